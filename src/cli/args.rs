@@ -554,7 +554,7 @@ pub use image::{ImageBuildArgs, ImageCommand, ImagePushArgs};
 pub use pick::{PickArgs, PickFormat};
 pub use prune::{PruneArgs, RunsCommand};
 pub use train::{TrainArgs, TrainJob};
-pub use watch::{HostsCommand, WatchArgs, WatchForm};
+pub use watch::{HostsCommand, Prometheus, WatchArgs, WatchForm};
 
 #[cfg(test)]
 mod tests;

@@ -5,11 +5,11 @@ use std::path::Path;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use tokio::time;
+use tokio::time::{self, MissedTickBehavior};
 
 use super::disk;
 use super::errors::{Code, Failure, outcome_code, to_stdout};
-use super::output::{self, Closed};
+use super::output::{self, Closed, Stillness};
 use super::progress_line::ProgressLine;
 use super::rank_files::RankFiles;
 use super::run_printer::{Line, RunPrinter};
@@ -17,6 +17,7 @@ use super::signals::{Ask, Signals};
 use crate::clock;
 use crate::domain::event::{Envelope, Event};
 use crate::domain::ids::RunId;
+use crate::domain::outcome::STOPPED;
 use crate::domain::run::RunStage;
 use crate::domain::text::sanitize;
 use crate::domain::world::RunState;
@@ -27,6 +28,8 @@ use crate::tui::source::recorded::Recorded;
 
 /// A launch whose hosts say nothing for so long tells whom it waits for.
 const PATIENCE: Duration = Duration::from_secs(2);
+/// Between two looks at whether a reader takes anything, after a signal.
+const LOOK: Duration = Duration::from_millis(250);
 /// Exit code when the terminal goes away: 128 + SIGHUP.
 const HANGUP: u8 = 129;
 /// Exit code when nothing reads standard output any more: 128 + SIGPIPE.
@@ -56,11 +59,13 @@ pub(crate) async fn follow(
     let mut signals = Signals::listen()?;
     output::start(state_dir)?;
     let mut finishing = Finishing::default();
-    let end = stream(&mut recorded, &mut finishing, &mut screen, run, part, asker, &mut signals).await;
+    let mut stillness = Stillness::default();
+    let watching = (&mut signals, &mut stillness);
+    let end = stream(&mut recorded, &mut finishing, &mut screen, run, part, asker, watching).await;
     // whichever way it ends: a recording that is not whole is told
     recorded.close();
     finishing.take(&mut recorded);
-    screen.line.clear();
+    screen.end_progress();
     let cut = if signals.insist() {
         None
     } else {
@@ -70,12 +75,16 @@ pub(crate) async fn follow(
     let code = end.and_then(|end| match end {
         End::Left(code) => Ok(code),
         End::AllRun => all_ranks_run(&mut screen),
+        End::Unread => {
+            screen.print(|printer| printer.unread_end(clock::now()));
+            Ok(ExitCode::from(STOPPED))
+        }
         End::Over { run, told_closed } => {
             let is_recorded = cut.is_none() && run.as_ref().is_some_and(|run| recorded.is_recorded(run));
             over(&mut screen, is_recorded, told_closed)
         }
     });
-    let taken = output::end(Some(&mut signals)).await;
+    let taken = output::end_after(Some(&mut signals), stillness).await;
     code.and_then(|code| taken.map(|()| cut.map_or(code, ExitCode::from)))
 }
 
@@ -85,6 +94,8 @@ enum End {
     Left(ExitCode),
     /// The launcher has done its part.
     AllRun,
+    /// A person stopped the run, its ranks are gone, and nothing takes what they printed.
+    Unread,
     /// The run is over.
     Over { run: Option<RunId>, told_closed: bool },
 }
@@ -96,9 +107,12 @@ async fn stream(
     mut run: Option<RunId>,
     part: Part,
     asker: &Asker,
-    signals: &mut Signals,
+    (signals, stillness): (&mut Signals, &mut Stillness),
 ) -> Result<End, Failure> {
     let mut tick = time::interval(PATIENCE / 2);
+    let mut look = time::interval(LOOK);
+    look.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    let mut told_to_stop = false;
     let mut told_closed = false;
     tick.tick().await;
     loop {
@@ -121,13 +135,22 @@ async fn stream(
                 let Some(run) = &run else {
                     return Ok(End::Left(ExitCode::from(ask.code())));
                 };
+                let ends_itself = screen.printer.state().is_some_and(|run| run.stage() == Some(RunStage::Stopping));
+                told_to_stop |= !ends_itself;
                 if let Some(code) = asked(ask, part, run, recorded, screen) {
                     return Ok(End::Left(ExitCode::from(code)));
+                }
+            }
+            // before the events: a flood of lines is no reason to stay
+            _ = look.tick(), if told_to_stop => {
+                if stillness.is_long() && screen.printer.is_read_out() {
+                    return Ok(End::Unread);
                 }
             }
             // standard output may have closed
             () = output::changed() => {
                 screen.closed();
+                screen.draw();
             }
             output = recorded.next() => match output {
                 Output::Event(envelope) => {
@@ -252,14 +275,30 @@ pub(crate) struct Screen {
     closed: Option<Closed>,
     /// `--output-filename`.
     files: Option<RankFiles>,
-    /// How far a folder is on its way.
+    /// How far a folder is on its way; then the bar and the progress below what is printed.
     line: ProgressLine,
+    /// What a rank prints and has not ended, until something else is printed.
+    bar: Option<String>,
+    /// How far the run is, on a terminal; and whether that is read from what the job prints.
+    progress: Option<(String, bool)>,
+    /// The job draws bars, which tell what is read from them.
+    has_bars: bool,
 }
 
 impl Screen {
     /// Shows what `printer` says; with `own_words` nothing of what the ranks print.
     pub(crate) fn new(printer: RunPrinter, own_words: bool) -> Self {
-        Self { printer, own_words, closed: None, files: None, line: ProgressLine::default() }
+        let line = ProgressLine::default();
+        Self {
+            printer,
+            own_words,
+            closed: None,
+            files: None,
+            line,
+            bar: None,
+            progress: None,
+            has_bars: false,
+        }
     }
 
     /// Writes what ranks print into these files, too.
@@ -290,15 +329,48 @@ impl Screen {
         if self.own_words || self.closed.is_some() || !std::io::stdout().is_terminal() {
             return;
         }
-        match self.printer.unfinished() {
-            Some(text) => drop(self.line.write(&text)),
-            None => self.line.clear(),
+        self.bar = self.printer.unfinished();
+        if self.bar.is_some() && !std::mem::replace(&mut self.has_bars, true) {
+            self.progress.take_if(|(_, is_read)| *is_read);
+        }
+        if self.bar.is_none() && self.progress.is_none() {
+            self.line.clear();
+        }
+        self.draw();
+    }
+
+    /// Shows below what is printed what is not to stay there.
+    fn draw(&mut self) {
+        let progress = self.progress.as_ref().map(|(text, _)| text);
+        let rows: Vec<&str> = self.bar.iter().chain(progress).map(String::as_str).collect();
+        if !rows.is_empty() {
+            self.line.write(&rows.join("\n"));
+        }
+    }
+
+    /// The last progress becomes a line.
+    fn end_progress(&mut self) {
+        self.line.clear();
+        self.bar = None;
+        if let Some((text, _)) = self.progress.take() {
+            output::err(&(text + "\n"));
         }
     }
 
     pub(crate) fn print(&mut self, lines: impl FnOnce(&mut RunPrinter) -> Vec<Line>) {
         for line in lines(&mut self.printer) {
+            let line = match line {
+                Line::Progress { text, is_read } if ProgressLine::is_below_output() => {
+                    if !(is_read && self.has_bars) {
+                        self.progress = Some((text, is_read));
+                        self.draw();
+                    }
+                    continue;
+                }
+                line => line,
+            };
             self.line.clear();
+            self.bar = None;
             match line {
                 Line::Out(_) if self.own_words || self.closed.is_some() => {}
                 Line::Out(text) => {
@@ -306,7 +378,7 @@ impl Screen {
                         self.closed = Some(error.into());
                     }
                 }
-                Line::Err(text) => output::err(&(text + "\n")),
+                Line::Err(text) | Line::Progress { text, .. } => output::err(&(text + "\n")),
             }
         }
     }

@@ -28,7 +28,6 @@ use crate::domain::gpu::GpuInfo;
 use crate::domain::gpu::event::{GpuEvent, SeenEvent};
 use crate::domain::gpu::health::Severity;
 use crate::domain::host::{HostInfo, HostSample, LinkState};
-use crate::domain::lease::Leases;
 use crate::domain::occupancy::Occupancy;
 use crate::domain::time::Stamp;
 use crate::domain::world::{HostState, World};
@@ -58,6 +57,19 @@ fn link(state: &LinkState) -> Value {
     value
 }
 
+/// Who holds a host's GPUs, with the moments as text: unknown before the host's clock is placed on this one.
+fn leases(state: &HostState) -> Option<Value> {
+    let leases = state.leases.as_ref()?;
+    let mut value = serde_json::to_value(leases).unwrap_or_default();
+    for (name, of) in [("held", &leases.held), ("beside", &leases.beside)] {
+        let told = value.get_mut(name).and_then(Value::as_array_mut);
+        for (lease, told) in of.iter().zip(told.into_iter().flatten()) {
+            told["since"] = lease.since.and_then(|since| state.clock.stamp(since)).map(moment).into();
+        }
+    }
+    Some(value)
+}
+
 /// One tick.
 #[derive(Debug, Serialize)]
 pub struct Tick<'a> {
@@ -79,7 +91,7 @@ struct Host<'a> {
     slots: Option<usize>,
     info: Option<&'a HostInfo>,
     sample: Option<&'a HostSample>,
-    leases: Option<&'a Leases>,
+    leases: Option<Value>,
     gpus: Option<Vec<Gpu>>,
     gpu_events: Vec<HappenedToGpu<'a>>,
 }
@@ -137,7 +149,7 @@ pub fn tick<'a>(world: &'a World, hosts: &'a [HostConfig], now: Stamp) -> Tick<'
             slots: info.map(slots),
             info,
             sample: latest.map(|(_, sample)| sample),
-            leases: state.and_then(|state| state.leases.as_ref()),
+            leases: state.and_then(leases),
             gpus: state.zip(info).map(|(state, info)| gpus(config, state, info)),
             gpu_events: state.into_iter().flat_map(|state| state.gpu_events.newest()).map(happened).collect(),
         }
@@ -160,6 +172,7 @@ fn gpus(config: &HostConfig, state: &HostState, info: &HostInfo) -> Vec<Gpu> {
 mod tests {
     use super::*;
     use crate::cli::fixtures::{NOW, hosts, world};
+    use crate::domain::clock_fit::ClockFit;
 
     #[test]
     fn one_object_holds_all_hosts() {
@@ -169,5 +182,17 @@ mod tests {
             value["hosts"].as_array().unwrap().iter().map(|h| h["name"].as_str().unwrap()).collect();
         assert_eq!(names, ["gpu-a", "cpu", "gpu-c", "gpu-d", "gpu-e", "new"]);
         insta::assert_snapshot!("watch_json", serde_json::to_string_pretty(&value).unwrap());
+    }
+
+    #[test]
+    fn a_lease_is_since_a_moment_or_since_when_is_unknown() {
+        let (mut world, hosts) = (world(), hosts());
+        let since = |world: &World| {
+            let value = serde_json::to_value(tick(world, &hosts, NOW)).unwrap();
+            value["hosts"][0]["leases"]["held"][0]["since"].clone()
+        };
+        assert_eq!(since(&world), "2026-11-21T14:32:07.115Z");
+        world.hosts.get_mut(&hosts[0].id).unwrap().clock = ClockFit::default();
+        assert_eq!(since(&world), Value::Null, "before the first ping");
     }
 }

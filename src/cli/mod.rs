@@ -21,6 +21,7 @@ pub mod launch;
 mod log_line;
 pub mod logging;
 pub mod metrics;
+mod metrics_port;
 mod output;
 pub mod paths;
 mod progress_line;

@@ -24,6 +24,12 @@ impl ProgressLine {
         Some((usize::from(width) - 1, usize::from(height)))
     }
 
+    /// Whether it stands below what is printed: on a terminal that both streams lead to and that moves its cursor.
+    pub(crate) fn is_below_output() -> bool {
+        let term = std::env::var_os("TERM").is_some_and(|term| !term.is_empty() && term != "dumb");
+        term && std::io::stdout().is_terminal() && std::io::stderr().is_terminal()
+    }
+
     /// Shows `hvtui: TEXT`, cut to the terminal's width. `false` where there is none.
     pub(crate) fn show(&mut self, text: &str) -> bool {
         self.write(&format!("hvtui: {text}"))

@@ -14,6 +14,7 @@ use crate::domain::ids::{HostId, Rank, RunId};
 use crate::domain::log::Stream;
 use crate::domain::log_text;
 use crate::domain::note::what;
+use crate::domain::outcome::STOPPED;
 use crate::domain::pace::Pace;
 use crate::domain::run::{Placement, RunStage};
 use crate::domain::standing::Standstill;
@@ -42,6 +43,13 @@ pub enum Line {
     Out(String),
     /// To standard error: what ranks print there, and hvtui's own words.
     Err(String),
+    /// To standard error: how far the run is. A terminal shows the newest alone, in one place.
+    Progress {
+        /// The words.
+        text: String,
+        /// It is known by what the job prints, as its own bar tells it.
+        is_read: bool,
+    },
 }
 
 /// Follows one run.
@@ -253,6 +261,22 @@ impl RunPrinter {
         lines
     }
 
+    /// Whether all ranks are gone, so that only what they printed is still to come.
+    pub(crate) fn is_read_out(&self) -> bool {
+        self.state().is_some_and(is_read_out)
+    }
+
+    /// The last words about a run that was stopped and whose ranks are gone, before all that they printed is read.
+    pub(crate) fn unread_end(&self, now: Stamp) -> Vec<Line> {
+        let Some(run) = self.state() else { return Vec::new() };
+        let took = duration_us(now.micros_since(run.spec.created).max(0).unsigned_abs());
+        let rest = "what its ranks printed last is not read from the hosts, for nothing takes it";
+        vec![
+            own(&format!("exit {STOPPED} after {took}: stopped")),
+            own(&format!("{rest}; hvtui logs {} prints it", run.spec.id.short())),
+        ]
+    }
+
     /// The run was taken up: how it stands here.
     fn attached(&self, since: Option<Stamp>, at: Stamp) -> Vec<Line> {
         let (Some(run), Some(since)) = (self.state(), since) else { return Vec::new() };
@@ -295,7 +319,7 @@ impl RunPrinter {
         let loss = loss.map_or_else(String::new, |loss| format!("  loss {loss:.4}"));
         let line = format!("step {step}{of}{loss}  {}", Mean::of_run(run).text());
         self.last_timings = Some((at, step));
-        Some(own(&line))
+        Some(progress(&line, false))
     }
 
     /// Says once by whom the steps are told, where that is not the program.
@@ -323,7 +347,7 @@ impl RunPrinter {
         let loss = mean(run.trainers().filter_map(|one| one.state.loss()));
         let loss = loss.map_or_else(String::new, |loss| format!("  loss {loss:.4}"));
         self.last_timings = Some((at, step));
-        Some(own(&format!("step {step}{of}{loss}  read from the log")))
+        Some(progress(&format!("step {step}{of}{loss}  read from the log"), true))
     }
 
     fn rank_label(&self, rank: Rank) -> String {
@@ -366,6 +390,10 @@ fn link_words(host: &HostId, state: &LinkState) -> String {
 
 fn own(text: &str) -> Line {
     Line::Err(format!("hvtui: {}", sanitize(text)))
+}
+
+fn progress(text: &str, is_read: bool) -> Line {
+    Line::Progress { text: format!("hvtui: {}", sanitize(text)), is_read }
 }
 
 fn created(run: &RunState) -> Line {

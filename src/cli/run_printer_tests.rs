@@ -68,7 +68,7 @@ impl Story {
 fn texts(lines: Vec<Line>) -> Vec<String> {
     let text = |line| match line {
         Line::Out(text) => format!("O {text}"),
-        Line::Err(text) => format!("E {text}"),
+        Line::Err(text) | Line::Progress { text, .. } => format!("E {text}"),
     };
     lines.into_iter().map(text).collect()
 }

@@ -21,9 +21,9 @@ use crate::domain::units::{bytes, bytes_of, duration_us, middle_cut};
 use crate::domain::world::{HostState, World};
 use crate::launcher::inventory;
 
-/// Columns of HEALTH and USER.
+/// The most columns of HEALTH and USER.
 const HEALTH: usize = 14;
-const USER: usize = 9;
+const USER: usize = 12;
 
 /// The world as it is at `now`, hosts in the order of `hosts`, lines of at most `width` columns, each ended by
 /// a line feed. A value that is not known is `–`, one that the device does not have `n/a`.
@@ -32,7 +32,7 @@ pub fn render(world: &World, hosts: &[HostConfig], now: Stamp, width: usize) -> 
     let mut out = String::new();
     for config in hosts {
         let mut lines = Vec::new();
-        host(config, world.hosts.get(&config.id), now, name_width, &mut lines);
+        host(config, world.hosts.get(&config.id), now, (name_width, width), &mut lines);
         for line in lines {
             out.push_str(end_cut(&line, width).trim_end());
             out.push('\n');
@@ -55,7 +55,7 @@ fn host(
     config: &HostConfig,
     state: Option<&HostState>,
     now: Stamp,
-    name_width: usize,
+    (name_width, width): (usize, usize),
     lines: &mut Vec<String>,
 ) {
     let head = |words: &str| format!("{:name_width$}  {words}", config.id);
@@ -85,7 +85,7 @@ fn host(
     if config.slots != crate::config::SlotCount::Auto && limited.is_none() {
         lines.push(format!("  {slots} CPU slots by the hosts file; runs leave its GPUs alone"));
     }
-    gpus(config, info, state, now, lines);
+    gpus(config, info, state, (now, width), lines);
     let queue = state.leases.iter().flat_map(|leases| &leases.queue);
     lines.extend(queue.map(|ticket| {
         sanitize(&format!("  waiting for GPUs: {} ({})", ticket.user, ticket.name)).into_owned()
@@ -136,32 +136,100 @@ fn live_words(info: &HostInfo, latest: Option<(Stamp, &HostSample)>, rtt: Option
     words.join(" · ")
 }
 
-fn gpus(config: &HostConfig, info: &HostInfo, state: &HostState, now: Stamp, lines: &mut Vec<String>) {
+/// A column of the GPUs' table.
+struct Column {
+    head: &'static str,
+    cells: Vec<String>,
+    is_left: bool,
+    /// Columns of the widest cell; for the last one of the head.
+    width: usize,
+}
+
+/// Which columns go first where a terminal is too narrow for all: what can be had from others, then what one acts on least.
+const SPARE: [&str; 5] = ["SM CLOCK", "STATE", "POWER", "TEMP", "MODEL"];
+
+fn columns(config: &HostConfig, info: &HostInfo, state: &HostState, now: Stamp) -> Vec<Column> {
     let sample = state.latest().map(|(_, sample)| sample);
-    let models: Vec<String> = info.gpus.iter().map(model).collect();
-    let model_width = models.iter().map(|name| name.width()).max().unwrap_or(0).max(5);
-    lines.push(format!(
-        "  GPU {:model_width$}  {:>5}  {:>11}  {:>4}  {:>9}  {:>8}  {:HEALTH$}  {:USER$}  STATE",
-        "MODEL", "UTIL", "MEM", "TEMP", "POWER", "SM CLOCK", "HEALTH", "USER"
-    ));
-    for (gpu, name) in info.gpus.iter().zip(&models) {
+    let live =
+        |gpu: &GpuInfo| sample.and_then(|sample| sample.gpus.iter().find(|live| live.index == gpu.index));
+    let column = |head: &'static str, is_left, least: usize, of: &dyn Fn(&GpuInfo) -> String| {
+        let cells: Vec<String> = info.gpus.iter().map(of).collect();
+        let width = cells.iter().map(|cell| cell.width()).max().unwrap_or(0);
+        Column { head, cells, is_left, width: width.max(head.len()).max(least) }
+    };
+    let user = |gpu: &GpuInfo| {
+        let held = state.leases.as_ref().and_then(|leases| leases.of(&gpu.uuid));
+        let occupancy = Occupancy::of(gpu, state.leases.as_ref(), live(gpu), config.free_memory);
+        middle_cut(&sanitize(&user(held, live(gpu), occupancy.is_free())), USER)
+    };
+    let health =
+        |gpu: &GpuInfo| middle_cut(&sanitize(&health((&state.gpu_events, now), gpu, live(gpu))), HEALTH);
+    let util = |gpu: &GpuInfo| {
+        let slice = live(gpu).and_then(GpuSample::slice_active_words);
+        slice.unwrap_or_else(|| show(live(gpu).map(|g| &g.util), |v| format!("{v} %")))
+    };
+    let memory = |gpu: &GpuInfo| {
+        let live = live(gpu);
+        memory(live.map(|g| &g.memory_used), live.map_or(&gpu.memory_total, |g| &g.memory_total))
+    };
+    let mut state = column("STATE", true, 0, &|gpu| gpu_state(live(gpu)));
+    // it is cut at the end of the line
+    state.width = state.head.len();
+    vec![
+        column("GPU", false, 3, &|gpu| gpu.index.to_string()),
+        column("MODEL", true, 5, &model),
+        column("UTIL", false, 5, &util),
+        column("MEM", false, 11, &memory),
+        column("TEMP", false, 4, &|gpu| show(live(gpu).map(|g| &g.temperature), |v| format!("{v}°"))),
+        column("POWER", false, 9, &|gpu| power(live(gpu))),
+        column("SM CLOCK", false, 8, &|gpu| show(live(gpu).map(|g| &g.clock_sm_mhz), |v| format!("{v} MHz"))),
+        column("HEALTH", true, 0, &health),
+        column("USER", true, 4, &user),
+        state,
+    ]
+}
+
+/// The columns that `width` has room for.
+fn fitting(mut columns: Vec<Column>, width: usize) -> Vec<Column> {
+    for spare in SPARE {
+        let total: usize = columns.iter().map(|column| column.width + 2).sum();
+        // the margin is as wide as a gap; the first one is narrower
+        if total <= width + 1 {
+            break;
+        }
+        columns.retain(|column| column.head != spare);
+    }
+    columns
+}
+
+/// The head, or the cells of a row.
+fn table_row<'a>(columns: &'a [Column], cell: impl Fn(&'a Column) -> &'a str) -> String {
+    let mut line = " ".to_owned();
+    for (at, column) in columns.iter().enumerate() {
+        let (cell, gap) = (cell(column), if at == 1 { 1 } else { 2 });
+        let pad = " ".repeat(column.width.saturating_sub(cell.width()));
+        line.push_str(&"  "[..if at == 0 { 1 } else { gap }]);
+        let (before, behind) = if column.is_left { ("", pad.as_str()) } else { (pad.as_str(), "") };
+        line.extend([before, cell, behind]);
+    }
+    line
+}
+
+fn gpus(
+    config: &HostConfig,
+    info: &HostInfo,
+    state: &HostState,
+    (now, width): (Stamp, usize),
+    lines: &mut Vec<String>,
+) {
+    let sample = state.latest().map(|(_, sample)| sample);
+    let columns = fitting(columns(config, info, state, now), width);
+    lines.push(table_row(&columns, |column| column.head));
+    for (place, gpu) in info.gpus.iter().enumerate() {
         let live = sample.and_then(|sample| sample.gpus.iter().find(|live| live.index == gpu.index));
-        let pad = " ".repeat(model_width.saturating_sub(name.width()));
         let held = state.leases.as_ref().and_then(|leases| leases.of(&gpu.uuid));
         let occupancy = Occupancy::of(gpu, state.leases.as_ref(), live, config.free_memory);
-        lines.push(format!(
-            "  {:>3} {name}{pad}  {:>5}  {:>11}  {:>4}  {:>9}  {:>8}  {}  {}  {}",
-            gpu.index,
-            live.and_then(GpuSample::slice_active_words)
-                .unwrap_or_else(|| show(live.map(|g| &g.util), |v| format!("{v} %"))),
-            memory(live.map(|g| &g.memory_used), live.map_or(&gpu.memory_total, |g| &g.memory_total)),
-            show(live.map(|g| &g.temperature), |v| format!("{v}°")),
-            power(live),
-            show(live.map(|g| &g.clock_sm_mhz), |v| format!("{v} MHz")),
-            padded(&health((&state.gpu_events, now), gpu, live), HEALTH),
-            padded(&user(held, live, occupancy.is_free()), USER),
-            gpu_state(live),
-        ));
+        lines.push(table_row(&columns, |column| &column.cells[place]));
         lines.extend(held.map(|held| lease(held, state, now)));
         let beside = state.leases.iter().flat_map(|leases| &leases.beside).filter(|one| one.gpu == gpu.uuid);
         lines.extend(beside.map(|one| sanitize(&format!("      beside it: {}", one.holder())).into_owned()));
@@ -329,6 +397,23 @@ mod tests {
             assert!(text.lines().all(|line| line.width() <= width), "{width}: {text}");
             assert!(!text.chars().any(|c| c.is_control() && c != '\n'));
         }
+    }
+
+    #[test]
+    fn a_narrow_terminal_keeps_who_uses_a_gpu_and_what_is_wrong_with_it() {
+        let head = |width| {
+            let text = render(&world(), &hosts(), NOW, width);
+            let head = text.lines().find(|line| line.starts_with("  GPU")).unwrap().to_owned();
+            let rows: Vec<&str> = text.lines().filter(|line| line.starts_with("    ")).collect();
+            assert!(rows[0].contains("power cap") && rows[0].contains("  li"), "{width}: {text}");
+            assert!(rows.iter().any(|row| row.contains("lost  ")), "{width}: {text}");
+            head.split("  ").map(str::trim).filter(|word| !word.is_empty()).collect::<Vec<_>>().join(" ")
+        };
+        assert_eq!(head(100), "GPU MODEL UTIL MEM TEMP POWER SM CLOCK HEALTH USER STATE");
+        assert_eq!(head(80), "GPU MODEL UTIL MEM TEMP POWER HEALTH USER STATE");
+        assert_eq!(head(60), "GPU MODEL UTIL MEM TEMP HEALTH USER");
+        assert_eq!(head(44), "GPU UTIL MEM HEALTH USER");
+        insta::assert_snapshot!("watch_table_80", render(&world(), &hosts(), NOW, 80));
     }
 
     #[test]

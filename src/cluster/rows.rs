@@ -3,7 +3,8 @@
 //!
 //! A row is a line when the cursor has left it downwards and no program that draws bars comes back to it. A row that was
 //! never written over is a line at once; one that was is held back for [`HOLD_US`], and while a program has hidden the cursor
-//! until it shows it again or has drawn nothing for [`STILL_US`].
+//! until it shows it again or has drawn nothing for [`STILL_US`]. A way up in the middle of a text that goes on is no bar's
+//! and stays a part of its line.
 
 use std::collections::VecDeque;
 
@@ -20,6 +21,8 @@ const HOLD_US: i64 = 500_000;
 const STILL_US: i64 = 5_000_000;
 /// A control sequence that is longer is passed on as it is.
 const SEQUENCE: usize = 32;
+/// So many bytes of control sequences may stand between a way up and what tells its sense.
+const ASCENT: usize = 256;
 
 /// The rows of one stream.
 #[derive(Debug)]
@@ -38,8 +41,19 @@ pub(super) struct Rows {
     still_since: Option<Stamp>,
     /// A control sequence whose end has not come.
     sequence: Vec<u8>,
+    /// A way up from behind a text: a bar's, if what comes next is not text.
+    ascent: Ascent,
     /// Rows that have become lines.
     done: Vec<Row>,
+}
+
+/// Control sequences that move the cursor up from behind a text, and those behind them that are no text either.
+#[derive(Debug, Default)]
+struct Ascent {
+    /// Each with the offset behind it.
+    sequences: Vec<(Vec<u8>, u64)>,
+    /// How many rows.
+    rows: usize,
 }
 
 /// A row, as it was left.
@@ -94,6 +108,7 @@ impl Rows {
             stalled: false,
             still_since: None,
             sequence: Vec::new(),
+            ascent: Ascent::default(),
             done: Vec::new(),
         }
     }
@@ -105,7 +120,7 @@ impl Rows {
 
     /// Whether a row is held back that no further bytes may come for.
     pub(super) fn holds(&self) -> bool {
-        self.cursor > 0
+        self.above() > 0
     }
 
     /// Whether more than one row has something to show.
@@ -139,21 +154,20 @@ impl Rows {
             rest = behind;
             if is_whole(&self.sequence) {
                 let sequence = std::mem::take(&mut self.sequence);
-                if !self.control(&sequence, at(rest)) {
-                    self.write(&sequence);
-                }
+                self.take(sequence, at(rest));
             }
         }
     }
 
     /// Takes in bytes that are no text for a terminal.
     pub(super) fn extend_raw(&mut self, bytes: &[u8]) {
-        self.write(bytes);
+        self.row_mut().buffer.extend(bytes);
     }
 
     /// A line end; the next row begins at this offset.
     pub(super) fn end_line(&mut self, next: u64, t: Option<HostTime>) {
         self.end_sequence();
+        self.ascend();
         let row = self.row_mut();
         row.t = t;
         let is_final = !row.buffer.is_written_over();
@@ -173,6 +187,10 @@ impl Rows {
     /// Nothing more comes: every row is a line.
     pub(super) fn end(&mut self, next: u64, t: Option<HostTime>) {
         self.end_sequence();
+        if self.all.len() > 1 {
+            self.ascend();
+        }
+        self.stay();
         let (rows, cursor) = (std::mem::take(&mut self.all), self.cursor);
         let lines = (0..).zip(rows).filter(|(at, row)| *at < cursor || !row.buffer.is_empty());
         let lines = lines.map(|(_, row)| row).filter(|row| !row.is_wiped());
@@ -183,8 +201,8 @@ impl Rows {
 
     /// Rows that were held back for long enough become lines.
     pub(super) fn release_old(&mut self, now: Stamp) {
-        let mut old = 0;
-        for (at, row) in (1..).zip(self.all.iter_mut().take(self.cursor)) {
+        let (mut old, above) = (0, self.above());
+        for (at, row) in (1..).zip(self.all.iter_mut().take(above)) {
             let since = *row.left_at.get_or_insert(now);
             // a clock that was set back must not hold it up
             if since > now || since.plus_micros(HOLD_US) <= now {
@@ -209,7 +227,7 @@ impl Rows {
         if self.is_drawing() {
             return self.still_since.map(|since| since.plus_micros(STILL_US));
         }
-        let held = self.all.iter().take(self.cursor);
+        let held = self.all.iter().take(self.above());
         held.filter_map(|row| Some(row.left_at?.plus_micros(HOLD_US))).min()
     }
 
@@ -243,13 +261,70 @@ impl Rows {
         &mut self.all[self.cursor]
     }
 
-    fn write(&mut self, bytes: &[u8]) {
-        self.row_mut().buffer.extend(bytes);
+    /// How many rows are above the cursor, or above where it is on its way to.
+    fn above(&self) -> usize {
+        self.cursor.saturating_sub(self.ascent.rows)
+    }
+
+    /// A text without control sequences of several bytes.
+    fn write(&mut self, text: &[u8]) {
+        match text.first() {
+            None => return,
+            Some(b'\r') => self.ascend(),
+            // no bar goes on where its row above happens to end
+            Some(_) => self.stay(),
+        }
+        self.row_mut().buffer.extend(text);
+    }
+
+    /// A whole control sequence; what comes next lies at this offset.
+    fn take(&mut self, sequence: Vec<u8>, offset: u64) {
+        let (up, kind) = (rows_up(&sequence), sequence.last().copied());
+        let is_behind_text = || {
+            let buffer = &self.row().buffer;
+            // a program that has hidden the cursor draws
+            let draws = self.hidden || self.stalled;
+            !draws && !buffer.is_at_start() && !plain(&buffer.shown().0).is_empty()
+        };
+        let tells_nothing = up.is_some() || matches!(kind, Some(b'm' | b'C' | b'D'));
+        let is_open =
+            if self.ascent.sequences.is_empty() { up.is_some() && is_behind_text() } else { tells_nothing };
+        if is_open {
+            self.ascent.rows += up.unwrap_or(0);
+            self.ascent.sequences.push((sequence, offset));
+            if self.ascent.sequences.iter().map(|(bytes, _)| bytes.len()).sum::<usize>() > ASCENT {
+                self.stay();
+            }
+            return;
+        }
+        self.ascend();
+        if !self.control(&sequence, offset) {
+            self.row_mut().buffer.extend(&sequence);
+        }
+    }
+
+    /// The cursor does go up.
+    fn ascend(&mut self) {
+        for (sequence, offset) in std::mem::take(&mut self.ascent).sequences {
+            if !self.control(&sequence, offset) {
+                self.row_mut().buffer.extend(&sequence);
+            }
+        }
+    }
+
+    /// What looked like a way up is a part of its line.
+    fn stay(&mut self) {
+        for (sequence, _) in std::mem::take(&mut self.ascent).sequences {
+            self.row_mut().buffer.extend(&sequence);
+        }
     }
 
     fn end_sequence(&mut self) {
         let sequence = std::mem::take(&mut self.sequence);
-        self.write(&sequence);
+        if !sequence.is_empty() {
+            self.stay();
+            self.row_mut().buffer.extend(&sequence);
+        }
     }
 
     /// All rows above the cursor but the lowest `held` become lines.
@@ -285,16 +360,19 @@ impl Rows {
                 let from = self.cursor;
                 self.cursor = self.cursor.saturating_add(rows.max(1)).min(self.all.len() - 1);
                 // there is no row below the last one: the cursor stays in its column
-                if self.cursor > from || last == b'E' {
-                    self.row_mut().visit(offset);
+                if self.cursor == from && last == b'B' {
+                    return false;
                 }
+                self.row_mut().visit(offset);
             }
             (b'J', Some(0), _) => {
+                let erased = self.all.len() - 1 - self.cursor;
                 self.all.truncate(self.cursor + 1);
                 // what stands before the cursor stays
-                if self.row().buffer.is_at_start() {
-                    self.row_mut().visit(offset);
+                if !self.row().buffer.is_at_start() {
+                    return erased > 0;
                 }
+                self.row_mut().visit(offset);
             }
             _ => return false,
         }
@@ -318,6 +396,13 @@ impl Rows {
         self.reach = self.reach.max(self.all.len() - 1 - self.cursor);
         self.row_mut().visit(offset);
     }
+}
+
+/// How many rows a control sequence moves the cursor up in its column.
+fn rows_up(sequence: &[u8]) -> Option<usize> {
+    let parameters = sequence.strip_prefix(b"\x1b[")?.strip_suffix(b"A")?;
+    let number = std::str::from_utf8(parameters).ok()?;
+    if number.is_empty() { Some(1) } else { Some(number.parse::<usize>().ok()?.clamp(1, ROWS - 1)) }
 }
 
 /// Whether nothing more belongs to what begins with an escape.

@@ -144,6 +144,46 @@ fn what_stands_before_the_cursor_stays() {
 }
 
 #[test]
+fn a_text_that_moves_the_cursor_and_is_no_bar_stays_as_it_was_printed() {
+    let text = "alpha beta\x1b[A gamma\none\x1b[2A two\nA\x1b[10C B\nab\x1b[Kcd\nx\x1b[A\x1b[A\x1b[31my\nab\x1b[Bcd\n\
+                ab\x1b[Jcd\nlast\x1b[A";
+    for size in 1..9 {
+        let mut rows = Rows::new(LIMIT, 0);
+        let (mut offset, mut lines) = (0, Vec::new());
+        for piece in text.as_bytes().chunks(size) {
+            for part in piece.split_inclusive(|byte| *byte == b'\n') {
+                let line = part.strip_suffix(b"\n");
+                rows.extend(line.unwrap_or(part), offset);
+                offset += part.len() as u64;
+                if line.is_some() {
+                    rows.end_line(offset, None);
+                    let done = rows.take_done();
+                    assert_eq!(done.len(), 1, "at once");
+                    lines.extend(done);
+                }
+            }
+        }
+        rows.end(offset, None);
+        lines.extend(rows.take_done());
+        let lines: Vec<String> = lines.iter().map(|row| row.text().0).collect();
+        assert_eq!(lines.join("\n"), text, "in pieces of {size}");
+    }
+}
+
+#[test]
+fn a_bar_that_waits_behind_its_way_up_holds_the_row_above() {
+    let mut rows = Rows::new(LIMIT, 0);
+    rows.extend(b"\router 1", 0);
+    rows.end_line(9, None);
+    rows.extend(b"\rinner 1\x1b[A", 9);
+    rows.release_old(Stamp(0));
+    rows.release_old(Stamp(9 * HOLD_US));
+    assert!(rows.take_done().is_empty() && !rows.holds());
+    rows.extend(b"\router 2", 20);
+    assert_eq!(rows.shown().0, "outer 2\ninner 1");
+}
+
+#[test]
 fn a_text_with_line_ends_of_windows_is_not_written_over() {
     assert_eq!(read(b"a\r\nb\r\n", 1).0, ["a", "b"]);
     let mut rows = Rows::new(LIMIT, 0);

@@ -119,7 +119,7 @@ const SILENT: u8 = 124;
 /// The command can't be started, as a shell gives.
 const COMMAND: u8 = 127;
 /// As a shell gives for SIGINT, by whichever way the run was stopped.
-const STOPPED: u8 = 130;
+pub const STOPPED: u8 = 130;
 /// What older recordings hold of a run that another client stopped.
 const OLD_STOPPED_ELSEWHERE: u8 = 143;
 

@@ -180,6 +180,26 @@ fn a_signal_stops_a_run_of_which_nobody_reads_the_output() {
     }
 }
 
+/// Prints much at once, and says when it has.
+const FLOOD: &str = "echo $$ > printer; yes | head -c 200000000; touch printed; exec sleep 600";
+
+#[test]
+fn after_a_signal_nothing_is_read_that_nobody_takes() {
+    let person = Person::new();
+    let command = person.hvtui(&["run", "-np", "1", "--", "sh", "-c", FLOOD]);
+    let mut blocked = Blocked::start(command, Stream::Out).fill();
+    let printer = person.printer();
+    until("a rank that has printed all", || person.path("printed").exists());
+    blocked.signal(Signal::TERM);
+    let (code, said) = blocked.end("a stopped run");
+    assert_eq!(code, Some(130), "{said}");
+    assert!(!alive(printer), "its rank");
+    assert!(said.contains(": stopped\n") && said.contains("is not read from the hosts"), "{said}");
+    assert!(said.contains("was not taken by standard output and is not printed"), "{said}");
+    // the rest is read by who asks for it
+    until("its recorded end", || person.recorded()["outcome"]["end"] == "stopped");
+}
+
 /// One rank prints without end; the other fails as soon as there is a file `fail`.
 const ONE_FAILS: &str = "if [ \"$HVTUI_RANK\" = 1 ]; then while [ ! -e fail ]; do sleep 0.05; done; exit 3; fi; \
                          echo $$ > printer; i=0; while :; do i=$((i+1)); echo $i; done";
@@ -246,11 +266,15 @@ fn a_table_that_nobody_reads_ends_by_a_signal() {
     let mut hvtui = command.stdout(end).spawn().unwrap();
     let mut lines = BufReader::new(unread);
     let mut tick = String::new();
-    lines.read_line(&mut tick).unwrap();
-    // no tick fits any more
+    // the first ones are shorter: they have no values yet
+    while !tick.contains("\"sample\":{") {
+        tick.clear();
+        lines.read_line(&mut tick).unwrap();
+    }
+    // no tick fits any more; their numbers differ by some digits
     until("a full pipe", || {
         let waiting = rustix::io::ioctl_fionread(lines.get_ref()).unwrap() as usize;
-        waiting + tick.len() > 4096
+        waiting + tick.len() + 100 > 4096
     });
     kill(hvtui.id(), Signal::INT);
     let status = wait_for("the end of the table", || hvtui.try_wait().unwrap());

@@ -252,6 +252,63 @@ fn numbers_for_other_programs_are_printed_or_put_into_a_file_at_once() {
     assert_eq!(both.status.code(), Some(64), "one form at a time");
 }
 
+/// By python's urllib, a client that nobody here wrote; what it printed, or its last line of error.
+fn fetched(url: &str) -> Result<String, String> {
+    let script = "import sys, urllib.request\nprint(urllib.request.urlopen(sys.argv[1], timeout=60).read().decode(), end='')";
+    let out = Command::new("python3").args(["-c", script, url]).output().unwrap();
+    let error = || String::from_utf8_lossy(&out.stderr).lines().last().unwrap_or_default().to_owned();
+    if out.status.success() { Ok(String::from_utf8(out.stdout).unwrap()) } else { Err(error()) }
+}
+
+#[test]
+fn numbers_for_prometheus_are_served_on_a_loopback_port() {
+    let home = home();
+    let home = home.path();
+    let mut watch = Command::new(env!("CARGO_BIN_EXE_hvtui"))
+        .args(["watch", "-n", "600", "--prometheus", "127.0.0.1:0"])
+        .current_dir(home)
+        .env_clear()
+        .env("HOME", home)
+        .env("PATH", "/usr/bin:/bin")
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut said = BufReader::new(watch.stderr.take().unwrap()).lines().map(Result::unwrap);
+    let url = said.find_map(|line| line.strip_prefix("hvtui: metrics at ").map(str::to_owned)).unwrap();
+    // the values of the moment, long before the first tick
+    let text = std::iter::repeat_with(|| fetched(&url).unwrap())
+        .find(|text| text.contains("hvtui_host_up{host=\"here\"} 1\n"))
+        .unwrap();
+    assert!(text.contains("hvtui_host_up{host=\"gone\"} 0\n"), "{text}");
+    let none = fetched(&url.replace("/metrics", "/")).unwrap_err();
+    assert!(none.contains("404"), "{none}");
+
+    let address = url.trim_start_matches("http://").trim_end_matches("/metrics");
+    let taken = hvtui(home, &["watch", "--prometheus", address]);
+    let why = String::from_utf8_lossy(&taken.stderr).into_owned();
+    assert_eq!(taken.status.code(), Some(74), "{why}");
+    assert!(why.contains(&format!("--prometheus {address}: Address already in use")), "{why}");
+
+    rustix::process::kill_process(rustix::process::Pid::from_child(&watch), rustix::process::Signal::INT)
+        .unwrap();
+    let ended = watch.wait_with_output().unwrap();
+    assert_eq!(ended.status.code(), Some(130));
+    assert!(ended.stdout.is_empty(), "{}", String::from_utf8_lossy(&ended.stdout));
+    assert!(std::net::TcpStream::connect(address).is_err(), "the port is closed");
+
+    for (wrong, why) in
+        [("0.0.0.0:9400", "no authentication"), ("gpu-a:9400", "ssh -L"), ("9400", "127.0.0.1:9400")]
+    {
+        let out = hvtui(home, &["watch", "--prometheus", wrong]);
+        let said = String::from_utf8_lossy(&out.stderr).split_whitespace().collect::<Vec<_>>().join(" ");
+        assert_eq!(out.status.code(), Some(64), "{wrong}: {said}");
+        assert!(said.contains(why), "{wrong}: {said}");
+    }
+    let once = hvtui(home, &["watch", "--once", "--prometheus", "127.0.0.1:0"]);
+    assert_eq!(once.status.code(), Some(64));
+}
+
 #[test]
 fn the_schema_has_each_field_of_a_process() {
     let gpu = &schema("watch")["properties"]["hosts"]["items"]["properties"]["sample"]["properties"]["gpus"];

@@ -149,7 +149,8 @@ fn bars_within_a_bar_move_in_rows_of_their_own_and_leave_their_last_states() {
         screen.contains("epoch: 100%") && screen.contains(" done") && !screen.contains("step:")
     };
     ui.wait("their end in the log", done);
-    terminal.wait("their end", done);
+    let screen = terminal.wait("their end", done);
+    assert!(!screen.contains("read from the log"), "the bars tell it:\n{screen}");
     std::fs::write(person.home().join("end"), "").unwrap();
     terminal.wait("the end", |screen| screen.contains("[exit 0]"));
 
@@ -162,6 +163,59 @@ fn bars_within_a_bar_move_in_rows_of_their_own_and_leave_their_last_states() {
     let wanted = ["epoch 0: loss 1.000", "epoch 1: loss 0.500", "epoch 2: loss 0.333", "epoch: 100%", "done"];
     assert_eq!(words, wanted, "{printed:?}");
     assert!(!printed.contains("\u{1b}[A"), "no cursor is moved in a pipe: {printed:?}");
+}
+
+/// Prints a line and tells steps until there is a file, then prints another one.
+const STEPS: &str = "import json, os, time\n\
+    report = open(os.environ['HVTUI_REPORT'], 'a', buffering=1)\n\
+    tell = lambda **what: report.write(json.dumps(what) + '\\n')\n\
+    print('first', flush=True)\n\
+    tell(kind='hello', job='x', total_steps=900)\n\
+    step = 0\n\
+    while not os.path.exists('go'):\n\
+    \x20   step += 1\n\
+    \x20   tell(kind='step', step=step, dur_us=20000, loss=0.5)\n\
+    \x20   time.sleep(0.02)\n\
+    print('second', flush=True)\n\
+    while not os.path.exists('end'): time.sleep(0.01)\n";
+
+#[test]
+fn progress_is_one_line_below_the_log_and_the_last_one_stays() {
+    let person = Person::new(1);
+    std::fs::write(person.home().join("steps.py"), STEPS).unwrap();
+    let mut run = Command::new(env!("CARGO_BIN_EXE_hvtui"));
+    run.args(["run", "-np", "1", "--", "python3", "steps.py"]);
+    run.current_dir(person.home()).env("HOME", person.home());
+    let Some(terminal) = Terminal::start(&run, 60, 30) else { return };
+    let progress = |screen: &str| {
+        let rows = screen.lines().filter(|row| row.starts_with("hvtui: step ")).map(str::to_owned);
+        rows.collect::<Vec<_>>()
+    };
+    let below = |screen: &str, row: &str| {
+        let rows: Vec<&str> = screen.lines().filter(|row| !row.is_empty()).collect();
+        rows.ends_with(&[row, rows.last().copied().unwrap_or_default()]) && progress(screen).len() == 1
+    };
+    let one = terminal.wait("how far it is", |screen| progress(screen).len() == 1);
+    let next = terminal.wait("how far it is then", |screen| progress(screen) != progress(&one));
+    assert_eq!(progress(&next).len(), 1, "in one place:\n{next}");
+    std::fs::write(person.home().join("go"), "").unwrap();
+    terminal.wait("the line above it", |screen| below(screen, "[0] second"));
+    std::fs::write(person.home().join("end"), "").unwrap();
+    let end = terminal.wait("the end", |screen| screen.contains("[exit 0]"));
+    assert_eq!(progress(&end).len(), 1, "the last one stays:\n{end}");
+}
+
+#[test]
+fn a_text_that_moves_the_cursor_within_a_line_is_kept_byte_for_byte() {
+    let person = Person::new(1);
+    let text = "alpha beta\u{1b}[A gamma\none\u{1b}[2A two\nA\u{1b}[10C B\nab\u{1b}[Kcd\nlast\n";
+    std::fs::write(person.home().join("text"), text).unwrap();
+    let out = person.run(&["run", "-np", "1", "--", "cat", "text"]);
+    assert!(out.status.success(), "{}", String::from_utf8_lossy(&out.stderr));
+    let shown = "[0] alpha beta gamma\n[0] one two\n[0] A B\n[0] abcd\n[0] last\n";
+    assert_eq!(String::from_utf8_lossy(&out.stdout), shown);
+    let logs = person.run(&["logs", "last", "--rank", "0"]);
+    assert_eq!(String::from_utf8_lossy(&logs.stdout), text);
 }
 
 /// Where each chunk of a recording begins, and how long it is: records of MCAP are a kind, a length and that many bytes.

@@ -20,7 +20,8 @@ Examples:
   hvtui watch --json --interval 5 | jq '.hosts[].name'
   hvtui watch --filter 'user==li | !ok'
   hvtui watch --csv -n 10 > gpus.csv
-  hvtui watch --prometheus /var/lib/node_exporter/hvtui.prom -n 15";
+  hvtui watch --prometheus /var/lib/node_exporter/hvtui.prom -n 15
+  hvtui watch --prometheus 127.0.0.1:9400";
 
 pub(super) const PICK: &str = "\
 Exits with 75 when there are not enough, and says who has the others. What is

@@ -1,10 +1,12 @@
 //! `watch` and `hosts`.
 
+use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
 
 use super::seconds;
+use crate::cli::metrics_port;
 
 /// `watch`.
 #[derive(Debug, Args)]
@@ -33,9 +35,29 @@ pub struct WatchForm {
     /// Print a line of CSV a tick for each GPU, below one line of names
     #[arg(long)]
     pub csv: bool,
-    /// Print Prometheus' text format; with FILE write it there at each tick, for Prometheus' textfile collector
-    #[arg(long, value_name = "FILE", num_args = 0..=1, default_missing_value = "-")]
-    pub prometheus: Option<PathBuf>,
+    /// Print Prometheus' text format; with FILE write it there at each tick, for Prometheus' textfile collector; with
+    /// 127.0.0.1:PORT serve it at /metrics there
+    #[arg(long, value_name = "FILE|PORT", num_args = 0..=1, default_missing_value = "-", value_parser = prometheus)]
+    pub prometheus: Option<Prometheus>,
+}
+
+/// Where Prometheus' text format goes.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Prometheus {
+    /// To standard output.
+    Stdout,
+    /// Into a file, at each tick.
+    File(PathBuf),
+    /// To whoever asks at a loopback address.
+    Port(SocketAddr),
+}
+
+fn prometheus(text: &str) -> Result<Prometheus, String> {
+    Ok(match metrics_port::address(text)? {
+        Some(address) => Prometheus::Port(address),
+        None if text == "-" => Prometheus::Stdout,
+        None => Prometheus::File(PathBuf::from(text)),
+    })
 }
 
 /// `hosts`.

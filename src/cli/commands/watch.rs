@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::fs::File;
-use std::io::{IsTerminal, Write};
+use std::io::{ErrorKind, IsTerminal, Write};
 use std::path::Path;
 use std::process::ExitCode;
 use std::time::Duration;
@@ -10,8 +10,9 @@ use std::time::Duration;
 use tokio::time;
 
 use super::stop::fault;
-use crate::cli::args::{WatchArgs, WatchForm};
+use crate::cli::args::{Prometheus, WatchArgs, WatchForm};
 use crate::cli::errors::{Code, Failure, filter, note, to_stdout};
+use crate::cli::metrics_port::MetricsPort;
 use crate::cli::paths::Paths;
 use crate::cli::signals::Signals;
 use crate::cli::{ask, connect, in_place, json, metrics, output, runtime, sieve, table};
@@ -33,7 +34,13 @@ const WIDE: usize = 200;
 /// Prints until interrupted, or once.
 pub fn run(args: &WatchArgs, file: &HostsFile, paths: &Paths) -> Result<ExitCode, Failure> {
     let filter = filter(args.filter.as_deref())?;
+    if let (true, Some(Prometheus::Port(address))) = (args.once, &args.form.prometheus) {
+        return Err(Failure::usage(format!(
+            "--prometheus {address} serves until ctrl-c: give it without --once"
+        )));
+    }
     runtime::block_on(async {
+        let port = listen(args).await?;
         let interval = Duration::from_secs_f64(args.interval);
         let asker = ask::person();
         let mut session = connect::session(&file.hosts, &paths.home, Some(interval), &asker).await?;
@@ -44,7 +51,8 @@ pub fn run(args: &WatchArgs, file: &HostsFile, paths: &Paths) -> Result<ExitCode
             output::start(&paths.state)?;
             session.set_alert_rules(&file.alerts.rules);
             let alerts = AlertCommand::new(file.alerts.command.clone());
-            let code = ticks(session, (args, &filter), &file.hosts, (&asker, &mut signals), alerts).await;
+            let wanted = (args, &filter);
+            let code = ticks(session, wanted, &file.hosts, (&asker, &mut signals), (alerts, port)).await;
             if is_in_place(args) {
                 to_stdout(in_place::END)?;
             }
@@ -52,6 +60,21 @@ pub fn run(args: &WatchArgs, file: &HostsFile, paths: &Paths) -> Result<ExitCode
             code.and_then(|code| taken.map(|()| code))
         }
     })
+}
+
+/// Opens the port of `--prometheus 127.0.0.1:PORT`.
+async fn listen(args: &WatchArgs) -> Result<Option<MetricsPort>, Failure> {
+    let Some(Prometheus::Port(address)) = &args.form.prometheus else { return Ok(None) };
+    let failed = |error: std::io::Error| {
+        let remedy = match error.kind() {
+            ErrorKind::AddrInUse => ": take another port",
+            _ => "",
+        };
+        Failure::new(Code::from(&error), format!("--prometheus {address}: {error}{remedy}"))
+    };
+    let port = MetricsPort::listen(*address).await.map_err(failed)?;
+    note(&format!("metrics at {}", port.url()));
+    Ok(Some(port))
 }
 
 /// Waits until every host has told or failed, prints, and exits with the worst fault: 0 when all are up.
@@ -106,7 +129,7 @@ async fn ticks(
     wanted: (&WatchArgs, &Filter),
     hosts: &[HostConfig],
     (asker, signals): (&Asker, &mut Signals),
-    mut alerts: AlertCommand,
+    (mut alerts, mut port): (AlertCommand, Option<MetricsPort>),
 ) -> Result<ExitCode, Failure> {
     let mut first = true;
     let mut told = 0;
@@ -122,6 +145,18 @@ async fn ticks(
                 }
             }
             why = alerts.failure() => note(&why),
+            request = async {
+                match &mut port {
+                    Some(port) => port.request().await,
+                    None => std::future::pending().await,
+                }
+            } => {
+                let now = clock::now();
+                let (world, hosts) = sieve::passing(session.world(), hosts, wanted.1, now);
+                let text = metrics::prometheus(&world, &hosts, now);
+                // whoever asked may be gone
+                let _ = request.send(text);
+            }
             _ = tick.tick() => {
                 session.tick(clock::now());
                 told = tell(session.world(), told, wanted.0, &mut alerts)?;
@@ -187,9 +222,11 @@ fn print(
     let passing = (!filter.is_empty()).then(|| sieve::passing(world, hosts, filter, now));
     let all = world;
     let (world, hosts) = passing.as_ref().map_or((world, hosts), |(world, hosts)| (world, hosts));
-    if let Some(file) = &args.form.prometheus {
-        let text = metrics::prometheus(world, hosts, now);
-        return if file == Path::new("-") { to_stdout(&text) } else { replace(file, &text) };
+    match &args.form.prometheus {
+        Some(Prometheus::Stdout) => return to_stdout(&metrics::prometheus(world, hosts, now)),
+        Some(Prometheus::File(file)) => return replace(file, &metrics::prometheus(world, hosts, now)),
+        Some(Prometheus::Port(_)) => return Ok(()),
+        None => {}
     }
     if args.form.csv {
         let head = if first { metrics::csv_head() } else { String::new() };

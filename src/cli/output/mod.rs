@@ -136,19 +136,50 @@ pub(crate) async fn room() {
     }
 }
 
+/// Since when standard output, or where it has taken all standard error, has taken nothing of what waits.
+#[derive(Debug, Default)]
+pub(crate) struct Stillness(Option<(u64, Stamp)>);
+
+impl Stillness {
+    /// For how long, as far as this was asked.
+    fn lasts(&mut self, streams: &Streams, now: Stamp) -> Duration {
+        // hvtui's own words on standard error are no sign of a reader of standard output
+        let flow = if streams.out.waiting() > 0 { &streams.out } else { streams.err() };
+        let (taken, waits) = (flow.taken(), flow.waiting() > 0);
+        let since = self.0.filter(|(before, _)| waits && *before == taken).map_or(now, |(_, since)| since);
+        self.0 = Some((taken, since));
+        Duration::from_micros(now.micros_since(since).unsigned_abs())
+    }
+
+    /// Whether a command that was told to end waits no longer for a reader. To be asked now and then.
+    pub(crate) fn is_long(&mut self) -> bool {
+        STREAMS.get().is_some_and(|streams| self.lasts(streams, clock::now()) >= AFTER_SIGNAL)
+    }
+}
+
 /// The end of a command: waits for what was printed to be taken, says for whom it waits, and goes when a signal comes or
 /// a reader has taken nothing for long, sooner where a signal has asked for the end. Without `signals` they end the process
 /// by themselves.
 ///
 /// # Errors
 /// Standard output could not be written.
-pub(crate) async fn end(mut signals: Option<&mut Signals>) -> Result<(), Failure> {
+pub(crate) async fn end(signals: Option<&mut Signals>) -> Result<(), Failure> {
+    end_after(signals, Stillness::default()).await
+}
+
+/// The same where it is known since when nothing is taken.
+///
+/// # Errors
+/// Standard output could not be written.
+pub(crate) async fn end_after(
+    mut signals: Option<&mut Signals>,
+    mut stillness: Stillness,
+) -> Result<(), Failure> {
     let Some(streams) = STREAMS.get() else { return Ok(()) };
     let told = signals.as_ref().is_some_and(|signals| signals.have_come());
     let patience = if told { AFTER_SIGNAL } else { AT_END };
     let mut look = time::interval(LOOK);
     let began = clock::now();
-    let mut moved: Option<(u64, Stamp)> = None;
     let mut has_said = false;
     while streams.all().any(|flow| flow.waiting() > 0) {
         let signal = async {
@@ -162,13 +193,11 @@ pub(crate) async fn end(mut signals: Option<&mut Signals>) -> Result<(), Failure
             () = signal => break,
             () = changed() => {}
             _ = look.tick() => {
-                let (now, taken) = (clock::now(), streams.all().map(Flow::taken).sum());
-                let since = moved.filter(|(before, _)| *before == taken).map_or(now, |(_, since)| since);
-                moved = Some((taken, since));
-                let still = now.micros_since(since);
+                let now = clock::now();
+                let still = stillness.lasts(streams, now);
                 // what is printed on standard error alone holds nothing up for long
                 let patience = if streams.out.waiting() > 0 { patience } else { AFTER_SIGNAL };
-                if signals.is_some() && u128::from(still.unsigned_abs()) >= patience.as_micros() {
+                if signals.is_some() && still >= patience {
                     break;
                 }
                 if !has_said && !told && now.micros_since(began) >= PATIENCE_US {
