@@ -322,7 +322,7 @@ fn processes(model: &Model, canvas: &mut Canvas<'_>, y: u16, row: &RowId, state:
         canvas.text(2, y + 1, canvas.width() - 3, "no process is visible here", dim);
         return;
     }
-    let columns = list::columns(canvas, 2, &rows, list::Col::Gpu);
+    let columns = list::columns(canvas, 2, &rows);
     // with the heads of the columns where there is room for more than one line
     let heads = u16::from(end - y > 2);
     if heads > 0 {
