@@ -424,13 +424,13 @@ fn row(screen: &str, place: &str) -> String {
 }
 
 /// The colour of words in the line that has `what` as a word.
-fn color_of(story: &Story, (w, h): (u16, u16), what: &str, words: &str) -> Option<ratatui::style::Color> {
+fn color_of(story: &Story, (w, h): (u16, u16), what: &str, words: &str) -> ratatui::style::Color {
     let mut buf = Buffer::empty(Rect::new(0, 0, w, h));
     draw(&story.model, COLOR, &mut buf);
     for row in buf.content.chunks(w.into()) {
         let line: String = row.iter().map(ratatui::buffer::Cell::symbol).collect();
         if let (true, Some(at)) = (line.split_whitespace().any(|word| word == what), line.find(words)) {
-            return Some(row[line[..at].chars().count()].fg);
+            return row[line[..at].chars().count()].fg;
         }
     }
     panic!("no {words} beside {what} in\n{}", text(&story.model, COLOR));

@@ -52,8 +52,10 @@ fn a_table_stays_in_its_place_and_gives_the_terminal_back() {
 #[test]
 fn many_hosts_get_the_files_that_they_need() {
     let home = tempfile::tempdir().unwrap();
-    let hosts: String =
-        (0..30).map(|n| format!("[[host]]\nname = \"h{n}\"\naddress = \"local\"\n")).collect();
+    let hosts: String = (0..30)
+        .map(|n| format!("[[host]]\nname = \"h{n}\"\naddress = \"local\"\n"))
+        .collect::<Vec<_>>()
+        .concat();
     std::fs::write(home.path().join("hosts.toml"), hosts).unwrap();
     let mut command = Command::new("/bin/sh");
     let line = format!("ulimit -Sn 48; exec {} watch --once --json", env!("CARGO_BIN_EXE_hvtui"));

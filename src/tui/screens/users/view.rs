@@ -132,13 +132,11 @@ fn process_columns(
         let (x, w) = (column.x, column.w);
         let (id, x, w) = match column.id {
             Col::User => (processes::Col::Place, x + INDENT, w.saturating_sub(INDENT)),
-            Col::Gpus => continue,
-            // below how many GPUs, and how many of them are idle
             Col::Idle => (processes::Col::Pid, x, w),
             Col::Memory => (processes::Col::Memory, x, w),
             Col::Util => (processes::Col::Sm, x, w),
             Col::Oldest => (processes::Col::Age, x, w),
-            Col::Runs | Col::Hosts => continue,
+            Col::Gpus | Col::Runs | Col::Hosts => continue,
         };
         end = x + w;
         columns.push(Column { id, title: "", x, w, right: column.right });

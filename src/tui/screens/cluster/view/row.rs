@@ -229,11 +229,11 @@ fn gpu_row(look: &Look<'_>, canvas: &mut Canvas<'_>, y: u16, host: &HostId, uuid
         kept.map(|(_, sample)| sample).or(state.latest().and_then(|(_, sample)| sample.gpus.get(place)));
     let lost = !matches!(trouble(Some(state)), Trouble::None | Trouble::Limited);
     // what was of now when the host was lost is as old as its last word
-    let last = state.latest().map(|(at, _)| match state.down_since {
+    let told = state.latest().map(|(at, _)| match state.down_since {
         Some(since) if since.micros_since(at) <= SILENT_US => since,
         _ => at,
     });
-    let age = last.filter(|_| lost).map(|at| format!("{} old", span(now, at)));
+    let age = told.filter(|_| lost).map(|at| format!("{} old", span(now, at)));
     let lost = lost || kept.is_some();
     let old = lost || stale(state, now).is_some();
     let (value, fill) =
