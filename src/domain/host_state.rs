@@ -24,7 +24,10 @@ const NOT_READ: &str = "not read yet";
 pub struct HostState {
     /// The link and since when it is so.
     pub link: Option<(Stamp, LinkState)>,
-    /// Since when its link is lost, through all tries to reach it again; `None` while it is up or was never lost.
+    /// Its last word: a message, or that its link came up.
+    pub heard: Option<Stamp>,
+    /// Since when its link is lost, through all tries to reach it again: since its last word, or the first try of one that never
+    /// answered. `None` while it is up or was never lost.
     pub down_since: Option<Stamp>,
     /// Why the last try to reach it failed; `None` while it is up.
     pub down_why: Option<String>,
@@ -65,12 +68,16 @@ impl HostState {
     }
 
     fn link_changed(&mut self, at: Stamp, state: &LinkState) {
+        let was_up = self.is_up() || self.is_limited();
+        let lost = if was_up { self.heard.map_or(at, |heard| heard.min(at)) } else { at };
         match state {
-            LinkState::Up | LinkState::Limited { .. } => (self.down_since, self.down_why) = (None, None),
-            LinkState::Down { .. } => self.down_since = self.down_since.or(Some(at)),
+            LinkState::Up | LinkState::Limited { .. } => {
+                (self.down_since, self.down_why) = (None, None);
+                self.heard = Some(at);
+            }
+            LinkState::Down { .. } => self.down_since = self.down_since.or(Some(lost)),
             LinkState::Connecting { .. } | LinkState::Installing { .. } | LinkState::Refused { .. } => {
-                let was_up = self.is_up() || self.is_limited();
-                self.down_since = self.down_since.or(was_up.then_some(at));
+                self.down_since = self.down_since.or(was_up.then_some(lost));
             }
         }
         if let LinkState::Down { reason, .. } | LinkState::Refused { reason, .. } = state {
@@ -132,6 +139,9 @@ impl HostState {
 
     /// Takes an event of the host in.
     pub(super) fn apply(&mut self, at: Stamp, event: &Event) {
+        if !matches!(event, Event::LinkChanged { .. }) {
+            self.heard = Some(at);
+        }
         match event {
             Event::LinkChanged { state } => self.link_changed(at, state),
             Event::HostDescribed { info } => self.described(info),

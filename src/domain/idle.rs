@@ -1,7 +1,7 @@
 //! Since when each GPU of a host has been held and idle: the one definition of it, for rows, counts, filters and alerts. A
 //! pure fold over the host's samples.
 
-use super::alerts::AlertRules;
+use super::alerts::{AlertRules, CLEAR_US, UNKNOWN_US};
 use super::gpu::{GpuInfo, GpuSample, Reading};
 use super::lease::Leases;
 use super::time::Stamp;
@@ -13,37 +13,68 @@ const IDLE_BELOW: u32 = 2;
 /// One entry a GPU, in the order of the samples.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct IdleSince {
-    since: Vec<Option<Stamp>>,
+    spans: Vec<Option<Span>>,
     /// After how many microseconds a GPU is called idle: the threshold of the alert.
     pub(super) after_us: i64,
 }
 
+/// A time in which a GPU is held and idle.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Span {
+    since: Stamp,
+    /// Since when it has computed, or nothing is known of it, after it was called idle.
+    left: Option<Stamp>,
+}
+
 impl Default for IdleSince {
     fn default() -> Self {
-        Self { since: Vec::new(), after_us: AlertRules::default().idle_after_us() }
+        Self { spans: Vec::new(), after_us: AlertRules::default().idle_after_us() }
     }
 }
 
 impl IdleSince {
     /// Takes a sample in, in the order of `infos`. A GPU of which it is not known whether it is held, or computes, is not idle.
+    /// What was called idle stays so until it has computed for a while: a short burst ends neither row nor alert.
     pub fn sample(&mut self, at: Stamp, infos: &[GpuInfo], gpus: &[GpuSample], leases: Option<&Leases>) {
-        self.since.resize(gpus.len(), None);
-        for (place, (since, gpu)) in self.since.iter_mut().zip(gpus).enumerate() {
-            let idle = gpu.util.value().is_some_and(|util| *util < IDLE_BELOW);
+        self.spans.resize(gpus.len(), None);
+        let after_us = self.after_us;
+        for (place, (span, gpu)) in self.spans.iter_mut().zip(gpus).enumerate() {
             let held = is_held(infos.get(place), gpu, leases);
-            *since = if idle && held == Some(true) { since.or(Some(at)) } else { None };
+            let idle = gpu.util.value().map(|util| *util < IDLE_BELOW);
+            *span = match (held, idle) {
+                (Some(true), Some(true)) => {
+                    Some(span.map_or(Span { since: at, left: None }, |span| Span { left: None, ..span }))
+                }
+                (Some(false), _) => None,
+                (Some(true), Some(false)) => span.and_then(|span| span.left(at, after_us, CLEAR_US)),
+                _ => span.and_then(|span| span.left(at, after_us, UNKNOWN_US)),
+            };
         }
     }
 
     /// Each GPU is now what stood at this place of the list.
     pub(super) fn move_gpus(&mut self, from: &[Option<usize>]) {
-        let of = |from: &Option<usize>| from.and_then(|from| self.of(from));
-        self.since = from.iter().map(of).collect();
+        let of = |from: &Option<usize>| from.and_then(|from| self.spans.get(from).copied().flatten());
+        self.spans = from.iter().map(of).collect();
     }
 
     /// Since when the GPU at `place` has been held and idle, as far as it was seen.
     pub fn of(&self, place: usize) -> Option<Stamp> {
-        self.since.get(place).copied().flatten()
+        self.spans.get(place).copied().flatten().map(|span| span.since)
+    }
+
+    /// Since when the GPU at `place`, which was called idle, has not been so.
+    pub fn left(&self, place: usize) -> Option<Stamp> {
+        self.spans.get(place).copied().flatten()?.left
+    }
+}
+
+impl Span {
+    /// It is not seen idle at `at`: over at once where it was not called idle yet, else after `patience_us`.
+    fn left(self, at: Stamp, after_us: i64, patience_us: i64) -> Option<Self> {
+        let left = self.left.unwrap_or(at);
+        let called = left.micros_since(self.since) >= after_us;
+        (called && at.micros_since(left) < patience_us).then_some(Self { left: Some(left), ..self })
     }
 }
 
@@ -61,7 +92,8 @@ pub fn is_held(info: Option<&GpuInfo>, sample: &GpuSample, leases: Option<&Lease
 /// is not called idle, or that is not known.
 pub fn idle_us(state: &HostState, place: usize) -> Option<i64> {
     let (last, _) = state.latest()?;
-    let idle = last.micros_since(state.idle.of(place)?);
+    let until = state.idle.left(place).unwrap_or(last);
+    let idle = until.micros_since(state.idle.of(place)?);
     (idle >= state.idle.after_us).then_some(idle)
 }
 
@@ -106,5 +138,23 @@ mod tests {
             [Some(Stamp(9)), None],
             "2 percent are work"
         );
+    }
+
+    #[test]
+    fn a_burst_does_not_end_what_is_called_idle_and_work_does() {
+        let second = 1_000_000;
+        let mut idle = IdleSince { after_us: 60 * second, ..IdleSince::default() };
+        let mut sample = |at: i64, util: u32, held: usize| {
+            let processes = Reading::Value(vec![GpuProcess::unknown(7); held]);
+            let gpu = GpuSample { util: Reading::Value(util), processes, ..GpuSample::unknown(0) };
+            idle.sample(Stamp(at * second), &[], &[gpu], None);
+            idle.of(0).map(|since| since.0 / second)
+        };
+        assert_eq!([sample(0, 0, 1), sample(30, 5, 1)], [Some(0), None], "it was not called idle yet");
+        assert_eq!([sample(40, 0, 1), sample(100, 1, 1)], [Some(40), Some(40)]);
+        assert_eq!([sample(101, 90, 1), sample(110, 90, 1)], [Some(40), Some(40)], "a burst");
+        assert_eq!([sample(111, 0, 1), sample(112, 90, 1)], [Some(40), Some(40)]);
+        assert_eq!([sample(121, 90, 1), sample(122, 90, 1)], [Some(40), None], "work");
+        assert_eq!([sample(130, 0, 1), sample(190, 0, 1), sample(191, 0, 0)], [Some(130), Some(130), None]);
     }
 }

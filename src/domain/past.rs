@@ -1,6 +1,6 @@
 //! What graphs show of a host's last minutes: few numbers of each sample, for the whole of one is kept of the newest alone.
 
-use super::gpu::GpuSample;
+use super::gpu::{GpuSample, Reading};
 use super::host::{HostInfo, HostSample};
 use super::run::Slot;
 use super::time::Stamp;
@@ -109,7 +109,31 @@ impl PastGpu {
     }
 }
 
+/// What a slot tells beside its rank.
+#[derive(Debug, Clone, PartialEq)]
+pub struct SlotValues {
+    /// The busy share of its GPU, or of its host's CPUs, 0..=1.
+    pub load: Option<f64>,
+    /// Used memory of its GPU, bytes.
+    pub memory: Reading<u64>,
+    /// What its GPU draws, milliwatts.
+    pub power_mw: Reading<u32>,
+    /// Of its GPU, degrees Celsius.
+    pub temperature: Reading<u32>,
+}
+
 impl HostState {
+    /// What a slot tells in the newest sample.
+    pub fn values_of(&self, slot: &Slot) -> Option<SlotValues> {
+        let (_, sample) = self.latest()?;
+        let load = self.past.back().and_then(|past| self.util_of(past, slot));
+        let gpu = self.gpu_of(slot).and_then(|place| sample.gpus.get(place));
+        let none = GpuSample::unknown(0);
+        let GpuSample { memory_used, power_mw, temperature, .. } = gpu.unwrap_or(&none);
+        let (memory, power_mw, temperature) = (memory_used.clone(), power_mw.clone(), temperature.clone());
+        Some(SlotValues { load, memory, power_mw, temperature })
+    }
+
     /// The busy share of a slot in one sample, 0..=1: of its GPU, or of its host's CPUs.
     pub fn util_of(&self, past: &PastSample, slot: &Slot) -> Option<f64> {
         let util = match slot {
@@ -134,7 +158,6 @@ fn share(part: Option<u64>, whole: Option<u64>) -> Option<f32> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::domain::gpu::Reading;
 
     #[test]
     fn a_past_sample_is_small_and_never_zero_for_what_is_not_known() {

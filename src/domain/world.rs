@@ -20,6 +20,7 @@ use super::nccl_timing::NcclTimings;
 use super::note::{Note, what};
 use super::outcome::RunOutcome;
 use super::pace::Pace;
+use super::past::SlotValues;
 use super::rank_output::RankOutput;
 use super::run::{Placement, RankExit, RunSpec, RunStage};
 pub use super::run_log::LoggedLine;
@@ -126,6 +127,8 @@ pub struct RankState {
     pub last_line: Option<Arc<LoggedLine>>,
     /// How it ended and when that was learnt.
     pub exit: Option<(Stamp, RankExit)>,
+    /// What its slot told last while it ran.
+    pub values: Option<SlotValues>,
     /// By whom its steps are told.
     pub steps_by: StepsBy,
     /// The phase in which it has been for a while, and since when.
@@ -157,6 +160,7 @@ impl RankState {
             output: RankOutput::default(),
             last_line: None,
             exit: None,
+            values: None,
             steps_by: StepsBy::default(),
             standing: None,
             seen: None,

@@ -108,9 +108,9 @@ impl Session {
         let (mode, slices) = mig::read(&device);
         let mut whole = live(&self.nvml, &device, mode, memories, now);
         let Ok(slices) = slices else { return (vec![whole], false) };
-        // one that could not be read when it was asked first has facts of its own to tell
+        // one that could not be read when it was asked first may tell its facts now
         let is_readable = known.first().is_some_and(|gpu| gpu.uuid.is_readable());
-        let changed = is_readable && !mig::are_known(index, slices.as_deref(), known);
+        let changed = !is_readable || !mig::are_known(index, slices.as_deref(), known);
         let cut =
             mig::samples(&self.nvml, (index, &device), &slices.unwrap_or_default(), &mut memories.0.gpm);
         if let Reading::Value(processes) = &mut whole.processes {

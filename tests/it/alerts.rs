@@ -6,6 +6,7 @@ use std::sync::Arc;
 use hvtui::domain::alerts::{AlertKind, AlertRules};
 use hvtui::domain::event::{Event, Origin};
 use hvtui::domain::gpu::Reading;
+use hvtui::domain::gpu::event::{GpuEvent, Happening};
 use hvtui::domain::host::LinkState;
 use hvtui::domain::ids::{HostId, Rank, RunId};
 use hvtui::domain::lease::{Lease, Leases};
@@ -30,13 +31,19 @@ fn key(story: &mut Story, code: KeyCode) -> Vec<Effect> {
     story.send(Msg::Key(Key::plain(code)))
 }
 
+/// Both hosts of [`hanging`] tell what their GPUs do.
+fn sampled(story: &mut Story) {
+    let held = Gpu { util: 0, mem: 96, user: Some(("wang", "python -m ipykernel_launcher")), throttle: &[] };
+    let spins = Gpu { util: 100, mem: 11, user: Some(("li", "hvtui train mnist")), throttle: &[] };
+    story.sample("gpu-a", 40.0, &[held, FREE, spins, spins]);
+    story.sample("gpu-b", 38.0, &[spins, Gpu { util: 5, ..spins }, FREE, FREE]);
+}
+
 /// The run of four ranks, in which rank 3 has come to stand for a minute; one GPU is held and idle, one host is lost.
 fn hanging() -> Story {
     let mut story = training();
     let rules = AlertRules { held_idle_us: Some(30_000_000), ..AlertRules::default() };
     story.model.world.alerts.rules = Arc::new(rules);
-    let held = Gpu { util: 0, mem: 96, user: Some(("wang", "python -m ipykernel_launcher")), throttle: &[] };
-    let spins = Gpu { util: 100, mem: 11, user: Some(("li", "hvtui train mnist")), throttle: &[] };
     for rank in 0..4 {
         let phase = if rank == 3 { Phase::Data } else { Phase::Wait };
         let standing = Standing { phase, step: 121, for_us: 1_000_000, stopped: false, at: None };
@@ -44,8 +51,7 @@ fn hanging() -> Story {
     }
     for second in 0..75 {
         story.wait_ms(1000);
-        story.sample("gpu-a", 40.0, &[held, FREE, spins, spins]);
-        story.sample("gpu-b", 38.0, &[spins, Gpu { util: 5, ..spins }, FREE, FREE]);
+        sampled(&mut story);
         if second == 20 {
             story.gpu_host("gpu-c", 2).down("gpu-c", "connect to 10.0.0.13:22: connection refused");
         }
@@ -77,6 +83,7 @@ fn events_at_all_sizes() {
 fn wide_screens_have_a_pane_of_events() {
     let mut story = hanging();
     story.wait_ms(10_000);
+    sampled(&mut story);
     shoot("run-events", story, &SIZES, COLOR);
     let mut story = hanging();
     press(&mut story, "c");
@@ -276,4 +283,25 @@ fn a_rank_that_fails_is_an_event() {
     press(&mut story, "E");
     let screen = text(&story.model, COLOR);
     assert!(screen.contains("failed first: killed by SIGKILL"), "{screen}");
+}
+
+#[test]
+fn a_failure_is_one_event_and_its_rank_is_told_at_80_columns() {
+    let mut story = failed();
+    press(&mut story, "E");
+    for size in SIZES {
+        story.send(Msg::Resize(size.0, size.1));
+        let screen = text(&story.model, COLOR);
+        let told: Vec<&str> = screen.lines().filter(|line| line.contains("SIGKILL")).collect();
+        assert_eq!(told.len(), 1, "{screen}");
+        assert!(told[0].contains("rank 3"), "{screen}");
+    }
+    let mut story = cluster();
+    let what = Happening::Xid { xid: 48 };
+    let event = GpuEvent { index: 2, uuid: uuid("gpu-a", 2), what, count: 1, t: None };
+    story.tell(Origin::Host(HostId::from("gpu-a")), Event::GpuHappened { event });
+    press(&mut story, "E");
+    let screen = text(&story.model, COLOR);
+    let is_told = |line: &&str| line.contains("xid 48") && !line.contains('✖');
+    assert_eq!(screen.lines().filter(is_told).count(), 1, "the notice apart:\n{screen}");
 }

@@ -3,7 +3,13 @@
 
 use crate::common::world::{FREE, Gpu, Story, busy, cluster, host, uuid};
 use crate::screens::{COLOR, text};
+use std::sync::Arc;
+
+use hvtui::domain::alerts::AlertRules;
+use hvtui::domain::event::{Event, Origin};
+use hvtui::domain::gpu::event::{GpuEvent, Happening};
 use hvtui::domain::gpu::{GpuSample, Reading};
+use hvtui::domain::host::{GpuAbsence, GpuAbsenceReason};
 use hvtui::tui::core::{Effect, Key, KeyCode, Mouse, MouseKind, Msg, Screen};
 use hvtui::tui::screens::cluster::rows::{RowId, rows};
 use hvtui::tui::screens::cluster::shape::Shape;
@@ -191,11 +197,24 @@ fn a_gpu_that_does_not_answer_keeps_its_last_values_with_their_age() {
 #[test]
 fn a_host_says_how_many_of_its_gpus_are_free() {
     let mut story = cluster();
-    for size in [(120, 40), (200, 60)] {
+    for size in [(80, 24), (120, 40), (200, 60)] {
         story.send(Msg::Resize(size.0, size.1));
         let row = line_with(&story, "▾gpu-b");
         assert!(row.contains("free 6/8"), "{size:?}: {row}");
     }
+    story.wait_ms(5_000);
+    story.send(Msg::Resize(80, 24));
+    assert!(line_with(&story, "▾gpu-b").contains("6 s old"), "{}", text(&story.model, COLOR));
+    // with names so long that COMMAND is left out
+    let name = "gpu-node-with-name";
+    let mut story = Story::new(&[name]);
+    story.gpu_host(name, 8).sample(name, 1.0, &[FREE; 8]);
+    story.send(Msg::Resize(80, 24));
+    assert!(!text(&story.model, COLOR).contains("COMMAND"));
+    assert!(line_with(&story, "▾gpu-node").contains("free 8/8"), "{}", text(&story.model, COLOR));
+    story.wait_ms(5_000);
+    let row = line_with(&story, "▾gpu-node");
+    assert!(row.contains("5 s old"), "{row}");
     let cells = many(30, (160, 30));
     assert!(Shape::of(&cells.model).heat);
     assert!(line_with(&cells, "gpu-03").contains("free 1/8"), "{}", text(&cells.model, COLOR));
@@ -314,4 +333,148 @@ fn the_processes_of_a_host_are_listed_though_one_gpu_does_not_tell_them() {
     let detail = text(&story.model, COLOR);
     assert!(detail.contains("GPU 6: insufficient permissions"), "{detail}");
     assert!(detail.contains("python train.py"), "{detail}");
+}
+
+#[test]
+fn a_loss_has_one_moment_in_each_row() {
+    let mut story = many(2, (120, 40));
+    story.wait_ms(9_000);
+    story.sample("gpu-00", 1.0, &[busy(60, "li"); 8]);
+    story.down("gpu-01", "gpu-01: no word for 6 s");
+    let screen = text(&story.model, COLOR).replace('\u{a0}', " ");
+    let row = screen.lines().find(|line| line.contains("✖gpu-01")).unwrap();
+    assert!(row.contains("down since 14:30 (9 s): no word for 6 s"), "{screen}");
+    assert!(!row.contains("last seen"), "{row}");
+    assert_eq!(screen.lines().filter(|line| line.contains("9 s old")).count(), 8, "{screen}");
+    let state = &story.model.world.hosts[&host("gpu-01")];
+    assert_eq!(state.down_since, Some(state.latest().unwrap().0));
+}
+
+#[test]
+fn a_burst_ends_neither_row_nor_count_nor_alert_of_a_held_gpu() {
+    let held = Gpu { util: 0, ..busy(0, "wang") };
+    let mut story = Story::new(&["gpu-a"]);
+    story.gpu_host("gpu-a", 1);
+    story.model.world.alerts.rules =
+        Arc::new(AlertRules { held_idle_us: Some(30_000_000), ..AlertRules::default() });
+    story.send(Msg::Resize(120, 40));
+    let told = |story: &Story| {
+        let screen = text(&story.model, COLOR);
+        let row = screen.lines().find(|line| line.contains("python")).unwrap_or_default().to_owned();
+        (row, screen.contains("1 held idle"), story.model.world.alerts.active().count())
+    };
+    for _ in 0..33 {
+        story.sample("gpu-a", 1.0, &[held]);
+        story.wait_ms(1_000);
+    }
+    let (row, counted, alerts) = told(&story);
+    assert!(row.contains("idle 32 s") && counted && alerts == 1, "{row}");
+    for _ in 0..9 {
+        story.sample("gpu-a", 1.0, &[busy(40, "wang")]);
+        story.wait_ms(1_000);
+    }
+    let (row, counted, alerts) = told(&story);
+    assert!(row.contains("idle 33 s") && counted && alerts == 1, "{row}");
+    for _ in 0..3 {
+        story.sample("gpu-a", 1.0, &[busy(40, "wang")]);
+        story.wait_ms(1_000);
+    }
+    let (row, counted, alerts) = told(&story);
+    assert!(!row.contains("idle") && !counted && alerts == 0, "{row}");
+}
+
+#[test]
+fn a_gpu_that_has_fallen_off_the_bus_is_not_free() {
+    let mut story = many(1, (120, 40));
+    story.sample("gpu-00", 1.0, &[FREE; 8]);
+    for (index, xid) in [(2, 79), (3, 48)] {
+        let what = Happening::Xid { xid };
+        let event = GpuEvent { index, uuid: uuid("gpu-00", index), what, count: 1, t: None };
+        story.tell(Origin::Host(host("gpu-00")), Event::GpuHappened { event });
+    }
+    let screen = text(&story.model, COLOR);
+    assert!(screen.contains("8 GPUs: 7 free") && screen.contains("free 7/8"), "{screen}");
+    assert!(!line_with(&story, "xid 79").contains("free"), "{screen}");
+    assert!(line_with(&story, "xid 48").contains("free"), "at risk, and free:\n{screen}");
+    press(&mut story, "f8");
+    enter(&mut story);
+    assert_eq!(story.model.ui.cluster.picked(), 7, "{}", text(&story.model, COLOR));
+    assert!(!story.model.ui.cluster.is_picked(&host("gpu-00"), &uuid("gpu-00", 2)));
+}
+
+#[test]
+fn a_host_counts_the_gpus_that_have_other_faults_than_the_worst() {
+    let mut story = many(1, (120, 40));
+    story.faults.insert(
+        "gpu-00",
+        vec![
+            (1, |gpu: &mut GpuSample| *gpu = GpuSample::failed(1, "GPU is lost")),
+            (2, |gpu: &mut GpuSample| gpu.ecc_uncorrected = Reading::Value(3)),
+            (3, |gpu: &mut GpuSample| gpu.row_remap_failed = Reading::Value(true)),
+        ],
+    );
+    story.sample("gpu-00", 1.0, &[busy(60, "li"); 8]);
+    assert!(line_with(&story, "▾gpu-00").contains("1 failing +2"), "{}", text(&story.model, COLOR));
+}
+
+#[test]
+fn the_first_row_that_is_seen_names_its_host() {
+    let mut story = many(8, (80, 24));
+    press(&mut story, "G");
+    let screen = text(&story.model, COLOR);
+    let first = screen.lines().nth(3).unwrap();
+    assert!(first.starts_with("  gpu-0") && first.contains("131/141 G"), "{screen}");
+}
+
+/// A host whose driver is broken, and one that is not reached, among `hosts`.
+fn broken(hosts: usize, size: (u16, u16)) -> Story {
+    let mut story = many(hosts, size);
+    let mut info = story.model.world.hosts[&host("gpu-01")].info.as_deref().unwrap().clone();
+    info.gpus = Vec::new();
+    let reason = GpuAbsenceReason::DriverMismatch;
+    info.gpu_absence = Some(GpuAbsence { reason, detail: "driver 550.54 loaded".to_owned() });
+    story.tell(Origin::Host(host("gpu-01")), Event::HostDescribed { info: Arc::new(info) });
+    story
+}
+
+#[test]
+fn a_host_with_a_broken_driver_is_marked() {
+    let story = broken(2, (120, 40));
+    let row = line_with(&story, "⚠gpu-01");
+    assert!(row.contains("no GPU data: driver"), "{row}");
+    let cells = broken(30, (80, 24));
+    assert!(Shape::of(&cells.model).heat);
+    assert!(line_with(&cells, "gpu-01").contains("gpu-01 ⚠ no GPU"), "{}", text(&cells.model, COLOR));
+    let names: Vec<String> = (0..40).map(|nth| format!("gpu-{nth:02}")).collect();
+    let names: Vec<&str> = names.iter().map(String::as_str).collect();
+    let mut lost = Story::new(&names);
+    for name in &names[1..] {
+        lost.gpu_host(name, 8).sample(name, 1.0, &[FREE; 8]);
+    }
+    lost.down("gpu-00", "gpu-00: no route to host").send(Msg::Resize(80, 24));
+    assert!(line_with(&lost, "gpu-00").contains("gpu-00 ✖ down"), "{}", text(&lost.model, COLOR));
+}
+
+#[test]
+fn processes_stand_under_the_heads_of_their_user() {
+    let mut story = cluster();
+    for size in [(80, 24), (120, 40)] {
+        story.send(Msg::Resize(size.0, size.1));
+        if story.model.ui.screen != Screen::Users {
+            press(&mut story, "u");
+            enter(&mut story);
+        }
+        let screen = text(&story.model, COLOR);
+        let heads: Vec<char> = line_with(&story, "HELD, IDLE").chars().collect();
+        let row: Vec<char> = line_with(&story, "pid 4").chars().collect();
+        let end = |head: &str| {
+            let heads: String = heads.iter().collect();
+            heads[..heads.find(head).unwrap() + head.len()].chars().count()
+        };
+        let under = |head: &str| row[..end(head)].iter().collect::<String>();
+        assert!(under("MEM").ends_with(" G"), "{screen}");
+        assert!(under("UTIL").ends_with(" %"), "{screen}");
+        assert!(under("SINCE").ends_with("h14") || under("SINCE").ends_with("h15"), "{screen}");
+        assert!(under("GPUS").contains("gpu-"), "{screen}");
+    }
 }

@@ -2,9 +2,10 @@
 
 use crate::common::world::{START, Story, cpu_slots, failed, training};
 use crate::screens::{COLOR, text};
+use hvtui::domain::event::Event;
 use hvtui::domain::playback::PlaybackState;
 use hvtui::domain::run::RunStage;
-use hvtui::domain::time::Stamp;
+use hvtui::domain::time::{HostTime, Stamp};
 use hvtui::tui::core::{Effect, Key, KeyCode, Msg, PlayCommand, Screen};
 use hvtui::tui::screens::model::Overlay;
 use hvtui::tui::screens::run::window_us;
@@ -36,6 +37,9 @@ fn short() -> (Story, Stamp) {
     story.cpu_host("local", 2);
     let start = story.at;
     story.run("true", &cpu_slots(&[("local", 0), ("local", 1)])).stage(RunStage::Training, &[]);
+    for rank in 0..2 {
+        story.rank(rank, Event::RankStarted { pid: 7 + rank, t: HostTime(1) });
+    }
     story.wait_ms(200);
     story.exit(0, Some(0), None, false).exit(1, Some(0), None, false).end(0, None, "all 2 ranks finished");
     (story, start)

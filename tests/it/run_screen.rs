@@ -9,7 +9,7 @@ use crate::screens::{COLOR, text};
 use hvtui::domain::alerts::AlertRules;
 use hvtui::domain::event::Event;
 use hvtui::domain::ids::Rank;
-use hvtui::domain::outcome::RunOutcome;
+use hvtui::domain::outcome::{RunEnd, RunOutcome};
 use hvtui::domain::playback::PlaybackState;
 use hvtui::domain::run::{RefusalClass, RunStage};
 use hvtui::domain::standing::Standing;
@@ -450,4 +450,106 @@ fn what_is_old_is_dim() {
         }
     }
     assert!(found);
+}
+
+/// The row of a rank.
+fn row(screen: &str, place: &str) -> String {
+    let is_row = |line: &&str| line.split_whitespace().any(|word| word == place);
+    screen.lines().find(is_row).unwrap_or_default().to_owned()
+}
+
+/// The colour of words in the line that has `what` as a word.
+fn color_of(story: &Story, (w, h): (u16, u16), what: &str, words: &str) -> ratatui::style::Color {
+    let mut buf = Buffer::empty(Rect::new(0, 0, w, h));
+    draw(&story.model, COLOR, &mut buf);
+    for row in buf.content.chunks(w.into()) {
+        let line: String = row.iter().map(ratatui::buffer::Cell::symbol).collect();
+        if let (true, Some(at)) = (line.split_whitespace().any(|word| word == what), line.find(words)) {
+            return row[line[..at].chars().count()].fg;
+        }
+    }
+    panic!("no {words} beside {what} in\n{}", text(&story.model, COLOR));
+}
+
+#[test]
+fn a_run_is_not_called_training_while_a_host_is_silent() {
+    let mut story = training();
+    story.wait_ms(4_000);
+    for size in [(80, 24), (200, 50)] {
+        let screen = shown(&mut story, size);
+        let title = line(&screen, "Run ");
+        assert!(title.contains("silent for 4 s") && !title.contains("training"), "{screen}");
+        assert!(!title.contains("eta") && !title.contains("samples/s"), "{screen}");
+        assert!(screen.contains("have been silent for 4 s"), "{screen}");
+        let rank = row(&screen, "gpu-b:1");
+        assert!(rank.contains("4 s old") && rank.contains("74 %"), "the last value:\n{screen}");
+        let dim = color_of(&story, size, "RANK", "PLACE");
+        assert_eq!(color_of(&story, size, "gpu-b:1", "74 %"), dim);
+    }
+    let clock = line(&shown(&mut story, (200, 50)), "● training");
+    story.wait_ms(1_000);
+    assert_eq!(line(&shown(&mut story, (200, 50)), "● training"), clock, "no clock goes on");
+}
+
+#[test]
+fn an_own_stop_is_grey_in_each_column() {
+    let mut story = training();
+    story.stage(RunStage::Stopping, &[]);
+    for rank in 0..4 {
+        story.exit(rank, None, Some(9), true);
+    }
+    let outcome = RunOutcome::new(RunEnd::Stopped, "stopped by li");
+    story.tell(hvtui::domain::event::Origin::Run(run_id()), Event::RunEnded { outcome });
+    let size = (200, 50);
+    shown(&mut story, size);
+    let dim = color_of(&story, size, "RANK", "PLACE");
+    for place in ["gpu-a:2", "gpu-a:3", "gpu-b:0", "gpu-b:1"] {
+        assert_eq!(color_of(&story, size, place, "killed by"), dim);
+    }
+}
+
+#[test]
+fn ranks_that_are_over_keep_the_last_values_of_their_gpus_and_those_that_never_ran_have_none() {
+    let mut story = failed();
+    // what the GPU does afterwards is of no rank
+    story.sample("gpu-b", 38.0, &[busy(12, "wang"), busy(13, "wang"), FREE, FREE]);
+    for size in [(80, 24), (200, 50)] {
+        let screen = shown(&mut story, size);
+        assert!(row(&screen, "gpu-b:1").contains("74 %"), "{screen}");
+        let dim = color_of(&story, size, "RANK", "PLACE");
+        assert_eq!(color_of(&story, size, "gpu-b:1", "74 %"), dim);
+    }
+    let mut story = absent();
+    story.sample("gpu-a", 38.0, &[busy(12, "wang"), busy(13, "wang")]);
+    let screen = shown(&mut story, (120, 40));
+    assert!(!row(&screen, "gpu-a:1").contains('%'), "{screen}");
+}
+
+#[test]
+fn a_replay_has_no_lanes_of_ranks_that_never_ran() {
+    let mut story = absent();
+    let (start, end) = (story.at.plus_micros(-6_000_000), story.at);
+    story.model.ui.screen = Screen::Replay;
+    story.model.ui.replay.open = true;
+    story.send(Msg::Playback(PlaybackState {
+        start,
+        end,
+        playhead: end,
+        speed: 1.0,
+        playing: false,
+        damage: None,
+        unattended: Vec::new(),
+    }));
+    let screen = shown(&mut story, (120, 40));
+    assert!(!screen.contains("timeline") && !screen.contains("rank 0"), "{screen}");
+    assert_eq!(screen.lines().filter(|line| line.contains("gpu-a:1")).count(), 1, "its row:\n{screen}");
+}
+
+#[test]
+fn the_row_of_a_host_names_its_ranks() {
+    let mut story = many_ranks(12);
+    let screen = shown(&mut story, (120, 40));
+    let row = line(&screen, "gpu-011");
+    assert!(row.contains("▸80-87") && row.contains("8 training"), "{screen}");
+    assert_eq!(row.matches(" 8 ").count(), 1, "{row}");
 }

@@ -317,6 +317,13 @@ fn a_gpu_lost_from_the_start_keeps_its_row() {
     let sample = sampler.sample(at(1));
     assert_eq!(sample.gpus.len(), 2);
     assert_eq!(sample.gpus[0].util, Reading::Value(0));
+    // it is back: its facts are asked again
+    fake.set(&json!({ "gpus": [{}, {}] }));
+    for second in 2..4 {
+        assert_eq!(sampler.sample(at(second)).gpus[1].util, Reading::Value(0));
+    }
+    let back = &sampler.info().gpus[1];
+    assert!(back.uuid.is_readable() && !back.name.contains("unreadable"), "{} {}", back.uuid, back.name);
 }
 
 #[test]

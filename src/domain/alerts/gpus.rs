@@ -9,7 +9,6 @@ use crate::domain::gpu::event::{GpuEvent, Happening};
 use crate::domain::gpu::health::Unreadable;
 use crate::domain::gpu::{GpuInfo, GpuProcess, GpuSample, Reading, xid};
 use crate::domain::host::{GpuAbsence, GpuAbsenceReason, HostInfo};
-use crate::domain::idle::is_held;
 use crate::domain::ids::HostId;
 use crate::domain::lease::Lease;
 use crate::domain::time::Stamp;
@@ -219,17 +218,9 @@ impl Gpu<'_> {
         (seen, format!("{now} °C: too hot from {limit} °C on"))
     }
 
-    /// Whether a run or a process has it and computes nothing.
+    /// Whether a run or a process has it and computes nothing: what rows and counts say of it.
     fn held_idle(&self) -> Seen {
-        let held = is_held(Some(self.info), self.sample, self.state.leases.as_ref());
-        match (held, self.sample.util.value()) {
-            (Some(false), _) => Seen::Over,
-            (Some(true), Some(_)) => match self.state.idle.of(self.position) {
-                Some(since) => Seen::Holds(Some(since)),
-                None => Seen::Gone,
-            },
-            _ => Seen::Unknown,
-        }
+        self.state.idle.of(self.position).map_or(Seen::Over, |since| Seen::Holds(Some(since)))
     }
 
     /// `held and idle: wang python train.py (pid 7), 96/141 G`.

@@ -28,6 +28,7 @@ use super::time::Stamp;
 use super::world::World;
 use super::world::{HostState, RunState};
 pub use rules::{AlertRules, HeatRule};
+pub(super) use track::{CLEAR_US, UNKNOWN_US};
 use track::{Seen, Track, Turn};
 
 /// How many alerts are kept; the oldest that have ended go first.
@@ -379,7 +380,7 @@ impl Alerts {
     }
 
     fn look_at_link(&mut self, host: &HostId, state: &HostState, at: Stamp) {
-        let seen = state.down_since.map_or(Seen::Over, |since| Seen::Holds(Some(since)));
+        let seen = state.down_since.map_or(Seen::Over, |_| Seen::Holds(None));
         let tell = || {
             // also while it is tried again
             let why =
@@ -388,7 +389,16 @@ impl Alerts {
         };
         let hold_us = self.rules.host_down_us;
         let down = Condition { kind: AlertKind::HostDown, key: 0, seen, hold_us, tell: &tell };
-        self.see(&Subject::Host(host.clone()), &down, at);
+        let subject = Subject::Host(host.clone());
+        self.see(&subject, &down, at);
+        // it is told when the loss has been seen for a while, and counts from the last word of the host
+        let track = self.tracks.get(&subject).and_then(|tracks| tracks.get(&(AlertKind::HostDown, 0)));
+        let number = track.and_then(|track| track.alert);
+        if let (Some(since), Some(number)) = (state.down_since, number)
+            && let Some(alert) = self.kept.iter_mut().find(|alert| alert.number == number)
+        {
+            alert.since = since;
+        }
     }
 
     /// Takes in how a condition is seen.

@@ -5,9 +5,9 @@ use super::rules::SECOND_US;
 use crate::domain::time::Stamp;
 
 /// For how long a condition must be gone before its alert ends.
-const CLEAR_US: i64 = 10 * SECOND_US;
+pub(in crate::domain) const CLEAR_US: i64 = 10 * SECOND_US;
 /// For how long it may be unknown before its alert ends.
-const UNKNOWN_US: i64 = 60 * SECOND_US;
+pub(in crate::domain) const UNKNOWN_US: i64 = 60 * SECOND_US;
 
 /// What is seen of a condition at a moment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -67,7 +67,9 @@ impl<'a> GpuSubject<'a> {
             Occupancy::Unknown { .. } => None,
         };
         let idle = is_idle(state, place);
-        let free = occupancy.is_free() && run.is_none() && state.is_up() && info.uuid.is_readable();
+        let is_gone = state.gpu_events.is_off_bus(&info.uuid, now, None);
+        let free =
+            occupancy.is_free() && run.is_none() && state.is_up() && info.uuid.is_readable() && !is_gone;
         Some(Self {
             info,
             sample,

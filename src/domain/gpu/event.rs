@@ -173,6 +173,11 @@ pub struct SeenEvent {
 }
 
 impl SeenEvent {
+    /// Whether it is a fault of its GPU at `now`.
+    fn counts(&self, now: Stamp, acknowledged: Option<Stamp>) -> bool {
+        now.seconds_since(self.last) < FAULT_FOR && acknowledged.is_none_or(|at| at < self.last)
+    }
+
     /// `xid 79: the GPU has fallen off the bus`, with how often.
     pub fn words(&self) -> String {
         let GpuEvent { what, count, .. } = &self.event;
@@ -231,11 +236,15 @@ impl GpuEvents {
         self.newest().filter(move |seen| seen.event.uuid == *uuid)
     }
 
+    /// Whether they say at `now` that a GPU has fallen off the bus: it is gone, whatever its values are.
+    pub fn is_off_bus(&self, uuid: &GpuUuid, now: Stamp, acknowledged: Option<Stamp>) -> bool {
+        let off = Happening::Xid { xid: xid::OFF_THE_BUS };
+        self.of(uuid).any(|seen| seen.event.what == off && seen.counts(now, acknowledged))
+    }
+
     /// What they say at `now` is wrong with a GPU: for an hour, unless it was acknowledged since.
     pub fn faults(&self, uuid: &GpuUuid, now: Stamp, acknowledged: Option<Stamp>) -> Vec<Fault> {
-        let counts = |seen: &&SeenEvent| {
-            now.seconds_since(seen.last) < FAULT_FOR && acknowledged.is_none_or(|at| at < seen.last)
-        };
+        let counts = |seen: &&SeenEvent| seen.counts(now, acknowledged);
         let fault = |seen: &SeenEvent| {
             Some(Fault { words: seen.event.what.short(), severity: seen.event.what.severity()? })
         };

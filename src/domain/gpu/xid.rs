@@ -6,6 +6,9 @@
 
 use super::health::Severity;
 
+/// The number of a GPU that has fallen off the bus.
+pub const OFF_THE_BUS: u32 = 79;
+
 /// A kind of XID error.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Xid {

@@ -15,7 +15,9 @@ pub(in crate::tui) fn to_ascii(buf: &mut Buffer) {
             };
             let after_blank = is(at.checked_sub(1), " ");
             let after_number = after_blank
-                && at.checked_sub(2).is_some_and(|at| row[at].symbol().starts_with(|c: char| c.is_ascii_digit()));
+                && at
+                    .checked_sub(2)
+                    .is_some_and(|at| row[at].symbol().starts_with(|c: char| c.is_ascii_digit()));
             let glyph = match row[at].symbol().chars().next().unwrap_or(' ') {
                 // the cursor's mark stands at the left edge, where no bar is
                 '▌' if at == 0 => '>',

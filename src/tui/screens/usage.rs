@@ -11,7 +11,6 @@ use crate::domain::share::Heard;
 use crate::domain::text::sanitize;
 use crate::domain::world::{HostState, World};
 use crate::tui::screens::Model;
-use crate::tui::screens::hosts::Hosts;
 
 /// Who has a GPU.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -46,13 +45,13 @@ pub enum GpuUse {
 pub struct Leases<'a> {
     gpus: BTreeMap<(&'a HostId, &'a GpuUuid), &'a RunId>,
     cpus: BTreeMap<&'a HostId, u32>,
-    hosts: Option<&'a Hosts>,
+    model: Option<&'a Model>,
 }
 
 impl<'a> Leases<'a> {
     /// Of the runs that this client follows, and of those that the hosts tell of.
     pub fn of(model: &'a Model) -> Self {
-        let mut leases = Self { hosts: Some(&model.hosts), ..Self::of_world(&model.world) };
+        let mut leases = Self { model: Some(model), ..Self::of_world(&model.world) };
         if !model.is_replay() {
             leases.add_heard(&model.heard, &model.world);
         }
@@ -98,9 +97,17 @@ impl<'a> Leases<'a> {
 
     /// How much memory may be in use on a free GPU of a host.
     pub fn free_memory(&self, host: &HostId) -> FreeMemory {
-        self.hosts
-            .and_then(|hosts| hosts.of(host))
+        self.model
+            .and_then(|model| model.hosts.of(host))
             .map_or_else(FreeMemory::default, |entry| entry.free_memory)
+    }
+
+    /// Whether a GPU has fallen off the bus and that is not acknowledged.
+    fn is_off_bus(&self, state: &HostState, uuid: &GpuUuid) -> bool {
+        self.model.is_some_and(|model| {
+            let acknowledged = model.ui.acknowledged.get(uuid).copied();
+            state.gpu_events.is_off_bus(uuid, model.moment(), acknowledged)
+        })
     }
 
     /// How many CPU slots of a host are taken by live runs.
@@ -120,6 +127,12 @@ pub fn gpu_use(host: &HostId, state: &HostState, place: usize, leases: &Leases<'
     let sample = state.latest().and_then(|(_, sample)| sample.gpus.get(place));
     let occupancy = Occupancy::of(gpu, state.leases.as_ref(), sample, leases.free_memory(host));
     match &occupancy {
+        Occupancy::Free if !gpu.uuid.is_readable() => {
+            GpuUse::Unknown("it did not tell what it is".to_owned())
+        }
+        Occupancy::Free if leases.is_off_bus(state, &gpu.uuid) => {
+            GpuUse::Unknown("it has fallen off the bus".to_owned())
+        }
         Occupancy::Free => GpuUse::Free,
         Occupancy::Leased { lease, .. } => {
             let user = sanitize(lease.user.as_deref().unwrap_or("someone")).into_owned();

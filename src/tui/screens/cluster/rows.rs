@@ -15,6 +15,8 @@ use crate::tui::screens::cluster::order::{sort, sort_gpus};
 use crate::tui::screens::cluster::shape::Shape;
 use crate::tui::screens::usage::Leases;
 
+/// A host that has said nothing for so long is silent, and what it said last is old, microseconds.
+pub const SILENT_US: i64 = 3_500_000;
 /// How many lines a host's trouble may take.
 const MESSAGE_LINES: usize = 4;
 
@@ -90,9 +92,6 @@ pub fn message(host: &HostId, state: Option<&HostState>, now: Stamp, zone: &Zone
     };
     let elapsed = age(now, *since);
     let down = state.down_since.map(|since| down_words(since, now, zone));
-    let seen = state.latest().map_or_else(String::new, |(at, _)| {
-        format!(" · last seen {}\u{a0}ago", span(now, at).replace(' ', "\u{a0}"))
-    });
     let text = match link {
         LinkState::Up => return None,
         LinkState::Limited { reason } => {
@@ -100,7 +99,7 @@ pub fn message(host: &HostId, state: Option<&HostState>, now: Stamp, zone: &Zone
             format!("values by nvidia-smi, takes no ranks: {reason} · R tries again")
         }
         LinkState::Connecting { to } => match down {
-            Some(down) => format!("{down} · connecting to {} · {elapsed}{seen}", sanitize(to)),
+            Some(down) => format!("{down} · connecting to {} · {elapsed}", sanitize(to)),
             None => format!("connecting to {} · {elapsed}", sanitize(to)),
         },
         LinkState::Installing { bytes } => {
@@ -109,7 +108,7 @@ pub fn message(host: &HostId, state: Option<&HostState>, now: Stamp, zone: &Zone
                 bytes => format!("installing hvtui ({})", units::bytes(*bytes)),
             };
             match down {
-                Some(down) => format!("{down} · {what} · {elapsed}{seen}"),
+                Some(down) => format!("{down} · {what} · {elapsed}"),
                 None => format!("{what} · {elapsed}"),
             }
         }
@@ -122,7 +121,7 @@ pub fn message(host: &HostId, state: Option<&HostState>, now: Stamp, zone: &Zone
                 None => "R tries again".to_owned(),
             };
             let down = down.unwrap_or_else(|| down_words(*since, now, zone));
-            format!("{down}: {} · {next}{seen}", sanitize(without_name(host, reason)))
+            format!("{down}: {} · {next}", sanitize(without_name(host, reason)))
         }
         LinkState::Refused { reason, .. } => {
             format!("refused: {} · R tries again", sanitize(without_name(host, reason)))
@@ -330,19 +329,19 @@ mod tests {
     }
 
     #[test]
-    fn a_loss_is_counted_from_its_moment_through_all_retries() {
+    fn a_loss_is_counted_from_the_last_word_through_all_retries() {
         let noon = 12 * 3600;
         let lost =
             [(noon, LinkState::Up), (noon + 60, down()), (noon + 70, connecting()), (noon + 75, down())];
         let (trouble, words) = told(&lost, noon + 360);
         assert_eq!(trouble, Trouble::Down);
-        assert_eq!(words.unwrap(), "down since 13:01 (5\u{a0}min): connection reset · R tries again");
+        assert_eq!(words.unwrap(), "down since 13:00 (6\u{a0}min): connection reset · R tries again");
         let (trouble, words) = told(&lost[..3], noon + 75);
         assert_eq!(trouble, Trouble::Down, "it is not reached while it is tried");
-        assert_eq!(words.unwrap(), "down since 13:01 (15\u{a0}s) · connecting to a:22 · 5 s");
+        assert_eq!(words.unwrap(), "down since 13:00 (1\u{a0}min) · connecting to a:22 · 5 s");
         let again = [&lost[..], &[(noon + 80, LinkState::Up), (noon + 400, down())]].concat();
         assert_eq!(told(&again[..5], noon + 81), (Trouble::None, None));
-        assert!(told(&again, noon + 401).1.unwrap().starts_with("down since 13:06 (1\u{a0}s)"));
+        assert!(told(&again, noon + 401).1.unwrap().starts_with("down since 13:01 (5\u{a0}min)"));
     }
 
     #[test]

@@ -70,6 +70,29 @@ pub struct Notice {
     pub text: String,
 }
 
+/// How long after an alert began a notice may come that tells the same, microseconds.
+const SAME_US: i64 = 60_000_000;
+
+impl Notice {
+    /// Whether it tells no more than an alert: an XID error of the same GPU, the end of a run whose rank failed first.
+    fn repeats(&self, alert: &Alert) -> bool {
+        let until = alert.until.unwrap_or(self.at);
+        let is_near = alert.since <= self.at && self.at.micros_since(until) <= SAME_US;
+        let place = &alert.place;
+        is_near
+            && match (alert.kind, &place.host, place.gpu, &place.run) {
+                (AlertKind::Xid, Some(host), Some(gpu), _) => {
+                    self.text == format!("{host}:{gpu} {}", alert.words)
+                }
+                (AlertKind::RankFailed, _, _, Some(run)) => {
+                    self.level == Level::Error
+                        && self.text.starts_with(&format!("run {} ended: ", run.short()))
+                }
+                _ => false,
+            }
+    }
+}
+
 /// A line of the list.
 #[derive(Debug, Clone, Copy)]
 pub enum EventRow<'a> {
@@ -110,7 +133,8 @@ impl EventsUi {
 /// All lines, in the order shown.
 pub fn rows(model: &Model) -> Vec<EventRow<'_>> {
     let alerts = model.world.alerts.all().rev().map(EventRow::Alert);
-    let notices = model.ui.events.notices.iter().rev().map(EventRow::Notice);
+    let told = |notice: &&Notice| !model.world.alerts.all().any(|alert| notice.repeats(alert));
+    let notices = model.ui.events.notices.iter().rev().filter(told).map(EventRow::Notice);
     let mut rows: Vec<EventRow<'_>> = alerts.chain(notices).collect();
     rows.sort_by_key(EventRow::order);
     rows

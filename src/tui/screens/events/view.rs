@@ -3,7 +3,7 @@
 use ratatui::style::Style;
 
 use super::{EventRow, rows};
-use crate::domain::alerts::Alert;
+use crate::domain::alerts::{Alert, Place};
 use crate::domain::gpu::health::Severity;
 use crate::domain::ids::RunId;
 use crate::domain::run::Slot;
@@ -115,7 +115,7 @@ fn alert_line(
     let words = alert.place.to_string();
     let x = match place {
         Shown::Column(w) => {
-            canvas.name(x, y, *w, &words, text);
+            canvas.name(x, y, *w, &place_words(&alert.place, *w), text);
             x + w + 2
         }
         Shown::Before(known) => {
@@ -135,6 +135,17 @@ fn alert_line(
     let words = sanitize(&alert.words);
     canvas.text(x, y, room, &words, if alert.is_active() { style } else { dim });
     canvas.text(end.saturating_sub(width(&length)), y, width(&length), &length, dim);
+}
+
+/// A place in `w` columns: its rank is told before its host.
+fn place_words(place: &Place, w: u16) -> String {
+    let whole = place.to_string();
+    let (Some(run), Some(rank)) = (&place.run, place.rank) else { return whole };
+    let run = run.short();
+    let gpu = place.gpu.map(|gpu| format!(":{gpu}")).unwrap_or_default();
+    let host = place.host.as_ref().map(|host| format!(" {}{gpu}", sanitize(host.as_str())));
+    let all = [whole, format!("{run} rank {rank}{}", host.unwrap_or_default())];
+    all.into_iter().find(|words| width(words) <= w).unwrap_or_else(|| format!("run {run} rank {rank}"))
 }
 
 /// The pane below the list of the Cluster screen, where there is room for it.

@@ -7,12 +7,14 @@ pub mod verdict;
 pub(super) mod view;
 pub mod whole;
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use crate::domain::ids::{Rank, RunId};
-use crate::domain::run::Slot;
+use crate::domain::run::{Placement, Slot};
 use crate::domain::time::Stamp;
-use crate::domain::world::RunState;
+use crate::domain::trainers::Trainer;
+use crate::domain::world::{RankState, RunState};
 use crate::tui::core::keymap::{EVERYWHERE, LAUNCH, LISTS};
 use crate::tui::core::layout::{RunBands, RunWants};
 use crate::tui::core::list::Cursor;
@@ -109,8 +111,11 @@ pub fn bands(model: &Model) -> RunBands {
     };
     let width = usize::from(model.size.0).saturating_sub(2);
     let verdict = verdict::shown(model, run);
-    let lanes =
-        if replay || model.settings.timeline { run.trainers().count() + counter_lanes(run).len() } else { 0 };
+    let lanes = if replay || model.settings.timeline {
+        trainer_lanes(run).count() + counter_lanes(run).len()
+    } else {
+        0
+    };
     let most = if run.collected.is_empty() { VERDICT_LINES } else { 2 * VERDICT_LINES };
     let wants = RunWants {
         replay,
@@ -124,12 +129,23 @@ pub fn bands(model: &Model) -> RunBands {
     layout::run(model.area(), wants)
 }
 
-/// The slots that get a lane of their own below the ranks: every GPU of the run, a CPU host once.
+/// Those that get a lane: of a run that is over only what has run.
+pub fn trainer_lanes(run: &RunState) -> impl Iterator<Item = Trainer<'_>> {
+    run.trainers().filter(|one| run.is_live() || one.rank.has_run() || one.state.has_run())
+}
+
+/// The slots that get a lane of their own below the ranks: every GPU of the run, a CPU host once. Of a run that is over only
+/// those of ranks that have run.
 pub fn counter_lanes(run: &RunState) -> Vec<usize> {
     let placements = &run.spec.placements;
-    let first_of_host = |at: usize| placements[..at].iter().all(|p| p.host != placements[at].host);
+    let has_lane = |at: &usize| run.is_live() || run.ranks.get(*at).is_some_and(RankState::has_run);
+    let mut hosts = BTreeSet::new();
     (0..placements.len())
-        .filter(|at| matches!(placements[*at].slot, Slot::Gpu { .. }) || first_of_host(*at))
+        .filter(has_lane)
+        .filter(|at| {
+            let Placement { host, slot, .. } = &placements[*at];
+            hosts.insert(host) || matches!(slot, Slot::Gpu { .. })
+        })
         .collect()
 }
 

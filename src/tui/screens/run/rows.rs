@@ -6,17 +6,15 @@ use crate::domain::ids::{HostId, Rank};
 use crate::domain::standing::Standstill;
 use crate::domain::time::Stamp;
 use crate::domain::timing::Phase;
-use crate::domain::world::{HostState, RankState, RunState};
+use crate::domain::world::{RankState, RunState};
 use crate::tui::screens::Model;
-use crate::tui::screens::cluster::rows::{Trouble, trouble};
+use crate::tui::screens::cluster::rows::{SILENT_US, Trouble, trouble};
 use crate::tui::screens::run::verdict::{hang, is_collateral_of, waited_for};
 
 /// With more ranks than this they are grouped by host from the start.
 const GROUPED_FROM: usize = 33;
 /// How many recent steps numbers of a rank are taken over.
 pub(super) const RECENT: usize = 20;
-/// A host that is connected and has said nothing for so long is silent, microseconds.
-const SILENT_US: i64 = 10_000_000;
 
 /// A row.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
@@ -281,6 +279,8 @@ pub fn silent_hosts<'a>(model: &Model, run: &'a RunState) -> BTreeMap<&'a HostId
     for (host, of_ranks) in heard {
         let Some(state) = model.world.hosts.get(host) else { continue };
         let last = of_ranks.max(state.latest().map(|(at, _)| at));
+        // of one that is lost, the moment that Cluster tells
+        let last = state.down_since.filter(|_| last.is_some()).or(last);
         let Some(last) = last else { continue };
         let is_silent = match trouble(Some(state)) {
             // a host that tells no telemetry is not expected to say anything
@@ -334,9 +334,4 @@ pub(super) fn lateness_us(run: &RunState) -> BTreeMap<Rank, f64> {
     sorted.sort_unstable_by(f64::total_cmp);
     let typical = sorted[sorted.len() / 2];
     waits.into_iter().map(|(number, wait)| (number, (typical - wait).max(0.0))).collect()
-}
-
-/// The load of a rank's slot in the newest sample of its host, 0..=1.
-pub(super) fn load_of(host: &HostState, rank: &RankState) -> Option<f64> {
-    host.util_of(host.past.back()?, &rank.placement.slot)
 }

@@ -12,6 +12,11 @@ use crate::tui::screens::view::gpu_words::percent;
 use crate::tui::screens::view::processes::{self, age_words};
 use crate::tui::screens::view::title;
 
+/// How far the places of processes stand behind the names of users.
+const INDENT: u16 = 2;
+/// Least columns of a command.
+const LEAST_COMMAND: u16 = 10;
+
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Col {
     User,
@@ -35,7 +40,10 @@ pub(in crate::tui::screens) fn draw(model: &Model, canvas: &mut Canvas<'_>) {
     title::draw(model, canvas);
     let users = users(model);
     subtitle(canvas, &users);
-    let columns = columns(canvas, &users);
+    let is_unfolded = |user: &&UserRow<'_>| model.ui.users.unfolded.contains(&user.name);
+    let shown: Vec<ProcessRow<'_>> =
+        users.iter().filter(is_unfolded).flat_map(|user| user.processes.iter().copied()).collect();
+    let columns = columns(canvas, &users, &shown);
     let dim = canvas.theme.dim;
     for column in &columns {
         if column.right {
@@ -49,10 +57,7 @@ pub(in crate::tui::screens) fn draw(model: &Model, canvas: &mut Canvas<'_>) {
         canvas.text(2, band.y + 1, canvas.width() - 3, "no process uses a GPU", dim);
         return;
     }
-    let is_unfolded = |user: &&UserRow<'_>| model.ui.users.unfolded.contains(&user.name);
-    let shown: Vec<ProcessRow<'_>> =
-        users.iter().filter(is_unfolded).flat_map(|user| user.processes.iter().copied()).collect();
-    let of_process = processes::columns(canvas, 5, &shown, processes::Col::Place);
+    let of_process = process_columns(canvas, &columns, &shown);
     let mut lines = Vec::new();
     for user in &users {
         lines.push(Line::User(user));
@@ -95,8 +100,9 @@ fn subtitle(canvas: &mut Canvas<'_>, users: &[UserRow<'_>]) {
     canvas.pieces(1, 1, end, &pieces);
 }
 
-fn columns(canvas: &Canvas<'_>, users: &[UserRow<'_>]) -> Vec<Column<Col>> {
-    let names = users.iter().map(|user| width(&user.name)).max().unwrap_or(4).clamp(8, 20);
+fn columns(canvas: &Canvas<'_>, users: &[UserRow<'_>], shown: &[ProcessRow<'_>]) -> Vec<Column<Col>> {
+    let places = shown.iter().map(|row| width(&processes::place(row)) + INDENT).max().unwrap_or(0);
+    let names = users.iter().map(|user| width(&user.name)).max().unwrap_or(4).max(places).clamp(8, 20);
     let hosts = users.iter().map(|user| width(&hosts(user))).max().unwrap_or(5).clamp(5, 60);
     let runs = users.iter().map(|user| width(&runs(user))).max().unwrap_or(4).clamp(4, 24);
     let wish = |id, title, least, most, rank, right| ColumnSpec { id, title, least, most, rank, right };
@@ -111,6 +117,41 @@ fn columns(canvas: &Canvas<'_>, users: &[UserRow<'_>]) -> Vec<Column<Col>> {
         wish(Col::Hosts, "HOSTS", 5, hosts, 3, false),
     ];
     fit(&wishes, 3, canvas.width().saturating_sub(4), 2)
+}
+
+/// The columns of the processes below a user: what both tell stands under the same head, and run or container and the command
+/// behind it.
+fn process_columns(
+    canvas: &Canvas<'_>,
+    users: &[Column<Col>],
+    shown: &[ProcessRow<'_>],
+) -> Vec<Column<processes::Col>> {
+    let mut columns = Vec::new();
+    let mut end = 0;
+    for column in users {
+        let (x, w) = (column.x, column.w);
+        let (id, x, w) = match column.id {
+            Col::User => (processes::Col::Place, x + INDENT, w.saturating_sub(INDENT)),
+            Col::Idle => (processes::Col::Pid, x, w),
+            Col::Memory => (processes::Col::Memory, x, w),
+            Col::Util => (processes::Col::Sm, x, w),
+            Col::Oldest => (processes::Col::Age, x, w),
+            Col::Gpus | Col::Runs | Col::Hosts => continue,
+        };
+        end = x + w;
+        columns.push(Column { id, title: "", x, w, right: column.right });
+    }
+    let (mut x, last) = (end + 2, canvas.width().saturating_sub(1));
+    // with little room the command stands behind the run or container of its own row
+    let part = processes::widest_origin(shown).filter(|widest| x + widest + 2 + LEAST_COMMAND <= last);
+    if let Some(w) = part {
+        columns.push(Column { id: processes::Col::Of, title: "", x, w, right: false });
+        x += w + 2;
+    }
+    if x < last {
+        columns.push(Column { id: processes::Col::Command, title: "", x, w: last - x, right: false });
+    }
+    columns
 }
 
 fn hosts(user: &UserRow<'_>) -> String {

@@ -75,7 +75,8 @@ pub(in crate::tui::screens) fn silence(why: Unreadable<'_>, age: &str, room: u16
     if width(&words) <= room { words } else { why.short().to_owned() }
 }
 
-/// The same of all GPUs of a host, from the worst fault of each: how many of what is worst.
+/// The same of all GPUs of a host, from the worst fault of each: how many of what is worst, and how
+/// many more have another.
 pub(in crate::tui::screens) fn host_health(
     canvas: &Canvas<'_>,
     worst: &[Severity],
@@ -84,14 +85,19 @@ pub(in crate::tui::screens) fn host_health(
     let failed = samples.iter().filter(|gpu| matches!(gpu.throttle, Reading::Failed { .. })).count();
     let throttled = samples.iter().filter(|gpu| is_throttled(gpu)).count();
     let faulty = worst.iter().filter(|severity| **severity == Severity::Act).count();
-    match (failed, faulty, throttled, worst.len()) {
-        (0, 0, 0, 0) if samples.is_empty() => ("–".to_owned(), canvas.theme.dim),
-        (0, 0, 0, 0) => ("ok".to_owned(), canvas.theme.dim),
-        (0, 0, 0, n) => (format!("{n} to check"), canvas.theme.warn),
-        (0, 0, n, _) => (format!("{n} throttled"), canvas.theme.warn),
-        (0, n, _, _) => (format!("{n} at risk"), canvas.theme.bad),
-        (n, _, _, _) => (format!("{n} failing"), canvas.theme.bad),
-    }
+    let (n, what, style) = match (failed, faulty, throttled, worst.len()) {
+        (0, 0, 0, 0) if samples.is_empty() => return ("–".to_owned(), canvas.theme.dim),
+        (0, 0, 0, 0) => return ("ok".to_owned(), canvas.theme.dim),
+        (0, 0, 0, n) => (n, "to check", canvas.theme.warn),
+        (0, 0, n, _) => (n, "throttled", canvas.theme.warn),
+        (0, n, _, _) => (n, "at risk", canvas.theme.bad),
+        (n, _, _, _) => (n, "failing", canvas.theme.bad),
+    };
+    let more = match worst.len().saturating_sub(n) {
+        0 => String::new(),
+        more => format!(" +{more}"),
+    };
+    (format!("{n} {what}{more}"), style)
 }
 
 pub(in crate::tui::screens) fn users(samples: &[GpuSample]) -> String {

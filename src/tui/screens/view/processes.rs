@@ -25,41 +25,32 @@ pub(in crate::tui::screens) enum Col {
     Command,
 }
 
-/// The columns that fit from column `x` on; `first` says which process is meant where: by GPU, or by host and GPU.
+/// The columns that fit from column `x` on.
 pub(in crate::tui::screens) fn columns(
     canvas: &Canvas<'_>,
     x: u16,
     rows: &[ProcessRow<'_>],
-    first: Col,
 ) -> Vec<Column<Col>> {
     let wish = |id, title, least, most, rank, right| ColumnSpec { id, title, least, most, rank, right };
-    let worded = first == Col::Place;
-    // on Users no heads stand above them: each says what it is
-    let (pid, sm) = if worded { (12, 8) } else { (8, 5) };
     let mut wishes = vec![
-        match first {
-            Col::Place => {
-                let widest = rows.iter().map(|row| width(&place(row))).max().unwrap_or(0).clamp(8, 24);
-                wish(Col::Place, "WHERE", widest, widest, 0, false)
-            }
-            _ => wish(Col::Gpu, "GPU", 3, 3, 2, true),
-        },
-        wish(Col::Pid, "PID", pid, pid, 1, true),
+        wish(Col::Gpu, "GPU", 3, 3, 2, true),
+        wish(Col::Pid, "PID", 8, 8, 1, true),
         wish(Col::User, "USER", 8, 14, 0, false),
         wish(Col::Age, "AGE", 7, 7, 2, true),
         wish(Col::Memory, "MEM", 6, 6, 2, true),
-        wish(Col::Sm, "SM", sm, sm, 2, true),
+        wish(Col::Sm, "SM", 5, 5, 2, true),
         wish(Col::Command, "COMMAND", 10, 400, 0, false),
     ];
-    if worded {
-        wishes.retain(|wish| wish.id != Col::User);
-    }
-    let origins = rows.iter().filter_map(|row| row.process.origin());
-    if let Some(widest) = origins.map(|origin| width(&origin)).max() {
+    if let Some(widest) = widest_origin(rows) {
         let least = if canvas.width() < NARROW { widest.min(14) } else { widest };
         wishes.insert(wishes.len() - 1, wish(Col::Of, "PART OF", least, widest, 3, false));
     }
     fit(&wishes, x, canvas.width().saturating_sub(x + 1), 2)
+}
+
+/// Columns of the longest run or container that a process is part of.
+pub(in crate::tui::screens) fn widest_origin(rows: &[ProcessRow<'_>]) -> Option<u16> {
+    rows.iter().filter_map(|row| row.process.origin()).map(|origin| width(&origin)).max()
 }
 
 /// The heads of the columns.
@@ -83,7 +74,8 @@ pub(in crate::tui::screens) fn line(
 ) {
     let (text, dim, accent) = (canvas.theme.text, canvas.theme.dim, canvas.theme.accent);
     let process = row.process;
-    let worded = columns.first().is_some_and(|column| column.id == Col::Place);
+    let has = |id: Col| columns.iter().any(|column| column.id == id);
+    let (worded, has_origins) = (has(Col::Place), has(Col::Of));
     for column in columns {
         let (x, w) = (column.x, column.w);
         match column.id {
@@ -96,14 +88,20 @@ pub(in crate::tui::screens) fn line(
             Col::Memory => canvas.right(x, y, w, &reading(&process.memory, |b| units::bytes(*b)), text),
             Col::Sm => {
                 let percent = reading(&process.sm_percent, |sm| format!("{sm} %"));
-                let words = if worded { format!("SM {percent}") } else { percent };
-                canvas.right(x, y, w, &words, text);
+                canvas.right(x, y, w, &percent, text);
             }
             Col::Of => {
                 let style = if process.run.is_some() { accent } else { dim };
                 canvas.text(x, y, w, &process.origin().unwrap_or_default(), style);
             }
-            Col::Command => drop(canvas.text(x, y, w, &reading(&process.command, Clone::clone), dim)),
+            Col::Command => {
+                let origin = process.origin().filter(|_| worded && !has_origins);
+                let style = if process.run.is_some() { accent } else { dim };
+                let command = (reading(&process.command, Clone::clone), dim);
+                let pieces: Vec<_> =
+                    origin.map(|origin| (origin + "  ", style)).into_iter().chain([command]).collect();
+                canvas.pieces(x, y, x + w, &pieces);
+            }
         }
     }
 }
@@ -114,7 +112,8 @@ pub(in crate::tui::screens) fn end_of(columns: &[Column<Col>], id: Col) -> u16 {
     column.map_or(0, |column| column.x + column.w)
 }
 
-fn place(row: &ProcessRow<'_>) -> String {
+/// `gpu-a:3`.
+pub(in crate::tui::screens) fn place(row: &ProcessRow<'_>) -> String {
     format!("{}:{}", row.host, row.gpu)
 }
 

@@ -21,6 +21,7 @@ use crate::tui::screens::cluster::rows::{mean_util, memory, name_width, span};
 use crate::tui::screens::cluster::view::rank_words::{lease_words, rank_words};
 use crate::tui::screens::cluster::view::row::{Look, absence, host_words, slot_words};
 use crate::tui::screens::faults::faults;
+use crate::tui::screens::run::view::clock_length;
 use crate::tui::screens::usage::{GpuUse, memory_share};
 use crate::tui::screens::view::gpu_words::{
     command_words, health, holder_words, host_health, host_power, model_name, percent, power, reading,
@@ -207,7 +208,7 @@ const GPUS: &[Spec] = &[
     Spec {
         host: host_util_bar,
         gpu: gpu_util_bar,
-        ..column(Col::UtilBar, |room| ("UTIL", 5, room.wide(12, 8)), 6)
+        ..column(Col::UtilBar, |room| ("UTIL", room.wide(12, 5), room.wide(12, 8)), 6)
     },
     Spec {
         right: true,
@@ -247,11 +248,12 @@ const GPUS: &[Spec] = &[
         of_gpus: true,
         host: host_says,
         gpu: gpu_command,
-        // on wide screens `rank 3 step 812 wait 18 %` comes before a longer sparkline
+        // it has the free GPUs and the age of a host too: it stays longer than the sparkline, and on wide screens `rank 3 step
+        // 812 wait 18 %` comes before a longer one
         ..column(
             Col::Command,
             |room| ("COMMAND", room.wide(26, if room.columns >= FULL { 13 } else { 8 }), 60),
-            6,
+            5,
         )
     },
     Spec {
@@ -357,8 +359,10 @@ fn gpu_index(row: &GpuRow<'_>, canvas: &mut Canvas<'_>, at: Area) {
 
 fn host_model(row: &HostRow<'_>, canvas: &mut Canvas<'_>, at: Area) {
     let cpus = row.info.cpus;
-    let text = match row.info.gpus.first() {
+    let gpus = &row.info.gpus;
+    let text = match gpus.iter().find(|gpu| gpu.uuid.is_readable()) {
         Some(gpu) => model_name(&gpu.name).to_owned(),
+        None if !gpus.is_empty() => "–".to_owned(),
         // a number without its unit says nothing
         None => Some(format!("{cpus} {}", plural(cpus as usize, "CPU")))
             .filter(|words| width(words) <= at.w)
@@ -372,7 +376,8 @@ fn gpu_model(row: &GpuRow<'_>, canvas: &mut Canvas<'_>, at: Area) {
     if indent > 0 {
         canvas.text(at.x, at.y, 1, "└", canvas.theme.dim);
     }
-    canvas.name(at.x + indent, at.y, at.w.saturating_sub(indent), row.gpu.short_model(), row.value);
+    let model = if row.gpu.uuid.is_readable() { row.gpu.short_model() } else { "–" };
+    canvas.name(at.x + indent, at.y, at.w.saturating_sub(indent), model, row.value);
 }
 
 fn host_util_bar(row: &HostRow<'_>, canvas: &mut Canvas<'_>, at: Area) {
@@ -456,6 +461,10 @@ fn gpu_power(row: &GpuRow<'_>, canvas: &mut Canvas<'_>, at: Area) {
 }
 
 fn host_health_cell(row: &HostRow<'_>, canvas: &mut Canvas<'_>, at: Area) {
+    let no_words = row.look.column(Col::Command).is_none();
+    if let Some(old) = row.old.filter(|_| no_words && !row.info.gpus.is_empty()) {
+        return left(canvas, at, old, canvas.theme.dim);
+    }
     if !row.info.gpus.is_empty() {
         let all = row.info.gpus.iter().zip(row.samples);
         let worst = all
@@ -477,7 +486,7 @@ fn gpu_health(row: &GpuRow<'_>, canvas: &mut Canvas<'_>, at: Area) {
     let faults = faults(row.model, row.state, row.gpu, sample);
     let (text, style) = match (row.holder, idle_us(row.state, row.place)) {
         (_, Some(idle)) if faults.is_empty() => {
-            (format!("idle {}", units::duration_us(idle.unsigned_abs())), canvas.theme.warn)
+            (format!("idle {}", clock_length(idle.unsigned_abs())), canvas.theme.warn)
         }
         (GpuUse::Divided(0), _) if faults.is_empty() => ("no slices".to_owned(), canvas.theme.warn),
         _ => health(canvas, &faults, sample, at.w),
@@ -498,7 +507,9 @@ pub(in crate::tui::screens) fn silent_since<'a>(
 
 fn host_users(row: &HostRow<'_>, canvas: &mut Canvas<'_>, at: Area) {
     if !row.info.gpus.is_empty() {
-        left(canvas, at, &users(row.samples), row.value);
+        let no_words = row.look.column(Col::Command).is_none();
+        let words = if no_words { host_words(row, at.w) } else { users(row.samples) };
+        left(canvas, at, &words, row.value);
     }
 }
 

@@ -14,7 +14,7 @@ use crate::tui::screens::cluster::heat::{Grid, MOST_CELLS, hosts};
 use crate::tui::screens::cluster::picking::range_lines;
 use crate::tui::screens::cluster::rows::{RowId, Trouble, mean_util, memory, message, name_width, trouble};
 use crate::tui::screens::cluster::shape::Shape;
-use crate::tui::screens::cluster::view::row::free_words;
+use crate::tui::screens::cluster::view::row::{absence, free_words, is_broken};
 use crate::tui::screens::faults::faults;
 use crate::tui::screens::usage::{GpuUse, Leases, free_gpus, gpu_use, memory_share};
 use crate::tui::screens::view::gpu_words::{health, host_power, percent, users};
@@ -134,10 +134,11 @@ fn host_line(
         _ => canvas.theme.text,
     };
     canvas.name(0, 0, name, host.as_str(), style);
-    if lost {
-        canvas.text(name, 0, 1, "✖", canvas.theme.bad);
-    }
     let mut x = name + 1;
+    let has_cells = matches!(rows.first(), Some(RowId::Gpu(..)));
+    if lost {
+        canvas.text(if has_cells { name } else { x }, 0, 1, "✖", canvas.theme.bad);
+    }
     for (at, row) in rows.iter().enumerate().skip(first_cell(model, rows)).take(MOST_CELLS) {
         let RowId::Gpu(_, uuid, place) = row else { continue };
         let picked = model.ui.cluster.is_picked(host, uuid);
@@ -148,12 +149,23 @@ fn host_line(
         canvas.text(x, 0, 1, glyph.encode_utf8(&mut [0; 4]), style);
         x += 1;
     }
-    if lost || !matches!(rows.first(), Some(RowId::Gpu(..))) {
-        let words = message(host, state, model.moment(), &model.zone);
-        let words = words.unwrap_or_else(|| "no GPU".to_owned());
-        let style = if lost { canvas.theme.bad } else { canvas.theme.dim };
-        let at = if lost || x > name + 1 { x + 1 } else { x };
-        canvas.text(at, 0, canvas.width().saturating_sub(at + 1), &words, style);
+    if lost || !has_cells {
+        let broken = state.and_then(|state| state.info.as_deref()).filter(|info| is_broken(info));
+        let (style, at) = match (lost, broken) {
+            (true, _) => (canvas.theme.bad, if has_cells { x + 1 } else { x + 2 }),
+            (false, Some(_)) => (canvas.theme.warn, x),
+            (false, None) => (canvas.theme.dim, x),
+        };
+        let room = canvas.width().saturating_sub(at + 1);
+        let words = match (message(host, state, model.moment(), &model.zone), broken) {
+            (Some(words), _) => words,
+            (None, Some(info)) => {
+                let all = [format!("⚠ no GPU data: {}", absence(info)), "⚠ no GPU data".to_owned()];
+                all.into_iter().find(|words| width(words) <= room).unwrap_or_else(|| "⚠ no GPU".to_owned())
+            }
+            (None, None) => "no GPU".to_owned(),
+        };
+        canvas.text(at, 0, room, &words, style);
         return;
     }
     let Some(state) = state else { return };

@@ -113,8 +113,8 @@ fn tables(model: &Model, canvas: &mut Canvas<'_>, shape: Shape, rows: &[RowId]) 
         let x = nth as u16 * shape.table;
         let mut canvas = canvas.part(x, 2, shape.table, shape.lines + 1);
         head(model, &mut canvas, &columns);
-        if let (true, Some(row @ (RowId::Gpu(..) | RowId::Note(..)))) = (nth > 0, rows.first()) {
-            // its host stands at the end of the table before
+        if let Some(row @ (RowId::Gpu(..) | RowId::Note(..))) = rows.first() {
+            // its host stands above what is seen, or at the end of the table before
             let (dim, name) = (canvas.theme.dim, look.name);
             canvas.name(2, 1, name, row.host().as_str(), dim);
         }

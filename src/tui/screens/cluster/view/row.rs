@@ -2,7 +2,7 @@
 
 use ratatui::style::{Modifier, Style};
 
-use crate::domain::host::HostInfo;
+use crate::domain::host::{GpuAbsence, GpuAbsenceReason, HostInfo};
 use crate::domain::ids::{GpuUuid, HostId};
 use crate::domain::time::Stamp;
 use crate::domain::units;
@@ -10,12 +10,11 @@ use crate::domain::world::HostState;
 use crate::tui::canvas::columns::Column;
 use crate::tui::canvas::{Canvas, width as text_width};
 use crate::tui::screens::Model;
-use crate::tui::screens::cluster::rows::{RowId, Trouble, age, message_lines, message_width, span, trouble};
+use crate::tui::screens::cluster::rows::{
+    RowId, SILENT_US, Trouble, age, message_lines, message_width, span, trouble,
+};
 use crate::tui::screens::cluster::view::columns::{Area, Col, GpuRow, HostRow, Spec};
 use crate::tui::screens::usage::{GpuUse, Leases, free_gpus, gpu_use};
-
-/// Telemetry older than this is shown as old, microseconds.
-const STALE_US: i64 = 3_500_000;
 
 /// What all rows of a frame share.
 pub(super) struct Look<'a> {
@@ -30,7 +29,8 @@ pub(super) struct Look<'a> {
 }
 
 impl Look<'_> {
-    fn column(&self, col: Col) -> Option<&Column<&'static Spec>> {
+    /// Where a column stands, if it fits.
+    pub(super) fn column(&self, col: Col) -> Option<&Column<&'static Spec>> {
         self.columns.iter().find(|column| column.id.col == col)
     }
 }
@@ -79,10 +79,12 @@ fn host_row(look: &Look<'_>, canvas: &mut Canvas<'_>, y: u16, host: &HostId) {
     let model = look.model;
     let state = model.world.hosts.get(host);
     let folded = model.ui.cluster.folded.contains(host);
-    let no_gpu = state.and_then(|state| state.info.as_ref()).is_some_and(|info| info.gpus.is_empty());
+    let info = state.and_then(|state| state.info.as_deref());
+    let no_gpu = info.is_some_and(|info| info.gpus.is_empty());
     let picked = model.ui.cluster.cpu_picks.contains_key(host);
     let (glyph, style) = match trouble(state) {
         Trouble::None if picked => ("●", canvas.theme.accent),
+        Trouble::None if info.is_some_and(is_broken) => ("⚠", canvas.theme.warn),
         Trouble::None if no_gpu => (" ", canvas.theme.dim),
         Trouble::None => (if folded { "▸" } else { "▾" }, canvas.theme.dim),
         Trouble::Pending => ("·", canvas.theme.dim),
@@ -108,7 +110,7 @@ fn host_row(look: &Look<'_>, canvas: &mut Canvas<'_>, y: u16, host: &HostId) {
 /// How old the newest sample is, when that is worth a word.
 fn stale(state: &HostState, now: Stamp) -> Option<String> {
     let (at, _) = state.latest()?;
-    (now.micros_since(at) > STALE_US).then(|| format!("{} old", age(now, at)))
+    (now.micros_since(at) > SILENT_US).then(|| format!("{} old", age(now, at)))
 }
 
 fn summary(look: &Look<'_>, canvas: &mut Canvas<'_>, y: u16, host: &HostId, state: &HostState) {
@@ -151,6 +153,13 @@ pub(super) fn absence(info: &HostInfo) -> &'static str {
     info.gpu_absence.as_ref().map_or("no GPU", |why| why.reason.explain())
 }
 
+/// Whether a host has no GPU data because its driver is broken, not because it has no GPU.
+pub(super) fn is_broken(info: &HostInfo) -> bool {
+    let broken =
+        |why: &GpuAbsence| !matches!(why.reason, GpuAbsenceReason::NoLibrary | GpuAbsenceReason::NoDevice);
+    info.gpus.is_empty() && info.gpu_absence.as_ref().is_some_and(broken)
+}
+
 /// What a host without GPUs says in the columns that only GPUs have.
 fn cpu_words(row: &HostRow<'_>, canvas: &mut Canvas<'_>, y: u16) {
     let is_free = |column: &&Column<&'static Spec>| column.id.of_gpus;
@@ -164,7 +173,12 @@ fn cpu_words(row: &HostRow<'_>, canvas: &mut Canvas<'_>, y: u16) {
     }
     let (slots, style) = slot_words(row.look, canvas, row.host);
     pieces.push((format!("CPU slots {slots}"), style));
-    pieces.push((format!(" · {}", absence(row.info)), dim));
+    if is_broken(row.info) {
+        pieces.push((" · ".to_owned(), dim));
+        pieces.push((format!("no GPU data: {}", absence(row.info)), canvas.theme.warn));
+    } else {
+        pieces.push((format!(" · {}", absence(row.info)), dim));
+    }
     if let Some([load, ..]) = row.state.latest().and_then(|(_, sample)| sample.load.value()) {
         pieces.push((format!(" · load {load:.2}"), dim));
     }
@@ -214,7 +228,12 @@ fn gpu_row(look: &Look<'_>, canvas: &mut Canvas<'_>, y: u16, host: &HostId, uuid
     let sample =
         kept.map(|(_, sample)| sample).or(state.latest().and_then(|(_, sample)| sample.gpus.get(place)));
     let lost = !matches!(trouble(Some(state)), Trouble::None | Trouble::Limited);
-    let age = state.latest().filter(|_| lost).map(|(at, _)| format!("{} old", span(now, at)));
+    // what was of now when the host was lost is as old as its last word
+    let told = state.latest().map(|(at, _)| match state.down_since {
+        Some(since) if since.micros_since(at) <= SILENT_US => since,
+        _ => at,
+    });
+    let age = told.filter(|_| lost).map(|at| format!("{} old", span(now, at)));
     let lost = lost || kept.is_some();
     let old = lost || stale(state, now).is_some();
     let (value, fill) =

@@ -349,7 +349,7 @@ fn processes(
         }
         return None;
     }
-    let columns = list::columns(canvas, 2, &rows, list::Col::Gpu);
+    let columns = list::columns(canvas, 2, &rows);
     // with the heads of the columns where there is room for more than one line
     let heads = u16::from(end - y > 2);
     if heads > 0 {

@@ -10,6 +10,7 @@ use crate::tui::canvas::bars::{braille, graph, spark};
 use crate::tui::canvas::{Canvas, width};
 use crate::tui::core::layout::Band;
 use crate::tui::screens::Model;
+use crate::tui::screens::run::rows::silent_hosts;
 use crate::tui::screens::run::verdict::hang;
 use crate::tui::screens::run::view::rank_cells::rate_words;
 use crate::tui::screens::run::view::{loss, samples_per_second};
@@ -139,7 +140,8 @@ impl Charts<'_> {
         let rates: Vec<_> =
             columns.iter().map(|point| Some(point.as_ref()?.samples_per_second()? * trainers)).collect();
         if rates.iter().any(Option::is_some) {
-            let is_old = hang(self.model, self.run).is_some();
+            let is_old =
+                hang(self.model, self.run).is_some() || !silent_hosts(self.model, self.run).is_empty();
             let words = rate_words(samples_per_second(self.run), is_old);
             bars.push(Bars { name: "samples/s", values: rates, words, is_old });
         }

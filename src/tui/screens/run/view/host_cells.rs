@@ -1,20 +1,23 @@
 //! The cells of a host, for all its ranks of the run: the worst where it matters, sums and means else.
 
+use std::borrow::Cow;
+
 use ratatui::style::Style;
 
-use crate::domain::gpu::{GpuSample, Reading};
+use crate::domain::gpu::Reading;
 use crate::domain::ids::{HostId, Rank};
 use crate::domain::pace::Pace;
+use crate::domain::past::SlotValues;
 use crate::domain::time::Stamp;
 use crate::domain::timing::Phase;
-use crate::domain::units;
+use crate::domain::units::{self, ranges};
 use crate::domain::world::RankState;
 use crate::tui::canvas::Canvas;
 use crate::tui::canvas::columns::Column;
 use crate::tui::screens::cluster::rows::age;
-use crate::tui::screens::run::rows::{load_of, mean_step_us};
+use crate::tui::screens::run::rows::mean_step_us;
 use crate::tui::screens::run::view::rank_cells::{
-    NO_STEP, gpu_of, host_of, last_words, mean_phase_us, milliseconds, phases, rate_words, recent, style_of,
+    NO_STEP, last_words, mean_phase_us, milliseconds, phases, rate_words, recent, style_of, values,
 };
 use crate::tui::screens::run::view::ranks::{Col, Row, Table};
 use crate::tui::screens::run::view::strip;
@@ -35,6 +38,11 @@ impl<'a> HostRow<'a> {
         let ranks: Vec<(Rank, &RankState)> = ranks.map(|(rank, number)| (Rank(number), rank)).collect();
         let heard = ranks.iter().find_map(|(_, rank)| table.look.heard_last(rank));
         Self { table, host, ranks, heard }
+    }
+
+    /// Its ranks in so many columns: `85-92`.
+    fn numbers(&self, room: u16) -> String {
+        units::middle_cut(&ranges(self.ranks.iter().map(|(number, _)| number.0)), room.into())
     }
 
     /// Those that train on it.
@@ -61,13 +69,14 @@ impl<'a> HostRow<'a> {
         self.table.look.no_step_since(number, rank).is_some()
     }
 
-    fn samples(&self) -> impl Iterator<Item = &'a GpuSample> {
-        self.ranks.iter().filter_map(|(_, rank)| gpu_of(self.table, rank))
+    /// What the slots of its ranks tell.
+    fn values(&self) -> impl Iterator<Item = (Cow<'a, SlotValues>, bool)> {
+        self.ranks.iter().filter_map(|(number, rank)| values(self.table, *number, rank))
     }
 
-    /// A sum or a maximum over the GPUs of which it is known.
-    fn gpus<T: Copy>(&self, of: impl Fn(&GpuSample) -> &Reading<T>, both: impl Fn(T, T) -> T) -> Option<T> {
-        self.samples().filter_map(|gpu| of(gpu).value().copied()).reduce(both)
+    /// A sum or a maximum over the slots of which it is known.
+    fn gpus<T: Copy>(&self, of: impl Fn(&SlotValues) -> &Reading<T>, both: impl Fn(T, T) -> T) -> Option<T> {
+        self.values().filter_map(|(values, _)| of(&values).value().copied()).reduce(both)
     }
 
     fn state(&self, canvas: &Canvas<'_>) -> (String, Style) {
@@ -101,7 +110,7 @@ pub(super) fn cell(row: &HostRow<'_>, canvas: &mut Canvas<'_>, column: &Column<C
                 canvas.text(1, y, 1, "!", style);
             }
             canvas.text(x, y, 1, if opened { "▾" } else { "▸" }, canvas.theme.dim);
-            canvas.right(x + 1, y, w - 1, &row.ranks.len().to_string(), style);
+            canvas.right(x + 1, y, w - 1, &row.numbers(w - 1), style);
             return;
         }
         Col::Place => {
@@ -158,33 +167,40 @@ pub(super) fn cell(row: &HostRow<'_>, canvas: &mut Canvas<'_>, column: &Column<C
             let steps = row.trainers().flat_map(|(_, rank)| recent(rank));
             percent(Pace::of(steps).overlap().map(|share| share * 100.0))
         }
-        Col::Util => {
-            let load = |rank: &RankState| load_of(host_of(row.table, rank)?, rank);
-            let known: Vec<f64> = row.ranks.iter().filter_map(|(_, rank)| load(rank)).collect();
-            let mean = (!known.is_empty()).then(|| known.iter().sum::<f64>() / known.len() as f64);
-            percent(mean.map(|mean| mean * 100.0))
-        }
-        Col::Memory => {
-            row.gpus(|gpu| &gpu.memory_used, u64::saturating_add).map_or_else(|| "–".to_owned(), units::bytes)
-        }
-        Col::Power => row
-            .gpus(|gpu| &gpu.power_mw, u32::saturating_add)
-            .map_or_else(|| "–".to_owned(), |mw| (mw / 1000).to_string()),
-        Col::Temperature => {
-            row.gpus(|gpu| &gpu.temperature, Ord::max).map_or_else(|| "–".to_owned(), |c| c.to_string())
+        Col::Util | Col::Memory | Col::Power | Col::Temperature => {
+            let words = gpu_words(row, column.id);
+            let is_old = row.values().all(|(_, is_old)| is_old);
+            return canvas.right(x, y, w, &words, if is_old { canvas.theme.dim } else { text });
         }
     };
     canvas.right(x, y, w, &words, text);
 }
 
-/// What the rank to look at says, or which ranks these are.
+/// What the GPUs of its ranks tell together.
+fn gpu_words(row: &HostRow<'_>, column: Col) -> String {
+    let words = match column {
+        Col::Memory => row.gpus(|values| &values.memory, u64::saturating_add).map(units::bytes),
+        Col::Power => {
+            row.gpus(|values| &values.power_mw, u32::saturating_add).map(|mw| (mw / 1000).to_string())
+        }
+        Col::Temperature => {
+            row.gpus(|values| &values.temperature, Ord::max).map(|celsius| celsius.to_string())
+        }
+        _ => {
+            let known: Vec<f64> = row.values().filter_map(|(values, _)| values.load).collect();
+            let mean = (!known.is_empty()).then(|| known.iter().sum::<f64>() / known.len() as f64);
+            return percent(mean.map(|mean| mean * 100.0));
+        }
+    };
+    words.unwrap_or_else(|| "–".to_owned())
+}
+
+/// What the rank to look at says.
 fn line(row: &HostRow<'_>, canvas: &Canvas<'_>) -> (String, Style) {
     if let Some((number, rank)) = row.culprit() {
         let of = Row { table: row.table, number, worker: None, rank, heard: None };
         let (words, style) = last_words(&of, canvas);
         return (format!("rank {number}: {words}"), style);
     }
-    let numbers = units::ranges(row.ranks.iter().map(|(number, _)| number.0));
-    let word = if row.ranks.len() == 1 { "rank" } else { "ranks" };
-    (format!("{word} {numbers}"), canvas.theme.dim)
+    (String::new(), canvas.theme.dim)
 }

@@ -12,7 +12,9 @@ use crate::tui::screens::run::rows::selected_rank;
 use crate::tui::screens::run::verdict::culprit;
 use crate::tui::screens::run::view::strip;
 use crate::tui::screens::run::view::strip::Segment;
-use crate::tui::screens::run::{away_words, counter_lanes, timeline_end, unattended, window_us};
+use crate::tui::screens::run::{
+    away_words, counter_lanes, timeline_end, trainer_lanes, unattended, window_us,
+};
 
 /// Telemetry comes once a second; a sample holds until the next one, this long at most, microseconds.
 const SAMPLE_HOLDS_US: i64 = 2_500_000;
@@ -37,13 +39,13 @@ pub(super) fn draw(model: &Model, canvas: &mut Canvas<'_>, band: Band, run: &Run
     let counters = counter_lanes(run);
     // with too little room the ranks go first, from the selected one on
     let room = usize::from(lanes.h);
-    let count = run.trainers().count();
+    let count = trainer_lanes(run).count();
     let rank_room = room.saturating_sub(counters.len().min(room / 3)).min(count);
     let selected = selected_rank(model).map_or(0, |rank| rank.0 as usize);
     let first = selected.min(count.saturating_sub(rank_room));
     let culprit = culprit(model, run);
     let mut y = lanes.y;
-    for one in run.trainers().skip(first).take(rank_room) {
+    for one in trainer_lanes(run).skip(first).take(rank_room) {
         let marked = culprit == Some(one.number);
         let style = if marked { canvas.theme.bad } else { canvas.theme.text };
         let name = format!("rank {}{}", one.number, if marked { "!" } else { "" });

@@ -24,6 +24,7 @@ use crate::tui::core::layout::{Band, log_columns};
 use crate::tui::core::words::wrap;
 use crate::tui::screens::Model;
 use crate::tui::screens::events::view as events;
+use crate::tui::screens::run::rows::silent_hosts;
 use crate::tui::screens::run::verdict::{self, Tone};
 use crate::tui::screens::run::view::strip::AWAY;
 use crate::tui::screens::run::{away_words, bands, unattended};
@@ -149,6 +150,9 @@ pub(in crate::tui::screens) fn number(value: f64) -> String {
 
 fn stages(model: &Model, canvas: &mut Canvas<'_>, band: Band, run: &RunState) {
     let (good, dim, alarm) = (canvas.theme.good, canvas.theme.dim, canvas.theme.bad);
+    // of a silent host nothing is known since then: no clock goes on
+    let silent = silent_hosts(model, run).into_values().min();
+    let known_until = silent.unwrap_or_else(|| model.moment());
     let mut pieces: Vec<[(String, Style); 2]> = Vec::new();
     let entered_stages = run.stages_of_attempt();
     if run.attempt.0 > 1 {
@@ -160,7 +164,7 @@ fn stages(model: &Model, canvas: &mut Canvas<'_>, band: Band, run: &RunState) {
             continue;
         }
         let left = entered_stages.get(at + 1).map(|(left, _)| *left);
-        let length = u64::try_from(left.unwrap_or(model.moment()).micros_since(*entered)).unwrap_or(0);
+        let length = u64::try_from(left.unwrap_or(known_until).micros_since(*entered)).unwrap_or(0);
         let failed =
             run.outcome.as_ref().is_some_and(|outcome| !outcome.is_success() && !outcome.is_stopped())
                 && *stage != RunStage::Stopping
@@ -168,14 +172,15 @@ fn stages(model: &Model, canvas: &mut Canvas<'_>, band: Band, run: &RunState) {
         let (glyph, style) = match left {
             _ if failed => ("✖", alarm),
             Some(_) => ("✔", good),
+            None if silent.is_some() => ("●", dim),
             None => ("●", canvas.theme.accent),
         };
         let length = if left.is_some() { short_length(length) } else { clock_length(length) };
         let copied = model.ui.run.syncing.as_ref().filter(|_| left.is_none() && *stage == RunStage::Sync);
         let copied = copied.map_or_else(String::new, |copied| format!("  {copied}"));
         let words = format!(" {} {length}{copied}   ", stage_name(run, *stage));
-        pieces
-            .push([(glyph.to_owned(), style), (words, if left.is_some() { dim } else { canvas.theme.text })]);
+        let is_over = left.is_some() || silent.is_some();
+        pieces.push([(glyph.to_owned(), style), (words, if is_over { dim } else { canvas.theme.text })]);
     }
     let past = unattended(model, run).iter().filter(|(_, to)| *to <= model.moment());
     let away = past.map(|(from, to)| u64::try_from(to.micros_since(*from)).unwrap_or(0)).sum();

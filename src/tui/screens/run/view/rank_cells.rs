@@ -1,26 +1,25 @@
 //! The cells of one rank.
 
+use std::borrow::Cow;
+
 use ratatui::style::Style;
 
-use crate::domain::gpu::GpuSample;
 use crate::domain::ids::Rank;
 use crate::domain::log_text;
 use crate::domain::pace::Pace;
+use crate::domain::past::SlotValues;
 use crate::domain::timing::{Phase, StepTiming};
 use crate::domain::units;
-use crate::domain::world::{HostState, RankState};
+use crate::domain::world::RankState;
 use crate::tui::canvas::Canvas;
 use crate::tui::canvas::columns::Column;
-use crate::tui::screens::cluster::rows::age;
-use crate::tui::screens::run::rows::{RECENT, load_of, mean_step_us};
+use crate::tui::screens::cluster::rows::{SILENT_US, age};
+use crate::tui::screens::run::rows::{RECENT, mean_step_us};
 use crate::tui::screens::run::verdict::is_collateral;
 use crate::tui::screens::run::view::ranks::{Col, Row, Table};
 use crate::tui::screens::run::view::strip::Segment;
 use crate::tui::screens::run::view::{number, strip};
 use crate::tui::screens::view::gpu_words::{percent, reading};
-
-/// Telemetry older than this is not shown beside a rank that is heard of, microseconds.
-const FRESH_US: i64 = 3_500_000;
 
 /// The state of a rank of a run that hangs.
 pub(super) const NO_STEP: &str = "no step";
@@ -58,21 +57,24 @@ pub(super) fn recent(rank: &RankState) -> impl Iterator<Item = &StepTiming> {
     rank.recent_steps(RECENT)
 }
 
-/// The host's words on the slot of a rank that runs, where they are of now or the last that were heard: nothing of a rank that
-/// never ran, for what its GPU does is not its doing, and nothing of one that is over.
-pub(super) fn host_of<'a>(table: &'a Table<'_>, rank: &RankState) -> Option<&'a HostState> {
-    let state = table.model.world.hosts.get(&rank.placement.host)?;
+/// What the slot of a rank tells, and whether that is old: what it told last of a silent host, and while a rank ran that is over.
+/// Nothing of a rank that never ran, for what its GPU does is not its doing.
+pub(super) fn values<'a>(
+    table: &Table<'a>,
+    number: Rank,
+    rank: &RankState,
+) -> Option<(Cow<'a, SlotValues>, bool)> {
+    let of = table.run.ranks.get(number.0 as usize)?;
+    if !of.has_run() && !rank.has_run() {
+        return None;
+    }
+    if of.exit.is_some() || !table.run.is_live() {
+        return Some((Cow::Borrowed(of.values.as_ref()?), true));
+    }
+    let state = table.model.world.hosts.get(&of.placement.host)?;
     let (at, _) = state.latest()?;
-    let is_fresh = table.model.moment().micros_since(at) < FRESH_US;
-    let runs = rank.has_run() && rank.exit.is_none();
-    (runs && (is_fresh || table.look.heard_last(rank).is_some())).then_some(state)
-}
-
-/// The newest sample of a rank's GPU.
-pub(super) fn gpu_of<'a>(table: &'a Table<'_>, rank: &RankState) -> Option<&'a GpuSample> {
-    let state = host_of(table, rank)?;
-    let place = state.gpu_of(&rank.placement.slot)?;
-    state.latest()?.1.gpus.get(place)
+    let is_old = table.model.moment().micros_since(at) > SILENT_US;
+    Some((Cow::Owned(state.values_of(&of.placement.slot)?), is_old))
 }
 
 pub(super) fn cell(row: &Row<'_>, canvas: &mut Canvas<'_>, column: &Column<Col>, y: u16) {
@@ -133,19 +135,20 @@ pub(super) fn cell(row: &Row<'_>, canvas: &mut Canvas<'_>, column: &Column<Col>,
         Col::Wait => milliseconds(mean_phase_us(rank, Phase::Wait)),
         Col::Transfer => milliseconds(mean_phase_us(rank, Phase::Transfer)),
         Col::Overlap => percent(Pace::of(recent(rank)).overlap().map(|share| share * 100.0)),
-        Col::Util => {
-            let load = host_of(table, rank).and_then(|host| load_of(host, rank));
-            percent(load.map(|load| load * 100.0))
+        Col::Util | Col::Memory | Col::Power | Col::Temperature => {
+            let Some((values, is_old)) = values(table, row.number, rank) else {
+                return canvas.right(x, y, w, "–", text);
+            };
+            let words = match column.id {
+                Col::Memory => reading(&values.memory, |bytes| units::bytes(*bytes)),
+                Col::Power => reading(&values.power_mw, |mw| (mw / 1000).to_string()),
+                Col::Temperature => reading(&values.temperature, ToString::to_string),
+                _ => percent(values.load.map(|load| load * 100.0)),
+            };
+            return canvas.right(x, y, w, &words, if is_old { canvas.theme.dim } else { text });
         }
-        Col::Memory => gpu_words(row, |gpu| reading(&gpu.memory_used, |bytes| units::bytes(*bytes))),
-        Col::Power => gpu_words(row, |gpu| reading(&gpu.power_mw, |mw| (mw / 1000).to_string())),
-        Col::Temperature => gpu_words(row, |gpu| reading(&gpu.temperature, ToString::to_string)),
     };
     canvas.right(x, y, w, &words, text);
-}
-
-fn gpu_words(row: &Row<'_>, words: impl Fn(&GpuSample) -> String) -> String {
-    gpu_of(row.table, row.rank).map_or_else(|| "–".to_owned(), words)
 }
 
 /// What a phase takes of a recent step on the average, microseconds.
@@ -185,7 +188,9 @@ pub(super) fn last_words(row: &Row<'_>, canvas: &Canvas<'_>) -> (String, Style) 
         let said = row.rank.last_line.as_ref().filter(|_| exit.code.is_some());
         let said =
             said.map_or_else(String::new, |logged| format!(": {}", log_text::plain(&logged.line.text)));
-        return (exit.describe() + &said, canvas.theme.bad);
+        // a stop that was asked for is no failure
+        let style = if exit.stopped { canvas.theme.dim } else { canvas.theme.bad };
+        return (exit.describe() + &said, style);
     }
     if !row.rank.waits_for.is_empty() && !row.rank.met {
         let ranks = units::ranges(row.rank.waits_for.iter().map(|rank| rank.0));

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use crate::domain::ids::{HostId, Rank};
 use crate::domain::run::Slot;
 use crate::domain::time::Stamp;
+use crate::domain::units::ranges;
 use crate::domain::world::{RankState, RunState};
 use crate::tui::canvas::columns::{Column, ColumnSpec, fit};
 use crate::tui::canvas::{Canvas, width};
@@ -155,8 +156,9 @@ fn columns(w: u16, run: &RunState, grouped: bool, hangs: bool) -> Vec<Column<Col
         (false, true) => 13,
         (false, false) => 9,
     };
+    let rank = if grouped { ranks_width(run) } else { 4 };
     let mut wishes = vec![
-        wish(Col::Rank, "RANK", 4, 4, 0, true),
+        wish(Col::Rank, "RANK", rank, rank, 0, true),
         wish(Col::Place, "PLACE", place, place, 0, false),
         wish(Col::State, "STATE", state, state, 0, false),
     ];
@@ -202,4 +204,14 @@ fn columns(w: u16, run: &RunState, grouped: bool, hangs: bool) -> Vec<Column<Col
     }
     wishes.push(wish(Col::Line, "LAST LINE", 12, 200, 13, false));
     fit(&wishes, 2, w.saturating_sub(3), if w >= 100 { 2 } else { 1 })
+}
+
+/// Columns of a fold mark and the ranks of a host: `▸1016-1023`.
+fn ranks_width(run: &RunState) -> u16 {
+    let of = |host: &HostId| {
+        let ranks = run.ranks.iter().zip(0u32..).filter(|(rank, _)| rank.placement.host == *host);
+        width(&ranges(ranks.map(|(_, number)| number)))
+    };
+    let most = run.spec.hosts().iter().map(of).max().unwrap_or_default();
+    (most + 1).clamp(4, 10)
 }

@@ -137,7 +137,7 @@ fn progress(model: &Model, theme: &Theme, run: &RunState) -> Vec<Ranked> {
     // how fast it is tells more while it goes on, what came of it when it is over
     let (rate_at, metric_at) = if run.is_live() { (4, 5) } else { (5, 4) };
     // of the last steps: not how fast a run is that stands still
-    let rate = samples_per_second(run).filter(|_| stands.is_none());
+    let rate = samples_per_second(run).filter(|_| stands.is_none() && silent.is_none());
     words.extend(rate.map(|rate| (rate_at, format!("{} samples/s", units::rate(rate)), dim)));
     if let Some(loss) = loss(run) {
         let trend = loss_trend(run).unwrap_or("");
