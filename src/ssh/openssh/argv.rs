@@ -30,8 +30,8 @@ const FIXED: &[&str] = &[
     // What becomes of an unknown key is decided, and written down, by hvtui.
     "StrictHostKeyChecking=yes",
     "GlobalKnownHostsFile=/dev/null",
-    // Tells when the login is done, and little more.
-    "LogLevel=VERBOSE",
+    // The host's banner, and why there is no connection.
+    "LogLevel=INFO",
 ];
 
 /// All words behind the program's name, up to the host's. `pinned` is a line of known hosts to believe.
