@@ -249,8 +249,7 @@ async fn what_is_wrong_at_the_last_host_is_its_fault_though_the_hop_let_us_in() 
         assert_has(&error.to_string(), &["gpu-a: ", "publickey"]);
         assert!(!error.to_string().contains("at jump host"), "{error}");
     }
-    let unknown =
-        Target { known_hosts: vec![last.path("none")], ..through(target(&hop), target(&last)) };
+    let unknown = Target { known_hosts: vec![last.path("none")], ..through(target(&hop), target(&last)) };
     let fingerprint = HostKey::from_openssh(&last.host_key("ed25519")).unwrap().fingerprint();
     for target in by_each(&unknown) {
         let error = refused(&target, &last).await;
