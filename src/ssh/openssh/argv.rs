@@ -32,8 +32,8 @@ const FIXED: &[&str] = &[
     "VerifyHostKeyDNS=no",
     "NoHostAuthenticationForLocalhost=no",
     "GlobalKnownHostsFile=/dev/null",
-    // The host's banner, and why there is no connection.
-    "LogLevel=INFO",
+    // Tells the host's banner from what the command complains of, by a line between them.
+    "LogLevel=VERBOSE",
 ];
 
 /// All words behind the program's name, up to the host's. `pinned` is a line of known hosts to believe.

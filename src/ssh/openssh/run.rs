@@ -63,7 +63,11 @@ pub(super) async fn run(
         }
         // Both streams have ended, so it is about to.
         let status = child.wait().await.ok().and_then(|status| status.code());
-        if status == Some(OWN_FAILURE) { Err(Failed::Said(start.said.clean())) } else { Ok(()) }
+        if status == Some(OWN_FAILURE) {
+            Err(Failed::Said(without_chatter(&start.said.clean())))
+        } else {
+            Ok(())
+        }
     });
     started.await.unwrap_or_else(|_| {
         Err(Failed::Error(SshError::TimedOut {
@@ -75,14 +79,14 @@ pub(super) async fn run(
         }))
     })?;
     let Start { output, errors, first, said } = start;
-    let shown = said.clean();
+    let (shown, said) = at_login(&said.clean());
     let closed = CancellationToken::new();
     let connection: Keep = Arc::new(closed.clone().drop_guard());
     let (mut reader, writer, feed) = streams(Box::pin(Input(Some(input))), &connection);
     reader.put_back(first.freeze());
     tokio::spawn(async move {
         let end = tokio::select! {
-            end = drain(&mut child, output, errors, &feed) => end,
+            end = drain(&mut child, output, errors, said, &feed) => end,
             () = closed.cancelled() => {
                 ended(None, String::new())
             }
@@ -92,8 +96,14 @@ pub(super) async fn run(
     Ok((reader, writer, shown))
 }
 
-/// Takes all that comes, then waits for the end.
-async fn drain(child: &mut Group, mut output: ChildStdout, mut errors: ChildStderr, feed: &Feed) -> LinkEnd {
+/// Takes all that comes, then waits for the end. `said` is what the command has complained of so far.
+async fn drain(
+    child: &mut Group,
+    mut output: ChildStdout,
+    mut errors: ChildStderr,
+    mut said: Text,
+    feed: &Feed,
+) -> LinkEnd {
     let out = async {
         let mut piece = BytesMut::new();
         loop {
@@ -104,7 +114,6 @@ async fn drain(child: &mut Group, mut output: ChildStdout, mut errors: ChildStde
             }
         }
     };
-    let mut said = Text::default();
     let said_all = async {
         let mut piece = BytesMut::with_capacity(PIECE);
         while let Ok(1..) = errors.read_buf(&mut piece).await {
@@ -113,7 +122,7 @@ async fn drain(child: &mut Group, mut output: ChildStdout, mut errors: ChildStde
         }
     };
     tokio::join!(out, said_all);
-    ended(child.wait().await.ok(), said.clean())
+    ended(child.wait().await.ok(), without_chatter(&said.clean()))
 }
 
 fn ended(status: Option<ExitStatus>, said: String) -> LinkEnd {
@@ -170,6 +179,28 @@ impl Start {
         }
         false
     }
+}
+
+/// What `ssh` says of each host that lets it in, those on the way too. It parts texts, and proves nothing.
+const LOGGED_IN: &str = "Authenticated to ";
+
+/// What was shown before the last login, and what the command has complained of since.
+fn at_login(text: &str) -> (String, Text) {
+    let lines: Vec<&str> = text.lines().collect();
+    let at = lines.iter().rposition(|line| line.starts_with(LOGGED_IN)).unwrap_or(lines.len());
+    let (shown, since) = lines.split_at(at);
+    let mut said = Text::default();
+    for line in since {
+        said.push_tail(format!("{line}\n").as_bytes(), STDERR_BYTES);
+    }
+    (without_chatter(&shown.join("\n")), said)
+}
+
+/// The text without what `ssh` says only because it was told to be verbose.
+fn without_chatter(text: &str) -> String {
+    let chatter = [LOGGED_IN, "Transferred: sent ", "Bytes per second: sent "];
+    let said = text.lines().filter(|line| !chatter.iter().any(|start| line.starts_with(start)));
+    said.collect::<Vec<_>>().join("\n").trim().to_owned()
 }
 
 /// Standard input; closing it is the end of file for the command.
