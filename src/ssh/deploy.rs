@@ -214,7 +214,7 @@ impl Host<'_> {
 
     /// Runs a line and reads up to its marker.
     async fn run(&self, line: &str, nonce: &Nonce) -> Result<Script, SshError> {
-        let (mut reader, writer) = self.session.exec(line).await?;
+        let (mut reader, writer) = self.session.exec(line, &nonce.marker()).await?;
         let noise = self
             .find(&mut reader, nonce, |end, said_text| DeployError::no_shell(end.reason.clone(), said_text));
         let noise = self.within(self.target.patience(), "let no command answer", noise).await?;

@@ -13,6 +13,7 @@ use russh::keys::ssh_encoding::base64::{Base64, Encoding};
 
 use super::error::SshError;
 use super::host_key::HostKey;
+use super::pattern;
 use super::target::Target;
 
 /// A line of a file.
@@ -274,17 +275,7 @@ impl Names {
                 let key = hmac::Key::new(hmac::HMAC_SHA1_FOR_LEGACY_USE_ONLY, salt);
                 hmac::verify(&key, name.as_bytes(), hash).is_ok()
             }
-            Self::Patterns(patterns) => {
-                let mut found = false;
-                for pattern in patterns.split(',') {
-                    match pattern.strip_prefix('!') {
-                        Some(never) if matches_pattern(never.as_bytes(), name.as_bytes()) => return false,
-                        Some(_) => {}
-                        None => found |= matches_pattern(pattern.as_bytes(), name.as_bytes()),
-                    }
-                }
-                found
-            }
+            Self::Patterns(patterns) => pattern::any(patterns.split(','), name),
         }
     }
 }
@@ -304,33 +295,6 @@ fn parse(line: &str, place: impl FnOnce() -> Place) -> Option<Entry> {
     let names = Names::parse(first)?;
     let key = HostKey::from_openssh(&format!("{} {}", fields.next()?, fields.next()?))?;
     Some(Entry { place: place(), mark, names, key })
-}
-
-/// Whether `name` matches `pattern`, where `*` stands for any characters and `?` for one.
-fn matches_pattern(pattern: &[u8], name: &[u8]) -> bool {
-    // Where to try again: behind the last star, one character later. Linear in both for each star.
-    let (mut at, mut here, mut retry) = (0, 0, None);
-    while here < name.len() {
-        match pattern.get(at) {
-            Some(b'*') => {
-                retry = Some((at + 1, here));
-                at += 1;
-            }
-            Some(wanted) if *wanted == b'?' || name.get(here) == Some(wanted) => {
-                at += 1;
-                here += 1;
-            }
-            _ => match retry {
-                Some((behind, from)) => {
-                    retry = Some((behind, from + 1));
-                    at = behind;
-                    here = from + 1;
-                }
-                None => return false,
-            },
-        }
-    }
-    pattern.get(at..).is_none_or(|rest| rest.iter().all(|c| *c == b'*'))
 }
 
 #[cfg(test)]
@@ -496,7 +460,7 @@ mod tests {
         fn no_text_panics_and_patterns_end(text in ".{0,200}", name in "[a-c*?]{0,12}", pattern in "[a-c*?]{0,12}") {
             known(&text).judge(&HostName::new(&name, 22), &key(A));
             proptest::prop_assert_eq!(
-                matches_pattern(pattern.as_bytes(), name.as_bytes()),
+                pattern::matches(&pattern, &name),
                 slow(pattern.as_bytes(), name.as_bytes())
             );
         }

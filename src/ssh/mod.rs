@@ -27,6 +27,7 @@ mod limiter;
 mod mesh_key;
 mod offers;
 mod openssh;
+mod pattern;
 mod prompts;
 mod proxy;
 mod report;

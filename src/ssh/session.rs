@@ -159,7 +159,11 @@ pub async fn scan(target: &Target) -> Result<HostKey, SshError> {
 }
 
 impl Transport for Session {
-    fn exec<'a>(&'a self, line: &'a str) -> BoxFuture<'a, Result<(AgentReader, AgentWriter), SshError>> {
+    fn exec<'a>(
+        &'a self,
+        line: &'a str,
+        _marker: &'a str,
+    ) -> BoxFuture<'a, Result<(AgentReader, AgentWriter), SshError>> {
         async move {
             let channel = self.open_channel().await?;
             let started = channel::start(&self.handle, self.end.clone(), channel, line).await;

@@ -14,7 +14,14 @@ use super::target::Target;
 /// when the first command is handed over. The connection closes when this and the streams of all its commands are dropped.
 pub(super) trait Transport: Send + Sync {
     /// Hands `line` to the account's login shell. The streams end with the command.
-    fn exec<'a>(&'a self, line: &'a str) -> BoxFuture<'a, Result<(AgentReader, AgentWriter), SshError>>;
+    ///
+    /// `marker` is what the line prints first, and the one proof that it runs: a connection that can't tell a login by
+    /// itself waits for it before it says that all is well. It stays in the stream.
+    fn exec<'a>(
+        &'a self,
+        line: &'a str,
+        marker: &'a str,
+    ) -> BoxFuture<'a, Result<(AgentReader, AgentWriter), SshError>>;
 
     /// What the host showed before the first command (sshd's banner), sanitised.
     fn shown(&self) -> String;

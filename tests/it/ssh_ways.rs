@@ -233,6 +233,34 @@ async fn a_hop_is_checked_under_its_own_name_before_anything_is_asked_of_it() {
 }
 
 #[tokio::test]
+async fn what_is_wrong_at_the_last_host_is_its_fault_though_the_hop_let_us_in() {
+    let (Some(hop), Some(last)) = (Sshd::start(&["ed25519"], ""), Sshd::start(&["ed25519"], "")) else {
+        return;
+    };
+    keygen(&last.path("wrong"), "ed25519", "");
+    let locked_out = Target {
+        identities: vec![last.path("wrong")],
+        identities_only: true,
+        ..through(target(&hop), target(&last))
+    };
+    for target in by_each(&locked_out) {
+        let error = refused(&target, &last).await;
+        assert_eq!((error.kind(), error.is_refusal()), (ErrorKind::Authentication, true), "{error}");
+        assert_has(&error.to_string(), &["gpu-a: ", "publickey"]);
+        assert!(!error.to_string().contains("at jump host"), "{error}");
+    }
+    let unknown = Target { known_hosts: vec![last.path("none")], ..through(target(&hop), target(&last)) };
+    let fingerprint = HostKey::from_openssh(&last.host_key("ed25519")).unwrap().fingerprint();
+    for target in by_each(&unknown) {
+        let error = refused(&target, &last).await;
+        assert_eq!((error.kind(), error.is_refusal()), (ErrorKind::HostKey, true), "{error}");
+        let at = format!("gpu-a: host key of 127.0.0.1:{} is not known", last.port);
+        assert_has(&error.to_string(), &[&at, &fingerprint, "hvtui hosts trust gpu-a"]);
+    }
+    assert!(hop.log().contains("Accepted publickey"));
+}
+
+#[tokio::test]
 async fn what_goes_wrong_at_a_hop_names_the_hop() {
     let (Some(hop), Some(last)) =
         (Sshd::start(&["ed25519"], "AllowTcpForwarding no"), Sshd::start(&["ed25519"], ""))

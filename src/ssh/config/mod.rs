@@ -7,7 +7,6 @@ mod ask;
 mod files;
 mod here;
 mod keys;
-mod pattern;
 mod reader;
 mod settings;
 mod syntax;

@@ -6,10 +6,10 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 
 use super::keys::{self, Shape};
-use super::pattern;
 use super::syntax::{self, Line};
 use crate::domain::text::sanitize;
 use crate::ssh::known_hosts::Place;
+use crate::ssh::pattern;
 
 /// How deep files may include each other, as in OpenSSH.
 const DEPTH: usize = 16;

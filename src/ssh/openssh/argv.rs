@@ -29,8 +29,10 @@ const FIXED: &[&str] = &[
     "UpdateHostKeys=no",
     // What becomes of an unknown key is decided, and written down, by hvtui.
     "StrictHostKeyChecking=yes",
+    "VerifyHostKeyDNS=no",
+    "NoHostAuthenticationForLocalhost=no",
     "GlobalKnownHostsFile=/dev/null",
-    // Tells when the login is done, and little more.
+    // Tells the host's banner from what the command complains of, by a line between them.
     "LogLevel=VERBOSE",
 ];
 
@@ -40,10 +42,16 @@ pub(super) fn words(target: &Target, ssh: &OpenSsh, pinned: Option<&str>) -> Vec
     if let Some(file) = &ssh.config {
         words.extend(["-F".into(), file.into()]);
     }
-    words.extend(["-T", "-a", "-x"].map(OsString::from));
+    // `-k`: no credentials are delegated; as an option it is unknown where there are no tickets.
+    words.extend(["-T", "-a", "-x", "-k"].map(OsString::from));
     let mut options: Vec<String> = FIXED.iter().map(ToString::to_string).collect();
+    // A pinned key is the only one: what else the files know does not count.
+    let known_hosts = match (pinned, &target.fingerprint) {
+        (Some(_), Some(_)) => &[],
+        _ => &target.known_hosts[..],
+    };
     options.extend([
-        format!("UserKnownHostsFile={}", files(&target.known_hosts)),
+        format!("UserKnownHostsFile={}", files(known_hosts)),
         format!("KnownHostsCommand={}", pinned.map_or("none".to_owned(), |line| format!("/bin/echo {line}"))),
         format!("ConnectTimeout={}", target.connect_timeout.as_secs().max(1)),
         format!("ServerAliveInterval={}", KEEPALIVE.as_secs()),
@@ -142,6 +150,9 @@ mod tests {
             "-oForwardAgent=no",
             "-oClearAllForwardings=yes",
             "-oStrictHostKeyChecking=yes",
+            "-oVerifyHostKeyDNS=no",
+            "-oNoHostAuthenticationForLocalhost=no",
+            "-T\n-a\n-x\n-k\n",
             "-oUserKnownHostsFile=\"/k/a b\" \"/k/50%%\"",
             "-oKnownHostsCommand=/bin/echo gpu ssh-ed25519 AAAA",
             "-oProxyCommand=none",
@@ -150,6 +161,20 @@ mod tests {
         ] {
             assert!(text.contains(part), "{part}:\n{text}");
         }
+    }
+
+    #[test]
+    fn a_pinned_fingerprint_leaves_no_other_key() {
+        let known = Target { known_hosts: vec!["/k".into()], ..Target::new("a".into(), "b", 22, "li") };
+        let pinned = Target { fingerprint: Some("SHA256:x".into()), ..known.clone() };
+        let files = |target: &Target| {
+            let words = words(target, &ssh("gpu"), Some("gpu ssh-ed25519 AAAA"));
+            words
+                .iter()
+                .find_map(|word| Some(word.to_str()?.strip_prefix("-oUserKnownHostsFile=")?.to_owned()))
+        };
+        assert_eq!(files(&known).unwrap(), "\"/k\"");
+        assert_eq!(files(&pinned).unwrap(), "/dev/null");
     }
 
     #[test]

@@ -50,8 +50,8 @@ impl System {
         })
     }
 
-    async fn run(&self, line: &str) -> Result<(AgentReader, AgentWriter), SshError> {
-        match self.attempt(line).await {
+    async fn run(&self, line: &str, marker: &str) -> Result<(AgentReader, AgentWriter), SshError> {
+        match self.attempt(line, marker).await {
             Err(Failed::Said(text)) if said::is_about_key(&text) => {
                 // `ssh` says of a key only that it is wrong: why, and what to do, we can find out ourselves.
                 match scan(&self.target).await {
@@ -60,17 +60,17 @@ impl System {
                     Err(error) if error.kind() == ErrorKind::HostKey => return Err(error),
                     Err(_) => return Err(said::failure(&self.target, &text)),
                 }
-                self.attempt(line).await.map_err(|failed| self.error(failed))
+                self.attempt(line, marker).await.map_err(|failed| self.error(failed))
             }
             run => run.map_err(|failed| self.error(failed)),
         }
     }
 
-    async fn attempt(&self, line: &str) -> Result<(AgentReader, AgentWriter), Failed> {
+    async fn attempt(&self, line: &str, marker: &str) -> Result<(AgentReader, AgentWriter), Failed> {
         let pinned = locked(&self.pinned).clone();
         let _place = limiter::enter(&self.target.endpoint()).await;
         let words = argv::words(&self.target, &self.ssh, pinned.as_deref());
-        let (reader, writer, shown) = run::run(&self.target, &self.ssh, &words, line).await?;
+        let (reader, writer, shown) = run::run(&self.target, &self.ssh, &words, line, marker).await?;
         *locked(&self.shown) = shown;
         Ok((reader, writer))
     }
@@ -130,8 +130,12 @@ fn verdict(target: &Target, key: &HostKey) -> Result<Option<SshError>, SshError>
 }
 
 impl Transport for System {
-    fn exec<'a>(&'a self, line: &'a str) -> BoxFuture<'a, Result<(AgentReader, AgentWriter), SshError>> {
-        self.run(line).boxed()
+    fn exec<'a>(
+        &'a self,
+        line: &'a str,
+        marker: &'a str,
+    ) -> BoxFuture<'a, Result<(AgentReader, AgentWriter), SshError>> {
+        self.run(line, marker).boxed()
     }
 
     fn shown(&self) -> String {

@@ -15,7 +15,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::ssh::error::SshError;
 use crate::ssh::group::Group;
-use crate::ssh::report::{self, BANNER_BYTES, STDERR_BYTES, Text};
+use crate::ssh::report::{BANNER_BYTES, NOISE_BYTES, STDERR_BYTES, Text};
 use crate::ssh::route::OpenSsh;
 use crate::ssh::streams::{AgentReader, AgentWriter, Feed, Keep, LinkEnd, streams};
 use crate::ssh::target::Target;
@@ -32,12 +32,15 @@ pub(super) enum Failed {
     Said(String),
 }
 
-/// Starts `ssh` and waits until it is let in. Returns what was shown before, too.
+/// Starts `ssh` and waits until `marker` comes, or the command ends without it. Returns what was shown before, too.
+///
+/// Nothing that `ssh` says on its way counts as a success: with jump hosts there are several that say it.
 pub(super) async fn run(
     target: &Target,
     ssh: &OpenSsh,
     words: &[OsString],
     line: &str,
+    marker: &str,
 ) -> Result<(AgentReader, AgentWriter, String), Failed> {
     let failed = |detail: String| {
         let detail = format!("{} can't be started: {detail}", ssh.program.display());
@@ -51,28 +54,39 @@ pub(super) async fn run(
     let (Some(input), Some(output), Some(errors)) = pipes else {
         return Err(failed("no standard streams".to_owned()));
     };
-    let mut log = Log { errors, open: BytesMut::new(), text: Text::default() };
-    let limit = target.connect_timeout.saturating_add(target.patience());
-    let is_in = timeout(limit, log.until_in()).await.map_err(|_| {
-        Failed::Error(SshError::TimedOut {
+    let mut start = Start { output, errors, first: BytesMut::new(), said: Text::default() };
+    // To connect, to log in, and for the command's first word.
+    let limit = target.connect_timeout.saturating_add(target.patience().saturating_mul(2));
+    let started = timeout(limit, async {
+        if start.until(marker).await {
+            return Ok(());
+        }
+        // Both streams have ended, so it is about to.
+        let status = child.wait().await.ok().and_then(|status| status.code());
+        if status == Some(OWN_FAILURE) {
+            Err(Failed::Said(without_chatter(&start.said.clean())))
+        } else {
+            Ok(())
+        }
+    });
+    started.await.unwrap_or_else(|_| {
+        Err(Failed::Error(SshError::TimedOut {
             host: target.host.clone(),
             at: target.endpoint(),
-            what: "did not let ssh in",
+            what: "did not let ssh in and start a command",
             after: limit,
-            remedy: "check the network, and the host's load and its sshd's log",
-        })
+            remedy: "check the network, the host's load, its sshd's log and the account's shell start files",
+        }))
     })?;
-    let shown = log.text.clean();
-    if !is_in {
-        return Err(Failed::Said(shown));
-    }
-    log.text = Text::default();
+    let Start { output, errors, first, said } = start;
+    let (shown, said) = at_login(&said.clean());
     let closed = CancellationToken::new();
     let connection: Keep = Arc::new(closed.clone().drop_guard());
-    let (reader, writer, feed) = streams(Box::pin(Input(Some(input))), &connection);
+    let (mut reader, writer, feed) = streams(Box::pin(Input(Some(input))), &connection);
+    reader.put_back(first.freeze());
     tokio::spawn(async move {
         let end = tokio::select! {
-            end = drain(&mut child, output, log, &feed) => end,
+            end = drain(&mut child, output, errors, said, &feed) => end,
             () = closed.cancelled() => {
                 ended(None, String::new())
             }
@@ -82,8 +96,14 @@ pub(super) async fn run(
     Ok((reader, writer, shown))
 }
 
-/// Takes all that comes, then waits for the end.
-async fn drain(child: &mut Group, mut output: ChildStdout, mut log: Log, feed: &Feed) -> LinkEnd {
+/// Takes all that comes, then waits for the end. `said` is what the command has complained of so far.
+async fn drain(
+    child: &mut Group,
+    mut output: ChildStdout,
+    mut errors: ChildStderr,
+    mut said: Text,
+    feed: &Feed,
+) -> LinkEnd {
     let out = async {
         let mut piece = BytesMut::new();
         loop {
@@ -94,8 +114,15 @@ async fn drain(child: &mut Group, mut output: ChildStdout, mut log: Log, feed: &
             }
         }
     };
-    tokio::join!(out, log.rest());
-    ended(child.wait().await.ok(), log.text.clean())
+    let said_all = async {
+        let mut piece = BytesMut::with_capacity(PIECE);
+        while let Ok(1..) = errors.read_buf(&mut piece).await {
+            said.push_tail(&piece, STDERR_BYTES);
+            piece.clear();
+        }
+    };
+    tokio::join!(out, said_all);
+    ended(child.wait().await.ok(), without_chatter(&said.clean()))
 }
 
 fn ended(status: Option<ExitStatus>, said: String) -> LinkEnd {
@@ -114,54 +141,66 @@ fn ended(status: Option<ExitStatus>, said: String) -> LinkEnd {
     }
 }
 
-/// The standard error of `ssh`: its own words, and those of the command.
-struct Log {
+/// The streams until the command's first word.
+struct Start {
+    output: ChildStdout,
     errors: ChildStderr,
-    open: BytesMut,
-    text: Text,
+    /// What came on standard output: at most [`NOISE_BYTES`] and a piece.
+    first: BytesMut,
+    /// The words of `ssh`, and what the host shows before it runs the command.
+    said: Text,
 }
 
-impl Log {
-    /// Reads until `ssh` says that it is in; `false` if it ended before.
-    async fn until_in(&mut self) -> bool {
-        while let Some(line) = self.line().await {
-            if line.starts_with(b"Authenticated to ") {
-                return true;
-            }
-            if !is_chatter(&line) {
-                self.text.push(&line, BANNER_BYTES);
+impl Start {
+    /// Reads until the marker has come, or too much without it; `false` when both streams end before.
+    async fn until(&mut self, marker: &str) -> bool {
+        let (mut speaks, mut complains) = (true, true);
+        let mut piece = BytesMut::with_capacity(PIECE);
+        while speaks || complains {
+            let searched = self.first.len().saturating_sub(marker.len());
+            self.first.reserve(PIECE);
+            tokio::select! {
+                // What was shown first is in `said` when the marker comes.
+                biased;
+                read = self.errors.read_buf(&mut piece), if complains => {
+                    complains = matches!(read, Ok(1..));
+                    self.said.push(&piece, BANNER_BYTES);
+                    piece.clear();
+                }
+                read = self.output.read_buf(&mut self.first), if speaks => {
+                    speaks = matches!(read, Ok(1..));
+                    let new = self.first.get(searched..).unwrap_or_default();
+                    let found = new.windows(marker.len().max(1)).any(|window| window == marker.as_bytes());
+                    if found || self.first.len() > NOISE_BYTES {
+                        return true;
+                    }
+                }
             }
         }
         false
     }
-
-    async fn rest(&mut self) {
-        while let Some(line) = self.line().await {
-            if !is_chatter(&line) {
-                self.text.push_tail(&line, STDERR_BYTES);
-            }
-        }
-    }
-
-    /// The next line with its end, or a piece of a long one.
-    async fn line(&mut self) -> Option<BytesMut> {
-        loop {
-            let end = self.open.iter().position(|byte| *byte == b'\n').map(|at| at + 1);
-            if let Some(end) = end.or((self.open.len() >= PIECE).then_some(PIECE)) {
-                return Some(self.open.split_to(end));
-            }
-            self.open.reserve(PIECE);
-            if let Ok(0) | Err(_) = self.errors.read_buf(&mut self.open).await {
-                return (!self.open.is_empty()).then(|| self.open.split());
-            }
-        }
-    }
 }
 
-/// What `ssh` says only because it was told to be verbose.
-fn is_chatter(line: &[u8]) -> bool {
-    let text = report::clean(line);
-    text.starts_with("Transferred: sent ") || text.starts_with("Bytes per second: sent ")
+/// What `ssh` says of each host that lets it in, those on the way too. It parts texts, and proves nothing.
+const LOGGED_IN: &str = "Authenticated to ";
+
+/// What was shown before the last login, and what the command has complained of since.
+fn at_login(text: &str) -> (String, Text) {
+    let lines: Vec<&str> = text.lines().collect();
+    let at = lines.iter().rposition(|line| line.starts_with(LOGGED_IN)).unwrap_or(lines.len());
+    let (shown, since) = lines.split_at(at);
+    let mut said = Text::default();
+    for line in since {
+        said.push_tail(format!("{line}\n").as_bytes(), STDERR_BYTES);
+    }
+    (without_chatter(&shown.join("\n")), said)
+}
+
+/// The text without what `ssh` says only because it was told to be verbose.
+fn without_chatter(text: &str) -> String {
+    let chatter = [LOGGED_IN, "Transferred: sent ", "Bytes per second: sent "];
+    let said = text.lines().filter(|line| !chatter.iter().any(|start| line.starts_with(start)));
+    said.collect::<Vec<_>>().join("\n").trim().to_owned()
 }
 
 /// Standard input; closing it is the end of file for the command.

@@ -4,6 +4,10 @@ use crate::ssh::error::{ErrorKind, SshError};
 use crate::ssh::report;
 use crate::ssh::target::Target;
 
+/// What it says when no credential is accepted.
+const REFUSALS: [&str; 3] =
+    ["Permission denied", "Too many authentication failures", "No more authentication methods"];
+
 /// Whether the host's key was the fault.
 pub(super) fn is_about_key(text: &str) -> bool {
     text.contains("Host key verification failed") || text.contains("REVOKED HOST KEY")
@@ -21,12 +25,11 @@ pub(super) fn failure(target: &Target, text: &str) -> SshError {
             said: report::quote(&text.replace('\n', " | ")),
         };
     }
-    if has("Permission denied")
-        || has("Too many authentication failures")
-        || has("No more authentication methods")
-    {
+    // A proxy command that was refused is not the last one to speak.
+    let refused = REFUSALS.iter().find_map(|part| text.lines().rev().find(|line| line.contains(part)));
+    if let Some(refused) = refused {
         let said = format!(
-            "{last}; what it can use without asking is needed: an agent, a key without passphrase, a ticket"
+            "{refused}; what it can use without asking is needed: an agent, a key without passphrase, a ticket"
         );
         return SshError::System { host, kind: ErrorKind::Authentication, said };
     }

@@ -1,7 +1,7 @@
 //! Patterns of names: `*` and `?`, lists of them, and `!` before one that must not match.
 
 /// Whether a name matches one pattern: `*` is any text, `?` one character.
-pub(super) fn matches(pattern: &str, name: &str) -> bool {
+pub(in crate::ssh) fn matches(pattern: &str, name: &str) -> bool {
     let (pattern, name): (Vec<char>, Vec<char>) = (pattern.chars().collect(), name.chars().collect());
     let (mut at, mut done) = (0, 0);
     // Where to go on if what follows the last star fits no further: the star takes one more character.
@@ -30,7 +30,7 @@ pub(super) fn matches(pattern: &str, name: &str) -> bool {
 }
 
 /// Whether a list of patterns takes a name: one matches, and none that is negated does.
-pub(super) fn any<'a>(patterns: impl IntoIterator<Item = &'a str>, name: &str) -> bool {
+pub(in crate::ssh) fn any<'a>(patterns: impl IntoIterator<Item = &'a str>, name: &str) -> bool {
     let mut found = false;
     for pattern in patterns {
         match pattern.strip_prefix('!') {
