@@ -114,6 +114,7 @@ impl<'a> Job<'a> {
     /// Time for the next part begins now.
     pub(super) fn renew(&mut self) {
         self.wait.deadline = None;
+        self.wait.late = false;
         self.wait.met = true;
     }
 
