@@ -13,7 +13,7 @@ use super::element::{DType, Reduce, Values};
 use super::error::CollectiveError;
 use super::flight::{Flight, Recorder};
 use super::job::{Job, Task};
-use super::kernels::Finish;
+use super::kernels::{self, Finish};
 use super::model;
 use super::op::{OpId, OpKind, OpTiming, Transport};
 use super::shm::{Host, Lives, PRIVATE, SMALL, Said};
@@ -39,6 +39,8 @@ pub(super) struct Engine {
     pub(super) recorder: Recorder,
     /// Shared memory for values that lie elsewhere.
     pub(super) scratch: Option<Buffer<u8>>,
+    /// Means of f16 on their way between hosts, in f32.
+    pub(super) wide: Option<Buffer<u8>>,
     /// What leaders exchange.
     pub(super) exchanged: Buffer<u8>,
     /// The most bytes that travel with a meeting.
@@ -166,7 +168,33 @@ impl Engine {
         };
         let finish = if how == Reduce::Mean { Finish::Divide(self.config.world) } else { Finish::Keep };
         let task = Task { op, fold: Fold { dtype, how, finish } };
-        let bytes = values.bytes();
+        if self.travels_wide(dtype, how) { self.widened(task, values.bytes()) } else { self.carry(task, values.bytes()) }
+    }
+
+    /// Whether values travel in f32: the sum of more than two f16 can be more than f16 holds though their mean is not, and
+    /// between hosts sums are rounded to what travels.
+    fn travels_wide(&self, dtype: DType, how: Reduce) -> bool {
+        (dtype, how) == (DType::F16, Reduce::Mean) && self.layout.hosts.len() > 1 && self.config.world > 2
+    }
+
+    /// [`Self::carry`] of f16 in f32.
+    fn widened(&mut self, task: Task, bytes: &mut [u8]) -> Result<Option<u64>, CollectiveError> {
+        let len = 2 * bytes.len();
+        let mut wide = match self.wide.take().filter(|wide| wide.len() >= len) {
+            Some(wide) => wide,
+            None => self.allocate(len.next_power_of_two())?,
+        };
+        kernels::widen(bytes, &mut wide[..len]);
+        let task = Task { fold: Fold { dtype: DType::F32, ..task.fold }, ..task };
+        let met = self.carry(task, &mut wide[..len])?;
+        kernels::narrow(&wide[..len], bytes);
+        self.wide = Some(wide);
+        Ok(met)
+    }
+
+    /// When all had met, if something was to be done after that.
+    fn carry(&mut self, task: Task, bytes: &mut [u8]) -> Result<Option<u64>, CollectiveError> {
+        let op = task.op;
         if bytes.len() <= self.limit {
             return self.small(task, bytes).map(|()| None);
         }

@@ -112,6 +112,7 @@ impl Group {
             broken: None,
             recorder: Recorder::new(),
             scratch: None,
+            wide: None,
             exchanged: buffer::heap(shm::SMALL),
             limit: 0,
             config,
