@@ -168,7 +168,11 @@ impl Engine {
         };
         let finish = if how == Reduce::Mean { Finish::Divide(self.config.world) } else { Finish::Keep };
         let task = Task { op, fold: Fold { dtype, how, finish } };
-        if self.travels_wide(dtype, how) { self.widened(task, values.bytes()) } else { self.carry(task, values.bytes()) }
+        if self.travels_wide(dtype, how) {
+            self.widened(task, values.bytes())
+        } else {
+            self.carry(task, values.bytes())
+        }
     }
 
     /// Whether values travel in f32: the sum of more than two f16 can be more than f16 holds though their mean is not, and

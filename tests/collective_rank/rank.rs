@@ -1,6 +1,7 @@
 //! A rank as a process of its own, for tests: joins a group and does what its last argument says, step by step.
 //!
-//! `collective_rank ADDRESS RANK WORLD TIMEOUT_MS auto|tcp ISLAND STEPS`, where STEPS are words with commas between:
+//! `collective_rank ADDRESS RANK WORLD TIMEOUT_MS auto|tcp ISLAND STEPS`: ADDRESS is rank 0's, and where each rank listens,
+//! or a name, and each listens where it may. STEPS are words with commas between:
 //! `all:LEN`, `mean:LEN`, `double:LEN` (an allreduce of f32, of f32, of f64), `registered:LEN` (in memory of the group),
 //! `loop:LEN` (one after another, without end), `barrier`, `ready` (says so), `pause:MS`, `stop`, `die`, `leave` (drops the
 //! group and lives on until its input ends). Says `failed MS ERROR` or `done`, then how much of the group is left.
@@ -34,7 +35,7 @@ fn main() {
         world: world.parse().unwrap(),
         master: at.clone(),
         port: 29500,
-        bind: Some(at.parse().unwrap()),
+        bind: at.parse().ok(),
         secret: Secret::from_hex(&format!("{}{tail}", "0".repeat(64 - tail.len()))).unwrap(),
         timeout: Duration::from_millis(timeout.parse().unwrap()),
         clock: clock::host_now,

@@ -139,7 +139,7 @@ impl Drop for Ranks {
 }
 
 /// The program as Cargo builds it, seen from `target/<profile>/deps/<test>`.
-fn program() -> PathBuf {
+pub(crate) fn program() -> PathBuf {
     let own = std::env::current_exe().unwrap();
     let program = own.parent().unwrap().parent().unwrap().join("examples/collective_rank");
     assert!(program.is_file(), "{} is missing: cargo build --example collective_rank", program.display());
