@@ -36,6 +36,11 @@ pub enum MeetingEvent {
         /// What was wrong with it.
         why: &'static str,
     },
+    /// This rank shares no memory with others that seem to be on its host, and uses TCP.
+    Apart {
+        /// The system's words, or another rank's.
+        why: String,
+    },
 }
 
 /// What a rank knows after the rendezvous.
