@@ -9,7 +9,7 @@ use super::between;
 use super::buffer::{self, Buffer};
 use super::config::GroupConfig;
 use super::connect::Layout;
-use super::element::{DType, Reduce, Values};
+use super::element::{DType, Reduce, Span, Values};
 use super::error::CollectiveError;
 use super::flight::{Flight, Recorder};
 use super::job::{Job, Task};
@@ -86,6 +86,7 @@ impl Engine {
         let ticker = self.config.ticker;
         let enter = ticker.now();
         self.recorder.entered(op, enter);
+        let span = values.span();
         match self.run(op, values) {
             Ok(met) => {
                 let leave = ticker.now();
@@ -102,6 +103,7 @@ impl Engine {
                 }
                 if let Some(host) = &self.host {
                     host.wake_all();
+                    host.withdraw(span.start(), span.len());
                 }
                 self.rings.iter().for_each(|(_, ring)| ring.close());
                 if let Some(mesh) = &self.mesh {
@@ -169,7 +171,7 @@ impl Engine {
         if self.travels_wide(dtype, how) {
             self.widened(task, values.bytes())
         } else {
-            self.carry(task, values.bytes())
+            self.carry(task, values.span())
         }
     }
 
@@ -188,31 +190,36 @@ impl Engine {
         };
         kernels::widen(bytes, &mut wide[..len]);
         let task = Task { fold: Fold { dtype: DType::F32, ..task.fold }, ..task };
-        let met = self.carry(task, &mut wide[..len])?;
+        let met = self.carry(task, Span::of(&mut wide[..len]))?;
         kernels::narrow(&wide[..len], bytes);
         self.wide = Some(wide);
         Ok(met)
     }
 
     /// When all had met, if something was to be done after that.
-    fn carry(&mut self, task: Task, bytes: &mut [u8]) -> Result<Option<u64>, CollectiveError> {
+    #[expect(unsafe_code, reason = "what the other ranks do not work on is a slice")]
+    fn carry(&mut self, task: Task, values: Span) -> Result<Option<u64>, CollectiveError> {
         let op = task.op;
-        if bytes.len() <= self.limit {
-            return self.small(task, bytes).map(|()| None);
+        if values.len() <= self.limit {
+            // SAFETY: small values are copied beside the meeting; nobody else touches these.
+            return self.small(task, unsafe { values.bytes() }).map(|()| None);
         }
         // All but an allreduce on one host need the values where all ranks of the host reach them.
         let direct = matches!(op.kind, OpKind::Allreduce { .. }) && self.layout.hosts.len() == 1;
-        let private = |host: &Host| host.place_of(bytes.as_ptr(), bytes.len()) == PRIVATE;
+        let private = |host: &Host| host.place_of(values.start(), values.len()) == PRIVATE;
         if direct || !self.host.as_ref().is_some_and(private) {
-            return self.large(task, bytes).map(Some);
+            return self.large(task, values).map(Some);
         }
-        let mut scratch = match self.scratch.take().filter(|scratch| scratch.len() >= bytes.len()) {
+        let len = values.len();
+        let mut scratch = match self.scratch.take().filter(|scratch| scratch.len() >= len) {
             Some(scratch) => scratch,
-            None => self.allocate(bytes.len().next_power_of_two())?,
+            None => self.allocate(len.next_power_of_two())?,
         };
-        scratch[..bytes.len()].copy_from_slice(bytes);
-        let met = self.large(task, &mut scratch[..bytes.len()])?;
-        bytes.copy_from_slice(&scratch[..bytes.len()]);
+        // SAFETY: memory that no other rank can reach.
+        let bytes = unsafe { values.bytes() };
+        scratch[..len].copy_from_slice(bytes);
+        let met = self.large(task, Span::of(&mut scratch[..len]))?;
+        bytes.copy_from_slice(&scratch[..len]);
         self.scratch = Some(scratch);
         Ok(Some(met))
     }
@@ -259,12 +266,12 @@ impl Engine {
     }
 
     /// Many bytes: a meeting, then the bytes. When all had met.
-    fn large(&mut self, task: Task, bytes: &mut [u8]) -> Result<u64, CollectiveError> {
+    fn large(&mut self, task: Task, values: Span) -> Result<u64, CollectiveError> {
         let Self { config, layout, trouble, host, lives, rings, mesh, .. } = self;
         let op = task.op;
         let mut job = Job::new(op, config, layout, trouble, lives.as_ref());
         if let Some(host) = host {
-            let place = host.place_of(bytes.as_ptr(), bytes.len());
+            let place = host.place_of(values.start(), values.len());
             let said = Said { kind: op.kind.code(), len: op.len, place };
             host.meet(said, &[], &mut job).map_err(|unmet| job.unmet(unmet))?;
         }
@@ -283,16 +290,16 @@ impl Engine {
         let met = config.ticker.now();
         job.renew();
         let located = match host {
-            Some(host) => host.locate(bytes.as_mut_ptr(), bytes.len()).map_err(|unmet| job.unmet(unmet))?,
+            Some(host) => host.locate(values.start(), values.len()).map_err(|unmet| job.unmet(unmet))?,
             None => false,
         };
         if layout.hosts.len() == 1 {
             if let Some(host) = host {
-                within::large(host, task, bytes, located, &mut job)?;
+                within::large(host, task, values, located, &mut job)?;
             }
             return Ok(met);
         }
-        between::large(host.as_mut(), rings, task, bytes, &mut job)?;
+        between::large(host.as_mut(), rings, task, values, &mut job)?;
         Ok(met)
     }
 }

@@ -75,6 +75,21 @@ impl Arena {
     }
 }
 
+impl Arena {
+    /// Puts memory of this process alone, with the same contents, in the place of a range that lies in a block: after a failure
+    /// other ranks may still be writing there, and the owner of the block holds it as a slice.
+    pub(super) fn withdraw(&self, start: *mut u8, bytes: usize) {
+        if self.offset_of(start, bytes).is_none() || bytes == 0 {
+            return;
+        }
+        // Blocks consist of whole pages. What shares a page with the range goes along.
+        let before = start as usize % PAGE;
+        let bytes = (before + bytes).next_multiple_of(PAGE);
+        // Without memory for it the range stays where it is.
+        let _ = mapping::make_private(start.wrapping_sub(before), bytes);
+    }
+}
+
 fn unmapped(bytes: usize, error: &io::Error) -> io::Error {
     io::Error::other(format!("{bytes} bytes can't be mapped: {error} (is there a limit, `ulimit -v`?)"))
 }

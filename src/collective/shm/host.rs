@@ -78,6 +78,11 @@ impl Host {
         self.arena.offset_of(start, bytes).map_or(PRIVATE, |offset| offset as u64)
     }
 
+    /// The group is broken: `bytes` bytes from `start` on, if they lie in the arena, are this rank's alone from now on.
+    pub(in crate::collective) fn withdraw(&self, start: *mut u8, bytes: usize) {
+        self.arena.withdraw(start, bytes);
+    }
+
     /// The group is broken: who waits on this host looks around at once.
     pub(in crate::collective) fn wake_all(&self) {
         self.board.wake_all();

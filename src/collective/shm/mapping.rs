@@ -5,7 +5,7 @@ use std::os::fd::OwnedFd;
 use std::ptr::NonNull;
 
 use rustix::fs::{FallocateFlags, MemfdFlags, SealFlags};
-use rustix::mm::{Advice, MapFlags, ProtFlags};
+use rustix::mm::{Advice, MapFlags, MremapFlags, ProtFlags};
 
 /// A new anonymous file of `bytes` zeros, which take no memory until they are touched. Its length is sealed.
 pub(super) fn create(name: &str, bytes: usize) -> io::Result<OwnedFd> {
@@ -111,6 +111,25 @@ impl Mapping {
             let _ = rustix::mm::madvise(start.cast(), self.bytes, Advice::LinuxPopulateWrite);
         }
     }
+}
+
+/// Puts private memory with the same contents in the place of `bytes` bytes from `start` on: whole pages of a mapping that the
+/// caller owns. The kernel moves them there at once, so that there is no moment without.
+#[expect(unsafe_code, reason = "mmap, mremap")]
+pub(super) fn make_private(start: *mut u8, bytes: usize) -> io::Result<()> {
+    let (prot, flags) = (ProtFlags::READ | ProtFlags::WRITE, MapFlags::PRIVATE);
+    // SAFETY: a fresh mapping; other processes may write what is copied, each byte is what it was or what it becomes; the fresh
+    // mapping then replaces pages that the caller owns.
+    unsafe {
+        let copy = rustix::mm::mmap_anonymous(std::ptr::null_mut(), bytes, prot, flags)?;
+        copy.cast::<u8>().copy_from_nonoverlapping(start, bytes);
+        let moved = rustix::mm::mremap_fixed(copy, bytes, bytes, MremapFlags::MAYMOVE, start.cast());
+        if let Err(error) = moved {
+            let _ = rustix::mm::munmap(copy, bytes);
+            return Err(error.into());
+        }
+    }
+    Ok(())
 }
 
 fn not_null(start: *mut core::ffi::c_void) -> io::Result<NonNull<u8>> {
