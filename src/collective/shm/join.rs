@@ -98,7 +98,7 @@ impl Join<'_> {
         let me = me.ok_or_else(|| io::Error::other("this rank is not on its own host's list"))?;
         let files: Vec<Arc<OwnedFd>> = files.into_iter().map(Arc::new).collect();
         let views = files.iter().map(|file| View::of(Arc::clone(file))).collect::<io::Result<_>>()?;
-        let patience = Patience::fitting(ranks.len(), cores());
+        let patience = Patience::fitting(ranks.len(), cores(), self.deadline.clock());
         Ok((ranks, Host::new(board, arena, views, me, patience), Lives::new(life, files)))
     }
 
