@@ -47,7 +47,7 @@ impl Secret {
 
     /// Sixteen bytes that only who has the secret can tell: of the thing `what`.
     pub(super) fn key_of(&self, what: &str) -> HostKey {
-        let tag = hmac::sign(&self.0, format!("hvtui collective 2 name {what}").as_bytes());
+        let tag = hmac::sign(&self.0, format!("hvtui collective 3 name {what}").as_bytes());
         let mut key = HostKey::default();
         key.copy_from_slice(&tag.as_ref()[..16]);
         key
@@ -127,8 +127,8 @@ fn message(label: &[u8], door: Door, nonce: &[u8; NONCE], signed: &[u8]) -> Vec<
     bytes
 }
 
-const CALLER: &[u8] = b"hvtui collective 2 caller  ";
-const LISTENER: &[u8] = b"hvtui collective 2 listener";
+const CALLER: &[u8] = b"hvtui collective 3 caller  ";
+const LISTENER: &[u8] = b"hvtui collective 3 listener";
 
 /// A fresh nonce; `None` when the system has no randomness to give.
 pub(super) fn nonce() -> Option<[u8; NONCE]> {

@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use super::config::GroupConfig;
 use super::connect::Layout;
-use super::element::{DType, Reduce};
+use super::element::{DType, Reduce, Span};
 use super::error::CollectiveError;
 use super::job::{Job, Task};
 use super::kernels::Finish;
@@ -47,8 +47,8 @@ pub(super) fn gathered(host: &mut Host, layout: &Layout, task: Task, all: &mut [
 /// One slice of a buffer, on its way around the hosts.
 struct Slice<'a, 'b> {
     host: Option<&'a Host>,
-    /// This rank's own memory of the slice.
-    memory: &'a mut [u8],
+    /// This rank's own memory of the slice, on which no other works.
+    memory: Span,
     /// Where the slice begins in the buffer.
     from: usize,
     what: (DType, Reduce),
@@ -58,8 +58,11 @@ struct Slice<'a, 'b> {
 }
 
 impl Work for Slice<'_, '_> {
+    #[expect(unsafe_code, reason = "the slice that this rank drives")]
     fn memory(&mut self) -> &mut [u8] {
-        self.memory
+        // SAFETY: of this rank's values nobody else works on the slices that it drives; `prepare` and `finish`, which reach the
+        // same bytes by pointers, are not called while the result is borrowed.
+        unsafe { self.memory.bytes() }
     }
 
     fn prepare(&mut self, range: Range<usize>) {
@@ -86,7 +89,7 @@ pub(super) fn large(
     mut host: Option<&mut Host>,
     rings: &mut [(usize, HostRing)],
     task: Task,
-    bytes: &mut [u8],
+    values: Span,
     job: &mut Job<'_>,
 ) -> Result<(), CollectiveError> {
     let Task { op, fold } = task;
@@ -97,7 +100,7 @@ pub(super) fn large(
     if let (OpKind::Broadcast { root, .. }, Some(host)) = (op.kind, host.as_deref_mut()) {
         let (at, place) = job.layout.place(root);
         if at == mine.0 {
-            host.broadcast_direct(place, bytes.len(), job)?;
+            host.broadcast_direct(place, values.len(), job)?;
         }
     }
     if let (OpKind::Allgather { .. }, Some(host)) = (op.kind, host.as_deref_mut()) {
@@ -105,8 +108,8 @@ pub(super) fn large(
         host.allgather_direct(&|place| task.chunk(ranks[place] as usize, world), job)?;
     }
     for (slice, ring) in rings {
-        let range = part(*slice, slices, bytes.len());
-        let memory = &mut bytes[range.clone()];
+        let range = part(*slice, slices, values.len());
+        let memory = values.part(range.clone());
         let what = (fold.dtype, fold.how);
         let reduces = matches!(op.kind, OpKind::Allreduce { .. } | OpKind::ReduceScatter { .. });
         let layout = job.layout;

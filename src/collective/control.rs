@@ -28,6 +28,8 @@ pub(super) enum Kind {
     Complaint,
     /// From rank 0: it is over because of `rank`.
     Verdict,
+    /// The last message of a rank that closes its group in good order: it has done all operations up to `op`.
+    Finalized,
 }
 
 /// A few ranks.
@@ -96,6 +98,7 @@ pub(super) fn encode(message: &Message) -> [u8; SIZE] {
     bytes[0] = match message.kind {
         Kind::Complaint => 3,
         Kind::Verdict => 4,
+        Kind::Finalized => 5,
     };
     bytes[1] = match message.cause {
         Cause::Lost => 1,
@@ -119,6 +122,7 @@ pub(super) fn decode(bytes: &[u8; SIZE]) -> Option<Message> {
     let kind = match bytes[0] {
         3 => Kind::Complaint,
         4 => Kind::Verdict,
+        5 => Kind::Finalized,
         _ => return None,
     };
     let cause = match bytes[1] {
@@ -177,13 +181,18 @@ pub(super) struct Line {
     stream: TcpStream,
     inbox: [u8; SIZE],
     filled: usize,
+    /// Nothing more can be read.
     closed: bool,
+    /// Nothing more can be sent. What came before can still be read.
+    mute: bool,
+    /// The last operation of a rank that has closed its group in good order.
+    finalized: Option<u64>,
 }
 
 impl Line {
     /// Over a prepared stream.
     pub(super) fn new(stream: TcpStream) -> Self {
-        Self { stream, inbox: [0; SIZE], filled: 0, closed: false }
+        Self { stream, inbox: [0; SIZE], filled: 0, closed: false, mute: false, finalized: None }
     }
 
     /// What to poll for input; `None` once it is closed.
@@ -196,11 +205,16 @@ impl Line {
         self.closed
     }
 
+    /// Whether the other side has done the operation of this number, and then closed its group in good order.
+    pub(super) fn has_done(&self, seq: u64) -> bool {
+        self.finalized.is_some_and(|last| last >= seq)
+    }
+
     /// Sends without waiting. A line whose buffer is full has not been read for thousands of messages; it and a
     /// closed one are found out when something is awaited from the other side, so a failure here is not reported.
     pub(super) fn send(&mut self, message: &Message) {
-        if !self.closed && socket::write_some(&self.stream, &encode(message)) != Moved::Bytes(SIZE) {
-            self.closed = true;
+        if !self.mute && socket::write_some(&self.stream, &encode(message)) != Moved::Bytes(SIZE) {
+            self.mute = true;
         }
     }
 
@@ -217,7 +231,11 @@ impl Line {
             }
         }
         self.filled = 0;
-        decode(&self.inbox).map_or(Heard::Nonsense, Heard::Message)
+        let message = decode(&self.inbox);
+        if let Some(Message { kind: Kind::Finalized, op, .. }) = message {
+            self.finalized = Some(op.seq);
+        }
+        message.map_or(Heard::Nonsense, Heard::Message)
     }
 }
 
@@ -238,8 +256,8 @@ mod tests {
 
     proptest! {
         #[test]
-        fn messages_survive(op in op(), theirs in op(), rank: u32, more in proptest::collection::vec(0_u32..9999, 0..9), other: u32, progress: u64, k in 0_usize..2, c in 0_usize..4) {
-            let kind = [Kind::Complaint, Kind::Verdict][k];
+        fn messages_survive(op in op(), theirs in op(), rank: u32, more in proptest::collection::vec(0_u32..9999, 0..9), other: u32, progress: u64, k in 0_usize..3, c in 0_usize..4) {
+            let kind = [Kind::Complaint, Kind::Verdict, Kind::Finalized][k];
             let cause = [Cause::Lost, Cause::Stuck, Cause::Garbled, Cause::Diverged][c];
             let more = Ranks::of(more);
             let message = Message { kind, cause, rank, more, other, progress, op, theirs };

@@ -1,6 +1,8 @@
 //! The kinds of numbers that travel, and what may be done with them.
 
 use std::fmt;
+use std::marker::PhantomData;
+use std::ops::Range;
 
 pub use half::{bf16, f16};
 
@@ -119,23 +121,70 @@ macro_rules! elements {
 }
 elements!(f32 => F32, f64 => F64, f16 => F16, bf16 => Bf16, i32 => I32, i64 => I64);
 
+/// Bytes on which other ranks may work during an operation. An address, for no reference to them may be held meanwhile.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Span {
+    start: *mut u8,
+    len: usize,
+}
+
+impl Span {
+    /// Of `bytes`, which must not be used by others as long as the span is.
+    pub(super) fn of(bytes: &mut [u8]) -> Self {
+        Self { start: bytes.as_mut_ptr(), len: bytes.len() }
+    }
+
+    /// The first byte.
+    pub(super) fn start(self) -> *mut u8 {
+        self.start
+    }
+
+    /// How many.
+    pub(super) fn len(self) -> usize {
+        self.len
+    }
+
+    /// A part of it.
+    pub(super) fn part(self, range: Range<usize>) -> Self {
+        assert!(range.start <= range.end && range.end <= self.len);
+        Self { start: self.start.wrapping_add(range.start), len: range.end - range.start }
+    }
+
+    /// The bytes.
+    ///
+    /// # Safety
+    /// What the span was made of is still borrowed, and as long as the slice is used nobody else uses these bytes: no other
+    /// reference, no pointer to the same place, no other rank.
+    #[expect(unsafe_code, reason = "an address is what a span is")]
+    pub(super) unsafe fn bytes<'a>(self) -> &'a mut [u8] {
+        // SAFETY: valid for `len` bytes, by construction; the rest is the caller's promise.
+        unsafe { std::slice::from_raw_parts_mut(self.start, self.len) }
+    }
+}
+
 /// A rank's values of any kind, to be worked on in place.
 #[derive(Debug)]
 pub struct Values<'a> {
     dtype: DType,
-    bytes: &'a mut [u8],
+    span: Span,
+    borrowed: PhantomData<&'a mut [u8]>,
 }
 
 impl<'a> Values<'a> {
     /// A view of `values`.
     pub fn of<T: Element>(values: &'a mut [T]) -> Self {
-        Self { dtype: T::DTYPE, bytes: bytemuck::cast_slice_mut(values) }
+        Self::raw(T::DTYPE, bytemuck::cast_slice_mut(values))
     }
 
     /// Values of which only the bytes are known; what does not fill a value at the end is left out.
     pub(super) fn raw(dtype: DType, bytes: &'a mut [u8]) -> Self {
         let whole = bytes.len() / dtype.size() * dtype.size();
-        Self { dtype, bytes: &mut bytes[..whole] }
+        Self { dtype, span: Span::of(&mut bytes[..whole]), borrowed: PhantomData }
+    }
+
+    /// Where they are. Not to be used longer than the values are borrowed.
+    pub(super) fn span(&self) -> Span {
+        self.span
     }
 
     /// What they are.
@@ -145,16 +194,18 @@ impl<'a> Values<'a> {
 
     /// How many.
     pub fn len(&self) -> usize {
-        self.bytes.len() / self.dtype.size()
+        self.span.len / self.dtype.size()
     }
 
     /// Whether there are none.
     pub fn is_empty(&self) -> bool {
-        self.bytes.is_empty()
+        self.span.len == 0
     }
 
     /// Their bytes, in this machine's order.
+    #[expect(unsafe_code, reason = "the bytes that were borrowed")]
     pub fn bytes(&mut self) -> &mut [u8] {
-        self.bytes
+        // SAFETY: borrowed alone for as long as this value is; no operation is under way.
+        unsafe { self.span.bytes() }
     }
 }

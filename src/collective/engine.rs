@@ -9,14 +9,14 @@ use super::between;
 use super::buffer::{self, Buffer};
 use super::config::GroupConfig;
 use super::connect::Layout;
-use super::element::{DType, Reduce, Values};
+use super::element::{DType, Reduce, Span, Values};
 use super::error::CollectiveError;
 use super::flight::{Flight, Recorder};
 use super::job::{Job, Task};
-use super::kernels::Finish;
+use super::kernels::{self, Finish};
 use super::model;
 use super::op::{OpId, OpKind, OpTiming, Transport};
-use super::shm::{Host, Lives, PRIVATE, SMALL, Said};
+use super::shm::{self, Host, Lives, PRIVATE, SMALL, Said};
 use super::tcp::{Fold, HostRing, Mesh};
 use super::trouble::Trouble;
 use super::within;
@@ -39,6 +39,8 @@ pub(super) struct Engine {
     pub(super) recorder: Recorder,
     /// Shared memory for values that lie elsewhere.
     pub(super) scratch: Option<Buffer<u8>>,
+    /// Means of f16 on their way between hosts, in f32.
+    pub(super) wide: Option<Buffer<u8>>,
     /// What leaders exchange.
     pub(super) exchanged: Buffer<u8>,
     /// The most bytes that travel with a meeting.
@@ -61,11 +63,7 @@ impl Engine {
     /// Memory that the host's other ranks can reach; ordinary memory when there are none.
     pub(super) fn allocate(&self, bytes: usize) -> Result<Buffer<u8>, CollectiveError> {
         let Some(host) = &self.host else { return Ok(buffer::heap(bytes)) };
-        let block = host.allocate(bytes).ok_or_else(|| CollectiveError::System {
-            rank: self.config.rank,
-            what: "reserve shared memory",
-            reason: format!("{bytes} bytes are more than is left of the host's memory"),
-        })?;
+        let block = host.allocate(bytes).map_err(self.config.system("reserve shared memory"))?;
         Ok(Buffer::whole(std::sync::Arc::new(block)).truncate(bytes))
     }
 
@@ -88,6 +86,7 @@ impl Engine {
         let ticker = self.config.ticker;
         let enter = ticker.now();
         self.recorder.entered(op, enter);
+        let span = values.span();
         match self.run(op, values) {
             Ok(met) => {
                 let leave = ticker.now();
@@ -104,6 +103,7 @@ impl Engine {
                 }
                 if let Some(host) = &self.host {
                     host.wake_all();
+                    host.withdraw(span.start(), span.len());
                 }
                 self.rings.iter().for_each(|(_, ring)| ring.close());
                 if let Some(mesh) = &self.mesh {
@@ -145,16 +145,18 @@ impl Engine {
 
     /// The median time of some allreduces of zeros, in ticks.
     fn median(&mut self, values: &mut [f32]) -> Result<u64, CollectiveError> {
-        const TRIES: usize = 15;
+        // Many ranks that share a core take turns by time slices, and a start would take as many of them.
+        let crowded = self.host.as_ref().is_some_and(|host| host.ranks() > 8 * shm::cores());
+        let tries = if crowded { 3 } else { 15 };
         let kind = OpKind::Allreduce { dtype: DType::F32, how: Reduce::Sum };
-        let mut ticks = [0; TRIES];
+        let mut ticks = vec![0; tries];
         for one in &mut ticks {
             let begin = self.config.ticker.now();
             self.operate(kind, Values::of(values))?;
             *one = self.config.ticker.now().saturating_sub(begin);
         }
         ticks.sort_unstable();
-        Ok(ticks[TRIES / 2])
+        Ok(ticks[tries / 2])
     }
 
     /// When all had met, if something was to be done after that.
@@ -166,24 +168,58 @@ impl Engine {
         };
         let finish = if how == Reduce::Mean { Finish::Divide(self.config.world) } else { Finish::Keep };
         let task = Task { op, fold: Fold { dtype, how, finish } };
-        let bytes = values.bytes();
-        if bytes.len() <= self.limit {
-            return self.small(task, bytes).map(|()| None);
+        if self.travels_wide(dtype, how) {
+            self.widened(task, values.bytes())
+        } else {
+            self.carry(task, values.span())
+        }
+    }
+
+    /// Whether values travel in f32: the sum of more than two f16 can be more than f16 holds though their mean is not, and
+    /// between hosts sums are rounded to what travels.
+    fn travels_wide(&self, dtype: DType, how: Reduce) -> bool {
+        (dtype, how) == (DType::F16, Reduce::Mean) && self.layout.hosts.len() > 1 && self.config.world > 2
+    }
+
+    /// [`Self::carry`] of f16 in f32.
+    fn widened(&mut self, task: Task, bytes: &mut [u8]) -> Result<Option<u64>, CollectiveError> {
+        let len = 2 * bytes.len();
+        let mut wide = match self.wide.take().filter(|wide| wide.len() >= len) {
+            Some(wide) => wide,
+            None => self.allocate(len.next_power_of_two())?,
+        };
+        kernels::widen(bytes, &mut wide[..len]);
+        let task = Task { fold: Fold { dtype: DType::F32, ..task.fold }, ..task };
+        let met = self.carry(task, Span::of(&mut wide[..len]))?;
+        kernels::narrow(&wide[..len], bytes);
+        self.wide = Some(wide);
+        Ok(met)
+    }
+
+    /// When all had met, if something was to be done after that.
+    #[expect(unsafe_code, reason = "what the other ranks do not work on is a slice")]
+    fn carry(&mut self, task: Task, values: Span) -> Result<Option<u64>, CollectiveError> {
+        let op = task.op;
+        if values.len() <= self.limit {
+            // SAFETY: small values are copied beside the meeting; nobody else touches these.
+            return self.small(task, unsafe { values.bytes() }).map(|()| None);
         }
         // All but an allreduce on one host need the values where all ranks of the host reach them.
         let direct = matches!(op.kind, OpKind::Allreduce { .. }) && self.layout.hosts.len() == 1;
-        let private =
-            self.host.as_ref().is_some_and(|host| host.place_of(bytes.as_ptr(), bytes.len()) == PRIVATE);
-        if direct || !private {
-            return self.large(task, bytes).map(Some);
+        let private = |host: &Host| host.place_of(values.start(), values.len()) == PRIVATE;
+        if direct || !self.host.as_ref().is_some_and(private) {
+            return self.large(task, values).map(Some);
         }
-        let mut scratch = match self.scratch.take().filter(|scratch| scratch.len() >= bytes.len()) {
+        let len = values.len();
+        let mut scratch = match self.scratch.take().filter(|scratch| scratch.len() >= len) {
             Some(scratch) => scratch,
-            None => self.allocate(bytes.len().next_power_of_two())?,
+            None => self.allocate(len.next_power_of_two())?,
         };
-        scratch[..bytes.len()].copy_from_slice(bytes);
-        let met = self.large(task, &mut scratch[..bytes.len()])?;
-        bytes.copy_from_slice(&scratch[..bytes.len()]);
+        // SAFETY: memory that no other rank can reach.
+        let bytes = unsafe { values.bytes() };
+        scratch[..len].copy_from_slice(bytes);
+        let met = self.large(task, Span::of(&mut scratch[..len]))?;
+        bytes.copy_from_slice(&scratch[..len]);
         self.scratch = Some(scratch);
         Ok(Some(met))
     }
@@ -230,12 +266,12 @@ impl Engine {
     }
 
     /// Many bytes: a meeting, then the bytes. When all had met.
-    fn large(&mut self, task: Task, bytes: &mut [u8]) -> Result<u64, CollectiveError> {
+    fn large(&mut self, task: Task, values: Span) -> Result<u64, CollectiveError> {
         let Self { config, layout, trouble, host, lives, rings, mesh, .. } = self;
         let op = task.op;
         let mut job = Job::new(op, config, layout, trouble, lives.as_ref());
         if let Some(host) = host {
-            let place = host.place_of(bytes.as_ptr(), bytes.len());
+            let place = host.place_of(values.start(), values.len());
             let said = Said { kind: op.kind.code(), len: op.len, place };
             host.meet(said, &[], &mut job).map_err(|unmet| job.unmet(unmet))?;
         }
@@ -254,16 +290,25 @@ impl Engine {
         let met = config.ticker.now();
         job.renew();
         let located = match host {
-            Some(host) => host.locate(bytes.len()).map_err(|unmet| job.unmet(unmet))?,
+            Some(host) => host.locate(values.start(), values.len()).map_err(|unmet| job.unmet(unmet))?,
             None => false,
         };
         if layout.hosts.len() == 1 {
             if let Some(host) = host {
-                within::large(host, task, bytes, located, &mut job)?;
+                within::large(host, task, values, located, &mut job)?;
             }
             return Ok(met);
         }
-        between::large(host.as_mut(), rings, task, bytes, &mut job)?;
+        between::large(host.as_mut(), rings, task, values, &mut job)?;
         Ok(met)
+    }
+}
+
+impl Drop for Engine {
+    fn drop(&mut self) {
+        // The others learn that what this rank leaves behind is whole. One that panics leaves no such word.
+        if self.broken.is_none() && !std::thread::panicking() {
+            self.trouble.finalize(OpId { kind: OpKind::Barrier, seq: self.seq, len: 0 });
+        }
     }
 }

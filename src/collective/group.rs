@@ -72,7 +72,7 @@ impl Group {
         };
         let mut met = rendezvous::meet(&config, key.unwrap_or_default(), deadline, on)?;
         let (ranks, host, lives) = match key {
-            Some(key) => join(&config, &met, key, deadline)?,
+            Some(key) => join(&config, &met, key, deadline, on),
             None => (vec![config.rank], None, None),
         };
         let (leaders, streams) = agree(&config, &met, ranks[0], deadline)?;
@@ -112,6 +112,7 @@ impl Group {
             broken: None,
             recorder: Recorder::new(),
             scratch: None,
+            wide: None,
             exchanged: buffer::heap(shm::SMALL),
             limit: 0,
             config,
@@ -158,7 +159,8 @@ fn join(
     met: &Met,
     key: super::auth::HostKey,
     deadline: Deadline,
-) -> Result<Joined, CollectiveError> {
+    on: &mut dyn FnMut(MeetingEvent),
+) -> Joined {
     let members: Vec<u32> =
         (0..).zip(&met.table).filter(|(_, seat)| seat.host == key).map(|(rank, _)| rank).collect();
     let join = Join {
@@ -168,11 +170,12 @@ fn join(
         members: &members,
         deadline: deadline.within(JOINING),
     };
-    let joined = join.run().map_err(config.system("share memory with the ranks of this host"))?;
-    Ok(match joined {
-        Some((ranks, host, lives)) => (ranks, Some(host), Some(lives)),
-        None => (vec![config.rank], None, None),
-    })
+    match join.run() {
+        Ok(Some((ranks, host, lives))) => return (ranks, Some(host), Some(lives)),
+        Ok(None) => {}
+        Err(error) => on(MeetingEvent::Apart { why: error.to_string() }),
+    }
+    (vec![config.rank], None, None)
 }
 
 /// Tells everyone, over rank 0, which rank leads this rank's host; returns everyone's, and how many connections a driver has

@@ -73,6 +73,7 @@ impl<'a> Job<'a> {
     pub(super) fn unmet(&mut self, unmet: Unmet) -> CollectiveError {
         match unmet {
             Unmet::Failed(error) => error,
+            Unmet::Unmapped(error) => self.config.system("reach the memory of another rank")(error),
             Unmet::Garbled(place) => {
                 let what = "a place outside of its shared memory".to_owned();
                 let about = self.name(&[place])[0];
@@ -114,6 +115,7 @@ impl<'a> Job<'a> {
     /// Time for the next part begins now.
     pub(super) fn renew(&mut self) {
         self.wait.deadline = None;
+        self.wait.late = false;
         self.wait.met = true;
     }
 

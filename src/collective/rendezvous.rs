@@ -4,7 +4,7 @@
 //! fixed size: who is still missing, or «all here», which the table of addresses follows. The connections to
 //! rank 0 stay open and become the control lines.
 
-use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream, ToSocketAddrs, UdpSocket};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, TcpStream, ToSocketAddrs, UdpSocket};
 
 use rustix::event::{PollFd, PollFlags};
 
@@ -35,6 +35,11 @@ pub enum MeetingEvent {
         from: SocketAddr,
         /// What was wrong with it.
         why: &'static str,
+    },
+    /// This rank shares no memory with others that seem to be on its host, and uses TCP.
+    Apart {
+        /// The system's words, or another rank's.
+        why: String,
     },
 }
 
@@ -81,18 +86,23 @@ pub(super) fn meet(
     on: &mut dyn FnMut(MeetingEvent),
 ) -> Result<Met, CollectiveError> {
     let masters = resolve(config)?;
-    let bind = match config.bind {
+    let inward = is_inward(&config.master, &masters);
+    let facing = match config.bind {
         Some(ip) => ip,
         None => facing(masters[0]).map_err(config.system("find the address that faces rank 0"))?,
     };
-    let listener = listen(config, &[SocketAddr::new(bind, 0)])?;
-    let address = listener.local_addr().map_err(config.system("read a socket's address"))?;
-    let own = Seat { address, host };
+    let listener = match config.bind {
+        None if inward => listen(config, &anywhere(0))?,
+        _ => listen(config, &[SocketAddr::new(facing, 0)])?,
+    };
+    let port = listener.local_addr().map_err(config.system("read a socket's address"))?.port();
+    let own = Seat { address: SocketAddr::new(facing, port), host };
     let door = Door { purpose: Purpose::Data, world: config.world, owner: config.rank };
     let gate = Gate::new(listener, config.secret.clone(), door, config.clock)
         .map_err(config.system("set up a listening socket"))?;
     let (lines, table) = if config.rank == 0 {
-        gather(config, &masters, own, deadline, on)?
+        let at = if inward { anywhere(config.port).to_vec() } else { masters };
+        gather(config, &at, own, deadline, on)?
     } else {
         let (line, table) = report(config, masters[0], own, deadline, on)?;
         (vec![line], table)
@@ -107,17 +117,42 @@ pub(super) fn meet(
 
 fn resolve(config: &GroupConfig) -> Result<Vec<SocketAddr>, CollectiveError> {
     let failed = |reason| CollectiveError::Resolve { name: config.master.clone(), reason };
-    let found: Vec<SocketAddr> = (config.master.as_str(), config.port)
+    let mut found: Vec<SocketAddr> = (config.master.as_str(), config.port)
         .to_socket_addrs()
         .map_err(|error| failed(error.to_string()))?
         .collect();
+    // Other hosts know the name by the addresses that lead to it from anywhere.
+    found.sort_by_key(|address| address.ip().is_loopback());
     if found.is_empty() { Err(failed("no address".to_owned())) } else { Ok(found) }
+}
+
+/// Whether a name leads from rank 0's host to that host alone, though others reach it by that name: Debian's installer gives a
+/// host's own name the address 127.0.1.1 in `/etc/hosts`.
+fn is_inward(name: &str, found: &[SocketAddr]) -> bool {
+    let means_this_host =
+        name.parse::<IpAddr>().is_ok() || ["localhost", "ip6-localhost", "ip6-loopback"].contains(&name);
+    !means_this_host && found.iter().all(|address| address.ip().is_loopback())
+}
+
+/// Every address of this host: of both families, else of IPv4.
+fn anywhere(port: u16) -> [SocketAddr; 2] {
+    [(Ipv6Addr::UNSPECIFIED, port).into(), (Ipv4Addr::UNSPECIFIED, port).into()]
+}
+
+/// Ranks on rank 0's host that know no address but one that leads nowhere else get the one by which rank 0 was reached from
+/// another host, if it was.
+fn turn_outward(table: &mut [Seat], lines: &[TcpStream]) {
+    let reached = lines.iter().filter_map(|line| Some(line.local_addr().ok()?.ip().to_canonical()));
+    let Some(outward) = reached.into_iter().find(|ip| !ip.is_loopback()) else { return };
+    for seat in table.iter_mut().filter(|seat| seat.address.ip().is_loopback()) {
+        seat.address.set_ip(outward);
+    }
 }
 
 /// This host's address on the way to `peer`. Sends nothing: a datagram socket only looks up the route.
 fn facing(peer: SocketAddr) -> std::io::Result<IpAddr> {
     let any: IpAddr =
-        if peer.is_ipv4() { [0, 0, 0, 0].into() } else { std::net::Ipv6Addr::UNSPECIFIED.into() };
+        if peer.is_ipv4() { Ipv4Addr::UNSPECIFIED.into() } else { Ipv6Addr::UNSPECIFIED.into() };
     let socket = UdpSocket::bind((any, 0))?;
     socket.connect(peer)?;
     Ok(socket.local_addr()?.ip())
@@ -207,7 +242,8 @@ fn gather(
         socket::wait(&mut fds, deadline.within(TICK)).map_err(config.system("wait for the other ranks"))?;
     }
     let (lines, others): (Vec<_>, Vec<_>) = guests.into_iter().flatten().unzip();
-    let table: Vec<Seat> = std::iter::once(own).chain(others).collect();
+    let mut table: Vec<Seat> = std::iter::once(own).chain(others).collect();
+    turn_outward(&mut table, &lines);
     let mut bytes = notice(ALL_HERE, &[]).to_vec();
     for seat in &table {
         bytes.extend_from_slice(&seat.encode());
@@ -290,4 +326,22 @@ fn named(notice: &[u8; NOTICE]) -> Vec<u32> {
         notice[1..].chunks_exact(4).map(|b| u32::from_le_bytes([b[0], b[1], b[2], b[3]])).collect();
     let count = (numbers[0] as usize).min(NAMED);
     numbers[1..=count].to_vec()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_of_a_host_is_no_address_of_itself_alone_unless_it_says_so() {
+        let inward = |name: &str, found: &[&str]| {
+            let found: Vec<SocketAddr> =
+                found.iter().map(|ip| SocketAddr::new(ip.parse().unwrap(), 29500)).collect();
+            is_inward(name, &found)
+        };
+        assert!(inward("gpu-a", &["127.0.1.1"]) && inward("gpu-a.example", &["127.0.1.1", "::1"]));
+        assert!(!inward("gpu-a", &["127.0.1.1", "10.0.0.7"]));
+        assert!(!inward("127.0.1.1", &["127.0.1.1"]) && !inward("::1", &["::1"]));
+        assert!(!inward("localhost", &["::1", "127.0.0.1"]));
+    }
 }

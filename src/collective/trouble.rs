@@ -44,6 +44,9 @@ pub(super) struct Wait {
     pub(super) met: bool,
     /// Rank 0: until when it waits on though a rank has gone.
     pub(super) departed: Option<Deadline>,
+    /// A time had passed at the last look. Only the next look reports it: a rank that was stopped meanwhile first takes
+    /// what has come to its sockets.
+    pub(super) late: bool,
     /// How much was moved before: the less, the nearer to the trouble.
     pub(super) progress: u64,
 }
@@ -71,7 +74,7 @@ impl Plight {
 impl Wait {
     /// For `op`, from now on.
     pub(super) fn new(op: OpId) -> Self {
-        Self { op, deadline: None, met: false, departed: None, progress: 0 }
+        Self { op, deadline: None, met: false, departed: None, late: false, progress: 0 }
     }
 }
 
@@ -82,6 +85,7 @@ impl Trouble {
 
     /// To be called about every 20 ms of a wait. Whether time is up.
     pub(super) fn look(&mut self, config: &GroupConfig, wait: &mut Wait) -> Result<bool, CollectiveError> {
+        let was_late = std::mem::take(&mut wait.late);
         if config.rank == 0 {
             let all = self.listen(config, wait.op)?;
             let (now, early): (Vec<_>, Vec<_>) =
@@ -93,12 +97,15 @@ impl Trouble {
                 return Err(self.sentence(config, wait.op, now));
             }
             if !wait.met
-                && let Some((gone, _)) = (1..).zip(&self.lines).find(|(_, line)| line.is_closed())
+                && let Some(&gone) = self.gone(wait.op).first()
                 && wait.departed.get_or_insert_with(|| Deadline::after(config.clock, DEPARTED)).passed()
             {
-                let lost =
-                    Message { cause: Cause::Lost, rank: gone, ..Message::plain(Kind::Verdict, wait.op) };
-                return Err(self.pronounce(config, lost));
+                if was_late {
+                    let lost =
+                        Message { cause: Cause::Lost, rank: gone, ..Message::plain(Kind::Verdict, wait.op) };
+                    return Err(self.pronounce(config, lost));
+                }
+                wait.late = true;
             }
         } else if !self.lines[0].is_closed() {
             match self.lines[0].receive() {
@@ -110,6 +117,7 @@ impl Trouble {
                 Heard::Message(message) if message.kind == Kind::Verdict => {
                     return Err(error_of(config, &message));
                 }
+                Heard::Message(Message { kind: Kind::Finalized, .. }) => {}
                 Heard::Message(_) | Heard::Nonsense => {
                     let what = "a control message".to_owned();
                     return Err(CollectiveError::Garbled { op: wait.op, rank: 0, what });
@@ -121,7 +129,20 @@ impl Trouble {
         }
         let deadline =
             *wait.deadline.get_or_insert_with(|| Deadline::after(config.clock, config.timeout_us()));
-        Ok(deadline.passed())
+        wait.late |= deadline.passed();
+        Ok(wait.late && was_late)
+    }
+
+    /// Tells the others that this rank closes its group in good order, after operation `last`.
+    pub(super) fn finalize(&mut self, last: OpId) {
+        let message = Message::plain(Kind::Finalized, last);
+        self.lines.iter_mut().for_each(|line| line.send(&message));
+    }
+
+    /// Rank 0: the ranks whose control line has closed before they had done `op`.
+    fn gone(&self, op: OpId) -> Vec<u32> {
+        let lines = (1..).zip(&self.lines);
+        lines.filter(|(_, line)| line.is_closed() && !line.has_done(op.seq)).map(|(rank, _)| rank).collect()
     }
 
     /// An error that is known before an operation begins.
@@ -160,6 +181,7 @@ impl Trouble {
                             theirs,
                         });
                     }
+                    Heard::Message(Message { kind: Kind::Finalized, .. }) => {}
                     Heard::Message(_) | Heard::Nonsense => {
                         return Err(self.pronounce(
                             config,
@@ -230,8 +252,9 @@ impl Trouble {
                 }
             }
         }
-        // Rank 0 left in the middle of an operation that then failed: the failure began there, unless it is plain.
-        if matches!(cause, Cause::Garbled | Cause::Diverged) {
+        // Rank 0 left in the middle of an operation that then failed: the failure began there, unless it is plain, or rank 0
+        // had done its part.
+        if matches!(cause, Cause::Garbled | Cause::Diverged) || self.lines[0].has_done(op.seq) {
             return with_words(error_of(config, &complaint), plight.what);
         }
         CollectiveError::PeerLost { op, rank: 0 }
@@ -265,8 +288,7 @@ impl Trouble {
             Ok(more) => complaints.extend(more),
             Err(error) => return error,
         }
-        let gone: Vec<u32> =
-            (1..).zip(&self.lines).filter(|(_, line)| line.is_closed()).map(|(rank, _)| rank).collect();
+        let gone = self.gone(op);
         let Some(mut found) = judge(&complaints, &gone) else {
             return self
                 .pronounce(config, Message { cause: Cause::Stuck, ..Message::plain(Kind::Verdict, op) });
@@ -331,6 +353,7 @@ fn error_of(config: &GroupConfig, message: &Message) -> CollectiveError {
 
 #[cfg(test)]
 mod tests {
+    use std::cell::Cell;
     use std::net::{TcpListener, TcpStream};
     use std::time::Duration;
 
@@ -339,6 +362,7 @@ mod tests {
     use super::super::op::OpKind;
     use super::*;
     use crate::clock;
+    use crate::domain::time::HostTime;
 
     /// Rank 0 of three, and the others' ends of its lines.
     fn rank_0() -> (Trouble, Vec<Line>) {
@@ -353,6 +377,27 @@ mod tests {
         };
         let (ours, theirs) = (1..3).map(pair).unzip();
         (Trouble::new(ours), theirs)
+    }
+
+    /// Any other of the three, and rank 0's end of its line.
+    fn other() -> (Trouble, Line) {
+        let (zero, mut others) = rank_0();
+        let line = zero.lines.into_iter().next().unwrap();
+        (Trouble::new(vec![others.remove(0)]), line)
+    }
+
+    thread_local! {
+        /// What [`stopped`] shows, µs.
+        static TIME: Cell<u64> = const { Cell::new(1) };
+    }
+
+    /// A clock that stands still until it is set.
+    fn stopped() -> HostTime {
+        HostTime(TIME.get())
+    }
+
+    fn later(micros: u64) {
+        TIME.set(TIME.get() + micros);
     }
 
     fn config() -> GroupConfig {
@@ -400,6 +445,95 @@ mod tests {
         assert_eq!(trouble.look(&config, &mut Wait::new(barrier(7))), Ok(false));
         let error = trouble.complain(&config, &Wait::new(barrier(7)), Plight::of(1, Cause::Stuck));
         assert_eq!(error, CollectiveError::PeerLost { op: barrier(7), rank: 2 });
+    }
+
+    #[test]
+    fn who_has_done_the_operation_and_closed_its_group_is_not_missed_however_late_rank_0_is() {
+        let config = GroupConfig { clock: stopped, ..config() };
+        let (mut trouble, mut others) = rank_0();
+        others[0].send(&Message::plain(Kind::Finalized, barrier(7)));
+        others.remove(0);
+        until_closed(&mut trouble, &config, barrier(7));
+        let mut wait = Wait::new(barrier(7));
+        for _ in 0..5 {
+            assert_eq!(trouble.look(&config, &mut wait), Ok(false));
+            later(2 * DEPARTED);
+        }
+        // Nor is it named in its place whom the others wait for.
+        let error = trouble.complain(&config, &wait, Plight::of(2, Cause::Stuck));
+        let stalled = CollectiveError::Stalled { op: barrier(7), ranks: vec![2], seconds: 40 };
+        assert_eq!(error, stalled);
+        // In the next operation it is missed.
+        let mut wait = Wait::new(barrier(8));
+        let lost = CollectiveError::PeerLost { op: barrier(8), rank: 1 };
+        let error = (0..5).find_map(|_| {
+            later(2 * DEPARTED);
+            trouble.look(&config, &mut wait).err()
+        });
+        assert_eq!(error, Some(lost));
+    }
+
+    #[test]
+    fn who_was_stopped_takes_what_has_come_before_it_judges() {
+        let config = GroupConfig { clock: stopped, ..config() };
+        // A line that closed without a word, and a deadline.
+        for closes in [true, false] {
+            let (mut trouble, mut others) = rank_0();
+            if closes {
+                others.remove(0);
+                until_closed(&mut trouble, &config, barrier(6));
+            }
+            let mut wait = Wait::new(barrier(7));
+            assert_eq!(trouble.look(&config, &mut wait), Ok(false));
+            later(config.timeout_us() + DEPARTED);
+            assert_eq!(trouble.look(&config, &mut wait), Ok(false), "not before what has come is taken");
+            let lost = CollectiveError::PeerLost { op: barrier(7), rank: 1 };
+            let judged = if closes { Err(lost) } else { Ok(true) };
+            assert_eq!(trouble.look(&config, &mut wait), judged);
+        }
+    }
+
+    #[test]
+    fn the_last_word_of_a_rank_0_that_has_gone_is_read_though_nothing_can_be_sent_to_it() {
+        let config = GroupConfig { rank: 1, ..config() };
+        let (mut trouble, mut zero) = other();
+        // What rank 0 leaves unread makes the kernel reset the connection.
+        trouble.lines[0].send(&Message { rank: 2, ..Message::plain(Kind::Complaint, barrier(6)) });
+        zero.send(&Message { rank: 2, ..Message::plain(Kind::Verdict, barrier(7)) });
+        until_heard(&trouble);
+        drop(zero);
+        until_reset(&trouble);
+        let error = trouble.complain(&config, &Wait::new(barrier(7)), Plight::of(2, Cause::Lost));
+        assert_eq!(error, CollectiveError::PeerLost { op: barrier(7), rank: 2 });
+    }
+
+    #[test]
+    fn a_rank_0_that_had_done_its_part_is_not_named_for_who_dies_after_it_left() {
+        let config = GroupConfig { rank: 1, ..config() };
+        let lost = |rank| CollectiveError::PeerLost { op: barrier(7), rank };
+        for (done, named) in [(barrier(6), 0), (barrier(7), 2)] {
+            let (mut trouble, zero) = other();
+            let mut zero = Trouble::new(vec![zero]);
+            zero.finalize(done);
+            drop(zero);
+            let error = trouble.complain(&config, &Wait::new(barrier(7)), Plight::of(2, Cause::Lost));
+            assert_eq!(error, lost(named));
+        }
+    }
+
+    /// Rank 0 has read all that rank 1 said, and its end.
+    fn until_closed(trouble: &mut Trouble, config: &GroupConfig, op: OpId) {
+        while !trouble.lines[0].is_closed() {
+            until_heard(trouble);
+            assert_eq!(trouble.listen(config, op).unwrap(), []);
+        }
+    }
+
+    fn until_reset(trouble: &Trouble) {
+        let mut fds = [PollFd::new(trouble.lines[0].stream().unwrap(), PollFlags::empty())];
+        let time = rustix::event::Timespec { tv_sec: 5, tv_nsec: 0 };
+        assert_eq!(rustix::event::poll(&mut fds, Some(&time)), Ok(1));
+        assert!(fds[0].revents().contains(PollFlags::ERR));
     }
 
     fn until_heard(trouble: &Trouble) {

@@ -1,5 +1,6 @@
 //! Operations within one host, once all its ranks have met.
 
+use super::element::Span;
 use super::error::CollectiveError;
 use super::job::Task;
 use super::op::OpKind;
@@ -31,10 +32,11 @@ pub(super) fn small(host: &mut Host, task: Task, bytes: &mut [u8], me: usize) {
 }
 
 /// Many bytes on one host.
+#[expect(unsafe_code, reason = "values that no other rank works on are a slice")]
 pub(super) fn large(
     host: &mut Host,
     task: Task,
-    bytes: &mut [u8],
+    values: Span,
     located: bool,
     look: &mut dyn Look,
 ) -> Result<(), CollectiveError> {
@@ -42,13 +44,14 @@ pub(super) fn large(
     let (what, ranks) = ((fold.dtype, fold.how), host.ranks());
     match op.kind {
         OpKind::Barrier => Ok(()),
-        OpKind::Allreduce { .. } if located => host.allreduce_direct(what, fold.finish, bytes.len(), look),
-        OpKind::Allreduce { .. } => host.allreduce_staged(what, fold.finish, bytes, look),
+        OpKind::Allreduce { .. } if located => host.allreduce_direct(what, fold.finish, values.len(), look),
+        // SAFETY: what is not located is worked on by its rank alone.
+        OpKind::Allreduce { .. } => host.allreduce_staged(what, fold.finish, unsafe { values.bytes() }, look),
         OpKind::ReduceScatter { .. } => {
             let own = task.chunk(host.me(), ranks);
             host.reduce_scatter_direct(what, fold.finish, own, look)
         }
         OpKind::Allgather { .. } => host.allgather_direct(&|rank| task.chunk(rank, ranks), look),
-        OpKind::Broadcast { root, .. } => host.broadcast_direct(root as usize, bytes.len(), look),
+        OpKind::Broadcast { root, .. } => host.broadcast_direct(root as usize, values.len(), look),
     }
 }

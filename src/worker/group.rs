@@ -35,6 +35,10 @@ pub(super) fn join(
             MeetingEvent::Refused { from, why } => {
                 writeln!(out, "refused a connection from {from}: {why}").map_err(WorkerError::Output)
             }
+            MeetingEvent::Apart { why } => {
+                writeln!(out, "no memory is shared on this host, TCP is used: {why}")
+                    .map_err(WorkerError::Output)
+            }
         };
         if let Err(error) = written {
             failure.get_or_insert(error);

@@ -1,9 +1,10 @@
 //! A rank as a process of its own, for tests: joins a group and does what its last argument says, step by step.
 //!
-//! `collective_rank ADDRESS RANK WORLD TIMEOUT_MS auto|tcp ISLAND STEPS`, where STEPS are words with commas between:
+//! `collective_rank ADDRESS RANK WORLD TIMEOUT_MS auto|tcp ISLAND STEPS`: ADDRESS is rank 0's, and where each rank listens,
+//! or a name, and each listens where it may. STEPS are words with commas between:
 //! `all:LEN`, `mean:LEN`, `double:LEN` (an allreduce of f32, of f32, of f64), `registered:LEN` (in memory of the group),
-//! `loop:LEN` (one after another, without end), `barrier`, `ready` (says so), `pause:MS`, `stop`, `die`, `leave` (drops the
-//! group and lives on until its input ends). Says `failed MS ERROR` or `done`, then how much of the group is left.
+//! `loop:LEN` (one after another, without end), `barrier`, `ready` (says so), `tell` (says how bytes travel), `pause:MS`, `stop`, `die`, `leave` (drops the
+//! group and lives on until its input ends). Says `apart WHY` when it shares no memory, `failed MS ERROR` or `done`, then how much of the group is left.
 
 #![expect(
     clippy::unwrap_used,
@@ -16,7 +17,7 @@ use std::time::Duration;
 
 use hvtui::clock;
 use hvtui::collective::{
-    Collective, CollectiveError, Communicator, Group, GroupConfig, Means, Reduce, Secret,
+    Collective, CollectiveError, Communicator, Group, GroupConfig, Means, MeetingEvent, Reduce, Secret,
 };
 use rustix::process::{Signal, getpid, kill_process};
 
@@ -34,7 +35,7 @@ fn main() {
         world: world.parse().unwrap(),
         master: at.clone(),
         port: 29500,
-        bind: Some(at.parse().unwrap()),
+        bind: at.parse().ok(),
         secret: Secret::from_hex(&format!("{}{tail}", "0".repeat(64 - tail.len()))).unwrap(),
         timeout: Duration::from_millis(timeout.parse().unwrap()),
         clock: clock::host_now,
@@ -46,7 +47,12 @@ fn main() {
         local: None,
     };
     let begun = clock::host_now().0;
-    let mut group = match Group::connect(config, &mut |_| {}) {
+    let mut on = |event| {
+        if let MeetingEvent::Apart { why } = event {
+            println!("apart {why}");
+        }
+    };
+    let mut group = match Group::connect(config, &mut on) {
         Ok(group) => Some(group),
         Err(error) => return println!("failed {} {error}", (clock::host_now().0 - begun) / 1000),
     };
@@ -83,6 +89,7 @@ fn act(home: &mut Option<Group>, step: &str) -> Result<(), CollectiveError> {
         }
         "barrier" => drop(group.barrier()?),
         "ready" => println!("ready"),
+        "tell" => println!("told {}", group.transport()),
         "pause" => std::thread::sleep(Duration::from_millis(number as u64)),
         "stop" => kill_process(getpid(), Signal::STOP).unwrap(),
         "die" => kill_process(getpid(), Signal::KILL).unwrap(),

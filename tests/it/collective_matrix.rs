@@ -330,6 +330,46 @@ fn not_a_number_reaches_all_ranks_and_halves_are_added_in_single_precision() {
 }
 
 #[test]
+fn the_mean_of_halves_is_right_where_their_sum_is_more_than_halves_hold() {
+    // Small means stay what they are too: 6e-8 is the least that f16 holds.
+    let values = [60_000.0, -65_504.0, 6e-8, 1.0].map(f16::from_f32);
+    for (world, placement) in [
+        (2, Placement::Tcp),
+        (3, Placement::Tcp),
+        (3, Placement::Turns),
+        (4, Placement::Halves),
+        (4, Placement::OneHost),
+        (5, Placement::Tcp),
+    ] {
+        as_ranks(
+            world,
+            PATIENCE,
+            |config| {
+                config.island = placement.island(config.rank, world);
+                if placement == Placement::Tcp {
+                    config.means = Means::Tcp;
+                }
+            },
+            |rank, group| {
+                let mut group = group.unwrap();
+                for len in [4, 4_000, 40_000, 400_000] {
+                    let given: Vec<f16> = values.into_iter().cycle().take(len).collect();
+                    let mut data = given.clone();
+                    group.allreduce(&mut data, Reduce::Mean).unwrap();
+                    assert!(data == given, "{world} {placement:?} {len}: {:?}", &data[..4]);
+                    let (own, _) = group.reduce_scatter(&mut data, Reduce::Mean).unwrap();
+                    assert!(data[own.clone()] == given[own], "{world} {placement:?} rank {rank} {len}");
+                }
+                // NaN is the same one as anywhere.
+                let mut data = [if rank == 1 { f16::from_bits(0xfdab) } else { f16::ONE }; 3];
+                group.allreduce(&mut data, Reduce::Mean).unwrap();
+                assert_eq!(data.map(f16::to_bits), [0x7e00; 3]);
+            },
+        );
+    }
+}
+
+#[test]
 fn a_late_rank_shows_as_wait_on_the_others_and_not_on_itself() {
     // The late rank calls only when the others have surely entered: it sees that on the clock they wrote to.
     use std::sync::Barrier;

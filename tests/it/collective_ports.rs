@@ -3,11 +3,14 @@
 use std::collections::BTreeSet;
 use std::net::IpAddr;
 use std::sync::Barrier;
+use std::thread;
 use std::time::Duration;
 
 use crate::common::alone::alone;
+use crate::common::cluster::Cluster;
 use crate::common::group_config::{config, own_loopback};
 use crate::common::group_threads::as_ranks;
+use crate::common::rank_processes::program;
 use hvtui::collective::{Group, Means};
 
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -74,4 +77,31 @@ fn vector_02_ports_of_a_run_are_open_on_its_address_only_and_only_until_all_have
         );
         assert_eq!(seen, vec![BTreeSet::new(); 3], "{means:?}: once all have met");
     }
+}
+
+#[test]
+fn ranks_meet_though_the_host_of_rank_0_knows_itself_as_127_0_1_1() {
+    let Some(cluster) = Cluster::up(2, &[]) else { return };
+    let hosts = |host: &str, address: &str| {
+        let file = cluster.dir().join(format!("hosts.{host}"));
+        std::fs::write(&file, format!("127.0.0.1 localhost\n{address} gpu-a\n")).unwrap();
+        file
+    };
+    let known = [("n1", hosts("n1", "127.0.1.1")), ("n2", hosts("n2", "10.77.0.11"))];
+    // Two ranks on the host of rank 0, so that another than rank 0 is to be reached there too.
+    let said = thread::scope(|scope| {
+        let ranks = [(0, 0), (0, 1), (1, 2), (1, 3)].map(|(host, rank)| {
+            let (host, file) = &known[host];
+            let steps = "barrier,all:10,all:300000,registered:300000";
+            let line = format!(
+                "exec unshare -m sh -c 'mount --bind {} /etc/hosts && exec {} gpu-a {rank} 4 20000 auto one {steps}'",
+                file.display(),
+                program().display()
+            );
+            let cluster = &cluster;
+            scope.spawn(move || cluster.on(host, &line))
+        });
+        ranks.map(|rank| rank.join().unwrap())
+    });
+    assert!(said.iter().all(|said| said.starts_with("done")), "{said:?}");
 }

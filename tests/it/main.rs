@@ -15,6 +15,7 @@ mod cli;
 mod cluster_rows;
 mod collective_deaths;
 mod collective_faults;
+mod collective_limits;
 mod collective_matrix;
 mod collective_ports;
 mod config;

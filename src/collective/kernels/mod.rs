@@ -80,6 +80,21 @@ pub(in crate::collective) fn combine(
     unsafe { reduce(dtype, how, finish, &[other.as_ptr(), target], &[target], count) }
 }
 
+/// The f16 values of `from`, as f32.
+pub(in crate::collective) fn widen(from: &[u8], to: &mut [u8]) {
+    for (half, to) in from.chunks_exact(2).zip(to.chunks_exact_mut(4)) {
+        to.copy_from_slice(&halves::f16_to_f32(u16::from_ne_bytes([half[0], half[1]])).to_ne_bytes());
+    }
+}
+
+/// The f32 values of `from`, rounded to f16.
+pub(in crate::collective) fn narrow(from: &[u8], to: &mut [u8]) {
+    for (wide, to) in from.chunks_exact(4).zip(to.chunks_exact_mut(2)) {
+        let wide = f32::from_ne_bytes([wide[0], wide[1], wide[2], wide[3]]);
+        to.copy_from_slice(&halves::f32_to_f16(wide).to_ne_bytes());
+    }
+}
+
 fn best() -> Kernel {
     #[cfg(target_arch = "x86_64")]
     {

@@ -1,80 +1,166 @@
-//! A rank's arena: memory from which its buffers come, mapped by all ranks of the host.
+//! A rank's arena: memory from which its buffers come, which all ranks of the host can map.
 //!
-//! It is a sparse file as large as the host's memory: addresses are dealt out of it, memory only where it is touched.
+//! It is a sparse file as long as the host's memory. Each rank maps the blocks that it has dealt, and of another's arena what
+//! reaches to the end of the last value that it was shown: neither addresses nor memory are taken for what is not used.
 
 use std::io;
 use std::os::fd::OwnedFd;
 use std::ptr::NonNull;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::super::buffer::Memory;
 use super::mapping::{self, HUGE, Mapping, PAGE};
 
 /// This rank's own arena.
 pub(in crate::collective) struct Arena {
-    mapping: Arc<Mapping>,
-    free: Arc<Mutex<FreeList>>,
+    file: Arc<OwnedFd>,
+    dealt: Arc<Mutex<Dealt>>,
+}
+
+/// What is free and what is not.
+struct Dealt {
+    free: FreeList,
+    blocks: Vec<Dealing>,
+}
+
+/// A block in use: its place in this process and in the file.
+struct Dealing {
+    start: usize,
+    bytes: usize,
+    offset: usize,
+}
+
+fn lock(dealt: &Mutex<Dealt>) -> MutexGuard<'_, Dealt> {
+    dealt.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl Arena {
-    /// A new arena of `bytes` addresses.
+    /// A new arena of `bytes` bytes, none of which is mapped.
     pub(super) fn create(bytes: usize) -> io::Result<Self> {
-        let mapping = Arc::new(Mapping::of(mapping::create("hvtui-arena", bytes)?)?);
-        Ok(Self { free: Arc::new(Mutex::new(FreeList::new(mapping.bytes()))), mapping })
+        let file = Arc::new(mapping::create("hvtui-arena", bytes)?);
+        Ok(Self {
+            file,
+            dealt: Arc::new(Mutex::new(Dealt { free: FreeList::new(bytes), blocks: Vec::new() })),
+        })
     }
 
     /// The file to hand to the other ranks.
-    pub(super) fn file(&self) -> &OwnedFd {
-        self.mapping.file()
+    pub(super) fn file(&self) -> &Arc<OwnedFd> {
+        &self.file
     }
 
-    /// The mapping.
-    pub(super) fn mapping(&self) -> &Arc<Mapping> {
-        &self.mapping
-    }
-
-    /// Where `start` lies in the arena, if `bytes` bytes from it do.
+    /// Where `start` lies in the arena, if `bytes` bytes from it lie in one of its blocks.
     pub(super) fn offset_of(&self, start: *const u8, bytes: usize) -> Option<usize> {
-        let offset = (start as usize).checked_sub(self.mapping.start().as_ptr() as usize)?;
-        self.mapping.holds(offset, bytes).then_some(offset)
+        lock(&self.dealt).blocks.iter().find_map(|block| {
+            let at = (start as usize).checked_sub(block.start)?;
+            at.checked_add(bytes).filter(|end| *end <= block.bytes).map(|_| block.offset + at)
+        })
     }
 
-    /// Zeroed memory of at least `bytes` bytes; `None` when no addresses are left.
-    pub(in crate::collective) fn allocate(&self, bytes: usize) -> Option<Block> {
+    /// Zeroed memory of at least `bytes` bytes.
+    pub(in crate::collective) fn allocate(&self, bytes: usize) -> io::Result<Block> {
         // Large blocks are made of huge pages, the memory that this wastes is less than a half of them.
         let page = if bytes >= HUGE / 2 { HUGE } else { PAGE };
-        let bytes = bytes.max(1).checked_next_multiple_of(page)?;
-        let offset = self.free.lock().unwrap_or_else(PoisonError::into_inner).take(bytes, page)?;
-        self.mapping.populate(offset, bytes);
-        Some(Block { mapping: Arc::clone(&self.mapping), free: Arc::clone(&self.free), offset, bytes })
+        let full = || io::Error::other(format!("{bytes} bytes are more than is left of the host's memory"));
+        let bytes = bytes.max(1).checked_next_multiple_of(page).ok_or_else(full)?;
+        let offset = lock(&self.dealt).free.take(bytes, page).ok_or_else(full)?;
+        let mapping = Mapping::of(&self.file, offset, bytes).map_err(|error| {
+            lock(&self.dealt).free.give(offset, bytes);
+            unmapped(bytes, &error)
+        })?;
+        mapping.populate();
+        let start = mapping.start().as_ptr() as usize;
+        lock(&self.dealt).blocks.push(Dealing { start, bytes, offset });
+        Ok(Block { mapping, file: Arc::clone(&self.file), dealt: Arc::clone(&self.dealt), offset })
     }
+}
+
+impl Arena {
+    /// Puts memory of this process alone, with the same contents, in the place of a range that lies in a block: after a failure
+    /// other ranks may still be writing there, and the owner of the block holds it as a slice.
+    pub(super) fn withdraw(&self, start: *mut u8, bytes: usize) {
+        if self.offset_of(start, bytes).is_none() || bytes == 0 {
+            return;
+        }
+        // Blocks consist of whole pages. What shares a page with the range goes along.
+        let before = start as usize % PAGE;
+        let bytes = (before + bytes).next_multiple_of(PAGE);
+        // Without memory for it the range stays where it is.
+        let _ = mapping::make_private(start.wrapping_sub(before), bytes);
+    }
+}
+
+fn unmapped(bytes: usize, error: &io::Error) -> io::Error {
+    io::Error::other(format!("{bytes} bytes can't be mapped: {error} (is there a limit, `ulimit -v`?)"))
 }
 
 /// A part of the arena that is in use.
 pub(in crate::collective) struct Block {
-    mapping: Arc<Mapping>,
-    free: Arc<Mutex<FreeList>>,
+    mapping: Mapping,
+    file: Arc<OwnedFd>,
+    dealt: Arc<Mutex<Dealt>>,
     offset: usize,
-    bytes: usize,
 }
 
-#[expect(unsafe_code, reason = "a range of a mapping is what the trait asks for")]
-// SAFETY: within a mapping that the block keeps alive; page-aligned; zeroed by the kernel, or by the punch before.
+#[expect(unsafe_code, reason = "a mapping is what the trait asks for")]
+// SAFETY: a mapping that the block owns; page-aligned; zeroed by the kernel, or by the punch before.
 unsafe impl Memory for Block {
     fn start(&self) -> NonNull<u8> {
-        // SAFETY: the free list deals within the mapping.
-        unsafe { self.mapping.start().add(self.offset) }
+        self.mapping.start()
     }
 
     fn bytes(&self) -> usize {
-        self.bytes
+        self.mapping.bytes()
     }
 }
 
 impl Drop for Block {
     fn drop(&mut self) {
-        self.mapping.punch(self.offset, self.bytes);
-        self.free.lock().unwrap_or_else(PoisonError::into_inner).give(self.offset, self.bytes);
+        let (start, bytes) = (self.mapping.start().as_ptr() as usize, self.mapping.bytes());
+        mapping::punch(&self.file, self.offset, bytes);
+        let mut dealt = lock(&self.dealt);
+        dealt.blocks.retain(|block| block.start != start);
+        dealt.free.give(self.offset, bytes);
+    }
+}
+
+/// The arena of another rank, of which as much is mapped as was asked for.
+pub(super) struct View {
+    file: Arc<OwnedFd>,
+    /// Its length.
+    bytes: usize,
+    mapping: Option<Mapping>,
+}
+
+impl View {
+    /// Of a file whose length must be sealed.
+    pub(super) fn of(file: Arc<OwnedFd>) -> io::Result<Self> {
+        Ok(Self { bytes: mapping::length(&file)?, file, mapping: None })
+    }
+
+    /// The address of `bytes` bytes at `offset`; `None` when they are not in the arena.
+    #[inline]
+    pub(super) fn at(&mut self, offset: usize, bytes: usize) -> io::Result<Option<*mut u8>> {
+        let Some(end) = offset.checked_add(bytes).filter(|end| *end <= self.bytes) else { return Ok(None) };
+        match &self.mapping {
+            Some(mapping) if mapping.holds(offset, bytes) => {
+                Ok(Some(mapping.start().as_ptr().wrapping_add(offset)))
+            }
+            _ => self.map(end).map(|start| Some(start.as_ptr().wrapping_add(offset))),
+        }
+    }
+
+    /// Maps what lies before `end`, and some more.
+    #[cold]
+    fn map(&mut self, end: usize) -> io::Result<NonNull<u8>> {
+        // Nothing points into what was mapped before: addresses are asked for anew in each operation.
+        self.mapping = None;
+        let exact = end.next_multiple_of(PAGE).min(self.bytes);
+        let ample = end.next_power_of_two().max(HUGE).min(self.bytes);
+        let mapping = Mapping::of(&self.file, 0, ample)
+            .or_else(|_| Mapping::of(&self.file, 0, exact))
+            .map_err(|error| unmapped(exact, &error))?;
+        Ok(self.mapping.insert(mapping).start())
     }
 }
 
@@ -153,6 +239,7 @@ mod tests {
         let arena = Arena::create(1 << 20).unwrap();
         let block = arena.allocate(5000).unwrap();
         assert_eq!((block.bytes(), block.offset), (8192, 0));
+        let address = block.start();
         let start = block.start().as_ptr();
         #[expect(unsafe_code, reason = "writes to memory of its own")]
         // SAFETY: the block is valid and nobody else's.
@@ -160,13 +247,36 @@ mod tests {
             start.write_bytes(7, 8192);
         }
         assert_eq!(arena.offset_of(start.wrapping_add(100), 8092), Some(100));
+        assert_eq!(arena.offset_of(start.wrapping_add(100), 8093), None);
         assert_eq!(arena.offset_of([0_u8; 4].as_ptr(), 4), None);
         drop(block);
+        assert_eq!(arena.offset_of(address.as_ptr(), 1), None);
         let again = arena.allocate(8192).unwrap();
         #[expect(unsafe_code, reason = "reads memory of its own")]
         // SAFETY: as above.
         let first = unsafe { again.start().as_ptr().read() };
         assert_eq!((again.offset, first), (0, 0));
-        assert!(arena.allocate(1 << 20).is_none());
+        assert!(arena.allocate(1 << 20).is_err());
+    }
+
+    #[test]
+    fn no_more_of_an_arena_is_mapped_than_is_used() {
+        // More than a process has addresses.
+        let arena = Arena::create(1 << 60).unwrap();
+        let blocks = [arena.allocate(5 * HUGE).unwrap(), arena.allocate(4096).unwrap()];
+        let mut view = View::of(Arc::clone(arena.file())).unwrap();
+        for (block, value) in blocks.iter().zip([3, 5]) {
+            let bytes = block.bytes();
+            let seen = view.at(block.offset + bytes - 64, 64).unwrap().unwrap();
+            #[expect(unsafe_code, reason = "writes and reads memory of its own")]
+            // SAFETY: both addresses are of the block's last bytes, which nobody else uses.
+            unsafe {
+                block.start().add(bytes - 64).write(value);
+                assert_eq!(seen.read(), value);
+            }
+        }
+        assert_eq!(view.mapping.as_ref().unwrap().bytes(), 8 * HUGE);
+        assert!(view.at(1 << 60, 1).unwrap().is_none() && view.at(usize::MAX, 2).unwrap().is_none());
+        assert!(view.at((1 << 60) - 1, 1).is_err(), "more than a process can map");
     }
 }

@@ -9,6 +9,7 @@
 //! Two calls by turns are enough: nobody makes its call `k + 2` before everyone has seen all calls `k + 1`, which
 //! everyone makes after it has read all calls `k`.
 
+use std::cell::UnsafeCell;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::ptr::NonNull;
@@ -50,8 +51,8 @@ struct Call {
     kind: AtomicU64,
     len: AtomicU64,
     place: AtomicU64,
-    near: [u8; NEAR],
-    small: Apart<[u8; SMALL]>,
+    near: UnsafeCell<[u8; NEAR]>,
+    small: Apart<UnsafeCell<[u8; SMALL]>>,
 }
 
 /// The bytes that lie beside the flag.
@@ -73,6 +74,7 @@ struct Rank {
 
 /// The board, mapped.
 pub(in crate::collective) struct Board {
+    file: OwnedFd,
     mapping: Mapping,
     ranks: usize,
 }
@@ -81,8 +83,8 @@ impl Board {
     /// A new one.
     pub(super) fn create(ranks: usize) -> io::Result<Self> {
         let bytes = size_of::<Rank>() * (ranks + 1);
-        let mapping = Mapping::of(mapping::create("hvtui-board", bytes)?)?;
-        let board = Self { mapping, ranks };
+        let file = mapping::create("hvtui-board", bytes)?;
+        let board = Self { mapping: Mapping::of(&file, 0, bytes)?, file, ranks };
         board.head().ranks.store(ranks as u32, Ordering::SeqCst);
         board.choose_fences();
         Ok(board)
@@ -90,11 +92,14 @@ impl Board {
 
     /// The one that a leader made.
     pub(super) fn of(file: OwnedFd, ranks: usize) -> io::Result<Self> {
-        let board = Self { mapping: Mapping::of(file)?, ranks };
-        let fits = board.mapping.bytes() == size_of::<Rank>() * (ranks + 1)
-            && board.head().ranks.load(Ordering::SeqCst) == ranks as u32;
-        if !fits {
-            return Err(io::Error::other("the shared memory is made for another group"));
+        let foreign = || io::Error::other("the shared memory is made for another group");
+        let bytes = size_of::<Rank>() * (ranks + 1);
+        if mapping::length(&file)? != bytes {
+            return Err(foreign());
+        }
+        let board = Self { mapping: Mapping::of(&file, 0, bytes)?, file, ranks };
+        if board.head().ranks.load(Ordering::SeqCst) != ranks as u32 {
+            return Err(foreign());
         }
         board.choose_fences();
         Ok(board)
@@ -113,7 +118,7 @@ impl Board {
 
     /// Its file.
     pub(super) fn file(&self) -> &OwnedFd {
-        self.mapping.file()
+        &self.file
     }
 
     fn at<T>(&self, offset: usize) -> NonNull<T> {
@@ -141,7 +146,7 @@ impl Board {
     #[inline]
     #[expect(unsafe_code, reason = "a shared record made of atomics")]
     fn call(&self, rank: usize, step: u32) -> &Call {
-        // SAFETY: as in `head`; the values in `small` are reached by pointer only, never through this reference.
+        // SAFETY: as in `head`; the values beside the flag, which others write, are in cells.
         unsafe { &(*self.record(rank)).calls[(step & 1) as usize] }
     }
 

@@ -1,13 +1,12 @@
 //! The ranks of one host: how they meet, and how one reaches the values of another.
 
-use std::sync::Arc;
+use std::io;
 
 use super::super::element::{DType, Reduce};
 use super::super::error::CollectiveError;
 use super::super::kernels::{self, Finish};
-use super::arena::{Arena, Block};
+use super::arena::{Arena, Block, View};
 use super::board::{Board, PRIVATE, SMALL, Said};
-use super::mapping::Mapping;
 use super::wait::{Flag, Patience};
 
 /// Called every 20 ms while a rank waits: whether the group still lives.
@@ -24,6 +23,8 @@ pub(in crate::collective) enum Unmet {
     Diverged(usize, Said),
     /// It names memory that is not in its arena.
     Garbled(usize),
+    /// Its memory can't be mapped here.
+    Unmapped(io::Error),
     /// The wait ended with this.
     Failed(CollectiveError),
 }
@@ -33,7 +34,7 @@ pub(in crate::collective) struct Host {
     pub(super) board: Board,
     arena: Arena,
     /// All ranks' arenas, this one's too.
-    arenas: Vec<Arc<Mapping>>,
+    arenas: Vec<View>,
     pub(super) me: usize,
     /// How to wait.
     pub(in crate::collective) patience: Patience,
@@ -52,13 +53,7 @@ pub(in crate::collective) struct Host {
 unsafe impl Send for Host {}
 
 impl Host {
-    pub(super) fn new(
-        board: Board,
-        arena: Arena,
-        arenas: Vec<Arc<Mapping>>,
-        me: usize,
-        patience: Patience,
-    ) -> Self {
+    pub(super) fn new(board: Board, arena: Arena, arenas: Vec<View>, me: usize, patience: Patience) -> Self {
         let places = Vec::with_capacity(arenas.len());
         Self { board, arena, arenas, me, patience, fence: true, step: 0, finished: 0, places }
     }
@@ -73,14 +68,19 @@ impl Host {
         self.me
     }
 
-    /// Memory that all ranks of the host can reach; `None` when the arena is full.
-    pub(in crate::collective) fn allocate(&self, bytes: usize) -> Option<Block> {
+    /// Memory that all ranks of the host can reach.
+    pub(in crate::collective) fn allocate(&self, bytes: usize) -> io::Result<Block> {
         self.arena.allocate(bytes)
     }
 
     /// Where `start` lies for the others: an offset in the arena, or [`PRIVATE`].
     pub(in crate::collective) fn place_of(&self, start: *const u8, bytes: usize) -> u64 {
         self.arena.offset_of(start, bytes).map_or(PRIVATE, |offset| offset as u64)
+    }
+
+    /// The group is broken: `bytes` bytes from `start` on, if they lie in the arena, are this rank's alone from now on.
+    pub(in crate::collective) fn withdraw(&self, start: *mut u8, bytes: usize) {
+        self.arena.withdraw(start, bytes);
     }
 
     /// The group is broken: who waits on this host looks around at once.
@@ -183,18 +183,22 @@ impl Host {
         }
     }
 
-    /// Finds where the values of all ranks lie. `false` when those of one are private. After a meeting.
-    pub(in crate::collective) fn locate(&mut self, bytes: usize) -> Result<bool, Unmet> {
+    /// Finds where the values of all ranks lie, of which this rank's lie at `own`. `false` when those of one are private.
+    /// After a meeting.
+    pub(in crate::collective) fn locate(&mut self, own: *mut u8, bytes: usize) -> Result<bool, Unmet> {
         self.places.clear();
         for rank in 0..self.ranks() {
             let place = self.board.said(rank, self.step).place;
             if place == PRIVATE {
                 return Ok(false);
             }
-            let arena = &self.arenas[rank];
-            let offset = usize::try_from(place).ok().filter(|offset| arena.holds(*offset, bytes));
-            let Some(offset) = offset else { return Err(Unmet::Garbled(rank)) };
-            self.places.push(arena.start().as_ptr().wrapping_add(offset));
+            if rank == self.me {
+                self.places.push(own);
+                continue;
+            }
+            let offset = usize::try_from(place).map_err(|_| Unmet::Garbled(rank))?;
+            let at = self.arenas[rank].at(offset, bytes).map_err(Unmet::Unmapped)?;
+            self.places.push(at.ok_or(Unmet::Garbled(rank))?);
         }
         Ok(true)
     }

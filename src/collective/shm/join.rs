@@ -3,7 +3,8 @@
 //! Who seems to be on one host is known from what the ranks say of themselves (see `rendezvous`); whether they are is
 //! proved here. The first of them listens on an abstract socket, whose name follows from the run's secret; the others
 //! call it, both sides prove the secret, and files of memory are handed over. A rank that can't get through (another
-//! network namespace, a container of its own) shares no memory and uses TCP; nothing is assumed from host names.
+//! network namespace, a container of its own) shares no memory and uses TCP; nothing is assumed from host names. Before
+//! anyone counts on the others, each says that it could map what it was given; else all of them use TCP.
 
 use std::io::{self, IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
@@ -23,17 +24,21 @@ use rustix::net::{
 use super::super::auth::{self, Caller, Door, HELLO, NONCE, Purpose, REFUSAL, Secret};
 use super::super::deadline::Deadline;
 use super::super::socket;
-use super::arena::Arena;
+use super::arena::{Arena, View};
 use super::board::Board;
 use super::host::Host;
 use super::life::{Life, Lives};
-use super::mapping::{self, Mapping};
+use super::mapping;
 use super::wait::Patience;
 
-/// The most ranks that one message can hand memory to: the kernel's limit of 253 files, less the board's.
-pub(in crate::collective) const MOST: usize = 250;
+/// The most files in one message; the kernel's limit is 253. Tests have as many ranks as several messages need.
+const FILES: usize = if cfg!(test) { 3 } else { 250 };
+/// The most bytes of a word with which a rank says that it can, or why not.
+const WORD: usize = 256;
 /// How long a caller on the socket may take, µs.
 const HANDSHAKE: u64 = 2_000_000;
+/// How long a caller waits on after its deadline for the leader, which hears one after the other, µs.
+const TURNS: u64 = 10_000_000;
 const PAUSE: Duration = Duration::from_millis(5);
 
 /// Who wants to share memory with whom.
@@ -61,41 +66,56 @@ impl Join<'_> {
         UnixAddr::from_abstract_name(format!("hvtui-{name}"))
     }
 
-    /// The ranks that share memory in the end, in order, and this rank's end of it; `None` when it is alone.
+    /// The ranks that share memory in the end, in order, and this rank's end of it; `None` when no other seems to be on
+    /// this host.
+    ///
+    /// # Errors
+    /// Why this rank shares no memory, though others seem to be on its host. All that would have shared it with this one
+    /// learn of that.
     pub(in crate::collective) fn run(&self) -> io::Result<Option<(Vec<u32>, Host, Lives)>> {
-        if self.members.len() < 2 || self.members.len() > MOST {
+        if self.members.len() < 2 {
             return Ok(None);
         }
-        let arena = Arena::create(arena_bytes())?;
-        let life = Life::begin(arena.file())?;
-        let joined = if self.rank == self.leader() { self.lead(&arena)? } else { self.follow(&arena)? };
-        let Some((ranks, board, files)) = joined else { return Ok(None) };
-        let mut arenas = Vec::with_capacity(ranks.len());
-        for (rank, file) in ranks.iter().zip(files) {
-            // This rank's own arena is mapped once.
-            let own = *rank == self.rank;
-            arenas.push(if own { Arc::clone(arena.mapping()) } else { Arc::new(Mapping::of(file)?) });
+        let begun = Arena::create(arena_bytes()).and_then(|arena| Ok((Life::begin(arena.file())?, arena)));
+        if self.rank == self.leader() {
+            let (life, arena) = begun?;
+            return self.lead(arena, life).map(Some);
         }
-        let me = ranks.iter().position(|rank| *rank == self.rank);
-        let me = me.ok_or_else(|| io::Error::other("this rank is not on its own host's list"))?;
-        let patience = Patience::fitting(ranks.len(), cores());
-        let lives = Lives::new(life, arenas.clone());
-        Ok(Some((ranks, Host::new(board, arena, arenas, me, patience), lives)))
+        let stream = self.call()?;
+        match begun {
+            Ok((life, arena)) => self.follow(&stream, arena, life).map(Some),
+            Err(error) => {
+                refuse(&stream, &error);
+                Err(error)
+            }
+        }
     }
 
-    fn lead(&self, arena: &Arena) -> io::Result<Option<Joined>> {
-        // The name is taken where two runs share a secret and a network: then one of them does without.
-        let Ok(listener) = UnixListener::bind_addr(&self.address()?) else { return Ok(None) };
+    /// This rank's end of what is shared.
+    fn host(&self, arena: Arena, life: Life, shared: Shared) -> io::Result<(Vec<u32>, Host, Lives)> {
+        let Shared { ranks, board, files } = shared;
+        let me = ranks.iter().position(|rank| *rank == self.rank);
+        let me = me.ok_or_else(|| io::Error::other("this rank is not on its own host's list"))?;
+        let files: Vec<Arc<OwnedFd>> = files.into_iter().map(Arc::new).collect();
+        let views = files.iter().map(|file| View::of(Arc::clone(file))).collect::<io::Result<_>>()?;
+        let patience = Patience::fitting(ranks.len(), cores(), self.deadline.clock());
+        Ok((ranks, Host::new(board, arena, views, me, patience), Lives::new(life, files)))
+    }
+
+    fn lead(&self, arena: Arena, life: Life) -> io::Result<(Vec<u32>, Host, Lives)> {
+        let listener = UnixListener::bind_addr(&self.address()?).map_err(|error| {
+            io::Error::other(format!("another run has its secret and its network: {error}"))
+        })?;
         listener.set_nonblocking(true)?;
-        let mut guests: Vec<Option<(UnixStream, OwnedFd)>> = self.members[1..].iter().map(|_| None).collect();
-        while guests.iter().any(Option::is_none) && !self.deadline.passed() {
+        let mut guests: Vec<Guest> = self.members[1..].iter().map(|_| Guest::Awaited).collect();
+        while guests.iter().any(|guest| matches!(guest, Guest::Awaited)) && !self.deadline.passed() {
             match listener.accept() {
                 Ok((stream, _)) => {
                     // Who fails here has only itself to blame; it is not among those that share.
                     if let Ok(Some((rank, file))) = self.receive_guest(&stream)
                         && let Some(at) = self.members[1..].iter().position(|member| *member == rank)
                     {
-                        guests[at] = Some((stream, file));
+                        guests[at] = file.map_or(Guest::Apart, |file| Guest::Here(stream, file));
                     }
                 }
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
@@ -109,30 +129,48 @@ impl Join<'_> {
         let mut files = vec![arena.file().try_clone()?];
         let mut streams = Vec::new();
         for (rank, guest) in self.members[1..].iter().zip(guests) {
-            if let Some((stream, file)) = guest {
+            if let Guest::Here(stream, file) = guest {
                 ranks.push(*rank);
                 files.push(file);
-                streams.push(stream);
+                streams.push((*rank, stream));
             }
         }
         if streams.is_empty() {
-            return Ok(None);
+            return Err(io::Error::other("no other rank of this host got through to its socket"));
         }
         let board = Board::create(ranks.len())?;
-        let mut text = (ranks.len() as u32).to_le_bytes().to_vec();
-        text.extend(ranks.iter().flat_map(|rank| rank.to_le_bytes()));
-        let mut handed: Vec<BorrowedFd<'_>> = vec![board.file().as_fd()];
-        handed.extend(files.iter().map(AsFd::as_fd));
-        for stream in &streams {
-            socket::wait_one(stream, PollFlags::OUT, self.deadline.within(HANDSHAKE))?;
-            send(stream, &text, &handed)?;
+        // One after the other: files that nobody has received yet count against a limit of this user.
+        let told = streams.iter().try_for_each(|(rank, stream)| {
+            self.tell(stream, &ranks, &board, &files)
+                .map_err(|error| io::Error::other(format!("rank {rank}: {error}")))
+        });
+        let shared = told.and_then(|()| self.host(arena, life, Shared { ranks, board, files }));
+        for (_, stream) in &streams {
+            match &shared {
+                Ok(_) => send(stream, &[CAN], &[])?,
+                Err(error) => refuse(stream, error),
+            }
         }
-        drop(handed);
-        Ok(Some((ranks, board, files)))
+        shared
     }
 
-    /// The rank that calls and its arena, when it has proved itself.
-    fn receive_guest(&self, stream: &UnixStream) -> io::Result<Option<(u32, OwnedFd)>> {
+    /// Gives a rank of the host all that is shared, and hears whether it can use it.
+    fn tell(&self, stream: &UnixStream, ranks: &[u32], board: &Board, files: &[OwnedFd]) -> io::Result<()> {
+        let mut text = (ranks.len() as u32).to_le_bytes().to_vec();
+        text.extend(ranks.iter().flat_map(|rank| rank.to_le_bytes()));
+        let deadline = Deadline::after(self.deadline.clock(), HANDSHAKE);
+        socket::wait_one(stream, PollFlags::OUT, deadline)?;
+        send(stream, &text, &[board.file().as_fd()])?;
+        let files: Vec<BorrowedFd<'_>> = files.iter().map(AsFd::as_fd).collect();
+        for files in files.chunks(FILES) {
+            socket::wait_one(stream, PollFlags::OUT, deadline)?;
+            send(stream, &[CAN], files)?;
+        }
+        heard(stream, deadline)
+    }
+
+    /// The rank that calls, when it has proved itself, and its arena, if it has one.
+    fn receive_guest(&self, stream: &UnixStream) -> io::Result<Option<(u32, Option<OwnedFd>)>> {
         stream.set_nonblocking(true)?;
         if rustix::net::sockopt::socket_peercred(stream)?.uid != rustix::process::geteuid() {
             return Ok(None);
@@ -149,17 +187,20 @@ impl Join<'_> {
         };
         let answer = auth::answer(self.secret, self.door(), &challenge, &hello);
         socket::write_all(stream, &answer, deadline)?;
-        let (_, mut files) = receive(stream, 1, deadline)?;
-        let file = files.pop().filter(mapping::is_sealed);
-        Ok(file.map(|file| (caller.rank, file)))
+        let (_, mut files) = receive(stream, WORD, deadline)?;
+        Ok(Some((caller.rank, files.pop().filter(mapping::is_sealed))))
     }
 
-    fn follow(&self, arena: &Arena) -> io::Result<Option<Joined>> {
+    /// A connection to the leader, proved from both sides.
+    fn call(&self) -> io::Result<UnixStream> {
         let address = self.address()?;
         let stream = loop {
             match UnixStream::connect_addr(&address) {
                 Ok(stream) => break stream,
-                Err(_) if self.deadline.passed() => return Ok(None),
+                Err(error) if self.deadline.passed() => {
+                    let leader = self.leader();
+                    return Err(io::Error::other(format!("no way to the socket of rank {leader}: {error}")));
+                }
                 Err(_) => std::thread::sleep(PAUSE),
             }
         };
@@ -179,26 +220,77 @@ impl Join<'_> {
         if !auth::check_answer(self.secret, self.door(), &challenge, &hello, &answer) {
             return Err(io::Error::other("who listens there does not know the run's secret"));
         }
-        send(&stream, &[1], &[arena.file().as_fd()])?;
-        let bytes = 4 + 4 * self.members.len();
+        Ok(stream)
+    }
+
+    fn follow(&self, stream: &UnixStream, arena: Arena, life: Life) -> io::Result<(Vec<u32>, Host, Lives)> {
+        send(stream, &[CAN], &[arena.file().as_fd()])?;
         // The leader waits for others until its deadline, and then speaks.
-        let patience = Deadline::after(self.deadline.clock(), self.deadline.remaining() + HANDSHAKE);
-        let (text, files) = receive(&stream, bytes, patience)?;
+        let patience = Deadline::after(self.deadline.clock(), self.deadline.remaining() + TURNS);
+        let ours = self.receive_shared(stream, patience).and_then(|shared| self.host(arena, life, shared));
+        match &ours {
+            Ok(_) => send(stream, &[CAN], &[])?,
+            Err(error) => refuse(stream, error),
+        }
+        heard(stream, patience)?;
+        ours
+    }
+
+    /// What the leader gives to all.
+    fn receive_shared(&self, stream: &UnixStream, patience: Deadline) -> io::Result<Shared> {
+        let (text, mut board) = receive(stream, 4 + 4 * self.members.len(), patience)?;
         let mut numbers =
             text.chunks_exact(4).map(|word| u32::from_le_bytes([word[0], word[1], word[2], word[3]]));
         let count = numbers.next().unwrap_or(0) as usize;
         let ranks: Vec<u32> = numbers.take(count).collect();
-        let mut files = files.into_iter();
-        let board = files.next().ok_or_else(|| io::Error::other("no memory came with the list of ranks"))?;
-        let files: Vec<OwnedFd> = files.collect();
-        if ranks.len() != count || files.len() != count {
-            return Err(io::Error::other("the list of ranks does not match the memory that came with it"));
+        let board = board.pop().ok_or_else(|| io::Error::other("no memory came with the list of ranks"))?;
+        let mut files = Vec::new();
+        // A message from which the kernel drops files, because this process has too many open, comes with fewer.
+        for _ in 0..count.min(self.members.len()).div_ceil(FILES) {
+            files.extend(receive(stream, 1, patience)?.1);
         }
-        Ok(Some((ranks, Board::of(board, count)?, files)))
+        if ranks.len() != count || files.len() != count {
+            return Err(io::Error::other(
+                "not all memory came with the list of ranks (is there a limit, `ulimit -n`?)",
+            ));
+        }
+        Ok(Shared { board: Board::of(board, count)?, ranks, files })
     }
 }
 
-type Joined = (Vec<u32>, Board, Vec<OwnedFd>);
+/// What the ranks of a host share: who they are, the board, and all their arenas.
+struct Shared {
+    ranks: Vec<u32>,
+    board: Board,
+    files: Vec<OwnedFd>,
+}
+
+/// One of the ranks that seem to be on the leader's host.
+enum Guest {
+    Awaited,
+    Here(UnixStream, OwnedFd),
+    /// It can't share memory.
+    Apart,
+}
+
+/// The word that all is well; another is a reason why it is not.
+const CAN: u8 = 1;
+
+/// Says why this rank can't share memory.
+fn refuse(stream: &UnixStream, why: &io::Error) {
+    let mut text = why.to_string().into_bytes();
+    text.truncate(WORD);
+    // Who has gone learns it by the end of the connection.
+    let _ = send(stream, &text, &[]);
+}
+
+/// Waits for the other side's word.
+fn heard(stream: &UnixStream, deadline: Deadline) -> io::Result<()> {
+    match receive(stream, WORD, deadline)? {
+        (word, _) if word == [CAN] => Ok(()),
+        (why, _) => Err(io::Error::other(String::from_utf8_lossy(&why).into_owned())),
+    }
+}
 
 fn no_random() -> io::Error {
     io::Error::other("the system gives no random bytes")
@@ -206,9 +298,9 @@ fn no_random() -> io::Error {
 
 /// Sends `text` with `files`.
 fn send(stream: &UnixStream, text: &[u8], files: &[BorrowedFd<'_>]) -> io::Result<()> {
-    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MOST + 1))];
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(FILES))];
     let mut control = SendAncillaryBuffer::new(&mut space);
-    if !control.push(SendAncillaryMessage::ScmRights(files)) {
+    if !files.is_empty() && !control.push(SendAncillaryMessage::ScmRights(files)) {
         return Err(io::Error::other("too many files for one message"));
     }
     let sent = rustix::net::sendmsg(stream, &[IoSlice::new(text)], &mut control, SendFlags::NOSIGNAL)?;
@@ -220,7 +312,7 @@ fn receive(stream: &UnixStream, most: usize, deadline: Deadline) -> io::Result<(
     let mut text = vec![0; most];
     let mut files = Vec::new();
     loop {
-        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MOST + 1))];
+        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(FILES))];
         let mut control = RecvAncillaryBuffer::new(&mut space);
         let flags = RecvFlags::CMSG_CLOEXEC;
         match rustix::net::recvmsg(stream, &mut [IoSliceMut::new(&mut text)], &mut control, flags) {
@@ -242,7 +334,7 @@ fn receive(stream: &UnixStream, most: usize, deadline: Deadline) -> io::Result<(
     }
 }
 
-/// Addresses an arena has: as many as the host has memory.
+/// The length of an arena: as long as the host's memory.
 fn arena_bytes() -> usize {
     let info = rustix::system::sysinfo();
     let memory = (info.totalram as usize).saturating_mul(info.mem_unit.max(1) as usize);
@@ -252,4 +344,42 @@ fn arena_bytes() -> usize {
 /// Cores that this process may use.
 pub(in crate::collective) fn cores() -> usize {
     std::thread::available_parallelism().map_or(1, usize::from)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn more_ranks_share_memory_than_one_message_carries_files_for() {
+        let secret = Secret::from_hex(&format!("{:064x}", std::process::id())).unwrap();
+        let members: Vec<u32> = (0..8).collect();
+        let (secret, members) = (&secret, &members[..]);
+        let joined = std::thread::scope(|scope| {
+            let ranks = [0, 1, 2, 3, 4, 5, 6, 7].map(|rank| {
+                let deadline = Deadline::after(crate::clock::host_now, 60_000_000);
+                let join = Join { secret, world: 8, rank, members, deadline };
+                scope.spawn(move || join.run().unwrap().map(|(ranks, host, _)| (ranks, host.ranks())))
+            });
+            ranks.map(|rank| rank.join().unwrap())
+        });
+        for shared in joined {
+            assert_eq!(shared, Some((members.to_vec(), 8)));
+        }
+    }
+
+    #[test]
+    fn ranks_learn_why_one_of_them_can_not_share_memory() {
+        let (ours, theirs) = UnixStream::pair().unwrap();
+        let deadline = Deadline::after(crate::clock::host_now, 60_000_000);
+        for end in [&ours, &theirs] {
+            end.set_nonblocking(true).unwrap();
+        }
+        send(&theirs, &[CAN], &[]).unwrap();
+        heard(&ours, deadline).unwrap();
+        refuse(&theirs, &io::Error::other("Cannot allocate memory"));
+        assert_eq!(heard(&ours, deadline).unwrap_err().to_string(), "Cannot allocate memory");
+        drop(theirs);
+        assert_eq!(heard(&ours, deadline).unwrap_err().kind(), io::ErrorKind::UnexpectedEof);
+    }
 }

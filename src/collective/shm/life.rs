@@ -7,8 +7,6 @@ use std::sync::Arc;
 
 use rustix::fs::{FlockOperation, Mode, OFlags, flock};
 
-use super::mapping::Mapping;
-
 /// The lock that a rank holds while it takes part.
 pub(super) struct Life(#[expect(dead_code, reason = "held, never used")] OwnedFd);
 
@@ -26,18 +24,18 @@ impl Life {
 /// All ranks of a host.
 pub(in crate::collective) struct Lives {
     own: Option<Life>,
-    arenas: Vec<Arc<Mapping>>,
+    arenas: Vec<Arc<OwnedFd>>,
 }
 
 impl Lives {
-    pub(super) fn new(own: Life, arenas: Vec<Arc<Mapping>>) -> Self {
+    pub(super) fn new(own: Life, arenas: Vec<Arc<OwnedFd>>) -> Self {
         Self { own: Some(own), arenas }
     }
 
     /// Whether the rank at this place of the host takes part no longer.
     pub(in crate::collective) fn is_gone(&self, place: usize) -> bool {
         // All that got the file share one lock, which they can only have when its owner has let go of its own.
-        let got = flock(self.arenas[place].file(), FlockOperation::NonBlockingLockShared);
+        let got = flock(&*self.arenas[place], FlockOperation::NonBlockingLockShared);
         got.is_ok()
     }
 
@@ -56,7 +54,7 @@ mod tests {
     fn who_ends_is_gone_for_all_who_have_its_file() {
         let file = mapping::create("hvtui-arena", 4096).unwrap();
         let life = Life::begin(&file).unwrap();
-        let theirs = |life| Lives::new(life, vec![Arc::new(Mapping::of(file.try_clone().unwrap()).unwrap())]);
+        let theirs = |life| Lives::new(life, vec![Arc::new(file.try_clone().unwrap())]);
         let other = Life::begin(&mapping::create("hvtui-arena", 4096).unwrap()).unwrap();
         let lives = theirs(other);
         assert!(!lives.is_gone(0));

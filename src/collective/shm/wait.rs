@@ -11,23 +11,31 @@ use std::time::Duration;
 use rustix::event::Timespec;
 use rustix::thread::{MembarrierCommand, futex, membarrier};
 
+use super::super::deadline::Clock;
+
 /// How often a sleeper looks around.
 pub(in crate::collective) const LOOK: Duration = Duration::from_millis(20);
 
+/// The same, µs.
+const LOOK_US: u64 = LOOK.as_micros() as u64;
+
 /// How to wait.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy)]
 pub(in crate::collective) struct Patience {
     /// Looks with a pause of some tens of nanoseconds between.
     pub(in crate::collective) spins: u32,
-    /// Looks with the core given away between.
+    /// Looks with the core given away between; fewer where they take longer than [`LOOK`] together, for a core that others
+    /// use comes back late each time.
     pub(in crate::collective) yields: u32,
+    /// The host's clock.
+    pub(in crate::collective) clock: Clock,
 }
 
 impl Patience {
     /// For `ranks` on a host where this process may use `cores`.
-    pub(in crate::collective) fn fitting(ranks: usize, cores: usize) -> Self {
+    pub(in crate::collective) fn fitting(ranks: usize, cores: usize, clock: Clock) -> Self {
         // About two microseconds: a peer with a core of its own answers within that or is at work.
-        Self { spins: if ranks <= cores { 60 } else { 0 }, yields: 200 }
+        Self { spins: if ranks <= cores { 60 } else { 0 }, yields: 200, clock }
     }
 }
 
@@ -111,10 +119,14 @@ impl Flag {
                 return Ok(());
             }
         }
-        for _ in 0..patience.yields {
+        let begun = (patience.clock)();
+        for look in 1..=patience.yields {
             rustix::thread::sched_yield();
             if self.reached(wanted) {
                 return Ok(());
+            }
+            if look.is_multiple_of(8) && (patience.clock)().0.saturating_sub(begun.0) >= LOOK_US {
+                break;
             }
         }
         let timeout = Timespec { tv_sec: 0, tv_nsec: LOOK.subsec_nanos().into() };
@@ -137,12 +149,16 @@ impl Flag {
 
 #[cfg(test)]
 mod tests {
+    use std::cell::Cell;
+
     use super::*;
+    use crate::clock::host_now;
+    use crate::domain::time::HostTime;
 
     const PATIENCES: [Patience; 3] = [
-        Patience { spins: 60, yields: 200 },
-        Patience { spins: 0, yields: 200 },
-        Patience { spins: 0, yields: 0 },
+        Patience { spins: 60, yields: 200, clock: host_now },
+        Patience { spins: 0, yields: 200, clock: host_now },
+        Patience { spins: 0, yields: 0, clock: host_now },
     ];
 
     fn flag() -> Flag {
@@ -180,8 +196,23 @@ mod tests {
     }
 
     #[test]
+    fn who_gets_its_core_back_late_looks_around_all_the_same() {
+        thread_local! {
+            static READS: Cell<u64> = const { Cell::new(0) };
+        }
+        // Each reading is a time slice of others later.
+        fn busy() -> HostTime {
+            READS.set(READS.get() + 1);
+            HostTime(READS.get() * 8 * 4_000)
+        }
+        let patience = Patience { spins: 0, yields: u32::MAX, clock: busy };
+        assert_eq!(flag().wait(u32::MAX, patience, &mut || Err("looked")), Err("looked"));
+        assert_eq!(READS.get(), 2);
+    }
+
+    #[test]
     fn there_is_no_spin_when_ranks_share_cores() {
-        assert_eq!(Patience::fitting(4, 2).spins, 0);
-        assert!(Patience::fitting(2, 2).spins > 0);
+        assert_eq!(Patience::fitting(4, 2, host_now).spins, 0);
+        assert!(Patience::fitting(2, 2, host_now).spins > 0);
     }
 }

@@ -43,12 +43,31 @@ impl Ranks {
         ways: Ways,
         steps: impl Fn(u32) -> Option<String>,
     ) -> Self {
+        Self::start_under(world, timeout_ms, ways, |_| "", steps)
+    }
+
+    /// The same, each under limits: what is told to a shell's `ulimit`.
+    pub(crate) fn start_under(
+        world: u32,
+        timeout_ms: u64,
+        ways: Ways,
+        limit: impl Fn(u32) -> &'static str,
+        steps: impl Fn(u32) -> Option<String>,
+    ) -> Self {
         let at = own_loopback();
         let (mut children, mut said) = (Vec::new(), Vec::new());
         for (rank, steps) in (0..world).filter_map(|rank| Some((rank, steps(rank)?))) {
             let island = if ways == Ways::Mixed { format!("island {}", rank % 2) } else { "one".to_owned() };
             let means = if ways == Ways::Tcp { "tcp" } else { "auto" };
-            let mut child = Command::new(program())
+            let mut command = match limit(rank) {
+                "" => Command::new(program()),
+                limit => {
+                    let mut shell = Command::new("sh");
+                    shell.args(["-c", &format!("ulimit {limit} && exec \"$0\" \"$@\"")]).arg(program());
+                    shell
+                }
+            };
+            let mut child = command
                 .arg(at.to_string())
                 .args([rank, world].map(|number| number.to_string()))
                 .arg(timeout_ms.to_string())
@@ -74,7 +93,8 @@ impl Ranks {
         self.children[index].id()
     }
 
-    fn line(&self, index: usize, first: &str) -> Option<String> {
+    /// What follows this word on the line that this one begins with it.
+    pub(crate) fn line(&self, index: usize, first: &str) -> Option<String> {
         let said = self.said[index].lock().unwrap();
         said.iter().find_map(|line| Some(line.strip_prefix(first)?.trim().to_owned()))
     }
@@ -139,7 +159,7 @@ impl Drop for Ranks {
 }
 
 /// The program as Cargo builds it, seen from `target/<profile>/deps/<test>`.
-fn program() -> PathBuf {
+pub(crate) fn program() -> PathBuf {
     let own = std::env::current_exe().unwrap();
     let program = own.parent().unwrap().parent().unwrap().join("examples/collective_rank");
     assert!(program.is_file(), "{} is missing: cargo build --example collective_rank", program.display());
