@@ -180,6 +180,7 @@ pub(super) fn sample(
         pcie_tx_bytes_per_s: Reading::Value((2e9 * busy) as u64),
         nvlink_rx_bytes_per_s: Reading::Value((140e9 * busy) as u64),
         nvlink_tx_bytes_per_s: Reading::Value((140e9 * busy) as u64),
+        nvlink_count: Reading::Value(18),
         nvlink_active: Reading::Value(18),
         nvlink_errors: Reading::Value(0),
         // one GPU has met an error that it could not correct

@@ -157,10 +157,12 @@ impl<'nvml> Counters<'nvml> {
             Reading::Value(0) => Reading::Unsupported,
             _ => sum([crc, replay, recovery]),
         };
-        kept.nvlink_active = match links {
+        let links = match links {
             Reading::Value(0) => Reading::Unsupported,
-            links => links.and_then(|count| active_links(device, count.min(NVLINKS))),
+            links => links.map(|count| count.min(NVLINKS)),
         };
+        kept.nvlink_count = links.clone().map(|count| count as u32);
+        kept.nvlink_active = links.and_then(|count| active_links(device, count));
         kept.energy_mj = energy;
     }
 

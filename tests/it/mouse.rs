@@ -12,6 +12,7 @@ use hvtui::tui::screens::cluster::rows::RowId;
 use hvtui::tui::screens::launch::Field;
 use hvtui::tui::screens::model::Overlay;
 use hvtui::tui::screens::overlay::signal::Step;
+use hvtui::tui::screens::runs::rows;
 
 fn press(story: &mut Story, keys: &str) -> Vec<Effect> {
     keys.chars().flat_map(|c| story.send(Msg::Key(Key::char(c)))).collect()
@@ -349,4 +350,23 @@ fn users_are_opened_by_a_double_click_and_moved_by_the_wheel_alone() {
     mouse(&mut story, MouseKind::DoubleClick, process);
     assert_eq!(story.model.ui.screen, Screen::Detail);
     assert_eq!(story.model.ui.detail.on, Some(RowId::Gpu(host("gpu-a"), uuid("gpu-a", 1), 1)));
+}
+
+#[test]
+fn a_click_on_a_head_of_the_runs_orders_them() {
+    let mut story = training();
+    press(&mut story, "r");
+    story.send(Msg::RunsListed(recordings()));
+    let first = |story: &Story| rows(&story.model)[0].spec.name.clone();
+    for (head, order, leads) in [
+        ("SIZE", "largest first", "diabetes"),
+        ("NAME", "by name", "diabetes"),
+        ("STATE", "by outcome", "mnist"),
+        ("AGE", "newest first", "mnist"),
+    ] {
+        assert!(click(&mut story, head).is_empty());
+        let screen = text(&story.model, COLOR);
+        assert!(screen.contains(order), "{head}:\n{screen}");
+        assert!(first(&story).starts_with(leads), "{head}: {}", first(&story));
+    }
 }

@@ -646,6 +646,7 @@ fn every_number_comes_from_its_own_call() {
         (&gpu.fan_percent, 55),
         (&gpu.pcie_gen, 4),
         (&gpu.pcie_width, 8),
+        (&gpu.nvlink_count, 18),
         (&gpu.nvlink_active, 17),
     ];
     for (at, (reading, expected)) in told.into_iter().enumerate() {

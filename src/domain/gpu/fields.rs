@@ -231,6 +231,8 @@ numbers! {
     nvlink_rx_bytes_per_s: u64, BYTES, "bytes a second";
     /// What it sent by NVLink since the sample before, bytes a second.
     nvlink_tx_bytes_per_s: u64, BYTES, "bytes a second";
+    /// NVLinks that it has, up or down; asked each tenth time.
+    nvlink_count: u32, 64, "links";
     /// NVLinks that are up; asked each tenth time.
     nvlink_active: u32, 64, "links";
     /// CRC errors, replays and recoveries of all NVLinks since the driver was loaded; asked each tenth time.

@@ -229,6 +229,7 @@ impl Story {
             pcie_width: Reading::Value(16),
             pcie_rx_bytes_per_s: Reading::Value(u64::from(gpu.util) * 12_000_000),
             pcie_tx_bytes_per_s: Reading::Value(u64::from(gpu.util) * 4_000_000),
+            nvlink_count: Reading::Value(18),
             nvlink_active: Reading::Value(18),
             nvlink_errors: Reading::Value(0),
             ecc_corrected: Reading::Value(0),

@@ -1,7 +1,7 @@
 //! What the keys and the mouse do on the Runs screen.
 
 use super::filter::RunsFilter;
-use super::{all, delete, ids, rows};
+use super::{all, delete, ids, rows, view};
 use crate::domain::ids::RunId;
 use crate::domain::run::RunSpec;
 use crate::tui::core::keymap::{Action, Binding, bind, c, k, named};
@@ -160,10 +160,15 @@ fn open_replay(model: &mut Model, id: RunId) -> Vec<Effect> {
     replay::open(model, id)
 }
 
-/// A click selects, a double click opens, the wheel moves.
+/// A click selects, or orders by the column whose head it hits; a double click opens, the wheel moves.
 pub(super) fn mouse(model: &mut Model, mouse: Mouse) -> Vec<Effect> {
     match mouse.kind {
         MouseKind::Click | MouseKind::DoubleClick => {
+            if let Some(order) = view::order_at(model, mouse.column, mouse.row) {
+                model.settings.runs = order;
+                super::settle(model);
+                return Vec::new();
+            }
             let Some(line) = layout::runs_list(model.area()).line_of(mouse.row) else { return Vec::new() };
             select_line(model, line);
             if mouse.kind == MouseKind::DoubleClick {

@@ -176,7 +176,11 @@ fn links(info: &GpuInfo, gpu: &GpuSample) -> Vec<String> {
         ),
         part(&gpu.pcie_rx_bytes_per_s, |text| format!("in {text}"), rate),
         part(&gpu.pcie_tx_bytes_per_s, |text| format!("out {text}"), rate),
-        part(&gpu.nvlink_active, |text| format!("{text} NVLinks up"), u32::to_string),
+        part(
+            &gpu.nvlink_active,
+            |text| format!("{text} NVLinks up"),
+            |up| format!("{up}{}", of(&gpu.nvlink_count)),
+        ),
         part(&gpu.nvlink_rx_bytes_per_s, |text| format!("NVLink in {text}"), rate),
         part(&gpu.nvlink_tx_bytes_per_s, |text| format!("out {text}"), rate),
         part(&gpu.nvlink_errors, |text| format!("{text} NVLink errors"), u64::to_string),

@@ -9,7 +9,9 @@ use crate::domain::units;
 use crate::launch::words::join;
 use crate::tui::canvas::Canvas;
 use crate::tui::canvas::columns::{Column, ColumnSpec, fit};
+use crate::tui::canvas::theme::Theme;
 use crate::tui::core::layout::runs_list;
+use crate::tui::core::orders::RunOrder;
 use crate::tui::core::words::{clock_time, date};
 use crate::tui::screens::Model;
 use crate::tui::screens::cluster::rows::age;
@@ -34,18 +36,37 @@ enum Col {
     Command,
 }
 
+impl Col {
+    /// The order by what stands in it.
+    fn order(self) -> Option<RunOrder> {
+        match self {
+            Self::Name => Some(RunOrder::Name),
+            Self::State => Some(RunOrder::Outcome),
+            Self::Age | Self::Started => Some(RunOrder::Newest),
+            Self::Duration => Some(RunOrder::Longest),
+            Self::Size => Some(RunOrder::Largest),
+            Self::Id | Self::Ranks | Self::Hosts | Self::Step | Self::Command => None,
+        }
+    }
+}
+
+/// The line of the columns' heads.
+const HEAD: u16 = 2;
+
 /// Draws the screen.
 pub(in crate::tui::screens) fn draw(model: &Model, canvas: &mut Canvas<'_>) {
     title::draw(model, canvas);
     let rows = rows(model);
     subtitle(model, canvas, &rows);
-    let columns = columns(model, canvas, &rows);
+    let columns = columns(model, &canvas.theme, canvas.width(), &rows);
     let dim = canvas.theme.dim;
     for column in &columns {
+        let sorted = column.id.order() == Some(model.settings.runs);
+        let style = if sorted { canvas.theme.accent } else { dim };
         if column.right {
-            canvas.right(column.x, 2, column.w, column.title, dim);
+            canvas.right(column.x, HEAD, column.w, column.title, style);
         } else {
-            canvas.text(column.x, 2, column.w, column.title, dim);
+            canvas.text(column.x, HEAD, column.w, column.title, style);
         }
     }
     let band = runs_list((canvas.width(), canvas.height()));
@@ -75,6 +96,15 @@ pub(in crate::tui::screens) fn draw(model: &Model, canvas: &mut Canvas<'_>) {
     if let Some(row) = rows.get(cursor.index) {
         details(canvas, band.y + band.h, row);
     }
+}
+
+/// The order that a click on a cell of the screen asks for: that of the column whose head lies there.
+pub(in crate::tui::screens) fn order_at(model: &Model, x: u16, y: u16) -> Option<RunOrder> {
+    if y != HEAD {
+        return None;
+    }
+    let columns = columns(model, &Theme::colourless(), model.area().0, &rows(model));
+    columns.iter().find(|column| (column.x..column.x + column.w).contains(&x))?.id.order()
 }
 
 /// What all recordings take, and for how long they are kept.
@@ -117,11 +147,11 @@ fn subtitle(model: &Model, canvas: &mut Canvas<'_>, rows: &[RunRow<'_>]) {
     canvas.pieces(1, 1, end, &pieces);
 }
 
-fn columns(model: &Model, canvas: &Canvas<'_>, rows: &[RunRow<'_>]) -> Vec<Column<Col>> {
-    let states = rows.iter().map(|row| crate::tui::canvas::width(&state(model, row, canvas).0));
+fn columns(model: &Model, theme: &Theme, width: u16, rows: &[RunRow<'_>]) -> Vec<Column<Col>> {
+    let states = rows.iter().map(|row| crate::tui::canvas::width(&state(model, row, theme).0));
     let states = states.max().unwrap_or(0).clamp(10, 16);
     let names = rows.iter().map(|row| crate::tui::canvas::width(&row.spec.name)).max().unwrap_or(4);
-    let names = names.clamp(8, if canvas.width() >= 160 { 36 } else { 18 });
+    let names = names.clamp(8, if width >= 160 { 36 } else { 18 });
     let hosts = rows.iter().map(|row| crate::tui::canvas::width(&hosts(row))).max().unwrap_or(5).clamp(5, 28);
     let wish = |id, title, least, most, rank, right| ColumnSpec { id, title, least, most, rank, right };
     let wishes = [
@@ -137,31 +167,31 @@ fn columns(model: &Model, canvas: &Canvas<'_>, rows: &[RunRow<'_>]) -> Vec<Colum
         wish(Col::Step, "STEP", 6, 6, 7, true),
         wish(Col::Command, "COMMAND", 10, 200, 8, false),
     ];
-    fit(&wishes, 2, canvas.width().saturating_sub(3), 2)
+    fit(&wishes, 2, width.saturating_sub(3), 2)
 }
 
 fn hosts(row: &RunRow<'_>) -> String {
     row.spec.hosts().iter().map(ToString::to_string).collect::<Vec<_>>().join(" ")
 }
 
-fn state(model: &Model, row: &RunRow<'_>, canvas: &Canvas<'_>) -> (String, Style) {
+fn state(model: &Model, row: &RunRow<'_>, theme: &Theme) -> (String, Style) {
     match (row.outcome, row.live) {
-        (Some(outcome), ..) if outcome.is_success() => ("✔ done".to_owned(), canvas.theme.good),
-        (Some(outcome), ..) if outcome.is_stopped() => ("stopped".to_owned(), canvas.theme.dim),
-        (Some(outcome), ..) => (format!("✖ exit {}", outcome.exit_code()), canvas.theme.bad),
+        (Some(outcome), ..) if outcome.is_success() => ("✔ done".to_owned(), theme.good),
+        (Some(outcome), ..) if outcome.is_stopped() => ("· stopped".to_owned(), theme.dim),
+        (Some(outcome), ..) => (format!("✖ exit {}", outcome.exit_code()), theme.bad),
         (None, Some(run)) => {
             if let Some((_, last)) = hang(model, run) {
-                return (format!("▲ no step {}", age(model.now, last)), canvas.theme.warn);
+                return (format!("▲ no step {}", age(model.now, last)), theme.warn);
             }
-            let (word, style) = state_word(&canvas.theme, run);
+            let (word, style) = state_word(theme, run);
             (format!("● {word}"), style)
         }
-        (None, None) if row.is_elsewhere() => ("● running".to_owned(), canvas.theme.accent),
+        (None, None) if row.is_elsewhere() => ("● running".to_owned(), theme.accent),
         (None, None) if row.recording.is_none() => match row.standing {
-            Standing::Ended => ("ended".to_owned(), canvas.theme.dim),
-            _ => ("? unknown".to_owned(), canvas.theme.warn),
+            Standing::Ended => ("· ended".to_owned(), theme.dim),
+            _ => ("? unknown".to_owned(), theme.warn),
         },
-        (None, None) => ("⚠ no end".to_owned(), canvas.theme.warn),
+        (None, None) => ("⚠ no end".to_owned(), theme.warn),
     }
 }
 
@@ -172,7 +202,7 @@ fn cell(model: &Model, canvas: &mut Canvas<'_>, column: &Column<Col>, y: u16, ro
         Col::Id => drop(canvas.text(x, y, w, row.spec.id.short(), text)),
         Col::Name => drop(canvas.name(x, y, w, &row.spec.name, text)),
         Col::State => {
-            let (words, style) = state(model, row, canvas);
+            let (words, style) = state(model, row, &canvas.theme);
             canvas.text(x, y, w, &words, style);
         }
         Col::Age => {
