@@ -123,13 +123,16 @@ pub struct SlotValues {
 }
 
 impl HostState {
-    /// What a slot tells in the newest sample.
+    /// What a slot tells in the newest sample; `None` where its GPU is not in it.
     pub fn values_of(&self, slot: &Slot) -> Option<SlotValues> {
         let (_, sample) = self.latest()?;
         let load = self.past.back().and_then(|past| self.util_of(past, slot));
-        let gpu = self.gpu_of(slot).and_then(|place| sample.gpus.get(place));
         let none = GpuSample::unknown(0);
-        let GpuSample { memory_used, power_mw, temperature, .. } = gpu.unwrap_or(&none);
+        let gpu = match slot {
+            Slot::Cpu { .. } => &none,
+            Slot::Gpu { .. } => sample.gpus.get(self.gpu_of(slot)?)?,
+        };
+        let GpuSample { memory_used, power_mw, temperature, .. } = gpu;
         let (memory, power_mw, temperature) = (memory_used.clone(), power_mw.clone(), temperature.clone());
         Some(SlotValues { load, memory, power_mw, temperature })
     }
