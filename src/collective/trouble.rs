@@ -117,14 +117,13 @@ impl Trouble {
                 Heard::Message(message) if message.kind == Kind::Verdict => {
                     return Err(error_of(config, &message));
                 }
-                Heard::Message(Message { kind: Kind::Finalized, .. }) => {}
+                // Rank 0 may have done its part and left. Whether it did is told by the end of the connection that carries
+                // its bytes, after them, and on its own host by its lock.
+                Heard::Message(Message { kind: Kind::Finalized, .. }) | Heard::Closed | Heard::Nothing => {}
                 Heard::Message(_) | Heard::Nonsense => {
                     let what = "a control message".to_owned();
                     return Err(CollectiveError::Garbled { op: wait.op, rank: 0, what });
                 }
-                // Rank 0 may have done its part and left. Whether it did is told by the end of the connection that carries
-                // its bytes, after them, and on its own host by its lock.
-                Heard::Closed | Heard::Nothing => {}
             }
         }
         let deadline =

@@ -232,8 +232,10 @@ impl Join<'_> {
             Ok(_) => send(stream, &[CAN], &[])?,
             Err(error) => refuse(stream, error),
         }
-        heard(stream, patience)?;
-        ours
+        let told = heard(stream, patience);
+        // the leader tells all of them, the one whose reason it is as well
+        let ours = ours?;
+        told.map(|()| ours)
     }
 
     /// What the leader gives to all.
