@@ -114,7 +114,8 @@ fn after_an_error_no_other_rank_reaches_the_values() {
         let mut group = Group::connect(config(30, rank, 2), &mut |_| {}).unwrap();
         // Cut where no page begins: what lies beside the values stays what it is.
         let (mut beside, mut values) = group.buffer::<f32>(2 * LEN).unwrap().split_at(LEN).unwrap();
-        (beside.fill(5.0), values.fill(1.0));
+        beside.fill(5.0);
+        values.fill(1.0);
         group.barrier().unwrap();
         (group, beside, values)
     };
@@ -127,7 +128,8 @@ fn after_an_error_no_other_rank_reaches_the_values() {
             // What this rank had added, or what it had before.
             assert!(values.iter().all(|value| [1.0, 2.0].contains(value)), "{:?}", &values[..4]);
             assert!(beside.iter().all(|value| value.to_bits() == 5.0_f32.to_bits()));
-            (values.fill(3.0), drop(beside));
+            values.fill(3.0);
+            drop(beside);
             assert!(values.iter().all(|value| value.to_bits() == 3.0_f32.to_bits()));
         });
         scope.spawn(|| {
