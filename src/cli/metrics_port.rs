@@ -181,13 +181,19 @@ fn reply(status: &str, more: &str, text: &str, with_text: bool) -> String {
 /// # Errors
 /// It is an address at which other machines could connect, or a port alone.
 pub(crate) fn address(text: &str) -> Result<Option<SocketAddr>, String> {
-    if text.parse::<u16>().is_ok() {
+    let is_number = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+    if is_number(text) {
         return Err(format!("for a port give 127.0.0.1:{text}, for a file ./{text}"));
     }
     let Some((host, port)) = text.rsplit_once(':').filter(|(host, _)| !host.contains('/')) else {
         return Ok(None);
     };
-    let Ok(port) = port.parse::<u16>() else { return Ok(None) };
+    if !is_number(port) {
+        return Ok(None);
+    }
+    let Ok(port) = port.parse::<u16>() else {
+        return Err(format!("{port} is no TCP port, they end at 65535; for a file give ./{text}"));
+    };
     let name = host.strip_prefix('[').and_then(|host| host.strip_suffix(']')).unwrap_or(host);
     let ip = if name.eq_ignore_ascii_case("localhost") {
         Some(IpAddr::V4(Ipv4Addr::LOCALHOST))
@@ -214,7 +220,7 @@ mod tests {
         assert_eq!(ok("127.9.9.9:1").as_deref(), Some("127.9.9.9:1"));
         assert_eq!(ok("[::1]:9400").as_deref(), Some("[::1]:9400"));
         assert_eq!(ok("localhost:0").as_deref(), Some("127.0.0.1:0"));
-        for file in ["-", "hvtui.prom", "/a:9400", "./a:9400", "a:b", "a:99999", "/tmp/x.prom"] {
+        for file in ["-", "hvtui.prom", "/a:9400", "./a:9400", "a:b", "a:", "/tmp/x.prom"] {
             assert_eq!(ok(file), None, "{file}");
         }
         for other in
@@ -223,6 +229,8 @@ mod tests {
             let why = address(other).unwrap_err();
             assert!(why.contains("no authentication") && why.contains("ssh -L"), "{other}: {why}");
         }
+        let why = address("127.0.0.1:99999").unwrap_err();
+        assert_eq!(why, "99999 is no TCP port, they end at 65535; for a file give ./127.0.0.1:99999");
         assert_eq!(address("9400").unwrap_err(), "for a port give 127.0.0.1:9400, for a file ./9400");
     }
 
