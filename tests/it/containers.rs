@@ -4,6 +4,7 @@ use std::path::Path;
 use std::process::{Child, Stdio};
 use std::sync::OnceLock;
 
+use crate::common::built;
 use crate::common::client::{Client, Ended};
 use crate::common::cluster::Cluster;
 use crate::common::docker::{IMAGE, up};
@@ -458,8 +459,7 @@ fn find<'v>(value: &'v Value, meant: &dyn Fn(&Value) -> bool) -> Option<&'v Valu
 #[test]
 fn ranks_get_their_gpus_and_what_they_start_on_them_is_theirs() {
     let uuid = |gpu: usize| format!("GPU-contained-{}-{gpu}", std::process::id());
-    let library = Path::new(env!("CARGO_BIN_EXE_hvtui")).with_file_name("examples/libfake_nvml.so");
-    assert!(library.exists(), "no {}: cargo build --example fake_nvml", library.display());
+    let library = built::example("libfake_nvml.so");
     let scripts = tempfile::tempdir().expect("a folder");
     let script = |pid: Option<u32>| {
         let processes: Vec<Value> = pid.into_iter().map(|pid| json!({ "pid": pid })).collect();

@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Stdio};
 use std::sync::OnceLock;
 
+use crate::common::built;
 use crate::common::client::{Client, Ended};
 use crate::common::cluster;
 use crate::common::cluster::Cluster;
@@ -392,17 +393,10 @@ fn two_hosts_with_one_home_keep_their_files_apart() {
     assert_eq!(trained.code, 0, "{trained:#?}");
 }
 
-/// The scripted NVML that tests load; built with the tests, beside the binary.
-fn fake_nvml() -> PathBuf {
-    let library = Path::new(env!("CARGO_BIN_EXE_hvtui")).with_file_name("examples").join("libfake_nvml.so");
-    assert!(library.exists(), "no {}: cargo build --example fake_nvml", library.display());
-    library
-}
-
 #[test]
 fn each_host_shows_its_own_gpus() {
     let scripts = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/gpus");
-    let library = fake_nvml();
+    let library = built::example("libfake_nvml.so");
     let Some(cluster) = Cluster::up(2, &["--fake-nvml".as_ref(), library.as_ref(), scripts.as_ref()]) else {
         return;
     };

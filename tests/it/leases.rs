@@ -3,10 +3,11 @@
 //!
 //! The hosts are shared by all tests; each has GPUs of its own.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::OnceLock;
 
+use crate::common::built;
 use crate::common::client::Client;
 use crate::common::cluster::Cluster;
 use crate::common::processes::until;
@@ -18,9 +19,7 @@ const GPUS: usize = 14;
 const COMPUTING: usize = 11;
 
 fn library() -> PathBuf {
-    let library = Path::new(env!("CARGO_BIN_EXE_hvtui")).with_file_name("examples").join("libfake_nvml.so");
-    assert!(library.exists(), "no {}: cargo build --example fake_nvml", library.display());
-    library
+    built::example("libfake_nvml.so")
 }
 
 fn uuid(host: &str, gpu: usize) -> String {

@@ -2,8 +2,8 @@
 //! watch, look back, leave; and the terminal given back on every way out.
 
 use std::os::unix::fs::PermissionsExt;
-use std::path::Path;
 
+use crate::common::built;
 use crate::common::client::Client;
 use crate::common::cluster::Cluster;
 use crate::common::terminal::Terminal;
@@ -27,7 +27,7 @@ fn wait_for_hosts(terminal: &Terminal, names: &[&str]) -> String {
 
 #[test]
 fn see_pick_launch_watch_look_back_leave() {
-    let library = Path::new(env!("CARGO_BIN_EXE_hvtui")).with_file_name("examples").join("libfake_nvml.so");
+    let library = built::example("libfake_nvml.so");
     let scripts = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/gpus");
     let Some(cluster) = Cluster::up(2, &["--fake-nvml".as_ref(), library.as_ref(), scripts.as_ref()]) else {
         return;

@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::process::Command;
 use std::sync::OnceLock;
 
+use crate::common::built;
 use crate::common::client::{Client, Ended};
 use crate::common::cluster;
 use crate::common::cluster::Cluster;
@@ -32,9 +33,7 @@ fn two() -> Option<&'static Cluster> {
         if !has_torch() {
             return None;
         }
-        let library =
-            std::path::Path::new(env!("CARGO_BIN_EXE_hvtui")).with_file_name("examples/libfake_nvml.so");
-        assert!(library.exists(), "no {}: cargo build --example fake_nvml", library.display());
+        let library = built::example("libfake_nvml.so");
         let scripts = std::env::temp_dir().join(format!("hvtui-torch.{}", std::process::id()));
         std::fs::create_dir_all(&scripts).expect("a folder");
         for host in ["n1", "n2", "local"] {

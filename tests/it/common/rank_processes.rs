@@ -8,6 +8,7 @@ use std::sync::{Arc, Mutex};
 
 use rustix::process::Signal;
 
+use super::built;
 use super::group_config::own_loopback;
 use super::processes::{kill, until};
 
@@ -158,10 +159,7 @@ impl Drop for Ranks {
     }
 }
 
-/// The program as Cargo builds it, seen from `target/<profile>/deps/<test>`.
+/// The program of a rank.
 pub(crate) fn program() -> PathBuf {
-    let own = std::env::current_exe().unwrap();
-    let program = own.parent().unwrap().parent().unwrap().join("examples/collective_rank");
-    assert!(program.is_file(), "{} is missing: cargo build --example collective_rank", program.display());
-    program
+    built::example("collective_rank")
 }
