@@ -24,6 +24,11 @@ fn has_cluster(screen: &str) -> bool {
         && screen.contains("q quit")
 }
 
+/// The shell waits for a line: its prompt is the last that stands there, whatever stood there before.
+fn has_prompt(screen: &str) -> bool {
+    !has_cluster(screen) && screen.trim_end().ends_with("shell>")
+}
+
 fn is_taken(terminal: &Terminal) -> bool {
     terminal.mode("#{alternate_on} #{mouse_any_flag}") == "1 1"
 }
@@ -56,14 +61,14 @@ fn a_shell_stops_the_ui_and_continues_it() {
     let mut shell = alone("bash", &home);
     shell.args(["--norc", "--noprofile", "-i"]);
     let Some(terminal) = Terminal::start(&shell, 100, 30) else { return };
-    terminal.wait("a prompt", |screen| screen.contains("shell>"));
+    terminal.wait("a prompt", has_prompt);
     // a job may be more than one process: the shell that waits stops with it
     terminal.type_in(&format!("sh -c '{} demo; true'", env!("CARGO_BIN_EXE_hvtui")));
     terminal.press(&["Enter"]);
     terminal.wait("the cluster", has_cluster);
     for word in ["first", "second"] {
         terminal.press(&["C-z"]);
-        terminal.wait("the shell", |screen| screen.contains("Stopped") && !has_cluster(screen));
+        terminal.wait("the shell", |screen| screen.contains("Stopped") && has_prompt(screen));
         assert!(!is_taken(&terminal), "the terminal is the shell's");
         terminal.type_in(&format!("echo $((20 + 3)){word}"));
         terminal.press(&["Enter"]);
@@ -78,20 +83,20 @@ fn a_shell_stops_the_ui_and_continues_it() {
     terminal.press(&["Escape"]);
     terminal.wait("no help", |screen| !screen.contains("keys of Cluster"));
     terminal.press(&["q"]);
-    terminal.wait("the shell", |screen| !has_cluster(screen) && screen.contains("shell>"));
+    terminal.wait("the shell", has_prompt);
 
     // a signal alone does the same
     terminal.type_in(&format!("{} demo", env!("CARGO_BIN_EXE_hvtui")));
     terminal.press(&["Enter"]);
     terminal.wait("the cluster", has_cluster);
     terminal.signal_below("TSTP");
-    terminal.wait("the shell", |screen| screen.contains("Stopped") && !has_cluster(screen));
+    terminal.wait("the shell", |screen| screen.contains("Stopped") && has_prompt(screen));
     assert!(!is_taken(&terminal), "the terminal is the shell's");
     terminal.type_in("fg");
     terminal.press(&["Enter"]);
     terminal.wait("the whole screen", has_cluster);
     terminal.press(&["q"]);
-    terminal.wait("the shell", |screen| !has_cluster(screen) && screen.contains("shell>"));
+    terminal.wait("the shell", has_prompt);
     terminal.type_in("exit 0");
     terminal.press(&["Enter"]);
     terminal.assert_restored(0);
