@@ -363,9 +363,11 @@ mod two_hosts {
                 });
             }
             for host in ["n1", "n2"] {
-                // Bracketed, so that the search does not find itself.
-                let left = "pgrep -x 'mpirun|orted|sleep'; pgrep -f '[r]ank-wrap|[r]ank-shim|[n]ode-wrap|[l]aunch-wrap'";
-                until(&format!("{host} to be free"), || self.cluster.on(host, left).trim().is_empty());
+                self.cluster.until_none(host, |process| {
+                    ["mpirun", "orted", "sleep"].contains(&process.name.as_str())
+                        || process.args.contains("-wrap")
+                        || process.args.contains("rank-shim")
+                });
             }
         }
 
