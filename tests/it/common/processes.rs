@@ -83,6 +83,14 @@ pub(crate) fn end_of(child: &mut std::process::Child) -> std::process::ExitStatu
     wait_for(&what, || child.try_wait().unwrap())
 }
 
+/// Microseconds in which some process of this machine waited for a processor, since it is up; 0 where the kernel does not
+/// tell. What must not take longer than so long must not take longer without them: other work is nobody's fault.
+pub(crate) fn waited_for_processors() -> u64 {
+    let told = std::fs::read_to_string("/proc/pressure/cpu").unwrap_or_default();
+    let total = told.lines().next().and_then(|some| some.rsplit_once("total="));
+    total.map_or(0, |(_, micros)| micros.parse().unwrap())
+}
+
 /// Whether a process with this pid runs, other than as a zombie.
 pub(crate) fn alive(pid: u32) -> bool {
     Stat::read(pid).is_ok_and(|stat| stat.runs())
