@@ -44,18 +44,9 @@ fn only_run(client: &Client<'_>) -> String {
     all[0]["spec"]["id"].as_str().expect("an id").to_owned()
 }
 
-/// The processes on the host that belong to the run: its ranks, what they started, and what started them.
-fn processes(cluster: &Cluster, host: &str, run: &str) -> Vec<String> {
-    // The run is looked for here, so that its id is not on the command line of the search itself.
-    let line = r#"for p in /proc/[0-9]*; do
-        echo "$(tr '\0' ' ' <$p/cmdline) $(tr '\0' '\n' <$p/environ | grep '^HVTUI_RUN=')"
-    done 2>/dev/null"#;
-    cluster.on(host, line).lines().filter(|line| line.contains(run)).map(str::to_owned).collect()
-}
-
 fn nothing_left(cluster: &Cluster, run: &str) {
     for host in ["n1", "n2"] {
-        until(&format!("{host} to be free of {run}"), || processes(cluster, host, run).is_empty());
+        cluster.until_free(host, run);
     }
 }
 

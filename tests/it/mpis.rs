@@ -53,8 +53,9 @@ impl Bed {
     /// Until nothing of an MPI is left on either host.
     fn is_free(&self) {
         for host in ["n1", "n2"] {
-            let left = "pgrep -x 'mpirun.*|mpiexec.*|orted|prted|prterun|hydra_.*|ends-.*' || true";
-            until(&format!("{host} to be free"), || self.cluster.on(host, left).trim().is_empty());
+            let of_an_mpi = ["mpirun", "mpiexec", "orted", "prted", "prterun", "hydra_", "ends-"];
+            self.cluster
+                .until_none(host, |process| of_an_mpi.iter().any(|name| process.name.starts_with(name)));
         }
     }
 }

@@ -136,7 +136,15 @@ impl Tree {
         let mut pids: Vec<u32> = lines.map(|line| line.unwrap().parse().unwrap()).collect();
         pids.push(shell.id());
         pids.sort_unstable();
-        Self { shell, pids }
+        let tree = Self { shell, pids };
+        // A shell tells a child's pid before the child has become what it is.
+        for sleep in ["1001", "1002"] {
+            let line = format!("sleep\0{sleep}\0").into_bytes();
+            let is =
+                |pid: &u32| std::fs::read(format!("/proc/{pid}/cmdline")).is_ok_and(|found| found == line);
+            until(&format!("sleep {sleep}"), || tree.pids.iter().any(is));
+        }
+        tree
     }
 }
 

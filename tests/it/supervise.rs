@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use crate::common::bed;
-use crate::common::bed::{Bed, ended, exit, hvtui, launch, rank_process, state, text};
+use crate::common::bed::{Bed, ended, exit, hvtui, launch, rank_process, running, state, text};
 use crate::common::processes::{alive, kill, pid_in, until};
 use hvtui::domain::ids::Rank;
 use hvtui::domain::log::Stream;
@@ -171,7 +171,7 @@ fn a_killed_rank_wrap_takes_its_rank_with_it() {
     let dir = bed.start(bed.spec(&["sleep 600 & echo $! > child; wait", "exec sleep 600"], 1000));
     let rank = rank_process(&dir, 0);
     let child = pid_in(&bed.work("child"));
-    let wrap = state(&dir).wraps.remove(&Rank(0)).unwrap();
+    let wrap = running(&dir).wraps.remove(&Rank(0)).unwrap();
     assert_eq!(Stat::read(rank.pid).unwrap().parent, wrap.pid);
     kill(wrap.pid, Signal::TERM);
     kill(wrap.pid, Signal::HUP);

@@ -86,6 +86,13 @@ pub(crate) fn state(dir: &RunDir) -> State {
     dir.read_json(STATE).unwrap().unwrap()
 }
 
+/// Waits until the supervisor has written down every rank-wrap: each rank may begin before its own is.
+pub(crate) fn running(dir: &RunDir) -> State {
+    wait_for("the supervisor to write down that it started all", || {
+        Some(state(dir)).filter(|state| state.phase != Phase::Starting)
+    })
+}
+
 /// Waits until the supervisor has done all and is gone.
 pub(crate) fn ended(dir: &RunDir) -> State {
     wait_for("the end of the supervisor", || {
