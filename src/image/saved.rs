@@ -227,6 +227,10 @@ mod tests {
         let mut two = tar::Builder::new(Vec::new());
         file(&mut two, "manifest.json", br#"[{"Config":"c","Layers":[]},{"Config":"d","Layers":[]}]"#);
         assert!(fault(&two.into_inner().unwrap()).ends_with("it has 2 images"));
+        let mut large = tar::Builder::new(Vec::new());
+        let room = vec![b' '; usize::try_from(MOST_MANIFEST).unwrap() + 1];
+        file(&mut large, "manifest.json", &room);
+        assert!(fault(&large.into_inner().unwrap()).ends_with("its manifest.json is too large"));
         let mut lost = tar::Builder::new(Vec::new());
         file(&mut lost, "manifest.json", br#"[{"Config":"c","Layers":["../../etc/passwd"]}]"#);
         file(&mut lost, "c", b"{}");

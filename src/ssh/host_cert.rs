@@ -112,3 +112,99 @@ fn fault(certificate: &Certificate, authority: &HostKey, wanted: &str, now: u64)
     let fingerprint = authority.key.fingerprint(HashAlg::Sha256);
     certificate.validate_at(now, [&fingerprint]).err().map(|_| CertificateFault::Signature)
 }
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use russh::keys::PrivateKey;
+    use russh::keys::ssh_key::certificate::Builder;
+
+    use super::*;
+
+    const BEGIN: u64 = 1_700_000_000;
+    const END: u64 = BEGIN + 3600;
+
+    fn key() -> PrivateKey {
+        PrivateKey::random(&mut russh::keys::key::safe_rng(), Algorithm::Ed25519).unwrap()
+    }
+
+    /// A certificate of `authority` for the host `gpu-a`, valid from `BEGIN` to `END`.
+    fn certificate(authority: &PrivateKey, kind: CertType, change: impl FnOnce(&mut Builder)) -> Certificate {
+        let public = key().public_key().key_data().clone();
+        let mut builder = Builder::new(vec![7; 16], public, BEGIN, END).unwrap();
+        builder.cert_type(kind).unwrap().key_id("id-of-it").unwrap().valid_principal("gpu-a").unwrap();
+        change(&mut builder);
+        builder.sign(authority).unwrap()
+    }
+
+    fn known(line: &str, key: &PrivateKey) -> KnownHosts {
+        let mut known = KnownHosts::default();
+        let key = key.public_key().to_openssh().unwrap();
+        known.add(Path::new("kh"), &format!("{line} {key}"));
+        known
+    }
+
+    fn judged(known: &KnownHosts, certificate: &Certificate, now: u64) -> Verdict {
+        judge(known, &HostName::new("gpu-a", 22), "gpu-a", certificate, now)
+    }
+
+    fn fault_of(verdict: Verdict) -> CertificateFault {
+        let Verdict::Bad(place, fault) = verdict else { panic!("{verdict:?}") };
+        assert_eq!(place.line, 1);
+        fault
+    }
+
+    #[test]
+    fn it_counts_from_its_first_second_to_the_one_before_its_end() {
+        let authority = key();
+        let known = known("@cert-authority *", &authority);
+        let certificate = certificate(&authority, CertType::Host, |_| {});
+        assert_eq!(judged(&known, &certificate, BEGIN), Verdict::Trusted);
+        assert_eq!(judged(&known, &certificate, END - 1), Verdict::Trusted);
+        let early = fault_of(judged(&known, &certificate, BEGIN - 1));
+        assert!(matches!(early, CertificateFault::NotYet(_)), "{early}");
+        let late = fault_of(judged(&known, &certificate, END));
+        assert!(matches!(late, CertificateFault::Expired(_)), "{late}");
+    }
+
+    #[test]
+    fn only_the_authority_of_a_line_vouches_and_for_its_hosts_alone() {
+        let (authority, other) = (key(), key());
+        let ours = certificate(&authority, CertType::Host, |_| {});
+        assert_eq!(judged(&known("@cert-authority *", &other), &ours, BEGIN), Verdict::NoAuthority);
+        assert_eq!(judged(&known("@cert-authority gpu-b", &authority), &ours, BEGIN), Verdict::NoAuthority);
+        assert_eq!(judged(&known("gpu-a", &authority), &ours, BEGIN), Verdict::NoAuthority, "a key is none");
+        let verdict = judged(&known("@revoked *", &authority), &ours, BEGIN);
+        assert!(matches!(verdict, Verdict::Revoked(_)), "{verdict:?}");
+    }
+
+    #[test]
+    fn what_is_wrong_with_it_is_said() {
+        let authority = key();
+        let known = known("@cert-authority *", &authority);
+        let words = |certificate| fault_of(judged(&known, &certificate, BEGIN)).to_string();
+        let user = certificate(&authority, CertType::User, |_| {});
+        assert_eq!(words(user), "it is a user's certificate, not a host's");
+        let critical = certificate(&authority, CertType::Host, |builder| {
+            builder.critical_option("x@y", "1").unwrap();
+        });
+        assert_eq!(words(critical), "it holds the critical option `x@y`, which is not understood");
+        let two = certificate(&authority, CertType::Host, |builder| {
+            builder.valid_principal("gpu-c").unwrap();
+        });
+        let fault = judge(&known, &HostName::new("gpu-b", 22), "gpu-b", &two, BEGIN);
+        assert_eq!(fault_of(fault).to_string(), "it does not name gpu-b: it names gpu-a, gpu-c");
+    }
+
+    #[test]
+    fn one_changed_letter_breaks_its_signature() {
+        let authority = key();
+        let known = known("@cert-authority *", &authority);
+        let mut bytes = certificate(&authority, CertType::Host, |_| {}).to_bytes().unwrap();
+        let at = bytes.windows(8).position(|letters| letters == b"id-of-it").unwrap();
+        bytes[at] = b'I';
+        let forged = Certificate::from_bytes(&bytes).unwrap();
+        assert_eq!(fault_of(judged(&known, &forged, BEGIN)), CertificateFault::Signature);
+    }
+}

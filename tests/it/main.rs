@@ -52,6 +52,7 @@ mod mnist;
 mod mouse;
 mod mpi;
 mod mpis;
+mod mutations;
 mod nccl_timings;
 mod occupancy;
 mod processes;

@@ -126,6 +126,20 @@ fn nothing_escapes_a_stop() {
 }
 
 #[test]
+fn a_rank_that_is_halted_can_obey_a_stop() {
+    let bed = Bed::new();
+    let script = "trap 'exit 7' TERM; echo $$ > self; kill -STOP $$; while :; do sleep 0.01; done";
+    // the grace is longer than the wait for the end: what is not woken fails here
+    let dir = bed.start(bed.spec(&[script], 600_000));
+    let pid = pid_in(&bed.work("self"));
+    let state = || std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap();
+    until("the rank is halted", || state().rsplit_once(')').unwrap().1.starts_with(" T"));
+    assert_eq!(stop(hvtui(), &dir, false).unwrap(), Stopped::Told);
+    ended(&dir);
+    assert_eq!((exit(&dir, 0).code, exit(&dir, 0).stopped), (Some(7), true));
+}
+
+#[test]
 fn what_outlives_a_successful_rank_is_ended_too() {
     let bed = Bed::new();
     let script = "(setsid sh -c 'trap \"\" TERM; echo $$ > daemon; while :; do sleep 0.05; done' &); \
