@@ -59,7 +59,7 @@ impl Running {
 
     fn kill(mut self) {
         self.child.kill().expect("kill -9");
-        self.child.wait().expect("its end");
+        end_of(&mut self.child);
     }
 
     fn code(mut self) -> i32 {

@@ -8,7 +8,7 @@ use crate::common::built;
 use crate::common::client::{Client, Ended};
 use crate::common::cluster::Cluster;
 use crate::common::docker::{IMAGE, up};
-use crate::common::processes::{kill, until, wait_for};
+use crate::common::processes::{end_of, kill, until, wait_for};
 use rustix::process::Signal;
 use serde_json::{Value, json};
 
@@ -233,7 +233,7 @@ fn a_stop_reaches_the_ranks_once_and_nothing_is_left() {
         until("ranks", || cluster.on(host, "ls ~/stop/up.* | wc -l").trim() == "2");
     }
     kill(child.id(), Signal::INT);
-    let status = child.wait().expect("its end");
+    let status = end_of(&mut child);
     let said = std::fs::read_to_string(&err).expect("its words");
     assert_eq!(status.code(), Some(130), "{said}");
     for host in ["n1", "n2"] {
@@ -249,7 +249,7 @@ fn a_client_that_is_killed_leaves_the_run_and_stop_ends_it() {
     let (mut child, _) = going(&client, "trap '' TERM; while true; do sleep 1; done");
     all_run(cluster);
     child.kill().expect("killed");
-    child.wait().expect("its end");
+    end_of(&mut child);
     let runs = client.run(&["runs", "--json"]);
     let runs: Value = serde_json::from_str(&runs.out).expect("JSON");
     let id = runs[0]["spec"]["id"].as_str().expect("an id").to_owned();
@@ -269,7 +269,7 @@ fn a_supervisor_that_is_killed_loses_no_container() {
         assert_eq!(kill_all(cluster, host, &[" supervise "]), 1);
     }
     let_go(cluster);
-    let status = child.wait().expect("its end");
+    let status = end_of(&mut child);
     let said = std::fs::read_to_string(&err).expect("its words");
     assert_eq!(status.code(), Some(5), "{said}");
     none_is_left(cluster);
@@ -284,7 +284,7 @@ fn all_of_hvtui_is_killed_on_a_host_and_stop_sweeps_its_containers() {
     // the rank-wraps start another supervisor as long as there is one
     assert!(kill_all(cluster, "n2", &[" supervise ", " rank-wrap "]) >= 3);
     kill_all(cluster, "n2", &[" supervise ", " rank-wrap "]);
-    let status = child.wait().expect("its end");
+    let status = end_of(&mut child);
     let said = std::fs::read_to_string(&err).expect("its words");
     assert_ne!(status.code(), Some(0), "{said}");
     until("no container", || ["n1", "n2"].iter().all(|host| containers(cluster, host).is_empty()));
@@ -298,7 +298,7 @@ fn an_engine_that_is_killed_ends_the_run_with_its_name_and_nothing_runs_on() {
     all_run(cluster);
     let data = cluster.dir().join("n2/docker");
     cluster.on("n2", &format!("kill -9 $(cat {}/dockerd.pid)", data.display()));
-    let status = child.wait().expect("its end");
+    let status = end_of(&mut child);
     let said = std::fs::read_to_string(&err).expect("its words");
     assert_ne!(status.code(), Some(0), "{said}");
     assert!(said.contains("docker on its host stopped answering"), "{said}");

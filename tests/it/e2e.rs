@@ -13,7 +13,7 @@ use crate::common::built;
 use crate::common::client::{Client, Ended};
 use crate::common::cluster;
 use crate::common::cluster::Cluster;
-use crate::common::processes::until;
+use crate::common::processes::{end_of, until};
 use serde_json::Value;
 
 /// Two healthy hosts; they end with this process.
@@ -304,7 +304,7 @@ fn a_run_outlives_its_client_and_can_be_stopped_by_another() {
     // A recording is behind by up to a second, which is what the kill may cost.
     until("the recording of output", || client.run(&["logs", &run]).out.contains("tick"));
     first.kill().expect("kill -9");
-    assert_eq!(first.wait().expect("its end").signal(), Some(9));
+    assert_eq!(end_of(&mut first).signal(), Some(9));
     let size = |host: &str| -> u64 {
         let line = format!("cat ~/.local/state/hvtui/spool/{run}/*/rank-*.out | wc -c");
         cluster.on(host, &line).trim().parse().expect("a number")
@@ -347,7 +347,7 @@ fn an_interrupted_run_is_stopped_everywhere() {
     let run = only_run(&client);
     let sent = cluster.hub("kill").args(["-s", "INT", &first.id().to_string()]).status();
     assert!(sent.expect("kill").success());
-    let status = first.wait().expect("its end");
+    let status = end_of(&mut first);
     assert_eq!(status.code(), Some(130), "an interrupted run is stopped: {}", said());
     nothing_left(cluster, &run);
 }
@@ -429,7 +429,7 @@ fn the_secret_of_a_run_is_nowhere_on_disk() {
     for host in ["n1", "n2"] {
         cluster.on(host, &format!("touch ~/go-on-{run}"));
     }
-    assert!(first.wait().expect("its end").success());
+    assert!(end_of(&mut first).success());
     nothing_left(cluster, &run);
     for host in ["n1", "n2"] {
         assert_eq!(cluster.on(host, &format!("grep -rl {secret} ~ | wc -l")).trim(), "0", "{host}");
@@ -470,7 +470,7 @@ fn a_run_goes_on_while_its_host_is_cut_off_and_no_byte_is_lost() {
     for host in ["n1", "n2"] {
         cluster.on(host, "touch ~/enough");
     }
-    let status = first.wait().expect("its end");
+    let status = end_of(&mut first);
     assert!(status.success(), "{status:?}: {}", said());
     for rank in ["0", "1"] {
         let logs = client.run(&["logs", &run, "--rank", rank]);

@@ -8,7 +8,7 @@ use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 use crate::common::client::{Client, Ended};
 use crate::common::cluster;
 use crate::common::cluster::{Cluster, skip};
-use crate::common::processes::until;
+use crate::common::processes::{end_of, until};
 
 /// An MPI: its launcher, a program that is linked with it, and what `hvtui run` is told of its folder.
 struct Mpi {
@@ -174,7 +174,7 @@ fn nothing_of_any_mpi_is_left_of_a_run_that_is_interrupted() {
         until("all ranks", || said().matches(" of 4 on ").count() == 4);
         let sent = Command::new("kill").args(["-s", "INT", &child.id().to_string()]).status();
         assert!(sent.expect("kill").success());
-        assert_eq!(child.wait().expect("its end").code(), Some(130), "{}: {}", mpi.launcher, said());
+        assert_eq!(end_of(&mut child).code(), Some(130), "{}: {}", mpi.launcher, said());
         bed.is_free();
     }
 }

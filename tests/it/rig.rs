@@ -140,7 +140,7 @@ fn nothing_is_left() {
     let folder = cluster.dir().to_owned();
     drop(cluster);
     assert!(!folder.exists());
-    assert!(!sleeper.wait().expect("its end").success(), "the hub's processes end with it");
+    assert!(!end_of(&mut sleeper).success(), "the hub's processes end with it");
 }
 
 #[test]

@@ -9,7 +9,7 @@ use std::sync::LazyLock;
 
 use crate::common::client::Client;
 use crate::common::cluster::Cluster;
-use crate::common::processes::until;
+use crate::common::processes::{end_of, until};
 
 /// Made when it is used: a source or a program that holds it would be found, wherever this repository lies.
 static CANARY: LazyLock<String> = LazyLock::new(|| {
@@ -99,7 +99,7 @@ fn vector_06_a_secret_variable_is_seen_by_its_ranks_and_by_nobody_else() {
         assert_eq!(files_with_it(&cluster, host), "", "{host}");
         cluster.on(host, "touch ~/go-on");
     }
-    assert!(run.wait().expect("its end").success());
+    assert!(end_of(&mut run).success());
 
     let listed = client.run(&["runs", "--json"]);
     assert!(
@@ -126,7 +126,7 @@ fn vector_06_who_attaches_from_elsewhere_sees_no_secret_value_either() {
     let Some(cluster) = Cluster::up(2, &[]) else { return };
     let owner = Client::new(&cluster);
     let launch = ["run", "--detach", "-np", "2", "--secret-env", "TOKEN", "--", "sh", "-c", TELLTALE];
-    let launched = spawn(&owner, &launch).wait().expect("its end");
+    let launched = end_of(&mut spawn(&owner, &launch));
     let id = said(&owner).trim().to_owned();
     assert!(launched.success() && !id.is_empty(), "{id}");
 
@@ -139,7 +139,7 @@ fn vector_06_who_attaches_from_elsewhere_sees_no_secret_value_either() {
     for host in ["n1", "n2"] {
         cluster.on(host, &format!("touch ~/go-on-{id}"));
     }
-    let end = attached.wait().expect("its end");
+    let end = end_of(&mut attached);
     let shown = said(&guest) + &fs::read_to_string(guest.path("err")).expect("err");
     assert!(end.success(), "{shown}");
 
@@ -187,5 +187,5 @@ fn vector_01_nothing_of_a_run_listens_on_every_address() {
     }
     let id = rustix::process::Pid::from_child(&run);
     rustix::process::kill_process(id, rustix::process::Signal::INT).expect("a signal");
-    run.wait().expect("its end");
+    end_of(&mut run);
 }

@@ -119,7 +119,10 @@ impl Ranks {
 
     /// Waits until this one has said «ready».
     pub(crate) fn until_ready(&self, index: usize) {
-        until("a rank that is ready", || self.line(index, "ready").is_some());
+        until("a rank that is ready", || {
+            assert!(self.line(index, "failed").is_none(), "{:?}", self.line(index, "failed"));
+            self.line(index, "ready").is_some()
+        });
     }
 
     /// Waits until this one has ended its part with an error.
