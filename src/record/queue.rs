@@ -247,6 +247,17 @@ mod tests {
     }
 
     #[test]
+    fn what_was_sent_before_the_close_is_still_taken() {
+        let queue = Queue::new(1 << 20);
+        (0..3).for_each(|seq| queue.send(line(seq)));
+        queue.close();
+        queue.send(line(3));
+        let Taken::Batch(batch) = queue.take(None) else { panic!("nothing came") };
+        assert_eq!(batch.len(), 3, "and nothing that was sent behind it");
+        assert!(matches!(queue.take(None), Taken::Closed));
+    }
+
+    #[test]
     fn a_long_queue_is_taken_in_parts_with_each_gap_in_its_place() {
         let queue = Queue::new(2 * (BATCH * 208 + 2080));
         let lines = BATCH as u64 + 20;

@@ -167,6 +167,14 @@ mod tests {
     const AGENT: &str = "#!/bin/sh\n[ \"$1 $2 $3\" = \"agent --stdio --nonce\" ] || exit 64\n\
                          printf '\\001HVT1 %s\\n' \"$4\"\nexec cat\n";
 
+    #[test]
+    fn each_start_has_a_nonce_of_its_own() {
+        let (one, other) = (Nonce::new().unwrap(), Nonce::new().unwrap());
+        assert_ne!(one, other);
+        assert_eq!(one.0.len(), 32);
+        assert_eq!(one.marker(), format!("{MAGIC}{one}\n"));
+    }
+
     struct Home {
         folder: tempfile::TempDir,
         binary: AgentBinary,

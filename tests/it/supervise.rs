@@ -182,7 +182,9 @@ fn a_rank_that_kills_its_process_group_still_has_an_exit() {
 #[test]
 fn a_killed_rank_wrap_takes_its_rank_with_it() {
     let bed = Bed::new();
-    let dir = bed.start(bed.spec(&["sleep 600 & echo $! > child; wait", "exec sleep 600"], 1000));
+    // it ignores TERM, and the grace is longer than the wait for the end: it must be killed at once
+    let script = "trap '' TERM; sleep 600 & echo $! > child; wait";
+    let dir = bed.start(bed.spec(&[script, "exec sleep 600"], 600_000));
     let rank = rank_process(&dir, 0);
     let child = pid_in(&bed.work("child"));
     let wrap = running(&dir).wraps.remove(&Rank(0)).unwrap();
