@@ -1,0 +1,114 @@
+//! Host certificates: whether an authority that the files name vouches for this key of this host, now. Pure.
+
+use russh::keys::ssh_key::certificate::CertType;
+use russh::keys::{Algorithm, Certificate, HashAlg, PublicKey};
+
+use super::host_key::HostKey;
+use super::known_hosts::{HostName, KnownHosts, Place};
+use crate::ssh::transport::offers::moment;
+
+/// What is wrong with a certificate whose authority is trusted.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum CertificateFault {
+    /// It certifies a user.
+    #[error("it is a user's certificate, not a host's")]
+    UserType,
+    /// It names other hosts, or none.
+    #[error("it does not name {wanted}{}", list(.names))]
+    Principal {
+        /// The name by which the host is reached.
+        wanted: String,
+        /// The names that it has.
+        names: Vec<String>,
+    },
+    /// Its time is over.
+    #[error("it expired {0}")]
+    Expired(String),
+    /// Its time has not come.
+    #[error("it is not valid before {0}")]
+    NotYet(String),
+    /// It holds a condition that is not understood.
+    #[error("it holds the critical option `{0}`, which is not understood")]
+    Critical(String),
+    /// The authority signed with an algorithm that is broken.
+    #[error("its authority signed it with {0}")]
+    Algorithm(String),
+    /// The signature is not the authority's.
+    #[error("its signature is wrong")]
+    Signature,
+}
+
+fn list(names: &[String]) -> String {
+    if names.is_empty() {
+        ": it names no host".to_owned()
+    } else {
+        format!(": it names {}", names.join(", "))
+    }
+}
+
+/// What the files say about a certificate.
+#[derive(Debug, PartialEq, Eq)]
+pub(in crate::ssh) enum Verdict {
+    /// An authority vouches for it.
+    Trusted,
+    /// Its key or its authority's is revoked by this line.
+    Revoked(Place),
+    /// No authority of the files signed it: only its key counts.
+    NoAuthority,
+    /// The authority of this line signed it, but it can't be accepted.
+    Bad(Place, CertificateFault),
+}
+
+/// The key inside a certificate.
+pub(in crate::ssh) fn key_of(certificate: &Certificate) -> HostKey {
+    HostKey::new(PublicKey::new(certificate.public_key().clone(), ""))
+}
+
+/// Judges a certificate that a host showed. `wanted` is the name without a port; `now` counts seconds since 1970.
+pub(in crate::ssh) fn judge(
+    known: &KnownHosts,
+    name: &HostName,
+    wanted: &str,
+    certificate: &Certificate,
+    now: u64,
+) -> Verdict {
+    let authority = HostKey::new(PublicKey::new(certificate.signature_key().clone(), ""));
+    let revoked = [&key_of(certificate), &authority].into_iter().find_map(|key| known.revoked(name, key));
+    if let Some(place) = revoked {
+        return Verdict::Revoked(place);
+    }
+    match known.authority(name, &authority) {
+        None => Verdict::NoAuthority,
+        Some(place) => match fault(certificate, &authority, wanted, now) {
+            None => Verdict::Trusted,
+            Some(fault) => Verdict::Bad(place, fault),
+        },
+    }
+}
+
+fn fault(certificate: &Certificate, authority: &HostKey, wanted: &str, now: u64) -> Option<CertificateFault> {
+    if certificate.cert_type() != CertType::Host {
+        return Some(CertificateFault::UserType);
+    }
+    let names = certificate.valid_principals();
+    if !names.iter().any(|name| name.eq_ignore_ascii_case(wanted)) {
+        let (wanted, names) = (wanted.to_owned(), names.to_vec());
+        return Some(CertificateFault::Principal { wanted, names });
+    }
+    if now < certificate.valid_after() {
+        return Some(CertificateFault::NotYet(moment(certificate.valid_after())));
+    }
+    if now >= certificate.valid_before() {
+        return Some(CertificateFault::Expired(moment(certificate.valid_before())));
+    }
+    if let Some((option, _)) = certificate.critical_options().iter().next() {
+        return Some(CertificateFault::Critical(option.clone()));
+    }
+    let algorithm = certificate.signature().algorithm();
+    if matches!(algorithm, Algorithm::Rsa { hash: None } | Algorithm::Dsa) {
+        return Some(CertificateFault::Algorithm(format!("{algorithm} (SHA-1)")));
+    }
+    // Checks the signature once more beside the authority's fingerprint and the time.
+    let fingerprint = authority.key.fingerprint(HashAlg::Sha256);
+    certificate.validate_at(now, [&fingerprint]).err().map(|_| CertificateFault::Signature)
+}
