@@ -7,7 +7,9 @@ use std::time::Duration;
 
 use crate::common::sshd::{Sshd, keygen};
 use hvtui::domain::question::HostKeyPolicy;
-use hvtui::ssh::{AgentBinary, CertificateFault, HostKey, SshError, Target, open_agent};
+use hvtui::ssh::{
+    AgentBinary, AgentError, CertificateFault, HostKey, SshError, Target, TrustError, open_agent,
+};
 
 const AGENT: &str = "#!/bin/sh\nprintf '\\001HVT1 %s\\n' \"$4\"\nexec cat\n";
 
@@ -34,7 +36,7 @@ fn target(sshd: &Sshd, known_hosts: &str) -> Target {
     }
 }
 
-async fn open(sshd: &Sshd, target: &Target) -> Result<(), SshError> {
+async fn open(sshd: &Sshd, target: &Target) -> Result<(), AgentError> {
     let path = sshd.path("agent");
     std::fs::write(&path, AGENT).unwrap();
     open_agent(target, &AgentBinary::from_path(&path).unwrap(), |_| ()).await.map(|_| ())
@@ -96,12 +98,18 @@ async fn known_hosts_mean_what_they_mean_to_openssh() {
     // known by RSA alone, and it has no such key
     let only_rsa = format!("[localhost]:$PORT {}\n", sshd.host_key("rsa"));
     let target = target(&ed25519, &only_rsa);
-    assert!(matches!(open(&ed25519, &target).await, Err(SshError::OtherKeyType { .. })));
+    assert!(matches!(
+        open(&ed25519, &target).await,
+        Err(AgentError::Ssh(SshError::HostKey(TrustError::OtherKeyType { .. })))
+    ));
     assert!(openssh(&ed25519).is_err());
     // what can't be read is no empty file
     std::fs::remove_file(ed25519.path("known_hosts")).unwrap();
     std::fs::create_dir(ed25519.path("known_hosts")).unwrap();
-    assert!(matches!(open(&ed25519, &target).await, Err(SshError::KnownHosts { .. })));
+    assert!(matches!(
+        open(&ed25519, &target).await,
+        Err(AgentError::Ssh(SshError::HostKey(TrustError::KnownHosts { .. })))
+    ));
     assert!(openssh(&ed25519).is_err());
 }
 
@@ -156,14 +164,20 @@ async fn a_host_certificate_of_a_known_authority_lets_the_host_in() {
         }
         // its authority is another's
         let target = host.know("@cert-authority *.example.org $CA\n");
-        assert!(matches!(open(&host.sshd, &target).await, Err(SshError::UnknownKey { .. })));
+        assert!(matches!(
+            open(&host.sshd, &target).await,
+            Err(AgentError::Ssh(SshError::HostKey(TrustError::UnknownKey { .. })))
+        ));
         assert!(openssh(&host.sshd).is_err());
         // a pinned fingerprint is that of the key inside
         let pinned = HostKey::from_openssh(&host.sshd.host_key("plain")).unwrap().fingerprint();
         let target = Target { fingerprint: Some(pinned), ..host.know("@cert-authority * $CA\n") };
         open(&host.sshd, &target).await.unwrap();
         let target = Target { fingerprint: Some("SHA256:wrong".into()), ..target };
-        assert!(matches!(open(&host.sshd, &target).await, Err(SshError::OtherFingerprint { .. })));
+        assert!(matches!(
+            open(&host.sshd, &target).await,
+            Err(AgentError::Ssh(SshError::HostKey(TrustError::OtherFingerprint { .. })))
+        ));
     }
 }
 
@@ -194,7 +208,10 @@ async fn vector_09_a_bad_host_certificate_is_refused_before_any_credential() {
         let Some(host) = Certified::start("ed25519", "ed25519", sign) else { return };
         let target = host.know("@cert-authority * $CA\n");
         let error = open(&host.sshd, &target).await.unwrap_err();
-        let SshError::BadCertificate { fault, authority, .. } = &error else { panic!("{name}: {error}") };
+        let AgentError::Ssh(SshError::HostKey(TrustError::BadCertificate { fault, authority, .. })) = &error
+        else {
+            panic!("{name}: {error}")
+        };
         assert!(check(fault), "{name}: {error}");
         assert_eq!((authority.line, error.is_refusal()), (1, true));
         host.sshd.left().await;
@@ -225,7 +242,10 @@ async fn revoked_authorities_and_certified_keys_are_refused() {
     let Some(host) = Certified::start("ed25519", "ed25519", &["-h", "-n", "localhost"]) else { return };
     for line in ["@revoked * $CA\n@cert-authority * $CA\n", "@cert-authority * $CA\n@revoked * $KEY\n"] {
         let error = open(&host.sshd, &host.know(line)).await.unwrap_err();
-        assert!(matches!(error, SshError::RevokedKey { .. }), "{line}: {error}");
+        assert!(
+            matches!(error, AgentError::Ssh(SshError::HostKey(TrustError::RevokedKey { .. }))),
+            "{line}: {error}"
+        );
         assert!(openssh(&host.sshd).is_err(), "{line}");
     }
     host.sshd.left().await;
@@ -287,14 +307,20 @@ async fn a_users_certificate_is_no_hosts() {
         if good {
             // a host's certificate gets as far as the login
             assert!(
-                !matches!(error, SshError::BadCertificate { .. } | SshError::UnknownKey { .. }),
+                !matches!(
+                    error,
+                    AgentError::Ssh(SshError::HostKey(TrustError::BadCertificate { .. }))
+                        | AgentError::Ssh(SshError::HostKey(TrustError::UnknownKey { .. }))
+                ),
                 "{error}"
             );
             assert!(sent.load(Ordering::SeqCst));
             serving.abort();
             continue;
         }
-        let SshError::BadCertificate { fault, .. } = &error else { panic!("{error}") };
+        let AgentError::Ssh(SshError::HostKey(TrustError::BadCertificate { fault, .. })) = &error else {
+            panic!("{error}")
+        };
         assert_eq!(*fault, CertificateFault::UserType);
         serving.await.unwrap();
         assert!(!sent.load(Ordering::SeqCst), "a credential was sent");

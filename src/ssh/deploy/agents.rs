@@ -8,7 +8,7 @@ use std::io::Read;
 use std::path::{Path, PathBuf};
 
 use super::binary::AgentBinary;
-use crate::ssh::transport::error::SshError;
+use super::error::AgentError;
 
 /// A platform for which there can be an agent.
 struct Platform {
@@ -44,7 +44,7 @@ pub struct Agents {
 impl Agents {
     /// hvtui itself for its own platform, and what lies in `agents/` below each of `folders`, the first one that is
     /// there counting. Reads all of each binary; one that is no program for its platform is an error.
-    pub fn find(folders: &[PathBuf]) -> Result<Self, SshError> {
+    pub fn find(folders: &[PathBuf]) -> Result<Self, AgentError> {
         let mut found = Vec::new();
         for platform in PLATFORMS {
             let places = folders.iter().flat_map(|folder| {
@@ -104,10 +104,10 @@ pub(super) fn own_platform() -> String {
 }
 
 /// A file that was put under the wrong name would fail on the host with words that help nobody.
-fn check(path: &Path, platform: &Platform) -> Result<(), SshError> {
+fn check(path: &Path, platform: &Platform) -> Result<(), AgentError> {
     let mut head = [0; 20];
     let read = File::open(path).and_then(|mut file| file.read_exact(&mut head));
-    let wrong = |detail: String| SshError::Binary { path: path.to_owned(), detail };
+    let wrong = |detail: String| AgentError::Binary { path: path.to_owned(), detail };
     read.map_err(|error| wrong(error.to_string()))?;
     // ELF, little-endian, and the machine.
     let machine = u16::from_le_bytes([head[18], head[19]]);

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use ring::digest;
 
-use crate::ssh::transport::error::SshError;
+use super::error::AgentError;
 
 /// A binary and its hash.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -18,16 +18,16 @@ pub struct AgentBinary {
 
 impl AgentBinary {
     /// The running program, also where its file was replaced or deleted since. Reads all of it.
-    pub fn of_current_exe() -> Result<Self, SshError> {
+    pub fn of_current_exe() -> Result<Self, AgentError> {
         Self::from_path(Path::new("/proc/self/exe"))
     }
 
     /// The program in a file. Reads all of it.
-    pub fn from_path(path: &Path) -> Result<Self, SshError> {
+    pub fn from_path(path: &Path) -> Result<Self, AgentError> {
         let measured = File::open(path).and_then(|mut file| measure(&mut file));
         match measured {
             Ok((sha256, bytes)) => Ok(Self { path: path.to_owned(), sha256, bytes }),
-            Err(error) => Err(SshError::Binary { path: path.to_owned(), detail: error.to_string() }),
+            Err(error) => Err(AgentError::Binary { path: path.to_owned(), detail: error.to_string() }),
         }
     }
 

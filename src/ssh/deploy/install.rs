@@ -11,15 +11,13 @@ use tokio::time::timeout;
 use super::agents::Agents;
 use super::binary::AgentBinary;
 use super::deployment::{Deployment, TelemetryAsk};
+use super::error::{AgentError, DeployError};
 use super::script::{self, Nonce, Search};
+use super::stream::{AgentStream, Speaks};
 use super::watch_script;
 use crate::domain::text::sanitize;
-use crate::ssh::transport;
-use crate::ssh::transport::connection::Transport;
-use crate::ssh::transport::error::{DeployError, SshError};
 use crate::ssh::transport::report::{self, BANNER_BYTES, Scan, Scanner, Text};
-use crate::ssh::transport::streams::{AgentReader, AgentStream, AgentWriter, LinkEnd, Speaks};
-use crate::ssh::transport::target::Target;
+use crate::ssh::transport::{self, AgentReader, AgentWriter, LinkEnd, SshError, Target, Transport};
 
 /// The most bytes in one line of a script's answer: a path and a few words.
 const LINE_BYTES: usize = 16 * 1024;
@@ -48,13 +46,13 @@ pub async fn open_agent(
     target: &Target,
     deployment: impl Into<Deployment>,
     on_progress: impl Fn(Progress) + Send + Sync,
-) -> Result<AgentStream, SshError> {
+) -> Result<AgentStream, AgentError> {
     let deployment = deployment.into();
     on_progress(Progress::Connecting);
     let session = transport::connect(target).await?;
     let host = Host { target, deployment: &deployment, session };
     match (host.obtain(on_progress).await, &deployment.telemetry) {
-        (Err(SshError::Deploy { problem, .. }), Some(ask)) if problem.leaves_telemetry() => {
+        (Err(AgentError::Deploy { problem, .. }), Some(ask)) if problem.leaves_telemetry() => {
             host.watch(ask, problem.to_string()).await
         }
         (obtained, _) => obtained,
@@ -63,7 +61,7 @@ pub async fn open_agent(
 
 /// Renames the binary at `path` on the host, which answered with the content `got` instead of its own, so that the
 /// next try puts the right one there. Returns its new name.
-pub async fn quarantine(target: &Target, path: &str, got: &str) -> Result<String, SshError> {
+pub async fn quarantine(target: &Target, path: &str, got: &str) -> Result<String, AgentError> {
     let session = transport::connect(target).await?;
     let agents = Agents::default();
     let deployment = Deployment::new(Arc::new(agents));
@@ -103,30 +101,30 @@ struct Script {
 }
 
 impl Host<'_> {
-    fn failed(&self, problem: DeployError) -> SshError {
-        SshError::Deploy { host: self.target.host.clone(), problem }
+    fn failed(&self, problem: DeployError) -> AgentError {
+        AgentError::Deploy { host: self.target.host.clone(), problem }
     }
 
-    fn silent(&self, what: &'static str) -> SshError {
-        SshError::TimedOut {
+    fn silent(&self, what: &'static str) -> AgentError {
+        AgentError::Ssh(SshError::TimedOut {
             host: self.target.host.clone(),
             at: self.target.shown(),
             what,
             after: self.target.patience(),
             remedy: "check the host's load and the account's shell start files",
-        }
+        })
     }
 
     /// The error for a script that ended too early: the link's, or `problem` made of how the command ended.
-    fn ended(&self, end: &LinkEnd, problem: impl FnOnce(&LinkEnd) -> DeployError) -> SshError {
+    fn ended(&self, end: &LinkEnd, problem: impl FnOnce(&LinkEnd) -> DeployError) -> AgentError {
         if end.lost {
-            return SshError::Lost { host: self.target.host.clone(), detail: end.reason.clone() };
+            return SshError::Lost { host: self.target.host.clone(), detail: end.reason.clone() }.into();
         }
         self.failed(problem(end))
     }
 
     /// Starts the agent, and puts it there first if it is not.
-    async fn obtain(&self, on_progress: impl Fn(Progress) + Send + Sync) -> Result<AgentStream, SshError> {
+    async fn obtain(&self, on_progress: impl Fn(Progress) + Send + Sync) -> Result<AgentStream, AgentError> {
         let mut from = 1;
         let mut broken = None;
         let platform = loop {
@@ -167,7 +165,7 @@ impl Host<'_> {
     }
 
     /// Puts the binary into the first folder that takes it; returns the folder's number.
-    async fn install(&self, binary: &AgentBinary) -> Result<u32, SshError> {
+    async fn install(&self, binary: &AgentBinary) -> Result<u32, AgentError> {
         let mut from = 1;
         let mut tried = Vec::new();
         loop {
@@ -188,7 +186,7 @@ impl Host<'_> {
     }
 
     /// Telemetry by the host's own tools.
-    async fn watch(&self, ask: &TelemetryAsk, reason: String) -> Result<AgentStream, SshError> {
+    async fn watch(&self, ask: &TelemetryAsk, reason: String) -> Result<AgentStream, AgentError> {
         let nonce = Nonce::new()?;
         let script = self.run(&watch_script::watch_line(ask, &nonce), &nonce).await?;
         let banner = self.banner(&script.noise, &[]);
@@ -208,13 +206,13 @@ impl Host<'_> {
         &self,
         limit: Duration,
         what: &'static str,
-        work: impl Future<Output = Result<T, SshError>>,
-    ) -> Result<T, SshError> {
+        work: impl Future<Output = Result<T, AgentError>>,
+    ) -> Result<T, AgentError> {
         timeout(limit, work).await.unwrap_or_else(|_| Err(self.silent(what)))
     }
 
     /// Runs a line and reads up to its marker.
-    async fn run(&self, line: &str, nonce: &Nonce) -> Result<Script, SshError> {
+    async fn run(&self, line: &str, nonce: &Nonce) -> Result<Script, AgentError> {
         let (mut reader, writer) = self.session.exec(line, &nonce.marker()).await?;
         let noise = self
             .find(&mut reader, nonce, |end, said_text| DeployError::no_shell(end.reason.clone(), said_text));
@@ -228,7 +226,7 @@ impl Host<'_> {
         reader: &mut AgentReader,
         nonce: &Nonce,
         ended: impl FnOnce(&LinkEnd, String) -> DeployError,
-    ) -> Result<Bytes, SshError> {
+    ) -> Result<Bytes, AgentError> {
         let mut scanner = Scanner::new(nonce.marker());
         while let Some(bytes) = reader.next().await {
             match scanner.push(&bytes) {
@@ -249,7 +247,7 @@ impl Host<'_> {
     }
 
     /// Starts the agent where it is, looking from the `from`th folder on.
-    async fn start(&self, from: u32) -> Result<Start, SshError> {
+    async fn start(&self, from: u32) -> Result<Start, AgentError> {
         let nonce = Nonce::new()?;
         let hashes = self.deployment.agents.hashes();
         let cache_dir = self.deployment.cache_dir.as_deref();
@@ -286,7 +284,7 @@ impl Host<'_> {
         platform: &str,
         at: u32,
         path: &str,
-    ) -> Result<Start, SshError> {
+    ) -> Result<Start, AgentError> {
         let shown = sanitize(path).into_owned();
         let found = self.find(&mut script.reader, nonce, |end, said_text| DeployError::NoAgent {
             path: shown,
@@ -304,7 +302,7 @@ impl Host<'_> {
                 let Script { reader, writer, .. } = script;
                 Ok(Start::Runs(AgentStream { banner, speaks, reader, writer }))
             }
-            Err(SshError::Deploy { problem: error @ DeployError::NoAgent { status, .. }, .. })
+            Err(AgentError::Deploy { problem: error @ DeployError::NoAgent { status, .. }, .. })
                 if NOT_EXECUTED.contains(&status) =>
             {
                 self.finish(&script).await;
@@ -352,8 +350,8 @@ impl Host<'_> {
     }
 
     /// Sends the content and the end of file. A host that takes no byte for a while is given up.
-    async fn send(&self, binary: &AgentBinary, writer: &mut AgentWriter) -> Result<(), SshError> {
-        let unreadable = |error: std::io::Error| SshError::Binary {
+    async fn send(&self, binary: &AgentBinary, writer: &mut AgentWriter) -> Result<(), AgentError> {
+        let unreadable = |error: std::io::Error| AgentError::Binary {
             path: binary.path().to_owned(),
             detail: error.to_string(),
         };
@@ -376,7 +374,7 @@ impl Host<'_> {
                 Ok(Err(error)) if error.kind() == ErrorKind::BrokenPipe => return Ok(()),
                 Ok(Err(error)) => {
                     let host = self.target.host.clone();
-                    return Err(SshError::Lost { host, detail: error.to_string() });
+                    return Err(SshError::Lost { host, detail: error.to_string() }.into());
                 }
                 Err(_) => return Err(self.silent("took no more of the upload")),
             }
@@ -434,11 +432,11 @@ enum Upload {
     /// No folder is left, and why.
     NoFolder(Vec<String>),
     /// Anything else.
-    Failed(SshError),
+    Failed(AgentError),
 }
 
-impl From<SshError> for Upload {
-    fn from(error: SshError) -> Self {
+impl From<AgentError> for Upload {
+    fn from(error: AgentError) -> Self {
         Self::Failed(error)
     }
 }

@@ -9,7 +9,8 @@ use std::fmt;
 use ring::rand::{SecureRandom, SystemRandom};
 
 use super::binary::{AgentBinary, hex};
-use crate::ssh::transport::error::SshError;
+use super::error::AgentError;
+use crate::ssh::transport::SshError;
 use crate::wire::handshake::MAGIC;
 
 /// 128 random bits by which our words are told from what else a host prints.
@@ -17,7 +18,7 @@ use crate::wire::handshake::MAGIC;
 pub(super) struct Nonce(String);
 
 impl Nonce {
-    pub(super) fn new() -> Result<Self, SshError> {
+    pub(super) fn new() -> Result<Self, AgentError> {
         let mut bytes = [0; 16];
         SystemRandom::new().fill(&mut bytes).map_err(|_| SshError::Random)?;
         Ok(Self(hex(&bytes)))

@@ -5,9 +5,7 @@ use super::asker::Busy;
 use super::error::SshError;
 use super::target::Target;
 use crate::domain::question::{Answer, HostKeyPolicy, Question, Subject};
-use crate::ssh::trust::file::trust;
-use crate::ssh::trust::host_key::HostKey;
-use crate::ssh::trust::known_hosts::{HostName, KnownHosts, Verdict};
+use crate::ssh::trust::{HostKey, HostName, KnownHosts, Server, TrustError, Verdict, trust};
 
 /// Whether the key that was refused is trusted from now on, so that the host can be tried again.
 pub(super) async fn admit(target: &Target, key: &HostKey) -> Result<bool, SshError> {
@@ -16,11 +14,12 @@ pub(super) async fn admit(target: &Target, key: &HostKey) -> Result<bool, SshErr
     }
     // One question about keys at a time: the answer to the one before may answer this one.
     let _turn = target.asker.key_turn().await;
-    let name = HostName::of(target);
+    let server = target.server();
+    let name = HostName::of(&server);
     if target.asker.is_pinned(&name, key) {
         return Ok(true);
     }
-    let known = KnownHosts::read(&target.known_hosts)?;
+    let known = KnownHosts::read(&server.files)?;
     let (also, other) = match known.judge(&name, key) {
         Verdict::Known => return Ok(true),
         Verdict::Unknown { also, .. } => (also, Vec::new()),
@@ -38,22 +37,24 @@ pub(super) async fn admit(target: &Target, key: &HostKey) -> Result<bool, SshErr
             return Ok(false);
         }
     }
-    write_down(target, name, key).await?;
+    write_down(target, server, key).await?;
     Ok(true)
 }
 
 /// Writes the key into the first file of known hosts; into memory where that fails.
-async fn write_down(target: &Target, name: HostName, key: &HostKey) -> Result<(), SshError> {
+async fn write_down(target: &Target, server: Server, key: &HostKey) -> Result<(), SshError> {
     let fingerprint = key.fingerprint();
+    let name = HostName::of(&server);
     let (file, written) = {
-        let (target, key, fingerprint) = (target.clone(), key.clone(), fingerprint.clone());
+        let (key, fingerprint) = (key.clone(), fingerprint.clone());
         // Another program may hold the file's lock for a while.
-        let writing = tokio::task::spawn_blocking(move || trust(&target, &key, Some(&fingerprint)));
-        let gone = || SshError::Trust { file: "known_hosts".into(), detail: "the writer ended".to_owned() };
+        let writing = tokio::task::spawn_blocking(move || trust(&server, &key, Some(&fingerprint)));
+        let gone =
+            || TrustError::NotWritten { file: "known_hosts".into(), detail: "the writer ended".to_owned() };
         match writing.await.map_err(|_| gone()).and_then(|written| written) {
             Ok(trusted) => (trusted.file.display().to_string(), None),
-            Err(error @ SshError::Trust { .. }) => (String::new(), Some(error)),
-            Err(error) => return Err(error),
+            Err(error @ TrustError::NotWritten { .. }) => (String::new(), Some(error)),
+            Err(error) => return Err(error.into()),
         }
     };
     let (host, shown) = (&target.host, format!("{} {fingerprint}", key.algorithm()));

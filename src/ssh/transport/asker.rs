@@ -13,8 +13,7 @@ use tokio::time::sleep;
 
 use super::keyring::Keyring;
 use crate::domain::question::{Answer, Question};
-use crate::ssh::trust::host_key::HostKey;
-use crate::ssh::trust::known_hosts::HostName;
+use crate::ssh::trust::{HostKey, HostName};
 
 /// What comes out of the queue.
 #[derive(Debug)]

@@ -8,15 +8,16 @@ use russh::client::{DisconnectReason, Handler, Msg, Session as Wire};
 use russh::keys::{Certificate, PublicKeyOrCertificate};
 use tokio::sync::watch;
 
-use super::error::{ShownKey, SshError};
+use super::asker::Asker;
 use super::report::{BANNER_BYTES, Text};
 use super::session::{KEEPALIVE, KEEPALIVE_MISSED};
 use super::target::Target;
 use crate::clock;
 use crate::domain::text::sanitize;
-use crate::ssh::trust::host_cert;
-use crate::ssh::trust::host_key::HostKey;
-use crate::ssh::trust::known_hosts::{HostName, KnownHosts, Verdict};
+use crate::ssh::trust::{
+    CertificateVerdict, HostKey, HostName, KnownHosts, Server, TrustError, Verdict, judge_certificate,
+    key_of, refusal,
+};
 
 /// Why a connection ended; `None` while it lasts.
 pub(super) type End = watch::Receiver<Option<Arc<str>>>;
@@ -37,7 +38,7 @@ pub(super) enum Policy {
 #[derive(Default)]
 struct Found {
     key: Option<HostKey>,
-    refusal: Option<SshError>,
+    refusal: Option<TrustError>,
     banner: Text,
     authenticating: bool,
 }
@@ -54,7 +55,7 @@ impl Shared {
         self.with(|found| found.key.clone())
     }
 
-    pub(super) fn refusal(&self) -> Option<SshError> {
+    pub(super) fn refusal(&self) -> Option<TrustError> {
         self.with(|found| found.refusal.take())
     }
 
@@ -73,7 +74,8 @@ impl Shared {
 
 /// Our side of russh's callbacks. Lives in russh's task.
 pub(super) struct Client {
-    target: Target,
+    server: Server,
+    asker: Asker,
     policy: Policy,
     found: Shared,
     ended: watch::Sender<Option<Arc<str>>>,
@@ -84,31 +86,41 @@ impl Client {
     pub(super) fn new(target: &Target, policy: Policy) -> (Self, Shared, End) {
         let found = Shared::default();
         let (ended, end) = watch::channel(None);
-        (Self { target: target.clone(), policy, found: found.clone(), ended }, found, end)
+        (
+            Self {
+                server: target.server(),
+                asker: target.asker.clone(),
+                policy,
+                found: found.clone(),
+                ended,
+            },
+            found,
+            end,
+        )
     }
 
-    fn refuse(&self, known: &KnownHosts, key: &HostKey) -> Option<SshError> {
-        let name = HostName::of(&self.target);
+    fn refuse(&self, known: &KnownHosts, key: &HostKey) -> Option<TrustError> {
+        let name = HostName::of(&self.server);
         let verdict = known.judge(&name, key);
         let is_new = matches!(verdict, Verdict::Unknown { .. } | Verdict::OtherType { .. });
-        if is_new && self.target.asker.is_pinned(&name, key) {
-            return refusal(&self.target, key, Verdict::Known);
+        if is_new && self.asker.is_pinned(&name, key) {
+            return refusal(&self.server, key, Verdict::Known);
         }
-        refusal(&self.target, key, verdict)
+        refusal(&self.server, key, verdict)
     }
 
     /// Like OpenSSH: a certificate that does not do leaves its key, which may be known by itself.
-    fn refuse_certificate(&self, known: &KnownHosts, certificate: &Certificate) -> Option<SshError> {
-        let key = host_cert::key_of(certificate);
+    fn refuse_certificate(&self, known: &KnownHosts, certificate: &Certificate) -> Option<TrustError> {
+        let key = key_of(certificate);
         let now = u64::try_from(clock::now().0 / 1_000_000).unwrap_or_default();
-        let name = HostName::of(&self.target);
-        match host_cert::judge(known, &name, self.target.principal(), certificate, now) {
-            host_cert::Verdict::Trusted => refusal(&self.target, &key, Verdict::Known),
-            host_cert::Verdict::Revoked(place) => refusal(&self.target, &key, Verdict::Revoked { place }),
-            host_cert::Verdict::NoAuthority => self.refuse(known, &key),
-            host_cert::Verdict::Bad(authority, fault) => match self.refuse(known, &key)? {
-                SshError::UnknownKey { host, key, .. } => {
-                    Some(SshError::BadCertificate { host, key, authority, fault })
+        let name = HostName::of(&self.server);
+        match judge_certificate(known, &name, self.server.principal(), certificate, now) {
+            CertificateVerdict::Trusted => refusal(&self.server, &key, Verdict::Known),
+            CertificateVerdict::Revoked(place) => refusal(&self.server, &key, Verdict::Revoked { place }),
+            CertificateVerdict::NoAuthority => self.refuse(known, &key),
+            CertificateVerdict::Bad(authority, fault) => match self.refuse(known, &key)? {
+                TrustError::UnknownKey { host, key, .. } => {
+                    Some(TrustError::BadCertificate { host, key, authority, fault })
                 }
                 error => Some(error),
             },
@@ -124,23 +136,6 @@ impl Client {
             first
         });
     }
-}
-
-/// The error for a key that must not be accepted.
-pub(in crate::ssh) fn refusal(target: &Target, key: &HostKey, verdict: Verdict) -> Option<SshError> {
-    let (host, shown) = (target.host.clone(), Box::new(ShownKey::new(target.endpoint(), key)));
-    let pinned = target.fingerprint.as_deref();
-    Some(match verdict {
-        Verdict::Revoked { place } => SshError::RevokedKey { host, key: shown, place },
-        Verdict::Changed { known } => SshError::ChangedKey { host, key: shown, known },
-        _ if pinned.is_some_and(|pin| pin != shown.fingerprint) => {
-            SshError::OtherFingerprint { host, key: shown, wanted: pinned.unwrap_or_default().to_owned() }
-        }
-        Verdict::Known => return None,
-        _ if pinned.is_some() => return None,
-        Verdict::OtherType { known } => SshError::OtherKeyType { host, key: shown, known },
-        Verdict::Unknown { also, authority } => SshError::UnknownKey { host, key: shown, also, authority },
-    })
 }
 
 // If russh's task panics, this is all that is left to say so.
@@ -171,9 +166,7 @@ impl Handler for Client {
     async fn check_server_key(&mut self, shown: &PublicKeyOrCertificate) -> Result<bool, russh::Error> {
         let (key, certificate) = match shown {
             PublicKeyOrCertificate::PublicKey { key, .. } => (HostKey::new(key.clone()), None),
-            PublicKeyOrCertificate::Certificate(certificate) => {
-                (host_cert::key_of(certificate), Some(certificate))
-            }
+            PublicKeyOrCertificate::Certificate(certificate) => (key_of(certificate), Some(certificate)),
         };
         self.found.with(|found| found.key = Some(key.clone()));
         let refusal = match (&self.policy, certificate) {

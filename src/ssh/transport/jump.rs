@@ -1,6 +1,6 @@
 //! Jump hosts as people write them: `user@host:port,host2`.
 
-use super::target::name_is_safe;
+use crate::ssh::trust::name_is_safe;
 
 /// One host to go through.
 #[derive(Debug, Clone, PartialEq, Eq)]

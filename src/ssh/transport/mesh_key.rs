@@ -3,11 +3,10 @@
 use russh::keys::ssh_key::LineEnding;
 use russh::keys::{Algorithm, PrivateKey};
 
-use super::client::refusal;
 use super::error::SshError;
 use super::session;
 use super::target::Target;
-use crate::ssh::trust::known_hosts::{HostName, KnownHosts};
+use crate::ssh::trust::accept;
 
 /// A new ed25519 key pair.
 pub struct KeyPair {
@@ -32,10 +31,6 @@ pub fn new_key_pair() -> Result<KeyPair, SshError> {
 /// The key that a host shows, as `type base64`, if it is one that the files of known hosts or the hosts file vouch for.
 pub async fn known_key(target: &Target) -> Result<String, SshError> {
     let key = session::scan(target).await?;
-    let known = KnownHosts::read(&target.known_hosts)?;
-    let verdict = known.judge(&HostName::of(target), &key);
-    match refusal(target, &key, verdict) {
-        Some(error) => Err(error),
-        None => key.fields().ok_or(SshError::Random),
-    }
+    accept(&target.server(), &key)?;
+    key.fields().ok_or(SshError::Random)
 }

@@ -1,31 +1,42 @@
 //! Connections: where a host is and by which way, whose ssh speaks with it, who is asked, and one command's streams.
 
 mod admission;
-pub(super) mod asker;
-pub(super) mod auth;
+mod asker;
+mod auth;
 mod channel;
-pub(super) mod client;
+mod client;
 pub mod config;
-pub(super) mod connection;
-pub(super) mod error;
+mod connection;
+mod error;
 mod group;
 mod jump;
 mod keyring;
-pub(super) mod keys;
+mod keys;
 mod limiter;
-pub(super) mod mesh_key;
-pub(super) mod offers;
+mod mesh_key;
+mod offers;
 mod openssh;
 mod prompts;
 mod proxy;
 pub(super) mod report;
-pub(super) mod resolve;
-pub(super) mod route;
-pub(super) mod session;
+mod resolve;
+mod route;
+mod session;
 mod signer;
-pub(super) mod streams;
-pub(super) mod target;
+mod streams;
+mod target;
 mod tcp;
 mod way;
 
-pub(super) use connection::connect;
+pub use asker::{Asked, Asker, Questions};
+pub use auth::Attempts;
+pub use error::{ErrorKind, SshError};
+pub use keys::default_identities;
+pub use mesh_key::{KeyPair, known_key, new_key_pair};
+pub use resolve::{Choice, Resolver, Wanted};
+pub use route::{Carrier, Family, HostKeyPolicy, OpenSsh, Route};
+pub use session::scan;
+pub use streams::{AgentReader, AgentWriter, Link, LinkEnd};
+pub use target::{Target, default_known_hosts};
+
+pub(super) use connection::{Transport, connect};

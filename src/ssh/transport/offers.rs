@@ -4,7 +4,6 @@ use std::collections::VecDeque;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use chrono::DateTime;
 use russh::keys::agent::AgentIdentity;
 use russh::keys::ssh_key::public::KeyData;
 use russh::keys::{Certificate, PrivateKey, PublicKey};
@@ -14,6 +13,7 @@ use super::keys::{self, KeyFile};
 use super::target::Target;
 use crate::clock;
 use crate::domain::text::sanitize;
+use crate::ssh::trust::moment;
 
 /// One key to offer.
 pub(super) struct Offer {
@@ -196,10 +196,4 @@ fn validity(certificate: &Certificate) -> String {
     } else {
         format!(", valid until {}", moment(until))
     }
-}
-
-/// Seconds since 1970 as people read them.
-pub(in crate::ssh) fn moment(seconds: u64) -> String {
-    let time = i64::try_from(seconds).ok().and_then(|seconds| DateTime::from_timestamp(seconds, 0));
-    time.map_or_else(|| "the end of time".to_owned(), |time| time.format("%Y-%m-%d %H:%M UTC").to_string())
 }

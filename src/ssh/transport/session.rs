@@ -19,7 +19,7 @@ use super::auth;
 use super::channel;
 use super::client::{Client, End, Policy, Shared, Stage};
 use super::connection::Transport;
-use super::error::{DeployError, SshError};
+use super::error::SshError;
 use super::limiter;
 use super::proxy::Said;
 use super::streams::{AgentReader, AgentWriter};
@@ -27,8 +27,7 @@ use super::target::Target;
 use super::tcp;
 use super::way::{self, Way};
 use crate::domain::text::sanitize;
-use crate::ssh::trust::host_key::HostKey;
-use crate::ssh::trust::known_hosts::{HostName, KnownHosts};
+use crate::ssh::trust::{HostKey, HostName, KnownHosts, TrustError};
 
 /// Interval of keepalives; a peer that is silent for four of them is gone.
 pub(super) const KEEPALIVE: Duration = Duration::from_secs(5);
@@ -85,7 +84,10 @@ pub(super) async fn connect(target: &Target) -> Result<Session, SshError> {
             Err(error) => error,
         };
         match (&error, &attempt.shown) {
-            (SshError::UnknownKey { .. } | SshError::OtherKeyType { .. }, Some(key)) => {
+            (
+                SshError::HostKey(TrustError::UnknownKey { .. } | TrustError::OtherKeyType { .. }),
+                Some(key),
+            ) => {
                 if !admission::admit(target, key).await? {
                     return Err(error);
                 }
@@ -109,7 +111,7 @@ impl Attempt {
     async fn connect(&mut self, target: &Target, note: Option<String>) -> Result<Session, SshError> {
         let _place = limiter::enter(&target.endpoint()).await;
         let known = KnownHosts::read(&target.known_hosts)?;
-        let config = config(&known, &HostName::of(target), true);
+        let config = config(&known, &HostName::of(&target.server()), true);
         let opened = Opened::new(target, Policy::Check(known)).await?;
         let limit = target.patience();
         let Opened { stream, client, found, end, token, said } = opened;
@@ -119,7 +121,7 @@ impl Attempt {
             let mut handle = match russh::client::connect_stream(config, stream, client).await {
                 Ok(handle) => handle,
                 Err(error) => match found.refusal() {
-                    Some(refusal) => return Err(refusal),
+                    Some(refusal) => return Err(refusal.into()),
                     None => return Err(with_words(handshake_error(target, &error), &said).await),
                 },
             };
@@ -144,7 +146,7 @@ pub async fn scan(target: &Target) -> Result<HostKey, SshError> {
     target.check()?;
     let _place = limiter::enter(&target.endpoint()).await;
     let known = KnownHosts::read(&target.known_hosts)?;
-    let config = config(&known, &HostName::of(target), false);
+    let config = config(&known, &HostName::of(&target.server()), false);
     let Opened { stream, client, found, token, said, .. } = Opened::new(target, Policy::Scan).await?;
     let _unfinished = token.drop_guard();
     let limit = target.patience();
@@ -194,9 +196,9 @@ impl Session {
         let limit = target.patience();
         match timeout(limit, self.handle.channel_open_session()).await {
             Ok(Ok(channel)) => Ok(channel),
-            Ok(Err(russh::Error::ChannelOpenFailure(reason))) => Err(SshError::Deploy {
+            Ok(Err(russh::Error::ChannelOpenFailure(reason))) => Err(SshError::NoSession {
                 host: target.host.clone(),
-                problem: DeployError::NoSession(reason.description().to_owned()),
+                detail: reason.description().to_owned(),
             }),
             Ok(Err(error)) => Err(self.lost(&error.to_string()).await),
             Err(_) => Err(SshError::TimedOut {

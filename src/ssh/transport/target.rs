@@ -8,6 +8,7 @@ use super::asker::Asker;
 use super::error::SshError;
 use super::route::{Carrier, Family, HostKeyPolicy, Route};
 use crate::domain::ids::HostId;
+use crate::ssh::trust::{Server, endpoint, name_is_safe};
 
 /// One host as ssh sees it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -99,9 +100,16 @@ impl Target {
         self
     }
 
-    /// The name that a host certificate must hold.
-    pub(super) fn principal(&self) -> &str {
-        self.host_key_alias.as_deref().unwrap_or(&self.address)
+    /// What of it vouches for its host key.
+    pub fn server(&self) -> Server {
+        Server {
+            host: self.host.clone(),
+            address: self.address.clone(),
+            port: self.port,
+            alias: self.host_key_alias.clone(),
+            pin: self.fingerprint.clone(),
+            files: self.known_hosts.clone(),
+        }
     }
 
     /// `user@address:port`, for people.
@@ -154,11 +162,7 @@ impl Target {
 
     /// `address:port`, an IPv6 address in brackets.
     pub fn endpoint(&self) -> String {
-        if self.address.contains(':') {
-            format!("[{}]:{}", self.address, self.port)
-        } else {
-            format!("{}:{}", self.address, self.port)
-        }
+        endpoint(&self.address, self.port)
     }
 
     /// How long key exchange and authentication may take together, and how long a started command may be
@@ -169,30 +173,16 @@ impl Target {
 
     /// Refuses names that could be taken for an option or a command by anything they are handed to.
     pub fn check(&self) -> Result<(), SshError> {
-        let refuse = |what: &'static str, value: &str| SshError::BadTarget {
-            host: self.host.clone(),
-            what,
-            value: crate::domain::text::sanitize(value).into_owned(),
-        };
         if !name_is_safe(&self.user, "._-@+\\$") {
-            return Err(refuse("user", &self.user));
+            return Err(SshError::BadTarget {
+                host: self.host.clone(),
+                what: "user",
+                value: crate::domain::text::sanitize(&self.user).into_owned(),
+            });
         }
-        if !name_is_safe(&self.address, "._-:%") {
-            return Err(refuse("address", &self.address));
-        }
-        match (&self.fingerprint, &self.host_key_alias) {
-            (Some(pin), _) if !pin.starts_with("SHA256:") => Err(refuse("fingerprint", pin)),
-            (_, Some(alias)) if !name_is_safe(alias, "._-:%@[]") => Err(refuse("host key alias", alias)),
-            _ => Ok(()),
-        }?;
+        self.server().check()?;
         if let Route::Jump(hop) = &self.route { hop.check() } else { Ok(()) }
     }
-}
-
-pub(super) fn name_is_safe(name: &str, also: &str) -> bool {
-    (1..=255).contains(&name.len())
-        && !name.starts_with('-')
-        && name.chars().all(|c| c.is_ascii_alphanumeric() || also.contains(c))
 }
 
 #[cfg(test)]

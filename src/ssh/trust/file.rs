@@ -7,11 +7,10 @@ use std::path::{Path, PathBuf};
 
 use rustix::fs::{FlockOperation, OFlags, flock};
 
+use super::error::{ShownKey, TrustError, refusal};
 use super::host_key::HostKey;
 use super::known_hosts::{HostName, KnownHosts, Verdict};
-use crate::ssh::transport::client::refusal;
-use crate::ssh::transport::error::{ShownKey, SshError};
-use crate::ssh::transport::target::Target;
+use super::server::Server;
 
 /// A key that is trusted from now on.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -29,39 +28,42 @@ pub struct Trusted {
 /// With `expected_fingerprint` only that key is taken. Without, a key of another type than the known ones is
 /// refused. A changed or revoked key is refused always.
 pub fn trust(
-    target: &Target,
+    server: &Server,
     key: &HostKey,
     expected_fingerprint: Option<&str>,
-) -> Result<Trusted, SshError> {
-    target.check()?;
+) -> Result<Trusted, TrustError> {
+    server.check()?;
     let fingerprint = key.fingerprint();
-    let wanted = expected_fingerprint.or(target.fingerprint.as_deref());
+    let wanted = expected_fingerprint.or(server.pin.as_deref());
     if let Some(wanted) = wanted.filter(|wanted| *wanted != fingerprint) {
-        return Err(SshError::OtherFingerprint {
-            host: target.host.clone(),
-            key: Box::new(ShownKey::new(target.endpoint(), key)),
+        return Err(TrustError::OtherFingerprint {
+            host: server.host.clone(),
+            key: Box::new(ShownKey::new(server.endpoint(), key)),
             wanted: wanted.to_owned(),
         });
     }
-    let Some(file) = target.known_hosts.first() else {
-        return Err(SshError::Trust { file: PathBuf::new(), detail: "no file is configured".to_owned() });
+    let Some(file) = server.files.first() else {
+        return Err(TrustError::NotWritten {
+            file: PathBuf::new(),
+            detail: "no file is configured".to_owned(),
+        });
     };
-    let failed = |error: &io::Error| SshError::Trust { file: file.clone(), detail: explain(error) };
+    let failed = |error: &io::Error| TrustError::NotWritten { file: file.clone(), detail: explain(error) };
     make_folder(file).map_err(|error| failed(&error))?;
     let mut open = open_locked(file).map_err(|error| failed(&error))?;
     let mut bytes = Vec::new();
     open.read_to_end(&mut bytes).map_err(|error| failed(&error))?;
     let text = String::from_utf8_lossy(&bytes);
     // Judged under the lock: another process may have added the key just now.
-    let mut known = KnownHosts::read(target.known_hosts.get(1..).unwrap_or_default())?;
+    let mut known = KnownHosts::read(server.files.get(1..).unwrap_or_default())?;
     known.add(file, &text);
-    let name = HostName::of(target);
+    let name = HostName::of(server);
     match known.judge(&name, key) {
         Verdict::Known => return Ok(Trusted { file: file.clone(), fingerprint, already: true }),
         Verdict::Unknown { .. } => {}
         Verdict::OtherType { .. } if wanted.is_some() => {}
         verdict => {
-            if let Some(error) = refusal(target, key, verdict) {
+            if let Some(error) = refusal(server, key, verdict) {
                 return Err(error);
             }
         }
@@ -76,16 +78,22 @@ pub fn trust(
     Ok(Trusted { file: file.clone(), fingerprint, already: false })
 }
 
+/// Whether a key that a host shows may be accepted; an error if not.
+pub(in crate::ssh) fn accept(server: &Server, key: &HostKey) -> Result<(), TrustError> {
+    let known = KnownHosts::read(&server.files)?;
+    refusal(server, key, known.judge(&HostName::of(server), key)).map_or(Ok(()), Err)
+}
+
 /// Whether a key is pinned as the host's or known to the files. An error for one that must not be accepted, whoever says so.
-pub fn is_known(target: &Target, key: &HostKey) -> Result<bool, SshError> {
-    let known = KnownHosts::read(&target.known_hosts)?;
-    match known.judge(&HostName::of(target), key) {
+pub fn is_known(server: &Server, key: &HostKey) -> Result<bool, TrustError> {
+    let known = KnownHosts::read(&server.files)?;
+    match known.judge(&HostName::of(server), key) {
         Verdict::Known => Ok(true),
         Verdict::Unknown { .. } | Verdict::OtherType { .. } => {
-            Ok(target.fingerprint.as_ref().is_some_and(|pin| *pin == key.fingerprint()))
+            Ok(server.pin.as_ref().is_some_and(|pin| *pin == key.fingerprint()))
         }
         verdict @ (Verdict::Changed { .. } | Verdict::Revoked { .. }) => {
-            match refusal(target, key, verdict) {
+            match refusal(server, key, verdict) {
                 Some(error) => Err(error),
                 None => Ok(false),
             }
@@ -152,17 +160,17 @@ mod tests {
         HostKey::from_openssh(text.trim()).unwrap()
     }
 
-    fn target(file: PathBuf, port: u16) -> Target {
-        Target { known_hosts: vec![file], auth_agent: false, ..Target::new("a".into(), "GPU-A", port, "li") }
+    fn server(file: PathBuf, port: u16) -> Server {
+        Server { files: vec![file], ..Server::new("a".into(), "GPU-A", port) }
     }
 
     #[test]
     fn a_key_is_added_once_to_a_private_file() {
         let home = tempfile::tempdir().unwrap();
         let file = home.path().join(".ssh/known_hosts");
-        let target = target(file.clone(), 2222);
-        assert!(!trust(&target, &key(A), None).unwrap().already);
-        assert!(trust(&target, &key(A), Some(&key(A).fingerprint())).unwrap().already);
+        let gpu = server(file.clone(), 2222);
+        assert!(!trust(&gpu, &key(A), None).unwrap().already);
+        assert!(trust(&gpu, &key(A), Some(&key(A).fingerprint())).unwrap().already);
         assert_eq!(std::fs::read_to_string(&file).unwrap(), format!("[gpu-a]:2222 {A}"));
         let mode = |path: &Path| std::fs::metadata(path).unwrap().permissions().mode() & 0o777;
         assert_eq!((mode(&file), mode(file.parent().unwrap())), (0o600, 0o700));
@@ -173,7 +181,7 @@ mod tests {
         let home = tempfile::tempdir().unwrap();
         let file = home.path().join("known_hosts");
         std::fs::write(&file, format!("other {}", B.trim())).unwrap();
-        trust(&target(file.clone(), 22), &key(A), None).unwrap();
+        trust(&server(file.clone(), 22), &key(A), None).unwrap();
         assert_eq!(std::fs::read_to_string(&file).unwrap(), format!("other {B}gpu-a {A}"));
     }
 
@@ -181,22 +189,22 @@ mod tests {
     fn changed_revoked_and_unexpected_keys_are_never_added() {
         let home = tempfile::tempdir().unwrap();
         let file = home.path().join("known_hosts");
-        let target = target(file.clone(), 22);
+        let gpu = server(file.clone(), 22);
         let refused = |text: String, key: &HostKey, expected: Option<&str>| {
             std::fs::write(&file, &text).unwrap();
-            let error = trust(&target, key, expected).unwrap_err();
+            let error = trust(&gpu, key, expected).unwrap_err();
             assert_eq!(std::fs::read_to_string(&file).unwrap(), text);
             error
         };
         let error = refused(format!("gpu-a {B}"), &key(A), Some(&key(A).fingerprint()));
-        assert!(matches!(error, SshError::ChangedKey { .. }), "{error}");
+        assert!(matches!(error, TrustError::ChangedKey { .. }), "{error}");
         let error = refused(format!("@revoked * {A}"), &key(A), None);
-        assert!(matches!(error, SshError::RevokedKey { .. }), "{error}");
+        assert!(matches!(error, TrustError::RevokedKey { .. }), "{error}");
         let error = refused(String::new(), &key(A), Some("SHA256:other"));
-        assert!(matches!(error, SshError::OtherFingerprint { .. }), "{error}");
+        assert!(matches!(error, TrustError::OtherFingerprint { .. }), "{error}");
         let error = refused(format!("gpu-a {RSA}"), &key(A), None);
-        assert!(matches!(error, SshError::OtherKeyType { .. }), "{error}");
-        trust(&target, &key(A), Some(&key(A).fingerprint())).unwrap();
+        assert!(matches!(error, TrustError::OtherKeyType { .. }), "{error}");
+        trust(&gpu, &key(A), Some(&key(A).fingerprint())).unwrap();
     }
 
     #[test]
@@ -205,7 +213,7 @@ mod tests {
         let (file, real) = (home.path().join("known_hosts"), home.path().join("real"));
         std::fs::write(&real, "").unwrap();
         std::os::unix::fs::symlink(&real, &file).unwrap();
-        let error = trust(&target(file, 22), &key(A), None).unwrap_err();
+        let error = trust(&server(file, 22), &key(A), None).unwrap_err();
         assert!(error.to_string().contains("symbolic link"), "{error}");
         assert_eq!(std::fs::read_to_string(&real).unwrap(), "");
     }
@@ -217,8 +225,8 @@ mod tests {
         let added: usize = std::thread::scope(|scope| {
             let threads: Vec<_> = (0..16u16)
                 .map(|index| {
-                    let target = target(file.clone(), 3000 + index / 2);
-                    scope.spawn(move || usize::from(!trust(&target, &key(A), None).unwrap().already))
+                    let gpu = server(file.clone(), 3000 + index / 2);
+                    scope.spawn(move || usize::from(!trust(&gpu, &key(A), None).unwrap().already))
                 })
                 .collect();
             threads.into_iter().map(|thread| thread.join().unwrap()).sum()

@@ -1,11 +1,11 @@
 //! Host certificates: whether an authority that the files name vouches for this key of this host, now. Pure.
 
+use chrono::DateTime;
 use russh::keys::ssh_key::certificate::CertType;
 use russh::keys::{Algorithm, Certificate, HashAlg, PublicKey};
 
 use super::host_key::HostKey;
 use super::known_hosts::{HostName, KnownHosts, Place};
-use crate::ssh::transport::offers::moment;
 
 /// What is wrong with a certificate whose authority is trusted.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -111,4 +111,10 @@ fn fault(certificate: &Certificate, authority: &HostKey, wanted: &str, now: u64)
     // Checks the signature once more beside the authority's fingerprint and the time.
     let fingerprint = authority.key.fingerprint(HashAlg::Sha256);
     certificate.validate_at(now, [&fingerprint]).err().map(|_| CertificateFault::Signature)
+}
+
+/// Seconds since 1970 as people read them.
+pub(in crate::ssh) fn moment(seconds: u64) -> String {
+    let time = i64::try_from(seconds).ok().and_then(|seconds| DateTime::from_timestamp(seconds, 0));
+    time.map_or_else(|| "the end of time".to_owned(), |time| time.format("%Y-%m-%d %H:%M UTC").to_string())
 }

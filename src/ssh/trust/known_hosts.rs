@@ -11,10 +11,10 @@ use ring::hmac;
 use russh::keys::Algorithm;
 use russh::keys::ssh_encoding::base64::{Base64, Encoding};
 
+use super::error::TrustError;
 use super::host_key::HostKey;
 use super::pattern;
-use crate::ssh::transport::error::SshError;
-use crate::ssh::transport::target::Target;
+use super::server::Server;
 
 /// A line of a file.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -97,12 +97,12 @@ impl HostName {
         }
     }
 
-    /// The names of a target.
-    pub fn of(target: &Target) -> Self {
-        match &target.host_key_alias {
+    /// The names of a server.
+    pub fn of(server: &Server) -> Self {
+        match &server.alias {
             // An alias stands for the host whatever its port is.
             Some(alias) => Self { full: alias.to_ascii_lowercase(), bare: None },
-            None => Self::new(&target.address, target.port),
+            None => Self::new(&server.address, server.port),
         }
     }
 
@@ -144,14 +144,14 @@ pub struct KnownHosts {
 impl KnownHosts {
     /// Reads the files. A file that is not there has no keys; one that can't be read is an error, because
     /// what it says, a revoked key perhaps, must not be missed.
-    pub fn read(files: &[PathBuf]) -> Result<Self, SshError> {
+    pub fn read(files: &[PathBuf]) -> Result<Self, TrustError> {
         let mut all = Self::default();
         for file in files {
             match std::fs::read(file) {
                 Ok(bytes) => all.add(file, &String::from_utf8_lossy(&bytes)),
                 Err(error) if error.kind() == ErrorKind::NotFound => {}
                 Err(error) => {
-                    return Err(SshError::KnownHosts { file: file.clone(), detail: error.to_string() });
+                    return Err(TrustError::KnownHosts { file: file.clone(), detail: error.to_string() });
                 }
             }
         }
@@ -441,7 +441,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         assert!(KnownHosts::read(&[folder.path().join("none")]).is_ok());
         let error = KnownHosts::read(&[folder.path().to_owned()]).unwrap_err();
-        assert!(matches!(error, SshError::KnownHosts { .. }), "{error}");
+        assert!(matches!(error, TrustError::KnownHosts { .. }), "{error}");
     }
 
     /// The plain recursive definition.

@@ -6,7 +6,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use super::walk::{Found, Question, Text, Walk};
-use crate::ssh::trust::known_hosts::Place;
+use crate::ssh::trust::Place;
 
 /// No configuration is longer.
 const MOST_BYTES: u64 = 1 << 20;

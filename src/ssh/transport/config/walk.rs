@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use super::keys::{self, Shape};
 use super::syntax::{self, Line};
 use crate::domain::text::sanitize;
-use crate::ssh::trust::known_hosts::Place;
+use crate::ssh::trust::Place;
 use crate::ssh::trust::pattern;
 
 /// How deep files may include each other, as in OpenSSH.

@@ -12,16 +12,14 @@ use futures_util::future::BoxFuture;
 
 use self::run::Failed;
 use crate::ssh::transport::admission::admit;
-use crate::ssh::transport::client::refusal;
 use crate::ssh::transport::connection::Transport;
-use crate::ssh::transport::error::{ErrorKind, ShownKey, SshError};
+use crate::ssh::transport::error::{ErrorKind, SshError};
 use crate::ssh::transport::limiter;
 use crate::ssh::transport::route::OpenSsh;
 use crate::ssh::transport::session::scan;
 use crate::ssh::transport::streams::{AgentReader, AgentWriter};
 use crate::ssh::transport::target::Target;
-use crate::ssh::trust::host_key::HostKey;
-use crate::ssh::trust::known_hosts::{HostName, KnownHosts};
+use crate::ssh::trust::{HostKey, HostName, ShownKey, TrustError, accept};
 
 pub(super) use argv::through;
 
@@ -77,13 +75,14 @@ impl System {
 
     /// An error for a key that is not, and is not from now on, the host's.
     async fn admitted(&self, key: &HostKey) -> Result<(), SshError> {
-        match verdict(&self.target, key)? {
+        match accept(&self.target.server(), key) {
             // A host on the way was accepted meanwhile.
-            None => {}
-            Some(error) => {
-                let unknown = matches!(error, SshError::UnknownKey { .. } | SshError::OtherKeyType { .. });
+            Ok(()) => {}
+            Err(error) => {
+                let unknown =
+                    matches!(error, TrustError::UnknownKey { .. } | TrustError::OtherKeyType { .. });
                 if !unknown || !admit(&self.target, key).await? {
-                    return Err(error);
+                    return Err(error.into());
                 }
             }
         }
@@ -105,28 +104,17 @@ fn locked<T>(value: &Mutex<T>) -> MutexGuard<'_, T> {
 
 /// A line of known hosts for the key with this fingerprint, if the host shows it and no file speaks against it.
 async fn pinned(target: &Target, wanted: &str) -> Result<String, SshError> {
-    let key = scan(target).await?;
+    let (key, server) = (scan(target).await?, target.server());
     if key.fingerprint() != wanted {
-        let shown = Box::new(ShownKey::new(target.endpoint(), &key));
-        return Err(SshError::OtherFingerprint {
-            host: target.host.clone(),
-            key: shown,
-            wanted: wanted.to_owned(),
-        });
+        let key = Box::new(ShownKey::new(server.endpoint(), &key));
+        return Err(TrustError::OtherFingerprint { host: server.host, key, wanted: wanted.to_owned() }.into());
     }
-    if let Some(error) = verdict(target, &key)? {
-        return Err(error);
-    }
+    accept(&server, &key)?;
     Ok(line_of(target, &key))
 }
 
 fn line_of(target: &Target, key: &HostKey) -> String {
-    format!("{} {}", HostName::of(target).as_str(), key.fields().unwrap_or_default())
-}
-
-fn verdict(target: &Target, key: &HostKey) -> Result<Option<SshError>, SshError> {
-    let known = KnownHosts::read(&target.known_hosts)?;
-    Ok(refusal(target, key, known.judge(&HostName::of(target), key)))
+    format!("{} {}", HostName::of(&target.server()).as_str(), key.fields().unwrap_or_default())
 }
 
 impl Transport for System {
