@@ -16,10 +16,10 @@ pub use deploy::{
     open_agent, quarantine,
 };
 pub use transport::{
-    AgentReader, AgentWriter, Asked, Asker, Attempts, Carrier, Choice, ErrorKind, Family, HostKeyPolicy,
-    KeyPair, Link, LinkEnd, OpenSsh, Questions, Resolver, Route, SshError, Target, Wanted, config,
-    default_identities, default_known_hosts, known_key, new_key_pair, scan,
+    AgentReader, AgentWriter, Algorithms, Asked, Asker, Attempts, Carrier, Choice, ErrorKind, Family,
+    HostKeyPolicy, KeyPair, Link, LinkEnd, OpenSsh, Questions, Resolver, Route, SshError, Target, Wanted,
+    config, default_identities, default_known_hosts, known_key, new_key_pair, scan,
 };
 pub use trust::{
-    CertificateFault, HostKey, Server, ShownKey, TrustError, Trusted, is_known, known_hosts, trust,
+    Allowed, CertificateFault, HostKey, Server, ShownKey, TrustError, Trusted, is_known, known_hosts, trust,
 };

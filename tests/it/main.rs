@@ -70,6 +70,7 @@ mod signals;
 mod slurm;
 mod spool;
 mod ssh;
+mod ssh_algorithms;
 mod ssh_auth;
 mod ssh_certs;
 mod ssh_config;

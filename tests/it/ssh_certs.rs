@@ -8,7 +8,8 @@ use std::time::Duration;
 use crate::common::sshd::{Sshd, keygen};
 use hvtui::domain::question::HostKeyPolicy;
 use hvtui::ssh::{
-    AgentBinary, AgentError, CertificateFault, HostKey, SshError, Target, TrustError, open_agent,
+    AgentBinary, AgentError, Algorithms, Allowed, CertificateFault, HostKey, SshError, Target, TrustError,
+    open_agent,
 };
 
 const AGENT: &str = "#!/bin/sh\nprintf '\\001HVT1 %s\\n' \"$4\"\nexec cat\n";
@@ -44,7 +45,12 @@ async fn open(sshd: &Sshd, target: &Target) -> Result<(), AgentError> {
 
 /// What OpenSSH makes of the same file and key.
 fn openssh(sshd: &Sshd) -> Result<(), String> {
+    openssh_with(sshd, &[])
+}
+
+fn openssh_with(sshd: &Sshd, options: &[&str]) -> Result<(), String> {
     let mut ssh = Command::new("ssh");
+    ssh.args(options);
     ssh.args(["-F", "none", "-oBatchMode=yes", "-oStrictHostKeyChecking=yes", "-oUpdateHostKeys=no"]);
     ssh.arg(format!("-oUserKnownHostsFile={}", sshd.path("known_hosts").display()));
     ssh.args(["-oGlobalKnownHostsFile=none", "-oIdentitiesOnly=yes", "-oLogLevel=ERROR", "-i"]);
@@ -222,6 +228,29 @@ async fn vector_09_a_bad_host_certificate_is_refused_before_any_credential() {
         let target = host.know("@cert-authority * $CA\n[localhost]:$PORT $KEY\n");
         open(&host.sshd, &target).await.unwrap_or_else(|error| panic!("{name}: {error}"));
         assert!(openssh(&host.sshd).is_ok(), "{name}: OpenSSH does not know the key");
+    }
+}
+
+#[tokio::test]
+async fn an_authority_may_sign_by_what_the_configuration_allows_alone() {
+    for (ca, good) in [("ed25519", false), ("rsa", true)] {
+        let Some(host) = Certified::start("ed25519", ca, &["-h", "-n", "localhost"]) else { return };
+        let said = "CASignatureAlgorithms (config:2)".to_owned();
+        let allowed = Allowed { names: vec!["rsa-sha2-512".into()], said };
+        let algorithms = Algorithms { ca_signatures: Some(allowed), ..Algorithms::default() };
+        let target = Target { algorithms, ..host.know("@cert-authority * $CA\n") };
+        let opened = open(&host.sshd, &target).await;
+        assert_eq!(openssh_with(&host.sshd, &["-oCASignatureAlgorithms=rsa-sha2-512"]).is_ok(), good, "{ca}");
+        if good {
+            opened.unwrap();
+            continue;
+        }
+        let error = opened.unwrap_err();
+        let AgentError::Ssh(SshError::HostKey(TrustError::BadCertificate { fault, .. })) = &error else {
+            panic!("{error}")
+        };
+        assert!(matches!(fault, CertificateFault::Algorithm(_)), "{error}");
+        assert!(error.to_string().contains("ssh-ed25519, which CASignatureAlgorithms (config:2) leaves out"));
     }
 }
 

@@ -8,7 +8,7 @@ use std::fmt;
 use std::time::Duration;
 
 use russh::client::{AuthResult, Handle};
-use russh::keys::HashAlg;
+use russh::keys::{Algorithm, HashAlg};
 use russh::{MethodKind, MethodSet};
 use tokio::time::timeout;
 
@@ -21,6 +21,7 @@ use super::prompts;
 use super::session::why;
 use super::signer::{Agent, Signer};
 use super::target::Target;
+use crate::ssh::trust::{RSA_BITS, rsa_bits};
 
 /// sshd hangs up at the sixth failure by default.
 const MOST_OFFERS: usize = 5;
@@ -223,11 +224,13 @@ impl Login<'_> {
             }
             (None, _) => return Err("its public half is not known".to_owned()),
         };
-        let is_rsa = match &shown {
-            Shown::Key(key) => key.algorithm().is_rsa(),
-            Shown::Certificate(certificate) => certificate.algorithm().is_rsa(),
+        let kind = match &shown {
+            Shown::Key(key) => key.algorithm(),
+            Shown::Certificate(certificate) => certificate.algorithm(),
         };
-        let hash = if is_rsa { Some(self.rsa_hash().await?) } else { None };
+        let hash =
+            if matches!(kind, Algorithm::Rsa { .. }) { Some(self.rsa_hash(&shown).await?) } else { None };
+        self.target.algorithms.may_log_in(&kind, hash, shown.is_certificate())?;
         let mut signer = Signer {
             private: &offer.private,
             agent: self.agent.as_mut(),
@@ -247,7 +250,21 @@ impl Login<'_> {
 
     /// The best hash for an RSA signature. Without a word from the host SHA-2 is tried; a host that only takes
     /// SHA-1 gets nothing.
-    async fn rsa_hash(&mut self) -> Result<HashAlg, String> {
+    async fn rsa_hash(&mut self, shown: &Shown) -> Result<HashAlg, String> {
+        let algorithms = &self.target.algorithms;
+        let (wanted, said) = algorithms.rsa_bits.clone().unwrap_or((RSA_BITS, "RequiredRSASize".to_owned()));
+        if let Some(bits) = rsa_bits(shown.data()).filter(|bits| *bits < wanted) {
+            return Err(format!("it has {bits} bits, at least {wanted} are wanted ({said})"));
+        }
+        // Whoever takes SHA-2 takes both.
+        let kind = |hash| Algorithm::Rsa { hash: Some(hash) };
+        let may = |hash| algorithms.may_log_in(&kind(hash), Some(hash), shown.is_certificate()).is_ok();
+        let smaller = !may(HashAlg::Sha512) && may(HashAlg::Sha256);
+        let host = self.host_rsa_hash().await?;
+        Ok(if smaller { HashAlg::Sha256 } else { host })
+    }
+
+    async fn host_rsa_hash(&mut self) -> Result<HashAlg, String> {
         if let Some(hash) = self.rsa_hash {
             return Ok(hash);
         }

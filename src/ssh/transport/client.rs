@@ -113,8 +113,7 @@ impl Client {
     fn refuse_certificate(&self, known: &KnownHosts, certificate: &Certificate) -> Option<TrustError> {
         let key = key_of(certificate);
         let now = u64::try_from(clock::now().0 / 1_000_000).unwrap_or_default();
-        let name = HostName::of(&self.server);
-        match judge_certificate(known, &name, self.server.principal(), certificate, now) {
+        match judge_certificate(known, &self.server, certificate, now) {
             CertificateVerdict::Trusted => refusal(&self.server, &key, Verdict::Known),
             CertificateVerdict::Revoked(place) => refusal(&self.server, &key, Verdict::Revoked { place }),
             CertificateVerdict::NoAuthority => self.refuse(known, &key),

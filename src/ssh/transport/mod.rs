@@ -1,6 +1,7 @@
 //! Connections: where a host is and by which way, whose ssh speaks with it, who is asked, and one command's streams.
 
 mod admission;
+mod algorithms;
 mod asker;
 mod auth;
 mod channel;
@@ -28,6 +29,7 @@ mod target;
 mod tcp;
 mod way;
 
+pub use algorithms::Algorithms;
 pub use asker::{Asked, Asker, Questions};
 pub use auth::Attempts;
 pub use error::{ErrorKind, SshError};

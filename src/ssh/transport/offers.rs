@@ -73,14 +73,14 @@ impl AgentKey {
 }
 
 impl Shown {
-    fn data(&self) -> &KeyData {
+    pub(super) fn data(&self) -> &KeyData {
         match self {
             Self::Key(key) => key.key_data(),
             Self::Certificate(certificate) => certificate.public_key(),
         }
     }
 
-    fn is_certificate(&self) -> bool {
+    pub(super) fn is_certificate(&self) -> bool {
         matches!(self, Self::Certificate(_))
     }
 }

@@ -145,6 +145,7 @@ impl Resolver<'_> {
             host_key_alias: settings.host_key_alias.clone(),
             bind_address: settings.bind_address,
             family: settings.family,
+            algorithms: settings.algorithms.clone(),
             notes,
             ..target
         })
@@ -230,7 +231,10 @@ impl Resolver<'_> {
             Some(Err(_)) | None => {}
         }
         if let Some(vital) = needs.iter().find(|need| need.vital) {
-            return refuse(format!("{}: only the system's ssh can do that", vital.note));
+            return refuse(format!(
+                "{}: only the system's ssh can do that: use transport = \"openssh\", or change the line",
+                vital.note
+            ));
         }
         target
             .notes

@@ -8,8 +8,7 @@ use std::time::Duration;
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 use russh::client::{Config, Handle, Msg};
-use russh::keys::{Algorithm, EcdsaCurve, HashAlg};
-use russh::{Channel, ChannelStream, Preferred, cipher, compression};
+use russh::{Channel, ChannelStream};
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
@@ -38,24 +37,6 @@ const WINDOW: u32 = 16 << 20;
 /// Packets that are read before the channel's reader takes them.
 const PACKETS: usize = 64;
 const PACKET: u32 = 32 * 1024;
-
-const CIPHERS: &[cipher::Name] = &[
-    cipher::AES_256_GCM,
-    cipher::CHACHA20_POLY1305,
-    cipher::AES_256_CTR,
-    cipher::AES_192_CTR,
-    cipher::AES_128_CTR,
-];
-
-/// Host key types, best first; RSA signed by SHA-1 is not among them.
-const HOST_KEYS: &[Algorithm] = &[
-    Algorithm::Ed25519,
-    Algorithm::Ecdsa { curve: EcdsaCurve::NistP256 },
-    Algorithm::Ecdsa { curve: EcdsaCurve::NistP384 },
-    Algorithm::Ecdsa { curve: EcdsaCurve::NistP521 },
-    Algorithm::Rsa { hash: Some(HashAlg::Sha512) },
-    Algorithm::Rsa { hash: Some(HashAlg::Sha256) },
-];
 
 /// An authenticated connection. It ends when the last clone of `handle` is gone.
 pub(super) struct Session {
@@ -111,7 +92,7 @@ impl Attempt {
     async fn connect(&mut self, target: &Target, note: Option<String>) -> Result<Session, SshError> {
         let _place = limiter::enter(&target.endpoint()).await;
         let known = KnownHosts::read(&target.known_hosts)?;
-        let config = config(&known, &HostName::of(&target.server()), true);
+        let config = config(&known, target, true);
         let opened = Opened::new(target, Policy::Check(known)).await?;
         let limit = target.patience();
         let Opened { stream, client, found, end, token, said } = opened;
@@ -146,7 +127,7 @@ pub async fn scan(target: &Target) -> Result<HostKey, SshError> {
     target.check()?;
     let _place = limiter::enter(&target.endpoint()).await;
     let known = KnownHosts::read(&target.known_hosts)?;
-    let config = config(&known, &HostName::of(&target.server()), false);
+    let config = config(&known, target, false);
     let Opened { stream, client, found, token, said, .. } = Opened::new(target, Policy::Scan).await?;
     let _unfinished = token.drop_guard();
     let limit = target.patience();
@@ -236,12 +217,10 @@ pub(super) async fn why(mut end: End) -> Option<Arc<str>> {
 }
 
 /// Host keys in the order in which the files know them; certificates first where an authority is known.
-fn config(known: &KnownHosts, name: &HostName, certificates: bool) -> Arc<Config> {
-    let kinds = known.kinds(name);
-    let rank = |kind: &Algorithm| !kinds.iter().any(|known| same_family(known, kind));
-    let mut keys = HOST_KEYS.to_vec();
-    keys.sort_by_key(rank);
-    let certificates = if certificates && known.has_authority(name) { keys.clone() } else { Vec::new() };
+fn config(known: &KnownHosts, target: &Target, certificates: bool) -> Arc<Config> {
+    let name = HostName::of(&target.server());
+    let pinned = target.fingerprint.as_deref().and_then(|pin| known.kind_of(&name, pin));
+    let authority = certificates && known.has_authority(&name);
     Arc::new(Config {
         client_id: russh::SshId::Standard(Cow::Borrowed(concat!(
             "SSH-2.0-hvtui_",
@@ -250,23 +229,13 @@ fn config(known: &KnownHosts, name: &HostName, certificates: bool) -> Arc<Config
         window_size: WINDOW,
         maximum_packet_size: PACKET,
         channel_buffer_size: PACKETS,
-        preferred: Preferred {
-            key: Cow::Owned(keys),
-            host_key_certificates: Cow::Owned(certificates),
-            cipher: Cow::Borrowed(CIPHERS),
-            compression: Cow::Borrowed(&[compression::NONE]),
-            ..Preferred::DEFAULT
-        },
+        preferred: target.algorithms.preferred(&known.kinds(&name), pinned.as_ref(), authority),
         inactivity_timeout: None,
         keepalive_interval: Some(KEEPALIVE),
         keepalive_max: KEEPALIVE_MISSED,
         nodelay: true,
         ..Config::default()
     })
-}
-
-fn same_family(one: &Algorithm, other: &Algorithm) -> bool {
-    one == other || matches!((one, other), (Algorithm::Rsa { .. }, Algorithm::Rsa { .. }))
 }
 
 fn too_slow(target: &Target, stage: Stage, after: Duration) -> SshError {
@@ -292,14 +261,16 @@ fn handshake_error(target: &Target, error: &russh::Error) -> SshError {
                      rule, or no sshd"
                     .to_owned(),
         },
-        russh::Error::NoCommonAlgo { kind, theirs, .. } => SshError::Handshake {
-            host,
-            at,
-            detail: format!(
-                "no common {kind:?} algorithm; it offers {}: update its sshd",
-                sanitize(&theirs.join(","))
-            ),
-        },
+        russh::Error::NoCommonAlgo { kind, theirs, .. } => {
+            let theirs = sanitize(&theirs.join(",")).into_owned();
+            let detail = match target.algorithms.said_of(kind) {
+                Some(said) => {
+                    format!("it has no algorithm of {said}; it offers {theirs}: change the line or its sshd")
+                }
+                None => format!("no common {kind:?} algorithm; it offers {theirs}: update its sshd"),
+            };
+            SshError::Handshake { host, at, detail }
+        }
         error => SshError::Handshake { host, at, detail: error.to_string() },
     }
 }

@@ -4,6 +4,7 @@ use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use super::algorithms::Algorithms;
 use super::asker::Asker;
 use super::error::SshError;
 use super::route::{Carrier, Family, HostKeyPolicy, Route};
@@ -49,6 +50,8 @@ pub struct Target {
     pub family: Family,
     /// Whose ssh speaks with it.
     pub carrier: Carrier,
+    /// What may be used to speak with it.
+    pub algorithms: Algorithms,
     /// What a person should know about how this came about: a setting of theirs that is not acted upon, say.
     pub notes: Vec<String>,
     /// Who is asked for passphrases, passwords and about unknown host keys.
@@ -85,6 +88,7 @@ impl Target {
             bind_address: None,
             family: Family::default(),
             carrier: Carrier::default(),
+            algorithms: Algorithms::default(),
             notes: Vec::new(),
             asker: Asker::default(),
         }
@@ -109,6 +113,8 @@ impl Target {
             alias: self.host_key_alias.clone(),
             pin: self.fingerprint.clone(),
             files: self.known_hosts.clone(),
+            ca_signatures: self.algorithms.ca_signatures.clone(),
+            rsa_bits: self.algorithms.rsa_bits.clone(),
         }
     }
 

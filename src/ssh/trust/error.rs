@@ -113,6 +113,24 @@ pub enum TrustError {
         /// The fingerprint that was wanted.
         wanted: String,
     },
+    /// The host's RSA key is too short.
+    #[error(
+        "{host}: host key of {} is too short: {key} has {bits} bits, at least {wanted} are wanted ({said}); give the host \
+         another key",
+        key.at
+    )]
+    ShortKey {
+        /// The host.
+        host: HostId,
+        /// The key that it shows.
+        key: Box<ShownKey>,
+        /// Its length.
+        bits: u32,
+        /// How long it must be.
+        wanted: u32,
+        /// Who wants it.
+        said: String,
+    },
     /// A trusted key can't be written down.
     #[error("can't add a host key to {}: {detail}", file.display())]
     NotWritten {
@@ -167,6 +185,11 @@ pub(in crate::ssh) fn refusal(server: &Server, key: &HostKey, verdict: Verdict) 
     Some(match verdict {
         Verdict::Revoked { place } => TrustError::RevokedKey { host, key: shown, place },
         Verdict::Changed { known } => TrustError::ChangedKey { host, key: shown, known },
+        _ if key.rsa_bits().is_some_and(|bits| bits < server.rsa_bits()) => {
+            let said = server.rsa_bits.as_ref().map_or("RequiredRSASize", |(_, said)| said).to_owned();
+            let bits = key.rsa_bits().unwrap_or_default();
+            TrustError::ShortKey { host, key: shown, bits, wanted: server.rsa_bits(), said }
+        }
         _ if pinned.is_some_and(|pin| pin != shown.fingerprint) => {
             TrustError::OtherFingerprint { host, key: shown, wanted: pinned.unwrap_or_default().to_owned() }
         }

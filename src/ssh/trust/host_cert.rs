@@ -6,6 +6,7 @@ use russh::keys::{Algorithm, Certificate, HashAlg, PublicKey};
 
 use super::host_key::HostKey;
 use super::known_hosts::{HostName, KnownHosts, Place};
+use super::server::{Allowed, Server};
 
 /// What is wrong with a certificate whose authority is trusted.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -64,14 +65,14 @@ pub(in crate::ssh) fn key_of(certificate: &Certificate) -> HostKey {
     HostKey::new(PublicKey::new(certificate.public_key().clone(), ""))
 }
 
-/// Judges a certificate that a host showed. `wanted` is the name without a port; `now` counts seconds since 1970.
+/// Judges a certificate that a host showed. `now` counts seconds since 1970.
 pub(in crate::ssh) fn judge(
     known: &KnownHosts,
-    name: &HostName,
-    wanted: &str,
+    server: &Server,
     certificate: &Certificate,
     now: u64,
 ) -> Verdict {
+    let name = &HostName::of(server);
     let authority = HostKey::new(PublicKey::new(certificate.signature_key().clone(), ""));
     let revoked = [&key_of(certificate), &authority].into_iter().find_map(|key| known.revoked(name, key));
     if let Some(place) = revoked {
@@ -79,14 +80,20 @@ pub(in crate::ssh) fn judge(
     }
     match known.authority(name, &authority) {
         None => Verdict::NoAuthority,
-        Some(place) => match fault(certificate, &authority, wanted, now) {
+        Some(place) => match fault(certificate, &authority, server, now) {
             None => Verdict::Trusted,
             Some(fault) => Verdict::Bad(place, fault),
         },
     }
 }
 
-fn fault(certificate: &Certificate, authority: &HostKey, wanted: &str, now: u64) -> Option<CertificateFault> {
+fn fault(
+    certificate: &Certificate,
+    authority: &HostKey,
+    server: &Server,
+    now: u64,
+) -> Option<CertificateFault> {
+    let wanted = server.principal();
     if certificate.cert_type() != CertType::Host {
         return Some(CertificateFault::UserType);
     }
@@ -107,6 +114,10 @@ fn fault(certificate: &Certificate, authority: &HostKey, wanted: &str, now: u64)
     let algorithm = certificate.signature().algorithm();
     if matches!(algorithm, Algorithm::Rsa { hash: None } | Algorithm::Dsa) {
         return Some(CertificateFault::Algorithm(format!("{algorithm} (SHA-1)")));
+    }
+    let left_out = |allowed: &&Allowed| !allowed.has(algorithm.as_str());
+    if let Some(allowed) = server.ca_signatures.as_ref().filter(left_out) {
+        return Some(CertificateFault::Algorithm(format!("{algorithm}, which {} leaves out", allowed.said)));
     }
     // Checks the signature once more beside the authority's fingerprint and the time.
     let fingerprint = authority.key.fingerprint(HashAlg::Sha256);

@@ -1,5 +1,6 @@
 //! A host's public key as people and files see it. Knows nothing of connections.
 
+use russh::keys::ssh_key::public::KeyData;
 use russh::keys::{Algorithm, HashAlg, PublicKey};
 
 /// A host's public key.
@@ -41,10 +42,23 @@ impl HostKey {
         self.key.fingerprint(HashAlg::Sha256).to_string()
     }
 
+    /// The length of an RSA key; `None` for another.
+    pub(in crate::ssh) fn rsa_bits(&self) -> Option<u32> {
+        rsa_bits(self.key.key_data())
+    }
+
     /// Type and key as a `known_hosts` line holds them, without a comment.
     pub(in crate::ssh) fn fields(&self) -> Option<String> {
         let mut key = self.key.clone();
         key.set_comment("");
         key.to_openssh().ok().map(|text| text.trim().to_owned())
     }
+}
+
+/// The bits of an RSA key's modulus; `None` for a key of another type.
+pub(in crate::ssh) fn rsa_bits(key: &KeyData) -> Option<u32> {
+    let KeyData::Rsa(key) = key else { return None };
+    let bytes = key.n().as_positive_bytes()?;
+    let empty = bytes.first().map_or(0, |first| first.leading_zeros());
+    u32::try_from(bytes.len()).ok()?.checked_mul(8)?.checked_sub(empty)
 }

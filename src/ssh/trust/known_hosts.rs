@@ -224,6 +224,12 @@ impl KnownHosts {
         kinds
     }
 
+    /// The type of the key with this fingerprint, if the files have it for a host.
+    pub(in crate::ssh) fn kind_of(&self, name: &HostName, fingerprint: &str) -> Option<Algorithm> {
+        let mut keys = self.of(name).filter(|entry| entry.mark == Mark::Key);
+        keys.find(|entry| entry.key.fingerprint() == fingerprint).map(|entry| entry.key.kind())
+    }
+
     fn of<'a>(&'a self, name: &'a HostName) -> impl Iterator<Item = &'a Entry> {
         let bare = name.bare.iter().flat_map(|bare| self.matching(bare));
         self.matching(&name.full).chain(bare)

@@ -13,10 +13,11 @@ pub use error::{ShownKey, TrustError};
 pub use file::{Trusted, is_known, trust};
 pub use host_cert::CertificateFault;
 pub use host_key::HostKey;
-pub use server::Server;
+pub use server::{Allowed, Server};
 
 pub(super) use error::refusal;
 pub(super) use file::accept;
 pub(super) use host_cert::{Verdict as CertificateVerdict, judge as judge_certificate, key_of, moment};
+pub(super) use host_key::rsa_bits;
 pub(super) use known_hosts::{HostName, KnownHosts, Place, Verdict};
-pub(super) use server::{endpoint, name_is_safe};
+pub(super) use server::{RSA_BITS, endpoint, name_is_safe};

@@ -21,17 +21,47 @@ pub struct Server {
     pub pin: Option<String>,
     /// Files of known host keys, all read; a new key goes into the first.
     pub files: Vec<PathBuf>,
+    /// By what an authority may have signed the host's certificate; `None`: by everything that is not broken.
+    pub ca_signatures: Option<Allowed>,
+    /// How many bits an RSA key must have, and where that is said; `None`: [`RSA_BITS`].
+    pub rsa_bits: Option<(u32, String)>,
+}
+
+/// The fewest bits of an RSA key where nothing else is said, as in OpenSSH.
+pub(in crate::ssh) const RSA_BITS: u32 = 1024;
+
+/// A list of algorithms that a person allows.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Allowed {
+    /// The names, the preferred one first.
+    pub names: Vec<String>,
+    /// Who says so, for messages: `KexAlgorithms (FILE:LINE)`.
+    pub said: String,
+}
+
+impl Allowed {
+    /// Whether this one is among them.
+    pub fn has(&self, name: &str) -> bool {
+        self.names.iter().any(|there| there == name)
+    }
 }
 
 impl Server {
     /// A server of which no key is known.
     pub fn new(host: HostId, address: impl Into<String>, port: u16) -> Self {
-        Self { host, address: address.into(), port, alias: None, pin: None, files: Vec::new() }
+        let (alias, pin, ca_signatures, rsa_bits) = (None, None, None, None);
+        let address = address.into();
+        Self { host, address, port, alias, pin, files: Vec::new(), ca_signatures, rsa_bits }
     }
 
     /// The name that a host certificate must hold.
     pub fn principal(&self) -> &str {
         self.alias.as_deref().unwrap_or(&self.address)
+    }
+
+    /// How many bits an RSA key must have.
+    pub(super) fn rsa_bits(&self) -> u32 {
+        self.rsa_bits.as_ref().map_or(RSA_BITS, |(bits, _)| *bits)
     }
 
     /// `address:port`, an IPv6 address in brackets.

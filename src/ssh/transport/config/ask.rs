@@ -69,7 +69,7 @@ pub(super) fn understand(text: &str, usual: Option<&Found>) -> Found {
     let mut values: BTreeMap<String, Vec<Value>> = BTreeMap::new();
     for line in text.lines() {
         let (key, rest) = line.split_once(' ').unwrap_or((line, ""));
-        let key = key.to_ascii_lowercase();
+        let key = keys::current(&key.to_ascii_lowercase()).to_owned();
         let Some(shape) = keys::shape(&key) else { continue };
         let words = match shape {
             Shape::Words => rest.split(' ').map(str::to_owned).collect(),

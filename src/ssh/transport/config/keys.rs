@@ -1,6 +1,8 @@
 //! Which keywords of an ssh configuration hvtui reads, and which it may pass over: those that change nothing about
 //! who is reached, as whom, and how it is known to be them.
 
+use crate::ssh::transport::algorithms::LISTS;
+
 /// How the value of a keyword that is read is written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Shape {
@@ -12,6 +14,14 @@ pub(super) enum Shape {
     Words,
     /// One word a line; all lines count.
     Each,
+}
+
+/// What a keyword is called now, in lower case.
+pub(super) fn current(key: &str) -> &str {
+    match key {
+        "pubkeyacceptedkeytypes" => "pubkeyacceptedalgorithms",
+        key => key,
+    }
 }
 
 /// The shape of a keyword that is read, which is in lower case; `None` for another.
@@ -30,7 +40,9 @@ pub(super) fn shape(key: &str) -> Option<Shape> {
         | "hostkeyalias"
         | "connecttimeout"
         | "addressfamily"
-        | "bindaddress" => Shape::Word,
+        | "bindaddress"
+        | "requiredrsasize" => Shape::Word,
+        _ if LISTS.contains(&key) => Shape::Word,
         _ if carrier_only(key) || noted(key).is_some() => Shape::Word,
         _ => return None,
     })
@@ -53,15 +65,6 @@ pub(super) fn carrier_only(key: &str) -> bool {
 /// What is read but not acted upon, and why that can be lived with.
 pub(super) fn noted(key: &str) -> Option<&'static str> {
     Some(match key {
-        "ciphers"
-        | "macs"
-        | "kexalgorithms"
-        | "hostkeyalgorithms"
-        | "hostkeyalgorithm"
-        | "pubkeyacceptedalgorithms"
-        | "pubkeyacceptedkeytypes"
-        | "casignaturealgorithms"
-        | "requiredrsasize" => "hvtui offers a list of its own, without weak algorithms",
         "bindinterface" => "hvtui connects from the address that the system chooses",
         "canonicalizehostname" => "only the system's ssh makes names canonical",
         "nohostauthenticationforlocalhost" => "host keys are always checked",

@@ -8,7 +8,9 @@ use super::keys;
 use super::tokens::Tokens;
 use super::walk::{Found, Note, Question, Value};
 use crate::domain::text::sanitize;
+use crate::ssh::transport::algorithms::{self, Algorithms};
 use crate::ssh::transport::route::{Family, HostKeyPolicy};
+use crate::ssh::trust::Allowed;
 
 /// Where the keys of an ssh-agent are looked for.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -73,6 +75,8 @@ pub struct Settings {
     pub bind_address: Option<IpAddr>,
     /// The way through something else.
     pub proxy: Option<Proxy>,
+    /// What may be used to speak with the host.
+    pub algorithms: Algorithms,
     /// What only the system's `ssh` can do.
     pub needs: Vec<Need>,
     /// What a person should know.
@@ -125,6 +129,8 @@ impl Reading<'_> {
         };
         let identities = self.paths("identityfile", &tokens).unwrap_or_default();
         let certificates = self.paths("certificatefile", &tokens).unwrap_or_default();
+        let mut needs = self.needs();
+        let algorithms = self.algorithms(&mut needs);
         let settings = Settings {
             identities_only: self.parsed("identitiesonly", truth).unwrap_or(false),
             agent: self.agent(&tokens),
@@ -135,7 +141,8 @@ impl Reading<'_> {
             family: self.parsed("addressfamily", family).unwrap_or_default(),
             bind_address: self.parsed("bindaddress", |text| text.parse().ok()),
             proxy: self.proxy(),
-            needs: self.needs(),
+            needs,
+            algorithms,
             notes: Vec::new(),
             host_key_alias: alias,
             address,
@@ -269,6 +276,31 @@ impl Reading<'_> {
         needs
     }
 
+    /// What may be used to speak with the host. Where nothing is left of a list, only the system's `ssh` may know it.
+    fn algorithms(&mut self, needs: &mut Vec<Need>) -> Algorithms {
+        let mut algorithms = Algorithms::default();
+        let found = self.found;
+        for key in algorithms::LISTS {
+            let Some(value) = found.one(key) else { continue };
+            let text = value.words.first().map(String::as_str).unwrap_or_default();
+            let names = algorithms::expand(key, text);
+            if names.is_empty() {
+                let text = format!("{key} {}: hvtui's own ssh has none of these", sanitize(text));
+                needs.push(Need { note: Note { place: value.place.clone(), text }, vital: true });
+            } else if let Some(list) = algorithms.list(key) {
+                *list = Some(Allowed { names, said: said(key, value) });
+            }
+        }
+        // As OpenSSH does: a list of the whole has its own order, one that is appended to or cut leaves it to the known keys.
+        let line = found.one("hostkeyalgorithms").and_then(|value| value.words.last());
+        algorithms.keep_order =
+            algorithms.host_keys.is_some() && line.is_some_and(|line| !line.starts_with(['+', '-']));
+        let bits = self.parsed("requiredrsasize", |text| text.parse().ok());
+        let value = found.one("requiredrsasize");
+        algorithms.rsa_bits = bits.zip(value).map(|(bits, value)| (bits, said("requiredrsasize", value)));
+        algorithms
+    }
+
     /// What is set and not acted upon.
     fn not_acted_upon(&mut self) {
         for (key, values) in &self.found.values {
@@ -296,6 +328,20 @@ impl Reading<'_> {
         let place = value.and_then(|value| value.place.clone());
         self.notes.push(Note { place, text: sanitize(text).into_owned() });
     }
+}
+
+/// Who says so: the option's name as OpenSSH's manual writes it, and its line.
+fn said(key: &str, value: &Value) -> String {
+    let name = match key {
+        "kexalgorithms" => "KexAlgorithms",
+        "hostkeyalgorithms" => "HostKeyAlgorithms",
+        "ciphers" => "Ciphers",
+        "macs" => "MACs",
+        "casignaturealgorithms" => "CASignatureAlgorithms",
+        "pubkeyacceptedalgorithms" => "PubkeyAcceptedAlgorithms",
+        _ => "RequiredRSASize",
+    };
+    value.place.as_ref().map_or_else(|| name.to_owned(), |place| format!("{name} ({place})"))
 }
 
 fn truth(text: &str) -> Option<bool> {

@@ -145,7 +145,7 @@ impl<'a> Walk<'a> {
     }
 
     fn setting(&mut self, line: &Line<'_>, place: Place, active: bool) {
-        let key = line.key.as_str();
+        let key = keys::current(&line.key);
         let Some(shape) = keys::shape(key) else {
             if active && !keys::passed_over(key) && !self.ignores(key) {
                 self.note(&place, &format!("{key} is not known to hvtui and left out"));

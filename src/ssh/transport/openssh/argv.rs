@@ -81,6 +81,10 @@ pub(super) fn words(target: &Target, ssh: &OpenSsh, pinned: Option<&str>) -> Vec
         Family::Inet => options.push("AddressFamily=inet".to_owned()),
         Family::Inet6 => options.push("AddressFamily=inet6".to_owned()),
     }
+    // Where a configuration is read, the same lines count for `ssh` itself.
+    if ssh.config.as_deref() == Some(Path::new("none")) {
+        options.extend(target.algorithms.options());
+    }
     options.extend(target.bind_address.map(|address| format!("BindAddress={address}")));
     words.extend(options.into_iter().map(|option| format!("-o{option}").into()));
     words.extend(["-l".into(), (&target.user).into(), "-p".into(), target.port.to_string().into()]);
