@@ -76,6 +76,7 @@ mod ssh_certs;
 mod ssh_config;
 mod ssh_hostile;
 mod ssh_ways;
+mod ssh_zones;
 mod straggler;
 mod stuck_disk;
 mod supervise;

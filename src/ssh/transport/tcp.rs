@@ -84,7 +84,8 @@ fn failure(target: &Target, address: SocketAddr, error: &io::Error) -> SshError 
 
 /// `name:port`, with the address where the name is not the address.
 fn at(target: &Target, address: SocketAddr) -> String {
-    if address.ip().to_string() == target.address {
+    // A zone is no part of the number: `fe80::1%eth0`.
+    if target.address.split('%').next() == Some(address.ip().to_string().as_str()) {
         target.endpoint()
     } else {
         format!("{} ({})", target.endpoint(), address.ip())
