@@ -11,6 +11,7 @@ use std::time::Duration;
 use tokio::sync::{Mutex as Turn, MutexGuard as TurnGuard, mpsc, oneshot};
 use tokio::time::sleep;
 
+use super::hops::Hops;
 use super::host_key::HostKey;
 use super::keyring::Keyring;
 use super::known_hosts::HostName;
@@ -37,6 +38,8 @@ struct Inner {
     queue: Result<mpsc::UnboundedSender<Asked>, String>,
     open: Busy,
     keyring: Keyring,
+    /// Logins at jump hosts, for which answers were given.
+    hops: Hops,
     /// Whose question about a host key it is.
     key_turn: Turn<()>,
     /// Keys that a person trusts and no file could take.
@@ -56,8 +59,14 @@ impl Asker {
     }
 
     fn with(queue: Result<mpsc::UnboundedSender<Asked>, String>) -> Self {
-        let (open, keyring) = (Busy::default(), Keyring::default());
-        Self(Arc::new(Inner { queue, open, keyring, key_turn: Turn::default(), pinned: Mutex::default() }))
+        Self(Arc::new(Inner {
+            queue,
+            open: Busy::default(),
+            keyring: Keyring::default(),
+            hops: Hops::default(),
+            key_turn: Turn::default(),
+            pinned: Mutex::default(),
+        }))
     }
 
     /// Why nobody can be asked; `None` if somebody can.
@@ -100,6 +109,10 @@ impl Asker {
 
     pub(super) fn keyring(&self) -> &Keyring {
         &self.0.keyring
+    }
+
+    pub(super) fn hops(&self) -> &Hops {
+        &self.0.hops
     }
 
     /// Waits for the turn to ask about a host key.

@@ -12,8 +12,8 @@ use tokio::time::timeout;
 use tokio_util::sync::{CancellationToken, WaitForCancellationFutureOwned};
 
 use super::error::SshError;
+use super::hops::Lease;
 use super::route::Family;
-use super::session::Session;
 use super::target::Target;
 use super::way::Duplex;
 
@@ -97,11 +97,11 @@ pub(super) struct Cancellable {
     stream: Box<dyn Duplex>,
     token: CancellationToken,
     cancelled: Pin<Box<WaitForCancellationFutureOwned>>,
-    _hop: Option<Box<Session>>,
+    _hop: Option<Lease>,
 }
 
 impl Cancellable {
-    pub(super) fn new(stream: Box<dyn Duplex>, hop: Option<Box<Session>>, token: CancellationToken) -> Self {
+    pub(super) fn new(stream: Box<dyn Duplex>, hop: Option<Lease>, token: CancellationToken) -> Self {
         let cancelled = Box::pin(token.clone().cancelled_owned());
         Self { stream, token, cancelled, _hop: hop }
     }

@@ -74,6 +74,7 @@ mod ssh_auth;
 mod ssh_certs;
 mod ssh_config;
 mod ssh_hostile;
+mod ssh_jump;
 mod ssh_ways;
 mod straggler;
 mod stuck_disk;
