@@ -6,7 +6,7 @@ use super::error::SshError;
 use super::host_key::HostKey;
 use super::known_hosts::{HostName, KnownHosts, Verdict};
 use super::target::Target;
-use super::trust::trust;
+use super::trust::trust_in_time;
 use crate::domain::question::{Answer, HostKeyPolicy, Question, Subject};
 
 /// Whether the key that was refused is trusted from now on, so that the host can be tried again.
@@ -15,7 +15,7 @@ pub(super) async fn admit(target: &Target, key: &HostKey) -> Result<bool, SshErr
         return Ok(false);
     }
     // One question about keys at a time: the answer to the one before may answer this one.
-    let _turn = target.asker.key_turn().await;
+    let turn = target.asker.key_turn().await;
     let name = HostName::of(target);
     if target.asker.is_pinned(&name, key) {
         return Ok(true);
@@ -38,31 +38,28 @@ pub(super) async fn admit(target: &Target, key: &HostKey) -> Result<bool, SshErr
             return Ok(false);
         }
     }
-    write_down(target, name, key).await?;
+    // Trusted from here on, and the next one's turn: a file that is locked, or on a machine that is down, takes its time.
+    target.asker.pin(name.clone(), key.clone());
+    drop(turn);
+    write_down(target, &name, key).await?;
     Ok(true)
 }
 
-/// Writes the key into the first file of known hosts; into memory where that fails.
-async fn write_down(target: &Target, name: HostName, key: &HostKey) -> Result<(), SshError> {
+/// Writes the key into the first file of known hosts; it stays in memory alone where that fails.
+async fn write_down(target: &Target, name: &HostName, key: &HostKey) -> Result<(), SshError> {
     let fingerprint = key.fingerprint();
-    let (file, written) = {
-        let (target, key, fingerprint) = (target.clone(), key.clone(), fingerprint.clone());
-        // Another program may hold the file's lock for a while.
-        let writing = tokio::task::spawn_blocking(move || trust(&target, &key, Some(&fingerprint)));
-        let gone = || SshError::Trust { file: "known_hosts".into(), detail: "the writer ended".to_owned() };
-        match writing.await.map_err(|_| gone()).and_then(|written| written) {
-            Ok(trusted) => (trusted.file.display().to_string(), None),
-            Err(error @ SshError::Trust { .. }) => (String::new(), Some(error)),
-            Err(error) => return Err(error),
-        }
-    };
+    let written = trust_in_time(target, key, Some(&fingerprint)).await;
+    if !matches!(written, Err(SshError::Trust { .. })) {
+        // the file has the word from here on
+        target.asker.unpin(name, key);
+    }
     let (host, shown) = (&target.host, format!("{} {fingerprint}", key.algorithm()));
     target.asker.tell(match written {
-        None => format!("{host}: {shown} is trusted from now on ({file})"),
-        Some(error) => {
-            target.asker.pin(name, key.clone());
+        Ok(trusted) => format!("{host}: {shown} is trusted from now on ({})", trusted.file.display()),
+        Err(error @ SshError::Trust { .. }) => {
             format!("{host}: {shown} is trusted until hvtui ends: {error}")
         }
+        Err(error) => return Err(error),
     });
     Ok(())
 }

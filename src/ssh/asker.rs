@@ -125,6 +125,14 @@ impl Asker {
         self.pins().push((name, key));
     }
 
+    /// Leaves it to the files.
+    pub(super) fn unpin(&self, name: &HostName, key: &HostKey) {
+        let mut pins = self.pins();
+        if let Some(place) = pins.iter().position(|(host, pinned)| host == name && pinned == key) {
+            pins.remove(place);
+        }
+    }
+
     pub(super) fn is_pinned(&self, name: &HostName, key: &HostKey) -> bool {
         self.pins().iter().any(|(host, pinned)| host == name && pinned == key)
     }

@@ -62,4 +62,4 @@ pub use route::{Carrier, Family, HostKeyPolicy, OpenSsh, Route};
 pub use session::scan;
 pub use streams::{AgentReader, AgentStream, AgentWriter, Link, LinkEnd, Speaks};
 pub use target::{Target, default_known_hosts};
-pub use trust::{Trusted, is_known, trust};
+pub use trust::{Trusted, is_known, trust, trust_in_time};
