@@ -26,6 +26,7 @@ mod keys;
 pub mod known_hosts;
 mod limiter;
 mod mesh_key;
+mod names;
 mod offers;
 mod openssh;
 mod pattern;

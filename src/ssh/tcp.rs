@@ -13,6 +13,7 @@ use tokio_util::sync::{CancellationToken, WaitForCancellationFutureOwned};
 
 use super::error::SshError;
 use super::hops::Lease;
+use super::names;
 use super::route::Family;
 use super::target::Target;
 use super::way::Duplex;
@@ -20,17 +21,13 @@ use super::way::Duplex;
 /// Resolves the name and tries its addresses in the resolver's order; each gets an equal share of the time.
 pub(super) async fn connect(target: &Target) -> Result<TcpStream, SshError> {
     let limit = target.connect_timeout;
-    let lookup = tokio::net::lookup_host((target.address.as_str(), target.port));
     let resolve = |detail: String| SshError::Resolve {
         host: target.host.clone(),
         address: target.address.clone(),
         detail,
     };
-    let addresses: Vec<SocketAddr> = match timeout(limit, lookup).await {
-        Ok(Ok(addresses)) => addresses.filter(|address| is_wanted(target, *address)).collect(),
-        Ok(Err(error)) => return Err(resolve(error.to_string())),
-        Err(_) => return Err(resolve(format!("no answer within {} s", limit.as_secs_f32()))),
-    };
+    let mut addresses = names::look_up(&target.address, target.port, limit).await.map_err(&resolve)?;
+    addresses.retain(|address| is_wanted(target, *address));
     let share = limit / u32::try_from(addresses.len().max(1)).unwrap_or(u32::MAX);
     let mut last = None;
     for address in addresses {

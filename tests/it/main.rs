@@ -76,6 +76,7 @@ mod ssh_config;
 mod ssh_hostile;
 mod ssh_jump;
 mod ssh_locks;
+mod ssh_names;
 mod ssh_ways;
 mod straggler;
 mod stuck_disk;
