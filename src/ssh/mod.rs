@@ -22,4 +22,5 @@ pub use transport::{
 };
 pub use trust::{
     Allowed, CertificateFault, HostKey, Server, ShownKey, TrustError, Trusted, is_known, known_hosts, trust,
+    trust_in_time,
 };

@@ -53,7 +53,7 @@ async fn trust(
     if fingerprint.is_none() && target.fingerprint.is_none() && !ssh::is_known(&target.server(), key)? {
         confirm(&target.shown(), key).await?;
     }
-    let trusted = ssh::trust(&target.server(), key, fingerprint)?;
+    let trusted = ssh::trust_in_time(&target.server(), key, fingerprint).await?;
     let done = if trusted.already { "was trusted already" } else { "is trusted from now on" };
     to_stdout(&format!(
         "{name}: {} {} {done} ({})\n",

@@ -5,7 +5,7 @@ use super::asker::Busy;
 use super::error::SshError;
 use super::target::Target;
 use crate::domain::question::{Answer, HostKeyPolicy, Question, Subject};
-use crate::ssh::trust::{HostKey, HostName, KnownHosts, Server, TrustError, Verdict, trust};
+use crate::ssh::trust::{HostKey, HostName, KnownHosts, Server, TrustError, Verdict, trust_in_time};
 
 /// Whether the key that was refused is trusted from now on, so that the host can be tried again.
 pub(super) async fn admit(target: &Target, key: &HostKey) -> Result<bool, SshError> {
@@ -13,7 +13,7 @@ pub(super) async fn admit(target: &Target, key: &HostKey) -> Result<bool, SshErr
         return Ok(false);
     }
     // One question about keys at a time: the answer to the one before may answer this one.
-    let _turn = target.asker.key_turn().await;
+    let turn = target.asker.key_turn().await;
     let server = target.server();
     let name = HostName::of(&server);
     if target.asker.is_pinned(&name, key) {
@@ -37,33 +37,28 @@ pub(super) async fn admit(target: &Target, key: &HostKey) -> Result<bool, SshErr
             return Ok(false);
         }
     }
-    write_down(target, server, key).await?;
+    // Trusted from here on, and the next one's turn: a file that is locked, or on a machine that is down, takes its time.
+    target.asker.pin(name.clone(), key.clone());
+    drop(turn);
+    write_down(target, &server, key).await?;
     Ok(true)
 }
 
-/// Writes the key into the first file of known hosts; into memory where that fails.
-async fn write_down(target: &Target, server: Server, key: &HostKey) -> Result<(), SshError> {
+/// Writes the key into the first file of known hosts; it stays in memory alone where that fails.
+async fn write_down(target: &Target, server: &Server, key: &HostKey) -> Result<(), SshError> {
     let fingerprint = key.fingerprint();
-    let name = HostName::of(&server);
-    let (file, written) = {
-        let (key, fingerprint) = (key.clone(), fingerprint.clone());
-        // Another program may hold the file's lock for a while.
-        let writing = tokio::task::spawn_blocking(move || trust(&server, &key, Some(&fingerprint)));
-        let gone =
-            || TrustError::NotWritten { file: "known_hosts".into(), detail: "the writer ended".to_owned() };
-        match writing.await.map_err(|_| gone()).and_then(|written| written) {
-            Ok(trusted) => (trusted.file.display().to_string(), None),
-            Err(error @ TrustError::NotWritten { .. }) => (String::new(), Some(error)),
-            Err(error) => return Err(error.into()),
-        }
-    };
+    let written = trust_in_time(server, key, Some(&fingerprint)).await;
+    if !matches!(written, Err(TrustError::NotWritten { .. })) {
+        // the file has the word from here on
+        target.asker.unpin(&HostName::of(server), key);
+    }
     let (host, shown) = (&target.host, format!("{} {fingerprint}", key.algorithm()));
     target.asker.tell(match written {
-        None => format!("{host}: {shown} is trusted from now on ({file})"),
-        Some(error) => {
-            target.asker.pin(name, key.clone());
+        Ok(trusted) => format!("{host}: {shown} is trusted from now on ({})", trusted.file.display()),
+        Err(error @ TrustError::NotWritten { .. }) => {
             format!("{host}: {shown} is trusted until hvtui ends: {error}")
         }
+        Err(error) => return Err(error.into()),
     });
     Ok(())
 }

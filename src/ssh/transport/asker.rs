@@ -11,6 +11,7 @@ use std::time::Duration;
 use tokio::sync::{Mutex as Turn, MutexGuard as TurnGuard, mpsc, oneshot};
 use tokio::time::sleep;
 
+use super::hops::Hops;
 use super::keyring::Keyring;
 use crate::domain::question::{Answer, Question};
 use crate::ssh::trust::{HostKey, HostName};
@@ -36,6 +37,8 @@ struct Inner {
     queue: Result<mpsc::UnboundedSender<Asked>, String>,
     open: Busy,
     keyring: Keyring,
+    /// Logins at jump hosts, for which answers were given.
+    hops: Hops,
     /// Whose question about a host key it is.
     key_turn: Turn<()>,
     /// Keys that a person trusts and no file could take.
@@ -55,8 +58,14 @@ impl Asker {
     }
 
     fn with(queue: Result<mpsc::UnboundedSender<Asked>, String>) -> Self {
-        let (open, keyring) = (Busy::default(), Keyring::default());
-        Self(Arc::new(Inner { queue, open, keyring, key_turn: Turn::default(), pinned: Mutex::default() }))
+        Self(Arc::new(Inner {
+            queue,
+            open: Busy::default(),
+            keyring: Keyring::default(),
+            hops: Hops::default(),
+            key_turn: Turn::default(),
+            pinned: Mutex::default(),
+        }))
     }
 
     /// Why nobody can be asked; `None` if somebody can.
@@ -101,6 +110,10 @@ impl Asker {
         &self.0.keyring
     }
 
+    pub(super) fn hops(&self) -> &Hops {
+        &self.0.hops
+    }
+
     /// Waits for the turn to ask about a host key.
     pub(super) async fn key_turn(&self) -> TurnGuard<'_, ()> {
         self.0.key_turn.lock().await
@@ -109,6 +122,14 @@ impl Asker {
     /// Trusts a host's key until the program ends.
     pub(super) fn pin(&self, name: HostName, key: HostKey) {
         self.pins().push((name, key));
+    }
+
+    /// Leaves it to the files.
+    pub(super) fn unpin(&self, name: &HostName, key: &HostKey) {
+        let mut pins = self.pins();
+        if let Some(place) = pins.iter().position(|(host, pinned)| host == name && pinned == key) {
+            pins.remove(place);
+        }
     }
 
     pub(super) fn is_pinned(&self, name: &HostName, key: &HostKey) -> bool {

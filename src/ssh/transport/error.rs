@@ -1,6 +1,7 @@
 //! Everything that can keep a host from being reached, in words that name the host and the remedy.
 
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
 use super::auth::Attempts;
@@ -101,14 +102,16 @@ pub enum SshError {
     #[error(transparent)]
     HostKey(TrustError),
     /// It went wrong at a host on the way.
-    #[error("{host}: at jump host {hop}: {}", without_host(error, host))]
+    #[error("{host}: at jump host {hop}: {}", without_host(error, by))]
     Hop {
         /// The host that was to be reached.
         host: HostId,
         /// `user@address:port` of the host on the way.
         hop: String,
+        /// The host for which the way there was tried: others wait for it.
+        by: HostId,
         /// What went wrong.
-        error: Box<SshError>,
+        error: Arc<SshError>,
     },
     /// A chain of jump hosts that has no end.
     #[error("{host}: its jump hosts go round in a circle: {hops}; correct ProxyJump or `jump`")]
@@ -241,8 +244,19 @@ impl SshError {
     pub fn at_hop(self, host: &HostId, hop: &Target) -> Self {
         match self {
             Self::Hop { .. } => self,
-            error => Self::Hop { host: host.clone(), hop: hop.shown(), error: Box::new(error) },
+            error => Self::Hop {
+                host: host.clone(),
+                hop: hop.shown(),
+                by: hop.host.clone(),
+                error: Arc::new(error),
+            },
         }
+    }
+
+    /// What went wrong at a host on the way, said of another host that is reached through it.
+    pub(super) fn for_host(&self, host: &HostId) -> Option<Self> {
+        let Self::Hop { hop, by, error, .. } = self else { return None };
+        Some(Self::Hop { host: host.clone(), hop: hop.clone(), by: by.clone(), error: Arc::clone(error) })
     }
 
     /// What sort of refusal it is: trying again makes no sense before a person acts. `None`: a retry may help.

@@ -55,8 +55,17 @@ const CUT: &str = "the host ended the connection while the question was open (Lo
 /// Connects, checks the host's key, and then, not before, authenticates. Asks a person where that is needed; no
 /// connection waits for a decision about a host key.
 pub(super) async fn connect(target: &Target) -> Result<Session, SshError> {
+    connect_noted(target, None).await
+}
+
+/// The same for a connection that others wait for; `note` says so where a person is asked first.
+pub(super) async fn connect_for_others(target: &Target, note: &str) -> Result<Session, SshError> {
+    connect_noted(target, Some(note.to_owned())).await
+}
+
+async fn connect_noted(target: &Target, mut note: Option<String>) -> Result<Session, SshError> {
     target.check()?;
-    let mut note = None;
+    let first = note.clone();
     for last in (0..MOST_ATTEMPTS).rev() {
         let mut attempt = Attempt { busy: Busy::default(), shown: None };
         let error = match attempt.connect(target, note.take()).await {
@@ -72,6 +81,7 @@ pub(super) async fn connect(target: &Target) -> Result<Session, SshError> {
                 if !admission::admit(target, key).await? {
                     return Err(error);
                 }
+                note.clone_from(&first);
             }
             _ if attempt.busy.ever() && !error.is_refusal() => note = Some(CUT.to_owned()),
             _ => return Err(error),
@@ -200,6 +210,11 @@ impl Session {
     ) -> Result<ChannelStream<Msg>, russh::Error> {
         let channel = self.handle.channel_open_direct_tcpip(address, port.into(), "127.0.0.1", 0).await?;
         Ok(channel.into_stream())
+    }
+
+    /// Whether the connection has ended.
+    pub(super) fn is_closed(&self) -> bool {
+        self.handle.is_closed()
     }
 
     async fn lost(&self, detail: &str) -> SshError {

@@ -12,25 +12,22 @@ use tokio::time::timeout;
 use tokio_util::sync::{CancellationToken, WaitForCancellationFutureOwned};
 
 use super::error::SshError;
+use super::hops::Lease;
+use super::names;
 use super::route::Family;
-use super::session::Session;
 use super::target::Target;
 use super::way::Duplex;
 
 /// Resolves the name and tries its addresses in the resolver's order; each gets an equal share of the time.
 pub(super) async fn connect(target: &Target) -> Result<TcpStream, SshError> {
     let limit = target.connect_timeout;
-    let lookup = tokio::net::lookup_host((target.address.as_str(), target.port));
     let resolve = |detail: String| SshError::Resolve {
         host: target.host.clone(),
         address: target.address.clone(),
         detail,
     };
-    let addresses: Vec<SocketAddr> = match timeout(limit, lookup).await {
-        Ok(Ok(addresses)) => addresses.filter(|address| is_wanted(target, *address)).collect(),
-        Ok(Err(error)) => return Err(resolve(error.to_string())),
-        Err(_) => return Err(resolve(format!("no answer within {} s", limit.as_secs_f32()))),
-    };
+    let mut addresses = names::look_up(&target.address, target.port, limit).await.map_err(&resolve)?;
+    addresses.retain(|address| is_wanted(target, *address));
     let share = limit / u32::try_from(addresses.len().max(1)).unwrap_or(u32::MAX);
     let mut last = None;
     for address in addresses {
@@ -98,11 +95,11 @@ pub(super) struct Cancellable {
     stream: Box<dyn Duplex>,
     token: CancellationToken,
     cancelled: Pin<Box<WaitForCancellationFutureOwned>>,
-    _hop: Option<Box<Session>>,
+    _hop: Option<Lease>,
 }
 
 impl Cancellable {
-    pub(super) fn new(stream: Box<dyn Duplex>, hop: Option<Box<Session>>, token: CancellationToken) -> Self {
+    pub(super) fn new(stream: Box<dyn Duplex>, hop: Option<Lease>, token: CancellationToken) -> Self {
         let cancelled = Box::pin(token.clone().cancelled_owned());
         Self { stream, token, cancelled, _hop: hop }
     }
