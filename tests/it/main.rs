@@ -75,6 +75,7 @@ mod ssh_auth;
 mod ssh_certs;
 mod ssh_config;
 mod ssh_hostile;
+mod ssh_pins;
 mod ssh_ways;
 mod ssh_zones;
 mod straggler;
