@@ -79,6 +79,7 @@ mod ssh_hostile;
 mod ssh_jump;
 mod ssh_locks;
 mod ssh_names;
+mod ssh_pins;
 mod ssh_ways;
 mod ssh_zones;
 mod straggler;

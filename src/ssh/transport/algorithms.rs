@@ -192,6 +192,18 @@ impl Algorithms {
         list.as_ref().map(|allowed| allowed.said.as_str())
     }
 
+    /// The names by which a host is asked for its key of this type and no other, `ssh-rsa` among them.
+    pub(super) fn types_of(&self, kind: &str) -> Vec<String> {
+        let names: Vec<String> = match kind {
+            "ssh-rsa" => vec!["rsa-sha2-512".to_owned(), "rsa-sha2-256".to_owned()],
+            kind => vec![kind.to_owned()],
+        };
+        let Some(allowed) = &self.host_keys else { return names };
+        let left: Vec<String> = names.into_iter().filter(|name| allowed.has(name)).collect();
+        // None that is allowed: what is allowed is asked for, and is the wrong key.
+        if left.is_empty() { allowed.names.clone() } else { left }
+    }
+
     /// Whether a key of this type may be used to log in; an error says which line is against it.
     pub(super) fn may_log_in(
         &self,

@@ -81,6 +81,11 @@ pub(super) fn words(target: &Target, ssh: &OpenSsh, pinned: Option<&str>) -> Vec
         Family::Inet => options.push("AddressFamily=inet".to_owned()),
         Family::Inet6 => options.push("AddressFamily=inet6".to_owned()),
     }
+    // `ssh` does not ask for the type of a key that a command knows.
+    if let (Some(line), Some(_)) = (pinned, &target.fingerprint) {
+        let types = target.algorithms.types_of(line.split(' ').nth(1).unwrap_or_default());
+        options.push(format!("HostKeyAlgorithms={}", types.join(",")));
+    }
     // Where a configuration is read, the same lines count for `ssh` itself.
     if ssh.config.as_deref() == Some(Path::new("none")) {
         options.extend(target.algorithms.options());
@@ -164,6 +169,38 @@ mod tests {
             "-l\nli\n-p\n2222",
         ] {
             assert!(text.contains(part), "{part}:\n{text}");
+        }
+    }
+
+    #[test]
+    fn what_lets_a_host_in_or_gives_it_a_ticket_is_off_whatever_the_configuration_says() {
+        let folder = tempfile::tempdir().unwrap();
+        let config = folder.path().join("config");
+        let text = "GSSAPIDelegateCredentials yes\nVerifyHostKeyDNS yes\nNoHostAuthenticationForLocalhost yes\n\
+                    StrictHostKeyChecking no\nForwardAgent yes\nUpdateHostKeys yes\n";
+        std::fs::write(&config, text).unwrap();
+        let target = Target::new("a".into(), "localhost", 22, "li");
+        let ssh = OpenSsh { config: Some(config), ..ssh("localhost") };
+        let mut command = std::process::Command::new("ssh");
+        let Ok(output) = command.args(words(&target, &ssh, None)).args(["-G", "--", "localhost"]).output()
+        else {
+            assert!(std::env::var_os("HVTUI_TESTS_STRICT").is_none(), "ssh is missing");
+            eprintln!("skipped: ssh is not installed");
+            return;
+        };
+        let (said, complained) =
+            (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+        let value = |key: &str| said.lines().find_map(|line| line.strip_prefix(key)?.strip_prefix(' '));
+        // Built without tickets it has none to give.
+        assert!(matches!(value("gssapidelegatecredentials"), Some("no") | None), "{said}{complained}");
+        for (key, wanted) in [
+            ("verifyhostkeydns", "false"),
+            ("nohostauthenticationforlocalhost", "no"),
+            ("stricthostkeychecking", "true"),
+            ("forwardagent", "no"),
+            ("updatehostkeys", "false"),
+        ] {
+            assert_eq!(value(key), Some(wanted), "{key}: {said}{complained}");
         }
     }
 
