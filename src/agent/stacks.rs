@@ -16,12 +16,12 @@ use crate::domain::run::HostRun;
 use crate::domain::stacks::{ProcessStacks, Taker, threads};
 use crate::domain::text::os_text;
 use crate::domain::time::HostTime;
+use crate::procs::table::Process;
 use crate::program::asked::{self, Told};
 use crate::supervise::SuperviseError;
 use crate::supervise::rundir::RunDir;
 use crate::supervise::stacks::{self, Asked};
 use crate::supervise::state::{SPEC, Started, exit_file, started_file};
-use crate::supervise::tree::Process;
 use crate::wire::message::{AskStacks, FromAgent, Stacks};
 
 /// How long a process may take to answer; one that runs a long call of a C library without a break does not.

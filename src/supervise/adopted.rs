@@ -5,17 +5,18 @@
 
 use super::SuperviseError;
 use super::adopt::{REBOOTED, claim};
-use super::identity::{Identity, boot_id};
 use super::rendezvous;
 use super::rundir::RunDir;
 use super::secrets;
 use super::state::{LOG, Phase, SPEC, STATE, STOP, State, StopMark, exit_file};
 use super::supervisor::{Listener, Supervisor, WRAP_KILLED};
-use super::tree::{self, Process};
 use crate::clock;
 use crate::domain::ids::Rank;
 use crate::domain::note::{Note, what};
 use crate::domain::run::HostRun;
+use crate::procs::identity::{Identity, boot_id};
+use crate::procs::marks;
+use crate::procs::table::{self, Process};
 
 impl Supervisor {
     /// Takes the run over; `None` when it has a supervisor, or needs none any more.
@@ -96,7 +97,7 @@ impl Supervisor {
 
     /// The rank-wraps that the predecessor started and did not live to write down.
     fn find_wraps(&mut self) {
-        let marked = tree::marked(&tree::all(), &self.spec.run, &self.spec.host);
+        let marked = marks::marked(&table::all(), &self.spec.run, &self.spec.host);
         for rank in &self.spec.ranks {
             if self.state.wraps.contains_key(&rank.rank) {
                 continue;

@@ -7,13 +7,14 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::cgroup::Cgroup;
 use super::container::members::Members;
 use super::rundir::RunDir;
 use super::state::{Started, State, started_file};
-use super::tree::{self, Process};
 use crate::domain::ids::Rank;
 use crate::domain::run::HostRun;
+use crate::procs::cgroup::Cgroup;
+use crate::procs::marks;
+use crate::procs::table::{self, Process};
 
 /// Every process of the run but the rank-wraps, for one that did not start them.
 pub(super) fn left_behind(dir: &RunDir, spec: &HostRun, state: &State) -> Vec<Process> {
@@ -26,18 +27,18 @@ pub(super) fn left_behind(dir: &RunDir, spec: &HostRun, state: &State) -> Vec<Pr
 
 /// Every process of the run, for one that did not start them.
 pub(super) fn with_wraps(dir: &RunDir, spec: &HostRun, state: &State) -> Vec<Process> {
-    let all = tree::all();
+    let all = table::all();
     let started = spec.ranks.iter().filter_map(|rank| {
         let started = dir.read_json::<Started>(&started_file(rank.rank)).ok()??;
         Some(started.process)
     });
     let roots: BTreeSet<u32> = (state.wraps.values().chain(&state.engine).cloned().chain(started))
-        .filter(super::identity::Identity::alive)
+        .filter(crate::procs::identity::Identity::alive)
         .map(|process| process.pid)
         .collect();
-    let mut found = tree::marked(&all, &spec.run, &spec.host);
+    let mut found = marks::marked(&all, &spec.run, &spec.host);
     found.extend(all.iter().filter(|process| roots.contains(&process.pid)).cloned());
-    found.extend(tree::descendants(&all, &roots));
+    found.extend(table::descendants(&all, &roots));
     found.extend(grouped(&all, state));
     found.extend(contained(dir, spec, &all));
     once(found)
@@ -45,8 +46,8 @@ pub(super) fn with_wraps(dir: &RunDir, spec: &HostRun, state: &State) -> Vec<Pro
 
 /// Every process that descends from this one, is in the run's control group or in a container of it.
 pub(super) fn own(dir: &RunDir, spec: &HostRun, state: &State) -> Vec<Process> {
-    let all = tree::all();
-    let mut found = tree::descendants(&all, &BTreeSet::from([std::process::id()]));
+    let all = table::all();
+    let mut found = table::descendants(&all, &BTreeSet::from([std::process::id()]));
     found.extend(grouped(&all, state));
     found.extend(contained(dir, spec, &all));
     once(found)

@@ -17,12 +17,10 @@ use tokio::runtime::Runtime;
 use tokio::signal::unix::{Signal as Signals, SignalKind, signal};
 
 use super::SuperviseError;
-use super::cgroup::Cgroup;
 use super::daemon::keep_descriptors_from_children;
 use super::engine::seat::{Seat, Seated, last_words};
 use super::environment::library;
 use super::environment::limits::Lent;
-use super::identity::Identity;
 use super::invocation::Invocation;
 use super::lease;
 use super::oom::Kills;
@@ -36,6 +34,8 @@ use crate::domain::engine::Engine;
 use crate::domain::ids::Rank;
 use crate::domain::run::{HostRun, RankExit};
 use crate::domain::time::HostTime;
+use crate::procs::cgroup::Cgroup;
+use crate::procs::identity::Identity;
 
 /// Runs a rank to its end. Its environment and its standard streams are this process's own.
 ///

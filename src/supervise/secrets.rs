@@ -13,7 +13,6 @@ use rustix::io::Errno;
 use serde::{Deserialize, Serialize};
 
 use super::SuperviseError;
-use super::identity::Identity;
 use super::rundir::RunDir;
 use super::spool;
 use super::state::{hidden_file, stream_file};
@@ -21,6 +20,7 @@ use crate::domain::ids::Rank;
 use crate::domain::log::Stream;
 use crate::domain::run::RankSpec;
 use crate::domain::secret::{MASK, Masks};
+use crate::procs::identity::Identity;
 
 /// The run's own secret, which proves to a rank that another one belongs to the run. Worth nothing after its end.
 const RUN_SECRET: &str = "HVTUI_SECRET";

@@ -8,10 +8,10 @@ use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
-use super::identity::Identity;
 use crate::domain::ids::Rank;
 use crate::domain::log::Stream;
 use crate::domain::time::HostTime;
+use crate::procs::identity::Identity;
 
 /// The run's share of this host: a `HostRun`.
 pub const SPEC: &str = "spec.json";

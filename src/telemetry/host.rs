@@ -6,11 +6,11 @@ use std::fs;
 use std::net::IpAddr;
 
 use super::addresses::{interface_addresses, parse_ssh_connection};
-use super::process::user_name;
 use super::procfs::{self, CpuTicks, ProcError, Traffic};
 use crate::domain::gpu::Reading;
 use crate::domain::host::InterfaceAddress;
 use crate::domain::time::HostTime;
+use crate::procs::status::user_name;
 
 /// The facts of a host that have nothing to do with GPUs; see [`crate::domain::host::HostInfo`].
 #[derive(Debug, Clone)]

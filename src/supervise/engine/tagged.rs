@@ -16,7 +16,7 @@ use crate::domain::log::Stream;
 use crate::domain::run::{HostRun, RankExit};
 use crate::domain::tags::{Origin, Splitter, TagStyle};
 use crate::domain::task_end::TaskEnd;
-use crate::supervise::identity::Identity;
+use crate::procs::identity::Identity;
 use crate::supervise::rundir::RunDir;
 use crate::supervise::state::{STOP, Started, exit_file, started_file, stream_file};
 
