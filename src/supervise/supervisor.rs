@@ -51,6 +51,7 @@ use crate::domain::time::HostTime;
 use crate::procs::cgroup::Cgroup;
 use crate::procs::identity::Identity;
 use crate::procs::marks;
+use crate::procs::pidfd;
 use crate::procs::table;
 use crate::program::own_binary;
 
@@ -146,6 +147,9 @@ impl Supervisor {
             supervisor.state.cgroup = Some(cgroup.path().to_owned());
             // The rank-wraps read it.
             supervisor.enter(Phase::Starting);
+        }
+        if let Some(text) = pidfd::lack() {
+            supervisor.tell(&Note::new(what::NO_PIDFD, text, clock::host_now()));
         }
         // Of this process itself: where it was started through the user's manager there is none.
         if let Some(text) = logout::danger().warning() {
