@@ -445,7 +445,7 @@ impl RankView {
         let mut due = Vec::new();
         if !self.announced {
             match (&self.started, &self.exit) {
-                (Some(Started { process, t }), _) => {
+                (Some(Started { process, t, .. }), _) => {
                     due.push(FromAgent::RankStarted(RankStarted {
                         run: run(),
                         rank,

@@ -237,7 +237,7 @@ fn start_rank(dir: &RunDir, rank: Rank, invocation: &Invocation) -> Result<u32, 
         .map_err(|e| (126, format!("exec {}: {}", program.display(), crate::domain::text::os_text(&e))))?;
     let recorded = Identity::of(child.id())
         .map_err(|e| SuperviseError::io("identify", program, e))
-        .map(|process| Started { process, t: clock::host_now() })
+        .map(|process| Started { process, t: clock::host_now(), grouped: inside })
         .and_then(|started| dir.write_json(&started_file(rank), &started));
     if let Err(error) = recorded {
         // A rank that nobody can find again would outlive its run.

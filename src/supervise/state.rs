@@ -98,6 +98,9 @@ pub struct Started {
     pub process: Identity,
     /// When it was started.
     pub t: HostTime,
+    /// Whether it was born in the run's control group, as all that it starts then is.
+    #[serde(default)]
+    pub grouped: bool,
 }
 
 /// That the ranks were told to stop, and why.
