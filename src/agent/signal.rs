@@ -15,6 +15,7 @@ use crate::domain::signal::{
 };
 use crate::procs::identity::{Identity, boot_id};
 use crate::procs::marks;
+use crate::procs::memory;
 use crate::procs::table::{self, Process};
 use crate::telemetry;
 use crate::wire::message::FromAgent;
@@ -144,7 +145,7 @@ impl Own {
         if self.line.contains(&pid) {
             return Some("hvtui's agent, over which this request came, runs below it".to_owned());
         }
-        part_of_run(&std::fs::read(format!("/proc/{pid}/cmdline")).ok()?)
+        part_of_run(&memory::command_line(pid).ok()?)
     }
 }
 

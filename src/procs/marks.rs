@@ -2,6 +2,7 @@
 //!
 //! Knows nothing of ranks or of when to stop them.
 
+use super::memory;
 use super::table::{Process, ancestors};
 use crate::domain::gpu::RunOfProcess;
 use crate::domain::ids::{HostId, Rank, RunId};
@@ -20,22 +21,22 @@ pub fn marked(processes: &[Process], run: &RunId, host: &HostId) -> Vec<Process>
     let own = ancestors(processes, std::process::id());
     let mark = format!("{RUN_MARK}={run}");
     let (any, here) = (format!("{HOST_MARK}="), format!("{HOST_MARK}={host}"));
-    let is_ours = |environment: Vec<u8>| {
+    let is_ours = |environment: &Vec<u8>| {
         let mut variables = environment.split(|byte| *byte == 0);
         let elsewhere = |one: &[u8]| one.starts_with(any.as_bytes()) && one != here.as_bytes();
         variables.clone().any(|one| one == mark.as_bytes()) && !variables.any(elsewhere)
     };
-    processes
-        .iter()
-        .filter(|process| !own.contains(&process.pid))
-        .filter(|process| std::fs::read(format!("/proc/{}/environ", process.pid)).is_ok_and(is_ours))
-        .cloned()
-        .collect()
+    let others: Vec<&Process> = processes.iter().filter(|process| !own.contains(&process.pid)).collect();
+    let pids: Vec<u32> = others.iter().map(|process| process.pid).collect();
+    let environments = memory::environments(&pids);
+    // Of one that is unknown the marks are not believed: it may be a stranger. If it is of the run, its descent tells.
+    let marked = others.into_iter().zip(environments).filter(|(_, read)| read.as_ref().is_ok_and(is_ours));
+    marked.map(|(process, _)| process.clone()).collect()
 }
 
-/// The run that a process's environment names, and its rank. `None` for processes of other users, too.
+/// The run that a process's environment names, and its rank. `None` for processes of other users and those that hang, too.
 pub fn run_of(pid: u32) -> Option<RunOfProcess> {
-    run_in(&std::fs::read(format!("/proc/{pid}/environ")).ok()?)
+    run_in(&memory::environment(pid).ok()?)
 }
 
 fn run_in(environment: &[u8]) -> Option<RunOfProcess> {

@@ -5,6 +5,7 @@
 pub(crate) mod cgroup;
 pub mod identity;
 pub mod marks;
+pub(crate) mod memory;
 pub(crate) mod pidfd;
 pub(crate) mod signal;
 pub(crate) mod status;

@@ -1,15 +1,15 @@
 //! The identity of a process: its owner, its command line and when it started, from `/proc`. Knows nothing of GPUs.
 
 use std::fs;
-use std::io::Read;
 use std::time::Duration;
 
 use crate::domain::gpu::Reading;
 use crate::procs::identity::Stat;
+use crate::procs::memory;
 use crate::procs::status::{self, user_name};
 
 /// Longest command line that is kept, bytes: a sample of a full host must fit into one frame.
-const COMMAND_LIMIT: u64 = 1024;
+const COMMAND_LIMIT: usize = 1024;
 /// Digits of a container's id, and as many of them as engines list.
 const CONTAINER_ID: usize = 64;
 const SHORT_ID: usize = 12;
@@ -67,16 +67,16 @@ fn owner(pid: u32) -> Reading<u32> {
 }
 
 fn command(pid: u32) -> Reading<String> {
-    let mut line = Vec::new();
-    let read = fs::File::open(format!("/proc/{pid}/cmdline"))
-        .and_then(|file| file.take(COMMAND_LIMIT).read_to_end(&mut line));
-    match read {
+    match memory::command_line(pid) {
         // Kernel threads and zombies have no arguments, only a name.
-        Ok(0) => match fs::read(format!("/proc/{pid}/comm")) {
+        Ok(line) if line.is_empty() => match fs::read(format!("/proc/{pid}/comm")) {
             Ok(name) => Reading::Value(format!("[{}]", String::from_utf8_lossy(&name).trim_end())),
             Err(error) => invisible(pid, &error),
         },
-        Ok(_) => Reading::Value(joined(&line)),
+        Ok(mut line) => {
+            line.truncate(COMMAND_LIMIT);
+            Reading::Value(joined(&line))
+        }
         Err(error) => invisible(pid, &error),
     }
 }

@@ -55,6 +55,7 @@ mod mpis;
 mod nccl_timings;
 mod occupancy;
 mod processes;
+mod procs;
 mod prune;
 mod python_hooks;
 mod record;

@@ -23,6 +23,7 @@ use crate::domain::ids::Rank;
 use crate::domain::run::HostRun;
 use crate::procs::identity::Identity;
 use crate::procs::marks;
+use crate::procs::memory;
 use crate::supervise::SuperviseError;
 use crate::supervise::rundir::RunDir;
 
@@ -200,7 +201,7 @@ impl Desk {
             }
             return Some(given);
         }
-        let environment = std::fs::read(format!("/proc/{pid}/environ")).ok()?;
+        let environment = memory::environment(pid).ok()?;
         let Some((rank, worker)) = place(&environment, &self.run) else {
             self.say(&format!("process {pid} is none of the run and asks at its tracing socket"));
             return None;
