@@ -70,14 +70,12 @@ fn each(part: Part, pids: &[u32]) -> Vec<io::Result<Vec<u8>>> {
             break;
         }
         while let Some(pid) = pids.get(answers.len()) {
-            match told.recv_timeout(PATIENCE) {
-                Ok(answer) => answers.push(answer),
-                Err(_) => {
-                    give_up(*pid);
-                    answers.push(Err(hangs()));
-                    break;
-                }
-            }
+            let Ok(answer) = told.recv_timeout(PATIENCE) else {
+                give_up(*pid);
+                answers.push(Err(hangs()));
+                break;
+            };
+            answers.push(answer);
         }
     }
     answers
@@ -143,6 +141,6 @@ mod tests {
         assert_eq!(lines[1].as_ref().unwrap_err().kind(), ErrorKind::NotFound);
         assert_eq!(lines[2].as_ref().unwrap(), &direct);
         assert_eq!(environment(own).unwrap(), std::fs::read("/proc/self/environ").unwrap());
-        assert!(reads().get(&own).is_none() && environments(&[]).is_empty());
+        assert!(!reads().contains_key(&own) && environments(&[]).is_empty());
     }
 }
