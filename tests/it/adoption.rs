@@ -11,8 +11,8 @@ use hvtui::domain::ids::Rank;
 use hvtui::domain::mpirun::{MpiHost, MpiPlan};
 use hvtui::domain::note::{Note, what};
 use hvtui::domain::run::HostRun;
+use hvtui::procs::identity::Identity;
 use hvtui::supervise::adopt::{Adopted, adopt, owner};
-use hvtui::supervise::identity::Identity;
 use hvtui::supervise::notes;
 use hvtui::supervise::rundir::RunDir;
 use hvtui::supervise::state::{Phase, exit_file};
@@ -203,7 +203,7 @@ fn what_a_supervisor_may_know_does_not_reach_the_one_that_adopts() {
     let environment = std::fs::read(format!("/proc/{}/environ", new.pid)).unwrap();
     let environment = String::from_utf8_lossy(&environment).into_owned();
     assert!(!environment.contains("canary") && !environment.contains("HVTUI_"), "{environment}");
-    let parent = hvtui::supervise::identity::Stat::read(new.pid).unwrap().parent;
+    let parent = hvtui::procs::identity::Stat::read(new.pid).unwrap().parent;
     assert!(state(&dir).wraps.values().all(|wrap| wrap.pid != parent), "it is no child of a rank-wrap");
     std::fs::write(bed.work("go"), "").unwrap();
     ended(&dir);
@@ -266,7 +266,7 @@ fn the_new_supervisor_learns_that_mpirun_was_killed() {
     rank_process(&dir, 0);
     rank_process(&dir, 1);
     adopter(&dir, &kill_supervisor(&dir));
-    let all = hvtui::supervise::tree::all();
+    let all = hvtui::procs::table::all();
     let mpirun =
         all.iter().find(|process| process.stat.name == "mpirun" && bed.processes().contains(&process.pid));
     assert!(mpirun.unwrap().signal(Signal::KILL));

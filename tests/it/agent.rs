@@ -19,10 +19,11 @@ use hvtui::domain::lease::LeasePlan;
 use hvtui::domain::log::{GapReason, LogGap, Stream};
 use hvtui::domain::run::{HostRun, RankExit};
 use hvtui::domain::time::{HostTime, Stamp};
+use hvtui::procs::marks;
+use hvtui::procs::table;
 use hvtui::supervise::lease;
 use hvtui::supervise::rundir::RunDir;
 use hvtui::supervise::state::{Phase, STATE, State};
-use hvtui::supervise::tree;
 use hvtui::wire::chunk::Gap;
 use hvtui::wire::frame::{self, Decoder};
 use hvtui::wire::handshake::Hello;
@@ -205,7 +206,7 @@ impl Bed {
 impl Drop for Bed {
     /// A failed test leaves nothing behind either.
     fn drop(&mut self) {
-        for process in tree::marked(&tree::all(), &self.run, &self.host) {
+        for process in marks::marked(&table::all(), &self.run, &self.host) {
             process.signal(Signal::KILL);
         }
     }
@@ -524,7 +525,7 @@ async fn a_stop_ends_everything_after_grace_or_now() {
         let (_, exits) = client.until_the_end().await;
         assert_eq!((exits[&0].signal, exits[&0].stopped), (Some(9), true));
         assert!(!alive(daemon));
-        assert!(tree::marked(&tree::all(), &bed.run, &bed.host).is_empty());
+        assert!(marks::marked(&table::all(), &bed.run, &bed.host).is_empty());
     }
 }
 

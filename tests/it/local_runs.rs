@@ -365,6 +365,10 @@ fn a_run_ends_also_where_there_is_no_pidfd() {
         let err = text(&out.stderr);
         assert_eq!(out.status.code(), Some(130), "errno {errno} of {calls}: {err}");
         assert!(err.contains("nothing of the run is left"), "errno {errno} of {calls}: {err}");
+        let call = if calls.contains("434") { "pidfd_open" } else { "pidfd_send_signal" };
+        let why = if errno == "1" { "operation not permitted" } else { "function not implemented" };
+        let said = format!("{call}: {why} (seccomp); signals go by pid after the start time is checked");
+        assert_eq!(err.matches(&said).count(), 1, "{said}: {err}");
     }
 }
 

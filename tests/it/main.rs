@@ -56,6 +56,7 @@ mod mutations;
 mod nccl_timings;
 mod occupancy;
 mod processes;
+mod procs;
 mod prune;
 mod python_hooks;
 mod record;

@@ -192,7 +192,7 @@ fn an_mpirun_that_is_killed_is_the_cause() {
     let dir = bed.start(by_mpirun(bed.spec(&["exec sleep 600", "exec sleep 600"], 60_000), 2, &[]));
     rank_process(&dir, 0);
     rank_process(&dir, 1);
-    let all = hvtui::supervise::tree::all();
+    let all = hvtui::procs::table::all();
     let mpirun =
         all.iter().find(|process| process.stat.name == "mpirun" && bed.processes().contains(&process.pid));
     assert!(mpirun.unwrap().signal(Signal::KILL));

@@ -17,10 +17,11 @@ use hvtui::domain::run::HostRun;
 use hvtui::domain::signal::{
     FoundProcess, MOST_PROCESSES, ProcessKey, SignalAnswer, SignalName, SignalRequest, Signalled,
 };
-use hvtui::supervise::identity::{Stat, boot_id};
+use hvtui::procs::identity::{Stat, boot_id};
+use hvtui::procs::marks;
+use hvtui::procs::table;
 use hvtui::supervise::rundir::RunDir;
 use hvtui::supervise::state::{STATE, State};
-use hvtui::supervise::tree;
 use hvtui::wire::frame::Decoder;
 use hvtui::wire::handshake::Hello;
 use hvtui::wire::message::{Commit, FromAgent, ToAgent};
@@ -246,12 +247,12 @@ fn a_part_of_a_run_says_how_the_run_is_stopped_and_its_rank_is_a_process_as_any(
         let reason = agent.refusal(ProcessKey { pid: part.pid, start: part.start });
         assert!(reason.contains(&format!("of run {}: x on the Run screen", run.short())), "{reason}");
     }
-    let is_sleep = |process: &tree::Process| {
+    let is_sleep = |process: &table::Process| {
         std::fs::read(format!("/proc/{}/cmdline", process.pid)).is_ok_and(|line| line == b"sleep\x001003\0")
     };
     let mut rank = None;
     until("the rank runs", || {
-        rank = tree::marked(&tree::all(), &run, &host).into_iter().find(is_sleep);
+        rank = marks::marked(&table::all(), &run, &host).into_iter().find(is_sleep);
         rank.is_some()
     });
     let rank = ProcessKey { pid: rank.as_ref().unwrap().pid, start: rank.unwrap().stat.start };

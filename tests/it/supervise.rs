@@ -9,7 +9,7 @@ use crate::common::processes::{alive, kill, pid_in, until};
 use hvtui::domain::ids::Rank;
 use hvtui::domain::log::Stream;
 use hvtui::domain::secret::MASK;
-use hvtui::supervise::identity::{Identity, Stat};
+use hvtui::procs::identity::{Identity, Stat};
 use hvtui::supervise::lease::Claims;
 use hvtui::supervise::rundir::RunDir;
 use hvtui::supervise::secrets::Hidden;

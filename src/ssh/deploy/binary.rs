@@ -1,12 +1,9 @@
 //! The binary that is put on hosts: hvtui itself, named by the hash of its content.
 
-use std::fs::File;
-use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
-use ring::digest;
-
 use super::error::AgentError;
+use crate::sha256;
 
 /// A binary and its hash.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -24,10 +21,9 @@ impl AgentBinary {
 
     /// The program in a file. Reads all of it.
     pub fn from_path(path: &Path) -> Result<Self, AgentError> {
-        let measured = File::open(path).and_then(|mut file| measure(&mut file));
-        match measured {
-            Ok((sha256, bytes)) => Ok(Self { path: path.to_owned(), sha256, bytes }),
-            Err(error) => Err(AgentError::Binary { path: path.to_owned(), detail: error.to_string() }),
+        match sha256::of_file(path) {
+            Ok((sha256, bytes)) => Ok(Self { path: path.to_owned(), sha256: sha256.to_string(), bytes }),
+            Err(error) => Err(AgentError::Binary { path: error.path, detail: error.source.to_string() }),
         }
     }
 
@@ -44,20 +40,6 @@ impl AgentBinary {
     /// Length in bytes.
     pub fn bytes(&self) -> u64 {
         self.bytes
-    }
-}
-
-fn measure(file: &mut File) -> io::Result<(String, u64)> {
-    let mut context = digest::Context::new(&digest::SHA256);
-    let mut buffer = vec![0; 256 * 1024];
-    let mut bytes = 0;
-    loop {
-        let length = file.read(&mut buffer)?;
-        if length == 0 {
-            return Ok((hex(context.finish().as_ref()), bytes));
-        }
-        context.update(buffer.get(..length).unwrap_or_default());
-        bytes += length as u64;
     }
 }
 

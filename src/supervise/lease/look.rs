@@ -12,6 +12,7 @@ use crate::domain::ids::GpuUuid;
 use crate::domain::lease::{Lease, Leases};
 use crate::domain::run::HostRun;
 use crate::filelock::{Flocks, flocks};
+use crate::procs::status::user_name;
 
 /// How often a lock without a note is looked at again.
 const LOOKS: u32 = 5;
@@ -111,5 +112,5 @@ pub(super) fn in_common(dir: &LeaseDir, gpu: &GpuUuid) -> Option<Lease> {
 /// What is known of a lock of which there is no note.
 fn by_pid(gpu: &GpuUuid, pid: u32) -> Lease {
     let uid = note::uid_of(pid);
-    Lease { user: uid.map(note::user_name), own: uid == Some(own_uid()), pid: Some(pid), ..unknown(gpu) }
+    Lease { user: uid.map(user_name), own: uid == Some(own_uid()), pid: Some(pid), ..unknown(gpu) }
 }

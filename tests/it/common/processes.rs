@@ -3,7 +3,7 @@
 use std::process::{Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
-use hvtui::supervise::identity::Stat;
+use hvtui::procs::identity::Stat;
 
 /// Far beyond what anything here takes on a busy machine.
 const DEADLINE: Duration = Duration::from_secs(180);

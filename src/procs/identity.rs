@@ -1,12 +1,11 @@
 //! A process as (boot, pid, start time): a pid alone may belong to someone else by now.
-//!
-//! Signals go through a pidfd that is checked after it was opened, so that no other process can be hit. Where there is none
-//! (before Linux 5.3, and in sandboxes) the process is checked right before the signal.
 
 use std::io;
 
-use rustix::process::{Pid, PidfdFlags, Signal, kill_process, pidfd_open, pidfd_send_signal};
+use rustix::process::Signal;
 use serde::{Deserialize, Serialize};
+
+use super::signal::signal_started;
 
 /// One process for all time.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -42,43 +41,6 @@ impl Identity {
             return Ok(false);
         }
         signal_started(self.pid, self.start, signal)
-    }
-}
-
-/// The signal of this number, if it is one of those that programs are free to use: the real-time ones.
-#[expect(unsafe_code, reason = "the crate has names for none of them")]
-pub(super) fn real_time(number: u32) -> Option<Signal> {
-    let raw = i32::try_from(number).ok().filter(|raw| (libc::SIGRTMIN()..=libc::SIGRTMAX()).contains(raw))?;
-    // SAFETY: it is a signal of this system and none of those that the C library keeps for itself.
-    Some(unsafe { Signal::from_raw_unchecked(raw) })
-}
-
-/// Signals the process with this pid if it is the one that started at `start`; `false` when it is gone.
-pub(super) fn signal_started(pid: u32, start: u64, signal: Signal) -> io::Result<bool> {
-    let Some(raw) = i32::try_from(pid).ok().and_then(Pid::from_raw) else {
-        return Ok(false);
-    };
-    let handle = match pidfd_open(raw, PidfdFlags::empty()) {
-        Ok(handle) => Some(handle),
-        // before Linux 5.3, and in sandboxes that forbid it: between look and signal a pid could pass to another process,
-        // in theory
-        Err(rustix::io::Errno::NOSYS | rustix::io::Errno::PERM) => None,
-        Err(rustix::io::Errno::SRCH) => return Ok(false),
-        Err(error) => return Err(error.into()),
-    };
-    // The handle pins whoever has the pid now; only then is the start time worth checking.
-    if !Stat::read(pid).is_ok_and(|stat| stat.start == start && stat.runs()) {
-        return Ok(false);
-    }
-    let sent = match handle.map(|handle| pidfd_send_signal(&handle, signal)) {
-        // whether it may be signalled at all is what `kill` says
-        None | Some(Err(rustix::io::Errno::NOSYS | rustix::io::Errno::PERM)) => kill_process(raw, signal),
-        Some(sent) => sent,
-    };
-    match sent {
-        Ok(()) => Ok(true),
-        Err(rustix::io::Errno::SRCH) => Ok(false),
-        Err(error) => Err(error.into()),
     }
 }
 

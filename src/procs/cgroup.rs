@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use crate::domain::ids::{HostId, RunId};
 
 /// The second version's control group of this process.
-pub(super) fn own() -> Option<PathBuf> {
+pub(crate) fn own() -> Option<PathBuf> {
     let membership = fs::read_to_string("/proc/self/cgroup").ok()?;
     let mounts = fs::read_to_string("/proc/self/mountinfo").ok()?;
     locate(&membership, &mounts, None)
@@ -19,7 +19,7 @@ pub(super) fn own() -> Option<PathBuf> {
 
 /// The directory of the control group that holds the process whose `/proc/PID/cgroup` is `membership`: of the
 /// second version, or of the first version's `controller`.
-pub(super) fn locate(membership: &str, mounts: &str, controller: Option<&str>) -> Option<PathBuf> {
+pub(crate) fn locate(membership: &str, mounts: &str, controller: Option<&str>) -> Option<PathBuf> {
     let path = membership.lines().find_map(|line| {
         let mut fields = line.splitn(3, ':');
         let (_, controllers, path) = (fields.next()?, fields.next()?, fields.next()?);
@@ -48,13 +48,13 @@ pub(super) fn locate(membership: &str, mounts: &str, controller: Option<&str>) -
 
 /// A run's control group.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Cgroup {
+pub(crate) struct Cgroup {
     path: PathBuf,
 }
 
 impl Cgroup {
     /// Makes one below this process's own. `None` where that is not allowed, which is common.
-    pub(super) fn make(run: &RunId, host: &HostId) -> Option<Self> {
+    pub(crate) fn make(run: &RunId, host: &HostId) -> Option<Self> {
         let path = own()?.join(format!("hvtui-{run}-{host}"));
         match fs::create_dir(&path) {
             Ok(()) => {}
@@ -72,28 +72,28 @@ impl Cgroup {
     }
 
     /// One that was made earlier; `None` when it is gone.
-    pub(super) fn open(path: &Path) -> Option<Self> {
+    pub(crate) fn open(path: &Path) -> Option<Self> {
         path.join("cgroup.procs").exists().then(|| Self { path: path.to_owned() })
     }
 
     /// Where it is.
-    pub(super) fn path(&self) -> &Path {
+    pub(crate) fn path(&self) -> &Path {
         &self.path
     }
 
     /// Moves this process in: its next children are born there.
-    pub(super) fn enter(&self) -> io::Result<()> {
+    pub(crate) fn enter(&self) -> io::Result<()> {
         fs::write(self.path.join("cgroup.procs"), std::process::id().to_string())
     }
 
     /// Moves this process back to where it came from.
-    pub(super) fn leave(&self) -> io::Result<()> {
+    pub(crate) fn leave(&self) -> io::Result<()> {
         let parent = self.path.parent().unwrap_or(&self.path);
         fs::write(parent.join("cgroup.procs"), std::process::id().to_string())
     }
 
     /// The processes in it and in those below it.
-    pub(super) fn pids(&self) -> Vec<u32> {
+    pub(crate) fn pids(&self) -> Vec<u32> {
         let mut pids = Vec::new();
         for folder in self.family() {
             let text = fs::read_to_string(folder.join("cgroup.procs")).unwrap_or_default();
@@ -103,19 +103,19 @@ impl Cgroup {
     }
 
     /// The kernel's word that something still lives in it.
-    pub(super) fn populated(&self) -> bool {
+    pub(crate) fn populated(&self) -> bool {
         let events = fs::read_to_string(self.path.join("cgroup.events"));
         // Gone is empty: a control group with a process can't be removed.
         events.is_ok_and(|text| text.lines().any(|line| line == "populated 1"))
     }
 
     /// Ends all that is in it at once, forks under way included. Before Linux 5.14 this does nothing.
-    pub(super) fn kill(&self) {
+    pub(crate) fn kill(&self) {
         let _ = fs::write(self.path.join("cgroup.kill"), "1");
     }
 
     /// Removes it; it stays while something lives in it.
-    pub(super) fn remove(&self) {
+    pub(crate) fn remove(&self) {
         for folder in self.family().into_iter().rev() {
             let _ = fs::remove_dir(folder);
         }

@@ -1,21 +1,13 @@
-//! Finds the processes of a run: by descent, and by the mark that every rank's environment carries.
+//! The process table of this host, as `/proc/PID/stat` tells it: who runs, and who descends from whom.
 //!
-//! Knows nothing of ranks or of when to stop them.
+//! Reads nothing that the kernel guards by the lock of a process's memory map, so no process can make it wait.
 
 use std::collections::BTreeSet;
 
 use rustix::process::Signal;
 
-use super::identity::{Stat, signal_started};
-use crate::domain::gpu::RunOfProcess;
-use crate::domain::ids::{HostId, Rank, RunId};
-
-/// The variable that names the run in each rank's environment.
-pub const RUN_MARK: &str = "HVTUI_RUN";
-/// The variable that names the host in each rank's environment.
-pub const HOST_MARK: &str = "HVTUI_HOST";
-/// The variables that number a rank, by which kind of run is asked first.
-const RANK_MARKS: [&str; 3] = ["HVTUI_RANK", "RANK", "OMPI_COMM_WORLD_RANK"];
+use super::identity::Stat;
+use super::signal::signal_started;
 
 /// A process that was there when the list was made.
 #[derive(Debug, Clone)]
@@ -84,42 +76,6 @@ pub fn below(processes: &[Process], root: u32) -> Vec<Process> {
     found
 }
 
-/// Those of `processes` whose environment names this run and no other host than this one: the way to find what a dead
-/// supervisor has left behind. What a launcher of its own has started may name no host. Never this process or one that
-/// it descends from.
-pub fn marked(processes: &[Process], run: &RunId, host: &HostId) -> Vec<Process> {
-    let own = ancestors(processes, std::process::id());
-    let mark = format!("{RUN_MARK}={run}");
-    let (any, here) = (format!("{HOST_MARK}="), format!("{HOST_MARK}={host}"));
-    let is_ours = |environment: Vec<u8>| {
-        let mut variables = environment.split(|byte| *byte == 0);
-        let elsewhere = |one: &[u8]| one.starts_with(any.as_bytes()) && one != here.as_bytes();
-        variables.clone().any(|one| one == mark.as_bytes()) && !variables.any(elsewhere)
-    };
-    processes
-        .iter()
-        .filter(|process| !own.contains(&process.pid))
-        .filter(|process| std::fs::read(format!("/proc/{}/environ", process.pid)).is_ok_and(is_ours))
-        .cloned()
-        .collect()
-}
-
-/// The run that a process's environment names, and its rank. `None` for processes of other users, too.
-pub fn run_of(pid: u32) -> Option<RunOfProcess> {
-    run_in(&std::fs::read(format!("/proc/{pid}/environ")).ok()?)
-}
-
-fn run_in(environment: &[u8]) -> Option<RunOfProcess> {
-    let value = |name: &str| {
-        environment
-            .split(|byte| *byte == 0)
-            .find_map(|one| std::str::from_utf8(one).ok()?.strip_prefix(name)?.strip_prefix('='))
-    };
-    let id = value(RUN_MARK)?.parse().ok()?;
-    let rank = RANK_MARKS.iter().find_map(|name| value(name)?.parse().ok().map(Rank));
-    Some(RunOfProcess { id, rank })
-}
-
 /// `pid` and all it descends from.
 pub fn ancestors(processes: &[Process], pid: u32) -> BTreeSet<u32> {
     let mut line = BTreeSet::from([pid]);
@@ -139,16 +95,6 @@ mod tests {
 
     fn process(pid: u32, parent: u32) -> Process {
         Process { pid, stat: Stat { name: String::new(), state: 'S', parent, session: 1, start: 1 } }
-    }
-
-    #[test]
-    fn the_run_of_a_process_stands_in_its_environment() {
-        let run = RunId::new(7, 7);
-        let text = format!("PATH=/bin\0HVTUI_RUN={run}\0RANK=3\0OMPI_COMM_WORLD_RANK=x\0");
-        assert_eq!(run_in(text.as_bytes()), Some(RunOfProcess { id: run, rank: Some(Rank(3)) }));
-        assert_eq!(run_in(b"HVTUI_RUN=x\0RANK=3\0"), None);
-        assert_eq!(run_in(b"RANK=3\0"), None);
-        assert_eq!(run_of(std::process::id()), None);
     }
 
     #[test]
