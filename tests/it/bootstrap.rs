@@ -126,6 +126,54 @@ fn vector_08_a_binary_that_was_swapped_is_refused_put_aside_and_replaced() {
     assert_eq!(left[0], "hvtui");
 }
 
+/// Swaps two folders again and again, each time in one step.
+const SWAPPER: &str = r#"
+import ctypes, os
+libc = ctypes.CDLL(None)
+os.chdir("/run/shared")
+open("swapping", "w").close()
+while not os.path.exists("stop"):
+    for _ in range(1000):
+        libc.renameat2(-100, b"hvtui", -100, b"theirs", 2)
+"#;
+
+#[test]
+fn vector_08_who_may_write_to_the_folder_never_has_his_own_program_started() {
+    let Some(cluster) = Cluster::up(1, &[]) else { return };
+    let client = Client::new(&cluster);
+    // neither of the usual folders will do
+    cluster.on("n1", "mkdir -p ~/.cache/hvtui && chown 65534 ~/.cache/hvtui && mkdir /run/shared");
+    let toml = cluster.hosts_toml(1);
+    client.write("hosts.toml", &toml.replace("[defaults]", "[defaults]\ncache_dir = \"/run/shared\""));
+    let checked = client.run(&["hosts", "check"]);
+    assert_eq!(checked.code, 0, "{checked:?}");
+    // another user's program, in a folder like ours, and from now on the folder is theirs
+    let theirs = "cd /run/shared && mkdir theirs theirs/agents && h=$(ls hvtui/agents) && mkdir theirs/agents/$h \
+                  && printf '#!/bin/sh\nid -u >>/run/shared/ran\nexit 127\n' >theirs/agents/$h/hvtui \
+                  && chmod 755 theirs/agents/$h/hvtui && chown -R 65534:65534 theirs && chown 65534 . && echo done";
+    assert_eq!(cluster.on("n1", theirs).trim(), "done");
+    cluster.on("n1", &format!("cat >/run/swapper <<'END'\n{SWAPPER}END"));
+    let other = "setpriv --reuid=65534 --regid=65534 --clear-groups";
+    cluster.on("n1", &format!("({other} python3 /run/swapper </dev/null &) >/dev/null 2>&1"));
+    until("the swaps", || cluster.on("n1", "ls /run/shared").contains("swapping"));
+    let all: Vec<_> = (0..20).map(|_| client.run(&["hosts", "check"])).collect();
+    let ran = cluster.on("n1", "cat /run/shared/ran 2>/dev/null; touch /run/shared/stop");
+    assert_eq!(ran, "", "the uids under which their program ran");
+    for checked in all {
+        assert_eq!(checked.code, 69, "{checked:?}");
+        let words = ["/run/shared belongs to uid 65534 (mode drwxr-xr-x)", "cache_dir"];
+        assert!(words.iter().all(|part| checked.out.contains(part)), "{checked:?}");
+    }
+    // what a group may write to is told likewise
+    cluster.on("n1", "chown 0:100 /run/shared && chmod 775 /run/shared");
+    let checked = client.run(&["--no-install", "hosts", "check"]);
+    let words = ["/run/shared (uid 0, gid 100, mode drwxrwxr-x) can be written to by others", "chmod go-w"];
+    assert!(words.iter().all(|part| checked.out.contains(part)), "{checked:?}");
+    cluster.on("n1", "chmod g-w /run/shared && cd /run/shared && if [ ! -O hvtui ]; then mv hvtui x && mv theirs hvtui; fi");
+    let checked = client.run(&["hosts", "check"]);
+    assert_eq!(checked.code, 0, "{checked:?}");
+}
+
 #[test]
 fn an_upload_that_is_cut_leaves_nothing_and_the_next_one_is_whole() {
     let Some(cluster) = Cluster::up(1, &[]) else { return };

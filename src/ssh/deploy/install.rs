@@ -82,8 +82,15 @@ pub async fn quarantine(target: &Target, path: &str, got: &str) -> Result<String
 
 enum Start {
     Runs(AgentStream),
-    Absent { platform: String },
-    Broken { at: u32, error: DeployError },
+    /// Its binary is nowhere, or only in folders that are not safe.
+    Absent {
+        platform: String,
+        unsafe_folders: Vec<String>,
+    },
+    Broken {
+        at: u32,
+        error: DeployError,
+    },
 }
 
 struct Host<'a> {
@@ -127,16 +134,16 @@ impl Host<'_> {
     async fn obtain(&self, on_progress: impl Fn(Progress) + Send + Sync) -> Result<AgentStream, AgentError> {
         let mut from = 1;
         let mut broken = None;
-        let platform = loop {
+        let (platform, tried) = loop {
             match self.start(from).await? {
                 Start::Runs(stream) => return Ok(stream),
-                Start::Absent { platform } => break platform,
+                Start::Absent { platform, unsafe_folders } => break (platform, unsafe_folders),
                 // A file that can't run may stand in the way of one in the next folder.
                 Start::Broken { at, error } => {
                     from = at + 1;
                     broken = Some(error);
                     if at == 0 {
-                        break String::new();
+                        break Default::default();
                     }
                 }
             }
@@ -150,7 +157,11 @@ impl Host<'_> {
             return Err(self.failed(DeployError::OtherPlatform { theirs, place }));
         };
         if !self.deployment.install {
-            return Err(self.failed(broken.unwrap_or(DeployError::NotInstalled)));
+            let absent = match tried[..] {
+                [] => DeployError::NotInstalled,
+                _ => DeployError::NoFolder { tried },
+            };
+            return Err(self.failed(broken.unwrap_or(absent)));
         }
         on_progress(Progress::Installing { bytes: binary.bytes() });
         let at = self.install(binary).await?;
@@ -258,14 +269,16 @@ impl Host<'_> {
         let mut script = self.run(&line, &nonce).await?;
         let work = async {
             let (mut platform, mut at) = (String::new(), 0);
+            let mut unsafe_folders = Vec::new();
             while let Some(line) = script.line().await {
                 match line.split_once('=') {
                     Some(("os", os)) => os.clone_into(&mut platform),
                     Some(("at", number)) => at = number.parse().unwrap_or_default(),
+                    Some(("skip", why)) => unsafe_folders.push(sanitize(why).into_owned()),
                     Some(("run", path)) => return self.meet(script, &nonce, &platform, at, path).await,
                     None if line == "absent" => {
                         self.finish(&script).await;
-                        return Ok(Start::Absent { platform });
+                        return Ok(Start::Absent { platform, unsafe_folders });
                     }
                     _ => {}
                 }

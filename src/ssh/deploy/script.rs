@@ -36,15 +36,33 @@ impl fmt::Display for Nonce {
     }
 }
 
+/// `y FOLDER`: `$P` is the folder's path without symbolic links, and `$w` says why somebody else could put another
+/// program there: it is empty when each folder from `/` on is root's or ours, and is written to by nobody else or is
+/// sticky, where nobody else can take away what is ours. Asked from the top down, so that what was found stays true: only
+/// root and we could change it. A group that is ours alone is no other: the one that is named after us, is the group we log
+/// in with and has no more members (`umask 002`). The bits of the group tell of access lists too, of which they are the
+/// most that is given; so a folder with such a list (`+`) is not taken for one of our own group's.
+const SAFE: &str = concat!(
+    r#"y(){ w="";P="$(cd -P "$1" 2>/dev/null&&pwd -P)"||w="$1 can not be entered";P="${P%/}";r="$P/";a="";"#,
+    r#"while [ -z "$w" ];do set -- $(ls -ldn "${a:-/}" 2>/dev/null);a="${a:-/}";"#,
+    r#"if [ "$3" = 0 ]||[ -O "$a" ];then case "$1" in d????-??-?*|d????????[tT]*) ;;d????w??-?|d????w??-?.) "#,
+    r#"g="$(id -gn)";case "$g:$4:$(getent group "$g")" in "$(id -un):$(id -g):$g:"*:|"$(id -un):$(id -g):$g:"*":$g") ;;"#,
+    r#"*) w=g;;esac;;*) w=g;;esac;else w="$a belongs to uid $3 (mode $1), who could put another program there";fi;"#,
+    r#"if [ "$w" = g ];then w="$a (uid $3, gid $4, mode $1) can be written to by others: chmod go-w $a";fi;"#,
+    r#"a="${a%/}";r="${r#/}";if [ -z "$r" ];then break;fi;a="$a/${r%%/*}";r="/${r#*/}";done;};"#,
+);
+
 /// Says what the host is, then becomes the agent where its binary is there, else says so.
 ///
 /// Answers, after the marker: `os=Linux x86_64`, then `at=NUMBER`, `run=PATH` and the agent, which writes the marker
-/// again before its first frame; or `absent`. `NUMBER` is the folder's place in the list, from 1.
+/// again before its first frame; or `absent`. `NUMBER` is the folder's place in the list, from 1. Before that
+/// `skip=WHY` for each folder that has the binary and is not safe.
 const START: &str = concat!(
-    r#"n=@NONCE@;printf "\001HVT1 %s\n" $n;o="$(uname -sm)";echo "os=$o";h="";i=0;case "$o" in @PICK@esac;"#,
+    r#"n=@NONCE@;printf "\001HVT1 %s\n" $n;o="$(uname -sm)";echo "os=$o";h="";i=0;case "$o" in @PICK@esac;@SAFE@"#,
     r#"for b in "$XDG_CACHE_HOME" "$HOME/.cache" "$XDG_RUNTIME_DIR" @CACHE@;do i=$((i+1));f="$b/hvtui/agents/$h/hvtui";"#,
     r#"if [ $i -lt @FROM@ ];then continue;fi;case "$b" in /*) if [ -n "$h" ]&&[ -x "$f" ]&&[ -O "$f" ];then "#,
-    r#"printf "at=%s\nrun=%s\n" $i "$f";exec "$f" agent --stdio --nonce $n;fi;;esac;done;echo absent"#,
+    r#"y "$b/hvtui/agents/$h";f="$P/hvtui";if [ -n "$w" ];then printf "skip=%s\n" "$w";elif [ -x "$f" ]&&[ -O "$f" ];then "#,
+    r#"printf "at=%s\nrun=%s\n" $i "$f";exec "$f" agent --stdio --nonce $n;fi;fi;;esac;done;echo absent"#,
 );
 
 /// The same for a binary that the site has installed at a known place. Answers like [`START`], `at` left out.
@@ -53,7 +71,7 @@ const START_INSTALLED: &str = concat!(
     r#"if [ -f "$f" ]&&[ -x "$f" ];then printf "run=%s\n" "$f";exec "$f" agent --stdio --nonce $n;fi;echo absent"#,
 );
 
-/// Picks a folder that is ours, has room and lets programs run, takes the binary from standard input, compares
+/// Picks a folder that is ours, safe ([`SAFE`]), has room and lets programs run, takes the binary from standard input, compares
 /// its hash and only then gives it its name. Two clients at once write the same content under the same name: who
 /// is first stays, because on a shared file system a running binary must not be replaced. What an upload left
 /// behind that was cut off goes: of this host when its process is gone, of others when it is an hour old.
@@ -64,16 +82,17 @@ const UPLOAD: &str = concat!(
     r#"umask 077;n=@NONCE@;h=@HASH@;k=@KIB@;u="";printf "\001HVT1 %s\n" $n;"#,
     r#"for c in sha256sum shasum openssl;do if command -v $c >/dev/null 2>&1;then u=$c;break;fi;done;"#,
     r#"case "$u" in shasum) u="shasum -a 256";;openssl) u="openssl dgst -sha256";;"") echo fail=hash;exit 0;;esac;"#,
-    r#"v(){ s="$($u)";s="${s#*= }";printf %s "${s%% *}";};m="$(uname -n)";i=0;d="";w="";"#,
+    r#"v(){ s="$($u)";s="${s#*= }";printf %s "${s%% *}";};m="$(uname -n)";i=0;d="";w="";@SAFE@"#,
     r#"for b in "$XDG_CACHE_HOME" "$HOME/.cache" "$XDG_RUNTIME_DIR" @CACHE@;do i=$((i+1));w="";"#,
     r#"case "$b" in /*) ;;*) continue;;esac;if [ $i -lt @FROM@ ];then continue;fi;"#,
+    r#"if [ -d "$b" ]||e="$(mkdir -p "$b" 2>&1)";then y "$b";b="$P";else w="$b can not be made: ${e##*: }";fi;"#,
     r#"d="$b/hvtui/agents/$h";t="$d/.up.$n.$$.$m";"#,
-    r#"if [ -d "$b" ]||e="$(mkdir -p "$b" 2>&1)";then :;else w="$b can not be made: ${e##*: }";fi;"#,
     r#"for p in "$b/hvtui" "$b/hvtui/agents" "$d";do if [ -n "$w" ];then continue;fi;"#,
     r#"if [ -L "$p" ];then w="$p is a symbolic link";"#,
     r#"elif [ -d "$p" ]||e="$(mkdir "$p" 2>&1)"||[ -d "$p" ];then "#,
     r#"if [ -O "$p" ];then chmod 700 "$p" 2>/dev/null;else w="$p belongs to someone else";fi;"#,
     r#"else w="$p can not be made: ${e##*: }";fi;done;"#,
+    r#"if [ -z "$w" ];then y "$d";if [ "$P" = "$d" ];then :;else w="$d leads elsewhere";fi;fi;"#,
     r#"if [ -z "$w" ];then set -- $(df -Pk "$d" 2>/dev/null|tail -n 1);"#,
     r#"if [ "$4" -lt $k ] 2>/dev/null;then w="$d has only $4 KiB free, $k are needed";"#,
     r#"elif e="$({ printf "\043\041/bin/sh\nexit 0\n" >"$t"; } 2>&1)"&&chmod 700 "$t";then "#,
@@ -137,7 +156,7 @@ pub(super) fn quarantine_line(path: &str, bad: &str, nonce: &Nonce) -> String {
 
 fn folders(script: &str, cache_dir: Option<&str>, from: u32) -> String {
     let cache_dir = cache_dir.map_or_else(|| r#""""#.to_owned(), word);
-    script.replace("@CACHE@", &cache_dir).replace("@FROM@", &from.to_string())
+    script.replace("@SAFE@", SAFE).replace("@CACHE@", &cache_dir).replace("@FROM@", &from.to_string())
 }
 
 /// Any path as shell text that holds none of its characters: octal digits for `printf`.
@@ -357,7 +376,7 @@ mod tests {
 
     #[test]
     fn any_tool_that_hashes_will_do_and_none_is_said() {
-        const NEEDED: [&str; 10] = ["uname", "mkdir", "chmod", "df", "tail", "cat", "rm", "mv", "ln", "sync"];
+        const NEEDED: [&str; 10] = ["uname", "mkdir", "chmod", "df", "tail", "cat", "rm", "mv", "ln", "ls"];
         for tool in ["sha256sum", "shasum", "openssl", ""] {
             let home = Home::new();
             let mut programs = NEEDED.to_vec();
@@ -373,6 +392,78 @@ mod tests {
                 home.run(Command::new("/bin/sh").args(["-c", &line]).env("PATH", path), AGENT.as_bytes());
             let wanted = if tool.is_empty() { "fail=hash\n" } else { "\ndone\n" };
             assert!(said.ends_with(wanted), "{tool}: {said}");
+        }
+    }
+
+    /// Gives another user the right to write to a folder by an access list, as `setfacl -m u:65534:rwx` does.
+    fn list_another_user(folder: &Path) {
+        // version, then user, user 65534, group, mask and others: tag, rights, number
+        let all = u32::MAX;
+        let entries = [(1_u16, 7_u16, all), (2, 7, 65534), (4, 5, all), (0x10, 7, all), (0x20, 5, all)];
+        let mut list = 2_u32.to_le_bytes().to_vec();
+        for (tag, rights, number) in entries {
+            list.extend([tag.to_le_bytes(), rights.to_le_bytes()].concat());
+            list.extend(number.to_le_bytes());
+        }
+        let flags = rustix::fs::XattrFlags::empty();
+        rustix::fs::setxattr(folder, "system.posix_acl_access", &list, flags).unwrap();
+    }
+
+    #[test]
+    fn a_folder_in_which_others_could_put_another_program_is_passed_over() {
+        if !rustix::process::geteuid().is_root() {
+            eprintln!("skipped: only root can give folders away");
+            assert!(std::env::var_os("HVTUI_TESTS_STRICT").is_none(), "needs root");
+            return;
+        }
+        let group = "can be written to by others: chmod go-w";
+        for (uid, gid, mode, why) in [
+            (0, 0, 0o755, ""),
+            (0, 0, 0o775, ""), // our own group, as under umask 002
+            (0, 100, 0o775, group),
+            (0, 0, 0o777, group),
+            (0, 0, 0o1777, ""),
+            (65534, 65534, 0o755, "belongs to uid 65534 (mode drwxr-xr-x)"),
+            (65534, 65534, 0o1777, "belongs to uid 65534"),
+            (0, 0, 0o4000, group), // with an access list
+        ] {
+            let home = Home::new();
+            let (above, folder) = (home.path("a b"), home.path("a b/c"));
+            std::fs::create_dir_all(&folder).unwrap();
+            std::os::unix::fs::chown(&above, Some(uid), Some(gid)).unwrap();
+            if mode == 0o4000 {
+                list_another_user(&above);
+            } else {
+                std::fs::set_permissions(&above, PermissionsExt::from_mode(mode)).unwrap();
+            }
+            symlink(&folder, home.path("link")).unwrap();
+            for cache in [&above, &folder, &home.path("link")] {
+                // what is there already is not started either
+                let real = cache.canonicalize().unwrap().join("hvtui/agents").join(home.binary.sha256());
+                std::fs::create_dir_all(&real).unwrap();
+                std::fs::copy(home.binary.path(), real.join("hvtui")).unwrap();
+                std::fs::set_permissions(real.join("hvtui"), PermissionsExt::from_mode(0o500)).unwrap();
+                let run = |line: &str| {
+                    let line = format!("XDG_CACHE_HOME='{}'; export XDG_CACHE_HOME; {line}", cache.display());
+                    home.run(Command::new("sh").args(["-c", &line]), AGENT.as_bytes())
+                };
+                let nonce = Nonce::new().unwrap();
+                let started = run(&home.start_line(None, 1, &nonce));
+                let taken = run(&home.upload_line(&nonce));
+                let told = format!("skip={} ", above.display());
+                if why.is_empty() {
+                    assert!(
+                        started.contains(&format!("\nrun={}/hvtui\n", real.display())),
+                        "{mode:o}: {started}"
+                    );
+                    assert!(taken.contains(&format!("dir={}\n", real.display())), "{mode:o}: {taken}");
+                } else {
+                    assert!(started.contains(&told) && started.contains(why), "{mode:o}: {started}");
+                    assert!(!started.contains(&format!("run={}", real.display())), "{mode:o}: {started}");
+                    assert!(taken.contains(&told) && taken.contains(why), "{mode:o}: {taken}");
+                }
+                std::fs::remove_dir_all(cache.canonicalize().unwrap().join("hvtui")).unwrap();
+            }
         }
     }
 
