@@ -87,18 +87,23 @@ impl HostTask {
                         Some(_) => watch::watch(self, link).await?,
                     };
                     self.signals_lost().await?;
-                    if clock::now().micros_since(since) > STEADY_US {
+                    let was_cut = matches!(ended, LinkError::Cut(_));
+                    if clock::now().micros_since(since) > STEADY_US && !was_cut {
                         backoff.reset();
                     }
                     match ended {
-                        LinkError::Unreachable(reason) => self.wait(&mut backoff, reason).await?,
+                        LinkError::Unreachable(reason) | LinkError::Cut(reason) => {
+                            self.wait(&mut backoff, reason).await?;
+                        }
                         LinkError::Refused(kind, reason) => {
                             self.link_changed(LinkState::Refused { reason, kind }).await?;
                             self.until_asked().await?;
                         }
                     }
                 }
-                Err(LinkError::Unreachable(reason)) => self.wait(&mut backoff, reason).await?,
+                Err(LinkError::Unreachable(reason) | LinkError::Cut(reason)) => {
+                    self.wait(&mut backoff, reason).await?
+                }
                 Err(LinkError::Refused(kind, reason)) => {
                     self.link_changed(LinkState::Refused { reason, kind }).await?;
                     self.until_asked().await?;

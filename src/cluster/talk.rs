@@ -36,12 +36,14 @@ const AT_ONCE: usize = 64;
 /// How long a link that is lost may take to give what lies on it.
 const AT_THE_END: Duration = Duration::from_millis(20);
 /// Bytes that may have come while something is sent: more than a client grants.
-const MOST_UNREAD: usize = 32 << 20;
+const MOST_UNREAD: usize = 8 << 20;
 
 /// What ended a talk.
 enum End {
     Lost(String),
     Refused(RefusalKind, String),
+    /// The agent sent what it must not.
+    Cut(String),
     /// Another binary answered than the one that was put there: its hash and the one that was sent.
     Swapped {
         got: String,
@@ -59,7 +61,8 @@ impl From<Closed> for End {
 /// Talks until the link ends; says why it ended.
 pub(crate) async fn talk(task: &mut HostTask, mut link: Link) -> Result<LinkError, Closed> {
     let said = Said { build: String::new(), banner: cut(&link.banner) };
-    let ingress = std::mem::take(&mut task.ingress);
+    let mut ingress = std::mem::take(&mut task.ingress);
+    ingress.begin();
     let mut speaker =
         Talk { decoder: Decoder::default(), pings: Pings::default(), out: BytesMut::new(), said, ingress };
     let end = match speaker.greet(task, &mut link).await {
@@ -70,6 +73,7 @@ pub(crate) async fn talk(task: &mut HostTask, mut link: Link) -> Result<LinkErro
     match end {
         End::Closed => Err(Closed),
         End::Refused(kind, reason) => Ok(LinkError::Refused(kind, reason)),
+        End::Cut(why) => Ok(LinkError::Cut(format!("the link to {} was ended: {why}", task.entry.id))),
         End::Swapped { got, sent } => {
             // Its own connection goes first: a host may allow one session only.
             let path = link.path.take();
@@ -133,7 +137,10 @@ impl Talk {
             return Err(End::Refused(RefusalKind::Agent, "agent did not begin with hello".to_owned()));
         };
         match ours.agree(&theirs) {
-            Ok(protocol) => task.agent.agreed(protocol, &theirs.version),
+            Ok(protocol) => {
+                task.agent.agreed(protocol, &theirs.version);
+                self.ingress.agreed(protocol);
+            }
             Err(incompatible) => return Err(End::Refused(RefusalKind::Agent, incompatible.to_string())),
         }
         if let Some(build) = link.build.as_ref().filter(|build| **build != theirs.build) {
@@ -157,8 +164,10 @@ impl Talk {
         };
         // what has come counts, whatever became of the link: also behind a message that could not be sent
         self.take_rest(task, link, &mut intake).await;
-        if task.dropped(self.ingress.rest()).await.is_err() {
-            return End::Closed;
+        while let Some(dropped) = self.ingress.rest() {
+            if task.dropped(Some(dropped)).await.is_err() {
+                return End::Closed;
+            }
         }
         while intake.ready(&mut task.followed, clock::now()) > 0 {
             while let Some(part) = intake.pop() {
@@ -176,13 +185,13 @@ impl Talk {
         while let Some(frame) = self.decoder.next_frame().map_err(lost)? {
             heard = true;
             let now = clock::now();
-            let Some(message) = FromAgent::decode(&frame).map_err(lost)? else {
-                tracing::debug!(kind = frame.kind, "message of a newer agent skipped");
-                continue;
-            };
             // samples and pongs come each second, so that it is told soon after it is due
             task.dropped(self.ingress.due(now)).await?;
-            let Verdict::Admitted(message) = self.ingress.admit(now, message);
+            let message = match self.ingress.admit(now, &frame) {
+                Verdict::Admitted(message) => message,
+                Verdict::Dropped => continue,
+                Verdict::Refused(why) => return Err(End::Cut(why)),
+            };
             match message {
                 message if Intake::takes(&message) => intake.push(message),
                 FromAgent::Pong(pong) => {
@@ -310,6 +319,7 @@ impl Talk {
     /// Sends a message. What comes meanwhile is taken off the link: ssh brings no leave to send more behind what is not
     /// read, and an agent that answers each piece of an upload would wait for us as we wait for it.
     async fn send(&mut self, link: &mut Link, message: &ToAgent) -> Result<(), End> {
+        self.ingress.sent(message);
         self.out.clear();
         message.encode(&mut self.out).map_err(lost)?;
         let Link { reader, writer, .. } = link;
@@ -338,11 +348,12 @@ impl Talk {
 
     async fn receive(&mut self, reader: &mut (dyn AsyncRead + Send + Unpin)) -> Result<FromAgent, End> {
         loop {
-            if let Some(frame) = self.decoder.next_frame().map_err(lost)?
-                && let Some(message) = FromAgent::decode(&frame).map_err(lost)?
-            {
-                let Verdict::Admitted(message) = self.ingress.admit(clock::now(), message);
-                return Ok(message);
+            if let Some(frame) = self.decoder.next_frame().map_err(lost)? {
+                match self.ingress.admit(clock::now(), &frame) {
+                    Verdict::Admitted(message) => return Ok(message),
+                    Verdict::Dropped => continue,
+                    Verdict::Refused(why) => return Err(End::Cut(why)),
+                }
             }
             if reader.read_buf(self.decoder.room()).await.map_err(lost)? == 0 {
                 return Err(End::Lost("agent ended before it said hello".to_owned()));

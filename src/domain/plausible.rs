@@ -16,7 +16,7 @@ use super::signal::{MOST_PROCESSES, SignalAnswer};
 use super::time::Stamp;
 
 /// GPUs of one host.
-const GPUS: usize = 128;
+pub(crate) const GPUS: usize = 128;
 /// Processes of one GPU, addresses of one host, words about throttling.
 const LIST: usize = 256;
 /// Characters of a name or a word.
