@@ -440,6 +440,7 @@ mod tests {
                     alerts: crate::config::AlertsConfig::default(),
                     views: Vec::new(),
                     retention: crate::domain::retention::Retention::default(),
+                    max_recording: None,
                 };
                 let paths =
                     Paths { home: "/".into(), state: "/nonexistent".into(), config: "/nonexistent".into() };

@@ -16,7 +16,7 @@ use super::signal::{MOST_PROCESSES, SignalAnswer};
 use super::time::Stamp;
 
 /// GPUs of one host.
-const GPUS: usize = 128;
+pub(crate) const GPUS: usize = 128;
 /// Processes of one GPU, addresses of one host, words about throttling.
 const LIST: usize = 256;
 /// Characters of a name or a word.
@@ -116,13 +116,15 @@ impl GpuEventBudget {
     }
 }
 
-fn bound_uuid(uuid: &mut GpuUuid) {
+/// The same for the name of a GPU.
+pub fn bound_uuid(uuid: &mut GpuUuid) {
     if uuid.as_str().chars().nth(NAME).is_some() {
         *uuid = GpuUuid::from(uuid.as_str().chars().take(NAME).collect::<String>());
     }
 }
 
-fn bound_info(info: &mut HostInfo) {
+/// The same for a host's facts.
+pub fn bound_info(info: &mut HostInfo) {
     for text in [&mut info.hostname, &mut info.kernel, &mut info.arch, &mut info.user, &mut info.boot_id] {
         cut(text, NAME);
     }
@@ -158,7 +160,8 @@ fn bound_topology(topology: &mut Topology, gpus: usize) {
     }
 }
 
-fn bound_sample(sample: &mut HostSample) {
+/// The same for a telemetry sample.
+pub fn bound_sample(sample: &mut HostSample) {
     bound(&mut sample.cpu_percent, 100.0, "percent");
     bound(&mut sample.memory_used, BYTES, "bytes");
     if let Some(load) = sample.load.value()
@@ -172,8 +175,8 @@ fn bound_sample(sample: &mut HostSample) {
     sample.gpus.iter_mut().for_each(gpu_sample);
 }
 
-/// A lease a GPU, and a queue that a person can read.
-fn bound_leases(leases: &mut Leases) {
+/// The same for leases: one a GPU, and a queue that a person can read.
+pub fn bound_leases(leases: &mut Leases) {
     leases.held.truncate(GPUS);
     leases.beside.truncate(GPUS);
     for lease in leases.held.iter_mut().chain(&mut leases.beside) {
