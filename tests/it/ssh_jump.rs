@@ -148,8 +148,8 @@ async fn who_waits_goes_on_where_the_first_gave_up() {
             (target.host.clone(), tokio::spawn(async move { open(&target, &binary).await }))
         })
         .collect();
-    let asked = person.clone();
-    tokio::task::spawn_blocking(move || until("a question", || !asked.asked().is_empty())).await.unwrap();
+    let looking = person.clone();
+    tokio::task::spawn_blocking(move || until("a question", || !looking.asked().is_empty())).await.unwrap();
     let first = person.asked()[0].host.clone();
     for (host, task) in &tasks {
         if *host == first {
