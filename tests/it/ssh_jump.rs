@@ -10,7 +10,6 @@ use crate::common::person::{Person, text};
 use crate::common::processes::until;
 use crate::common::sshd::{Sshd, children};
 use futures_util::future::join_all;
-use hvtui::domain::question::Answer;
 use hvtui::ssh::{AgentBinary, AgentStream, Asker, ErrorKind, Route, SshError, Target};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
@@ -22,9 +21,9 @@ const PASSWORD: &str = "open sesame";
 fn servers(more: &str) -> Option<(Sshd, Sshd)> {
     let asking = format!("UsePAM yes\nKbdInteractiveAuthentication yes\n{more}");
     let bastion = Sshd::start_with_password(PASSWORD, &["ed25519"], &asking)?;
-    let addresses: String =
-        (1..=HOSTS).map(|place| format!("ListenAddress 127.0.0.{}\n", place + 1)).collect();
-    let hosts = Sshd::start(&["ed25519"], &format!("{addresses}MaxStartups 100"))?;
+    let line = |place: u8| format!("ListenAddress 127.0.0.{}\n", place + 1);
+    let addresses: Vec<String> = (1..=HOSTS).map(line).collect();
+    let hosts = Sshd::start(&["ed25519"], &(addresses.concat() + "MaxStartups 100"))?;
     for (sshd, address) in [(&bastion, "127.0.0.1"), (&hosts, "*")] {
         let known = match address {
             "*" => format!("* {}\n", sshd.host_key("ed25519")),
@@ -139,7 +138,7 @@ async fn who_waits_goes_on_where_the_first_gave_up() {
     let answers = may_answer.clone();
     let (asker, person) = Person::answering(move |_, _| {
         until("the first to give up", || answers.load(Ordering::SeqCst));
-        Some(text(PASSWORD).unwrap_or(Answer::No))
+        text(PASSWORD)
     });
     let binary = agent(&hosts, AGENT);
     let tasks: Vec<_> = targets(&bastion, &hosts, &asker)
@@ -149,8 +148,8 @@ async fn who_waits_goes_on_where_the_first_gave_up() {
             (target.host.clone(), tokio::spawn(async move { open(&target, &binary).await }))
         })
         .collect();
-    let asked = person.clone();
-    tokio::task::spawn_blocking(move || until("a question", || !asked.asked().is_empty())).await.unwrap();
+    let looking = person.clone();
+    tokio::task::spawn_blocking(move || until("a question", || !looking.asked().is_empty())).await.unwrap();
     let first = person.asked()[0].host.clone();
     for (host, task) in &tasks {
         if *host == first {
