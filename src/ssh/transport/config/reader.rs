@@ -84,7 +84,9 @@ impl Reader {
             // It prints the whole list; whether that was appended to the usual one only the line itself tells.
             if key == "hostkeyalgorithms" && values.len() == 1 {
                 let line = ours.first().and_then(|value| value.words.first()).cloned();
-                values.iter_mut().for_each(|value| value.words.extend(line.clone()));
+                for value in values.iter_mut() {
+                    value.words.extend(line.clone());
+                }
             }
             for value in values {
                 value.place = ours.iter().find_map(|value| value.place.clone());
