@@ -10,7 +10,7 @@ use crate::common::person::{Person, text};
 use crate::common::processes::until;
 use crate::common::sshd::{Sshd, children};
 use futures_util::future::join_all;
-use hvtui::ssh::{AgentBinary, AgentStream, Asker, ErrorKind, Route, SshError, Target};
+use hvtui::ssh::{AgentBinary, AgentError, AgentStream, Asker, ErrorKind, Route, Target};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 /// Hosts behind the jump host.
@@ -62,7 +62,7 @@ fn targets(bastion: &Sshd, hosts: &Sshd, asker: &Asker) -> Vec<Target> {
     (1..=HOSTS).map(target).collect()
 }
 
-async fn open_all(targets: &[Target], binary: &AgentBinary) -> Vec<Result<AgentStream, SshError>> {
+async fn open_all(targets: &[Target], binary: &AgentBinary) -> Vec<Result<AgentStream, AgentError>> {
     join_all(targets.iter().map(|target| open(target, binary))).await
 }
 

@@ -101,7 +101,7 @@ async fn trusting_a_key_ends_with_the_file_and_who_has_locked_it() {
     let Some(holder) = Holder::of(&locked) else { return };
     let key = HostKey::from_openssh(&sshd.host_key("ed25519")).unwrap();
     let target = unknown(&sshd, &Asker::default(), "locked");
-    let trusting = tokio::task::spawn_blocking(move || trust(&target, &key, None));
+    let trusting = tokio::task::spawn_blocking(move || trust(&target.server(), &key, None));
     let ended = tokio::time::timeout(LONG, trusting).await.expect("it waits for the lock for ever");
     let error = ended.unwrap().unwrap_err().to_string();
     for part in [&locked.display().to_string(), "locked", &format!("flock (pid {})", holder.0.id())] {

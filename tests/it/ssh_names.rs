@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use crate::common::echo::{AGENT, agent, known_lines, open, target, user};
 use crate::common::sshd::{Sshd, skip};
-use hvtui::ssh::{AgentBinary, Asker, SshError, Target};
+use hvtui::ssh::{AgentBinary, AgentError, Asker, SshError, Target};
 
 const NAMES: usize = 500;
 /// The look-ups at once, the runtime's own threads, and the test's.
@@ -87,7 +87,7 @@ async fn behind_a_dead_resolver(folder: PathBuf) {
 
     for name in names {
         let error = name.await.unwrap().unwrap_err();
-        assert!(matches!(error, SshError::Resolve { .. }), "{error}");
+        assert!(matches!(error, AgentError::Ssh(SshError::Resolve { .. })), "{error}");
         let text = error.to_string();
         assert!(text.contains("DNS") && text.contains("within 12 s"), "{text}");
     }

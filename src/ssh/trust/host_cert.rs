@@ -138,6 +138,7 @@ mod tests {
     use russh::keys::ssh_key::certificate::Builder;
 
     use super::*;
+    use crate::domain::ids::HostId;
 
     const BEGIN: u64 = 1_700_000_000;
     const END: u64 = BEGIN + 3600;
@@ -163,7 +164,7 @@ mod tests {
     }
 
     fn server(address: &str) -> Server {
-        Server::new(HostId::new("a"), address, 22)
+        Server::new(HostId::from("a"), address, 22)
     }
 
     fn judged(known: &KnownHosts, certificate: &Certificate, now: u64) -> Verdict {

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use hvtui::supervise::identity::Identity;
+use hvtui::procs::identity::Identity;
 use hvtui::supervise::state::{STATE, State};
 use serde_json::Value;
 
