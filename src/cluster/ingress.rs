@@ -49,6 +49,8 @@ pub struct Ingress {
     /// What it may still tell of its GPUs in this minute.
     gpu_events: GpuEventBudget,
     asked: Asked,
+    /// Whether it has said hello on this link. What comes instead of that is judged by who waits for it.
+    greeted: bool,
     /// Whether the agent knows of credit.
     knows_credit: bool,
     /// Bytes of files that it may have sent on this link, and has.
@@ -82,6 +84,7 @@ impl Default for Ingress {
             notes: Bucket::new(1000, 10),
             gpu_events: GpuEventBudget::default(),
             asked: Asked::default(),
+            greeted: false,
             knows_credit: false,
             granted: 0,
             received: 0,
@@ -94,12 +97,13 @@ impl Default for Ingress {
 impl Ingress {
     /// A link begins.
     pub fn begin(&mut self) {
-        (self.knows_credit, self.granted, self.received, self.over) = (false, 0, 0, None);
+        (self.greeted, self.knows_credit) = (false, false);
+        (self.granted, self.received, self.over) = (0, 0, None);
     }
 
     /// Both sides speak this protocol on the link.
     pub fn agreed(&mut self, protocol: u32) {
-        self.knows_credit = protocol >= CREDIT_SINCE;
+        (self.greeted, self.knows_credit) = (true, protocol >= CREDIT_SINCE);
     }
 
     /// A message is sent to the agent: what it asks for may be answered.
@@ -138,7 +142,7 @@ impl Ingress {
         if let Some(why) = self.beyond_credit(&message) {
             return Verdict::Refused(why);
         }
-        if !self.asked.answers(&mut message, bytes) {
+        if !self.asked.answers(&mut message, bytes) && self.greeted {
             return Verdict::Dropped;
         }
         bounds::bound(&mut message);
