@@ -126,10 +126,13 @@ impl Seen {
     /// Whether its process stands for so long that the line of its script is worth a signal.
     fn wants_line(&self, page: &Page, standing: &Standing, now: u64) -> bool {
         let asked = self.asked.as_ref();
+        // Of a rank that stops in its second step no look has measured one; the client has the first, and may say soon that
+        // the run stands.
+        let step_us = self.step_us().or((page.step > 1).then_some(0));
         page.signal > 0
             && !standing.stopped
             // so that the line is known when the run is said to stand
-            && standing.for_us >= patience_us(self.step_us(), page.phase) / 3 * 2
+            && standing.for_us >= patience_us(step_us, page.phase) / 3 * 2
             && asked.is_none_or(|(at, sequence, _)| {
                 *sequence != page.sequence && now.saturating_sub(*at) >= AGAIN_US
             })

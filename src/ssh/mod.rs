@@ -18,9 +18,8 @@ pub use deploy::{
 pub use transport::{
     AgentReader, AgentWriter, Algorithms, Asked, Asker, Attempts, Carrier, Choice, ErrorKind, Family,
     HostKeyPolicy, KeyPair, Link, LinkEnd, OpenSsh, Questions, Resolver, Route, SshError, Target, Wanted,
-    config, default_identities, default_known_hosts, known_key, new_key_pair, scan,
+    config, default_identities, default_known_hosts, known_key, new_key_pair, scan, trust_in_time,
 };
 pub use trust::{
     Allowed, CertificateFault, HostKey, Server, ShownKey, TrustError, Trusted, is_known, known_hosts, trust,
-    trust_in_time,
 };

@@ -201,7 +201,7 @@ def deep():
 
 
 def gauges():
-    big = {"index": 0, "util": 4000000000, "processes": [{"pid": 1, "user": "u", "command": "c" * 4000, "memory": -1}] * 200}
+    big = {"index": 0, "util": 4000000000, "processes": [{"pid": 1, "user": "u", "command": "c" * 4000, "memory": 1 << 60}] * 200}
     return sample([big] * 1) * 20
 
 

@@ -1,11 +1,15 @@
 //! What becomes of a host whose key is not known: refused, asked about, or taken, as its policy says. A changed or
 //! revoked key never comes here.
 
+use std::time::Duration;
+
+use tokio::time::timeout;
+
 use super::asker::Busy;
 use super::error::SshError;
 use super::target::Target;
 use crate::domain::question::{Answer, HostKeyPolicy, Question, Subject};
-use crate::ssh::trust::{HostKey, HostName, KnownHosts, Server, TrustError, Verdict, trust_in_time};
+use crate::ssh::trust::{HostKey, HostName, KnownHosts, Server, TrustError, Trusted, Verdict, trust};
 
 /// Whether the key that was refused is trusted from now on, so that the host can be tried again.
 pub(super) async fn admit(target: &Target, key: &HostKey) -> Result<bool, SshError> {
@@ -61,4 +65,29 @@ async fn write_down(target: &Target, server: &Server, key: &HostKey) -> Result<(
         Err(error) => return Err(error.into()),
     });
     Ok(())
+}
+
+/// How long the file system may take for it. A home folder may lie on a machine that is down.
+const PATIENCE: Duration = Duration::from_secs(15);
+
+/// The same as [`trust`] beside the runtime's threads, and not for ever.
+pub async fn trust_in_time(
+    server: &Server,
+    key: &HostKey,
+    expected_fingerprint: Option<&str>,
+) -> Result<Trusted, TrustError> {
+    let (of, key, wanted) = (server.clone(), key.clone(), expected_fingerprint.map(str::to_owned));
+    let writing = tokio::task::spawn_blocking(move || trust(&of, &key, wanted.as_deref()));
+    let failed = |detail: String| {
+        let file = server.files.first().cloned().unwrap_or_default();
+        Err(TrustError::NotWritten { file, detail })
+    };
+    match timeout(PATIENCE, writing).await {
+        Ok(Ok(trusted)) => trusted,
+        Ok(Err(_)) => failed("the writer ended".to_owned()),
+        Err(_) => failed(format!(
+            "its file system does not answer within {} s: check the mount (a home folder on NFS, say) and try again",
+            PATIENCE.as_secs()
+        )),
+    }
 }

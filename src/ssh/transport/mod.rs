@@ -32,6 +32,7 @@ mod target;
 mod tcp;
 mod way;
 
+pub use admission::trust_in_time;
 pub use algorithms::Algorithms;
 pub use asker::{Asked, Asker, Questions};
 pub use auth::Attempts;

@@ -4,10 +4,8 @@ use std::fs::{DirBuilder, File, OpenOptions};
 use std::io::{self, Read, Write};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
-use std::time::Duration;
 
 use rustix::fs::OFlags;
-use tokio::time::timeout;
 
 use super::error::{ShownKey, TrustError, refusal};
 use super::host_key::HostKey;
@@ -24,31 +22,6 @@ pub struct Trusted {
     pub fingerprint: String,
     /// It was known before; nothing was written.
     pub already: bool,
-}
-
-/// How long the file system may take for it. A home folder may lie on a machine that is down.
-const PATIENCE: Duration = Duration::from_secs(15);
-
-/// The same as [`trust`] beside the runtime's threads, and not for ever.
-pub async fn trust_in_time(
-    server: &Server,
-    key: &HostKey,
-    expected_fingerprint: Option<&str>,
-) -> Result<Trusted, TrustError> {
-    let (of, key, wanted) = (server.clone(), key.clone(), expected_fingerprint.map(str::to_owned));
-    let writing = tokio::task::spawn_blocking(move || trust(&of, &key, wanted.as_deref()));
-    let failed = |detail: String| {
-        let file = server.files.first().cloned().unwrap_or_default();
-        Err(TrustError::NotWritten { file, detail })
-    };
-    match timeout(PATIENCE, writing).await {
-        Ok(Ok(trusted)) => trusted,
-        Ok(Err(_)) => failed("the writer ended".to_owned()),
-        Err(_) => failed(format!(
-            "its file system does not answer within {} s: check the mount (a home folder on NFS, say) and try again",
-            PATIENCE.as_secs()
-        )),
-    }
 }
 
 /// Adds the host's key to the first file of known hosts.

@@ -10,7 +10,7 @@ pub(super) mod pattern;
 mod server;
 
 pub use error::{ShownKey, TrustError};
-pub use file::{Trusted, is_known, trust, trust_in_time};
+pub use file::{Trusted, is_known, trust};
 pub use host_cert::CertificateFault;
 pub use host_key::HostKey;
 pub use server::{Allowed, Server};
