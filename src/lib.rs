@@ -18,7 +18,7 @@
 //! L3  config         hosts.toml                              L3  worker     one rank of our own training jobs
 //! L3  demo           hosts that do not exist
 //! L2  telemetry · collective · record · rendezvous · ssh · sync · image   siblings hardly import each other
-//! L2  clock · sched · program                                            the system and other programs
+//! L2  clock · sched · filelock · program · procs · sha256                the system, other programs, processes, contents
 //! L1  wire           what client and agent say                L1  launch     what people type, understood
 //! L0  domain         the words as types; the one event stream and its fold
 //! ```
@@ -31,13 +31,16 @@ pub mod collective;
 pub mod config;
 pub mod demo;
 pub mod domain;
+pub mod filelock;
 pub mod image;
 pub mod launch;
 pub mod launcher;
+pub mod procs;
 pub mod program;
 pub mod record;
 pub mod rendezvous;
 pub mod sched;
+pub mod sha256;
 pub mod ssh;
 pub mod supervise;
 pub mod sync;

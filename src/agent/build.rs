@@ -1,23 +1,13 @@
 //! Which build this process runs: the client compares it with the binary that it has put on the host.
 
-use std::fs::File;
-use std::io::{self, Read};
+use std::path::Path;
 
-use ring::digest::{Context, SHA256};
+use crate::sha256::{self, ReadError};
 
 /// SHA-256 of the running binary, hexadecimal; of the very file that runs, even when its path now names
 /// another one.
-pub fn of_this_process() -> io::Result<String> {
-    let mut file = File::open("/proc/self/exe")?;
-    let mut hash = Context::new(&SHA256);
-    let mut buffer = vec![0; 1 << 18];
-    loop {
-        match file.read(&mut buffer)? {
-            0 => break,
-            read => hash.update(buffer.get(..read).unwrap_or_default()),
-        }
-    }
-    Ok(hash.finish().as_ref().iter().fold(String::new(), |hex, byte| hex + &format!("{byte:02x}")))
+pub fn of_this_process() -> Result<String, ReadError> {
+    Ok(sha256::of_file(Path::new("/proc/self/exe"))?.0.to_string())
 }
 
 #[cfg(test)]

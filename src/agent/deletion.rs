@@ -73,7 +73,7 @@ mod tests {
     use std::time::SystemTime;
 
     use super::*;
-    use crate::supervise::identity::Identity;
+    use crate::procs::identity::Identity;
     use crate::supervise::rundir::machine_key;
     use crate::supervise::state::{Phase, STATE, State};
 

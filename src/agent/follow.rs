@@ -23,10 +23,10 @@ use crate::domain::ids::{Rank, RunId};
 use crate::domain::log::{GapReason, LogGap, Stream};
 use crate::domain::note::{Note, what};
 use crate::domain::run::{HostRun, RankExit, RankSpec, RefusalClass};
+use crate::procs::identity::{Identity, boot_id};
 use crate::supervise::SuperviseError;
 use crate::supervise::adopt::{self, REBOOTED};
 use crate::supervise::attempts;
-use crate::supervise::identity::{Identity, boot_id};
 use crate::supervise::notes;
 use crate::supervise::rundir::RunDir;
 use crate::supervise::silence::Attended;
@@ -445,7 +445,7 @@ impl RankView {
         let mut due = Vec::new();
         if !self.announced {
             match (&self.started, &self.exit) {
-                (Some(Started { process, t }), _) => {
+                (Some(Started { process, t, .. }), _) => {
                     due.push(FromAgent::RankStarted(RankStarted {
                         run: run(),
                         rank,

@@ -90,8 +90,8 @@ pub enum AgentError {
     #[error("the client said nothing for {} s", .0.as_secs())]
     Silent(std::time::Duration),
     /// The running binary can't be read.
-    #[error("read the running binary: {0}")]
-    Build(std::io::Error),
+    #[error("the running binary has no hash: {0}")]
+    Build(crate::sha256::ReadError),
 }
 
 impl From<FrameError> for AgentError {

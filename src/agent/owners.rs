@@ -6,8 +6,8 @@ use std::path::PathBuf;
 
 use crate::domain::gpu::{GpuProcess, Reading, RunOfProcess};
 use crate::domain::host::HostSample;
+use crate::procs::marks;
 use crate::supervise::container;
-use crate::supervise::tree;
 
 /// The runs of processes.
 #[derive(Debug)]
@@ -46,7 +46,7 @@ impl Owners {
             // as whom it runs inside says nothing: root, or a number that the engine maps to
             process.user = Reading::Value(user.to_owned());
         }
-        process.run = contained.or_else(|| tree::run_of(process.pid));
+        process.run = contained.or_else(|| marks::run_of(process.pid));
     }
 }
 

@@ -11,6 +11,7 @@ use crate::domain::stacks::{CodeLine, script_line, threads};
 use crate::domain::standing::{Standing, patience_us};
 use crate::domain::time::HostTime;
 use crate::domain::timing::Phase;
+use crate::procs::identity::Stat;
 use crate::supervise::rundir::RunDir;
 use crate::supervise::stacks::{self, Asked};
 use crate::supervise::state::stream_file;
@@ -232,10 +233,7 @@ fn names(dir: &RunDir, wanted: impl Fn(Rank) -> bool) -> Vec<(Rank, Option<u32>,
 
 /// The state of a process: `R`, `S`, `T` …; none of one that has ended.
 fn state_of(pid: u32) -> Option<char> {
-    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-    // the name before it may hold anything
-    let state = stat.rsplit_once(") ")?.1.chars().next()?;
-    (state != 'Z').then_some(state)
+    Stat::read(pid).ok().filter(Stat::runs).map(|stat| stat.state)
 }
 
 fn read(dir: &RunDir, name: &str) -> Option<Page> {

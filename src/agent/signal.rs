@@ -13,8 +13,10 @@ use crate::domain::ids::RunId;
 use crate::domain::signal::{
     FoundProcess, MOST_PROCESSES, ProcessKey, SignalAnswer, SignalName, SignalRequest, Signalled,
 };
-use crate::supervise::identity::{Identity, boot_id};
-use crate::supervise::tree::{self, Process};
+use crate::procs::identity::{Identity, boot_id};
+use crate::procs::marks;
+use crate::procs::memory;
+use crate::procs::table::{self, Process};
 use crate::telemetry;
 use crate::wire::message::FromAgent;
 use crate::wire::signal::{SignalAsk, SignalTold};
@@ -36,12 +38,12 @@ pub(super) fn answer(ask: &SignalAsk, out: &Outgoing) {
 
 fn found(boot: &str, process: ProcessKey, tree: bool) -> Result<SignalAnswer, String> {
     this_boot(boot)?;
-    let all = tree::all();
+    let all = table::all();
     let named = all.iter().find(|one| key_of(one) == process);
     let root = named.ok_or_else(|| format!("process {}: {GONE}", process.pid))?;
     let mut processes = vec![root.clone()];
     if tree {
-        processes.extend(tree::below(&all, root.pid));
+        processes.extend(table::below(&all, root.pid));
     }
     if processes.len() > MOST_PROCESSES {
         let count = processes.len();
@@ -61,7 +63,7 @@ fn sent(boot: &str, signal: SignalName, processes: &[ProcessKey]) -> Result<Sign
     if processes.len() > MOST_PROCESSES {
         return Err(format!("{MOST_PROCESSES} processes are signalled at most"));
     }
-    let own = Own::look(&tree::all());
+    let own = Own::look(&table::all());
     let signal = signal_of(signal);
     let one = |key: &ProcessKey| {
         let refusal = own.refusal(key.pid).map_or_else(|| signalled(boot, *key, signal), Some);
@@ -129,7 +131,7 @@ struct Own {
 
 impl Own {
     fn look(all: &[Process]) -> Self {
-        Self { line: tree::ancestors(all, std::process::id()) }
+        Self { line: table::ancestors(all, std::process::id()) }
     }
 
     /// Why a process is left alone, if it is.
@@ -143,7 +145,7 @@ impl Own {
         if self.line.contains(&pid) {
             return Some("hvtui's agent, over which this request came, runs below it".to_owned());
         }
-        part_of_run(&std::fs::read(format!("/proc/{pid}/cmdline")).ok()?)
+        part_of_run(&memory::command_line(pid).ok()?)
     }
 }
 
@@ -161,7 +163,7 @@ fn part_of_run(cmdline: &[u8]) -> Option<String> {
 
 /// A process of a run can be signalled, with consequences.
 fn run_note(pid: u32) -> Option<String> {
-    let run = tree::run_of(pid)?.id;
+    let run = marks::run_of(pid)?.id;
     let run = run.short();
     Some(format!(
         "it belongs to run {run} of hvtui: when one of its ranks fails, all stop; x on the Run screen ends it"
@@ -210,7 +212,7 @@ mod tests {
 
     #[test]
     fn the_first_process_and_our_own_are_left_alone() {
-        let all = tree::all();
+        let all = table::all();
         let own = Own::look(&all);
         assert!(own.refusal(1).unwrap().contains("first process"));
         assert!(own.refusal(std::process::id()).unwrap().contains("hvtui's agent"));

@@ -16,12 +16,13 @@ use crate::domain::run::HostRun;
 use crate::domain::stacks::{ProcessStacks, Taker, threads};
 use crate::domain::text::os_text;
 use crate::domain::time::HostTime;
+use crate::procs::memory;
+use crate::procs::table::Process;
 use crate::program::asked::{self, Told};
 use crate::supervise::SuperviseError;
 use crate::supervise::rundir::RunDir;
 use crate::supervise::stacks::{self, Asked};
 use crate::supervise::state::{SPEC, Started, exit_file, started_file};
-use crate::supervise::tree::Process;
 use crate::wire::message::{AskStacks, FromAgent, Stacks};
 
 /// How long a process may take to answer; one that runs a long call of a C library without a break does not.
@@ -228,7 +229,7 @@ fn spy(pid: u32) -> Result<String, String> {
 
 /// py-spy on this process's PATH or on that of the process in question, or beside its interpreter.
 fn find_spy(pid: u32) -> Option<PathBuf> {
-    let environment = std::fs::read(format!("/proc/{pid}/environ")).unwrap_or_default();
+    let environment = memory::environment(pid).unwrap_or_default();
     let theirs = environment.split(|byte| *byte == 0).find_map(|variable| variable.strip_prefix(b"PATH="));
     let theirs = theirs.map(|path| String::from_utf8_lossy(path).into_owned()).unwrap_or_default();
     let beside =

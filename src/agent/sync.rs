@@ -11,12 +11,13 @@ use crate::domain::ids::RunId;
 use crate::domain::note::{Note, what};
 use crate::domain::run::{HostRun, RefusalClass};
 use crate::domain::sync::Digest;
+use crate::sha256;
 use crate::supervise::rundir::{RunDir, machine_key};
 use crate::supervise::state::SPEC;
+use crate::sync::SyncError;
 use crate::sync::blobs::{Piece, Store};
 use crate::sync::host::{self, Comparison, Place, Switched, Target};
 use crate::sync::manifest::{MOST_BYTES, Manifest};
-use crate::sync::{SyncError, digest};
 use crate::wire::message::{FromAgent, Noted, RunRef};
 use crate::wire::sync::{SyncOpen, SyncState, SyncTold};
 use crate::wire::upload::BlobPiece;
@@ -141,7 +142,7 @@ impl Sync {
                     self.upload.took(&piece);
                 }
                 Ask::Compare => {
-                    if digest(&text) != tree {
+                    if sha256::of_bytes(&text) != tree {
                         return Err(fault("it is not what its name says").into());
                     }
                     return Ok(Manifest::decode(&text)?);

@@ -12,7 +12,7 @@ use crate::domain::text::sanitize;
 use crate::launch::error::{LaunchError, LaunchFault};
 use crate::launch::read::RequestError;
 use crate::record;
-use crate::ssh::SshError;
+use crate::ssh::{AgentError, SshError, TrustError};
 
 /// Exit codes of a command that fails by itself; see sysexits.h. How a run ended has its code in [`RunOutcome::exit_code`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -160,6 +160,18 @@ impl From<LaunchError> for Failure {
 
 impl From<SshError> for Failure {
     fn from(error: SshError) -> Self {
+        Self::new(error.refusal().map_or(Code::Unreachable, Code::from), error.to_string())
+    }
+}
+
+impl From<TrustError> for Failure {
+    fn from(error: TrustError) -> Self {
+        SshError::from(error).into()
+    }
+}
+
+impl From<AgentError> for Failure {
+    fn from(error: AgentError) -> Self {
         Self::new(error.refusal().map_or(Code::Unreachable, Code::from), error.to_string())
     }
 }

@@ -2,7 +2,7 @@
 //! this process's environment, which the launcher must not.
 
 use std::collections::BTreeMap;
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv6Addr};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -351,7 +351,7 @@ fn add_hosts(
             hosts.push(HostConfig { id, ..HostConfig::this_machine() });
             continue;
         }
-        if !(id.as_str().parse::<IpAddr>().is_ok() || no_file) {
+        if !(is_address(id.as_str()) || no_file) {
             continue;
         }
         let given = pasted.and_then(|pasted| pasted.hosts.iter().find(|host| host.host == id.as_str()));
@@ -363,6 +363,14 @@ fn add_hosts(
         };
         hosts.push(reached(&host));
         request.options.reached.push(host);
+    }
+}
+
+/// An IP address, one of a link with its zone: `fe80::1%eth0`.
+fn is_address(text: &str) -> bool {
+    match text.split_once('%') {
+        Some((address, zone)) => address.parse::<Ipv6Addr>().is_ok() && !zone.is_empty(),
+        None => text.parse::<IpAddr>().is_ok(),
     }
 }
 
@@ -432,6 +440,7 @@ mod tests {
                     alerts: crate::config::AlertsConfig::default(),
                     views: Vec::new(),
                     retention: crate::domain::retention::Retention::default(),
+                    max_recording: None,
                 };
                 let paths =
                     Paths { home: "/".into(), state: "/nonexistent".into(), config: "/nonexistent".into() };
@@ -441,6 +450,16 @@ mod tests {
                 }
             }
             other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn an_address_may_have_a_zone() {
+        for text in ["10.0.0.7", "::1", "fe80::1%eth0", "fe80::1%3"] {
+            assert!(is_address(text), "{text}");
+        }
+        for text in ["gpu-a", "fe80::1%", "%eth0", "10.0.0.7%eth0", "a%b"] {
+            assert!(!is_address(text), "{text}");
         }
     }
 

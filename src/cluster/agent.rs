@@ -9,9 +9,6 @@ use crate::domain::preflight::{Finding, Mark};
 use crate::wire::message::{AskPreflight, AskStacks, Forgotten, Preflight, Stacks, ToAgent};
 use crate::wire::signal::SignalAsk;
 
-/// Characters of a version at most.
-const VERSION: usize = 64;
-
 /// The agent of one host.
 #[derive(Debug)]
 pub(crate) struct Agent {
@@ -29,7 +26,7 @@ impl Agent {
     /// Both sides speak this protocol from now on.
     pub(crate) fn agreed(&mut self, protocol: u32, version: &str) {
         self.protocol = protocol;
-        self.version = version.chars().take(VERSION).collect();
+        self.version = version.to_owned();
     }
 
     /// The answer to a message that must not be sent; `None` for one that the agent knows.

@@ -16,10 +16,8 @@ use crate::domain::time::{HostTime, Stamp};
 use crate::wire::chunk::{Chunk, Gap, Written};
 use crate::wire::message::{Follow, Noted, Stop, ToAgent};
 
-/// How many notes a host may write about one run; and how long they and their kinds may be, in characters.
+/// How many notes a host may write about one run.
 const NOTES: u64 = 1000;
-const NOTE_TEXT: usize = 2000;
-const NOTE_WHAT: usize = 40;
 
 /// After so many reports of a rank it is said how far its report file was read: a client that attaches
 /// again reads no more than these a second time.
@@ -201,10 +199,7 @@ impl Followed {
             }
             share.notes = noted.number + 1;
         }
-        let mut note = noted.note;
-        note.text = note.text.chars().take(NOTE_TEXT).collect();
-        note.what = note.what.chars().take(NOTE_WHAT).collect();
-        Some(Event::RunNoted { host: noted.host, note })
+        Some(Event::RunNoted { host: noted.host, note: noted.note })
     }
 
     /// Hides these values from now on in all that is heard of the run.

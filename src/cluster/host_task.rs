@@ -12,15 +12,15 @@ use tokio::time;
 use super::agent::Agent;
 use super::backoff::Backoff;
 use super::followed::Followed;
+use super::ingress::Ingress;
 use super::link::{Link, LinkError};
 use super::pool::{Command, HostEntry, Incoming, Item, Reply};
 use super::signals::Signals;
 use super::{talk, watch};
 use crate::clock;
-use crate::domain::event::{Event, GPU_EVENTS, Origin};
+use crate::domain::event::{Event, Origin};
 use crate::domain::host::LinkState;
 use crate::domain::ids::RunId;
-use crate::domain::plausible::{self, GpuEventBudget};
 use crate::domain::secret::Masks;
 use crate::wire::message::ToAgent;
 
@@ -40,8 +40,8 @@ pub(crate) struct HostTask {
     pub(crate) agent: Agent,
     /// Signals that the host has not answered yet.
     pub(crate) signals: Signals,
-    /// What it may still tell of its GPUs in this minute.
-    pub(crate) gpu_events: GpuEventBudget,
+    /// What the agent may still send.
+    pub(crate) ingress: Ingress,
 }
 
 /// The reader is gone: the task ends.
@@ -71,7 +71,7 @@ impl HostTask {
             kept: VecDeque::new(),
             agent,
             signals: Signals::default(),
-            gpu_events: GpuEventBudget::default(),
+            ingress: Ingress::default(),
         }
     }
 
@@ -87,18 +87,23 @@ impl HostTask {
                         Some(_) => watch::watch(self, link).await?,
                     };
                     self.signals_lost().await?;
-                    if clock::now().micros_since(since) > STEADY_US {
+                    let was_cut = matches!(ended, LinkError::Cut(_));
+                    if clock::now().micros_since(since) > STEADY_US && !was_cut {
                         backoff.reset();
                     }
                     match ended {
-                        LinkError::Unreachable(reason) => self.wait(&mut backoff, reason).await?,
+                        LinkError::Unreachable(reason) | LinkError::Cut(reason) => {
+                            self.wait(&mut backoff, reason).await?;
+                        }
                         LinkError::Refused(kind, reason) => {
                             self.link_changed(LinkState::Refused { reason, kind }).await?;
                             self.until_asked().await?;
                         }
                     }
                 }
-                Err(LinkError::Unreachable(reason)) => self.wait(&mut backoff, reason).await?,
+                Err(LinkError::Unreachable(reason) | LinkError::Cut(reason)) => {
+                    self.wait(&mut backoff, reason).await?
+                }
                 Err(LinkError::Refused(kind, reason)) => {
                     self.link_changed(LinkState::Refused { reason, kind }).await?;
                     self.until_asked().await?;
@@ -219,17 +224,14 @@ impl HostTask {
         Origin::Host(self.entry.id.clone())
     }
 
-    pub(crate) async fn event(&self, origin: Origin, mut event: Event) -> Result<(), Closed> {
-        plausible::bound_event(&mut event);
+    pub(crate) async fn event(&self, origin: Origin, event: Event) -> Result<(), Closed> {
         self.put(Incoming::Event(origin, event)).await
     }
 
-    /// Tells that so many events of GPUs were dropped, if any were.
-    pub(crate) async fn gpu_events_dropped(&self, dropped: u64) -> Result<(), Closed> {
-        match dropped {
-            0 => Ok(()),
-            _ => self.event(self.origin(), Event::Gap { what: GPU_EVENTS.to_owned(), dropped }).await,
-        }
+    /// Tells what was dropped of what the agent sent, if anything was.
+    pub(crate) async fn dropped(&self, told: Option<(&'static str, u64)>) -> Result<(), Closed> {
+        let Some((what, dropped)) = told else { return Ok(()) };
+        self.event(self.origin(), Event::Gap { what: what.to_owned(), dropped }).await
     }
 
     pub(crate) async fn reply(&self, reply: Reply) -> Result<(), Closed> {

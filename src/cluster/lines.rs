@@ -25,6 +25,10 @@ const LINE_BYTES: usize = 16 * 1024;
 const SEEN: usize = 64;
 /// How many processes within a rank are told apart.
 const WORKERS: usize = 1024;
+/// Characters of the name of a metric, and of why a report was not understood.
+const NAME: usize = 200;
+/// Phases of a step.
+const SPANS: usize = 1024;
 
 /// All files of one run on one host.
 #[derive(Debug, Default)]
@@ -344,7 +348,7 @@ impl File {
             Err(error) => {
                 let line = self.lines;
                 tracing::warn!(line, %error, "a report line was not understood");
-                let what = format!("report line {line} not understood: {error}");
+                let what = cut(format!("report line {line} not understood: {error}"));
                 return vec![Event::Gap { what, dropped: 1 }.into()];
             }
         };
@@ -376,21 +380,31 @@ fn event(report: Report) -> Event {
         }
         Report::Waiting { ranks } => Event::RankWaits { ranks },
         Report::Met { .. } => Event::RankMet,
-        Report::Step { step, t, dur_us, loss, samples, spans, hidden_us } => Event::StepDone {
+        Report::Step { step, t, dur_us, loss, samples, mut spans, hidden_us } => Event::StepDone {
             timing: Arc::new(StepTiming {
                 step,
                 start: t.unwrap_or(HostTime(0)),
                 dur_us: dur_us.unwrap_or(0),
                 loss,
                 samples: samples.unwrap_or(0),
-                spans,
+                spans: {
+                    spans.truncate(SPANS);
+                    spans
+                },
                 hidden_us: hidden_us.unwrap_or(0),
             }),
         },
-        Report::Metric { name, value, step } => Event::MetricReported { name, value, step },
+        Report::Metric { name, value, step } => Event::MetricReported { name: cut(name), value, step },
         Report::Collective(timing) => Event::CollectiveDone { timing: Box::new(timing) },
         Report::Done { weights } => Event::JobDone { weights },
     }
+}
+
+fn cut(mut text: String) -> String {
+    if let Some((end, _)) = text.char_indices().nth(NAME) {
+        text.truncate(end);
+    }
+    text
 }
 
 #[cfg(test)]

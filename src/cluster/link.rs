@@ -100,6 +100,8 @@ pub(crate) enum LinkError {
     Unreachable(String),
     /// Not before a person acts.
     Refused(RefusalKind, String),
+    /// The agent sent what it must not: worth another try, but no sooner for it.
+    Cut(String),
 }
 
 impl LinkTarget {

@@ -3,7 +3,8 @@
 //! ```text
 //!   Cluster ──command──▶ host task ──frames──▶ agent
 //!      ▲                    │ lines: bytes of rank files become lines and reports
-//!      └──── Incoming ──────┤ intake: what waits for its reader; credit: how much of it may come
+//!      └──── Incoming ──────┤ ingress: what the agent may send; all of it passes there
+//!                           │ intake: what waits for its reader; credit: how much of it may come
 //!                           └ backoff: when to try again
 //! ```
 //!
@@ -14,6 +15,7 @@ pub mod backoff;
 mod credit;
 mod followed;
 mod host_task;
+pub mod ingress;
 mod intake;
 mod line_buffer;
 pub mod lines;

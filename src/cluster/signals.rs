@@ -5,7 +5,6 @@ use std::collections::BTreeSet;
 
 use super::host_task::{Closed, HostTask};
 use super::pool::Reply;
-use crate::domain::plausible;
 use crate::domain::signal::SignalAnswer;
 use crate::wire::message::ToAgent;
 use crate::wire::signal::{SignalAsk, SignalTold};
@@ -32,11 +31,10 @@ pub(super) fn refused(number: u32, reason: String) -> SignalTold {
 
 impl HostTask {
     /// Hands on an answer that is waited for.
-    pub(crate) async fn signal_told(&mut self, mut told: SignalTold) -> Result<(), Closed> {
+    pub(crate) async fn signal_told(&mut self, told: SignalTold) -> Result<(), Closed> {
         if !self.signals.due.remove(&told.number) {
             return Ok(());
         }
-        plausible::bound_signal(&mut told.answer);
         self.reply(Reply::Signal(told)).await
     }
 

@@ -8,6 +8,7 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt};
 use tokio::time::{self, MissedTickBehavior};
 
 use super::host_task::{Closed, HostTask};
+use super::ingress::{Ingress, Verdict};
 use super::intake::Intake;
 use super::link::{Link, LinkError};
 use super::pings::Pings;
@@ -17,8 +18,6 @@ use crate::domain::clock_fit::ClockSample;
 use crate::domain::event::Event;
 use crate::domain::host::{LinkState, RefusalKind};
 use crate::domain::text::sanitize;
-use crate::domain::time::Stamp;
-use crate::domain::{plausible, preflight};
 use crate::wire::frame::Decoder;
 use crate::wire::handshake::Hello;
 use crate::wire::message::{Credit, FromAgent, Ping, ToAgent, Watch};
@@ -37,12 +36,14 @@ const AT_ONCE: usize = 64;
 /// How long a link that is lost may take to give what lies on it.
 const AT_THE_END: Duration = Duration::from_millis(20);
 /// Bytes that may have come while something is sent: more than a client grants.
-const MOST_UNREAD: usize = 32 << 20;
+const MOST_UNREAD: usize = 8 << 20;
 
 /// What ended a talk.
 enum End {
     Lost(String),
     Refused(RefusalKind, String),
+    /// The agent sent what it must not.
+    Cut(String),
     /// Another binary answered than the one that was put there: its hash and the one that was sent.
     Swapped {
         got: String,
@@ -60,15 +61,19 @@ impl From<Closed> for End {
 /// Talks until the link ends; says why it ended.
 pub(crate) async fn talk(task: &mut HostTask, mut link: Link) -> Result<LinkError, Closed> {
     let said = Said { build: String::new(), banner: cut(&link.banner) };
+    let mut ingress = std::mem::take(&mut task.ingress);
+    ingress.begin();
     let mut speaker =
-        Talk { decoder: Decoder::default(), pings: Pings::default(), out: BytesMut::new(), said };
+        Talk { decoder: Decoder::default(), pings: Pings::default(), out: BytesMut::new(), said, ingress };
     let end = match speaker.greet(task, &mut link).await {
         Ok(()) => speaker.converse(task, &mut link).await,
         Err(end) => end,
     };
+    task.ingress = speaker.ingress;
     match end {
         End::Closed => Err(Closed),
         End::Refused(kind, reason) => Ok(LinkError::Refused(kind, reason)),
+        End::Cut(why) => Ok(LinkError::Cut(format!("the link to {} was ended: {why}", task.entry.id))),
         End::Swapped { got, sent } => {
             // Its own connection goes first: a host may allow one session only.
             let path = link.path.take();
@@ -102,6 +107,7 @@ struct Talk {
     pings: Pings,
     out: BytesMut,
     said: Said,
+    ingress: Ingress,
 }
 
 /// What came before the first fact and is one.
@@ -131,7 +137,10 @@ impl Talk {
             return Err(End::Refused(RefusalKind::Agent, "agent did not begin with hello".to_owned()));
         };
         match ours.agree(&theirs) {
-            Ok(protocol) => task.agent.agreed(protocol, &theirs.version),
+            Ok(protocol) => {
+                task.agent.agreed(protocol, &theirs.version);
+                self.ingress.agreed(protocol);
+            }
             Err(incompatible) => return Err(End::Refused(RefusalKind::Agent, incompatible.to_string())),
         }
         if let Some(build) = link.build.as_ref().filter(|build| **build != theirs.build) {
@@ -155,9 +164,10 @@ impl Talk {
         };
         // what has come counts, whatever became of the link: also behind a message that could not be sent
         self.take_rest(task, link, &mut intake).await;
-        let dropped = task.gpu_events.rest();
-        if task.gpu_events_dropped(dropped).await.is_err() {
-            return End::Closed;
+        while let Some(dropped) = self.ingress.rest() {
+            if task.dropped(Some(dropped)).await.is_err() {
+                return End::Closed;
+            }
         }
         while intake.ready(&mut task.followed, clock::now()) > 0 {
             while let Some(part) = intake.pop() {
@@ -175,18 +185,23 @@ impl Talk {
         while let Some(frame) = self.decoder.next_frame().map_err(lost)? {
             heard = true;
             let now = clock::now();
-            match FromAgent::decode(&frame) {
-                Ok(Some(message)) if Intake::takes(&message) => intake.push(message),
-                Ok(Some(FromAgent::Pong(pong))) => {
+            // samples and pongs come each second, so that it is told soon after it is due
+            task.dropped(self.ingress.due(now)).await?;
+            let message = match self.ingress.admit(now, &frame) {
+                Verdict::Admitted(message) => message,
+                Verdict::Dropped => continue,
+                Verdict::Refused(why) => return Err(End::Cut(why)),
+            };
+            match message {
+                message if Intake::takes(&message) => intake.push(message),
+                FromAgent::Pong(pong) => {
                     if let Some(took) = self.pings.answered(pong.t0, clock::host_now()) {
                         intake.credit.round_trip(took, intake.bytes());
                         let sample = ClockSample::from_ping(pong.t0, pong.t1, pong.t2, took);
                         task.event(task.origin(), Event::ClockSampled { sample }).await?;
                     }
                 }
-                Ok(Some(message)) => receive(task, message, now, &self.said).await?,
-                Ok(None) => tracing::debug!(kind = frame.kind, "message of a newer agent skipped"),
-                Err(error) => return Err(lost(error)),
+                message => receive(task, message, &self.said).await?,
             }
         }
         Ok(heard)
@@ -304,6 +319,7 @@ impl Talk {
     /// Sends a message. What comes meanwhile is taken off the link: ssh brings no leave to send more behind what is not
     /// read, and an agent that answers each piece of an upload would wait for us as we wait for it.
     async fn send(&mut self, link: &mut Link, message: &ToAgent) -> Result<(), End> {
+        self.ingress.sent(message);
         self.out.clear();
         message.encode(&mut self.out).map_err(lost)?;
         let Link { reader, writer, .. } = link;
@@ -332,10 +348,12 @@ impl Talk {
 
     async fn receive(&mut self, reader: &mut (dyn AsyncRead + Send + Unpin)) -> Result<FromAgent, End> {
         loop {
-            if let Some(frame) = self.decoder.next_frame().map_err(lost)?
-                && let Some(message) = FromAgent::decode(&frame).map_err(lost)?
-            {
-                return Ok(message);
+            if let Some(frame) = self.decoder.next_frame().map_err(lost)? {
+                match self.ingress.admit(clock::now(), &frame) {
+                    Verdict::Admitted(message) => return Ok(message),
+                    Verdict::Dropped => continue,
+                    Verdict::Refused(why) => return Err(End::Cut(why)),
+                }
             }
             if reader.read_buf(self.decoder.room()).await.map_err(lost)? == 0 {
                 return Err(End::Lost("agent ended before it said hello".to_owned()));
@@ -349,10 +367,7 @@ fn lost(error: impl std::fmt::Display) -> End {
 }
 
 /// One message of the agent that is not about what happens in a run: events and replies.
-async fn receive(task: &mut HostTask, message: FromAgent, now: Stamp, said: &Said) -> Result<(), Closed> {
-    // samples and pongs come each second, so that it is told soon after its minute
-    let dropped = task.gpu_events.due(now);
-    task.gpu_events_dropped(dropped).await?;
+async fn receive(task: &mut HostTask, message: FromAgent, said: &Said) -> Result<(), Closed> {
     match message {
         FromAgent::Info(mut info) => {
             info.agent_build = Some(said.build.clone()).filter(|build| !build.is_empty());
@@ -367,8 +382,7 @@ async fn receive(task: &mut HostTask, message: FromAgent, now: Stamp, said: &Sai
             task.event(task.origin(), Event::HostSampled { sample: Arc::new(sampled.sample) }).await
         }
         FromAgent::GpuEvents(told) => {
-            let allowed = task.gpu_events.take(now, told.events.len());
-            for event in told.events.into_iter().take(allowed) {
+            for event in told.events {
                 task.event(task.origin(), Event::GpuHappened { event }).await?;
             }
             Ok(())
@@ -381,14 +395,8 @@ async fn receive(task: &mut HostTask, message: FromAgent, now: Stamp, said: &Sai
         FromAgent::Mesh(told) => task.reply(Reply::Mesh(told)).await,
         FromAgent::Started(m) => task.reply(Reply::Started { run: m.run }).await,
         FromAgent::Runs(runs) => task.reply(Reply::Runs(runs)).await,
-        FromAgent::Forgotten(mut told) => {
-            told.why.iter_mut().for_each(plausible::bound_text);
-            task.reply(Reply::Forgotten(told)).await
-        }
-        FromAgent::Preflight(mut told) => {
-            preflight::bound(&mut told.findings);
-            task.reply(Reply::Preflight(told)).await
-        }
+        FromAgent::Forgotten(told) => task.reply(Reply::Forgotten(told)).await,
+        FromAgent::Preflight(told) => task.reply(Reply::Preflight(told)).await,
         FromAgent::Stacks(stacks) => task.reply(Reply::Stacks(stacks)).await,
         FromAgent::Sync(told) => task.reply(Reply::Sync(told)).await,
         FromAgent::Image(told) => task.reply(Reply::Image(told)).await,

@@ -346,9 +346,12 @@ async fn an_older_agent_is_not_asked_to_delete_or_to_check() {
 #[tokio::test]
 async fn why_a_run_is_not_deleted_is_bounded() {
     let mut bench = bench();
+    let forget = ToAgent::Forget(RunRef { run: run(), host: HostId::from("a1") });
+    bench.send(forget.clone());
     bench
         .talk(None, async |agent| {
             agent.greet().await;
+            assert_eq!(agent.hear().await, forget);
             let why = Some("ä".repeat(100_000));
             agent.say(FromAgent::Forgotten(Forgotten { run: run(), host: HostId::from("a1"), why })).await;
         })
@@ -415,6 +418,57 @@ async fn what_is_no_frame_ends_the_link_and_not_the_task() {
         .await;
     let Some(LinkError::Unreachable(reason)) = ended else { panic!("{ended:?}") };
     assert!(reason.contains("at most"), "{reason}");
+}
+
+#[tokio::test]
+async fn who_sends_more_than_it_was_granted_loses_the_link() {
+    let mut bench = bench_of(200_000);
+    bench.send(follow());
+    let ended = bench
+        .talk(None, async |agent| {
+            agent.greet().await;
+            assert!(matches!(agent.hear().await, ToAgent::Follow(_)));
+            let lines = "y\n".repeat(8000);
+            let mut out = BytesMut::new();
+            for piece in 0..400 {
+                let data = Bytes::copy_from_slice(lines.as_bytes());
+                let offset = piece * lines.len() as u64;
+                let chunk = Chunk { run: run(), rank: Rank(0), stream: Stream::Stdout, offset, data };
+                FromAgent::Chunk(chunk).encode(&mut out).unwrap();
+            }
+            // all at once, whatever is granted meanwhile: the client hangs up
+            let _ = agent.pipe.write_all(&out).await;
+            let mut rest = Vec::new();
+            let _ = agent.pipe.read_to_end(&mut rest).await;
+        })
+        .await;
+    let Some(LinkError::Cut(why)) = ended else { panic!("{ended:?}") };
+    assert!(why.starts_with("the link to a was ended: ") && why.contains("than it was granted"), "{why}");
+    assert!(!bench.told().is_empty(), "what came before counts");
+}
+
+#[tokio::test]
+async fn what_a_flood_of_samples_loses_is_told() {
+    let mut bench = bench_of(10_000);
+    bench
+        .talk(None, async |agent| {
+            agent.greet().await;
+            for _ in 0..500 {
+                agent.say(FromAgent::Sample(Box::new(Sampled { sample: sample(), dropped: 0 }))).await;
+            }
+        })
+        .await;
+    let events = std::iter::from_fn(|| bench.items.try_recv().ok());
+    let (mut taken, mut dropped) = (0, 0);
+    for item in events {
+        match item.incoming {
+            Incoming::Event(_, Event::HostSampled { .. }) => taken += 1,
+            Incoming::Event(_, Event::Gap { what, dropped: count }) if what == "messages" => dropped += count,
+            _ => {}
+        }
+    }
+    assert_eq!(taken + dropped, 500);
+    assert!((64..400).contains(&taken), "{taken}");
 }
 
 #[tokio::test]

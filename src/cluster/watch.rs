@@ -15,6 +15,7 @@ use super::talk;
 use crate::clock;
 use crate::domain::event::Event;
 use crate::domain::host::{HostInfo, LinkState};
+use crate::domain::plausible;
 use crate::telemetry::RemoteReader;
 
 /// nvidia-smi may take ten seconds, twice a reading.
@@ -47,9 +48,11 @@ pub(crate) async fn watch(task: &mut HostTask, mut link: Link) -> Result<LinkErr
                     Ok(told) => told,
                     Err(error) => break error.to_string(),
                 };
-                for (mut info, sample) in told {
+                for (mut info, mut sample) in told {
                     silence.set(time::sleep(SILENCE));
                     info.banner = Some(talk::cut(&link.banner)).filter(|banner| !banner.is_empty());
+                    plausible::bound_info(&mut info);
+                    plausible::bound_sample(&mut sample);
                     if known.as_ref() != Some(&info) {
                         let info = Arc::new(known.insert(info).clone());
                         task.event(task.origin(), Event::HostDescribed { info }).await?;

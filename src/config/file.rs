@@ -31,6 +31,7 @@ pub(super) struct RunsTable {
     pub(super) older_than: Option<Text>,
     pub(super) keep: Option<Spanned<Value>>,
     pub(super) max_size: Option<Text>,
+    pub(super) max_recording: Option<Text>,
 }
 
 /// `[alerts]`.

@@ -41,6 +41,7 @@ pub fn load(source: &Source, home: &Path) -> Result<HostsFile, ConfigError> {
                 views: Vec::new(),
                 alerts: AlertsConfig::default(),
                 retention: Retention::default(),
+                max_recording: None,
             });
         }
     };

@@ -28,6 +28,8 @@ pub struct HostsFile {
     pub alerts: AlertsConfig,
     /// How long recordings are kept.
     pub retention: Retention,
+    /// What one recording may take, bytes, where it is said.
+    pub max_recording: Option<u64>,
     /// Saved filters in file order, names unique.
     pub views: Vec<View>,
 }

@@ -36,8 +36,11 @@ pub(super) fn hosts_file(path: &Path, text: String, home: &Path) -> Result<Hosts
     let alerts = alerts.unwrap_or_default();
     let retention = file.runs.as_ref().map(|table| retention::of(table, &mut |problem| faults.add(problem)));
     let retention = retention.unwrap_or_default();
+    let runs = file.runs.as_ref();
+    let max_recording =
+        runs.and_then(|table| retention::recording(table, &mut |problem| faults.add(problem)));
     if faults.0.is_empty() {
-        Ok(HostsFile { path: Some(path.to_owned()), hosts, recipes, views, alerts, retention })
+        Ok(HostsFile { path: Some(path.to_owned()), hosts, recipes, views, alerts, retention, max_recording })
     } else {
         faults.0.sort_by_key(|problem| problem.span.start);
         invalid(text, faults.0)

@@ -1,4 +1,4 @@
-//! `[runs]`: how long recordings are kept.
+//! `[runs]`: how long recordings are kept, and how large one may be.
 
 use std::time::Duration;
 
@@ -21,6 +21,12 @@ pub(super) fn of(table: &RunsTable, fault: &mut dyn FnMut(Problem)) -> Retention
     }
 }
 
+/// How much one recording may take, where the table says so.
+pub(super) fn recording(table: &RunsTable, fault: &mut dyn FnMut(Problem)) -> Option<u64> {
+    let text = table.max_recording.as_ref()?;
+    size("max_recording", text, "write how much one recording may take, such as \"8G\"").map_err(fault).ok()
+}
+
 fn older_than(text: &Text) -> Result<Duration, Problem> {
     parse_duration(text.get_ref()).ok_or_else(|| {
         let title = format!("older_than `{}` is not a length of time", text.get_ref());
@@ -37,8 +43,10 @@ fn keep(value: &Spanned<Value>) -> Result<u64, Problem> {
 }
 
 fn max_size(text: &Text) -> Result<u64, Problem> {
-    parse_bytes(text.get_ref()).ok_or_else(|| {
-        let title = format!("max_size `{}` is not a size", text.get_ref());
-        Problem::new(text.span(), title, "write how much all recordings may take, such as \"5G\"")
-    })
+    size("max_size", text, "write how much all recordings may take, such as \"5G\"")
+}
+
+fn size(name: &str, text: &Text, help: &'static str) -> Result<u64, Problem> {
+    let title = || format!("{name} `{}` is not a size", text.get_ref());
+    parse_bytes(text.get_ref()).ok_or_else(|| Problem::new(text.span(), title(), help))
 }

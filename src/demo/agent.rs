@@ -187,6 +187,9 @@ struct Talk {
     followed: BTreeMap<RunId, Followed>,
     /// How many of its GPUs' events were told.
     events: usize,
+    /// Bytes of files that may be sent on this link, once that was said, and were.
+    credit: Option<u64>,
+    sent: u64,
 }
 
 impl Talk {
@@ -201,6 +204,8 @@ impl Talk {
             prepared: BTreeMap::new(),
             followed: BTreeMap::new(),
             events,
+            credit: None,
+            sent: 0,
         }
     }
 
@@ -334,11 +339,11 @@ impl Talk {
                 let told = host.touched().answer(&ask, &on_gpus);
                 self.say(&FromAgent::Signal(told));
             }
-            ToAgent::Sync(_)
-            | ToAgent::Image(_)
-            | ToAgent::BlobPiece(_)
-            | ToAgent::Mesh(_)
-            | ToAgent::Credit(_) => {}
+            ToAgent::Sync(_) | ToAgent::Image(_) | ToAgent::BlobPiece(_) | ToAgent::Mesh(_) => {}
+            ToAgent::Credit(credit) => {
+                self.credit = Some(credit.until);
+                self.look();
+            }
         }
     }
 
@@ -411,6 +416,8 @@ impl Talk {
         let host = Arc::clone(&self.host);
         let shares = host.shares();
         let Some(share) = shares.get(run) else { return true };
+        // whether the client has all there is, up to here
+        let mut whole = true;
         let tell_standing = now.0.saturating_sub(followed.stood) > STANDS_EVERY_US;
         for rank in &share.ranks {
             if followed.started.insert(rank.rank) {
@@ -430,6 +437,10 @@ impl Talk {
                     if rest.is_empty() {
                         break;
                     }
+                    if self.credit.is_some_and(|until| self.sent >= until) {
+                        whole = false;
+                        break;
+                    }
                     // what is longer has been there for a while
                     if stream != Stream::Report && rest.len() < CHUNK_BYTES {
                         let until = *sent + rest.len() as u64;
@@ -437,6 +448,7 @@ impl Talk {
                         self.say(&FromAgent::Written(Written { run, rank, stream, until, t: now }));
                     }
                     let data = Bytes::copy_from_slice(&rest[..rest.len().min(CHUNK_BYTES)]);
+                    self.sent += data.len() as u64;
                     let offset = std::mem::replace(sent, *sent + data.len() as u64);
                     self.say(&FromAgent::Chunk(Chunk {
                         run: run.clone(),
@@ -448,6 +460,7 @@ impl Talk {
                 }
             }
             if let Some(exit) = &rank.exit
+                && whole
                 && followed.ended.insert(rank.rank)
             {
                 let (run, rank, exit) = (run.clone(), rank.rank, exit.clone());
@@ -467,7 +480,7 @@ impl Talk {
                 }));
             }
         }
-        let done = followed.once || share.is_over();
+        let done = whole && (followed.once || share.is_over());
         if done {
             self.say(&FromAgent::Finished(RunRef { run: run.clone(), host: host.id.clone() }));
         }

@@ -25,6 +25,12 @@ use super::waiting::Waiting;
 /// What a [`Event::Gap`] names that stands for events of GPUs beyond what is taken in.
 pub const GPU_EVENTS: &str = "gpu events";
 
+/// What one names that stands for lines of a rank.
+pub const LOG: &str = "log";
+
+/// What one names that stands for messages of a host beyond what it may send.
+pub const MESSAGES: &str = "messages";
+
 /// An event with its place in the total order.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Envelope {

@@ -40,6 +40,9 @@ pub struct HookFacts {
     pub off: Option<String>,
 }
 
+/// How many names of versions are kept.
+const VERSIONS: usize = 32;
+
 /// Libraries that train, in the order in which they are named.
 const LIBRARIES: [&str; 5] = ["horovod", "keras", "torch", "tensorflow", "jax"];
 
@@ -48,7 +51,11 @@ impl HookFacts {
     pub fn add(&mut self, later: &Self) {
         self.pid = later.pid.or(self.pid);
         self.stack_signal = later.stack_signal.or(self.stack_signal);
-        self.versions.extend(later.versions.clone());
+        for (name, version) in &later.versions {
+            if self.versions.len() < VERSIONS || self.versions.contains_key(name) {
+                self.versions.insert(name.clone(), version.clone());
+            }
+        }
         if !later.missing.is_empty() {
             self.missing.clone_from(&later.missing);
         }

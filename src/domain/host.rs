@@ -4,8 +4,10 @@ use std::net::IpAddr;
 
 use serde::{Deserialize, Serialize};
 
+use super::bounded;
 use super::gpu::topology::Topology;
 use super::gpu::{GpuInfo, GpuSample, Reading};
+use super::plausible::GPUS;
 use super::time::Stamp;
 
 /// Facts that hold while an agent is connected.
@@ -40,6 +42,7 @@ pub struct HostInfo {
     /// The address from which ssh came.
     pub ssh_client_address: Option<IpAddr>,
     /// GPUs in index order; empty with a reason in `gpu_absence`.
+    #[serde(deserialize_with = "bounded::list::<GPUS, _, _>")]
     pub gpus: Vec<GpuInfo>,
     /// Why there is no GPU data.
     pub gpu_absence: Option<GpuAbsence>,
@@ -128,6 +131,7 @@ pub struct HostSample {
     /// Bytes a second sent over all interfaces but loopback.
     pub net_tx: Reading<u64>,
     /// One per GPU of [`HostInfo::gpus`], same order.
+    #[serde(deserialize_with = "bounded::list::<GPUS, _, _>")]
     pub gpus: Vec<GpuSample>,
 }
 

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
 use super::clock_fit::ClockFit;
-use super::event::{Event, GPU_EVENTS};
+use super::event::{Event, GPU_EVENTS, MESSAGES};
 use super::gpu::event::GpuEvents;
 use super::gpu::health::Unreadable;
 use super::gpu::{GpuInfo, GpuSample};
@@ -160,7 +160,7 @@ impl HostState {
             Event::ClockSampled { sample } => self.clock.add(*sample),
             Event::LeasesTold { leases } => self.leases = Some(leases.clone()),
             Event::GpuHappened { event } => self.gpu_events.add(at, event),
-            Event::Gap { what, dropped } if what != GPU_EVENTS => {
+            Event::Gap { what, dropped } if what != GPU_EVENTS && what != MESSAGES => {
                 self.dropped = self.dropped.saturating_add(*dropped);
             }
             _ => {}

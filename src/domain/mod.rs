@@ -5,6 +5,7 @@
 
 pub mod alerts;
 pub mod blame;
+pub mod bounded;
 pub mod clock_fit;
 pub mod collectives;
 pub mod container;

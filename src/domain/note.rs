@@ -52,6 +52,8 @@ pub mod what {
     pub const CONNECTED: &str = "connected";
     /// What became of a folder that was copied to the host.
     pub const SYNC: &str = "sync";
+    /// The kernel gives no handles on processes: how signals are sent instead.
+    pub const NO_PIDFD: &str = "no_pidfd";
     /// The rendezvous went with the supervisor that served it.
     pub const RENDEZVOUS_LOST: &str = "rendezvous_lost";
 }
@@ -64,6 +66,9 @@ impl Note {
 
     /// Whether it is news of trouble, and not of something that went well.
     pub fn is_trouble(&self) -> bool {
-        !matches!(self.what.as_str(), what::ADOPTED | what::GONE | what::JOINED | what::CONNECTED)
+        !matches!(
+            self.what.as_str(),
+            what::ADOPTED | what::GONE | what::JOINED | what::CONNECTED | what::NO_PIDFD
+        )
     }
 }

@@ -122,7 +122,11 @@ fn how_much_memory_counts_can_be_set() {
 
 #[test]
 fn what_is_not_known_is_not_free() {
-    let why = |sample: &GpuSample| refusal(&of(None, sample));
+    let why = |sample: &GpuSample| {
+        let unknown = of(None, sample);
+        assert!(!unknown.is_free(), "{unknown:?}");
+        refusal(&unknown)
+    };
     let head = "gpu-c:1: it is not known whether it is free: ";
     let list = GpuSample { processes: Reading::failed("no permission"), ..idle() };
     assert_eq!(why(&list), format!("{head}process list: no permission"));
@@ -133,6 +137,7 @@ fn what_is_not_known_is_not_free() {
     let total = GpuSample { memory_total: Reading::failed("timed out"), ..idle() };
     assert_eq!(why(&total), format!("{head}memory: timed out"));
     let nothing = Occupancy::of(&gpu(), None, None, FreeMemory::default());
+    assert!(!nothing.is_free());
     assert_eq!(refusal(&nothing), format!("{head}no values of it have come"));
     let leases = Leases { fault: Some("/run/x belongs to uid 7".to_owned()), ..Leases::default() };
     assert_eq!(refusal(&of(Some(&leases), &idle())), format!("{head}leases: /run/x belongs to uid 7"));

@@ -16,7 +16,7 @@ use super::signal::{MOST_PROCESSES, SignalAnswer};
 use super::time::Stamp;
 
 /// GPUs of one host.
-const GPUS: usize = 128;
+pub(crate) const GPUS: usize = 128;
 /// Processes of one GPU, addresses of one host, words about throttling.
 const LIST: usize = 256;
 /// Characters of a name or a word.
@@ -116,13 +116,15 @@ impl GpuEventBudget {
     }
 }
 
-fn bound_uuid(uuid: &mut GpuUuid) {
+/// The same for the name of a GPU.
+pub fn bound_uuid(uuid: &mut GpuUuid) {
     if uuid.as_str().chars().nth(NAME).is_some() {
         *uuid = GpuUuid::from(uuid.as_str().chars().take(NAME).collect::<String>());
     }
 }
 
-fn bound_info(info: &mut HostInfo) {
+/// The same for a host's facts.
+pub fn bound_info(info: &mut HostInfo) {
     for text in [&mut info.hostname, &mut info.kernel, &mut info.arch, &mut info.user, &mut info.boot_id] {
         cut(text, NAME);
     }
@@ -158,7 +160,8 @@ fn bound_topology(topology: &mut Topology, gpus: usize) {
     }
 }
 
-fn bound_sample(sample: &mut HostSample) {
+/// The same for a telemetry sample.
+pub fn bound_sample(sample: &mut HostSample) {
     bound(&mut sample.cpu_percent, 100.0, "percent");
     bound(&mut sample.memory_used, BYTES, "bytes");
     if let Some(load) = sample.load.value()
@@ -172,8 +175,8 @@ fn bound_sample(sample: &mut HostSample) {
     sample.gpus.iter_mut().for_each(gpu_sample);
 }
 
-/// A lease a GPU, and a queue that a person can read.
-fn bound_leases(leases: &mut Leases) {
+/// The same for leases: one a GPU, and a queue that a person can read.
+pub fn bound_leases(leases: &mut Leases) {
     leases.held.truncate(GPUS);
     leases.beside.truncate(GPUS);
     for lease in leases.held.iter_mut().chain(&mut leases.beside) {
@@ -264,6 +267,9 @@ fn cut(text: &mut String, most: usize) {
 
 #[cfg(test)]
 mod tests {
+    use super::super::host::{GpuAbsence, GpuAbsenceReason, InterfaceAddress};
+    use super::super::ids::RunId;
+    use super::super::lease::{Lease, Ticket};
     use super::super::signal::{FoundProcess, ProcessKey, Signalled};
     use super::*;
     use crate::domain::gpu::topology::{Affinity, Path};
@@ -382,5 +388,170 @@ mod tests {
         let mut text = "ä".repeat(NAME + 1);
         cut(&mut text, NAME);
         assert_eq!(text, "ä".repeat(NAME) + "…");
+    }
+
+    /// A host that says too much of everything.
+    fn boaster() -> HostInfo {
+        let long = || "x".repeat(TEXT + 9);
+        let gpu = |index| GpuInfo {
+            uuid: GpuUuid::from(long()),
+            name: long(),
+            pci: Reading::Value(long()),
+            ..GpuInfo::unknown(index)
+        };
+        let near = Affinity { cpus: Some(long()), numa_node: None };
+        HostInfo {
+            hostname: long(),
+            kernel: long(),
+            arch: long(),
+            user: long(),
+            cpus: CPUS + 1,
+            memory_total: Reading::Value(BYTES + 1),
+            boot_id: long(),
+            agent_version: long(),
+            agent_build: None,
+            banner: None,
+            addresses: vec![InterfaceAddress { interface: long(), address: [10, 0, 0, 1].into() }; LIST + 1],
+            ssh_server_address: None,
+            ssh_client_address: None,
+            gpus: (0..=GPUS as u32).map(gpu).collect(),
+            gpu_absence: Some(GpuAbsence { reason: GpuAbsenceReason::Other, detail: long() }),
+            driver: Reading::Value(long()),
+            cuda_driver: Reading::failed(long()),
+            nccl: Reading::Value(long()),
+            topology: Some(Topology { paths: vec![vec![Path::Own; 999]; 999], affinity: vec![near; 999] }),
+        }
+    }
+
+    #[test]
+    fn what_a_host_says_of_itself_is_bounded() {
+        let mut event = Event::HostDescribed { info: Arc::new(boaster()) };
+        bound_event(&mut event);
+        let Event::HostDescribed { info } = event else { panic!("another event") };
+        let size = |text: &str| text.chars().count();
+        for text in [&info.hostname, &info.kernel, &info.arch, &info.user, &info.boot_id, &info.agent_version]
+        {
+            assert_eq!(size(text), NAME + 1);
+        }
+        for reading in [&info.driver, &info.nccl, &info.gpus[0].pci] {
+            assert_eq!(size(reading.value().unwrap()), NAME + 1);
+        }
+        assert!(matches!(&info.cuda_driver, Reading::Failed { error } if size(error) == NAME + 1));
+        assert_eq!((info.cpus, info.memory_total.value()), (CPUS, None));
+        assert_eq!((info.addresses.len(), size(&info.addresses[0].interface)), (LIST, NAME + 1));
+        assert_eq!((info.gpus.len(), size(&info.gpus[9].name)), (GPUS, NAME + 1));
+        assert_eq!(size(info.gpus[0].uuid.as_str()), NAME);
+        assert_eq!(size(&info.gpu_absence.as_ref().unwrap().detail), TEXT + 1);
+        let topology = info.topology.as_ref().unwrap();
+        let rows = [topology.paths.len(), topology.paths[0].len(), topology.affinity.len()];
+        assert_eq!(rows, [GPUS; 3]);
+        assert_eq!(size(topology.affinity[0].cpus.as_ref().unwrap()), NAME + 1);
+    }
+
+    #[test]
+    fn what_just_fits_stays_as_it_is() {
+        let mut uuid = GpuUuid::from("x".repeat(NAME));
+        bound_uuid(&mut uuid);
+        assert_eq!(uuid.as_str().len(), NAME);
+        let mut text = "x".repeat(TEXT);
+        bound_text(&mut text);
+        assert_eq!(text.len(), TEXT);
+        text.push('x');
+        bound_text(&mut text);
+        assert_eq!(text.chars().count(), TEXT + 1);
+        assert!(text.ends_with('…'));
+    }
+
+    #[test]
+    fn a_slice_belongs_to_a_gpu_that_the_host_has() {
+        let slice = |index, parent| GpuInfo { parent: Some(parent), ..GpuInfo::unknown(index) };
+        let index = mig::slice_index(1, 0);
+        let mut info =
+            HostInfo { gpus: vec![GpuInfo::unknown(1), slice(index, 1), slice(index + 1, 0)], ..boaster() };
+        info.gpus.push(slice(mig::slice_index(2, 0), 1));
+        bound_info(&mut info);
+        let parents: Vec<Option<u32>> = info.gpus.iter().map(|gpu| gpu.parent).collect();
+        assert_eq!(parents, [None, Some(1), None, None], "no such GPU, and an index of another GPU's slice");
+    }
+
+    #[test]
+    fn what_a_host_samples_is_bounded() {
+        let long = || "x".repeat(TEXT + 9);
+        let told = GpuProcess {
+            user: Reading::Value(long()),
+            command: Reading::Value(long()),
+            memory: Reading::Value(BYTES + 1),
+            ..GpuProcess::unknown(1)
+        };
+        let gpu = |index| GpuSample {
+            throttle: Reading::Value(vec![long(); LIST + 1]),
+            processes: Reading::Value(vec![told.clone(); LIST + 1]),
+            ..GpuSample::unknown(index)
+        };
+        let sample = |load| HostSample {
+            cpu_percent: Reading::Value(100.5),
+            memory_used: Reading::Value(BYTES + 1),
+            load: Reading::Value([0.0, load, 1.0]),
+            net_rx: Reading::Value(BYTES + 1),
+            net_tx: Reading::Value(BYTES),
+            gpus: (0..=GPUS as u32).map(gpu).collect(),
+        };
+        let bounded = |load| {
+            let mut event = Event::HostSampled { sample: Arc::new(sample(load)) };
+            bound_event(&mut event);
+            let Event::HostSampled { sample } = event else { panic!("another event") };
+            sample
+        };
+        let sample = bounded(f32::NAN);
+        let failed = [&sample.memory_used, &sample.net_rx].map(|reading| reading.value().is_none());
+        assert_eq!((failed, sample.net_tx.value()), ([true; 2], Some(&BYTES)));
+        assert!(sample.cpu_percent.value().is_none() && sample.load.value().is_none());
+        assert!(bounded(-0.1).load.value().is_none() && bounded(1e6).load.value().is_none());
+        assert!(bounded(999.0).load.value().is_some());
+        assert_eq!(sample.gpus.len(), GPUS);
+        let words = sample.gpus[0].throttle.value().unwrap();
+        assert_eq!((words.len(), words[0].chars().count()), (LIST, NAME + 1));
+        let processes = sample.gpus[0].processes.value().unwrap();
+        assert_eq!((processes.len(), processes[0].memory.value()), (LIST, None));
+        let lengths =
+            [&processes[0].user, &processes[0].command].map(|text| text.value().unwrap().chars().count());
+        assert_eq!(lengths, [NAME + 1, TEXT + 1]);
+    }
+
+    #[test]
+    fn what_a_host_says_of_leases_and_events_is_bounded() {
+        let long = || "x".repeat(TEXT + 9);
+        let lease = Lease {
+            gpu: GpuUuid::from("GPU-1"),
+            user: Some(long()),
+            own: false,
+            pid: None,
+            run: None,
+            name: Some(long()),
+            rank: None,
+            since: None,
+        };
+        let gpus = vec![GpuUuid::from("GPU-1"); GPUS + 1];
+        let ticket = Ticket { id: RunId::new(1, 1), user: long(), own: false, name: long(), gpus };
+        let leases = Leases {
+            held: vec![lease.clone(); GPUS + 1],
+            beside: vec![lease; GPUS + 1],
+            queue: vec![ticket; LIST + 1],
+            fault: Some(long()),
+        };
+        let mut event = Event::LeasesTold { leases };
+        bound_event(&mut event);
+        let Event::LeasesTold { leases } = event else { panic!("another event") };
+        assert_eq!((leases.held.len(), leases.beside.len(), leases.queue.len()), (GPUS, GPUS, LIST));
+        assert_eq!(leases.queue[0].gpus.len(), GPUS);
+        let (held, beside, waits) = (&leases.held[0], &leases.beside[0], &leases.queue[0]);
+        for text in [&held.user, &held.name, &beside.user, &beside.name].into_iter().flatten() {
+            assert_eq!(text.chars().count(), NAME + 1);
+        }
+        assert_eq!([&waits.user, &waits.name].map(|text| text.chars().count()), [NAME + 1; 2]);
+        assert_eq!(leases.fault.unwrap().chars().count(), TEXT + 1);
+        let mut answer = SignalAnswer::Refused { reason: long() };
+        bound_signal(&mut answer);
+        assert!(matches!(answer, SignalAnswer::Refused { reason } if reason.chars().count() == TEXT + 1));
     }
 }

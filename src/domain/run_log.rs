@@ -12,6 +12,8 @@ use super::time::Stamp;
 
 /// How many lines stay in memory; all are on disk.
 pub const LOG_LINES: usize = 10_000;
+/// How many bytes of text they may have.
+pub const LOG_BYTES: usize = 8 << 20;
 /// So many more may come before the surplus goes, all at once.
 const SLACK: usize = LOG_LINES / 8;
 
@@ -50,15 +52,21 @@ impl LoggedLine {
 pub struct RunLog {
     lines: VecDeque<(u64, Arc<LoggedLine>)>,
     count: u64,
+    /// Bytes of the text of `lines`.
+    bytes: usize,
 }
 
 impl RunLog {
     /// Takes the next line.
     pub(super) fn push(&mut self, line: Arc<LoggedLine>) {
+        self.bytes += line.line.text.len();
         self.lines.push_back((self.count, line));
         self.count += 1;
         if self.lines.len() > LOG_LINES + SLACK {
-            self.shrink();
+            self.shrink(LOG_LINES, |_| 1);
+        }
+        if self.bytes > LOG_BYTES + LOG_BYTES / 8 {
+            self.shrink(LOG_BYTES, |line| line.line.text.len());
         }
     }
 
@@ -95,16 +103,17 @@ impl RunLog {
         self.lines.is_empty()
     }
 
-    /// Leaves each rank its newest lines, as many to each as there is room for.
-    fn shrink(&mut self) {
+    /// Leaves each rank its newest lines, as many to each as there is room for, where each takes what `weigh` says.
+    fn shrink(&mut self, room: usize, weigh: fn(&LoggedLine) -> usize) {
         let mut counts: BTreeMap<Rank, usize> = BTreeMap::new();
         for (_, line) in &self.lines {
-            *counts.entry(line.line.rank).or_default() += 1;
+            *counts.entry(line.line.rank).or_default() += weigh(line);
         }
-        let most = fair_share(counts.values().copied(), LOG_LINES);
+        let most = fair_share(counts.values().copied(), room);
         if most == 0 {
             // more ranks than lines
             self.lines.drain(..self.lines.len() - LOG_LINES);
+            self.bytes = self.lines.iter().map(|(_, line)| line.line.text.len()).sum();
             return;
         }
         let mut surplus = counts;
@@ -113,11 +122,12 @@ impl RunLog {
         }
         self.lines.retain(|(_, line)| match surplus.get_mut(&line.line.rank) {
             Some(left) if *left > 0 => {
-                *left -= 1;
+                *left = left.saturating_sub(weigh(line));
                 false
             }
             _ => true,
         });
+        self.bytes = self.lines.iter().map(|(_, line)| line.line.text.len()).sum();
     }
 }
 
@@ -168,6 +178,17 @@ mod tests {
         // the word of rank 1 stands before the hole
         assert_eq!(log.whole_from(), log.count() - (kept as u64 - 1));
         assert!(log.iter().zip(log.iter().skip(1)).all(|((a, _), (b, _))| a < b));
+    }
+
+    #[test]
+    fn long_lines_take_no_more_than_their_room() {
+        let mut log = RunLog::default();
+        log.push(line(1, "the only word of rank 1"));
+        (0..4000).for_each(|_| log.push(line(0, &"x".repeat(16 << 10))));
+        let bytes: usize = log.iter().map(|(_, line)| line.line.text.len()).sum();
+        assert!((LOG_BYTES / 2..=LOG_BYTES + LOG_BYTES / 8).contains(&bytes), "{bytes}");
+        assert_eq!(log.bytes, bytes);
+        assert_eq!(log.iter().next().unwrap().1.line.text, "the only word of rank 1");
     }
 
     #[test]

@@ -63,6 +63,9 @@ impl Standing {
     }
 }
 
+/// Runs of one host that are kept, the newest: an agent tells 500 and those older ones that are live.
+const MOST: usize = 1024;
+
 /// What was heard of runs from hosts, each host by its name here.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Heard {
@@ -82,6 +85,14 @@ impl Heard {
             if share.host == *host || !has_own {
                 of_run.insert(host.clone(), share);
             }
+        }
+        let mut more = self.shares.values().filter(|shares| shares.contains_key(host)).count();
+        while more > MOST {
+            // ids of runs are sorted by age
+            let oldest = self.shares.iter().find(|(_, shares)| shares.contains_key(host));
+            let Some(oldest) = oldest.map(|(run, _)| run.clone()) else { break };
+            self.forget_run(&oldest, host);
+            more -= 1;
         }
         if last {
             self.answered.insert(host.clone());
@@ -213,6 +224,20 @@ mod tests {
             heard.take(&a, vec![share("a", true)], true);
             assert!(heard.is_live(&RunId::new(1, 1)), "what is newer counts");
         }
+    }
+
+    #[test]
+    fn of_a_host_that_makes_up_runs_the_newest_are_kept() {
+        let (a, b) = (HostId::from("a"), HostId::from("b"));
+        let mut heard = Heard::default();
+        heard.take(&b, vec![share("b", false)], true);
+        let own = |number: u64| HostShare { run: RunId::new(number, 2), ..share("a", true) };
+        for first in [1, 1001, 2001] {
+            heard.take(&a, (first..first + 1000).map(own).collect(), true);
+        }
+        let runs: Vec<&RunId> = heard.shares.keys().collect();
+        assert_eq!(runs.len(), MOST + 1);
+        assert_eq!((runs[0], runs[1]), (&RunId::new(1, 1), &RunId::new(3001 - MOST as u64, 2)));
     }
 
     #[test]

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use super::alerts::{Alerts, Known};
 use super::collectives::Collected;
-use super::event::{Envelope, Event, Origin};
+use super::event::{Envelope, Event, LOG, Origin};
 use super::history::{Mark, RunHistory};
 use super::hooks::{HookFacts, StepsBy};
 pub use super::host_state::HostState;
@@ -45,6 +45,8 @@ const RATE_STEPS: usize = 50;
 pub const NOTES: usize = 64;
 /// How many metrics of a rank are kept: a job that makes up names for ever must not fill the memory.
 pub const METRICS: usize = 256;
+/// How many phases of the steps of a rank that stay in memory are kept.
+const SPANS: usize = 16 * STEP_HISTORY;
 /// How many processes within a rank are told apart.
 pub const WORKERS: usize = 64;
 
@@ -415,6 +417,20 @@ impl RunState {
             self.log.push(Arc::new(LoggedLine::of_gap(at, gap)));
             return;
         }
+        if let Event::Gap { what, dropped } = event
+            && what == LOG
+        {
+            // the recorder has left them out; whom they would have come from is told all the same
+            let text = format!("{dropped} lines are not in the recording");
+            let offset = self
+                .rank_mut(rank)
+                .and_then(|rank| rank.last_line.as_ref())
+                .map_or(0, |last| last.line.offset);
+            let line = LogLine { rank, stream: Stream::Stderr, offset, text, elided: 0, t: None };
+            let level = Level::Warning;
+            self.log.push(Arc::new(LoggedLine { gap: true, level, ..LoggedLine::alone(at, Arc::new(line)) }));
+            return;
+        }
         if let Event::LogPrinted { line } = event {
             let Some(rank) = self.rank_mut(rank) else {
                 return self.log.push(Arc::new(LoggedLine::alone(at, Arc::clone(line))));
@@ -536,6 +552,14 @@ impl RankState {
                     self.steps_by = StepsBy::Program;
                 }
                 push_bounded(&mut self.steps, (at, Arc::clone(timing)), STEP_HISTORY);
+                if timing.spans.len() > SPANS / STEP_HISTORY {
+                    let spans = |steps: &VecDeque<(Stamp, Arc<StepTiming>)>| {
+                        steps.iter().map(|(_, step)| step.spans.len()).sum::<usize>()
+                    };
+                    while self.steps.len() > 1 && spans(&self.steps) > SPANS {
+                        self.steps.pop_front();
+                    }
+                }
                 self.step_count += 1;
             }
             Event::MetricReported { name, value, .. }

@@ -51,13 +51,13 @@ pub fn write(parts: &Parts, out: impl Write) -> io::Result<()> {
 mod tests {
     use super::*;
     use crate::image::saved;
-    use crate::sync::digest;
+    use crate::sha256::of_bytes;
 
     #[test]
     fn what_was_taken_apart_is_put_together_again() {
         let dir = tempfile::tempdir().unwrap();
         let put = |content: &[u8]| {
-            let name = digest(content);
+            let name = of_bytes(content);
             std::fs::write(dir.path().join(name.to_string()), content).unwrap();
             (name, dir.path().join(name.to_string()))
         };
@@ -70,12 +70,12 @@ mod tests {
         let again = tempfile::tempdir().unwrap();
         let saved = saved::read(&text[..], again.path(), |_, _| true).unwrap();
         assert_eq!(saved.layers.iter().map(|blob| blob.size).collect::<Vec<_>>(), [5, 5, 5]);
-        assert_eq!(saved.config.name, digest(b"{}"));
-        let without = Parts { layers: vec![(digest(b"below"), None)], ..parts };
+        assert_eq!(saved.config.name, of_bytes(b"{}"));
+        let without = Parts { layers: vec![(of_bytes(b"below"), None)], ..parts };
         let mut text = Vec::new();
         write(&without, &mut text).unwrap();
         let text = String::from_utf8_lossy(&text);
-        assert!(text.contains(&format!("{}.tar", digest(b"below"))) && !text.contains("ustar  \0below"));
+        assert!(text.contains(&format!("{}.tar", of_bytes(b"below"))) && !text.contains("ustar  \0below"));
         let fault = saved::read(text.as_bytes(), again.path(), |_, _| true).unwrap_err().to_string();
         assert!(fault.contains("it has no "), "the engine has it: {fault}");
     }

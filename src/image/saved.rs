@@ -10,10 +10,10 @@ use std::io::{self, Read, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Component, Path, PathBuf};
 
-use ring::digest::{Context, SHA256};
 use serde::Deserialize;
 
 use crate::domain::sync::Digest;
+use crate::sha256::{CHUNK, Hasher};
 
 /// A list of layers longer than this is none.
 const MOST_MANIFEST: u64 = 4 << 20;
@@ -128,8 +128,8 @@ fn keep(from: &mut impl Read, dir: &Path, mut told: impl FnMut(u64) -> bool) -> 
     };
     let mut open = OpenOptions::new();
     let mut file = open.write(true).create(true).truncate(true).mode(0o600).open(&draft).map_err(failed)?;
-    let (mut hash, mut size) = (Context::new(&SHA256), 0);
-    let mut buffer = vec![0; 1 << 17];
+    let (mut hash, mut size) = (Hasher::default(), 0);
+    let mut buffer = vec![0; CHUNK];
     loop {
         let read = match from.read(&mut buffer) {
             Ok(0) => break,
@@ -145,7 +145,7 @@ fn keep(from: &mut impl Read, dir: &Path, mut told: impl FnMut(u64) -> bool) -> 
             return Err(SavedError::Stopped);
         }
     }
-    let name = crate::sync::finish(hash.finish());
+    let name = hash.finish();
     fs::rename(&draft, dir.join(name.to_string())).map_err(failed)?;
     Ok(Blob { name, size })
 }
@@ -166,7 +166,7 @@ fn clean(path: &Path) -> PathBuf {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::sync::digest;
+    use crate::sha256::of_bytes;
 
     fn file(archive: &mut tar::Builder<Vec<u8>>, path: &str, content: &[u8]) {
         let mut header = tar::Header::new_gnu();
@@ -205,15 +205,15 @@ mod tests {
         let (saved, told) = read_all(&old.into_inner().unwrap());
         let saved = saved.unwrap();
         let names: Vec<Digest> = saved.layers.iter().map(|blob| blob.name).collect();
-        assert_eq!(names, [digest(b"below"), digest(b"above"), digest(b"above")]);
-        assert_eq!(saved.config, Blob { name: digest(b"{}"), size: 2 });
+        assert_eq!(names, [of_bytes(b"below"), of_bytes(b"above"), of_bytes(b"above")]);
+        assert_eq!(saved.config, Blob { name: of_bytes(b"{}"), size: 2 });
         assert_eq!(told.len(), 5, "also what is no part of it: {told:?}");
         let mut young = tar::Builder::new(Vec::new());
         file(&mut young, "manifest.json", br#"[{"Config":"blobs/sha256/c","Layers":["./blobs/sha256/1"]}]"#);
         file(&mut young, "blobs/sha256/1", b"one");
         file(&mut young, "blobs/sha256/c", b"{}");
         let (saved, _) = read_all(&young.into_inner().unwrap());
-        assert_eq!(saved.unwrap().layers, [Blob { name: digest(b"one"), size: 3 }]);
+        assert_eq!(saved.unwrap().layers, [Blob { name: of_bytes(b"one"), size: 3 }]);
     }
 
     #[test]
@@ -227,6 +227,10 @@ mod tests {
         let mut two = tar::Builder::new(Vec::new());
         file(&mut two, "manifest.json", br#"[{"Config":"c","Layers":[]},{"Config":"d","Layers":[]}]"#);
         assert!(fault(&two.into_inner().unwrap()).ends_with("it has 2 images"));
+        let mut large = tar::Builder::new(Vec::new());
+        let room = vec![b' '; usize::try_from(MOST_MANIFEST).unwrap() + 1];
+        file(&mut large, "manifest.json", &room);
+        assert!(fault(&large.into_inner().unwrap()).ends_with("its manifest.json is too large"));
         let mut lost = tar::Builder::new(Vec::new());
         file(&mut lost, "manifest.json", br#"[{"Config":"c","Layers":["../../etc/passwd"]}]"#);
         file(&mut lost, "c", b"{}");

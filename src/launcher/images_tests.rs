@@ -4,14 +4,14 @@ use tokio::sync::mpsc::UnboundedReceiver;
 
 use super::*;
 use crate::cluster::pool::Command;
-use crate::sync::digest;
+use crate::sha256::of_bytes;
 
 const BASE: &[u8] = b"base";
 const TOP: &[u8] = b"top";
 const CONFIG: &[u8] = b"{}";
 
 fn blob(content: &[u8]) -> Blob {
-    Blob { name: digest(content), size: content.len() as u64 }
+    Blob { name: of_bytes(content), size: content.len() as u64 }
 }
 
 fn id(id: &str) -> ImageId {
@@ -29,12 +29,12 @@ impl Copy {
     fn to(hosts: &[&str], dry: bool) -> Self {
         let dir = tempfile::tempdir().unwrap();
         for content in [BASE, TOP, CONFIG] {
-            std::fs::write(dir.path().join(digest(content).to_string()), content).unwrap();
+            std::fs::write(dir.path().join(of_bytes(content).to_string()), content).unwrap();
         }
         let asked = Asked {
             name: Some("x:1".to_owned()),
             id: id("sha256:1"),
-            layers: vec![digest(BASE), digest(TOP)],
+            layers: vec![of_bytes(BASE), of_bytes(TOP)],
             platform: "linux/amd64".to_owned(),
             dry,
             dir: dir.path().to_owned(),
@@ -114,7 +114,7 @@ fn each_host_gets_what_it_lacks_as_soon_as_it_was_read() {
     let same = copy.told("c", ImageState::Present { id: id("sha256:of podman"), changed: false });
     assert!(matches!(same, Some((_, Ended::Has { how: How::Before, .. }))), "{same:?}");
     assert_eq!(copy.wants("a", 0, Vec::new()), None);
-    assert_eq!(copy.wants("b", 1, vec![(digest(TOP), 1)]), None);
+    assert_eq!(copy.wants("b", 1, vec![(of_bytes(TOP), 1)]), None);
     assert!(copy.pushing.wants_contents());
     assert_eq!(copy.pushing.content(blob(TOP)), []);
     assert_eq!(copy.sent("a", 1), ["top"]);
@@ -164,7 +164,7 @@ fn a_link_that_comes_back_begins_with_what_is_there() {
     copy.pushing.content(blob(CONFIG));
     copy.pushing.saved(Copy::saved());
     copy.up("a");
-    copy.wants("a", 0, vec![(digest(BASE), 4)]);
+    copy.wants("a", 0, vec![(of_bytes(BASE), 4)]);
     assert_eq!(copy.sent("a", 3), ["open 2", "top", "{}"]);
     copy.takes_all("a");
     assert_eq!(copy.sent("a", 1), ["load ss"]);
@@ -196,7 +196,7 @@ fn what_can_t_go_on_ends() {
     copy.up("a");
     copy.up("b");
     copy.wants("a", 0, Vec::new());
-    std::fs::write(copy.dir.path().join(digest(TOP).to_string()), b"t").unwrap();
+    std::fs::write(copy.dir.path().join(of_bytes(TOP).to_string()), b"t").unwrap();
     copy.pushing.content(blob(TOP));
     let failed = (0..1000).find_map(|_| {
         std::thread::sleep(std::time::Duration::from_millis(5));

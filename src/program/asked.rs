@@ -6,9 +6,9 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::process::{Pid, PidfdFlags, pidfd_open};
 
 use crate::clock;
+use crate::procs::pidfd;
 
 /// The most that is taken of each of its streams, bytes.
 const MOST: u64 = 4 << 20;
@@ -39,8 +39,7 @@ pub fn ask(mut command: Command, patience: Duration) -> io::Result<Told> {
     let piped = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut child = piped.spawn()?;
     let (out, err) = (child.stdout.take().map(reading), child.stderr.take().map(reading));
-    let raw = i32::try_from(child.id()).ok().and_then(Pid::from_raw);
-    let handle = raw.and_then(|raw| pidfd_open(raw, PidfdFlags::empty()).ok());
+    let handle = pidfd::open(child.id());
     let begun = clock::host_now();
     let status = loop {
         if let Some(status) = child.try_wait()? {

@@ -171,3 +171,21 @@ fn check_channel(data: &[u8]) -> Result<(), String> {
         _ => Ok(()),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::domain::event::{Event, Origin};
+    use crate::domain::ids::RunId;
+    use crate::domain::time::Stamp;
+
+    #[test]
+    fn a_chunk_with_more_events_than_a_writer_puts_there_is_refused() {
+        let event = Event::JobDone { weights: None };
+        let envelope = Envelope { seq: 1, at: Stamp(0), origin: Origin::Run(RunId::new(1, 1)), event };
+        let one = serde_json::to_vec(&[&envelope]).unwrap();
+        let mut decoded = Decoded { envelopes: vec![envelope; MAX_ENVELOPES - 1], ..Decoded::default() };
+        assert_eq!(decoded.take(Channel::Event, &one), Ok(()));
+        assert!(decoded.take(Channel::Event, &one).is_err());
+    }
+}

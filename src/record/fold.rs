@@ -131,3 +131,32 @@ impl Fold {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::domain::event::{Envelope, Event, Origin};
+    use crate::domain::ids::RunId;
+
+    /// One event each 20 s.
+    fn chunk(number: i64) -> Vec<Timed> {
+        let time = Stamp(number * 20_000_000);
+        let (origin, event) = (Origin::Run(RunId::new(1, 1)), Event::JobDone { weights: None });
+        vec![Timed { time, envelope: Envelope { seq: number as u64 + 1, at: time, origin, event } }]
+    }
+
+    #[test]
+    fn a_jump_back_leads_to_the_last_checkpoint_before_its_moment() {
+        let mut fold = Fold::new(Arc::default());
+        for number in 0..6 {
+            let chunk = chunk(number);
+            assert_eq!(fold.take(&chunk, chunk[0].time, chunk[0].time).len(), 1);
+        }
+        assert_eq!(fold.chunk(), 6);
+        assert!(fold.jump_towards(Stamp(50_000_000)));
+        assert_eq!(fold.chunk(), 3, "40 s are folded, 60 s are not");
+        assert!(fold.jump_towards(Stamp(0)));
+        assert_eq!(fold.chunk(), 1);
+        assert!(!fold.jump_towards(Stamp(10_000_000)), "nothing behind it is folded");
+    }
+}

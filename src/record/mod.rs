@@ -2,11 +2,12 @@
 //! exported. Layer 2.
 //!
 //! `format` says what is in the file, `block` and `log_json` how events become bytes and come back,
-//! `segments` which files a recording has, `writer` and `recorder` write, `scan`, `chunk` and `reader` read,
+//! `segments` which files a recording has, `budget` how much it may take, `writer` and `recorder` write, `scan`, `chunk` and `reader` read,
 //! `position` tells where a recording stands, `player` replays, `store` knows
 //! where recordings lie. Knows nothing of the wire: recordings outlive protocol versions.
 
 mod block;
+pub mod budget;
 mod chunk;
 mod error;
 pub mod export;

@@ -31,11 +31,11 @@ struct State {
 
 /// What was dropped of one kind and origin since the last time the queue was emptied.
 #[derive(Debug)]
-struct Gap {
+pub(super) struct Gap {
     /// The number and time of the first one: the gap takes its place.
-    seq: u64,
-    at: Stamp,
-    count: u64,
+    pub(super) seq: u64,
+    pub(super) at: Stamp,
+    pub(super) count: u64,
 }
 
 /// Envelopes that are taken at once.
@@ -192,7 +192,7 @@ impl State {
 }
 
 impl Gap {
-    fn envelope(&self, origin: Origin, what: &str) -> Envelope {
+    pub(super) fn envelope(&self, origin: Origin, what: &str) -> Envelope {
         let event = Event::Gap { what: what.to_owned(), dropped: self.count };
         Envelope { seq: self.seq, at: self.at, origin, event }
     }
@@ -244,6 +244,17 @@ mod tests {
                 waiting_for: crate::domain::waiting::Waiting::default(),
             },
         )
+    }
+
+    #[test]
+    fn what_was_sent_before_the_close_is_still_taken() {
+        let queue = Queue::new(1 << 20);
+        (0..3).for_each(|seq| queue.send(line(seq)));
+        queue.close();
+        queue.send(line(3));
+        let Taken::Batch(batch) = queue.take(None) else { panic!("nothing came") };
+        assert_eq!(batch.len(), 3, "and nothing that was sent behind it");
+        assert!(matches!(queue.take(None), Taken::Closed));
     }
 
     #[test]

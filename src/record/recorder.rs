@@ -4,13 +4,15 @@
 use std::fs::File;
 use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
+use super::budget::{self, Budget};
 use super::error::Error;
 use super::queue::{Queue, Taken};
-use super::segments::Lock;
+use super::segments::{self, Lock};
 use super::writer::{Totals, Writer};
 use crate::domain::event::Envelope;
 
@@ -32,6 +34,8 @@ pub struct Recorder {
 struct Shared {
     queue: Queue,
     progress: Mutex<Progress>,
+    /// What the recording may take in all, bytes.
+    cap: AtomicU64,
 }
 
 #[derive(Debug, Default)]
@@ -39,6 +43,7 @@ struct Progress {
     totals: Totals,
     opened: bool,
     error: Option<String>,
+    left_out: Option<String>,
 }
 
 /// How a recording goes.
@@ -50,6 +55,8 @@ pub struct Status {
     pub dropped: u64,
     /// Whether there is a file.
     pub opened: bool,
+    /// Why some of what came is left out: the recording has taken as much as it may.
+    pub left_out: Option<String>,
     /// Why nothing more is written: disk full, file system gone. The file is good up to there.
     pub error: Option<String>,
 }
@@ -99,17 +106,22 @@ impl Recorder {
 
     fn begin(
         path: PathBuf,
-        open: impl FnOnce() -> Result<Opened, Error> + Send + 'static,
+        open: impl FnOnce() -> Result<Opened<BufWriter<File>, Lock>, Error> + Send + 'static,
     ) -> Result<Self, Error> {
-        let shared = Arc::new(Shared { queue: Queue::new(QUEUE_LIMIT), progress: Mutex::default() });
+        let shared = Arc::new(Shared::new());
         let thread = std::thread::Builder::new()
             .name("recorder".to_owned())
             .spawn({
                 let shared = Arc::clone(&shared);
-                move || shared.record(open().map(|opened| (opened.writer, opened.lock)), close)
+                move || shared.record(open(), close)
             })
             .map_err(Error::Thread)?;
         Ok(Self { path, shared, thread: Some(thread) })
+    }
+
+    /// It may take so many bytes in all, with what earlier clients wrote; [`budget::CAP`] where nothing is said.
+    pub fn limit(&self, cap: u64) {
+        self.shared.cap.store(cap, Ordering::Relaxed);
     }
 
     /// Records an envelope. Never waits; drops and counts where there is no room.
@@ -130,6 +142,7 @@ impl Recorder {
             written: progress.totals.envelopes,
             dropped: self.shared.queue.dropped(),
             opened: progress.opened,
+            left_out: progress.left_out.clone(),
             error: progress.error.clone(),
         }
     }
@@ -181,6 +194,11 @@ impl Drop for Recorder {
 }
 
 impl Shared {
+    fn new() -> Self {
+        let (queue, cap) = (Queue::new(QUEUE_LIMIT), AtomicU64::new(budget::CAP));
+        Self { queue, progress: Mutex::default(), cap }
+    }
+
     fn progress(&self) -> std::sync::MutexGuard<'_, Progress> {
         self.progress.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -189,17 +207,17 @@ impl Shared {
     /// held until the end.
     fn record<W: Write, L>(
         &self,
-        opened: Result<(Writer<W>, L), Error>,
+        opened: Result<Opened<W, L>, Error>,
         close: impl FnOnce(W) -> io::Result<()>,
     ) {
-        let (mut writer, _held) = match opened {
-            Ok((writer, held)) => {
+        let (mut writer, mut budget, _held) = match opened {
+            Ok(Opened { writer, bytes, budget, lock, .. }) => {
                 self.progress().opened = true;
-                (Some(writer), Some(held))
+                (Some(writer), (budget, bytes), Some(lock))
             }
             Err(error) => {
                 self.progress().error = Some(error.to_string());
-                (None, None)
+                (None, (Budget::new(0), Arc::default()), None)
             }
         };
         loop {
@@ -212,7 +230,7 @@ impl Shared {
                 }
             };
             let result = match taken {
-                Taken::Batch(batch) => self.write(open, &batch),
+                Taken::Batch(batch) => self.write(open, &batch, &mut budget),
                 Taken::Idle => open.flush(),
                 Taken::Closed => break,
             };
@@ -226,15 +244,28 @@ impl Shared {
         let Some(writer) = writer else { return };
         let closed = writer.finish().and_then(|(file, totals)| {
             self.progress().totals = totals;
-            close(file).map_err(Error::Write)
+            close(file.to).map_err(Error::Write)
         });
         if let Err(error) = closed {
             self.progress().error = Some(error.to_string());
         }
     }
 
-    fn write<W: Write>(&self, writer: &mut Writer<W>, batch: &[Arc<Envelope>]) -> Result<(), Error> {
+    fn write<W: Write>(
+        &self,
+        writer: &mut Writer<Counted<W>>,
+        batch: &[Arc<Envelope>],
+        (budget, bytes): &mut (Budget, Arc<AtomicU64>),
+    ) -> Result<(), Error> {
+        budget.limit(self.cap.load(Ordering::Relaxed));
         for envelope in batch {
+            budget.took(envelope.at, bytes.swap(0, Ordering::Relaxed));
+            let (worth, what) = budget::worth(&envelope.event);
+            if !budget.admits(worth, writer.waiting()) {
+                writer.leave_out(envelope, what)?;
+                self.progress().left_out.get_or_insert_with(|| budget.why());
+                continue;
+            }
             match writer.push(&**envelope) {
                 Err(Error::TooLarge { .. }) => writer.push(self.queue.refuse(envelope))?,
                 // a gap in its place would come too late as well
@@ -247,16 +278,47 @@ impl Shared {
 }
 
 /// A file that can be recorded into.
-struct Opened {
+struct Opened<W: Write, L> {
     path: PathBuf,
-    writer: Writer<BufWriter<File>>,
-    lock: Lock,
+    writer: Writer<Counted<W>>,
+    /// What was written to it since it was last looked at.
+    bytes: Arc<AtomicU64>,
+    budget: Budget,
+    lock: L,
 }
 
-impl Opened {
+impl Opened<BufWriter<File>, Lock> {
     fn of(lock: Lock) -> Result<Self, Error> {
+        let size = |path: &PathBuf| std::fs::metadata(path).map_or(0, |about| about.len());
+        let before = segments::of(lock.first()).iter().map(size).sum();
         let (path, file) = lock.next()?;
-        Ok(Self { path, writer: Writer::new(BufWriter::new(file))?, lock })
+        Self::new(path, BufWriter::new(file), before, lock)
+    }
+}
+
+impl<W: Write, L> Opened<W, L> {
+    fn new(path: PathBuf, to: W, before: u64, lock: L) -> Result<Self, Error> {
+        let bytes = Arc::new(AtomicU64::new(0));
+        let writer = Writer::new(Counted { to, bytes: Arc::clone(&bytes) })?;
+        Ok(Self { path, writer, bytes, budget: Budget::new(before), lock })
+    }
+}
+
+/// What is written to, and how much.
+struct Counted<W> {
+    to: W,
+    bytes: Arc<AtomicU64>,
+}
+
+impl<W: Write> Write for Counted<W> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let count = self.to.write(bytes)?;
+        self.bytes.fetch_add(count as u64, Ordering::Relaxed);
+        Ok(count)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.to.flush()
     }
 }
 
@@ -287,8 +349,53 @@ mod tests {
     }
 
     #[test]
+    fn what_is_beyond_the_cap_is_left_out_with_a_gap_and_the_end_is_there() {
+        use crate::domain::ids::{Rank, RunId};
+        use crate::domain::log::{LogLine, Stream};
+        use crate::domain::run::RankExit;
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("run.mcap");
+        let recorder = Recorder::start(path.clone(), || ()).unwrap();
+        recorder.limit(20_000);
+        let run = RunId::new(1, 1);
+        let origin = Origin::Rank(run, Rank(0));
+        let send = |seq: u64, event| {
+            recorder.send(Envelope { seq, at: Stamp(seq as i64 * 100_000), origin: origin.clone(), event });
+            // a batch each
+            while recorder.backlog().is_some() {
+                std::thread::yield_now();
+            }
+        };
+        let noise = ring::digest::digest;
+        for seq in 0..400 {
+            let words = (0u8..16).map(|part| {
+                format!("{:?}", noise(&ring::digest::SHA256, &[seq as u8, (seq >> 8) as u8, part]))
+            });
+            let text = words.collect::<String>();
+            let line =
+                LogLine { rank: Rank(0), stream: Stream::Stdout, offset: seq, text, elided: 0, t: None };
+            send(seq, Event::LogPrinted { line: Arc::new(line) });
+        }
+        let t = crate::domain::time::HostTime(0);
+        let exit = RankExit { code: Some(0), signal: None, t, error: None, stopped: false, cause: None };
+        send(400, Event::RankExited { exit });
+        let stats = recorder.finish().unwrap();
+        assert!(stats.bytes < 60_000, "{stats:?}");
+        let reader = crate::record::Reader::open(&path).unwrap();
+        let events: Vec<Event> = reader.envelopes(..).map(|one| one.unwrap().event).collect();
+        let lines = events.iter().filter(|event| matches!(event, Event::LogPrinted { .. })).count();
+        let gaps = events.iter().filter_map(|event| match event {
+            Event::Gap { what, dropped } if what == crate::domain::event::LOG => Some(*dropped),
+            _ => None,
+        });
+        assert!(lines < 200, "{lines}");
+        assert_eq!(lines as u64 + gaps.sum::<u64>(), 400, "each is there or counted");
+        assert!(matches!(events.last(), Some(Event::RankExited { .. })));
+    }
+
+    #[test]
     fn a_full_disk_is_told_and_fails_nothing() {
-        let shared = Shared { queue: Queue::new(QUEUE_LIMIT), progress: Mutex::default() };
+        let shared = Shared::new();
         for second in 0..60 {
             shared.queue.send(Arc::new(Envelope {
                 seq: second,
@@ -298,7 +405,7 @@ mod tests {
             }));
         }
         shared.queue.close();
-        shared.record(Ok((Writer::new(Disk(3_000)).unwrap(), ())), |_| Ok(()));
+        shared.record(Opened::new(PathBuf::new(), Disk(3_000), 0, ()), |_| Ok(()));
         let progress = shared.progress();
         assert!(progress.error.as_ref().unwrap().contains("no storage space"), "{:?}", progress.error);
         assert!((1..59).contains(&progress.totals.envelopes), "{:?}", progress.totals);

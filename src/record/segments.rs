@@ -61,6 +61,11 @@ impl Lock {
         Ok(Self { first: first.to_owned(), held })
     }
 
+    /// The first file of the recording.
+    pub(super) fn first(&self) -> &Path {
+        &self.first
+    }
+
     /// Its file.
     pub(super) fn path(&self) -> PathBuf {
         lock_path(&self.first)

@@ -15,7 +15,8 @@ use super::format::{
     log_time, weight,
 };
 use super::log_json;
-use crate::domain::event::{Envelope, Event};
+use super::queue::Gap;
+use crate::domain::event::{Envelope, Event, Origin};
 use crate::domain::ids::Rank;
 use crate::domain::log::Stream;
 use crate::domain::outcome::RunOutcome;
@@ -55,6 +56,8 @@ struct Pending {
     logs: Vec<(u32, u64, Vec<u8>)>,
     /// Where the last line of each rank's output begins.
     lines: BTreeMap<(Rank, Stream), u64>,
+    /// What is left out: a gap in the place of the first of each kind.
+    left_out: BTreeMap<(Origin, &'static str), Gap>,
     first_at: Stamp,
     bytes: usize,
 }
@@ -105,7 +108,7 @@ impl<W: Write> Writer<W> {
             return Err(Error::Late { seq: envelope.seq, last });
         }
         let encoded = Encoded::new(envelope)?;
-        if self.pending.note.is_some() && self.pending.is_full_before(envelope.at) {
+        if self.has_pending() && self.pending.is_full_before(envelope.at) {
             self.flush()?;
         }
         self.follow_run(&envelope.event)?;
@@ -116,6 +119,23 @@ impl<W: Write> Writer<W> {
         if begins || self.pending.bytes >= CHUNK_TARGET || self.pending.envelopes() >= CHUNK_ENVELOPES {
             self.flush()?;
         }
+        Ok(())
+    }
+
+    /// Counts an envelope as left out: a gap for all of its kind and origin stands in their place in this chunk.
+    pub(super) fn leave_out(&mut self, envelope: &Envelope, what: &'static str) -> Result<(), Error> {
+        if self.has_pending() && self.pending.is_full_before(envelope.at) {
+            self.flush()?;
+        }
+        if self.last_seq.is_some_and(|last| envelope.seq <= last) {
+            // a gap in its place would come too late
+            return Ok(());
+        }
+        if !self.has_pending() {
+            self.pending.first_at = envelope.at;
+        }
+        let gap = self.pending.left_out.entry((envelope.origin.clone(), what));
+        gap.or_insert(Gap { seq: envelope.seq, at: envelope.at, count: 0 }).count += 1;
         Ok(())
     }
 
@@ -138,7 +158,12 @@ impl<W: Write> Writer<W> {
 
     /// Whether envelopes wait for the end of their chunk.
     pub fn has_pending(&self) -> bool {
-        self.pending.note.is_some()
+        self.pending.note.is_some() || !self.pending.left_out.is_empty()
+    }
+
+    /// How many bytes wait for the end of their chunk, not compressed.
+    pub(super) fn waiting(&self) -> usize {
+        self.pending.bytes
     }
 
     /// What has been written.
@@ -148,6 +173,10 @@ impl<W: Write> Writer<W> {
 
     /// Ends the chunk: all that was pushed is in the file when this returns.
     pub fn flush(&mut self) -> Result<(), Error> {
+        for ((origin, what), gap) in std::mem::take(&mut self.pending.left_out) {
+            let envelope = gap.envelope(origin, what);
+            self.pending.add(&envelope, Encoded::new(&envelope)?);
+        }
         let mut pending = std::mem::take(&mut self.pending);
         let Some(mut note) = pending.note.take() else { return Ok(()) };
         note.stage = self.stage;

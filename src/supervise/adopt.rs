@@ -9,10 +9,10 @@ use std::process::{Command, Stdio};
 
 use super::SuperviseError;
 use super::daemon::Reply;
-use super::identity::Identity;
 use super::logout::{self, Logout};
 use super::rundir::RunDir;
 use super::state::{Phase, STATE, State};
+use crate::procs::identity::Identity;
 
 /// `adopted-2.json`: the process that claimed to be the supervisor of this generation, an [`Identity`].
 pub fn claim_file(generation: u64) -> String {

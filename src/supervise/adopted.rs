@@ -5,17 +5,18 @@
 
 use super::SuperviseError;
 use super::adopt::{REBOOTED, claim};
-use super::identity::{Identity, boot_id};
 use super::rendezvous;
 use super::rundir::RunDir;
 use super::secrets;
 use super::state::{LOG, Phase, SPEC, STATE, STOP, State, StopMark, exit_file};
 use super::supervisor::{Listener, Supervisor, WRAP_KILLED};
-use super::tree::{self, Process};
 use crate::clock;
 use crate::domain::ids::Rank;
 use crate::domain::note::{Note, what};
 use crate::domain::run::HostRun;
+use crate::procs::identity::{Identity, boot_id};
+use crate::procs::marks;
+use crate::procs::{memory, table};
 
 impl Supervisor {
     /// Takes the run over; `None` when it has a supervisor, or needs none any more.
@@ -96,14 +97,14 @@ impl Supervisor {
 
     /// The rank-wraps that the predecessor started and did not live to write down.
     fn find_wraps(&mut self) {
-        let marked = tree::marked(&tree::all(), &self.spec.run, &self.spec.host);
-        for rank in &self.spec.ranks {
-            if self.state.wraps.contains_key(&rank.rank) {
-                continue;
-            }
-            let wrap = marked.iter().find(|process| wraps_rank(process, rank.rank));
-            if let Some(wrap) = wrap.and_then(|process| Identity::of(process.pid).ok()) {
-                self.state.wraps.insert(rank.rank, wrap);
+        let marked = marks::marked(&table::all(), &self.spec.run, &self.spec.host);
+        for process in marked {
+            let Ok(line) = memory::command_line(process.pid) else { continue };
+            let wraps = self.spec.ranks.iter().map(|rank| rank.rank).find(|rank| wraps_rank(&line, *rank));
+            if let Some(rank) = wraps.filter(|rank| !self.state.wraps.contains_key(rank))
+                && let Ok(wrap) = Identity::of(process.pid)
+            {
+                self.state.wraps.insert(rank, wrap);
             }
         }
     }
@@ -138,9 +139,8 @@ impl Supervisor {
     }
 }
 
-/// Whether a process is the rank-wrap of a rank.
-fn wraps_rank(process: &Process, rank: Rank) -> bool {
-    let line = std::fs::read(format!("/proc/{}/cmdline", process.pid)).unwrap_or_default();
+/// Whether a process with this command line is the rank-wrap of a rank.
+fn wraps_rank(line: &[u8], rank: Rank) -> bool {
     let words: Vec<&[u8]> = line.split(|byte| *byte == 0).collect();
     let number = rank.to_string();
     let named = words.windows(2).any(|pair| pair == [b"--rank".as_slice(), number.as_bytes()]);

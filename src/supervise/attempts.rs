@@ -76,7 +76,7 @@ mod tests {
     use crate::domain::lease::LeasePlan;
     use crate::domain::log::Stream;
     use crate::domain::run::{RankSpec, Spool};
-    use crate::supervise::identity::Identity;
+    use crate::procs::identity::Identity;
     use crate::supervise::state::{Phase, stream_file};
 
     fn spec(attempt: u32) -> HostRun {

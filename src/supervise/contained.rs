@@ -3,18 +3,18 @@
 use super::family;
 use super::state::{Started, started_file};
 use super::supervisor::Supervisor;
-use super::tree::{self, Process};
+use crate::procs::table::{self, Process};
 
 impl Supervisor {
     /// Whether a process of the run is in a container, and so no child of this one.
     pub(super) fn is_inside(&self) -> bool {
-        self.spec.container().is_some() && !family::inside(&self.dir, &self.spec, &tree::all()).is_empty()
+        self.spec.container().is_some() && !family::inside(&self.dir, &self.spec, &table::all()).is_empty()
     }
 
     /// The processes that are to end where ranks are in containers: those inside; of a rank that has none yet, the engine's
     /// client, which hands a signal on. The clients of the others end with their containers, and tell how.
     pub(super) fn inside(&self) -> Vec<Process> {
-        let all = tree::all();
+        let all = table::all();
         let mut inside = family::inside(&self.dir, &self.spec, &all);
         let mut found = Vec::new();
         for rank in self.spec.ranks.iter().map(|rank| rank.rank) {

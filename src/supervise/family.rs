@@ -2,18 +2,19 @@
 //! are ended.
 //!
 //! The supervisor that started the ranks is their subreaper, and all that lives descends from it. One that has
-//! adopted a run, and an agent where there is none, find them by descent from the recorded processes, by the
-//! control group where there is one, and by the mark in each rank's environment.
+//! adopted a run, and an agent where there is none, find them by descent from the recorded processes and by the run's
+//! control group; where there is none, or not all of the run was born in it, by the mark in each rank's environment.
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::cgroup::Cgroup;
 use super::container::members::Members;
 use super::rundir::RunDir;
 use super::state::{Started, State, started_file};
-use super::tree::{self, Process};
 use crate::domain::ids::Rank;
 use crate::domain::run::HostRun;
+use crate::procs::cgroup::Cgroup;
+use crate::procs::marks;
+use crate::procs::table::{self, Process};
 
 /// Every process of the run but the rank-wraps, for one that did not start them.
 pub(super) fn left_behind(dir: &RunDir, spec: &HostRun, state: &State) -> Vec<Process> {
@@ -26,28 +27,33 @@ pub(super) fn left_behind(dir: &RunDir, spec: &HostRun, state: &State) -> Vec<Pr
 
 /// Every process of the run, for one that did not start them.
 pub(super) fn with_wraps(dir: &RunDir, spec: &HostRun, state: &State) -> Vec<Process> {
-    let all = tree::all();
-    let started = spec.ranks.iter().filter_map(|rank| {
-        let started = dir.read_json::<Started>(&started_file(rank.rank)).ok()??;
-        Some(started.process)
-    });
+    let all = table::all();
+    let started = spec.ranks.iter().filter_map(|rank| dir.read_json(&started_file(rank.rank)).ok()?);
+    let started: Vec<Started> = started.collect();
+    let cgroup = state.cgroup.as_deref().and_then(Cgroup::open);
+    // A launcher's own processes and containers are born elsewhere, and so is a rank that its rank-wrap could not move. One that
+    // has not started may be about to.
+    let plain = spec.engine.is_none() && spec.container().is_none();
+    let all_born = started.len() == spec.ranks.len() && started.iter().all(|rank| rank.grouped);
+    let whole = cgroup.is_some() && plain && all_born;
+    let started = started.into_iter().map(|rank| rank.process);
     let roots: BTreeSet<u32> = (state.wraps.values().chain(&state.engine).cloned().chain(started))
-        .filter(super::identity::Identity::alive)
+        .filter(crate::procs::identity::Identity::alive)
         .map(|process| process.pid)
         .collect();
-    let mut found = tree::marked(&all, &spec.run, &spec.host);
+    let mut found = if whole { Vec::new() } else { marks::marked(&all, &spec.run, &spec.host) };
     found.extend(all.iter().filter(|process| roots.contains(&process.pid)).cloned());
-    found.extend(tree::descendants(&all, &roots));
-    found.extend(grouped(&all, state));
+    found.extend(table::descendants(&all, &roots));
+    found.extend(grouped(&all, cgroup.as_ref()));
     found.extend(contained(dir, spec, &all));
     once(found)
 }
 
 /// Every process that descends from this one, is in the run's control group or in a container of it.
 pub(super) fn own(dir: &RunDir, spec: &HostRun, state: &State) -> Vec<Process> {
-    let all = tree::all();
-    let mut found = tree::descendants(&all, &BTreeSet::from([std::process::id()]));
-    found.extend(grouped(&all, state));
+    let all = table::all();
+    let mut found = table::descendants(&all, &BTreeSet::from([std::process::id()]));
+    found.extend(grouped(&all, state.cgroup.as_deref().and_then(Cgroup::open).as_ref()));
     found.extend(contained(dir, spec, &all));
     once(found)
 }
@@ -69,8 +75,7 @@ pub(super) fn inside(dir: &RunDir, spec: &HostRun, all: &[Process]) -> BTreeMap<
     found
 }
 
-fn grouped<'a>(all: &'a [Process], state: &State) -> impl Iterator<Item = Process> + 'a {
-    let cgroup = state.cgroup.as_deref().and_then(Cgroup::open);
+fn grouped<'a>(all: &'a [Process], cgroup: Option<&Cgroup>) -> impl Iterator<Item = Process> + use<'a> {
     let pids: BTreeSet<u32> = cgroup.map(|cgroup| cgroup.pids().into_iter().collect()).unwrap_or_default();
     all.iter().filter(move |process| pids.contains(&process.pid)).cloned()
 }

@@ -5,7 +5,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use super::cgroup::locate;
+use crate::procs::cgroup::locate;
 
 /// The counts at one moment.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -17,12 +17,10 @@ use tokio::runtime::Runtime;
 use tokio::signal::unix::{Signal as Signals, SignalKind, signal};
 
 use super::SuperviseError;
-use super::cgroup::Cgroup;
 use super::daemon::keep_descriptors_from_children;
 use super::engine::seat::{Seat, Seated, last_words};
 use super::environment::library;
 use super::environment::limits::Lent;
-use super::identity::Identity;
 use super::invocation::Invocation;
 use super::lease;
 use super::oom::Kills;
@@ -36,6 +34,8 @@ use crate::domain::engine::Engine;
 use crate::domain::ids::Rank;
 use crate::domain::run::{HostRun, RankExit};
 use crate::domain::time::HostTime;
+use crate::procs::cgroup::Cgroup;
+use crate::procs::identity::Identity;
 
 /// Runs a rank to its end. Its environment and its standard streams are this process's own.
 ///
@@ -237,7 +237,7 @@ fn start_rank(dir: &RunDir, rank: Rank, invocation: &Invocation) -> Result<u32, 
         .map_err(|e| (126, format!("exec {}: {}", program.display(), crate::domain::text::os_text(&e))))?;
     let recorded = Identity::of(child.id())
         .map_err(|e| SuperviseError::io("identify", program, e))
-        .map(|process| Started { process, t: clock::host_now() })
+        .map(|process| Started { process, t: clock::host_now(), grouped: inside })
         .and_then(|started| dir.write_json(&started_file(rank), &started));
     if let Err(error) = recorded {
         // A rank that nobody can find again would outlive its run.

@@ -425,6 +425,22 @@ mod tests {
     }
 
     #[test]
+    fn a_directory_of_another_user_is_refused_however_it_is_closed() {
+        if !rustix::process::geteuid().is_root() {
+            return;
+        }
+        let (_home, state, run, host) = place();
+        std::fs::create_dir_all(state.join("spool")).unwrap();
+        for path in [state.clone(), state.join("spool")] {
+            std::fs::set_permissions(&path, PermissionsExt::from_mode(0o700)).unwrap();
+        }
+        std::os::unix::fs::chown(state.join("spool"), Some(65534), None).unwrap();
+        let error = RunDir::create(&state, &run, &host).unwrap_err();
+        assert!(matches!(error, SuperviseError::Unsafe { .. }), "{error}");
+        assert!(error.to_string().contains("it belongs to uid 65534, not to uid 0"), "{error}");
+    }
+
+    #[test]
     fn a_planted_link_is_not_written_through() {
         let (home, state, run, host) = place();
         let dir = RunDir::create(&state, &run, &host).unwrap();

@@ -7,15 +7,16 @@ use std::os::fd::OwnedFd;
 use std::process::Command;
 use std::time::Duration;
 
-use rustix::process::{Pid, PidfdFlags, getpid, pidfd_open, set_child_subreaper};
+use rustix::process::{getpid, set_child_subreaper};
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 
 use super::adopt::{command, owner};
-use super::identity::Identity;
 use super::rundir::RunDir;
 use super::state::{Phase, STATE, State};
 use crate::domain::ids::Rank;
+use crate::procs::identity::Identity;
+use crate::procs::pidfd;
 use crate::program::own_binary;
 
 /// The rank-wraps try one after the other, so that all but the first find the work done.
@@ -117,9 +118,7 @@ impl SecondWatcher {
 
 /// Waits until a process has ended.
 async fn gone(process: &Identity) {
-    let raw = i32::try_from(process.pid).ok().and_then(Pid::from_raw);
-    let handle = raw.and_then(|raw| pidfd_open(raw, PidfdFlags::NONBLOCK).ok());
-    match handle.and_then(watched) {
+    match pidfd::open(process.pid).and_then(watched) {
         // The handle is of whoever had the pid when it was made.
         Some(_) if !process.alive() => {}
         Some(handle) => drop(handle.readable().await),

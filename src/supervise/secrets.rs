@@ -13,7 +13,6 @@ use rustix::io::Errno;
 use serde::{Deserialize, Serialize};
 
 use super::SuperviseError;
-use super::identity::Identity;
 use super::rundir::RunDir;
 use super::spool;
 use super::state::{hidden_file, stream_file};
@@ -21,6 +20,8 @@ use crate::domain::ids::Rank;
 use crate::domain::log::Stream;
 use crate::domain::run::RankSpec;
 use crate::domain::secret::{MASK, Masks};
+use crate::procs::identity::Identity;
+use crate::procs::memory;
 
 /// The run's own secret, which proves to a rank that another one belongs to the run. Worth nothing after its end.
 const RUN_SECRET: &str = "HVTUI_SECRET";
@@ -42,7 +43,7 @@ fn is_secret(rank: &RankSpec, name: &str) -> bool {
 /// What must be hidden of what a rank prints, taken from a process that got its variables: its rank-wrap.
 /// `None` when that has ended.
 pub fn of_process(rank: &RankSpec, process: &Identity) -> io::Result<Option<Masks>> {
-    let environment = match std::fs::read(format!("/proc/{}/environ", process.pid)) {
+    let environment = match memory::environment(process.pid) {
         Ok(environment) => environment,
         // Its memory is gone: a process that ends counts as one that lives for a moment more (Linux 6.17 and later say
         // so when the file is opened, earlier ones give no bytes).

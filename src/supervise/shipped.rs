@@ -5,9 +5,8 @@ use std::io::{self, Write};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
-use ring::digest::{Context, SHA256};
-
 use super::rundir::RunDir;
+use crate::sha256::Hasher;
 
 /// Files that belong into one folder.
 #[derive(Debug, Clone, Copy)]
@@ -36,14 +35,14 @@ impl Shipped {
 
     /// Where the folder may be: `<state>/NAME/HASH`, and in the run's own directory.
     pub(super) fn places(&self, dir: &RunDir) -> [PathBuf; 2] {
-        let mut hash = Context::new(&SHA256);
+        let mut hash = Hasher::default();
         for (_, content) in self.files {
             hash.update(content);
         }
-        let bytes: Vec<String> = hash.finish().as_ref().iter().map(|byte| format!("{byte:02x}")).collect();
+        let hash: String = hash.finish().to_string().chars().take(16).collect();
         // the run's directory is `<state>/spool/RUN/HOST`
         let state = dir.path().ancestors().nth(3).unwrap_or(dir.path());
-        [state.join(self.name).join(bytes[..8].concat()), dir.path().join(self.name)]
+        [state.join(self.name).join(hash), dir.path().join(self.name)]
     }
 
     fn is_in(&self, folder: &Path) -> bool {

@@ -7,12 +7,12 @@ use std::io::{Read, Seek, SeekFrom};
 use super::SuperviseError;
 use super::container::members::Members;
 use super::family;
-use super::identity;
 use super::rundir::RunDir;
 use super::state::{SPEC, STATE, State};
-use super::tree::Process;
 use crate::domain::ids::Rank;
 use crate::domain::run::HostRun;
+use crate::procs::signal;
+use crate::procs::table::Process;
 
 /// The most that is read of one answer, bytes.
 const MOST: u64 = 64 << 10;
@@ -64,8 +64,9 @@ pub fn ask(dir: &RunDir, members: &[Process], pid: u32, signal: u32, file: Strin
     }
     let from = size(&file).unwrap_or(0);
     // The last look before it is sent: a program that it has become would be ended by it.
-    let signal =
-        identity::real_time(signal).filter(|signal| handles(pid, signal.as_raw())).ok_or_else(|| {
+    let signal = signal::real_time(signal)
+        .filter(|signal| signal::handles(pid, signal.as_raw()))
+        .ok_or_else(|| {
             "its Python answers no signal: the script, or a library, uses the one that the hooks take"
                 .to_owned()
         })?;
@@ -84,14 +85,6 @@ pub fn answer(dir: &RunDir, asked: &Asked) -> String {
     read().unwrap_or_default()
 }
 
-/// Whether the process has a handler for a signal.
-fn handles(pid: u32, signal: i32) -> bool {
-    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
-    let caught = status.lines().find_map(|line| line.strip_prefix("SigCgt:"));
-    let caught = caught.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()).unwrap_or(0);
-    signal > 0 && caught >> (signal - 1) & 1 == 1
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -102,7 +95,7 @@ mod tests {
         let state = tempfile::tempdir().unwrap();
         let dir = RunDir::create(&state.path().join("s"), &RunId::new(1, 1), &HostId::from("a")).unwrap();
         let mut child = std::process::Command::new("sleep").arg("60").spawn().unwrap();
-        let members = |pid| vec![Process { pid, stat: identity::Stat::read(pid).unwrap() }];
+        let members = |pid| vec![Process { pid, stat: crate::procs::identity::Stat::read(pid).unwrap() }];
         let file = || "rank-0.report.stack".to_owned();
         let refused = |pid, signal| ask(&dir, &members(child.id()), pid, signal, file()).unwrap_err();
         assert!(refused(child.id(), 60).contains("answers no signal"));

@@ -8,10 +8,10 @@ use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
-use super::identity::Identity;
 use crate::domain::ids::Rank;
 use crate::domain::log::Stream;
 use crate::domain::time::HostTime;
+use crate::procs::identity::Identity;
 
 /// The run's share of this host: a `HostRun`.
 pub const SPEC: &str = "spec.json";
@@ -98,6 +98,9 @@ pub struct Started {
     pub process: Identity,
     /// When it was started.
     pub t: HostTime,
+    /// Whether it was born in the run's control group, as all that it starts then is.
+    #[serde(default)]
+    pub grouped: bool,
 }
 
 /// That the ranks were told to stop, and why.

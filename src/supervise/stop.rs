@@ -13,6 +13,7 @@ use super::rundir::RunDir;
 use super::state::{SPEC, STATE, STOP, State, StopMark};
 use crate::clock;
 use crate::domain::run::HostRun;
+use crate::procs::cgroup::Cgroup;
 
 /// What a stop found.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -82,15 +83,23 @@ pub fn sweep(dir: &RunDir, state: &State, now: bool) -> Result<Stopped, Supervis
             waited += LOOK;
         }
     }
+    let cgroup = state.cgroup.as_deref().and_then(Cgroup::open);
     let (mut waited, mut empty) = (Duration::ZERO, 0);
     while empty < 2 && waited < PATIENCE {
+        if let Some(cgroup) = &cgroup {
+            cgroup.kill();
+        }
         let left = left_behind(dir, &spec, state);
-        empty = if left.is_empty() { empty + 1 } else { 0 };
+        let populated = cgroup.as_ref().is_some_and(Cgroup::populated);
+        empty = if left.is_empty() && !populated { empty + 1 } else { 0 };
         for process in left {
             process.signal(Signal::KILL);
         }
         std::thread::sleep(LOOK);
         waited += LOOK;
+    }
+    if let Some(cgroup) = cgroup {
+        cgroup.remove();
     }
     for why in container::sweep::run(dir, &spec) {
         tracing::warn!("{why}");

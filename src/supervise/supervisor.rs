@@ -14,7 +14,7 @@ use rustix::io::Errno;
 use rustix::process::{Signal, WaitOptions, WaitStatus, getpid, set_child_subreaper, wait};
 use tokio::signal::unix::{Signal as Signals, SignalKind, signal};
 
-use super::cgroup::Cgroup;
+use super::SuperviseError;
 use super::container;
 use super::daemon::Input;
 use super::engine::{self, own::Watch};
@@ -22,7 +22,6 @@ use super::environment;
 use super::family;
 use super::flight::RasPort;
 use super::guard::Guard;
-use super::identity::Identity;
 use super::kineto;
 use super::lease::Claims;
 use super::logout;
@@ -38,7 +37,6 @@ use super::state::{
     LOG, Phase, SPEC, STATE, STOP, Started, State, StopMark, exit_file, started_file, stream_file,
 };
 use super::variables::{OWN_NAMES, REPORT, own_names};
-use super::{SuperviseError, tree};
 use crate::clock;
 use crate::domain::engine::Engine;
 use crate::domain::environment::EnvironmentChange;
@@ -50,6 +48,11 @@ use crate::domain::options::PythonHooks;
 use crate::domain::run::{HostRun, RankExit, RankSpec};
 use crate::domain::secret::{MASK, Masks};
 use crate::domain::time::HostTime;
+use crate::procs::cgroup::Cgroup;
+use crate::procs::identity::Identity;
+use crate::procs::marks;
+use crate::procs::pidfd;
+use crate::procs::table;
 use crate::program::own_binary;
 
 /// A supervisor that owns its run.
@@ -144,6 +147,9 @@ impl Supervisor {
             supervisor.state.cgroup = Some(cgroup.path().to_owned());
             // The rank-wraps read it.
             supervisor.enter(Phase::Starting);
+        }
+        if let Some(text) = pidfd::lack() {
+            supervisor.tell(&Note::new(what::NO_PIDFD, text, clock::host_now()));
         }
         // Of this process itself: where it was started through the user's manager there is none.
         if let Some(text) = logout::danger().warning() {
@@ -242,8 +248,8 @@ impl Supervisor {
             .arg(self.dir.path())
             .envs(&rank.env)
             .envs(late.of(rank.rank))
-            .env(tree::RUN_MARK, spec.run.as_str())
-            .env(tree::HOST_MARK, spec.host.as_str())
+            .env(marks::RUN_MARK, spec.run.as_str())
+            .env(marks::HOST_MARK, spec.host.as_str())
             .env(OWN_NAMES, own_names(spec, rank, late, change))
             .env(REPORT, self.dir.path().join(stream_file(rank.rank, Stream::Report)))
             .stdin(Stdio::null())
@@ -353,12 +359,13 @@ impl Supervisor {
             return;
         };
         // Before the rank itself: its children are found by descent only while it lives.
-        for process in tree::descendants(&tree::all(), &BTreeSet::from([started.process.pid])) {
+        for process in table::descendants(&table::all(), &BTreeSet::from([started.process.pid])) {
             process.signal(Signal::KILL);
         }
         let _ = started.process.signal(Signal::KILL);
         // The container is removed at the end.
-        for process in family::inside(&self.dir, &self.spec, &tree::all()).remove(&rank).into_iter().flatten()
+        for process in
+            family::inside(&self.dir, &self.spec, &table::all()).remove(&rank).into_iter().flatten()
         {
             process.signal(Signal::KILL);
         }
@@ -407,7 +414,7 @@ impl Supervisor {
     }
 
     /// All of the run that lives, the rank-wraps too.
-    pub(super) fn family(&self) -> Vec<tree::Process> {
+    pub(super) fn family(&self) -> Vec<table::Process> {
         match self.adopted {
             Some(_) => family::with_wraps(&self.dir, &self.spec, &self.state),
             None => family::own(&self.dir, &self.spec, &self.state),
@@ -415,7 +422,7 @@ impl Supervisor {
     }
 
     /// All of the run that lives, without the rank-wraps.
-    pub(super) fn processes(&self) -> Vec<tree::Process> {
+    pub(super) fn processes(&self) -> Vec<table::Process> {
         let wraps: BTreeSet<u32> = self.state.wraps.values().map(|wrap| wrap.pid).collect();
         let mut found = self.family();
         found.retain(|process| !wraps.contains(&process.pid));
@@ -464,7 +471,7 @@ impl Supervisor {
         self.tracing = None;
         self.ras = None;
         self.hide_values();
-        self.state.left = self.processes().iter().map(tree::Process::describe).collect();
+        self.state.left = self.processes().iter().map(table::Process::describe).collect();
         for process in self.state.left.clone() {
             let text = format!(
                 "KILL does not end process {process}: it hangs in the kernel and keeps what it holds"

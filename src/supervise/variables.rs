@@ -6,10 +6,10 @@ use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStringExt;
 use std::process::Command;
 
-use super::tree;
 use crate::domain::environment::EnvironmentChange;
 use crate::domain::late::Late;
 use crate::domain::run::{HostRun, RankSpec};
+use crate::procs::marks;
 
 /// Names, one a line, of the variables that a rank gets from hvtui, whatever its host or its launcher says; after a `-`
 /// those that it does not get.
@@ -35,7 +35,7 @@ pub(super) struct Variables {
 /// after a `-`. What was activated here is among them: a launcher may carry the first host's variables to the others. Not
 /// what its line names itself.
 pub(super) fn own_names(spec: &HostRun, rank: &RankSpec, late: &Late, change: &EnvironmentChange) -> String {
-    let marks = [tree::RUN_MARK, tree::HOST_MARK, REPORT];
+    let marks = [marks::RUN_MARK, marks::HOST_MARK, REPORT];
     let late = late.of(rank.rank).map(|(name, _)| name.as_str());
     let options = spec.run_spec.as_ref().map(|spec| &spec.options);
     let line = options.into_iter().flat_map(|options| {

@@ -5,15 +5,15 @@
 //! time; its owner sees to that.
 
 use std::fs::{self, File, OpenOptions};
-use std::io::{self, Read, Write};
+use std::io::{self, Write};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
-use ring::digest::{Context, SHA256};
 use rustix::fs::{Advice, fadvise};
 
 use super::error::SyncError;
 use crate::domain::sync::Digest;
+use crate::sha256::{self, Hasher};
 
 /// Files up to this length are many: it is their flushes one by one that take long, not their bytes.
 const SMALL: u64 = 1 << 20;
@@ -29,7 +29,7 @@ pub struct Store {
 struct Part {
     name: Digest,
     file: File,
-    hash: Context,
+    hash: Hasher,
     held: u64,
 }
 
@@ -75,7 +75,7 @@ impl Store {
         let whole = self.path_of(name);
         if length(&whole) == Some(size) {
             // Of an earlier launch: it may not have come to the disk before a power failure.
-            if of_file(&whole, |_| ()).is_ok_and(|found| found == (name, size)) {
+            if sha256::of_file_in_tree(&whole, |_| ()).is_ok_and(|found| found == (name, size)) {
                 return size;
             }
             drop(fs::remove_file(&whole));
@@ -135,19 +135,19 @@ impl Store {
         let mut open = OpenOptions::new();
         open.read(true).write(true).create(true).mode(0o600).custom_flags(libc::O_NOFOLLOW);
         let mut file = open.open(&path).map_err(SyncError::io("open", &path))?;
-        let mut hash = Context::new(&SHA256);
+        let mut hash = Hasher::default();
         file.set_len(file.metadata().map_err(SyncError::io("read", &path))?.len().min(offset))
             .map_err(SyncError::io("cut", &path))?;
         let mut held = 0;
         if offset > 0 {
-            held = hash_of(&mut file, &mut hash, |_| ()).map_err(SyncError::io("read", &path))?;
+            held = hash.read(&mut file, |_| ()).map_err(SyncError::io("read", &path))?;
         }
         Ok(Part { name, file, hash, held })
     }
 
     fn finish(&mut self, name: Digest, path: &Path) -> Result<bool, SyncError> {
         let Some(part) = self.open.take() else { return Ok(false) };
-        if super::finish(part.hash.finish()) != name {
+        if part.hash.finish() != name {
             drop(fs::remove_file(path));
             return Err(SyncError::Changed { name });
         }
@@ -178,30 +178,6 @@ pub(super) fn begin_flush(file: &File, length: u64) {
     }
 }
 
-/// Hashes a file from where it stands to its end; gives how much that was. `more` is told of each piece that was read.
-fn hash_of(file: &mut File, hash: &mut Context, mut more: impl FnMut(u64)) -> io::Result<u64> {
-    let mut buffer = vec![0; 1 << 17];
-    let mut whole = 0;
-    loop {
-        match file.read(&mut buffer)? {
-            0 => return Ok(whole),
-            read => {
-                hash.update(buffer.get(..read).unwrap_or_default());
-                whole += read as u64;
-                more(read as u64);
-            }
-        }
-    }
-}
-
-/// The hash and the length of a file's content. `more` is told of each piece that was read.
-pub fn of_file(path: &Path, more: impl FnMut(u64)) -> io::Result<(Digest, u64)> {
-    let mut file = OpenOptions::new().read(true).custom_flags(libc::O_NOFOLLOW).open(path)?;
-    let mut hash = Context::new(&SHA256);
-    let size = hash_of(&mut file, &mut hash, more)?;
-    Ok((super::finish(hash.finish()), size))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -214,7 +190,7 @@ mod tests {
     fn a_content_that_was_cut_goes_on_where_it_was() {
         let dir = tempfile::tempdir().unwrap();
         let text = b"all of it".as_slice();
-        let name = super::super::digest(text);
+        let name = crate::sha256::of_bytes(text);
         let mut store = Store::new(dir.path().join("blobs"));
         assert_eq!(store.held(name, 9), 0);
         assert!(!store.put(piece(name, 9, 0, &text[..3])).unwrap());
@@ -225,14 +201,14 @@ mod tests {
         assert!(store.put(piece(name, 9, 4, &text[4..])).unwrap());
         assert_eq!(store.held(name, 9), 9);
         assert_eq!(fs::read(store.path_of(name)).unwrap(), text);
-        let empty = super::super::digest(b"");
+        let empty = crate::sha256::of_bytes(b"");
         assert!(store.put(piece(empty, 0, 0, b"")).unwrap(), "an empty file is one piece");
     }
 
     #[test]
     fn other_content_and_holes_are_refused() {
         let dir = tempfile::tempdir().unwrap();
-        let name = super::super::digest(b"right");
+        let name = crate::sha256::of_bytes(b"right");
         let mut store = Store::new(dir.path().to_owned());
         assert!(matches!(store.put(piece(name, 5, 0, b"wrong")), Err(SyncError::Changed { .. })));
         assert_eq!(store.held(name, 5), 0, "nothing of it is kept");

@@ -46,7 +46,7 @@ pub struct Cache {
 impl Cache {
     /// The hashes of the files below `dir`, from a file in `folder`; none where there is no such file.
     pub fn load(folder: &Path, dir: &Path) -> Self {
-        let name = super::digest(dir.as_os_str().as_encoded_bytes()).to_string();
+        let name = crate::sha256::of_bytes(dir.as_os_str().as_encoded_bytes()).to_string();
         let file = folder.join(name.get(..32).unwrap_or_default());
         let known = fs::read_to_string(&file).ok().and_then(|text| read(&text)).unwrap_or_default();
         Self { file: Some(file), known }
@@ -114,7 +114,7 @@ mod tests {
     fn a_file_that_was_just_changed_is_not_remembered() {
         let state = tempfile::tempdir().unwrap();
         let stat = |mtime_ns| Stat { size: 3, ino: 7, mtime_ns, ctime_ns: 5 };
-        let hash = super::super::digest(b"abc");
+        let hash = crate::sha256::of_bytes(b"abc");
         let cache = Cache::load(state.path(), Path::new("/p"));
         let now = 1_000_000_000;
         cache.keep([("old file", stat(10), hash), ("new", stat(now - 1), hash)].into_iter(), now);

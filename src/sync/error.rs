@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use crate::domain::sync::Digest;
 use crate::domain::text::os_text;
 use crate::domain::units::bytes;
+use crate::sha256::ReadError;
 
 /// Why a folder can't be copied.
 #[derive(Debug, thiserror::Error)]
@@ -114,6 +115,12 @@ pub enum SyncError {
     /// It was called off.
     #[error("stopped before the switch; the old tree is untouched")]
     Stopped,
+}
+
+impl From<ReadError> for SyncError {
+    fn from(ReadError { path, source }: ReadError) -> Self {
+        Self::Io { what: "read", path, source }
+    }
 }
 
 impl SyncError {

@@ -6,10 +6,10 @@ use std::path::Path;
 use std::process::{Child, ChildStdout, Command, Stdio};
 use std::time::Duration;
 
-use ring::digest::{Context, SHA256};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use crate::domain::sync::Code;
+use crate::sha256::Hasher;
 
 /// Whether a folder is in a git repository, looked at without starting anything.
 pub fn is_repository(dir: &Path) -> bool {
@@ -31,10 +31,10 @@ pub fn code(dir: &Path, limit: Duration) -> Code {
     let commit = commit.filter(|text| text.len() >= 40 && text.bytes().all(|byte| byte.is_ascii_hexdigit()));
     let dirty = match (&commit, diff, others) {
         (Some(_), Some(diff), Some(others)) if !diff.is_empty() || !others.is_empty() => {
-            let mut hash = Context::new(&SHA256);
+            let mut hash = Hasher::default();
             hash.update(&diff);
             hash.update(&others);
-            Some(super::finish(hash.finish()).to_string())
+            Some(hash.finish().to_string())
         }
         _ => None,
     };

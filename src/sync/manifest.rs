@@ -68,7 +68,7 @@ impl Manifest {
         entries.sort_by(|a, b| a.path.as_bytes().cmp(b.path.as_bytes()));
         let mut manifest = Self { entries, digest: Digest([0; 32]) };
         manifest.check()?;
-        manifest.digest = super::digest(manifest.encode().as_bytes());
+        manifest.digest = crate::sha256::of_bytes(manifest.encode().as_bytes());
         Ok(manifest)
     }
 
@@ -112,7 +112,7 @@ impl Manifest {
             entries.push(Entry::read(line).ok_or_else(|| fault(number, "it is not an entry"))?);
         }
         // it is what would be written: of a list there is one text
-        let manifest = Self { entries, digest: super::digest(bytes) };
+        let manifest = Self { entries, digest: crate::sha256::of_bytes(bytes) };
         manifest.check()?;
         Ok(manifest)
     }
@@ -221,7 +221,7 @@ mod tests {
         let kind = Kind::File {
             mode: 0o644,
             size: content.len() as u64,
-            hash: super::super::digest(content.as_bytes()),
+            hash: crate::sha256::of_bytes(content.as_bytes()),
         };
         Entry { path: path.to_owned(), kind }
     }
@@ -249,7 +249,7 @@ mod tests {
     fn what_would_leave_the_folder_is_refused() {
         let whole = |lines: &str| Manifest::decode(format!("{HEAD}\n{lines}").as_bytes());
         assert!(whole("d 755 a\n").is_ok());
-        let hash = super::super::digest(b"");
+        let hash = crate::sha256::of_bytes(b"");
         for bad in [
             "d 755 ../a\n".to_owned(),
             "d 755 /a\n".to_owned(),

@@ -18,17 +18,3 @@ pub mod names;
 pub mod snapshot;
 
 pub use error::SyncError;
-
-use crate::domain::sync::Digest;
-
-/// The hash of some bytes.
-pub fn digest(bytes: &[u8]) -> Digest {
-    finish(ring::digest::digest(&ring::digest::SHA256, bytes))
-}
-
-/// A finished hash as a [`Digest`].
-pub(crate) fn finish(hash: ring::digest::Digest) -> Digest {
-    let mut bytes = [0; 32];
-    bytes.iter_mut().zip(hash.as_ref()).for_each(|(to, from)| *to = *from);
-    Digest(bytes)
-}

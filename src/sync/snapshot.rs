@@ -12,12 +12,12 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 use ignore::WalkBuilder;
 
-use super::blobs;
 use super::cache::{Cache, Stat};
 use super::error::SyncError;
 use super::manifest::{Entry, Kind, Manifest};
 use super::names::{link_fault, path_fault};
 use crate::domain::sync::Digest;
+use crate::sha256;
 
 /// The folder as it was read.
 #[derive(Debug, Clone)]
@@ -201,7 +201,7 @@ fn hash_all(files: &[Found], cache: &Cache, progress: &Progress) -> Result<Vec<(
     let done = Mutex::new(Vec::with_capacity(unknown.len()));
     let work = || {
         while let Some((at, file)) = unknown.get(next.fetch_add(1, Ordering::Relaxed)) {
-            let read = blobs::of_file(&file.full, more).map_err(SyncError::io("read", &file.full));
+            let read = sha256::of_file_in_tree(&file.full, more).map_err(SyncError::from);
             done.lock().unwrap_or_else(std::sync::PoisonError::into_inner).push((*at, read));
         }
     };

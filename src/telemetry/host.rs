@@ -6,11 +6,12 @@ use std::fs;
 use std::net::IpAddr;
 
 use super::addresses::{interface_addresses, parse_ssh_connection};
-use super::process::user_name;
 use super::procfs::{self, CpuTicks, ProcError, Traffic};
 use crate::domain::gpu::Reading;
 use crate::domain::host::InterfaceAddress;
 use crate::domain::time::HostTime;
+use crate::procs::identity::boot_id;
+use crate::procs::status::user_name;
 
 /// The facts of a host that have nothing to do with GPUs; see [`crate::domain::host::HostInfo`].
 #[derive(Debug, Clone)]
@@ -42,7 +43,7 @@ impl HostFacts {
             cpus: std::thread::available_parallelism()
                 .map_or(1, |cpus| u32::try_from(cpus.get()).unwrap_or(u32::MAX)),
             memory_total: reading(read("/proc/meminfo", procfs::parse_meminfo)).map(|memory| memory.total),
-            boot_id: boot_id(),
+            boot_id: boot(),
             addresses: interface_addresses(),
             ssh_client_address,
             ssh_server_address,
@@ -184,12 +185,8 @@ fn reading<T>(result: Result<T, String>) -> Reading<T> {
 }
 
 /// Where the kernel names no boot (some sandboxes), all boots look alike: `unknown`.
-fn boot_id() -> String {
-    fs::read_to_string("/proc/sys/kernel/random/boot_id")
-        .map(|text| text.trim().to_owned())
-        .ok()
-        .filter(|text| !text.is_empty())
-        .unwrap_or_else(|| "unknown".to_owned())
+fn boot() -> String {
+    boot_id().ok().filter(|text| !text.is_empty()).unwrap_or_else(|| "unknown".to_owned())
 }
 
 #[cfg(test)]

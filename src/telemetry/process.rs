@@ -1,13 +1,15 @@
 //! The identity of a process: its owner, its command line and when it started, from `/proc`. Knows nothing of GPUs.
 
 use std::fs;
-use std::io::Read;
 use std::time::Duration;
 
 use crate::domain::gpu::Reading;
+use crate::procs::identity::Stat;
+use crate::procs::memory;
+use crate::procs::status::{self, user_name};
 
 /// Longest command line that is kept, bytes: a sample of a full host must fit into one frame.
-const COMMAND_LIMIT: u64 = 1024;
+const COMMAND_LIMIT: usize = 1024;
 /// Digits of a container's id, and as many of them as engines list.
 const CONTAINER_ID: usize = 64;
 const SHORT_ID: usize = 12;
@@ -22,11 +24,8 @@ const USER_HZ: u64 = 100;
 
 /// When the process started, clock ticks since boot, and for how many seconds it has been running.
 pub(super) fn times(pid: u32) -> (Reading<u64>, Reading<u64>) {
-    let start = match fs::read(format!("/proc/{pid}/stat")) {
-        Ok(stat) => start_ticks(&String::from_utf8_lossy(&stat)).map_or_else(
-            || Reading::failed(format!("/proc/{pid}/stat: no usable start time")),
-            Reading::Value,
-        ),
+    let start = match Stat::read(pid) {
+        Ok(stat) => Reading::Value(stat.start),
         Err(error) => invisible(pid, &error),
     };
     let age = start.clone().and_then(|ticks| match fs::read_to_string("/proc/uptime") {
@@ -37,11 +36,6 @@ pub(super) fn times(pid: u32) -> (Reading<u64>, Reading<u64>) {
     (start, age)
 }
 
-/// Field 22; the name before may hold spaces and parentheses, and ends at the last one.
-fn start_ticks(stat: &str) -> Option<u64> {
-    stat.rsplit_once(')')?.1.split_ascii_whitespace().nth(19)?.parse().ok()
-}
-
 fn age_s(uptime: &str, start_ticks: u64) -> Option<u64> {
     let seconds: f64 = uptime.split_ascii_whitespace().next()?.parse().ok()?;
     let up = Duration::try_from_secs_f64(seconds).ok()?;
@@ -50,9 +44,9 @@ fn age_s(uptime: &str, start_ticks: u64) -> Option<u64> {
 
 /// The container that the process runs in, by the names of its control groups; none where it is this process's own.
 pub(super) fn container(pid: u32) -> Option<String> {
-    let of = |pid: &str| container_in(&fs::read_to_string(format!("/proc/{pid}/cgroup")).ok()?);
-    let id = of(&pid.to_string())?;
-    (of("self").as_ref() != Some(&id)).then_some(id)
+    let of = |pid| container_in(&status::cgroups(pid)?);
+    let id = of(pid)?;
+    (of(std::process::id()).as_ref() != Some(&id)).then_some(id)
 }
 
 /// `59c313908f42` of `/docker/ID`, `/system.slice/docker-ID.scope`, `/kubepods/…/cri-containerd-ID.scope`. The last one counts:
@@ -64,48 +58,25 @@ fn container_in(groups: &str) -> Option<String> {
     groups.lines().find_map(of_line)
 }
 
-/// The login name of `uid` as `/etc/passwd` has it; the number where it has none.
-pub(super) fn user_name(uid: u32) -> String {
-    let passwd = fs::read("/etc/passwd").unwrap_or_default();
-    name_in_passwd(&String::from_utf8_lossy(&passwd), uid).unwrap_or_else(|| uid.to_string())
-}
-
-fn name_in_passwd(passwd: &str, uid: u32) -> Option<String> {
-    passwd.lines().find_map(|line| {
-        let mut fields = line.split(':');
-        let name = fields.next().filter(|name| !name.is_empty())?;
-        let number: u32 = fields.nth(1)?.parse().ok()?;
-        (number == uid).then(|| name.to_owned())
-    })
-}
-
-/// The real uid. Not the owner of the folder `/proc/PID`: that is root for a process that may not be dumped.
 fn owner(pid: u32) -> Reading<u32> {
-    match fs::read_to_string(format!("/proc/{pid}/status")) {
-        Ok(status) => real_uid(&status).map_or_else(
-            || Reading::failed(format!("/proc/{pid}/status: no usable Uid line")),
-            Reading::Value,
-        ),
+    match status::real_uid(pid) {
+        Ok(Some(uid)) => Reading::Value(uid),
+        Ok(None) => Reading::failed(format!("/proc/{pid}/status: no usable Uid line")),
         Err(error) => invisible(pid, &error),
     }
 }
 
-fn real_uid(status: &str) -> Option<u32> {
-    let line = status.lines().find_map(|line| line.strip_prefix("Uid:"))?;
-    line.split_ascii_whitespace().next()?.parse().ok()
-}
-
 fn command(pid: u32) -> Reading<String> {
-    let mut line = Vec::new();
-    let read = fs::File::open(format!("/proc/{pid}/cmdline"))
-        .and_then(|file| file.take(COMMAND_LIMIT).read_to_end(&mut line));
-    match read {
+    match memory::command_line(pid) {
         // Kernel threads and zombies have no arguments, only a name.
-        Ok(0) => match fs::read(format!("/proc/{pid}/comm")) {
+        Ok(line) if line.is_empty() => match fs::read(format!("/proc/{pid}/comm")) {
             Ok(name) => Reading::Value(format!("[{}]", String::from_utf8_lossy(&name).trim_end())),
             Err(error) => invisible(pid, &error),
         },
-        Ok(_) => Reading::Value(joined(&line)),
+        Ok(mut line) => {
+            line.truncate(COMMAND_LIMIT);
+            Reading::Value(joined(&line))
+        }
         Err(error) => invisible(pid, &error),
     }
 }
@@ -130,29 +101,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_come_from_passwd() {
-        let passwd =
-            "root:x:0:0:root:/root:/bin/bash\nli:x:1001:1001:Li,,,:/home/li:/bin/zsh\n\n+::::::\nbad:x:y:0\n";
-        assert_eq!(name_in_passwd(passwd, 1001).as_deref(), Some("li"));
-        assert_eq!(name_in_passwd(passwd, 1002), None);
-        assert_eq!(user_name(4_000_000_001), "4000000001");
-    }
-
-    #[test]
     fn an_age_is_the_time_since_the_start() {
-        let line = "42 (a) b (c) S 7 42 42 0 -1 4194560 1 0 0 0 5 6 0 0 20 0 1 0 98765 1000 2 3";
-        assert_eq!(start_ticks(line), Some(98_765));
-        assert_eq!(start_ticks("42 (a"), None);
         assert_eq!(age_s("1000.58 3000.1\n", 98_765), Some(13));
         assert_eq!(age_s("10.58 30.1\n", 98_765), Some(0));
         assert_eq!(age_s("nan 1", 1), None);
-    }
-
-    #[test]
-    fn the_real_uid_counts() {
-        assert_eq!(real_uid("Name:\tsudo\nUid:\t1001\t0\t0\t0\n"), Some(1001));
-        assert_eq!(real_uid("Name:\tsudo\n"), None);
-        assert_eq!(real_uid("Uid:\tx"), None);
     }
 
     #[test]

@@ -82,6 +82,9 @@ impl Chunk {
         let stream = Stream::ALL.get(usize::from(payload.get_u8())).copied();
         let stream = stream.ok_or_else(|| malformed("unknown stream"))?;
         let offset = payload.get_u64_le();
+        if payload.len() > CHUNK_BYTES {
+            return Err(malformed("longer than a piece"));
+        }
         Ok(Self { run, rank, stream, offset, data: payload })
     }
 }

@@ -10,6 +10,7 @@ use super::frame::{self, Frame, FrameError};
 use super::gpu::GpuEventsTold;
 use super::handshake::Hello;
 use super::image::{ImageAsk, ImageTold};
+use super::limits;
 use super::mesh::{MeshAsk, MeshTold};
 use super::signal::{SignalAsk, SignalTold};
 use super::sync::{SyncAsk, SyncTold};
@@ -426,6 +427,12 @@ fn parse<T: DeserializeOwned>(frame: &Frame) -> Result<T, MessageError> {
         .map_err(|error| MessageError::Malformed { kind: frame.kind, detail: error.to_string() })
 }
 
+/// The same of a peer that is not trusted.
+fn bounded<T: DeserializeOwned>(frame: &Frame) -> Result<T, MessageError> {
+    limits::check(&frame.payload).map_err(|detail| MessageError::Malformed { kind: frame.kind, detail })?;
+    parse(frame)
+}
+
 /// What was read of a frame that is no JSON.
 fn whole<T>(read: Option<T>, frame: &Frame, fault: &str) -> Result<T, MessageError> {
     read.ok_or_else(|| MessageError::Malformed { kind: frame.kind, detail: fault.to_owned() })
@@ -542,42 +549,42 @@ impl FromAgent {
         }
     }
 
-    /// Reads a frame; `None` for a kind of a newer agent.
+    /// Reads a frame; `None` for a kind of a newer agent. What is in it is counted before any of it is read.
     pub fn decode(frame: &Frame) -> Result<Option<Self>, MessageError> {
         Ok(Some(match frame.kind {
-            101 => Self::Hello(parse(frame)?),
-            102 => Self::Pong(parse(frame)?),
-            103 => Self::Info(parse(frame)?),
-            104 => Self::Sample(parse(frame)?),
-            105 => Self::Prepared(parse(frame)?),
-            106 => Self::Refused(parse(frame)?),
-            107 => Self::Started(parse(frame)?),
-            108 => Self::RankStarted(parse(frame)?),
-            109 => Self::RankExited(parse(frame)?),
+            101 => Self::Hello(bounded(frame)?),
+            102 => Self::Pong(bounded(frame)?),
+            103 => Self::Info(bounded(frame)?),
+            104 => Self::Sample(bounded(frame)?),
+            105 => Self::Prepared(bounded(frame)?),
+            106 => Self::Refused(bounded(frame)?),
+            107 => Self::Started(bounded(frame)?),
+            108 => Self::RankStarted(bounded(frame)?),
+            109 => Self::RankExited(bounded(frame)?),
             110 => Self::Chunk(Chunk::from_bytes(frame)?),
-            141 => Self::Written(parse(frame)?),
-            111 => Self::Finished(parse(frame)?),
-            113 => Self::Runs(parse(frame)?),
-            115 => Self::Mesh(MeshTold::Seen(parse(frame)?)),
-            116 => Self::Mesh(MeshTold::Done(parse(frame)?)),
-            117 => Self::Mesh(MeshTold::Tried(parse(frame)?)),
-            114 => Self::Noted(parse(frame)?),
-            112 => Self::Gap(parse(frame)?),
-            119 => Self::Leases(parse(frame)?),
-            120 => Self::Stands(parse(frame)?),
-            122 => Self::Traces(parse(frame)?),
+            141 => Self::Written(bounded(frame)?),
+            111 => Self::Finished(bounded(frame)?),
+            113 => Self::Runs(bounded(frame)?),
+            115 => Self::Mesh(MeshTold::Seen(bounded(frame)?)),
+            116 => Self::Mesh(MeshTold::Done(bounded(frame)?)),
+            117 => Self::Mesh(MeshTold::Tried(bounded(frame)?)),
+            114 => Self::Noted(bounded(frame)?),
+            112 => Self::Gap(bounded(frame)?),
+            119 => Self::Leases(bounded(frame)?),
+            120 => Self::Stands(bounded(frame)?),
+            122 => Self::Traces(bounded(frame)?),
             123 => {
                 Self::TracePiece(whole(TracePiece::from_bytes(&frame.payload), frame, "no piece of a trace")?)
             }
-            121 => Self::Stacks(parse(frame)?),
-            142 => Self::Forgotten(parse(frame)?),
-            143 => Self::Preflight(parse(frame)?),
-            124 => Self::Collectives(parse(frame)?),
-            125 => Self::Sync(parse(frame)?),
-            126 => Self::BlobsTaken(parse(frame)?),
-            127 => Self::Image(parse(frame)?),
-            128 => Self::Signal(parse(frame)?),
-            140 => Self::GpuEvents(parse(frame)?),
+            121 => Self::Stacks(bounded(frame)?),
+            142 => Self::Forgotten(bounded(frame)?),
+            143 => Self::Preflight(bounded(frame)?),
+            124 => Self::Collectives(bounded(frame)?),
+            125 => Self::Sync(bounded(frame)?),
+            126 => Self::BlobsTaken(bounded(frame)?),
+            127 => Self::Image(bounded(frame)?),
+            128 => Self::Signal(bounded(frame)?),
+            140 => Self::GpuEvents(bounded(frame)?),
             _ => return Ok(None),
         }))
     }

@@ -10,6 +10,8 @@ pub mod frame;
 pub mod gpu;
 pub mod handshake;
 pub mod image;
+pub mod lane;
+pub mod limits;
 pub mod mesh;
 pub mod message;
 pub mod signal;

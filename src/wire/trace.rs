@@ -3,6 +3,7 @@
 use bytes::{Buf, BufMut, Bytes};
 use serde::{Deserialize, Serialize};
 
+use super::chunk::CHUNK_BYTES;
 use crate::domain::ids::{HostId, RunId};
 use crate::domain::trace::{Pace, TraceSpan, TraceStart, TracedProcess, WallMoment};
 
@@ -72,7 +73,7 @@ impl TracePiece {
     /// `None` for what is no piece.
     pub(super) fn from_bytes(payload: &Bytes) -> Option<Self> {
         let mut payload = payload.clone();
-        if payload.len() < HEAD {
+        if !(HEAD..=HEAD + CHUNK_BYTES).contains(&payload.len()) {
             return None;
         }
         let run = std::str::from_utf8(&payload.split_to(26)).ok()?.parse().ok()?;

@@ -4,7 +4,7 @@
 //! or a name, and each listens where it may. STEPS are words with commas between:
 //! `all:LEN`, `mean:LEN`, `double:LEN` (an allreduce of f32, of f32, of f64), `registered:LEN` (in memory of the group),
 //! `loop:LEN` (one after another, without end), `barrier`, `ready` (says so), `tell` (says how bytes travel), `pause:MS`, `stop`, `die`, `leave` (drops the
-//! group and lives on until its input ends). Says `apart WHY` when it shares no memory, `failed MS ERROR` or `done`, then how much of the group is left.
+//! group and lives on until its input ends). With `HVTUI_TEST_HELD` it says `here` first and waits for a line. Says `apart WHY` when it shares no memory, `failed MS ERROR` or `done`, then how much of the group is left.
 
 #![expect(
     clippy::unwrap_used,
@@ -46,6 +46,10 @@ fn main() {
         pin: false,
         local: None,
     };
+    if std::env::var_os("HVTUI_TEST_HELD").is_some() {
+        println!("here");
+        std::io::stdin().read_line(&mut String::new()).unwrap();
+    }
     let begun = clock::host_now().0;
     let mut on = |event| {
         if let MeetingEvent::Apart { why } = event {

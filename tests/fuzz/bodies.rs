@@ -10,6 +10,7 @@ use std::sync::Arc;
 use std::sync::OnceLock;
 
 use bytes::BytesMut;
+use hvtui::cluster::ingress::{Ingress, Verdict};
 use hvtui::cluster::lines::RankFiles;
 use hvtui::domain::collectives::{dump, ras};
 use hvtui::domain::event::{Envelope, Event, Origin};
@@ -31,7 +32,7 @@ use hvtui::ssh::config::{Question, understand};
 use hvtui::ssh::known_hosts::{HostName, KnownHosts};
 use hvtui::sync::manifest::Manifest;
 use hvtui::wire::frame::Decoder;
-use hvtui::wire::message::{FromAgent, ToAgent};
+use hvtui::wire::message::{Credit, Follow, FromAgent, ListRuns, ToAgent};
 use hvtui::worker::mnist::{Kind, MnistError, read_idx, read_npy, read_npz};
 
 /// Bytes of a hostile peer. The first byte says how they are cut into pieces. What can be read can be written, and
@@ -60,6 +61,50 @@ pub(crate) fn frames(data: &[u8]) {
             }
         }
     }
+}
+
+/// Bytes of a hostile agent, from its hello on, to a client that follows a run. What is admitted is within its bounds. Returns how
+/// many frames were.
+pub(crate) fn agent_ingress(data: &[u8]) -> usize {
+    let mut ingress = Ingress::default();
+    ingress.begin();
+    ingress.agreed(3);
+    ingress.sent(&ToAgent::Credit(Credit { until: 64 << 10 }));
+    ingress.sent(&ToAgent::ListRuns(ListRuns::default()));
+    ingress.sent(&ToAgent::Follow(Follow {
+        run: RunId::new(1, 1),
+        host: HostId::from("a"),
+        from: Vec::new(),
+        once: false,
+        last: None,
+        hurry: false,
+        attempt: None,
+        steps_by: Vec::new(),
+    }));
+    let mut decoder = Decoder::default();
+    decoder.push(data);
+    let (mut admitted, mut files) = (0, 0);
+    while let Ok(Some(frame)) = decoder.next_frame() {
+        let now = Stamp(admitted * 1000);
+        let message = match ingress.admit(now, &frame) {
+            Verdict::Admitted(message) => message,
+            Verdict::Dropped => continue,
+            Verdict::Refused(why) => {
+                assert!(!why.is_empty());
+                break;
+            }
+        };
+        admitted += 1;
+        match &message {
+            FromAgent::Chunk(chunk) => files += chunk.data.len(),
+            FromAgent::Sample(sampled) => assert!(sampled.sample.gpus.len() <= 128),
+            FromAgent::Noted(noted) => assert!(noted.note.text.chars().count() <= 2000),
+            FromAgent::Runs(runs) => assert!(runs.shares.len() <= 1024),
+            _ => {}
+        }
+        assert!(files <= 80 << 10, "{files} bytes of files");
+    }
+    usize::try_from(admitted).unwrap_or_default()
 }
 
 /// A dump of torch's flight recorder that a rank has written, or an answer of NCCL's RAS. What is told of it is bounded.

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::process::Command;
 
-use crate::common::bed::{Bed, ended, exit, hvtui, rank_process, state, text};
+use crate::common::bed::{Bed, ended, exit, hvtui, rank_process, running, state, text};
 use crate::common::cluster;
 use crate::common::processes::{alive, kill, pid_in, until, wait_for};
 use hvtui::domain::engine::{Engine, Launcher, Program};
@@ -11,8 +11,8 @@ use hvtui::domain::ids::Rank;
 use hvtui::domain::mpirun::{MpiHost, MpiPlan};
 use hvtui::domain::note::{Note, what};
 use hvtui::domain::run::HostRun;
+use hvtui::procs::identity::Identity;
 use hvtui::supervise::adopt::{Adopted, adopt, owner};
-use hvtui::supervise::identity::Identity;
 use hvtui::supervise::notes;
 use hvtui::supervise::rundir::RunDir;
 use hvtui::supervise::state::{Phase, exit_file};
@@ -91,7 +91,7 @@ fn one_of_many_that_would_adopt_does() {
     rank_process(&dir, 0);
     rank_process(&dir, 1);
     // Halted, they can't start a supervisor of their own.
-    let wraps: Vec<Identity> = state(&dir).wraps.into_values().collect();
+    let wraps: Vec<Identity> = running(&dir).wraps.into_values().collect();
     for wrap in &wraps {
         kill(wrap.pid, Signal::STOP);
     }
@@ -161,7 +161,7 @@ fn a_rank_that_dies_with_all_that_watched_it_is_lost_and_no_success() {
     let bed = Bed::new();
     let dir = bed.start(bed.spec(&["exec sleep 600"], 1000));
     let rank = rank_process(&dir, 0);
-    let state = state(&dir);
+    let state = running(&dir);
     let wrap = &state.wraps[&Rank(0)];
     kill(wrap.pid, Signal::STOP);
     for process in [&state.supervisor, wrap, &rank] {
@@ -182,7 +182,7 @@ fn a_rank_without_its_rank_wrap_is_ended_by_the_new_supervisor() {
     let dir = bed.start(bed.spec(&["sleep 600 & echo $! > child; wait"], 1000));
     let rank = rank_process(&dir, 0);
     let child = pid_in(&bed.work("child"));
-    let state = state(&dir);
+    let state = running(&dir);
     kill(state.wraps[&Rank(0)].pid, Signal::STOP);
     kill(state.supervisor.pid, Signal::KILL);
     kill(state.wraps[&Rank(0)].pid, Signal::KILL);
@@ -203,7 +203,7 @@ fn what_a_supervisor_may_know_does_not_reach_the_one_that_adopts() {
     let environment = std::fs::read(format!("/proc/{}/environ", new.pid)).unwrap();
     let environment = String::from_utf8_lossy(&environment).into_owned();
     assert!(!environment.contains("canary") && !environment.contains("HVTUI_"), "{environment}");
-    let parent = hvtui::supervise::identity::Stat::read(new.pid).unwrap().parent;
+    let parent = hvtui::procs::identity::Stat::read(new.pid).unwrap().parent;
     assert!(state(&dir).wraps.values().all(|wrap| wrap.pid != parent), "it is no child of a rank-wrap");
     std::fs::write(bed.work("go"), "").unwrap();
     ended(&dir);
@@ -266,7 +266,7 @@ fn the_new_supervisor_learns_that_mpirun_was_killed() {
     rank_process(&dir, 0);
     rank_process(&dir, 1);
     adopter(&dir, &kill_supervisor(&dir));
-    let all = hvtui::supervise::tree::all();
+    let all = hvtui::procs::table::all();
     let mpirun =
         all.iter().find(|process| process.stat.name == "mpirun" && bed.processes().contains(&process.pid));
     assert!(mpirun.unwrap().signal(Signal::KILL));

@@ -8,7 +8,8 @@ use std::sync::OnceLock;
 
 use crate::common::client::{Client, Ended};
 use crate::common::cluster::Cluster;
-use crate::common::processes::until;
+use crate::common::processes::{end_of, until, until_says};
+use hvtui::supervise::state::Phase;
 use serde_json::Value;
 
 /// Two healthy hosts; they end with this process.
@@ -46,8 +47,9 @@ impl Running {
         fs::read_to_string(&self.said).unwrap_or_default()
     }
 
+    #[track_caller]
     fn wait_to_say(&self, words: &str) {
-        until(words, || self.said().contains(words));
+        until_says(words, || self.said());
     }
 
     fn signal(&self, cluster: &Cluster, name: &str) {
@@ -57,12 +59,12 @@ impl Running {
 
     fn kill(mut self) {
         self.child.kill().expect("kill -9");
-        self.child.wait().expect("its end");
+        end_of(&mut self.child);
     }
 
     fn code(mut self) -> i32 {
         let said = self.said();
-        self.child.wait().expect("its end").code().unwrap_or_else(|| panic!("a signal: {said}"))
+        end_of(&mut self.child).code().unwrap_or_else(|| panic!("a signal: {said}"))
     }
 }
 
@@ -84,8 +86,13 @@ fn only_run(client: &Client<'_>) -> String {
 
 /// What a rank has printed, as its host has it.
 fn spool(cluster: &Cluster, run: &str, rank: usize, stream: &str) -> String {
-    let host = ["n1", "n2"][rank];
-    cluster.on(host, &format!("cat ~/.local/state/hvtui/spool/{run}/*/rank-{rank}.{stream}"))
+    in_spool(cluster, ["n1", "n2"][rank], run, &format!("rank-{rank}.{stream}"))
+}
+
+/// A file of the run on a host; empty before there is one.
+fn in_spool(cluster: &Cluster, host: &str, run: &str, file: &str) -> String {
+    let text = cluster.spool(host, run).and_then(|spool| fs::read(spool.join(file)).ok());
+    String::from_utf8_lossy(&text.unwrap_or_default()).into_owned()
 }
 
 fn end(cluster: &Cluster, run: &str) {
@@ -286,8 +293,10 @@ fn a_rank_that_failed_while_nobody_looked_stops_the_others_when_somebody_does() 
     let (first, run) = begin(&client, &script);
     first.kill();
     cluster.on("n2", &format!("touch ~/fail-{run}"));
-    let exit = format!("cat ~/.local/state/hvtui/spool/{run}/*/exit-1.json");
-    until("rank 1 to fail", || cluster.on("n2", &exit).contains('4'));
+    until("rank 1 to fail", || {
+        let exit = serde_json::from_str::<Value>(&in_spool(cluster, "n2", &run, "exit-1.json"));
+        exit.is_ok_and(|exit| exit["code"] == 4)
+    });
     let attached = client.run(&["attach", &run]);
     assert_eq!(attached.code, 4, "{attached:#?}");
     assert_says(&attached, &["rank 1 (n2:0) failed first: exit 4; rank 0 stopped because of it"]);
@@ -303,9 +312,8 @@ fn a_run_that_nobody_looks_at_and_that_says_nothing_ends_itself() {
     assert_eq!(begun.code, 0, "{begun:#?}");
     let run = begun.out.trim().to_owned();
     for host in ["n1", "n2"] {
-        let state = format!("cat ~/.local/state/hvtui/spool/{run}/*/state.json");
-        until("the end", || cluster.on(host, &state).contains("ended"));
-        let why = cluster.on(host, &format!("cat ~/.local/state/hvtui/spool/{run}/*/stop.json"));
+        until("the end", || cluster.state_of(host, &run).phase == Phase::Ended);
+        let why = in_spool(cluster, host, &run, "stop.json");
         assert!(why.contains("max_silence"), "{why}");
     }
     let why = "no client was attached and no rank wrote anything for 2.0 s (max_silence)";
@@ -331,17 +339,18 @@ fn who_only_reads_a_silent_run_keeps_it_alive() {
     let script = "echo begun; sleep 4; echo done";
     let watched = client.run(&["run", "-np", "1", "--", "sh", "-c", script]);
     assert_eq!(watched.code, 0, "{watched:#?}");
-    let begun = client.run(&["run", "-np", "1", "--detach", "--", "sh", "-c", script]);
-    let read = client.run(&["logs", "-f", begun.out.trim()]);
-    assert!(read.out.contains("[0] done"), "{read:#?}");
+    // not before somebody reads: how long a client takes to come is the machine's affair
+    let waits = "while [ ! -e ~/read-$HVTUI_RUN ]; do echo begun; sleep 0.1; done; sleep 4; echo done";
+    let begun = client.run(&["run", "-np", "1", "--detach", "--", "sh", "-c", waits]);
+    let run = begun.out.trim();
+    let read = Running::start(&client, "read", &["logs", "-f", run]);
+    read.wait_to_say("[0] begun");
+    cluster.on("n1", &format!("touch ~/read-{run}"));
+    read.wait_to_say("[0] done");
+    assert_eq!(read.code(), 0);
     let off = ["run", "-np", "1", "--detach", "--max-silence", "off", "--", "sh", "-c", script];
     let run = client.run(&off).out.trim().to_owned();
-    until("its last word", || spool_of(cluster, "n1", &run).contains("done"));
-}
-
-/// What rank 0 has printed on a host.
-fn spool_of(cluster: &Cluster, host: &str, run: &str) -> String {
-    cluster.on(host, &format!("cat ~/.local/state/hvtui/spool/{run}/*/rank-0.out"))
+    until_says("done", || in_spool(cluster, "n1", &run, "rank-0.out"));
 }
 
 #[test]

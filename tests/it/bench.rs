@@ -1,10 +1,10 @@
 //! `hvtui bench`: real rank processes of the real binary on this machine.
 
-use std::path::Path;
 use std::process::{Command, Output};
 
 use serde_json::Value;
 
+use crate::common::built;
 use crate::json_forms::assert_value_fits;
 
 fn command(arguments: &[&str]) -> Command {
@@ -25,8 +25,7 @@ fn bench(arguments: &[&str]) -> Output {
 
 /// With the scripted library of `tests/fake_nccl` under the names of NCCL and of the driver; and what it was asked to do.
 fn with_gpus(arguments: &[&str], script: &[(&str, &str)]) -> (Output, String) {
-    let library = Path::new(env!("CARGO_BIN_EXE_hvtui")).with_file_name("examples").join("libfake_nccl.so");
-    assert!(library.is_file(), "{} is missing: cargo build --example fake_nccl", library.display());
+    let library = built::example("libfake_nccl.so");
     let folder = tempfile::tempdir().unwrap();
     for name in ["libnccl.so.2", "libcuda.so.1"] {
         std::os::unix::fs::symlink(&library, folder.path().join(name)).unwrap();

@@ -8,7 +8,7 @@ use rustix::process::Signal;
 const LONG: u64 = 40_000;
 /// A deadline that ranks reach.
 const SHORT: u64 = 1_000;
-/// What may come on top of it, and what a busy machine adds to that.
+/// What may come on top of it, and what the machine's own work adds to that.
 const GRACE: u64 = 1_000 + 500;
 
 const WORLD: u32 = 5;
@@ -24,11 +24,12 @@ fn steps(victim: usize, theirs: &str, all: &str) -> impl Fn(u32) -> Option<Strin
 
 /// In a call far shorter than the deadline.
 fn assert_at_once(failure: &Failure) {
-    assert!(failure.millis < LONG / 10, "{failure:?}");
+    assert!(failure.millis < LONG / 10 + failure.waited, "{failure:?}");
 }
 
 fn assert_in_time(failure: &Failure) {
-    assert!(failure.millis + 10 >= SHORT && failure.millis <= SHORT + GRACE, "{failure:?}");
+    assert!(failure.millis + 10 >= SHORT, "{failure:?}");
+    assert!(failure.millis <= SHORT + GRACE + failure.waited, "{failure:?}");
 }
 
 #[test]
@@ -154,7 +155,7 @@ fn a_rank_that_never_comes_is_named() {
         for index in 0..4 {
             let failure = ranks.failure(index);
             assert!(failure.error.starts_with("rank 4 did not come to the rendezvous"), "{failure:?}");
-            assert!(failure.millis <= SHORT + GRACE + 3_000, "{failure:?}");
+            assert!(failure.millis <= SHORT + GRACE + 3_000 + failure.waited, "{failure:?}");
         }
         ranks.end(None);
     }

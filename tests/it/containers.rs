@@ -4,10 +4,11 @@ use std::path::Path;
 use std::process::{Child, Stdio};
 use std::sync::OnceLock;
 
+use crate::common::built;
 use crate::common::client::{Client, Ended};
 use crate::common::cluster::Cluster;
 use crate::common::docker::{IMAGE, up};
-use crate::common::processes::{kill, until, wait_for};
+use crate::common::processes::{end_of, kill, until, wait_for};
 use rustix::process::Signal;
 use serde_json::{Value, json};
 
@@ -183,6 +184,15 @@ fn going(client: &Client<'_>, script: &str) -> (Child, std::path::PathBuf) {
     (child.expect("hvtui"), err)
 }
 
+/// Kills all processes of a host that have one of these in their words; how many there were.
+fn kill_all(cluster: &Cluster, host: &str, words: &[&str]) -> usize {
+    let mut all = cluster.processes(host);
+    all.retain(|process| words.iter().any(|word| process.args.contains(word)));
+    let pids: Vec<String> = all.iter().map(|process| process.pid.to_string()).collect();
+    cluster.on(host, &format!("kill -9 {}", pids.join(" ")));
+    pids.len()
+}
+
 /// Waits until each host has two containers that run.
 fn all_run(cluster: &Cluster) {
     for host in ["n1", "n2"] {
@@ -223,7 +233,7 @@ fn a_stop_reaches_the_ranks_once_and_nothing_is_left() {
         until("ranks", || cluster.on(host, "ls ~/stop/up.* | wc -l").trim() == "2");
     }
     kill(child.id(), Signal::INT);
-    let status = child.wait().expect("its end");
+    let status = end_of(&mut child);
     let said = std::fs::read_to_string(&err).expect("its words");
     assert_eq!(status.code(), Some(130), "{said}");
     for host in ["n1", "n2"] {
@@ -239,7 +249,7 @@ fn a_client_that_is_killed_leaves_the_run_and_stop_ends_it() {
     let (mut child, _) = going(&client, "trap '' TERM; while true; do sleep 1; done");
     all_run(cluster);
     child.kill().expect("killed");
-    child.wait().expect("its end");
+    end_of(&mut child);
     let runs = client.run(&["runs", "--json"]);
     let runs: Value = serde_json::from_str(&runs.out).expect("JSON");
     let id = runs[0]["spec"]["id"].as_str().expect("an id").to_owned();
@@ -255,10 +265,11 @@ fn a_supervisor_that_is_killed_loses_no_container() {
     let (mut child, err) =
         going(&client, "[ $RANK = 0 ] && { while [ ! -e /go/go ]; do sleep 0.05; done; exit 5; }; sleep 600");
     all_run(cluster);
-    cluster.on("n1", "pkill -KILL -f 'supervise --dir'; true");
-    cluster.on("n2", "pkill -KILL -f 'supervise --dir'; true");
+    for host in ["n1", "n2"] {
+        assert_eq!(kill_all(cluster, host, &[" supervise "]), 1);
+    }
     let_go(cluster);
-    let status = child.wait().expect("its end");
+    let status = end_of(&mut child);
     let said = std::fs::read_to_string(&err).expect("its words");
     assert_eq!(status.code(), Some(5), "{said}");
     none_is_left(cluster);
@@ -270,11 +281,10 @@ fn all_of_hvtui_is_killed_on_a_host_and_stop_sweeps_its_containers() {
     let client = person(cluster);
     let (mut child, err) = going(&client, "sleep 600");
     all_run(cluster);
-    cluster.on(
-        "n2",
-        "pkill -KILL -f 'supervise --(dir|adopt)|rank-wrap'; pkill -KILL -f 'supervise|rank-wrap'; true",
-    );
-    let status = child.wait().expect("its end");
+    // the rank-wraps start another supervisor as long as there is one
+    assert!(kill_all(cluster, "n2", &[" supervise ", " rank-wrap "]) >= 3);
+    kill_all(cluster, "n2", &[" supervise ", " rank-wrap "]);
+    let status = end_of(&mut child);
     let said = std::fs::read_to_string(&err).expect("its words");
     assert_ne!(status.code(), Some(0), "{said}");
     until("no container", || ["n1", "n2"].iter().all(|host| containers(cluster, host).is_empty()));
@@ -288,12 +298,12 @@ fn an_engine_that_is_killed_ends_the_run_with_its_name_and_nothing_runs_on() {
     all_run(cluster);
     let data = cluster.dir().join("n2/docker");
     cluster.on("n2", &format!("kill -9 $(cat {}/dockerd.pid)", data.display()));
-    let status = child.wait().expect("its end");
+    let status = end_of(&mut child);
     let said = std::fs::read_to_string(&err).expect("its words");
     assert_ne!(status.code(), Some(0), "{said}");
     assert!(said.contains("docker on its host stopped answering"), "{said}");
-    assert_eq!(cluster.on("n2", "pgrep -f 'sleep 61[1]'"), "", "what ran inside has ended");
-    cluster.on("n2", "pkill -KILL containerd; true");
+    cluster.assert_none("n2", &["sleep"]);
+    kill_all(cluster, "n2", &["containerd"]);
     let script = format!("{}/tests/cluster/docker", env!("CARGO_MANIFEST_DIR"));
     wait_for("docker again", || {
         cluster.on("n2", &format!("{script} {}", data.display())).contains("up").then_some(())
@@ -458,8 +468,7 @@ fn find<'v>(value: &'v Value, meant: &dyn Fn(&Value) -> bool) -> Option<&'v Valu
 #[test]
 fn ranks_get_their_gpus_and_what_they_start_on_them_is_theirs() {
     let uuid = |gpu: usize| format!("GPU-contained-{}-{gpu}", std::process::id());
-    let library = Path::new(env!("CARGO_BIN_EXE_hvtui")).with_file_name("examples/libfake_nvml.so");
-    assert!(library.exists(), "no {}: cargo build --example fake_nvml", library.display());
+    let library = built::example("libfake_nvml.so");
     let scripts = tempfile::tempdir().expect("a folder");
     let script = |pid: Option<u32>| {
         let processes: Vec<Value> = pid.into_iter().map(|pid| json!({ "pid": pid })).collect();

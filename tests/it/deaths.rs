@@ -6,13 +6,13 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use crate::common::bed::{Bed, ended, exit, hvtui, rank_process, state};
+use crate::common::bed::{Bed, ended, exit, hvtui, rank_process, running};
 use crate::common::processes::{alive, kill, pid_in, until};
 use crate::common::stuck_file::StuckFile;
 use hvtui::domain::ids::Rank;
 use hvtui::domain::note::what;
+use hvtui::procs::identity::{Identity, Stat};
 use hvtui::supervise::adopt::{Adopted, adopt};
-use hvtui::supervise::identity::{Identity, Stat};
 use hvtui::supervise::lease::Claims;
 use hvtui::supervise::notes;
 use hvtui::supervise::rundir::RunDir;
@@ -43,7 +43,7 @@ fn note(dir: &RunDir, what: &str) -> Option<String> {
 
 /// Ends the supervisor, the rank-wraps and the ranks, none of which may say a word.
 fn kill_all(dir: &RunDir, ranks: &[Identity]) {
-    let state = state(dir);
+    let state = running(dir);
     for wrap in state.wraps.values() {
         kill(wrap.pid, Signal::STOP);
     }
@@ -86,8 +86,8 @@ fn a_reboot_is_told_and_is_no_success() {
 
 /// Like [`kill_all`] for a run of which a rank has ended.
 fn kill_all_but_done(dir: &RunDir, ranks: &[Identity]) {
-    until("the end of the first rank-wrap", || !state(dir).wraps[&Rank(0)].alive());
-    let state = state(dir);
+    let state = running(dir);
+    until("the end of the first rank-wrap", || !state.wraps[&Rank(0)].alive());
     let wraps = || state.wraps.iter().filter(|(rank, _)| rank.0 > 0).map(|(_, wrap)| wrap);
     for wrap in wraps() {
         kill(wrap.pid, Signal::STOP);
@@ -107,7 +107,8 @@ fn the_kernel_ends_what_nobody_can_find() {
     let dir = bed.start(bed.spec(&[script], 200));
     let rank = rank_process(&dir, 0);
     let hidden = pid_in(&bed.work("hidden"));
-    let Some(cgroup) = state(&dir).cgroup else {
+    let state = running(&dir);
+    let Some(cgroup) = state.cgroup.clone() else {
         stop(hvtui(), &dir, true).unwrap();
         ended(&dir);
         return skip("no control group may be made here");
@@ -115,8 +116,8 @@ fn the_kernel_ends_what_nobody_can_find() {
     let members = std::fs::read_to_string(cgroup.join("cgroup.procs")).unwrap();
     let has = |pid: u32| members.lines().any(|line| line == pid.to_string());
     assert!(has(rank.pid) && has(hidden), "{members}");
-    let wrap = state(&dir).wraps[&Rank(0)].clone();
-    assert!(!has(wrap.pid) && !has(state(&dir).supervisor.pid), "what must outlive the ranks is outside");
+    let wrap = &state.wraps[&Rank(0)];
+    assert!(!has(wrap.pid) && !has(state.supervisor.pid), "what must outlive the ranks is outside");
     kill_all(&dir, &[rank]);
     assert!(alive(hidden));
     assert_eq!(adopt(hvtui(), &dir).unwrap(), Adopted::Now);

@@ -9,10 +9,11 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Stdio};
 use std::sync::OnceLock;
 
+use crate::common::built;
 use crate::common::client::{Client, Ended};
 use crate::common::cluster;
 use crate::common::cluster::Cluster;
-use crate::common::processes::until;
+use crate::common::processes::{end_of, until};
 use serde_json::Value;
 
 /// Two healthy hosts; they end with this process.
@@ -43,18 +44,9 @@ fn only_run(client: &Client<'_>) -> String {
     all[0]["spec"]["id"].as_str().expect("an id").to_owned()
 }
 
-/// The processes on the host that belong to the run: its ranks, what they started, and what started them.
-fn processes(cluster: &Cluster, host: &str, run: &str) -> Vec<String> {
-    // The run is looked for here, so that its id is not on the command line of the search itself.
-    let line = r#"for p in /proc/[0-9]*; do
-        echo "$(tr '\0' ' ' <$p/cmdline) $(tr '\0' '\n' <$p/environ | grep '^HVTUI_RUN=')"
-    done 2>/dev/null"#;
-    cluster.on(host, line).lines().filter(|line| line.contains(run)).map(str::to_owned).collect()
-}
-
 fn nothing_left(cluster: &Cluster, run: &str) {
     for host in ["n1", "n2"] {
-        until(&format!("{host} to be free of {run}"), || processes(cluster, host, run).is_empty());
+        cluster.until_free(host, run);
     }
 }
 
@@ -312,7 +304,7 @@ fn a_run_outlives_its_client_and_can_be_stopped_by_another() {
     // A recording is behind by up to a second, which is what the kill may cost.
     until("the recording of output", || client.run(&["logs", &run]).out.contains("tick"));
     first.kill().expect("kill -9");
-    assert_eq!(first.wait().expect("its end").signal(), Some(9));
+    assert_eq!(end_of(&mut first).signal(), Some(9));
     let size = |host: &str| -> u64 {
         let line = format!("cat ~/.local/state/hvtui/spool/{run}/*/rank-*.out | wc -c");
         cluster.on(host, &line).trim().parse().expect("a number")
@@ -355,7 +347,7 @@ fn an_interrupted_run_is_stopped_everywhere() {
     let run = only_run(&client);
     let sent = cluster.hub("kill").args(["-s", "INT", &first.id().to_string()]).status();
     assert!(sent.expect("kill").success());
-    let status = first.wait().expect("its end");
+    let status = end_of(&mut first);
     assert_eq!(status.code(), Some(130), "an interrupted run is stopped: {}", said());
     nothing_left(cluster, &run);
 }
@@ -392,17 +384,10 @@ fn two_hosts_with_one_home_keep_their_files_apart() {
     assert_eq!(trained.code, 0, "{trained:#?}");
 }
 
-/// The scripted NVML that tests load; built with the tests, beside the binary.
-fn fake_nvml() -> PathBuf {
-    let library = Path::new(env!("CARGO_BIN_EXE_hvtui")).with_file_name("examples").join("libfake_nvml.so");
-    assert!(library.exists(), "no {}: cargo build --example fake_nvml", library.display());
-    library
-}
-
 #[test]
 fn each_host_shows_its_own_gpus() {
     let scripts = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/gpus");
-    let library = fake_nvml();
+    let library = built::example("libfake_nvml.so");
     let Some(cluster) = Cluster::up(2, &["--fake-nvml".as_ref(), library.as_ref(), scripts.as_ref()]) else {
         return;
     };
@@ -444,7 +429,7 @@ fn the_secret_of_a_run_is_nowhere_on_disk() {
     for host in ["n1", "n2"] {
         cluster.on(host, &format!("touch ~/go-on-{run}"));
     }
-    assert!(first.wait().expect("its end").success());
+    assert!(end_of(&mut first).success());
     nothing_left(cluster, &run);
     for host in ["n1", "n2"] {
         assert_eq!(cluster.on(host, &format!("grep -rl {secret} ~ | wc -l")).trim(), "0", "{host}");
@@ -485,7 +470,7 @@ fn a_run_goes_on_while_its_host_is_cut_off_and_no_byte_is_lost() {
     for host in ["n1", "n2"] {
         cluster.on(host, "touch ~/enough");
     }
-    let status = first.wait().expect("its end");
+    let status = end_of(&mut first);
     assert!(status.success(), "{status:?}: {}", said());
     for rank in ["0", "1"] {
         let logs = client.run(&["logs", &run, "--rank", rank]);

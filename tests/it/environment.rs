@@ -291,7 +291,7 @@ fn a_profile_that_hangs_or_ends_its_shell_refuses_the_run() {
         ended.err.contains("does not end within 10 s") && ended.err.contains("contacting licence server"),
         "{ended:#?}"
     );
-    assert_eq!(cluster.on("n1", "pgrep -x sleep || true").trim(), "", "nothing of it is left");
+    cluster.assert_none("n1", &["sleep"]);
     cluster.on("n1", "echo 'echo out of quota >&2; exit 3' > ~/.profile");
     let ended = run(&client, "-np 1 --env-from-login -- true");
     refused(&ended, 127, "n1: login shell ");

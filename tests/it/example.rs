@@ -1,15 +1,8 @@
 //! The examples of a job of one's own, as their page says: alone, as ranks of a run, by shared memory and by TCP.
 
-use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// An example as Cargo builds it: `target/<profile>/examples/`, seen from `target/<profile>/deps/<test>`.
-fn example(name: &str) -> PathBuf {
-    let test = std::env::current_exe().unwrap();
-    let program = test.parent().and_then(Path::parent).unwrap().join("examples").join(name);
-    assert!(program.is_file(), "{} is missing: cargo build --example {name}", program.display());
-    program
-}
+use crate::common::built;
 
 #[test]
 fn they_run_alone() {
@@ -17,7 +10,7 @@ fn they_run_alone() {
         ("average", "rank 0 of 1 by none: y = 3.00x + 1.00\n"),
         ("fit", "rank 0 of 1: mean squared error below 0.001: true\n"),
     ] {
-        let mut command = Command::new(example(name));
+        let mut command = Command::new(built::example(name));
         for name in ["RANK", "WORLD_SIZE", "HVTUI_REPORT"] {
             command.env_remove(name);
         }
@@ -45,7 +38,7 @@ fn run(name: &str, transport: &str, words: &str) {
     command.args(["-k", "5", "120", env!("CARGO_BIN_EXE_hvtui"), "--hosts"]).arg(&hosts);
     command
         .args(["run", "-np", "3", "--env", &format!("HVTUI_TRANSPORT={transport}"), "--"])
-        .arg(example(name));
+        .arg(built::example(name));
     command.env_remove("XDG_STATE_HOME").env_remove("XDG_RUNTIME_DIR").env("HOME", home.path());
     let output = command.output().unwrap();
     let printed = String::from_utf8_lossy(&output.stdout);

@@ -21,6 +21,11 @@ fn frames() {
 }
 
 #[test]
+fn agent_ingress() {
+    over_corpus("agent_ingress", bodies::agent_ingress);
+}
+
+#[test]
 fn filter() {
     over_corpus("filter", bodies::filter);
     assert!(bodies::filter(b"util<5 & !(host~a | cmd~/train/)"), "a filter is read");
@@ -113,6 +118,14 @@ fn the_seeds_of_what_ranks_write_are_read() {
     }
     assert!(bodies::nccl_log(&seed("nccl_log", "two_ranks")));
     assert!(bodies::stacks(&seed("stacks", "two_threads")));
+}
+
+#[test]
+fn the_seeds_of_agents_are_admitted() {
+    for (name, frames) in [("told", 5), ("of_a_run", 11)] {
+        let path = format!("{}/tests/fuzz/corpus/agent_ingress/{name}", env!("CARGO_MANIFEST_DIR"));
+        assert_eq!(bodies::agent_ingress(&std::fs::read(path).expect("a seed")), frames, "{name}");
+    }
 }
 
 /// Else the fuzzer would only ever see refusals.

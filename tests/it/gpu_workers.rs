@@ -22,10 +22,6 @@ fn hvtui() -> &'static Path {
     Path::new(env!("CARGO_BIN_EXE_hvtui"))
 }
 
-fn scripted(names: &[&str]) -> ScriptedGpu {
-    ScriptedGpu::new(&hvtui().with_file_name("examples"), names)
-}
-
 /// What a rank left.
 struct Rank {
     output: Output,
@@ -179,7 +175,7 @@ fn a_rank_on_a_gpu_trains_as_one_on_the_cpu() {
     let cpu = Run::new(None, &format!("{JOB} --device cpu"));
     let cpu_rank = cpu.alone();
     for (libraries, names) in [("cuBLAS 12.1.3", &LIBRARIES[..]), ("without cuBLAS", &LIBRARIES[..1])] {
-        let gpu = scripted(names);
+        let gpu = ScriptedGpu::new(names);
         let on_gpu = Run::new(Some(&gpu), JOB);
         let rank = on_gpu.alone();
         let out = rank.ok();
@@ -210,7 +206,7 @@ fn two_ranks_on_one_card_end_as_two_on_the_cpu() {
     // 1,437 samples: the last batch has one, and a rank none.
     for more in ["--bucket 10K", "--fp16-allreduce --no-overlap"] {
         let job = format!("digits --epochs 1 --batch 359 --seed 4 {more}");
-        let gpu = scripted(&LIBRARIES);
+        let gpu = ScriptedGpu::new(&LIBRARIES);
         let cpu = Run::new(None, &format!("{job} --device cpu"));
         let cpu_ranks = cpu.ranks(2, |_, _| ());
         assert_eq!(cpu_ranks[0].weights(), cpu_ranks[1].weights());
@@ -232,7 +228,7 @@ fn two_ranks_on_one_card_end_as_two_on_the_cpu() {
 
 #[test]
 fn the_synthetic_job_sums_what_it_must() {
-    let gpu = scripted(&LIBRARIES);
+    let gpu = ScriptedGpu::new(&LIBRARIES);
     for more in ["", "--fp16-allreduce --bucket 64K"] {
         let run = Run::new(
             Some(&gpu),
@@ -253,7 +249,7 @@ fn the_synthetic_job_sums_what_it_must() {
 #[test]
 fn ranks_with_a_card_each_go_by_nccl() {
     const JOB: &str = "digits --epochs 1 --batch 480";
-    let gpu = scripted(&LIBRARIES);
+    let gpu = ScriptedGpu::new(&LIBRARIES);
     let meet = tempfile::tempdir().unwrap();
     let run = Run::new(Some(&gpu), &format!("{JOB} --device gpu"))
         .script("FAKE_NCCL_MEET", meet.path().to_str().unwrap());
@@ -282,7 +278,7 @@ fn ranks_with_a_card_each_go_by_nccl() {
 
 #[test]
 fn all_ranks_train_on_gpus_or_none() {
-    let gpu = scripted(&LIBRARIES);
+    let gpu = ScriptedGpu::new(&LIBRARIES);
     let job = "digits --epochs 1 --batch 480";
     let without = |rank: usize, command: &mut Command| {
         if rank == 1 {
@@ -308,7 +304,7 @@ fn all_ranks_train_on_gpus_or_none() {
 
 #[test]
 fn what_a_host_lacks_is_told_or_does_not_matter() {
-    let gpu = scripted(&LIBRARIES);
+    let gpu = ScriptedGpu::new(&LIBRARIES);
     let job = "digits --epochs 1 --batch 480";
     let old = |args: &str| Run::new(Some(&gpu), args).script("FAKE_CUDA_VERSION", "11040").alone();
     let out = old(job).ok();
@@ -357,7 +353,7 @@ fn the_checks_of_a_real_gpu_need_one() {
 
 #[test]
 fn a_batch_without_room_is_told_what_fits() {
-    let gpu = scripted(&LIBRARIES);
+    let gpu = ScriptedGpu::new(&LIBRARIES);
     let run = |args: &str| Run::new(Some(&gpu), args).script("FAKE_CUDA_MEMORY", "40000000").alone();
     let err = run("digits --epochs 1 --batch 1400").failed();
     assert!(err.contains("the GPU has 38 M free of 38 M, and a batch of 1400 on this rank wants "), "{err}");
@@ -369,7 +365,7 @@ fn a_batch_without_room_is_told_what_fits() {
 
 #[test]
 fn a_run_that_diverges_names_step_and_rank() {
-    let gpu = scripted(&LIBRARIES);
+    let gpu = ScriptedGpu::new(&LIBRARIES);
     let err = Run::new(Some(&gpu), "digits --epochs 1 --batch 480 --lr 3e38 --device gpu").alone().failed();
     assert!(
         err.contains("the loss of rank 0 is NaN at step 2") || err.contains("at step 2; a smaller --lr"),
@@ -379,7 +375,7 @@ fn a_run_that_diverges_names_step_and_rank() {
 
 #[test]
 fn a_rank_that_dies_ends_the_other_on_its_card() {
-    let gpu = scripted(&LIBRARIES);
+    let gpu = ScriptedGpu::new(&LIBRARIES);
     let run = Run::new(Some(&gpu), "digits --epochs 4000 --device gpu");
     let mut ranks = run.start(2, |_, _| ());
     let (mut dies, _) = ranks.pop().unwrap();
@@ -394,7 +390,7 @@ fn a_rank_that_dies_ends_the_other_on_its_card() {
 
 #[test]
 fn a_checkpoint_of_a_gpu_goes_on_bit_for_bit() {
-    let gpu = scripted(&LIBRARIES);
+    let gpu = ScriptedGpu::new(&LIBRARIES);
     let whole = Run::new(Some(&gpu), "digits --epochs 2 --batch 480 --device gpu");
     let expected = whole.alone().weights();
     let mut parts = Run::new(Some(&gpu), "digits --epochs 1 --batch 480 --device gpu");

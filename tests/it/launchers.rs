@@ -3,7 +3,6 @@
 
 use std::path::Path;
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
-use std::time::Instant;
 
 use crate::common::client::{Client, Ended};
 use crate::common::cluster::{Cluster, skip};
@@ -77,7 +76,6 @@ fn a_pasted_horovodrun_line_with_addresses_port_and_interface_is_one_run() {
 }
 
 #[test]
-#[expect(clippy::disallowed_methods, reason = "what took how long is what is tested")]
 fn a_rank_that_is_missing_at_the_rendezvous_is_named_by_its_deadline() {
     let Some(cluster) = two() else { return };
     let client = person(cluster);
@@ -85,12 +83,10 @@ fn a_rank_that_is_missing_at_the_rendezvous_is_named_by_its_deadline() {
         "--start-timeout 2 --env ABSENT=2 -np 3 -H n1:2,n2:1 --kind horovod -- python3 {}",
         fixture("gloo_rank.py")
     );
-    let began = Instant::now();
     let ended = run(&client, &line);
     assert_eq!(ended.code, 124, "{ended:#?}");
     let said = "rank 2 on n2:0 did not join the other ranks within 2 s";
     assert!(ended.err.contains(said), "{ended:#?}");
-    assert!(began.elapsed().as_secs() < 30, "{:?}", began.elapsed());
 }
 
 #[test]
@@ -114,7 +110,6 @@ fn a_pasted_mpirun_line_needs_no_ssh_between_its_hosts() {
 }
 
 #[test]
-#[expect(clippy::disallowed_methods, reason = "what took how long is what is tested")]
 fn the_rank_of_mpirun_that_fails_is_named_and_the_others_are_stopped_at_once() {
     let Some(cluster) = two() else { return };
     if !has("mpirun") {
@@ -122,16 +117,15 @@ fn the_rank_of_mpirun_that_fails_is_named_and_the_others_are_stopped_at_once() {
     }
     let _alone = only_mpirun();
     let client = person(cluster);
-    let began = Instant::now();
+    // longer than a client may take: the others are stopped, and not waited for
     let ended = run(
         &client,
-        "--kind mpi -np 4 -H n1:2,n2:2 -- sh -c 'test $OMPI_COMM_WORLD_RANK = 3 && exit 3; sleep 120'",
+        "--kind mpi -np 4 -H n1:2,n2:2 -- sh -c 'test $OMPI_COMM_WORLD_RANK = 3 && exit 3; sleep 600'",
     );
     assert_eq!(ended.code, 3, "{ended:#?}");
     assert!(ended.err.contains("rank 3 (n2:1) failed first: exit 3"), "{ended:#?}");
-    assert!(began.elapsed().as_secs() < 20, "{:?}", began.elapsed());
     for host in ["n1", "n2"] {
-        assert_eq!(cluster.on(host, "pgrep -x 'mpirun|orted' || true").trim(), "", "left on {host}");
+        cluster.assert_none(host, &["mpirun", "orted"]);
     }
 }
 
@@ -196,16 +190,15 @@ fn a_delegated_launcher_reaches_its_hosts_and_its_ranks_are_told_apart_and_swept
     assert_eq!(ended.code, 7, "{ended:#?}");
     assert!(ended.err.contains("rank 1 (n2:0) failed first: exit 7"), "{ended:#?}");
     for host in ["n1", "n2"] {
-        assert_eq!(
-            cluster.on(host, "pgrep -f 'slee[p] 30[01]|leftove[r]' || true").trim(),
-            "",
-            "left on {host}"
-        );
+        let mut left = cluster.processes(host);
+        left.retain(|process| {
+            ["sleep 300", "sleep 301", "leftover"].iter().any(|one| process.args.contains(one))
+        });
+        assert!(left.is_empty(), "left on {host}: {left:#?}");
     }
 }
 
 #[test]
-#[expect(clippy::disallowed_methods, reason = "what took how long is what is tested")]
 fn a_whole_line_of_mpirun_keeps_its_ranks_and_needs_no_ssh_between_its_hosts() {
     let Some(cluster) = two() else { return };
     if !has("mpirun") {
@@ -217,20 +210,15 @@ fn a_whole_line_of_mpirun_keeps_its_ranks_and_needs_no_ssh_between_its_hosts() {
     let ended = run(&client, &format!("{line} 'printf %s $OMPI_COMM_WORLD_RANK; echo \" on $(hostname)\"'"));
     assert_eq!(ended.code, 0, "{ended:#?}");
     assert_eq!(printed(&ended), ["[0] 0 on n1", "[1] 1 on n1", "[2] 2 on n2", "[3] 3 on n2"], "{ended:#?}");
-    let began = Instant::now();
-    let ended = run(&client, &format!("{line} 'test $OMPI_COMM_WORLD_RANK = 3 && exit 5; sleep 121'"));
+    let ended = run(&client, &format!("{line} 'test $OMPI_COMM_WORLD_RANK = 3 && exit 5; sleep 600'"));
     assert_eq!(ended.code, 5, "{ended:#?}");
     // Open MPI 4 itself does not always say which one it was.
     let named =
         ["rank 3 (n2:1) failed first: exit 5", "the job has been aborted: which rank, it does not say"];
     assert!(named.iter().any(|words| ended.err.contains(words)), "{ended:#?}");
-    assert!(began.elapsed().as_secs() < 20, "{:?}", began.elapsed());
     for host in ["n1", "n2"] {
-        assert_eq!(
-            cluster.on(host, "pgrep -f 'mpiru[n]|orte[d]|slee[p] 121' || true").trim(),
-            "",
-            "left on {host}"
-        );
+        cluster.assert_none(host, &["mpirun", "orted"]);
+        assert!(!cluster.processes(host).iter().any(|process| process.args == "sleep 600"), "left on {host}");
     }
     let refused = run(&client, "--delegate -H n1:2 --kind plain -- /bin/true");
     assert!(

@@ -3,13 +3,16 @@
 //!
 //! The hosts are shared by all tests; each has GPUs of its own.
 
-use std::path::{Path, PathBuf};
+use std::os::unix::fs::MetadataExt as _;
+use std::path::PathBuf;
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::OnceLock;
 
+use crate::common::built;
 use crate::common::client::Client;
 use crate::common::cluster::Cluster;
-use crate::common::processes::until;
+use crate::common::processes::{end_of, until, until_says};
+use hvtui::domain::ids::Rank;
 use serde_json::{Value, json};
 
 /// GPUs of each host.
@@ -18,9 +21,7 @@ const GPUS: usize = 14;
 const COMPUTING: usize = 11;
 
 fn library() -> PathBuf {
-    let library = Path::new(env!("CARGO_BIN_EXE_hvtui")).with_file_name("examples").join("libfake_nvml.so");
-    assert!(library.exists(), "no {}: cargo build --example fake_nvml", library.display());
-    library
+    built::example("libfake_nvml.so")
 }
 
 fn uuid(host: &str, gpu: usize) -> String {
@@ -79,13 +80,13 @@ impl Background {
     }
 
     fn code(&mut self) -> Option<i32> {
-        until("its end", || self.ended().is_some());
-        self.ended().expect("it has ended").code()
+        end_of(&mut self.child).code()
     }
 
     /// Until it has said this.
+    #[track_caller]
     fn says(&self, words: &str) {
-        until(&format!("'{words}'"), || self.said().contains(words));
+        until_says(words, || self.said());
     }
 }
 
@@ -112,6 +113,18 @@ fn lease_on(client: &Client<'_>, name: &str, gpu: usize) -> Option<Value> {
     let host = tick["hosts"].as_array().expect("hosts").iter().find(|host| host["name"] == name).expect(name);
     let held = host["leases"]["held"].as_array().expect("leases");
     held.iter().find(|lease| lease["gpu"] == uuid(name, gpu)).cloned()
+}
+
+/// Waits until nobody holds a GPU's lock on `n1`.
+#[track_caller]
+fn until_unlocked(cluster: &Cluster, gpu: usize) {
+    let lock = format!("/proc/{}/root/dev/shm/hvtui-{}.lock", cluster.pid("n1"), uuid("n1", gpu));
+    until(&format!("GPU {gpu} of n1 to be free"), || {
+        let Ok(file) = std::fs::metadata(&lock) else { return true };
+        let (major, minor) = (rustix::fs::major(file.dev()), rustix::fs::minor(file.dev()));
+        let locked = format!(" {major:02x}:{minor:02x}:{} ", file.ino());
+        !std::fs::read_to_string("/proc/locks").expect("/proc/locks").contains(&locked)
+    });
 }
 
 #[test]
@@ -159,44 +172,48 @@ fn a_leased_gpu_is_refused_with_its_holder_until_the_run_ends() {
 fn death_frees_a_gpu_whoever_dies() {
     let Some(cluster) = hosts() else { return };
     let client = person(cluster);
-    let pids = |what: &str, run: &str| {
-        // Looked for here, so that neither word is on the command line of the search itself.
-        let list = r#"for p in /proc/[0-9]*; do printf '%s %s\n' "${p#/proc/}" "$(tr '\0' ' ' <$p/cmdline)"; done 2>/dev/null"#;
-        let all = cluster.on("n1", list);
-        let of_the_run = all.lines().filter(|line| line.contains(what) && line.contains(run));
-        let found: Vec<&str> = of_the_run
-            .filter(|line| !line.contains("stage1"))
-            .filter_map(|line| line.split(' ').next())
-            .collect();
-        assert!(!found.is_empty(), "no {what} of {run}: {all}");
-        found.join(" ")
+    // The supervisor and the rank-wrap, as the run's state has them.
+    let pids = |id: &str| {
+        let mut state = cluster.state_of("n1", id);
+        // the rank may begin before its rank-wrap is written down
+        until("the rank-wrap", || {
+            state = cluster.state_of("n1", id);
+            !state.wraps.is_empty()
+        });
+        (state.supervisor.pid, state.wraps[&Rank(0)].pid)
     };
-    for (victims, name) in [(&["rank-wrap"][..], "wrap"), (&["supervise", "rank-wrap"], "both")] {
+    for name in ["wrap", "both"] {
         let mut run = spawn(&client, name, &["--gpus", "n1:2"], &hold("never"));
         run.says("held");
         let told = lease(&client, 2).expect("a lease");
         let id = told["run"].as_str().expect("its run").to_owned();
-        let all: Vec<String> = victims.iter().map(|what| pids(what, &id)).collect();
-        cluster.on("n1", &format!("kill -9 {}", all.join(" ")));
-        until("the GPU to be free", || lease(&client, 2).is_none());
+        let (supervisor, wrap) = pids(&id);
+        let victims = if name == "wrap" { wrap.to_string() } else { format!("{supervisor} {wrap}") };
+        cluster.on("n1", &format!("kill -9 {victims}"));
+        until_unlocked(cluster, 2);
+        assert_eq!(lease(&client, 2), None);
         // what is left of the run holds nothing
         let again = client.run(&["run", "--gpus", "n1:2", "--", "echo", "mine"]);
         assert_eq!(again.code, 0, "{again:#?}");
         run.child.kill().expect("the client");
         run.child.wait().expect("the client");
-        cluster.on("n1", "pkill -9 -f 'e ~/never'; true");
+        let mut left = cluster.processes("n1");
+        left.retain(|process| process.args.contains("e ~/never"));
+        let left: Vec<String> = left.iter().map(|process| process.pid.to_string()).collect();
+        cluster.on("n1", &format!("kill -9 {}", left.join(" ")));
     }
     // the lock outlives its supervisor: the rank still runs
     let run = spawn(&client, "orphan", &["--gpus", "n1:2"], &hold("b-go"));
     run.says("held");
     let told = lease(&client, 2).expect("a lease");
     let id = told["run"].as_str().expect("its run").to_owned();
-    cluster.on("n1", &format!("kill -9 {}", pids("supervise", &id)));
+    cluster.on("n1", &format!("kill -9 {}", pids(&id).0));
     let refused = client.run(&["run", "--gpus", "n1:2", "--", "true"]);
     assert_eq!(refused.code, 75, "{refused:#?}");
     assert!(refused.err.contains("(orphan)"), "{refused:#?}");
     cluster.on("n1", "touch ~/b-go");
-    until("the GPU to be free", || lease(&client, 2).is_none());
+    until_unlocked(cluster, 2);
+    assert_eq!(lease(&client, 2), None);
     drop(run);
 }
 

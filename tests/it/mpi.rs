@@ -8,7 +8,7 @@ use std::process::Command;
 
 use crate::common::bed::{Bed, ended, exit, hvtui, rank_process, text};
 use crate::common::cluster::skip;
-use crate::common::processes::until;
+use crate::common::processes::{until, waited_for_processors};
 use crate::common::{bed, plan};
 use hvtui::domain::engine::{Engine, Launcher, Program};
 use hvtui::domain::mpirun::{MpiHost, MpiPlan};
@@ -129,13 +129,18 @@ fn a_rank_of_mpirun_that_fails_is_named_and_ends_the_others() {
         let failing = format!("while [ ! -e go ]; do sleep 0.01; done; {script}");
         let dir = bed.start(by_mpirun(bed.spec(&["exec sleep 600", &failing], 60_000), 2, &[]));
         let peer = rank_process(&dir, 0);
+        let waited = waited_for_processors();
         std::fs::write(bed.work("go"), "").unwrap();
         ended(&dir);
+        let waited = waited_for_processors() - waited;
         let exits = [exit(&dir, 0), exit(&dir, 1)];
         assert_eq!((exits[1].code, exits[1].signal, exits[1].stopped), (code, signal, false));
         assert_eq!((exits[0].signal, exits[0].stopped), (Some(15), true));
         let apart = exits[0].t.0.abs_diff(exits[1].t.0);
-        assert!(apart < 2_000_000, "stopped {apart} us after the failure");
+        assert!(
+            apart < 2_000_000 + waited,
+            "stopped {apart} us after the failure, {waited} us without a processor"
+        );
         assert!(!peer.alive());
         assert_eq!(bed.processes(), [0; 0]);
     }
@@ -187,7 +192,7 @@ fn an_mpirun_that_is_killed_is_the_cause() {
     let dir = bed.start(by_mpirun(bed.spec(&["exec sleep 600", "exec sleep 600"], 60_000), 2, &[]));
     rank_process(&dir, 0);
     rank_process(&dir, 1);
-    let all = hvtui::supervise::tree::all();
+    let all = hvtui::procs::table::all();
     let mpirun =
         all.iter().find(|process| process.stat.name == "mpirun" && bed.processes().contains(&process.pid));
     assert!(mpirun.unwrap().signal(Signal::KILL));
@@ -273,7 +278,7 @@ mod two_hosts {
 
     use super::{bed, mpi_is_missing, plan};
     use crate::common::cluster::Cluster;
-    use crate::common::processes::until;
+    use crate::common::processes::{until, waited_for_processors};
 
     /// What an agent does to start a supervisor: its input comes over a socket.
     const START: &str = "import socket, subprocess, sys\n\
@@ -363,9 +368,11 @@ mod two_hosts {
                 });
             }
             for host in ["n1", "n2"] {
-                // Bracketed, so that the search does not find itself.
-                let left = "pgrep -x 'mpirun|orted|sleep'; pgrep -f '[r]ank-wrap|[r]ank-shim|[n]ode-wrap|[l]aunch-wrap'";
-                until(&format!("{host} to be free"), || self.cluster.on(host, left).trim().is_empty());
+                self.cluster.until_none(host, |process| {
+                    ["mpirun", "orted", "sleep"].contains(&process.name.as_str())
+                        || process.args.contains("-wrap")
+                        || process.args.contains("rank-shim")
+                });
             }
         }
 
@@ -438,15 +445,20 @@ mod two_hosts {
             scripts[failing] = fails;
             let run = Two::start(cluster, name, port, scripts, ["ab"; 2]);
             run.all_up();
+            let waited = waited_for_processors();
             std::fs::write(run.folder.join("go"), "").unwrap();
             run.ended();
+            let waited = waited_for_processors() - waited;
             let root = run.exit(failing as u32);
             assert_eq!((root.code, root.stopped), (Some(3), false));
             for rank in (0..4).filter(|rank| *rank != failing as u32) {
                 let exit = run.exit(rank);
                 assert_eq!((exit.signal, exit.stopped), (Some(15), true), "rank {rank}: {exit:?}");
                 let apart = exit.t.0.abs_diff(root.t.0);
-                assert!(apart < 2_000_000, "rank {rank} ended {apart} us after the failure");
+                assert!(
+                    apart < 2_000_000 + waited,
+                    "rank {rank}: {apart} us after the failure, {waited} without a processor"
+                );
             }
         }
     }

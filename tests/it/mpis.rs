@@ -8,7 +8,7 @@ use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 use crate::common::client::{Client, Ended};
 use crate::common::cluster;
 use crate::common::cluster::{Cluster, skip};
-use crate::common::processes::until;
+use crate::common::processes::{end_of, until};
 
 /// An MPI: its launcher, a program that is linked with it, and what `hvtui run` is told of its folder.
 struct Mpi {
@@ -53,8 +53,9 @@ impl Bed {
     /// Until nothing of an MPI is left on either host.
     fn is_free(&self) {
         for host in ["n1", "n2"] {
-            let left = "pgrep -x 'mpirun.*|mpiexec.*|orted|prted|prterun|hydra_.*|ends-.*' || true";
-            until(&format!("{host} to be free"), || self.cluster.on(host, left).trim().is_empty());
+            let of_an_mpi = ["mpirun", "mpiexec", "orted", "prted", "prterun", "hydra_", "ends-"];
+            self.cluster
+                .until_none(host, |process| of_an_mpi.iter().any(|name| process.name.starts_with(name)));
         }
     }
 }
@@ -173,7 +174,7 @@ fn nothing_of_any_mpi_is_left_of_a_run_that_is_interrupted() {
         until("all ranks", || said().matches(" of 4 on ").count() == 4);
         let sent = Command::new("kill").args(["-s", "INT", &child.id().to_string()]).status();
         assert!(sent.expect("kill").success());
-        assert_eq!(child.wait().expect("its end").code(), Some(130), "{}: {}", mpi.launcher, said());
+        assert_eq!(end_of(&mut child).code(), Some(130), "{}: {}", mpi.launcher, said());
         bed.is_free();
     }
 }

@@ -2,9 +2,10 @@
 //! says of them. Nothing here has a GPU: that NCCL calls the plugin in this way is read in its source, not proven.
 
 use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Command, Output};
 
+use crate::common::built;
 use hvtui::cluster::lines::RankFiles;
 use hvtui::domain::event::Event;
 use hvtui::domain::ids::Rank;
@@ -18,17 +19,9 @@ const MS: u64 = 1 << 20;
 /// The versions in which each of the interfaces came.
 const VERSIONS: [(u32, u32); 3] = [(22705, 4), (22803, 5), (22907, 6)];
 
-/// `target/<profile>/examples/nccl_host`, seen from `target/<profile>/deps/<test>`.
-fn host() -> PathBuf {
-    let test = std::env::current_exe().unwrap();
-    let program = test.parent().and_then(Path::parent).unwrap().join("examples/nccl_host");
-    assert!(program.is_file(), "{} is missing: cargo build --example nccl_host", program.display());
-    program
-}
-
 /// Plays a script; `report` is where the plugin writes to.
 fn play(nccl: u32, script: &[&str], report: Option<&Path>) -> Command {
-    let mut command = Command::new(host());
+    let mut command = Command::new(built::example("nccl_host"));
     command.args(script).env_clear().env("NCCL_PROFILER_PLUGIN", PLUGIN).env("RANK", "1");
     command.env("FAKE_NCCL_VERSION", nccl.to_string());
     command.envs(report.map(|report| ("HVTUI_REPORT", report)));
@@ -177,7 +170,7 @@ fn run(options: &[&str], script: &[&str]) -> (String, String) {
         command.args(["-k", "5", "120", env!("CARGO_BIN_EXE_hvtui"), "--hosts"]).arg(&hosts).args(args);
         command.env_clear().env("HOME", home.path()).env("PATH", "/usr/bin:/bin").output().unwrap()
     };
-    let host = host();
+    let host = built::example("nccl_host");
     // each kind's own variable says the rank; this is torch's
     let line =
         [&["run", "-np", "2", "--kind", "torch"], options, &["--", host.to_str().unwrap()], script].concat();

@@ -128,8 +128,10 @@ fn a_rank_that_stops_is_named_with_its_phase_and_those_that_wait_for_it() {
     let says = |words: &str| std::fs::read_to_string(&log).unwrap_or_default().contains(words);
     until("steps", || says("hvtui: step "));
     let signal = |name: &str| {
-        let line = format!("pkill -{name} -f 'train.py 0 backward [1]00000'; true");
-        cluster.on("n2", &line);
+        let all = cluster.processes("n2");
+        let ranks = all.iter().filter(|process| process.args.ends_with("train.py 0 backward 100000"));
+        let pids: Vec<String> = ranks.map(|process| process.pid.to_string()).collect();
+        cluster.on("n2", &format!("kill -{name} {}", pids.join(" ")));
     };
     signal("STOP");
     until("the standstill", || says("stands still in step "));

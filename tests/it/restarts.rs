@@ -8,7 +8,7 @@ use std::sync::OnceLock;
 use crate::common::client::{Client, Ended};
 use crate::common::cluster;
 use crate::common::cluster::Cluster;
-use crate::common::processes::until;
+use crate::common::processes::{end_of, until};
 use serde_json::Value;
 
 /// Two hosts; they end with this process.
@@ -55,9 +55,8 @@ fn assert_lines(text: &str, attempts: u32, of: u32) -> BTreeSet<String> {
 
 /// Nothing of the run is left on either host.
 fn nothing_left(cluster: &Cluster, run: &str) {
-    let line = r"for p in /proc/[0-9]*; do tr '\0' '\n' <$p/environ | grep '^HVTUI_RUN='; done 2>/dev/null";
     for host in ["n1", "n2"] {
-        until(&format!("{host} to be free of {run}"), || !cluster.on(host, line).contains(run));
+        cluster.until_free(host, run);
     }
 }
 
@@ -122,7 +121,7 @@ fn an_owner_who_stops_the_second_attempt_stops_the_run() {
     until("the second attempt of both ranks", || said("out").matches("begun 1.").count() == 2);
     let sent = cluster.hub("kill").args(["-s", "INT", &running.id().to_string()]).status();
     assert!(sent.expect("kill").success());
-    let status = running.wait().expect("its end");
+    let status = end_of(&mut running);
     assert_eq!(status.code(), Some(130), "{}", said("err"));
     assert_eq!(said("err").matches("attempt 3").count(), 0, "{}", said("err"));
     assert!(said("err").contains("stopped (attempt 2 of 10)"), "{}", said("err"));

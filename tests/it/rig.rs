@@ -4,6 +4,7 @@ use std::process::Command;
 
 use crate::common::cluster;
 use crate::common::cluster::{Cluster, text};
+use crate::common::processes::end_of;
 use crate::common::terminal::Terminal;
 
 /// What OpenSSH says in three seconds: its output, or its complaint.
@@ -111,13 +112,13 @@ fn a_session_is_severed_a_host_reboots_and_a_disk_is_small() {
     let mut word = [0; 2];
     std::io::Read::read_exact(session.stdout.as_mut().expect("its output"), &mut word).expect("a word");
     cluster.change("sever", "n1");
-    assert_eq!(session.wait().expect("its end").code(), Some(255));
+    assert_eq!(end_of(&mut session).code(), Some(255));
     assert_eq!(ssh(&cluster, "n1"), "works");
 
     let boot = cluster.on("n1", "cat /proc/sys/kernel/random/boot_id; setsid sleep 600 >/dev/null 2>&1 &");
     cluster.change("reboot", "n1");
     assert_ne!(cluster.on("n1", "cat /proc/sys/kernel/random/boot_id"), boot);
-    assert_eq!(cluster.on("n1", "pgrep -x sleep"), "");
+    cluster.assert_none("n1", &["sleep"]);
     assert_eq!(ssh(&cluster, "n1"), "works");
 
     cluster.change("disk", "n1 /root/small 64 noexec");
@@ -139,7 +140,7 @@ fn nothing_is_left() {
     let folder = cluster.dir().to_owned();
     drop(cluster);
     assert!(!folder.exists());
-    assert!(!sleeper.wait().expect("its end").success(), "the hub's processes end with it");
+    assert!(!end_of(&mut sleeper).success(), "the hub's processes end with it");
 }
 
 #[test]

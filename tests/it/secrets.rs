@@ -9,7 +9,7 @@ use std::sync::LazyLock;
 
 use crate::common::client::Client;
 use crate::common::cluster::Cluster;
-use crate::common::processes::until;
+use crate::common::processes::{end_of, until};
 
 /// Made when it is used: a source or a program that holds it would be found, wherever this repository lies.
 static CANARY: LazyLock<String> = LazyLock::new(|| {
@@ -33,6 +33,26 @@ fn spawn_without(client: &Client<'_>, args: &[&str]) -> Child {
 
 fn said(client: &Client<'_>) -> String {
     fs::read_to_string(client.path("out")).unwrap_or_default()
+}
+
+/// The id of this person's only run.
+fn only_run(client: &Client<'_>) -> String {
+    let listed = client.run(&["runs", "--json", "--local"]);
+    let all: serde_json::Value = serde_json::from_str(&listed.out).expect("JSON");
+    assert_eq!(all.as_array().map(Vec::len), Some(1), "{listed:?}");
+    all[0]["spec"]["id"].as_str().expect("an id").to_owned()
+}
+
+/// Files that a host has since the cluster is up and that hold the value, but for what ranks printed there: that is
+/// their own affair.
+fn files_with_it(cluster: &Cluster, host: &str) -> String {
+    let since = cluster.dir().join("etc-hosts").display().to_string();
+    let line = format!(
+        "find ~ /tmp /dev/shm /run -type f -newer {since} ! -name 'rank-*.out' ! -name 'rank-*.err' \
+         -exec grep -l {} {{}} + 2>/dev/null || true",
+        *CANARY
+    );
+    cluster.on(host, &line)
 }
 
 /// What processes of a host hold the value in their environment: their command lines.
@@ -66,13 +86,7 @@ fn vector_06_a_secret_variable_is_seen_by_its_ranks_and_by_nobody_else() {
     assert!(!shown.contains("canary"), "{shown}");
 
     // A supervisor that takes the run over needs no secret, and gets none.
-    let supervisors = "pgrep -f 'supervise.*--stage2'";
-    let first = cluster.on("n1", supervisors);
-    cluster.on("n1", &format!("kill -9 {}", first.trim()));
-    until("a new supervisor", || {
-        let now = cluster.on("n1", &format!("{supervisors} || true"));
-        !now.trim().is_empty() && now != first
-    });
+    cluster.replace_supervisor("n1", &only_run(&client));
     for host in ["n1", "n2"] {
         let lines = cluster.on(host, "cat /proc/[0-9]*/cmdline | tr '\\0' '\\n'; ps -ef");
         assert!(lines.contains("rank-wrap") && !lines.contains("canary"), "{host}: {lines}");
@@ -82,13 +96,10 @@ fn vector_06_a_secret_variable_is_seen_by_its_ranks_and_by_nobody_else() {
         let strangers: Vec<_> =
             holders.iter().filter(|words| !ranks.iter().any(|rank| words.contains(rank))).collect();
         assert!(strangers.is_empty(), "{host}: {strangers:?}");
-        // What a rank prints is its own affair: its output lies on its host as it is.
-        let files = cluster
-            .on(host, &format!("grep -rl {} ~ /tmp | grep -v 'rank-[0-9]*.[oe][ur][tr]$' || true", *CANARY));
-        assert_eq!(files.trim(), "", "{host}");
+        assert_eq!(files_with_it(&cluster, host), "", "{host}");
         cluster.on(host, "touch ~/go-on");
     }
-    assert!(run.wait().expect("its end").success());
+    assert!(end_of(&mut run).success());
 
     let listed = client.run(&["runs", "--json"]);
     assert!(
@@ -115,7 +126,7 @@ fn vector_06_who_attaches_from_elsewhere_sees_no_secret_value_either() {
     let Some(cluster) = Cluster::up(2, &[]) else { return };
     let owner = Client::new(&cluster);
     let launch = ["run", "--detach", "-np", "2", "--secret-env", "TOKEN", "--", "sh", "-c", TELLTALE];
-    let launched = spawn(&owner, &launch).wait().expect("its end");
+    let launched = end_of(&mut spawn(&owner, &launch));
     let id = said(&owner).trim().to_owned();
     assert!(launched.success() && !id.is_empty(), "{id}");
 
@@ -124,11 +135,11 @@ fn vector_06_who_attaches_from_elsewhere_sees_no_secret_value_either() {
     let mut attached = spawn_without(&guest, &["attach", &id]);
     until("what was printed", || said(&guest).matches("token=•••").count() == 2);
     // One whose supervisor was replaced meanwhile, too.
-    cluster.on("n2", "kill -9 $(pgrep -f 'supervise.*--stage2')");
+    cluster.kill_supervisor("n2", &id);
     for host in ["n1", "n2"] {
         cluster.on(host, &format!("touch ~/go-on-{id}"));
     }
-    let end = attached.wait().expect("its end");
+    let end = end_of(&mut attached);
     let shown = said(&guest) + &fs::read_to_string(guest.path("err")).expect("err");
     assert!(end.success(), "{shown}");
 
@@ -148,11 +159,7 @@ fn vector_06_who_attaches_from_elsewhere_sees_no_secret_value_either() {
         assert_eq!(String::from_utf8_lossy(&here.stdout), "", "no file of who attached");
     }
     for host in ["n1", "n2"] {
-        let files = format!(
-            "grep -rl {} ~ /tmp /dev/shm /run | grep -v 'rank-[0-9]*.[oe][ur][tr]$' || true",
-            *CANARY
-        );
-        assert_eq!(cluster.on(host, &files).trim(), "", "{host}");
+        assert_eq!(files_with_it(&cluster, host), "", "{host}");
     }
 }
 
@@ -180,5 +187,5 @@ fn vector_01_nothing_of_a_run_listens_on_every_address() {
     }
     let id = rustix::process::Pid::from_child(&run);
     rustix::process::kill_process(id, rustix::process::Signal::INT).expect("a signal");
-    run.wait().expect("its end");
+    end_of(&mut run);
 }

@@ -4,6 +4,7 @@
 mod bytes;
 mod escapes;
 mod files;
+mod hostile_agent;
 mod mutate;
 mod person;
 mod screens;

@@ -17,10 +17,11 @@ use hvtui::domain::run::HostRun;
 use hvtui::domain::signal::{
     FoundProcess, MOST_PROCESSES, ProcessKey, SignalAnswer, SignalName, SignalRequest, Signalled,
 };
-use hvtui::supervise::identity::{Stat, boot_id};
+use hvtui::procs::identity::{Stat, boot_id};
+use hvtui::procs::marks;
+use hvtui::procs::table;
 use hvtui::supervise::rundir::RunDir;
 use hvtui::supervise::state::{STATE, State};
-use hvtui::supervise::tree;
 use hvtui::wire::frame::Decoder;
 use hvtui::wire::handshake::Hello;
 use hvtui::wire::message::{Commit, FromAgent, ToAgent};
@@ -136,7 +137,15 @@ impl Tree {
         let mut pids: Vec<u32> = lines.map(|line| line.unwrap().parse().unwrap()).collect();
         pids.push(shell.id());
         pids.sort_unstable();
-        Self { shell, pids }
+        let tree = Self { shell, pids };
+        // A shell tells a child's pid before the child has become what it is.
+        for sleep in ["1001", "1002"] {
+            let line = format!("sleep\0{sleep}\0").into_bytes();
+            let is =
+                |pid: &u32| std::fs::read(format!("/proc/{pid}/cmdline")).is_ok_and(|found| found == line);
+            until(&format!("sleep {sleep}"), || tree.pids.iter().any(is));
+        }
+        tree
     }
 }
 
@@ -238,12 +247,12 @@ fn a_part_of_a_run_says_how_the_run_is_stopped_and_its_rank_is_a_process_as_any(
         let reason = agent.refusal(ProcessKey { pid: part.pid, start: part.start });
         assert!(reason.contains(&format!("of run {}: x on the Run screen", run.short())), "{reason}");
     }
-    let is_sleep = |process: &tree::Process| {
+    let is_sleep = |process: &table::Process| {
         std::fs::read(format!("/proc/{}/cmdline", process.pid)).is_ok_and(|line| line == b"sleep\x001003\0")
     };
     let mut rank = None;
     until("the rank runs", || {
-        rank = tree::marked(&tree::all(), &run, &host).into_iter().find(is_sleep);
+        rank = marks::marked(&table::all(), &run, &host).into_iter().find(is_sleep);
         rank.is_some()
     });
     let rank = ProcessKey { pid: rank.as_ref().unwrap().pid, start: rank.unwrap().stat.start };

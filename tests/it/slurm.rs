@@ -10,7 +10,7 @@ use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 use crate::common::client::{Client, Ended};
 use crate::common::cluster;
 use crate::common::cluster::Cluster;
-use crate::common::processes::until;
+use crate::common::processes::{end_of, until};
 
 /// Two hosts that are nodes of a Slurm, whose controller runs in the hub; they end with this process.
 struct Slurm {
@@ -273,7 +273,7 @@ fn a_run_of_srun_that_is_interrupted_gives_its_nodes_back() {
     until("both ranks", || said().matches("] up").count() == 2);
     let sent = slurm.cluster.hub("kill").args(["-s", "INT", &child.id().to_string()]).status();
     assert!(sent.expect("kill").success());
-    assert_eq!(child.wait().expect("its end").code(), Some(130), "{}", said());
+    assert_eq!(end_of(&mut child).code(), Some(130), "{}", said());
     slurm.gives_back();
     for host in ["n1", "n2"] {
         until("the rank's end", || !slurm.cluster.on(host, "cat /proc/[0-9]*/cmdline").contains("119.5"));

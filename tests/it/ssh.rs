@@ -10,7 +10,9 @@ use std::time::Duration;
 use crate::common::echo::{AGENT, agent, assert_echoes, open, refused, target, user};
 use crate::common::sshd;
 use crate::common::sshd::{Sshd, keygen, skip};
-use hvtui::ssh::{AgentBinary, DeployError, ErrorKind, HostKey, SshError, Target, scan, trust};
+use hvtui::ssh::{
+    AgentBinary, AgentError, DeployError, ErrorKind, HostKey, SshError, Target, TrustError, scan, trust,
+};
 
 fn know(sshd: &Sshd, text: &str) -> Target {
     let target = target(sshd);
@@ -58,8 +60,14 @@ async fn a_changed_key_is_a_hard_stop_that_names_the_line() {
         assert!(text.contains(part), "{part} is not in: {text}");
     }
     let pinned = Target { fingerprint: Some(new.fingerprint()), ..target.clone() };
-    assert!(matches!(refused(&pinned, &sshd).await, SshError::ChangedKey { .. }));
-    assert!(matches!(trust(&target, &new, Some(&new.fingerprint())), Err(SshError::ChangedKey { .. })));
+    assert!(matches!(
+        refused(&pinned, &sshd).await,
+        AgentError::Ssh(SshError::HostKey(TrustError::ChangedKey { .. }))
+    ));
+    assert!(matches!(
+        trust(&target.server(), &new, Some(&new.fingerprint())),
+        Err(TrustError::ChangedKey { .. })
+    ));
     assert_nothing_sent(&sshd).await;
 }
 
@@ -70,7 +78,10 @@ async fn a_revoked_key_is_refused_although_it_is_known_and_pinned() {
     let target = know(&sshd, &format!("[127.0.0.1]:{} {key}\n@revoked * {key}\n", sshd.port));
     let fingerprint = HostKey::from_openssh(&key).unwrap().fingerprint();
     let error = refused(&Target { fingerprint: Some(fingerprint), ..target }, &sshd).await;
-    assert!(matches!(&error, SshError::RevokedKey { place, .. } if place.line == 2), "{error}");
+    assert!(
+        matches!(&error, AgentError::Ssh(SshError::HostKey(TrustError::RevokedKey { place, .. })) if place.line == 2),
+        "{error}"
+    );
     assert_nothing_sent(&sshd).await;
 }
 
@@ -97,7 +108,10 @@ async fn a_host_known_by_one_type_of_key_is_asked_for_that_type() {
     }
     let Some(one) = Sshd::start(&["ecdsa"], "") else { return };
     let target = know(&one, &format!("[127.0.0.1]:{} {}\n", one.port, sshd.host_key("rsa")));
-    assert!(matches!(refused(&target, &one).await, SshError::OtherKeyType { .. }));
+    assert!(matches!(
+        refused(&target, &one).await,
+        AgentError::Ssh(SshError::HostKey(TrustError::OtherKeyType { .. }))
+    ));
 }
 
 #[tokio::test]
@@ -107,8 +121,8 @@ async fn a_scanned_key_can_be_trusted_and_then_connects() {
     let key = scan(&target).await.unwrap();
     assert_eq!(key, HostKey::from_openssh(&sshd.host_key("ed25519")).unwrap());
     assert_nothing_sent(&sshd).await;
-    assert!(!trust(&target, &key, Some(&key.fingerprint())).unwrap().already);
-    assert!(trust(&target, &key, None).unwrap().already);
+    assert!(!trust(&target.server(), &key, Some(&key.fingerprint())).unwrap().already);
+    assert!(trust(&target.server(), &key, None).unwrap().already);
     assert_echoes(&mut open(&target, &agent(&sshd, AGENT)).await.unwrap()).await;
 }
 
@@ -137,7 +151,7 @@ async fn credentials_that_are_not_accepted_are_listed() {
         keygen(file, "ecdsa", "");
     }
     let error = refused(&Target { identities: many, ..good }, &sshd).await;
-    let SshError::Authentication { attempts, .. } = &error else { panic!("{error}") };
+    let AgentError::Ssh(SshError::Authentication { attempts, .. }) = &error else { panic!("{error}") };
     assert_eq!((attempts.offered.len(), attempts.notes.len()), (5, 2), "{attempts:?}");
 }
 
@@ -241,13 +255,13 @@ async fn each_way_not_to_answer_has_its_own_error() {
     };
     let binary = AgentBinary::of_current_exe().unwrap();
     let error = open(&target, &binary).await.map(|_| ()).unwrap_err();
-    assert!(matches!(error, SshError::TimedOut { .. }), "{error}");
+    assert!(matches!(error, AgentError::Ssh(SshError::TimedOut { .. })), "{error}");
     assert!(error.to_string().contains(&target.endpoint()), "{error}");
     assert!(matches!(scan(&target).await, Err(SshError::TimedOut { .. })));
 
     let refusing = Target { port: free, ..target.clone() };
     let error = open(&refusing, &binary).await.map(|_| ()).unwrap_err();
-    assert!(matches!(error, SshError::Refused { .. }), "{error}");
+    assert!(matches!(error, AgentError::Ssh(SshError::Refused { .. })), "{error}");
     assert_eq!((error.kind(), error.refusal()), (ErrorKind::Unreachable, None));
 
     // A name that can't exist, by RFC 6761. A resolver without network may take its time.
@@ -257,7 +271,7 @@ async fn each_way_not_to_answer_has_its_own_error() {
         ..target.clone()
     };
     let error = open(&unknown, &binary).await.map(|_| ()).unwrap_err();
-    assert!(matches!(error, SshError::Resolve { .. }), "{error}");
+    assert!(matches!(error, AgentError::Ssh(SshError::Resolve { .. })), "{error}");
 
     let closing = TcpListener::bind("127.0.0.1:0").unwrap();
     let port = closing.local_addr().unwrap().port();
@@ -265,7 +279,7 @@ async fn each_way_not_to_answer_has_its_own_error() {
     let patient = Target { connect_timeout: Duration::from_secs(20), port, ..target.clone() };
     let error = open(&patient, &binary).await.map(|_| ()).unwrap_err();
     closer.join().unwrap();
-    assert!(matches!(error, SshError::Network { .. }), "{error}");
+    assert!(matches!(error, AgentError::Ssh(SshError::Network { .. })), "{error}");
 
     let talking = TcpListener::bind("127.0.0.1:0").unwrap();
     let port = talking.local_addr().unwrap().port();
@@ -276,10 +290,13 @@ async fn each_way_not_to_answer_has_its_own_error() {
     });
     let error = open(&Target { port, ..patient }, &binary).await.map(|_| ()).unwrap_err();
     talker.join().unwrap();
-    assert!(matches!(error, SshError::Handshake { .. } | SshError::Network { .. }), "{error}");
+    assert!(
+        matches!(error, AgentError::Ssh(SshError::Handshake { .. } | SshError::Network { .. })),
+        "{error}"
+    );
 
     let unsafe_name = Target { address: "-oProxyCommand=x".into(), ..target };
-    assert!(matches!(open(&unsafe_name, &binary).await, Err(SshError::BadTarget { .. })));
+    assert!(matches!(open(&unsafe_name, &binary).await, Err(AgentError::Ssh(SshError::BadTarget { .. }))));
 }
 
 #[tokio::test]
@@ -306,7 +323,7 @@ async fn what_the_host_prints_is_the_banner_and_harmless() {
     if user_shell().ends_with("bash") {
         std::fs::write(sshd.home().join(".bashrc"), "yes noise | head -c 5000000\n").unwrap();
         let error = refused(&target, &sshd).await;
-        assert!(matches!(&error, SshError::Deploy { problem: DeployError::Noise { .. }, .. }), "{error}");
+        assert!(matches!(&error, AgentError::Deploy { problem: DeployError::Noise { .. }, .. }), "{error}");
         std::fs::write(sshd.home().join(".bashrc"), "echo go away; exit 3\n").unwrap();
         let error = refused(&target, &sshd).await;
         assert!(error.to_string().contains("go away") && error.to_string().contains("status 3"), "{error}");
@@ -325,7 +342,7 @@ async fn an_upload_that_differs_from_its_hash_is_refused() {
     let (target, binary) = (target(&sshd), agent(&sshd, AGENT));
     std::fs::write(binary.path(), AGENT.replace("cat", "dog")).unwrap();
     let error = open(&target, &binary).await.map(|_| ()).unwrap_err();
-    assert!(matches!(&error, SshError::Deploy { problem: DeployError::Damaged { .. }, .. }), "{error}");
+    assert!(matches!(&error, AgentError::Deploy { problem: DeployError::Damaged { .. }, .. }), "{error}");
     assert_eq!(error.kind(), ErrorKind::Agent);
     let left = std::fs::read_dir(installed(&sshd, &binary).parent().unwrap()).unwrap().count();
     assert_eq!(left, 0, "nothing is left of a refused upload");
@@ -390,7 +407,7 @@ async fn the_real_binary_can_be_put_on_a_host() {
     let binary = AgentBinary::of_current_exe().unwrap();
     // The test program is no agent: it is uploaded whole, runs, and says that it does not know the arguments.
     let error = open(&target(&sshd), &binary).await.map(|_| ()).unwrap_err();
-    assert!(matches!(&error, SshError::Deploy { problem: DeployError::NoAgent { .. }, .. }), "{error}");
+    assert!(matches!(&error, AgentError::Deploy { problem: DeployError::NoAgent { .. }, .. }), "{error}");
     assert_eq!(std::fs::metadata(installed(&sshd, &binary)).unwrap().len(), binary.bytes());
 }
 

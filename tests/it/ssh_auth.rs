@@ -15,7 +15,9 @@ use crate::common::processes::until;
 use crate::common::sshd;
 use crate::common::sshd::{Sshd, children, keygen};
 use hvtui::domain::question::{Answer, HostKeyPolicy, Question, Subject};
-use hvtui::ssh::{AgentBinary, AgentStream, Asker, ErrorKind, HostKey, SshError, Target, open_agent};
+use hvtui::ssh::{
+    AgentBinary, AgentError, AgentStream, Asker, ErrorKind, HostKey, SshError, Target, TrustError, open_agent,
+};
 
 const AGENT: &str = "#!/bin/sh\nprintf '\\001HVT1 %s\\n' \"$4\"\nexec cat\n";
 
@@ -39,13 +41,13 @@ fn target(sshd: &Sshd, asker: &Asker) -> Target {
     }
 }
 
-async fn open(sshd: &Sshd, target: &Target) -> Result<AgentStream, SshError> {
+async fn open(sshd: &Sshd, target: &Target) -> Result<AgentStream, AgentError> {
     let path = sshd.path("agent");
     std::fs::write(&path, AGENT).unwrap();
     open_agent(target, &AgentBinary::from_path(&path).unwrap(), |_| ()).await
 }
 
-async fn refused(sshd: &Sshd, target: &Target) -> SshError {
+async fn refused(sshd: &Sshd, target: &Target) -> AgentError {
     open(sshd, target).await.map(|_| ()).unwrap_err()
 }
 
@@ -153,7 +155,7 @@ async fn user_certificates_are_offered_and_their_end_is_told() {
     keygen(&old, "ed25519", "");
     sign(&ca, &old, "20200101:20200201");
     let error = refused(&sshd, &to(vec![old.clone()])).await;
-    let SshError::Authentication { attempts, .. } = &error else { panic!("{error}") };
+    let AgentError::Ssh(SshError::Authentication { attempts, .. }) = &error else { panic!("{error}") };
     assert!(attempts.offered[0].contains("expired 2020-0"), "{error}");
 
     // a certified key with a passphrase: asked for once, used for certificate alone
@@ -200,7 +202,10 @@ async fn vector_09_nothing_is_asked_before_the_host_key_is_accepted() {
     let changed = target(&sshd, &asker);
     let other = std::fs::read_to_string(sshd.path("other.pub")).unwrap();
     std::fs::write(sshd.path("known_hosts"), format!("[127.0.0.1]:{} {other}", sshd.port)).unwrap();
-    assert!(matches!(refused(&sshd, &changed).await, SshError::ChangedKey { .. }));
+    assert!(matches!(
+        refused(&sshd, &changed).await,
+        AgentError::Ssh(SshError::HostKey(TrustError::ChangedKey { .. }))
+    ));
     assert!(person.asked().is_empty());
     sshd.left().await;
     assert!(!sshd.log().contains("userauth-request"), "credentials were sent");
@@ -315,7 +320,10 @@ async fn an_unknown_host_key_is_asked_about_taken_or_refused() {
     let (asker, person) = Person::answering(|_, _| Some(Answer::No));
     for policy in [HostKeyPolicy::Strict, HostKeyPolicy::Ask] {
         let error = refused(&sshd, &to(policy, &asker)).await;
-        assert!(matches!(error, SshError::UnknownKey { .. }), "{error}");
+        assert!(
+            matches!(error, AgentError::Ssh(SshError::HostKey(TrustError::UnknownKey { .. }))),
+            "{error}"
+        );
         assert!(error.to_string().contains("hvtui hosts trust gpu-a"), "{error}");
     }
     assert_eq!(person.subjects(), ["host key"], "only where the policy asks");
@@ -350,7 +358,10 @@ async fn an_unknown_host_key_is_asked_about_taken_or_refused() {
     std::fs::write(&file, format!("[127.0.0.1]:{} {other}", sshd.port)).unwrap();
     for policy in [HostKeyPolicy::Ask, HostKeyPolicy::AcceptNew] {
         let error = refused(&sshd, &to(policy, &asker)).await;
-        assert!(matches!(error, SshError::ChangedKey { .. }), "{error}");
+        assert!(
+            matches!(error, AgentError::Ssh(SshError::HostKey(TrustError::ChangedKey { .. }))),
+            "{error}"
+        );
     }
     assert!(person.asked().is_empty());
 }
@@ -370,7 +381,10 @@ async fn a_key_that_no_file_can_take_is_trusted_for_the_session() {
     assert_eq!((person.asked().len(), std::fs::read_to_string(&real).unwrap()), (1, String::new()));
     assert!(person.told()[0].contains("is trusted until hvtui ends"), "{:?}", person.told());
     let (asker, person) = Person::answering(|_, _| None);
-    assert!(matches!(refused(&sshd, &Target { asker, ..asking }).await, SshError::UnknownKey { .. }));
+    assert!(matches!(
+        refused(&sshd, &Target { asker, ..asking }).await,
+        AgentError::Ssh(SshError::HostKey(TrustError::UnknownKey { .. }))
+    ));
     assert_eq!(person.asked().len(), 1, "another session knows nothing of it");
 }
 
@@ -386,7 +400,10 @@ async fn a_host_known_by_another_type_of_key_is_asked_about_and_never_taken_unse
     };
     forget();
     let taking = Target { host_key_policy: HostKeyPolicy::AcceptNew, ..asking.clone() };
-    assert!(matches!(refused(&sshd, &taking).await, SshError::OtherKeyType { .. }));
+    assert!(matches!(
+        refused(&sshd, &taking).await,
+        AgentError::Ssh(SshError::HostKey(TrustError::OtherKeyType { .. }))
+    ));
     open(&sshd, &asking).await.unwrap();
     let questions = person.asked();
     assert!(
@@ -420,7 +437,10 @@ async fn an_alias_stands_for_the_host_in_known_hosts() {
     let asker = Asker::nobody("no terminal");
     let known = Target { identities: vec![sshd.path("user")], ..target(&sshd, &asker) };
     std::fs::write(sshd.path("known_hosts"), format!("gpus {}\n", sshd.host_key("ed25519"))).unwrap();
-    assert!(matches!(refused(&sshd, &known).await, SshError::UnknownKey { .. }));
+    assert!(matches!(
+        refused(&sshd, &known).await,
+        AgentError::Ssh(SshError::HostKey(TrustError::UnknownKey { .. }))
+    ));
     open(&sshd, &Target { host_key_alias: Some("GPUs".into()), ..known }).await.unwrap();
 }
 
@@ -488,7 +508,7 @@ mod rounds {
         }
     }
 
-    async fn error(target: &Target) -> SshError {
+    async fn error(target: &Target) -> AgentError {
         let binary = AgentBinary::of_current_exe().unwrap();
         open_agent(target, &binary, |_| ()).await.map(|_| ()).unwrap_err()
     }
@@ -532,7 +552,7 @@ async fn certificates_of_the_ssh_agent_and_identities_only() {
         open_agent(&target, &binary, |_| ()).await.unwrap();
         let only = Target { identities: vec![folder.join("other")], identities_only: true, ..target };
         let error = open_agent(&only, &binary, |_| ()).await.map(|_| ()).unwrap_err();
-        let SshError::Authentication { attempts, .. } = &error else { panic!("{error}") };
+        let AgentError::Ssh(SshError::Authentication { attempts, .. }) = &error else { panic!("{error}") };
         assert_eq!(attempts.offered, [folder.join("other").display().to_string()]);
         return;
     }

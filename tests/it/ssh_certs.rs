@@ -7,7 +7,10 @@ use std::time::Duration;
 
 use crate::common::sshd::{Sshd, keygen};
 use hvtui::domain::question::HostKeyPolicy;
-use hvtui::ssh::{AgentBinary, CertificateFault, HostKey, SshError, Target, open_agent};
+use hvtui::ssh::{
+    AgentBinary, AgentError, Algorithms, Allowed, CertificateFault, HostKey, SshError, Target, TrustError,
+    open_agent,
+};
 
 const AGENT: &str = "#!/bin/sh\nprintf '\\001HVT1 %s\\n' \"$4\"\nexec cat\n";
 
@@ -34,7 +37,7 @@ fn target(sshd: &Sshd, known_hosts: &str) -> Target {
     }
 }
 
-async fn open(sshd: &Sshd, target: &Target) -> Result<(), SshError> {
+async fn open(sshd: &Sshd, target: &Target) -> Result<(), AgentError> {
     let path = sshd.path("agent");
     std::fs::write(&path, AGENT).unwrap();
     open_agent(target, &AgentBinary::from_path(&path).unwrap(), |_| ()).await.map(|_| ())
@@ -42,7 +45,12 @@ async fn open(sshd: &Sshd, target: &Target) -> Result<(), SshError> {
 
 /// What OpenSSH makes of the same file and key.
 fn openssh(sshd: &Sshd) -> Result<(), String> {
+    openssh_with(sshd, &[])
+}
+
+fn openssh_with(sshd: &Sshd, options: &[&str]) -> Result<(), String> {
     let mut ssh = Command::new("ssh");
+    ssh.args(options);
     ssh.args(["-F", "none", "-oBatchMode=yes", "-oStrictHostKeyChecking=yes", "-oUpdateHostKeys=no"]);
     ssh.arg(format!("-oUserKnownHostsFile={}", sshd.path("known_hosts").display()));
     ssh.args(["-oGlobalKnownHostsFile=none", "-oIdentitiesOnly=yes", "-oLogLevel=ERROR", "-i"]);
@@ -96,12 +104,18 @@ async fn known_hosts_mean_what_they_mean_to_openssh() {
     // known by RSA alone, and it has no such key
     let only_rsa = format!("[localhost]:$PORT {}\n", sshd.host_key("rsa"));
     let target = target(&ed25519, &only_rsa);
-    assert!(matches!(open(&ed25519, &target).await, Err(SshError::OtherKeyType { .. })));
+    assert!(matches!(
+        open(&ed25519, &target).await,
+        Err(AgentError::Ssh(SshError::HostKey(TrustError::OtherKeyType { .. })))
+    ));
     assert!(openssh(&ed25519).is_err());
     // what can't be read is no empty file
     std::fs::remove_file(ed25519.path("known_hosts")).unwrap();
     std::fs::create_dir(ed25519.path("known_hosts")).unwrap();
-    assert!(matches!(open(&ed25519, &target).await, Err(SshError::KnownHosts { .. })));
+    assert!(matches!(
+        open(&ed25519, &target).await,
+        Err(AgentError::Ssh(SshError::HostKey(TrustError::KnownHosts { .. })))
+    ));
     assert!(openssh(&ed25519).is_err());
 }
 
@@ -156,14 +170,20 @@ async fn a_host_certificate_of_a_known_authority_lets_the_host_in() {
         }
         // its authority is another's
         let target = host.know("@cert-authority *.example.org $CA\n");
-        assert!(matches!(open(&host.sshd, &target).await, Err(SshError::UnknownKey { .. })));
+        assert!(matches!(
+            open(&host.sshd, &target).await,
+            Err(AgentError::Ssh(SshError::HostKey(TrustError::UnknownKey { .. })))
+        ));
         assert!(openssh(&host.sshd).is_err());
         // a pinned fingerprint is that of the key inside
         let pinned = HostKey::from_openssh(&host.sshd.host_key("plain")).unwrap().fingerprint();
         let target = Target { fingerprint: Some(pinned), ..host.know("@cert-authority * $CA\n") };
         open(&host.sshd, &target).await.unwrap();
         let target = Target { fingerprint: Some("SHA256:wrong".into()), ..target };
-        assert!(matches!(open(&host.sshd, &target).await, Err(SshError::OtherFingerprint { .. })));
+        assert!(matches!(
+            open(&host.sshd, &target).await,
+            Err(AgentError::Ssh(SshError::HostKey(TrustError::OtherFingerprint { .. })))
+        ));
     }
 }
 
@@ -194,7 +214,10 @@ async fn vector_09_a_bad_host_certificate_is_refused_before_any_credential() {
         let Some(host) = Certified::start("ed25519", "ed25519", sign) else { return };
         let target = host.know("@cert-authority * $CA\n");
         let error = open(&host.sshd, &target).await.unwrap_err();
-        let SshError::BadCertificate { fault, authority, .. } = &error else { panic!("{name}: {error}") };
+        let AgentError::Ssh(SshError::HostKey(TrustError::BadCertificate { fault, authority, .. })) = &error
+        else {
+            panic!("{name}: {error}")
+        };
         assert!(check(fault), "{name}: {error}");
         assert_eq!((authority.line, error.is_refusal()), (1, true));
         host.sshd.left().await;
@@ -205,6 +228,29 @@ async fn vector_09_a_bad_host_certificate_is_refused_before_any_credential() {
         let target = host.know("@cert-authority * $CA\n[localhost]:$PORT $KEY\n");
         open(&host.sshd, &target).await.unwrap_or_else(|error| panic!("{name}: {error}"));
         assert!(openssh(&host.sshd).is_ok(), "{name}: OpenSSH does not know the key");
+    }
+}
+
+#[tokio::test]
+async fn an_authority_may_sign_by_what_the_configuration_allows_alone() {
+    for (ca, good) in [("ed25519", false), ("rsa", true)] {
+        let Some(host) = Certified::start("ed25519", ca, &["-h", "-n", "localhost"]) else { return };
+        let said = "CASignatureAlgorithms (config:2)".to_owned();
+        let allowed = Allowed { names: vec!["rsa-sha2-512".into()], said };
+        let algorithms = Algorithms { ca_signatures: Some(allowed), ..Algorithms::default() };
+        let target = Target { algorithms, ..host.know("@cert-authority * $CA\n") };
+        let opened = open(&host.sshd, &target).await;
+        assert_eq!(openssh_with(&host.sshd, &["-oCASignatureAlgorithms=rsa-sha2-512"]).is_ok(), good, "{ca}");
+        if good {
+            opened.unwrap();
+            continue;
+        }
+        let error = opened.unwrap_err();
+        let AgentError::Ssh(SshError::HostKey(TrustError::BadCertificate { fault, .. })) = &error else {
+            panic!("{error}")
+        };
+        assert!(matches!(fault, CertificateFault::Algorithm(_)), "{error}");
+        assert!(error.to_string().contains("ssh-ed25519, which CASignatureAlgorithms (config:2) leaves out"));
     }
 }
 
@@ -225,7 +271,10 @@ async fn revoked_authorities_and_certified_keys_are_refused() {
     let Some(host) = Certified::start("ed25519", "ed25519", &["-h", "-n", "localhost"]) else { return };
     for line in ["@revoked * $CA\n@cert-authority * $CA\n", "@cert-authority * $CA\n@revoked * $KEY\n"] {
         let error = open(&host.sshd, &host.know(line)).await.unwrap_err();
-        assert!(matches!(error, SshError::RevokedKey { .. }), "{line}: {error}");
+        assert!(
+            matches!(error, AgentError::Ssh(SshError::HostKey(TrustError::RevokedKey { .. }))),
+            "{line}: {error}"
+        );
         assert!(openssh(&host.sshd).is_err(), "{line}");
     }
     host.sshd.left().await;
@@ -287,14 +336,20 @@ async fn a_users_certificate_is_no_hosts() {
         if good {
             // a host's certificate gets as far as the login
             assert!(
-                !matches!(error, SshError::BadCertificate { .. } | SshError::UnknownKey { .. }),
+                !matches!(
+                    error,
+                    AgentError::Ssh(SshError::HostKey(TrustError::BadCertificate { .. }))
+                        | AgentError::Ssh(SshError::HostKey(TrustError::UnknownKey { .. }))
+                ),
                 "{error}"
             );
             assert!(sent.load(Ordering::SeqCst));
             serving.abort();
             continue;
         }
-        let SshError::BadCertificate { fault, .. } = &error else { panic!("{error}") };
+        let AgentError::Ssh(SshError::HostKey(TrustError::BadCertificate { fault, .. })) = &error else {
+            panic!("{error}")
+        };
         assert_eq!(*fault, CertificateFault::UserType);
         serving.await.unwrap();
         assert!(!sent.load(Ordering::SeqCst), "a credential was sent");

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use hvtui::ssh::{AgentBinary, HostKey, SshError, Target, open_agent};
+use hvtui::ssh::{AgentBinary, AgentError, HostKey, SshError, Target, open_agent};
 use russh::keys::ssh_key::LineEnding;
 use russh::keys::{Algorithm, PrivateKey};
 use russh::server::{Auth, ChannelOpenHandle, Config, Handle, Handler, Msg, Session, run_stream};
@@ -159,7 +159,10 @@ async fn a_host_that_lies_about_itself_is_an_error_in_plain_text() {
         let binary = AgentBinary::of_current_exe().unwrap();
         let error = open_agent(&target, &binary, |_| ()).await.map(|_| ()).unwrap_err();
         let text = error.to_string();
-        assert!(matches!(error, SshError::Deploy { .. } | SshError::TimedOut { .. }), "{text}");
+        assert!(
+            matches!(error, AgentError::Deploy { .. } | AgentError::Ssh(SshError::TimedOut { .. })),
+            "{text}"
+        );
         assert!(!text.contains('\u{1b}') && text.len() < 8000, "{text}");
     }
 }

@@ -13,8 +13,8 @@ use crate::common::sshd;
 use crate::common::sshd::{Sshd, children, keygen, skip};
 use hvtui::ssh::config::Reader;
 use hvtui::ssh::{
-    Carrier, Choice, ErrorKind, HostKey, OpenSsh, Progress, Resolver, Route, SshError, Target, Wanted,
-    open_agent,
+    AgentError, Carrier, Choice, ErrorKind, HostKey, OpenSsh, Progress, Resolver, Route, SshError, Target,
+    TrustError, Wanted, open_agent,
 };
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
@@ -86,11 +86,17 @@ async fn each_carrier_refuses_an_unknown_a_changed_and_a_revoked_host_key_before
 
         know(&format!("[127.0.0.1]:{} {old}", sshd.port));
         let error = refused(&target, &sshd).await;
-        assert!(matches!(error, SshError::ChangedKey { .. }), "{error}");
+        assert!(
+            matches!(error, AgentError::Ssh(SshError::HostKey(TrustError::ChangedKey { .. }))),
+            "{error}"
+        );
 
         know(&format!("{}@revoked * {}\n", known_lines(&sshd), sshd.host_key("ed25519")));
         let error = refused(&target, &sshd).await;
-        assert!(matches!(error, SshError::RevokedKey { .. }), "{error}");
+        assert!(
+            matches!(error, AgentError::Ssh(SshError::HostKey(TrustError::RevokedKey { .. }))),
+            "{error}"
+        );
     }
     sshd.left().await;
     assert!(!sshd.log().contains("userauth-request"), "credentials were sent");
@@ -106,7 +112,10 @@ async fn each_carrier_takes_a_pinned_key_and_no_other() {
         let pinned = Target { fingerprint: Some(fingerprint.clone()), known_hosts, ..target };
         assert_echoes(&mut open(&pinned, &binary).await.unwrap()).await;
         let wrong = Target { fingerprint: Some("SHA256:wrong".into()), ..pinned };
-        assert!(matches!(refused(&wrong, &sshd).await, SshError::OtherFingerprint { .. }));
+        assert!(matches!(
+            refused(&wrong, &sshd).await,
+            AgentError::Ssh(SshError::HostKey(TrustError::OtherFingerprint { .. }))
+        ));
     }
 }
 
@@ -129,7 +138,7 @@ async fn each_carrier_tells_that_nobody_answers() {
     let free = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
     for target in by_each(&target(&sshd)) {
         let error = refused(&Target { port: free, ..target.clone() }, &sshd).await;
-        assert!(matches!(error, SshError::Refused { .. }), "{error}");
+        assert!(matches!(error, AgentError::Ssh(SshError::Refused { .. })), "{error}");
         let port = silent.local_addr().unwrap().port();
         let error = refused(&Target { port, connect_timeout: Duration::from_secs(1), ..target }, &sshd).await;
         assert!(error.kind() == ErrorKind::Unreachable && !error.is_refusal(), "{error}");
@@ -272,7 +281,7 @@ async fn what_goes_wrong_at_a_hop_names_the_hop() {
     let dead = Target { port: free, ..target(&hop) };
     let error = refused(&through(dead, target(&last)), &last).await;
     assert!(
-        matches!(&error, SshError::Hop { error, .. } if matches!(**error, SshError::Refused { .. })),
+        matches!(&error, AgentError::Ssh(SshError::Hop { error, .. }) if matches!(**error, SshError::Refused { .. })),
         "{error}"
     );
     assert_has(&error.to_string(), &["gpu-a: at jump host", &format!(":{free}: connection refused")]);
@@ -282,7 +291,7 @@ async fn what_goes_wrong_at_a_hop_names_the_hop() {
     let mute = Target { port, connect_timeout: Duration::from_millis(200), ..target(&hop) };
     let error = refused(&through(mute, target(&last)), &last).await;
     assert!(
-        matches!(&error, SshError::Hop { error, .. } if matches!(**error, SshError::TimedOut { .. })),
+        matches!(&error, AgentError::Ssh(SshError::Hop { error, .. }) if matches!(**error, SshError::TimedOut { .. })),
         "{error}"
     );
 

@@ -1,21 +1,13 @@
 //! A straggler is named, with the phase in which it loses the time: the real binary, four real
 //! ranks on this machine, one of which sleeps 20 ms in one phase.
 
-use std::path::{Path, PathBuf};
 use std::process::Command;
+
+use crate::common::built;
 
 /// From this step on a rank is late.
 const FROM: u64 = 40;
 const PHASES: [&str; 4] = ["data", "forward", "backward", "optimizer"];
-
-/// The rank's program as Cargo builds it: `target/<profile>/examples/late_rank`, seen from
-/// `target/<profile>/deps/<test>`.
-fn late_rank() -> PathBuf {
-    let test = std::env::current_exe().unwrap();
-    let program = test.parent().and_then(Path::parent).unwrap().join("examples/late_rank");
-    assert!(program.is_file(), "{} is missing: cargo build --example late_rank", program.display());
-    program
-}
 
 /// What `hvtui run` says of stragglers while four ranks take `steps` steps, and what its recording exports of them.
 fn run(steps: u64, env: &[(&str, String)]) -> (Vec<String>, usize) {
@@ -32,7 +24,7 @@ fn run(steps: u64, env: &[(&str, String)]) -> (Vec<String>, usize) {
     for (name, value) in env {
         command.args(["--env", &format!("{name}={value}")]);
     }
-    let output = command.arg("--").arg(late_rank()).output().unwrap();
+    let output = command.arg("--").arg(built::example("late_rank")).output().unwrap();
     let said = String::from_utf8(output.stderr).unwrap();
     assert!(output.status.success(), "{said}");
     let about = |line: &&str| line.starts_with("hvtui: step ") && line.contains("a straggler");

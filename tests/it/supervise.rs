@@ -4,12 +4,12 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use crate::common::bed;
-use crate::common::bed::{Bed, ended, exit, hvtui, launch, rank_process, state, text};
+use crate::common::bed::{Bed, ended, exit, hvtui, launch, rank_process, running, state, text};
 use crate::common::processes::{alive, kill, pid_in, until};
 use hvtui::domain::ids::Rank;
 use hvtui::domain::log::Stream;
 use hvtui::domain::secret::MASK;
-use hvtui::supervise::identity::{Identity, Stat};
+use hvtui::procs::identity::{Identity, Stat};
 use hvtui::supervise::lease::Claims;
 use hvtui::supervise::rundir::RunDir;
 use hvtui::supervise::secrets::Hidden;
@@ -126,6 +126,20 @@ fn nothing_escapes_a_stop() {
 }
 
 #[test]
+fn a_rank_that_is_halted_can_obey_a_stop() {
+    let bed = Bed::new();
+    let script = "trap 'exit 7' TERM; echo $$ > self; kill -STOP $$; while :; do sleep 0.01; done";
+    // the grace is longer than the wait for the end: what is not woken fails here
+    let dir = bed.start(bed.spec(&[script], 600_000));
+    let pid = pid_in(&bed.work("self"));
+    let state = || std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap();
+    until("the rank is halted", || state().rsplit_once(')').unwrap().1.starts_with(" T"));
+    assert_eq!(stop(hvtui(), &dir, false).unwrap(), Stopped::Told);
+    ended(&dir);
+    assert_eq!((exit(&dir, 0).code, exit(&dir, 0).stopped), (Some(7), true));
+}
+
+#[test]
 fn what_outlives_a_successful_rank_is_ended_too() {
     let bed = Bed::new();
     let script = "(setsid sh -c 'trap \"\" TERM; echo $$ > daemon; while :; do sleep 0.05; done' &); \
@@ -168,10 +182,12 @@ fn a_rank_that_kills_its_process_group_still_has_an_exit() {
 #[test]
 fn a_killed_rank_wrap_takes_its_rank_with_it() {
     let bed = Bed::new();
-    let dir = bed.start(bed.spec(&["sleep 600 & echo $! > child; wait", "exec sleep 600"], 1000));
+    // it ignores TERM, and the grace is longer than the wait for the end: it must be killed at once
+    let script = "trap '' TERM; sleep 600 & echo $! > child; wait";
+    let dir = bed.start(bed.spec(&[script, "exec sleep 600"], 600_000));
     let rank = rank_process(&dir, 0);
     let child = pid_in(&bed.work("child"));
-    let wrap = state(&dir).wraps.remove(&Rank(0)).unwrap();
+    let wrap = running(&dir).wraps.remove(&Rank(0)).unwrap();
     assert_eq!(Stat::read(rank.pid).unwrap().parent, wrap.pid);
     kill(wrap.pid, Signal::TERM);
     kill(wrap.pid, Signal::HUP);

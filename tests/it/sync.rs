@@ -12,7 +12,7 @@ use std::sync::OnceLock;
 
 use crate::common::client::{Client, Ended};
 use crate::common::cluster::Cluster;
-use crate::common::processes::until;
+use crate::common::processes::{end_of, until};
 use serde_json::Value;
 
 /// Two healthy hosts; they end with this process.
@@ -200,7 +200,7 @@ fn a_running_job_keeps_its_tree_and_its_outputs_land_in_one_place() {
     let before = size();
     until("the job's log to grow in the present tree", || size() > before);
     cluster.on("n1", "touch ~/live-stop");
-    assert!(job.wait().expect("its end").success(), "{}", folder.said());
+    assert!(end_of(&mut job).success(), "{}", folder.said());
     assert!(!folder.said().contains("[0] two"), "{}", folder.said());
     assert_eq!(folder.on("n1", "cat out/saw code").trim(), "onetwo");
     assert_eq!(folder.on("n1", "stat -c %F out").trim(), "directory");
@@ -290,7 +290,7 @@ fn a_link_that_is_cut_goes_on_with_what_is_there() {
     let before = staged();
     cluster.change("heal", "n1");
     assert!(before > 1_000_000 && before < 5_000_000, "{before}");
-    assert!(run.wait().expect("its end").success(), "{}", folder.said());
+    assert!(end_of(&mut run).success(), "{}", folder.said());
     assert!(folder.said().contains(&format!("[0] {}", 2_000_000 + (3 << 20))), "{}", folder.said());
     // what was there was not sent again
     let said = folder.said();
@@ -315,7 +315,7 @@ fn a_stop_while_it_is_copied_leaves_the_old_tree() {
     let pid = rustix::process::Pid::from_child(&run);
     rustix::process::kill_process(pid, rustix::process::Signal::INT).expect("a signal");
     let mut run = run;
-    assert_eq!(run.wait().expect("its end").code(), Some(130), "{}", folder.said());
+    assert_eq!(end_of(&mut run).code(), Some(130), "{}", folder.said());
     assert!(folder.said().contains("stopped before anything started"), "{}", folder.said());
     assert_eq!(folder.on("n1", "cat a; ls").split_whitespace().collect::<String>(), "1a");
     cluster.change("heal", "n1");

@@ -6,7 +6,7 @@ use std::process::Command;
 use std::time::Duration;
 
 use crate::common::alone::alone;
-use crate::common::fake_nvml;
+use crate::common::built;
 use crate::common::fake_nvml::FakeNvml;
 use hvtui::domain::gpu::{GpuProcess, Reading};
 use hvtui::domain::host::{GpuAbsenceReason, HostSample};
@@ -389,7 +389,7 @@ fn cuda_and_nccl_are_found_by_the_names_that_packages_give_them() {
     let fake = FakeNvml::new(&json!({ "cuda": 12_080, "nccl": 22_903 }));
     let folder = tempfile::tempdir().unwrap();
     for name in ["libcuda.so.1", "libnccl.so.2"] {
-        std::fs::copy(fake_nvml::fake_library(), folder.path().join(name)).unwrap();
+        std::fs::copy(built::example("libfake_nvml.so"), folder.path().join(name)).unwrap();
     }
     let mut env = fake.env().to_vec();
     env.push(("LD_LIBRARY_PATH", folder.path().into()));

@@ -82,7 +82,7 @@ fn ranks_of_two_hosts_are_traced_at_the_same_step_and_come_as_one_file() {
         assert!((0.0..5e6).contains(&at), "rank {rank} at {at} µs");
     }
     // the supervisor dies: its successor is asked at the same place, and what was given is not given again
-    cluster.on("n2", "pkill -KILL -f 'supervise --dir'; true");
+    cluster.kill_supervisor("n2", &whole_id(&client, &run));
     let again = client.run(&["trace", &run, "--for", "500ms", "-o", "again.json"]);
     assert_eq!(again.code, 0, "{again:#?}");
     assert_eq!(read(&client, "again.json").0.len(), 3);

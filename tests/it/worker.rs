@@ -455,7 +455,7 @@ fn ranks_that_were_told_different_things_say_which() {
             .into_iter()
             .map(|(rank, batch)| {
                 scope.spawn(move || {
-                    let group = Some(config(at, rank, 2, Duration::from_secs(5)));
+                    let group = Some(config(at, rank, 2, Duration::from_secs(60)));
                     let env = RankEnv { rank, world: 2, place: None, report: None, group };
                     let options = TrainOptions { batch: Some(batch), epochs: Some(1), ..options("digits") };
                     run_as(&options, &env, &mut Vec::new()).unwrap_err()

@@ -8,12 +8,12 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use rustix::fs::{
-    AtFlags, CWD, Dir, FlockOperation, Mode, OFlags, fchmod, flock, fstat, fsync, mkdirat, openat, renameat,
-    unlinkat,
+    AtFlags, CWD, Dir, Mode, OFlags, fchmod, fstat, fsync, mkdirat, openat, renameat, unlinkat,
 };
 use rustix::io::Errno;
 
 use super::block::Unclosed;
+use crate::filelock::{self, LockError};
 
 /// Larger files than that are none of ssh's.
 const MOST_BYTES: u64 = 4 << 20;
@@ -29,6 +29,9 @@ pub(super) enum FolderError {
     /// Someone else could change it.
     #[error("{0} belongs to someone else or is writable by others: chown and chmod go-w it, as ssh wants it")]
     Open(String),
+    /// Someone else writes there and does not end.
+    #[error("{0}: {1}")]
+    Locked(String, LockError),
     /// Not a mesh's id.
     #[error("`{0}` is no id of a mesh")]
     BadId(String),
@@ -95,9 +98,11 @@ impl Folder {
     /// Waits for the others. Where the file system knows no locks, writes are whole all the same.
     pub(super) fn lock(&self) -> Result<Lock, FolderError> {
         let fd = self.fd.try_clone().map_err(|error| FolderError::Io(shown(""), error))?;
-        match flock(&fd, FlockOperation::LockExclusive) {
-            Ok(()) | Err(Errno::NOLCK | Errno::OPNOTSUPP | Errno::NOSYS | Errno::BADF) => Ok(Lock(fd)),
-            Err(error) => Err(failed("")(error)),
+        match filelock::exclusive(&fd, filelock::PATIENCE) {
+            Ok(()) | Err(LockError::System(Errno::NOLCK | Errno::OPNOTSUPP | Errno::NOSYS | Errno::BADF)) => {
+                Ok(Lock(fd))
+            }
+            Err(error) => Err(FolderError::Locked(shown(""), error)),
         }
     }
 

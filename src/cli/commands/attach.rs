@@ -47,6 +47,7 @@ async fn attach(
     let taken = TakenUp::open(&Store::new(&paths.state), &found.spec.id);
     let run = found.spec.id.clone();
     let mut recorded = Recorded::new(session, &paths.state);
+    recorded.limit(file.max_recording);
     let printer =
         RunPrinter::resumed(args.verbose, &run, taken.recap.world.clone()).painted(Paint::of_process());
     let screen = Screen::new(printer, false);

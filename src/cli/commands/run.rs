@@ -66,6 +66,7 @@ pub fn run(args: &RunArgs, file: &HostsFile, paths: &Paths) -> Result<ExitCode, 
             let screen = Screen::new(RunPrinter::new(verbose).painted(Paint::of_process()), args.detach)
                 .with_files(files);
             let mut recorded = Recorded::new(session, &paths.state);
+            recorded.limit(file.max_recording);
             recorded.session().launch(request);
             follow(recorded, screen, None, part, &asker, &paths.state).await
         }

@@ -24,7 +24,7 @@ pub fn run(
         // A host on the way comes first: what is behind it can't be asked before it is trusted.
         for hop in target.hops() {
             let key = scan(hop, &target).await?;
-            if ssh::is_known(hop, &key)? {
+            if ssh::is_known(&hop.server(), &key)? {
                 continue;
             }
             trust(name, hop, &key, fingerprint).await?;
@@ -50,10 +50,10 @@ async fn trust(
     key: &ssh::HostKey,
     fingerprint: Option<&str>,
 ) -> Result<(), Failure> {
-    if fingerprint.is_none() && target.fingerprint.is_none() && !ssh::is_known(target, key)? {
+    if fingerprint.is_none() && target.fingerprint.is_none() && !ssh::is_known(&target.server(), key)? {
         confirm(&target.shown(), key).await?;
     }
-    let trusted = ssh::trust(target, key, fingerprint)?;
+    let trusted = ssh::trust_in_time(&target.server(), key, fingerprint).await?;
     let done = if trusted.already { "was trusted already" } else { "is trusted from now on" };
     to_stdout(&format!(
         "{name}: {} {} {done} ({})\n",

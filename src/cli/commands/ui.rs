@@ -60,6 +60,7 @@ pub fn live(file: &HostsFile, paths: &Paths, readonly: bool) -> Result<ExitCode,
         session.keep_hashes_in(paths.state.join("sync"), paths.home.clone());
         let command = AlertCommand::new(file.alerts.command.clone());
         let mut source = Live::new(session, &paths.state, questions)
+            .with_max_recording(file.max_recording)
             .with_alerts(command, Arc::new(file.alerts.rules.clone()));
         source.perform(Effect::ListRuns);
         Box::pin(show(source, model, &paths.state)).await

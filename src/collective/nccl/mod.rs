@@ -22,7 +22,7 @@ mod queue;
 mod staging;
 mod stamps;
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 
 pub use comm::Limits;
 pub(crate) use device::clear;

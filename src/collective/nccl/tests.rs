@@ -6,9 +6,10 @@
 //! real NCCL without a GPU.
 
 mod bodies;
+#[path = "../../../tests/it/common/built.rs"]
+pub(crate) mod built;
 mod threads;
 
-use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
 /// A run of one body.
@@ -24,14 +25,6 @@ impl Ran {
         assert!(self.output.status.success() && out.contains("1 passed"), "{out}\n{err}\n{:#?}", self.log);
         self.log
     }
-}
-
-/// `target/<profile>/examples/libfake_nccl.so`, seen from `target/<profile>/deps/<test>`.
-fn fake() -> PathBuf {
-    let test = std::env::current_exe().unwrap();
-    let library = test.parent().and_then(Path::parent).unwrap().join("examples/libfake_nccl.so");
-    assert!(library.is_file(), "{} is missing: cargo build --example fake_nccl", library.display());
-    library
 }
 
 fn command(body: &str) -> Command {
@@ -54,7 +47,7 @@ fn command(body: &str) -> Command {
 fn scripted(body: &str, script: &[(&str, &str)]) -> Ran {
     let folder = tempfile::tempdir().unwrap();
     for name in ["libnccl.so.2", "libcuda.so.1"] {
-        std::os::unix::fs::symlink(fake(), folder.path().join(name)).unwrap();
+        std::os::unix::fs::symlink(built::example("libfake_nccl.so"), folder.path().join(name)).unwrap();
     }
     let log = folder.path().join("log");
     let mut command = command(body);

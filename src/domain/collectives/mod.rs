@@ -30,6 +30,8 @@ const CONTAINERS: [&str; 10] = [
 ];
 /// Processes that are kept of one host.
 pub const PROCESSES: usize = 1024;
+/// What is kept of what a host told of its processes, bytes of memory, about.
+const BYTES: usize = 4 << 20;
 
 /// Whether the ranks of a run get a flight recorder: those with a GPU do. In a container torch would not find the
 /// folder for its pipe, and ends when it can't make it.
@@ -196,10 +198,12 @@ impl Collected {
         if let Some((_, before)) = self.hosts.remove(host) {
             let name = |process: &ProcessCollectives| (process.rank, process.worker);
             for process in before.processes.into_iter().filter(|process| process.lacks.is_none()) {
+                let has_room = told.processes.len() < PROCESSES && told.weight() < BYTES;
                 match told.processes.iter_mut().find(|now| name(now) == name(&process)) {
                     Some(now) if now.lacks.is_some() => *now = process,
                     Some(_) => {}
-                    None => told.processes.push(process),
+                    None if has_room => told.processes.push(process),
+                    None => {}
                 }
             }
             told.processes.sort_by_key(name);

@@ -7,8 +7,9 @@ use rustix::process::Signal;
 
 use super::cid_file;
 use crate::domain::ids::Rank;
+use crate::procs::status;
+use crate::procs::table::{self, Process};
 use crate::supervise::rundir::RunDir;
-use crate::supervise::tree::{self, Process};
 
 /// Shorter ids are none of an engine's.
 const SHORTEST: usize = 32;
@@ -44,14 +45,14 @@ impl Members {
     }
 
     fn holder(&self, pid: u32) -> Option<Rank> {
-        let groups = std::fs::read_to_string(format!("/proc/{pid}/cgroup")).ok()?;
+        let groups = status::cgroups(pid)?;
         self.ids.iter().find(|(_, id)| is_in(&groups, id)).map(|(rank, _)| *rank)
     }
 
     /// Ends all of them, until none is left or KILL does not end it.
     pub(super) fn kill(&self) {
         for _ in 0..ROUNDS {
-            let all = tree::all();
+            let all = table::all();
             let mut found = self.among(&all).peekable();
             if found.peek().is_none() {
                 return;

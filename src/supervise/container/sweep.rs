@@ -59,7 +59,7 @@ fn is_owned(place: &Path) -> Result<bool, SuperviseError> {
     let dir = RunDir::open(place)?;
     match dir.read_json::<State>(STATE)? {
         Some(state) if state.phase != Phase::Ended => Ok(adopt::supervised(&dir, &state)?
-            || state.wraps.values().any(crate::supervise::identity::Identity::alive)),
+            || state.wraps.values().any(crate::procs::identity::Identity::alive)),
         // one that is being prepared has no container yet
         _ => Ok(false),
     }

@@ -32,11 +32,11 @@ use crate::domain::mpirun;
 use crate::domain::run::{HostRun, RankExit, signal_name};
 use crate::domain::tags::TagStyle;
 use crate::domain::text::os_text;
+use crate::procs::marks::HOST_MARK;
 use crate::program::{own_binary, resolve, working_directory};
 use crate::supervise::environment::limits::Lent;
 use crate::supervise::rundir::RunDir;
 use crate::supervise::state::{STOP, exit_file};
-use crate::supervise::tree::HOST_MARK;
 use crate::supervise::{SuperviseError, lease};
 
 /// How long a launcher's output may come after its end: what it has started may keep it open.

@@ -43,11 +43,11 @@ use super::SuperviseError;
 use super::daemon::keep_descriptors_from_children;
 use super::rundir::RunDir;
 use super::state::SPEC;
-use super::tree;
 use crate::clock;
 use crate::domain::ids::Rank;
 use crate::domain::run::HostRun;
 use crate::domain::time::HostTime;
+use crate::procs::table;
 
 /// `engine.json`: how the launcher or the node has ended, an [`EngineEnd`].
 pub const END: &str = "engine.json";
@@ -128,7 +128,7 @@ const GRACE: Duration = Duration::from_secs(2);
 
 /// Ends what a launcher has left below this wrapper, which owns it: TERM, and KILL when the grace is over.
 async fn sweep() {
-    let left = || tree::descendants(&tree::all(), &BTreeSet::from([std::process::id()]));
+    let left = || table::descendants(&table::all(), &BTreeSet::from([std::process::id()]));
     for (signal, patience) in [(Signal::TERM, GRACE), (Signal::KILL, GRACE)] {
         let began = clock::host_now();
         let mut told = BTreeSet::new();

@@ -14,15 +14,16 @@ use crate::domain::ids::Rank;
 use crate::domain::log::Stream;
 use crate::domain::run::{HostRun, RankExit};
 use crate::domain::time::HostTime;
+use crate::procs::identity::Identity;
+use crate::procs::marks;
+use crate::procs::table::{self, Process};
 use crate::program::own_binary;
 use crate::supervise::SuperviseError;
 use crate::supervise::environment;
-use crate::supervise::identity::Identity;
 use crate::supervise::lease::Claims;
 use crate::supervise::machine::Action;
 use crate::supervise::state::{STOP, exit_file, started_file, stream_file};
 use crate::supervise::supervisor::Supervisor;
-use crate::supervise::tree::{self, Process};
 
 /// What the wrapper of a launcher or a node needs of the variables that no file holds.
 pub(in crate::supervise) const MEETING: [&str; 4] =
@@ -114,8 +115,8 @@ impl Supervisor {
             .arg(self.dir.path())
             .envs(engine.env())
             .envs(env.iter().filter(|(name, _)| wanted(name)))
-            .env(tree::RUN_MARK, spec.run.as_str())
-            .env(tree::HOST_MARK, spec.host.as_str())
+            .env(marks::RUN_MARK, spec.run.as_str())
+            .env(marks::HOST_MARK, spec.host.as_str())
             .env(RUN_DIR, self.dir.path())
             .env(EXE, &exe)
             .stdin(Stdio::null())
@@ -202,7 +203,7 @@ impl Supervisor {
             return all;
         }
         let wraps: BTreeSet<u32> = self.state.wraps.values().map(|wrap| wrap.pid).collect();
-        let ours = tree::descendants(&tree::all(), &wraps);
+        let ours = table::descendants(&table::all(), &wraps);
         all.into_iter().filter(|process| ours.iter().any(|one| one.pid == process.pid)).collect()
     }
 

@@ -16,7 +16,7 @@ use crate::domain::log::Stream;
 use crate::domain::run::{HostRun, RankExit};
 use crate::domain::tags::{Origin, Splitter, TagStyle};
 use crate::domain::task_end::TaskEnd;
-use crate::supervise::identity::Identity;
+use crate::procs::identity::Identity;
 use crate::supervise::rundir::RunDir;
 use crate::supervise::state::{STOP, Started, exit_file, started_file, stream_file};
 
@@ -78,7 +78,7 @@ impl Said {
     /// The process `pid` runs and stands for all ranks of this host, which are no children of ours.
     pub(super) fn began(&self, pid: Option<u32>) {
         let Some((dir, Ok(process))) = self.dir.as_ref().zip(pid.map(Identity::of)) else { return };
-        let started = Started { process, t: clock::host_now() };
+        let started = Started { process, t: clock::host_now(), grouped: false };
         for rank in &self.ranks {
             let _ = dir.write_json(&started_file(*rank), &started);
         }

@@ -17,13 +17,13 @@ use serde::{Deserialize, Serialize};
 pub(super) use server::Server;
 
 use super::SuperviseError;
-use super::identity::Identity;
 use super::rundir::RunDir;
 use super::variables::Variables;
 use crate::domain::ids::Rank;
 use crate::domain::text::os_text;
 use crate::domain::time::HostTime;
 use crate::domain::trace::{TraceSpan, TraceStart};
+use crate::procs::identity::Identity;
 
 /// What the supervisor knows of the processes that can be traced: a [`Tracers`].
 const KNOWN: &str = "tracers.json";

@@ -21,9 +21,11 @@ use super::{ASK, Ask, KNOWN, RANK, TRACES, Tracer, Tracers, make_sockets, make_t
 use crate::clock;
 use crate::domain::ids::Rank;
 use crate::domain::run::HostRun;
-use crate::supervise::identity::Identity;
+use crate::procs::identity::Identity;
+use crate::procs::marks;
+use crate::procs::memory;
+use crate::supervise::SuperviseError;
 use crate::supervise::rundir::RunDir;
-use crate::supervise::{SuperviseError, tree};
 
 /// Processes of a run on one host that are known: more than any host has.
 const MOST_CLIENTS: usize = 4096;
@@ -199,7 +201,7 @@ impl Desk {
             }
             return Some(given);
         }
-        let environment = std::fs::read(format!("/proc/{pid}/environ")).ok()?;
+        let environment = memory::environment(pid).ok()?;
         let Some((rank, worker)) = place(&environment, &self.run) else {
             self.say(&format!("process {pid} is none of the run and asks at its tracing socket"));
             return None;
@@ -266,7 +268,7 @@ fn place(environment: &[u8], run: &HostRun) -> Option<(Rank, Option<u32>)> {
         .filter_map(|variable| std::str::from_utf8(variable).ok()?.split_once('='))
         .collect();
     let is = |name: &str, value: &str| variables.get(name) == Some(&value);
-    if !is(tree::RUN_MARK, run.run.as_str()) || !is(tree::HOST_MARK, run.host.as_str()) {
+    if !is(marks::RUN_MARK, run.run.as_str()) || !is(marks::HOST_MARK, run.host.as_str()) {
         return None;
     }
     let number = |name: &str| variables.get(name)?.parse::<u32>().ok();
@@ -346,7 +348,7 @@ mod tests {
         let log = dir.append("supervisor.log").unwrap();
         let server = Server::start(&dir, &run, false, Some(log)).unwrap();
         let sockets = known(&dir).unwrap().unwrap().sockets.unwrap();
-        let mine = [(tree::RUN_MARK, run.run.as_str()), (tree::HOST_MARK, "a"), (RANK, "3"), ("RANK", "7")];
+        let mine = [(marks::RUN_MARK, run.run.as_str()), (marks::HOST_MARK, "a"), (RANK, "3"), ("RANK", "7")];
         assert_eq!(said(client(&sockets, 0, "20", &mine)), "", "an answer that asks for nothing");
         let clients = known(&dir).unwrap().unwrap().clients;
         let only = clients.values().next().unwrap();
@@ -358,7 +360,7 @@ mod tests {
         let told = said(client(&sockets, 0, "20", &mine));
         assert!(told.contains(&format!("/trace/{}.json;", wanted.id)), "{told}");
         assert!(told.contains("PROFILE_START_ITERATION=99;") && told.contains("ITERATIONS=3;"), "{told}");
-        for (pid, marks) in [(1, &mine[..]), (0, &mine[1..]), (0, &[(tree::RUN_MARK, "other")][..])] {
+        for (pid, marks) in [(1, &mine[..]), (0, &mine[1..]), (0, &[(marks::RUN_MARK, "other")][..])] {
             assert_eq!(said(client(&sockets, pid, "0.3", marks)), "nothing", "{pid} {marks:?}");
         }
         UnixDatagram::unbound().unwrap().send_to(b"noise", sockets.join("dynolog")).unwrap();

@@ -8,7 +8,7 @@ use super::note::{self, Note};
 use super::place::LeaseDir;
 use crate::domain::ids::{GpuUuid, Rank, RunId};
 use crate::domain::lease::Lease;
-use crate::supervise::identity::Identity;
+use crate::procs::identity::Identity;
 
 impl OfProcess for Note {
     fn process(&self) -> &Identity {

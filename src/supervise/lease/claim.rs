@@ -17,7 +17,8 @@ use crate::domain::ids::{GpuUuid, Rank};
 use crate::domain::lease::Lease;
 use crate::domain::run::HostRun;
 use crate::domain::text::os_text;
-use crate::supervise::identity::Identity;
+use crate::procs::identity::Identity;
+use crate::procs::status::user_name;
 
 /// A lock's file may be replaced by its owner while it is being locked; not for ever.
 const TRIES: u32 = 10;
@@ -389,7 +390,7 @@ fn open(dir: &LeaseDir, name: &str) -> rustix::io::Result<OwnedFd> {
 
 fn whose(dir: &LeaseDir, name: &str) -> String {
     statat(&dir.fd, name, AtFlags::SYMLINK_NOFOLLOW)
-        .map_or(String::new(), |stat| format!(": {} has put it there", note::user_name(stat.st_uid)))
+        .map_or(String::new(), |stat| format!(": {} has put it there", user_name(stat.st_uid)))
 }
 
 /// Who has a lock that we did not get; `None` when it is not held any more. Its note may be on its way.

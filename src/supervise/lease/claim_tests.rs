@@ -71,14 +71,14 @@ fn who_denies_a_gpu_by_a_lock_in_common_is_named() {
     let lease = busy(claim(&spec(&dir, 1, &["GPU-1"])));
     assert_eq!(lease.pid, Some(std::process::id()));
     let words = LeaseError::Busy(vec![lease]).to_string();
-    let own = note::user_name(own_uid());
+    let own = crate::procs::status::user_name(own_uid());
     assert_eq!(words, format!("GPU-1 is leased by {own} (pid {})", std::process::id()));
 }
 
 #[test]
 fn a_lock_whose_file_is_gone_still_excludes_and_tells_whose_it_is() {
     let (_home, dir) = place();
-    let own = note::user_name(own_uid());
+    let own = user_name(own_uid());
     let gone = || {
         std::fs::read_dir(&dir).unwrap().for_each(|file| std::fs::remove_file(file.unwrap().path()).unwrap())
     };

@@ -1,8 +1,6 @@
 //! Who holds which GPU, read and not tried: a lock that is taken for a moment to see whether it is free would
 //! make somebody else's launch fail. So the notes are read, and `/proc/locks` for locks without one.
 
-use std::collections::BTreeMap;
-
 use rustix::fs::{AtFlags, Dir, Stat, major, minor, statat};
 
 use super::LeaseError;
@@ -14,6 +12,8 @@ use super::{beside, queue};
 use crate::domain::ids::GpuUuid;
 use crate::domain::lease::{Lease, Leases};
 use crate::domain::run::HostRun;
+use crate::filelock::{Flocks, flocks};
+use crate::procs::status::user_name;
 
 /// How often a lock without a note is looked at again.
 const LOOKS: u32 = 5;
@@ -36,7 +36,7 @@ fn look_once(dir: &LeaseDir, gpus: &[GpuUuid]) -> Leases {
     let names = names(dir);
     // The queue first: who leaves it for a lease is seen in one of the two.
     let queue = queue::read(dir, &names);
-    let locks = std::fs::read_to_string("/proc/locks").map(|text| parse(&text, "WRITE")).unwrap_or_default();
+    let locks = std::fs::read_to_string("/proc/locks").map(|text| flocks(&text, "WRITE")).unwrap_or_default();
     let sockets = Names::read();
     let mut leases = Leases { queue, ..Leases::default() };
     for gpu in gpus {
@@ -78,7 +78,7 @@ fn names(dir: &LeaseDir) -> Vec<String> {
     names.filter(|name| name.starts_with(dir.prefix)).collect()
 }
 
-fn lease(dir: &LeaseDir, gpu: &GpuUuid, names: &[String], locks: &Locks, sockets: &Names) -> Option<Lease> {
+fn lease(dir: &LeaseDir, gpu: &GpuUuid, names: &[String], locks: &Flocks, sockets: &Names) -> Option<Lease> {
     let file = lock_file(dir, gpu).ok().filter(|file| names.contains(file));
     let stat = file.and_then(|file| statat(&dir.fd, &file, AtFlags::SYMLINK_NOFOLLOW).ok());
     let owner = sockets.holder(dir, gpu);
@@ -114,7 +114,7 @@ fn lease(dir: &LeaseDir, gpu: &GpuUuid, names: &[String], locks: &Locks, sockets
 pub(super) fn in_common(dir: &LeaseDir, gpu: &GpuUuid) -> Option<Lease> {
     let by_lock = || {
         let stat = statat(&dir.fd, lock_file(dir, gpu).ok()?, AtFlags::SYMLINK_NOFOLLOW).ok()?;
-        let locks = parse(&std::fs::read_to_string("/proc/locks").ok()?, "READ");
+        let locks = flocks(&std::fs::read_to_string("/proc/locks").ok()?, "READ");
         let pid = *locks.get(&(major(stat.st_dev), minor(stat.st_dev), stat.st_ino))?;
         Some(by_pid(gpu, pid))
     };
@@ -128,38 +128,5 @@ pub(super) fn in_common(dir: &LeaseDir, gpu: &GpuUuid) -> Option<Lease> {
 /// What is known of a lock of which there is no note.
 fn by_pid(gpu: &GpuUuid, pid: u32) -> Lease {
     let uid = note::uid_of(pid);
-    Lease { user: uid.map(note::user_name), own: uid == Some(own_uid()), pid: Some(pid), ..unknown(gpu) }
-}
-
-/// Who has taken which `flock`, by device and inode.
-type Locks = BTreeMap<(u32, u32, u64), u32>;
-
-/// Reads `/proc/locks`: `1: FLOCK  ADVISORY  WRITE 1234 fe:01:131 0 EOF`, those of one kind, `WRITE` for one holder alone or
-/// `READ` in common. Lines with `->` wait and hold nothing.
-fn parse(text: &str, kind: &str) -> Locks {
-    let lock = |line: &str| {
-        let words: Vec<&str> = line.split_ascii_whitespace().collect();
-        let [_, "FLOCK", _, of_kind, pid, file, ..] = words[..] else { return None };
-        if of_kind != kind {
-            return None;
-        }
-        let mut parts = file.split(':');
-        let major = u32::from_str_radix(parts.next()?, 16).ok()?;
-        let minor = u32::from_str_radix(parts.next()?, 16).ok()?;
-        Some(((major, minor, parts.next()?.parse().ok()?), pid.parse().ok()?))
-    };
-    text.lines().filter_map(lock).collect()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_kernels_list_of_locks_is_read() {
-        let text = "1: FLOCK  ADVISORY  WRITE 1234 fe:01:131 0 EOF\n1: -> FLOCK  ADVISORY  WRITE 99 fe:01:131 0 EOF\n\
-                    2: POSIX  ADVISORY  WRITE 5 fe:01:132 0 EOF\n3: FLOCK  ADVISORY  READ 6 fe:01:133 0 EOF\nodd\n";
-        assert_eq!(parse(text, "WRITE"), BTreeMap::from([((0xfe, 1, 131), 1234)]));
-        assert_eq!(parse(text, "READ"), BTreeMap::from([((0xfe, 1, 133), 6)]));
-    }
+    Lease { user: uid.map(user_name), own: uid == Some(own_uid()), pid: Some(pid), ..unknown(gpu) }
 }

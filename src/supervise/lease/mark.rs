@@ -16,7 +16,7 @@ use super::claim::own_uid;
 use super::note::{self, Draft};
 use super::place::LeaseDir;
 use crate::domain::text::os_text;
-use crate::supervise::identity::Identity;
+use crate::procs::identity::Identity;
 
 /// A mark may be read while it is written anew.
 const READ_TRIES: u32 = 3;

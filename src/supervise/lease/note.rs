@@ -14,7 +14,8 @@ use super::place::LeaseDir;
 use crate::domain::ids::{GpuUuid, Rank, RunId};
 use crate::domain::lease::Lease;
 use crate::domain::time::HostTime;
-use crate::supervise::identity::Identity;
+use crate::procs::identity::Identity;
+use crate::procs::status;
 
 /// No note is longer.
 const LIMIT: u64 = 64 * 1024;
@@ -105,7 +106,7 @@ pub(super) fn parse<T: DeserializeOwned>(mut file: &File) -> Option<T> {
 pub(super) fn told(gpu: &GpuUuid, uid: u32, note: Note) -> Lease {
     Lease {
         gpu: gpu.clone(),
-        user: Some(user_name(uid)),
+        user: Some(status::user_name(uid)),
         own: uid == own_uid(),
         pid: Some(note.process.pid),
         run: Some(note.run),
@@ -130,18 +131,7 @@ pub(super) fn is_hidden(pid: u32) -> bool {
     uid_of(1).is_none() && uid_of(pid).is_none()
 }
 
-/// The real uid of a process.
+/// The real uid of a process; `None` where it is not visible.
 pub(super) fn uid_of(pid: u32) -> Option<u32> {
-    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
-    let line = status.lines().find_map(|line| line.strip_prefix("Uid:"))?;
-    line.split_ascii_whitespace().next()?.parse().ok()
-}
-
-/// The login name of a uid, or its number.
-pub(super) fn user_name(uid: u32) -> String {
-    let passwd = std::fs::read("/etc/passwd").unwrap_or_default();
-    let number = uid.to_string();
-    let line = String::from_utf8_lossy(&passwd);
-    let name = line.lines().find(|line| line.split(':').nth(2) == Some(&number));
-    name.and_then(|line| line.split(':').next()).filter(|name| !name.is_empty()).unwrap_or(&number).to_owned()
+    status::real_uid(pid).ok().flatten()
 }

@@ -6,12 +6,12 @@ use serde::{Deserialize, Serialize};
 use super::LeaseError;
 use super::claim::own_uid;
 use super::mark::{self, Mark, OfProcess};
-use super::note;
 use super::place::LeaseDir;
 use crate::domain::ids::{GpuUuid, RunId};
 use crate::domain::lease::Ticket;
 use crate::domain::text::os_text;
-use crate::supervise::identity::Identity;
+use crate::procs::identity::Identity;
+use crate::procs::status::user_name;
 
 /// The most tickets that are read.
 const MOST: usize = 256;
@@ -62,7 +62,7 @@ pub(super) fn read(dir: &LeaseDir, names: &[String]) -> Vec<Ticket> {
         let (id, uid): (RunId, u32) = (id.parse().ok()?, uid.parse().ok()?);
         let written: Written = mark::read(dir, name, uid)?;
         let name = written.name.chars().take(64).collect();
-        Some(Ticket { id, user: note::user_name(uid), own: uid == own_uid(), name, gpus: written.gpus })
+        Some(Ticket { id, user: user_name(uid), own: uid == own_uid(), name, gpus: written.gpus })
     };
     let mut queue: Vec<Ticket> = names.iter().filter_map(ticket).take(MOST).collect();
     queue.sort_by(|a, b| a.id.cmp(&b.id));

@@ -18,11 +18,11 @@ use rustix::net::{
 use super::LeaseError;
 use super::claim::own_uid;
 use super::look;
-use super::note::user_name;
 use super::place::LeaseDir;
 use crate::domain::ids::{GpuUuid, Rank, RunId};
 use crate::domain::lease::Lease;
 use crate::domain::text::os_text;
+use crate::procs::status::user_name;
 
 /// What all names begin with.
 const HEAD: &str = "hvtui-gpu-";

@@ -24,7 +24,8 @@ use super::place::Place;
 use super::plan::{Plan, Step};
 use super::record::{self, Record};
 use crate::domain::sync::Digest;
-use crate::sync::blobs::{self, Store};
+use crate::sha256;
+use crate::sync::blobs::Store;
 use crate::sync::error::SyncError;
 use crate::sync::manifest::Manifest;
 use crate::sync::names::PEER;
@@ -156,7 +157,7 @@ fn make(
                 let source = from.as_ref().map(|from| old.join(from)).or_else(|| placed.get(hash).cloned());
                 if let Some(source) = source {
                     fs::copy(&source, &to).map_err(SyncError::io("copy", &source))?;
-                    let (copied, _) = blobs::of_file(&to, |_| {}).map_err(SyncError::io("read", &to))?;
+                    let (copied, _) = sha256::of_file_in_tree(&to, |_| {}).map_err(SyncError::from)?;
                     if copied != *hash {
                         // a job has written to it since it was compared
                         return Err(SyncError::Changed { name: *hash });

@@ -14,7 +14,7 @@ use rustix::fs::{Access, access};
 use super::journal::through_peer;
 use super::record::{Brought, Record, Seen};
 use crate::domain::sync::Digest;
-use crate::sync::blobs;
+use crate::sha256;
 use crate::sync::error::SyncError;
 use crate::sync::manifest::{Entry, Kind, Manifest};
 use crate::sync::names::PEER;
@@ -211,7 +211,7 @@ impl Planner<'_> {
                 let same = if let Some(told) = told {
                     told
                 } else {
-                    let read = blobs::of_file(&full, |_| ()).map_err(SyncError::io("read", &full))?;
+                    let read = sha256::of_file_in_tree(&full, |_| ()).map_err(SyncError::from)?;
                     read == (*hash, *size)
                 };
                 match same {

@@ -60,6 +60,13 @@ pub struct Live {
 }
 
 impl Live {
+    /// Recordings may take so many bytes each; the recorder's own choice when `None`.
+    #[must_use]
+    pub fn with_max_recording(mut self, cap: Option<u64>) -> Self {
+        self.recorded.limit(cap);
+        self
+    }
+
     /// The UI's source over `session`, with recordings below `state_dir`, which shows `questions`.
     pub fn new(session: Session, state_dir: &Path, questions: Questions) -> Self {
         Self {

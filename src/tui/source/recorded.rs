@@ -39,6 +39,8 @@ pub const TREE_FILE: &str = "tree";
 pub struct Recorded {
     session: Session,
     store: Store,
+    /// What a recording may take, bytes, where it is said.
+    cap: Option<u64>,
     active: BTreeMap<RunId, Active>,
     /// Runs that are followed and not recorded here.
     unrecorded: BTreeSet<RunId>,
@@ -107,6 +109,8 @@ struct Active {
     stood: Option<(u64, HostTime)>,
     /// Whether it has been told that nothing more is written.
     told: bool,
+    /// Whether it has been told that something is left out.
+    told_left_out: bool,
     hosts: BTreeSet<HostId>,
 }
 
@@ -126,6 +130,7 @@ impl Recorded {
         Self {
             session,
             store: Store::new(state_dir),
+            cap: None,
             active: BTreeMap::new(),
             unrecorded: BTreeSet::new(),
             known: BTreeMap::new(),
@@ -133,6 +138,11 @@ impl Recorded {
             troubles: VecDeque::new(),
             beside: channel(),
         }
+    }
+
+    /// A recording may take so many bytes; the recorder's own choice when `None`.
+    pub fn limit(&mut self, cap: Option<u64>) {
+        self.cap = cap;
     }
 
     /// The session.
@@ -185,6 +195,10 @@ impl Recorded {
     pub fn trouble(&mut self) -> Option<String> {
         for (run, active) in &mut self.active {
             let status = active.recorder.status();
+            if let Some(why) = status.left_out.filter(|_| !active.told_left_out) {
+                active.told_left_out = true;
+                self.troubles.push_back(no_longer_whole(run, &why));
+            }
             if let Some(error) = status.error.filter(|_| !active.told) {
                 active.told = true;
                 if status.opened {
@@ -292,13 +306,17 @@ impl Recorded {
 
     /// Records from now on; begins with what is known of the hosts.
     fn activate(&mut self, run: RunId, recorder: Recorder, base: u64, hosts: BTreeSet<HostId>, at: Stamp) {
+        if let Some(cap) = self.cap {
+            recorder.limit(cap);
+        }
         let mut before: Vec<&Envelope> =
             hosts.iter().filter_map(|host| self.known.get(host)).flat_map(Known::all).collect();
         before.sort_by_key(|envelope| envelope.seq);
         for envelope in before {
             recorder.send(Envelope { at, seq: envelope.seq + base, ..envelope.clone() });
         }
-        self.active.insert(run, Active { recorder, base, stood: None, told: false, hosts });
+        self.active
+            .insert(run, Active { recorder, base, stood: None, told: false, told_left_out: false, hosts });
     }
 
     fn end(&mut self, run: &RunId) {

@@ -7,8 +7,9 @@ use std::process::{Child, Command, Stdio};
 
 use ring::rand::{SecureRandom, SystemRandom};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open};
+use rustix::process::{Pid, Signal};
 
+use crate::procs::pidfd;
 use crate::worker::error::WorkerError;
 
 /// Names the process that started a rank, so that the rank ends with it.
@@ -45,8 +46,7 @@ pub(super) fn run(count: u32, arguments: &[OsString]) -> Result<(), WorkerError>
             .stdin(Stdio::null())
             .spawn()
             .map_err(failed("start a rank"))?;
-        let pid = Pid::from_raw(child.id().cast_signed());
-        let ended = pid.and_then(|pid| pidfd_open(pid, PidfdFlags::empty()).ok());
+        let ended = pidfd::open(child.id());
         ranks.0.push(Running { rank, child, ended });
     }
     ranks.wait()

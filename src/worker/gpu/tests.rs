@@ -8,9 +8,9 @@ mod bodies;
 #[path = "../../../tests/it/common/scripted_gpu.rs"]
 mod scripted_gpu;
 
-use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
+use crate::collective::nccl::tests::built;
 use scripted_gpu::{LIBRARIES, ScriptedGpu};
 
 /// A run of one body.
@@ -29,12 +29,6 @@ impl Ran {
     }
 }
 
-/// `target/<profile>/examples`, seen from `target/<profile>/deps/<test>`.
-fn examples() -> PathBuf {
-    let test = std::env::current_exe().unwrap();
-    test.parent().and_then(Path::parent).unwrap().join("examples")
-}
-
 fn command(body: &str) -> Command {
     let module = module_path!().split_once("::").unwrap().1;
     let mut command = Command::new(std::env::current_exe().unwrap());
@@ -45,7 +39,7 @@ fn command(body: &str) -> Command {
 
 /// Runs `body` with the scripted library under `names`.
 fn scripted(body: &str, names: &[&str], script: &[(&str, &str)]) -> Ran {
-    let gpu = ScriptedGpu::new(&examples(), names);
+    let gpu = ScriptedGpu::new(names);
     let mut command = command(body);
     gpu.show(&mut command);
     let output = command.envs(script.iter().copied()).output().unwrap();

@@ -7,12 +7,13 @@ use std::path::{Path, PathBuf};
 
 use hvtui::domain::ids::{HostId, Rank, RunId};
 use hvtui::domain::run::{HostRun, RankExit};
-use hvtui::supervise::identity::Identity;
+use hvtui::procs::identity::Identity;
+use hvtui::procs::marks;
+use hvtui::procs::table;
 use hvtui::supervise::lease::Claims;
 use hvtui::supervise::rundir::RunDir;
 use hvtui::supervise::start::{Started as Start, start};
 use hvtui::supervise::state::{Phase, STATE, Started, State, exit_file, started_file};
-use hvtui::supervise::tree;
 use rustix::process::Signal;
 
 use super::plan;
@@ -54,14 +55,14 @@ impl Bed {
     }
 
     pub(crate) fn processes(&self) -> Vec<u32> {
-        tree::marked(&tree::all(), &self.run, &self.host).iter().map(|process| process.pid).collect()
+        marks::marked(&table::all(), &self.run, &self.host).iter().map(|process| process.pid).collect()
     }
 }
 
 impl Drop for Bed {
     /// A failed test leaves nothing behind either.
     fn drop(&mut self) {
-        for process in tree::marked(&tree::all(), &self.run, &self.host) {
+        for process in marks::marked(&table::all(), &self.run, &self.host) {
             process.signal(Signal::KILL);
         }
     }
@@ -84,6 +85,13 @@ pub(crate) fn launch(
 
 pub(crate) fn state(dir: &RunDir) -> State {
     dir.read_json(STATE).unwrap().unwrap()
+}
+
+/// Waits until the supervisor has written down every rank-wrap: each rank may begin before its own is.
+pub(crate) fn running(dir: &RunDir) -> State {
+    wait_for("the supervisor to write down that it started all", || {
+        Some(state(dir)).filter(|state| state.phase != Phase::Starting)
+    })
 }
 
 /// Waits until the supervisor has done all and is gone.

@@ -3,7 +3,7 @@
 use std::process::Command;
 use std::time::Duration;
 
-use hvtui::ssh::{AgentBinary, AgentStream, SshError, Target, open_agent};
+use hvtui::ssh::{AgentBinary, AgentError, AgentStream, Target, open_agent};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 use super::sshd::Sshd;
@@ -46,12 +46,12 @@ pub(crate) fn agent(sshd: &Sshd, text: &str) -> AgentBinary {
     AgentBinary::from_path(&path).unwrap()
 }
 
-pub(crate) async fn open(target: &Target, binary: &AgentBinary) -> Result<AgentStream, SshError> {
+pub(crate) async fn open(target: &Target, binary: &AgentBinary) -> Result<AgentStream, AgentError> {
     open_agent(target, binary, |_| ()).await
 }
 
 /// The error of a connection that must fail.
-pub(crate) async fn refused(target: &Target, sshd: &Sshd) -> SshError {
+pub(crate) async fn refused(target: &Target, sshd: &Sshd) -> AgentError {
     open(target, &agent(sshd, AGENT)).await.map(|_| ()).unwrap_err()
 }
 

@@ -6,9 +6,11 @@
 //! time: [`FakeNvml::own_library`].
 
 use std::ffi::OsString;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use serde_json::{Value, json};
+
+use super::built;
 
 /// One scripted NVML; its files go when it is dropped.
 pub(crate) struct FakeNvml {
@@ -42,24 +44,17 @@ impl FakeNvml {
 
     /// What to add to the environment of an agent (or of `hvtui`, for the host `local`).
     pub(crate) fn env(&self) -> [(&'static str, OsString); 2] {
-        [("HVTUI_NVML_LIB", fake_library().into()), ("FAKE_NVML_SCRIPT", self.script().into())]
+        [
+            ("HVTUI_NVML_LIB", built::example("libfake_nvml.so").into()),
+            ("FAKE_NVML_SCRIPT", self.script().into()),
+        ]
     }
 
     /// A copy of the library that this process can load beside others: the loader gives one instance a file,
     /// and each reads the script that lies beside it.
     pub(crate) fn own_library(&self) -> PathBuf {
         let copy = self.folder.path().join("libfake_nvml.so");
-        std::fs::copy(fake_library(), &copy).unwrap();
+        std::fs::copy(built::example("libfake_nvml.so"), &copy).unwrap();
         copy
     }
-}
-
-/// The library as Cargo builds it: `target/<profile>/examples/libfake_nvml.so`, seen from
-/// `target/<profile>/deps/<test>`.
-pub(crate) fn fake_library() -> PathBuf {
-    let test = std::env::current_exe().unwrap();
-    let profile = test.parent().and_then(Path::parent).unwrap();
-    let library = profile.join("examples/libfake_nvml.so");
-    assert!(library.is_file(), "{} is missing: cargo build --example fake_nvml", library.display());
-    library
 }

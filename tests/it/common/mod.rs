@@ -2,6 +2,7 @@
 
 pub(crate) mod alone;
 pub(crate) mod bed;
+pub(crate) mod built;
 pub(crate) mod client;
 pub(crate) mod cluster;
 pub(crate) mod docker;

@@ -1,30 +1,94 @@
 //! Waiting for conditions of real processes: polled against a deadline that only a failing test reaches.
 
+use std::process::{Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
-use hvtui::supervise::identity::Stat;
+use hvtui::procs::identity::Stat;
 
 /// Far beyond what anything here takes on a busy machine.
 const DEADLINE: Duration = Duration::from_secs(180);
 const POLL: Duration = Duration::from_millis(5);
+/// The longest pause between two looks.
+const LONGEST: Duration = Duration::from_millis(200);
 
 /// Waits until `condition` gives a value.
-#[expect(clippy::disallowed_methods, reason = "the deadline of a wait")]
+#[track_caller]
 pub(crate) fn wait_for<T>(what: &str, mut condition: impl FnMut() -> Option<T>) -> T {
-    let started = Instant::now();
-    loop {
-        if let Some(value) = condition() {
-            return value;
-        }
-        // The condition itself may take long: it is a real command at times.
-        assert!(started.elapsed() < DEADLINE, "waited in vain for {what}");
-        std::thread::sleep(POLL);
-    }
+    wait_or(&mut condition, || what.to_owned())
 }
 
 /// Waits until `condition` holds.
+#[track_caller]
 pub(crate) fn until(what: &str, mut condition: impl FnMut() -> bool) {
     wait_for(what, || condition().then_some(()));
+}
+
+/// Waits until a text, read anew each time, has these words; gives it. A failure shows what it was.
+#[track_caller]
+pub(crate) fn until_says(words: &str, mut text: impl FnMut() -> String) -> String {
+    let last = std::cell::RefCell::new(String::new());
+    let condition = || {
+        let now = text();
+        if now.contains(words) {
+            return Some(now);
+        }
+        last.replace(now);
+        None
+    };
+    wait_or(condition, || format!("'{words}' in: {}", last.borrow()))
+}
+
+#[track_caller]
+#[expect(clippy::disallowed_methods, reason = "the deadline of a wait")]
+fn wait_or<T>(mut condition: impl FnMut() -> Option<T>, what: impl Fn() -> String) -> T {
+    let started = Instant::now();
+    loop {
+        let looked = Instant::now();
+        if let Some(value) = condition() {
+            return value;
+        }
+        assert!(started.elapsed() < DEADLINE, "waited in vain for {}", what());
+        // The condition itself may be a real command: half of the time is left to what is waited for.
+        std::thread::sleep(looked.elapsed().clamp(POLL, LONGEST));
+    }
+}
+
+/// What a command printed and how it ended, which it must do in time: a test that hangs tells nothing.
+#[track_caller]
+pub(crate) fn output(command: &mut Command) -> Output {
+    let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn();
+    let child = child.as_mut().unwrap_or_else(|error| panic!("{command:?}: {error}"));
+    let (told, heard) = std::sync::mpsc::channel();
+    let (mut out, mut err) = (child.stdout.take().unwrap(), child.stderr.take().unwrap());
+    let of_err = std::thread::spawn(move || all_of(&mut err));
+    std::thread::spawn(move || told.send((all_of(&mut out), of_err.join().unwrap())));
+    let Ok((stdout, stderr)) = heard.recv_timeout(DEADLINE) else {
+        let _ = child.kill();
+        panic!("{command:?} does not end");
+    };
+    let status = wait_for(&format!("the end of {command:?}"), || child.try_wait().unwrap());
+    Output { status, stdout, stderr }
+}
+
+fn all_of(stream: &mut impl std::io::Read) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    let _ = stream.read_to_end(&mut bytes);
+    bytes
+}
+
+/// How a process that the test started has ended, which it must do in time.
+#[track_caller]
+pub(crate) fn end_of(child: &mut std::process::Child) -> std::process::ExitStatus {
+    let what = format!("the end of process {}", child.id());
+    wait_for(&what, || child.try_wait().unwrap())
+}
+
+/// Microseconds in which some process of this machine waited for a processor, since it is up; 0 where the kernel does not
+/// tell. What must not take longer than so long must not take longer without them: other work is nobody's fault.
+pub(crate) fn waited_for_processors() -> u64 {
+    let told = std::fs::read_to_string("/proc/pressure/cpu").unwrap_or_default();
+    let total = told.lines().next().and_then(|some| some.rsplit_once("total="));
+    total.map_or(0, |(_, micros)| micros.parse().unwrap())
 }
 
 /// Whether a process with this pid runs, other than as a zombie.

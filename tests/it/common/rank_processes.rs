@@ -1,6 +1,6 @@
 //! Groups of ranks that are processes, each with its own part to play.
 
-use std::io::{BufRead, BufReader};
+use std::io::{BufRead, BufReader, Write as _};
 use std::net::IpAddr;
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
@@ -8,8 +8,9 @@ use std::sync::{Arc, Mutex};
 
 use rustix::process::Signal;
 
+use super::built;
 use super::group_config::own_loopback;
-use super::processes::{kill, until};
+use super::processes::{kill, until, waited_for_processors};
 
 /// How the ranks reach each other.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -24,6 +25,8 @@ pub(crate) const WAYS: [Ways; 3] = [Ways::OneHost, Ways::Tcp, Ways::Mixed];
 
 pub(crate) struct Ranks {
     at: IpAddr,
+    /// What the machine's processes had waited for processors at the start.
+    waited: u64,
     children: Vec<Child>,
     said: Vec<Arc<Mutex<Vec<String>>>>,
 }
@@ -32,6 +35,8 @@ pub(crate) struct Ranks {
 #[derive(Debug)]
 pub(crate) struct Failure {
     pub(crate) millis: u64,
+    /// For how much of the time since the ranks began some process of the machine waited for a processor.
+    pub(crate) waited: u64,
     pub(crate) error: String,
 }
 
@@ -72,6 +77,7 @@ impl Ranks {
                 .args([rank, world].map(|number| number.to_string()))
                 .arg(timeout_ms.to_string())
                 .args([means, &island, &steps])
+                .env("HVTUI_TEST_HELD", "1")
                 .stdin(Stdio::piped())
                 .stdout(Stdio::piped())
                 .spawn()
@@ -86,7 +92,19 @@ impl Ranks {
             children.push(child);
             said.push(lines);
         }
-        Self { at, children, said }
+        let mut ranks = Self { at, waited: 0, children, said };
+        // Their deadlines begin when they are there, and not while the machine starts one after the other.
+        for index in 0..ranks.children.len() {
+            until("a rank that is there", || {
+                ranks.line(index, "here").is_some() || ranks.children[index].try_wait().unwrap().is_some()
+            });
+        }
+        ranks.waited = waited_for_processors();
+        for child in &mut ranks.children {
+            // one that could not start has ended
+            let _ = child.stdin.as_mut().unwrap().write_all(b"\n");
+        }
+        ranks
     }
 
     pub(crate) fn pid(&self, index: usize) -> u32 {
@@ -101,7 +119,10 @@ impl Ranks {
 
     /// Waits until this one has said «ready».
     pub(crate) fn until_ready(&self, index: usize) {
-        until("a rank that is ready", || self.line(index, "ready").is_some());
+        until("a rank that is ready", || {
+            assert!(self.line(index, "failed").is_none(), "{:?}", self.line(index, "failed"));
+            self.line(index, "ready").is_some()
+        });
     }
 
     /// Waits until this one has ended its part with an error.
@@ -112,7 +133,8 @@ impl Ranks {
         });
         let line = self.line(index, "failed ").unwrap();
         let (millis, error) = line.split_once(' ').unwrap();
-        Failure { millis: millis.parse().unwrap(), error: error.to_owned() }
+        let waited = (waited_for_processors() - self.waited) / 1000;
+        Failure { millis: millis.parse().unwrap(), waited, error: error.to_owned() }
     }
 
     /// Waits until this one has ended well.
@@ -158,10 +180,7 @@ impl Drop for Ranks {
     }
 }
 
-/// The program as Cargo builds it, seen from `target/<profile>/deps/<test>`.
+/// The program of a rank.
 pub(crate) fn program() -> PathBuf {
-    let own = std::env::current_exe().unwrap();
-    let program = own.parent().unwrap().parent().unwrap().join("examples/collective_rank");
-    assert!(program.is_file(), "{} is missing: cargo build --example collective_rank", program.display());
-    program
+    built::example("collective_rank")
 }

@@ -6,6 +6,8 @@ use std::process::Command;
 
 use tempfile::TempDir;
 
+use super::built;
+
 /// Driver, cuBLAS, NCCL.
 pub(crate) const LIBRARIES: [&str; 3] = ["libcuda.so.1", "libcublas.so.12", "libnccl.so.2"];
 
@@ -15,10 +17,8 @@ pub(crate) struct ScriptedGpu {
 }
 
 impl ScriptedGpu {
-    /// `examples`: where cargo puts the examples of this build.
-    pub(crate) fn new(examples: &Path, names: &[&str]) -> Self {
-        let library = examples.join("libfake_nccl.so");
-        assert!(library.is_file(), "{} is missing: cargo build --example fake_nccl", library.display());
+    pub(crate) fn new(names: &[&str]) -> Self {
+        let library = built::example("libfake_nccl.so");
         let folder = tempfile::tempdir().unwrap();
         for name in names {
             std::os::unix::fs::symlink(&library, folder.path().join(name)).unwrap();

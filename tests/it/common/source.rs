@@ -127,6 +127,10 @@ impl SourceFile {
             if self.code[..at].ends_with(|c| is_word(c) || c == '$') || before.ends_with("::") {
                 continue;
             }
+            // who may see an item is no import: `pub(in crate::ssh)`
+            if before.ends_with("(in") {
+                continue;
+            }
             let mut rest = &self.code[at + first.len()..];
             if let Some(after) = rest.trim_start().strip_prefix("::") {
                 rest = after;

@@ -7,9 +7,9 @@ use hvtui::domain::event::{Event, Origin};
 use hvtui::domain::ids::Rank;
 use hvtui::domain::time::Stamp;
 
-use super::invariants::{Ends, exits_agree, no_byte_lost, nothing_left, processes};
+use super::invariants::{Ends, exits_agree, no_byte_lost, nothing_left};
 use super::matrix::Notes;
-use super::rig::{Job, Rig, until};
+use super::rig::{Job, Rig};
 
 pub(crate) fn agent_killed(notes: &mut Notes) -> Option<()> {
     let rig = Rig::up(2)?;
@@ -17,7 +17,7 @@ pub(crate) fn agent_killed(notes: &mut Notes) -> Option<()> {
     let mut job = rig.start(&person, 1, &["--until", "~/enough"]);
     job.hear(20);
     let since = now();
-    rig.cluster.on("n1", "pkill -9 -f 'agent --stdio'");
+    rig.kill_agents("n1");
     notes.took("a new agent answers", job.up_after("n1", since), 3.0);
     job.hear(20);
     job.enough();
@@ -92,12 +92,12 @@ pub(crate) fn pid_reused(notes: &mut Notes) -> Option<()> {
     job.hear(20);
     let run = job.run();
     job.kill_client();
-    let pid = |line: &str| line.split_whitespace().next().and_then(|pid| pid.parse::<u32>().ok());
-    let of_run: Vec<u32> = processes(&rig, "n1", &run).iter().filter_map(|line| pid(line)).collect();
+    let all = rig.cluster.processes("n1");
+    let of_run: Vec<u32> = all.iter().filter(|one| one.is_of(&run)).map(|one| one.pid).collect();
     assert!(of_run.len() >= 3, "supervisor, rank-wrap, rank: {of_run:?}");
     let list: Vec<String> = of_run.iter().map(ToString::to_string).collect();
     rig.cluster.on("n1", &format!("kill -9 {}", list.join(" ")));
-    until("all to be dead", || processes(&rig, "n1", &run).is_empty());
+    rig.cluster.until_free("n1", &run);
     // Strangers get the very pids that the run's files name. One shell for all: each would take a pid itself.
     let line = format!(
         "for p in {}; do echo $((p - 1)) >/proc/sys/kernel/ns_last_pid; sleep 600 >/dev/null 2>&1 & echo $!; done",
@@ -108,9 +108,10 @@ pub(crate) fn pid_reused(notes: &mut Notes) -> Option<()> {
     let stopped = person.run(&["stop", &run]);
     assert_eq!(stopped.code, 0, "{stopped:#?}");
     nothing_left(&rig, &run);
-    let alive = rig.cluster.on("n1", "pgrep -x sleep");
+    let alive = rig.cluster.processes("n1");
     for pid in &of_run {
-        assert!(alive.lines().any(|line| line == pid.to_string()), "stranger {pid} was killed: {alive}");
+        let stranger = alive.iter().any(|one| one.pid == *pid && one.name == "sleep");
+        assert!(stranger, "stranger {pid} was killed: {alive:#?}");
     }
     notes.say(&format!("{} strangers untouched", of_run.len()));
     Some(())

@@ -8,7 +8,7 @@ use hvtui::domain::ids::Rank;
 use hvtui::domain::log::{LogGap, LogLine, Stream};
 use hvtui::domain::run::{RankExit, RunSpec};
 
-use super::rig::{Job, Rig, until};
+use super::rig::{Job, Rig};
 
 /// How a rank is to end by the trainer's plan.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -25,14 +25,7 @@ pub(crate) enum Ends {
 
 /// The run's folder on a host.
 pub(crate) fn spool(rig: &Rig, host: &str, run: &str) -> PathBuf {
-    let folder = rig.at_home(host, ".local/state/hvtui/spool").join(run);
-    let own = fs::read_dir(&folder).into_iter().flatten().flatten().map(|entry| entry.path());
-    let name = |path: &PathBuf| {
-        path.file_name().is_some_and(|n| n.to_string_lossy().starts_with(&format!("{host}@")))
-    };
-    own.filter(name)
-        .last()
-        .unwrap_or_else(|| panic!("{host} has no folder of the run in {}", folder.display()))
+    rig.cluster.spool(host, run).unwrap_or_else(|| panic!("{host} has no folder of run {run}"))
 }
 
 /// L: what the client recorded of each rank is its file on the host from offset 0 on, with holes only where a gap says
@@ -221,20 +214,11 @@ pub(crate) fn nothing_left(rig: &Rig, run: &str) {
 
 #[track_caller]
 pub(crate) fn nothing_left_on(rig: &Rig, host: &str, run: &str) {
-    until(&format!("{host} to be free of processes of {run}"), || processes(rig, host, run).is_empty());
+    rig.cluster.until_free(host, run);
     let left = rig.cluster.on(
         host,
         "find ~ /run -xdev \\( -type s -o -name '.up.*' -o -name '*.new' -o -name '*.tmp' -o -name '.tmp*' \\) 2>/dev/null",
     );
     let ours: Vec<&str> = left.lines().filter(|path| path.contains(run) || path.contains("/.up.")).collect();
     assert!(ours.is_empty(), "{host}: {ours:?}");
-}
-
-/// The processes on the host that belong to the run: its ranks, what they started, and what started them.
-pub(crate) fn processes(rig: &Rig, host: &str, run: &str) -> Vec<String> {
-    // The run is looked for here, so that its id is not on the command line of the search itself.
-    let line = r#"for p in /proc/[0-9]*; do
-        echo "${p#/proc/} $(tr '\0' ' ' <$p/cmdline) $(tr '\0' '\n' <$p/environ | grep '^HVTUI_RUN=')"
-    done 2>/dev/null"#;
-    rig.cluster.on(host, line).lines().filter(|line| line.contains(run)).map(str::to_owned).collect()
 }

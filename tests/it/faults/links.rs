@@ -38,8 +38,9 @@ pub(crate) fn silent(notes: &mut Notes) -> Option<()> {
         let since = now();
         rig.relay("n1").stall();
         notes.took("dead", job.down_after("n1", since), 8.0);
+        let healed = now();
         rig.relay("n1").clear();
-        notes.took("back after heal", job.up_after("n1", now()), 30.0);
+        notes.took("back after heal", job.up_after("n1", healed), 30.0);
         let quiet =
             job.links("n2").iter().filter(|(_, state)| matches!(state, LinkState::Down { .. })).count();
         assert_eq!(quiet, 0, "n2 has nothing to do with it");
@@ -61,8 +62,9 @@ pub(crate) fn reset(notes: &mut Notes) -> Option<()> {
         let since = now();
         rig.change("refuse", "n1");
         notes.took("REJECT seen", job.down_after("n1", since), 1.0);
+        let healed = now();
         rig.change("heal", "n1");
-        notes.took("back after heal", job.up_after("n1", now()), 3.0);
+        notes.took("back after heal", job.up_after("n1", healed), 3.0);
     })
 }
 
@@ -85,14 +87,16 @@ pub(crate) fn one_way(notes: &mut Notes) -> Option<()> {
         let since = now();
         rig.change("drop", "n1 in");
         notes.took("dead, client to host lost", job.down_after("n1", since), 8.0);
+        let healed = now();
         rig.change("heal", "n1");
-        job.up_after("n1", now());
+        job.up_after("n1", healed);
         job.hear(20);
         let since = now();
         rig.change("drop", "n1 out");
         notes.took("dead, host to client lost", job.down_after("n1", since), 8.0);
+        let healed = now();
         rig.change("heal", "n1");
-        job.up_after("n1", now());
+        job.up_after("n1", healed);
     })
 }
 
@@ -179,8 +183,9 @@ pub(crate) fn stopped(notes: &mut Notes) -> Option<()> {
         let since = now();
         rig.change("freeze", "n1");
         notes.took("dead", job.down_after("n1", since), 8.0);
+        let healed = now();
         rig.change("thaw", "n1");
-        notes.took("back", job.up_after("n1", now()), 30.0);
+        notes.took("back", job.up_after("n1", healed), 30.0);
     })
 }
 
@@ -191,7 +196,8 @@ pub(crate) fn host_vanishes(notes: &mut Notes) -> Option<()> {
         notes.took("dead", job.down_after("n1", since), 8.0);
         lasts(Duration::from_secs(120));
         job.hear_rank(1, 20);
+        let healed = now();
         rig.change("heal", "n1");
-        notes.took("back", job.up_after("n1", now()), 31.0);
+        notes.took("back", job.up_after("n1", healed), 31.0);
     })
 }

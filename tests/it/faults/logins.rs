@@ -9,7 +9,7 @@ use hvtui::domain::host::{LinkState, RefusalKind};
 
 use super::invariants::{Ends, exits_agree, no_byte_lost, nothing_left};
 use super::matrix::Notes;
-use super::rig::{Rig, until};
+use super::rig::Rig;
 use crate::common::client::{Client, Ended};
 
 /// Runs the trainer for a second on these places; everything must hold.
@@ -177,10 +177,9 @@ fn all_works_on_two(rig: &Rig, person: &Client<'_>) {
     let code = job.wait();
     exits_agree(&job, code, 0, &[Ends::Exit(0); 2]);
     no_byte_lost(&job);
-    until("both to be free", || {
-        let run = job.run();
-        ["n1", "n2"].iter().all(|host| super::invariants::processes(rig, host, &run).is_empty())
-    });
+    for host in ["n1", "n2"] {
+        rig.cluster.until_free(host, &job.run());
+    }
 }
 
 pub(crate) fn dead_ssh_agent(notes: &mut Notes) -> Option<()> {

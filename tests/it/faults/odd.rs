@@ -113,7 +113,7 @@ pub(crate) fn unkillable(notes: &mut Notes) -> Option<()> {
     let line = "echo in; if [ $RANK = 0 ]; then exec cat ~/stuck/file; else exec sleep 600; fi";
     let mut job = rig.launch(&person, &["run", "--verbose", "-H", "n1:1,n2:1", "--", "sh", "-c", line]);
     job.hear(1);
-    let reads = || rig.cluster.on("n1", "pgrep -c -f '^cat /root/stuck/file'").trim() == "1";
+    let reads = || rig.cluster.processes("n1").iter().any(|process| process.args == "cat /root/stuck/file");
     until("the rank to read", reads);
     let run = job.run();
     let started = Instant::now();
@@ -130,7 +130,9 @@ pub(crate) fn unkillable(notes: &mut Notes) -> Option<()> {
     let other = rig.person();
     let seen = other.run(&["run", "-H", "n1:1", "--", "true"]);
     assert_eq!(seen.code, 0, "the host goes on: {seen:#?}");
-    rig.cluster.on("n1", "pkill -9 -f '[s]tuck /root/stuck'");
+    let daemon =
+        rig.cluster.processes("n1").into_iter().find(|process| process.args.ends_with("stuck /root/stuck"));
+    rig.cluster.on("n1", &format!("kill -9 {}", daemon.expect("the file system's process").pid));
     until("the end of stop", || stop.try_wait().expect("wait").is_some());
     let code = job.wait();
     assert_ne!(code, 0, "{}", job.last_words());

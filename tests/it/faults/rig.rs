@@ -98,10 +98,17 @@ impl Rig {
         self.cluster.change(verb, host);
     }
 
+    /// Kills every agent on a host without a word.
+    pub(crate) fn kill_agents(&self, host: &str) {
+        let all = self.cluster.processes(host);
+        let agents = all.iter().filter(|process| process.args.contains("agent --stdio"));
+        let pids: Vec<String> = agents.map(|process| process.pid.to_string()).collect();
+        self.cluster.on(host, &format!("kill -9 {}", pids.join(" ")));
+    }
+
     /// A path of a host as this process sees it: below `~` for its user.
     pub(crate) fn at_home(&self, host: &str, below: &str) -> PathBuf {
-        let home = std::env::var("HOME").unwrap_or_else(|_| "/root".to_owned());
-        PathBuf::from(format!("/proc/{}/root{home}/{below}", self.cluster.pid(host)))
+        self.cluster.at_home(host, below)
     }
 
     /// Starts the trainer, so many ranks on each host, as this person.

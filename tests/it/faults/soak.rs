@@ -54,11 +54,7 @@ const FAULTS: &[Fault] = &[
         },
         lasts: false,
     },
-    Fault {
-        name: "agent killed",
-        begin: |rig, host| drop(rig.cluster.on(host, "pkill -9 -f 'agent --stdio'")),
-        lasts: false,
-    },
+    Fault { name: "agent killed", begin: |rig, host| rig.kill_agents(host), lasts: false },
     Fault {
         name: "frozen",
         begin: |rig, host| {

@@ -2,7 +2,7 @@
 
 use hvtui::clock::now;
 
-use super::invariants::{nothing_left, processes};
+use super::invariants::nothing_left;
 use super::matrix::Notes;
 use super::rig::{Rig, until};
 
@@ -33,7 +33,7 @@ pub(crate) fn host_lost_while_starting(notes: &mut Notes) -> Option<()> {
         };
         let since = now();
         for host in rig.hosts() {
-            until(&format!("{host} to be free"), || processes(&rig, &host, &run).is_empty());
+            rig.cluster.until_free(&host, &run);
         }
         if code != 0 {
             notes.took(&format!("cut {cut}: all given up"), now().micros_since(since) as f64 / 1e6, 5.0);

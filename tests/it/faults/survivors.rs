@@ -9,12 +9,10 @@ use super::invariants::{Ends, exits_agree, no_byte_lost, nothing_left, spool};
 use super::matrix::Notes;
 use super::rig::{Job, Rig, until_some};
 
-/// The process that owns the run on a host, as the host numbers it.
-fn supervisor(rig: &Rig, host: &str, run: &str) -> u64 {
-    let state = spool(rig, host, run).join("state.json");
-    let state: serde_json::Value =
-        serde_json::from_slice(&std::fs::read(&state).expect("state.json")).expect("JSON");
-    state["supervisor"]["pid"].as_u64().expect("a pid")
+/// A file of the run on a host.
+fn json(rig: &Rig, host: &str, run: &str, file: &str) -> serde_json::Value {
+    let text = std::fs::read(spool(rig, host, run).join(file)).expect(file);
+    serde_json::from_slice(&text).expect("JSON")
 }
 
 /// When the client learnt of a note of this kind after `since`: seconds.
@@ -32,7 +30,7 @@ pub(crate) fn supervisor_killed(notes: &mut Notes) -> Option<()> {
     job.hear(20);
     let run = job.run();
     let since = now();
-    rig.cluster.on("n1", &format!("kill -9 {}", supervisor(&rig, "n1", &run)));
+    rig.cluster.kill_supervisor("n1", &run);
     notes.took("lost is told", noted(&job, what::SUPERVISOR_LOST, since), 5.0);
     notes.took("adopted is told", noted(&job, what::ADOPTED, since), 5.0);
     job.hear(20);
@@ -50,9 +48,10 @@ pub(crate) fn supervisor_and_rank_killed(notes: &mut Notes) -> Option<()> {
     let mut job = rig.start(&person, 1, &["--lines", "100000"]);
     job.hear(20);
     let run = job.run();
-    let rank = rig.cluster.on("n1", "pgrep -f '^python3 .*/trainer'");
+    let rank = json(&rig, "n1", &run, "started-0.json")["process"]["pid"].clone();
+    let supervisor = rig.cluster.state_of("n1", &run).supervisor.pid;
     let since = now();
-    rig.cluster.on("n1", &format!("kill -9 {} {}", supervisor(&rig, "n1", &run), rank.trim()));
+    rig.cluster.on("n1", &format!("kill -9 {supervisor} {rank}"));
     let code = job.wait();
     exits_agree(&job, code, 137, &[Ends::Signal(9), Ends::Stopped]);
     no_byte_lost(&job);

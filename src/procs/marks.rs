@@ -1,0 +1,66 @@
+//! The marks that every process of a run carries in its environment, and the processes that carry them.
+//!
+//! Knows nothing of ranks or of when to stop them.
+
+use super::memory;
+use super::table::{Process, ancestors};
+use crate::domain::gpu::RunOfProcess;
+use crate::domain::ids::{HostId, Rank, RunId};
+
+/// The variable that names the run in each rank's environment.
+pub const RUN_MARK: &str = "HVTUI_RUN";
+/// The variable that names the host in each rank's environment.
+pub const HOST_MARK: &str = "HVTUI_HOST";
+/// The variables that number a rank, by which kind of run is asked first.
+const RANK_MARKS: [&str; 3] = ["HVTUI_RANK", "RANK", "OMPI_COMM_WORLD_RANK"];
+
+/// Those of `processes` whose environment names this run and no other host than this one: the way to find what a dead
+/// supervisor has left behind. What a launcher of its own has started may name no host. Never this process or one that
+/// it descends from.
+pub fn marked(processes: &[Process], run: &RunId, host: &HostId) -> Vec<Process> {
+    let own = ancestors(processes, std::process::id());
+    let mark = format!("{RUN_MARK}={run}");
+    let (any, here) = (format!("{HOST_MARK}="), format!("{HOST_MARK}={host}"));
+    let is_ours = |environment: &Vec<u8>| {
+        let mut variables = environment.split(|byte| *byte == 0);
+        let elsewhere = |one: &[u8]| one.starts_with(any.as_bytes()) && one != here.as_bytes();
+        variables.clone().any(|one| one == mark.as_bytes()) && !variables.any(elsewhere)
+    };
+    let others: Vec<&Process> = processes.iter().filter(|process| !own.contains(&process.pid)).collect();
+    let pids: Vec<u32> = others.iter().map(|process| process.pid).collect();
+    let environments = memory::environments(&pids);
+    // Of one that is unknown the marks are not believed: it may be a stranger. If it is of the run, its descent tells.
+    let marked = others.into_iter().zip(environments).filter(|(_, read)| read.as_ref().is_ok_and(is_ours));
+    marked.map(|(process, _)| process.clone()).collect()
+}
+
+/// The run that a process's environment names, and its rank. `None` for processes of other users and those that hang, too.
+pub fn run_of(pid: u32) -> Option<RunOfProcess> {
+    run_in(&memory::environment(pid).ok()?)
+}
+
+fn run_in(environment: &[u8]) -> Option<RunOfProcess> {
+    let value = |name: &str| {
+        environment
+            .split(|byte| *byte == 0)
+            .find_map(|one| std::str::from_utf8(one).ok()?.strip_prefix(name)?.strip_prefix('='))
+    };
+    let id = value(RUN_MARK)?.parse().ok()?;
+    let rank = RANK_MARKS.iter().find_map(|name| value(name)?.parse().ok().map(Rank));
+    Some(RunOfProcess { id, rank })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_run_of_a_process_stands_in_its_environment() {
+        let run = RunId::new(7, 7);
+        let text = format!("PATH=/bin\0HVTUI_RUN={run}\0RANK=3\0OMPI_COMM_WORLD_RANK=x\0");
+        assert_eq!(run_in(text.as_bytes()), Some(RunOfProcess { id: run, rank: Some(Rank(3)) }));
+        assert_eq!(run_in(b"HVTUI_RUN=x\0RANK=3\0"), None);
+        assert_eq!(run_in(b"RANK=3\0"), None);
+        assert_eq!(run_of(std::process::id()), None);
+    }
+}

@@ -1,0 +1,307 @@
+//! Getting in: keys first, then what a person can answer, in OpenSSH's order; and what to say when nothing is accepted.
+//!
+//! Only after the host's key was accepted. Servers penalise the address of a client that keeps guessing: few keys are
+//! offered, few answers given, and nothing is tried again by itself.
+
+use std::collections::VecDeque;
+use std::fmt;
+use std::time::Duration;
+
+use russh::client::{AuthResult, Handle};
+use russh::keys::{Algorithm, HashAlg};
+use russh::{MethodKind, MethodSet};
+use tokio::time::timeout;
+
+use super::asker::Busy;
+use super::client::{Client, End};
+use super::error::SshError;
+use super::keyring::unlock;
+use super::offers::{self, AgentKey, Offer, Private, Shown};
+use super::prompts;
+use super::session::why;
+use super::signer::{Agent, Signer};
+use super::target::Target;
+use crate::ssh::trust::{RSA_BITS, rsa_bits};
+
+/// sshd hangs up at the sixth failure by default.
+const MOST_OFFERS: usize = 5;
+/// How often a host may ask for one thing more.
+const MOST_STAGES: usize = 8;
+/// How long an ssh-agent may take to list its keys. Signing may wait for a person's touch.
+const AGENT_LIST: Duration = Duration::from_secs(2);
+
+/// What was tried to get in.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Attempts {
+    /// The keys that the host saw and did not take.
+    pub offered: Vec<String>,
+    /// What could not be offered or was not enough, and why.
+    pub notes: Vec<String>,
+    /// The methods that the host accepts.
+    pub accepts: Vec<String>,
+}
+
+impl fmt::Display for Attempts {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.offered.is_empty() {
+            f.write_str("there was no key to offer")?;
+        } else {
+            write!(f, "offered {}", self.offered.join(", "))?;
+        }
+        for note in &self.notes {
+            write!(f, "; {note}")?;
+        }
+        if !self.accepts.is_empty() {
+            write!(f, "; the host accepts {}", self.accepts.join(", "))?;
+        }
+        f.write_str("; name a key in the hosts file (identity), or put its public half into ~/.ssh/authorized_keys there")
+    }
+}
+
+/// What came of one attempt.
+pub(super) enum Outcome {
+    /// We are in.
+    In,
+    /// The host said no, or wants more.
+    Refused(MethodSet, bool),
+    /// It was not tried, and why.
+    Skipped(String),
+    /// The connection is gone.
+    Gone,
+}
+
+impl From<AuthResult> for Outcome {
+    fn from(result: AuthResult) -> Self {
+        match result {
+            AuthResult::Success => Self::In,
+            AuthResult::Failure { remaining_methods, .. } if remaining_methods.is_empty() => Self::Gone,
+            AuthResult::Failure { remaining_methods, partial_success } => {
+                Self::Refused(remaining_methods, partial_success)
+            }
+        }
+    }
+}
+
+/// How it ended.
+#[derive(PartialEq, Eq)]
+enum Ending {
+    In,
+    /// Nothing is left to try.
+    Tried,
+    /// The connection is gone.
+    Gone,
+}
+
+/// An authentication under way.
+pub(super) struct Login<'a> {
+    pub(super) handle: &'a mut Handle<Client>,
+    pub(super) target: &'a Target,
+    pub(super) busy: &'a Busy,
+    /// For the next question: why it is asked once more.
+    pub(super) note: Option<String>,
+    /// Answers that the host did not take.
+    pub(super) wrong: usize,
+    agent: Option<Agent>,
+    /// What the host takes for RSA, once it was asked.
+    rsa_hash: Option<HashAlg>,
+}
+
+/// Tries what there is until the host lets us in. `note` is for the first question.
+pub(super) async fn authenticate(
+    handle: &mut Handle<Client>,
+    end: &End,
+    target: &Target,
+    busy: &Busy,
+    note: Option<String>,
+) -> Result<(), SshError> {
+    let mut attempts = Attempts::default();
+    let notes = &mut attempts.notes;
+    let agent = if target.auth_agent { open_agent(handle, target, notes).await } else { None };
+    let (agent, keys) = agent.unzip();
+    let offers = offers::offers(target, &keys.unwrap_or_default(), &mut attempts.notes);
+    let mut login = Login { handle, target, busy, note, wrong: 0, agent, rsa_hash: None };
+    let ending = login.go_through(offers, &mut attempts).await;
+    if ending == Ending::In {
+        return Ok(());
+    }
+    let reason = if ending == Ending::Gone { why(end.clone()).await } else { None };
+    if let Some(reason) = reason {
+        if !reason.starts_with("the host") {
+            return Err(SshError::Lost { host: target.host.clone(), detail: reason.to_string() });
+        }
+        attempts.notes.push(reason.to_string());
+    }
+    Err(SshError::Authentication { host: target.host.clone(), to: target.shown(), attempts })
+}
+
+impl Login<'_> {
+    async fn go_through(&mut self, mut offers: VecDeque<Offer>, attempts: &mut Attempts) -> Ending {
+        let mut allowed: Option<MethodSet> = None;
+        let mut tried: Vec<MethodKind> = Vec::new();
+        for _ in 0..offers.len() + MOST_STAGES {
+            let may = |kind| allowed.as_ref().is_some_and(|methods| methods.contains(&kind));
+            let keys = (allowed.is_none() || may(MethodKind::PublicKey)) && !offers.is_empty();
+            let by_hand = [MethodKind::KeyboardInteractive, MethodKind::Password];
+            let by_hand = by_hand.into_iter().find(|kind| may(*kind) && !tried.contains(kind));
+            let (label, outcome) = if keys {
+                let Some(offer) = offers.pop_front() else { return Ending::Tried };
+                if attempts.offered.len() == MOST_OFFERS {
+                    attempts
+                        .notes
+                        .push(format!("{} not offered: {MOST_OFFERS} keys are the limit", offer.label));
+                    continue;
+                }
+                let outcome = self.with(&offer).await;
+                if let Outcome::Refused(methods, false) = &outcome
+                    && allowed.is_none()
+                    && !methods.contains(&MethodKind::PublicKey)
+                {
+                    // It was not looked at: the host wants something else before a key.
+                    attempts.accepts = methods.iter().map(String::from).collect();
+                    offers.push_front(offer);
+                    allowed = Some(methods.clone());
+                    continue;
+                }
+                (offer.label, outcome)
+            } else if allowed.is_none() {
+                (String::new(), self.none().await)
+            } else if let Some(kind) = by_hand {
+                tried.push(kind);
+                (String::from(&kind), prompts::answer(self, kind, attempts).await)
+            } else {
+                return Ending::Tried;
+            };
+            match outcome {
+                Outcome::In => return Ending::In,
+                Outcome::Gone => return Ending::Gone,
+                Outcome::Skipped(reason) if keys => {
+                    attempts.notes.push(format!("{label} not offered: {reason}"));
+                }
+                Outcome::Skipped(reason) => {
+                    attempts.notes.push(reason);
+                    return Ending::Tried;
+                }
+                Outcome::Refused(methods, partial) => {
+                    attempts.accepts = methods.iter().map(String::from).collect();
+                    if partial {
+                        attempts.notes.push(format!("{label} is accepted, but the host wants more"));
+                        tried.clear();
+                    }
+                    if keys && !partial {
+                        attempts.offered.push(label);
+                    }
+                    allowed = Some(methods);
+                }
+            }
+        }
+        Ending::Tried
+    }
+
+    /// Asks the host which methods it takes.
+    async fn none(&mut self) -> Outcome {
+        let result = self.handle.authenticate_none(self.target.user.as_str()).await;
+        result.map_or(Outcome::Gone, Outcome::from)
+    }
+
+    /// Offers one key.
+    async fn with(&mut self, offer: &Offer) -> Outcome {
+        match self.offer(offer).await {
+            Ok(outcome) => outcome,
+            Err(_) if self.handle.is_closed() => Outcome::Gone,
+            Err(reason) => Outcome::Skipped(reason),
+        }
+    }
+
+    /// Offers one key; an error says why it could not be offered.
+    async fn offer(&mut self, offer: &Offer) -> Result<Outcome, String> {
+        let shown = match (&offer.shown, &offer.private) {
+            (Some(shown), _) => shown.clone(),
+            (None, Private::Locked(locked)) => {
+                // Only the passphrase tells which key it is.
+                let note = self.note.take();
+                let key = unlock(&self.target.asker, self.busy, self.target, locked, note.as_deref()).await?;
+                Shown::Key(key.public_key().clone())
+            }
+            (None, _) => return Err("its public half is not known".to_owned()),
+        };
+        let kind = match &shown {
+            Shown::Key(key) => key.algorithm(),
+            Shown::Certificate(certificate) => certificate.algorithm(),
+        };
+        let hash =
+            if matches!(kind, Algorithm::Rsa { .. }) { Some(self.rsa_hash(&shown).await?) } else { None };
+        self.target.algorithms.may_log_in(&kind, hash, shown.is_certificate())?;
+        let mut signer = Signer {
+            private: &offer.private,
+            agent: self.agent.as_mut(),
+            target: self.target,
+            busy: self.busy,
+            note: self.note.take(),
+        };
+        let user = self.target.user.as_str();
+        let result = match shown {
+            Shown::Key(key) => self.handle.authenticate_publickey_with(user, key, hash, &mut signer).await,
+            Shown::Certificate(certificate) => {
+                self.handle.authenticate_certificate_with(user, *certificate, hash, &mut signer).await
+            }
+        };
+        result.map(Outcome::from).map_err(|error| error.0)
+    }
+
+    /// The best hash for an RSA signature. Without a word from the host SHA-2 is tried; a host that only takes
+    /// SHA-1 gets nothing.
+    async fn rsa_hash(&mut self, shown: &Shown) -> Result<HashAlg, String> {
+        let algorithms = &self.target.algorithms;
+        let (wanted, said) = algorithms.rsa_bits.clone().unwrap_or((RSA_BITS, "RequiredRSASize".to_owned()));
+        if let Some(bits) = rsa_bits(shown.data()).filter(|bits| *bits < wanted) {
+            return Err(format!("it has {bits} bits, at least {wanted} are wanted ({said})"));
+        }
+        // Whoever takes SHA-2 takes both.
+        let kind = |hash| Algorithm::Rsa { hash: Some(hash) };
+        let may = |hash| algorithms.may_log_in(&kind(hash), Some(hash), shown.is_certificate()).is_ok();
+        let smaller = !may(HashAlg::Sha512) && may(HashAlg::Sha256);
+        let host = self.host_rsa_hash().await?;
+        Ok(if smaller { HashAlg::Sha256 } else { host })
+    }
+
+    async fn host_rsa_hash(&mut self) -> Result<HashAlg, String> {
+        if let Some(hash) = self.rsa_hash {
+            return Ok(hash);
+        }
+        let said = self.handle.best_supported_rsa_hash().await.map_err(|error| error.to_string())?;
+        self.rsa_hash = said.unwrap_or(Some(HashAlg::Sha512));
+        self.rsa_hash.ok_or_else(|| "the host takes RSA only with SHA-1".to_owned())
+    }
+}
+
+/// Connects to the ssh-agent and lists its keys.
+async fn open_agent(
+    handle: &Handle<Client>,
+    target: &Target,
+    notes: &mut Vec<String>,
+) -> Option<(Agent, Vec<AgentKey>)> {
+    let (socket, name) = match &target.agent_socket {
+        Some(socket) => (socket.clone(), socket.display().to_string()),
+        None => (std::env::var_os("SSH_AUTH_SOCK")?.into(), "SSH_AUTH_SOCK".to_owned()),
+    };
+    let list = async {
+        let mut agent = Agent::connect_uds(socket).await?;
+        if let Some(binding) = handle.agent_session_binding() {
+            // Agents that do not know the extension answer with a failure and go on.
+            let _ = agent.bind_session(binding, false).await;
+        }
+        let keys = agent.request_identities().await?;
+        Ok::<_, russh::keys::Error>((agent, keys))
+    };
+    match timeout(AGENT_LIST, list).await {
+        Ok(Ok((agent, keys))) => Some((agent, keys.into_iter().map(AgentKey::new).collect())),
+        Ok(Err(error)) => {
+            notes.push(format!("the ssh-agent ({name}) did not answer: {error}"));
+            None
+        }
+        Err(_) => {
+            notes.push(format!("the ssh-agent ({name}) was silent for {} s", AGENT_LIST.as_secs()));
+            None
+        }
+    }
+}

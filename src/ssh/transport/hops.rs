@@ -1,0 +1,212 @@
+//! Logins at jump hosts, shared: whoever goes through the same one goes through the same connection, so that a person
+//! is asked once for all hosts behind it.
+//!
+//! OpenSSH counts sessions (`MaxSessions`), not what is forwarded: of that a connection has as much as its server has
+//! descriptors. A server that is short of them is logged in to once more.
+
+use std::sync::{Arc, LazyLock, Mutex, PoisonError, Weak};
+use std::time::Duration;
+
+use russh::client::Msg;
+use russh::{ChannelOpenFailure, ChannelStream};
+use tokio::runtime::Handle;
+use tokio::sync::Mutex as Turn;
+use tokio::time::{sleep, timeout};
+
+use super::asker::Asker;
+use super::error::SshError;
+use super::route::Route;
+use super::session::{self, Session};
+use super::target::Target;
+use crate::domain::ids::HostId;
+
+/// How long a login outlives the last link through it: a link that comes back must not ask again.
+const LINGER: Duration = Duration::from_secs(60);
+/// How many connections are tried for one stream, those found dead or full among them.
+const MOST_TRIES: usize = 3;
+/// What a person is told with the first question of a shared login.
+const SHARED: &str = "the hosts behind it wait for this login and share it";
+
+/// The logins that one asker has given answers for.
+#[derive(Default)]
+pub(super) struct Hops(Mutex<Vec<(Target, Arc<Slot>)>>);
+
+/// One jump host. Whoever needs a new login there takes turns.
+#[derive(Default)]
+struct Slot {
+    turn: Turn<Vec<Weak<Session>>>,
+    /// How many logins failed, and how the last one did.
+    failed: Mutex<(usize, Option<SshError>)>,
+}
+
+/// A share in a login.
+pub(super) struct Lease(Option<Arc<Session>>);
+
+impl Drop for Lease {
+    fn drop(&mut self) {
+        // Without a runtime there is no connection either.
+        if let (Some(session), Ok(runtime)) =
+            (self.0.take().filter(|it| !it.is_closed()), Handle::try_current())
+        {
+            runtime.spawn(async move {
+                sleep(LINGER).await;
+                drop(session);
+            });
+        }
+    }
+}
+
+/// A stream to `target` through `hop`, and the share in the login there that carries it.
+pub(super) async fn open(target: &Target, hop: &Target) -> Result<(ChannelStream<Msg>, Lease), SshError> {
+    let slot = hop.asker.hops().slot(hop);
+    let (at, after) = (target.endpoint(), target.connect_timeout);
+    let mut useless = Vec::new();
+    loop {
+        let session = slot.session(&target.host, hop, &useless).await?;
+        let lease = Lease(Some(Arc::clone(&session)));
+        let opening = session.open_stream(&target.address, target.port);
+        let error = match timeout(after, opening).await {
+            Ok(Ok(stream)) => return Ok((stream, lease)),
+            Ok(Err(error)) => error,
+            Err(_) => {
+                return Err(SshError::TimedOut {
+                    host: target.host.clone(),
+                    at,
+                    what: "was not reached by its jump host",
+                    after,
+                    remedy: "check that the host is up, and that the jump host can reach it",
+                });
+            }
+        };
+        let is_short =
+            matches!(error, russh::Error::ChannelOpenFailure(ChannelOpenFailure::ResourceShortage));
+        useless.push(session);
+        if useless.len() == MOST_TRIES || !(is_short || is_lost(&error)) {
+            let detail = format!("jump host {} {}", hop.shown(), refusal(&error));
+            return Err(SshError::Network { host: target.host.clone(), at, detail });
+        }
+    }
+}
+
+impl Hops {
+    fn slot(&self, hop: &Target) -> Arc<Slot> {
+        let key = identity(hop);
+        let mut slots = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let known = slots.iter().find(|(of, _)| *of == key).map(|(_, slot)| Arc::clone(slot));
+        known.unwrap_or_else(|| {
+            let slot = Arc::<Slot>::default();
+            slots.push((key, Arc::clone(&slot)));
+            slot
+        })
+    }
+}
+
+impl Slot {
+    /// A connection that lives and is none of `useless`; a new one where there is none.
+    async fn session(
+        &self,
+        host: &HostId,
+        hop: &Target,
+        useless: &[Arc<Session>],
+    ) -> Result<Arc<Session>, SshError> {
+        let before = self.failed().0;
+        let mut sessions = if let Ok(sessions) = self.turn.try_lock() {
+            sessions
+        } else {
+            tracing::info!(%host, hop = hop.shown(), "waits for the login at the jump host");
+            self.turn.lock().await
+        };
+        sessions.retain(|session| session.upgrade().is_some_and(|session| !session.is_closed()));
+        let is_new = |session: &Arc<Session>| !useless.iter().any(|other| Arc::ptr_eq(session, other));
+        if let Some(session) = sessions.iter().filter_map(Weak::upgrade).find(is_new) {
+            return Ok(session);
+        }
+        // The one before failed while we waited for it: asking the same again helps nobody.
+        if let (after, Some(error)) = &*self.failed()
+            && *after > before
+            && let Some(error) = error.for_host(host)
+        {
+            return Err(error);
+        }
+        match session::connect_for_others(hop, SHARED).await {
+            Ok(session) => {
+                let session = Arc::new(session);
+                sessions.push(Arc::downgrade(&session));
+                Ok(session)
+            }
+            Err(error) => {
+                let error = error.at_hop(host, hop);
+                let mut failed = self.failed();
+                *failed = (failed.0 + 1, error.for_host(host));
+                Err(error)
+            }
+        }
+    }
+
+    fn failed(&self) -> std::sync::MutexGuard<'_, (usize, Option<SshError>)> {
+        self.failed.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// All that makes two ways to a jump host the same: not for whose sake it is gone, nor how patiently.
+fn identity(hop: &Target) -> Target {
+    // the table of an asker must not hold the asker
+    static NOBODY: LazyLock<Asker> = LazyLock::new(Asker::default);
+    let route = match &hop.route {
+        Route::Jump(before) => Route::Jump(Box::new(identity(before))),
+        route => route.clone(),
+    };
+    Target {
+        host: "hop".into(),
+        notes: Vec::new(),
+        connect_timeout: Duration::ZERO,
+        asker: NOBODY.clone(),
+        route,
+        ..hop.clone()
+    }
+}
+
+/// The connection is gone, which is found out only by using it.
+fn is_lost(error: &russh::Error) -> bool {
+    !matches!(error, russh::Error::ChannelOpenFailure(_))
+}
+
+fn refusal(error: &russh::Error) -> String {
+    match error {
+        russh::Error::ChannelOpenFailure(ChannelOpenFailure::AdministrativelyProhibited) => {
+            "forbids going further: AllowTcpForwarding and PermitOpen in its sshd_config decide that"
+                .to_owned()
+        }
+        russh::Error::ChannelOpenFailure(reason) => {
+            format!("can't reach it ({}): check name and port as seen from there", reason.description())
+        }
+        error => format!("was lost: {error}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_login_is_shared_by_all_that_make_the_same_one() {
+        let (asker, other) = (Asker::default(), Asker::default());
+        let hop = |user: &str, host: &str| Target {
+            asker: asker.clone(),
+            ..Target::new(host.into(), "bastion", 22, user)
+        };
+        let same = |a: &Target, b: &Target| Arc::ptr_eq(&asker.hops().slot(a), &asker.hops().slot(b));
+        assert!(same(&hop("li", "gpu-a"), &hop("li", "gpu-b")));
+        assert!(!same(&hop("li", "gpu-a"), &hop("wang", "gpu-a")));
+        let alias = Target { host_key_alias: Some("gate".into()), ..hop("li", "gpu-a") };
+        assert!(!same(&hop("li", "gpu-a"), &alias));
+        let behind = |user: &str, host: &str| Target {
+            route: Route::Jump(Box::new(hop(user, host))),
+            ..hop("li", host)
+        };
+        assert!(same(&behind("li", "gpu-a"), &behind("li", "gpu-b")));
+        assert!(!same(&behind("li", "gpu-a"), &behind("wang", "gpu-b")));
+        assert!(!same(&behind("li", "gpu-a"), &hop("li", "gpu-a")));
+        assert!(!Arc::ptr_eq(&asker.hops().slot(&alias), &other.hops().slot(&alias)));
+    }
+}

@@ -1,0 +1,47 @@
+//! Connections: where a host is and by which way, whose ssh speaks with it, who is asked, and one command's streams.
+
+mod admission;
+mod algorithms;
+mod asker;
+mod auth;
+mod channel;
+mod client;
+pub mod config;
+mod connection;
+mod error;
+mod group;
+mod hops;
+mod jump;
+mod keyring;
+mod keys;
+mod limiter;
+mod mesh_key;
+mod names;
+mod offers;
+mod openssh;
+mod prompts;
+mod proxy;
+mod pump;
+pub(super) mod report;
+mod resolve;
+mod route;
+mod session;
+mod signer;
+mod streams;
+mod target;
+mod tcp;
+mod way;
+
+pub use algorithms::Algorithms;
+pub use asker::{Asked, Asker, Questions};
+pub use auth::Attempts;
+pub use error::{ErrorKind, SshError};
+pub use keys::default_identities;
+pub use mesh_key::{KeyPair, known_key, new_key_pair};
+pub use resolve::{Choice, Resolver, Wanted};
+pub use route::{Carrier, Family, HostKeyPolicy, OpenSsh, Route};
+pub use session::scan;
+pub use streams::{AgentReader, AgentWriter, Link, LinkEnd};
+pub use target::{Target, default_known_hosts};
+
+pub(super) use connection::{Transport, connect};

@@ -1,0 +1,199 @@
+//! Which keys and certificates are offered to a host, and in which order. Sends nothing.
+
+use std::collections::VecDeque;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use russh::keys::agent::AgentIdentity;
+use russh::keys::ssh_key::public::KeyData;
+use russh::keys::{Certificate, PrivateKey, PublicKey};
+
+use super::keyring::{Locked, remedy};
+use super::keys::{self, KeyFile};
+use super::target::Target;
+use crate::clock;
+use crate::domain::text::sanitize;
+use crate::ssh::trust::moment;
+
+/// One key to offer.
+pub(super) struct Offer {
+    /// How messages call it.
+    pub(super) label: String,
+    /// What the host is shown; `None` while only the passphrase can tell.
+    pub(super) shown: Option<Shown>,
+    pub(super) private: Private,
+}
+
+/// What the host is shown of a key.
+#[derive(Clone)]
+pub(super) enum Shown {
+    Key(PublicKey),
+    Certificate(Box<Certificate>),
+}
+
+/// Who has the private half.
+#[derive(Clone)]
+pub(super) enum Private {
+    /// The ssh-agent, under what the host is shown.
+    Agent,
+    /// The ssh-agent, which knows the key but not the certificate.
+    AgentKey(PublicKey),
+    Ready(Arc<PrivateKey>),
+    Locked(Locked),
+}
+
+/// A key of the ssh-agent.
+pub(super) struct AgentKey {
+    shown: Shown,
+    comment: String,
+}
+
+impl AgentKey {
+    pub(super) fn new(identity: AgentIdentity) -> Self {
+        match identity {
+            AgentIdentity::PublicKey { key, comment } => {
+                Self { shown: Shown::Key(key), comment: sanitize(&comment).into_owned() }
+            }
+            AgentIdentity::Certificate { certificate, comment } => Self {
+                shown: Shown::Certificate(Box::new(certificate)),
+                comment: sanitize(&comment).into_owned(),
+            },
+        }
+    }
+
+    fn offer(&self) -> Offer {
+        let label = match &self.shown {
+            Shown::Key(key) => format!("{} {} (ssh-agent)", key.algorithm(), self.comment),
+            Shown::Certificate(certificate) => {
+                format!("{} (ssh-agent, certificate{})", self.comment, validity(certificate))
+            }
+        };
+        Offer { label, shown: Some(self.shown.clone()), private: Private::Agent }
+    }
+}
+
+impl Shown {
+    pub(super) fn data(&self) -> &KeyData {
+        match self {
+            Self::Key(key) => key.key_data(),
+            Self::Certificate(certificate) => certificate.public_key(),
+        }
+    }
+
+    pub(super) fn is_certificate(&self) -> bool {
+        matches!(self, Self::Certificate(_))
+    }
+}
+
+/// All keys in the order in which they are offered, each once. Certificates come first; then the named files' keys
+/// that the agent has, the named files, and the rest of the agent. Without named files the agent comes first.
+pub(super) fn offers(target: &Target, agent: &[AgentKey], notes: &mut Vec<String>) -> VecDeque<Offer> {
+    let named = !target.identities.is_empty();
+    let files = if named {
+        target.identities.clone()
+    } else {
+        std::env::home_dir().map(|home| keys::default_identities(&home)).unwrap_or_default()
+    };
+    let files: Vec<(PathBuf, KeyFile)> =
+        files.into_iter().map(|path| (path.clone(), keys::load(&path))).collect();
+    let is_ours = |key: &KeyData| {
+        files.iter().any(|(_, file)| file.public().is_some_and(|public| public.key_data() == key))
+    };
+    let may_offer = |key: &&AgentKey| !target.identities_only || is_ours(key.shown.data());
+    let (certified, plain): (Vec<&AgentKey>, Vec<&AgentKey>) =
+        agent.iter().filter(may_offer).partition(|key| key.shown.is_certificate());
+    let mut offers: VecDeque<Offer> = certified.iter().map(|key| key.offer()).collect();
+    offers.extend(file_certificates(target, &files, &plain, notes));
+    let (first, last): (Vec<_>, Vec<_>) =
+        plain.into_iter().partition(|key| !named || is_ours(key.shown.data()));
+    offers.extend(first.into_iter().map(AgentKey::offer));
+    for (path, file) in &files {
+        let label = path.display().to_string();
+        let in_agent = |key: &PublicKey| agent.iter().any(|other| other.shown.data() == key.key_data());
+        match file {
+            _ if file.public().is_some_and(in_agent) => {}
+            KeyFile::Ready(key) => {
+                let shown = Some(Shown::Key(key.public_key().clone()));
+                offers.push_back(Offer { label, shown, private: Private::Ready(key.clone()) });
+            }
+            KeyFile::Locked(public, locked) => {
+                if let Some(why) = target.asker.absent() {
+                    notes.push(format!("{label} not offered: {}", remedy(&locked.path, why)));
+                } else {
+                    let shown = public.clone().map(Shown::Key);
+                    offers.push_back(Offer { label, shown, private: Private::Locked(locked.clone()) });
+                }
+            }
+            KeyFile::Absent if !named => {}
+            KeyFile::Absent => notes.push(format!("{label} not offered: there is no such file")),
+            KeyFile::Open => {
+                notes.push(format!("{label} not offered: others may read it: run chmod 600 {label}"));
+            }
+            KeyFile::Bad(error) => notes.push(format!("{label} not offered: {error}")),
+        }
+    }
+    offers.extend(last.into_iter().map(AgentKey::offer));
+    offers
+}
+
+/// The certificates in files, beside a key and named ones, each with whoever has its private half.
+fn file_certificates(
+    target: &Target,
+    files: &[(PathBuf, KeyFile)],
+    agent: &[&AgentKey],
+    notes: &mut Vec<String>,
+) -> Vec<Offer> {
+    let beside = files.iter().filter_map(|(path, _)| keys::certificate_beside(path));
+    let named = target.certificates.iter().map(|path| (path.clone(), keys::certificate(path)));
+    let mut offers: Vec<Offer> = Vec::new();
+    for (path, certificate) in named.chain(beside) {
+        let shown = path.display();
+        let certificate = match certificate {
+            Ok(certificate) => certificate,
+            Err(error) => {
+                notes.push(format!("{shown} not offered: {error}"));
+                continue;
+            }
+        };
+        let data = certificate.public_key();
+        let of_agent = agent
+            .iter()
+            .any(|key| key.shown.data() == data)
+            .then(|| Private::AgentKey(PublicKey::new(data.clone(), "")));
+        let of_file = || {
+            files.iter().find_map(|(_, file)| match file {
+                KeyFile::Ready(key) if key.public_key().key_data() == data => {
+                    Some(Private::Ready(key.clone()))
+                }
+                KeyFile::Locked(Some(key), locked)
+                    if key.key_data() == data && target.asker.absent().is_none() =>
+                {
+                    Some(Private::Locked(locked.clone()))
+                }
+                _ => None,
+            })
+        };
+        let Some(private) = of_agent.or_else(of_file) else {
+            notes.push(format!("{shown} not offered: the private key for it is not at hand"));
+            continue;
+        };
+        let label = format!("{shown} (certificate{})", validity(&certificate));
+        offers.push(Offer { label, shown: Some(Shown::Certificate(Box::new(certificate))), private });
+    }
+    offers
+}
+
+/// `, expired 2026-11-20 10:00 UTC` and the like; empty for a certificate without an end.
+fn validity(certificate: &Certificate) -> String {
+    let now = u64::try_from(clock::now().0 / 1_000_000).unwrap_or_default();
+    let (from, until) = (certificate.valid_after(), certificate.valid_before());
+    if now < from {
+        format!(", not valid before {}", moment(from))
+    } else if now >= until {
+        format!(", expired {}", moment(until))
+    } else if until == u64::MAX {
+        String::new()
+    } else {
+        format!(", valid until {}", moment(until))
+    }
+}

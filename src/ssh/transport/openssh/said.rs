@@ -1,0 +1,74 @@
+//! What `ssh` says when it does not get in, as errors of ours. Its words are not translated, so they can be read.
+
+use crate::ssh::transport::error::{ErrorKind, SshError};
+use crate::ssh::transport::report;
+use crate::ssh::transport::target::Target;
+
+/// What it says when no credential is accepted.
+const REFUSALS: [&str; 3] =
+    ["Permission denied", "Too many authentication failures", "No more authentication methods"];
+
+/// Whether the host's key was the fault.
+pub(super) fn is_about_key(text: &str) -> bool {
+    text.contains("Host key verification failed") || text.contains("REVOKED HOST KEY")
+}
+
+/// The error for what `ssh` printed before it gave up; the text is sanitised.
+pub(super) fn failure(target: &Target, text: &str) -> SshError {
+    let (host, at) = (target.host.clone(), target.endpoint());
+    let last = text.lines().rev().find(|line| !line.trim().is_empty()).unwrap_or("it ended without a word");
+    let has = |part: &str| text.contains(part);
+    if is_about_key(text) {
+        return SshError::System {
+            host,
+            kind: ErrorKind::HostKey,
+            said: report::quote(&text.replace('\n', " | ")),
+        };
+    }
+    // A proxy command that was refused is not the last one to speak.
+    let refused = REFUSALS.iter().find_map(|part| text.lines().rev().find(|line| line.contains(part)));
+    if let Some(refused) = refused {
+        let said = format!(
+            "{refused}; what it can use without asking is needed: an agent, a key without passphrase, a ticket"
+        );
+        return SshError::System { host, kind: ErrorKind::Authentication, said };
+    }
+    if has("Could not resolve hostname") {
+        return SshError::Resolve { host, address: target.address.clone(), detail: last.to_owned() };
+    }
+    if has("Bad configuration option") || has("Bad owner or permissions") || has("terminating, ") {
+        return SshError::System {
+            host,
+            kind: ErrorKind::Agent,
+            said: report::quote(&text.replace('\n', " | ")),
+        };
+    }
+    if has("Connection refused") && target.route == crate::ssh::transport::route::Route::Direct {
+        return SshError::Refused { host, at };
+    }
+    let lines: Vec<&str> = text.lines().map(|line| line.strip_prefix("ssh: ").unwrap_or(line)).collect();
+    SshError::Network { host, at, detail: format!("ssh says: {}", report::quote(&lines.join(" | "))) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_ssh_says_is_an_error_of_the_right_sort() {
+        let target = Target::new("a".into(), "10.0.0.7", 22, "li");
+        let kind = |text: &str| failure(&target, text).kind();
+        assert_eq!(kind("Host key verification failed."), ErrorKind::HostKey);
+        assert_eq!(kind("li@10.0.0.7: Permission denied (publickey)."), ErrorKind::Authentication);
+        assert_eq!(kind("/x: line 1: Bad configuration option: y"), ErrorKind::Agent);
+        for text in ["ssh: connect to host a port 22: Connection refused", "kex_exchange: reset", ""] {
+            assert_eq!(kind(text), ErrorKind::Unreachable, "{text}");
+        }
+        let refused = failure(&target, "ssh: connect to host a port 22: No route to host\nbye").to_string();
+        assert!(
+            refused.ends_with("ssh says: connect to host a port 22: No route to host | bye"),
+            "{refused}"
+        );
+        assert!(failure(&target, "one\ntwo").to_string().contains("one | two"));
+    }
+}

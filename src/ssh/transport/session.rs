@@ -1,0 +1,322 @@
+//! An authenticated connection: russh's settings, and the steps in their order, each with a deadline. Knows
+//! nothing of what runs over it.
+
+use std::borrow::Cow;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::FutureExt;
+use futures_util::future::BoxFuture;
+use russh::client::{Config, Handle, Msg};
+use russh::{Channel, ChannelStream};
+use tokio::time::timeout;
+use tokio_util::sync::CancellationToken;
+
+use super::admission;
+use super::asker::Busy;
+use super::auth;
+use super::channel;
+use super::client::{Client, End, Policy, Shared, Stage};
+use super::connection::Transport;
+use super::error::SshError;
+use super::limiter;
+use super::proxy::Said;
+use super::streams::{AgentReader, AgentWriter};
+use super::target::Target;
+use super::tcp;
+use super::way::{self, Way};
+use crate::domain::text::sanitize;
+use crate::ssh::trust::{HostKey, HostName, KnownHosts, TrustError};
+
+/// Interval of keepalives; a peer that is silent for four of them is gone.
+pub(super) const KEEPALIVE: Duration = Duration::from_secs(5);
+pub(super) const KEEPALIVE_MISSED: usize = 3;
+/// How much the host may send before we grant more: a link of 20 ms is used in full. What is under way can't be
+/// overtaken, so how much of it there is of logs is bounded by credit of our own, by the round trip.
+const WINDOW: u32 = 16 << 20;
+/// Packets that are read before the channel's reader takes them.
+const PACKETS: usize = 64;
+const PACKET: u32 = 32 * 1024;
+
+/// An authenticated connection. It ends when the last clone of `handle` is gone.
+pub(super) struct Session {
+    target: Target,
+    handle: Arc<Handle<Client>>,
+    end: End,
+    /// What sshd printed before authentication, sanitised.
+    banner: String,
+}
+
+/// How often a host is connected to anew because a person was asked meanwhile.
+const MOST_ATTEMPTS: usize = 5;
+/// What a person is told who was asked for too long.
+const CUT: &str = "the host ended the connection while the question was open (LoginGraceTime of its sshd)";
+
+/// Connects, checks the host's key, and then, not before, authenticates. Asks a person where that is needed; no
+/// connection waits for a decision about a host key.
+pub(super) async fn connect(target: &Target) -> Result<Session, SshError> {
+    connect_noted(target, None).await
+}
+
+/// The same for a connection that others wait for; `note` says so where a person is asked first.
+pub(super) async fn connect_for_others(target: &Target, note: &str) -> Result<Session, SshError> {
+    connect_noted(target, Some(note.to_owned())).await
+}
+
+async fn connect_noted(target: &Target, mut note: Option<String>) -> Result<Session, SshError> {
+    target.check()?;
+    let first = note.clone();
+    for last in (0..MOST_ATTEMPTS).rev() {
+        let mut attempt = Attempt { busy: Busy::default(), shown: None };
+        let error = match attempt.connect(target, note.take()).await {
+            Ok(session) => return Ok(session),
+            Err(error) if last == 0 => return Err(error),
+            Err(error) => error,
+        };
+        match (&error, &attempt.shown) {
+            (
+                SshError::HostKey(TrustError::UnknownKey { .. } | TrustError::OtherKeyType { .. }),
+                Some(key),
+            ) => {
+                if !admission::admit(target, key).await? {
+                    return Err(error);
+                }
+                note.clone_from(&first);
+            }
+            _ if attempt.busy.ever() && !error.is_refusal() => note = Some(CUT.to_owned()),
+            _ => return Err(error),
+        }
+    }
+    Err(SshError::Lost { host: target.host.clone(), detail: CUT.to_owned() })
+}
+
+/// One connection.
+struct Attempt {
+    /// Whether a person is asked.
+    busy: Busy,
+    /// The key that the host showed.
+    shown: Option<HostKey>,
+}
+
+impl Attempt {
+    async fn connect(&mut self, target: &Target, note: Option<String>) -> Result<Session, SshError> {
+        let _place = limiter::enter(&target.endpoint()).await;
+        let known = KnownHosts::read(&target.known_hosts)?;
+        let config = config(&known, target, true);
+        let opened = Opened::new(target, Policy::Check(known)).await?;
+        let limit = target.patience();
+        let Opened { stream, client, found, end, token, said } = opened;
+        // Ends russh's task if this function is left early, for whatever reason.
+        let unfinished = token.drop_guard();
+        let started = async {
+            let mut handle = match russh::client::connect_stream(config, stream, client).await {
+                Ok(handle) => handle,
+                Err(error) => match found.refusal() {
+                    Some(refusal) => return Err(refusal.into()),
+                    None => return Err(with_words(handshake_error(target, &error), &said).await),
+                },
+            };
+            found.set_stage(Stage::Authentication);
+            auth::authenticate(&mut handle, &end, target, &self.busy, note).await?;
+            Ok(handle)
+        };
+        let started = self.busy.timeout(limit, started).await;
+        self.shown = found.key();
+        let handle = match started {
+            Some(handle) => handle?,
+            None => return Err(too_slow(target, found.stage(), limit)),
+        };
+        unfinished.disarm();
+        let banner = found.banner();
+        Ok(Session { target: target.clone(), handle: Arc::new(handle), end, banner })
+    }
+}
+
+/// Asks a host for its key; sends no credential.
+pub async fn scan(target: &Target) -> Result<HostKey, SshError> {
+    target.check()?;
+    let _place = limiter::enter(&target.endpoint()).await;
+    let known = KnownHosts::read(&target.known_hosts)?;
+    let config = config(&known, target, false);
+    let Opened { stream, client, found, token, said, .. } = Opened::new(target, Policy::Scan).await?;
+    let _unfinished = token.drop_guard();
+    let limit = target.patience();
+    let Ok(ended) = timeout(limit, russh::client::connect_stream(config, stream, client)).await else {
+        return Err(too_slow(target, found.stage(), limit));
+    };
+    match (found.key(), ended) {
+        (Some(key), _) => Ok(key),
+        (None, Err(error)) => Err(with_words(handshake_error(target, &error), &said).await),
+        (None, Ok(_)) => Err(handshake_error(target, &russh::Error::Inconsistent)),
+    }
+}
+
+impl Transport for Session {
+    fn exec<'a>(
+        &'a self,
+        line: &'a str,
+        _marker: &'a str,
+    ) -> BoxFuture<'a, Result<(AgentReader, AgentWriter), SshError>> {
+        async move {
+            let channel = self.open_channel().await?;
+            let started = channel::start(&self.handle, self.end.clone(), channel, line).await;
+            let host = || self.target.host.clone();
+            started.map_err(|error| SshError::Lost { host: host(), detail: error.to_string() })
+        }
+        .boxed()
+    }
+
+    fn shown(&self) -> String {
+        self.banner.clone()
+    }
+
+    /// sshd counts a closed session until it has gone round once more.
+    fn settled(&self) -> BoxFuture<'_, ()> {
+        async {
+            // A ping that is not answered means a lost link, which the next step will meet.
+            let _ = self.handle.send_ping().await;
+        }
+        .boxed()
+    }
+}
+
+impl Session {
+    /// Opens a session channel.
+    async fn open_channel(&self) -> Result<Channel<Msg>, SshError> {
+        let target = &self.target;
+        let limit = target.patience();
+        match timeout(limit, self.handle.channel_open_session()).await {
+            Ok(Ok(channel)) => Ok(channel),
+            Ok(Err(russh::Error::ChannelOpenFailure(reason))) => Err(SshError::NoSession {
+                host: target.host.clone(),
+                detail: reason.description().to_owned(),
+            }),
+            Ok(Err(error)) => Err(self.lost(&error.to_string()).await),
+            Err(_) => Err(SshError::TimedOut {
+                host: target.host.clone(),
+                at: target.endpoint(),
+                what: "did not open a session",
+                after: limit,
+                remedy: "check the host's load and its sshd's log",
+            }),
+        }
+    }
+
+    /// Opens a channel that goes on to another address, as seen from the host.
+    pub(super) async fn open_stream(
+        &self,
+        address: &str,
+        port: u16,
+    ) -> Result<ChannelStream<Msg>, russh::Error> {
+        let channel = self.handle.channel_open_direct_tcpip(address, port.into(), "127.0.0.1", 0).await?;
+        Ok(channel.into_stream())
+    }
+
+    /// Whether the connection has ended.
+    pub(super) fn is_closed(&self) -> bool {
+        self.handle.is_closed()
+    }
+
+    async fn lost(&self, detail: &str) -> SshError {
+        SshError::Lost {
+            host: self.target.host.clone(),
+            detail: why(self.end.clone()).await.map_or_else(|| detail.to_owned(), |why| why.to_string()),
+        }
+    }
+}
+
+/// Why the connection ended; `None` if it has not within a moment.
+pub(super) async fn why(mut end: End) -> Option<Arc<str>> {
+    let ended = timeout(Duration::from_secs(2), end.wait_for(Option::is_some)).await;
+    ended.ok().and_then(|value| value.ok().and_then(|value| value.clone()))
+}
+
+/// Host keys in the order in which the files know them; certificates first where an authority is known.
+fn config(known: &KnownHosts, target: &Target, certificates: bool) -> Arc<Config> {
+    let name = HostName::of(&target.server());
+    let pinned = target.fingerprint.as_deref().and_then(|pin| known.kind_of(&name, pin));
+    let authority = certificates && known.has_authority(&name);
+    Arc::new(Config {
+        client_id: russh::SshId::Standard(Cow::Borrowed(concat!(
+            "SSH-2.0-hvtui_",
+            env!("CARGO_PKG_VERSION")
+        ))),
+        window_size: WINDOW,
+        maximum_packet_size: PACKET,
+        channel_buffer_size: PACKETS,
+        preferred: target.algorithms.preferred(&known.kinds(&name), pinned.as_ref(), authority),
+        inactivity_timeout: None,
+        keepalive_interval: Some(KEEPALIVE),
+        keepalive_max: KEEPALIVE_MISSED,
+        nodelay: true,
+        ..Config::default()
+    })
+}
+
+fn too_slow(target: &Target, stage: Stage, after: Duration) -> SshError {
+    let (what, remedy) = match stage {
+        Stage::Handshake => {
+            ("accepted the connection but did not finish the ssh handshake", "check that it is an sshd")
+        }
+        Stage::Authentication => {
+            ("did not finish authentication", "check the host's load and its sshd's log")
+        }
+    };
+    SshError::TimedOut { host: target.host.clone(), at: target.endpoint(), what, after, remedy }
+}
+
+fn handshake_error(target: &Target, error: &russh::Error) -> SshError {
+    let (host, at) = (target.host.clone(), target.endpoint());
+    match error {
+        russh::Error::IO(_) | russh::Error::HUP | russh::Error::Disconnect => SshError::Network {
+            host,
+            at,
+            detail:
+                "it hung up during the ssh handshake: too many connections at once (MaxStartups), a deny \
+                     rule, or no sshd"
+                    .to_owned(),
+        },
+        russh::Error::NoCommonAlgo { kind, theirs, .. } => {
+            let theirs = sanitize(&theirs.join(",")).into_owned();
+            let detail = match target.algorithms.said_of(kind) {
+                Some(said) => {
+                    format!("it has no algorithm of {said}; it offers {theirs}: change the line or its sshd")
+                }
+                None => format!("no common {kind:?} algorithm; it offers {theirs}: update its sshd"),
+            };
+            SshError::Handshake { host, at, detail }
+        }
+        error => SshError::Handshake { host, at, detail: error.to_string() },
+    }
+}
+
+/// An error with what a proxy command has to say of it.
+async fn with_words(error: SshError, said: &Said) -> SshError {
+    let Some(words) = said.words().await else { return error };
+    match error {
+        SshError::Network { host, at, detail } => {
+            SshError::Network { host, at, detail: format!("{detail}; its proxy command says: {words}") }
+        }
+        error => error,
+    }
+}
+
+/// A way to the host and what is needed to speak ssh over it.
+struct Opened {
+    stream: tcp::Cancellable,
+    client: Client,
+    found: Shared,
+    end: End,
+    token: CancellationToken,
+    said: Said,
+}
+
+impl Opened {
+    async fn new(target: &Target, policy: Policy) -> Result<Self, SshError> {
+        let Way { stream, hop, said } = way::open(target).await?;
+        let token = CancellationToken::new();
+        let (client, found, end) = Client::new(target, policy);
+        let stream = tcp::Cancellable::new(stream, hop, token.clone());
+        Ok(Self { stream, client, found, end, token, said })
+    }
+}

@@ -1,0 +1,236 @@
+//! Why a host's key must not be accepted, or can't be written down, in words that name the host and the remedy.
+
+use std::fmt;
+use std::path::PathBuf;
+
+use super::host_cert::CertificateFault;
+use super::host_key::HostKey;
+use super::known_hosts::{KnownKey, Place, Verdict};
+use super::server::Server;
+use crate::domain::ids::HostId;
+
+/// A host's key that is not to be trusted, or a file that can't say or keep it.
+#[derive(Debug, thiserror::Error)]
+pub enum TrustError {
+    /// A name that must not be written down.
+    #[error("{host}: {what} `{value}` is empty, begins with `-` or holds a character that is not allowed")]
+    BadName {
+        /// The host.
+        host: HostId,
+        /// `address`, `fingerprint` or `host key alias`.
+        what: &'static str,
+        /// Its value, sanitised.
+        value: String,
+    },
+    /// A file of host keys can't be read.
+    #[error("can't read host keys from {}: {detail}; without them no host key can be checked", file.display())]
+    KnownHosts {
+        /// The file.
+        file: PathBuf,
+        /// Why.
+        detail: String,
+    },
+    /// Nobody vouched for this key yet.
+    #[error(
+        "{host}: host key of {} is not known: {key}{}{}; compare it with the host's own and run: hvtui hosts trust {host}",
+        key.at, also_known(also), by_authority(authority.as_ref())
+    )]
+    UnknownKey {
+        /// The host.
+        host: HostId,
+        /// The key that it shows.
+        key: Box<ShownKey>,
+        /// Other names that have the same key.
+        also: Vec<String>,
+        /// A certificate authority that stands for the host.
+        authority: Option<Place>,
+    },
+    /// The host shows another key than it did.
+    #[error(
+        "{host}: HOST KEY OF {} HAS CHANGED: it shows {key}, known is {}; someone may be in between, so this is a \
+         hard stop; if the host was set up anew, remove the line by hand",
+        key.at, list(known)
+    )]
+    ChangedKey {
+        /// The host.
+        host: HostId,
+        /// The key that it shows.
+        key: Box<ShownKey>,
+        /// The keys that the files have.
+        known: Vec<KnownKey>,
+    },
+    /// The host shows a key that is marked as revoked.
+    #[error("{host}: host key of {} is revoked by {place}: {key}; this is a hard stop", key.at)]
+    RevokedKey {
+        /// The host.
+        host: HostId,
+        /// The key that it shows.
+        key: Box<ShownKey>,
+        /// The line that revokes it.
+        place: Place,
+    },
+    /// The host shows a certificate of a trusted authority that can't be accepted.
+    #[error(
+        "{host}: host certificate of {} is refused: {fault} (its authority stands in {authority}); its key is {key}; \
+         renew the certificate on the host",
+        key.at
+    )]
+    BadCertificate {
+        /// The host.
+        host: HostId,
+        /// The key in the certificate.
+        key: Box<ShownKey>,
+        /// The line that names the authority.
+        authority: Place,
+        /// What is wrong with it.
+        fault: CertificateFault,
+    },
+    /// The host does not show the type of key by which it is known.
+    #[error(
+        "{host}: {} shows {key}, but is known by another type of key: {}; compare it with the host's own and run: \
+         hvtui hosts trust {host} --fingerprint {}",
+        key.at, list(known), key.fingerprint
+    )]
+    OtherKeyType {
+        /// The host.
+        host: HostId,
+        /// The key that it shows.
+        key: Box<ShownKey>,
+        /// The keys that the files have.
+        known: Vec<KnownKey>,
+    },
+    /// The key is not the one that was asked for.
+    #[error(
+        "{host}: {} shows {key}, wanted is {wanted}: this is a hard stop; correct the fingerprint if the host was \
+         set up anew",
+        key.at
+    )]
+    OtherFingerprint {
+        /// The host.
+        host: HostId,
+        /// The key that it shows.
+        key: Box<ShownKey>,
+        /// The fingerprint that was wanted.
+        wanted: String,
+    },
+    /// The host's RSA key is too short.
+    #[error(
+        "{host}: host key of {} is too short: {key} has {bits} bits, at least {wanted} are wanted ({said}); give the host \
+         another key",
+        key.at
+    )]
+    ShortKey {
+        /// The host.
+        host: HostId,
+        /// The key that it shows.
+        key: Box<ShownKey>,
+        /// Its length.
+        bits: u32,
+        /// How long it must be.
+        wanted: u32,
+        /// Who wants it.
+        said: String,
+    },
+    /// A trusted key can't be written down.
+    #[error("can't add a host key to {}: {detail}", file.display())]
+    NotWritten {
+        /// The file.
+        file: PathBuf,
+        /// Why, with the remedy.
+        detail: String,
+    },
+}
+
+/// The key that a host shows.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ShownKey {
+    /// `address:port` of the host.
+    pub at: String,
+    /// The key's type, `ssh-ed25519`.
+    pub algorithm: String,
+    /// The key's fingerprint, `SHA256:…`.
+    pub fingerprint: String,
+}
+
+impl ShownKey {
+    pub(in crate::ssh) fn new(at: String, key: &HostKey) -> Self {
+        Self { at, algorithm: key.algorithm(), fingerprint: key.fingerprint() }
+    }
+}
+
+impl fmt::Display for ShownKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} {}", self.algorithm, self.fingerprint)
+    }
+}
+
+fn also_known(also: &[String]) -> String {
+    if also.is_empty() { String::new() } else { format!(" (the same key is known for {})", also.join(", ")) }
+}
+
+fn by_authority(place: Option<&Place>) -> String {
+    place.map_or_else(String::new, |place| {
+        format!(" ({place} names a certificate authority for it, but it shows no certificate of that)")
+    })
+}
+
+fn list(known: &[KnownKey]) -> String {
+    known.iter().map(ToString::to_string).collect::<Vec<_>>().join(" and ")
+}
+
+/// The error for a key that must not be accepted.
+pub(in crate::ssh) fn refusal(server: &Server, key: &HostKey, verdict: Verdict) -> Option<TrustError> {
+    let (host, shown) = (server.host.clone(), Box::new(ShownKey::new(server.endpoint(), key)));
+    let pinned = server.pin.as_deref();
+    Some(match verdict {
+        Verdict::Revoked { place } => TrustError::RevokedKey { host, key: shown, place },
+        Verdict::Changed { known } => TrustError::ChangedKey { host, key: shown, known },
+        _ if key.rsa_bits().is_some_and(|bits| bits < server.rsa_bits()) => {
+            let said = server.rsa_bits.as_ref().map_or("RequiredRSASize", |(_, said)| said).to_owned();
+            let bits = key.rsa_bits().unwrap_or_default();
+            TrustError::ShortKey { host, key: shown, bits, wanted: server.rsa_bits(), said }
+        }
+        _ if pinned.is_some_and(|pin| pin != shown.fingerprint) => {
+            TrustError::OtherFingerprint { host, key: shown, wanted: pinned.unwrap_or_default().to_owned() }
+        }
+        Verdict::Known => return None,
+        _ if pinned.is_some() => return None,
+        Verdict::OtherType { known } => TrustError::OtherKeyType { host, key: shown, known },
+        Verdict::Unknown { also, authority } => TrustError::UnknownKey { host, key: shown, also, authority },
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn shown() -> ShownKey {
+        ShownKey {
+            at: "10.0.0.7:22".into(),
+            algorithm: "ssh-ed25519".into(),
+            fingerprint: "SHA256:new".into(),
+        }
+    }
+
+    fn known() -> Vec<KnownKey> {
+        let place = Place { file: "kh".into(), line: 4 };
+        vec![KnownKey { place, algorithm: "ssh-rsa".into(), fingerprint: "SHA256:old".into() }]
+    }
+
+    #[test]
+    fn errors_name_the_host_the_fact_and_the_remedy() {
+        let host = || HostId::from("gpu-a");
+        let unknown = |also: &[&str], authority| TrustError::UnknownKey {
+            host: host(),
+            key: shown().into(),
+            also: also.iter().map(ToString::to_string).collect(),
+            authority,
+        };
+        insta::assert_snapshot!(unknown(&[], None), @"gpu-a: host key of 10.0.0.7:22 is not known: ssh-ed25519 SHA256:new; compare it with the host's own and run: hvtui hosts trust gpu-a");
+        insta::assert_snapshot!(unknown(&["twin"], Some(Place { file: "kh".into(), line: 2 })), @"gpu-a: host key of 10.0.0.7:22 is not known: ssh-ed25519 SHA256:new (the same key is known for twin) (kh:2 names a certificate authority for it, but it shows no certificate of that); compare it with the host's own and run: hvtui hosts trust gpu-a");
+        let changed = TrustError::ChangedKey { host: host(), key: shown().into(), known: known() };
+        insta::assert_snapshot!(changed, @"gpu-a: HOST KEY OF 10.0.0.7:22 HAS CHANGED: it shows ssh-ed25519 SHA256:new, known is ssh-rsa SHA256:old (kh:4); someone may be in between, so this is a hard stop; if the host was set up anew, remove the line by hand");
+        let other = TrustError::OtherKeyType { host: host(), key: shown().into(), known: known() };
+        insta::assert_snapshot!(other, @"gpu-a: 10.0.0.7:22 shows ssh-ed25519 SHA256:new, but is known by another type of key: ssh-rsa SHA256:old (kh:4); compare it with the host's own and run: hvtui hosts trust gpu-a --fingerprint SHA256:new");
+    }
+}

@@ -1,0 +1,23 @@
+//! Which host keys are right: files of known hosts, host certificates, and the one place that writes a key down. Reads
+//! and writes those files and nothing else; knows nothing of connections.
+
+mod error;
+mod file;
+mod host_cert;
+mod host_key;
+pub mod known_hosts;
+pub(super) mod pattern;
+mod server;
+
+pub use error::{ShownKey, TrustError};
+pub use file::{Trusted, is_known, trust, trust_in_time};
+pub use host_cert::CertificateFault;
+pub use host_key::HostKey;
+pub use server::{Allowed, Server};
+
+pub(super) use error::refusal;
+pub(super) use file::accept;
+pub(super) use host_cert::{Verdict as CertificateVerdict, judge as judge_certificate, key_of, moment};
+pub(super) use host_key::rsa_bits;
+pub(super) use known_hosts::{HostName, KnownHosts, Place, Verdict};
+pub(super) use server::{RSA_BITS, endpoint, name_is_safe};

@@ -1,0 +1,5 @@
+#![no_main]
+#[path = "../bodies.rs"]
+mod bodies;
+
+libfuzzer_sys::fuzz_target!(|data: &[u8]| bodies::agent_ingress(data));

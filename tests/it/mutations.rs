@@ -1,0 +1,83 @@
+//! The list of planted faults is true to the source: `tests/mutations/run` plants them, this only looks whether it still could.
+
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+
+use serde::Deserialize;
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct List {
+    fault: Vec<Fault>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Fault {
+    name: String,
+    /// The promise, vector or invariant that it breaks.
+    breaks: String,
+    file: String,
+    /// What `find` stands in, where that alone is found more than once.
+    around: Option<String>,
+    find: String,
+    replace: String,
+    tests: Vec<String>,
+    /// Seconds that its tests have, where the usual ones are too few.
+    #[expect(dead_code, reason = "read by tests/mutations/run alone")]
+    deadline: Option<u64>,
+}
+
+/// Every source file below a folder.
+fn files(folder: &Path) -> Vec<PathBuf> {
+    let entries = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
+    let (folders, files): (Vec<PathBuf>, Vec<PathBuf>) = entries.partition(|path| path.is_dir());
+    let below = folders.iter().flat_map(|folder| self::files(folder));
+    below.chain(files.into_iter().filter(|path| path.extension().is_some_and(|end| end == "rs"))).collect()
+}
+
+/// Whether `PROGRAM module::test` stands in a file of that module.
+fn is_test(root: &Path, sources: &[PathBuf], test: &str) -> bool {
+    let (folder, path) = match test.split_once(' ') {
+        Some(("lib", path)) => ("src", path),
+        Some(("it", path)) => ("tests/it", path),
+        _ => return false,
+    };
+    let Some((module, name)) = path.rsplit_once("::") else { return false };
+    let module = module.strip_suffix("::tests").unwrap_or(module).replace("::", "/");
+    let (begin, function) = (root.join(folder).join(module), format!("fn {name}("));
+    let begin = begin.to_str().unwrap();
+    let mut ours = sources.iter().filter(|file| file.to_str().is_some_and(|file| file.starts_with(begin)));
+    ours.any(|file| std::fs::read_to_string(file).unwrap().contains(&function))
+}
+
+#[test]
+fn every_planted_fault_still_finds_its_place() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let list: List = toml::from_str(include_str!("../mutations/faults.toml")).unwrap();
+    let sources: Vec<PathBuf> =
+        [root.join("src"), root.join("tests/it")].iter().flat_map(|at| files(at)).collect();
+    let mut wrong = Vec::new();
+    let mut names = BTreeSet::new();
+    for fault in &list.fault {
+        let name = &fault.name;
+        if !names.insert(name) {
+            wrong.push(format!("{name}: another fault has this name"));
+        }
+        if fault.breaks.is_empty() || fault.tests.is_empty() || fault.find == fault.replace {
+            wrong.push(format!("{name}: says not what it breaks, or names no test, or changes nothing"));
+        }
+        let text = std::fs::read_to_string(root.join(&fault.file)).unwrap_or_default();
+        let around = fault.around.as_ref().unwrap_or(&fault.find);
+        for (what, within) in [(around, &text), (&fault.find, around)] {
+            let count = within.matches(what.as_str()).count();
+            if count != 1 {
+                wrong.push(format!("{name}: {} has {what:?} {count} times, not once", fault.file));
+            }
+        }
+        let absent = fault.tests.iter().filter(|test| !is_test(root, &sources, test));
+        wrong.extend(absent.map(|test| format!("{name}: there is no test {test}")));
+    }
+    assert!(list.fault.len() >= 30, "{} faults", list.fault.len());
+    assert!(wrong.is_empty(), "tests/mutations/faults.toml:\n{}", wrong.join("\n"));
+}

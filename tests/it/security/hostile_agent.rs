@@ -1,0 +1,200 @@
+//! An agent that floods the UI with everything that the wire knows, beside a host that is honest: `tests/hostile_agent`.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use hvtui::domain::event::{Event, Origin};
+use hvtui::domain::host::LinkState;
+use hvtui::record::{Reader, Store};
+
+use crate::common::sshd::{Sshd, program, skip};
+use crate::common::terminal::Terminal;
+
+/// The run that the hostile agent says it knows.
+const BAIT: &str = "01ARZ3NDEKTSV4RRFFQ69G5FAV";
+/// What a client may lose to it in a minute, MiB.
+const MEMORY: u64 = 64;
+const DISK: u64 = 64;
+/// For how long the honest host may show nothing new.
+const LIVE: Duration = Duration::from_secs(2);
+
+/// What ends the link comes last, but for one: behind that the client waits before it comes again.
+const KINDS: &str =
+    "gauges,logs,events,notes,runs,reports,granted,holes,strings,pongs,unknown,lists,lines,deep,endless";
+
+/// What a flood has cost.
+struct Cost {
+    memory: u64,
+    disk: u64,
+    /// The longest time without a new line of the honest host, and when that was.
+    still: (Duration, Duration),
+    /// Links that the hostile agent was given.
+    links: usize,
+    /// Why they ended.
+    ends: BTreeSet<String>,
+    /// Folders of recordings.
+    recordings: usize,
+    /// What of the bait's own is said to be left out of its recording.
+    gaps: BTreeSet<String>,
+}
+
+fn kib(pid: u32, field: &str) -> u64 {
+    let status = fs::read_to_string(format!("/proc/{pid}/status")).expect("the UI runs");
+    let line = status.lines().find_map(|line| line.strip_prefix(field)).expect("a field");
+    line.trim_start_matches(':').trim().trim_end_matches(" kB").parse().expect("a number")
+}
+
+/// Bytes on the disk below a folder.
+fn taken(folder: &Path) -> u64 {
+    let entries = fs::read_dir(folder).into_iter().flatten().flatten();
+    let size = |entry: fs::DirEntry| match entry.metadata() {
+        Ok(about) if about.is_dir() => taken(&entry.path()),
+        about => about.map_or(0, |about| about.blocks() * 512),
+    };
+    entries.map(size).sum()
+}
+
+/// The UI's process: the command in the pane, below its shell.
+fn ui(terminal: &Terminal) -> u32 {
+    let shell = terminal.mode("#{pane_pid}");
+    let children =
+        fs::read_to_string(format!("/proc/{shell}/task/{shell}/children")).expect("the shell runs");
+    children.split_whitespace().next().expect("the UI runs").parse().expect("a number")
+}
+
+#[expect(clippy::disallowed_methods, reason = "how long a host is silent is what is measured")]
+fn flood(kinds: &str, seconds: u64) -> Option<Cost> {
+    let sshd = Sshd::start(&["ed25519"], "")?;
+    let Some(python) = program("python3") else {
+        skip("no python3");
+        return None;
+    };
+    let home = tempfile::tempdir().unwrap();
+    let at = |name: &str| home.path().join(name);
+    let script = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/hostile_agent/agent.py");
+    let plan = tempfile::tempdir().unwrap();
+    let agent = format!(
+        "#!/bin/sh\nexec {} {script} {} {seconds} {kinds} \"$@\"\n",
+        python.display(),
+        plan.path().display()
+    );
+    fs::write(at("agent"), agent).unwrap();
+    fs::set_permissions(at("agent"), fs::Permissions::from_mode(0o755)).unwrap();
+    fs::create_dir(at(".ssh")).unwrap();
+    fs::write(at(".ssh/known_hosts"), format!("[127.0.0.1]:{} {}\n", sshd.port, sshd.host_key("ed25519")))
+        .unwrap();
+    let hosts = format!(
+        "[[host]]\nname = \"evil\"\naddress = \"127.0.0.1\"\nport = {}\nidentity = \"{}\"\nagent_path = \"{}\"\n\
+         slots = 1\n[[host]]\nname = \"good\"\naddress = \"local\"\nslots = 1\n",
+        sshd.port,
+        sshd.path("user").display(),
+        at("agent").display()
+    );
+    fs::write(at("hosts.toml"), hosts).unwrap();
+    let hvtui = |args: &[&str]| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_hvtui"));
+        command.args(args).current_dir(home.path()).env_clear().env("HOME", home.path());
+        command.env("PATH", "/usr/bin:/bin").stdin(Stdio::null());
+        command
+    };
+    let ticks = "n=0; while :; do n=$((n+1)); echo tick $n.; sleep 0.2; done";
+    let honest = ["run", "-H", "good", "-np", "1", "--name", "honest", "--detach", "--", "sh", "-c", ticks];
+    let ran = hvtui(&honest).output().unwrap();
+    assert!(ran.status.success(), "{}", String::from_utf8_lossy(&ran.stderr));
+    let cost = {
+        let terminal = Terminal::start(&hvtui(&[]), 120, 40)?;
+        let start = |name: &str, key: &[&str], shown: &str| {
+            terminal.press(&["r"]);
+            terminal.wait("both runs", |screen| screen.contains("honest") && screen.contains("bait"));
+            terminal.press(key);
+            terminal.press(&["Enter"]);
+            terminal.wait(name, |screen| screen.contains(shown) && !screen.contains("2 live"));
+        };
+        terminal.wait("both hosts", |screen| screen.contains("evil") && screen.contains("good"));
+        // the newer one stands first
+        start("the bait", &["j"], "bait");
+        start("the honest run", &["k"], "tick ");
+        let tick = || -> u64 {
+            let screen = terminal.screen();
+            let ticks = screen.split("tick ").skip(1);
+            ticks.filter_map(|rest| rest.split_once('.')?.0.parse().ok()).max().unwrap_or(0)
+        };
+        let pid = ui(&terminal);
+        let disk = taken(&at(".local/state"));
+        let memory = kib(pid, "VmRSS");
+        fs::write(plan.path().join("go"), "").unwrap();
+        let began = Instant::now();
+        let (mut last, mut since, mut still) = (tick(), began, (Duration::ZERO, Duration::ZERO));
+        while began.elapsed() < Duration::from_secs(seconds + 2) {
+            let now = tick();
+            if now > last {
+                (last, since) = (now, Instant::now());
+            }
+            still = still.max((since.elapsed(), began.elapsed()));
+            std::thread::sleep(Duration::from_millis(50));
+        }
+        let memory = kib(pid, "VmHWM").saturating_sub(memory);
+        terminal.press(&["q"]);
+        terminal.wait("the end", |screen| screen.contains("[exit "));
+        let disk = taken(&at(".local/state")) - disk;
+        (memory >> 10, disk >> 20, still)
+    };
+    let ran = hvtui(&["stop", "honest", "--now"]).output().unwrap();
+    assert!(ran.status.success(), "{}", String::from_utf8_lossy(&ran.stderr));
+    let links = fs::read_to_string(plan.path().join("links")).unwrap();
+    let store = Store::new(&at(".local/state/hvtui"));
+    let reader = Reader::open(&store.path_of(&BAIT.parse().unwrap())).expect("a good recording");
+    let (mut ends, mut gaps) = (BTreeSet::new(), BTreeSet::new());
+    for envelope in reader.envelopes(..).map(Result::unwrap) {
+        match (envelope.origin, envelope.event) {
+            (Origin::Host(host), Event::LinkChanged { state: LinkState::Down { reason, .. } })
+                if host.as_str() == "evil" =>
+            {
+                ends.insert(reason);
+            }
+            (_, Event::Gap { what, .. }) => drop(gaps.insert(what)),
+            _ => {}
+        }
+    }
+    let (memory, disk, still) = cost;
+    let links = links.lines().filter(|line| line.contains("begin")).count();
+    let recordings = fs::read_dir(at(".local/state/hvtui/runs")).unwrap().count();
+    let cost = Cost { memory, disk, still, links, ends, recordings, gaps };
+    println!(
+        "{kinds} for {seconds} s: {} MiB of memory, {} MiB of disk, {} links, still for {:?} at {:?}, {} recordings",
+        cost.memory, cost.disk, cost.links, cost.still.0, cost.still.1, cost.recordings
+    );
+    println!("ends: {:#?}\nleft out: {:?}", cost.ends, cost.gaps.iter().take(8).collect::<Vec<_>>());
+    Some(cost)
+}
+
+fn check(cost: &Cost, seconds: u64) {
+    assert!(cost.memory <= MEMORY, "{} MiB of memory", cost.memory);
+    assert!(cost.disk <= DISK, "{} MiB of disk", cost.disk);
+    assert!(cost.still.0 <= LIVE, "the honest host stood still for {:?} at {:?}", cost.still.0, cost.still.1);
+    assert_eq!(cost.recordings, 2, "runs that a host makes up are not recorded");
+    assert!(cost.links as u64 <= 8 + seconds, "{} links", cost.links);
+}
+
+#[test]
+fn vector_14_a_hostile_agent_costs_little_and_the_others_stay_live() {
+    let Some(cost) = flood(KINDS, 15) else { return };
+    check(&cost, 15);
+    let ends = format!("{:?}", cost.ends);
+    assert!(ends.contains("than it was granted"), "{ends}");
+}
+
+/// `cargo test --release --test it hostile_agent:: -- --ignored --nocapture`; `HVTUI_FLOOD` names kinds.
+#[test]
+#[ignore = "heavy: floods for a minute each"]
+fn vector_14_a_hostile_agent_costs_little_in_a_minute() {
+    let alone = std::env::var("HVTUI_FLOOD").unwrap_or_else(|_| format!("{KINDS} granted reports events"));
+    for kinds in alone.split(' ') {
+        let Some(cost) = flood(kinds, 60) else { return };
+        check(&cost, 60);
+    }
+}

@@ -1,0 +1,112 @@
+//! A file of known hosts that another process has locked: who waits for it holds up nobody else, and not for ever.
+
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+use crate::common::echo::{AGENT, agent, open, target};
+use crate::common::person::Person;
+use crate::common::processes::until;
+use crate::common::sshd::{Sshd, skip};
+use hvtui::domain::question::{Answer, HostKeyPolicy};
+use hvtui::ssh::{Asker, HostKey, Target, trust};
+
+/// Far beyond what a lock is waited for.
+const LONG: Duration = Duration::from_secs(40);
+
+/// A process that holds a file's lock.
+struct Holder(Child);
+
+impl Holder {
+    fn of(file: &Path) -> Option<Self> {
+        std::fs::write(file, "").unwrap();
+        let mut flock = Command::new("flock");
+        flock.arg("-x").arg("-o").arg(file).args(["sleep", "600"]).stdin(Stdio::null());
+        let Ok(child) = flock.spawn() else {
+            skip("there is no flock(1)");
+            return None;
+        };
+        let holds = || {
+            let tried = Command::new("flock").arg("-n").arg(file).arg("true").status().unwrap();
+            !tried.success()
+        };
+        until("the lock to be held", holds);
+        Some(Self(child))
+    }
+}
+
+impl Drop for Holder {
+    fn drop(&mut self) {
+        let pid = self.0.id().to_string();
+        let _ = Command::new("pkill").args(["-P", &pid]).status();
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+fn unknown(sshd: &Sshd, asker: &Asker, file: &str) -> Target {
+    let target = target(sshd);
+    Target {
+        known_hosts: vec![sshd.path(file)],
+        host_key_policy: HostKeyPolicy::Ask,
+        asker: asker.clone(),
+        ..target
+    }
+}
+
+/// Waits until so many questions were asked.
+async fn asked(person: &Person, count: usize) {
+    let person = person.clone();
+    let waiting = move || until("a question", || person.asked().len() >= count);
+    tokio::time::timeout(LONG, tokio::task::spawn_blocking(waiting)).await.expect("nobody asks").unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_locked_file_of_known_hosts_keeps_no_other_question_and_is_named() {
+    let Some(sshd) = Sshd::start(&["ed25519"], "") else { return };
+    let locked = sshd.path("locked");
+    let Some(holder) = Holder::of(&locked) else { return };
+    let (asker, person) = Person::answering(|_, _| Some(Answer::Yes));
+    let binary = agent(&sshd, AGENT);
+    let first = Target { host_key_alias: Some("first".into()), ..unknown(&sshd, &asker, "locked") };
+    let slow = {
+        let (first, binary) = (first.clone(), binary.clone());
+        tokio::spawn(async move { open(&first, &binary).await.map(|_| ()) })
+    };
+    asked(&person, 1).await;
+
+    // another host, another file: asked and answered while the first still waits for its file
+    let second = Target { host_key_alias: Some("second".into()), ..unknown(&sshd, &asker, "free") };
+    let quick = {
+        let (second, binary) = (second.clone(), binary.clone());
+        tokio::spawn(async move { open(&second, &binary).await.map(|_| ()) })
+    };
+    asked(&person, 2).await;
+    assert!(!slow.is_finished(), "the question of another host waits for a file's lock");
+    quick.await.unwrap().unwrap();
+
+    // the first is let in too: its key is trusted in memory, and why is said
+    let ended = tokio::time::timeout(LONG, slow).await.expect("it waits for the lock for ever");
+    ended.unwrap().unwrap();
+    let told = person.told().join("\n");
+    for part in ["until hvtui ends", &locked.display().to_string(), "is locked", &holder.0.id().to_string()] {
+        assert!(told.contains(part), "{part} is not in: {told}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn trusting_a_key_ends_with_the_file_and_who_has_locked_it() {
+    let Some(sshd) = Sshd::start(&["ed25519"], "") else { return };
+    let locked = sshd.path("locked");
+    let Some(holder) = Holder::of(&locked) else { return };
+    let key = HostKey::from_openssh(&sshd.host_key("ed25519")).unwrap();
+    let target = unknown(&sshd, &Asker::default(), "locked");
+    let trusting = tokio::task::spawn_blocking(move || trust(&target.server(), &key, None));
+    let ended = tokio::time::timeout(LONG, trusting).await.expect("it waits for the lock for ever");
+    let error = ended.unwrap().unwrap_err().to_string();
+    for part in [&locked.display().to_string(), "locked", &format!("flock (pid {})", holder.0.id())] {
+        assert!(error.contains(part), "{part} is not in: {error}");
+    }
+    drop(holder);
+    assert_eq!(std::fs::read_to_string(&locked).unwrap(), "");
+}
