@@ -412,7 +412,9 @@ fn vector_16_who_denies_a_gpu_is_named() {
     let line =
         format!("({stranger} sh -c 'exec 8>{0}; flock 8; sleep 600' </dev/null &) >/dev/null 2>&1", lock(11));
     cluster.on("n3", &line);
-    until("the lock", || lease_on(&client, "n3", 11).is_some());
+    // nor is it in the list of locks that a namespace of processes sees
+    let held = || cluster.on("n3", &format!("flock -n {} true || echo held", lock(11))).contains("held");
+    until("the lock", held);
     let refused = client.run(&["run", "--gpus", "n3:11", "--", "true"]);
     assert!(refused.code == 75 && refused.err.contains("`sudo fuser -v` on its lock file"), "{refused:#?}");
     cluster.on("n3", &format!("{stranger} sh -c 'kill -9 -1'"));
