@@ -104,11 +104,15 @@ fn spawn(client: &Client<'_>, name: &str, args: &[&str], script: &str) -> Backgr
 
 /// Who holds a GPU of `n1`, as `watch --json` tells.
 fn lease(client: &Client<'_>, gpu: usize) -> Option<Value> {
+    lease_on(client, "n1", gpu)
+}
+
+fn lease_on(client: &Client<'_>, name: &str, gpu: usize) -> Option<Value> {
     let seen = client.run(&["watch", "--once", "--json"]);
     let tick: Value = serde_json::from_str(seen.out.lines().next().expect("a line")).expect("JSON");
-    let host = tick["hosts"].as_array().expect("hosts").iter().find(|host| host["name"] == "n1").expect("n1");
+    let host = tick["hosts"].as_array().expect("hosts").iter().find(|host| host["name"] == name).expect(name);
     let held = host["leases"]["held"].as_array().expect("leases");
-    held.iter().find(|lease| lease["gpu"] == uuid("n1", gpu)).cloned()
+    held.iter().find(|lease| lease["gpu"] == uuid(name, gpu)).cloned()
 }
 
 /// Waits until nobody holds a GPU's lock on `n1`.
@@ -296,19 +300,132 @@ fn a_launch_waits_in_line_and_starts_when_its_gpu_is_free() {
     until("the tickets to go", || queue() == "0");
 }
 
+/// Puts hvtui on a host for another user there, `nobody`; how that user says `hvtui run`.
+fn another_user(cluster: &Cluster, host: &str) -> &'static str {
+    static ONE: std::sync::Mutex<()> = std::sync::Mutex::new(());
+    let _one = ONE.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+    let set_up = format!(
+        "test -e /run/other/hvtui || {{ mkdir -p /run/other && cp \"$HVTUI_NVML_LIB\" /run/other/lib.so && cp \"$FAKE_NVML_SCRIPT\" /run/other/gpus.json \
+         && cp {} /run/other/hvtui && chown -R 65534:65534 /run/other && chmod -R a+rX /run/other; }}; test -e /run/other/hvtui && echo ready",
+        env!("CARGO_BIN_EXE_hvtui")
+    );
+    assert_eq!(cluster.on(host, &set_up).trim(), "ready");
+    "cd /run/other && setpriv --reuid=65534 --regid=65534 --clear-groups env HOME=/run/other \
+     HVTUI_NVML_LIB=/run/other/lib.so FAKE_NVML_SCRIPT=/run/other/gpus.json /run/other/hvtui run"
+}
+
+/// What logind does to a user's files in `/dev/shm` when that user has logged out (`RemoveIPC`).
+fn remove_files(cluster: &Cluster, host: &str, gpu: usize) {
+    let removed = cluster.on(host, &format!("rm -v /dev/shm/hvtui-{}*", uuid(host, gpu)));
+    assert!(removed.contains(".lock"), "{removed}");
+}
+
+#[test]
+fn a_gpu_whose_lock_file_is_removed_stays_with_its_run() {
+    let Some(cluster) = hosts() else { return };
+    let client = person(cluster);
+    let mut first = spawn(&client, "first", &["--gpus", "n3:1"], &hold("g-go"));
+    first.says("[0] held");
+    // an hvtui that knows of the file alone is kept out as ever
+    let file = format!("flock -n /dev/shm/hvtui-{}.lock true; echo $?", uuid("n3", 1));
+    assert_eq!(cluster.on("n3", &file).trim(), "1");
+    remove_files(cluster, "n3", 1);
+    for more in [&[][..], &["--wait=1"]] {
+        let refused = client.run(&[&["run", "--gpus", "n3:1"], more, &["--", "true"]].concat());
+        assert_eq!(refused.code, 75, "{refused:#?}");
+        assert!(refused.err.contains("leased by root"), "{refused:#?}");
+    }
+    assert_eq!(lease_on(&client, "n3", 1).expect("a lease")["user"], "root");
+    // one's own can still be shared, and then is kept as long as that run is there
+    let mut beside = spawn(&client, "beside", &["--share", "--gpus", "n3:1"], &hold("h-go"));
+    beside.says("[0] held");
+    remove_files(cluster, "n3", 1);
+    cluster.on("n3", "touch ~/g-go");
+    assert_eq!(first.code(), Some(0), "{}", first.said());
+    let refused = client.run(&["run", "--gpus", "n3:1", "--", "true"]);
+    assert!(refused.code == 75 && refused.err.contains("leased by root"), "{refused:#?}");
+    cluster.on("n3", "touch ~/h-go");
+    assert_eq!(beside.code(), Some(0), "{}", beside.said());
+    until("the GPU to be free", || lease_on(&client, "n3", 1).is_none());
+    assert_eq!(client.run(&["run", "--gpus", "n3:1", "--", "true"]).code, 0);
+}
+
+/// By `another_user`, whose client and agent are gone, so that the process which took the lock has ended.
+#[test]
+fn a_holder_is_named_after_his_agent_has_ended() {
+    let Some(cluster) = hosts() else { return };
+    let client = person(cluster);
+    let other = another_user(cluster, "n3");
+    let line = format!(
+        "({other} --name theirs --gpus local:2 -- sh -c 'echo held; while [ ! -e /run/other/go ]; do sleep 0.05; done' \
+         >/run/other/log 2>&1 </dev/null &) >/dev/null 2>&1"
+    );
+    cluster.on("n3", &line);
+    until("the rank", || cluster.on("n3", "cat /run/other/log").contains("held"));
+    let note = format!("/dev/shm/hvtui-{}.65534.json", uuid("n3", 2));
+    let kill = "for p in /proc/[0-9]*; do c=\"$(tr '\\0' ' ' <$p/cmdline)\"; case \"$c\" in \
+                '/run/other/hvtui run '*|*' agent '*--stdio*) [ $(stat -c %u $p) = 65534 ] && kill -9 ${p#/proc/};; esac; done 2>/dev/null; true";
+    let locker = format!(
+        "i=$(stat -c %i /dev/shm/hvtui-{}.lock); awk -v i=:$i '$6 ~ i\"$\" {{ print $5 }}' /proc/locks",
+        uuid("n3", 2)
+    );
+    let ended = || {
+        cluster.on("n3", kill);
+        let pid = cluster.on("n3", &locker).trim().to_owned();
+        !pid.is_empty() && cluster.on("n3", &format!("test -e /proc/{pid} || echo gone")).contains("gone")
+    };
+    until("the end of who took the lock", ended);
+    cluster.on("n3", &format!("rm {note}"));
+    assert_eq!(lease_on(&client, "n3", 2).expect("a lease")["user"], "nobody");
+    let refused = client.run(&["run", "--gpus", "n3:2", "--", "true"]);
+    assert!(refused.code == 75 && refused.err.contains("leased by nobody"), "{refused:#?}");
+    // another user's own is not shared
+    remove_files(cluster, "n3", 2);
+    let refused = client.run(&["run", "--share", "--gpus", "n3:2", "--", "true"]);
+    assert!(refused.code == 75 && refused.err.contains("leased by nobody"), "{refused:#?}");
+    cluster.on("n3", "touch /run/other/go");
+    until("their GPU to be free", || lease_on(&client, "n3", 2).is_none());
+}
+
+#[test]
+fn vector_16_who_denies_a_gpu_is_named() {
+    let Some(cluster) = hosts() else { return };
+    let client = person(cluster);
+    let other = another_user(cluster, "n3");
+    let stranger = "setpriv --reuid=65533 --regid=65533 --clear-groups";
+    let lock = |gpu| format!("/dev/shm/hvtui-{}.lock", uuid("n3", gpu));
+    // a file that only its owner can open
+    cluster.on("n3", &format!("{stranger} sh -c 'umask 077; : >{}'", lock(13)));
+    let refused = cluster.on("n3", &format!("{other} --gpus local:13 -- true 2>&1; echo code $?"));
+    assert!(refused.contains("65533 has put it there") && !refused.contains("code 0"), "{refused}");
+    // the name in the kernel
+    let bind = format!("s.bind(chr(0) + \"hvtui-gpu-{}\")", uuid("n3", 12));
+    let line = format!(
+        "({stranger} python3 -c 'import socket, time; s = socket.socket(socket.AF_UNIX); {bind}; time.sleep(600)' \
+         </dev/null &) >/dev/null 2>&1"
+    );
+    cluster.on("n3", &line);
+    until("the name", || cluster.on("n3", "cat /proc/net/unix").contains(&uuid("n3", 12)));
+    let refused = client.run(&["run", "--gpus", "n3:12", "--", "true"]);
+    assert!(refused.code == 75 && refused.err.contains("leased by 65533"), "{refused:#?}");
+    // a lock that a process took which has ended, while another one keeps it: the kernel does not tell whose it is
+    let line =
+        format!("({stranger} sh -c 'exec 8>{0}; flock 8; sleep 600' </dev/null &) >/dev/null 2>&1", lock(11));
+    cluster.on("n3", &line);
+    // nor is it in the list of locks that a namespace of processes sees
+    let held = || cluster.on("n3", &format!("flock -n {} true || echo held", lock(11))).contains("held");
+    until("the lock", held);
+    let refused = client.run(&["run", "--gpus", "n3:11", "--", "true"]);
+    assert!(refused.code == 75 && refused.err.contains("`sudo fuser -v` on its lock file"), "{refused:#?}");
+    cluster.on("n3", &format!("{stranger} sh -c 'kill -9 -1'"));
+    cluster.on("n3", &format!("rm {}", lock(13)));
+}
+
 #[test]
 fn vector_16_nobody_takes_the_gpu_of_another_user() {
     let Some(cluster) = hosts() else { return };
     let client = person(cluster);
-    // another user's hvtui, on the host itself
-    let set_up = format!(
-        "mkdir -p /run/other && cp \"$HVTUI_NVML_LIB\" /run/other/lib.so && cp \"$FAKE_NVML_SCRIPT\" /run/other/gpus.json \
-         && cp {} /run/other/hvtui && chown -R 65534:65534 /run/other && chmod -R a+rX /run/other && echo ready",
-        env!("CARGO_BIN_EXE_hvtui")
-    );
-    assert_eq!(cluster.on("n1", &set_up).trim(), "ready");
-    let other = "cd /run/other && setpriv --reuid=65534 --regid=65534 --clear-groups env HOME=/run/other \
-                 HVTUI_NVML_LIB=/run/other/lib.so FAKE_NVML_SCRIPT=/run/other/gpus.json /run/other/hvtui run";
+    let other = another_user(cluster, "n1");
     let line = format!(
         "({other} --name theirs --gpus local:5 -- sh -c 'while [ ! -e /run/other/go ]; do sleep 0.05; done' \
          >/run/other/log 2>&1 </dev/null &) >/dev/null 2>&1"

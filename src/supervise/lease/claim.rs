@@ -11,7 +11,7 @@ use rustix::io::{Errno, FdFlags, fcntl_setfd};
 use super::mark::Mark;
 use super::note::{self, Draft, Note};
 use super::place::LeaseDir;
-use super::{LeaseError, beside, look};
+use super::{LeaseError, beside, look, socket_lock};
 use crate::clock;
 use crate::domain::ids::{GpuUuid, Rank};
 use crate::domain::lease::Lease;
@@ -41,6 +41,8 @@ struct Claim {
     hold: Hold,
     /// Of a MIG slice the lock of its GPU, which it has in common with the other slices.
     whole: Option<OwnedFd>,
+    /// Its name among the kernel's sockets.
+    name: OwnedFd,
     note: Note,
 }
 
@@ -69,9 +71,10 @@ fn take(dir: &LeaseDir, spec: &HostRun, held: &mut BTreeMap<GpuUuid, Claim>) -> 
     let process = own_process()?;
     for (gpu, rank) in &spec.leases.held {
         let note = new_note(spec, *rank, process.clone());
-        let whole = spec.leases.slice_of.get(gpu).map(|whole| beside_slices(dir, whole)).transpose()?;
-        let how = hold(dir, gpu, &note, spec.leases.share)?;
-        held.insert(gpu.clone(), Claim { gpu: gpu.clone(), rank: *rank, hold: how, whole, note });
+        let slice_of = spec.leases.slice_of.get(gpu);
+        let whole = slice_of.map(|whole| beside_slices(dir, whole)).transpose()?;
+        let (how, name) = hold(dir, gpu, slice_of, &note, spec.leases.share)?;
+        held.insert(gpu.clone(), Claim { gpu: gpu.clone(), rank: *rank, hold: how, whole, name, note });
     }
     Ok(())
 }
@@ -82,23 +85,38 @@ fn beside_slices(dir: &LeaseDir, whole: &GpuUuid) -> Result<OwnedFd, LeaseError>
     lock.ok_or_else(|| LeaseError::Busy(vec![holder(dir, whole).unwrap_or_else(|| look::unknown(whole))]))
 }
 
-fn hold(dir: &LeaseDir, gpu: &GpuUuid, note: &Note, share: bool) -> Result<Hold, LeaseError> {
+/// Takes a GPU's lock and its name: two locks, of which each excludes others where the other one can't. Of a slice the
+/// name stands below that of its GPU.
+fn hold(
+    dir: &LeaseDir,
+    gpu: &GpuUuid,
+    slice_of: Option<&GpuUuid>,
+    note: &Note,
+    share: bool,
+) -> Result<(Hold, OwnedFd), LeaseError> {
     let busy = |holder: Lease| Err(LeaseError::Busy(vec![holder]));
     let mut tries = 0;
     let first = loop {
         // Written before the lock is tried, so that who sees the lock sees the note. Information only: without
         // it the GPU is held all the same.
         let draft = Draft::write(dir, &note_file(dir, gpu, own_uid()), note);
+        let mut unseen = None;
         if let Some(fd) = lock(dir, gpu, FlockOperation::NonBlockingLockExclusive)? {
-            let _ = draft.and_then(Draft::publish);
-            return match left_beside(dir, gpu, share) {
-                None => Ok(Hold::Lock(fd)),
-                Some(other) => {
-                    // while the lock is still held, so that no other process has it
-                    note::remove(dir, &note_file(dir, gpu, own_uid()));
-                    busy(other)
+            match socket_lock::take(dir, gpu, slice_of, share)? {
+                // The lock's file was removed while somebody had it, or the name goes a moment after the lock.
+                Err(other) => unseen = Some(other),
+                Ok(name) => {
+                    let _ = draft.and_then(Draft::publish);
+                    return match left_beside(dir, gpu, share) {
+                        None => Ok((Hold::Lock(fd), name)),
+                        Some(other) => {
+                            // while the lock is still held, so that no other process has it
+                            note::remove(dir, &note_file(dir, gpu, own_uid()));
+                            busy(other)
+                        }
+                    };
                 }
-            };
+            }
         }
         match holder(dir, gpu) {
             Some(first) => break first,
@@ -107,7 +125,10 @@ fn hold(dir: &LeaseDir, gpu: &GpuUuid, note: &Note, share: bool) -> Result<Hold,
                 tries += 1;
                 std::thread::sleep(NOTE_PAUSE);
             }
-            None => break look::in_common(dir, gpu).unwrap_or_else(|| look::unknown(gpu)),
+            None => {
+                let other = unseen.or_else(|| look::in_common(dir, gpu));
+                break other.unwrap_or_else(|| look::unknown(gpu));
+            }
         }
     };
     if !(share && first.own) {
@@ -120,7 +141,13 @@ fn hold(dir: &LeaseDir, gpu: &GpuUuid, note: &Note, share: bool) -> Result<Hold,
         mark.remove(dir);
         return busy(first);
     }
-    Ok(Hold::Beside(mark))
+    match socket_lock::take_name(dir, gpu, &socket_lock::name_beside(dir, gpu, &note.run, note.rank))? {
+        Some(name) => Ok((Hold::Beside(mark), name)),
+        None => {
+            mark.remove(dir);
+            busy(first)
+        }
+    }
 }
 
 /// Whoever uses a GPU beside a run that has ended. Called with the lock held: nobody new comes but those of our own.
@@ -146,7 +173,7 @@ fn new_note(spec: &HostRun, rank: Rank, process: Identity) -> Note {
 }
 
 impl Claims {
-    /// The GPUs, each with what holds it: what a supervisor is handed. A MIG slice stands there twice.
+    /// The GPUs, each with what holds it: what a supervisor is handed. A GPU stands there twice, a MIG slice three times.
     pub fn descriptors(&self) -> impl Iterator<Item = (&GpuUuid, BorrowedFd<'_>)> {
         self.held.iter().flat_map(|(gpu, claim)| claim.descriptors().map(move |fd| (gpu, fd)))
     }
@@ -163,7 +190,8 @@ impl Claims {
         let mut held = BTreeMap::new();
         for (gpu, rank) in &spec.leases.held {
             let lost = || LeaseError::Lost(gpu.clone());
-            let whole_file = spec.leases.slice_of.get(gpu).map(|whole| lock_file(&dir, whole)).transpose()?;
+            let slice_of = spec.leases.slice_of.get(gpu);
+            let whole_file = slice_of.map(|whole| lock_file(&dir, whole)).transpose()?;
             let mut take = |file: &dyn Fn(&OwnedFd) -> bool| {
                 let at = got.iter().position(|(of, fd)| of == gpu && file(fd))?;
                 Some(got.swap_remove(at).1)
@@ -172,6 +200,11 @@ impl Claims {
                 Some(file) => Some(take(&|fd| is_file(&dir, file, fd)).ok_or_else(lost)?),
                 None => None,
             };
+            let names = [
+                socket_lock::name(&dir, gpu, slice_of),
+                socket_lock::name_beside(&dir, gpu, &spec.run, *rank),
+            ];
+            let name = take(&|fd| names.iter().any(|name| socket_lock::is(fd, name))).ok_or_else(lost)?;
             let fd = take(&|_| true).ok_or_else(lost)?;
             let beside = beside::file(&dir, gpu, &spec.run, *rank);
             let how = if is_file(&dir, &lock_file(&dir, gpu)?, &fd) {
@@ -182,7 +215,7 @@ impl Claims {
                 return Err(lost());
             };
             let note = new_note(spec, *rank, process.clone());
-            let claim = Claim { gpu: gpu.clone(), rank: *rank, hold: how, whole, note };
+            let claim = Claim { gpu: gpu.clone(), rank: *rank, hold: how, whole, name, note };
             claim.tell(&dir, &process);
             held.insert(gpu.clone(), claim);
         }
@@ -240,7 +273,8 @@ impl Claims {
 impl Claim {
     /// What holds it.
     fn descriptors(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
-        std::iter::once(self.hold.fd()).chain(self.whole.as_ref().map(AsFd::as_fd))
+        let locks = std::iter::once(self.hold.fd()).chain(self.whole.as_ref().map(AsFd::as_fd));
+        locks.chain([self.name.as_fd()])
     }
 
     /// Names the process that holds it from now on.

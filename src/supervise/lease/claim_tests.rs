@@ -76,6 +76,31 @@ fn who_denies_a_gpu_by_a_lock_in_common_is_named() {
 }
 
 #[test]
+fn a_lock_whose_file_is_gone_still_excludes_and_tells_whose_it_is() {
+    let (_home, dir) = place();
+    let own = user_name(own_uid());
+    let gone = || {
+        std::fs::read_dir(&dir).unwrap().for_each(|file| std::fs::remove_file(file.unwrap().path()).unwrap())
+    };
+    let claims = claim(&spec(&dir, 1, &["GPU-0"])).unwrap();
+    gone();
+    assert_eq!(held(&dir).pop().unwrap().user, Some(own.clone()));
+    for other in [spec(&dir, 2, &["GPU-0"]), sliced(&dir, 2, &["MIG-1"])] {
+        let lease = busy(claim(&other));
+        assert_eq!((lease.gpu.as_str(), lease.user), ("GPU-0", Some(own.clone())));
+    }
+    assert!(matches!(check(&spec(&dir, 2, &["GPU-0"])), Err(LeaseError::Busy(_))));
+    drop(claims);
+    let slice = claim(&sliced(&dir, 1, &["MIG-1"])).unwrap();
+    gone();
+    assert_eq!(busy(claim(&spec(&dir, 2, &["GPU-0"]))).user, Some(own.clone()));
+    assert_eq!(busy(claim(&sliced(&dir, 2, &["MIG-1"]))).user, Some(own));
+    let beside = claim(&sliced(&dir, 2, &["MIG-2"])).unwrap();
+    drop((slice, beside));
+    drop(claim(&spec(&dir, 2, &["GPU-0"])).unwrap());
+}
+
+#[test]
 fn ones_own_gpu_can_be_shared() {
     let (_home, dir) = place();
     let _claims = claim(&spec(&dir, 1, &["GPU-1"])).unwrap();
@@ -125,14 +150,16 @@ fn a_slice_is_handed_over_with_the_lock_of_its_gpu() {
     let claims = claim(&spec_of).unwrap();
     let copies: Vec<(GpuUuid, OwnedFd)> =
         claims.descriptors().map(|(gpu, fd)| (gpu.clone(), fd.try_clone_to_owned().unwrap())).collect();
-    assert_eq!(copies.len(), 4);
+    assert_eq!(copies.len(), 6);
     let part = |keep: &[usize]| {
         let kept = copies.iter().enumerate().filter(|(at, _)| keep.contains(at));
         kept.map(|(_, (gpu, fd))| (gpu.clone(), fd.try_clone().unwrap())).collect::<Vec<_>>()
     };
-    assert!(matches!(Claims::received(&spec_of, part(&[0, 2, 3])), Err(LeaseError::Lost(_))));
-    assert!(matches!(Claims::received(&spec_of, part(&[0, 1, 3])), Err(LeaseError::Lost(_))));
-    let received = Claims::received(&spec_of, part(&[0, 1, 2, 3])).unwrap();
+    for missing in 0..6 {
+        let rest: Vec<usize> = (0..6).filter(|at| *at != missing).collect();
+        assert!(matches!(Claims::received(&spec_of, part(&rest)), Err(LeaseError::Lost(_))), "{missing}");
+    }
+    let received = Claims::received(&spec_of, part(&[0, 1, 2, 3, 4, 5])).unwrap();
     drop(copies);
     claims.passed_on();
     assert_eq!(busy(claim(&spec(&dir, 2, &["GPU-0"]))).gpu.as_str(), "GPU-0");
@@ -173,8 +200,10 @@ fn what_is_handed_over_is_held_without_a_gap() {
     let gpus = |leases: Vec<Lease>| leases.into_iter().map(|lease| lease.gpu.to_string()).collect::<Vec<_>>();
     assert_eq!(gpus(held(&dir)), ["GPU-0", "GPU-1", "GPU-2"]);
     let mut swapped = copies(&first);
-    let ((a, one), (b, other)) = (swapped.remove(0), swapped.remove(0));
-    let wrong = Claims::received(&spec(&dir, 1, &["GPU-2", "GPU-0"]), vec![(a, other), (b, one)]);
+    // the locks; each is followed by its name
+    let (a, b) = (swapped[0].0.clone(), swapped[2].0.clone());
+    (swapped[0].0, swapped[2].0) = (b, a);
+    let wrong = Claims::received(&spec(&dir, 1, &["GPU-2", "GPU-0"]), swapped);
     assert!(matches!(wrong, Err(LeaseError::Lost(_))), "each lock is the one of its GPU");
     let few = Claims::received(&spec(&dir, 1, &["GPU-2", "GPU-0"]), copies(&first).split_off(1));
     assert!(matches!(few, Err(LeaseError::Lost(_))), "and none is missing");

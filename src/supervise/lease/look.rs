@@ -1,12 +1,13 @@
 //! Who holds which GPU, read and not tried: a lock that is taken for a moment to see whether it is free would
 //! make somebody else's launch fail. So the notes are read, and `/proc/locks` for locks without one.
 
-use rustix::fs::{AtFlags, Dir, major, minor, statat};
+use rustix::fs::{AtFlags, Dir, Stat, major, minor, statat};
 
 use super::LeaseError;
 use super::claim::{NOTE_PAUSE, lock_file, note_file, own_uid};
 use super::note::{self, Note};
 use super::place::LeaseDir;
+use super::socket_lock::{self, Names};
 use super::{beside, queue};
 use crate::domain::ids::GpuUuid;
 use crate::domain::lease::{Lease, Leases};
@@ -36,11 +37,12 @@ fn look_once(dir: &LeaseDir, gpus: &[GpuUuid]) -> Leases {
     // The queue first: who leaves it for a lease is seen in one of the two.
     let queue = queue::read(dir, &names);
     let locks = std::fs::read_to_string("/proc/locks").map(|text| flocks(&text, "WRITE")).unwrap_or_default();
+    let sockets = Names::read();
     let mut leases = Leases { queue, ..Leases::default() };
     for gpu in gpus {
         let mut beside = beside::read(dir, gpu, &names).into_iter();
         // where the first one has ended, whoever is left holds it
-        leases.held.extend(lease(dir, gpu, &names, &locks).or_else(|| beside.next()));
+        leases.held.extend(lease(dir, gpu, &names, &locks, &sockets).or_else(|| beside.next()));
         leases.beside.extend(beside);
     }
     leases
@@ -76,10 +78,15 @@ fn names(dir: &LeaseDir) -> Vec<String> {
     names.filter(|name| name.starts_with(dir.prefix)).collect()
 }
 
-fn lease(dir: &LeaseDir, gpu: &GpuUuid, names: &[String], locks: &Flocks) -> Option<Lease> {
-    let file = lock_file(dir, gpu).ok().filter(|file| names.contains(file))?;
-    let stat = statat(&dir.fd, &file, AtFlags::SYMLINK_NOFOLLOW).ok()?;
-    let locker = locks.get(&(major(stat.st_dev), minor(stat.st_dev), stat.st_ino)).copied();
+fn lease(dir: &LeaseDir, gpu: &GpuUuid, names: &[String], locks: &Flocks, sockets: &Names) -> Option<Lease> {
+    let file = lock_file(dir, gpu).ok().filter(|file| names.contains(file));
+    let stat = file.and_then(|file| statat(&dir.fd, &file, AtFlags::SYMLINK_NOFOLLOW).ok());
+    let owner = sockets.holder(dir, gpu);
+    if stat.is_none() && owner.is_none() {
+        return None;
+    }
+    let of = |stat: Stat| (major(stat.st_dev), minor(stat.st_dev), stat.st_ino);
+    let locker = stat.and_then(|stat| locks.get(&of(stat)).copied());
     let head = format!("{}{gpu}.", dir.prefix);
     let uids = names.iter().filter_map(|name| name.strip_prefix(&head)?.strip_suffix(".json")?.parse().ok());
     let mut unseen = None;
@@ -96,17 +103,26 @@ fn lease(dir: &LeaseDir, gpu: &GpuUuid, names: &[String], locks: &Flocks) -> Opt
     if unseen.is_some() {
         return unseen;
     }
-    Some(by_pid(gpu, locker?))
+    // Who took the lock may have ended, and the lock's file may be gone: the kernel knows whose the name is.
+    let told = owner.map(|uid| socket_lock::lease(gpu, uid));
+    let by_lock = locker.map(|pid| by_pid(gpu, pid));
+    by_lock.filter(|lease| lease.user.is_some() || told.is_none()).or(told)
 }
 
 /// Whoever keeps a GPU's lock from us by having it in common with others: slices of it, or anyone who can open the file.
 /// They have no note, and nothing that `--share` could share.
 pub(super) fn in_common(dir: &LeaseDir, gpu: &GpuUuid) -> Option<Lease> {
-    let file = lock_file(dir, gpu).ok()?;
-    let stat = statat(&dir.fd, &file, AtFlags::SYMLINK_NOFOLLOW).ok()?;
-    let locks = flocks(&std::fs::read_to_string("/proc/locks").ok()?, "READ");
-    let pid = *locks.get(&(major(stat.st_dev), minor(stat.st_dev), stat.st_ino))?;
-    Some(Lease { own: false, ..by_pid(gpu, pid) })
+    let by_lock = || {
+        let stat = statat(&dir.fd, lock_file(dir, gpu).ok()?, AtFlags::SYMLINK_NOFOLLOW).ok()?;
+        let locks = flocks(&std::fs::read_to_string("/proc/locks").ok()?, "READ");
+        let pid = *locks.get(&(major(stat.st_dev), minor(stat.st_dev), stat.st_ino))?;
+        Some(by_pid(gpu, pid))
+    };
+    let by_lock = by_lock();
+    let part = || Names::read().below(&socket_lock::name(dir, gpu, None), false);
+    let told = by_lock.as_ref().filter(|lease| lease.user.is_some()).cloned();
+    let told = told.or_else(|| part().map(|uid| socket_lock::lease(gpu, uid))).or(by_lock);
+    told.map(|lease| Lease { own: false, ..lease })
 }
 
 /// What is known of a lock of which there is no note.

@@ -3,6 +3,7 @@
 //! ```text
 //!   place   the directory, and whether it can be trusted with locks
 //!   claim   takes the locks of all ranks of a host, or none; hands each to its rank-wrap
+//!   socket_lock  the second lock of a GPU, which no file's removal ends, and whose it is
 //!   handover  open descriptors, and so locks, from one process to another without a gap
 //!   note    beside a lock: for whom it is held. Its file's owner is the kernel's word, the rest is the holder's
 //!   mark    a note that counts while it is locked
@@ -24,6 +25,7 @@ mod mark;
 mod note;
 mod place;
 mod queue;
+mod socket_lock;
 
 use std::path::PathBuf;
 
@@ -74,6 +76,14 @@ pub enum LeaseError {
 }
 
 fn busy_words(leases: &[Lease]) -> String {
-    let words = leases.iter().map(|lease| format!("{} is leased by {}", lease.gpu, lease.holder()));
+    let unnamed = |lease: &Lease| match &lease.user {
+        Some(_) => String::new(),
+        None => format!(
+            ": `sudo fuser -v` on its lock file, {}.lock in /run/lock, /dev/shm or lease_dir, tells whose it is",
+            lease.gpu
+        ),
+    };
+    let words =
+        leases.iter().map(|lease| format!("{} is leased by {}{}", lease.gpu, lease.holder(), unnamed(lease)));
     words.collect::<Vec<_>>().join("; ")
 }
