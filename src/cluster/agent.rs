@@ -26,7 +26,7 @@ impl Agent {
     /// Both sides speak this protocol from now on.
     pub(crate) fn agreed(&mut self, protocol: u32, version: &str) {
         self.protocol = protocol;
-        self.version = version.to_owned();
+        version.clone_into(&mut self.version);
     }
 
     /// The answer to a message that must not be sent; `None` for one that the agent knows.

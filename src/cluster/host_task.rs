@@ -102,7 +102,7 @@ impl HostTask {
                     }
                 }
                 Err(LinkError::Unreachable(reason) | LinkError::Cut(reason)) => {
-                    self.wait(&mut backoff, reason).await?
+                    self.wait(&mut backoff, reason).await?;
                 }
                 Err(LinkError::Refused(kind, reason)) => {
                     self.link_changed(LinkState::Refused { reason, kind }).await?;

@@ -219,7 +219,7 @@ fn what_would_take_many_times_its_frame_is_refused_unread() {
 /// and admitted.
 #[test]
 #[ignore = "measures: run it alone, and built with --release"]
-#[expect(clippy::disallowed_methods, clippy::print_stdout, reason = "it measures")]
+#[expect(clippy::disallowed_methods, reason = "it measures")]
 fn what_a_second_of_64_hosts_costs() {
     let telemetry = frame(&sample(8));
     let time = |judge: &mut dyn FnMut(i64)| {

@@ -36,11 +36,8 @@ async fn resolve(sshd: &Sshd, lines: &str, choice: Choice, ssh: Option<PathBuf>)
 fn know(sshd: &Sshd, kinds: &[&str]) {
     let all = known_lines(sshd);
     let known = |line: &&str| kinds.iter().any(|kind| line.contains(&sshd.host_key(kind)));
-    std::fs::write(
-        sshd.path("known"),
-        all.lines().filter(known).map(|l| format!("{l}\n")).collect::<String>(),
-    )
-    .unwrap();
+    let lines: Vec<&str> = all.lines().filter(known).collect();
+    std::fs::write(sshd.path("known"), lines.join("\n") + "\n").unwrap();
 }
 
 /// What the server's log says last of `what`.

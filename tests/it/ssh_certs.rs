@@ -338,8 +338,9 @@ async fn a_users_certificate_is_no_hosts() {
             assert!(
                 !matches!(
                     error,
-                    AgentError::Ssh(SshError::HostKey(TrustError::BadCertificate { .. }))
-                        | AgentError::Ssh(SshError::HostKey(TrustError::UnknownKey { .. }))
+                    AgentError::Ssh(SshError::HostKey(
+                        TrustError::BadCertificate { .. } | TrustError::UnknownKey { .. }
+                    ))
                 ),
                 "{error}"
             );

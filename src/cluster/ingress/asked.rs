@@ -102,12 +102,11 @@ impl Asked {
         let Some((room, count)) = &mut self.list else { return false };
         runs.shares.truncate(*count);
         *count -= runs.shares.len();
-        match room.checked_sub(bytes) {
-            Some(left) => *room = left,
-            None => {
-                *room = 0;
-                runs.shares.iter_mut().for_each(|share| share.spec = None);
-            }
+        if let Some(left) = room.checked_sub(bytes) {
+            *room = left;
+        } else {
+            *room = 0;
+            runs.shares.iter_mut().for_each(|share| share.spec = None);
         }
         if runs.last {
             self.list = None;

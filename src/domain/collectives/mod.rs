@@ -201,9 +201,8 @@ impl Collected {
                 let has_room = told.processes.len() < PROCESSES && told.weight() < BYTES;
                 match told.processes.iter_mut().find(|now| name(now) == name(&process)) {
                     Some(now) if now.lacks.is_some() => *now = process,
-                    Some(_) => {}
                     None if has_room => told.processes.push(process),
-                    None => {}
+                    _ => {}
                 }
             }
             told.processes.sort_by_key(name);

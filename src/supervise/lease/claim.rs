@@ -141,13 +141,12 @@ fn hold(
         mark.remove(dir);
         return busy(first);
     }
-    match socket_lock::take_name(dir, gpu, &socket_lock::name_beside(dir, gpu, &note.run, note.rank))? {
-        Some(name) => Ok((Hold::Beside(mark), name)),
-        None => {
-            mark.remove(dir);
-            busy(first)
-        }
+    let name = socket_lock::name_beside(dir, gpu, &note.run, note.rank);
+    if let Some(name) = socket_lock::take_name(dir, gpu, &name)? {
+        return Ok((Hold::Beside(mark), name));
     }
+    mark.remove(dir);
+    busy(first)
 }
 
 /// Whoever uses a GPU beside a run that has ended. Called with the lock held: nobody new comes but those of our own.

@@ -80,7 +80,9 @@ fn a_lock_whose_file_is_gone_still_excludes_and_tells_whose_it_is() {
     let (_home, dir) = place();
     let own = user_name(own_uid());
     let gone = || {
-        std::fs::read_dir(&dir).unwrap().for_each(|file| std::fs::remove_file(file.unwrap().path()).unwrap())
+        for file in std::fs::read_dir(&dir).unwrap() {
+            std::fs::remove_file(file.unwrap().path()).unwrap();
+        }
     };
     let claims = claim(&spec(&dir, 1, &["GPU-0"])).unwrap();
     gone();

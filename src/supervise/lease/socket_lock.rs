@@ -97,9 +97,12 @@ pub(super) fn lease(gpu: &GpuUuid, uid: Option<u32>) -> Lease {
     Lease { user: uid.map(user_name), own: uid == Some(own_uid()), ..look::unknown(gpu) }
 }
 
+/// The uid of a name's holder, where the kernel tells it.
+type Uid = Option<u32>;
+
 /// All names of ours on this host, each with the uid of its holder.
 #[derive(Debug, Default)]
-pub(super) struct Names(BTreeMap<String, Option<u32>>);
+pub(super) struct Names(BTreeMap<String, Uid>);
 
 impl Names {
     /// Asks the kernel. Before Linux 5.3 it tells no uid; where it does not answer at all, as where the module `unix_diag`
@@ -112,12 +115,12 @@ impl Names {
     }
 
     /// The uid of a name's holder, as far as it is known; `None` where nobody has the name.
-    pub(super) fn of(&self, name: &str) -> Option<Option<u32>> {
+    pub(super) fn of(&self, name: &str) -> Option<Uid> {
         self.0.get(name).copied()
     }
 
     /// Who has a part of a GPU. Runs of our own beside it are in nobody's way who shares.
-    pub(super) fn below(&self, name: &str, share: bool) -> Option<Option<u32>> {
+    pub(super) fn below(&self, name: &str, share: bool) -> Option<Uid> {
         let head = format!("{name}.");
         let mut parts = self.0.iter().filter_map(|(part, uid)| Some((part.strip_prefix(&head)?, *uid)));
         let own_beside = |part: &str, uid| part.contains('.') && uid == Some(own_uid());
@@ -125,7 +128,7 @@ impl Names {
     }
 
     /// The uid of the holder of a GPU or a slice, of whichever GPU that is one.
-    pub(super) fn holder(&self, dir: &LeaseDir, gpu: &GpuUuid) -> Option<Option<u32>> {
+    pub(super) fn holder(&self, dir: &LeaseDir, gpu: &GpuUuid) -> Option<Uid> {
         let head = name(dir, &GpuUuid::from(""), None);
         let slice = format!(".{gpu}");
         let is_slice = |name: &str| name.starts_with(&head) && name.ends_with(&slice);
@@ -147,7 +150,7 @@ const HEADER: usize = 16;
 const FIXED: usize = HEADER + 16;
 
 /// All unix sockets with names of ours.
-fn diagnosed() -> rustix::io::Result<BTreeMap<String, Option<u32>>> {
+fn diagnosed() -> rustix::io::Result<BTreeMap<String, Uid>> {
     let kind = Some(netlink::SOCK_DIAG);
     let socket = socket_with(AddressFamily::NETLINK, SocketType::DGRAM, SocketFlags::CLOEXEC, kind)?;
     // header: length, type, flags, number, sender; question: family 1 (unix), in each state, of each inode
@@ -203,7 +206,7 @@ fn half(bytes: &[u8], at: usize) -> Option<u16> {
 }
 
 /// Reads `/proc/net/unix`, in whose lines the eighth word is the name, `@` for the byte 0.
-fn listed(text: &str) -> BTreeMap<String, Option<u32>> {
+fn listed(text: &str) -> BTreeMap<String, Uid> {
     let name = |line: &str| line.split_ascii_whitespace().nth(7)?.strip_prefix('@').map(str::to_owned);
     text.lines().filter_map(name).filter(|name| name.starts_with(HEAD)).map(|name| (name, None)).collect()
 }

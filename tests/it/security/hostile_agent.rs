@@ -42,6 +42,17 @@ struct Cost {
     gaps: BTreeSet<String>,
 }
 
+impl Cost {
+    #[expect(clippy::print_stdout, reason = "figures for who measures")]
+    fn print(&self, kinds: &str, seconds: u64) {
+        println!(
+            "{kinds} for {seconds} s: {} MiB of memory, {} MiB of disk, {} links, still for {:?} at {:?}, {} recordings",
+            self.memory, self.disk, self.links, self.still.0, self.still.1, self.recordings
+        );
+        println!("ends: {:#?}\nleft out: {:?}", self.ends, self.gaps.iter().take(8).collect::<Vec<_>>());
+    }
+}
+
 fn kib(pid: u32, field: &str) -> u64 {
     let status = fs::read_to_string(format!("/proc/{pid}/status")).expect("the UI runs");
     let line = status.lines().find_map(|line| line.strip_prefix(field)).expect("a field");
@@ -164,11 +175,7 @@ fn flood(kinds: &str, seconds: u64) -> Option<Cost> {
     let links = links.lines().filter(|line| line.contains("begin")).count();
     let recordings = fs::read_dir(at(".local/state/hvtui/runs")).unwrap().count();
     let cost = Cost { memory, disk, still, links, ends, recordings, gaps };
-    println!(
-        "{kinds} for {seconds} s: {} MiB of memory, {} MiB of disk, {} links, still for {:?} at {:?}, {} recordings",
-        cost.memory, cost.disk, cost.links, cost.still.0, cost.still.1, cost.recordings
-    );
-    println!("ends: {:#?}\nleft out: {:?}", cost.ends, cost.gaps.iter().take(8).collect::<Vec<_>>());
+    cost.print(kinds, seconds);
     Some(cost)
 }
 
