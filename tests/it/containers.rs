@@ -250,7 +250,7 @@ fn a_client_that_is_killed_leaves_the_run_and_stop_ends_it() {
     all_run(cluster);
     child.kill().expect("killed");
     end_of(&mut child);
-    let runs = client.run(&["runs", "--json"]);
+    let runs = client.run(&["runs", "--json", "--local"]);
     let runs: Value = serde_json::from_str(&runs.out).expect("JSON");
     let id = runs[0]["spec"]["id"].as_str().expect("an id").to_owned();
     let stopped = client.run(&["stop", &id, "--now"]);
@@ -505,7 +505,7 @@ fn ranks_get_their_gpus_and_what_they_start_on_them_is_theirs() {
         let found = tick.to_string().contains("while [ ! -e /go/go ]");
         found.then_some(tick)
     });
-    let runs: Value = serde_json::from_str(&client.run(&["runs", "--json"]).out).expect("JSON");
+    let runs: Value = serde_json::from_str(&client.run(&["runs", "--json", "--local"]).out).expect("JSON");
     let process =
         find(&seen, &|value| value["pid"].as_u64().is_some_and(|pid| pid.to_string() == inside.trim()));
     let process = process.expect("the process");

@@ -105,7 +105,7 @@ fn the_script_of_the_readme_trains_and_tells_its_steps() {
         // 1,797 digits by two ranks in batches of 32, twice
         assert_eq!(row(&ended, rank)[1], "58", "{ended:#?}");
     }
-    let listed = client.run(&["runs", "--json"]);
+    let listed = client.run(&["runs", "--json", "--local"]);
     let runs: serde_json::Value = serde_json::from_str(&listed.out).expect("JSON");
     let trained = &runs[0]["trained"];
     assert_eq!((&trained["step"], &trained["by"]), (&58.into(), &"hooks".into()), "{listed:#?}");

@@ -101,7 +101,7 @@ fn vector_06_a_secret_variable_is_seen_by_its_ranks_and_by_nobody_else() {
     }
     assert!(end_of(&mut run).success());
 
-    let listed = client.run(&["runs", "--json"]);
+    let listed = client.run(&["runs", "--json", "--local"]);
     assert!(
         listed.out.contains("\"TOKEN\": \"•••\"") || listed.out.contains("\"TOKEN\":\"•••\""),
         "{listed:?}"
