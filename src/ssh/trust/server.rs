@@ -23,7 +23,7 @@ pub struct Server {
     pub files: Vec<PathBuf>,
     /// By what an authority may have signed the host's certificate; `None`: by everything that is not broken.
     pub ca_signatures: Option<Allowed>,
-    /// How many bits an RSA key must have, and where that is said; `None`: [`RSA_BITS`].
+    /// How many bits an RSA key must have, and where that is said; `None`: 1024, as in OpenSSH.
     pub rsa_bits: Option<(u32, String)>,
 }
 
