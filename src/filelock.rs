@@ -11,7 +11,7 @@ use std::time::Duration;
 use rustix::fs::{FlockOperation, flock, fstat, major, minor};
 use rustix::io::Errno;
 
-/// How long a lock is waited for: whoever writes a line has it for milliseconds.
+/// How long a lock is waited for. A program that writes a line holds it for milliseconds.
 pub const PATIENCE: Duration = Duration::from_secs(10);
 /// How long between two looks.
 const STEP: Duration = Duration::from_millis(20);

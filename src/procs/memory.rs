@@ -1,7 +1,7 @@
 //! What stands in another process's memory: its environment and its command line.
 //!
 //! The kernel reads both under the lock of that process's memory map. One that hangs in the kernel (state D, as where a file
-//! server has gone away) may hold that lock for ever, and whoever reads it then hangs as well and can't even be killed. So
+//! server has gone away) may hold that lock for ever, and a reader then hangs as well and cannot be killed. So
 //! threads of their own read, those who ask wait for [`PATIENCE`], and a process over which a thread hangs is not asked
 //! again: it is unknown, at once, until the kernel lets go.
 
@@ -59,7 +59,7 @@ fn each(part: Part, pids: &[u32]) -> Vec<io::Result<Vec<u8>>> {
         let started = reader.spawn(move || {
             for pid in rest {
                 if tell.send(read(part, pid)).is_err() {
-                    // It has hung, and nobody waits any more.
+                    // It has hung, and its caller has stopped waiting.
                     return;
                 }
             }
@@ -115,7 +115,7 @@ fn read(part: Part, pid: u32) -> io::Result<Vec<u8>> {
     read.map(|_| bytes)
 }
 
-/// Nobody waits for this process any more until its reader is let go.
+/// Callers stop waiting for this process until its reader returns.
 fn give_up(pid: u32) {
     if let Some(hangs) = reads().get_mut(&pid) {
         *hangs = true;

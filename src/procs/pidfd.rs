@@ -8,15 +8,15 @@ use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 use super::status;
 use crate::domain::text::os_text;
 
-/// A handle on whoever has this pid now. `None` where the kernel gives none: whoever waits for its end then looks.
+/// A handle on the process that has this pid now. `None` where the kernel gives none: its end is then polled for.
 pub(crate) fn open(pid: u32) -> Option<OwnedFd> {
     try_open(pid).ok()
 }
 
-/// A handle on whoever has this pid now.
+/// A handle on the process that has this pid now.
 ///
 /// # Errors
-/// The kernel's: `SRCH` where nobody has it, `NOSYS` before Linux 5.3, `PERM` in sandboxes that forbid it.
+/// The kernel's: `SRCH` where no process has it, `NOSYS` before Linux 5.3, `PERM` in sandboxes that forbid it.
 pub(super) fn try_open(pid: u32) -> Result<OwnedFd, Errno> {
     let raw = i32::try_from(pid).ok().and_then(Pid::from_raw).ok_or(Errno::SRCH)?;
     // without blocking: what waits for it is told by the kernel that it can be read
@@ -24,7 +24,7 @@ pub(super) fn try_open(pid: u32) -> Result<OwnedFd, Errno> {
 }
 
 /// Why no signal goes through a handle here, and what is done instead; `None` where it does. Tried on this process, by a
-/// signal that ends nobody.
+/// signal that ends no process.
 pub(crate) fn lack() -> Option<String> {
     let (call, error) = match try_open(std::process::id()) {
         Err(error) => ("pidfd_open", error),

@@ -31,7 +31,7 @@ pub(crate) fn signal_started(pid: u32, start: u64, signal: Signal) -> io::Result
         Err(rustix::io::Errno::SRCH) => return Ok(false),
         Err(error) => return Err(error.into()),
     };
-    // The handle pins whoever has the pid now; only then is the start time worth checking.
+    // The handle pins the process that has the pid now; only then is the start time worth checking.
     if !Stat::read(pid).is_ok_and(|stat| stat.start == start && stat.runs()) {
         return Ok(false);
     }

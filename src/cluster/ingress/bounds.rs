@@ -1,4 +1,4 @@
-//! How long the texts and lists of an agent's messages may be. What nobody reads back to it may be cut; what its host is known
+//! How long the texts and lists of an agent's messages may be. What is never sent back to it may be cut; what its host is known
 //! by may not, and is short where it is made.
 
 use crate::domain::collectives::{HostCollectives, PROCESSES};

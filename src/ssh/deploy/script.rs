@@ -37,8 +37,8 @@ impl fmt::Display for Nonce {
 }
 
 /// `y FOLDER`: `$P` is the folder's path without symbolic links, and `$w` says why somebody else could put another
-/// program there: it is empty when each folder from `/` on is root's or ours, and is written to by nobody else or is
-/// sticky, where nobody else can take away what is ours. Asked from the top down, so that what was found stays true: only
+/// program there: it is empty when each folder from `/` on is root's or ours, and is writable by no other user or is
+/// sticky, where no other user can remove what is ours. Asked from the top down, so that what was found stays true: only
 /// root and we could change it. A group that is ours alone is no other: the one that is named after us, is the group we log
 /// in with and has no more members (`umask 002`). The bits of the group tell of access lists too, of which they are the
 /// most that is given; so a folder with such a list (`+`) is not taken for one of our own group's.

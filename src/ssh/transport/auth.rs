@@ -256,7 +256,7 @@ impl Login<'_> {
         if let Some(bits) = rsa_bits(shown.data()).filter(|bits| *bits < wanted) {
             return Err(format!("it has {bits} bits, at least {wanted} are wanted ({said})"));
         }
-        // Whoever takes SHA-2 takes both.
+        // A server that takes SHA-2 takes both.
         let kind = |hash| Algorithm::Rsa { hash: Some(hash) };
         let may = |hash| algorithms.may_log_in(&kind(hash), Some(hash), shown.is_certificate()).is_ok();
         let smaller = !may(HashAlg::Sha512) && may(HashAlg::Sha256);

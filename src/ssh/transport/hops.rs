@@ -1,4 +1,4 @@
-//! Logins at jump hosts, shared: whoever goes through the same one goes through the same connection, so that a person
+//! Logins at jump hosts, shared: hosts behind the same one use the same connection, so that a person
 //! is asked once for all hosts behind it.
 //!
 //! OpenSSH counts sessions (`MaxSessions`), not what is forwarded: of that a connection has as much as its server has
@@ -31,7 +31,7 @@ const SHARED: &str = "the hosts behind it wait for this login and share it";
 #[derive(Default)]
 pub(super) struct Hops(Mutex<Vec<(Target, Arc<Slot>)>>);
 
-/// One jump host. Whoever needs a new login there takes turns.
+/// One jump host. Only one task at a time logs in there.
 #[derive(Default)]
 struct Slot {
     turn: Turn<Vec<Weak<Session>>>,
@@ -121,7 +121,7 @@ impl Slot {
         if let Some(session) = sessions.iter().filter_map(Weak::upgrade).find(is_new) {
             return Ok(session);
         }
-        // The one before failed while we waited for it: asking the same again helps nobody.
+        // The one before failed while we waited for it: the same question again would fail again.
         if let (after, Some(error)) = &*self.failed()
             && *after > before
             && let Some(error) = error.for_host(host)
@@ -151,7 +151,7 @@ impl Slot {
 /// All that makes two ways to a jump host the same: not for whose sake it is gone, nor how patiently.
 fn identity(hop: &Target) -> Target {
     // the table of an asker must not hold the asker
-    static NOBODY: LazyLock<Asker> = LazyLock::new(Asker::default);
+    static NO_ASKER: LazyLock<Asker> = LazyLock::new(Asker::default);
     let route = match &hop.route {
         Route::Jump(before) => Route::Jump(Box::new(identity(before))),
         route => route.clone(),
@@ -160,7 +160,7 @@ fn identity(hop: &Target) -> Target {
         host: "hop".into(),
         notes: Vec::new(),
         connect_timeout: Duration::ZERO,
-        asker: NOBODY.clone(),
+        asker: NO_ASKER.clone(),
         route,
         ..hop.clone()
     }

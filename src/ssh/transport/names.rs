@@ -21,7 +21,7 @@ type Found = Result<Arc<[SocketAddr]>, Arc<str>>;
 struct Names {
     /// Who waits for a name.
     wanted: HashMap<String, watch::Sender<Option<Found>>>,
-    /// Names that nobody looks up yet.
+    /// Names whose look-up has not begun.
     queue: VecDeque<String>,
     threads: usize,
 }
@@ -107,7 +107,7 @@ fn work() {
                 return;
             };
             if names.wanted.get(&name).is_none_or(|sender| sender.receiver_count() == 0) {
-                // whoever wanted it has given up
+                // the caller has given up
                 names.wanted.remove(&name);
                 continue;
             }

@@ -30,7 +30,7 @@ pub enum TrustError {
         /// Why.
         detail: String,
     },
-    /// Nobody vouched for this key yet.
+    /// This key is not trusted yet.
     #[error(
         "{host}: host key of {} is not known: {key}{}{}; compare it with the host's own and run: hvtui hosts trust {host}",
         key.at, also_known(also), by_authority(authority.as_ref())

@@ -1,6 +1,6 @@
 //! The second lock of a GPU, which lies in no directory: an abstract unix socket's name. One socket has a name at a
-//! time; nobody can remove it, it ends with the last process that has the socket, and the kernel keeps whose it is after
-//! the process that made it has ended. The socket is bound and never listens: nobody can connect or send to it.
+//! time; it cannot be removed, it ends with the last process that has the socket, and the kernel keeps whose it is after
+//! the process that made it has ended. The socket is bound and never listens: no process can connect or send to it.
 //!
 //! A name is `hvtui-gpu-UUID`, of a MIG slice `hvtui-gpu-GPU.SLICE`, of a run beside another one
 //! `hvtui-gpu-UUID.RUN.RANK`. What stands below a GPU's name excludes the whole of it.
@@ -114,12 +114,12 @@ impl Names {
         )
     }
 
-    /// The uid of a name's holder, as far as it is known; `None` where nobody has the name.
+    /// The uid of a name's holder, as far as it is known; `None` where no socket has the name.
     pub(super) fn of(&self, name: &str) -> Option<Uid> {
         self.0.get(name).copied()
     }
 
-    /// Who has a part of a GPU. Runs of our own beside it are in nobody's way who shares.
+    /// Who has a part of a GPU. Our own runs beside it do not exclude a run with `--share`.
     pub(super) fn below(&self, name: &str, share: bool) -> Option<Uid> {
         let head = format!("{name}.");
         let mut parts = self.0.iter().filter_map(|(part, uid)| Some((part.strip_prefix(&head)?, *uid)));
@@ -223,11 +223,11 @@ mod tests {
         let (whole, part) = (name(&dir, &gpu, None), name(&dir, &slice, Some(&gpu)));
         assert_eq!(Names::read().of(&whole), None);
         let first = take_name(&dir, &gpu, &part).unwrap().unwrap();
-        assert!(take_name(&dir, &gpu, &part).unwrap().is_none(), "nobody else gets it");
+        assert!(take_name(&dir, &gpu, &part).unwrap().is_none(), "no other socket gets it");
         assert!(is(&first, &part) && !is(&first, &whole) && !is(&dir.fd, &part));
         let names = Names::read();
         assert_eq!((names.of(&part), names.of(&whole)), (Some(Some(own_uid())), None));
-        assert_eq!(names.below(&whole, true), Some(Some(own_uid())), "a slice is shared with nobody");
+        assert_eq!(names.below(&whole, true), Some(Some(own_uid())), "a slice is not shared");
         assert_eq!(names.holder(&dir, &slice), Some(Some(own_uid())));
         let without_uid = listed(&std::fs::read_to_string("/proc/net/unix").unwrap());
         assert_eq!(without_uid.get(&part), Some(&None));
