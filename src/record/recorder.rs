@@ -72,6 +72,8 @@ pub struct Stats {
     pub chunks: u64,
     /// Size of the file.
     pub bytes: u64,
+    /// Why some of what came is not in it, as in [`Status::left_out`].
+    pub left_out: Option<String>,
 }
 
 impl Recorder {
@@ -174,7 +176,13 @@ impl Recorder {
             });
         }
         let bytes = std::fs::metadata(&self.path).map_err(Error::file(&self.path))?.len();
-        Ok(Stats { written: progress.totals.envelopes, dropped, chunks: progress.totals.chunks, bytes })
+        Ok(Stats {
+            written: progress.totals.envelopes,
+            dropped,
+            chunks: progress.totals.chunks,
+            bytes,
+            left_out: progress.left_out.clone(),
+        })
     }
 
     fn stop(&mut self) -> Result<(), Error> {

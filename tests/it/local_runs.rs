@@ -79,6 +79,21 @@ fn help_that_could_not_be_written_is_no_success() {
     }
 }
 
+/// The recorder is behind where the run ends: what it leaves out then is told, too.
+#[test]
+fn lines_that_a_recording_leaves_out_are_told_once() {
+    let person = Person::new(1);
+    let hosts = person.home().join("hosts.toml");
+    let before = std::fs::read_to_string(&hosts).unwrap().replace("spool_cap = \"1M\"\n", "");
+    std::fs::write(&hosts, format!("[runs]\nmax_recording = \"1M\"\n{before}")).unwrap();
+    let flood = "import os\nfor i in range(120000): print(i, os.urandom(16).hex())";
+    let out = person.run(&["run", "-np", "1", "--", "python3", "-c", flood]);
+    let err = text(&out.stderr);
+    assert!(out.status.success(), "{err}");
+    assert_eq!(text(&out.stdout).lines().count(), 120_000, "{err}");
+    assert_eq!(err.matches("is not whole: it has come to 1.0 M").count(), 1, "{err}");
+}
+
 #[test]
 fn a_reader_that_goes_away_stops_the_run() {
     let person = Person::new(1);

@@ -24,7 +24,7 @@ use crate::tui::core::{Effect, Level, Msg};
 use crate::tui::source::files::{Filed, Files};
 use crate::tui::source::finishing::Finishing;
 use crate::tui::source::preflight::{self, Due, Preflights};
-use crate::tui::source::recorded::{Ended, Finished, Recorded};
+use crate::tui::source::recorded::{Ended, Finished, Recorded, Told};
 use crate::tui::source::replay::Replay;
 use crate::tui::source::takeup::TakenUp;
 use crate::tui::source::tracing::Tracing;
@@ -426,7 +426,7 @@ impl EventSource for Live {
         self.finishing.take(&mut self.recorded);
         for (run, taken) in self.files.leave() {
             if let Some(recorder) = taken.recorder {
-                self.finishing.finish(Ended::new(run, recorder, false));
+                self.finishing.finish(Ended::new(run, recorder, Told::default()));
             }
         }
         Left { live, troubles, finishing: self.finishing }

@@ -56,7 +56,16 @@ pub struct Recorded {
 pub struct Ended {
     run: RunId,
     recorder: Recorder,
-    told: bool,
+    told: Told,
+}
+
+/// What has been told already of a recording.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Told {
+    /// Nothing more is written.
+    error: bool,
+    /// Something is left out.
+    left_out: bool,
 }
 
 /// A recording that was finished.
@@ -65,6 +74,8 @@ pub struct Finished {
     run: RunId,
     /// What went wrong, unless it was told before.
     trouble: Option<String>,
+    /// It failed, so the file ends before the run.
+    failed: bool,
 }
 
 impl Finished {
@@ -76,7 +87,7 @@ impl Finished {
 
 impl Ended {
     /// The end of a recording: what is left of it is written from now on.
-    pub(super) fn new(run: RunId, recorder: Recorder, told: bool) -> Self {
+    pub(super) fn new(run: RunId, recorder: Recorder, told: Told) -> Self {
         recorder.close();
         Self { run, recorder, told }
     }
@@ -91,12 +102,17 @@ impl Ended {
 
     /// Waits until what is left of it is written.
     pub fn finish(self) -> Finished {
-        let failed = self.recorder.finish().err().filter(|_| !self.told);
-        let trouble = failed.map(|error| match error {
-            Error::NotStarted(error) => not_recorded(&self.run, &error),
-            error => no_longer_whole(&self.run, &error.to_string()),
-        });
-        Finished { run: self.run, trouble }
+        let trouble = match self.recorder.finish() {
+            Ok(stats) => {
+                let why = stats.left_out.filter(|_| !self.told.left_out);
+                let trouble = why.map(|why| no_longer_whole(&self.run, &why));
+                return Finished { run: self.run, trouble, failed: false };
+            }
+            Err(_) if self.told.error => None,
+            Err(Error::NotStarted(error)) => Some(not_recorded(&self.run, &error)),
+            Err(error) => Some(no_longer_whole(&self.run, &error.to_string())),
+        };
+        Finished { run: self.run, failed: trouble.is_some(), trouble }
     }
 }
 
@@ -107,10 +123,7 @@ struct Active {
     base: u64,
     /// How far it had come when it was first seen there, while it is behind.
     stood: Option<(u64, HostTime)>,
-    /// Whether it has been told that nothing more is written.
-    told: bool,
-    /// Whether it has been told that something is left out.
-    told_left_out: bool,
+    told: Told,
     hosts: BTreeSet<HostId>,
 }
 
@@ -195,12 +208,12 @@ impl Recorded {
     pub fn trouble(&mut self) -> Option<String> {
         for (run, active) in &mut self.active {
             let status = active.recorder.status();
-            if let Some(why) = status.left_out.filter(|_| !active.told_left_out) {
-                active.told_left_out = true;
+            if let Some(why) = status.left_out.filter(|_| !active.told.left_out) {
+                active.told.left_out = true;
                 self.troubles.push_back(no_longer_whole(run, &why));
             }
-            if let Some(error) = status.error.filter(|_| !active.told) {
-                active.told = true;
+            if let Some(error) = status.error.filter(|_| !active.told.error) {
+                active.told.error = true;
                 if status.opened {
                     self.troubles.push_back(no_longer_whole(run, &error));
                 } else {
@@ -220,10 +233,10 @@ impl Recorded {
 
     /// A recording was finished.
     pub fn finished(&mut self, finished: Finished) {
-        if let Some(trouble) = finished.trouble {
+        if finished.failed {
             self.unrecorded.insert(finished.run);
-            self.troubles.push_back(trouble);
         }
+        self.troubles.extend(finished.trouble);
     }
 
     /// Ends all recordings, for nothing more is going to be recorded: each is to be finished.
@@ -315,8 +328,7 @@ impl Recorded {
         for envelope in before {
             recorder.send(Envelope { at, seq: envelope.seq + base, ..envelope.clone() });
         }
-        self.active
-            .insert(run, Active { recorder, base, stood: None, told: false, told_left_out: false, hosts });
+        self.active.insert(run, Active { recorder, base, stood: None, told: Told::default(), hosts });
     }
 
     fn end(&mut self, run: &RunId) {
