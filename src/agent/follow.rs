@@ -16,7 +16,7 @@ use super::outgoing::Outgoing;
 use super::pages::Pages;
 use super::sync;
 use super::tail::{Piece, Tail, Watcher};
-use super::veil::{Sight, Veil};
+use super::veil::{Sight, Telling, Veil};
 use crate::clock;
 use crate::domain::collectives::HostCollectives;
 use crate::domain::ids::{Rank, RunId};
@@ -225,12 +225,14 @@ impl Share {
                     Sight::JustLost => {
                         let RunRef { run, host } = about.clone();
                         let text = format!(
-                            "the values of secret variables of rank {} are not known any more: what it printed of \
-                             them is shown",
+                            "the values of secret variables of rank {} are not known any more: what it printed is not \
+                             shown, its files on the host have it",
                             rank.rank
                         );
-                        let note =
-                            Note { rank: Some(rank.rank), ..Note::new(what::SHOWN, text, clock::host_now()) };
+                        let note = Note {
+                            rank: Some(rank.rank),
+                            ..Note::new(what::WITHHELD, text, clock::host_now())
+                        };
                         let noted = Noted { run, host, number: Noted::UNNUMBERED, note };
                         if !out.data_blocking(FromAgent::Noted(noted)) {
                             return Ok(());
@@ -465,20 +467,27 @@ impl RankView {
                 let Some(mut piece) = tail.next_piece(dir)? else {
                     break;
                 };
-                if let Piece::Data(offset, data) = &mut piece {
+                if let Piece::Data(offset, data) = piece {
                     // After the rank's end nothing comes any more that could finish a value.
                     let last = self.exit.is_some() && tail.behind(dir) == 0;
-                    let telling = self.veil.telling(data, last);
-                    tail.rewind(*offset + telling as u64);
-                    if telling == 0 {
-                        break;
-                    }
-                    data.truncate(telling);
-                    if std::mem::take(&mut is_new) && stream != Stream::Report {
-                        let (until, t) = (*offset + telling as u64, clock::host_now());
-                        due.push(FromAgent::Written(Written { run: run(), rank, stream, until, t }));
-                    }
-                    *data = self.veil.hide(stream, *offset, std::mem::take(data));
+                    let before = tail.before(dir, offset, self.veil.looks_back())?;
+                    let whole = offset + data.len() as u64;
+                    piece = match self.veil.tell(dir, (stream, offset), (&before, data), last)? {
+                        Telling::Later => {
+                            tail.rewind(offset);
+                            break;
+                        }
+                        Telling::Withheld => Piece::Gap(offset, whole, GapReason::Withheld),
+                        Telling::Bytes(data) => {
+                            let until = offset + data.len() as u64;
+                            tail.rewind(until);
+                            if std::mem::take(&mut is_new) && stream != Stream::Report {
+                                let t = clock::host_now();
+                                due.push(FromAgent::Written(Written { run: run(), rank, stream, until, t }));
+                            }
+                            Piece::Data(offset, data)
+                        }
+                    };
                 }
                 *owed = owed.saturating_sub(piece.bytes());
                 due.push(match piece {
@@ -486,7 +495,6 @@ impl RankView {
                         FromAgent::Chunk(Chunk { run: run(), rank, stream, offset, data })
                     }
                     Piece::Gap(from, to, reason) => {
-                        self.veil.tear(stream);
                         let cap = (reason == GapReason::NotKept).then_some(self.cap);
                         let gap = LogGap { rank, stream, from, to, reason, cap };
                         FromAgent::Gap(Gap { run: run(), gap })

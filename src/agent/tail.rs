@@ -13,6 +13,7 @@ use bytes::Bytes;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::inotify::{self, CreateFlags, WatchFlags};
 
+use super::veil::Before;
 use crate::domain::log::GapReason;
 use crate::supervise::SuperviseError;
 use crate::supervise::rundir::RunDir;
@@ -89,6 +90,20 @@ impl Tail {
         piece.truncate(read);
         self.offset += read as u64;
         Ok(Some(Piece::Data(begin, piece.into())))
+    }
+
+    /// Up to so many bytes before `offset`, as far as they are kept.
+    pub(super) fn before(&self, dir: &RunDir, offset: u64, most: usize) -> Result<Before, SuperviseError> {
+        let wanted = offset.saturating_sub(most as u64);
+        let Some(file) = self.file.as_ref().filter(|_| wanted < offset) else {
+            return Ok(Before::default());
+        };
+        let failed = |source| SuperviseError::Io { doing: "read", path: dir.path().join(&self.name), source };
+        let mut bytes = vec![0; (offset - wanted) as usize];
+        file.read_exact_at(&mut bytes, wanted).map_err(failed)?;
+        // After the reading: what was cut meanwhile may have been read as zeros.
+        let kept = kept_from(file, wanted).map_err(failed)?.min(offset);
+        Ok(Before { bytes: Bytes::from(bytes).slice((kept - wanted) as usize..), torn: kept > wanted })
     }
 
     /// Whether the last look found nothing new: what comes next is newer than that look.

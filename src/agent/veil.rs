@@ -3,24 +3,23 @@
 //!
 //! A value is replaced by as many bytes as it has: offsets stay what they are. Must not know how bytes are read.
 
+use std::ops::Range;
+
 use bytes::Bytes;
 
 use crate::domain::log::Stream;
 use crate::domain::run::RankSpec;
-use crate::domain::secret::{Masks, cover};
+use crate::domain::secret::{Masks, VEIL};
 use crate::procs::identity::Identity;
 use crate::supervise::SuperviseError;
 use crate::supervise::rundir::RunDir;
 use crate::supervise::secrets::{self, Hidden};
-use crate::wire::chunk::CHUNK_BYTES;
 
 /// What is hidden of what one rank prints.
 #[derive(Debug)]
 pub(super) struct Veil {
     rank: RankSpec,
     known: Known,
-    /// Whether the last that was told of each file is that a part of it is missing.
-    torn: [bool; 3],
 }
 
 #[derive(Debug)]
@@ -35,6 +34,25 @@ enum Known {
     Lost,
 }
 
+/// What is told of a piece of a file.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Telling {
+    /// These bytes from its beginning, without the values; the rest later.
+    Bytes(Bytes),
+    /// Nothing yet.
+    Later,
+    /// Nothing ever: what is secret in it can't be said.
+    Withheld,
+}
+
+/// What stands in a file just before a piece of it.
+#[derive(Debug, Default)]
+pub(super) struct Before {
+    pub(super) bytes: Bytes,
+    /// What came before these is gone: they may begin within a value.
+    pub(super) torn: bool,
+}
+
 /// What can be said of the rank's output.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Sight {
@@ -42,13 +60,13 @@ pub(super) enum Sight {
     Waiting,
     /// It can be told, without its secrets.
     Clear,
-    /// It can only be told as it is: this was just found out.
+    /// Nobody can say what is secret in it, so nothing of it is told: this was just found out.
     JustLost,
 }
 
 impl Veil {
     pub(super) fn new(rank: RankSpec) -> Self {
-        Self { rank, known: Known::Nothing, torn: [false; 3] }
+        Self { rank, known: Known::Nothing }
     }
 
     /// Learns what is secret, from a process that was given the rank's variables or, after the rank's end, from
@@ -62,72 +80,82 @@ impl Veil {
         if !matches!(self.known, Known::Nothing) {
             return Ok(Sight::Clear);
         }
-        let values = wrap.map(|wrap| secrets::of_process(&self.rank, wrap)).transpose();
-        self.known = match values.map(Option::flatten) {
-            Ok(Some(masks)) => Known::Values(masks),
-            Ok(None) if !ended => return Ok(Sight::Waiting),
-            // A rank without secret variables: the run's own secret is worth nothing by now.
-            Ok(None) if !secrets::any(&self.rank) => Known::Values(Masks::default()),
-            Ok(None) => match Hidden::read(dir, self.rank.rank)? {
-                Some(hidden) => Known::Places(hidden),
-                None => Known::Lost,
-            },
+        let values = match wrap.map(|wrap| secrets::of_process(&self.rank, wrap)).transpose() {
+            Ok(values) => values.flatten(),
+            // Nothing is told meanwhile; its end leaves a file that says where they stand.
             Err(error) => {
-                tracing::warn!(%error, rank = %self.rank.rank, "the variables of a rank can't be read");
-                Known::Lost
+                tracing::debug!(%error, rank = %self.rank.rank, "the variables of a rank can't be read");
+                None
             }
+        };
+        self.known = match values {
+            Some(masks) => Known::Values(masks),
+            None if !ended => return Ok(Sight::Waiting),
+            // A rank without secret variables: the run's own secret is worth nothing by now.
+            None if !secrets::any(&self.rank) => Known::Values(Masks::default()),
+            None => Hidden::read(dir, self.rank.rank)?.map_or(Known::Lost, Known::Places),
         };
         Ok(if matches!(self.known, Known::Lost) { Sight::JustLost } else { Sight::Clear })
     }
 
-    /// How many of these bytes can be told now: not the beginning of a value whose rest is still to come.
-    pub(super) fn telling(&self, data: &[u8], last: bool) -> usize {
-        let Known::Values(masks) = &self.known else { return data.len() };
-        let begun = masks.begun(data);
-        if last || begun == 0 {
-            return data.len();
-        }
-        let from = data.len() - begun;
-        // The beginning of a value may be the end of another one, or of the same: that is told whole, later.
-        let within = masks.find(data).into_iter().find(|value| value.contains(&from));
-        let telling = within.map_or(from, |value| value.start);
-        // A value that is longer than any piece can't be waited for.
-        if telling == 0 && data.len() >= CHUNK_BYTES { data.len() } else { telling }
+    /// How many bytes before a piece of a file decide what is secret at its beginning.
+    pub(super) fn looks_back(&self) -> usize {
+        if let Known::Values(masks) = &self.known { masks.longest().saturating_sub(1) } else { 0 }
     }
 
-    /// A part of a file is missing: what follows may begin within a value.
-    pub(super) fn tear(&mut self, stream: Stream) {
-        self.torn[stream as usize] = true;
-    }
-
-    /// The bytes of a file from `offset` on, without the values.
-    pub(super) fn hide(&mut self, stream: Stream, offset: u64, data: Bytes) -> Bytes {
-        let end = offset + data.len() as u64;
-        let torn = std::mem::take(&mut self.torn[stream as usize]);
-        let found: Vec<(u64, u64)> = match &self.known {
+    /// What of a piece of a file can be told now, and how: not the beginning of a value whose rest is still to come, unless it
+    /// is the `last` piece, and nothing of which it is not known where values stand in it. The piece begins at `offset`.
+    pub(super) fn tell(
+        &mut self,
+        dir: &RunDir,
+        (stream, offset): (Stream, u64),
+        (before, piece): (&Before, Bytes),
+        last: bool,
+    ) -> Result<Telling, SuperviseError> {
+        let (found, count) = match &mut self.known {
+            Known::Nothing | Known::Lost => return Ok(Telling::Withheld),
             Known::Values(masks) => {
-                let torn = if torn { masks.torn(&data) } else { 0 };
-                let rest = data.get(torn..).unwrap_or_default();
-                let found = masks.find(rest).into_iter().map(|range| range.start + torn..range.end + torn);
-                let found = (torn > 0).then_some(0..torn).into_iter().chain(found);
-                found.map(|range| (offset + range.start as u64, offset + range.end as u64)).collect()
+                let bytes = [&before.bytes[..], &piece].concat();
+                let begun = if last { 0 } else { masks.begun(&bytes) };
+                let torn = if before.torn { masks.torn(&bytes) } else { 0 };
+                let mut found = masks.find(&bytes);
+                found.insert(0, 0..torn);
+                let start = before.bytes.len();
+                let found = found
+                    .iter()
+                    .map(|value| value.start.saturating_sub(start)..value.end.saturating_sub(start));
+                (found.collect::<Vec<_>>(), piece.len().saturating_sub(begun))
             }
-            Known::Places(hidden) => hidden.within(stream, offset, end).collect(),
-            Known::Nothing | Known::Lost => Vec::new(),
-        };
-        if found.is_empty() {
-            return data;
-        }
-        let mut data = data.to_vec();
-        for (from, to) in found {
-            let length = usize::try_from(to - from).unwrap_or(usize::MAX);
-            for at in from.max(offset)..to.min(end) {
-                if let Some(byte) = data.get_mut((at - offset) as usize) {
-                    *byte = cover((at - from) as usize, length);
+            Known::Places(hidden) => {
+                let end = offset + piece.len() as u64;
+                // something that outlives the rank has printed more: it may have been searched since
+                if hidden.searched(stream) < end
+                    && let Some(newer) = Hidden::read(dir, self.rank.rank)?
+                {
+                    *hidden = newer;
                 }
+                let count = hidden.searched(stream).min(end).saturating_sub(offset) as usize;
+                if count == 0 {
+                    return Ok(Telling::Withheld);
+                }
+                let found = hidden.within(stream, offset, offset + count as u64);
+                let here = |at: u64| at.saturating_sub(offset).min(count as u64) as usize;
+                (found.map(|(from, to)| here(from)..here(to)).collect(), count)
             }
+        };
+        if count == 0 {
+            return Ok(Telling::Later);
         }
-        data.into()
+        let piece = piece.slice(..count);
+        if found.iter().all(Range::is_empty) {
+            return Ok(Telling::Bytes(piece));
+        }
+        let mut veiled = piece.to_vec();
+        for value in found {
+            let value = value.start.min(count)..value.end.min(count);
+            veiled.get_mut(value).into_iter().for_each(|bytes| bytes.fill(VEIL));
+        }
+        Ok(Telling::Bytes(veiled.into()))
     }
 }
 
@@ -136,54 +164,108 @@ mod tests {
     use super::*;
     use crate::domain::ids::Rank;
 
+    fn dir() -> (tempfile::TempDir, RunDir) {
+        let state = tempfile::tempdir().unwrap();
+        let (run, host) = (crate::domain::ids::RunId::new(1, 1), crate::domain::ids::HostId::from("a"));
+        let dir = RunDir::create(&state.path().join("s"), &run, &host).unwrap();
+        (state, dir)
+    }
+
     fn veil(known: Known) -> Veil {
         let rank = RankSpec {
             rank: Rank(0),
             argv: Vec::new(),
-            env: [].into(),
+            env: std::collections::BTreeMap::new(),
             defaults: std::collections::BTreeMap::new(),
             cwd: None,
         };
-        Veil { rank, known, torn: [false; 3] }
+        Veil { known, ..Veil::new(rank) }
+    }
+
+    /// What is told of a file that is read from `at` on in pieces of `size` bytes and has `kept` nothing before that byte.
+    fn told(veil: &mut Veil, text: &[u8], (mut at, kept): (usize, usize), size: usize) -> String {
+        let (_state, dir) = dir();
+        let (mut told, mut end) = (Vec::new(), at + size);
+        while at < text.len() {
+            let piece = Bytes::copy_from_slice(&text[at..end.min(text.len())]);
+            let from = at.saturating_sub(veil.looks_back()).max(kept);
+            let torn = from == kept && kept > 0;
+            let before = Before { bytes: Bytes::copy_from_slice(&text[from..at]), torn };
+            let last = end >= text.len();
+            match veil.tell(&dir, (Stream::Stdout, at as u64), (&before, piece), last).unwrap() {
+                Telling::Bytes(bytes) => {
+                    at += bytes.len();
+                    told.extend_from_slice(&bytes);
+                }
+                Telling::Later => assert!(!last, "the end is not kept back"),
+                Telling::Withheld => panic!("withheld"),
+            }
+            end = at.max(end) + size;
+        }
+        crate::domain::secret::text(&told)
     }
 
     #[test]
     fn a_value_is_hidden_however_the_bytes_are_cut() {
         let text = b"token=hunter2hunter2, again hunter2hunter2\nhunter";
-        let mut veil = veil(Known::Values(Masks::new(["hunter2hunter2"])));
         for size in 1..=text.len() {
-            let (mut told, mut at, mut end) = (Vec::new(), 0, size);
-            while at < text.len() {
-                let piece = &text[at..end.min(text.len())];
-                let last = end >= text.len();
-                let count = veil.telling(piece, last);
-                let piece = Bytes::copy_from_slice(&piece[..count]);
-                told.extend_from_slice(&veil.hide(Stream::Stdout, at as u64, piece));
-                at += count;
-                end += size;
-            }
-            let told = String::from_utf8(told).unwrap();
-            assert_eq!(told, "token=•••*****, again •••*****\nhunter", "pieces of {size}");
+            let mut veil = veil(Known::Values(Masks::new(["hunter2hunter2"])));
+            let told = told(&mut veil, text, (0, 0), size);
+            assert_eq!(told, "token=•••, again •••\nhunter", "pieces of {size}");
         }
-        veil.tear(Stream::Stdout);
-        let mut rest = || veil.hide(Stream::Stdout, 9, Bytes::from_static(b"hunter2 unter2"));
-        assert_eq!(rest(), "••* unter2".as_bytes(), "behind a gap a value may begin in its middle");
-        assert_eq!(rest(), "hunter2 unter2".as_bytes());
     }
 
     #[test]
-    fn places_are_hidden_though_nobody_knows_the_value() {
-        let hidden = serde_json::from_str(r#"{"places":[[[6,20]],[],[]],"searched":[30,0,0]}"#).unwrap();
-        let mut veil = veil(Known::Places(hidden));
-        let text = b"token=hunter2hunter2.";
-        for cut in 0..text.len() {
-            let (a, b) = text.split_at(cut);
-            let mut told = veil.hide(Stream::Stdout, 0, Bytes::copy_from_slice(a)).to_vec();
-            told.extend_from_slice(&veil.hide(Stream::Stdout, cut as u64, Bytes::copy_from_slice(b)));
-            assert_eq!(String::from_utf8(told).unwrap(), "token=•••*****.", "cut at {cut}");
+    fn who_begins_within_a_value_does_not_see_its_rest() {
+        let text = b"token=hunter2hunter2, again";
+        for at in 7..19 {
+            let mut veil = veil(Known::Values(Masks::new(["hunter2hunter2"])));
+            assert_eq!(told(&mut veil, text, (at, 0), 5), "•••, again", "from {at}");
+            // of three letters and less nobody can say that they are a value's
+            if at < 17 {
+                assert_eq!(told(&mut veil, text, (at, at), 14), "•••, again", "kept from {at}");
+            }
         }
-        veil.tear(Stream::Stdout);
-        let other = Bytes::from_static(text);
-        assert_eq!(veil.hide(Stream::Stderr, 0, other.clone()), other);
+    }
+
+    #[test]
+    fn a_value_that_is_longer_than_a_piece_is_neither_shown_nor_waited_for() {
+        let numbers: Vec<String> =
+            (0_u64..2000).map(|n| n.wrapping_mul(0x9e37_79b9_7f4a_7c15).to_string()).collect();
+        let value = numbers.concat();
+        let text = format!("a={value}\nb={value}.\n");
+        for size in [3000, 16384] {
+            let mut veil = veil(Known::Values(Masks::new([value.as_str()])));
+            assert_eq!(told(&mut veil, text.as_bytes(), (0, 0), size), "a=•••\nb=•••.\n", "pieces of {size}");
+        }
+    }
+
+    #[test]
+    fn places_are_covered_where_the_values_are_not_known() {
+        let text = b"token=hunter2hunter2.";
+        let hidden: Hidden =
+            serde_json::from_str(r#"{"places":[[[6,20]],[],[]],"searched":[21,0,0]}"#).unwrap();
+        for size in 1..text.len() {
+            let mut veil = veil(Known::Places(hidden.clone()));
+            let told = told(&mut veil, text, (0, 0), size);
+            assert_eq!(told, "token=•••.", "pieces of {size}");
+        }
+    }
+
+    #[test]
+    fn what_nobody_has_searched_is_withheld() {
+        let (_state, dir) = dir();
+        let tell = |veil: &mut Veil, offset, text: &'static str| {
+            let piece = (&Before::default(), Bytes::from_static(text.as_bytes()));
+            veil.tell(&dir, (Stream::Stdout, offset), piece, true).unwrap()
+        };
+        assert_eq!(tell(&mut veil(Known::Lost), 0, "plain"), Telling::Withheld);
+        assert_eq!(tell(&mut veil(Known::Nothing), 0, "plain"), Telling::Withheld);
+        let hidden = |text| serde_json::from_str::<Hidden>(text).unwrap();
+        let mut veil = veil(Known::Places(hidden(r#"{"places":[[],[],[]],"searched":[3,0,0]}"#)));
+        assert_eq!(tell(&mut veil, 0, "plain"), Telling::Bytes("pla".into()));
+        assert_eq!(tell(&mut veil, 3, "in"), Telling::Withheld);
+        dir.write_json("hidden-0.json", &hidden(r#"{"places":[[],[],[]],"searched":[5,0,0]}"#)).unwrap();
+        assert_eq!(tell(&mut veil, 3, "in"), Telling::Bytes("in".into()), "searched since");
     }
 }

@@ -47,6 +47,7 @@ use clap::error::{ContextKind, ContextValue};
 use clap::{CommandFactory, Parser};
 
 use crate::config::{self, HostsFile};
+use crate::procs::secrecy;
 use args::{Cli, Command, ConfigCommand, HostsCommand, ImageCommand, RunsCommand};
 use errors::{Code, Failure};
 use paths::Paths;
@@ -114,6 +115,9 @@ fn dispatch(cli: &Cli) -> Result<ExitCode, Failure> {
     // asked for only by the commands that need them: a rank must run without a home folder or a hosts file
     let paths = Paths::of_user;
     let file = || hosts(cli, &paths()?);
+    if holds_secrets(cli.command.as_ref()) {
+        secrecy::keep_to_itself();
+    }
     let Some(command) = &cli.command else {
         if !std::io::stdout().is_terminal() {
             return Err(Failure::usage(
@@ -175,6 +179,23 @@ fn dispatch(cli: &Cli) -> Result<ExitCode, Failure> {
         Command::RankShim => Ok(commands::roles::rank_shim()),
         Command::RshAgent(args) => Ok(commands::roles::rsh_agent(args)),
     }
+}
+
+/// Whether it comes to hold passwords or the values of secret variables: all but ranks and what runs beside them, of which core
+/// files are wanted, or whose environment is read by those who hide the values.
+fn holds_secrets(command: Option<&Command>) -> bool {
+    !matches!(
+        command,
+        Some(
+            Command::Train(_)
+                | Command::Bench { .. }
+                | Command::RankWrap(_)
+                | Command::LaunchWrap(_)
+                | Command::NodeWrap(_)
+                | Command::RankShim
+                | Command::RshAgent(_)
+        )
+    )
 }
 
 /// The hosts to work with: `--hosts FILE`, `./hosts.toml`, the user's hosts file, or this machine alone.

@@ -1,6 +1,7 @@
 //! The line that is being read: bounded, and of a line that is written over, as progress bars are, the newest states. Pure.
 
 use crate::domain::log_text::{floor_boundary, last_state};
+use crate::domain::secret;
 
 /// How much of a state is shown before its line has ended.
 const SHOWN: usize = 1024;
@@ -93,7 +94,7 @@ impl LineBuffer {
 
     /// The text so far, and how many bytes of it were left out.
     pub(super) fn text(&self) -> (String, u64) {
-        let mut text = String::from_utf8_lossy(&self.kept).into_owned();
+        let mut text = secret::text(&self.kept);
         let returns = self.returns.min(self.limit - self.kept.len());
         text.extend(std::iter::repeat_n('\r', returns));
         (text, self.elided)
@@ -102,11 +103,12 @@ impl LineBuffer {
     /// What there is to see of it now: its newest state, at most [`SHOWN`] bytes; and how many bytes are left out. Half
     /// a character at the end is not there yet.
     pub(super) fn shown(&self) -> (String, u64) {
-        let whole = match std::str::from_utf8(&self.kept) {
-            Err(error) if error.error_len().is_none() => error.valid_up_to(),
+        let behind = self.kept.iter().rposition(|byte| *byte == secret::VEIL).map_or(0, |at| at + 1);
+        let whole = match std::str::from_utf8(self.kept.get(behind..).unwrap_or_default()) {
+            Err(error) if error.error_len().is_none() => behind + error.valid_up_to(),
             _ => self.kept.len(),
         };
-        let text = String::from_utf8_lossy(self.kept.get(..whole).unwrap_or_default());
+        let text = secret::text(self.kept.get(..whole).unwrap_or_default());
         let state = last_state(&text);
         let end = floor_boundary(state, SHOWN);
         (state[..end].to_owned(), self.elided + (state.len() - end) as u64)

@@ -80,6 +80,8 @@ pub enum GapReason {
     NotKept,
     /// They were passed over to reach the end sooner; the host has them, for a while.
     NotRead,
+    /// Nobody can say any more where secret values stand in them; the host has them.
+    Withheld,
     /// They did not come, without a reason; or a reason of a newer version.
     Unknown,
 }
@@ -89,6 +91,7 @@ impl From<String> for GapReason {
         match word.as_str() {
             "not_kept" => Self::NotKept,
             "not_read" => Self::NotRead,
+            "withheld" => Self::Withheld,
             _ => Self::Unknown,
         }
     }
@@ -99,6 +102,7 @@ impl From<GapReason> for String {
         let word = match reason {
             GapReason::NotKept => "not_kept",
             GapReason::NotRead => "not_read",
+            GapReason::Withheld => "withheld",
             GapReason::Unknown => "unknown",
         };
         word.to_owned()
@@ -123,6 +127,9 @@ impl LogGap {
             (GapReason::NotKept, Some(cap)) => format!("{what} were not kept (cap {})", units::bytes(cap)),
             (GapReason::NotKept, None) => format!("{what} were not kept"),
             (GapReason::NotRead, _) => format!("{what} were passed over: the host has them"),
+            (GapReason::Withheld, _) => {
+                format!("{what} may hold secret values and are not shown: the host has them")
+            }
             (GapReason::Unknown, _) => format!("{what} are missing"),
         }
     }

@@ -42,8 +42,8 @@ pub mod what {
     pub const SPOOL: &str = "spool";
     /// No client was attached and nothing was printed for as long as the run may be silent: its ranks are ended.
     pub const SILENT: &str = "silent";
-    /// Values of secret variables are not known any more: what ranks printed of them is shown.
-    pub const SHOWN: &str = "shown";
+    /// Values of secret variables are not known any more: what ranks printed is not shown.
+    pub const WITHHELD: &str = "withheld";
     /// Logging out ends the run on this host.
     pub const LOGOUT: &str = "logout";
     /// Some ranks have told their addresses at the rendezvous, see [`Progress`](crate::domain::rendezvous::Progress).

@@ -3,20 +3,42 @@
 //! A secret variable is written `NAME=•••` wherever a run is described; its value is held apart and goes to the
 //! hosts with the order to start, for the ranks' environment alone.
 
-use std::sync::Arc;
+mod forms;
 
 use std::borrow::Cow;
 use std::ops::Range;
+use std::sync::Arc;
 
 use memchr::memmem;
 
 use super::event::Event;
+use super::log_text::floor_boundary;
 
-/// What stands in the place of a secret value.
+/// What stands in the place of a secret value, however long that is.
 pub const MASK: &str = "•••";
+
+/// What stands in the place of each byte of a secret value on its way from a host, so that offsets stay what they are. No
+/// text in UTF-8 has it; [`text`] makes [`MASK`] of a row of them.
+pub const VEIL: u8 = 0xff;
 
 /// A shorter value is not looked for in text: it would be found everywhere.
 const LEAST: usize = 8;
+
+/// The text of bytes from a host: [`MASK`] where values were, other bytes that are not UTF-8 replaced.
+pub fn text(bytes: &[u8]) -> String {
+    let mut text = String::with_capacity(bytes.len());
+    let mut rest = bytes;
+    // a single one is no value's
+    while let Some(at) = memmem::find(rest, &[VEIL, VEIL]) {
+        let (before, from) = rest.split_at(at);
+        let end = from.iter().position(|byte| *byte != VEIL).unwrap_or(from.len());
+        text.push_str(&String::from_utf8_lossy(before));
+        text.push_str(MASK);
+        rest = from.get(end..).unwrap_or_default();
+    }
+    text.push_str(&String::from_utf8_lossy(rest));
+    text
+}
 
 /// Values to be hidden in text. They don't show in debug output.
 #[derive(Clone, Default, PartialEq, Eq)]
@@ -29,14 +51,17 @@ impl std::fmt::Debug for Masks {
 }
 
 impl Masks {
-    /// Hides these values; of one with several lines, each line.
+    /// Hides these values, of one with several lines each line; and them as they are written in JSON, in addresses, in
+    /// quotes of a shell and in base64.
     pub fn new<'a>(values: impl IntoIterator<Item = &'a str>) -> Self {
-        let lines = values.into_iter().flat_map(str::lines).map(str::trim);
-        let mut masks: Vec<String> = lines.filter(|line| line.len() >= LEAST).map(str::to_owned).collect();
+        Self(values.into_iter().flat_map(forms::of).collect()).sorted()
+    }
+
+    fn sorted(mut self) -> Self {
         // The longer first: one may be a part of another.
-        masks.sort_by_key(|mask| std::cmp::Reverse(mask.len()));
-        masks.dedup();
-        Self(masks)
+        self.0.sort_by(|a, b| b.len().cmp(&a.len()).then_with(|| a.cmp(b)));
+        self.0.dedup();
+        self
     }
 
     /// Whether there is nothing to hide.
@@ -47,7 +72,7 @@ impl Masks {
     /// The same as these and `other` together.
     #[must_use]
     pub fn and(&self, other: &Self) -> Self {
-        Self::new(self.0.iter().chain(&other.0).map(String::as_str))
+        Self(self.0.iter().chain(&other.0).cloned().collect()).sorted()
     }
 
     /// The length of the longest value in bytes; 0 when there is nothing to hide.
@@ -55,15 +80,40 @@ impl Masks {
         self.0.first().map_or(0, String::len)
     }
 
-    /// Where the values stand in these bytes, in order and apart from each other.
+    /// Where the values stand in these bytes, in order and apart from each other; and the parts of those that a line's end,
+    /// or that of the bytes, has cut in two.
     pub fn find(&self, bytes: &[u8]) -> Vec<Range<usize>> {
         let mut found: Vec<Range<usize>> = Vec::new();
         for mask in &self.0 {
-            found.extend(memmem::find_iter(bytes, mask.as_bytes()).map(|at| at..at + mask.len()));
+            let mask = mask.as_bytes();
+            let (Some(head), Some(tail)) = (mask.get(..LEAST), mask.get(mask.len() - LEAST..)) else {
+                continue;
+            };
+            // one may begin within another
+            let mut from = 0;
+            while let Some(at) = bytes.get(from..).and_then(|rest| memmem::find(rest, mask)) {
+                found.push(from + at..from + at + mask.len());
+                from += at + 1;
+            }
+            found.extend(memmem::find_iter(bytes, head).filter_map(|at| {
+                let here = bytes.get(at..).unwrap_or_default();
+                let same = here.iter().zip(mask).take_while(|(one, other)| one == other).count();
+                let ends = || here.get(same).is_none_or(|byte| matches!(byte, b'\n' | b'\r'));
+                (same < mask.len() && ends()).then(|| at..at + same)
+            }));
+            found.extend(memmem::find_iter(bytes, tail).filter_map(|at| {
+                let (before, end) = (bytes.get(..at).unwrap_or_default(), at + LEAST);
+                let rest = mask.get(..mask.len() - LEAST).unwrap_or_default();
+                let same = before.iter().rev().zip(rest.iter().rev()).take_while(|(a, b)| a == b).count();
+                let begins = before
+                    .get(..at - same)
+                    .is_none_or(|b| b.last().is_none_or(|b| matches!(b, b'\n' | b'\r')));
+                (same < rest.len() && begins).then(|| at - same..end)
+            }));
         }
         found.sort_unstable_by_key(|range| range.start);
         found.dedup_by(|later, earlier| {
-            let joined = later.start < earlier.end;
+            let joined = later.start <= earlier.end;
             if joined {
                 earlier.end = earlier.end.max(later.end);
             }
@@ -92,13 +142,20 @@ impl Masks {
 
     /// The text without the values.
     pub fn hide<'a>(&self, text: &'a str) -> Cow<'a, str> {
-        let mut text = Cow::Borrowed(text);
-        for mask in &self.0 {
-            if text.contains(mask.as_str()) {
-                text = Cow::Owned(text.replace(mask.as_str(), MASK));
-            }
+        let found = self.find(text.as_bytes());
+        if found.is_empty() {
+            return Cow::Borrowed(text);
         }
-        text
+        let (mut hidden, mut from) = (String::with_capacity(text.len()), 0);
+        for range in found {
+            // a part of a value may end within a character
+            let begin = floor_boundary(text, range.start).max(from);
+            hidden.push_str(text.get(from..begin).unwrap_or_default());
+            hidden.push_str(MASK);
+            from = (range.end..text.len()).find(|at| text.is_char_boundary(*at)).unwrap_or(text.len());
+        }
+        hidden.push_str(text.get(from..).unwrap_or_default());
+        Cow::Owned(hidden)
     }
 
     /// The text without the values, where it is the beginning of a longer one: a value may be cut by its end.
@@ -153,14 +210,6 @@ impl Masks {
     }
 }
 
-/// What stands in the place of byte `at` of a value of `length` bytes: [`MASK`] or as much of it as there is room
-/// for, then stars. Every offset in a file stays what it was.
-pub fn cover(at: usize, length: usize) -> u8 {
-    const CHARACTER: usize = '•'.len_utf8();
-    let whole = at / CHARACTER * CHARACTER + CHARACTER <= length;
-    MASK.as_bytes().get(at).copied().filter(|_| whole).unwrap_or(b'*')
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -180,19 +229,59 @@ mod tests {
     }
 
     #[test]
-    fn values_are_found_in_bytes_and_covered_at_their_length() {
+    fn values_are_found_in_bytes_and_show_as_one_mask_whatever_their_length() {
         let masks = Masks::new(["hunter2hunter2", "2hunter2-and-more"]);
         let mut bytes = b"\xffa=hunter2hunter2-and-more, hunter2hunter2".to_vec();
         let found = masks.find(&bytes);
         assert_eq!(found, [3..26, 28..42]);
         for range in found {
-            let (from, length) = (range.start, range.len());
-            bytes[range].iter_mut().enumerate().for_each(|(at, byte)| *byte = cover(at, length));
-            assert_eq!(&bytes[from..from + MASK.len()], MASK.as_bytes());
+            bytes[range].fill(VEIL);
         }
-        assert_eq!(String::from_utf8_lossy(&bytes[1..]), "a=•••**************, •••*****");
-        let short: Vec<u8> = (0..8).map(|at| cover(at, 8)).collect();
-        assert_eq!(String::from_utf8(short).unwrap(), "••**");
+        assert_eq!(text(&bytes), "\u{fffd}a=•••, •••", "a single byte that is no text is no value");
+        assert_eq!(text(&[VEIL; 8]), MASK);
+        assert_eq!(text("ä".as_bytes()), "ä");
+    }
+
+    #[test]
+    fn a_value_is_hidden_in_whatever_form_a_program_writes_it() {
+        let value = "p\"ss/w\u{f6}rd&'x y\\";
+        let masks = Masks::new([value]);
+        for form in [
+            r#"p\"ss/wörd&'x y\\"#,
+            r#"p\"ss/w\u00f6rd&'x y\\"#,
+            "p%22ss%2Fw%C3%B6rd%26%27x%20y%5C",
+            "p%22ss/w%c3%b6rd%26%27x%20y%5c",
+            "p%22ss%2Fw%C3%B6rd%26%27x+y%5C",
+            "p\"ss/wörd&'\\''x y\\",
+        ] {
+            assert_eq!(
+                masks.hide(&format!("<{form}>")).trim_end_matches("=>").trim_end_matches('>'),
+                "<•••",
+                "{form}"
+            );
+        }
+        // within something longer: `user:hunter2hunter2!` and one byte more before it
+        let masks = Masks::new(["hunter2hunter2"]);
+        for basic in [
+            "dXNlcjpodW50ZXIyaHVudGVyMiE=",
+            "dXNlcnM6aHVudGVyMmh1bnRlcjIh",
+            "dXNlcnM6Omh1bnRlcjJodW50ZXIyIQ==",
+        ] {
+            let hidden = masks.hide(basic);
+            assert!(hidden.contains(MASK) && hidden.len() < 24, "{basic}: {hidden}");
+        }
+    }
+
+    #[test]
+    fn a_value_that_a_line_end_cuts_in_two_is_hidden_on_both_lines() {
+        let masks = Masks::new(["hunter2hunter2-hunter3"]);
+        assert_eq!(masks.hide("a=hunter2hunter\n2-hunter3, b"), "a=•••\n•••, b");
+        assert_eq!(masks.hide("a=hunter2hunter\r\n2-hunter3, b"), "a=•••\r\n•••, b");
+        assert_eq!(masks.hide("a=hunter2hunter 2-hunter3, b"), "a=hunter2hunter 2-hunter3, b", "other words");
+        let long = "0123456789abcdef".repeat(1000);
+        let masks = Masks::new([long.as_str()]);
+        assert!(masks.longest() <= 4096, "no value is longer than a piece of a file: {}", masks.longest());
+        assert_eq!(masks.hide(&format!("<{long}>")), "<•••>");
     }
 
     #[test]
@@ -226,7 +315,12 @@ mod tests {
             other => panic!("{other:?}"),
         };
         assert_eq!(shown(line("x hunter2hunter", 9)), "x •••");
-        assert_eq!(shown(line("x hunter2hunter", 0)), "x hunter2hunter", "it is whole, and another word");
+        assert_eq!(
+            shown(line("x hunter2hunter", 0)),
+            "x •••",
+            "so much of a value is hidden at a line's end"
+        );
+        assert_eq!(shown(line("x hunter2hunter y", 0)), "x hunter2hunter y", "it is another word");
         assert_eq!(shown(line("x hunter2hunter2", 9)), "x •••");
         let unfinished = Event::LogUnfinished { line: Arc::new(line("x hunter2hunter", 0)) };
         let Event::LogUnfinished { line } = masks.apply(unfinished) else { panic!("another event") };

@@ -7,6 +7,7 @@ pub mod identity;
 pub mod marks;
 pub(crate) mod memory;
 pub(crate) mod pidfd;
+pub mod secrecy;
 pub(crate) mod signal;
 pub(crate) mod status;
 pub mod table;

@@ -3,6 +3,8 @@
 //! It is no parent of the rank-wraps, so nobody tells it when they end: it looks. How a rank ended stands in the
 //! file that its rank-wrap writes. A rank whose rank-wrap is gone without one is lost, and never a success.
 
+use std::collections::{BTreeMap, BTreeSet};
+
 use super::SuperviseError;
 use super::adopt::{REBOOTED, claim};
 use super::rendezvous;
@@ -14,9 +16,22 @@ use crate::clock;
 use crate::domain::ids::Rank;
 use crate::domain::note::{Note, what};
 use crate::domain::run::HostRun;
+use crate::domain::secret::Masks;
 use crate::procs::identity::{Identity, boot_id};
 use crate::procs::marks;
 use crate::procs::{memory, table};
+
+/// The values of secret variables that these rank-wraps have, and the ranks of which all are among them.
+fn values_of(spec: &HostRun, wraps: &BTreeMap<Rank, Identity>) -> (Masks, BTreeSet<Rank>) {
+    let (mut values, mut known) = (Masks::default(), BTreeSet::new());
+    for rank in spec.ranks.iter().filter(|rank| secrets::any(rank)) {
+        if let Some(Ok(Some(masks))) = wraps.get(&rank.rank).map(|wrap| secrets::of_process(rank, wrap)) {
+            values = values.and(&masks);
+            known.insert(rank.rank);
+        }
+    }
+    (values, known)
+}
 
 impl Supervisor {
     /// Takes the run over; `None` when it has a supervisor, or needs none any more.
@@ -33,6 +48,9 @@ impl Supervisor {
             return Err(SuperviseError::NotStarted(reason));
         };
         let log = dir.append(LOG)?;
+        // Before the claim: as long as the run has no supervisor, a rank-wrap stays for what its rank has left.
+        let wraps = dir.read_json::<State>(STATE)?.map(|state| state.wraps).unwrap_or_default();
+        let (values, known) = values_of(&spec, &wraps);
         let Some(generation) = claim(&dir, &own)? else {
             return Ok(None);
         };
@@ -45,6 +63,7 @@ impl Supervisor {
         let state = State { generation, supervisor: own, ..state };
         let mut supervisor = Self::new(dir, log, spec, state, signals);
         supervisor.adopted = Some(0);
+        (supervisor.values, supervisor.known) = (values, known);
         if lost.boot == boot {
             supervisor.start_guard();
             supervisor.start_tracing(true);
@@ -56,12 +75,9 @@ impl Supervisor {
     fn take_over(&mut self, lost: &Identity, rebooted: bool) {
         let now = clock::host_now();
         self.find_wraps();
-        for rank in self.spec.ranks.iter().filter(|rank| secrets::any(rank)) {
-            let wrap = self.state.wraps.get(&rank.rank);
-            if let Some(Ok(Some(masks))) = wrap.map(|wrap| secrets::of_process(rank, wrap)) {
-                self.values = Some(self.values.take().unwrap_or_default().and(&masks));
-            }
-        }
+        let (values, known) = values_of(&self.spec, &self.state.wraps);
+        self.values = self.values.and(&values);
+        self.known.extend(known);
         self.enter(self.state.phase);
         if rebooted {
             let text = "the host was rebooted: what became of its ranks is not known";

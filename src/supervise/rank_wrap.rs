@@ -36,6 +36,7 @@ use crate::domain::run::{HostRun, RankExit};
 use crate::domain::time::HostTime;
 use crate::procs::cgroup::Cgroup;
 use crate::procs::identity::Identity;
+use crate::procs::secrecy;
 
 /// Runs a rank to its end. Its environment and its standard streams are this process's own.
 ///
@@ -43,6 +44,8 @@ use crate::procs::identity::Identity;
 /// the truth.
 pub fn run(dir: &Path, rank: Rank) -> Result<i32, SuperviseError> {
     let failed = |doing| move |e| SuperviseError::io(doing, dir, e);
+    // Its environment has the values of secret variables, and whoever hides them in the output reads them there.
+    secrecy::leave_no_core();
     // The lease of the rank's GPU is among them: it is this process's alone.
     keep_descriptors_from_children().map_err(failed("list the descriptors for a rank of"))?;
     // Fails only when this process leads a session already, which is what is wanted.

@@ -3,6 +3,7 @@
 //!
 //! Each rank-wrap of the run tries; [one wins](super::adopt). What can't be started now is tried again later.
 
+use std::collections::BTreeMap;
 use std::os::fd::OwnedFd;
 use std::process::Command;
 use std::time::Duration;
@@ -12,6 +13,7 @@ use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 
 use super::adopt::{command, owner};
+use super::environment::limits::Lent;
 use super::rundir::RunDir;
 use super::state::{Phase, STATE, State};
 use crate::domain::ids::Rank;
@@ -105,7 +107,10 @@ impl SecondWatcher {
         }
         // The new supervisor must not become a child of this process when its first stage ends.
         let _ = set_child_subreaper(None);
-        match Command::spawn(&mut command(&own_binary(), dir.path())) {
+        let (lent, _) = Lent::set(&BTreeMap::new());
+        let started = Command::spawn(&mut command(&own_binary(), dir.path()));
+        drop(lent);
+        match started {
             Ok(child) => self.starting = Some(child.id()),
             Err(_) => drop(set_child_subreaper(Some(getpid()))),
         }

@@ -57,7 +57,11 @@ pub fn of_process(rank: &RankSpec, process: &Identity) -> io::Result<Option<Mask
     }
     let pairs = environment.split(|byte| *byte == 0);
     let pairs = pairs.filter_map(|pair| std::str::from_utf8(pair).ok()?.split_once('='));
-    Ok(Some(Masks::new(pairs.filter(|(name, _)| is_secret(rank, name)).map(|(_, value)| value))))
+    let found: Vec<(&str, &str)> = pairs.filter(|(name, _)| is_secret(rank, name)).collect();
+    // One that has lost some of them, or has them in another form, tells nothing of what must be hidden.
+    let mut wanted = rank.env.iter().filter(|(_, value)| *value == MASK);
+    let whole = wanted.all(|(name, _)| found.iter().any(|(one, _)| one == name));
+    Ok(whole.then(|| Masks::new(found.into_iter().map(|(_, value)| value))))
 }
 
 /// The values of a rank's own variables, in its rank-wrap: without the run's secret, which its end makes worthless.
@@ -83,6 +87,12 @@ impl Hidden {
     /// What was written down of a rank; `None` when nobody has searched its files.
     pub fn read(dir: &RunDir, rank: Rank) -> Result<Option<Self>, SuperviseError> {
         dir.read_json(&hidden_file(rank))
+    }
+
+    /// How far a file was searched.
+    pub fn searched(&self, stream: Stream) -> u64 {
+        let searched = Stream::ALL.iter().zip(self.searched).find(|(one, _)| **one == stream);
+        searched.map_or(0, |(_, searched)| searched)
     }
 
     /// The parts of a file between two offsets that hold values: each from where the value begins to its end.

@@ -78,7 +78,9 @@ pub struct Supervisor {
     /// The port on which the ranks' NCCL answers, kept for them.
     pub(super) ras: Option<RasPort>,
     /// The values of secret variables, where they are known: what outlives a rank may print them too.
-    pub(super) values: Option<Masks>,
+    pub(super) values: Masks,
+    /// The ranks all of whose values are among them: what another one has printed can't be judged.
+    pub(super) known: BTreeSet<Rank>,
     /// Where the ranks have a launcher.
     pub(super) watch: Watch,
 }
@@ -142,7 +144,8 @@ impl Supervisor {
             return Err(error);
         }
         let spec = supervisor.spec.clone();
-        supervisor.values = Some(values(&spec, &late));
+        supervisor.values = values(&spec, &late);
+        supervisor.known = spec.ranks.iter().map(|rank| rank.rank).collect();
         if let Some(cgroup) = Cgroup::make(&spec.run, &spec.host) {
             supervisor.state.cgroup = Some(cgroup.path().to_owned());
             // The rank-wraps read it.
@@ -191,7 +194,8 @@ impl Supervisor {
             meeting: None,
             tracing: None,
             ras: None,
-            values: None,
+            values: Masks::default(),
+            known: BTreeSet::new(),
             watch,
         }
     }
@@ -502,9 +506,9 @@ impl Supervisor {
     /// Writes down where ranks have printed secret values: what was printed after a rank's end, or by a rank whose
     /// rank-wrap was killed. Where the values are not known nothing is written, and whoever reads it can tell.
     fn hide_values(&self) {
-        let Some(values) = &self.values else { return };
-        for rank in self.spec.ranks.iter().filter(|rank| secrets::any(rank)) {
-            if let Err(error) = secrets::write_down(&self.dir, rank.rank, values) {
+        let known = |rank: &&RankSpec| secrets::any(rank) && self.known.contains(&rank.rank);
+        for rank in self.spec.ranks.iter().filter(known) {
+            if let Err(error) = secrets::write_down(&self.dir, rank.rank, &self.values) {
                 line(&self.log, &error.to_string());
             }
         }

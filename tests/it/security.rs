@@ -2,9 +2,11 @@
 //! cluster are elsewhere, under the same names; the page lists them all, and `tests/it/docs.rs` looks that they exist.
 
 mod bytes;
+mod cores;
 mod escapes;
 mod files;
 mod hostile_agent;
+mod masks;
 mod mutate;
 mod person;
 mod screens;

@@ -47,7 +47,7 @@ use crate::clock;
 use crate::domain::ids::Rank;
 use crate::domain::run::HostRun;
 use crate::domain::time::HostTime;
-use crate::procs::table;
+use crate::procs::{secrecy, table};
 
 /// `engine.json`: how the launcher or the node has ended, an [`EngineEnd`].
 pub const END: &str = "engine.json";
@@ -93,6 +93,7 @@ fn wrapper<W: Future<Output = Option<i32>>>(
     work: impl FnOnce(RunDir, HostRun) -> W,
 ) -> Result<i32, SuperviseError> {
     let failed = |doing| move |e| SuperviseError::io(doing, dir, e);
+    secrecy::leave_no_core();
     // Leases may be among them.
     keep_descriptors_from_children().map_err(failed("list the descriptors for a launcher of"))?;
     // What loses its parent stays below this process.

@@ -4,8 +4,8 @@
 //! What it executes starts the ranks' shims. Where the launcher's output is split into ranks, there are none: it stands
 //! for this host's ranks itself, and writes what they say and how they ended, as the launcher's wrapper tells it.
 
-use std::collections::HashMap;
-use std::io;
+use std::collections::{BTreeMap, HashMap};
+use std::io::{self, Write};
 use std::net::{IpAddr, SocketAddr};
 use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
@@ -24,9 +24,12 @@ use super::tagged::Said;
 use super::{END, EngineEnd, RUN_SECRET, sweep, wrapper};
 use crate::clock;
 use crate::domain::engine::{Engine, NODE_PORT, Node};
-use crate::domain::ids::{HostId, Rank};
+use crate::domain::environment::{Bound, Limit};
+use crate::domain::ids::Rank;
 use crate::domain::log::Stream;
+use crate::domain::run::HostRun;
 use crate::domain::text::os_text;
+use crate::supervise::environment::limits::Lent;
 use crate::supervise::rundir::RunDir;
 use crate::supervise::{SuperviseError, lease};
 
@@ -52,7 +55,7 @@ pub fn run(dir: &Path) -> Result<i32, SuperviseError> {
         if let Some(said) = &said {
             said.began(Some(std::process::id()));
         }
-        let (end, tail) = serve(node, &spec.host, &mut said).await;
+        let (end, tail) = serve(node, &spec, &mut said).await;
         if let Some(said) = said {
             // Their GPUs are held until they are gone.
             sweep().await;
@@ -78,7 +81,8 @@ fn failed(words: String) -> (EngineEnd, String) {
 }
 
 /// Does what the launcher wants until its end: how it has ended, and its last words.
-async fn serve(node: &Node, host: &HostId, said: &mut Option<Said>) -> (EngineEnd, String) {
+async fn serve(node: &Node, spec: &HostRun, said: &mut Option<Said>) -> (EngineEnd, String) {
+    let host = &spec.host;
     let (address, key) = match (launcher(), std::env::var(RUN_SECRET)) {
         (Ok(address), Ok(secret)) => (address, Key::new(&secret)),
         (Err(words), _) => return failed(words),
@@ -124,7 +128,7 @@ async fn serve(node: &Node, host: &HostId, said: &mut Option<Said>) -> (EngineEn
     while let Some(event) = next.recv().await {
         match event {
             Event::Frame(Some(Frame::Run { id, command })) => {
-                if let Some(pid) = execute(id, &command, (&events, &says)) {
+                if let Some(pid) = execute(id, &command, &spec.environment().limits, (&events, &says)) {
                     commands.insert(id, pid);
                 }
             }
@@ -181,7 +185,12 @@ async fn dial(address: SocketAddr) -> io::Result<TcpStream> {
 }
 
 /// Starts a command by the user's shell, as sshd does; `None` where that fails, which is told.
-fn execute(id: u32, command: &[u8], (events, says): (&Sender<Event>, &Sender<Frame>)) -> Option<Pid> {
+fn execute(
+    id: u32,
+    command: &[u8],
+    limits: &BTreeMap<Limit, Bound>,
+    (events, says): (&Sender<Event>, &Sender<Frame>),
+) -> Option<Pid> {
     use std::os::unix::ffi::OsStrExt;
 
     let shell = std::env::var_os("SHELL").filter(|shell| Path::new(shell).is_absolute());
@@ -190,7 +199,13 @@ fn execute(id: u32, command: &[u8], (events, says): (&Sender<Event>, &Sender<Fra
     prepared.arg("-c").arg(std::ffi::OsStr::from_bytes(command)).process_group(0);
     prepared.env_remove(RUN_SECRET).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let (events, says) = (events.clone(), says.clone());
-    let mut child = match prepared.spawn() {
+    let (lent, failed) = Lent::set(limits);
+    for words in failed {
+        let _ = writeln!(io::stderr(), "hvtui: {words}");
+    }
+    let child = prepared.spawn();
+    drop(lent);
+    let mut child = match child {
         Ok(child) => child,
         Err(error) => {
             let text = format!("exec {}: {}\n", shell.display(), os_text(&error));

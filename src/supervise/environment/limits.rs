@@ -6,6 +6,7 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 use super::error::EnvironmentError;
 use crate::domain::environment::{Bound, Limit};
+use crate::procs::secrecy;
 
 /// Open files that a rank may have where nothing is said and the host allows it: with the usual 1024 loaders of data fail.
 /// No more, for there are programs that go through all numbers up to the limit.
@@ -47,6 +48,9 @@ impl Lent {
         let more = files.maximum.map_or(FILES, |hard| hard.min(FILES));
         if files.current.is_some_and(|soft| soft < more) {
             wanted.entry(Limit::Nofile).or_insert(Some(more));
+        }
+        if let Some(given) = secrecy::given_core_limit() {
+            wanted.entry(Limit::Core).or_insert(given.current);
         }
         let (mut before, mut failed) = (Vec::new(), Vec::new());
         for (limit, wanted) in wanted {

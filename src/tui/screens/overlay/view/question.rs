@@ -1,6 +1,7 @@
 //! The dialog of a question: whom it is about, what is known, and a line for the answer, masked where it is secret.
 
 use crate::domain::question::Question;
+use crate::domain::secret::MASK;
 use crate::tui::canvas::{Canvas, skip_columns, width};
 use crate::tui::core::Key;
 use crate::tui::core::words::wrap;
@@ -52,11 +53,15 @@ pub(in crate::tui::screens) fn draw(model: &Model, canvas: &mut Canvas<'_>) -> O
     let row = iy + ih - 2;
     let at = canvas.text(ix + 1, row, iw / 2, &question.prompt(), accent) + 1;
     let left = (ix + iw).saturating_sub(at + 1);
-    let shown =
-        if question.echo() { asked.typed.reveal().to_owned() } else { "*".repeat(asked.typed.chars()) };
+    // a mark of one length: how long the answer is stays hidden too
+    let shown = match (question.echo(), asked.typed.chars()) {
+        (true, _) => asked.typed.reveal(),
+        (false, 0) => "",
+        (false, _) => MASK,
+    };
     // the end is where one types
-    let skip = width(&shown).saturating_sub(left);
-    let shown = skip_columns(&shown, usize::from(skip));
+    let skip = width(shown).saturating_sub(left);
+    let shown = skip_columns(shown, usize::from(skip));
     let end = canvas.text(at, row, left, shown, text);
     self::row(frame).draw(canvas, &CHOICES);
     Some((end, row))
