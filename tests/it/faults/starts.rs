@@ -3,6 +3,8 @@
 use std::time::Instant;
 
 use hvtui::clock::now;
+use hvtui::domain::event::Event;
+use hvtui::domain::run::RunStage;
 
 use super::invariants::nothing_left;
 use super::matrix::Notes;
@@ -103,7 +105,17 @@ impl<'a> Half<'a> {
         let half = Self { rig, job, run };
         let quick = 4 - slow.len();
         until("all but the slow ones to be ready", || asked(rig, &half.run).len() == quick);
+        // and to have said so: what is lost from now on is not their answer
+        until("the slow ones alone to be waited for", || half.waits_for().is_some_and(|names| names == slow));
         half
+    }
+
+    /// Whose answer is waited for.
+    fn waits_for(&self) -> Option<Vec<String>> {
+        self.job.events().into_iter().rev().find_map(|envelope| match envelope.event {
+            Event::StageEntered { stage: RunStage::Prepare, waiting_for } => Some(waiting_for.names),
+            _ => None,
+        })
     }
 
     /// Lets a slow host answer.
