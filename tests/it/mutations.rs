@@ -51,8 +51,8 @@ fn is_test(root: &Path, sources: &[PathBuf], test: &str) -> bool {
     let begin = begin.to_str().unwrap();
     let mut ours = sources.iter().filter(|file| file.to_str().is_some_and(|file| file.starts_with(begin)));
     ours.any(|file| {
-        let text = std::fs::read_to_string(file).unwrap();
-        text.contains(&function) || (name.starts_with("row_") && text.contains(&row))
+        let source = std::fs::read_to_string(file).unwrap();
+        source.contains(&function) || (name.starts_with("row_") && source.contains(&row))
     })
 }
 
