@@ -131,6 +131,8 @@ struct Gpu {
 
 /// The world as it is at `now`, hosts in the order of `hosts`.
 pub fn tick<'a>(world: &'a World, hosts: &'a [HostConfig], now: Stamp) -> Tick<'a> {
+    // a clock that is set back must not make anything newer than now
+    let age = |since: Stamp| now.seconds_since(since).max(0.0);
     let host = |config: &'a HostConfig| {
         let state = world.hosts.get(&config.id);
         let link = state.and_then(|state| state.link.as_ref());
@@ -142,9 +144,9 @@ pub fn tick<'a>(world: &'a World, hosts: &'a [HostConfig], now: Stamp) -> Tick<'
             name: config.id.as_str(),
             address: config.address.to_string(),
             link: link.map(|(_, state)| self::link(state)),
-            link_s: link.map(|(since, _)| now.seconds_since(*since)),
-            down_s: state.and_then(|state| state.down_since).map(|since| now.seconds_since(since)),
-            age_s: latest.map(|(at, _)| now.seconds_since(at)),
+            link_s: link.map(|(since, _)| age(*since)),
+            down_s: state.and_then(|state| state.down_since).map(age),
+            age_s: latest.map(|(at, _)| age(at)),
             rtt_ms: state.and_then(|state| state.clock.rtt_us()).map(|rtt| f64::from(rtt) / 1e3),
             slots: info.map(slots),
             info,

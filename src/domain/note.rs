@@ -38,6 +38,8 @@ pub mod what {
     pub const GONE: &str = "gone";
     /// The run's files can't be read any more: what becomes of its ranks here is not known.
     pub const UNREADABLE: &str = "unreadable";
+    /// The run goes on there, and its agent can't tell of it: the run's files are of another hvtui, or can't be read now.
+    pub const NOT_FOLLOWED: &str = "not_followed";
     /// What ranks print does not fit: the disk is nearly full, or can't be kept within its cap.
     pub const SPOOL: &str = "spool";
     /// No client was attached and nothing was printed for as long as the run may be silent: its ranks are ended.

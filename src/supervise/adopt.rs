@@ -106,23 +106,13 @@ pub fn adopt(exe: &Path, dir: &RunDir) -> Result<Adopted, SuperviseError> {
 
 #[cfg(test)]
 mod tests {
-    use std::collections::BTreeMap;
-
     use super::*;
     use crate::domain::ids::{HostId, RunId};
 
     fn place(supervisor: Identity, phase: Phase) -> (tempfile::TempDir, RunDir) {
         let home = tempfile::tempdir().unwrap();
         let dir = RunDir::create(&home.path().join("s"), &RunId::new(1, 2), &HostId::from("a")).unwrap();
-        let state = State {
-            phase,
-            supervisor,
-            wraps: BTreeMap::new(),
-            left: Vec::new(),
-            generation: 0,
-            cgroup: None,
-            engine: None,
-        };
+        let state = State::of_test(phase, supervisor);
         dir.write_json(STATE, &state).unwrap();
         (home, dir)
     }

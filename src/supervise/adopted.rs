@@ -10,7 +10,7 @@ use super::adopt::{REBOOTED, claim};
 use super::rendezvous;
 use super::rundir::RunDir;
 use super::secrets;
-use super::state::{LOG, Phase, SPEC, STATE, STOP, State, StopMark, exit_file};
+use super::state::{LOG, Phase, SPEC, STATE, STOP, State, StopMark, VERSION, exit_file};
 use super::supervisor::{Listener, Supervisor, WRAP_KILLED};
 use crate::clock;
 use crate::domain::ids::Rank;
@@ -60,7 +60,7 @@ impl Supervisor {
             detail: "it is gone".to_owned(),
         })?;
         let lost = state.supervisor.clone();
-        let state = State { generation, supervisor: own, ..state };
+        let state = State { generation, supervisor: own, version: VERSION.to_owned(), ..state };
         let mut supervisor = Self::new(dir, log, spec, state, signals);
         supervisor.adopted = Some(0);
         (supervisor.values, supervisor.known) = (values, known);

@@ -85,6 +85,20 @@ pub enum SuperviseError {
         /// The parser's words.
         detail: String,
     },
+    /// A file of a run whose supervisor is of another hvtui, which says in it what this one does not know.
+    #[error(
+        "{path} was written by hvtui {version} and can't be read by this one, {own} ({detail}): use hvtui {version} for this run",
+        path = path.display(),
+        own = state::VERSION
+    )]
+    OtherVersion {
+        /// The file.
+        path: PathBuf,
+        /// Whose it is.
+        version: String,
+        /// The parser's words.
+        detail: String,
+    },
     /// A rank's program or working directory is not there.
     #[error(transparent)]
     Program(#[from] ProgramError),
@@ -108,7 +122,7 @@ impl SuperviseError {
             Self::Io { source, .. } if source.kind() == io::ErrorKind::PermissionDenied => {
                 RefusalClass::Permission
             }
-            Self::Io { .. } | Self::Rendezvous(_) => RefusalClass::Unavailable,
+            Self::Io { .. } | Self::Rendezvous(_) | Self::OtherVersion { .. } => RefusalClass::Unavailable,
             Self::Program(_) => RefusalClass::Command,
             Self::Damaged { .. } | Self::NotStarted(_) => RefusalClass::Fault,
         }

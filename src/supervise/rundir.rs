@@ -15,7 +15,9 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use super::SuperviseError;
+use super::state::{STATE, VERSION};
 use crate::domain::ids::{HostId, RunId};
+use crate::domain::text::sanitize;
 use crate::domain::time::Stamp;
 
 /// The directory under the state directory that holds the runs of this host.
@@ -309,7 +311,20 @@ impl RunDir {
     }
 
     fn damaged(&self, name: &str, e: &serde_json::Error) -> SuperviseError {
-        SuperviseError::Damaged { path: self.path.join(name), detail: e.to_string() }
+        let (path, detail) = (self.path.join(name), e.to_string());
+        match self.version().filter(|version| version != VERSION) {
+            Some(version) => SuperviseError::OtherVersion { path, version, detail },
+            None => SuperviseError::Damaged { path, detail },
+        }
+    }
+
+    /// Which hvtui the run's supervisor is of, as far as that can be read: all else in there may be new to us.
+    fn version(&self) -> Option<String> {
+        let mut bytes = Vec::new();
+        self.read(STATE).ok()??.read_to_end(&mut bytes).ok()?;
+        let state: serde_json::Value = serde_json::from_slice(&bytes).ok()?;
+        let version = state.get("version")?.as_str()?;
+        (!version.is_empty()).then(|| sanitize(version).chars().take(40).collect())
     }
 }
 
@@ -378,6 +393,26 @@ mod tests {
         let home = tempfile::tempdir().unwrap();
         let state = home.path().join("state/hvtui");
         (home, state, RunId::new(1, 2), HostId::from("gpu-a"))
+    }
+
+    #[test]
+    fn what_another_hvtui_wrote_names_the_one_to_use() {
+        let (_home, state, run, host) = place();
+        let dir = RunDir::create(&state, &run, &host).unwrap();
+        let read = |text: &str| {
+            dir.write_json(STATE, &serde_json::from_str::<serde_json::Value>(text).unwrap()).unwrap();
+            dir.read_json::<crate::supervise::state::State>(STATE).unwrap_err().to_string()
+        };
+        let newer = read(r#"{"version":"9.8.7\u001b[2J","phase":"hibernating"}"#);
+        assert!(newer.ends_with(": use hvtui 9.8.7␛[2J for this run"), "{newer}");
+        assert!(
+            newer.contains("state.json was written by hvtui 9.8.7") && newer.contains(VERSION),
+            "{newer}"
+        );
+        for ours in [r#"{"phase":"hibernating"}"#, &format!(r#"{{"version":"{VERSION}","phase":1}}"#)] {
+            let damaged = read(ours);
+            assert!(damaged.contains("state.json is damaged: "), "{damaged}");
+        }
     }
 
     #[test]

@@ -45,6 +45,9 @@ pub fn hidden_file(rank: Rank) -> String {
     format!("hidden-{rank}.json")
 }
 
+/// The version of this hvtui, as [`State::version`] has it.
+pub(super) const VERSION: &str = env!("CARGO_PKG_VERSION");
+
 /// Where a supervisor is.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct State {
@@ -66,6 +69,10 @@ pub struct State {
     /// The wrapper of the launcher or the node that starts the ranks, where there is one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub engine: Option<Identity>,
+    /// Which hvtui the supervisor is of: the one to use where another can't read the run's files. Empty in the files of those
+    /// that did not tell.
+    #[serde(default)]
+    pub version: String,
 }
 
 #[cfg(test)]
@@ -73,7 +80,8 @@ impl State {
     /// That of a run without ranks.
     pub(crate) fn of_test(phase: Phase, supervisor: Identity) -> Self {
         let (wraps, left) = (BTreeMap::new(), Vec::new());
-        Self { phase, supervisor, wraps, left, generation: 0, cgroup: None, engine: None }
+        let version = VERSION.to_owned();
+        Self { phase, supervisor, wraps, left, generation: 0, cgroup: None, engine: None, version }
     }
 }
 

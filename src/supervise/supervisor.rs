@@ -34,7 +34,7 @@ use super::rundir::RunDir;
 use super::secrets;
 use super::silence::{Pulse, Silence};
 use super::state::{
-    LOG, Phase, SPEC, STATE, STOP, Started, State, StopMark, exit_file, started_file, stream_file,
+    LOG, Phase, SPEC, STATE, STOP, Started, State, StopMark, VERSION, exit_file, started_file, stream_file,
 };
 use super::variables::{OWN_NAMES, REPORT, own_names};
 use crate::clock;
@@ -119,6 +119,7 @@ impl Supervisor {
             generation: 0,
             cgroup: None,
             engine: None,
+            version: VERSION.to_owned(),
         };
         let log = dir.append(LOG)?;
         if !dir.claim_json(STATE, &state)? {

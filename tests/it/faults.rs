@@ -18,9 +18,11 @@ mod matrix;
 mod odd;
 mod relay;
 mod rig;
+mod screen;
 mod soak;
 mod starts;
 mod survivors;
+mod uploads;
 
 /// The seed of everything that is left to chance: `HVTUI_FAULTS_SEED`, else one of the clock's. It is printed.
 fn seed() -> u64 {
@@ -56,10 +58,12 @@ matrix::rows! {
     slow 20 row_20_password_expired = logins::password_expired;
     slow 21 row_21_login_shells = logins::login_shells;
     slow 22 row_22_upload_cut = bootstrap::upload_cut;
+    slow 22 row_22_upload_cut_at_half = uploads::cut_at_half;
     slow 23 row_23_no_room_for_the_binary = bootstrap::no_room;
     slow 24 row_24_binary_swapped = bootstrap::swapped;
     slow 25 row_25_two_install_at_once = bootstrap::two_install;
     slow 26 row_26_another_build = attached::another_build;
+    slow 26 row_26_newer_supervisor = attached::newer_supervisor;
     quick 27 row_27_agent_killed = ends::agent_killed;
     quick 28 row_28_supervisor_killed = survivors::supervisor_killed;
     quick 29 row_29_supervisor_and_rank_killed = survivors::supervisor_and_rank_killed;
@@ -76,6 +80,7 @@ matrix::rows! {
     slow 37 row_37_floods_and_a_long_line = floods::flood_and_long_line;
     slow 38 row_38_clock_steps = odd::clock_steps;
     slow 40 row_40_host_lost_while_starting = starts::host_lost_while_starting;
+    slow 40 row_40_lost_at_each_edge = starts::at_each_edge;
 }
 
 #[test]

@@ -155,7 +155,10 @@ fn a_rank_that_stops_is_named_with_its_phase_and_those_that_wait_for_it() {
     };
     assert!(at_backward(line), "the line of the script of who waits: {line}");
     // the whole of it on request: of who is stopped the kernel's word
-    let stacks = client.run(&["stacks", "last"]);
+    let listed = client.run(&["runs", "--json", "--local"]);
+    let runs: serde_json::Value = serde_json::from_str(&listed.out).expect("JSON");
+    let id = runs[0]["spec"]["id"].as_str().expect("the only run of this person");
+    let stacks = client.run(&["stacks", id]);
     assert!(stacks.code == 0 && at_backward(&stacks.out), "{stacks:#?}");
     let (stands, waits) = stacks.out.split_once("\nrank 0").expect("both ranks");
     assert!(
@@ -165,7 +168,7 @@ fn a_rank_that_stops_is_named_with_its_phase_and_those_that_wait_for_it() {
         "{stacks:#?}"
     );
     assert!(waits.contains(", in wait of step ") && waits.contains("torch/_tensor.py:"), "{stacks:#?}");
-    let json = client.run(&["stacks", "last", "--json"]);
+    let json = client.run(&["stacks", id, "--json"]);
     let json: serde_json::Value = serde_json::from_str(&json.out).expect("JSON");
     assert_eq!(
         (&json["stacks"][0]["rank"], &json["stacks"][0]["by"], &json["stacks"][1]["by"]),

@@ -144,13 +144,13 @@ fn a_run_whose_ui_was_killed_is_listed_and_taken_up_and_leaving_says_that_it_goe
     let said = second.assert_restored(0);
     assert!(said.contains(&format!("run {short} goes on. To come back: hvtui attach {short}")), "{said}");
 
-    let Some(third) = Terminal::start(&client.hvtui(&["attach", "last"]), 120, 40) else { return };
+    let Some(third) = Terminal::start(&client.hvtui(&["attach", &run]), 120, 40) else { return };
     third.wait("its lines", |screen| screen.contains("[0] tick"));
     // the terminal is closed
     drop(third);
     let logs = client.run(&["runs"]);
     assert!(logs.out.contains("running"), "{logs:?}");
-    let stopped = client.run(&["stop", "last"]);
+    let stopped = client.run(&["stop", &run]);
     assert_eq!(stopped.code, 0, "{stopped:?}");
     let listed = client.run(&["runs"]);
     assert!(listed.out.contains("exit 130: stopped"), "{listed:?}");

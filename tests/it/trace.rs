@@ -147,7 +147,7 @@ fn a_rank_without_a_trace_is_named_with_the_reason() {
     for (wrong, why) in
         [(["--steps", "0"], "1..="), (["--for", "5"], "500ms"), (["--for", "61s"], "10ms to 60s")]
     {
-        let refused = client.run(&[&["trace", "last"][..], &wrong].concat());
+        let refused = client.run(&[&["trace", &run][..], &wrong].concat());
         assert!(refused.code == 64 && refused.err.contains(why), "{refused:#?}");
     }
 }

@@ -269,8 +269,11 @@ fn its_owner_stops_a_run() {
 }
 
 fn refuse(machine: &mut RunMachine, host: &str, reason: &str) -> Vec<Action> {
+    refuse_as(machine, host, reason, RefusalClass::Unavailable)
+}
+
+fn refuse_as(machine: &mut RunMachine, host: &str, reason: &str, class: RefusalClass) -> Vec<Action> {
     let (run, host_id) = (machine.id().clone(), HostId::from(host));
-    let class = RefusalClass::Unavailable;
     let refused = Refused { run, host: host_id, rank: None, reason: reason.into(), class, busy: false };
     reply(machine, host, &Reply::Refused(refused))
 }
@@ -433,13 +436,29 @@ fn what_was_recorded_is_known_and_a_recorded_failure_stops_the_others() {
 fn a_host_that_does_not_know_the_run_is_no_reason_to_stop_the_others() {
     let (mut machine, _) = attached(&crate::domain::position::Position::default());
     rank_event(&mut machine, 2, 0, &rank_started());
-    let actions = refuse(&mut machine, "b", "run X was never started on b");
+    let actions = refuse_as(&mut machine, "b", "run X was never started on b", RefusalClass::Unknown);
     assert!(sent(&actions).is_empty(), "{actions:?}");
     assert!(!machine.is_over(), "rank 0 runs");
     rank_event(&mut machine, 3, 0, &exit(0, false));
     let run = machine.id().clone();
     let outcome = ended(&reply(&mut machine, "a", &Reply::Finished { run })).unwrap();
     assert_eq!(outcome.root, Some(Rank(1)));
+}
+
+#[test]
+fn a_host_that_cannot_tell_of_a_run_is_told_and_its_ranks_have_not_ended() {
+    let (mut machine, _) = attached(&crate::domain::position::Position::default());
+    rank_event(&mut machine, 2, 0, &rank_started());
+    let (run, host) = (machine.id().clone(), HostId::from("b"));
+    let why = "b: state.json was written by hvtui 9: use hvtui 9 for this run";
+    let actions = refuse(&mut machine, "b", why);
+    let [Action::Emit(Origin::Run(_), Event::RunNoted { host: from, note })] = &actions[..] else {
+        panic!("{actions:?}")
+    };
+    assert_eq!((from, note.what.as_str()), (&host, what::NOT_FOLLOWED));
+    assert_eq!(note.text, "state.json was written by hvtui 9: use hvtui 9 for this run");
+    rank_event(&mut machine, 3, 0, &exit(0, false));
+    assert_eq!(ended(&reply(&mut machine, "a", &Reply::Finished { run })), None, "rank 1 goes on");
 }
 
 fn finish_all(machine: &mut RunMachine) -> RunOutcome {

@@ -63,6 +63,33 @@ fn a_run_gets_all_of_its_gpus_or_none_and_the_loser_hears_who_has_them() {
 }
 
 #[test]
+fn who_has_a_lock_is_named_before_its_note_is_in_its_place() {
+    let (_home, dir) = place();
+    let open = LeaseDir::open(dir.to_str()).unwrap();
+    let gpu = GpuUuid::from("GPU-1");
+    // as a holder stands that is given no processor between its lock and its note
+    let draft = |run| {
+        let note = new_note(&spec(&dir, run, &["GPU-1"]), Rank(3), own_process().unwrap());
+        Draft::write(&open, &note_file(&open, &gpu, own_uid()), &note).unwrap()
+    };
+    let first = draft(1);
+    let _lock = lock(&open, &gpu, FlockOperation::NonBlockingLockExclusive).unwrap().unwrap();
+    let told = || match check(&spec(&dir, 9, &["GPU-1"])) {
+        Err(LeaseError::Busy(mut held)) => held.pop().unwrap(),
+        other => panic!("{other:?}"),
+    };
+    let lease = told();
+    assert_eq!((lease.run, lease.rank), (Some(RunId::new(1, 1)), Some(Rank(3))));
+    // of two of one process it is not known which of them has the lock
+    let second = draft(2);
+    assert_eq!((told().run, told().pid), (None, Some(std::process::id())));
+    drop(first);
+    assert_eq!(told().run, Some(RunId::new(1, 2)));
+    drop(second);
+    assert_eq!(told().run, None);
+}
+
+#[test]
 fn who_denies_a_gpu_by_a_lock_in_common_is_named() {
     let (_home, dir) = place();
     let open = LeaseDir::open(dir.to_str()).unwrap();

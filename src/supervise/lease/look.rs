@@ -33,11 +33,12 @@ pub fn look(dir: &LeaseDir, gpus: &[GpuUuid]) -> Leases {
 }
 
 fn look_once(dir: &LeaseDir, gpus: &[GpuUuid]) -> Leases {
-    let names = names(dir);
     // The queue first: who leaves it for a lease is seen in one of the two.
-    let queue = queue::read(dir, &names);
+    let queue = queue::read(dir, &names(dir));
     let locks = std::fs::read_to_string("/proc/locks").map(|text| flocks(&text, "WRITE")).unwrap_or_default();
     let sockets = Names::read();
+    // After the locks: what a holder wrote before it had its lock is there by then.
+    let names = names(dir);
     let mut leases = Leases { queue, ..Leases::default() };
     for gpu in gpus {
         let mut beside = beside::read(dir, gpu, &names).into_iter();
@@ -89,9 +90,12 @@ fn lease(dir: &LeaseDir, gpu: &GpuUuid, names: &[String], locks: &Flocks, socket
     let locker = stat.and_then(|stat| locks.get(&of(stat)).copied());
     let head = format!("{}{gpu}.", dir.prefix);
     let uids = names.iter().filter_map(|name| name.strip_prefix(&head)?.strip_suffix(".json")?.parse().ok());
+    let notes = uids.filter_map(|uid| Some((uid, note::read::<Note>(dir, &note_file(dir, gpu, uid), uid)?)));
+    // Between its lock and its note a holder may be given no processor for as long as the host likes.
+    let draft = locker.and_then(|pid| note::draft::<Note>(dir, names, &head, pid));
+    let draft = draft.filter(|(_, note)| locker == Some(note.process.pid));
     let mut unseen = None;
-    for uid in uids {
-        let Some(note) = note::read::<Note>(dir, &note_file(dir, gpu, uid), uid) else { continue };
+    for (uid, note) in notes.chain(draft) {
         if note::is_users(&note.process, uid) {
             return Some(note::told(gpu, uid, note));
         }

@@ -80,6 +80,24 @@ impl Drop for Draft<'_> {
     }
 }
 
+/// What a process has written for one of these names that begin with `head`, and has not put in its place yet; with whose
+/// it is. `None` where there are several: of which of them it has the lock is not told.
+pub(super) fn draft<T: DeserializeOwned>(
+    dir: &LeaseDir,
+    names: &[String],
+    head: &str,
+    process: u32,
+) -> Option<(u32, T)> {
+    let uid = |name: &String| {
+        let (uid, of) = name.strip_prefix(head)?.split_once(".json.")?;
+        let (pid, _) = of.split_once('.')?;
+        (pid.parse() == Ok(process)).then(|| uid.parse::<u32>().ok())?
+    };
+    let mut drafts = names.iter().filter_map(|name| Some((uid(name)?, name)));
+    let (uid, name) = drafts.next().filter(|_| drafts.next().is_none())?;
+    Some((uid, read(dir, name, uid)?))
+}
+
 /// Reads what `uid` wrote there; `None` for anything else.
 pub(super) fn read<T: DeserializeOwned>(dir: &LeaseDir, name: &str, uid: u32) -> Option<T> {
     parse(&open(dir, name, uid)?)

@@ -111,6 +111,11 @@ impl Terminal {
         self.ask(&["capture-pane", "-p"])
     }
 
+    /// The same with the escape sequences of colours.
+    pub(crate) fn coloured(&self) -> String {
+        self.ask(&["capture-pane", "-p", "-e"])
+    }
+
     /// Waits until the screen is as wanted and returns it.
     pub(crate) fn wait(&self, what: &str, wanted: impl Fn(&str) -> bool) -> String {
         self.wait_within(DEADLINE, what, wanted)

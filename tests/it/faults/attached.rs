@@ -8,11 +8,12 @@ use hvtui::clock::now;
 
 use super::invariants::{Ends, exits_agree, no_byte_lost, nothing_left};
 use super::matrix::Notes;
-use super::rig::{Job, Rig};
+use super::rig::{Job, Rig, until};
 
-/// A client ends in the given way; the same person takes the run up again, and nothing is missing.
+/// A client ends in the given way; the same person takes the run up again by one of so many builds, and nothing is missing.
 fn taken_up_again(
     notes: &mut Notes,
+    builds: usize,
     end: impl FnOnce(&mut Job<'_>),
     other: impl FnOnce(&Rig, Command) -> Command,
 ) -> Option<()> {
@@ -21,6 +22,7 @@ fn taken_up_again(
     let mut job = rig.start(&person, 1, &["--until", "~/enough"]);
     job.hear(20);
     let run = job.run();
+    let supervisor = rig.cluster.state_of("n1", &run).supervisor;
     end(&mut job);
     let listed = person.run(&["runs"]);
     assert!(listed.out.contains(&run[run.len() - 4..]), "{listed:#?}");
@@ -29,6 +31,9 @@ fn taken_up_again(
     again.hear(1);
     notes.took("attached, and output", now().micros_since(since) as f64 / 1e6, 2.0);
     again.hear(20);
+    assert_eq!(rig.cluster.state_of("n1", &run).supervisor, supervisor, "whoever owns the run goes on");
+    let there = rig.cluster.on("n1", "find ~/.cache/hvtui/agents -name hvtui -type f | wc -l");
+    assert_eq!(there.trim(), builds.to_string(), "each build has an agent of its own");
     again.enough();
     let code = again.wait();
     exits_agree(&again, code, 0, &[Ends::Exit(0); 2]);
@@ -42,12 +47,13 @@ fn taken_up_again(
     reason = "the method takes one lifetime, the closure any"
 )]
 pub(crate) fn client_killed(notes: &mut Notes) -> Option<()> {
-    taken_up_again(notes, |job| job.kill_client(), |_, command| command)
+    taken_up_again(notes, 1, |job| job.kill_client(), |_, command| command)
 }
 
 pub(crate) fn terminal_closed(notes: &mut Notes) -> Option<()> {
     taken_up_again(
         notes,
+        1,
         |job| {
             let hup = rustix::process::Signal::HUP;
             let pid = rustix::process::Pid::from_raw(job.pid().cast_signed()).expect("a pid");
@@ -58,6 +64,49 @@ pub(crate) fn terminal_closed(notes: &mut Notes) -> Option<()> {
     )
 }
 
+/// What a supervisor of a later version could have written, and nobody here knows.
+pub(crate) fn newer_supervisor(notes: &mut Notes) -> Option<()> {
+    let rig = Rig::up(2)?;
+    let person = rig.person();
+    let mut job = rig.start(&person, 1, &["--until", "~/enough"]);
+    job.hear(20);
+    let run = job.run();
+    job.kill_client();
+    let state = rig.cluster.spool("n1", &run).expect("its folder").join("state.json");
+    let ours = std::fs::read_to_string(&state).expect("its state");
+    let own = format!("\"version\":\"{}\"", env!("CARGO_PKG_VERSION"));
+    assert!(ours.contains(&own) && ours.contains("\"running\""), "{ours}");
+    std::fs::write(
+        &state,
+        ours.replace(&own, "\"version\":\"99.1.2\"").replace("\"running\"", "\"dreaming\""),
+    )
+    .expect("a state");
+    let since = now();
+    let other = rig.person();
+    let mut attached = rig.launch(&other, &["attach", &run, "--verbose"]);
+    let told = "n1: ";
+    until("it to be told", || {
+        let said = attached.said();
+        said.lines().any(|line| line.contains(told) && line.contains("use hvtui 99.1.2 for this run"))
+            || !attached.runs()
+    });
+    notes.took("which hvtui to use is told", now().micros_since(since) as f64 / 1e6, 1.0);
+    assert!(attached.said().contains("use hvtui 99.1.2 for this run"), "{}", attached.last_words());
+    drop(attached);
+    let stopped = person.run(&["runs"]);
+    assert_eq!(stopped.code, 0, "{stopped:#?}");
+    // nothing was done to it meanwhile
+    std::fs::write(&state, ours).expect("a state");
+    let mut again = rig.launch(&person, &["attach", &run, "--verbose"]);
+    again.hear(20);
+    again.enough();
+    let code = again.wait();
+    exits_agree(&again, code, 0, &[Ends::Exit(0); 2]);
+    no_byte_lost(&again);
+    nothing_left(&rig, &run);
+    Some(())
+}
+
 #[expect(
     clippy::redundant_closure_for_method_calls,
     reason = "the method takes one lifetime, the closure any"
@@ -65,6 +114,7 @@ pub(crate) fn terminal_closed(notes: &mut Notes) -> Option<()> {
 pub(crate) fn another_build(notes: &mut Notes) -> Option<()> {
     taken_up_again(
         notes,
+        2,
         |job| job.kill_client(),
         |rig, command| {
             // what follows a program's end changes nothing but its hash, by which builds are told apart

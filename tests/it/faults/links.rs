@@ -4,10 +4,12 @@ use std::time::Duration;
 
 use hvtui::clock::now;
 use hvtui::domain::host::LinkState;
+use hvtui::domain::time::Stamp;
 
 use super::invariants::{Ends, exits_agree, no_byte_lost, nothing_left};
 use super::matrix::Notes;
-use super::rig::{Job, Rig, lasts};
+use super::rig::{Job, Rig, lasts, until, until_some};
+use super::screen::Screen;
 
 const DONE: [Ends; 2] = [Ends::Exit(0); 2];
 
@@ -24,26 +26,58 @@ fn all_is_well(mut job: Job<'_>, notes: &mut Notes) {
 
 /// A run on two hosts; `fault` breaks and heals the link to n1.
 fn with_a_run(notes: &mut Notes, fault: impl FnOnce(&Rig, &Job<'_>, &mut Notes)) -> Option<()> {
-    let rig = Rig::up(2)?;
-    let person = rig.person();
-    let job = rig.start(&person, 1, &["--until", "~/enough"]);
-    job.hear(20);
-    fault(&rig, &job, notes);
-    all_is_well(job, notes);
+    run_on(&Rig::up(2)?, notes, fault);
     Some(())
 }
 
+fn run_on(rig: &Rig, notes: &mut Notes, fault: impl FnOnce(&Rig, &Job<'_>, &mut Notes)) {
+    let person = rig.person();
+    let job = rig.start(&person, 1, &["--until", "~/enough"]);
+    job.hear(20);
+    fault(rig, &job, notes);
+    all_is_well(job, notes);
+}
+
+/// The same while somebody else looks at the Cluster screen, over links of their own.
+fn with_a_run_seen(notes: &mut Notes, fault: impl FnOnce(&Rig, &Job<'_>, &Screen, &mut Notes)) -> Option<()> {
+    let rig = Rig::up(2)?;
+    let eye = rig.person();
+    let screen = Screen::of(&rig, &eye)?;
+    run_on(&rig, notes, |rig, job, notes| fault(rig, job, &screen, notes));
+    Some(())
+}
+
+/// How often the link to a host went down after `since`.
+fn downs(job: &Job<'_>, host: &str, since: Stamp) -> usize {
+    let down = |(at, state): &&(Stamp, LinkState)| *at >= since && matches!(state, LinkState::Down { .. });
+    job.links(host).iter().filter(down).count()
+}
+
 pub(crate) fn silent(notes: &mut Notes) -> Option<()> {
-    with_a_run(notes, |rig, job, notes| {
+    with_a_run_seen(notes, |rig, job, screen, notes| {
+        // what is new is written as what is new of a host that nothing happens to
+        assert_eq!(screen.colour_of_load("n1"), screen.colour_of_load("n2"));
         let since = now();
         rig.relay("n1").stall();
+        let stale = screen.until("n1 to be stale", || screen.row("n1").contains(" s old"));
+        notes.took("stale", stale, 3.0);
+        let (old, new) = (screen.colour_of_load("n1"), screen.colour_of_load("n2"));
+        assert_ne!(old, new, "what is old is greyed");
+        assert_eq!(downs(job, "n1", since), 0, "stale, and not down: it is told before the link is given up");
         notes.took("dead", job.down_after("n1", since), 8.0);
+        let reconnecting = || {
+            let row = screen.row("n1");
+            row.contains("down since") && (row.contains("connecting to") || row.contains("next try"))
+        };
+        screen.until("n1 to be connected to again", reconnecting);
         let healed = now();
         rig.relay("n1").clear();
         notes.took("back after heal", job.up_after("n1", healed), 30.0);
-        let quiet =
-            job.links("n2").iter().filter(|(_, state)| matches!(state, LinkState::Down { .. })).count();
-        assert_eq!(quiet, 0, "n2 has nothing to do with it");
+        screen.until("n1 to be fresh again", || {
+            let row = screen.row("n1");
+            row.contains('%') && !row.contains(" s old") && !row.contains("down since")
+        });
+        assert_eq!(downs(job, "n2", Stamp(0)), 0, "n2 has nothing to do with it");
     })
 }
 
@@ -69,17 +103,40 @@ pub(crate) fn reset(notes: &mut Notes) -> Option<()> {
 }
 
 pub(crate) fn flapping(notes: &mut Notes) -> Option<()> {
-    with_a_run(notes, |rig, _, notes| {
-        let before = rig.relay("n1").connects();
+    with_a_run_seen(notes, |rig, job, screen, notes| {
+        let relay = rig.relay("n1");
+        let before = relay.connects();
+        let mut most = 0;
         for _ in 0..30 {
-            rig.relay("n1").set(|weather| weather.refuse = true);
-            rig.relay("n1").reset();
+            relay.set(|weather| weather.refuse = true);
+            relay.reset();
             lasts(Duration::from_secs(1));
-            rig.relay("n1").clear();
+            most = most.max(screen.lines_about("n1"));
+            relay.clear();
             lasts(Duration::from_secs(1));
+            most = most.max(screen.lines_about("n1"));
         }
-        notes.count("connects in 60 s", u64::from(rig.relay("n1").connects() - before), 30);
+        // of two clients: the run's and the screen's
+        let connects = relay.connects() - before;
+        notes.count("connects of two clients in 60 s", u64::from(connects), 60);
+        assert!(connects <= 60, "the backoff grows: {connects} connects in 60 s");
+        assert!(most <= 2, "one badge, with the rest of its text, and no notice beside it: {most} lines");
+        let told = job.said().lines().filter(|line| !line.starts_with('[') && line.contains("n1")).count();
+        notes.count("lines of the client about n1", told as u64, 60);
+        // the longest pause between two tries is half a minute
+        let healed = now();
+        notes.took("back after heal", up_again(job, "n1", healed), 31.0);
+        screen.until("n1 to be fresh again", || screen.row("n1").contains('%'));
+        let other = rig.person();
+        let ended = other.run(&["run", "-H", "n1:1", "--", "true"]);
+        assert_eq!(ended.code, 0, "nobody is locked out: {ended:#?}");
     })
+}
+
+/// Waits until a link that may be up at `since` is up; the seconds until then.
+fn up_again(job: &Job<'_>, host: &str, since: Stamp) -> f64 {
+    until(&format!("the link to {host}"), || matches!(job.links(host).last(), Some((_, LinkState::Up))));
+    now().micros_since(since) as f64 / 1e6
 }
 
 pub(crate) fn one_way(notes: &mut Notes) -> Option<()> {
@@ -101,13 +158,32 @@ pub(crate) fn one_way(notes: &mut Notes) -> Option<()> {
 }
 
 pub(crate) fn lossy(notes: &mut Notes) -> Option<()> {
-    with_a_run(notes, |rig, job, notes| {
+    with_a_run_seen(notes, |rig, job, screen, notes| {
+        let since = now();
         rig.change("loss", "n1 10");
         rig.relay("n1").set(|weather| weather.delay = Duration::from_millis(100));
         job.hear(200);
-        let downs =
-            job.links("n1").iter().filter(|(_, state)| matches!(state, LinkState::Down { .. })).count();
-        notes.say(&format!("{downs} links lost meanwhile"));
+        let mut keys: Vec<f64> = (0..20)
+            .flat_map(|_| {
+                let help = |screen: &str| screen.contains("launch a run");
+                [screen.key("?", help), screen.key("Escape", |screen| !help(screen))]
+            })
+            .collect();
+        keys.sort_by(f64::total_cmp);
+        notes.took("a key, of 40 the last but one", keys[keys.len() - 2], 0.05);
+        screen.until("telemetry of n1", || screen.row("n1").contains('%'));
+        let other = rig.person();
+        let ended = other.run(&["run", "-H", "n1:1", "--", "echo", "usable"]);
+        assert!(ended.code == 0 && ended.out.contains("usable"), "{ended:#?}");
+        let rtt = until_some("the latency", || {
+            let watched = other.run(&["watch", "--once", "--json"]);
+            let tick: serde_json::Value = serde_json::from_str(watched.out.lines().next()?).ok()?;
+            let host = tick["hosts"].as_array()?.iter().find(|host| host["name"] == "n1")?.clone();
+            host["rtt_ms"].as_f64()
+        });
+        assert!(rtt >= 200.0, "the way there and back takes 200 ms, and {rtt} ms are shown");
+        notes.say(&format!("{rtt:.0} ms of latency are shown"));
+        notes.say(&format!("{} links lost meanwhile", downs(job, "n1", since)));
         rig.change("heal", "n1");
         rig.relay("n1").clear();
     })
@@ -165,11 +241,10 @@ pub(crate) fn session_killed(notes: &mut Notes) -> Option<()> {
 
 pub(crate) fn listener_stopped(notes: &mut Notes) -> Option<()> {
     with_a_run(notes, |rig, job, _| {
+        let since = now();
         rig.change("close", "n1");
         job.hear(50);
-        let downs =
-            job.links("n1").iter().filter(|(_, state)| matches!(state, LinkState::Down { .. })).count();
-        assert_eq!(downs, 0, "the session lives on");
+        assert_eq!(downs(job, "n1", since), 0, "the session lives on");
         let other = rig.person();
         let ended = other.run(&["run", "-H", "n1:1", "--", "true"]);
         assert_eq!(ended.code, 69, "{ended:#?}");

@@ -8,6 +8,7 @@ use hvtui::domain::time::Stamp;
 use super::invariants::{Ends, exits_agree, no_byte_lost, nothing_left, spool};
 use super::matrix::Notes;
 use super::rig::{Job, Rig, until_some};
+use crate::common::built;
 
 /// A file of the run on a host.
 fn json(rig: &Rig, host: &str, run: &str, file: &str) -> serde_json::Value {
@@ -63,21 +64,47 @@ pub(crate) fn supervisor_and_rank_killed(notes: &mut Notes) -> Option<()> {
 }
 
 pub(crate) fn reboot(notes: &mut Notes) -> Option<()> {
-    let rig = Rig::up(2)?;
+    let library = built::example("libfake_nvml.so").display().to_string();
+    let scripts = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/gpus");
+    let rig = Rig::up_with(2, &["--fake-nvml", &library, scripts], super::seed())?;
     let person = rig.person();
-    let mut job = rig.start(&person, 1, &["--lines", "100000"]);
+    // a folder that outlives the host, with all notes of who had which GPU
+    let leases = rig.cluster.on("n1", "mkdir -m 755 ~/leases && cd ~/leases && pwd").trim().to_owned();
+    let hosts = rig.cluster.hosts_toml(1).replace("slots = 1\n", &format!("lease_dir = \"{leases}\"\n"));
+    rig.cluster.on("n2", "mkdir -m 755 ~/leases");
+    person.write("hosts.toml", &hosts);
+    let trainer = rig.cluster.dir().join("trainer").display().to_string();
+    let args = ["run", "--verbose", "--gpus", "n1:1;n2:1", "--", "python3", &trainer, "--lines", "100000"];
+    let mut job = rig.launch(&person, &args);
     job.hear(20);
     let run = job.run();
+    let other = rig.person();
+    other.write("hosts.toml", &hosts);
+    let taken = || other.run(&["run", "--gpus", "n1:1", "--", "true"]);
+    let refused = taken();
+    assert_eq!(refused.code, 75, "the GPU is leased: {refused:#?}");
+    let of_n1 = || rig.cluster.on("n1", "cd ~/leases && cat *.json 2>/dev/null");
+    assert!(of_n1().contains(&run), "{}", of_n1());
     rig.change("reboot", "n1");
     let back = now();
+    let free = taken();
+    assert_eq!(free.code, 0, "what was leased before the reboot is free: {free:#?}");
+    notes.took("a run on its GPU, once the host is back", now().micros_since(back) as f64 / 1e6, 5.0);
     let code = job.wait();
     assert_ne!(code, 0, "a rank that is lost is no success: {}", job.said());
     exits_agree(&job, code, code, &[Ends::Lost, Ends::Stopped]);
-    assert!(job.said().contains("reboot"), "{}", job.last_words());
-    nothing_left(&rig, &run);
-    let exit =
-        job.events().into_iter().find(|e| matches!(e.event, Event::RankExited { .. })).expect("an exit");
+    let events = job.events();
+    let exit = events.iter().find(|e| matches!(e.event, Event::RankExited { .. })).expect("an exit");
+    let Event::RankExited { exit: lost } = &exit.event else { panic!("{exit:?}") };
+    assert_eq!(lost.describe(), "lost, the host was rebooted", "{lost:?}");
+    assert!(job.said().contains("lost, the host was rebooted"), "{}", job.last_words());
     notes.took("told, once the host is back", exit.at.micros_since(back) as f64 / 1e6, 5.0);
-    assert_eq!(person.run(&["run", "-H", "n1:1", "--", "true"]).code, 0, "the host takes runs again");
+    nothing_left(&rig, &run);
+    assert!(!of_n1().contains(&run), "no note of its GPU is left: {}", of_n1());
+    let listed = person.run(&["runs"]);
+    let line = listed.out.lines().find(|line| line.contains(&run[run.len() - 4..]));
+    let line = line.unwrap_or_else(|| panic!("it is listed: {listed:#?}"));
+    assert!(!line.contains("done") && !line.contains("exit 0"), "it is nowhere a success: {line}");
+    assert_eq!(person.run(&["attach", &run]).code, code, "nor when it is asked for again");
     Some(())
 }

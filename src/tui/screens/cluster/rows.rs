@@ -15,8 +15,9 @@ use crate::tui::screens::cluster::order::{sort, sort_gpus};
 use crate::tui::screens::cluster::shape::Shape;
 use crate::tui::screens::usage::Leases;
 
-/// A host that has said nothing for so long is silent, and what it said last is old, microseconds.
-pub const SILENT_US: i64 = 3_500_000;
+/// A host that has said nothing for so long is silent, and what it said last is old, microseconds. It speaks every second:
+/// silence is seen within three.
+pub const SILENT_US: i64 = 2_500_000;
 /// How many lines a host's trouble may take.
 const MESSAGE_LINES: usize = 4;
 
