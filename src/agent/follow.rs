@@ -239,7 +239,7 @@ impl Share {
                         }
                     }
                 }
-                for message in rank.due(&about.run, &self.dir)? {
+                for message in rank.due(&about.run, &self.dir, supervised)? {
                     moved = true;
                     let bytes =
                         if let FromAgent::Chunk(chunk) = &message { chunk.data.len() as u64 } else { 0 };
@@ -432,9 +432,9 @@ impl RankView {
     }
 
     /// What is to be sent of this rank now, at most a turn of each file. After an error all of it is still due.
-    fn due(&mut self, run: &RunId, dir: &RunDir) -> Result<Vec<FromAgent>, SuperviseError> {
+    fn due(&mut self, run: &RunId, dir: &RunDir, supervised: bool) -> Result<Vec<FromAgent>, SuperviseError> {
         let before = (self.announced, self.owed, self.files.each_ref().map(Tail::offset));
-        let due = self.read(run, dir);
+        let due = self.read(run, dir, supervised);
         if due.is_err() {
             (self.announced, self.owed) = (before.0, before.1);
             self.files.iter_mut().zip(before.2).for_each(|(file, offset)| file.rewind(offset));
@@ -442,7 +442,12 @@ impl RankView {
         due
     }
 
-    fn read(&mut self, run: &RunId, dir: &RunDir) -> Result<Vec<FromAgent>, SuperviseError> {
+    fn read(
+        &mut self,
+        run: &RunId,
+        dir: &RunDir,
+        supervised: bool,
+    ) -> Result<Vec<FromAgent>, SuperviseError> {
         let (rank, run) = (self.rank, || run.clone());
         let mut due = Vec::new();
         if !self.announced {
@@ -472,22 +477,29 @@ impl RankView {
                     let last = self.exit.is_some() && tail.behind(dir) == 0;
                     let before = tail.before(dir, offset, self.veil.looks_back())?;
                     let whole = offset + data.len() as u64;
-                    piece = match self.veil.tell(dir, (stream, offset), (&before, data), last)? {
-                        Telling::Later => {
-                            tail.rewind(offset);
-                            break;
-                        }
-                        Telling::Withheld => Piece::Gap(offset, whole, GapReason::Withheld),
-                        Telling::Bytes(data) => {
-                            let until = offset + data.len() as u64;
-                            tail.rewind(until);
-                            if std::mem::take(&mut is_new) && stream != Stream::Report {
-                                let t = clock::host_now();
-                                due.push(FromAgent::Written(Written { run: run(), rank, stream, until, t }));
+                    piece =
+                        match self.veil.tell(dir, (stream, offset), (&before, data), (last, supervised))? {
+                            Telling::Later => {
+                                tail.rewind(offset);
+                                break;
                             }
-                            Piece::Data(offset, data)
-                        }
-                    };
+                            Telling::Withheld => Piece::Gap(offset, whole, GapReason::Withheld),
+                            Telling::Bytes(data) => {
+                                let until = offset + data.len() as u64;
+                                tail.rewind(until);
+                                if std::mem::take(&mut is_new) && stream != Stream::Report {
+                                    let t = clock::host_now();
+                                    due.push(FromAgent::Written(Written {
+                                        run: run(),
+                                        rank,
+                                        stream,
+                                        until,
+                                        t,
+                                    }));
+                                }
+                                Piece::Data(offset, data)
+                            }
+                        };
                 }
                 *owed = owed.saturating_sub(piece.bytes());
                 due.push(match piece {

@@ -104,13 +104,14 @@ impl Veil {
     }
 
     /// What of a piece of a file can be told now, and how: not the beginning of a value whose rest is still to come, unless it
-    /// is the `last` piece, and nothing of which it is not known where values stand in it. The piece begins at `offset`.
+    /// is the `last` piece, and nothing of which it is not known where values stand in it: as long as the run is `supervised` that may
+    /// still be written down. The piece begins at `offset`.
     pub(super) fn tell(
         &mut self,
         dir: &RunDir,
         (stream, offset): (Stream, u64),
         (before, piece): (&Before, Bytes),
-        last: bool,
+        (last, supervised): (bool, bool),
     ) -> Result<Telling, SuperviseError> {
         let (found, count) = match &mut self.known {
             Known::Nothing | Known::Lost => return Ok(Telling::Withheld),
@@ -136,7 +137,7 @@ impl Veil {
                 }
                 let count = hidden.searched(stream).min(end).saturating_sub(offset) as usize;
                 if count == 0 {
-                    return Ok(Telling::Withheld);
+                    return Ok(if supervised { Telling::Later } else { Telling::Withheld });
                 }
                 let found = hidden.within(stream, offset, offset + count as u64);
                 let here = |at: u64| at.saturating_sub(offset).min(count as u64) as usize;
@@ -192,7 +193,7 @@ mod tests {
             let torn = from == kept && kept > 0;
             let before = Before { bytes: Bytes::copy_from_slice(&text[from..at]), torn };
             let last = end >= text.len();
-            match veil.tell(&dir, (Stream::Stdout, at as u64), (&before, piece), last).unwrap() {
+            match veil.tell(&dir, (Stream::Stdout, at as u64), (&before, piece), (last, false)).unwrap() {
                 Telling::Bytes(bytes) => {
                     at += bytes.len();
                     told.extend_from_slice(&bytes);
@@ -255,17 +256,18 @@ mod tests {
     #[test]
     fn what_nobody_has_searched_is_withheld() {
         let (_state, dir) = dir();
-        let tell = |veil: &mut Veil, offset, text: &'static str| {
+        let tell = |veil: &mut Veil, offset, text: &'static str, supervised| {
             let piece = (&Before::default(), Bytes::from_static(text.as_bytes()));
-            veil.tell(&dir, (Stream::Stdout, offset), piece, true).unwrap()
+            veil.tell(&dir, (Stream::Stdout, offset), piece, (true, supervised)).unwrap()
         };
-        assert_eq!(tell(&mut veil(Known::Lost), 0, "plain"), Telling::Withheld);
-        assert_eq!(tell(&mut veil(Known::Nothing), 0, "plain"), Telling::Withheld);
+        assert_eq!(tell(&mut veil(Known::Lost), 0, "plain", true), Telling::Withheld);
+        assert_eq!(tell(&mut veil(Known::Nothing), 0, "plain", true), Telling::Withheld);
         let hidden = |text| serde_json::from_str::<Hidden>(text).unwrap();
         let mut veil = veil(Known::Places(hidden(r#"{"places":[[],[],[]],"searched":[3,0,0]}"#)));
-        assert_eq!(tell(&mut veil, 0, "plain"), Telling::Bytes("pla".into()));
-        assert_eq!(tell(&mut veil, 3, "in"), Telling::Withheld);
+        assert_eq!(tell(&mut veil, 0, "plain", false), Telling::Bytes("pla".into()));
+        assert_eq!(tell(&mut veil, 3, "in", true), Telling::Later);
+        assert_eq!(tell(&mut veil, 3, "in", false), Telling::Withheld);
         dir.write_json("hidden-0.json", &hidden(r#"{"places":[[],[],[]],"searched":[5,0,0]}"#)).unwrap();
-        assert_eq!(tell(&mut veil, 3, "in"), Telling::Bytes("in".into()), "searched since");
+        assert_eq!(tell(&mut veil, 3, "in", false), Telling::Bytes("in".into()), "searched since");
     }
 }
