@@ -255,7 +255,7 @@ impl RunDir {
 
     fn write_temporary<T: Serialize>(&self, name: &str, value: &T) -> Result<String, SuperviseError> {
         let (temporary, file) = self.temporary(name, value)?;
-        file.sync_all().map_err(|e| SuperviseError::io("write", &self.path.join(name), e))?;
+        file.sync_all().map_err(|e| self.unwritten(name, &temporary, e))?;
         Ok(temporary)
     }
 
@@ -263,8 +263,14 @@ impl RunDir {
         let temporary = draft(name);
         let bytes = serde_json::to_vec(value).map_err(|e| self.damaged(name, &e))?;
         let mut file = self.file(&temporary, OFlags::WRONLY | OFlags::TRUNC | OFlags::CREATE)?;
-        file.write_all(&bytes).map_err(|e| SuperviseError::io("write", &self.path.join(name), e))?;
+        file.write_all(&bytes).map_err(|e| self.unwritten(name, &temporary, e))?;
         Ok((temporary, file))
+    }
+
+    /// A draft that could not be written, as on a full disk: none of it is left.
+    fn unwritten(&self, name: &str, temporary: &str, error: std::io::Error) -> SuperviseError {
+        let _ = self.remove(temporary);
+        SuperviseError::io("write", &self.path.join(name), error)
     }
 
     /// Puts a file into a directory below this one, which is made where it is not there. One that is not there is

@@ -13,7 +13,7 @@ use hvtui::tui::canvas::{Caps, ColorDepth};
 use hvtui::tui::core::{Key, KeyCode, Level, Msg, Screen};
 use hvtui::tui::screens::view::draw;
 use hvtui::tui::screens::{HostEntry, Model, update};
-use ratatui::buffer::Buffer;
+use ratatui::buffer::{Buffer, Cell};
 use ratatui::layout::Rect;
 use serde_json::{Value, json};
 
@@ -154,15 +154,20 @@ fn vector_15_no_number_of_a_host_breaks_the_screen() {
     }
 }
 
+/// What is said, how, and what is shown no more where it is.
+type Hostile<T> = (&'static str, fn(&mut T), &'static str);
+
 /// The lines of the cluster's screen as it shows these events, once they have come over a link.
 fn cluster_lines(story: Story) -> Vec<String> {
     let mut events = story.told;
-    events.iter_mut().for_each(|envelope| bound_event(&mut envelope.event));
+    for envelope in &mut events {
+        bound_event(&mut envelope.event);
+    }
     let mut model = told(&events, Vec::new(), "");
     update(&mut model, Msg::Resize(120, 40));
     let mut buffer = Buffer::empty(Rect::new(0, 0, 120, 40));
     draw(&model, Caps { color: ColorDepth::Full, ascii: false }, &mut buffer);
-    buffer.content.chunks(120).map(|row| row.iter().map(|cell| cell.symbol()).collect()).collect()
+    buffer.content.chunks(120).map(|row| row.iter().map(Cell::symbol).collect()).collect()
 }
 
 /// A host of two GPUs with a sample, of which the first GPU and the host say what these make of it.
@@ -193,7 +198,7 @@ fn vector_15_what_no_machine_has_is_shown_as_unknown_and_nothing_else_with_it() 
     let honest = one_host(2, |_| {}, |_| {});
     let (first, second) = (row(&honest, "0 H200"), row(&honest, "1 H200"));
     // What the first GPU says, and what its row shows no more.
-    let gpu: [(&str, fn(&mut GpuSample), &str); 7] = [
+    let gpu: [Hostile<GpuSample>; 7] = [
         ("util 101", |gpu| gpu.util = Reading::Value(101), "57 %"),
         ("util 65535", |gpu| gpu.util = Reading::Value(65_535), "57 %"),
         ("util of all bits", |gpu| gpu.util = Reading::Value(u32::MAX), "57 %"),
@@ -219,7 +224,7 @@ fn vector_15_what_no_machine_has_is_shown_as_unknown_and_nothing_else_with_it() 
     }
     // A host without GPUs, by its row: `4 CPUs ███ 31 % 9.0/64 G ▏ 0.42`.
     let told = row(&one_host(0, |_| {}, |_| {}), "gpu-a");
-    let host: [(&str, fn(&mut HostSample), &str); 8] = [
+    let host: [Hostile<HostSample>; 8] = [
         ("cpu NaN", |host| host.cpu_percent = Reading::Value(f32::NAN), "31 %"),
         ("cpu infinite", |host| host.cpu_percent = Reading::Value(f32::INFINITY), "31 %"),
         ("cpu negative", |host| host.cpu_percent = Reading::Value(-1.0), "31 %"),
