@@ -20,6 +20,7 @@ pub mod host;
 mod host_state;
 pub mod idle;
 pub mod ids;
+pub mod json_size;
 pub mod late;
 pub mod lease;
 pub mod log;

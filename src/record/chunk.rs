@@ -11,8 +11,20 @@ use super::block::gpu_numbers::{self, GpuNumbers};
 use super::format::{Channel, ChunkNote, MAX_ENVELOPES, MAX_RECORD, Meta};
 use super::log_json;
 use crate::domain::event::Envelope;
+use crate::domain::json_size::Most;
 use crate::domain::plausible;
 use crate::domain::run::RunSpec;
+
+/// What may stand in a JSON message, whose bytes alone are bounded by [`MAX_RECORD`]. A writer makes lists of at most
+/// 24 MiB, with eight bytes and more a value.
+const MOST: Most = Most {
+    depth: 128,
+    values: 4 << 20,
+    objects: 4 << 20,
+    text: MAX_RECORD,
+    elements: MAX_ENVELOPES,
+    element_values: 1 << 20,
+};
 
 /// Opcode and length: what stands before every record.
 pub(super) const RECORD_HEAD: usize = 9;
@@ -44,6 +56,7 @@ pub(super) fn head(record: &[u8]) -> Result<(ChunkNote, Option<RunSpec>), String
 }
 
 fn parse_note(data: &[u8]) -> Result<ChunkNote, String> {
+    MOST.check(data).map_err(|what| format!("its note has {what}"))?;
     let note: ChunkNote = serde_json::from_slice(data).map_err(|error| format!("its note: {error}"))?;
     if note.first_seq > note.last_seq || note.start > note.end || note.envelopes > MAX_ENVELOPES as u64 {
         return Err("its note contradicts itself".into());
@@ -52,6 +65,7 @@ fn parse_note(data: &[u8]) -> Result<ChunkNote, String> {
 }
 
 fn parse_meta(data: &[u8]) -> Result<RunSpec, String> {
+    MOST.check(data).map_err(|what| format!("its run has {what}"))?;
     serde_json::from_slice::<Meta>(data).map(|meta| meta.spec).map_err(|error| format!("its run: {error}"))
 }
 
@@ -97,6 +111,7 @@ impl Decoded {
     }
 
     fn take_array(&mut self, data: &[u8]) -> Result<(), String> {
+        MOST.check(data).map_err(|what| format!("it holds more than a writer puts there: {what}"))?;
         if let Ok(mut all) = serde_json::from_slice::<Vec<Envelope>>(data) {
             self.envelopes.append(&mut all);
             return Ok(());

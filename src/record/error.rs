@@ -48,8 +48,10 @@ pub enum Error {
         found: u32,
     },
     /// One chunk can't be decoded; the others can.
-    #[error("chunk at byte {offset}: {reason}")]
+    #[error("{}: chunk at byte {offset}: {reason}", path.display())]
     Chunk {
+        /// The file.
+        path: PathBuf,
         /// Where the chunk begins in the file.
         offset: u64,
         /// What is wrong.

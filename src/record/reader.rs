@@ -253,8 +253,8 @@ impl Reader {
         wants: impl Fn(Channel) -> bool,
     ) -> Result<Vec<Timed>, Error> {
         let Some(entry) = self.chunks.get(chunk) else { return Ok(Vec::new()) };
-        let bad = |reason: String| Error::Chunk { offset: entry.at, reason };
         let Some(part) = self.files.get(entry.file) else { return Ok(Vec::new()) };
+        let bad = |reason: String| Error::Chunk { path: part.path.clone(), offset: entry.at, reason };
         let record = part.bytes.read(entry.at, entry.length).map_err(Error::file(&part.path))?;
         let decoded = chunk::decode(&record, wants).map_err(bad)?;
         let numbers = entry.note.first_seq..=entry.note.last_seq;
@@ -387,7 +387,7 @@ pub(super) fn glance(path: &Path) -> Result<Glance, Error> {
         }
     }
     let offset = open.first().map_or(0, |(_, _, data)| *data);
-    let unreadable = |reason: &str| Error::Chunk { offset, reason: reason.to_owned() };
+    let unreadable = |reason: &str| Error::Chunk { path: path.to_owned(), offset, reason: reason.to_owned() };
     let Some(spec) = spec else {
         return Err(unreadable(if any { "it does not tell which run it is of" } else { "no whole chunk" }));
     };

@@ -13,7 +13,7 @@ mod trust;
 
 pub use deploy::{
     AgentBinary, AgentError, AgentStream, Agents, DeployError, Deployment, Progress, Speaks, TelemetryAsk,
-    open_agent, quarantine,
+    is_upload, open_agent, quarantine,
 };
 pub use transport::{
     AgentReader, AgentWriter, Algorithms, Asked, Asker, Attempts, Carrier, Choice, ErrorKind, Family,

@@ -9,7 +9,9 @@ use std::io::{Read, Write};
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{AtFlags, Mode, OFlags, fstat, fsync, linkat, mkdirat, openat, renameat, unlinkat};
+use rustix::fs::{
+    AtFlags, FileType, Mode, OFlags, fstat, fsync, linkat, mkdirat, openat, renameat, statat, unlinkat,
+};
 use rustix::io::Errno;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -19,6 +21,7 @@ use super::state::{STATE, VERSION};
 use crate::domain::ids::{HostId, RunId};
 use crate::domain::text::sanitize;
 use crate::domain::time::Stamp;
+use crate::procs::identity::Stat;
 
 /// The directory under the state directory that holds the runs of this host.
 pub(super) const SPOOL: &str = "spool";
@@ -254,16 +257,22 @@ impl RunDir {
 
     fn write_temporary<T: Serialize>(&self, name: &str, value: &T) -> Result<String, SuperviseError> {
         let (temporary, file) = self.temporary(name, value)?;
-        file.sync_all().map_err(|e| SuperviseError::io("write", &self.path.join(name), e))?;
+        file.sync_all().map_err(|e| self.unwritten(name, &temporary, e))?;
         Ok(temporary)
     }
 
     fn temporary<T: Serialize>(&self, name: &str, value: &T) -> Result<(String, File), SuperviseError> {
-        let temporary = format!(".{name}.{}", std::process::id());
+        let temporary = draft(name);
         let bytes = serde_json::to_vec(value).map_err(|e| self.damaged(name, &e))?;
         let mut file = self.file(&temporary, OFlags::WRONLY | OFlags::TRUNC | OFlags::CREATE)?;
-        file.write_all(&bytes).map_err(|e| SuperviseError::io("write", &self.path.join(name), e))?;
+        file.write_all(&bytes).map_err(|e| self.unwritten(name, &temporary, e))?;
         Ok((temporary, file))
+    }
+
+    /// A draft that could not be written, as on a full disk: none of it is left.
+    fn unwritten(&self, name: &str, temporary: &str, error: std::io::Error) -> SuperviseError {
+        let _ = self.remove(temporary);
+        SuperviseError::io("write", &self.path.join(name), error)
     }
 
     /// Puts a file into a directory below this one, which is made where it is not there. One that is not there is
@@ -284,6 +293,21 @@ impl RunDir {
     /// Removes a file.
     pub fn remove(&self, name: &str) -> Result<(), SuperviseError> {
         unlinkat(&self.fd, name, AtFlags::empty()).map_err(|e| self.error("remove", name, e))
+    }
+
+    /// Once no process of the run is left: removes the sockets by which they spoke, and the drafts of those that were
+    /// killed. What another process is writing just now is left alone.
+    pub fn sweep(&self) -> Result<(), SuperviseError> {
+        for name in self.names()? {
+            let is_socket = || {
+                statat(&self.fd, &name, AtFlags::SYMLINK_NOFOLLOW)
+                    .is_ok_and(|stat| FileType::from_raw_mode(stat.st_mode) == FileType::Socket)
+            };
+            if is_socket() || (is_draft(&name) && !is_being_written(&name)) {
+                self.remove(&name)?;
+            }
+        }
+        Ok(())
     }
 
     /// Removes the directory if nothing is in it.
@@ -328,12 +352,31 @@ impl RunDir {
     }
 }
 
+/// How the name of a reserved room ends.
+const ROOM: &str = ".room";
 /// Bytes that are reserved: more than any end of a rank takes.
 const RESERVED: usize = 4096;
 
 /// `.exit-3.json.room`: what holds the room of a file.
 fn reserved(name: &str) -> String {
-    format!(".{name}.room")
+    format!(".{name}{ROOM}")
+}
+
+/// `.state.json.4711`: what this process makes until it can have the name that it is for.
+pub(super) fn draft(name: &str) -> String {
+    format!(".{name}.{}", std::process::id())
+}
+
+/// Whether the process that made a draft goes on. A reserved room is a rank-wrap's.
+fn is_being_written(draft: &str) -> bool {
+    let pid = draft.rsplit_once('.').and_then(|(_, pid)| pid.parse().ok());
+    pid.is_some_and(|pid| Stat::read(pid).is_ok())
+}
+
+/// Whether a file or folder of this name was to get another one, or to go: none is there once all is over.
+pub fn is_draft(name: &str) -> bool {
+    let is_numbered = |(_, end): (&str, &str)| end.parse::<u32>().is_ok();
+    name.starts_with('.') && (name.ends_with(ROOM) || name.rsplit_once('.').is_some_and(is_numbered))
 }
 
 const DIRECTORY: OFlags =
@@ -509,6 +552,18 @@ mod tests {
         dir.write_reserved("a.json", &2).unwrap();
         assert_eq!(std::fs::read_to_string(dir.path().join("a.json")).unwrap(), "2");
         assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 1);
+    }
+
+    #[test]
+    fn a_draft_is_told_from_what_stays() {
+        for name in
+            [draft("state.json"), reserved("exit-0.json"), format!(".deleted-RUN-gpu-a@x-1a2b3c4d.{}", 7)]
+        {
+            assert!(is_draft(&name), "{name}");
+        }
+        for name in ["state.json", "rank-0.out", ".pipe", "run.2", ".cache"] {
+            assert!(!is_draft(name), "{name}");
+        }
     }
 
     #[test]

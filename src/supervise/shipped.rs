@@ -5,7 +5,7 @@ use std::io::{self, Write};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
-use super::rundir::RunDir;
+use super::rundir::{RunDir, draft};
 use crate::sha256::Hasher;
 
 /// Files that belong into one folder.
@@ -57,7 +57,7 @@ impl Shipped {
         private(above, true)?;
         // Under another name first: who finds the folder finds all files, whole.
         let name = folder.file_name().unwrap_or_default().to_string_lossy();
-        let draft = above.join(format!(".{name}.{}", std::process::id()));
+        let draft = above.join(draft(&name));
         private(&draft, false)?;
         let written = self.files.iter().try_for_each(|(name, content)| {
             let file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(draft.join(name));

@@ -500,6 +500,9 @@ impl Supervisor {
         for why in container::sweep::run(&self.dir, &self.spec) {
             self.tell(&Note::new(what::UNKILLABLE, why, clock::host_now()));
         }
+        if let Err(error) = self.dir.sweep() {
+            line(&self.log, &error.to_string());
+        }
         self.state.phase = Phase::Ended;
         self.dir.write_json(STATE, &self.state)
     }

@@ -2,6 +2,8 @@
 //! made to take many times that. What is within may still be more than a host can have; that is decided where messages are
 //! admitted.
 
+use crate::domain::json_size::Most;
+
 /// Lists within lists.
 const DEPTH: usize = 32;
 /// Values: numbers, texts, lists and objects. A list of 20,000 missing files has 60,000.
@@ -11,50 +13,21 @@ const OBJECTS: usize = 32 << 10;
 /// Bytes of one text, as they are written. The stacks of a process may have 256 KiB.
 const TEXT: usize = 512 << 10;
 
+const MOST: Most = Most {
+    depth: DEPTH,
+    values: VALUES,
+    objects: OBJECTS,
+    text: TEXT,
+    elements: VALUES,
+    element_values: VALUES,
+};
+
 /// Looks through a JSON text, which need not be one. Takes no memory.
 ///
 /// # Errors
 /// Says of what there is too much.
 pub fn check(json: &[u8]) -> Result<(), String> {
-    let (mut depth, mut values, mut objects) = (0usize, 0usize, 0usize);
-    let mut bytes = json.iter().enumerate();
-    while let Some((at, byte)) = bytes.next() {
-        match byte {
-            b'"' => {
-                let mut end = json.len();
-                while let Some((at, byte)) = bytes.next() {
-                    match byte {
-                        b'\\' => drop(bytes.next()),
-                        b'"' => {
-                            end = at;
-                            break;
-                        }
-                        _ => {}
-                    }
-                }
-                if end - at > TEXT {
-                    return Err(format!("a text of more than {TEXT} bytes"));
-                }
-            }
-            b'[' | b'{' => {
-                (depth, values) = (depth + 1, values + 1);
-                objects += usize::from(*byte == b'{');
-            }
-            b']' | b'}' => depth = depth.saturating_sub(1),
-            b',' => values += 1,
-            _ => {}
-        }
-        if depth > DEPTH {
-            return Err(format!("lists within lists, more than {DEPTH} deep"));
-        }
-        if values > VALUES {
-            return Err(format!("more than {VALUES} values"));
-        }
-        if objects > OBJECTS {
-            return Err(format!("more than {OBJECTS} objects"));
-        }
-    }
-    Ok(())
+    MOST.check(json)
 }
 
 #[cfg(test)]

@@ -207,7 +207,7 @@ pub(crate) fn recording_with(unpacked: u64, packed: &[u8]) -> Vec<u8> {
 }
 
 /// A zstd frame whose blocks hold the data as it is (RFC 8878, 3.1.1.2: raw blocks of at most 128 KiB).
-fn stored(data: &[u8]) -> Vec<u8> {
+pub(crate) fn stored(data: &[u8]) -> Vec<u8> {
     let mut frame = b"\x28\xb5\x2f\xfd\xa0".to_vec();
     frame.extend_from_slice(&(data.len() as u32).to_le_bytes());
     let mut blocks = data.chunks(128 << 10).peekable();

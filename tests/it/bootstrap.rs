@@ -105,25 +105,58 @@ fn clients_and_hosts_that_install_at_once_into_one_home_leave_one_binary() {
     assert_eq!(cluster.on("n2", "stat -c %i ~/.cache/hvtui/agents/*/hvtui"), inode, "uploaded again");
 }
 
+/// What somebody puts in the place of the installed binary, in its folder: each still works as an agent.
+pub(crate) const SWAPS: [(&str, &str); 3] = [
+    ("another content", "cp hvtui x && chmod 700 x && echo x >>x && mv -f x hvtui"),
+    (
+        "another content of the same size, with the same times and mode",
+        "cp -p hvtui x && chmod 700 x && b=$(tail -c 1 hvtui | od -An -tu1) \
+         && printf \"\\\\$(printf %03o $(((b + 1) % 256)))\" \
+            | dd of=x bs=1 seek=$(($(stat -c %s x) - 1)) conv=notrunc 2>/dev/null \
+         && chmod 500 x && touch -r hvtui x && [ \"$(stat -c '%s %Y %a' x)\" = \"$(stat -c '%s %Y %a' hvtui)\" ] \
+         && ! cmp -s x hvtui && mv -f x hvtui",
+    ),
+    (
+        "a link to another content",
+        "mv hvtui ~/other && chmod 700 ~/other && echo y >>~/other && ln -s ~/other hvtui",
+    ),
+];
+
+/// Lets a host's installed binary be swapped.
+#[track_caller]
+pub(crate) fn swap(cluster: &Cluster, host: &str, line: &str) {
+    let line = format!("cd ~/.cache/hvtui/agents/* && {line} && echo done");
+    assert_eq!(cluster.on(host, &line), "done\n", "{line}");
+}
+
 #[test]
 fn vector_08_a_binary_that_was_swapped_is_refused_put_aside_and_replaced() {
     let Some(cluster) = Cluster::up(1, &[]) else { return };
     let client = Client::new(&cluster);
+    for (count, (what, line)) in (1..).zip(SWAPS) {
+        assert_eq!(client.run(&["hosts", "check"]).code, 0, "before {what}");
+        swap(&cluster, "n1", line);
+        let checked = client.run(&["hosts", "check"]);
+        assert_eq!(checked.code, 69, "{what}: {checked:?}");
+        assert!(checked.out.contains("is not the one that was put there"), "{what}: {checked:?}");
+        assert!(checked.out.contains("/hvtui.bad-"), "{what}: {checked:?}");
+        let left = cluster.on("n1", "ls ~/.cache/hvtui/agents/*");
+        let bad = left.lines().filter(|name| name.starts_with("hvtui.bad-") && name.len() == 18).count();
+        assert_eq!((bad, left.lines().count()), (count, count), "{what}: {left}");
+    }
     assert_eq!(client.run(&["hosts", "check"]).code, 0);
-    // Still a working hvtui, with another content.
-    cluster
-        .on("n1", "cd ~/.cache/hvtui/agents/* && cp hvtui x && chmod 700 x && echo x >>x && mv -f x hvtui");
+    let sums = cluster.on("n1", "cd ~/.cache/hvtui/agents && sha256sum */hvtui");
+    assert!(sums.split_once("  ").is_some_and(|(sum, path)| path.starts_with(sum)), "{sums}");
+
+    // A link to the program of somebody else is not even tried.
+    let theirs = "printf '#!/bin/sh\\nid -u >>/run/ran\\nexit 127\\n' >/run/theirs && chmod 755 /run/theirs \
+                  && chown 65534 /run/theirs && ln -sf /run/theirs hvtui";
+    swap(&cluster, "n1", theirs);
     let checked = client.run(&["hosts", "check"]);
-    assert_eq!(checked.code, 69, "{checked:?}");
-    assert!(checked.out.contains("is not the one that was put there"), "{checked:?}");
-    assert!(checked.out.contains("/hvtui.bad-"), "{checked:?}");
-    let left = files(&cluster, "n1", "~/.cache");
-    assert!(left.len() == 1 && left[0].starts_with("hvtui.bad-") && left[0].len() == 18, "{left:?}");
-    assert_eq!(client.run(&["hosts", "check"]).code, 0);
-    let mut left = files(&cluster, "n1", "~/.cache");
-    left.sort();
-    assert_eq!(left.len(), 2, "{left:?}");
-    assert_eq!(left[0], "hvtui");
+    assert_eq!(cluster.on("n1", "cat /run/ran 2>/dev/null"), "", "the uids under which their program ran");
+    assert_eq!(checked.code, 0, "{checked:?}");
+    assert_eq!(cluster.on("n1", "find ~/.cache/hvtui/agents -type l -name hvtui"), "", "the link is left");
+    assert_eq!(cluster.on("n1", "cat /run/theirs | head -1").trim(), "#!/bin/sh", "it was written to");
 }
 
 /// Swaps two folders again and again, each time in one step.

@@ -13,6 +13,7 @@ use crate::common::built;
 use crate::common::client::{Client, Ended};
 use crate::common::cluster;
 use crate::common::cluster::Cluster;
+use crate::common::left;
 use crate::common::processes::{end_of, until};
 use serde_json::Value;
 
@@ -46,7 +47,7 @@ fn only_run(client: &Client<'_>) -> String {
 
 fn nothing_left(cluster: &Cluster, run: &str) {
     for host in ["n1", "n2"] {
-        cluster.until_free(host, run);
+        left::assert_nothing(cluster, host, run);
     }
 }
 

@@ -11,6 +11,7 @@ use std::sync::OnceLock;
 use crate::common::built;
 use crate::common::client::Client;
 use crate::common::cluster::Cluster;
+use crate::common::left;
 use crate::common::processes::{end_of, until, until_says};
 use hvtui::domain::ids::Rank;
 use serde_json::{Value, json};
@@ -164,6 +165,10 @@ fn a_leased_gpu_is_refused_with_its_holder_until_the_run_ends() {
     assert_eq!(beside.code(), Some(0), "{}", beside.said());
     until("the GPUs to be free", || lease(&client, 0).is_none() && lease(&client, 1).is_none());
     assert_eq!(client.run(&["run", "--gpus", "n1:0,1", "--", "true"]).code, 0);
+    let runs = std::fs::read_dir(client.path(".local/state/hvtui/runs")).expect("runs").flatten();
+    for run in runs.map(|run| run.file_name()) {
+        left::assert_nothing(cluster, "n1", run.to_str().expect("an id"));
+    }
     let notes = format!("ls /dev/shm | grep json | grep -e {} -e {}; true", uuid("n1", 0), uuid("n1", 1));
     assert_eq!(cluster.on("n1", &notes), "", "no note is left");
 }

@@ -8,6 +8,7 @@ use std::sync::OnceLock;
 use crate::common::client::{Client, Ended};
 use crate::common::cluster;
 use crate::common::cluster::Cluster;
+use crate::common::left;
 use crate::common::processes::{end_of, until};
 use serde_json::Value;
 
@@ -56,7 +57,7 @@ fn assert_lines(text: &str, attempts: u32, of: u32) -> BTreeSet<String> {
 /// Nothing of the run is left on either host.
 fn nothing_left(cluster: &Cluster, run: &str) {
     for host in ["n1", "n2"] {
-        cluster.until_free(host, run);
+        left::assert_nothing(cluster, host, run);
     }
 }
 

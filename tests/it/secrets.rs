@@ -9,7 +9,7 @@ use std::sync::LazyLock;
 
 use crate::common::client::Client;
 use crate::common::cluster::Cluster;
-use crate::common::processes::{end_of, until};
+use crate::common::processes::{end_of, until, until_says};
 
 /// Made when it is used: a source or a program that holds it would be found, wherever this repository lies.
 static CANARY: LazyLock<String> = LazyLock::new(|| {
@@ -163,28 +163,53 @@ fn vector_06_who_attaches_from_elsewhere_sees_no_secret_value_either() {
     }
 }
 
-/// The sockets of a host that listen on every address.
-fn open_to_all(cluster: &Cluster, host: &str) -> BTreeSet<String> {
+/// The sockets with which a host listens for TCP, as the kernel's table writes them: `0B004D0A:C350`.
+fn listening(cluster: &Cluster, host: &str) -> BTreeSet<String> {
     let all = cluster.on(host, "cat /proc/net/tcp /proc/net/tcp6");
     let listening = all.lines().filter_map(|line| {
         let fields: Vec<&str> = line.split_ascii_whitespace().collect();
         let (address, state) = (fields.get(1)?, fields.get(3)?);
-        let anywhere = address.split(':').next()?.chars().all(|digit| digit == '0');
-        (*state == "0A" && anywhere).then(|| (*address).to_owned())
+        (*state == "0A").then(|| (*address).to_owned())
     });
     listening.collect()
 }
+
+/// Starts only when it is told to, so that all others wait for it.
+const LATE: &str = "while [ $RANK = 3 ] && [ ! -e ~/go-on ]; do sleep 0.1; done
+exec ~/.cache/hvtui/agents/*/hvtui train digits --epochs 10000";
 
 #[test]
 fn vector_01_nothing_of_a_run_listens_on_every_address() {
     let Some(cluster) = Cluster::up(2, &[]) else { return };
     let client = Client::new(&cluster);
-    let before: Vec<_> = ["n1", "n2"].map(|host| open_to_all(&cluster, host)).into();
-    let mut run = spawn(&client, &["run", "-np", "2", "--", "hvtui", "train", "digits", "--epochs", "10000"]);
-    until("a step", || fs::read_to_string(client.path("err")).is_ok_and(|text| text.contains("step ")));
-    for (host, before) in ["n1", "n2"].into_iter().zip(before) {
-        assert_eq!(open_to_all(&cluster, host), before, "{host}");
-    }
+    client.write("hosts.toml", &cluster.hosts_toml(2));
+    let hosts = [("n1", "0B004D0A"), ("n2", "0C004D0A")];
+    let before = hosts.map(|(host, _)| listening(&cluster, host));
+    // What the run has opened on each host, and on what address.
+    let opened = || {
+        let both = hosts.iter().zip(&before);
+        both.map(|((host, _), before)| &listening(&cluster, host) - before).collect::<Vec<_>>()
+    };
+    let assert_own = |opened: &[BTreeSet<String>]| {
+        for ((host, own), opened) in hosts.iter().zip(opened) {
+            let elsewhere: Vec<_> = opened.iter().filter(|at| !at.starts_with(&format!("{own}:"))).collect();
+            assert!(elsewhere.is_empty(), "{host} listens on {elsewhere:?}, not on {own} alone");
+        }
+    };
+    let mut run = spawn(&client, &["run", "-np", "4", "--", "sh", "-c", LATE]);
+    // Rank 0 waits at the meeting's port and each rank at the one for its peers' data: two ranks here, one there.
+    let said = || fs::read_to_string(client.path("err")).unwrap_or_default();
+    until_says("[3, 1]", || {
+        let opened = opened();
+        assert_own(&opened);
+        format!("{:?} of {opened:?}: {}", opened.iter().map(BTreeSet::len).collect::<Vec<_>>(), said())
+    });
+    cluster.on("n2", "touch ~/go-on");
+    until("a step", || {
+        assert_own(&opened());
+        said().contains("step ")
+    });
+    assert_eq!(opened(), [BTreeSet::new(), BTreeSet::new()], "once all have met");
     let id = rustix::process::Pid::from_child(&run);
     rustix::process::kill_process(id, rustix::process::Signal::INT).expect("a signal");
     end_of(&mut run);

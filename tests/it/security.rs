@@ -1,7 +1,9 @@
 //! The security vectors of docs/security.md, each test named after its number. Those that need a hostile server or a whole
 //! cluster are elsewhere, under the same names; the page lists them all, and `tests/it/docs.rs` looks that they exist.
 
+mod bombs;
 mod bytes;
+mod captures;
 mod cores;
 mod escapes;
 mod files;
@@ -11,3 +13,4 @@ mod mutate;
 mod person;
 mod screens;
 mod strangers;
+mod tree;

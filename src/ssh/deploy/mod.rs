@@ -14,4 +14,5 @@ pub use binary::AgentBinary;
 pub use deployment::{Deployment, TelemetryAsk};
 pub use error::{AgentError, DeployError};
 pub use install::{Progress, open_agent, quarantine};
+pub use script::is_upload;
 pub use stream::{AgentStream, Speaks};

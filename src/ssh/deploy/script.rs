@@ -109,6 +109,14 @@ const UPLOAD: &str = concat!(
     r#"then sync "$d" 2>/dev/null;echo done;else echo fail=store;fi;fi;else echo fail=store;fi"#,
 );
 
+/// What the names of uploads begin with that are not whole yet, as [`UPLOAD`] makes them.
+const DRAFT: &str = ".up.";
+
+/// Whether a file of this name is an upload that is not whole: none is there once all is over.
+pub fn is_upload(name: &str) -> bool {
+    name.starts_with(DRAFT)
+}
+
 /// Takes a binary that answered with another content out of the way. Answers, after the marker, `moved=PATH`, or
 /// `fail=WHY`.
 const QUARANTINE: &str = concat!(
@@ -560,7 +568,7 @@ mod tests {
         cut.stdin.as_mut().unwrap().write_all(b"#!/bin/sh").unwrap();
         let left = || {
             let names = std::fs::read_dir(&folder).unwrap().map(|entry| entry.unwrap().file_name());
-            names.filter(|name| name.to_string_lossy().starts_with(".up.")).count()
+            names.filter(|name| is_upload(&name.to_string_lossy())).count()
         };
         // A second client while the first one is at it leaves its file alone.
         assert!(home.upload("sh", &Nonce::new().unwrap(), AGENT.as_bytes()).ends_with("\ndone\n"));

@@ -142,9 +142,12 @@ pub fn trace_file(id: u64, pid: u32) -> String {
     format!("{id}_{pid}.json")
 }
 
+/// What torch appends to the name of a trace while it writes it.
+pub const DRAFT: &str = ".tmp";
+
 /// The name of the file while it is written.
 pub fn draft_file(id: u64, pid: u32) -> String {
-    format!("{id}_{pid}.json.tmp")
+    format!("{}{DRAFT}", trace_file(id, pid))
 }
 
 fn forget_others(dir: &RunDir, id: u64) {

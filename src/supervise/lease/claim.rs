@@ -10,7 +10,7 @@ use rustix::io::{Errno, FdFlags, fcntl_setfd};
 
 use super::mark::Mark;
 use super::note::{self, Draft, Note};
-use super::place::LeaseDir;
+use super::place::{LeaseDir, PREFIX};
 use super::{LeaseError, beside, look, socket_lock};
 use crate::clock;
 use crate::domain::ids::{GpuUuid, Rank};
@@ -411,7 +411,16 @@ pub(super) fn lock_file(dir: &LeaseDir, gpu: &GpuUuid) -> Result<String, LeaseEr
     if uuid.is_empty() || uuid.len() > 80 || !uuid.chars().all(plain) {
         return Err(LeaseError::BadName(uuid.chars().take(80).collect()));
     }
-    Ok(format!("{}{uuid}.lock", dir.prefix))
+    Ok(lock_name(dir.prefix, gpu))
+}
+
+fn lock_name(prefix: &str, gpu: &GpuUuid) -> String {
+    format!("{prefix}{gpu}.lock")
+}
+
+/// The file whose lock is a GPU's lease, in a folder of the system's ([`super::USUAL`]).
+pub fn usual_lock(gpu: &GpuUuid) -> String {
+    lock_name(PREFIX, gpu)
 }
 
 pub(super) fn note_file(dir: &LeaseDir, gpu: &GpuUuid, uid: u32) -> String {

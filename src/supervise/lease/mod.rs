@@ -29,9 +29,10 @@ mod socket_lock;
 
 use std::path::PathBuf;
 
-pub use claim::{Claims, claim, retire};
+pub use claim::{Claims, claim, retire, usual_lock};
 pub use look::{check, look};
-pub use place::LeaseDir;
+pub use note::is_draft;
+pub use place::{LeaseDir, USUAL};
 pub use queue::Queued;
 
 use crate::domain::ids::GpuUuid;

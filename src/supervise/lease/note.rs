@@ -35,6 +35,18 @@ pub(super) struct Note {
     pub(super) since: HostTime,
 }
 
+/// `hvtui-GPU-1.1000.json.4711.0`: what is written until it gets its name.
+fn draft_name(name: &str) -> String {
+    static DRAFTS: AtomicU64 = AtomicU64::new(0);
+    format!("{name}.{}.{}", std::process::id(), DRAFTS.fetch_add(1, Ordering::Relaxed))
+}
+
+/// Whether a file of this name in a folder of leases was to get another one: none is there once all is over.
+pub fn is_draft(name: &str) -> bool {
+    let numbered = |name: &str| name.rsplit_once('.').is_some_and(|(_, end)| end.parse::<u64>().is_ok());
+    numbered(name) && name.rsplit_once('.').is_some_and(|(inner, _)| numbered(inner))
+}
+
 /// Writes a file that everybody may read, in the place of our last one. A file or link that somebody else has put
 /// there stays, and is an error.
 pub(super) fn write<T: Serialize>(dir: &LeaseDir, name: &str, value: &T) -> std::io::Result<()> {
@@ -51,9 +63,7 @@ pub(super) struct Draft<'d> {
 
 impl<'d> Draft<'d> {
     pub(super) fn write<T: Serialize>(dir: &'d LeaseDir, name: &str, value: &T) -> std::io::Result<Self> {
-        static DRAFTS: AtomicU64 = AtomicU64::new(0);
-        let number = DRAFTS.fetch_add(1, Ordering::Relaxed);
-        let temporary = format!("{name}.{}.{number}", std::process::id());
+        let temporary = draft_name(name);
         // one that an earlier process of this number has left
         let _ = unlinkat(&dir.fd, &temporary, AtFlags::empty());
         let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
@@ -152,4 +162,17 @@ pub(super) fn is_hidden(pid: u32) -> bool {
 /// The real uid of a process; `None` where it is not visible.
 pub(super) fn uid_of(pid: u32) -> Option<u32> {
     status::real_uid(pid).ok().flatten()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_draft_is_told_from_a_note_and_a_lock() {
+        assert!(is_draft(&draft_name("hvtui-GPU-1.1000.json")));
+        for name in ["hvtui-GPU-1.1000.json", "hvtui-GPU-1.lock", "GPU-1.1000", "python3.11.2x"] {
+            assert!(!is_draft(name), "{name}");
+        }
+    }
 }

@@ -12,9 +12,9 @@ use crate::domain::text::os_text;
 
 /// The directories that systems keep for this: root's, sticky, for everybody, and gone with a reboot. Whichever
 /// is first in order is every user's first: the choice depends on nothing that differs between users.
-const USUAL: [&str; 2] = ["/run/lock", "/dev/shm"];
+pub const USUAL: [&str; 2] = ["/run/lock", "/dev/shm"];
 /// What our files in a directory of the system begin with.
-const PREFIX: &str = "hvtui-";
+pub(super) const PREFIX: &str = "hvtui-";
 
 /// Types of file systems (`f_type` of `statfs`) that belong to one machine: ext2 to ext4, XFS, btrfs, tmpfs,
 /// ramfs, overlay, F2FS, ZFS, bcachefs. A lock elsewhere may hold on other machines too, or nowhere.

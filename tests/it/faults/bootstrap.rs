@@ -6,6 +6,7 @@ use std::time::Instant;
 use super::invariants::{Ends, exits_agree, no_byte_lost, nothing_left};
 use super::matrix::Notes;
 use super::rig::{Rig, until};
+use crate::bootstrap::{SWAPS, swap};
 
 /// The folder of the binaries on a host.
 const AGENTS: &str = ".cache/hvtui/agents";
@@ -82,17 +83,19 @@ pub(crate) fn no_room(notes: &mut Notes) -> Option<()> {
 pub(crate) fn swapped(notes: &mut Notes) -> Option<()> {
     let rig = Rig::up(1)?;
     let person = rig.person();
-    assert_eq!(person.run(&["run", "-H", "n1:1", "--", "true"]).code, 0);
-    // still a working agent, but not the one that was sent
-    rig.cluster.on(
-        "n1",
-        &format!("cd ~/{AGENTS}/* && cp hvtui x && chmod 700 x && echo >>x && chmod 500 x && mv -f x hvtui"),
-    );
-    let started = Instant::now();
-    let ended = person.run(&["run", "-H", "n1:1", "--", "true"]);
-    notes.took("refused", started.elapsed().as_secs_f64(), 1.0);
-    assert_eq!(ended.code, 69, "{ended:#?}");
-    assert!(ended.said().contains("n1") && ended.said().contains("not the one"), "{ended:#?}");
+    for (what, line) in SWAPS {
+        assert_eq!(person.run(&["run", "-H", "n1:1", "--", "true"]).code, 0, "before {what}");
+        swap(&rig.cluster, "n1", line);
+        let started = Instant::now();
+        let ended = person.run(&["run", "-H", "n1:1", "--", "touch", "ran"]);
+        notes.took(&format!("{what}: refused"), started.elapsed().as_secs_f64(), 1.0);
+        assert_eq!(ended.code, 69, "{what}: {ended:#?}");
+        assert!(ended.said().contains("n1") && ended.said().contains("not the one"), "{what}: {ended:#?}");
+        assert!(!rig.at_home("n1", "ran").exists(), "{what}: a rank was started by it");
+        // quarantined, and never to be started again
+        let (whole, aside) = installed(&rig, "n1");
+        assert!(whole.is_empty() && !aside.is_empty(), "{what}: {whole:?} {aside:?}");
+    }
     Some(())
 }
 

@@ -9,6 +9,7 @@ use hvtui::domain::log::{LogGap, LogLine, Stream};
 use hvtui::domain::run::{RankExit, RunSpec};
 
 use super::rig::{Job, Rig};
+use crate::common::left;
 
 /// How a rank is to end by the trainer's plan.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -204,21 +205,10 @@ pub(crate) fn exits_agree(job: &Job<'_>, code: i32, wanted: i32, plan: &[Ends]) 
     }
 }
 
-/// P: no process, socket or temporary file of the run is left on any host.
+/// P: no process, lease, socket or temporary file of the run is left on any host.
 #[track_caller]
 pub(crate) fn nothing_left(rig: &Rig, run: &str) {
     for host in rig.hosts() {
-        nothing_left_on(rig, &host, run);
+        left::assert_nothing(&rig.cluster, &host, run);
     }
-}
-
-#[track_caller]
-pub(crate) fn nothing_left_on(rig: &Rig, host: &str, run: &str) {
-    rig.cluster.until_free(host, run);
-    let left = rig.cluster.on(
-        host,
-        "find ~ /run -xdev \\( -type s -o -name '.up.*' -o -name '*.new' -o -name '*.tmp' -o -name '.tmp*' \\) 2>/dev/null",
-    );
-    let ours: Vec<&str> = left.lines().filter(|path| path.contains(run) || path.contains("/.up.")).collect();
-    assert!(ours.is_empty(), "{host}: {ours:?}");
 }

@@ -1,13 +1,14 @@
 //! Bytes and words from outside: arguments arrive as they are, frames and recordings are bounded, output is harmless.
 
-use std::os::unix::process::CommandExt;
+use std::ffi::OsStr;
 
-use crate::common::bodies;
 use proptest::strategy::{Strategy, ValueTree};
 use proptest::test_runner::TestRunner;
 
 use super::escapes::{ESCAPES, drives_a_terminal};
 use super::person::Person;
+use crate::common::client::Client;
+use crate::common::cluster::{Cluster, skip};
 
 fn harmless(what: &str, bytes: &[u8]) {
     let text = String::from_utf8_lossy(bytes);
@@ -79,8 +80,11 @@ fn vector_04_no_text_of_a_rank_drives_the_terminal_of_the_command_line() {
     }
 }
 
-#[test]
-fn vector_05_arguments_arrive_byte_for_byte() {
+/// Login shells that read what they are given in five ways.
+const SHELLS: [&str; 5] = ["/bin/dash", "/bin/bash", "/usr/bin/zsh", "/usr/bin/fish", "/usr/bin/tcsh"];
+
+/// Words that a shell would take apart, expand or run, and random ones; none has a NUL.
+fn awkward_words() -> Vec<String> {
     let mut words: Vec<String> = [
         "",
         " ",
@@ -90,15 +94,24 @@ fn vector_05_arguments_arrive_byte_for_byte() {
         "$(touch owned)",
         "`touch owned`",
         "; touch owned",
+        "(touch owned)",
         "a\nb",
+        "\ntouch owned\n",
         "\\",
+        "\\\n",
         "~",
         "*",
+        "=ls",
+        "{a,b}",
+        "^x^y",
+        "#",
         "-n",
         "--",
         "%s",
         "!!",
+        "!touch owned",
         "${HOME}",
+        "$0",
         "&",
         "|",
         "<",
@@ -110,59 +123,46 @@ fn vector_05_arguments_arrive_byte_for_byte() {
     let mut runner = TestRunner::deterministic();
     let random = "[^\u{0}]{0,40}";
     words.extend((0..60).map(|_| random.new_tree(&mut runner).unwrap().current()));
-    let person = Person::new();
-    let mut args: Vec<&str> = vec!["run", "-np", "1", "--", "printf", "%s\\0"];
+    words
+}
+
+#[test]
+fn vector_05_arguments_arrive_byte_for_byte() {
+    if let Some(missing) = SHELLS.iter().find(|shell| !std::path::Path::new(shell).exists()) {
+        return skip(&format!("{missing} is not installed"));
+    }
+    let shells: Vec<String> = (1..).zip(SHELLS).map(|(host, shell)| format!("n{host}={shell}")).collect();
+    let more: Vec<&OsStr> = shells.iter().flat_map(|shell| ["--shell".as_ref(), shell.as_ref()]).collect();
+    let Some(cluster) = Cluster::up(SHELLS.len(), &more) else { return };
+    let client = Client::new(&cluster);
+    let words = awkward_words();
+    // The words stand in the arguments, and all together in a variable and in the name of the folder.
+    let all = words.join("").replace('/', "");
+    let (variable, folder) = (format!("WORDS={all}"), all.chars().take(60).collect::<String>());
+    for host in 1..=SHELLS.len() {
+        let place = cluster.dir().join(format!("n{host}/home")).join(&folder);
+        std::fs::create_dir(&place).unwrap();
+    }
+    let np = SHELLS.len().to_string();
+    let script = r#"printf '%s\0' "$@" "$WORDS" "${PWD##*/}""#;
+    let workdir = format!("~/{folder}");
+    let mut args = vec!["run", "-np", &np, "--env", &variable, "--workdir", &workdir];
+    args.extend(["--", "sh", "-c", script, "sh"]);
     args.extend(words.iter().map(String::as_str));
-    let ran = person.hvtui(&args);
-    assert_eq!(ran.code, Some(0), "{}", String::from_utf8_lossy(&ran.err));
-    let expected: Vec<u8> = words.iter().flat_map(|word| word.bytes().chain([0])).collect();
-    assert_eq!(person.printed(), expected);
-    assert!(!person.path("owned").exists());
-}
-
-#[test]
-fn vector_12_a_recording_that_unpacks_to_too_much_is_refused() {
-    // A zstd frame of run-length blocks of 128 KiB: one gigabyte out of 32 KiB, said to be 1 MiB.
-    let mut frame = b"\x28\xb5\x2f\xfd\x80\x58".to_vec();
-    frame.extend_from_slice(&u32::MAX.to_le_bytes());
-    for block in 0..8192u32 {
-        let head = (128 << 10) << 3 | 1 << 1 | u32::from(block == 8191);
-        frame.extend_from_slice(&head.to_le_bytes()[..3]);
-        frame.push(0);
-    }
-    let person = Person::new();
-    for says in [1u64 << 20, 1 << 30, u64::MAX] {
-        let path = person.path("bomb.mcap");
-        std::fs::write(&path, bodies::recording_with(says, &frame)).unwrap();
-        let mut command = person.command("sh");
-        command.args(["-c", "ulimit -v 1500000; exec \"$0\" \"$@\""]).arg(env!("CARGO_BIN_EXE_hvtui"));
-        command.args(["logs", path.to_str().unwrap()]).process_group(0);
-        let output = command.output().unwrap();
-        let said = String::from_utf8_lossy(&output.stderr).into_owned();
-        assert!(output.status.code().is_some_and(|code| code != 70), "{says}: {:?} {said}", output.status);
-    }
-}
-
-#[test]
-fn vector_13_two_hundred_mutated_captures_are_read_or_refused() {
-    let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fuzz/corpus/frames");
-    let mut captures: Vec<Vec<u8>> = std::fs::read_dir(folder)
-        .unwrap()
-        .map(|entry| std::fs::read(entry.unwrap().path()).unwrap())
-        .collect();
-    captures.sort();
-    let mut runner = TestRunner::deterministic();
-    let edit = (0..captures.len(), proptest::num::usize::ANY, proptest::num::u8::ANY, 0..4u8);
-    for _ in 0..200 {
-        let (which, at, byte, how) = edit.new_tree(&mut runner).unwrap().current();
-        let mut capture = captures[which].clone();
-        let at = at % capture.len();
-        match how {
-            0 => capture[at] = byte,
-            1 => capture.truncate(at),
-            2 => capture.insert(at, byte),
-            _ => capture.extend_from_within(at..),
-        }
-        bodies::frames(&capture);
+    let ran = client.run(&args);
+    assert_eq!(ran.code, 0, "{ran:?}");
+    let listed = client.run(&["runs", "--json", "--local"]);
+    let listed: serde_json::Value = serde_json::from_str(&listed.out).unwrap();
+    let run = listed[0]["spec"]["id"].as_str().unwrap();
+    let said = words.iter().chain([&all, &folder]);
+    let expected: Vec<u8> = said.flat_map(|word| word.bytes().chain([0])).collect();
+    for (rank, shell) in SHELLS.iter().enumerate() {
+        let host = format!("n{}", rank + 1);
+        let passwd = cluster.on(&host, "getent passwd $(id -u)");
+        assert!(passwd.trim().ends_with(shell), "{host} logs in by {passwd}");
+        let printed = cluster.spool(&host, run).unwrap().join(format!("rank-{rank}.out"));
+        let printed = std::fs::read(printed).unwrap();
+        assert!(printed == expected, "{shell}: {}", String::from_utf8_lossy(&printed));
+        assert_eq!(cluster.on(&host, "find ~ -name owned"), "", "{shell}");
     }
 }

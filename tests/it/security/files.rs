@@ -1,30 +1,16 @@
 //! What hvtui writes is its owner's alone, goes where it should, and is not led elsewhere.
 
-use std::collections::BTreeMap;
-use std::os::unix::fs::{PermissionsExt, symlink};
-use std::path::{Path, PathBuf};
+use std::io::{Read, Write};
+use std::os::unix::fs::{DirBuilderExt, PermissionsExt, symlink};
+use std::path::PathBuf;
+use std::process::Stdio;
 
 use hvtui::domain::ids::{HostId, RunId};
 use hvtui::supervise::rundir::RunDir;
 
 use super::person::Person;
-
-/// Everything below a directory: path, and what is there.
-fn tree(folder: &Path) -> BTreeMap<PathBuf, std::fs::Metadata> {
-    let mut found = BTreeMap::new();
-    let mut todo = vec![folder.to_owned()];
-    while let Some(folder) = todo.pop() {
-        for entry in std::fs::read_dir(&folder).unwrap() {
-            let path = entry.unwrap().path();
-            let meta = std::fs::symlink_metadata(&path).unwrap();
-            if meta.is_dir() {
-                todo.push(path.clone());
-            }
-            found.insert(path, meta);
-        }
-    }
-    found
-}
+use super::tree::{changes, tree};
+use crate::common::processes::until;
 
 #[test]
 fn vector_07_nothing_that_is_written_is_open_to_others() {
@@ -39,8 +25,8 @@ fn vector_07_nothing_that_is_written_is_open_to_others() {
     assert!(ran.status.success(), "{}", String::from_utf8_lossy(&ran.stderr));
     let ours = tree(&person.path(".local/state/hvtui"));
     assert!(ours.len() > 10, "{ours:?}");
-    for (path, meta) in ours {
-        assert_eq!(meta.permissions().mode() & 0o077, 0, "{} is open to others", path.display());
+    for (path, leaf) in ours {
+        assert_eq!(leaf.mode & 0o077, 0, "{} is open to others", path.display());
     }
 }
 
@@ -57,31 +43,85 @@ fn vector_07_a_planted_link_is_not_followed() {
     assert!(ran.code != Some(0) && said.contains("it is a link"), "{said}");
 }
 
+/// What a rank prints that would do something if it reached a terminal.
+const PRINTED: &str = "\u{1b}]52;c;cm0=\u{7}\u{1b}]8;;file:///etc/passwd\u{7}x and then\nthe last line";
+
 #[test]
 fn vector_17_reading_a_strangers_recording_writes_nothing() {
     let person = Person::new();
-    let ran = person.hvtui(&[
-        "run",
-        "-np",
-        "1",
-        "--",
-        "printf",
-        "\u{1b}]52;c;cm0=\u{7}\u{1b}]8;;file:///etc/passwd\u{7}x",
-    ]);
+    let ran = person.hvtui(&["run", "-np", "1", "--name", "strange", "--", "printf", "%s", PRINTED]);
     assert_eq!(ran.code, Some(0), "{}", String::from_utf8_lossy(&ran.err));
     let runs = person.path(".local/state/hvtui/runs");
     let recording =
         tree(&runs).into_keys().find(|path| path.extension().is_some_and(|end| end == "mcap")).unwrap();
+    let run = recording.parent().unwrap().file_name().unwrap().to_str().unwrap();
+
+    // As a file, among the reader's own runs, and as one that is left open: each has been read by then.
     let stranger = Person::new();
-    let file = stranger.path("theirs.mcap");
-    std::fs::copy(recording, &file).unwrap();
-    let before: Vec<PathBuf> = tree(&stranger.path(".")).into_keys().collect();
-    for args in [&["logs", "theirs.mcap"][..], &["export", "theirs.mcap", "--to", "chrome"]] {
+    std::fs::copy(&recording, stranger.path("theirs.mcap")).unwrap();
+    let whole = std::fs::read(&recording).unwrap();
+    std::fs::write(stranger.path("cut.mcap"), &whole[..whole.len() - 60]).unwrap();
+    let own = stranger.path(".local/state/hvtui/runs").join(run);
+    std::fs::DirBuilder::new().recursive(true).mode(0o700).create(&own).unwrap();
+    std::fs::copy(&recording, own.join("run.mcap")).unwrap();
+    let before = tree(&stranger.path(""));
+    // a pipe gets the bytes as they are, each line after its rank
+    let printed: Vec<String> = PRINTED.lines().map(|line| format!("[0] {line}\n")).collect();
+    let printed: Vec<&str> = printed.iter().map(String::as_str).collect();
+    let raw = &printed[..];
+    let cases: [(&[&str], &[&str]); 8] = [
+        (&["logs", "theirs.mcap"], raw),
+        (&["logs", "cut.mcap"], raw),
+        (&["logs", run], raw),
+        (&["logs", "--rank", "0", "theirs.mcap"], &["the last line"]),
+        (&["export", "theirs.mcap", "--to", "chrome"], &["process_name", "local"]),
+        (&["runs", "--local"], &["strange", "exit 0"]),
+        (&["runs", "--local", "--json"], &["\"strange\"", run]),
+        (&["runs", "prune", "--keep", "0", "--dry-run"], &["strange"]),
+    ];
+    for (args, shown) in cases {
         let ran = stranger.hvtui(args);
-        assert_eq!(ran.code, Some(0), "{args:?}: {}", String::from_utf8_lossy(&ran.err));
-        let after: Vec<PathBuf> = tree(&stranger.path(".")).into_keys().collect();
-        assert_eq!(after, before, "{args:?}");
+        let said = String::from_utf8_lossy(&ran.out).into_owned();
+        assert_eq!(ran.code, Some(0), "{args:?}: {said}{}", String::from_utf8_lossy(&ran.err));
+        for words in shown {
+            assert!(said.contains(words), "{args:?}: {said:?}");
+        }
+        assert_eq!(changes(&before, &tree(&stranger.path(""))), [""; 0].map(PathBuf::from), "{args:?}");
     }
+    // The screen of a replay: its content is there, and nothing of it but the screen's own drives the terminal.
+    let replay = format!("{} replay theirs.mcap", env!("CARGO_BIN_EXE_hvtui"));
+    let mut command = stranger.command("script");
+    command.args(["-qec", &format!("stty cols 120 rows 40; {replay}"), "/dev/null"]).env("TERM", "xterm");
+    let mut screen = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+    let mut keys = screen.stdin.take().unwrap();
+    let mut pipe = screen.stdout.take().unwrap();
+    let (told, chunks) = std::sync::mpsc::channel();
+    let reading = std::thread::spawn(move || {
+        let mut bytes = vec![0; 4096];
+        while let Ok(count @ 1..) = pipe.read(&mut bytes) {
+            let _ = told.send(bytes[..count].to_vec());
+        }
+    });
+    let mut shown = Vec::new();
+    until("the replay's screen", || {
+        shown.extend(chunks.try_iter().flatten());
+        String::from_utf8_lossy(&shown).contains("strange")
+    });
+    // to its end, where all is printed, and out
+    for key in ["G", "A"] {
+        keys.write_all(key.as_bytes()).unwrap();
+    }
+    until("the last line", || {
+        shown.extend(chunks.try_iter().flatten());
+        String::from_utf8_lossy(&shown).contains("last line")
+    });
+    keys.write_all(b"q").unwrap();
+    assert!(screen.wait().unwrap().success());
+    reading.join().unwrap();
+    let text = String::from_utf8_lossy(&shown);
+    assert!(!text.contains("]52;") || text.contains("␛]52;"), "{text:?}");
+    assert!(!text.contains("\u{1b}]52") && !text.contains("\u{1b}]8;;file"), "{text:?}");
+    assert_eq!(changes(&before, &tree(&stranger.path(""))), [""; 0].map(PathBuf::from), "replay");
 }
 
 /// Names as somebody would write them who wants a file elsewhere, or two things in one place.

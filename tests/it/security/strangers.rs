@@ -1,51 +1,57 @@
 //! Another user of the same host.
 
+use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
+use std::path::Path;
 use std::process::{Child, Stdio};
 
 use super::person::Person;
+use super::tree::{changes, tree};
+use crate::common::client::Client;
+use crate::common::cluster::{Cluster, text};
 use crate::common::processes::until;
 
-/// Sockets on which a process waits for others, by its descriptors: TCP in state 0A, unix with the flag for it.
-fn listening(pid: u64) -> Vec<String> {
-    let inodes = |table: &str, wanted: &dyn Fn(&[&str]) -> bool, at: usize| -> Vec<String> {
-        let text = std::fs::read_to_string(format!("/proc/{pid}/net/{table}")).unwrap_or_default();
-        let lines = text.lines().skip(1).map(|line| line.split_whitespace().collect::<Vec<_>>());
-        lines
-            .filter(|line| wanted(line))
-            .filter_map(|line| line.get(at).map(|inode| (*inode).to_owned()))
-            .collect()
+/// Everything in a host's own network at which another process may knock: TCP in state 0A, any UDP, raw and packet
+/// socket, and unix sockets that listen or are datagram sockets with a name. What listens for `sshd` is among it.
+const DOORS: &str = r#"cd /proc/net
+awk '$4 == "0A" { print "tcp " $2 }' tcp tcp6
+awk 'FNR > 1 { print FILENAME " " $2 }' udp udp6 raw raw6
+awk 'FNR > 1 { print "packet " $1 }' packet
+awk 'FNR > 1 && ($4 == "00010000" || $5 != "0001" && $8 != "") { print "unix " $8 }' unix"#;
+
+fn doors(cluster: &Cluster, host: &str) -> Vec<String> {
+    let said = match host {
+        "hub" => text(&cluster.hub("sh").args(["-c", DOORS]).output().unwrap().stdout),
+        host => cluster.on(host, DOORS),
     };
-    let tcp = |line: &[&str]| line.get(3) == Some(&"0A");
-    let unix = |line: &[&str]| line.get(3) == Some(&"00010000");
-    let all = [inodes("tcp", &tcp, 9), inodes("tcp6", &tcp, 9), inodes("unix", &unix, 6)].concat();
-    let open = std::fs::read_dir(format!("/proc/{pid}/fd")).unwrap();
-    let open: Vec<String> = open
-        .filter_map(|entry| Some(std::fs::read_link(entry.ok()?.path()).ok()?.display().to_string()))
-        .collect();
-    all.into_iter().filter(|inode| open.contains(&format!("socket:[{inode}]"))).collect()
+    let mut all: Vec<String> = said.lines().map(str::to_owned).collect();
+    all.sort();
+    all
 }
 
 #[test]
 fn vector_03_nothing_of_hvtui_listens_on_a_host() {
-    let person = Person::new();
-    let mut command = person.command(env!("CARGO_BIN_EXE_hvtui"));
-    command.args(["run", "-np", "1", "--", "sleep", "600"]).stdout(Stdio::null()).stderr(Stdio::null());
-    let client = Running(command.spawn().unwrap());
-    until("the run directory", || person.has_spool());
-    // The supervisor writes down a rank-wrap that it has started: the rank may begin before that.
-    let state = || -> serde_json::Value {
-        let text = std::fs::read(person.spool().join("state.json")).unwrap_or_default();
-        serde_json::from_slice(&text).unwrap_or_default()
-    };
-    until("the rank-wrap in the state", || state()["wraps"]["0"]["pid"].is_u64());
-    let state = state();
-    let wrap = state["wraps"]["0"]["pid"].as_u64().unwrap();
-    for pid in [u64::from(client.0.id()), state["supervisor"]["pid"].as_u64().unwrap(), wrap] {
-        assert_eq!(listening(pid), [""; 0], "process {pid} listens");
+    let Some(cluster) = Cluster::up(2, &[]) else { return };
+    let client = Client::new(&cluster);
+    let members = ["hub", "n1", "n2"];
+    let before = members.map(|member| doors(&cluster, member));
+    assert!(before[1].contains(&"tcp 0B004D0A:0016".to_owned()), "the host's sshd is seen: {before:?}");
+    let mut command = client.hvtui(&["run", "-np", "2", "--", "sh", "-c", "echo it runs; exec sleep 600"]);
+    let out = std::fs::File::create(client.path("out")).unwrap();
+    let running = Running(command.stdout(out).stderr(Stdio::null()).spawn().unwrap());
+    let said = || std::fs::read_to_string(client.path("out")).unwrap_or_default();
+    until("both ranks", || said().matches("it runs").count() == 2);
+    // All parts are there, so whatever one of them opens is seen.
+    for host in ["n1", "n2"] {
+        let words: Vec<String> = cluster.processes(host).into_iter().map(|process| process.args).collect();
+        for part in ["agent --stdio", "supervise", "rank-wrap"] {
+            assert!(words.iter().any(|words| words.contains(part)), "{host}: no {part} in {words:#?}");
+        }
     }
-    let ran = person.hvtui(&["stop", "last", "--now"]);
-    assert_eq!(ran.code, Some(0), "{}", String::from_utf8_lossy(&ran.err));
-    drop(client);
+    for (member, before) in members.iter().zip(before) {
+        assert_eq!(doors(&cluster, member), before, "{member}");
+    }
+    assert_eq!(client.run(&["stop", "last", "--now"]).code, 0);
+    drop(running);
 }
 
 /// Two user ids that nobody has here.
@@ -61,6 +67,33 @@ impl Drop for Running {
     }
 }
 
+/// What another user's programs try, each without a right to: `DIR` is the run's folder, `SOCKET` its tracing socket.
+const PROBES: [(&str, &str); 9] = [
+    ("read its state", r#"cat "$DIR/state.json""#),
+    ("read its output", r#"cat "$DIR/rank-0.out""#),
+    ("list its folder", r#"ls "$DIR""#),
+    ("list the folder of all runs", r#"ls "$STATE/spool""#),
+    ("plant an order to stop", r#"echo '{}' >"$DIR/stop.json""#),
+    ("take its folder away", r#"mv "$STATE/spool" "$STATE/gone""#),
+    ("read the supervisor's environment", r#"cat "/proc/$SUPERVISOR/environ""#),
+    ("signal the supervisor", r#"kill -CONT "$SUPERVISOR""#),
+    (
+        "ask at its socket",
+        r#"exec python3 -c 'import os, socket
+s = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+s.sendto(b"x" * 64, os.environ["SOCKET"])'"#,
+    ),
+];
+
+/// What the other user's own hvtui is told to do to the run, and the words that come back when he tells it to look where
+/// he lives himself.
+const ORDERS: [(&[&str], &str); 4] = [
+    (&["stop", "RUN", "--now"], "no run 'RUN' is recorded here or known to the hosts that answered"),
+    (&["logs", "RUN"], "no run 'RUN' is recorded here or known to the hosts that answered"),
+    (&["attach", "RUN"], "no run 'RUN' is recorded here or known to the hosts that answered"),
+    (&["runs", "prune", "--keep", "0", "--yes"], "no run is to be deleted"),
+];
+
 #[test]
 fn vector_16_another_user_can_neither_read_nor_steer_a_run() {
     if !rustix::process::geteuid().is_root() {
@@ -69,36 +102,80 @@ fn vector_16_another_user_can_neither_read_nor_steer_a_run() {
         return;
     }
     let (owner, other) = (Person::with_user(OWNER), Person::with_user(OTHER));
+    // A home that anybody may walk through, as many are: what is closed is hvtui's own.
+    std::fs::set_permissions(owner.path(""), std::fs::Permissions::from_mode(0o755)).unwrap();
     let mut command = owner.command(env!("CARGO_BIN_EXE_hvtui"));
-    command.args(["run", "-np", "1", "--", "sleep", "600"]).stdout(Stdio::null()).stderr(Stdio::null());
-    let client = Running(command.spawn().unwrap());
-    let started = || owner.has_spool();
-    until("the run directory", started);
-    until("the rank", || owner.spool().join("started-0.json").exists());
+    command.args(["run", "-np", "1", "--traceable", "--", "sh", "-c", "echo it runs; exec sleep 600"]);
+    let client = Running(command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap());
+    until("the run directory", || owner.has_spool());
     let spool = owner.spool();
+    until("the rank", || std::fs::read(spool.join("rank-0.out")).is_ok_and(|text| text == b"it runs\n"));
+    // Its start is written down: under its own name, and no more under another one.
+    until("the start", || {
+        std::fs::metadata(spool.join("started-0.json")).is_ok_and(|file| file.nlink() == 1)
+    });
     let run = spool.parent().unwrap().file_name().unwrap().to_str().unwrap().to_owned();
-    let state: serde_json::Value =
-        serde_json::from_slice(&std::fs::read(spool.join("state.json")).unwrap()).unwrap();
-    let supervisor = state["supervisor"]["pid"].as_u64().unwrap();
+    let json = |name: &str| -> serde_json::Value {
+        serde_json::from_slice(&std::fs::read(spool.join(name)).unwrap()).unwrap()
+    };
+    let supervisor = json("state.json")["supervisor"]["pid"].as_u64().unwrap();
+    let socket = Path::new(json("tracers.json")["sockets"].as_str().unwrap()).join("dynolog");
+    assert!(socket.exists(), "{}", socket.display());
+    let state = owner.path(".local/state/hvtui");
+    // What the run's own processes go on to write: its recording, its state, and that a client lives.
+    let kept = || {
+        let mut all = tree(&state);
+        all.retain(|path, _| !path.starts_with(state.join("runs")) && !path.ends_with("attended"));
+        all.retain(|path, _| {
+            !path.file_name().is_some_and(|name| name.to_string_lossy().contains("state.json"))
+        });
+        all
+    };
+    let before = kept();
 
-    let stranger = |line: &str| other.command("sh").args(["-c", line]).output().unwrap();
-    for line in [
-        format!("cat {}", spool.join("state.json").display()),
-        format!("ls {}", spool.display()),
-        format!("kill -0 {supervisor}"),
-        format!("cat /proc/{supervisor}/environ"),
-    ] {
-        let output = stranger(&line);
-        assert!(!output.status.success(), "{line} worked: {}", String::from_utf8_lossy(&output.stdout));
+    // Each probe does what it is for where it may: else it would prove nothing.
+    let probe = |person: &Person, line: &str| {
+        let mut command = person.command("sh");
+        command.args(["-c", line]).env("DIR", &spool).env("STATE", &state).env("SOCKET", &socket);
+        command.env("SUPERVISOR", supervisor.to_string()).output().unwrap()
+    };
+    for (what, line) in PROBES {
+        let output = probe(&other, line);
+        let said = text(&output.stderr).to_lowercase();
+        assert!(!output.status.success() && output.stdout.is_empty(), "{what}: {output:?}");
+        let refused = ["permission denied", "not permitted"].iter().any(|words| said.contains(words));
+        assert!(refused, "{what}: {said}");
+        if !["plant", "take"].iter().any(|harm| what.starts_with(harm)) {
+            let output = probe(&owner, line);
+            assert!(output.status.success(), "{what}, by its owner: {output:?}");
+        }
     }
-    for args in [&["stop", &run, "--now"][..], &["logs", &run]] {
-        let ran = other.hvtui(args);
-        assert_ne!(ran.code, Some(0), "{args:?}");
+    for (words, answer) in ORDERS {
+        let words: Vec<String> = words.iter().map(|word| word.replace("RUN", &run)).collect();
+        let ran = other.hvtui(&words);
+        let said = text(&ran.out) + &text(&ran.err);
+        assert!(said.contains(&answer.replace("RUN", &run)), "{words:?}: {said}");
+        // and where he tells it to look where the owner lives
+        let mut command = other.command(env!("CARGO_BIN_EXE_hvtui"));
+        let ran = command.args(&words).env("HOME", owner.path("")).output().unwrap();
+        let said = text(&ran.stderr);
+        assert_eq!(ran.status.code(), Some(77), "{words:?}: {said}");
+        assert!(
+            said.contains("/.local/state/hvtui") && said.contains("Permission denied"),
+            "{words:?}: {said}"
+        );
+        assert!(ran.stdout.is_empty(), "{words:?}: {}", text(&ran.stdout));
     }
-    assert!(std::path::Path::new(&format!("/proc/{supervisor}")).exists(), "the run goes on");
+    let changed: Vec<_> = changes(&before, &kept()).into_iter().filter(|path| *path != spool).collect();
+    assert!(changed.is_empty(), "{changed:?}");
+    assert!(Path::new(&format!("/proc/{supervisor}")).exists(), "the run goes on");
+    let listed = owner.hvtui(&["runs", "--json"]);
+    let listed: serde_json::Value = serde_json::from_slice(&listed.out).unwrap();
+    assert_eq!(listed[0]["state"], "running", "{listed}");
 
     let ran = owner.hvtui(&["stop", &run, "--now"]);
-    assert_eq!(ran.code, Some(0), "{}", String::from_utf8_lossy(&ran.err));
-    until("the end of the supervisor", || !std::path::Path::new(&format!("/proc/{supervisor}")).exists());
+    assert_eq!(ran.code, Some(0), "{}", text(&ran.err));
+    until("the end of the supervisor", || !Path::new(&format!("/proc/{supervisor}")).exists());
+    assert!(!socket.exists(), "{} is left", socket.display());
     drop(client);
 }
