@@ -314,6 +314,22 @@ mod tests {
         bound_event(&mut event);
         let Event::LogUnfinished { line } = event else { panic!("another event") };
         assert_eq!((line.text.len(), line.elided), (UNFINISHED_BYTES, 7 + UNFINISHED_BYTES as u64));
+        let mut event = Event::LogUnfinished { line };
+        let before = event.clone();
+        bound_event(&mut event);
+        assert_eq!(event, before, "so much may be shown");
+    }
+
+    #[test]
+    fn the_gpu_of_an_event_has_a_name_of_a_possible_length() {
+        let text = format!(
+            r#"{{"index":0,"uuid":"{}","happened":{{"what":"xid","xid":79}}}}"#,
+            "G".repeat(NAME + 9)
+        );
+        let mut event = Event::GpuHappened { event: serde_json::from_str(&text).unwrap() };
+        bound_event(&mut event);
+        let Event::GpuHappened { event } = event else { panic!("another event") };
+        assert_eq!(event.uuid.as_str().len(), NAME);
     }
 
     #[test]

@@ -91,16 +91,15 @@ impl Masks {
             };
             // one may begin within another
             let mut from = 0;
-            while let Some(at) = bytes.get(from..).and_then(|rest| memmem::find(rest, mask)) {
-                found.push(from + at..from + at + mask.len());
-                from += at + 1;
-            }
-            found.extend(memmem::find_iter(bytes, head).filter_map(|at| {
-                let here = bytes.get(at..).unwrap_or_default();
+            while let Some(at) = bytes.get(from..).and_then(|rest| memmem::find(rest, head)) {
+                let here = bytes.get(from + at..).unwrap_or_default();
                 let same = here.iter().zip(mask).take_while(|(one, other)| one == other).count();
                 let ends = || here.get(same).is_none_or(|byte| matches!(byte, b'\n' | b'\r'));
-                (same < mask.len() && ends()).then(|| at..at + same)
-            }));
+                if same == mask.len() || ends() {
+                    found.push(from + at..from + at + same);
+                }
+                from += at + 1;
+            }
             found.extend(memmem::find_iter(bytes, tail).filter_map(|at| {
                 let (before, end) = (bytes.get(..at).unwrap_or_default(), at + LEAST);
                 let rest = mask.get(..mask.len() - LEAST).unwrap_or_default();
@@ -322,9 +321,40 @@ mod tests {
         );
         assert_eq!(shown(line("x hunter2hunter y", 0)), "x hunter2hunter y", "it is another word");
         assert_eq!(shown(line("x hunter2hunter2", 9)), "x •••");
+        assert_eq!(shown(line("x hunte", 9)), "x •••", "four and more at the end of a line that goes on");
+        assert_eq!(shown(line("x hunte", 0)), "x hunte", "the line has ended: it is another word");
         let unfinished = Event::LogUnfinished { line: Arc::new(line("x hunter2hunter", 0)) };
         let Event::LogUnfinished { line } = masks.apply(unfinished) else { panic!("another event") };
         assert_eq!(line.text, "x •••");
+    }
+
+    #[test]
+    fn values_are_joined_and_told_by_their_number_alone() {
+        let (one, other) = (Masks::new(["hunter2hunter2"]), Masks::new(["0123456789abcdef"]));
+        assert!(!one.is_empty() && Masks::default().is_empty());
+        assert_eq!(one.and(&other).hide("hunter2hunter2 0123456789abcdef"), "••• •••");
+        assert_eq!(format!("{one:?}"), format!("Masks({})", one.0.len()));
+    }
+
+    #[test]
+    fn no_event_of_a_rank_or_a_host_shows_a_value() {
+        let masks = Masks::new(["hunter2hunter2"]);
+        let events = [
+            r#"{"type":"gap","what":"@","dropped":1}"#,
+            r#"{"type":"job_described","job":"@","transport":"@","total_steps":null,"facts":{"versions":{"torch":"@"},"missing":["@"],"off":"@"}}"#,
+            r#"{"type":"metric_reported","name":"@","value":1.0,"step":null}"#,
+            r#"{"type":"collective_done","timing":{"comm":7,"ranks":1,"comm_rank":0,"func":"@","seq":1,"datatype":"@","dur_ns":1}}"#,
+            r#"{"type":"collectives_told","host":"a","told":{"processes":[],"ras":{"version":"@","differences":[]}}}"#,
+            r#"{"type":"job_done","weights":"@"}"#,
+            r#"{"type":"rank_exited","exit":{"code":1,"signal":null,"t":1,"error":"@","stopped":false,"cause":"@"}}"#,
+            r#"{"type":"run_noted","host":"a","note":{"what":"gone","text":"@","t":1}}"#,
+        ];
+        for text in events {
+            let read =
+                |text: &str| serde_json::from_str::<Event>(text).unwrap_or_else(|e| panic!("{e}: {text}"));
+            let shown = masks.apply(read(&text.replace('@', "x hunter2hunter2")));
+            assert_eq!(shown, read(&text.replace('@', "x •••")));
+        }
     }
 
     #[test]

@@ -166,6 +166,53 @@ mod tests {
         assert!(decoder.room().capacity() <= LEAST_ROOM);
     }
 
+    /// The room that a read is offered, bytes.
+    fn offered(decoder: &mut Decoder) -> usize {
+        let room = decoder.room();
+        room.capacity() - room.len()
+    }
+
+    /// A frame that takes so many bytes with its head.
+    fn frame(bytes: usize) -> BytesMut {
+        let mut out = BytesMut::new();
+        encode(1, &vec![7; bytes - 6], &mut out).unwrap();
+        out
+    }
+
+    #[test]
+    fn the_room_doubles_as_long_as_reads_fill_it() {
+        let mut decoder = Decoder::default();
+        for kib in [4, 8, 16, 32, 64, 64] {
+            assert_eq!(offered(&mut decoder), kib << 10);
+            assert_eq!(offered(&mut decoder), kib << 10, "nothing was read yet");
+            assert_eq!(read(&mut decoder, &frame(kib << 10)), kib << 10);
+            assert_eq!(decoder.held(), kib << 10);
+            assert!(decoder.next_frame().unwrap().is_some());
+        }
+        // one that does not fill it ends that; of little room more than half is used again
+        read(&mut decoder, &frame(100));
+        assert!(decoder.next_frame().unwrap().is_some());
+        assert_eq!(offered(&mut decoder), LEAST_ROOM);
+        read(&mut decoder, &frame(100));
+        assert!(decoder.next_frame().unwrap().is_some());
+        assert_eq!(offered(&mut decoder), LEAST_ROOM - 100);
+    }
+
+    #[test]
+    fn the_rest_of_a_frame_has_room_and_half_the_room_is_enough_for_more() {
+        let bytes = frame(60_000);
+        let mut decoder = Decoder::default();
+        let first = read(&mut decoder, &bytes);
+        assert_eq!(first, LEAST_ROOM);
+        assert!(offered(&mut decoder) > 60_000 - first, "and one byte more, so that it is not full");
+        let mut decoder = Decoder::default();
+        offered(&mut decoder);
+        assert_eq!(read(&mut decoder, &bytes[..LEAST_ROOM / 2]), LEAST_ROOM / 2);
+        assert_eq!(offered(&mut decoder), LEAST_ROOM / 2);
+        read(&mut decoder, &bytes[LEAST_ROOM / 2..=LEAST_ROOM / 2]);
+        assert!(offered(&mut decoder) > 50_000);
+    }
+
     proptest! {
         #[test]
         fn frames_survive_any_cutting(

@@ -215,7 +215,7 @@ fn a_passphrase_and_unknown_keys_are_asked_for_in_the_ui() {
     terminal.press(&["Enter"]);
     terminal.wait("why it is asked again", |screen| screen.contains("does not open the key"));
     terminal.type_in("open sesame");
-    let screen = terminal.wait("stars", |screen| screen.contains("***********"));
+    let screen = terminal.wait("a mask", |screen| screen.contains("passphrase: •••"));
     assert!(!screen.contains("sesame"), "{screen}");
     terminal.press(&["Enter"]);
     wait_for_hosts(&terminal, &["n1", "n2"]);

@@ -326,6 +326,24 @@ mod tests {
         known
     }
 
+    #[test]
+    fn what_stands_for_a_host_is_told_by_its_mark() {
+        let name = |host: &str| HostName::new(host, 22);
+        let known = known("@cert-authority ca $A\nhost $B\n@strange host $E\nhost $R\n");
+        assert!(known.has_authority(&name("ca")) && !known.has_authority(&name("host")));
+        assert!(!known.has_authority(&name("other")));
+        assert_eq!(
+            known.kinds(&name("host")),
+            [key(B).kind(), key(RSA).kind()],
+            "a mark that nobody knows says nothing"
+        );
+        for text in [B, RSA] {
+            assert_eq!(known.kind_of(&name("host"), &key(text).fingerprint()), Some(key(text).kind()));
+        }
+        assert_eq!(known.kind_of(&name("host"), &key(ECDSA).fingerprint()), None);
+        assert_eq!(known.kind_of(&name("ca"), &key(A).fingerprint()), None, "an authority is no host's key");
+    }
+
     fn word(verdict: &Verdict) -> &'static str {
         match verdict {
             Verdict::Known => "known",

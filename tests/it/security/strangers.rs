@@ -145,7 +145,8 @@ fn vector_16_another_user_can_neither_read_nor_steer_a_run() {
         assert!(!output.status.success() && output.stdout.is_empty(), "{what}: {output:?}");
         let refused = ["permission denied", "not permitted"].iter().any(|words| said.contains(words));
         assert!(refused, "{what}: {said}");
-        if !["plant", "take"].iter().any(|harm| what.starts_with(harm)) {
+        // what would do harm; and the supervisor's memory, which is closed to its owner's programs too
+        if !["plant", "take", "read the supervisor"].iter().any(|start| what.starts_with(start)) {
             let output = probe(&owner, line);
             assert!(output.status.success(), "{what}, by its owner: {output:?}");
         }
