@@ -322,11 +322,10 @@ mod tests {
 
     #[test]
     fn the_gpu_of_an_event_has_a_name_of_a_possible_length() {
-        let text = format!(
-            r#"{{"index":0,"uuid":"{}","happened":{{"what":"xid","xid":79}}}}"#,
-            "G".repeat(NAME + 9)
-        );
-        let mut event = Event::GpuHappened { event: serde_json::from_str(&text).unwrap() };
+        use crate::domain::gpu::event::{GpuEvent, Happening};
+        let uuid = GpuUuid::from("G".repeat(NAME + 9));
+        let event = GpuEvent { index: 0, uuid, what: Happening::Xid { xid: 79 }, count: 1, t: None };
+        let mut event = Event::GpuHappened { event };
         bound_event(&mut event);
         let Event::GpuHappened { event } = event else { panic!("another event") };
         assert_eq!(event.uuid.as_str().len(), NAME);

@@ -31,7 +31,8 @@ pub(super) enum Worth {
 /// How dear an event is, and what its kind is called where it is left out.
 pub(super) fn worth(event: &Event) -> (Worth, &'static str) {
     match event {
-        Event::LogPrinted { .. } | Event::LogUnfinished { .. } | Event::LogGap { .. } => (Worth::Line, LOG),
+        Event::LogPrinted { .. } => (Worth::Line, LOG),
+        Event::LogUnfinished { .. } => (Worth::Line, "unfinished line"),
         Event::StepDone { .. } => (Worth::Step, "step"),
         Event::MetricReported { .. } => (Worth::Step, "metric"),
         Event::CollectiveDone { .. } => (Worth::Step, "collective"),
@@ -111,6 +112,14 @@ mod tests {
     use super::*;
 
     const ALL: [Worth; 5] = [Worth::Line, Worth::Step, Worth::Telemetry, Worth::Story, Worth::End];
+
+    /// One says in a few bytes what a million others would.
+    #[test]
+    fn what_is_missing_on_the_host_is_told_where_lines_are_left_out() {
+        let gap =
+            r#"{"type":"log_gap","gap":{"rank":0,"stream":"stdout","from":0,"to":9,"reason":"not_kept"}}"#;
+        assert_eq!(worth(&serde_json::from_str(gap).unwrap()).0, Worth::Story);
+    }
 
     fn admitted(budget: &Budget) -> usize {
         ALL.iter().filter(|worth| budget.admits(**worth, 0)).count()

@@ -118,7 +118,8 @@ pub(crate) const SWAPS: [(&str, &str); 3] = [
     ),
     (
         "a link to another content",
-        "mv hvtui ~/other && chmod 700 ~/other && echo y >>~/other && ln -s ~/other hvtui",
+        // a copy: nobody may write to a file that runs, as that of an agent which is about to end
+        "cp hvtui ~/other && chmod 700 ~/other && echo y >>~/other && ln -sf ~/other hvtui",
     ),
 ];
 
