@@ -322,10 +322,8 @@ mod tests {
 
     #[test]
     fn the_gpu_of_an_event_has_a_name_of_a_possible_length() {
-        let text = format!(
-            r#"{{"index":0,"uuid":"{}","happened":{{"what":"xid","xid":79}}}}"#,
-            "G".repeat(NAME + 9)
-        );
+        let uuid = "G".repeat(NAME + 9);
+        let text = format!(r#"{{"index":0,"uuid":"{uuid}","what":"xid","xid":79}}"#);
         let mut event = Event::GpuHappened { event: serde_json::from_str(&text).unwrap() };
         bound_event(&mut event);
         let Event::GpuHappened { event } = event else { panic!("another event") };

@@ -343,7 +343,7 @@ mod tests {
             r#"{"type":"gap","what":"@","dropped":1}"#,
             r#"{"type":"job_described","job":"@","transport":"@","total_steps":null,"facts":{"versions":{"torch":"@"},"missing":["@"],"off":"@"}}"#,
             r#"{"type":"metric_reported","name":"@","value":1.0,"step":null}"#,
-            r#"{"type":"collective_done","timing":{"comm":7,"ranks":1,"comm_rank":0,"func":"@","seq":1,"datatype":"@","dur_ns":1}}"#,
+            r#"{"type":"collective_done","timing":{"comm":"7","ranks":1,"comm_rank":0,"func":"@","seq":1,"datatype":"@","dur_ns":1}}"#,
             r#"{"type":"collectives_told","host":"a","told":{"processes":[],"ras":{"version":"@","differences":[]}}}"#,
             r#"{"type":"job_done","weights":"@"}"#,
             r#"{"type":"rank_exited","exit":{"code":1,"signal":null,"t":1,"error":"@","stopped":false,"cause":"@"}}"#,
