@@ -46,8 +46,6 @@ pub struct RankFiles {
 struct Progress {
     reader: ProgressReader,
     step: u64,
-    /// The rank tells its steps itself.
-    over: bool,
 }
 
 /// An event of a rank.
@@ -121,15 +119,13 @@ impl RankFiles {
     pub fn push(&mut self, rank: Rank, stream: Stream, offset: u64, data: &[u8]) -> Vec<Told> {
         let file = self.files.entry((rank, stream)).or_default();
         let mut events = Vec::new();
-        let mut data = data;
-        if offset < file.next {
-            let known = usize::try_from(file.next - offset).unwrap_or(usize::MAX);
-            data = data.get(known..).unwrap_or_default();
-        } else if offset > file.next {
+        if offset > file.next {
             let hole =
                 LogGap { rank, stream, from: file.next, to: offset, reason: GapReason::Unknown, cap: None };
             events.extend(file.skip(hole));
         }
+        let known = usize::try_from(file.next.saturating_sub(offset)).unwrap_or(usize::MAX);
+        let data = data.get(known..).unwrap_or_default();
         events.extend(self.progress(rank, stream, data));
         let file = self.files.entry((rank, stream)).or_default();
         for piece in data.split_inclusive(|byte| *byte == b'\n') {
@@ -204,14 +200,10 @@ impl RankFiles {
 
     /// How far a rank is by its new bytes, where nothing else tells that.
     fn progress(&mut self, rank: Rank, stream: Stream, data: &[u8]) -> Option<Told> {
-        let progress = self.progress.entry(rank).or_default();
-        if stream == Stream::Report {
-            let steps_by = |file: &File| !file.steps_by.is_empty();
-            progress.over = progress.over || self.files.get(&(rank, stream)).is_some_and(steps_by);
-        }
-        if stream == Stream::Report || progress.over {
+        if self.files.get(&(rank, Stream::Report)).is_some_and(|file| !file.steps_by.is_empty()) {
             return None;
         }
+        let progress = self.progress.entry(rank).or_default();
         let update = progress.reader.push(stream, data)?;
         if update.counts != Counts::Steps || update.at <= progress.step {
             return None;
@@ -228,8 +220,8 @@ impl RankFiles {
         }
         let file = self.files.entry((gap.rank, gap.stream)).or_default();
         let mut events = Vec::new();
-        if gap.from > file.next && gap.from < gap.to {
-            let (from, to) = (file.next, gap.from);
+        let (from, to) = (file.next, gap.from.min(gap.to));
+        if to > from {
             events = file.skip(LogGap { from, to, reason: GapReason::Unknown, cap: None, ..gap.clone() });
         }
         if gap.to > file.next {

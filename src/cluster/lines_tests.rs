@@ -46,14 +46,20 @@ fn a_gap_parts_lines_once_and_hides_no_other_hole() {
         LogGap { rank: Rank(0), stream, from, to, reason: GapReason::NotKept, cap }
     };
     files.push(Rank(0), Stream::Stdout, 0, b"one\ntw");
-    let events = files.skip(&gap(Stream::Stdout, 6, 100));
-    assert_eq!(texts(&events), ["tw"]);
-    assert_eq!(plain(events).last(), Some(&Event::LogGap { gap: gap(Stream::Stdout, 6, 100) }));
+    let events = plain(files.skip(&gap(Stream::Stdout, 6, 100)));
+    assert!(matches!(&events[0], Event::LogPrinted { line } if line.text == "tw"));
+    let told = |gap| Event::LogGap { gap };
+    assert_eq!(events[1..], [told(gap(Stream::Stdout, 6, 100))]);
     assert!(files.skip(&gap(Stream::Stdout, 6, 100)).is_empty(), "said again after a lost link");
-    assert_eq!(texts(&files.push(Rank(0), Stream::Stdout, 100, b"d of a line\n")), ["d of a line"]);
-    let events = files.skip(&gap(Stream::Stdout, 120, 130));
-    assert!(matches!(&plain(events.clone())[..], [Event::LogGap { gap: one }, Event::LogGap { gap: two }]
-            if (one.from, one.to, one.reason, two.from) == (112, 120, GapReason::Unknown, 120)));
+    let more = plain(files.skip(&gap(Stream::Stdout, 6, 104)));
+    assert_eq!(more, [told(gap(Stream::Stdout, 100, 104))], "what was said is not said again");
+    assert_eq!(texts(&files.push(Rank(0), Stream::Stdout, 104, b" a line\n")), [" a line"]);
+    let unknown =
+        |from, to| told(LogGap { reason: GapReason::Unknown, cap: None, ..gap(Stream::Stdout, from, to) });
+    let events = plain(files.skip(&gap(Stream::Stdout, 120, 130)));
+    assert_eq!(events, [unknown(112, 120), told(gap(Stream::Stdout, 120, 130))]);
+    let events = plain(files.skip(&gap(Stream::Stdout, 140, 140)));
+    assert_eq!(events, [unknown(130, 140)], "a gap of no bytes explains none");
     // a report without its head is no report, and no fault
     files.skip(&gap(Stream::Report, 0, 50));
     let events = files.push(Rank(0), Stream::Report, 50, b"p\":3}\n{\"kind\":\"done\"}\n");
@@ -100,6 +106,7 @@ fn a_text_without_newline_is_told_within_half_a_second_and_then_as_a_line() {
     assert_eq!(unfinished(&mut files, 100), [("name? ".to_owned(), 0)]);
     assert_eq!(unfinished(&mut files, 5000), [], "nothing new");
     assert_eq!(texts(&files.push(Rank(0), Stream::Stdout, 6, b"li\n")), ["name? li"]);
+    assert_eq!((unfinished(&mut files, 5500), files.next_due()), (vec![], None));
     // what is whole when it is due is not told twice
     files.push(Rank(0), Stream::Stdout, 9, b"half");
     assert_eq!(unfinished(&mut files, 6000), []);
@@ -129,6 +136,80 @@ fn a_line_has_the_moment_at_which_its_host_saw_its_end() {
     let at = 12 + 2 * SEEN as u64;
     assert_eq!(push(at, b"\n").len(), 1, "and a line that never ends keeps no moment of each byte");
     assert!(files.files[&(Rank(0), Stream::Stdout)].seen.len() <= SEEN);
+}
+
+/// What comes of lines that end at these bytes, when the host saw the file end at those, a moment each.
+fn moments(seen: &[u64], data: &[u8]) -> Vec<Option<u64>> {
+    let mut files = RankFiles::default();
+    for (t, until) in (0..).zip(seen) {
+        files.seen(Rank(0), Stream::Stdout, *until, HostTime(t));
+    }
+    let moment = |event| match event {
+        Event::LogPrinted { line } => line.t.map(|t| t.0),
+        other => panic!("{other:?}"),
+    };
+    plain(files.push(Rank(0), Stream::Stdout, 0, data)).into_iter().map(moment).collect()
+}
+
+#[test]
+fn each_line_has_the_first_moment_at_which_its_end_was_seen_and_few_wait_for_their_bytes() {
+    assert_eq!(moments(&[2, 4], b"a\nb\n"), [Some(0), Some(1)]);
+    assert_eq!(moments(&[2, 2, 4], b"a\nb\n"), [Some(0), Some(2)]);
+    let still = [[2; SEEN].as_slice(), &[4]].concat();
+    assert_eq!(moments(&still, b"a\nb\n"), [Some(0), Some(SEEN as u64)], "a still file takes no room");
+    let many: Vec<u64> = (1..=SEEN as u64 + 1).collect();
+    let told = moments(&many, &[b'\n'; SEEN + 1]);
+    assert_eq!((told[SEEN - 1], told[SEEN]), (Some(SEEN as u64 - 1), None));
+}
+
+#[test]
+fn moments_within_a_long_line_take_no_room_from_that_of_its_end() {
+    let mut files = RankFiles::default();
+    let mut at = 0;
+    for _ in 0..2 * SEEN {
+        // in the middle of what comes next
+        files.seen(Rank(0), Stream::Stdout, at + 1, HostTime(at));
+        assert!(files.push(Rank(0), Stream::Stdout, at, b"xx").is_empty());
+        at += 2;
+    }
+    // the same length once more is no later moment
+    files.seen(Rank(0), Stream::Stdout, at, HostTime(7));
+    files.seen(Rank(0), Stream::Stdout, at, HostTime(8));
+    let [Event::LogPrinted { line }] = &plain(files.finish(Rank(0)))[..] else { panic!("no line") };
+    assert_eq!(line.t, Some(HostTime(7)));
+}
+
+#[test]
+fn a_bar_that_nothing_writes_over_any_more_becomes_a_line() {
+    let mut files = RankFiles::default();
+    assert!(files.push(Rank(0), Stream::Stderr, 0, b"50%\r100%\n").is_empty());
+    assert_eq!(unfinished(&mut files, 0), []);
+    assert_eq!(unfinished(&mut files, 100), [("100%".to_owned(), 0)]);
+    let next = files.next_due().expect("it is looked at again");
+    let told: Vec<Told> = files.due(next).into_iter().map(|(_, told)| told).collect();
+    assert_eq!(texts(&told), ["50%\r100%"]);
+    assert_eq!((told.len(), files.next_due()), (1, None));
+}
+
+/// Another client may have shown unfinished rows of what it recorded; the lines take their place.
+#[test]
+fn who_takes_up_a_run_takes_unfinished_rows_back_once() {
+    let line = |offset, text: &str| {
+        let (rank, stream, text) = (Rank(0), Stream::Stderr, text.to_owned());
+        Arc::new(LogLine { rank, stream, offset, text, elided: 0, t: Some(HostTime(9)) })
+    };
+    let printed = |offset, text| Event::LogPrinted { line: line(offset, text) };
+    let nothing =
+        |offset| Event::LogUnfinished { line: LogLine { t: None, ..(*line(offset, "")).clone() }.into() };
+    let mut files = RankFiles::from_offsets(&[(Rank(0), Stream::Stderr, 4)], &[]);
+    let mut push = |offset, data: &[u8]| {
+        files.seen(Rank(0), Stream::Stderr, offset + data.len() as u64, HostTime(9));
+        plain(files.push(Rank(0), Stream::Stderr, offset, data))
+    };
+    assert_eq!(push(4, b"a\n"), [printed(4, "a"), nothing(6)]);
+    assert_eq!(push(6, b"b\n"), [printed(6, "b")]);
+    let mut files = RankFiles::default();
+    assert_eq!(plain(files.push(Rank(0), Stream::Stderr, 0, b"a\n")).len(), 1, "nobody was before");
 }
 
 /// The real tqdm, in colour: its bytes, 10 ms after each other.
@@ -162,7 +243,55 @@ fn any_program_may_report_a_step() {
     assert!(
         matches!(&events[0].event, Event::StepDone { timing } if timing.step == 1 && timing.loss == Some(0.5))
     );
-    assert!(matches!(&events[1].event, Event::Gap { dropped: 1, .. }));
+    let Event::Gap { what, dropped: 1 } = &events[1].event else { panic!("{events:?}") };
+    assert!(what.starts_with("report line 2 not understood: "), "{what}");
+}
+
+#[test]
+fn what_a_terminal_would_obey_keeps_no_report_back() {
+    let mut files = RankFiles::default();
+    let hide_cursor = b"\x1b[?25l\n{\"kind\":\"step\",\"step\":1}\n";
+    let events = plain(files.push(Rank(0), Stream::Report, 0, hide_cursor));
+    assert!(matches!(&events[..], [Event::Gap { .. }, Event::StepDone { .. }]), "{events:?}");
+}
+
+#[test]
+fn the_steps_of_a_bar_are_told_until_the_rank_tells_its_own() {
+    let mut files = RankFiles::default();
+    let mut ends = BTreeMap::new();
+    let mut push = |stream, text: &str| {
+        let end = ends.entry(stream).or_default();
+        let events = files.push(Rank(0), stream, *end, text.as_bytes());
+        *end += text.len() as u64;
+        let seen = |told: &Told| match &told.event {
+            Event::StepSeen { seen } => Some((seen.step, seen.total, seen.loss)),
+            _ => None,
+        };
+        events.iter().filter_map(seen).collect::<Vec<_>>()
+    };
+    let samples = "Train Epoch: 1 [640/60000 (1%)]\tLoss: 2.5\n";
+    assert_eq!(push(Stream::Stdout, samples), [], "samples are no steps");
+    let bar = |step, loss| format!("\rtrain: {step}%|# | {step}/100 [00:10<00:12, 4.50it/s, loss={loss}]");
+    assert_eq!(push(Stream::Stderr, &bar(45, 0.5)), [(45, None, Some(0.5))]);
+    assert_eq!(push(Stream::Stderr, &bar(45, 0.25)), [], "the same step with another loss");
+    assert_eq!(push(Stream::Report, "{\"kind\":\"metric\",\"name\":\"lr\",\"value\":1}\n"), []);
+    assert_eq!(push(Stream::Stderr, &bar(46, 0.5)), [(46, None, Some(0.5))]);
+    assert_eq!(push(Stream::Report, "{\"kind\":\"step\",\"step\":7}\n"), []);
+    assert_eq!(push(Stream::Stderr, &bar(47, 0.5)), [], "it tells its steps itself");
+}
+
+#[test]
+fn of_so_many_processes_of_a_rank_it_is_known_who_tells_their_steps() {
+    let mut files = RankFiles::default();
+    let step = |worker| format!("{{\"kind\":\"step\",\"by\":\"hooks\",\"rank\":{worker},\"step\":1}}\n");
+    let report: String = (1..=WORKERS + 1).map(step).collect();
+    let mut from = 0;
+    let mut told_by = || {
+        let told = files.push(Rank(0), Stream::Report, from, report.as_bytes());
+        from += report.len() as u64;
+        told.iter().filter(|told| matches!(told.event, Event::StepsBy { .. })).count()
+    };
+    assert_eq!((told_by(), told_by()), (WORKERS + 1, 1), "again only of the one that is too many");
 }
 
 #[test]

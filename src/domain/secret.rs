@@ -107,7 +107,8 @@ impl Masks {
                 let begins = before
                     .get(..at - same)
                     .is_none_or(|b| b.last().is_none_or(|b| matches!(b, b'\n' | b'\r')));
-                (same < rest.len() && begins).then(|| at - same..end)
+                // of a whole value this says no more than its beginning did
+                begins.then(|| at - same..end)
             }));
         }
         found.sort_unstable_by_key(|range| range.start);
@@ -161,7 +162,8 @@ impl Masks {
     fn hide_cut(&self, text: &str) -> String {
         let hidden = self.hide(text);
         let begins = |mask: &String| {
-            let most = (mask.len() - 1).min(hidden.len());
+            // a whole one is hidden already
+            let most = mask.len().min(hidden.len());
             (LEAST / 2..=most).rev().find(|n| mask.is_char_boundary(*n) && hidden.ends_with(&mask[..*n]))
         };
         match self.0.iter().filter_map(begins).max() {

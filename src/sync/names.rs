@@ -69,10 +69,11 @@ mod tests {
 
     #[test]
     fn names_that_mean_something_else_on_a_host_are_refused() {
-        for good in ["a", "a/b.py", ".github/x", "ü/日本", "a b", "-x", "...", "a/.hvtui-peer"] {
+        let longest = "x".repeat(NAME_BYTES);
+        for good in ["a", "a/b.py", ".github/x", "ü/日本", "a b", "-x", "...", "a/.hvtui-peer", &longest] {
             assert_eq!(path_fault(good), None, "{good}");
         }
-        let long = "x".repeat(256);
+        let long = "x".repeat(NAME_BYTES + 1);
         for bad in [
             "",
             "/a",
@@ -92,15 +93,36 @@ mod tests {
     }
 
     #[test]
+    fn paths_and_targets_are_as_long_as_linux_has_them() {
+        let longest = "x/".repeat(PATH_BYTES / 2);
+        let longest = format!("{}x", &longest[..PATH_BYTES - 1]);
+        let long = format!("{longest}x");
+        assert_eq!((path_fault(&longest), link_fault("l", &longest)), (None, None));
+        assert_eq!(path_fault(&long), Some("is too long a path"));
+        assert_eq!(link_fault("l", &long), Some("has no usable target"));
+    }
+
+    #[test]
     fn a_link_must_stay_within() {
-        for (path, target) in
-            [("l", "a"), ("l", "./a/b"), ("d/l", "../a"), ("d/e/l", "../../a/b"), ("d/l", "..")]
-        {
+        for (path, target) in [
+            ("l", "a"),
+            ("l", "./a/b"),
+            ("d/l", "../a"),
+            ("d/e/l", "../../a/b"),
+            ("d/e/l", ".././/../a"),
+            ("d/l", ".."),
+        ] {
             assert_eq!(link_fault(path, target), None, "{path} -> {target}");
         }
-        for (path, target) in
-            [("l", "/etc/passwd"), ("l", ".."), ("d/l", "../../a"), ("l", "a/../b"), ("l", ""), ("l", "a\nb")]
-        {
+        for (path, target) in [
+            ("l", "/etc/passwd"),
+            ("l", ".."),
+            ("d/l", "../../a"),
+            ("l", "a/../b"),
+            ("d/l", "a/../b"),
+            ("l", ""),
+            ("l", "a\nb"),
+        ] {
             assert!(link_fault(path, target).is_some(), "{path} -> {target}");
         }
     }

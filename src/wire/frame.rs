@@ -131,6 +131,18 @@ mod tests {
         assert!(out.is_empty());
     }
 
+    #[test]
+    fn a_frame_has_a_kind_and_may_have_nothing_else() {
+        for length in [0, 1] {
+            let mut decoder = Decoder::default();
+            decoder.push(&[length, 0, 0, 0, 7, 0]);
+            assert_eq!(decoder.next_frame(), Err(FrameError::TooShort(length.into())));
+        }
+        let mut decoder = Decoder::default();
+        decoder.push(&[2, 0, 0, 0, 7, 0]);
+        assert_eq!(decoder.next_frame(), Ok(Some(Frame { kind: 7, payload: Bytes::new() })));
+    }
+
     /// What a read does with the room that it gets: as much of `bytes` as fits.
     fn read(decoder: &mut Decoder, bytes: &[u8]) -> usize {
         let room = decoder.room();
@@ -211,6 +223,16 @@ mod tests {
         assert_eq!(offered(&mut decoder), LEAST_ROOM / 2);
         read(&mut decoder, &bytes[LEAST_ROOM / 2..=LEAST_ROOM / 2]);
         assert!(offered(&mut decoder) > 50_000);
+    }
+
+    #[test]
+    fn what_waits_in_the_room_is_not_taken_for_a_read() {
+        let mut decoder = Decoder::default();
+        assert_eq!(read(&mut decoder, &frame(LEAST_ROOM)), LEAST_ROOM);
+        let room = offered(&mut decoder);
+        assert_eq!(offered(&mut decoder), room, "nothing was read yet");
+        assert_eq!(read(&mut decoder, &frame(room)), room);
+        assert!(offered(&mut decoder) >= 4 * LEAST_ROOM, "two reads in a row have filled theirs");
     }
 
     proptest! {

@@ -217,6 +217,43 @@ mod tests {
         vec![KnownKey { place, algorithm: "ssh-rsa".into(), fingerprint: "SHA256:old".into() }]
     }
 
+    const ED25519: &str = include_str!("../../../tests/fixtures/ssh/ed25519-a.pub");
+    const RSA: &str = include_str!("../../../tests/fixtures/ssh/rsa.pub");
+
+    fn server() -> Server {
+        Server::new("gpu-a".into(), "10.0.0.7", 22)
+    }
+
+    #[test]
+    fn a_known_rsa_key_is_refused_where_it_has_a_bit_too_few() {
+        let key = HostKey::from_openssh(RSA.trim()).unwrap();
+        let bits = key.rsa_bits().unwrap();
+        let refused = |least| {
+            let server = Server { rsa_bits: Some((least, "config:3".to_owned())), ..server() };
+            refusal(&server, &key, Verdict::Known).map(|error| error.to_string())
+        };
+        assert_eq!((refused(bits - 1), refused(bits)), (None, None));
+        let error = refused(bits + 1).unwrap();
+        let wanted = format!("has {bits} bits, at least {} are wanted (config:3); give", bits + 1);
+        assert!(error.contains(&wanted), "{error}");
+    }
+
+    #[test]
+    fn a_pin_decides_alone_but_never_for_a_changed_key() {
+        let key = HostKey::from_openssh(ED25519.trim()).unwrap();
+        let judge = |pin: Option<String>, verdict| refusal(&Server { pin, ..server() }, &key, verdict);
+        let unknown = || Verdict::Unknown { also: Vec::new(), authority: None };
+        let (own, other) = (|| Some(key.fingerprint()), || Some("SHA256:other".to_owned()));
+        for verdict in [Verdict::Known, unknown(), Verdict::OtherType { known: known() }] {
+            assert!(judge(own(), verdict.clone()).is_none(), "{verdict:?}");
+            let refused = judge(other(), verdict);
+            assert!(matches!(refused, Some(TrustError::OtherFingerprint { .. })), "{refused:?}");
+        }
+        let changed = judge(own(), Verdict::Changed { known: known() });
+        assert!(matches!(changed, Some(TrustError::ChangedKey { .. })), "{changed:?}");
+        assert!(matches!(judge(None, unknown()), Some(TrustError::UnknownKey { .. })));
+    }
+
     #[test]
     fn errors_name_the_host_the_fact_and_the_remedy() {
         let host = || HostId::from("gpu-a");

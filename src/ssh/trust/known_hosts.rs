@@ -329,7 +329,7 @@ mod tests {
     #[test]
     fn what_stands_for_a_host_is_told_by_its_mark() {
         let name = |host: &str| HostName::new(host, 22);
-        let known = known("@cert-authority ca $A\nhost $B\n@strange host $E\nhost $R\n");
+        let known = known("@cert-authority ca $A\nhost $B\n@strange host $E\n@strange $E\nhost $R\n");
         assert!(known.has_authority(&name("ca")) && !known.has_authority(&name("host")));
         assert!(!known.has_authority(&name("other")));
         assert_eq!(
@@ -337,6 +337,7 @@ mod tests {
             [key(B).kind(), key(RSA).kind()],
             "a mark that nobody knows says nothing"
         );
+        assert_eq!(known.kinds(&name("@strange")), [], "nor is it a name");
         for text in [B, RSA] {
             assert_eq!(known.kind_of(&name("host"), &key(text).fingerprint()), Some(key(text).kind()));
         }

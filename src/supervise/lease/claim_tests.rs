@@ -90,6 +90,17 @@ fn who_has_a_lock_is_named_before_its_note_is_in_its_place() {
 }
 
 #[test]
+fn who_has_both_locks_and_no_note_is_named_with_its_process() {
+    let (_home, dir) = place();
+    let _claims = claim(&spec(&dir, 1, &["GPU-1"])).unwrap();
+    let open = LeaseDir::open(dir.to_str()).unwrap();
+    std::fs::remove_file(dir.join(note_file(&open, &GpuUuid::from("GPU-1"), own_uid()))).unwrap();
+    let lease = held(&dir).pop().unwrap();
+    assert_eq!((lease.run, lease.user), (None, Some(user_name(own_uid()))));
+    assert_eq!(lease.pid, Some(std::process::id()), "which its name in the kernel does not tell");
+}
+
+#[test]
 fn who_denies_a_gpu_by_a_lock_in_common_is_named() {
     let (_home, dir) = place();
     let open = LeaseDir::open(dir.to_str()).unwrap();
