@@ -43,7 +43,9 @@ impl RequestError {
             | Self::BadPick { .. }
             | Self::BadFilter(_)
             | Self::PickedTwice { .. } => Part::Place,
-            Self::BadEnv { .. } | Self::SecretEnv { .. } | Self::EnvNotSet(_) => Part::Env,
+            Self::BadEnv { .. } | Self::SecretEnv { .. } | Self::SecretValue(_) | Self::EnvNotSet(_) => {
+                Part::Env
+            }
             Self::RelativeWorkdir(_) => Part::Workdir,
             Self::Container(ContainerFault::Image(_) | ContainerFault::Apptainer { .. }) => Part::Image,
             Self::Container(ContainerFault::Volume { .. } | ContainerFault::NoImage("-v")) => Part::Volumes,

@@ -132,6 +132,11 @@ pub enum RequestError {
         /// What is wrong with it.
         fault: &'static str,
     },
+    /// `--secret-env K=V`.
+    #[error(
+        "--secret-env {0}={MASK}: a value on the command line is seen by everybody on this machine: export {0}, then write --secret-env {0}"
+    )]
+    SecretValue(String),
     /// `--env K` of a variable that is not set here.
     #[error("--env {0}: it is not set here; write --env {0}=VALUE")]
     EnvNotSet(String),
@@ -573,6 +578,10 @@ pub fn env(
 pub fn secret_env(names: &[String]) -> Result<BTreeMap<String, String>, RequestError> {
     let mut env = BTreeMap::new();
     for name in names {
+        // as for `--env`; the value is not said again
+        if let Some((name, _)) = name.split_once('=') {
+            return Err(RequestError::SecretValue(name.to_owned()));
+        }
         if let Some(fault) = names::env_fault(name) {
             return Err(RequestError::SecretEnv { name: name.clone(), fault });
         }

@@ -194,3 +194,12 @@ proptest! {
         prop_assert_eq!(back, list);
     }
 }
+
+#[test]
+fn a_value_behind_a_secret_name_is_refused_and_not_said_again() {
+    let error = secret_env(&["TOKEN=hunter2hunter2".to_owned()]).unwrap_err().to_string();
+    assert!(
+        error.contains("export TOKEN, then write --secret-env TOKEN") && !error.contains("hunter2"),
+        "{error}"
+    );
+}
