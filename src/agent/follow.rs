@@ -16,7 +16,7 @@ use super::outgoing::Outgoing;
 use super::pages::Pages;
 use super::sync;
 use super::tail::{Piece, Tail, Watcher};
-use super::veil::{Sight, Telling, Veil};
+use super::veil::{Rest, Sight, Telling, Veil};
 use crate::clock;
 use crate::domain::collectives::HostCollectives;
 use crate::domain::ids::{Rank, RunId};
@@ -474,13 +474,17 @@ impl RankView {
                 };
                 if let Piece::Data(offset, data) = piece {
                     // After the rank's end nothing comes any more that could finish a value.
-                    let last = self.exit.is_some() && tail.behind(dir) == 0;
+                    let rest = match tail.behind(dir) {
+                        0 if self.exit.is_some() => Rest::Never,
+                        0 if tail.is_late() => Rest::Late,
+                        _ => Rest::Coming,
+                    };
                     let before = tail.before(dir, offset, self.veil.looks_back())?;
                     let whole = offset + data.len() as u64;
                     piece =
-                        match self.veil.tell(dir, (stream, offset), (&before, data), (last, supervised))? {
+                        match self.veil.tell(dir, (stream, offset), (&before, data), (rest, supervised))? {
                             Telling::Later => {
-                                tail.rewind(offset);
+                                tail.wait_at(offset);
                                 break;
                             }
                             Telling::Withheld => Piece::Gap(offset, whole, GapReason::Withheld),

@@ -20,6 +20,9 @@ use crate::supervise::rundir::RunDir;
 use crate::supervise::spool::kept_from;
 use crate::wire::chunk::CHUNK_BYTES;
 
+/// After so long without a byte the program waits: what it writes in one go is there by then.
+const LATE: Duration = Duration::from_secs(1);
+
 /// One file that grows at its end; it need not be there yet.
 #[derive(Debug)]
 pub(super) struct Tail {
@@ -114,6 +117,18 @@ impl Tail {
     /// The next byte to be read.
     pub(super) fn offset(&self) -> u64 {
         self.offset
+    }
+
+    /// Whether nothing was written for [`LATE`]. Where the file's clock is not this host's it may say so too early.
+    pub(super) fn is_late(&self) -> bool {
+        let written = self.file.as_ref().and_then(|file| file.metadata().ok()?.modified().ok());
+        written.is_none_or(|at| at.elapsed().map_or(true, |since| since >= LATE))
+    }
+
+    /// Reads again from `offset` on when more is there or the rest is [late](Self::is_late): nothing before that is new.
+    pub(super) fn wait_at(&mut self, offset: u64) {
+        self.offset = offset;
+        self.at_end = true;
     }
 
     /// Reads again from an earlier byte on.

@@ -9,7 +9,7 @@ use bytes::Bytes;
 
 use crate::domain::log::Stream;
 use crate::domain::run::RankSpec;
-use crate::domain::secret::{Masks, VEIL};
+use crate::domain::secret::{Masks, TELLING, VEIL};
 use crate::procs::identity::Identity;
 use crate::supervise::SuperviseError;
 use crate::supervise::rundir::RunDir;
@@ -51,6 +51,17 @@ pub(super) struct Before {
     pub(super) bytes: Bytes,
     /// What came before these is gone: they may begin within a value.
     pub(super) torn: bool,
+}
+
+/// What comes after a piece of a file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Rest {
+    /// More, at any moment.
+    Coming,
+    /// Nothing for a while: a prompt or a bar stands there.
+    Late,
+    /// Nothing ever: the rank has ended.
+    Never,
 }
 
 /// What can be said of the rank's output.
@@ -103,21 +114,24 @@ impl Veil {
         if let Known::Values(masks) = &self.known { masks.longest().saturating_sub(1) } else { 0 }
     }
 
-    /// What of a piece of a file can be told now, and how: not the beginning of a value whose rest is still to come, unless it
-    /// is the `last` piece, and nothing of which it is not known where values stand in it: as long as the run is `supervised` that may
-    /// still be written down. The piece begins at `offset`.
+    /// What of a piece of a file can be told now, and how: not the beginning of a value whose `rest` is still to come, unless it
+    /// is late and the beginning so short that it may be that of anything; and nothing of which it is not known where values
+    /// stand in it: as long as the run is `supervised` that may still be written down. The piece begins at `offset`.
     pub(super) fn tell(
         &mut self,
         dir: &RunDir,
         (stream, offset): (Stream, u64),
         (before, piece): (&Before, Bytes),
-        (last, supervised): (bool, bool),
+        (rest, supervised): (Rest, bool),
     ) -> Result<Telling, SuperviseError> {
         let (found, count) = match &mut self.known {
             Known::Nothing | Known::Lost => return Ok(Telling::Withheld),
             Known::Values(masks) => {
                 let bytes = [&before.bytes[..], &piece].concat();
-                let begun = if last { 0 } else { masks.begun(&bytes) };
+                let begun = match (rest, masks.begun(&bytes)) {
+                    (Rest::Never, _) | (Rest::Late, ..TELLING) => 0,
+                    (Rest::Coming | Rest::Late, begun) => begun,
+                };
                 let torn = if before.torn { masks.torn(&bytes) } else { 0 };
                 let mut found = masks.find(&bytes);
                 found.insert(0, 0..torn);
@@ -193,7 +207,8 @@ mod tests {
             let torn = from == kept && kept > 0;
             let before = Before { bytes: Bytes::copy_from_slice(&text[from..at]), torn };
             let last = end >= text.len();
-            match veil.tell(&dir, (Stream::Stdout, at as u64), (&before, piece), (last, false)).unwrap() {
+            let rest = if last { Rest::Never } else { Rest::Coming };
+            match veil.tell(&dir, (Stream::Stdout, at as u64), (&before, piece), (rest, false)).unwrap() {
                 Telling::Bytes(bytes) => {
                     at += bytes.len();
                     told.extend_from_slice(&bytes);
@@ -214,6 +229,28 @@ mod tests {
             let told = told(&mut veil, text, (0, 0), size);
             assert_eq!(told, "token=•••, again •••\nhunter", "pieces of {size}");
         }
+    }
+
+    #[test]
+    fn a_short_beginning_of_a_value_is_told_when_nothing_follows_for_a_while() {
+        let (_state, dir) = dir();
+        let mut veil = veil(Known::Values(Masks::new(["hunter2hunter2"])));
+        let mut tell = |before: &'static str, text: &'static str, rest| {
+            let before = Before { bytes: Bytes::from_static(before.as_bytes()), torn: false };
+            let piece = Bytes::from_static(text.as_bytes());
+            match veil.tell(&dir, (Stream::Stdout, before.bytes.len() as u64), (&before, piece), (rest, true))
+            {
+                Ok(Telling::Bytes(bytes)) => crate::domain::secret::text(&bytes),
+                other => format!("{other:?}"),
+            }
+        };
+        assert_eq!(tell("", "1 or h", Rest::Coming), "1 or ");
+        assert_eq!(tell("1 or ", "h", Rest::Coming), "Ok(Later)");
+        assert_eq!(tell("1 or ", "h", Rest::Late), "h");
+        assert_eq!(tell("1 or ", "hun", Rest::Late), "hun");
+        assert_eq!(tell("1 or ", "hunt", Rest::Late), "Ok(Later)");
+        assert_eq!(tell("1 or ", "hunt", Rest::Never), "hunt");
+        assert_eq!(tell("1 or hun", "ter2hunter2.", Rest::Coming), "•••.", "its rest is hidden still");
     }
 
     #[test]
@@ -258,7 +295,7 @@ mod tests {
         let (_state, dir) = dir();
         let tell = |veil: &mut Veil, offset, text: &'static str, supervised| {
             let piece = (&Before::default(), Bytes::from_static(text.as_bytes()));
-            veil.tell(&dir, (Stream::Stdout, offset), piece, (true, supervised)).unwrap()
+            veil.tell(&dir, (Stream::Stdout, offset), piece, (Rest::Never, supervised)).unwrap()
         };
         assert_eq!(tell(&mut veil(Known::Lost), 0, "plain", true), Telling::Withheld);
         assert_eq!(tell(&mut veil(Known::Nothing), 0, "plain", true), Telling::Withheld);

@@ -24,6 +24,9 @@ pub const VEIL: u8 = 0xff;
 /// A shorter value is not looked for in text: it would be found everywhere.
 const LEAST: usize = 8;
 
+/// Of fewer bytes nobody can say that they are a part of a value.
+pub const TELLING: usize = LEAST / 2;
+
 /// The text of bytes from a host: [`MASK`] where values were, other bytes that are not UTF-8 replaced.
 pub fn text(bytes: &[u8]) -> String {
     let mut text = String::with_capacity(bytes.len());
@@ -126,7 +129,7 @@ impl Masks {
     pub fn torn(&self, bytes: &[u8]) -> usize {
         let torn = |mask: &String| {
             let most = (mask.len() - 1).min(bytes.len());
-            (LEAST / 2..=most).rev().find(|n| bytes.starts_with(&mask.as_bytes()[mask.len() - n..]))
+            (TELLING..=most).rev().find(|n| bytes.starts_with(&mask.as_bytes()[mask.len() - n..]))
         };
         self.0.iter().filter_map(torn).max().unwrap_or(0)
     }
@@ -164,7 +167,7 @@ impl Masks {
         let begins = |mask: &String| {
             // a whole one is hidden already
             let most = mask.len().min(hidden.len());
-            (LEAST / 2..=most).rev().find(|n| mask.is_char_boundary(*n) && hidden.ends_with(&mask[..*n]))
+            (TELLING..=most).rev().find(|n| mask.is_char_boundary(*n) && hidden.ends_with(&mask[..*n]))
         };
         match self.0.iter().filter_map(begins).max() {
             Some(cut) => format!("{}{MASK}", &hidden[..hidden.len() - cut]),

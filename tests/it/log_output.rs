@@ -285,6 +285,20 @@ fn a_bar_that_is_wiped_leaves_no_label_behind() {
 }
 
 #[test]
+fn a_prompt_that_ends_as_a_secret_value_begins_is_shown() {
+    let person = Person::new(1);
+    let script = "printf 'a line\nContinue? h'; while [ ! -e end ]; do sleep 0.01; done; echo unter2";
+    let mut run = Command::new(env!("CARGO_BIN_EXE_hvtui"));
+    run.args(["run", "-np", "1", "--secret-env", "TOKEN", "--", "sh", "-c", script]);
+    run.current_dir(person.home()).env("HOME", person.home()).env("TOKEN", "hunter2hunter2");
+    let Some(terminal) = Terminal::start(&run, 80, 20) else { return };
+    terminal.wait("the whole prompt", |screen| screen.contains("[0] Continue? h\n"));
+    std::fs::write(person.home().join("end"), "").unwrap();
+    let end = terminal.wait("the end", |screen| screen.contains("[exit 0]"));
+    assert!(end.contains("[0] Continue? hunter2\n"), "{end}");
+}
+
+#[test]
 fn the_log_of_a_replay_goes_back_to_its_first_line() {
     let person = Person::new(1);
     let ended = person.run(&["run", "-np", "1", "--", "seq", "-f", "line %.0f.", "25000"]);
