@@ -11,7 +11,7 @@ use futures_util::StreamExt;
 use super::descriptors;
 use super::errors::Failure;
 use crate::cluster::link::LinkTarget;
-use crate::cluster::pool::HostEntry;
+use crate::cluster::messages::HostEntry;
 use crate::config::{Address, HostConfig, Transport};
 use crate::domain::ids::HostId;
 use crate::launcher::session::Session;

@@ -1,7 +1,7 @@
 //! Which agent is at the other end of a link, and the answers to requests that it is too old to know: it would pass over
 //! them without a word.
 
-use super::pool::Reply;
+use super::messages::Reply;
 use super::signals;
 use crate::domain::collectives::HostCollectives;
 use crate::domain::ids::HostId;

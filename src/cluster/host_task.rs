@@ -1,4 +1,4 @@
-//! One host's task: connect, talk, and after a loss wait and connect again.
+//! One host's task: connect, run the session, and after a loss wait and connect again.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -14,9 +14,9 @@ use super::backoff::Backoff;
 use super::followed::Followed;
 use super::ingress::Ingress;
 use super::link::{Link, LinkError};
-use super::pool::{Command, HostEntry, Incoming, Item, Reply};
+use super::messages::{Command, HostEntry, Incoming, Item, Reply};
 use super::signals::Signals;
-use super::{talk, watch};
+use super::{session, watch};
 use crate::clock;
 use crate::domain::event::{Event, Origin};
 use crate::domain::host::LinkState;
@@ -83,7 +83,7 @@ impl HostTask {
                 Ok(link) => {
                     let since = clock::now();
                     let ended = match link.limited {
-                        None => talk::talk(self, link).await?,
+                        None => session::drive(self, link).await?,
                         Some(_) => watch::watch(self, link).await?,
                     };
                     self.signals_lost().await?;

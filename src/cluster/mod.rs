@@ -4,7 +4,7 @@
 //!   Cluster ──command──▶ host task ──frames──▶ agent
 //!      ▲                    │ lines: bytes of rank files become lines and reports
 //!      └──── Incoming ──────┤ ingress: what the agent may send; all of it passes there
-//!                           │ intake: what waits for its reader; credit: how much of it may come
+//!                           │ receive_queue: what waits for its reader; flow_control: how much of it may come
 //!                           └ backoff: when to try again
 //! ```
 //!
@@ -12,20 +12,21 @@
 
 mod agent;
 pub mod backoff;
-mod credit;
+mod flow_control;
 mod followed;
 mod host_task;
 pub mod ingress;
-mod intake;
 mod line_buffer;
 pub mod lines;
 pub mod link;
+pub mod messages;
 mod nested;
 mod pings;
 pub mod pool;
+mod receive_queue;
 mod rows;
+mod session;
 mod signals;
-mod talk;
 mod unfinished;
 mod watch;
 

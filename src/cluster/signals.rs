@@ -4,7 +4,7 @@
 use std::collections::BTreeSet;
 
 use super::host_task::{Closed, HostTask};
-use super::pool::Reply;
+use super::messages::Reply;
 use crate::domain::signal::SignalAnswer;
 use crate::wire::message::ToAgent;
 use crate::wire::signal::{SignalAsk, SignalTold};

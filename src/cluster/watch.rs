@@ -10,8 +10,8 @@ use tokio::time;
 
 use super::host_task::{Closed, HostTask};
 use super::link::{Link, LinkError};
-use super::pool::Command;
-use super::talk;
+use super::messages::Command;
+use super::session;
 use crate::clock;
 use crate::domain::event::Event;
 use crate::domain::host::{HostInfo, LinkState};
@@ -50,7 +50,7 @@ pub(crate) async fn watch(task: &mut HostTask, mut link: Link) -> Result<LinkErr
                 };
                 for (mut info, mut sample) in told {
                     silence.set(time::sleep(SILENCE));
-                    info.banner = Some(talk::cut(&link.banner)).filter(|banner| !banner.is_empty());
+                    info.banner = Some(session::cut(&link.banner)).filter(|banner| !banner.is_empty());
                     plausible::bound_info(&mut info);
                     plausible::bound_sample(&mut sample);
                     if known.as_ref() != Some(&info) {

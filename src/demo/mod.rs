@@ -16,7 +16,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::cluster::link::LinkTarget;
-use crate::cluster::pool::HostEntry;
+use crate::cluster::messages::HostEntry;
 use crate::domain::ids::HostId;
 use crate::launch::request::{Pick, SlotName};
 

@@ -3,7 +3,7 @@
 use tokio::sync::mpsc::UnboundedReceiver;
 
 use super::*;
-use crate::cluster::pool::Command;
+use crate::cluster::messages::Command;
 use crate::sha256::of_bytes;
 
 const BASE: &[u8] = b"base";

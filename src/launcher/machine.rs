@@ -26,7 +26,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use super::kinds;
 use super::secrets::Values;
 use super::verdict;
-use crate::cluster::pool::Reply;
+use crate::cluster::messages::Reply;
 use crate::domain::clock_fit::ClockFit;
 use crate::domain::container::ImageId;
 use crate::domain::event::{Event, Origin};

@@ -99,7 +99,7 @@ async fn telemetry_passes_a_flood_that_nobody_takes_in() {
         while items.recv().await.is_some() {}
     };
     let talked = async {
-        let ended = talk(&mut task, Link::of_pipe(ours, None)).await;
+        let ended = drive(&mut task, Link::of_pipe(ours, None)).await;
         assert!(
             matches!(&ended, Ok(LinkError::Unreachable(why)) if why.starts_with("link closed")),
             "{:?}",

@@ -6,7 +6,7 @@ use tokio::sync::mpsc;
 
 use super::*;
 use crate::cluster::link::LinkTarget;
-use crate::cluster::pool::{HostEntry, Incoming, Item};
+use crate::cluster::messages::{HostEntry, Incoming, Item};
 use crate::domain::event::Origin;
 use crate::domain::gpu::Reading;
 use crate::domain::gpu::event::{GpuEvent, Happening};
@@ -23,7 +23,7 @@ use crate::wire::message::{AskPreflight, AskStacks, Follow, Forgotten, RunRef, S
 use crate::wire::signal::{SignalAsk, SignalTold};
 use crate::wire::upload::{BlobPiece, BlobsTaken};
 
-#[path = "talk_flood_tests.rs"]
+#[path = "session_flood_tests.rs"]
 mod floods;
 
 /// A host's task and what goes in and out of it.
@@ -56,7 +56,7 @@ impl Bench {
             script(&mut agent).await;
             drop(agent);
         };
-        tokio::join!(Box::pin(talk(&mut self.task, link)), script).0.ok()
+        tokio::join!(Box::pin(drive(&mut self.task, link)), script).0.ok()
     }
 
     fn send(&self, message: ToAgent) {

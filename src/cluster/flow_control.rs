@@ -21,7 +21,7 @@ const LATE: Duration = Duration::from_secs(1);
 
 /// The credit of one link. Bytes are counted from the link's beginning.
 #[derive(Debug)]
-pub(super) struct Credit {
+pub(super) struct FlowControl {
     window: u64,
     /// Bytes that were taken in.
     taken: u64,
@@ -34,7 +34,7 @@ pub(super) struct Credit {
     probing: bool,
 }
 
-impl Credit {
+impl FlowControl {
     pub(super) fn new() -> Self {
         Self { window: FIRST, taken: 0, granted: 0, used: 0, quickest: Duration::MAX, probing: false }
     }
@@ -94,54 +94,54 @@ mod tests {
     }
 
     /// Takes in a whole window, then a ping comes back.
-    fn beat(credit: &mut Credit, round_trip: Duration) -> u64 {
-        credit.took(credit.window);
-        credit.grant();
-        credit.round_trip(round_trip, 0);
-        credit.window
+    fn beat(flow: &mut FlowControl, round_trip: Duration) -> u64 {
+        flow.took(flow.window);
+        flow.grant();
+        flow.round_trip(round_trip, 0);
+        flow.window
     }
 
     #[test]
     fn it_doubles_on_a_quick_link_and_halves_on_a_late_one() {
-        let mut credit = Credit::new();
-        assert_eq!(credit.grant(), Some(FIRST));
-        assert_eq!(credit.grant(), None);
-        credit.round_trip(ms(20), 0);
-        assert_eq!(credit.window, FIRST, "an idle link earns nothing");
-        assert_eq!([20, 100, 600, 200].map(|took| beat(&mut credit, ms(took)) >> 10), [64, 128, 128, 256]);
-        assert_eq!([2000, 2000, 900, 2000].map(|took| beat(&mut credit, ms(took)) >> 10), [128, 64, 64, 32]);
+        let mut flow = FlowControl::new();
+        assert_eq!(flow.grant(), Some(FIRST));
+        assert_eq!(flow.grant(), None);
+        flow.round_trip(ms(20), 0);
+        assert_eq!(flow.window, FIRST, "an idle link earns nothing");
+        assert_eq!([20, 100, 600, 200].map(|took| beat(&mut flow, ms(took)) >> 10), [64, 128, 128, 256]);
+        assert_eq!([2000, 2000, 900, 2000].map(|took| beat(&mut flow, ms(took)) >> 10), [128, 64, 64, 32]);
         for _ in 0..20 {
-            beat(&mut credit, ms(20));
+            beat(&mut flow, ms(20));
         }
-        assert_eq!(credit.window, MOST);
+        assert_eq!(flow.window, MOST);
     }
 
     #[test]
     fn a_far_link_is_not_taken_for_a_full_one() {
-        let mut credit = Credit::new();
-        credit.round_trip(ms(700), 0);
-        assert_eq!([700, 720, 900].map(|took| beat(&mut credit, ms(took)) >> 10), [64, 128, 256]);
-        assert_eq!(beat(&mut credit, ms(1800)) >> 10, 128);
+        let mut flow = FlowControl::new();
+        flow.round_trip(ms(700), 0);
+        assert_eq!([700, 720, 900].map(|took| beat(&mut flow, ms(took)) >> 10), [64, 128, 256]);
+        assert_eq!(beat(&mut flow, ms(1800)) >> 10, 128);
     }
 
     #[test]
     fn a_slow_reader_earns_no_larger_window() {
-        let mut credit = Credit::new();
-        credit.took(FIRST);
-        credit.round_trip(ms(1), FIRST);
-        assert_eq!(credit.window, FIRST);
+        let mut flow = FlowControl::new();
+        flow.took(FIRST);
+        flow.round_trip(ms(1), FIRST);
+        assert_eq!(flow.window, FIRST);
     }
 
     #[test]
     fn a_used_window_is_judged_before_the_next_beat_and_once() {
-        let mut credit = Credit::new();
-        assert!(!credit.probe());
-        credit.took(FIRST);
-        assert!(credit.probe() && !credit.probe());
-        credit.round_trip(ms(5), 0);
-        assert!(!credit.probe(), "nothing was used of the larger one yet");
-        credit.took(2 * FIRST);
-        assert!(credit.probe());
+        let mut flow = FlowControl::new();
+        assert!(!flow.probe());
+        flow.took(FIRST);
+        assert!(flow.probe() && !flow.probe());
+        flow.round_trip(ms(5), 0);
+        assert!(!flow.probe(), "nothing was used of the larger one yet");
+        flow.took(2 * FIRST);
+        assert!(flow.probe());
     }
 
     #[derive(Debug, Clone)]
@@ -165,23 +165,23 @@ mod tests {
     proptest! {
         #[test]
         fn what_is_under_way_is_bounded_and_never_stands_still(steps in prop::collection::vec(step(), 0..200)) {
-            let mut credit = Credit::new();
-            let (mut until, mut sent, mut taken) = (credit.grant().unwrap(), 0u64, 0u64);
+            let mut flow = FlowControl::new();
+            let (mut until, mut sent, mut taken) = (flow.grant().unwrap(), 0u64, 0u64);
             for step in steps {
                 match step {
                     Step::Send(bytes) => sent = (sent + bytes).min(until).max(sent),
                     Step::Take(bytes) => {
                         let bytes = bytes.min(sent - taken);
                         taken += bytes;
-                        credit.took(bytes);
+                        flow.took(bytes);
                     }
-                    Step::Pong(took) => credit.round_trip(ms(took), sent - taken),
+                    Step::Pong(took) => flow.round_trip(ms(took), sent - taken),
                 }
-                if let Some(more) = credit.grant() {
+                if let Some(more) = flow.grant() {
                     prop_assert!(more >= until, "credit is not taken back");
                     until = more;
                 }
-                prop_assert!((LEAST..=MOST).contains(&credit.window));
+                prop_assert!((LEAST..=MOST).contains(&flow.window));
                 prop_assert!(until - taken <= MOST);
                 prop_assert!(sent > taken || until > taken, "all was taken in and the host may not send");
             }
@@ -189,14 +189,14 @@ mod tests {
 
         #[test]
         fn a_link_that_stays_late_comes_down_to_one_piece(before in 0usize..12, rest in 0u64..1 << 20) {
-            let mut credit = Credit::new();
-            credit.round_trip(ms(10), 0);
+            let mut flow = FlowControl::new();
+            flow.round_trip(ms(10), 0);
             for _ in 0..before {
-                beat(&mut credit, ms(10));
+                beat(&mut flow, ms(10));
             }
             for _ in 0..9 {
-                credit.took(rest);
-                credit.round_trip(ms(3000), 0);
+                flow.took(rest);
+                flow.round_trip(ms(3000), 0);
             }
             prop_assert_eq!(credit.window, LEAST);
         }

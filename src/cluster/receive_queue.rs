@@ -6,10 +6,10 @@
 
 use std::collections::VecDeque;
 
-use super::credit::Credit;
+use super::flow_control::FlowControl;
 use super::followed::Followed;
 use super::lines::Told;
-use super::pool::{Incoming, Reply};
+use super::messages::{Incoming, Reply};
 use crate::domain::event::{Event, Origin};
 use crate::domain::ids::{HostId, Rank, RunId};
 use crate::domain::time::Stamp;
@@ -20,22 +20,22 @@ const BYTES: u64 = 8 << 20;
 const MESSAGES: usize = 16 << 10;
 
 /// The waiting messages of one link.
-pub(super) struct Intake {
+pub(super) struct ReceiveQueue {
     waiting: VecDeque<FromAgent>,
-    /// Bytes of files in `waiting`, and in the message that was taken apart last.
+    /// Bytes of files in `waiting`, and in the message that was decoded last.
     bytes: u64,
     /// What the messages came to that were taken out of `waiting`.
     parts: VecDeque<Incoming>,
     /// Bytes of files in the message whose parts these are.
-    apart: u64,
+    decoded: u64,
     host: HostId,
-    pub(super) credit: Credit,
+    pub(super) flow: FlowControl,
 }
 
-impl Intake {
+impl ReceiveQueue {
     pub(super) fn new(host: HostId) -> Self {
         let (waiting, parts) = (VecDeque::new(), VecDeque::new());
-        Self { waiting, bytes: 0, parts, apart: 0, host, credit: Credit::new() }
+        Self { waiting, bytes: 0, parts, decoded: 0, host, flow: FlowControl::new() }
     }
 
     /// Whether a message belongs here: what it tells must keep its place among the bytes of its run.
@@ -72,7 +72,7 @@ impl Intake {
         self.bytes
     }
 
-    /// How many parts can be taken out now; takes messages apart where there are none. Unfinished lines that are due go
+    /// How many parts can be taken out now; decodes messages where there are none. Unfinished lines that are due go
     /// first: they must not wait for the end of a flood.
     pub(super) fn ready(&mut self, followed: &mut Followed, now: Stamp) -> usize {
         if self.parts.is_empty() {
@@ -81,11 +81,11 @@ impl Intake {
             }
         }
         while self.parts.is_empty() {
-            self.bytes -= self.apart;
-            self.credit.took(std::mem::take(&mut self.apart));
+            self.bytes -= self.decoded;
+            self.flow.took(std::mem::take(&mut self.decoded));
             let Some(message) = self.waiting.pop_front() else { break };
-            self.apart = bytes(&message);
-            take_apart(message, &self.host, followed, &mut self.parts);
+            self.decoded = bytes(&message);
+            decode(message, &self.host, followed, &mut self.parts);
         }
         self.parts.len()
     }
@@ -105,7 +105,7 @@ fn bytes(message: &FromAgent) -> u64 {
 }
 
 /// What a message about a followed run comes to.
-fn take_apart(message: FromAgent, host: &HostId, followed: &mut Followed, parts: &mut VecDeque<Incoming>) {
+fn decode(message: FromAgent, host: &HostId, followed: &mut Followed, parts: &mut VecDeque<Incoming>) {
     let (run, rank, events): (_, _, Vec<Told>) = match message {
         FromAgent::RankStarted(m) => {
             let event = followed.started(&m.run, m.rank, m.pid, m.t);

@@ -1,4 +1,4 @@
-//! The talk over one link: handshake, heartbeat, and messages both ways until the link ends.
+//! The session over one link: handshake, heartbeat, and messages both ways until the link ends.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,10 +9,10 @@ use tokio::time::{self, MissedTickBehavior};
 
 use super::host_task::{Closed, HostTask};
 use super::ingress::{Ingress, Verdict};
-use super::intake::Intake;
 use super::link::{Link, LinkError};
+use super::messages::{Command, Reply};
 use super::pings::Pings;
-use super::pool::{Command, Reply};
+use super::receive_queue::ReceiveQueue;
 use crate::clock;
 use crate::domain::clock_fit::ClockSample;
 use crate::domain::event::Event;
@@ -38,7 +38,7 @@ const AT_THE_END: Duration = Duration::from_millis(20);
 /// Bytes that may have come while something is sent: more than a client grants.
 const MOST_UNREAD: usize = 8 << 20;
 
-/// What ended a talk.
+/// What ended a session.
 enum End {
     Lost(String),
     Refused(RefusalKind, String),
@@ -58,18 +58,18 @@ impl From<Closed> for End {
     }
 }
 
-/// Talks until the link ends; says why it ended.
-pub(crate) async fn talk(task: &mut HostTask, mut link: Link) -> Result<LinkError, Closed> {
+/// Runs the session until the link ends; returns why it ended.
+pub(crate) async fn drive(task: &mut HostTask, mut link: Link) -> Result<LinkError, Closed> {
     let said = Said { build: String::new(), banner: cut(&link.banner) };
     let mut ingress = std::mem::take(&mut task.ingress);
     ingress.begin();
-    let mut speaker =
-        Talk { decoder: Decoder::default(), pings: Pings::default(), out: BytesMut::new(), said, ingress };
-    let end = match speaker.greet(task, &mut link).await {
-        Ok(()) => speaker.converse(task, &mut link).await,
+    let mut session =
+        Session { decoder: Decoder::default(), pings: Pings::default(), out: BytesMut::new(), said, ingress };
+    let end = match session.handshake(task, &mut link).await {
+        Ok(()) => session.run_loop(task, &mut link).await,
         Err(end) => end,
     };
-    task.ingress = speaker.ingress;
+    task.ingress = session.ingress;
     match end {
         End::Closed => Err(Closed),
         End::Refused(kind, reason) => Ok(LinkError::Refused(kind, reason)),
@@ -102,7 +102,7 @@ pub(crate) async fn talk(task: &mut HostTask, mut link: Link) -> Result<LinkErro
     }
 }
 
-struct Talk {
+struct Session {
     decoder: Decoder,
     pings: Pings,
     out: BytesMut,
@@ -124,8 +124,8 @@ pub(super) fn cut(banner: &str) -> String {
     banner[..end].to_owned()
 }
 
-impl Talk {
-    async fn greet(&mut self, task: &mut HostTask, link: &mut Link) -> Result<(), End> {
+impl Session {
+    async fn handshake(&mut self, task: &mut HostTask, link: &mut Link) -> Result<(), End> {
         let ours = Hello::ours(String::new());
         self.send(link, &ToAgent::Hello(ours.clone())).await?;
         let first = time::timeout(HELLO_DEADLINE, self.receive(link.reader.as_mut())).await;
@@ -156,21 +156,21 @@ impl Talk {
         Ok(())
     }
 
-    async fn converse(&mut self, task: &mut HostTask, link: &mut Link) -> End {
-        let mut intake = Intake::new(task.entry.id.clone());
-        let end = match self.exchange(task, link, &mut intake).await {
+    async fn run_loop(&mut self, task: &mut HostTask, link: &mut Link) -> End {
+        let mut queue = ReceiveQueue::new(task.entry.id.clone());
+        let end = match self.exchange(task, link, &mut queue).await {
             Ok(()) => End::Lost("link closed".to_owned()),
             Err(end) => end,
         };
         // what has come counts, whatever became of the link: also behind a message that could not be sent
-        self.take_rest(task, link, &mut intake).await;
+        self.take_rest(task, link, &mut queue).await;
         while let Some(dropped) = self.ingress.rest() {
             if task.dropped(Some(dropped)).await.is_err() {
                 return End::Closed;
             }
         }
-        while intake.ready(&mut task.followed, clock::now()) > 0 {
-            while let Some(part) = intake.pop() {
+        while queue.ready(&mut task.followed, clock::now()) > 0 {
+            while let Some(part) = queue.pop() {
                 if task.put(part).await.is_err() {
                     return End::Closed;
                 }
@@ -180,7 +180,7 @@ impl Talk {
     }
 
     /// Takes what has come off the decoder. Whether that was anything.
-    async fn take(&mut self, task: &mut HostTask, intake: &mut Intake) -> Result<bool, End> {
+    async fn take(&mut self, task: &mut HostTask, queue: &mut ReceiveQueue) -> Result<bool, End> {
         let mut heard = false;
         while let Some(frame) = self.decoder.next_frame().map_err(lost)? {
             heard = true;
@@ -193,10 +193,10 @@ impl Talk {
                 Verdict::Refused(why) => return Err(End::Cut(why)),
             };
             match message {
-                message if Intake::takes(&message) => intake.push(message),
+                message if ReceiveQueue::takes(&message) => queue.push(message),
                 FromAgent::Pong(pong) => {
                     if let Some(took) = self.pings.answered(pong.t0, clock::host_now()) {
-                        intake.credit.round_trip(took, intake.bytes());
+                        queue.flow.round_trip(took, queue.bytes());
                         let sample = ClockSample::from_ping(pong.t0, pong.t1, pong.t2, took);
                         task.event(task.origin(), Event::ClockSampled { sample }).await?;
                     }
@@ -208,9 +208,9 @@ impl Talk {
     }
 
     /// Takes what lies on a link that is lost.
-    async fn take_rest(&mut self, task: &mut HostTask, link: &mut Link, intake: &mut Intake) {
+    async fn take_rest(&mut self, task: &mut HostTask, link: &mut Link, queue: &mut ReceiveQueue) {
         let mut left = MOST_UNREAD;
-        while self.take(task, intake).await.is_ok() && left > 0 && intake.has_room() {
+        while self.take(task, queue).await.is_ok() && left > 0 && queue.has_room() {
             match time::timeout(AT_THE_END, link.reader.read_buf(self.decoder.room())).await {
                 Ok(Ok(count)) if count > 0 => left = left.saturating_sub(count),
                 _ => return,
@@ -222,10 +222,10 @@ impl Talk {
         &mut self,
         task: &mut HostTask,
         link: &mut Link,
-        intake: &mut Intake,
+        queue: &mut ReceiveQueue,
     ) -> Result<(), End> {
         // before the first request for files: without a word of it an agent sends as much as the link takes
-        self.grant(link, intake).await?;
+        self.grant(link, queue).await?;
         for message in task.followed.resume() {
             self.send(link, &message).await?;
         }
@@ -244,16 +244,16 @@ impl Talk {
         let outbox = task.outbox.clone();
         let at_once = AT_ONCE.min(outbox.max_capacity());
         loop {
-            if self.take(task, intake).await? {
+            if self.take(task, queue).await? {
                 // from here on, and not from when it came: the reader of the events may have kept us waiting
                 silence.set(time::sleep(SILENCE));
             }
             let now = clock::now();
-            let ready = intake.ready(&mut task.followed, now).min(at_once);
+            let ready = queue.ready(&mut task.followed, now).min(at_once);
             let next_due = task.followed.next_due();
             let wait = next_due.map_or(0, |due| due.micros_since(now).max(1_000).unsigned_abs());
-            self.grant(link, intake).await?;
-            if intake.credit.probe() {
+            self.grant(link, queue).await?;
+            if queue.flow.probe() {
                 self.ping(link).await?;
             }
             tokio::select! {
@@ -282,20 +282,20 @@ impl Talk {
                         ping.set_missed_tick_behavior(MissedTickBehavior::Delay);
                     }
                 }
-                count = link.reader.read_buf(self.decoder.room()), if intake.has_room() => {
+                count = link.reader.read_buf(self.decoder.room()), if queue.has_room() => {
                     if count.map_err(lost)? == 0 {
                         return Ok(());
                     }
                 }
                 room = outbox.reserve_many(ready), if ready > 0 => {
-                    for (permit, part) in room.map_err(|_| End::Closed)?.zip(std::iter::from_fn(|| intake.pop())) {
+                    for (permit, part) in room.map_err(|_| End::Closed)?.zip(std::iter::from_fn(|| queue.pop())) {
                         permit.send(task.item(part));
                     }
                 }
                 // an unfinished line is to be told
                 () = time::sleep(Duration::from_micros(wait)), if next_due.is_some() => {}
                 // a link that is not read because its messages are not taken is not silent
-                () = &mut silence, if intake.has_room() => {
+                () = &mut silence, if queue.has_room() => {
                     return Err(End::Lost(format!("no word for {} s", SILENCE.as_secs())));
                 }
             }
@@ -303,8 +303,8 @@ impl Talk {
     }
 
     /// Lets the agent send more of the runs' files, where that is due.
-    async fn grant(&mut self, link: &mut Link, intake: &mut Intake) -> Result<(), End> {
-        match intake.credit.grant() {
+    async fn grant(&mut self, link: &mut Link, queue: &mut ReceiveQueue) -> Result<(), End> {
+        match queue.flow.grant() {
             Some(until) => self.send(link, &ToAgent::Credit(Credit { until })).await,
             None => Ok(()),
         }
@@ -419,5 +419,5 @@ async fn receive(task: &mut HostTask, message: FromAgent, said: &Said) -> Result
 }
 
 #[cfg(test)]
-#[path = "talk_tests.rs"]
+#[path = "session_tests.rs"]
 mod tests;
