@@ -198,7 +198,7 @@ mod tests {
                 flow.took(rest);
                 flow.round_trip(ms(3000), 0);
             }
-            prop_assert_eq!(credit.window, LEAST);
+            prop_assert_eq!(flow.window, LEAST);
         }
     }
 }
