@@ -20,6 +20,15 @@ const WINDOW: usize = 50;
 const EVERY: u32 = 5;
 /// How many judgements running name a rank, and how many end it.
 const RUNNING: u32 = 3;
+/// So much of the training's time a rank must be late before it is named, microseconds. Where steps take 2 ms, ranks are late by
+/// turns for tens of them whenever something else uses the machine.
+const NAMED_AFTER_US: u64 = 1_000_000;
+/// So much of it a rank must not be late before it is over, microseconds.
+const OVER_AFTER_US: u64 = 500_000;
+/// Each time that one is over, the next is named after twice as long, so many times at most.
+const MOST_DOUBLINGS: u32 = 5;
+/// After so long without any it is as at the beginning, microseconds.
+const FORGOTTEN_AFTER_US: u64 = 60_000_000;
 /// Over the newest steps it is told what it costs now and whether it is over.
 const RECENT: usize = 20;
 /// A rank is named from this share of a step on, percent.
@@ -119,12 +128,39 @@ pub struct Stragglers {
     window: VecDeque<Step>,
     /// Steps since the last judgement.
     unjudged: u32,
-    /// Who would be named, and for how many judgements running.
-    suspect: Option<(Rank, u32)>,
-    /// For how many judgements running the named one was not late any more.
-    calm: u32,
+    /// Who would be named.
+    suspect: Option<Suspect>,
+    /// Since when the named one is not late any more.
+    calm: Evidence,
+    /// How many were over of late: the more, the longer it takes to name the next.
+    over: u32,
+    /// Since when no rank is named, microseconds of the training's time.
+    quiet_us: u64,
     now: Option<Straggler>,
     past: VecDeque<Straggler>,
+}
+
+/// Judgements running that say the same, and the time of the steps that they are about.
+#[derive(Debug, Clone, Copy, PartialEq, Default)]
+struct Evidence {
+    judgements: u32,
+    us: u64,
+}
+
+impl Evidence {
+    fn and(self, us: u64) -> Self {
+        Self { judgements: self.judgements.saturating_add(1), us: self.us.saturating_add(us) }
+    }
+
+    fn suffices(self, us: u64) -> bool {
+        self.judgements >= RUNNING && self.us >= us
+    }
+}
+
+#[derive(Debug, Clone, Copy, PartialEq)]
+struct Suspect {
+    rank: Rank,
+    evidence: Evidence,
 }
 
 /// What of a rank's last step belongs to what comes next.
@@ -294,7 +330,8 @@ impl Stragglers {
             }
             self.past.push_back(over);
         }
-        self.calm = 0;
+        self.calm = Evidence::default();
+        self.quiet_us = 0;
     }
 
     /// All ranks have reported the step.
@@ -320,10 +357,11 @@ impl Stragglers {
     }
 
     fn judge(&mut self, number: u64) {
+        let us = self.window.iter().rev().take(EVERY as usize).map(|step| step.length).sum();
         let accused = Sums::of(self.window.iter()).filter(Sums::accuse).map(|sums| sums.rank);
-        self.suspect = accused.map(|rank| match self.suspect {
-            Some((before, running)) if before == rank => (rank, running.saturating_add(1)),
-            _ => (rank, 1),
+        self.suspect = accused.map(|rank| {
+            let before = self.suspect.filter(|suspect| suspect.rank == rank);
+            Suspect { rank, evidence: before.map(|suspect| suspect.evidence).unwrap_or_default().and(us) }
         });
         let named = self.now.as_ref().map(|named| named.rank);
         if let Some(rank) = named {
@@ -332,20 +370,26 @@ impl Stragglers {
             let still = recent.is_some_and(|sums| {
                 sums.rank == rank && sums.has_most() && is_worth(sums.own * 2, sums.length, NAMED_FROM)
             });
-            self.calm = if still { 0 } else { self.calm + 1 };
-            if self.calm >= RUNNING {
+            self.calm = if still { Evidence::default() } else { self.calm.and(us) };
+            if self.calm.suffices(OVER_AFTER_US) {
                 self.end();
+                self.over = (self.over + 1).min(MOST_DOUBLINGS);
                 // What the window still holds of it shall not name it again at once.
                 self.window.drain(..self.window.len().saturating_sub(RECENT));
                 self.suspect = None;
             }
+        } else {
+            self.quiet_us = self.quiet_us.saturating_add(us);
+            if self.quiet_us >= FORGOTTEN_AFTER_US {
+                self.over = 0;
+            }
         }
-        if let Some((rank, running)) = self.suspect
-            && running >= RUNNING
-            && named != Some(rank)
+        if let Some(suspect) = self.suspect
+            && suspect.evidence.suffices(NAMED_AFTER_US << self.over)
+            && named != Some(suspect.rank)
         {
             self.end();
-            self.now = Some(self.figures(rank, number));
+            self.now = Some(self.figures(suspect.rank, number));
         } else if let Some(now) = &self.now {
             self.now = Some(self.figures(now.rank, now.named_at));
         }
