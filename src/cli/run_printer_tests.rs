@@ -172,8 +172,8 @@ fn a_straggler_is_told_once_and_once_when_it_is_over() {
         }
     }
     said.retain(|line| line.contains("straggler"));
-    let named = "E hvtui: step 30: rank 1 (b:0) is a straggler: +20 ms a step (33 %), late in backward, \
-                 30 of the last 30 steps";
+    let named = "E hvtui: step 25: rank 1 (b:0) is a straggler: +20 ms a step (33 %), late in backward, \
+                 25 of the last 25 steps";
     assert_eq!(said, [named, "E hvtui: step 70: rank 1 (b:0) is no longer a straggler"]);
 }
 

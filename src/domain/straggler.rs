@@ -20,14 +20,12 @@ const WINDOW: usize = 50;
 const EVERY: u32 = 5;
 /// How many judgements running name a rank, and how many end it.
 const RUNNING: u32 = 3;
-/// So much of the training's time a rank must be late before it is named, microseconds. Where steps take 2 ms, ranks are late by
-/// turns for tens of them whenever something else uses the machine.
-const NAMED_AFTER_US: u64 = 1_000_000;
-/// So much of it a rank must not be late before it is over, microseconds.
-const OVER_AFTER_US: u64 = 500_000;
+/// So much of the training's time a rank must be late before it is named, and must not be before it is over, microseconds. Where
+/// steps take 2 ms, ranks are late by turns for tens of them whenever something else uses the machine.
+const EVIDENCE_US: u64 = 500_000;
 /// Each time that one is over, the next is named after twice as long, so many times at most.
 const MOST_DOUBLINGS: u32 = 5;
-/// After so long without any it is as at the beginning, microseconds.
+/// After so long without one it is as at the beginning, microseconds.
 const FORGOTTEN_AFTER_US: u64 = 60_000_000;
 /// Over the newest steps it is told what it costs now and whether it is over.
 const RECENT: usize = 20;
@@ -371,7 +369,7 @@ impl Stragglers {
                 sums.rank == rank && sums.has_most() && is_worth(sums.own * 2, sums.length, NAMED_FROM)
             });
             self.calm = if still { Evidence::default() } else { self.calm.and(us) };
-            if self.calm.suffices(OVER_AFTER_US) {
+            if self.calm.suffices(EVIDENCE_US) {
                 self.end();
                 self.over = (self.over + 1).min(MOST_DOUBLINGS);
                 // What the window still holds of it shall not name it again at once.
@@ -385,7 +383,7 @@ impl Stragglers {
             }
         }
         if let Some(suspect) = self.suspect
-            && suspect.evidence.suffices(NAMED_AFTER_US << self.over)
+            && suspect.evidence.suffices(EVIDENCE_US << self.over)
             && named != Some(suspect.rank)
         {
             self.end();
