@@ -5,18 +5,19 @@ use std::collections::BTreeMap;
 use hvtui::domain::ids::Rank;
 use hvtui::domain::time::Stamp;
 use hvtui::record::Reader;
-use hvtui::record::export::chrome::{Options, export};
+use hvtui::record::export::{Exported, Format, Selection};
 use serde_json::Value;
 
 use super::events::{START, run};
 use super::write;
 
-fn exported(options: &Options) -> (Vec<Value>, hvtui::record::export::chrome::Exported, String) {
+fn exported(options: &Selection) -> (Vec<Value>, Exported, String) {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("run.mcap");
     write(&path, &run(4, 40));
     let mut text = Vec::new();
-    let report = export(&Reader::open(&path).unwrap(), &mut text, options).unwrap();
+    let format = Format::named("chrome").unwrap();
+    let report = format.export(&Reader::open(&path).unwrap(), &mut text, options).unwrap();
     let text = String::from_utf8(text).unwrap();
     (serde_json::from_str(&text).unwrap(), report, text)
 }
@@ -33,7 +34,7 @@ fn slices(events: &[Value]) -> BTreeMap<(u64, u64), Vec<(f64, f64)>> {
 
 #[test]
 fn a_trace_is_valid_and_its_slices_nest() {
-    let (events, report, text) = exported(&Options::default());
+    let (events, report, text) = exported(&Selection::default());
     assert!(text.starts_with("[\n{") && text.ends_with("}\n]\n"));
     assert_eq!(text.lines().count(), events.len() + 2);
     assert_eq!(report.events, events.len() as u64);
@@ -71,17 +72,17 @@ fn a_trace_is_valid_and_its_slices_nest() {
 
 #[test]
 fn a_trace_can_be_cut_to_what_is_asked() {
-    let window = Options {
+    let window = Selection {
         from: Some(Stamp(START + 10_000_000)),
         to: Some(Stamp(START + 12_000_000)),
         ranks: Some(vec![Rank(2)]),
-        max_events: None,
+        ..Selection::default()
     };
     let (events, ..) = exported(&window);
     assert!(events.iter().all(|event| event["pid"] == 2));
     let threads = slices(&events);
     let steps = &threads[&(2, 0)];
     assert!((8..=10).contains(&steps.len()), "{steps:?}");
-    let (events, report, _) = exported(&Options { max_events: Some(50), ..Options::default() });
+    let (events, report, _) = exported(&Selection { max_events: Some(50), ..Selection::default() });
     assert_eq!((events.len(), report.truncated), (50, true));
 }
