@@ -16,7 +16,7 @@ pub struct ExportArgs {
     /// The format
     #[arg(long, value_parser = formats())]
     pub to: &'static Format,
-    /// File to write [default: standard output]
+    /// File to write, or folder for tensorboard [default: standard output]
     #[arg(short, long, value_name = "FILE")]
     pub output: Option<PathBuf>,
     /// What of the run
@@ -39,7 +39,7 @@ pub struct SelectionArgs {
     /// Only these steps and what happened during them: 5-10, 5-, -10 or 7
     #[arg(long, value_name = "A-B", allow_hyphen_values = true)]
     pub steps: Option<StepRange>,
-    /// At most so many events
+    /// At most so many events: lines, rows or samples where the format has those
     #[arg(long, value_name = "N")]
     pub max_events: Option<u64>,
 }

@@ -1,24 +1,29 @@
 //! Chrome trace JSON, for Perfetto, Chrome's own viewer and speedscope.
 //!
-//! The array form, one event a line, the separator before every event but the first and `]` at the
-//! close: valid when closed, and what readers of cut files forgive when not. A process is a rank; its
-//! threads are its steps (0), its computing (1), its communication (2) and, where they are known, the collectives of
-//! NCCL on its GPU (3), because slices of one
-//! thread must nest and communication may overlap the backward pass.
+//! The object form, `displayTimeUnit` first and one event a line. A process is a rank or a host. The threads of a rank are
+//! its steps, its computing, its communication and, where they are known, the collectives of NCCL on its GPU, because slices
+//! of one thread must nest and communication may overlap the backward pass.
+//!
+//! Perfetto takes pid 0 and tid 0 for the idle process, and a thread whose tid equals the pid of another process for that
+//! one's main thread: so neither is ever 0, and no tid is any pid. Names of slices are constant, so that viewers can sum
+//! them up; the step is an argument.
 
 use std::collections::BTreeMap;
-use std::io;
+use std::io::{self, Write};
 
 use serde_json::{Value, json};
 
+use super::allreduce::Allreduce;
 use super::out::Out;
 use super::pass::{Item, Run, Sink};
 use super::selection::Span;
 use super::{Format, Target};
-use crate::domain::gpu::GpuSample;
-use crate::domain::ids::Rank;
+use crate::domain::gpu::{GpuSample, Reading};
+use crate::domain::host::HostSample;
+use crate::domain::ids::{HostId, Rank};
 use crate::domain::log_text::{self, level::Level};
-use crate::domain::run::Slot;
+use crate::domain::nccl_timing::CollectiveTiming;
+use crate::domain::run::{Placement, Slot};
 use crate::domain::timing::{Phase, StepTiming};
 
 /// The format.
@@ -29,58 +34,54 @@ pub(super) const FORMAT: Format = Format {
     sink: || Box::new(Chrome::default()),
 };
 
-const STEPS: u32 = 0;
-const COMPUTE: u32 = 1;
-const COMM: u32 = 2;
-const NCCL: u32 = 3;
-const THREADS: [(u32, &str); 3] = [(STEPS, "steps"), (COMPUTE, "compute"), (COMM, "comm")];
+/// A thread of a rank.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Thread {
+    Steps = 1,
+    Compute,
+    Comm,
+    Nccl,
+}
+
+const THREADS: [(Thread, &str); 3] =
+    [(Thread::Steps, "steps"), (Thread::Compute, "compute"), (Thread::Comm, "comm")];
+/// Hosts are processes from this number on; below it are ranks.
+const FIRST_HOST: u64 = 500_001;
+/// No process has a number as large as a thread's.
+const FIRST_THREAD: u64 = 1_000_000;
+
+fn pid_of(rank: Rank) -> u64 {
+    u64::from(rank.0) + 1
+}
+
+fn tid_of(rank: Rank, thread: Thread) -> u64 {
+    FIRST_THREAD + pid_of(rank) * 10 + thread as u64
+}
 
 #[derive(Default)]
 struct Chrome {
     /// Where the last slice of a thread of a rank ended, nanoseconds.
-    last_end: BTreeMap<(Rank, u32), i64>,
+    last_end: BTreeMap<(Rank, Thread), i64>,
+    /// The hosts that have been named, by their processes.
+    hosts: BTreeMap<HostId, u64>,
+    /// How many arrows there are.
+    flows: u64,
 }
 
 impl Sink for Chrome {
     fn begin(&mut self, out: &mut Out<'_>, run: &Run<'_>) -> io::Result<()> {
-        io::Write::write_all(out, b"[")?;
-        for placement in run.chosen.placements() {
-            let place = match &placement.slot {
-                Slot::Gpu { index, .. } => format!("GPU{index}"),
-                Slot::Cpu { index } => format!("CPU slot {index}"),
-            };
-            let pid = placement.rank;
-            let name = format!("rank {} · {} · {place}", placement.rank, placement.host);
-            let args = json!({ "name": name, "origin_unix_us": run.start });
-            named(out, &json!({ "ph": "M", "name": "process_name", "pid": pid, "args": args }))?;
-            let args = json!({ "sort_index": pid });
-            named(out, &json!({ "ph": "M", "name": "process_sort_index", "pid": pid, "args": args }))?;
-            for (tid, name) in THREADS {
-                let args = json!({ "name": name });
-                named(
-                    out,
-                    &json!({ "ph": "M", "name": "thread_name", "pid": pid, "tid": tid, "args": args }),
-                )?;
-            }
-        }
-        Ok(())
+        out.write_all(b"{\"displayTimeUnit\":\"ms\",\"traceEvents\":[")?;
+        run.chosen.placements().try_for_each(|placement| name_rank(out, placement))
     }
 
     fn take(&mut self, out: &mut Out<'_>, run: &Run<'_>, item: &Item<'_>) -> io::Result<()> {
         match item {
             Item::Step { rank, span, timing } => self.step(out, run, *rank, *span, timing),
-            Item::Collective { rank, span, timing } => {
-                if !self.last_end.contains_key(&(*rank, NCCL)) {
-                    let args = json!({ "name": "nccl" });
-                    let event =
-                        json!({ "ph": "M", "name": "thread_name", "pid": rank, "tid": NCCL, "args": args });
-                    named(out, &event)?;
-                }
-                let args = json!({
-                    "comm": timing.comm, "seq": timing.seq, "bytes": timing.bytes, "datatype": timing.datatype,
-                    "every": timing.every,
-                });
-                self.slice(out, run, (*rank, NCCL), &timing.func, *span, &args)
+            Item::Allreduce(allreduce) => self.flows(out, run, allreduce),
+            Item::Collective { rank, span, timing } => self.collective(out, run, *rank, *span, timing),
+            Item::Metric { rank, at, name, value, .. } => {
+                let value = [("value", value.is_finite().then_some(*value))];
+                counter(out, run, (pid_of(*rank), *at), ("metric", name), &value)
             }
             Item::Line { at, line } => {
                 let name = match Level::of(&line.text) {
@@ -100,22 +101,15 @@ impl Sink for Chrome {
                 let args = json!({ "line": format!("rank {} {}", straggler.rank, straggler.words()) });
                 mark(out, run, (straggler.rank, *at), ("STRAGGLER", "straggler"), &args)
             }
-            Item::Host { at, host, sample } => {
-                let ts = run.micros(*at);
-                for placement in run.chosen.placements().filter(|placement| placement.host == **host) {
-                    let Slot::Gpu { index, .. } = placement.slot else { continue };
-                    let gpu = sample.gpus.iter().find(|gpu| gpu.index == index);
-                    for counter in gpu.into_iter().flat_map(|gpu| gpu_counters(placement.rank, gpu, &ts)) {
-                        event(out, &counter)?;
-                    }
-                }
-                Ok(())
-            }
+            Item::Host { at, host, sample } => self.host(out, run, *at, host, sample),
         }
     }
 
-    fn end(&mut self, out: &mut Out<'_>, _: &Run<'_>) -> io::Result<()> {
-        io::Write::write_all(out, b"\n]\n")
+    fn end(&mut self, out: &mut Out<'_>, run: &Run<'_>) -> io::Result<()> {
+        out.write_all(b"\n],\"otherData\":")?;
+        let other_data = other_data(run, out.is_truncated());
+        serde_json::to_writer(&mut *out, &other_data)?;
+        out.write_all(b"}\n")
     }
 }
 
@@ -131,18 +125,67 @@ impl Chrome {
         let args = json!({
             "step": timing.step, "loss": timing.loss, "samples": timing.samples, "hidden_us": timing.hidden_us,
         });
-        self.slice(out, run, (rank, STEPS), &format!("step {}", timing.step), span, &args)?;
+        self.slice(out, run, (rank, Thread::Steps), ("step", "step"), span, &args)?;
         for part in &timing.spans {
             let from = span.0.saturating_add(i64::from(part.start_us) * 1_000);
             let to = from.saturating_add(i64::from(part.dur_us) * 1_000);
-            let (tid, name) = match part.phase {
-                Phase::Wait => (COMM, "allreduce wait"),
-                Phase::Transfer => (COMM, "allreduce transfer"),
-                other => (COMPUTE, other.name()),
+            let (thread, name, cat) = match part.phase {
+                Phase::Wait => (Thread::Comm, "allreduce wait", "comm"),
+                Phase::Transfer => (Thread::Comm, "allreduce transfer", "comm"),
+                other => (Thread::Compute, other.name(), "phase"),
             };
-            self.slice(out, run, (rank, tid), name, (from, to), &json!({ "step": timing.step }))?;
+            let args = json!({ "step": timing.step });
+            self.slice(out, run, (rank, thread), (name, cat), (from, to), &args)?;
+        }
+        let place = (pid_of(rank), span.1);
+        let loss = timing.loss.filter(|loss| loss.is_finite()).map(f64::from);
+        counter(out, run, place, ("training", "loss"), &[("loss", loss)])?;
+        counter(out, run, place, ("training", "samples/s"), &[("samples/s", timing.samples_per_second())])
+    }
+
+    /// An arrow from the rank that came last to each that waited for it.
+    fn flows(&mut self, out: &mut Out<'_>, run: &Run<'_>, allreduce: &Allreduce) -> io::Result<()> {
+        let Some(last) = allreduce.last().filter(|last| run.chosen.has_rank(last.rank)) else {
+            return Ok(());
+        };
+        let others = allreduce.arrivals.iter().filter(|arrival| arrival.rank != last.rank);
+        for waiting in others.filter(|arrival| run.chosen.has_rank(arrival.rank)) {
+            // clocks are not exact: an arrow never points back, nor to where the rank has left
+            let end = waiting.came.max(last.came);
+            if end >= waiting.left || !out.take(2) {
+                continue;
+            }
+            self.flows += 1;
+            for (ph, rank, at) in [("s", last.rank, last.came), ("f", waiting.rank, end)] {
+                let mut event = json!({
+                    "ph": ph, "id": self.flows, "name": "came last", "cat": "allreduce", "pid": pid_of(rank),
+                    "tid": tid_of(rank, Thread::Comm), "ts": run.micros(at), "args": { "step": allreduce.step },
+                });
+                if ph == "f" {
+                    event["bp"] = Value::from("e");
+                }
+                out.element(&event)?;
+            }
         }
         Ok(())
+    }
+
+    fn collective(
+        &mut self,
+        out: &mut Out<'_>,
+        run: &Run<'_>,
+        rank: Rank,
+        span: Span,
+        timing: &CollectiveTiming,
+    ) -> io::Result<()> {
+        if !self.last_end.contains_key(&(rank, Thread::Nccl)) {
+            name_thread(out, rank, Thread::Nccl, "nccl")?;
+        }
+        let args = json!({
+            "comm": timing.comm, "seq": timing.seq, "bytes": timing.bytes, "datatype": timing.datatype,
+            "every": timing.every,
+        });
+        self.slice(out, run, (rank, Thread::Nccl), (&timing.func, "nccl"), span, &args)
     }
 
     /// A slice of a thread. It begins where the one before ended, if a job reports them as overlapping:
@@ -151,34 +194,131 @@ impl Chrome {
         &mut self,
         out: &mut Out<'_>,
         run: &Run<'_>,
-        thread: (Rank, u32),
-        name: &str,
+        place: (Rank, Thread),
+        (name, cat): (&str, &str),
         (from, to): Span,
         args: &Value,
     ) -> io::Result<()> {
-        let last = self.last_end.entry(thread).or_insert(i64::MIN);
+        let last = self.last_end.entry(place).or_insert(i64::MIN);
         let from = from.max(*last);
         if to <= from {
             return Ok(());
         }
         *last = to;
-        let (pid, tid) = thread;
+        let (pid, tid) = (pid_of(place.0), tid_of(place.0, place.1));
         let (ts, dur) = (run.micros(from), run.length((from, to)));
-        event(
-            out,
-            &json!({ "ph": "X", "name": name, "pid": pid, "tid": tid, "ts": ts, "dur": dur, "args": args }),
-        )
+        let slice = json!({
+            "ph": "X", "name": name, "cat": cat, "pid": pid, "tid": tid, "ts": ts, "dur": dur, "args": args,
+        });
+        if out.take(1) { out.element(&slice) } else { Ok(()) }
+    }
+
+    /// The counters of a host, and those of its GPUs with the ranks that have them.
+    fn host(
+        &mut self,
+        out: &mut Out<'_>,
+        run: &Run<'_>,
+        at: i64,
+        host: &HostId,
+        sample: &HostSample,
+    ) -> io::Result<()> {
+        let pid = match self.hosts.get(host) {
+            Some(pid) => *pid,
+            None => {
+                let pid = FIRST_HOST + self.hosts.len() as u64;
+                self.hosts.insert(host.clone(), pid);
+                name_process(out, pid, &format!("host {host}"))?;
+                pid
+            }
+        };
+        for (name, values) in [
+            ("cpu %", &[("cpu", number(&sample.cpu_percent))][..]),
+            ("memory bytes", &[("used", number(&sample.memory_used))]),
+            ("net bytes/s", &[("received", number(&sample.net_rx)), ("sent", number(&sample.net_tx))]),
+        ] {
+            counter(out, run, (pid, at), ("host", name), values)?;
+        }
+        for placement in run.chosen.placements().filter(|placement| placement.host == *host) {
+            let several = !placement.more.is_empty();
+            for slot in placement.slots() {
+                let Slot::Gpu { index, .. } = slot else { continue };
+                let Some(gpu) = sample.gpus.iter().find(|gpu| gpu.index == *index) else { continue };
+                let which = if several { format!("GPU{index} ") } else { String::new() };
+                gpu_counters(out, run, (pid_of(placement.rank), at), &which, gpu)?;
+            }
+        }
+        Ok(())
     }
 }
 
-/// An event of the recording.
-fn event(out: &mut Out<'_>, event: &Value) -> io::Result<()> {
-    if out.take(1) { out.element(event) } else { Ok(()) }
+fn gpu_counters(
+    out: &mut Out<'_>,
+    run: &Run<'_>,
+    place: (u64, i64),
+    which: &str,
+    gpu: &GpuSample,
+) -> io::Result<()> {
+    for (name, key, value) in [
+        ("gpu util %", "util", number(&gpu.util)),
+        ("gpu memory bytes", "used", number(&gpu.memory_used)),
+        ("gpu power W", "power", number(&gpu.power_mw).map(|milliwatts| milliwatts / 1e3)),
+        ("gpu temperature °C", "temperature", number(&gpu.temperature)),
+    ] {
+        counter(out, run, place, ("gpu", &format!("{which}{name}")), &[(key, value)])?;
+    }
+    Ok(())
 }
 
-/// An event that names something.
-fn named(out: &mut Out<'_>, event: &Value) -> io::Result<()> {
-    if out.name(1) { out.element(event) } else { Ok(()) }
+/// A value as counters have it; `None` where it is not known.
+fn number<T: Copy + Into<Number>>(reading: &Reading<T>) -> Option<f64> {
+    reading.value().map(|value| (*value).into().0).filter(|value| value.is_finite())
+}
+
+struct Number(f64);
+
+impl From<f32> for Number {
+    fn from(value: f32) -> Self {
+        // without the digits that single precision does not have
+        Self((f64::from(value) * 1e5).round() / 1e5)
+    }
+}
+
+impl From<u32> for Number {
+    fn from(value: u32) -> Self {
+        Self(value.into())
+    }
+}
+
+impl From<u64> for Number {
+    fn from(value: u64) -> Self {
+        Self(value as f64)
+    }
+}
+
+/// The values of a counter of a process at a moment; nothing where none is known.
+fn counter(
+    out: &mut Out<'_>,
+    run: &Run<'_>,
+    (pid, at): (u64, i64),
+    (cat, name): (&str, &str),
+    values: &[(&str, Option<f64>)],
+) -> io::Result<()> {
+    let known = values.iter().filter_map(|(key, value)| Some(((*key).to_owned(), whole(value.as_ref()?))));
+    let args: serde_json::Map<String, Value> = known.collect();
+    if args.is_empty() || !out.take(1) {
+        return Ok(());
+    }
+    let ts = run.micros(at);
+    out.element(&json!({ "ph": "C", "name": name, "cat": cat, "pid": pid, "ts": ts, "args": args }))
+}
+
+/// A number without `.0` where it is whole.
+fn whole(value: &f64) -> Value {
+    if value.fract() == 0.0 && (0.0..9e15).contains(value) {
+        Value::from(*value as u64)
+    } else {
+        Value::from(*value)
+    }
 }
 
 /// A mark of a rank at a moment, by its name and category.
@@ -189,19 +329,64 @@ fn mark(
     (name, cat): (&str, &str),
     args: &Value,
 ) -> io::Result<()> {
-    let ts = run.micros(at);
-    event(
-        out,
-        &json!({
-            "ph": "i", "s": "p", "name": name, "cat": cat, "pid": rank, "tid": STEPS, "ts": ts, "args": args,
-        }),
-    )
+    let (pid, tid, ts) = (pid_of(rank), tid_of(rank, Thread::Steps), run.micros(at));
+    let mark = json!({
+        "ph": "i", "s": "p", "name": name, "cat": cat, "pid": pid, "tid": tid, "ts": ts, "args": args,
+    });
+    if out.take(1) { out.element(&mark) } else { Ok(()) }
 }
 
-fn gpu_counters(rank: Rank, gpu: &GpuSample, ts: &Value) -> Vec<Value> {
-    let counter =
-        |name: &str, args: Value| json!({ "ph": "C", "name": name, "pid": rank, "ts": ts, "args": args });
-    let util = gpu.util.value().map(|util| counter("gpu util %", json!({ "util": util })));
-    let memory = gpu.memory_used.value().map(|bytes| counter("gpu memory bytes", json!({ "used": bytes })));
-    util.into_iter().chain(memory).collect()
+fn name_rank(out: &mut Out<'_>, placement: &Placement) -> io::Result<()> {
+    let place = match &placement.slot {
+        Slot::Gpu { index, .. } => format!("GPU{index}"),
+        Slot::Cpu { index } => format!("CPU slot {index}"),
+    };
+    let rank = placement.rank;
+    name_process(out, pid_of(rank), &format!("rank {rank} · {} · {place}", placement.host))?;
+    THREADS.into_iter().try_for_each(|(thread, name)| name_thread(out, rank, thread, name))
+}
+
+/// Processes are sorted by their numbers.
+fn name_process(out: &mut Out<'_>, pid: u64, name: &str) -> io::Result<()> {
+    meta(out, "process_name", json!({ "pid": pid, "args": { "name": name } }))?;
+    meta(out, "process_sort_index", json!({ "pid": pid, "args": { "sort_index": pid } }))
+}
+
+fn name_thread(out: &mut Out<'_>, rank: Rank, thread: Thread, name: &str) -> io::Result<()> {
+    let (pid, tid) = (pid_of(rank), tid_of(rank, thread));
+    meta(out, "thread_name", json!({ "pid": pid, "tid": tid, "args": { "name": name } }))?;
+    meta(out, "thread_sort_index", json!({ "pid": pid, "tid": tid, "args": { "sort_index": thread as u64 } }))
+}
+
+fn meta(out: &mut Out<'_>, name: &str, mut event: Value) -> io::Result<()> {
+    event["ph"] = Value::from("M");
+    event["cat"] = Value::from("__metadata");
+    event["name"] = Value::from(name);
+    if out.name(1) { out.element(&event) } else { Ok(()) }
+}
+
+/// What is known of the run as a whole.
+fn other_data(run: &Run<'_>, is_truncated: bool) -> Value {
+    let hosts: Vec<Value> = run
+        .clocks
+        .hosts()
+        .filter(|host| run.chosen.has_host(host))
+        .filter_map(|host| {
+            let clock = run.clocks.of(host)?;
+            Some(json!({
+                "host": host, "clock_offset_us": clock.offset_ns as f64 / 1e3, "clock_drift_ppm": clock.drift * 1e6,
+                "clock_uncertainty_us": clock.uncertainty_us,
+            }))
+        })
+        .collect();
+    json!({
+        "hvtui": env!("CARGO_PKG_VERSION"),
+        "run": run.spec.map(|spec| &spec.id),
+        "name": run.spec.map(|spec| &spec.name),
+        "argv": run.spec.map(|spec| &spec.command),
+        "code": run.spec.and_then(|spec| spec.code.as_ref()),
+        "origin_unix_us": run.start,
+        "hosts": hosts,
+        "truncated": is_truncated,
+    })
 }

@@ -9,6 +9,7 @@ use serde_json::Value;
 use super::super::error::Error;
 use super::super::reader::Reader;
 use super::align::{Clocks, Gather};
+use super::allreduce::{Allreduce, Meetings};
 use super::out::Out;
 use super::selection::{Chosen, Selection, Span};
 use crate::domain::event::{Envelope, Event, Origin};
@@ -16,6 +17,7 @@ use crate::domain::host::HostSample;
 use crate::domain::ids::{HostId, Rank};
 use crate::domain::log::{LogGap, LogLine};
 use crate::domain::nccl_timing::CollectiveTiming;
+use crate::domain::outcome::RunOutcome;
 use crate::domain::run::RunSpec;
 use crate::domain::straggler::{Straggler, Stragglers};
 use crate::domain::time::{HostTime, Stamp};
@@ -41,6 +43,8 @@ pub(super) struct Run<'a> {
     pub(super) clocks: Clocks,
     /// When the recording begins.
     pub(super) start: Stamp,
+    /// How the run ended, as far as the recording tells.
+    pub(super) outcome: Option<&'a RunOutcome>,
 }
 
 impl Run<'_> {
@@ -68,6 +72,10 @@ fn decimal_micros(ns: i128) -> Value {
 pub(super) enum Item<'a> {
     /// A rank's step.
     Step { rank: Rank, span: Span, timing: &'a StepTiming },
+    /// The allreduce of a step of which all ranks have told, on clocks that are known; after their steps.
+    Allreduce(&'a Allreduce),
+    /// A number that a rank reported by name.
+    Metric { rank: Rank, at: i64, name: &'a str, value: f64, step: Option<u64> },
     /// A collective of NCCL on a rank's GPU.
     Collective { rank: Rank, span: Span, timing: &'a CollectiveTiming },
     /// A line that a rank printed.
@@ -105,7 +113,8 @@ pub(super) fn export(
     let run = survey(reader, selection);
     let world = run.spec.map_or(0, |spec| spec.placements.len());
     let out = Out::new(to, run.chosen.max_events());
-    let mut pass = Pass { out, run, sink, stragglers: Stragglers::default(), world, unaligned_steps: 0 };
+    let (stragglers, meetings) = (Stragglers::default(), Meetings::default());
+    let mut pass = Pass { out, run, sink, stragglers, meetings, world, unaligned_steps: 0 };
     let mut missing_chunks = 0;
     pass.sink.begin(&mut pass.out, &pass.run).map_err(Error::Write)?;
     for envelope in reader.envelopes(..) {
@@ -135,7 +144,7 @@ fn survey<'a>(reader: &'a Reader, selection: &'a Selection) -> Run<'a> {
             told.take(&chosen, &envelope);
         }
     }
-    let mut run = Run { spec, chosen, clocks: gather.fit(), start };
+    let mut run = Run { spec, chosen, clocks: gather.fit(), start, outcome: reader.outcome() };
     let during = told.during(&run.clocks);
     run.chosen.set_during(during);
     run
@@ -197,6 +206,8 @@ struct Pass<'a, 'o> {
     sink: &'o mut dyn Sink,
     /// Stragglers: judged by all ranks, whichever are exported.
     stragglers: Stragglers,
+    /// Allreduces likewise.
+    meetings: Meetings,
     world: usize,
     unaligned_steps: u64,
 }
@@ -208,6 +219,12 @@ impl Pass<'_, '_> {
             (Event::StepDone { timing }, Origin::Rank(_, rank)) => self.step(*rank, timing, envelope.at),
             (Event::CollectiveDone { timing }, Origin::Rank(_, rank)) => {
                 self.collective(*rank, timing, envelope.at)
+            }
+            (Event::MetricReported { name, value, step }, Origin::Rank(_, rank))
+                if self.run.chosen.has_rank(*rank)
+                    && step.is_none_or(|step| self.run.chosen.has_step(step)) =>
+            {
+                self.at(at, &Item::Metric { rank: *rank, at, name, value: *value, step: *step })
             }
             (Event::LogGap { gap }, _) if self.run.chosen.has_rank(gap.rank) => {
                 self.at(at, &Item::Gap { at, gap })
@@ -243,11 +260,16 @@ impl Pass<'_, '_> {
         let length = i64::from(timing.dur_us) * 1_000;
         let (span, is_aligned) = self.place(rank, Some(timing.start), length, arrived);
         let chosen = &self.run.chosen;
-        if !chosen.has_rank(rank) || !chosen.has_step(timing.step) || !chosen.has_span(span) {
-            return Ok(());
+        if chosen.has_rank(rank) && chosen.has_step(timing.step) && chosen.has_span(span) {
+            self.unaligned_steps += u64::from(!is_aligned);
+            self.give(&Item::Step { rank, span, timing })?;
         }
-        self.unaligned_steps += u64::from(!is_aligned);
-        self.give(&Item::Step { rank, span, timing })
+        let whole = if is_aligned { self.meetings.take(self.world, rank, timing, span) } else { None };
+        let chosen = |whole: &Allreduce| {
+            let is_in_time = whole.span().is_some_and(|span| self.run.chosen.has_span(span));
+            is_in_time && self.run.chosen.has_step(whole.step)
+        };
+        whole.filter(chosen).map_or(Ok(()), |whole| self.give(&Item::Allreduce(&whole)))
     }
 
     fn collective(&mut self, rank: Rank, timing: &CollectiveTiming, arrived: Stamp) -> io::Result<()> {

@@ -160,6 +160,11 @@ impl<'a> Chosen<'a> {
         self.selection.max_events.unwrap_or(u64::MAX)
     }
 
+    /// Whether the end of the run is chosen.
+    pub(super) fn has_end(&self) -> bool {
+        self.selection.to.is_none() && self.selection.steps.is_none_or(|steps| steps.last.is_none())
+    }
+
     /// Whether steps are chosen by their number.
     pub(super) fn is_by_steps(&self) -> bool {
         self.selection.steps.is_some()
