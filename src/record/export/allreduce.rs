@@ -21,9 +21,19 @@ pub(super) struct Arrival {
     /// When it came.
     pub(super) came: i64,
     /// When it left.
-    pub(super) left: i64,
+    left: i64,
+    /// When it waited and when it moved bytes, as far as it tells.
+    spans: [Option<Span>; 2],
     /// How long it waited in the whole step, microseconds.
     wait_us: u64,
+}
+
+impl Arrival {
+    /// The first moment, not before `at`, at which it waits or moves bytes.
+    pub(super) fn not_before(&self, at: i64) -> Option<i64> {
+        let from = self.spans.iter().flatten().map(|(from, to)| ((*from).max(at), *to));
+        from.filter(|(from, to)| from < to).map(|(from, _)| from).min()
+    }
 }
 
 /// A step's allreduce, of which all ranks have told.
@@ -89,12 +99,14 @@ impl Meetings {
 fn arrival(rank: Rank, timing: &StepTiming, step: Span) -> Option<Arrival> {
     let place = |us: u32| step.0.saturating_add(i64::from(us) * 1_000);
     let of = |phase: Phase| timing.spans.iter().rfind(move |span| span.phase == phase);
-    let (wait, transfer) = (of(Phase::Wait), of(Phase::Transfer));
-    let came = wait.or(transfer)?;
-    let left = [wait, transfer].into_iter().flatten();
-    let left = left.map(|span| place(span.start_us.saturating_add(span.dur_us))).max()?;
+    let spans = [Phase::Wait, Phase::Transfer].map(|phase| {
+        let span = of(phase)?;
+        Some((place(span.start_us), place(span.start_us.saturating_add(span.dur_us))))
+    });
+    let (came, _) = spans.into_iter().flatten().next()?;
+    let left = spans.into_iter().flatten().map(|(_, left)| left).max()?;
     let wait_us = timing.phase_totals()[Phase::Wait.index()];
-    Some(Arrival { rank, step, came: place(came.start_us), left, wait_us })
+    Some(Arrival { rank, step, came, left, spans, wait_us })
 }
 
 #[cfg(test)]
@@ -130,6 +142,8 @@ mod tests {
         let whole = meetings.take(2, Rank(1), &late, (2_000, 102_000)).unwrap();
         assert_eq!(whole.last().map(|arrival| (arrival.rank, arrival.came)), Some((Rank(1), 73_000)));
         assert_eq!(whole.span(), Some((11_000, 82_000)));
+        let moments = [0, 70_000, 71_000, 80_000].map(|at| whole.arrivals[0].not_before(at));
+        assert_eq!(moments, [Some(11_000), Some(70_000), Some(71_000), None]);
     }
 
     #[test]

@@ -148,15 +148,16 @@ impl Chrome {
         let Some(last) = allreduce.last().filter(|last| run.chosen.has_rank(last.rank)) else {
             return Ok(());
         };
+        let Some(begin) = last.not_before(last.came) else { return Ok(()) };
         let others = allreduce.arrivals.iter().filter(|arrival| arrival.rank != last.rank);
         for waiting in others.filter(|arrival| run.chosen.has_rank(arrival.rank)) {
             // clocks are not exact: an arrow never points back, nor to where the rank has left
-            let end = waiting.came.max(last.came);
-            if end >= waiting.left || !out.take(2) {
-                continue;
+            let Some(end) = waiting.not_before(begin) else { continue };
+            if !out.take(2) {
+                return Ok(());
             }
             self.flows += 1;
-            for (ph, rank, at) in [("s", last.rank, last.came), ("f", waiting.rank, end)] {
+            for (ph, rank, at) in [("s", last.rank, begin), ("f", waiting.rank, end)] {
                 let mut event = json!({
                     "ph": ph, "id": self.flows, "name": "came last", "cat": "allreduce", "pid": pid_of(rank),
                     "tid": tid_of(rank, Thread::Comm), "ts": run.micros(at), "args": { "step": allreduce.step },

@@ -7,6 +7,7 @@ use std::io::{self, Write};
 use serde_json::Value;
 
 use super::super::error::Error;
+use super::super::format::Channel;
 use super::super::reader::Reader;
 use super::align::{Clocks, Gather};
 use super::allreduce::{Allreduce, Meetings};
@@ -137,12 +138,12 @@ fn survey<'a>(reader: &'a Reader, selection: &'a Selection) -> Run<'a> {
     let (start, _) = reader.range().unwrap_or_default();
     let spec = reader.spec();
     let chosen = Chosen::new(selection, spec);
+    let is_by_steps = chosen.is_by_steps();
+    let wants = move |channel| channel == Channel::Clock || is_by_steps && channel == Channel::Phase;
     let (mut gather, mut told) = (Gather::default(), Told::default());
-    for envelope in reader.envelopes(..).flatten() {
+    for envelope in reader.select(.., wants).flatten() {
         gather.take(&envelope);
-        if chosen.is_by_steps() {
-            told.take(&chosen, &envelope);
-        }
+        told.take(&chosen, &envelope);
     }
     let mut run = Run { spec, chosen, clocks: gather.fit(), start, outcome: reader.outcome() };
     let during = told.during(&run.clocks);
@@ -267,7 +268,8 @@ impl Pass<'_, '_> {
         let whole = if is_aligned { self.meetings.take(self.world, rank, timing, span) } else { None };
         let chosen = |whole: &Allreduce| {
             let is_in_time = whole.span().is_some_and(|span| self.run.chosen.has_span(span));
-            is_in_time && self.run.chosen.has_step(whole.step)
+            let has_rank = whole.arrivals.iter().any(|arrival| self.run.chosen.has_rank(arrival.rank));
+            is_in_time && has_rank && self.run.chosen.has_step(whole.step)
         };
         whole.filter(chosen).map_or(Ok(()), |whole| self.give(&Item::Allreduce(&whole)))
     }
