@@ -1,7 +1,7 @@
 //! Which rank came when to a step's allreduce: puts the steps of all ranks together.
 //!
-//! The rank with the least wait came last, as for [`crate::domain::straggler`]: for that no clocks are compared. Where a
-//! rank tells several waits of a step, the last one counts, which ends with the step's gradients.
+//! The rank with the least wait came last, as for [`crate::domain::straggler`]: for that no clocks are compared. Where
+//! a rank tells several waits of a step, the last one counts, which ends with the step's gradients.
 
 use std::collections::BTreeMap;
 

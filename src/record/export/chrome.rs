@@ -1,12 +1,12 @@
 //! Chrome trace JSON, for Perfetto, Chrome's own viewer and speedscope.
 //!
-//! The object form, `displayTimeUnit` first and one event a line. A process is a rank or a host. The threads of a rank are
-//! its steps, its computing, its communication and, where they are known, the collectives of NCCL on its GPU, because slices
-//! of one thread must nest and communication may overlap the backward pass.
+//! The object form, `displayTimeUnit` first and one event a line. A process is a rank or a host. The threads of a rank
+//! are its steps, its computing, its communication and, where they are known, the collectives of NCCL on its GPU,
+//! because slices of one thread must nest and communication may overlap the backward pass.
 //!
-//! Perfetto takes pid 0 and tid 0 for the idle process, and a thread whose tid equals the pid of another process for that
-//! one's main thread: so neither is ever 0, and no tid is any pid. Names of slices are constant, so that viewers can sum
-//! them up; the step is an argument.
+//! Perfetto takes pid 0 and tid 0 for the idle process, and a thread whose tid equals the pid of another process for
+//! that one's main thread: so neither is ever 0, and no tid is any pid. Names of slices are constant, so that viewers
+//! can sum them up; the step is an argument.
 
 use std::collections::BTreeMap;
 use std::io::{self, Write};
@@ -211,7 +211,7 @@ impl Chrome {
         let slice = json!({
             "ph": "X", "name": name, "cat": cat, "pid": pid, "tid": tid, "ts": ts, "dur": dur, "args": args,
         });
-        if out.take(1) { out.element(&slice) } else { Ok(()) }
+        out.event(&slice)
     }
 
     /// The counters of a host, and those of its GPUs with the ranks that have them.
@@ -304,21 +304,21 @@ fn counter(
     (cat, name): (&str, &str),
     values: &[(&str, Option<f64>)],
 ) -> io::Result<()> {
-    let known = values.iter().filter_map(|(key, value)| Some(((*key).to_owned(), whole(value.as_ref()?))));
+    let known = values.iter().filter_map(|(key, value)| Some(((*key).to_owned(), whole((*value)?))));
     let args: serde_json::Map<String, Value> = known.collect();
-    if args.is_empty() || !out.take(1) {
+    if args.is_empty() {
         return Ok(());
     }
     let ts = run.micros(at);
-    out.element(&json!({ "ph": "C", "name": name, "cat": cat, "pid": pid, "ts": ts, "args": args }))
+    out.event(&json!({ "ph": "C", "name": name, "cat": cat, "pid": pid, "ts": ts, "args": args }))
 }
 
 /// A number without `.0` where it is whole.
-fn whole(value: &f64) -> Value {
-    if value.fract() == 0.0 && (0.0..9e15).contains(value) {
-        Value::from(*value as u64)
+fn whole(value: f64) -> Value {
+    if value.fract() == 0.0 && (0.0..9e15).contains(&value) {
+        Value::from(value as u64)
     } else {
-        Value::from(*value)
+        Value::from(value)
     }
 }
 
@@ -334,7 +334,7 @@ fn mark(
     let mark = json!({
         "ph": "i", "s": "p", "name": name, "cat": cat, "pid": pid, "tid": tid, "ts": ts, "args": args,
     });
-    if out.take(1) { out.element(&mark) } else { Ok(()) }
+    out.event(&mark)
 }
 
 fn name_rank(out: &mut Out<'_>, placement: &Placement) -> io::Result<()> {
@@ -363,7 +363,7 @@ fn meta(out: &mut Out<'_>, name: &str, mut event: Value) -> io::Result<()> {
     event["ph"] = Value::from("M");
     event["cat"] = Value::from("__metadata");
     event["name"] = Value::from(name);
-    if out.name(1) { out.element(&event) } else { Ok(()) }
+    out.naming(&event)
 }
 
 /// What is known of the run as a whole.

@@ -2,8 +2,8 @@
 //! `NEGOTIATE_ALLREDUCE` lasts from the first rank's arrival to the last one's, each arrival is a tick with the rank's
 //! number for a name, and `ALLREDUCE` follows.
 //!
-//! A recording tells one allreduce of a step, so there is one tensor. What Horovod tells beyond that, such as its fusion
-//! buffers, no recording has, and nothing stands for it here.
+//! A recording tells one allreduce of a step, so there is one tensor. What Horovod tells beyond that, such as its
+//! fusion buffers, no recording has, and nothing stands for it here.
 
 use std::io::{self, Write};
 
@@ -79,6 +79,5 @@ impl Horovod {
 }
 
 fn name(out: &mut Out<'_>, name: &str, pid: u32, args: &Value) -> io::Result<()> {
-    let event = json!({ "name": name, "ph": "M", "pid": pid, "args": args });
-    if out.name(1) { out.element(&event) } else { Ok(()) }
+    out.naming(&json!({ "name": name, "ph": "M", "pid": pid, "args": args }))
 }

@@ -1,8 +1,8 @@
 //! Recordings in other programs' shapes.
 //!
-//! `selection` decides what is exported, `pass` reads the recording and gives it with its time on one clock (`align`) and
-//! the ranks' steps put together (`allreduce`), `out` counts what is written. A format is a file with a [`Format`] and a line in [`FORMATS`]. `kernels` puts kernel
-//! traces together, which come from no recording.
+//! `selection` decides what is exported. `pass` reads the recording and gives it with its time on one clock (`align`)
+//! and the ranks' steps put together (`allreduce`). `out` counts what is written. A format is a file with a [`Format`]
+//! and a line in [`FORMATS`]. `kernels` puts kernel traces together, which come from no recording.
 
 mod align;
 mod allreduce;

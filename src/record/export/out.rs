@@ -37,6 +37,16 @@ impl<'a> Out<'a> {
         !self.truncated
     }
 
+    /// An event of the recording in a JSON array, if there is room for it.
+    pub(super) fn event(&mut self, event: &Value) -> io::Result<()> {
+        if self.take(1) { self.element(event) } else { Ok(()) }
+    }
+
+    /// An event that only names something likewise.
+    pub(super) fn naming(&mut self, event: &Value) -> io::Result<()> {
+        if self.name(1) { self.element(event) } else { Ok(()) }
+    }
+
     /// An element of a JSON array, on a line of its own; counted already.
     pub(super) fn element(&mut self, element: &Value) -> io::Result<()> {
         self.to.write_all(if self.is_begun { b",\n" } else { b"\n" })?;

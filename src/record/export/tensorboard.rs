@@ -1,5 +1,6 @@
 //! TensorBoard's event file: a TFRecord file (`tensorflow/core/lib/io/record_writer.h`) of `Event` messages
-//! (`tensorflow/core/util/event.proto`, `framework/summary.proto`) with scalars alone. Tags are `loss/rank_0` and so on.
+//! (`tensorflow/core/util/event.proto`, `framework/summary.proto`) with scalars alone. Tags are `loss/rank_0` and so
+//! on.
 
 use std::collections::BTreeMap;
 use std::io::{self, Write};

@@ -1,5 +1,5 @@
-//! The Chrome trace: valid JSON, slices that nest, hosts on one clock, arrows with both ends, numbers that Perfetto takes
-//! for what they are.
+//! The Chrome trace: valid JSON, slices that nest, hosts on one clock, arrows with both ends, numbers that Perfetto
+//! takes for what they are.
 
 use std::collections::{BTreeMap, BTreeSet};
 
