@@ -1,5 +1,5 @@
 //! Prometheus' text format, version 0.0.4, of a run as a whole: what a scrape at its end would have shown. For
-//! node_exporter's textfile collector or `promtool`. The step is never a label.
+//! `node_exporter`'s textfile collector or `promtool`. The step is never a label.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;

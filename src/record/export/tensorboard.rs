@@ -70,7 +70,7 @@ fn scalars<'a>(
     for (name, number) in values {
         let mut value = Vec::new();
         bytes(&mut value, 1, format!("{name}/rank_{rank}").as_bytes());
-        value.push(2 << 3 | 5);
+        value.push((2 << 3) | 5);
         value.extend_from_slice(&(number as f32).to_le_bytes());
         bytes(&mut summary, 1, &value);
     }
@@ -84,7 +84,7 @@ fn scalars<'a>(
 
 /// The beginning of an `Event`: its wall time and its step.
 fn event(at_ns: i64, step: u64) -> Vec<u8> {
-    let mut message = vec![1 << 3 | 1];
+    let mut message = vec![(1 << 3) | 1];
     message.extend_from_slice(&(at_ns as f64 / 1e9).to_le_bytes());
     message.push(2 << 3);
     varint(&mut message, step);
@@ -93,14 +93,14 @@ fn event(at_ns: i64, step: u64) -> Vec<u8> {
 
 /// A field of a message that is a text or a message.
 fn bytes(message: &mut Vec<u8>, field: u8, content: &[u8]) {
-    message.push(field << 3 | 2);
+    message.push((field << 3) | 2);
     varint(message, content.len() as u64);
     message.extend_from_slice(content);
 }
 
 fn varint(message: &mut Vec<u8>, mut value: u64) {
     while value >= 0x80 {
-        message.push(value as u8 | 0x80);
+        message.push((value as u8) | 0x80);
         value >>= 7;
     }
     message.push(value as u8);
