@@ -71,13 +71,10 @@ impl Asciicast {
         if !out.take(1) {
             return Ok(());
         }
-        let last = match self.last {
-            Some(last) => last,
-            None => {
-                head(out, run, at)?;
-                at
-            }
-        };
+        if self.last.is_none() {
+            head(out, run, at)?;
+        }
+        let last = self.last.unwrap_or(at);
         self.last = Some(at.max(last));
         // microseconds: decimals that a reader of single precision keeps too
         let after = at.saturating_sub(last).max(0) / 1_000;

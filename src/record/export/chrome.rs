@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 
 use super::allreduce::Allreduce;
 use super::out::Out;
-use super::pass::{Item, Run, Sink};
+use super::pass::{Item, Run, Sink, length};
 use super::selection::Span;
 use super::{Format, Target};
 use crate::domain::gpu::{GpuSample, Reading};
@@ -207,7 +207,7 @@ impl Chrome {
         }
         *last = to;
         let (pid, tid) = (pid_of(place.0), tid_of(place.0, place.1));
-        let (ts, dur) = (run.micros(from), run.length((from, to)));
+        let (ts, dur) = (run.micros(from), length((from, to)));
         let slice = json!({
             "ph": "X", "name": name, "cat": cat, "pid": pid, "tid": tid, "ts": ts, "dur": dur, "args": args,
         });
@@ -223,15 +223,11 @@ impl Chrome {
         host: &HostId,
         sample: &HostSample,
     ) -> io::Result<()> {
-        let pid = match self.hosts.get(host) {
-            Some(pid) => *pid,
-            None => {
-                let pid = FIRST_HOST + self.hosts.len() as u64;
-                self.hosts.insert(host.clone(), pid);
-                name_process(out, pid, &format!("host {host}"))?;
-                pid
-            }
-        };
+        let next = FIRST_HOST + self.hosts.len() as u64;
+        let pid = *self.hosts.entry(host.clone()).or_insert(next);
+        if pid == next {
+            name_process(out, pid, &format!("host {host}"))?;
+        }
         for (name, values) in [
             ("cpu %", &[("cpu", number(&sample.cpu_percent))][..]),
             ("memory bytes", &[("used", number(&sample.memory_used))]),

@@ -54,11 +54,11 @@ impl Run<'_> {
     pub(super) fn micros(&self, at: i64) -> Value {
         decimal_micros(i128::from(at) - i128::from(self.start.0) * 1_000)
     }
+}
 
-    /// How long a span is, in microseconds likewise.
-    pub(super) fn length(&self, (start, end): Span) -> Value {
-        decimal_micros(i128::from(end) - i128::from(start))
-    }
+/// How long a span is, in microseconds likewise.
+pub(super) fn length((start, end): Span) -> Value {
+    decimal_micros(i128::from(end) - i128::from(start))
 }
 
 fn decimal_micros(ns: i128) -> Value {

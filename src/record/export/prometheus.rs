@@ -93,7 +93,7 @@ impl Sink for Prometheus {
     fn take(&mut self, out: &mut Out<'_>, run: &Run<'_>, item: &Item<'_>) -> io::Result<()> {
         match item {
             Item::Step { rank, timing, .. } if out.take(1) => {
-                self.ranks.entry(*rank).or_default().add(timing)
+                self.ranks.entry(*rank).or_default().add(timing);
             }
             Item::Host { host, sample, .. } => self.sample(out, run, host, sample),
             _ => {}
@@ -157,6 +157,7 @@ impl Prometheus {
 }
 
 type OfRank = fn(&Sums) -> Option<f64>;
+type OfClock = fn(i64, u32) -> f64;
 type OfGpu = fn(&GpuSample) -> Option<f64>;
 
 const RANK: [(&str, &str, &str, OfRank); 5] = [
@@ -195,7 +196,7 @@ const GPU: [(&str, &str, OfGpu); 4] = [
 ];
 
 /// By a clock's offset in nanoseconds and its uncertainty in microseconds.
-const CLOCK: [(&str, &str, fn(i64, u32) -> f64); 2] = [
+const CLOCK: [(&str, &str, OfClock); 2] = [
     ("hvtui_clock_offset_seconds", "The client's clock minus the host's monotonic one.", |offset_ns, _| {
         offset_ns as f64 / 1e9
     }),
