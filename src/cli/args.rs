@@ -419,38 +419,6 @@ pub struct ReplayArgs {
     pub run: Option<String>,
 }
 
-/// `export`.
-#[derive(Debug, Args)]
-pub struct ExportArgs {
-    /// The run: its id, at least 8 characters from its beginning, or at least 4 from its end; its name; or `last`
-    pub run: String,
-    /// The format
-    #[arg(long, value_enum)]
-    pub to: ExportFormat,
-    /// File to write [default: standard output]
-    #[arg(short, long, value_name = "FILE")]
-    pub output: Option<PathBuf>,
-    /// Leave out what is earlier, in seconds from the run's start
-    #[arg(long, value_name = "S", value_parser = moment)]
-    pub from: Option<f64>,
-    /// Leave out what is later, in seconds from the run's start
-    #[arg(long, value_name = "S", value_parser = moment)]
-    pub to_time: Option<f64>,
-    /// Only these ranks, joined by commas
-    #[arg(long, value_name = "R,..", value_delimiter = ',')]
-    pub ranks: Vec<u32>,
-    /// At most so many events
-    #[arg(long, value_name = "N")]
-    pub max_events: Option<u64>,
-}
-
-/// A format to export to.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub enum ExportFormat {
-    /// Trace events, for Perfetto and Chrome's tracing page
-    Chrome,
-}
-
 /// `config`.
 #[derive(Debug, Clone, Copy, Subcommand)]
 pub enum ConfigCommand {
@@ -540,6 +508,7 @@ fn moment(text: &str) -> Result<f64, String> {
 mod bench;
 mod demo;
 mod environment;
+mod export;
 mod help;
 mod image;
 mod pick;
@@ -550,6 +519,7 @@ mod watch;
 pub use bench::{AllreduceArgs, BenchCommand};
 pub use demo::DemoArgs;
 pub use environment::EnvironmentArgs;
+pub use export::{ExportArgs, SelectionArgs};
 pub use image::{ImageBuildArgs, ImageCommand, ImagePushArgs};
 pub use pick::{PickArgs, PickFormat};
 pub use prune::{PruneArgs, RunsCommand};

@@ -10,6 +10,7 @@ use crate::config::HostConfig;
 use crate::domain::gpu::{GpuInfo, GpuSample, Reading};
 use crate::domain::host::{HostInfo, HostSample, LinkState};
 use crate::domain::occupancy::Occupancy;
+use crate::domain::quote::{csv_cell as quoted, prometheus_label as label};
 use crate::domain::time::Stamp;
 use crate::domain::world::{HostState, World};
 
@@ -208,11 +209,6 @@ fn family(out: &mut String, name: &str, help: &str, values: impl Iterator<Item =
     }
 }
 
-/// A label's value in quotes.
-fn label(text: &str) -> String {
-    format!("\"{}\"", text.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n"))
-}
-
 /// The first line of the CSV: names with their units.
 pub fn csv_head() -> String {
     let hosts = HOST.iter().map(|metric| format!("host_{}", metric.name));
@@ -251,15 +247,6 @@ pub fn csv(world: &World, hosts: &[HostConfig], now: Stamp) -> String {
     out
 }
 
-/// A cell of text.
-fn quoted(text: &str) -> String {
-    if text.contains([',', '"', '\r', '\n']) {
-        format!("\"{}\"", text.replace('"', "\"\""))
-    } else {
-        text.to_owned()
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -282,11 +269,5 @@ mod tests {
         insta::assert_snapshot!("watch_csv", text.replace("\r\n", "\n"));
         let cells = |line: &str| line.matches(',').count();
         assert!(text.lines().all(|line| cells(line) == cells(&csv_head())), "{text}");
-    }
-
-    #[test]
-    fn names_break_neither_format() {
-        assert_eq!(label("a\"b\\c\nd"), "\"a\\\"b\\\\c\\nd\"");
-        assert_eq!([quoted("a,b"), quoted("a\"b"), quoted("a b")], ["\"a,b\"", "\"a\"\"b\"", "a b"]);
     }
 }

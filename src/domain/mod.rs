@@ -44,6 +44,7 @@ pub mod preflight;
 pub mod progress;
 pub mod progress_reader;
 pub mod question;
+pub mod quote;
 mod rank_list;
 pub mod rank_output;
 pub mod rendezvous;

@@ -101,6 +101,11 @@ pub struct StepTiming {
 }
 
 impl StepTiming {
+    /// Samples that this rank worked through a second; `None` where the job tells none.
+    pub fn samples_per_second(&self) -> Option<f64> {
+        (self.samples > 0 && self.dur_us > 0).then(|| f64::from(self.samples) * 1e6 / f64::from(self.dur_us))
+    }
+
     /// Microseconds a phase, indexed as [`Phase::ALL`].
     pub fn phase_totals(&self) -> [u64; Phase::COUNT] {
         let mut totals = [0; Phase::COUNT];

@@ -87,7 +87,7 @@ fn an_unmodified_script_tells_its_steps_and_who_is_late_in_what() {
     assert_eq!(exported.code, 0, "{exported:#?}");
     let trace = std::fs::read_to_string(client.path("trace.json")).expect("a trace");
     for name in
-        ["\"forward\"", "\"backward\"", "\"optimizer\"", "\"allreduce wait\"", "\"step 100\"", "STRAGGLER"]
+        ["\"forward\"", "\"backward\"", "\"optimizer\"", "\"allreduce wait\"", "\"step\":100}", "STRAGGLER"]
     {
         assert!(trace.contains(name), "no {name} in the trace");
     }

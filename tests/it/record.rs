@@ -4,6 +4,8 @@ mod continued;
 mod damage;
 mod events;
 mod export;
+mod export_cli;
+mod export_formats;
 mod replay;
 mod round_trip;
 mod store;

@@ -131,7 +131,9 @@ Examples:
 pub(super) const EXPORT: &str = "\
 Examples:
   hvtui export 7QK2 --to chrome -o trace.json
-  hvtui export 7QK2 --to chrome --from 10 --to-time 20 --ranks 0,3";
+  hvtui export 7QK2 --to chrome --from 10 --to-time 20 --ranks 0,3
+  hvtui export 7QK2 --to csv --steps 100-200
+  hvtui export 7QK2 --to tensorboard -o logs/7QK2";
 
 pub(super) const TRAIN: &str = "\
 mnist reads what --data names, else what HVTUI_DATA names, else what is in

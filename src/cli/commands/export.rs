@@ -1,37 +1,44 @@
 //! `hvtui export`: a run in another program's format.
 
-use std::fs::File;
-use std::io::{BufWriter, Write};
-use std::path::Path;
+use std::fs::{self, File};
+use std::io::{self, BufWriter, IsTerminal, Write};
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use crate::cli::args::{ExportArgs, ExportFormat};
-use crate::cli::errors::{Code, Failure, note};
+use crate::cli::args::{ExportArgs, SelectionArgs};
+use crate::cli::errors::{Code, Failure, note, written};
 use crate::cli::paths::Paths;
 use crate::domain::ids::Rank;
 use crate::domain::time::Stamp;
-use crate::record::export::chrome;
-use crate::record::{Reader, Store};
+use crate::record::export::{Exported, Selection, Target};
+use crate::record::{Error, Reader, Store};
 
 /// Writes the export.
 pub fn run(args: &ExportArgs, paths: &Paths) -> Result<ExitCode, Failure> {
+    if let (Some(from), Some(to)) = (args.selection.from, args.selection.to_time)
+        && from > to
+    {
+        return Err(Failure::usage(format!("--from {from} is later than --to-time {to}")));
+    }
     let reader = Reader::open(&Store::new(&paths.state).find(&args.run)?)?;
     let start = reader.range().map_or(Stamp(0), |(start, _)| start);
-    let moment = |seconds: f64| start.plus_micros((seconds * 1e6) as i64);
-    let options = chrome::Options {
-        from: args.from.map(moment),
-        to: args.to_time.map(moment),
-        ranks: (!args.ranks.is_empty()).then(|| args.ranks.iter().copied().map(Rank).collect()),
-        max_events: args.max_events,
-    };
+    let selection = selection(&args.selection, start);
     if let Some(damage) = reader.integrity().damage() {
         note(&format!("run {}: {damage}", args.run));
     }
-    let ExportFormat::Chrome = args.to;
     let exported = match &args.output {
-        Some(path) => write(&reader, path, &options)?,
-        None => chrome::export(&reader, BufWriter::new(std::io::stdout().lock()), &options)?,
+        Some(path) => to_file(args, &reader, path, &selection)?,
+        None => match to_stdout(args, &reader, &selection)? {
+            Some(exported) => exported,
+            None => return Ok(ExitCode::SUCCESS),
+        },
     };
+    if exported.recorded == 0 && !exported.truncated {
+        note(&format!(
+            "run {}: nothing for {} in this selection; the export is empty",
+            args.run, args.to.name
+        ));
+    }
     if exported.truncated {
         note(&format!("cut after {} events by --max-events", exported.events));
     }
@@ -45,16 +52,88 @@ pub fn run(args: &ExportArgs, paths: &Paths) -> Result<ExitCode, Failure> {
     Ok(ExitCode::SUCCESS)
 }
 
+/// The selection that the options name, of a recording that begins at `start`.
+fn selection(args: &SelectionArgs, start: Stamp) -> Selection {
+    let moment = |seconds: f64| start.plus_micros((seconds * 1e6) as i64);
+    Selection {
+        from: args.from.map(moment),
+        to: args.to_time.map(moment),
+        ranks: (!args.ranks.is_empty()).then(|| args.ranks.iter().copied().map(Rank).collect()),
+        steps: args.steps,
+        max_events: args.max_events,
+    }
+}
+
+/// To standard output; `None` when its reader went away.
+fn to_stdout(args: &ExportArgs, reader: &Reader, selection: &Selection) -> Result<Option<Exported>, Failure> {
+    let stdout = io::stdout().lock();
+    if args.to.target != Target::Text && stdout.is_terminal() {
+        let text = format!("{} is not text: name a folder with --output, or a pipe", args.to.name);
+        return Err(Failure::usage(text));
+    }
+    let mut out = BufWriter::new(stdout);
+    match args.to.export(reader, &mut out, selection) {
+        Ok(exported) => Ok(written(out.flush())?.then_some(exported)),
+        Err(Error::Write(error)) => {
+            // what is buffered can't be written either
+            let _ = out.into_parts();
+            written(Err(error)).map(|_| None)
+        }
+        Err(error) => Err(error.into()),
+    }
+}
+
 /// Into a file beside the target first: an export that fails leaves what was there.
-fn write(reader: &Reader, path: &Path, options: &chrome::Options) -> Result<chrome::Exported, Failure> {
-    let failed =
-        |error: std::io::Error| Failure::new(Code::from(&error), format!("{}: {error}", path.display()));
-    let mut name = path.file_name().unwrap_or_default().to_owned();
+fn to_file(
+    args: &ExportArgs,
+    reader: &Reader,
+    output: &Path,
+    selection: &Selection,
+) -> Result<Exported, Failure> {
+    let (path, part) = target(args, reader, output)?;
+    let writing = part.as_deref().unwrap_or(&path);
+    let exported = write(args, reader, writing, selection).and_then(|exported| {
+        if let Some(part) = &part {
+            fs::rename(part, &path).map_err(failed(&path))?;
+        }
+        Ok(exported)
+    });
+    if let (Err(_), Some(part)) = (&exported, &part) {
+        let _ = fs::remove_file(part);
+    }
+    exported
+}
+
+/// The file that is written, and where it is written first; `None` for a pipe or a device, which nothing may replace.
+fn target(args: &ExportArgs, reader: &Reader, output: &Path) -> Result<(PathBuf, Option<PathBuf>), Failure> {
+    let is_special = fs::metadata(output).is_ok_and(|found| !found.is_file() && !found.is_dir());
+    if is_special {
+        return Ok((output.to_owned(), None));
+    }
+    if let Some(name) = args.to.target.file_name(reader) {
+        fs::create_dir_all(output).map_err(failed(output))?;
+        // its reader takes every file whose name begins like it
+        return Ok((output.join(&name), Some(output.join(format!(".part-{}", std::process::id())))));
+    }
+    let mut name = output.file_name().unwrap_or_default().to_owned();
     name.push(".part");
-    let part = path.with_file_name(name);
-    let mut file = BufWriter::new(File::create(&part).map_err(failed)?);
-    let exported = chrome::export(reader, &mut file, options)?;
-    file.flush().map_err(failed)?;
-    std::fs::rename(&part, path).map_err(failed)?;
-    Ok(exported)
+    Ok((output.to_owned(), Some(output.with_file_name(name))))
+}
+
+fn write(
+    args: &ExportArgs,
+    reader: &Reader,
+    path: &Path,
+    selection: &Selection,
+) -> Result<Exported, Failure> {
+    let mut file = BufWriter::new(File::create(path).map_err(failed(path))?);
+    match args.to.export(reader, &mut file, selection) {
+        Ok(exported) => file.flush().map_err(failed(path)).map(|()| exported),
+        Err(Error::Write(error)) => Err(failed(path)(error)),
+        Err(error) => Err(error.into()),
+    }
+}
+
+fn failed(path: &Path) -> impl Fn(io::Error) -> Failure {
+    move |error| Failure::new(Code::from(&error), format!("{}: {error}", path.display()))
 }

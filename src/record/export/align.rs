@@ -21,12 +21,24 @@ pub(super) struct Clocks {
     lines: BTreeMap<HostId, Line>,
 }
 
+/// A host's clock against the client's.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(super) struct HostClock {
+    /// Client's clock minus the host's `CLOCK_MONOTONIC` at the best ping, nanoseconds.
+    pub(super) offset_ns: i64,
+    /// How the offset changes with the host's time, as a share.
+    pub(super) drift: f64,
+    /// Half the round trip of the best ping: the offset there is within this many microseconds.
+    pub(super) uncertainty_us: u32,
+}
+
 /// Offset in nanoseconds at a host time, and its change with it.
 #[derive(Debug, Clone, Copy, PartialEq)]
 struct Line {
     at: HostTime,
     offset_ns: i64,
     drift: f64,
+    uncertainty_us: u32,
 }
 
 /// Gathers pings on a pass over the recording.
@@ -57,6 +69,17 @@ impl Gather {
 }
 
 impl Clocks {
+    /// A host's clock; `None` without a ping.
+    pub(super) fn of(&self, host: &HostId) -> Option<HostClock> {
+        let Line { offset_ns, drift, uncertainty_us, .. } = *self.lines.get(host)?;
+        Some(HostClock { offset_ns, drift, uncertainty_us })
+    }
+
+    /// The hosts with a ping.
+    pub(super) fn hosts(&self) -> impl Iterator<Item = &HostId> {
+        self.lines.keys()
+    }
+
     /// The client's time of a host's moment, nanoseconds since the Unix epoch; `None` for a host
     /// without a ping.
     pub(super) fn place(&self, host: &HostId, time: HostTime) -> Option<i64> {
@@ -89,7 +112,8 @@ impl Line {
             (0.0, 0.0)
         };
         let offset_ns = best.offset_us.saturating_mul(1_000).saturating_add((at_best * 1e3).round() as i64);
-        Some(Self { at: best.host_time, offset_ns, drift })
+        let uncertainty_us = best.rtt_us.div_ceil(2);
+        Some(Self { at: best.host_time, offset_ns, drift, uncertainty_us })
     }
 }
 

@@ -1,362 +1,389 @@
 //! Chrome trace JSON, for Perfetto, Chrome's own viewer and speedscope.
 //!
-//! The array form, one event a line, the separator before every event but the first and `]` at the
-//! close: valid when closed, and what readers of cut files forgive when not. A process is a rank; its
-//! threads are its steps (0), its computing (1), its communication (2) and, where they are known, the collectives of
-//! NCCL on its GPU (3), because slices of one
-//! thread must nest and communication may overlap the backward pass.
+//! The object form, `displayTimeUnit` first and one event a line. A process is a rank or a host. The threads of a rank
+//! are its steps, its computing, its communication and, where they are known, the collectives of NCCL on its GPU,
+//! because slices of one thread must nest and communication may overlap the backward pass.
+//!
+//! Perfetto takes pid 0 and tid 0 for the idle process, and a thread whose tid equals the pid of another process for
+//! that one's main thread: so neither is ever 0, and no tid is any pid. Names of slices are constant, so that viewers
+//! can sum them up; the step is an argument.
 
 use std::collections::BTreeMap;
-use std::io::Write;
+use std::io::{self, Write};
 
 use serde_json::{Value, json};
 
-use super::super::error::Error;
-use super::super::reader::Reader;
-use super::align::{Clocks, Gather};
-use crate::domain::event::{Envelope, Event, Origin};
-use crate::domain::gpu::GpuSample;
+use super::allreduce::Allreduce;
+use super::out::Out;
+use super::pass::{Item, Run, Sink, length};
+use super::selection::Span;
+use super::{Format, Target};
+use crate::domain::gpu::{GpuSample, Reading};
 use crate::domain::host::HostSample;
 use crate::domain::ids::{HostId, Rank};
-use crate::domain::log::{LogGap, LogLine};
 use crate::domain::log_text::{self, level::Level};
 use crate::domain::nccl_timing::CollectiveTiming;
-use crate::domain::run::{Placement, RunSpec, Slot};
-use crate::domain::straggler::Stragglers;
-use crate::domain::time::Stamp;
+use crate::domain::run::{Placement, Slot};
 use crate::domain::timing::{Phase, StepTiming};
 
-const STEPS: u32 = 0;
-const COMPUTE: u32 = 1;
-const COMM: u32 = 2;
-const NCCL: u32 = 3;
-const THREADS: [(u32, &str); 3] = [(STEPS, "steps"), (COMPUTE, "compute"), (COMM, "comm")];
+/// The format.
+pub(super) const FORMAT: Format = Format {
+    name: "chrome",
+    about: "Trace events, for Perfetto and Chrome's tracing page",
+    target: Target::Text,
+    sink: || Box::new(Chrome::default()),
+};
 
-/// What to export.
-#[derive(Debug, Clone, Default)]
-pub struct Options {
-    /// From this moment; the start of the recording when absent.
-    pub from: Option<Stamp>,
-    /// Up to this moment; the end of the recording when absent.
-    pub to: Option<Stamp>,
-    /// These ranks; all when absent.
-    pub ranks: Option<Vec<Rank>>,
-    /// At most so many events; viewers in a browser give up at about a million.
-    pub max_events: Option<u64>,
+/// A thread of a rank.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Thread {
+    Steps = 1,
+    Compute,
+    Comm,
+    Nccl,
 }
 
-/// What was exported.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Exported {
-    /// Events written.
-    pub events: u64,
-    /// Whether there was more than `max_events` allowed.
-    pub truncated: bool,
-    /// Steps of hosts without a clock sample: placed by their arrival, not to be compared with others'.
-    pub unaligned_steps: u64,
-    /// Chunks that could not be read and are missing.
-    pub missing_chunks: u64,
+const THREADS: [(Thread, &str); 3] =
+    [(Thread::Steps, "steps"), (Thread::Compute, "compute"), (Thread::Comm, "comm")];
+/// Hosts are processes from this number on; below it are ranks.
+const FIRST_HOST: u64 = 500_001;
+/// No process has a number as large as a thread's.
+const FIRST_THREAD: u64 = 1_000_000;
+
+fn pid_of(rank: Rank) -> u64 {
+    u64::from(rank.0) + 1
 }
 
-/// Writes a recording as a Chrome trace.
-///
-/// # Errors
-/// When `to` can't be written.
-pub fn export(reader: &Reader, to: impl Write, options: &Options) -> Result<Exported, Error> {
-    let mut gather = Gather::default();
-    for envelope in reader.envelopes(..).flatten() {
-        gather.take(&envelope);
-    }
-    let (start, _) = reader.range().unwrap_or_default();
-    let mut trace = Trace {
-        out: Lines { to, written: 0, limit: options.max_events.unwrap_or(u64::MAX), truncated: false },
-        clocks: gather.fit(),
-        origin_ns: start.0.saturating_mul(1_000),
-        options,
-        ranks: Ranks::of(reader.spec(), options.ranks.as_deref()),
-        last_end: BTreeMap::new(),
-        stragglers: Stragglers::default(),
-        world: reader.spec().map_or(0, |spec| spec.placements.len()),
-        report: Exported::default(),
-    };
-    trace.out.begin()?;
-    trace.name_ranks(start)?;
-    for envelope in reader.envelopes(..) {
-        match envelope {
-            Ok(envelope) => trace.take(&envelope)?,
-            Err(_) => trace.report.missing_chunks += 1,
-        }
-        if trace.out.truncated {
-            break;
-        }
-    }
-    trace.out.end()?;
-    Ok(Exported { events: trace.out.written, truncated: trace.out.truncated, ..trace.report })
+fn tid_of(rank: Rank, thread: Thread) -> u64 {
+    FIRST_THREAD + pid_of(rank) * 10 + thread as u64
 }
 
-/// The array: what keeps it valid.
-struct Lines<W> {
-    to: W,
-    written: u64,
-    limit: u64,
-    truncated: bool,
-}
-
-impl<W: Write> Lines<W> {
-    fn begin(&mut self) -> Result<(), Error> {
-        self.to.write_all(b"[").map_err(Error::Write)
-    }
-
-    fn event(&mut self, event: &Value) -> Result<(), Error> {
-        if self.written >= self.limit {
-            self.truncated = true;
-            return Ok(());
-        }
-        let before = if self.written == 0 { "\n" } else { ",\n" };
-        self.to.write_all(before.as_bytes()).map_err(Error::Write)?;
-        serde_json::to_writer(&mut self.to, event).map_err(|error| Error::Write(error.into()))?;
-        self.written += 1;
-        Ok(())
-    }
-
-    fn end(&mut self) -> Result<(), Error> {
-        self.to.write_all(b"\n]\n").map_err(Error::Write)?;
-        self.to.flush().map_err(Error::Write)
-    }
-}
-
-/// The ranks that are exported and where they run.
-struct Ranks {
-    placements: Vec<Placement>,
-    /// Without a spec every rank is taken, unless some were asked for.
-    known: bool,
-    wanted: Option<Vec<Rank>>,
-}
-
-impl Ranks {
-    fn of(spec: Option<&RunSpec>, wanted: Option<&[Rank]>) -> Self {
-        let wanted = wanted.map(<[Rank]>::to_vec);
-        let mut placements = spec.map(|spec| spec.placements.clone()).unwrap_or_default();
-        placements.retain(|placement| wanted.as_ref().is_none_or(|wanted| wanted.contains(&placement.rank)));
-        Self { placements, known: spec.is_some(), wanted }
-    }
-
-    fn placement(&self, rank: Rank) -> Option<&Placement> {
-        self.placements.iter().find(|placement| placement.rank == rank)
-    }
-
-    fn wants(&self, rank: Rank) -> bool {
-        match &self.wanted {
-            Some(wanted) => wanted.contains(&rank),
-            None => !self.known || self.placement(rank).is_some(),
-        }
-    }
-}
-
-struct Trace<'a, W> {
-    out: Lines<W>,
-    clocks: Clocks,
-    origin_ns: i64,
-    options: &'a Options,
-    ranks: Ranks,
+#[derive(Default)]
+struct Chrome {
     /// Where the last slice of a thread of a rank ended, nanoseconds.
-    last_end: BTreeMap<(Rank, u32), i64>,
-    /// Stragglers: judged by all ranks, whichever are exported.
-    stragglers: Stragglers,
-    world: usize,
-    report: Exported,
+    last_end: BTreeMap<(Rank, Thread), i64>,
+    /// The hosts that have been named, by their processes.
+    hosts: BTreeMap<HostId, u64>,
+    /// How many arrows there are.
+    flows: u64,
 }
 
-impl<W: Write> Trace<'_, W> {
-    fn name_ranks(&mut self, start: Stamp) -> Result<(), Error> {
-        for placement in self.ranks.placements.clone() {
-            let place = match &placement.slot {
-                Slot::Gpu { index, .. } => format!("GPU{index}"),
-                Slot::Cpu { index } => format!("CPU slot {index}"),
-            };
-            let pid = placement.rank;
-            let name = format!("rank {} · {} · {place}", placement.rank, placement.host);
-            let args = json!({ "name": name, "origin_unix_us": start });
-            self.out.event(&json!({ "ph": "M", "name": "process_name", "pid": pid, "args": args }))?;
-            let args = json!({ "sort_index": pid });
-            self.out.event(&json!({ "ph": "M", "name": "process_sort_index", "pid": pid, "args": args }))?;
-            for (tid, name) in THREADS {
-                let args = json!({ "name": name });
-                let event = json!({ "ph": "M", "name": "thread_name", "pid": pid, "tid": tid, "args": args });
-                self.out.event(&event)?;
-            }
-        }
-        Ok(())
+impl Sink for Chrome {
+    fn begin(&mut self, out: &mut Out<'_>, run: &Run<'_>) -> io::Result<()> {
+        out.write_all(b"{\"displayTimeUnit\":\"ms\",\"traceEvents\":[")?;
+        run.chosen.placements().try_for_each(|placement| name_rank(out, placement))
     }
 
-    fn take(&mut self, envelope: &Envelope) -> Result<(), Error> {
-        if let (Event::StepDone { timing }, Origin::Rank(_, rank)) = (&envelope.event, &envelope.origin) {
-            let before = self.stragglers.now().map(|now| now.rank);
-            self.stragglers.step(self.world, *rank, timing);
-            if self.stragglers.now().map(|now| now.rank) != before && self.shows(envelope.at) {
-                self.straggler(envelope.at)?;
+    fn take(&mut self, out: &mut Out<'_>, run: &Run<'_>, item: &Item<'_>) -> io::Result<()> {
+        match item {
+            Item::Step { rank, span, timing } => self.step(out, run, *rank, *span, timing),
+            Item::Allreduce(allreduce) => self.flows(out, run, allreduce),
+            Item::Collective { rank, span, timing } => self.collective(out, run, *rank, *span, timing),
+            Item::Metric { rank, at, name, value, .. } => {
+                let value = [("value", value.is_finite().then_some(*value))];
+                counter(out, run, (pid_of(*rank), *at), ("metric", name), &value)
             }
-        }
-        match (&envelope.event, &envelope.origin) {
-            (Event::StepDone { timing }, Origin::Rank(_, rank)) if self.ranks.wants(*rank) => {
-                self.step(*rank, timing, envelope.at)
+            Item::Line { at, line } => {
+                let name = match Level::of(&line.text) {
+                    level if level < Level::Warning => return Ok(()),
+                    Level::Warning => "WARN",
+                    _ => "ERROR",
+                };
+                let args = json!({ "line": log_text::plain(&line.text) });
+                mark(out, run, (line.rank, *at), (name, "log"), &args)
             }
-            (Event::CollectiveDone { timing }, Origin::Rank(_, rank)) if self.ranks.wants(*rank) => {
-                self.collective(*rank, timing, envelope.at)
+            Item::Gap { at, gap } => {
+                let args =
+                    json!({ "line": gap.describe(), "stream": gap.stream, "from": gap.from, "to": gap.to });
+                mark(out, run, (gap.rank, *at), ("GAP", "log"), &args)
             }
-            (Event::LogGap { gap }, _) if self.ranks.wants(gap.rank) && self.shows(envelope.at) => {
-                self.gap(gap, envelope.at)
+            Item::Straggler { at, straggler } => {
+                let args = json!({ "line": format!("rank {} {}", straggler.rank, straggler.words()) });
+                mark(out, run, (straggler.rank, *at), ("STRAGGLER", "straggler"), &args)
             }
-            (Event::LogPrinted { line }, _) if self.ranks.wants(line.rank) && self.shows(envelope.at) => {
-                self.line(line, envelope.at)
-            }
-            (Event::HostSampled { sample }, Origin::Host(host)) if self.shows(envelope.at) => {
-                self.sample(host, sample, envelope.at)
-            }
-            _ => Ok(()),
+            Item::Host { at, host, sample } => self.host(out, run, *at, host, sample),
         }
     }
 
-    fn shows(&self, at: Stamp) -> bool {
-        self.options.from.is_none_or(|from| at >= from) && self.options.to.is_none_or(|to| at <= to)
+    fn end(&mut self, out: &mut Out<'_>, run: &Run<'_>) -> io::Result<()> {
+        out.write_all(b"\n],\"otherData\":")?;
+        let other_data = other_data(run, out.is_truncated());
+        serde_json::to_writer(&mut *out, &other_data)?;
+        out.write_all(b"}\n")
     }
+}
 
-    fn step(&mut self, rank: Rank, timing: &StepTiming, arrived: Stamp) -> Result<(), Error> {
-        let host = self.ranks.placement(rank).map(|placement| placement.host.clone());
-        let placed = host.and_then(|host| self.clocks.place(&host, timing.start));
-        let start =
-            placed.unwrap_or_else(|| arrived.plus_micros(-i64::from(timing.dur_us)).0.saturating_mul(1_000));
-        let end = start.saturating_add(i64::from(timing.dur_us) * 1_000);
-        if !self.shows(Stamp(end.div_euclid(1_000))) || self.options.to.is_some_and(|to| start / 1_000 > to.0)
-        {
-            return Ok(());
-        }
-        self.report.unaligned_steps += u64::from(placed.is_none());
+impl Chrome {
+    fn step(
+        &mut self,
+        out: &mut Out<'_>,
+        run: &Run<'_>,
+        rank: Rank,
+        span: Span,
+        timing: &StepTiming,
+    ) -> io::Result<()> {
         let args = json!({
             "step": timing.step, "loss": timing.loss, "samples": timing.samples, "hidden_us": timing.hidden_us,
         });
-        self.slice((rank, STEPS), &format!("step {}", timing.step), (start, end), &args)?;
-        for span in &timing.spans {
-            let from = start.saturating_add(i64::from(span.start_us) * 1_000);
-            let to = from.saturating_add(i64::from(span.dur_us) * 1_000);
-            let (tid, name) = match span.phase {
-                Phase::Wait => (COMM, "allreduce wait"),
-                Phase::Transfer => (COMM, "allreduce transfer"),
-                other => (COMPUTE, other.name()),
+        self.slice(out, run, (rank, Thread::Steps), ("step", "step"), span, &args)?;
+        for part in &timing.spans {
+            let from = span.0.saturating_add(i64::from(part.start_us) * 1_000);
+            let to = from.saturating_add(i64::from(part.dur_us) * 1_000);
+            let (thread, name, cat) = match part.phase {
+                Phase::Wait => (Thread::Comm, "allreduce wait", "comm"),
+                Phase::Transfer => (Thread::Comm, "allreduce transfer", "comm"),
+                other => (Thread::Compute, other.name(), "phase"),
             };
-            self.slice((rank, tid), name, (from, to), &json!({ "step": timing.step }))?;
+            let args = json!({ "step": timing.step });
+            self.slice(out, run, (rank, thread), (name, cat), (from, to), &args)?;
+        }
+        let place = (pid_of(rank), span.1);
+        let loss = timing.loss.filter(|loss| loss.is_finite()).map(f64::from);
+        counter(out, run, place, ("training", "loss"), &[("loss", loss)])?;
+        counter(out, run, place, ("training", "samples/s"), &[("samples/s", timing.samples_per_second())])
+    }
+
+    /// An arrow from the rank that came last to each that waited for it.
+    fn flows(&mut self, out: &mut Out<'_>, run: &Run<'_>, allreduce: &Allreduce) -> io::Result<()> {
+        let Some(last) = allreduce.last().filter(|last| run.chosen.has_rank(last.rank)) else {
+            return Ok(());
+        };
+        let Some(begin) = last.not_before(last.came) else { return Ok(()) };
+        let others = allreduce.arrivals.iter().filter(|arrival| arrival.rank != last.rank);
+        for waiting in others.filter(|arrival| run.chosen.has_rank(arrival.rank)) {
+            // clocks are not exact: an arrow never points back, nor to where the rank has left
+            let Some(end) = waiting.not_before(begin) else { continue };
+            if !out.take(2) {
+                return Ok(());
+            }
+            self.flows += 1;
+            for (ph, rank, at) in [("s", last.rank, begin), ("f", waiting.rank, end)] {
+                let mut event = json!({
+                    "ph": ph, "id": self.flows, "name": "came last", "cat": "allreduce", "pid": pid_of(rank),
+                    "tid": tid_of(rank, Thread::Comm), "ts": run.micros(at), "args": { "step": allreduce.step },
+                });
+                if ph == "f" {
+                    event["bp"] = Value::from("e");
+                }
+                out.element(&event)?;
+            }
         }
         Ok(())
     }
 
-    fn collective(&mut self, rank: Rank, timing: &CollectiveTiming, arrived: Stamp) -> Result<(), Error> {
-        let host = self.ranks.placement(rank).map(|placement| placement.host.clone());
-        let length = i64::try_from(timing.dur_ns).unwrap_or(i64::MAX);
-        let placed = host.zip(timing.t).and_then(|(host, t)| self.clocks.place(&host, t));
-        let start = placed.unwrap_or_else(|| arrived.0.saturating_mul(1_000).saturating_sub(length));
-        let end = start.saturating_add(length);
-        let is_past = self.options.to.is_some_and(|to| start / 1_000 > to.0);
-        if is_past || !self.shows(Stamp(end.div_euclid(1_000))) {
-            return Ok(());
-        }
-        if !self.last_end.contains_key(&(rank, NCCL)) {
-            let args = json!({ "name": "nccl" });
-            let event = json!({ "ph": "M", "name": "thread_name", "pid": rank, "tid": NCCL, "args": args });
-            self.out.event(&event)?;
+    fn collective(
+        &mut self,
+        out: &mut Out<'_>,
+        run: &Run<'_>,
+        rank: Rank,
+        span: Span,
+        timing: &CollectiveTiming,
+    ) -> io::Result<()> {
+        if !self.last_end.contains_key(&(rank, Thread::Nccl)) {
+            name_thread(out, rank, Thread::Nccl, "nccl")?;
         }
         let args = json!({
             "comm": timing.comm, "seq": timing.seq, "bytes": timing.bytes, "datatype": timing.datatype,
             "every": timing.every,
         });
-        self.slice((rank, NCCL), &timing.func, (start, end), &args)
+        self.slice(out, run, (rank, Thread::Nccl), (&timing.func, "nccl"), span, &args)
     }
 
     /// A slice of a thread. It begins where the one before ended, if a job reports them as overlapping:
     /// viewers take an overlap for a call.
     fn slice(
         &mut self,
-        thread: (Rank, u32),
-        name: &str,
-        (from, to): (i64, i64),
+        out: &mut Out<'_>,
+        run: &Run<'_>,
+        place: (Rank, Thread),
+        (name, cat): (&str, &str),
+        (from, to): Span,
         args: &Value,
-    ) -> Result<(), Error> {
-        let last = self.last_end.entry(thread).or_insert(i64::MIN);
+    ) -> io::Result<()> {
+        let last = self.last_end.entry(place).or_insert(i64::MIN);
         let from = from.max(*last);
         if to <= from {
             return Ok(());
         }
         *last = to;
-        let (pid, tid) = thread;
-        let (ts, dur) = (self.micros(from), decimal_micros(i128::from(to) - i128::from(from)));
-        self.out.event(&json!({
-            "ph": "X", "name": name, "pid": pid, "tid": tid, "ts": ts, "dur": dur, "args": args,
-        }))
-    }
-
-    fn line(&mut self, line: &LogLine, at: Stamp) -> Result<(), Error> {
-        let level = Level::of(&line.text);
-        if level < Level::Warning {
-            return Ok(());
-        }
-        let name = if level == Level::Warning { "WARN" } else { "ERROR" };
-        let ts = self.micros(at.0.saturating_mul(1_000));
-        let args = json!({ "line": log_text::plain(&line.text) });
-        self.out.event(&json!({
-            "ph": "i", "s": "p", "name": name, "cat": "log", "pid": line.rank, "tid": STEPS, "ts": ts, "args": args,
-        }))
-    }
-
-    /// Marks where a rank became a straggler.
-    fn straggler(&mut self, at: Stamp) -> Result<(), Error> {
-        let Some(now) = self.stragglers.now().filter(|now| self.ranks.wants(now.rank)) else { return Ok(()) };
-        let ts = self.micros(at.0.saturating_mul(1_000));
-        let args = json!({ "line": format!("rank {} {}", now.rank, now.words()) });
-        let event = json!({
-            "ph": "i", "s": "p", "name": "STRAGGLER", "cat": "straggler", "pid": now.rank, "tid": STEPS, "ts": ts, "args": args,
+        let (pid, tid) = (pid_of(place.0), tid_of(place.0, place.1));
+        let (ts, dur) = (run.micros(from), length((from, to)));
+        let slice = json!({
+            "ph": "X", "name": name, "cat": cat, "pid": pid, "tid": tid, "ts": ts, "dur": dur, "args": args,
         });
-        self.out.event(&event)
+        out.event(&slice)
     }
 
-    fn gap(&mut self, gap: &LogGap, at: Stamp) -> Result<(), Error> {
-        let ts = self.micros(at.0.saturating_mul(1_000));
-        let args = json!({ "line": gap.describe(), "stream": gap.stream, "from": gap.from, "to": gap.to });
-        self.out.event(&json!({
-            "ph": "i", "s": "p", "name": "GAP", "cat": "log", "pid": gap.rank, "tid": STEPS, "ts": ts, "args": args,
-        }))
-    }
-
-    fn sample(&mut self, host: &HostId, sample: &HostSample, at: Stamp) -> Result<(), Error> {
-        let ts = self.micros(at.0.saturating_mul(1_000));
-        let here = |placement: &&Placement| placement.host == *host;
-        let mut counters = Vec::new();
-        for placement in self.ranks.placements.iter().filter(here) {
-            let Slot::Gpu { index, .. } = placement.slot else { continue };
-            let gpu = sample.gpus.iter().find(|gpu| gpu.index == index);
-            counters.extend(gpu.into_iter().flat_map(|gpu| gpu_counters(placement.rank, gpu, &ts)));
+    /// The counters of a host, and those of its GPUs with the ranks that have them.
+    fn host(
+        &mut self,
+        out: &mut Out<'_>,
+        run: &Run<'_>,
+        at: i64,
+        host: &HostId,
+        sample: &HostSample,
+    ) -> io::Result<()> {
+        let next = FIRST_HOST + self.hosts.len() as u64;
+        let pid = *self.hosts.entry(host.clone()).or_insert(next);
+        if pid == next {
+            name_process(out, pid, &format!("host {host}"))?;
         }
-        counters.iter().try_for_each(|counter| self.out.event(counter))
-    }
-
-    /// A moment as the trace counts it: microseconds since the start of the recording. Counted since
-    /// the Unix epoch, readers' floats would lose the last digits.
-    fn micros(&self, ns: i64) -> Value {
-        decimal_micros(i128::from(ns) - i128::from(self.origin_ns))
+        for (name, values) in [
+            ("cpu %", &[("cpu", number(&sample.cpu_percent))][..]),
+            ("memory bytes", &[("used", number(&sample.memory_used))]),
+            ("net bytes/s", &[("received", number(&sample.net_rx)), ("sent", number(&sample.net_tx))]),
+        ] {
+            counter(out, run, (pid, at), ("host", name), values)?;
+        }
+        for placement in run.chosen.placements().filter(|placement| placement.host == *host) {
+            let several = !placement.more.is_empty();
+            for slot in placement.slots() {
+                let Slot::Gpu { index, .. } = slot else { continue };
+                let Some(gpu) = sample.gpus.iter().find(|gpu| gpu.index == *index) else { continue };
+                let which = if several { format!("GPU{index} ") } else { String::new() };
+                gpu_counters(out, run, (pid_of(placement.rank), at), &which, gpu)?;
+            }
+        }
+        Ok(())
     }
 }
 
-fn gpu_counters(rank: Rank, gpu: &GpuSample, ts: &Value) -> Vec<Value> {
-    let counter =
-        |name: &str, args: Value| json!({ "ph": "C", "name": name, "pid": rank, "ts": ts, "args": args });
-    let util = gpu.util.value().map(|util| counter("gpu util %", json!({ "util": util })));
-    let memory = gpu.memory_used.value().map(|bytes| counter("gpu memory bytes", json!({ "used": bytes })));
-    util.into_iter().chain(memory).collect()
+fn gpu_counters(
+    out: &mut Out<'_>,
+    run: &Run<'_>,
+    place: (u64, i64),
+    which: &str,
+    gpu: &GpuSample,
+) -> io::Result<()> {
+    for (name, key, value) in [
+        ("gpu util %", "util", number(&gpu.util)),
+        ("gpu memory bytes", "used", number(&gpu.memory_used)),
+        ("gpu power W", "power", number(&gpu.power_mw).map(|milliwatts| milliwatts / 1e3)),
+        ("gpu temperature °C", "temperature", number(&gpu.temperature)),
+    ] {
+        counter(out, run, place, ("gpu", &format!("{which}{name}")), &[(key, value)])?;
+    }
+    Ok(())
 }
 
-/// Nanoseconds as microseconds with three decimals where they are needed.
-fn decimal_micros(ns: i128) -> Value {
-    if ns % 1_000 == 0 {
-        i64::try_from(ns / 1_000).map_or(Value::Null, Value::from)
+/// A value as counters have it; `None` where it is not known.
+fn number<T: Copy + Into<Number>>(reading: &Reading<T>) -> Option<f64> {
+    reading.value().map(|value| (*value).into().0).filter(|value| value.is_finite())
+}
+
+struct Number(f64);
+
+impl From<f32> for Number {
+    fn from(value: f32) -> Self {
+        // without the digits that single precision does not have
+        Self((f64::from(value) * 1e5).round() / 1e5)
+    }
+}
+
+impl From<u32> for Number {
+    fn from(value: u32) -> Self {
+        Self(value.into())
+    }
+}
+
+impl From<u64> for Number {
+    fn from(value: u64) -> Self {
+        Self(value as f64)
+    }
+}
+
+/// The values of a counter of a process at a moment; nothing where none is known.
+fn counter(
+    out: &mut Out<'_>,
+    run: &Run<'_>,
+    (pid, at): (u64, i64),
+    (cat, name): (&str, &str),
+    values: &[(&str, Option<f64>)],
+) -> io::Result<()> {
+    let known = values.iter().filter_map(|(key, value)| Some(((*key).to_owned(), whole((*value)?))));
+    let args: serde_json::Map<String, Value> = known.collect();
+    if args.is_empty() {
+        return Ok(());
+    }
+    let ts = run.micros(at);
+    out.event(&json!({ "ph": "C", "name": name, "cat": cat, "pid": pid, "ts": ts, "args": args }))
+}
+
+/// A number without `.0` where it is whole.
+fn whole(value: f64) -> Value {
+    if value.fract() == 0.0 && (0.0..9e15).contains(&value) {
+        Value::from(value as u64)
     } else {
-        Value::from(ns as f64 / 1e3)
+        Value::from(value)
     }
+}
+
+/// A mark of a rank at a moment, by its name and category.
+fn mark(
+    out: &mut Out<'_>,
+    run: &Run<'_>,
+    (rank, at): (Rank, i64),
+    (name, cat): (&str, &str),
+    args: &Value,
+) -> io::Result<()> {
+    let (pid, tid, ts) = (pid_of(rank), tid_of(rank, Thread::Steps), run.micros(at));
+    let mark = json!({
+        "ph": "i", "s": "p", "name": name, "cat": cat, "pid": pid, "tid": tid, "ts": ts, "args": args,
+    });
+    out.event(&mark)
+}
+
+fn name_rank(out: &mut Out<'_>, placement: &Placement) -> io::Result<()> {
+    let place = match &placement.slot {
+        Slot::Gpu { index, .. } => format!("GPU{index}"),
+        Slot::Cpu { index } => format!("CPU slot {index}"),
+    };
+    let rank = placement.rank;
+    name_process(out, pid_of(rank), &format!("rank {rank} · {} · {place}", placement.host))?;
+    THREADS.into_iter().try_for_each(|(thread, name)| name_thread(out, rank, thread, name))
+}
+
+/// Processes are sorted by their numbers.
+fn name_process(out: &mut Out<'_>, pid: u64, name: &str) -> io::Result<()> {
+    meta(out, "process_name", json!({ "pid": pid, "args": { "name": name } }))?;
+    meta(out, "process_sort_index", json!({ "pid": pid, "args": { "sort_index": pid } }))
+}
+
+fn name_thread(out: &mut Out<'_>, rank: Rank, thread: Thread, name: &str) -> io::Result<()> {
+    let (pid, tid) = (pid_of(rank), tid_of(rank, thread));
+    meta(out, "thread_name", json!({ "pid": pid, "tid": tid, "args": { "name": name } }))?;
+    meta(out, "thread_sort_index", json!({ "pid": pid, "tid": tid, "args": { "sort_index": thread as u64 } }))
+}
+
+fn meta(out: &mut Out<'_>, name: &str, mut event: Value) -> io::Result<()> {
+    event["ph"] = Value::from("M");
+    event["cat"] = Value::from("__metadata");
+    event["name"] = Value::from(name);
+    out.naming(&event)
+}
+
+/// What is known of the run as a whole.
+fn other_data(run: &Run<'_>, is_truncated: bool) -> Value {
+    let hosts: Vec<Value> = run
+        .clocks
+        .hosts()
+        .filter(|host| run.chosen.has_host(host))
+        .filter_map(|host| {
+            let clock = run.clocks.of(host)?;
+            Some(json!({
+                "host": host, "clock_offset_us": clock.offset_ns as f64 / 1e3, "clock_drift_ppm": clock.drift * 1e6,
+                "clock_uncertainty_us": clock.uncertainty_us,
+            }))
+        })
+        .collect();
+    json!({
+        "hvtui": env!("CARGO_PKG_VERSION"),
+        "run": run.spec.map(|spec| &spec.id),
+        "name": run.spec.map(|spec| &spec.name),
+        "argv": run.spec.map(|spec| &spec.command),
+        "code": run.spec.and_then(|spec| spec.code.as_ref()),
+        "origin_unix_us": run.start,
+        "hosts": hosts,
+        "truncated": is_truncated,
+    })
 }

@@ -1,5 +1,97 @@
 //! Recordings in other programs' shapes.
+//!
+//! `selection` decides what is exported. `pass` reads the recording and gives it with its time on one clock (`align`)
+//! and the ranks' steps put together (`allreduce`). `out` counts what is written. A format is a file with a [`Format`]
+//! and a line in [`FORMATS`]. `kernels` puts kernel traces together, which come from no recording.
 
 mod align;
-pub mod chrome;
+mod allreduce;
+mod asciicast;
+mod chrome;
+mod csv;
+mod csv_gpus;
+mod horovod;
 pub mod kernels;
+mod out;
+mod pass;
+mod prometheus;
+mod selection;
+mod tensorboard;
+
+use std::io::Write;
+
+pub use pass::Exported;
+pub use selection::{BadSteps, Selection, StepRange};
+
+use super::error::Error;
+use super::reader::Reader;
+
+/// All formats, in the order of the help.
+pub const FORMATS: [&Format; 7] = [
+    &chrome::FORMAT,
+    &horovod::FORMAT,
+    &csv::FORMAT,
+    &csv_gpus::FORMAT,
+    &tensorboard::FORMAT,
+    &prometheus::FORMAT,
+    &asciicast::FORMAT,
+];
+
+/// A format that a recording can be exported to.
+pub struct Format {
+    /// Lowercase name, as on the command line.
+    pub name: &'static str,
+    /// What it is for, as in the help.
+    pub about: &'static str,
+    /// What it is written to.
+    pub target: Target,
+    sink: fn() -> Box<dyn pass::Sink>,
+}
+
+/// What a format is written to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Target {
+    /// A file of text.
+    Text,
+    /// A file of bytes in a folder, which its reader is given. Readers know the file by how its name begins.
+    Folder {
+        /// How it begins.
+        prefix: &'static str,
+    },
+}
+
+impl Target {
+    /// The name of the file in its folder, by when the recording begins and the run: the same for the same run.
+    pub fn file_name(self, reader: &Reader) -> Option<String> {
+        let Self::Folder { prefix } = self else { return None };
+        let (start, _) = reader.range().unwrap_or_default();
+        let run = reader.spec().map_or("unknown", |spec| spec.id.short());
+        Some(format!("{prefix}.{:010}.hvtui-{run}", start.0.div_euclid(1_000_000)))
+    }
+}
+
+impl std::fmt::Debug for Format {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_tuple("Format").field(&self.name).finish()
+    }
+}
+
+impl Format {
+    /// The format of this name.
+    pub fn named(name: &str) -> Option<&'static Self> {
+        FORMATS.into_iter().find(|format| format.name == name)
+    }
+
+    /// Writes what `selection` takes of a recording.
+    ///
+    /// # Errors
+    /// [`Error::Write`] when `to` can't be written.
+    pub fn export(
+        &self,
+        reader: &Reader,
+        to: &mut dyn Write,
+        selection: &Selection,
+    ) -> Result<Exported, Error> {
+        pass::export(reader, to, &mut *(self.sink)(), selection)
+    }
+}

@@ -1,0 +1,52 @@
+//! `export`: what is exported, to which format, where to.
+
+use std::path::PathBuf;
+
+use clap::Args;
+use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
+
+use super::moment;
+use crate::record::export::{FORMATS, Format, StepRange};
+
+/// `export`.
+#[derive(Debug, Args)]
+pub struct ExportArgs {
+    /// The run: its id, at least 8 characters from its beginning, or at least 4 from its end; its name; or `last`
+    pub run: String,
+    /// The format
+    #[arg(long, value_parser = formats())]
+    pub to: &'static Format,
+    /// File to write, or folder for tensorboard [default: standard output]
+    #[arg(short, long, value_name = "FILE")]
+    pub output: Option<PathBuf>,
+    /// What of the run
+    #[command(flatten)]
+    pub selection: SelectionArgs,
+}
+
+/// What of a run is exported.
+#[derive(Debug, Args)]
+pub struct SelectionArgs {
+    /// Leave out what is earlier, in seconds from the run's start
+    #[arg(long, value_name = "S", value_parser = moment)]
+    pub from: Option<f64>,
+    /// Leave out what is later, in seconds from the run's start
+    #[arg(long, value_name = "S", value_parser = moment)]
+    pub to_time: Option<f64>,
+    /// Only these ranks, joined by commas
+    #[arg(long, value_name = "R,..", value_delimiter = ',')]
+    pub ranks: Vec<u32>,
+    /// Only these steps and what happened during them: 5-10, 5-, -10 or 7
+    #[arg(long, value_name = "A-B", allow_hyphen_values = true)]
+    pub steps: Option<StepRange>,
+    /// At most so many events: lines, rows or samples where the format has those
+    #[arg(long, value_name = "N")]
+    pub max_events: Option<u64>,
+}
+
+/// The values of `--to`.
+fn formats() -> impl TypedValueParser<Value = &'static Format> {
+    let values = FORMATS.map(|format| PossibleValue::new(format.name).help(format.about));
+    PossibleValuesParser::new(values)
+        .try_map(|name| Format::named(&name).ok_or("it is the name of no format"))
+}

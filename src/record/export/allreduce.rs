@@ -1,0 +1,161 @@
+//! Which rank came when to a step's allreduce: puts the steps of all ranks together.
+//!
+//! The rank with the least wait came last, as for [`crate::domain::straggler`]: for that no clocks are compared. Where
+//! a rank tells several waits of a step, the last one counts, which ends with the step's gradients.
+
+use std::collections::BTreeMap;
+
+use super::selection::Span;
+use crate::domain::ids::Rank;
+use crate::domain::timing::{Phase, StepTiming};
+
+/// Steps that some ranks have told and others not.
+const MOST_OPEN: usize = 512;
+
+/// A rank's part in an allreduce. Times are nanoseconds since the Unix epoch by the client's clock.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Arrival {
+    pub(super) rank: Rank,
+    /// Its step.
+    pub(super) step: Span,
+    /// When it came.
+    pub(super) came: i64,
+    /// When it left.
+    left: i64,
+    /// When it waited and when it moved bytes, as far as it tells.
+    spans: [Option<Span>; 2],
+    /// How long it waited in the whole step, microseconds.
+    wait_us: u64,
+}
+
+impl Arrival {
+    /// The first moment, not before `at`, at which it waits or moves bytes.
+    pub(super) fn not_before(&self, at: i64) -> Option<i64> {
+        let from = self.spans.iter().flatten().map(|(from, to)| ((*from).max(at), *to));
+        from.filter(|(from, to)| from < to).map(|(from, _)| from).min()
+    }
+}
+
+/// A step's allreduce, of which all ranks have told.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Allreduce {
+    pub(super) step: u64,
+    /// In the order of the ranks.
+    pub(super) arrivals: Vec<Arrival>,
+}
+
+impl Allreduce {
+    /// The rank that came last.
+    pub(super) fn last(&self) -> Option<&Arrival> {
+        self.arrivals.iter().min_by_key(|arrival| arrival.wait_us)
+    }
+
+    /// From the first arrival to the last departure.
+    pub(super) fn span(&self) -> Option<Span> {
+        let came = self.arrivals.iter().map(|arrival| arrival.came).min()?;
+        Some((came, self.arrivals.iter().map(|arrival| arrival.left).max()?))
+    }
+}
+
+/// The steps that are not whole yet.
+#[derive(Debug, Default)]
+pub(super) struct Meetings {
+    open: BTreeMap<u64, BTreeMap<Rank, Option<Arrival>>>,
+    last: BTreeMap<Rank, u64>,
+}
+
+impl Meetings {
+    /// Takes in a step of one of `world` ranks; gives its allreduce once all have told theirs.
+    pub(super) fn take(
+        &mut self,
+        world: usize,
+        rank: Rank,
+        timing: &StepTiming,
+        span: Span,
+    ) -> Option<Allreduce> {
+        if rank.0 as usize >= world {
+            return None;
+        }
+        // ranks that were started again count from 1
+        if self.last.insert(rank, timing.step).is_some_and(|last| timing.step <= last) {
+            self.open.clear();
+        }
+        let parts = self.open.entry(timing.step).or_default();
+        parts.insert(rank, arrival(rank, timing, span));
+        if parts.len() < world {
+            while self.open.len() > MOST_OPEN {
+                self.open.pop_first();
+            }
+            return None;
+        }
+        let arrivals = self.open.remove(&timing.step)?.into_values().collect::<Option<Vec<_>>>()?;
+        // ranks tell their steps in order: what is older can't become whole any more
+        self.open = self.open.split_off(&timing.step);
+        Some(Allreduce { step: timing.step, arrivals })
+    }
+}
+
+/// A rank's part in the allreduce of a step; `None` where it does not tell.
+fn arrival(rank: Rank, timing: &StepTiming, step: Span) -> Option<Arrival> {
+    let place = |us: u32| step.0.saturating_add(i64::from(us) * 1_000);
+    let of = |phase: Phase| timing.spans.iter().rfind(move |span| span.phase == phase);
+    let spans = [Phase::Wait, Phase::Transfer].map(|phase| {
+        let span = of(phase)?;
+        Some((place(span.start_us), place(span.start_us.saturating_add(span.dur_us))))
+    });
+    let (came, _) = spans.into_iter().flatten().next()?;
+    let left = spans.into_iter().flatten().map(|(_, left)| left).max()?;
+    let wait_us = timing.phase_totals()[Phase::Wait.index()];
+    Some(Arrival { rank, step, came, left, spans, wait_us })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::domain::time::HostTime;
+    use crate::domain::timing::PhaseSpan;
+
+    fn timing(step: u64, spans: &[(Phase, u32, u32)]) -> StepTiming {
+        let span = |(phase, start_us, dur_us): &(Phase, u32, u32)| PhaseSpan {
+            phase: *phase,
+            start_us: *start_us,
+            dur_us: *dur_us,
+        };
+        StepTiming {
+            step,
+            start: HostTime(0),
+            dur_us: 100,
+            loss: None,
+            samples: 0,
+            spans: spans.iter().map(span).collect(),
+            hidden_us: 0,
+        }
+    }
+
+    #[test]
+    fn the_rank_with_the_least_wait_came_last() {
+        let mut meetings = Meetings::default();
+        let early = timing(4, &[(Phase::Wait, 10, 60), (Phase::Transfer, 70, 9)]);
+        let late = timing(4, &[(Phase::Transfer, 71, 9)]);
+        assert_eq!(meetings.take(2, Rank(0), &early, (1_000, 101_000)), None);
+        assert_eq!(meetings.take(2, Rank(7), &early, (1_000, 101_000)), None, "it is none of them");
+        let whole = meetings.take(2, Rank(1), &late, (2_000, 102_000)).unwrap();
+        assert_eq!(whole.last().map(|arrival| (arrival.rank, arrival.came)), Some((Rank(1), 73_000)));
+        assert_eq!(whole.span(), Some((11_000, 82_000)));
+        let moments = [0, 70_000, 71_000, 80_000].map(|at| whole.arrivals[0].not_before(at));
+        assert_eq!(moments, [Some(11_000), Some(70_000), Some(71_000), None]);
+    }
+
+    #[test]
+    fn a_step_that_a_rank_does_not_tell_of_is_none_and_a_new_attempt_begins_anew() {
+        let mut meetings = Meetings::default();
+        let waits = |step| timing(step, &[(Phase::Wait, 10, 60)]);
+        let span = (0, 100_000);
+        assert_eq!(meetings.take(2, Rank(0), &waits(1), span), None);
+        assert_eq!(meetings.take(2, Rank(1), &timing(1, &[(Phase::Forward, 0, 9)]), span), None);
+        assert_eq!(meetings.take(2, Rank(0), &waits(2), span), None);
+        // both are started again
+        assert_eq!(meetings.take(2, Rank(0), &waits(1), span), None);
+        assert_eq!(meetings.take(2, Rank(1), &waits(2), span), None, "rank 0's was of the attempt before");
+    }
+}

@@ -1,0 +1,294 @@
+//! The one pass over a recording that all formats share: what belongs to the selection, in the order of the recording,
+//! with its time on the client's clock.
+
+use std::collections::BTreeMap;
+use std::io::{self, Write};
+
+use serde_json::Value;
+
+use super::super::error::Error;
+use super::super::format::Channel;
+use super::super::reader::Reader;
+use super::align::{Clocks, Gather};
+use super::allreduce::{Allreduce, Meetings};
+use super::out::Out;
+use super::selection::{Chosen, Selection, Span};
+use crate::domain::event::{Envelope, Event, Origin};
+use crate::domain::host::HostSample;
+use crate::domain::ids::{HostId, Rank};
+use crate::domain::log::{LogGap, LogLine};
+use crate::domain::nccl_timing::CollectiveTiming;
+use crate::domain::outcome::RunOutcome;
+use crate::domain::run::RunSpec;
+use crate::domain::straggler::{Straggler, Stragglers};
+use crate::domain::time::{HostTime, Stamp};
+use crate::domain::timing::StepTiming;
+
+/// What a format makes of a recording. Errors are those of the writing.
+pub(super) trait Sink {
+    /// What stands before everything else.
+    fn begin(&mut self, out: &mut Out<'_>, run: &Run<'_>) -> io::Result<()>;
+    /// One thing of the recording.
+    fn take(&mut self, out: &mut Out<'_>, run: &Run<'_>, item: &Item<'_>) -> io::Result<()>;
+    /// What stands behind everything else.
+    fn end(&mut self, out: &mut Out<'_>, run: &Run<'_>) -> io::Result<()>;
+}
+
+/// What is known of the run from the start.
+pub(super) struct Run<'a> {
+    /// `None` when the chunk that tells it is lost.
+    pub(super) spec: Option<&'a RunSpec>,
+    /// What belongs to the selection.
+    pub(super) chosen: Chosen<'a>,
+    /// The clocks of its hosts.
+    pub(super) clocks: Clocks,
+    /// When the recording begins.
+    pub(super) start: Stamp,
+    /// How the run ended, as far as the recording tells.
+    pub(super) outcome: Option<&'a RunOutcome>,
+}
+
+impl Run<'_> {
+    /// A moment in microseconds since the recording's start, with three decimals where they are needed. Counted since
+    /// the Unix epoch, readers' floats would lose the last digits.
+    pub(super) fn micros(&self, at: i64) -> Value {
+        decimal_micros(i128::from(at) - i128::from(self.start.0) * 1_000)
+    }
+}
+
+/// How long a span is, in microseconds likewise.
+pub(super) fn length((start, end): Span) -> Value {
+    decimal_micros(i128::from(end) - i128::from(start))
+}
+
+fn decimal_micros(ns: i128) -> Value {
+    if ns % 1_000 == 0 {
+        i64::try_from(ns / 1_000).map_or(Value::Null, Value::from)
+    } else {
+        Value::from(ns as f64 / 1e3)
+    }
+}
+
+/// One thing of the recording. Times are nanoseconds since the Unix epoch by the client's clock.
+pub(super) enum Item<'a> {
+    /// A rank's step.
+    Step { rank: Rank, span: Span, timing: &'a StepTiming },
+    /// The allreduce of a step of which all ranks have told, on clocks that are known; after their steps.
+    Allreduce(&'a Allreduce),
+    /// A number that a rank reported by name.
+    Metric { rank: Rank, at: i64, name: &'a str, value: f64, step: Option<u64> },
+    /// A collective of NCCL on a rank's GPU.
+    Collective { rank: Rank, span: Span, timing: &'a CollectiveTiming },
+    /// A line that a rank printed.
+    Line { at: i64, line: &'a LogLine },
+    /// Bytes that a rank printed and that are missing.
+    Gap { at: i64, gap: &'a LogGap },
+    /// A rank became a straggler.
+    Straggler { at: i64, straggler: &'a Straggler },
+    /// The values of a host.
+    Host { at: i64, host: &'a HostId, sample: &'a HostSample },
+}
+
+/// What was exported.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Exported {
+    /// Events written: lines, rows or samples where the format has those.
+    pub events: u64,
+    /// Those of them that come from the recording: the others name things.
+    pub recorded: u64,
+    /// Whether there was more than `max_events` allowed.
+    pub truncated: bool,
+    /// Steps of hosts without a clock sample: placed by their arrival, not to be compared with others'.
+    pub unaligned_steps: u64,
+    /// Chunks that could not be read and are missing.
+    pub missing_chunks: u64,
+}
+
+/// Writes what `selection` takes of a recording.
+pub(super) fn export(
+    reader: &Reader,
+    to: &mut dyn Write,
+    sink: &mut dyn Sink,
+    selection: &Selection,
+) -> Result<Exported, Error> {
+    let run = survey(reader, selection);
+    let world = run.spec.map_or(0, |spec| spec.placements.len());
+    let out = Out::new(to, run.chosen.max_events());
+    let (stragglers, meetings) = (Stragglers::default(), Meetings::default());
+    let mut pass = Pass { out, run, sink, stragglers, meetings, world, unaligned_steps: 0 };
+    let mut missing_chunks = 0;
+    pass.sink.begin(&mut pass.out, &pass.run).map_err(Error::Write)?;
+    for envelope in reader.envelopes(..) {
+        match envelope {
+            Ok(envelope) => pass.take(&envelope).map_err(Error::Write)?,
+            Err(_) => missing_chunks += 1,
+        }
+        if pass.out.is_truncated() {
+            break;
+        }
+    }
+    let Pass { mut out, run, sink, unaligned_steps, .. } = pass;
+    sink.end(&mut out, &run).and_then(|()| out.flush()).map_err(Error::Write)?;
+    let (events, recorded, truncated) = (out.written(), out.recorded(), out.is_truncated());
+    Ok(Exported { events, recorded, truncated, unaligned_steps, missing_chunks })
+}
+
+/// What must be known before anything is written: the hosts' clocks, and when the chosen steps were.
+fn survey<'a>(reader: &'a Reader, selection: &'a Selection) -> Run<'a> {
+    let (start, _) = reader.range().unwrap_or_default();
+    let spec = reader.spec();
+    let chosen = Chosen::new(selection, spec);
+    let is_by_steps = chosen.is_by_steps();
+    let wants = move |channel| channel == Channel::Clock || is_by_steps && channel == Channel::Phase;
+    let (mut gather, mut told) = (Gather::default(), Told::default());
+    for envelope in reader.select(.., wants).flatten() {
+        gather.take(&envelope);
+        told.take(&chosen, &envelope);
+    }
+    let mut run = Run { spec, chosen, clocks: gather.fit(), start, outcome: reader.outcome() };
+    let during = told.during(&run.clocks);
+    run.chosen.set_during(during);
+    run
+}
+
+/// When the chosen steps were, as long as the clocks are not known.
+#[derive(Default)]
+struct Told {
+    /// By each host's clock.
+    hosts: BTreeMap<HostId, (HostTime, HostTime)>,
+    /// By their arrival, as steps are placed that no clock places.
+    arrived: Option<Span>,
+}
+
+impl Told {
+    fn take(&mut self, chosen: &Chosen<'_>, envelope: &Envelope) {
+        let (Event::StepDone { timing }, Origin::Rank(_, rank)) = (&envelope.event, &envelope.origin) else {
+            return;
+        };
+        if !chosen.has_rank(*rank) || !chosen.has_step(timing.step) {
+            return;
+        }
+        let length_us = i64::from(timing.dur_us);
+        let end = HostTime(timing.start.0.saturating_add(u64::from(timing.dur_us)));
+        if let Some(placement) = chosen.placement(*rank) {
+            let (first, last) = self.hosts.entry(placement.host.clone()).or_insert((timing.start, end));
+            (*first, *last) = ((*first).min(timing.start), (*last).max(end));
+        }
+        let arrived = by_arrival(envelope.at, length_us.saturating_mul(1_000));
+        self.arrived = Some(joined(self.arrived, arrived));
+    }
+
+    fn during(self, clocks: &Clocks) -> Option<Span> {
+        let placed = self.hosts.iter().filter_map(|(host, (first, last))| {
+            Some((clocks.place(host, *first)?, clocks.place(host, *last)?))
+        });
+        let placed = placed.fold(None, |all, span| Some(joined(all, span)));
+        let is_whole = !self.hosts.is_empty() && self.hosts.keys().all(|host| clocks.of(host).is_some());
+        match (placed, self.arrived) {
+            (Some(placed), _) if is_whole => Some(placed),
+            (placed, arrived) => arrived.map(|arrived| joined(placed, arrived)),
+        }
+    }
+}
+
+fn joined(all: Option<Span>, span: Span) -> Span {
+    all.map_or(span, |all| (all.0.min(span.0), all.1.max(span.1)))
+}
+
+/// Where something lies whose host's clock is not known: its end is when it was heard of.
+fn by_arrival(arrived: Stamp, length_ns: i64) -> Span {
+    let end = arrived.0.saturating_mul(1_000);
+    (end.saturating_sub(length_ns), end)
+}
+
+struct Pass<'a, 'o> {
+    out: Out<'o>,
+    run: Run<'a>,
+    sink: &'o mut dyn Sink,
+    /// Stragglers: judged by all ranks, whichever are exported.
+    stragglers: Stragglers,
+    /// Allreduces likewise.
+    meetings: Meetings,
+    world: usize,
+    unaligned_steps: u64,
+}
+
+impl Pass<'_, '_> {
+    fn take(&mut self, envelope: &Envelope) -> io::Result<()> {
+        let at = envelope.at.0.saturating_mul(1_000);
+        match (&envelope.event, &envelope.origin) {
+            (Event::StepDone { timing }, Origin::Rank(_, rank)) => self.step(*rank, timing, envelope.at),
+            (Event::CollectiveDone { timing }, Origin::Rank(_, rank)) => {
+                self.collective(*rank, timing, envelope.at)
+            }
+            (Event::MetricReported { name, value, step }, Origin::Rank(_, rank))
+                if self.run.chosen.has_rank(*rank)
+                    && step.is_none_or(|step| self.run.chosen.has_step(step)) =>
+            {
+                self.at(at, &Item::Metric { rank: *rank, at, name, value: *value, step: *step })
+            }
+            (Event::LogGap { gap }, _) if self.run.chosen.has_rank(gap.rank) => {
+                self.at(at, &Item::Gap { at, gap })
+            }
+            (Event::LogPrinted { line }, _) if self.run.chosen.has_rank(line.rank) => {
+                self.at(at, &Item::Line { at, line })
+            }
+            (Event::HostSampled { sample }, Origin::Host(host)) if self.run.chosen.has_host(host) => {
+                self.at(at, &Item::Host { at, host, sample })
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn give(&mut self, item: &Item<'_>) -> io::Result<()> {
+        self.sink.take(&mut self.out, &self.run, item)
+    }
+
+    /// Gives what happened at a moment, if that is chosen.
+    fn at(&mut self, at: i64, item: &Item<'_>) -> io::Result<()> {
+        if self.run.chosen.has_moment(at) { self.give(item) } else { Ok(()) }
+    }
+
+    fn step(&mut self, rank: Rank, timing: &StepTiming, arrived: Stamp) -> io::Result<()> {
+        let before = self.stragglers.now().map(|now| now.rank);
+        self.stragglers.step(self.world, rank, timing);
+        if let Some(now) = self.stragglers.now().filter(|now| before != Some(now.rank)).cloned()
+            && self.run.chosen.has_rank(now.rank)
+        {
+            let at = arrived.0.saturating_mul(1_000);
+            self.at(at, &Item::Straggler { at, straggler: &now })?;
+        }
+        let length = i64::from(timing.dur_us) * 1_000;
+        let (span, is_aligned) = self.place(rank, Some(timing.start), length, arrived);
+        let chosen = &self.run.chosen;
+        if chosen.has_rank(rank) && chosen.has_step(timing.step) && chosen.has_span(span) {
+            self.unaligned_steps += u64::from(!is_aligned);
+            self.give(&Item::Step { rank, span, timing })?;
+        }
+        let whole = if is_aligned { self.meetings.take(self.world, rank, timing, span) } else { None };
+        let chosen = |whole: &Allreduce| {
+            let is_in_time = whole.span().is_some_and(|span| self.run.chosen.has_span(span));
+            let has_rank = whole.arrivals.iter().any(|arrival| self.run.chosen.has_rank(arrival.rank));
+            is_in_time && has_rank && self.run.chosen.has_step(whole.step)
+        };
+        whole.filter(chosen).map_or(Ok(()), |whole| self.give(&Item::Allreduce(&whole)))
+    }
+
+    fn collective(&mut self, rank: Rank, timing: &CollectiveTiming, arrived: Stamp) -> io::Result<()> {
+        let length = i64::try_from(timing.dur_ns).unwrap_or(i64::MAX);
+        let (span, _) = self.place(rank, timing.t, length, arrived);
+        if !self.run.chosen.has_rank(rank) || !self.run.chosen.has_span(span) {
+            return Ok(());
+        }
+        self.give(&Item::Collective { rank, span, timing })
+    }
+
+    /// When something was that a rank tells of by its host's clock, and whether that clock is known.
+    fn place(&self, rank: Rank, start: Option<HostTime>, length_ns: i64, arrived: Stamp) -> (Span, bool) {
+        let host = self.run.chosen.placement(rank).map(|placement| &placement.host);
+        match host.zip(start).and_then(|(host, start)| self.run.clocks.place(host, start)) {
+            Some(start) => ((start, start.saturating_add(length_ns)), true),
+            None => (by_arrival(arrived, length_ns), false),
+        }
+    }
+}

@@ -1,0 +1,301 @@
+//! Exports other than the Chrome trace, each read back by a reader that is not its writer.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use hvtui::domain::ids::Rank;
+use hvtui::domain::time::HostTime;
+use hvtui::record::export::{FORMATS, Selection};
+use serde_json::Value;
+
+use super::events::{START, step_timing};
+use super::export::exported;
+
+fn text(format: &str, selection: &Selection) -> String {
+    String::from_utf8(exported(format, selection).0).unwrap()
+}
+
+fn nothing() -> Selection {
+    Selection { ranks: Some(vec![Rank(99)]), ..Selection::default() }
+}
+
+fn steps(range: &str) -> Selection {
+    Selection { steps: Some(range.parse().unwrap()), ..Selection::default() }
+}
+
+#[test]
+fn every_format_counts_what_it_writes_and_stops_at_the_limit() {
+    for format in FORMATS {
+        let (_, whole) = exported(format.name, &Selection::default());
+        assert!(whole.recorded > 100 && whole.recorded <= whole.events, "{}: {whole:?}", format.name);
+        assert!(!whole.truncated, "{}", format.name);
+        let limit = Selection { max_events: Some(30), ..Selection::default() };
+        let (_, cut) = exported(format.name, &limit);
+        assert!(cut.truncated && cut.events <= 30, "{}: {cut:?}", format.name);
+        let (_, empty) = exported(format.name, &nothing());
+        assert_eq!((empty.recorded, empty.truncated), (0, false), "{}", format.name);
+    }
+}
+
+fn table(text: &str) -> (Vec<&str>, Vec<Vec<&str>>) {
+    assert!(text.ends_with("\r\n") && text.lines().count() == text.matches("\r\n").count());
+    let mut lines = text.split_terminator("\r\n").map(|line| line.split(',').collect::<Vec<_>>());
+    let head = lines.next().unwrap();
+    let rows: Vec<Vec<&str>> = lines.collect();
+    assert!(rows.iter().all(|row| row.len() == head.len()), "{head:?}");
+    (head, rows)
+}
+
+#[test]
+fn csv_has_one_row_a_rank_and_step() {
+    let whole = text("csv", &Selection::default());
+    let (head, rows) = table(&whole);
+    assert_eq!(rows.len(), 4 * 160);
+    let column = |name: &str| head.iter().position(|cell| *cell == name).unwrap();
+    let row = rows.iter().find(|row| row[0] == "9" && row[1] == "3").unwrap();
+    let timing = step_timing(9, HostTime(0), 3);
+    assert_eq!((row[column("host")], row[column("gpu")]), ("gpu-b", "1"));
+    assert_eq!(row[column("dur_us")], timing.dur_us.to_string());
+    for (name, us) in
+        ["data_us", "forward_us", "backward_us", "wait_us", "transfer_us", "optimizer_us", "other_us"]
+            .iter()
+            .zip(timing.phase_totals())
+    {
+        assert_eq!(row[column(name)], us.to_string(), "{name}");
+    }
+    assert_eq!(row[column("hidden_us")], timing.hidden_us.to_string());
+    assert_eq!((row[column("loss")], row[column("samples")]), ("0.11111111", "64"));
+    let start: i64 = row[column("start_us")].parse().unwrap();
+    assert!((start - 2_000_400).abs() < 10, "{start}");
+    let some = text("csv", &steps("9-10"));
+    let (_, rows) = table(&some);
+    assert_eq!(
+        rows.iter().map(|row| row[0]).collect::<Vec<_>>(),
+        ["9", "9", "9", "9", "10", "10", "10", "10"]
+    );
+    assert_eq!(text("csv", &nothing()).lines().count(), 1, "the head alone");
+}
+
+#[test]
+fn csv_of_gpus_has_one_row_a_sample_and_gpu() {
+    let whole = text("csv-gpus", &Selection::default());
+    let (head, rows) = table(&whole);
+    assert_eq!(rows.len(), 4 * 40);
+    let column = |name: &str| head.iter().position(|cell| *cell == name).unwrap();
+    let row = rows.iter().find(|row| row[column("rank")] == "2").unwrap();
+    let cells =
+        ["host", "gpu", "uuid", "util", "power_mw", "pcie_rx_bytes_per_s"].map(|name| row[column(name)]);
+    assert_eq!(cells, ["gpu-b", "0", "GPU-2", "90", "650123", ""], "a value that is not known is empty");
+}
+
+#[test]
+fn horovods_shape_negotiates_each_step_from_the_first_to_the_last_rank() {
+    let whole: Value = serde_json::from_str(&text("horovod", &steps("5-8"))).unwrap();
+    let events = whole.as_array().unwrap();
+    assert_eq!(events[0]["args"]["start_time_since_epoch_in_micros"], START);
+    let mut open: Vec<&str> = Vec::new();
+    let (mut last, mut ticks, mut rounds) = (i64::MIN, BTreeSet::new(), 0);
+    for event in events.iter().filter(|event| event["ph"] != "M" && event["ph"] != "i") {
+        assert_eq!(event["pid"], 1);
+        let ts = event["ts"].as_i64().unwrap();
+        assert!(ts >= last, "{event}");
+        last = ts;
+        match event["ph"].as_str().unwrap() {
+            "B" => open.push(event["name"].as_str().unwrap()),
+            "X" => {
+                assert_eq!((&open[..], event["dur"].as_u64()), (&["NEGOTIATE_ALLREDUCE"][..], Some(0)));
+                assert!(ticks.insert(event["name"].as_str().unwrap()));
+            }
+            "E" if open.pop() == Some("ALLREDUCE") => {
+                assert_eq!(std::mem::take(&mut ticks), BTreeSet::from(["0", "1", "2", "3"]));
+                rounds += 1;
+            }
+            _ => {}
+        }
+    }
+    assert_eq!((rounds, open.len()), (4, 0));
+    let cycles = events.iter().filter(|event| event["name"] == "CYCLE_START" && event["s"] == "g");
+    assert_eq!(cycles.count(), 4);
+    let empty: Value = serde_json::from_str(&text("horovod", &nothing())).unwrap();
+    assert!(empty.as_array().unwrap().iter().all(|event| event["ph"] == "M"));
+}
+
+/// Families by name, with their samples: the labels and the value.
+type Families = BTreeMap<String, (String, Vec<(String, f64)>)>;
+
+fn families(text: &str) -> Families {
+    let mut families = Families::new();
+    let mut name = String::new();
+    for line in text.lines() {
+        if let Some(help) = line.strip_prefix("# HELP ") {
+            help.split(' ').next().unwrap().clone_into(&mut name);
+        } else if let Some(kind) = line.strip_prefix("# TYPE ") {
+            let kind = kind.strip_prefix(&*name).unwrap().trim().to_owned();
+            assert!(families.insert(name.clone(), (kind, Vec::new())).is_none(), "{name} is there twice");
+        } else {
+            let (series, value) = line.rsplit_once(' ').unwrap();
+            assert!(series.starts_with(&*name) && series.ends_with('}'), "{line}");
+            let samples = &mut families.get_mut(&name).unwrap().1;
+            samples.push((series[name.len()..].to_owned(), value.parse().unwrap()));
+        }
+    }
+    families
+}
+
+#[test]
+fn prometheus_has_totals_and_whole_histograms() {
+    let text = text("prometheus", &Selection::default());
+    let families = families(&text);
+    let (kind, samples) = &families["hvtui_steps_total"];
+    assert_eq!((kind.as_str(), samples.len(), samples[0].1), ("counter", 4, 160.0));
+    assert!(samples[3].0.ends_with(",rank=\"3\"}"), "{samples:?}");
+    let (kind, samples) = &families["hvtui_phase_seconds"];
+    assert_eq!(kind, "histogram");
+    let of = |what: &str| -> Vec<f64> {
+        let is_it = |labels: &&(String, f64)| {
+            labels.0.starts_with(what) && labels.0.contains("rank=\"2\",phase=\"forward\"")
+        };
+        samples.iter().filter(is_it).map(|(_, value)| *value).collect()
+    };
+    let buckets = of("_bucket");
+    assert!(buckets.is_sorted() && buckets.len() == 19, "{buckets:?}");
+    assert_eq!((buckets[18], of("_count")[0]), (160.0, 160.0));
+    assert_eq!(buckets[8..10], [0.0, 160.0], "50 to 50.9 ms are within 0.1 s");
+    let sum: u64 = (1..=160).map(|step| step_timing(step, HostTime(0), 2).phase_totals()[1]).sum();
+    assert!((of("_sum")[0] - sum as f64 / 1e6).abs() < 1e-9);
+    let phases: BTreeSet<&str> =
+        samples.iter().filter_map(|(labels, _)| labels.split("phase=\"").nth(1)?.split('"').next()).collect();
+    assert_eq!(phases.len(), 6, "the phases that are told");
+    assert!((families["hvtui_gpu_utilization_ratio"].1[0].1 - 0.99).abs() < 1e-9);
+    assert_eq!(families["hvtui_clock_uncertainty_seconds"].1.len(), 2);
+    assert!(!text.contains("step="), "the step is no label");
+    assert_eq!(self::text("prometheus", &nothing()), "");
+}
+
+/// CRC-32C bit by bit.
+fn crc32c(data: &[u8]) -> u32 {
+    let mut crc = !0_u32;
+    for byte in data {
+        crc ^= u32::from(*byte);
+        for _ in 0..8 {
+            crc = if crc & 1 == 1 { (crc >> 1) ^ 0x82f6_3b78 } else { crc >> 1 };
+        }
+    }
+    !crc
+}
+
+fn number<const N: usize>(bytes: &mut &[u8]) -> [u8; N] {
+    let (number, rest) = bytes.split_at(N);
+    *bytes = rest;
+    number.try_into().unwrap()
+}
+
+/// The data of each record of a TFRecord file, with its checksums checked.
+fn records(mut file: &[u8]) -> Vec<&[u8]> {
+    let mut all = Vec::new();
+    let check = |data: &[u8], masked: u32| {
+        let crc = masked.wrapping_sub(0xa282_ead8);
+        assert_eq!((crc >> 17) | (crc << 15), crc32c(data));
+    };
+    while !file.is_empty() {
+        let length = number::<8>(&mut file);
+        check(&length, u32::from_le_bytes(number(&mut file)));
+        let (data, rest) = file.split_at(u64::from_le_bytes(length) as usize);
+        file = rest;
+        check(data, u32::from_le_bytes(number(&mut file)));
+        all.push(data);
+    }
+    all
+}
+
+#[derive(Debug, Clone, Copy)]
+enum Field<'a> {
+    Varint(u64),
+    Fixed64([u8; 8]),
+    Fixed32([u8; 4]),
+    Bytes(&'a [u8]),
+}
+
+/// The fields of a protobuf message with their numbers.
+fn fields(mut message: &[u8]) -> Vec<(u64, Field<'_>)> {
+    fn varint(message: &mut &[u8]) -> u64 {
+        let mut value = 0;
+        for shift in (0..).step_by(7) {
+            let [byte] = number(message);
+            value |= u64::from(byte & 0x7f) << shift;
+            if byte < 0x80 {
+                break;
+            }
+        }
+        value
+    }
+    let mut all = Vec::new();
+    while !message.is_empty() {
+        let key = varint(&mut message);
+        let field = match key & 7 {
+            0 => Field::Varint(varint(&mut message)),
+            1 => Field::Fixed64(number(&mut message)),
+            5 => Field::Fixed32(number(&mut message)),
+            2 => {
+                let length = varint(&mut message) as usize;
+                let (bytes, rest) = message.split_at(length);
+                message = rest;
+                Field::Bytes(bytes)
+            }
+            other => panic!("wire type {other}"),
+        };
+        all.push((key >> 3, field));
+    }
+    all
+}
+
+#[test]
+fn tensorboards_file_has_the_scalars_of_each_rank() {
+    let (file, report) = exported("tensorboard", &steps("5-"));
+    let mut records = records(&file).into_iter();
+    let version = fields(records.next().unwrap());
+    assert!(matches!(version[..], [_, _, (3, Field::Bytes(b"brain.Event:2"))]), "{version:?}");
+    let mut scalars: BTreeMap<String, BTreeMap<u64, f32>> = BTreeMap::new();
+    let mut events = 0;
+    for event in records.map(fields) {
+        let [(1, Field::Fixed64(time)), (2, Field::Varint(step)), (5, Field::Bytes(summary))] = event[..]
+        else {
+            panic!("{event:?}")
+        };
+        let time = f64::from_le_bytes(time);
+        assert!((0.9..41.0).contains(&(time - START as f64 / 1e6)), "{time}");
+        for (_, value) in fields(summary) {
+            let Field::Bytes(value) = value else { panic!("{value:?}") };
+            let value = fields(value);
+            let [(1, Field::Bytes(tag)), (2, Field::Fixed32(number))] = value[..] else {
+                panic!("{value:?}")
+            };
+            let tag = std::str::from_utf8(tag).unwrap().to_owned();
+            scalars.entry(tag).or_default().insert(step, f32::from_le_bytes(number));
+        }
+        events += 1;
+    }
+    assert_eq!((events, report.recorded), (4 * 156, 4 * 156));
+    assert_eq!(scalars.len(), 4 * 4);
+    let loss = &scalars["loss/rank_3"];
+    assert_eq!((loss.len(), loss[&5], loss[&160]), (156, 0.2, 1.0 / 160.0));
+    let timing = step_timing(7, HostTime(0), 1);
+    assert!((scalars["step_seconds/rank_1"][&7] - timing.dur_us as f32 / 1e6).abs() < 1e-6);
+    assert!((scalars["samples_per_second/rank_1"][&7] - 64e6 / timing.dur_us as f32).abs() < 1e-2);
+    assert!(scalars["wait_seconds/rank_0"][&7] < 0.004_001);
+    assert_eq!(self::records(&exported("tensorboard", &nothing()).0).len(), 1, "its version alone");
+}
+
+#[test]
+fn an_asciicast_has_the_lines_at_their_times() {
+    let text = text("asciicast", &Selection { ranks: Some(vec![Rank(1)]), ..Selection::default() });
+    let mut lines = text.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
+    let head = lines.next().unwrap();
+    assert_eq!((&head["version"], &head["term"]["cols"]), (&3.into(), &120.into()));
+    assert_eq!(head["timestamp"], START / 1_000_000 + 1, "when the first line came");
+    let events: Vec<Value> = lines.collect();
+    assert_eq!(events.len(), 40 + 1);
+    assert_eq!(events[0], serde_json::json!([0.0, "o", "[1] step 0 loss 0.5\r\n"]));
+    assert_eq!(events[3], serde_json::json!([1.0, "o", "[1] WARNING slow loader\r\n"]));
+    assert_eq!(events[40], serde_json::json!([0.0, "x", "0"]));
+    assert_eq!(self::text("asciicast", &nothing()).lines().count(), 1, "its head alone");
+}
