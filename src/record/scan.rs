@@ -146,6 +146,14 @@ pub(super) fn check_head(bytes: &mut Bytes, path: &Path) -> Result<u64, Error> {
     Ok(after)
 }
 
+/// The whole length of the metadata record at `at`; 0 where there is none of ours.
+pub(super) fn metadata_length(bytes: &mut Bytes, at: u64) -> std::io::Result<usize> {
+    let Some((op::METADATA, length)) = record_at(bytes, at)? else { return Ok(0) };
+    let length = usize::try_from(length).unwrap_or(0);
+    let body = bytes.read(at + RECORD_HEAD as u64, length.saturating_sub(RECORD_HEAD))?;
+    Ok(if take_text(&mut &*body) == Some(PROFILE) { length } else { 0 })
+}
+
 /// A string as MCAP writes it: length u32, bytes.
 fn take_text<'a>(from: &mut &'a [u8]) -> Option<&'a str> {
     let (length, rest) = from.split_first_chunk::<4>()?;
@@ -175,8 +183,8 @@ pub(super) enum Found {
     Chunk(u64, usize),
     /// Bytes from here on fit no record, up to the next chunk or the end.
     Broken(u64),
-    /// The data ended as a writer ends it; behind it lies the summary.
-    Closed,
+    /// The data ended as a writer ends it, here; behind it lies the summary.
+    Closed(u64),
 }
 
 /// The walk.
@@ -213,7 +221,7 @@ impl Walk {
                 op::CHUNK => return Ok(Some(Found::Chunk(here, length as usize))),
                 op::DATA_END => {
                     self.done = true;
-                    return Ok(Some(Found::Closed));
+                    return Ok(Some(Found::Closed(here)));
                 }
                 _ => {}
             }

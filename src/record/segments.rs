@@ -66,6 +66,11 @@ impl Lock {
         &self.first
     }
 
+    /// Whether it keeps others out; not so where the file system has no locks.
+    pub(super) fn is_held_here(&self) -> bool {
+        self.held.is_some()
+    }
+
     /// Its file.
     pub(super) fn path(&self) -> PathBuf {
         lock_path(&self.first)

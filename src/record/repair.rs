@@ -1,0 +1,249 @@
+//! Writes a closed copy of a file that was not closed, was cut or is damaged: its good chunks as they are, byte for byte, and
+//! around them what other MCAP readers look for. A file that was whole comes out as its writer made it.
+
+use std::collections::BTreeMap;
+use std::io::{self, Write};
+
+use flate2::Crc;
+use mcap::MAGIC;
+use mcap::records::op;
+
+use super::chunk::{self, Outline, RECORD_HEAD};
+use super::error::Error;
+use super::format::PROFILE;
+use super::raw::{self, Body, ChunkHead, Definitions, schema_of};
+use super::schema;
+
+/// What of a file goes into its copy.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(super) struct Plan {
+    /// How long magic and header are.
+    pub(super) head: usize,
+    /// How long the metadata record behind them is; 0 for none.
+    pub(super) metadata: usize,
+    /// Its good chunks: where, and how long.
+    pub(super) chunks: Vec<(u64, usize)>,
+}
+
+/// Writes the copy. `read` gives bytes of the file: from where, and how many.
+///
+/// # Errors
+/// What `read` and `to` say; [`Error::Write`] too where a chunk is no longer what it was.
+pub(super) fn copy<W: Write>(
+    plan: &Plan,
+    read: impl Fn(u64, usize) -> io::Result<Vec<u8>>,
+    to: W,
+) -> Result<W, Error> {
+    let mut known = Definitions::default();
+    for (at, length) in &plan.chunks {
+        known.merge(chunk::outline(&read(*at, *length).map_err(Error::Write)?).map_err(changed)?.defined);
+    }
+    let mut copy = Copy::new(to, known);
+    copy.head(&read(0, plan.head + plan.metadata).map_err(Error::Write)?, plan)?;
+    for (at, length) in &plan.chunks {
+        let record = read(*at, *length).map_err(Error::Write)?;
+        copy.chunk(&record)?;
+    }
+    copy.finish()
+}
+
+fn changed(reason: String) -> Error {
+    Error::Write(io::Error::other(format!("the file changes while it is read: {reason}")))
+}
+
+/// The copy in the making.
+struct Copy<W> {
+    to: W,
+    at: u64,
+    crc: Crc,
+    /// What is defined anywhere in the file.
+    known: Definitions,
+    /// What is defined in the copy so far.
+    written: Definitions,
+    metadata: Option<(u64, u64)>,
+    chunks: Vec<ChunkIndex>,
+    /// Messages of each channel.
+    messages: BTreeMap<u16, u64>,
+    /// The earliest and the latest time of a message.
+    span: Option<(u64, u64)>,
+}
+
+/// What the summary says of a chunk.
+struct ChunkIndex {
+    head: ChunkHead,
+    at: u64,
+    length: u64,
+    /// Where the message index of each channel lies.
+    indexes: BTreeMap<u16, u64>,
+    indexes_length: u64,
+}
+
+impl<W: Write> Copy<W> {
+    fn new(to: W, known: Definitions) -> Self {
+        Self {
+            to,
+            at: 0,
+            crc: Crc::new(),
+            known,
+            written: Definitions::default(),
+            metadata: None,
+            chunks: Vec::new(),
+            messages: BTreeMap::new(),
+            span: None,
+        }
+    }
+
+    fn put(&mut self, bytes: &[u8]) -> Result<(), Error> {
+        self.to.write_all(bytes).map_err(Error::Write)?;
+        self.crc.update(bytes);
+        self.at += bytes.len() as u64;
+        Ok(())
+    }
+
+    fn head(&mut self, bytes: &[u8], plan: &Plan) -> Result<(), Error> {
+        self.put(bytes)?;
+        self.metadata = (plan.metadata > 0).then_some((plan.head as u64, plan.metadata as u64));
+        Ok(())
+    }
+
+    fn chunk(&mut self, record: &[u8]) -> Result<(), Error> {
+        let outline = chunk::outline(record).map_err(changed)?;
+        let head = record.get(RECORD_HEAD..).and_then(ChunkHead::read);
+        let head = head.ok_or_else(|| changed("a chunk ends early".to_owned()))?;
+        self.define_lost(&outline)?;
+        self.written.merge(outline.defined);
+        let at = self.at;
+        self.put(record)?;
+        let indexes_at = self.at;
+        let mut indexes = BTreeMap::new();
+        for (channel, places) in &outline.messages {
+            indexes.insert(*channel, self.at);
+            let mut list = Vec::with_capacity(places.len() * 16);
+            for (time, place) in places {
+                list.extend_from_slice(&time.to_le_bytes());
+                list.extend_from_slice(&place.to_le_bytes());
+                let (first, last) = self.span.get_or_insert((*time, *time));
+                (*first, *last) = ((*first).min(*time), (*last).max(*time));
+            }
+            self.put(&Body::default().short(*channel).bytes(&list).record(op::MESSAGE_INDEX))?;
+            *self.messages.entry(*channel).or_default() += places.len() as u64;
+        }
+        let (length, indexes_length) = (record.len() as u64, self.at - indexes_at);
+        self.chunks.push(ChunkIndex { head, at, length, indexes, indexes_length });
+        Ok(())
+    }
+
+    /// Writes the records of channels and schemas that a chunk uses and that went with the chunk that had them.
+    fn define_lost(&mut self, outline: &Outline) -> Result<(), Error> {
+        let here = &outline.defined;
+        let is_lost = |id: &&u16| !self.written.channels.contains_key(id) && !here.channels.contains_key(id);
+        let lost: Vec<u16> = outline.messages.keys().filter(is_lost).copied().collect();
+        let lost: Vec<(u16, Vec<u8>)> = lost
+            .into_iter()
+            .map(|id| (id, self.known.channels.get(&id).cloned().unwrap_or_else(|| schema::lost_channel(id))))
+            .collect();
+        for (_, body) in &lost {
+            self.define_schema(schema_of(body))?;
+        }
+        for channel in here.channels.values() {
+            let schema = schema_of(channel);
+            if !here.schemas.contains_key(&schema) {
+                self.define_schema(schema)?;
+            }
+        }
+        for (id, body) in lost {
+            self.put(&raw::record(op::CHANNEL, &body))?;
+            self.written.channels.insert(id, body);
+        }
+        Ok(())
+    }
+
+    fn define_schema(&mut self, id: u16) -> Result<(), Error> {
+        if id == 0 || self.written.schemas.contains_key(&id) {
+            return Ok(());
+        }
+        let body = self.known.schemas.get(&id).cloned().unwrap_or_else(|| schema::lost_schema(id));
+        self.put(&raw::record(op::SCHEMA, &body))?;
+        self.written.schemas.insert(id, body);
+        Ok(())
+    }
+
+    /// Ends the data, and writes the summary and the end of the file.
+    fn finish(mut self) -> Result<W, Error> {
+        let crc = self.crc.sum();
+        self.put(&Body::default().word(crc).record(op::DATA_END))?;
+        let start = self.at;
+        self.crc.reset();
+        let mut offsets = Vec::new();
+        let written = std::mem::take(&mut self.written);
+        let of = |opcode: u8, bodies: BTreeMap<u16, Vec<u8>>| -> Vec<Vec<u8>> {
+            bodies.into_values().map(|body| raw::record(opcode, &body)).collect()
+        };
+        let statistics = self.statistics(&written);
+        let chunks = self.chunks.iter().map(ChunkIndex::record).collect();
+        let metadata = self.metadata.iter().map(|(at, length)| {
+            Body::default().long(*at).long(*length).text(PROFILE).record(op::METADATA_INDEX)
+        });
+        let metadata = metadata.collect();
+        let groups: [(u8, Vec<Vec<u8>>); 5] = [
+            (op::SCHEMA, of(op::SCHEMA, written.schemas)),
+            (op::CHANNEL, of(op::CHANNEL, written.channels)),
+            (op::STATISTICS, vec![statistics]),
+            (op::CHUNK_INDEX, chunks),
+            (op::METADATA_INDEX, metadata),
+        ];
+        for (opcode, records) in groups {
+            let from = self.at;
+            for record in &records {
+                self.put(record)?;
+            }
+            if !records.is_empty() {
+                let offset = Body::default().byte(opcode).long(from).long(self.at - from);
+                offsets.push(offset.record(op::SUMMARY_OFFSET));
+            }
+        }
+        let offsets_at = self.at;
+        for offset in offsets {
+            self.put(&offset)?;
+        }
+        // the CRC of the summary takes in the footer up to itself
+        let footer = Body::default().long(start).long(offsets_at).word(0).record(op::FOOTER);
+        self.put(&footer[..footer.len() - 4])?;
+        let crc = self.crc.sum();
+        self.put(&crc.to_le_bytes())?;
+        self.put(MAGIC)?;
+        Ok(self.to)
+    }
+
+    fn statistics(&self, written: &Definitions) -> Vec<u8> {
+        let (first, last) = self.span.unwrap_or_default();
+        let count = |of: usize| u32::try_from(of).unwrap_or(u32::MAX);
+        Body::default()
+            .long(self.messages.values().sum())
+            .short(u16::try_from(written.schemas.len()).unwrap_or(u16::MAX))
+            .word(count(written.channels.len()))
+            .word(0)
+            .word(u32::from(self.metadata.is_some()))
+            .word(count(self.chunks.len()))
+            .long(first)
+            .long(last)
+            .map(&self.messages)
+            .record(op::STATISTICS)
+    }
+}
+
+impl ChunkIndex {
+    fn record(&self) -> Vec<u8> {
+        Body::default()
+            .long(self.head.start)
+            .long(self.head.end)
+            .long(self.at)
+            .long(self.length)
+            .map(&self.indexes)
+            .long(self.indexes_length)
+            .text(&self.head.compression)
+            .long(self.head.compressed)
+            .long(self.head.uncompressed)
+            .record(op::CHUNK_INDEX)
+    }
+}
