@@ -552,7 +552,7 @@ pub use demo::DemoArgs;
 pub use environment::EnvironmentArgs;
 pub use image::{ImageBuildArgs, ImageCommand, ImagePushArgs};
 pub use pick::{PickArgs, PickFormat};
-pub use prune::{PruneArgs, RunsCommand};
+pub use prune::{CheckRunsArgs, PruneArgs, RunsCommand};
 pub use train::{TrainArgs, TrainJob};
 pub use watch::{HostsCommand, Prometheus, WatchArgs, WatchForm};
 

@@ -60,9 +60,7 @@ pub fn tidy(lock: &Lock) {
 pub fn close_unasked(lock: &Lock) {
     for path in segments::of(lock.first()) {
         let size = std::fs::metadata(&path).map_or(u64::MAX, |about| about.len());
-        let is_closed = Bytes::open(&path)
-            .is_ok_and(|mut bytes| matches!(scan::footer(&mut bytes), Ok(Some(_)) | Err(_)));
-        if is_closed || size > MOST_UNASKED {
+        if size > MOST_UNASKED || !has_no_end(&path) {
             continue;
         }
         let file = check::file(&path, false);
@@ -73,6 +71,16 @@ pub fn close_unasked(lock: &Lock) {
             }
         }
     }
+}
+
+/// Whether a file of the recording that begins with `first` was not closed. Reads their last bytes alone.
+pub(super) fn is_open(first: &Path) -> bool {
+    segments::of(first).iter().any(|path| has_no_end(path))
+}
+
+/// Whether a file can be read and does not end as a closed one does.
+fn has_no_end(path: &Path) -> bool {
+    Bytes::open(path).is_ok_and(|mut bytes| matches!(scan::footer(&mut bytes), Ok(None)))
 }
 
 /// The name of a file beside another: `run.mcap.part`.

@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use super::chunk;
 use super::check::Good;
+use super::chunk;
 use super::format::Channel;
 use super::scan::Bytes;
 use crate::domain::event::{Envelope, Event, Origin};

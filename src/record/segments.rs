@@ -88,6 +88,16 @@ impl Lock {
         })
     }
 
+    /// Whether there is a lock file, held or not.
+    pub fn is_there(first: &Path) -> bool {
+        lock_path(first).exists()
+    }
+
+    /// Gives it up and removes its file.
+    pub fn remove(self) {
+        drop(std::fs::remove_file(self.path()));
+    }
+
     /// A new file at the end of the recording: its first one, or another.
     pub(super) fn next(&self) -> Result<(PathBuf, File), Error> {
         let number = if self.first.exists() { of(&self.first).len() + 1 } else { 1 };

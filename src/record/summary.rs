@@ -46,7 +46,8 @@ impl Summary {
                 return Ok(None);
             }
             if head.first() == Some(&op::STATISTICS) {
-                let body = bytes.read(at + RECORD_HEAD as u64, usize::try_from(length.min(64)).unwrap_or(0))?;
+                let body =
+                    bytes.read(at + RECORD_HEAD as u64, usize::try_from(length.min(64)).unwrap_or(0))?;
                 return Ok(Some(Self { chunks: chunk_count(&body), is_data_whole }));
             }
             at = next;
