@@ -187,24 +187,23 @@ impl Gathered {
         let number = self.open.len().saturating_sub(1);
         let survey = Survey::new(bytes, data, |at, record| self.take(file, (number, at), record, decode));
         let survey = survey.map_err(says())?;
-        self.bad.extend(survey.faults.iter().map(|fault| (number, fault.at)));
-        let summary = match survey.closed {
-            Some(data_end) => Summary::read(bytes, data_end).map_err(says())?,
-            None => None,
-        };
-        // the summary of a damaged file tells whether a chunk is missing
+        // the summary, where it is whole, tells whether a chunk is missing
+        let summary = Summary::read(bytes).map_err(says())?;
         let is_all_there = summary.as_ref().is_some_and(|summary| summary.chunks == Some(file.chunks));
+        if !is_all_there {
+            self.bad.extend(survey.faults.iter().map(|fault| (number, fault.at)));
+        }
         let until = || self.good.iter().rev().find(|chunk| chunk.file == number).map(|chunk| chunk.note.end);
         Ok(match (survey.bad, survey.cut, survey.closed) {
-            (1.., _, Some(_)) if is_all_there => FileState::BadIndex,
+            (1.., _, _) if is_all_there => FileState::BadIndex,
             (places @ 1.., cut, _) => {
                 let first = survey.faults.into_iter().map(|Fault { at, reason }| (at, reason)).collect();
                 FileState::Damaged { places, first, cut: cut.is_some() }
             }
             (0, Some(at_byte), _) => FileState::Cut { at_byte, until: until() },
-            (0, None, None) => FileState::NotClosed,
-            (0, None, Some(_)) if summary.is_some_and(|summary| summary.is_data_whole) => FileState::Whole,
-            (0, None, Some(_)) => FileState::BadIndex,
+            (0, None, false) => FileState::NotClosed,
+            (0, None, true) if summary.is_some_and(|summary| summary.is_data_whole) => FileState::Whole,
+            (0, None, true) => FileState::BadIndex,
         })
     }
 

@@ -103,8 +103,8 @@ impl Reader {
             (None, Some(at_byte), _) => {
                 Integrity::Cut { at_byte, until: self.chunks.last().map(|chunk| chunk.end) }
             }
-            (None, None, Some(_)) => Integrity::Complete,
-            (None, None, None) => Integrity::NotClosed,
+            (None, None, true) => Integrity::Complete,
+            (None, None, false) => Integrity::NotClosed,
         };
     }
 

@@ -183,8 +183,8 @@ pub(super) enum Found {
     Chunk(u64, usize),
     /// Bytes from here on fit no record, up to the next chunk or the end.
     Broken(u64),
-    /// The data ended as a writer ends it, here; behind it lies the summary.
-    Closed(u64),
+    /// The data ended as a writer ends it; behind it lies the summary.
+    Closed,
 }
 
 /// The walk.
@@ -221,7 +221,7 @@ impl Walk {
                 op::CHUNK => return Ok(Some(Found::Chunk(here, length as usize))),
                 op::DATA_END => {
                     self.done = true;
-                    return Ok(Some(Found::Closed(here)));
+                    return Ok(Some(Found::Closed));
                 }
                 _ => {}
             }

@@ -24,12 +24,14 @@ pub(super) struct Summary {
 }
 
 impl Summary {
-    /// Reads it where the data ends at `data_end`; `None` where it is not as it was written.
-    pub(super) fn read(bytes: &mut Bytes, data_end: u64) -> io::Result<Option<Self>> {
+    /// Reads it; `None` where there is none, or it is not as it was written.
+    pub(super) fn read(bytes: &mut Bytes) -> io::Result<Option<Self>> {
         let Some(start) = scan::footer(bytes)? else { return Ok(None) };
+        // the record that ends the data lies before it
+        let Some(data_end) = start.checked_sub((RECORD_HEAD + 4) as u64) else { return Ok(None) };
         let crc_at = bytes.length().saturating_sub((4 + mcap::MAGIC.len()) as u64);
         let footer = crc_at.saturating_sub(FOOTER as u64);
-        if start < data_end || start > footer {
+        if start > footer {
             return Ok(None);
         }
         if !is_crc(bytes, start, crc_at, crc_at)? {

@@ -23,8 +23,8 @@ pub(super) struct Survey {
     pub(super) faults: Vec<Fault>,
     /// Where it is cut.
     pub(super) cut: Option<u64>,
-    /// Where its data ends, if the file ends as a closed one does.
-    pub(super) closed: Option<u64>,
+    /// Whether the file ends as a closed one does.
+    pub(super) closed: bool,
 }
 
 impl Survey {
@@ -54,11 +54,11 @@ impl Survey {
                     }
                 }
                 Found::Broken(at) => survey.cut = Some(at),
-                Found::Closed(at) => survey.closed = Some(at),
+                Found::Closed => survey.closed = true,
             }
         }
         let has_end = scan::footer(bytes)?.is_some();
-        survey.closed = survey.closed.filter(|_| has_end);
+        survey.closed &= has_end;
         // what has its end is not cut: the break lies within
         if let Some(at) = survey.cut.take_if(|_| has_end) {
             survey.add(at, "the bytes fit no record".to_owned());

@@ -4,6 +4,8 @@ mod continued;
 mod damage;
 mod events;
 mod export;
+mod golden;
+mod repair;
 mod replay;
 mod round_trip;
 mod store;
