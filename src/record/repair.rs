@@ -247,3 +247,126 @@ impl ChunkIndex {
             .record(op::CHUNK_INDEX)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::domain::event::{Envelope, Event, Origin};
+    use crate::domain::ids::{HostId, Rank, RunId};
+    use crate::domain::log::{LogLine, Stream};
+    use crate::domain::time::Stamp;
+    use crate::record::Writer;
+
+    /// A recording whose channels and schemas begin in different chunks.
+    fn recorded(chunks: u64) -> Vec<u8> {
+        let mut writer = Writer::new(Vec::new()).unwrap();
+        for seq in 1..=chunks {
+            let rank = Rank((seq / 3) as u32);
+            let origin = Origin::Rank(RunId::new(1, 1), rank);
+            let (stream, text) = (Stream::Stdout, format!("line {seq}"));
+            let line = LogLine { rank, stream, offset: seq, text, elided: 0, t: None };
+            let event = match seq % 3 {
+                0 => Event::LogPrinted { line: Arc::new(line) },
+                1 => Event::MetricReported { name: "loss".into(), value: 0.5, step: Some(seq) },
+                _ => Event::Gap { what: "step".into(), dropped: seq },
+            };
+            let origin = if seq % 3 == 2 { Origin::Host(HostId::from("a")) } else { origin };
+            writer.push(Envelope { seq, at: Stamp(seq as i64 * 1_000_000), origin, event }).unwrap();
+        }
+        writer.finish().unwrap().0
+    }
+
+    /// What a repair would copy of a whole file.
+    fn plan(bytes: &[u8]) -> Plan {
+        let mut plan = Plan::default();
+        let mut at = MAGIC.len();
+        while at + RECORD_HEAD < bytes.len() - MAGIC.len() {
+            let length = u64::from_le_bytes(bytes[at + 1..at + RECORD_HEAD].try_into().unwrap());
+            let length = RECORD_HEAD + length as usize;
+            match bytes[at] {
+                op::HEADER => plan.head = at + length,
+                op::METADATA => plan.metadata = length,
+                op::CHUNK => plan.chunks.push((at as u64, length)),
+                _ => {}
+            }
+            at += length;
+        }
+        plan
+    }
+
+    fn copied(plan: &Plan, bytes: &[u8]) -> Vec<u8> {
+        copy(plan, |at, count| Ok(bytes[at as usize..at as usize + count].to_vec()), Vec::new()).unwrap()
+    }
+
+    /// How many messages a reader finds that knows nothing of hvtui, with the summary and without it.
+    fn stock(bytes: &[u8]) -> (u64, usize) {
+        let summary = mcap::Summary::read(bytes).unwrap().unwrap();
+        let found = mcap::MessageStream::new(bytes).unwrap().map(|message| message.unwrap()).count();
+        for chunk in &summary.chunk_indexes {
+            assert!(!summary.read_message_indexes(bytes, chunk).unwrap().is_empty());
+        }
+        (summary.stats.unwrap().message_count, found)
+    }
+
+    #[test]
+    fn the_copy_of_a_whole_file_is_that_file() {
+        for chunks in [0, 1, 2, 9] {
+            let bytes = recorded(chunks);
+            assert_eq!(plan(&bytes).chunks.len() as u64, chunks);
+            assert!(copied(&plan(&bytes), &bytes) == bytes, "{chunks} chunks");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn whichever_chunks_are_lost_other_readers_find_the_rest(lost in prop::collection::vec(any::<bool>(), 12)) {
+            let bytes = recorded(12);
+            let mut plan = plan(&bytes);
+            let mut at = 0;
+            plan.chunks.retain(|_| {
+                at += 1;
+                !lost[at - 1]
+            });
+            let copied = copied(&plan, &bytes);
+            // a note and an event each
+            let messages = 2 * plan.chunks.len();
+            prop_assert_eq!(stock(&copied), (messages as u64, messages));
+        }
+    }
+
+    #[test]
+    fn a_full_disk_and_a_file_that_changes_are_told() {
+        struct Full(usize);
+        impl Write for Full {
+            fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+                self.0 = self.0.checked_sub(bytes.len()).ok_or(io::ErrorKind::StorageFull)?;
+                Ok(bytes.len())
+            }
+            fn flush(&mut self) -> io::Result<()> {
+                Ok(())
+            }
+        }
+        let bytes = recorded(6);
+        let plan = plan(&bytes);
+        let read = |at: u64, count: usize| Ok(bytes[at as usize..at as usize + count].to_vec());
+        for room in [0, 50, 500, bytes.len() - 1] {
+            let told = copy(&plan, read, Full(room)).err();
+            assert!(
+                matches!(&told, Some(Error::Write(error)) if error.kind() == io::ErrorKind::StorageFull),
+                "{room}"
+            );
+        }
+        assert!(copy(&plan, read, Full(bytes.len())).is_ok());
+        let changed = |at: u64, count: usize| {
+            let mut bytes: Vec<u8> = bytes[at as usize..at as usize + count].to_vec();
+            bytes.iter_mut().skip(60).for_each(|byte| *byte ^= 1);
+            Ok(bytes)
+        };
+        let told = copy(&plan, changed, Vec::new()).unwrap_err().to_string();
+        assert!(told.contains("the file changes while it is read"), "{told}");
+    }
+}
