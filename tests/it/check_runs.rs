@@ -55,7 +55,10 @@ fn a_cut_recording_is_named_and_closed_and_one_that_is_written_is_left_alone() {
 
     cut(&path, &whole, whole.len() / 2);
     let (code, text) = check(&person, &["digits"]);
-    assert!(code == 65 && text.contains("cut at byte ") && text.contains(", complete up to "), "{code} {text}");
+    assert!(
+        code == 65 && text.contains("cut at byte ") && text.contains(", complete up to "),
+        "{code} {text}"
+    );
     assert!(text.ends_with("1 cut; to close and repair them: hvtui runs check --repair\n"), "{text}");
 
     let lock = std::fs::File::options().write(true).open(path.with_file_name("lock")).unwrap();
@@ -66,7 +69,8 @@ fn a_cut_recording_is_named_and_closed_and_one_that_is_written_is_left_alone() {
     drop(lock);
 
     // a disk that is full: the file stays as it is
-    let limited = format!("ulimit -f 1; trap '' XFSZ; exec {} runs check --repair", env!("CARGO_BIN_EXE_hvtui"));
+    let limited =
+        format!("ulimit -f 1; trap '' XFSZ; exec {} runs check --repair", env!("CARGO_BIN_EXE_hvtui"));
     let before = std::fs::read(&path).unwrap();
     let full = std::process::Command::new("sh")
         .args(["-c", &limited])
@@ -84,7 +88,10 @@ fn a_cut_recording_is_named_and_closed_and_one_that_is_written_is_left_alone() {
     let out = person.run(&["runs", "check", "--repair", "--json"]);
     let told = assert_fits("runs-check", &out);
     let file = &told["recordings"][0]["files"][0];
-    assert_eq!((out.status.code(), &file["state"], &file["repaired"]), (Some(0), &"cut".into(), &true.into()));
+    assert_eq!(
+        (out.status.code(), &file["state"], &file["repaired"]),
+        (Some(0), &"cut".into(), &true.into())
+    );
     let out = person.run(&["runs", "check", "--json"]);
     assert_eq!(assert_fits("runs-check", &out)["recordings"][0]["files"][0]["state"], "whole");
 }
@@ -102,7 +109,10 @@ fn a_damaged_recording_is_kept_beside_its_repaired_copy_and_the_loss_is_told() {
 
     let out = person.run(&["runs", "check", name, "--json"]);
     let told = assert_fits("runs-check", &out);
-    assert_eq!((out.status.code(), &told["recordings"][0]["files"][0]["state"]), (Some(65), &"damaged".into()));
+    assert_eq!(
+        (out.status.code(), &told["recordings"][0]["files"][0]["state"]),
+        (Some(65), &"damaged".into())
+    );
     assert_eq!(told["recordings"][0]["lost"].as_array().map(Vec::len), Some(1), "{told:#}");
     let (code, text) = check(&person, &[name, "--repair"]);
     assert!(code == 65 && text.contains("lost from "), "what is lost stays lost: {code} {text}");
