@@ -182,8 +182,8 @@ impl Gathered {
             return Ok(FileState::Empty);
         }
         let data = scan::check_head(bytes, &path)?;
-        file.plan.head = usize::try_from(data).unwrap_or(0);
-        file.plan.metadata = scan::metadata_length(bytes, data).map_err(says())?;
+        file.plan.head = scan::head_length(bytes, data).map_err(says())?;
+        file.plan.metadata = scan::metadata(bytes, data).map_err(says())?;
         let number = self.open.len().saturating_sub(1);
         let survey = Survey::new(bytes, data, |at, record| self.take(file, (number, at), record, decode));
         let survey = survey.map_err(says())?;

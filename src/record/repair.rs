@@ -17,10 +17,10 @@ use super::schema;
 /// What of a file goes into its copy.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Plan {
-    /// How long magic and header are.
+    /// How long magic and header are; 0 where the header is damaged and made anew.
     pub(super) head: usize,
-    /// How long the metadata record behind them is; 0 for none.
-    pub(super) metadata: usize,
+    /// Where the metadata record is, and how long.
+    pub(super) metadata: Option<(u64, usize)>,
     /// Its good chunks: where, and how long.
     pub(super) chunks: Vec<(u64, usize)>,
 }
@@ -39,7 +39,17 @@ pub(super) fn copy<W: Write>(
         known.merge(chunk::outline(&read(*at, *length).map_err(Error::Write)?).map_err(changed)?.defined);
     }
     let mut copy = Copy::new(to, known);
-    copy.head(&read(0, plan.head + plan.metadata).map_err(Error::Write)?, plan)?;
+    if plan.head == 0 {
+        copy.put(MAGIC)?;
+        let library = concat!("hvtui ", env!("CARGO_PKG_VERSION"));
+        copy.put(&Body::default().text(PROFILE).text(library).record(op::HEADER))?;
+    } else {
+        copy.put(&read(0, plan.head).map_err(Error::Write)?)?;
+    }
+    if let Some((at, length)) = plan.metadata {
+        copy.metadata = Some((copy.at, length as u64));
+        copy.put(&read(at, length).map_err(Error::Write)?)?;
+    }
     for (at, length) in &plan.chunks {
         let record = read(*at, *length).map_err(Error::Write)?;
         copy.chunk(&record)?;
@@ -97,12 +107,6 @@ impl<W: Write> Copy<W> {
         self.to.write_all(bytes).map_err(Error::Write)?;
         self.crc.update(bytes);
         self.at += bytes.len() as u64;
-        Ok(())
-    }
-
-    fn head(&mut self, bytes: &[u8], plan: &Plan) -> Result<(), Error> {
-        self.put(bytes)?;
-        self.metadata = (plan.metadata > 0).then_some((plan.head as u64, plan.metadata as u64));
         Ok(())
     }
 
@@ -289,7 +293,7 @@ mod tests {
             let length = RECORD_HEAD + length as usize;
             match bytes[at] {
                 op::HEADER => plan.head = at + length,
-                op::METADATA => plan.metadata = length,
+                op::METADATA => plan.metadata = Some((at as u64, length)),
                 op::CHUNK => plan.chunks.push((at as u64, length)),
                 _ => {}
             }

@@ -130,7 +130,7 @@ fn every_changed_byte_is_found_and_what_is_good_is_kept() {
     let all = run(2, 6);
     let recorded = Recorded::new(&all);
     let mut kept = 0;
-    for at in (60..recorded.bytes.len()).step_by(131) {
+    for at in (27..recorded.bytes.len()).step_by(131) {
         let mut bytes = recorded.bytes.clone();
         bytes[at] ^= 0x10;
         recorded.put(&bytes);
@@ -249,7 +249,8 @@ fn each_file_of_a_recording_is_closed_by_who_takes_the_run_up() {
     };
     go_on(&all[..all.len() / 2]);
     let bytes = std::fs::read(&path).unwrap();
-    std::fs::write(&path, &bytes[..bytes.len() * 2 / 3]).unwrap();
+    let chunk = records(&bytes).into_iter().filter(|(opcode, _)| *opcode == 6).nth(2).unwrap().1;
+    std::fs::write(&path, &bytes[..chunk + 30]).unwrap();
     let kept = read(&Reader::open(&path).unwrap()).len();
     go_on(&all[kept..]);
     let states = || check(&path, false).files.into_iter().map(|file| file.state).collect::<Vec<_>>();
