@@ -85,9 +85,11 @@ fn around(good: &[Good], next: usize, open: &[Option<Bytes>]) -> (Steps, Output)
         // without its text, a line begins and ends there
         ends.lines.insert((*rank, *stream), (*offset, *offset));
     }
-    before.iter().skip(before.len().saturating_sub(AROUND)).for_each(|chunk| {
-        events(chunk, open).iter().for_each(|envelope| ends.take(envelope));
-    });
+    for chunk in before.iter().skip(before.len().saturating_sub(AROUND)) {
+        for envelope in &events(chunk, open) {
+            ends.take(envelope);
+        }
+    }
     let mut begins = Told::default();
     for chunk in behind.iter().take(AROUND) {
         events(chunk, open).iter().rev().for_each(|envelope| begins.take(envelope));
@@ -149,8 +151,8 @@ impl Told {
         let missing = first.steps.iter().filter_map(|(rank, (step, stride))| {
             let (last, before) = ends.steps.get(rank)?;
             // a rank that tells each tenth step has lost none between two of them
-            let lost = step.checked_sub(*last)? > (*before).max(*stride);
-            lost.then_some((*rank, last + 1, step - 1))
+            let is_lost = step.checked_sub(*last)? > (*before).max(*stride);
+            is_lost.then_some((*rank, last + 1, step - 1))
         });
         missing.collect()
     }

@@ -57,7 +57,7 @@ pub(super) fn copy<W: Write>(
     copy.finish()
 }
 
-fn changed(reason: String) -> Error {
+fn changed(reason: impl std::fmt::Display) -> Error {
     Error::Write(io::Error::other(format!("the file changes while it is read: {reason}")))
 }
 
@@ -113,7 +113,7 @@ impl<W: Write> Copy<W> {
     fn chunk(&mut self, record: &[u8]) -> Result<(), Error> {
         let outline = chunk::outline(record).map_err(changed)?;
         let head = record.get(RECORD_HEAD..).and_then(ChunkHead::read);
-        let head = head.ok_or_else(|| changed("a chunk ends early".to_owned()))?;
+        let head = head.ok_or_else(|| changed("a chunk ends early"))?;
         self.define_lost(&outline)?;
         self.written.merge(outline.defined);
         let at = self.at;
@@ -122,14 +122,14 @@ impl<W: Write> Copy<W> {
         let mut indexes = BTreeMap::new();
         for (channel, places) in &outline.messages {
             indexes.insert(*channel, self.at);
-            let mut list = Vec::with_capacity(places.len() * 16);
+            let mut entries = Vec::with_capacity(places.len() * 16);
             for (time, place) in places {
-                list.extend_from_slice(&time.to_le_bytes());
-                list.extend_from_slice(&place.to_le_bytes());
+                entries.extend_from_slice(&time.to_le_bytes());
+                entries.extend_from_slice(&place.to_le_bytes());
                 let (first, last) = self.span.get_or_insert((*time, *time));
                 (*first, *last) = ((*first).min(*time), (*last).max(*time));
             }
-            self.put(&Body::default().short(*channel).bytes(&list).record(op::MESSAGE_INDEX))?;
+            self.put(&Body::default().short(*channel).bytes(&entries).record(op::MESSAGE_INDEX))?;
             *self.messages.entry(*channel).or_default() += places.len() as u64;
         }
         let (length, indexes_length) = (record.len() as u64, self.at - indexes_at);

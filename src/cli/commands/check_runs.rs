@@ -1,6 +1,7 @@
 //! `hvtui runs check`: which recordings are whole, what is missing in the others, and their repair.
 
 use std::collections::BTreeMap;
+use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -193,21 +194,21 @@ impl File {
             words.push_str("; the next file goes on there");
         }
         if !file.unreadable.is_empty() {
-            words.push_str(&format!("; {} chunks can't be read by this version", file.unreadable.len()));
+            let _ = write!(words, "; {} chunks can't be read by this version", file.unreadable.len());
         }
         let (mut repaired, mut kept, mut error) = (false, None, None);
         match done {
             Some(Ok(done)) => {
                 repaired = true;
                 let what = if done.kept.is_some() { "repaired" } else { "closed" };
-                words.push_str(&format!(": {what} now, {} chunks", done.chunks));
+                let _ = write!(words, ": {what} now, {} chunks", done.chunks);
                 if let Some(path) = &done.kept {
-                    words.push_str(&format!("; the damaged file is kept as {}", name(path)));
+                    let _ = write!(words, "; the damaged file is kept as {}", name(path));
                 }
                 kept = done.kept.map(|path| path.display().to_string());
             }
             Some(Err(fault)) => {
-                words.push_str(&format!(": not repaired: {fault}"));
+                let _ = write!(words, ": not repaired: {fault}");
                 error = Some(fault.to_string());
             }
             None => {}
@@ -354,21 +355,22 @@ fn text(recording: &Recording) -> String {
     for (number, file) in recording.files.iter().enumerate() {
         let (run, name) = if number == 0 { (run, name.as_str()) } else { ("", "") };
         let words = sanitize(&file.words);
-        lines.push_str(&format!(
-            "{run:<5} {}  {} {:>8}  {words}\n",
+        let _ = writeln!(
+            lines,
+            "{run:<5} {}  {} {:>8}  {words}",
             padded(name, 18),
             padded(&file.name, 11),
             bytes(file.bytes)
-        ));
+        );
         for fault in file.faults.iter().take(SHOWN) {
-            lines.push_str(&format!("      byte {}: {}\n", fault.at_byte, sanitize(&fault.reason)));
+            let _ = writeln!(lines, "      byte {}: {}", fault.at_byte, sanitize(&fault.reason));
         }
         if let Some(more) = file.faults.len().checked_sub(SHOWN).filter(|more| *more > 0) {
-            lines.push_str(&format!("      and {more} more\n"));
+            let _ = writeln!(lines, "      and {more} more");
         }
     }
     for lost in &recording.lost {
-        lines.push_str(&format!("      {}\n", sanitize(&lost.words)));
+        let _ = writeln!(lines, "      {}", sanitize(&lost.words));
     }
     lines
 }
