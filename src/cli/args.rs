@@ -522,7 +522,7 @@ pub use environment::EnvironmentArgs;
 pub use export::{ExportArgs, SelectionArgs};
 pub use image::{ImageBuildArgs, ImageCommand, ImagePushArgs};
 pub use pick::{PickArgs, PickFormat};
-pub use prune::{PruneArgs, RunsCommand};
+pub use prune::{CheckRunsArgs, PruneArgs, RunsCommand};
 pub use train::{TrainArgs, TrainJob};
 pub use watch::{HostsCommand, Prometheus, WatchArgs, WatchForm};
 

@@ -18,6 +18,19 @@ use crate::tui::source::finishing::Finishing;
 use crate::tui::source::recorded::Recorded;
 use crate::tui::source::takeup::TakenUp;
 
+/// How many of the newest recordings are looked at when a client starts.
+const LOOKED_AT: usize = 16;
+
+/// Closes, beside everything else, recordings of ended runs that a crash has left open, so that other programs open them.
+pub(crate) fn close_recordings(state: &Path) {
+    let store = Store::new(state);
+    let thread = std::thread::Builder::new().name("closing".to_owned());
+    // what it does not come to is for the next start
+    if let Err(error) = thread.spawn(move || store.close_ended(LOOKED_AT)) {
+        tracing::debug!(%error, "recordings are not looked at");
+    }
+}
+
 /// Reads these runs to their ends, as far as the time allows; the rest is for another time. Gives what went
 /// wrong, in words.
 pub(crate) async fn complete(

@@ -138,6 +138,7 @@ fn dispatch(cli: &Cli) -> Result<ExitCode, Failure> {
         Command::Run(args) => commands::run::run(args, &file()?, &paths()?),
         Command::Runs(args) => match &args.command {
             Some(RunsCommand::Prune(args)) => commands::prune::run(args, file, &paths()?),
+            Some(RunsCommand::Check(args)) => commands::check_runs::run(args, &paths()?),
             None => commands::runs::run(args, file, &paths()?),
         },
         Command::Attach(args) => commands::attach::run(args, &file()?, &paths()?),

@@ -1,6 +1,7 @@
 //! Takes one chunk record apart. Its CRC is checked over all of it before anything in it is believed;
 //! what is larger than a writer makes is refused before memory is spent on it.
 
+use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 
 use mcap::records::op;
@@ -10,6 +11,7 @@ use super::block;
 use super::block::gpu_numbers::{self, GpuNumbers};
 use super::format::{Channel, ChunkNote, MAX_ENVELOPES, MAX_RECORD, Meta};
 use super::log_json;
+use super::raw::{Definitions, Fields, MessagePlaces};
 use crate::domain::event::Envelope;
 use crate::domain::json_size::Most;
 use crate::domain::plausible;
@@ -127,10 +129,63 @@ impl Decoded {
     }
 }
 
+/// What stands in a chunk beside the content of its messages.
+#[derive(Debug, Default)]
+pub(super) struct Outline {
+    /// The channels and schemas that are defined in it.
+    pub(super) defined: Definitions,
+    /// Where the messages of each channel lie.
+    pub(super) messages: BTreeMap<u16, MessagePlaces>,
+}
+
+/// Lists what stands in a chunk. Its CRC is checked before.
+pub(super) fn outline(record: &[u8]) -> Result<Outline, String> {
+    let mut outline = Outline::default();
+    let mut at = 0_u64;
+    records(record, |opcode, data| {
+        match opcode {
+            op::CHANNEL => outline.defined.take_channel(data),
+            op::SCHEMA => outline.defined.take_schema(data),
+            op::MESSAGE => {
+                let mut fields = Fields(data);
+                let told = (fields.short(), fields.word(), fields.long());
+                let (Some(channel), Some(_), Some(time)) = told else {
+                    return Err("a message is shorter than its head".to_owned());
+                };
+                outline.messages.entry(channel).or_default().push((time, at));
+            }
+            _ => {}
+        }
+        at += (RECORD_HEAD + data.len()) as u64;
+        Ok(ControlFlow::Continue(()))
+    })?;
+    Ok(outline)
+}
+
 /// Calls `each` with the messages of a chunk in the order in which they were written.
 fn messages(
     record: &[u8],
     mut each: impl FnMut(Channel, &[u8]) -> Result<ControlFlow<()>, String>,
+) -> Result<(), String> {
+    records(record, |opcode, data| {
+        match opcode {
+            op::CHANNEL => check_channel(data)?,
+            op::MESSAGE => {
+                let (id, data) = split_message(data).ok_or("a message is shorter than its head")?;
+                if let Some(channel) = Channel::from_id(id) {
+                    return each(channel, data);
+                }
+            }
+            _ => {}
+        }
+        Ok(ControlFlow::Continue(()))
+    })
+}
+
+/// Calls `each` with opcode and bytes of the records in a chunk.
+fn records(
+    record: &[u8],
+    mut each: impl FnMut(u8, &[u8]) -> Result<ControlFlow<()>, String>,
 ) -> Result<(), String> {
     let mut reader = LinearReader::new_with_options(
         LinearReaderOptions::default()
@@ -148,16 +203,11 @@ fn messages(
                 reader.notify_read(now.len());
                 rest = later;
             }
-            LinearReadEvent::Record { opcode: op::CHANNEL, data } => check_channel(data)?,
-            LinearReadEvent::Record { opcode: op::MESSAGE, data } => {
-                let (id, data) = split_message(data).ok_or("a message is shorter than its head")?;
-                if let Some(channel) = Channel::from_id(id)
-                    && each(channel, data)?.is_break()
-                {
+            LinearReadEvent::Record { opcode, data } => {
+                if each(opcode, data)?.is_break() {
                     return Ok(());
                 }
             }
-            LinearReadEvent::Record { .. } => {}
         }
     }
     Ok(())

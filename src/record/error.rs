@@ -36,6 +36,9 @@ pub enum Error {
     /// Another process writes it now.
     #[error("{} is being recorded by another hvtui", .0.display())]
     Busy(PathBuf),
+    /// Nothing tells whether another process writes it now.
+    #[error("{}: the file system has no locks, so another hvtui may be writing it: copy it elsewhere first", .0.display())]
+    NoLock(PathBuf),
     /// The file is something else.
     #[error("{} is not a recording of hvtui", .0.display())]
     NotARecording(PathBuf),

@@ -3,32 +3,42 @@
 //!
 //! `format` says what is in the file, `block` and `log_json` how events become bytes and come back,
 //! `segments` which files a recording has, `budget` how much it may take, `writer` and `recorder` write, `scan`, `chunk` and `reader` read,
-//! `position` tells where a recording stands, `player` replays, `store` knows
+//! `position` tells where a recording stands, `player` replays, `check`, `loss` and `closing` check and repair files, `store` knows
 //! where recordings lie. Knows nothing of the wire: recordings outlive protocol versions.
 
 mod block;
 pub mod budget;
+pub mod check;
 mod chunk;
+pub mod closing;
 mod error;
 pub mod export;
 mod fold;
 mod format;
 mod integrity;
 mod log_json;
+mod loss;
 pub mod player;
 mod position;
 mod queue;
+mod raw;
 pub mod reader;
 pub mod recorder;
+mod repair;
 mod scan;
+mod schema;
 mod segments;
 mod steps;
 pub mod store;
+mod summary;
+mod survey;
 pub mod writer;
 
+pub use check::{Check, FileCheck, FileState};
 pub use error::Error;
 pub use format::FORMAT;
 pub use integrity::Integrity;
+pub use loss::Loss;
 pub use player::{Playback, Player};
 pub use position::Recap;
 pub use reader::Reader;

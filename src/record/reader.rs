@@ -16,12 +16,16 @@ use super::format::{Channel, ChunkNote};
 use super::integrity::Integrity;
 use super::scan::{self, Bytes, Found, Walk};
 use super::segments;
+use super::survey::Survey;
 use crate::domain::event::{Envelope, Event};
 use crate::domain::ids::Rank;
 use crate::domain::outcome::RunOutcome;
 use crate::domain::run::{RunSpec, RunStage};
 use crate::domain::time::Stamp;
 use crate::domain::world::LoggedLine;
+
+/// Why a chunk is bad that is not later than the one before it.
+pub(super) const OUT_OF_ORDER: &str = "its events are not later than those before it";
 
 /// A recording that is open for reading.
 #[derive(Debug)]
@@ -37,18 +41,6 @@ pub struct Reader {
 struct Part {
     path: PathBuf,
     bytes: Bytes,
-}
-
-/// What is wrong with one file.
-#[derive(Debug, Default)]
-struct Faults {
-    /// Bad chunks, and where the first one is.
-    bad: u64,
-    first_bad: Option<u64>,
-    /// Where it is cut.
-    cut: Option<u64>,
-    /// It ends as a closed one does.
-    closed: bool,
 }
 
 /// Where a chunk lies and what it spans.
@@ -82,7 +74,7 @@ impl Reader {
     pub fn open(path: &Path) -> Result<Self, Error> {
         let mut reader =
             Self { files: Vec::new(), chunks: Vec::new(), spec: None, integrity: Integrity::Complete };
-        let mut faults = Vec::new();
+        let mut surveys = Vec::new();
         for path in segments::of(path) {
             let mut bytes = Bytes::open(&path)?;
             let data = match scan::check_head(&mut bytes, &path) {
@@ -91,86 +83,47 @@ impl Reader {
                 Err(Error::NotARecording(_)) if !reader.files.is_empty() => continue,
                 Err(error) => return Err(error),
             };
-            reader.files.push(Part { path: path.clone(), bytes });
-            faults.push(reader.scan(data).map_err(Error::file(&path))?);
+            let file = reader.files.len();
+            let survey = Survey::new(&mut bytes, data, |at, record| reader.take_chunk(file, at, record));
+            surveys.push(survey.map_err(Error::file(&path))?);
+            reader.files.push(Part { path, bytes });
         }
-        reader.judge(&faults);
+        reader.judge(&surveys);
         Ok(reader)
-    }
-
-    /// Walks the last file of those that are open.
-    fn scan(&mut self, from: u64) -> std::io::Result<Faults> {
-        let Some(file) = self.files.len().checked_sub(1) else { return Ok(Faults::default()) };
-        let mut walk = Walk::new(from);
-        let (mut faults, mut bad_bytes) = (Faults::default(), 0);
-        loop {
-            let bytes = &mut self.files[file].bytes;
-            let Some(found) = walk.next(bytes)? else { break };
-            // a break in the middle is damage; one that nothing follows is a cut
-            if let Some(at) = faults.cut.take() {
-                faults.bad += 1;
-                faults.first_bad.get_or_insert(at);
-            }
-            match found {
-                Found::Chunk(at, length) => {
-                    let record = bytes.read(at, length)?;
-                    if !self.take_chunk(file, at, &record) {
-                        faults.bad += 1;
-                        faults.first_bad.get_or_insert(at);
-                        let bytes = &mut self.files[file].bytes;
-                        // looking again costs time; a file made to cost it gets no second look
-                        if bad_bytes <= bytes.length() {
-                            walk.distrust(bytes, at)?;
-                        }
-                        bad_bytes += length as u64;
-                    }
-                }
-                Found::Broken(at) => faults.cut = Some(at),
-                Found::Closed => faults.closed = true,
-            }
-        }
-        let has_end = scan::footer(&mut self.files[file].bytes)?.is_some();
-        faults.closed &= has_end;
-        // what has its end is not cut: the break lies within
-        if let Some(at) = faults.cut.take_if(|_| has_end) {
-            faults.bad += 1;
-            faults.first_bad.get_or_insert(at);
-        }
-        Ok(faults)
     }
 
     /// How whole all files are together. A file that another one follows may be cut: who took the run up has
     /// read again what it lost.
-    fn judge(&mut self, faults: &[Faults]) {
-        let Some(last) = faults.last() else { return };
-        let chunks = faults.iter().map(|faults| faults.bad).sum();
-        let first_bad = faults.iter().find_map(|faults| faults.first_bad);
+    fn judge(&mut self, surveys: &[Survey]) {
+        let Some(last) = surveys.last() else { return };
+        let chunks = surveys.iter().map(|survey| survey.bad).sum();
+        let first_bad = surveys.iter().find_map(|survey| Some(survey.faults.first()?.at));
         self.integrity = match (first_bad, last.cut, last.closed) {
             (Some(at_byte), cut, _) => Integrity::Damaged { chunks, at_byte, cut: cut.is_some() },
             (None, Some(at_byte), _) => {
                 Integrity::Cut { at_byte, until: self.chunks.last().map(|chunk| chunk.end) }
             }
             (None, None, true) => Integrity::Complete,
-            (None, None, _) => Integrity::NotClosed,
+            (None, None, false) => Integrity::NotClosed,
         };
     }
 
     /// Takes a chunk into the index if it checks out.
-    fn take_chunk(&mut self, file: usize, at: u64, record: &[u8]) -> bool {
-        let Ok((note, spec)) = chunk::head(record) else { return false };
+    fn take_chunk(&mut self, file: usize, at: u64, record: &[u8]) -> Result<(), String> {
+        let (note, spec) = chunk::head(record)?;
         let (after, floor) = match self.chunks.last() {
             Some(last) => (Some(last.note.last_seq), last.end),
             None => (None, note.start),
         };
         if after.is_some_and(|after| note.first_seq <= after) {
-            return false;
+            return Err(OUT_OF_ORDER.to_owned());
         }
         if self.spec.is_none() {
             self.spec = spec;
         }
         let (start, end) = (note.start.max(floor), note.end.max(floor));
         self.chunks.push(Entry { file, at, length: record.len(), note, start, end });
-        true
+        Ok(())
     }
 
     /// How whole the file is.

@@ -146,6 +146,33 @@ pub(super) fn check_head(bytes: &mut Bytes, path: &Path) -> Result<u64, Error> {
     Ok(after)
 }
 
+/// How long magic and header are, with the data from `data` on; 0 where the header is not as a writer makes it.
+pub(super) fn head_length(bytes: &mut Bytes, data: u64) -> std::io::Result<usize> {
+    let length = usize::try_from(data).unwrap_or(0);
+    let head = bytes.read(0, length)?;
+    let mut texts = head.get(MAGIC.len() + RECORD_HEAD..).unwrap_or_default();
+    let is_whole = take_text(&mut texts).is_some() && take_text(&mut texts).is_some() && texts.is_empty();
+    Ok(if is_whole { length } else { 0 })
+}
+
+/// Our metadata record at `at`, and how long it is; `None` where it is not as a writer makes it.
+pub(super) fn metadata(bytes: &mut Bytes, at: u64) -> std::io::Result<Option<(u64, usize)>> {
+    let Some((op::METADATA, length)) = record_at(bytes, at)? else { return Ok(None) };
+    let length = usize::try_from(length).unwrap_or(0);
+    let body = bytes.read(at + RECORD_HEAD as u64, length.saturating_sub(RECORD_HEAD))?;
+    Ok(is_metadata(&body).then_some((at, length)))
+}
+
+fn is_metadata(mut body: &[u8]) -> bool {
+    let is_ours = take_text(&mut body) == Some(PROFILE);
+    let Some((length, mut map)) = body.split_first_chunk::<4>() else { return false };
+    let mut is_whole = is_ours && u32::from_le_bytes(*length) as usize == map.len();
+    while is_whole && !map.is_empty() {
+        is_whole = take_text(&mut map).is_some() && take_text(&mut map).is_some();
+    }
+    is_whole
+}
+
 /// A string as MCAP writes it: length u32, bytes.
 fn take_text<'a>(from: &mut &'a [u8]) -> Option<&'a str> {
     let (length, rest) = from.split_first_chunk::<4>()?;

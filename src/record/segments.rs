@@ -66,6 +66,11 @@ impl Lock {
         &self.first
     }
 
+    /// Whether it keeps others out; not so where the file system has no locks.
+    pub(super) fn is_held_here(&self) -> bool {
+        self.held.is_some()
+    }
+
     /// Its file.
     pub(super) fn path(&self) -> PathBuf {
         lock_path(&self.first)
@@ -81,6 +86,16 @@ impl Lock {
             }
             Err(error) => matches!(error, TryLockError::WouldBlock),
         })
+    }
+
+    /// Whether there is a lock file, held or not.
+    pub fn is_there(first: &Path) -> bool {
+        lock_path(first).exists()
+    }
+
+    /// Gives it up and removes its file.
+    pub fn remove(self) {
+        drop(std::fs::remove_file(self.path()));
     }
 
     /// A new file at the end of the recording: its first one, or another.

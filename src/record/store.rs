@@ -3,6 +3,7 @@
 use std::fs::Metadata;
 use std::path::{Path, PathBuf};
 
+use super::closing;
 use super::error::Error;
 use super::reader::{self, Glance};
 use super::segments::Lock;
@@ -64,6 +65,29 @@ impl Store {
             }
         }
         Ok(listing)
+    }
+
+    /// The first files of all recordings, newest first.
+    ///
+    /// # Errors
+    /// When the folder of the recordings can't be read.
+    pub fn recordings(&self) -> Result<Vec<PathBuf>, Error> {
+        let paths = self.ids()?.into_iter().map(|run| self.path_of(&run));
+        Ok(paths.filter(|path| path.exists()).collect())
+    }
+
+    /// Closes the recordings of runs whose end is recorded and that were not closed, as after a crash, among the newest
+    /// `count`. The others are closed by who takes the run up, who would find the recording locked here.
+    pub fn close_ended(&self, count: usize) {
+        for path in self.recordings().unwrap_or_default().into_iter().take(count) {
+            let is_open = closing::is_open(&path);
+            if is_open
+                && reader::glance(&path).is_ok_and(|glance| glance.last.outcome.is_some())
+                && let Ok(lock) = Lock::take(&path)
+            {
+                closing::close_unasked(&lock);
+            }
+        }
     }
 
     /// What all recordings take together.

@@ -2,7 +2,7 @@
 //! envelopes' own times say so, when it is large, or when its owner asks.
 
 use std::borrow::Borrow;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io::Write;
 
 use mcap::records::{MessageHeader, Metadata};
@@ -16,6 +16,7 @@ use super::format::{
 };
 use super::log_json;
 use super::queue::Gap;
+use super::schema::{self, Schema};
 use crate::domain::event::{Envelope, Event, Origin};
 use crate::domain::ids::Rank;
 use crate::domain::log::Stream;
@@ -29,7 +30,8 @@ use crate::domain::trained::Follower;
 pub struct Writer<W: Write> {
     mcap: mcap::Writer<NoSeek<W>>,
     pending: Pending,
-    log_schema: Option<u16>,
+    /// The channels whose records are written.
+    defined: BTreeSet<u16>,
     last_seq: Option<u64>,
     stage: Option<RunStage>,
     outcome: Option<RunOutcome>,
@@ -78,7 +80,7 @@ impl<W: Write> Writer<W> {
         let mut writer = Self {
             mcap,
             pending: Pending::default(),
-            log_schema: None,
+            defined: BTreeSet::new(),
             last_seq: None,
             stage: None,
             outcome: None,
@@ -218,29 +220,21 @@ impl<W: Write> Writer<W> {
     }
 
     fn message(&mut self, channel: Channel, time: u64, data: &[u8]) -> Result<(), Error> {
-        let schema = match channel {
-            Channel::Log(_) => self.log_schema()?,
-            _ => 0,
-        };
-        let id = self.mcap.add_channel_with_id(
-            channel.id(),
-            schema,
-            &channel.topic(),
-            channel.encoding(),
-            &BTreeMap::new(),
-        )?;
+        let id = channel.id();
+        if self.defined.insert(id) {
+            let schema = match Schema::of(channel) {
+                Some(schema) => {
+                    let text = schema.text.as_bytes();
+                    self.mcap.add_schema_with_id(schema.id, schema.name, schema.encoding, text)?
+                }
+                None => 0,
+            };
+            let (topic, metadata) = (channel.topic(), schema::metadata(channel));
+            self.mcap.add_channel_with_id(id, schema, &topic, channel.encoding(), &metadata)?;
+        }
         let header = MessageHeader { channel_id: id, sequence: 0, log_time: time, publish_time: time };
         self.mcap.write_to_known_channel(&header, data)?;
         Ok(())
-    }
-
-    fn log_schema(&mut self) -> Result<u16, Error> {
-        if let Some(id) = self.log_schema {
-            return Ok(id);
-        }
-        let id = self.mcap.add_schema(log_json::SCHEMA_NAME, "jsonschema", log_json::SCHEMA.as_bytes())?;
-        self.log_schema = Some(id);
-        Ok(id)
     }
 
     /// Ends the last chunk, writes the summary that other MCAP tools want, and gives back the file.

@@ -11,6 +11,7 @@ mod attach;
 mod bench;
 mod blocked_output;
 mod bootstrap;
+mod check_runs;
 mod cli;
 mod cluster_rows;
 mod collective_deaths;

@@ -6,6 +6,8 @@ mod events;
 mod export;
 mod export_cli;
 mod export_formats;
+mod golden;
+mod repair;
 mod replay;
 mod round_trip;
 mod store;

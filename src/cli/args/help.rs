@@ -59,7 +59,19 @@ pub(super) const RUNS: &str = "\
 Examples:
   hvtui runs
   hvtui runs --json | jq '.[0].spec.name'
+  hvtui runs check --repair
   hvtui runs prune --older-than 30d";
+
+pub(super) const CHECK_RUNS: &str = "\
+Reads every chunk of every file. A recording that is being written is left
+alone. A repaired file holds the good chunks as they are and the end that other
+MCAP programs look for. Exits with 65 when a file is not whole or a chunk is
+lost, also where it was repaired; with 74 when a file can't be read or written.
+
+Examples:
+  hvtui runs check
+  hvtui runs check 7QK2 --repair
+  hvtui runs check --json | jq '.recordings[] | select(.lost != [])'";
 
 pub(super) const PRUNE: &str = "\
 Without a rule here, those of [runs] in the hosts file count. A run goes that

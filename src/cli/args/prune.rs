@@ -1,4 +1,4 @@
-//! What `runs prune` takes.
+//! What `runs prune` and `runs check` take.
 
 use std::time::Duration;
 
@@ -13,6 +13,23 @@ pub enum RunsCommand {
     /// Delete old recordings, and what hosts keep of the same runs
     #[command(after_help = help::PRUNE)]
     Prune(PruneArgs),
+    /// Check recordings: what is whole, what is missing; close and repair them
+    #[command(after_help = help::CHECK_RUNS)]
+    Check(CheckRunsArgs),
+}
+
+/// `runs check`.
+#[derive(Debug, Args)]
+pub struct CheckRunsArgs {
+    /// Runs by id, part of it, name or `last`, or files [default: all recordings]
+    #[arg(value_name = "RUN")]
+    pub runs: Vec<String>,
+    /// Close what was not closed or is cut, and leave out what is damaged; the damaged file is kept as run.mcap.damaged
+    #[arg(long)]
+    pub repair: bool,
+    /// Print one JSON object
+    #[arg(long)]
+    pub json: bool,
 }
 
 /// `runs prune`.

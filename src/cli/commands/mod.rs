@@ -3,6 +3,7 @@
 pub mod attach;
 pub mod bench;
 pub mod check;
+pub mod check_runs;
 pub mod completions;
 pub mod config;
 pub mod export;

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use super::watch;
 use crate::cli::args::{RunArgs, WatchArgs, WatchForm};
+use crate::cli::complete::close_recordings;
 use crate::cli::errors::{Failure, note, to_stdout};
 use crate::cli::follow::{Part, Screen, follow};
 use crate::cli::launch::{Asked, Launch};
@@ -67,6 +68,7 @@ pub fn run(args: &RunArgs, file: &HostsFile, paths: &Paths) -> Result<ExitCode, 
                 .with_files(files);
             let mut recorded = Recorded::new(session, &paths.state);
             recorded.limit(file.max_recording);
+            close_recordings(&paths.state);
             recorded.session().launch(request);
             follow(recorded, screen, None, part, &asker, &paths.state).await
         }

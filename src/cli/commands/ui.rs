@@ -11,7 +11,7 @@ use chrono::{Local, Offset, TimeZone};
 
 use crate::cli::args::{DemoArgs, ReplayArgs};
 use crate::cli::ask::person;
-use crate::cli::complete::complete;
+use crate::cli::complete::{close_recordings, complete};
 use crate::cli::disk;
 use crate::cli::errors::{Code, Failure, note};
 use crate::cli::find::hosts_of;
@@ -52,6 +52,7 @@ const COMPLETION: Duration = Duration::from_secs(10);
 pub fn live(file: &HostsFile, paths: &Paths, readonly: bool) -> Result<ExitCode, Failure> {
     let mut model = model(file);
     model.readonly = readonly;
+    close_recordings(&paths.state);
     model.variables = variables();
     model.here = here();
     runtime::block_on(async {

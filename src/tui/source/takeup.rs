@@ -1,7 +1,7 @@
 //! Opens a run's recording to go on with it. Reads all of it once, so it blocks; knows no hosts.
 
 use crate::domain::ids::RunId;
-use crate::record::{Error, Lock, Reader, Recap, Recorder, Store};
+use crate::record::{Error, Lock, Reader, Recap, Recorder, Store, closing};
 
 /// A recording that will be gone on with.
 #[derive(Debug, Default)]
@@ -20,6 +20,10 @@ impl TakenUp {
         let path = store.path_of(run);
         // before it is read: from then on nothing is added to it
         let lock = Lock::take(&path);
+        // what a client that was killed has left open; it is not written any more
+        if let Ok(lock) = &lock {
+            closing::close_unasked(lock);
+        }
         let recap = match path.exists().then(|| Reader::open(&path).and_then(|reader| reader.recap())) {
             None => Recap::default(),
             Some(Ok(recap)) => recap,

@@ -1,0 +1,142 @@
+//! `hvtui runs check` by the real binary: what it says, what it repairs, what it leaves alone, and its exit code.
+
+use std::path::{Path, PathBuf};
+use std::process::Output;
+
+use serde_json::Value;
+
+use crate::json_forms::assert_fits;
+use crate::local_runs::Person;
+
+fn said(out: &Output) -> String {
+    format!("{}{}", String::from_utf8_lossy(&out.stdout), String::from_utf8_lossy(&out.stderr))
+}
+
+/// Runs a job to its end; gives its recording.
+fn ended(person: &Person, name: &str) -> PathBuf {
+    let script = "for i in 1 2 3 4 5 6; do echo said $i; sleep 0.3; done";
+    let out = person.run(&["run", "-np", "1", "--name", name, "--", "sh", "-c", script]);
+    assert!(out.status.success(), "{}", said(&out));
+    let runs: Value = serde_json::from_slice(&person.run(&["runs", "--json", "--local"]).stdout).unwrap();
+    let run = runs[0]["spec"]["id"].as_str().unwrap();
+    person.home().join(".local/state/hvtui/runs").join(run).join("run.mcap")
+}
+
+fn check(person: &Person, args: &[&str]) -> (i32, String) {
+    let out = person.run(&[&["runs", "check"], args].concat());
+    (out.status.code().unwrap(), said(&out))
+}
+
+fn cut(path: &Path, whole: &[u8], at: usize) {
+    std::fs::write(path, &whole[..at]).unwrap();
+}
+
+/// Where the chunks of a file begin.
+fn chunks(bytes: &[u8]) -> Vec<usize> {
+    let mut at = 8;
+    let mut found = Vec::new();
+    while at + 17 <= bytes.len() {
+        if bytes[at] == 6 {
+            found.push(at);
+        }
+        at += 9 + u64::from_le_bytes(bytes[at + 1..at + 9].try_into().unwrap()) as usize;
+    }
+    found
+}
+
+#[test]
+fn a_cut_recording_is_named_and_closed_and_one_that_is_written_is_left_alone() {
+    let person = Person::new(1);
+    assert_eq!(check(&person, &[]), (0, "0 recordings, 0 files\n".to_owned()));
+    let path = ended(&person, "digits");
+    let (code, text) = check(&person, &[]);
+    assert!(code == 0 && text.ends_with("1 recording, 1 file: 1 whole\n"), "{code} {text}");
+    let whole = std::fs::read(&path).unwrap();
+
+    let part = chunks(&whole)[2] + 30;
+    cut(&path, &whole, part);
+    let (code, text) = check(&person, &["digits"]);
+    assert!(
+        code == 65 && text.contains("cut at byte ") && text.contains(", complete up to "),
+        "{code} {text}"
+    );
+    assert!(text.ends_with("1 cut; to close and repair them: hvtui runs check --repair\n"), "{text}");
+
+    let lock = std::fs::File::options().write(true).open(path.with_file_name("lock")).unwrap();
+    lock.lock().unwrap();
+    let (code, text) = check(&person, &["--repair"]);
+    assert!(code == 0 && text.contains("being recorded"), "{code} {text}");
+    assert_eq!(std::fs::read(&path).unwrap().len(), part, "it is left alone");
+    drop(lock);
+
+    // a disk that is full: the file stays as it is
+    let limited =
+        format!("ulimit -f 1; trap '' XFSZ; exec {} runs check --repair", env!("CARGO_BIN_EXE_hvtui"));
+    let before = std::fs::read(&path).unwrap();
+    let full = std::process::Command::new("sh")
+        .args(["-c", &limited])
+        .env_clear()
+        .env("HOME", person.home())
+        .env("PATH", "/usr/bin:/bin")
+        .output()
+        .unwrap();
+    if before.len() > 1024 {
+        assert_eq!(full.status.code(), Some(74), "{}", said(&full));
+        assert!(said(&full).contains("not repaired: "), "{}", said(&full));
+    }
+    assert!(std::fs::read(&path).unwrap() == before && !path.with_file_name("run.mcap.part").exists());
+
+    let out = person.run(&["runs", "check", "--repair", "--json"]);
+    let told = assert_fits("runs-check", &out);
+    let file = &told["recordings"][0]["files"][0];
+    assert_eq!(
+        (out.status.code(), &file["state"], &file["repaired"]),
+        (Some(0), &"cut".into(), &true.into())
+    );
+    let out = person.run(&["runs", "check", "--json"]);
+    assert_eq!(assert_fits("runs-check", &out)["recordings"][0]["files"][0]["state"], "whole");
+}
+
+#[test]
+fn a_damaged_recording_is_kept_beside_its_repaired_copy_and_the_loss_is_told() {
+    let person = Person::new(1);
+    let path = ended(&person, "digits");
+    let mut bytes = std::fs::read(&path).unwrap();
+    let third = chunks(&bytes)[2];
+    bytes[third + 60..third + 90].fill(0x55);
+    let elsewhere = person.home().join("copy.mcap");
+    std::fs::write(&elsewhere, &bytes).unwrap();
+    let name = elsewhere.to_str().unwrap();
+
+    let out = person.run(&["runs", "check", name, "--json"]);
+    let told = assert_fits("runs-check", &out);
+    assert_eq!(
+        (out.status.code(), &told["recordings"][0]["files"][0]["state"]),
+        (Some(65), &"damaged".into())
+    );
+    assert_eq!(told["recordings"][0]["lost"].as_array().map(Vec::len), Some(1), "{told:#}");
+    let (code, text) = check(&person, &[name, "--repair"]);
+    assert!(code == 65 && text.contains("lost from "), "what is lost stays lost: {code} {text}");
+    assert!(text.contains("the damaged file is kept as copy.mcap.damaged"), "{text}");
+    assert!(std::fs::read(person.home().join("copy.mcap.damaged")).unwrap() == bytes);
+    assert_eq!(check(&person, &[name]).0, 0);
+    assert!(!person.home().join("lock").exists(), "a file that lies elsewhere gets no lock for good");
+
+    let (code, text) = check(&person, &["hosts.toml", "--repair"]);
+    assert!(code == 65 && text.contains("not a recording of hvtui"), "{code} {text}");
+    assert_eq!(check(&person, &["nothing"]).0, 64);
+}
+
+#[test]
+fn a_recording_that_a_crash_left_open_is_closed_by_the_next_start() {
+    let person = Person::new(1);
+    let path = ended(&person, "first");
+    let whole = std::fs::read(&path).unwrap();
+    // its summary was never written
+    cut(&path, &whole, whole.len() - 40);
+    assert_eq!(check(&person, &[]).0, 65);
+    ended(&person, "second");
+    let (code, text) = check(&person, &[]);
+    assert!(code == 0 && text.ends_with("2 recordings, 2 files: 2 whole\n"), "{code} {text}");
+    assert!(std::fs::read(&path).unwrap() == whole, "as its recorder would have closed it");
+}
