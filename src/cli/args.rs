@@ -67,6 +67,12 @@ pub enum Command {
     /// Open the UI on a cluster that does not exist, to look around: nothing is connected or started
     #[command(after_help = help::DEMO)]
     Demo(DemoArgs),
+    /// Say how a run went: where its time goes, and what to look at
+    #[command(after_help = help::REPORT)]
+    Report(ReportArgs),
+    /// Compare two runs; with --fail-if it decides in CI
+    #[command(after_help = help::DIFF)]
+    Diff(DiffArgs),
     /// Write a run in another program's format
     #[command(after_help = help::EXPORT)]
     Export(ExportArgs),
@@ -544,6 +550,7 @@ mod help;
 mod image;
 mod pick;
 mod prune;
+mod report;
 mod train;
 mod watch;
 
@@ -553,6 +560,7 @@ pub use environment::EnvironmentArgs;
 pub use image::{ImageBuildArgs, ImageCommand, ImagePushArgs};
 pub use pick::{PickArgs, PickFormat};
 pub use prune::{PruneArgs, RunsCommand};
+pub use report::{DiffArgs, ReportArgs};
 pub use train::{TrainArgs, TrainJob};
 pub use watch::{HostsCommand, Prometheus, WatchArgs, WatchForm};
 
