@@ -1,6 +1,8 @@
 //! What is known of a run when its recording has been read: plain numbers. What is unknown is `None`, never 0. Lengths of time
 //! are microseconds, shares are 0..=1.
 
+use std::collections::BTreeMap;
+
 use serde::Serialize;
 
 use super::by_step::ByStep;
@@ -245,7 +247,22 @@ pub struct GpuFigures {
     /// For how long its clocks were held down, by reason, the longest first.
     pub throttle: Vec<Throttle>,
     /// What happened to it: `xid 79`, and how often.
-    pub events: Vec<(String, u64)>,
+    pub events: Vec<Counted>,
+}
+
+/// Something that came so often.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Counted {
+    /// What.
+    pub what: String,
+    /// How often.
+    pub count: u64,
+}
+
+impl Counted {
+    pub(super) fn all(counts: &BTreeMap<String, u64>) -> Vec<Self> {
+        counts.iter().map(|(what, count)| Self { what: what.clone(), count: *count }).collect()
+    }
 }
 
 /// For how long the clocks of a GPU were held down.
@@ -297,15 +314,24 @@ pub struct LogFigures {
     pub errors: u64,
     /// Errors by which programs end.
     pub fatal: u64,
-    /// The first error: its rank and its text.
-    pub first_error: Option<(Rank, String)>,
+    /// The first error.
+    pub first_error: Option<FirstError>,
+}
+
+/// The first line that was an error.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct FirstError {
+    /// Whose.
+    pub rank: Rank,
+    /// Its beginning.
+    pub text: String,
 }
 
 /// What the recording lacks.
 #[derive(Debug, Clone, Default, Serialize)]
 pub struct GapFigures {
     /// What was dropped, and how many.
-    pub dropped: Vec<(String, u64)>,
+    pub dropped: Vec<Counted>,
     /// Bytes of logs that never came.
     pub log_bytes: u64,
     /// For how long no client followed the run.

@@ -77,7 +77,8 @@ fn failure(run: &RunAnalysis) -> Option<Finding> {
         return None;
     }
     let line = run.log.first_error.as_ref();
-    let evidence = line.map_or_else(String::new, |(rank, text)| format!("first error, rank {rank}: {text}"));
+    let evidence =
+        line.map_or_else(String::new, |line| format!("first error, rank {}: {}", line.rank, line.text));
     Some(Finding::new(4.0, "the run failed", format!("{}\n{evidence}", run.outcome.as_deref()?)))
 }
 
@@ -280,7 +281,8 @@ fn of_gpu(run: &RunAnalysis, gpu: &GpuFigures) -> Vec<Finding> {
         ));
     }
     if !gpu.events.is_empty() {
-        let names: Vec<String> = gpu.events.iter().map(|(name, count)| format!("{name} ×{count}")).collect();
+        let names: Vec<String> =
+            gpu.events.iter().map(|event| format!("{} ×{}", event.what, event.count)).collect();
         found.push(Finding::new(2.5, format!("{} had faults", gpu_words(gpu)), names.join(", ")));
     }
     found
@@ -292,7 +294,7 @@ fn missing(run: &RunAnalysis) -> Option<Finding> {
     if run.gaps.unattended_us > 0 {
         parts.push(format!("not followed for {}", duration_us(run.gaps.unattended_us)));
     }
-    parts.extend(run.gaps.dropped.iter().map(|(what, count)| format!("{count} dropped: {what}")));
+    parts.extend(run.gaps.dropped.iter().map(|gap| format!("{} dropped: {}", gap.count, gap.what)));
     if run.gaps.log_bytes > 0 {
         parts.push(format!("{} of logs", bytes(run.gaps.log_bytes)));
     }
@@ -305,10 +307,10 @@ fn errors(run: &RunAnalysis) -> Option<Finding> {
         return None;
     }
     let tellers = run.ranks.iter().filter(|rank| rank.errors > 0).map(|rank| rank.rank.0);
-    let (rank, text) = run.log.first_error.as_ref()?;
+    let first = run.log.first_error.as_ref()?;
     Some(Finding::new(
         0.03,
         format!("{} in the log of rank {}", crowd(count as usize, "error"), ranges(tellers)),
-        format!("first, rank {rank}: {text}"),
+        format!("first, rank {}: {}", first.rank, first.text),
     ))
 }

@@ -55,8 +55,9 @@ pub(crate) fn info(gpus: u32) -> HostInfo {
 /// A step with these phases, milliseconds: data, forward, backward, wait, transfer, optimizer.
 pub(crate) fn timing(step: u64, millis: [u32; 6]) -> StepTiming {
     let mut at = 0;
-    let spans = Phase::ALL.into_iter().zip(millis).filter(|(_, millis)| *millis > 0 || at > 0);
-    let spans: Vec<PhaseSpan> = spans
+    let spans: Vec<PhaseSpan> = Phase::ALL
+        .into_iter()
+        .zip(millis)
         .map(|(phase, millis)| {
             let span = PhaseSpan { phase, start_us: at, dur_us: millis * 1000 };
             at += millis * 1000;

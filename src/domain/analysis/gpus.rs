@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::by_step::ByStep;
-use super::figures::{Cliffs, GpuFigures, HostFigures, Throttle};
+use super::figures::{Cliffs, Counted, GpuFigures, HostFigures, Throttle};
 use super::trend;
 use crate::domain::event::Event;
 use crate::domain::gpu::GpuSample;
@@ -288,7 +288,7 @@ impl GpuFold {
             power_mean_w: mean(self.power_mw).map(|mw| mw / 1e3),
             power_max_w: self.power_max_mw.map(|mw| f64::from(mw) / 1e3),
             throttle,
-            events: self.events.iter().map(|(name, count)| (name.clone(), *count)).collect(),
+            events: Counted::all(&self.events),
         }
     }
 }

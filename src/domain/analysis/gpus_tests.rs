@@ -1,5 +1,5 @@
 use super::super::fixtures::{Told, info, spec, timing};
-use super::super::{RunAnalysis, findings};
+use super::super::{Counted, RunAnalysis, findings};
 use crate::domain::event::Event;
 use crate::domain::gpu::event::{GpuEvent, Happening};
 use crate::domain::gpu::{GpuSample, Reading};
@@ -100,6 +100,6 @@ fn faults_are_counted() {
     };
     told.host(Event::GpuHappened { event });
     let run = told.finish(RunEnd::Finished);
-    assert_eq!(run.gpus[0].events, [("xid 79".to_owned(), 2)]);
+    assert_eq!(run.gpus[0].events, [Counted { what: "xid 79".to_owned(), count: 2 }]);
     assert_eq!(findings(&run)[0].evidence, "xid 79 ×2");
 }

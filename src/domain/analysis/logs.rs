@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::figures::LogFigures;
+use super::figures::{FirstError, LogFigures};
 use crate::domain::ids::Rank;
 use crate::domain::log::{LogLine, Stream};
 use crate::domain::log_text::carried::Carried;
@@ -39,7 +39,7 @@ impl Logs {
         of_rank.1 += 1;
         if self.all.first_error.is_none() {
             let text = plain(last_state(&line.text)).trim().chars().take(TEXT).collect();
-            self.all.first_error = Some((line.rank, text));
+            self.all.first_error = Some(FirstError { rank: line.rank, text });
         }
     }
 

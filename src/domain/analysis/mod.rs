@@ -31,8 +31,9 @@ use crate::domain::time::Stamp;
 use crate::domain::timing::StepTiming;
 
 pub use figures::{
-    Charts, Cliffs, Episode, Estimates, Fact, GapFigures, GpuFigures, HostFigures, LogFigures, LossFigures,
-    PhaseFigures, RankFigures, RunAnalysis, SampleFigures, Spread, StepFigures, Throttle, WhatIf, Window,
+    Charts, Cliffs, Counted, Episode, Estimates, Fact, FirstError, GapFigures, GpuFigures, HostFigures,
+    LogFigures, LossFigures, PhaseFigures, RankFigures, RunAnalysis, SampleFigures, Spread, StepFigures,
+    Throttle, WhatIf, Window,
 };
 pub use finding::{Finding, findings};
 pub use gpus::UtilPoint;

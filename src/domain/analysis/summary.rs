@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::figures::{
-    Charts, Episode, Estimates, GapFigures, LossFigures, PhaseFigures, RankFigures, RunAnalysis,
+    Charts, Counted, Episode, Estimates, GapFigures, LossFigures, PhaseFigures, RankFigures, RunAnalysis,
     SampleFigures, Spread, StepFigures, WhatIf,
 };
 use super::histogram::Histogram;
@@ -64,7 +64,7 @@ pub(super) fn of(analyzer: Analyzer, damage: Option<String>) -> RunAnalysis {
         gpus,
         host_figures,
         gaps: GapFigures {
-            dropped: analyzer.dropped.into_iter().collect(),
+            dropped: Counted::all(&analyzer.dropped),
             log_bytes: analyzer.log_bytes,
             unattended_us: analyzer.unattended_us,
             damage,

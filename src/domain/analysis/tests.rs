@@ -194,7 +194,7 @@ fn what_is_missing_is_counted() {
     told.wait(60);
     told.whole(Event::Attached { since: Some(since) });
     let run = told.finish(RunEnd::Finished);
-    assert_eq!(run.gaps.dropped, [("telemetry".to_owned(), 7)]);
+    assert_eq!(run.gaps.dropped, [Counted { what: "telemetry".to_owned(), count: 7 }]);
     assert_eq!(run.gaps.unattended_us, 60_000_000);
     assert_eq!(findings(&run)[0].evidence, "not followed for 01:00; 7 dropped: telemetry");
 }
