@@ -137,7 +137,7 @@ Examples:
 pub(super) const DIFF: &str = "\
 Metrics of --fail-if: p50 p95 p99 mean max first-step data forward backward wait
 transfer optimizer other exposed overlap samples/s loss last-loss least-loss
-duration gpu-util gpu-memory. A change that is not significant never fails.
+duration gpu-util gpu-memory. A change that is not significant does not count.
 
 Exits with 1 when a condition holds, with 65 when one can't be judged because a
 run does not have its metric.

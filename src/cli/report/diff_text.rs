@@ -68,5 +68,6 @@ fn differs(difference: &Difference) -> String {
         return format!("{line}\n");
     }
     let cut = |text: &str| middle_cut(text, WIDTH - 7);
+    let name = middle_cut(&name, WIDTH - 2);
     format!("  {name}\n    A  {}\n    B  {}\n", cut(&a), cut(&b))
 }

@@ -179,12 +179,12 @@ fn worst<'a, T>(all: &'a [T], cost: impl Fn(&T) -> u64) -> (Vec<&'a T>, usize) {
 
 fn ranks(run: &RunAnalysis) -> String {
     let has_phases = run.ranks.iter().any(|rank| rank.shares.is_some());
-    let mut out = format!("\n{:<22} {:>8} {:>8}", "Ranks", "P50", "P95");
+    let mut out = format!("\n{:<19} {:>7} {:>7}", "Ranks", "P50", "P95");
     if has_phases {
         for name in ["DATA", "FWD", "BWD", "WAIT", "XFER"] {
             let _ = write!(out, " {name:>4}");
         }
-        let _ = write!(out, " {:>5} {:>7}", "LAST", "CAUSED");
+        let _ = write!(out, " {:>4} {:>7}", "LAST", "CAUSED");
     }
     out.push_str("  EXIT\n");
     let cost = |rank: &RankFigures| {
@@ -206,9 +206,9 @@ fn ranks(run: &RunAnalysis) -> String {
 fn rank_row(rank: &RankFigures, steps: u64, has_phases: bool) -> String {
     let place = rank.place.clone().unwrap_or_default();
     let mut row = format!(
-        "  {:>4} {} {:>8} {:>8}",
+        "  {:>4} {} {:>7} {:>7}",
         rank.rank.0,
-        padded(&place, 15),
+        padded(&place, 12),
         us(rank.length.map(|length| length.p50_us.into())),
         us(rank.length.map(|length| length.p95_us.into()))
     );
@@ -220,7 +220,7 @@ fn rank_row(rank: &RankFigures, steps: u64, has_phases: bool) -> String {
         let last = or_unknown(rank.last_in.filter(|_| steps > 0), |last| {
             format!("{:.0}%", last as f64 * 100.0 / steps as f64)
         });
-        let _ = write!(row, " {last:>5} {:>7}", us(rank.wait_caused_us));
+        let _ = write!(row, " {last:>4} {:>7}", us(rank.wait_caused_us));
     }
     let exit = rank.exit.as_deref().unwrap_or(UNKNOWN);
     let exit = exit.strip_prefix("exit ").unwrap_or(exit);

@@ -45,7 +45,7 @@ impl UtilPoint {
 
 impl Merge for UtilPoint {
     fn merge(&mut self, other: &Self) {
-        self.sum += other.sum;
+        self.sum = self.sum.saturating_add(other.sum);
         self.count = self.count.saturating_add(other.count);
     }
 }
@@ -144,7 +144,8 @@ impl Telemetry {
         let Some(gpu) = self.gpus.get_mut(&(host.clone(), event.uuid.clone())) else { return };
         let name = event.what.short();
         if gpu.events.len() < NAMES || gpu.events.contains_key(&name) {
-            *gpu.events.entry(name).or_default() += event.count;
+            let count = gpu.events.entry(name).or_default();
+            *count = count.saturating_add(event.count);
         }
     }
 

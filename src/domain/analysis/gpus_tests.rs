@@ -72,7 +72,7 @@ fn a_short_drop_and_an_idle_gpu_are_no_cliffs() {
 fn memory_that_grows_with_the_steps_is_told() {
     let run = run((0..100).map(|second| gpu(90, (20 << 30) + second * (100 << 20), &[])));
     let growth = run.gpus[0].memory_growth.unwrap();
-    assert!((growth / f64::from(1000 * (100 << 20)) - 1.0).abs() < 1e-6, "{growth}");
+    assert!((growth / (1000.0 * f64::from(100 << 20)) - 1.0).abs() < 1e-6, "{growth}");
     let found = findings(&run);
     assert!(
         found.iter().any(|finding| finding.words == "memory of GPU gpu-a:0 grows with the steps"),

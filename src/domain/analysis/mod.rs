@@ -136,7 +136,8 @@ impl Analyzer {
     fn of_run(&mut self, at: Stamp, event: &Event) {
         match event {
             Event::Attached { since: Some(since) } => {
-                self.unattended_us += at.micros_since(*since).max(0).unsigned_abs();
+                let us = at.micros_since(*since).max(0).unsigned_abs();
+                self.unattended_us = self.unattended_us.saturating_add(us);
             }
             Event::RunRestarted { .. } => {
                 self.restarts += 1;
@@ -162,7 +163,9 @@ impl Analyzer {
                 self.exits.insert(rank, exit.clone());
             }
             Event::LogPrinted { line } => self.logs.take(line),
-            Event::LogGap { gap } => self.log_bytes += gap.to.saturating_sub(gap.from),
+            Event::LogGap { gap } => {
+                self.log_bytes = self.log_bytes.saturating_add(gap.to.saturating_sub(gap.from));
+            }
             Event::Gap { what, dropped } => self.dropped(what, *dropped),
             Event::StepDone { .. } if !self.exits.contains_key(&rank) => {
                 self.alive.insert(rank);

@@ -322,7 +322,7 @@ impl Steps {
                 point.add(part);
             }
             if part.told {
-                let exposed = part.wait_us() + part.phases[Phase::Transfer.index()];
+                let exposed = part.wait_us().saturating_add(part.phases[Phase::Transfer.index()]);
                 self.exposed.add(exposed);
                 for (histogram, us) in self.phases.iter_mut().zip(part.phases) {
                     histogram.add(us);

@@ -147,7 +147,7 @@ impl Condition {
         Ok(Self { text: text.trim().to_owned(), metric, more, or_equal, limit })
     }
 
-    /// Whether it holds. A change whose interval contains none does not count.
+    /// Whether it holds. A change whose interval contains none does not count, unless no change at all would hold.
     pub fn judge(&self, a: &Side, b: &Side) -> Verdict {
         self.verdict(&compared(self.metric, a, b))
     }
@@ -176,7 +176,8 @@ impl Condition {
             Limit::Absolute(_) => unit.change_words(change),
         };
         let words = format!("{text}: {} to {} ({changed})", unit.words(a), unit.words(b));
-        if beyond && compared.same && compared.interval.is_some() {
+        let without_change = if self.more { limit < 0.0 } else { limit > 0.0 };
+        if beyond && compared.same && compared.interval.is_some() && !without_change {
             Verdict::No(format!("{words}, not significant"))
         } else if beyond {
             Verdict::Holds(words)

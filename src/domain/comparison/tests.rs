@@ -101,8 +101,11 @@ fn conditions_hold_by_share_and_by_amount() {
         assert!(matches!(judge(text), Verdict::No(_)), "{text}: {:?}", judge(text));
     }
     assert_eq!(judge("gpu-util<-5"), Verdict::Unknown("gpu-util<-5: both runs lack it".to_owned()));
-    let same = Condition::parse("p50>-1%").unwrap().judge(&side(noisy(0, 1)), &side(noisy(0, 777)));
-    assert!(matches!(&same, Verdict::No(words) if words.ends_with(", not significant")), "{same:?}");
+    let (a, b) = (side(noisy(0, 1)), side(noisy(1, 1)));
+    let judge = |text: &str| Condition::parse(text).unwrap().judge(&a, &b);
+    let little = judge("p50>+0.1%");
+    assert!(matches!(&little, Verdict::No(words) if words.ends_with(", not significant")), "{little:?}");
+    assert!(matches!(judge("p50>-1%"), Verdict::Holds(_)), "it must become faster, and does not");
 }
 
 #[test]
