@@ -1,8 +1,9 @@
 use unicode_width::UnicodeWidthStr;
 
 use super::*;
+use crate::cli::commands::runs::local_time;
 use crate::domain::analysis::findings;
-use crate::domain::analysis::fixtures::{Told, late_run, spec};
+use crate::domain::analysis::fixtures::{START, Told, late_run, spec};
 use crate::domain::comparison::{Side, compare};
 use crate::domain::outcome::RunEnd;
 
@@ -20,6 +21,8 @@ fn a_report_is_one_page_of_80_columns() {
     let text = text::render(&run, &findings(&run));
     assert_fits(&text);
     assert!(text.lines().count() <= 50, "{text}");
+    // the snapshot is of no time zone
+    let text = text.replace(&local_time(START), "2026-11-18 00:00");
     insta::assert_snapshot!("report", text);
 }
 
@@ -70,4 +73,29 @@ fn a_comparison_fits_80_columns() {
 fn long_text_is_wrapped_at_its_words() {
     let text = wrapped(&"word ".repeat(40), 5);
     assert!(text.lines().all(|line| line.width() <= WIDTH && line.starts_with("     word")), "{text}");
+}
+
+#[test]
+#[ignore = "half a million steps take a minute without optimisation"]
+fn half_a_thousand_ranks_take_less_than_100_mb() {
+    let peak = || {
+        let status = std::fs::read_to_string("/proc/self/status").unwrap();
+        let line = status.lines().find(|line| line.starts_with("VmHWM")).unwrap().to_owned();
+        line.split_whitespace().nth(1).unwrap().parse::<u64>().unwrap() / 1024
+    };
+    let before = peak();
+    let mut told = Told::new(spec(512));
+    for step in 1..=1000_u32 {
+        for rank in 0..512 {
+            let noise = step.wrapping_mul(2_654_435_761).wrapping_add(rank * 97) >> 25;
+            let millis = [10 + noise, 90, 120, 200 - noise, 20, 10];
+            told.step(rank, crate::domain::analysis::fixtures::timing(step.into(), millis));
+        }
+    }
+    let run = told.finish(RunEnd::Finished);
+    assert_eq!(run.steps.length.unwrap().count, 999);
+    let text = text::render(&run, &findings(&run));
+    let took = peak() - before;
+    assert!(took < 100, "{took} MB\n{text}");
+    println!("{took} MB");
 }

@@ -96,7 +96,7 @@ fn spread(length: Option<&Spread>) -> String {
 
 fn steps(run: &RunAnalysis) -> String {
     let Some(last) = run.steps.last else {
-        return "\nSteps\n  no steps were told: neither by the program, nor by hooks, nor in what it prints\n".to_owned();
+        return "\nSteps\n  no steps were told by the program, by hooks, or in what it prints\n".to_owned();
     };
     let figures = &run.steps;
     let of = figures.of.map_or_else(String::new, |of| format!(" of {of}"));

@@ -427,9 +427,10 @@ pub struct Charts {
 pub struct Estimates {
     /// Of the steps: 50, 95 and 99 of 100.
     pub length: [Option<Estimate>; 3],
-    /// The median of each phase, in the order of [`Phase::ALL`].
+    /// The median of each phase, in the order of [`Phase::ALL`]: of the mean over the ranks of each step that all have told,
+    /// else of each rank's steps.
     pub phases: [Option<Estimate>; Phase::COUNT],
-    /// The median of the exposed communication.
+    /// The median of the exposed communication, likewise.
     pub exposed: Option<Estimate>,
 }
 

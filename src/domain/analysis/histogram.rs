@@ -110,6 +110,9 @@ impl Histogram {
 
     /// The value that so many are not above, from 1 on; the greatest where there are fewer.
     fn ranked(&self, rank: u64) -> u32 {
+        if rank >= self.count {
+            return self.most;
+        }
         let mut seen = 0;
         let at = self.counts.iter().position(|count| {
             seen += u64::from(*count);

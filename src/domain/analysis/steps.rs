@@ -156,6 +156,9 @@ pub(super) struct Steps {
     /// Of each rank's each step, microseconds.
     pub(super) phases: [Histogram; Phase::COUNT],
     pub(super) exposed: Histogram,
+    /// The same of each whole step: the mean over its ranks.
+    pub(super) mean_phases: [Histogram; Phase::COUNT],
+    pub(super) mean_exposed: Histogram,
     pub(super) losses: Losses,
     pub(super) points: ByStep<StepPoint>,
 }
@@ -178,6 +181,8 @@ impl Steps {
             correlation: Correlation::default(),
             phases: std::array::from_fn(|_| Histogram::default()),
             exposed: Histogram::default(),
+            mean_phases: std::array::from_fn(|_| Histogram::default()),
+            mean_exposed: Histogram::default(),
             losses: Losses::default(),
             points: ByStep::new(POINTS),
         }
@@ -338,7 +343,25 @@ impl Steps {
         self.lengths.add(longest);
         self.correlation.add(longest.into());
         self.points.at(step).lengths.add(longest);
+        self.means(&parts);
         self.judge(step, &parts, longest);
+    }
+
+    /// Where the time of a whole step goes, all of its ranks together.
+    fn means(&mut self, parts: &[Part]) {
+        if parts.iter().any(|part| !part.told) {
+            return;
+        }
+        let count = parts.len().max(1) as u64;
+        let mean = |at: usize| {
+            let sum: u64 = parts.iter().map(|part| u64::from(part.phases[at])).sum();
+            u32::try_from(sum / count).unwrap_or(u32::MAX)
+        };
+        for (at, histogram) in self.mean_phases.iter_mut().enumerate() {
+            histogram.add(mean(at));
+        }
+        let exposed = mean(Phase::Wait.index()).saturating_add(mean(Phase::Transfer.index()));
+        self.mean_exposed.add(exposed);
     }
 
     /// Who came last, and what that cost.

@@ -279,12 +279,18 @@ fn estimates(steps: &Steps, (lengths, aligned): &(Histogram, bool)) -> Estimates
     // the ranks of one step tell about the same
     let ranks = steps.ranks.values().filter(|rank| rank.lengths.count() > 0).count().max(1) as f64;
     let of_lengths = if *aligned { dependence } else { dependence * ranks };
+    let is_whole = steps.mean_exposed.count() > 0;
+    let (phases, exposed, of_phases) = if is_whole {
+        (&steps.mean_phases, &steps.mean_exposed, dependence)
+    } else {
+        (&steps.phases, &steps.exposed, dependence * ranks)
+    };
+    let told = |histogram: &Histogram| {
+        histogram.estimate(0.5, of_phases).filter(|_| histogram.max().is_some_and(|most| most > 0))
+    };
     Estimates {
         length: [0.5, 0.95, 0.99].map(|share| lengths.estimate(share, of_lengths)),
-        phases: std::array::from_fn(|at| {
-            let told = steps.phases[at].max().is_some_and(|most| most > 0);
-            steps.phases[at].estimate(0.5, dependence * ranks).filter(|_| told)
-        }),
-        exposed: steps.exposed.estimate(0.5, dependence * ranks).filter(|estimate| estimate.high > 0.0),
+        phases: std::array::from_fn(|at| told(&phases[at])),
+        exposed: told(exposed),
     }
 }

@@ -32,6 +32,13 @@ fn a_change_is_told_with_its_interval_and_noise_is_the_same() {
 }
 
 #[test]
+fn a_phase_that_one_rank_loses_in_is_seen_in_all() {
+    let comparison = compare(&side(late_run(60, 20)), &side(late_run(60, 40)));
+    let data = find(&comparison, "data");
+    assert!(data.change.is_some_and(|change| (change - 10_000.0).abs() < 100.0) && !data.same, "{data:?}");
+}
+
+#[test]
 fn a_run_is_the_same_as_itself() {
     let comparison = compare(&side(late_run(60, 20)), &side(late_run(60, 20)));
     assert!(comparison.metrics.iter().all(|metric| metric.same), "{comparison:?}");
