@@ -38,8 +38,8 @@ pub fn run(args: &DiffArgs, paths: &Paths) -> Result<ExitCode, Failure> {
         .fail_if
         .iter()
         .map(|text| {
-            let words = |error| Failure::usage(format!("--fail-if:\n{}", pointed(&error, text)));
-            Condition::parse(text).map_err(words)
+            Condition::parse(text)
+                .map_err(|error| Failure::usage(format!("--fail-if:\n{}", error.pointed(text))))
         })
         .collect::<Result<Vec<_>, _>>()?;
     let store = Store::new(&paths.state);
@@ -65,10 +65,6 @@ pub fn run(args: &DiffArgs, paths: &Paths) -> Result<ExitCode, Failure> {
         to_stdout(&diff_text::render(&a.whole, &b.whole, &comparison))?;
     }
     decide(&verdicts)
-}
-
-fn pointed(error: &crate::domain::comparison::ConditionError, text: &str) -> String {
-    error.pointed(text)
 }
 
 /// Reads both; the steps that only one has are read a second time without them.

@@ -24,7 +24,7 @@ pub fn page(run: &RunAnalysis, findings: &[Finding]) -> String {
         escaped(&title)
     );
     let us = |value: Option<u64>| value.map_or_else(|| UNKNOWN.to_owned(), duration_us);
-    let started = run.created.map_or_else(|| UNKNOWN.to_owned(), |at| at.rfc3339());
+    let started = run.created.map_or_else(|| UNKNOWN.to_owned(), crate::domain::time::Stamp::rfc3339);
     let hosts: Vec<&str> = run.hosts.iter().map(crate::domain::ids::HostId::as_str).collect();
     let _ = writeln!(
         out,
@@ -163,13 +163,17 @@ fn table(title: &str, class: &str, head: &[&str], rows: &[Vec<String>]) -> Strin
     if rows.is_empty() {
         return String::new();
     }
-    let cells = |cells: &mut dyn Iterator<Item = &str>, tag: &str| -> String {
-        cells.map(|cell| format!("<{tag}>{}</{tag}>", escaped(cell))).collect()
+    let cells = |cells: &mut dyn Iterator<Item = &str>, tag: &str| {
+        let mut out = String::new();
+        for cell in cells {
+            let _ = write!(out, "<{tag}>{}</{tag}>", escaped(cell));
+        }
+        out
     };
-    let body: String = rows
-        .iter()
-        .map(|row| format!("<tr>{}</tr>\n", cells(&mut row.iter().map(String::as_str), "td")))
-        .collect();
+    let mut body = String::new();
+    for row in rows {
+        let _ = writeln!(body, "<tr>{}</tr>", cells(&mut row.iter().map(String::as_str), "td"));
+    }
     format!(
         "<h2>{}</h2>\n<div class=\"wide\"><table class=\"{class}\">\n<tr>{}</tr>\n{body}</table></div>\n",
         escaped(title),

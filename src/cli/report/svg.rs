@@ -90,9 +90,10 @@ fn frame(axes: &Axes<'_>, scale: &Scale, inner: &str) -> String {
 }
 
 fn legend<'a>(entries: impl Iterator<Item = (&'a str, &'a str)>) -> String {
-    let items: String = entries
-        .map(|(class, name)| format!("<span><i class=\"{class}\"></i>{}</span> ", escaped(name)))
-        .collect();
+    let mut items = String::new();
+    for (class, name) in entries {
+        let _ = write!(items, "<span><i class=\"{class}\"></i>{}</span> ", escaped(name));
+    }
     format!("<p class=\"legend\">{items}</p>\n")
 }
 

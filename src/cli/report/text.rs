@@ -14,7 +14,6 @@ use crate::domain::units::{bytes, bytes_of, duration_us, middle_cut, rate};
 
 /// So many ranks and GPUs are shown, those that cost the most.
 const ROWS: usize = 16;
-/// Of more ranks than this only those that cost something are worth a row.
 const UNKNOWN: &str = "–";
 
 /// The report.

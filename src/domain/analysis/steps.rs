@@ -25,6 +25,7 @@ const LATE_POINTS: usize = 120;
 
 /// What one rank tells of one step.
 #[derive(Debug, Clone, Copy)]
+#[expect(clippy::struct_excessive_bools, reason = "facts that have nothing to do with each other")]
 pub(super) struct Part {
     pub(super) number: u32,
     pub(super) dur_us: u32,

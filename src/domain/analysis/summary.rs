@@ -246,8 +246,8 @@ fn phases(steps: &Steps, totals: &Totals) -> Vec<PhaseFigures> {
 
 fn loss(steps: &Steps) -> Option<LossFigures> {
     let losses = &steps.losses;
-    let ((_, first), (least_step, least), (last_step, last)) = (losses.first?, losses.least?, losses.last?);
-    Some(LossFigures { first, least, least_step, last, last_step })
+    let (first, least, last) = (losses.first?, losses.least?, losses.last?);
+    Some(LossFigures { first: first.1, least: least.1, least_step: least.0, last: last.1, last_step: last.0 })
 }
 
 fn samples(steps: &Steps) -> Option<SampleFigures> {

@@ -7,7 +7,7 @@ const LEAST_POINTS: usize = 8;
 const SIGMAS: f64 = 5.0;
 /// Over the second half it must grow by so much: a share of it, and bytes.
 const LEAST_SHARE: f64 = 0.01;
-const LEAST_BYTES: f64 = (64 << 20) as f64;
+const LEAST_BYTES: f64 = 67_108_864.0;
 
 /// The slope of `(step, bytes)` over the second half of the points, bytes a step; `None` where it is not significant.
 pub(super) fn growth(points: &[(f64, f64)]) -> Option<f64> {
