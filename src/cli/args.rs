@@ -67,6 +67,12 @@ pub enum Command {
     /// Open the UI on a cluster that does not exist, to look around: nothing is connected or started
     #[command(after_help = help::DEMO)]
     Demo(DemoArgs),
+    /// Say how a run went: where its time goes, and what to look at
+    #[command(after_help = help::REPORT)]
+    Report(ReportArgs),
+    /// Compare two runs; with --fail-if it decides in CI
+    #[command(after_help = help::DIFF)]
+    Diff(DiffArgs),
     /// Write a run in another program's format
     #[command(after_help = help::EXPORT)]
     Export(ExportArgs),
@@ -513,6 +519,7 @@ mod help;
 mod image;
 mod pick;
 mod prune;
+mod report;
 mod train;
 mod watch;
 
@@ -523,6 +530,7 @@ pub use export::{ExportArgs, SelectionArgs};
 pub use image::{ImageBuildArgs, ImageCommand, ImagePushArgs};
 pub use pick::{PickArgs, PickFormat};
 pub use prune::{CheckRunsArgs, PruneArgs, RunsCommand};
+pub use report::{DiffArgs, ReportArgs};
 pub use train::{TrainArgs, TrainJob};
 pub use watch::{HostsCommand, Prometheus, WatchArgs, WatchForm};
 

@@ -26,6 +26,7 @@ mod output;
 pub mod paths;
 mod progress_line;
 mod rank_files;
+pub mod report;
 pub mod roles;
 pub mod run_printer;
 mod runtime;
@@ -148,6 +149,8 @@ fn dispatch(cli: &Cli) -> Result<ExitCode, Failure> {
         Command::Stacks(args) => commands::stacks::run(args, &file()?, &paths()?),
         Command::Replay(args) => commands::ui::replay(args, file, &paths()?),
         Command::Demo(args) => commands::ui::demo(args),
+        Command::Report(args) => commands::report::run(args, &paths()?),
+        Command::Diff(args) => commands::diff::run(args, &paths()?),
         Command::Export(args) => commands::export::run(args, &paths()?),
         Command::Train(args) => commands::train::run(args),
         Command::Bench { command } => commands::bench::run(command),

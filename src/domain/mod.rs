@@ -4,10 +4,12 @@
 //! data with serde, or a pure function of its arguments.
 
 pub mod alerts;
+pub mod analysis;
 pub mod blame;
 pub mod bounded;
 pub mod clock_fit;
 pub mod collectives;
+pub mod comparison;
 pub mod container;
 pub mod engine;
 pub mod environment;

@@ -73,6 +73,8 @@ fn help_is_for_people() {
         "trace",
         "stop",
         "replay",
+        "report",
+        "diff",
         "export",
         "train",
         "bench",

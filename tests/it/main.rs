@@ -62,6 +62,7 @@ mod prune;
 mod python_hooks;
 mod record;
 mod replayed;
+mod reports;
 mod restarts;
 mod rig;
 mod run_screen;

@@ -140,6 +140,25 @@ Examples:
   hvtui demo
   hvtui demo --size 64";
 
+pub(super) const REPORT: &str = "\
+Examples:
+  hvtui report last
+  hvtui report 7QK2 --html report.html
+  hvtui report 7QK2 --json | jq '.findings[].words'";
+
+pub(super) const DIFF: &str = "\
+Metrics of --fail-if: p50 p95 p99 mean max first-step data forward backward wait
+transfer optimizer other exposed overlap samples/s loss last-loss least-loss
+duration gpu-util gpu-memory. A change that is not significant does not count.
+
+Exits with 1 when a condition holds, with 65 when one can't be judged because a
+run does not have its metric.
+
+Examples:
+  hvtui diff 7QK2 last
+  hvtui diff 7QK2 AHY0 --fail-if 'p95>+5%' --fail-if 'samples/s<-3%'
+  hvtui diff baseline.mcap last --fail-if 'loss>+0.01' --json";
+
 pub(super) const EXPORT: &str = "\
 Examples:
   hvtui export 7QK2 --to chrome -o trace.json

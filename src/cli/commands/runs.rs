@@ -259,7 +259,7 @@ fn state(run: &Listed, local: bool) -> String {
 }
 
 /// The day and minute in this machine's time zone.
-pub(super) fn local_time(at: Stamp) -> String {
+pub(in crate::cli) fn local_time(at: Stamp) -> String {
     match DateTime::from_timestamp_micros(at.0) {
         Some(time) => time.with_timezone(&Local).format("%Y-%m-%d %H:%M").to_string(),
         None => "–".to_owned(),

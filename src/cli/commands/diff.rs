@@ -1,0 +1,105 @@
+//! `hvtui diff`: two runs side by side, from their recordings; with conditions it decides in CI.
+
+use std::process::ExitCode;
+
+use serde::Serialize;
+
+use crate::cli::args::DiffArgs;
+use crate::cli::errors::{Code, Failure, note, to_stdout};
+use crate::cli::json::{VERSION, line};
+use crate::cli::paths::Paths;
+use crate::cli::report::{diff_text, read};
+use crate::domain::analysis::Window;
+use crate::domain::comparison::{Comparison, Condition, Side, Verdict, common_steps, compare};
+use crate::record::{Reader, Store};
+
+/// The object of `--json`.
+#[derive(Debug, Serialize)]
+struct Told<'a> {
+    version: u32,
+    a: &'a str,
+    b: &'a str,
+    #[serde(flatten)]
+    comparison: &'a Comparison,
+    /// What `--fail-if` came to, in its order.
+    conditions: Vec<Judged>,
+}
+
+#[derive(Debug, Serialize)]
+struct Judged {
+    holds: Option<bool>,
+    words: String,
+}
+
+/// Compares two runs.
+pub fn run(args: &DiffArgs, paths: &Paths) -> Result<ExitCode, Failure> {
+    // before anything is read: a typing error must not take minutes to be told
+    let conditions = args
+        .fail_if
+        .iter()
+        .map(|text| {
+            Condition::parse(text)
+                .map_err(|error| Failure::usage(format!("--fail-if:\n{}", error.pointed(text))))
+        })
+        .collect::<Result<Vec<_>, _>>()?;
+    let store = Store::new(&paths.state);
+    let readers = [read::open(&store.find(&args.a)?)?, read::open(&store.find(&args.b)?)?];
+    let [a, b] = sides(&readers)?;
+    let comparison = compare(&a, &b);
+    let verdicts: Vec<Verdict> = conditions.iter().map(|condition| condition.judge(&a, &b)).collect();
+    if args.json {
+        let conditions = verdicts.iter().map(|verdict| match verdict {
+            Verdict::Holds(words) => Judged { holds: Some(true), words: words.clone() },
+            Verdict::No(words) => Judged { holds: Some(false), words: words.clone() },
+            Verdict::Unknown(words) => Judged { holds: None, words: words.clone() },
+        });
+        let told = Told {
+            version: VERSION,
+            a: &a.whole.run,
+            b: &b.whole.run,
+            comparison: &comparison,
+            conditions: conditions.collect(),
+        };
+        to_stdout(&line(&told)?)?;
+    } else {
+        to_stdout(&diff_text::render(&a.whole, &b.whole, &comparison))?;
+    }
+    decide(&verdicts)
+}
+
+/// Reads both; the steps that only one has are read a second time without them.
+fn sides(readers: &[Reader; 2]) -> Result<[Side; 2], Failure> {
+    let [a, b] = readers;
+    let [a_whole, b_whole] = [read::analyze(a, Window::default())?, read::analyze(b, Window::default())?];
+    let window = common_steps(&a_whole, &b_whole);
+    let common = |reader: &Reader, whole: &crate::domain::analysis::RunAnalysis| match window {
+        Some(window) if whole.steps.first != Some(window.from) || whole.steps.last != Some(window.to) => {
+            read::analyze(reader, window).map(Some)
+        }
+        _ => Ok(None),
+    };
+    let (a_common, b_common) = (common(a, &a_whole)?, common(b, &b_whole)?);
+    Ok([Side { whole: a_whole, common: a_common }, Side { whole: b_whole, common: b_common }])
+}
+
+/// 1 where a condition holds; one that can't be judged must not pass for one that does not hold.
+fn decide(verdicts: &[Verdict]) -> Result<ExitCode, Failure> {
+    let mut failed = false;
+    for verdict in verdicts {
+        if let Verdict::Holds(words) = verdict {
+            failed = true;
+            note(words);
+        }
+    }
+    if failed {
+        return Ok(ExitCode::from(1));
+    }
+    let unknown = verdicts.iter().find_map(|verdict| match verdict {
+        Verdict::Unknown(words) => Some(words),
+        _ => None,
+    });
+    match unknown {
+        Some(words) => Err(Failure::new(Code::Data, format!("can't judge {words}"))),
+        None => Ok(ExitCode::SUCCESS),
+    }
+}

@@ -1,0 +1,49 @@
+//! `hvtui report`: how a run went, from its recording.
+
+use std::path::Path;
+use std::process::ExitCode;
+
+use serde::Serialize;
+
+use crate::cli::args::ReportArgs;
+use crate::cli::errors::{Code, Failure, to_stdout};
+use crate::cli::json::{VERSION, line};
+use crate::cli::paths::Paths;
+use crate::cli::report::{page, read, text};
+use crate::domain::analysis::{Finding, RunAnalysis, Window, findings};
+use crate::record::Store;
+
+/// The object of `--json`.
+#[derive(Debug, Serialize)]
+struct Told<'a> {
+    version: u32,
+    findings: &'a [Finding],
+    #[serde(flatten)]
+    run: &'a RunAnalysis,
+}
+
+/// Prints the report, or writes it as a page.
+pub fn run(args: &ReportArgs, paths: &Paths) -> Result<ExitCode, Failure> {
+    let reader = read::open(&Store::new(&paths.state).find(&args.run)?)?;
+    let run = read::analyze(&reader, Window::default())?;
+    let findings = findings(&run);
+    if let Some(path) = &args.html {
+        write(path, &page(&run, &findings))?;
+    }
+    if args.json {
+        to_stdout(&line(&Told { version: VERSION, findings: &findings, run: &run })?)?;
+    } else if args.html.is_none() {
+        to_stdout(&text::render(&run, &findings))?;
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Into a file beside the target first: a page that can't be written leaves what was there.
+fn write(path: &Path, page: &str) -> Result<(), Failure> {
+    let failed =
+        |error: std::io::Error| Failure::new(Code::from(&error), format!("{}: {error}", path.display()));
+    let mut name = path.file_name().unwrap_or_default().to_owned();
+    name.push(".part");
+    let part = path.with_file_name(name);
+    std::fs::write(&part, page).and_then(|()| std::fs::rename(&part, path)).map_err(failed)
+}

@@ -1,0 +1,73 @@
+//! Two runs side by side as text, at most 80 columns. Pure.
+
+use std::fmt::Write as _;
+
+use unicode_width::UnicodeWidthStr;
+
+use super::{WIDTH, wrapped};
+use crate::domain::analysis::RunAnalysis;
+use crate::domain::comparison::{Compared, Comparison, Difference};
+use crate::domain::text::sanitize;
+use crate::domain::units::middle_cut;
+
+const UNKNOWN: &str = "–";
+
+/// The comparison.
+pub fn render(a: &RunAnalysis, b: &RunAnalysis, comparison: &Comparison) -> String {
+    let mut out = String::new();
+    for (side, run) in [("A", a), ("B", b)] {
+        let short = run.run.get(run.run.len().saturating_sub(4)..).unwrap_or(&run.run);
+        let steps = run.steps.last.map_or_else(|| "no steps".to_owned(), |last| format!("{last} steps"));
+        let words = format!("{side}  {short}  {}  ({} ranks, {steps})", sanitize(&run.name), run.world);
+        let _ = writeln!(out, "{}", middle_cut(&words, WIDTH));
+    }
+    for note in &comparison.notes {
+        let _ = writeln!(out, "{}", wrapped(&sanitize(note), 0));
+    }
+    let _ = writeln!(out, "\n{:<12} {:>10} {:>10} {:>10}   95 % INTERVAL", "METRIC", "A", "B", "CHANGE");
+    for metric in &comparison.metrics {
+        out.push_str(row(metric).trim_end());
+        out.push('\n');
+    }
+    out.push_str("\nWhat differs\n");
+    if comparison.differences.is_empty() {
+        out.push_str("  nothing that is recorded\n");
+    }
+    for difference in &comparison.differences {
+        out.push_str(&differs(difference));
+    }
+    out
+}
+
+fn row(metric: &Compared) -> String {
+    let value =
+        |value: Option<f64>| value.map_or_else(|| UNKNOWN.to_owned(), |value| metric.unit.words(value));
+    let percent = |share: f64| {
+        let sign = if share < 0.0 { '−' } else { '+' };
+        format!("{sign}{:.1} %", share.abs() * 100.0)
+    };
+    let change = match (metric.change, metric.relative) {
+        (None, _) => UNKNOWN.to_owned(),
+        (Some(_), _) if metric.same => "same".to_owned(),
+        (Some(_), Some(relative)) => percent(relative),
+        (Some(change), None) => metric.unit.change_words(change),
+    };
+    let interval = metric.interval.map_or_else(String::new, |(low, high)| match metric.a {
+        Some(a) if a != 0.0 => format!("{} … {}", percent(low / a.abs()), percent(high / a.abs())),
+        _ => format!("{} … {}", metric.unit.change_words(low), metric.unit.change_words(high)),
+    });
+    format!("{:<12} {:>10} {:>10} {change:>10}   {interval}", metric.name, value(metric.a), value(metric.b))
+}
+
+fn differs(difference: &Difference) -> String {
+    let words = |value: &Option<String>| sanitize(value.as_deref().unwrap_or(UNKNOWN)).into_owned();
+    let (a, b) = (words(&difference.a), words(&difference.b));
+    let name = sanitize(&difference.name);
+    let line = format!("  {name:<18}  {a} → {b}");
+    if line.width() <= WIDTH {
+        return format!("{line}\n");
+    }
+    let cut = |text: &str| middle_cut(text, WIDTH - 7);
+    let name = middle_cut(&name, WIDTH - 2);
+    format!("  {name}\n    A  {}\n    B  {}\n", cut(&a), cut(&b))
+}

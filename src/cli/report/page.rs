@@ -1,0 +1,252 @@
+//! The report of a run as one self-contained page: tables and charts. Pure.
+
+use std::fmt::Write as _;
+
+use super::html::{STYLE, escaped};
+use super::svg::{self, Axes, Line};
+use crate::domain::analysis::{Finding, RunAnalysis, StepPoint};
+use crate::domain::timing::Phase;
+use crate::domain::units::{bytes, duration_us, rate};
+
+/// GPUs and ranks of which a line of its own is drawn.
+const LINES: usize = 8;
+const UNKNOWN: &str = "–";
+
+/// The page.
+pub fn page(run: &RunAnalysis, findings: &[Finding]) -> String {
+    let short = run.run.get(run.run.len().saturating_sub(4)..).unwrap_or(&run.run);
+    let title = format!("Run {short} {}", run.name);
+    let mut out = format!(
+        "<!doctype html>\n<html lang=\"en\">\n<meta charset=\"utf-8\">\n\
+         <meta name=\"viewport\" content=\"width=device-width,initial-scale=1\">\n<title>{}</title>\n\
+         <style>\n{STYLE}</style>\n<h1>{}</h1>\n",
+        escaped(&title),
+        escaped(&title)
+    );
+    let us = |value: Option<u64>| value.map_or_else(|| UNKNOWN.to_owned(), duration_us);
+    let started = run.created.map_or_else(|| UNKNOWN.to_owned(), crate::domain::time::Stamp::rfc3339);
+    let hosts: Vec<&str> = run.hosts.iter().map(crate::domain::ids::HostId::as_str).collect();
+    let _ = writeln!(
+        out,
+        "<p class=\"dim\">{started} · {} · {} ranks on {}</p>\n<p>{}</p>",
+        us(run.duration_us),
+        run.world,
+        escaped(&hosts.join(", ")),
+        escaped(run.outcome.as_deref().unwrap_or("no end is recorded"))
+    );
+    out.push_str("<h2>What to look at</h2>\n");
+    if findings.is_empty() {
+        out.push_str("<p>Nothing stands out.</p>\n");
+    } else {
+        let items = findings.iter().map(|finding| {
+            let evidence = escaped(&finding.evidence.trim().replace('\n', "; ")).into_owned();
+            format!("<li>{}<br><span class=\"dim\">{evidence}</span></li>\n", escaped(&finding.words))
+        });
+        let _ = writeln!(out, "<ol>\n{}</ol>", items.collect::<String>());
+    }
+    out.push_str(&charts(run));
+    out.push_str(&tables(run));
+    out.push_str("</html>\n");
+    out
+}
+
+fn section(title: &str, chart: Option<String>) -> String {
+    chart.map_or_else(String::new, |chart| format!("<h2>{}</h2>\n{chart}", escaped(title)))
+}
+
+fn charts(run: &RunAnalysis) -> String {
+    let points: Vec<(f64, &StepPoint)> =
+        run.charts.steps.points().map(|(step, point)| (step as f64, point)).collect();
+    let line = |class: &str, name: &str, of: &dyn Fn(&StepPoint) -> Option<f64>| Line {
+        class: class.to_owned(),
+        name: name.to_owned(),
+        points: points.iter().map(|(step, point)| (*step, of(point))).collect(),
+    };
+    let step_words = |step: f64| format!("step {step:.0}");
+    let axes = |title, y_words, from_zero| Axes { title, y_words, x_words: &step_words, from_zero };
+    let number =
+        |value: f64| if value.abs() < 1000.0 { format!("{value:.3}") } else { format!("{value:.2e}") };
+    let loss = |point: &StepPoint| (point.loss.1 > 0).then(|| point.loss.0 / f64::from(point.loss.1));
+    let mut out = section("Loss", svg::lines(&axes("Loss", &number, false), &[line("c0", "loss", &loss)]));
+
+    let ranks = run.ranks.iter().filter(|rank| rank.samples_per_s.is_some()).count() as f64;
+    let samples = |point: &StepPoint| {
+        (point.samples > 0 && point.step_us > 0)
+            .then(|| point.samples as f64 * 1e6 / point.step_us as f64 * ranks)
+    };
+    let chart = svg::lines(&axes("Samples a second", &rate, true), &[line("c3", "samples/s", &samples)]);
+    out.push_str(&section("Samples a second", chart));
+
+    let quantile = |share: f64| move |point: &StepPoint| point.lengths.quantile(share).map(f64::from);
+    let lengths = [
+        line("c0", "p50", &quantile(0.5)),
+        line("c1", "p95", &quantile(0.95)),
+        line("c2", "longest", &quantile(1.0)),
+    ];
+    let time = |us: f64| duration_us(us.max(0.0) as u64);
+    out.push_str(&section("Step time", svg::lines(&axes("Step time", &time, true), &lengths)));
+
+    let columns: Vec<(f64, Vec<f64>)> = points
+        .iter()
+        .filter(|(_, point)| point.step_us > 0 && point.phases.iter().sum::<u64>() > 0)
+        .map(|(step, point)| (*step, shares(point)))
+        .collect();
+    let names: Vec<(String, &str)> =
+        Phase::ALL.into_iter().map(|phase| (format!("p{}", phase.index()), phase.name())).collect();
+    let percent = |share: f64| format!("{:.0} %", share * 100.0);
+    let chart = svg::stacked(&axes("Shares of the phases", &percent, true), &names, &columns);
+    out.push_str(&section("Where the time goes", chart));
+    out.push_str(&section("Lateness by rank and step", lateness(run)));
+    out.push_str(&section("GPU utilisation", utilisation(run)));
+    out
+}
+
+fn shares(point: &StepPoint) -> Vec<f64> {
+    let told: u64 = point.phases.iter().sum();
+    let all = point.step_us.max(told).max(1);
+    let mut shares: Vec<f64> = point.phases.iter().map(|us| *us as f64 / all as f64).collect();
+    shares[Phase::Other.index()] += (all - told.min(all)) as f64 / all as f64;
+    shares
+}
+
+/// Lateness by the median step; a fifth of it is as dark as it gets.
+fn lateness(run: &RunAnalysis) -> Option<String> {
+    let step = f64::from(run.steps.length?.p50_us.max(1));
+    let row = |(rank, late): &(crate::domain::ids::Rank, crate::domain::analysis::by_step::ByStep<_>)| {
+        let cells = late.points().map(|(_, late): (u64, &crate::domain::analysis::Late)| {
+            late.mean_us().map(|us| (us / step / 0.2).clamp(-1.0, 1.0))
+        });
+        (format!("rank {rank}"), cells.collect())
+    };
+    let rows: Vec<(String, Vec<Option<f64>>)> = run.charts.late.iter().map(row).collect();
+    svg::heat("Lateness of each rank over the steps", &rows)
+}
+
+fn utilisation(run: &RunAnalysis) -> Option<String> {
+    let (start, end) = run.charts.range?;
+    let all_us = end.micros_since(start).max(1);
+    let width = all_us / 240 + 1;
+    let lines: Vec<Line> = run
+        .charts
+        .util
+        .iter()
+        .take(LINES)
+        .enumerate()
+        .map(|(at, (name, series))| {
+            let points = (0..240).map(|column| {
+                let from = start.plus_micros(column * width);
+                let point = series.between(from, from.plus_micros(width), |_| 0);
+                ((column * width) as f64, point.and_then(crate::domain::analysis::UtilPoint::mean))
+            });
+            // a point of the series may be longer than a column: what is told goes on
+            let mut last = None;
+            let points = points.map(|(x, y)| {
+                last = y.or(last.take().filter(|_| width < 2_000_000));
+                (x, last)
+            });
+            Line { class: format!("c{at}"), name: name.clone(), points: points.collect() }
+        })
+        .collect();
+    let time = |us: f64| duration_us(us.max(0.0) as u64);
+    let percent = |value: f64| format!("{value:.0} %");
+    let axes = Axes { title: "GPU utilisation", y_words: &percent, x_words: &time, from_zero: true };
+    let more = run.charts.util.len().saturating_sub(LINES);
+    let note = if more > 0 {
+        format!("<p class=\"dim\">{more} more GPUs are in the table.</p>\n")
+    } else {
+        String::new()
+    };
+    svg::lines(&axes, &lines).map(|chart| chart + &note)
+}
+
+fn table(title: &str, class: &str, head: &[&str], rows: &[Vec<String>]) -> String {
+    if rows.is_empty() {
+        return String::new();
+    }
+    let cells = |cells: &mut dyn Iterator<Item = &str>, tag: &str| {
+        let mut out = String::new();
+        for cell in cells {
+            let _ = write!(out, "<{tag}>{}</{tag}>", escaped(cell));
+        }
+        out
+    };
+    let mut body = String::new();
+    for row in rows {
+        let _ = writeln!(body, "<tr>{}</tr>", cells(&mut row.iter().map(String::as_str), "td"));
+    }
+    format!(
+        "<h2>{}</h2>\n<div class=\"wide\"><table class=\"{class}\">\n<tr>{}</tr>\n{body}</table></div>\n",
+        escaped(title),
+        cells(&mut head.iter().copied(), "th")
+    )
+}
+
+fn known<T>(value: Option<T>, words: impl Fn(T) -> String) -> String {
+    value.map_or_else(|| UNKNOWN.to_owned(), words)
+}
+
+fn tables(run: &RunAnalysis) -> String {
+    let us = |value: u32| duration_us(value.into());
+    let ranks: Vec<Vec<String>> = run
+        .ranks
+        .iter()
+        .map(|rank| {
+            let share =
+                |phase: Phase| known(rank.shares, |shares| format!("{:.0} %", shares[phase.index()] * 100.0));
+            vec![
+                format!("{} {}", rank.rank, rank.place.as_deref().unwrap_or("")),
+                known(rank.length, |length| us(length.p50_us)),
+                known(rank.length, |length| us(length.p95_us)),
+                share(Phase::Data),
+                share(Phase::Forward),
+                share(Phase::Backward),
+                share(Phase::Wait),
+                share(Phase::Transfer),
+                known(rank.last_in, |last| last.to_string()),
+                known(rank.wait_caused_us, duration_us),
+                rank.exit.clone().unwrap_or_else(|| UNKNOWN.to_owned()),
+            ]
+        })
+        .collect();
+    let head = [
+        "Rank",
+        "p50",
+        "p95",
+        "data",
+        "forward",
+        "backward",
+        "wait",
+        "transfer",
+        "last in",
+        "wait caused",
+        "exit",
+    ];
+    let mut out = table("Ranks", "", &head, &ranks);
+    let gpus: Vec<Vec<String>> = run
+        .gpus
+        .iter()
+        .map(|gpu| {
+            vec![
+                format!("{}:{} {}", gpu.host, gpu.index, gpu.model.as_deref().unwrap_or("")),
+                gpu.rank.to_string(),
+                known(gpu.util_mean, |util| format!("{util:.0} %")),
+                known(gpu.util_min, |util| format!("{util} %")),
+                known(gpu.util_max, |util| format!("{util} %")),
+                known(gpu.memory_peak, bytes),
+                known(gpu.temperature_max, |heat| format!("{heat} °C")),
+                known(gpu.power_max_w, |watts| format!("{watts:.0} W")),
+                gpu.throttle
+                    .iter()
+                    .map(|throttle| format!("{} {}", throttle.reason, duration_us(throttle.us)))
+                    .collect::<Vec<_>>()
+                    .join(", "),
+            ]
+        })
+        .collect();
+    let head = ["GPU", "rank", "util", "min", "peak", "memory", "temp", "power", "clocks held down by"];
+    out.push_str(&table("GPUs", "", &head, &gpus));
+    let facts: Vec<Vec<String>> =
+        run.facts.iter().map(|fact| vec![fact.name.clone(), fact.value.clone()]).collect();
+    out.push_str(&table("What was run", "facts", &["", ""], &facts));
+    out
+}

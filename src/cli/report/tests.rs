@@ -1,0 +1,101 @@
+use unicode_width::UnicodeWidthStr;
+
+use super::*;
+use crate::cli::commands::runs::local_time;
+use crate::domain::analysis::findings;
+use crate::domain::analysis::fixtures::{START, Told, late_run, spec};
+use crate::domain::comparison::{Side, compare};
+use crate::domain::outcome::RunEnd;
+
+#[track_caller]
+fn assert_fits(text: &str) {
+    for line in text.lines() {
+        assert!(line.width() <= WIDTH, "{} columns: {line}", line.width());
+    }
+    assert!(!text.chars().any(|c| c.is_control() && c != '\n'), "{text}");
+}
+
+#[test]
+fn a_report_is_one_page_of_80_columns() {
+    let run = late_run(100, 20);
+    let text = text::render(&run, &findings(&run));
+    assert_fits(&text);
+    assert!(text.lines().count() <= 50, "{text}");
+    // the snapshot is of no time zone
+    let text = text.replace(&local_time(START), "2026-11-18 00:00");
+    insta::assert_snapshot!("report", text);
+}
+
+#[test]
+fn a_run_of_which_little_is_known_has_a_report() {
+    let mut spec = spec(40);
+    spec.name = "a\u{1b}[31m<b>".repeat(20);
+    let mut told = Told::new(spec);
+    told.start(0);
+    told.wait(3);
+    told.line(0, &"ERROR: \u{1b}]0;owned\u{7} ".repeat(40));
+    let run = told.finish(RunEnd::Failed);
+    let text = text::render(&run, &findings(&run));
+    assert_fits(&text);
+    assert!(text.contains("no steps were told") && text.contains("24 more ranks"), "{text}");
+    assert!(!text.contains(" 0 ms"), "unknown is no zero: {text}");
+    let page = page(&run, &findings(&run));
+    assert!(!page.contains("<b>") && page.contains("&lt;b&gt;") && !page.contains('\u{1b}'), "{page}");
+}
+
+#[test]
+fn the_page_loads_and_runs_nothing() {
+    let run = late_run(300, 20);
+    let page = page(&run, &findings(&run));
+    for word in ["<script", "http", "src=", "@import", "url(", "<link", "onload"] {
+        assert!(!page.contains(word), "{word}");
+    }
+    for title in ["Loss", "Samples a second", "Step time", "Where the time goes", "Lateness by rank and step"]
+    {
+        assert!(page.contains(&format!("<h2>{title}</h2>\n<svg")), "{title}");
+    }
+    assert!(page.contains("prefers-color-scheme:dark") && page.ends_with("</html>\n"));
+    assert_eq!(page.matches("<svg").count(), page.matches("</svg>").count());
+    assert_eq!(page.matches("NaN").count(), 0);
+}
+
+#[test]
+fn a_comparison_fits_80_columns() {
+    let (a, b) = (late_run(60, 20), late_run(60, 40));
+    let (a, mut b) = (Side { whole: a, common: None }, Side { whole: b, common: None });
+    b.whole.facts[0].value = "python other.py ".repeat(20);
+    let text = diff_text::render(&a.whole, &b.whole, &compare(&a, &b));
+    assert_fits(&text);
+    insta::assert_snapshot!("diff", text);
+}
+
+#[test]
+fn long_text_is_wrapped_at_its_words() {
+    let text = wrapped(&"word ".repeat(40), 5);
+    assert!(text.lines().all(|line| line.width() <= WIDTH && line.starts_with("     word")), "{text}");
+}
+
+#[test]
+#[ignore = "half a million steps take a minute without optimisation"]
+fn half_a_thousand_ranks_take_less_than_100_mb() {
+    let peak = || {
+        let status = std::fs::read_to_string("/proc/self/status").unwrap();
+        let line = status.lines().find(|line| line.starts_with("VmHWM")).unwrap().to_owned();
+        line.split_whitespace().nth(1).unwrap().parse::<u64>().unwrap() / 1024
+    };
+    let before = peak();
+    let mut told = Told::new(spec(512));
+    for step in 1..=1000_u32 {
+        for rank in 0..512 {
+            let noise = step.wrapping_mul(2_654_435_761).wrapping_add(rank * 97) >> 25;
+            let millis = [10 + noise, 90, 120, 200 - noise, 20, 10];
+            told.step(rank, crate::domain::analysis::fixtures::timing(step.into(), millis));
+        }
+    }
+    let run = told.finish(RunEnd::Finished);
+    assert_eq!(run.steps.length.unwrap().count, 999);
+    let text = text::render(&run, &findings(&run));
+    let took = peak() - before;
+    assert!(took < 100, "{took} MB\n{text}");
+    println!("{took} MB");
+}

@@ -1,0 +1,293 @@
+//! The report of a run as text: one page of at most 80 columns.
+
+use std::fmt::Write as _;
+
+use super::{WIDTH, wrapped};
+use crate::cli::commands::runs::local_time;
+use crate::cli::table::padded;
+use crate::domain::analysis::{Finding, GpuFigures, RankFigures, RunAnalysis, Spread};
+use crate::domain::hooks::StepsBy;
+use crate::domain::ids::HostId;
+use crate::domain::text::sanitize;
+use crate::domain::timing::Phase;
+use crate::domain::units::{bytes, bytes_of, duration_us, middle_cut, rate};
+
+/// So many ranks and GPUs are shown, those that cost the most.
+const ROWS: usize = 16;
+const UNKNOWN: &str = "–";
+
+/// The report.
+pub fn render(run: &RunAnalysis, findings: &[Finding]) -> String {
+    let mut out = head(run);
+    out.push_str("\nWhat to look at\n");
+    if findings.is_empty() {
+        out.push_str("  nothing stands out\n");
+    }
+    for (number, finding) in (1..).zip(findings) {
+        let words = wrapped(&sanitize(&finding.words), 5);
+        let _ = writeln!(out, "  {number}. {}", words.trim_start());
+        for line in finding.evidence.lines().filter(|line| !line.trim().is_empty()) {
+            let _ = writeln!(out, "{}", wrapped(&sanitize(line), 5));
+        }
+    }
+    out.push_str(&steps(run));
+    out.push_str(&phases(run));
+    out.push_str(&ranks(run));
+    out.push_str(&gpus(run));
+    out.push_str(&rest(run));
+    out
+}
+
+fn or_unknown<T>(value: Option<T>, words: impl Fn(T) -> String) -> String {
+    value.map_or_else(|| UNKNOWN.to_owned(), words)
+}
+
+fn us(value: impl Into<Option<u64>>) -> String {
+    or_unknown(value.into(), duration_us)
+}
+
+fn percent(share: f64) -> String {
+    format!("{:.0} %", share * 100.0)
+}
+
+fn hosts(hosts: &[HostId]) -> String {
+    let names: Vec<&str> = hosts.iter().map(HostId::as_str).collect();
+    match names[..] {
+        [] => UNKNOWN.to_owned(),
+        [.., _] if names.len() <= 4 => names.join(", "),
+        _ => format!("{} hosts", names.len()),
+    }
+}
+
+fn head(run: &RunAnalysis) -> String {
+    let short = run.run.get(run.run.len().saturating_sub(4)..).unwrap_or(&run.run);
+    let ranks = if run.world == 1 { "1 rank".to_owned() } else { format!("{} ranks", run.world) };
+    let mut out = format!("Run {short}  {}\n", middle_cut(&sanitize(&run.name), WIDTH - 12));
+    let started = or_unknown(run.created, local_time);
+    let _ = writeln!(
+        out,
+        "{}",
+        wrapped(
+            &format!("started {started}, took {}; {ranks} on {}", us(run.duration_us), hosts(&run.hosts)),
+            2
+        )
+    );
+    let outcome = run.outcome.as_deref().unwrap_or("no end is recorded");
+    let _ = writeln!(out, "{}", wrapped(&sanitize(outcome), 2));
+    if run.restarts > 0 {
+        let _ = writeln!(out, "  started again after a failure: {} times", run.restarts);
+    }
+    out
+}
+
+/// `P50 P95 P99 MAX MEAN`.
+fn spread(length: Option<&Spread>) -> String {
+    let of = |get: fn(&Spread) -> u64| us(length.map(get));
+    format!(
+        "{:>8} {:>8} {:>8} {:>8} {:>8}",
+        of(|length| length.p50_us.into()),
+        of(|length| length.p95_us.into()),
+        of(|length| length.p99_us.into()),
+        of(|length| length.max_us.into()),
+        of(|length| length.mean_us as u64)
+    )
+}
+
+fn steps(run: &RunAnalysis) -> String {
+    let Some(last) = run.steps.last else {
+        return "\nSteps\n  no steps were told by the program, by hooks, or in what it prints\n".to_owned();
+    };
+    let figures = &run.steps;
+    let of = figures.of.map_or_else(String::new, |of| format!(" of {of}"));
+    let by = match figures.by {
+        Some(StepsBy::Hooks) => ", told by hooks",
+        Some(StepsBy::Log) => ", read from what it prints: without times",
+        _ => "",
+    };
+    let mut out = format!("\nSteps: {last}{of}{by}\n");
+    if let Some(length) = &figures.length {
+        let whose = if figures.aligned { "slowest rank" } else { "each rank" };
+        let _ = writeln!(
+            out,
+            "  {:<14} {:>8} {:>8} {:>8} {:>8} {:>8} {:>8}",
+            "", "STEPS", "P50", "P95", "P99", "MAX", "MEAN"
+        );
+        let _ = writeln!(out, "  {whose:<14} {:>8} {}", length.count, spread(Some(length)));
+    }
+    let mut facts: Vec<String> = Vec::new();
+    if let Some(warm_up) = figures.warm_up_us {
+        facts.push(format!("first step {}, not among these", duration_us(warm_up.into())));
+    }
+    if let Some(after) = run.first_step_after_us {
+        facts.push(format!("done {} after the launch", duration_us(after)));
+    }
+    if let Some(exposed) = figures.exposed_us {
+        let overlap = figures.overlap.map_or_else(String::new, |of| format!(", overlap {}", percent(of)));
+        facts.push(format!("exposed communication {} a step{overlap}", duration_us(exposed as u64)));
+    }
+    if let Some(samples) = run.samples {
+        let last =
+            samples.last_tenth_per_s.map_or_else(String::new, |last| format!(", last tenth {}", rate(last)));
+        facts.push(format!("{} samples/s{last}", rate(samples.per_s)));
+    }
+    if let Some(loss) = run.loss {
+        facts.push(format!(
+            "loss {:.4} first, {:.4} least (step {}), {:.4} last",
+            loss.first, loss.least, loss.least_step, loss.last
+        ));
+    }
+    for fact in facts {
+        let _ = writeln!(out, "{}", wrapped(&fact, 2));
+    }
+    if let Some(collectives) = &run.collectives {
+        let _ = writeln!(out, "{}", wrapped(&sanitize(&format!("NCCL: {collectives}")), 2));
+    }
+    out
+}
+
+fn phases(run: &RunAnalysis) -> String {
+    if run.phases.is_empty() {
+        return String::new();
+    }
+    let mut out = format!("\n{:<16} {:>8} {:>8} {:>8} {:>8}\n", "Phases", "SHARE", "MEAN", "P50", "P95");
+    for figures in &run.phases {
+        let bar = "█".repeat((figures.share * 24.0).round() as usize);
+        let line = format!(
+            "  {:<14} {:>8} {:>8} {:>8} {:>8}  {bar}",
+            figures.phase.name(),
+            percent(figures.share),
+            duration_us(figures.mean_us as u64),
+            duration_us(figures.p50_us.into()),
+            duration_us(figures.p95_us.into())
+        );
+        let _ = writeln!(out, "{}", line.trim_end());
+    }
+    out
+}
+
+/// Those that cost the most, in their own order; and how many are left out.
+fn worst<'a, T>(all: &'a [T], cost: impl Fn(&T) -> u64) -> (Vec<&'a T>, usize) {
+    let mut order: Vec<usize> = (0..all.len()).collect();
+    if all.len() > ROWS {
+        order.sort_by_key(|at| std::cmp::Reverse(cost(&all[*at])));
+        order.truncate(ROWS);
+        order.sort_unstable();
+    }
+    (order.into_iter().map(|at| &all[at]).collect(), all.len().saturating_sub(ROWS))
+}
+
+fn ranks(run: &RunAnalysis) -> String {
+    let has_phases = run.ranks.iter().any(|rank| rank.shares.is_some());
+    let mut out = format!("\n{:<19} {:>7} {:>7}", "Ranks", "P50", "P95");
+    if has_phases {
+        for name in ["DATA", "FWD", "BWD", "WAIT", "XFER"] {
+            let _ = write!(out, " {name:>4}");
+        }
+        let _ = write!(out, " {:>4} {:>7}", "LAST", "CAUSED");
+    }
+    out.push_str("  EXIT\n");
+    let cost = |rank: &RankFigures| {
+        rank.wait_caused_us.or(rank.length.map(|length| length.p95_us.into())).unwrap_or(0)
+    };
+    let (rows, more) = worst(&run.ranks, cost);
+    for rank in rows {
+        out.push_str(
+            rank_row(rank, run.steps.length.map_or(0, |length| length.count), has_phases).trim_end(),
+        );
+        out.push('\n');
+    }
+    if more > 0 {
+        let _ = writeln!(out, "  {more} more ranks cost less; --json has all");
+    }
+    out
+}
+
+fn rank_row(rank: &RankFigures, steps: u64, has_phases: bool) -> String {
+    let place = rank.place.clone().unwrap_or_default();
+    let mut row = format!(
+        "  {:>4} {} {:>7} {:>7}",
+        rank.rank.0,
+        padded(&place, 12),
+        us(rank.length.map(|length| length.p50_us.into())),
+        us(rank.length.map(|length| length.p95_us.into()))
+    );
+    if has_phases {
+        for phase in [Phase::Data, Phase::Forward, Phase::Backward, Phase::Wait, Phase::Transfer] {
+            let share = or_unknown(rank.shares, |shares| format!("{:.0}%", shares[phase.index()] * 100.0));
+            let _ = write!(row, " {share:>4}");
+        }
+        let last = or_unknown(rank.last_in.filter(|_| steps > 0), |last| {
+            format!("{:.0}%", last as f64 * 100.0 / steps as f64)
+        });
+        let _ = write!(row, " {last:>4} {:>7}", us(rank.wait_caused_us));
+    }
+    let exit = rank.exit.as_deref().unwrap_or(UNKNOWN);
+    let exit = exit.strip_prefix("exit ").unwrap_or(exit);
+    let left = WIDTH.saturating_sub(unicode_width::UnicodeWidthStr::width(row.as_str()) + 2);
+    format!("{row}  {}", middle_cut(&sanitize(exit), left))
+}
+
+fn gpus(run: &RunAnalysis) -> String {
+    if run.gpus.is_empty() {
+        return String::new();
+    }
+    let mut out = format!(
+        "\n{:<22} {:>4} {:>5} {:>5} {:>5} {:>11} {:>6} {:>7}  {}\n",
+        "GPUs", "RANK", "UTIL", "MIN", "PEAK", "MEMORY", "TEMP", "POWER", "HELD"
+    );
+    let cost = |gpu: &GpuFigures| (100.0 - gpu.util_mean.unwrap_or(0.0)).max(0.0) as u64;
+    let (rows, more) = worst(&run.gpus, cost);
+    for gpu in rows {
+        let percent = |value: Option<u32>| or_unknown(value, |value| format!("{value}%"));
+        let memory = match (gpu.memory_peak, gpu.memory_total) {
+            (Some(peak), Some(total)) => bytes_of(peak, total),
+            (peak, _) => or_unknown(peak, bytes),
+        };
+        let held = gpu.throttle.first().map_or_else(String::new, |throttle| duration_us(throttle.us));
+        let row = format!(
+            "  {} {:>4} {:>5} {:>5} {:>5} {memory:>11} {:>6} {:>7}  {held}",
+            padded(&format!("{}:{} {}", gpu.host, gpu.index, gpu.model.as_deref().unwrap_or("")), 20),
+            gpu.rank.0,
+            percent(gpu.util_mean.map(|mean| mean.round() as u32)),
+            percent(gpu.util_min),
+            percent(gpu.util_max),
+            or_unknown(gpu.temperature_max, |heat| format!("{heat} °C")),
+            or_unknown(gpu.power_max_w, |watts| format!("{watts:.0} W"))
+        );
+        let _ = writeln!(out, "{}", row.trim_end());
+    }
+    if more > 0 {
+        let _ = writeln!(out, "  {more} more GPUs are busier; --json has all");
+    }
+    out
+}
+
+/// Hosts and log.
+fn rest(run: &RunAnalysis) -> String {
+    let mut out = format!("\n{:<22} {:>8} {:>8} {:>11} {:>9}\n", "Hosts", "CPU", "PEAK", "MEMORY", "CLOCK ±");
+    let (rows, more) = worst(&run.host_figures, |host| host.cpu_max.unwrap_or(0.0) as u64);
+    for host in rows {
+        let percent = |value: Option<f64>| or_unknown(value, |value| format!("{value:.0} %"));
+        let _ = writeln!(
+            out,
+            "  {} {:>8} {:>8} {:>11} {:>9}",
+            padded(host.host.as_str(), 20),
+            percent(host.cpu_mean),
+            percent(host.cpu_max),
+            or_unknown(host.memory_peak, bytes),
+            us(host.clock_uncertainty_us.map(u64::from))
+        );
+    }
+    if more > 0 {
+        let _ = writeln!(out, "  {more} more hosts; --json has all");
+    }
+    let log = &run.log;
+    let _ = writeln!(
+        out,
+        "\nLog: {} lines, {} warnings, {} errors",
+        log.lines,
+        log.warnings,
+        log.errors + log.fatal
+    );
+    out
+}

@@ -1,0 +1,441 @@
+//! What is known of a run when its recording has been read: plain numbers. What is unknown is `None`, never 0. Lengths of time
+//! are microseconds, shares are 0..=1.
+
+use std::collections::BTreeMap;
+
+use serde::Serialize;
+
+use super::by_step::ByStep;
+use super::histogram::{Estimate, Histogram};
+use super::lateness::Late;
+use super::steps::StepPoint;
+
+use crate::domain::hooks::StepsBy;
+use crate::domain::ids::{GpuUuid, HostId, Rank};
+use crate::domain::series::Series;
+use crate::domain::straggler::Lost;
+use crate::domain::time::Stamp;
+use crate::domain::timing::Phase;
+
+use super::gpus::UtilPoint;
+
+/// The steps that are looked at.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Window {
+    /// The first.
+    pub from: u64,
+    /// The last.
+    pub to: u64,
+}
+
+impl Default for Window {
+    fn default() -> Self {
+        Self { from: 0, to: u64::MAX }
+    }
+}
+
+impl Window {
+    /// Whether a step is in it.
+    pub fn holds(&self, step: u64) -> bool {
+        (self.from..=self.to).contains(&step)
+    }
+}
+
+/// Lengths of steps.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+pub struct Spread {
+    /// How many.
+    pub count: u64,
+    /// Their mean.
+    pub mean_us: f64,
+    /// Half of them are not longer, …
+    pub p50_us: u32,
+    /// … 95 of 100, …
+    pub p95_us: u32,
+    /// … 99 of 100.
+    pub p99_us: u32,
+    /// The longest.
+    pub max_us: u32,
+}
+
+impl Spread {
+    pub(super) fn of(histogram: &Histogram) -> Option<Self> {
+        let at = |share| histogram.quantile(share);
+        Some(Self {
+            count: histogram.count(),
+            mean_us: histogram.mean()?,
+            p50_us: at(0.5)?,
+            p95_us: at(0.95)?,
+            p99_us: at(0.99)?,
+            max_us: histogram.max()?,
+        })
+    }
+}
+
+/// How the steps of a run went.
+#[derive(Debug, Clone, Default, Serialize)]
+pub struct StepFigures {
+    /// The first step that was told.
+    pub first: Option<u64>,
+    /// The last one.
+    pub last: Option<u64>,
+    /// How many the job meant to take.
+    pub of: Option<u64>,
+    /// By whom they are told.
+    pub by: Option<StepsBy>,
+    /// The first step of the processes, which warms up: in none of the other numbers.
+    pub warm_up_us: Option<u32>,
+    /// The longest rank of each step that all ranks have told; of each rank's steps where there is none.
+    pub length: Option<Spread>,
+    /// Whether `length` is of steps that all ranks have told.
+    pub aligned: bool,
+    /// The mean step of the first and of the last tenth, where there are 50 steps and more.
+    pub first_tenth_us: Option<f64>,
+    /// See `first_tenth_us`.
+    pub last_tenth_us: Option<f64>,
+    /// What is not hidden behind computing: waiting and moving bytes, a step and rank.
+    pub exposed_us: Option<f64>,
+    /// The share of the allreduce that is hidden behind computing.
+    pub overlap: Option<f64>,
+}
+
+/// How much of the steps a phase takes.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+pub struct PhaseFigures {
+    /// Which.
+    pub phase: Phase,
+    /// Its share of the steps' time over all ranks.
+    pub share: f64,
+    /// Its mean a step and rank.
+    pub mean_us: f64,
+    /// Its median.
+    pub p50_us: u32,
+    /// 95 of 100 are not longer.
+    pub p95_us: u32,
+}
+
+/// How one rank fared.
+#[derive(Debug, Clone, Serialize)]
+pub struct RankFigures {
+    /// Which; of a process within a rank its number in the training.
+    pub rank: Rank,
+    /// `gpu-a:3`.
+    pub place: Option<String>,
+    /// By whom its steps are told.
+    pub by: StepsBy,
+    /// Its steps without those that warm up.
+    pub length: Option<Spread>,
+    /// Its first step.
+    pub warm_up_us: Option<u32>,
+    /// Microseconds a phase, in the order of [`Phase::ALL`].
+    pub phases_us: Option<[u64; Phase::COUNT]>,
+    /// Its share of each phase in the time of its steps, likewise.
+    pub shares: Option<[f64; Phase::COUNT]>,
+    /// In how many steps it came last to the allreduce; unknown where not all ranks tell their waits.
+    pub last_in: Option<u64>,
+    /// What the run would be shorter had it never come last: how long the second last waited for it.
+    pub wait_caused_us: Option<u64>,
+    /// The share of its allreduce that is hidden behind computing.
+    pub overlap: Option<f64>,
+    /// Waiting and moving bytes, its mean a step.
+    pub exposed_us: Option<f64>,
+    /// Samples a second of its steps' time.
+    pub samples_per_s: Option<f64>,
+    /// How its process ended: `exit 3`.
+    pub exit: Option<String>,
+    /// Lines by level: warnings, errors, fatal ones.
+    pub warnings: u64,
+    /// See `warnings`.
+    pub errors: u64,
+}
+
+/// What would be without the excess of a rank in a phase.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+pub struct WhatIf {
+    /// The rank.
+    pub rank: Rank,
+    /// Where it loses the time.
+    pub phase: Lost,
+    /// How much shorter the steps would be together.
+    pub gain_us: u64,
+    /// The same as a share of them.
+    pub share: f64,
+    /// In how many steps it would gain something.
+    pub in_steps: u64,
+    /// Of how many.
+    pub of_steps: u64,
+}
+
+/// A time in which a rank was a straggler.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Episode {
+    /// Which.
+    pub rank: Rank,
+    /// The step after which it was named.
+    pub from_step: u64,
+    /// The step after which it was over; `None` where the run ended before.
+    pub to_step: Option<u64>,
+    /// What it cost a step at the end of it.
+    pub cost_us: u64,
+    /// The same as a share of the step.
+    pub share: f64,
+    /// Where it lost the time.
+    pub phase: Option<Lost>,
+}
+
+/// The loss: the mean over the ranks of a step.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+pub struct LossFigures {
+    /// The first.
+    pub first: f64,
+    /// The least, and its step.
+    pub least: f64,
+    /// See `least`.
+    pub least_step: u64,
+    /// The last.
+    pub last: f64,
+    /// Its step.
+    pub last_step: u64,
+}
+
+/// Samples a second, over all ranks.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+pub struct SampleFigures {
+    /// By the time that the steps took.
+    pub per_s: f64,
+    /// The same of the last tenth.
+    pub last_tenth_per_s: Option<f64>,
+}
+
+/// How a GPU of the run fared while its ranks ran.
+#[derive(Debug, Clone, Serialize)]
+pub struct GpuFigures {
+    /// Its host.
+    pub host: HostId,
+    /// Its NVML index.
+    pub index: u32,
+    /// Its UUID.
+    pub uuid: GpuUuid,
+    /// Its model, without the vendor.
+    pub model: Option<String>,
+    /// The rank on it.
+    pub rank: Rank,
+    /// Samples that tell its utilisation.
+    pub samples: u64,
+    /// Utilisation in percent: mean, least, median, greatest.
+    pub util_mean: Option<f64>,
+    /// See `util_mean`.
+    pub util_min: Option<u32>,
+    /// See `util_mean`.
+    pub util_p50: Option<u32>,
+    /// See `util_mean`.
+    pub util_max: Option<u32>,
+    /// Times of 10 s and more in which it was less than half of its median.
+    pub cliffs: Cliffs,
+    /// The most memory in use, bytes.
+    pub memory_peak: Option<u64>,
+    /// Its memory, bytes.
+    pub memory_total: Option<u64>,
+    /// By how much its memory grows in 1000 steps, bytes, where that is significant.
+    pub memory_growth: Option<f64>,
+    /// The highest temperature, degrees Celsius.
+    pub temperature_max: Option<u32>,
+    /// Mean power draw, watts.
+    pub power_mean_w: Option<f64>,
+    /// The highest.
+    pub power_max_w: Option<f64>,
+    /// For how long its clocks were held down, by reason, the longest first.
+    pub throttle: Vec<Throttle>,
+    /// What happened to it: `xid 79`, and how often.
+    pub events: Vec<Counted>,
+}
+
+/// Something that came so often.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Counted {
+    /// What.
+    pub what: String,
+    /// How often.
+    pub count: u64,
+}
+
+impl Counted {
+    pub(super) fn all(counts: &BTreeMap<String, u64>) -> Vec<Self> {
+        counts.iter().map(|(what, count)| Self { what: what.clone(), count: *count }).collect()
+    }
+}
+
+/// For how long the clocks of a GPU were held down.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Throttle {
+    /// NVML's words.
+    pub reason: String,
+    /// For how long.
+    pub us: u64,
+}
+
+/// Drops of the utilisation.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
+pub struct Cliffs {
+    /// How many.
+    pub count: u32,
+    /// How long they took together.
+    pub us: u64,
+    /// The longest: how long.
+    pub longest_us: u64,
+    /// And when it began.
+    #[serde(serialize_with = "moment")]
+    pub longest_at: Option<Stamp>,
+}
+
+/// How a host of the run fared while its ranks ran.
+#[derive(Debug, Clone, Serialize)]
+pub struct HostFigures {
+    /// Which.
+    pub host: HostId,
+    /// Busy share of its CPUs in percent: mean and peak.
+    pub cpu_mean: Option<f64>,
+    /// See `cpu_mean`.
+    pub cpu_max: Option<f64>,
+    /// The most memory in use, bytes.
+    pub memory_peak: Option<u64>,
+    /// Its clock is known to so much.
+    pub clock_uncertainty_us: Option<u32>,
+}
+
+/// Lines that were printed.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+pub struct LogFigures {
+    /// All.
+    pub lines: u64,
+    /// Warnings.
+    pub warnings: u64,
+    /// Errors.
+    pub errors: u64,
+    /// Errors by which programs end.
+    pub fatal: u64,
+    /// The first error.
+    pub first_error: Option<FirstError>,
+}
+
+/// The first line that was an error.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct FirstError {
+    /// Whose.
+    pub rank: Rank,
+    /// Its beginning.
+    pub text: String,
+}
+
+/// What the recording lacks.
+#[derive(Debug, Clone, Default, Serialize)]
+pub struct GapFigures {
+    /// What was dropped, and how many.
+    pub dropped: Vec<Counted>,
+    /// Bytes of logs that never came.
+    pub log_bytes: u64,
+    /// For how long no client followed the run.
+    pub unattended_us: u64,
+    /// What is wrong with the file.
+    pub damage: Option<String>,
+}
+
+/// How a run went.
+#[derive(Debug, Clone, Serialize)]
+pub struct RunAnalysis {
+    /// Its id.
+    pub run: String,
+    /// Its name.
+    pub name: String,
+    /// When it was asked for.
+    #[serde(serialize_with = "moment")]
+    pub created: Option<Stamp>,
+    /// How many ranks.
+    pub world: u32,
+    /// Its hosts.
+    pub hosts: Vec<HostId>,
+    /// From the launch to the end of its last rank, or to its last event.
+    pub duration_us: Option<u64>,
+    /// From the launch to the first step.
+    pub first_step_after_us: Option<u64>,
+    /// How it ended; `None` where no end is recorded.
+    pub outcome: Option<String>,
+    /// Whether it ended well.
+    pub success: Option<bool>,
+    /// How often all ranks were started again.
+    pub restarts: u32,
+    /// Its steps.
+    pub steps: StepFigures,
+    /// Where their time goes; empty where the job tells no phases.
+    pub phases: Vec<PhaseFigures>,
+    /// Its ranks.
+    pub ranks: Vec<RankFigures>,
+    /// What would be without what single ranks lose, the most first.
+    pub what_if: Vec<WhatIf>,
+    /// When ranks were stragglers.
+    pub stragglers: Vec<Episode>,
+    /// Its loss.
+    pub loss: Option<LossFigures>,
+    /// The first step of which a loss was no number.
+    pub loss_not_finite_at: Option<u64>,
+    /// Samples a second.
+    pub samples: Option<SampleFigures>,
+    /// Its GPUs.
+    pub gpus: Vec<GpuFigures>,
+    /// Its hosts.
+    pub host_figures: Vec<HostFigures>,
+    /// What it printed.
+    pub log: LogFigures,
+    /// What is missing.
+    pub gaps: GapFigures,
+    /// A sentence on the collectives of NCCL.
+    pub collectives: Option<String>,
+    /// What it was: command, code, versions.
+    pub facts: Vec<Fact>,
+    /// What charts show.
+    #[serde(skip)]
+    pub charts: Charts,
+    /// What a comparison needs.
+    #[serde(skip)]
+    pub estimates: Estimates,
+}
+
+/// One fact of what was run, and where.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Fact {
+    /// `command`, `env LR`, `driver gpu-a`.
+    pub name: String,
+    /// Its value.
+    pub value: String,
+}
+
+/// Values over the steps and over time.
+#[derive(Debug, Clone)]
+pub struct Charts {
+    /// By step.
+    pub steps: ByStep<StepPoint>,
+    /// Lateness of each rank.
+    pub late: Vec<(Rank, ByStep<Late>)>,
+    /// Utilisation of each GPU: `gpu-a:3`.
+    pub util: Vec<(String, Series<UtilPoint>)>,
+    /// When the run began and ended.
+    pub range: Option<(Stamp, Stamp)>,
+}
+
+/// Quantiles with their intervals, microseconds.
+#[derive(Debug, Clone, Default)]
+pub struct Estimates {
+    /// Of the steps: 50, 95 and 99 of 100.
+    pub length: [Option<Estimate>; 3],
+    /// The median of each phase, in the order of [`Phase::ALL`]: of the mean over the ranks of each step that all have told,
+    /// else of each rank's steps.
+    pub phases: [Option<Estimate>; Phase::COUNT],
+    /// The median of the exposed communication, likewise.
+    pub exposed: Option<Estimate>,
+}
+
+/// RFC 3339, as all moments of the commands.
+#[expect(clippy::ref_option, reason = "serde calls it so")]
+fn moment<S: serde::Serializer>(at: &Option<Stamp>, to: S) -> Result<S::Ok, S::Error> {
+    at.map(Stamp::rfc3339).serialize(to)
+}

@@ -1,0 +1,316 @@
+//! What of a run is worth a look: at most five sentences, each with its evidence, the dearest first.
+
+use serde::Serialize;
+
+use super::figures::{GpuFigures, RunAnalysis, WhatIf};
+use crate::domain::ids::Rank;
+use crate::domain::text::sanitize;
+use crate::domain::timing::Phase;
+use crate::domain::units::{bytes, duration_us, ranges};
+
+/// How many are told at most.
+const MOST: usize = 5;
+/// A phase that takes this share of all ranks' steps is told.
+const DATA_FROM: f64 = 0.15;
+const EXPOSED_FROM: f64 = 0.25;
+/// Steps of which 99 of 100 are shorter than so many times the median are even.
+const UNEVEN_FROM: f64 = 2.0;
+/// Steps that become longer or shorter by this share over the run.
+const DRIFT_FROM: f64 = 0.10;
+/// A GPU that is busy less than this, percent.
+const IDLE_BELOW: f64 = 50.0;
+/// Clocks that are held down for this share of the run.
+const THROTTLE_FROM: f64 = 0.05;
+/// A start that takes this share of the run, and so long, microseconds.
+const START_FROM: f64 = 0.2;
+const START_LEAST_US: u64 = 30_000_000;
+
+/// One thing to look at.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Finding {
+    /// What, in a sentence.
+    pub words: String,
+    /// By which numbers.
+    pub evidence: String,
+    /// How much it weighs: about the share of the run's time that it costs, 2 and more for a run that went wrong.
+    pub weight: f64,
+}
+
+impl Finding {
+    fn new(weight: f64, words: impl Into<String>, evidence: impl Into<String>) -> Self {
+        Self { words: words.into(), evidence: evidence.into(), weight }
+    }
+}
+
+/// What is worth a look, the heaviest first.
+pub fn findings(run: &RunAnalysis) -> Vec<Finding> {
+    let mut found: Vec<Finding> = [failure(run), not_finite(run), uneven(run), drift(run), start(run)]
+        .into_iter()
+        .chain([data(run), exposed(run), idle(run), missing(run), errors(run)])
+        .flatten()
+        .collect();
+    found.extend(late(run));
+    found.extend(held_down(run));
+    found.extend(run.gpus.iter().flat_map(|gpu| of_gpu(run, gpu)));
+    found.sort_by(|a, b| b.weight.total_cmp(&a.weight));
+    found.truncate(MOST);
+    found
+}
+
+fn percent(share: f64) -> String {
+    format!("{:.0} %", share * 100.0)
+}
+
+/// `rank 3 (gpu-b:1)`.
+fn rank_words(run: &RunAnalysis, rank: Rank) -> String {
+    let place =
+        run.ranks.iter().find(|figures| figures.rank == rank).and_then(|figures| figures.place.as_ref());
+    place.map_or_else(|| format!("rank {rank}"), |place| format!("rank {rank} ({place})"))
+}
+
+fn gpu_words(gpu: &GpuFigures) -> String {
+    format!("GPU {}:{}", gpu.host, gpu.index)
+}
+
+fn failure(run: &RunAnalysis) -> Option<Finding> {
+    if run.success != Some(false) {
+        return None;
+    }
+    let line = run.log.first_error.as_ref();
+    let evidence =
+        line.map_or_else(String::new, |line| format!("first error, rank {}: {}", line.rank, line.text));
+    Some(Finding::new(4.0, "the run failed", format!("{}\n{evidence}", run.outcome.as_deref()?)))
+}
+
+fn not_finite(run: &RunAnalysis) -> Option<Finding> {
+    let step = run.loss_not_finite_at?;
+    let last = run.loss.map_or_else(String::new, |loss| format!("last finite loss {:.4}", loss.last));
+    Some(Finding::new(3.0, format!("the loss is not a number from step {step} on"), last))
+}
+
+/// `without rank 3's data phase: 18 % faster`.
+fn what_if_words(line: &WhatIf) -> String {
+    let place = match line.phase.words().split_once(' ') {
+        Some(("in", phase)) => format!("{phase} phase"),
+        _ => "time between steps".to_owned(),
+    };
+    format!("without rank {}'s {place}: {} faster", line.rank, percent(line.share))
+}
+
+fn late(run: &RunAnalysis) -> Vec<Finding> {
+    let mut found: Vec<Finding> = Vec::new();
+    for line in &run.what_if {
+        let caused = run.ranks.iter().find(|rank| rank.rank == line.rank);
+        let a_step = line.gain_us / line.of_steps.max(1);
+        let last = caused.and_then(|rank| rank.last_in).unwrap_or(line.in_steps);
+        found.push(Finding::new(
+            1.0 + line.share,
+            format!("{} is late {}: {}", rank_words(run, line.rank), line.phase.words(), what_if_words(line)),
+            format!(
+                "{} a step; last to the allreduce in {} of {} steps",
+                duration_us(a_step),
+                last,
+                line.of_steps
+            ),
+        ));
+    }
+    let known = |rank: Rank| run.what_if.iter().any(|line| line.rank == rank);
+    if let Some(worst) = run
+        .stragglers
+        .iter()
+        .filter(|episode| !known(episode.rank))
+        .max_by(|a, b| a.share.total_cmp(&b.share))
+    {
+        let to = worst.to_step.map_or_else(|| "the end".to_owned(), |step| format!("step {step}"));
+        let place = worst.phase.map_or_else(String::new, |phase| format!(", late {}", phase.words()));
+        found.push(Finding::new(
+            worst.share,
+            format!("{} was a straggler for a while{place}", rank_words(run, worst.rank)),
+            format!(
+                "step {} to {to}: +{} a step ({})",
+                worst.from_step,
+                duration_us(worst.cost_us),
+                percent(worst.share)
+            ),
+        ));
+    }
+    found
+}
+
+fn share_of(run: &RunAnalysis, phase: Phase) -> f64 {
+    run.phases.iter().find(|figures| figures.phase == phase).map_or(0.0, |figures| figures.share)
+}
+
+/// What the rank that loses the least in a phase loses there: all of them do.
+fn least_share(run: &RunAnalysis, of: impl Fn(&[f64; Phase::COUNT]) -> f64) -> f64 {
+    let least = run.ranks.iter().filter_map(|rank| rank.shares.as_ref()).map(of).reduce(f64::min);
+    least.unwrap_or(0.0)
+}
+
+fn data(run: &RunAnalysis) -> Option<Finding> {
+    let share = least_share(run, |shares| shares[Phase::Data.index()]);
+    let mean = run.phases.iter().find(|figures| figures.phase == Phase::Data)?.mean_us;
+    (share >= DATA_FROM).then(|| {
+        let all = percent(share_of(run, Phase::Data));
+        Finding::new(
+            share,
+            format!("all ranks wait for data: {all} of a step"),
+            format!("{} a step; more loader workers or prefetching", duration_us(mean as u64)),
+        )
+    })
+}
+
+fn exposed(run: &RunAnalysis) -> Option<Finding> {
+    let share = least_share(run, |shares| shares[Phase::Transfer.index()]);
+    let hidden = run
+        .steps
+        .overlap
+        .map_or_else(|| "overlap unknown".to_owned(), |of| format!("overlap {}", percent(of)));
+    (share >= EXPOSED_FROM).then(|| {
+        Finding::new(
+            share,
+            format!("communication is exposed for {} of a step", percent(share_of(run, Phase::Transfer))),
+            format!("transfer on every rank, not waiting; {hidden}"),
+        )
+    })
+}
+
+fn uneven(run: &RunAnalysis) -> Option<Finding> {
+    let length = run.steps.length.filter(|length| length.count >= 100)?;
+    let times = f64::from(length.p99_us) / f64::from(length.p50_us.max(1));
+    (times >= UNEVEN_FROM).then(|| {
+        Finding::new(
+            0.01 * times,
+            format!("1 of 100 steps takes {times:.1} times the median or more"),
+            format!(
+                "p50 {}, p99 {}, max {}",
+                duration_us(length.p50_us.into()),
+                duration_us(length.p99_us.into()),
+                duration_us(length.max_us.into())
+            ),
+        )
+    })
+}
+
+fn drift(run: &RunAnalysis) -> Option<Finding> {
+    let (first, last) = (run.steps.first_tenth_us?, run.steps.last_tenth_us?);
+    let change = last / first - 1.0;
+    (change >= DRIFT_FROM).then(|| {
+        Finding::new(
+            change / 2.0,
+            format!("steps become slower: +{} over the run", percent(change)),
+            format!("first tenth {}, last tenth {}", duration_us(first as u64), duration_us(last as u64)),
+        )
+    })
+}
+
+fn start(run: &RunAnalysis) -> Option<Finding> {
+    let (start, all) = (run.first_step_after_us?, run.duration_us?);
+    let share = start as f64 / all.max(1) as f64;
+    (share >= START_FROM && start >= START_LEAST_US).then(|| {
+        Finding::new(
+            share / 2.0,
+            format!("{} of the run passed before its first step", percent(share)),
+            format!("{} of {}", duration_us(start), duration_us(all)),
+        )
+    })
+}
+
+fn idle(run: &RunAnalysis) -> Option<Finding> {
+    let known: Vec<f64> = run.gpus.iter().filter_map(|gpu| gpu.util_mean).collect();
+    let mean = known.iter().sum::<f64>() / known.len().max(1) as f64;
+    (!known.is_empty() && mean < IDLE_BELOW).then(|| {
+        Finding::new(
+            (1.0 - mean / 100.0) / 4.0,
+            format!("the GPUs are busy {mean:.0} % of the time"),
+            format!("mean utilisation of {} while the ranks ran", crowd(known.len(), "GPU")),
+        )
+    })
+}
+
+fn crowd(count: usize, what: &str) -> String {
+    if count == 1 { format!("1 {what}") } else { format!("{count} {what}s") }
+}
+
+fn held_down(run: &RunAnalysis) -> Option<Finding> {
+    let longest =
+        |gpu: &GpuFigures| gpu.throttle.first().map(|throttle| (throttle.us, throttle.reason.clone()));
+    let all = run.duration_us? as f64;
+    let held: Vec<_> = run
+        .gpus
+        .iter()
+        .filter_map(|gpu| Some((gpu, longest(gpu)?)))
+        .filter(|(_, (us, _))| *us as f64 >= THROTTLE_FROM * all)
+        .collect();
+    let (worst, (us, reason)) = held.iter().max_by_key(|(_, (us, _))| *us)?;
+    let protects = reason.contains("thermal") || reason.contains("brake");
+    let hottest = worst.temperature_max.map_or_else(String::new, |heat| format!(", up to {heat} °C"));
+    Some(Finding::new(
+        if protects { 0.3 } else { 0.02 },
+        format!("clocks were held down by {} on {}", sanitize(reason), crowd(held.len(), "GPU")),
+        format!("{} for {}{hottest}", gpu_words(worst), duration_us(*us)),
+    ))
+}
+
+fn of_gpu(run: &RunAnalysis, gpu: &GpuFigures) -> Vec<Finding> {
+    let mut found = Vec::new();
+    if gpu.cliffs.count > 0 {
+        let since = gpu.cliffs.longest_at.zip(run.created).map(|(at, start)| at.micros_since(start).max(0));
+        let at = since
+            .map_or_else(String::new, |us| format!(", {} after the launch", duration_us(us.unsigned_abs())));
+        found.push(Finding::new(
+            gpu.cliffs.us as f64 / run.duration_us.unwrap_or(1).max(1) as f64,
+            format!("the utilisation of {} fell below half of its median", gpu_words(gpu)),
+            format!(
+                "{} for {} together; the longest {}{at}",
+                if gpu.cliffs.count == 1 { "once".to_owned() } else { format!("{} times", gpu.cliffs.count) },
+                duration_us(gpu.cliffs.us),
+                duration_us(gpu.cliffs.longest_us)
+            ),
+        ));
+    }
+    if let Some(growth) = gpu.memory_growth {
+        let room = gpu.memory_total.zip(gpu.memory_peak).map(|(total, peak)| total.saturating_sub(peak));
+        let left = room.map_or_else(String::new, |room| {
+            format!("; full after about {:.0} more steps", room as f64 / growth * 1000.0)
+        });
+        found.push(Finding::new(
+            0.5,
+            format!("memory of {} grows with the steps", gpu_words(gpu)),
+            format!("{} in 1000 steps{left}", bytes(growth as u64)),
+        ));
+    }
+    if !gpu.events.is_empty() {
+        let names: Vec<String> =
+            gpu.events.iter().map(|event| format!("{} ×{}", event.what, event.count)).collect();
+        found.push(Finding::new(2.5, format!("{} had faults", gpu_words(gpu)), names.join(", ")));
+    }
+    found
+}
+
+fn missing(run: &RunAnalysis) -> Option<Finding> {
+    let mut parts: Vec<String> = Vec::new();
+    parts.extend(run.gaps.damage.clone());
+    if run.gaps.unattended_us > 0 {
+        parts.push(format!("not followed for {}", duration_us(run.gaps.unattended_us)));
+    }
+    parts.extend(run.gaps.dropped.iter().map(|gap| format!("{} dropped: {}", gap.count, gap.what)));
+    if run.gaps.log_bytes > 0 {
+        parts.push(format!("{} of logs", bytes(run.gaps.log_bytes)));
+    }
+    (!parts.is_empty()).then(|| Finding::new(0.04, "the recording is not complete", parts.join("; ")))
+}
+
+fn errors(run: &RunAnalysis) -> Option<Finding> {
+    let count = run.log.errors + run.log.fatal;
+    if count == 0 || run.success == Some(false) {
+        return None;
+    }
+    let tellers = run.ranks.iter().filter(|rank| rank.errors > 0).map(|rank| rank.rank.0);
+    let first = run.log.first_error.as_ref()?;
+    Some(Finding::new(
+        0.03,
+        format!("{} in the log of rank {}", crowd(count as usize, "error"), ranges(tellers)),
+        format!("first, rank {}: {}", first.rank, first.text),
+    ))
+}

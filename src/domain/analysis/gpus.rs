@@ -1,0 +1,309 @@
+//! What the hosts tell of themselves and of the GPUs of the run while its ranks run. A fold in bounded memory.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use super::by_step::ByStep;
+use super::figures::{Cliffs, Counted, GpuFigures, HostFigures, Throttle};
+use super::trend;
+use crate::domain::event::Event;
+use crate::domain::gpu::GpuSample;
+use crate::domain::gpu::event::GpuEvent;
+use crate::domain::host::HostInfo;
+use crate::domain::ids::{GpuUuid, HostId, Rank};
+use crate::domain::run::RunSpec;
+use crate::domain::series::{Merge, Series};
+use crate::domain::time::Stamp;
+
+/// What lies further apart tells nothing of the time between, microseconds.
+const APART_US: i64 = 5_000_000;
+/// A drop of the utilisation below half of its median is told from this length on, microseconds.
+const CLIFF_US: u64 = 10_000_000;
+/// .. where the median is that of so many samples, and so many percent at least.
+const CLIFF_SAMPLES: u32 = 30;
+const CLIFF_MEDIAN: u32 = 20;
+/// Points of a GPU's utilisation over time, and of its memory over the steps.
+const POINTS: usize = 240;
+/// Names of reasons and of events that are told apart.
+const NAMES: usize = 16;
+/// Why clocks are low without any trouble.
+const HARMLESS: [&str; 3] = ["gpu idle", "applications clocks setting", "sync boost"];
+
+/// Utilisation of some time.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub struct UtilPoint {
+    sum: u64,
+    count: u32,
+}
+
+impl UtilPoint {
+    /// Its mean in percent.
+    pub fn mean(self) -> Option<f64> {
+        (self.count > 0).then(|| self.sum as f64 / f64::from(self.count))
+    }
+}
+
+impl Merge for UtilPoint {
+    fn merge(&mut self, other: &Self) {
+        self.sum = self.sum.saturating_add(other.sum);
+        self.count = self.count.saturating_add(other.count);
+    }
+}
+
+/// The fold.
+#[derive(Debug, Default)]
+pub(super) struct Telemetry {
+    pub(super) hosts: BTreeMap<HostId, HostFold>,
+    gpus: BTreeMap<(HostId, GpuUuid), GpuFold>,
+}
+
+/// What is known of one host.
+#[derive(Debug, Default)]
+pub(super) struct HostFold {
+    pub(super) info: Option<Arc<HostInfo>>,
+    last: Option<Stamp>,
+    cpu: (f64, u32),
+    cpu_max: Option<f64>,
+    memory_peak: Option<u64>,
+    least_rtt_us: Option<u32>,
+}
+
+#[derive(Debug)]
+struct GpuFold {
+    rank: Rank,
+    index: u32,
+    /// How often each percent was told; and without the drops, by which a drop is known.
+    all: [u32; 101],
+    usual: [u32; 101],
+    low: Option<Low>,
+    cliffs: Cliffs,
+    util: Series<UtilPoint>,
+    memory_peak: Option<u64>,
+    memory_total: Option<u64>,
+    memory: ByStep<UtilPoint>,
+    temperature_max: Option<u32>,
+    power_mw: (f64, u32),
+    power_max_mw: Option<u32>,
+    throttle: BTreeMap<String, u64>,
+    events: BTreeMap<String, u64>,
+}
+
+/// A drop that goes on.
+#[derive(Debug, Clone, Copy)]
+struct Low {
+    since: Stamp,
+    us: u64,
+}
+
+impl Telemetry {
+    pub(super) fn new(spec: &RunSpec) -> Self {
+        let placed = spec.placements.iter().flat_map(|placement| {
+            let index = placement.slot.index();
+            placement.gpus().map(move |uuid| {
+                ((placement.host.clone(), uuid.clone()), GpuFold::new(placement.rank, index, spec.created))
+            })
+        });
+        let hosts = spec.hosts().into_iter().map(|host| (host, HostFold::default())).collect();
+        Self { hosts, gpus: placed.collect() }
+    }
+
+    /// An event of a host; `step`: the newest one, while ranks run.
+    pub(super) fn take(&mut self, at: Stamp, id: &HostId, event: &Event, running: bool, step: Option<u64>) {
+        let Some(host) = self.hosts.get_mut(id) else { return };
+        match event {
+            Event::HostDescribed { info } => host.info = Some(Arc::clone(info)),
+            Event::ClockSampled { sample } => {
+                let least = host.least_rtt_us.map_or(sample.rtt_us, |least| least.min(sample.rtt_us));
+                host.least_rtt_us = Some(least);
+            }
+            Event::GpuHappened { event } => self.happened(id, event),
+            Event::HostSampled { sample } => {
+                let since = host.last.replace(at).map(|last| at.micros_since(last));
+                if !running {
+                    return;
+                }
+                if let Some(percent) = sample.cpu_percent.value().map(|percent| f64::from(*percent)) {
+                    host.cpu = (host.cpu.0 + percent, host.cpu.1 + 1);
+                    host.cpu_max = Some(host.cpu_max.map_or(percent, |most| most.max(percent)));
+                }
+                host.memory_peak = host.memory_peak.max(sample.memory_used.value().copied());
+                let since_us = since.filter(|us| (0..=APART_US).contains(us)).map(i64::unsigned_abs);
+                let Some(info) = &host.info else { return };
+                for (info, sample) in info.gpus.iter().zip(&sample.gpus) {
+                    if let Some(gpu) = self.gpus.get_mut(&(id.clone(), info.uuid.clone())) {
+                        gpu.index = info.index;
+                        gpu.take(at, since_us, sample, step);
+                    }
+                }
+            }
+            _ => {}
+        }
+    }
+
+    fn happened(&mut self, host: &HostId, event: &GpuEvent) {
+        let Some(gpu) = self.gpus.get_mut(&(host.clone(), event.uuid.clone())) else { return };
+        let name = event.what.short();
+        if gpu.events.len() < NAMES || gpu.events.contains_key(&name) {
+            let count = gpu.events.entry(name).or_default();
+            *count = count.saturating_add(event.count);
+        }
+    }
+
+    /// What is known in the end.
+    pub(super) fn figures(&mut self) -> (Vec<HostFigures>, Vec<GpuFigures>) {
+        self.gpus.values_mut().for_each(GpuFold::end_of_low);
+        let hosts = self.hosts.iter().map(|(id, host)| HostFigures {
+            host: id.clone(),
+            cpu_mean: mean(host.cpu),
+            cpu_max: host.cpu_max,
+            memory_peak: host.memory_peak,
+            clock_uncertainty_us: host.least_rtt_us.map(|rtt| rtt.div_ceil(2)),
+        });
+        let gpus = self.gpus.iter().map(|((host, uuid), gpu)| {
+            let info = self.hosts.get(host).and_then(|host| host.info.as_ref());
+            let info = info.and_then(|info| info.gpus.iter().find(|gpu| gpu.uuid == *uuid));
+            gpu.figures(host, uuid, info.map(|info| info.model().to_owned()))
+        });
+        let mut gpus: Vec<GpuFigures> = gpus.collect();
+        gpus.sort_by_key(|gpu| (gpu.rank, gpu.index));
+        (hosts.collect(), gpus)
+    }
+
+    /// The utilisation of each GPU over time, in the order of the ranks.
+    pub(super) fn charts(self) -> Vec<(String, Series<UtilPoint>)> {
+        let mut gpus: Vec<_> = self.gpus.into_iter().collect();
+        gpus.sort_by_key(|(_, gpu)| (gpu.rank, gpu.index));
+        let told = gpus.into_iter().filter(|(_, gpu)| !gpu.util.is_empty());
+        told.map(|((host, _), gpu)| (format!("{host}:{}", gpu.index), gpu.util)).collect()
+    }
+}
+
+fn mean((sum, count): (f64, u32)) -> Option<f64> {
+    (count > 0).then(|| sum / f64::from(count))
+}
+
+impl GpuFold {
+    fn new(rank: Rank, index: u32, start: Stamp) -> Self {
+        Self {
+            rank,
+            index,
+            all: [0; 101],
+            usual: [0; 101],
+            low: None,
+            cliffs: Cliffs::default(),
+            util: Series::new(start, POINTS),
+            memory_peak: None,
+            memory_total: None,
+            memory: ByStep::new(POINTS),
+            temperature_max: None,
+            power_mw: (0.0, 0),
+            power_max_mw: None,
+            throttle: BTreeMap::new(),
+            events: BTreeMap::new(),
+        }
+    }
+
+    /// A sample that came so long after the one before; `None` where that is too long ago.
+    fn take(&mut self, at: Stamp, since_us: Option<u64>, sample: &GpuSample, step: Option<u64>) {
+        if let Some(util) = sample.util.value().map(|util| (*util).min(100)) {
+            self.all[util as usize] += 1;
+            self.util.at(at).merge(&UtilPoint { sum: util.into(), count: 1 });
+            self.drop_of(at, since_us, util);
+        }
+        let memory = sample.memory_used.value().copied();
+        self.memory_peak = self.memory_peak.max(memory);
+        self.memory_total = self.memory_total.max(sample.memory_total.value().copied());
+        if let (Some(bytes), Some(step)) = (memory, step) {
+            self.memory.at(step).merge(&UtilPoint { sum: bytes, count: 1 });
+        }
+        self.temperature_max = self.temperature_max.max(sample.temperature.value().copied());
+        if let Some(power) = sample.power_mw.value() {
+            self.power_mw = (self.power_mw.0 + f64::from(*power), self.power_mw.1 + 1);
+            self.power_max_mw = self.power_max_mw.max(Some(*power));
+        }
+        let reasons = sample.throttle.value().into_iter().flatten();
+        for reason in reasons.filter(|reason| !HARMLESS.contains(&reason.as_str())) {
+            if self.throttle.len() < NAMES || self.throttle.contains_key(reason) {
+                *self.throttle.entry(reason.clone()).or_default() += since_us.unwrap_or(0);
+            }
+        }
+    }
+
+    fn drop_of(&mut self, at: Stamp, since_us: Option<u64>, util: u32) {
+        let count: u32 = self.usual.iter().sum();
+        let median = median(&self.usual).filter(|_| count >= CLIFF_SAMPLES);
+        let is_low = median.is_some_and(|median| median >= CLIFF_MEDIAN && util * 2 < median);
+        match (is_low, &mut self.low, since_us) {
+            (true, Some(low), Some(since_us)) => low.us += since_us,
+            (true, ..) => {
+                self.end_of_low();
+                self.low = Some(Low { since: at, us: 0 });
+            }
+            (false, ..) => {
+                if let (Some(low), Some(since_us)) = (&mut self.low, since_us) {
+                    low.us += since_us;
+                }
+                self.end_of_low();
+                self.usual[util as usize] += 1;
+            }
+        }
+    }
+
+    fn end_of_low(&mut self) {
+        let Some(low) = self.low.take().filter(|low| low.us >= CLIFF_US) else { return };
+        self.cliffs.count += 1;
+        self.cliffs.us += low.us;
+        if low.us > self.cliffs.longest_us {
+            (self.cliffs.longest_us, self.cliffs.longest_at) = (low.us, Some(low.since));
+        }
+    }
+
+    fn figures(&self, host: &HostId, uuid: &GpuUuid, model: Option<String>) -> GpuFigures {
+        let samples: u64 = self.all.iter().map(|count| u64::from(*count)).sum();
+        let sum: u64 = (0..).zip(&self.all).map(|(percent, count)| percent * u64::from(*count)).sum();
+        let mut throttle: Vec<Throttle> = self
+            .throttle
+            .iter()
+            .filter(|(_, us)| **us > 0)
+            .map(|(reason, us)| Throttle { reason: reason.clone(), us: *us })
+            .collect();
+        throttle.sort_by_key(|throttle| std::cmp::Reverse(throttle.us));
+        let memory: Vec<(f64, f64)> =
+            self.memory.points().filter_map(|(step, point)| Some((step as f64, point.mean()?))).collect();
+        GpuFigures {
+            host: host.clone(),
+            index: self.index,
+            uuid: uuid.clone(),
+            model,
+            rank: self.rank,
+            samples,
+            util_mean: (samples > 0).then(|| sum as f64 / samples as f64),
+            util_min: self.all.iter().position(|count| *count > 0).map(|at| at as u32),
+            util_p50: median(&self.all),
+            util_max: self.all.iter().rposition(|count| *count > 0).map(|at| at as u32),
+            cliffs: self.cliffs,
+            memory_peak: self.memory_peak,
+            memory_total: self.memory_total,
+            memory_growth: trend::growth(&memory).map(|slope| slope * 1000.0),
+            temperature_max: self.temperature_max,
+            power_mean_w: mean(self.power_mw).map(|mw| mw / 1e3),
+            power_max_w: self.power_max_mw.map(|mw| f64::from(mw) / 1e3),
+            throttle,
+            events: Counted::all(&self.events),
+        }
+    }
+}
+
+fn median(counts: &[u32; 101]) -> Option<u32> {
+    let all: u32 = counts.iter().sum();
+    let mut seen = 0;
+    let at = counts.iter().position(|count| {
+        seen += count;
+        seen * 2 >= all
+    });
+    at.filter(|_| all > 0).map(|at| at as u32)
+}
+
+#[cfg(test)]
+#[path = "gpus_tests.rs"]
+mod tests;

@@ -1,0 +1,105 @@
+use super::super::fixtures::{Told, info, spec, timing};
+use super::super::{Counted, RunAnalysis, findings};
+use crate::domain::event::Event;
+use crate::domain::gpu::event::{GpuEvent, Happening};
+use crate::domain::gpu::{GpuSample, Reading};
+use crate::domain::ids::GpuUuid;
+use crate::domain::outcome::RunEnd;
+use std::sync::Arc;
+
+fn gpu(util: u32, memory: u64, throttle: &[&str]) -> GpuSample {
+    GpuSample {
+        util: Reading::Value(util),
+        memory_used: Reading::Value(memory),
+        memory_total: Reading::Value(80 << 30),
+        temperature: Reading::Value(60 + util / 10),
+        power_mw: Reading::Value(100_000 + util * 1000),
+        throttle: Reading::Value(throttle.iter().map(|reason| (*reason).to_owned()).collect()),
+        ..GpuSample::unknown(0)
+    }
+}
+
+/// One sample and one step a second.
+fn run(samples: impl IntoIterator<Item = GpuSample>) -> RunAnalysis {
+    let mut told = Told::new(spec(1));
+    told.host(Event::HostDescribed { info: Arc::new(info(1)) });
+    told.sample(vec![gpu(0, 1 << 30, &[])]);
+    told.start(0);
+    for (step, sample) in (1..).zip(samples) {
+        told.wait(1);
+        told.step(0, timing(step, [100, 0, 0, 0, 0, 0]));
+        told.sample(vec![sample]);
+    }
+    told.finish(RunEnd::Finished)
+}
+
+#[test]
+fn what_a_gpu_did_while_its_rank_ran_is_told() {
+    let samples = (0..100).map(|second| {
+        let util = if (50..65).contains(&second) { 10 } else { 90 };
+        let held: &[&str] = if second < 20 { &["hw thermal slowdown", "gpu idle"] } else { &["gpu idle"] };
+        gpu(util, 20 << 30, held)
+    });
+    let run = run(samples);
+    let gpu = &run.gpus[0];
+    assert_eq!((gpu.util_min, gpu.util_p50, gpu.util_max, gpu.samples), (Some(10), Some(90), Some(90), 100));
+    assert_eq!(gpu.util_mean, Some(78.0));
+    assert_eq!((gpu.cliffs.count, gpu.cliffs.us, gpu.cliffs.longest_us), (1, 15_000_000, 15_000_000));
+    assert_eq!(gpu.throttle.len(), 1, "idle is no trouble: {:?}", gpu.throttle);
+    assert_eq!((gpu.throttle[0].reason.as_str(), gpu.throttle[0].us), ("hw thermal slowdown", 20_000_000));
+    assert_eq!((gpu.memory_peak, gpu.memory_growth), (Some(20 << 30), None));
+    assert_eq!((gpu.temperature_max, gpu.power_max_w), (Some(69), Some(190.0)));
+    assert_eq!(gpu.model.as_deref(), Some("H200"));
+    let host = &run.host_figures[0];
+    assert_eq!((host.cpu_mean, host.cpu_max, host.clock_uncertainty_us), (Some(25.0), Some(25.0), None));
+    let words: Vec<String> = findings(&run).into_iter().map(|finding| finding.words).collect();
+    assert!(
+        words.iter().any(|words| words.contains("held down by hw thermal slowdown on 1 GPU")),
+        "{words:?}"
+    );
+    assert!(words.iter().any(|words| words.contains("GPU gpu-a:0 fell below half")), "{words:?}");
+}
+
+#[test]
+fn a_short_drop_and_an_idle_gpu_are_no_cliffs() {
+    let short = run((0..100).map(|second| gpu(if (50..58).contains(&second) { 10 } else { 90 }, 1, &[])));
+    assert_eq!(short.gpus[0].cliffs.count, 0);
+    let idle = run((0..100).map(|second| gpu(if second > 50 { 0 } else { 12 }, 1, &[])));
+    assert_eq!(idle.gpus[0].cliffs.count, 0);
+}
+
+#[test]
+fn memory_that_grows_with_the_steps_is_told() {
+    let run = run((0..100).map(|second| gpu(90, (20 << 30) + second * (100 << 20), &[])));
+    let growth = run.gpus[0].memory_growth.unwrap();
+    assert!((growth / (1000.0 * f64::from(100 << 20)) - 1.0).abs() < 1e-6, "{growth}");
+    let found = findings(&run);
+    assert!(
+        found.iter().any(|finding| finding.words == "memory of GPU gpu-a:0 grows with the steps"),
+        "{found:?}"
+    );
+}
+
+#[test]
+fn an_unknown_value_is_none() {
+    let run = run((0..20).map(|_| GpuSample::unknown(0)));
+    let gpu = &run.gpus[0];
+    assert_eq!((gpu.util_mean, gpu.util_min, gpu.memory_peak, gpu.power_max_w), (None, None, None, None));
+    assert_eq!(gpu.samples, 0);
+}
+
+#[test]
+fn faults_are_counted() {
+    let mut told = Told::new(spec(1));
+    let event = GpuEvent {
+        index: 0,
+        uuid: GpuUuid::from("GPU-0".to_owned()),
+        what: Happening::Xid { xid: 79 },
+        count: 2,
+        t: None,
+    };
+    told.host(Event::GpuHappened { event });
+    let run = told.finish(RunEnd::Finished);
+    assert_eq!(run.gpus[0].events, [Counted { what: "xid 79".to_owned(), count: 2 }]);
+    assert_eq!(findings(&run)[0].evidence, "xid 79 ×2");
+}

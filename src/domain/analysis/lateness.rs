@@ -1,0 +1,85 @@
+//! Who came last to the allreduce of a step, and how much later than the others: from the waits alone, for all ranks leave it
+//! together.
+
+use super::steps::Part;
+use super::what_if::BEFORE;
+use crate::domain::series::Merge;
+use crate::domain::timing::Phase;
+
+/// How late a rank was over some steps: how much less than a typical rank it waited.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub struct Late {
+    sum_us: f64,
+    steps: u32,
+}
+
+impl Late {
+    pub(super) fn of(us: i64) -> Self {
+        Self { sum_us: us as f64, steps: 1 }
+    }
+
+    /// Mean of a step, microseconds; negative where it was early. `None` where nothing is known.
+    pub fn mean_us(self) -> Option<f64> {
+        (self.steps > 0).then(|| self.sum_us / f64::from(self.steps))
+    }
+}
+
+impl Merge for Late {
+    fn merge(&mut self, other: &Self) {
+        self.sum_us += other.sum_us;
+        self.steps = self.steps.saturating_add(other.steps);
+    }
+}
+
+/// What the waits of one step tell.
+#[derive(Debug, PartialEq)]
+pub(super) struct Judged {
+    /// The place of the part that came last.
+    pub(super) last: usize,
+    /// How long the second last waited for it: so much shorter the step would be without its lateness.
+    pub(super) caused_us: u32,
+    /// How much less than a typical rank each waited.
+    pub(super) late_us: Vec<i64>,
+}
+
+/// `None` where there are fewer than two ranks, or one of them doesn't tell how long it waited.
+pub(super) fn judge(parts: &[Part]) -> Option<Judged> {
+    if parts.len() < 2 || parts.iter().any(|part| !part.waits) {
+        return None;
+    }
+    let mut waits: Vec<u32> = parts.iter().map(Part::wait_us).collect();
+    let last = (0..waits.len()).min_by_key(|at| waits[*at])?;
+    waits.sort_unstable();
+    let typical = i64::from(waits[waits.len() / 2]);
+    let late_us = parts.iter().map(|part| typical - i64::from(part.wait_us())).collect();
+    Some(Judged { last, caused_us: waits[1] - waits[0], late_us })
+}
+
+/// How much longer than a typical other rank each took for what lies before the allreduce, as [`BEFORE`].
+pub(super) fn excess(parts: &[Part]) -> Vec<[i64; BEFORE.len()]> {
+    let mut all = vec![[0; BEFORE.len()]; parts.len()];
+    if parts.len() < 2 {
+        return all;
+    }
+    let middle = (parts.len() - 1) / 2;
+    for place in 0..BEFORE.len() {
+        let mut sorted: Vec<u32> = parts.iter().map(|part| part.before[place]).collect();
+        sorted.sort_unstable();
+        for (excess, part) in all.iter_mut().zip(parts) {
+            let own = part.before[place];
+            // the upper median of the others
+            let typical = if own <= sorted[middle] { sorted[middle + 1] } else { sorted[middle] };
+            excess[place] = i64::from(own) - i64::from(typical);
+        }
+    }
+    all
+}
+
+/// Parts the waits that hooks tell: the rank that came last did not wait, so what it took is what moving the bytes took.
+pub(super) fn part_waits(parts: &mut [Part]) {
+    if parts.len() < 2 || parts.iter().any(|part| part.phases[Phase::Transfer.index()] > 0) {
+        return;
+    }
+    let least = parts.iter().map(Part::wait_us).min().unwrap_or(0);
+    parts.iter_mut().for_each(|part| part.moved(least));
+}

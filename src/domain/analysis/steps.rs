@@ -1,0 +1,508 @@
+//! The steps of a run: each as soon as all ranks have told it, for only then it is known who came last. A fold in bounded
+//! memory. Clocks are never compared: how long a rank waited is measured by itself.
+
+use std::collections::BTreeMap;
+
+use super::by_step::ByStep;
+use super::figures::Window;
+use super::histogram::Histogram;
+use super::lateness::{self, Late};
+use super::what_if::{BEFORE, WhatIfSums};
+use crate::domain::hooks::StepsBy;
+use crate::domain::ids::Rank;
+use crate::domain::series::Merge;
+use crate::domain::timing::{Phase, StepTiming};
+
+/// Steps that some ranks have told and others not; their parts.
+const MOST_OPEN: usize = 512;
+const MOST_PARTS: usize = 1 << 18;
+/// How many that train are followed.
+pub(super) const MOST_RANKS: usize = 4096;
+/// Points of the charts over the steps.
+const POINTS: usize = 240;
+/// Points of the lateness of one rank.
+const LATE_POINTS: usize = 120;
+
+/// What one rank tells of one step.
+#[derive(Debug, Clone, Copy)]
+#[expect(clippy::struct_excessive_bools, reason = "facts that have nothing to do with each other")]
+pub(super) struct Part {
+    pub(super) number: u32,
+    pub(super) dur_us: u32,
+    pub(super) phases: [u32; Phase::COUNT],
+    hidden_us: u32,
+    samples: u32,
+    loss: Option<f32>,
+    /// The first of the rank's process: it warms up.
+    warm: bool,
+    /// It tells how long it waited.
+    pub(super) waits: bool,
+    /// Hooks tell it: its wait may be transfer, too.
+    hooks: bool,
+    told: bool,
+    /// What the rank did from the allreduce before to this one, as [`BEFORE`].
+    pub(super) before: [u32; BEFORE.len()],
+}
+
+impl Part {
+    pub(super) fn wait_us(&self) -> u32 {
+        self.phases[Phase::Wait.index()]
+    }
+}
+
+/// What is known of one rank.
+#[derive(Debug, Default)]
+pub(super) struct RankSteps {
+    pub(super) by: StepsBy,
+    /// Its process has just started: the next step warms up.
+    fresh: bool,
+    last: Option<Last>,
+    /// The longest of its first steps.
+    pub(super) first_us: Option<u32>,
+    /// Lengths of all others, microseconds.
+    pub(super) lengths: Histogram,
+    pub(super) step_us: u64,
+    pub(super) phases: [u64; Phase::COUNT],
+    pub(super) tells_phases: bool,
+    pub(super) hidden_us: u64,
+    pub(super) samples: u64,
+    pub(super) sample_us: u64,
+    /// Steps in which it came last, and what the second last waited for it.
+    pub(super) last_in: u64,
+    pub(super) caused_us: u64,
+    pub(super) what_if: WhatIfSums,
+    pub(super) late: Option<ByStep<Late>>,
+}
+
+/// What of a rank's last step belongs to what comes next.
+#[derive(Debug, Clone, Copy)]
+struct Last {
+    step: u64,
+    end: u64,
+    transfer: u32,
+    optimizer: u32,
+}
+
+/// Some steps of all ranks, for charts.
+#[derive(Debug, Clone)]
+pub struct StepPoint {
+    /// Lengths, microseconds.
+    pub lengths: Histogram,
+    /// Microseconds a phase, over all ranks.
+    pub phases: [u64; Phase::COUNT],
+    /// Microseconds of the steps, over all ranks.
+    pub step_us: u64,
+    /// Samples, over all ranks.
+    pub samples: u64,
+    /// Sum and number of the losses.
+    pub loss: (f64, u32),
+}
+
+impl Default for StepPoint {
+    fn default() -> Self {
+        Self { lengths: Histogram::coarse(), phases: [0; 7], step_us: 0, samples: 0, loss: (0.0, 0) }
+    }
+}
+
+impl Merge for StepPoint {
+    fn merge(&mut self, other: &Self) {
+        self.lengths.merge(&other.lengths);
+        self.phases.iter_mut().zip(other.phases).for_each(|(own, more)| *own += more);
+        self.step_us += other.step_us;
+        self.samples += other.samples;
+        self.loss = (self.loss.0 + other.loss.0, self.loss.1.saturating_add(other.loss.1));
+    }
+}
+
+/// The first loss, the least and the last, each with its step.
+#[derive(Debug, Default, Clone, Copy)]
+pub(super) struct Losses {
+    pub(super) first: Option<(u64, f64)>,
+    pub(super) least: Option<(u64, f64)>,
+    pub(super) last: Option<(u64, f64)>,
+    /// The first step of which a loss was no number.
+    pub(super) not_finite: Option<u64>,
+}
+
+impl Losses {
+    fn take(&mut self, step: u64, loss: f64) {
+        self.first = self.first.or(Some((step, loss)));
+        if self.least.is_none_or(|(_, least)| loss < least) {
+            self.least = Some((step, loss));
+        }
+        self.last = Some((step, loss));
+    }
+}
+
+/// The fold.
+#[derive(Debug)]
+pub(super) struct Steps {
+    window: Window,
+    world: u32,
+    has_workers: bool,
+    pub(super) ranks: BTreeMap<u32, RankSteps>,
+    open: BTreeMap<u64, Vec<Part>>,
+    /// The first and the last step that was told.
+    pub(super) first: Option<u64>,
+    pub(super) newest: Option<u64>,
+    /// Steps that all ranks have told, but for those that warm up.
+    pub(super) whole: u64,
+    /// Those of them of which all ranks tell their waits, and how long they took together.
+    pub(super) judged: u64,
+    pub(super) judged_us: u64,
+    /// The longest rank of each whole step, microseconds.
+    pub(super) lengths: Histogram,
+    pub(super) warm_us: Option<u32>,
+    correlation: Correlation,
+    /// Of each rank's each step, microseconds.
+    pub(super) phases: [Histogram; Phase::COUNT],
+    pub(super) exposed: Histogram,
+    /// The same of each whole step: the mean over its ranks.
+    pub(super) mean_phases: [Histogram; Phase::COUNT],
+    pub(super) mean_exposed: Histogram,
+    pub(super) losses: Losses,
+    pub(super) points: ByStep<StepPoint>,
+}
+
+impl Steps {
+    pub(super) fn new(world: u32, window: Window) -> Self {
+        Self {
+            window,
+            world,
+            has_workers: false,
+            ranks: BTreeMap::new(),
+            open: BTreeMap::new(),
+            first: None,
+            newest: None,
+            whole: 0,
+            judged: 0,
+            judged_us: 0,
+            lengths: Histogram::default(),
+            warm_us: None,
+            correlation: Correlation::default(),
+            phases: std::array::from_fn(|_| Histogram::default()),
+            exposed: Histogram::default(),
+            mean_phases: std::array::from_fn(|_| Histogram::default()),
+            mean_exposed: Histogram::default(),
+            losses: Losses::default(),
+            points: ByStep::new(POINTS),
+        }
+    }
+
+    /// How many train.
+    pub(super) fn world(&self) -> usize {
+        if self.has_workers { self.ranks.len() } else { self.world as usize }
+    }
+
+    /// How much the length of a step depends on that of the step before: see [`Histogram::estimate`].
+    pub(super) fn dependence(&self) -> f64 {
+        self.correlation.dependence()
+    }
+
+    fn rank(&mut self, number: u32) -> Option<&mut RankSteps> {
+        if self.ranks.len() >= MOST_RANKS && !self.ranks.contains_key(&number) {
+            return None;
+        }
+        Some(self.ranks.entry(number).or_default())
+    }
+
+    /// A process of a rank has started: its next step warms up.
+    pub(super) fn started(&mut self, rank: Rank) {
+        if let Some(rank) = self.rank(rank.0) {
+            rank.fresh = true;
+        }
+    }
+
+    /// From here on another one tells the steps of a rank.
+    pub(super) fn told_by(&mut self, number: u32, by: StepsBy) {
+        if let Some(rank) = self.rank(number) {
+            (rank.by, rank.last) = (by, None);
+        }
+        self.open.clear();
+    }
+
+    /// All ranks begin anew.
+    pub(super) fn restart(&mut self) {
+        self.close_all();
+        for rank in self.ranks.values_mut() {
+            rank.last = None;
+        }
+    }
+
+    /// A rank's own lines show a step and maybe its loss.
+    pub(super) fn seen(&mut self, number: u32, step: u64, loss: Option<f32>) {
+        let Some(rank) = self.rank(number) else { return };
+        if rank.last.is_some() {
+            return;
+        }
+        rank.by = StepsBy::Log;
+        self.count(step);
+        if !self.window.holds(step) {
+            return;
+        }
+        match loss {
+            Some(loss) if loss.is_finite() => {
+                self.losses.take(step, loss.into());
+                self.points.at(step).merge(&StepPoint { loss: (loss.into(), 1), ..StepPoint::default() });
+            }
+            Some(_) => self.losses.not_finite = self.losses.not_finite.or(Some(step)),
+            None => {}
+        }
+    }
+
+    fn count(&mut self, step: u64) {
+        self.first = Some(self.first.map_or(step, |first| first.min(step)));
+        self.newest = Some(self.newest.map_or(step, |newest| newest.max(step)));
+    }
+
+    /// A step of one that trains; `worker`: a process within a rank.
+    pub(super) fn step(&mut self, number: u32, worker: bool, timing: &StepTiming) {
+        if worker && !self.has_workers {
+            self.has_workers = true;
+            // ranks that have only started are launchers of the workers
+            self.ranks.retain(|_, rank| rank.last.is_some());
+        }
+        let Some(rank) = self.rank(number) else { return };
+        let last = rank.last;
+        if last.is_some_and(|last| last.step == timing.step) {
+            return;
+        }
+        let Some(part) = rank.part(number, timing) else { return };
+        if last.is_some_and(|last| last.step > timing.step) {
+            self.close_all();
+        }
+        self.count(timing.step);
+        if !self.window.holds(timing.step) {
+            return;
+        }
+        let world = self.world();
+        let parts = self.open.entry(timing.step).or_default();
+        parts.push(part);
+        if parts.len() >= world {
+            let later = self.open.split_off(&timing.step);
+            // reports of a rank come in order: what is older can't become whole any more
+            self.close_all();
+            self.open = later;
+            if let Some((step, parts)) = self.open.pop_first() {
+                self.close(step, parts, true);
+            }
+        } else if self.open.len() > MOST_OPEN.min(MOST_PARTS / world.max(1))
+            && let Some((step, parts)) = self.open.pop_first()
+        {
+            self.close(step, parts, false);
+        }
+    }
+
+    /// Takes what is told of the steps that never become whole.
+    pub(super) fn close_all(&mut self) {
+        while let Some((step, parts)) = self.open.pop_first() {
+            self.close(step, parts, false);
+        }
+    }
+
+    fn close(&mut self, step: u64, mut parts: Vec<Part>, whole: bool) {
+        parts.sort_unstable_by_key(|part| part.number);
+        if whole {
+            lateness::part_waits(&mut parts);
+        }
+        let point = self.points.at(step);
+        let losses = parts.iter().filter_map(|part| part.loss);
+        let finite: Vec<f64> = losses.clone().filter(|loss| loss.is_finite()).map(f64::from).collect();
+        if finite.len() < losses.count() {
+            self.losses.not_finite = self.losses.not_finite.or(Some(step));
+        }
+        let sum: f64 = finite.iter().sum();
+        point.loss = (point.loss.0 + sum, point.loss.1.saturating_add(finite.len() as u32));
+        if !finite.is_empty() {
+            self.losses.take(step, sum / finite.len() as f64);
+        }
+        let warm = parts.iter().any(|part| part.warm);
+        for part in &parts {
+            let Some(rank) = self.ranks.get_mut(&part.number) else { continue };
+            if part.warm {
+                rank.first_us = rank.first_us.max(Some(part.dur_us));
+                continue;
+            }
+            rank.add(part);
+            if !warm {
+                point.add(part);
+            }
+            if part.told {
+                let exposed = part.wait_us().saturating_add(part.phases[Phase::Transfer.index()]);
+                self.exposed.add(exposed);
+                for (histogram, us) in self.phases.iter_mut().zip(part.phases) {
+                    histogram.add(us);
+                }
+            }
+        }
+        let Some(longest) = parts.iter().map(|part| part.dur_us).max().filter(|_| whole) else { return };
+        if warm {
+            self.warm_us = self.warm_us.max(Some(longest));
+            return;
+        }
+        self.whole += 1;
+        self.lengths.add(longest);
+        self.correlation.add(longest.into());
+        self.points.at(step).lengths.add(longest);
+        self.means(&parts);
+        self.judge(step, &parts, longest);
+    }
+
+    /// Where the time of a whole step goes, all of its ranks together.
+    fn means(&mut self, parts: &[Part]) {
+        if parts.iter().any(|part| !part.told) {
+            return;
+        }
+        let count = parts.len().max(1) as u64;
+        let mean = |at: usize| {
+            let sum: u64 = parts.iter().map(|part| u64::from(part.phases[at])).sum();
+            u32::try_from(sum / count).unwrap_or(u32::MAX)
+        };
+        for (at, histogram) in self.mean_phases.iter_mut().enumerate() {
+            histogram.add(mean(at));
+        }
+        let exposed = mean(Phase::Wait.index()).saturating_add(mean(Phase::Transfer.index()));
+        self.mean_exposed.add(exposed);
+    }
+
+    /// Who came last, and what that cost.
+    fn judge(&mut self, step: u64, parts: &[Part], longest: u32) {
+        let Some(judged) = lateness::judge(parts) else { return };
+        self.judged += 1;
+        self.judged_us += u64::from(longest);
+        let excess = lateness::excess(parts);
+        for ((part, late), excess) in parts.iter().zip(&judged.late_us).zip(&excess) {
+            let Some(rank) = self.ranks.get_mut(&part.number) else { continue };
+            rank.what_if.typical(excess);
+            let series = rank.late.get_or_insert_with(|| ByStep::new(LATE_POINTS));
+            series.at(step).merge(&Late::of(*late));
+        }
+        let excess = excess.get(judged.last).copied().unwrap_or_default();
+        if let Some(rank) = parts.get(judged.last).and_then(|part| self.ranks.get_mut(&part.number)) {
+            rank.last_in += 1;
+            rank.caused_us += u64::from(judged.caused_us);
+            rank.what_if.last(&excess, judged.caused_us);
+        }
+    }
+}
+
+impl RankSteps {
+    /// What is kept of a step until all have told it.
+    fn part(&mut self, number: u32, timing: &StepTiming) -> Option<Part> {
+        let phases = timing.phase_totals().map(|us| u32::try_from(us).unwrap_or(u32::MAX));
+        let last = self.last.filter(|last| last.step.checked_add(1) == Some(timing.step));
+        let start = timing.start.0;
+        let between = last.filter(|last| last.end > 0).map_or(0, |last| start.saturating_sub(last.end));
+        let end = if start > 0 { start.saturating_add(timing.dur_us.into()) } else { 0 };
+        let [data, forward, backward, _, transfer, optimizer, _] = phases;
+        self.last = Some(Last { step: timing.step, end, transfer, optimizer });
+        if self.by == StepsBy::Log {
+            self.by = StepsBy::Program;
+        }
+        (timing.dur_us > 0).then(|| Part {
+            number,
+            dur_us: timing.dur_us,
+            phases,
+            hidden_us: timing.hidden_us,
+            samples: timing.samples,
+            loss: timing.loss,
+            warm: std::mem::take(&mut self.fresh) || timing.step <= 1,
+            waits: timing.spans.iter().any(|span| span.phase == Phase::Wait),
+            hooks: self.by == StepsBy::Hooks,
+            told: !timing.spans.is_empty(),
+            before: [
+                data,
+                forward,
+                backward,
+                last.map_or(0, |last| last.transfer),
+                last.map_or(0, |last| last.optimizer),
+                u32::try_from(between).unwrap_or(u32::MAX),
+            ],
+        })
+    }
+
+    fn add(&mut self, part: &Part) {
+        self.lengths.add(part.dur_us);
+        self.step_us += u64::from(part.dur_us);
+        self.tells_phases |= part.told;
+        self.hidden_us += u64::from(part.hidden_us);
+        self.phases.iter_mut().zip(part.phases).for_each(|(own, more)| *own += u64::from(more));
+        if part.samples > 0 {
+            self.samples += u64::from(part.samples);
+            self.sample_us += u64::from(part.dur_us);
+        }
+    }
+}
+
+impl StepPoint {
+    fn add(&mut self, part: &Part) {
+        self.step_us += u64::from(part.dur_us);
+        self.samples += u64::from(part.samples);
+        self.phases.iter_mut().zip(part.phases).for_each(|(own, more)| *own += u64::from(more));
+    }
+}
+
+impl Part {
+    /// Of the wait that hooks tell, so much was moving bytes.
+    pub(super) fn moved(&mut self, least: u32) {
+        if self.hooks {
+            let moved = least.min(self.wait_us());
+            self.phases[Phase::Wait.index()] -= moved;
+            self.phases[Phase::Transfer.index()] += moved;
+        }
+    }
+}
+
+/// How much each of a row of numbers tells of the next: the autocorrelation of lag 1.
+#[derive(Debug, Default)]
+struct Correlation {
+    count: f64,
+    sum: f64,
+    squares: f64,
+    products: f64,
+    last: Option<f64>,
+    /// What is subtracted of each, so that sums of squares keep their digits.
+    shift: Option<f64>,
+}
+
+impl Correlation {
+    fn add(&mut self, value: f64) {
+        let value = value - *self.shift.get_or_insert(value);
+        self.count += 1.0;
+        self.sum += value;
+        self.squares += value * value;
+        self.products += self.last.map_or(0.0, |last| last * value);
+        self.last = Some(value);
+    }
+
+    /// (1 + r) / (1 − r), from 1 to 39: by so much the variance of a mean is greater than without dependence.
+    fn dependence(&self) -> f64 {
+        if self.count < 3.0 {
+            return 1.0;
+        }
+        let mean = self.sum / self.count;
+        let variance = self.squares / self.count - mean * mean;
+        let covariance = self.products / (self.count - 1.0) - mean * mean;
+        let r = if variance > 0.0 { (covariance / variance).clamp(0.0, 0.95) } else { 0.0 };
+        (1.0 + r) / (1.0 - r)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn values_that_come_in_runs_tell_less() {
+        let dependence = |values: &[f64]| {
+            let mut correlation = Correlation::default();
+            values.iter().for_each(|value| correlation.add(*value));
+            correlation.dependence()
+        };
+        let alternating: Vec<f64> = (0..100).map(|at| f64::from(at % 2)).collect();
+        let two_halves: Vec<f64> = (0..100).map(|at| f64::from(at / 50)).collect();
+        assert!((dependence(&alternating) - 1.0).abs() < 1e-9);
+        assert!(dependence(&two_halves) > 20.0);
+        assert!((dependence(&[5.0; 10]) - 1.0).abs() < 1e-9);
+    }
+}

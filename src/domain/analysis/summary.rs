@@ -1,0 +1,296 @@
+//! The figures of a run when all of its events have been taken in.
+
+use std::collections::BTreeMap;
+
+use super::figures::{
+    Charts, Counted, Episode, Estimates, GapFigures, LossFigures, PhaseFigures, RankFigures, RunAnalysis,
+    SampleFigures, Spread, StepFigures, WhatIf,
+};
+use super::histogram::Histogram;
+use super::steps::{RankSteps, Steps};
+use super::{Analyzer, facts};
+use crate::domain::ids::Rank;
+use crate::domain::run::RunSpec;
+use crate::domain::straggler::Straggler;
+use crate::domain::timing::Phase;
+
+/// So many steps a run must have for its tenths to tell something.
+const LEAST_FOR_TENTHS: u64 = 50;
+/// So many what-if lines are told.
+const WHAT_IFS: usize = 5;
+
+pub(super) fn of(analyzer: Analyzer, damage: Option<String>) -> RunAnalysis {
+    let Analyzer { spec, mut telemetry, logs, steps, episodes, collectives, .. } = analyzer;
+    let created = spec.created;
+    let outcome = analyzer.outcome;
+    let ended_at = outcome.as_ref().and_then(|outcome| outcome.at).or(analyzer.last_at);
+    let (host_figures, gpus) = telemetry.figures();
+    let facts = facts::of(&spec, &telemetry.hosts, &analyzer.job, analyzer.total_steps);
+    let place = |rank: Rank| spec.placements.get(rank.0 as usize).map(ToString::to_string);
+    let mut ranks = ranks(&spec, &steps);
+    for figures in &mut ranks {
+        figures.exit = analyzer.exits.get(&figures.rank).map(crate::domain::run::RankExit::describe);
+        (figures.warnings, figures.errors) = logs.of(figures.rank);
+    }
+    let mut what_if: Vec<WhatIf> = steps
+        .ranks
+        .iter()
+        .flat_map(|(number, rank)| rank.what_if.told(Rank(*number), steps.judged, steps.judged_us))
+        .collect();
+    what_if.sort_by_key(|line| std::cmp::Reverse(line.gain_us));
+    what_if.truncate(WHAT_IFS);
+    let all = lengths(&steps);
+    let totals = Totals::of(&steps);
+    RunAnalysis {
+        run: spec.id.to_string(),
+        name: spec.name.clone(),
+        created: Some(created),
+        world: spec.world(),
+        hosts: spec.hosts(),
+        duration_us: ended_at.map(|end| end.micros_since(created).max(0).unsigned_abs()),
+        first_step_after_us: analyzer
+            .first_step_at
+            .map(|first| first.micros_since(created).max(0).unsigned_abs()),
+        outcome: outcome.as_ref().map(|outcome| outcome.summary.clone()),
+        success: outcome.as_ref().map(crate::domain::outcome::RunOutcome::is_success),
+        restarts: analyzer.restarts,
+        steps: step_figures(&steps, &all, &totals, analyzer.total_steps),
+        phases: phases(&steps, &totals),
+        what_if,
+        stragglers: episodes.iter().map(episode).collect(),
+        loss: loss(&steps),
+        loss_not_finite_at: steps.losses.not_finite,
+        samples: samples(&steps),
+        gpus,
+        host_figures,
+        gaps: GapFigures {
+            dropped: Counted::all(&analyzer.dropped),
+            log_bytes: analyzer.log_bytes,
+            unattended_us: analyzer.unattended_us,
+            damage,
+        },
+        collectives: collectives.sentence(place),
+        facts,
+        estimates: estimates(&steps, &all),
+        ranks,
+        log: logs.figures(),
+        charts: Charts {
+            util: telemetry.charts(),
+            range: ended_at.map(|end| (created, end)),
+            late: steps
+                .ranks
+                .into_iter()
+                .filter_map(|(number, rank)| Some((Rank(number), rank.late?)))
+                .collect(),
+            steps: steps.points,
+        },
+    }
+}
+
+/// Sums over all ranks.
+struct Totals {
+    step_us: u64,
+    steps: u64,
+    phases: [u64; Phase::COUNT],
+    hidden_us: u64,
+}
+
+impl Totals {
+    fn of(steps: &Steps) -> Self {
+        let mut totals = Self { step_us: 0, steps: 0, phases: [0; Phase::COUNT], hidden_us: 0 };
+        for rank in steps.ranks.values().filter(|rank| rank.tells_phases) {
+            totals.step_us += rank.step_us;
+            totals.steps += rank.lengths.count();
+            totals.hidden_us += rank.hidden_us;
+            totals.phases.iter_mut().zip(rank.phases).for_each(|(sum, us)| *sum += us);
+        }
+        totals
+    }
+}
+
+/// The shares of the phases; the last one has what no phase is told of.
+fn shares(phases: &[u64; Phase::COUNT], step_us: u64) -> [f64; Phase::COUNT] {
+    let told: u64 = phases.iter().sum();
+    let all = step_us.max(told).max(1);
+    let mut shares = phases.map(|us| us as f64 / all as f64);
+    shares[Phase::Other.index()] += (all - told.min(all)) as f64 / all as f64;
+    shares
+}
+
+fn exposed(phases: &[u64; Phase::COUNT]) -> u64 {
+    phases[Phase::Wait.index()] + phases[Phase::Transfer.index()]
+}
+
+/// A job that hides nothing looks like one that doesn't tell: nothing is known then.
+fn overlap(hidden_us: u64, exposed_us: u64) -> Option<f64> {
+    (hidden_us > 0).then(|| hidden_us as f64 / (hidden_us + exposed_us) as f64)
+}
+
+fn has_allreduce(phases: &[u64; Phase::COUNT], hidden_us: u64) -> bool {
+    exposed(phases) + hidden_us > 0
+}
+
+fn ranks(spec: &RunSpec, steps: &Steps) -> Vec<RankFigures> {
+    let empty = RankSteps::default();
+    let mut all: BTreeMap<u32, &RankSteps> =
+        steps.ranks.iter().map(|(number, rank)| (*number, rank)).collect();
+    for placement in &spec.placements {
+        all.entry(placement.rank.0).or_insert(&empty);
+    }
+    let is_judged = steps.judged > 0;
+    let figures = all.into_iter().map(|(number, rank)| {
+        let told = rank.tells_phases && rank.step_us > 0;
+        let count = rank.lengths.count();
+        let exposed_us = exposed(&rank.phases);
+        let has_allreduce = told && has_allreduce(&rank.phases, rank.hidden_us);
+        RankFigures {
+            rank: Rank(number),
+            place: spec.placements.get(number as usize).map(ToString::to_string),
+            by: rank.by,
+            length: Spread::of(&rank.lengths),
+            warm_up_us: rank.first_us,
+            phases_us: told.then_some(rank.phases),
+            shares: told.then(|| shares(&rank.phases, rank.step_us)),
+            last_in: is_judged.then_some(rank.last_in),
+            wait_caused_us: is_judged.then_some(rank.caused_us),
+            overlap: overlap(rank.hidden_us, exposed_us),
+            exposed_us: has_allreduce.then(|| exposed_us as f64 / count.max(1) as f64),
+            samples_per_s: (rank.sample_us > 0).then(|| rank.samples as f64 * 1e6 / rank.sample_us as f64),
+            exit: None,
+            warnings: 0,
+            errors: 0,
+        }
+    });
+    figures.collect()
+}
+
+/// The lengths of whole steps, else those of each rank; and whether they are whole.
+fn lengths(steps: &Steps) -> (Histogram, bool) {
+    if steps.whole > 0 {
+        return (steps.lengths.clone(), true);
+    }
+    let mut all = Histogram::default();
+    steps.ranks.values().for_each(|rank| all.merge(&rank.lengths));
+    (all, false)
+}
+
+fn step_figures(
+    steps: &Steps,
+    (lengths, aligned): &(Histogram, bool),
+    totals: &Totals,
+    of: Option<u64>,
+) -> StepFigures {
+    let exposed_us = exposed(&totals.phases);
+    let told = totals.steps > 0 && has_allreduce(&totals.phases, totals.hidden_us);
+    let tellers = steps.ranks.values().filter(|rank| rank.lengths.count() > 0 || rank.first_us.is_some());
+    let seen = steps.newest.and(steps.ranks.values().next());
+    StepFigures {
+        first: steps.first,
+        last: steps.newest,
+        of,
+        by: tellers.map(|rank| rank.by).next().or(seen.map(|rank| rank.by)),
+        warm_up_us: steps.warm_us.or(steps.ranks.values().filter_map(|rank| rank.first_us).max()),
+        length: Spread::of(lengths),
+        aligned: *aligned,
+        first_tenth_us: tenth(steps, false).and_then(|part| part.mean_us),
+        last_tenth_us: tenth(steps, true).and_then(|part| part.mean_us),
+        exposed_us: told.then(|| exposed_us as f64 / totals.steps as f64),
+        overlap: overlap(totals.hidden_us, exposed_us),
+    }
+}
+
+/// What the first or the last tenth of the steps tells.
+struct Tenth {
+    mean_us: Option<f64>,
+    samples: u64,
+    step_us: u64,
+}
+
+fn tenth(steps: &Steps, last: bool) -> Option<Tenth> {
+    if steps.whole < LEAST_FOR_TENTHS {
+        return None;
+    }
+    let mut points: Vec<_> = steps.points.points().map(|(_, point)| point).collect();
+    if last {
+        points.reverse();
+    }
+    let mut all = super::StepPoint::default();
+    for point in points {
+        if all.lengths.count() * 10 >= steps.whole {
+            break;
+        }
+        crate::domain::series::Merge::merge(&mut all, point);
+    }
+    Some(Tenth { mean_us: all.lengths.mean(), samples: all.samples, step_us: all.step_us })
+}
+
+fn phases(steps: &Steps, totals: &Totals) -> Vec<PhaseFigures> {
+    if totals.step_us == 0 {
+        return Vec::new();
+    }
+    let shares = shares(&totals.phases, totals.step_us);
+    let figures = Phase::ALL.into_iter().filter_map(|phase| {
+        let at = phase.index();
+        let rest = (shares[at] * totals.step_us as f64) / totals.steps.max(1) as f64;
+        let of = &steps.phases[at];
+        (shares[at] > 0.0).then(|| PhaseFigures {
+            phase,
+            share: shares[at],
+            mean_us: rest,
+            p50_us: of.quantile(0.5).unwrap_or(0),
+            p95_us: of.quantile(0.95).unwrap_or(0),
+        })
+    });
+    figures.collect()
+}
+
+fn loss(steps: &Steps) -> Option<LossFigures> {
+    let losses = &steps.losses;
+    let (first, least, last) = (losses.first?, losses.least?, losses.last?);
+    Some(LossFigures { first: first.1, least: least.1, least_step: least.0, last: last.1, last_step: last.0 })
+}
+
+fn samples(steps: &Steps) -> Option<SampleFigures> {
+    let telling = || steps.ranks.values().filter(|rank| rank.sample_us > 0 && rank.samples > 0);
+    let rates = telling().map(|rank| rank.samples as f64 * 1e6 / rank.sample_us as f64);
+    let per_s: f64 = rates.sum();
+    let ranks = telling().count() as f64;
+    (ranks > 0.0).then(|| SampleFigures {
+        per_s,
+        last_tenth_per_s: tenth(steps, true)
+            .filter(|part| part.step_us > 0)
+            .map(|part| part.samples as f64 * 1e6 / part.step_us as f64 * ranks),
+    })
+}
+
+fn episode(straggler: &Straggler) -> Episode {
+    Episode {
+        rank: straggler.rank,
+        from_step: straggler.named_at,
+        to_step: straggler.over_at,
+        cost_us: straggler.cost_us,
+        share: straggler.share,
+        phase: straggler.lost,
+    }
+}
+
+fn estimates(steps: &Steps, (lengths, aligned): &(Histogram, bool)) -> Estimates {
+    let dependence = steps.dependence();
+    // the ranks of one step tell about the same
+    let ranks = steps.ranks.values().filter(|rank| rank.lengths.count() > 0).count().max(1) as f64;
+    let of_lengths = if *aligned { dependence } else { dependence * ranks };
+    let is_whole = steps.mean_exposed.count() > 0;
+    let (phases, exposed, of_phases) = if is_whole {
+        (&steps.mean_phases, &steps.mean_exposed, dependence)
+    } else {
+        (&steps.phases, &steps.exposed, dependence * ranks)
+    };
+    let told = |histogram: &Histogram| {
+        histogram.estimate(0.5, of_phases).filter(|_| histogram.max().is_some_and(|most| most > 0))
+    };
+    Estimates {
+        length: [0.5, 0.95, 0.99].map(|share| lengths.estimate(share, of_lengths)),
+        phases: std::array::from_fn(|at| told(&phases[at])),
+        exposed: told(exposed),
+    }
+}

@@ -1,0 +1,215 @@
+use std::sync::Arc;
+
+use super::fixtures::{Told, late_run, late_run_in, spec, timing};
+use super::*;
+use crate::domain::hooks::StepsBy;
+use crate::domain::outcome::RunEnd;
+use crate::domain::straggler::Lost;
+use crate::domain::timing::{Phase, SeenStep};
+
+#[track_caller]
+fn near(value: Option<f64>, expected: f64) {
+    assert!(
+        value.is_some_and(|value| (value - expected).abs() < 1e-9 * expected.abs().max(1.0)),
+        "{value:?} {expected}"
+    );
+}
+
+#[test]
+fn a_late_rank_is_told_with_all_numbers() {
+    let run = late_run(100, 20);
+    let length = run.steps.length.unwrap();
+    assert_eq!((length.count, length.p50_us, length.p99_us, length.max_us), (99, 100_000, 100_000, 100_000));
+    assert!(run.steps.aligned);
+    assert_eq!((run.steps.first, run.steps.last, run.steps.warm_up_us), (Some(1), Some(100), Some(500_000)));
+    near(run.steps.exposed_us, 20_000.0);
+    near(run.steps.overlap, 0.6);
+    let [first, second] = &run.ranks[..] else { panic!("{:?}", run.ranks) };
+    assert_eq!((first.last_in, first.wait_caused_us), (Some(0), Some(0)));
+    assert_eq!((second.last_in, second.wait_caused_us), (Some(99), Some(99 * 20_000)));
+    near(first.overlap, 0.5);
+    near(second.overlap, 0.75);
+    near(first.samples_per_s, 640.0);
+    near(run.samples.map(|samples| samples.per_s), 1280.0);
+    near(run.samples.and_then(|samples| samples.last_tenth_per_s), 1280.0);
+    near(second.shares.map(|shares| shares[Phase::Data.index()]), 0.3);
+    let [line] = run.what_if[..] else { panic!("{:?}", run.what_if) };
+    assert_eq!((line.rank, line.phase, line.gain_us), (Rank(1), Lost::Data, 99 * 20_000));
+    near(Some(line.share), 0.2);
+    let loss = run.loss.unwrap();
+    assert_eq!((loss.first, loss.least_step, loss.last_step), (1.0, 100, 100));
+    let [episode] = &run.stragglers[..] else { panic!("{:?}", run.stragglers) };
+    assert_eq!((episode.rank, episode.phase, episode.to_step), (Rank(1), Some(Lost::Data), None));
+    let data = run.phases.iter().find(|figures| figures.phase == Phase::Data).unwrap();
+    near(Some(data.mean_us), 20_000.0);
+    near(Some(data.share), 0.2);
+    assert_eq!(run.duration_us, Some(10_000_000));
+    assert_eq!(run.first_step_after_us, Some(100_000));
+    let found = findings(&run);
+    assert_eq!(found[0].words, "rank 1 (gpu-a:1) is late in data: without rank 1's data phase: 20 % faster");
+    assert_eq!(found[0].evidence, "20 ms a step; last to the allreduce in 99 of 99 steps");
+}
+
+#[test]
+fn an_even_run_has_nothing_to_look_at() {
+    let run = late_run(100, 0);
+    assert!(run.what_if.is_empty() && run.stragglers.is_empty());
+    assert_eq!(findings(&run), []);
+}
+
+#[test]
+fn a_run_without_steps_knows_what_it_knows() {
+    let mut told = Told::new(spec(1));
+    told.start(0);
+    told.wait(5);
+    told.line(0, "ERROR: no such file");
+    told.line(0, "WARNING: careful");
+    told.line(0, "hello");
+    let run = told.finish(RunEnd::Failed);
+    assert!(run.steps.length.is_none() && run.steps.last.is_none() && run.phases.is_empty());
+    assert!(run.samples.is_none() && run.loss.is_none() && run.steps.overlap.is_none());
+    assert_eq!((run.ranks[0].last_in, run.ranks[0].wait_caused_us), (None, None));
+    assert_eq!((run.log.lines, run.log.warnings, run.log.errors), (3, 1, 1));
+    assert_eq!((run.ranks[0].warnings, run.ranks[0].errors), (1, 1));
+    let found = findings(&run);
+    assert_eq!(found.len(), 1);
+    assert!(found[0].evidence.contains("first error, rank 0: ERROR: no such file"), "{found:?}");
+}
+
+#[test]
+fn a_window_leaves_other_steps_out() {
+    let run = late_run_in(100, 20, Window { from: 11, to: 30 });
+    assert_eq!(run.steps.length.unwrap().count, 20);
+    assert_eq!((run.steps.first, run.steps.last), (Some(1), Some(100)), "what was told is known");
+    assert_eq!(run.ranks[1].last_in, Some(20));
+    near(run.loss.map(|loss| loss.last), f64::from(1.0_f32 / 30.0));
+}
+
+#[test]
+fn the_first_step_of_each_attempt_warms_up() {
+    let mut told = Told::new(spec(2));
+    for attempt in 0..2_u64 {
+        for rank in 0..2 {
+            told.start(rank);
+        }
+        // the second one goes on where a checkpoint ends
+        for step in 1 + attempt * 5..=10 + attempt * 5 {
+            let slow = if step == 1 + attempt * 5 { 900 } else { 0 };
+            for rank in 0..2 {
+                told.step(rank, timing(step, [10, 20 + slow, 30, 0, 0, 0]));
+            }
+        }
+        if attempt == 0 {
+            let why = "rank 0 failed".to_owned();
+            told.whole(Event::RunRestarted { attempt: 2, of: 2, why, root: Rank(0) });
+        }
+    }
+    let run = told.finish(RunEnd::Finished);
+    let length = run.steps.length.unwrap();
+    assert_eq!((length.count, length.max_us, run.restarts), (18, 60_000, 1));
+    assert_eq!(run.steps.warm_up_us, Some(960_000));
+}
+
+#[test]
+fn what_hooks_call_waiting_is_parted() {
+    let mut told = Told::new(spec(2));
+    for rank in 0..2 {
+        told.rank(rank, Event::StepsBy { by: StepsBy::Hooks });
+    }
+    for step in 1..=40 {
+        told.step(0, timing(step, [10, 20, 30, 40, 0, 0]));
+        told.step(1, timing(step, [35, 20, 30, 15, 0, 0]));
+    }
+    let run = told.finish(RunEnd::Finished);
+    let phases = |rank: usize| run.ranks[rank].phases_us.unwrap().map(|us| us / 39);
+    assert_eq!(phases(0), [10_000, 20_000, 30_000, 25_000, 15_000, 0, 0]);
+    assert_eq!(phases(1), [35_000, 20_000, 30_000, 0, 15_000, 0, 0]);
+    assert_eq!(run.ranks[1].wait_caused_us, Some(39 * 25_000));
+    assert_eq!(run.steps.by, Some(StepsBy::Hooks));
+    assert_eq!(run.steps.overlap, None, "nothing hidden is told");
+}
+
+#[test]
+fn steps_that_one_rank_never_tells_are_those_of_each_rank() {
+    let mut told = Told::new(spec(2));
+    for step in 1..=2000 {
+        told.step(0, timing(step, [10, 20, 30, 0, 0, 0]));
+    }
+    let run = told.finish(RunEnd::Finished);
+    assert!(!run.steps.aligned);
+    assert_eq!(run.steps.length.unwrap().count, 1999);
+    assert_eq!((run.ranks[0].last_in, run.ranks[1].length), (None, None));
+}
+
+#[test]
+fn a_loss_that_is_no_number_is_told_with_its_step() {
+    let mut told = Told::new(spec(1));
+    for step in 1..=20 {
+        let loss = if step >= 15 { f32::NAN } else { 1.0 };
+        told.step(0, StepTiming { loss: Some(loss), ..timing(step, [10, 0, 0, 0, 0, 0]) });
+    }
+    let run = told.finish(RunEnd::Finished);
+    assert_eq!(run.loss_not_finite_at, Some(15));
+    assert_eq!(run.loss.map(|loss| loss.last_step), Some(14));
+    assert_eq!(findings(&run)[0].words, "the loss is not a number from step 15 on");
+}
+
+#[test]
+fn what_is_printed_counts_where_nothing_is_told() {
+    let mut told = Told::new(spec(1));
+    for step in 1..=10 {
+        let seen = SeenStep { step, total: Some(10), loss: Some(2.0 / step as f32) };
+        told.rank(0, Event::StepSeen { seen });
+    }
+    let run = told.finish(RunEnd::Finished);
+    assert_eq!((run.steps.last, run.steps.of, run.steps.by), (Some(10), Some(10), Some(StepsBy::Log)));
+    near(run.loss.map(|loss| loss.least), f64::from(0.2_f32));
+    assert!(run.steps.length.is_none());
+}
+
+#[test]
+fn processes_within_a_rank_are_those_that_train() {
+    let mut told = Told::new(spec(1));
+    told.start(0);
+    for step in 1..=30 {
+        for worker in 0..2 {
+            let late = [0, 20][worker as usize];
+            let timing = Arc::new(timing(step, [10 + late, 20, 30, 20 - late, 5, 5]));
+            let origin = Origin::Worker(told.spec.id.clone(), Rank(0), worker);
+            told.tell(origin, Event::StepDone { timing });
+        }
+    }
+    let run = told.finish(RunEnd::Finished);
+    assert_eq!(run.ranks.len(), 2);
+    // a step is whole when all that have told one so far have told it: the first tells alone
+    assert!(run.ranks[1].last_in.is_some_and(|last| last >= 28), "{:?}", run.ranks[1]);
+}
+
+#[test]
+fn what_is_missing_is_counted() {
+    let mut told = Told::new(spec(1));
+    told.host(Event::Gap { what: "telemetry".to_owned(), dropped: 3 });
+    told.host(Event::Gap { what: "telemetry".to_owned(), dropped: 4 });
+    let since = told.at;
+    told.wait(60);
+    told.whole(Event::Attached { since: Some(since) });
+    let run = told.finish(RunEnd::Finished);
+    assert_eq!(run.gaps.dropped, [Counted { what: "telemetry".to_owned(), count: 7 }]);
+    assert_eq!(run.gaps.unattended_us, 60_000_000);
+    assert_eq!(findings(&run)[0].evidence, "not followed for 01:00; 7 dropped: telemetry");
+}
+
+#[test]
+fn facts_name_what_was_run() {
+    let mut told = Told::new(spec(2));
+    told.host(Event::HostDescribed { info: Arc::new(super::fixtures::info(2)) });
+    let run = told.finish(RunEnd::Finished);
+    let fact = |name: &str| {
+        run.facts.iter().find(|fact| fact.name == name).map(|fact| fact.value.clone()).unwrap_or_default()
+    };
+    assert_eq!(fact("command"), "python train.py");
+    assert_eq!(fact("env LR"), "0.1");
+    assert_eq!(fact("GPUs"), "2 × H200");
+    assert_eq!(fact("driver"), "550.54");
+    assert_eq!(fact("slots"), "gpu-a:0-1");
+}

@@ -1,0 +1,105 @@
+//! How much shorter the run would be without what one rank loses in one phase: the critical path over the steps.
+//!
+//! A step ends when the last rank has come to its allreduce. Without the last rank's excess in a phase (what it took longer
+//! there than a typical other rank) it comes so much earlier, but the step ends no earlier than the second last comes.
+
+use super::figures::WhatIf;
+use crate::domain::ids::Rank;
+use crate::domain::straggler::Lost;
+
+/// What lies before the allreduce of a step, since the one before.
+pub(super) const BEFORE: [Lost; 6] =
+    [Lost::Data, Lost::Forward, Lost::Backward, Lost::Transfer, Lost::Optimizer, Lost::BetweenSteps];
+
+/// From this share of the run's time on it is told.
+const NAMED_FROM: f64 = 0.01;
+/// So often it must have cost something: a share of the steps, and a number of them.
+const RECURS_IN: f64 = 0.05;
+const RECURS_LEAST: u64 = 3;
+
+/// Sums of one rank, as [`BEFORE`].
+#[derive(Debug, Default, Clone, Copy)]
+pub(super) struct WhatIfSums {
+    /// What the steps in which it came last would be shorter, microseconds.
+    gain_us: [u64; BEFORE.len()],
+    /// In how many.
+    steps: [u64; BEFORE.len()],
+    /// What it took longer than a typical other rank in all steps: about 0 where it is late by chance.
+    excess_us: [i64; BEFORE.len()],
+}
+
+impl WhatIfSums {
+    /// A step, whoever came last in it.
+    pub(super) fn typical(&mut self, excess: &[i64; BEFORE.len()]) {
+        self.excess_us.iter_mut().zip(excess).for_each(|(own, more)| *own = own.saturating_add(*more));
+    }
+
+    /// A step in which it came last, and the second last waited so long for it.
+    pub(super) fn last(&mut self, excess: &[i64; BEFORE.len()], caused_us: u32) {
+        for ((gain, steps), excess) in self.gain_us.iter_mut().zip(&mut self.steps).zip(excess) {
+            let us = excess.clamp(&0, &i64::from(caused_us)).unsigned_abs();
+            *gain += us;
+            *steps += u64::from(us > 0);
+        }
+    }
+
+    /// What is worth a word, of a run of so many steps that took so long together.
+    pub(super) fn told(&self, rank: Rank, steps: u64, step_us: u64) -> impl Iterator<Item = WhatIf> + '_ {
+        let recurs = (steps as f64 * RECURS_IN).max(RECURS_LEAST as f64);
+        BEFORE.into_iter().enumerate().filter_map(move |(at, phase)| {
+            // what comes by chance costs time in some steps and saves it in others
+            let gain_us = self.gain_us[at].min(self.excess_us[at].max(0).unsigned_abs());
+            let share = gain_us as f64 / step_us.max(1) as f64;
+            (share >= NAMED_FROM && self.steps[at] as f64 >= recurs).then_some(WhatIf {
+                rank,
+                phase,
+                gain_us,
+                share,
+                in_steps: self.steps[at],
+                of_steps: steps,
+            })
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_second_last_bounds_what_is_gained() {
+        let mut sums = WhatIfSums::default();
+        for step in 0..100 {
+            let late = step % 2 == 0;
+            let excess = if late { [30_000, 0, 0, 0, 0, 0] } else { [0; 6] };
+            sums.typical(&excess);
+            if late {
+                sums.last(&excess, 20_000);
+            }
+        }
+        let told: Vec<WhatIf> = sums.told(Rank(3), 100, 10_000_000).collect();
+        assert_eq!(told.len(), 1);
+        assert_eq!((told[0].rank, told[0].phase, told[0].gain_us), (Rank(3), Lost::Data, 1_000_000));
+        assert!((told[0].share - 0.1).abs() < 1e-12 && (told[0].in_steps, told[0].of_steps) == (50, 100));
+    }
+
+    #[test]
+    fn chance_and_single_steps_are_not_told() {
+        let mut chance = WhatIfSums::default();
+        let mut once = WhatIfSums::default();
+        for step in 0..100 {
+            let excess = if step % 2 == 0 { [0, 20_000, 0, 0, 0, 0] } else { [0, -20_000, 0, 0, 0, 0] };
+            chance.typical(&excess);
+            if step % 2 == 0 {
+                chance.last(&excess, 20_000);
+            }
+            let excess = if step == 7 { [0, 0, 0, 0, 0, 5_000_000] } else { [0; 6] };
+            once.typical(&excess);
+            if step == 7 {
+                once.last(&excess, 5_000_000);
+            }
+        }
+        assert_eq!(chance.told(Rank(0), 100, 10_000_000).count(), 0);
+        assert_eq!(once.told(Rank(0), 100, 10_000_000).count(), 0, "one step is no habit");
+    }
+}

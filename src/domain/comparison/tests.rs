@@ -1,0 +1,129 @@
+use super::*;
+use crate::domain::analysis::fixtures::{Told, late_run, late_run_in, spec, timing};
+use crate::domain::outcome::RunEnd;
+
+fn side(whole: RunAnalysis) -> Side {
+    Side { whole, common: None }
+}
+
+fn find<'a>(comparison: &'a Comparison, name: &str) -> &'a Compared {
+    comparison.metrics.iter().find(|metric| metric.name == name).unwrap()
+}
+
+/// Steps of 100 ms with some noise, and `more` percent.
+fn noisy(more: u32, seed: u32) -> RunAnalysis {
+    let mut told = Told::new(spec(1));
+    for step in 1..=400_u32 {
+        let noise = (step.wrapping_mul(2_654_435_761).wrapping_add(seed) >> 16) % 20;
+        told.step(0, timing(step.into(), [5, 90 + more + noise, 0, 0, 0, 0]));
+    }
+    told.finish(RunEnd::Finished)
+}
+
+#[test]
+fn a_change_is_told_with_its_interval_and_noise_is_the_same() {
+    let comparison = compare(&side(noisy(0, 1)), &side(noisy(10, 5)));
+    let p50 = find(&comparison, "p50");
+    assert!(!p50.same && (p50.change.unwrap() - 10_000.0).abs() < 1_500.0, "{p50:?}");
+    let (low, high) = p50.interval.unwrap();
+    assert!(low > 5_000.0 && high < 15_000.0 && low < high, "{p50:?}");
+    let comparison = compare(&side(noisy(0, 1)), &side(noisy(0, 777)));
+    assert!(find(&comparison, "p50").same && find(&comparison, "p95").same, "{comparison:?}");
+}
+
+#[test]
+fn a_phase_that_one_rank_loses_in_is_seen_in_all() {
+    let comparison = compare(&side(late_run(60, 20)), &side(late_run(60, 40)));
+    let data = find(&comparison, "data");
+    assert!(data.change.is_some_and(|change| (change - 10_000.0).abs() < 100.0) && !data.same, "{data:?}");
+}
+
+#[test]
+fn a_run_is_the_same_as_itself() {
+    let comparison = compare(&side(late_run(60, 20)), &side(late_run(60, 20)));
+    assert!(comparison.metrics.iter().all(|metric| metric.same), "{comparison:?}");
+    assert!(comparison.differences.is_empty() && comparison.notes.is_empty(), "{comparison:?}");
+}
+
+#[test]
+fn only_steps_that_both_have_are_compared() {
+    let (a, b) = (late_run(100, 20), late_run(60, 20));
+    let window = common_steps(&a, &b).unwrap();
+    assert_eq!(window, Window { from: 1, to: 60 });
+    let a = Side { common: Some(late_run_in(100, 20, window)), whole: a };
+    let comparison = compare(&a, &side(b));
+    let loss = find(&comparison, "loss");
+    assert!(loss.same, "at the same step: {loss:?}");
+    assert!(!find(&comparison, "last-loss").same);
+    assert_eq!(comparison.notes, ["steps 1 to 60 are compared: those that both runs have"]);
+}
+
+#[test]
+fn what_was_run_is_compared_fact_by_fact() {
+    let mut other = spec(2);
+    other.env.insert("LR".to_owned(), "0.2".to_owned());
+    other.env.insert("NEW".to_owned(), "1".to_owned());
+    let comparison = compare(
+        &side(Told::new(spec(2)).finish(RunEnd::Finished)),
+        &side(Told::new(other).finish(RunEnd::Finished)),
+    );
+    let text = |text: &str| Some(text.to_owned());
+    assert_eq!(
+        comparison.differences,
+        [
+            Difference { name: "env LR".to_owned(), a: text("0.1"), b: text("0.2") },
+            Difference { name: "env NEW".to_owned(), a: None, b: text("1") },
+        ]
+    );
+    assert_eq!(comparison.notes, ["neither run told steps: only times and telemetry are compared"]);
+}
+
+#[test]
+fn what_limits_the_comparison_is_said() {
+    let mut failed = Told::new(spec(4));
+    failed.step(0, timing(200, [10, 0, 0, 0, 0, 0]));
+    let failed = failed.finish(RunEnd::Failed);
+    let comparison = compare(&side(late_run(60, 0)), &side(failed));
+    assert_eq!(
+        comparison.notes,
+        [
+            "the runs have no step in common: steps are not compared",
+            "A has 2 ranks, B has 4: a step is not the same work",
+            "run B did not succeed: all ranks done",
+        ]
+    );
+    assert_eq!(find(&comparison, "p50").change, None);
+    let none = compare(&side(late_run(60, 0)), &side(Told::new(spec(2)).finish(RunEnd::Finished)));
+    assert_eq!(none.notes, ["run B told no steps: nothing of the steps is compared"]);
+}
+
+#[test]
+fn conditions_hold_by_share_and_by_amount() {
+    let (a, b) = (side(noisy(0, 1)), side(noisy(10, 5)));
+    let judge = |text: &str| Condition::parse(text).unwrap().judge(&a, &b);
+    for text in ["p50>+5%", "p50 > +5ms", "mean>+4.9%", "samples/s<-3%", "p50>=+5000us", "forward>+0.005s"] {
+        assert!(matches!(judge(text), Verdict::Holds(_)), "{text}: {:?}", judge(text));
+    }
+    for text in ["p50>+50%", "p50>+50ms", "p50<-1%", "loss>+0.01", "duration>+1s", "samples/s<-3000"] {
+        assert!(matches!(judge(text), Verdict::No(_)), "{text}: {:?}", judge(text));
+    }
+    assert_eq!(judge("gpu-util<-5"), Verdict::Unknown("gpu-util<-5: both runs lack it".to_owned()));
+    let (a, b) = (side(noisy(0, 1)), side(noisy(1, 1)));
+    let judge = |text: &str| Condition::parse(text).unwrap().judge(&a, &b);
+    let little = judge("p50>+0.1%");
+    assert!(matches!(&little, Verdict::No(words) if words.ends_with(", not significant")), "{little:?}");
+    assert!(matches!(judge("p50>-1%"), Verdict::Holds(_)), "it must become faster, and does not");
+}
+
+#[test]
+fn a_bad_condition_is_pointed_at() {
+    let pointed = |text: &str| Condition::parse(text).unwrap_err().pointed(text);
+    assert!(pointed("p96>+5%").starts_with("p96>+5%\n^^^ not a metric; these are: p50 p95 p99 "));
+    assert_eq!(pointed("p95"), "p95\n   ^ a comparison is missing: write it as p95>+5%");
+    assert_eq!(pointed("p95>5%"), "p95>5%\n    ^^ a change has a sign: write +5% or +5ms");
+    assert_eq!(pointed("p95>+%"), "p95>+%\n     ^ not a number: write +5% or +5ms");
+    assert_eq!(pointed("p95>+5G"), "p95>+5G\n      ^ not a unit of p95: write +5% or +5ms");
+    assert_eq!(pointed("loss>+0.1ms"), "loss>+0.1ms\n         ^^ not a unit of loss: write +1% or +0.01");
+    assert_eq!(pointed(" p95 >+5q"), " p95 >+5q\n        ^ not a unit of p95: write +5% or +5ms");
+    assert!(Condition::parse("samples/s<-100/s").is_ok() && Condition::parse("gpu-memory>+1GiB").is_ok());
+}

@@ -1,0 +1,119 @@
+//! `hvtui report` and `hvtui diff` by the real binary: of ranks one of which is late in a known phase, of a job that has no
+//! steps, and with what can't be understood.
+
+use std::fs::File;
+use std::process::{Output, Stdio};
+
+use serde_json::Value;
+
+use crate::common::built;
+use crate::json_forms::assert_fits;
+use crate::local_runs::Person;
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+/// Two ranks over 80 steps; the second one is late in data, where it is.
+fn trained(person: &Person, name: &str, late: bool) {
+    let late_rank = built::example("late_rank");
+    let late_rank = late_rank.to_str().unwrap();
+    let mut args = vec!["run", "-np", "2", "--name", name, "--env", "LATE_STEPS=80"];
+    if late {
+        args.extend(["--env", "LATE_RANK=1", "--env", "LATE_PHASE=data", "--env", "LATE_MS=60"]);
+    }
+    args.extend(["--", late_rank]);
+    let out = person.run(&args);
+    assert!(out.status.success(), "{}", text(&out.stderr));
+}
+
+fn said(out: &Output) -> String {
+    assert!(out.status.success(), "{out:?}");
+    text(&out.stdout)
+}
+
+#[test]
+fn a_late_rank_is_found_and_its_cost_decides() {
+    let person = Person::new(2);
+    trained(&person, "even", false);
+    trained(&person, "late", true);
+
+    let report = said(&person.run(&["report", "late"]));
+    assert!(report.lines().all(|line| line.chars().count() <= 80), "{report}");
+    assert!(
+        report.contains("  1. rank 1 (here:1) is late in data: without rank 1's data phase:"),
+        "{report}"
+    );
+
+    let json = assert_fits("run-report", &person.run(&["report", "late", "--json"]));
+    assert_eq!((&json["steps"]["last"], &json["steps"]["length"]["count"]), (&80.into(), &79.into()));
+    assert_eq!((&json["what_if"][0]["rank"], &json["what_if"][0]["phase"]), (&1.into(), &"data".into()));
+    assert!(json["what_if"][0]["share"].as_f64().is_some_and(|share| share > 0.3), "{json:#}");
+    assert!(json["ranks"][1]["last_in"].as_u64() > json["ranks"][0]["last_in"].as_u64(), "{json:#}");
+
+    let page = person.home().join("report.html");
+    std::fs::write(&page, "old").unwrap();
+    assert_eq!(said(&person.run(&["report", "late", "--html", "report.html"])), "");
+    let page = std::fs::read_to_string(page).unwrap();
+    assert!(
+        page.starts_with("<!doctype html>") && page.contains("<svg") && !page.contains("<script"),
+        "{page}"
+    );
+    assert!(!person.home().join("report.html.part").exists());
+
+    let diff = said(&person.run(&["diff", "even", "late"]));
+    assert!(diff.lines().all(|line| line.chars().count() <= 80), "{diff}");
+    assert!(diff.contains("env LATE_RANK") && diff.contains("\np50 "), "{diff}");
+    let slower = person.run(&["diff", "even", "late", "--fail-if", "p50>+50%", "--fail-if", "data>+20ms"]);
+    assert_eq!(slower.status.code(), Some(1), "{slower:?}");
+    assert!(text(&slower.stderr).contains("hvtui: p50>+50%: "), "{slower:?}");
+    let faster = person.run(&["diff", "late", "even", "--fail-if", "p50>+50%", "--json"]);
+    let json = assert_fits("run-diff", &faster);
+    assert_eq!((faster.status.code(), &json["conditions"][0]["holds"]), (Some(0), &false.into()));
+
+    let unknown = person.run(&["diff", "even", "late", "--fail-if", "gpu-util<-5"]);
+    assert_eq!(unknown.status.code(), Some(65), "{unknown:?}");
+    assert!(text(&unknown.stderr).contains("can't judge gpu-util<-5: both runs lack it"), "{unknown:?}");
+}
+
+#[test]
+fn a_job_without_steps_has_a_report() {
+    let person = Person::new(1);
+    let script = "echo 'WARNING: low'; echo 'ERROR: no data' >&2; exit 3";
+    let out = person.run(&["run", "-np", "1", "--name", "plain", "--", "sh", "-c", script]);
+    assert_eq!(out.status.code(), Some(3), "{out:?}");
+    let report = said(&person.run(&["report", "last"]));
+    assert!(report.contains("no steps were told") && report.contains("1. the run failed"), "{report}");
+    assert!(report.contains("first error, rank 0: ERROR: no data"), "{report}");
+    let json = assert_fits("run-report", &person.run(&["report", "last", "--json"]));
+    assert_eq!((&json["success"], &json["steps"]["length"]), (&false.into(), &Value::Null));
+    let diff = said(&person.run(&["diff", "last", "last"]));
+    assert!(diff.contains("neither run told steps") && diff.contains("nothing that is recorded"), "{diff}");
+}
+
+#[test]
+fn what_can_not_be_understood_or_written_is_a_failure() {
+    let person = Person::new(1);
+    let bad = person.run(&["diff", "last", "last", "--fail-if", "p96>+5%"]);
+    assert_eq!(bad.status.code(), Some(64), "{bad:?}");
+    assert!(text(&bad.stderr).contains("p96>+5%\n^^^ not a metric; these are: p50 p95"), "{bad:?}");
+    assert_eq!(person.run(&["report", "last"]).status.code(), Some(64), "there is no run");
+
+    let out = person.run(&["run", "-np", "1", "--", "true"]);
+    assert!(out.status.success(), "{out:?}");
+    let full = person
+        .hvtui(&["report", "last"])
+        .stdout(File::options().write(true).open("/dev/full").unwrap())
+        .output();
+    assert_eq!(full.unwrap().status.code(), Some(74));
+    let (reader, writer) = std::io::pipe().unwrap();
+    drop(reader);
+    let closed = person.hvtui(&["report", "last"]).stdout(Stdio::from(writer)).output().unwrap();
+    assert_eq!(
+        (closed.status.code(), text(&closed.stderr).as_str()),
+        (Some(0), ""),
+        "a closed pipe is quiet"
+    );
+    let nowhere = person.run(&["report", "last", "--html", "none/report.html"]);
+    assert_eq!(nowhere.status.code(), Some(74), "{nowhere:?}");
+}
