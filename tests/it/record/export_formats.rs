@@ -194,7 +194,7 @@ fn records(mut file: &[u8]) -> Vec<&[u8]> {
     let mut all = Vec::new();
     let check = |data: &[u8], masked: u32| {
         let crc = masked.wrapping_sub(0xa282_ead8);
-        assert_eq!((crc >> 17) | (crc << 15), crc32c(data));
+        assert_eq!(crc.rotate_left(15), crc32c(data));
     };
     while !file.is_empty() {
         let length = number::<8>(&mut file);
