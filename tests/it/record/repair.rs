@@ -244,7 +244,9 @@ fn each_file_of_a_recording_is_closed_by_who_takes_the_run_up() {
     let path = folder.path().join("runs/x/run.mcap");
     let go_on = |envelopes: &[Envelope]| {
         let recorder = Recorder::resume(Lock::take(&path).unwrap()).unwrap();
-        envelopes.iter().for_each(|envelope| recorder.send(envelope.clone()));
+        for envelope in envelopes {
+            recorder.send(envelope.clone());
+        }
         recorder.finish().unwrap();
     };
     go_on(&all[..all.len() / 2]);
