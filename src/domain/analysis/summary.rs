@@ -52,6 +52,7 @@ pub(super) fn of(analyzer: Analyzer, damage: Option<String>) -> RunAnalysis {
             .first_step_at
             .map(|first| first.micros_since(created).max(0).unsigned_abs()),
         outcome: outcome.as_ref().map(|outcome| outcome.summary.clone()),
+        stopped: outcome.as_ref().is_some_and(crate::domain::outcome::RunOutcome::is_stopped),
         success: outcome.as_ref().map(crate::domain::outcome::RunOutcome::is_success),
         restarts: analyzer.restarts,
         steps: step_figures(&steps, &all, &totals, analyzer.total_steps),
