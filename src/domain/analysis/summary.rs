@@ -247,8 +247,8 @@ fn phases(steps: &Steps, totals: &Totals) -> Vec<PhaseFigures> {
 
 fn loss(steps: &Steps) -> Option<LossFigures> {
     let losses = &steps.losses;
-    let (first, least, last) = (losses.first?, losses.least?, losses.last?);
-    Some(LossFigures { first: first.1, least: least.1, least_step: least.0, last: last.1, last_step: last.0 })
+    let (begin, least, end) = (losses.first?, losses.least?, losses.last?);
+    Some(LossFigures { first: begin.1, least: least.1, least_step: least.0, last: end.1, last_step: end.0 })
 }
 
 fn samples(steps: &Steps) -> Option<SampleFigures> {
