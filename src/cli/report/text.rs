@@ -166,7 +166,7 @@ fn phases(run: &RunAnalysis) -> String {
 }
 
 /// Those that cost the most, in their own order; and how many are left out.
-fn worst<'a, T>(all: &'a [T], cost: impl Fn(&T) -> u64) -> (Vec<&'a T>, usize) {
+fn worst<T>(all: &[T], cost: impl Fn(&T) -> u64) -> (Vec<&T>, usize) {
     let mut order: Vec<usize> = (0..all.len()).collect();
     if all.len() > ROWS {
         order.sort_by_key(|at| std::cmp::Reverse(cost(&all[*at])));
@@ -222,7 +222,9 @@ fn rank_row(rank: &RankFigures, steps: u64, has_phases: bool) -> String {
         let _ = write!(row, " {last:>4} {:>7}", us(rank.wait_caused_us));
     }
     let exit = rank.exit.as_deref().unwrap_or(UNKNOWN);
-    let exit = exit.strip_prefix("exit ").unwrap_or(exit);
+    // as short as it is clear: `3`, `KILL`
+    let exit = exit.split(',').next().unwrap_or(exit);
+    let exit = ["exit ", "killed by SIG"].iter().find_map(|words| exit.strip_prefix(words)).unwrap_or(exit);
     let left = WIDTH.saturating_sub(unicode_width::UnicodeWidthStr::width(row.as_str()) + 2);
     format!("{row}  {}", middle_cut(&sanitize(exit), left))
 }

@@ -362,6 +362,8 @@ pub struct RunAnalysis {
     pub outcome: Option<String>,
     /// Whether it ended well.
     pub success: Option<bool>,
+    /// Whether it was stopped on request: neither a success nor a failure.
+    pub stopped: bool,
     /// How often all ranks were started again.
     pub restarts: u32,
     /// Its steps.

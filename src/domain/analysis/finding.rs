@@ -73,7 +73,7 @@ fn gpu_words(gpu: &GpuFigures) -> String {
 }
 
 fn failure(run: &RunAnalysis) -> Option<Finding> {
-    if run.success != Some(false) {
+    if run.success != Some(false) || run.stopped {
         return None;
     }
     let line = run.log.first_error.as_ref();

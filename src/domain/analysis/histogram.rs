@@ -147,7 +147,9 @@ mod tests {
 
     fn of(values: impl IntoIterator<Item = u32>) -> Histogram {
         let mut histogram = Histogram::default();
-        values.into_iter().for_each(|value| histogram.add(value));
+        for value in values {
+            histogram.add(value);
+        }
         histogram
     }
 

@@ -81,5 +81,7 @@ pub(super) fn part_waits(parts: &mut [Part]) {
         return;
     }
     let least = parts.iter().map(Part::wait_us).min().unwrap_or(0);
-    parts.iter_mut().for_each(|part| part.moved(least));
+    for part in parts {
+        part.moved(least);
+    }
 }

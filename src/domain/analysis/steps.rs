@@ -496,7 +496,9 @@ mod tests {
     fn values_that_come_in_runs_tell_less() {
         let dependence = |values: &[f64]| {
             let mut correlation = Correlation::default();
-            values.iter().for_each(|value| correlation.add(*value));
+            for value in values {
+                correlation.add(*value);
+            }
             correlation.dependence()
         };
         let alternating: Vec<f64> = (0..100).map(|at| f64::from(at % 2)).collect();

@@ -52,6 +52,7 @@ pub(super) fn of(analyzer: Analyzer, damage: Option<String>) -> RunAnalysis {
             .first_step_at
             .map(|first| first.micros_since(created).max(0).unsigned_abs()),
         outcome: outcome.as_ref().map(|outcome| outcome.summary.clone()),
+        stopped: outcome.as_ref().is_some_and(crate::domain::outcome::RunOutcome::is_stopped),
         success: outcome.as_ref().map(crate::domain::outcome::RunOutcome::is_success),
         restarts: analyzer.restarts,
         steps: step_figures(&steps, &all, &totals, analyzer.total_steps),
@@ -246,8 +247,8 @@ fn phases(steps: &Steps, totals: &Totals) -> Vec<PhaseFigures> {
 
 fn loss(steps: &Steps) -> Option<LossFigures> {
     let losses = &steps.losses;
-    let (first, least, last) = (losses.first?, losses.least?, losses.last?);
-    Some(LossFigures { first: first.1, least: least.1, least_step: least.0, last: last.1, last_step: last.0 })
+    let (begin, least, end) = (losses.first?, losses.least?, losses.last?);
+    Some(LossFigures { first: begin.1, least: least.1, least_step: least.0, last: end.1, last_step: end.0 })
 }
 
 fn samples(steps: &Steps) -> Option<SampleFigures> {

@@ -77,6 +77,12 @@ fn a_run_without_steps_knows_what_it_knows() {
 }
 
 #[test]
+fn a_run_that_was_stopped_has_not_failed() {
+    let run = Told::new(spec(1)).finish(RunEnd::Stopped);
+    assert_eq!((run.success, run.stopped, findings(&run)), (Some(false), true, Vec::new()));
+}
+
+#[test]
 fn a_window_leaves_other_steps_out() {
     let run = late_run_in(100, 20, Window { from: 11, to: 30 });
     assert_eq!(run.steps.length.unwrap().count, 20);
