@@ -176,7 +176,8 @@ fn ranks_that_are_late_by_turns_are_not_named_again_and_again() {
             named += u32::from(now.is_some() && now != before);
             before = now;
         }
-        assert!(named <= 1, "seed {seed}: named {named} times in a minute");
+        // the same rank may be late twice running, for a second
+        assert!(named <= 2, "seed {seed}: named {named} times in a minute");
     }
 }
 
@@ -218,7 +219,7 @@ fn one_that_comes_and_goes_is_named_after_longer_each_time() {
     let second = train(&mut fold, 10, true).unwrap();
     train(&mut fold, 10, false);
     let third = train(&mut fold, 10, true).unwrap();
-    assert!(first + 8 <= second && second + 15 <= third, "{first}, {second}, {third} steps");
+    assert!(first < second && second + 15 <= third, "{first}, {second}, {third} steps");
     train(&mut fold, 80, false);
     assert_eq!(train(&mut fold, 10, true).unwrap().abs_diff(first), 0, "forgotten after a minute");
 }
