@@ -41,8 +41,8 @@ impl Sink for Csv {
         let start = Stamp(span.0.div_euclid(1_000));
         let (at, start_us) = (start.rfc3339(), start.micros_since(run.start));
         let phases = timing.phase_totals().map(|micros| micros.to_string()).join(",");
-        let loss =
-            timing.loss.filter(|loss| loss.is_finite()).map(|loss| loss.to_string()).unwrap_or_default();
+        // a loss that became `NaN` or `inf` is written so
+        let loss = timing.loss.map(|loss| loss.to_string()).unwrap_or_default();
         let (step, dur, hidden, samples) = (timing.step, timing.dur_us, timing.hidden_us, timing.samples);
         write!(out, "{step},{rank},{host},{gpu},{at},{start_us},{dur},{phases},{hidden},{loss},{samples}\r\n")
     }
