@@ -200,7 +200,9 @@ mod tests {
 
     fn told(envelopes: &[Envelope]) -> Told {
         let mut told = Told::default();
-        envelopes.iter().for_each(|envelope| told.take(envelope));
+        for envelope in envelopes {
+            told.take(envelope);
+        }
         told
     }
 
