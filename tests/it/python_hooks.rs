@@ -73,7 +73,8 @@ fn an_unmodified_script_tells_its_steps_and_who_is_late_in_what() {
         let phase = if phase == "loader" { "data" } else { phase };
         assert!(line.contains(&format!("late in {phase}")), "{line}");
         let step = line.split("step ").nth(1).and_then(|rest| rest.split(':').next()?.parse::<u32>().ok());
-        assert!(step.is_some_and(|step| step <= 35), "{line}");
+        // its steps take about 22 ms: half a second of them after it was late for the first time
+        assert!(step.is_some_and(|step| step <= 50), "{line}");
         for rank in 0..2 {
             assert!(ended.out.contains(&format!("rank {rank} did 100 steps")), "{ended:#?}");
             assert_eq!(row(&ended, rank)[1], "100", "{ended:#?}");
