@@ -4,8 +4,9 @@ message after the other.
     agent.py FOLDER SECONDS KINDS agent --stdio --nonce NONCE
 
 Until FOLDER/go exists it is an honest one that knows a live run. From then on each of KINDS (joined by commas) has its share
-of SECONDS, also over lost links; then it is honest again, and FOLDER/over exists. Each link and each end of one is a line of
-FOLDER/links. See docs/formats/wire.md.
+of SECONDS, also over lost links; then it is honest again, and FOLDER/over exists. Where the client reads so slowly that what
+was begun in one share ends behind it, all that follows comes later by as much: FOLDER/late has the seconds. Each link and
+each end of one is a line of FOLDER/links. See docs/formats/wire.md.
 """
 
 import json
@@ -17,6 +18,7 @@ import threading
 import time
 
 FOLDER, SECONDS, KINDS = sys.argv[1], float(sys.argv[2]), sys.argv[3].split(",")
+SHARE = SECONDS / len(KINDS)
 NONCE = sys.argv[sys.argv.index("--nonce") + 1]
 RUN = "01ARZ3NDEKTSV4RRFFQ69G5FAV"
 HOST = "evil"
@@ -24,7 +26,7 @@ BASE32 = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"
 CHUNK = 16 << 10
 
 output = threading.Lock()
-followed = threading.Event()
+granted_some = threading.Event()
 credit = 0
 sent = 0
 
@@ -129,6 +131,8 @@ def notes():
 
 
 def logs():
+    """More than was granted, which is an offence once anything was."""
+    granted_some.wait(5)
     return b"".join(files.piece(0, piece, None) for piece in pieces)
 
 
@@ -224,15 +228,40 @@ def started():
         return None
 
 
-def kind_now():
+def late():
+    try:
+        with open(os.path.join(FOLDER, "late")) as file:
+            return float(file.read())
+    except FileNotFoundError:
+        return 0.0
+
+
+def place_now():
+    """Whose share it is; those behind the last one are nobody's."""
     since = started()
-    place = -1 if since is None else int((time.time() - since) / (SECONDS / len(KINDS)))
+    return -1 if since is None else int((time.time() - since - late()) / SHARE)
+
+
+def kind_at(place):
     return KINDS[place] if 0 <= place < len(KINDS) else None
 
 
+def kind_now():
+    return kind_at(place_now())
+
+
 def over():
-    since = started()
-    return since is not None and time.time() - since >= SECONDS
+    return place_now() >= len(KINDS)
+
+
+def put_off(place):
+    """What was begun in this share has just ended: the next one is not shorter for it."""
+    behind = time.time() - started() - late() - (place + 1) * SHARE
+    if behind > 0:
+        draft = os.path.join(FOLDER, "late.new")
+        with open(draft, "w") as file:
+            file.write(str(late() + behind))
+        os.rename(draft, os.path.join(FOLDER, "late"))
 
 
 def listen():
@@ -250,9 +279,9 @@ def listen():
             for rank, stream, at in told["from"]:
                 files.next[["stdout", "stderr", "report"].index(stream)] = at
             say(frame(108, {"run": RUN, "rank": 0, "pid": 1, "t": 1}))
-            followed.set()
         elif kind == 9:
             credit = told["until"]
+            granted_some.set()
         elif kind == 10:
             say(frame(113, {"shares": [share(RUN)], "last": True}))
         elif kind == 8:
@@ -266,9 +295,9 @@ say(frame(101, {"proto_min": 1, "proto_max": 3, "version": "0.1.0", "build": ""}
 note(f"begin {kind_now()}")
 threading.Thread(target=listen, daemon=True).start()
 try:
-    count = 0
     while True:
-        kind = kind_now()
+        place = place_now()
+        kind = kind_at(place)
         if kind is None:
             if over():
                 open(os.path.join(FOLDER, "over"), "w").close()
@@ -276,6 +305,6 @@ try:
             time.sleep(0.2)
             continue
         say(globals()[kind]())
-        count += 1
+        put_off(place)
 except OSError as error:
     note(f"cut {kind_now()} {error}")

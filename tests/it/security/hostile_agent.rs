@@ -59,6 +59,12 @@ fn kib(pid: u32, field: &str) -> u64 {
     line.trim_start_matches(':').trim().trim_end_matches(" kB").parse().expect("a number")
 }
 
+/// By how much the flood goes on for longer: it waits for a client that reads slowly.
+fn late(plan: &Path) -> Duration {
+    let told = fs::read_to_string(plan.join("late")).unwrap_or_default();
+    Duration::from_secs_f64(told.parse().unwrap_or_default()).min(Duration::from_secs(60))
+}
+
 /// Bytes on the disk below a folder.
 fn taken(folder: &Path) -> u64 {
     let entries = fs::read_dir(folder).into_iter().flatten().flatten();
@@ -140,7 +146,7 @@ fn flood(kinds: &str, seconds: u64) -> Option<Cost> {
         fs::write(plan.path().join("go"), "").unwrap();
         let began = Instant::now();
         let (mut last, mut since, mut still) = (tick(), began, (Duration::ZERO, Duration::ZERO));
-        while began.elapsed() < Duration::from_secs(seconds + 2) {
+        while began.elapsed() < Duration::from_secs(seconds + 2) + late(plan.path()) {
             let now = tick();
             if now > last {
                 (last, since) = (now, Instant::now());
