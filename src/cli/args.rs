@@ -319,21 +319,6 @@ impl From<View> for GpuView {
     }
 }
 
-/// `runs`.
-#[derive(Debug, Args)]
-#[command(args_conflicts_with_subcommands = true)]
-pub struct RunsArgs {
-    /// What to do with them; list them when absent
-    #[command(subcommand)]
-    pub command: Option<RunsCommand>,
-    /// Print one JSON array of objects
-    #[arg(long)]
-    pub json: bool,
-    /// Only what is recorded here; ask no host
-    #[arg(long)]
-    pub local: bool,
-}
-
 /// `attach`.
 #[derive(Debug, Args)]
 pub struct AttachArgs {
@@ -518,8 +503,8 @@ mod export;
 mod help;
 mod image;
 mod pick;
-mod prune;
 mod report;
+mod runs;
 mod train;
 mod watch;
 
@@ -529,8 +514,8 @@ pub use environment::EnvironmentArgs;
 pub use export::{ExportArgs, SelectionArgs};
 pub use image::{ImageBuildArgs, ImageCommand, ImagePushArgs};
 pub use pick::{PickArgs, PickFormat};
-pub use prune::{CheckRunsArgs, PruneArgs, RunsCommand};
 pub use report::{DiffArgs, ReportArgs};
+pub use runs::{CheckRunsArgs, PruneArgs, RunsArgs, RunsCommand};
 pub use train::{TrainArgs, TrainJob};
 pub use watch::{HostsCommand, Prometheus, WatchArgs, WatchForm};
 

@@ -41,8 +41,9 @@ pub(super) fn save(state: &Path, settings: &Settings) -> std::io::Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::domain::run_list::RunOrder;
     use crate::tui::core::ThemeName;
-    use crate::tui::core::orders::{HostOrder, HostsOrdered, RunOrder};
+    use crate::tui::core::orders::{HostOrder, HostsOrdered};
 
     #[test]
     fn what_was_chosen_is_found_again_and_garbage_is_no_obstacle() {

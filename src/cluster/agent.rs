@@ -2,12 +2,11 @@
 //! them without a word.
 
 use super::messages::Reply;
-use super::signals;
 use crate::domain::collectives::HostCollectives;
 use crate::domain::ids::HostId;
 use crate::domain::preflight::{Finding, Mark};
 use crate::wire::message::{AskPreflight, AskStacks, Forgotten, Preflight, Stacks, ToAgent};
-use crate::wire::signal::SignalAsk;
+use crate::wire::signal::{SignalAsk, SignalTold};
 
 /// The agent of one host.
 #[derive(Debug)]
@@ -46,7 +45,7 @@ impl Agent {
             self.host, self.version
         );
         match message {
-            ToAgent::Signal(ask) => Some(Reply::Signal(signals::refused(ask.number, reason))),
+            ToAgent::Signal(ask) => Some(Reply::Signal(SignalTold::refused(ask.number, reason))),
             ToAgent::AskStacks(ask) => {
                 let (run, host) = (ask.run.clone(), ask.host.clone());
                 let (of, collectives) = (Vec::new(), HostCollectives::default());

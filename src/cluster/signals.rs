@@ -5,7 +5,6 @@ use std::collections::BTreeSet;
 
 use super::host_task::{Closed, HostTask};
 use super::messages::Reply;
-use crate::domain::signal::SignalAnswer;
 use crate::wire::message::ToAgent;
 use crate::wire::signal::{SignalAsk, SignalTold};
 
@@ -24,11 +23,6 @@ impl Signals {
     }
 }
 
-/// The answer to a request that is not carried out.
-pub(super) fn refused(number: u32, reason: String) -> SignalTold {
-    SignalTold { number, answer: SignalAnswer::Refused { reason } }
-}
-
 impl HostTask {
     /// Hands on an answer that is waited for.
     pub(crate) async fn signal_told(&mut self, told: SignalTold) -> Result<(), Closed> {
@@ -45,7 +39,7 @@ impl HostTask {
             let reason = format!(
                 "the link to {host} was lost before it answered: a signal may have been sent, look at the process"
             );
-            self.reply(Reply::Signal(refused(number, reason))).await?;
+            self.reply(Reply::Signal(SignalTold::refused(number, reason))).await?;
         }
         Ok(())
     }
@@ -53,6 +47,6 @@ impl HostTask {
     /// There is no link to ask.
     pub(crate) async fn signal_unreachable(&self, ask: &SignalAsk, why: &str) -> Result<(), Closed> {
         let reason = format!("{} is not connected: {why}", self.entry.id);
-        self.reply(Reply::Signal(refused(ask.number, reason))).await
+        self.reply(Reply::Signal(SignalTold::refused(ask.number, reason))).await
     }
 }

@@ -53,6 +53,7 @@ pub mod rendezvous;
 pub mod report;
 pub mod retention;
 pub mod run;
+pub mod run_list;
 pub mod run_log;
 pub mod secret;
 pub mod series;

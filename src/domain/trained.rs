@@ -19,6 +19,9 @@ pub struct Trained {
     /// The mean of the ranks' newest losses.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub loss: Option<f32>,
+    /// Samples a second of the time of the ranks' steps, of all ranks together; unknown where none tells samples.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub samples_per_s: Option<f32>,
     /// By whom the steps are told.
     #[serde(default)]
     pub by: StepsBy,
@@ -40,6 +43,15 @@ struct Newest {
     by: StepsBy,
     step: Option<u64>,
     loss: Option<f32>,
+    samples: u64,
+    /// The time of the steps that had them.
+    sample_us: u64,
+}
+
+impl Newest {
+    fn samples_per_s(&self) -> Option<f64> {
+        (self.samples > 0 && self.sample_us > 0).then(|| self.samples as f64 * 1e6 / self.sample_us as f64)
+    }
 }
 
 impl Follower {
@@ -61,13 +73,17 @@ impl Follower {
             Event::StepDone { timing } => {
                 let newest = self.ranks.entry(who).or_default();
                 (newest.step, newest.loss) = (Some(timing.step), timing.loss);
+                if timing.samples > 0 {
+                    newest.samples = newest.samples.saturating_add(u64::from(timing.samples));
+                    newest.sample_us = newest.sample_us.saturating_add(timing.dur_us.into());
+                }
             }
             Event::StepSeen { seen } => {
                 let newest = self.ranks.entry(who).or_default();
                 // A step that is told weighs more than one that is printed.
                 if newest.step.is_none() || newest.by == StepsBy::Log {
-                    *newest =
-                        Newest { by: StepsBy::Log, step: Some(seen.step), loss: seen.loss.or(newest.loss) };
+                    let loss = seen.loss.or(newest.loss);
+                    *newest = Newest { by: StepsBy::Log, step: Some(seen.step), loss, ..Newest::default() };
                 }
             }
             // Another attempt begins anew.
@@ -84,10 +100,12 @@ impl Follower {
         let step = told().filter_map(|newest| newest.step).max()?;
         let losses: Vec<f32> = told().filter_map(|newest| newest.loss).collect();
         let loss = (!losses.is_empty()).then(|| losses.iter().sum::<f32>() / losses.len() as f32);
+        let rates = told().filter_map(Newest::samples_per_s).map(|rate| rate as f32);
+        let samples_per_s = rates.reduce(|sum, rate| sum + rate);
         let by = told().next().map(|newest| newest.by).unwrap_or_default();
         let libraries = if by == StepsBy::Hooks { self.hooks.libraries() } else { String::new() };
         // JSON has no words for what is not finite.
-        Some(Trained { step, loss: loss.filter(|loss| loss.is_finite()), by, libraries })
+        Some(Trained { step, loss: loss.filter(|loss| loss.is_finite()), samples_per_s, by, libraries })
     }
 }
 
@@ -111,7 +129,7 @@ mod tests {
             start: HostTime(0),
             dur_us: 1,
             loss: Some(loss),
-            samples: 1,
+            samples: 3,
             spans: Vec::new(),
             hidden_us: 0,
         };
@@ -124,7 +142,13 @@ mod tests {
         assert_eq!(follower.trained(), None);
         let seen = SeenStep { step: 2, total: None, loss: Some(9.0) };
         follow(&mut follower, 0, Event::StepSeen { seen });
-        let log = Trained { step: 2, loss: Some(9.0), by: StepsBy::Log, libraries: String::new() };
+        let log = Trained {
+            step: 2,
+            loss: Some(9.0),
+            samples_per_s: None,
+            by: StepsBy::Log,
+            libraries: String::new(),
+        };
         assert_eq!(follower.trained(), Some(log));
         let facts: HookFacts = serde_json::from_str(r#"{"versions":{"torch":"2.9.0"}}"#).unwrap();
         let facts = Box::new(facts);
@@ -136,8 +160,13 @@ mod tests {
         follow(&mut follower, 0, step(8, 1.0));
         follow(&mut follower, 1, step(7, 2.0));
         follow(&mut follower, 0, Event::StepSeen { seen });
-        let hooks =
-            Trained { step: 8, loss: Some(1.5), by: StepsBy::Hooks, libraries: "torch 2.9.0".to_owned() };
+        let hooks = Trained {
+            step: 8,
+            loss: Some(1.5),
+            samples_per_s: Some(6e6),
+            by: StepsBy::Hooks,
+            libraries: "torch 2.9.0".to_owned(),
+        };
         assert_eq!(follower.trained(), Some(hooks));
         follow(&mut follower, 1, step(9, f32::NAN));
         assert_eq!(follower.trained().and_then(|trained| trained.loss), None);

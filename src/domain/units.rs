@@ -94,6 +94,16 @@ pub fn duration_us(micros: u64) -> String {
     }
 }
 
+/// A metric in at most five digits.
+pub fn metric(value: f64) -> String {
+    match value.abs() {
+        0.0 => "0".to_owned(),
+        small if small < 0.001 => format!("{value:.2e}"),
+        small if small < 10.0 => format!("{value:.4}"),
+        _ => format!("{value:.2}"),
+    }
+}
+
 /// So many a second: `0.8`, `12,410`.
 pub fn rate(value: f64) -> String {
     match value {

@@ -27,3 +27,10 @@ pub struct SignalTold {
     /// What was found or done.
     pub answer: SignalAnswer,
 }
+
+impl SignalTold {
+    /// The answer to a request that is not carried out.
+    pub fn refused(number: u32, reason: String) -> Self {
+        Self { number, answer: SignalAnswer::Refused { reason } }
+    }
+}

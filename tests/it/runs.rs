@@ -6,6 +6,8 @@ use std::process::Command;
 
 use crate::common::terminal::Terminal;
 use crate::common::world::{START, Story, failed, recordings, run_id, training};
+use crate::json_forms::assert_fits;
+use crate::local_runs::Person;
 use hvtui::domain::ids::{Rank, RunId};
 use hvtui::domain::playback::PlaybackState;
 use hvtui::domain::run::KeptRecordings;
@@ -104,7 +106,7 @@ fn escape_drops_the_filter_before_it_leaves() {
 }
 
 #[test]
-fn the_list_is_sorted_in_five_ways_and_the_selection_stays() {
+fn the_list_is_sorted_in_seven_ways_and_the_selection_stays() {
     let mut story = listed();
     press(&mut story, "jj");
     let selected = story.model.ui.runs.cursor.on.clone();
@@ -117,6 +119,8 @@ fn the_list_is_sorted_in_five_ways_and_the_selection_stays() {
     assert_eq!(sorted(), ["diabetes", "imagenet", "digits", "mnist"], "largest; without a recording last");
     assert_eq!(sorted(), ["diabetes", "digits", "imagenet", "mnist"], "name");
     assert_eq!(sorted(), ["mnist", "imagenet", "diabetes", "digits"], "outcome");
+    assert_eq!(sorted(), ["mnist", "digits", "imagenet", "diabetes"], "loss; not known of any");
+    assert_eq!(sorted(), ["mnist", "digits", "imagenet", "diabetes"], "samples a second; likewise");
     assert_eq!(sorted(), ["mnist", "digits", "imagenet", "diabetes"], "newest");
 }
 
@@ -228,6 +232,42 @@ fn what_recordings_take_is_known_by_the_screen() {
 }
 
 /// `hvtui` on this machine alone with a home folder of its own.
+#[test]
+fn the_command_takes_the_filter_and_the_orders_of_the_screen() {
+    let person = Person::new(2);
+    for (name, epochs) in [("short", "1"), ("long", "4")] {
+        let train = ["--", "hvtui", "train", "digits", "--epochs", epochs];
+        let ran = person.run(&[&["run", "-np", "2", "--name", name][..], &train].concat());
+        assert!(ran.status.success(), "{ran:?}");
+    }
+    assert!(person.run(&["run", "-np", "1", "--name", "plain", "--", "true"]).status.success());
+    let listed = |args: &[&str]| assert_fits("runs", &person.run(&[&["runs", "--json"], args].concat()));
+    let names = |args: &[&str]| -> Vec<String> {
+        let listed = listed(args);
+        let names =
+            listed.as_array().unwrap().iter().map(|run| run["spec"]["name"].as_str().unwrap().to_owned());
+        names.collect()
+    };
+    assert_eq!(names(&[]), ["plain", "long", "short"]);
+    assert_eq!(names(&["--sort", "loss"]), ["long", "short", "plain"]);
+    assert_eq!(names(&["--sort", "name"]), ["long", "plain", "short"]);
+    let steps = &listed(&["--filter", "short"])[0]["trained"]["step"];
+    assert_eq!(names(&["--filter", &format!("step>{steps}")]), ["long"]);
+    assert_eq!(names(&["--filter", "done rate>0"]), ["long", "short"]);
+    assert_eq!(names(&["--filter", "!rate>0"]), ["plain"]);
+    let text = person.run(&["runs", "--filter", "long", "--local"]);
+    let text = String::from_utf8_lossy(&text.stdout);
+    let lines: Vec<Vec<&str>> = text.lines().map(|line| line.split_whitespace().collect()).collect();
+    assert!(lines.len() == 2 && lines[0].ends_with(&["SIZE", "LOSS", "SAMPLES/S", "STATE"]), "{text}");
+    let none = person.run(&["runs", "--filter", "host~elsewhere"]);
+    let said = String::from_utf8_lossy(&none.stderr);
+    assert!(none.status.success() && none.stdout.is_empty(), "{none:?}");
+    assert!(said.contains("no run passes the filter"), "{said}");
+    let wrong = person.run(&["runs", "--filter", "los<1"]);
+    let said = String::from_utf8_lossy(&wrong.stderr);
+    assert!(wrong.status.code() == Some(64) && said.contains("'los' is no field: use state, name"), "{said}");
+}
+
 fn hvtui(home: &std::path::Path) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_hvtui"));
     command.env("HOME", home).env("XDG_STATE_HOME", home.join("state")).current_dir(home);

@@ -56,8 +56,14 @@ Examples:
   hvtui run --hostfile hosts --dry-run -- ./job";
 
 pub(super) const RUNS: &str = "\
+A filter is terms that must all hold: words of the name, id, host or command;
+running, failed, done, stopped, ended, unknown; name~ host~ cmd~ kind~ git~ with
+a part of it, git~changed for what was not committed; ranks> age< duration> size>
+step> loss< rate> (samples a second); ! before a term excludes what it matches.
+
 Examples:
   hvtui runs
+  hvtui runs --filter 'done name~mnist age<7d' --sort loss
   hvtui runs --json | jq '.[0].spec.name'
   hvtui runs check --repair
   hvtui runs prune --older-than 30d";

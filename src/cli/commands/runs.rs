@@ -22,11 +22,12 @@ use crate::domain::ids::{HostId, Rank};
 use crate::domain::outcome::{RunEnd, RunOutcome};
 use crate::domain::retention::{Age, Retention};
 use crate::domain::run::{RunSpec, RunStage, RunSummary};
+use crate::domain::run_list::{ListedRun, ListedState};
 use crate::domain::share::Standing;
 use crate::domain::text::sanitize;
 use crate::domain::time::Stamp;
 use crate::domain::trained::Trained;
-use crate::domain::units::{bytes, duration_us, middle_cut};
+use crate::domain::units::{bytes, duration_us, metric, middle_cut, rate as rate_words};
 use crate::record::Store;
 
 /// How long hosts may take to answer.
@@ -57,6 +58,24 @@ struct Listed {
 }
 
 impl Listed {
+    /// What filter and order look at.
+    fn listed(&self, now: Stamp) -> ListedRun<'_> {
+        ListedRun {
+            spec: &self.spec,
+            state: match (&self.outcome, self.state) {
+                (Some(Told(outcome)), _) => ListedState::of(outcome),
+                (None, Standing::Running) => ListedState::Running,
+                (None, Standing::Ended) => ListedState::Ended,
+                (None, Standing::Unknown) => ListedState::Unknown,
+            },
+            duration_us: self
+                .until(now)
+                .map(|until| until.micros_since(self.spec.created).max(0).unsigned_abs()),
+            bytes: self.recorded.then_some(self.bytes),
+            trained: self.trained.as_ref(),
+        }
+    }
+
     /// Until when it ran, as far as that is known: a client that left long before its end recorded nothing since.
     fn until(&self, now: Stamp) -> Option<Stamp> {
         match (&self.outcome, self.state) {
@@ -110,7 +129,7 @@ impl Serialize for Told {
     }
 }
 
-/// Lists them, newest first.
+/// Lists them, newest first unless another order is asked for.
 pub fn run(
     args: &RunsArgs,
     hosts: impl Fn() -> Result<HostsFile, Failure>,
@@ -130,37 +149,40 @@ pub fn run(
     for unreadable in &listing.unreadable {
         note(&format!("run {}: {}", unreadable.run.short(), unreadable.reason));
     }
-    let runs = merged(listing.runs, &asked);
+    let mut runs = merged(listing.runs, &asked);
+    let now = clock::now();
+    let beyond = file.ok().and_then(|file| due(file.retention, &runs, now));
+    let is_empty = runs.is_empty();
+    if let Some(filter) = &args.filter {
+        runs.retain(|run| filter.matches(&run.listed(now), now));
+    }
+    args.sort.sort(&mut runs, |run| run.listed(now));
     if args.json {
         let text = serde_json::to_string_pretty(&runs)
             .map_err(|error| Failure::bug(format!("write the runs as JSON: {error}")))?;
         to_stdout(&format!("{text}\n"))?;
-    } else if runs.is_empty() {
+    } else if is_empty {
         to_stdout("no runs yet; start one: hvtui run -np 2 -- hvtui train digits\n")?;
+    } else if runs.is_empty() {
+        note("no run passes the filter");
     } else {
-        let mut text = format!(
-            "{:<5} {:<16}  {:<18} {:>5}  {:<20}  {:>8}  {:>8}  STATE\n",
-            "RUN", "STARTED", "NAME", "RANKS", "HOSTS", "DURATION", "SIZE"
-        );
-        let now = clock::now();
-        text.extend(runs.iter().map(|run| row(run, args.local, now)));
-        to_stdout(&text)?;
+        to_stdout(&table(&runs, args.local, now))?;
     }
     for words in asked.silent_words() {
         note(&words);
     }
-    if let Some(words) = file.ok().and_then(|file| due(file.retention, &runs)) {
+    if let Some(words) = beyond {
         note(&words);
     }
     Ok(ExitCode::SUCCESS)
 }
 
 /// What is kept of the runs, and how many are beyond that; nothing where everything is kept.
-fn due(rules: Retention, runs: &[Listed]) -> Option<String> {
+fn due(rules: Retention, runs: &[Listed], now: Stamp) -> Option<String> {
     let kept = rules.words()?;
     let recorded = runs.iter().filter(|run| run.recorded);
     let ages = recorded.map(|run| Age { last_at: run.last_at.unwrap_or(run.spec.created), bytes: run.bytes });
-    let count = rules.beyond(ages, clock::now()).iter().flatten().count();
+    let count = rules.beyond(ages, now).iter().flatten().count();
     let more = if count > 0 { format!("; {count} beyond that: hvtui runs prune") } else { String::new() };
     Some(format!("[runs] keeps {kept}{more}"))
 }
@@ -225,23 +247,47 @@ fn merged(recorded: Vec<RunSummary>, asked: &Asked) -> Vec<Listed> {
     runs
 }
 
-fn row(run: &Listed, local: bool, now: Stamp) -> String {
-    let hosts: Vec<String> = run.spec.hosts().iter().map(ToString::to_string).collect();
-    let took = run.until(now).map_or_else(
-        || "–".to_owned(),
-        |until| duration_us(until.micros_since(run.spec.created).max(0).unsigned_abs()),
+/// Loss and samples a second have columns where a run tells them.
+fn table(runs: &[Listed], local: bool, now: Stamp) -> String {
+    let (loss, rate) = (
+        runs.iter().any(|run| run.trained.as_ref().is_some_and(|trained| trained.loss.is_some())),
+        runs.iter().any(|run| run.trained.as_ref().is_some_and(|trained| trained.samples_per_s.is_some())),
     );
-    let size = if run.recorded { bytes(run.bytes) } else { "–".to_owned() };
-    let damage = run.damage.as_ref().map(|damage| format!(" ({damage})")).unwrap_or_default();
-    format!(
-        "{:<5} {:<16}  {} {:>5}  {:<20}  {took:>8}  {size:>8}  {}\n",
-        run.spec.id.short(),
-        local_time(run.spec.created),
-        padded(&run.spec.name, 18),
-        run.spec.world(),
-        middle_cut(&hosts.join(" "), 20),
-        sanitize(&format!("{}{damage}", state(run, local))),
-    )
+    let line = |cells: [&str; 9], state: &str| {
+        let [id, started, name, ranks, hosts, took, size, at_loss, at_rate] = cells;
+        let mut line =
+            format!("{id:<5} {started:<16}  {name} {ranks:>5}  {hosts:<20}  {took:>8}  {size:>8}  ");
+        if loss {
+            line.push_str(&format!("{at_loss:>8}  "));
+        }
+        if rate {
+            line.push_str(&format!("{at_rate:>9}  "));
+        }
+        line + state + "\n"
+    };
+    let name = padded("NAME", 18);
+    let head = ["RUN", "STARTED", &name, "RANKS", "HOSTS", "DURATION", "SIZE", "LOSS", "SAMPLES/S"];
+    let mut text = line(head, "STATE");
+    for run in runs {
+        let hosts: Vec<String> = run.spec.hosts().iter().map(ToString::to_string).collect();
+        let listed = run.listed(now);
+        let trained = run.trained.as_ref();
+        let or_dash = |words: Option<String>| words.unwrap_or_else(|| "–".to_owned());
+        let damage = run.damage.as_ref().map(|damage| format!(" ({damage})")).unwrap_or_default();
+        let cells = [
+            run.spec.id.short(),
+            &local_time(run.spec.created),
+            &padded(&run.spec.name, 18),
+            &run.spec.world().to_string(),
+            &middle_cut(&hosts.join(" "), 20),
+            &or_dash(listed.duration_us.map(duration_us)),
+            &or_dash(listed.bytes.map(bytes)),
+            &or_dash(trained.and_then(|trained| trained.loss).map(|loss| metric(loss.into()))),
+            &or_dash(trained.and_then(|trained| trained.samples_per_s).map(|each| rate_words(each.into()))),
+        ];
+        text.push_str(&line(cells, &sanitize(&format!("{}{damage}", state(run, local)))));
+    }
+    text
 }
 
 fn state(run: &Listed, local: bool) -> String {

@@ -1,4 +1,4 @@
-//! In which orders the lists of hosts and of runs can stand. Knows neither: each screen sorts its own list.
+//! In which orders the list of hosts can stand. Does not know it: the screen sorts its own list.
 
 use serde::{Deserialize, Serialize};
 
@@ -85,46 +85,4 @@ pub struct HostsOrdered {
     pub by: HostOrder,
     /// The other way round.
     pub reversed: bool,
-}
-
-/// The orders of the Runs screen.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum RunOrder {
-    /// The latest launch first.
-    #[default]
-    Newest,
-    /// The longest first.
-    Longest,
-    /// The largest recording first.
-    Largest,
-    /// By name.
-    Name,
-    /// What goes on first, then what failed.
-    Outcome,
-}
-
-impl RunOrder {
-    /// Its name on the screen.
-    pub fn words(self) -> &'static str {
-        match self {
-            Self::Newest => "newest first",
-            Self::Longest => "longest first",
-            Self::Largest => "largest first",
-            Self::Name => "by name",
-            Self::Outcome => "by outcome",
-        }
-    }
-
-    /// The one after it.
-    #[must_use]
-    pub fn next(self) -> Self {
-        match self {
-            Self::Newest => Self::Longest,
-            Self::Longest => Self::Largest,
-            Self::Largest => Self::Name,
-            Self::Name => Self::Outcome,
-            Self::Outcome => Self::Newest,
-        }
-    }
 }

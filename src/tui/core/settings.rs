@@ -2,7 +2,8 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::tui::core::orders::{HostsOrdered, RunOrder};
+use crate::domain::run_list::RunOrder;
+use crate::tui::core::orders::HostsOrdered;
 
 /// A set of colours.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]

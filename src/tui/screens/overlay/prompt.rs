@@ -2,10 +2,10 @@
 
 use tui_input::{Input, InputRequest};
 
+use crate::domain::run_list::RunFilter;
 use crate::tui::core::{Effect, Key, KeyCode, Level, Screen};
 use crate::tui::screens::cluster::{filtering, picking};
 use crate::tui::screens::model::Overlay;
-use crate::tui::screens::runs::filter::RunsFilter;
 use crate::tui::screens::{Model, replay};
 
 /// What the line is for.
@@ -134,7 +134,7 @@ pub fn apply(model: &mut Model) {
                 prompt.error = Some(error);
             }
         }
-        PromptKind::RunsFilter => match RunsFilter::parse(&text) {
+        PromptKind::RunsFilter => match RunFilter::parse(&text) {
             Ok(filter) => {
                 model.ui.runs.filter = filter;
                 model.ui.runs.filter_text = text;

@@ -1,9 +1,9 @@
 //! What the keys and the mouse do on the Runs screen.
 
-use super::filter::RunsFilter;
 use super::{all, delete, ids, rows, view};
 use crate::domain::ids::RunId;
 use crate::domain::run::RunSpec;
+use crate::domain::run_list::RunFilter;
 use crate::tui::core::keymap::{Action, Binding, bind, c, k, named};
 use crate::tui::core::{Effect, KeyCode, Level, Mouse, MouseKind, Screen, layout, list};
 use crate::tui::screens::model::Overlay;
@@ -26,10 +26,15 @@ pub(super) const KEYS: &[Binding] = &[
         &[c('/')],
         Action::Search,
         "filter",
-        "only runs that match: words of name, id, host or command; failed, running, done, stopped; host~a age>30d size>1G \
-         duration>2h ranks>4; ! before a term excludes",
+        "only runs that match: words of name, id, host or command; failed, running, done, stopped; host~a git~4f2a age>30d \
+         size>1G duration>2h ranks>4 step>1000 loss<0.5 rate>8000; ! before a term excludes",
     ),
-    bind(&[c('s')], Action::Sort, "sort", "order by newest, longest, largest, name, outcome"),
+    bind(
+        &[c('s')],
+        Action::Sort,
+        "sort",
+        "order by newest, longest, largest, name, outcome, loss, samples/s",
+    ),
     bind(&[c(' ')], Action::Pick, "mark", "mark the run, or take its mark away"),
     bind(&[c('D')], Action::Delete, "delete", "delete the marked runs, or the selected one (asks first)"),
     bind(&[c('a')], Action::Again, "again", "edit this launch and start it again"),
@@ -102,7 +107,7 @@ pub(super) fn act(model: &mut Model, action: Action) -> Vec<Effect> {
         Action::Unpick => model.ui.runs.marked.clear(),
         Action::Delete => delete::ask(model),
         Action::Back if !model.ui.runs.filter_text.is_empty() => {
-            model.ui.runs.filter = RunsFilter::default();
+            model.ui.runs.filter = RunFilter::default();
             model.ui.runs.filter_text.clear();
             super::settle(model);
         }

@@ -1,9 +1,7 @@
 //! The Runs screen: live runs and recordings as one list.
 
 pub(super) mod delete;
-pub mod filter;
 pub(super) mod keys;
-mod order;
 pub(super) mod view;
 
 use std::collections::BTreeSet;
@@ -11,6 +9,7 @@ use std::collections::BTreeSet;
 use crate::domain::ids::RunId;
 use crate::domain::outcome::RunOutcome;
 use crate::domain::run::{KeptRecordings, RunSpec, RunStage, RunSummary};
+use crate::domain::run_list::{ListedRun, ListedState, RunFilter};
 use crate::domain::share::Standing;
 use crate::domain::time::Stamp;
 use crate::domain::world::RunState;
@@ -20,7 +19,6 @@ use crate::tui::core::{Screen, layout};
 use crate::tui::screens::Entry;
 use crate::tui::screens::Model;
 use crate::tui::screens::view::title;
-use filter::RunsFilter;
 
 /// The screen, for the registry.
 pub(super) static ENTRY: Entry = Entry {
@@ -46,7 +44,7 @@ pub struct RunsUi {
     /// The cursor.
     pub cursor: Cursor<RunId>,
     /// Only runs that it lets through.
-    pub filter: RunsFilter,
+    pub filter: RunFilter,
     /// How it was typed.
     pub filter_text: String,
     /// Runs that are marked, to be deleted together.
@@ -78,48 +76,25 @@ pub struct RunRow<'a> {
     pub standing: Standing,
 }
 
-/// How a run stands, as one word of the list.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum RunsState {
-    /// It goes on, here or elsewhere.
-    Running,
-    /// A rank of it failed, or it could not start.
-    Failed,
-    /// Its recording has no end, and a host of it has not answered.
-    Unknown,
-    /// It has ended, say its hosts; how is not recorded here.
-    Ended,
-    /// It was stopped.
-    Stopped,
-    /// All went well.
-    Done,
-}
-
-impl RunsState {
-    /// The state of this name.
-    fn named(word: &str) -> Option<Self> {
-        Some(match word {
-            "running" | "live" => Self::Running,
-            "failed" => Self::Failed,
-            "unknown" => Self::Unknown,
-            "ended" => Self::Ended,
-            "stopped" => Self::Stopped,
-            "done" => Self::Done,
-            _ => return None,
-        })
+impl<'a> RunRow<'a> {
+    /// What filter and order look at.
+    fn listed(&self, now: Stamp) -> ListedRun<'a> {
+        ListedRun {
+            spec: self.spec,
+            state: self.state(),
+            duration_us: self.duration_us(now),
+            bytes: self.recording.map(|recording| recording.bytes),
+            trained: self.recording.and_then(|recording| recording.trained.as_ref()),
+        }
     }
-}
 
-impl RunRow<'_> {
     /// How it stands.
-    pub fn state(&self) -> RunsState {
+    pub fn state(&self) -> ListedState {
         match self.outcome {
-            Some(outcome) if outcome.is_success() => RunsState::Done,
-            Some(outcome) if outcome.is_stopped() => RunsState::Stopped,
-            Some(_) => RunsState::Failed,
-            None if self.goes_on() => RunsState::Running,
-            None if self.standing == Standing::Ended => RunsState::Ended,
-            None => RunsState::Unknown,
+            Some(outcome) => ListedState::of(outcome),
+            None if self.goes_on() => ListedState::Running,
+            None if self.standing == Standing::Ended => ListedState::Ended,
+            None => ListedState::Unknown,
         }
     }
 
@@ -156,8 +131,8 @@ impl RunRow<'_> {
 /// All runs that the filter lets through, in the order of the screen.
 pub fn rows(model: &Model) -> Vec<RunRow<'_>> {
     let mut rows = all(model);
-    rows.retain(|row| model.ui.runs.filter.matches(row, model.now));
-    order::sort(model.settings.runs, &mut rows, model.now);
+    rows.retain(|row| model.ui.runs.filter.matches(&row.listed(model.now), model.now));
+    model.settings.runs.sort(&mut rows, |row| row.listed(model.now));
     rows
 }
 

@@ -138,16 +138,6 @@ fn eta_us(run: &RunState) -> Option<u64> {
     (recent.len() >= 5 && left > 0).then(|| left * (recent.iter().sum::<u64>() / recent.len() as u64))
 }
 
-/// A metric in at most five digits.
-pub(in crate::tui::screens) fn number(value: f64) -> String {
-    match value.abs() {
-        0.0 => "0".to_owned(),
-        small if small < 0.001 => format!("{value:.2e}"),
-        small if small < 10.0 => format!("{value:.4}"),
-        _ => format!("{value:.2}"),
-    }
-}
-
 fn stages(model: &Model, canvas: &mut Canvas<'_>, band: Band, run: &RunState) {
     let (good, dim, alarm) = (canvas.theme.good, canvas.theme.dim, canvas.theme.bad);
     // of a silent host nothing is known since then: no clock goes on

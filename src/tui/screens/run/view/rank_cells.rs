@@ -17,8 +17,8 @@ use crate::tui::screens::cluster::rows::{SILENT_US, age};
 use crate::tui::screens::run::rows::{RECENT, mean_step_us};
 use crate::tui::screens::run::verdict::is_collateral;
 use crate::tui::screens::run::view::ranks::{Col, Row, Table};
+use crate::tui::screens::run::view::strip;
 use crate::tui::screens::run::view::strip::Segment;
-use crate::tui::screens::run::view::{number, strip};
 use crate::tui::screens::view::gpu_words::{percent, reading};
 
 /// The state of a rank of a run that hangs.
@@ -198,7 +198,7 @@ pub(super) fn last_words(row: &Row<'_>, canvas: &Canvas<'_>) -> (String, Style) 
     }
     let line = row.rank.last_line.as_ref().map(|logged| log_text::plain(&logged.line.text).into_owned());
     let metrics = || {
-        let known = row.rank.metrics.iter().map(|(name, value)| format!("{name} {}", number(*value)));
+        let known = row.rank.metrics.iter().map(|(name, value)| format!("{name} {}", units::metric(*value)));
         known.collect::<Vec<_>>().join("  ")
     };
     (line.unwrap_or_else(metrics), canvas.theme.dim)

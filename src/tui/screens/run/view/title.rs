@@ -4,9 +4,7 @@ use std::ops::Range;
 
 use ratatui::style::{Modifier, Style};
 
-use super::{
-    clock_length, eta_us, loss, loss_trend, metric, number, samples_per_second, short_length, state_word,
-};
+use super::{clock_length, eta_us, loss, loss_trend, metric, samples_per_second, short_length, state_word};
 use crate::domain::ids::RunId;
 use crate::domain::run::RunStage;
 use crate::domain::units;
@@ -146,7 +144,7 @@ fn progress(model: &Model, theme: &Theme, run: &RunState) -> Vec<Ranked> {
     let metric =
         metric(run, "accuracy").map(|share| format!("accuracy {:.2} %", share * 100.0)).or_else(|| {
             let (name, value) = run.ranks.first()?.metrics.iter().next()?;
-            Some(format!("{name} {}", number(*value)))
+            Some(format!("{name} {}", units::metric(*value)))
         });
     words.extend(metric.map(|words| (metric_at, words, text)));
     let goes_on =

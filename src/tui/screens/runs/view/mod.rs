@@ -4,6 +4,7 @@ pub(in crate::tui::screens) mod delete;
 
 use ratatui::style::Style;
 
+use crate::domain::run_list::RunOrder;
 use crate::domain::share::Standing;
 use crate::domain::units;
 use crate::launch::words::join;
@@ -11,7 +12,6 @@ use crate::tui::canvas::Canvas;
 use crate::tui::canvas::columns::{Column, ColumnSpec, fit};
 use crate::tui::canvas::theme::Theme;
 use crate::tui::core::layout::runs_list;
-use crate::tui::core::orders::RunOrder;
 use crate::tui::core::words::{clock_time, date};
 use crate::tui::screens::Model;
 use crate::tui::screens::cluster::rows::age;

@@ -1,11 +1,41 @@
-//! What `runs prune` and `runs check` take.
+//! What `runs`, `runs prune` and `runs check` take.
 
 use std::time::Duration;
 
+use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use clap::{Args, Subcommand};
 
 use super::help;
+use crate::domain::run_list::{RunFilter, RunOrder};
 use crate::domain::units::{parse_bytes, parse_duration};
+
+/// `runs`.
+#[derive(Debug, Args)]
+#[command(args_conflicts_with_subcommands = true)]
+pub struct RunsArgs {
+    /// What to do with them; list them when absent
+    #[command(subcommand)]
+    pub command: Option<RunsCommand>,
+    /// Print one JSON array of objects
+    #[arg(long)]
+    pub json: bool,
+    /// Only what is recorded here; ask no host
+    #[arg(long)]
+    pub local: bool,
+    /// Only runs that pass this filter, such as 'failed age<2d' or 'git~4f2a loss<0.5'
+    #[arg(long, value_name = "FILTER", value_parser = RunFilter::parse)]
+    pub filter: Option<RunFilter>,
+    /// In which order
+    #[arg(long, value_name = "ORDER", default_value = RunOrder::default().name(), value_parser = run_orders())]
+    pub sort: RunOrder,
+}
+
+/// The values of `--sort`.
+fn run_orders() -> impl TypedValueParser<Value = RunOrder> {
+    let values = RunOrder::ALL.map(|order| PossibleValue::new(order.name()).help(order.words()));
+    PossibleValuesParser::new(values)
+        .try_map(|name| RunOrder::named(&name).ok_or("it is the name of no order"))
+}
 
 /// What to do with the runs.
 #[derive(Debug, Subcommand)]

@@ -1,0 +1,102 @@
+//! Which run of the list comes first.
+
+use std::cmp::Ordering;
+
+use serde::{Deserialize, Serialize};
+
+use super::ListedRun;
+
+/// The orders of the list.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum RunOrder {
+    /// The latest launch first.
+    #[default]
+    Newest,
+    /// The longest first.
+    Longest,
+    /// The largest recording first.
+    Largest,
+    /// By name.
+    Name,
+    /// What goes on first, then what failed.
+    Outcome,
+    /// The lowest loss first.
+    Loss,
+    /// The most samples a second first.
+    Fastest,
+}
+
+impl RunOrder {
+    /// All of them, as the key goes through them.
+    pub const ALL: [Self; 7] =
+        [Self::Newest, Self::Longest, Self::Largest, Self::Name, Self::Outcome, Self::Loss, Self::Fastest];
+
+    /// Its name on a command line.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Newest => "newest",
+            Self::Longest => "longest",
+            Self::Largest => "largest",
+            Self::Name => "name",
+            Self::Outcome => "outcome",
+            Self::Loss => "loss",
+            Self::Fastest => "fastest",
+        }
+    }
+
+    /// The order of this name.
+    pub fn named(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|order| order.name() == name)
+    }
+
+    /// Its name on the screen.
+    pub fn words(self) -> &'static str {
+        match self {
+            Self::Newest => "newest first",
+            Self::Longest => "longest first",
+            Self::Largest => "largest first",
+            Self::Name => "by name",
+            Self::Outcome => "by outcome",
+            Self::Loss => "lowest loss first",
+            Self::Fastest => "most samples/s first",
+        }
+    }
+
+    /// The one after it.
+    #[must_use]
+    pub fn next(self) -> Self {
+        let at = Self::ALL.iter().position(|order| *order == self).unwrap_or(0);
+        Self::ALL[(at + 1) % Self::ALL.len()]
+    }
+
+    /// Sorts a list; among equals the newest comes first. What is not known comes last.
+    pub fn sort<T>(self, runs: &mut [T], listed: impl for<'a> Fn(&'a T) -> ListedRun<'a>) {
+        runs.sort_by(|a, b| {
+            let (a, b) = (listed(a), listed(b));
+            self.compare(&a, &b).then_with(|| (b.spec.created, &b.spec.id).cmp(&(a.spec.created, &a.spec.id)))
+        });
+    }
+
+    fn compare(self, a: &ListedRun<'_>, b: &ListedRun<'_>) -> Ordering {
+        match self {
+            Self::Newest => Ordering::Equal,
+            Self::Longest => b.duration_us.cmp(&a.duration_us),
+            Self::Largest => b.bytes.cmp(&a.bytes),
+            Self::Name => a.spec.name.to_lowercase().cmp(&b.spec.name.to_lowercase()),
+            Self::Outcome => a.state.cmp(&b.state),
+            Self::Loss => {
+                let loss = |run: &ListedRun<'_>| {
+                    run.trained.and_then(|trained| trained.loss).unwrap_or(f32::INFINITY)
+                };
+                loss(a).total_cmp(&loss(b))
+            }
+            Self::Fastest => {
+                let rate = |run: &ListedRun<'_>| {
+                    run.trained.and_then(|trained| trained.samples_per_s).unwrap_or(-1.0)
+                };
+                rate(b).total_cmp(&rate(a))
+            }
+        }
+    }
+}
