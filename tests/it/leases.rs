@@ -368,18 +368,17 @@ fn a_holder_is_named_after_his_agent_has_ended() {
     cluster.on("n3", &line);
     until("the rank", || cluster.on("n3", "cat /run/other/log").contains("held"));
     let note = format!("/dev/shm/hvtui-{}.65534.json", uuid("n3", 2));
-    let kill = "for p in /proc/[0-9]*; do c=\"$(tr '\\0' ' ' <$p/cmdline)\"; case \"$c\" in \
-                '/run/other/hvtui run '*|*' agent '*--stdio*) [ $(stat -c %u $p) = 65534 ] && kill -9 ${p#/proc/};; esac; done 2>/dev/null; true";
     let locker = format!(
         "i=$(stat -c %i /dev/shm/hvtui-{}.lock); awk -v i=:$i '$6 ~ i\"$\" {{ print $5 }}' /proc/locks",
         uuid("n3", 2)
     );
-    let ended = || {
-        cluster.on("n3", kill);
-        let pid = cluster.on("n3", &locker).trim().to_owned();
-        !pid.is_empty() && cluster.on("n3", &format!("test -e /proc/{pid} || echo gone")).contains("gone")
-    };
-    until("the end of who took the lock", ended);
+    let locker = cluster.on("n3", &locker).trim().to_owned();
+    // this client and its agent: that user has others on this host meanwhile
+    let client_and_agent = "c=$(pgrep -f '^/run/other/hvtui run --name theirs'); echo $c $(pgrep -P $c)";
+    let victims = cluster.on("n3", client_and_agent);
+    assert!(victims.split_whitespace().any(|pid| pid == locker), "{locker} took the lock, of {victims}");
+    cluster.on("n3", &format!("kill -9 {}", victims.trim()));
+    until_says("gone", || cluster.on("n3", &format!("ps -p {locker} -o pid,stat,args || echo gone")));
     cluster.on("n3", &format!("rm {note}"));
     assert_eq!(lease_on(&client, "n3", 2).expect("a lease")["user"], "nobody");
     let refused = client.run(&["run", "--gpus", "n3:2", "--", "true"]);
