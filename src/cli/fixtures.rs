@@ -46,7 +46,9 @@ pub(super) fn world() -> World {
     tell(
         "gpu-a",
         2_000,
-        Event::ClockSampled { sample: ClockSample::from_ping(t0, t, t, Duration::from_micros(1_200)) },
+        Event::ClockSampled {
+            sample: ClockSample::from_ping(t0, t, t, Duration::from_micros(1_200)).unwrap(),
+        },
     );
     let held = Lease {
         gpu: GpuUuid::from("GPU-3f2a-1"),

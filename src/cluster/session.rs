@@ -197,8 +197,9 @@ impl Session {
                 FromAgent::Pong(pong) => {
                     if let Some(took) = self.pings.answered(pong.t0, clock::host_now()) {
                         queue.flow.round_trip(took, queue.bytes());
-                        let sample = ClockSample::from_ping(pong.t0, pong.t1, pong.t2, took);
-                        task.event(task.origin(), Event::ClockSampled { sample }).await?;
+                        if let Some(sample) = ClockSample::from_ping(pong.t0, pong.t1, pong.t2, took) {
+                            task.event(task.origin(), Event::ClockSampled { sample }).await?;
+                        }
                     }
                 }
                 message => receive(task, message, &self.said).await?,

@@ -3,9 +3,15 @@
 //! A ping leaves the client at `t0`, is seen by the agent at `t1`, answered at `t2` and back at `t3`.
 //! Its way is counted on a clock that nobody sets, so `t3` is `t0` and that.
 //! The offset is `((t0 - t1) + (t3 - t2)) / 2`, wrong by at most half the round trip
-//! `(t3 - t0) - (t2 - t1)`. The least round trip of the last 32 decides (the filter of NTP, RFC 5905
-//! section 10): measured over ssh under load, that is within tens of microseconds where one ping alone
-//! is off by milliseconds.
+//! `(t3 - t0) - (t2 - t1)`. Under load one ping is off by milliseconds, and two clocks drift apart by milliseconds a minute:
+//! so the quickest ping of each ten seconds is kept, and a line through the best of them, over ten minutes, has the offset and
+//! the drift ([`ClockLine`]). Before there are enough, the surest single ping counts, and is less sure the older it is.
+//! Pings whose bounds exclude each other show that a clock was set, or stood still, between them: those before count no more.
+
+mod line;
+#[cfg(test)]
+mod tests;
+mod track;
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -13,11 +19,19 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use super::time::{HostTime, Stamp};
+pub use line::ClockLine;
+pub use track::{ClockLines, ClockTrack};
 
-/// How many pings the filter looks back over.
-const WINDOW: usize = 32;
-/// Two clocks drift apart by less within the window: what is more was set by someone.
-const STEP_US: u64 = 100_000;
+/// How many pings are compared with a new one.
+const RECENT: usize = 32;
+/// Of so much time the quickest ping is kept.
+const BUCKET_US: u64 = 10_000_000;
+/// For so many of these times: the live fit looks back over ten minutes.
+const BUCKETS: usize = 60;
+/// What two pings may differ by beyond their bounds, microseconds.
+const SLACK_US: u64 = 1_000;
+/// What four times in whole microseconds may be off by together.
+const ROUNDED_US: i128 = 4;
 
 /// One ping's result.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -32,95 +46,103 @@ pub struct ClockSample {
 
 impl ClockSample {
     /// A sample from a ping that was sent at `t0` by the client's clock, seen at `t1` and answered at `t2` by the host's, and
-    /// back after so long.
-    pub fn from_ping(t0: Stamp, t1: HostTime, t2: HostTime, took: Duration) -> Self {
+    /// back after so long. `None` where the answer took longer than the whole way: a clock was set meanwhile, or slept.
+    pub fn from_ping(t0: Stamp, t1: HostTime, t2: HostTime, took: Duration) -> Option<Self> {
         let took = i128::try_from(took.as_micros()).unwrap_or(i128::MAX);
         let out = i128::from(t0.0) - i128::from(t1.0);
         let back = i128::from(t0.0) + took - i128::from(t2.0);
         let rtt = took - (i128::from(t2.0) - i128::from(t1.0));
-        Self {
+        (rtt >= -ROUNDED_US).then(|| Self {
             host_time: t2,
             offset_us: i64::try_from((out + back).div_euclid(2)).unwrap_or(i64::MAX),
             rtt_us: u32::try_from(rtt.max(0)).unwrap_or(u32::MAX),
+        })
+    }
+}
+
+/// Pings between which nobody set a clock.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+struct Pings {
+    /// The newest.
+    recent: VecDeque<ClockSample>,
+    /// The quickest of each [`BUCKET_US`].
+    best: VecDeque<ClockSample>,
+}
+
+impl Pings {
+    /// Whether a clock was set between those and this one.
+    fn contradict(&self, sample: &ClockSample) -> bool {
+        self.recent.iter().any(|other| {
+            let apart_us = other.host_time.0.abs_diff(sample.host_time.0) as f64 * line::MOST_DRIFT;
+            let doubt_us = (u64::from(other.rtt_us) + u64::from(sample.rtt_us)).div_ceil(2);
+            other.offset_us.abs_diff(sample.offset_us) > doubt_us + apart_us.ceil() as u64 + SLACK_US
+        })
+    }
+
+    /// What they say of the time around `near`: a line, or before there is one the ping that is the surest then. `None` without
+    /// a ping.
+    fn line(&self, near: HostTime) -> Option<ClockLine> {
+        let all = self.best.iter().chain(&self.recent);
+        let surest = || all.map(|sample| ClockLine::of(*sample, near)).min_by_key(|line| line.uncertainty_us);
+        ClockLine::through(self.best.iter()).or_else(surest)
+    }
+
+    fn add(&mut self, sample: ClockSample) {
+        if self.recent.len() == RECENT {
+            self.recent.pop_front();
+        }
+        self.recent.push_back(sample);
+        let bucket = |sample: &ClockSample| sample.host_time.0 / BUCKET_US;
+        match self.best.back_mut().filter(|best| bucket(best) == bucket(&sample)) {
+            Some(best) if best.rtt_us <= sample.rtt_us => {}
+            Some(best) => *best = sample,
+            None => self.best.push_back(sample),
         }
     }
 }
 
-/// The recent pings of one host and what they say together.
+/// The pings of one host during the last ten minutes and what they say together.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct ClockFit {
-    samples: VecDeque<ClockSample>,
+    pings: Pings,
+    line: Option<ClockLine>,
 }
 
 impl ClockFit {
-    /// Takes one more ping into account. Where a clock was set meanwhile, those before count no more.
+    /// Takes one more ping into account.
     pub fn add(&mut self, sample: ClockSample) {
-        let doubt = |best: ClockSample| u64::from(best.rtt_us.max(sample.rtt_us)) + STEP_US;
-        if self.best().is_some_and(|best| best.offset_us.abs_diff(sample.offset_us) > doubt(best)) {
-            self.samples.clear();
+        if self.pings.contradict(&sample) {
+            self.pings = Pings::default();
         }
-        if self.samples.len() == WINDOW {
-            self.samples.pop_front();
+        self.pings.add(sample);
+        if self.pings.best.len() > BUCKETS {
+            self.pings.best.pop_front();
         }
-        self.samples.push_back(sample);
-    }
-
-    fn best(&self) -> Option<ClockSample> {
-        self.samples.iter().copied().min_by_key(|s| s.rtt_us)
+        self.line = self.pings.line(sample.host_time);
     }
 
     /// The client's stamp of a host's moment; `None` before the first ping.
     pub fn stamp(&self, time: HostTime) -> Option<Stamp> {
-        let offset = self.best()?.offset_us;
-        Some(Stamp(i64::try_from(time.0).unwrap_or(i64::MAX).saturating_add(offset)))
+        let offset_us = self.line?.offset_ns(time).div_euclid(1_000);
+        Some(Stamp(i64::try_from(time.0).unwrap_or(i64::MAX).saturating_add(offset_us)))
     }
 
     /// A host's moment by the client's stamp; `None` before the first ping.
     pub fn host_time(&self, stamp: Stamp) -> Option<HostTime> {
-        let offset = self.best()?.offset_us;
-        Some(HostTime(u64::try_from(stamp.0.saturating_sub(offset)).unwrap_or_default()))
+        let line = self.line?;
+        // where the offset changes by a few millionths, that of a moment so close is the same
+        let about = stamp.0.saturating_sub(line.offset_ns.div_euclid(1_000));
+        let offset_us = line.offset_ns(HostTime(u64::try_from(about).unwrap_or_default())).div_euclid(1_000);
+        Some(HostTime(u64::try_from(stamp.0.saturating_sub(offset_us)).unwrap_or_default()))
     }
 
-    /// Half the best round trip: the true offset is within this many microseconds.
+    /// The offset is within this many microseconds.
     pub fn uncertainty_us(&self) -> Option<u32> {
-        self.best().map(|s| s.rtt_us.div_ceil(2))
+        self.line.map(|line| line.uncertainty_us)
     }
 
     /// The latest round trip in microseconds.
     pub fn rtt_us(&self) -> Option<u32> {
-        self.samples.back().map(|s| s.rtt_us)
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_least_delayed_ping_decides() {
-        let mut fit = ClockFit::default();
-        assert_eq!(fit.stamp(HostTime(5)), None);
-        // true offset 1_000_000; the first ping is held up by 4 ms on its way back
-        let us = Duration::from_micros;
-        fit.add(ClockSample::from_ping(Stamp(1_000_100), HostTime(150), HostTime(160), us(4_110)));
-        fit.add(ClockSample::from_ping(Stamp(2_000_100), HostTime(1_000_150), HostTime(1_000_160), us(110)));
-        assert_eq!(fit.uncertainty_us(), Some(50));
-        assert_eq!(fit.stamp(HostTime(7)), Some(Stamp(1_000_007)));
-        assert_eq!(fit.host_time(Stamp(1_000_007)), Some(HostTime(7)));
-    }
-
-    #[test]
-    fn a_clock_that_is_set_is_followed_at_once() {
-        let mut fit = ClockFit::default();
-        let ping = |t0, host, took| {
-            ClockSample::from_ping(Stamp(t0), HostTime(host), HostTime(host), Duration::from_micros(took))
-        };
-        fit.add(ping(10_000_000, 1_000, 100));
-        // held up for two seconds: that alone is no step
-        fit.add(ping(11_000_000, 2_900_000, 2_000_000));
-        assert_eq!(fit.stamp(HostTime(1_000)), Some(Stamp(10_000_050)));
-        // set back by an hour
-        fit.add(ping(13_000_000 - 3_600_000_000, 3_001_000, 300));
-        assert_eq!(fit.stamp(HostTime(3_001_000)), Some(Stamp(13_000_150 - 3_600_000_000)));
+        self.pings.recent.back().map(|s| s.rtt_us)
     }
 }
