@@ -56,7 +56,7 @@ pub fn tidy(lock: &Lock) {
 }
 
 /// Closes files of the recording that were not closed or are cut, so that other programs open them; large and damaged ones are
-/// left to [`repair`]. What goes wrong is no harm: they stay as they are.
+/// left to [`repair()`]. What goes wrong is no harm: they stay as they are.
 pub fn close_unasked(lock: &Lock) {
     for path in segments::of(lock.first()) {
         let size = std::fs::metadata(&path).map_or(u64::MAX, |about| about.len());
