@@ -8,9 +8,12 @@ use crate::common::terminal::Terminal;
 use crate::common::world::{START, Story, failed, recordings, run_id, training};
 use crate::json_forms::assert_fits;
 use crate::local_runs::Person;
+use crate::screens::{COLOR, text};
+use hvtui::domain::hooks::StepsBy;
 use hvtui::domain::ids::{Rank, RunId};
 use hvtui::domain::playback::PlaybackState;
 use hvtui::domain::run::KeptRecordings;
+use hvtui::domain::trained::Trained;
 use hvtui::domain::world::World;
 use hvtui::record::Store;
 use hvtui::tui::core::{Effect, Key, KeyCode, Msg, Screen};
@@ -122,6 +125,36 @@ fn the_list_is_sorted_in_seven_ways_and_the_selection_stays() {
     assert_eq!(sorted(), ["mnist", "digits", "imagenet", "diabetes"], "loss; not known of any");
     assert_eq!(sorted(), ["mnist", "digits", "imagenet", "diabetes"], "samples a second; likewise");
     assert_eq!(sorted(), ["mnist", "digits", "imagenet", "diabetes"], "newest");
+}
+
+#[test]
+fn what_training_came_to_has_columns_of_which_the_sorted_one_stays_at_80() {
+    let mut story = listed();
+    let shown = |story: &Story| text(&story.model, COLOR);
+    assert!(!shown(&story).contains("LOSS"), "no run tells one");
+    let mut told = recordings();
+    let trained = |loss, rate| Trained {
+        step: 500,
+        loss: Some(loss),
+        samples_per_s: Some(rate),
+        by: StepsBy::Program,
+        libraries: String::new(),
+    };
+    told[0].trained = Some(trained(0.25, 1_485.0));
+    told[1].trained = Some(trained(0.125, 990.0));
+    story.send(Msg::RunsListed(told));
+    story.send(Msg::Resize(200, 30));
+    let screen = shown(&story);
+    assert!(screen.contains("LOSS") && screen.contains("SAMPLES/S") && screen.contains("1,485"), "{screen}");
+    story.send(Msg::Resize(80, 24));
+    assert!(!shown(&story).contains("SAMPLES/S"), "{}", shown(&story));
+    press(&mut story, "sssss");
+    assert_eq!(names(&story), ["imagenet", "digits", "mnist", "diabetes"]);
+    let screen = shown(&story);
+    assert!(screen.contains("LOSS") && screen.contains("0.1250"), "{screen}");
+    press(&mut story, "s");
+    assert_eq!(names(&story), ["digits", "imagenet", "mnist", "diabetes"]);
+    assert!(shown(&story).contains("SAMPLES/S"), "{}", shown(&story));
 }
 
 #[test]

@@ -12,6 +12,7 @@ use crate::domain::run::{KeptRecordings, RunSpec, RunStage, RunSummary};
 use crate::domain::run_list::{ListedRun, ListedState, RunFilter};
 use crate::domain::share::Standing;
 use crate::domain::time::Stamp;
+use crate::domain::trained::Trained;
 use crate::domain::world::RunState;
 use crate::tui::core::keymap::{EVERYWHERE, LAUNCH, LISTS};
 use crate::tui::core::list::Cursor;
@@ -84,7 +85,7 @@ impl<'a> RunRow<'a> {
             state: self.state(),
             duration_us: self.duration_us(now),
             bytes: self.recording.map(|recording| recording.bytes),
-            trained: self.recording.and_then(|recording| recording.trained.as_ref()),
+            trained: self.trained(),
         }
     }
 
@@ -96,6 +97,11 @@ impl<'a> RunRow<'a> {
             None if self.standing == Standing::Ended => ListedState::Ended,
             None => ListedState::Unknown,
         }
+    }
+
+    /// How far its training came, by its recording.
+    fn trained(&self) -> Option<&'a Trained> {
+        self.recording?.trained.as_ref()
     }
 
     /// Whether it goes on, as far as that is known.

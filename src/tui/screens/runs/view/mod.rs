@@ -6,6 +6,7 @@ use ratatui::style::Style;
 
 use crate::domain::run_list::RunOrder;
 use crate::domain::share::Standing;
+use crate::domain::trained::Trained;
 use crate::domain::units;
 use crate::launch::words::join;
 use crate::tui::canvas::Canvas;
@@ -32,6 +33,8 @@ enum Col {
     Started,
     Duration,
     Step,
+    Loss,
+    Rate,
     Size,
     Command,
 }
@@ -45,6 +48,8 @@ impl Col {
             Self::Age | Self::Started => Some(RunOrder::Newest),
             Self::Duration => Some(RunOrder::Longest),
             Self::Size => Some(RunOrder::Largest),
+            Self::Loss => Some(RunOrder::Loss),
+            Self::Rate => Some(RunOrder::Fastest),
             Self::Id | Self::Ranks | Self::Hosts | Self::Step | Self::Command => None,
         }
     }
@@ -154,7 +159,12 @@ fn columns(model: &Model, theme: &Theme, width: u16, rows: &[RunRow<'_>]) -> Vec
     let names = names.clamp(8, if width >= 160 { 36 } else { 18 });
     let hosts = rows.iter().map(|row| crate::tui::canvas::width(&hosts(row))).max().unwrap_or(5).clamp(5, 28);
     let wish = |id, title, least, most, rank, right| ColumnSpec { id, title, least, most, rank, right };
-    let wishes = [
+    let tells = |what: fn(&Trained) -> Option<f32>| {
+        rows.iter().filter_map(RunRow::trained).any(|one| what(one).is_some())
+    };
+    // what the list is ordered by goes last
+    let rank = |order, usual| if model.settings.runs == order { 1 } else { usual };
+    let mut wishes = vec![
         wish(Col::Id, "RUN", 4, 4, 0, false),
         wish(Col::Name, "NAME", 8, names, 0, false),
         wish(Col::State, "STATE", states, states, 0, false),
@@ -165,8 +175,15 @@ fn columns(model: &Model, theme: &Theme, width: u16, rows: &[RunRow<'_>]) -> Vec
         wish(Col::Hosts, "HOSTS", 11.min(hosts), hosts, 5, false),
         wish(Col::Started, "STARTED", 16, 16, 6, false),
         wish(Col::Step, "STEP", 6, 6, 7, true),
-        wish(Col::Command, "COMMAND", 10, 200, 8, false),
+        wish(Col::Command, "COMMAND", 10, 200, 10, false),
     ];
+    let before_command = wishes.len() - 1;
+    if tells(|trained| trained.samples_per_s) {
+        wishes.insert(before_command, wish(Col::Rate, "SAMPLES/S", 9, 9, rank(RunOrder::Fastest, 9), true));
+    }
+    if tells(|trained| trained.loss) {
+        wishes.insert(before_command, wish(Col::Loss, "LOSS", 8, 8, rank(RunOrder::Loss, 8), true));
+    }
     fit(&wishes, 2, width.saturating_sub(3), 2)
 }
 
@@ -230,6 +247,14 @@ fn cell(model: &Model, canvas: &mut Canvas<'_>, column: &Column<Col>, y: u16, ro
         Col::Size => {
             let size = row.recording.map_or("–".to_owned(), |recording| units::bytes(recording.bytes));
             canvas.right(x, y, w, &size, dim);
+        }
+        Col::Loss => {
+            let loss = row.trained().and_then(|trained| trained.loss).map(|loss| units::metric(loss.into()));
+            canvas.right(x, y, w, loss.as_deref().unwrap_or("–"), text);
+        }
+        Col::Rate => {
+            let rate = row.trained().and_then(|trained| trained.samples_per_s);
+            canvas.right(x, y, w, &rate.map_or("–".to_owned(), |rate| units::rate(rate.into())), text);
         }
         Col::Command => drop(canvas.text(x, y, w, &join(&row.spec.command), dim)),
     }
