@@ -166,6 +166,18 @@ Examples:
   hvtui export 7QK2 --to csv --steps 100-200
   hvtui export 7QK2 --to tensorboard -o logs/7QK2";
 
+pub(super) const IMPORT: &str = "\
+What a file is tell its contents: Horovod's timeline (HOROVOD_TIMELINE), also of
+a killed run; traces of torch's profiler, a file a rank or their folder; what
+`hvtui export --to chrome` writes. Plain or gzip, also cut in the middle. The
+recording is one like any other: report, replay, diff, export and runs take it.
+
+Examples:
+  hvtui import timeline.json --name before
+  hvtui import log/resnet/
+  hvtui import rank-0.json.gz rank-1.json.gz -o profile.mcap
+  hvtui import timeline.json --json | jq '.waits.ranks[]'";
+
 pub(super) const TRAIN: &str = "\
 mnist reads what --data names, else what HVTUI_DATA names, else what is in
 ~/.keras/datasets, ./mnist.npz or ./data/MNIST/raw.
