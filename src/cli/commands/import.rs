@@ -51,19 +51,23 @@ pub fn run(args: &ImportArgs, paths: &Paths) -> Result<ExitCode, Failure> {
 
 /// The summary.
 fn words(imported: &Imported, to_file: bool) -> String {
-    let label = if to_file {
-        imported.recording.display().to_string()
-    } else {
-        imported.run.short().to_owned()
-    };
+    let label =
+        if to_file { imported.recording.display().to_string() } else { imported.run.short().to_owned() };
     let mut out = format!("Imported as run {}  {}\n", imported.run.short(), sanitize(&imported.name));
     let size: u64 = imported.files.iter().map(|file| file.bytes).sum();
     let events: u64 = imported.files.iter().map(|file| file.events).sum();
     let format = imported.format;
-    let read =
-        format!("{format}: {} of {}, {} of text; {}", counted(events, "event"), counted(imported.files.len() as u64, "file"), bytes(size), imported.clock);
+    let read = format!(
+        "{format}: {} of {}, {} of text; {}",
+        counted(events, "event"),
+        counted(imported.files.len() as u64, "file"),
+        bytes(size),
+        imported.clock
+    );
     let steps = match (imported.steps.first, imported.steps.last) {
-        (Some(first), Some(last)) => format!("{}, number {first} to {last}", counted(imported.steps.count, "step")),
+        (Some(first), Some(last)) => {
+            format!("{}, number {first} to {last}", counted(imported.steps.count, "step"))
+        }
         _ => "no steps".to_owned(),
     };
     let told = match imported.told_ranks {
@@ -85,7 +89,7 @@ fn words(imported: &Imported, to_file: bool) -> String {
         out.push_str("\nLeft out or unknown\n");
     }
     for left_out in &imported.left_out {
-        let words = format!("{} {}: {}", left_out.count, left_out.what, left_out.why);
+        let words = format!("{}: {}; {}", left_out.what, left_out.count, left_out.why);
         let _ = writeln!(out, "{}", wrapped(&sanitize(&words), 2));
     }
     if let Some(waits) = &imported.waits {
@@ -101,10 +105,8 @@ fn counted(count: u64, what: &str) -> String {
 
 /// Who came late, and who waited how long.
 fn table(waits: &WaitTable, clock: &str) -> String {
-    let mut out = format!(
-        "\nWaits by rank, of {} of {} collectives ({clock})\n",
-        waits.told, waits.collectives
-    );
+    let mut out =
+        format!("\nWaits by rank, of {} of {} collectives ({clock})\n", waits.told, waits.collectives);
     if waits.told == 0 {
         out.push_str("  none tells when each rank came\n");
         return out;
@@ -138,7 +140,8 @@ fn table(waits: &WaitTable, clock: &str) -> String {
         );
     }
     if waits.ranks.len() > rows.len() {
-        let _ = writeln!(out, "  {} more ranks are less late; --json has all", waits.ranks.len() - rows.len());
+        let _ =
+            writeln!(out, "  {} more ranks are less late; --json has all", waits.ranks.len() - rows.len());
     }
     let legend = "LATE: mean time after the first rank; WAIT: mean time until the last one had come; \
                   IDLE: sum of what it waited after its last tensor of a step, where all ranks tell";

@@ -95,16 +95,17 @@ mod tests {
     #[test]
     fn a_rank_waits_from_its_last_tensor_on() {
         // rank 0 hands in two tensors while it computes, rank 1 both at once; then comes one by itself
-        let all = [
-            collective([100, 400], 500),
-            collective([300, 410], 520),
-            collective([900, 600], 950),
-        ];
+        let all = [collective([100, 400], 500), collective([300, 410], 520), collective([900, 600], 950)];
         assert!(tells_waits(&all, 2) && !tells_waits(&all, 3) && !tells_waits(&[], 2));
         let first = part(&all, Some(0), 50);
         assert_eq!(
             spans(&first),
-            [(Phase::Wait, 250, 110), (Phase::Transfer, 360, 110), (Phase::Wait, 850, 0), (Phase::Transfer, 850, 50)]
+            [
+                (Phase::Wait, 250, 110),
+                (Phase::Transfer, 360, 110),
+                (Phase::Wait, 850, 0),
+                (Phase::Transfer, 850, 50)
+            ]
         );
         assert_eq!((first.hidden_us, first.wait_us), (200, 110));
         let second = part(&all, Some(1), 50);

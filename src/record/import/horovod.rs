@@ -14,10 +14,10 @@ use super::super::error::Error;
 use super::clock::Clock;
 use super::collectives::{self, Collective};
 use super::run::Asked;
-use super::summary::{LeftOut, StepsRead};
+use super::summary::{LeftOut, StepsRead, Told};
 use super::target::Target;
 use super::trace_event::TraceEvent;
-use super::waits::{WaitTable, Waits, length};
+use super::waits::{Waits, length};
 use crate::domain::event::Event;
 use crate::domain::hooks::HookFacts;
 use crate::domain::ids::{HostId, Rank};
@@ -101,15 +101,6 @@ pub(super) struct Timeline<'a> {
     counts: Counts,
 }
 
-/// What came of it.
-pub(super) struct Told {
-    pub(super) target: Target,
-    pub(super) ranks: u32,
-    pub(super) steps: StepsRead,
-    pub(super) waits: WaitTable,
-    pub(super) left_out: Vec<LeftOut>,
-}
-
 impl<'a> Timeline<'a> {
     pub(super) fn new(asked: &'a Asked<'a>) -> Self {
         Self {
@@ -190,9 +181,11 @@ impl<'a> Timeline<'a> {
             *tensor = Tensor { stage: Stage::Negotiating, step, first: at, ..Tensor::default() };
             return Ok(());
         }
-        self.transport.extend(["NCCL", "MPI", "GLOO", "CCL"].iter().filter(|by| {
-            name.strip_prefix(**by).is_some_and(|rest| rest.starts_with('_'))
-        }));
+        self.transport.extend(
+            ["NCCL", "MPI", "GLOO", "CCL"]
+                .iter()
+                .filter(|by| name.strip_prefix(**by).is_some_and(|rest| rest.starts_with('_'))),
+        );
         let tensor = self.tensors.entry(pid).or_default();
         tensor.stage = match tensor.stage {
             Stage::Agreed => Stage::Running(1),
@@ -207,7 +200,9 @@ impl<'a> Timeline<'a> {
 
     /// A collective of a tensor that comes again was never through.
     fn give_up(&mut self, pid: i64) {
-        let Some(tensor) = self.tensors.get_mut(&pid).filter(|tensor| tensor.stage != Stage::Idle) else { return };
+        let Some(tensor) = self.tensors.get_mut(&pid).filter(|tensor| tensor.stage != Stage::Idle) else {
+            return;
+        };
         self.counts.unfinished += 1;
         self.arrivals -= tensor.arrivals.len();
         tensor.arrivals.clear();
@@ -218,7 +213,8 @@ impl<'a> Timeline<'a> {
     }
 
     fn arrive(&mut self, pid: i64, name: &str, at: i64) {
-        let Some(tensor) = self.tensors.get_mut(&pid).filter(|tensor| tensor.stage == Stage::Negotiating) else {
+        let Some(tensor) = self.tensors.get_mut(&pid).filter(|tensor| tensor.stage == Stage::Negotiating)
+        else {
             self.counts.stray += 1;
             return;
         };
@@ -375,7 +371,9 @@ impl<'a> Timeline<'a> {
                 (0, 0) => "no collective was recorded".to_owned(),
                 (cycles, 0) => format!("no collective was recorded, only {cycles} turns of Horovod's loop"),
                 (_, others) => {
-                    format!("no collective of a step was recorded, only {others} that are none or not through")
+                    format!(
+                        "no collective of a step was recorded, only {others} that are none or not through"
+                    )
                 }
             };
             return Err(self.asked.nothing(&what));
@@ -415,10 +413,18 @@ impl<'a> Timeline<'a> {
         }
         let silent_run = Event::Gap { what: "steps without the ranks' ticks".to_owned(), dropped: silent };
         let end = Stamp(self.base()).plus_micros(self.clock.now());
-        let Some(mut target) = self.target else { return Err(self.asked.nothing("no collective was recorded")) };
+        let Some(mut target) = self.target else {
+            return Err(self.asked.nothing("no collective was recorded"));
+        };
         if silent > 0 {
             target.of_run(end, silent_run)?;
         }
-        Ok(Told { ranks: self.ranks, steps: self.steps, waits: self.waits.finish(), left_out, target })
+        Ok(Told {
+            told_ranks: self.ranks,
+            steps: self.steps,
+            waits: Some(self.waits.finish()),
+            left_out,
+            target,
+        })
     }
 }

@@ -4,9 +4,20 @@ use std::path::PathBuf;
 
 use serde::Serialize;
 
+use super::target::Target;
 use super::waits::WaitTable;
 use crate::domain::ids::RunId;
 use crate::domain::time::Stamp;
+
+/// What a fold over the events comes to.
+pub(super) struct Told {
+    pub(super) target: Target,
+    /// Ranks of which something was read.
+    pub(super) told_ranks: u32,
+    pub(super) steps: StepsRead,
+    pub(super) waits: Option<WaitTable>,
+    pub(super) left_out: Vec<LeftOut>,
+}
 
 /// What was imported.
 #[derive(Debug, Clone, Serialize)]
@@ -51,6 +62,8 @@ pub struct FileRead {
     pub packed: bool,
     /// Events in it.
     pub events: u64,
+    /// Events that can't be read: no JSON, too large or nested too deep.
+    pub unread: u64,
     /// Its rank, where a file has one.
     pub rank: Option<u32>,
     /// Where it was cut, and why it is known to be: it was read up to there.
