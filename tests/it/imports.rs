@@ -81,6 +81,13 @@ fn horovods_timeline_becomes_a_run_that_every_command_takes() {
     let json = assert_fits("run-report", &person.run(&["report", id, "--json"]));
     assert_eq!((&json["world"], &json["steps"]["last"]), (&2.into(), &3.into()));
     assert_eq!(json["ranks"][1]["last_in"], Value::Null, "nothing tells it of the steps that count");
+    // data, forward, backward, wait, and who came last
+    let row = report.lines().find(|line| line.starts_with("     1 unknown:1")).unwrap();
+    let cells: Vec<&str> = row.split_whitespace().skip(6).collect();
+    assert!(
+        cells[..4].iter().chain(&cells[5..]).all(|cell| *cell == "–") && cells[4].ends_with('%'),
+        "{row}"
+    );
     let csv = said(&person.run(&["export", id, "--to", "csv"]));
     let row = csv.lines().nth(1).unwrap().split(',').collect::<Vec<_>>();
     // step 1, from the end of the last broadcast to that of the loss's allreduce, in which rank 0 waited for its last tensors
@@ -91,7 +98,9 @@ fn horovods_timeline_becomes_a_run_that_every_command_takes() {
         "{csv}"
     );
     assert_eq!(csv.lines().count(), 1 + 2 * 3);
-    assert!(said(&person.run(&["diff", id, id])).contains("imported"), "it is told of both");
+    said(&person.run(&["import", &fixture("horovod-killed.json"), "--name", "killed"]));
+    let diff = said(&person.run(&["diff", id, "killed"]));
+    assert!(diff.contains("imported"), "{diff}");
     let mut player = Player::open(Path::new(run_path(&person, id).as_str())).unwrap();
     player.step(2);
     assert!(player.state().playhead > player.state().start);
@@ -130,10 +139,10 @@ fn a_timeline_of_a_killed_run_is_read_up_to_its_last_whole_step() {
     let began = whole[..at].rfind('{').unwrap();
     assert_eq!(cut["byte"], began, "{cut}");
     assert!(
-        cut["reason"].as_str().unwrap().starts_with("the text ends within an event, 296 ms after"),
+        cut["reason"].as_str().unwrap().starts_with("the text ends within an event, 297 ms after"),
         "{cut}"
     );
-    assert_eq!(told["steps"]["count"], 3);
+    assert_eq!(told["steps"]["count"], 4);
 }
 
 /// What the export has of each rank, by a reader of its own: how often it came last, and how long it waited and was late.

@@ -288,7 +288,7 @@ impl<'a> Traces<'a> {
             let number = number + shift;
             steps.add(number);
             steps.with_waits += u64::from(is_parted && has_comms);
-            unparted += u64::from(!is_parted && has_comms);
+            unparted += u64::from(!is_parted && has_comms && self.world > 1);
             for (rank, part) in of_step {
                 let (timing, more) = part.timing(number, is_parted && has_comms);
                 crowded += more;

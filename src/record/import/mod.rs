@@ -203,7 +203,7 @@ fn read(
 fn import_horovod(asked: &Asked<'_>, path: &Path) -> Result<Imported, Error> {
     let mut timeline = Timeline::new(asked);
     let file = read(path, &mut |event| timeline.take(event).map(|()| timeline.length_us()), &mut |_, _| ())?;
-    let told = timeline.finish()?;
+    let told = timeline.finish().map_err(|error| with_cut(error, &file))?;
     let spec = told.target.spec().clone();
     imported(Kind::Horovod, horovod::CLOCK, &spec, vec![file], told)
 }
@@ -220,7 +220,7 @@ fn import_chrome(asked: &Asked<'_>, path: &Path) -> Result<Imported, Error> {
     }
     let mut trace = Trace::new(asked, other);
     let file = read(path, &mut |event| trace.take(event).map(|()| trace.length_us()), &mut |_, _| ())?;
-    let told = trace.finish()?;
+    let told = trace.finish().map_err(|error| with_cut(error, &file))?;
     let spec = told.target.spec().clone();
     imported(Kind::Chrome, chrome::CLOCK, &spec, vec![file], told)
 }
@@ -240,9 +240,24 @@ fn import_kineto(asked: &Asked<'_>, paths: &[PathBuf]) -> Result<Imported, Error
         files.push(file);
     }
     let clock = if files.len() == 1 { kineto::CLOCK } else { kineto::CLOCKS };
-    let told = traces.finish()?;
+    let cut = files.iter().find(|file| file.cut.is_some()).or(files.first()).cloned();
+    let told = traces.finish().map_err(|error| match &cut {
+        Some(file) => with_cut(error, file),
+        None => error,
+    })?;
     let spec = told.target.spec().clone();
     imported(Kind::Kineto, clock, &spec, files, told)
+}
+
+/// Why there is nothing in a file that was cut: that may be all.
+fn with_cut(error: Error, file: &FileRead) -> Error {
+    match (error, &file.cut) {
+        (Error::Foreign { reason, .. }, Some(cut)) => {
+            let words = format!("{reason}; read up to byte {}: {}", cut.byte, cut.reason);
+            Error::foreign(&file.path, &words)
+        }
+        (error, _) => error,
+    }
 }
 
 /// Ends the recording, and says what is in it.

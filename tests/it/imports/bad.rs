@@ -100,15 +100,20 @@ fn a_packed_file_is_read_up_to_where_it_is_cut() {
     assert!(cut["steps"]["count"].as_u64() < whole["steps"]["count"].as_u64(), "{cut:#}");
     let words = super::said(&person.run(&["import", "cut.gz"]));
     assert!(words.contains(&format!("cut.gz: read up to byte {byte}: ")), "{words}");
-    // a bit that fell over
-    let mut wrong = packed.clone();
-    let middle = wrong.len() / 2;
-    wrong[middle..middle + 8].fill(0xff);
-    std::fs::write(path("wrong.gz"), wrong).unwrap();
-    let wrong = person.run(&["import", "wrong.gz", "-o", "wrong.mcap", "--json"]);
-    let told: Value = serde_json::from_slice(&wrong.stdout).unwrap();
-    let is_known = told["files"][0]["cut"]["byte"].is_u64() || told["files"][0]["unread"].as_u64() > Some(0);
-    assert!(is_known, "{told:#}");
+    // bytes that were written over: behind the first step, and before it
+    let damaged = |at: usize| {
+        let mut wrong = packed.clone();
+        wrong[at..at + 8].fill(0xff);
+        wrong
+    };
+    std::fs::write(path("late.gz"), damaged(packed.len() * 3 / 4)).unwrap();
+    let late = imported(&person, &["late.gz", "-o", "late.mcap"]);
+    assert!(late["files"][0]["cut"]["byte"].is_u64(), "{late:#}");
+    let words = refused(&Person::new(1), "early.gz", &damaged(packed.len() / 2));
+    assert!(
+        words.contains("no collective of a step was recorded") && words.contains("; read up to byte "),
+        "{words}"
+    );
 }
 
 /// A timeline of two ranks and so many steps, each of 1000 µs, of one tensor.
@@ -147,18 +152,13 @@ fn nesting_and_size_have_bounds_and_cost_no_memory() {
     });
     std::fs::write(person.home().join("large.json"), text).unwrap();
     // the program and its libraries take 200 M of addresses, the largest event alone 60
-    let mut limited = person.hvtui(&[]);
     let command = format!(
         "ulimit -v 230000; exec {} import large.json -o large.mcap --json",
         env!("CARGO_BIN_EXE_hvtui")
     );
-    limited = {
-        let mut shell = std::process::Command::new("sh");
-        shell.args(["-c", &command]).current_dir(person.home()).env_clear();
-        shell.env("HOME", person.home()).env("PATH", "/usr/bin:/bin");
-        drop(limited);
-        shell
-    };
+    let mut limited = std::process::Command::new("sh");
+    limited.args(["-c", &command]).current_dir(person.home()).env_clear();
+    limited.env("HOME", person.home()).env("PATH", "/usr/bin:/bin");
     let out = limited.output().unwrap();
     let told = crate::json_forms::assert_fits("import", &out);
     assert_eq!((&told["steps"]["count"], &told["steps"]["with_waits"]), (&6.into(), &6.into()), "{told:#}");
