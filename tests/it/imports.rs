@@ -213,7 +213,9 @@ fn hvtuis_own_trace_comes_back_as_it_was() {
     assert_eq!(place(&own), place(&back));
     let without_start = |reader: &Reader| {
         let mut all = steps(reader);
-        all.values_mut().for_each(|timing| timing.start = hvtui::domain::time::HostTime(0));
+        for timing in all.values_mut() {
+            timing.start = hvtui::domain::time::HostTime(0);
+        }
         all
     };
     assert_eq!(without_start(&own), without_start(&back));
@@ -228,9 +230,9 @@ fn hvtuis_own_trace_comes_back_as_it_was() {
             .filter(|event| event["ph"] == "X" && event["cat"] != "nccl")
             .cloned()
             .collect();
-        slices
-            .iter_mut()
-            .for_each(|slice| slice["ts"] = (slice["ts"].as_f64().unwrap().round() as i64).into());
+        for slice in &mut slices {
+            slice["ts"] = (slice["ts"].as_f64().unwrap().round() as i64).into();
+        }
         slices.sort_by_key(|slice| (slice["tid"].as_u64(), slice["ts"].as_i64()));
         slices
     };

@@ -167,10 +167,11 @@ Examples:
   hvtui export 7QK2 --to tensorboard -o logs/7QK2";
 
 pub(super) const IMPORT: &str = "\
-What a file is tell its contents: Horovod's timeline (HOROVOD_TIMELINE), also of
-a killed run; traces of torch's profiler, a file a rank or their folder; what
-`hvtui export --to chrome` writes. Plain or gzip, also cut in the middle. The
-recording is one like any other: report, replay, diff, export and runs take it.
+Reads Horovod's timeline (HOROVOD_TIMELINE), also of a killed run; traces of
+torch's profiler, one file a rank or their folder; and what `hvtui export --to
+chrome` writes. Files are plain or gzip, and may be cut in the middle. Their
+contents decide what they are, not their names. The recording is one like any
+other: report, replay, diff, export and runs take it.
 
 Examples:
   hvtui import timeline.json --name before

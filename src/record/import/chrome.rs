@@ -8,7 +8,7 @@ use serde::Deserialize;
 
 use super::super::error::Error;
 use super::run::{Asked, is_moment};
-use super::summary::{LeftOut, StepsRead, Told};
+use super::summary::{Folded, LeftOut, StepsRead};
 use super::target::Target;
 use super::trace_event::TraceEvent;
 use crate::domain::event::Event;
@@ -237,7 +237,7 @@ impl<'a> Trace<'a> {
     ///
     /// # Errors
     /// Where there is nothing of a run.
-    pub(super) fn finish(mut self) -> Result<Told, Error> {
+    pub(super) fn finish(mut self) -> Result<Folded, Error> {
         for (rank, open) in std::mem::take(&mut self.open) {
             self.write(rank, open)?;
         }
@@ -253,7 +253,7 @@ impl<'a> Trace<'a> {
             left_out.push(LeftOut::new("moment of the beginning", 1, why));
         }
         let Some(target) = self.target else { return Err(self.asked.nothing("an export without a step")) };
-        Ok(Told { target, told_ranks: told_ranks.len() as u32, steps: self.steps, waits: None, left_out })
+        Ok(Folded { target, told_ranks: told_ranks.len() as u32, steps: self.steps, waits: None, left_out })
     }
 }
 

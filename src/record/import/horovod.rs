@@ -14,7 +14,7 @@ use super::super::error::Error;
 use super::clock::Clock;
 use super::collectives::{self, Collective};
 use super::run::Asked;
-use super::summary::{LeftOut, StepsRead, Told};
+use super::summary::{Folded, LeftOut, StepsRead};
 use super::target::Target;
 use super::trace_event::TraceEvent;
 use super::waits::{Waits, length};
@@ -359,7 +359,7 @@ impl<'a> Timeline<'a> {
     ///
     /// # Errors
     /// Where no collective was recorded.
-    pub(super) fn finish(mut self) -> Result<Told, Error> {
+    pub(super) fn finish(mut self) -> Result<Folded, Error> {
         let pending = self.tensors.values().filter(|tensor| tensor.stage != Stage::Idle).count() as u64;
         let is_whole = self.running == 0 && self.done.len() >= self.last_size;
         let is_torn = !self.done.is_empty() && !is_whole && self.step > 1;
@@ -369,12 +369,10 @@ impl<'a> Timeline<'a> {
         if self.target.is_none() {
             let what = match (self.counts.cycles, self.counts.beside + pending) {
                 (0, 0) => "no collective was recorded".to_owned(),
-                (cycles, 0) => format!("no collective was recorded, only {cycles} turns of Horovod's loop"),
-                (_, others) => {
-                    format!(
-                        "no collective of a step was recorded, only {others} that are none or not through"
-                    )
-                }
+                (cycles, 0) => format!("no collective was recorded, turns of Horovod's loop alone: {cycles}"),
+                (_, others) => format!(
+                    "no collective of a step was recorded; broadcasts, barriers and what was not through: {others}"
+                ),
             };
             return Err(self.asked.nothing(&what));
         }
@@ -419,7 +417,7 @@ impl<'a> Timeline<'a> {
         if silent > 0 {
             target.of_run(end, silent_run)?;
         }
-        Ok(Told {
+        Ok(Folded {
             told_ranks: self.ranks,
             steps: self.steps,
             waits: Some(self.waits.finish()),

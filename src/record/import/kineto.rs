@@ -14,7 +14,7 @@ use serde::Deserialize;
 use super::super::error::Error;
 use super::intervals::{Span, clipped, length, united, without};
 use super::run::{Asked, is_moment, unknown_places};
-use super::summary::{LeftOut, StepsRead, Told};
+use super::summary::{Folded, LeftOut, StepsRead};
 use super::target::Target;
 use super::trace_event::TraceEvent;
 use crate::domain::event::Event;
@@ -262,7 +262,7 @@ impl<'a> Traces<'a> {
     ///
     /// # Errors
     /// Where there is no step.
-    pub(super) fn finish(mut self) -> Result<Told, Error> {
+    pub(super) fn finish(mut self) -> Result<Folded, Error> {
         let is_comparable = self.is_comparable();
         let mut parts: BTreeMap<u64, BTreeMap<u32, Part>> = BTreeMap::new();
         let ranks = std::mem::take(&mut self.ranks);
@@ -317,7 +317,7 @@ impl<'a> Traces<'a> {
             self.no_moment,
             "the file does not tell it; that of the import stands for it",
         );
-        Ok(Told { target, told_ranks: told_ranks.len() as u32, steps, waits: None, left_out })
+        Ok(Folded { target, told_ranks: told_ranks.len() as u32, steps, waits: None, left_out })
     }
 
     fn begin(&self, created: Stamp, told: &BTreeSet<u32>) -> Result<Target, Error> {

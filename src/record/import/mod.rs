@@ -29,7 +29,7 @@ use self::chrome::{OtherData, Trace};
 use self::horovod::Timeline;
 use self::kineto::{Head, Traces};
 use self::scanner::{End, Item, Scanner, Shape};
-use self::summary::Told;
+use self::summary::Folded;
 use self::trace_event::TraceEvent;
 use super::error::Error;
 use crate::domain::run::RunSpec;
@@ -266,7 +266,7 @@ fn imported(
     clock: &str,
     spec: &RunSpec,
     files: Vec<FileRead>,
-    told: Told,
+    told: Folded,
 ) -> Result<Imported, Error> {
     let mut left_out = told.left_out;
     let unread = files.iter().map(|file| file.unread).sum();

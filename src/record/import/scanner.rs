@@ -352,3 +352,80 @@ impl<R: Read> Scanner<R> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Gives so many bytes at a time.
+    struct Slow<'a>(&'a [u8], usize);
+
+    impl Read for Slow<'_> {
+        fn read(&mut self, to: &mut [u8]) -> std::io::Result<usize> {
+            let count = self.1.min(self.0.len()).min(to.len());
+            let (now, rest) = self.0.split_at(count);
+            to[..count].copy_from_slice(now);
+            self.0 = rest;
+            Ok(count)
+        }
+    }
+
+    fn scanned(text: &[u8], by: usize) -> (Vec<String>, End, u64) {
+        let mut scanner = Scanner::new(Slow(text, by));
+        let mut items = Vec::new();
+        while let Some(item) = scanner.next(true) {
+            items.push(match item {
+                Item::Event(text) => String::from_utf8_lossy(text).into_owned(),
+                Item::Head(key, text) => format!("{key}={}", String::from_utf8_lossy(text)),
+            });
+        }
+        (items, scanner.ending(), scanner.refused())
+    }
+
+    #[test]
+    fn it_is_the_same_however_the_bytes_come() {
+        let text = "\u{feff} ".to_owned()
+            + r#"{"a\"b" : 1.5, "distributedInfo":{"rank":[{}]}, "w":"}]\\","traceEvents":
+            [{"name":"}{]\\\"["},7, [{"x":1}], {} ,,{"args":{"a":[[]]}},], "last" : null }"#;
+        let events = [r#"{"name":"}{]\\\"["}"#, "{}", r#"{"args":{"a":[[]]}}"#];
+        let heads = ["a\"b=1.5", "distributedInfo={\"rank\":[{}]}", r#"w="}]\\""#];
+        let all: Vec<String> =
+            heads.into_iter().chain(events).chain(["last=null"]).map(str::to_owned).collect();
+        let whole = (all, End::Whole, 2);
+        assert_eq!(scanned(text.as_bytes(), 1 << 20), whole);
+        for by in 1..9 {
+            assert_eq!(scanned(text.as_bytes(), by), whole, "{by}");
+        }
+        // every beginning has what stands in it whole
+        for at in 0..text.len() {
+            let (begun, end, _) = scanned(&text.as_bytes()[..at], 3);
+            assert!(whole.0.starts_with(&begun) && end != End::Whole, "{at}: {begun:?} {end:?}");
+        }
+    }
+
+    #[test]
+    fn anything_comes_to_an_end() {
+        let signs = b"[]{}\",:\\ a1\n";
+        let mut random = 7_u64;
+        let mut next = |below: usize| {
+            random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            (random >> 33) as usize % below
+        };
+        for _ in 0..3_000 {
+            let text: Vec<u8> = (0..30).map(|_| signs[next(signs.len())]).collect();
+            let (items, ..) = scanned(&text, 1 + next(5));
+            assert!(items.len() <= 30, "{text:?}");
+        }
+    }
+
+    #[test]
+    fn what_is_too_large_or_too_deep_is_passed_over() {
+        let deep = format!("[{{\"a\":{}1{}}},{{\"b\":1}},", "[".repeat(70), "]".repeat(70));
+        let rest = || vec!["{\"b\":1}".to_owned()];
+        assert_eq!(scanned(deep.as_bytes(), 7), (rest(), End::Open, 1));
+        let large = format!("[{{\"a\":\"{}\"}},{{\"b\":1}}", "x".repeat(MOST_EVENT));
+        assert_eq!(scanned(large.as_bytes(), 1 << 16), (rest(), End::Open, 1));
+        let cut = &large.as_bytes()[..large.len() - 12];
+        assert_eq!(scanned(cut, 1 << 16), (vec![], End::Cut(1), 0));
+    }
+}

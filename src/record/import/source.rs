@@ -1,5 +1,4 @@
-//! The bytes of a trace: of the file as it is, or unpacked where it was packed by gzip. What it is tell its first bytes, not its
-//! name.
+//! The bytes of a trace: of the file as it is, or unpacked where it was packed by gzip, which its first bytes tell.
 
 use std::fs::File;
 use std::io::{BufRead, BufReader, Read};

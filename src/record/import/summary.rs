@@ -10,7 +10,7 @@ use crate::domain::ids::RunId;
 use crate::domain::time::Stamp;
 
 /// What a fold over the events comes to.
-pub(super) struct Told {
+pub(super) struct Folded {
     pub(super) target: Target,
     /// Ranks of which something was read.
     pub(super) told_ranks: u32,

@@ -153,7 +153,7 @@ mod tests {
         assert_eq!([0, 1, 2].map(|rank| of(rank).last_in), [1, 0, 1]);
         assert_eq!([0, 1, 2].map(|rank| of(rank).late.max_us), [50, 0, 90]);
         assert_eq!([0, 1, 2].map(|rank| of(rank).wait.max_us), [65, 95, 50]);
-        assert_eq!([0, 1, 2].map(|rank| of(rank).wait.mean_us), [32.5, 72.5, 27.5]);
+        assert_eq!([0, 1, 2].map(|rank| (of(rank).wait.mean_us * 2.0) as u32), [65, 145, 55]);
         assert_eq!((of(1).idle_us, of(1).collectives), (40, 2));
     }
 }
