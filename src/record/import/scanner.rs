@@ -321,11 +321,8 @@ impl<R: Read> Scanner<R> {
                     }
                     // a number or a word ends before what is none of it; a stray sign is passed over
                     b',' | b'}' | b']' | b':' | b' ' | b'\n' | b'\r' | b'\t' if depth == 0 => {
-                        ends = Some(if seen + at == 0 && is_kept || at == 0 && self.bytes() == began {
-                            1
-                        } else {
-                            at
-                        });
+                        let is_stray = self.bytes() + (seen + at) as u64 == began;
+                        ends = Some(if is_stray { 1 } else { at });
                         break;
                     }
                     _ => {}
