@@ -76,6 +76,9 @@ pub enum Command {
     /// Write a run in another program's format
     #[command(after_help = help::EXPORT)]
     Export(ExportArgs),
+    /// Make a recording of another program's trace: Horovod's timeline, torch's profiler
+    #[command(after_help = help::IMPORT)]
+    Import(ImportArgs),
     /// Be one rank of hvtui's own training jobs; alone it is a run of one rank
     #[command(after_help = help::TRAIN)]
     Train(TrainArgs),
@@ -502,6 +505,7 @@ mod environment;
 mod export;
 mod help;
 mod image;
+mod import;
 mod pick;
 mod report;
 mod runs;
@@ -513,6 +517,7 @@ pub use demo::DemoArgs;
 pub use environment::EnvironmentArgs;
 pub use export::{ExportArgs, SelectionArgs};
 pub use image::{ImageBuildArgs, ImageCommand, ImagePushArgs};
+pub use import::ImportArgs;
 pub use pick::{PickArgs, PickFormat};
 pub use report::{DiffArgs, ReportArgs};
 pub use runs::{CheckRunsArgs, PruneArgs, RunsArgs, RunsCommand};

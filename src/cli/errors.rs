@@ -183,9 +183,11 @@ impl From<record::Error> for Failure {
             // named on the command line
             Error::File { source, .. } if source.kind() == io::ErrorKind::NotFound => Code::Usage,
             Error::File { source, .. } | Error::Write(source) => Code::from(source),
-            Error::NotARecording(_) | Error::Mcap(_) | Error::Chunk { .. } | Error::Newer { .. } => {
-                Code::Data
-            }
+            Error::NotARecording(_)
+            | Error::Foreign { .. }
+            | Error::Mcap(_)
+            | Error::Chunk { .. }
+            | Error::Newer { .. } => Code::Data,
             _ => Code::Usage,
         };
         Self::new(code, error.to_string())

@@ -121,6 +121,10 @@ fn base(
         let found = recorded(run, paths)?.and_then(|reader| Some((reader.spec().cloned()?, reader)));
         let (spec, reader) =
             found.ok_or_else(|| Failure::usage(format!("--again {run}: no such run is recorded here")))?;
+        if let Some(imported) = &spec.options.imported {
+            let words = format!("--again {run}: it was imported ({imported}), and never launched by hvtui");
+            return Err(Failure::usage(words));
+        }
         Some(LaunchRequest { since: since(&reader, &spec), ..LaunchRequest::again(&spec) })
     } else if let Some(name) = &args.recipe {
         Some(recipe(name, &file.recipes)?)

@@ -152,6 +152,7 @@ fn dispatch(cli: &Cli) -> Result<ExitCode, Failure> {
         Command::Report(args) => commands::report::run(args, &paths()?),
         Command::Diff(args) => commands::diff::run(args, &paths()?),
         Command::Export(args) => commands::export::run(args, &paths()?),
+        Command::Import(args) => commands::import::run(args, &paths()?),
         Command::Train(args) => commands::train::run(args),
         Command::Bench { command } => commands::bench::run(command),
         Command::Hosts { command: None, json } => commands::hosts::list(*json, &file()?),

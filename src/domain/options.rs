@@ -75,6 +75,9 @@ pub struct RunOptions {
     /// `--sync`: the folder that is copied to every host before its ranks start.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub sync: Option<SyncPlan>,
+    /// What the run was made of by `hvtui import`, and from which file: it was never launched by hvtui.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub imported: Option<String>,
 }
 
 /// How the framework's own launcher is called, where it starts the ranks. What is empty is chosen by hvtui.
@@ -124,6 +127,7 @@ impl Default for RunOptions {
             environment: EnvironmentPlan::default(),
             environments: BTreeMap::new(),
             sync: None,
+            imported: None,
         }
     }
 }

@@ -27,6 +27,14 @@ pub enum Error {
         /// The parser's words.
         reason: String,
     },
+    /// A file of another program is none that can be imported.
+    #[error("{}: {reason}", path.display())]
+    Foreign {
+        /// The file.
+        path: PathBuf,
+        /// What it is instead.
+        reason: String,
+    },
     /// The MCAP library refused.
     #[error("recording: {0}")]
     Mcap(#[source] mcap::McapError),
@@ -111,6 +119,10 @@ fn newest(candidates: &[String]) -> String {
 }
 
 impl Error {
+    pub(super) fn foreign(path: &Path, reason: &str) -> Self {
+        Self::Foreign { path: path.to_owned(), reason: reason.to_owned() }
+    }
+
     pub(super) fn file(path: &Path) -> impl FnOnce(io::Error) -> Self + '_ {
         move |source| Self::File { path: path.to_owned(), source }
     }

@@ -4,7 +4,7 @@
 //! `format` says what is in the file, `block` and `log_json` how events become bytes and come back,
 //! `segments` which files a recording has, `budget` how much it may take, `writer` and `recorder` write, `scan`, `chunk` and `reader` read,
 //! `position` tells where a recording stands, `player` replays, `check`, `loss` and `closing` check and repair files, `store` knows
-//! where recordings lie. Knows nothing of the wire: recordings outlive protocol versions.
+//! where recordings lie, `export` and `import` translate to and from other programs' formats. Knows nothing of the wire: recordings outlive protocol versions.
 
 mod block;
 pub mod budget;
@@ -15,6 +15,7 @@ mod error;
 pub mod export;
 mod fold;
 mod format;
+pub mod import;
 mod integrity;
 mod log_json;
 mod loss;

@@ -76,6 +76,7 @@ fn help_is_for_people() {
         "report",
         "diff",
         "export",
+        "import",
         "train",
         "bench",
         "hosts",

@@ -36,6 +36,7 @@ mod gpu_workers;
 mod horovod_real;
 mod horovod_rendezvous;
 mod images;
+mod imports;
 mod jobs;
 mod json_forms;
 mod keys;

@@ -2,7 +2,7 @@
 
 mod continued;
 mod damage;
-mod events;
+pub(crate) mod events;
 mod export;
 mod export_cli;
 mod export_formats;
@@ -18,7 +18,7 @@ use hvtui::domain::event::Envelope;
 use hvtui::record::{Error, Reader, Recorder, Writer};
 
 /// Writes a closed recording.
-fn write(path: &Path, envelopes: &[Envelope]) {
+pub(crate) fn write(path: &Path, envelopes: &[Envelope]) {
     let mut writer = Writer::new(std::fs::File::create(path).unwrap()).unwrap();
     for envelope in envelopes {
         writer.push(envelope).unwrap();

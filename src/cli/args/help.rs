@@ -172,6 +172,19 @@ Examples:
   hvtui export 7QK2 --to csv --steps 100-200
   hvtui export 7QK2 --to tensorboard -o logs/7QK2";
 
+pub(super) const IMPORT: &str = "\
+Reads Horovod's timeline (HOROVOD_TIMELINE), also of a killed run; traces of
+torch's profiler, one file a rank or their folder; and what `hvtui export --to
+chrome` writes. Files are plain or gzip, and may be cut in the middle. Their
+contents decide what they are, not their names. The recording is one like any
+other: report, replay, diff, export and runs take it.
+
+Examples:
+  hvtui import timeline.json --name before
+  hvtui import log/resnet/
+  hvtui import rank-0.json.gz rank-1.json.gz -o profile.mcap
+  hvtui import timeline.json --json | jq '.waits.ranks[]'";
+
 pub(super) const TRAIN: &str = "\
 mnist reads what --data names, else what HVTUI_DATA names, else what is in
 ~/.keras/datasets, ./mnist.npz or ./data/MNIST/raw.

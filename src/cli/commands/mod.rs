@@ -10,6 +10,7 @@ pub mod diff;
 pub mod export;
 pub mod hosts;
 pub mod image;
+pub mod import;
 pub mod logs;
 pub mod man;
 pub mod mesh;

@@ -294,6 +294,8 @@ fn state(run: &Listed, local: bool) -> String {
     let last = run.stage.map(|stage| format!("; last seen in {}", stage.name())).unwrap_or_default();
     let names = |hosts: &[HostId]| hosts.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
     match (&run.outcome, run.state) {
+        // how it ended is not known
+        (Some(Told(outcome)), _) if run.spec.options.imported.is_some() => outcome.summary.clone(),
         (Some(Told(outcome)), _) => format!("exit {}: {}", outcome.exit_code(), outcome.summary),
         (None, Standing::Running) if run.recorded => "running".to_owned(),
         (None, Standing::Running) => "running; not recorded here".to_owned(),

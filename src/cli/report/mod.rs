@@ -15,7 +15,7 @@ use unicode_width::UnicodeWidthStr;
 const WIDTH: usize = 80;
 
 /// `text` in lines of at most 80 columns, each after so many blanks; a word that is longer stands alone.
-fn wrapped(text: &str, indent: usize) -> String {
+pub(crate) fn wrapped(text: &str, indent: usize) -> String {
     let mut out = String::new();
     let mut column = 0;
     for word in text.split_whitespace() {

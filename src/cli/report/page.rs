@@ -192,7 +192,7 @@ fn tables(run: &RunAnalysis) -> String {
         .iter()
         .map(|rank| {
             let share =
-                |phase: Phase| known(rank.shares, |shares| format!("{:.0} %", shares[phase.index()] * 100.0));
+                |phase: Phase| known(run.share(rank, phase), |share| format!("{:.0} %", share * 100.0));
             vec![
                 format!("{} {}", rank.rank, rank.place.as_deref().unwrap_or("")),
                 known(rank.length, |length| us(length.p50_us)),

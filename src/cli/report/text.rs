@@ -191,9 +191,7 @@ fn ranks(run: &RunAnalysis) -> String {
     };
     let (rows, more) = worst(&run.ranks, cost);
     for rank in rows {
-        out.push_str(
-            rank_row(rank, run.steps.length.map_or(0, |length| length.count), has_phases).trim_end(),
-        );
+        out.push_str(rank_row(run, rank, has_phases).trim_end());
         out.push('\n');
     }
     if more > 0 {
@@ -202,7 +200,8 @@ fn ranks(run: &RunAnalysis) -> String {
     out
 }
 
-fn rank_row(rank: &RankFigures, steps: u64, has_phases: bool) -> String {
+fn rank_row(run: &RunAnalysis, rank: &RankFigures, has_phases: bool) -> String {
+    let steps = run.steps.length.map_or(0, |length| length.count);
     let place = rank.place.clone().unwrap_or_default();
     let mut row = format!(
         "  {:>4} {} {:>7} {:>7}",
@@ -213,7 +212,7 @@ fn rank_row(rank: &RankFigures, steps: u64, has_phases: bool) -> String {
     );
     if has_phases {
         for phase in [Phase::Data, Phase::Forward, Phase::Backward, Phase::Wait, Phase::Transfer] {
-            let share = or_unknown(rank.shares, |shares| format!("{:.0}%", shares[phase.index()] * 100.0));
+            let share = or_unknown(run.share(rank, phase), |share| format!("{:.0}%", share * 100.0));
             let _ = write!(row, " {share:>4}");
         }
         let last = or_unknown(rank.last_in.filter(|_| steps > 0), |last| {

@@ -402,6 +402,14 @@ pub struct RunAnalysis {
     pub estimates: Estimates,
 }
 
+impl RunAnalysis {
+    /// A rank's share of a phase; unknown where no rank told of that phase.
+    pub fn share(&self, rank: &RankFigures, phase: Phase) -> Option<f64> {
+        let is_told = self.phases.iter().any(|figures| figures.phase == phase);
+        rank.shares.filter(|_| is_told).map(|shares| shares[phase.index()])
+    }
+}
+
 /// One fact of what was run, and where.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Fact {

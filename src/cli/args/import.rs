@@ -1,0 +1,22 @@
+//! `import`: which files, where to.
+
+use std::path::PathBuf;
+
+use clap::Args;
+
+/// `import`.
+#[derive(Debug, Args)]
+pub struct ImportArgs {
+    /// A trace, a folder of traces, or the traces of several ranks of one run
+    #[arg(value_name = "FILE", required = true)]
+    pub files: Vec<PathBuf>,
+    /// Write the recording to this file instead of among the runs; it must not be there yet
+    #[arg(short, long, value_name = "FILE")]
+    pub output: Option<PathBuf>,
+    /// A name for people [default: that of the file]
+    #[arg(long)]
+    pub name: Option<String>,
+    /// Print one JSON object
+    #[arg(long)]
+    pub json: bool,
+}

@@ -1,0 +1,150 @@
+//! `hvtui import`: another program's trace as a recording, and what there is to say of it.
+
+use std::fmt::Write as _;
+use std::process::ExitCode;
+
+use ring::rand::{SecureRandom, SystemRandom};
+use serde::Serialize;
+
+use crate::cli::args::ImportArgs;
+use crate::cli::errors::{Failure, to_stdout};
+use crate::cli::json::{VERSION, line};
+use crate::cli::paths::Paths;
+use crate::cli::report::wrapped;
+use crate::clock;
+use crate::domain::text::sanitize;
+use crate::domain::units::{bytes, duration_us};
+use crate::record::Store;
+use crate::record::import::{Asked, Imported, Place, WaitTable, import};
+
+/// Ranks of the table, the latest; `--json` has all.
+const ROWS: usize = 32;
+
+/// The object of `--json`.
+#[derive(Debug, Serialize)]
+struct Told<'a> {
+    version: u32,
+    #[serde(flatten)]
+    imported: &'a Imported,
+}
+
+/// Imports, and says what was read.
+pub fn run(args: &ImportArgs, paths: &Paths) -> Result<ExitCode, Failure> {
+    let mut random = [0; 16];
+    SystemRandom::new().fill(&mut random).map_err(|_| Failure::bug("the system gives no random numbers"))?;
+    let store = Store::new(&paths.state);
+    let place = args.output.as_deref().map_or(Place::Store(&store), Place::File);
+    let imported = import(&Asked {
+        files: &args.files,
+        name: args.name.as_deref(),
+        place,
+        now: clock::now(),
+        random: u128::from_le_bytes(random),
+    })?;
+    if args.json {
+        to_stdout(&line(&Told { version: VERSION, imported: &imported })?)?;
+    } else {
+        to_stdout(&words(&imported, args.output.is_some()))?;
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// The summary.
+fn words(imported: &Imported, to_file: bool) -> String {
+    let label =
+        if to_file { imported.recording.display().to_string() } else { imported.run.short().to_owned() };
+    let mut out = format!("Imported as run {}  {}\n", imported.run.short(), sanitize(&imported.name));
+    let size: u64 = imported.files.iter().map(|file| file.bytes).sum();
+    let events: u64 = imported.files.iter().map(|file| file.events).sum();
+    let format = imported.format;
+    let read = format!(
+        "{format}: {} of {}, {} of text; {}",
+        counted(events, "event"),
+        counted(imported.files.len() as u64, "file"),
+        bytes(size),
+        imported.clock
+    );
+    let steps = match (imported.steps.first, imported.steps.last) {
+        (Some(first), Some(last)) => {
+            format!("{}, number {first} to {last}", counted(imported.steps.count, "step"))
+        }
+        _ => "no steps".to_owned(),
+    };
+    let told = match imported.told_ranks {
+        told if told == imported.ranks => String::new(),
+        told => format!(", {told} of them told"),
+    };
+    let ranks = counted(imported.ranks.into(), "rank");
+    let facts = format!("{ranks}{told}; {steps}; {}", duration_us(imported.duration_us));
+    for fact in [read, facts] {
+        let _ = writeln!(out, "{}", wrapped(&sanitize(&fact), 2));
+    }
+    for file in &imported.files {
+        if let Some(cut) = &file.cut {
+            let words = format!("{}: read up to byte {}: {}", file.path.display(), cut.byte, cut.reason);
+            let _ = writeln!(out, "{}", wrapped(&sanitize(&words), 2));
+        }
+    }
+    if !imported.left_out.is_empty() {
+        out.push_str("\nLeft out or unknown\n");
+    }
+    for left_out in &imported.left_out {
+        let words = format!("{}: {}; {}", left_out.what, left_out.count, left_out.why);
+        let _ = writeln!(out, "{}", wrapped(&sanitize(&words), 2));
+    }
+    if let Some(waits) = &imported.waits {
+        out.push_str(&table(waits, &imported.clock));
+    }
+    let _ = writeln!(out, "\nNext: hvtui report {label}\n      hvtui replay {label}");
+    out
+}
+
+fn counted(count: u64, what: &str) -> String {
+    if count == 1 { format!("1 {what}") } else { format!("{count} {what}s") }
+}
+
+/// Who came late, and who waited how long.
+fn table(waits: &WaitTable, clock: &str) -> String {
+    let mut out =
+        format!("\nWaits by rank, of {} of {} collectives ({clock})\n", waits.told, waits.collectives);
+    if waits.told == 0 {
+        out.push_str("  none tells when each rank came\n");
+        return out;
+    }
+    let _ = writeln!(
+        out,
+        "  {:>5} {:>6} {:>8} {:>8} {:>8} {:>8} {:>8} {:>8} {:>8}",
+        "RANK", "LAST", "LATE", "P95", "MAX", "WAIT", "P95", "MAX", "IDLE"
+    );
+    let mut rows: Vec<_> = waits.ranks.iter().collect();
+    if rows.len() > ROWS {
+        rows.sort_by(|a, b| b.late.mean_us.total_cmp(&a.late.mean_us));
+        rows.truncate(ROWS);
+        rows.sort_by_key(|row| row.rank);
+    }
+    let us = |us: u32| duration_us(us.into());
+    for row in &rows {
+        let last = row.last_in as f64 * 100.0 / row.collectives.max(1) as f64;
+        let _ = writeln!(
+            out,
+            "  {:>5} {:>6} {:>8} {:>8} {:>8} {:>8} {:>8} {:>8} {:>8}",
+            row.rank.0,
+            format!("{last:.0} %"),
+            duration_us(row.late.mean_us.round() as u64),
+            us(row.late.p95_us),
+            us(row.late.max_us),
+            duration_us(row.wait.mean_us.round() as u64),
+            us(row.wait.p95_us),
+            us(row.wait.max_us),
+            duration_us(row.idle_us)
+        );
+    }
+    if waits.ranks.len() > rows.len() {
+        let _ =
+            writeln!(out, "  {} more ranks are less late; --json has all", waits.ranks.len() - rows.len());
+    }
+    let legend = "LATE: mean time after the first rank; WAIT: mean time until the last one had come; \
+                  IDLE: sum of what it waited after its last tensor of a step, where all ranks tell";
+    let _ = writeln!(out, "{}", wrapped(legend, 2));
+    out
+}

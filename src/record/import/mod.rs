@@ -1,0 +1,299 @@
+//! Other programs' traces as recordings.
+//!
+//! `source` opens a file and unpacks it, `scanner` takes its text apart event by event, `trace_event` reads one of them. What a
+//! file is is judged by its contents alone. A format is a fold over the events that makes the events of a run of them, and
+//! `target` records those as those of any run are. What a trace does not tell is not invented: `summary` says what is missing.
+
+mod chrome;
+mod clock;
+mod collectives;
+mod horovod;
+mod intervals;
+mod kineto;
+mod run;
+mod scanner;
+mod source;
+mod summary;
+mod target;
+mod trace_event;
+mod waits;
+
+use std::path::{Path, PathBuf};
+
+pub use run::Asked;
+pub use summary::{Cut, FileRead, Imported, LeftOut, StepsRead};
+pub use target::Place;
+pub use waits::{RankWaits, Spread, WaitTable};
+
+use self::chrome::{OtherData, Trace};
+use self::horovod::Timeline;
+use self::kineto::{Head, Traces};
+use self::scanner::{End, Item, Scanner, Shape};
+use self::summary::Folded;
+use self::trace_event::TraceEvent;
+use super::error::Error;
+use crate::domain::run::RunSpec;
+use crate::domain::text::sanitize;
+use crate::domain::units::duration_us;
+
+/// What can be imported, in words.
+pub const READS: &str =
+    "a timeline of Horovod, a trace of torch's profiler (Kineto), or what `hvtui export --to chrome` writes";
+
+/// Events by which it is judged what a trace is.
+const JUDGED: u64 = 20_000;
+
+/// What a trace is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    Horovod,
+    Chrome,
+    Kineto,
+}
+
+impl Kind {
+    fn name(self) -> &'static str {
+        match self {
+            Self::Horovod => "horovod",
+            Self::Chrome => "chrome",
+            Self::Kineto => "kineto",
+        }
+    }
+}
+
+/// Makes a recording of other programs' files.
+///
+/// # Errors
+/// [`Error::Foreign`] names a file that is none of those that are read, and what it is. Nothing is left where an import fails.
+pub fn import(asked: &Asked<'_>) -> Result<Imported, Error> {
+    let files = source::files(asked.files)?;
+    let kinds = files.iter().map(|path| judge(path)).collect::<Result<Vec<_>, _>>()?;
+    match (&kinds[..], &files[..]) {
+        ([Kind::Horovod], [path]) => import_horovod(asked, path),
+        ([Kind::Chrome], [path]) => import_chrome(asked, path),
+        (kinds, files) if kinds.iter().all(|kind| *kind == Kind::Kineto) => import_kineto(asked, files),
+        (kinds, files) => {
+            let other = kinds.iter().position(|kind| *kind != Kind::Kineto).unwrap_or_default();
+            let words =
+                format!("a {} trace among {} files: import it by itself", kinds[other].name(), files.len());
+            Err(Error::foreign(&files[other], &words))
+        }
+    }
+}
+
+/// What a trace is, by its contents.
+fn judge(path: &Path) -> Result<Kind, Error> {
+    let mut scanner = Scanner::new(source::open(path)?.text);
+    let (mut events, mut unread) = (0, 0);
+    while let Some(item) = scanner.next(true) {
+        match item {
+            Item::Event(text) => {
+                events += 1;
+                match TraceEvent::read(text) {
+                    Some(event) => {
+                        if let Some(kind) = kind_of(&event) {
+                            return Ok(kind);
+                        }
+                    }
+                    None => unread += 1,
+                }
+                if events >= JUDGED {
+                    break;
+                }
+            }
+            Item::Head(key, _) => {
+                if ["schemaVersion", "deviceProperties", "distributedInfo"].contains(&key.as_str()) {
+                    return Ok(Kind::Kineto);
+                }
+            }
+        }
+    }
+    Err(Error::foreign(path, &what_it_is(&scanner, events, unread)))
+}
+
+fn kind_of(event: &TraceEvent<'_>) -> Option<Kind> {
+    let (name, cat) = (event.name.text(), event.cat.text());
+    let label = event.args.get("name").text();
+    let is_start = event.args.get("start_time_since_epoch_in_micros").whole().is_some();
+    if is_start || name.starts_with("NEGOTIATE_") || name == "CYCLE_START" {
+        return Some(Kind::Horovod);
+    }
+    if name == "process_name" && label.starts_with("rank ") && label.contains(" · ") && cat == "__metadata"
+        || name == "step" && cat == "step" && event.args.get("step").whole().is_some()
+    {
+        return Some(Kind::Chrome);
+    }
+    let of_torch = ["cpu_op", "user_annotation", "kernel", "cuda_runtime", "gpu_memcpy", "python_function"];
+    (name.starts_with("ProfilerStep#") || of_torch.contains(&cat)).then_some(Kind::Kineto)
+}
+
+/// What a file is that is none of those that are read.
+fn what_it_is<R: std::io::Read>(scanner: &Scanner<R>, events: u64, unread: u64) -> String {
+    let what = match (scanner.shape(), scanner.ending()) {
+        (Shape::Empty, End::Unreadable(_, why)) => format!("can't be unpacked: {why}"),
+        (Shape::Empty, _) => return "empty: no collective was recorded".to_owned(),
+        (Shape::Array, End::Open) if events == 0 && scanner.refused() == 0 => {
+            return "only `[`: no collective was recorded".to_owned();
+        }
+        (Shape::Array, End::Whole) if events == 0 && scanner.refused() == 0 => {
+            return "an empty list: no collective was recorded".to_owned();
+        }
+        (Shape::Other(first), _) => format!("no JSON list or object, it begins with `{}`", sanitize(first)),
+        (Shape::Object, _) if !scanner.has_events() => "a JSON object without `traceEvents`".to_owned(),
+        _ if events > unread => {
+            format!(
+                "a trace with {events} events, none of which is known: no step of torch's profiler (`ProfilerStep#1`), no collective of Horovod"
+            )
+        }
+        _ => format!(
+            "JSON without a trace event: {} of {} values are no object that is read",
+            scanner.refused() + unread,
+            scanner.refused() + events
+        ),
+    };
+    format!("{what}; `hvtui import` reads {READS}")
+}
+
+/// How a file ended, where that is before its end.
+fn cut(end: &End, is_packed: bool, at_us: i64) -> Option<Cut> {
+    let (byte, why) = match end {
+        End::Whole | End::Open => return None,
+        End::Cut(byte) => (*byte, "the text ends within an event".to_owned()),
+        End::Unreadable(byte, why) if is_packed => {
+            (*byte, format!("it can't be unpacked any further: {why}"))
+        }
+        End::Unreadable(byte, why) => (*byte, format!("it can't be read any further: {why}")),
+    };
+    let after = duration_us(at_us.max(0).unsigned_abs());
+    Some(Cut { byte, reason: format!("{why}, {after} after the beginning") })
+}
+
+/// Gives all events of a file to a fold, and what stands beside them.
+fn read(
+    path: &Path,
+    take: &mut dyn FnMut(&TraceEvent<'_>) -> Result<i64, Error>,
+    beside: &mut dyn FnMut(&str, &[u8]),
+) -> Result<FileRead, Error> {
+    let source = source::open(path)?;
+    let mut scanner = Scanner::new(source.text);
+    let (mut events, mut unread, mut at_us) = (0, 0, 0);
+    while let Some(item) = scanner.next(true) {
+        match item {
+            Item::Head(key, text) => beside(&key, text),
+            Item::Event(text) => match TraceEvent::read(text) {
+                Some(event) => {
+                    events += 1;
+                    at_us = take(&event)?;
+                }
+                None => unread += 1,
+            },
+        }
+    }
+    Ok(FileRead {
+        path: path.to_owned(),
+        bytes: scanner.bytes(),
+        packed: source.is_packed,
+        events,
+        unread: unread + scanner.refused(),
+        rank: None,
+        cut: cut(&scanner.ending(), source.is_packed, at_us),
+    })
+}
+
+fn import_horovod(asked: &Asked<'_>, path: &Path) -> Result<Imported, Error> {
+    let mut timeline = Timeline::new(asked);
+    let file = read(path, &mut |event| timeline.take(event).map(|()| timeline.length_us()), &mut |_, _| ())?;
+    let told = timeline.finish().map_err(|error| with_cut(error, &file))?;
+    let spec = told.target.spec().clone();
+    imported(Kind::Horovod, horovod::CLOCK, &spec, vec![file], told)
+}
+
+fn import_chrome(asked: &Asked<'_>, path: &Path) -> Result<Imported, Error> {
+    let mut scanner = Scanner::new(source::open(path)?.text);
+    let mut other = OtherData::default();
+    while let Some(item) = scanner.next(false) {
+        if let Item::Head(key, text) = item
+            && key == "otherData"
+        {
+            other = serde_json::from_slice(text).unwrap_or_default();
+        }
+    }
+    let mut trace = Trace::new(asked, other);
+    let file = read(path, &mut |event| trace.take(event).map(|()| trace.length_us()), &mut |_, _| ())?;
+    let told = trace.finish().map_err(|error| with_cut(error, &file))?;
+    let spec = told.target.spec().clone();
+    imported(Kind::Chrome, chrome::CLOCK, &spec, vec![file], told)
+}
+
+fn import_kineto(asked: &Asked<'_>, paths: &[PathBuf]) -> Result<Imported, Error> {
+    let mut traces = Traces::new(asked);
+    let mut files = Vec::new();
+    for path in paths {
+        let mut head = Head::default();
+        let mut take = |event: &TraceEvent<'_>| {
+            traces.take(event);
+            Ok(traces.length_us())
+        };
+        let mut file = read(path, &mut take, &mut |key, text| head.take(key, text))?;
+        traces.file(&head).map_err(|words| Error::foreign(path, &words))?;
+        file.rank = head.rank();
+        files.push(file);
+    }
+    let clock = if files.len() == 1 { kineto::CLOCK } else { kineto::CLOCKS };
+    let cut = files.iter().find(|file| file.cut.is_some()).or(files.first()).cloned();
+    let told = traces.finish().map_err(|error| match &cut {
+        Some(file) => with_cut(error, file),
+        None => error,
+    })?;
+    let spec = told.target.spec().clone();
+    imported(Kind::Kineto, clock, &spec, files, told)
+}
+
+/// Why there is nothing in a file that was cut: that may be all.
+fn with_cut(error: Error, file: &FileRead) -> Error {
+    match (error, &file.cut) {
+        (Error::Foreign { reason, .. }, Some(cut)) => {
+            let words = format!("{reason}; read up to byte {}: {}", cut.byte, cut.reason);
+            Error::foreign(&file.path, &words)
+        }
+        (error, _) => error,
+    }
+}
+
+/// Ends the recording, and says what is in it.
+fn imported(
+    kind: Kind,
+    clock: &str,
+    spec: &RunSpec,
+    files: Vec<FileRead>,
+    told: Folded,
+) -> Result<Imported, Error> {
+    let mut left_out = told.left_out;
+    let unread = files.iter().map(|file| file.unread).sum();
+    if unread > 0 {
+        let why = "they are no JSON objects, too large or nested too deep";
+        left_out.push(LeftOut::new("events that can't be read", unread, why));
+    }
+    let (recording, end) = told.target.finish(ended(spec))?;
+    Ok(Imported {
+        run: spec.id.clone(),
+        name: spec.name.clone(),
+        recording,
+        format: kind.name(),
+        clock: clock.to_owned(),
+        files,
+        created: spec.created,
+        duration_us: end.micros_since(spec.created).max(0).unsigned_abs(),
+        ranks: spec.world(),
+        told_ranks: told.told_ranks,
+        steps: told.steps,
+        left_out,
+        waits: told.waits,
+    })
+}
+
+/// How an imported run ended: nothing but the import is known.
+fn ended(spec: &RunSpec) -> String {
+    let imported = spec.options.imported.as_deref().unwrap_or_default();
+    format!("imported: {imported}; how it ended is not told")
+}

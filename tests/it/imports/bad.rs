@@ -1,0 +1,201 @@
+//! What is no trace, or not a whole one: it is said, with the file, what it is and what is read; and nothing is left of it.
+
+use std::fmt::Write as _;
+use std::io::Write as _;
+
+use flate2::Compression;
+use flate2::write::GzEncoder;
+use serde_json::{Value, json};
+
+use super::{fixture, imported, left_out};
+use crate::local_runs::Person;
+
+/// What an import says that fails.
+fn refused(person: &Person, name: &str, bytes: &[u8]) -> String {
+    std::fs::write(person.home().join(name), bytes).unwrap();
+    let out = person.run(&["import", name]);
+    let words = String::from_utf8(out.stderr).unwrap();
+    assert_eq!(out.status.code(), Some(65), "{words}");
+    assert!(words.starts_with(&format!("hvtui: {name}: ")) && out.stdout.is_empty(), "{words}");
+    assert!(!person.home().join(".local/state/hvtui/runs").exists(), "nothing is left");
+    words
+}
+
+#[test]
+fn what_is_no_trace_is_named_with_what_is_read() {
+    let person = Person::new(1);
+    for (name, bytes, what) in [
+        (
+            "notes.txt",
+            &b"dear diary, \x1b[31mred\nsecond"[..],
+            "no JSON list or object, it begins with `dear diary, ␛[31mred`",
+        ),
+        ("config.json", b"{\"traceEvents\": 7, \"a\": [1, 2]}", "a JSON object without `traceEvents`"),
+        (
+            "numbers.json",
+            b"[1, 2, \"x\", [3]]",
+            "JSON without a trace event: 4 of 4 values are no object that is read",
+        ),
+        (
+            "browser.json",
+            br#"[{"ph":"X","name":"paint","cat":"gfx","ts":1,"dur":2,"pid":1}]"#,
+            "a trace with 1 events, none of which is known",
+        ),
+        ("rows.json", b"[{\"ph\":1},{\"ph\" oops},{]}", "events"),
+        ("run.mcap", b"\x89MCAP0\r\n", "`hvtui report` and `hvtui replay` take a recording's file as it is"),
+        ("packed.zst", b"\x28\xb5\x2f\xfd\0\0", "`zstd -d`"),
+        ("broken.gz", b"\x1f\x8b\x08\0", "can't be unpacked"),
+    ] {
+        let words = refused(&person, name, bytes);
+        assert!(words.contains(what), "{name}: {words}");
+        if !["run.mcap", "packed.zst"].contains(&name) {
+            assert!(
+                words.contains("`hvtui import` reads a timeline of Horovod, a trace of torch's profiler"),
+                "{words}"
+            );
+        }
+    }
+    let missing = person.run(&["import", "gone.json"]);
+    assert_eq!(missing.status.code(), Some(64), "{missing:?}");
+}
+
+#[test]
+fn a_timeline_without_a_collective_says_so() {
+    let person = Person::new(1);
+    for (name, text) in
+        [("empty", ""), ("blank", " \n"), ("open", "[\n"), ("closed", "[]"), ("comma", "[ , ")]
+    {
+        let words = refused(&person, name, text.as_bytes());
+        assert!(words.contains("no collective was recorded"), "{name}: {words}");
+    }
+    let started = r#"[{"name":"process_name","ph":"M","pid":0,"args":{"start_time_since_epoch_in_micros":1795225431312767}},
+        {"ph":"i","name":"CYCLE_START","ts":926,"s":"g"},"#;
+    let words = refused(&person, "started", started.as_bytes());
+    assert!(words.contains("no collective was recorded, turns of Horovod's loop alone: 1"), "{words}");
+}
+
+#[test]
+fn a_packed_file_is_read_up_to_where_it_is_cut() {
+    let person = Person::new(1);
+    let text = std::fs::read(fixture("horovod.json")).unwrap();
+    let mut encoder = GzEncoder::new(Vec::new(), Compression::default());
+    encoder.write_all(&text).unwrap();
+    let packed = encoder.finish().unwrap();
+    let path = |name: &str| person.home().join(name);
+    // a name tells nothing
+    std::fs::write(path("whole.txt"), &packed).unwrap();
+    let whole = imported(&person, &["whole.txt", "-o", "whole.mcap"]);
+    assert_eq!((&whole["files"][0]["packed"], &whole["files"][0]["cut"]), (&true.into(), &Value::Null));
+    assert_eq!(whole["files"][0]["bytes"], text.len());
+    std::fs::write(path("cut.gz"), &packed[..packed.len() * 3 / 4]).unwrap();
+    let cut = imported(&person, &["cut.gz", "-o", "cut.mcap"]);
+    let place = &cut["files"][0]["cut"];
+    let byte = place["byte"].as_u64().unwrap() as usize;
+    assert!((text.len() / 3..text.len()).contains(&byte), "{place}");
+    assert!(text[byte..].starts_with(b"{"), "an event begins there");
+    let reason = place["reason"].as_str().unwrap();
+    assert!(
+        reason.starts_with("it can't be unpacked any further: ") && reason.contains(" ms after"),
+        "{reason}"
+    );
+    assert!(cut["steps"]["count"].as_u64() < whole["steps"]["count"].as_u64(), "{cut:#}");
+    let words = super::said(&person.run(&["import", "cut.gz"]));
+    assert!(words.contains(&format!("cut.gz: read up to byte {byte}: ")), "{words}");
+    // bytes that were written over: behind the first step, and before it
+    let damaged = |at: usize| {
+        let mut wrong = packed.clone();
+        wrong[at..at + 8].fill(0xff);
+        wrong
+    };
+    std::fs::write(path("late.gz"), damaged(packed.len() * 3 / 4)).unwrap();
+    let late = imported(&person, &["late.gz", "-o", "late.mcap"]);
+    assert!(late["files"][0]["cut"]["byte"].is_u64(), "{late:#}");
+    let words = refused(&Person::new(1), "early.gz", &damaged(packed.len() / 2));
+    assert!(
+        words.contains("no collective of a step was recorded") && words.contains("; read up to byte "),
+        "{words}"
+    );
+}
+
+/// A timeline of two ranks and so many steps, each of 1000 µs, of one tensor.
+fn timeline(steps: u64, beside: impl Fn(u64) -> Option<String>) -> String {
+    let mut text = String::from("[\n");
+    for step in 0..steps {
+        let at = 1_000 * step;
+        for event in [
+            json!({ "ph": "B", "name": "NEGOTIATE_ALLREDUCE", "ts": at + 500, "pid": 1 }),
+            json!({ "ph": "X", "name": "0", "ts": at + 500, "pid": 1, "dur": 0 }),
+            json!({ "ph": "X", "name": "1", "ts": at + 700, "pid": 1, "dur": 0 }),
+            json!({ "ph": "E", "ts": at + 700, "pid": 1 }),
+            json!({ "ph": "B", "name": "ALLREDUCE", "ts": at + 700, "pid": 1 }),
+            json!({ "ph": "E", "ts": at + 900, "pid": 1 }),
+        ] {
+            let _ = writeln!(text, "{event},");
+        }
+        text.extend(beside(step));
+    }
+    text
+}
+
+#[test]
+fn nesting_and_size_have_bounds_and_cost_no_memory() {
+    let person = Person::new(1);
+    let deep = 3_000_000;
+    let words = refused(&person, "deep.json", "[".repeat(deep).as_bytes());
+    assert!(words.contains("JSON without a trace event"), "{words}");
+    let objects = refused(&person, "objects.json", "{\"a\":".repeat(deep / 5).as_bytes());
+    assert!(objects.contains("without `traceEvents`"), "{objects}");
+    let text = timeline(6, |step| match step {
+        1 => Some(format!("{{\"ph\":\"B\",\"args\":{}{}}},\n", "[".repeat(500_000), "]".repeat(500_000))),
+        2 => Some(format!("{{\"ph\":\"B\",\"name\":\"{}\"}},\n", "x\\\"".repeat(20_000_000))),
+        3 => Some("{\"ph\":\"B\" \"name\"},\n7,\n[{}],\n}:,\n".to_owned()),
+        _ => None,
+    });
+    std::fs::write(person.home().join("large.json"), text).unwrap();
+    // the program and its libraries take 200 M of addresses, the largest event alone 60
+    let command = format!(
+        "ulimit -v 230000; exec {} import large.json -o large.mcap --json",
+        env!("CARGO_BIN_EXE_hvtui")
+    );
+    let mut limited = std::process::Command::new("sh");
+    limited.args(["-c", &command]).current_dir(person.home()).env_clear();
+    limited.env("HOME", person.home()).env("PATH", "/usr/bin:/bin");
+    let out = limited.output().unwrap();
+    let told = crate::json_forms::assert_fits("import", &out);
+    assert_eq!((&told["steps"]["count"], &told["steps"]["with_waits"]), (&6.into(), &6.into()), "{told:#}");
+    assert_eq!(left_out(&told, "events that can't be read"), Some(7), "{told:#}");
+}
+
+#[test]
+fn a_clock_that_runs_backwards_makes_no_negative_time() {
+    let person = Person::new(1);
+    let text = timeline(6, |step| {
+        (step == 2).then(|| {
+            let event =
+                |ts: Value| format!("{},\n", json!({ "ph": "i", "name": "CYCLE_START", "ts": ts, "s": "g" }));
+            event(json!(-5))
+                + &event(json!(4_000_000_000_000_000_u64))
+                + &event(json!("soon"))
+                + &event(json!(1.5))
+        })
+    });
+    // the fifth step is told as if it were the first
+    let text = text.replace("\"ts\":4500", "\"ts\":500").replace("\"ts\":4700", "\"ts\":100");
+    std::fs::write(person.home().join("back.json"), text).unwrap();
+    let told = imported(&person, &["back.json", "-o", "back.mcap"]);
+    assert_eq!(told["steps"]["count"], 6);
+    // those of the fifth step but its last one, and the mark
+    assert_eq!(left_out(&told, "events whose time is earlier"), Some(6), "{told:#}");
+    assert_eq!(left_out(&told, "events without a time"), Some(3), "{told:#}");
+    let why = told["left_out"].as_array().unwrap().iter().find(|one| one["count"] == 6).unwrap();
+    assert!(why["why"].as_str().unwrap().starts_with("by up to 3.8 ms: "), "{why}");
+    let reader = hvtui::record::Reader::open(&person.home().join("back.mcap")).unwrap();
+    let mut last = None;
+    for envelope in reader.envelopes(..).map(Result::unwrap) {
+        assert!(last.is_none_or(|last| last <= envelope.at), "{envelope:?}");
+        last = Some(envelope.at);
+    }
+    let all = super::steps(&reader);
+    assert!(all.values().all(|timing| timing.dur_us <= 2_000), "{all:?}");
+    assert_eq!(all.len(), 12);
+}
