@@ -14,7 +14,8 @@ use hvtui::domain::time::{HostTime, Stamp};
 use hvtui::record::{Reader, Study, Writer};
 use hvtui::tui::canvas::{Caps, ColorDepth};
 use hvtui::tui::core::{Analyzed, Effect, Key, KeyCode, Mouse, MouseKind, Msg, PlayCommand, Screen};
-use hvtui::tui::screens::replay::selection::selected;
+use hvtui::tui::screens::replay::selection::{FiguresUi, selected};
+use hvtui::tui::screens::run::Pane;
 use hvtui::tui::source::EventSource;
 use hvtui::tui::source::replay::Replay;
 
@@ -140,6 +141,13 @@ fn a_selection_goes_from_where_it_was_begun_to_the_playhead() {
     let screen = text(&story.model, COLOR);
     assert!(screen.contains("rank 3 (gpu-b:1) last in 6 of 6, 66 ms delay"), "{screen}");
     assert!(screen.contains("6 steps, 115–120"), "{screen}");
+    // the log, in whose place the figures stand, does not get the arrows
+    key(&mut story, KeyCode::Tab);
+    assert_eq!(story.model.ui.run.pane, Pane::Ranks);
+    story.send(Msg::Resize(120, 40));
+    key(&mut story, KeyCode::Tab);
+    assert_eq!(story.model.ui.run.pane, Pane::Logs);
+    key(&mut story, KeyCode::Tab);
     let (from, to) = (told_at(&story, 113), told_at(&story, 120));
     let effects = go(&mut story, from);
     assert_eq!(effects, [Effect::Analyze { from, to }], "each move asks again");
@@ -158,7 +166,7 @@ fn a_selection_goes_from_where_it_was_begun_to_the_playhead() {
     assert!(!text(&story.model, COLOR).contains("selection"));
     // an answer that comes when nothing is selected any more is none
     story.send(Msg::Analyzed { from, to, told: Analyzed::Reading(9) });
-    assert_eq!(story.model.ui.replay.figures, Default::default());
+    assert_eq!(story.model.ui.replay.figures, FiguresUi::default());
     // escape: the search, the selection, then the screen
     press(&mut story, "v/step");
     key(&mut story, KeyCode::Enter);

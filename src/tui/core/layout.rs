@@ -171,16 +171,16 @@ const BELOW_HEAT: u16 = 2;
 /// What the ranks of a heat map leave is for log and figures from so many rows on.
 const LOG_FROM: u16 = 6;
 
-/// The rows of a Replay screen that shows the heat map, of so many rows of ranks; `lines` are those of the stages and of the
-/// verdict.
-pub fn heat(size: (u16, u16), lines: (u16, u16), ranks: u16) -> RunBands {
+/// The rows of a Replay screen that shows the heat map, with so many lines of stages and of the verdict and so many rows of
+/// ranks.
+pub fn heat(size: (u16, u16), (stages, verdict): (u16, u16), ranks: u16) -> RunBands {
     let mut y = 0;
     let mut take = |h: u16| {
         let band = Band { y, h };
         y += h;
         band
     };
-    let (title, stages, verdict) = (take(1), take(lines.0), take(lines.1));
+    let (title, stages, verdict) = (take(1), take(stages), take(verdict));
     let whole = take(1);
     let room = size.1.saturating_sub(whole.y + whole.h + BELOW_HEAT + 1);
     let left = room.saturating_sub(ranks.saturating_add(1));

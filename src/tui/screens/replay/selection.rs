@@ -73,13 +73,11 @@ pub(super) fn ask(model: &mut Model) -> Vec<Effect> {
         return Vec::new();
     }
     (figures.asked, figures.percent) = (wanted, 0);
-    match wanted {
-        Some((from, to)) => vec![Effect::Analyze { from, to }],
-        None => {
-            *figures = FiguresUi::default();
-            Vec::new()
-        }
-    }
+    let Some((from, to)) = wanted else {
+        *figures = FiguresUi::default();
+        return Vec::new();
+    };
+    vec![Effect::Analyze { from, to }]
 }
 
 /// Takes an answer in. Those of parts that are not selected any more still are the nearest that is known.

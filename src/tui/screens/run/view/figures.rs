@@ -43,7 +43,7 @@ pub(super) fn draw(
     };
     let mut canvas = canvas.part(x, 0, u16::MAX, u16::MAX);
     let length = units::duration_us(u64::try_from(to.micros_since(from)).unwrap_or(0));
-    let steps = known.filter(|_| figures.are_current()).map_or_else(String::new, |known| steps_words(known));
+    let steps = known.filter(|_| figures.are_current()).map_or_else(String::new, steps_words);
     let reading =
         if figures.are_current() { String::new() } else { format!("   reading {} %", figures.percent) };
     let is_selected = model.ui.replay.selection.is_some();
@@ -58,8 +58,8 @@ pub(super) fn draw(
     let list = band.below_head();
     let room = canvas.width().saturating_sub(2);
     if let Some(why) = &figures.failed {
-        let bad = canvas.theme.bad;
-        canvas.text(1, list.y, room, why, bad);
+        let style = canvas.theme.bad;
+        canvas.text(1, list.y, room, why, style);
         return;
     }
     let Some(known) = known else {
@@ -169,7 +169,7 @@ fn last(theme: &Theme, known: &RunAnalysis) -> Vec<Words> {
     let mut ranks = by_cost(known);
     ranks.retain(|rank| rank.last_in.is_some_and(|last| last > 0));
     if ranks.is_empty() {
-        let unsure = unsure_us(known) as f64 / 1e3;
+        let unsure = f64::from(unsure_us(known)) / 1e3;
         let words = format!("no rank by more than the clocks are sure of, ±{unsure:.2} ms");
         return vec![vec![(words, theme.dim)]];
     }

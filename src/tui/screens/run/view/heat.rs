@@ -165,13 +165,14 @@ pub(super) fn draw(model: &Model, canvas: &mut Canvas<'_>, bands: &RunBands, run
             let (sign, style) = shade(&canvas.theme, map.share(&series, cell));
             canvas.text(x + cell, y, 1, sign.encode_utf8(&mut [0; 4]), style);
         }
-        let (delay, last) = map.cost(&of_row).map_or(("–".to_owned(), "–".to_owned()), |(us, last)| {
-            (units::duration_us(us), last.to_string())
-        });
+        let (delay, last_in) =
+            map.cost(&of_row).map_or(("–".to_owned(), "–".to_owned()), |(us, last)| {
+                (units::duration_us(us), last.to_string())
+            });
         let margin = x + room + 1;
         let text = canvas.theme.text;
         canvas.right(margin, y, DELAY, &delay, text);
-        canvas.right(margin + DELAY, y, LAST, &last, text);
+        canvas.right(margin + DELAY, y, LAST, &last_in, text);
         if cursor.on.as_ref() == Some(row) {
             mark_selected(canvas, y, 6);
         }
