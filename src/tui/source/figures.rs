@@ -1,5 +1,5 @@
 //! Tells the figures of parts of a recording, read on a thread of its own: a long way through a large recording delays neither a
-//! key nor the playhead. Only the newest question is answered.
+//! key nor the playhead. Of questions that came meanwhile only the newest is answered.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -17,6 +17,13 @@ use crate::tui::core::{Analyzed, Msg};
 /// How often it is told how far the reading is, microseconds.
 const TELL_EVERY_US: u64 = 200_000;
 
+/// So long a question is read on although there is a newer one, microseconds: a selection that ends at a playing playhead is
+/// another one twenty times a second, and its figures are to be seen all the same.
+const READ_ON_US: u64 = 500_000;
+
+/// No question has this number.
+const CLOSED: u64 = u64::MAX;
+
 /// A part that is asked for: the question's number, from when, to when.
 type Question = (u64, Stamp, Stamp);
 
@@ -25,7 +32,7 @@ type Question = (u64, Stamp, Stamp);
 pub(super) struct FiguresDesk {
     path: PathBuf,
     questions: Option<Sender<Question>>,
-    /// The number of the newest question; one more when nobody asks any more.
+    /// The number of the newest question; [`CLOSED`] when nobody asks any more.
     newest: Arc<AtomicU64>,
     answers: told::Sender<Vec<Msg>>,
 }
@@ -57,7 +64,7 @@ impl FiguresDesk {
 
 impl Drop for FiguresDesk {
     fn drop(&mut self) {
-        self.newest.fetch_add(1, Ordering::Relaxed);
+        self.newest.store(CLOSED, Ordering::Relaxed);
     }
 }
 
@@ -81,9 +88,12 @@ fn answer(path: &Path, questions: &Receiver<Question>, newest: &AtomicU64, answe
             }
         }
         let Some(study) = &mut study else { continue };
-        let mut last = clock::host_now().0;
+        let begun = clock::host_now().0;
+        let mut last = begun;
         let goes_on = |share: f64| {
             let now = clock::host_now().0;
+            let is_young = now.saturating_sub(begun) < READ_ON_US;
+            let is_wanted = || is_wanted() || (is_young && newest.load(Ordering::Relaxed) != CLOSED);
             if now.saturating_sub(last) >= TELL_EVERY_US {
                 last = now;
                 return is_wanted() && tell(Analyzed::Reading((share * 100.0) as u8));
