@@ -3,8 +3,9 @@
 //!
 //! `format` says what is in the file, `block` and `log_json` how events become bytes and come back,
 //! `segments` which files a recording has, `budget` how much it may take, `writer` and `recorder` write, `scan`, `chunk` and `reader` read,
-//! `position` tells where a recording stands, `player` replays, `check`, `loss` and `closing` check and repair files, `store` knows
-//! where recordings lie, `export` and `import` translate to and from other programs' formats. Knows nothing of the wire: recordings outlive protocol versions.
+//! `position` tells where a recording stands, `player` replays, `study` tells the figures of a part, `check`, `loss` and `closing` check and repair
+//! files, `store` knows where recordings lie, `export` and `import` translate to and from other programs' formats. Knows nothing of the wire:
+//! recordings outlive protocol versions.
 
 mod block;
 pub mod budget;
@@ -31,6 +32,7 @@ mod schema;
 mod segments;
 mod steps;
 pub mod store;
+mod study;
 mod summary;
 mod survey;
 pub mod writer;
@@ -46,4 +48,5 @@ pub use reader::Reader;
 pub use recorder::{Recorder, Stats, Status};
 pub use segments::Lock;
 pub use store::Store;
+pub use study::Study;
 pub use writer::Writer;

@@ -94,6 +94,11 @@ impl Player {
         Self { fold: Fold::new(rules), ..self }
     }
 
+    /// The first file of the recording.
+    pub fn path(&self) -> &std::path::Path {
+        self.reader.path()
+    }
+
     /// Where the replay stands.
     pub fn state(&self) -> PlaybackState {
         PlaybackState {

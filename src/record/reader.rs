@@ -191,7 +191,7 @@ impl Reader {
     }
 
     /// The first chunk that may hold something at `time` or later.
-    fn chunk_at(&self, time: Stamp) -> usize {
+    pub(super) fn chunk_at(&self, time: Stamp) -> usize {
         self.chunks.partition_point(|chunk| chunk.end < time)
     }
 

@@ -71,6 +71,7 @@ mod runs;
 mod screens;
 mod secrets;
 mod security;
+mod selection;
 mod signals;
 mod slurm;
 mod spool;

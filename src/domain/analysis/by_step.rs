@@ -40,6 +40,18 @@ impl<P: Merge + Default + Clone> ByStep<P> {
         &mut self.points[index]
     }
 
+    /// What is known of the steps from `from` up to `to`, all in one; points that lie there in part count whole.
+    pub fn between(&self, from: u64, to: u64) -> Option<P> {
+        let base = self.base.filter(|_| from < to)?;
+        let first = from.saturating_sub(base) / self.width;
+        let behind = to.checked_sub(base)?.div_ceil(self.width);
+        let most = self.points.len() as u64;
+        let mut points = self.points.get(first.min(most) as usize..behind.min(most) as usize)?.iter();
+        let mut whole = points.next()?.clone();
+        points.for_each(|point| whole.merge(point));
+        Some(whole)
+    }
+
     /// How many steps a point stands for.
     pub fn width(&self) -> u64 {
         self.width
@@ -79,6 +91,9 @@ mod tests {
             [(101, 16), (117, 16), (133, 16), (149, 16), (165, 16), (181, 16), (197, 4)],
             "from the first step on"
         );
+        let between = |from, to| counts.between(from, to).map(|count| count.0);
+        assert_eq!((between(101, 117), between(1, 118), between(197, 500)), (Some(16), Some(32), Some(4)));
+        assert_eq!((between(1, 101), between(300, 400), between(150, 150)), (None, None, None));
         counts.at(1).0 += 1;
         assert_eq!(counts.points().next().map(|(_, count)| count.0), Some(17));
         counts.at(u64::MAX).0 += 1;

@@ -19,7 +19,7 @@ const PASSING: [&str; 2] = ["reached", "hooks_off"];
 const OWN: [&str; 1] = ["sync"];
 
 /// What the ranks tell of themselves.
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default)]
 pub(super) struct JobFacts {
     jobs: BTreeSet<String>,
     transports: BTreeSet<String>,

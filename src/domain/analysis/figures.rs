@@ -73,7 +73,7 @@ impl Spread {
 }
 
 /// How the steps of a run went.
-#[derive(Debug, Clone, Default, Serialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize)]
 pub struct StepFigures {
     /// The first step that was told.
     pub first: Option<u64>,
@@ -89,6 +89,12 @@ pub struct StepFigures {
     pub length: Option<Spread>,
     /// Whether `length` is of steps that all ranks have told.
     pub aligned: bool,
+    /// The first and the last of the steps that all ranks have told.
+    #[serde(skip)]
+    pub whole: Option<(u64, u64)>,
+    /// Steps of which all ranks tell their waits.
+    #[serde(skip)]
+    pub judged: u64,
     /// The mean step of the first and of the last tenth, where there are 50 steps and more.
     pub first_tenth_us: Option<f64>,
     /// See `first_tenth_us`.
@@ -115,7 +121,7 @@ pub struct PhaseFigures {
 }
 
 /// How one rank fared.
-#[derive(Debug, Clone, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct RankFigures {
     /// Which; of a process within a rank its number in the training.
     pub rank: Rank,
@@ -208,7 +214,7 @@ pub struct SampleFigures {
 }
 
 /// How a GPU of the run fared while its ranks ran.
-#[derive(Debug, Clone, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct GpuFigures {
     /// Its host.
     pub host: HostId,
@@ -289,7 +295,7 @@ pub struct Cliffs {
 }
 
 /// How a host of the run fared while its ranks ran.
-#[derive(Debug, Clone, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct HostFigures {
     /// Which.
     pub host: HostId,
@@ -328,7 +334,7 @@ pub struct FirstError {
 }
 
 /// What the recording lacks.
-#[derive(Debug, Clone, Default, Serialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize)]
 pub struct GapFigures {
     /// What was dropped, and how many.
     pub dropped: Vec<Counted>,
@@ -341,7 +347,7 @@ pub struct GapFigures {
 }
 
 /// How a run went.
-#[derive(Debug, Clone, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct RunAnalysis {
     /// Its id.
     pub run: String,
@@ -420,7 +426,7 @@ pub struct Fact {
 }
 
 /// Values over the steps and over time.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct Charts {
     /// By step.
     pub steps: ByStep<StepPoint>,
@@ -433,7 +439,7 @@ pub struct Charts {
 }
 
 /// Quantiles with their intervals, microseconds.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone, Default, PartialEq)]
 pub struct Estimates {
     /// Of the steps: 50, 95 and 99 of 100.
     pub length: [Option<Estimate>; 3],

@@ -51,14 +51,14 @@ impl Merge for UtilPoint {
 }
 
 /// The fold.
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default)]
 pub(super) struct Telemetry {
     pub(super) hosts: BTreeMap<HostId, HostFold>,
     gpus: BTreeMap<(HostId, GpuUuid), GpuFold>,
 }
 
 /// What is known of one host.
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default)]
 pub(super) struct HostFold {
     pub(super) info: Option<Arc<HostInfo>>,
     last: Option<Stamp>,
@@ -68,7 +68,7 @@ pub(super) struct HostFold {
     least_rtt_us: Option<u32>,
 }
 
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 struct GpuFold {
     rank: Rank,
     index: u32,

@@ -34,8 +34,8 @@ impl Merge for Late {
 /// What the waits of one step tell.
 #[derive(Debug, PartialEq)]
 pub(super) struct Judged {
-    /// The place of the part that came last.
-    pub(super) last: usize,
+    /// The place of the part that came last; `None` where the second last came so soon before it that it may have been that.
+    pub(super) last: Option<usize>,
     /// How long the second last waited for it: so much shorter the step would be without its lateness.
     pub(super) caused_us: u32,
     /// How much less than a typical rank each waited.
@@ -49,6 +49,11 @@ pub(super) fn judge(parts: &[Part]) -> Option<Judged> {
     }
     let mut waits: Vec<u32> = parts.iter().map(Part::wait_us).collect();
     let last = (0..waits.len()).min_by_key(|at| waits[*at])?;
+    let second = (0..waits.len()).filter(|at| *at != last).min_by_key(|at| waits[*at])?;
+    // ranks of two hosts leave the allreduce as far apart as a message takes
+    let unsure_us = parts[last].clock.unsure_to(parts[second].clock);
+    let is_sure = waits[second] - waits[last] >= unsure_us;
+    let last = Some(last).filter(|_| is_sure);
     waits.sort_unstable();
     let typical = i64::from(waits[waits.len() / 2]);
     let late_us = parts.iter().map(|part| typical - i64::from(part.wait_us())).collect();

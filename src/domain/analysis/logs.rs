@@ -13,7 +13,7 @@ use crate::domain::log_text::{last_state, plain};
 const TEXT: usize = 200;
 
 /// The fold.
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default)]
 pub(super) struct Logs {
     all: LogFigures,
     /// Warnings and errors of each rank.
@@ -22,8 +22,12 @@ pub(super) struct Logs {
 }
 
 impl Logs {
-    pub(super) fn take(&mut self, line: &LogLine) {
+    /// A line; one that does not count only says how the next ones are to be read.
+    pub(super) fn take(&mut self, line: &LogLine, counts: bool) {
         let (level, _) = self.carried.entry((line.rank, line.stream)).or_default().next(line);
+        if !counts {
+            return;
+        }
         self.all.lines += 1;
         let of_rank = self.ranks.entry(line.rank).or_default();
         match level {

@@ -20,9 +20,9 @@ use std::sync::Arc;
 use self::facts::JobFacts;
 use self::gpus::Telemetry;
 use self::logs::Logs;
-use self::steps::Steps;
+use self::steps::{HostClock, Steps};
 use crate::domain::event::{Envelope, Event, Origin};
-use crate::domain::ids::Rank;
+use crate::domain::ids::{HostId, Rank};
 use crate::domain::nccl_timing::NcclTimings;
 use crate::domain::outcome::RunOutcome;
 use crate::domain::run::{RankExit, RunSpec};
@@ -46,10 +46,16 @@ const EPISODES: usize = 64;
 const NAMES: usize = 16;
 
 /// The fold over the envelopes of one run.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub struct Analyzer {
     window: Window,
     spec: Arc<RunSpec>,
+    /// Whether what is taken in counts; else it is what came before, and only known.
+    counting: bool,
+    /// The hosts of the run, how well their clocks are known, and on which of them each rank is.
+    hosts: Vec<HostId>,
+    clocks: Vec<HostClock>,
+    host_of: Vec<usize>,
     steps: Steps,
     stragglers: Stragglers,
     episodes: Vec<Straggler>,
@@ -72,8 +78,14 @@ pub struct Analyzer {
 impl Analyzer {
     /// Of a run, and of those of its steps that lie in the window.
     pub fn new(spec: Arc<RunSpec>, window: Window) -> Self {
+        let hosts = spec.hosts();
+        let place = |host: &HostId| hosts.iter().position(|other| other == host).unwrap_or_default();
         Self {
             window,
+            counting: true,
+            clocks: (0..hosts.len()).map(|host| HostClock { host, unsure_us: 0 }).collect(),
+            host_of: spec.placements.iter().map(|placement| place(&placement.host)).collect(),
+            hosts,
             steps: Steps::new(spec.world(), window),
             stragglers: Stragglers::default(),
             episodes: Vec::new(),
@@ -95,6 +107,13 @@ impl Analyzer {
         }
     }
 
+    /// Whether what is taken in from here on counts. What does not is known all the same: who runs, and by whom steps are told.
+    /// So a part of a run has the figures that it has within the whole. A step counts where the last rank tells it.
+    pub fn count(&mut self, counting: bool) {
+        self.counting = counting;
+        self.steps.counting = counting;
+    }
+
     /// Takes one event in, in the order of the recording. Those of other runs are passed over.
     pub fn take(&mut self, envelope: &Envelope) {
         let (at, event) = (envelope.at, &envelope.event);
@@ -103,7 +122,14 @@ impl Analyzer {
                 if let Event::Gap { what, dropped } = event {
                     self.dropped(what, *dropped);
                 }
-                self.telemetry.take(at, host, event, !self.alive.is_empty(), self.steps.newest);
+                if let Event::ClockSampled { sample } = event {
+                    self.clock(host, sample.rtt_us.div_ceil(2));
+                }
+                if !self.counting && matches!(event, Event::GpuHappened { .. }) {
+                    return;
+                }
+                let counts = self.counting && !self.alive.is_empty();
+                self.telemetry.take(at, host, event, counts, self.steps.newest);
             }
             Origin::Run(run) if *run == self.spec.id => {
                 self.seen_at(at);
@@ -112,11 +138,11 @@ impl Analyzer {
             Origin::Rank(run, rank) if *run == self.spec.id => {
                 self.seen_at(at);
                 self.of_rank(*rank, event);
-                self.of_trainer(at, rank.0, false, event);
+                self.of_trainer(at, rank.0, None, event);
             }
-            Origin::Worker(run, _, worker) if *run == self.spec.id => {
+            Origin::Worker(run, rank, worker) if *run == self.spec.id => {
                 self.seen_at(at);
-                self.of_trainer(at, *worker, true, event);
+                self.of_trainer(at, *worker, Some(*rank), event);
             }
             Origin::Run(_) | Origin::Rank(..) | Origin::Worker(..) => {}
         }
@@ -126,7 +152,23 @@ impl Analyzer {
         self.last_at = Some(self.last_at.map_or(at, |last| last.max(at)));
     }
 
+    /// A ping to a host: the fastest tells how well its clock is known.
+    fn clock(&mut self, host: &HostId, unsure_us: u32) {
+        let Some(at) = self.hosts.iter().position(|other| other == host) else { return };
+        let clock = &mut self.clocks[at];
+        // 0 is one that was never compared
+        clock.unsure_us = if clock.unsure_us == 0 { unsure_us } else { clock.unsure_us.min(unsure_us) };
+    }
+
+    fn clock_of(&self, rank: Rank) -> HostClock {
+        let host = self.host_of.get(rank.0 as usize).copied().unwrap_or_default();
+        self.clocks.get(host).copied().unwrap_or_default()
+    }
+
     fn dropped(&mut self, what: &str, count: u64) {
+        if !self.counting {
+            return;
+        }
         if self.dropped.len() < NAMES || self.dropped.contains_key(what) {
             let sum = self.dropped.entry(what.to_owned()).or_default();
             *sum = sum.saturating_add(count);
@@ -136,11 +178,11 @@ impl Analyzer {
     fn of_run(&mut self, at: Stamp, event: &Event) {
         match event {
             Event::Attached { since: Some(since) } => {
-                let us = at.micros_since(*since).max(0).unsigned_abs();
+                let us = if self.counting { at.micros_since(*since).max(0).unsigned_abs() } else { 0 };
                 self.unattended_us = self.unattended_us.saturating_add(us);
             }
             Event::RunRestarted { .. } => {
-                self.restarts += 1;
+                self.restarts += u32::from(self.counting);
                 self.alive.clear();
                 self.exits.clear();
                 self.steps.restart();
@@ -162,8 +204,8 @@ impl Analyzer {
                 self.alive.remove(&rank);
                 self.exits.insert(rank, exit.clone());
             }
-            Event::LogPrinted { line } => self.logs.take(line),
-            Event::LogGap { gap } => {
+            Event::LogPrinted { line } => self.logs.take(line, self.counting),
+            Event::LogGap { gap } if self.counting => {
                 self.log_bytes = self.log_bytes.saturating_add(gap.to.saturating_sub(gap.from));
             }
             Event::Gap { what, dropped } => self.dropped(what, *dropped),
@@ -174,7 +216,8 @@ impl Analyzer {
         }
     }
 
-    fn of_trainer(&mut self, at: Stamp, number: u32, worker: bool, event: &Event) {
+    /// `within`: the rank of a process within one.
+    fn of_trainer(&mut self, at: Stamp, number: u32, within: Option<Rank>, event: &Event) {
         match event {
             Event::JobDescribed { job, transport, total_steps, facts } => {
                 self.total_steps = total_steps.or(self.total_steps);
@@ -186,20 +229,21 @@ impl Analyzer {
             }
             Event::StepDone { timing } => {
                 self.first_step_at = self.first_step_at.or(Some(at));
-                self.step(number, worker, timing);
+                self.step(number, within, timing);
             }
             Event::StepSeen { seen } => {
                 self.total_steps = seen.total.or(self.total_steps);
                 self.steps.seen(number, seen.step, seen.loss);
             }
-            Event::CollectiveDone { timing } => self.collectives.take(Rank(number), timing),
+            Event::CollectiveDone { timing } if self.counting => self.collectives.take(Rank(number), timing),
             _ => {}
         }
     }
 
-    fn step(&mut self, number: u32, worker: bool, timing: &StepTiming) {
-        self.steps.step(number, worker, timing);
-        if self.window.holds(timing.step) {
+    fn step(&mut self, number: u32, within: Option<Rank>, timing: &StepTiming) {
+        let clock = self.clock_of(within.unwrap_or(Rank(number)));
+        self.steps.step(number, within.is_some(), clock, timing);
+        if self.counting && self.window.holds(timing.step) {
             self.stragglers.step(self.steps.world(), Rank(number), timing);
         }
     }
@@ -209,6 +253,12 @@ impl Analyzer {
         let ended = std::mem::take(&mut self.stragglers);
         let room = EPISODES.saturating_sub(self.episodes.len());
         self.episodes.extend(ended.past().chain(ended.now()).take(room).cloned());
+    }
+
+    /// What is known of a part of a run behind which it goes on.
+    pub fn so_far(mut self) -> RunAnalysis {
+        self.steps.leave_open();
+        self.finish(None)
     }
 
     /// What is known in the end. `damage`: what is wrong with the recording.

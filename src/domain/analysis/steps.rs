@@ -21,7 +21,7 @@ pub(super) const MOST_RANKS: usize = 4096;
 /// Points of the charts over the steps.
 const POINTS: usize = 240;
 /// Points of the lateness of one rank.
-const LATE_POINTS: usize = 120;
+const LATE_POINTS: usize = 240;
 
 /// What one rank tells of one step.
 #[derive(Debug, Clone, Copy)]
@@ -40,6 +40,9 @@ pub(super) struct Part {
     /// Hooks tell it: its wait may be transfer, too.
     hooks: bool,
     told: bool,
+    /// Whether it counts: what is told outside of the span that is looked at is only known.
+    counts: bool,
+    pub(super) clock: HostClock,
     /// What the rank did from the allreduce before to this one, as [`BEFORE`].
     pub(super) before: [u32; BEFORE.len()],
 }
@@ -50,8 +53,24 @@ impl Part {
     }
 }
 
+/// The clock of the host that a rank is on.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(super) struct HostClock {
+    /// Which host.
+    pub(super) host: usize,
+    /// It is known to so much, microseconds: half of the fastest ping.
+    pub(super) unsure_us: u32,
+}
+
+impl HostClock {
+    /// What two ranks may seem to differ by and be equal: nothing on one host.
+    pub(super) fn unsure_to(self, other: Self) -> u32 {
+        if self.host == other.host { 0 } else { self.unsure_us.saturating_add(other.unsure_us) }
+    }
+}
+
 /// What is known of one rank.
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default)]
 pub(super) struct RankSteps {
     pub(super) by: StepsBy,
     /// Its process has just started: the next step warms up.
@@ -84,7 +103,7 @@ struct Last {
 }
 
 /// Some steps of all ranks, for charts.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct StepPoint {
     /// Lengths, microseconds.
     pub lengths: Histogram,
@@ -135,9 +154,11 @@ impl Losses {
 }
 
 /// The fold.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(super) struct Steps {
     window: Window,
+    /// Whether what is told counts.
+    pub(super) counting: bool,
     world: u32,
     has_workers: bool,
     pub(super) ranks: BTreeMap<u32, RankSteps>,
@@ -147,6 +168,8 @@ pub(super) struct Steps {
     pub(super) newest: Option<u64>,
     /// Steps that all ranks have told, but for those that warm up.
     pub(super) whole: u64,
+    /// The first and the last of them.
+    pub(super) whole_span: Option<(u64, u64)>,
     /// Those of them of which all ranks tell their waits, and how long they took together.
     pub(super) judged: u64,
     pub(super) judged_us: u64,
@@ -168,6 +191,7 @@ impl Steps {
     pub(super) fn new(world: u32, window: Window) -> Self {
         Self {
             window,
+            counting: true,
             world,
             has_workers: false,
             ranks: BTreeMap::new(),
@@ -175,6 +199,7 @@ impl Steps {
             first: None,
             newest: None,
             whole: 0,
+            whole_span: None,
             judged: 0,
             judged_us: 0,
             lengths: Histogram::default(),
@@ -236,6 +261,9 @@ impl Steps {
             return;
         }
         rank.by = StepsBy::Log;
+        if !self.counting {
+            return;
+        }
         self.count(step);
         if !self.window.holds(step) {
             return;
@@ -256,7 +284,7 @@ impl Steps {
     }
 
     /// A step of one that trains; `worker`: a process within a rank.
-    pub(super) fn step(&mut self, number: u32, worker: bool, timing: &StepTiming) {
+    pub(super) fn step(&mut self, number: u32, worker: bool, clock: HostClock, timing: &StepTiming) {
         if worker && !self.has_workers {
             self.has_workers = true;
             // ranks that have only started are launchers of the workers
@@ -268,10 +296,13 @@ impl Steps {
             return;
         }
         let Some(part) = rank.part(number, timing) else { return };
+        let part = Part { counts: self.counting, clock, ..part };
         if last.is_some_and(|last| last.step > timing.step) {
             self.close_all();
         }
-        self.count(timing.step);
+        if self.counting {
+            self.count(timing.step);
+        }
         if !self.window.holds(timing.step) {
             return;
         }
@@ -293,6 +324,13 @@ impl Steps {
         }
     }
 
+    /// Forgets the steps that are not whole yet, where others are: more is told of them later.
+    pub(super) fn leave_open(&mut self) {
+        if self.whole > 0 {
+            self.open.clear();
+        }
+    }
+
     /// Takes what is told of the steps that never become whole.
     pub(super) fn close_all(&mut self) {
         while let Some((step, parts)) = self.open.pop_first() {
@@ -301,6 +339,12 @@ impl Steps {
     }
 
     fn close(&mut self, step: u64, mut parts: Vec<Part>, whole: bool) {
+        // a whole step counts where its last part does
+        let counts = parts.last().is_some_and(|last| last.counts);
+        parts.retain(|part| if whole { counts } else { part.counts });
+        if parts.is_empty() {
+            return;
+        }
         parts.sort_unstable_by_key(|part| part.number);
         if whole {
             lateness::part_waits(&mut parts);
@@ -341,6 +385,7 @@ impl Steps {
             return;
         }
         self.whole += 1;
+        self.whole_span = Some(self.whole_span.map_or((step, step), |(a, b)| (a.min(step), b.max(step))));
         self.lengths.add(longest);
         self.correlation.add(longest.into());
         self.points.at(step).lengths.add(longest);
@@ -377,8 +422,9 @@ impl Steps {
             let series = rank.late.get_or_insert_with(|| ByStep::new(LATE_POINTS));
             series.at(step).merge(&Late::of(*late));
         }
-        let excess = excess.get(judged.last).copied().unwrap_or_default();
-        if let Some(rank) = parts.get(judged.last).and_then(|part| self.ranks.get_mut(&part.number)) {
+        let Some(last) = judged.last else { return };
+        let excess = excess.get(last).copied().unwrap_or_default();
+        if let Some(rank) = parts.get(last).and_then(|part| self.ranks.get_mut(&part.number)) {
             rank.last_in += 1;
             rank.caused_us += u64::from(judged.caused_us);
             rank.what_if.last(&excess, judged.caused_us);
@@ -410,6 +456,8 @@ impl RankSteps {
             waits: timing.spans.iter().any(|span| span.phase == Phase::Wait),
             hooks: self.by == StepsBy::Hooks,
             told: !timing.spans.is_empty(),
+            counts: true,
+            clock: HostClock::default(),
             before: [
                 data,
                 forward,
@@ -454,7 +502,7 @@ impl Part {
 }
 
 /// How much each of a row of numbers tells of the next: the autocorrelation of lag 1.
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default)]
 struct Correlation {
     count: f64,
     sum: f64,

@@ -193,6 +193,8 @@ fn step_figures(
         warm_up_us: steps.warm_us.or(steps.ranks.values().filter_map(|rank| rank.first_us).max()),
         length: Spread::of(lengths),
         aligned: *aligned,
+        whole: steps.whole_span,
+        judged: steps.judged,
         first_tenth_us: tenth(steps, false).and_then(|part| part.mean_us),
         last_tenth_us: tenth(steps, true).and_then(|part| part.mean_us),
         exposed_us: told.then(|| exposed_us as f64 / totals.steps as f64),

@@ -1,10 +1,12 @@
 use std::sync::Arc;
 
-use super::fixtures::{Told, late_run, late_run_in, spec, timing};
+use super::fixtures::{Told, info, late_run, late_run_in, spec, timing};
 use super::*;
+use crate::domain::clock_fit::ClockSample;
 use crate::domain::hooks::StepsBy;
 use crate::domain::outcome::RunEnd;
 use crate::domain::straggler::Lost;
+use crate::domain::time::HostTime;
 use crate::domain::timing::{Phase, SeenStep};
 
 #[track_caller]
@@ -89,6 +91,56 @@ fn a_window_leaves_other_steps_out() {
     assert_eq!((run.steps.first, run.steps.last), (Some(1), Some(100)), "what was told is known");
     assert_eq!(run.ranks[1].last_in, Some(20));
     near(run.loss.map(|loss| loss.last), f64::from(1.0_f32 / 30.0));
+}
+
+#[test]
+fn a_part_has_the_figures_that_it_has_within_the_whole() {
+    let mut told = Told::new(spec(2));
+    told.analyzer.count(false);
+    told.host(Event::HostDescribed { info: Arc::new(info(2)) });
+    for rank in 0..2 {
+        told.start(rank);
+        told.line(rank, "WARNING: before");
+    }
+    for step in 1..=20_u64 {
+        // rank 0 tells step 11 before the part begins, rank 1 within it
+        told.step(0, timing(step, [10, 20, 30, 20, 10, 10]));
+        if step == 11 {
+            told.analyzer.count(true);
+            told.line(0, "ERROR: within");
+        }
+        told.step(1, timing(step, [30, 20, 30, 0, 10, 10]));
+    }
+    told.step(0, timing(21, [500, 20, 30, 20, 10, 10]));
+    let part = told.analyzer.so_far();
+    let length = part.steps.length.unwrap();
+    assert_eq!((length.count, length.max_us, part.steps.judged), (10, 100_000, 10), "no step warms up");
+    assert_eq!(part.steps.whole, Some((11, 20)), "the step that is not whole is none");
+    assert_eq!(part.ranks[1].last_in, Some(10));
+    assert_eq!(part.ranks[0].length.unwrap().count, 10);
+    assert_eq!((part.log.lines, part.log.warnings, part.log.errors), (1, 0, 1));
+}
+
+#[test]
+fn a_lead_that_the_clocks_are_not_sure_of_names_nobody() {
+    let last_in = |rtt_us: u32| {
+        let mut spec = spec(2);
+        spec.placements[1].host = HostId::from("gpu-b");
+        let mut told = Told::new(spec);
+        for host in ["gpu-a", "gpu-b"] {
+            let sample = ClockSample { host_time: HostTime(1), offset_us: 0, rtt_us };
+            told.tell(Origin::Host(HostId::from(host)), Event::ClockSampled { sample });
+        }
+        for step in 2..=11_u64 {
+            told.step(0, timing(step, [10, 20, 30, 1, 10, 10]));
+            told.step(1, timing(step, [11, 20, 30, 0, 10, 10]));
+        }
+        let run = told.analyzer.finish(None);
+        assert_eq!(run.steps.judged, 10);
+        run.ranks[1].last_in
+    };
+    assert_eq!(last_in(900), Some(10), "1 ms is more than 0.45 and 0.45");
+    assert_eq!(last_in(1_100), Some(0));
 }
 
 #[test]

@@ -184,6 +184,7 @@ pub struct Theme {
     pub fill: Style,
     phases: [(Color, Color); Phase::COUNT],
     depth: ColorDepth,
+    ascii: bool,
 }
 
 impl Theme {
@@ -217,6 +218,7 @@ impl Theme {
                 fill: plain,
                 phases,
                 depth,
+                ascii: caps.ascii,
             };
         }
         let [dim, accent, good, warn, bad, fill] = match (depth, name) {
@@ -233,7 +235,7 @@ impl Theme {
         }
         .map(|color| plain.fg(color));
         let dim = if name == ThemeName::Contrast { plain } else { dim };
-        Self { text: plain, dim, accent, good, warn, bad, fill, phases, depth }
+        Self { text: plain, dim, accent, good, warn, bad, fill, phases, depth, ascii: caps.ascii }
     }
 
     /// A style that a rank has asked for in its output, as far as the terminal has it, upon the style of the line.
@@ -267,6 +269,11 @@ impl Theme {
     /// Whether phases can be told by colour.
     pub(in crate::tui) fn is_colored(&self) -> bool {
         self.depth != ColorDepth::None
+    }
+
+    /// Whether shades of a colour can be told apart: with sixteen colours and in ASCII, letters are better.
+    pub(in crate::tui) fn has_shades(&self) -> bool {
+        matches!(self.depth, ColorDepth::Indexed | ColorDepth::Full) && !self.ascii
     }
 
     /// A phase's background, and the ink that is legible on it.

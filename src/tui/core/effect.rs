@@ -43,6 +43,14 @@ pub enum Effect {
     CloseReplay,
     /// Move the replay.
     Play(PlayCommand),
+    /// Tell the figures of what the recording that is shown has after `from`, up to and including `to`; answered by
+    /// [`crate::tui::core::Msg::Analyzed`], unless another part is asked for before.
+    Analyze {
+        /// After this moment.
+        from: Stamp,
+        /// Up to and including this moment.
+        to: Stamp,
+    },
     /// List the recordings, and ask the hosts for the runs that they know.
     ListRuns,
     /// Delete the recordings of these runs; answered by [`crate::tui::core::Msg::RunsDeleted`].

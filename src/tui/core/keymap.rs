@@ -92,6 +92,7 @@ pub enum Action {
     Faster,
     Slower,
     GoTo,
+    Select,
     ToStart,
     ToEnd,
 }

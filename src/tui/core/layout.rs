@@ -70,6 +70,18 @@ pub fn log_columns(columns: u16) -> u16 {
     if columns >= 160 { columns - columns * 2 / 5 } else { columns }
 }
 
+/// From how many columns on the figures of a selection stand beside the log, and not in its place; and how many they take.
+const FIGURES_BESIDE: (u16, u16) = (120, 64);
+
+/// Columns of the log beside the figures of a selection; 0 where those stand in its place.
+pub fn log_columns_beside_figures(columns: u16) -> u16 {
+    match columns {
+        160.. => log_columns(columns),
+        _ if columns >= FIGURES_BESIDE.0 => columns - FIGURES_BESIDE.1,
+        _ => 0,
+    }
+}
+
 /// The list of the Runs screen: below title and column heads, above two lines on the selected run and one on
 /// all recordings.
 pub fn runs_list(size: (u16, u16)) -> Band {
@@ -154,6 +166,32 @@ pub fn run(size: (u16, u16), wants: RunWants) -> RunBands {
     RunBands { title, stages, verdict, ranks, charts, whole, lanes, logs, side: beside }
 }
 
+/// Lines below the heat map: step times and legend.
+const BELOW_HEAT: u16 = 2;
+/// What the ranks of a heat map leave is for log and figures from so many rows on.
+const LOG_FROM: u16 = 6;
+
+/// The rows of a Replay screen that shows the heat map, with so many lines of stages and of the verdict and so many rows of
+/// ranks.
+pub fn heat(size: (u16, u16), (stages, verdict): (u16, u16), ranks: u16) -> RunBands {
+    let mut y = 0;
+    let mut take = |h: u16| {
+        let band = Band { y, h };
+        y += h;
+        band
+    };
+    let (title, stages, verdict) = (take(1), take(stages), take(verdict));
+    let whole = take(1);
+    let room = size.1.saturating_sub(whole.y + whole.h + BELOW_HEAT + 1);
+    let left = room.saturating_sub(ranks.saturating_add(1));
+    let left = if left >= LOG_FROM { left } else { 0 };
+    let ranks = take(room - left);
+    let charts = take(BELOW_HEAT);
+    let lanes = take(0);
+    let logs = take(left);
+    RunBands { title, stages, verdict, ranks, charts, whole, lanes, logs, side: 0 }
+}
+
 /// Columns of the whole run in a band of so many columns: first and count.
 pub fn whole_columns(columns: u16) -> (u16, u16) {
     (12, columns.saturating_sub(24).max(1))
@@ -170,6 +208,19 @@ pub fn whole_moment(columns: u16, column: u16, start: Stamp, end: Stamp) -> Opti
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_heat_map_gets_what_is_left() {
+        for rows in LEAST.1..80 {
+            for ranks in [1, 4, 64] {
+                let bands = heat((80, rows), (1, 2), ranks);
+                let all = [bands.ranks, bands.charts, bands.logs];
+                assert_eq!(all.iter().map(|band| band.h).sum::<u16>(), rows - 6, "{rows}");
+                assert_eq!(bands.logs.y + bands.logs.h, rows - 1, "above the footer");
+                assert!(bands.logs.h == 0 || bands.ranks.h == ranks + 1, "all ranks come before the log");
+            }
+        }
+    }
 
     #[test]
     fn the_bands_fill_the_screen_without_overlap() {

@@ -17,7 +17,7 @@ pub mod zone;
 
 pub use effect::{Effect, PlayCommand};
 pub use key::{Key, KeyCode, Mouse, MouseKind};
-pub use msg::{Level, Msg};
+pub use msg::{Analyzed, Level, Msg};
 pub use screen::Screen;
 pub use settings::{Settings, ThemeName};
 pub use trail::Trail;

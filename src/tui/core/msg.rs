@@ -1,5 +1,6 @@
 //! What reaches the core from outside.
 
+use crate::domain::analysis::RunAnalysis;
 use crate::domain::collectives::HostCollectives;
 use crate::domain::event::{Envelope, Event};
 use crate::domain::ids::{HostId, RunId};
@@ -101,6 +102,15 @@ pub enum Msg {
     Playback(PlaybackState),
     /// The recording could not be opened, and why.
     ReplayFailed(String),
+    /// Answer to [`crate::tui::core::Effect::Analyze`] of this part: how far it is, then the figures.
+    Analyzed {
+        /// After this moment.
+        from: Stamp,
+        /// Up to and including this moment.
+        to: Stamp,
+        /// What is known.
+        told: Analyzed,
+    },
     /// The program is asked to end.
     Quit,
 }
@@ -123,6 +133,17 @@ impl Msg {
             _ => false,
         }
     }
+}
+
+/// The figures of a part of a recording.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Analyzed {
+    /// So many percent are read.
+    Reading(u8),
+    /// All is read.
+    Done(Arc<RunAnalysis>),
+    /// It can't be read, and why.
+    Failed(String),
 }
 
 /// How much a notice matters.

@@ -107,6 +107,7 @@ mod tests {
             &[Reconnect, Refresh],          // ask again now
             &[Up, PrevField],               // move
             &[Down, NextField],             // move
+            &[PickRange, Select],           // begin a range here
             &[Left, SeekBack],              // to the left
             &[Right, SeekForward],          // to the right
             &[Top, ToStart],                // the first

@@ -26,6 +26,7 @@ fn change(effect: &Effect) -> Option<&'static str> {
         | Effect::OpenReplay(_)
         | Effect::CloseReplay
         | Effect::Play(_)
+        | Effect::Analyze { .. }
         | Effect::ListRuns
         | Effect::AskHosts
         | Effect::Answer(..)

@@ -144,8 +144,9 @@ fn take(model: &mut Model, msg: Msg) -> Vec<Effect> {
             model.notice(level, text);
             Vec::new()
         }
-        Msg::Playback(state) => {
-            replay::moved(model, state);
+        Msg::Playback(state) => replay::moved(model, state),
+        Msg::Analyzed { from, to, told } => {
+            replay::selection::told(model, (from, to), told);
             Vec::new()
         }
         Msg::ReplayFailed(reason) => replay::failed(model, reason),

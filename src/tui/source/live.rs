@@ -378,6 +378,11 @@ impl EventSource for Live {
                     replay.play(command);
                 }
             }
+            Effect::Analyze { from, to } => {
+                if let Some(replay) = &mut self.replay {
+                    replay.analyze(from, to);
+                }
+            }
             Effect::ListRuns => self.list_runs(),
             Effect::Preflight(number, plan) => self.preflights.ask(number, plan),
             Effect::DeleteRuns(runs) => {

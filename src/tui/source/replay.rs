@@ -1,7 +1,7 @@
 //! A recording as a source: the player's moves become messages. Only the player knows where it stands, and it reads its
 //! file on a thread of its own: a long way through a large recording delays no key.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::thread;
@@ -10,9 +10,11 @@ use tokio::sync::mpsc as told;
 
 use crate::clock;
 use crate::domain::alerts::AlertRules;
+use crate::domain::time::Stamp;
 use crate::record::{Error, Player};
-use crate::tui::core::{Effect, Msg, PlayCommand};
+use crate::tui::core::{Analyzed, Effect, Msg, PlayCommand};
 use crate::tui::source::EventSource;
+use crate::tui::source::figures::FiguresDesk;
 
 /// Speeds double and halve, between these.
 const SPEEDS: (f64, f64) = (0.125, 64.0);
@@ -24,6 +26,9 @@ const AHEAD: usize = 2;
 pub struct Replay {
     commands: Sender<PlayCommand>,
     moves: told::Receiver<Vec<Msg>>,
+    figures: FiguresDesk,
+    /// What went wrong and is to be told first.
+    untold: Option<Msg>,
 }
 
 impl Replay {
@@ -34,7 +39,7 @@ impl Replay {
     /// When the system has no thread left.
     pub fn open(path: &Path, rules: Arc<AlertRules>) -> Result<Self, Error> {
         let path = path.to_owned();
-        Self::start(move || {
+        Self::start(path.clone(), move || {
             let mut player = Player::open(&path)?.with_rules(rules);
             player.seek(player.state().end);
             Ok(player)
@@ -46,19 +51,23 @@ impl Replay {
     /// # Errors
     /// When the system has no thread left.
     pub fn of(player: Player) -> Result<Self, Error> {
-        Self::start(|| Ok(player))
+        Self::start(player.path().to_owned(), || Ok(player))
     }
 
-    fn start(open: impl FnOnce() -> Result<Player, Error> + Send + 'static) -> Result<Self, Error> {
+    fn start(
+        path: PathBuf,
+        open: impl FnOnce() -> Result<Player, Error> + Send + 'static,
+    ) -> Result<Self, Error> {
         let (commands, asked) = channel();
         let (outbox, moves) = told::channel(AHEAD);
+        let figures = FiguresDesk::new(path, outbox.clone());
         let work = move || match open() {
             Ok(player) => play(player, &asked, &outbox),
             // fails only when the replay was closed
             Err(error) => drop(outbox.blocking_send(vec![Msg::ReplayFailed(error.to_string())])),
         };
         thread::Builder::new().name("replay".to_owned()).spawn(work).map_err(Error::Thread)?;
-        Ok(Self { commands, moves })
+        Ok(Self { commands, moves, figures, untold: None })
     }
 
     /// Asks for a move; [`Replay::advance`] tells what came of it.
@@ -67,8 +76,18 @@ impl Replay {
         let _ = self.commands.send(command);
     }
 
-    /// The next moves; pending while the playhead stands still. Cancel-safe.
+    /// Asks for the figures of a part; [`Replay::advance`] tells them.
+    pub fn analyze(&mut self, from: Stamp, to: Stamp) {
+        if let Err(why) = self.figures.ask(from, to) {
+            self.untold = Some(Msg::Analyzed { from, to, told: Analyzed::Failed(why) });
+        }
+    }
+
+    /// The next moves and figures; pending while the playhead stands still. Cancel-safe.
     pub async fn advance(&mut self) -> Vec<Msg> {
+        if let Some(untold) = self.untold.take() {
+            return vec![untold];
+        }
         match self.moves.recv().await {
             Some(messages) => messages,
             None => std::future::pending().await,
@@ -126,8 +145,10 @@ impl EventSource for Replay {
 
     fn perform(&mut self, effect: Effect) {
         // a recording has no hosts and no runs: nothing else can be asked of it
-        if let Effect::Play(command) = effect {
-            self.play(command);
+        match effect {
+            Effect::Play(command) => self.play(command),
+            Effect::Analyze { from, to } => self.analyze(from, to),
+            _ => {}
         }
     }
 }

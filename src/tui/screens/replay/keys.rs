@@ -1,8 +1,9 @@
 //! The keys that move the playhead.
 
-use super::close;
+use super::selection::Selection;
+use super::{close, selection};
 use crate::tui::core::keymap::{Action, Binding, bind, c, k, named};
-use crate::tui::core::{Effect, KeyCode, Level, PlayCommand};
+use crate::tui::core::{Effect, KeyCode, Level, Mouse, MouseKind, PlayCommand};
 use crate::tui::screens::run::keys::{end_search, moves_sideways};
 use crate::tui::screens::run::{Pane, window_us};
 use crate::tui::screens::{Model, run};
@@ -32,8 +33,25 @@ pub(super) const KEYS: &[Binding] = &[
     ),
     named(&[c('}')], Action::NextIncident, "incident +", "the next incident"),
     bind(&[c('J')], Action::GoTo, "go to", "go to 14:32:05, +90s, -10s, 50% or step 812"),
+    bind(
+        &[c('v')],
+        Action::Select,
+        "select",
+        "figures of a part: begin it here and move the playhead; again ends it",
+    ),
+    bind(
+        &[c('H')],
+        Action::Heat,
+        "heat map",
+        "how late each rank came to the allreduce, step by step, of the part or of all; and back",
+    ),
     bind(&[c('d')], Action::Back, "close", "close the replay"),
-    named(&[k(KeyCode::Esc)], Action::ClearFilter, "leave", "end the search, else close the replay"),
+    named(
+        &[k(KeyCode::Esc)],
+        Action::ClearFilter,
+        "leave",
+        "end the search, the heat map, the selection; else close the replay",
+    ),
     bind(&[c('>')], Action::Faster, "faster", "play twice as fast"),
     bind(&[c('<')], Action::Slower, "slower", "play half as fast"),
     named(&[c('(')], Action::PageBack, "window back", "a whole window back"),
@@ -53,13 +71,31 @@ pub(super) const KEYS: &[Binding] = &[
 
 /// Does what a key means here.
 pub(super) fn act(model: &mut Model, action: Action) -> Vec<Effect> {
+    let mut effects = carry_out(model, action);
+    if run::log_columns(model) == 0 || run::bands(model).logs.h == 0 {
+        // figures or ranks stand in the place of the log
+        model.ui.run.pane = Pane::Ranks;
+    }
+    effects.append(&mut selection::ask(model));
+    effects
+}
+
+fn carry_out(model: &mut Model, action: Action) -> Vec<Effect> {
     let window = window_us(model);
     let play = |command| vec![Effect::Play(command)];
     match action {
         Action::SeekBack | Action::SeekForward if moves_sideways(model) => run::keys::act(model, action),
         Action::ToStart if model.ui.run.pane == Pane::Logs => run::keys::act(model, Action::Top),
         Action::ToEnd if model.ui.run.pane == Pane::Logs => run::keys::act(model, Action::Bottom),
-        Action::ClearFilter if end_search(model) => Vec::new(),
+        Action::ClearFilter if end_search(model) || end_view(model) => Vec::new(),
+        Action::Select => {
+            selection::toggle(model);
+            Vec::new()
+        }
+        Action::Heat => {
+            model.ui.replay.heat = !model.ui.replay.heat;
+            Vec::new()
+        }
         Action::PlayPause => play(PlayCommand::Toggle),
         Action::SeekBack => play(PlayCommand::SeekBy(-(window / 10).max(1))),
         Action::SeekForward => play(PlayCommand::SeekBy((window / 10).max(1))),
@@ -83,6 +119,34 @@ pub(super) fn act(model: &mut Model, action: Action) -> Vec<Effect> {
         Action::Back | Action::ClearFilter => close(model),
         _ => run::keys::act(model, action),
     }
+}
+
+/// Leaves the heat map, else drops the selection; `false` where there is neither.
+fn end_view(model: &mut Model) -> bool {
+    let ui = &mut model.ui.replay;
+    if ui.heat {
+        ui.heat = false;
+        return true;
+    }
+    ui.selection.take().is_some()
+}
+
+/// Moved with the button held, the mouse selects a part of the timeline; all else is as on the Run screen.
+pub(super) fn mouse(model: &mut Model, mouse: Mouse) -> Vec<Effect> {
+    let at = run::lane_moment(model, mouse);
+    match mouse.kind {
+        MouseKind::Click => model.ui.replay.pressed = at,
+        MouseKind::Drag => {
+            if let (Some(anchor), Some(end)) = (model.ui.replay.pressed, at) {
+                model.ui.replay.selection = Some(Selection { anchor, end: Some(end) });
+                return selection::ask(model);
+            }
+        }
+        _ => {}
+    }
+    let mut effects = run::keys::mouse(model, mouse);
+    effects.append(&mut selection::ask(model));
+    effects
 }
 
 /// To the next moment at which something went wrong, or to the one before.

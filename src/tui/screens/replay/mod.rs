@@ -1,6 +1,7 @@
 //! The Replay screen: keys that move the playhead, and where `go to` goes.
 
 mod keys;
+pub mod selection;
 pub(super) mod view;
 
 use crate::domain::ids::RunId;
@@ -9,6 +10,7 @@ use crate::domain::time::Stamp;
 use crate::tui::core::keymap::{EVERYWHERE, LISTS};
 use crate::tui::core::{Effect, Level, PlayCommand, Screen, Zone};
 use crate::tui::screens::Entry;
+use crate::tui::screens::replay::selection::{FiguresUi, Selection};
 use crate::tui::screens::run::RunUi;
 use crate::tui::screens::{Mode, Model, run};
 
@@ -23,7 +25,7 @@ pub(super) static ENTRY: Entry = Entry {
     typed: |_, _| Vec::new(),
     pasted: |_, _| Vec::new(),
     settle: run::settle,
-    mouse: run::keys::mouse,
+    mouse: keys::mouse,
     draw: |model, canvas| {
         if state(model).is_some() {
             run::view::draw(model, canvas);
@@ -35,17 +37,33 @@ pub(super) static ENTRY: Entry = Entry {
 };
 
 /// The state of the screen beside the Run screen's.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, PartialEq, Default)]
 pub struct ReplayUi {
     /// Whether a replay is open or being opened.
     pub open: bool,
     /// Whether there is nothing else: leaving it leaves the program.
     pub alone: bool,
+    /// The part that is selected.
+    pub selection: Option<Selection>,
+    /// Where the timeline was pressed: a selection begins there when the mouse is moved.
+    pub pressed: Option<Stamp>,
+    /// Whether the lateness of the ranks is shown as a map.
+    pub heat: bool,
+    /// The figures of what is selected.
+    pub figures: FiguresUi,
+}
+
+impl ReplayUi {
+    /// Forgets what belongs to one recording.
+    fn begin(&mut self) {
+        *self = Self { open: self.open, alone: self.alone, ..Self::default() };
+    }
 }
 
 /// Opens the recording of a run from the screen that is shown.
 pub(super) fn open(model: &mut Model, id: RunId) -> Vec<Effect> {
     model.ui.run = RunUi::on(id.clone());
+    model.ui.replay.begin();
     model.ui.replay.open = true;
     model.ui.open(Screen::Replay);
     vec![Effect::OpenReplay(id)]
@@ -58,6 +76,7 @@ pub fn close(model: &mut Model) -> Vec<Effect> {
     }
     model.mode = Mode::Live;
     model.leave_recording();
+    model.ui.replay.begin();
     model.ui.replay.open = false;
     // a Run screen below shows the same run
     model.ui.run = model.ui.run.run.take().map(RunUi::on).unwrap_or_default();
@@ -78,12 +97,13 @@ pub fn failed(model: &mut Model, reason: String) -> Vec<Effect> {
 }
 
 /// The playhead has moved.
-pub fn moved(model: &mut Model, state: PlaybackState) {
+pub fn moved(model: &mut Model, state: PlaybackState) -> Vec<Effect> {
     // a late word of a replay that was closed meanwhile must not open it again
     if !model.ui.replay.open {
-        return;
+        return Vec::new();
     }
     model.mode = Mode::Replay(state);
+    selection::ask(model)
 }
 
 /// The state of an open replay.

@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::fmt::Write as _;
 use std::sync::Arc;
 
-use super::{LogAt, RunUi};
+use super::{LogAt, RunUi, log_columns};
 use crate::domain::ids::{Rank, RunId};
 use crate::domain::log_text;
 use crate::domain::log_text::fold::{Fold, fold, mark_cut};
@@ -15,7 +15,6 @@ use crate::domain::time::Stamp;
 use crate::domain::units::ranges;
 use crate::domain::world::{LoggedLine, RunState};
 use crate::tui::core::Level as Severity;
-use crate::tui::core::layout::log_columns;
 use crate::tui::core::words::clock_time;
 use crate::tui::screens::Model;
 
@@ -255,7 +254,7 @@ fn lines_of(fold: &Fold, wraps_at: Option<usize>) -> usize {
 /// After how many columns the texts of the pane wrap; `None` where they are cut.
 fn wraps_at(model: &Model) -> Option<usize> {
     let ranks = model.shown_run().map_or(0, |(_, run)| run.ranks.len());
-    model.settings.wrap.then(|| usize::from(text_place(log_columns(model.size.0), ranks).1))
+    model.settings.wrap.then(|| usize::from(text_place(log_columns(model), ranks).1))
 }
 
 /// Where the texts of lines begin in a pane of so many columns, and how many columns they have.

@@ -10,6 +10,8 @@ pub mod whole;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
+use unicode_width::UnicodeWidthStr;
+
 use crate::domain::ids::{Rank, RunId};
 use crate::domain::run::{Placement, Slot};
 use crate::domain::time::Stamp;
@@ -19,8 +21,9 @@ use crate::tui::core::keymap::{EVERYWHERE, LAUNCH, LISTS};
 use crate::tui::core::layout::{RunBands, RunWants};
 use crate::tui::core::list::Cursor;
 use crate::tui::core::words::wrap;
-use crate::tui::core::{Screen, layout};
+use crate::tui::core::{Mouse, Screen, layout};
 use crate::tui::screens::Entry;
+use crate::tui::screens::replay::selection::shown_part;
 use crate::tui::screens::run::rows::{Arranged, RankRow, rows};
 use crate::tui::screens::run::whole::Whole;
 use crate::tui::screens::{Mode, Model};
@@ -117,16 +120,49 @@ pub fn bands(model: &Model) -> RunBands {
         0
     };
     let most = if run.collected.is_empty() { VERDICT_LINES } else { 2 * VERDICT_LINES };
+    let verdict =
+        wrap(&verdict.text, width).len().clamp(1, most) as u16 + u16::from(run.collectives_words().is_some());
+    if replay && model.ui.replay.heat {
+        let rows = u16::try_from(rows(model).len()).unwrap_or(u16::MAX);
+        return layout::heat(model.area(), (1, verdict), rows);
+    }
     let wants = RunWants {
         replay,
         stages: 1,
-        verdict: wrap(&verdict.text, width).len().clamp(1, most) as u16
-            + u16::from(run.collectives_words().is_some()),
+        verdict,
         ranks: u16::try_from(rows(model).len()).unwrap_or(u16::MAX),
         charts: !whole::history(model, run).points.is_empty(),
         lanes: u16::try_from(lanes).unwrap_or(u16::MAX),
     };
     layout::run(model.area(), wants)
+}
+
+/// Columns of the log; 0 where the figures of a selection stand in its place.
+pub fn log_columns(model: &Model) -> u16 {
+    let columns = model.size.0;
+    match shown_part(model) {
+        Some(_) => layout::log_columns_beside_figures(columns),
+        None => layout::log_columns(columns),
+    }
+}
+
+/// First column and columns of the lanes.
+pub fn lane_columns(run: &RunState, columns: u16) -> (u16, u16) {
+    let places = counter_lanes(run).into_iter().map(|at| run.spec.placements[at].to_string().width());
+    let label = (places.max().unwrap_or(0) as u16).clamp(8, 14);
+    (label + 3, columns.saturating_sub(label + 4))
+}
+
+/// The moment under the mouse, where that is on a lane of the timeline.
+pub(super) fn lane_moment(model: &Model, mouse: Mouse) -> Option<Stamp> {
+    bands(model).lanes.below_head().line_of(mouse.row)?;
+    let (_, run) = model.shown_run()?;
+    let (x, w) = lane_columns(run, model.size.0);
+    let at = mouse.column.checked_sub(x).filter(|at| *at < w)?;
+    let window = window_us(model);
+    let start = timeline_end(model).plus_micros(-window);
+    // the last column is the end
+    Some(start.plus_micros(window.saturating_mul(i64::from(at)) / i64::from(w.saturating_sub(1).max(1))))
 }
 
 /// Those that get a lane: of a run that is over only what has run.

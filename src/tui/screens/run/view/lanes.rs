@@ -1,5 +1,9 @@
 //! The timeline: a lane a rank with its phases up to the moment shown, and a lane a slot with its load.
 
+use std::ops::Range;
+
+use ratatui::style::Modifier;
+
 use crate::domain::time::Stamp;
 use crate::domain::units;
 use crate::domain::world::{HostState, RankState, RunState};
@@ -8,12 +12,13 @@ use crate::tui::canvas::{Canvas, width};
 use crate::tui::core::layout::Band;
 use crate::tui::core::words::clock_time;
 use crate::tui::screens::Model;
+use crate::tui::screens::replay::selection::selected;
 use crate::tui::screens::run::rows::selected_rank;
 use crate::tui::screens::run::verdict::culprit;
 use crate::tui::screens::run::view::strip;
 use crate::tui::screens::run::view::strip::Segment;
 use crate::tui::screens::run::{
-    away_words, counter_lanes, timeline_end, trainer_lanes, unattended, window_us,
+    away_words, counter_lanes, lane_columns, timeline_end, trainer_lanes, unattended, window_us,
 };
 
 /// Telemetry comes once a second; a sample holds until the next one, this long at most, microseconds.
@@ -27,9 +32,8 @@ pub(super) fn draw(model: &Model, canvas: &mut Canvas<'_>, band: Band, run: &Run
     let end = timeline_end(model);
     let start = end.plus_micros(-window);
     head(model, canvas, band.y, run, window, end);
-    let label = label_width(run);
-    let x = label + 3;
-    let w = canvas.width().saturating_sub(x + 1);
+    let (x, w) = lane_columns(run, canvas.width());
+    let label = x - 3;
     let spans = unattended(model, run);
     let away = |column: u16| {
         let at = |column: u16| start.plus_micros(window * i64::from(column) / i64::from(w));
@@ -62,6 +66,30 @@ pub(super) fn draw(model: &Model, canvas: &mut Canvas<'_>, band: Band, run: &Run
         counter(model, canvas, y, run, at, (x, w), (start, window, away));
         y += 1;
     }
+    edges(model, canvas, (x, w), lanes.y..y, (start, window));
+}
+
+/// The first and the last moment of the selection, where the window has them; the last column is the end of the window.
+fn edges(
+    model: &Model,
+    canvas: &mut Canvas<'_>,
+    (x, w): (u16, u16),
+    rows: Range<u16>,
+    (start, window): (Stamp, i64),
+) {
+    let Some((from, to)) = selected(model) else { return };
+    let accent = canvas.theme.accent.add_modifier(Modifier::BOLD);
+    for at in [from, to] {
+        let since = at.micros_since(start);
+        if !(0..=window).contains(&since) || w == 0 {
+            continue;
+        }
+        let share = since as f64 / window.max(1) as f64;
+        let column = x + (share * f64::from(w - 1)).round() as u16;
+        for y in rows.clone() {
+            canvas.text(column, y, 1, "┃", accent);
+        }
+    }
 }
 
 fn head(model: &Model, canvas: &mut Canvas<'_>, y: u16, run: &RunState, window: i64, end: Stamp) {
@@ -93,11 +121,6 @@ fn head(model: &Model, canvas: &mut Canvas<'_>, y: u16, run: &RunState, window: 
         }
     }
     canvas.rule(y, &words);
-}
-
-fn label_width(run: &RunState) -> u16 {
-    let places = counter_lanes(run).into_iter().map(|at| width(&run.spec.placements[at].to_string()));
-    places.max().unwrap_or(0).clamp(8, 14)
 }
 
 /// The phases of a rank that lie in the window, placed on the client's clock.

@@ -1,6 +1,8 @@
 //! The Run screen, and Replay, which adds the playhead and keeps the timeline open.
 
 mod charts;
+mod figures;
+mod heat;
 mod host_cells;
 mod lanes;
 mod logs;
@@ -12,6 +14,7 @@ mod whole;
 
 use ratatui::style::Style;
 
+use crate::domain::ids::RunId;
 use crate::domain::run::RunStage;
 use crate::domain::text::sanitize;
 use crate::domain::time::Stamp;
@@ -20,14 +23,15 @@ use crate::domain::world::RunState;
 use crate::tui::canvas::theme::Theme;
 use crate::tui::canvas::{Canvas, width};
 use crate::tui::core::Screen;
-use crate::tui::core::layout::{Band, log_columns};
+use crate::tui::core::layout::Band;
 use crate::tui::core::words::wrap;
 use crate::tui::screens::Model;
 use crate::tui::screens::events::view as events;
+use crate::tui::screens::replay::selection::shown_part;
 use crate::tui::screens::run::rows::silent_hosts;
 use crate::tui::screens::run::verdict::{self, Tone};
 use crate::tui::screens::run::view::strip::AWAY;
-use crate::tui::screens::run::{away_words, bands, unattended};
+use crate::tui::screens::run::{away_words, bands, log_columns, unattended};
 
 /// Draws the screen.
 pub(in crate::tui::screens) fn draw(model: &Model, canvas: &mut Canvas<'_>) {
@@ -55,6 +59,12 @@ pub(in crate::tui::screens) fn draw(model: &Model, canvas: &mut Canvas<'_>) {
     title::draw(model, canvas, id, run);
     stages(model, canvas, bands.stages, run);
     verdict_lines(model, canvas, bands.verdict, run);
+    if replay && model.ui.replay.heat {
+        whole::draw(model, canvas, bands.whole, bands.side, run);
+        heat::draw(model, canvas, &bands, run);
+        below(model, canvas, bands.logs, (id, run), 0);
+        return;
+    }
     let left = canvas.width() - bands.side;
     let hidden = ranks::draw(model, canvas, bands.ranks, left, run);
     if bands.side > 0 {
@@ -66,11 +76,20 @@ pub(in crate::tui::screens) fn draw(model: &Model, canvas: &mut Canvas<'_>) {
     if bands.lanes.h > 0 {
         lanes::draw(model, canvas, bands.lanes, run);
     }
-    let (all, log) = (canvas.width(), log_columns(canvas.width()));
-    logs::draw(model, &mut canvas.part(0, 0, log, u16::MAX), bands.logs, run);
-    ranks::say_hidden(&mut canvas.part(0, 0, log, u16::MAX), bands.logs, hidden);
-    if log < all {
-        events::beside_log(model, canvas, (log, bands.logs), (id, run));
+    below(model, canvas, bands.logs, (id, run), hidden);
+}
+
+/// The log, and beside it or in its place the figures of what is selected, else the events. So many ranks are not shown above.
+fn below(model: &Model, canvas: &mut Canvas<'_>, band: Band, (id, run): (&RunId, &RunState), hidden: usize) {
+    let (all, log) = (canvas.width(), log_columns(model));
+    if log > 0 {
+        logs::draw(model, &mut canvas.part(0, 0, log, u16::MAX), band, run);
+        ranks::say_hidden(&mut canvas.part(0, 0, log, u16::MAX), band, hidden);
+    }
+    if let Some(part) = shown_part(model) {
+        figures::draw(model, canvas, (log, band), part, run);
+    } else if log < all {
+        events::beside_log(model, canvas, (log, band), (id, run));
     }
 }
 

@@ -82,9 +82,9 @@ pub(super) fn say_hidden(canvas: &mut Canvas<'_>, band: Band, hidden: usize) {
 
 /// Draws head and rows into the first `w` columns; returns how many rows stand below those that are shown.
 pub(super) fn draw(model: &Model, canvas: &mut Canvas<'_>, band: Band, w: u16, run: &RunState) -> usize {
-    let look = Look::of(model, run);
+    let table = table(model, run);
     let grouped = model.ui.run.arranged.is_grouped(run);
-    let columns = columns(w, run, grouped, look.hangs());
+    let columns = columns(w, run, grouped, table.look.hangs());
     let dim = canvas.theme.dim;
     let rows = rows(model);
     let cursor = &model.ui.run.ranks;
@@ -97,23 +97,43 @@ pub(super) fn draw(model: &Model, canvas: &mut Canvas<'_>, band: Band, w: u16, r
             canvas.text(column.x, band.y, column.w, column.title, dim);
         }
     }
-    let longest =
-        run.trainers().filter_map(|one| mean_step_us(one.state)).max_by(f64::total_cmp).unwrap_or(1.0);
-    let table = Table { model, run, look, longest, late: lateness_us(run) };
     let list = band.below_head();
     for (row, y) in rows.iter().skip(cursor.offset).zip(list.y..list.y + list.h) {
-        match row {
-            RankRow::Host(host) => host_row(&table, canvas, &columns, y, host),
-            RankRow::Rank(number) => rank_row(&table, canvas, &columns, y, *number, None),
-            RankRow::Worker(number, worker) => {
-                rank_row(&table, canvas, &columns, y, *number, Some(*worker));
-            }
-        }
+        cells(&table, canvas, &columns, y, row);
         if cursor.on.as_ref() == Some(row) && model.ui.run.pane == Pane::Ranks {
             mark_selected(canvas, y, 6);
         }
     }
     rows.len().saturating_sub(cursor.offset + usize::from(list.h))
+}
+
+/// What all rows share.
+pub(super) fn table<'a>(model: &'a Model, run: &'a RunState) -> Table<'a> {
+    let longest =
+        run.trainers().filter_map(|one| mean_step_us(one.state)).max_by(f64::total_cmp).unwrap_or(1.0);
+    Table { model, run, look: Look::of(model, run), longest, late: lateness_us(run) }
+}
+
+/// The columns that say which row it is.
+pub(super) fn labels(model: &Model, run: &RunState) -> Vec<Column<Col>> {
+    let grouped = model.ui.run.arranged.is_grouped(run);
+    let of_row = |column: &Column<Col>| matches!(column.id, Col::Rank | Col::Place);
+    columns(model.size.0, run, grouped, false).into_iter().filter(of_row).collect()
+}
+
+/// Draws these columns of a row.
+pub(super) fn cells(
+    table: &Table<'_>,
+    canvas: &mut Canvas<'_>,
+    columns: &[Column<Col>],
+    y: u16,
+    row: &RankRow,
+) {
+    match row {
+        RankRow::Host(host) => host_row(table, canvas, columns, y, host),
+        RankRow::Rank(number) => rank_row(table, canvas, columns, y, *number, None),
+        RankRow::Worker(number, worker) => rank_row(table, canvas, columns, y, *number, Some(*worker)),
+    }
 }
 
 fn rank_row(

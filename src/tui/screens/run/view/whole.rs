@@ -13,6 +13,7 @@ use crate::tui::canvas::Canvas;
 use crate::tui::canvas::bars::{column as lowest, level};
 use crate::tui::canvas::theme::letter;
 use crate::tui::core::layout::{Band, whole_columns};
+use crate::tui::screens::replay::selection::selected;
 use crate::tui::screens::run::rows::selected_rank;
 use crate::tui::screens::run::verdict::culprit;
 use crate::tui::screens::run::view::since_start;
@@ -115,6 +116,18 @@ fn marks(
             happened(model, run, (start, end), usize::from(count), [good, warn, bad, dim])
         {
             canvas.text(column(at), y, 1, glyph, style);
+        }
+    }
+    if let Some((from, to)) = selected(model) {
+        let (from, to) = (column(from), column(to));
+        for x in from..=to {
+            let glyph = match x {
+                _ if from == to => "┃",
+                _ if x == from => "╞",
+                _ if x == to => "╡",
+                _ => "═",
+            };
+            canvas.text(x, y, 1, glyph, accent);
         }
     }
     if let Some(head) = playhead {

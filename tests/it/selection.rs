@@ -1,0 +1,309 @@
+//! A part of a replay that is selected, its figures, and the heat map: from the recording to the screen.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use crate::common::world::{Gpu, START, Story, failed, gpu_slots, many_ranks, training};
+use crate::screens::{COLOR, shoot, text};
+use hvtui::domain::alerts::AlertRules;
+use hvtui::domain::analysis::{Analyzer, RunAnalysis, Window};
+use hvtui::domain::event::{Envelope, Event};
+use hvtui::domain::playback::PlaybackState;
+use hvtui::domain::run::RunStage;
+use hvtui::domain::time::{HostTime, Stamp};
+use hvtui::record::{Reader, Study, Writer};
+use hvtui::tui::canvas::{Caps, ColorDepth};
+use hvtui::tui::core::{Analyzed, Effect, Key, KeyCode, Mouse, MouseKind, Msg, PlayCommand, Screen};
+use hvtui::tui::screens::replay::selection::{FiguresUi, selected};
+use hvtui::tui::screens::run::Pane;
+use hvtui::tui::source::EventSource;
+use hvtui::tui::source::replay::Replay;
+
+const PLAIN: Caps = Caps { color: ColorDepth::None, ascii: false };
+const ASCII: Caps = Caps { color: ColorDepth::None, ascii: true };
+
+fn press(story: &mut Story, keys: &str) -> Vec<Effect> {
+    keys.chars().flat_map(|c| story.send(Msg::Key(Key::char(c)))).collect()
+}
+
+fn key(story: &mut Story, code: KeyCode) -> Vec<Effect> {
+    story.send(Msg::Key(Key::plain(code)))
+}
+
+fn recording(dir: &Path, told: &[Envelope]) -> PathBuf {
+    let path = dir.join("run.mcap");
+    let mut writer = Writer::new(std::fs::File::create(&path).unwrap()).unwrap();
+    for envelope in told {
+        writer.push(envelope).unwrap();
+    }
+    writer.finish().unwrap();
+    path
+}
+
+fn study(path: &Path) -> Study {
+    Study::new(Reader::open(path).unwrap()).unwrap()
+}
+
+/// When the last rank told a step.
+fn told_at(story: &Story, step: u64) -> Stamp {
+    let of =
+        |envelope: &&Envelope| matches!(&envelope.event, Event::StepDone { timing } if timing.step == step);
+    story.told.iter().rev().find(of).unwrap_or_else(|| panic!("step {step}")).at
+}
+
+fn state(story: &Story, playhead: Stamp) -> PlaybackState {
+    let (start, end) = (START, story.at);
+    PlaybackState { start, end, playhead, speed: 1.0, playing: false, damage: None, unattended: Vec::new() }
+}
+
+/// A replay of what was told, at its end.
+fn opened(mut story: Story) -> Story {
+    story.model.ui.screen = Screen::Replay;
+    story.model.ui.replay.open = true;
+    let end = story.at;
+    let playback = state(&story, end);
+    story.send(Msg::Playback(playback));
+    story
+}
+
+fn go(story: &mut Story, to: Stamp) -> Vec<Effect> {
+    let playback = state(story, to);
+    story.send(Msg::Playback(playback))
+}
+
+/// Answers the one question for figures from a recording of what was told.
+fn answered(story: &mut Story, effects: &[Effect]) {
+    let [Effect::Analyze { from, to }] = *effects else { panic!("figures are asked for: {effects:?}") };
+    let dir = tempfile::tempdir().unwrap();
+    let figures = study(&recording(dir.path(), &story.told)).figures(from, to, |_| true).unwrap();
+    story.send(Msg::Analyzed { from, to, told: Analyzed::Done(Arc::new(figures)) });
+}
+
+/// The replay with the last six steps selected, and their figures.
+fn six_steps(story: Story) -> Story {
+    selected_steps(story, 115, 120)
+}
+
+fn selected_steps(story: Story, first: u64, last: u64) -> Story {
+    let mut story = opened(story);
+    let (from, to) = (told_at(&story, first - 1), told_at(&story, last));
+    go(&mut story, to);
+    assert_eq!(press(&mut story, "v"), [], "nothing is selected yet");
+    let effects = go(&mut story, from);
+    assert_eq!(effects, [Effect::Analyze { from, to }]);
+    answered(&mut story, &effects);
+    story
+}
+
+#[test]
+fn parts_of_a_recording_have_the_figures_of_the_report() {
+    let story = training();
+    let dir = tempfile::tempdir().unwrap();
+    let path = recording(dir.path(), &story.told);
+    let spec = story.model.shown_run().unwrap().1.spec.clone();
+    let mut whole = Analyzer::new(spec, Window::default());
+    story.told.iter().for_each(|envelope| whole.take(envelope));
+    let same = |a: &RunAnalysis, b: &RunAnalysis| {
+        assert_eq!((&a.steps, &a.phases, &a.ranks, &a.gpus), (&b.steps, &b.phases, &b.ranks, &b.gpus));
+        assert_eq!((&a.log, &a.charts), (&b.log, &b.charts));
+    };
+    let all = study(&path).figures(START.plus_micros(-1), story.at, |_| true).unwrap();
+    same(&all, &whole.so_far());
+
+    let (from, to) = (told_at(&story, 114), told_at(&story, 120));
+    let part = study(&path).figures(from, to, |_| true).unwrap();
+    assert_eq!((part.steps.whole, part.steps.judged), (Some((115, 120)), 6));
+    assert_eq!((part.ranks[3].last_in, part.ranks[3].wait_caused_us), (Some(6), Some(66_000)));
+    assert_eq!(part.ranks[0].last_in, Some(0));
+
+    // a part that grows and shrinks, and one whose reading was broken off
+    let mut grown = study(&path);
+    for step in [116, 118, 117, 115, 119] {
+        grown.figures(from, told_at(&story, step), |_| true).unwrap();
+    }
+    same(&grown.figures(from, to, |_| true).unwrap(), &part);
+    for broken_off_at in 0..6 {
+        let mut study = study(&path);
+        let mut chunks = 0;
+        let given_up = study.figures(from, to, |share| {
+            assert!((0.0..=1.0).contains(&share));
+            chunks += 1;
+            chunks <= broken_off_at
+        });
+        assert_eq!(given_up, None);
+        same(&study.figures(from, to, |_| true).unwrap(), &part);
+    }
+}
+
+#[test]
+fn a_selection_goes_from_where_it_was_begun_to_the_playhead() {
+    let mut story = six_steps(training());
+    let screen = text(&story.model, COLOR);
+    assert!(screen.contains("rank 3 (gpu-b:1) last in 6 of 6, 66 ms delay"), "{screen}");
+    assert!(screen.contains("6 steps, 115–120"), "{screen}");
+    // the log, in whose place the figures stand, does not get the arrows
+    key(&mut story, KeyCode::Tab);
+    assert_eq!(story.model.ui.run.pane, Pane::Ranks);
+    story.send(Msg::Resize(120, 40));
+    key(&mut story, KeyCode::Tab);
+    assert_eq!(story.model.ui.run.pane, Pane::Logs);
+    key(&mut story, KeyCode::Tab);
+    let (from, to) = (told_at(&story, 113), told_at(&story, 120));
+    let effects = go(&mut story, from);
+    assert_eq!(effects, [Effect::Analyze { from, to }], "each move asks again");
+    let screen = text(&story.model, COLOR);
+    assert!(
+        screen.contains("reading 0 %") && screen.contains("last in 6 of 6"),
+        "the nearest that is known stays"
+    );
+    story.send(Msg::Analyzed { from, to, told: Analyzed::Reading(43) });
+    assert!(text(&story.model, COLOR).contains("reading 43 %"));
+    let why = "run.mcap: no such file".to_owned();
+    story.send(Msg::Analyzed { from, to, told: Analyzed::Failed(why.clone()) });
+    assert!(text(&story.model, COLOR).contains(&why));
+    assert_eq!(press(&mut story, "v"), []);
+    assert_eq!(selected(&story.model), None);
+    assert!(!text(&story.model, COLOR).contains("selection"));
+    // an answer that comes when nothing is selected any more is none
+    story.send(Msg::Analyzed { from, to, told: Analyzed::Reading(9) });
+    assert_eq!(story.model.ui.replay.figures, FiguresUi::default());
+    // escape: the search, the selection, then the screen
+    press(&mut story, "v/step");
+    key(&mut story, KeyCode::Enter);
+    key(&mut story, KeyCode::Esc);
+    assert!(selected(&story.model).is_some() && story.model.ui.screen == Screen::Replay);
+    key(&mut story, KeyCode::Esc);
+    assert!(selected(&story.model).is_none() && story.model.ui.screen == Screen::Replay);
+    assert_eq!(key(&mut story, KeyCode::Esc), [Effect::CloseReplay]);
+}
+
+#[test]
+fn the_mouse_selects_on_the_lanes() {
+    let mut story = opened(failed());
+    story.send(Msg::Resize(120, 40));
+    let row = text(&story.model, COLOR).lines().position(|line| line.starts_with(" rank 0")).unwrap() as u16;
+    let mut at = |kind, column| story.send(Msg::Mouse(Mouse { kind, column, row }));
+    assert_eq!(at(MouseKind::Click, 90), []);
+    let effects = at(MouseKind::Drag, 60);
+    let [Effect::Analyze { from, to }] = effects[..] else { panic!("{effects:?}") };
+    assert!(from < to);
+    assert_eq!(selected(&story.model), Some((from, to)));
+    // it stays where it is when the playhead moves
+    assert_eq!(go(&mut story, to), []);
+    assert_eq!(selected(&story.model), Some((from, to)));
+    // on the strip the mouse still moves the playhead
+    let row = text(&story.model, COLOR).lines().position(|line| line.contains("paused")).unwrap() as u16;
+    story.send(Msg::Mouse(Mouse { kind: MouseKind::Click, column: 40, row }));
+    let moved = story.send(Msg::Mouse(Mouse { kind: MouseKind::Drag, column: 50, row }));
+    assert!(matches!(moved[..], [Effect::Play(PlayCommand::SeekTo(_))]), "{moved:?}");
+}
+
+#[test]
+fn what_is_selected_is_drawn() {
+    let sizes = [(80, 24), (120, 40), (200, 50)];
+    shoot("replay-selection", six_steps(training()), &sizes, COLOR);
+    shoot("replay-selection-long", selected_steps(uneven(), 41, 160), &sizes, COLOR);
+    shoot("replay-selection-ascii", six_steps(training()), &[(80, 24), (120, 40)], ASCII);
+}
+
+/// A run whose rank 1 falls behind more and more, whose rank 2 does so for ten steps, and that waits for its disk at step 150.
+fn uneven() -> Story {
+    let mut story = Story::new(&["gpu-a", "gpu-b"]);
+    story.gpu_host("gpu-a", 2).gpu_host("gpu-b", 2);
+    story.run("mnist", &gpu_slots(&[("gpu-a", 0), ("gpu-a", 1), ("gpu-b", 0), ("gpu-b", 1)]));
+    story.stage(RunStage::Training, &[]);
+    for rank in 0..4 {
+        story.rank(rank, Event::RankStarted { pid: 4000 + rank, t: HostTime(1) });
+    }
+    for step in 1..=200u64 {
+        if step % 16 == 0 {
+            let gpu = |util| Gpu { util, mem: 11, user: Some(("li", "hvtui train mnist")), throttle: &[] };
+            story.sample("gpu-a", 40.0, &[gpu(97), gpu(90 - step as u32 / 5)]);
+            story.sample("gpu-b", 38.0, &[gpu(95), gpu(96)]);
+        }
+        let late = [0, step as u32 * 60, if (100..110).contains(&step) { 9_000 } else { 0 }, 500];
+        let most = late.into_iter().max().unwrap();
+        let slow = if step == 150 { 40_000 } else { 0 };
+        for (rank, late) in (0..4).zip(late) {
+            let phases = [4_900 + slow + late, 14_200, 22_900, 300 + most - late, 5_400, 2_500];
+            story.step(rank, step, 2.3 / step as f32, phases);
+        }
+        if step % 40 == 0 {
+            story.error_log(1, "WARNING: dataloader: worker 2 slow (210 ms)");
+        }
+        story.wait_ms(50 + i64::from(slow) / 1000);
+    }
+    story
+}
+
+/// The heat map of all that was told.
+fn heated(story: Story) -> Story {
+    let mut story = opened(story);
+    let effects = press(&mut story, "H");
+    let (from, to) = (START.plus_micros(-1), story.at);
+    assert_eq!(effects, [Effect::Analyze { from, to }]);
+    answered(&mut story, &effects);
+    story
+}
+
+#[test]
+fn the_heat_map_shows_how_late_each_rank_came() {
+    shoot("replay-heat", heated(uneven()), &[(80, 24), (120, 40), (200, 50)], COLOR);
+    shoot("replay-heat-no-colour", heated(uneven()), &[(80, 24)], PLAIN);
+    shoot("replay-heat-ascii", heated(uneven()), &[(80, 24)], ASCII);
+    shoot("replay-heat-many", heated(many_ranks(16)), &[(80, 24), (200, 50)], COLOR);
+    // of the selection, where there is one
+    let mut story = six_steps(training());
+    assert_eq!(press(&mut story, "H"), [], "its figures are known");
+    shoot("replay-heat-selection", story, &[(80, 24)], COLOR);
+}
+
+#[test]
+fn the_heat_map_is_left_by_its_key_and_by_escape() {
+    for leave in [Key::char('H'), Key::plain(KeyCode::Esc)] {
+        let mut story = heated(training());
+        assert!(text(&story.model, COLOR).contains("LAST IN"));
+        press(&mut story, "jj");
+        assert_eq!(story.send(Msg::Key(leave)), []);
+        let screen = text(&story.model, COLOR);
+        assert!(!screen.contains("LAST IN") && screen.contains("timeline"), "{screen}");
+    }
+}
+
+#[test]
+fn figures_are_read_beside_the_replay() {
+    let story = training();
+    let dir = tempfile::tempdir().unwrap();
+    let path = recording(dir.path(), &story.told);
+    let (from, to) = (told_at(&story, 114), told_at(&story, 120));
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    runtime.block_on(async {
+        let mut replay = Replay::open(&path, Arc::new(AlertRules::default())).unwrap();
+        // only the newest question must be answered
+        for first in [100, 110] {
+            replay.perform(Effect::Analyze { from: told_at(&story, first), to });
+        }
+        replay.perform(Effect::Analyze { from, to });
+        let figures = loop {
+            let messages = replay.next(1).await;
+            let done = messages.into_iter().find_map(|msg| match msg {
+                Msg::Analyzed { from: of, told: Analyzed::Done(figures), .. } if of == from => Some(figures),
+                Msg::ReplayFailed(why) => panic!("{why}"),
+                _ => None,
+            });
+            if let Some(figures) = done {
+                break figures;
+            }
+        };
+        assert_eq!((figures.steps.judged, figures.ranks[3].last_in), (6, Some(6)));
+        std::fs::remove_file(&path).unwrap();
+        let mut replay = Replay::open(&path, Arc::new(AlertRules::default())).unwrap();
+        replay.perform(Effect::Analyze { from, to });
+        loop {
+            let messages = replay.next(1).await;
+            if messages.iter().any(|msg| matches!(msg, Msg::Analyzed { told: Analyzed::Failed(_), .. })) {
+                break;
+            }
+        }
+    });
+}
