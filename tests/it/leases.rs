@@ -368,8 +368,11 @@ fn a_holder_is_named_after_his_agent_has_ended() {
     cluster.on("n3", &line);
     until("the rank", || cluster.on("n3", "cat /run/other/log").contains("held"));
     let note = format!("/dev/shm/hvtui-{}.65534.json", uuid("n3", 2));
+    // a file on another file system may have the same inode number
     let locker = format!(
-        "i=$(stat -c %i /dev/shm/hvtui-{}.lock); awk -v i=:$i '$6 ~ i\"$\" {{ print $5 }}' /proc/locks",
+        "set -- $(stat -c '%d %i' /dev/shm/hvtui-{}.lock); \
+         file=$(printf '%02x:%02x:%d' $(($1 >> 8 & 0xfff)) $(($1 & 0xff | $1 >> 12 & 0xfff00)) $2); \
+         awk -v file=$file '$6 == file {{ print $5 }}' /proc/locks",
         uuid("n3", 2)
     );
     let locker = cluster.on("n3", &locker).trim().to_owned();
