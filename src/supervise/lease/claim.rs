@@ -118,7 +118,9 @@ fn hold(
                 }
             }
         }
-        match holder(dir, gpu) {
+        // Where somebody's name was in the way of ours, a name without a note may be the one that we have just let go: it stays for
+        // as long as a process that was forked meanwhile has its copy of the socket.
+        match holder(dir, gpu).filter(|first| unseen.is_none() || first.run.is_some()) {
             Some(first) => break first,
             // It was given back just now: there is no holder that could be named, and none to refuse for.
             None if tries < NOTE_TRIES => {
