@@ -118,9 +118,10 @@ fn hold(
                 }
             }
         }
-        // Where somebody's name was in the way of ours, a name without a note may be the one that we have just let go: it stays for
-        // as long as a process that was forked meanwhile has its copy of the socket.
-        match holder(dir, gpu).filter(|first| unseen.is_none() || first.run.is_some()) {
+        // Where the name of the whole was in the way, a name of the slice may be ours, which we have just let go: it stays for as
+        // long as a process that was forked meanwhile has its copy of the socket.
+        let is_of_whole = unseen.as_ref().is_some_and(|other| other.gpu != *gpu);
+        match holder(dir, gpu).filter(|first| !is_of_whole || first.run.is_some()) {
             Some(first) => break first,
             // It was given back just now: there is no holder that could be named, and none to refuse for.
             None if tries < NOTE_TRIES => {
