@@ -1,5 +1,6 @@
 //! `hvtui runs`: past and present runs, from their recordings here and from the hosts.
 
+use std::fmt::Write as _;
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -258,10 +259,10 @@ fn table(runs: &[Listed], local: bool, now: Stamp) -> String {
         let mut line =
             format!("{id:<5} {started:<16}  {name} {ranks:>5}  {hosts:<20}  {took:>8}  {size:>8}  ");
         if loss {
-            line.push_str(&format!("{at_loss:>8}  "));
+            let _ = write!(line, "{at_loss:>8}  ");
         }
         if rate {
-            line.push_str(&format!("{at_rate:>9}  "));
+            let _ = write!(line, "{at_rate:>9}  ");
         }
         line + state + "\n"
     };

@@ -32,17 +32,16 @@ struct Measured {
 impl ClockTrack {
     /// Takes the next ping into account.
     pub fn add(&mut self, sample: ClockSample) {
-        match self.stretches.last_mut().filter(|pings| !pings.contradict(&sample)) {
-            Some(pings) => pings.add(sample),
-            None => {
-                let mut pings = Pings::default();
-                pings.add(sample);
-                if self.stretches.len() == MOST {
-                    self.stretches.remove(0);
-                }
-                self.stretches.push(pings);
-            }
+        if let Some(pings) = self.stretches.last_mut().filter(|pings| !pings.contradict(&sample)) {
+            pings.add(sample);
+            return;
         }
+        if self.stretches.len() == MOST {
+            self.stretches.remove(0);
+        }
+        let mut pings = Pings::default();
+        pings.add(sample);
+        self.stretches.push(pings);
     }
 
     /// What they say together; `None` without a ping.
