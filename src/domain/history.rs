@@ -8,7 +8,7 @@ use super::run::{RankExit, Slot};
 use super::series::{Merge, Series};
 use super::time::Stamp;
 use super::timing::{Phase, StepTiming};
-use super::world::{HostState, RankState, RunState};
+use super::world::{HostState, RunState};
 
 /// How many points the charts of a run have at most.
 pub const POINTS: usize = 512;
@@ -209,13 +209,12 @@ impl RunHistory {
 impl RunState {
     /// A host of it told how busy it is.
     pub(super) fn loaded(&mut self, at: Stamp, host: &HostId, state: &HostState) {
-        for placement in self.spec.placements.iter().filter(|placement| placement.host == *host) {
-            self.history.load(at, placement.rank, state, &placement.slot);
-        }
-        let runs =
-            |rank: &&mut RankState| rank.placement.host == *host && rank.exit.is_none() && rank.has_run();
-        for rank in self.ranks.iter_mut().filter(runs) {
-            rank.values = state.values_of(&rank.placement.slot);
+        for number in self.by_host.get(host).into_iter().flatten() {
+            let Some(rank) = self.ranks.get_mut(number.0 as usize) else { continue };
+            self.history.load(at, *number, state, &rank.placement.slot);
+            if rank.exit.is_none() && rank.has_run() {
+                rank.values = state.values_of(&rank.placement.slot);
+            }
         }
     }
 }

@@ -49,6 +49,7 @@ pub mod question;
 pub mod quote;
 mod rank_list;
 pub mod rank_output;
+pub mod recent_steps;
 pub mod rendezvous;
 pub mod report;
 pub mod retention;

@@ -121,7 +121,7 @@ pub struct Stragglers {
     /// The last step of each rank.
     last: Vec<Option<Last>>,
     /// Steps that not all ranks have reported.
-    open: BTreeMap<u64, Vec<Option<Part>>>,
+    open: BTreeMap<u64, Reports>,
     /// The newest steps that all have reported.
     window: VecDeque<Step>,
     /// Steps since the last judgement.
@@ -179,6 +179,14 @@ struct Part {
     length: u64,
     /// What it did from the allreduce before to this one, as [`Lost::ALL`].
     before: [u64; 6],
+}
+
+/// What of a step the ranks have reported so far.
+#[derive(Debug, Clone, PartialEq)]
+struct Reports {
+    /// How many have.
+    told: usize,
+    parts: Vec<Option<Part>>,
 }
 
 /// A step that all ranks have reported.
@@ -301,9 +309,13 @@ impl Stragglers {
         let end = if start > 0 { start.saturating_add(timing.dur_us.into()) } else { 0 };
         let (transfer, optimizer) = (totals[Phase::Transfer.index()], totals[Phase::Optimizer.index()]);
         self.last[at] = Some(Last { step: timing.step, end, transfer, optimizer });
-        let parts = self.open.entry(timing.step).or_insert_with(|| vec![None; world]);
-        parts[at] = Some(part);
-        if let Some(parts) = parts.iter().copied().collect::<Option<Vec<Part>>>() {
+        let reports = || Reports { told: 0, parts: vec![None; world] };
+        let open = self.open.entry(timing.step).or_insert_with(reports);
+        if open.parts[at].replace(part).is_none() {
+            open.told += 1;
+        }
+        if open.told >= world {
+            let parts: Vec<Part> = open.parts.iter().copied().flatten().collect();
             // Reports of a rank come in order: what is older can't become whole any more.
             self.open = self.open.split_off(&timing.step);
             self.open.pop_first();

@@ -22,6 +22,7 @@ use super::outcome::RunOutcome;
 use super::pace::Pace;
 use super::past::SlotValues;
 use super::rank_output::RankOutput;
+use super::recent_steps::RecentSteps;
 use super::run::{Placement, RankExit, RunSpec, RunStage};
 pub use super::run_log::LoggedLine;
 use super::run_log::RunLog;
@@ -37,6 +38,10 @@ use super::waiting::Waiting;
 pub const SAMPLE_HISTORY: usize = 300;
 /// How many steps of a rank stay in memory for the phase bars.
 pub const STEP_HISTORY: usize = 512;
+/// How many steps of all ranks of a run do; so of many ranks fewer each.
+const STEPS_OF_RUN: usize = 1 << 16;
+/// Of however many ranks, so many each.
+const LEAST_STEPS: usize = 64;
 
 /// Over how many of its newest steps a rank's speed is told.
 const RATE_STEPS: usize = 50;
@@ -98,6 +103,10 @@ pub struct RunState {
     pub unattended: Vec<(Stamp, Stamp)>,
     /// What is kept of it from its start on.
     pub history: RunHistory,
+    /// The ranks of each host, in rank order.
+    pub by_host: Arc<BTreeMap<HostId, Vec<Rank>>>,
+    /// Whether processes within ranks have told anything.
+    has_workers: bool,
 }
 
 /// What is known of one rank.
@@ -116,7 +125,7 @@ pub struct RankState {
     /// Whether it is connected with all others.
     pub met: bool,
     /// Recent steps, newest last, each with the time of its arrival.
-    pub steps: VecDeque<(Stamp, Arc<StepTiming>)>,
+    pub steps: RecentSteps,
     /// Steps reported in all.
     pub step_count: u64,
     /// Latest value of each metric.
@@ -155,7 +164,7 @@ impl RankState {
             transport: None,
             waits_for: Vec::new(),
             met: false,
-            steps: VecDeque::new(),
+            steps: RecentSteps::default(),
             step_count: 0,
             metrics: BTreeMap::new(),
             weights: None,
@@ -205,7 +214,15 @@ impl RankState {
 
     /// Samples a second over its newest steps.
     pub fn samples_per_second(&self) -> Option<f64> {
-        Pace::of(self.recent_steps(RATE_STEPS)).samples_per_second()
+        // without the sums over phases, which a screen of hundreds of ranks does not need
+        let speed = |step: &StepTiming| Pace {
+            step_us: step.dur_us.into(),
+            samples: step.samples.into(),
+            ..Pace::default()
+        };
+        let mut pace = Pace::default();
+        self.recent_steps(RATE_STEPS).for_each(|step| pace += speed(step));
+        pace.samples_per_second()
     }
 
     /// The number of the step that it has finished, told or read from what it prints.
@@ -227,7 +244,13 @@ impl RankState {
 impl RunState {
     fn new(at: Stamp, spec: Arc<RunSpec>) -> Self {
         let ranks = spec.placements.iter().cloned().map(RankState::new).collect();
+        let mut by_host: BTreeMap<HostId, Vec<Rank>> = BTreeMap::new();
+        for (placement, number) in spec.placements.iter().zip(0..) {
+            by_host.entry(placement.host.clone()).or_default().push(Rank(number));
+        }
         Self {
+            by_host: Arc::new(by_host),
+            has_workers: false,
             history: RunHistory::new(at, spec.placements.len()),
             spec,
             stages: Vec::new(),
@@ -282,6 +305,16 @@ impl RunState {
     /// Whether it is still going on.
     pub fn is_live(&self) -> bool {
         self.outcome.is_none()
+    }
+
+    /// How many steps of each of its ranks stay in memory.
+    fn steps_kept(&self) -> usize {
+        (STEPS_OF_RUN / self.ranks.len().max(1)).clamp(LEAST_STEPS, STEP_HISTORY)
+    }
+
+    /// How many steps of its ranks are in memory.
+    pub fn steps_held(&self) -> usize {
+        self.trainers().map(|one| one.state.steps.len()).sum()
     }
 
     fn rank_mut(&mut self, rank: Rank) -> Option<&mut RankState> {
@@ -392,6 +425,7 @@ impl RunState {
         self.collectives = NcclTimings::default();
         self.collected = Collected::default();
         self.waiting_for = Waiting::default();
+        self.has_workers = false;
         for rank in &mut self.ranks {
             let last_line = rank.last_line.take();
             *rank = RankState { last_line, ..RankState::new(rank.placement.clone()) };
@@ -448,8 +482,9 @@ impl RunState {
             }
             _ => {}
         }
+        let keep = self.steps_kept();
         if let Some(rank) = self.rank_mut(rank) {
-            rank.apply(at, event);
+            rank.apply(at, event, keep);
         }
         if let Event::RankExited { exit } = event {
             self.history.exit(at, rank, exit);
@@ -459,13 +494,15 @@ impl RunState {
 
     fn apply_worker(&mut self, at: Stamp, rank: Rank, worker: u32, event: &Event) {
         self.last_at = at;
+        let keep = self.steps_kept();
         let Some(rank) = self.rank_mut(rank) else { return };
         // a collective alone makes no row
         let is_row = rank.workers.len() < WORKERS && !matches!(event, Event::CollectiveDone { .. });
         if is_row || rank.workers.contains_key(&worker) {
             let placement = &rank.placement;
             let worker = rank.workers.entry(worker).or_insert_with(|| RankState::new(placement.clone()));
-            worker.apply(at, event);
+            worker.apply(at, event, keep);
+            self.has_workers = true;
         }
         self.judge(Rank(worker), event);
     }
@@ -479,10 +516,8 @@ impl RunState {
             std::iter::once((steps, by)).chain(workers)
         });
         for (steps, _) in all.filter(|(_, by)| *by == StepsBy::Hooks) {
-            if let Some((_, timing)) = steps.iter_mut().rev().find(|(_, timing)| timing.step <= step)
-                && timing.step == step
-            {
-                transfer::part(Arc::make_mut(timing), least);
+            if let Some(timing) = steps.step_mut(step) {
+                transfer::part(timing, least);
             }
         }
     }
@@ -493,8 +528,7 @@ impl RunState {
             Event::StepDone { timing } => {
                 // it goes on
                 self.collected = Collected::default();
-                let inner = self.ranks.iter().any(|rank| !rank.workers.is_empty());
-                let count = if inner { self.trainers().count() } else { self.ranks.len() };
+                let count = if self.has_workers { self.trainers().count() } else { self.ranks.len() };
                 self.stragglers.step(count, number, timing);
                 self.history.step(self.last_at, timing, self.stragglers.now().is_some());
                 if let Some(least) = self.least_wait.step(count, timing) {
@@ -513,7 +547,8 @@ impl RunState {
 }
 
 impl RankState {
-    fn apply(&mut self, at: Stamp, event: &Event) {
+    /// Takes an event in; `keep` steps stay.
+    fn apply(&mut self, at: Stamp, event: &Event, keep: usize) {
         match event {
             Event::RankStarted { pid, .. } => self.started = Some((at, *pid)),
             Event::LogUnfinished { line } => {
@@ -551,11 +586,13 @@ impl RankState {
                 if self.steps_by == StepsBy::Log {
                     self.steps_by = StepsBy::Program;
                 }
-                push_bounded(&mut self.steps, (at, Arc::clone(timing)), STEP_HISTORY);
+                self.steps.push((at, Arc::clone(timing)));
+                while self.steps.len() > keep {
+                    self.steps.pop_front();
+                }
                 if timing.spans.len() > SPANS / STEP_HISTORY {
-                    let spans = |steps: &VecDeque<(Stamp, Arc<StepTiming>)>| {
-                        steps.iter().map(|(_, step)| step.spans.len()).sum::<usize>()
-                    };
+                    let spans =
+                        |steps: &RecentSteps| steps.iter().map(|(_, step)| step.spans.len()).sum::<usize>();
                     while self.steps.len() > 1 && spans(&self.steps) > SPANS {
                         self.steps.pop_front();
                     }

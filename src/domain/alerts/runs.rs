@@ -138,7 +138,7 @@ fn place(id: &RunId, run: &RunState, rank: Option<Rank>) -> Place {
 fn hang(known: Known<'_>, run: &RunState, least_us: i64, at: Stamp) -> Option<Hang> {
     // of a host that is not reached nothing is known, and its ranks may go on
     let reached = |host| known.hosts.get(host).is_some_and(HostState::is_up);
-    if !run.ranks.iter().all(|rank| reached(&rank.placement.host)) {
+    if !run.by_host.keys().all(reached) {
         return None;
     }
     if let Some(still) = Standstill::of(run, at)
@@ -162,7 +162,8 @@ fn idles_busily(known: Known<'_>, one: Trainer<'_>, least_us: i64, at: Stamp) ->
         return None;
     }
     let (since, step) = one.state.steps.back().map(|(since, step)| (*since, step.step))?;
-    if at.micros_since(since) < least_us.max(STEPS * median_us(one)) {
+    let for_us = at.micros_since(since);
+    if for_us < least_us || for_us < STEPS * median_us(one) {
         return None;
     }
     let placement = &one.rank.placement;

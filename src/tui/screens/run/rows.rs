@@ -75,7 +75,7 @@ pub struct Arranged {
 impl Arranged {
     /// Whether the ranks of a run are grouped by host.
     pub fn is_grouped(&self, run: &RunState) -> bool {
-        let many = || run.ranks.len() >= GROUPED_FROM && run.spec.hosts().len() > 1;
+        let many = || run.ranks.len() >= GROUPED_FROM && run.by_host.len() > 1;
         self.grouped.unwrap_or_else(many)
     }
 
@@ -134,26 +134,22 @@ pub fn rows(model: &Model) -> Vec<RankRow> {
             (0..run.ranks.len()).map(|at| (grade(at).map_or(u64::MAX, place), at)).collect()
         }
     };
-    ranks.sort_unstable();
     if !arranged.is_grouped(run) {
+        ranks.sort_unstable();
         return ranks.into_iter().flat_map(|(_, at)| of_rank(run, at)).collect();
     }
     // hosts in the order of their worst rank
-    let mut hosts: Vec<&HostId> = Vec::new();
-    let mut of: BTreeMap<&HostId, Vec<usize>> = BTreeMap::new();
-    for (_, at) in ranks {
-        let host = &run.ranks[at].placement.host;
-        let ranks = of.entry(host).or_default();
-        if ranks.is_empty() {
-            hosts.push(host);
-        }
-        ranks.push(at);
-    }
+    let place = |number: &Rank| ranks.get(number.0 as usize).copied();
+    let worst_of = |numbers: &[Rank]| numbers.iter().filter_map(place).min();
+    let mut hosts: Vec<_> = run.by_host.iter().map(|(host, of)| (worst_of(of), host, of)).collect();
+    hosts.sort_unstable();
     let mut rows = Vec::new();
-    for host in hosts {
+    for (_, host, of) in hosts {
         rows.push(RankRow::Host(host.clone()));
         if arranged.opened.contains(host) {
-            rows.extend(of.remove(host).unwrap_or_default().into_iter().flat_map(|at| of_rank(run, at)));
+            let mut places: Vec<_> = of.iter().filter_map(place).collect();
+            places.sort_unstable();
+            rows.extend(places.into_iter().flat_map(|(_, at)| of_rank(run, at)));
         }
     }
     rows
@@ -270,13 +266,14 @@ pub fn silent_hosts<'a>(model: &Model, run: &'a RunState) -> BTreeMap<&'a HostId
     if !run.is_live() {
         return silent;
     }
-    let mut heard: BTreeMap<&HostId, Option<Stamp>> = BTreeMap::new();
-    for rank in run.ranks.iter().filter(|rank| rank.exit.is_none()) {
-        let newest = heard.entry(&rank.placement.host).or_default();
-        *newest = (*newest).max(last_word(rank));
-    }
     let now = model.moment();
-    for (host, of_ranks) in heard {
+    for (host, numbers) in &*run.by_host {
+        let ranks = numbers.iter().filter_map(|number| run.ranks.get(number.0 as usize));
+        let mut live = ranks.filter(|rank| rank.exit.is_none()).peekable();
+        if live.peek().is_none() {
+            continue;
+        }
+        let of_ranks = live.map(last_word).fold(None, Option::max);
         let Some(state) = model.world.hosts.get(host) else { continue };
         let last = of_ranks.max(state.latest().map(|(at, _)| at));
         // of one that is lost, the moment that Cluster tells

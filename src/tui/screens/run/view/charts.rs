@@ -157,16 +157,19 @@ impl Charts<'_> {
     fn step_words(&self) -> String {
         let steps = self.run.trainers().flat_map(|one| one.state.recent_steps(STEPS));
         let mut times: Vec<u32> = steps.map(|step| step.dur_us).collect();
-        times.sort_unstable();
-        let place = |percent: usize| times.get((times.len().saturating_sub(1)) * percent / 100);
-        let words = |us: Option<&u32>| match us {
+        let mut place = |percent: usize| {
+            let at = times.len().saturating_sub(1) * percent / 100;
+            (!times.is_empty()).then(|| *times.select_nth_unstable(at).1)
+        };
+        let (p50, p95) = (place(50), place(95));
+        let words = |us: Option<u32>| match us {
             None => "–".to_owned(),
-            Some(us) if *us < 99_950 => format!("{:.1}", f64::from(*us) / 1e3),
-            Some(us) => format!("{:.0}", f64::from(*us) / 1e3),
+            Some(us) if us < 99_950 => format!("{:.1}", f64::from(us) / 1e3),
+            Some(us) => format!("{:.0}", f64::from(us) / 1e3),
         };
         let history = whole::history(self.model, self.run);
         let longest = history.points.points().iter().map(|point| point.longest_us).max();
-        format!("p50 {}   p95 {}   max {}", words(place(50)), words(place(95)), words(longest.as_ref()))
+        format!("p50 {}   p95 {}   max {}", words(p50), words(p95), words(longest))
     }
 
     /// A row of a chart; what lies behind the playhead is dim.

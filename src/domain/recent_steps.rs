@@ -1,0 +1,164 @@
+//! The newest steps of a rank, in blocks that copies share: a replay keeps tens of copies of what is known, of runs of hundreds
+//! of ranks.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use super::time::Stamp;
+use super::timing::StepTiming;
+
+/// Steps of a block.
+const BLOCK: usize = 32;
+
+/// A step with the time of its arrival.
+pub type Arrived = (Stamp, Arc<StepTiming>);
+
+/// Steps, oldest first.
+#[derive(Debug, Clone, Default)]
+pub struct RecentSteps {
+    /// All but the last are full.
+    blocks: VecDeque<Arc<Vec<Arrived>>>,
+    /// How many of the first block are gone.
+    gone: usize,
+    count: usize,
+}
+
+impl RecentSteps {
+    /// How many there are.
+    pub fn len(&self) -> usize {
+        self.count
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.count == 0
+    }
+
+    fn get(&self, at: usize) -> Option<&Arrived> {
+        let at = self.gone + at;
+        self.blocks.get(at / BLOCK)?.get(at % BLOCK)
+    }
+
+    /// The oldest.
+    pub fn front(&self) -> Option<&Arrived> {
+        self.get(0)
+    }
+
+    /// The newest.
+    pub fn back(&self) -> Option<&Arrived> {
+        self.get(self.count.checked_sub(1)?)
+    }
+
+    /// All of them.
+    pub fn iter(&self) -> impl DoubleEndedIterator<Item = &Arrived> + Clone {
+        (0..self.count).filter_map(|at| self.get(at))
+    }
+
+    pub(super) fn push(&mut self, step: Arrived) {
+        let last = match self.blocks.back_mut() {
+            Some(last) if last.len() < BLOCK => Arc::make_mut(last),
+            _ => {
+                self.blocks.push_back(Arc::default());
+                let Some(last) = self.blocks.back_mut() else { return };
+                Arc::make_mut(last)
+            }
+        };
+        last.push(step);
+        self.count += 1;
+    }
+
+    pub(super) fn pop_front(&mut self) {
+        if self.count == 0 {
+            return;
+        }
+        self.count -= 1;
+        self.gone += 1;
+        if self.gone == BLOCK {
+            self.blocks.pop_front();
+            self.gone = 0;
+        }
+    }
+
+    pub(super) fn clear(&mut self) {
+        *self = Self::default();
+    }
+
+    /// A step by its number, to be changed; steps come in rising order.
+    pub(super) fn step_mut(&mut self, number: u64) -> Option<&mut StepTiming> {
+        let at =
+            (0..self.count).rev().find(|at| self.get(*at).is_some_and(|(_, step)| step.step <= number))?;
+        let at = self.gone + at;
+        let (_, step) = Arc::make_mut(self.blocks.get_mut(at / BLOCK)?).get_mut(at % BLOCK)?;
+        (step.step == number).then(|| Arc::make_mut(step))
+    }
+}
+
+impl PartialEq for RecentSteps {
+    fn eq(&self, other: &Self) -> bool {
+        self.count == other.count && self.iter().eq(other.iter())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::domain::time::HostTime;
+
+    fn step(number: u64) -> Arrived {
+        let (loss, spans) = (None, Vec::new());
+        let timing = StepTiming {
+            step: number,
+            start: HostTime(number),
+            dur_us: 1,
+            loss,
+            samples: 0,
+            spans,
+            hidden_us: 0,
+        };
+        (Stamp(number as i64), Arc::new(timing))
+    }
+
+    fn numbers(steps: &RecentSteps) -> Vec<u64> {
+        steps.iter().map(|(_, step)| step.step).collect()
+    }
+
+    #[test]
+    fn it_is_a_queue_of_whatever_length() {
+        for most in [1, 2, BLOCK - 1, BLOCK, BLOCK + 1, 100] {
+            let mut steps = RecentSteps::default();
+            for number in 1..=300 {
+                if steps.len() >= most {
+                    steps.pop_front();
+                }
+                steps.push(step(number));
+                let first = number.saturating_sub(most as u64 - 1).max(1);
+                assert_eq!(numbers(&steps), (first..=number).collect::<Vec<_>>());
+                assert_eq!(steps.iter().rev().count(), steps.len());
+                assert_eq!(steps.front().map(|(_, step)| step.step), Some(first));
+                assert_eq!(steps.back().map(|(_, step)| step.step), Some(number));
+            }
+            while !steps.is_empty() {
+                steps.pop_front();
+            }
+            steps.pop_front();
+            assert!(steps.back().is_none() && numbers(&steps).is_empty());
+            steps.push(step(1));
+            assert_eq!(numbers(&steps), [1]);
+        }
+    }
+
+    #[test]
+    fn a_copy_is_not_changed_by_what_happens_to_the_other() {
+        let mut steps = RecentSteps::default();
+        (1..=40).for_each(|number| steps.push(step(number)));
+        let copy = steps.clone();
+        steps.step_mut(35).unwrap().dur_us = 7;
+        steps.step_mut(3).unwrap().dur_us = 8;
+        steps.push(step(41));
+        steps.pop_front();
+        assert_eq!(numbers(&copy), (1..=40).collect::<Vec<_>>());
+        assert!(copy.iter().all(|(_, step)| step.dur_us == 1));
+        assert_eq!(steps.iter().map(|(_, step)| u64::from(step.dur_us)).sum::<u64>(), 38 + 7 + 8);
+        assert!(copy != steps && steps.step_mut(42).is_none() && steps.step_mut(1).is_none());
+    }
+}
