@@ -5,13 +5,16 @@ use std::sync::Arc;
 use super::reader::Timed;
 use crate::domain::alerts::AlertRules;
 use crate::domain::time::Stamp;
-use crate::domain::world::World;
+use crate::domain::world::{RunState, World};
 
 /// A checkpoint is kept each so many microseconds or envelopes, whichever comes first.
 const SPACING_US: i64 = 10_000_000;
 const SPACING_ENVELOPES: usize = 20_000;
 /// With more checkpoints than this, every second one goes and the spacing doubles.
 const MOST_CHECKPOINTS: usize = 64;
+/// Where runs have many ranks, what checkpoints keep is theirs alone: so many steps in all, about 200 bytes each, but checkpoints of this number.
+const MOST_STEPS: usize = 1 << 19;
+const LEAST_CHECKPOINTS: usize = 8;
 /// Folding on through fewer chunks than this is as quick as a jump, and lets the screen keep its world.
 const WORTH_A_JUMP: usize = 12;
 
@@ -121,7 +124,9 @@ impl Fold {
             last: self.last,
             world: self.world.clone(),
         });
-        if self.checkpoints.len() > MOST_CHECKPOINTS {
+        let steps = self.world.runs.values().map(RunState::steps_held).sum::<usize>();
+        let most = (MOST_STEPS / steps.max(1)).clamp(LEAST_CHECKPOINTS, MOST_CHECKPOINTS);
+        if self.checkpoints.len() > most {
             let mut keep = false;
             self.checkpoints.retain(|_| {
                 keep = !keep;

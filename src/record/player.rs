@@ -27,6 +27,9 @@ const SLOWEST_EIGHTHS: i64 = 1;
 const FASTEST_EIGHTHS: i64 = 64 * 8;
 /// Above this many envelopes in one move, the whole world is handed over instead.
 const LONGEST_MOVE: usize = 20_000;
+/// What one call folds at most, envelopes: a longer way is gone in several.
+const LONGEST_CALL: usize = 60_000;
+
 /// What a move of the playhead means for the world on screen.
 #[derive(Debug, Default)]
 pub struct Playback {
@@ -34,6 +37,9 @@ pub struct Playback {
     pub reset: Option<Box<World>>,
     /// What happened between the old playhead and the new one.
     pub envelopes: Vec<Envelope>,
+    /// How much of the way to the playhead is read, percent; `None` when it is there. Until then nothing else is told, and what is
+    /// on screen is the moment before.
+    pub reading: Option<u8>,
 }
 
 /// The replay of one recording.
@@ -51,6 +57,8 @@ pub struct Player {
     fault: Option<String>,
     reset_due: bool,
     moved: bool,
+    /// The chunk at which a way began that takes several calls.
+    way_from: Option<usize>,
 }
 
 /// How the playhead moves.
@@ -80,6 +88,7 @@ impl Player {
             fault: None,
             reset_due: true,
             moved: false,
+            way_from: None,
         }
     }
 
@@ -137,6 +146,7 @@ impl Player {
     pub fn seek(&mut self, to: Stamp) {
         self.playhead = to.clamp(self.start, self.end);
         self.moved = true;
+        self.way_from = None;
         self.motion.halt();
     }
 
@@ -195,7 +205,7 @@ impl Player {
 
     /// How long until the playhead wants to move again; `None` while it stands still.
     pub fn next_wake(&self, now: Stamp) -> Option<Duration> {
-        if self.reset_due || self.moved {
+        if self.reset_due || self.moved || self.way_from.is_some() {
             return Some(Duration::ZERO);
         }
         if !self.motion.playing {
@@ -217,7 +227,12 @@ impl Player {
         }
         self.reset_due |= self.fold.jump_towards(self.playhead);
         let mut playback = Playback::default();
-        self.fold_forward(&mut playback.envelopes);
+        if !self.fold_forward(&mut playback.envelopes) {
+            // the rest of the way replaces what is on screen
+            self.reset_due = true;
+            return Playback { reading: Some(self.share_read()), ..Playback::default() };
+        }
+        self.way_from = None;
         self.moved = false;
         if self.reset_due {
             self.reset_due = false;
@@ -227,17 +242,30 @@ impl Player {
         playback
     }
 
+    /// How much of a way that takes several calls is gone, percent.
+    fn share_read(&mut self) -> u8 {
+        let at = self.fold.chunk();
+        let from = *self.way_from.get_or_insert(at);
+        let to = self.reader.chunk_at(self.playhead);
+        (at.saturating_sub(from) * 100 / to.saturating_sub(from).max(1)).min(99) as u8
+    }
+
     /// Folds up to the playhead. What was folded is put into `passed`, until it is so much that the
-    /// whole world is the shorter answer.
-    fn fold_forward(&mut self, passed: &mut Vec<Envelope>) {
+    /// whole world is the shorter answer. Whether it has come there; if not, the next call goes on.
+    fn fold_forward(&mut self, passed: &mut Vec<Envelope>) -> bool {
+        let mut count = 0;
         loop {
             let chunk = self.fold.chunk();
-            let Some((start, _)) = self.reader.chunk_span(chunk) else { return };
+            let Some((start, _)) = self.reader.chunk_span(chunk) else { return true };
             if start > self.playhead {
-                return;
+                return true;
+            }
+            if count >= LONGEST_CALL {
+                return false;
             }
             let envelopes = self.load(chunk);
             let folded = self.fold.take(&envelopes, start, self.playhead);
+            count += folded.len();
             if passed.len() + folded.len() > LONGEST_MOVE {
                 self.reset_due = true;
             }
@@ -245,7 +273,7 @@ impl Player {
                 passed.extend(folded.iter().map(|timed| timed.envelope.clone()));
             }
             if self.fold.chunk() == chunk {
-                return;
+                return true;
             }
         }
     }

@@ -100,6 +100,8 @@ pub enum Msg {
     Notice(Level, String),
     /// Where the replay stands.
     Playback(PlaybackState),
+    /// How much of the recording up to where the replay is to stand is read, percent; [`Msg::Playback`] follows.
+    ReadingOn(u8),
     /// The recording could not be opened, and why.
     ReplayFailed(String),
     /// Answer to [`crate::tui::core::Effect::Analyze`] of this part: how far it is, then the figures.

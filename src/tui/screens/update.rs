@@ -145,6 +145,10 @@ fn take(model: &mut Model, msg: Msg) -> Vec<Effect> {
             Vec::new()
         }
         Msg::Playback(state) => replay::moved(model, state),
+        Msg::ReadingOn(percent) => {
+            model.ui.replay.reading = Some(percent);
+            Vec::new()
+        }
         Msg::Analyzed { from, to, told } => {
             replay::selection::told(model, (from, to), told);
             Vec::new()

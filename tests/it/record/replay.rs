@@ -50,6 +50,45 @@ fn player(envelopes: &[Envelope]) -> (tempfile::TempDir, Player) {
     (folder, player)
 }
 
+/// How much was read at each call until the playhead's moment was there.
+fn way(screen: &mut Screen, player: &mut Player) -> Vec<u8> {
+    let mut shares = Vec::new();
+    loop {
+        let playback = player.advance(Stamp(0));
+        let Some(share) = playback.reading else {
+            screen.0 = *playback.reset.expect("the whole world");
+            assert!(playback.envelopes.is_empty());
+            return shares;
+        };
+        assert!(playback.reset.is_none() && playback.envelopes.is_empty(), "nothing between is told");
+        assert_eq!(player.next_wake(Stamp(0)), Some(std::time::Duration::ZERO));
+        shares.push(share);
+    }
+}
+
+#[test]
+fn a_long_way_is_gone_in_several_calls_and_can_be_left() {
+    let envelopes = run(200, 160);
+    let (_folder, mut player) = player(&envelopes);
+    let mut screen = Screen::default();
+    let state = player.state();
+    player.seek(state.end);
+    let shares = way(&mut screen, &mut player);
+    assert!(shares.len() >= 2 && shares.is_sorted() && shares.iter().all(|share| *share < 100), "{shares:?}");
+    assert!(screen.0 == world_at(&envelopes, state.end));
+    // back, and elsewhere before it is there
+    let mut player = Player::new(Reader::open(player.path()).unwrap());
+    player.seek(state.end);
+    assert!(player.advance(Stamp(0)).reading.is_some());
+    let early = state.start.plus_micros(7_300_000);
+    player.seek(early);
+    assert!(way(&mut screen, &mut player).is_empty());
+    assert!(screen.0 == world_at(&envelopes, early));
+    player.seek(state.end);
+    way(&mut screen, &mut player);
+    assert!(screen.0 == world_at(&envelopes, state.end));
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(40))]
     #[test]

@@ -51,6 +51,8 @@ pub struct ReplayUi {
     pub heat: bool,
     /// The figures of what is selected.
     pub figures: FiguresUi,
+    /// How much of the way to a moment is read, percent, while the moment before is shown.
+    pub reading: Option<u8>,
 }
 
 impl ReplayUi {
@@ -103,6 +105,7 @@ pub fn moved(model: &mut Model, state: PlaybackState) -> Vec<Effect> {
         return Vec::new();
     }
     model.mode = Mode::Replay(state);
+    model.ui.replay.reading = None;
     selection::ask(model)
 }
 

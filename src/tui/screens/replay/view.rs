@@ -24,6 +24,7 @@ pub(in crate::tui::screens) fn opening(model: &Model, canvas: &mut Canvas<'_>) {
             format!("opening the recording of run {} {}, {size} …", spec.id.short(), spec.name)
         },
     );
+    let words = words + &model.ui.replay.reading.map_or_else(String::new, |percent| format!(" {percent} %"));
     let room = canvas.width().saturating_sub(x + 1);
     canvas.text(x, 0, room, &words, dim);
 }
@@ -39,6 +40,9 @@ pub(in crate::tui::screens) fn words(
     let mut words = vec![(clock_time(state.playhead, &model.zone, true), theme.strong())];
     words.push((format!("+{}", since_start(state.playhead, state.start)), text));
     words.push((format!("{}×", speed(state.speed)), text));
+    if let Some(percent) = model.ui.replay.reading {
+        words.push((format!("reading {percent} %"), theme.warn));
+    }
     if let Some(damage) = &state.damage {
         words.push((damage.clone(), theme.warn));
     }

@@ -1,0 +1,232 @@
+//! What a large recording costs, to write and to look at: `cargo bench --bench record [-- RANKS MINUTES [STEP_MS]]`, 512 ranks for an
+//! hour in steps of 270 ms where nothing is said: 41 million phases, and a sample of 64 hosts of eight GPUs each second.
+//!
+//! It is written to the temporary folder, opened as the Replay screen opens it, drawn, and looked at in random places. A second process
+//! opens it, so that its memory is that of a replay alone.
+
+#![expect(clippy::print_stdout, reason = "a program that prints a table")]
+
+#[path = "../tests/it/common/world.rs"]
+#[allow(dead_code, reason = "the builders of the tests, of which this needs a few")]
+mod world;
+
+use std::fs::{self, File};
+use std::io::BufWriter;
+use std::path::Path;
+use std::process::Command;
+use std::sync::Arc;
+
+use hvtui::clock::host_now;
+use hvtui::domain::event::{Envelope, Event, Origin};
+use hvtui::domain::ids::Rank;
+use hvtui::domain::outcome::{RunEnd, RunOutcome};
+use hvtui::domain::run::{RunStage, Slot};
+use hvtui::domain::time::{HostTime, Stamp};
+use hvtui::domain::timing::{Phase, PhaseSpan, StepTiming};
+use hvtui::domain::waiting::Waiting;
+use hvtui::record::{Player, Writer};
+use hvtui::tui::canvas::Caps;
+use hvtui::tui::core::{Msg, Screen};
+use hvtui::tui::screens::model::Model;
+use hvtui::tui::screens::view::draw;
+use hvtui::tui::screens::{update, update_all};
+use ratatui::buffer::Buffer;
+use ratatui::layout::Rect;
+use world::{START, Story, busy, host, run_id};
+
+const SIZE: (u16, u16) = (230, 60);
+const GPUS: u32 = 8;
+const SEEKS: u64 = 400;
+/// Microseconds a phase of one step in all, in the order of [`Phase::ALL`], of a step of 270 ms.
+const PHASES: [u32; 6] = [8_000, 80_000, 130_000, 20_000, 22_000, 10_000];
+
+fn main() {
+    let told: Vec<String> = std::env::args().skip(1).filter(|word| word != "--bench").collect();
+    if let [word, path] = told.as_slice()
+        && word == "open"
+    {
+        look(Path::new(path));
+        return;
+    }
+    let number = |place: usize, usual: u32| -> u32 {
+        told.get(place).map_or(usual, |word| word.parse().unwrap_or_else(|_| panic!("{word} is no number")))
+    };
+    let (ranks, minutes, step_ms) = (number(0, 512), number(1, 60), number(2, 270));
+    let folder = std::env::temp_dir().join(format!("hvtui-bench-record.{}", std::process::id()));
+    fs::create_dir_all(&folder).expect("a folder");
+    let path = folder.join("run.mcap");
+    write(&path, ranks, minutes, step_ms);
+    let again = std::env::current_exe().expect("this program");
+    let looked = Command::new(again).arg("open").arg(&path).status().expect("this program again");
+    fs::remove_dir_all(&folder).expect("the folder");
+    assert!(looked.success(), "{looked}");
+}
+
+/// Numbers that look random and are the same each time.
+struct Noise(u64);
+
+impl Noise {
+    fn below(&mut self, limit: u64) -> u64 {
+        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (self.0 >> 33) % limit.max(1)
+    }
+}
+
+fn write(path: &Path, ranks: u32, minutes: u32, step_ms: u32) {
+    let names: Vec<&'static str> =
+        (0..ranks.div_ceil(GPUS)).map(|number| &*format!("gpu-{number:03}").leak()).collect();
+    let slots: Vec<(&str, Slot)> = (0..ranks)
+        .map(|rank| {
+            let (name, index) = (names[(rank / GPUS) as usize], rank % GPUS);
+            (name, Slot::Gpu { index, uuid: world::uuid(name, index) })
+        })
+        .collect();
+    // what the hosts tell: descriptions, and samples to choose from
+    let mut story = Story::new(&names);
+    for name in &names {
+        story.gpu_host(name, GPUS);
+    }
+    let described = std::mem::take(&mut story.told);
+    for variant in 0..16 {
+        story.sample(names[0], 12.0, &[busy(90 + variant % 10, "li"); GPUS as usize]);
+    }
+    let samples: Vec<Event> = std::mem::take(&mut story.told).into_iter().map(|one| one.event).collect();
+
+    let mut writer = Writer::new(BufWriter::new(File::create(path).expect("a file"))).expect("a recording");
+    let (mut seq, mut spent, mut phases, mut steps) = (0, 0, 0_u64, 0_u64);
+    let mut noise = Noise(7);
+    let mut push = |batch: &mut Vec<(Stamp, Origin, Event)>| {
+        let begin = host_now().0;
+        for (at, origin, event) in batch.drain(..) {
+            seq += 1;
+            writer.push(Envelope { seq, at, origin, event }).expect("it is written");
+        }
+        spent += host_now().0 - begin;
+    };
+    let spec = world::spec(run_id(), "large", &slots, START);
+    let run = Origin::Run(run_id());
+    let stage = Event::StageEntered { stage: RunStage::Training, waiting_for: Waiting::all(Vec::new()) };
+    let mut batch: Vec<_> = described.into_iter().map(|one| (START, one.origin, one.event)).collect();
+    batch.push((START, run.clone(), Event::RunCreated { spec: Arc::new(spec) }));
+    batch.push((START, run.clone(), stage));
+    push(&mut batch);
+    let end = START.plus_micros(i64::from(minutes) * 60_000_000);
+    let (mut at, mut second) = (START, START);
+    while at < end {
+        steps += 1;
+        let begin = at;
+        at = at.plus_micros(i64::from(step_ms) * 1000);
+        for rank in 0..ranks {
+            let mut start_us = 0;
+            let spans: Vec<PhaseSpan> = Phase::ALL
+                .into_iter()
+                .zip(PHASES)
+                .map(|(phase, usual)| {
+                    let usual = u64::from(usual) * u64::from(step_ms) / 270;
+                    let dur_us = (usual * 9 / 10 + noise.below(usual / 5)) as u32;
+                    let span = PhaseSpan { phase, start_us, dur_us };
+                    start_us += dur_us;
+                    span
+                })
+                .collect();
+            phases += spans.len() as u64;
+            let start = HostTime((begin.0 - START.0) as u64 + noise.below(500));
+            let loss = Some(2.0 / (1.0 + steps as f32 / 500.0));
+            let timing = StepTiming {
+                step: steps,
+                start,
+                dur_us: start_us,
+                loss,
+                samples: 32,
+                spans,
+                hidden_us: 9_000,
+            };
+            let origin = Origin::Rank(run_id(), Rank(rank));
+            batch.push((at, origin, Event::StepDone { timing: Arc::new(timing) }));
+        }
+        while second < at {
+            for (number, name) in names.iter().enumerate() {
+                let sample = samples[(number + noise.below(4) as usize) % samples.len()].clone();
+                batch.push((at, Origin::Host(host(name)), sample));
+            }
+            second = second.plus_micros(1_000_000);
+        }
+        push(&mut batch);
+    }
+    let outcome = RunOutcome::new(RunEnd::Finished, "done");
+    batch.push((at, run, Event::RunEnded { outcome }));
+    push(&mut batch);
+    let begin = host_now().0;
+    drop(writer.finish().expect("its end"));
+    spent += host_now().0 - begin;
+    let bytes = fs::metadata(path).expect("the file").len();
+    println!("written    {ranks} ranks, {minutes} min, {steps} steps: {phases} phases, {seq} events");
+    println!("append     {:.2} M phases/s", phases as f64 / spent as f64);
+    println!("size       {:.0} MB, {:.2} B a phase", bytes as f64 / 1e6, bytes as f64 / phases as f64);
+}
+
+fn look(path: &Path) {
+    let begin = host_now().0;
+    let mut player = Player::open(path).expect("a recording");
+    let opened = host_now().0;
+    player.seek(player.state().end);
+    let mut model = Model::replay(player.state(), START, 0);
+    let _ = update(&mut model, Msg::Resize(SIZE.0, SIZE.1));
+    model.ui.screen = Screen::Replay;
+    model.ui.replay.open = true;
+    let mut buffer = Buffer::empty(Rect::new(0, 0, SIZE.0, SIZE.1));
+    let mut show = |model: &mut Model, player: &mut Player| {
+        let begin = host_now().0;
+        let mut playback = player.advance(Stamp(0));
+        while playback.reading.is_some() {
+            playback = player.advance(Stamp(0));
+        }
+        let folded = host_now().0;
+        let mut messages: Vec<Msg> = playback.reset.map(Msg::Reset).into_iter().collect();
+        messages.extend(playback.envelopes.into_iter().map(Msg::Replayed));
+        messages.push(Msg::Playback(player.state()));
+        let _ = update_all(model, messages);
+        let taken = host_now().0;
+        buffer.reset();
+        draw(model, Caps::from_env(|_| None), &mut buffer);
+        let drawn = host_now().0;
+        (folded - begin, taken - folded, drawn - taken)
+    };
+    let (folded, taken, drawn) = show(&mut model, &mut player);
+    let ms = |us: u64| us as f64 / 1e3;
+    println!(
+        "first frame {:.0} ms: opened {:.0}, folded {:.0}, taken in {:.1}, drawn {:.1}",
+        ms(host_now().0 - begin),
+        ms(opened - begin),
+        ms(folded),
+        ms(taken),
+        ms(drawn)
+    );
+    println!("memory     {} MB now, {} MB at most", memory("VmRSS:"), memory("VmHWM:"));
+    let state = player.state();
+    let span = state.end.0.abs_diff(state.start.0);
+    let mut noise = Noise(11);
+    let (mut moves, mut frames) = (Vec::new(), Vec::new());
+    for _ in 0..SEEKS {
+        player.seek(state.start.plus_micros(noise.below(span) as i64));
+        let (folded, taken, drawn) = show(&mut model, &mut player);
+        moves.push(folded + taken + drawn);
+        frames.push(drawn);
+    }
+    println!("seek       {}", spread(&mut moves));
+    println!("frame      {} at {}×{}", spread(&mut frames), SIZE.0, SIZE.1);
+    println!("memory     {} MB now, {} MB at most", memory("VmRSS:"), memory("VmHWM:"));
+}
+
+fn spread(times: &mut [u64]) -> String {
+    times.sort_unstable();
+    let at = |share: f64| times[((times.len() as f64 * share) as usize).min(times.len() - 1)] as f64 / 1e3;
+    format!("p50 {:.2} ms, p99 {:.2} ms, worst {:.2} ms", at(0.5), at(0.99), at(1.0))
+}
+
+/// A line of what the kernel says of this process, MB.
+fn memory(name: &str) -> u64 {
+    let status = fs::read_to_string("/proc/self/status").expect("/proc");
+    let line = status.lines().find_map(|line| line.strip_prefix(name)).expect("a line");
+    line.trim().trim_end_matches(" kB").parse::<u64>().expect("a number") / 1024
+}
