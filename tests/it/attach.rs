@@ -131,6 +131,10 @@ fn assert_whole(cluster: &Cluster, client: &Client<'_>, run: &str) {
         let envelope = envelope.expect("an envelope");
         assert!(seq < Some(envelope.seq), "numbers rise: {seq:?} {}", envelope.seq);
         seq = Some(envelope.seq);
+        assert!(
+            !matches!(envelope.event, hvtui::domain::event::Event::LogGap { .. }),
+            "nothing is missing: {envelope:?}"
+        );
         if let (
             hvtui::domain::event::Origin::Rank(_, rank),
             hvtui::domain::event::Event::MetricReported { value, .. },

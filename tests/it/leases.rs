@@ -417,7 +417,8 @@ fn vector_16_who_denies_a_gpu_is_named() {
     assert!(refused.code == 75 && refused.err.contains("leased by 65533"), "{refused:#?}");
     // a lock that a process took which has ended, while another one keeps it: the kernel does not tell whose it is
     // (nor is it in the list of locks that a namespace of processes sees)
-    let line = format!("{stranger} sh -c 'exec 8>{}; flock 8; sleep 600 </dev/null >/dev/null 2>&1 &'", lock(11));
+    let line =
+        format!("{stranger} sh -c 'exec 8>{}; flock 8; sleep 600 </dev/null >/dev/null 2>&1 &'", lock(11));
     cluster.on("n3", &line);
     let refused = client.run(&["run", "--gpus", "n3:11", "--", "true"]);
     assert!(refused.code == 75 && refused.err.contains("`sudo fuser -v` on its lock file"), "{refused:#?}");
