@@ -4,7 +4,12 @@
 //! It is written to the temporary folder, opened as the Replay screen opens it, drawn, and looked at in random places. A second process
 //! opens it, so that its memory is that of a replay alone.
 
-#![expect(clippy::print_stdout, reason = "a program that prints a table")]
+#![expect(
+    clippy::print_stdout,
+    clippy::expect_used,
+    clippy::panic,
+    reason = "a program that prints figures, or why it has none"
+)]
 
 #[path = "../tests/it/common/world.rs"]
 #[allow(dead_code, reason = "the builders of the tests, of which this needs a few")]

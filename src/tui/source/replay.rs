@@ -99,14 +99,13 @@ impl Replay {
 fn play(mut player: Player, asked: &Receiver<PlayCommand>, moved: &told::Sender<Vec<Msg>>) {
     loop {
         let playback = player.advance(clock::now());
-        let messages = match playback.reading {
-            Some(percent) => vec![Msg::ReadingOn(percent)],
-            None => {
-                let mut messages: Vec<Msg> = playback.reset.map(Msg::Reset).into_iter().collect();
-                messages.extend(playback.envelopes.into_iter().map(Msg::Replayed));
-                messages.push(Msg::Playback(player.state()));
-                messages
-            }
+        let messages = if let Some(percent) = playback.reading {
+            vec![Msg::ReadingOn(percent)]
+        } else {
+            let mut messages: Vec<Msg> = playback.reset.map(Msg::Reset).into_iter().collect();
+            messages.extend(playback.envelopes.into_iter().map(Msg::Replayed));
+            messages.push(Msg::Playback(player.state()));
+            messages
         };
         if moved.blocking_send(messages).is_err() {
             return;
