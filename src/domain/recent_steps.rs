@@ -7,8 +7,21 @@ use std::sync::Arc;
 use super::time::Stamp;
 use super::timing::StepTiming;
 
+/// How many steps of a rank stay in memory for the phase bars.
+const EACH: usize = 512;
+/// How many steps of all ranks of a run do; so of many ranks fewer each.
+const ALL: usize = 1 << 16;
+/// Of however many ranks, so many each.
+const LEAST: usize = 64;
+/// How many phases of the steps of a rank are kept.
+const SPANS: usize = 16 * EACH;
 /// Steps of a block.
 const BLOCK: usize = 32;
+
+/// How many steps of each of so many ranks stay in memory.
+pub(super) fn kept(ranks: usize) -> usize {
+    (ALL / ranks.max(1)).clamp(LEAST, EACH)
+}
 
 /// A step with the time of its arrival.
 pub type Arrived = (Stamp, Arc<StepTiming>);
@@ -54,7 +67,22 @@ impl RecentSteps {
         (0..self.count).filter_map(|at| self.get(at))
     }
 
-    pub(super) fn push(&mut self, step: Arrived) {
+    /// Takes the next step in; `keep` of them stay, and fewer where they have very many phases.
+    pub(super) fn take(&mut self, step: Arrived, keep: usize) {
+        let is_crowded = step.1.spans.len() > SPANS / EACH;
+        self.push(step);
+        while self.count > keep {
+            self.pop_front();
+        }
+        if is_crowded {
+            let spans = |steps: &Self| steps.iter().map(|(_, step)| step.spans.len()).sum::<usize>();
+            while self.count > 1 && spans(self) > SPANS {
+                self.pop_front();
+            }
+        }
+    }
+
+    fn push(&mut self, step: Arrived) {
         let last = match self.blocks.back_mut() {
             Some(last) if last.len() < BLOCK => Arc::make_mut(last),
             _ => {
@@ -67,7 +95,7 @@ impl RecentSteps {
         self.count += 1;
     }
 
-    pub(super) fn pop_front(&mut self) {
+    fn pop_front(&mut self) {
         if self.count == 0 {
             return;
         }

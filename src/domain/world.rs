@@ -22,7 +22,7 @@ use super::outcome::RunOutcome;
 use super::pace::Pace;
 use super::past::SlotValues;
 use super::rank_output::RankOutput;
-use super::recent_steps::RecentSteps;
+use super::recent_steps::{self, RecentSteps};
 use super::run::{Placement, RankExit, RunSpec, RunStage};
 pub use super::run_log::LoggedLine;
 use super::run_log::RunLog;
@@ -36,13 +36,6 @@ use super::waiting::Waiting;
 
 /// How many samples of a host the history keeps: at 1 Hz, five minutes.
 pub const SAMPLE_HISTORY: usize = 300;
-/// How many steps of a rank stay in memory for the phase bars.
-pub const STEP_HISTORY: usize = 512;
-/// How many steps of all ranks of a run do; so of many ranks fewer each.
-const STEPS_OF_RUN: usize = 1 << 16;
-/// Of however many ranks, so many each.
-const LEAST_STEPS: usize = 64;
-
 /// Over how many of its newest steps a rank's speed is told.
 const RATE_STEPS: usize = 50;
 
@@ -50,8 +43,6 @@ const RATE_STEPS: usize = 50;
 pub const NOTES: usize = 64;
 /// How many metrics of a rank are kept: a job that makes up names for ever must not fill the memory.
 pub const METRICS: usize = 256;
-/// How many phases of the steps of a rank that stay in memory are kept.
-const SPANS: usize = 16 * STEP_HISTORY;
 /// How many processes within a rank are told apart.
 pub const WORKERS: usize = 64;
 
@@ -309,7 +300,7 @@ impl RunState {
 
     /// How many steps of each of its ranks stay in memory.
     fn steps_kept(&self) -> usize {
-        (STEPS_OF_RUN / self.ranks.len().max(1)).clamp(LEAST_STEPS, STEP_HISTORY)
+        recent_steps::kept(self.ranks.len())
     }
 
     /// How many steps of its ranks are in memory.
@@ -586,17 +577,7 @@ impl RankState {
                 if self.steps_by == StepsBy::Log {
                     self.steps_by = StepsBy::Program;
                 }
-                self.steps.push((at, Arc::clone(timing)));
-                while self.steps.len() > keep {
-                    self.steps.pop_front();
-                }
-                if timing.spans.len() > SPANS / STEP_HISTORY {
-                    let spans =
-                        |steps: &RecentSteps| steps.iter().map(|(_, step)| step.spans.len()).sum::<usize>();
-                    while self.steps.len() > 1 && spans(&self.steps) > SPANS {
-                        self.steps.pop_front();
-                    }
-                }
+                self.steps.take((at, Arc::clone(timing)), keep);
                 self.step_count += 1;
             }
             Event::MetricReported { name, value, .. }
