@@ -115,12 +115,15 @@ pub fn run(dir: &Path, rank: Rank) -> Result<i32, SuperviseError> {
         };
         exit.cause = kills.since().map(str::to_owned).or_else(told).or_else(absent).or_else(full);
     }
+    let hide_values = || {
+        if secrets::any(ours)
+            && let Err(error) = secrets::write_down(&dir, rank, &secrets::own(ours))
+        {
+            let _ = writeln!(io::stderr(), "hvtui: {error}");
+        }
+    };
     // Before the exit, and while this process still lives: at any moment one of the two can be asked.
-    if secrets::any(ours)
-        && let Err(error) = secrets::write_down(&dir, rank, &secrets::own(ours))
-    {
-        let _ = writeln!(io::stderr(), "hvtui: {error}");
-    }
+    hide_values();
     if let Err(error) = dir.write_reserved(&exit_file(rank), &exit) {
         let _ = writeln!(io::stderr(), "hvtui: {error}");
     }
@@ -131,7 +134,10 @@ pub fn run(dir: &Path, rank: Rank) -> Result<i32, SuperviseError> {
         // After the exit: what the launcher does then finds it.
         runtime.block_on(seated.tell(&exit));
     }
-    runtime.block_on(remain(&mut child, &mut watcher));
+    if runtime.block_on(remain(&mut child, &mut watcher)) {
+        // What the rank has left has printed since, and the next supervisor finds nobody who knows the values.
+        hide_values();
+    }
     lease::retire(&spec, rank);
     Ok(exit.shell_code())
 }
@@ -208,9 +214,11 @@ async fn ended(
 }
 
 /// Where the supervisor that started this process is dead: stays until nothing is left that only this process
-/// ties to the run.
-async fn remain(child: &mut Signals, watcher: &mut SecondWatcher) {
+/// ties to the run. Whether it stayed.
+async fn remain(child: &mut Signals, watcher: &mut SecondWatcher) -> bool {
+    let mut stayed = false;
     while watcher.orphaned() {
+        stayed = true;
         match wait(WaitOptions::NOHANG) {
             Ok(Some((pid, _))) => watcher.reaped(pid.as_raw_pid().unsigned_abs()),
             Ok(None) => tokio::select! {
@@ -218,9 +226,10 @@ async fn remain(child: &mut Signals, watcher: &mut SecondWatcher) {
                 () = watcher.watch() => {}
             },
             Err(Errno::INTR) => {}
-            Err(_) => return,
+            Err(_) => return true,
         }
     }
+    stayed
 }
 
 /// The rank's process, or why it never began with the code that a shell gives for that.
