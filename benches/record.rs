@@ -59,12 +59,19 @@ fn main() {
     let (ranks, minutes, step_ms) = (number(0, 512), number(1, 60), number(2, 270));
     let folder = std::env::temp_dir().join(format!("hvtui-bench-record.{}", std::process::id()));
     fs::create_dir_all(&folder).expect("a folder");
-    let path = folder.join("run.mcap");
+    let path = folder.join(run_id().as_str()).join("run.mcap");
+    fs::create_dir(folder.join(run_id().as_str())).expect("a folder");
     write(&path, ranks, minutes, step_ms);
     let again = std::env::current_exe().expect("this program");
-    let looked = Command::new(again).arg("open").arg(&path).status().expect("this program again");
+    // the first replay folds all of it, and leaves states to the next
+    for time in ["opened for the first time", "opened again"] {
+        println!("{time}");
+        let looked = Command::new(&again).arg("open").arg(&path).status().expect("this program again");
+        assert!(looked.success(), "{looked}");
+        let states = fs::metadata(path.with_file_name("run.mcap.states")).map_or(0, |about| about.len());
+        println!("states     {:.1} MB", states as f64 / 1e6);
+    }
     fs::remove_dir_all(&folder).expect("the folder");
-    assert!(looked.success(), "{looked}");
 }
 
 /// Numbers that look random and are the same each time.

@@ -3,6 +3,8 @@
 
 use std::collections::VecDeque;
 
+use serde::{Deserialize, Serialize};
+
 use super::ids::{HostId, Rank};
 use super::run::{RankExit, Slot};
 use super::series::{Merge, Series};
@@ -18,7 +20,7 @@ pub const LOAD_POINTS: usize = 256;
 pub const MARKS: usize = 64;
 
 /// What is kept of a run.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct RunHistory {
     /// Its steps and losses.
     pub points: Series<RunPoint>,
@@ -33,7 +35,7 @@ pub struct RunHistory {
 }
 
 /// Something that happened once.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Mark {
     /// A rank failed by itself.
     Failed(Rank),
@@ -42,7 +44,7 @@ pub enum Mark {
 }
 
 /// What is known of a short time of a run, over all ranks.
-#[derive(Debug, Clone, Copy, PartialEq, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
 pub struct RunPoint {
     /// Steps that ended then.
     pub steps: u32,
@@ -61,7 +63,7 @@ pub struct RunPoint {
 }
 
 /// Losses of a short time.
-#[derive(Debug, Clone, Copy, PartialEq)]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct LossSpan {
     /// The least.
     pub low: f32,
@@ -126,7 +128,7 @@ impl Merge for RunPoint {
 }
 
 /// How busy a slot was: the peak, in percent.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 struct Load(Option<u8>);
 
 impl Merge for Load {

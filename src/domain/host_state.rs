@@ -3,6 +3,8 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
+use serde::{Deserialize, Serialize};
+
 use super::clock_fit::ClockFit;
 use super::event::{Event, GPU_EVENTS, MESSAGES};
 use super::gpu::event::GpuEvents;
@@ -20,7 +22,7 @@ use super::world::{SAMPLE_HISTORY, push_bounded};
 const NOT_READ: &str = "not read yet";
 
 /// What is known of one host.
-#[derive(Debug, Clone, Default, PartialEq)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct HostState {
     /// The link and since when it is so.
     pub link: Option<(Stamp, LinkState)>,

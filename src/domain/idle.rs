@@ -1,6 +1,8 @@
 //! Since when each GPU of a host has been held and idle: the one definition of it, for rows, counts, filters and alerts. A
 //! pure fold over the host's samples.
 
+use serde::{Deserialize, Serialize};
+
 use super::alerts::{AlertRules, CLEAR_US, UNKNOWN_US};
 use super::gpu::{GpuInfo, GpuSample, Reading};
 use super::lease::Leases;
@@ -11,7 +13,7 @@ use super::world::HostState;
 const IDLE_BELOW: u32 = 2;
 
 /// One entry a GPU, in the order of the samples.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct IdleSince {
     spans: Vec<Option<Span>>,
     /// After how many microseconds a GPU is called idle: the threshold of the alert.
@@ -19,7 +21,7 @@ pub struct IdleSince {
 }
 
 /// A time in which a GPU is held and idle.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 struct Span {
     since: Stamp,
     /// Since when it has computed, or nothing is known of it, after it was called idle.

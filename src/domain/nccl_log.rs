@@ -7,6 +7,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 
+use serde::{Deserialize, Serialize};
+
 use memchr::memmem;
 
 use super::text::sanitize;
@@ -221,7 +223,7 @@ fn connection(text: &str) -> Option<NcclSaid<'_>> {
 }
 
 /// What is known of one rank's NCCL.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NcclFacts {
     /// `2.18.1`.
     pub version: Option<String>,
@@ -250,7 +252,7 @@ pub struct NcclFacts {
 }
 
 /// Where a transport is used.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 struct Used {
     /// A bit for each channel; NCCL has at most 64.
     channels: u64,

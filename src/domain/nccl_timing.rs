@@ -111,7 +111,7 @@ fn is_zero(number: &u64) -> bool {
 }
 
 /// The fold over the collectives of all ranks of a run, in bounded memory.
-#[derive(Debug, Clone, PartialEq, Default)]
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 pub struct NcclTimings {
     groups: BTreeMap<(CommId, String), Group>,
     /// Parts in the open collectives of all groups.
@@ -122,7 +122,7 @@ pub struct NcclTimings {
 }
 
 /// The calls of one function in one communicator.
-#[derive(Debug, Clone, PartialEq, Default)]
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 struct Group {
     ranks: u32,
     /// By number: what the ranks have told.
@@ -137,7 +137,7 @@ struct Group {
     gap: u64,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq)]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 struct Part {
     comm_rank: u32,
     rank: Rank,
@@ -145,7 +145,7 @@ struct Part {
 }
 
 /// A collective that all ranks have told.
-#[derive(Debug, Clone, Copy, PartialEq)]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 struct Whole {
     last: Rank,
     /// What the last one took: the collective itself.
@@ -156,7 +156,7 @@ struct Whole {
 }
 
 /// What there is to say of the kind of collective that takes most of the time.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct NcclPace {
     /// `AllReduce`.
     pub func: String,
@@ -175,7 +175,7 @@ pub struct NcclPace {
 }
 
 /// The rank that comes last.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LateRank {
     /// Which.
     pub rank: Rank,

@@ -2,10 +2,12 @@
 
 use std::ops::AddAssign;
 
+use serde::{Deserialize, Serialize};
+
 use super::timing::{Phase, StepTiming};
 
 /// Sums over steps of one rank.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Pace {
     /// Steps.
     pub steps: u64,

@@ -1,5 +1,7 @@
 //! What graphs show of a host's last minutes: few numbers of each sample, for the whole of one is kept of the newest alone.
 
+use serde::{Deserialize, Serialize};
+
 use super::gpu::{GpuSample, Reading};
 use super::host::{HostInfo, HostSample};
 use super::run::Slot;
@@ -7,7 +9,7 @@ use super::time::Stamp;
 use super::world::HostState;
 
 /// A sample as graphs know it. Each value is a share, 0..=1.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct PastSample {
     /// When it arrived.
     pub at: Stamp,
@@ -20,7 +22,7 @@ pub struct PastSample {
 }
 
 /// A GPU in a [`PastSample`]: three shares in six bytes, for thousands of GPUs have hundreds of them.
-#[derive(Debug, Clone, Copy, Default, PartialEq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 pub struct PastGpu {
     util: Share,
     memory: Share,
@@ -28,7 +30,7 @@ pub struct PastGpu {
 }
 
 /// A share in ten thousandths; more than 6.5 is told as that.
-#[derive(Debug, Clone, Copy, PartialEq)]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 struct Share(u16);
 
 impl Default for Share {
@@ -110,7 +112,7 @@ impl PastGpu {
 }
 
 /// What a slot tells beside its rank.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct SlotValues {
     /// The busy share of its GPU, or of its host's CPUs, 0..=1.
     pub load: Option<f64>,

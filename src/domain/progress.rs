@@ -7,6 +7,8 @@
 
 use std::borrow::Cow;
 
+use serde::{Deserialize, Serialize};
+
 /// No progress line is longer, bytes.
 pub const LONGEST: usize = 4096;
 /// How much of a bar's label is kept, bytes.
@@ -58,7 +60,7 @@ const ELSEWHERE: [&str; 26] = [
 const ELSEWHERE_WHOLE: [&str; 3] = ["val", "map", "dev"];
 
 /// Whose line it is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Form {
     /// A bar of tqdm; Lightning's and the Trainer's are such.
     Tqdm,
@@ -73,7 +75,7 @@ pub enum Form {
 }
 
 /// What the numbers count.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Counts {
     /// Iterations of a loop: batches.
     Steps,
@@ -86,7 +88,7 @@ pub enum Counts {
 }
 
 /// What the loop is for, as far as the line tells.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Role {
     /// Training: its label or a training loss says so.
     Training,
@@ -97,7 +99,7 @@ pub enum Role {
 }
 
 /// What one line says.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Progress {
     /// Whose line it is.
     pub form: Form,

@@ -6,6 +6,8 @@
 
 use std::cmp::Ordering;
 
+use serde::{Deserialize, Serialize};
+
 use memchr::memchr2;
 
 use super::log::Stream;
@@ -15,7 +17,7 @@ use super::progress::{self, Counts, Form, LONGEST, Progress, Role};
 const TRACKS: usize = 8;
 
 /// How far a rank's training is, by its own output.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Update {
     /// Whose lines tell it.
     pub form: Form,
@@ -50,7 +52,7 @@ impl Update {
 }
 
 /// The lines of one rank.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub struct ProgressReader {
     tails: [Tail; 2],
     tracks: Vec<Track>,
@@ -66,7 +68,7 @@ pub struct ProgressReader {
 }
 
 /// One loop, with its repetitions.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 struct Track {
     form: Form,
     counts: Counts,
@@ -287,7 +289,7 @@ impl Track {
 }
 
 /// The end of a stream that is not yet a line: bars are written over each other for minutes before one ends.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
 struct Tail {
     kept: Vec<u8>,
     /// What is longer than a progress line, or lacks its beginning, is passed over.

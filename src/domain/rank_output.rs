@@ -3,18 +3,20 @@
 
 use std::sync::Arc;
 
+use serde::{Deserialize, Serialize};
+
 use super::log::{LogLine, Stream};
 use super::log_text::{self, carried::Carried};
 use super::time::Stamp;
 use super::world::LoggedLine;
 
 /// Standard output and error of one rank.
-#[derive(Debug, Clone, PartialEq, Default)]
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 pub struct RankOutput {
     streams: [StreamOutput; 2],
 }
 
-#[derive(Debug, Clone, PartialEq, Default)]
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 struct StreamOutput {
     unfinished: Option<Arc<LoggedLine>>,
     carried: Carried,

@@ -4,6 +4,8 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
+use serde::{Deserialize, Serialize};
+
 use super::time::Stamp;
 use super::timing::StepTiming;
 
@@ -27,7 +29,7 @@ pub(super) fn kept(ranks: usize) -> usize {
 pub type Arrived = (Stamp, Arc<StepTiming>);
 
 /// Steps, oldest first.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub struct RecentSteps {
     /// All but the last are full.
     blocks: VecDeque<Arc<Vec<Arrived>>>,

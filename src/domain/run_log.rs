@@ -4,6 +4,8 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
+use serde::{Deserialize, Serialize};
+
 use super::ids::Rank;
 use super::log::{LogGap, LogLine};
 use super::log_text::Style;
@@ -18,7 +20,7 @@ pub const LOG_BYTES: usize = 8 << 20;
 const SLACK: usize = LOG_LINES / 8;
 
 /// A line with the time of its arrival.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LoggedLine {
     /// When.
     pub at: Stamp,
@@ -48,7 +50,7 @@ impl LoggedLine {
 }
 
 /// The lines that are kept, each with its number in the run.
-#[derive(Debug, Clone, Default, PartialEq)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct RunLog {
     lines: VecDeque<(u64, Arc<LoggedLine>)>,
     count: u64,

@@ -1,6 +1,8 @@
 //! Values over time in a bounded number of points, however long it goes on: with too many, two and two become one. What a
 //! point keeps of two is its own business; peaks stay. The same values give the same series, live and in a replay.
 
+use serde::{Deserialize, Serialize};
+
 use super::time::Stamp;
 
 /// How long a point of a new series lasts, microseconds.
@@ -13,7 +15,7 @@ pub trait Merge {
 }
 
 /// A series of points of equal length from its start on.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Series<P> {
     start: Stamp,
     width_us: i64,

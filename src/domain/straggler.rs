@@ -76,7 +76,7 @@ impl Lost {
 }
 
 /// A rank that is late in the allreduce and costs all others time.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Straggler {
     /// Which.
     pub rank: Rank,
@@ -116,7 +116,7 @@ impl Straggler {
 }
 
 /// The fold.
-#[derive(Debug, Clone, PartialEq, Default)]
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 pub struct Stragglers {
     /// The last step of each rank.
     last: Vec<Option<Last>>,
@@ -139,7 +139,7 @@ pub struct Stragglers {
 }
 
 /// Judgements running that say the same, and the time of the steps that they are about.
-#[derive(Debug, Clone, Copy, PartialEq, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
 struct Evidence {
     judgements: u32,
     us: u64,
@@ -155,14 +155,14 @@ impl Evidence {
     }
 }
 
-#[derive(Debug, Clone, Copy, PartialEq)]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 struct Suspect {
     rank: Rank,
     evidence: Evidence,
 }
 
 /// What of a rank's last step belongs to what comes next.
-#[derive(Debug, Clone, Copy, PartialEq)]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 struct Last {
     step: u64,
     /// When it ended, on the rank's clock; 0 where it tells no times.
@@ -172,7 +172,7 @@ struct Last {
 }
 
 /// A rank's part in a step.
-#[derive(Debug, Clone, Copy, PartialEq)]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 struct Part {
     /// `None` where it does not tell.
     wait: Option<u64>,
@@ -182,7 +182,7 @@ struct Part {
 }
 
 /// What of a step the ranks have reported so far.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 struct Reports {
     /// How many have.
     told: usize,
@@ -190,7 +190,7 @@ struct Reports {
 }
 
 /// A step that all ranks have reported.
-#[derive(Debug, Clone, Copy, PartialEq)]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 struct Step {
     number: u64,
     /// Who came last.

@@ -25,7 +25,7 @@ pub enum TagStyle {
 }
 
 /// Whose text it is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Origin {
     /// The tag's number; `None` for the launcher's own words.
     pub rank: Option<u32>,
@@ -34,7 +34,7 @@ pub struct Origin {
 }
 
 /// Splits one of the launcher's streams.
-#[derive(Debug)]
+#[derive(Debug, Serialize, Deserialize)]
 pub struct Splitter {
     style: TagStyle,
     stream: Stream,

@@ -31,14 +31,14 @@ pub struct Trained {
 }
 
 /// Finds it out from the events of a run.
-#[derive(Debug, Default)]
+#[derive(Debug, Default, Serialize, Deserialize)]
 pub struct Follower {
     /// By rank, and by the number of a process within it.
     ranks: BTreeMap<(Rank, Option<u32>), Newest>,
     hooks: HookFacts,
 }
 
-#[derive(Debug, Clone, Copy, Default)]
+#[derive(Debug, Clone, Copy, Default, Serialize, Deserialize)]
 struct Newest {
     by: StepsBy,
     step: Option<u64>,

@@ -5,13 +5,15 @@
 
 use std::collections::BTreeMap;
 
+use serde::{Deserialize, Serialize};
+
 use super::timing::{Phase, PhaseSpan, StepTiming};
 
 /// Steps that some have reported and others not.
 const MOST_OPEN: usize = 256;
 
 /// The least wait of each step until all have reported it.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub(super) struct LeastWait {
     /// By step: how many have reported it, and the least of what they waited, microseconds.
     open: BTreeMap<u64, (usize, u64)>,

@@ -6,6 +6,8 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
+use serde::{Deserialize, Serialize};
+
 use super::alerts::{Alerts, Known};
 use super::collectives::Collected;
 use super::event::{Envelope, Event, LOG, Origin};
@@ -47,7 +49,7 @@ pub const METRICS: usize = 256;
 pub const WORKERS: usize = 64;
 
 /// Everything known now.
-#[derive(Debug, Clone, Default, PartialEq)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct World {
     /// Hosts by name.
     pub hosts: BTreeMap<HostId, HostState>,
@@ -60,7 +62,7 @@ pub struct World {
 }
 
 /// What is known of one run.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct RunState {
     /// What was asked for.
     pub spec: Arc<RunSpec>,
@@ -101,7 +103,7 @@ pub struct RunState {
 }
 
 /// What is known of one rank.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct RankState {
     /// Where it runs.
     pub placement: Placement,

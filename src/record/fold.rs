@@ -84,6 +84,19 @@ impl Fold {
         true
     }
 
+    /// Goes to a state that is known from elsewhere: that before the first envelope of `chunk`.
+    pub(super) fn jump_to(&mut self, chunk: usize, last: Option<Stamp>, world: World) {
+        let rules = Arc::clone(&self.world.alerts.rules);
+        (self.world, self.chunk, self.last) = (world, chunk, last);
+        (self.index, self.since) = (0, 0);
+        self.world.alerts.rules = rules;
+    }
+
+    /// Recording time of the last envelope folded.
+    pub(super) fn last(&self) -> Option<Stamp> {
+        self.last
+    }
+
     /// Folds what is left of the present chunk, which begins at `start`, up to `until` and including it;
     /// gives what was folded. When the chunk is done, the next one is the present one.
     pub(super) fn take<'a>(&mut self, chunk: &'a [Timed], start: Stamp, until: Stamp) -> &'a [Timed] {

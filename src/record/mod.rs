@@ -3,7 +3,7 @@
 //!
 //! `format` says what is in the file, `block` and `log_json` how events become bytes and come back,
 //! `segments` which files a recording has, `budget` how much it may take, `writer` and `recorder` write, `scan`, `chunk` and `reader` read,
-//! `position` tells where a recording stands, `player` replays, `study` tells the figures of a part, `check`, `loss` and `closing` check and repair
+//! `position` tells where a recording stands, `player` replays, `saved` keeps what it has come to beside the recording, `study` tells the figures of a part, `check`, `loss` and `closing` check and repair
 //! files, `store` knows where recordings lie, `export` and `import` translate to and from other programs' formats. Knows nothing of the wire:
 //! recordings outlive protocol versions.
 
@@ -27,6 +27,7 @@ mod raw;
 pub mod reader;
 pub mod recorder;
 mod repair;
+mod saved;
 mod scan;
 mod schema;
 mod segments;

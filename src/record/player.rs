@@ -10,6 +10,7 @@ use std::time::Duration;
 use super::error::Error;
 use super::fold::Fold;
 use super::reader::{Reader, Timed};
+use super::saved::Saved;
 use super::steps::Steps;
 use crate::domain::alerts::AlertRules;
 use crate::domain::event::Envelope;
@@ -29,6 +30,11 @@ const FASTEST_EIGHTHS: i64 = 64 * 8;
 const LONGEST_MOVE: usize = 20_000;
 /// What one call folds at most, envelopes: a longer way is gone in several.
 const LONGEST_CALL: usize = 60_000;
+/// A state beside the recording is read where it saves so many envelopes: reading one takes as long as folding those.
+const WORTH_A_STATE: u64 = 60_000;
+/// One is kept each so many envelopes, and at the end after so many.
+const BETWEEN_STATES: u64 = 1_000_000;
+const LAST_STATE: u64 = 80_000;
 
 /// What a move of the playhead means for the world on screen.
 #[derive(Debug, Default)]
@@ -59,6 +65,8 @@ pub struct Player {
     moved: bool,
     /// The chunk at which a way began that takes several calls.
     way_from: Option<usize>,
+    /// What is kept beside the recording, once it was looked for.
+    saved: Option<Option<Saved>>,
 }
 
 /// How the playhead moves.
@@ -89,6 +97,7 @@ impl Player {
             reset_due: true,
             moved: false,
             way_from: None,
+            saved: None,
         }
     }
 
@@ -225,7 +234,7 @@ impl Player {
                 self.motion.playing = false;
             }
         }
-        self.reset_due |= self.fold.jump_towards(self.playhead);
+        self.reset_due |= self.fold.jump_towards(self.playhead) | self.jump_to_saved();
         let mut playback = Playback::default();
         if !self.fold_forward(&mut playback.envelopes) {
             // the rest of the way replaces what is on screen
@@ -240,6 +249,33 @@ impl Player {
             playback.reset = Some(Box::new(self.fold.world().clone()));
         }
         playback
+    }
+
+    /// Goes on from what an earlier replay has come to, where that saves much. Says whether the world jumped.
+    fn jump_to_saved(&mut self) -> bool {
+        let rules = &self.fold.world().alerts.rules;
+        let saved = self.saved.get_or_insert_with(|| Saved::of(&self.reader, rules));
+        let Some(saved) = saved else { return false };
+        let Some(place) = saved.nearest(self.playhead) else { return false };
+        let way = |chunk| self.reader.envelopes_before(chunk);
+        if way(place.chunk) < way(self.fold.chunk()).saturating_add(WORTH_A_STATE) {
+            return false;
+        }
+        let Some(world) = saved.load(place) else { return false };
+        self.fold.jump_to(place.chunk, place.last, world);
+        true
+    }
+
+    /// Keeps what it has come to beside the recording, where the way there was long.
+    fn save(&mut self) {
+        let Some(Some(saved)) = &mut self.saved else { return };
+        let chunk = self.fold.chunk();
+        let before = saved.last_before(chunk).map_or(0, |place| place.chunk);
+        let way = self.reader.envelopes_before(chunk) - self.reader.envelopes_before(before);
+        let is_end = chunk == self.reader.chunk_count();
+        if way >= BETWEEN_STATES || (is_end && way >= LAST_STATE) {
+            saved.keep(&self.reader, chunk, self.fold.last(), self.fold.world());
+        }
     }
 
     /// How much of a way that takes several calls is gone, percent.
@@ -275,6 +311,7 @@ impl Player {
             if self.fold.chunk() == chunk {
                 return true;
             }
+            self.save();
         }
     }
 

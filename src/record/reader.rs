@@ -185,6 +185,17 @@ impl Reader {
         self.chunks.len()
     }
 
+    /// What tells a chunk from every other: its sequence numbers, where it lies, and its length.
+    pub(super) fn identity(&self, chunk: usize) -> Option<(u64, u64, u64, usize)> {
+        let chunk = self.chunks.get(chunk)?;
+        Some((chunk.note.first_seq, chunk.note.last_seq, chunk.at, chunk.length))
+    }
+
+    /// How many envelopes lie before a chunk, or were lost there.
+    pub(super) fn envelopes_before(&self, chunk: usize) -> u64 {
+        chunk.checked_sub(1).and_then(|before| self.note(before)).map_or(0, |note| note.last_seq)
+    }
+
     /// Recording time at which a chunk begins and ends.
     pub(super) fn chunk_span(&self, chunk: usize) -> Option<(Stamp, Stamp)> {
         self.chunks.get(chunk).map(|chunk| (chunk.start, chunk.end))

@@ -130,7 +130,7 @@ impl AlertKind {
 }
 
 /// Where an alert is.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Place {
     /// The host, if it is on one.
     pub host: Option<HostId>,
@@ -157,7 +157,7 @@ impl std::fmt::Display for Place {
 }
 
 /// One alert.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Alert {
     /// Counts up in the order in which they began.
     pub number: u64,
@@ -195,7 +195,7 @@ impl Alert {
 }
 
 /// A begin or an end.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct News {
     /// The alert as it is now.
     pub alert: Alert,
@@ -204,7 +204,7 @@ pub struct News {
 }
 
 /// Whom a condition is about.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 enum Subject {
     Host(HostId),
     Run(RunId),
@@ -214,7 +214,7 @@ enum Subject {
 type Tracks = BTreeMap<(AlertKind, u32), Track>;
 
 /// The fold.
-#[derive(Debug, Clone, Default, PartialEq)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Alerts {
     /// When something is told.
     pub rules: Arc<AlertRules>,

@@ -1,6 +1,8 @@
 //! When something is told: thresholds and waiting times, one a kind of alert. As the hosts file says it, else the
 //! defaults here.
 
+use serde::{Deserialize, Serialize};
+
 /// A second in microseconds.
 pub(super) const SECOND_US: i64 = 1_000_000;
 
@@ -12,7 +14,7 @@ const HELD_IDLE_US: i64 = 5 * 60 * SECOND_US;
     clippy::struct_excessive_bools,
     reason = "switches of kinds that have nothing to do with each other"
 )]
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AlertRules {
     /// From which temperature on a GPU is too hot.
     pub temperature: HeatRule,
@@ -43,7 +45,7 @@ pub struct AlertRules {
 }
 
 /// From which temperature on a GPU is too hot.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum HeatRule {
     /// None is.
     Off,

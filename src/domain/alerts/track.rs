@@ -1,6 +1,8 @@
 //! One condition over time: it must hold for a while before it is told, and be gone for a while before it is over, so
 //! that what flaps is one alert. Pure.
 
+use serde::{Deserialize, Serialize};
+
 use super::rules::SECOND_US;
 use crate::domain::time::Stamp;
 
@@ -10,7 +12,7 @@ pub(in crate::domain) const CLEAR_US: i64 = 10 * SECOND_US;
 pub(in crate::domain) const UNKNOWN_US: i64 = 60 * SECOND_US;
 
 /// What is seen of a condition at a moment.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) enum Seen {
     /// It holds; since when, where that is known better than from what was seen.
     Holds(Option<Stamp>),
@@ -37,7 +39,7 @@ impl Seen {
 }
 
 /// What becomes of an alert.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) enum Turn {
     /// Nothing.
     Same,
@@ -48,7 +50,7 @@ pub(super) enum Turn {
 }
 
 /// A condition that holds or has held.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Track {
     since: Stamp,
     gone: Option<Stamp>,

@@ -1,6 +1,8 @@
 //! A host's clock over a whole recording: a line for each stretch in which nobody set a clock. A line, unlike the live fit
 //! that grows with its pings, never makes one step end after the next began.
 
+use serde::{Deserialize, Serialize};
+
 use super::{ClockLine, ClockSample, Pings};
 use crate::domain::time::HostTime;
 
@@ -8,13 +10,13 @@ use crate::domain::time::HostTime;
 const MOST: usize = 1_000;
 
 /// The pings of a host, in the order in which they came.
-#[derive(Debug, Default)]
+#[derive(Debug, Default, Serialize, Deserialize)]
 pub struct ClockTrack {
     stretches: Vec<Pings>,
 }
 
 /// The lines of a host's clock.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct ClockLines {
     newest: Measured,
     /// Oldest first.
@@ -22,7 +24,7 @@ pub struct ClockLines {
 }
 
 /// A line with the host's first and last moment at which it was measured.
-#[derive(Debug, Clone, Copy, PartialEq)]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 struct Measured {
     first: HostTime,
     last: HostTime,

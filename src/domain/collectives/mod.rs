@@ -182,7 +182,7 @@ pub enum CallState {
 }
 
 /// What was told last of the collectives of a run.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Collected {
     hosts: BTreeMap<HostId, (Stamp, HostCollectives)>,
     words: Vec<String>,

@@ -155,14 +155,14 @@ fn between(info: &GpuInfo, before: &GpuSample, after: &GpuSample) -> Vec<GpuEven
 }
 
 /// The events of one host, each kind of a GPU once.
-#[derive(Debug, Clone, Default, PartialEq)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct GpuEvents {
     /// The one that came last is last.
     kept: VecDeque<SeenEvent>,
 }
 
 /// A kind of event of a GPU.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct SeenEvent {
     /// When the first one came.
     pub first: Stamp,

@@ -1,5 +1,7 @@
 //! What is wrong with a GPU, in a word or two each, the worst first. Knows nothing of colours and screens.
 
+use serde::{Deserialize, Serialize};
+
 use super::{GpuInfo, GpuSample, Reading};
 
 /// From this many percent on a GPU is busy enough for its PCIe link to run at full speed.
@@ -8,7 +10,7 @@ const BUSY_UTIL: u32 = 20;
 const NEAR_SLOWDOWN: u32 = 5;
 
 /// How bad it is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub enum Severity {
     /// Somebody should look at it.
     Look,
@@ -22,7 +24,7 @@ pub const NO_ANSWER: &str = "no answer from NVML";
 pub const LOST: &str = "the GPU is lost: it fell off the bus or has become inaccessible";
 
 /// Something that is wrong.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Fault {
     /// What, in at most some twenty columns.
     pub words: String,
@@ -37,7 +39,7 @@ pub fn is_harmless(reason: &str) -> bool {
 }
 
 /// Why nothing at all can be read of a GPU.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Unreadable<'a> {
     /// It fell off the bus.
     Lost,

@@ -4,13 +4,15 @@
 //! the driver's `nverror.h`. Severity follows the catalogue's immediate action: what asks for a reset, a reboot or service
 //! is to be acted on; what asks for a restart of the program, or for nothing, is worth a look.
 
+use serde::{Deserialize, Serialize};
+
 use super::health::Severity;
 
 /// The number of a GPU that has fallen off the bus.
 pub const OFF_THE_BUS: u32 = 79;
 
 /// A kind of XID error.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Xid {
     /// NVIDIA's number.
     pub number: u32,

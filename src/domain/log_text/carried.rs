@@ -1,11 +1,13 @@
 //! What the lines of one stream of one rank say of the next one: its level, and the colours that no line has ended. Pure.
 
+use serde::{Deserialize, Serialize};
+
 use super::level::{Level, Levels};
 use super::sgr::Style;
 use crate::domain::log::LogLine;
 
 /// Where a stream stands between two lines.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Carried {
     levels: Levels,
     style: Style,

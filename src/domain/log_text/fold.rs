@@ -5,6 +5,8 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
+use serde::{Deserialize, Serialize};
+
 use super::is_same;
 use crate::domain::ids::Rank;
 use crate::domain::world::LoggedLine;
@@ -13,7 +15,7 @@ use crate::domain::world::LoggedLine;
 const NEAR: usize = 64;
 
 /// Lines with one text.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Fold {
     /// The number of the first line in its run.
     pub first: u64,

@@ -123,7 +123,7 @@ fn by_letter(text: &str, word: &str) -> Option<Level> {
 }
 
 /// The lines of one stream of one rank: those of a traceback belong together.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Levels {
     /// Lines since a traceback began; 0 outside.
     block: u32,

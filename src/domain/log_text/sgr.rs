@@ -7,10 +7,12 @@ use std::borrow::Cow;
 use std::fmt::Write as _;
 use std::iter::Peekable;
 
+use serde::{Deserialize, Serialize};
+
 use crate::domain::text::sanitize;
 
 /// A colour that a program asked for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Colour {
     /// One of the terminal's sixteen.
     Basic(u8),
@@ -95,7 +97,7 @@ fn nearest(red: u8, green: u8, blue: u8) -> u8 {
 }
 
 /// How a part of a line looks.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[expect(clippy::struct_excessive_bools, reason = "each is one attribute of SGR")]
 pub struct Style {
     /// The ink; `None` = the terminal's own.
@@ -127,7 +129,7 @@ impl Style {
 }
 
 /// A part of a line that looks alike; its text is safe for a terminal.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Span {
     /// The text.
     pub text: String,

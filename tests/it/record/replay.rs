@@ -1,10 +1,14 @@
 //! A replay shows at any playhead, reached in any way, the world that was there live.
 
+use std::fs;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use hvtui::domain::alerts::{AlertKind, AlertRules, HeatRule};
 use hvtui::domain::event::{Envelope, Event, Origin};
 use hvtui::domain::gpu::{GpuInfo, GpuSample, Reading};
+use hvtui::domain::ids::RunId;
 use hvtui::domain::time::Stamp;
 use hvtui::domain::world::{RunState, World};
 use hvtui::record::{Player, Reader};
@@ -89,8 +93,93 @@ fn a_long_way_is_gone_in_several_calls_and_can_be_left() {
     assert!(screen.0 == world_at(&envelopes, state.end));
 }
 
+/// A recording where hvtui puts them, long enough that a state of it is kept.
+fn long_one() -> (tempfile::TempDir, PathBuf, Vec<Envelope>) {
+    let envelopes = run(400, 115);
+    assert!(envelopes.len() > 85_000, "{}", envelopes.len());
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join(RunId::new(1, 1).as_str()).join("run.mcap");
+    fs::create_dir(path.parent().unwrap()).unwrap();
+    write(&path, &envelopes);
+    (folder, path, envelopes)
+}
+
+/// Opens it at its end: how often it said that it reads, and what was there then.
+fn open_at_end(path: &Path, rules: &Arc<AlertRules>) -> (usize, World) {
+    let mut player = Player::open(path).unwrap().with_rules(Arc::clone(rules));
+    player.seek(player.state().end);
+    let mut screen = Screen::default();
+    let calls = way(&mut screen, &mut player).len();
+    (calls, screen.0)
+}
+
+#[test]
+fn it_opens_where_an_earlier_replay_came_to() {
+    let (_folder, path, envelopes) = long_one();
+    let states = path.with_file_name("run.mcap.states");
+    let rules = Arc::default();
+    let (first, end) = open_at_end(&path, &rules);
+    assert!(first >= 1 && end == world_at(&envelopes, Stamp(i64::MAX)));
+    let kept = fs::read(&states).unwrap();
+    assert_eq!(fs::metadata(&states).unwrap().mode() & 0o777, 0o600);
+    assert!(kept.len() < fs::metadata(&path).unwrap().len() as usize, "{}", kept.len());
+    let (again, world) = open_at_end(&path, &rules);
+    assert!(again == 0 && world == end, "{again}");
+
+    // of what lies there, only what is whole and of this recording, program and rules is believed
+    let mut other = AlertRules::default();
+    other.xid = !other.xid;
+    let (calls, world) = open_at_end(&path, &Arc::new(other));
+    assert!(calls >= 1 && world.runs == end.runs);
+    for damage in [&b"nothing of ours"[..], &kept[..kept.len() / 2], &flipped(&kept)] {
+        fs::write(&states, damage).unwrap();
+        let (calls, world) = open_at_end(&path, &rules);
+        assert!(calls >= 1 && world == end, "{calls} of {} bytes", damage.len());
+        let (calls, world) = open_at_end(&path, &rules);
+        assert!(calls == 0 && world == end, "written anew: {calls} of {} bytes", damage.len());
+    }
+    // another recording takes its place
+    fs::remove_file(&path).unwrap();
+    let shorter = &envelopes[..envelopes.len() - 5_000];
+    write(&path, shorter);
+    let (calls, world) = open_at_end(&path, &rules);
+    assert!(calls >= 1 && world == world_at(shorter, Stamp(i64::MAX)), "{calls}");
+    // beside a file that a person has put somewhere nothing is written
+    let elsewhere = tempfile::tempdir().unwrap();
+    fs::rename(&path, elsewhere.path().join("run.mcap")).unwrap();
+    let (calls, _) = open_at_end(&elsewhere.path().join("run.mcap"), &rules);
+    assert!(calls >= 1 && fs::read_dir(elsewhere.path()).unwrap().count() == 1);
+}
+
+fn flipped(bytes: &[u8]) -> Vec<u8> {
+    let mut bytes = bytes.to_vec();
+    let at = bytes.len() - 100;
+    bytes[at] ^= 1;
+    bytes
+}
+
+#[test]
+fn a_folder_that_can_not_be_written_opens_all_the_same() {
+    let (_folder, path, envelopes) = long_one();
+    let states = path.with_file_name("run.mcap.states");
+    // a folder in its place: no user may write that, not even root
+    fs::create_dir(&states).unwrap();
+    let (calls, world) = open_at_end(&path, &Arc::default());
+    assert!(calls >= 1 && world == world_at(&envelopes, Stamp(i64::MAX)));
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(40))]
+    #[test]
+    fn a_world_comes_back_as_it_was_written(envelopes in any_envelopes(), seconds in 0_u64..20) {
+        for envelopes in [envelopes, run(3, seconds)] {
+            let world = world_at(&envelopes, Stamp(i64::MAX));
+            let written = rmp_serde::to_vec_named(&world).unwrap();
+            let read: World = rmp_serde::from_slice(&written).unwrap();
+            prop_assert_eq!(format!("{read:?}"), format!("{world:?}"));
+        }
+    }
+
     #[test]
     fn any_seeks_give_the_world_of_that_moment(
         seconds in 1_u64..90,
