@@ -11,13 +11,14 @@ use hvtui::domain::ids::{Rank, RunId};
 use hvtui::domain::marks::{MarkChange, NewMark, RunMarks};
 use hvtui::domain::playback::PlaybackState;
 use hvtui::domain::time::Stamp;
-use hvtui::record::marks;
+use hvtui::record::{Store, marks};
 use hvtui::tui::core::{Effect, Key, KeyCode, Msg, PlayCommand, Screen};
 use hvtui::tui::screens::model::Overlay;
 use hvtui::tui::source::EventSource;
 use hvtui::tui::source::replay::Replay;
 use serde_json::Value;
 
+use crate::common::terminal::Terminal;
 use crate::common::world::{START, Story, run_id, training};
 use crate::json_forms::assert_fits;
 use crate::record::write;
@@ -372,4 +373,76 @@ fn what_can_not_be_written_is_named_and_nothing_is_lost() {
     } else {
         assert!(told.starts_with("hvtui: a.marks.json: Permission denied") && notes == 1, "{ended:?}");
     }
+}
+
+#[test]
+fn a_live_run_keeps_its_marks_for_its_replay_in_a_terminal() {
+    let home = tempfile::tempdir().unwrap();
+    let mut command = Command::new(env!("CARGO_BIN_EXE_hvtui"));
+    command.arg("demo").env("HOME", home.path()).env("TMPDIR", home.path()).current_dir("/");
+    for name in ["XDG_STATE_HOME", "XDG_CONFIG_HOME", "XDG_CACHE_HOME"] {
+        command.env_remove(name);
+    }
+    let Some(terminal) = Terminal::start(&command, 120, 40) else { return };
+    terminal.wait("the cluster with its runs", |screen| screen.contains("rank 0 step"));
+    terminal.press(&["2"]);
+    terminal.wait("the newest run", |screen| screen.contains("samples/s") && screen.contains("whole run"));
+    terminal.press(&["m"]);
+    terminal.wait("the prompt", |screen| screen.contains("note of the mark"));
+    terminal.type_in("lr was changed");
+    terminal.press(&["Enter"]);
+    terminal.wait("the mark", |screen| screen.contains("marked ") && screen.contains('▾'));
+    terminal.press(&["p"]);
+    // it stands at the end, and the mark under the playhead
+    terminal.wait("its replay", |screen| screen.contains("Replay") && screen.contains("paused"));
+    terminal.press(&["g"]);
+    terminal.wait("the mark", |screen| screen.contains('▾'));
+    terminal.press(&["M"]);
+    terminal.wait("its marks", |screen| screen.contains("marks of run") && screen.contains("lr was changed"));
+    terminal.press(&["D"]);
+    terminal.wait("none", |screen| screen.contains("no mark yet"));
+    terminal.press(&["C-c"]);
+    terminal.assert_restored(0);
+}
+
+#[test]
+fn who_leaves_at_once_finds_the_mark_again_in_a_terminal() {
+    let folder = recorded();
+    let mut command = Command::new(env!("CARGO_BIN_EXE_hvtui"));
+    command.args(["replay", "a.mcap"]).env("HOME", folder.path()).current_dir(folder.path());
+    let open = || {
+        let terminal = Terminal::start(&command, 80, 24)?;
+        terminal.wait("the replay", |screen| screen.contains("paused") && screen.contains("step 120"));
+        Some(terminal)
+    };
+    let Some(terminal) = open() else { return };
+    // where step 120 was finished, and one back
+    terminal.press(&["[", "["]);
+    terminal.wait("a step back", |screen| screen.contains("step 119"));
+    terminal.press(&["m"]);
+    terminal.wait("the prompt", |screen| screen.contains("note of the mark"));
+    terminal.type_in("look here");
+    terminal.press(&["Enter", "q"]);
+    terminal.assert_restored(0);
+    let Some(terminal) = open() else { return };
+    terminal.wait("the mark", |screen| screen.contains('▾'));
+    terminal.press(&["{"]);
+    terminal.wait("its note", |screen| screen.contains("mark: step 119: look here"));
+    terminal.press(&["q"]);
+    terminal.assert_restored(0);
+}
+
+#[test]
+fn marks_go_with_their_recording() {
+    let state = tempfile::tempdir().unwrap();
+    let store = Store::new(state.path());
+    let path = store.path_of(&run_id());
+    std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+    write(&path, &training().told);
+    let new = NewMark { at: START, step: None, rank: None, note: "gone".to_owned() };
+    marks::change(&path, &MarkChange::Add(new)).unwrap();
+    let files = std::fs::metadata(&path).unwrap().len()
+        + std::fs::metadata(path.with_file_name("run.marks.json")).unwrap().len();
+    assert_eq!(store.delete(&run_id()).unwrap(), files);
+    assert!(!path.parent().unwrap().exists());
 }

@@ -166,7 +166,7 @@ fn incident(model: &mut Model, forward: bool) -> Vec<Effect> {
     all.sort_unstable();
     let found = if forward { all.iter().find(|one| **one > at) } else { all.iter().rfind(|one| **one < at) };
     if let Some(&to) = found {
-        if let Some(mark) = marks.iter().find(|mark| mark.at == to) {
+        if let Some(mark) = marks.iter().find(|mark| mark.at.clamp(state.start, state.end) == to) {
             let words = format!("mark: {}", mark.words());
             model.toast(Level::Info, words, None);
         }

@@ -68,7 +68,9 @@ pub(super) fn draw(model: &Model, canvas: &mut Canvas<'_>, band: Band, run: &Run
         y += 1;
     }
     edges(model, canvas, (x, w), lanes.y..y, (start, window));
-    ticks(model, canvas, (x, band.y, w), (start, window), words);
+    if lanes.h > 0 {
+        ticks(model, canvas, (x, band.y, w), (start, window), words);
+    }
 }
 
 /// The first and the last moment of the selection, where the window has them; the last column is the end of the window.
