@@ -520,7 +520,7 @@ pub use image::{ImageBuildArgs, ImageCommand, ImagePushArgs};
 pub use import::ImportArgs;
 pub use pick::{PickArgs, PickFormat};
 pub use report::{DiffArgs, ReportArgs};
-pub use runs::{CheckRunsArgs, PruneArgs, RunsArgs, RunsCommand};
+pub use runs::{CheckRunsArgs, MarkArgs, PruneArgs, RunsArgs, RunsCommand};
 pub use train::{TrainArgs, TrainJob};
 pub use watch::{HostsCommand, Prometheus, WatchArgs, WatchForm};
 

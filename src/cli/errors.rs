@@ -185,6 +185,7 @@ impl From<record::Error> for Failure {
             Error::File { source, .. } | Error::Write(source) => Code::from(source),
             Error::NotARecording(_)
             | Error::Foreign { .. }
+            | Error::Marks { .. }
             | Error::Mcap(_)
             | Error::Chunk { .. }
             | Error::Newer { .. } => Code::Data,

@@ -140,6 +140,7 @@ fn dispatch(cli: &Cli) -> Result<ExitCode, Failure> {
         Command::Runs(args) => match &args.command {
             Some(RunsCommand::Prune(args)) => commands::prune::run(args, file, &paths()?),
             Some(RunsCommand::Check(args)) => commands::check_runs::run(args, &paths()?),
+            Some(RunsCommand::Mark(args)) => commands::mark::run(args, &paths()?),
             None => commands::runs::run(args, file, &paths()?),
         },
         Command::Attach(args) => commands::attach::run(args, &file()?, &paths()?),

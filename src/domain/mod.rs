@@ -27,6 +27,7 @@ pub mod late;
 pub mod lease;
 pub mod log;
 pub mod log_text;
+pub mod marks;
 pub mod mpirun;
 pub mod nccl_log;
 pub mod nccl_timing;

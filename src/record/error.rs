@@ -4,6 +4,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use super::format::FORMAT;
+use crate::domain::marks::MarkError;
 
 /// Why a recording could not be written, read or found.
 #[derive(Debug, thiserror::Error)]
@@ -35,6 +36,17 @@ pub enum Error {
         /// What it is instead.
         reason: String,
     },
+    /// The file of marks beside a recording can't be read.
+    #[error("{}: {reason}", path.display())]
+    Marks {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong, and what helps.
+        reason: String,
+    },
+    /// Marks can't be changed so.
+    #[error(transparent)]
+    Mark(#[from] MarkError),
     /// The MCAP library refused.
     #[error("recording: {0}")]
     Mcap(#[source] mcap::McapError),

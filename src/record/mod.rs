@@ -3,8 +3,9 @@
 //!
 //! `format` says what is in the file, `block` and `log_json` how events become bytes and come back,
 //! `segments` which files a recording has, `budget` how much it may take, `writer` and `recorder` write, `scan`, `chunk` and `reader` read,
-//! `position` tells where a recording stands, `player` replays, `saved` keeps what it has come to beside the recording, `study` tells the figures of a part, `check`, `loss` and `closing` check and repair
-//! files, `store` knows where recordings lie, `export` and `import` translate to and from other programs' formats. Knows nothing of the wire:
+//! `position` tells where a recording stands, `player` replays, `saved` keeps what it has come to beside the recording, `study` tells the
+//! figures of a part, `check`, `loss` and `closing` check and repair files, `store` knows where recordings lie, `marks` keeps what a person
+//! noted of a run beside its recording, `export` and `import` translate to and from other programs' formats. Knows nothing of the wire:
 //! recordings outlive protocol versions.
 
 mod block;
@@ -20,6 +21,7 @@ pub mod import;
 mod integrity;
 mod log_json;
 mod loss;
+pub mod marks;
 pub mod player;
 mod position;
 mod queue;

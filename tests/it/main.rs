@@ -48,6 +48,7 @@ mod leases;
 mod lists;
 mod local_runs;
 mod log_output;
+mod marks;
 mod mesh;
 mod mig;
 mod mnist;

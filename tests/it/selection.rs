@@ -259,6 +259,32 @@ fn the_heat_map_shows_how_late_each_rank_came() {
 }
 
 #[test]
+fn the_columns_of_the_heat_map_are_steps_or_time() {
+    let mut story = heated(uneven());
+    assert_eq!(press(&mut story, "b"), [], "the same figures");
+    shoot("replay-heat-by-time", story, &[(80, 24), (120, 40)], COLOR);
+    let mut story = heated(uneven());
+    let steps = text(&story.model, COLOR);
+    press(&mut story, "bb");
+    assert_eq!(text(&story.model, COLOR), steps);
+    // elsewhere it opens the map by time
+    let effects = press(&mut story, "Hb");
+    answered(&mut story, &effects);
+    assert!(story.model.ui.replay.heat && text(&story.model, COLOR).contains("time 14:30:"));
+}
+
+#[test]
+fn the_heat_map_of_a_live_run_is_that_of_what_is_recorded() {
+    let mut story = training();
+    story.model.ui.screen = Screen::Run;
+    let effects = press(&mut story, "H");
+    assert!(matches!(effects[..], [Effect::OpenReplay(_)]), "{effects:?}");
+    assert_eq!(story.model.ui.screen, Screen::Replay);
+    let story = opened(story);
+    assert!(story.model.ui.replay.heat);
+}
+
+#[test]
 fn the_heat_map_is_left_by_its_key_and_by_escape() {
     for leave in [Key::char('H'), Key::plain(KeyCode::Esc)] {
         let mut story = heated(training());

@@ -66,6 +66,7 @@ Examples:
   hvtui runs --filter 'done name~mnist age<7d' --sort loss
   hvtui runs --json | jq '.[0].spec.name'
   hvtui runs check --repair
+  hvtui runs mark last 'lr was changed'
   hvtui runs prune --older-than 30d";
 
 pub(super) const CHECK_RUNS: &str = "\
@@ -87,6 +88,16 @@ Examples:
   hvtui runs prune --older-than 30d --dry-run
   hvtui runs prune --keep 50 --max-size 5G
   hvtui runs prune --yes --json";
+
+pub(super) const MARK: &str = "\
+The marks are those of the Run and Replay screens (m, M). They are kept beside
+the recording, and export and report show them.
+
+Examples:
+  hvtui runs mark last 'lr was changed'
+  hvtui runs mark 7QK2 --at 90.5 --rank 3 'loader slow'
+  hvtui runs mark 7QK2
+  hvtui runs mark 7QK2 --delete 2";
 
 pub(super) const ATTACH: &str = "\
 Works for any run on your hosts: one that this machine recorded, one that you

@@ -1,11 +1,11 @@
-//! What `runs`, `runs prune` and `runs check` take.
+//! What `runs`, `runs prune`, `runs check` and `runs mark` take.
 
 use std::time::Duration;
 
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use clap::{Args, Subcommand};
 
-use super::help;
+use super::{help, moment};
 use crate::domain::run_list::{RunFilter, RunOrder};
 use crate::domain::units::{parse_bytes, parse_duration};
 
@@ -46,6 +46,30 @@ pub enum RunsCommand {
     /// Check recordings: what is whole, what is missing; close and repair them
     #[command(after_help = help::CHECK_RUNS)]
     Check(CheckRunsArgs),
+    /// Set a mark with a note on a recorded run; list its marks, delete one
+    #[command(after_help = help::MARK)]
+    Mark(MarkArgs),
+}
+
+/// `runs mark`.
+#[derive(Debug, Args)]
+pub struct MarkArgs {
+    /// The run: its id, at least 8 characters from its beginning, or at least 4 from its end; its name; or `last`
+    pub run: String,
+    /// What the mark says; without it the marks are listed
+    pub note: Option<String>,
+    /// The moment, in seconds from the run's start [default: the end of what is recorded]
+    #[arg(long, value_name = "S", value_parser = moment, requires = "note")]
+    pub at: Option<f64>,
+    /// The rank that it is about
+    #[arg(long, value_name = "R", requires = "note")]
+    pub rank: Option<u32>,
+    /// Delete the mark of this number instead
+    #[arg(long, value_name = "N", conflicts_with = "note")]
+    pub delete: Option<u32>,
+    /// Print one JSON object with the marks
+    #[arg(long)]
+    pub json: bool,
 }
 
 /// `runs check`.

@@ -13,6 +13,7 @@ pub mod image;
 pub mod import;
 pub mod logs;
 pub mod man;
+pub mod mark;
 pub mod mesh;
 pub mod pick;
 pub mod prune;

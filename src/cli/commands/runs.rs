@@ -307,6 +307,12 @@ fn state(run: &Listed, local: bool) -> String {
     }
 }
 
+/// The day and second in this machine's time zone.
+pub(in crate::cli) fn local_second(at: Stamp) -> String {
+    let second = at.0.div_euclid(1_000_000).rem_euclid(60);
+    format!("{}:{second:02}", local_time(at))
+}
+
 /// The day and minute in this machine's time zone.
 pub(in crate::cli) fn local_time(at: Stamp) -> String {
     match DateTime::from_timestamp_micros(at.0) {

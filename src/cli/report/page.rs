@@ -245,6 +245,12 @@ fn tables(run: &RunAnalysis) -> String {
         .collect();
     let head = ["GPU", "rank", "util", "min", "peak", "memory", "temp", "power", "clocks held down by"];
     out.push_str(&table("GPUs", "", &head, &gpus));
+    let known_of = |of: Option<String>| known(of, |of| of);
+    let marks = run.marks.iter().map(|mark| {
+        let (step, rank) = (mark.step.map(|step| step.to_string()), mark.rank.map(|rank| rank.to_string()));
+        vec![mark.at.rfc3339(), known_of(step), known_of(rank), mark.note.clone()]
+    });
+    out.push_str(&table("Marks", "facts", &["time", "step", "rank", "note"], &marks.collect::<Vec<_>>()));
     let facts: Vec<Vec<String>> =
         run.facts.iter().map(|fact| vec![fact.name.clone(), fact.value.clone()]).collect();
     out.push_str(&table("What was run", "facts", &["", ""], &facts));

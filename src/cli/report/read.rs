@@ -3,9 +3,10 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use crate::cli::errors::{Code, Failure};
+use crate::cli::errors::{Code, Failure, note};
 use crate::domain::analysis::{Analyzer, RunAnalysis, Window};
-use crate::record::Reader;
+use crate::domain::marks::RunMarks;
+use crate::record::{Reader, marks};
 
 /// A recording that tells which run it is of.
 pub fn open(path: &Path) -> Result<Reader, Failure> {
@@ -32,5 +33,11 @@ pub fn analyze(reader: &Reader, window: Window) -> Result<RunAnalysis, Failure> 
     }
     let damage = reader.integrity().damage();
     let damage = damage.or_else(|| (unreadable > 0).then(|| format!("{unreadable} damaged chunks left out")));
-    Ok(analyzer.finish(damage))
+    // figures are right without them
+    let marks = marks::read(reader.path()).unwrap_or_else(|error| {
+        note(&error.to_string());
+        RunMarks::default()
+    });
+    let marks = marks.all().to_vec();
+    Ok(RunAnalysis { marks, ..analyzer.finish(damage) })
 }

@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 use super::{WIDTH, wrapped};
-use crate::cli::commands::runs::local_time;
+use crate::cli::commands::runs::{local_second, local_time};
 use crate::cli::table::padded;
 use crate::domain::analysis::{Finding, GpuFigures, RankFigures, RunAnalysis, Spread};
 use crate::domain::hooks::StepsBy;
@@ -35,6 +35,7 @@ pub fn render(run: &RunAnalysis, findings: &[Finding]) -> String {
     out.push_str(&ranks(run));
     out.push_str(&gpus(run));
     out.push_str(&rest(run));
+    out.push_str(&marks(run));
     out
 }
 
@@ -259,6 +260,19 @@ fn gpus(run: &RunAnalysis) -> String {
     }
     if more > 0 {
         let _ = writeln!(out, "  {more} more GPUs are busier; --json has all");
+    }
+    out
+}
+
+/// What a person has noted.
+fn marks(run: &RunAnalysis) -> String {
+    if run.marks.is_empty() {
+        return String::new();
+    }
+    let mut out = "\nMarks\n".to_owned();
+    for mark in &run.marks {
+        let words = wrapped(&sanitize(&format!("{}  {}", local_second(mark.at), mark.words())), 4);
+        let _ = writeln!(out, "  {}", words.trim_start());
     }
     out
 }

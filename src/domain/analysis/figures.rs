@@ -8,10 +8,11 @@ use serde::Serialize;
 use super::by_step::ByStep;
 use super::histogram::{Estimate, Histogram};
 use super::lateness::Late;
-use super::steps::StepPoint;
+use super::steps::{Ended, StepPoint};
 
 use crate::domain::hooks::StepsBy;
 use crate::domain::ids::{GpuUuid, HostId, Rank};
+use crate::domain::marks::{RunMark, as_told};
 use crate::domain::series::Series;
 use crate::domain::straggler::Lost;
 use crate::domain::time::Stamp;
@@ -400,6 +401,9 @@ pub struct RunAnalysis {
     pub collectives: Option<String>,
     /// What it was: command, code, versions.
     pub facts: Vec<Fact>,
+    /// What a person has noted of it; they lie beside the recording.
+    #[serde(serialize_with = "as_told")]
+    pub marks: Vec<RunMark>,
     /// What charts show.
     #[serde(skip)]
     pub charts: Charts,
@@ -430,6 +434,8 @@ pub struct Fact {
 pub struct Charts {
     /// By step.
     pub steps: ByStep<StepPoint>,
+    /// When steps ended, as far as that was heard of.
+    pub ended: ByStep<Ended>,
     /// Lateness of each rank.
     pub late: Vec<(Rank, ByStep<Late>)>,
     /// Utilisation of each GPU: `gpu-a:3`.

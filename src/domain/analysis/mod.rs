@@ -38,7 +38,7 @@ pub use figures::{
 pub use finding::{Finding, findings};
 pub use gpus::UtilPoint;
 pub use lateness::Late;
-pub use steps::StepPoint;
+pub use steps::{Ended, StepPoint};
 
 /// Episodes of stragglers that are kept.
 const EPISODES: usize = 64;
@@ -230,6 +230,7 @@ impl Analyzer {
             Event::StepDone { timing } => {
                 self.first_step_at = self.first_step_at.or(Some(at));
                 self.step(number, within, timing);
+                self.steps.ended(timing.step, at);
             }
             Event::StepSeen { seen } => {
                 self.total_steps = seen.total.or(self.total_steps);

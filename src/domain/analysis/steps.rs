@@ -11,6 +11,7 @@ use super::what_if::{BEFORE, WhatIfSums};
 use crate::domain::hooks::StepsBy;
 use crate::domain::ids::Rank;
 use crate::domain::series::Merge;
+use crate::domain::time::Stamp;
 use crate::domain::timing::{Phase, StepTiming};
 
 /// Steps that some ranks have told and others not; their parts.
@@ -133,6 +134,31 @@ impl Merge for StepPoint {
     }
 }
 
+/// When some steps ended: from when to when that was heard of.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Ended(Option<(Stamp, Stamp)>);
+
+impl Ended {
+    /// One ended then.
+    pub fn take(&mut self, at: Stamp) {
+        self.merge(&Self(Some((at, at))));
+    }
+
+    /// The first and the last moment; `None` where nothing was heard.
+    pub fn span(self) -> Option<(Stamp, Stamp)> {
+        self.0
+    }
+}
+
+impl Merge for Ended {
+    fn merge(&mut self, other: &Self) {
+        self.0 = match (self.0, other.0) {
+            (Some(own), Some(more)) => Some((own.0.min(more.0), own.1.max(more.1))),
+            (own, more) => own.or(more),
+        };
+    }
+}
+
 /// The first loss, the least and the last, each with its step.
 #[derive(Debug, Default, Clone, Copy)]
 pub(super) struct Losses {
@@ -185,6 +211,7 @@ pub(super) struct Steps {
     pub(super) mean_exposed: Histogram,
     pub(super) losses: Losses,
     pub(super) points: ByStep<StepPoint>,
+    pub(super) ended: ByStep<Ended>,
 }
 
 impl Steps {
@@ -211,6 +238,7 @@ impl Steps {
             mean_exposed: Histogram::default(),
             losses: Losses::default(),
             points: ByStep::new(POINTS),
+            ended: ByStep::new(POINTS),
         }
     }
 
@@ -275,6 +303,13 @@ impl Steps {
             }
             Some(_) => self.losses.not_finite = self.losses.not_finite.or(Some(step)),
             None => {}
+        }
+    }
+
+    /// A step was heard to have ended.
+    pub(super) fn ended(&mut self, step: u64, at: Stamp) {
+        if self.counting && self.window.holds(step) {
+            self.ended.at(step).take(at);
         }
     }
 

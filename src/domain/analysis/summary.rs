@@ -72,6 +72,7 @@ pub(super) fn of(analyzer: Analyzer, damage: Option<String>) -> RunAnalysis {
         },
         collectives: collectives.sentence(place),
         facts,
+        marks: Vec::new(),
         estimates: estimates(&steps, &all),
         ranks,
         log: logs.figures(),
@@ -84,6 +85,7 @@ pub(super) fn of(analyzer: Analyzer, damage: Option<String>) -> RunAnalysis {
                 .filter_map(|(number, rank)| Some((Rank(number), rank.late?)))
                 .collect(),
             steps: steps.points,
+            ended: steps.ended,
         },
     }
 }

@@ -9,6 +9,7 @@ use super::out::Out;
 use super::pass::{Item, Run, Sink};
 use super::{Format, Target};
 use crate::domain::log_text::{self, sgr};
+use crate::domain::text::sanitize;
 
 /// The format.
 pub(super) const FORMAT: Format = Format {
@@ -48,6 +49,7 @@ impl Sink for Asciicast {
                 let text = format!("rank {} {}", straggler.rank, straggler.words());
                 self.event(out, run, *at, "m", &text)
             }
+            Item::Mark { at, mark } => self.event(out, run, *at, "m", &sanitize(&mark.words())),
             _ => Ok(()),
         }
     }

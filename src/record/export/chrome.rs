@@ -101,6 +101,13 @@ impl Sink for Chrome {
                 let args = json!({ "line": format!("rank {} {}", straggler.rank, straggler.words()) });
                 mark(out, run, (straggler.rank, *at), ("STRAGGLER", "straggler"), &args)
             }
+            Item::Mark { at, mark: set } => {
+                let name = if set.note.is_empty() { "mark" } else { &set.note };
+                let args = json!({ "note": set.note, "step": set.step });
+                // one that is about no rank goes through all of them
+                let scope = if set.rank.is_some() { "p" } else { "g" };
+                instant(out, run, (set.rank.unwrap_or_default(), *at), (name, "mark", scope), &args)
+            }
             Item::Host { at, host, sample } => self.host(out, run, *at, host, sample),
         }
     }
@@ -326,9 +333,20 @@ fn mark(
     (name, cat): (&str, &str),
     args: &Value,
 ) -> io::Result<()> {
+    instant(out, run, (rank, at), (name, cat, "p"), args)
+}
+
+/// The same with how far it is drawn: over its process, or over all.
+fn instant(
+    out: &mut Out<'_>,
+    run: &Run<'_>,
+    (rank, at): (Rank, i64),
+    (name, cat, scope): (&str, &str, &str),
+    args: &Value,
+) -> io::Result<()> {
     let (pid, tid, ts) = (pid_of(rank), tid_of(rank, Thread::Steps), run.micros(at));
     let mark = json!({
-        "ph": "i", "s": "p", "name": name, "cat": cat, "pid": pid, "tid": tid, "ts": ts, "args": args,
+        "ph": "i", "s": scope, "name": name, "cat": cat, "pid": pid, "tid": tid, "ts": ts, "args": args,
     });
     out.event(&mark)
 }

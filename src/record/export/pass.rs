@@ -8,6 +8,7 @@ use serde_json::Value;
 
 use super::super::error::Error;
 use super::super::format::Channel;
+use super::super::marks;
 use super::super::reader::Reader;
 use super::align::{Clocks, Gather};
 use super::allreduce::{Allreduce, Meetings};
@@ -17,6 +18,7 @@ use crate::domain::event::{Envelope, Event, Origin};
 use crate::domain::host::HostSample;
 use crate::domain::ids::{HostId, Rank};
 use crate::domain::log::{LogGap, LogLine};
+use crate::domain::marks::RunMark;
 use crate::domain::nccl_timing::CollectiveTiming;
 use crate::domain::outcome::RunOutcome;
 use crate::domain::run::RunSpec;
@@ -85,6 +87,8 @@ pub(super) enum Item<'a> {
     Gap { at: i64, gap: &'a LogGap },
     /// A rank became a straggler.
     Straggler { at: i64, straggler: &'a Straggler },
+    /// A mark that a person has set.
+    Mark { at: i64, mark: &'a RunMark },
     /// The values of a host.
     Host { at: i64, host: &'a HostId, sample: &'a HostSample },
 }
@@ -115,18 +119,26 @@ pub(super) fn export(
     let world = run.spec.map_or(0, |spec| spec.placements.len());
     let out = Out::new(to, run.chosen.max_events());
     let (stragglers, meetings) = (Stragglers::default(), Meetings::default());
+    let kept = marks::read(reader.path())?;
+    let mut marks = kept.all().iter().peekable();
     let mut pass = Pass { out, run, sink, stragglers, meetings, world, unaligned_steps: 0 };
     let mut missing_chunks = 0;
     pass.sink.begin(&mut pass.out, &pass.run).map_err(Error::Write)?;
     for envelope in reader.envelopes(..) {
         match envelope {
-            Ok(envelope) => pass.take(&envelope).map_err(Error::Write)?,
+            Ok(envelope) => {
+                while let Some(mark) = marks.next_if(|mark| mark.at < envelope.at) {
+                    pass.mark(mark).map_err(Error::Write)?;
+                }
+                pass.take(&envelope).map_err(Error::Write)?;
+            }
             Err(_) => missing_chunks += 1,
         }
         if pass.out.is_truncated() {
             break;
         }
     }
+    marks.try_for_each(|mark| pass.mark(mark)).map_err(Error::Write)?;
     let Pass { mut out, run, sink, unaligned_steps, .. } = pass;
     sink.end(&mut out, &run).and_then(|()| out.flush()).map_err(Error::Write)?;
     let (events, recorded, truncated) = (out.written(), out.recorded(), out.is_truncated());
@@ -247,6 +259,14 @@ impl Pass<'_, '_> {
     /// Gives what happened at a moment, if that is chosen.
     fn at(&mut self, at: i64, item: &Item<'_>) -> io::Result<()> {
         if self.run.chosen.has_moment(at) { self.give(item) } else { Ok(()) }
+    }
+
+    fn mark(&mut self, mark: &RunMark) -> io::Result<()> {
+        if mark.rank.is_some_and(|rank| !self.run.chosen.has_rank(rank)) {
+            return Ok(());
+        }
+        let at = mark.at.0.saturating_mul(1_000);
+        self.at(at, &Item::Mark { at, mark })
     }
 
     fn step(&mut self, rank: Rank, timing: &StepTiming, arrived: Stamp) -> io::Result<()> {

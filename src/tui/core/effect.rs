@@ -2,6 +2,7 @@
 
 use crate::domain::alerts::News;
 use crate::domain::ids::{HostId, RunId};
+use crate::domain::marks::MarkChange;
 use crate::domain::question::Answer;
 use crate::domain::run::RunSpec;
 use crate::domain::signal::SignalRequest;
@@ -51,6 +52,9 @@ pub enum Effect {
         /// Up to and including this moment.
         to: Stamp,
     },
+    /// Change the marks of this run, which are kept beside its recording; answered by
+    /// [`crate::tui::core::Msg::MarksTold`].
+    Mark(RunId, MarkChange),
     /// List the recordings, and ask the hosts for the runs that they know.
     ListRuns,
     /// Delete the recordings of these runs; answered by [`crate::tui::core::Msg::RunsDeleted`].

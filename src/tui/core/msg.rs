@@ -4,6 +4,7 @@ use crate::domain::analysis::RunAnalysis;
 use crate::domain::collectives::HostCollectives;
 use crate::domain::event::{Envelope, Event};
 use crate::domain::ids::{HostId, RunId};
+use crate::domain::marks::RunMarks;
 use crate::domain::playback::PlaybackState;
 use crate::domain::preflight::Finding;
 use crate::domain::question::Question;
@@ -113,6 +114,8 @@ pub enum Msg {
         /// What is known.
         told: Analyzed,
     },
+    /// The marks of a run as they are kept, or why they can't be read or changed.
+    MarksTold(RunId, Result<Arc<RunMarks>, String>),
     /// The program is asked to end.
     Quit,
 }

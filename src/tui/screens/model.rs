@@ -27,6 +27,7 @@ use crate::tui::screens::overlay::stacks::StacksUi;
 use crate::tui::screens::overlay::toasts;
 use crate::tui::screens::replay::ReplayUi;
 use crate::tui::screens::run::RunUi;
+use crate::tui::screens::run::marks::{MarksList, MarksUi};
 use crate::tui::screens::runs::RunsUi;
 use crate::tui::screens::runs::delete::Deletion;
 use crate::tui::screens::users::UsersUi;
@@ -108,6 +109,8 @@ pub enum Overlay {
     Palette(Palette),
     /// The stacks of a run's ranks.
     Stacks(StacksUi),
+    /// The marks of a run.
+    Marks(MarksList),
     /// A signal to a process.
     Signal(Box<SignalUi>),
 }
@@ -145,6 +148,8 @@ pub struct Ui {
     pub runs: RunsUi,
     /// Replay screen.
     pub replay: ReplayUi,
+    /// Marks of runs, on Run and Replay.
+    pub marks: MarksUi,
     /// Events screen.
     pub events: EventsUi,
 }

@@ -36,6 +36,7 @@ fn change(effect: &Effect) -> Option<&'static str> {
         // on this machine alone
         | Effect::Copy(_)
         | Effect::Save { .. }
+        | Effect::Mark(..)
         | Effect::Quit => None,
     }
 }

@@ -94,6 +94,7 @@ fn take(model: &mut Model, msg: Msg) -> Vec<Effect> {
         | Msg::RecordingsKept(_)
         | Msg::RunsDeleted { .. }
         | Msg::RunsHeard(_)
+        | Msg::MarksTold(..)
         | Msg::Attached(_)) => {
             runs_told(model, msg);
             Vec::new()
@@ -158,7 +159,7 @@ fn take(model: &mut Model, msg: Msg) -> Vec<Effect> {
     }
 }
 
-/// What is told of runs and their recordings.
+/// What is told of runs, their recordings and their marks.
 fn runs_told(model: &mut Model, msg: Msg) {
     match msg {
         Msg::RunsListed(list) => {
@@ -175,6 +176,7 @@ fn runs_told(model: &mut Model, msg: Msg) {
             model.heard = *heard;
             events::hear(model);
         }
+        Msg::MarksTold(id, told) => run::marks::told(model, id, told),
         Msg::Attached(id) => {
             model.ui.run = run::RunUi::on(id);
             model.ui.open(Screen::Run);
@@ -278,6 +280,7 @@ pub(super) fn key_pressed(model: &mut Model, key: Key) -> Vec<Effect> {
         Overlay::Palette(_) => return palette::handle_key(model, key),
         Overlay::Stacks(_) => return stacks::handle_key(model, key),
         Overlay::Signal(_) => return signal::handle_key(model, key),
+        Overlay::Marks(_) => return run::marks::handle_key(model, key),
         Overlay::Help(line) => {
             let line = *line;
             help_key(model, line, key);

@@ -7,13 +7,16 @@ use std::sync::{Arc, mpsc};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 
 use crate::domain::ids::RunId;
+use crate::domain::marks::MarkChange;
 use crate::domain::run::{KeptRecordings, RunSpec};
 use crate::domain::sync::SyncPlan;
 use crate::launch::request::LaunchRequest;
 use crate::launcher::script;
 use crate::record::store::Listing;
 use crate::record::{Error, Store};
+use crate::tui::core::Msg;
 use crate::tui::source::finishing::SoFar;
+use crate::tui::source::marks::MarksDesk;
 use crate::tui::source::takeup::TakenUp;
 
 /// Names of a folder at most.
@@ -34,6 +37,8 @@ pub(super) enum Filed {
     Launch(Box<LaunchRequest>),
     /// A host file was read, or could not be.
     HostFile(String, Result<String, String>),
+    /// The marks of a run.
+    Marks(Box<Msg>),
     /// What is in a folder, sorted; folders end with `/`. Nothing where it can't be read.
     Folder(String, Vec<String>),
 }
@@ -50,6 +55,8 @@ pub(super) struct Files {
     launches: Desk,
     /// Folders that are listed while one types: one that hangs delays those alone.
     folders: Desk,
+    /// Marks, which may lie beside a recording of which much is asked.
+    marks: MarksDesk,
     /// The number of the newest question for a folder.
     newest: Arc<AtomicU64>,
     answers: (UnboundedSender<Filed>, UnboundedReceiver<Filed>),
@@ -60,7 +67,10 @@ impl Files {
         let answers = unbounded_channel();
         let desk = |name| Desk { name, jobs: None, answers: answers.0.clone() };
         let (recordings, launches, folders) = (desk("recordings"), desk("launch files"), desk("folders"));
-        Self { store, recordings, launches, folders, newest: Arc::default(), answers }
+        let answer = answers.0.clone();
+        // fails only where the UI is left
+        let marks = MarksDesk::new(move |told| drop(answer.send(Filed::Marks(Box::new(told)))));
+        Self { store, recordings, launches, folders, marks, newest: Arc::default(), answers }
     }
 
     /// The next answer. Cancel-safe; pending while nothing was asked.
@@ -136,6 +146,12 @@ impl Files {
             script::look(&mut request);
             Filed::Launch(Box::new(request))
         })
+    }
+
+    /// Changes the marks of a run, if there is a change, and reads them.
+    pub(super) fn mark(&mut self, run: RunId, change: Option<MarkChange>) -> Result<(), String> {
+        let recording = self.store.path_of(&run);
+        self.marks.ask(recording, run, change)
     }
 
     /// Lists a folder, unless another is asked for before its turn comes.

@@ -11,6 +11,7 @@ use tokio::sync::oneshot;
 use crate::cluster::{Asked, Questions};
 use crate::domain::alerts::AlertRules;
 use crate::domain::ids::{HostId, RunId};
+use crate::domain::marks::MarkChange;
 use crate::domain::position::Past;
 use crate::domain::preflight::{Finding, Mark};
 use crate::domain::question::Answer;
@@ -209,6 +210,12 @@ impl Live {
         }
     }
 
+    /// Changes the marks of a run and reads them, or reads them alone.
+    fn mark(&mut self, run: RunId, change: Option<MarkChange>) {
+        let asked = self.files.mark(run, change);
+        self.unless(asked);
+    }
+
     /// Opens the run's recording beside the loop: it may be long.
     fn attach(&mut self, spec: RunSpec) {
         if self.recorded.session().live_runs().contains(&spec.id) {
@@ -254,6 +261,7 @@ impl Live {
             Filed::Looked(request, None) => self.preview(&request),
             Filed::Launch(request) => self.recorded.session().launch(*request),
             Filed::HostFile(name, text) => self.queue.push_back(Msg::HostFileRead(name, text)),
+            Filed::Marks(told) => self.queue.push_back(*told),
             Filed::Folder(path, names) => self.queue.push_back(Msg::FolderListed(path, names)),
         }
     }
@@ -270,6 +278,7 @@ impl Live {
             self.queue.push_back(Msg::Attached(run));
         }
         let past = Past::after(&taken.recap.position);
+        self.mark(spec.id.clone(), None);
         self.recorded.attach(spec, taken, past);
     }
 
@@ -383,6 +392,7 @@ impl EventSource for Live {
                     replay.analyze(from, to);
                 }
             }
+            Effect::Mark(run, change) => self.mark(run, Some(change)),
             Effect::ListRuns => self.list_runs(),
             Effect::Preflight(number, plan) => self.preflights.ask(number, plan),
             Effect::DeleteRuns(runs) => {

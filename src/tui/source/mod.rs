@@ -5,6 +5,7 @@ mod figures;
 mod files;
 pub mod finishing;
 pub mod live;
+mod marks;
 mod preflight;
 pub mod recorded;
 pub mod replay;

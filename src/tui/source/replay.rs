@@ -10,11 +10,14 @@ use tokio::sync::mpsc as told;
 
 use crate::clock;
 use crate::domain::alerts::AlertRules;
+use crate::domain::ids::RunId;
+use crate::domain::marks::MarkChange;
 use crate::domain::time::Stamp;
 use crate::record::{Error, Player};
 use crate::tui::core::{Analyzed, Effect, Msg, PlayCommand};
 use crate::tui::source::EventSource;
 use crate::tui::source::figures::FiguresDesk;
+use crate::tui::source::marks::{MarksDesk, first_told};
 
 /// Speeds double and halve, between these.
 const SPEEDS: (f64, f64) = (0.125, 64.0);
@@ -24,9 +27,11 @@ const AHEAD: usize = 2;
 /// One recording, played.
 #[derive(Debug)]
 pub struct Replay {
+    recording: PathBuf,
     commands: Sender<PlayCommand>,
     moves: told::Receiver<Vec<Msg>>,
     figures: FiguresDesk,
+    marks: MarksDesk,
     /// What went wrong and is to be told first.
     untold: Option<Msg>,
 }
@@ -60,14 +65,21 @@ impl Replay {
     ) -> Result<Self, Error> {
         let (commands, asked) = channel();
         let (outbox, moves) = told::channel(AHEAD);
+        let recording = path.clone();
         let figures = FiguresDesk::new(path, outbox.clone());
+        let answers = outbox.clone();
+        // fails only when the replay was closed
+        let marks = MarksDesk::new(move |told| drop(answers.blocking_send(vec![told])));
         let work = move || match open() {
-            Ok(player) => play(player, &asked, &outbox),
+            Ok(player) => {
+                let marks = first_told(player.path(), player.spec().map(|spec| spec.id.clone()));
+                play(player, &asked, &outbox, marks);
+            }
             // fails only when the replay was closed
             Err(error) => drop(outbox.blocking_send(vec![Msg::ReplayFailed(error.to_string())])),
         };
         thread::Builder::new().name("replay".to_owned()).spawn(work).map_err(Error::Thread)?;
-        Ok(Self { commands, moves, figures, untold: None })
+        Ok(Self { recording, commands, moves, figures, marks, untold: None })
     }
 
     /// Asks for a move; [`Replay::advance`] tells what came of it.
@@ -83,7 +95,14 @@ impl Replay {
         }
     }
 
-    /// The next moves and figures; pending while the playhead stands still. Cancel-safe.
+    /// Changes the marks of the recording; [`Replay::advance`] tells them.
+    pub fn mark(&mut self, run: RunId, change: MarkChange) {
+        if let Err(why) = self.marks.ask(self.recording.clone(), run.clone(), Some(change)) {
+            self.untold = Some(Msg::MarksTold(run, Err(why)));
+        }
+    }
+
+    /// The next moves, figures and marks; pending while the playhead stands still. Cancel-safe.
     pub async fn advance(&mut self) -> Vec<Msg> {
         if let Some(untold) = self.untold.take() {
             return vec![untold];
@@ -96,7 +115,12 @@ impl Replay {
 }
 
 /// Plays until the replay is closed. Commands that came while the player was on its way are carried out together.
-fn play(mut player: Player, asked: &Receiver<PlayCommand>, moved: &told::Sender<Vec<Msg>>) {
+fn play(
+    mut player: Player,
+    asked: &Receiver<PlayCommand>,
+    moved: &told::Sender<Vec<Msg>>,
+    mut marks: Option<Msg>,
+) {
     loop {
         let playback = player.advance(clock::now());
         let messages = if let Some(percent) = playback.reading {
@@ -105,6 +129,7 @@ fn play(mut player: Player, asked: &Receiver<PlayCommand>, moved: &told::Sender<
             let mut messages: Vec<Msg> = playback.reset.map(Msg::Reset).into_iter().collect();
             messages.extend(playback.envelopes.into_iter().map(Msg::Replayed));
             messages.push(Msg::Playback(player.state()));
+            messages.extend(marks.take());
             messages
         };
         if moved.blocking_send(messages).is_err() {
@@ -153,6 +178,7 @@ impl EventSource for Replay {
         match effect {
             Effect::Play(command) => self.play(command),
             Effect::Analyze { from, to } => self.analyze(from, to),
+            Effect::Mark(run, change) => self.mark(run, change),
             _ => {}
         }
     }

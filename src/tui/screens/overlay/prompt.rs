@@ -2,11 +2,12 @@
 
 use tui_input::{Input, InputRequest};
 
+use crate::domain::marks::fitting;
 use crate::domain::run_list::RunFilter;
 use crate::tui::core::{Effect, Key, KeyCode, Level, Screen};
 use crate::tui::screens::cluster::{filtering, picking};
 use crate::tui::screens::model::Overlay;
-use crate::tui::screens::{Model, replay};
+use crate::tui::screens::{Model, replay, run};
 
 /// What the line is for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -21,6 +22,8 @@ pub enum PromptKind {
     RunsFilter,
     /// Where to go in a replay.
     GoTo,
+    /// What a mark says.
+    MarkNote,
 }
 
 /// An open prompt.
@@ -57,6 +60,7 @@ impl Prompt {
             PromptKind::LogSearch => "search log (or /regex/)",
             PromptKind::RunsFilter => "filter runs",
             PromptKind::GoTo => "go to (14:32:05, +90s, 50%, step 812)",
+            PromptKind::MarkNote => "note of the mark",
         }
     }
 }
@@ -141,6 +145,7 @@ pub fn apply(model: &mut Model) {
             }
             Err(error) => prompt.error = Some(error.to_string()),
         },
+        PromptKind::MarkNote => prompt.error = fitting(&text).err().map(|error| error.to_string()),
         PromptKind::PickFree | PromptKind::GoTo => {}
     }
 }
@@ -163,7 +168,8 @@ fn finish(model: &mut Model) -> Vec<Effect> {
             Err(_) if text.is_empty() => {}
             Err(_) => model.notice(Level::Error, format!("'{text}' is no number")),
         },
-        PromptKind::LogSearch => crate::tui::screens::run::keys::find(model, true),
+        PromptKind::LogSearch => return crate::tui::screens::run::keys::find(model, true),
+        PromptKind::MarkNote => return run::marks::noted(model, text),
         _ => {}
     }
     Vec::new()

@@ -1,7 +1,7 @@
 //! The keys that move the playhead.
 
 use super::selection::Selection;
-use super::{close, selection};
+use super::{HeatColumns, close, selection};
 use crate::tui::core::keymap::{Action, Binding, bind, c, k, named};
 use crate::tui::core::{Effect, KeyCode, Level, Mouse, MouseKind, PlayCommand};
 use crate::tui::screens::run::keys::{end_search, moves_sideways};
@@ -29,9 +29,9 @@ pub(super) const KEYS: &[Binding] = &[
         &[c('{')],
         Action::IncidentBefore,
         "incident -",
-        "the incident before: an alert began, a rank failed, the ranks were started again, or nobody followed",
+        "the incident or mark before: an alert began, a rank failed, the ranks were started again, nobody followed",
     ),
-    named(&[c('}')], Action::NextIncident, "incident +", "the next incident"),
+    named(&[c('}')], Action::NextIncident, "incident +", "the next incident or mark"),
     bind(&[c('J')], Action::GoTo, "go to", "go to 14:32:05, +90s, -10s, 50% or step 812"),
     bind(
         &[c('v')],
@@ -45,6 +45,7 @@ pub(super) const KEYS: &[Binding] = &[
         "heat map",
         "how late each rank came to the allreduce, step by step, of the part or of all; and back",
     ),
+    named(&[c('b')], Action::ByTime, "by time", "heat map: its columns by time, or by step"),
     bind(&[c('d')], Action::Back, "close", "close the replay"),
     named(
         &[k(KeyCode::Esc)],
@@ -94,6 +95,13 @@ fn carry_out(model: &mut Model, action: Action) -> Vec<Effect> {
         }
         Action::Heat => {
             model.ui.replay.heat = !model.ui.replay.heat;
+            Vec::new()
+        }
+        Action::ByTime => {
+            let ui = &mut model.ui.replay;
+            let is_time = ui.heat && ui.columns == HeatColumns::Time;
+            ui.columns = if is_time { HeatColumns::Steps } else { HeatColumns::Time };
+            ui.heat = true;
             Vec::new()
         }
         Action::PlayPause => play(PlayCommand::Toggle),
@@ -152,10 +160,17 @@ pub(super) fn mouse(model: &mut Model, mouse: Mouse) -> Vec<Effect> {
 /// To the next moment at which something went wrong, or to the one before.
 fn incident(model: &mut Model, forward: bool) -> Vec<Effect> {
     let (Some(state), Some((_, run))) = (super::state(model), model.shown_run()) else { return Vec::new() };
-    let (all, at) = (run::whole::incidents(model, run), state.playhead);
+    let (mut all, at) = (run::whole::incidents(model, run), state.playhead);
+    let marks = run::marks::shown(model);
+    all.extend(marks.iter().map(|mark| mark.at.clamp(state.start, state.end)));
+    all.sort_unstable();
     let found = if forward { all.iter().find(|one| **one > at) } else { all.iter().rfind(|one| **one < at) };
-    if let Some(to) = found {
-        return vec![Effect::Play(PlayCommand::SeekTo(*to))];
+    if let Some(&to) = found {
+        if let Some(mark) = marks.iter().find(|mark| mark.at.clamp(state.start, state.end) == to) {
+            let words = format!("mark: {}", mark.words());
+            model.toast(Level::Info, words, None);
+        }
+        return vec![Effect::Play(PlayCommand::SeekTo(to))];
     }
     let text = match (all.is_empty(), forward) {
         (true, _) => "no incident is known of this run",

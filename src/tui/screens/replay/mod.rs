@@ -19,7 +19,15 @@ pub(super) static ENTRY: Entry = Entry {
     screen: Screen::Replay,
     name: "Replay",
     title: |_, _| None,
-    keys: &[keys::KEYS, run::keys::RANKS, run::keys::LOG, run::keys::TIMELINE, LISTS, EVERYWHERE],
+    keys: &[
+        keys::KEYS,
+        run::keys::RANKS,
+        run::keys::LOG,
+        run::keys::TIMELINE,
+        run::keys::MARKS,
+        LISTS,
+        EVERYWHERE,
+    ],
     act: keys::act,
     missing: |_, _| None,
     typed: |_, _| Vec::new(),
@@ -36,6 +44,16 @@ pub(super) static ENTRY: Entry = Entry {
     },
 };
 
+/// What the columns of the heat map are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum HeatColumns {
+    /// Equal numbers of steps.
+    #[default]
+    Steps,
+    /// Equal lengths of time.
+    Time,
+}
+
 /// The state of the screen beside the Run screen's.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct ReplayUi {
@@ -49,6 +67,8 @@ pub struct ReplayUi {
     pub pressed: Option<Stamp>,
     /// Whether the lateness of the ranks is shown as a map.
     pub heat: bool,
+    /// What its columns are.
+    pub columns: HeatColumns,
     /// The figures of what is selected.
     pub figures: FiguresUi,
     /// How much of the way to a moment is read, percent, while the moment before is shown.

@@ -1,7 +1,7 @@
 //! What the keys and the mouse do on the Run screen, and on Replay for the parts that both have.
 
 use super::rows::{RankRow, host_of, rows, selected_rank};
-use super::{LogAt, Pane, WINDOW_BOUNDS, bands, log, whole, window_us};
+use super::{LogAt, Pane, WINDOW_BOUNDS, bands, log, marks, moments, whole, window_us};
 use crate::domain::ids::{Rank, RunId};
 use crate::tui::core::keymap::{Action, Binding, bind, c, k, named};
 use crate::tui::core::{Effect, KeyCode, Level, Mouse, MouseKind, PlayCommand, layout, list};
@@ -27,6 +27,12 @@ pub(super) const KEYS: &[Binding] = &[
     named(&[k(KeyCode::Esc)], Action::ClearFilter, "back", "end the search, else leave this screen"),
     bind(&[c('F')], Action::Follow, "follow", "follow the newest line"),
     bind(&[c('p')], Action::OpenReplay, "replay", "replay what is recorded so far"),
+    named(
+        &[c('H')],
+        Action::Heat,
+        "heat map",
+        "how late each rank came to the allreduce, step by step: a replay of what is recorded so far",
+    ),
     bind(&[c('a')], Action::Again, "again", "edit this launch and start it again"),
     bind(&[c('A')], Action::AllRanks, "all logs", "log of all ranks"),
     named(&[c('T')], Action::Trace, "trace", "kernel trace of 3 steps into a file (run --traceable)"),
@@ -47,16 +53,22 @@ pub(in crate::tui::screens) const TIMELINE: &[Binding] = &[
     named(&[c('f')], Action::Fit, "fit", "timeline: the whole run, and back"),
 ];
 
+/// Keys of marks, on Run and Replay.
+pub(in crate::tui::screens) const MARKS: &[Binding] = &[
+    named(&[c('m')], Action::Mark, "mark", "set a mark with a note at the moment that is shown"),
+    named(&[c('M')], Action::Marks, "marks", "the marks of this run: go there, edit, delete"),
+];
+
 /// Keys of the log, on Run and Replay.
 pub(in crate::tui::screens) const LOG: &[Binding] = &[
     bind(
         &[c('/')],
         Action::Search,
         "search",
-        "log: search for text in any case, or for a /regular expression/",
+        "search for text in any case, or for a /regular expression/: log; on Replay also marks, stages, phases",
     ),
-    named(&[c('n')], Action::NextMatch, "next match", "log: next match"),
-    named(&[c('N')], Action::PreviousMatch, "previous match", "log: previous match"),
+    named(&[c('n')], Action::NextMatch, "next match", "next match of the search"),
+    named(&[c('N')], Action::PreviousMatch, "previous match", "previous match of the search"),
     named(&[c('w')], Action::Wrap, "wrap", "log: long lines in several rows, or cut"),
     named(
         &[k(KeyCode::Left)],
@@ -78,10 +90,10 @@ pub(in crate::tui::screens) const LOG: &[Binding] = &[
 
 /// Why a key can do nothing as things stand: a run that has ended is not stopped, nor followed at its last line.
 pub(super) fn missing(model: &Model, action: Action) -> Option<&'static str> {
-    use Action::{Again, Follow, OpenReplay, Stacks, Stop, Trace};
+    use Action::{Again, Follow, Heat, OpenReplay, Stacks, Stop, Trace};
     let goes_on = model.shown_run().map(|(_, run)| run.is_live());
     match (action, goes_on) {
-        (Stop | Stacks | Trace | OpenReplay | Again, None) => Some("no run yet"),
+        (Stop | Stacks | Trace | OpenReplay | Heat | Again, None) => Some("no run yet"),
         (Stop | Stacks | Trace, Some(false)) => Some("this run has ended"),
         (Follow, Some(false)) if model.ui.run.log_at == LogAt::Follow => Some("the log shows its last line"),
         _ => None,
@@ -111,17 +123,19 @@ pub(crate) fn act(model: &mut Model, action: Action) -> Vec<Effect> {
                 return crate::tui::screens::launch::again(model, &spec);
             }
         }
-        Action::OpenReplay => {
+        Action::OpenReplay | Action::Heat => {
             if let Some(id) = model.shown_run().map(|(id, _)| id.clone()) {
-                return replay::open(model, id);
+                let effects = replay::open(model, id);
+                model.ui.replay.heat = action == Action::Heat;
+                return effects;
             }
         }
         Action::Search => {
             let prompt = Prompt::new(PromptKind::LogSearch, model.ui.run.searched());
             model.ui.overlay = Overlay::Prompt(prompt);
         }
-        Action::NextMatch => find(model, true),
-        Action::PreviousMatch => find(model, false),
+        Action::NextMatch => return find(model, true),
+        Action::PreviousMatch => return find(model, false),
         Action::Wrap => model.settings.wrap = !model.settings.wrap,
         Action::Folds => model.ui.run.log.open = !model.ui.run.log.open,
         Action::Levels => log::next_level(&mut model.ui.run),
@@ -136,6 +150,8 @@ pub(crate) fn act(model: &mut Model, action: Action) -> Vec<Effect> {
         Action::Sort => sort(model),
         Action::Fold => fold(model),
         Action::FoldAll => fold_all(model),
+        Action::Mark => marks::set(model),
+        Action::Marks => marks::list(model),
         Action::Stacks => return crate::tui::screens::overlay::stacks::ask(model),
         Action::Stop => ask_stop(model, model.shown_run().map(|(id, _)| id.clone())),
         Action::Trace => return trace(model),
@@ -259,19 +275,24 @@ fn log_height(model: &Model) -> usize {
     usize::from(bands(model).logs.below_head().h)
 }
 
-/// Goes to the next match of the search, or to the one before.
-pub(in crate::tui::screens) fn find(model: &mut Model, forward: bool) {
+/// Goes to the next match of the search, or to the one before. In a replay marks, stages and phases are searched too.
+pub(in crate::tui::screens) fn find(model: &mut Model, forward: bool) -> Vec<Effect> {
     let height = log_height(model);
+    if model.is_replay() {
+        return moments::find(model, forward, height);
+    }
     log::find(model, forward, height);
     if model.ui.run.log.pattern.is_some() && model.ui.run.log.found.is_none() {
         let text = format!("no line has {}", model.ui.run.searched());
         model.notice(Level::Info, text);
     }
+    Vec::new()
 }
 
 /// Ends a search, where there is one.
 pub(in crate::tui::screens) fn end_search(model: &mut Model) -> bool {
     model.ui.run.log.found = None;
+    model.ui.run.moments = moments::MomentsUi::default();
     model.ui.run.log.pattern.take().is_some()
 }
 

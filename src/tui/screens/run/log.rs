@@ -306,12 +306,32 @@ pub(super) fn find(model: &mut Model, forward: bool, height: usize) {
         model.ui.run.log.found = None;
         return;
     };
+    show_found(model, &folds, at, height);
+}
+
+/// Each row that has what is searched: when its line came, and that line's number.
+pub(super) fn hits(run: &RunState, ui: &RunUi) -> Vec<(Stamp, u64)> {
+    let Some(pattern) = &ui.log.pattern else { return Vec::new() };
+    let folds = all(run, ui);
+    folds.iter().filter(|fold| has(fold, pattern)).map(|fold| (fold.line.at, fold.first)).collect()
+}
+
+/// The search comes to the row of this line.
+pub(super) fn come_to(model: &mut Model, line: u64, height: usize) {
+    let Some((_, run)) = model.shown_run() else { return };
+    let folds = all(run, &model.ui.run);
+    if let Some(at) = folds.iter().position(|fold| fold.first == line) {
+        show_found(model, &folds, at, height);
+    }
+}
+
+fn show_found(model: &mut Model, folds: &VecDeque<Fold>, at: usize, height: usize) {
     model.ui.run.log.found = Some(folds[at].first);
-    let bottom = place(&folds, model.ui.run.log_at);
+    let bottom = place(folds, model.ui.run.log_at);
     let is_seen = at <= bottom && at + height.saturating_sub(1) > bottom;
     if !is_seen {
         let middle = (at + height / 2).max(height.saturating_sub(1)).min(folds.len() - 1);
-        model.ui.run.log_at = stand(&folds, middle);
+        model.ui.run.log_at = stand(folds, middle);
     }
 }
 

@@ -2,6 +2,8 @@
 
 pub(super) mod keys;
 pub mod log;
+pub mod marks;
+mod moments;
 pub mod rows;
 pub mod verdict;
 pub(super) mod view;
@@ -33,7 +35,7 @@ pub(super) static ENTRY: Entry = Entry {
     screen: Screen::Run,
     name: "Run",
     title: view::title::action_at,
-    keys: &[keys::KEYS, keys::RANKS, keys::LOG, keys::TIMELINE, LAUNCH, LISTS, EVERYWHERE],
+    keys: &[keys::KEYS, keys::RANKS, keys::LOG, keys::TIMELINE, keys::MARKS, LAUNCH, LISTS, EVERYWHERE],
     act: keys::act,
     missing: keys::missing,
     typed: |_, _| Vec::new(),
@@ -92,6 +94,8 @@ pub struct RunUi {
     pub log_at: LogAt,
     /// How the log is shown.
     pub log: log::LogUi,
+    /// What of the search lies in no log.
+    pub moments: moments::MomentsUi,
     /// Width of the timeline in microseconds; `None` = a few steps.
     pub window: Option<i64>,
     /// How far its folder is on its way to the hosts, while it is copied.

@@ -23,6 +23,9 @@ pub(in crate::tui::screens) fn draw(model: &Model, canvas: &mut Canvas<'_>) -> O
         let x = demo_mark(model, canvas, y);
         let x = canvas.text(x, y, canvas.width() - 2, prompt.label(), accent) + 1;
         let room = canvas.width().saturating_sub(x + 1);
+        // what is wrong is seen beside a line that is longer than the screen
+        let told = prompt.error.as_ref().map_or(0, |error| width(error) + 4).min(room - room / 4);
+        let room = room - told;
         let scroll = prompt.input.visual_scroll(usize::from(room.saturating_sub(1)));
         let shown = skip_columns(prompt.input.value(), scroll);
         let end = canvas.text(x, y, room, shown, text);

@@ -1,6 +1,7 @@
 //! What lies over a screen: help, a question, notices.
 
 pub(in crate::tui::screens) mod dialog;
+pub(in crate::tui::screens) mod marks;
 pub(in crate::tui::screens) mod palette;
 pub(in crate::tui::screens) mod question;
 pub(in crate::tui::screens) mod signal;
@@ -60,6 +61,7 @@ pub(in crate::tui::screens) fn overlay(model: &Model, canvas: &mut Canvas<'_>) -
             crate::tui::screens::overlay::view::stacks::draw(shown, (&model.world, model.now), canvas);
         }
         Overlay::Signal(shown) => signal::draw(shown, canvas),
+        Overlay::Marks(list) => marks::draw(model, list, canvas),
         Overlay::Confirm(confirm) => {
             let size = (canvas.width(), canvas.height());
             question_of(model, &canvas.theme, size, confirm).draw(canvas);

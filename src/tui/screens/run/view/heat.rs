@@ -1,4 +1,4 @@
-//! The heat map of a replay: a row a rank, a column some steps, shaded by how much later than a typical rank it came to the
+//! The heat map of a replay: a row a rank, a column some steps or some time, shaded by how much later than a typical rank it came to the
 //! allreduce. Of the selection, or of the whole run. A stripe along a row is one rank's fault, along a column a cause that all
 //! share.
 
@@ -14,10 +14,13 @@ use crate::tui::canvas::columns::Column;
 use crate::tui::canvas::theme::Theme;
 use crate::tui::canvas::{Canvas, width};
 use crate::tui::core::layout::RunBands;
+use crate::tui::core::words::clock_time;
 use crate::tui::screens::Model;
 use crate::tui::screens::cluster::view::mark_selected;
+use crate::tui::screens::replay::HeatColumns;
 use crate::tui::screens::run::rows::{RankRow, rows};
 use crate::tui::screens::run::view::figures::unsure_us;
+use crate::tui::screens::run::view::heat_axis::{Axis, Times};
 use crate::tui::screens::run::view::ranks::{self, Col, Table};
 
 /// The share of a median step from which on a cell has its full shade.
@@ -31,46 +34,6 @@ const SIGNS: u8 = 9;
 const DELAY: u16 = 8;
 const LAST: u16 = 8;
 
-/// Which steps a cell stands for: all from `first` to `last` in so many cells, in pieces of `least` steps.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Axis {
-    first: u64,
-    last: u64,
-    least: u64,
-    cells: u16,
-}
-
-impl Axis {
-    fn pieces(self) -> u64 {
-        (self.last.saturating_sub(self.first) / self.least.max(1)).saturating_add(1)
-    }
-
-    /// Where a cell begins, in pieces.
-    fn piece(self, cell: u64) -> u64 {
-        let at = u128::from(cell) * u128::from(self.pieces()) / u128::from(self.cells.max(1));
-        u64::try_from(at).unwrap_or(u64::MAX)
-    }
-
-    /// The first step of a cell, and the first behind it; cells share one where there are fewer pieces.
-    fn span(self, cell: u16) -> (u64, u64) {
-        let (from, to) = (self.piece(cell.into()), self.piece(u64::from(cell) + 1));
-        let step = |piece: u64| self.first.saturating_add(piece.saturating_mul(self.least.max(1)));
-        (step(from), step(to.max(from.saturating_add(1))))
-    }
-
-    /// The first cell of a step.
-    fn cell(self, step: u64) -> Option<u16> {
-        let held = |cell: &u16| (self.span(*cell).0..self.span(*cell).1).contains(&step);
-        (0..self.cells).find(held).filter(|_| step <= self.last)
-    }
-
-    /// Steps a cell, rounded.
-    fn steps(self) -> u64 {
-        let steps = self.pieces().saturating_mul(self.least.max(1)) as f64;
-        ((steps / f64::from(self.cells.max(1))).round() as u64).max(1)
-    }
-}
-
 /// What the map shows.
 struct Map<'a> {
     known: &'a RunAnalysis,
@@ -81,13 +44,15 @@ struct Map<'a> {
 }
 
 impl<'a> Map<'a> {
-    fn of(known: &'a RunAnalysis, room: u16) -> Option<Self> {
+    fn of(known: &'a RunAnalysis, room: u16, by_time: bool) -> Option<Self> {
         let median_us = f64::from(known.steps.length?.p50_us).max(1.0);
         let late = &known.charts.late;
         let first =
             late.iter().filter_map(|(_, series)| series.points().next()).map(|(step, _)| step).min()?;
         let width = late.iter().map(|(_, series)| series.width()).max()?;
-        let axis = Axis { first, last: known.steps.whole?.1.max(first), least: width, cells: room };
+        let last = known.steps.whole?.1.max(first);
+        let times = by_time.then(|| Times::of(&known.charts.ended, (first, last), room)).flatten();
+        let axis = Axis { first, last, least: width, cells: room, times };
         let least_us = f64::from(unsure_us(known)).max(median_us * LEAST);
         Some(Self { known, axis, median_us, least_us })
     }
@@ -139,8 +104,10 @@ pub(super) fn draw(model: &Model, canvas: &mut Canvas<'_>, bands: &RunBands, run
     let labels = ranks::labels(model, run);
     let x = labels.last().map_or(2, |column| column.x + column.w + 1);
     let room = canvas.width().saturating_sub(x + 1 + DELAY + LAST + 1);
+    let by_time = model.ui.replay.columns == HeatColumns::Time;
     let known = figures.last.as_ref().map(|(_, known)| known.as_ref());
-    let Some(map) = known.and_then(|known| Map::of(known, room)).filter(|map| map.known.steps.judged > 0)
+    let Some(map) =
+        known.and_then(|known| Map::of(known, room, by_time)).filter(|map| map.known.steps.judged > 0)
     else {
         let words = match (&figures.failed, known) {
             (Some(why), _) => why.clone(),
@@ -190,7 +157,7 @@ fn head(
     run: &RunState,
     (map, labels, x): (&Map<'_>, &[Column<Col>], u16),
 ) {
-    let (dim, axis) = (canvas.theme.dim, map.axis);
+    let (dim, axis) = (canvas.theme.dim, &map.axis);
     for column in labels {
         if column.right {
             canvas.right(column.x, y, column.w, column.title, dim);
@@ -200,10 +167,15 @@ fn head(
     }
     let margin = canvas.width().saturating_sub(DELAY + LAST + 1);
     let used = axis.cells;
-    let last = axis.last.to_string();
-    let part = if model.ui.replay.selection.is_some() { "selection: step" } else { "step" };
-    let first = format!("{part} {}", axis.first);
-    let playhead = run.step().and_then(|step| axis.cell(step)).map(|cell| x + cell);
+    let part = if model.ui.replay.selection.is_some() { "selection: " } else { "" };
+    let (first, last) = match &axis.times {
+        Some(times) => {
+            let [from, to] = [times.from, times.to].map(|at| clock_time(at, &model.zone, false));
+            (format!("{part}time {from}"), to)
+        }
+        None => (format!("{part}step {}", axis.first), axis.last.to_string()),
+    };
+    let playhead = axis.cell(run.step(), model.moment()).map(|cell| x + cell);
     // the words stand beside the playhead
     let (mut from, mut to) = (x, x + used);
     match playhead {
@@ -252,10 +224,15 @@ fn legend(canvas: &mut Canvas<'_>, y: u16, map: &Map<'_>, hidden: usize) {
         ("1-9".to_owned(), "a-i".to_owned())
     };
     let least = units::duration_us(map.least_us as u64);
-    let steps = match map.axis.steps() {
-        1 => String::new(),
-        steps => format!("   {steps} steps a cell"),
+    let steps = match (&map.axis.times, map.axis.steps()) {
+        (Some(times), _) => {
+            let cell = times.to.micros_since(times.from) / i64::from(map.axis.cells.max(1));
+            format!("   {} a cell", units::duration_us(cell.unsigned_abs()))
+        }
+        (None, 1) => String::new(),
+        (None, steps) => format!("   {steps} steps a cell"),
     };
+    let other = if map.axis.times.is_some() { "   b by step" } else { "   b by time" };
     let more = if hidden > 0 { format!("   ↓ {hidden} more rows") } else { String::new() };
     let full = FULL * 100.0;
     let mut words = vec![
@@ -269,7 +246,7 @@ fn legend(canvas: &mut Canvas<'_>, y: u16, map: &Map<'_>, hidden: usize) {
     let mut room = canvas.width().saturating_sub(2);
     room = words.iter().fold(room, |room, (word, _)| room.saturating_sub(width(word)));
     let median = format!("   median step {}", units::duration_us(map.median_us as u64));
-    for word in ["   H back".to_owned(), more, steps, median] {
+    for word in ["   H back".to_owned(), more, steps, median, other.to_owned()] {
         if width(&word) <= room {
             room -= width(&word);
             words.push((word, dim));
@@ -302,26 +279,6 @@ mod tests {
     use super::*;
     use crate::tui::canvas::{Caps, ColorDepth};
     use crate::tui::core::ThemeName;
-
-    #[test]
-    fn cells_hold_all_steps_in_order() {
-        for (first, last, least, cells) in [
-            (2, 7, 1, 47),
-            (1, 12_400, 64, 47),
-            (1, 12_400, 64, 166),
-            (1, 240, 1, 47),
-            (1, 2, 1, 3),
-            (1, 1, 1, 1),
-        ] {
-            let axis = Axis { first, last, least, cells };
-            let spans: Vec<_> = (0..cells).map(|cell| axis.span(cell)).collect();
-            assert!(spans.is_sorted() && spans.iter().all(|(from, to)| from < to), "{axis:?}");
-            assert!(spans.windows(2).all(|pair| pair[1].0 <= pair[0].1), "{axis:?} leaves nothing out");
-            assert!(spans[0].0 == first && spans[spans.len() - 1].1 > last, "{axis:?}");
-            assert!((first..=last).all(|step| axis.cell(step).is_some()), "{axis:?}");
-            assert_eq!((axis.cell(last + 1), axis.cell(first - 1)), (None, None));
-        }
-    }
 
     #[test]
     fn shades_tell_late_from_early_and_nothing_from_unknown() {

@@ -13,6 +13,7 @@ use crate::tui::core::layout::Band;
 use crate::tui::core::words::clock_time;
 use crate::tui::screens::Model;
 use crate::tui::screens::replay::selection::selected;
+use crate::tui::screens::run::marks::shown as shown_marks;
 use crate::tui::screens::run::rows::selected_rank;
 use crate::tui::screens::run::verdict::culprit;
 use crate::tui::screens::run::view::strip;
@@ -31,7 +32,7 @@ pub(super) fn draw(model: &Model, canvas: &mut Canvas<'_>, band: Band, run: &Run
     let window = window_us(model);
     let end = timeline_end(model);
     let start = end.plus_micros(-window);
-    head(model, canvas, band.y, run, window, end);
+    let words = head(model, canvas, band.y, run, window, end);
     let (x, w) = lane_columns(run, canvas.width());
     let label = x - 3;
     let spans = unattended(model, run);
@@ -67,6 +68,9 @@ pub(super) fn draw(model: &Model, canvas: &mut Canvas<'_>, band: Band, run: &Run
         y += 1;
     }
     edges(model, canvas, (x, w), lanes.y..y, (start, window));
+    if lanes.h > 0 {
+        ticks(model, canvas, (x, band.y, w), (start, window), words);
+    }
 }
 
 /// The first and the last moment of the selection, where the window has them; the last column is the end of the window.
@@ -92,7 +96,27 @@ fn edges(
     }
 }
 
-fn head(model: &Model, canvas: &mut Canvas<'_>, y: u16, run: &RunState, window: i64, end: Stamp) {
+/// The marks in the window, on the ruler; those that its words cover on the lane below it.
+fn ticks(
+    model: &Model,
+    canvas: &mut Canvas<'_>,
+    (x, y, w): (u16, u16, u16),
+    (start, window): (Stamp, i64),
+    words: u16,
+) {
+    let accent = canvas.theme.accent.add_modifier(Modifier::BOLD);
+    for mark in shown_marks(model) {
+        let since = mark.at.micros_since(start);
+        let share = since as f64 / window.max(1) as f64;
+        let column = x + (share.clamp(0.0, 1.0) * f64::from(w.saturating_sub(1))).round() as u16;
+        if (0..=window).contains(&since) && w > 0 {
+            canvas.text(column, if column < words { y + 1 } else { y }, 1, strip::MARK, accent);
+        }
+    }
+}
+
+/// Draws the ruler; gives the first column behind its words.
+fn head(model: &Model, canvas: &mut Canvas<'_>, y: u16, run: &RunState, window: i64, end: Stamp) -> u16 {
     let (text, dim) = (canvas.theme.text, canvas.theme.dim);
     let clocks = run
         .spec
@@ -121,6 +145,7 @@ fn head(model: &Model, canvas: &mut Canvas<'_>, y: u16, run: &RunState, window: 
         }
     }
     canvas.rule(y, &words);
+    words.iter().fold(LEAST_RULE, |columns, (word, _)| columns + width(word))
 }
 
 /// The phases of a rank that lie in the window, placed on the client's clock.

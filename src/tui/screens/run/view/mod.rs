@@ -3,6 +3,7 @@
 mod charts;
 mod figures;
 mod heat;
+mod heat_axis;
 mod host_cells;
 mod lanes;
 mod logs;

@@ -11,6 +11,9 @@ use crate::tui::canvas::theme::letter;
 /// Stands where no client followed the run.
 pub(in crate::tui::screens) const AWAY: char = '╌';
 
+/// Stands where a person has set a mark.
+pub(in crate::tui::screens) const MARK: &str = "▾";
+
 /// Eighths of a cell.
 const SUB: usize = 8;
 

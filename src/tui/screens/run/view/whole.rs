@@ -14,10 +14,11 @@ use crate::tui::canvas::bars::{column as lowest, level};
 use crate::tui::canvas::theme::letter;
 use crate::tui::core::layout::{Band, whole_columns};
 use crate::tui::screens::replay::selection::selected;
+use crate::tui::screens::run::marks::shown as shown_marks;
 use crate::tui::screens::run::rows::selected_rank;
 use crate::tui::screens::run::verdict::culprit;
 use crate::tui::screens::run::view::since_start;
-use crate::tui::screens::run::view::strip::AWAY;
+use crate::tui::screens::run::view::strip::{AWAY, MARK};
 use crate::tui::screens::run::{counter_lanes, unattended, whole};
 use crate::tui::screens::{Mode, Model};
 
@@ -117,6 +118,9 @@ fn marks(
         {
             canvas.text(column(at), y, 1, glyph, style);
         }
+    }
+    for mark in shown_marks(model) {
+        canvas.text(column(mark.at), y, 1, MARK, accent);
     }
     if let Some((from, to)) = selected(model) {
         let (from, to) = (column(from), column(to));

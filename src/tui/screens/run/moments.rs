@@ -1,0 +1,155 @@
+//! What a search finds in a replay beside lines of the log: marks, stages of the run, and phases of a rank's steps. Each is a
+//! moment, to which the playhead goes.
+//!
+//! Lines, marks and stages are gone through together in the order of time. Every step has the same phases, so these are looked
+//! at where nothing else has what is searched.
+
+use super::rows::selected_rank;
+use super::{log, marks, whole};
+use crate::domain::ids::Rank;
+use crate::domain::log_text::search::Pattern;
+use crate::domain::time::Stamp;
+use crate::domain::timing::Phase;
+use crate::domain::world::RunState;
+use crate::tui::core::{Effect, Level, PlayCommand};
+use crate::tui::screens::{Model, replay};
+
+/// Phases that are gone through at most.
+const MOST: usize = 10_000;
+
+/// The state of the search beside the log's.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct MomentsUi {
+    /// The moment that the search has come to.
+    on: Option<(Stamp, String)>,
+    /// The phases that were found: a playhead that goes back to one must not lose those behind it.
+    phases: Option<Phases>,
+}
+
+#[derive(Debug, Clone, PartialEq)]
+struct Phases {
+    pattern: String,
+    /// Up to when steps were looked at.
+    until: Stamp,
+    found: Vec<(Stamp, String)>,
+}
+
+/// Something that has what is searched.
+#[derive(Debug, Clone, PartialEq)]
+enum Hit {
+    /// The row of this line of the log.
+    Line(Stamp, u64),
+    /// A moment, in words.
+    Moment(Stamp, String),
+}
+
+impl Hit {
+    fn at(&self) -> Stamp {
+        match self {
+            Self::Line(at, _) | Self::Moment(at, _) => *at,
+        }
+    }
+}
+
+/// Goes to the next match, or to the one before; from the last one to the first. The newest one comes first.
+pub(super) fn find(model: &mut Model, forward: bool, height: usize) -> Vec<Effect> {
+    let Some(pattern) = model.ui.run.log.pattern.clone() else { return Vec::new() };
+    let hits = hits(model, &pattern);
+    let Some(last) = hits.len().checked_sub(1) else {
+        model.ui.run.log.found = None;
+        let text = format!("no line, mark, stage or phase has {}", pattern.source());
+        model.notice(Level::Info, text);
+        return Vec::new();
+    };
+    let ui = &model.ui.run;
+    let is_on = |hit: &Hit| match hit {
+        Hit::Line(_, line) => ui.log.found == Some(*line),
+        Hit::Moment(at, words) => ui.moments.on.as_ref().is_some_and(|on| (on.0, &on.1) == (*at, words)),
+    };
+    let to = match hits.iter().position(is_on) {
+        None => last,
+        Some(on) if forward => {
+            if on < last {
+                on + 1
+            } else {
+                0
+            }
+        }
+        Some(on) => on.checked_sub(1).unwrap_or(last),
+    };
+    match &hits[to] {
+        Hit::Line(_, line) => {
+            model.ui.run.moments.on = None;
+            log::come_to(model, *line, height);
+            Vec::new()
+        }
+        Hit::Moment(at, words) => {
+            model.ui.run.log.found = None;
+            model.ui.run.moments.on = Some((*at, words.clone()));
+            model.toast(Level::Info, format!("match {} of {}: {words}", to + 1, hits.len()), None);
+            vec![Effect::Play(PlayCommand::SeekTo(*at))]
+        }
+    }
+}
+
+/// All that has it, in the order of time.
+fn hits(model: &mut Model, pattern: &Pattern) -> Vec<Hit> {
+    let Some((_, run)) = model.shown_run() else { return Vec::new() };
+    let lines = log::hits(run, &model.ui.run).into_iter().map(|(at, line)| Hit::Line(at, line));
+    let marks = marks::shown(model).iter().map(|mark| (mark.at, format!("mark: {}", mark.words())));
+    let stages = whole::stages(model, run).iter().map(|(at, stage)| (*at, format!("stage {}", stage.name())));
+    let moments = marks.chain(stages).filter(|(_, words)| pattern.is_in(words));
+    let mut hits: Vec<Hit> = lines.chain(moments.map(|(at, words)| Hit::Moment(at, words))).collect();
+    if hits.is_empty() {
+        let phases = phases(model, pattern).into_iter();
+        hits = phases.map(|(at, words)| Hit::Moment(at, words)).collect();
+    }
+    hits.sort_by_key(Hit::at);
+    hits
+}
+
+/// The phases that have it, of the selected rank, as far as the replay keeps steps or had them at the search before.
+fn phases(model: &mut Model, pattern: &Pattern) -> Vec<(Stamp, String)> {
+    let Some(playhead) = replay::state(model).map(|state| state.playhead) else { return Vec::new() };
+    let known = model.ui.run.moments.phases.as_ref();
+    let known = known.filter(|known| known.pattern == pattern.source() && known.until >= playhead);
+    if let Some(known) = known {
+        return known.found.clone();
+    }
+    let found = model.shown_run().map_or_else(Vec::new, |(_, run)| phases_of(model, run, pattern));
+    let phases = Phases { pattern: pattern.source().to_owned(), until: playhead, found: found.clone() };
+    model.ui.run.moments.phases = Some(phases);
+    found
+}
+
+fn phases_of(model: &Model, run: &RunState, pattern: &Pattern) -> Vec<(Stamp, String)> {
+    let wanted: Vec<Phase> = Phase::ALL.into_iter().filter(|phase| pattern.is_in(words_of(*phase))).collect();
+    let number = selected_rank(model).unwrap_or(Rank(0));
+    let Some(one) = run.trainers().find(|one| one.number == number).or_else(|| run.trainers().next()) else {
+        return Vec::new();
+    };
+    let host = model.world.hosts.get(&one.rank.placement.host);
+    let mut found = Vec::new();
+    for (arrived, step) in one.state.steps.iter().rev() {
+        let begin = host
+            .and_then(|host| host.clock.stamp(step.start))
+            .unwrap_or_else(|| arrived.plus_micros(-i64::from(step.dur_us)));
+        for span in step.spans.iter().filter(|span| wanted.contains(&span.phase)) {
+            let words = format!("{}, rank {}, step {}", words_of(span.phase), one.number, step.step);
+            found.push((begin.plus_micros(i64::from(span.start_us)), words));
+        }
+        if found.len() >= MOST {
+            break;
+        }
+    }
+    found
+}
+
+/// How a phase is called, with what it is a part of.
+fn words_of(phase: Phase) -> &'static str {
+    match phase {
+        Phase::Wait => "allreduce wait",
+        Phase::Transfer => "allreduce transfer",
+        other => other.name(),
+    }
+}
