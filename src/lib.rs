@@ -39,6 +39,7 @@ pub mod procs;
 pub mod program;
 pub mod record;
 pub mod rendezvous;
+pub mod report;
 pub mod sched;
 pub mod sha256;
 pub mod ssh;

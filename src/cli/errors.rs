@@ -187,6 +187,7 @@ impl From<record::Error> for Failure {
             | Error::Foreign { .. }
             | Error::Marks { .. }
             | Error::Mcap(_)
+            | Error::Nameless(_)
             | Error::Chunk { .. }
             | Error::Newer { .. } => Code::Data,
             _ => Code::Usage,

@@ -26,7 +26,6 @@ mod output;
 pub mod paths;
 mod progress_line;
 mod rank_files;
-pub mod report;
 pub mod roles;
 pub mod run_printer;
 mod runtime;

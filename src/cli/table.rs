@@ -272,13 +272,6 @@ fn user(held: Option<&Lease>, live: Option<&GpuSample>, free: bool) -> String {
     }
 }
 
-/// A text in a column of so many columns.
-pub(super) fn padded(text: &str, columns: usize) -> String {
-    let text = middle_cut(&sanitize(text), columns);
-    let pad = columns.saturating_sub(text.width());
-    format!("{text}{}", " ".repeat(pad))
-}
-
 fn model(gpu: &GpuInfo) -> String {
     let indent = if gpu.is_slice() { "└ " } else { "" };
     format!("{indent}{}", middle_cut(&sanitize(gpu.short_model()), 20))
@@ -364,12 +357,6 @@ mod tests {
 
     use super::*;
     use crate::cli::fixtures::{NOW, hosts, world};
-
-    #[test]
-    fn a_column_is_as_wide_as_it_says_whatever_stands_in_it() {
-        assert_eq!(padded("微调大语言模型", 18), "微调大语言模型    ");
-        assert_eq!(padded("微调大语言模型七十亿参数", 10).width(), 10);
-    }
 
     #[test]
     fn every_sort_of_host_has_its_line() {

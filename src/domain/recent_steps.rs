@@ -6,8 +6,8 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-use super::time::Stamp;
-use super::timing::StepTiming;
+use super::time::{HostTime, Stamp};
+use super::timing::{Phase, PhaseSpan, StepTiming};
 
 /// How many steps of a rank stay in memory for the phase bars.
 const EACH: usize = 512;
@@ -30,6 +30,7 @@ pub type Arrived = (Stamp, Arc<StepTiming>);
 
 /// Steps, oldest first.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[serde(from = "Vec<Row>", into = "Vec<Row>")]
 pub struct RecentSteps {
     /// All but the last are full.
     blocks: VecDeque<Arc<Vec<Arrived>>>,
@@ -123,6 +124,37 @@ impl RecentSteps {
     }
 }
 
+/// A step as it is written where a state of a run is kept, without names: there are tens of thousands.
+#[derive(Serialize, Deserialize)]
+struct Row(Stamp, u64, HostTime, u32, Option<f32>, u32, u32, Vec<(u8, u32, u32)>);
+
+impl From<RecentSteps> for Vec<Row> {
+    fn from(steps: RecentSteps) -> Self {
+        let row = |(at, step): &Arrived| {
+            let spans = step.spans.iter().map(|span| (span.phase.index() as u8, span.start_us, span.dur_us));
+            let spans = spans.collect();
+            Row(*at, step.step, step.start, step.dur_us, step.loss, step.samples, step.hidden_us, spans)
+        };
+        steps.iter().map(row).collect()
+    }
+}
+
+impl From<Vec<Row>> for RecentSteps {
+    fn from(rows: Vec<Row>) -> Self {
+        let mut steps = Self::default();
+        for Row(at, step, start, dur_us, loss, samples, hidden_us, spans) in rows {
+            let span = |(phase, start_us, dur_us): (u8, u32, u32)| {
+                let phase = Phase::ALL.get(usize::from(phase)).copied().unwrap_or(Phase::Other);
+                PhaseSpan { phase, start_us, dur_us }
+            };
+            let spans = spans.into_iter().map(span).collect();
+            let timing = StepTiming { step, start, dur_us, loss, samples, spans, hidden_us };
+            steps.push((at, Arc::new(timing)));
+        }
+        steps
+    }
+}
+
 impl PartialEq for RecentSteps {
     fn eq(&self, other: &Self) -> bool {
         self.count == other.count && self.iter().eq(other.iter())
@@ -132,7 +164,6 @@ impl PartialEq for RecentSteps {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::domain::time::HostTime;
 
     fn step(number: u64) -> Arrived {
         let (loss, spans) = (None, Vec::new());

@@ -123,6 +123,14 @@ pub fn rate(value: f64) -> String {
     out
 }
 
+/// A text in a column of so many columns, harmless to a terminal.
+pub fn padded(text: &str, columns: usize) -> String {
+    use unicode_width::UnicodeWidthStr;
+    let text = middle_cut(&super::text::sanitize(text), columns);
+    let pad = columns.saturating_sub(text.width());
+    format!("{text}{}", " ".repeat(pad))
+}
+
 /// Cuts the middle out of `text` so that it takes at most `width` columns: `very-lo…-name`.
 pub fn middle_cut(text: &str, width: usize) -> String {
     use unicode_segmentation::UnicodeSegmentation;
@@ -212,5 +220,12 @@ mod tests {
         assert_eq!(middle_cut("tensorflow2_mnist.py", 11), "tenso…st.py");
         assert_eq!(middle_cut("日本語日本語", 5), "日…語");
         assert_eq!(middle_cut("abc", 0), "");
+    }
+
+    #[test]
+    fn a_column_is_as_wide_as_it_says_whatever_stands_in_it() {
+        use unicode_width::UnicodeWidthStr;
+        assert_eq!(padded("微调大语言模型", 18), "微调大语言模型    ");
+        assert_eq!(padded("微调大语言模型七十亿参数", 10).width(), 10);
     }
 }

@@ -62,6 +62,9 @@ pub enum Error {
     /// The file is something else.
     #[error("{} is not a recording of hvtui", .0.display())]
     NotARecording(PathBuf),
+    /// The chunk that tells the run is lost.
+    #[error("{}: the beginning is missing, and with it which run it is of", .0.display())]
+    Nameless(PathBuf),
     /// A later version wrote it.
     #[error("{} has recording format {found}, this hvtui reads up to {FORMAT}: update hvtui", path.display())]
     Newer {

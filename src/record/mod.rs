@@ -4,7 +4,7 @@
 //! `format` says what is in the file, `block` and `log_json` how events become bytes and come back,
 //! `segments` which files a recording has, `budget` how much it may take, `writer` and `recorder` write, `scan`, `chunk` and `reader` read,
 //! `position` tells where a recording stands, `player` replays, `saved` keeps what it has come to beside the recording, `study` tells the
-//! figures of a part, `check`, `loss` and `closing` check and repair files, `store` knows where recordings lie, `marks` keeps what a person
+//! figures of a part and `figures` those of the whole, `check`, `loss` and `closing` check and repair files, `store` knows where recordings lie, `marks` keeps what a person
 //! noted of a run beside its recording, `export` and `import` translate to and from other programs' formats. Knows nothing of the wire:
 //! recordings outlive protocol versions.
 
@@ -15,6 +15,7 @@ mod chunk;
 pub mod closing;
 mod error;
 pub mod export;
+pub mod figures;
 mod fold;
 mod format;
 pub mod import;

@@ -12,12 +12,11 @@ use crate::cli::args::CheckRunsArgs;
 use crate::cli::errors::{Code, Failure, to_stdout};
 use crate::cli::json::{VERSION, moment};
 use crate::cli::paths::Paths;
-use crate::cli::table::padded;
 use crate::domain::ids::{Rank, RunId};
 use crate::domain::log::Stream;
 use crate::domain::text::sanitize;
 use crate::domain::time::Stamp;
-use crate::domain::units::{bytes, ranges};
+use crate::domain::units::{bytes, padded, ranges};
 use crate::record::closing::{self, Repaired};
 use crate::record::{Check, Error, FileCheck, FileState, Lock, Loss, Store, check};
 

@@ -8,10 +8,9 @@ use crate::cli::args::DiffArgs;
 use crate::cli::errors::{Code, Failure, note, to_stdout};
 use crate::cli::json::{VERSION, line};
 use crate::cli::paths::Paths;
-use crate::cli::report::{diff_text, read};
-use crate::domain::analysis::Window;
-use crate::domain::comparison::{Comparison, Condition, Side, Verdict, common_steps, compare};
-use crate::record::{Reader, Store};
+use crate::domain::comparison::{Comparison, Condition, Verdict, compare};
+use crate::record::{Store, figures};
+use crate::report::diff_text;
 
 /// The object of `--json`.
 #[derive(Debug, Serialize)]
@@ -43,8 +42,9 @@ pub fn run(args: &DiffArgs, paths: &Paths) -> Result<ExitCode, Failure> {
         })
         .collect::<Result<Vec<_>, _>>()?;
     let store = Store::new(&paths.state);
-    let readers = [read::open(&store.find(&args.a)?)?, read::open(&store.find(&args.b)?)?];
-    let [a, b] = sides(&readers)?;
+    let readers = [figures::open(&store.find(&args.a)?)?, figures::open(&store.find(&args.b)?)?];
+    let sides = figures::sides(readers.each_ref(), &mut |_| true)?;
+    let [a, b] = sides.ok_or_else(|| Failure::usage("the recordings were not read to their ends"))?;
     let comparison = compare(&a, &b);
     let verdicts: Vec<Verdict> = conditions.iter().map(|condition| condition.judge(&a, &b)).collect();
     if args.json {
@@ -65,21 +65,6 @@ pub fn run(args: &DiffArgs, paths: &Paths) -> Result<ExitCode, Failure> {
         to_stdout(&diff_text::render(&a.whole, &b.whole, &comparison))?;
     }
     decide(&verdicts)
-}
-
-/// Reads both; the steps that only one has are read a second time without them.
-fn sides(readers: &[Reader; 2]) -> Result<[Side; 2], Failure> {
-    let [a, b] = readers;
-    let [a_whole, b_whole] = [read::analyze(a, Window::default())?, read::analyze(b, Window::default())?];
-    let window = common_steps(&a_whole, &b_whole);
-    let common = |reader: &Reader, whole: &crate::domain::analysis::RunAnalysis| match window {
-        Some(window) if whole.steps.first != Some(window.from) || whole.steps.last != Some(window.to) => {
-            read::analyze(reader, window).map(Some)
-        }
-        _ => Ok(None),
-    };
-    let (a_common, b_common) = (common(a, &a_whole)?, common(b, &b_whole)?);
-    Ok([Side { whole: a_whole, common: a_common }, Side { whole: b_whole, common: b_common }])
 }
 
 /// 1 where a condition holds; one that can't be judged must not pass for one that does not hold.

@@ -10,12 +10,12 @@ use crate::cli::args::ImportArgs;
 use crate::cli::errors::{Failure, to_stdout};
 use crate::cli::json::{VERSION, line};
 use crate::cli::paths::Paths;
-use crate::cli::report::wrapped;
 use crate::clock;
 use crate::domain::text::sanitize;
 use crate::domain::units::{bytes, duration_us};
 use crate::record::Store;
 use crate::record::import::{Asked, Imported, Place, WaitTable, import};
+use crate::report::wrapped;
 
 /// Ranks of the table, the latest; `--json` has all.
 const ROWS: usize = 32;

@@ -7,18 +7,17 @@ use std::process::ExitCode;
 use serde::Serialize;
 
 use crate::cli::args::MarkArgs;
-use crate::cli::commands::runs::local_second;
 use crate::cli::errors::{Failure, to_stdout};
 use crate::cli::json::{VERSION, line};
 use crate::cli::paths::Paths;
-use crate::cli::report::read::open;
 use crate::domain::ids::{Rank, RunId};
 use crate::domain::marks::{MarkChange, NewMark, RunMark, RunMarks, as_told};
 use crate::domain::run::RunSpec;
 use crate::domain::text::sanitize;
 use crate::domain::time::Stamp;
 use crate::domain::world::RunState;
-use crate::record::{Player, Store, marks};
+use crate::record::{Player, Store, figures, marks};
+use crate::report::local_second;
 
 /// The object of `--json`.
 #[derive(Debug, Serialize)]
@@ -32,7 +31,7 @@ struct Told<'a> {
 /// Sets a mark, deletes one, or lists them.
 pub fn run(args: &MarkArgs, paths: &Paths) -> Result<ExitCode, Failure> {
     let path = Store::new(&paths.state).find(&args.run)?;
-    let reader = open(&path)?;
+    let reader = figures::open(&path)?;
     let change = match (&args.note, args.delete) {
         (Some(note), _) => {
             let (start, end) = reader.range().unwrap_or_default();

@@ -10,7 +10,6 @@ use tokio::time;
 
 use crate::cli::args::PruneArgs;
 use crate::cli::ask::{confirm, person};
-use crate::cli::commands::runs::local_time;
 use crate::cli::commands::stop::fault;
 use crate::cli::connect;
 use crate::cli::errors::{Code, Failure, note, to_stdout};
@@ -18,7 +17,6 @@ use crate::cli::hearing::{Asked, ask};
 use crate::cli::json::{VERSION, moment};
 use crate::cli::paths::Paths;
 use crate::cli::runtime;
-use crate::cli::table::padded;
 use crate::clock;
 use crate::config::HostsFile;
 use crate::domain::event::{Event, Origin};
@@ -27,9 +25,10 @@ use crate::domain::retention::{Age, Retention};
 use crate::domain::run::{RunSpec, RunSummary};
 use crate::domain::share::{Heard, Standing};
 use crate::domain::text::{about, sanitize};
-use crate::domain::units::bytes;
+use crate::domain::units::{bytes, padded};
 use crate::launcher::session::{Output, Session};
 use crate::record::Store;
+use crate::report::local_time;
 
 /// How long hosts may take to say which runs they know.
 const PATIENCE: Duration = Duration::from_secs(8);

@@ -6,12 +6,13 @@ use std::process::ExitCode;
 use serde::Serialize;
 
 use crate::cli::args::ReportArgs;
-use crate::cli::errors::{Code, Failure, to_stdout};
+use crate::cli::errors::{Code, Failure, note, to_stdout};
 use crate::cli::json::{VERSION, line};
 use crate::cli::paths::Paths;
-use crate::cli::report::{page, read, text};
 use crate::domain::analysis::{Finding, RunAnalysis, Window, findings};
-use crate::record::Store;
+use crate::domain::marks::RunMarks;
+use crate::record::{Reader, Store, figures, marks};
+use crate::report::{page, text};
 
 /// The object of `--json`.
 #[derive(Debug, Serialize)]
@@ -24,8 +25,8 @@ struct Told<'a> {
 
 /// Prints the report, or writes it as a page.
 pub fn run(args: &ReportArgs, paths: &Paths) -> Result<ExitCode, Failure> {
-    let reader = read::open(&Store::new(&paths.state).find(&args.run)?)?;
-    let run = read::analyze(&reader, Window::default())?;
+    let reader = figures::open(&Store::new(&paths.state).find(&args.run)?)?;
+    let run = with_marks(&reader, analyze(&reader)?);
     let findings = findings(&run);
     if let Some(path) = &args.html {
         write(path, &page(&run, &findings))?;
@@ -36,6 +37,20 @@ pub fn run(args: &ReportArgs, paths: &Paths) -> Result<ExitCode, Failure> {
         to_stdout(&text::render(&run, &findings))?;
     }
     Ok(ExitCode::SUCCESS)
+}
+
+fn analyze(reader: &Reader) -> Result<RunAnalysis, Failure> {
+    let run = figures::whole(reader, Window::default(), &mut |_| true)?;
+    run.ok_or_else(|| Failure::usage("the recording was not read to its end"))
+}
+
+/// With what a person has noted; figures are right without it.
+fn with_marks(reader: &Reader, run: RunAnalysis) -> RunAnalysis {
+    let marks = marks::read(reader.path()).unwrap_or_else(|error| {
+        note(&error.to_string());
+        RunMarks::default()
+    });
+    RunAnalysis { marks: marks.all().to_vec(), ..run }
 }
 
 /// Into a file beside the target first: a page that can't be written leaves what was there.

@@ -4,7 +4,6 @@ use std::fmt::Write as _;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use chrono::{DateTime, Local};
 use serde::{Serialize, Serializer};
 
 use crate::cli::args::RunsArgs;
@@ -16,7 +15,6 @@ use crate::cli::hearing::{Asked, ask};
 use crate::cli::json::{VERSION, moment};
 use crate::cli::paths::Paths;
 use crate::cli::runtime;
-use crate::cli::table::padded;
 use crate::clock;
 use crate::config::HostsFile;
 use crate::domain::ids::{HostId, Rank};
@@ -28,8 +26,9 @@ use crate::domain::share::Standing;
 use crate::domain::text::sanitize;
 use crate::domain::time::Stamp;
 use crate::domain::trained::Trained;
-use crate::domain::units::{bytes, duration_us, metric, middle_cut, rate as rate_words};
+use crate::domain::units::{bytes, duration_us, metric, middle_cut, padded, rate as rate_words};
 use crate::record::Store;
+use crate::report::local_time;
 
 /// How long hosts may take to answer.
 const PATIENCE: Duration = Duration::from_secs(3);
@@ -304,19 +303,5 @@ fn state(run: &Listed, local: bool) -> String {
         (None, Standing::Ended) => "ended; not recorded here".to_owned(),
         (None, Standing::Unknown) if local => format!("no end recorded{last}"),
         (None, Standing::Unknown) => format!("unknown: {} did not answer{last}", names(&run.unheard)),
-    }
-}
-
-/// The day and second in this machine's time zone.
-pub(in crate::cli) fn local_second(at: Stamp) -> String {
-    let second = at.0.div_euclid(1_000_000).rem_euclid(60);
-    format!("{}:{second:02}", local_time(at))
-}
-
-/// The day and minute in this machine's time zone.
-pub(in crate::cli) fn local_time(at: Stamp) -> String {
-    match DateTime::from_timestamp_micros(at.0) {
-        Some(time) => time.with_timezone(&Local).format("%Y-%m-%d %H:%M").to_string(),
-        None => "–".to_owned(),
     }
 }

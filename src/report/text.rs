@@ -2,15 +2,13 @@
 
 use std::fmt::Write as _;
 
-use super::{WIDTH, wrapped};
-use crate::cli::commands::runs::{local_second, local_time};
-use crate::cli::table::padded;
+use super::{WIDTH, local_second, local_time, wrapped};
 use crate::domain::analysis::{Finding, GpuFigures, RankFigures, RunAnalysis, Spread};
 use crate::domain::hooks::StepsBy;
 use crate::domain::ids::HostId;
 use crate::domain::text::sanitize;
 use crate::domain::timing::Phase;
-use crate::domain::units::{bytes, bytes_of, duration_us, middle_cut, rate};
+use crate::domain::units::{bytes, bytes_of, duration_us, middle_cut, padded, rate};
 
 /// So many ranks and GPUs are shown, those that cost the most.
 const ROWS: usize = 16;

@@ -1,7 +1,6 @@
 use unicode_width::UnicodeWidthStr;
 
 use super::*;
-use crate::cli::commands::runs::local_time;
 use crate::domain::analysis::findings;
 use crate::domain::analysis::fixtures::{START, Told, late_run, spec};
 use crate::domain::comparison::{Side, compare};

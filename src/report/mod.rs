@@ -1,18 +1,20 @@
-//! How the figures of a run are shown: as text, and as one page. Pure but for [`read`].
+//! The figures of a run, and of two beside each other, in words: as text of 80 columns, and as one page. Pure; layer 1.
 
 pub mod diff_text;
 mod html;
 mod page;
-pub mod read;
 mod svg;
 pub mod text;
 
 pub use page::page;
 
+use chrono::{DateTime, Local};
 use unicode_width::UnicodeWidthStr;
 
+use crate::domain::time::Stamp;
+
 /// Columns of everything that is printed.
-const WIDTH: usize = 80;
+pub const WIDTH: usize = 80;
 
 /// `text` in lines of at most 80 columns, each after so many blanks; a word that is longer stands alone.
 pub(crate) fn wrapped(text: &str, indent: usize) -> String {
@@ -34,6 +36,20 @@ pub(crate) fn wrapped(text: &str, indent: usize) -> String {
         out.push_str(word);
     }
     out
+}
+
+/// The day and minute in this machine's time zone.
+pub(crate) fn local_time(at: Stamp) -> String {
+    match DateTime::from_timestamp_micros(at.0) {
+        Some(time) => time.with_timezone(&Local).format("%Y-%m-%d %H:%M").to_string(),
+        None => "–".to_owned(),
+    }
+}
+
+/// The day and second in this machine's time zone.
+pub(crate) fn local_second(at: Stamp) -> String {
+    let second = at.0.div_euclid(1_000_000).rem_euclid(60);
+    format!("{}:{second:02}", local_time(at))
 }
 
 #[cfg(test)]
