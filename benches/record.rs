@@ -41,7 +41,8 @@ use world::{START, Story, busy, host, run_id};
 
 const SIZE: (u16, u16) = (230, 60);
 const GPUS: u32 = 8;
-const SEEKS: u64 = 400;
+const SEEKS: usize = 400;
+const LONGEST_US: u64 = 60_000_000;
 /// Microseconds a phase of one step in all, in the order of [`Phase::ALL`], of a step of 270 ms.
 const PHASES: [u32; 6] = [8_000, 80_000, 130_000, 20_000, 22_000, 10_000];
 
@@ -219,13 +220,15 @@ fn look(path: &Path) {
     let span = state.end.0.abs_diff(state.start.0);
     let mut noise = Noise(11);
     let (mut moves, mut frames) = (Vec::new(), Vec::new());
-    for _ in 0..SEEKS {
+    let begin = host_now().0;
+    // of the largest recordings fewer
+    while moves.len() < SEEKS && host_now().0 - begin < LONGEST_US {
         player.seek(state.start.plus_micros(noise.below(span) as i64));
         let (folded, taken, drawn) = show(&mut model, &mut player);
         moves.push(folded + taken + drawn);
         frames.push(drawn);
     }
-    println!("seek       {}", spread(&mut moves));
+    println!("seek       {} of {}", spread(&mut moves), moves.len());
     println!("frame      {} at {}×{}", spread(&mut frames), SIZE.0, SIZE.1);
     println!("memory     {} MB now, {} MB at most", memory("VmRSS:"), memory("VmHWM:"));
 }

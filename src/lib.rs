@@ -20,6 +20,7 @@
 //! L2  telemetry · collective · record · rendezvous · ssh · sync · image   siblings hardly import each other
 //! L2  clock · sched · filelock · program · procs · sha256                the system, other programs, processes, contents
 //! L1  wire           what client and agent say                L1  launch     what people type, understood
+//! L1  report         the figures of runs in words
 //! L0  domain         the words as types; the one event stream and its fold
 //! ```
 

@@ -2,11 +2,12 @@
 //! steps, and with what can't be understood.
 
 use std::fs::File;
-use std::process::{Output, Stdio};
+use std::process::{Command, Output, Stdio};
 
 use serde_json::Value;
 
 use crate::common::built;
+use crate::common::terminal::Terminal;
 use crate::json_forms::assert_fits;
 use crate::local_runs::Person;
 
@@ -30,6 +31,33 @@ fn trained(person: &Person, name: &str, late: bool) {
 fn said(out: &Output) -> String {
     assert!(out.status.success(), "{out:?}");
     text(&out.stdout)
+}
+
+/// On Runs at 80 columns: the newest run's report, and both runs side by side, the older first.
+fn the_screens_say_the_same(person: &Person, report: &str, diff: &str) {
+    let mut ui = Command::new(env!("CARGO_BIN_EXE_hvtui"));
+    ui.current_dir(person.home()).env("HOME", person.home());
+    let Some(ui) = Terminal::start(&ui, 80, 24) else { return };
+    let shows = |screen: &str, words: &str, from: usize| {
+        let shown: Vec<&str> = screen.lines().skip(1).take(22).map(str::trim_end).collect();
+        shown.iter().copied().eq(words.lines().skip(from).take(22).map(str::trim_end))
+    };
+    ui.wait("the hosts", |screen| screen.contains("here"));
+    ui.press(&["r"]);
+    ui.wait("the runs", |screen| screen.contains("even") && screen.contains("late"));
+    ui.press(&["X"]);
+    ui.wait("what to do first", |screen| screen.contains("mark a run with space"));
+    ui.press(&["I"]);
+    ui.wait("its beginning", |screen| screen.contains("report of run") && shows(screen, report, 0));
+    ui.press(&["G"]);
+    let last = report.lines().count().saturating_sub(22);
+    ui.wait("its end", |screen| shows(screen, report, last) && screen.contains("scroll"));
+    ui.press(&["Escape"]);
+    ui.wait("the runs", |screen| screen.contains("2 runs") && !screen.contains("report of run"));
+    ui.press(&["Space", "X"]);
+    ui.wait("both", |screen| screen.contains("compared") && shows(screen, diff, 0));
+    ui.press(&["Escape", "C-c"]);
+    ui.assert_restored(0);
 }
 
 #[test]
@@ -62,6 +90,7 @@ fn a_late_rank_is_found_and_its_cost_decides() {
     assert!(!person.home().join("report.html.part").exists());
 
     let diff = said(&person.run(&["diff", "even", "late"]));
+    the_screens_say_the_same(&person, &report, &diff);
     assert!(diff.lines().all(|line| line.chars().count() <= 80), "{diff}");
     assert!(diff.contains("env LATE_RANK") && diff.contains("\np50 "), "{diff}");
     // how long a whole step takes is the machine's business, the time in data is not: one of the ranks sleeps there

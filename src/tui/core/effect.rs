@@ -52,6 +52,10 @@ pub enum Effect {
         /// Up to and including this moment.
         to: Stamp,
     },
+    /// Tell the figures of a run, or two side by side, in words; answered by [`crate::tui::core::Msg::ReportTold`].
+    Report(ReportOf),
+    /// Nobody waits for that any more.
+    LeaveReport,
     /// Change the marks of this run, which are kept beside its recording; answered by
     /// [`crate::tui::core::Msg::MarksTold`].
     Mark(RunId, MarkChange),
@@ -103,6 +107,25 @@ pub enum Effect {
     Suspend,
     /// Leave the program; runs go on.
     Quit,
+}
+
+/// Whose figures are asked for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum ReportOf {
+    /// Those of a run.
+    Run(RunId),
+    /// Those of two beside each other.
+    Both(RunId, RunId),
+}
+
+impl ReportOf {
+    /// The runs.
+    pub fn runs(&self) -> Vec<&RunId> {
+        match self {
+            Self::Run(run) => vec![run],
+            Self::Both(a, b) => vec![a, b],
+        }
+    }
 }
 
 /// How to move a replay.

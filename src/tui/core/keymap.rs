@@ -91,6 +91,8 @@ pub enum Action {
     NextIncident,
     Mark,
     Marks,
+    Report,
+    Compare,
     ByTime,
     Faster,
     Slower,

@@ -15,9 +15,9 @@ pub mod trail;
 pub mod words;
 pub mod zone;
 
-pub use effect::{Effect, PlayCommand};
+pub use effect::{Effect, PlayCommand, ReportOf};
 pub use key::{Key, KeyCode, Mouse, MouseKind};
-pub use msg::{Analyzed, Level, Msg};
+pub use msg::{Analyzed, Level, Msg, Reported};
 pub use screen::Screen;
 pub use settings::{Settings, ThemeName};
 pub use trail::Trail;

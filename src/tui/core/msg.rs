@@ -15,7 +15,7 @@ use crate::domain::stacks::ProcessStacks;
 use crate::domain::time::Stamp;
 use crate::domain::world::{RunState, World};
 use crate::launch::plan::LaunchPlan;
-use crate::tui::core::{Key, Mouse, Screen};
+use crate::tui::core::{Key, Mouse, ReportOf, Screen};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -114,6 +114,8 @@ pub enum Msg {
         /// What is known.
         told: Analyzed,
     },
+    /// Answer to [`crate::tui::core::Effect::Report`]: how far it is, then the words.
+    ReportTold(ReportOf, Reported),
     /// The marks of a run as they are kept, or why they can't be read or changed.
     MarksTold(RunId, Result<Arc<RunMarks>, String>),
     /// The program is asked to end.
@@ -147,6 +149,17 @@ pub enum Analyzed {
     Reading(u8),
     /// All is read.
     Done(Arc<RunAnalysis>),
+    /// It can't be read, and why.
+    Failed(String),
+}
+
+/// The figures of runs in words.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Reported {
+    /// So many percent are read.
+    Reading(u8),
+    /// The lines.
+    Done(Arc<str>),
     /// It can't be read, and why.
     Failed(String),
 }

@@ -22,6 +22,7 @@ use crate::tui::screens::launch::LaunchForm;
 use crate::tui::screens::overlay::palette::Palette;
 use crate::tui::screens::overlay::prompt::Prompt;
 use crate::tui::screens::overlay::question::QuestionsUi;
+use crate::tui::screens::overlay::report::ReportUi;
 use crate::tui::screens::overlay::signal::{SignalUi, SignalsUi};
 use crate::tui::screens::overlay::stacks::StacksUi;
 use crate::tui::screens::overlay::toasts;
@@ -111,6 +112,8 @@ pub enum Overlay {
     Stacks(StacksUi),
     /// The marks of a run.
     Marks(MarksList),
+    /// The report of a run, or the comparison of two.
+    Report(Box<ReportUi>),
     /// A signal to a process.
     Signal(Box<SignalUi>),
 }

@@ -37,6 +37,8 @@ fn change(effect: &Effect) -> Option<&'static str> {
         | Effect::Copy(_)
         | Effect::Save { .. }
         | Effect::Mark(..)
+        | Effect::Report(_)
+        | Effect::LeaveReport
         | Effect::Quit => None,
     }
 }

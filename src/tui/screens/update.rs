@@ -10,7 +10,7 @@ use crate::tui::core::{Effect, Key, KeyCode, Level, Mouse, MouseKind, Msg, Scree
 use crate::tui::screens::model::{Confirm, Overlay};
 use crate::tui::screens::overlay::help::Help;
 use crate::tui::screens::overlay::mouse::mouse as over;
-use crate::tui::screens::overlay::{palette, prompt, question, signal, stacks};
+use crate::tui::screens::overlay::{palette, prompt, question, report, signal, stacks};
 use crate::tui::screens::view::footer;
 use crate::tui::screens::{Model, cluster, entry, events, launch, readonly, replay, run, runs};
 
@@ -155,6 +155,10 @@ fn take(model: &mut Model, msg: Msg) -> Vec<Effect> {
             Vec::new()
         }
         Msg::ReplayFailed(reason) => replay::failed(model, reason),
+        Msg::ReportTold(of, told) => {
+            report::told(model, &of, told);
+            Vec::new()
+        }
         Msg::Quit => vec![Effect::Quit],
     }
 }
@@ -281,6 +285,7 @@ pub(super) fn key_pressed(model: &mut Model, key: Key) -> Vec<Effect> {
         Overlay::Stacks(_) => return stacks::handle_key(model, key),
         Overlay::Signal(_) => return signal::handle_key(model, key),
         Overlay::Marks(_) => return run::marks::handle_key(model, key),
+        Overlay::Report(_) => return report::handle_key(model, key),
         Overlay::Help(line) => {
             let line = *line;
             help_key(model, line, key);

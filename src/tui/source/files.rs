@@ -14,9 +14,10 @@ use crate::launch::request::LaunchRequest;
 use crate::launcher::script;
 use crate::record::store::Listing;
 use crate::record::{Error, Store};
-use crate::tui::core::Msg;
+use crate::tui::core::{Msg, ReportOf};
 use crate::tui::source::finishing::SoFar;
 use crate::tui::source::marks::MarksDesk;
+use crate::tui::source::reports::ReportDesk;
 use crate::tui::source::takeup::TakenUp;
 
 /// Names of a folder at most.
@@ -37,8 +38,8 @@ pub(super) enum Filed {
     Launch(Box<LaunchRequest>),
     /// A host file was read, or could not be.
     HostFile(String, Result<String, String>),
-    /// The marks of a run.
-    Marks(Box<Msg>),
+    /// The marks of a run, or its report.
+    Told(Box<Msg>),
     /// What is in a folder, sorted; folders end with `/`. Nothing where it can't be read.
     Folder(String, Vec<String>),
 }
@@ -57,6 +58,8 @@ pub(super) struct Files {
     folders: Desk,
     /// Marks, which may lie beside a recording of which much is asked.
     marks: MarksDesk,
+    /// The words of a report: reading a long recording must not delay the others.
+    reports: ReportDesk,
     /// The number of the newest question for a folder.
     newest: Arc<AtomicU64>,
     answers: (UnboundedSender<Filed>, UnboundedReceiver<Filed>),
@@ -69,8 +72,10 @@ impl Files {
         let (recordings, launches, folders) = (desk("recordings"), desk("launch files"), desk("folders"));
         let answer = answers.0.clone();
         // fails only where the UI is left
-        let marks = MarksDesk::new(move |told| drop(answer.send(Filed::Marks(Box::new(told)))));
-        Self { store, recordings, launches, folders, marks, newest: Arc::default(), answers }
+        let marks = MarksDesk::new(move |told| drop(answer.send(Filed::Told(Box::new(told)))));
+        let answer = answers.0.clone();
+        let reports = ReportDesk::new(move |told| drop(answer.send(Filed::Told(Box::new(told)))));
+        Self { store, recordings, launches, folders, marks, reports, newest: Arc::default(), answers }
     }
 
     /// The next answer. Cancel-safe; pending while nothing was asked.
@@ -152,6 +157,16 @@ impl Files {
     pub(super) fn mark(&mut self, run: RunId, change: Option<MarkChange>) -> Result<(), String> {
         let recording = self.store.path_of(&run);
         self.marks.ask(recording, run, change)
+    }
+
+    /// Reads what is to be told of a run, or of two.
+    pub(super) fn report(&self, of: ReportOf) {
+        self.reports.ask(of, |run| self.store.path_of(run));
+    }
+
+    /// Nobody waits for it any more.
+    pub(super) fn leave_report(&self) {
+        self.reports.leave();
     }
 
     /// Lists a folder, unless another is asked for before its turn comes.

@@ -261,7 +261,7 @@ impl Live {
             Filed::Looked(request, None) => self.preview(&request),
             Filed::Launch(request) => self.recorded.session().launch(*request),
             Filed::HostFile(name, text) => self.queue.push_back(Msg::HostFileRead(name, text)),
-            Filed::Marks(told) => self.queue.push_back(*told),
+            Filed::Told(told) => self.queue.push_back(*told),
             Filed::Folder(path, names) => self.queue.push_back(Msg::FolderListed(path, names)),
         }
     }
@@ -393,6 +393,8 @@ impl EventSource for Live {
                 }
             }
             Effect::Mark(run, change) => self.mark(run, Some(change)),
+            Effect::Report(of) => self.files.report(of),
+            Effect::LeaveReport => self.files.leave_report(),
             Effect::ListRuns => self.list_runs(),
             Effect::Preflight(number, plan) => self.preflights.ask(number, plan),
             Effect::DeleteRuns(runs) => {

@@ -9,6 +9,7 @@ mod marks;
 mod preflight;
 pub mod recorded;
 pub mod replay;
+mod reports;
 pub mod takeup;
 mod tracing;
 

@@ -18,6 +18,7 @@ use crate::tui::core::{Analyzed, Effect, Msg, PlayCommand};
 use crate::tui::source::EventSource;
 use crate::tui::source::figures::FiguresDesk;
 use crate::tui::source::marks::{MarksDesk, first_told};
+use crate::tui::source::reports::ReportDesk;
 
 /// Speeds double and halve, between these.
 const SPEEDS: (f64, f64) = (0.125, 64.0);
@@ -32,6 +33,7 @@ pub struct Replay {
     moves: told::Receiver<Vec<Msg>>,
     figures: FiguresDesk,
     marks: MarksDesk,
+    reports: ReportDesk,
     /// What went wrong and is to be told first.
     untold: Option<Msg>,
 }
@@ -70,6 +72,8 @@ impl Replay {
         let answers = outbox.clone();
         // fails only when the replay was closed
         let marks = MarksDesk::new(move |told| drop(answers.blocking_send(vec![told])));
+        let answers = outbox.clone();
+        let reports = ReportDesk::new(move |told| drop(answers.blocking_send(vec![told])));
         let work = move || match open() {
             Ok(player) => {
                 let marks = first_told(player.path(), player.spec().map(|spec| spec.id.clone()));
@@ -79,7 +83,7 @@ impl Replay {
             Err(error) => drop(outbox.blocking_send(vec![Msg::ReplayFailed(error.to_string())])),
         };
         thread::Builder::new().name("replay".to_owned()).spawn(work).map_err(Error::Thread)?;
-        Ok(Self { recording, commands, moves, figures, marks, untold: None })
+        Ok(Self { recording, commands, moves, figures, marks, reports, untold: None })
     }
 
     /// Asks for a move; [`Replay::advance`] tells what came of it.
@@ -179,6 +183,9 @@ impl EventSource for Replay {
             Effect::Play(command) => self.play(command),
             Effect::Analyze { from, to } => self.analyze(from, to),
             Effect::Mark(run, change) => self.mark(run, change),
+            // there is no other run here
+            Effect::Report(of) => self.reports.ask(of, |_| self.recording.clone()),
+            Effect::LeaveReport => self.reports.leave(),
             _ => {}
         }
     }

@@ -7,6 +7,7 @@ use crate::tui::core::keymap::{Action, Binding, bind, c, k, named};
 use crate::tui::core::{Effect, KeyCode, Level, Mouse, MouseKind, PlayCommand, layout, list};
 use crate::tui::screens::model::{Confirm, Overlay};
 use crate::tui::screens::overlay::prompt::{Prompt, PromptKind};
+use crate::tui::screens::overlay::report;
 use crate::tui::screens::update::{wheel, wheel_lines};
 use crate::tui::screens::view::title::plural;
 use crate::tui::screens::{Mode, Model, replay};
@@ -57,6 +58,7 @@ pub(in crate::tui::screens) const TIMELINE: &[Binding] = &[
 pub(in crate::tui::screens) const MARKS: &[Binding] = &[
     named(&[c('m')], Action::Mark, "mark", "set a mark with a note at the moment that is shown"),
     named(&[c('M')], Action::Marks, "marks", "the marks of this run: go there, edit, delete"),
+    named(&[c('I')], Action::Report, "report", "how the run went: what hvtui report prints"),
 ];
 
 /// Keys of the log, on Run and Replay.
@@ -90,10 +92,10 @@ pub(in crate::tui::screens) const LOG: &[Binding] = &[
 
 /// Why a key can do nothing as things stand: a run that has ended is not stopped, nor followed at its last line.
 pub(super) fn missing(model: &Model, action: Action) -> Option<&'static str> {
-    use Action::{Again, Follow, Heat, OpenReplay, Stacks, Stop, Trace};
+    use Action::{Again, Follow, Heat, OpenReplay, Report, Stacks, Stop, Trace};
     let goes_on = model.shown_run().map(|(_, run)| run.is_live());
     match (action, goes_on) {
-        (Stop | Stacks | Trace | OpenReplay | Heat | Again, None) => Some("no run yet"),
+        (Stop | Stacks | Trace | OpenReplay | Heat | Again | Report, None) => Some("no run yet"),
         (Stop | Stacks | Trace, Some(false)) => Some("this run has ended"),
         (Follow, Some(false)) if model.ui.run.log_at == LogAt::Follow => Some("the log shows its last line"),
         _ => None,
@@ -152,6 +154,11 @@ pub(crate) fn act(model: &mut Model, action: Action) -> Vec<Effect> {
         Action::FoldAll => fold_all(model),
         Action::Mark => marks::set(model),
         Action::Marks => marks::list(model),
+        Action::Report => {
+            if let Some(id) = model.shown_run().map(|(id, _)| id.clone()) {
+                return report::ask(model, id);
+            }
+        }
         Action::Stacks => return crate::tui::screens::overlay::stacks::ask(model),
         Action::Stop => ask_stop(model, model.shown_run().map(|(id, _)| id.clone())),
         Action::Trace => return trace(model),

@@ -8,6 +8,7 @@ use crate::tui::core::keymap::{Action, Binding, bind, c, k, named};
 use crate::tui::core::{Effect, KeyCode, Level, Mouse, MouseKind, Screen, layout, list};
 use crate::tui::screens::model::Overlay;
 use crate::tui::screens::overlay::prompt::{Prompt, PromptKind};
+use crate::tui::screens::overlay::report;
 use crate::tui::screens::run::RunUi;
 use crate::tui::screens::run::keys::ask_stop;
 use crate::tui::screens::update::wheel;
@@ -41,6 +42,13 @@ pub(super) const KEYS: &[Binding] = &[
     bind(&[c('x')], Action::Stop, "stop", "stop the run (asks first)"),
     bind(&[c('R')], Action::Refresh, "refresh", "read the recordings again and ask the hosts"),
     named(&[c('U')], Action::Unpick, "unmark", "take all marks away"),
+    named(&[c('I')], Action::Report, "report", "how the run went: what hvtui report prints"),
+    named(
+        &[c('X')],
+        Action::Compare,
+        "compare",
+        "two marked runs side by side, or the marked one and the selected: what hvtui diff prints",
+    ),
     bind(&[k(KeyCode::Esc)], Action::Back, "back", "drop the filter; else back to where you came from"),
 ];
 
@@ -48,7 +56,13 @@ pub(super) const KEYS: &[Binding] = &[
 pub(super) fn missing(model: &Model, action: Action) -> Option<&'static str> {
     let ui = &model.ui.runs;
     let needs_row = match action {
-        Action::Open | Action::OpenReplay | Action::Again | Action::Pick | Action::Stop => true,
+        Action::Open
+        | Action::OpenReplay
+        | Action::Again
+        | Action::Pick
+        | Action::Stop
+        | Action::Report
+        | Action::Compare => true,
         Action::Delete => ui.marked.is_empty(),
         _ => false,
     };
@@ -106,6 +120,12 @@ pub(super) fn act(model: &mut Model, action: Action) -> Vec<Effect> {
         Action::Pick => mark(model),
         Action::Unpick => model.ui.runs.marked.clear(),
         Action::Delete => delete::ask(model),
+        Action::Report => {
+            if let Some(id) = chosen.filter(|id| is_recorded(model, id)) {
+                return report::ask(model, id);
+            }
+        }
+        Action::Compare => return compare(model, chosen),
         Action::Back if !model.ui.runs.filter_text.is_empty() => {
             model.ui.runs.filter = RunFilter::default();
             model.ui.runs.filter_text.clear();
@@ -155,14 +175,38 @@ pub(super) fn select_line(model: &mut Model, line: usize) {
 }
 
 fn open_replay(model: &mut Model, id: RunId) -> Vec<Effect> {
-    if !model.recordings.iter().any(|recording| recording.spec.id == id) {
-        model.notice(
-            Level::Warning,
-            format!("no recording of run {} is listed; R reads the list again", id.short()),
-        );
+    if is_recorded(model, &id) { replay::open(model, id) } else { Vec::new() }
+}
+
+/// Whether a recording of it is listed; says so where there is none.
+fn is_recorded(model: &mut Model, id: &RunId) -> bool {
+    let is_listed = model.recordings.iter().any(|recording| recording.spec.id == *id);
+    if !is_listed {
+        let words = format!("no recording of run {} is listed; R reads the list again", id.short());
+        model.notice(Level::Warning, words);
+    }
+    is_listed
+}
+
+/// Compares the two marked runs, the older first; where one is marked, it with the selected one.
+fn compare(model: &mut Model, chosen: Option<RunId>) -> Vec<Effect> {
+    let mut runs = model.ui.runs.marked.clone();
+    if runs.len() == 1 {
+        runs.extend(chosen);
+    }
+    let runs: Vec<RunId> = runs.into_iter().collect();
+    let [a, b] = runs.as_slice() else {
+        let words = match runs.len() {
+            0 | 1 => "mark a run with space and select another one, or mark two: X compares them".to_owned(),
+            count => format!("{count} runs are marked: X compares two"),
+        };
+        model.notice(Level::Info, words);
+        return Vec::new();
+    };
+    if !is_recorded(model, a) || !is_recorded(model, b) {
         return Vec::new();
     }
-    replay::open(model, id)
+    report::compare(model, a.clone(), b.clone())
 }
 
 /// A click selects, or orders by the column whose head it hits; a double click opens, the wheel moves.

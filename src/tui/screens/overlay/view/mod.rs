@@ -4,6 +4,7 @@ pub(in crate::tui::screens) mod dialog;
 pub(in crate::tui::screens) mod marks;
 pub(in crate::tui::screens) mod palette;
 pub(in crate::tui::screens) mod question;
+pub(in crate::tui::screens) mod report;
 pub(in crate::tui::screens) mod signal;
 pub(in crate::tui::screens) mod stacks;
 
@@ -62,6 +63,7 @@ pub(in crate::tui::screens) fn overlay(model: &Model, canvas: &mut Canvas<'_>) -
         }
         Overlay::Signal(shown) => signal::draw(shown, canvas),
         Overlay::Marks(list) => marks::draw(model, list, canvas),
+        Overlay::Report(shown) => report::draw(shown, canvas),
         Overlay::Confirm(confirm) => {
             let size = (canvas.width(), canvas.height());
             question_of(model, &canvas.theme, size, confirm).draw(canvas);

@@ -1,0 +1,130 @@
+//! The report of a run, or the comparison of two, over the whole screen: the words that `hvtui report` and `hvtui diff` print.
+
+use std::sync::Arc;
+
+use unicode_width::UnicodeWidthStr;
+
+use crate::domain::ids::RunId;
+use crate::tui::core::{Effect, Key, KeyCode, ReportOf, Reported};
+use crate::tui::screens::Model;
+use crate::tui::screens::model::Overlay;
+
+/// What is shown.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ReportUi {
+    /// Whose figures.
+    pub of: ReportOf,
+    /// What is known of them.
+    pub told: Reported,
+    /// The first line that is shown.
+    pub first: usize,
+    /// The first column that is shown.
+    pub left: u16,
+}
+
+impl ReportUi {
+    /// Its head.
+    pub fn title(&self) -> String {
+        match &self.of {
+            ReportOf::Run(run) => format!("report of run {}", run.short()),
+            ReportOf::Both(a, b) => format!("runs {} and {} compared", a.short(), b.short()),
+        }
+    }
+
+    /// The command that prints the same.
+    pub fn command(&self) -> String {
+        match &self.of {
+            ReportOf::Run(run) => format!("hvtui report {}", run.short()),
+            ReportOf::Both(a, b) => format!("hvtui diff {} {}", a.short(), b.short()),
+        }
+    }
+
+    /// The lines.
+    pub fn words(&self) -> Arc<str> {
+        match &self.told {
+            Reported::Reading(percent) => format!("reading {percent} % …").into(),
+            Reported::Done(words) => Arc::clone(words),
+            Reported::Failed(why) => why.as_str().into(),
+        }
+    }
+
+    /// The first line that is shown when it is scrolled to its end.
+    pub fn last(&self, height: u16) -> usize {
+        self.words().lines().count().saturating_sub(usize::from(rows(height)))
+    }
+
+    /// How far it can be scrolled to the right.
+    pub fn widest(&self, width: u16) -> u16 {
+        let words = self.words();
+        let widest = words.lines().map(UnicodeWidthStr::width).max().unwrap_or(0);
+        u16::try_from(widest).unwrap_or(u16::MAX).saturating_sub(width)
+    }
+}
+
+/// Lines that are shown at once: all but the head and the keys.
+pub fn rows(height: u16) -> u16 {
+    height.saturating_sub(2)
+}
+
+/// Asks for the report of a run.
+pub fn ask(model: &mut Model, run: RunId) -> Vec<Effect> {
+    show(model, ReportOf::Run(run))
+}
+
+/// Asks for the comparison of two.
+pub fn compare(model: &mut Model, a: RunId, b: RunId) -> Vec<Effect> {
+    show(model, ReportOf::Both(a, b))
+}
+
+fn show(model: &mut Model, of: ReportOf) -> Vec<Effect> {
+    let shown = ReportUi { of: of.clone(), told: Reported::Reading(0), first: 0, left: 0 };
+    model.ui.overlay = Overlay::Report(Box::new(shown));
+    vec![Effect::Report(of)]
+}
+
+/// What was found; nothing where the panel was closed meanwhile.
+pub fn told(model: &mut Model, of: &ReportOf, told: Reported) {
+    if let Overlay::Report(shown) = &mut model.ui.overlay
+        && shown.of == *of
+    {
+        shown.told = told;
+    }
+}
+
+/// A key while it is open.
+pub fn handle_key(model: &mut Model, key: Key) -> Vec<Effect> {
+    let (width, height) = model.size;
+    let Overlay::Report(shown) = &mut model.ui.overlay else { return Vec::new() };
+    let (last, page) = (shown.last(height), usize::from(rows(height)).saturating_sub(1).max(1));
+    // the terminal may have become larger
+    let first = shown.first.min(last);
+    let to = |line: usize| line.min(last);
+    match key.code {
+        KeyCode::Up | KeyCode::Char('k') => shown.first = first.saturating_sub(1),
+        KeyCode::Down | KeyCode::Char('j') => shown.first = to(first + 1),
+        KeyCode::PageUp => shown.first = first.saturating_sub(page),
+        KeyCode::PageDown | KeyCode::Char(' ') => shown.first = to(first + page),
+        KeyCode::Home | KeyCode::Char('g') => shown.first = 0,
+        KeyCode::End | KeyCode::Char('G') => shown.first = last,
+        KeyCode::Left | KeyCode::Char('h') => shown.left = shown.left.saturating_sub(8),
+        KeyCode::Right | KeyCode::Char('l') => shown.left = (shown.left + 8).min(shown.widest(width)),
+        KeyCode::Char('y') => {
+            if let Reported::Done(words) = &shown.told {
+                return vec![Effect::Copy(words.to_string())];
+            }
+        }
+        KeyCode::Char('W') => {
+            if let Reported::Done(words) = &shown.told {
+                let (name, text) = (format!("{}.txt", shown.command().replace(' ', "-")), words.to_string());
+                let what = shown.title();
+                return vec![Effect::Save { name, text, what }];
+            }
+        }
+        KeyCode::Esc | KeyCode::Enter | KeyCode::Char('q') => {
+            model.ui.overlay = Overlay::None;
+            return vec![Effect::LeaveReport];
+        }
+        _ => {}
+    }
+    Vec::new()
+}

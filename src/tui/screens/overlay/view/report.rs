@@ -1,0 +1,68 @@
+//! Draws the report of a run, or the comparison of two. It takes all columns: its words are made for 80 of them.
+
+use crate::tui::canvas::{Canvas, skip_columns};
+use crate::tui::core::{Key, Reported};
+use crate::tui::screens::overlay::report::{ReportUi, rows};
+use crate::tui::screens::overlay::view::dialog::{Choice, Row, esc, press};
+
+/// Draws it over the whole screen.
+pub(super) fn draw(shown: &ReportUi, canvas: &mut Canvas<'_>) {
+    let (w, h) = (canvas.width(), canvas.height());
+    canvas.clear(0, 0, w, h);
+    let (accent, dim) = (canvas.theme.accent, canvas.theme.dim);
+    let lines = shown.words();
+    let first = shown.first.min(shown.last(h));
+    let place = match (&shown.told, lines.lines().count()) {
+        (Reported::Done(_), count) if count > usize::from(rows(h)) => {
+            let until = (first + usize::from(rows(h))).min(count);
+            format!("  lines {} to {until} of {count}", first + 1)
+        }
+        _ => String::new(),
+    };
+    canvas.rule(0, &[(shown.title(), accent), (place, dim)]);
+    let usual = match &shown.told {
+        Reported::Done(_) => canvas.theme.text,
+        Reported::Reading(_) => dim,
+        Reported::Failed(_) => canvas.theme.bad,
+    };
+    let left = shown.left.min(shown.widest(w));
+    for (line, row) in lines.lines().skip(first).zip(1..h.saturating_sub(1)) {
+        // a section begins at the edge
+        let is_head = matches!(shown.told, Reported::Done(_)) && !line.starts_with(' ');
+        let style = if is_head { canvas.theme.strong() } else { usual };
+        canvas.text(0, row, w, skip_columns(line, usize::from(left)), style);
+    }
+    let choices = choices(shown, (w, h));
+    row((w, h), &choices).draw(canvas, &choices);
+    let room = w.saturating_sub(choices_width(&choices, (w, h)) + 2);
+    canvas.text(0, h.saturating_sub(1), room, &format!("also: {}", shown.command()), dim);
+}
+
+fn choices_width(choices: &[Choice], size: (u16, u16)) -> u16 {
+    let row = row(size, choices);
+    row.end.saturating_sub(row.x)
+}
+
+fn choices(shown: &ReportUi, size: (u16, u16)) -> Vec<Choice> {
+    let scroll = (shown.last(size.1) > 0).then_some(Choice::Tell("↑ ↓", "scroll"));
+    let aside = (shown.widest(size.0) > 0).then_some(Choice::Tell("← →", "aside"));
+    let is_done = matches!(shown.told, Reported::Done(_));
+    let kept = [press('y', "copy"), press('W', "save")];
+    let kept = kept.into_iter().filter(|_| is_done);
+    let out = if matches!(shown.told, Reported::Reading(_)) { "cancel" } else { "close" };
+    scroll.into_iter().chain(aside).chain(kept).chain([esc(out)]).collect()
+}
+
+fn row(size: (u16, u16), choices: &[Choice]) -> Row {
+    Row::before(size.0, size.1.saturating_sub(1), choices)
+}
+
+/// The key of the choice that stands at a cell of the screen.
+pub(in crate::tui::screens) fn key_at(
+    shown: &ReportUi,
+    size: (u16, u16),
+    (column, row): (u16, u16),
+) -> Option<Key> {
+    let choices = choices(shown, size);
+    self::row(size, &choices).key_at(&choices, column, row)
+}
