@@ -56,7 +56,7 @@ fn the_screens_say_the_same(person: &Person, report: &str, diff: &str) {
     ui.wait("the runs", |screen| screen.contains("2 runs") && !screen.contains("report of run"));
     ui.press(&["Space", "X"]);
     ui.wait("both", |screen| screen.contains("compared") && shows(screen, diff, 0));
-    ui.press(&["Escape", "C-c"]);
+    ui.press(&["C-c"]);
     ui.assert_restored(0);
 }
 

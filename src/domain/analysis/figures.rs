@@ -365,6 +365,8 @@ pub struct RunAnalysis {
     pub duration_us: Option<u64>,
     /// From the launch to the first step.
     pub first_step_after_us: Option<u64>,
+    /// From the last step that was told to the end of the run, or to its last event.
+    pub after_last_step_us: Option<u64>,
     /// How it ended; `None` where no end is recorded.
     pub outcome: Option<String>,
     /// Whether it ended well.

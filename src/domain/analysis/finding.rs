@@ -21,6 +21,9 @@ const DRIFT_FROM: f64 = 0.10;
 const IDLE_BELOW: f64 = 50.0;
 /// Clocks that are held down for this share of the run.
 const THROTTLE_FROM: f64 = 0.05;
+/// So long no step, microseconds, and so many times the longest one: the run stood still.
+const STALLED_LEAST_US: u64 = 10_000_000;
+const STALLED_STEPS: u64 = 5;
 /// A start that takes this share of the run, and so long, microseconds.
 const START_FROM: f64 = 0.2;
 const START_LEAST_US: u64 = 30_000_000;
@@ -44,11 +47,12 @@ impl Finding {
 
 /// What is worth a look, the heaviest first.
 pub fn findings(run: &RunAnalysis) -> Vec<Finding> {
-    let mut found: Vec<Finding> = [failure(run), not_finite(run), uneven(run), drift(run), start(run)]
-        .into_iter()
-        .chain([data(run), exposed(run), idle(run), missing(run), errors(run)])
-        .flatten()
-        .collect();
+    let mut found: Vec<Finding> =
+        [failure(run), stalled(run), not_finite(run), uneven(run), drift(run), start(run)]
+            .into_iter()
+            .chain([data(run), exposed(run), idle(run), missing(run), errors(run)])
+            .flatten()
+            .collect();
     found.extend(late(run));
     found.extend(held_down(run));
     found.extend(run.gpus.iter().flat_map(|gpu| of_gpu(run, gpu)));
@@ -80,6 +84,19 @@ fn failure(run: &RunAnalysis) -> Option<Finding> {
     let evidence =
         line.map_or_else(String::new, |line| format!("first error, rank {}: {}", line.rank, line.text));
     Some(Finding::new(4.0, "the run failed", format!("{}\n{evidence}", run.outcome.as_deref()?)))
+}
+
+/// A run that did not end well took no step any more before its end: it hung.
+fn stalled(run: &RunAnalysis) -> Option<Finding> {
+    let (since, longest) = (run.after_last_step_us?, run.steps.length?.max_us);
+    if run.success == Some(true) || since < STALLED_LEAST_US || since < STALLED_STEPS * u64::from(longest) {
+        return None;
+    }
+    let before = if run.outcome.is_some() { "before its end" } else { "until now" };
+    let words = format!("no rank took a step for {} {before}", duration_us(since));
+    let evidence =
+        format!("the last step was {}; the longest took {}", run.steps.last?, duration_us(longest.into()));
+    Some(Finding::new(3.5, words, evidence))
 }
 
 fn not_finite(run: &RunAnalysis) -> Option<Finding> {

@@ -67,6 +67,7 @@ pub struct Analyzer {
     alive: BTreeSet<Rank>,
     exits: BTreeMap<Rank, RankExit>,
     first_step_at: Option<Stamp>,
+    last_step_at: Option<Stamp>,
     last_at: Option<Stamp>,
     outcome: Option<RunOutcome>,
     restarts: u32,
@@ -97,6 +98,7 @@ impl Analyzer {
             alive: BTreeSet::new(),
             exits: BTreeMap::new(),
             first_step_at: None,
+            last_step_at: None,
             last_at: None,
             outcome: None,
             restarts: 0,
@@ -229,6 +231,7 @@ impl Analyzer {
             }
             Event::StepDone { timing } => {
                 self.first_step_at = self.first_step_at.or(Some(at));
+                self.last_step_at = self.last_step_at.max(Some(at));
                 self.step(number, within, timing);
                 self.steps.ended(timing.step, at);
             }

@@ -51,6 +51,9 @@ pub(super) fn of(analyzer: Analyzer, damage: Option<String>) -> RunAnalysis {
         first_step_after_us: analyzer
             .first_step_at
             .map(|first| first.micros_since(created).max(0).unsigned_abs()),
+        after_last_step_us: analyzer
+            .last_step_at
+            .and_then(|last| Some(ended_at?.micros_since(last).max(0).unsigned_abs())),
         outcome: outcome.as_ref().map(|outcome| outcome.summary.clone()),
         stopped: outcome.as_ref().is_some_and(crate::domain::outcome::RunOutcome::is_stopped),
         success: outcome.as_ref().map(crate::domain::outcome::RunOutcome::is_success),

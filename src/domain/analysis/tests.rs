@@ -85,6 +85,28 @@ fn a_run_that_was_stopped_has_not_failed() {
 }
 
 #[test]
+fn a_run_that_stood_still_before_its_end_is_told() {
+    let stood = |end: RunEnd, seconds| {
+        let mut told = Told::new(spec(1));
+        told.start(0);
+        for step in 1..=20 {
+            told.wait(1);
+            told.step(0, timing(step, [10, 20, 30, 0, 10, 10]));
+        }
+        told.wait(seconds);
+        told.finish(end)
+    };
+    let run = stood(RunEnd::Stopped, 95);
+    assert_eq!(run.after_last_step_us, Some(95_000_000));
+    let found = findings(&run);
+    assert_eq!(found[0].words, "no rank took a step for 01:35 before its end");
+    assert_eq!(found[0].evidence, "the last step was 20; the longest took 80 ms");
+    for run in [stood(RunEnd::Finished, 95), stood(RunEnd::Stopped, 4)] {
+        assert!(findings(&run).iter().all(|finding| !finding.words.contains("took a step")));
+    }
+}
+
+#[test]
 fn a_window_leaves_other_steps_out() {
     let run = late_run_in(100, 20, Window { from: 11, to: 30 });
     assert_eq!(run.steps.length.unwrap().count, 20);

@@ -26,9 +26,11 @@ pub(super) fn draw(shown: &ReportUi, canvas: &mut Canvas<'_>) {
         Reported::Failed(_) => canvas.theme.bad,
     };
     let left = shown.left.min(shown.widest(w));
-    for (line, row) in lines.lines().skip(first).zip(1..h.saturating_sub(1)) {
-        // a section begins at the edge
-        let is_head = matches!(shown.told, Reported::Done(_)) && !line.starts_with(' ');
+    // a section begins behind a blank line
+    let before = std::iter::once("").chain(lines.lines());
+    let all = lines.lines().zip(before).skip(first);
+    for ((line, before), row) in all.zip(1..h.saturating_sub(1)) {
+        let is_head = matches!(shown.told, Reported::Done(_)) && before.is_empty();
         let style = if is_head { canvas.theme.strong() } else { usual };
         canvas.text(0, row, w, skip_columns(line, usize::from(left)), style);
     }
