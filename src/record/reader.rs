@@ -1,7 +1,8 @@
 //! Opens a recording, whole or not, and gives its envelopes back in order.
 //!
 //! Opening walks the file once and checks every chunk, so what is wrong is known before anything is
-//! shown; afterwards each chunk can be read by itself.
+//! shown; afterwards each chunk can be read by itself. A large file in which a replay has found no fault is not checked again while the
+//! file system says that nobody has written to it; what has become wrong since is found when its chunk is read.
 //!
 //! Time in a recording is the running maximum of the envelopes' times in the order of their sequence
 //! numbers. Where the client's clock was set back, that keeps «before» and «after» the same by time
@@ -14,7 +15,8 @@ use super::chunk;
 use super::error::Error;
 use super::format::{Channel, ChunkNote};
 use super::integrity::Integrity;
-use super::scan::{self, Bytes, Found, Walk};
+use super::saved;
+use super::scan::{self, Bytes, FileIdentity, Found, Walk};
 use super::segments;
 use super::survey::Survey;
 use crate::domain::event::{Envelope, Event};
@@ -75,6 +77,7 @@ impl Reader {
         let mut reader =
             Self { files: Vec::new(), chunks: Vec::new(), spec: None, integrity: Integrity::Complete };
         let mut surveys = Vec::new();
+        let checked = saved::checked(path);
         for path in segments::of(path) {
             let mut bytes = Bytes::open(&path)?;
             let data = match scan::check_head(&mut bytes, &path) {
@@ -84,7 +87,10 @@ impl Reader {
                 Err(error) => return Err(error),
             };
             let file = reader.files.len();
-            let survey = Survey::new(&mut bytes, data, |at, record| reader.take_chunk(file, at, record));
+            let was_checked = bytes.identity().is_ok_and(|found| checked.contains(&found));
+            let survey = Survey::new(&mut bytes, data, |at, record| {
+                reader.take_chunk((file, was_checked), at, record)
+            });
             surveys.push(survey.map_err(Error::file(&path))?);
             reader.files.push(Part { path, bytes });
         }
@@ -109,8 +115,13 @@ impl Reader {
     }
 
     /// Takes a chunk into the index if it checks out.
-    fn take_chunk(&mut self, file: usize, at: u64, record: &[u8]) -> Result<(), String> {
-        let (note, spec) = chunk::head(record)?;
+    fn take_chunk(
+        &mut self,
+        (file, was_checked): (usize, bool),
+        at: u64,
+        record: &[u8],
+    ) -> Result<(), String> {
+        let (note, spec) = chunk::head(record, was_checked)?;
         let (after, floor) = match self.chunks.last() {
             Some(last) => (Some(last.note.last_seq), last.end),
             None => (None, note.start),
@@ -189,6 +200,14 @@ impl Reader {
     pub(super) fn identity(&self, chunk: usize) -> Option<(u64, u64, u64, usize)> {
         let chunk = self.chunks.get(chunk)?;
         Some((chunk.note.first_seq, chunk.note.last_seq, chunk.at, chunk.length))
+    }
+
+    /// Its files as the file system knows them, where nothing is wrong with them.
+    pub(super) fn whole_files(&self) -> Vec<FileIdentity> {
+        if self.integrity != Integrity::Complete {
+            return Vec::new();
+        }
+        self.files.iter().filter_map(|part| part.bytes.identity().ok()).collect()
     }
 
     /// How many envelopes lie before a chunk, or were lost there.
@@ -379,7 +398,7 @@ fn first_spec(bytes: &mut Bytes, data: u64) -> std::io::Result<(bool, Option<Run
     for _ in 0..GLANCE_CHUNKS {
         let Some(found) = walk.next(bytes)? else { break };
         if let Found::Chunk(at, length) = found
-            && let Ok((_, told)) = chunk::head(&bytes.read(at, length)?)
+            && let Ok((_, told)) = chunk::head(&bytes.read(at, length)?, false)
         {
             any = true;
             if told.is_some() {
@@ -394,7 +413,7 @@ fn first_spec(bytes: &mut Bytes, data: u64) -> std::io::Result<(bool, Option<Run
 fn last_note(bytes: &mut Bytes) -> std::io::Result<Option<(ChunkNote, Integrity)>> {
     let mut bad = 0_u64;
     for (at, length) in scan::chunks_from_end(bytes, GLANCE_CHUNKS)? {
-        let Ok((last, _)) = chunk::head(&bytes.read(at, length)?) else {
+        let Ok((last, _)) = chunk::head(&bytes.read(at, length)?, false) else {
             bad += 1;
             continue;
         };
