@@ -164,6 +164,11 @@ pub struct RunSpec {
 }
 
 impl RunSpec {
+    /// Whether it was made of another program's files: then nobody told how it ended.
+    pub fn is_imported(&self) -> bool {
+        self.options.imported.is_some()
+    }
+
     /// How many ranks.
     pub fn world(&self) -> u32 {
         self.placements.len() as u32

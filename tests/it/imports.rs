@@ -72,14 +72,19 @@ fn horovods_timeline_becomes_a_run_that_every_command_takes() {
     assert_eq!(run["created"], "2026-11-21T01:43:51.312Z", "Horovod tells when it began");
     let source = run["spec"]["options"]["imported"].as_str().unwrap();
     assert!(source.starts_with("Horovod timeline, rank 0's clock, includes network, from "), "{source}");
+    let outcome = &run["outcome"];
+    assert_eq!((&outcome["end"], &outcome["code"]), (&"unknown".into(), &Value::Null), "nobody told it");
     let list = said(&person.run(&["runs", "--local"]));
     assert!(list.contains("imported: Horovod timeline") && !list.contains("exit 0"), "{list}");
+    let filtered = |word: &str| said(&person.run(&["runs", "--local", "--filter", word])).contains("horovod");
+    assert_eq!([filtered("ended"), filtered("done")], [true, false]);
 
     let report = said(&person.run(&["report", id]));
     assert!(report.contains("imported: Horovod timeline"), "{report}");
     assert!(report.contains("2 dropped: steps without the ranks' ticks"), "{report}");
     let json = assert_fits("run-report", &person.run(&["report", id, "--json"]));
     assert_eq!((&json["world"], &json["steps"]["last"]), (&2.into(), &3.into()));
+    assert_eq!(json["success"], Value::Null);
     assert_eq!(json["ranks"][1]["last_in"], Value::Null, "nothing tells it of the steps that count");
     // data, forward, backward, wait, and who came last
     let row = report.lines().find(|line| line.starts_with("     1 unknown:1")).unwrap();

@@ -1,8 +1,8 @@
 //! The Replay screen as it is opened, and where its keys go: the whole run, steps, places, incidents.
 
-use crate::common::world::{START, Story, cpu_slots, failed, training};
+use crate::common::world::{START, Story, cpu_slots, failed, run_id, spec, training};
 use crate::screens::{COLOR, text};
-use hvtui::domain::event::Event;
+use hvtui::domain::event::{Event, Origin};
 use hvtui::domain::playback::PlaybackState;
 use hvtui::domain::run::RunStage;
 use hvtui::domain::time::{HostTime, Stamp};
@@ -58,6 +58,24 @@ fn a_short_run_is_opened_as_a_whole_and_says_that_it_has_no_phases() {
     let middle = start.plus_micros(length / 2);
     story.send(Msg::Playback(state(start, middle, story.at)));
     assert!(window_us(&story.model) <= length);
+}
+
+#[test]
+fn of_an_imported_run_no_exit_code_is_told() {
+    let titled = |imported: Option<&str>| {
+        let mut story = Story::new(&["local"]);
+        let start = story.at;
+        let mut spec = spec(run_id(), "before", &cpu_slots(&[("unknown", 0)]), start);
+        spec.options.imported = imported.map(str::to_owned);
+        story.tell(Origin::Run(run_id()), Event::RunCreated { spec: spec.into() });
+        story.wait_ms(200).end(0, None, "how it ended is not told");
+        let screen = text(&opened(story, start).model, COLOR);
+        screen.lines().next().unwrap().to_owned()
+    };
+    let own = titled(None);
+    assert!(own.contains("exit 0"), "{own}");
+    let imported = titled(Some("a Chrome trace"));
+    assert!(imported.contains("imported") && !imported.contains("exit"), "{imported}");
 }
 
 #[test]

@@ -50,6 +50,18 @@ fn filtered(text: &str) -> Vec<String> {
 }
 
 #[test]
+fn an_imported_run_has_no_exit_code() {
+    let mut story = training();
+    press(&mut story, "r");
+    let mut all = recordings();
+    all[0].spec.options.imported = Some("Horovod timeline, from a.json".to_owned());
+    story.send(Msg::RunsListed(all));
+    let screen = text(&story.model, COLOR);
+    let row = screen.lines().find(|line| line.contains("digits") && line.contains("imported")).unwrap();
+    assert!(!row.contains("done") && !row.contains("exit"), "{screen}");
+}
+
+#[test]
 fn the_newest_run_is_a_key_away_wherever_it_is_known_from() {
     let mut story = Story::new(&["gpu-a"]);
     assert!(press(&mut story, "2").is_empty());

@@ -63,7 +63,7 @@ impl Listed {
         ListedRun {
             spec: &self.spec,
             state: match (&self.outcome, self.state) {
-                (Some(Told(outcome)), _) => ListedState::of(outcome),
+                (Some(Told { outcome, .. }), _) => ListedState::of(&self.spec, outcome),
                 (None, Standing::Running) => ListedState::Running,
                 (None, Standing::Ended) => ListedState::Ended,
                 (None, Standing::Unknown) => ListedState::Unknown,
@@ -79,7 +79,7 @@ impl Listed {
     /// Until when it ran, as far as that is known: a client that left long before its end recorded nothing since.
     fn until(&self, now: Stamp) -> Option<Stamp> {
         match (&self.outcome, self.state) {
-            (Some(Told(outcome)), _) => outcome.at.or(self.last_at),
+            (Some(Told { outcome, .. }), _) => outcome.at.or(self.last_at),
             (None, Standing::Running) => Some(now),
             (None, Standing::Ended) => None,
             (None, Standing::Unknown) => self.last_at,
@@ -99,11 +99,11 @@ fn as_moment<S: Serializer>(at: &Option<Stamp>, to: S) -> Result<S::Ok, S::Error
     at.map(moment).serialize(to)
 }
 
-/// How a run ended, for other programs: with the exit code that tells it.
+/// How a run ended, for other programs: with the exit code that tells it. Of an imported one nobody told that.
 #[derive(Debug, Serialize)]
 struct Ended<'a> {
     end: RunEnd,
-    code: u8,
+    code: Option<u8>,
     root: Option<Rank>,
     #[serde(serialize_with = "as_moment")]
     at: Option<Stamp>,
@@ -112,15 +112,22 @@ struct Ended<'a> {
 
 /// An outcome that other programs read as [`Ended`].
 #[derive(Debug)]
-struct Told(RunOutcome);
+struct Told {
+    outcome: RunOutcome,
+    is_imported: bool,
+}
 
 impl Serialize for Told {
     fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
-        let Self(outcome) = self;
+        let Self { outcome, is_imported } = self;
         let ended = Ended {
-            // who stopped it is of no use to other programs
-            end: if outcome.end == RunEnd::StoppedElsewhere { RunEnd::Stopped } else { outcome.end },
-            code: outcome.exit_code(),
+            end: match outcome.end {
+                _ if *is_imported => RunEnd::Unknown,
+                // who stopped it is of no use to other programs
+                RunEnd::StoppedElsewhere => RunEnd::Stopped,
+                end => end,
+            },
+            code: (!is_imported).then(|| outcome.exit_code()),
             root: outcome.root,
             at: outcome.at,
             summary: &outcome.summary,
@@ -217,7 +224,7 @@ fn merged(recorded: Vec<RunSummary>, asked: &Asked) -> Vec<Listed> {
             unheard: if run.outcome.is_some() { Vec::new() } else { heard.unheard(&run.spec) },
             stage: run.stage,
             last_at: Some(run.last_at),
-            outcome: run.outcome.map(Told),
+            outcome: run.outcome.map(|outcome| Told { outcome, is_imported: run.spec.is_imported() }),
             trained: run.trained,
             bytes: run.bytes,
             damage: run.damage,
@@ -295,8 +302,8 @@ fn state(run: &Listed, local: bool) -> String {
     let names = |hosts: &[HostId]| hosts.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
     match (&run.outcome, run.state) {
         // how it ended is not known
-        (Some(Told(outcome)), _) if run.spec.options.imported.is_some() => outcome.summary.clone(),
-        (Some(Told(outcome)), _) => format!("exit {}: {}", outcome.exit_code(), outcome.summary),
+        (Some(Told { outcome, .. }), _) if run.spec.is_imported() => outcome.summary.clone(),
+        (Some(Told { outcome, .. }), _) => format!("exit {}: {}", outcome.exit_code(), outcome.summary),
         (None, Standing::Running) if run.recorded => "running".to_owned(),
         (None, Standing::Running) => "running; not recorded here".to_owned(),
         (None, Standing::Ended) if run.recorded => format!("ended, its hosts say; no end recorded{last}"),

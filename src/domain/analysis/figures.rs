@@ -369,7 +369,7 @@ pub struct RunAnalysis {
     pub after_last_step_us: Option<u64>,
     /// How it ended; `None` where no end is recorded.
     pub outcome: Option<String>,
-    /// Whether it ended well.
+    /// Whether it ended well; `None` where that is not told: no end is recorded, or the run was imported.
     pub success: Option<bool>,
     /// Whether it was stopped on request: neither a success nor a failure.
     pub stopped: bool,

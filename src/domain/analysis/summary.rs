@@ -56,7 +56,10 @@ pub(super) fn of(analyzer: Analyzer, damage: Option<String>) -> RunAnalysis {
             .and_then(|last| Some(ended_at?.micros_since(last).max(0).unsigned_abs())),
         outcome: outcome.as_ref().map(|outcome| outcome.summary.clone()),
         stopped: outcome.as_ref().is_some_and(crate::domain::outcome::RunOutcome::is_stopped),
-        success: outcome.as_ref().map(crate::domain::outcome::RunOutcome::is_success),
+        success: outcome
+            .as_ref()
+            .filter(|_| !spec.is_imported())
+            .map(crate::domain::outcome::RunOutcome::is_success),
         restarts: analyzer.restarts,
         steps: step_figures(&steps, &all, &totals, analyzer.total_steps),
         phases: phases(&steps, &totals),

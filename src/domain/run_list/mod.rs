@@ -37,7 +37,7 @@ pub enum ListedState {
     Failed,
     /// Its recording has no end, and a host of it has not answered.
     Unknown,
-    /// It has ended, say its hosts; how is not recorded here.
+    /// It has ended, say its hosts; how is not recorded here. So is one that was imported.
     Ended,
     /// It was stopped.
     Stopped,
@@ -47,8 +47,9 @@ pub enum ListedState {
 
 impl ListedState {
     /// The state of one that has ended so.
-    pub fn of(outcome: &RunOutcome) -> Self {
+    pub fn of(spec: &RunSpec, outcome: &RunOutcome) -> Self {
         match outcome {
+            _ if spec.is_imported() => Self::Ended,
             _ if outcome.is_success() => Self::Done,
             _ if outcome.is_stopped() => Self::Stopped,
             _ => Self::Failed,

@@ -9,6 +9,7 @@ use super::out::Out;
 use super::pass::{Item, Run, Sink};
 use super::{Format, Target};
 use crate::domain::log_text::{self, sgr};
+use crate::domain::run::RunSpec;
 use crate::domain::text::sanitize;
 
 /// The format.
@@ -59,7 +60,12 @@ impl Sink for Asciicast {
             head(out, run, run.start.0.saturating_mul(1_000))?;
         }
         match (run.outcome, self.last) {
-            (Some(outcome), Some(last)) if run.chosen.has_end() && !out.is_truncated() => {
+            // nobody told an imported run's code
+            (Some(outcome), Some(last))
+                if run.chosen.has_end()
+                    && !out.is_truncated()
+                    && !run.spec.is_some_and(RunSpec::is_imported) =>
+            {
                 self.event(out, run, last, "x", &outcome.exit_code().to_string())
             }
             _ => Ok(()),

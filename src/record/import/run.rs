@@ -71,7 +71,7 @@ impl Asked<'_> {
         let name = self.first().file_name().map(|name| name.to_string_lossy().into_owned());
         let name = name.unwrap_or_default();
         let mut stem = &name[..];
-        for end in [".gz", ".json", ".pt.trace", ".trace"] {
+        for end in [".gz", ".zst", ".json", ".pt.trace", ".trace"] {
             stem = stem.strip_suffix(end).unwrap_or(stem);
         }
         let stem = if stem.is_empty() { "imported" } else { stem };

@@ -1,16 +1,19 @@
-//! The bytes of a trace: of the file as it is, or unpacked where it was packed by gzip, which its first bytes tell.
+//! The bytes of a trace: of the file as it is, or unpacked where it was packed by gzip or zstd, which its first bytes tell.
 
 use std::fs::File;
 use std::io::{BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
 
 use flate2::bufread::MultiGzDecoder;
+use zstd::stream::read::Decoder;
 
 use super::super::error::Error;
 
 const READ: usize = 1 << 16;
 const GZIP: &[u8] = &[0x1f, 0x8b];
 const ZSTD: &[u8] = &[0x28, 0xb5, 0x2f, 0xfd];
+/// What `zstd -d` unpacks without being told to take more memory: 128 MiB.
+const MOST_WINDOW: u32 = 27;
 const MCAP: &[u8] = b"\x89MCAP0\r\n";
 
 /// A trace's text.
@@ -37,11 +40,12 @@ pub(super) fn open(path: &Path) -> Result<Source, Error> {
         let words = "an MCAP file: `hvtui report` and `hvtui replay` take a recording's file as it is";
         return Err(Error::foreign(path, words));
     }
-    if first.starts_with(ZSTD) {
-        return Err(Error::foreign(path, "packed by zstd: unpack it first, by `zstd -d`"));
-    }
     Ok(if first.starts_with(GZIP) {
         Source { text: Box::new(MultiGzDecoder::new(file)), is_packed: true }
+    } else if first.starts_with(ZSTD) {
+        let mut text = Decoder::with_buffer(file).map_err(Error::file(path))?;
+        text.window_log_max(MOST_WINDOW).map_err(Error::file(path))?;
+        Source { text: Box::new(text), is_packed: true }
     } else {
         Source { text: Box::new(file), is_packed: false }
     })

@@ -43,12 +43,14 @@ fn what_is_no_trace_is_named_with_what_is_read() {
         ),
         ("rows.json", b"[{\"ph\":1},{\"ph\" oops},{]}", "events"),
         ("run.mcap", b"\x89MCAP0\r\n", "`hvtui report` and `hvtui replay` take a recording's file as it is"),
-        ("packed.zst", b"\x28\xb5\x2f\xfd\0\0", "`zstd -d`"),
+        ("broken.zst", b"\x28\xb5\x2f\xfd\0\0", "can't be unpacked"),
+        // a window of 2 GiB
+        ("wide.zst", b"\x28\xb5\x2f\xfd\x00\xa8\x01\x00\x00", "can't be unpacked"),
         ("broken.gz", b"\x1f\x8b\x08\0", "can't be unpacked"),
     ] {
         let words = refused(&person, name, bytes);
         assert!(words.contains(what), "{name}: {words}");
-        if !["run.mcap", "packed.zst"].contains(&name) {
+        if name != "run.mcap" {
             assert!(
                 words.contains("`hvtui import` reads a timeline of Horovod, a trace of torch's profiler"),
                 "{words}"
@@ -115,6 +117,27 @@ fn a_packed_file_is_read_up_to_where_it_is_cut() {
         words.contains("no collective of a step was recorded") && words.contains("; read up to byte "),
         "{words}"
     );
+}
+
+#[test]
+fn a_file_packed_by_zstd_is_read_as_one_by_gzip() {
+    let person = Person::new(1);
+    let text = std::fs::read(fixture("horovod.json")).unwrap();
+    let path = |name: &str| person.home().join(name);
+    // in frames, as it is where files that `zstd` packed are put together
+    let frames = text.chunks(text.len() / 16 + 1).map(|part| zstd::encode_all(part, 3).unwrap());
+    let packed = frames.collect::<Vec<_>>().concat();
+    std::fs::write(path("before.json.zst"), &packed).unwrap();
+    let whole = imported(&person, &["before.json.zst", "-o", "whole.mcap"]);
+    assert_eq!((&whole["files"][0]["packed"], &whole["files"][0]["cut"]), (&true.into(), &Value::Null));
+    assert_eq!((&whole["files"][0]["bytes"], &whole["name"]), (&text.len().into(), &"before".into()));
+    let plain = imported(&person, &[&fixture("horovod.json"), "-o", "plain.mcap"]);
+    assert_eq!((&whole["steps"], &whole["waits"]), (&plain["steps"], &plain["waits"]));
+    std::fs::write(path("cut.zst"), &packed[..packed.len() - 9]).unwrap();
+    let cut = imported(&person, &["cut.zst", "-o", "cut.mcap"]);
+    let place = &cut["files"][0]["cut"];
+    assert!(place["byte"].as_u64().unwrap() as usize >= text.len() * 3 / 4, "{place}");
+    assert!(place["reason"].as_str().unwrap().starts_with("it can't be unpacked any further: "), "{place}");
 }
 
 /// A timeline of two ranks and so many steps, each of 1000 µs, of one tensor.

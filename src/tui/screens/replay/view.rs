@@ -54,7 +54,11 @@ pub(in crate::tui::screens) fn words(
         words.push((format!("loss {loss:.3}"), text));
     }
     if let Some(outcome) = &run.outcome {
-        words.push((format!("exit {}", outcome.exit_code()), dim));
+        let how = match run.spec.is_imported() {
+            true => "imported".to_owned(),
+            false => format!("exit {}", outcome.exit_code()),
+        };
+        words.push((how, dim));
     }
     (0..).zip(words).map(|(rank, (words, style))| (rank, words, style)).collect()
 }

@@ -70,7 +70,7 @@ pub fn verdict(run: &RunState, now: Stamp, zone: &Zone) -> Verdict {
         return with_collectives(run, failed(run, root, zone));
     }
     if let Some(outcome) = &run.outcome {
-        if outcome.is_stopped() {
+        if outcome.is_stopped() || run.spec.is_imported() {
             return say(Tone::Plain, sanitize(&outcome.summary));
         }
         return ended(run, outcome.exit_code(), &without_path(&sanitize(&outcome.summary)));

@@ -92,7 +92,7 @@ impl<'a> RunRow<'a> {
     /// How it stands.
     pub fn state(&self) -> ListedState {
         match self.outcome {
-            Some(outcome) => ListedState::of(outcome),
+            Some(outcome) => ListedState::of(self.spec, outcome),
             None if self.goes_on() => ListedState::Running,
             None if self.standing == Standing::Ended => ListedState::Ended,
             None => ListedState::Unknown,

@@ -97,6 +97,7 @@ fn below(model: &Model, canvas: &mut Canvas<'_>, band: Band, (id, run): (&RunId,
 /// One word for a run's state, and its style.
 pub(in crate::tui::screens) fn state_word(theme: &Theme, run: &RunState) -> (&'static str, Style) {
     match (&run.outcome, run.stage()) {
+        (Some(_), _) if run.spec.is_imported() => ("imported", theme.dim),
         (Some(outcome), _) if outcome.is_success() => ("done", theme.good),
         (Some(outcome), _) if outcome.is_stopped() => ("stopped", theme.dim),
         (Some(_), _) => ("failed", theme.bad),

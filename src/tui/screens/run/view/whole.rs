@@ -166,10 +166,10 @@ fn happened(
     marks.extend(stages.filter(|(_, stage)| *stage == RunStage::Training).map(|(at, _)| (*at, "◆", good)));
     if let Some(outcome) = whole::outcome(model, run) {
         let ended = whole::stages(model, run).iter().rfind(|(_, stage)| *stage == RunStage::Ended);
-        let (glyph, style) = if outcome.is_success() {
-            ("✔", good)
-        } else if outcome.is_stopped() {
+        let (glyph, style) = if outcome.is_stopped() || run.spec.is_imported() {
             ("■", dim)
+        } else if outcome.is_success() {
+            ("✔", good)
         } else {
             ("▲", bad)
         };

@@ -193,6 +193,7 @@ fn hosts(row: &RunRow<'_>) -> String {
 
 fn state(model: &Model, row: &RunRow<'_>, theme: &Theme) -> (String, Style) {
     match (row.outcome, row.live) {
+        (Some(_), ..) if row.spec.is_imported() => ("· imported".to_owned(), theme.dim),
         (Some(outcome), ..) if outcome.is_success() => ("✔ done".to_owned(), theme.good),
         (Some(outcome), ..) if outcome.is_stopped() => ("· stopped".to_owned(), theme.dim),
         (Some(outcome), ..) => (format!("✖ exit {}", outcome.exit_code()), theme.bad),
