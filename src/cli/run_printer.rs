@@ -243,10 +243,7 @@ impl RunPrinter {
         let created = run.spec.created;
         let ended = outcome.at.unwrap_or(run.last_at);
         let took = duration_us(ended.micros_since(created).max(0).unsigned_abs());
-        let how = match run.spec.is_imported() {
-            true => "ended".to_owned(),
-            false => format!("exit {}", outcome.exit_code()),
-        };
+        let how = run.spec.exit_words(outcome);
         lines.push(own(&format!("{how} after {took}: {}", outcome.summary)));
         // one that could not start has said nothing: its last line is that of an engine's or a launcher's help
         let began = |root: &Rank| {

@@ -65,8 +65,9 @@ pub struct Player {
     moved: bool,
     /// The chunk at which a way began that takes several calls.
     way_from: Option<usize>,
-    /// What is kept beside the recording, once it was looked for.
-    saved: Option<Option<Saved>>,
+    /// What is kept beside the recording, and whether it was looked for.
+    saved: Option<Saved>,
+    has_looked: bool,
 }
 
 /// How the playhead moves.
@@ -98,6 +99,7 @@ impl Player {
             moved: false,
             way_from: None,
             saved: None,
+            has_looked: false,
         }
     }
 
@@ -253,9 +255,10 @@ impl Player {
 
     /// Goes on from what an earlier replay has come to, where that saves much. Says whether the world jumped.
     fn jump_to_saved(&mut self) -> bool {
-        let rules = &self.fold.world().alerts.rules;
-        let saved = self.saved.get_or_insert_with(|| Saved::of(&self.reader, rules));
-        let Some(saved) = saved else { return false };
+        if !std::mem::replace(&mut self.has_looked, true) {
+            self.saved = Saved::of(&self.reader, &self.fold.world().alerts.rules);
+        }
+        let Some(saved) = &mut self.saved else { return false };
         let Some(place) = saved.nearest(self.playhead) else { return false };
         let way = |chunk| self.reader.envelopes_before(chunk);
         if way(place.chunk) < way(self.fold.chunk()).saturating_add(WORTH_A_STATE) {
@@ -268,7 +271,7 @@ impl Player {
 
     /// Keeps what it has come to beside the recording, where the way there was long.
     fn save(&mut self) {
-        let Some(Some(saved)) = &mut self.saved else { return };
+        let Some(saved) = &mut self.saved else { return };
         let chunk = self.fold.chunk();
         let before = saved.last_before(chunk).map_or(0, |place| place.chunk);
         let way = self.reader.envelopes_before(chunk) - self.reader.envelopes_before(before);

@@ -89,7 +89,9 @@ fn failure(run: &RunAnalysis) -> Option<Finding> {
 /// A run that did not end well took no step any more before its end: it hung.
 fn stalled(run: &RunAnalysis) -> Option<Finding> {
     let (since, longest) = (run.after_last_step_us?, run.steps.length?.max_us);
-    if run.success == Some(true) || since < STALLED_LEAST_US || since < STALLED_STEPS * u64::from(longest) {
+    // how an imported run ended is not known
+    let may_have_hung = run.success == Some(false) || run.outcome.is_none();
+    if !may_have_hung || since < STALLED_LEAST_US || since < STALLED_STEPS * u64::from(longest) {
         return None;
     }
     let before = if run.outcome.is_some() { "before its end" } else { "until now" };

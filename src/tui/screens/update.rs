@@ -95,6 +95,8 @@ fn take(model: &mut Model, msg: Msg) -> Vec<Effect> {
         | Msg::RunsDeleted { .. }
         | Msg::RunsHeard(_)
         | Msg::MarksTold(..)
+        | Msg::ReportTold(..)
+        | Msg::Launched(_)
         | Msg::Attached(_)) => {
             runs_told(model, msg);
             Vec::new()
@@ -119,10 +121,6 @@ fn take(model: &mut Model, msg: Msg) -> Vec<Effect> {
             if model.shown_run().is_some_and(|(shown, _)| *shown == id) {
                 model.ui.run.syncing = Some(words);
             }
-            Vec::new()
-        }
-        Msg::Launched(id) => {
-            launch::started(model, id);
             Vec::new()
         }
         Msg::StacksTold { run, host, of, why, collectives, last } => {
@@ -155,17 +153,15 @@ fn take(model: &mut Model, msg: Msg) -> Vec<Effect> {
             Vec::new()
         }
         Msg::ReplayFailed(reason) => replay::failed(model, reason),
-        Msg::ReportTold(of, told) => {
-            report::told(model, &of, told);
-            Vec::new()
-        }
         Msg::Quit => vec![Effect::Quit],
     }
 }
 
-/// What is told of runs, their recordings and their marks.
+/// What is told of runs, their recordings, marks and reports.
 fn runs_told(model: &mut Model, msg: Msg) {
     match msg {
+        Msg::ReportTold(of, told) => report::told(model, &of, told),
+        Msg::Launched(id) => launch::started(model, id),
         Msg::RunsListed(list) => {
             model.recordings = list;
             model.ui.runs.loading = false;
