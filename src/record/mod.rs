@@ -39,6 +39,7 @@ pub mod store;
 mod study;
 mod summary;
 mod survey;
+mod tfrecord;
 pub mod writer;
 
 pub use check::{Check, FileCheck, FileState};

@@ -3,6 +3,7 @@
 
 mod bad;
 mod kineto;
+mod tensorboard;
 
 use std::collections::BTreeMap;
 use std::path::Path;

@@ -185,10 +185,11 @@ Examples:
 
 pub(super) const IMPORT: &str = "\
 Reads Horovod's timeline (HOROVOD_TIMELINE), also of a killed run; traces of
-torch's profiler, one file a rank or their folder; and what `hvtui export --to
-chrome` writes. Files are plain, gzip or zstd, and may be cut in the middle.
-Their contents decide what they are, not their names. The recording is one like
-any other: report, replay, diff, export and runs take it.
+torch's profiler, one file a rank or their folder; TensorBoard's event files or
+log folder; and what `hvtui export --to chrome` writes. Files are plain, gzip or
+zstd, and may be cut in the middle. Their contents decide what they are, not
+their names. The recording is one like any other: report, replay, diff, export
+and runs take it.
 
 Examples:
   hvtui import timeline.json --name before

@@ -15,6 +15,8 @@ mod scanner;
 mod source;
 mod summary;
 mod target;
+mod tensorboard;
+mod tfevents;
 mod trace_event;
 mod waits;
 
@@ -30,6 +32,7 @@ use self::horovod::Timeline;
 use self::kineto::{Head, Traces};
 use self::scanner::{End, Item, Scanner, Shape};
 use self::summary::Folded;
+use self::tfevents::Records;
 use self::trace_event::TraceEvent;
 use super::error::Error;
 use crate::domain::run::RunSpec;
@@ -37,8 +40,7 @@ use crate::domain::text::sanitize;
 use crate::domain::units::duration_us;
 
 /// What can be imported, in words.
-pub const READS: &str =
-    "a timeline of Horovod, a trace of torch's profiler (Kineto), or what `hvtui export --to chrome` writes";
+pub const READS: &str = "a timeline of Horovod, a trace of torch's profiler (Kineto), event files of TensorBoard, or what `hvtui export --to chrome` writes";
 
 /// Events by which it is judged what a trace is.
 const JUDGED: u64 = 20_000;
@@ -49,6 +51,7 @@ enum Kind {
     Horovod,
     Chrome,
     Kineto,
+    TensorBoard,
 }
 
 impl Kind {
@@ -57,6 +60,7 @@ impl Kind {
             Self::Horovod => "horovod",
             Self::Chrome => "chrome",
             Self::Kineto => "kineto",
+            Self::TensorBoard => "tensorboard",
         }
     }
 }
@@ -72,6 +76,9 @@ pub fn import(asked: &Asked<'_>) -> Result<Imported, Error> {
         ([Kind::Horovod], [path]) => import_horovod(asked, path),
         ([Kind::Chrome], [path]) => import_chrome(asked, path),
         (kinds, files) if kinds.iter().all(|kind| *kind == Kind::Kineto) => import_kineto(asked, files),
+        (kinds, files) if kinds.iter().all(|kind| *kind == Kind::TensorBoard) => {
+            import_tensorboard(asked, files)
+        }
         (kinds, files) => {
             let other = kinds.iter().position(|kind| *kind != Kind::Kineto).unwrap_or_default();
             let words =
@@ -83,6 +90,9 @@ pub fn import(asked: &Asked<'_>) -> Result<Imported, Error> {
 
 /// What a trace is, by its contents.
 fn judge(path: &Path) -> Result<Kind, Error> {
+    if Records::new(source::open(path)?.text).is_events() {
+        return Ok(Kind::TensorBoard);
+    }
     let mut scanner = Scanner::new(source::open(path)?.text);
     let (mut events, mut unread) = (0, 0);
     while let Some(item) = scanner.next(true) {
@@ -249,6 +259,12 @@ fn import_kineto(asked: &Asked<'_>, paths: &[PathBuf]) -> Result<Imported, Error
     imported(Kind::Kineto, clock, &spec, files, told)
 }
 
+fn import_tensorboard(asked: &Asked<'_>, paths: &[PathBuf]) -> Result<Imported, Error> {
+    let (told, files) = tensorboard::read(asked, paths)?;
+    let spec = told.target.spec().clone();
+    imported(Kind::TensorBoard, tensorboard::CLOCK, &spec, files, told)
+}
+
 /// Why there is nothing in a file that was cut: that may be all.
 fn with_cut(error: Error, file: &FileRead) -> Error {
     match (error, &file.cut) {
@@ -271,7 +287,10 @@ fn imported(
     let mut left_out = told.left_out;
     let unread = files.iter().map(|file| file.unread).sum();
     if unread > 0 {
-        let why = "they are no JSON objects, too large or nested too deep";
+        let why = match kind {
+            Kind::TensorBoard => "their checksum is wrong, they are too large or no messages",
+            _ => "they are no JSON objects, too large or nested too deep",
+        };
         left_out.push(LeftOut::new("events that can't be read", unread, why));
     }
     let (recording, end) = told.target.finish(ended(spec))?;
