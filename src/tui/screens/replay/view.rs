@@ -54,11 +54,7 @@ pub(in crate::tui::screens) fn words(
         words.push((format!("loss {loss:.3}"), text));
     }
     if let Some(outcome) = &run.outcome {
-        let how = match run.spec.is_imported() {
-            true => "imported".to_owned(),
-            false => format!("exit {}", outcome.exit_code()),
-        };
-        words.push((how, dim));
+        words.push((outcome.words(&run.spec), dim));
     }
     (0..).zip(words).map(|(rank, (words, style))| (rank, words, style)).collect()
 }
