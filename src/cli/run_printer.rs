@@ -243,8 +243,7 @@ impl RunPrinter {
         let created = run.spec.created;
         let ended = outcome.at.unwrap_or(run.last_at);
         let took = duration_us(ended.micros_since(created).max(0).unsigned_abs());
-        let how = run.spec.exit_words(outcome);
-        lines.push(own(&format!("{how} after {took}: {}", outcome.summary)));
+        lines.push(own(&format!("{} after {took}: {}", outcome.words(&run.spec), outcome.summary)));
         // one that could not start has said nothing: its last line is that of an engine's or a launcher's help
         let began = |root: &Rank| {
             let exit = run.ranks.get(root.0 as usize).and_then(|rank| rank.exit.as_ref());

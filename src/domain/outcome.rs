@@ -4,7 +4,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::ids::Rank;
-use super::run::RefusalClass;
+use super::run::{RefusalClass, RunSpec};
 use super::time::Stamp;
 use super::world::RunState;
 
@@ -79,6 +79,11 @@ impl RunOutcome {
     /// Whether it was stopped on request: neither a success nor a failure.
     pub fn is_stopped(&self) -> bool {
         matches!(self.end, RunEnd::Stopped | RunEnd::StoppedElsewhere)
+    }
+
+    /// How the run ended, in a word or two: nobody told an imported one's code.
+    pub fn words(&self, spec: &RunSpec) -> String {
+        if spec.is_imported() { "imported".to_owned() } else { format!("exit {}", self.exit_code()) }
     }
 
     /// The exit code of a client that follows the run to its end: the failing rank's own, where a rank decided.

@@ -140,16 +140,18 @@ pub(super) fn read(asked: &Asked<'_>, paths: &[PathBuf]) -> Result<(Folded, Vec<
     fold.target.clock(&host, 0)?;
     let mut files = open(asked, paths)?;
     timeless = 0;
-    files.iter_mut().for_each(|file| file.advance(&mut timeless));
+    for file in &mut files {
+        file.advance(&mut timeless);
+    }
     loop {
         let earliest = files.iter_mut().filter(|file| file.next.is_some());
         let Some(file) = earliest.min_by_key(|file| file.next.as_ref().map(|(at, _)| *at)) else { break };
         if let Some((at, scalars)) = file.next.take() {
-            fold.take(at, scalars, file.rank, &file.prefix)?;
+            fold.take(at, &scalars, file.rank, &file.prefix)?;
         }
         file.advance(&mut timeless);
     }
-    let files = files.into_iter().map(|file| read_of(file, start)).collect();
+    let files = files.iter().map(|file| read_of(file, start)).collect();
     Ok((fold.finish(ranks.len() as u32, timeless), files))
 }
 
@@ -159,7 +161,7 @@ fn begin(at: Stamp, scalars: &Scalars) -> Stamp {
     step.map_or(at, |(_, seconds)| at.plus_micros(-i64::from(micros(*seconds))))
 }
 
-fn read_of(file: Open<'_>, start: Stamp) -> FileRead {
+fn read_of(file: &Open<'_>, start: Stamp) -> FileRead {
     let length_us = file.last.map_or(0, |last| last.micros_since(start));
     FileRead {
         path: file.path.to_owned(),
@@ -179,7 +181,7 @@ struct Fold {
 }
 
 impl Fold {
-    fn take(&mut self, at: Stamp, scalars: Scalars, rank: Option<u32>, prefix: &str) -> Result<(), Error> {
+    fn take(&mut self, at: Stamp, scalars: &Scalars, rank: Option<u32>, prefix: &str) -> Result<(), Error> {
         self.others += scalars.others;
         let mut by_rank: BTreeMap<u32, BTreeMap<&str, f64>> = BTreeMap::new();
         let mut is_step = false;

@@ -1,4 +1,4 @@
-//! TensorBoard's event file taken apart: TFRecords of `Event` messages (`tensorflow/core/util/event.proto`), of which the scalars are
+//! TensorBoard's event file taken apart: `TFRecord`s of `Event` messages (`tensorflow/core/util/event.proto`), of which the scalars are
 //! kept: `simple_value`, and the tensors of one number that TensorFlow 2 writes for them.
 //!
 //! A record is believed if its checksums are right. One whose data is wrong is passed over; behind a length that is wrong nothing

@@ -54,7 +54,7 @@ pub(in crate::tui::screens) fn words(
         words.push((format!("loss {loss:.3}"), text));
     }
     if let Some(outcome) = &run.outcome {
-        words.push((run.spec.exit_words(outcome), dim));
+        words.push((outcome.words(&run.spec), dim));
     }
     (0..).zip(words).map(|(rank, (words, style))| (rank, words, style)).collect()
 }
