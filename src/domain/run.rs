@@ -169,11 +169,6 @@ impl RunSpec {
         self.options.imported.is_some()
     }
 
-    /// `exit 3`; `imported` where nobody told a code.
-    pub fn exit_words(&self, outcome: &RunOutcome) -> String {
-        if self.is_imported() { "imported".to_owned() } else { format!("exit {}", outcome.exit_code()) }
-    }
-
     /// How many ranks.
     pub fn world(&self) -> u32 {
         self.placements.len() as u32
