@@ -214,7 +214,7 @@ impl Gathered {
         record: &[u8],
         decode: bool,
     ) -> Result<(), String> {
-        let (note, spec) = chunk::head(record, false)?;
+        let (note, spec) = chunk::head(record)?;
         if self.good.last().is_some_and(|last| note.first_seq <= last.note.last_seq) {
             return Err(OUT_OF_ORDER.to_owned());
         }

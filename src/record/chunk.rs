@@ -42,12 +42,11 @@ pub(super) struct Decoded {
     numbers: Vec<GpuNumbers>,
 }
 
-/// What stands at the head of a chunk: its note, and the run if it is told here. Of one that was checked before, its CRC is not
-/// checked again, so that no more of it is unpacked than that.
-pub(super) fn head(record: &[u8], was_checked: bool) -> Result<(ChunkNote, Option<RunSpec>), String> {
+/// What stands at the head of a chunk: its note, and the run if it is told here.
+pub(super) fn head(record: &[u8]) -> Result<(ChunkNote, Option<RunSpec>), String> {
     let mut note = None;
     let mut spec = None;
-    messages(record, !was_checked, |channel, data| {
+    messages(record, |channel, data| {
         match channel {
             Channel::Chunk => note = Some(parse_note(data)?),
             Channel::Meta => spec = Some(parse_meta(data)?),
@@ -75,7 +74,7 @@ fn parse_meta(data: &[u8]) -> Result<RunSpec, String> {
 /// The envelopes of the channels that `wants` picks.
 pub(super) fn decode(record: &[u8], wants: impl Fn(Channel) -> bool) -> Result<Decoded, String> {
     let mut decoded = Decoded::default();
-    messages(record, true, |channel, data| {
+    messages(record, |channel, data| {
         if wants(channel) {
             decoded.take(channel, data)?;
         }
@@ -143,7 +142,7 @@ pub(super) struct Outline {
 pub(super) fn outline(record: &[u8]) -> Result<Outline, String> {
     let mut outline = Outline::default();
     let mut at = 0_u64;
-    records(record, true, |opcode, data| {
+    records(record, |opcode, data| {
         match opcode {
             op::CHANNEL => outline.defined.take_channel(data),
             op::SCHEMA => outline.defined.take_schema(data),
@@ -166,10 +165,9 @@ pub(super) fn outline(record: &[u8]) -> Result<Outline, String> {
 /// Calls `each` with the messages of a chunk in the order in which they were written.
 fn messages(
     record: &[u8],
-    checks: bool,
     mut each: impl FnMut(Channel, &[u8]) -> Result<ControlFlow<()>, String>,
 ) -> Result<(), String> {
-    records(record, checks, |opcode, data| {
+    records(record, |opcode, data| {
         match opcode {
             op::CHANNEL => check_channel(data)?,
             op::MESSAGE => {
@@ -184,17 +182,16 @@ fn messages(
     })
 }
 
-/// Calls `each` with opcode and bytes of the records in a chunk; before the first, its CRC is checked if it `checks`.
+/// Calls `each` with opcode and bytes of the records in a chunk.
 fn records(
     record: &[u8],
-    checks: bool,
     mut each: impl FnMut(u8, &[u8]) -> Result<ControlFlow<()>, String>,
 ) -> Result<(), String> {
     let mut reader = LinearReader::new_with_options(
         LinearReaderOptions::default()
             .with_skip_start_magic(true)
             .with_skip_end_magic(true)
-            .with_prevalidate_chunk_crcs(checks)
+            .with_prevalidate_chunk_crcs(true)
             .with_record_length_limit(MAX_RECORD),
     );
     let mut rest = record;

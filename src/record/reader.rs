@@ -1,8 +1,7 @@
 //! Opens a recording, whole or not, and gives its envelopes back in order.
 //!
 //! Opening walks the file once and checks every chunk, so what is wrong is known before anything is
-//! shown; afterwards each chunk can be read by itself. A large file in which a replay has found no fault is not checked again while the
-//! file system says that nobody has written to it; what has become wrong since is found when its chunk is read.
+//! shown; afterwards each chunk can be read by itself.
 //!
 //! Time in a recording is the running maximum of the envelopes' times in the order of their sequence
 //! numbers. Where the client's clock was set back, that keeps «before» and «after» the same by time
@@ -15,8 +14,7 @@ use super::chunk;
 use super::error::Error;
 use super::format::{Channel, ChunkNote};
 use super::integrity::Integrity;
-use super::saved;
-use super::scan::{self, Bytes, FileIdentity, Found, Walk};
+use super::scan::{self, Bytes, Found, Walk};
 use super::segments;
 use super::survey::Survey;
 use crate::domain::event::{Envelope, Event};
@@ -77,7 +75,6 @@ impl Reader {
         let mut reader =
             Self { files: Vec::new(), chunks: Vec::new(), spec: None, integrity: Integrity::Complete };
         let mut surveys = Vec::new();
-        let checked = saved::checked(path);
         for path in segments::of(path) {
             let mut bytes = Bytes::open(&path)?;
             let data = match scan::check_head(&mut bytes, &path) {
@@ -87,10 +84,7 @@ impl Reader {
                 Err(error) => return Err(error),
             };
             let file = reader.files.len();
-            let was_checked = bytes.identity().is_ok_and(|found| checked.contains(&found));
-            let survey = Survey::new(&mut bytes, data, |at, record| {
-                reader.take_chunk((file, was_checked), at, record)
-            });
+            let survey = Survey::new(&mut bytes, data, |at, record| reader.take_chunk(file, at, record));
             surveys.push(survey.map_err(Error::file(&path))?);
             reader.files.push(Part { path, bytes });
         }
@@ -115,13 +109,8 @@ impl Reader {
     }
 
     /// Takes a chunk into the index if it checks out.
-    fn take_chunk(
-        &mut self,
-        (file, was_checked): (usize, bool),
-        at: u64,
-        record: &[u8],
-    ) -> Result<(), String> {
-        let (note, spec) = chunk::head(record, was_checked)?;
+    fn take_chunk(&mut self, file: usize, at: u64, record: &[u8]) -> Result<(), String> {
+        let (note, spec) = chunk::head(record)?;
         let (after, floor) = match self.chunks.last() {
             Some(last) => (Some(last.note.last_seq), last.end),
             None => (None, note.start),
@@ -200,14 +189,6 @@ impl Reader {
     pub(super) fn identity(&self, chunk: usize) -> Option<(u64, u64, u64, usize)> {
         let chunk = self.chunks.get(chunk)?;
         Some((chunk.note.first_seq, chunk.note.last_seq, chunk.at, chunk.length))
-    }
-
-    /// Its files as the file system knows them, where nothing is wrong with them.
-    pub(super) fn whole_files(&self) -> Vec<FileIdentity> {
-        if self.integrity != Integrity::Complete {
-            return Vec::new();
-        }
-        self.files.iter().filter_map(|part| part.bytes.identity().ok()).collect()
     }
 
     /// How many envelopes lie before a chunk, or were lost there.
@@ -398,7 +379,7 @@ fn first_spec(bytes: &mut Bytes, data: u64) -> std::io::Result<(bool, Option<Run
     for _ in 0..GLANCE_CHUNKS {
         let Some(found) = walk.next(bytes)? else { break };
         if let Found::Chunk(at, length) = found
-            && let Ok((_, told)) = chunk::head(&bytes.read(at, length)?, false)
+            && let Ok((_, told)) = chunk::head(&bytes.read(at, length)?)
         {
             any = true;
             if told.is_some() {
@@ -413,7 +394,7 @@ fn first_spec(bytes: &mut Bytes, data: u64) -> std::io::Result<(bool, Option<Run
 fn last_note(bytes: &mut Bytes) -> std::io::Result<Option<(ChunkNote, Integrity)>> {
     let mut bad = 0_u64;
     for (at, length) in scan::chunks_from_end(bytes, GLANCE_CHUNKS)? {
-        let Ok((last, _)) = chunk::head(&bytes.read(at, length)?, false) else {
+        let Ok((last, _)) = chunk::head(&bytes.read(at, length)?) else {
             bad += 1;
             continue;
         };

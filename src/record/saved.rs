@@ -3,7 +3,7 @@
 //! `run.mcap.states` is a cache. It is believed only where the same program wrote it under the same rules of alerts, and a state in it
 //! only while the chunk before it is the one that it was written after; everything else is folded anew. That it can't be
 //! written is no harm. Layout: [`MAGIC`], then records of four numbers (length and CRC-32 of head and data) with both behind them;
-//! the first names the program and the files of the recording that were whole, each other is a [`Place`] and its [`World`].
+//! the first names the program, each other is a [`Place`] and its [`World`].
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read, Write};
@@ -14,7 +14,6 @@ use flate2::Crc;
 use serde::{Deserialize, Serialize};
 
 use super::reader::Reader;
-use super::scan::FileIdentity;
 use crate::domain::alerts::AlertRules;
 use crate::domain::ids::RunId;
 use crate::domain::time::Stamp;
@@ -38,9 +37,8 @@ const LEVEL: i32 = 1;
 #[derive(Debug)]
 pub(super) struct Saved {
     path: PathBuf,
-    /// What the first record must say, and what it says beside it.
+    /// What the first record must say.
     program: Vec<u8>,
-    checked: Vec<u8>,
     /// By chunk.
     places: Vec<Found>,
     /// Where the next record goes; `None` where nothing can be written, or no more.
@@ -72,11 +70,10 @@ impl Saved {
     pub(super) fn of(reader: &Reader, rules: &AlertRules) -> Option<Self> {
         let folder = reader.path().parent()?.file_name()?.to_str()?;
         folder.parse::<RunId>().ok()?;
-        let of = program()?;
-        let checked = rmp_serde::to_vec(&(&of, reader.whole_files())).ok()?;
-        let program = rmp_serde::to_vec(&(of, rules)).ok()?;
-        let path = beside(reader.path());
-        let mut saved = Self { path, program, checked, places: Vec::new(), end: Some(0) };
+        let mut path = reader.path().as_os_str().to_owned();
+        path.push(".states");
+        let program = rmp_serde::to_vec(&(program()?, rules)).ok()?;
+        let mut saved = Self { path: path.into(), program, places: Vec::new(), end: Some(0) };
         match saved.read(reader) {
             Ok(()) => {}
             Err(error) if error.kind() == io::ErrorKind::NotFound => {}
@@ -129,13 +126,23 @@ impl Saved {
     }
 
     fn read(&mut self, reader: &Reader) -> io::Result<()> {
-        let file = open(&self.path)?;
-        let Some((program, mut next)) = first_record(&file) else { return Ok(()) };
+        let file = File::open(&self.path)?;
+        let about = file.metadata()?;
+        if !about.is_file() || about.uid() != rustix::process::geteuid().as_raw() {
+            return Err(io::Error::other("it is no file of this user"));
+        }
+        let mut at = MAGIC.len() as u64;
+        let mut magic = [0; MAGIC.len()];
+        if file.read_exact_at(&mut magic, 0).is_err() || magic != *MAGIC {
+            return Ok(());
+        }
+        let Some((program, mut next)) = record(&file, at) else { return Ok(()) };
         if program.head != self.program {
             return Ok(());
         }
         while let Some((record, after)) = record(&file, next) {
-            let at = std::mem::replace(&mut next, after);
+            at = next;
+            next = after;
             let Ok(place) = rmp_serde::from_slice::<Place>(&record.head) else { break };
             let is_of_this = place.chunk <= reader.chunk_count()
                 && place.chunk.checked_sub(1).and_then(|before| reader.identity(before))
@@ -171,7 +178,7 @@ impl Saved {
         if end == 0 {
             file.set_len(0)?;
             begin.extend_from_slice(MAGIC);
-            put(&mut begin, &self.program, &self.checked);
+            put(&mut begin, &self.program, &[]);
         } else if file.metadata()?.len() < end {
             return Err(io::Error::other("another replay has begun it anew"));
         } else {
@@ -203,44 +210,6 @@ impl Saved {
         self.places.insert(index, found);
         Ok(())
     }
-}
-
-/// The files beside these states that were whole when the states were begun; none where another program wrote them.
-pub(super) fn checked(recording: &Path) -> Vec<FileIdentity> {
-    let read = || {
-        let file = open(&beside(recording)).ok()?;
-        let (first, next) = first_record(&file)?;
-        let mut data = vec![0; first.length];
-        file.read_exact_at(&mut data, next - first.length as u64).ok()?;
-        let told = (crc(&data) == first.crc).then(|| rmp_serde::from_slice(&data).ok())??;
-        let (of, files): ((String, u64, i64, i64), Vec<FileIdentity>) = told;
-        let (version, length, at, nanos) = program()?;
-        (of == (version.to_owned(), length, at, nanos)).then_some(files)
-    };
-    read().unwrap_or_default()
-}
-
-fn beside(recording: &Path) -> PathBuf {
-    let mut path = recording.as_os_str().to_owned();
-    path.push(".states");
-    path.into()
-}
-
-/// The file, if it is one of this user.
-fn open(path: &Path) -> io::Result<File> {
-    let file = OpenOptions::new().read(true).custom_flags(libc::O_NONBLOCK).open(path)?;
-    let about = file.metadata()?;
-    if about.is_file() && about.uid() == rustix::process::geteuid().as_raw() {
-        return Ok(file);
-    }
-    Err(io::Error::other("it is no file of this user"))
-}
-
-/// The record that names the program.
-fn first_record(file: &File) -> Option<(Record, u64)> {
-    let mut magic = [0; MAGIC.len()];
-    file.read_exact_at(&mut magic, 0).ok()?;
-    if magic == *MAGIC { record(file, MAGIC.len() as u64) } else { None }
 }
 
 /// One record without its data.

@@ -2,12 +2,11 @@
 //! bytes flipped. Where the chain of lengths breaks, it looks for the next chunk by its look.
 
 use std::fs::File;
-use std::os::unix::fs::{FileExt, MetadataExt};
+use std::os::unix::fs::FileExt;
 use std::path::Path;
 
 use mcap::MAGIC;
 use mcap::records::op;
-use serde::{Deserialize, Serialize};
 
 use super::chunk::RECORD_HEAD;
 use super::error::Error;
@@ -19,14 +18,6 @@ const SIGNATURE_AT: usize = RECORD_HEAD + 8 + 8 + 8 + 4;
 /// From the start of a chunk record to its compressed bytes.
 const CHUNK_HEAD: usize = SIGNATURE_AT + SIGNATURE.len() + 8;
 const WINDOW: usize = 256 << 10;
-
-/// A file as the file system knows it: which one it is, and when it was last written to or replaced.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct FileIdentity {
-    inode: (u64, u64),
-    length: u64,
-    changed: (i64, i64),
-}
 
 /// A file read through one moving window.
 #[derive(Debug)]
@@ -45,13 +36,6 @@ impl Bytes {
             return Err(Error::NotARecording(path.to_owned()));
         }
         Ok(Self { file, length: meta.len(), window: Vec::new(), window_at: 0 })
-    }
-
-    /// What says that it is the same file, and as it was.
-    pub(super) fn identity(&self) -> std::io::Result<FileIdentity> {
-        let about = self.file.metadata()?;
-        let changed = (about.ctime(), about.ctime_nsec());
-        Ok(FileIdentity { inode: (about.dev(), about.ino()), length: about.len(), changed })
     }
 
     /// The file's length when it was opened; a live recording grows behind it, unseen.
