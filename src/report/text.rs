@@ -8,7 +8,7 @@ use crate::domain::hooks::StepsBy;
 use crate::domain::ids::HostId;
 use crate::domain::text::sanitize;
 use crate::domain::timing::Phase;
-use crate::domain::units::{bytes, bytes_of, duration_us, middle_cut, padded, rate};
+use crate::domain::units::{bytes, bytes_of, duration_us, metric, middle_cut, padded, rate};
 
 /// So many ranks and GPUs are shown, those that cost the most.
 const ROWS: usize = 16;
@@ -29,6 +29,7 @@ pub fn render(run: &RunAnalysis, findings: &[Finding]) -> String {
         }
     }
     out.push_str(&steps(run));
+    out.push_str(&metrics(run));
     out.push_str(&phases(run));
     out.push_str(&ranks(run));
     out.push_str(&gpus(run));
@@ -140,6 +141,38 @@ fn steps(run: &RunAnalysis) -> String {
     }
     if let Some(collectives) = &run.collectives {
         let _ = writeln!(out, "{}", wrapped(&sanitize(&format!("NCCL: {collectives}")), 2));
+    }
+    out
+}
+
+/// In nine columns at most.
+fn number(value: f64) -> String {
+    if value.abs() < 1e6 { metric(value) } else { format!("{value:.2e}") }
+}
+
+fn metrics(run: &RunAnalysis) -> String {
+    if run.metrics.is_empty() {
+        return String::new();
+    }
+    let mut out = format!(
+        "\n{:<24} {:>4} {:>9} {:>9} {:>9} {:>9} {:>9}\n",
+        "Metrics", "RANK", "FIRST", "LEAST", "GREATEST", "LAST", "STEP"
+    );
+    for figures in run.metrics.iter().take(ROWS) {
+        let _ = writeln!(
+            out,
+            "  {} {:>4} {:>9} {:>9} {:>9} {:>9} {:>9}",
+            padded(&figures.name, 22),
+            figures.rank,
+            number(figures.first),
+            number(figures.least),
+            number(figures.greatest),
+            number(figures.last),
+            or_unknown(figures.last_step, |step| step.to_string())
+        );
+    }
+    if let Some(more) = run.metrics.len().checked_sub(ROWS).filter(|more| *more > 0) {
+        let _ = writeln!(out, "  {more} more; --json has all");
     }
     out
 }

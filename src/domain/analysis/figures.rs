@@ -8,6 +8,7 @@ use serde::Serialize;
 use super::by_step::ByStep;
 use super::histogram::{Estimate, Histogram};
 use super::lateness::Late;
+use super::metrics::MetricFigures;
 use super::steps::{Ended, StepPoint};
 
 use crate::domain::hooks::StepsBy;
@@ -389,6 +390,8 @@ pub struct RunAnalysis {
     pub loss: Option<LossFigures>,
     /// The first step of which a loss was no number.
     pub loss_not_finite_at: Option<u64>,
+    /// What the job reported by names of its own.
+    pub metrics: Vec<MetricFigures>,
     /// Samples a second.
     pub samples: Option<SampleFigures>,
     /// Its GPUs.

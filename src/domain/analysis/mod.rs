@@ -9,6 +9,7 @@ mod gpus;
 pub mod histogram;
 mod lateness;
 mod logs;
+mod metrics;
 mod steps;
 mod summary;
 mod trend;
@@ -20,6 +21,7 @@ use std::sync::Arc;
 use self::facts::JobFacts;
 use self::gpus::Telemetry;
 use self::logs::Logs;
+use self::metrics::Metrics;
 use self::steps::{HostClock, Steps};
 use crate::domain::event::{Envelope, Event, Origin};
 use crate::domain::ids::{HostId, Rank};
@@ -38,6 +40,7 @@ pub use figures::{
 pub use finding::{Finding, findings};
 pub use gpus::UtilPoint;
 pub use lateness::Late;
+pub use metrics::MetricFigures;
 pub use steps::{Ended, StepPoint};
 
 /// Episodes of stragglers that are kept.
@@ -62,6 +65,7 @@ pub struct Analyzer {
     collectives: NcclTimings,
     telemetry: Telemetry,
     logs: Logs,
+    metrics: Metrics,
     job: JobFacts,
     total_steps: Option<u64>,
     alive: BTreeSet<Rank>,
@@ -93,6 +97,7 @@ impl Analyzer {
             collectives: NcclTimings::default(),
             telemetry: Telemetry::new(&spec),
             logs: Logs::default(),
+            metrics: Metrics::default(),
             job: JobFacts::default(),
             total_steps: None,
             alive: BTreeSet::new(),
@@ -238,6 +243,12 @@ impl Analyzer {
             Event::StepSeen { seen } => {
                 self.total_steps = seen.total.or(self.total_steps);
                 self.steps.seen(number, seen.step, seen.loss);
+            }
+            Event::MetricReported { name, value, step } if self.counting => {
+                let is_within = step.is_none_or(|step| self.window.holds(step));
+                if is_within {
+                    self.metrics.take(number, name, *value, *step);
+                }
             }
             Event::CollectiveDone { timing } if self.counting => self.collectives.take(Rank(number), timing),
             _ => {}

@@ -20,7 +20,7 @@ const LEAST_FOR_TENTHS: u64 = 50;
 const WHAT_IFS: usize = 5;
 
 pub(super) fn of(analyzer: Analyzer, damage: Option<String>) -> RunAnalysis {
-    let Analyzer { spec, mut telemetry, logs, steps, episodes, collectives, .. } = analyzer;
+    let Analyzer { spec, mut telemetry, logs, metrics, steps, episodes, collectives, .. } = analyzer;
     let created = spec.created;
     let outcome = analyzer.outcome;
     let ended_at = outcome.as_ref().and_then(|outcome| outcome.at).or(analyzer.last_at);
@@ -67,6 +67,7 @@ pub(super) fn of(analyzer: Analyzer, damage: Option<String>) -> RunAnalysis {
         stragglers: episodes.iter().map(episode).collect(),
         loss: loss(&steps),
         loss_not_finite_at: steps.losses.not_finite,
+        metrics: metrics.figures(),
         samples: samples(&steps),
         gpus,
         host_figures,

@@ -80,7 +80,9 @@ fn hvtuis_own_scalars_come_back_as_they_were() {
     assert_eq!(again["steps"]["count"], 40);
     assert_eq!(told(&open("back.mcap")), told(&open("third.mcap")));
     assert_eq!(numbers(&path("back.mcap")), numbers(&path("third.mcap")));
-    said(&person.run(&["report", "back.mcap"]));
+    let report = said(&person.run(&["report", "back.mcap"]));
+    let row = "  val/accuracy              0    0.0156    0.0156    0.6250    0.6250        40\n";
+    assert!(report.contains("\nMetrics ") && report.contains(row), "{report}");
 }
 
 fn crc(data: &[u8]) -> [u8; 4] {
