@@ -81,7 +81,7 @@ impl RunOutcome {
         matches!(self.end, RunEnd::Stopped | RunEnd::StoppedElsewhere)
     }
 
-    /// How the run ended, in a word or two: nobody told an imported one's code.
+    /// How the run ended, in a word or two: the code of an imported one is not known.
     pub fn words(&self, spec: &RunSpec) -> String {
         if spec.is_imported() { "imported".to_owned() } else { format!("exit {}", self.exit_code()) }
     }

@@ -164,7 +164,7 @@ pub struct RunSpec {
 }
 
 impl RunSpec {
-    /// Whether it was made of another program's files: then nobody told how it ended.
+    /// Whether it was made of another program's files: then how it ended is not known.
     pub fn is_imported(&self) -> bool {
         self.options.imported.is_some()
     }

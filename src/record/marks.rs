@@ -1,7 +1,7 @@
 //! The marks of a run, in a file beside its recording: `run.marks.json` beside `run.mcap`. A recording that is closed is never
 //! written to again, and marks can be changed; so they are no part of it.
 //!
-//! Whoever changes them holds the lock of the folder, reads what is there, and puts a whole new file in its place: two clients
+//! A client that changes them holds the lock of the folder, reads what is there, and puts a whole new file in its place: two clients
 //! lose nothing of each other, and a write that fails leaves the file as it was.
 
 use std::fs::{File, OpenOptions};
@@ -105,7 +105,7 @@ fn replace(path: &Path, text: &[u8]) -> Result<(), Error> {
 }
 
 fn parse(text: &[u8]) -> Result<RunMarks, String> {
-    const REMEDY: &str = "mend it or move it away";
+    const REMEDY: &str = "repair it or move it away";
     if text.len() as u64 > MOST_BYTES {
         return Err(format!("it is larger than marks ever are ({} MiB): {REMEDY}", MOST_BYTES >> 20));
     }

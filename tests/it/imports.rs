@@ -74,7 +74,7 @@ fn horovods_timeline_becomes_a_run_that_every_command_takes() {
     let source = run["spec"]["options"]["imported"].as_str().unwrap();
     assert!(source.starts_with("Horovod timeline, rank 0's clock, includes network, from "), "{source}");
     let outcome = &run["outcome"];
-    assert_eq!((&outcome["end"], &outcome["code"]), (&"unknown".into(), &Value::Null), "nobody told it");
+    assert_eq!((&outcome["end"], &outcome["code"]), (&"unknown".into(), &Value::Null), "it is not known");
     let list = said(&person.run(&["runs", "--local"]));
     assert!(list.contains("imported: Horovod timeline") && !list.contains("exit 0"), "{list}");
     let filtered = |word: &str| said(&person.run(&["runs", "--local", "--filter", word])).contains("horovod");

@@ -360,7 +360,7 @@ fn what_can_not_be_written_is_named_and_nothing_is_lost() {
             "{told}"
         );
     }
-    // a folder that may not be written to; whoever may do everything writes all the same
+    // a folder that may not be written to; root writes all the same
     std::fs::rename(here.join("kept"), here.join("a.marks.json")).unwrap();
     std::fs::set_permissions(here, PermissionsExt::from_mode(0o500)).unwrap();
     let may = std::fs::write(here.join("probe"), "").is_ok();

@@ -99,7 +99,7 @@ fn as_moment<S: Serializer>(at: &Option<Stamp>, to: S) -> Result<S::Ok, S::Error
     at.map(moment).serialize(to)
 }
 
-/// How a run ended, for other programs: with the exit code that tells it. Of an imported one nobody told that.
+/// How a run ended, for other programs: with the exit code that tells it. Of an imported one that is not known.
 #[derive(Debug, Serialize)]
 struct Ended<'a> {
     end: RunEnd,

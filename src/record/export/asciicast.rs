@@ -60,7 +60,7 @@ impl Sink for Asciicast {
             head(out, run, run.start.0.saturating_mul(1_000))?;
         }
         match (run.outcome, self.last) {
-            // nobody told an imported run's code
+            // the code of an imported run is not known
             (Some(outcome), Some(last))
                 if run.chosen.has_end()
                     && !out.is_truncated()

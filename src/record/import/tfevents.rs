@@ -105,7 +105,7 @@ enum Taken {
     /// It is so long, and wrong or too large.
     Wrong(u64),
     End,
-    /// Nobody can tell where the next one begins.
+    /// Where the next one begins can't be told.
     Lost,
 }
 
@@ -357,7 +357,7 @@ mod tests {
         assert!(
             matches!(steps(&lost), (read, 0, End::Unreadable(at, _)) if read.is_empty() && at == head as u64)
         );
-        // a message that says it is longer than it is; a length that nobody has
+        // a message that says it is longer than it is; a length that is impossible
         let broken = [version(), record(&[42, 200, 1]), one].concat();
         assert_eq!(steps(&broken), (vec![1], 1, End::Whole));
         let length = u64::MAX.to_le_bytes();

@@ -54,7 +54,7 @@ pub enum Effect {
     },
     /// Tell the figures of a run, or two side by side, in words; answered by [`crate::tui::core::Msg::ReportTold`].
     Report(ReportOf),
-    /// Nobody waits for that any more.
+    /// That is not wanted any more.
     LeaveReport,
     /// Change the marks of this run, which are kept beside its recording; answered by
     /// [`crate::tui::core::Msg::MarksTold`].

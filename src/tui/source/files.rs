@@ -164,7 +164,7 @@ impl Files {
         self.reports.ask(of, |run| self.store.path_of(run));
     }
 
-    /// Nobody waits for it any more.
+    /// It is not wanted any more.
     pub(super) fn leave_report(&self) {
         self.reports.leave();
     }

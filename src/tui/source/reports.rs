@@ -64,7 +64,7 @@ impl ReportDesk {
         }
     }
 
-    /// Nobody waits for the answer any more.
+    /// The answer is not wanted any more.
     pub(super) fn leave(&self) {
         self.newest.fetch_add(1, Ordering::Relaxed);
     }
