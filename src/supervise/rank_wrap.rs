@@ -213,20 +213,21 @@ async fn ended(
     }
 }
 
-/// Where the supervisor that started this process is dead: stays until nothing is left that only this process
-/// ties to the run. Whether it stayed.
+/// Where the supervisor that started this process is dead: stays until a new one owns the run, which reads the
+/// values of secret variables here, and until nothing is left that only this process ties to the run. Whether it
+/// stayed.
 async fn remain(child: &mut Signals, watcher: &mut SecondWatcher) -> bool {
     let mut stayed = false;
     while watcher.orphaned() {
         stayed = true;
         match wait(WaitOptions::NOHANG) {
             Ok(Some((pid, _))) => watcher.reaped(pid.as_raw_pid().unsigned_abs()),
-            Ok(None) => tokio::select! {
+            Err(Errno::INTR) => {}
+            Err(_) if !watcher.awaits_another() => return true,
+            Ok(None) | Err(_) => tokio::select! {
                 _ = child.recv() => {}
                 () = watcher.watch() => {}
             },
-            Err(Errno::INTR) => {}
-            Err(_) => return true,
         }
     }
     stayed

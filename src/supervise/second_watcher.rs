@@ -53,9 +53,20 @@ impl SecondWatcher {
         }
     }
 
-    /// Whether the supervisor that started this process is dead.
-    pub(super) fn orphaned(&self) -> bool {
+    /// Whether the supervisor that started this process is dead. Looks itself: its death may have come a moment
+    /// before the rank's end, and may not have been noticed yet.
+    pub(super) fn orphaned(&mut self) -> bool {
+        if !self.orphaned
+            && let Some((generation, owner)) = self.owner()
+        {
+            self.orphaned = generation > 0 || !owner.alive();
+        }
         self.orphaned
+    }
+
+    /// Whether the run goes on without a supervisor and one can still be expected.
+    pub(super) fn awaits_another(&self) -> bool {
+        self.retry < RETRY_MOST && self.owner().is_some_and(|(_, owner)| !owner.alive())
     }
 
     /// A child of this process has ended.
@@ -77,10 +88,9 @@ impl SecondWatcher {
             // Its end wakes this process by SIGCHLD.
             return std::future::pending().await;
         }
-        let Some(owner) = self.dir.as_ref().and_then(|dir| owner(dir, &state).ok()) else {
+        let Some((generation, owner)) = self.dir.as_ref().and_then(|dir| owner(dir, &state).ok()) else {
             return tokio::time::sleep(self.retry).await;
         };
-        let (generation, owner) = owner;
         if owner.alive() {
             self.retry = RETRY;
             self.orphaned |= generation > 0;
@@ -114,6 +124,12 @@ impl SecondWatcher {
             Ok(child) => self.starting = Some(child.id()),
             Err(_) => drop(set_child_subreaper(Some(getpid()))),
         }
+    }
+
+    /// The run's newest supervisor and its generation, while the run goes on.
+    fn owner(&self) -> Option<(u64, Identity)> {
+        let state = self.state().filter(|state| state.phase != Phase::Ended)?;
+        owner(self.dir.as_ref()?, &state).ok()
     }
 
     fn state(&self) -> Option<State> {

@@ -163,6 +163,36 @@ fn vector_06_who_attaches_from_elsewhere_sees_no_secret_value_either() {
     }
 }
 
+/// Ends beside its supervisor, and leaves something that prints later still.
+const ENDS_WITH_IT: &str = r"echo ready
+while [ ! -e ~/go-on-$HVTUI_RUN ]; do :; done
+(trap '' TERM; sleep 1; echo stray=$TOKEN) &";
+
+#[test]
+fn vector_06_what_a_rank_leaves_that_ends_with_its_supervisor_shows_no_secret_value_and_is_shown() {
+    const HOSTS: [&str; 4] = ["n1", "n2", "n3", "n4"];
+    let Some(cluster) = Cluster::up(HOSTS.len(), &[]) else { return };
+    let owner = Client::new(&cluster);
+    owner.write("hosts.toml", &cluster.hosts_toml(1));
+    let launch = ["run", "--detach", "-np", "4", "--secret-env", "TOKEN", "--", "sh", "-c", ENDS_WITH_IT];
+    let launched = end_of(&mut spawn(&owner, &launch));
+    let id = said(&owner).trim().to_owned();
+    assert!(launched.success() && !id.is_empty(), "{id}");
+
+    for host in HOSTS {
+        let ready = format!("grep -qr ready ~/.local/state/hvtui/spool/{id}/*/ && echo ready");
+        until("its rank", || cluster.on(host, &ready) == "ready\n");
+        let supervisor = cluster.state_of(host, &id).supervisor.pid;
+        let line = format!("kill -9 {supervisor} && touch ~/go-on-{id} && echo killed");
+        assert_eq!(cluster.on(host, &line), "killed\n");
+    }
+    let guest = Client::new(&cluster);
+    guest.write("hosts.toml", &cluster.hosts_toml(1));
+    let shown = guest.run(&["attach", &id]).said();
+    assert!(!shown.contains("canary"), "{shown}");
+    assert_eq!(shown.matches("stray=•••").count(), HOSTS.len(), "{shown}");
+}
+
 /// The sockets with which a host listens for TCP, as the kernel's table writes them: `0B004D0A:C350`.
 fn listening(cluster: &Cluster, host: &str) -> BTreeSet<String> {
     let all = cluster.on(host, "cat /proc/net/tcp /proc/net/tcp6");
