@@ -16,7 +16,7 @@
 //! L3  launcher       from a request to ranks on hosts        L3  agent      serves one client on a host
 //! L3  cluster        one task per host                       L3  supervise  owns a run's processes on a host
 //! L3  config         hosts.toml                              L3  worker     one rank of our own training jobs
-//! L3  demo           hosts that do not exist
+//! L3  demo           hosts that do not exist                 L3  doctor     what is wrong with hosts, and what helps
 //! L2  telemetry · collective · record · rendezvous · ssh · sync · image   siblings hardly import each other
 //! L2  clock · sched · filelock · program · procs · sha256                the system, other programs, processes, contents
 //! L1  wire           what client and agent say                L1  launch     what people type, understood
@@ -31,6 +31,7 @@ pub mod cluster;
 pub mod collective;
 pub mod config;
 pub mod demo;
+pub mod doctor;
 pub mod domain;
 pub mod filelock;
 pub mod image;

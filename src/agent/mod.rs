@@ -6,6 +6,7 @@
 pub mod build;
 mod collectives;
 mod deletion;
+mod doctor;
 mod follow;
 mod image;
 mod lag;

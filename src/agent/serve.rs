@@ -1,5 +1,6 @@
 //! One client's connection: reads what it asks, answers pings at once, passes the rest on.
 
+use std::path::PathBuf;
 use std::time::Duration;
 
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite};
@@ -7,6 +8,7 @@ use tokio::sync::mpsc;
 use tokio::time::timeout;
 
 use super::deletion;
+use super::doctor;
 use super::mesh;
 use super::outgoing::{Outgoing, lanes};
 use super::owners::Owners;
@@ -41,8 +43,9 @@ pub async fn serve(
     let (requests, asked) = mpsc::channel(REQUEST_ROOM);
     let uploads = Uploads::new(config.clone(), out.clone());
     deletion::sweep_aside(&config);
+    let state = config.state_dir.clone();
     let runs = Runs::new(config, out.clone());
-    let session = Session { ours, greeted: false, out, sampling, requests, uploads };
+    let session = Session { ours, greeted: false, out, sampling, requests, uploads, state };
     tokio::select! {
         read = session.read(reader, SILENCE) => read,
         written = queue.write_to(writer) => written,
@@ -59,6 +62,7 @@ struct Session {
     sampling: Sampling,
     requests: mpsc::Sender<Request>,
     uploads: Uploads,
+    state: PathBuf,
 }
 
 impl Session {
@@ -135,6 +139,10 @@ impl Session {
                 tokio::task::spawn_blocking(move || signal::answer(&ask, &out));
                 return Ok(());
             }
+            ToAgent::AskChecks(ask) => {
+                doctor::answer(ask, self.state.clone(), &self.out);
+                return Ok(());
+            }
             ToAgent::Queue(queue) => Request::Queue(queue),
             ToAgent::Trace(trace) => Request::Trace(trace),
             ToAgent::AskStacks(ask) => Request::Stacks(ask),
@@ -203,7 +211,8 @@ mod tests {
         let config =
             AgentConfig { exe: "/bin/true".into(), state_dir: "/nowhere".into(), build: String::new() };
         let uploads = Uploads::new(config, out.clone());
-        let session = Session { ours, greeted: false, out, sampling, requests, uploads };
+        let session =
+            Session { ours, greeted: false, out, sampling, requests, uploads, state: "/nowhere".into() };
         let (mut client, reader) = tokio::io::duplex(64);
         // Half a frame is no word either.
         client.write_all(&[200]).await.unwrap();

@@ -99,6 +99,9 @@ pub enum Command {
         #[arg(long)]
         json: bool,
     },
+    /// Look at every host for what makes runs fail: a matrix of hosts and checks, with remedies
+    #[command(after_help = help::DOCTOR)]
+    Doctor(DoctorArgs),
     /// Build a container image here, or copy one to hosts without a registry
     Image {
         /// What to do with it.
@@ -403,6 +406,26 @@ pub struct StacksArgs {
     /// One JSON array, an object a process
     #[arg(long)]
     pub json: bool,
+}
+
+/// `doctor`.
+#[derive(Debug, Args)]
+pub struct DoctorArgs {
+    /// Only these hosts; may be given several times
+    #[arg(long = "host", short = 'H', value_name = "HOST")]
+    pub only_hosts: Vec<String>,
+    /// Only these checks, by name, with commas between them
+    #[arg(long, value_name = "CHECK", value_delimiter = ',')]
+    pub only: Vec<String>,
+    /// Tell what each host has where nothing is wrong, too
+    #[arg(short, long)]
+    pub verbose: bool,
+    /// Print one JSON object
+    #[arg(long)]
+    pub json: bool,
+    /// Say what changed since the last time, which is kept in the state folder
+    #[arg(long, value_name = "last", value_parser = ["last"])]
+    pub since: Option<String>,
 }
 
 /// `replay`.

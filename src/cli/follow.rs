@@ -186,6 +186,7 @@ async fn stream(
                 | Output::TracePiece(..)
                 | Output::Forgotten(..)
                 | Output::Preflight(..)
+                | Output::Checked(..)
                 | Output::Stacks { .. } => {}
             },
             finished = finishing.next() => recorded.finished(finished),

@@ -5,6 +5,7 @@ use super::messages::Reply;
 use crate::domain::collectives::HostCollectives;
 use crate::domain::ids::HostId;
 use crate::domain::preflight::{Finding, Mark};
+use crate::wire::doctor::{AskChecks, Checked};
 use crate::wire::message::{AskPreflight, AskStacks, Forgotten, Preflight, Stacks, ToAgent};
 use crate::wire::signal::{SignalAsk, SignalTold};
 
@@ -34,6 +35,7 @@ impl Agent {
             ToAgent::Signal(_) => (SignalAsk::SINCE, "signal processes"),
             ToAgent::AskStacks(_) => (AskStacks::SINCE, "tell what the processes of a run are doing"),
             ToAgent::Forget(_) => (Forgotten::SINCE, "delete runs"),
+            ToAgent::AskChecks(_) => (AskChecks::SINCE, "make the doctor's checks"),
             ToAgent::AskPreflight(_) => (AskPreflight::SINCE, "check a launch before it starts"),
             _ => return None,
         };
@@ -54,6 +56,11 @@ impl Agent {
             ToAgent::Forget(about) => {
                 let (run, host) = (about.run.clone(), about.host.clone());
                 Some(Reply::Forgotten(Forgotten { run, host, why: Some(reason) }))
+            }
+            // of all checks
+            ToAgent::AskChecks(ask) => {
+                let (ask, check) = (ask.ask, String::new());
+                Some(Reply::Checked(Checked { ask, check, found: None, why: Some(reason) }))
             }
             ToAgent::AskPreflight(ask) => {
                 let findings = vec![Finding::new(Mark::Unknown, reason)];

@@ -7,6 +7,7 @@ use crate::domain::container::ImageId;
 use crate::domain::event::{Event, Origin};
 use crate::domain::ids::{HostId, RunId};
 use crate::domain::time::Stamp;
+use crate::wire::doctor::Checked;
 use crate::wire::image::ImageTold;
 use crate::wire::mesh::MeshTold;
 use crate::wire::message::{Forgotten, Preflight, Refused, Runs, Stacks, ToAgent};
@@ -89,6 +90,8 @@ pub enum Reply {
     Forgotten(Forgotten),
     /// What a launch would find there.
     Preflight(Preflight),
+    /// What a check of the doctor has found there.
+    Checked(Checked),
     /// What it has to say about logins between hosts.
     Mesh(MeshTold),
     /// How far its ranks are with a kernel trace.

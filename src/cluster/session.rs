@@ -398,6 +398,7 @@ async fn receive(task: &mut HostTask, message: FromAgent, said: &Said) -> Result
         FromAgent::Runs(runs) => task.reply(Reply::Runs(runs)).await,
         FromAgent::Forgotten(told) => task.reply(Reply::Forgotten(told)).await,
         FromAgent::Preflight(told) => task.reply(Reply::Preflight(told)).await,
+        FromAgent::Checked(told) => task.reply(Reply::Checked(told)).await,
         FromAgent::Stacks(stacks) => task.reply(Reply::Stacks(stacks)).await,
         FromAgent::Sync(told) => task.reply(Reply::Sync(told)).await,
         FromAgent::Image(told) => task.reply(Reply::Image(told)).await,

@@ -27,6 +27,7 @@ use crate::domain::run::{HostRun, RefusalClass};
 use crate::domain::standing::Standing;
 use crate::domain::time::HostTime;
 use crate::wire::chunk::{CHUNK_BYTES, Chunk, Gap, Written};
+use crate::wire::doctor::Checked;
 use crate::wire::frame::Decoder;
 use crate::wire::gpu::GpuEventsTold;
 use crate::wire::handshake::Hello;
@@ -314,6 +315,15 @@ impl Talk {
                 findings.extend(programs.into_iter().map(found));
                 let host = host.id.clone();
                 self.say(&FromAgent::Preflight(Preflight { ask: ask.ask, host, findings }));
+            }
+            ToAgent::AskChecks(ask) => {
+                let why = Some("the hosts of a demo do not exist".to_owned());
+                self.say(&FromAgent::Checked(Checked {
+                    ask: ask.ask,
+                    check: String::new(),
+                    found: None,
+                    why,
+                }));
             }
             ToAgent::AskStacks(ask) => self.say(&FromAgent::Stacks(Stacks {
                 run: ask.run,

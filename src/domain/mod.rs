@@ -11,6 +11,7 @@ pub mod clock_fit;
 pub mod collectives;
 pub mod comparison;
 pub mod container;
+pub mod doctor;
 pub mod engine;
 pub mod environment;
 pub mod event;

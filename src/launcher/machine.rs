@@ -340,6 +340,7 @@ impl RunMachine {
             | Reply::BlobsTaken(_)
             | Reply::Forgotten(_)
             | Reply::Preflight(_)
+            | Reply::Checked(_)
             | Reply::Stacks(_)
             | Reply::Signal(_) => {}
         }

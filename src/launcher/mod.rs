@@ -1,6 +1,7 @@
 //! From a request to ranks on hosts: the plan, and the state machine that carries it out. Layer 3.
 
 pub mod alerts;
+pub mod checkup;
 pub mod free;
 pub mod host_names;
 pub mod images;

@@ -46,6 +46,7 @@ use crate::domain::world::World;
 use crate::launch::error::{LaunchError, LaunchFault};
 use crate::launch::plan::LaunchPlan;
 use crate::launch::request::LaunchRequest;
+use crate::wire::doctor::Checked;
 use crate::wire::message::{AskStacks, Follow, Forgotten, ListRuns, Preflight, Runs, Stacks, Stop, ToAgent};
 use crate::wire::signal::{SignalAsk, SignalTold};
 use crate::wire::trace::{Trace, TracePiece, Traces};
@@ -110,6 +111,8 @@ pub enum Output {
     Forgotten(RunId, HostId, Option<String>),
     /// What a launch would find on this host, by the number of the question.
     Preflight(u64, HostId, Vec<Finding>),
+    /// What a check of the doctor has found on this host.
+    Checked(HostId, Checked),
 }
 
 /// One client at work.
@@ -410,6 +413,7 @@ impl Session {
             Incoming::Reply(Reply::Preflight(Preflight { ask, findings, .. })) => {
                 self.outputs.push_back(Output::Preflight(ask, host, findings));
             }
+            Incoming::Reply(Reply::Checked(told)) => self.outputs.push_back(Output::Checked(host, told)),
             Incoming::Reply(Reply::Signal(told)) => self.outputs.push_back(Output::Signal(told)),
             Incoming::Reply(Reply::Sync(told)) => self.sync_told(at, &host, told),
             Incoming::Reply(Reply::BlobsTaken(taken)) => self.blobs_taken(at, &host, &taken),

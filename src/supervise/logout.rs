@@ -42,6 +42,14 @@ impl Logout {
     }
 }
 
+/// That logging out would end what this process starts, with what prevents it.
+pub fn ends_runs() -> Option<String> {
+    match danger() {
+        Logout::Deadly(text) => Some(text),
+        Logout::Harmless | Logout::Escapable => None,
+    }
+}
+
 /// Looks at this process and its machine.
 pub(super) fn danger() -> Logout {
     let membership = fs::read_to_string("/proc/self/cgroup").unwrap_or_default();

@@ -22,7 +22,7 @@ pub mod guard;
 mod invocation;
 pub mod kineto;
 pub mod lease;
-mod logout;
+pub mod logout;
 pub mod machine;
 mod nccl_timings;
 pub mod notes;

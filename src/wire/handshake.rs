@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 /// The oldest protocol this build speaks.
 pub const PROTOCOL_MIN: u32 = 1;
 /// The newest protocol this build speaks.
-pub const PROTOCOL_MAX: u32 = 3;
+pub const PROTOCOL_MAX: u32 = 4;
 
 /// What the agent writes before its first frame, followed by the client's nonce and a line feed: everything
 /// before it is noise of a login shell.

@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 
 pub use super::asked::{AskPreflight, AskStacks, Forgotten, Preflight, Stacks};
 use super::chunk::{Chunk, Gap, Written};
+use super::doctor::{AskChecks, Checked};
 use super::frame::{self, Frame, FrameError};
 use super::gpu::GpuEventsTold;
 use super::handshake::Hello;
@@ -73,6 +74,8 @@ pub enum ToAgent {
     BlobPiece(BlobPiece),
     /// A signal to processes, or which it would go to.
     Signal(SignalAsk),
+    /// Make checks of the doctor; each answered by [`FromAgent::Checked`].
+    AskChecks(AskChecks),
 }
 
 /// Agent to client.
@@ -128,6 +131,8 @@ pub enum FromAgent {
     Forgotten(Forgotten),
     /// What a launch would find here.
     Preflight(Preflight),
+    /// What a check of the doctor has found.
+    Checked(Checked),
     /// How far the host is with a folder.
     Sync(SyncTold),
     /// How far the host is with a container image.
@@ -461,6 +466,7 @@ impl ToAgent {
             Self::AskStacks(m) => json(16, m, out),
             Self::Forget(m) => json(40, m, out),
             Self::AskPreflight(m) => json(41, m, out),
+            Self::AskChecks(m) => json(42, m, out),
             Self::Sync(SyncAsk::Open(m)) => json(18, m, out),
             Self::Sync(SyncAsk::Compare(m)) => json(19, m, out),
             Self::Sync(SyncAsk::Switch(m)) => json(20, m, out),
@@ -495,6 +501,7 @@ impl ToAgent {
             16 => Self::AskStacks(parse(frame)?),
             40 => Self::Forget(parse(frame)?),
             41 => Self::AskPreflight(parse(frame)?),
+            42 => Self::AskChecks(parse(frame)?),
             18 => Self::Sync(SyncAsk::Open(parse(frame)?)),
             19 => Self::Sync(SyncAsk::Compare(parse(frame)?)),
             20 => Self::Sync(SyncAsk::Switch(parse(frame)?)),
@@ -540,6 +547,7 @@ impl FromAgent {
             Self::Stacks(m) => json(121, m, out),
             Self::Forgotten(m) => json(142, m, out),
             Self::Preflight(m) => json(143, m, out),
+            Self::Checked(m) => json(144, m, out),
             Self::Collectives(m) => json(124, m, out),
             Self::Sync(m) => json(125, m, out),
             Self::BlobsTaken(m) => json(126, m, out),
@@ -579,6 +587,7 @@ impl FromAgent {
             121 => Self::Stacks(bounded(frame)?),
             142 => Self::Forgotten(bounded(frame)?),
             143 => Self::Preflight(bounded(frame)?),
+            144 => Self::Checked(bounded(frame)?),
             124 => Self::Collectives(bounded(frame)?),
             125 => Self::Sync(bounded(frame)?),
             126 => Self::BlobsTaken(bounded(frame)?),

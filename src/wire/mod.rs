@@ -6,6 +6,7 @@
 
 mod asked;
 pub mod chunk;
+pub mod doctor;
 pub mod frame;
 pub mod gpu;
 pub mod handshake;

@@ -24,6 +24,7 @@ mod containers;
 mod deaths;
 mod demo;
 mod docs;
+mod doctor;
 mod e2e;
 mod environment;
 mod example;

@@ -142,6 +142,16 @@ Examples:
   hvtui stacks last
   hvtui stacks 7QK2 --threads";
 
+pub(super) const DOCTOR: &str = "\
+Looks alone, and changes nothing. Exits with 1 where something is red: a run on
+these hosts fails for it.
+
+Examples:
+  hvtui doctor
+  hvtui doctor --only path,python,reach --verbose
+  hvtui doctor -H gpu-b --json | jq '.checks[].verdicts[] | select(.mark == \"bad\")'
+  hvtui doctor --since last";
+
 pub(super) const REPLAY: &str = "\
 Examples:
   hvtui replay

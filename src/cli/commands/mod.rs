@@ -7,6 +7,7 @@ pub mod check_runs;
 pub mod completions;
 pub mod config;
 pub mod diff;
+pub mod doctor;
 pub mod export;
 pub mod hosts;
 pub mod image;

@@ -21,6 +21,8 @@ pub(super) struct Asked {
     runs: Newest<RunId>,
     /// These questions about launches.
     preflights: Newest<u64>,
+    /// These checks of the doctor.
+    checks: Newest<(u64, String)>,
     uploads: Newest<u32>,
     /// Anything of a mesh.
     mesh: bool,
@@ -43,6 +45,9 @@ impl Asked {
             ToAgent::AskPreflight(ask) => {
                 self.preflights.add(&ask.ask);
                 self.runs.add(&ask.spec.run);
+            }
+            ToAgent::AskChecks(ask) => {
+                ask.checks.iter().for_each(|check| self.checks.add(&(ask.ask, check.clone())));
             }
             ToAgent::Sync(SyncAsk::Open(open)) => {
                 self.runs.add(&open.run);
@@ -68,6 +73,7 @@ impl Asked {
         let run = match message {
             FromAgent::Runs(runs) => return self.lists(runs, bytes),
             FromAgent::Preflight(told) => return self.preflights.has(&told.ask),
+            FromAgent::Checked(told) => return self.checks.has(&(told.ask, told.check.clone())),
             FromAgent::Image(told) => return self.uploads.has(&told.upload),
             FromAgent::BlobsTaken(taken) => return self.uploads.has(&taken.upload),
             FromAgent::Sync(told) => return self.uploads.has(&told.upload),

@@ -77,6 +77,8 @@ pub(super) fn bound(message: &mut FromAgent) {
             }
         }
         FromAgent::Forgotten(told) => told.why.iter_mut().for_each(plausible::bound_text),
+        // what it found is judged by its check alone, which bounds what it says
+        FromAgent::Checked(told) => told.why.iter_mut().for_each(plausible::bound_text),
         FromAgent::Preflight(told) => preflight::bound(&mut told.findings),
         FromAgent::Signal(told) => plausible::bound_signal(&mut told.answer),
         FromAgent::Mesh(MeshTold::Seen(seen)) => {

@@ -2,10 +2,20 @@
 
 use super::Session;
 use crate::domain::ids::{HostId, RunId};
+use crate::domain::time::Stamp;
 use crate::launch::plan::LaunchPlan;
+use crate::launcher::checkup::Question;
+use crate::wire::doctor::AskChecks;
 use crate::wire::message::{AskPreflight, RunRef, ToAgent};
 
 impl Session {
+    /// Asks hosts for checks of the doctor; [`super::Output::Checked`] comes for each.
+    pub fn check(&mut self, number: u64, at: Stamp, questions: Vec<Question>) {
+        for Question { host, checks, peers } in questions {
+            self.cluster.send(&host, ToAgent::AskChecks(AskChecks { ask: number, at, checks, peers }));
+        }
+    }
+
     /// Has a host delete what a run that has ended has left there; `name` is what it is called in the run.
     /// [`super::Output::Forgotten`] comes when it did, or did not.
     pub fn forget(&mut self, run: &RunId, host: &HostId, name: &HostId) {

@@ -153,6 +153,7 @@ impl Live {
                 self.preflights.answered(number, &host);
                 self.queue.push_back(Msg::Preflight(number, host, findings));
             }
+            Output::Checked(..) => {}
             Output::Refused(run, host, reason) => {
                 self.notice(Level::Error, format!("run {} on {host}: {reason}", run.short()));
             }

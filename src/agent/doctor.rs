@@ -1,0 +1,65 @@
+//! Makes the checks of the doctor here. Each has a thread of its own and a deadline: one that hangs, at a file server that is
+//! gone or a driver that does not answer, keeps no other one waiting. Its thread ends with the agent.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread;
+
+use tokio::sync::oneshot;
+use tokio::time::timeout;
+
+use super::outgoing::Outgoing;
+use crate::clock;
+use crate::doctor::{self, CHECKS, PATIENCE, Site};
+use crate::wire::doctor::{AskChecks, Checked};
+use crate::wire::message::FromAgent;
+
+/// Checks that may be under way, those that hang among them.
+const MOST: usize = 4 * CHECKS.len();
+
+/// How many are.
+static UNDER_WAY: AtomicUsize = AtomicUsize::new(0);
+
+/// Begins all that are asked for; each answers for itself.
+pub(super) fn answer(ask: AskChecks, state: PathBuf, out: &Outgoing) {
+    let AskChecks { ask, at, mut checks, peers } = ask;
+    checks.truncate(CHECKS.len());
+    let site = Arc::new(Site::new(at, clock::now(), state, peers));
+    for check in checks {
+        let (site, out) = (Arc::clone(&site), out.clone());
+        tokio::spawn(async move {
+            let told = look(&check, site).await;
+            let (found, why) = match told {
+                Ok(found) => (Some(found), None),
+                Err(why) => (None, Some(why)),
+            };
+            out.control(FromAgent::Checked(Checked { ask, check, found, why })).await;
+        });
+    }
+}
+
+async fn look(check: &str, site: Arc<Site>) -> doctor::Told {
+    let entry =
+        doctor::check(check).ok_or("its hvtui does not know this check: use the same version there")?;
+    if UNDER_WAY.fetch_add(1, Ordering::Relaxed) >= MOST {
+        UNDER_WAY.fetch_sub(1, Ordering::Relaxed);
+        return Err(format!("{MOST} earlier checks hang on this host: reconnect, and see what hangs there"));
+    }
+    let (tell, told) = oneshot::channel();
+    let body = move || {
+        let found = entry.look(&site);
+        UNDER_WAY.fetch_sub(1, Ordering::Relaxed);
+        // the link may be gone, or the patience
+        let _ = tell.send(found);
+    };
+    if let Err(error) = thread::Builder::new().name(format!("check {check}")).spawn(body) {
+        UNDER_WAY.fetch_sub(1, Ordering::Relaxed);
+        return Err(format!("no thread for the check: {error}"));
+    }
+    match timeout(PATIENCE, told).await {
+        Ok(Ok(found)) => found,
+        Ok(Err(_)) => Err("the check has failed: a fault of hvtui".to_owned()),
+        Err(_) => Err(format!("no answer in {} s: something hangs on this host", PATIENCE.as_secs())),
+    }
+}

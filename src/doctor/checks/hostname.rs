@@ -1,0 +1,87 @@
+//! Whether a host's own name is one that launchers take, and leads others to it.
+
+use std::net::{IpAddr, ToSocketAddrs};
+
+use serde::{Deserialize, Serialize};
+
+use super::super::{Check, Seen, Site};
+use crate::domain::doctor::Verdict;
+
+pub(in crate::doctor) struct Hostname;
+
+#[derive(Debug, Serialize, Deserialize)]
+pub(in crate::doctor) struct Found {
+    name: String,
+    /// What the name means on the host itself.
+    addresses: Vec<IpAddr>,
+}
+
+impl Check for Hostname {
+    const NAME: &'static str = "hostname";
+    const ASKS: &'static str = "is the host's own name one that mpirun takes, and not that of its loopback";
+    type Found = Found;
+
+    fn look(_: &Site) -> Result<Found, String> {
+        let name = rustix::system::uname().nodename().to_string_lossy().into_owned();
+        let addresses = (name.as_str(), 0).to_socket_addrs();
+        let addresses = addresses.map(|all| all.map(|one| one.ip()).collect()).unwrap_or_default();
+        Ok(Found { name, addresses })
+    }
+
+    fn judge(seen: &[Seen<'_, Found>]) -> Vec<Verdict> {
+        seen.iter().map(|one| judge(&one.found)).collect()
+    }
+}
+
+fn judge(found: &Found) -> Verdict {
+    let name = &found.name;
+    if !is_legal(&found.name) {
+        return Verdict::bad(
+            format!("its name is '{name}'"),
+            "mpirun refuses a host whose name has other characters than letters, digits, '-' and '.'",
+            "hostnamectl set-hostname gpu-1",
+        );
+    }
+    let (Some(first), all) = (found.addresses.first(), &found.addresses) else {
+        return Verdict::look(
+            format!("{name} has no address on the host itself"),
+            "programs that look their own host's name up fail, as gloo does",
+            format!("add '<its address> {name}' to /etc/hosts there"),
+        );
+    };
+    if all.iter().any(IpAddr::is_loopback) {
+        return Verdict::look(
+            format!("{name} is {first} on the host itself"),
+            "a program that tells others its own name listens where only this host can connect",
+            format!("in /etc/hosts there: write its network address beside {name} instead of {first}"),
+        );
+    }
+    Verdict::good(format!("{name} is {first}"))
+}
+
+/// The names that Open MPI takes (its `orte/util/help-regex.txt`).
+fn is_legal(name: &str) -> bool {
+    let inside = |c: char| c.is_ascii_alphanumeric() || c == '-' || c == '.';
+    let at_end = |c: Option<char>| c.is_some_and(|c| c.is_ascii_alphanumeric());
+    at_end(name.chars().next()) && at_end(name.chars().last()) && name.chars().all(inside)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::domain::preflight::Mark;
+
+    #[test]
+    fn names_and_addresses_are_told_apart() {
+        let of = |name: &str, address: &str| {
+            let addresses = address.parse().into_iter().collect();
+            judge(&Found { name: name.to_owned(), addresses }).mark
+        };
+        assert_eq!(of("gpu-a.lab", "10.0.0.1"), Mark::Good);
+        assert_eq!(of("gpu-a", "127.0.1.1"), Mark::Look, "Debian's default");
+        assert_eq!(of("gpu-a", ""), Mark::Look);
+        for name in ["gpu_a", "-a", "a.", "gpu a", ""] {
+            assert_eq!(of(name, "10.0.0.1"), Mark::Bad, "{name}");
+        }
+    }
+}

@@ -1,0 +1,75 @@
+//! Which kernel runs, and whether a newer one waits for a reboot: modules built since then belong to that one.
+
+use std::path::Path;
+
+use serde::{Deserialize, Serialize};
+
+use super::super::{Check, Seen, Site};
+use crate::domain::doctor::Verdict;
+
+pub(in crate::doctor) struct Kernel;
+
+#[derive(Debug, Serialize, Deserialize)]
+pub(in crate::doctor) struct Found {
+    /// The newest of the kernels whose modules are there; absent where none are.
+    newest: Option<String>,
+    /// Whether the distribution says that a reboot is due.
+    reboot: bool,
+}
+
+impl Check for Kernel {
+    const NAME: &'static str = "kernel";
+    const ASKS: &'static str = "does the newest installed kernel run, or is a reboot due";
+    type Found = Found;
+
+    fn look(_: &Site) -> Result<Found, String> {
+        let folders = std::fs::read_dir("/lib/modules").into_iter().flatten().flatten();
+        let with_modules = folders.filter(|folder| folder.path().join("kernel").is_dir());
+        let names = with_modules.map(|folder| folder.file_name().to_string_lossy().into_owned());
+        let newest = names.max_by(|a, b| by_numbers(a).cmp(&by_numbers(b)));
+        Ok(Found { newest, reboot: Path::new("/run/reboot-required").exists() })
+    }
+
+    fn judge(seen: &[Seen<'_, Found>]) -> Vec<Verdict> {
+        seen.iter().map(|one| judge(&one.found, &one.info.kernel)).collect()
+    }
+}
+
+fn judge(found: &Found, running: &str) -> Verdict {
+    let cause =
+        "a module that was built since, such as nvidia's, fits the new kernel alone: it can't be loaded now";
+    let running = running;
+    match &found.newest {
+        Some(newest) if by_numbers(newest) > by_numbers(&running) => {
+            let newest = newest;
+            Verdict::look(format!("{running} runs, {newest} is installed"), cause, "sudo reboot")
+        }
+        _ if found.reboot => {
+            Verdict::look(format!("{running} runs, and /run/reboot-required is there"), cause, "sudo reboot")
+        }
+        _ => Verdict::good(running),
+    }
+}
+
+/// As versions are ordered: by the numbers in them.
+fn by_numbers(name: &str) -> Vec<u64> {
+    name.split(|c: char| !c.is_ascii_digit()).filter_map(|part| part.parse().ok()).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::domain::preflight::Mark;
+
+    #[test]
+    fn a_newer_kernel_waits_for_a_reboot() {
+        let of = |newest: Option<&str>, reboot| {
+            judge(&Found { newest: newest.map(str::to_owned), reboot }, "6.1.0-18-amd64").mark
+        };
+        assert_eq!(of(Some("6.1.0-18-amd64"), false), Mark::Good);
+        assert_eq!(of(Some("6.1.0-9-amd64"), false), Mark::Good, "by numbers, not by letters");
+        assert_eq!(of(Some("6.1.0-21-amd64"), false), Mark::Look);
+        assert_eq!(of(None, true), Mark::Look);
+        assert_eq!(of(None, false), Mark::Good, "a container has none");
+    }
+}

@@ -1,0 +1,111 @@
+//! Whether the limits of a user's processes are what training needs.
+
+use rustix::process::{Resource, getrlimit};
+use serde::{Deserialize, Serialize};
+
+use super::super::{Check, Seen, Site};
+use crate::domain::doctor::Verdict;
+use crate::domain::units;
+
+pub(in crate::doctor) struct Limits;
+
+/// A rank with data loaders opens hundreds of files, NCCL a few for each peer.
+const FILES: u64 = 4096;
+const FILES_LEAST: u64 = 1024;
+/// What an RDMA card's queues lock, about.
+const LOCKED: u64 = 1 << 30;
+const PROCESSES: u64 = 4096;
+
+#[derive(Debug, Serialize, Deserialize)]
+pub(in crate::doctor) struct Found {
+    /// Open files, soft and hard; absent: no limit.
+    files: Option<u64>,
+    files_hard: Option<u64>,
+    /// Locked memory, bytes.
+    locked: Option<u64>,
+    processes: Option<u64>,
+    /// Whether there is an RDMA card.
+    rdma: bool,
+}
+
+impl Check for Limits {
+    const NAME: &'static str = "limits";
+    const ASKS: &'static str = "open files, locked memory and processes of a command over ssh";
+    type Found = Found;
+
+    fn look(_: &Site) -> Result<Found, String> {
+        let (files, processes) = (getrlimit(Resource::Nofile), getrlimit(Resource::Nproc));
+        let rdma = std::fs::read_dir("/sys/class/infiniband").is_ok_and(|mut cards| cards.next().is_some());
+        Ok(Found {
+            files: files.current,
+            files_hard: files.maximum,
+            locked: getrlimit(Resource::Memlock).current,
+            processes: processes.current,
+            rdma,
+        })
+    }
+
+    fn judge(seen: &[Seen<'_, Found>]) -> Vec<Verdict> {
+        seen.iter().map(|one| judge(&one.found)).collect()
+    }
+}
+
+fn judge(found: &Found) -> Verdict {
+    if let Some(locked) = found.locked.filter(|locked| found.rdma && *locked < LOCKED) {
+        return Verdict::bad(
+            format!("{} of locked memory, and an RDMA card", units::bytes(locked)),
+            "NCCL and MPI can't register memory with the card: they end, or are slow over TCP",
+            "'* - memlock unlimited' in /etc/security/limits.conf; for a run: --ulimit memlock=unlimited",
+        );
+    }
+    if let Some(files) = found.files.filter(|files| *files < FILES) {
+        let seen = format!("{files} open files");
+        let cause = "many ranks and data loaders end with \"Too many open files\"";
+        let possible = found.files_hard.is_none_or(|hard| hard >= FILES);
+        let remedy = if possible {
+            "for a run: --ulimit nofile=65536; for all: '* soft nofile 65536' in /etc/security/limits.conf"
+        } else {
+            "'* - nofile 65536' in /etc/security/limits.conf, then log in again"
+        };
+        // a run can raise what the hard limit allows
+        return if files < FILES_LEAST && !possible {
+            Verdict::bad(seen, cause, remedy)
+        } else if possible {
+            Verdict::good(format!("{seen}, and a run may raise them (--ulimit nofile=65536)"))
+        } else {
+            Verdict::look(seen, cause, remedy)
+        };
+    }
+    if let Some(processes) = found.processes.filter(|processes| *processes < PROCESSES) {
+        return Verdict::look(
+            format!("{processes} processes and threads"),
+            "torch and OpenMP start threads for each core: \"Resource temporarily unavailable\"",
+            "'* - nproc 65536' in /etc/security/limits.conf, then log in again",
+        );
+    }
+    let count = |most: Option<u64>| most.map_or_else(|| "any".to_owned(), |most| most.to_string());
+    Verdict::good(format!("{} open files, {} processes", count(found.files), count(found.processes)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::domain::preflight::Mark;
+
+    #[test]
+    fn each_limit_is_judged_by_what_needs_it() {
+        let found = || Found {
+            files: Some(65_536),
+            files_hard: None,
+            locked: Some(64 << 10),
+            processes: None,
+            rdma: false,
+        };
+        assert_eq!(judge(&found()).mark, Mark::Good, "locked memory matters to RDMA alone");
+        assert_eq!(judge(&Found { rdma: true, ..found() }).mark, Mark::Bad);
+        assert_eq!(judge(&Found { files: Some(1024), ..found() }).mark, Mark::Good, "a run raises it");
+        assert_eq!(judge(&Found { files: Some(1024), files_hard: Some(1024), ..found() }).mark, Mark::Look);
+        assert_eq!(judge(&Found { files: Some(256), files_hard: Some(256), ..found() }).mark, Mark::Bad);
+        assert_eq!(judge(&Found { processes: Some(100), ..found() }).mark, Mark::Look);
+    }
+}

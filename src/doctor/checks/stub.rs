@@ -1,0 +1,103 @@
+//! Whether the loader would take the stub of the driver's library, which has no GPU behind it.
+
+use std::path::Path;
+
+use serde::{Deserialize, Serialize};
+
+use super::super::{Check, Seen, Site};
+use super::libraries;
+use crate::domain::doctor::Verdict;
+
+pub(in crate::doctor) struct Stub;
+
+const LIBRARY: &str = "libcuda.so.1";
+const PATH: &str = "LD_LIBRARY_PATH";
+
+#[derive(Debug, Serialize, Deserialize)]
+pub(in crate::doctor) struct Found {
+    /// The library that programs would load first; absent where there is none.
+    first: Option<String>,
+    /// Whether that is a stub.
+    is_stub: bool,
+    /// Where it is named: `LD_LIBRARY_PATH`, that of a login shell, or the loader's cache.
+    by: String,
+}
+
+impl Check for Stub {
+    const NAME: &'static str = "stub";
+    const ASKS: &'static str = "is libcuda.so.1 the driver's own, not the toolkit's stub";
+    type Found = Found;
+
+    fn look(site: &Site) -> Result<Found, String> {
+        let own = std::env::var(PATH).ok();
+        let login = site.of_login(PATH).ok().flatten().filter(|login| Some(login) != own.as_ref());
+        let mut found = Found { first: None, is_stub: false, by: String::new() };
+        for (path, by) in [(own, PATH), (login, "LD_LIBRARY_PATH of a login shell")] {
+            let path = path.unwrap_or_default();
+            let files = path
+                .split(':')
+                .filter(|folder| !folder.is_empty())
+                .map(|folder| Path::new(folder).join(LIBRARY));
+            if let Some(file) = files.into_iter().find(|file| file.exists()) {
+                let is_stub = is_stub(&file);
+                if found.first.is_none() || is_stub {
+                    found = Found { first: Some(file.display().to_string()), is_stub, by: by.to_owned() };
+                }
+            }
+        }
+        if found.first.is_none()
+            && let Some(file) =
+                libraries::cached(site)?.into_iter().find(|(name, _)| name == LIBRARY).map(|(_, file)| file)
+        {
+            let is_stub = is_stub(Path::new(&file));
+            found = Found { first: Some(file), is_stub, by: "the loader's cache (ldconfig)".to_owned() };
+        }
+        Ok(found)
+    }
+
+    fn judge(seen: &[Seen<'_, Found>]) -> Vec<Verdict> {
+        seen.iter().map(|one| judge(&one.found)).collect()
+    }
+}
+
+fn is_stub(file: &Path) -> bool {
+    let real = std::fs::canonicalize(file).unwrap_or_default();
+    [file, &real].into_iter().any(|path| path.components().any(|part| part.as_os_str() == "stubs"))
+}
+
+fn judge(found: &Found) -> Verdict {
+    let Some(first) = &found.first else { return Verdict::unknown("no libcuda.so.1") };
+    let (first, by) = (first, &found.by);
+    if !found.is_stub {
+        return Verdict::good(first);
+    }
+    let remedy = if by.starts_with(PATH) {
+        "take the stubs folder out of LD_LIBRARY_PATH: it is for linking alone"
+    } else {
+        "take the stubs folder out of /etc/ld.so.conf.d, then: sudo ldconfig"
+    };
+    Verdict::bad(
+        format!("{first}, named by {by}, is the toolkit's stub"),
+        "programs find no GPU, or end with \"CUDA driver is a stub library\"",
+        remedy,
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_stub_is_known_by_its_folder_also_behind_a_link() {
+        let folder = tempfile::tempdir().unwrap();
+        let stubs = folder.path().join("lib64/stubs");
+        std::fs::create_dir_all(&stubs).unwrap();
+        std::fs::write(stubs.join("libcuda.so"), "").unwrap();
+        std::os::unix::fs::symlink(stubs.join("libcuda.so"), folder.path().join(LIBRARY)).unwrap();
+        assert!(is_stub(&folder.path().join(LIBRARY)));
+        std::fs::write(folder.path().join("real"), "").unwrap();
+        assert!(!is_stub(&folder.path().join("real")));
+        let found = |is_stub| Found { first: Some("/x/libcuda.so.1".into()), is_stub, by: PATH.into() };
+        assert!(judge(&found(true)).is_trouble() && !judge(&found(false)).is_trouble());
+    }
+}

@@ -1,0 +1,89 @@
+//! Whether torch is built for the CUDA that the driver serves.
+
+use serde::{Deserialize, Serialize};
+
+use super::super::compare::numbers;
+use super::super::{Check, Seen, Site};
+use crate::domain::doctor::Verdict;
+
+pub(in crate::doctor) struct Torch;
+
+#[derive(Debug, Serialize, Deserialize)]
+pub(in crate::doctor) struct Found {
+    /// Its version; absent without torch.
+    version: Option<String>,
+    /// The CUDA it was built for; empty for none, absent where that is not known.
+    cuda: Option<String>,
+}
+
+impl Check for Torch {
+    const NAME: &'static str = "torch";
+    const ASKS: &'static str = "is torch built for the CUDA that the driver serves";
+    type Found = Found;
+
+    fn look(site: &Site) -> Result<Found, String> {
+        let told = site.python();
+        let told = match told {
+            Ok(told) => told,
+            Err(_) => return Ok(Found { version: None, cuda: None }),
+        };
+        Ok(Found { version: told.packages.get("torch").cloned(), cuda: told.torch_cuda })
+    }
+
+    fn judge(seen: &[Seen<'_, Found>]) -> Vec<Verdict> {
+        let judge = |one: &Seen<'_, Found>| {
+            let driver = one.info.cuda_driver.value().map(String::as_str);
+            judge(&one.found, !one.info.gpus.is_empty(), driver)
+        };
+        seen.iter().map(judge).collect()
+    }
+}
+
+fn judge(found: &Found, has_gpus: bool, driver: Option<&str>) -> Verdict {
+    let Some(version) = found.version.as_deref() else { return Verdict::unknown("no torch") };
+    let Some(cuda) = found.cuda.as_deref() else {
+        return Verdict::unknown(format!("torch {version} does not tell for which CUDA it was built"));
+    };
+    if cuda.is_empty() {
+        let seen = format!("torch {version} is built without CUDA");
+        return if has_gpus {
+            let cause = "torch.cuda.is_available() is False, and the run computes on CPUs or ends";
+            Verdict::bad(seen, cause, "install the build for CUDA: https://pytorch.org/get-started/locally")
+        } else {
+            Verdict::good(format!("{seen}, and there is no GPU"))
+        };
+    }
+    let seen = format!("torch {version} for CUDA {cuda}");
+    let Some(driver) = driver.filter(|_| has_gpus) else {
+        return Verdict::good(format!("{seen}, and there is no GPU"));
+    };
+    match (numbers(&cuda), numbers(driver)) {
+        // within one major version a driver serves newer minor ones
+        (Some((wanted, _)), Some((served, _))) if wanted > served => Verdict::bad(
+            format!("{seen}; the driver serves CUDA {driver} at most"),
+            "\"The NVIDIA driver on your system is too old\": no GPU is used",
+            format!("install a newer driver, or torch for CUDA {served}"),
+        ),
+        _ => Verdict::good(format!("{seen}; the driver serves {driver}")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::domain::preflight::Mark;
+
+    #[test]
+    fn torch_and_driver_must_fit() {
+        let of = |cuda: &str, gpus, driver| {
+            let found = Found { version: Some("2.4.0".into()), cuda: Some(cuda.into()) };
+            judge(&found, gpus, driver).mark
+        };
+        assert_eq!(of("12.4", true, Some("12.2")), Mark::Good, "minor versions are compatible");
+        assert_eq!(of("13.0", true, Some("12.8")), Mark::Bad);
+        assert_eq!(of("11.8", true, Some("13.0")), Mark::Good);
+        assert_eq!(of("", true, Some("12.2")), Mark::Bad);
+        assert_eq!(of("", false, None), Mark::Good);
+        assert_eq!(judge(&Found { version: None, cuda: None }, true, None).mark, Mark::Unknown);
+    }
+}

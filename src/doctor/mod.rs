@@ -1,0 +1,244 @@
+//! Why it does not work, before it does not work: checks of a host and of all hosts together. Layer 3.
+//!
+//! A check is one file of [`checks`]: its name, what it looks at on a host (a value of its own type, which travels as JSON),
+//! and the verdicts that follow from what all hosts have told (pure). It becomes part of the matrix by its line in
+//! [`CHECKS`]. Looking changes nothing, and a check that hangs keeps no other one waiting: each has a thread and a deadline.
+
+mod checks;
+mod compare;
+mod python;
+mod site;
+
+use std::collections::BTreeMap;
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+pub use site::{PATIENCE, Site};
+
+use crate::domain::doctor::{Matrix, Row, Verdict};
+use crate::domain::host::HostInfo;
+use crate::domain::ids::HostId;
+use crate::domain::text::sanitize;
+
+/// Characters of evidence, cause and remedy each.
+const LONGEST: usize = 500;
+
+/// What one host has told for a check.
+#[derive(Debug)]
+struct Seen<'a, F> {
+    host: &'a HostId,
+    /// The host's facts.
+    info: &'a HostInfo,
+    found: F,
+}
+
+/// One check.
+trait Check {
+    /// Its name: one lower-case word.
+    const NAME: &'static str;
+    /// What it asks, for people.
+    const ASKS: &'static str;
+    /// Whether it looks at the host. One that doesn't judges by the host's facts.
+    const LOOKS: bool = true;
+    /// Whether it needs the addresses of all other hosts, so that it comes when those are known.
+    const MEETS_OTHERS: bool = false;
+    /// What it finds on a host.
+    type Found: Serialize + DeserializeOwned;
+
+    /// Looks at this host.
+    ///
+    /// # Errors
+    /// Why nothing can be told, in words.
+    fn look(site: &Site) -> Result<Self::Found, String>;
+
+    /// The verdict on each host, in their order.
+    fn judge(seen: &[Seen<'_, Self::Found>]) -> Vec<Verdict>;
+}
+
+/// A check in the registry.
+#[derive(Debug)]
+pub struct Entry {
+    /// Its name.
+    pub name: &'static str,
+    /// What it asks.
+    pub asks: &'static str,
+    /// Whether it looks at the host.
+    pub looks: bool,
+    /// Whether it needs the addresses of all other hosts.
+    pub meets_others: bool,
+    look: fn(&Site) -> Result<Value, String>,
+    judge: fn(&[(&HostId, &HostInfo, &Value)]) -> Vec<Verdict>,
+}
+
+const fn entry<C: Check>() -> Entry {
+    Entry {
+        name: C::NAME,
+        asks: C::ASKS,
+        looks: C::LOOKS,
+        meets_others: C::MEETS_OTHERS,
+        look: |site| {
+            let found = C::look(site)?;
+            serde_json::to_value(found).map_err(|error| error.to_string())
+        },
+        judge: judge::<C>,
+    }
+}
+
+/// All checks, in the order in which they are shown: what others need comes first.
+pub static CHECKS: [Entry; 19] = [
+    entry::<checks::reach::Reach>(),
+    entry::<checks::hostname::Hostname>(),
+    entry::<checks::clock::Clock>(),
+    entry::<checks::kernel::Kernel>(),
+    entry::<checks::logout::Logout>(),
+    entry::<checks::disk::Disk>(),
+    entry::<checks::tmp::Tmp>(),
+    entry::<checks::shm::Shm>(),
+    entry::<checks::limits::Limits>(),
+    entry::<checks::gpu::Gpu>(),
+    entry::<checks::driver::Driver>(),
+    entry::<checks::stub::Stub>(),
+    entry::<checks::libraries::Libraries>(),
+    entry::<checks::path::ProgramPath>(),
+    entry::<checks::python::Python>(),
+    entry::<checks::torch::Torch>(),
+    entry::<checks::horovod::Horovod>(),
+    entry::<checks::mpi::Mpi>(),
+    entry::<checks::docker::Docker>(),
+];
+
+/// The check of this name.
+pub fn check(name: &str) -> Option<&'static Entry> {
+    CHECKS.iter().find(|entry| entry.name == name)
+}
+
+impl Entry {
+    /// Looks at this host.
+    ///
+    /// # Errors
+    /// Why nothing can be told, in words.
+    pub fn look(&self, site: &Site) -> Result<Value, String> {
+        (self.look)(site)
+    }
+}
+
+/// What is known of a host.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Reached {
+    /// It has not told its facts yet.
+    Waiting,
+    /// It answers.
+    Up(Arc<HostInfo>),
+    /// It does not, and why.
+    Down(String),
+}
+
+/// Which addresses each host offers to the others.
+pub fn peers(hosts: &[(HostId, Reached)]) -> Vec<(HostId, Vec<IpAddr>)> {
+    let described = hosts.iter().filter_map(|(host, reached)| match reached {
+        Reached::Up(info) => Some((host, info.addresses.iter().map(|one| one.address).collect::<Vec<_>>())),
+        _ => None,
+    });
+    let described: Vec<(&HostId, Vec<IpAddr>)> = described.collect();
+    checks::reach::addresses(described.iter().map(|(host, all)| (*host, all.as_slice())))
+}
+
+/// What a host has told for a check.
+pub type Told = Result<Value, String>;
+
+/// The name of the row that tells which hosts are reached: no host looks at that.
+pub const CONNECTION: &str = "ssh";
+
+/// The verdicts that follow from what is known.
+pub fn matrix(
+    checks: &[&'static Entry],
+    hosts: &[(HostId, Reached)],
+    told: &BTreeMap<(HostId, &'static str), Told>,
+) -> Matrix {
+    let rows =
+        [connection(hosts)].into_iter().chain(checks.iter().map(|entry| row(entry, hosts, told))).collect();
+    Matrix { hosts: hosts.iter().map(|(host, _)| host.clone()).collect(), rows }
+}
+
+fn connection(hosts: &[(HostId, Reached)]) -> Row {
+    let cause = "no run can use the host, and nothing else is known of it";
+    let verdicts = hosts.iter().filter_map(|(host, reached)| {
+        let verdict = match reached {
+            Reached::Waiting => return None,
+            Reached::Up(info) => Verdict::good(format!("{} as {}", info.hostname, info.user)),
+            Reached::Down(why) => {
+                Verdict::bad(why.clone(), cause, format!("ssh -v {host} true, then: hvtui hosts check"))
+            }
+        };
+        Some((host.clone(), verdict))
+    });
+    let mut verdicts: BTreeMap<HostId, Verdict> = verdicts.collect();
+    verdicts.values_mut().for_each(bound);
+    Row { check: CONNECTION, asks: "is the host reached, and does it answer", verdicts }
+}
+
+fn row(
+    entry: &'static Entry,
+    hosts: &[(HostId, Reached)],
+    told: &BTreeMap<(HostId, &'static str), Told>,
+) -> Row {
+    let mut verdicts = BTreeMap::new();
+    let (mut seen, null) = (Vec::new(), Value::Null);
+    for (host, reached) in hosts {
+        let info = match reached {
+            Reached::Waiting => continue,
+            Reached::Up(info) => info,
+            Reached::Down(_) => {
+                verdicts.insert(host.clone(), Verdict::unknown("the host is not reached"));
+                continue;
+            }
+        };
+        match told.get(&(host.clone(), entry.name)) {
+            _ if !entry.looks => seen.push((host, info.as_ref(), &null)),
+            Some(Ok(value)) => seen.push((host, info.as_ref(), value)),
+            Some(Err(why)) => drop(verdicts.insert(host.clone(), Verdict::unknown(why.clone()))),
+            None => {}
+        }
+    }
+    let judged = (entry.judge)(&seen);
+    verdicts.extend(seen.iter().map(|(host, ..)| (*host).clone()).zip(judged));
+    verdicts.values_mut().for_each(bound);
+    Row { check: entry.name, asks: entry.asks, verdicts }
+}
+
+/// What hosts have said stands in it: it is shown to people, and is no longer than they read.
+fn bound(verdict: &mut Verdict) {
+    let texts = [Some(&mut verdict.evidence), verdict.cause.as_mut(), verdict.remedy.as_mut()];
+    for text in texts.into_iter().flatten() {
+        *text = sanitize(text).into_owned();
+        if let Some((end, _)) = text.char_indices().nth(LONGEST) {
+            text.truncate(end);
+            text.push('…');
+        }
+    }
+}
+
+/// What can't be read was told by another version's check: that host alone is not judged.
+fn judge<C: Check>(told: &[(&HostId, &HostInfo, &Value)]) -> Vec<Verdict> {
+    let mut seen = Vec::new();
+    let mut unread = Vec::new();
+    for (at, (host, info, value)) in told.iter().enumerate() {
+        match C::Found::deserialize(*value) {
+            Ok(found) => seen.push(Seen { host, info, found }),
+            Err(_) => unread.push(at),
+        }
+    }
+    let mut verdicts = C::judge(&seen);
+    for at in unread {
+        let text = "its hvtui tells this in another form: use the same version there";
+        verdicts.insert(at.min(verdicts.len()), Verdict::unknown(text));
+    }
+    verdicts
+}
+
+#[cfg(test)]
+mod tests;

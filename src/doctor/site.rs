@@ -1,0 +1,101 @@
+//! The place where checks look: other programs, the search paths and the other hosts. Nothing of it is changed.
+
+use std::collections::BTreeMap;
+use std::ffi::OsString;
+use std::net::IpAddr;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::OnceLock;
+use std::time::Duration;
+
+use super::python::Python;
+use crate::domain::environment::{EnvironmentPlan, LoginShell};
+use crate::domain::ids::HostId;
+use crate::domain::text::os_text;
+use crate::domain::time::Stamp;
+use crate::program::asked::{self, Told};
+use crate::program::{home, resolve};
+use crate::supervise::environment::{self, Deadline};
+
+/// No check may take longer.
+pub const PATIENCE: Duration = Duration::from_secs(4);
+/// Another program is asked for a little less, so that it is its name that is told.
+const OF_A_PROGRAM: Duration = Duration::from_millis(3500);
+
+/// The host that is looked at, and what its checks share.
+#[derive(Debug)]
+pub struct Site {
+    /// The client's clock when it asked.
+    pub asked_at: Stamp,
+    /// This host's clock when the question came.
+    pub arrived_at: Stamp,
+    /// The state folder.
+    pub state: PathBuf,
+    /// The other hosts, and by which addresses they may be reached.
+    pub peers: Vec<(HostId, Vec<IpAddr>)>,
+    login: OnceLock<Result<BTreeMap<String, String>, String>>,
+    python: OnceLock<Result<Python, String>>,
+}
+
+impl Site {
+    /// This host.
+    pub fn new(
+        asked_at: Stamp,
+        arrived_at: Stamp,
+        state: PathBuf,
+        peers: Vec<(HostId, Vec<IpAddr>)>,
+    ) -> Self {
+        Self { asked_at, arrived_at, state, peers, login: OnceLock::new(), python: OnceLock::new() }
+    }
+
+    /// Where a program lies that a command over ssh would start.
+    pub fn program(&self, name: &str) -> Option<PathBuf> {
+        on(std::env::var_os("PATH"), name)
+    }
+
+    /// A variable as a login shell has it, where it can be told.
+    ///
+    /// # Errors
+    /// The shell does not tell, and why.
+    pub fn of_login(&self, name: &str) -> Result<Option<String>, String> {
+        let changed = self.login.get_or_init(login).as_ref().map_err(Clone::clone)?;
+        Ok(changed.get(name).cloned().or_else(|| std::env::var(name).ok()))
+    }
+
+    /// The Python that a command over ssh finds: asked once, for all checks.
+    ///
+    /// # Errors
+    /// There is none, or it does not tell.
+    pub(super) fn python(&self) -> Result<Python, String> {
+        self.python.get_or_init(|| Python::ask(self)).clone()
+    }
+
+    /// Has another program answer.
+    ///
+    /// # Errors
+    /// It can't be started, or does not answer in time.
+    pub fn ask(&self, program: &Path, arguments: &[&str]) -> Result<Told, String> {
+        let mut command = Command::new(program);
+        command.args(arguments).current_dir("/").env("LC_ALL", "C");
+        let patience = OF_A_PROGRAM;
+        asked::ask(command, patience).map_err(|error| match error.kind() {
+            std::io::ErrorKind::TimedOut => {
+                format!("{} does not answer in {:.1} s", program.display(), patience.as_secs_f64())
+            }
+            _ => format!("{}: {}", program.display(), os_text(&error)),
+        })
+    }
+}
+
+/// Where a program lies on a search path.
+pub(super) fn on(path: Option<OsString>, name: &str) -> Option<PathBuf> {
+    resolve(name, path.as_deref(), Path::new("/"), Path::new("")).ok()
+}
+
+/// What a login shell changes.
+fn login() -> Result<BTreeMap<String, String>, String> {
+    let plan = EnvironmentPlan { login: Some(LoginShell::Login), ..EnvironmentPlan::default() };
+    let deadline = Deadline::after(u64::try_from(OF_A_PROGRAM.as_micros()).unwrap_or(u64::MAX));
+    let change = environment::resolve(&plan, &BTreeMap::new(), &home(), deadline);
+    Ok(change.map_err(|error| error.to_string())?.set)
+}

@@ -1,0 +1,91 @@
+//! What the doctor has found: a verdict for each host and check. Pure; how a check looks is not its business.
+
+use std::collections::BTreeMap;
+
+use serde::Serialize;
+
+use super::ids::HostId;
+use super::preflight::Mark;
+
+/// How a check came out on one host.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Verdict {
+    /// Green, yellow, red, or not told.
+    pub mark: Mark,
+    /// What was seen, in words.
+    pub evidence: String,
+    /// What goes wrong because of it; absent where nothing does.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cause: Option<String>,
+    /// What helps: a command, or what to change. It is never run unasked.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub remedy: Option<String>,
+}
+
+impl Verdict {
+    /// It is as it should be.
+    pub fn good(evidence: impl Into<String>) -> Self {
+        Self { mark: Mark::Good, evidence: evidence.into(), cause: None, remedy: None }
+    }
+
+    /// It says nothing here, or could not be looked at.
+    pub fn unknown(evidence: impl Into<String>) -> Self {
+        Self { mark: Mark::Unknown, ..Self::good(evidence) }
+    }
+
+    /// A run may fail for it.
+    pub fn look(evidence: impl Into<String>, cause: impl Into<String>, remedy: impl Into<String>) -> Self {
+        let (cause, remedy) = (Some(cause.into()), Some(remedy.into()));
+        Self { mark: Mark::Look, evidence: evidence.into(), cause, remedy }
+    }
+
+    /// Runs fail for it.
+    pub fn bad(evidence: impl Into<String>, cause: impl Into<String>, remedy: impl Into<String>) -> Self {
+        Self { mark: Mark::Bad, ..Self::look(evidence, cause, remedy) }
+    }
+
+    /// Whether somebody has to do something.
+    pub fn is_trouble(&self) -> bool {
+        self.mark >= Mark::Look
+    }
+}
+
+/// One check over all hosts.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Row {
+    /// Its name: `shm`.
+    pub check: &'static str,
+    /// What it asks, in words.
+    pub asks: &'static str,
+    /// Its verdicts; a host that has not told yet has none.
+    pub verdicts: BTreeMap<HostId, Verdict>,
+}
+
+impl Row {
+    /// The worst of its verdicts; `None` before the first.
+    pub fn worst(&self) -> Option<Mark> {
+        self.verdicts.values().map(|verdict| verdict.mark).max()
+    }
+}
+
+/// All checks over all hosts.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Matrix {
+    /// The hosts, in the order of the hosts file.
+    pub hosts: Vec<HostId>,
+    /// The checks.
+    pub rows: Vec<Row>,
+}
+
+impl Matrix {
+    /// How many verdicts have this mark.
+    pub fn count(&self, mark: Mark) -> usize {
+        self.rows.iter().flat_map(|row| row.verdicts.values()).filter(|verdict| verdict.mark == mark).count()
+    }
+
+    /// How many hosts have not told of some check.
+    pub fn due(&self) -> usize {
+        let told = |host: &&HostId| self.rows.iter().all(|row| row.verdicts.contains_key(*host));
+        self.hosts.iter().filter(|host| !told(host)).count()
+    }
+}

@@ -1,0 +1,215 @@
+//! One look of the doctor over hosts: whom to ask what, and when all has been told. Pure: the session sends, the caller keeps
+//! the time.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use crate::doctor::{self, Entry, Reached, Told};
+use crate::domain::doctor::Matrix;
+use crate::domain::host::HostInfo;
+use crate::domain::ids::HostId;
+use crate::wire::doctor::Checked;
+
+/// A question to one host.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Question {
+    /// The host.
+    pub host: HostId,
+    /// The checks, by name.
+    pub checks: Vec<String>,
+    /// The other hosts and their addresses.
+    pub peers: Vec<(HostId, Vec<IpAddr>)>,
+}
+
+/// What was asked and told so far.
+#[derive(Debug)]
+pub struct Checkup {
+    number: u64,
+    checks: Vec<&'static Entry>,
+    hosts: Vec<(HostId, Reached)>,
+    told: BTreeMap<(HostId, &'static str), Told>,
+    asked: BTreeSet<(HostId, &'static str)>,
+}
+
+impl Checkup {
+    /// Of these hosts, by the checks with these names; all where none is named. `number` is that of its questions.
+    pub fn new(number: u64, hosts: impl IntoIterator<Item = HostId>, only: &[String]) -> Self {
+        let wanted = |entry: &&Entry| only.is_empty() || only.iter().any(|name| name == entry.name);
+        Self {
+            number,
+            checks: doctor::CHECKS.iter().filter(wanted).collect(),
+            hosts: hosts.into_iter().map(|host| (host, Reached::Waiting)).collect(),
+            told: BTreeMap::new(),
+            asked: BTreeSet::new(),
+        }
+    }
+
+    /// The number of its questions.
+    pub fn number(&self) -> u64 {
+        self.number
+    }
+
+    /// A host answers.
+    pub fn is_up(&mut self, host: &HostId, info: Arc<HostInfo>) {
+        self.reached(host, Reached::Up(info));
+    }
+
+    /// A host does not.
+    pub fn is_down(&mut self, host: &HostId, why: String) {
+        self.reached(host, Reached::Down(why));
+    }
+
+    /// Hosts that have not answered yet are not waited for any more.
+    pub fn go_on_without(&mut self, why: &str) {
+        for (_, reached) in &mut self.hosts {
+            if *reached == Reached::Waiting {
+                *reached = Reached::Down(why.to_owned());
+            }
+        }
+    }
+
+    fn reached(&mut self, host: &HostId, now: Reached) {
+        if let Some((_, reached)) = self.hosts.iter_mut().find(|(one, _)| one == host) {
+            *reached = now;
+        }
+    }
+
+    /// A host has told of a check. What was not asked for is passed over.
+    pub fn told(&mut self, host: &HostId, checked: Checked) {
+        if checked.ask != self.number {
+            return;
+        }
+        if let (true, Some(why)) = (checked.check.is_empty(), &checked.why) {
+            let of_it = self.asked.iter().filter(|(one, _)| one == host).cloned();
+            return self.told.extend(of_it.map(|key| (key, Err(why.clone()))));
+        }
+        let Some(entry) = doctor::check(&checked.check) else { return };
+        let key = (host.clone(), entry.name);
+        if self.asked.contains(&key) {
+            let why = || checked.why.unwrap_or_else(|| "it says nothing".to_owned());
+            self.told.insert(key, checked.found.ok_or_else(why));
+        }
+    }
+
+    /// Whether each host answers or does not.
+    pub fn have_all_come(&self) -> bool {
+        self.hosts.iter().all(|(_, reached)| *reached != Reached::Waiting)
+    }
+
+    /// What is not told by now is not waited for any more.
+    pub fn give_up(&mut self, why: &str) {
+        self.go_on_without(why);
+        for key in &self.asked {
+            self.told.entry(key.clone()).or_insert_with(|| Err(why.to_owned()));
+        }
+    }
+
+    /// What to ask now: of each host that answers what it can tell alone, and when all have come or are not waited for, what
+    /// needs the others' addresses.
+    pub fn questions(&mut self) -> Vec<Question> {
+        let complete = self.have_all_come();
+        let peers = if complete { doctor::peers(&self.hosts) } else { Vec::new() };
+        let mut questions = Vec::new();
+        for (host, reached) in &self.hosts {
+            if !matches!(reached, Reached::Up(_)) {
+                continue;
+            }
+            let mut checks = Vec::new();
+            let mut meets = false;
+            for entry in self.checks.iter().filter(|entry| entry.looks && (complete || !entry.meets_others)) {
+                if self.asked.insert((host.clone(), entry.name)) {
+                    checks.push(entry.name.to_owned());
+                    meets |= entry.meets_others;
+                }
+            }
+            if !checks.is_empty() {
+                let others = peers.iter().filter(|(peer, _)| meets && peer != host).cloned().collect();
+                questions.push(Question { host: host.clone(), checks, peers: others });
+            }
+        }
+        questions
+    }
+
+    /// Whether all has been told that will be.
+    pub fn is_over(&self) -> bool {
+        self.hosts.iter().all(|(host, reached)| match reached {
+            Reached::Waiting => false,
+            Reached::Down(_) => true,
+            Reached::Up(_) => {
+                let due =
+                    |entry: &&&Entry| entry.looks && !self.told.contains_key(&(host.clone(), entry.name));
+                self.checks.iter().find(due).is_none()
+            }
+        })
+    }
+
+    /// The verdicts so far.
+    pub fn matrix(&self) -> Matrix {
+        doctor::matrix(&self.checks, &self.hosts, &self.told)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::domain::preflight::Mark;
+
+    fn info(address: &str) -> Arc<HostInfo> {
+        let info = serde_json::json!({
+            "hostname": "host", "kernel": "6.1.0", "arch": "x86_64", "user": "li", "cpus": 8,
+            "memory_total": "unsupported", "boot_id": "b", "agent_version": "0",
+            "addresses": [{"interface": "eth0", "address": address}], "ssh_server_address": null,
+            "ssh_client_address": null, "gpus": [], "gpu_absence": null, "driver": "unsupported",
+            "cuda_driver": "unsupported", "nccl": "unsupported",
+        });
+        Arc::new(serde_json::from_value(info).unwrap())
+    }
+
+    #[test]
+    fn what_needs_the_others_is_asked_when_all_have_come() {
+        let (a, b, c) = (HostId::from("a"), HostId::from("b"), HostId::from("c"));
+        let only = ["shm".to_owned(), "reach".to_owned(), "gpu".to_owned()];
+        let mut checkup = Checkup::new(7, [a.clone(), b.clone(), c.clone()], &only);
+        checkup.is_up(&a, info("10.0.0.1"));
+        let first = checkup.questions();
+        assert_eq!(
+            (first.len(), &first[0].checks[..]),
+            (1, &["shm".to_owned()][..]),
+            "no facts are asked for"
+        );
+        assert!(checkup.questions().is_empty(), "each is asked once");
+        checkup.is_up(&b, info("10.0.0.2"));
+        checkup.is_down(&c, "refused".to_owned());
+        let second = checkup.questions();
+        assert_eq!(second.len(), 2);
+        assert_eq!((&second[0].checks[..], &second[0].peers[0].0), (&["reach".to_owned()][..], &b));
+        assert!(!checkup.is_over());
+        for question in first.into_iter().chain(second) {
+            for check in question.checks {
+                let of_reach = serde_json::json!([]);
+                let of_shm = serde_json::json!({"total": 1_u64 << 40, "free": 1_u64 << 40});
+                let found = Some(if check == "shm" { of_shm } else { of_reach });
+                checkup.told(&question.host, Checked { ask: 7, check, found, why: None });
+            }
+        }
+        assert!(checkup.is_over());
+        let matrix = checkup.matrix();
+        assert_eq!(matrix.rows[0].verdicts[&c].mark, Mark::Bad, "{matrix:?}");
+        assert_eq!((matrix.count(Mark::Bad), matrix.due()), (1, 0));
+    }
+
+    #[test]
+    fn nothing_is_waited_for_for_ever() {
+        let (a, b) = (HostId::from("a"), HostId::from("b"));
+        let mut checkup = Checkup::new(1, [a.clone(), b.clone()], &["shm".to_owned()]);
+        checkup.is_up(&a, info("10.0.0.1"));
+        checkup.questions();
+        checkup.told(&a, Checked { ask: 9, check: "shm".to_owned(), found: None, why: None });
+        checkup.told(&b, Checked { ask: 1, check: "shm".to_owned(), found: None, why: None });
+        assert!(!checkup.is_over(), "answers to other questions are none");
+        checkup.give_up("no answer in 8 s");
+        assert!(checkup.is_over());
+        assert_eq!(checkup.matrix().rows[1].verdicts[&a].evidence, "no answer in 8 s");
+    }
+}

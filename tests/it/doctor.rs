@@ -1,0 +1,135 @@
+//! `hvtui doctor` over real ssh: each trouble of a host is planted, found, and told with what helps.
+
+use std::time::Instant;
+
+use serde_json::Value;
+
+use crate::common::client::{Client, Ended};
+use crate::common::cluster::Cluster;
+use crate::json_forms::assert_value_fits;
+
+/// The verdict of a check on a host.
+fn verdict<'a>(told: &'a Value, check: &str, host: &str) -> &'a Value {
+    let checks = told["checks"].as_array().expect("checks");
+    let row = checks.iter().find(|row| row["check"] == check).unwrap_or_else(|| panic!("{check}: {told:#}"));
+    let verdicts = row["verdicts"].as_array().expect("verdicts");
+    verdicts.iter().find(|one| one["host"] == host).unwrap_or_else(|| panic!("{check} of {host}: {row:#}"))
+}
+
+fn json(ended: &Ended) -> Value {
+    let told = serde_json::from_str(&ended.out).unwrap_or_else(|error| panic!("{error}: {ended:?}"));
+    assert_value_fits("doctor", &told);
+    told
+}
+
+#[test]
+fn troubles_of_hosts_are_found_and_told_with_what_helps() {
+    let Some(cluster) = Cluster::up(3, &[]) else { return };
+    let client = Client::new(&cluster);
+    let before = json(&client.run(&["doctor", "--json"]));
+    for check in ["ssh", "reach", "path", "python"] {
+        for host in ["n1", "n2", "n3"] {
+            assert_eq!(verdict(&before, check, host)["mark"], "good", "{before:#}");
+        }
+    }
+
+    // A program on the PATH of login shells alone, on one of three hosts that all have it.
+    let program = |host: &str| {
+        let make = "mkdir -p ~/hvd/bin && printf '#!/bin/sh\\n' > ~/hvd/bin/horovodrun && chmod +x ~/hvd/bin/horovodrun";
+        cluster.on(host, make);
+        cluster.on(host, "echo 'export PATH=$HOME/hvd/bin:$PATH' > ~/.profile");
+    };
+    program("n2");
+    // A Python that has another torch than the others.
+    let fake = |host: &str, version: &str| {
+        let metadata = format!("~/.local/lib/python3.11/site-packages/torch-{version}.dist-info");
+        let folder = format!(
+            "for v in 9 10 11 12 13; do d=~/.local/lib/python3.$v/site-packages; mkdir -p $d/torch-{version}.dist-info $d/torch; \
+             printf 'Metadata-Version: 2.1\\nName: torch\\nVersion: {version}\\n' > $d/torch-{version}.dist-info/METADATA; \
+             printf \"__version__ = '{version}'\\ncuda = '12.4'\\n\" > $d/torch/version.py; : > $d/torch/__init__.py; done"
+        );
+        cluster.on(host, &folder);
+        metadata
+    };
+    for (host, version) in [("n1", "2.4.0"), ("n2", "2.4.0"), ("n3", "2.3.1")] {
+        fake(host, version);
+    }
+    // A firewall that lets ssh in and drops what ranks say.
+    let rule = "iptables -I INPUT -p tcp --dport 1024: ! -i lo -m conntrack --ctstate NEW -j DROP";
+    let filtered = cluster.on("n1", &format!("{rule} 2>/dev/null && echo done")) == "done\n";
+
+    let ended = client.run(&["doctor", "--json"]);
+    let told = json(&ended);
+    assert_eq!(ended.code, 1, "{told:#}");
+    let path = verdict(&told, "path", "n2");
+    assert!(
+        path["mark"] == "look" && path["remedy"].as_str().unwrap().contains("/hvd/bin:$PATH"),
+        "{path:#}"
+    );
+    let python = verdict(&told, "python", "n3");
+    assert_eq!(python["mark"], "bad", "{python:#}");
+    assert!(
+        python["evidence"].as_str().unwrap().contains("torch 2.3.1 (other hosts have 2.4.0)"),
+        "{python:#}"
+    );
+    assert!(python["remedy"].as_str().unwrap().ends_with("-m pip install torch==2.4.0"), "{python:#}");
+    assert_eq!(verdict(&told, "python", "n1")["mark"], "good");
+    if filtered {
+        let reach = verdict(&told, "reach", "n2");
+        assert_eq!(reach["mark"], "bad", "{reach:#}");
+        assert!(
+            reach["evidence"].as_str().unwrap().starts_with("port 29500 gets no answer from n1"),
+            "{reach:#}"
+        );
+    }
+
+    // What is printed for people says the same.
+    let shown = client.run(&["doctor", "--only", "python,path"]);
+    assert_eq!(shown.code, 1, "{shown:?}");
+    for words in ["✖ python     n3: ", "torch 2.3.1 (other hosts have 2.4.0)", "fix: ", "⚠ path       n2: "]
+    {
+        assert!(shown.out.contains(words), "{words}: {}", shown.out);
+    }
+
+    // And a part of it is no state that the next look is compared with.
+    cluster.on("n3", "rm -r ~/.local/lib");
+    fake("n3", "2.4.0");
+    let changed = client.run(&["doctor", "--since", "last"]);
+    assert!(changed.out.contains("✔ python     n3: "), "{changed:?}");
+    assert!(changed.out.contains("was: ✖ "), "{changed:?}");
+}
+
+#[test]
+fn a_host_that_hangs_or_is_gone_keeps_no_other_one_waiting() {
+    let Some(cluster) = Cluster::up(3, &[]) else { return };
+    let client = Client::new(&cluster);
+    assert_eq!(client.run(&["hosts", "check"]).code, 0);
+    // Its Python never answers; and one host is not there.
+    let hangs =
+        "mkdir -p ~/bin && printf '#!/bin/sh\\nexec sleep 1000\\n' > ~/bin/python3 && chmod +x ~/bin/python3";
+    cluster.on("n2", hangs);
+    let toml = cluster.hosts_toml(1) + "\n[[host]]\nname = \"gone\"\naddress = \"10.77.0.200\"\n";
+    client.write("hosts.toml", &toml);
+    let begun = Instant::now();
+    let ended = client.run(&["doctor", "--json", "--only", "python,shm,kernel"]);
+    let told = json(&ended);
+    assert_eq!(ended.code, 1, "a host that is not reached is red: {told:#}");
+    assert_eq!(verdict(&told, "ssh", "gone")["mark"], "bad", "{told:#}");
+    assert_eq!(verdict(&told, "shm", "gone")["mark"], "unknown");
+    assert_eq!(verdict(&told, "shm", "n2")["mark"], "good");
+    assert_eq!(verdict(&told, "python", "n1")["mark"], "good");
+    assert!(begun.elapsed().as_secs() < 60, "{:?}", begun.elapsed());
+}
+
+#[test]
+fn what_can_not_be_asked_is_refused_with_what_can() {
+    let Some(cluster) = Cluster::up(1, &[]) else { return };
+    let client = Client::new(&cluster);
+    let ended = client.run(&["doctor", "--only", "shmm"]);
+    assert_eq!(ended.code, 64);
+    assert!(ended.err.contains("there is no check 'shmm': ") && ended.err.contains(" shm,"), "{ended:?}");
+    let ended = client.run(&["doctor", "--since", "last"]);
+    assert!(ended.code == 64 && ended.err.contains("run `hvtui doctor` once"), "{ended:?}");
+    let ended = client.run(&["doctor", "-H", "n9"]);
+    assert_eq!(ended.code, 64, "{ended:?}");
+}
