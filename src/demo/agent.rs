@@ -13,7 +13,7 @@ use tokio::time;
 
 use super::runs::{KEPT, Runs, Share};
 use super::signals::Touched;
-use super::{Health, Size, chance, gpus};
+use super::{Health, Size, chance, checks, gpus};
 use crate::clock;
 use crate::cluster::link::Within;
 use crate::domain::gpu::Reading;
@@ -317,13 +317,12 @@ impl Talk {
                 self.say(&FromAgent::Preflight(Preflight { ask: ask.ask, host, findings }));
             }
             ToAgent::AskChecks(ask) => {
-                let why = Some("the hosts of a demo do not exist".to_owned());
-                self.say(&FromAgent::Checked(Checked {
-                    ask: ask.ask,
-                    check: String::new(),
-                    found: None,
-                    why,
-                }));
+                let name = host.id.to_string();
+                let place = (name.as_str(), super::address(host.number).parse().ok(), host.number);
+                for check in ask.checks {
+                    let found = Some(checks::found(&check, place, &ask.peers));
+                    self.say(&FromAgent::Checked(Checked { ask: ask.ask, check, found, why: None }));
+                }
             }
             ToAgent::AskStacks(ask) => self.say(&FromAgent::Stacks(Stacks {
                 run: ask.run,

@@ -6,6 +6,7 @@
 
 mod agent;
 mod chance;
+mod checks;
 mod gpus;
 mod job;
 mod runs;

@@ -14,9 +14,9 @@ pub(super) fn site() -> Site {
 
 fn info() -> HostInfo {
     serde_json::from_value(serde_json::json!({
-        "hostname": "host", "kernel": "6.1.0", "arch": "x86_64", "user": "li", "cpus": 8, "memory_total": {"value": 1},
+        "hostname": "host", "kernel": "6.1.0", "arch": "x86_64", "user": "li", "cpus": 8, "memory_total": 1,
         "boot_id": "b", "agent_version": "0", "addresses": [], "ssh_server_address": null, "ssh_client_address": null,
-        "gpus": [], "gpu_absence": null, "driver": "unsupported", "cuda_driver": "unsupported", "nccl": "unsupported",
+        "gpus": [], "gpu_absence": null, "driver": null, "cuda_driver": null, "nccl": null,
     }))
     .unwrap()
 }
@@ -75,10 +75,10 @@ fn a_host_that_tells_nonsense_is_judged_alone() {
         ((b.clone(), "shm"), good()),
         ((c.clone(), "shm"), good()),
     ]);
-    let row = &matrix(&[shm], &hosts, &told).rows[0];
+    let row = &matrix(&[shm], &hosts, &told).rows[1];
     let marks: Vec<Mark> = [&a, &b, &c].map(|host| row.verdicts[host].mark).to_vec();
     assert_eq!(marks, [Mark::Unknown, Mark::Good, Mark::Good]);
-    let silent = &matrix(&[shm], &[(a.clone(), Reached::Down("refused".into()))], &told).rows[0];
+    let silent = &matrix(&[shm], &[(a.clone(), Reached::Down("refused".into()))], &told).rows[1];
     assert_eq!(silent.verdicts[&a].mark, Mark::Unknown);
     assert_eq!(matrix(&[shm], &[(a, Reached::Waiting)], &told).due(), 1);
 }

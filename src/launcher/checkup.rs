@@ -158,10 +158,10 @@ mod tests {
     fn info(address: &str) -> Arc<HostInfo> {
         let info = serde_json::json!({
             "hostname": "host", "kernel": "6.1.0", "arch": "x86_64", "user": "li", "cpus": 8,
-            "memory_total": "unsupported", "boot_id": "b", "agent_version": "0",
+            "memory_total": null, "boot_id": "b", "agent_version": "0",
             "addresses": [{"interface": "eth0", "address": address}], "ssh_server_address": null,
-            "ssh_client_address": null, "gpus": [], "gpu_absence": null, "driver": "unsupported",
-            "cuda_driver": "unsupported", "nccl": "unsupported",
+            "ssh_client_address": null, "gpus": [], "gpu_absence": null, "driver": null,
+            "cuda_driver": null, "nccl": null,
         });
         Arc::new(serde_json::from_value(info).unwrap())
     }

@@ -52,6 +52,8 @@ pub enum Effect {
         /// Up to and including this moment.
         to: Stamp,
     },
+    /// Look at all hosts for what makes runs fail, under this number; answered by several [`crate::tui::core::Msg::HostsChecked`].
+    CheckHosts(u64),
     /// Tell the figures of a run, or two side by side, in words; answered by [`crate::tui::core::Msg::ReportTold`].
     Report(ReportOf),
     /// That is not wanted any more.

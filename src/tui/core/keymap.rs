@@ -15,6 +15,7 @@ pub enum Action {
     Cluster,
     Runs,
     LatestRun,
+    Doctor,
     Events,
     Up,
     Down,
@@ -160,6 +161,12 @@ pub const EVERYWHERE: &[Binding] = &[
     named(&[c('1'), c('c')], Action::Cluster, "cluster", "the Cluster screen"),
     named(&[c('2'), c('o')], Action::LatestRun, "run", "the Run screen: the newest run"),
     named(&[c('3'), c('r')], Action::Runs, "runs", "the Runs screen"),
+    named(
+        &[c('4')],
+        Action::Doctor,
+        "doctor",
+        "the Doctor screen: what is wrong with the hosts, and what helps",
+    ),
     named(
         &[c('E')],
         Action::Events,

@@ -13,13 +13,24 @@ pub fn is_enough(size: (u16, u16)) -> bool {
 }
 
 /// The screens that the title line of Cluster and Runs names: screen, word, first column.
-pub const TABS: [(Screen, &str, u16); 3] =
-    [(Screen::Cluster, "1 Cluster", 8), (Screen::Run, "2 Run", 19), (Screen::Runs, "3 Runs", 26)];
+const TABS: [(Screen, &str, u16); 4] = [
+    (Screen::Cluster, "1 Cluster", 8),
+    (Screen::Run, "2 Run", 19),
+    (Screen::Runs, "3 Runs", 26),
+    (Screen::Doctor, "4 Doctor", 34),
+];
+/// From how many columns on the last of them has room beside the figures of the cluster.
+const ALL_TABS: u16 = 100;
+
+/// The screens that the title line names on a terminal of so many columns.
+pub fn tabs(columns: u16) -> &'static [(Screen, &'static str, u16)] {
+    if columns >= ALL_TABS { &TABS } else { &TABS[..3] }
+}
 
 /// The screen whose name stands at a column of the title line.
-pub fn tab_at(column: u16) -> Option<Screen> {
+pub fn tab_at(columns: u16, column: u16) -> Option<Screen> {
     let hit = |(_, word, at): &&(Screen, &str, u16)| (*at..*at + word.len() as u16).contains(&column);
-    TABS.iter().find(hit).map(|(screen, ..)| *screen)
+    tabs(columns).iter().find(hit).map(|(screen, ..)| *screen)
 }
 
 /// A band of whole rows.
@@ -58,6 +69,17 @@ pub fn cluster_events(size: (u16, u16)) -> Band {
 /// The list of the Users screen: below title, line of counts and column heads, above the footer.
 pub fn users_list(size: (u16, u16)) -> Band {
     Band { y: 3, h: size.1.saturating_sub(4) }
+}
+
+/// The list of the Doctor screen: below title, head and names, above the words of a cell.
+pub fn doctor_list(size: (u16, u16)) -> Band {
+    Band { y: 3, h: size.1.saturating_sub(4 + doctor_cell(size).h) }
+}
+
+/// The words of the chosen cell of the Doctor screen, with their head, above the footer.
+pub fn doctor_cell(size: (u16, u16)) -> Band {
+    let h = (size.1 / 4).clamp(5, 9);
+    Band { y: size.1.saturating_sub(1 + h), h }
 }
 
 /// The list of the Events screen: below title and head, above the footer.

@@ -2,6 +2,7 @@
 
 use crate::domain::analysis::RunAnalysis;
 use crate::domain::collectives::HostCollectives;
+use crate::domain::doctor::Matrix;
 use crate::domain::event::{Envelope, Event};
 use crate::domain::ids::{HostId, RunId};
 use crate::domain::marks::RunMarks;
@@ -61,6 +62,8 @@ pub enum Msg {
     LaunchPlanned(Result<Arc<LaunchPlan>, String>),
     /// What a host found for the [`crate::tui::core::Effect::Preflight`] of this number.
     Preflight(u64, HostId, Vec<Finding>),
+    /// What the look of this number at the hosts has found so far, and whether that is all.
+    HostsChecked(u64, Box<Matrix>, bool),
     /// Answer to [`crate::tui::core::Effect::Launch`].
     Launched(RunId),
     /// The text of a host file, or why there is none.

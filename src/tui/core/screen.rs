@@ -18,6 +18,8 @@ pub enum Screen {
     Runs,
     /// One run's recording.
     Replay,
+    /// What is wrong with the hosts.
+    Doctor,
     /// What the cluster tells by itself.
     Events,
 }

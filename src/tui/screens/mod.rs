@@ -3,6 +3,7 @@
 
 pub mod cluster;
 pub mod detail;
+pub mod doctor;
 pub mod events;
 pub mod faults;
 pub mod hosts;
@@ -54,7 +55,7 @@ pub struct Entry {
 }
 
 /// All screens.
-pub static SCREENS: [&Entry; 8] = [
+pub static SCREENS: [&Entry; 9] = [
     &cluster::ENTRY,
     &detail::ENTRY,
     &users::ENTRY,
@@ -62,6 +63,7 @@ pub static SCREENS: [&Entry; 8] = [
     &run::ENTRY,
     &runs::ENTRY,
     &replay::ENTRY,
+    &doctor::ENTRY,
     &events::ENTRY,
 ];
 

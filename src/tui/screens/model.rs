@@ -15,6 +15,7 @@ use crate::launch::request::LaunchRequest;
 use crate::tui::core::{Level, Screen, Settings, Trail, Zone};
 use crate::tui::screens::cluster::ClusterUi;
 use crate::tui::screens::detail::DetailUi;
+use crate::tui::screens::doctor::DoctorUi;
 use crate::tui::screens::events::EventsUi;
 use crate::tui::screens::faults::Acknowledged;
 use crate::tui::screens::hosts::{HostEntry, Hosts};
@@ -153,6 +154,8 @@ pub struct Ui {
     pub replay: ReplayUi,
     /// Marks of runs, on Run and Replay.
     pub marks: MarksUi,
+    /// Doctor screen.
+    pub doctor: DoctorUi,
     /// Events screen.
     pub events: EventsUi,
 }

@@ -19,6 +19,7 @@ fn change(effect: &Effect) -> Option<&'static str> {
         | Effect::Alert(..)
         | Effect::Preview(_)
         | Effect::Preflight(..)
+        | Effect::CheckHosts(_)
         | Effect::ReadHostFile(_)
         | Effect::ListFolder(_)
         | Effect::LeaveQueue

@@ -12,7 +12,7 @@ use crate::tui::screens::overlay::help::Help;
 use crate::tui::screens::overlay::mouse::mouse as over;
 use crate::tui::screens::overlay::{palette, prompt, question, report, signal, stacks};
 use crate::tui::screens::view::footer;
-use crate::tui::screens::{Model, cluster, entry, events, launch, readonly, replay, run, runs};
+use crate::tui::screens::{Model, cluster, doctor, entry, events, launch, readonly, replay, run, runs};
 
 /// Lines that one turn of the wheel moves.
 const WHEEL: isize = 3;
@@ -104,6 +104,10 @@ fn take(model: &mut Model, msg: Msg) -> Vec<Effect> {
         Msg::LaunchPlanned(plan) => launch::planned(model, plan),
         Msg::Preflight(number, host, findings) => {
             launch::checks::told(model, number, &host, findings);
+            Vec::new()
+        }
+        Msg::HostsChecked(number, matrix, is_over) => {
+            doctor::told(model, number, *matrix, is_over);
             Vec::new()
         }
         Msg::HostFileRead(name, text) => launch::file_read(model, name, text),
@@ -320,6 +324,7 @@ pub(super) fn perform(model: &mut Model, action: Action) -> Vec<Effect> {
         Action::Cluster => go(model, Screen::Cluster),
         Action::Runs => go(model, Screen::Runs),
         Action::LatestRun => go(model, Screen::Run),
+        Action::Doctor => go(model, Screen::Doctor),
         Action::Events => events::open(model),
         Action::Launch => launch::open(model),
         action => (screen.act)(model, action),
@@ -366,9 +371,13 @@ fn go(model: &mut Model, to: Screen) -> Vec<Effect> {
         model.ui.run = if is_last { run::RunUi::default() } else { run::RunUi::on(newest) };
     }
     model.ui.go(to);
-    if to == Screen::Runs {
-        model.ui.runs.loading = true;
-        effects.push(Effect::ListRuns);
+    match to {
+        Screen::Runs => {
+            model.ui.runs.loading = true;
+            effects.push(Effect::ListRuns);
+        }
+        Screen::Doctor => effects.extend(doctor::shown(model)),
+        _ => {}
     }
     effects
 }

@@ -8,8 +8,10 @@ use std::sync::Arc;
 
 use tokio::sync::oneshot;
 
+use crate::clock;
 use crate::cluster::{Asked, Questions};
 use crate::domain::alerts::AlertRules;
+use crate::domain::event::Origin;
 use crate::domain::ids::{HostId, RunId};
 use crate::domain::marks::MarkChange;
 use crate::domain::position::Past;
@@ -19,9 +21,11 @@ use crate::domain::run::RunSpec;
 use crate::domain::share::Heard;
 use crate::launch::request::LaunchRequest;
 use crate::launcher::alerts::{AlertCommand, AlertObject};
+use crate::launcher::checkup::Question;
 use crate::launcher::session::{Output, Session};
 use crate::record::Store;
 use crate::tui::core::{Effect, Level, Msg};
+use crate::tui::source::checkups::Checkups;
 use crate::tui::source::files::{Filed, Files};
 use crate::tui::source::finishing::Finishing;
 use crate::tui::source::preflight::{self, Due, Preflights};
@@ -47,6 +51,7 @@ pub struct Live {
     finishing: Finishing,
     tracing: Tracing,
     preflights: Preflights,
+    checkups: Checkups,
     queue: VecDeque<Msg>,
     /// What ssh has to ask, and the answers that it waits for.
     questions: Questions,
@@ -80,6 +85,7 @@ impl Live {
             finishing: Finishing::default(),
             tracing: Tracing::new(),
             preflights: Preflights::default(),
+            checkups: Checkups::default(),
             queue: VecDeque::new(),
             questions,
             unanswered: BTreeMap::new(),
@@ -106,7 +112,15 @@ impl Live {
         let notices = self.tracing.take(&output);
         self.tell(notices);
         match output {
-            Output::Event(envelope) => self.queue.push_back(Msg::Event(*envelope)),
+            Output::Event(envelope) => {
+                if let Origin::Host(host) = &envelope.origin {
+                    if let Some(questions) = self.checkups.happened(host, &envelope.event) {
+                        self.check(questions);
+                        self.checked();
+                    }
+                }
+                self.queue.push_back(Msg::Event(*envelope));
+            }
             Output::Compared(_) | Output::Traces(..) | Output::TracePiece(..) => {}
             Output::Remark(text) => self.notice(Level::Info, text),
             Output::Reading(words, first) => {
@@ -153,7 +167,10 @@ impl Live {
                 self.preflights.answered(number, &host);
                 self.queue.push_back(Msg::Preflight(number, host, findings));
             }
-            Output::Checked(..) => {}
+            Output::Checked(host, checked) => {
+                self.checkups.told(&host, checked);
+                self.checked();
+            }
             Output::Refused(run, host, reason) => {
                 self.notice(Level::Error, format!("run {} on {host}: {reason}", run.short()));
             }
@@ -303,6 +320,35 @@ impl Live {
         }
     }
 
+    /// Asks hosts for checks.
+    fn check(&mut self, questions: Vec<Question>) {
+        if !questions.is_empty()
+            && let Some(number) = self.checkups.number()
+        {
+            self.recorded.session().check(number, clock::now(), questions);
+        }
+    }
+
+    fn checked(&mut self) {
+        if let Some((number, matrix, is_over)) = self.checkups.so_far() {
+            self.queue.push_back(Msg::HostsChecked(number, Box::new(matrix), is_over));
+        }
+    }
+
+    fn look_at_hosts(&mut self, number: u64) {
+        let session = self.recorded.session();
+        let hosts: Vec<HostId> = session.hosts().iter().map(|host| host.id.clone()).collect();
+        let questions = self.checkups.begin(number, &hosts, session.world());
+        self.check(questions);
+        self.checked();
+    }
+
+    fn out_of_patience(&mut self) {
+        let questions = self.checkups.out_of_patience();
+        self.check(questions);
+        self.checked();
+    }
+
     fn preview(&mut self, request: &LaunchRequest) {
         let planned = self.recorded.session().preview(request);
         self.queue.push_back(match planned {
@@ -328,6 +374,7 @@ impl EventSource for Live {
                     notices = self.tracing.next() => self.look_at_trace(notices),
                     why = self.alerts.failure() => self.notice(Level::Warning, why),
                     due = self.preflights.next() => self.preflight(due),
+                    () = self.checkups.patience() => self.out_of_patience(),
                 }
             } else {
                 tokio::select! {
@@ -338,6 +385,7 @@ impl EventSource for Live {
                     notices = self.tracing.next() => self.look_at_trace(notices),
                     why = self.alerts.failure() => self.notice(Level::Warning, why),
                     due = self.preflights.next() => self.preflight(due),
+                    () = self.checkups.patience() => self.out_of_patience(),
                 }
             }
         }
@@ -397,6 +445,7 @@ impl EventSource for Live {
             Effect::Report(of) => self.files.report(of),
             Effect::LeaveReport => self.files.leave_report(),
             Effect::ListRuns => self.list_runs(),
+            Effect::CheckHosts(number) => self.look_at_hosts(number),
             Effect::Preflight(number, plan) => self.preflights.ask(number, plan),
             Effect::DeleteRuns(runs) => {
                 let session = self.recorded.session();

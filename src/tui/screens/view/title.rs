@@ -11,7 +11,7 @@ use crate::tui::canvas::theme::Theme;
 use crate::tui::canvas::{Canvas, width};
 use crate::tui::core::Screen;
 use crate::tui::core::keymap::Action;
-use crate::tui::core::layout::{self, TABS};
+use crate::tui::core::layout::{self, tabs};
 use crate::tui::core::words::clock_time;
 use crate::tui::screens::Model;
 use crate::tui::screens::cluster::rows::{Trouble, trouble};
@@ -22,11 +22,11 @@ pub(in crate::tui::screens) fn draw(model: &Model, canvas: &mut Canvas<'_>) {
     let accent = canvas.theme.accent.add_modifier(Modifier::BOLD);
     let open = canvas.theme.strong().add_modifier(Modifier::UNDERLINED);
     let mut x = canvas.text(1, 0, 6, "hvtui", accent);
-    for (screen, name, at) in TABS {
+    for &(screen, name, at) in tabs(canvas.width()) {
         let style = if model.ui.screen == screen { open } else { canvas.theme.dim };
         x = canvas.text(at, 0, 12, name, style) + 2;
     }
-    if let Some(name) = name_without_tab(model.ui.screen) {
+    if let Some(name) = name_without_tab(model.ui.screen, canvas.width()) {
         x = canvas.text(x, 0, 12, name, open) + 2;
     }
     // the most telling stands first and stays longest; the clock is always there
@@ -56,10 +56,11 @@ fn placed(facts: &[Fact], from: u16, end: u16) -> Vec<(Range<u16>, &str, &Fact)>
 
 /// What stands at a column of the line is opened by a click: a screen by its name, the events by the alerts.
 pub(in crate::tui::screens) fn action_at(model: &Model, column: u16) -> Option<Action> {
-    if let Some(screen) = layout::tab_at(column) {
+    if let Some(screen) = layout::tab_at(model.size.0, column) {
         return match screen {
             Screen::Run => Some(Action::LatestRun),
             Screen::Runs => Some(Action::Runs),
+            Screen::Doctor => Some(Action::Doctor),
             _ => Some(Action::Cluster),
         };
     }
@@ -72,21 +73,29 @@ fn is_alerts_at(model: &Model, column: u16) -> bool {
     let theme = Theme::colourless();
     let facts = facts(model, &theme, model.size.0);
     let clock = clock_time(model.now, &model.zone, false);
-    let placed = placed(&facts, names_end(model.ui.screen), model.size.0.saturating_sub(width(&clock) + 1));
+    let placed = placed(
+        &facts,
+        names_end(model.ui.screen, model.size.0),
+        model.size.0.saturating_sub(width(&clock) + 1),
+    );
     placed.iter().any(|(columns, words, _)| columns.contains(&column) && words.starts_with('▲'))
 }
 
 /// The column behind the names of the screens.
-fn names_end(screen: Screen) -> u16 {
-    let tabs = TABS.iter().map(|(_, name, at)| at + width(name) + 2).max().unwrap_or(0);
-    tabs + name_without_tab(screen).map_or(0, |name| width(name) + 2)
+fn names_end(screen: Screen, columns: u16) -> u16 {
+    let tabs = tabs(columns).iter().map(|(_, name, at)| at + width(name) + 2).max().unwrap_or(0);
+    tabs + name_without_tab(screen, columns).map_or(0, |name| width(name) + 2)
 }
 
 /// The name of a screen that has this line and no tab: it stands behind the tabs while it is open.
-fn name_without_tab(screen: Screen) -> Option<&'static str> {
+fn name_without_tab(screen: Screen, columns: u16) -> Option<&'static str> {
+    if tabs(columns).iter().any(|(tab, ..)| *tab == screen) {
+        return None;
+    }
     match screen {
         Screen::Detail => Some("Detail"),
         Screen::Users => Some("Users"),
+        Screen::Doctor => Some("Doctor"),
         Screen::Events => Some("Events"),
         Screen::Cluster | Screen::Run | Screen::Runs | Screen::Launch | Screen::Replay => None,
     }
