@@ -5,7 +5,7 @@ use std::net::IpAddr;
 
 use serde_json::{Value, json};
 
-use crate::domain::ids::HostId;
+use crate::domain::doctor::Peer;
 
 /// Which hosts have those troubles, by number.
 const OTHER_TORCH: u32 = 1;
@@ -17,7 +17,7 @@ const G: u64 = 1 << 30;
 pub(super) fn found(
     check: &str,
     (name, address, number): (&str, Option<IpAddr>, u32),
-    peers: &[(HostId, Vec<IpAddr>)],
+    peers: &[Peer],
 ) -> Value {
     match check {
         "hostname" => json!({"name": name, "addresses": address.into_iter().collect::<Vec<_>>()}),
@@ -43,9 +43,9 @@ pub(super) fn found(
         "mpi" => json!({"mpi": "Open MPI 4.1.6", "agent": null}),
         "docker" => json!({"installed": true, "version": "27.3.1", "refused": null, "gives_gpus": true}),
         "reach" => {
-            let way = |(host, addresses): &(HostId, Vec<IpAddr>)| {
-                let address = addresses.first()?;
-                Some(json!({"host": host, "address": address, "high_us": 180, "why": null, "ssh": true}))
+            let way = |peer: &Peer| {
+                let address = peer.addresses.first()?;
+                Some(json!({"host": peer.host, "address": address, "high_us": 180, "why": null, "ssh": true}))
             };
             peers.iter().filter_map(way).collect()
         }

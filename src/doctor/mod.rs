@@ -19,7 +19,7 @@ use serde_json::Value;
 
 pub use site::{PATIENCE, Site};
 
-use crate::domain::doctor::{Matrix, Row, Verdict};
+use crate::domain::doctor::{Matrix, Peer, Row, Verdict};
 use crate::domain::host::HostInfo;
 use crate::domain::ids::HostId;
 use crate::domain::text::sanitize;
@@ -138,7 +138,7 @@ pub enum Reached {
 }
 
 /// Which addresses each host offers to the others.
-pub fn peers(hosts: &[(HostId, Reached)]) -> Vec<(HostId, Vec<IpAddr>)> {
+pub fn peers(hosts: &[(HostId, Reached)]) -> Vec<Peer> {
     let described = hosts.iter().filter_map(|(host, reached)| match reached {
         Reached::Up(info) => Some((host, info.addresses.iter().map(|one| one.address).collect::<Vec<_>>())),
         _ => None,

@@ -2,15 +2,14 @@
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
-use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::OnceLock;
 use std::time::Duration;
 
 use super::python::Python;
+use crate::domain::doctor::Peer;
 use crate::domain::environment::{EnvironmentPlan, LoginShell};
-use crate::domain::ids::HostId;
 use crate::domain::text::os_text;
 use crate::domain::time::Stamp;
 use crate::program::asked::{self, Told};
@@ -31,20 +30,15 @@ pub struct Site {
     pub arrived_at: Stamp,
     /// The state folder.
     pub state: PathBuf,
-    /// The other hosts, and by which addresses they may be reached.
-    pub peers: Vec<(HostId, Vec<IpAddr>)>,
+    /// The other hosts.
+    pub peers: Vec<Peer>,
     login: OnceLock<Result<BTreeMap<String, String>, String>>,
     python: OnceLock<Result<Python, String>>,
 }
 
 impl Site {
     /// This host.
-    pub fn new(
-        asked_at: Stamp,
-        arrived_at: Stamp,
-        state: PathBuf,
-        peers: Vec<(HostId, Vec<IpAddr>)>,
-    ) -> Self {
+    pub fn new(asked_at: Stamp, arrived_at: Stamp, state: PathBuf, peers: Vec<Peer>) -> Self {
         Self { asked_at, arrived_at, state, peers, login: OnceLock::new(), python: OnceLock::new() }
     }
 

@@ -1,11 +1,21 @@
 //! What the doctor has found: a verdict for each host and check. Pure; how a check looks is not its business.
 
 use std::collections::BTreeMap;
+use std::net::IpAddr;
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use super::ids::HostId;
 use super::preflight::Mark;
+
+/// Another host, as one that is looked at may reach it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Peer {
+    /// Its name.
+    pub host: HostId,
+    /// By which addresses.
+    pub addresses: Vec<IpAddr>,
+}
 
 /// How a check came out on one host.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]

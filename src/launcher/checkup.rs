@@ -2,11 +2,10 @@
 //! the time.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::net::IpAddr;
 use std::sync::Arc;
 
 use crate::doctor::{self, Entry, Reached, Told};
-use crate::domain::doctor::Matrix;
+use crate::domain::doctor::{Matrix, Peer};
 use crate::domain::host::HostInfo;
 use crate::domain::ids::HostId;
 use crate::wire::doctor::Checked;
@@ -18,8 +17,8 @@ pub struct Question {
     pub host: HostId,
     /// The checks, by name.
     pub checks: Vec<String>,
-    /// The other hosts and their addresses.
-    pub peers: Vec<(HostId, Vec<IpAddr>)>,
+    /// The other hosts.
+    pub peers: Vec<Peer>,
 }
 
 /// What was asked and told so far.
@@ -124,7 +123,7 @@ impl Checkup {
                 }
             }
             if !checks.is_empty() {
-                let others = peers.iter().filter(|(peer, _)| meets && peer != host).cloned().collect();
+                let others = peers.iter().filter(|peer| meets && peer.host != *host).cloned().collect();
                 questions.push(Question { host: host.clone(), checks, peers: others });
             }
         }
@@ -183,7 +182,7 @@ mod tests {
         checkup.is_down(&c, "refused".to_owned());
         let second = checkup.questions();
         assert_eq!(second.len(), 2);
-        assert_eq!((&second[0].checks[..], &second[0].peers[0].0), (&["reach".to_owned()][..], &b));
+        assert_eq!((&second[0].checks[..], &second[0].peers[0].host), (&["reach".to_owned()][..], &b));
         assert!(!checkup.is_over());
         for question in first.into_iter().chain(second) {
             for check in question.checks {

@@ -19,9 +19,8 @@ mod restart;
 mod starting;
 mod syncing;
 
-use std::sync::Arc;
-
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::sync::Arc;
 
 use super::kinds;
 use super::secrets::Values;

@@ -396,9 +396,7 @@ impl Session {
             Incoming::Reply(Reply::Runs(Runs { shares, last })) => {
                 self.outputs.push_back(Output::Found { host, shares, last });
             }
-            Incoming::Reply(Reply::Traces(traces)) => {
-                self.outputs.push_back(Output::Traces(host, traces));
-            }
+            Incoming::Reply(Reply::Traces(traces)) => self.outputs.push_back(Output::Traces(host, traces)),
             Incoming::Reply(Reply::TracePiece(piece)) => {
                 self.outputs.push_back(Output::TracePiece(host, piece));
             }

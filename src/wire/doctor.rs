@@ -1,12 +1,10 @@
 //! Checks of a host: which it should make, and what they have found. What a check finds has a form of its own, which only the
 //! check knows.
 
-use std::net::IpAddr;
-
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::domain::ids::HostId;
+use crate::domain::doctor::Peer;
 use crate::domain::time::Stamp;
 
 /// Make these checks; each is answered by a [`Checked`] of its own when it has ended.
@@ -18,9 +16,9 @@ pub struct AskChecks {
     pub at: Stamp,
     /// The checks, by name.
     pub checks: Vec<String>,
-    /// The other hosts, and the addresses by which they may be reached.
+    /// The other hosts.
     #[serde(default)]
-    pub peers: Vec<(HostId, Vec<IpAddr>)>,
+    pub peers: Vec<Peer>,
 }
 
 impl AskChecks {

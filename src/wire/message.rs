@@ -1,18 +1,18 @@
 //! The messages and their numbers. A number is never used again for something else.
 
 use bytes::BytesMut;
-use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
 pub use super::asked::{AskPreflight, AskStacks, Forgotten, Preflight, Stacks};
 use super::chunk::{Chunk, Gap, Written};
 use super::doctor::{AskChecks, Checked};
-use super::frame::{self, Frame, FrameError};
+use super::frame::{self, Frame};
 use super::gpu::GpuEventsTold;
 use super::handshake::Hello;
 use super::image::{ImageAsk, ImageTold};
-use super::limits;
 use super::mesh::{MeshAsk, MeshTold};
+pub use super::payload::MessageError;
+use super::payload::{bounded, json, parse, whole};
 use super::signal::{SignalAsk, SignalTold};
 use super::sync::{SyncAsk, SyncTold};
 use super::trace::{Trace, TracePiece, Traces};
@@ -403,44 +403,6 @@ pub struct Collectives {
     pub host: HostId,
     /// What they told.
     pub told: HostCollectives,
-}
-
-/// A message that can't be read or written.
-#[derive(Debug, thiserror::Error)]
-pub enum MessageError {
-    /// The frame is out of bounds.
-    #[error(transparent)]
-    Frame(#[from] FrameError),
-    /// The payload is no message of its kind.
-    #[error("malformed message of kind {kind}: {detail}")]
-    Malformed {
-        /// The frame's kind.
-        kind: u16,
-        /// What is wrong.
-        detail: String,
-    },
-}
-
-fn json<T: Serialize>(kind: u16, value: &T, out: &mut BytesMut) -> Result<(), MessageError> {
-    let payload = serde_json::to_vec(value)
-        .map_err(|error| MessageError::Malformed { kind, detail: error.to_string() })?;
-    Ok(frame::encode(kind, &payload, out)?)
-}
-
-fn parse<T: DeserializeOwned>(frame: &Frame) -> Result<T, MessageError> {
-    serde_json::from_slice(&frame.payload)
-        .map_err(|error| MessageError::Malformed { kind: frame.kind, detail: error.to_string() })
-}
-
-/// The same of a peer that is not trusted.
-fn bounded<T: DeserializeOwned>(frame: &Frame) -> Result<T, MessageError> {
-    limits::check(&frame.payload).map_err(|detail| MessageError::Malformed { kind: frame.kind, detail })?;
-    parse(frame)
-}
-
-/// What was read of a frame that is no JSON.
-fn whole<T>(read: Option<T>, frame: &Frame, fault: &str) -> Result<T, MessageError> {
-    read.ok_or_else(|| MessageError::Malformed { kind: frame.kind, detail: fault.to_owned() })
 }
 
 impl ToAgent {

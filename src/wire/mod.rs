@@ -15,6 +15,7 @@ pub mod lane;
 pub mod limits;
 pub mod mesh;
 pub mod message;
+mod payload;
 pub mod signal;
 pub mod sync;
 pub mod trace;

@@ -49,6 +49,11 @@ fn emptied(screen: Screen) -> Story {
             story.sample("gpu-a", 1.0, &[crate::common::world::FREE]);
             story
         }
+        Screen::Doctor => {
+            let mut story = Story::new(&["gpu-a"]);
+            press(&mut story, "4");
+            story
+        }
         Screen::Events => {
             let mut story = Story::new(&["gpu-a"]);
             press(&mut story, "E");

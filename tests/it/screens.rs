@@ -8,6 +8,7 @@ use crate::common::world::{
 };
 use hvtui::domain::collectives::{Call, CallState, GroupCalls, HostCollectives, ProcessCollectives};
 use hvtui::domain::container::{ContainerOptions, Volume};
+use hvtui::domain::doctor::{Matrix, Row, Verdict};
 use hvtui::domain::environment::{Bound, EnvironmentPlan, Limit};
 use hvtui::domain::event::{Event, Origin};
 use hvtui::domain::gpu::{GpuSample, Reading, RunOfProcess};
@@ -63,6 +64,11 @@ pub(crate) fn text(model: &Model, caps: Caps) -> String {
 }
 
 pub(crate) fn shoot(name: &str, mut story: Story, sizes: &[(u16, u16)], caps: Caps) {
+    shoot_now(name, &mut story, sizes, caps);
+}
+
+/// In the middle of a story.
+fn shoot_now(name: &str, story: &mut Story, sizes: &[(u16, u16)], caps: Caps) {
     for size in sizes {
         story.send(Msg::Resize(size.0, size.1));
         insta::assert_snapshot!(format!("{name}-{}x{}", size.0, size.1), text(&story.model, caps));
@@ -986,9 +992,83 @@ fn notices_and_a_prompt() {
     shoot("notices", story, &[(80, 24), (120, 40)], COLOR);
 }
 
+/// What a look at these hosts has found: a red and a yellow cell, one host that is away, one that has not told yet.
+fn checked(hosts: &[&str]) -> Matrix {
+    let hosts: Vec<HostId> = hosts.iter().map(|host| HostId::from(*host)).collect();
+    let good = |words: &str| Verdict::good(words);
+    let row = |check, asks, verdict: &dyn Fn(usize) -> Option<Verdict>| Row {
+        check,
+        asks,
+        verdicts: hosts
+            .iter()
+            .enumerate()
+            .filter_map(|(at, host)| match at {
+                1 => Some((host.clone(), Verdict::unknown("the host is not reached"))),
+                _ => Some((host.clone(), verdict(at)?)),
+            })
+            .collect(),
+    };
+    let ssh = |at: usize, host: &HostId| match at {
+        1 => Verdict::bad("connection refused", "no run can use the host", format!("ssh -v {host} true")),
+        _ => good("up"),
+    };
+    let connection = Row {
+        check: "ssh",
+        asks: "is the host reached, and does it answer",
+        verdicts: hosts.iter().enumerate().map(|(at, host)| (host.clone(), ssh(at, host))).collect(),
+    };
+    let path = |at| match at {
+        2 => Some(Verdict::bad(
+            "only a login shell finds horovodrun (/opt/conda/bin/horovodrun)",
+            "horovodrun, mpirun and ssh start programs without a login shell: \"command not found\" on this host alone",
+            "write 'export PATH=/opt/conda/bin:$PATH' at the top of ~/.bashrc there; for a run of hvtui: --env-from-login",
+        )),
+        _ => Some(good("horovodrun, mpirun, python3")),
+    };
+    let shm = |at| match at {
+        0 => {
+            Some(Verdict::look("512 M of 512 M free", "NCCL ends", "sudo mount -o remount,size=16G /dev/shm"))
+        }
+        _ => Some(good("63 G of 63 G free")),
+    };
+    let python = |at| (at != 3).then(|| good("/usr/bin/python3 3.11.9, torch 2.4.0"));
+    let rows = vec![
+        connection,
+        row("shm", "is /dev/shm large enough for data loaders and NCCL", &shm),
+        row("path", "do commands over ssh find the programs that a login shell finds", &path),
+        row("python", "are Python, torch, TensorFlow, Horovod and their like the same on all hosts", &python),
+    ];
+    Matrix { hosts: hosts.clone(), rows }
+}
+
+#[test]
+fn what_is_wrong_with_the_hosts() {
+    let hosts = ["gpu-a", "gpu-b", "gpu-c", "gpu-d"];
+    let mut story = Story::new(&hosts);
+    let asked = press(&mut story, "4");
+    assert!(matches!(asked[..], [Effect::CheckHosts(1)]), "the first time it looks by itself: {asked:?}");
+    shoot_now("doctor-begins", &mut story, &[(80, 24)], COLOR);
+    story.send(Msg::HostsChecked(1, Box::new(checked(&hosts)), false));
+    press(&mut story, "nn");
+    shoot_now("doctor", &mut story, &[(60, 15), (80, 24), (120, 40), (200, 50)], COLOR);
+    assert_eq!(press(&mut story, "R"), [], "it goes on");
+    assert!(
+        matches!(&press(&mut story, "y")[..], [Effect::Copy(fix)] if fix.starts_with("write 'export PATH="))
+    );
+    // an answer to an earlier question is none
+    let many: Vec<String> = (0..64).map(|at| format!("node{at:03}")).collect();
+    let many: Vec<&str> = many.iter().map(String::as_str).collect();
+    story.send(Msg::HostsChecked(9, Box::new(checked(&many)), true));
+    assert_eq!(story.model.ui.doctor.matrix.hosts.len(), hosts.len());
+    story.send(Msg::HostsChecked(1, Box::new(checked(&many)), true));
+    press(&mut story, "ll");
+    shoot_now("doctor-many", &mut story, &[(80, 24), (200, 50)], COLOR);
+    assert!(matches!(press(&mut story, "R")[..], [Effect::CheckHosts(2)]));
+}
+
 #[test]
 fn the_demo_says_so_on_each_screen_and_beside_each_prompt() {
-    for keys in ["1", "1/", "1f", "1u", "2", "2/", "3", "3/", "E", "L"] {
+    for keys in ["1", "1/", "1f", "1u", "2", "2/", "3", "3/", "4", "E", "L"] {
         let mut story = cluster();
         story.model.demo = true;
         story.send(Msg::Resize(80, 24));

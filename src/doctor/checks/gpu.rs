@@ -61,7 +61,7 @@ fn judge(info: &HostInfo, all: &[(&str, &str)]) -> Verdict {
         GpuAbsenceReason::DriverMismatch => Verdict::bad(
             seen,
             "the driver's library was updated under a module that is still loaded: every CUDA program fails",
-            "sudo reboot   (or end all that uses the GPUs, then: sudo rmmod nvidia_uvm nvidia_drm nvidia_modeset nvidia && sudo modprobe nvidia)",
+            "sudo reboot, or with no process on the GPUs: sudo rmmod nvidia_uvm nvidia && sudo modprobe nvidia",
         ),
         GpuAbsenceReason::DriverNotLoaded => {
             Verdict::bad(seen, cause, "sudo modprobe nvidia; dmesg | grep -i nvrm")

@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 
 use super::super::{Check, Seen, Site};
 use crate::clock;
-use crate::domain::doctor::Verdict;
+use crate::domain::doctor::{Peer, Verdict};
 use crate::domain::ids::HostId;
 
 pub(in crate::doctor) struct Reach;
@@ -48,7 +48,7 @@ impl Check for Reach {
 
     fn look(site: &Site) -> Result<Vec<Way>, String> {
         let mut wanted = Vec::new();
-        for (host, addresses) in &site.peers {
+        for Peer { host, addresses } in &site.peers {
             for address in addresses.iter().take(ADDRESSES) {
                 wanted.push((host.clone(), *address));
             }
@@ -82,7 +82,7 @@ impl Check for Reach {
 /// Which addresses of hosts others may reach: those that more than one host has, such as docker0's, lead nowhere.
 pub(in crate::doctor) fn addresses<'a>(
     hosts: impl Iterator<Item = (&'a HostId, &'a [IpAddr])> + Clone,
-) -> Vec<(HostId, Vec<IpAddr>)> {
+) -> Vec<Peer> {
     let mut holders: BTreeMap<IpAddr, BTreeSet<&HostId>> = BTreeMap::new();
     for (host, all) in hosts.clone() {
         for address in all {
@@ -90,7 +90,11 @@ pub(in crate::doctor) fn addresses<'a>(
         }
     }
     let own = |address: &&IpAddr| holders.get(address).is_some_and(|hosts| hosts.len() == 1);
-    hosts.map(|(host, all)| (host.clone(), all.iter().filter(own).copied().collect())).collect()
+    let peer = |(host, all): (&HostId, &[IpAddr])| Peer {
+        host: host.clone(),
+        addresses: all.iter().filter(own).copied().collect(),
+    };
+    hosts.map(peer).collect()
 }
 
 /// Connects to all of these at once: the time until each has answered, microseconds, or why none came.
@@ -221,7 +225,9 @@ mod tests {
         let (a, b) = (HostId::from("a"), HostId::from("b"));
         let (of_a, of_b) = ([docker, "10.0.0.1".parse().unwrap()], [docker, "10.0.0.2".parse().unwrap()]);
         let found = addresses([(&a, &of_a[..]), (&b, &of_b[..])].into_iter());
-        assert_eq!(found, [(a.clone(), of_a[1..].to_vec()), (b.clone(), of_b[1..].to_vec())]);
+        let peer =
+            |host: &HostId, addresses: &[IpAddr]| Peer { host: host.clone(), addresses: addresses.to_vec() };
+        assert_eq!(found, [peer(&a, &of_a[1..]), peer(&b, &of_b[1..])]);
     }
 
     #[test]

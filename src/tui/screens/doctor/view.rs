@@ -176,7 +176,11 @@ fn line(canvas: &mut Canvas<'_>, columns: &Columns<'_>, y: u16, row: &Row) {
         let more = if worst.len() > 1 { format!(" and {} more", worst.len() - 1) } else { String::new() };
         canvas.text(x, y, room, &format!("{host}{more}: {}", sanitize(&verdict.evidence)), plain);
     } else {
-        canvas.text(x, y, room, row.asks, dim);
+        // what all have in common tells more than the question
+        let mut good = row.verdicts.values().filter(|verdict| verdict.mark == Mark::Good);
+        let first = good.next();
+        let common = first.filter(|first| good.all(|other| other.evidence == first.evidence));
+        canvas.text(x, y, room, common.map_or(row.asks, |verdict| verdict.evidence.as_str()), dim);
     }
 }
 
