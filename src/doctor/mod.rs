@@ -20,7 +20,7 @@ use serde_json::Value;
 pub use site::{PATIENCE, Site};
 
 use crate::domain::doctor::{Matrix, Peer, Row, Verdict};
-use crate::domain::host::HostInfo;
+use crate::domain::host::{HostInfo, HostSample};
 use crate::domain::ids::HostId;
 use crate::domain::text::sanitize;
 
@@ -33,6 +33,8 @@ struct Seen<'a, F> {
     host: &'a HostId,
     /// The host's facts.
     info: &'a HostInfo,
+    /// The newest sample of its GPUs.
+    sample: Option<&'a HostSample>,
     found: F,
 }
 
@@ -71,7 +73,7 @@ pub struct Entry {
     /// Whether it needs the addresses of all other hosts.
     pub meets_others: bool,
     look: fn(&Site) -> Result<Value, String>,
-    judge: fn(&[(&HostId, &HostInfo, &Value)]) -> Vec<Verdict>,
+    judge: fn(&[Seen<'_, &Value>]) -> Vec<Verdict>,
 }
 
 const fn entry<C: Check>() -> Entry {
@@ -89,8 +91,10 @@ const fn entry<C: Check>() -> Entry {
 }
 
 /// All checks, in the order in which they are shown: what others need comes first.
-pub static CHECKS: [Entry; 19] = [
+pub static CHECKS: [Entry; 22] = [
     entry::<checks::reach::Reach>(),
+    entry::<checks::logins::Logins>(),
+    entry::<checks::interface::Interface>(),
     entry::<checks::hostname::Hostname>(),
     entry::<checks::clock::Clock>(),
     entry::<checks::kernel::Kernel>(),
@@ -100,6 +104,7 @@ pub static CHECKS: [Entry; 19] = [
     entry::<checks::shm::Shm>(),
     entry::<checks::limits::Limits>(),
     entry::<checks::gpu::Gpu>(),
+    entry::<checks::health::Health>(),
     entry::<checks::driver::Driver>(),
     entry::<checks::stub::Stub>(),
     entry::<checks::libraries::Libraries>(),
@@ -131,8 +136,8 @@ impl Entry {
 pub enum Reached {
     /// It has not told its facts yet.
     Waiting,
-    /// It answers.
-    Up(Arc<HostInfo>),
+    /// It answers; with the newest sample of its GPUs, once there is one.
+    Up(Arc<HostInfo>, Option<Arc<HostSample>>),
     /// It does not, and why.
     Down(String),
 }
@@ -140,7 +145,9 @@ pub enum Reached {
 /// Which addresses each host offers to the others.
 pub fn peers(hosts: &[(HostId, Reached)]) -> Vec<Peer> {
     let described = hosts.iter().filter_map(|(host, reached)| match reached {
-        Reached::Up(info) => Some((host, info.addresses.iter().map(|one| one.address).collect::<Vec<_>>())),
+        Reached::Up(info, _) => {
+            Some((host, info.addresses.iter().map(|one| one.address).collect::<Vec<_>>()))
+        }
         _ => None,
     });
     let described: Vec<(&HostId, Vec<IpAddr>)> = described.collect();
@@ -169,7 +176,7 @@ fn connection(hosts: &[(HostId, Reached)]) -> Row {
     let verdicts = hosts.iter().filter_map(|(host, reached)| {
         let verdict = match reached {
             Reached::Waiting => return None,
-            Reached::Up(info) => Verdict::good(format!("{} as {}", info.hostname, info.user)),
+            Reached::Up(info, _) => Verdict::good(format!("{} as {}", info.hostname, info.user)),
             Reached::Down(why) => {
                 Verdict::bad(why.clone(), cause, format!("ssh -v {host} true, then: hvtui hosts check"))
             }
@@ -189,23 +196,27 @@ fn row(
     let mut verdicts = BTreeMap::new();
     let (mut seen, null) = (Vec::new(), Value::Null);
     for (host, reached) in hosts {
-        let info = match reached {
+        let (info, sample) = match reached {
             Reached::Waiting => continue,
-            Reached::Up(info) => info,
+            Reached::Up(info, sample) => (info.as_ref(), sample.as_deref()),
             Reached::Down(_) => {
                 verdicts.insert(host.clone(), Verdict::unknown("the host is not reached"));
                 continue;
             }
         };
-        match told.get(&(host.clone(), entry.name)) {
-            _ if !entry.looks => seen.push((host, info.as_ref(), &null)),
-            Some(Ok(value)) => seen.push((host, info.as_ref(), value)),
-            Some(Err(why)) => drop(verdicts.insert(host.clone(), Verdict::unknown(why.clone()))),
-            None => {}
-        }
+        let found = match told.get(&(host.clone(), entry.name)) {
+            _ if !entry.looks => &null,
+            Some(Ok(found)) => found,
+            Some(Err(why)) => {
+                verdicts.insert(host.clone(), Verdict::unknown(why.clone()));
+                continue;
+            }
+            None => continue,
+        };
+        seen.push(Seen { host, info, sample, found });
     }
     let judged = (entry.judge)(&seen);
-    verdicts.extend(seen.iter().map(|(host, ..)| (*host).clone()).zip(judged));
+    verdicts.extend(seen.iter().map(|one| one.host.clone()).zip(judged));
     verdicts.values_mut().for_each(bound);
     Row { check: entry.name, asks: entry.asks, verdicts }
 }
@@ -223,12 +234,12 @@ fn bound(verdict: &mut Verdict) {
 }
 
 /// What can't be read was told by another version's check: that host alone is not judged.
-fn judge<C: Check>(told: &[(&HostId, &HostInfo, &Value)]) -> Vec<Verdict> {
+fn judge<C: Check>(told: &[Seen<'_, &Value>]) -> Vec<Verdict> {
     let mut seen = Vec::new();
     let mut unread = Vec::new();
-    for (at, (host, info, value)) in told.iter().enumerate() {
-        match C::Found::deserialize(*value) {
-            Ok(found) => seen.push(Seen { host, info, found }),
+    for (at, one) in told.iter().enumerate() {
+        match C::Found::deserialize(one.found) {
+            Ok(found) => seen.push(Seen { host: one.host, info: one.info, sample: one.sample, found }),
             Err(_) => unread.push(at),
         }
     }

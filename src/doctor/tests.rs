@@ -28,7 +28,7 @@ pub(super) fn seen<F>(found: impl IntoIterator<Item = F>) -> Vec<Seen<'static, F
         .map(|(at, found)| {
             let host: &'static HostId = Box::leak(Box::new(HostId::from(format!("host-{at}").as_str())));
             let info: &'static HostInfo = Box::leak(Box::new(info()));
-            Seen { host, info, found }
+            Seen { host, info, sample: None, found }
         })
         .collect()
 }
@@ -37,7 +37,7 @@ pub(super) fn seen<F>(found: impl IntoIterator<Item = F>) -> Vec<Seen<'static, F
 fn each_check_looks_at_this_machine_and_is_judged() {
     let site = site();
     let host = HostId::from("here");
-    let hosts = [(host.clone(), Reached::Up(Arc::new(info())))];
+    let hosts = [(host.clone(), Reached::Up(Arc::new(info()), None))];
     let checks: Vec<&'static Entry> = CHECKS.iter().collect();
     let looks = CHECKS.iter().filter(|entry| entry.looks);
     let told: BTreeMap<_, _> = looks.map(|entry| ((host.clone(), entry.name), entry.look(&site))).collect();
@@ -66,7 +66,7 @@ fn names_are_short_and_unlike() {
 #[test]
 fn a_host_that_tells_nonsense_is_judged_alone() {
     let (a, b, c) = (HostId::from("a"), HostId::from("b"), HostId::from("c"));
-    let up = || Reached::Up(Arc::new(info()));
+    let up = || Reached::Up(Arc::new(info()), None);
     let hosts = [(a.clone(), up()), (b.clone(), up()), (c.clone(), up())];
     let shm = check("shm").unwrap();
     let good = || Ok(serde_json::json!({"total": 1_u64 << 40, "free": 1_u64 << 40}));

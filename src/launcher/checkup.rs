@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use crate::doctor::{self, Entry, Reached, Told};
 use crate::domain::doctor::{Matrix, Peer};
-use crate::domain::host::HostInfo;
+use crate::domain::host::{HostInfo, HostSample};
 use crate::domain::ids::HostId;
 use crate::wire::doctor::Checked;
 
@@ -29,6 +29,7 @@ pub struct Checkup {
     hosts: Vec<(HostId, Reached)>,
     told: BTreeMap<(HostId, &'static str), Told>,
     asked: BTreeSet<(HostId, &'static str)>,
+    has_given_up: bool,
 }
 
 impl Checkup {
@@ -41,6 +42,7 @@ impl Checkup {
             hosts: hosts.into_iter().map(|host| (host, Reached::Waiting)).collect(),
             told: BTreeMap::new(),
             asked: BTreeSet::new(),
+            has_given_up: false,
         }
     }
 
@@ -51,7 +53,15 @@ impl Checkup {
 
     /// A host answers.
     pub fn is_up(&mut self, host: &HostId, info: Arc<HostInfo>) {
-        self.reached(host, Reached::Up(info));
+        self.reached(host, Reached::Up(info, None));
+    }
+
+    /// A host tells the values of its GPUs. The first sample counts.
+    pub fn sampled(&mut self, host: &HostId, sample: &Arc<HostSample>) {
+        let reached = self.hosts.iter_mut().find(|(one, _)| one == host);
+        if let Some((_, Reached::Up(_, known @ None))) = reached {
+            *known = Some(Arc::clone(sample));
+        }
     }
 
     /// A host does not.
@@ -99,6 +109,7 @@ impl Checkup {
     /// What is not told by now is not waited for any more.
     pub fn give_up(&mut self, why: &str) {
         self.go_on_without(why);
+        self.has_given_up = true;
         for key in &self.asked {
             self.told.entry(key.clone()).or_insert_with(|| Err(why.to_owned()));
         }
@@ -111,7 +122,7 @@ impl Checkup {
         let peers = if complete { doctor::peers(&self.hosts) } else { Vec::new() };
         let mut questions = Vec::new();
         for (host, reached) in &self.hosts {
-            if !matches!(reached, Reached::Up(_)) {
+            if !matches!(reached, Reached::Up(..)) {
                 continue;
             }
             let mut checks = Vec::new();
@@ -123,7 +134,10 @@ impl Checkup {
                 }
             }
             if !checks.is_empty() {
-                let others = peers.iter().filter(|peer| meets && peer.host != *host).cloned().collect();
+                // from the one behind it on: whoever tries but a few does not try the same few as all others
+                let own = peers.iter().position(|peer| peer.host == *host).unwrap_or(0);
+                let others = peers.iter().cycle().skip(own).take(peers.len());
+                let others = others.filter(|peer| meets && peer.host != *host).cloned().collect();
                 questions.push(Question { host: host.clone(), checks, peers: others });
             }
         }
@@ -135,7 +149,9 @@ impl Checkup {
         self.hosts.iter().all(|(host, reached)| match reached {
             Reached::Waiting => false,
             Reached::Down(_) => true,
-            Reached::Up(_) => {
+            // what it does not tell of its GPUs in time is told as such
+            Reached::Up(info, None) if !info.gpus.is_empty() && !self.has_given_up => false,
+            Reached::Up(..) => {
                 let due =
                     |entry: &&&Entry| entry.looks && !self.told.contains_key(&(host.clone(), entry.name));
                 self.checks.iter().find(due).is_none()

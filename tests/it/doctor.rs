@@ -42,18 +42,20 @@ fn troubles_of_hosts_are_found_and_told_with_what_helps() {
     program("n2");
     // A Python that has another torch than the others.
     let fake = |host: &str, version: &str| {
-        let metadata = format!("~/.local/lib/python3.11/site-packages/torch-{version}.dist-info");
         let folder = format!(
             "for v in 9 10 11 12 13; do d=~/.local/lib/python3.$v/site-packages; mkdir -p $d/torch-{version}.dist-info $d/torch; \
              printf 'Metadata-Version: 2.1\\nName: torch\\nVersion: {version}\\n' > $d/torch-{version}.dist-info/METADATA; \
              printf \"__version__ = '{version}'\\ncuda = '12.4'\\n\" > $d/torch/version.py; : > $d/torch/__init__.py; done"
         );
         cluster.on(host, &folder);
-        metadata
     };
     for (host, version) in [("n1", "2.4.0"), ("n2", "2.4.0"), ("n3", "2.3.1")] {
         fake(host, version);
     }
+    // An interface that is not there, and the toolkit's stub before the driver's library.
+    cluster.on("n1", "echo 'export NCCL_SOCKET_IFNAME=eth7' > ~/.profile");
+    let stub = "mkdir -p ~/cuda/lib64/stubs && : > ~/cuda/lib64/stubs/libcuda.so.1";
+    cluster.on("n3", &format!("{stub} && echo 'export LD_LIBRARY_PATH=$HOME/cuda/lib64/stubs' > ~/.profile"));
     // A firewall that lets ssh in and drops what ranks say.
     let rule = "iptables -I INPUT -p tcp --dport 1024: ! -i lo -m conntrack --ctstate NEW -j DROP";
     let filtered = cluster.on("n1", &format!("{rule} 2>/dev/null && echo done")) == "done\n";
@@ -74,13 +76,36 @@ fn troubles_of_hosts_are_found_and_told_with_what_helps() {
     );
     assert!(python["remedy"].as_str().unwrap().ends_with("-m pip install torch==2.4.0"), "{python:#}");
     assert_eq!(verdict(&told, "python", "n1")["mark"], "good");
-    if filtered {
-        let reach = verdict(&told, "reach", "n2");
-        assert_eq!(reach["mark"], "bad", "{reach:#}");
-        assert!(
-            reach["evidence"].as_str().unwrap().starts_with("port 29500 gets no answer from n1"),
-            "{reach:#}"
-        );
+    let interface = verdict(&told, "interface", "n1");
+    assert!(
+        interface["evidence"].as_str().unwrap().starts_with("NCCL_SOCKET_IFNAME=eth7, and there is "),
+        "{interface:#}"
+    );
+    assert_eq!(
+        (&interface["mark"], &verdict(&told, "interface", "n2")["mark"]),
+        (&"bad".into(), &"good".into())
+    );
+    let stub = verdict(&told, "stub", "n3");
+    assert!(
+        stub["mark"] == "bad" && stub["evidence"].as_str().unwrap().contains("/stubs/libcuda.so.1"),
+        "{stub:#}"
+    );
+    // No host of the test has another one's key.
+    let logins = verdict(&told, "logins", "n3");
+    assert!(logins["mark"] == "look" && logins["evidence"].as_str().unwrap().contains("n1: "), "{logins:#}");
+    assert!(filtered, "the firewall of n1 could not be set");
+    let reach = verdict(&told, "reach", "n2");
+    assert_eq!(reach["mark"], "bad", "{reach:#}");
+    assert!(
+        reach["evidence"].as_str().unwrap().starts_with("port 29500 gets no answer from n1"),
+        "{reach:#}"
+    );
+
+    cluster.on("n1", "iptables -F INPUT; rm ~/.profile");
+    assert_eq!(client.run(&["hosts", "mesh", "--yes"]).code, 0);
+    let meshed = json(&client.run(&["doctor", "--json", "--only", "logins,reach,interface"]));
+    for (check, host) in [("logins", "n3"), ("logins", "n1"), ("reach", "n2"), ("interface", "n1")] {
+        assert_eq!(verdict(&meshed, check, host)["mark"], "good", "{meshed:#}");
     }
 
     // What is printed for people says the same.

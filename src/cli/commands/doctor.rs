@@ -157,6 +157,7 @@ async fn hear(session: &mut Session, checkup: &mut Checkup, until: Until) {
                 let Origin::Host(host) = &envelope.origin else { continue };
                 match &envelope.event {
                     Event::HostDescribed { info } => checkup.is_up(host, info.clone()),
+                    Event::HostSampled { sample } => checkup.sampled(host, sample),
                     Event::LinkChanged { state } => {
                         if let Some((_, why)) = fault(state) {
                             checkup.is_down(host, why);

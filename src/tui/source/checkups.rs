@@ -59,6 +59,7 @@ impl Checkups {
         let current = self.0.as_mut()?;
         match event {
             Event::HostDescribed { info } => current.checkup.is_up(host, info.clone()),
+            Event::HostSampled { sample } => current.checkup.sampled(host, sample),
             Event::LinkChanged { state } => down(&mut current.checkup, host, state),
             _ => return None,
         }
@@ -100,7 +101,12 @@ impl Checkups {
 
 fn tell(checkup: &mut Checkup, host: &HostId, state: &HostState) {
     match (&state.info, &state.link) {
-        (Some(info), _) if state.is_up() => checkup.is_up(host, info.clone()),
+        (Some(info), _) if state.is_up() => {
+            checkup.is_up(host, info.clone());
+            if let Some((_, sample)) = &state.sample {
+                checkup.sampled(host, sample);
+            }
+        }
         (_, Some((_, link))) => down(checkup, host, link),
         _ => {}
     }

@@ -1,0 +1,51 @@
+//! Whether anything is wrong with the GPUs themselves: what the Cluster screen's health column says, for all at once.
+
+use super::super::{Check, Seen, Site};
+use crate::domain::doctor::Verdict;
+use crate::domain::gpu::health::{Severity, faults};
+
+pub(in crate::doctor) struct Health;
+
+impl Check for Health {
+    const NAME: &'static str = "health";
+    const ASKS: &'static str = "ECC errors, rows to be remapped, slowed clocks, GPUs that do not answer";
+    const LOOKS: bool = false;
+    type Found = ();
+
+    fn look(_: &Site) -> Result<(), String> {
+        Ok(())
+    }
+
+    fn judge(seen: &[Seen<'_, ()>]) -> Vec<Verdict> {
+        seen.iter().map(judge).collect()
+    }
+}
+
+fn judge(one: &Seen<'_, ()>) -> Verdict {
+    if one.info.gpus.is_empty() {
+        return Verdict::unknown("no GPU");
+    }
+    let Some(sample) = one.sample else { return Verdict::unknown("its GPUs have told nothing yet") };
+    let mut told = Vec::new();
+    let mut worst = None;
+    for (info, sample) in one.info.gpus.iter().zip(&sample.gpus) {
+        for fault in faults(info, sample) {
+            worst = worst.max(Some(fault.severity));
+            told.push(format!("GPU {}: {}", info.index, fault.words));
+        }
+    }
+    let words = told.join(", ");
+    match worst {
+        None => Verdict::good(format!("{} GPUs without a fault", one.info.gpus.len())),
+        Some(Severity::Look) => Verdict::look(
+            words,
+            "a run is slower than on other hosts, or may be stopped",
+            "enter on the GPU on the Cluster screen tells the values; nvidia-smi -q -d PERFORMANCE,ECC",
+        ),
+        Some(Severity::Act) => Verdict::bad(
+            words,
+            "results may be wrong, or a run ends in the middle",
+            "run on other GPUs; then with nothing on it: sudo nvidia-smi -r -i GPU, or sudo reboot",
+        ),
+    }
+}

@@ -1,0 +1,134 @@
+//! Whether the network interfaces that programs are told to use are there, and have the same names everywhere.
+
+use std::collections::BTreeMap;
+use std::net::IpAddr;
+
+use serde::{Deserialize, Serialize};
+
+use super::super::compare::difference;
+use super::super::{Check, Seen, Site};
+use crate::domain::doctor::Verdict;
+use crate::domain::host::HostInfo;
+
+pub(in crate::doctor) struct Interface;
+
+/// Variables that name interfaces.
+const VARIABLES: [&str; 4] =
+    ["NCCL_SOCKET_IFNAME", "GLOO_SOCKET_IFNAME", "TP_SOCKET_IFNAME", "OMPI_MCA_btl_tcp_if_include"];
+
+#[derive(Debug, Serialize, Deserialize)]
+pub(in crate::doctor) struct Found {
+    /// Those variables that are set, for a command over ssh or in a login shell.
+    variables: BTreeMap<String, String>,
+    /// All interfaces that are up, with loopback and those without an address.
+    interfaces: Vec<String>,
+}
+
+impl Check for Interface {
+    const NAME: &'static str = "interface";
+    const ASKS: &'static str =
+        "is the interface that NCCL, Gloo and MPI are told to use there, on all hosts by one name";
+    type Found = Found;
+
+    fn look(site: &Site) -> Result<Found, String> {
+        let mut variables = BTreeMap::new();
+        for name in VARIABLES {
+            let value = std::env::var(name).ok().or_else(|| site.of_login(name).ok().flatten());
+            variables.extend(value.filter(|value| !value.is_empty()).map(|value| (name.to_owned(), value)));
+        }
+        let folders =
+            std::fs::read_dir("/sys/class/net").map_err(|error| crate::domain::text::os_text(&error))?;
+        let interfaces = folders.flatten().map(|one| one.file_name().to_string_lossy().into_owned());
+        Ok(Found { variables, interfaces: interfaces.collect() })
+    }
+
+    fn judge(seen: &[Seen<'_, Found>]) -> Vec<Verdict> {
+        let mut holders: BTreeMap<IpAddr, usize> = BTreeMap::new();
+        for address in seen.iter().flat_map(|one| &one.info.addresses) {
+            *holders.entry(address.address).or_default() += 1;
+        }
+        let own: Vec<Option<String>> = seen.iter().map(|one| first(one.info, &holders)).collect();
+        let all: Vec<(&str, &str)> = seen
+            .iter()
+            .zip(&own)
+            .filter_map(|(one, name)| Some((one.host.as_str(), name.as_deref()?)))
+            .collect();
+        seen.iter().zip(&own).map(|(one, own)| judge(&one.found, own.as_deref(), &all)).collect()
+    }
+}
+
+/// The interface by which ssh came, else the first whose address no other host has, as docker0's is.
+fn first(info: &HostInfo, holders: &BTreeMap<IpAddr, usize>) -> Option<String> {
+    let by_ssh = info.addresses.iter().find(|one| Some(one.address) == info.ssh_server_address);
+    let alone =
+        || info.addresses.iter().find(|one| one.address.is_ipv4() && holders.get(&one.address) == Some(&1));
+    by_ssh.or_else(alone).map(|one| one.interface.clone())
+}
+
+/// The names that a variable's value wants, as NCCL reads it: a beginning, or with `=` the whole name. What is excluded by
+/// `^`, and networks such as `10.0.0.0/24`, name none.
+fn wanted(value: &str) -> Vec<(&str, bool)> {
+    if value.starts_with('^') {
+        return Vec::new();
+    }
+    let (value, whole) = value.strip_prefix('=').map_or((value, false), |rest| (rest, true));
+    let names = value.split(',').map(str::trim).filter(|name| !name.is_empty() && !name.contains('/'));
+    names.map(|name| (name, whole)).collect()
+}
+
+fn judge(found: &Found, own: Option<&str>, all: &[(&str, &str)]) -> Verdict {
+    for (variable, value) in &found.variables {
+        let is_there = |(name, whole): &(&str, bool)| {
+            // Gloo's and MPI's are whole names
+            let whole = *whole || !variable.starts_with("NCCL");
+            found.interfaces.iter().any(|one| one == name || !whole && one.starts_with(name))
+        };
+        let names = wanted(value);
+        if !names.is_empty() && !names.iter().any(is_there) {
+            let there: Vec<&str> = found.interfaces.iter().map(String::as_str).collect();
+            return Verdict::bad(
+                format!("{variable}={value}, and there is {} alone", there.join(", ")),
+                "ranks end at their start: no such interface, or \"Unable to find address for\"",
+                format!("unset {variable} there, or name an interface that the host has"),
+            );
+        }
+    }
+    let Some(own) = own else { return Verdict::unknown("no address that other hosts could reach") };
+    match difference(own, all) {
+        None => Verdict::good(own),
+        Some(difference) => Verdict::look(
+            format!("{own}; {difference}"),
+            "one interface name for all hosts (--network-interface, NCCL_SOCKET_IFNAME) fails on some of them",
+            "interface = \"…\" of each host in hosts.toml: hvtui then tells each rank its own host's",
+        ),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::domain::preflight::Mark;
+
+    fn found(variable: &str, value: &str) -> Found {
+        let variables = [(variable.to_owned(), value.to_owned())].into();
+        Found { variables, interfaces: vec!["lo".to_owned(), "ens3f0".to_owned()] }
+    }
+
+    #[test]
+    fn a_name_that_is_not_there_ends_ranks() {
+        let of = |variable, value| judge(&found(variable, value), Some("ens3f0"), &[]).mark;
+        assert_eq!(of("NCCL_SOCKET_IFNAME", "eth0"), Mark::Bad);
+        assert_eq!(of("NCCL_SOCKET_IFNAME", "ens"), Mark::Good, "NCCL takes beginnings");
+        assert_eq!(of("NCCL_SOCKET_IFNAME", "=ens"), Mark::Bad);
+        assert_eq!(of("NCCL_SOCKET_IFNAME", "^docker0"), Mark::Good);
+        assert_eq!(of("GLOO_SOCKET_IFNAME", "ens"), Mark::Bad);
+        assert_eq!(of("OMPI_MCA_btl_tcp_if_include", "10.0.0.0/24"), Mark::Good);
+    }
+
+    #[test]
+    fn unlike_names_are_told_with_the_others() {
+        let all = [("a", "eth0"), ("b", "eth0"), ("c", "ens3f0")];
+        let verdict = judge(&found("TP_SOCKET_IFNAME", "^lo"), Some("ens3f0"), &all);
+        assert_eq!((verdict.mark, verdict.evidence.as_str()), (Mark::Look, "ens3f0; other hosts have eth0"));
+    }
+}

@@ -1,0 +1,93 @@
+//! Whether a host can log in to others without a person: mpirun and horovodrun start their ranks so, hvtui does not need it.
+
+use serde::{Deserialize, Serialize};
+
+use super::super::{Check, Seen, Site};
+use crate::domain::doctor::Verdict;
+use crate::domain::ids::HostId;
+
+pub(in crate::doctor) struct Logins;
+
+/// So many of the hosts behind it each one tries: together they try each host, and none tries all of a large cluster.
+const TRIED: usize = 3;
+
+#[derive(Debug, Serialize, Deserialize)]
+pub(in crate::doctor) struct Login {
+    host: HostId,
+    /// Why it failed; absent where it did not.
+    fault: Option<String>,
+}
+
+impl Check for Logins {
+    const NAME: &'static str = "logins";
+    const ASKS: &'static str = "can it log in to other hosts by ssh, as mpirun and horovodrun do";
+    const MEETS_OTHERS: bool = true;
+    /// Absent without an ssh.
+    type Found = Option<Vec<Login>>;
+
+    fn look(site: &Site) -> Result<Self::Found, String> {
+        let Some(ssh) = site.program("ssh") else { return Ok(None) };
+        let peers = site.peers.iter().filter_map(|peer| Some((&peer.host, peer.addresses.first()?)));
+        let tried: Vec<_> = peers.take(TRIED).collect();
+        let login = |(host, address): (&HostId, &std::net::IpAddr)| {
+            let address = address.to_string();
+            let options =
+                ["-o", "BatchMode=yes", "-o", "ConnectTimeout=2", "-o", "StrictHostKeyChecking=yes"];
+            let words = [&options[..], &[address.as_str(), "true"]].concat();
+            let fault = match site.ask(&ssh, &words) {
+                Ok(told) if told.status.success() => None,
+                Ok(told) => Some(told.last_words().trim_end_matches('\r').to_owned()),
+                Err(why) => Some(why),
+            };
+            Login { host: host.clone(), fault }
+        };
+        // at once: each may take seconds
+        Ok(Some(std::thread::scope(|scope| {
+            let logins: Vec<_> = tried.into_iter().map(|one| scope.spawn(move || login(one))).collect();
+            logins.into_iter().filter_map(|login| login.join().ok()).collect()
+        })))
+    }
+
+    fn judge(seen: &[Seen<'_, Self::Found>]) -> Vec<Verdict> {
+        seen.iter().map(|one| judge(one.found.as_deref())).collect()
+    }
+}
+
+fn judge(logins: Option<&[Login]>) -> Verdict {
+    let Some(logins) = logins else { return Verdict::unknown("no ssh there") };
+    if logins.is_empty() {
+        return Verdict::unknown("no other host to log in to");
+    }
+    let failed: Vec<String> = logins
+        .iter()
+        .filter_map(|login| Some(format!("{}: {}", login.host, login.fault.as_ref()?)))
+        .collect();
+    if failed.is_empty() {
+        let hosts: Vec<&str> = logins.iter().map(|login| login.host.as_str()).collect();
+        return Verdict::good(format!("logs in to {}", hosts.join(", ")));
+    }
+    Verdict::look(
+        failed.join("; "),
+        "mpirun and horovodrun started by themselves end or hang there; the runs of hvtui need no login between hosts",
+        "hvtui hosts mesh   (or: ssh-copy-id and ssh-keyscan there)",
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::domain::preflight::Mark;
+
+    #[test]
+    fn what_ssh_says_is_told_with_the_host() {
+        let login = |fault: Option<&str>| Login { host: HostId::from("b"), fault: fault.map(str::to_owned) };
+        assert_eq!(judge(Some(&[login(None)])).mark, Mark::Good);
+        let refused = judge(Some(&[login(None), login(Some("Host key verification failed."))]));
+        assert_eq!(
+            (refused.mark, refused.evidence.as_str()),
+            (Mark::Look, "b: Host key verification failed.")
+        );
+        assert_eq!(judge(None).mark, Mark::Unknown);
+        assert_eq!(judge(Some(&[])).mark, Mark::Unknown);
+    }
+}
