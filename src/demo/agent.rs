@@ -27,7 +27,7 @@ use crate::domain::run::{HostRun, RefusalClass};
 use crate::domain::standing::Standing;
 use crate::domain::time::HostTime;
 use crate::wire::chunk::{CHUNK_BYTES, Chunk, Gap, Written};
-use crate::wire::doctor::Checked;
+use crate::wire::doctor::{AskChecks, Checked};
 use crate::wire::frame::Decoder;
 use crate::wire::gpu::GpuEventsTold;
 use crate::wire::handshake::Hello;
@@ -247,6 +247,17 @@ impl Talk {
         }
     }
 
+    /// Makes the doctor's checks.
+    fn check(&mut self, ask: AskChecks) {
+        let host = Arc::clone(&self.host);
+        let name = host.id.to_string();
+        let place = (name.as_str(), super::address(host.number).parse().ok(), host.number);
+        for check in ask.checks {
+            let found = Some(checks::found(&check, place, &ask.peers));
+            self.say(&FromAgent::Checked(Checked { ask: ask.ask, check, found, why: None }));
+        }
+    }
+
     fn take(&mut self, message: ToAgent) {
         let (now, host) = (clock::host_now(), Arc::clone(&self.host));
         match message {
@@ -316,14 +327,7 @@ impl Talk {
                 let host = host.id.clone();
                 self.say(&FromAgent::Preflight(Preflight { ask: ask.ask, host, findings }));
             }
-            ToAgent::AskChecks(ask) => {
-                let name = host.id.to_string();
-                let place = (name.as_str(), super::address(host.number).parse().ok(), host.number);
-                for check in ask.checks {
-                    let found = Some(checks::found(&check, place, &ask.peers));
-                    self.say(&FromAgent::Checked(Checked { ask: ask.ask, check, found, why: None }));
-                }
-            }
+            ToAgent::AskChecks(ask) => self.check(ask),
             ToAgent::AskStacks(ask) => self.say(&FromAgent::Stacks(Stacks {
                 run: ask.run,
                 host: host.id.clone(),

@@ -1,7 +1,7 @@
 //! The place where checks look: other programs, the search paths and the other hosts. Nothing of it is changed.
 
 use std::collections::BTreeMap;
-use std::ffi::OsString;
+use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::OnceLock;
@@ -44,7 +44,7 @@ impl Site {
 
     /// Where a program lies that a command over ssh would start.
     pub fn program(&self, name: &str) -> Option<PathBuf> {
-        on(std::env::var_os("PATH"), name)
+        on(std::env::var_os("PATH").as_deref(), name)
     }
 
     /// A variable as a login shell has it, where it can be told.
@@ -82,8 +82,8 @@ impl Site {
 }
 
 /// Where a program lies on a search path.
-pub(super) fn on(path: Option<OsString>, name: &str) -> Option<PathBuf> {
-    resolve(name, path.as_deref(), Path::new("/"), Path::new("")).ok()
+pub(super) fn on(path: Option<&OsStr>, name: &str) -> Option<PathBuf> {
+    resolve(name, path, Path::new("/"), Path::new("")).ok()
 }
 
 /// What a login shell changes.

@@ -101,9 +101,14 @@ impl Checkup {
         }
     }
 
+    /// Hosts of which it is not known yet whether they answer.
+    pub fn waiting(&self) -> impl Iterator<Item = &HostId> {
+        self.hosts.iter().filter(|(_, reached)| *reached == Reached::Waiting).map(|(host, _)| host)
+    }
+
     /// Whether each host answers or does not.
     pub fn have_all_come(&self) -> bool {
-        self.hosts.iter().all(|(_, reached)| *reached != Reached::Waiting)
+        self.waiting().next().is_none()
     }
 
     /// What is not told by now is not waited for any more.

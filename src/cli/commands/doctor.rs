@@ -20,6 +20,7 @@ use crate::config::{HostConfig, HostsFile};
 use crate::doctor::CHECKS;
 use crate::domain::doctor::{Matrix, Row, Verdict};
 use crate::domain::event::{Event, Origin};
+use crate::domain::host::LinkState;
 use crate::domain::ids::HostId;
 use crate::domain::preflight::Mark;
 use crate::domain::text::os_text;
@@ -28,6 +29,8 @@ use crate::launcher::session::{Output, Session};
 
 /// How long the hosts may take to connect; the time at questions is not counted.
 const CONNECTING: Duration = Duration::from_secs(10);
+/// How long it may take to put hvtui on them, where that has begun.
+const INSTALLING: Duration = Duration::from_secs(120);
 /// How long their checks may take then.
 const CHECKING: Duration = Duration::from_secs(8);
 /// Where what was found the last time is kept, in the state folder.
@@ -126,7 +129,11 @@ async fn examine(hosts: &[HostConfig], args: &DoctorArgs, paths: &Paths) -> Resu
     let mut session = connect::session(hosts, &paths.home, Some(Duration::from_secs(1)), &asker).await?;
     let mut checkup = Checkup::new(NUMBER, hosts.iter().map(|host| host.id.clone()), &args.only);
     let come = asker.timeout(CONNECTING, hear(&mut session, &mut checkup, Until::AllHaveCome)).await;
-    if come.is_none() {
+    if come.is_none() && is_coming(&session, &checkup) {
+        note("hvtui is being put on some hosts: that is waited for");
+        asker.timeout(INSTALLING, hear(&mut session, &mut checkup, Until::NoneIsComing)).await;
+    }
+    if !checkup.have_all_come() {
         checkup.go_on_without(&format!("no answer within {} s", CONNECTING.as_secs()));
         session.check(NUMBER, clock::now(), checkup.questions());
     }
@@ -139,13 +146,21 @@ async fn examine(hosts: &[HostConfig], args: &DoctorArgs, paths: &Paths) -> Resu
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Until {
     AllHaveCome,
+    NoneIsComing,
     AllIsTold,
+}
+
+/// Whether a host that is waited for gets hvtui just now, or has it and is about to tell its facts.
+fn is_coming(session: &Session, checkup: &Checkup) -> bool {
+    let links = checkup.waiting().filter_map(|host| session.world().hosts.get(host)?.link.as_ref());
+    links.into_iter().any(|(_, link)| matches!(link, LinkState::Installing { .. } | LinkState::Up))
 }
 
 async fn hear(session: &mut Session, checkup: &mut Checkup, until: Until) {
     loop {
         let over = match until {
             Until::AllHaveCome => checkup.have_all_come(),
+            Until::NoneIsComing => !is_coming(session, checkup),
             Until::AllIsTold => checkup.is_over(),
         };
         if over {
@@ -217,9 +232,13 @@ fn as_text(matrix: &Matrix, verbose: bool) -> String {
     let mut out = format!("{hosts}, {checks}: {verdict}\n\n");
     let all: Vec<Group<'_>> = matrix.rows.iter().flat_map(|row| groups(matrix, row)).collect();
     for mark in [Mark::Bad, Mark::Look] {
-        for group in all.iter().filter(|group| group.verdict.mark == mark) {
-            trouble(&mut out, group);
-        }
+        let of_mark: Vec<&Group<'_>> = all.iter().filter(|group| group.verdict.mark == mark).collect();
+        let alike = |a: &&Group<'_>, b: &&Group<'_>| {
+            let what =
+                |one: &Group<'_>| (one.row.check, one.verdict.cause.clone(), one.verdict.remedy.clone());
+            what(a) == what(b)
+        };
+        of_mark.chunk_by(alike).for_each(|alike| trouble(&mut out, alike));
     }
     if red + yellow > 0 {
         out.push('\n');
@@ -262,17 +281,15 @@ fn as_text(matrix: &Matrix, verbose: bool) -> String {
     out
 }
 
-fn trouble(out: &mut String, group: &Group<'_>) {
-    let verdict = group.verdict;
-    let _ = writeln!(
-        out,
-        "{} {:10} {}: {}",
-        glyph(verdict.mark),
-        group.row.check,
-        names(&group.hosts),
-        verdict.evidence
-    );
-    for (title, text) in [("why", &verdict.cause), ("fix", &verdict.remedy)] {
+/// A line for each group that differs in what was seen alone, and once what follows from it.
+fn trouble(out: &mut String, alike: &[&Group<'_>]) {
+    for (at, group) in alike.iter().enumerate() {
+        let check = if at == 0 { group.row.check } else { "" };
+        let (glyph, seen) = (glyph(group.verdict.mark), &group.verdict.evidence);
+        let _ = writeln!(out, "{glyph} {check:10} {}: {seen}", names(&group.hosts));
+    }
+    let Some(first) = alike.first() else { return };
+    for (title, text) in [("why", &first.verdict.cause), ("fix", &first.verdict.remedy)] {
         if let Some(text) = text {
             let _ = writeln!(out, "  {:10} {title}: {text}", "");
         }

@@ -75,7 +75,7 @@ fn judge(found: &Found, has_gpus: bool, all: &[(&str, &str)]) -> Verdict {
             "install nvidia-container-toolkit, then: sudo nvidia-ctk runtime configure --runtime=docker && sudo systemctl restart docker",
         );
     }
-    match difference(minor(&version), all) {
+    match difference(minor(version), all) {
         None => Verdict::good(format!("docker {version}")),
         Some(difference) => Verdict::good(format!("docker {version} ({difference})")),
     }

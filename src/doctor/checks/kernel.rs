@@ -38,10 +38,8 @@ impl Check for Kernel {
 fn judge(found: &Found, running: &str) -> Verdict {
     let cause =
         "a module that was built since, such as nvidia's, fits the new kernel alone: it can't be loaded now";
-    let running = running;
     match &found.newest {
-        Some(newest) if by_numbers(newest) > by_numbers(&running) => {
-            let newest = newest;
+        Some(newest) if by_numbers(newest) > by_numbers(running) => {
             Verdict::look(format!("{running} runs, {newest} is installed"), cause, "sudo reboot")
         }
         _ if found.reboot => {

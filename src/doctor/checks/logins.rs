@@ -1,5 +1,7 @@
 //! Whether a host can log in to others without a person: mpirun and horovodrun start their ranks so, hvtui does not need it.
 
+use std::collections::BTreeMap;
+
 use serde::{Deserialize, Serialize};
 
 use super::super::{Check, Seen, Site};
@@ -58,10 +60,14 @@ fn judge(logins: Option<&[Login]>) -> Verdict {
     if logins.is_empty() {
         return Verdict::unknown("no other host to log in to");
     }
-    let failed: Vec<String> = logins
-        .iter()
-        .filter_map(|login| Some(format!("{}: {}", login.host, login.fault.as_ref()?)))
-        .collect();
+    let mut by_fault: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
+    for login in logins {
+        if let Some(fault) = &login.fault {
+            by_fault.entry(fault).or_default().push(login.host.as_str());
+        }
+    }
+    let failed: Vec<String> =
+        by_fault.iter().map(|(fault, hosts)| format!("to {}: {fault}", hosts.join(", "))).collect();
     if failed.is_empty() {
         let hosts: Vec<&str> = logins.iter().map(|login| login.host.as_str()).collect();
         return Verdict::good(format!("logs in to {}", hosts.join(", ")));
@@ -85,7 +91,7 @@ mod tests {
         let refused = judge(Some(&[login(None), login(Some("Host key verification failed."))]));
         assert_eq!(
             (refused.mark, refused.evidence.as_str()),
-            (Mark::Look, "b: Host key verification failed.")
+            (Mark::Look, "to b: Host key verification failed.")
         );
         assert_eq!(judge(None).mark, Mark::Unknown);
         assert_eq!(judge(Some(&[])).mark, Mark::Unknown);

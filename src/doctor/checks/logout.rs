@@ -32,8 +32,7 @@ fn judge(found: &Found) -> Verdict {
     match &found.ends {
         None => Verdict::good("a run outlives its ssh session"),
         Some(text) => {
-            let text = text;
-            let (seen, remedy) = text.rsplit_once(": ").unwrap_or((&text, "sudo loginctl enable-linger"));
+            let (seen, remedy) = text.rsplit_once(": ").unwrap_or((text, "sudo loginctl enable-linger"));
             let cause =
                 "systemd's login manager ends all processes of a user who logs out, detached runs too";
             Verdict::look(seen, cause, remedy)

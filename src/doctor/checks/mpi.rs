@@ -55,7 +55,7 @@ fn version(said: &str) -> Option<String> {
 fn judge(found: &Found, all: &[(&str, &str)]) -> Verdict {
     if let Some(agent) = found.agent.as_deref().filter(|agent| agent.ends_with("/false")) {
         return Verdict::bad(
-            format!("{AGENT}={}", agent),
+            format!("{AGENT}={agent}"),
             "mpirun reaches no other host: an image was made so that it can't",
             format!("unset {AGENT}; for a run of hvtui: --env {AGENT}=ssh"),
         );

@@ -32,7 +32,7 @@ impl Check for ProgramPath {
         };
         let path = |path: std::path::PathBuf| path.display().to_string();
         let find = |name: &str| {
-            let of_login = login.as_ref().and_then(|login| on(Some(login.into()), name));
+            let of_login = login.as_ref().and_then(|login| on(Some(login.as_ref()), name));
             (site.program(name).map(path), of_login.map(path))
         };
         let programs = PROGRAMS.iter().map(|name| ((*name).to_owned(), find(name))).collect();

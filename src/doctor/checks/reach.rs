@@ -169,12 +169,12 @@ fn judge(ways: &[Way]) -> Verdict {
             None => lost.push((*host, first.address, first.why.clone().unwrap_or_default())),
         }
     }
-    let list = |all: Vec<String>| all.join(", ");
+    let joined = |all: Vec<String>| all.join(", ");
     if !filtered.is_empty() {
         let seen = filtered.iter().map(|(host, at)| format!("{host} ({at})")).collect();
         let first = filtered[0].1;
         return Verdict::bad(
-            format!("port {HIGH} gets no answer from {}, port {SSH} does", list(seen)),
+            format!("port {HIGH} gets no answer from {}, port {SSH} does", joined(seen)),
             "a firewall drops what ranks say to each other: the run hangs when they connect",
             format!(
                 "there: sudo ufw allow from <this host>   (or firewall-cmd/iptables); then: nc -vz {first} {HIGH}"
@@ -184,7 +184,7 @@ fn judge(ways: &[Way]) -> Verdict {
     if !lost.is_empty() {
         let seen = lost.iter().map(|(host, at, why)| format!("{host} at {at}: {why}")).collect();
         return Verdict::bad(
-            format!("does not reach {}", list(seen)),
+            format!("does not reach {}", joined(seen)),
             "ranks on these hosts can't connect to each other: the run hangs at its start",
             format!("ip route get {}; give the network that both have as interface in hosts.toml", lost[0].1),
         );

@@ -59,7 +59,7 @@ fn judge(found: &Found) -> Verdict {
     if let Some(why) = &found.unwritable {
         let cause = "mpirun, torch and many others end at once without a folder for temporary files";
         let remedy = format!("sudo chmod 1777 {folder}, or set TMPDIR to a folder of your own");
-        return Verdict::bad(format!("{folder} can't be written: {}", why), cause, remedy);
+        return Verdict::bad(format!("{folder} can't be written: {why}"), cause, remedy);
     }
     if found.noexec {
         let cause =
@@ -69,7 +69,7 @@ fn judge(found: &Found) -> Verdict {
     }
     if let Some(folder) = &found.foreign {
         let cause = "Open MPI ends at once: its session folder belongs to another user";
-        return Verdict::bad(format!("{} is not yours", folder), cause, format!("sudo rm -r {folder}"));
+        return Verdict::bad(format!("{folder} is not yours"), cause, format!("sudo rm -r {folder}"));
     }
     Verdict::good(format!("{folder} can be written"))
 }

@@ -22,11 +22,7 @@ impl Check for Torch {
     type Found = Found;
 
     fn look(site: &Site) -> Result<Found, String> {
-        let told = site.python();
-        let told = match told {
-            Ok(told) => told,
-            Err(_) => return Ok(Found { version: None, cuda: None }),
-        };
+        let Ok(told) = site.python() else { return Ok(Found { version: None, cuda: None }) };
         Ok(Found { version: told.packages.get("torch").cloned(), cuda: told.torch_cuda })
     }
 
@@ -57,7 +53,7 @@ fn judge(found: &Found, has_gpus: bool, driver: Option<&str>) -> Verdict {
     let Some(driver) = driver.filter(|_| has_gpus) else {
         return Verdict::good(format!("{seen}, and there is no GPU"));
     };
-    match (numbers(&cuda), numbers(driver)) {
+    match (numbers(cuda), numbers(driver)) {
         // within one major version a driver serves newer minor ones
         (Some((wanted, _)), Some((served, _))) if wanted > served => Verdict::bad(
             format!("{seen}; the driver serves CUDA {driver} at most"),

@@ -96,6 +96,7 @@ fn take(model: &mut Model, msg: Msg) -> Vec<Effect> {
         | Msg::RunsHeard(_)
         | Msg::MarksTold(..)
         | Msg::ReportTold(..)
+        | Msg::HostsChecked(..)
         | Msg::Launched(_)
         | Msg::Attached(_)) => {
             runs_told(model, msg);
@@ -104,10 +105,6 @@ fn take(model: &mut Model, msg: Msg) -> Vec<Effect> {
         Msg::LaunchPlanned(plan) => launch::planned(model, plan),
         Msg::Preflight(number, host, findings) => {
             launch::checks::told(model, number, &host, findings);
-            Vec::new()
-        }
-        Msg::HostsChecked(number, matrix, is_over) => {
-            doctor::told(model, number, *matrix, is_over);
             Vec::new()
         }
         Msg::HostFileRead(name, text) => launch::file_read(model, name, text),
@@ -165,6 +162,7 @@ fn take(model: &mut Model, msg: Msg) -> Vec<Effect> {
 fn runs_told(model: &mut Model, msg: Msg) {
     match msg {
         Msg::ReportTold(of, told) => report::told(model, &of, told),
+        Msg::HostsChecked(number, matrix, is_over) => doctor::told(model, number, *matrix, is_over),
         Msg::Launched(id) => launch::started(model, id),
         Msg::RunsListed(list) => {
             model.recordings = list;

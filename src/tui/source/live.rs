@@ -113,11 +113,11 @@ impl Live {
         self.tell(notices);
         match output {
             Output::Event(envelope) => {
-                if let Origin::Host(host) = &envelope.origin {
-                    if let Some(questions) = self.checkups.happened(host, &envelope.event) {
-                        self.check(questions);
-                        self.checked();
-                    }
+                if let Origin::Host(host) = &envelope.origin
+                    && let Some(questions) = self.checkups.happened(host, &envelope.event)
+                {
+                    self.check(questions);
+                    self.checked();
                 }
                 self.queue.push_back(Msg::Event(*envelope));
             }
