@@ -9,6 +9,7 @@ mod compare;
 mod python;
 mod site;
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -231,6 +232,11 @@ fn bound(verdict: &mut Verdict) {
             text.push('…');
         }
     }
+}
+
+/// A host's text as a word of a command that a person may copy: it can't end that command and begin another one.
+fn shell_word(text: &str) -> Cow<'_, str> {
+    shlex::try_quote(text).unwrap_or(Cow::Borrowed("…"))
 }
 
 /// What can't be read was told by another version's check: that host alone is not judged.

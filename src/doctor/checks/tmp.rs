@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use rustix::fs::{StatVfs, StatVfsMountFlags};
 use serde::{Deserialize, Serialize};
 
-use super::super::{Check, Seen, Site};
+use super::super::{Check, Seen, Site, shell_word};
 use crate::domain::doctor::Verdict;
 use crate::domain::text::os_text;
 
@@ -58,7 +58,7 @@ fn judge(found: &Found) -> Verdict {
     let folder = &found.folder;
     if let Some(why) = &found.unwritable {
         let cause = "mpirun, torch and many others end at once without a folder for temporary files";
-        let remedy = format!("sudo chmod 1777 {folder}, or set TMPDIR to a folder of your own");
+        let remedy = format!("sudo chmod 1777 {}, or set TMPDIR to a folder of your own", shell_word(folder));
         return Verdict::bad(format!("{folder} can't be written: {why}"), cause, remedy);
     }
     if found.noexec {
@@ -69,7 +69,11 @@ fn judge(found: &Found) -> Verdict {
     }
     if let Some(folder) = &found.foreign {
         let cause = "Open MPI ends at once: its session folder belongs to another user";
-        return Verdict::bad(format!("{folder} is not yours"), cause, format!("sudo rm -r {folder}"));
+        return Verdict::bad(
+            format!("{folder} is not yours"),
+            cause,
+            format!("sudo rm -r {}", shell_word(folder)),
+        );
     }
     Verdict::good(format!("{folder} can be written"))
 }
