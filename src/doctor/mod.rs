@@ -1,6 +1,6 @@
 //! Why it does not work, before it does not work: checks of a host and of all hosts together. Layer 3.
 //!
-//! A check is one file of [`checks`]: its name, what it looks at on a host (a value of its own type, which travels as JSON),
+//! A check is one file of `checks`: its name, what it looks at on a host (a value of its own type, which travels as JSON),
 //! and the verdicts that follow from what all hosts have told (pure). It becomes part of the matrix by its line in
 //! [`CHECKS`]. Looking changes nothing, and a check that hangs keeps no other one waiting: each has a thread and a deadline.
 
@@ -23,7 +23,7 @@ pub use site::{PATIENCE, Site};
 use crate::domain::doctor::{Matrix, Peer, Row, Verdict};
 use crate::domain::host::{HostInfo, HostSample};
 use crate::domain::ids::HostId;
-use crate::domain::text::sanitize;
+use crate::domain::text::{plain, sanitize};
 
 /// Characters of evidence, cause and remedy each.
 const LONGEST: usize = 500;
@@ -179,7 +179,7 @@ fn connection(hosts: &[(HostId, Reached)]) -> Row {
             Reached::Waiting => return None,
             Reached::Up(info, _) => Verdict::good(format!("{} as {}", info.hostname, info.user)),
             Reached::Down(why) => {
-                Verdict::bad(why.clone(), cause, format!("ssh -v {host} true, then: hvtui hosts check"))
+                Verdict::bad(plain(host, why), cause, format!("ssh -v {host} true, then: hvtui hosts check"))
             }
         };
         Some((host.clone(), verdict))

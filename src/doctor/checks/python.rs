@@ -107,17 +107,17 @@ mod tests {
     use crate::doctor::tests::seen;
     use crate::domain::preflight::Mark;
 
-    fn told(version: &str, packages: &[(&str, &str)]) -> Result<Told, String> {
+    fn told(version: &str, packages: &[(&str, &str)]) -> Told {
         let packages =
             packages.iter().map(|(name, version)| ((*name).to_owned(), (*version).to_owned())).collect();
         let (executable, version) = ("/opt/conda/bin/python3".to_owned(), version.to_owned());
-        Ok(Told { executable, version, packages, torch_cuda: None, libraries: Vec::new() })
+        Told { executable, version, packages, torch_cuda: None, libraries: Vec::new() }
     }
 
     #[test]
     fn no_host_writes_the_command_that_a_person_copies() {
         let told = |executable: &str, torch: &str| {
-            let mut told = told("3.11.2", &[("torch", torch)]).unwrap();
+            let mut told = told("3.11.2", &[("torch", torch)]);
             executable.clone_into(&mut told.executable);
             Some(Ok(told))
         };
@@ -132,17 +132,17 @@ mod tests {
 
     #[test]
     fn what_differs_is_told_with_what_makes_it_alike() {
-        let alike = || Some(told("3.11.2", &[("torch", "2.4.0"), ("numpy", "1.26.0")]));
+        let alike = || Some(Ok(told("3.11.2", &[("torch", "2.4.0"), ("numpy", "1.26.0")])));
         let odd = told("3.11.9", &[("torch", "2.3.1"), ("numpy", "1.26.0")]);
-        let verdicts = Python::judge(&seen([alike(), alike(), Some(odd)]));
+        let verdicts = Python::judge(&seen([alike(), alike(), Some(Ok(odd))]));
         assert_eq!(verdicts[0].evidence, "/opt/conda/bin/python3 3.11.2, torch 2.4.0");
         assert_eq!(verdicts[2].mark, Mark::Bad);
         assert_eq!(verdicts[2].evidence, "/opt/conda/bin/python3: torch 2.3.1 (other hosts have 2.4.0)");
         assert_eq!(verdicts[2].remedy.as_deref(), Some("/opt/conda/bin/python3 -m pip install torch==2.4.0"));
         let old = told("3.9.2", &[("torch", "2.4.0"), ("numpy", "1.26.0")]);
-        assert_eq!(Python::judge(&seen([alike(), alike(), Some(old)]))[2].mark, Mark::Look);
+        assert_eq!(Python::judge(&seen([alike(), alike(), Some(Ok(old))]))[2].mark, Mark::Look);
         let without = told("3.11.2", &[("torch", "2.4.0")]);
-        let verdict = &Python::judge(&seen([alike(), alike(), Some(without)]))[2];
+        let verdict = &Python::judge(&seen([alike(), alike(), Some(Ok(without))]))[2];
         assert_eq!(
             (verdict.mark, verdict.evidence.as_str()),
             (Mark::Look, "/opt/conda/bin/python3: no numpy (other hosts have 1.26.0)")
