@@ -26,6 +26,7 @@ pub(super) fn found(
             peers.iter().take(3).map(login).collect()
         }
         "interface" => json!({"variables": {}, "interfaces": ["lo", "eth0"]}),
+        "ports" => json!([]),
         "clock" => json!({"ahead_us": 900}),
         "kernel" => json!({"newest": null, "reboot": false}),
         "logout" => json!({"ends": null}),

@@ -49,6 +49,8 @@ trait Check {
     const LOOKS: bool = true;
     /// Whether it needs the addresses of all other hosts, so that it comes when those are known.
     const MEETS_OTHERS: bool = false;
+    /// Whether it judges the values of the GPUs, too.
+    const WANTS_SAMPLE: bool = false;
     /// What it finds on a host.
     type Found: Serialize + DeserializeOwned;
 
@@ -73,6 +75,8 @@ pub struct Entry {
     pub looks: bool,
     /// Whether it needs the addresses of all other hosts.
     pub meets_others: bool,
+    /// Whether it judges the values of the GPUs, too.
+    pub wants_sample: bool,
     look: fn(&Site) -> Result<Value, String>,
     judge: fn(&[Seen<'_, &Value>]) -> Vec<Verdict>,
 }
@@ -83,6 +87,7 @@ const fn entry<C: Check>() -> Entry {
         asks: C::ASKS,
         looks: C::LOOKS,
         meets_others: C::MEETS_OTHERS,
+        wants_sample: C::WANTS_SAMPLE,
         look: |site| {
             let found = C::look(site)?;
             serde_json::to_value(found).map_err(|error| error.to_string())
@@ -92,10 +97,11 @@ const fn entry<C: Check>() -> Entry {
 }
 
 /// All checks, in the order in which they are shown: what others need comes first.
-pub static CHECKS: [Entry; 22] = [
+pub static CHECKS: [Entry; 23] = [
     entry::<checks::reach::Reach>(),
     entry::<checks::logins::Logins>(),
     entry::<checks::interface::Interface>(),
+    entry::<checks::ports::Ports>(),
     entry::<checks::hostname::Hostname>(),
     entry::<checks::clock::Clock>(),
     entry::<checks::kernel::Kernel>(),

@@ -67,6 +67,9 @@ impl Checkup {
     /// A host does not.
     pub fn is_down(&mut self, host: &HostId, why: String) {
         self.reached(host, Reached::Down(why));
+        // should it come back, it is asked again
+        let told = &self.told;
+        self.asked.retain(|key| key.0 != *host || told.contains_key(key));
     }
 
     /// Hosts that have not answered yet are not waited for any more.
@@ -155,13 +158,17 @@ impl Checkup {
             Reached::Waiting => false,
             Reached::Down(_) => true,
             // what it does not tell of its GPUs in time is told as such
-            Reached::Up(info, None) if !info.gpus.is_empty() && !self.has_given_up => false,
+            Reached::Up(info, None) if self.awaits_sample() && !info.gpus.is_empty() => false,
             Reached::Up(..) => {
                 let due =
                     |entry: &&&Entry| entry.looks && !self.told.contains_key(&(host.clone(), entry.name));
                 self.checks.iter().find(due).is_none()
             }
         })
+    }
+
+    fn awaits_sample(&self) -> bool {
+        !self.has_given_up && self.checks.iter().any(|entry| entry.wants_sample)
     }
 
     /// The verdicts so far.
@@ -217,6 +224,19 @@ mod tests {
         let matrix = checkup.matrix();
         assert_eq!(matrix.rows[0].verdicts[&c].mark, Mark::Bad, "{matrix:?}");
         assert_eq!((matrix.count(Mark::Bad), matrix.due()), (1, 0));
+    }
+
+    #[test]
+    fn a_host_that_comes_back_is_asked_again_for_what_it_has_not_told() {
+        let a = HostId::from("a");
+        let mut checkup = Checkup::new(1, [a.clone()], &["shm".to_owned(), "disk".to_owned()]);
+        checkup.is_up(&a, info("10.0.0.1"));
+        assert_eq!(checkup.questions()[0].checks, ["disk", "shm"]);
+        checkup.told(&a, Checked { ask: 1, check: "disk".to_owned(), found: None, why: None });
+        checkup.is_down(&a, "lost".to_owned());
+        assert!(checkup.is_over());
+        checkup.is_up(&a, info("10.0.0.1"));
+        assert_eq!(checkup.questions()[0].checks, ["shm"]);
     }
 
     #[test]

@@ -4,6 +4,7 @@ use serde_json::Value;
 
 use crate::common::client::{Client, Ended};
 use crate::common::cluster::Cluster;
+use crate::common::processes::until;
 use crate::json_forms::assert_value_fits;
 
 /// The verdict of a check on a host.
@@ -54,6 +55,9 @@ fn troubles_of_hosts_are_found_and_told_with_what_helps() {
     cluster.on("n1", "echo 'export NCCL_SOCKET_IFNAME=eth7' > ~/.profile");
     let stub = "mkdir -p ~/cuda/lib64/stubs && : > ~/cuda/lib64/stubs/libcuda.so.1";
     cluster.on("n3", &format!("{stub} && echo 'export LD_LIBRARY_PATH=$HOME/cuda/lib64/stubs' > ~/.profile"));
+    // A port that torchrun wants, taken by another job.
+    cluster.on("n2", "python3 -m http.server 29500 >/dev/null 2>&1 &");
+    until("it to listen", || cluster.on("n2", "cat /proc/net/tcp").contains(":733C "));
     // A firewall that lets ssh in and drops what ranks say.
     let rule = "iptables -I INPUT -p tcp --dport 1024: ! -i lo -m conntrack --ctstate NEW -j DROP";
     let filtered = cluster.on("n1", &format!("{rule} 2>/dev/null && echo done")) == "done\n";
@@ -88,6 +92,10 @@ fn troubles_of_hosts_are_found_and_told_with_what_helps() {
         stub["mark"] == "bad" && stub["evidence"].as_str().unwrap().contains("/stubs/libcuda.so.1"),
         "{stub:#}"
     );
+    let ports = verdict(&told, "ports", "n2");
+    let taken =
+        "29500 (torch's MASTER_PORT) is taken by root (python3 -m http.server 29500), for every machine";
+    assert_eq!((&ports["mark"], &ports["evidence"]), (&"look".into(), &taken.into()));
     // No host of the test has another one's key.
     let logins = verdict(&told, "logins", "n3");
     assert!(

@@ -82,11 +82,11 @@ struct Change {
 /// Prints the matrix; 1 where something is red.
 pub fn run(args: &DoctorArgs, file: &HostsFile, paths: &Paths) -> Result<ExitCode, Failure> {
     let hosts = choose(args, file)?;
-    let matrix = runtime::block_on(examine(&hosts, args, paths))?;
     let path = paths.state.join(LAST);
+    let before = args.since.as_ref().map(|_| read(&path)).transpose()?;
+    let matrix = runtime::block_on(examine(&hosts, args, paths))?;
     let mut json = as_json(&matrix);
-    if args.since.is_some() {
-        let before = read(&path)?;
+    if let Some(before) = before {
         json.changes = Some(changes(&before, &json));
         if !args.json {
             to_stdout(&changes_text(&before, json.changes.as_deref().unwrap_or_default()))?;

@@ -10,6 +10,7 @@ impl Check for Health {
     const NAME: &'static str = "health";
     const ASKS: &'static str = "ECC errors, rows to be remapped, slowed clocks, GPUs that do not answer";
     const LOOKS: bool = false;
+    const WANTS_SAMPLE: bool = true;
     type Found = ();
 
     fn look(_: &Site) -> Result<(), String> {

@@ -16,6 +16,7 @@ pub(super) mod logins;
 pub(super) mod logout;
 pub(super) mod mpi;
 pub(super) mod path;
+pub(super) mod ports;
 pub(super) mod python;
 pub(super) mod reach;
 pub(super) mod shm;
