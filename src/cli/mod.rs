@@ -14,6 +14,7 @@ pub mod errors;
 mod find;
 mod follow;
 mod hearing;
+mod hint;
 mod image_progress;
 mod in_place;
 pub mod json;

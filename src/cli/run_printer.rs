@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 
 use unicode_width::UnicodeWidthStr as _;
 
+use super::hint::hint;
 use super::log_line::Paint;
 use crate::domain::event::{Envelope, Event, Origin};
 use crate::domain::hooks::StepsBy;
@@ -255,6 +256,7 @@ impl RunPrinter {
         {
             lines.push(own(&format!("the last line of rank {root}: {words}")));
         }
+        lines.extend(hint(run).map(|words| own(&words)));
         if is_recorded {
             lines.push(own(&format!("replay it: hvtui replay {}", run.spec.id.short())));
         }
@@ -271,10 +273,8 @@ impl RunPrinter {
         let Some(run) = self.state() else { return Vec::new() };
         let took = duration_us(now.micros_since(run.spec.created).max(0).unsigned_abs());
         let rest = "what its ranks printed last is not read from the hosts, for nothing takes it";
-        vec![
-            own(&format!("exit {STOPPED} after {took}: stopped")),
-            own(&format!("{rest}; hvtui logs {} prints it", run.spec.id.short())),
-        ]
+        let rest = own(&format!("{rest}; hvtui logs {} prints it", run.spec.id.short()));
+        vec![own(&format!("exit {STOPPED} after {took}: stopped")), rest]
     }
 
     /// The run was taken up: how it stands here.

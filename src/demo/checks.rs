@@ -79,9 +79,54 @@ fn path(number: u32) -> Value {
 }
 
 fn python(number: u32) -> Value {
-    json!({
+    json!({"Ok": {
         "executable": "/usr/bin/python3", "version": "3.11.9",
         "packages": {"torch": torch(number), "horovod": "0.28.1", "tensorflow": "2.16.1", "numpy": "1.26.4"},
         "torch_cuda": "12.4", "libraries": [],
-    })
+    }})
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+    use std::sync::Arc;
+
+    use super::*;
+    use crate::doctor::{CHECKS, Entry, Reached, matrix};
+    use crate::domain::host::HostInfo;
+    use crate::domain::ids::HostId;
+    use crate::domain::preflight::Mark;
+
+    #[test]
+    fn each_check_reads_what_the_demo_tells_it() {
+        let info = serde_json::json!({
+            "hostname": "gpu-01", "kernel": "6.8.0", "arch": "x86_64", "user": "you", "cpus": 8, "memory_total": null,
+            "boot_id": "b", "agent_version": "0", "addresses": [], "ssh_server_address": null,
+            "ssh_client_address": null, "gpus": [], "gpu_absence": null, "driver": null, "cuda_driver": null, "nccl": null,
+        });
+        let info: Arc<HostInfo> = Arc::new(serde_json::from_value(info).unwrap());
+        let hosts = ["gpu-01", "gpu-02", "gpu-03"].map(HostId::from);
+        let peers = [Peer { host: hosts[1].clone(), addresses: vec!["10.20.0.12".parse().unwrap()] }];
+        let mut told = BTreeMap::new();
+        for (number, host) in (0..).zip(&hosts) {
+            let place = (host.as_str(), "10.20.0.11".parse().ok(), number);
+            for entry in &CHECKS {
+                told.insert((host.clone(), entry.name), Ok(found(entry.name, place, &peers)));
+            }
+        }
+        let reached: Vec<_> =
+            hosts.iter().map(|host| (host.clone(), Reached::Up(Arc::clone(&info), None))).collect();
+        let checks: Vec<&'static Entry> = CHECKS.iter().collect();
+        let matrix = matrix(&checks, &reached, &told);
+        for (row, entry) in matrix.rows.iter().skip(1).zip(&CHECKS).filter(|(_, entry)| entry.looks) {
+            let first = &row.verdicts[&hosts[0]];
+            // this host of the demo has no address to judge an interface by
+            assert!(first.mark == Mark::Good || entry.name == "interface", "{}: {first:?}", row.check);
+        }
+        let of = |check: &str, at: usize| {
+            let row = matrix.rows.iter().find(|row| row.check == check).unwrap();
+            row.verdicts[&hosts[at]].mark
+        };
+        assert_eq!((of("python", 1), of("path", 2)), (Mark::Bad, Mark::Bad), "its troubles");
+    }
 }

@@ -64,6 +64,13 @@ fn names_are_short_and_unlike() {
 }
 
 #[test]
+fn what_a_failed_run_is_answered_with_are_checks() {
+    for name in crate::domain::symptoms::SYMPTOMS.iter().flat_map(|(_, checks)| *checks) {
+        assert!(check(name).is_some(), "{name}");
+    }
+}
+
+#[test]
 fn a_host_that_tells_nonsense_is_judged_alone() {
     let (a, b, c) = (HostId::from("a"), HostId::from("b"), HostId::from("c"));
     let up = || Reached::Up(Arc::new(info()), None);

@@ -65,6 +65,7 @@ pub mod signal;
 pub mod stacks;
 pub mod standing;
 pub mod straggler;
+pub mod symptoms;
 pub mod sync;
 pub mod tags;
 pub mod task_end;

@@ -154,6 +154,22 @@ fn a_host_that_hangs_or_is_gone_keeps_no_other_one_waiting() {
 }
 
 #[test]
+fn a_run_that_failed_names_the_checks_that_fit() {
+    let Some(cluster) = Cluster::up(1, &[]) else { return };
+    let client = Client::new(&cluster);
+    let failed = client.run(&["run", "-np", "1", "--", "python3", "-c", "import no_such_module"]);
+    let hint = "what may be wrong there: hvtui doctor --only python,path -H n1";
+    assert!(failed.code == 1 && failed.err.contains(hint), "{failed:?}");
+    // what it names can be typed as it stands
+    let looked = client.run(&["doctor", "--only", "python,path", "-H", "n1"]);
+    assert!(looked.code == 0 && looked.out.contains("python"), "{looked:?}");
+    let fine = client.run(&["run", "-np", "1", "--", "sh", "-c", "echo No module named x"]);
+    assert!(fine.code == 0 && !fine.err.contains("hvtui doctor"), "{fine:?}");
+    let other = client.run(&["run", "-np", "1", "--", "false"]);
+    assert!(other.code == 1 && !other.err.contains("hvtui doctor"), "{other:?}");
+}
+
+#[test]
 fn what_can_not_be_asked_is_refused_with_what_can() {
     let Some(cluster) = Cluster::up(1, &[]) else { return };
     let client = Client::new(&cluster);

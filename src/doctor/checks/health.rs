@@ -45,8 +45,8 @@ fn judge(one: &Seen<'_, ()>) -> Verdict {
         ),
         Some(Severity::Act) => Verdict::bad(
             words,
-            "results may be wrong, or a run ends in the middle",
-            "run on other GPUs; then with nothing on it: sudo nvidia-smi -r -i GPU, or sudo reboot",
+            "a run there is slowed down, ends in the middle, or computes wrong numbers",
+            "run on other GPUs meanwhile; enter on the GPU on the Cluster screen tells the values",
         ),
     }
 }
