@@ -21,6 +21,23 @@ const MOST: usize = 4 * CHECKS.len();
 /// How many are.
 static UNDER_WAY: AtomicUsize = AtomicUsize::new(0);
 
+/// One of them; it is none any more when this goes, however that comes.
+struct UnderWay;
+
+impl UnderWay {
+    /// `None` where there are too many.
+    fn begin() -> Option<Self> {
+        let under_way = Self;
+        (UNDER_WAY.fetch_add(1, Ordering::Relaxed) < MOST).then_some(under_way)
+    }
+}
+
+impl Drop for UnderWay {
+    fn drop(&mut self) {
+        UNDER_WAY.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
 /// Begins all that are asked for; each answers for itself.
 pub(super) fn answer(ask: AskChecks, state: PathBuf, out: &Outgoing) {
     let AskChecks { ask, at, mut checks, peers } = ask;
@@ -42,21 +59,18 @@ pub(super) fn answer(ask: AskChecks, state: PathBuf, out: &Outgoing) {
 async fn look(check: &str, site: Arc<Site>) -> doctor::Told {
     let entry =
         doctor::check(check).ok_or("its hvtui does not know this check: use the same version there")?;
-    if UNDER_WAY.fetch_add(1, Ordering::Relaxed) >= MOST {
-        UNDER_WAY.fetch_sub(1, Ordering::Relaxed);
-        return Err(format!("{MOST} earlier checks hang on this host: reconnect, and see what hangs there"));
-    }
+    let under_way = UnderWay::begin().ok_or_else(|| {
+        format!("{MOST} earlier checks hang on this host: reconnect, and see what hangs there")
+    })?;
     let (tell, told) = oneshot::channel();
     let body = move || {
         let found = entry.look(&site);
-        UNDER_WAY.fetch_sub(1, Ordering::Relaxed);
+        drop(under_way);
         // the link may be gone, or the patience
         let _ = tell.send(found);
     };
-    if let Err(error) = thread::Builder::new().name(format!("check {check}")).spawn(body) {
-        UNDER_WAY.fetch_sub(1, Ordering::Relaxed);
-        return Err(format!("no thread for the check: {error}"));
-    }
+    let thread = thread::Builder::new().name(format!("check {check}")).spawn(body);
+    thread.map_err(|error| format!("no thread for the check: {error}"))?;
     match timeout(PATIENCE, told).await {
         Ok(Ok(found)) => found,
         Ok(Err(_)) => Err("the check has failed: a fault of hvtui".to_owned()),

@@ -54,7 +54,7 @@ impl Verdict {
         Self { mark: Mark::Bad, ..Self::look(evidence, cause, remedy) }
     }
 
-    /// Whether somebody has to do something.
+    /// Whether something has to be done about it.
     pub fn is_trouble(&self) -> bool {
         self.mark >= Mark::Look
     }

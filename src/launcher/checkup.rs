@@ -142,7 +142,7 @@ impl Checkup {
                 }
             }
             if !checks.is_empty() {
-                // from the one behind it on: whoever tries but a few does not try the same few as all others
+                // from the one behind it on: a check that tries but a few does not try the same few on all hosts
                 let own = peers.iter().position(|peer| peer.host == *host).unwrap_or(0);
                 let others = peers.iter().cycle().skip(own).take(peers.len());
                 let others = others.filter(|peer| meets && peer.host != *host).cloned().collect();

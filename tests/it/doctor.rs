@@ -1,7 +1,10 @@
 //! `hvtui doctor` over real ssh: each trouble of a host is planted, found, and told with what helps.
 
+use std::ffi::OsStr;
+
 use serde_json::Value;
 
+use crate::common::built;
 use crate::common::client::{Client, Ended};
 use crate::common::cluster::Cluster;
 use crate::common::processes::until;
@@ -40,16 +43,8 @@ fn troubles_of_hosts_are_found_and_told_with_what_helps() {
     };
     program("n2");
     // A Python that has another torch than the others.
-    let fake = |host: &str, version: &str| {
-        let folder = format!(
-            "for v in 9 10 11 12 13; do d=~/.local/lib/python3.$v/site-packages; mkdir -p $d/torch-{version}.dist-info $d/torch; \
-             printf 'Metadata-Version: 2.1\\nName: torch\\nVersion: {version}\\n' > $d/torch-{version}.dist-info/METADATA; \
-             printf \"__version__ = '{version}'\\ncuda = '12.4'\\n\" > $d/torch/version.py; : > $d/torch/__init__.py; done"
-        );
-        cluster.on(host, &folder);
-    };
     for (host, version) in [("n1", "2.4.0"), ("n2", "2.4.0"), ("n3", "2.3.1")] {
-        fake(host, version);
+        give_torch(&cluster, host, version, "'12.4'");
     }
     // An interface that is not there, and the toolkit's stub before the driver's library.
     cluster.on("n1", "echo 'export NCCL_SOCKET_IFNAME=eth7' > ~/.profile");
@@ -127,10 +122,56 @@ fn troubles_of_hosts_are_found_and_told_with_what_helps() {
 
     // And a part of it is no state that the next look is compared with.
     cluster.on("n3", "rm -r ~/.local/lib");
-    fake("n3", "2.4.0");
+    give_torch(&cluster, "n3", "2.4.0", "'12.4'");
     let changed = client.run(&["doctor", "--since", "last"]);
     assert!(changed.out.contains("✔ python     n3: "), "{changed:?}");
     assert!(changed.out.contains("was: ✖ "), "{changed:?}");
+}
+
+/// A Python of a host that has this torch.
+fn give_torch(cluster: &Cluster, host: &str, version: &str, cuda: &str) {
+    let line = format!(
+        "for v in 9 10 11 12 13; do d=~/.local/lib/python3.$v/site-packages; mkdir -p $d/torch-{version}.dist-info $d/torch; \
+         printf 'Metadata-Version: 2.1\\nName: torch\\nVersion: {version}\\n' > $d/torch-{version}.dist-info/METADATA; \
+         printf \"__version__ = '{version}'\\ncuda = {cuda}\\n\" > $d/torch/version.py; : > $d/torch/__init__.py; done"
+    );
+    cluster.on(host, &line);
+}
+
+#[test]
+fn file_systems_and_drivers_are_judged_on_the_host_itself() {
+    let scripts = tempfile::tempdir().unwrap();
+    let gpus = serde_json::json!([{ "uuid": "GPU-00000000-0000-0000-0000-000000000001" }]);
+    let good = serde_json::json!({ "gpus": gpus, "cuda": 12040 });
+    let mismatch = serde_json::json!({ "init": "lib_rm_version_mismatch", "library": "550.90.07" });
+    for (host, script) in [("n1", &good), ("n2", &mismatch), ("n3", &good)] {
+        std::fs::write(scripts.path().join(format!("{host}.json")), script.to_string()).unwrap();
+    }
+    let library = built::example("libfake_nvml.so");
+    let fake: [&OsStr; 3] = ["--fake-nvml".as_ref(), library.as_ref(), scripts.path().as_ref()];
+    let Some(cluster) = Cluster::up(3, &fake) else { return };
+    let client = Client::new(&cluster);
+    client.write("hosts.toml", &cluster.hosts_toml(1).replace("slots = 1\n", ""));
+    give_torch(&cluster, "n1", "2.4.0", "'12.4'");
+    give_torch(&cluster, "n3", "2.4.0", "None");
+    // Docker's /dev/shm, and a /tmp that is small and noexec.
+    cluster.change("disk", "n1 /dev/shm 65536");
+    cluster.change("disk", "n2 /tmp 65536 noexec");
+    let told = json(&client.run(&["doctor", "--json"]));
+    let mark = |check: &str, host: &str| verdict(&told, check, host)["mark"].as_str().unwrap().to_owned();
+    assert_eq!([mark("shm", "n1"), mark("shm", "n2")], ["bad", "good"], "{told:#}");
+    assert_eq!([mark("tmp", "n2"), mark("tmp", "n1")], ["look", "good"], "{told:#}");
+    assert_eq!([mark("disk", "n2"), mark("disk", "n1")], ["bad", "good"], "{told:#}");
+    let gpu = verdict(&told, "gpu", "n2");
+    assert!(gpu["mark"] == "bad" && gpu["evidence"].as_str().unwrap().contains("550.90.07"), "{gpu:#}");
+    assert_eq!(
+        [mark("gpu", "n1"), mark("health", "n1"), mark("health", "n2")],
+        ["good", "good", "unknown"],
+        "{told:#}"
+    );
+    assert_eq!([mark("torch", "n1"), mark("torch", "n3")], ["good", "bad"], "{told:#}");
+    let torch = verdict(&told, "torch", "n3")["evidence"].as_str().unwrap();
+    assert_eq!(torch, "torch 2.4.0 is built without CUDA");
 }
 
 #[test]

@@ -1061,7 +1061,9 @@ fn what_is_wrong_with_the_hosts() {
     story.send(Msg::HostsChecked(9, Box::new(checked(&many)), true));
     assert_eq!(story.model.ui.doctor.matrix.hosts.len(), hosts.len());
     story.send(Msg::HostsChecked(1, Box::new(checked(&many)), true));
-    press(&mut story, "ll");
+    for _ in 0..2 {
+        story.send(Msg::Key(Key::plain(KeyCode::Right)));
+    }
     shoot_now("doctor-many", &mut story, &[(80, 24), (200, 50)], COLOR);
     assert!(matches!(press(&mut story, "R")[..], [Effect::CheckHosts(2)]));
 }

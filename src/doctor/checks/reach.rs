@@ -235,7 +235,7 @@ mod tests {
     #[test]
     fn a_refusal_is_an_answer() {
         let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
-        assert!(knock(&[SocketAddr::from(([127, 0, 0, 1], port))])[0].is_ok(), "nobody listens there");
+        assert!(knock(&[SocketAddr::from(([127, 0, 0, 1], port))])[0].is_ok(), "nothing listens there");
         let open = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
         assert!(knock(&[open.local_addr().unwrap()])[0].is_ok());
     }

@@ -9,12 +9,12 @@ use crate::tui::screens::update::wheel;
 /// Its keys; the order is the footer's.
 pub(super) const KEYS: &[Binding] = &[
     bind(
-        &[k(KeyCode::Left), c('h')],
+        &[k(KeyCode::Left)],
         Action::Left,
         "host",
         "the host to the left; before the first: the worst of the check",
     ),
-    bind(&[k(KeyCode::Right), c('l')], Action::Right, "", "the host to the right"),
+    bind(&[k(KeyCode::Right)], Action::Right, "", "the host to the right"),
     bind(&[c('n')], Action::NextMatch, "next trouble", "the next check that is red or yellow"),
     named(&[c('N')], Action::PreviousMatch, "previous trouble", "the previous check that is red or yellow"),
     bind(&[c('R')], Action::Refresh, "look again", "look at all hosts again"),
