@@ -2,32 +2,52 @@
 
 use std::collections::BTreeMap;
 
-/// What most have, where more than half of them agree; with a tie there is no odd one.
-pub(super) fn common<'a>(values: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
-    let mut counts: BTreeMap<&str, usize> = BTreeMap::new();
-    let mut all = 0;
-    for value in values {
-        *counts.entry(value).or_default() += 1;
-        all += 1;
-    }
-    counts.into_iter().find(|(_, count)| 2 * count > all).map(|(value, _)| value)
+/// Other hosts that are named where most do not agree.
+const NAMED: usize = 3;
+
+/// One thing on all hosts that have it: host and value.
+pub(super) struct Compared<'a> {
+    all: Vec<(&'a str, &'a str)>,
+    /// What more than half of them have; with a tie there is no odd one.
+    common: Option<&'a str>,
 }
 
-/// In which way a host's value is not that of the others: `other hosts have 2.4.0`, or `a has 2.4.0, b 2.3.1`. `None` where
-/// it is what most have, or nothing is known of others.
-pub(super) fn difference(own: &str, all: &[(&str, &str)]) -> Option<String> {
-    if all.iter().all(|(_, value)| *value == own) {
-        return None;
+impl<'a> Compared<'a> {
+    pub(super) fn new(all: impl IntoIterator<Item = (&'a str, &'a str)>) -> Self {
+        let all: Vec<(&str, &str)> = all.into_iter().collect();
+        let mut counts: BTreeMap<&str, usize> = BTreeMap::new();
+        all.iter().for_each(|(_, value)| *counts.entry(value).or_default() += 1);
+        let common = counts.into_iter().find(|(_, count)| 2 * count > all.len()).map(|(value, _)| value);
+        Self { all, common }
     }
-    match common(all.iter().map(|(_, value)| *value)) {
-        Some(common) if common == own => None,
-        Some(common) => Some(format!("other hosts have {common}")),
-        None => {
-            let mut others: Vec<String> = Vec::new();
-            for (host, value) in all.iter().filter(|(_, value)| *value != own).take(3) {
-                others.push(format!("{host} has {value}"));
+
+    /// Whether no host has it.
+    pub(super) fn is_empty(&self) -> bool {
+        self.all.is_empty()
+    }
+
+    /// The values, one a host.
+    pub(super) fn values(&self) -> impl Iterator<Item = &'a str> {
+        self.all.iter().map(|(_, value)| *value)
+    }
+
+    /// What most have; with a tie another one than `own`.
+    pub(super) fn wanted(&self, own: &str) -> Option<&'a str> {
+        self.common.or_else(|| self.values().find(|value| *value != own))
+    }
+
+    /// In which way a host's value is not that of the others: `other hosts have 2.4.0`, or `a has 2.4.0, b has 2.3.1`. `None`
+    /// where it is what most have, or nothing is known of others.
+    pub(super) fn difference(&self, own: &str) -> Option<String> {
+        match self.common {
+            Some(common) if common == own => None,
+            Some(common) => Some(format!("other hosts have {common}")),
+            None if self.all.is_empty() => None,
+            None => {
+                let others = self.all.iter().filter(|(_, value)| *value != own).take(NAMED);
+                let others: Vec<String> = others.map(|(host, value)| format!("{host} has {value}")).collect();
+                Some(others.join(", "))
             }
-            Some(others.join(", "))
         }
     }
 }
@@ -53,12 +73,14 @@ mod tests {
 
     #[test]
     fn the_odd_one_is_the_one_that_most_are_not() {
-        let all = [("a", "2.4"), ("b", "2.4"), ("c", "2.3")];
-        assert_eq!(difference("2.4", &all), None);
-        assert_eq!(difference("2.3", &all).unwrap(), "other hosts have 2.4");
-        let tie = [("a", "2.4"), ("b", "2.3")];
-        assert_eq!(difference("2.4", &tie).unwrap(), "b has 2.3");
-        assert_eq!(difference("2.4", &[("a", "2.4")]), None);
+        let all = Compared::new([("a", "2.4"), ("b", "2.4"), ("c", "2.3")]);
+        assert_eq!(all.difference("2.4"), None);
+        assert_eq!(all.difference("2.3").unwrap(), "other hosts have 2.4");
+        let tie = Compared::new([("a", "2.4"), ("b", "2.3")]);
+        assert_eq!(tie.difference("2.4").unwrap(), "b has 2.3");
+        assert_eq!((all.wanted("2.3"), tie.wanted("2.4")), (Some("2.4"), Some("2.3")));
+        assert_eq!(Compared::new([("a", "2.4")]).difference("2.4"), None);
+        assert!(Compared::new([]).is_empty());
     }
 
     #[test]

@@ -154,9 +154,10 @@ fn file_systems_and_drivers_are_judged_on_the_host_itself() {
     client.write("hosts.toml", &cluster.hosts_toml(1).replace("slots = 1\n", ""));
     give_torch(&cluster, "n1", "2.4.0", "'12.4'");
     give_torch(&cluster, "n3", "2.4.0", "None");
-    // Docker's /dev/shm, and a /tmp that is small and noexec.
+    // Docker's /dev/shm, and a folder for temporary files that is small and noexec.
     cluster.change("disk", "n1 /dev/shm 65536");
-    cluster.change("disk", "n2 /tmp 65536 noexec");
+    cluster.change("disk", "n2 /run/small 65536 noexec");
+    cluster.change("sshd", "n2 SetEnv TMPDIR=/run/small");
     let told = json(&client.run(&["doctor", "--json"]));
     let mark = |check: &str, host: &str| verdict(&told, check, host)["mark"].as_str().unwrap().to_owned();
     assert_eq!([mark("shm", "n1"), mark("shm", "n2")], ["bad", "good"], "{told:#}");

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use serde::{Deserialize, Serialize};
 
-use super::super::compare::{difference, minor};
+use super::super::compare::{Compared, minor};
 use super::super::{Check, Seen, Site};
 use crate::domain::doctor::Verdict;
 
@@ -46,15 +46,15 @@ impl Check for Docker {
     }
 
     fn judge(seen: &[Seen<'_, Found>]) -> Vec<Verdict> {
-        let all: Vec<(&str, &str)> = seen
-            .iter()
-            .filter_map(|one| Some((one.host.as_str(), minor(one.found.version.as_deref()?))))
-            .collect();
+        let version = |one: &'_ Seen<'_, Found>| one.found.version.clone();
+        let versions: Vec<(&str, String)> =
+            seen.iter().filter_map(|one| Some((one.host.as_str(), version(one)?))).collect();
+        let all = Compared::new(versions.iter().map(|(host, version)| (*host, minor(version))));
         seen.iter().map(|one| judge(&one.found, !one.info.gpus.is_empty(), &all)).collect()
     }
 }
 
-fn judge(found: &Found, has_gpus: bool, all: &[(&str, &str)]) -> Verdict {
+fn judge(found: &Found, has_gpus: bool, all: &Compared<'_>) -> Verdict {
     if !found.installed {
         let words = if all.is_empty() { "no docker" } else { "no docker here; other hosts have it" };
         return Verdict::unknown(words);
@@ -75,7 +75,7 @@ fn judge(found: &Found, has_gpus: bool, all: &[(&str, &str)]) -> Verdict {
             "install nvidia-container-toolkit, then: sudo nvidia-ctk runtime configure --runtime=docker && sudo systemctl restart docker",
         );
     }
-    match difference(minor(version), all) {
+    match all.difference(minor(version)) {
         None => Verdict::good(format!("docker {version}")),
         Some(difference) => Verdict::good(format!("docker {version} ({difference})")),
     }
@@ -90,14 +90,16 @@ mod tests {
     fn a_daemon_that_refuses_and_one_without_gpus_are_told_apart() {
         let running =
             |gives_gpus| Found { installed: true, version: Some("27.3.1".into()), gives_gpus, refused: None };
-        assert_eq!(judge(&running(false), false, &[]).mark, Mark::Good);
-        assert_eq!(judge(&running(false), true, &[]).mark, Mark::Look);
-        assert_eq!(judge(&running(true), true, &[]).mark, Mark::Good);
+        assert_eq!(judge(&running(false), false, &Compared::new([])).mark, Mark::Good);
+        assert_eq!(judge(&running(false), true, &Compared::new([])).mark, Mark::Look);
+        assert_eq!(judge(&running(true), true, &Compared::new([])).mark, Mark::Good);
         let refused =
             Found {
                 installed: true, refused: Some("permission denied while …".into()), ..Found::default()
             };
-        assert!(judge(&refused, false, &[]).remedy.unwrap().starts_with("sudo usermod -aG docker"));
-        assert_eq!(judge(&Found::default(), false, &[]).mark, Mark::Unknown);
+        assert!(
+            judge(&refused, false, &Compared::new([])).remedy.unwrap().starts_with("sudo usermod -aG docker")
+        );
+        assert_eq!(judge(&Found::default(), false, &Compared::new([])).mark, Mark::Unknown);
     }
 }

@@ -1,6 +1,6 @@
 //! Whether the NVIDIA driver is the same everywhere.
 
-use super::super::compare::difference;
+use super::super::compare::Compared;
 use super::super::{Check, Seen, Site};
 use crate::domain::doctor::Verdict;
 
@@ -17,15 +17,14 @@ impl Check for Driver {
     }
 
     fn judge(seen: &[Seen<'_, ()>]) -> Vec<Verdict> {
-        let all: Vec<(&str, &str)> = seen
-            .iter()
-            .filter_map(|one| Some((one.host.as_str(), one.info.driver.value()?.as_str())))
-            .collect();
+        let versions =
+            seen.iter().filter_map(|one| Some((one.host.as_str(), one.info.driver.value()?.as_str())));
+        let all = Compared::new(versions);
         let judge = |one: &Seen<'_, ()>| {
             let Some(own) = one.info.driver.value() else { return Verdict::unknown("no NVIDIA driver") };
             let cuda = one.info.cuda_driver.value().map_or_else(String::new, |cuda| format!(", CUDA {cuda}"));
             let words = format!("{own}{cuda}");
-            match difference(own, &all) {
+            match all.difference(own) {
                 None => Verdict::good(words),
                 Some(difference) => Verdict::look(
                     format!("{words}; {difference}"),

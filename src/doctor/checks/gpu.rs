@@ -1,6 +1,6 @@
 //! Whether a host's GPUs are there, and are those of the other hosts.
 
-use super::super::compare::difference;
+use super::super::compare::Compared;
 use super::super::{Check, Seen, Site};
 use crate::domain::doctor::Verdict;
 use crate::domain::gpu::mig;
@@ -21,7 +21,7 @@ impl Check for Gpu {
     fn judge(seen: &[Seen<'_, ()>]) -> Vec<Verdict> {
         let owned: Vec<(&str, String)> =
             seen.iter().filter_map(|one| Some((one.host.as_str(), words(one.info)?))).collect();
-        let all: Vec<(&str, &str)> = owned.iter().map(|(host, words)| (*host, words.as_str())).collect();
+        let all = Compared::new(owned.iter().map(|(host, words)| (*host, words.as_str())));
         seen.iter().map(|one| judge(one.info, &all)).collect()
     }
 }
@@ -32,9 +32,9 @@ fn words(info: &HostInfo) -> Option<String> {
     Some(format!("{} × {}", mig::whole(&info.gpus).count(), &first.name))
 }
 
-fn judge(info: &HostInfo, all: &[(&str, &str)]) -> Verdict {
+fn judge(info: &HostInfo, all: &Compared<'_>) -> Verdict {
     if let Some(own) = words(info) {
-        return match difference(&own, all) {
+        return match all.difference(&own) {
             None => Verdict::good(own),
             Some(difference) => Verdict::look(
                 format!("{own}; {difference}"),

@@ -37,7 +37,7 @@ fn judge(one: &Seen<'_, ()>) -> Verdict {
     }
     let words = told.join(", ");
     match worst {
-        None => Verdict::good(format!("{} GPUs without a fault", one.info.gpus.len())),
+        None => Verdict::good("no GPU has a fault"),
         Some(Severity::Look) => Verdict::look(
             words,
             "a run is slower than on other hosts, or may be stopped",

@@ -5,7 +5,7 @@ use std::net::IpAddr;
 
 use serde::{Deserialize, Serialize};
 
-use super::super::compare::difference;
+use super::super::compare::Compared;
 use super::super::{Check, Seen, Site};
 use crate::domain::doctor::Verdict;
 use crate::domain::host::HostInfo;
@@ -48,11 +48,9 @@ impl Check for Interface {
             *holders.entry(address.address).or_default() += 1;
         }
         let own: Vec<Option<String>> = seen.iter().map(|one| first(one.info, &holders)).collect();
-        let all: Vec<(&str, &str)> = seen
-            .iter()
-            .zip(&own)
-            .filter_map(|(one, name)| Some((one.host.as_str(), name.as_deref()?)))
-            .collect();
+        let names =
+            seen.iter().zip(&own).filter_map(|(one, name)| Some((one.host.as_str(), name.as_deref()?)));
+        let all = Compared::new(names);
         seen.iter().zip(&own).map(|(one, own)| judge(&one.found, own.as_deref(), &all)).collect()
     }
 }
@@ -76,7 +74,7 @@ fn wanted(value: &str) -> Vec<(&str, bool)> {
     names.map(|name| (name, whole)).collect()
 }
 
-fn judge(found: &Found, own: Option<&str>, all: &[(&str, &str)]) -> Verdict {
+fn judge(found: &Found, own: Option<&str>, all: &Compared<'_>) -> Verdict {
     for (variable, value) in &found.variables {
         let is_there = |(name, whole): &(&str, bool)| {
             // Gloo's and MPI's are whole names
@@ -94,7 +92,7 @@ fn judge(found: &Found, own: Option<&str>, all: &[(&str, &str)]) -> Verdict {
         }
     }
     let Some(own) = own else { return Verdict::unknown("no address that other hosts could reach") };
-    match difference(own, all) {
+    match all.difference(own) {
         None => Verdict::good(own),
         Some(difference) => Verdict::look(
             format!("{own}; {difference}"),
@@ -116,7 +114,7 @@ mod tests {
 
     #[test]
     fn a_name_that_is_not_there_ends_ranks() {
-        let of = |variable, value| judge(&found(variable, value), Some("ens3f0"), &[]).mark;
+        let of = |variable, value| judge(&found(variable, value), Some("ens3f0"), &Compared::new([])).mark;
         assert_eq!(of("NCCL_SOCKET_IFNAME", "eth0"), Mark::Bad);
         assert_eq!(of("NCCL_SOCKET_IFNAME", "ens"), Mark::Good, "NCCL takes beginnings");
         assert_eq!(of("NCCL_SOCKET_IFNAME", "=ens"), Mark::Bad);
@@ -127,7 +125,7 @@ mod tests {
 
     #[test]
     fn unlike_names_are_told_with_the_others() {
-        let all = [("a", "eth0"), ("b", "eth0"), ("c", "ens3f0")];
+        let all = Compared::new([("a", "eth0"), ("b", "eth0"), ("c", "ens3f0")]);
         let verdict = judge(&found("TP_SOCKET_IFNAME", "^lo"), Some("ens3f0"), &all);
         assert_eq!((verdict.mark, verdict.evidence.as_str()), (Mark::Look, "ens3f0; other hosts have eth0"));
     }

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use super::super::compare::difference;
+use super::super::compare::Compared;
 use super::super::{Check, Seen, Site};
 use crate::domain::doctor::Verdict;
 
@@ -34,19 +34,21 @@ impl Check for Libraries {
     }
 
     fn judge(seen: &[Seen<'_, Self::Found>]) -> Vec<Verdict> {
-        let none = "none";
         let of = |one: &'_ Seen<'_, Self::Found>, title: &str| {
-            one.found.get(title).cloned().unwrap_or_else(|| none.to_owned())
+            one.found.get(title).cloned().unwrap_or_else(|| "none".to_owned())
         };
+        let versions = WANTED.map(|(_, title)| {
+            let all = seen.iter().map(|one| (one.host.as_str(), of(one, title)));
+            (title, all.collect::<Vec<_>>())
+        });
+        let compared = versions.each_ref().map(|(title, all)| {
+            (*title, Compared::new(all.iter().map(|(host, version)| (*host, version.as_str()))))
+        });
         let judge = |one: &Seen<'_, Self::Found>| {
             let mut differ = Vec::new();
-            for (_, title) in WANTED {
-                let owned: Vec<(&str, String)> =
-                    seen.iter().map(|other| (other.host.as_str(), of(other, title))).collect();
-                let all: Vec<(&str, &str)> =
-                    owned.iter().map(|(host, version)| (*host, version.as_str())).collect();
+            for (title, all) in &compared {
                 let own = of(one, title);
-                if let Some(difference) = difference(&own, &all) {
+                if let Some(difference) = all.difference(&own) {
                     differ.push(format!("{title} {own} ({difference})"));
                 }
             }

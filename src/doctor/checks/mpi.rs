@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::super::compare::{difference, minor};
+use super::super::compare::{Compared, minor};
 use super::super::{Check, Seen, Site};
 use crate::domain::doctor::Verdict;
 
@@ -33,8 +33,8 @@ impl Check for Mpi {
     }
 
     fn judge(seen: &[Seen<'_, Found>]) -> Vec<Verdict> {
-        let all: Vec<(&str, &str)> =
-            seen.iter().filter_map(|one| Some((one.host.as_str(), one.found.mpi.as_deref()?))).collect();
+        let mpis = seen.iter().filter_map(|one| Some((one.host.as_str(), one.found.mpi.as_deref()?)));
+        let all = Compared::new(mpis);
         seen.iter().map(|one| judge(&one.found, &all)).collect()
     }
 }
@@ -52,7 +52,7 @@ fn version(said: &str) -> Option<String> {
     said.lines().next().map(str::trim).filter(|line| !line.is_empty()).map(str::to_owned)
 }
 
-fn judge(found: &Found, all: &[(&str, &str)]) -> Verdict {
+fn judge(found: &Found, all: &Compared<'_>) -> Verdict {
     if let Some(agent) = found.agent.as_deref().filter(|agent| agent.ends_with("/false")) {
         return Verdict::bad(
             format!("{AGENT}={agent}"),
@@ -67,14 +67,13 @@ fn judge(found: &Found, all: &[(&str, &str)]) -> Verdict {
             "no mpirun here; other hosts have it"
         });
     };
-    match difference(own, all) {
+    match all.difference(own) {
         None => Verdict::good(own),
         Some(difference) => {
             let seen = format!("{own}; {difference}");
             let cause = "mpirun's parts on the hosts don't understand each other, or ranks hang in MPI_Init";
             let remedy = "install the same MPI on all hosts";
-            let kind = |name: &str| minor(name).to_owned();
-            let near = all.iter().all(|(_, other)| kind(other) == kind(own));
+            let near = all.values().all(|other| minor(other) == minor(own));
             if near { Verdict::look(seen, cause, remedy) } else { Verdict::bad(seen, cause, remedy) }
         }
     }
@@ -100,12 +99,12 @@ mod tests {
     #[test]
     fn another_mpi_is_red_another_patch_yellow() {
         let found = |mpi: &str| Found { mpi: Some(mpi.to_owned()), agent: None };
-        let all = [("a", "Open MPI 4.1.4"), ("b", "Open MPI 4.1.4"), ("c", "MPICH 4.0.2")];
+        let all = Compared::new([("a", "Open MPI 4.1.4"), ("b", "Open MPI 4.1.4"), ("c", "MPICH 4.0.2")]);
         assert_eq!(judge(&found("MPICH 4.0.2"), &all).mark, Mark::Bad);
         assert_eq!(judge(&found("Open MPI 4.1.4"), &all).mark, Mark::Good);
-        let near = [("a", "Open MPI 4.1.4"), ("b", "Open MPI 4.1.4"), ("c", "Open MPI 4.1.6")];
+        let near = Compared::new([("a", "Open MPI 4.1.4"), ("b", "Open MPI 4.1.4"), ("c", "Open MPI 4.1.6")]);
         assert_eq!(judge(&found("Open MPI 4.1.6"), &near).mark, Mark::Look);
         let none = Found { mpi: None, agent: Some("/bin/false".into()) };
-        assert_eq!(judge(&none, &[]).mark, Mark::Bad);
+        assert_eq!(judge(&none, &Compared::new([])).mark, Mark::Bad);
     }
 }

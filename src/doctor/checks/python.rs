@@ -1,6 +1,6 @@
 //! Whether Python and what a run imports are the same everywhere.
 
-use super::super::compare::{difference, minor};
+use super::super::compare::{Compared, minor};
 use super::super::python::{PACKAGES, Python as Told};
 use super::super::{Check, Seen, Site, shell_word};
 use crate::domain::doctor::Verdict;
@@ -22,15 +22,34 @@ impl Check for Python {
     }
 
     fn judge(seen: &[Seen<'_, Self::Found>]) -> Vec<Verdict> {
-        seen.iter().map(|one| judge(one, seen)).collect()
+        let told =
+            || seen.iter().filter_map(|one| Some((one.host.as_str(), one.found.as_ref()?.as_ref().ok()?)));
+        let of_packages = PACKAGES.map(|name| {
+            let version = |told: &'_ Told| told.packages.get(name).map_or(NONE, String::as_str).to_owned();
+            (name, told().map(|(host, told)| (host, version(told))).collect::<Vec<_>>())
+        });
+        let all = All {
+            pythons: Compared::new(told().map(|(host, told)| (host, minor(&told.version)))),
+            packages: of_packages.each_ref().map(|(name, versions)| {
+                (*name, Compared::new(versions.iter().map(|(host, version)| (*host, version.as_str()))))
+            }),
+        };
+        seen.iter().map(|one| judge(one, &all)).collect()
     }
 }
 
 type Found = <Python as Check>::Found;
 
-fn judge(one: &Seen<'_, Found>, all: &[Seen<'_, Found>]) -> Verdict {
-    let others =
-        || all.iter().filter_map(|other| Some((other.host.as_str(), other.found.as_ref()?.as_ref().ok()?)));
+/// In place of a version: there is no such package.
+const NONE: &str = "none";
+
+/// What all hosts with a Python have.
+struct All<'a> {
+    pythons: Compared<'a>,
+    packages: [(&'static str, Compared<'a>); PACKAGES.len()],
+}
+
+fn judge(one: &Seen<'_, Found>, all: &All<'_>) -> Verdict {
     let own = match &one.found {
         Some(Ok(own)) => Some(own),
         Some(Err(why)) => {
@@ -40,7 +59,7 @@ fn judge(one: &Seen<'_, Found>, all: &[Seen<'_, Found>]) -> Verdict {
         None => None,
     };
     let Some(own) = own else {
-        if others().next().is_none() {
+        if all.pythons.is_empty() {
             return Verdict::unknown("no python3");
         }
         let cause = "a Python script that other hosts run is not started here";
@@ -52,30 +71,18 @@ fn judge(one: &Seen<'_, Found>, all: &[Seen<'_, Found>]) -> Verdict {
     };
     let mut differ = Vec::new();
     let mut is_fatal = false;
-    let versions: Vec<(&str, &str)> = others().map(|(host, told)| (host, minor(&told.version))).collect();
-    if let Some(difference) = difference(minor(&own.version), &versions) {
+    if let Some(difference) = all.pythons.difference(minor(&own.version)) {
         differ.push(format!("Python {} ({difference})", own.version));
     }
     let mut install = Vec::new();
-    for name in PACKAGES {
-        let of = |told: &'_ Told| told.packages.get(name).cloned();
-        let owned: Vec<(&str, String)> =
-            others().map(|(host, told)| (host, of(told).unwrap_or_else(|| "none".to_owned()))).collect();
-        let versions: Vec<(&str, &str)> =
-            owned.iter().map(|(host, version)| (*host, version.as_str())).collect();
-        let version = of(own);
-        let words = version.clone().unwrap_or_else(|| "none".to_owned());
-        if let Some(difference) = difference(&words, &versions) {
-            let wanted = super::super::compare::common(versions.iter().map(|(_, version)| *version));
-            let wanted =
-                wanted.or_else(|| versions.iter().map(|(_, version)| *version).find(|one| *one != words));
-            let wanted = wanted.filter(|wanted| *wanted != "none" && is_version(wanted));
+    for (name, versions) in &all.packages {
+        let version = own.packages.get(*name).map_or(NONE, String::as_str);
+        if let Some(difference) = versions.difference(version) {
+            let wanted = versions.wanted(version).filter(|wanted| *wanted != NONE && is_version(wanted));
             install.extend(wanted.map(|wanted| format!("{name}=={wanted}")));
-            is_fatal |= FATAL.contains(&name);
-            differ.push(match version {
-                Some(version) => format!("{name} {version} ({difference})"),
-                None => format!("no {name} ({difference})"),
-            });
+            is_fatal |= FATAL.contains(name);
+            let words = if version == NONE { format!("no {name}") } else { format!("{name} {version}") };
+            differ.push(format!("{words} ({difference})"));
         }
     }
     let at = own.executable.clone();

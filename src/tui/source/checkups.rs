@@ -15,6 +15,8 @@ use crate::wire::doctor::Checked;
 /// How long a host that is not connected is waited for, and then those that are for their answers.
 const CONNECTING: Duration = Duration::from_secs(5);
 const CHECKING: Duration = Duration::from_secs(8);
+/// What is told within so long is told as one.
+const TOGETHER: Duration = Duration::from_millis(100);
 
 #[derive(Debug)]
 struct Current {
@@ -22,6 +24,27 @@ struct Current {
     patience: Pin<Box<Sleep>>,
     /// Whether hosts that have not come are still waited for.
     hosts_may_come: bool,
+    /// When what is known is told; `None` while nothing is new.
+    tell: Option<Pin<Box<Sleep>>>,
+}
+
+impl Current {
+    /// Many hosts tell many things at once: they are told together, and at once when there is no more to come.
+    fn tell_soon(&mut self) {
+        let is_over = self.checkup.is_over();
+        if is_over || self.tell.is_none() {
+            self.tell = Some(Box::pin(sleep(if is_over { Duration::ZERO } else { TOGETHER })));
+        }
+    }
+}
+
+/// What is to be done now.
+#[derive(Debug)]
+pub(super) enum Due {
+    /// Tell what is known.
+    Tell,
+    /// Patience has ended.
+    Patience,
 }
 
 /// The look that goes on.
@@ -38,7 +61,8 @@ impl Checkups {
             }
         }
         let questions = checkup.questions();
-        self.0 = Some(Current { checkup, patience: Box::pin(sleep(CONNECTING)), hosts_may_come: true });
+        let patience = Box::pin(sleep(CONNECTING));
+        self.0 = Some(Current { checkup, patience, hosts_may_come: true, tell: None });
         questions
     }
 
@@ -51,6 +75,7 @@ impl Checkups {
     pub(super) fn told(&mut self, host: &HostId, checked: Checked) {
         if let Some(current) = &mut self.0 {
             current.checkup.told(host, checked);
+            current.tell_soon();
         }
     }
 
@@ -63,18 +88,30 @@ impl Checkups {
             Event::LinkChanged { state } => down(&mut current.checkup, host, state),
             _ => return None,
         }
+        current.tell_soon();
         Some(current.checkup.questions())
     }
 
-    /// Waits until patience ends; pending while nothing is awaited. Cancel-safe.
-    pub(super) async fn patience(&mut self) {
-        match &mut self.0 {
-            Some(current) => current.patience.as_mut().await,
-            None => std::future::pending().await,
+    /// What is due next; pending while nothing is awaited. Cancel-safe.
+    pub(super) async fn due(&mut self) -> Due {
+        let Some(current) = &mut self.0 else { return std::future::pending().await };
+        let due = match &mut current.tell {
+            None => {
+                current.patience.as_mut().await;
+                Due::Patience
+            }
+            Some(tell) => tokio::select! {
+                () = tell.as_mut() => Due::Tell,
+                () = current.patience.as_mut() => Due::Patience,
+            },
+        };
+        if let Due::Tell = due {
+            current.tell = None;
         }
+        due
     }
 
-    /// It has ended: what to ask now.
+    /// Patience has ended: what to ask now.
     pub(super) fn out_of_patience(&mut self) -> Vec<Question> {
         let Some(current) = &mut self.0 else { return Vec::new() };
         if !current.hosts_may_come {

@@ -25,7 +25,7 @@ use crate::launcher::checkup::Question;
 use crate::launcher::session::{Output, Session};
 use crate::record::Store;
 use crate::tui::core::{Effect, Level, Msg};
-use crate::tui::source::checkups::Checkups;
+use crate::tui::source::checkups::{self, Checkups};
 use crate::tui::source::files::{Filed, Files};
 use crate::tui::source::finishing::Finishing;
 use crate::tui::source::preflight::{self, Due, Preflights};
@@ -167,10 +167,7 @@ impl Live {
                 self.preflights.answered(number, &host);
                 self.queue.push_back(Msg::Preflight(number, host, findings));
             }
-            Output::Checked(host, checked) => {
-                self.checkups.told(&host, checked);
-                self.checked();
-            }
+            Output::Checked(host, checked) => self.checkups.told(&host, checked),
             Output::Refused(run, host, reason) => {
                 self.notice(Level::Error, format!("run {} on {host}: {reason}", run.short()));
             }
@@ -343,9 +340,11 @@ impl Live {
         self.checked();
     }
 
-    fn out_of_patience(&mut self) {
-        let questions = self.checkups.out_of_patience();
-        self.check(questions);
+    fn checkup_due(&mut self, due: &checkups::Due) {
+        if let checkups::Due::Patience = due {
+            let questions = self.checkups.out_of_patience();
+            self.check(questions);
+        }
         self.checked();
     }
 
@@ -374,7 +373,7 @@ impl EventSource for Live {
                     notices = self.tracing.next() => self.look_at_trace(notices),
                     why = self.alerts.failure() => self.notice(Level::Warning, why),
                     due = self.preflights.next() => self.preflight(due),
-                    () = self.checkups.patience() => self.out_of_patience(),
+                    due = self.checkups.due() => self.checkup_due(&due),
                 }
             } else {
                 tokio::select! {
@@ -385,7 +384,7 @@ impl EventSource for Live {
                     notices = self.tracing.next() => self.look_at_trace(notices),
                     why = self.alerts.failure() => self.notice(Level::Warning, why),
                     due = self.preflights.next() => self.preflight(due),
-                    () = self.checkups.patience() => self.out_of_patience(),
+                    due = self.checkups.due() => self.checkup_due(&due),
                 }
             }
         }
