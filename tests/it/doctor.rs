@@ -144,25 +144,25 @@ fn file_systems_and_drivers_are_judged_on_the_host_itself() {
     let gpus = serde_json::json!([{ "uuid": "GPU-00000000-0000-0000-0000-000000000001" }]);
     let good = serde_json::json!({ "gpus": gpus, "cuda": 12040 });
     let mismatch = serde_json::json!({ "init": "lib_rm_version_mismatch", "library": "550.90.07" });
-    for (host, script) in [("n1", &good), ("n2", &mismatch), ("n3", &good)] {
+    for (host, script) in [("n1", &good), ("n2", &mismatch), ("n3", &good), ("n4", &good)] {
         std::fs::write(scripts.path().join(format!("{host}.json")), script.to_string()).unwrap();
     }
     let library = built::example("libfake_nvml.so");
     let fake: [&OsStr; 3] = ["--fake-nvml".as_ref(), library.as_ref(), scripts.path().as_ref()];
-    let Some(cluster) = Cluster::up(3, &fake) else { return };
+    let Some(cluster) = Cluster::up(4, &fake) else { return };
     let client = Client::new(&cluster);
     client.write("hosts.toml", &cluster.hosts_toml(1).replace("slots = 1\n", ""));
     give_torch(&cluster, "n1", "2.4.0", "'12.4'");
     give_torch(&cluster, "n3", "2.4.0", "None");
     // Docker's /dev/shm, and a folder for temporary files that is small and noexec.
     cluster.change("disk", "n1 /dev/shm 65536");
-    cluster.change("disk", "n2 /run/small 65536 noexec");
-    cluster.change("sshd", "n2 SetEnv TMPDIR=/run/small");
+    cluster.change("disk", "n4 /run/small 65536 noexec");
+    cluster.change("sshd", "n4 SetEnv TMPDIR=/run/small");
     let told = json(&client.run(&["doctor", "--json"]));
     let mark = |check: &str, host: &str| verdict(&told, check, host)["mark"].as_str().unwrap().to_owned();
     assert_eq!([mark("shm", "n1"), mark("shm", "n2")], ["bad", "good"], "{told:#}");
-    assert_eq!([mark("tmp", "n2"), mark("tmp", "n1")], ["look", "good"], "{told:#}");
-    assert_eq!([mark("disk", "n2"), mark("disk", "n1")], ["bad", "good"], "{told:#}");
+    assert_eq!([mark("tmp", "n4"), mark("tmp", "n1")], ["look", "good"], "{told:#}");
+    assert_eq!([mark("disk", "n4"), mark("disk", "n1")], ["bad", "good"], "{told:#}");
     let gpu = verdict(&told, "gpu", "n2");
     assert!(gpu["mark"] == "bad" && gpu["evidence"].as_str().unwrap().contains("550.90.07"), "{gpu:#}");
     assert_eq!(
