@@ -16,7 +16,9 @@ impl<'a> Compared<'a> {
     pub(super) fn new(all: impl IntoIterator<Item = (&'a str, &'a str)>) -> Self {
         let all: Vec<(&str, &str)> = all.into_iter().collect();
         let mut counts: BTreeMap<&str, usize> = BTreeMap::new();
-        all.iter().for_each(|(_, value)| *counts.entry(value).or_default() += 1);
+        for (_, value) in &all {
+            *counts.entry(value).or_default() += 1;
+        }
         let common = counts.into_iter().find(|(_, count)| 2 * count > all.len()).map(|(value, _)| value);
         Self { all, common }
     }
