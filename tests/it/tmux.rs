@@ -85,6 +85,12 @@ fn see_pick_launch_watch_look_back_leave() {
     terminal.assert_restored(0);
 }
 
+/// The greatest number that the ranks of `echo tick N` have printed.
+fn last_tick(screen: &str) -> Option<u32> {
+    let number = |at: &str| at.split(|c: char| !c.is_ascii_digit()).next()?.parse().ok();
+    screen.split("tick ").skip(1).filter_map(number).max()
+}
+
 fn only_run(client: &Client<'_>) -> String {
     let listed = client.run(&["runs", "--json", "--local"]);
     let all: serde_json::Value = serde_json::from_str(&listed.out).expect("JSON");
@@ -135,8 +141,9 @@ fn a_run_whose_ui_was_killed_is_listed_and_taken_up_and_leaving_says_that_it_goe
         screen.lines().any(|line| line.contains(short) && line.contains("running"))
     });
     second.press(&["Enter"]);
-    let taken_up = second.wait("its screen", |screen| screen.contains("RANK") && screen.contains("tick"));
-    second.wait("new lines", |screen| screen.contains("tick") && screen != taken_up);
+    // the command has the word, too: that the run is followed shows in the numbers alone
+    let taken_up = second.wait("its lines", |screen| screen.contains("RANK") && last_tick(screen).is_some());
+    second.wait("new lines", |screen| last_tick(screen) > last_tick(&taken_up));
     second.press(&["d"]);
     second.wait("the runs, where it was opened", |screen| {
         screen.contains("all recordings") || screen.contains("SIZE")
