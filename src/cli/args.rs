@@ -82,7 +82,7 @@ pub enum Command {
     /// Be one rank of hvtui's own training jobs; alone it is a run of one rank
     #[command(after_help = help::TRAIN)]
     Train(TrainArgs),
-    /// Measure what an allreduce costs, on one host or many
+    /// Measure what an allreduce costs, and what the network between hosts gives
     #[command(after_help = help::BENCH)]
     Bench {
         /// What to measure.
@@ -102,6 +102,9 @@ pub enum Command {
     /// Look at every host for what makes runs fail: a matrix of hosts and checks, with remedies
     #[command(after_help = help::DOCTOR)]
     Doctor(DoctorArgs),
+    /// Prove the cluster in a minute: links, allreduces, a training, a container, mpirun; expected and measured
+    #[command(after_help = help::SMOKE)]
+    Smoke(SmokeArgs),
     /// Build a container image here, or copy one to hosts without a registry
     Image {
         /// What to do with it.
@@ -408,26 +411,6 @@ pub struct StacksArgs {
     pub json: bool,
 }
 
-/// `doctor`.
-#[derive(Debug, Args)]
-pub struct DoctorArgs {
-    /// Only these hosts; may be given several times
-    #[arg(long = "host", short = 'H', value_name = "HOST")]
-    pub only_hosts: Vec<String>,
-    /// Only these checks, by name, with commas between them
-    #[arg(long, value_name = "CHECK", value_delimiter = ',')]
-    pub only: Vec<String>,
-    /// Tell what each host has where nothing is wrong, too
-    #[arg(short, long)]
-    pub verbose: bool,
-    /// Print one JSON object
-    #[arg(long)]
-    pub json: bool,
-    /// Say what changed since the last time, which is kept in the state folder
-    #[arg(long, value_name = "last", value_parser = ["last"])]
-    pub since: Option<String>,
-}
-
 /// `replay`.
 #[derive(Debug, Args)]
 pub struct ReplayArgs {
@@ -524,6 +507,7 @@ fn moment(text: &str) -> Result<f64, String> {
 
 mod bench;
 mod demo;
+mod doctor;
 mod environment;
 mod export;
 mod help;
@@ -535,8 +519,9 @@ mod runs;
 mod train;
 mod watch;
 
-pub use bench::{AllreduceArgs, BenchCommand};
+pub use bench::{AllreduceArgs, BenchCommand, LinkArgs};
 pub use demo::DemoArgs;
+pub use doctor::{DoctorArgs, SmokeArgs};
 pub use environment::EnvironmentArgs;
 pub use export::{ExportArgs, SelectionArgs};
 pub use image::{ImageBuildArgs, ImageCommand, ImagePushArgs};

@@ -149,6 +149,7 @@ fn dispatch(cli: &Cli) -> Result<ExitCode, Failure> {
         Command::Stop(args) => commands::stop::run(args, &file()?, &paths()?),
         Command::Stacks(args) => commands::stacks::run(args, &file()?, &paths()?),
         Command::Doctor(args) => commands::doctor::run(args, &file()?, &paths()?),
+        Command::Smoke(args) => commands::smoke::run(args, &file()?, &paths()?),
         Command::Replay(args) => commands::ui::replay(args, file, &paths()?),
         Command::Demo(args) => commands::ui::demo(args),
         Command::Report(args) => commands::report::run(args, &paths()?),

@@ -25,10 +25,15 @@ pub(super) fn found(
             let login = |peer: &Peer| json!({"host": peer.host, "fault": null});
             peers.iter().take(3).map(login).collect()
         }
-        "interface" => json!({"variables": {}, "interfaces": ["lo", "eth0"]}),
+        "interface" => {
+            json!({"variables": {}, "interfaces": ["lo", "eth0"], "mtus": {"lo": 65536, "eth0": 9000}})
+        }
         "ports" => json!([]),
         "clock" => json!({"ahead_us": 900}),
-        "kernel" => json!({"newest": null, "reboot": false}),
+        "kernel" => json!({"newest": null, "reboot": false, "pidfd": true}),
+        "sshd" => {
+            json!({"is_read": true, "includes": true, "sessions": null, "startups": "100:30:1000", "forwards": null})
+        }
         "logout" => json!({"ends": null}),
         "disk" => {
             json!([{"path": "/home/you", "total": 7168 * G, "free": 2210 * G, "files_free": 400_000_000, "read_only": false}])
@@ -45,7 +50,9 @@ pub(super) fn found(
         "path" => path(number),
         "python" => python(number),
         "torch" => json!({"version": torch(number), "cuda": "12.4"}),
-        "horovod" => json!({"version": "0.28.1", "frameworks": ["tensorflow", "torch"], "missing": []}),
+        "horovod" => {
+            json!({"version": "0.28.1", "frameworks": ["tensorflow", "torch"], "missing": [], "built": ["gloo", "mpi", "nccl"]})
+        }
         "mpi" => json!({"mpi": "Open MPI 4.1.6", "agent": null}),
         "docker" => json!({"installed": true, "version": "27.3.1", "refused": null, "gives_gpus": true}),
         "reach" => {

@@ -20,7 +20,7 @@ use serde_json::Value;
 
 pub use site::{PATIENCE, Site};
 
-use crate::domain::doctor::{Matrix, Peer, Row, Verdict};
+use crate::domain::doctor::{Fix, Matrix, Peer, Row, Verdict};
 use crate::domain::host::{HostInfo, HostSample};
 use crate::domain::ids::HostId;
 use crate::domain::text::{plain, sanitize};
@@ -97,8 +97,9 @@ const fn entry<C: Check>() -> Entry {
 }
 
 /// All checks, in the order in which they are shown: what others need comes first.
-pub static CHECKS: [Entry; 23] = [
+pub static CHECKS: [Entry; 25] = [
     entry::<checks::reach::Reach>(),
+    entry::<checks::sshd::Sshd>(),
     entry::<checks::logins::Logins>(),
     entry::<checks::interface::Interface>(),
     entry::<checks::ports::Ports>(),
@@ -112,6 +113,7 @@ pub static CHECKS: [Entry; 23] = [
     entry::<checks::limits::Limits>(),
     entry::<checks::gpu::Gpu>(),
     entry::<checks::health::Health>(),
+    entry::<checks::leftover::Leftover>(),
     entry::<checks::driver::Driver>(),
     entry::<checks::stub::Stub>(),
     entry::<checks::libraries::Libraries>(),
@@ -238,6 +240,12 @@ fn bound(verdict: &mut Verdict) {
             text.push('…');
         }
     }
+    // what is run is what a person can see whole
+    let is_seen = |fix: &Fix| match fix {
+        Fix::There(command) => sanitize(command) == *command && command.chars().count() <= LONGEST,
+        Fix::Here(_) => true,
+    };
+    verdict.fix = verdict.fix.take().filter(is_seen);
 }
 
 /// A host's text as a word of a command that a person may copy: it can't end that command and begin another one.

@@ -71,6 +71,41 @@ fn what_a_failed_run_is_answered_with_are_checks() {
 }
 
 #[test]
+fn a_command_that_can_not_be_seen_whole_is_not_offered() {
+    let of = |command: String| {
+        let mut verdict = Verdict::bad("x", "y", "z").fixed_there(command);
+        bound(&mut verdict);
+        verdict.fix.is_some()
+    };
+    assert!(of("sudo loginctl enable-linger li".to_owned()));
+    assert!(!of("sudo rm -r '/tmp/\x1b[2K\rls'".to_owned()), "the terminal would hide it");
+    assert!(!of(format!("sudo rm -r /tmp/{}", "x".repeat(LONGEST))));
+}
+
+#[test]
+fn what_a_launch_rests_on_are_checks() {
+    let names = [
+        "reach",
+        "interface",
+        "disk",
+        "gpu",
+        "driver",
+        "docker",
+        "shm",
+        "stub",
+        "python",
+        "torch",
+        "horovod",
+        "path",
+        "logins",
+        "mpi",
+    ];
+    for name in names {
+        assert!(check(name).is_some(), "{name}");
+    }
+}
+
+#[test]
 fn a_host_that_tells_nonsense_is_judged_alone() {
     let (a, b, c) = (HostId::from("a"), HostId::from("b"), HostId::from("c"));
     let up = || Reached::Up(Arc::new(info()), None);

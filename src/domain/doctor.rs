@@ -30,12 +30,24 @@ pub struct Verdict {
     /// What helps: a command, or what to change. It is never run unasked.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub remedy: Option<String>,
+    /// The remedy as a single command, where it is one.
+    #[serde(skip)]
+    pub fix: Option<Fix>,
+}
+
+/// A command that helps. It is run for a person who has seen and wanted it alone.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Fix {
+    /// In a shell on the host.
+    There(String),
+    /// One of hvtui's own here, for all hosts: its words.
+    Here(Vec<String>),
 }
 
 impl Verdict {
     /// It is as it should be.
     pub fn good(evidence: impl Into<String>) -> Self {
-        Self { mark: Mark::Good, evidence: evidence.into(), cause: None, remedy: None }
+        Self { mark: Mark::Good, evidence: evidence.into(), cause: None, remedy: None, fix: None }
     }
 
     /// It says nothing here, or could not be looked at.
@@ -46,12 +58,24 @@ impl Verdict {
     /// A run may fail for it.
     pub fn look(evidence: impl Into<String>, cause: impl Into<String>, remedy: impl Into<String>) -> Self {
         let (cause, remedy) = (Some(cause.into()), Some(remedy.into()));
-        Self { mark: Mark::Look, evidence: evidence.into(), cause, remedy }
+        Self { mark: Mark::Look, evidence: evidence.into(), cause, remedy, fix: None }
     }
 
     /// Runs fail for it.
     pub fn bad(evidence: impl Into<String>, cause: impl Into<String>, remedy: impl Into<String>) -> Self {
         Self { mark: Mark::Bad, ..Self::look(evidence, cause, remedy) }
+    }
+
+    /// With the command that helps.
+    #[must_use]
+    pub fn fixed_by(self, fix: Fix) -> Self {
+        Self { fix: Some(fix), ..self }
+    }
+
+    /// With the command that helps in a shell on the host.
+    #[must_use]
+    pub fn fixed_there(self, command: impl Into<String>) -> Self {
+        self.fixed_by(Fix::There(command.into()))
     }
 
     /// Whether something has to be done about it.

@@ -32,6 +32,7 @@ pub mod marks;
 pub mod mpirun;
 pub mod nccl_log;
 pub mod nccl_timing;
+pub mod needs;
 pub mod note;
 pub mod occupancy;
 pub mod options;

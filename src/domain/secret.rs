@@ -4,6 +4,7 @@
 //! hosts with the order to start, for the ranks' environment alone.
 
 mod forms;
+pub mod guessed;
 
 use std::borrow::Cow;
 use std::ops::Range;

@@ -47,6 +47,18 @@ pub struct Reach {
     pub options: Vec<String>,
 }
 
+impl Reach {
+    /// The arguments of `ssh` that lead there.
+    pub fn words(&self) -> Vec<String> {
+        let mut words: Vec<String> =
+            self.port.iter().flat_map(|port| ["-p".to_owned(), port.to_string()]).collect();
+        words.extend(self.options.iter().cloned());
+        let user = self.user.as_ref().map_or_else(String::new, |user| format!("{user}@"));
+        words.push(format!("{user}{}", self.host));
+        words
+    }
+}
+
 /// The commands in lines. `reach` says how a host is reached; `None` for this machine.
 pub fn by_hand(plan: &LaunchPlan, reach: impl Fn(&HostId) -> Option<Reach>) -> Vec<String> {
     let mut lines = Vec::new();
@@ -90,10 +102,7 @@ pub fn by_hand(plan: &LaunchPlan, reach: impl Fn(&HostId) -> Option<Reach>) -> V
 fn there(at: Option<&Reach>, line: &str) -> String {
     let Some(at) = at else { return line.to_owned() };
     let mut words = vec!["ssh".to_owned()];
-    words.extend(at.port.iter().flat_map(|port| ["-p".to_owned(), port.to_string()]));
-    words.extend(at.options.iter().map(|word| quote(word)));
-    let user = at.user.as_ref().map_or_else(String::new, |user| format!("{user}@"));
-    words.push(quote(&format!("{user}{}", at.host)));
+    words.extend(at.words().iter().map(|word| quote(word)));
     words.push(quote(line));
     words.join(" ")
 }

@@ -109,6 +109,11 @@ impl Checkup {
         self.hosts.iter().filter(|(_, reached)| *reached == Reached::Waiting).map(|(host, _)| host)
     }
 
+    /// Its hosts, and what is known of each.
+    pub fn hosts(&self) -> impl Iterator<Item = (&HostId, &Reached)> {
+        self.hosts.iter().map(|(host, reached)| (host, reached))
+    }
+
     /// Whether each host answers or does not.
     pub fn have_all_come(&self) -> bool {
         self.waiting().next().is_none()

@@ -14,6 +14,9 @@ const FOLDERS: [&str; 4] = [
     "/etc/systemd/logind.conf.d",
 ];
 
+/// Users below are the system's, whose shared memory stays.
+const FIRST_PERSON: u32 = 1000;
+
 /// The program that asks a service manager to start something, looked for on `PATH`.
 pub(super) const SYSTEMD_RUN: &str = "systemd-run";
 
@@ -50,6 +53,23 @@ pub fn ends_runs() -> Option<String> {
     }
 }
 
+/// The user whose shared memory the login manager deletes with the last session, if it does.
+pub fn removes_memory_of() -> Option<String> {
+    let membership = fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
+    let uid = rustix::process::getuid().as_raw();
+    let user = user(uid);
+    let is_of_a_person = uid >= FIRST_PERSON && in_session(&membership) && !lingers(&user);
+    (is_of_a_person && removes_memory(&configuration())).then_some(user)
+}
+
+fn user(uid: u32) -> String {
+    std::env::var("USER").or_else(|_| std::env::var("LOGNAME")).unwrap_or_else(|_| uid.to_string())
+}
+
+fn lingers(user: &str) -> bool {
+    Path::new("/var/lib/systemd/linger").join(user).exists()
+}
+
 /// Looks at this process and its machine.
 pub(super) fn danger() -> Logout {
     let membership = fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
@@ -57,9 +77,8 @@ pub(super) fn danger() -> Logout {
     if uid == 0 || !in_session(&membership) || !kills(&configuration()) {
         return Logout::Harmless;
     }
-    let user =
-        std::env::var("USER").or_else(|_| std::env::var("LOGNAME")).unwrap_or_else(|_| uid.to_string());
-    let lingers = Path::new("/var/lib/systemd/linger").join(&user).exists();
+    let user = user(uid);
+    let lingers = lingers(&user);
     // where it listens for what `systemd-run --user` asks
     let runtime =
         std::env::var_os("XDG_RUNTIME_DIR").map_or_else(|| format!("/run/user/{uid}").into(), PathBuf::from);
@@ -111,11 +130,19 @@ fn configuration() -> Vec<String> {
 
 /// Whether the last word on it is yes. Nothing said is taken for no, as most distributions build it.
 fn kills(texts: &[String]) -> bool {
+    last_word(texts, "KillUserProcesses").unwrap_or(false)
+}
+
+/// Whether the last word on it is yes; where nothing is said, the default that the file comes with as a comment.
+fn removes_memory(texts: &[String]) -> bool {
+    last_word(texts, "RemoveIPC").or_else(|| last_word(texts, "#RemoveIPC")).unwrap_or(false)
+}
+
+fn last_word(texts: &[String], name: &str) -> Option<bool> {
     let lines = texts.iter().flat_map(|text| text.lines());
-    let mut values =
-        lines.filter_map(|line| line.trim().strip_prefix("KillUserProcesses")?.trim().strip_prefix('='));
-    let last = values.next_back().map(|value| value.trim().to_ascii_lowercase());
-    last.is_some_and(|value| matches!(value.as_str(), "yes" | "true" | "on" | "1" | "y" | "t"))
+    let mut values = lines.filter_map(|line| line.trim().strip_prefix(name)?.trim().strip_prefix('='));
+    let last = values.next_back().map(|value| value.trim().to_ascii_lowercase())?;
+    Some(matches!(last.as_str(), "yes" | "true" | "on" | "1" | "y" | "t"))
 }
 
 #[cfg(test)]
@@ -141,6 +168,11 @@ mod tests {
         assert!(!say(&["[Login]\n#KillUserProcesses=yes\n"]));
         assert!(say(&["[Login]\nKillUserProcesses = yes\n"]));
         assert!(!say(&["KillUserProcesses=yes\n", "KillUserProcesses=no\n"]));
+        let memory =
+            |texts: &[&str]| removes_memory(&texts.iter().map(|text| (*text).to_owned()).collect::<Vec<_>>());
+        assert!(
+            memory(&["#RemoveIPC=yes\n"]) && !memory(&["#RemoveIPC=yes\n", "RemoveIPC=no\n"]) && !memory(&[])
+        );
         assert!(in_session("0::/user.slice/user-1000.slice/session-3.scope\n"));
         assert!(!in_session("0::/user.slice/user-1000.slice/user@1000.service/app.slice\n"));
     }

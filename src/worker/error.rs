@@ -141,6 +141,16 @@ pub enum WorkerError {
         /// The file.
         path: String,
     },
+    /// No bytes go to another rank, or come from it.
+    #[error("no bytes go between this rank and rank {rank} on {host}: {source}")]
+    Link {
+        /// The other rank.
+        rank: u32,
+        /// Its host.
+        host: String,
+        /// The system's reason.
+        source: std::io::Error,
+    },
     /// Ranks could not be started or watched.
     #[error("can't {what}: {source}")]
     Start {

@@ -19,6 +19,36 @@ fn command(arguments: &[&str]) -> Command {
     command
 }
 
+#[test]
+fn links_carry_bytes_and_say_how_many() {
+    let link = |arguments: &[&str]| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_hvtui"));
+        command
+            .env_remove("RANK")
+            .env_remove("WORLD_SIZE")
+            .args(["bench", "link", "--millis", "100"])
+            .args(arguments);
+        command.output().unwrap()
+    };
+    let output = link(&["-np", "3", "--streams", "2", "--json"]);
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    let said: Vec<Value> =
+        text(&output.stdout).lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    for line in &said {
+        assert_value_fits("bench-link", line);
+    }
+    let kinds: Vec<&str> = said.iter().map(|line| line["type"].as_str().unwrap()).collect();
+    assert_eq!(kinds, ["head", "link", "link", "link", "total"]);
+    let rates: Vec<f64> = said[1..4].iter().map(|line| line["rate"].as_f64().unwrap()).collect();
+    assert!(rates.iter().all(|rate| *rate > 0.001), "{rates:?}");
+    let least = rates.iter().copied().fold(f64::INFINITY, f64::min);
+    assert!((said[4]["slowest"].as_f64().unwrap() - least).abs() < 1e-9, "{said:?}");
+    let table = link(&["-np", "2"]);
+    assert!(text(&table.stdout).contains("# Slowest : "), "{}", text(&table.stdout));
+    let alone = link(&["-np", "1"]);
+    assert!(alone.status.code() == Some(64) && text(&alone.stderr).contains("a link has two ends"));
+}
+
 fn bench(arguments: &[&str]) -> Output {
     command(arguments).output().unwrap()
 }

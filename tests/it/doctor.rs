@@ -8,6 +8,7 @@ use crate::common::built;
 use crate::common::client::{Client, Ended};
 use crate::common::cluster::Cluster;
 use crate::common::processes::until;
+use crate::common::terminal::Terminal;
 use crate::json_forms::assert_value_fits;
 
 /// The verdict of a check on a host.
@@ -128,6 +129,39 @@ fn troubles_of_hosts_are_found_and_told_with_what_helps() {
     assert!(changed.out.contains("was: ✖ "), "{changed:?}");
 }
 
+#[test]
+fn a_remedy_that_is_one_command_is_run_when_a_person_says_so_and_looked_at_again() {
+    let Some(cluster) = Cluster::up(2, &[]) else { return };
+    let client = Client::new(&cluster);
+    let program =
+        "mkdir -p ~/hvd/bin && printf '#!/bin/sh\\n' > ~/hvd/bin/horovodrun && chmod +x ~/hvd/bin/horovodrun";
+    cluster.on("n2", program);
+    cluster.on("n2", "echo 'export PATH=$HOME/hvd/bin:$PATH' > ~/.profile; echo 'umask 022' > ~/.bashrc; chmod 600 ~/.bashrc");
+    let Some(terminal) =
+        Terminal::start(&client.hvtui(&["doctor", "--only", "path,logins", "--fix"]), 150, 50)
+    else {
+        return;
+    };
+    // the first one is refused: nothing happens
+    terminal.wait("the logins", |screen| screen.contains("1 of 2, would run here: hvtui hosts mesh"));
+    terminal.type_in("n\n");
+    let asked = terminal.wait("the PATH", |screen| screen.contains("2 of 2, would run on n2: "));
+    assert!(asked.contains("/hvd/bin:$PATH"), "{asked}");
+    assert!(!cluster.on("n2", "cat ~/.bashrc").contains("hvd"), "not before it is wanted");
+    terminal.type_in("y\n");
+    let screen = terminal.assert_restored(0);
+    assert!(screen.contains("looking again: path") && screen.contains("✔ path"), "{screen}");
+    let file = cluster.on("n2", "cat ~/.bashrc; stat -c %a ~/.bashrc; ls -a ~");
+    assert!(
+        file.starts_with("export PATH=")
+            && file.contains("\numask 022\n600\n")
+            && !file.contains("bashrc.hvtui"),
+        "{file}"
+    );
+    let without = client.run(&["doctor", "--only", "logins", "--fix"]);
+    assert!(without.code == 64 && without.err.contains("--fix asks before each command"), "{without:?}");
+}
+
 /// A Python of a host that has this torch.
 fn give_torch(cluster: &Cluster, host: &str, version: &str, cuda: &str) {
     let line = format!(
@@ -173,6 +207,83 @@ fn file_systems_and_drivers_are_judged_on_the_host_itself() {
     assert_eq!([mark("torch", "n1"), mark("torch", "n3")], ["good", "bad"], "{told:#}");
     let torch = verdict(&told, "torch", "n3")["evidence"].as_str().unwrap();
     assert_eq!(torch, "torch 2.4.0 is built without CUDA");
+}
+
+#[test]
+fn networks_and_builds_that_differ_are_told_with_the_odd_host() {
+    let Some(cluster) = Cluster::up(3, &[]) else { return };
+    let client = Client::new(&cluster);
+    let interface = "ip -o -4 addr show scope global | awk '{ print $2; exit }'";
+    let name = cluster.on("n2", interface).trim().split('@').next().unwrap_or_default().to_owned();
+    cluster.on("n2", &format!("ip link set dev {name} mtu 1400"));
+    for (host, classes) in
+        [("n1", "GlooAllreduce MPIAllreduce"), ("n2", "GlooAllreduce MPIAllreduce"), ("n3", "GlooAllreduce")]
+    {
+        let line = format!(
+            "for v in 9 10 11 12 13; do d=~/.local/lib/python3.$v/site-packages; mkdir -p $d/horovod-0.28.1.dist-info \
+             $d/horovod/torch; printf 'Metadata-Version: 2.1\nName: horovod\nVersion: 0.28.1\n' > \
+             $d/horovod-0.28.1.dist-info/METADATA; : > $d/horovod/__init__.py; \
+             echo '{classes}' > $d/horovod/torch/mpi_lib_v2.so; done"
+        );
+        cluster.on(host, &line);
+    }
+    let ended = client.run(&["doctor", "--json", "--only", "interface,horovod,sshd,kernel,leftover"]);
+    let told = json(&ended);
+    assert_eq!(ended.code, 1, "{told:#}");
+    let network = verdict(&told, "interface", "n2");
+    let seen = format!("{name} has MTU 1400; other hosts have 1500");
+    assert_eq!((&network["mark"], &network["evidence"]), (&"look".into(), &seen.into()));
+    assert_eq!(network["remedy"], format!("sudo ip link set dev {name} mtu 1500"));
+    let horovod = verdict(&told, "horovod", "n3");
+    assert_eq!(horovod["mark"], "bad", "{horovod:#}");
+    let seen = "Horovod 0.28.1 for torch, built with gloo; other hosts have gloo mpi";
+    assert_eq!(horovod["evidence"], seen);
+    for (check, host) in [("interface", "n1"), ("horovod", "n1"), ("kernel", "n1")] {
+        assert_eq!(verdict(&told, check, host)["mark"], "good", "{told:#}");
+    }
+    assert_eq!(verdict(&told, "leftover", "n1")["mark"], "unknown", "no GPU");
+}
+
+#[test]
+fn a_bundle_shows_its_files_first_and_holds_no_secret() {
+    let Some(cluster) = Cluster::up(1, &[]) else { return };
+    let client = Client::new(&cluster);
+    let env = "slots = 1\nenv = { HF_TOKEN = \"geheim-0123456789\" }\n";
+    let toml = cluster.hosts_toml(1).replace("slots = 1\n", env);
+    client.write("hosts.toml", &toml);
+    let script = "echo password=geheim-0123456789; echo $HF_TOKEN; exit 3";
+    assert_eq!(client.run(&["run", "-np", "1", "--", "sh", "-c", script]).code, 3);
+    let unasked = client.run(&["doctor", "--only", "shm", "--bundle", "help.tar.gz"]);
+    assert_eq!(unasked.code, 64, "{unasked:?}");
+    assert!(unasked.out.contains("help.tar.gz will hold:") && unasked.err.contains("--yes"), "{unasked:?}");
+    assert!(!client.path("help.tar.gz").exists());
+    let written = client.run(&["doctor", "--bundle", "help.tar.gz", "--yes"]);
+    assert!(written.out.contains("written: help.tar.gz"), "{written:?}");
+    let unpacked = std::process::Command::new("tar")
+        .args(["-xzf", "help.tar.gz"])
+        .current_dir(client.path(""))
+        .status()
+        .expect("tar");
+    assert!(unpacked.success());
+    let mut names = Vec::new();
+    for entry in std::fs::read_dir(client.path("hvtui")).unwrap() {
+        let entry = entry.unwrap();
+        let text = std::fs::read_to_string(entry.path()).unwrap();
+        let name = entry.file_name().into_string().unwrap();
+        assert!(!text.contains("geheim-0123456789"), "{name}: {text}");
+        assert!(written.out.contains(&name), "{name} is shown first");
+        names.push(name);
+    }
+    for name in ["about.txt", "doctor.json", "hosts.toml", "hosts.json", "runs.json", "failed-run-log.txt"] {
+        assert!(names.iter().any(|one| one == name), "{name}: {names:?}");
+    }
+    let nowhere = client.run(&["doctor", "--bundle", "no/such/folder/x.tar.gz"]);
+    assert!(nowhere.code == 64 && nowhere.err.contains("there is no such folder"), "{nowhere:?}");
+    // what was found a while ago is kept, too
+    let since = client.run(&["doctor", "--since", "1d"]);
+    assert!(since.out.starts_with("since "), "{since:?}");
+    let wrong = client.run(&["doctor", "--since", "yesterday"]);
+    assert!(wrong.code == 64 && wrong.err.contains("1d, 12h"), "{wrong:?}");
 }
 
 #[test]

@@ -5,8 +5,9 @@ use std::process::Command;
 use crate::common::terminal::Terminal;
 use crate::common::world;
 use crate::common::world::{FREE, Story, busy, cluster, host, recordings, run_id};
+use hvtui::domain::doctor::{Matrix, Row, Verdict};
 use hvtui::domain::preflight::{Finding, Mark};
-use hvtui::tui::core::{Effect, Key, KeyCode, Msg};
+use hvtui::tui::core::{Effect, Key, KeyCode, LookOf, Msg};
 use hvtui::tui::screens::launch::completion::suggestion;
 use hvtui::tui::screens::launch::{Field, checks};
 
@@ -46,7 +47,9 @@ fn plan() -> std::sync::Arc<hvtui::launch::plan::LaunchPlan> {
 fn planned() -> (Story, u64) {
     let mut story = form();
     let effects = story.send(Msg::LaunchPlanned(Ok(plan())));
-    let [Effect::Preflight(number, _)] = &effects[..] else { panic!("the hosts are asked: {effects:?}") };
+    let [Effect::Preflight(number, _), Effect::CheckHosts(_)] = &effects[..] else {
+        panic!("the hosts are asked: {effects:?}")
+    };
     let number = *number;
     (story, number)
 }
@@ -157,6 +160,66 @@ fn hosts_are_asked_for_each_plan_and_what_they_find_is_one_line_for_those_that_a
     let lines = said(&story);
     assert_eq!((lines[0].0, lines[0].1.as_str()), (Some(Mark::Bad), "gpu-b"), "what is wrong comes first");
     assert_eq!(lines[0].2, "command 'hvtui' not found on gpu-b", "without what is well");
+}
+
+/// What the doctor finds: `mark` on gpu-b.
+fn matrix(check: &'static str, mark: Mark) -> Matrix {
+    let verdict = match mark {
+        Mark::Bad => Verdict::bad("64 MB of 64 MB free", "NCCL ends", "remount it"),
+        _ => Verdict::good("1 TB free"),
+    };
+    let verdicts = [(host("gpu-a"), Verdict::good("1 TB free")), (host("gpu-b"), verdict)].into();
+    let row = Row { check, asks: "is it large", verdicts };
+    Matrix { hosts: vec![host("gpu-a"), host("gpu-b")], rows: vec![row] }
+}
+
+#[test]
+fn what_the_doctor_finds_red_on_a_host_of_the_plan_is_started_by_a_second_enter_alone() {
+    let mut story = form();
+    let effects = story.send(Msg::LaunchPlanned(Ok(plan())));
+    let [Effect::Preflight(number, _), Effect::CheckHosts(look)] = &effects[..] else {
+        panic!("{effects:?}")
+    };
+    let LookOf::Plan { hosts, checks } = &look.of else { panic!("{look:?}") };
+    assert_eq!(*hosts, [host("gpu-a"), host("gpu-b")]);
+    assert!(
+        checks.contains(&"shm") && checks.contains(&"reach") && !checks.contains(&"docker"),
+        "{checks:?}"
+    );
+    for name in ["gpu-a", "gpu-b"] {
+        story.send(Msg::Preflight(*number, host(name), vec![Finding::new(Mark::Good, "folder /a")]));
+    }
+    story.send(Msg::HostsChecked(look.number, Box::new(matrix("shm", Mark::Bad)), true));
+    let lines = said(&story);
+    assert_eq!(
+        lines[0],
+        (Some(Mark::Bad), "gpu-b".to_owned(), "shm: 64 MB of 64 MB free: NCCL ends".to_owned()),
+        "{lines:?}"
+    );
+    let starts = |effects: &[Effect]| effects.iter().any(|effect| matches!(effect, Effect::Start(_)));
+    assert!(!starts(&key(&mut story, KeyCode::Enter)));
+    assert!(starts(&key(&mut story, KeyCode::Enter)), "all the same");
+}
+
+#[test]
+fn the_doctor_looks_once_however_much_is_typed() {
+    let mut story = form();
+    let looks =
+        |effects: &[Effect]| effects.iter().filter(|effect| matches!(effect, Effect::CheckHosts(_))).count();
+    let mut all = looks(&story.send(Msg::LaunchPlanned(Ok(plan()))));
+    press(&mut story, " --epochs 3");
+    while story.model.ui.launch.asked > 0 {
+        all += looks(&story.send(Msg::LaunchPlanned(Ok(plan()))));
+    }
+    assert_eq!(all, 1);
+    // other hosts are others' business
+    press(&mut story, "x");
+    let slots = world::gpu_slots(&[("gpu-b", 5)]);
+    let other = world::plan(world::spec(run_id(), "digits", &slots, world::START));
+    assert_eq!(looks(&story.send(Msg::LaunchPlanned(Ok(other)))), 1);
+    // and what the Doctor screen has asked for is told there
+    story.send(Msg::HostsChecked(99, Box::new(matrix("shm", Mark::Bad)), true));
+    assert!(said(&story).iter().all(|(mark, ..)| *mark != Some(Mark::Bad)));
 }
 
 #[test]

@@ -76,6 +76,7 @@ mod security;
 mod selection;
 mod signals;
 mod slurm;
+mod smoke;
 mod spool;
 mod ssh;
 mod ssh_algorithms;

@@ -29,7 +29,7 @@ use hvtui::domain::timing::Phase;
 use hvtui::launch::plan::LaunchPlan;
 use hvtui::launch::request::{LaunchRequest, PlacementSpec};
 use hvtui::tui::canvas::{Caps, ColorDepth};
-use hvtui::tui::core::{Effect, Key, KeyCode, Level, Msg, Screen};
+use hvtui::tui::core::{Effect, Key, KeyCode, Level, Look, LookOf, Msg, Screen};
 use hvtui::tui::screens::view::draw;
 use hvtui::tui::screens::{Model, update};
 use ratatui::buffer::Buffer;
@@ -294,7 +294,10 @@ fn preview() -> std::sync::Arc<LaunchPlan> {
 
 /// What the hosts of the preview answer; `wrong` on gpu-b.
 fn found(story: &mut Story, effects: &[Effect], wrong: Option<&str>) {
-    let [Effect::Preflight(number, _)] = effects else { panic!("the hosts are asked: {effects:?}") };
+    let [Effect::Preflight(number, _), Effect::CheckHosts(look)] = effects else {
+        panic!("the hosts are asked: {effects:?}")
+    };
+    story.send(Msg::HostsChecked(look.number, Box::default(), true));
     for name in ["gpu-a", "gpu-b"] {
         let good = ["folder /home/li", "hvtui is /home/li/.cache/hvtui/hvtui"];
         let mut findings: Vec<Finding> = good.map(|text| Finding::new(Mark::Good, text)).to_vec();
@@ -1046,7 +1049,10 @@ fn what_is_wrong_with_the_hosts() {
     let hosts = ["gpu-a", "gpu-b", "gpu-c", "gpu-d"];
     let mut story = Story::new(&hosts);
     let asked = press(&mut story, "4");
-    assert!(matches!(asked[..], [Effect::CheckHosts(1)]), "the first time it looks by itself: {asked:?}");
+    assert!(
+        matches!(asked[..], [Effect::CheckHosts(Look { number: 1, of: LookOf::All })]),
+        "the first time it looks by itself: {asked:?}"
+    );
     shoot_now("doctor-begins", &mut story, &[(80, 24)], COLOR);
     story.send(Msg::HostsChecked(1, Box::new(checked(&hosts)), false));
     press(&mut story, "nn");
@@ -1065,7 +1071,7 @@ fn what_is_wrong_with_the_hosts() {
         story.send(Msg::Key(Key::plain(KeyCode::Right)));
     }
     shoot_now("doctor-many", &mut story, &[(80, 24), (200, 50)], COLOR);
-    assert!(matches!(press(&mut story, "R")[..], [Effect::CheckHosts(2)]));
+    assert!(matches!(press(&mut story, "R")[..], [Effect::CheckHosts(Look { number: 2, .. })]));
 }
 
 #[test]

@@ -3,7 +3,7 @@
 use clap::{Args, Subcommand, ValueEnum};
 
 use crate::collective::{DType, Reduce};
-use crate::worker::bench::{self, BenchOptions, Via};
+use crate::worker::bench::{self, BenchOptions, LinkOptions, Via};
 
 /// `bench`.
 #[derive(Debug, Subcommand)]
@@ -11,6 +11,34 @@ pub enum BenchCommand {
     /// What an allreduce costs, by size, in nccl-tests' columns
     #[command(after_help = super::help::BENCH_ALLREDUCE)]
     Allreduce(AllreduceArgs),
+    /// How fast bytes go from each rank to the next, by TCP alone: what an allreduce between hosts can't exceed
+    #[command(after_help = super::help::BENCH_LINK)]
+    Link(LinkArgs),
+}
+
+/// `bench link`.
+#[derive(Debug, Args)]
+pub struct LinkArgs {
+    /// Ranks to start on this machine, where this is no rank of a run yet; also written -np N
+    #[arg(long = "np", value_name = "N", default_value_t = 2)]
+    pub np: u32,
+    /// Connections from each rank to the next
+    #[arg(long, value_name = "N", default_value_t = 4, value_parser = clap::value_parser!(u32).range(1..=64))]
+    pub streams: u32,
+    /// For how long bytes are sent
+    #[arg(long, value_name = "MS", default_value_t = 500, value_parser = clap::value_parser!(u64).range(1..=600_000))]
+    pub millis: u64,
+    /// Print one JSON object a line
+    #[arg(long)]
+    pub json: bool,
+}
+
+impl LinkArgs {
+    /// What they ask for.
+    pub fn options(&self) -> LinkOptions {
+        let Self { np, streams, millis, json } = *self;
+        LinkOptions { np, streams, millis, json }
+    }
 }
 
 /// `bench allreduce`.

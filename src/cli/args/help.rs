@@ -150,7 +150,21 @@ Examples:
   hvtui doctor
   hvtui doctor --only path,python,reach --verbose
   hvtui doctor -H gpu-b --json | jq '.checks[].verdicts[] | select(.mark == \"bad\")'
-  hvtui doctor --since last";
+  hvtui doctor --since last
+  hvtui doctor --since 1d
+  hvtui doctor --bundle hvtui.tar.gz";
+
+pub(super) const SMOKE: &str = "\
+Runs of hvtui's own, each on free GPUs of all hosts, one after the other: a
+measurement of every link, an allreduce by each transport, a training, a
+container, an mpirun. Each is recorded as any other run. Exits with 1 where one
+has failed; what can't be tried, and why, is no failure.
+
+Examples:
+  hvtui smoke
+  hvtui smoke -H gpu-a -H gpu-b --only link,tcp
+  hvtui smoke --image pytorch/pytorch --data /data/mnist
+  hvtui smoke --json | jq '.steps[] | {step, mark, rate, expected_rate}'";
 
 pub(super) const REPLAY: &str = "\
 Examples:
@@ -232,6 +246,15 @@ Examples:
   hvtui bench allreduce --transport tcp --private -b 1K -e 16M -f 4
   hvtui run -np 4 -H gpu-a:2,gpu-b:2 -- hvtui bench allreduce --fresh
   hvtui run -np 4 -H gpu-a:2,gpu-b:2 -- hvtui bench allreduce --transport nccl";
+
+pub(super) const BENCH_LINK: &str = "\
+Every link carries bytes at once, in both directions, as in the ring of an
+allreduce. The last column is the share of what the sender's interface gives,
+where the system knows that.
+
+Examples:
+  hvtui run -H gpu-a:1,gpu-b:1 -- hvtui bench link
+  hvtui run -H gpu-a:1,gpu-b:1 -- hvtui bench link --streams 1 --millis 5000";
 
 pub(super) const HOSTS: &str = "\
 Examples:

@@ -12,9 +12,13 @@ const FAILED: u8 = 1;
 
 /// Measures.
 pub fn run(command: &BenchCommand) -> Result<ExitCode, Failure> {
-    let BenchCommand::Allreduce(args) = command;
     let own: Vec<OsString> = std::env::args_os().skip(1).collect();
-    match bench::run(&args.options(), &own, &mut std::io::stdout()) {
+    let mut out = std::io::stdout();
+    let measured = match command {
+        BenchCommand::Allreduce(args) => bench::run(&args.options(), &own, &mut out),
+        BenchCommand::Link(args) => bench::links(&args.options(), &own, &mut out),
+    };
+    match measured {
         Ok(()) => Ok(ExitCode::SUCCESS),
         Err(error @ WorkerError::Option { .. }) => Err(Failure::new(Code::Usage, error.to_string())),
         Err(error) => {

@@ -22,6 +22,7 @@ pub mod report;
 pub mod roles;
 pub mod run;
 pub mod runs;
+pub mod smoke;
 pub mod stacks;
 pub mod stop;
 pub mod trace;

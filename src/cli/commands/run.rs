@@ -125,7 +125,7 @@ async fn compared(session: &mut Session, planned: &LaunchPlan) -> Result<Vec<Str
 }
 
 /// How a person's ssh reaches a host; `None` for this machine.
-fn reach(hosts: &[HostConfig], id: &HostId) -> Option<Reach> {
+pub(super) fn reach(hosts: &[HostConfig], id: &HostId) -> Option<Reach> {
     let host = hosts.iter().find(|host| host.id == *id)?;
     let Address::Ssh(address) = &host.address else { return None };
     let mut options = Vec::new();

@@ -46,6 +46,7 @@ fn judge(ahead: i64, of_most: bool) -> Verdict {
         "times in logs can't be compared; certificates and tokens may be refused, and builds take old files for new",
         "sudo timedatectl set-ntp true   (or: sudo chronyc makestep)",
     )
+    .fixed_there("sudo timedatectl set-ntp true")
 }
 
 #[cfg(test)]

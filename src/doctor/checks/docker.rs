@@ -65,7 +65,8 @@ fn judge(found: &Found, has_gpus: bool, all: &Compared<'_>) -> Verdict {
         } else {
             "sudo systemctl start docker"
         };
-        return Verdict::look(why, "runs in containers can't be started here", remedy);
+        let command = remedy.split(',').next().unwrap_or(remedy);
+        return Verdict::look(why, "runs in containers can't be started here", remedy).fixed_there(command);
     }
     let version = found.version.as_deref().unwrap_or_default();
     if has_gpus && !found.gives_gpus {

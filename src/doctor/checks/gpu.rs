@@ -65,6 +65,7 @@ fn judge(info: &HostInfo, all: &Compared<'_>) -> Verdict {
         ),
         GpuAbsenceReason::DriverNotLoaded => {
             Verdict::bad(seen, cause, "sudo modprobe nvidia; dmesg | grep -i nvrm")
+                .fixed_there("sudo modprobe nvidia")
         }
         GpuAbsenceReason::NoPermission => {
             Verdict::bad(seen, cause, "ls -l /dev/nvidia*; sudo usermod -aG video $USER, then log in again")

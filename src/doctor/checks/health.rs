@@ -22,6 +22,21 @@ impl Check for Health {
     }
 }
 
+/// Of a host whose GPUs have no fault.
+fn persistence(one: &Seen<'_, ()>) -> Verdict {
+    let gpus = one.sample.map(|sample| &sample.gpus[..]).unwrap_or_default();
+    let off = gpus.iter().filter(|gpu| gpu.persistence.value() == Some(&false)).count();
+    if off == 0 {
+        return Verdict::good("no GPU has a fault");
+    }
+    Verdict::look(
+        format!("persistence mode is off ({off} of {} GPUs)", gpus.len()),
+        "the driver leaves a GPU with the last program on it: each start takes seconds longer, and settings are lost",
+        "sudo systemctl enable --now nvidia-persistenced, or: sudo nvidia-smi -pm 1",
+    )
+    .fixed_there("sudo nvidia-smi -pm 1")
+}
+
 fn judge(one: &Seen<'_, ()>) -> Verdict {
     if one.info.gpus.is_empty() {
         return Verdict::unknown("no GPU");
@@ -37,7 +52,7 @@ fn judge(one: &Seen<'_, ()>) -> Verdict {
     }
     let words = told.join(", ");
     match worst {
-        None => Verdict::good("no GPU has a fault"),
+        None => persistence(one),
         Some(Severity::Look) => Verdict::look(
             words,
             "a run is slower than on other hosts, or may be stopped",

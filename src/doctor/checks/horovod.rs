@@ -1,7 +1,11 @@
-//! Whether Horovod's own libraries find all that they were linked with.
+//! Whether Horovod's own libraries find all that they were linked with, and were built with NCCL, MPI and Gloo alike.
 
+use std::path::Path;
+
+use memchr::memmem;
 use serde::{Deserialize, Serialize};
 
+use super::super::compare::Compared;
 use super::super::{Check, Seen, Site};
 use crate::domain::doctor::Verdict;
 
@@ -15,11 +19,14 @@ pub(in crate::doctor) struct Found {
     frameworks: Vec<String>,
     /// Libraries that the loader does not find.
     missing: Vec<String>,
+    /// By what it can reduce: `gloo`, `mpi`, `nccl`; absent where its libraries can't be read.
+    #[serde(default)]
+    built: Option<Vec<String>>,
 }
 
 impl Check for Horovod {
     const NAME: &'static str = "horovod";
-    const ASKS: &'static str = "does Horovod find the libraries that it was built with";
+    const ASKS: &'static str = "does Horovod find its libraries, and was it built with NCCL, MPI and Gloo";
     type Found = Found;
 
     fn look(site: &Site) -> Result<Found, String> {
@@ -43,15 +50,28 @@ impl Check for Horovod {
         }
         found.missing.sort();
         found.missing.dedup();
+        found.built = told.libraries.first().and_then(|library| built(library));
         Ok(found)
     }
 
     fn judge(seen: &[Seen<'_, Found>]) -> Vec<Verdict> {
-        seen.iter().map(|one| judge(&one.found)).collect()
+        let built = |found: &'_ Found| found.built.as_ref().map(|built| built.join(" "));
+        let all: Vec<(&str, String)> =
+            seen.iter().filter_map(|one| Some((one.host.as_str(), built(&one.found)?))).collect();
+        let all = Compared::new(all.iter().map(|(host, built)| (*host, built.as_str())));
+        seen.iter().map(|one| judge(&one.found, !one.info.gpus.is_empty(), &all)).collect()
     }
 }
 
-fn judge(found: &Found) -> Verdict {
+/// By what a library of Horovod's can reduce: the names of its classes stand in it.
+fn built(library: &Path) -> Option<Vec<String>> {
+    let bytes = std::fs::read(library).ok()?;
+    let parts = [("gloo", "GlooAllreduce"), ("mpi", "MPIAllreduce"), ("nccl", "NCCLAllreduce")];
+    let has = |name: &str| memmem::find(&bytes, name.as_bytes()).is_some();
+    Some(parts.iter().filter(|(_, class)| has(class)).map(|(name, _)| (*name).to_owned()).collect())
+}
+
+fn judge(found: &Found, has_gpus: bool, all: &Compared<'_>) -> Verdict {
     let Some(version) = found.version.as_deref() else { return Verdict::unknown("no Horovod") };
     if !found.missing.is_empty() {
         let missing = found.missing.join(", ");
@@ -68,7 +88,27 @@ fn judge(found: &Found) -> Verdict {
             "HOROVOD_WITH_PYTORCH=1 pip install --no-cache-dir --force-reinstall horovod",
         );
     }
-    Verdict::good(format!("Horovod {version} for {}", found.frameworks.join(", ")))
+    let words = format!("Horovod {version} for {}", found.frameworks.join(", "));
+    let Some(built) = &found.built else { return Verdict::good(words) };
+    let words = format!(
+        "{words}, built with {}",
+        if built.is_empty() { "neither MPI nor Gloo".to_owned() } else { built.join(", ") }
+    );
+    if let Some(difference) = all.difference(&built.join(" ")) {
+        return Verdict::bad(
+            format!("{words}; {difference}"),
+            "the ranks don't agree on how they reduce: they fail at the start, or wait for each other",
+            "build it alike: HOROVOD_GPU_OPERATIONS=NCCL HOROVOD_WITH_MPI=1 pip install --no-cache-dir --force-reinstall horovod",
+        );
+    }
+    if has_gpus && !built.iter().any(|part| part == "nccl") {
+        return Verdict::look(
+            words,
+            "hvd.nccl_built() is false: gradients of GPUs go through the hosts' memory, which is slow",
+            "HOROVOD_GPU_OPERATIONS=NCCL pip install --no-cache-dir --force-reinstall horovod",
+        );
+    }
+    Verdict::good(words)
 }
 
 #[cfg(test)]
@@ -80,11 +120,16 @@ mod tests {
     fn what_is_not_found_is_named() {
         let found = |frameworks: &[&str], missing: &[&str]| {
             let all = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect();
-            judge(&Found {
-                version: Some("0.28.1".into()),
-                frameworks: all(frameworks),
-                missing: all(missing),
-            })
+            judge(
+                &Found {
+                    version: Some("0.28.1".into()),
+                    frameworks: all(frameworks),
+                    missing: all(missing),
+                    built: None,
+                },
+                true,
+                &Compared::new([]),
+            )
         };
         assert_eq!(found(&["torch"], &[]).mark, Mark::Good);
         let broken = found(&["torch"], &["libmpi.so.40"]);
@@ -93,6 +138,32 @@ mod tests {
             (Mark::Bad, "Horovod 0.28.1 does not find libmpi.so.40")
         );
         assert_eq!(found(&[], &[]).mark, Mark::Bad);
-        assert_eq!(judge(&Found::default()).mark, Mark::Unknown);
+        assert_eq!(judge(&Found::default(), true, &Compared::new([])).mark, Mark::Unknown);
+    }
+
+    #[test]
+    fn what_it_was_built_without_is_told_by_its_classes() {
+        let folder = tempfile::tempdir().unwrap();
+        let library = folder.path().join("mpi_lib_v2.so");
+        std::fs::write(&library, b"\x7fELF N7horovod6common13GlooAllreduceE N7horovod6common12MPIAllreduceE")
+            .unwrap();
+        assert_eq!(built(&library).unwrap(), ["gloo", "mpi"]);
+        let found = |parts: &[&str]| Found {
+            version: Some("0.28.1".into()),
+            frameworks: vec!["torch".into()],
+            missing: Vec::new(),
+            built: Some(parts.iter().map(|part| (*part).to_owned()).collect()),
+        };
+        let of = |parts: &[&str], has_gpus| judge(&found(parts), has_gpus, &Compared::new([])).mark;
+        assert_eq!(
+            (of(&["gloo"], false), of(&["gloo"], true), of(&["gloo", "nccl"], true)),
+            (Mark::Good, Mark::Look, Mark::Good)
+        );
+        let all = Compared::new([("a", "gloo mpi"), ("b", "gloo mpi"), ("c", "gloo")]);
+        let odd = judge(&found(&["gloo"]), false, &all);
+        assert_eq!(
+            (odd.mark, odd.evidence.as_str()),
+            (Mark::Bad, "Horovod 0.28.1 for torch, built with gloo; other hosts have gloo mpi")
+        );
     }
 }

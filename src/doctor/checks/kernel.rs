@@ -1,4 +1,5 @@
-//! Which kernel runs, and whether a newer one waits for a reboot: modules built since then belong to that one.
+//! Which kernel runs, whether a newer one waits for a reboot (modules built since then belong to that one), and whether it
+//! gives handles on processes.
 
 use std::path::Path;
 
@@ -6,6 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use super::super::{Check, Seen, Site};
 use crate::domain::doctor::Verdict;
+use crate::procs::pidfd;
 
 pub(in crate::doctor) struct Kernel;
 
@@ -15,6 +17,8 @@ pub(in crate::doctor) struct Found {
     newest: Option<String>,
     /// Whether the distribution says that a reboot is due.
     reboot: bool,
+    /// Whether it gives handles on processes, by which signals can't reach another one.
+    pidfd: bool,
 }
 
 impl Check for Kernel {
@@ -27,7 +31,11 @@ impl Check for Kernel {
         let with_modules = folders.filter(|folder| folder.path().join("kernel").is_dir());
         let names = with_modules.map(|folder| folder.file_name().to_string_lossy().into_owned());
         let newest = names.max_by(|a, b| by_numbers(a).cmp(&by_numbers(b)));
-        Ok(Found { newest, reboot: Path::new("/run/reboot-required").exists() })
+        Ok(Found {
+            newest,
+            reboot: Path::new("/run/reboot-required").exists(),
+            pidfd: pidfd::open(std::process::id()).is_some(),
+        })
     }
 
     fn judge(seen: &[Seen<'_, Found>]) -> Vec<Verdict> {
@@ -45,6 +53,9 @@ fn judge(found: &Found, running: &str) -> Verdict {
         _ if found.reboot => {
             Verdict::look(format!("{running} runs, and /run/reboot-required is there"), cause, "sudo reboot")
         }
+        _ if !found.pidfd => Verdict::good(format!(
+            "{running}, which gives no handles on processes (before Linux 5.3, or a sandbox): hvtui signals by number"
+        )),
         _ => Verdict::good(running),
     }
 }
@@ -62,7 +73,7 @@ mod tests {
     #[test]
     fn a_newer_kernel_waits_for_a_reboot() {
         let of = |newest: Option<&str>, reboot| {
-            judge(&Found { newest: newest.map(str::to_owned), reboot }, "6.1.0-18-amd64").mark
+            judge(&Found { newest: newest.map(str::to_owned), reboot, pidfd: true }, "6.1.0-18-amd64").mark
         };
         assert_eq!(of(Some("6.1.0-18-amd64"), false), Mark::Good);
         assert_eq!(of(Some("6.1.0-9-amd64"), false), Mark::Good, "by numbers, not by letters");

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 use super::super::{Check, Seen, Site};
-use crate::domain::doctor::Verdict;
+use crate::domain::doctor::{Fix, Verdict};
 use crate::domain::ids::HostId;
 
 pub(in crate::doctor) struct Logins;
@@ -77,6 +77,7 @@ fn judge(logins: Option<&[Login]>) -> Verdict {
         "mpirun and horovodrun started by themselves end or hang there; the runs of hvtui need no login between hosts",
         "hvtui hosts mesh   (or: ssh-copy-id and ssh-keyscan there)",
     )
+    .fixed_by(Fix::Here(vec!["hosts".to_owned(), "mesh".to_owned()]))
 }
 
 #[cfg(test)]

@@ -1,8 +1,8 @@
-//! Whether logging out ends what a run has started.
+//! Whether logging out ends what a run has started, or takes away its shared memory.
 
 use serde::{Deserialize, Serialize};
 
-use super::super::{Check, Seen, Site};
+use super::super::{Check, Seen, Site, shell_word};
 use crate::domain::doctor::Verdict;
 use crate::supervise::logout;
 
@@ -12,6 +12,9 @@ pub(in crate::doctor) struct Logout;
 pub(in crate::doctor) struct Found {
     /// That it does, with what prevents it; absent where it does not.
     ends: Option<String>,
+    /// The user whose shared memory is deleted then; absent where it stays.
+    #[serde(default)]
+    removes_of: Option<String>,
 }
 
 impl Check for Logout {
@@ -20,7 +23,7 @@ impl Check for Logout {
     type Found = Found;
 
     fn look(_: &Site) -> Result<Found, String> {
-        Ok(Found { ends: logout::ends_runs() })
+        Ok(Found { ends: logout::ends_runs(), removes_of: logout::removes_memory_of() })
     }
 
     fn judge(seen: &[Seen<'_, Found>]) -> Vec<Verdict> {
@@ -28,9 +31,22 @@ impl Check for Logout {
     }
 }
 
+fn linger(user: &str) -> String {
+    format!("sudo loginctl enable-linger {}", shell_word(user))
+}
+
 fn judge(found: &Found) -> Verdict {
     match &found.ends {
-        None => Verdict::good("a run outlives its ssh session"),
+        None => match &found.removes_of {
+            None => Verdict::good("a run outlives its ssh session"),
+            Some(user) => Verdict::look(
+                "a run outlives its ssh session, but for what it has in shared memory (RemoveIPC=yes)",
+                "with a user's last session systemd's login manager deletes all of that user's files in /dev/shm, \
+                 semaphores and message queues: a detached run can't open them by name any more",
+                linger(user),
+            )
+            .fixed_there(linger(user)),
+        },
         Some(text) => {
             let (seen, remedy) = text.rsplit_once(": ").unwrap_or((text, "sudo loginctl enable-linger"));
             let cause =
@@ -48,8 +64,12 @@ mod tests {
     fn the_remedy_is_the_login_managers() {
         let text =
             "logging out ends the run here (KillUserProcesses=yes): `loginctl enable-linger li` prevents it";
-        let verdict = judge(&Found { ends: Some(text.to_owned()) });
+        let verdict = judge(&Found { ends: Some(text.to_owned()), removes_of: None });
         assert_eq!(verdict.remedy.unwrap(), "`loginctl enable-linger li` prevents it");
-        assert!(!judge(&Found { ends: None }).evidence.is_empty());
+        let of = |removes_of: Option<&str>| {
+            judge(&Found { ends: None, removes_of: removes_of.map(str::to_owned) })
+        };
+        assert_eq!(of(None).remedy, None);
+        assert_eq!(of(Some("li")).remedy.unwrap(), "sudo loginctl enable-linger li");
     }
 }

@@ -63,14 +63,21 @@ fn judge(one: &Seen<'_, Found>, all: &[Seen<'_, Found>]) -> Verdict {
         let folder = path.rsplit_once('/').map_or("/", |(folder, _)| folder);
         let words: Vec<String> = hidden.iter().map(|(name, path, _)| format!("{name} ({path})")).collect();
         let words = format!("only a login shell finds {}", words.join(", "));
+        let is_plain = shell_word(folder) == folder;
         // a name that a shell reads otherwise is no part of what a person may copy
-        let folder = if shell_word(folder) == folder { folder } else { "<its folder>" };
+        let folder = if is_plain { folder } else { "<its folder>" };
         let remedy = format!(
             "write 'export PATH={folder}:$PATH' at the top of ~/.bashrc there; for a run of hvtui: --env-from-login"
         );
         // where other hosts find it without, the same command fails here alone
         let uneven = hidden.iter().any(|(.., elsewhere)| !elsewhere.is_empty());
-        return if uneven { Verdict::bad(words, cause, remedy) } else { Verdict::look(words, cause, remedy) };
+        let verdict =
+            if uneven { Verdict::bad(words, cause, remedy) } else { Verdict::look(words, cause, remedy) };
+        // the file stays the one that it is, with its mode and behind its links
+        let command = format!(
+            "{{ echo 'export PATH={folder}:$PATH'; cat ~/.bashrc 2>/dev/null; }} > ~/.bashrc.hvtui && cat ~/.bashrc.hvtui > ~/.bashrc && rm ~/.bashrc.hvtui"
+        );
+        return if is_plain { verdict.fixed_there(command) } else { verdict };
     }
     if let Some((_, hosts)) = absent.first() {
         let words: Vec<&str> = absent.iter().map(|(name, _)| *name).collect();

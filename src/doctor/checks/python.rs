@@ -30,6 +30,7 @@ impl Check for Python {
         });
         let all = All {
             pythons: Compared::new(told().map(|(host, told)| (host, minor(&told.version)))),
+            places: Compared::new(told().map(|(host, told)| (host, told.executable.as_str()))),
             packages: of_packages.each_ref().map(|(name, versions)| {
                 (*name, Compared::new(versions.iter().map(|(host, version)| (*host, version.as_str()))))
             }),
@@ -46,6 +47,8 @@ const NONE: &str = "none";
 /// What all hosts with a Python have.
 struct All<'a> {
     pythons: Compared<'a>,
+    /// Where they lie: another conda or venv is another environment, though its versions are the same.
+    places: Compared<'a>,
     packages: [(&'static str, Compared<'a>); PACKAGES.len()],
 }
 
@@ -86,6 +89,13 @@ fn judge(one: &Seen<'_, Found>, all: &All<'_>) -> Verdict {
         }
     }
     let at = own.executable.clone();
+    if let Some(difference) = all.places.difference(&at).filter(|_| differ.is_empty()) {
+        return Verdict::look(
+            format!("{at} {} ({difference})", own.version),
+            "the ranks run in unlike environments: what is installed later in one is not in the other",
+            "run in one environment by name: --conda, --venv, or an image",
+        );
+    }
     if differ.is_empty() {
         let mut all: Vec<String> =
             FATAL.iter().filter_map(|name| Some(format!("{name} {}", own.packages.get(*name)?))).collect();
@@ -100,7 +110,12 @@ fn judge(one: &Seen<'_, Found>, all: &All<'_>) -> Verdict {
     } else {
         format!("{} -m pip install {}", shell_word(&at), install.join(" "))
     };
-    if is_fatal { Verdict::bad(seen, cause, remedy) } else { Verdict::look(seen, cause, remedy) }
+    let verdict = if is_fatal {
+        Verdict::bad(seen, cause, remedy.clone())
+    } else {
+        Verdict::look(seen, cause, remedy.clone())
+    };
+    if install.is_empty() { verdict } else { verdict.fixed_there(remedy) }
 }
 
 /// Whether it has no other characters than versions have: it stands in a command that a person may run.

@@ -14,6 +14,9 @@ const FAILS: u64 = 64 << 20;
 /// What eight ranks with data loaders want at least.
 const LITTLE: u64 = 1 << 30;
 
+/// Until the next boot.
+const LARGER: &str = "sudo mount -o remount,size=16G /dev/shm";
+
 #[derive(Debug, Serialize, Deserialize)]
 pub(in crate::doctor) struct Found {
     total: u64,
@@ -40,18 +43,19 @@ impl Check for Shm {
 
 fn judge(found: Option<&Found>) -> Verdict {
     let cause = "NCCL ends with \"unhandled system error\", and torch's data loaders with \"Bus error\"";
-    let larger = "sudo mount -o remount,size=16G /dev/shm; of a container: --ipc=host or --shm-size=16g";
+    let larger = format!("{LARGER}; of a container: --ipc=host or --shm-size=16g");
     let Some(found) = found else {
-        return Verdict::bad("there is no /dev/shm", cause, "sudo mount -t tmpfs tmpfs /dev/shm");
+        let command = "sudo mount -t tmpfs tmpfs /dev/shm";
+        return Verdict::bad("there is no /dev/shm", cause, command).fixed_there(command);
     };
     let words = format!("{} of {} free", units::bytes(found.free), units::bytes(found.total));
     match found {
-        found if found.total <= FAILS => Verdict::bad(words, cause, larger),
+        found if found.total <= FAILS => Verdict::bad(words, cause, larger).fixed_there(LARGER),
         found if found.free <= FAILS => {
             let remedy = "ls -lS /dev/shm | head, and delete what ranks have left that run no more";
             Verdict::bad(words, cause, remedy)
         }
-        found if found.total < LITTLE => Verdict::look(words, cause, larger),
+        found if found.total < LITTLE => Verdict::look(words, cause, larger).fixed_there(LARGER),
         _ => Verdict::good(words),
     }
 }

@@ -69,11 +69,8 @@ fn judge(found: &Found) -> Verdict {
     }
     if let Some(folder) = &found.foreign {
         let cause = "Open MPI ends at once: its session folder belongs to another user";
-        return Verdict::bad(
-            format!("{folder} is not yours"),
-            cause,
-            format!("sudo rm -r {}", shell_word(folder)),
-        );
+        let command = format!("sudo rm -r {}", shell_word(folder));
+        return Verdict::bad(format!("{folder} is not yours"), cause, command.clone()).fixed_there(command);
     }
     Verdict::good(format!("{folder} can be written"))
 }

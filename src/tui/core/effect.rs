@@ -11,6 +11,29 @@ use crate::launch::plan::LaunchPlan;
 use crate::launch::request::LaunchRequest;
 use std::sync::Arc;
 
+/// A look of the doctor at hosts.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Look {
+    /// Its number.
+    pub number: u64,
+    /// What it is for: of each there is one at a time, and a new one takes the place of the old.
+    pub of: LookOf,
+}
+
+/// What a look is for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum LookOf {
+    /// All hosts, by all checks.
+    All,
+    /// The hosts of a launch, by what it rests on.
+    Plan {
+        /// The hosts.
+        hosts: Vec<HostId>,
+        /// The checks, by name.
+        checks: Vec<&'static str>,
+    },
+}
+
 /// One thing to do.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Effect {
@@ -52,8 +75,8 @@ pub enum Effect {
         /// Up to and including this moment.
         to: Stamp,
     },
-    /// Look at all hosts for what makes runs fail, under this number; answered by several [`crate::tui::core::Msg::HostsChecked`].
-    CheckHosts(u64),
+    /// Look at hosts for what makes runs fail; answered by several [`crate::tui::core::Msg::HostsChecked`].
+    CheckHosts(Look),
     /// Tell the figures of a run, or two side by side, in words; answered by [`crate::tui::core::Msg::ReportTold`].
     Report(ReportOf),
     /// That is not wanted any more.

@@ -15,7 +15,7 @@ pub mod trail;
 pub mod words;
 pub mod zone;
 
-pub use effect::{Effect, PlayCommand, ReportOf};
+pub use effect::{Effect, Look, LookOf, PlayCommand, ReportOf};
 pub use key::{Key, KeyCode, Mouse, MouseKind};
 pub use msg::{Analyzed, Level, Msg, Reported};
 pub use screen::Screen;

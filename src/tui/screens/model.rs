@@ -156,11 +156,19 @@ pub struct Ui {
     pub marks: MarksUi,
     /// Doctor screen.
     pub doctor: DoctorUi,
+    /// Looks of the doctor so far.
+    pub looks: u64,
     /// Events screen.
     pub events: EventsUi,
 }
 
 impl Ui {
+    /// The number of a look that is about to begin.
+    pub(super) fn next_look(&mut self) -> u64 {
+        self.looks += 1;
+        self.looks
+    }
+
     /// Opens a screen from the one that is shown: one level out comes back to that.
     pub(super) fn open(&mut self, to: Screen) {
         self.trail.opened(self.screen, to);

@@ -162,6 +162,9 @@ fn take(model: &mut Model, msg: Msg) -> Vec<Effect> {
 fn runs_told(model: &mut Model, msg: Msg) {
     match msg {
         Msg::ReportTold(of, told) => report::told(model, &of, told),
+        Msg::HostsChecked(number, matrix, is_over) if launch::checks::looks_by(model, number) => {
+            launch::checks::looked(model, *matrix, is_over);
+        }
         Msg::HostsChecked(number, matrix, is_over) => doctor::told(model, number, *matrix, is_over),
         Msg::Launched(id) => launch::started(model, id),
         Msg::RunsListed(list) => {

@@ -1,15 +1,17 @@
-//! The doctor's look at the hosts, for the screen: who is still awaited, and for how long. Knows no session.
+//! The doctor's looks at the hosts, for the screens: who is still awaited, and for how long. Knows no session.
 
 use std::pin::Pin;
 use std::time::Duration;
 
 use tokio::time::{Sleep, sleep};
 
+use crate::domain::doctor::Matrix;
 use crate::domain::event::Event;
 use crate::domain::host::LinkState;
 use crate::domain::ids::HostId;
 use crate::domain::world::{HostState, World};
 use crate::launcher::checkup::{Checkup, Question};
+use crate::tui::core::{Look, LookOf};
 use crate::wire::doctor::Checked;
 
 /// How long a host that is not connected is waited for, and then those that are for their answers.
@@ -39,22 +41,77 @@ impl Current {
 }
 
 /// What is to be done now.
-#[derive(Debug)]
-pub(super) enum Due {
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Due {
     /// Tell what is known.
     Tell,
     /// Patience has ended.
     Patience,
 }
 
-/// The look that goes on.
+/// What to ask hosts under which number.
+pub(super) type Asking = (u64, Vec<Question>);
+
+/// What a look has found so far, and whether that is all.
+pub(super) type SoFar = (u64, Matrix, bool);
+
+/// The looks that go on: one at all hosts, and one at those of a launch.
 #[derive(Debug, Default)]
-pub(super) struct Checkups(Option<Current>);
+pub(super) struct Checkups {
+    all: One,
+    plan: One,
+}
 
 impl Checkups {
-    /// Begins one; an earlier one is forgotten.
-    pub(super) fn begin(&mut self, number: u64, hosts: &[HostId], world: &World) -> Vec<Question> {
-        let mut checkup = Checkup::new(number, hosts.iter().cloned(), &[]);
+    /// Begins a look; an earlier one for the same is forgotten. `all` are all hosts.
+    pub(super) fn begin(&mut self, look: &Look, all: &[HostId], world: &World) -> Asking {
+        match &look.of {
+            LookOf::All => self.all.begin(look.number, all, &[], world),
+            LookOf::Plan { hosts, checks } => {
+                let checks: Vec<String> = checks.iter().map(|check| (*check).to_owned()).collect();
+                self.plan.begin(look.number, hosts, &checks, world)
+            }
+        }
+    }
+
+    /// A host has told of a check.
+    pub(super) fn told(&mut self, host: &HostId, checked: &Checked) {
+        self.each().for_each(|one| one.told(host, checked));
+    }
+
+    /// Something has happened to a host: what to ask now.
+    pub(super) fn happened(&mut self, host: &HostId, event: &Event) -> Vec<Asking> {
+        self.each().filter_map(|one| one.happened(host, event)).collect()
+    }
+
+    /// What is to be asked and told next; pending while nothing is awaited. Cancel-safe.
+    pub(super) async fn due(&mut self) -> (Option<Asking>, Option<SoFar>) {
+        let (due, one) = tokio::select! {
+            due = self.all.due() => (due, true),
+            due = self.plan.due() => (due, false),
+        };
+        let one = if one { &mut self.all } else { &mut self.plan };
+        let asking = if due == Due::Patience { one.out_of_patience() } else { None };
+        (asking, one.so_far())
+    }
+
+    /// What all looks have found so far. A look that is over is forgotten then.
+    pub(super) fn so_far(&mut self) -> Vec<SoFar> {
+        self.each().filter_map(One::so_far).collect()
+    }
+
+    fn each(&mut self) -> impl Iterator<Item = &mut One> {
+        [&mut self.all, &mut self.plan].into_iter()
+    }
+}
+
+/// A look that goes on.
+#[derive(Debug, Default)]
+struct One(Option<Current>);
+
+impl One {
+    fn begin(&mut self, number: u64, hosts: &[HostId], checks: &[String], world: &World) -> Asking {
+        let mut checkup = Checkup::new(number, hosts.iter().cloned(), checks);
         for host in hosts {
             if let Some(state) = world.hosts.get(host) {
                 tell(&mut checkup, host, state);
@@ -63,24 +120,17 @@ impl Checkups {
         let questions = checkup.questions();
         let patience = Box::pin(sleep(CONNECTING));
         self.0 = Some(Current { checkup, patience, hosts_may_come: true, tell: None });
-        questions
+        (number, questions)
     }
 
-    /// The number of the look that goes on.
-    pub(super) fn number(&self) -> Option<u64> {
-        self.0.as_ref().map(|current| current.checkup.number())
-    }
-
-    /// A host has told of a check.
-    pub(super) fn told(&mut self, host: &HostId, checked: Checked) {
-        if let Some(current) = &mut self.0 {
-            current.checkup.told(host, checked);
+    fn told(&mut self, host: &HostId, checked: &Checked) {
+        if let Some(current) = self.0.as_mut().filter(|current| current.checkup.number() == checked.ask) {
+            current.checkup.told(host, checked.clone());
             current.tell_soon();
         }
     }
 
-    /// Something has happened to a host: what to ask now; `None` where that concerns no look.
-    pub(super) fn happened(&mut self, host: &HostId, event: &Event) -> Option<Vec<Question>> {
+    fn happened(&mut self, host: &HostId, event: &Event) -> Option<Asking> {
         let current = self.0.as_mut()?;
         match event {
             Event::HostDescribed { info } => current.checkup.is_up(host, info.clone()),
@@ -89,11 +139,11 @@ impl Checkups {
             _ => return None,
         }
         current.tell_soon();
-        Some(current.checkup.questions())
+        Some((current.checkup.number(), current.checkup.questions()))
     }
 
     /// What is due next; pending while nothing is awaited. Cancel-safe.
-    pub(super) async fn due(&mut self) -> Due {
+    async fn due(&mut self) -> Due {
         let Some(current) = &mut self.0 else { return std::future::pending().await };
         let due = match &mut current.tell {
             None => {
@@ -105,27 +155,27 @@ impl Checkups {
                 () = current.patience.as_mut() => Due::Patience,
             },
         };
-        if let Due::Tell = due {
+        if due == Due::Tell {
             current.tell = None;
         }
         due
     }
 
     /// Patience has ended: what to ask now.
-    pub(super) fn out_of_patience(&mut self) -> Vec<Question> {
-        let Some(current) = &mut self.0 else { return Vec::new() };
+    fn out_of_patience(&mut self) -> Option<Asking> {
+        let current = self.0.as_mut()?;
         if !current.hosts_may_come {
             current.checkup.give_up(&format!("no answer within {} s", CHECKING.as_secs()));
-            return Vec::new();
+            return None;
         }
         current.hosts_may_come = false;
         current.patience = Box::pin(sleep(CHECKING));
         current.checkup.go_on_without(&format!("not connected within {} s", CONNECTING.as_secs()));
-        current.checkup.questions()
+        Some((current.checkup.number(), current.checkup.questions()))
     }
 
     /// What is known now. A look that is over is forgotten then.
-    pub(super) fn so_far(&mut self) -> Option<(u64, crate::domain::doctor::Matrix, bool)> {
+    fn so_far(&mut self) -> Option<SoFar> {
         let current = self.0.as_ref()?;
         let (number, matrix, is_over) =
             (current.checkup.number(), current.checkup.matrix(), current.checkup.is_over());

@@ -21,11 +21,10 @@ use crate::domain::run::RunSpec;
 use crate::domain::share::Heard;
 use crate::launch::request::LaunchRequest;
 use crate::launcher::alerts::{AlertCommand, AlertObject};
-use crate::launcher::checkup::Question;
 use crate::launcher::session::{Output, Session};
 use crate::record::Store;
-use crate::tui::core::{Effect, Level, Msg};
-use crate::tui::source::checkups::{self, Checkups};
+use crate::tui::core::{Effect, Level, Look, Msg};
+use crate::tui::source::checkups::{Asking, Checkups, SoFar};
 use crate::tui::source::files::{Filed, Files};
 use crate::tui::source::finishing::Finishing;
 use crate::tui::source::preflight::{self, Due, Preflights};
@@ -113,11 +112,9 @@ impl Live {
         self.tell(notices);
         match output {
             Output::Event(envelope) => {
-                if let Origin::Host(host) = &envelope.origin
-                    && let Some(questions) = self.checkups.happened(host, &envelope.event)
-                {
-                    self.check(questions);
-                    self.checked();
+                if let Origin::Host(host) = &envelope.origin {
+                    let asking = self.checkups.happened(host, &envelope.event);
+                    self.check(asking);
                 }
                 self.queue.push_back(Msg::Event(*envelope));
             }
@@ -167,7 +164,7 @@ impl Live {
                 self.preflights.answered(number, &host);
                 self.queue.push_back(Msg::Preflight(number, host, findings));
             }
-            Output::Checked(host, checked) => self.checkups.told(&host, checked),
+            Output::Checked(host, checked) => self.checkups.told(&host, &checked),
             Output::Refused(run, host, reason) => {
                 self.notice(Level::Error, format!("run {} on {host}: {reason}", run.short()));
             }
@@ -318,34 +315,24 @@ impl Live {
     }
 
     /// Asks hosts for checks.
-    fn check(&mut self, questions: Vec<Question>) {
-        if !questions.is_empty()
-            && let Some(number) = self.checkups.number()
-        {
+    fn check(&mut self, asking: impl IntoIterator<Item = Asking>) {
+        for (number, questions) in asking.into_iter().filter(|(_, questions)| !questions.is_empty()) {
             self.recorded.session().check(number, clock::now(), questions);
         }
     }
 
-    fn checked(&mut self) {
-        if let Some((number, matrix, is_over)) = self.checkups.so_far() {
-            self.queue.push_back(Msg::HostsChecked(number, Box::new(matrix), is_over));
-        }
+    fn checked(&mut self, found: impl IntoIterator<Item = SoFar>) {
+        let told = |(number, matrix, is_over)| Msg::HostsChecked(number, Box::new(matrix), is_over);
+        self.queue.extend(found.into_iter().map(told));
     }
 
-    fn look_at_hosts(&mut self, number: u64) {
+    fn look_at_hosts(&mut self, look: &Look) {
         let session = self.recorded.session();
         let hosts: Vec<HostId> = session.hosts().iter().map(|host| host.id.clone()).collect();
-        let questions = self.checkups.begin(number, &hosts, session.world());
-        self.check(questions);
-        self.checked();
-    }
-
-    fn checkup_due(&mut self, due: &checkups::Due) {
-        if let checkups::Due::Patience = due {
-            let questions = self.checkups.out_of_patience();
-            self.check(questions);
-        }
-        self.checked();
+        let asking = self.checkups.begin(look, &hosts, session.world());
+        self.check([asking]);
+        let found = self.checkups.so_far();
+        self.checked(found);
     }
 
     fn preview(&mut self, request: &LaunchRequest) {
@@ -373,7 +360,10 @@ impl EventSource for Live {
                     notices = self.tracing.next() => self.look_at_trace(notices),
                     why = self.alerts.failure() => self.notice(Level::Warning, why),
                     due = self.preflights.next() => self.preflight(due),
-                    due = self.checkups.due() => self.checkup_due(&due),
+                    (asking, found) = self.checkups.due() => {
+                        self.check(asking);
+                        self.checked(found);
+                    }
                 }
             } else {
                 tokio::select! {
@@ -384,7 +374,10 @@ impl EventSource for Live {
                     notices = self.tracing.next() => self.look_at_trace(notices),
                     why = self.alerts.failure() => self.notice(Level::Warning, why),
                     due = self.preflights.next() => self.preflight(due),
-                    due = self.checkups.due() => self.checkup_due(&due),
+                    (asking, found) = self.checkups.due() => {
+                        self.check(asking);
+                        self.checked(found);
+                    }
                 }
             }
         }
@@ -444,7 +437,7 @@ impl EventSource for Live {
             Effect::Report(of) => self.files.report(of),
             Effect::LeaveReport => self.files.leave_report(),
             Effect::ListRuns => self.list_runs(),
-            Effect::CheckHosts(number) => self.look_at_hosts(number),
+            Effect::CheckHosts(look) => self.look_at_hosts(&look),
             Effect::Preflight(number, plan) => self.preflights.ask(number, plan),
             Effect::DeleteRuns(runs) => {
                 let session = self.recorded.session();

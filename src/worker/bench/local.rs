@@ -133,7 +133,8 @@ fn free_port() -> std::io::Result<u16> {
     Ok(TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?.local_addr()?.port())
 }
 
-fn secret() -> Result<String, WorkerError> {
+/// 64 hexadecimal digits that no other process can guess.
+pub(super) fn secret() -> Result<String, WorkerError> {
     let mut bytes = [0; 32];
     SystemRandom::new().fill(&mut bytes).map_err(|_| WorkerError::Start {
         what: "make a secret",

@@ -1,9 +1,11 @@
-//! `hvtui bench allreduce`: what an allreduce costs, as nccl-tests measures it, on one host or many.
+//! `hvtui bench allreduce`: what an allreduce costs, as nccl-tests measures it, on one host or many; and [`link`](self::links),
+//! what the network between them gives.
 //!
 //! As a rank (with `RANK` in its environment) this process measures with the others; without, it starts ranks of
 //! itself on this machine. Knows the communicator and nothing of how it moves bytes.
 
 mod gpus;
+mod link;
 mod local;
 mod measure;
 mod pattern;
@@ -30,6 +32,7 @@ use places::{Place, Way};
 use subject::{OnHosts, Subject};
 use table::Row;
 
+pub use link::LinkOptions;
 pub use sizes::{bytes, steps};
 
 /// The name that the report file gets.
@@ -86,14 +89,31 @@ pub fn run(options: &BenchOptions, arguments: &[OsString], out: &mut dyn Write) 
     if options.sizes.is_empty() {
         return Err(WorkerError::Option { option: "--begin", must_be: "at most --end" });
     }
+    as_rank(options.np, arguments, |env| run_as(options, env, out))
+}
+
+/// Measures what the network gives. `arguments` as in [`run`].
+pub fn links(options: &LinkOptions, arguments: &[OsString], out: &mut dyn Write) -> Result<(), WorkerError> {
+    if std::env::var_os("RANK").is_none() && options.np < 2 {
+        return Err(link::ONE_END);
+    }
+    as_rank(options.np, arguments, |env| link::run(options, env, out))
+}
+
+/// Does something as the rank that this process is; where it is none, as `np` ranks on this machine.
+fn as_rank(
+    np: u32,
+    arguments: &[OsString],
+    act: impl FnOnce(&RankEnv) -> Result<(), WorkerError>,
+) -> Result<(), WorkerError> {
     if std::env::var_os("RANK").is_none() {
-        if options.np == 0 {
+        if np == 0 {
             return Err(WorkerError::Option { option: "--np", must_be: "at least 1" });
         }
-        return local::run(options.np, arguments);
+        return local::run(np, arguments);
     }
     local::end_with_starter()?;
-    run_as(options, &RankEnv::from_process()?, out)
+    act(&RankEnv::from_process()?)
 }
 
 /// Measures as the given rank; rank 0 prints to `out`.

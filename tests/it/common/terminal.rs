@@ -71,7 +71,8 @@ impl Terminal {
         )
         .expect("tmux's settings");
         // After its end the shell keeps the pane, so that what the command left on the terminal can be looked at.
-        let line = format!("{}; echo \"[exit $?]\"; stty -a; exec cat", shell_line(command));
+        // It outlives a ctrl-c, which the terminal sends to it as well.
+        let line = format!("trap : INT; {}; echo \"[exit $?]\"; stty -a; exec cat", shell_line(command));
         let (columns, rows) = (columns.to_string(), rows.to_string());
         let conf = terminal.folder.path().join("conf");
         let started = terminal

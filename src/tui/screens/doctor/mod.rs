@@ -9,7 +9,7 @@ use crate::domain::ids::HostId;
 use crate::domain::time::Stamp;
 use crate::tui::core::keymap::{EVERYWHERE, LAUNCH, LISTS};
 use crate::tui::core::list::Cursor;
-use crate::tui::core::{Effect, Screen, layout};
+use crate::tui::core::{Effect, Look, LookOf, Screen, layout};
 use crate::tui::screens::view::title;
 use crate::tui::screens::{Entry, Model};
 
@@ -73,10 +73,11 @@ fn look(model: &mut Model) -> Vec<Effect> {
     if model.ui.doctor.is_looking {
         return Vec::new();
     }
+    let number = model.ui.next_look();
     let doctor = &mut model.ui.doctor;
-    doctor.number += 1;
+    doctor.number = number;
     doctor.is_looking = true;
-    vec![Effect::CheckHosts(doctor.number)]
+    vec![Effect::CheckHosts(Look { number, of: LookOf::All })]
 }
 
 /// The screen is shown: the first time, it looks by itself.

@@ -3,14 +3,47 @@
 
 use std::sync::Arc;
 
+use crate::domain::doctor::{Matrix, Verdict};
 use crate::domain::ids::{GpuUuid, HostId};
+use crate::domain::needs;
 use crate::domain::occupancy::Occupancy;
 use crate::domain::preflight::{Finding, Mark};
 use crate::domain::run::Slot;
+use crate::domain::time::Stamp;
 use crate::domain::units::ranges;
 use crate::launch::plan::LaunchPlan;
-use crate::tui::core::Effect;
+use crate::tui::core::{Effect, Look, LookOf};
 use crate::tui::screens::Model;
+
+/// A look of the doctor that is older than this is made again, microseconds.
+const LOOK_AGE_US: i64 = 60_000_000;
+
+/// What the doctor knows of the hosts of a plan. It does not depend on what is typed, so it stays while the command changes.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Looked {
+    /// The number of the look; 0 before the first.
+    number: u64,
+    /// When it was asked for.
+    at: Option<Stamp>,
+    hosts: Vec<HostId>,
+    checks: Vec<&'static str>,
+    found: Matrix,
+    is_over: bool,
+}
+
+impl Looked {
+    /// What is wrong with a host, the check before it.
+    fn troubles(&self, host: &HostId) -> impl Iterator<Item = Finding> {
+        let rows = self.found.rows.iter().filter_map(|row| Some((row.check, row.verdicts.get(host)?)));
+        // whether it is reached at all is told by the plan
+        let troubles = rows.filter(|(check, verdict)| verdict.is_trouble() && self.checks.contains(check));
+        troubles.map(|(check, verdict)| {
+            let Verdict { mark, evidence, cause, .. } = verdict;
+            let cause = cause.as_ref().map_or_else(String::new, |cause| format!(": {cause}"));
+            Finding::new(*mark, format!("{check}: {evidence}{cause}"))
+        })
+    }
+}
 
 /// The answers to one question.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -19,6 +52,8 @@ pub struct Checks {
     pub asked: u64,
     /// The hosts of the plan, each with its answer.
     pub hosts: Vec<(HostId, Option<Vec<Finding>>)>,
+    /// What the doctor knows of them.
+    pub looked: Looked,
 }
 
 /// A line of the screen.
@@ -61,6 +96,38 @@ pub fn told(model: &mut Model, number: u64, host: &HostId, findings: Vec<Finding
     model.ui.launch.checks.take(number, host, findings);
 }
 
+/// Has the doctor look at the hosts of a plan for what it rests on, unless that was done a moment ago.
+pub(super) fn look(model: &mut Model, plan: &LaunchPlan) -> Option<Effect> {
+    let (hosts, checks) = (plan.spec.hosts(), needs::checks(&plan.spec));
+    let now = model.now;
+    let looked = &model.ui.launch.checks.looked;
+    let is_new = looked.at.is_some_and(|at| now.micros_since(at) < LOOK_AGE_US);
+    if is_new && (&looked.hosts, &looked.checks) == (&hosts, &checks) {
+        return None;
+    }
+    let number = model.ui.next_look();
+    let of = LookOf::Plan { hosts: hosts.clone(), checks: checks.clone() };
+    model.ui.launch.checks.looked = Looked { number, at: Some(now), hosts, checks, ..Looked::default() };
+    Some(Effect::CheckHosts(Look { number, of }))
+}
+
+/// Whether a look is that of the form.
+pub fn looks_by(model: &Model, number: u64) -> bool {
+    model.ui.launch.checks.looked.number == number
+}
+
+/// What the look has found so far, and whether that is all.
+pub fn looked(model: &mut Model, found: Matrix, is_over: bool) {
+    let looked = &mut model.ui.launch.checks.looked;
+    (looked.found, looked.is_over) = (found, is_over);
+}
+
+/// Whether the doctor has not told all yet.
+pub fn is_looking(model: &Model) -> bool {
+    let looked = &model.ui.launch.checks.looked;
+    looked.number > 0 && !looked.is_over
+}
+
 /// The lines of the screen, what is wrong first.
 pub fn lines(model: &Model) -> Vec<CheckLine> {
     let form = &model.ui.launch;
@@ -68,6 +135,7 @@ pub fn lines(model: &Model) -> Vec<CheckLine> {
     let mut lines: Vec<CheckLine> = Vec::new();
     for (host, answer) in &form.checks.hosts {
         let mut findings = gpus(model, plan, host);
+        findings.extend(form.checks.looked.troubles(host));
         match answer {
             Some(answer) => findings.extend(answer.iter().cloned()),
             None => findings.retain(|finding| finding.mark > Mark::Good),
@@ -134,7 +202,7 @@ mod tests {
     #[test]
     fn an_answer_that_comes_after_its_time_is_shown() {
         let host = HostId::from("a");
-        let mut checks = Checks { asked: 2, hosts: vec![(host.clone(), None)] };
+        let mut checks = Checks { asked: 2, hosts: vec![(host.clone(), None)], looked: Looked::default() };
         let finding = |mark, text: &str| vec![Finding::new(mark, text)];
         checks.take(2, &host, finding(Mark::Unknown, "no answer in 3 s"));
         checks.take(1, &host, finding(Mark::Bad, "of an older question"));

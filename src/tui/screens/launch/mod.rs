@@ -443,8 +443,12 @@ pub fn planned(model: &mut Model, plan: Result<Arc<LaunchPlan>, String>) -> Vec<
         return Vec::new();
     }
     let asked = plan.as_ref().ok().map(|plan| form.checks.ask(plan));
+    let look = plan.as_ref().ok().cloned();
     form.plan = Some(plan);
-    if std::mem::take(&mut form.hurried) { keys::start(model) } else { asked.into_iter().collect() }
+    if std::mem::take(&mut form.hurried) {
+        return keys::start(model);
+    }
+    asked.into_iter().chain(look.and_then(|plan| checks::look(model, &plan))).collect()
 }
 
 /// The run that the form asked for has started: its screen is shown.

@@ -3,12 +3,13 @@
 use crate::domain::ids::Rank;
 use crate::domain::run::RunStage;
 use crate::domain::standing::Standstill;
+use crate::domain::symptoms;
 use crate::domain::text::sanitize;
 use crate::domain::time::Stamp;
 use crate::domain::units::{self, ranges};
 use crate::domain::world::RunState;
-use crate::tui::core::Zone;
 use crate::tui::core::words::clock_time;
+use crate::tui::core::{Screen, Zone};
 use crate::tui::screens::Model;
 use crate::tui::screens::cluster::rows::age;
 use crate::tui::screens::run::rows::silent_hosts;
@@ -41,7 +42,13 @@ fn say(tone: Tone, text: impl Into<String>) -> Verdict {
 
 /// The verdict on the run that is shown: of one with silent hosts, what is not known of it.
 pub fn shown(model: &Model, run: &RunState) -> Verdict {
-    let known = verdict(run, model.moment(), &model.zone);
+    let mut known = verdict(run, model.moment(), &model.zone);
+    // of a replay the hosts may have become others since
+    let checks = if model.ui.screen == Screen::Run { symptoms::checks(run) } else { Vec::new() };
+    if !checks.is_empty() {
+        known.text += " · 4 Doctor may say why: ";
+        known.text += &checks.join(", ");
+    }
     let silent = silent_hosts(model, run);
     let Some(last) = silent.values().max().filter(|_| known.tone != Tone::Bad) else { return known };
     let names: Vec<&str> = silent.keys().take(SILENT_NAMED).map(|host| host.as_str()).collect();

@@ -6,7 +6,7 @@ use crate::domain::text::sanitize;
 use crate::domain::units::middle_cut;
 use crate::tui::canvas::{Canvas, width};
 use crate::tui::screens::Model;
-use crate::tui::screens::launch::checks::lines;
+use crate::tui::screens::launch::checks::{is_looking, lines};
 
 /// Rows of a terminal below which only what is wrong has a line.
 const ROOMY: u16 = 30;
@@ -40,7 +40,7 @@ pub(super) fn draw(model: &Model, canvas: &mut Canvas<'_>, y: u16) -> u16 {
     let worst = lines.first().and_then(|line| line.mark);
     let state = match worst {
         None => ("asking the hosts …".to_owned(), dim),
-        Some(Mark::Good) if lines.iter().all(|line| line.mark.is_some()) => {
+        Some(Mark::Good) if lines.iter().all(|line| line.mark.is_some()) && !is_looking(model) => {
             ("✔ all hosts of the plan".to_owned(), good)
         }
         Some(Mark::Good) => ("✔ so far".to_owned(), dim),
