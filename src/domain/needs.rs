@@ -22,12 +22,17 @@ pub fn checks(spec: &RunSpec) -> Vec<&'static str> {
         checks.push("docker");
         return checks;
     }
-    checks.push("shm");
     if has_gpus {
         checks.push("stub");
     }
     let activates = spec.options.environment.activates() || !spec.options.environments.is_empty();
-    let is_found_by_name = spec.command.first().is_some_and(|program| PYTHONS.contains(&program.as_str()));
+    let program = spec.command.first().map_or("", String::as_str);
+    let is_found_by_name = PYTHONS.contains(&program);
+    let is_python = program.rsplit('/').next().is_some_and(|name| name.starts_with("python"));
+    // what is none of these may never open a file there
+    if has_gpus || is_python || is_found_by_name || !matches!(spec.kind, JobKind::Plain | JobKind::Slurm) {
+        checks.push("shm");
+    }
     if is_found_by_name && !activates {
         checks.push("python");
         match spec.kind {
@@ -83,7 +88,7 @@ mod tests {
     #[test]
     fn a_kind_is_checked_for_what_it_rests_on() {
         let torch = checks(&spec(JobKind::Torch, "python3", &["a", "b"]));
-        assert_eq!(torch, ["reach", "interface", "disk", "gpu", "driver", "shm", "stub", "python", "torch"]);
+        assert_eq!(torch, ["reach", "interface", "disk", "gpu", "driver", "stub", "shm", "python", "torch"]);
         let alone = checks(&spec(JobKind::Horovod, "python", &["a"]));
         assert!(alone.contains(&"horovod") && !alone.contains(&"reach"), "{alone:?}");
         assert!(checks(&spec(JobKind::Mpi, "./solver", &["a", "b"])).contains(&"mpi"));
@@ -96,6 +101,9 @@ mod tests {
             EnvironmentPlan { conda: Some("train".to_owned()), ..EnvironmentPlan::default() };
         assert!(!checks(&conda).contains(&"torch"));
         let own = checks(&spec(JobKind::Torch, "/opt/conda/bin/python3", &["a"]));
-        assert!(!own.contains(&"python"), "{own:?}");
+        assert!(!own.contains(&"python") && own.contains(&"shm"), "{own:?}");
+        let mut plain = spec(JobKind::Plain, "sleep", &["a"]);
+        plain.placements[0].slot = Slot::Cpu { index: 0 };
+        assert_eq!(checks(&plain), ["disk"]);
     }
 }
