@@ -94,6 +94,15 @@ fn spread(length: Option<&Spread>) -> String {
 }
 
 fn steps(run: &RunAnalysis) -> String {
+    let mut out = steps_told(run);
+    // told by NCCL, whether the program tells steps or not
+    if let Some(collectives) = &run.collectives {
+        let _ = writeln!(out, "{}", wrapped(&sanitize(collectives), 2));
+    }
+    out
+}
+
+fn steps_told(run: &RunAnalysis) -> String {
     let Some(last) = run.steps.last else {
         return "\nSteps\n  no steps were told by the program, by hooks, or in what it prints\n".to_owned();
     };
@@ -138,9 +147,6 @@ fn steps(run: &RunAnalysis) -> String {
     }
     for fact in facts {
         let _ = writeln!(out, "{}", wrapped(&fact, 2));
-    }
-    if let Some(collectives) = &run.collectives {
-        let _ = writeln!(out, "{}", wrapped(&sanitize(&format!("NCCL: {collectives}")), 2));
     }
     out
 }

@@ -26,6 +26,7 @@ use hvtui::domain::text::sanitize;
 use hvtui::domain::time::Stamp;
 use hvtui::domain::waiting::Waiting;
 use hvtui::domain::world::World;
+use hvtui::record::import::{Asked, Place, import};
 use hvtui::record::{Reader, Writer};
 use hvtui::ssh::HostKey;
 use hvtui::ssh::config::{Question, understand};
@@ -433,4 +434,27 @@ pub(crate) fn mnist(data: &[u8]) -> bool {
         Err(error) => panic!("{error}"),
     }
     true
+}
+
+/// A file of another program, whatever it is: a run is made of it, or it is refused with words.
+pub(crate) fn imports(data: &[u8]) {
+    let folder = tempfile::tempdir().expect("a folder");
+    let file = folder.path().join("trace");
+    std::fs::write(&file, data).expect("a file");
+    let to = folder.path().join("run.mcap");
+    let asked = Asked {
+        files: std::slice::from_ref(&file),
+        name: None,
+        place: Place::File(&to),
+        now: Stamp(1_700_000_000_000_000),
+        random: 7,
+    };
+    match import(&asked) {
+        Ok(imported) => {
+            let reader = Reader::open(&to).expect("what was imported can be read");
+            assert!(reader.envelopes(..).all(|envelope| envelope.is_ok()));
+            assert!(imported.told_ranks <= imported.ranks.max(1));
+        }
+        Err(error) => assert!(!error.to_string().is_empty() && !to.exists(), "{error}"),
+    }
 }

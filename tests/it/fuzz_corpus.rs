@@ -73,6 +73,11 @@ fn reports() {
 }
 
 #[test]
+fn imports() {
+    over_corpus("imports", bodies::imports);
+}
+
+#[test]
 fn progress() {
     over_corpus("progress", bodies::progress);
 }

@@ -3,6 +3,7 @@
 
 mod bad;
 mod kineto;
+mod nccl_inspector;
 mod tensorboard;
 
 use std::collections::BTreeMap;

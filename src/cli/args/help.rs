@@ -11,7 +11,7 @@ Examples:
 Exit codes: 0 ok, the job's own code when the job failed, 64 usage,
 65 bad hosts file or recording, 69 host unreachable, 70 a fault of hvtui,
 74 a file or standard output cannot be read or written, 75 GPU busy,
-77 permission or host key.
+77 permission or host key, 78 a check of the hosts is red.
 HVTUI_LOG=debug writes hvtui.log into the state folder.";
 
 pub(super) const WATCH: &str = "\
@@ -210,10 +210,10 @@ Examples:
 pub(super) const IMPORT: &str = "\
 Reads Horovod's timeline (HOROVOD_TIMELINE), also of a killed run; traces of
 torch's profiler, one file a rank or their folder; TensorBoard's event files or
-log folder; and what `hvtui export --to chrome` writes. Files are plain, gzip or
-zstd, and may be cut in the middle. Their contents decide what they are, not
-their names. The recording is one like any other: report, replay, diff, export
-and runs take it.
+log folder; logs of NCCL's Inspector plugin; and what `hvtui export --to chrome`
+writes. Files are plain, gzip or zstd, and may be cut in the middle. Their
+contents decide what they are, not their names. The recording is one like any
+other: report, replay, diff, export and runs take it.
 
 Examples:
   hvtui import timeline.json --name before

@@ -10,6 +10,7 @@ mod collectives;
 mod horovod;
 mod intervals;
 mod kineto;
+mod nccl_inspector;
 mod run;
 mod scanner;
 mod source;
@@ -40,7 +41,7 @@ use crate::domain::text::sanitize;
 use crate::domain::units::duration_us;
 
 /// What can be imported, in words.
-pub const READS: &str = "a timeline of Horovod, a trace of torch's profiler (Kineto), event files of TensorBoard, or what `hvtui export --to chrome` writes";
+pub const READS: &str = "a timeline of Horovod, a trace of torch's profiler (Kineto), event files of TensorBoard, logs of NCCL's Inspector, or what `hvtui export --to chrome` writes";
 
 /// Events by which it is judged what a trace is.
 const JUDGED: u64 = 20_000;
@@ -52,6 +53,7 @@ enum Kind {
     Chrome,
     Kineto,
     TensorBoard,
+    NcclInspector,
 }
 
 impl Kind {
@@ -61,6 +63,7 @@ impl Kind {
             Self::Chrome => "chrome",
             Self::Kineto => "kineto",
             Self::TensorBoard => "tensorboard",
+            Self::NcclInspector => "nccl-inspector",
         }
     }
 }
@@ -79,6 +82,9 @@ pub fn import(asked: &Asked<'_>) -> Result<Imported, Error> {
         (kinds, files) if kinds.iter().all(|kind| *kind == Kind::TensorBoard) => {
             import_tensorboard(asked, files)
         }
+        (kinds, files) if kinds.iter().all(|kind| *kind == Kind::NcclInspector) => {
+            import_nccl_inspector(asked, files)
+        }
         (kinds, files) => {
             let other = kinds.iter().position(|kind| *kind != Kind::Kineto).unwrap_or_default();
             let words =
@@ -92,6 +98,9 @@ pub fn import(asked: &Asked<'_>) -> Result<Imported, Error> {
 fn judge(path: &Path) -> Result<Kind, Error> {
     if Records::new(source::open(path)?.text).is_events() {
         return Ok(Kind::TensorBoard);
+    }
+    if nccl_inspector::is_log(source::open(path)?.text) {
+        return Ok(Kind::NcclInspector);
     }
     let mut scanner = Scanner::new(source::open(path)?.text);
     let (mut events, mut unread) = (0, 0);
@@ -263,6 +272,12 @@ fn import_tensorboard(asked: &Asked<'_>, paths: &[PathBuf]) -> Result<Imported, 
     let (told, files) = tensorboard::read(asked, paths)?;
     let spec = told.target.spec().clone();
     imported(Kind::TensorBoard, tensorboard::CLOCK, &spec, files, told)
+}
+
+fn import_nccl_inspector(asked: &Asked<'_>, paths: &[PathBuf]) -> Result<Imported, Error> {
+    let (told, files) = nccl_inspector::read(asked, paths)?;
+    let spec = told.target.spec().clone();
+    imported(Kind::NcclInspector, nccl_inspector::CLOCK, &spec, files, told)
 }
 
 /// Why there is nothing in a file that was cut: that may be all.

@@ -28,7 +28,7 @@ pub struct Imported {
     pub name: String,
     /// Its recording.
     pub recording: PathBuf,
-    /// What was read: `horovod`, `chrome`, `kineto`, `tensorboard`.
+    /// What was read: `horovod`, `chrome`, `kineto`, `tensorboard`, `nccl-inspector`.
     pub format: &'static str,
     /// By whose clock its times are, and how far they can be compared.
     pub clock: String,
