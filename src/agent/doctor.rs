@@ -40,9 +40,10 @@ impl Drop for UnderWay {
 
 /// Begins all that are asked for; each answers for itself.
 pub(super) fn answer(ask: AskChecks, state: PathBuf, out: &Outgoing) {
-    let AskChecks { ask, at, mut checks, peers } = ask;
+    let AskChecks { ask, at, mut checks, peers, mut paths, for_launch } = ask;
     checks.truncate(CHECKS.len());
-    let site = Arc::new(Site::new(at, clock::now(), state, peers));
+    paths.truncate(AskChecks::MOST_PATHS);
+    let site = Arc::new(Site::new(at, clock::now(), state, peers).with_paths(paths).for_launch(for_launch));
     for check in checks {
         let (site, out) = (Arc::clone(&site), out.clone());
         tokio::spawn(async move {

@@ -278,6 +278,9 @@ pub struct RunArgs {
     /// Print what would run on each host, rank by rank, and start nothing
     #[arg(long)]
     pub dry_run: bool,
+    /// Start though a check of the hosts that the run rests on is red; what is ignored is said
+    #[arg(long)]
+    pub force: bool,
     /// Leave as soon as all ranks run; prints the run's id
     #[arg(long, conflicts_with = "dry_run")]
     pub detach: bool,

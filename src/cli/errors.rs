@@ -31,6 +31,8 @@ pub enum Code {
     Busy,
     /// 77: permission or host key.
     Permission,
+    /// 78: a check of the hosts that the launch rests on is red.
+    Unfit,
 }
 
 impl Code {
@@ -44,6 +46,7 @@ impl Code {
             Self::Io => 74,
             Self::Busy => outcome::BUSY,
             Self::Permission => outcome::PERMISSION,
+            Self::Unfit => 78,
         }
     }
 
@@ -151,6 +154,7 @@ impl From<LaunchError> for Failure {
             LaunchFault::Usage => Code::Usage,
             LaunchFault::Unreachable | LaunchFault::Waiting => Code::Unreachable,
             LaunchFault::Permission => Code::Permission,
+            LaunchFault::Unfit => Code::Unfit,
             LaunchFault::Busy(_) => Code::Busy,
             LaunchFault::Internal => Code::Bug,
         };

@@ -95,6 +95,7 @@ fn cpu_info() -> HostInfo {
         agent_version: "0.1.0".to_owned(),
         agent_build: None,
         banner: None,
+        login: None,
         addresses: vec![InterfaceAddress { interface: "eth0".to_owned(), address: [10, 0, 0, 12].into() }],
         ssh_server_address: Some([10, 0, 0, 12].into()),
         ssh_client_address: Some([10, 0, 0, 1].into()),

@@ -196,6 +196,9 @@ async fn stream(
                 if run.is_some() {
                     screen.print(|printer| printer.tick(clock::now()));
                 } else if !asker.is_asking() {
+                    for due in recorded.session().launches_look_for() {
+                        screen.own(&format!("checking the hosts: waiting for {due}"));
+                    }
                     let hosts = recorded.session().launches_wait_for();
                     if hosts.is_empty() {
                         continue;

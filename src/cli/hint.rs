@@ -1,7 +1,9 @@
-//! What a person may do next about a run that failed.
+//! What a person may do next about a run that failed or hangs.
 
 use std::collections::BTreeSet;
 
+use crate::domain::run::RunSpec;
+use crate::domain::stacks::Alike;
 use crate::domain::symptoms;
 use crate::domain::world::RunState;
 
@@ -10,11 +12,19 @@ const HOSTS: usize = 8;
 
 /// The doctor's checks that look for the cause of what it said, on the run's hosts; `None` where none fits.
 pub(crate) fn hint(run: &RunState) -> Option<String> {
-    let checks = symptoms::checks(run);
+    words(&symptoms::checks(run), &run.spec)
+}
+
+/// Those that look for what can keep a run's processes where they stand.
+pub(crate) fn hint_of_hang(groups: &[Alike<'_>], spec: &RunSpec) -> Option<String> {
+    words(symptoms::of_hang(groups), spec)
+}
+
+fn words(checks: &[&str], spec: &RunSpec) -> Option<String> {
     if checks.is_empty() {
         return None;
     }
-    let hosts: BTreeSet<_> = run.spec.hosts().into_iter().collect();
+    let hosts: BTreeSet<_> = spec.hosts().into_iter().collect();
     let mut words = vec![format!("what may be wrong there: hvtui doctor --only {}", checks.join(","))];
     if hosts.len() <= HOSTS {
         words.extend(hosts.iter().map(|host| format!("-H {host}")));

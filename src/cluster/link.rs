@@ -82,6 +82,8 @@ pub(crate) struct Link {
     pub(crate) limited: Option<String>,
     /// What the host printed at login.
     pub(crate) banner: String,
+    /// What let us in, where somebody had to.
+    pub(crate) login: String,
     keeper: Keeper,
 }
 
@@ -137,6 +139,7 @@ fn open_within(agent: Arc<dyn Within>) -> Result<Link, LinkError> {
         path: None,
         limited: None,
         banner: String::new(),
+        login: String::new(),
         keeper: Keeper::Nobody,
     })
 }
@@ -170,6 +173,7 @@ fn open_child(exe: &PathBuf) -> Result<Link, LinkError> {
         path: None,
         limited: None,
         banner: String::new(),
+        login: String::new(),
         keeper: Keeper::Child(child),
     })
 }
@@ -197,7 +201,7 @@ async fn open_ssh(
         ssh::Speaks::Agent { build, path } => (build.clone(), Some(path.clone()), None),
         ssh::Speaks::Telemetry { reason } => (None, None, Some(reason.clone())),
     };
-    let banner = stream.banner.clone();
+    let (banner, login) = (stream.banner.clone(), stream.login.clone());
     let (reader, writer) = stream.into_split();
     Ok(Link {
         reader: Box::new(reader),
@@ -206,6 +210,7 @@ async fn open_ssh(
         path,
         limited,
         banner,
+        login,
         keeper: Keeper::Ssh(link),
     })
 }
@@ -222,6 +227,7 @@ impl Link {
             path: None,
             limited: None,
             banner: String::new(),
+            login: String::new(),
             keeper: Keeper::Nobody,
         }
     }

@@ -60,7 +60,7 @@ impl From<Closed> for End {
 
 /// Runs the session until the link ends; returns why it ended.
 pub(crate) async fn drive(task: &mut HostTask, mut link: Link) -> Result<LinkError, Closed> {
-    let said = Said { build: String::new(), banner: cut(&link.banner) };
+    let said = Said { build: String::new(), banner: cut(&link.banner), login: cut(&link.login) };
     let mut ingress = std::mem::take(&mut task.ingress);
     ingress.begin();
     let mut session =
@@ -116,6 +116,8 @@ struct Said {
     build: String,
     /// What the host printed at login.
     banner: String,
+    /// What let us in.
+    login: String,
 }
 
 /// A beginning of at most 4 KiB: it is recorded with each run.
@@ -373,6 +375,7 @@ async fn receive(task: &mut HostTask, message: FromAgent, said: &Said) -> Result
         FromAgent::Info(mut info) => {
             info.agent_build = Some(said.build.clone()).filter(|build| !build.is_empty());
             info.banner = Some(said.banner.clone()).filter(|banner| !banner.is_empty());
+            info.login = Some(said.login.clone()).filter(|login| !login.is_empty());
             task.event(task.origin(), Event::HostDescribed { info: Arc::from(info) }).await
         }
         FromAgent::Sample(sampled) => {

@@ -51,6 +51,7 @@ pub(crate) async fn watch(task: &mut HostTask, mut link: Link) -> Result<LinkErr
                 for (mut info, mut sample) in told {
                     silence.set(time::sleep(SILENCE));
                     info.banner = Some(session::cut(&link.banner)).filter(|banner| !banner.is_empty());
+                    info.login = Some(session::cut(&link.login)).filter(|login| !login.is_empty());
                     plausible::bound_info(&mut info);
                     plausible::bound_sample(&mut sample);
                     if known.as_ref() != Some(&info) {

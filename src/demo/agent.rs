@@ -112,6 +112,7 @@ impl Agent {
             agent_version: env!("CARGO_PKG_VERSION").to_owned(),
             agent_build: None,
             banner: None,
+            login: None,
             addresses: address
                 .map(|address| InterfaceAddress { interface: "eth0".to_owned(), address })
                 .into_iter()
@@ -253,7 +254,7 @@ impl Talk {
         let name = host.id.to_string();
         let place = (name.as_str(), super::address(host.number).parse().ok(), host.number);
         for check in ask.checks {
-            let found = Some(checks::found(&check, place, &ask.peers));
+            let found = Some(checks::found(&check, place, (&ask.peers, &ask.paths)));
             self.say(&FromAgent::Checked(Checked { ask: ask.ask, check, found, why: None }));
         }
     }

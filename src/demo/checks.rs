@@ -5,7 +5,7 @@ use std::net::IpAddr;
 
 use serde_json::{Value, json};
 
-use crate::domain::doctor::Peer;
+use crate::domain::doctor::{Peer, SamePath};
 
 /// Which hosts have those troubles, by number.
 const OTHER_TORCH: u32 = 1;
@@ -17,7 +17,7 @@ const G: u64 = 1 << 30;
 pub(super) fn found(
     check: &str,
     (name, address, number): (&str, Option<IpAddr>, u32),
-    peers: &[Peer],
+    (peers, paths): (&[Peer], &[SamePath]),
 ) -> Value {
     match check {
         "hostname" => json!({"name": name, "addresses": address.into_iter().collect::<Vec<_>>()}),
@@ -28,7 +28,8 @@ pub(super) fn found(
         "interface" => {
             json!({"variables": {}, "interfaces": ["lo", "eth0"], "mtus": {"lo": 65536, "eth0": 9000}})
         }
-        "ports" => json!([]),
+        "ports" => json!({"held": [], "of_runs": []}),
+        "leftover" => json!([]),
         "clock" => json!({"ahead_us": 900}),
         "kernel" => json!({"newest": null, "reboot": false, "pidfd": true}),
         "sshd" => {
@@ -46,15 +47,30 @@ pub(super) fn found(
         "stub" => {
             json!({"first": "/usr/lib/x86_64-linux-gnu/libcuda.so.1", "is_stub": false, "by": "the loader's cache"})
         }
+        "cuda" => json!({"answer": 0}),
         "libraries" => json!({"NCCL": "2.22.3", "cuDNN": "9.1.0"}),
         "path" => path(number),
         "python" => python(number),
-        "torch" => json!({"version": torch(number), "cuda": "12.4"}),
+        "packages" => json!({
+            "executable": "/usr/bin/python3", "packages": {"nvidia-cudnn-cu12": "9.1.0.70", "nvidia-nccl-cu12": "2.20.5"},
+            "wants": [], "frameworks": {"numpy": "1.26.4", "tensorflow": "2.16.1", "torch": torch(number)},
+        }),
+        "torch" => json!({"version": torch(number), "cuda": "12.4", "missing": []}),
+        "tf" => json!({
+            "version": "2.16.1", "missing": [], "is_cuda": true, "cuda": "12.3", "cudnn": "9", "cudnn_there": [9], "first_version": null,
+        }),
         "horovod" => {
             json!({"version": "0.28.1", "frameworks": ["tensorflow", "torch"], "missing": [], "built": ["gloo", "mpi", "nccl"]})
         }
         "mpi" => json!({"mpi": "Open MPI 4.1.6", "agent": null}),
-        "docker" => json!({"installed": true, "version": "27.3.1", "refused": null, "gives_gpus": true}),
+        "docker" => {
+            json!({"installed": true, "version": "27.3.1", "refused": null, "gives_gpus": true, "root": "/var/lib/docker", "free": 1500 * G})
+        }
+        "images" => json!({"train:latest": "3f2a91c07be4"}),
+        "same" => {
+            let file = json!({"file": {"bytes": 4207, "hash": "9b1c04d2e8a7f365"}});
+            paths.iter().map(|asked| json!({"asked": asked, "thing": file})).collect()
+        }
         "reach" => {
             let way = |peer: &Peer| {
                 let address = peer.addresses.first()?;
@@ -100,6 +116,7 @@ mod tests {
 
     use super::*;
     use crate::doctor::{CHECKS, Entry, Reached, matrix};
+    use crate::domain::doctor::SameRole;
     use crate::domain::host::HostInfo;
     use crate::domain::ids::HostId;
     use crate::domain::preflight::Mark;
@@ -114,11 +131,12 @@ mod tests {
         let info: Arc<HostInfo> = Arc::new(serde_json::from_value(info).unwrap());
         let hosts = ["gpu-01", "gpu-02", "gpu-03"].map(HostId::from);
         let peers = [Peer { host: hosts[1].clone(), addresses: vec!["10.20.0.12".parse().unwrap()] }];
+        let paths = [SamePath { path: "~/train.py".to_owned(), role: SameRole::Script }];
         let mut told = BTreeMap::new();
         for (number, host) in (0..).zip(&hosts) {
             let place = (host.as_str(), "10.20.0.11".parse().ok(), number);
             for entry in &CHECKS {
-                told.insert((host.clone(), entry.name), Ok(found(entry.name, place, &peers)));
+                told.insert((host.clone(), entry.name), Ok(found(entry.name, place, (&peers, &paths))));
             }
         }
         let reached: Vec<_> =
@@ -127,8 +145,9 @@ mod tests {
         let matrix = matrix(&checks, &reached, &told);
         for (row, entry) in matrix.rows.iter().skip(1).zip(&CHECKS).filter(|(_, entry)| entry.looks) {
             let first = &row.verdicts[&hosts[0]];
-            // this host of the demo has no address to judge an interface by
-            assert!(first.mark == Mark::Good || entry.name == "interface", "{}: {first:?}", row.check);
+            // this host of the demo has no address to judge an interface by, and no GPU
+            let can_tell = !["interface", "cuda"].contains(&entry.name);
+            assert!(first.mark == Mark::Good || !can_tell, "{}: {first:?}", row.check);
         }
         let of = |check: &str, at: usize| {
             let row = matrix.rows.iter().find(|row| row.check == check).unwrap();

@@ -20,7 +20,7 @@ use serde_json::Value;
 
 pub use site::{PATIENCE, Site};
 
-use crate::domain::doctor::{Fix, Matrix, Peer, Row, Verdict};
+use crate::domain::doctor::{CONNECTION, Fix, Matrix, Peer, Row, Verdict};
 use crate::domain::host::{HostInfo, HostSample};
 use crate::domain::ids::HostId;
 use crate::domain::text::{plain, sanitize};
@@ -51,6 +51,8 @@ trait Check {
     const MEETS_OTHERS: bool = false;
     /// Whether it judges the values of the GPUs, too.
     const WANTS_SAMPLE: bool = false;
+    /// Whether it looks at files and folders that are named to it: without any it is not made.
+    const WANTS_PATHS: bool = false;
     /// What it finds on a host.
     type Found: Serialize + DeserializeOwned;
 
@@ -66,6 +68,7 @@ trait Check {
 
 /// A check in the registry.
 #[derive(Debug)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a property of its own")]
 pub struct Entry {
     /// Its name.
     pub name: &'static str,
@@ -77,6 +80,8 @@ pub struct Entry {
     pub meets_others: bool,
     /// Whether it judges the values of the GPUs, too.
     pub wants_sample: bool,
+    /// Whether it looks at files and folders that are named to it.
+    pub wants_paths: bool,
     look: fn(&Site) -> Result<Value, String>,
     judge: fn(&[Seen<'_, &Value>]) -> Vec<Verdict>,
 }
@@ -88,6 +93,7 @@ const fn entry<C: Check>() -> Entry {
         looks: C::LOOKS,
         meets_others: C::MEETS_OTHERS,
         wants_sample: C::WANTS_SAMPLE,
+        wants_paths: C::WANTS_PATHS,
         look: |site| {
             let found = C::look(site)?;
             serde_json::to_value(found).map_err(|error| error.to_string())
@@ -97,7 +103,7 @@ const fn entry<C: Check>() -> Entry {
 }
 
 /// All checks, in the order in which they are shown: what others need comes first.
-pub static CHECKS: [Entry; 25] = [
+pub static CHECKS: [Entry; 30] = [
     entry::<checks::reach::Reach>(),
     entry::<checks::sshd::Sshd>(),
     entry::<checks::logins::Logins>(),
@@ -116,13 +122,18 @@ pub static CHECKS: [Entry; 25] = [
     entry::<checks::leftover::Leftover>(),
     entry::<checks::driver::Driver>(),
     entry::<checks::stub::Stub>(),
+    entry::<checks::cuda::Cuda>(),
     entry::<checks::libraries::Libraries>(),
     entry::<checks::path::ProgramPath>(),
     entry::<checks::python::Python>(),
+    entry::<checks::packages::Packages>(),
     entry::<checks::torch::Torch>(),
+    entry::<checks::tf::Tensorflow>(),
     entry::<checks::horovod::Horovod>(),
     entry::<checks::mpi::Mpi>(),
     entry::<checks::docker::Docker>(),
+    entry::<checks::images::Images>(),
+    entry::<checks::same::Same>(),
 ];
 
 /// The check of this name.
@@ -166,9 +177,6 @@ pub fn peers(hosts: &[(HostId, Reached)]) -> Vec<Peer> {
 /// What a host has told for a check.
 pub type Told = Result<Value, String>;
 
-/// The name of the row that tells which hosts are reached: no host looks at that.
-pub const CONNECTION: &str = "ssh";
-
 /// The verdicts that follow from what is known.
 pub fn matrix(
     checks: &[&'static Entry],
@@ -185,7 +193,10 @@ fn connection(hosts: &[(HostId, Reached)]) -> Row {
     let verdicts = hosts.iter().filter_map(|(host, reached)| {
         let verdict = match reached {
             Reached::Waiting => return None,
-            Reached::Up(info, _) => Verdict::good(format!("{} as {}", info.hostname, info.user)),
+            Reached::Up(info, _) => {
+                let by = info.login.as_ref().map_or_else(String::new, |by| format!(", by {by}"));
+                Verdict::good(format!("{} as {}{by}", info.hostname, info.user))
+            }
             Reached::Down(why) => {
                 Verdict::bad(plain(host, why), cause, format!("ssh -v {host} true, then: hvtui hosts check"))
             }

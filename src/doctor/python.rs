@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use super::site::Site;
 
 /// Packages that a run's hosts should have alike.
-pub(super) const PACKAGES: [&str; 12] = [
+pub(super) const PACKAGES: [&str; 11] = [
     "torch",
     "tensorflow",
     "horovod",
@@ -20,13 +20,13 @@ pub(super) const PACKAGES: [&str; 12] = [
     "accelerate",
     "transformers",
     "lightning",
-    "nvidia-nccl-cu12",
 ];
 
 /// Tells by the packages' own metadata: an import of torch alone takes seconds.
 const SCRIPT: &str = r#"
 import glob, json, os, re, sys
 told = {"executable": sys.executable, "version": "%d.%d.%d" % sys.version_info[:3], "packages": {}, "libraries": []}
+told.update({"cuda_packages": {}, "wants": [], "loads": {}})
 def folder(name):
     try:
         from importlib import util
@@ -50,6 +50,46 @@ if torch:
         told["packages"].setdefault("torch", re.search(r"__version__\s*=\s*'([^']+)'", text).group(1))
     except Exception:
         pass
+    for name in glob.glob(os.path.join(torch, "lib", "libtorch_python.so")):
+        told["loads"]["torch"] = name
+tensorflow = folder("tensorflow")
+if tensorflow:
+    for name in ["tensorflow-cpu", "tensorflow-gpu", "tf-nightly"]:
+        try:
+            from importlib import metadata
+            told["packages"].setdefault("tensorflow", metadata.version(name))
+        except Exception:
+            pass
+    for name in glob.glob(os.path.join(tensorflow, "python", "_pywrap_tensorflow_internal.so")):
+        told["loads"]["tensorflow"] = name
+    try:
+        text = open(os.path.join(tensorflow, "python", "platform", "build_info.py")).read()
+        told["tensorflow_build"] = {}
+        for key in ["cuda_version", "cudnn_version", "is_cuda_build"]:
+            found = re.search(r"""['"]%s['"]\s*[,:]\s*['"]?([\w.]+)""" % key, text)
+            if found:
+                told["tensorflow_build"][key] = found.group(1)
+    except Exception:
+        pass
+libraries = re.compile(r"(nvidia-[a-z0-9-]+|nccl|cudnn|cudatoolkit|cuda-cudart)-(\d[\w.]*)")
+for place in sys.path:
+    for name in glob.glob(os.path.join(place, "nvidia_*.dist-info")):
+        found = libraries.match(os.path.basename(name)[:-len(".dist-info")].replace("_", "-"))
+        if found:
+            told["cuda_packages"].setdefault(found.group(1), found.group(2))
+for name in glob.glob(os.path.join(sys.prefix, "conda-meta", "*.json")):
+    found = libraries.match(os.path.basename(name))
+    if found:
+        told["cuda_packages"].setdefault("conda " + found.group(1), found.group(2))
+for name in ["torch", "tensorflow"]:
+    try:
+        from importlib import metadata
+        for line in metadata.requires(name) or []:
+            found = re.match(r"(nvidia-[a-z0-9-]+)\s*\(?==\s*([\w.]+)", line)
+            if found and "extra" not in line:
+                told["wants"].append([name, found.group(1), found.group(2)])
+    except Exception:
+        pass
 horovod = folder("horovod")
 if horovod:
     told["libraries"] = sorted(glob.glob(os.path.join(horovod, "*", "mpi_lib*.so")))
@@ -57,7 +97,7 @@ print("\nhvtui " + json.dumps(told))
 "#;
 
 /// A Python and what it has.
-#[derive(Debug, Clone, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub(super) struct Python {
     pub(super) executable: String,
     pub(super) version: String,
@@ -69,6 +109,18 @@ pub(super) struct Python {
     /// Horovod's own libraries, a file a framework.
     #[serde(default)]
     pub(super) libraries: Vec<PathBuf>,
+    /// Versions of the CUDA libraries that are packages themselves: `nvidia-nccl-cu12`, `conda cudnn`.
+    #[serde(default)]
+    pub(super) cuda_packages: BTreeMap<String, String>,
+    /// Which of those a framework was built with: its name, the package, the version.
+    #[serde(default)]
+    pub(super) wants: Vec<(String, String, String)>,
+    /// The library that the import of a framework loads.
+    #[serde(default)]
+    pub(super) loads: BTreeMap<String, PathBuf>,
+    /// What its TensorFlow tells of how it was built: `cuda_version`, `cudnn_version`, `is_cuda_build`.
+    #[serde(default)]
+    pub(super) tensorflow_build: Option<BTreeMap<String, String>>,
 }
 
 impl Python {

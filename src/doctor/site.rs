@@ -8,7 +8,7 @@ use std::sync::OnceLock;
 use std::time::Duration;
 
 use super::python::Python;
-use crate::domain::doctor::Peer;
+use crate::domain::doctor::{Peer, SamePath, SameRole};
 use crate::domain::environment::{EnvironmentPlan, LoginShell};
 use crate::domain::text::os_text;
 use crate::domain::time::Stamp;
@@ -32,6 +32,10 @@ pub struct Site {
     pub state: PathBuf,
     /// The other hosts.
     pub peers: Vec<Peer>,
+    /// What is compared with that of the others.
+    pub paths: Vec<SamePath>,
+    /// Whether it is looked at for a launch, which starts no login shell.
+    pub for_launch: bool,
     login: OnceLock<Result<BTreeMap<String, String>, String>>,
     python: OnceLock<Result<Python, String>>,
 }
@@ -39,7 +43,14 @@ pub struct Site {
 impl Site {
     /// This host.
     pub fn new(asked_at: Stamp, arrived_at: Stamp, state: PathBuf, peers: Vec<Peer>) -> Self {
-        Self { asked_at, arrived_at, state, peers, login: OnceLock::new(), python: OnceLock::new() }
+        let (login, python) = (OnceLock::new(), OnceLock::new());
+        Self { asked_at, arrived_at, state, peers, paths: Vec::new(), for_launch: false, login, python }
+    }
+
+    /// The same with files and folders to compare.
+    #[must_use]
+    pub fn with_paths(self, paths: Vec<SamePath>) -> Self {
+        Self { paths, ..self }
     }
 
     /// Where a program lies that a command over ssh would start.
@@ -56,12 +67,56 @@ impl Site {
         Ok(changed.get(name).cloned().or_else(|| std::env::var(name).ok()))
     }
 
+    /// The same for a launch.
+    #[must_use]
+    pub fn for_launch(self, for_launch: bool) -> Self {
+        Self { for_launch, ..self }
+    }
+
+    /// A variable as a login shell has it, where one counts and it can be told.
+    pub(super) fn of_login_too(&self, name: &str) -> Option<String> {
+        if self.for_launch { None } else { self.of_login(name).ok().flatten() }
+    }
+
+    /// The scripts that a launch would start.
+    pub(super) fn scripts(&self) -> impl Iterator<Item = PathBuf> {
+        let scripts = self.paths.iter().filter(|asked| asked.role == SameRole::Script);
+        scripts.map(|asked| at_home(&asked.path))
+    }
+
     /// The Python that a command over ssh finds: asked once, for all checks.
     ///
     /// # Errors
     /// There is none, or it does not tell.
     pub(super) fn python(&self) -> Result<Python, String> {
         self.python.get_or_init(|| Python::ask(self)).clone()
+    }
+
+    /// The libraries that the loader does not find for this one.
+    ///
+    /// # Errors
+    /// `ldd` can't be started, or does not answer in time.
+    pub(super) fn unfound(&self, library: &Path) -> Result<Vec<String>, String> {
+        let ldd = self.program("ldd").unwrap_or_else(|| "/usr/bin/ldd".into());
+        let said = self.ask(&ldd, &[&library.to_string_lossy()])?;
+        let absent = said.out.lines().filter(|line| line.contains("=> not found"));
+        Ok(absent.filter_map(|line| line.split_whitespace().next()).map(str::to_owned).collect())
+    }
+
+    /// The symbols that a library lacks, as far as the loader can tell before a program is started: names that begin with one of
+    /// these.
+    ///
+    /// # Errors
+    /// `ldd` can't be started, or does not answer in time.
+    pub(super) fn undefined(&self, library: &Path, beginnings: &[&str]) -> Result<Vec<String>, String> {
+        let ldd = self.program("ldd").unwrap_or_else(|| "/usr/bin/ldd".into());
+        let said = self.ask(&ldd, &["-r", &library.to_string_lossy()])?;
+        let symbol = |line: &str| {
+            let name = line.trim_start().strip_prefix("undefined symbol: ")?.split_whitespace().next()?;
+            let bare = name.trim_start_matches('_');
+            beginnings.iter().any(|beginning| bare.starts_with(beginning)).then(|| name.to_owned())
+        };
+        Ok(said.out.lines().chain(said.err.lines()).filter_map(symbol).collect())
     }
 
     /// Has another program answer.
@@ -78,6 +133,15 @@ impl Site {
             }
             _ => format!("{}: {}", program.display(), os_text(&error)),
         })
+    }
+}
+
+/// Where a path of a person's lies: from the home folder on where it does not begin at the root.
+pub(super) fn at_home(path: &str) -> PathBuf {
+    match path.strip_prefix('~') {
+        Some("") => home(),
+        Some(rest) => home().join(rest.trim_start_matches('/')),
+        None => home().join(path),
     }
 }
 

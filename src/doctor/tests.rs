@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use super::*;
 use crate::domain::preflight::Mark;
+use crate::domain::symptoms::{PLACES, SYMPTOMS};
 use crate::domain::time::Stamp;
 
 /// This machine.
@@ -65,7 +66,7 @@ fn names_are_short_and_unlike() {
 
 #[test]
 fn what_a_failed_run_is_answered_with_are_checks() {
-    for name in crate::domain::symptoms::SYMPTOMS.iter().flat_map(|(_, checks)| *checks) {
+    for name in SYMPTOMS.iter().chain(&PLACES).flat_map(|(_, checks)| *checks) {
         assert!(check(name).is_some(), "{name}");
     }
 }

@@ -1,12 +1,18 @@
 //! What the doctor has found: a verdict for each host and check. Pure; how a check looks is not its business.
 
+mod words;
+
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 
 use serde::{Deserialize, Serialize};
 
+pub use self::words::{Group, counted, glyph, groups, names, troubles};
 use super::ids::HostId;
 use super::preflight::Mark;
+
+/// The name of the row that tells which hosts are reached: no host looks at that.
+pub const CONNECTION: &str = "ssh";
 
 /// Another host, as one that is looked at may reach it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -15,6 +21,27 @@ pub struct Peer {
     pub host: HostId,
     /// By which addresses.
     pub addresses: Vec<IpAddr>,
+}
+
+/// A file or folder of a host that others should have alike.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SamePath {
+    /// Where it lies there; `~/` begins in the home folder.
+    pub path: String,
+    /// What it is to whoever asks.
+    pub role: SameRole,
+}
+
+/// Why a file or folder should be the same on all hosts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum SameRole {
+    /// A person wants it compared: all that is in it.
+    Asked,
+    /// The ranks of a run execute it.
+    Script,
+    /// A run may read it, or write it on one host alone. Of a folder the code counts.
+    Beside,
 }
 
 /// How a check came out on one host.
@@ -33,6 +60,9 @@ pub struct Verdict {
     /// The remedy as a single command, where it is one.
     #[serde(skip)]
     pub fix: Option<Fix>,
+    /// Of a red one: whether a run may succeed all the same, so that no launch is kept from starting for it.
+    #[serde(skip)]
+    pub may_run: bool,
 }
 
 /// A command that helps. It is run for a person who has seen and wanted it alone.
@@ -47,7 +77,14 @@ pub enum Fix {
 impl Verdict {
     /// It is as it should be.
     pub fn good(evidence: impl Into<String>) -> Self {
-        Self { mark: Mark::Good, evidence: evidence.into(), cause: None, remedy: None, fix: None }
+        Self {
+            mark: Mark::Good,
+            evidence: evidence.into(),
+            cause: None,
+            remedy: None,
+            fix: None,
+            may_run: false,
+        }
     }
 
     /// It says nothing here, or could not be looked at.
@@ -58,12 +95,23 @@ impl Verdict {
     /// A run may fail for it.
     pub fn look(evidence: impl Into<String>, cause: impl Into<String>, remedy: impl Into<String>) -> Self {
         let (cause, remedy) = (Some(cause.into()), Some(remedy.into()));
-        Self { mark: Mark::Look, evidence: evidence.into(), cause, remedy, fix: None }
+        Self { mark: Mark::Look, evidence: evidence.into(), cause, remedy, fix: None, may_run: false }
     }
 
     /// Runs fail for it.
     pub fn bad(evidence: impl Into<String>, cause: impl Into<String>, remedy: impl Into<String>) -> Self {
         Self { mark: Mark::Bad, ..Self::look(evidence, cause, remedy) }
+    }
+
+    /// It is red for whoever looks at the hosts, and a run may succeed all the same: what it needs is not known here.
+    #[must_use]
+    pub fn may_run(self) -> Self {
+        Self { may_run: true, ..self }
+    }
+
+    /// How much it speaks against a launch that rests on it.
+    pub fn for_launch(&self) -> Mark {
+        if self.may_run { self.mark.min(Mark::Look) } else { self.mark }
     }
 
     /// With the command that helps.

@@ -35,6 +35,9 @@ pub struct HostInfo {
     /// What the host printed at login before the agent spoke, sanitised, its first 4 KiB.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub banner: Option<String>,
+    /// What let the client in: the key, or the method. `None` on its own machine, and in old recordings.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub login: Option<String>,
     /// Addresses by interface, loopback left out.
     pub addresses: Vec<InterfaceAddress>,
     /// The address by which ssh reached the host, from `SSH_CONNECTION`.

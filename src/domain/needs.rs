@@ -1,63 +1,143 @@
 //! Which of the doctor's checks a launch rests on, so that they are made while its form is still open. Pure: a plan in, names of
 //! checks out.
 
-use super::run::{JobKind, RunSpec};
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use super::doctor::{SamePath, SameRole};
+use super::ids::HostId;
+use super::run::{HostRun, JobKind, RunSpec};
 
 /// Programs that the doctor's check of Python looks at: those that a command over ssh finds by name.
 const PYTHONS: [&str; 4] = ["python", "python3", "torchrun", "horovodrun"];
 
-/// The checks, by name. What the launch brings along itself, as an image or an environment, is not looked at on the host.
-pub fn checks(spec: &RunSpec) -> Vec<&'static str> {
-    let mut checks = Vec::new();
-    let spans_hosts = spec.hosts().len() > 1;
-    if spans_hosts {
-        checks.extend(["reach", "interface"]);
-    }
-    checks.push("disk");
+/// Variables by which a launch brings libraries and programs of its own: what the host has is not what it uses.
+const OWN: [&str; 5] = ["PATH", "LD_LIBRARY_PATH", "LD_PRELOAD", "PYTHONPATH", "PYTHONHOME"];
+/// Variables that name interfaces.
+const INTERFACES: [&str; 4] =
+    ["NCCL_SOCKET_IFNAME", "GLOO_SOCKET_IFNAME", "TP_SOCKET_IFNAME", "OMPI_MCA_btl_tcp_if_include"];
+
+/// The checks, by name. What the launch brings along itself, as an image, an environment or variables, is not looked at on the
+/// host, nor what its command may never use: a check that is red keeps it from starting.
+pub fn checks(spec: &RunSpec, shares: &[HostRun]) -> Vec<&'static str> {
+    let sets = |names: &[&str]| {
+        let mut ranks = shares.iter().flat_map(|share| &share.ranks);
+        ranks.any(|rank| names.iter().any(|name| rank.env.contains_key(*name)))
+    };
+    // the ranks of other kinds may have nothing to do with each other
+    let meets = !matches!(spec.kind, JobKind::Plain | JobKind::Slurm);
+    let spans_hosts = meets && spec.hosts().len() > 1;
     let has_gpus = spec.placements.iter().any(|placement| placement.gpus().next().is_some());
-    if has_gpus {
+    let mut checks = Vec::new();
+    if spans_hosts {
+        checks.push("reach");
+        checks.extend((!sets(&INTERFACES)).then_some("interface"));
+    }
+    if has_gpus && meets {
         checks.extend(["gpu", "driver"]);
     }
+    let shares_memory = has_gpus && shares.iter().any(|share| share.ranks.len() > 1);
     if spec.options.container.is_some() {
+        // its containers share the host's /dev/shm
+        checks.extend((shares_memory && meets).then_some("shm"));
         checks.push("docker");
         return checks;
     }
-    if has_gpus {
-        checks.push("stub");
-    }
-    let activates = spec.options.environment.activates() || !spec.options.environments.is_empty();
     let program = spec.command.first().map_or("", String::as_str);
     let is_found_by_name = PYTHONS.contains(&program);
-    let is_python = program.rsplit('/').next().is_some_and(|name| name.starts_with("python"));
-    // what is none of these may never open a file there
-    if has_gpus || is_python || is_found_by_name || !matches!(spec.kind, JobKind::Plain | JobKind::Slurm) {
-        checks.push("shm");
+    let computes = meets || is_found_by_name || is_python(program);
+    checks.extend((shares_memory && computes).then_some("shm"));
+    let brings_own = sets(&OWN);
+    if has_gpus && computes && !brings_own {
+        checks.extend(["stub", "cuda"]);
     }
-    if is_found_by_name && !activates {
+    let activates = spec.options.environment.activates() || !spec.options.environments.is_empty();
+    if is_found_by_name && !activates && !brings_own {
         checks.push("python");
         match spec.kind {
-            JobKind::Torch => checks.push("torch"),
-            JobKind::Horovod => checks.extend(["torch", "horovod"]),
+            JobKind::Torch if has_gpus => checks.extend(["packages", "torch"]),
+            JobKind::Horovod => checks.extend(["packages", "horovod"]),
+            JobKind::Tensorflow if has_gpus => checks.extend(["packages", "tf"]),
             _ => {}
         }
     }
     if spec.options.delegate.is_some() {
-        checks.push("path");
-        if spans_hosts {
-            checks.push("logins");
-        }
-    }
-    if spec.kind == JobKind::Mpi || spec.options.delegate.is_some() && spec.kind == JobKind::Horovod {
-        checks.push("mpi");
+        checks.extend((!activates && !brings_own).then_some("path"));
+        checks.extend(spans_hosts.then_some("logins"));
+        let is_of_mpi = matches!(spec.kind, JobKind::Mpi | JobKind::Horovod);
+        checks.extend((is_of_mpi && !brings_own).then_some("mpi"));
     }
     checks
+}
+
+/// Whether a program executes a script that is named to it.
+fn is_python(program: &str) -> bool {
+    program.rsplit('/').next().is_some_and(|name| name.starts_with("python"))
+}
+
+/// Endings of files that a command names and every rank reads: scripts and configurations.
+const READ: [&str; 8] = [".py", ".sh", ".yaml", ".yml", ".toml", ".cfg", ".ini", ".json"];
+/// Files of a command that are compared.
+const MOST: usize = 6;
+
+/// What the hosts of a launch should have alike, by host: the scripts and configurations that its command names, and the code
+/// beside a script. None where what it runs is copied or brought along.
+pub fn paths(spec: &RunSpec, shares: &[HostRun]) -> BTreeMap<HostId, Vec<SamePath>> {
+    let options = &spec.options;
+    if options.container.is_some() || options.sync.is_some() {
+        return BTreeMap::new();
+    }
+    let words = spec.command.iter().map(|word| match word.split_once('=') {
+        Some((option, value)) if option.starts_with("--") => value,
+        _ => word.as_str(),
+    });
+    let is_read = |word: &&str| {
+        READ.iter().any(|ending| word.len() > ending.len() && word.ends_with(ending))
+            && !word.starts_with('-')
+            && !word.contains(|c: char| c.is_whitespace() || "$*?[{;|&<>`'\"".contains(c))
+    };
+    let mut files: Vec<&str> = Vec::new();
+    for word in words.filter(is_read) {
+        if files.len() < MOST && !files.contains(&word) {
+            files.push(word);
+        }
+    }
+    if files.is_empty() {
+        return BTreeMap::new();
+    }
+    let program = spec.command.first().map_or("", String::as_str);
+    // of other programs it may be an argument like others
+    let executes =
+        PYTHONS.contains(&program) || is_python(program) || ["sh", "bash", "mpirun"].contains(&program);
+    let is = |file: &str, ending: &str| Path::new(file).extension().is_some_and(|own| own == ending);
+    let has_script = files.iter().any(|file| is(file, "py"));
+    let of_share = |share: &HostRun| {
+        let cwd = share.ranks.first().and_then(|rank| rank.cwd.as_deref()).filter(|cwd| !cwd.is_empty());
+        let cwd = cwd.unwrap_or("~");
+        let at = |file: &&str| {
+            if file.starts_with(['/', '~']) {
+                return (*file).to_owned();
+            }
+            format!("{}/{}", cwd.trim_end_matches('/'), file.trim_start_matches("./"))
+        };
+        let is_script = |file: &&&str| is(file, "py") || is(file, "sh");
+        let script = files.iter().find(is_script).filter(|file| executes || **file == program);
+        let role = |file: &&str| if Some(file) == script { SameRole::Script } else { SameRole::Beside };
+        let mut paths: Vec<SamePath> =
+            files.iter().map(|file| SamePath { path: at(file), role: role(file) }).collect();
+        if has_script && cwd != "~" {
+            paths.push(SamePath { path: cwd.to_owned(), role: SameRole::Beside });
+        }
+        (share.host.clone(), paths)
+    };
+    shares.iter().map(of_share).collect()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::domain::environment::EnvironmentPlan;
-    use crate::domain::ids::{GpuUuid, HostId, Rank, RunId};
+    use crate::domain::ids::{GpuUuid, Rank, RunId};
     use crate::domain::options::RunOptions;
     use crate::domain::run::{Placement, Slot};
     use crate::domain::time::Stamp;
@@ -76,7 +156,7 @@ mod tests {
             name: "test".to_owned(),
             kind,
             command: vec![program.to_owned(), "train.py".to_owned()],
-            env: std::collections::BTreeMap::new(),
+            env: BTreeMap::new(),
             workdir: None,
             placements: hosts.iter().enumerate().map(placement).collect(),
             created: Stamp(0),
@@ -85,13 +165,38 @@ mod tests {
         }
     }
 
+    fn shares(spec: &RunSpec, env: &[(&str, &str)]) -> Vec<HostRun> {
+        let rank = serde_json::json!({"rank": 0, "argv": ["x"], "env": env.iter().copied().collect::<BTreeMap<_, _>>()});
+        let share = |host: HostId| {
+            let ranks = [rank.clone(), rank.clone()];
+            let share =
+                serde_json::json!({"run": spec.id, "host": host, "name": "x", "ranks": ranks, "grace_ms": 1});
+            serde_json::from_value(share).unwrap()
+        };
+        spec.hosts().into_iter().map(share).collect()
+    }
+
+    fn of(spec: &RunSpec) -> Vec<&'static str> {
+        checks(spec, &shares(spec, &[]))
+    }
+
     #[test]
     fn a_kind_is_checked_for_what_it_rests_on() {
-        let torch = checks(&spec(JobKind::Torch, "python3", &["a", "b"]));
-        assert_eq!(torch, ["reach", "interface", "disk", "gpu", "driver", "stub", "shm", "python", "torch"]);
-        let alone = checks(&spec(JobKind::Horovod, "python", &["a"]));
+        let torch = spec(JobKind::Torch, "python3", &["a", "b"]);
+        assert_eq!(
+            of(&torch),
+            ["reach", "interface", "gpu", "driver", "shm", "stub", "cuda", "python", "packages", "torch"]
+        );
+        let alone = of(&spec(JobKind::Horovod, "python", &["a"]));
         assert!(alone.contains(&"horovod") && !alone.contains(&"reach"), "{alone:?}");
-        assert!(checks(&spec(JobKind::Mpi, "./solver", &["a", "b"])).contains(&"mpi"));
+        assert!(of(&spec(JobKind::Mpi, "./solver", &["a", "b"])).contains(&"reach"));
+    }
+
+    #[test]
+    fn what_its_ranks_may_have_nothing_to_do_with_stops_no_launch() {
+        assert!(of(&spec(JobKind::Plain, "nvidia-smi", &["a", "b"])).is_empty());
+        let script = of(&spec(JobKind::Plain, "python3", &["a", "b"]));
+        assert_eq!(script, ["shm", "stub", "cuda", "python"], "they may be jobs by themselves");
     }
 
     #[test]
@@ -99,11 +204,47 @@ mod tests {
         let mut conda = spec(JobKind::Torch, "python3", &["a", "b"]);
         conda.options.environment =
             EnvironmentPlan { conda: Some("train".to_owned()), ..EnvironmentPlan::default() };
-        assert!(!checks(&conda).contains(&"torch"));
-        let own = checks(&spec(JobKind::Torch, "/opt/conda/bin/python3", &["a"]));
-        assert!(!own.contains(&"python") && own.contains(&"shm"), "{own:?}");
-        let mut plain = spec(JobKind::Plain, "sleep", &["a"]);
-        plain.placements[0].slot = Slot::Cpu { index: 0 };
-        assert_eq!(checks(&plain), ["disk"]);
+        assert!(!of(&conda).contains(&"torch"));
+        let own = of(&spec(JobKind::Torch, "/opt/conda/bin/python3", &["a"]));
+        assert!(!own.contains(&"python") && own.contains(&"cuda"), "{own:?}");
+        let torch = spec(JobKind::Torch, "python3", &["a", "b"]);
+        let path = checks(&torch, &shares(&torch, &[("LD_LIBRARY_PATH", "/opt/cuda")]));
+        assert_eq!(path, ["reach", "interface", "gpu", "driver", "shm"]);
+        let network = checks(&torch, &shares(&torch, &[("NCCL_SOCKET_IFNAME", "eth1")]));
+        assert!(!network.contains(&"interface") && network.contains(&"torch"), "{network:?}");
+    }
+
+    #[test]
+    fn what_every_rank_reads_is_compared() {
+        let mut spec = spec(JobKind::Torch, "python3", &["a", "b"]);
+        spec.command = [
+            "python3",
+            "-u",
+            "src/train.py",
+            "--config=conf/base.yaml",
+            "--out",
+            "/logs",
+            "$X.py",
+            "s.py;ls",
+        ]
+        .map(str::to_owned)
+        .to_vec();
+        let share = |host: &str, cwd: Option<&str>| {
+            let rank = serde_json::json!({"rank": 0, "argv": ["python3"], "cwd": cwd});
+            let share = serde_json::json!({"run": spec.id, "host": host, "name": "x", "ranks": [rank], "grace_ms": 1});
+            serde_json::from_value::<HostRun>(share).unwrap()
+        };
+        let shares = [share("a", Some("/work/train")), share("b", None)];
+        let all = paths(&spec, &shares);
+        let of =
+            |host: &str| all[&HostId::from(host)].iter().map(|one| one.path.as_str()).collect::<Vec<_>>();
+        assert_eq!(of("a"), ["/work/train/src/train.py", "/work/train/conf/base.yaml", "/work/train"]);
+        assert_eq!(of("b"), ["~/src/train.py", "~/conf/base.yaml"], "a home folder is not the code of a run");
+        let roles: Vec<SameRole> = all[&HostId::from("b")].iter().map(|one| one.role).collect();
+        assert_eq!(roles, [SameRole::Script, SameRole::Beside]);
+        "sha256sum".clone_into(&mut spec.command[0]);
+        assert!(paths(&spec, &shares)[&HostId::from("b")].iter().all(|one| one.role == SameRole::Beside));
+        spec.command.truncate(2);
+        assert!(paths(&spec, &shares).is_empty());
     }
 }

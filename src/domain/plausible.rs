@@ -426,6 +426,7 @@ mod tests {
             agent_version: long(),
             agent_build: None,
             banner: None,
+            login: None,
             addresses: vec![InterfaceAddress { interface: long(), address: [10, 0, 0, 1].into() }; LIST + 1],
             ssh_server_address: None,
             ssh_client_address: None,

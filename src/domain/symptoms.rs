@@ -1,6 +1,8 @@
-//! Which checks of the doctor fit what a run that failed has said. Pure: words in, names of checks out.
+//! Which checks of the doctor fit what a run that failed has said, or where one that hangs stands. Pure: words in, names of
+//! checks out.
 
 use super::ids::Rank;
+use super::stacks::{Alike, Frame};
 use super::world::RunState;
 
 /// How many of the newest lines are looked at.
@@ -9,7 +11,7 @@ const LINES: usize = 400;
 const MOST: usize = 4;
 
 /// What stands in an error, in lower case, and the checks that look for its cause, the likeliest first.
-pub const SYMPTOMS: [(&[&str], &[&str]); 15] = [
+pub const SYMPTOMS: [(&[&str], &[&str]); 18] = [
     (&["host key verification failed", "permission denied (publickey"], &["logins"]),
     (&["command not found", ": not found"], &["path"]),
     (&["modulenotfounderror", "no module named"], &["python", "path"]),
@@ -28,6 +30,36 @@ pub const SYMPTOMS: [(&[&str], &[&str]); 15] = [
     (&["no space left on device"], &["disk", "shm"]),
     (&["too many open files", "ibv_reg_mr", "resource temporarily unavailable"], &["limits"]),
     (&["connection timed out", "no route to host", "connect timeout"], &["reach", "interface"]),
+    // an address of docker's own network, which means another machine on each host
+    (&["[172.17.", "/172.17.", " 172.17."], &["interface"]),
+    (
+        &["did not join the other ranks", "do not reach each other", "diststoreerror", "distnetworkerror"],
+        &["reach", "interface", "hostname"],
+    ),
+    (&["numpy 1.x cannot be run in numpy 2", "numpy.core.multiarray failed to import"], &["packages"]),
+];
+
+/// Where a process of a run that hangs may stand, by words of its calls in lower case, and the checks that look for what can keep
+/// it there. The first that fits counts.
+pub const PLACES: [(&[&str], &[&str]); 3] = [
+    (
+        &["init_process_group", "rendezvous", "tcpstore", "store_based_barrier", "init_gloo", "mpi_init"],
+        &["reach", "interface", "hostname", "ports"],
+    ),
+    (&["_try_get_data", "dataloader", "data_loader"], &["disk", "shm"]),
+    (
+        &[
+            "all_reduce",
+            "allreduce",
+            "all_gather",
+            "allgather",
+            "reduce_scatter",
+            "broadcast",
+            "barrier",
+            "synchronize",
+        ],
+        &["reach", "interface", "health", "shm"],
+    ),
 ];
 
 /// The checks that fit a run that failed, by what its outcome and the rank that failed first have said: of all ranks where
@@ -47,6 +79,19 @@ pub fn checks(run: &RunState) -> Vec<&'static str> {
     found
 }
 
+/// The checks that fit a run that hangs, by where the processes stand that hold the others up: the first of `groups`. None where
+/// they stand in code of their own.
+pub fn of_hang(groups: &[Alike<'_>]) -> &'static [&'static str] {
+    let threads = groups.first().map(|group| &group.threads[..]).unwrap_or_default();
+    let Some(main) = threads.first() else { return &[] };
+    let is_in = |frame: &Frame, words: &[&str]| {
+        let call = format!("{}/{}", frame.file, frame.function).to_lowercase();
+        words.iter().any(|word| call.contains(word))
+    };
+    let fits = |(words, _): &&(&[&str], _)| main.frames.iter().any(|frame| is_in(frame, words));
+    PLACES.iter().find(fits).map_or(&[], |(_, checks)| *checks)
+}
+
 fn add(text: &str, found: &mut Vec<&'static str>) {
     let text = text.to_lowercase();
     for (words, checks) in SYMPTOMS {
@@ -63,6 +108,7 @@ fn add(text: &str, found: &mut Vec<&'static str>) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::domain::stacks::{ProcessStacks, Taker, alike};
 
     #[test]
     fn each_error_names_the_checks_that_look_for_its_cause() {
@@ -82,6 +128,41 @@ mod tests {
             ["torch", "driver"]
         );
         assert_eq!(of("[Errno 98] Address already in use"), ["ports"]);
+        assert_eq!(of("connect [127.0.1.1]:1 -> [172.17.0.1]:2: Connection refused"), ["interface"]);
         assert!(of("loss is nan").is_empty());
+    }
+
+    #[test]
+    fn who_hangs_is_asked_for_what_can_keep_it_there() {
+        let of = |frames: &[(&str, &str)]| {
+            let frames: Vec<String> = frames
+                .iter()
+                .map(|(file, function)| format!("  File \"/x/site-packages/{file}\", line 9 in {function}\n"))
+                .collect();
+            let stacks = [ProcessStacks {
+                rank: Rank(0),
+                worker: None,
+                pid: 7,
+                by: Taker::Hooks,
+                text: format!("Current thread 0x1 (most recent call first):\n{}", frames.concat()),
+                lacks: None,
+                standing: None,
+            }];
+            of_hang(&alike(&stacks)).to_vec()
+        };
+        let train = ("../me/train.py", "main");
+        let store = of(&[
+            ("torch/distributed/rendezvous.py", "_create_c10d_store"),
+            ("t.py", "init_process_group"),
+            train,
+        ]);
+        assert_eq!(store, ["reach", "interface", "hostname", "ports"]);
+        assert_eq!(
+            of(&[("torch/distributed/distributed_c10d.py", "all_reduce"), train]),
+            ["reach", "interface", "health", "shm"]
+        );
+        assert_eq!(of(&[("torch/utils/data/dataloader.py", "_get_data"), train]), ["disk", "shm"]);
+        assert!(of(&[train]).is_empty(), "its own code");
+        assert!(of_hang(&[]).is_empty());
     }
 }

@@ -21,6 +21,8 @@ pub enum LaunchFault {
     Unreachable,
     /// A host key or a credential was refused.
     Permission,
+    /// A check of the doctor that it rests on is red.
+    Unfit,
     /// Slots are held: the same may be possible later. Which ones and by whom, without a remedy.
     Busy(String),
     /// Nothing is wrong: hosts have not answered yet.

@@ -116,6 +116,7 @@ pub fn request(
         workdir: pasted.workdir.clone().filter(|dir| names::is_workdir(dir)),
         options,
         on_busy: super::request::OnBusy::default(),
+        on_red: super::request::OnRed::default(),
         single,
         gpu_mask: pasted.gpu_mask.as_ref().filter(|mask| !mask.is_empty()).map(|mask| mask.join(",")),
         query: matches!(pasted.launcher, Launcher::CheckBuild | Launcher::Query),

@@ -32,6 +32,9 @@ pub struct LaunchRequest {
     /// What is done when its GPUs are held.
     #[serde(default)]
     pub on_busy: OnBusy,
+    /// What is done where its hosts lack what it rests on.
+    #[serde(default)]
+    pub on_red: OnRed,
     /// Whether it is a launcher's line that is started as it is: it takes no other number of ranks.
     #[serde(default)]
     pub single: bool,
@@ -78,6 +81,7 @@ impl LaunchRequest {
             workdir: None,
             options: RunOptions::default(),
             on_busy: OnBusy::default(),
+            on_red: OnRed::default(),
             single: false,
             query: false,
             only: Only::Any,
@@ -109,6 +113,19 @@ impl LaunchRequest {
             ..Self::of(spec.command.clone())
         }
     }
+}
+
+/// What is done where the doctor's checks that a launch rests on are red.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum OnRed {
+    /// The hosts are not asked: that was done already, or is not wanted.
+    #[default]
+    Unasked,
+    /// It is not started.
+    Refuse,
+    /// It is started, and what is red is told.
+    Ignore,
 }
 
 /// Which slots a rank may take.

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use crate::doctor::{self, Entry, Reached, Told};
-use crate::domain::doctor::{Matrix, Peer};
+use crate::domain::doctor::{Matrix, Peer, SamePath, SameRole};
 use crate::domain::host::{HostInfo, HostSample};
 use crate::domain::ids::HostId;
 use crate::wire::doctor::Checked;
@@ -19,6 +19,10 @@ pub struct Question {
     pub checks: Vec<String>,
     /// The other hosts.
     pub peers: Vec<Peer>,
+    /// Files and folders that are compared.
+    pub paths: Vec<SamePath>,
+    /// Whether a launch rests on them.
+    pub for_launch: bool,
 }
 
 /// What was asked and told so far.
@@ -29,6 +33,10 @@ pub struct Checkup {
     hosts: Vec<(HostId, Reached)>,
     told: BTreeMap<(HostId, &'static str), Told>,
     asked: BTreeSet<(HostId, &'static str)>,
+    /// What is compared, by host.
+    paths: BTreeMap<HostId, Vec<SamePath>>,
+    /// Whether a launch rests on it.
+    for_launch: bool,
     has_given_up: bool,
 }
 
@@ -36,14 +44,41 @@ impl Checkup {
     /// Of these hosts, by the checks with these names; all where none is named. `number` is that of its questions.
     pub fn new(number: u64, hosts: impl IntoIterator<Item = HostId>, only: &[String]) -> Self {
         let wanted = |entry: &&Entry| only.is_empty() || only.iter().any(|name| name == entry.name);
+        Self::of(number, hosts, doctor::CHECKS.iter().filter(wanted).collect())
+    }
+
+    /// Of the hosts of a launch, by the checks that it rests on, which may be none.
+    pub fn for_launch(number: u64, hosts: impl IntoIterator<Item = HostId>, checks: &[&str]) -> Self {
+        let wanted = |entry: &&Entry| checks.contains(&entry.name);
+        let checks = doctor::CHECKS.iter().filter(wanted).collect();
+        Self { for_launch: true, ..Self::of(number, hosts, checks) }
+    }
+
+    fn of(number: u64, hosts: impl IntoIterator<Item = HostId>, checks: Vec<&'static Entry>) -> Self {
         Self {
             number,
-            checks: doctor::CHECKS.iter().filter(wanted).collect(),
+            checks,
             hosts: hosts.into_iter().map(|host| (host, Reached::Waiting)).collect(),
             told: BTreeMap::new(),
             asked: BTreeSet::new(),
+            paths: BTreeMap::new(),
+            for_launch: false,
             has_given_up: false,
         }
+        .comparing(BTreeMap::new())
+    }
+
+    /// With these files and folders of each host to compare.
+    #[must_use]
+    pub fn comparing(mut self, paths: BTreeMap<HostId, Vec<SamePath>>) -> Self {
+        self.checks.retain(|entry| !entry.wants_paths);
+        // one host has nothing to differ from, but what a person wants to know
+        let is_wanted = |one: &SamePath| self.hosts.len() > 1 || one.role == SameRole::Asked;
+        if paths.values().flatten().any(is_wanted) {
+            self.checks.extend(doctor::CHECKS.iter().filter(|entry| entry.wants_paths));
+        }
+        self.paths = paths;
+        self
     }
 
     /// The number of its questions.
@@ -109,6 +144,15 @@ impl Checkup {
         self.hosts.iter().filter(|(_, reached)| *reached == Reached::Waiting).map(|(host, _)| host)
     }
 
+    /// The hosts and checks that have been asked and have not answered.
+    pub fn due(&self) -> (BTreeSet<&HostId>, Vec<&'static str>) {
+        let due: Vec<&(HostId, &'static str)> =
+            self.asked.iter().filter(|key| !self.told.contains_key(key)).collect();
+        let checks = self.checks.iter().map(|entry| entry.name);
+        let checks = checks.filter(|check| due.iter().any(|(_, one)| one == check)).collect();
+        (due.iter().map(|(host, _)| host).collect(), checks)
+    }
+
     /// Its hosts, and what is known of each.
     pub fn hosts(&self) -> impl Iterator<Item = (&HostId, &Reached)> {
         self.hosts.iter().map(|(host, reached)| (host, reached))
@@ -151,7 +195,9 @@ impl Checkup {
                 let own = peers.iter().position(|peer| peer.host == *host).unwrap_or(0);
                 let others = peers.iter().cycle().skip(own).take(peers.len());
                 let others = others.filter(|peer| meets && peer.host != *host).cloned().collect();
-                questions.push(Question { host: host.clone(), checks, peers: others });
+                let paths = self.paths.get(host).cloned().unwrap_or_default();
+                let for_launch = self.for_launch;
+                questions.push(Question { host: host.clone(), checks, peers: others, paths, for_launch });
             }
         }
         questions

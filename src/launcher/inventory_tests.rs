@@ -23,6 +23,7 @@ fn info(gpus: u32) -> HostInfo {
         agent_version: "0.1.0".to_owned(),
         agent_build: None,
         banner: None,
+        login: None,
         addresses: Vec::new(),
         ssh_server_address: Some("::ffff:10.0.0.11".parse().unwrap()),
         ssh_client_address: None,

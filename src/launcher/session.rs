@@ -5,6 +5,8 @@
 
 mod asking;
 mod folders;
+mod launching;
+pub mod looking;
 mod queueing;
 
 use std::collections::{BTreeMap, VecDeque};
@@ -13,17 +15,14 @@ use std::time::Duration;
 
 use tokio::time::{self, Interval, MissedTickBehavior};
 
-use super::free;
-use super::host_names;
+use self::looking::Looks;
 use super::machine::{Action, RunMachine};
-use super::place;
 use super::plan;
-use super::random::{run_id, secret};
-use super::readiness::{Gathered, Known, gather};
-use super::secrets::{Lookup, Values};
+use super::readiness::Known;
+use super::secrets::Lookup;
 use super::syncing::{HostCounts, SyncProgress};
-use super::trees::{Trees, Unread};
-use super::waiting::{Pending, ahead, behind};
+use super::trees::Trees;
+use super::waiting::Pending;
 use crate::clock;
 use crate::cluster::messages::{HostEntry, Incoming, Item, Reply};
 use crate::cluster::pool::Cluster;
@@ -33,7 +32,6 @@ use crate::domain::collectives::HostCollectives;
 use crate::domain::event::{Envelope, Event, Origin};
 use crate::domain::host::LinkState;
 use crate::domain::ids::{HostId, RunId};
-use crate::domain::pick::Choice;
 use crate::domain::position::{Past, Position};
 use crate::domain::preflight::Finding;
 use crate::domain::run::RunSpec;
@@ -43,9 +41,7 @@ use crate::domain::stacks::ProcessStacks;
 use crate::domain::time::Stamp;
 use crate::domain::trace::{TraceSpan, TraceStart};
 use crate::domain::world::World;
-use crate::launch::error::{LaunchError, LaunchFault};
-use crate::launch::plan::LaunchPlan;
-use crate::launch::request::LaunchRequest;
+use crate::launch::error::LaunchError;
 use crate::wire::doctor::Checked;
 use crate::wire::message::{AskStacks, Follow, Forgotten, ListRuns, Preflight, Runs, Stacks, Stop, ToAgent};
 use crate::wire::signal::{SignalAsk, SignalTold};
@@ -129,6 +125,8 @@ pub struct Session {
     pending: Vec<Pending>,
     /// Launches that have waited and whose GPUs are not safely held yet.
     starting: BTreeMap<RunId, Pending>,
+    /// Launches whose hosts the doctor looks at just now.
+    looks: Looks,
     outputs: VecDeque<Output>,
     next_seq: u64,
     look: Interval,
@@ -151,6 +149,7 @@ impl Session {
             known: BTreeMap::new(),
             pending: Vec::new(),
             starting: BTreeMap::new(),
+            looks: Looks::default(),
             outputs: VecDeque::new(),
             next_seq: 0,
             look,
@@ -206,87 +205,6 @@ impl Session {
             self.take_in(item);
         }
         self.outputs.pop_front()
-    }
-
-    /// Asks for a launch. It becomes [`Output::Launched`] or [`Output::LaunchFailed`], at once when the hosts
-    /// it needs are known, else when they have answered.
-    pub fn launch(&mut self, mut request: LaunchRequest) {
-        host_names::resolve(&mut request.place, &self.hosts);
-        if let Some(plan) = request.options.sync.clone() {
-            let since = request.since.clone();
-            self.trees.read(Unread::Launch(Box::new(Pending { request, turn: None })), plan, since);
-            return;
-        }
-        self.pending.push(Pending { request, turn: None });
-        self.try_launches();
-    }
-
-    /// Starts a plan that [`Self::preview`] has made, as it was shown. It becomes [`Output::Launched`] or
-    /// [`Output::LaunchFailed`].
-    pub fn start_plan(&mut self, plan: LaunchPlan) {
-        if let Some(sync) = plan.spec.options.sync.clone() {
-            self.trees.read(Unread::Plan(Box::new(plan)), sync, None);
-            return;
-        }
-        self.start_read_plan(plan);
-    }
-
-    fn start_read_plan(&mut self, plan: LaunchPlan) {
-        let output = match self.start(plan, clock::now()) {
-            Ok(run) => Output::Launched(run),
-            Err(error) => Output::LaunchFailed(error),
-        };
-        self.outputs.push_back(output);
-    }
-
-    /// Whom pending launches wait for.
-    pub fn launches_wait_for(&self) -> Vec<HostId> {
-        let wait = self.pending.iter().map(|pending| gather(&pending.request, &self.known()));
-        let mut hosts: Vec<HostId> = wait
-            .filter_map(|gathered| match gathered {
-                Gathered::Wait(hosts) => Some(hosts),
-                _ => None,
-            })
-            .flatten()
-            .collect();
-        hosts.dedup();
-        hosts
-    }
-
-    /// Whether a launch waits until its GPUs are free.
-    pub fn has_waiting_launch(&self) -> bool {
-        self.pending.iter().any(|pending| pending.turn.is_some())
-    }
-
-    /// Forgets the launches that have not become runs.
-    pub fn forget_launches(&mut self) {
-        self.trees.forget();
-        for pending in std::mem::take(&mut self.pending) {
-            self.leave_queue(pending.turn);
-        }
-    }
-
-    /// What a launch would become, with what is known now.
-    pub fn preview(&self, request: &LaunchRequest) -> Result<LaunchPlan, LaunchError> {
-        let mut request = request.clone();
-        host_names::resolve(&mut request.place, &self.hosts);
-        match gather(&request, &self.known()) {
-            Gathered::Ready(facts) => plan::plan(&request, &facts, run_id()?, clock::now()),
-            Gathered::Unsatisfiable(error) => Err(error),
-            Gathered::Wait(hosts) => Err(LaunchError::waiting_for(&hosts)),
-        }
-    }
-
-    /// The free GPUs that a request for some would take now.
-    pub fn pick(&self, request: &LaunchRequest) -> Result<Choice, LaunchError> {
-        match gather(request, &self.known()) {
-            Gathered::Ready(facts) => match free::choice(request, &facts) {
-                Some(choice) => Ok(choice?),
-                None => Err(LaunchError::usage("only a number of free GPUs can be picked")),
-            },
-            Gathered::Unsatisfiable(error) => Err(error),
-            Gathered::Wait(hosts) => Err(LaunchError::waiting_for(&hosts)),
-        }
     }
 
     /// Stops a run of this session; `now` kills without grace. `false` when it is not one, or over.
@@ -411,7 +329,7 @@ impl Session {
             Incoming::Reply(Reply::Preflight(Preflight { ask, findings, .. })) => {
                 self.outputs.push_back(Output::Preflight(ask, host, findings));
             }
-            Incoming::Reply(Reply::Checked(told)) => self.outputs.push_back(Output::Checked(host, told)),
+            Incoming::Reply(Reply::Checked(told)) => self.checked(at, host, told),
             Incoming::Reply(Reply::Signal(told)) => self.outputs.push_back(Output::Signal(told)),
             Incoming::Reply(Reply::Sync(told)) => self.sync_told(at, &host, told),
             Incoming::Reply(Reply::BlobsTaken(taken)) => self.blobs_taken(at, &host, &taken),
@@ -439,6 +357,9 @@ impl Session {
             }
         }
         self.sync_links(at, &origin, &event);
+        if let (Origin::Host(host), Event::LinkChanged { state }) = (&origin, &event) {
+            self.look_went_on_without(at, host, state);
+        }
         let known = origin.run().and_then(|run| self.known.get_mut(run).map(|known| (run.clone(), known)));
         if !known.is_some_and(|(run, known)| known.repeats(&run, &origin, &event)) {
             self.emit(at, origin, event);
@@ -485,79 +406,11 @@ impl Session {
         let actions: Vec<Action> = machines.flat_map(|machine| machine.handle_time(now)).collect();
         self.act(actions, now);
         self.look_at_syncs(now);
+        self.end_late_looks(now);
         self.outputs.extend(self.trees.told(now).map(|(words, first)| Output::Reading(words, first)));
         if self.has_waiting_launch() {
             self.try_launches();
         }
-    }
-
-    fn try_launches(&mut self) {
-        for pending in std::mem::take(&mut self.pending) {
-            self.try_launch(pending, clock::now());
-        }
-    }
-
-    fn try_launch(&mut self, pending: Pending, at: Stamp) {
-        let Pending { request, turn } = &pending;
-        let patience = request.on_busy.wait;
-        // a text with ages would be another one each second
-        let known = Known { ages: patience.is_none(), ..self.known() };
-        let facts = match gather(request, &known) {
-            Gathered::Wait(_) => return self.pending.push(pending),
-            // who has begun to wait waits for a host that is away for a moment, too
-            Gathered::Unsatisfiable(error) if turn.is_some() && error.fault == LaunchFault::Unreachable => {
-                return self.wait(pending, error.reason, at);
-            }
-            Gathered::Unsatisfiable(error) => return self.launch_failed(pending, error),
-            Gathered::Ready(facts) => facts,
-        };
-        let planned = run_id().and_then(|id| plan::plan(request, &facts, id, at));
-        let why = match (&planned, patience) {
-            (Ok(planned), Some(_)) => {
-                ahead(&planned.hosts, turn.as_ref().map(|turn| &turn.ticket), &self.world).map(behind)
-            }
-            (Err(error), Some(_)) => error.busy().map(str::to_owned),
-            _ => None,
-        };
-        if let Some(why) = why {
-            let wanted = place::wanted(request, &facts);
-            let mut pending = pending;
-            return match self.queue(&mut pending, &facts, wanted, at) {
-                Ok(()) => self.wait(pending, why, at),
-                Err(error) => self.launch_failed(pending, error),
-            };
-        }
-        let said = &request.remarks;
-        let remarks = planned.iter().flat_map(|plan| &plan.remarks).filter(|remark| !said.contains(remark));
-        self.outputs.extend(remarks.cloned().map(Output::Remark));
-        match planned.and_then(|planned| self.start(planned, at)) {
-            Ok(run) => {
-                if patience.is_some() {
-                    self.starting.insert(run.clone(), pending);
-                }
-                self.outputs.push_back(Output::Launched(run));
-            }
-            Err(error) => self.launch_failed(pending, error),
-        }
-    }
-
-    fn start(&mut self, planned: LaunchPlan, at: Stamp) -> Result<RunId, LaunchError> {
-        let planned = planned.asked_for(at);
-        let secret = secret()?;
-        let values = Values::of(&planned.hosts, &self.lookup)?;
-        let run = planned.spec.id.clone();
-        let (hosts, plans) = (planned.spec.hosts(), planned.in_lease_order());
-        let sync =
-            planned.spec.options.sync.clone().zip(planned.spec.code.as_ref().and_then(|code| code.tree));
-        let begin = if sync.is_some() { RunMachine::create } else { RunMachine::start };
-        let (mut machine, actions) = begin(planned.spec, plans, planned.rendezvous, secret, at);
-        machine.hold_secrets(values);
-        self.own(run.clone(), machine, &hosts);
-        self.act(actions, at);
-        if let Some((plan, tree)) = sync {
-            self.begin_sync(&run, plan, tree, &hosts, at);
-        }
-        Ok(run)
     }
 
     fn own(&mut self, run: RunId, mut machine: RunMachine, hosts: &[HostId]) {

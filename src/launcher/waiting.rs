@@ -18,6 +18,14 @@ pub(super) struct Pending {
     pub(super) request: LaunchRequest,
     /// Its place in the queue, once it has found its GPUs held.
     pub(super) turn: Option<Turn>,
+    /// The hosts at which the doctor has looked for it.
+    pub(super) looked: Vec<HostId>,
+}
+
+impl Pending {
+    pub(super) fn new(request: LaunchRequest) -> Self {
+        Self { request, turn: None, looked: Vec::new() }
+    }
 }
 
 /// A place in the hosts' queues.

@@ -34,6 +34,17 @@ pub fn marked(processes: &[Process], run: &RunId, host: &HostId) -> Vec<Process>
     marked.map(|(process, _)| process.clone()).collect()
 }
 
+/// Those of `processes` whose environment names a run, with it: of other users and of those that hang none is known. Never this
+/// process or one that it descends from.
+pub fn of_runs(processes: Vec<Process>) -> Vec<(Process, RunOfProcess)> {
+    let own = ancestors(&processes, std::process::id());
+    let others: Vec<Process> = processes.into_iter().filter(|process| !own.contains(&process.pid)).collect();
+    let pids: Vec<u32> = others.iter().map(|process| process.pid).collect();
+    let environments = memory::environments(&pids);
+    let of_run = |(process, read): (Process, std::io::Result<Vec<u8>>)| Some((process, run_in(&read.ok()?)?));
+    others.into_iter().zip(environments).filter_map(of_run).collect()
+}
+
 /// The run that a process's environment names, and its rank. `None` for processes of other users and those that hang, too.
 pub fn run_of(pid: u32) -> Option<RunOfProcess> {
     run_in(&memory::environment(pid).ok()?)

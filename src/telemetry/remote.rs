@@ -100,6 +100,7 @@ impl RemoteReader {
             agent_version: "none".to_owned(),
             agent_build: None,
             banner: None,
+            login: None,
             addresses: addresses
                 .map(|address| InterfaceAddress { interface: "ssh".to_owned(), address })
                 .collect(),

@@ -75,6 +75,7 @@ impl Sampler {
             agent_version: env!("CARGO_PKG_VERSION").to_owned(),
             agent_build: None,
             banner: None,
+            login: None,
             addresses: host.addresses,
             ssh_server_address: host.ssh_server_address,
             ssh_client_address: host.ssh_client_address,

@@ -1,10 +1,10 @@
 //! Checks of a host: which it should make, and what they have found. What a check finds has a form of its own, which only the
 //! check knows.
 
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::Value;
 
-use crate::domain::doctor::Peer;
+use crate::domain::doctor::{Peer, SamePath};
 use crate::domain::time::Stamp;
 
 /// Make these checks; each is answered by a [`Checked`] of its own when it has ended.
@@ -19,11 +19,19 @@ pub struct AskChecks {
     /// The other hosts.
     #[serde(default)]
     pub peers: Vec<Peer>,
+    /// Files and folders that are compared with those of the others.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub paths: Vec<SamePath>,
+    /// Whether a launch rests on it: what a login shell alone has does not count then.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub for_launch: bool,
 }
 
 impl AskChecks {
     /// The protocol since which all agents know it. An older one passes over it without an answer.
     pub const SINCE: u32 = 4;
+    /// Paths at most.
+    pub const MOST_PATHS: usize = 16;
 }
 
 /// What one check has found.
@@ -33,10 +41,26 @@ pub struct Checked {
     pub ask: u64,
     /// The check; empty where the host can make none of them.
     pub check: String,
-    /// What it found; absent where it could not tell.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    /// What it found; absent where it could not tell. A `null` is something that was found.
+    #[serde(default, deserialize_with = "present", skip_serializing_if = "Option::is_none")]
     pub found: Option<Value>,
     /// Why it could not.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub why: Option<String>,
+}
+
+fn present<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Value>, D::Error> {
+    Value::deserialize(from).map(Some)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_found_to_be_nothing_is_told_apart_from_what_is_not_told() {
+        let read = |text: &str| serde_json::from_str::<Checked>(text).unwrap().found;
+        assert_eq!(read(r#"{"ask":1,"check":"images","found":null}"#), Some(Value::Null));
+        assert_eq!(read(r#"{"ask":1,"check":"images","why":"late"}"#), None);
+    }
 }

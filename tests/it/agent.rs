@@ -51,6 +51,7 @@ impl Telemetry for Scripted {
             agent_version: String::new(),
             agent_build: None,
             banner: None,
+            login: None,
             addresses: Vec::new(),
             ssh_server_address: None,
             ssh_client_address: None,

@@ -1,6 +1,8 @@
 //! `hvtui doctor` over real ssh: each trouble of a host is planted, found, and told with what helps.
 
 use std::ffi::OsStr;
+use std::fmt::Write;
+use std::process::Command;
 
 use serde_json::Value;
 
@@ -192,6 +194,15 @@ fn file_systems_and_drivers_are_judged_on_the_host_itself() {
     cluster.change("disk", "n1 /dev/shm 65536");
     cluster.change("disk", "n4 /run/small 65536 noexec");
     cluster.change("sshd", "n4 SetEnv TMPDIR=/run/small");
+    // A driver that waits for the program which sets up the NVSwitches.
+    let source = cluster.dir().join("cuda.c");
+    std::fs::write(&source, "int cuInit(unsigned flags) { return flags ? 1 : 802; }\n").expect("a source");
+    let library = cluster.dir().join("libcuda.so.1");
+    let mut compile = Command::new("gcc");
+    compile.args(["-shared", "-fPIC", "-o"]).arg(&library).arg(&source);
+    assert!(compile.status().expect("gcc").success());
+    cluster.on("n3", &format!("mkdir -p ~/cuda && cp {} ~/cuda", library.display()));
+    cluster.on("n3", "/sbin/ldconfig -C ~/ld.cache ~/cuda && mount --bind ~/ld.cache /etc/ld.so.cache");
     let told = json(&client.run(&["doctor", "--json"]));
     let mark = |check: &str, host: &str| verdict(&told, check, host)["mark"].as_str().unwrap().to_owned();
     assert_eq!([mark("shm", "n1"), mark("shm", "n2")], ["bad", "good"], "{told:#}");
@@ -205,8 +216,144 @@ fn file_systems_and_drivers_are_judged_on_the_host_itself() {
         "{told:#}"
     );
     assert_eq!([mark("torch", "n1"), mark("torch", "n3")], ["good", "bad"], "{told:#}");
+    let cuda = verdict(&told, "cuda", "n3");
+    assert_eq!(cuda["evidence"], "cuInit answers 802 (CUDA_ERROR_SYSTEM_NOT_READY)", "{told:#}");
+    assert_eq!(cuda["remedy"], "sudo systemctl restart nvidia-fabricmanager");
+    assert_eq!([mark("cuda", "n1"), mark("cuda", "n2")], ["unknown", "unknown"], "{told:#}");
     let torch = verdict(&told, "torch", "n3")["evidence"].as_str().unwrap();
     assert_eq!(torch, "torch 2.4.0 is built without CUDA");
+}
+
+/// Python packages of a host that are their metadata alone, and files of one of them.
+fn give_packages(cluster: &Cluster, host: &str, packages: &[(&str, &str)], files: &[(&str, &str)]) {
+    let mut line = "for v in 9 10 11 12 13; do d=~/.local/lib/python3.$v/site-packages; ".to_owned();
+    for (name, version) in packages {
+        let _ = write!(
+            line,
+            "mkdir -p $d/{name}-{version}.dist-info; printf 'Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n' > \
+             $d/{name}-{version}.dist-info/METADATA; "
+        );
+    }
+    for (path, text) in files {
+        let _ = write!(line, "mkdir -p $(dirname $d/{path}); printf \"{text}\" > $d/{path}; ");
+    }
+    cluster.on(host, &(line + "done"));
+}
+
+#[test]
+fn what_pythons_packages_bring_along_is_compared_and_must_fit() {
+    let scripts = tempfile::tempdir().unwrap();
+    let gpus = serde_json::json!([{ "uuid": "GPU-00000000-0000-0000-0000-000000000001" }]);
+    let script = serde_json::json!({ "gpus": gpus, "cuda": 12040 });
+    for host in ["n1", "n2", "n3"] {
+        std::fs::write(scripts.path().join(format!("{host}.json")), script.to_string()).unwrap();
+    }
+    let library = built::example("libfake_nvml.so");
+    let fake: [&OsStr; 3] = ["--fake-nvml".as_ref(), library.as_ref(), scripts.path().as_ref()];
+    let Some(cluster) = Cluster::up(3, &fake) else { return };
+    let client = Client::new(&cluster);
+    client.write("hosts.toml", &cluster.hosts_toml(1).replace("slots = 1\n", ""));
+    let build = "build_info = OrderedDict([('cuda_version', '12.2'), ('cudnn_version', '8'), ('is_cuda_build', True)])";
+    let tensorflow = [("tensorflow/__init__.py", ""), ("tensorflow/python/platform/build_info.py", build)];
+    for (host, nccl, cudnn) in
+        [("n1", "2.20.5", "8.9.7"), ("n2", "2.20.5", "8.9.7"), ("n3", "2.21.5", "9.1.0")]
+    {
+        let packages = [("nvidia_nccl_cu12", nccl), ("nvidia_cudnn_cu12", cudnn), ("tensorflow", "2.15.0")];
+        give_packages(&cluster, host, &packages, &tensorflow);
+    }
+    let told = json(&client.run(&["doctor", "--json", "--only", "packages,tf"]));
+    let packages = verdict(&told, "packages", "n3");
+    // TensorFlow was built with neither: they merely lie there
+    assert_eq!(
+        (&packages["mark"], &verdict(&told, "packages", "n1")["mark"]),
+        (&"look".into(), &"good".into())
+    );
+    let seen = packages["evidence"].as_str().unwrap();
+    assert!(seen.contains("nvidia-nccl-cu12 2.21.5 (other hosts have 2.20.5)"), "{told:#}");
+    assert!(seen.contains("nvidia-cudnn-cu12 9.1.0 (other hosts have 8.9.7)"), "{told:#}");
+    let tf = verdict(&told, "tf", "n3");
+    assert_eq!(
+        (&tf["mark"], &verdict(&told, "tf", "n1")["mark"]),
+        (&"look".into(), &"good".into()),
+        "{told:#}"
+    );
+    assert!(
+        tf["evidence"].as_str().unwrap().contains("CUDA 12.2 and cuDNN 8; of cuDNN there is 9"),
+        "{told:#}"
+    );
+    // numpy 2 beside what was built for numpy 1, and a library that another package has replaced
+    give_packages(&cluster, "n1", &[("numpy", "2.0.1")], &[]);
+    cluster.on(
+        "n2",
+        "for v in 9 10 11 12 13; do d=~/.local/lib/python3.$v/site-packages; echo 'Requires-Dist: nvidia-nccl-cu12==2.19.3; \
+         platform_system == \"Linux\"' >> $d/tensorflow-2.15.0.dist-info/METADATA; done",
+    );
+    let told = json(&client.run(&["doctor", "--json", "--only", "packages"]));
+    let seen = |host: &str| verdict(&told, "packages", host)["evidence"].as_str().unwrap().to_owned();
+    assert_eq!(seen("n1"), "tensorflow 2.15.0 beside numpy 2.0.1", "{told:#}");
+    assert_eq!(seen("n2"), "tensorflow was built with nvidia-nccl-cu12 2.19.3, and 2.20.5 is there");
+}
+
+#[test]
+fn what_runs_leave_behind_and_where_they_listen_is_told() {
+    let scripts = tempfile::tempdir().unwrap();
+    let gpu = |used: u64, persistence: bool| {
+        let uuid = "GPU-00000000-0000-0000-0000-000000000001";
+        let gpu = serde_json::json!({
+            "uuid": uuid, "memory_total": 80_u64 << 30, "memory_used": used, "persistence": persistence
+        });
+        serde_json::json!({ "gpus": [gpu] }).to_string()
+    };
+    for (host, script) in [("n1", gpu(0, true)), ("n2", gpu(60 << 30, false))] {
+        std::fs::write(scripts.path().join(format!("{host}.json")), script).unwrap();
+    }
+    let library = built::example("libfake_nvml.so");
+    let fake: [&OsStr; 3] = ["--fake-nvml".as_ref(), library.as_ref(), scripts.path().as_ref()];
+    let Some(cluster) = Cluster::up(2, &fake) else { return };
+    let client = Client::new(&cluster);
+    // a server that takes few logins at once
+    cluster.on(
+        "n2",
+        "echo MaxStartups 2:50:4 > ~/sshd_config && mount --bind ~/sshd_config /etc/ssh/sshd_config",
+    );
+    // a run that has ended and has left a process that its supervisor did not see, and one that listens
+    let ended = client.run(&["run", "-H", "n1:1", "--", "sh", "-c", "echo run=$HVTUI_RUN"]);
+    let run = ended.out.split("run=").nth(1).expect("its id").trim();
+    cluster.on("n1", &format!("HVTUI_RUN={run} HVTUI_HOST=n1 setsid sleep 1000 >/dev/null 2>&1 &"));
+    let listens = "import socket,time; s = socket.create_server(('10.77.0.11', 41234)); t = socket.create_server(('', 41235)); \
+                   print('up', flush=True); time.sleep(1000)";
+    let started = client.run(&["run", "--detach", "-H", "n1:1", "--", "python3", "-c", listens]);
+    assert_eq!(started.code, 0, "{started:?}");
+    until("it to listen", || client.run(&["logs", "last"]).out.contains("up"));
+    let told = json(&client.run(&["doctor", "--json", "--only", "ports,leftover,health,sshd"]));
+    let of = |check: &str, host: &str| {
+        let one = verdict(&told, check, host);
+        (one["mark"].as_str().unwrap().to_owned(), one["evidence"].as_str().unwrap().to_owned())
+    };
+    let ports = of("ports", "n1");
+    assert!(
+        ports.0 == "good" && ports.1.contains(" listens on 10.77.0.11:41234, 41235 for every machine"),
+        "{told:#}"
+    );
+    let left = of("leftover", "n1");
+    assert!(left.0 == "look" && left.1.starts_with("1 process has outlived run "), "{told:#}");
+    assert!(left.1.contains(" (sleep): pid "), "{told:#}");
+    let held = "held by no process that is seen: GPU 0: 60 G";
+    assert_eq!(of("leftover", "n2").1, held, "{told:#}");
+    assert_eq!([of("health", "n1").0, of("health", "n2").0], ["good", "look"], "{told:#}");
+    assert!(of("health", "n2").1.starts_with("persistence mode is off"), "{told:#}");
+    let sshd = of("sshd", "n2");
+    assert!(
+        sshd.0 == "look" && sshd.1.contains("OpenSSH_") && sshd.1.contains("MaxStartups 2:50:4"),
+        "{told:#}"
+    );
+    assert!(of("ssh", "n1").1.contains(", by key /"), "{told:#}");
+    // what is ended as it says is not told again
+    let pid = left.1.rsplit(' ').next().unwrap();
+    cluster.on("n1", &format!("kill {pid}"));
+    let told = json(&client.run(&["doctor", "--json", "--only", "leftover"]));
+    assert_eq!(verdict(&told, "leftover", "n1")["mark"], "good", "{told:#}");
+    assert_eq!(client.run(&["stop", "last", "--now"]).code, 0);
 }
 
 #[test]
@@ -241,7 +388,7 @@ fn networks_and_builds_that_differ_are_told_with_the_odd_host() {
     for (check, host) in [("interface", "n1"), ("horovod", "n1"), ("kernel", "n1")] {
         assert_eq!(verdict(&told, check, host)["mark"], "good", "{told:#}");
     }
-    assert_eq!(verdict(&told, "leftover", "n1")["mark"], "unknown", "no GPU");
+    assert_eq!(verdict(&told, "leftover", "n1")["evidence"], "no process has outlived its run");
 }
 
 #[test]
@@ -295,6 +442,7 @@ fn a_host_that_hangs_or_is_gone_keeps_no_other_one_waiting() {
     let hangs =
         "mkdir -p ~/bin && printf '#!/bin/sh\\nexec sleep 1000\\n' > ~/bin/python3 && chmod +x ~/bin/python3";
     cluster.on("n2", hangs);
+    cluster.change("sshd", "n2 SetEnv PATH=/root/bin:/usr/local/bin:/usr/bin:/bin");
     let toml = cluster.hosts_toml(1) + "\n[[host]]\nname = \"gone\"\naddress = \"10.77.0.200\"\n";
     client.write("hosts.toml", &toml);
     let ended = client.run(&["doctor", "--json", "--only", "python,shm,kernel"]);
@@ -304,6 +452,8 @@ fn a_host_that_hangs_or_is_gone_keeps_no_other_one_waiting() {
     assert_eq!(verdict(&told, "shm", "gone")["mark"], "unknown");
     assert_eq!(verdict(&told, "shm", "n2")["mark"], "good");
     assert_eq!(verdict(&told, "python", "n1")["mark"], "good");
+    let hangs = verdict(&told, "python", "n2");
+    assert_eq!(hangs["evidence"], "/root/bin/python3 does not answer in 3.5 s", "{told:#}");
 }
 
 #[test]

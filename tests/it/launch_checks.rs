@@ -180,7 +180,7 @@ fn what_the_doctor_finds_red_on_a_host_of_the_plan_is_started_by_a_second_enter_
     let [Effect::Preflight(number, _), Effect::CheckHosts(look)] = &effects[..] else {
         panic!("{effects:?}")
     };
-    let LookOf::Plan { hosts, checks } = &look.of else { panic!("{look:?}") };
+    let LookOf::Plan { hosts, checks, .. } = &look.of else { panic!("{look:?}") };
     assert_eq!(*hosts, [host("gpu-a"), host("gpu-b")]);
     assert!(
         checks.contains(&"shm") && checks.contains(&"reach") && !checks.contains(&"docker"),

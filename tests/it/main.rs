@@ -42,6 +42,7 @@ mod jobs;
 mod json_forms;
 mod keys;
 mod launch_checks;
+mod launch_looks;
 mod launch_paths;
 mod launchers;
 mod layering;

@@ -7,7 +7,7 @@ use std::sync::OnceLock;
 use crate::common::client::{Client, Ended};
 use crate::common::cluster;
 use crate::common::cluster::Cluster;
-use crate::common::processes::until;
+use crate::common::processes::{until, until_says};
 
 /// The distribution's Python: it is the one that has the distribution's PyTorch.
 const PYTHON: &str = "/usr/bin/python3";
@@ -92,6 +92,20 @@ fn an_unmodified_script_tells_its_steps_and_who_is_late_in_what() {
     {
         assert!(trace.contains(name), "no {name} in the trace");
     }
+}
+
+#[test]
+fn who_waits_for_a_rank_that_never_comes_is_answered_with_the_checks_that_fit() {
+    let Some(cluster) = two() else { return };
+    let client = person(cluster);
+    let script = "import os, torch.distributed as d; d.init_process_group('gloo', rank=int(os.environ['RANK']), world_size=3)";
+    let line = ["run", "--detach", "--kind", "torch", "-H", "n1:1,n2:1", "--", PYTHON, "-c", script];
+    let started = client.run(&line);
+    assert_eq!(started.code, 0, "{started:#?}");
+    let id = started.out.trim();
+    let hint = "\nwhat may be wrong there: hvtui doctor --only reach,interface,hostname,ports -H n1 -H n2\n";
+    until_says(hint, || client.run(&["stacks", id]).out);
+    assert_eq!(client.run(&["stop", id, "--now"]).code, 0);
 }
 
 #[test]

@@ -14,6 +14,9 @@ pub struct DoctorArgs {
     /// Only these checks, by name, with commas between them
     #[arg(long, value_name = "CHECK", value_delimiter = ',')]
     pub only: Vec<String>,
+    /// Compare this file or folder of the hosts, code or data, too; may be given several times
+    #[arg(long, value_name = "PATH")]
+    pub same: Vec<String>,
     /// Tell what each host has where nothing is wrong, too
     #[arg(short, long)]
     pub verbose: bool,

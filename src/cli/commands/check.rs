@@ -155,11 +155,12 @@ fn verdict(event: &Event) -> Option<Verdict> {
     }
 }
 
-/// Which binary answers, and what the host printed, each on lines of its own.
+/// What let us in, which binary answers, and what the host printed, each on lines of its own.
 fn more(info: &HostInfo, verbose: bool) -> String {
     let build = info.agent_build.iter().map(|build| format!("\nsha256 {build}"));
     let banner = info.banner.iter().flat_map(|banner| banner.lines()).map(|line| format!("\n│ {line}"));
-    if verbose { build.chain(banner).collect() } else { String::new() }
+    let login = info.login.iter().map(|login| format!("\nlogged in by {login}"));
+    if verbose { login.chain(build).chain(banner).collect() } else { String::new() }
 }
 
 fn facts(info: &HostInfo) -> String {

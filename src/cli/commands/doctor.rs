@@ -8,9 +8,10 @@ mod text;
 use std::process::ExitCode;
 use std::time::Duration;
 
+use tokio::time::timeout;
+
 use self::history::{Json, Since, as_json, changes};
-use self::text::{as_text, changes_text, names};
-pub(super) use self::text::{counted, glyph};
+use self::text::{as_text, changes_text};
 use super::stop::fault;
 use crate::cli::args::DoctorArgs;
 use crate::cli::errors::{Failure, note, to_stdout};
@@ -20,11 +21,15 @@ use crate::cli::{ask, connect, runtime};
 use crate::clock;
 use crate::config::{HostConfig, HostsFile};
 use crate::doctor::CHECKS;
+use crate::domain::doctor::{Matrix, SamePath, SameRole};
 use crate::domain::event::{Event, Origin};
 use crate::domain::host::LinkState;
 use crate::domain::preflight::Mark;
+use crate::launch::plan::LaunchPlan;
 use crate::launcher::checkup::Checkup;
+use crate::launcher::session::looking::of_launch;
 use crate::launcher::session::{Output, Session};
+use crate::wire::doctor::AskChecks;
 
 /// How long the hosts may take to connect; the time at questions is not counted.
 const CONNECTING: Duration = Duration::from_secs(10);
@@ -43,7 +48,8 @@ pub fn run(args: &DoctorArgs, file: &HostsFile, paths: &Paths) -> Result<ExitCod
     if let Some(target) = &args.bundle {
         bundle::is_writable(target)?;
     }
-    let checkup = runtime::block_on(examine(&hosts, &args.only, paths))?;
+    let wanted = Wanted { only: &args.only, same: &args.same };
+    let checkup = runtime::block_on(examine(&hosts, &wanted, paths))?;
     let matrix = checkup.matrix();
     let mut json = as_json(&matrix);
     if let Some(before) = before {
@@ -65,7 +71,7 @@ pub fn run(args: &DoctorArgs, file: &HostsFile, paths: &Paths) -> Result<ExitCod
         to_stdout(&as_text(fixed, args.verbose))?;
     }
     // a part of the matrix is no state to compare the whole with
-    if args.only.is_empty() && args.only_hosts.is_empty() {
+    if args.only.is_empty() && args.only_hosts.is_empty() && args.same.is_empty() {
         history::keep(&paths.state, &Json { changes: None, ..json });
     }
     let red = matrix.rows.iter().filter(|row| row.worst() == Some(Mark::Bad));
@@ -83,7 +89,28 @@ fn choose(args: &DoctorArgs, file: &HostsFile) -> Result<Vec<HostConfig>, Failur
             return Err(Failure::usage(format!("there is no check '{name}': {}", names.join(", "))));
         }
     }
+    if let Some(name) = args.only.iter().find(|name| args.same.is_empty() && is_of_paths(name)) {
+        return Err(Failure::usage(format!(
+            "--only {name}: name the file or folder to compare by --same PATH"
+        )));
+    }
+    if args.same.len() > AskChecks::MOST_PATHS {
+        return Err(Failure::usage(format!("--same: {} paths at most", AskChecks::MOST_PATHS)));
+    }
     choose_hosts(&args.only_hosts, file)
+}
+
+/// Whether a check looks at what is named to it.
+fn is_of_paths(name: &str) -> bool {
+    CHECKS.iter().any(|entry| entry.wants_paths && entry.name == name)
+}
+
+/// What is asked of the hosts.
+pub(super) struct Wanted<'a> {
+    /// Checks by name; all where none is named.
+    pub(super) only: &'a [String],
+    /// Files and folders to compare.
+    pub(super) same: &'a [String],
 }
 
 /// The hosts with these names; all where none is named.
@@ -101,15 +128,19 @@ pub(super) fn choose_hosts(names: &[String], file: &HostsFile) -> Result<Vec<Hos
     Ok(hosts)
 }
 
-/// Asks all hosts for the checks with these names, all where none is named.
+/// Asks all hosts for checks.
 pub(super) async fn examine(
     hosts: &[HostConfig],
-    only: &[String],
+    wanted: &Wanted<'_>,
     paths: &Paths,
 ) -> Result<Checkup, Failure> {
     let asker = ask::person();
     let mut session = connect::session(hosts, &paths.home, Some(Duration::from_secs(1)), &asker).await?;
-    let mut checkup = Checkup::new(NUMBER, hosts.iter().map(|host| host.id.clone()), only);
+    let ids = hosts.iter().map(|host| host.id.clone());
+    let same: Vec<SamePath> =
+        wanted.same.iter().map(|path| SamePath { path: path.clone(), role: SameRole::Asked }).collect();
+    let of_hosts = ids.clone().map(|host| (host, same.clone())).collect();
+    let mut checkup = Checkup::new(NUMBER, ids, wanted.only).comparing(of_hosts);
     let come = asker.timeout(CONNECTING, hear(&mut session, &mut checkup, Until::AllHaveCome)).await;
     if come.is_none() && is_coming(&session, &checkup) {
         note("hvtui is being put on some hosts: that is waited for");
@@ -123,6 +154,16 @@ pub(super) async fn examine(
         checkup.give_up(&format!("no answer within {} s", CHECKING.as_secs()));
     }
     Ok(checkup)
+}
+
+/// Asks the hosts of a plan for the checks that it rests on.
+pub(super) async fn examine_plan(session: &mut Session, planned: &LaunchPlan) -> Matrix {
+    let mut checkup = session.checkup(NUMBER, planned);
+    session.check(NUMBER, clock::now(), checkup.questions());
+    if timeout(CHECKING, hear(session, &mut checkup, Until::AllIsTold)).await.is_err() {
+        checkup.give_up(&format!("no answer within {} s", CHECKING.as_secs()));
+    }
+    of_launch(checkup.matrix())
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

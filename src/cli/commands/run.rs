@@ -4,10 +4,10 @@ use std::path::Path;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use super::watch;
+use super::{doctor, watch};
 use crate::cli::args::{RunArgs, WatchArgs, WatchForm};
 use crate::cli::complete::close_recordings;
-use crate::cli::errors::{Failure, note, to_stdout};
+use crate::cli::errors::{Code, Failure, note, to_stdout};
 use crate::cli::follow::{Part, Screen, follow};
 use crate::cli::launch::{Asked, Launch};
 use crate::cli::log_line::Paint;
@@ -17,12 +17,15 @@ use crate::cli::run_printer::RunPrinter;
 use crate::cli::runtime;
 use crate::cli::{ask, connect, launch, secret_file};
 use crate::config::{Address, HostConfig, HostsFile};
+use crate::domain::doctor::troubles;
 use crate::domain::ids::HostId;
+use crate::domain::preflight::Mark;
 use crate::domain::units;
 use crate::launch::by_hand::{Reach, by_hand};
 use crate::launch::plan::LaunchPlan;
 use crate::launch::preview::preview;
-use crate::launch::request::LaunchRequest;
+use crate::launch::request::{LaunchRequest, OnRed};
+use crate::launcher::session::looking::red;
 use crate::launcher::session::{Output, Session};
 use crate::launcher::syncing::HostCounts;
 use crate::tui::source::recorded::Recorded;
@@ -33,7 +36,7 @@ const INTERVAL: Duration = Duration::from_secs(1);
 /// Launches and waits for the end.
 pub fn run(args: &RunArgs, file: &HostsFile, paths: &Paths) -> Result<ExitCode, Failure> {
     let secrets = args.secret_file.as_deref().map(secret_file::read).transpose()?.unwrap_or_default();
-    let Launch { request, hosts, verbose, output } = match launch::asked(args, &secrets, file, paths)? {
+    let Launch { mut request, hosts, verbose, output } = match launch::asked(args, &secrets, file, paths)? {
         Asked::Launch(launch) => *launch,
         Asked::Watch(interval) => {
             note(&format!("this is `hvtui watch -n {interval}`"));
@@ -43,6 +46,11 @@ pub fn run(args: &RunArgs, file: &HostsFile, paths: &Paths) -> Result<ExitCode, 
                 paths,
             );
         }
+    };
+    request.on_red = match (request.query, args.force) {
+        (true, _) => OnRed::Unasked,
+        (false, true) => OnRed::Ignore,
+        (false, false) => OnRed::Refuse,
     };
     runtime::block_on(async {
         let asker = ask::person();
@@ -88,6 +96,15 @@ async fn dry_run(
                 lines.extend(by_hand(&planned, |host| reach(hosts, host)));
                 lines.extend(compared(&mut session, &planned).await?);
                 to_stdout(&format!("{}\n", lines.join("\n")))?;
+                if request.on_red == OnRed::Unasked {
+                    return Ok(ExitCode::SUCCESS);
+                }
+                let found = doctor::examine_plan(&mut session, &planned).await;
+                to_stdout(&troubles(&found, Mark::Look))?;
+                if let (Some(red), OnRed::Refuse) = (red(&found), request.on_red) {
+                    return Err(Failure::new(Code::Unfit, format!("nothing would be started: {red}")));
+                }
+                to_stdout(&troubles(&found, Mark::Bad))?;
                 return Ok(ExitCode::SUCCESS);
             }
             Err(error) if error.is_waiting() => drop(session.next().await),

@@ -18,7 +18,7 @@ use unicode_width::UnicodeWidthStr;
 
 use self::judge::{Ran, Row, judge};
 use self::steps::{Asked, Facts, Plan, STEPS, Step, plan};
-use super::doctor::{self, glyph};
+use super::doctor;
 use crate::cli::args::SmokeArgs;
 use crate::cli::errors::{Failure, to_stdout};
 use crate::cli::json::{self, VERSION};
@@ -29,7 +29,7 @@ use crate::cli::signals::{Ask, Signals};
 use crate::clock;
 use crate::config::{HostConfig, HostsFile};
 use crate::doctor::Reached;
-use crate::domain::doctor::Matrix;
+use crate::domain::doctor::{Matrix, counted, glyph};
 use crate::domain::ids::HostId;
 use crate::domain::preflight::Mark;
 use crate::domain::text::{os_text, sanitize};
@@ -90,16 +90,17 @@ impl Trial<'_> {
     async fn run(mut self) -> Result<ExitCode, Failure> {
         let names: Vec<&str> = self.hosts.iter().map(|host| host.id.as_str()).collect();
         if !self.args.json {
-            let count = doctor::counted(names.len(), "host");
+            let count = counted(names.len(), "host");
             to_stdout(&format!("{count}: {}\n\n{}\n", few(&names), head()))?;
         }
         let only: Vec<String> =
             if self.wants("doctor") { Vec::new() } else { ["mpi", "docker"].map(str::to_owned).to_vec() };
+        let wanted = doctor::Wanted { only: &only, same: &[] };
         self.line.show("doctor: the hosts and their checks");
         let begun = clock::host_now();
         let examined = tokio::select! {
             ask = self.signals.next() => return Ok(ExitCode::from(self.left(ask)?)),
-            examined = doctor::examine(self.hosts, &only, self.paths) => examined?,
+            examined = doctor::examine(self.hosts, &wanted, self.paths) => examined?,
         };
         let matrix = examined.matrix();
         if self.wants("doctor") {
@@ -296,7 +297,7 @@ fn since(begun: crate::domain::time::HostTime) -> f64 {
 /// The row of the doctor's checks.
 fn of_doctor(matrix: &Matrix) -> Row {
     let (red, yellow) = (matrix.count(Mark::Bad), matrix.count(Mark::Look));
-    let checks = doctor::counted(matrix.rows.len(), "check");
+    let checks = counted(matrix.rows.len(), "check");
     let (mark, found) = match (red, yellow) {
         (0, 0) => (Mark::Good, "nothing is wrong".to_owned()),
         (0, yellow) => (Mark::Look, format!("{yellow} to look at")),
@@ -308,7 +309,7 @@ fn of_doctor(matrix: &Matrix) -> Row {
             words.push(format!("{} on {host}: {}", row.check, verdict.evidence));
         }
     }
-    let place = doctor::counted(matrix.hosts.len(), "host");
+    let place = counted(matrix.hosts.len(), "host");
     let again = (red + yellow > 0).then(|| "hvtui doctor".to_owned());
     Row {
         place,

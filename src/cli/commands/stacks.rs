@@ -12,6 +12,7 @@ use crate::cli::ask;
 use crate::cli::commands::stop::fault;
 use crate::cli::errors::{Code, Failure, note, to_stdout};
 use crate::cli::find::find;
+use crate::cli::hint::hint_of_hang;
 use crate::cli::json::VERSION;
 use crate::cli::paths::Paths;
 use crate::cli::{output, runtime};
@@ -81,7 +82,11 @@ pub fn run(args: &StacksArgs, file: &HostsFile, paths: &Paths) -> Result<ExitCod
             to_stdout(&format!("{json}\n"))?;
         } else {
             to_stdout(&collectives(&told.collected))?;
-            to_stdout(&text(&told.stacks, args.threads))?;
+            let groups = alike(&told.stacks);
+            to_stdout(&text(&groups, args.threads))?;
+            if let Some(hint) = hint_of_hang(&groups, &spec) {
+                to_stdout(&format!("\n{hint}\n"))?;
+            }
         }
         for (host, _, why) in &told.silent {
             note(&about(host, why));
@@ -141,14 +146,14 @@ fn collectives(collected: &Collected) -> String {
 }
 
 /// Ranks that stand at the same place together, those first that hold the others up.
-fn text(stacks: &[ProcessStacks], all_threads: bool) -> String {
+fn text(groups: &[Alike<'_>], all_threads: bool) -> String {
     let mut text = String::new();
-    for group in alike(stacks) {
+    for group in groups {
         if !text.is_empty() {
             text.push('\n');
         }
         let head: Vec<String> =
-            [Some(group.who()), group.phase(), Some(source(&group))].into_iter().flatten().collect();
+            [Some(group.who()), group.phase(), Some(source(group))].into_iter().flatten().collect();
         let _ = writeln!(text, "{}", head.join(", "));
         if group.of[0].by == Taker::Kernel {
             let first = group.of[0];
@@ -215,7 +220,7 @@ mod tests {
         };
         let stacks =
             [python(0, 57, Phase::Wait), python(1, 61, Phase::Backward), python(2, 57, Phase::Wait), plain];
-        insta::assert_snapshot!(text(&stacks, false), @r"
+        insta::assert_snapshot!(text(&alike(&stacks), false), @r"
         rank 1, in backward of step 8 for 2.0 s, pid 101
             torch/a.py:9  f
             train.py:61   main␛[2J

@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 use super::super::compare::{Compared, minor};
 use super::super::{Check, Seen, Site};
 use crate::domain::doctor::Verdict;
+use crate::domain::units;
 
 pub(in crate::doctor) struct Docker;
 
@@ -18,6 +19,14 @@ pub(in crate::doctor) struct Found {
     version: Option<String>,
     /// Why the daemon does not answer.
     refused: Option<String>,
+    /// Where it keeps images, and how many bytes are free there.
+    #[serde(default)]
+    root: Option<String>,
+    #[serde(default)]
+    free: Option<u64>,
+    /// Running containers that were given GPUs, and no more shared memory than docker's 64 MB: their names.
+    #[serde(default)]
+    small: Vec<String>,
     /// Whether it can give GPUs to containers: a runtime of NVIDIA's, its hook, or a description for CDI.
     gives_gpus: bool,
 }
@@ -29,11 +38,16 @@ impl Check for Docker {
 
     fn look(site: &Site) -> Result<Found, String> {
         let Some(program) = site.program("docker") else { return Ok(Found::default()) };
-        let told = site.ask(&program, &["info", "--format", "{{.ServerVersion}} {{json .Runtimes}}"])?;
+        let form = "{{.ServerVersion}} {{.DockerRootDir}} {{json .Runtimes}}";
+        let told = site.ask(&program, &["info", "--format", form])?;
         let mut found = Found { installed: true, ..Found::default() };
         let said = told.out.trim();
         match said.split_once(' ').filter(|(version, _)| told.status.success() && !version.is_empty()) {
-            Some((version, runtimes)) => {
+            Some((version, rest)) => {
+                let (root, runtimes) = rest.split_once(' ').unwrap_or(("", rest));
+                found.free = rustix::fs::statvfs(root).ok().map(|fs| fs.f_bavail.saturating_mul(fs.f_frsize));
+                found.root = Some(root.to_owned()).filter(|root| !root.is_empty());
+                found.small = small(site, &program).unwrap_or_default();
                 let cdi = ["/etc/cdi/nvidia.yaml", "/var/run/cdi/nvidia.yaml"];
                 found.version = Some(version.to_owned());
                 found.gives_gpus = runtimes.contains("\"nvidia\"")
@@ -52,6 +66,33 @@ impl Check for Docker {
         let all = Compared::new(versions.iter().map(|(host, version)| (*host, minor(version))));
         seen.iter().map(|one| judge(&one.found, !one.info.gpus.is_empty(), &all)).collect()
     }
+}
+
+/// Bytes that images of frameworks take at least.
+const ROOM: u64 = 10 << 30;
+/// Docker's own `/dev/shm`.
+const SHM: u64 = 64 << 20;
+
+/// Running containers with GPUs and a small `/dev/shm` of their own.
+fn small(site: &Site, docker: &Path) -> Result<Vec<String>, String> {
+    let listed = site.ask(docker, &["ps", "-q"])?;
+    let ids: Vec<&str> = listed.out.split_whitespace().take(64).collect();
+    if ids.is_empty() {
+        return Ok(Vec::new());
+    }
+    let form = "{{.Name}} {{.HostConfig.IpcMode}} {{.HostConfig.ShmSize}} {{.HostConfig.Runtime}} {{len .HostConfig.DeviceRequests}}";
+    let told = site.ask(docker, &[&["inspect", "--format", form], &ids[..]].concat())?;
+    Ok(told.out.lines().filter_map(is_small).collect())
+}
+
+fn is_small(line: &str) -> Option<String> {
+    let mut words = line.split(' ');
+    let mut word = || words.next();
+    let (name, ipc, shm, runtime, devices) = (word()?, word()?, word()?, word()?, word()?);
+    let has_gpus = runtime == "nvidia" || devices.parse::<u32>().is_ok_and(|count| count > 0);
+    let is_own = matches!(ipc, "" | "private" | "shareable");
+    (has_gpus && is_own && shm.parse::<u64>().is_ok_and(|bytes| bytes <= SHM))
+        .then(|| name.trim_start_matches('/').to_owned())
 }
 
 fn judge(found: &Found, has_gpus: bool, all: &Compared<'_>) -> Verdict {
@@ -76,6 +117,25 @@ fn judge(found: &Found, has_gpus: bool, all: &Compared<'_>) -> Verdict {
             "install nvidia-container-toolkit, then: sudo nvidia-ctk runtime configure --runtime=docker && sudo systemctl restart docker",
         );
     }
+    if let Some(first) = found.small.first() {
+        let more = if found.small.len() > 1 {
+            format!(" and {} more", found.small.len() - 1)
+        } else {
+            String::new()
+        };
+        return Verdict::look(
+            format!("container {first}{more} has GPUs and 64 MB of /dev/shm"),
+            "NCCL and data loaders in it end with \"Bus error\" or \"No space left on device\"",
+            "start it with --ipc=host, or --shm-size=16g; the containers of hvtui share the host's",
+        );
+    }
+    if let (Some(root), Some(free)) = (&found.root, found.free.filter(|free| *free < ROOM)) {
+        return Verdict::look(
+            format!("{} free at {root}", units::bytes(free)),
+            "an image of a framework takes 5 to 20 GB: a pull fails half way",
+            "docker system df shows what is kept, docker image prune what can go",
+        );
+    }
     match all.difference(minor(version)) {
         None => Verdict::good(format!("docker {version}")),
         Some(difference) => Verdict::good(format!("docker {version} ({difference})")),
@@ -89,8 +149,10 @@ mod tests {
 
     #[test]
     fn a_daemon_that_refuses_and_one_without_gpus_are_told_apart() {
-        let running =
-            |gives_gpus| Found { installed: true, version: Some("27.3.1".into()), gives_gpus, refused: None };
+        let running = |gives_gpus| {
+            let version = Some("27.3.1".into());
+            Found { installed: true, version, gives_gpus, ..Found::default() }
+        };
         assert_eq!(judge(&running(false), false, &Compared::new([])).mark, Mark::Good);
         assert_eq!(judge(&running(false), true, &Compared::new([])).mark, Mark::Look);
         assert_eq!(judge(&running(true), true, &Compared::new([])).mark, Mark::Good);
@@ -102,5 +164,28 @@ mod tests {
             judge(&refused, false, &Compared::new([])).remedy.unwrap().starts_with("sudo usermod -aG docker")
         );
         assert_eq!(judge(&Found::default(), false, &Compared::new([])).mark, Mark::Unknown);
+    }
+
+    #[test]
+    fn little_room_and_small_shared_memory_are_told() {
+        let names: Vec<String> = [
+            "/train private 67108864 runc 1",
+            "/old private 67108864 nvidia 0",
+            "/large private 17179869184 runc 1",
+            "/host host 67108864 runc 1",
+            "/database private 67108864 runc 0",
+            "garbage",
+        ]
+        .iter()
+        .filter_map(|line| is_small(line))
+        .collect();
+        assert_eq!(names, ["train", "old"]);
+        let found =
+            Found { installed: true, version: Some("27.3.1".into()), small: names, ..Found::default() };
+        let verdict = judge(&found, false, &Compared::new([]));
+        assert_eq!(verdict.evidence, "container train and 1 more has GPUs and 64 MB of /dev/shm");
+        let full =
+            Found { small: Vec::new(), root: Some("/var/lib/docker".into()), free: Some(2 << 30), ..found };
+        assert_eq!(judge(&full, false, &Compared::new([])).evidence, "2.0 G free at /var/lib/docker");
     }
 }

@@ -11,6 +11,12 @@ use crate::domain::doctor::Verdict;
 
 pub(in crate::doctor) struct Horovod;
 
+/// Libraries with such names are loaded by the framework's import, from its own folders.
+const LOADED: [&str; 7] =
+    ["libtensorflow", "_pywrap_tensorflow", "libtorch", "libc10", "libcu", "libnv", "libnccl"];
+/// Symbols that are told of a library.
+const SYMBOLS: usize = 4;
+
 #[derive(Debug, Default, Serialize, Deserialize)]
 pub(in crate::doctor) struct Found {
     /// Its version; absent without Horovod.
@@ -19,6 +25,9 @@ pub(in crate::doctor) struct Found {
     frameworks: Vec<String>,
     /// Libraries that the loader does not find.
     missing: Vec<String>,
+    /// Symbols of CUDA and NCCL that the libraries lack which it does find.
+    #[serde(default)]
+    undefined: Vec<String>,
     /// By what it can reduce: `gloo`, `mpi`, `nccl`; absent where its libraries can't be read.
     #[serde(default)]
     built: Option<Vec<String>>,
@@ -32,24 +41,24 @@ impl Check for Horovod {
     fn look(site: &Site) -> Result<Found, String> {
         let Ok(told) = site.python() else { return Ok(Found::default()) };
         let mut found = Found { version: told.packages.get("horovod").cloned(), ..Found::default() };
-        let ldd = site.program("ldd").unwrap_or_else(|| "/usr/bin/ldd".into());
         for library in told.libraries.iter().take(8) {
             let framework = library.parent().and_then(|folder| folder.file_name());
             found.frameworks.extend(framework.map(|name| name.to_string_lossy().into_owned()));
-            let said = site.ask(&ldd, &[&library.to_string_lossy()])?;
-            let absent = said.out.lines().filter(|line| line.contains("=> not found"));
-            // the framework's own are loaded by its import
-            let own = |name: &&str| {
-                !name.starts_with("libtensorflow")
-                    && !name.starts_with("libtorch")
-                    && !name.starts_with("libc10")
-            };
-            found.missing.extend(
-                absent.filter_map(|line| line.split_whitespace().next()).filter(own).map(str::to_owned),
-            );
+            let own = |name: &String| !LOADED.iter().any(|own| name.starts_with(own));
+            let unfound = site.unfound(library)?;
+            let is_whole = unfound.is_empty();
+            found.missing.extend(unfound.into_iter().filter(own));
+            if !is_whole {
+                // its symbols may come from what the framework brings along
+                continue;
+            }
+            let symbols = site.undefined(library, &["cuda", "nccl", "cudnn"])?;
+            found.undefined.extend(symbols.into_iter().take(SYMBOLS));
         }
-        found.missing.sort();
-        found.missing.dedup();
+        for names in [&mut found.missing, &mut found.undefined] {
+            names.sort();
+            names.dedup();
+        }
         found.built = told.libraries.first().and_then(|library| built(library));
         Ok(found)
     }
@@ -81,6 +90,13 @@ fn judge(found: &Found, has_gpus: bool, all: &Compared<'_>) -> Verdict {
             "put their folder on LD_LIBRARY_PATH (--env), or build it anew: pip install --no-cache-dir --force-reinstall horovod",
         );
     }
+    if !found.undefined.is_empty() {
+        return Verdict::bad(
+            format!("Horovod {version} lacks {}", found.undefined.join(", ")),
+            "it was built for another CUDA or NCCL than the one that is loaded: import horovod fails with \"undefined symbol\"",
+            "build it for this one: HOROVOD_GPU_OPERATIONS=NCCL pip install --no-cache-dir --force-reinstall horovod",
+        );
+    }
     if found.frameworks.is_empty() {
         return Verdict::bad(
             format!("Horovod {version} is built for no framework"),
@@ -99,7 +115,8 @@ fn judge(found: &Found, has_gpus: bool, all: &Compared<'_>) -> Verdict {
             format!("{words}; {difference}"),
             "the ranks don't agree on how they reduce: they fail at the start, or wait for each other",
             "build it alike: HOROVOD_GPU_OPERATIONS=NCCL HOROVOD_WITH_MPI=1 pip install --no-cache-dir --force-reinstall horovod",
-        );
+        )
+        .may_run();
     }
     if has_gpus && !built.iter().any(|part| part == "nccl") {
         return Verdict::look(
@@ -125,6 +142,7 @@ mod tests {
                     version: Some("0.28.1".into()),
                     frameworks: all(frameworks),
                     missing: all(missing),
+                    undefined: Vec::new(),
                     built: None,
                 },
                 true,
@@ -152,6 +170,7 @@ mod tests {
             version: Some("0.28.1".into()),
             frameworks: vec!["torch".into()],
             missing: Vec::new(),
+            undefined: Vec::new(),
             built: Some(parts.iter().map(|part| (*part).to_owned()).collect()),
         };
         let of = |parts: &[&str], has_gpus| judge(&found(parts), has_gpus, &Compared::new([])).mark;

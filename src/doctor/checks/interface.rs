@@ -38,7 +38,7 @@ impl Check for Interface {
     fn look(site: &Site) -> Result<Found, String> {
         let mut variables = BTreeMap::new();
         for name in VARIABLES {
-            let value = std::env::var(name).ok().or_else(|| site.of_login(name).ok().flatten());
+            let value = std::env::var(name).ok().or_else(|| site.of_login_too(name));
             variables.extend(value.filter(|value| !value.is_empty()).map(|value| (name.to_owned(), value)));
         }
         let mtus = mtus(site)

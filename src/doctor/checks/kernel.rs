@@ -19,6 +19,9 @@ pub(in crate::doctor) struct Found {
     reboot: bool,
     /// Whether it gives handles on processes, by which signals can't reach another one.
     pidfd: bool,
+    /// Whether modules are built here (DKMS), and the headers of the running kernel are not there for it.
+    #[serde(default)]
+    no_headers: bool,
 }
 
 impl Check for Kernel {
@@ -35,12 +38,21 @@ impl Check for Kernel {
             newest,
             reboot: Path::new("/run/reboot-required").exists(),
             pidfd: pidfd::open(std::process::id()).is_some(),
+            no_headers: lacks_headers(),
         })
     }
 
     fn judge(seen: &[Seen<'_, Found>]) -> Vec<Verdict> {
         seen.iter().map(|one| judge(&one.found, &one.info.kernel)).collect()
     }
+}
+
+/// Whether the driver's module is built on this machine and its next version could not be.
+fn lacks_headers() -> bool {
+    let modules = std::fs::read_dir("/var/lib/dkms").into_iter().flatten().flatten();
+    let builds = modules.into_iter().any(|module| module.file_name().to_string_lossy().starts_with("nvidia"));
+    let release = std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
+    builds && !Path::new("/lib/modules").join(release.trim()).join("build").exists()
 }
 
 fn judge(found: &Found, running: &str) -> Verdict {
@@ -52,6 +64,15 @@ fn judge(found: &Found, running: &str) -> Verdict {
         }
         _ if found.reboot => {
             Verdict::look(format!("{running} runs, and /run/reboot-required is there"), cause, "sudo reboot")
+        }
+        _ if found.no_headers => {
+            let remedy = "sudo apt install linux-headers-$(uname -r)";
+            Verdict::look(
+                format!("{running} runs, without its headers, and NVIDIA's module is built here (DKMS)"),
+                "an update of the driver or of the kernel leaves this host without a driver",
+                remedy,
+            )
+            .fixed_there(remedy)
         }
         _ if !found.pidfd => Verdict::good(format!(
             "{running}, which gives no handles on processes (before Linux 5.3, or a sandbox): hvtui signals by number"
@@ -73,8 +94,11 @@ mod tests {
     #[test]
     fn a_newer_kernel_waits_for_a_reboot() {
         let of = |newest: Option<&str>, reboot| {
-            judge(&Found { newest: newest.map(str::to_owned), reboot, pidfd: true }, "6.1.0-18-amd64").mark
+            let newest = newest.map(str::to_owned);
+            judge(&Found { newest, reboot, pidfd: true, no_headers: false }, "6.1.0-18-amd64").mark
         };
+        let built = Found { newest: None, reboot: false, pidfd: true, no_headers: true };
+        assert_eq!(judge(&built, "6.1.0-18-amd64").mark, Mark::Look);
         assert_eq!(of(Some("6.1.0-18-amd64"), false), Mark::Good);
         assert_eq!(of(Some("6.1.0-9-amd64"), false), Mark::Good, "by numbers, not by letters");
         assert_eq!(of(Some("6.1.0-21-amd64"), false), Mark::Look);

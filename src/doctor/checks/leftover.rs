@@ -1,34 +1,110 @@
-//! Whether memory of GPUs is held by what no one sees: a process that outlived its run, or of another container.
+//! Whether processes have outlived their run, and whether memory of GPUs is held by what no one sees.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
+
+use serde::{Deserialize, Serialize};
 
 use super::super::{Check, Seen, Site};
 use crate::domain::doctor::Verdict;
 use crate::domain::gpu::{GpuSample, Reading};
+use crate::domain::ids::RunId;
 use crate::domain::units;
+use crate::procs::{marks, table};
+use crate::supervise::rundir::RunDir;
+use crate::supervise::state::{Phase, STATE, State};
 
 pub(in crate::doctor) struct Leftover;
 
 /// What the driver itself takes at most of a GPU that nothing uses.
 const OF_THE_DRIVER: u64 = 1 << 30;
+/// Processes that are told.
+const MOST: usize = 32;
+
+/// Processes of a run that has ended.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(in crate::doctor) struct Outlived {
+    run: RunId,
+    /// Each with the name of its program.
+    processes: Vec<(u32, String)>,
+}
 
 impl Check for Leftover {
     const NAME: &'static str = "leftover";
-    const ASKS: &'static str = "is memory of a GPU held by no process that can be seen";
-    const LOOKS: bool = false;
+    const ASKS: &'static str =
+        "has a process outlived its run, and is memory of a GPU held by none that can be seen";
     const WANTS_SAMPLE: bool = true;
-    type Found = ();
+    type Found = Vec<Outlived>;
 
-    fn look(_: &Site) -> Result<(), String> {
-        Ok(())
+    fn look(site: &Site) -> Result<Vec<Outlived>, String> {
+        let mut by_run: BTreeMap<RunId, Vec<(u32, String)>> = BTreeMap::new();
+        for (process, run) in marks::of_runs(table::all()) {
+            by_run.entry(run.id).or_default().push((process.pid, process.stat.name));
+        }
+        if by_run.is_empty() {
+            return Ok(Vec::new());
+        }
+        let ended = ended(&site.state, &by_run.keys().collect())?;
+        let outlived = by_run.into_iter().filter(|(run, _)| ended.contains(run));
+        Ok(outlived
+            .map(|(run, mut processes)| {
+                processes.truncate(MOST);
+                Outlived { run, processes }
+            })
+            .collect())
     }
 
-    fn judge(seen: &[Seen<'_, ()>]) -> Vec<Verdict> {
+    fn judge(seen: &[Seen<'_, Vec<Outlived>>]) -> Vec<Verdict> {
         seen.iter().map(judge).collect()
     }
 }
 
-fn judge(one: &Seen<'_, ()>) -> Verdict {
+/// Which of these runs have ended on this machine: all their shares, where they have several.
+fn ended(state: &Path, among: &BTreeSet<&RunId>) -> Result<BTreeSet<RunId>, String> {
+    let mut ended: BTreeMap<RunId, bool> = BTreeMap::new();
+    for (run, host) in RunDir::list(state).map_err(|error| error.to_string())? {
+        if !among.contains(&run) {
+            continue;
+        }
+        let read = RunDir::find(state, &run, &host)
+            .and_then(|dir| dir.map_or(Ok(None), |dir| dir.read_json::<State>(STATE)));
+        let is_over = matches!(read, Ok(Some(State { phase: Phase::Ended, .. })));
+        *ended.entry(run).or_insert(true) &= is_over;
+    }
+    Ok(ended.into_iter().filter(|(_, is_over)| *is_over).map(|(run, _)| run).collect())
+}
+
+fn judge(one: &Seen<'_, Vec<Outlived>>) -> Verdict {
+    if let Some(first) = one.found.first() {
+        let pids: Vec<String> = one
+            .found
+            .iter()
+            .flat_map(|one| &one.processes)
+            .take(MOST)
+            .map(|(pid, _)| pid.to_string())
+            .collect();
+        let of = |one: &Outlived| {
+            let names: BTreeSet<&str> = one.processes.iter().map(|(_, name)| name.as_str()).collect();
+            let names: Vec<&str> = names.into_iter().collect();
+            format!("{} ({})", one.run.short(), names.join(", "))
+        };
+        let runs: Vec<String> = one.found.iter().map(of).collect();
+        let (word, have) = if pids.len() == 1 { ("process", "has") } else { ("processes", "have") };
+        let ended = if one.found.len() == 1 {
+            format!("run {}", runs[0])
+        } else {
+            format!("runs {}", runs.join(", "))
+        };
+        let remedy = format!("kill {}", pids.join(" "));
+        return Verdict::look(
+            format!("{} {word} {have} outlived {ended}: pid {}", pids.len(), pids.join(" ")),
+            format!("what was started behind the back of run {} holds memory, ports and GPUs that the next run wants", first.run.short()),
+            remedy.clone(),
+        )
+        .fixed_there(remedy);
+    }
     if one.info.gpus.is_empty() {
-        return Verdict::unknown("no GPU");
+        return Verdict::good("no process has outlived its run");
     }
     let Some(sample) = one.sample else { return Verdict::unknown("its GPUs have told nothing yet") };
     let held: Vec<String> = sample
@@ -37,11 +113,13 @@ fn judge(one: &Seen<'_, ()>) -> Verdict {
         .filter_map(|gpu| Some(format!("GPU {}: {}", gpu.index, units::bytes(unseen(gpu)?))))
         .collect();
     if held.is_empty() {
-        return Verdict::good("all memory in use is of processes that are seen");
+        return Verdict::good(
+            "no process has outlived its run, and all memory in use is of processes that are seen",
+        );
     }
     Verdict::look(
         format!("held by no process that is seen: {}", held.join(", ")),
-        "a rank that outlived its run, or a process in another container, leaves less memory: CUDA out of memory",
+        "a process in another container, or of a driver that was not told of its end, leaves less memory: CUDA out of memory",
         "sudo fuser -v /dev/nvidia* shows who; with none there: sudo nvidia-smi --gpu-reset -i N",
     )
 }
@@ -61,7 +139,9 @@ fn unseen(gpu: &GpuSample) -> Option<u64> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::doctor::tests::seen;
     use crate::domain::gpu::GpuProcess;
+    use crate::domain::preflight::Mark;
 
     fn gpu(used: u64, of_processes: &[Reading<u64>]) -> GpuSample {
         let process = |memory: &Reading<u64>| GpuProcess { memory: memory.clone(), ..GpuProcess::unknown(7) };
@@ -80,5 +160,16 @@ mod tests {
         assert_eq!(unseen(&gpu(60 * G, &[Reading::Value(59 * G)])), None);
         assert_eq!(unseen(&gpu(60 * G, &[Reading::Value(20 * G)])), Some(40 * G));
         assert_eq!(unseen(&gpu(60 * G, &[Reading::failed("no permission")])), None);
+    }
+
+    #[test]
+    fn what_outlived_its_run_is_told_with_its_pids() {
+        let run = RunId::new(7, 7);
+        let processes = vec![(71, "python3".to_owned()), (72, "python3".to_owned())];
+        let verdict = &Leftover::judge(&seen([vec![Outlived { run: run.clone(), processes }]]))[0];
+        let words = format!("2 processes have outlived run {} (python3): pid 71 72", run.short());
+        assert_eq!((verdict.mark, &verdict.evidence), (Mark::Look, &words));
+        assert_eq!(verdict.remedy.as_deref(), Some("kill 71 72"));
+        assert_eq!(Leftover::judge(&seen([Vec::new()]))[0].mark, Mark::Good);
     }
 }

@@ -1,6 +1,7 @@
 //! One file a check.
 
 pub(super) mod clock;
+pub(super) mod cuda;
 pub(super) mod disk;
 pub(super) mod docker;
 pub(super) mod driver;
@@ -8,6 +9,7 @@ pub(super) mod gpu;
 pub(super) mod health;
 pub(super) mod horovod;
 pub(super) mod hostname;
+pub(super) mod images;
 pub(super) mod interface;
 pub(super) mod kernel;
 pub(super) mod leftover;
@@ -16,12 +18,15 @@ pub(super) mod limits;
 pub(super) mod logins;
 pub(super) mod logout;
 pub(super) mod mpi;
+pub(super) mod packages;
 pub(super) mod path;
 pub(super) mod ports;
 pub(super) mod python;
 pub(super) mod reach;
+pub(super) mod same;
 pub(super) mod shm;
 pub(super) mod sshd;
 pub(super) mod stub;
+pub(super) mod tf;
 pub(super) mod tmp;
 pub(super) mod torch;

@@ -57,8 +57,9 @@ fn judge(found: &Found, all: &Compared<'_>) -> Verdict {
         return Verdict::bad(
             format!("{AGENT}={agent}"),
             "mpirun reaches no other host: an image was made so that it can't",
-            format!("unset {AGENT}; for a run of hvtui: --env {AGENT}=ssh"),
-        );
+            format!("unset {AGENT} there; the runs of hvtui set their own"),
+        )
+        .may_run();
     }
     let Some(own) = &found.mpi else {
         return Verdict::unknown(if all.is_empty() {
@@ -74,7 +75,11 @@ fn judge(found: &Found, all: &Compared<'_>) -> Verdict {
             let cause = "mpirun's parts on the hosts don't understand each other, or ranks hang in MPI_Init";
             let remedy = "install the same MPI on all hosts";
             let near = all.values().all(|other| minor(other) == minor(own));
-            if near { Verdict::look(seen, cause, remedy) } else { Verdict::bad(seen, cause, remedy) }
+            if near {
+                Verdict::look(seen, cause, remedy)
+            } else {
+                Verdict::bad(seen, cause, remedy).may_run()
+            }
         }
     }
 }

@@ -71,8 +71,11 @@ fn judge(one: &Seen<'_, Found>, all: &[Seen<'_, Found>]) -> Verdict {
         );
         // where other hosts find it without, the same command fails here alone
         let uneven = hidden.iter().any(|(.., elsewhere)| !elsewhere.is_empty());
-        let verdict =
-            if uneven { Verdict::bad(words, cause, remedy) } else { Verdict::look(words, cause, remedy) };
+        let verdict = if uneven {
+            Verdict::bad(words, cause, remedy).may_run()
+        } else {
+            Verdict::look(words, cause, remedy)
+        };
         // the file stays the one that it is, with its mode and behind its links
         let command = format!(
             "{{ echo 'export PATH={folder}:$PATH'; cat ~/.bashrc 2>/dev/null; }} > ~/.bashrc.hvtui && cat ~/.bashrc.hvtui > ~/.bashrc && rm ~/.bashrc.hvtui"

@@ -1,14 +1,15 @@
-//! Whether the ports that launchers take unless they are told another are free, and who has them.
+//! Whether the ports that launchers take unless they are told another are free, who has them, and where runs listen.
 
 use std::collections::BTreeMap;
-use std::os::unix::ffi::OsStrExt;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use serde::{Deserialize, Serialize};
 
 use super::super::{Check, Seen, Site};
 use crate::domain::doctor::Verdict;
+use crate::domain::ids::RunId;
 use crate::procs::status::user_name;
-use crate::procs::{memory, table};
+use crate::procs::{marks, memory, table};
 
 pub(in crate::doctor) struct Ports;
 
@@ -23,6 +24,9 @@ const WANTED: [(u16, &str); 4] = [
 const LISTENS: &str = "0A";
 /// Characters of a command line.
 const COMMAND: usize = 80;
+/// Ports of runs that are told, and of each run those that are shown.
+const OF_RUNS: usize = 200;
+const SHOWN: usize = 4;
 
 /// A port that something listens on.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -35,37 +39,80 @@ pub(in crate::doctor) struct Held {
     from_everywhere: bool,
 }
 
+/// A port that a run of one's own listens on.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub(in crate::doctor) struct OfRun {
+    run: RunId,
+    port: u16,
+    /// By which of this machine's addresses it is reached; `::` and `0.0.0.0` for all.
+    address: IpAddr,
+}
+
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(in crate::doctor) struct Found {
+    held: Vec<Held>,
+    of_runs: Vec<OfRun>,
+}
+
 impl Check for Ports {
     const NAME: &'static str = "ports";
-    const ASKS: &'static str = "are the ports free that torchrun and TensorFlow take unless told another";
-    type Found = Vec<Held>;
+    const ASKS: &'static str =
+        "are the ports free that torchrun and TensorFlow take unless told another, and where do runs listen";
+    type Found = Found;
 
-    fn look(_: &Site) -> Result<Vec<Held>, String> {
+    fn look(_: &Site) -> Result<Found, String> {
         let tables =
             ["/proc/net/tcp", "/proc/net/tcp6"].map(|path| std::fs::read_to_string(path).unwrap_or_default());
-        let mut listening: BTreeMap<u16, Listening> = BTreeMap::new();
-        for one in tables.iter().flat_map(|text| text.lines()).filter_map(listens) {
+        let all: Vec<Listening> = tables.iter().flat_map(|text| text.lines()).filter_map(listens).collect();
+        let mut listening: BTreeMap<u16, &Listening> = BTreeMap::new();
+        for one in &all {
             listening.entry(one.port).or_insert(one);
         }
         let mut found = Vec::new();
         for (port, _) in WANTED {
             if let Some(one) = listening.get(&port) {
                 let (user, command) = (user_name(one.uid), command(one.inode));
-                found.push(Held { port, user, command, from_everywhere: one.from_everywhere });
+                found.push(Held { port, user, command, from_everywhere: one.address.is_unspecified() });
             }
         }
-        Ok(found)
+        Ok(Found { held: found, of_runs: of_runs(&all) })
     }
 
-    fn judge(seen: &[Seen<'_, Vec<Held>>]) -> Vec<Verdict> {
+    fn judge(seen: &[Seen<'_, Found>]) -> Vec<Verdict> {
         seen.iter().map(|one| judge(&one.found)).collect()
     }
+}
+
+/// Those that processes of runs have.
+fn of_runs(listening: &[Listening]) -> Vec<OfRun> {
+    let mut found = Vec::new();
+    for (process, run) in marks::of_runs(table::all()) {
+        for inode in sockets(process.pid) {
+            if let Some(one) = listening.iter().find(|one| one.inode == inode) {
+                found.push(OfRun { run: run.id.clone(), port: one.port, address: one.address });
+            }
+        }
+    }
+    // a socket that a process has left to its children
+    found.sort();
+    found.dedup();
+    found.truncate(OF_RUNS);
+    found
+}
+
+/// The sockets of a process, by number.
+fn sockets(pid: u32) -> Vec<u64> {
+    let descriptors = std::fs::read_dir(format!("/proc/{pid}/fd")).into_iter().flatten().flatten();
+    let links = descriptors.filter_map(|one| std::fs::read_link(one.path()).ok());
+    links
+        .filter_map(|link| link.to_str()?.strip_prefix("socket:[")?.strip_suffix(']')?.parse().ok())
+        .collect()
 }
 
 /// A line of the kernel's table of sockets, of one that listens.
 struct Listening {
     port: u16,
-    from_everywhere: bool,
+    address: IpAddr,
     uid: u32,
     inode: u64,
 }
@@ -78,29 +125,58 @@ fn listens(line: &str) -> Option<Listening> {
     }
     Some(Listening {
         port: u16::from_str_radix(port, 16).ok()?,
-        from_everywhere: address.bytes().all(|byte| byte == b'0'),
+        address: address_of(address)?,
         uid: fields.nth(3)?.parse().ok()?,
         inode: fields.nth(1)?.parse().ok()?,
     })
 }
 
+/// As the kernel writes it: words of four bytes, each in the order of this machine's.
+fn address_of(text: &str) -> Option<IpAddr> {
+    if ![8, 32].contains(&text.len()) {
+        return None;
+    }
+    let words: Vec<[u8; 4]> = text
+        .as_bytes()
+        .chunks(8)
+        .map(|word| Some(u32::from_str_radix(std::str::from_utf8(word).ok()?, 16).ok()?.to_ne_bytes()))
+        .collect::<Option<_>>()?;
+    match words.as_flattened() {
+        bytes @ [_, _, _, _] => Some(Ipv4Addr::from(<[u8; 4]>::try_from(bytes).ok()?).into()),
+        bytes => Some(Ipv6Addr::from(<[u8; 16]>::try_from(bytes).ok()?).to_canonical()),
+    }
+}
+
 /// The command line of the process that has a socket.
 fn command(inode: u64) -> Option<String> {
-    let wanted = format!("socket:[{inode}]");
-    let has = |pid: u32| {
-        let descriptors = std::fs::read_dir(format!("/proc/{pid}/fd")).into_iter().flatten().flatten();
-        let mut links = descriptors.filter_map(|one| std::fs::read_link(one.path()).ok());
-        links.any(|link| link.as_os_str().as_bytes() == wanted.as_bytes())
-    };
+    let has = |pid: u32| sockets(pid).contains(&inode);
     let process = table::all().into_iter().find(|process| has(process.pid))?;
     let line = memory::command_line(process.pid).ok()?;
     let words: Vec<_> = line.split(|byte| *byte == 0).map(String::from_utf8_lossy).collect();
     Some(words.join(" ").trim_end().chars().take(COMMAND).collect())
 }
 
-fn judge(held: &[Held]) -> Verdict {
+/// Where runs listen, in words.
+fn listen(of_runs: &[OfRun]) -> Vec<String> {
+    let same = |a: &OfRun, b: &OfRun| a.run == b.run;
+    let one_run = |ports: &[OfRun]| {
+        let place = |one: &OfRun| {
+            if one.address.is_unspecified() {
+                return format!("{} for every machine", one.port);
+            }
+            SocketAddr::new(one.address, one.port).to_string()
+        };
+        let mut places: Vec<String> = ports.iter().take(SHOWN).map(place).collect();
+        places.extend((ports.len() > SHOWN).then(|| format!("{} more", ports.len() - SHOWN)));
+        Some(format!("run {} listens on {}", ports.first()?.run.short(), places.join(", ")))
+    };
+    of_runs.chunk_by(same).filter_map(one_run).collect()
+}
+
+fn judge(found: &Found) -> Verdict {
     let whose = |port: u16| WANTED.iter().find(|(one, _)| *one == port).map_or("", |(_, whose)| whose);
-    let words: Vec<String> = held
+    let mut words: Vec<String> = found
+        .held
         .iter()
         .take(WANTED.len())
         .map(|one| {
@@ -109,9 +185,14 @@ fn judge(held: &[Held]) -> Verdict {
             format!("{} ({}) is taken by {}{command}{from}", one.port, whose(one.port), one.user)
         })
         .collect();
-    if words.is_empty() {
+    let is_free = words.is_empty();
+    if is_free {
         let ports: Vec<String> = WANTED.iter().map(|(port, _)| port.to_string()).collect();
-        return Verdict::good(format!("{} are free", ports.join(", ")));
+        words.push(format!("{} are free", ports.join(", ")));
+    }
+    words.extend(listen(&found.of_runs));
+    if is_free {
+        return Verdict::good(words.join("; "));
     }
     Verdict::look(
         words.join("; "),
@@ -129,11 +210,16 @@ mod tests {
     fn the_kernels_table_is_read() {
         let line = "   0: 00000000:733C 00000000:0000 0A 00000000:00000000 00:00000000 00000000  1000        0 4711 1 0000 100 0 0 10 0";
         let one = listens(line).unwrap();
-        assert_eq!((one.port, one.from_everywhere, one.uid, one.inode), (29_500, true, 1000, 4711));
+        assert_eq!((one.port, one.address.is_unspecified(), one.uid, one.inode), (29_500, true, 1000, 4711));
         assert!(listens(&line.replace(" 0A ", " 01 ")).is_none(), "a connection is none");
         assert!(listens("  sl  local_address rem_address   st").is_none());
         let here = listens(&line.replace("00000000:733C", "0100007F:733C")).unwrap();
-        assert!(!here.from_everywhere);
+        assert_eq!(here.address.to_string(), "127.0.0.1");
+        let of = |text: &str| address_of(text).unwrap().to_string();
+        assert_eq!(of("0B004D0A"), "10.77.0.11");
+        assert_eq!(of("000080FE00000000FF57A6705DC771FE"), "fe80::70a6:57ff:fe71:c75d");
+        assert_eq!(of("0000000000000000FFFF00000B004D0A"), "10.77.0.11");
+        assert!(address_of("0B004D").is_none() && address_of("").is_none());
     }
 
     #[test]
@@ -143,15 +229,25 @@ mod tests {
         let table = std::fs::read_to_string("/proc/net/tcp").unwrap();
         let own = table.lines().filter_map(listens).find(|one| one.port == port).unwrap();
         assert!(command(own.inode).is_some(), "it is this process");
-        assert_eq!(judge(&[]).mark, Mark::Good);
+        assert_eq!(judge(&Found::default()).mark, Mark::Good);
         let held = Held {
             port: 29_500,
             user: "li".into(),
             command: Some("python3 a.py".into()),
             from_everywhere: true,
         };
-        let verdict = judge(&[held]);
+        let verdict = judge(&Found { held: vec![held], of_runs: Vec::new() });
         let words = "29500 (torch's MASTER_PORT) is taken by li (python3 a.py), for every machine";
         assert_eq!((verdict.mark, verdict.evidence.as_str()), (Mark::Look, words));
+    }
+
+    #[test]
+    fn where_runs_listen_is_told_with_who_can_reach_it() {
+        let run = RunId::new(7, 7);
+        let at = |address: &str, port| OfRun { run: run.clone(), port, address: address.parse().unwrap() };
+        let found = Found { held: Vec::new(), of_runs: vec![at("10.0.0.1", 4100), at("::", 41_234)] };
+        let verdict = judge(&found);
+        let words = format!("; run {} listens on 10.0.0.1:4100, 41234 for every machine", run.short());
+        assert!(verdict.mark == Mark::Good && verdict.evidence.ends_with(&words), "{verdict:?}");
     }
 }

@@ -111,7 +111,8 @@ fn judge(one: &Seen<'_, Found>, all: &All<'_>) -> Verdict {
         format!("{} -m pip install {}", shell_word(&at), install.join(" "))
     };
     let verdict = if is_fatal {
-        Verdict::bad(seen, cause, remedy.clone())
+        // a run may import none of what differs, and builds of one version may differ in name alone
+        Verdict::bad(seen, cause, remedy.clone()).may_run()
     } else {
         Verdict::look(seen, cause, remedy.clone())
     };
@@ -133,7 +134,7 @@ mod tests {
         let packages =
             packages.iter().map(|(name, version)| ((*name).to_owned(), (*version).to_owned())).collect();
         let (executable, version) = ("/opt/conda/bin/python3".to_owned(), version.to_owned());
-        Told { executable, version, packages, torch_cuda: None, libraries: Vec::new() }
+        Told { executable, version, packages, ..Told::default() }
     }
 
     #[test]

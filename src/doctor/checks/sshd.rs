@@ -28,6 +28,9 @@ pub(in crate::doctor) struct Found {
     sessions: Option<u32>,
     /// `10:30:100`.
     startups: Option<String>,
+    /// What the server calls itself: `OpenSSH_9.2p1`.
+    #[serde(default)]
+    version: Option<String>,
     /// Whether a port can be reached through the host: what a jump host is for.
     forwards: Option<bool>,
 }
@@ -37,8 +40,8 @@ impl Check for Sshd {
     const ASKS: &'static str = "does the ssh server let in as many logins at once as runs make";
     type Found = Found;
 
-    fn look(_: &Site) -> Result<Found, String> {
-        let mut found = Found::default();
+    fn look(site: &Site) -> Result<Found, String> {
+        let mut found = Found { version: version(site), ..Found::default() };
         let mut lines = Vec::new();
         found.is_read = lines_of(Path::new(FILE), DEPTH, &mut lines);
         found.read(lines.iter().map(String::as_str));
@@ -52,6 +55,16 @@ impl Check for Sshd {
     fn judge(seen: &[Seen<'_, Found>]) -> Vec<Verdict> {
         seen.iter().map(|one| judge(&one.found)).collect()
     }
+}
+
+/// The server's version: older ones tell it as well, with a complaint about the option.
+fn version(site: &Site) -> Option<String> {
+    let program = site.program("sshd").unwrap_or_else(|| "/usr/sbin/sshd".into());
+    let told = site.ask(&program, &["-V"]).ok()?;
+    let words = |text: &str| {
+        text.split([' ', ',', '\n']).find(|word| word.starts_with("OpenSSH_")).map(str::to_owned)
+    };
+    words(&told.err).or_else(|| words(&told.out))
 }
 
 /// The file's lines, with those of what it includes in their place. Whether it could be read.
@@ -108,7 +121,8 @@ fn judge(found: &Found) -> Verdict {
     let sessions = found.sessions.unwrap_or(SESSIONS);
     let startups = found.startups.as_deref().unwrap_or("10:30:100");
     let at_once = startups.split(':').next().and_then(|first| first.parse::<u32>().ok()).unwrap_or(STARTUPS);
-    let words = format!("MaxStartups {startups}, MaxSessions {sessions}");
+    let version = found.version.as_ref().map_or_else(String::new, |version| format!("{version}, "));
+    let words = format!("{version}MaxStartups {startups}, MaxSessions {sessions}");
     let set = |what: &str| format!("{what} in {FILE}, then: sudo systemctl reload ssh");
     if at_once < STARTUPS {
         let cause = "of logins that come at once some are refused: \"Connection closed by\" or \"reset by peer\" when mpirun or \

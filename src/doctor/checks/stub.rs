@@ -30,7 +30,7 @@ impl Check for Stub {
 
     fn look(site: &Site) -> Result<Found, String> {
         let own = std::env::var(PATH).ok();
-        let login = site.of_login(PATH).ok().flatten().filter(|login| Some(login) != own.as_ref());
+        let login = site.of_login_too(PATH).filter(|login| Some(login) != own.as_ref());
         let mut found = Found { first: None, is_stub: false, by: String::new() };
         for (path, by) in [(own, PATH), (login, "LD_LIBRARY_PATH of a login shell")] {
             let path = path.unwrap_or_default();

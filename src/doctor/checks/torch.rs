@@ -1,4 +1,4 @@
-//! Whether torch is built for the CUDA that the driver serves.
+//! Whether torch can be imported, and is built for the CUDA that the driver serves.
 
 use serde::{Deserialize, Serialize};
 
@@ -8,22 +8,34 @@ use crate::domain::doctor::Verdict;
 
 pub(in crate::doctor) struct Torch;
 
-#[derive(Debug, Serialize, Deserialize)]
+#[derive(Debug, Default, Serialize, Deserialize)]
 pub(in crate::doctor) struct Found {
     /// Its version; absent without torch.
     version: Option<String>,
     /// The CUDA it was built for; empty for none, absent where that is not known.
     cuda: Option<String>,
+    /// Libraries that its import does not find.
+    #[serde(default)]
+    missing: Vec<String>,
 }
+
+/// Libraries with such names its import looks for among Python's packages itself.
+const PRELOADED: [&str; 3] = ["libcu", "libnv", "libnccl"];
 
 impl Check for Torch {
     const NAME: &'static str = "torch";
-    const ASKS: &'static str = "is torch built for the CUDA that the driver serves";
+    const ASKS: &'static str =
+        "does torch find its libraries, and is it built for the CUDA that the driver serves";
     type Found = Found;
 
     fn look(site: &Site) -> Result<Found, String> {
-        let Ok(told) = site.python() else { return Ok(Found { version: None, cuda: None }) };
-        Ok(Found { version: told.packages.get("torch").cloned(), cuda: told.torch_cuda })
+        let Ok(told) = site.python() else { return Ok(Found::default()) };
+        let mut missing = match told.loads.get("torch") {
+            Some(library) => site.unfound(library)?,
+            None => Vec::new(),
+        };
+        missing.retain(|name| !PRELOADED.iter().any(|own| name.starts_with(own)));
+        Ok(Found { version: told.packages.get("torch").cloned(), cuda: told.torch_cuda, missing })
     }
 
     fn judge(seen: &[Seen<'_, Found>]) -> Vec<Verdict> {
@@ -37,6 +49,13 @@ impl Check for Torch {
 
 fn judge(found: &Found, has_gpus: bool, driver: Option<&str>) -> Verdict {
     let Some(version) = found.version.as_deref() else { return Verdict::unknown("no torch") };
+    if !found.missing.is_empty() {
+        return Verdict::bad(
+            format!("torch {version} does not find {}", found.missing.join(", ")),
+            "import torch fails on this host, and the others wait for its ranks",
+            "put their folder on LD_LIBRARY_PATH (--env), or install torch anew",
+        );
+    }
     let Some(cuda) = found.cuda.as_deref() else {
         return Verdict::unknown(format!("torch {version} does not tell for which CUDA it was built"));
     };
@@ -44,7 +63,8 @@ fn judge(found: &Found, has_gpus: bool, driver: Option<&str>) -> Verdict {
         let seen = format!("torch {version} is built without CUDA");
         return if has_gpus {
             let cause = "torch.cuda.is_available() is False, and the run computes on CPUs or ends";
-            Verdict::bad(seen, cause, "install the build for CUDA: https://pytorch.org/get-started/locally")
+            let remedy = "install the build for CUDA: https://pytorch.org/get-started/locally";
+            Verdict::bad(seen, cause, remedy).may_run()
         } else {
             Verdict::good(format!("{seen}, and there is no GPU"))
         };
@@ -59,7 +79,8 @@ fn judge(found: &Found, has_gpus: bool, driver: Option<&str>) -> Verdict {
             format!("{seen}; the driver serves CUDA {driver} at most"),
             "\"The NVIDIA driver on your system is too old\": no GPU is used",
             format!("install a newer driver, or torch for CUDA {served}"),
-        ),
+        )
+        .may_run(),
         _ => Verdict::good(format!("{seen}; the driver serves {driver}")),
     }
 }
@@ -72,7 +93,7 @@ mod tests {
     #[test]
     fn torch_and_driver_must_fit() {
         let of = |cuda: &str, gpus, driver| {
-            let found = Found { version: Some("2.4.0".into()), cuda: Some(cuda.into()) };
+            let found = Found { version: Some("2.4.0".into()), cuda: Some(cuda.into()), missing: Vec::new() };
             judge(&found, gpus, driver).mark
         };
         assert_eq!(of("12.4", true, Some("12.2")), Mark::Good, "minor versions are compatible");
@@ -80,6 +101,9 @@ mod tests {
         assert_eq!(of("11.8", true, Some("13.0")), Mark::Good);
         assert_eq!(of("", true, Some("12.2")), Mark::Bad);
         assert_eq!(of("", false, None), Mark::Good);
-        assert_eq!(judge(&Found { version: None, cuda: None }, true, None).mark, Mark::Unknown);
+        assert_eq!(judge(&Found::default(), true, None).mark, Mark::Unknown);
+        let missing = vec!["libmpi.so.40".into()];
+        let broken = Found { version: Some("2.4.0".into()), cuda: Some("12.4".into()), missing };
+        assert_eq!(judge(&broken, false, None).evidence, "torch 2.4.0 does not find libmpi.so.40");
     }
 }

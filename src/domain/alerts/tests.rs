@@ -37,6 +37,7 @@ fn info(gpus: u32) -> HostInfo {
         agent_version: String::new(),
         agent_build: None,
         banner: None,
+        login: None,
         addresses: Vec::new(),
         ssh_server_address: None,
         ssh_client_address: None,

@@ -22,6 +22,7 @@ fn info(cpus: u32) -> HostInfo {
         agent_version: "0".into(),
         agent_build: None,
         banner: None,
+        login: None,
         addresses: Vec::new(),
         ssh_server_address: None,
         ssh_client_address: None,

@@ -11,8 +11,11 @@ use crate::wire::message::{AskPreflight, RunRef, ToAgent};
 impl Session {
     /// Asks hosts for checks of the doctor; [`super::Output::Checked`] comes for each.
     pub fn check(&mut self, number: u64, at: Stamp, questions: Vec<Question>) {
-        for Question { host, checks, peers } in questions {
-            self.cluster.send(&host, ToAgent::AskChecks(AskChecks { ask: number, at, checks, peers }));
+        for Question { host, checks, peers, paths, for_launch } in questions {
+            self.cluster.send(
+                &host,
+                ToAgent::AskChecks(AskChecks { ask: number, at, checks, peers, paths, for_launch }),
+            );
         }
     }
 

@@ -202,7 +202,8 @@ impl Host<'_> {
         let script = self.run(&watch_script::watch_line(ask, &nonce), &nonce).await?;
         let banner = self.banner(&script.noise, &[]);
         let Script { reader, writer, .. } = script;
-        Ok(AgentStream { banner, speaks: Speaks::Telemetry { reason }, reader, writer })
+        let login = self.session.login();
+        Ok(AgentStream { banner, login, speaks: Speaks::Telemetry { reason }, reader, writer })
     }
 
     fn banner(&self, noise: &[u8], more: &[u8]) -> String {
@@ -313,7 +314,8 @@ impl Host<'_> {
                 let build = ours.map(|binary| binary.sha256().to_owned());
                 let speaks = Speaks::Agent { build, path: path.to_owned() };
                 let Script { reader, writer, .. } = script;
-                Ok(Start::Runs(AgentStream { banner, speaks, reader, writer }))
+                let login = self.session.login();
+                Ok(Start::Runs(AgentStream { banner, login, speaks, reader, writer }))
             }
             Err(AgentError::Deploy { problem: error @ DeployError::NoAgent { status, .. }, .. })
                 if NOT_EXECUTED.contains(&status) =>

@@ -30,6 +30,8 @@ pub enum Speaks {
 pub struct AgentStream {
     /// What the host printed before the agent spoke, sanitised, at most 64 KiB.
     pub banner: String,
+    /// What let us in: the key, or the method.
+    pub login: String,
     /// What it carries.
     pub speaks: Speaks,
     pub(super) reader: AgentReader,

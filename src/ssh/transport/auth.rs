@@ -85,7 +85,8 @@ impl From<AuthResult> for Outcome {
 /// How it ended.
 #[derive(PartialEq, Eq)]
 enum Ending {
-    In,
+    /// By a key, or a method.
+    In(String),
     /// Nothing is left to try.
     Tried,
     /// The connection is gone.
@@ -106,14 +107,15 @@ pub(super) struct Login<'a> {
     rsa_hash: Option<HashAlg>,
 }
 
-/// Tries what there is until the host lets us in. `note` is for the first question.
+/// Tries what there is until the host lets us in, and gives what did it: the key, or the method. `note` is for the first
+/// question.
 pub(super) async fn authenticate(
     handle: &mut Handle<Client>,
     end: &End,
     target: &Target,
     busy: &Busy,
     note: Option<String>,
-) -> Result<(), SshError> {
+) -> Result<String, SshError> {
     let mut attempts = Attempts::default();
     let notes = &mut attempts.notes;
     let agent = if target.auth_agent { open_agent(handle, target, notes).await } else { None };
@@ -121,8 +123,8 @@ pub(super) async fn authenticate(
     let offers = offers::offers(target, &keys.unwrap_or_default(), &mut attempts.notes);
     let mut login = Login { handle, target, busy, note, wrong: 0, agent, rsa_hash: None };
     let ending = login.go_through(offers, &mut attempts).await;
-    if ending == Ending::In {
-        return Ok(());
+    if let Ending::In(by) = ending {
+        return Ok(by);
     }
     let reason = if ending == Ending::Gone { why(end.clone()).await } else { None };
     if let Some(reason) = reason {
@@ -172,7 +174,10 @@ impl Login<'_> {
                 return Ending::Tried;
             };
             match outcome {
-                Outcome::In => return Ending::In,
+                Outcome::In => {
+                    let by = if keys { format!("key {label}") } else { label };
+                    return Ending::In(if by.is_empty() { "no credential".to_owned() } else { by });
+                }
                 Outcome::Gone => return Ending::Gone,
                 Outcome::Skipped(reason) if keys => {
                     attempts.notes.push(format!("{label} not offered: {reason}"));

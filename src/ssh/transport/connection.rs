@@ -26,6 +26,9 @@ pub(in crate::ssh) trait Transport: Send + Sync {
     /// What the host showed before the first command (sshd's banner), sanitised.
     fn shown(&self) -> String;
 
+    /// What let us in: the key, or the method. Known when the first command runs.
+    fn login(&self) -> String;
+
     /// After a command has ended: waits until the host has its session free again. A host may allow one only.
     fn settled(&self) -> BoxFuture<'_, ()>;
 }

@@ -45,6 +45,8 @@ pub(super) struct Session {
     end: End,
     /// What sshd printed before authentication, sanitised.
     banner: String,
+    /// What let us in.
+    login: String,
 }
 
 /// How often a host is connected to anew because a person was asked meanwhile.
@@ -117,18 +119,18 @@ impl Attempt {
                 },
             };
             found.set_stage(Stage::Authentication);
-            auth::authenticate(&mut handle, &end, target, &self.busy, note).await?;
-            Ok(handle)
+            let login = auth::authenticate(&mut handle, &end, target, &self.busy, note).await?;
+            Ok((handle, login))
         };
         let started = self.busy.timeout(limit, started).await;
         self.shown = found.key();
-        let handle = match started {
-            Some(handle) => handle?,
+        let (handle, login) = match started {
+            Some(started) => started?,
             None => return Err(too_slow(target, found.stage(), limit)),
         };
         unfinished.disarm();
         let banner = found.banner();
-        Ok(Session { target: target.clone(), handle: Arc::new(handle), end, banner })
+        Ok(Session { target: target.clone(), handle: Arc::new(handle), end, banner, login })
     }
 }
 
@@ -168,6 +170,10 @@ impl Transport for Session {
 
     fn shown(&self) -> String {
         self.banner.clone()
+    }
+
+    fn login(&self) -> String {
+        self.login.clone()
     }
 
     /// sshd counts a closed session until it has gone round once more.

@@ -1,6 +1,10 @@
 //! What the core asks of the world outside, as data.
 
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
 use crate::domain::alerts::News;
+use crate::domain::doctor::SamePath;
 use crate::domain::ids::{HostId, RunId};
 use crate::domain::marks::MarkChange;
 use crate::domain::question::Answer;
@@ -9,7 +13,6 @@ use crate::domain::signal::SignalRequest;
 use crate::domain::time::Stamp;
 use crate::launch::plan::LaunchPlan;
 use crate::launch::request::LaunchRequest;
-use std::sync::Arc;
 
 /// A look of the doctor at hosts.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -31,6 +34,13 @@ pub enum LookOf {
         hosts: Vec<HostId>,
         /// The checks, by name.
         checks: Vec<&'static str>,
+    },
+    /// The hosts of a launch, by the files that its command names.
+    Files {
+        /// The hosts.
+        hosts: Vec<HostId>,
+        /// Files and folders that are compared, by host.
+        paths: BTreeMap<HostId, Vec<SamePath>>,
     },
 }
 

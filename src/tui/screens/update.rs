@@ -163,7 +163,7 @@ fn runs_told(model: &mut Model, msg: Msg) {
     match msg {
         Msg::ReportTold(of, told) => report::told(model, &of, told),
         Msg::HostsChecked(number, matrix, is_over) if launch::checks::looks_by(model, number) => {
-            launch::checks::looked(model, *matrix, is_over);
+            launch::checks::looked(model, number, *matrix, is_over);
         }
         Msg::HostsChecked(number, matrix, is_over) => doctor::told(model, number, *matrix, is_over),
         Msg::Launched(id) => launch::started(model, id),

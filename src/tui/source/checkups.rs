@@ -55,21 +55,29 @@ pub(super) type Asking = (u64, Vec<Question>);
 /// What a look has found so far, and whether that is all.
 pub(super) type SoFar = (u64, Matrix, bool);
 
-/// The looks that go on: one at all hosts, and one at those of a launch.
+/// The looks that go on: one at all hosts, one at those of a launch, and one at the files that its command names.
 #[derive(Debug, Default)]
 pub(super) struct Checkups {
     all: One,
     plan: One,
+    files: One,
 }
 
 impl Checkups {
     /// Begins a look; an earlier one for the same is forgotten. `all` are all hosts.
     pub(super) fn begin(&mut self, look: &Look, all: &[HostId], world: &World) -> Asking {
         match &look.of {
-            LookOf::All => self.all.begin(look.number, all, &[], world),
+            LookOf::All => {
+                let checkup = Checkup::new(look.number, all.iter().cloned(), &[]);
+                self.all.begin(checkup, world)
+            }
             LookOf::Plan { hosts, checks } => {
-                let checks: Vec<String> = checks.iter().map(|check| (*check).to_owned()).collect();
-                self.plan.begin(look.number, hosts, &checks, world)
+                let checkup = Checkup::for_launch(look.number, hosts.iter().cloned(), checks);
+                self.plan.begin(checkup, world)
+            }
+            LookOf::Files { hosts, paths } => {
+                let checkup = Checkup::for_launch(look.number, hosts.iter().cloned(), &[]);
+                self.files.begin(checkup.comparing(paths.clone()), world)
             }
         }
     }
@@ -87,10 +95,15 @@ impl Checkups {
     /// What is to be asked and told next; pending while nothing is awaited. Cancel-safe.
     pub(super) async fn due(&mut self) -> (Option<Asking>, Option<SoFar>) {
         let (due, one) = tokio::select! {
-            due = self.all.due() => (due, true),
-            due = self.plan.due() => (due, false),
+            due = self.all.due() => (due, 0),
+            due = self.plan.due() => (due, 1),
+            due = self.files.due() => (due, 2),
         };
-        let one = if one { &mut self.all } else { &mut self.plan };
+        let one = match one {
+            0 => &mut self.all,
+            1 => &mut self.plan,
+            _ => &mut self.files,
+        };
         let asking = if due == Due::Patience { one.out_of_patience() } else { None };
         (asking, one.so_far())
     }
@@ -101,7 +114,7 @@ impl Checkups {
     }
 
     fn each(&mut self) -> impl Iterator<Item = &mut One> {
-        [&mut self.all, &mut self.plan].into_iter()
+        [&mut self.all, &mut self.plan, &mut self.files].into_iter()
     }
 }
 
@@ -110,9 +123,10 @@ impl Checkups {
 struct One(Option<Current>);
 
 impl One {
-    fn begin(&mut self, number: u64, hosts: &[HostId], checks: &[String], world: &World) -> Asking {
-        let mut checkup = Checkup::new(number, hosts.iter().cloned(), checks);
-        for host in hosts {
+    fn begin(&mut self, mut checkup: Checkup, world: &World) -> Asking {
+        let number = checkup.number();
+        let hosts: Vec<HostId> = checkup.hosts().map(|(host, _)| host.clone()).collect();
+        for host in &hosts {
             if let Some(state) = world.hosts.get(host) {
                 tell(&mut checkup, host, state);
             }

@@ -151,6 +151,7 @@ impl Story {
             agent_version: "0.1.0".to_owned(),
             agent_build: None,
             banner: None,
+            login: None,
             addresses: vec![InterfaceAddress {
                 interface: "eth0".to_owned(),
                 address: IpAddr::from([10, 0, 0, 11]),

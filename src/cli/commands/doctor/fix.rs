@@ -6,15 +6,14 @@ use std::io::IsTerminal;
 use std::path::Path;
 use std::process::Command;
 
-use super::text::glyph;
-use super::{examine, names};
+use super::{Wanted, examine};
 use crate::cli::ask;
 use crate::cli::commands::run::reach;
 use crate::cli::errors::{Failure, note, to_stdout};
 use crate::cli::paths::Paths;
 use crate::cli::runtime;
 use crate::config::{HostConfig, HostsFile};
-use crate::domain::doctor::{Fix, Matrix, Verdict};
+use crate::domain::doctor::{Fix, Matrix, Verdict, glyph, names};
 use crate::domain::ids::HostId;
 use crate::domain::text::os_text;
 
@@ -79,7 +78,7 @@ pub(super) fn run(
     }
     let only: Vec<String> = done.into_iter().collect();
     to_stdout(&format!("\nlooking again: {}\n\n", only.join(", ")))?;
-    Ok(Some(runtime::block_on(examine(hosts, &only, paths))?.matrix()))
+    Ok(Some(runtime::block_on(examine(hosts, &Wanted { only: &only, same: &[] }, paths))?.matrix()))
 }
 
 /// In the matrix's order; hosts with the same trouble and the same command are asked for together, and what is run here once.

@@ -10,7 +10,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 
-use self::run::Failed;
+use self::run::{Failed, Shown};
 use crate::ssh::transport::admission::admit;
 use crate::ssh::transport::connection::Transport;
 use crate::ssh::transport::error::{ErrorKind, SshError};
@@ -29,7 +29,7 @@ pub(super) struct System {
     ssh: OpenSsh,
     /// The line of known hosts for a key that is pinned or was just accepted.
     pinned: Mutex<Option<String>>,
-    shown: Mutex<String>,
+    shown: Mutex<Shown>,
 }
 
 impl System {
@@ -127,7 +127,11 @@ impl Transport for System {
     }
 
     fn shown(&self) -> String {
-        locked(&self.shown).clone()
+        locked(&self.shown).before.clone()
+    }
+
+    fn login(&self) -> String {
+        locked(&self.shown).login.clone()
     }
 
     /// The next command has a connection of its own.

@@ -32,6 +32,15 @@ pub(super) enum Failed {
     Said(String),
 }
 
+/// What the last login has shown.
+#[derive(Debug, Default, Clone)]
+pub(super) struct Shown {
+    /// What the host showed before it.
+    pub(super) before: String,
+    /// The method that let us in.
+    pub(super) login: String,
+}
+
 /// Starts `ssh` and waits until `marker` comes, or the command ends without it. Returns what was shown before, too.
 ///
 /// Nothing that `ssh` says on its way counts as a success: with jump hosts there are several that say it.
@@ -41,7 +50,7 @@ pub(super) async fn run(
     words: &[OsString],
     line: &str,
     marker: &str,
-) -> Result<(AgentReader, AgentWriter, String), Failed> {
+) -> Result<(AgentReader, AgentWriter, Shown), Failed> {
     let failed = |detail: String| {
         let detail = format!("{} can't be started: {detail}", ssh.program.display());
         Failed::Error(SshError::NoCarrier { host: target.host.clone(), detail })
@@ -185,7 +194,7 @@ impl Start {
 const LOGGED_IN: &str = "Authenticated to ";
 
 /// What was shown before the last login, and what the command has complained of since.
-fn at_login(text: &str) -> (String, Text) {
+fn at_login(text: &str) -> (Shown, Text) {
     let lines: Vec<&str> = text.lines().collect();
     let at = lines.iter().rposition(|line| line.starts_with(LOGGED_IN)).unwrap_or(lines.len());
     let (shown, since) = lines.split_at(at);
@@ -193,7 +202,10 @@ fn at_login(text: &str) -> (String, Text) {
     for line in since {
         said.push_tail(format!("{line}\n").as_bytes(), STDERR_BYTES);
     }
-    (without_chatter(&shown.join("\n")), said)
+    // `Authenticated to n1 ([10.0.0.1]:22) using "publickey".`
+    let quoted = since.first().and_then(|line| line.split_once(" using \"")?.1.split('"').next());
+    let login = quoted.map(|method| format!("{method}, by the system's ssh")).unwrap_or_default();
+    (Shown { before: without_chatter(&shown.join("\n")), login }, said)
 }
 
 /// The text without what `ssh` says only because it was told to be verbose.

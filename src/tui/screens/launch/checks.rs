@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use crate::domain::doctor::{Matrix, Verdict};
+use crate::domain::doctor::{CONNECTION, Matrix, Verdict};
 use crate::domain::ids::{GpuUuid, HostId};
 use crate::domain::needs;
 use crate::domain::occupancy::Occupancy;
@@ -18,15 +18,14 @@ use crate::tui::screens::Model;
 /// A look of the doctor that is older than this is made again, microseconds.
 const LOOK_AGE_US: i64 = 60_000_000;
 
-/// What the doctor knows of the hosts of a plan. It does not depend on what is typed, so it stays while the command changes.
+/// What the doctor knows of the hosts of a plan.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Looked {
     /// The number of the look; 0 before the first.
     number: u64,
     /// When it was asked for.
     at: Option<Stamp>,
-    hosts: Vec<HostId>,
-    checks: Vec<&'static str>,
+    of: Option<LookOf>,
     found: Matrix,
     is_over: bool,
 }
@@ -36,12 +35,18 @@ impl Looked {
     fn troubles(&self, host: &HostId) -> impl Iterator<Item = Finding> {
         let rows = self.found.rows.iter().filter_map(|row| Some((row.check, row.verdicts.get(host)?)));
         // whether it is reached at all is told by the plan
-        let troubles = rows.filter(|(check, verdict)| verdict.is_trouble() && self.checks.contains(check));
+        let troubles = rows.filter(|(check, verdict)| verdict.is_trouble() && *check != CONNECTION);
         troubles.map(|(check, verdict)| {
-            let Verdict { mark, evidence, cause, .. } = verdict;
+            let Verdict { evidence, cause, .. } = verdict;
             let cause = cause.as_ref().map_or_else(String::new, |cause| format!(": {cause}"));
-            Finding::new(*mark, format!("{check}: {evidence}{cause}"))
+            Finding::new(verdict.for_launch(), format!("{check}: {evidence}{cause}"))
         })
+    }
+
+    /// Whether it was for the same, a moment ago.
+    fn is_of(&self, of: &LookOf, now: Stamp) -> bool {
+        let is_new = self.at.is_some_and(|at| now.micros_since(at) < LOOK_AGE_US);
+        is_new && self.of.as_ref() == Some(of)
     }
 }
 
@@ -52,8 +57,10 @@ pub struct Checks {
     pub asked: u64,
     /// The hosts of the plan, each with its answer.
     pub hosts: Vec<(HostId, Option<Vec<Finding>>)>,
-    /// What the doctor knows of them.
+    /// What the doctor knows of them. It does not depend on what is typed, so it stays while the command changes.
     pub looked: Looked,
+    /// What it knows of the files that the command names.
+    pub compared: Looked,
 }
 
 /// A line of the screen.
@@ -97,35 +104,50 @@ pub fn told(model: &mut Model, number: u64, host: &HostId, findings: Vec<Finding
 }
 
 /// Has the doctor look at the hosts of a plan for what it rests on, unless that was done a moment ago.
-pub(super) fn look(model: &mut Model, plan: &LaunchPlan) -> Option<Effect> {
-    let (hosts, checks) = (plan.spec.hosts(), needs::checks(&plan.spec));
+pub(super) fn look(model: &mut Model, plan: &LaunchPlan) -> Vec<Effect> {
+    let hosts = plan.spec.hosts();
+    let checks = needs::checks(&plan.spec, &plan.hosts);
+    let rests = (!checks.is_empty()).then(|| LookOf::Plan { hosts: hosts.clone(), checks });
+    let paths = needs::paths(&plan.spec, &plan.hosts);
+    // one host has nothing to differ from
+    let names = (hosts.len() > 1 && !paths.is_empty()).then_some(LookOf::Files { hosts, paths });
+    let rests = begin(model, rests, |checks| &mut checks.looked);
+    rests.into_iter().chain(begin(model, names, |checks| &mut checks.compared)).collect()
+}
+
+fn begin(model: &mut Model, of: Option<LookOf>, which: fn(&mut Checks) -> &mut Looked) -> Option<Effect> {
     let now = model.now;
-    let looked = &model.ui.launch.checks.looked;
-    let is_new = looked.at.is_some_and(|at| now.micros_since(at) < LOOK_AGE_US);
-    if is_new && (&looked.hosts, &looked.checks) == (&hosts, &checks) {
+    let looked = which(&mut model.ui.launch.checks);
+    let Some(of) = of else {
+        *looked = Looked::default();
+        return None;
+    };
+    if looked.is_of(&of, now) {
         return None;
     }
     let number = model.ui.next_look();
-    let of = LookOf::Plan { hosts: hosts.clone(), checks: checks.clone() };
-    model.ui.launch.checks.looked = Looked { number, at: Some(now), hosts, checks, ..Looked::default() };
+    let looked = which(&mut model.ui.launch.checks);
+    *looked = Looked { number, at: Some(now), of: Some(of.clone()), ..Looked::default() };
     Some(Effect::CheckHosts(Look { number, of }))
 }
 
-/// Whether a look is that of the form.
+/// Whether a look is one of the form's.
 pub fn looks_by(model: &Model, number: u64) -> bool {
-    model.ui.launch.checks.looked.number == number
+    let Checks { looked, compared, .. } = &model.ui.launch.checks;
+    looked.number == number || compared.number == number
 }
 
-/// What the look has found so far, and whether that is all.
-pub fn looked(model: &mut Model, found: Matrix, is_over: bool) {
-    let looked = &mut model.ui.launch.checks.looked;
+/// What a look has found so far, and whether that is all.
+pub fn looked(model: &mut Model, number: u64, found: Matrix, is_over: bool) {
+    let Checks { looked, compared, .. } = &mut model.ui.launch.checks;
+    let looked = if looked.number == number { looked } else { compared };
     (looked.found, looked.is_over) = (found, is_over);
 }
 
 /// Whether the doctor has not told all yet.
 pub fn is_looking(model: &Model) -> bool {
-    let looked = &model.ui.launch.checks.looked;
-    looked.number > 0 && !looked.is_over
+    let Checks { looked, compared, .. } = &model.ui.launch.checks;
+    [looked, compared].into_iter().any(|looked| looked.number > 0 && !looked.is_over)
 }
 
 /// The lines of the screen, what is wrong first.
@@ -136,6 +158,7 @@ pub fn lines(model: &Model) -> Vec<CheckLine> {
     for (host, answer) in &form.checks.hosts {
         let mut findings = gpus(model, plan, host);
         findings.extend(form.checks.looked.troubles(host));
+        findings.extend(form.checks.compared.troubles(host));
         match answer {
             Some(answer) => findings.extend(answer.iter().cloned()),
             None => findings.retain(|finding| finding.mark > Mark::Good),
@@ -202,7 +225,7 @@ mod tests {
     #[test]
     fn an_answer_that_comes_after_its_time_is_shown() {
         let host = HostId::from("a");
-        let mut checks = Checks { asked: 2, hosts: vec![(host.clone(), None)], looked: Looked::default() };
+        let mut checks = Checks { asked: 2, hosts: vec![(host.clone(), None)], ..Checks::default() };
         let finding = |mark, text: &str| vec![Finding::new(mark, text)];
         checks.take(2, &host, finding(Mark::Unknown, "no answer in 3 s"));
         checks.take(1, &host, finding(Mark::Bad, "of an older question"));

@@ -448,7 +448,8 @@ pub fn planned(model: &mut Model, plan: Result<Arc<LaunchPlan>, String>) -> Vec<
     if std::mem::take(&mut form.hurried) {
         return keys::start(model);
     }
-    asked.into_iter().chain(look.and_then(|plan| checks::look(model, &plan))).collect()
+    let looks = look.map(|plan| checks::look(model, &plan)).unwrap_or_default();
+    asked.into_iter().chain(looks).collect()
 }
 
 /// The run that the form asked for has started: its screen is shown.

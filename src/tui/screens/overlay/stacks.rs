@@ -6,6 +6,7 @@ use crate::domain::collectives::{Collected, HostCollectives};
 use crate::domain::host::LinkState;
 use crate::domain::ids::{HostId, RunId};
 use crate::domain::stacks::{Alike, ProcessStacks, Taker, alike};
+use crate::domain::symptoms;
 use crate::domain::time::Stamp;
 use crate::domain::world::World;
 use crate::tui::core::words::wrap;
@@ -152,6 +153,11 @@ impl Panel {
         }
         if !groups.is_empty() {
             rows.pop();
+        }
+        let checks = symptoms::of_hang(&groups);
+        if shown.due.is_empty() && !checks.is_empty() {
+            rows.push(Vec::new());
+            rows.push(vec![(format!("4 Doctor may say why: {}", checks.join(", ")), Tone::Dim)]);
         }
         Self { column, rows, shown: usize::from(height) }
     }

@@ -231,6 +231,9 @@ fn host_words(model: &Model, row: &RowId, state: &HostState, info: &HostInfo) ->
         let slots = if slots > 0 { format!(" · {slots} CPU slots") } else { String::new() };
         lines.push(format!("{}{slots} · sampled {} ago", live_words(sample), age(model.moment(), at)));
     }
+    if let Some(login) = &info.login {
+        lines.push(format!("logged in by {}", sanitize(login)));
+    }
     if let Some(build) = &info.agent_build {
         lines.push(format!("agent sha256 {}", sanitize(build)));
     }

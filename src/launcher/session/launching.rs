@@ -1,0 +1,179 @@
+//! Launches: from what was asked for to a plan, once the hosts it needs are known, and from a plan to a run.
+
+use super::{Output, Session};
+use crate::clock;
+use crate::domain::ids::{HostId, RunId};
+use crate::domain::pick::Choice;
+use crate::domain::time::Stamp;
+use crate::launch::error::{LaunchError, LaunchFault};
+use crate::launch::plan::LaunchPlan;
+use crate::launch::request::LaunchRequest;
+use crate::launcher::machine::RunMachine;
+use crate::launcher::random::{run_id, secret};
+use crate::launcher::readiness::{Gathered, Known, gather};
+use crate::launcher::secrets::Values;
+use crate::launcher::trees::Unread;
+use crate::launcher::waiting::{Pending, ahead, behind};
+use crate::launcher::{free, host_names, place, plan};
+
+impl Session {
+    /// Asks for a launch. It becomes [`Output::Launched`] or [`Output::LaunchFailed`], at once when the hosts
+    /// it needs are known, else when they have answered.
+    pub fn launch(&mut self, mut request: LaunchRequest) {
+        host_names::resolve(&mut request.place, &self.hosts);
+        if let Some(plan) = request.options.sync.clone() {
+            let since = request.since.clone();
+            self.trees.read(Unread::Launch(Box::new(Pending::new(request))), plan, since);
+            return;
+        }
+        self.pending.push(Pending::new(request));
+        self.try_launches();
+    }
+
+    /// Starts a plan that [`Self::preview`] has made, as it was shown. It becomes [`Output::Launched`] or
+    /// [`Output::LaunchFailed`].
+    pub fn start_plan(&mut self, plan: LaunchPlan) {
+        if let Some(sync) = plan.spec.options.sync.clone() {
+            self.trees.read(Unread::Plan(Box::new(plan)), sync, None);
+            return;
+        }
+        self.start_read_plan(plan);
+    }
+
+    pub(super) fn start_read_plan(&mut self, plan: LaunchPlan) {
+        let output = match self.start(plan, clock::now()) {
+            Ok(run) => Output::Launched(run),
+            Err(error) => Output::LaunchFailed(error),
+        };
+        self.outputs.push_back(output);
+    }
+
+    /// Whom pending launches wait for.
+    pub fn launches_wait_for(&self) -> Vec<HostId> {
+        let wait = self.pending.iter().map(|pending| gather(&pending.request, &self.known()));
+        let mut hosts: Vec<HostId> = wait
+            .filter_map(|gathered| match gathered {
+                Gathered::Wait(hosts) => Some(hosts),
+                _ => None,
+            })
+            .flatten()
+            .collect();
+        hosts.dedup();
+        hosts
+    }
+
+    /// Whether a launch waits until its GPUs are free.
+    pub fn has_waiting_launch(&self) -> bool {
+        let waits = |pending: &Pending| pending.turn.is_some() || pending.request.on_busy.wait.is_some();
+        self.pending.iter().any(waits) || self.is_looking()
+    }
+
+    /// Forgets the launches that have not become runs.
+    pub fn forget_launches(&mut self) {
+        self.trees.forget();
+        self.forget_looks();
+        for pending in std::mem::take(&mut self.pending) {
+            self.leave_queue(pending.turn);
+        }
+    }
+
+    /// What a launch would become, with what is known now.
+    pub fn preview(&self, request: &LaunchRequest) -> Result<LaunchPlan, LaunchError> {
+        let mut request = request.clone();
+        host_names::resolve(&mut request.place, &self.hosts);
+        match gather(&request, &self.known()) {
+            Gathered::Ready(facts) => plan::plan(&request, &facts, run_id()?, clock::now()),
+            Gathered::Unsatisfiable(error) => Err(error),
+            Gathered::Wait(hosts) => Err(LaunchError::waiting_for(&hosts)),
+        }
+    }
+
+    /// The free GPUs that a request for some would take now.
+    pub fn pick(&self, request: &LaunchRequest) -> Result<Choice, LaunchError> {
+        match gather(request, &self.known()) {
+            Gathered::Ready(facts) => match free::choice(request, &facts) {
+                Some(choice) => Ok(choice?),
+                None => Err(LaunchError::usage("only a number of free GPUs can be picked")),
+            },
+            Gathered::Unsatisfiable(error) => Err(error),
+            Gathered::Wait(hosts) => Err(LaunchError::waiting_for(&hosts)),
+        }
+    }
+
+    pub(super) fn try_launches(&mut self) {
+        for pending in std::mem::take(&mut self.pending) {
+            self.try_launch(pending, clock::now());
+        }
+    }
+
+    pub(super) fn try_launch(&mut self, pending: Pending, at: Stamp) {
+        let Pending { request, turn, .. } = &pending;
+        let patience = request.on_busy.wait;
+        // a text with ages would be another one each second
+        let known = Known { ages: patience.is_none(), ..self.known() };
+        let facts = match gather(request, &known) {
+            Gathered::Wait(_) => return self.pending.push(pending),
+            // who has begun to wait waits for a host that is away for a moment, too
+            Gathered::Unsatisfiable(error) if turn.is_some() && error.fault == LaunchFault::Unreachable => {
+                return self.wait(pending, error.reason, at);
+            }
+            Gathered::Unsatisfiable(error) => return self.launch_failed(pending, error),
+            Gathered::Ready(facts) => facts,
+        };
+        let planned = run_id().and_then(|id| plan::plan(request, &facts, id, at));
+        let why = match (&planned, patience) {
+            (Ok(planned), Some(_)) => {
+                ahead(&planned.hosts, turn.as_ref().map(|turn| &turn.ticket), &self.world).map(behind)
+            }
+            (Err(error), Some(_)) => error.busy().map(str::to_owned),
+            _ => None,
+        };
+        if let Some(why) = why {
+            let wanted = place::wanted(request, &facts);
+            let mut pending = pending;
+            return match self.queue(&mut pending, &facts, wanted, at) {
+                Ok(()) => self.wait(pending, why, at),
+                Err(error) => self.launch_failed(pending, error),
+            };
+        }
+        match planned {
+            Ok(planned) => self.look_and_start(pending, planned, at),
+            Err(error) => self.launch_failed(pending, error),
+        }
+    }
+
+    /// Starts a launch that may wait again where another one is faster.
+    pub(super) fn start_pending(&mut self, pending: Pending, planned: LaunchPlan, at: Stamp) {
+        let said = &pending.request.remarks;
+        let remarks = planned.remarks.iter().filter(|remark| !said.contains(remark));
+        self.outputs.extend(remarks.cloned().map(Output::Remark));
+        match self.start(planned, at) {
+            Ok(run) => {
+                if pending.request.on_busy.wait.is_some() {
+                    self.starting.insert(run.clone(), pending);
+                }
+                self.outputs.push_back(Output::Launched(run));
+            }
+            Err(error) => self.launch_failed(pending, error),
+        }
+    }
+
+    fn start(&mut self, planned: LaunchPlan, at: Stamp) -> Result<RunId, LaunchError> {
+        let planned = planned.asked_for(at);
+        let secret = secret()?;
+        let values = Values::of(&planned.hosts, &self.lookup)?;
+        let run = planned.spec.id.clone();
+        let (hosts, plans) = (planned.spec.hosts(), planned.in_lease_order());
+        let sync =
+            planned.spec.options.sync.clone().zip(planned.spec.code.as_ref().and_then(|code| code.tree));
+        let begin = if sync.is_some() { RunMachine::create } else { RunMachine::start };
+        let (mut machine, actions) = begin(planned.spec, plans, planned.rendezvous, secret, at);
+        machine.hold_secrets(values);
+        self.own(run.clone(), machine, &hosts);
+        self.act(actions, at);
+        if let Some((plan, tree)) = sync {
+            self.begin_sync(&run, plan, tree, &hosts, at);
+        }
+        Ok(run)
+    }
+}

@@ -1,0 +1,175 @@
+//! Launches that wait for the doctor: before a launch becomes a run, the hosts of its plan are asked for the checks that it rests
+//! on. What is red there keeps it from starting, unless that is wanted all the same.
+
+use super::{Output, Session};
+use crate::domain::doctor::{CONNECTION, Group, Matrix, counted, groups, names, troubles};
+use crate::domain::host::LinkState;
+use crate::domain::ids::HostId;
+use crate::domain::needs;
+use crate::domain::preflight::Mark;
+use crate::domain::time::Stamp;
+use crate::launch::error::{LaunchError, LaunchFault};
+use crate::launch::plan::LaunchPlan;
+use crate::launch::request::OnRed;
+use crate::launcher::checkup::Checkup;
+use crate::launcher::waiting::Pending;
+use crate::wire::doctor::Checked;
+
+/// How long the checks may take: what has not been told by then keeps nothing from starting.
+const PATIENCE_US: i64 = 5_000_000;
+
+/// The looks of launches have numbers from here on; those below belong to whoever asks by [`Session::check`].
+const FIRST: u64 = 1 << 62;
+
+/// The looks under way.
+#[derive(Debug, Default)]
+pub(super) struct Looks {
+    begun: u64,
+    all: Vec<Look>,
+}
+
+/// A launch that could be planned, and what its hosts have told so far.
+#[derive(Debug)]
+struct Look {
+    checkup: Checkup,
+    since: Stamp,
+    pending: Pending,
+}
+
+impl Session {
+    /// Starts a planned launch, after a look at its hosts where that is wanted.
+    pub(super) fn look_and_start(&mut self, pending: Pending, planned: LaunchPlan, at: Stamp) {
+        // the hosts that were looked at are not looked at again for another of their GPUs
+        let is_known = |host: HostId| pending.looked.contains(&host);
+        if pending.request.on_red == OnRed::Unasked || planned.spec.hosts().into_iter().all(is_known) {
+            return self.start_pending(pending, planned, at);
+        }
+        let number = FIRST + self.looks.begun;
+        self.looks.begun += 1;
+        let mut checkup = self.checkup(number, &planned);
+        self.check(number, at, checkup.questions());
+        self.looks.all.push(Look { checkup, since: at, pending });
+        self.end_looks(at);
+    }
+
+    /// A look for what a plan rests on, of which nothing is asked yet.
+    pub fn checkup(&self, number: u64, planned: &LaunchPlan) -> Checkup {
+        let hosts = planned.spec.hosts();
+        let checks = needs::checks(&planned.spec, &planned.hosts);
+        let paths = needs::paths(&planned.spec, &planned.hosts);
+        let mut checkup = Checkup::for_launch(number, hosts.iter().cloned(), &checks).comparing(paths);
+        for host in &hosts {
+            let info = self.world.hosts.get(host).and_then(|state| state.info.clone());
+            match info {
+                Some(info) => checkup.is_up(host, info),
+                None => checkup.is_down(host, "it has not told its facts".to_owned()),
+            }
+        }
+        checkup
+    }
+
+    /// What a check has found: of a look of a launch, or of one from outside.
+    pub(super) fn checked(&mut self, at: Stamp, host: HostId, told: Checked) {
+        if told.ask < FIRST {
+            return self.outputs.push_back(Output::Checked(host, told));
+        }
+        // one that is over takes nothing more
+        if let Some(look) = self.looks.all.iter_mut().find(|look| look.checkup.number() == told.ask) {
+            look.checkup.told(&host, told);
+            self.end_looks(at);
+        }
+    }
+
+    /// A host that is lost tells nothing more: the start itself will say so.
+    pub(super) fn look_went_on_without(&mut self, at: Stamp, host: &HostId, state: &LinkState) {
+        let (LinkState::Down { reason: why, .. }
+        | LinkState::Limited { reason: why }
+        | LinkState::Refused { reason: why, .. }) = state
+        else {
+            return;
+        };
+        for look in &mut self.looks.all {
+            if look.checkup.hosts().any(|(one, _)| one == host) {
+                look.checkup.is_down(host, why.clone());
+            }
+        }
+        self.end_looks(at);
+    }
+
+    /// Looks that have taken too long go on with what they have.
+    pub(super) fn end_late_looks(&mut self, now: Stamp) {
+        for look in &mut self.looks.all {
+            if now.micros_since(look.since) > PATIENCE_US {
+                look.checkup.give_up(&format!("no answer within {} s", PATIENCE_US / 1_000_000));
+            }
+        }
+        self.end_looks(now);
+    }
+
+    fn end_looks(&mut self, at: Stamp) {
+        let is_over = |look: &mut Look| look.checkup.is_over();
+        for look in self.looks.all.extract_if(.., is_over).collect::<Vec<_>>() {
+            self.end_look(look, at);
+        }
+    }
+
+    fn end_look(&mut self, look: Look, at: Stamp) {
+        let Look { checkup, mut pending, .. } = look;
+        let matrix = of_launch(checkup.matrix());
+        if let (Some(red), OnRed::Refuse) = (red(&matrix), pending.request.on_red) {
+            let reason = format!("nothing was started: {red}");
+            return self.launch_failed(pending, LaunchError::new(LaunchFault::Unfit, reason));
+        }
+        for Group { row, verdict, hosts } in matrix.rows.iter().flat_map(|row| groups(&matrix, row)) {
+            if verdict.mark == Mark::Bad {
+                let text =
+                    format!("--force ignores {} of {}: {}", row.check, names(&hosts), verdict.evidence);
+                self.outputs.push_back(Output::Remark(text));
+            }
+        }
+        // who has which GPU may be another by now
+        pending.looked = checkup.hosts().map(|(host, _)| host.clone()).collect();
+        self.try_launch(pending, at);
+    }
+
+    /// Which checks of which hosts launches wait for.
+    pub fn launches_look_for(&self) -> Vec<String> {
+        let due = |look: &Look| {
+            let (hosts, checks) = look.checkup.due();
+            let hosts: Vec<&str> = hosts.iter().map(|host| host.as_str()).collect();
+            format!("{} of {}", checks.join(", "), hosts.join(", "))
+        };
+        self.looks.all.iter().map(due).collect()
+    }
+
+    /// Whether a launch waits for a look.
+    pub(super) fn is_looking(&self) -> bool {
+        !self.looks.all.is_empty()
+    }
+
+    /// Forgets the launches that wait for a look.
+    pub(super) fn forget_looks(&mut self) {
+        for look in std::mem::take(&mut self.looks.all) {
+            self.leave_queue(look.pending.turn);
+        }
+    }
+}
+
+/// What keeps a launch from starting, if anything does.
+pub fn red(matrix: &Matrix) -> Option<String> {
+    let count = matrix.count(Mark::Bad);
+    let are = if count == 1 { "is" } else { "are" };
+    (count > 0).then(|| {
+        let (count, red) = (counted(count, "check"), troubles(matrix, Mark::Bad));
+        format!("{count} of the hosts {are} red; --force starts it all the same\n{}", red.trim_end())
+    })
+}
+
+/// What it means for a launch, without whether hosts are reached, which is told by the plan: red is what keeps it from starting.
+pub fn of_launch(mut matrix: Matrix) -> Matrix {
+    matrix.rows.retain(|row| row.check != CONNECTION);
+    for verdict in matrix.rows.iter_mut().flat_map(|row| row.verdicts.values_mut()) {
+        verdict.mark = verdict.for_launch();
+    }
+    matrix
+}
