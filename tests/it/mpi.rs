@@ -170,6 +170,28 @@ fn a_stop_gives_ranks_of_mpirun_their_grace_and_ends_all_of_it() {
 }
 
 #[test]
+fn a_rank_whose_start_is_not_written_down_yet_is_told_to_end_like_the_others() {
+    if mpi_is_missing() {
+        return;
+    }
+    let bed = Bed::new();
+    let script = "trap 'echo saved; exit 0' TERM; echo $$ > self-$RANK; while :; do sleep 0.01; done";
+    let dir = bed.start(by_mpirun(bed.spec(&[script, script], 60_000), 2, &[]));
+    for rank in 0..2 {
+        until("a rank's start", || bed.work(&format!("self-{rank}")).exists());
+        rank_process(&dir, rank);
+    }
+    std::fs::remove_file(dir.path().join("started-1.json")).unwrap();
+    assert_eq!(stop(hvtui(), &dir, false).unwrap(), Stopped::Told);
+    ended(&dir);
+    for rank in 0..2 {
+        assert_eq!(text(&dir, &format!("rank-{rank}.out")), "saved\n");
+        assert_eq!((exit(&dir, rank).code, exit(&dir, rank).stopped), (Some(0), true));
+    }
+    assert_eq!(bed.processes(), [0; 0]);
+}
+
+#[test]
 fn ranks_that_mpirun_never_starts_have_failed_by_its_words() {
     if mpi_is_missing() {
         return;

@@ -184,12 +184,22 @@ impl Supervisor {
             return;
         }
         let open: Vec<Rank> = self.machine.open().iter().copied().collect();
+        let all = table::all();
         for rank in open {
-            if !self.dir.has(&started_file(rank)) && !self.dir.has(&exit_file(rank)) {
+            if !self.dir.has(&started_file(rank))
+                && !self.dir.has(&exit_file(rank))
+                && !self.begins(rank, &all)
+            {
                 let exit = self.exit(None, Some(15));
                 self.unseat(rank, &exit);
             }
         }
+    }
+
+    /// Whether a rank has a process already, of which its rank-wrap has yet to write.
+    fn begins(&self, rank: Rank, all: &[Process]) -> bool {
+        let wrap = self.state.wraps.get(&rank);
+        wrap.is_some_and(|wrap| all.iter().any(|process| process.stat.parent == wrap.pid))
     }
 
     /// The processes that TERM is for. A launcher that is ended takes what its ranks need for an orderly end with it:
