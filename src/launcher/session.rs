@@ -352,19 +352,26 @@ impl Session {
         );
         if let (Origin::Host(host), Event::LinkChanged { state: LinkState::Up }) = (&origin, &event) {
             // a new agent has no tickets
-            for turn in self.pending.iter_mut().filter_map(|pending| pending.turn.as_mut()) {
+            let all =
+                self.pending.iter_mut().chain(self.starting.values_mut()).chain(self.looks.pending_mut());
+            for turn in all.filter_map(|pending| pending.turn.as_mut()) {
                 turn.asked.remove(host);
             }
         }
         self.sync_links(at, &origin, &event);
-        if let (Origin::Host(host), Event::LinkChanged { state }) = (&origin, &event) {
-            self.look_went_on_without(at, host, state);
-        }
+        let link = match (&origin, &event) {
+            (Origin::Host(host), Event::LinkChanged { state }) => Some((host.clone(), state.clone())),
+            _ => None,
+        };
         let known = origin.run().and_then(|run| self.known.get_mut(run).map(|known| (run.clone(), known)));
         if !known.is_some_and(|(run, known)| known.repeats(&run, &origin, &event)) {
             self.emit(at, origin, event);
         }
         self.act(actions, at);
+        // when the world knows of it: what starts after a look starts with what is so now
+        if let Some((host, state)) = &link {
+            self.look_went_on_without(at, host, state);
+        }
         if concerns_launches {
             self.try_launches();
         }

@@ -2,7 +2,7 @@
 
 use std::ffi::OsStr;
 use std::fmt::Write;
-use std::process::Command;
+use std::process::{Command, Stdio};
 
 use serde_json::Value;
 
@@ -357,6 +357,78 @@ fn what_runs_leave_behind_and_where_they_listen_is_told() {
 }
 
 #[test]
+fn hosts_that_are_set_up_unlike_each_other_are_told_apart() {
+    let scripts = tempfile::tempdir().unwrap();
+    for (host, driver) in [("n1", "550.54.14"), ("n2", "535.54.03"), ("n3", "550.54.14")] {
+        let gpus = serde_json::json!([{ "uuid": "GPU-00000000-0000-0000-0000-000000000001" }]);
+        let script = serde_json::json!({ "driver": driver, "gpus": gpus }).to_string();
+        std::fs::write(scripts.path().join(format!("{host}.json")), script).unwrap();
+    }
+    let library = built::example("libfake_nvml.so");
+    let fake: [&OsStr; 3] = ["--fake-nvml".as_ref(), library.as_ref(), scripts.path().as_ref()];
+    let Some(cluster) = Cluster::up(3, &fake) else { return };
+    let client = Client::new(&cluster);
+    let look =
+        || json(&client.run(&["doctor", "--json", "--only", "hostname,kernel,limits,driver,libraries,mpi"]));
+    let mark = |told: &Value, check: &str, host: &str| {
+        verdict(told, check, host)["mark"].as_str().unwrap().to_owned()
+    };
+    let before = look();
+    for check in ["kernel", "limits", "libraries", "mpi"] {
+        for host in ["n1", "n2", "n3"] {
+            assert_eq!(mark(&before, check, host), "good", "{before:#}");
+        }
+    }
+    assert_eq!(
+        [mark(&before, "driver", "n1"), mark(&before, "driver", "n2")],
+        ["good", "look"],
+        "{before:#}"
+    );
+    // a name that mpirun refuses, a reboot that is due
+    cluster.on("n2", "python3 -c 'import socket; socket.sethostname(\"gpu_b\")'");
+    cluster.on("n2", "touch /run/reboot-required");
+    // an ssh server whose commands may open few files
+    for sshd in cluster.processes("n3").iter().filter(|process| process.args.contains("sshd")) {
+        cluster.on("n3", &format!("prlimit --pid {} --nofile=512:512 --nproc=512:512", sshd.pid));
+    }
+    // an NCCL that the loader finds, and another mpirun
+    let source = cluster.dir().join("nccl.c");
+    std::fs::write(&source, "int ncclGetVersion(int *v) { *v = 21903; return 0; }\n").expect("a source");
+    let file = cluster.dir().join("libnccl.so.2.19.3");
+    let mut compile = Command::new("gcc");
+    compile.args(["-shared", "-fPIC", "-Wl,-soname,libnccl.so.2", "-o"]).arg(&file).arg(&source);
+    assert!(compile.status().expect("gcc").success());
+    cluster.on(
+        "n3",
+        &format!(
+            "mkdir -p ~/nccl && cp {} ~/nccl && ln -s libnccl.so.2.19.3 ~/nccl/libnccl.so.2",
+            file.display()
+        ),
+    );
+    cluster.on("n3", "/sbin/ldconfig -C ~/ld.cache ~/nccl && mount --bind ~/ld.cache /etc/ld.so.cache");
+    let mpirun = "printf '#!/bin/sh\\necho mpirun \\(Open MPI\\) 9.0.3\\n' > ~/mpirun && chmod +x ~/mpirun && \
+                  mount --bind ~/mpirun $(readlink -f $(command -v mpirun))";
+    cluster.on("n3", mpirun);
+    let told = look();
+    assert_eq!(mark(&told, "hostname", "n2"), "bad", "{told:#}");
+    assert_eq!(verdict(&told, "hostname", "n2")["evidence"], "its name is 'gpu_b'");
+    assert_eq!([mark(&told, "kernel", "n2"), mark(&told, "kernel", "n1")], ["look", "good"], "{told:#}");
+    assert_eq!([mark(&told, "limits", "n3"), mark(&told, "limits", "n1")], ["bad", "good"], "{told:#}");
+    let driver = verdict(&told, "driver", "n2")["evidence"].as_str().unwrap();
+    assert!(driver.starts_with("535.54.03") && driver.ends_with("other hosts have 550.54.14"), "{driver}");
+    assert_eq!(
+        [mark(&told, "libraries", "n3"), mark(&told, "libraries", "n1")],
+        ["look", "good"],
+        "{told:#}"
+    );
+    assert!(
+        verdict(&told, "libraries", "n3")["evidence"].as_str().unwrap().contains("NCCL 2.19.3 ("),
+        "{told:#}"
+    );
+    assert_eq!([mark(&told, "mpi", "n3"), mark(&told, "mpi", "n1")], ["bad", "good"], "{told:#}");
+}
+
+#[test]
 fn networks_and_builds_that_differ_are_told_with_the_odd_host() {
     let Some(cluster) = Cluster::up(3, &[]) else { return };
     let client = Client::new(&cluster);
@@ -442,6 +514,7 @@ fn a_host_that_hangs_or_is_gone_keeps_no_other_one_waiting() {
     let hangs =
         "mkdir -p ~/bin && printf '#!/bin/sh\\nexec sleep 1000\\n' > ~/bin/python3 && chmod +x ~/bin/python3";
     cluster.on("n2", hangs);
+    let hangs_too = hangs;
     cluster.change("sshd", "n2 SetEnv PATH=/root/bin:/usr/local/bin:/usr/bin:/bin");
     let toml = cluster.hosts_toml(1) + "\n[[host]]\nname = \"gone\"\naddress = \"10.77.0.200\"\n";
     client.write("hosts.toml", &toml);
@@ -454,6 +527,24 @@ fn a_host_that_hangs_or_is_gone_keeps_no_other_one_waiting() {
     assert_eq!(verdict(&told, "python", "n1")["mark"], "good");
     let hangs = verdict(&told, "python", "n2");
     assert_eq!(hangs["evidence"], "/root/bin/python3 does not answer in 3.5 s", "{told:#}");
+    // and one that dies in the middle of it: what it has not told is told as such
+    cluster.on("n3", hangs_too);
+    cluster.change("sshd", "n3 SetEnv PATH=/root/bin:/usr/local/bin:/usr/bin:/bin");
+    let mut asking = client.hvtui(&["doctor", "--json", "--only", "python,shm"]);
+    let asking = asking.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("hvtui");
+    until("its Python to be asked", || {
+        cluster.processes("n3").iter().any(|process| process.args.ends_with("sleep 1000"))
+    });
+    cluster.change("cut", "n3");
+    let out = asking.wait_with_output().expect("its end");
+    let told: Value = serde_json::from_slice(&out.stdout).expect("JSON");
+    assert_eq!(verdict(&told, "python", "n3")["mark"], "unknown", "{told:#}");
+    assert_eq!(
+        [&verdict(&told, "python", "n1")["mark"], &verdict(&told, "shm", "n2")["mark"]],
+        ["good", "good"],
+        "{told:#}"
+    );
+    cluster.change("heal", "n3");
 }
 
 #[test]

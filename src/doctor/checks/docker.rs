@@ -47,7 +47,10 @@ impl Check for Docker {
                 let (root, runtimes) = rest.split_once(' ').unwrap_or(("", rest));
                 found.free = rustix::fs::statvfs(root).ok().map(|fs| fs.f_bavail.saturating_mul(fs.f_frsize));
                 found.root = Some(root.to_owned()).filter(|root| !root.is_empty());
-                found.small = small(site, &program).unwrap_or_default();
+                // a launch starts its own
+                if !site.for_launch {
+                    found.small = small(site, &program).unwrap_or_default();
+                }
                 let cdi = ["/etc/cdi/nvidia.yaml", "/var/run/cdi/nvidia.yaml"];
                 found.version = Some(version.to_owned());
                 found.gives_gpus = runtimes.contains("\"nvidia\"")

@@ -54,8 +54,9 @@ enum Thing {
     Unread(String),
     /// A file.
     File { bytes: u64, hash: String },
-    /// A folder: its files and their bytes, where those are asked for, and the hashes of its code.
-    Folder { data: Option<Data>, code: BTreeMap<String, String>, more: bool },
+    /// A folder: its files and their bytes, where those are asked for, and the hashes of its code; `more` where there is more code
+    /// than that, or some of it can't be read, and `left` where it is not looked for.
+    Folder { data: Option<Data>, code: BTreeMap<String, String>, more: bool, left: bool },
 }
 
 /// The files below a folder.
@@ -167,12 +168,21 @@ fn is_passed_over(folder: &Path) -> bool {
 fn folder(top: &Path, code_alone: bool, until: HostTime, room: &mut usize) -> io::Result<Thing> {
     // the home folder and the root hold everything: that is not the code of one run
     let is_all = code_alone && [home().as_path(), Path::new("/")].contains(&top);
-    let (mut data, mut code, mut more) = (Data::default(), BTreeMap::new(), is_all);
+    let (mut data, mut code, mut more) = (Data::default(), BTreeMap::new(), false);
     let mut due: Vec<(PathBuf, usize, bool)> =
         if is_all { Vec::new() } else { vec![(top.to_owned(), 0, true)] };
     let mut entries = 0_u64;
     while let Some((folder, depth, has_code)) = due.pop() {
-        for entry in fs::read_dir(&folder)? {
+        let inside = match fs::read_dir(&folder) {
+            Ok(inside) => inside,
+            Err(error) if depth == 0 => return Err(error),
+            // another user's, or deleted meanwhile
+            Err(_) => {
+                more |= has_code;
+                continue;
+            }
+        };
+        for entry in inside {
             in_time(until)?;
             entries += 1;
             if entries > ENTRIES {
@@ -198,7 +208,7 @@ fn folder(top: &Path, code_alone: bool, until: HostTime, room: &mut usize) -> io
             if code_alone && !is_code {
                 continue;
             }
-            let bytes = entry.metadata()?.len();
+            let Ok(bytes) = entry.metadata().map(|meta| meta.len()) else { continue };
             data.files += 1;
             data.bytes += bytes;
             if is_code && bytes <= CODE_BYTES {
@@ -209,11 +219,16 @@ fn folder(top: &Path, code_alone: bool, until: HostTime, room: &mut usize) -> io
                     continue;
                 }
                 *room -= size;
-                code.insert(name, hash(File::open(&path)?, bytes, until)?);
+                match File::open(&path) {
+                    Ok(file) => {
+                        code.insert(name, hash(file, bytes, until)?);
+                    }
+                    Err(_) => more = true,
+                }
             }
         }
     }
-    Ok(Thing::Folder { data: (!code_alone).then_some(data), code, more })
+    Ok(Thing::Folder { data: (!code_alone).then_some(data), code, more, left: is_all })
 }
 
 impl Thing {
@@ -234,7 +249,7 @@ impl Thing {
 
     fn code(&self) -> Option<&BTreeMap<String, String>> {
         match self {
-            Self::Folder { code, more: false, .. } => Some(code),
+            Self::Folder { code, more: false, left: false, .. } => Some(code),
             _ => None,
         }
     }
@@ -286,6 +301,11 @@ fn judge_path(Found { asked, thing }: &Found, all: &All<'_>) -> (Mark, String) {
     odd.extend(all.things.difference(&words).map(|difference| format!("{words} ({difference})")));
     let code = thing.code().map(|code| (code.len(), unlike(code, all))).unwrap_or_default();
     odd.extend(code.1);
+    if odd.is_empty() && matches!(thing, Thing::Folder { more: true, .. }) {
+        let why =
+            format!("its code is not compared: more than {CODE_FILES} files, or some that can't be read");
+        return (Mark::Unknown, format!("{path}: {words}; {why}"));
+    }
     match (odd.is_empty(), code.0) {
         (true, 0) => (Mark::Good, format!("{path}: {words}")),
         (true, count) => (Mark::Good, format!("{path}: {words}, {} of code", counted(count, "file"))),
@@ -416,6 +436,17 @@ mod tests {
     fn all_of_a_home_folder_is_not_the_code_of_a_run() {
         let asked = SamePath { path: "~".into(), role: SameRole::Beside };
         let thing = look(&asked, until(), &mut { TOLD });
-        assert!(matches!(&thing, Thing::Folder { code, more: true, .. } if code.is_empty()), "{thing:?}");
+        assert!(matches!(&thing, Thing::Folder { code, left: true, .. } if code.is_empty()), "{thing:?}");
+    }
+
+    #[test]
+    fn code_that_is_not_compared_is_not_called_the_same() {
+        let folder = tempfile::tempdir().unwrap();
+        for number in 0..=CODE_FILES {
+            fs::write(folder.path().join(format!("{number}.py")), "pass").unwrap();
+        }
+        let verdicts = Same::judge(&seen([found(folder.path(), SameRole::Beside)]));
+        assert_eq!(verdicts[0].mark, Mark::Unknown, "{verdicts:?}");
+        assert!(verdicts[0].evidence.contains("its code is not compared"), "{verdicts:?}");
     }
 }

@@ -36,6 +36,13 @@ struct Look {
     pending: Pending,
 }
 
+impl Looks {
+    /// The launches that wait for them.
+    pub(super) fn pending_mut(&mut self) -> impl Iterator<Item = &mut Pending> {
+        self.all.iter_mut().map(|look| &mut look.pending)
+    }
+}
+
 impl Session {
     /// Starts a planned launch, after a look at its hosts where that is wanted.
     pub(super) fn look_and_start(&mut self, pending: Pending, planned: LaunchPlan, at: Stamp) {
@@ -128,7 +135,7 @@ impl Session {
             }
         }
         // who has which GPU may be another by now
-        pending.looked = checkup.hosts().map(|(host, _)| host.clone()).collect();
+        pending.looked.extend(checkup.hosts().map(|(host, _)| host.clone()));
         self.try_launch(pending, at);
     }
 

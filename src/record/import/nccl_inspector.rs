@@ -30,8 +30,9 @@ const MOST_RANKS: usize = 4096;
 const MOST_COMMS: usize = 1024;
 /// The longest line that is taken: with the events of 64 channels one has a tenth of it.
 const MOST_LINE: u64 = 1 << 20;
-/// Letters of a function's name.
+/// Letters of a function's name, and of a host's.
 const MOST_NAME: usize = 24;
+const MOST_HOST: usize = 255;
 /// By whose clock its times are.
 pub(super) const CLOCK: &str =
     "each host's own wall clock: how long a collective took is compared, when it was is not";
@@ -144,13 +145,13 @@ fn told(line: &[u8]) -> Option<Told> {
         every: 1,
         lost: 0,
     };
-    let process = (metadata.hostname.into_owned(), metadata.pid);
+    let process = (metadata.hostname.chars().take(MOST_HOST).collect(), metadata.pid);
     Some(Told::Done(Box::new(Done { process, at: start.plus_micros(length), timing })))
 }
 
 /// Whether a text is such a log, by its first line.
 pub(super) fn is_log(text: impl Read) -> bool {
-    let mut lines = Lines::new(text);
+    let mut lines = Lines::new(text.take(MOST_LINE));
     lines.next().is_some_and(|line| serde_json::from_slice::<Line<'_>>(line).is_ok())
 }
 
@@ -300,35 +301,38 @@ impl Processes {
     fn ranks(&self) -> (Ranks, usize) {
         let comms = || self.all.values().flatten();
         let largest = comms().map(|(_, _, ranks)| *ranks).max().unwrap_or_default();
-        let worlds: BTreeSet<CommId> =
-            comms().filter(|(.., ranks)| *ranks == largest).map(|(comm, ..)| *comm).collect();
-        for world in &worlds {
+        let mut members: BTreeMap<CommId, usize> = BTreeMap::new();
+        for comms in self.all.values() {
+            let own = comms.iter().filter(|(.., ranks)| *ranks == largest).map(|(comm, ..)| *comm);
+            for comm in own.collect::<BTreeSet<_>>() {
+                *members.entry(comm).or_default() += 1;
+            }
+        }
+        // that of all processes, each with ranks of its own
+        for world in
+            members.into_iter().filter(|(_, count)| *count == self.all.len()).map(|(comm, _)| comm).take(8)
+        {
             let own = |comms: &BTreeSet<(CommId, u32, u32)>| {
-                comms
-                    .iter()
-                    .filter(|(comm, ..)| comm == world)
-                    .map(|(_, rank, _)| *rank)
-                    .collect::<Vec<u32>>()
+                let of_world = comms.iter().filter(|(comm, ..)| *comm == world);
+                of_world.map(|(_, rank, _)| *rank).collect::<Vec<u32>>()
             };
             let of_process: BTreeMap<Process, Vec<u32>> =
                 self.all.iter().map(|(process, comms)| (process.clone(), own(comms))).collect();
             let mut taken = BTreeSet::new();
-            let is_world = of_process.values().all(|ranks| !ranks.is_empty())
-                && of_process.values().flatten().all(|rank| *rank < largest && taken.insert(*rank));
-            if is_world {
-                return (Ranks { of_process, largest: Some(largest) }, largest as usize);
+            if of_process.values().flatten().all(|rank| *rank < largest && taken.insert(*rank)) {
+                return (Ranks { of_process, world: Some(world) }, largest as usize);
             }
         }
         let of_process = self.all.keys().cloned().zip((0..).map(|rank| vec![rank])).collect();
-        (Ranks { of_process, largest: None }, self.all.len())
+        (Ranks { of_process, world: None }, self.all.len())
     }
 }
 
 /// Which rank a process is; several where it has several GPUs.
 struct Ranks {
     of_process: BTreeMap<Process, Vec<u32>>,
-    /// How many ranks the communicator of all has, where there is one.
-    largest: Option<u32>,
+    /// The communicator of all, where there is one.
+    world: Option<CommId>,
 }
 
 impl Ranks {
@@ -338,7 +342,7 @@ impl Ranks {
             [rank] => Some(*rank),
             several => {
                 let rank = done.timing.comm_rank;
-                (self.largest == Some(done.timing.ranks) && several.contains(&rank)).then_some(rank)
+                (self.world == Some(done.timing.comm) && several.contains(&rank)).then_some(rank)
             }
         }
     }
@@ -421,7 +425,11 @@ pub(super) fn read(asked: &Asked<'_>, paths: &[PathBuf]) -> Result<(Folded, Vec<
     }
     let told_ranks = u32::try_from(told_ranks.len()).unwrap_or(u32::MAX);
     let files = files.iter().map(|file| read_of(file, start)).collect();
-    let left_out = others.left_out();
+    let mut left_out = others.left_out();
+    if ranks.world.is_none() {
+        let why = "no communicator is one of all processes: they are numbered in the order of host and pid, which is not the program's";
+        left_out.push(LeftOut::new("ranks whose number is not told", u64::from(count), why));
+    }
     Ok((Folded { target, told_ranks, steps: StepsRead::default(), waits: None, left_out }, files))
 }
 

@@ -209,11 +209,13 @@ impl Supervisor {
             return self.inside();
         }
         let all = self.processes();
-        if !self.seats() || !self.machine.open().iter().any(|rank| self.rank_lives(*rank)) {
+        let table = table::all();
+        let lives = |rank: &Rank| self.rank_lives(*rank) || self.begins(*rank, &table);
+        if !self.seats() || !self.machine.open().iter().any(lives) {
             return all;
         }
         let wraps: BTreeSet<u32> = self.state.wraps.values().map(|wrap| wrap.pid).collect();
-        let ours = table::descendants(&table::all(), &wraps);
+        let ours = table::descendants(&table, &wraps);
         all.into_iter().filter(|process| ours.iter().any(|one| one.pid == process.pid)).collect()
     }
 

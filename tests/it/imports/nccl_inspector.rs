@@ -59,6 +59,7 @@ fn inspectors_logs_tell_who_comes_last_to_the_collectives() {
         std::process::Command::new("gzip").args(["-k", "gpu-a-pid4000.log"]).current_dir(&logs).status();
     assert!(packed.unwrap().success());
     let one = imported(&person, &["nccl-inspector-77/gpu-a-pid4000.log.gz", "--name", "one rank"]);
+    assert_eq!(left_out(&told, "ranks whose number is not told"), None);
     assert_eq!((&one["ranks"], &one["told_ranks"], &one["name"]), (&4.into(), &1.into(), &"one rank".into()));
     // a log beside a trace of another kind
     let mixed = person.run(&["import", "nccl-inspector-77/gpu-a-pid4000.log", "inspector.mcap"]);
