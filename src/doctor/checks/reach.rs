@@ -120,12 +120,12 @@ fn knock(targets: &[SocketAddr]) -> Vec<Result<u64, String>> {
             Err(error) => answers[at] = Some(Err(words(error))),
         }
     }
-    loop {
+    let mut is_late = false;
+    while !open.is_empty() && !is_late {
         let gone = clock::host_now().0.saturating_sub(begun);
         let left = PATIENCE.saturating_sub(Duration::from_micros(gone));
-        if open.is_empty() || left.is_zero() {
-            break;
-        }
+        // a last look: what came while this process had no processor has come
+        is_late = left.is_zero();
         let mut polled: Vec<PollFd<'_>> =
             open.iter().map(|(_, socket)| PollFd::new(socket, PollFlags::OUT)).collect();
         let Ok(left) = Timespec::try_from(left) else { break };
