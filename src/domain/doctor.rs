@@ -28,7 +28,7 @@ pub struct Peer {
 pub struct SamePath {
     /// Where it lies there; `~/` begins in the home folder.
     pub path: String,
-    /// What it is to whoever asks.
+    /// Why it is compared.
     pub role: SameRole,
 }
 
@@ -103,7 +103,7 @@ impl Verdict {
         Self { mark: Mark::Bad, ..Self::look(evidence, cause, remedy) }
     }
 
-    /// It is red for whoever looks at the hosts, and a run may succeed all the same: what it needs is not known here.
+    /// It is red for a person who looks at the hosts, and a run may succeed all the same: what it needs is not known here.
     #[must_use]
     pub fn may_run(self) -> Self {
         Self { may_run: true, ..self }

@@ -234,11 +234,11 @@ mod tests {
             let share = serde_json::json!({"run": spec.id, "host": host, "name": "x", "ranks": [rank], "grace_ms": 1});
             serde_json::from_value::<HostRun>(share).unwrap()
         };
-        let shares = [share("a", Some("/work/train")), share("b", None)];
+        let shares = [share("a", Some("/srv/train")), share("b", None)];
         let all = paths(&spec, &shares);
         let of =
             |host: &str| all[&HostId::from(host)].iter().map(|one| one.path.as_str()).collect::<Vec<_>>();
-        assert_eq!(of("a"), ["/work/train/src/train.py", "/work/train/conf/base.yaml", "/work/train"]);
+        assert_eq!(of("a"), ["/srv/train/src/train.py", "/srv/train/conf/base.yaml", "/srv/train"]);
         assert_eq!(of("b"), ["~/src/train.py", "~/conf/base.yaml"], "a home folder is not the code of a run");
         let roles: Vec<SameRole> = all[&HostId::from("b")].iter().map(|one| one.role).collect();
         assert_eq!(roles, [SameRole::Script, SameRole::Beside]);

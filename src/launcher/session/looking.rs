@@ -18,7 +18,7 @@ use crate::wire::doctor::Checked;
 /// How long the checks may take: what has not been told by then keeps nothing from starting.
 const PATIENCE_US: i64 = 5_000_000;
 
-/// The looks of launches have numbers from here on; those below belong to whoever asks by [`Session::check`].
+/// The looks of launches have numbers from here on; those below belong to callers of [`Session::check`].
 const FIRST: u64 = 1 << 62;
 
 /// The looks under way.
