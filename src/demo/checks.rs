@@ -49,6 +49,7 @@ pub(super) fn found(
         }
         "cuda" => json!({"answer": 0}),
         "libraries" => json!({"NCCL": "2.22.3", "cuDNN": "9.1.0"}),
+        "compiler" => json!({"gcc": "13.3.0", "nvcc_takes": 13, "of_kernel": null}),
         "path" => path(number),
         "python" => python(number),
         "packages" => json!({
@@ -66,6 +67,7 @@ pub(super) fn found(
         "docker" => {
             json!({"installed": true, "version": "27.3.1", "refused": null, "gives_gpus": true, "root": "/var/lib/docker", "free": 1500 * G})
         }
+        "toolkit" => json!({"version": "1.17.4", "cdi": ["/etc/cdi/nvidia.yaml", null]}),
         "images" => json!({"train:latest": "3f2a91c07be4"}),
         "same" => {
             let file = json!({"file": {"bytes": 4207, "hash": "9b1c04d2e8a7f365"}});

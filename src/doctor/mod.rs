@@ -103,7 +103,7 @@ const fn entry<C: Check>() -> Entry {
 }
 
 /// All checks, in the order in which they are shown: what others need comes first.
-pub static CHECKS: [Entry; 30] = [
+pub static CHECKS: [Entry; 32] = [
     entry::<checks::reach::Reach>(),
     entry::<checks::sshd::Sshd>(),
     entry::<checks::logins::Logins>(),
@@ -124,6 +124,7 @@ pub static CHECKS: [Entry; 30] = [
     entry::<checks::stub::Stub>(),
     entry::<checks::cuda::Cuda>(),
     entry::<checks::libraries::Libraries>(),
+    entry::<checks::compiler::Compiler>(),
     entry::<checks::path::ProgramPath>(),
     entry::<checks::python::Python>(),
     entry::<checks::packages::Packages>(),
@@ -132,6 +133,7 @@ pub static CHECKS: [Entry; 30] = [
     entry::<checks::horovod::Horovod>(),
     entry::<checks::mpi::Mpi>(),
     entry::<checks::docker::Docker>(),
+    entry::<checks::toolkit::Toolkit>(),
     entry::<checks::images::Images>(),
     entry::<checks::same::Same>(),
 ];
@@ -235,10 +237,21 @@ fn row(
         };
         seen.push(Seen { host, info, sample, found });
     }
-    let judged = (entry.judge)(&seen);
+    let mut judged = (entry.judge)(&seen);
+    let of_root = seen.iter().zip(&mut judged).filter(|(one, _)| one.info.user == "root");
+    of_root.for_each(|(_, verdict)| without_sudo(verdict));
     verdicts.extend(seen.iter().map(|one| one.host.clone()).zip(judged));
     verdicts.values_mut().for_each(bound);
     Row { check: entry.name, asks: entry.asks, verdicts }
+}
+
+/// Root needs none, and hosts where root is logged in to often have none, such as containers.
+fn without_sudo(verdict: &mut Verdict) {
+    let bare = |text: &mut String| *text = text.replace("sudo ", "");
+    verdict.remedy.as_mut().map(bare);
+    if let Some(Fix::There(command)) = &mut verdict.fix {
+        bare(command);
+    }
 }
 
 /// What hosts have said stands in it: it is shown to people, and is no longer than they read.

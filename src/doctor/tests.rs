@@ -84,6 +84,15 @@ fn a_command_that_can_not_be_seen_whole_is_not_offered() {
 }
 
 #[test]
+fn who_is_root_is_told_no_sudo() {
+    let command = "echo x | sudo tee /etc/x && sudo systemctl reload ssh";
+    let mut verdict = Verdict::look("x", "y", "sudo reboot, or: sudo rmmod nvidia").fixed_there(command);
+    without_sudo(&mut verdict);
+    assert_eq!(verdict.remedy.unwrap(), "reboot, or: rmmod nvidia");
+    assert_eq!(verdict.fix, Some(Fix::There("echo x | tee /etc/x && systemctl reload ssh".into())));
+}
+
+#[test]
 fn what_a_launch_rests_on_are_checks() {
     let names = [
         "reach",

@@ -72,6 +72,19 @@ fn alone() -> std::sync::MutexGuard<'static, ()> {
 }
 
 #[test]
+fn smoke_starts_a_container_on_each_host() {
+    let Some(cluster) = two() else { return };
+    let client = person(cluster);
+    let ended = client.run(&["smoke", "--json", "--only", "container", "--image", IMAGE]);
+    let told: Value = serde_json::from_str(&ended.out).unwrap_or_else(|error| panic!("{error}: {ended:?}"));
+    assert_eq!((ended.code, &told["steps"][0]["mark"]), (0, &json!("good")), "{told:#}");
+    assert_eq!(told["steps"][0]["measured"], "a container starts on each host");
+    let ended = client.run(&["smoke", "--only", "container", "--image", "hvtui-test:none"]);
+    assert!(ended.code == 1 && ended.out.contains("hvtui-test:none"), "{ended:?}");
+    none_is_left(cluster);
+}
+
+#[test]
 fn ranks_run_in_containers_as_they_do_outside() {
     let (Some(cluster), _alone) = (two(), alone()) else { return };
     let client = person(cluster);

@@ -1,12 +1,15 @@
 //! `hvtui smoke` over real ssh: what a cluster can, what it can't, and what was said of it.
 
+use std::ffi::OsStr;
 use std::process::Command;
 
 use serde_json::Value;
 
+use crate::common::built;
 use crate::common::client::{Client, Ended};
 use crate::common::cluster::Cluster;
 use crate::common::processes::until;
+use crate::common::scripted_gpu::{LIBRARIES, ScriptedGpu};
 use crate::common::terminal::Terminal;
 use crate::json_forms::assert_value_fits;
 
@@ -64,6 +67,40 @@ fn a_cluster_is_proven_step_by_step_and_each_is_a_run() {
     assert_eq!(
         ["smoke-link", "smoke-tcp", "smoke-shm", "smoke-train", "smoke-mpirun"].map(count),
         [1, 1, 2, 1, 1]
+    );
+}
+
+#[test]
+fn gpus_are_proven_by_nccl_on_the_scripted_driver() {
+    let scripts = tempfile::tempdir().unwrap();
+    let gpus = serde_json::json!([
+        { "uuid": "GPU-00000000-0000-0000-0000-000000000001" }, { "uuid": "GPU-00000000-0000-0000-0000-000000000002" }
+    ]);
+    let script = serde_json::json!({ "driver": "550.54.14", "gpus": gpus }).to_string();
+    std::fs::write(scripts.path().join("n1.json"), script).unwrap();
+    let library = built::example("libfake_nvml.so");
+    let fake: [&OsStr; 3] = ["--fake-nvml".as_ref(), library.as_ref(), scripts.path().as_ref()];
+    let Some(cluster) = Cluster::up(1, &fake) else { return };
+    let client = Client::new(&cluster);
+    let driver = ScriptedGpu::new(&LIBRARIES);
+    let meet = tempfile::tempdir().unwrap();
+    let meets = ("FAKE_NCCL_MEET", meet.path().to_owned());
+    let variables = driver.variables().into_iter().chain([meets]);
+    let variables: Vec<String> =
+        variables.map(|(name, value)| format!("{name} = \"{}\"", value.display())).collect();
+    let variables = variables.join(", ");
+    let hosts = cluster.hosts_toml(1).replace("slots = 1\n", &format!("env = {{ {variables} }}\n"));
+    client.write("hosts.toml", &hosts);
+    let ended = client.run(&["smoke", "--json", "--only", "nccl"]);
+    let told = json(&ended);
+    let nccl = step(&told, "nccl");
+    assert_eq!((ended.code, &nccl["mark"]), (0, &"good".into()), "{told:#}");
+    let measured = nccl["measured"].as_str().unwrap();
+    assert!(measured.contains("busbw") && measured.contains("sums right"), "{told:#}");
+    let lines = driver.lines();
+    assert!(
+        lines.iter().any(|line| line == "destroy 0") && lines.iter().any(|line| line == "destroy 1"),
+        "{lines:?}"
     );
 }
 

@@ -27,6 +27,9 @@ pub(in crate::doctor) struct Found {
     /// Running containers that were given GPUs, and no more shared memory than docker's 64 MB: their names.
     #[serde(default)]
     small: Vec<String>,
+    /// The mirrors that it asks before Docker Hub.
+    #[serde(default)]
+    mirrors: Vec<String>,
     /// Whether it can give GPUs to containers: a runtime of NVIDIA's, its hook, or a description for CDI.
     gives_gpus: bool,
 }
@@ -38,13 +41,16 @@ impl Check for Docker {
 
     fn look(site: &Site) -> Result<Found, String> {
         let Some(program) = site.program("docker") else { return Ok(Found::default()) };
-        let form = "{{.ServerVersion}} {{.DockerRootDir}} {{json .Runtimes}}";
+        let form =
+            "{{.ServerVersion}} {{.DockerRootDir}} {{json .RegistryConfig.Mirrors}} {{json .Runtimes}}";
         let told = site.ask(&program, &["info", "--format", form])?;
         let mut found = Found { installed: true, ..Found::default() };
         let said = told.out.trim();
         match said.split_once(' ').filter(|(version, _)| told.status.success() && !version.is_empty()) {
             Some((version, rest)) => {
-                let (root, runtimes) = rest.split_once(' ').unwrap_or(("", rest));
+                let (root, rest) = rest.split_once(' ').unwrap_or(("", rest));
+                let (mirrors, runtimes) = rest.split_once(' ').unwrap_or(("", rest));
+                found.mirrors = mirrors_of(mirrors);
                 found.free = rustix::fs::statvfs(root).ok().map(|fs| fs.f_bavail.saturating_mul(fs.f_frsize));
                 found.root = Some(root.to_owned()).filter(|root| !root.is_empty());
                 // a launch starts its own
@@ -67,8 +73,24 @@ impl Check for Docker {
         let versions: Vec<(&str, String)> =
             seen.iter().filter_map(|one| Some((one.host.as_str(), version(one)?))).collect();
         let all = Compared::new(versions.iter().map(|(host, version)| (*host, minor(version))));
-        seen.iter().map(|one| judge(&one.found, !one.info.gpus.is_empty(), &all)).collect()
+        let running = seen.iter().filter(|one| one.found.version.is_some());
+        let mirrors: Vec<(&str, String)> =
+            running.map(|one| (one.host.as_str(), mirrors(&one.found))).collect();
+        let mirrors = Compared::new(mirrors.iter().map(|(host, mirrors)| (*host, mirrors.as_str())));
+        seen.iter().map(|one| judge(&one.found, !one.info.gpus.is_empty(), (&all, &mirrors))).collect()
     }
+}
+
+/// The mirrors as docker prints them: a list in JSON, or `null`.
+fn mirrors_of(json: &str) -> Vec<String> {
+    let mut mirrors: Vec<String> = serde_json::from_str(json).unwrap_or_default();
+    mirrors.sort_unstable();
+    mirrors
+}
+
+/// In words.
+fn mirrors(found: &Found) -> String {
+    if found.mirrors.is_empty() { "none".to_owned() } else { found.mirrors.join(" ") }
 }
 
 /// Bytes that images of frameworks take at least.
@@ -98,7 +120,7 @@ fn is_small(line: &str) -> Option<String> {
         .then(|| name.trim_start_matches('/').to_owned())
 }
 
-fn judge(found: &Found, has_gpus: bool, all: &Compared<'_>) -> Verdict {
+fn judge(found: &Found, has_gpus: bool, (all, of_mirrors): (&Compared<'_>, &Compared<'_>)) -> Verdict {
     if !found.installed {
         let words = if all.is_empty() { "no docker" } else { "no docker here; other hosts have it" };
         return Verdict::unknown(words);
@@ -139,6 +161,14 @@ fn judge(found: &Found, has_gpus: bool, all: &Compared<'_>) -> Verdict {
             "docker system df shows what is kept, docker image prune what can go",
         );
     }
+    let mirrors = mirrors(found);
+    if let Some(difference) = of_mirrors.difference(&mirrors) {
+        return Verdict::look(
+            format!("its mirror of Docker Hub: {mirrors} ({difference})"),
+            "the same pull is slow on some hosts, or refused there by Docker Hub's limit",
+            "make \"registry-mirrors\" in /etc/docker/daemon.json the same, then: sudo systemctl reload docker",
+        );
+    }
     match all.difference(minor(version)) {
         None => Verdict::good(format!("docker {version}")),
         Some(difference) => Verdict::good(format!("docker {version} ({difference})")),
@@ -148,7 +178,13 @@ fn judge(found: &Found, has_gpus: bool, all: &Compared<'_>) -> Verdict {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::doctor::tests::seen;
     use crate::domain::preflight::Mark;
+
+    /// Of a host without others.
+    fn judge(found: &Found, has_gpus: bool) -> Verdict {
+        super::judge(found, has_gpus, (&Compared::new([]), &Compared::new([])))
+    }
 
     #[test]
     fn a_daemon_that_refuses_and_one_without_gpus_are_told_apart() {
@@ -156,17 +192,33 @@ mod tests {
             let version = Some("27.3.1".into());
             Found { installed: true, version, gives_gpus, ..Found::default() }
         };
-        assert_eq!(judge(&running(false), false, &Compared::new([])).mark, Mark::Good);
-        assert_eq!(judge(&running(false), true, &Compared::new([])).mark, Mark::Look);
-        assert_eq!(judge(&running(true), true, &Compared::new([])).mark, Mark::Good);
+        assert_eq!(judge(&running(false), false).mark, Mark::Good);
+        assert_eq!(judge(&running(false), true).mark, Mark::Look);
+        assert_eq!(judge(&running(true), true).mark, Mark::Good);
         let refused =
             Found {
                 installed: true, refused: Some("permission denied while …".into()), ..Found::default()
             };
-        assert!(
-            judge(&refused, false, &Compared::new([])).remedy.unwrap().starts_with("sudo usermod -aG docker")
+        assert!(judge(&refused, false).remedy.unwrap().starts_with("sudo usermod -aG docker"));
+        assert_eq!(judge(&Found::default(), false).mark, Mark::Unknown);
+    }
+
+    #[test]
+    fn a_host_that_has_another_mirror_is_told() {
+        assert_eq!(mirrors_of(r#"["https://b/","https://a/"]"#), ["https://a/", "https://b/"]);
+        assert!(mirrors_of("null").is_empty() && mirrors_of("").is_empty());
+        let host = |mirrors: &str| {
+            let version = Some("27.3.1".into());
+            Found { installed: true, version, mirrors: mirrors_of(mirrors), ..Found::default() }
+        };
+        let own = r#"["https://mirror.lan/"]"#;
+        let verdicts = Docker::judge(&seen([host(own), host(own), host("null"), Found::default()]));
+        let marks: Vec<Mark> = verdicts.iter().map(|one| one.mark).collect();
+        assert_eq!(marks, [Mark::Good, Mark::Good, Mark::Look, Mark::Unknown]);
+        assert_eq!(
+            verdicts[2].evidence,
+            "its mirror of Docker Hub: none (other hosts have https://mirror.lan/)"
         );
-        assert_eq!(judge(&Found::default(), false, &Compared::new([])).mark, Mark::Unknown);
     }
 
     #[test]
@@ -185,10 +237,10 @@ mod tests {
         assert_eq!(names, ["train", "old"]);
         let found =
             Found { installed: true, version: Some("27.3.1".into()), small: names, ..Found::default() };
-        let verdict = judge(&found, false, &Compared::new([]));
+        let verdict = judge(&found, false);
         assert_eq!(verdict.evidence, "container train and 1 more has GPUs and 64 MB of /dev/shm");
         let full =
             Found { small: Vec::new(), root: Some("/var/lib/docker".into()), free: Some(2 << 30), ..found };
-        assert_eq!(judge(&full, false, &Compared::new([])).evidence, "2.0 G free at /var/lib/docker");
+        assert_eq!(judge(&full, false).evidence, "2.0 G free at /var/lib/docker");
     }
 }

@@ -47,12 +47,16 @@ impl Check for Kernel {
     }
 }
 
+/// Whether the driver's module is built on this machine (DKMS).
+pub(super) fn builds_driver() -> bool {
+    let mut modules = std::fs::read_dir("/var/lib/dkms").into_iter().flatten().flatten();
+    modules.any(|module| module.file_name().to_string_lossy().starts_with("nvidia"))
+}
+
 /// Whether the driver's module is built on this machine and its next version could not be.
 fn lacks_headers() -> bool {
-    let modules = std::fs::read_dir("/var/lib/dkms").into_iter().flatten().flatten();
-    let builds = modules.into_iter().any(|module| module.file_name().to_string_lossy().starts_with("nvidia"));
     let release = std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
-    builds && !Path::new("/lib/modules").join(release.trim()).join("build").exists()
+    builds_driver() && !Path::new("/lib/modules").join(release.trim()).join("build").exists()
 }
 
 fn judge(found: &Found, running: &str) -> Verdict {

@@ -16,6 +16,8 @@ const FILES_LEAST: u64 = 1024;
 const LOCKED: u64 = 1 << 30;
 const PROCESSES: u64 = 4096;
 
+const YAMA: &str = "/proc/sys/kernel/yama/ptrace_scope";
+
 #[derive(Debug, Serialize, Deserialize)]
 pub(in crate::doctor) struct Found {
     /// Open files, soft and hard; absent: no limit.
@@ -26,11 +28,17 @@ pub(in crate::doctor) struct Found {
     processes: Option<u64>,
     /// Whether there is an RDMA card.
     rdma: bool,
+    /// Bytes of a core file, after a crash.
+    #[serde(default)]
+    core: Option<u64>,
+    /// Who may look into another process of the same user (Yama): 0 everyone, 1 its parents, 2 root, 3 no one.
+    #[serde(default)]
+    ptrace: Option<u8>,
 }
 
 impl Check for Limits {
     const NAME: &'static str = "limits";
-    const ASKS: &'static str = "open files, locked memory and processes of a command over ssh";
+    const ASKS: &'static str = "open files, locked memory, processes and core files of a command over ssh";
     type Found = Found;
 
     fn look(_: &Site) -> Result<Found, String> {
@@ -42,6 +50,8 @@ impl Check for Limits {
             locked: getrlimit(Resource::Memlock).current,
             processes: processes.current,
             rdma,
+            core: getrlimit(Resource::Core).current,
+            ptrace: std::fs::read_to_string(YAMA).ok().and_then(|text| text.trim().parse().ok()),
         })
     }
 
@@ -83,8 +93,20 @@ fn judge(found: &Found) -> Verdict {
             "'* - nproc 65536' in /etc/security/limits.conf, then log in again",
         );
     }
+    if found.ptrace.is_some_and(|scope| scope > 1) {
+        return Verdict::look(
+            "no process may look into another one (kernel.yama.ptrace_scope)",
+            "py-spy and gdb can't tell where a rank hangs, and MPI copies twice between the ranks of a host",
+            "sudo sysctl kernel.yama.ptrace_scope=1; the stacks of hvtui's Python hooks need none of it",
+        );
+    }
     let count = |most: Option<u64>| most.map_or_else(|| "any".to_owned(), |most| most.to_string());
-    Verdict::good(format!("{} open files, {} processes", count(found.files), count(found.processes)))
+    let cores = match found.core {
+        Some(0) => "no core files".to_owned(),
+        Some(bytes) => format!("core files up to {}", units::bytes(bytes)),
+        None => "core files".to_owned(),
+    };
+    Verdict::good(format!("{} open files, {} processes, {cores}", count(found.files), count(found.processes)))
 }
 
 #[cfg(test)]
@@ -100,7 +122,11 @@ mod tests {
             locked: Some(64 << 10),
             processes: None,
             rdma: false,
+            core: Some(0),
+            ptrace: Some(1),
         };
+        assert_eq!(judge(&found()).evidence, "65536 open files, any processes, no core files");
+        assert_eq!(judge(&Found { ptrace: Some(2), ..found() }).mark, Mark::Look);
         assert_eq!(judge(&found()).mark, Mark::Good, "locked memory matters to RDMA alone");
         assert_eq!(judge(&Found { rdma: true, ..found() }).mark, Mark::Bad);
         assert_eq!(judge(&Found { files: Some(1024), ..found() }).mark, Mark::Good, "a run raises it");

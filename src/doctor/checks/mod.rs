@@ -1,6 +1,7 @@
 //! One file a check.
 
 pub(super) mod clock;
+pub(super) mod compiler;
 pub(super) mod cuda;
 pub(super) mod disk;
 pub(super) mod docker;
@@ -29,4 +30,5 @@ pub(super) mod sshd;
 pub(super) mod stub;
 pub(super) mod tf;
 pub(super) mod tmp;
+pub(super) mod toolkit;
 pub(super) mod torch;

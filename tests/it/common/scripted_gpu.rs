@@ -44,11 +44,18 @@ impl ScriptedGpu {
         for (name, _) in others {
             command.env_remove(name);
         }
-        command
-            .env("LD_LIBRARY_PATH", self.folder.path())
-            .env("HVTUI_GPU_LIBS", self.folder.path())
-            .env("FAKE_CUDA_KERNELS", self.folder.path().join("kernels.so"))
-            .env("FAKE_NCCL_LOG", self.log());
+        command.envs(self.variables());
+    }
+
+    /// What shows it to a process.
+    pub(crate) fn variables(&self) -> [(&'static str, PathBuf); 4] {
+        let folder = self.folder.path();
+        [
+            ("LD_LIBRARY_PATH", folder.to_owned()),
+            ("HVTUI_GPU_LIBS", folder.to_owned()),
+            ("FAKE_CUDA_KERNELS", folder.join("kernels.so")),
+            ("FAKE_NCCL_LOG", self.log()),
+        ]
     }
 }
 
