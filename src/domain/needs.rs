@@ -70,6 +70,9 @@ pub fn checks(spec: &RunSpec, shares: &[HostRun]) -> Vec<&'static str> {
     checks
 }
 
+/// Those of the checks that read the script which is executed.
+pub const READ_SCRIPTS: [&str; 1] = ["tf"];
+
 /// Whether a program executes a script that is named to it.
 fn is_python(program: &str) -> bool {
     program.rsplit('/').next().is_some_and(|name| name.starts_with("python"))

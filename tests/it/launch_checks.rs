@@ -7,6 +7,7 @@ use crate::common::world;
 use crate::common::world::{FREE, Story, busy, cluster, host, recordings, run_id};
 use hvtui::domain::doctor::{Matrix, Row, Verdict};
 use hvtui::domain::preflight::{Finding, Mark};
+use hvtui::domain::run::JobKind;
 use hvtui::tui::core::{Effect, Key, KeyCode, LookOf, Msg};
 use hvtui::tui::screens::launch::completion::suggestion;
 use hvtui::tui::screens::launch::{Field, checks};
@@ -199,6 +200,27 @@ fn what_the_doctor_finds_red_on_a_host_of_the_plan_is_started_by_a_second_enter_
     let starts = |effects: &[Effect]| effects.iter().any(|effect| matches!(effect, Effect::Start(_)));
     assert!(!starts(&key(&mut story, KeyCode::Enter)));
     assert!(starts(&key(&mut story, KeyCode::Enter)), "all the same");
+}
+
+#[test]
+fn the_script_of_tensorflow_is_read_while_one_types() {
+    let mut story = form();
+    let mut spec = world::spec(run_id(), "mnist", &world::gpu_slots(&[("gpu-b", 5)]), world::START);
+    spec.kind = JobKind::Tensorflow;
+    spec.command = ["python3", "train.py"].map(str::to_owned).to_vec();
+    let effects = story.send(Msg::LaunchPlanned(Ok(world::plan(spec))));
+    let looks: Vec<&LookOf> = effects
+        .iter()
+        .filter_map(|effect| match effect {
+            Effect::CheckHosts(look) => Some(&look.of),
+            _ => None,
+        })
+        .collect();
+    let [LookOf::Plan { checks: rests, .. }, LookOf::Files { checks, paths, .. }] = &looks[..] else {
+        panic!("{effects:?}")
+    };
+    assert!(checks == &["tf"] && rests.contains(&"packages") && !rests.contains(&"tf"), "{looks:?}");
+    assert!(paths[&host("gpu-b")].iter().any(|asked| asked.path.ends_with("train.py")), "{paths:?}");
 }
 
 #[test]

@@ -41,6 +41,8 @@ pub enum LookOf {
         hosts: Vec<HostId>,
         /// Files and folders that are compared, by host.
         paths: BTreeMap<HostId, Vec<SamePath>>,
+        /// The checks that read them, by name.
+        checks: Vec<&'static str>,
     },
 }
 

@@ -75,8 +75,8 @@ impl Checkups {
                 let checkup = Checkup::for_launch(look.number, hosts.iter().cloned(), checks);
                 self.plan.begin(checkup, world)
             }
-            LookOf::Files { hosts, paths } => {
-                let checkup = Checkup::for_launch(look.number, hosts.iter().cloned(), &[]);
+            LookOf::Files { hosts, paths, checks } => {
+                let checkup = Checkup::for_launch(look.number, hosts.iter().cloned(), checks);
                 self.files.begin(checkup.comparing(paths.clone()), world)
             }
         }

@@ -107,10 +107,13 @@ pub fn told(model: &mut Model, number: u64, host: &HostId, findings: Vec<Finding
 pub(super) fn look(model: &mut Model, plan: &LaunchPlan) -> Vec<Effect> {
     let hosts = plan.spec.hosts();
     let checks = needs::checks(&plan.spec, &plan.hosts);
-    let rests = (!checks.is_empty()).then(|| LookOf::Plan { hosts: hosts.clone(), checks });
     let paths = needs::paths(&plan.spec, &plan.hosts);
+    let reads = |check: &&str| !paths.is_empty() && needs::READ_SCRIPTS.contains(check);
+    let (reading, checks): (Vec<_>, Vec<_>) = checks.into_iter().partition(reads);
+    let rests = (!checks.is_empty()).then(|| LookOf::Plan { hosts: hosts.clone(), checks });
     // one host has nothing to differ from
-    let names = (hosts.len() > 1 && !paths.is_empty()).then_some(LookOf::Files { hosts, paths });
+    let is_wanted = !reading.is_empty() || (hosts.len() > 1 && !paths.is_empty());
+    let names = is_wanted.then_some(LookOf::Files { hosts, paths, checks: reading });
     let rests = begin(model, rests, |checks| &mut checks.looked);
     rests.into_iter().chain(begin(model, names, |checks| &mut checks.compared)).collect()
 }
