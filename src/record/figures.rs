@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use super::error::Error;
 use super::reader::Reader;
+use super::segments::Lock;
 use crate::domain::analysis::{Analyzer, RunAnalysis, Window};
 use crate::domain::comparison::{Side, common_steps};
 
@@ -46,7 +47,9 @@ pub fn whole(
     }
     let damage = reader.integrity().damage();
     let damage = damage.or_else(|| (unreadable > 0).then(|| format!("{unreadable} damaged chunks left out")));
-    Ok(Some(analyzer.finish(damage)))
+    let run = analyzer.finish(damage);
+    let live = run.outcome.is_none() && Lock::is_held(reader.path());
+    Ok(Some(RunAnalysis { live, ..run }))
 }
 
 /// Both sides of a comparison; where the runs differ in their steps, those that both have are read a second time. `goes_on` as

@@ -4,7 +4,8 @@ use std::fmt::Write as _;
 
 use super::html::{STYLE, escaped};
 use super::svg::{self, Axes, Line};
-use crate::domain::analysis::{Finding, RunAnalysis, StepPoint};
+use super::text::{number, step_facts};
+use crate::domain::analysis::{Finding, HostFigures, MetricFigures, RunAnalysis, StepPoint};
 use crate::domain::timing::Phase;
 use crate::domain::units::{bytes, duration_us, rate};
 
@@ -32,7 +33,7 @@ pub fn page(run: &RunAnalysis, findings: &[Finding]) -> String {
         us(run.duration_us),
         run.world,
         escaped(&hosts.join(", ")),
-        escaped(run.outcome.as_deref().unwrap_or("no end is recorded"))
+        escaped(run.outcome_words())
     );
     out.push_str("<h2>What to look at</h2>\n");
     if findings.is_empty() {
@@ -44,10 +45,19 @@ pub fn page(run: &RunAnalysis, findings: &[Finding]) -> String {
         });
         let _ = writeln!(out, "<ol>\n{}</ol>", items.collect::<String>());
     }
+    out.push_str(&steps(run));
     out.push_str(&charts(run));
     out.push_str(&tables(run));
     out.push_str("</html>\n");
     out
+}
+
+/// What is said of the steps and of NCCL's collectives.
+fn steps(run: &RunAnalysis) -> String {
+    let facts = if run.steps.last.is_some() { step_facts(run) } else { Vec::new() };
+    let sentences: String =
+        facts.iter().chain(&run.collectives).map(|fact| format!("<p>{}</p>\n", escaped(fact))).collect();
+    if sentences.is_empty() { String::new() } else { format!("<h2>Steps</h2>\n{sentences}") }
 }
 
 fn section(title: &str, chart: Option<String>) -> String {
@@ -185,6 +195,32 @@ fn known<T>(value: Option<T>, words: impl Fn(T) -> String) -> String {
     value.map_or_else(|| UNKNOWN.to_owned(), words)
 }
 
+fn metrics(run: &RunAnalysis) -> String {
+    let row = |metric: &MetricFigures| {
+        let values = [metric.first, metric.least, metric.greatest, metric.last].map(number);
+        let (name, rank) = (metric.name.clone(), metric.rank.to_string());
+        let step = known(metric.last_step, |step| step.to_string());
+        [name, rank].into_iter().chain(values).chain([step]).collect()
+    };
+    let rows: Vec<Vec<String>> = run.metrics.iter().map(row).collect();
+    table("Metrics", "", &["Metric", "rank", "first", "least", "greatest", "last", "step"], &rows)
+}
+
+fn hosts(run: &RunAnalysis) -> String {
+    let row = |host: &HostFigures| {
+        let percent = |value: f64| format!("{value:.0} %");
+        vec![
+            host.host.to_string(),
+            known(host.cpu_mean, percent),
+            known(host.cpu_max, percent),
+            known(host.memory_peak, bytes),
+            known(host.clock_uncertainty_us, |us| duration_us(us.into())),
+        ]
+    };
+    let rows: Vec<Vec<String>> = run.host_figures.iter().map(row).collect();
+    table("Hosts", "", &["Host", "CPU", "peak", "memory", "clock ±"], &rows)
+}
+
 fn tables(run: &RunAnalysis) -> String {
     let us = |value: u32| duration_us(value.into());
     let ranks: Vec<Vec<String>> = run
@@ -245,6 +281,8 @@ fn tables(run: &RunAnalysis) -> String {
         .collect();
     let head = ["GPU", "rank", "util", "min", "peak", "memory", "temp", "power", "clocks held down by"];
     out.push_str(&table("GPUs", "", &head, &gpus));
+    out.push_str(&metrics(run));
+    out.push_str(&hosts(run));
     let known_of = |of: Option<String>| known(of, |of| of);
     let marks = run.marks.iter().map(|mark| {
         let (step, rank) = (mark.step.map(|step| step.to_string()), mark.rank.map(|rank| rank.to_string()));

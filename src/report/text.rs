@@ -72,8 +72,7 @@ fn head(run: &RunAnalysis) -> String {
             2
         )
     );
-    let outcome = run.outcome.as_deref().unwrap_or("no end is recorded");
-    let _ = writeln!(out, "{}", wrapped(&sanitize(outcome), 2));
+    let _ = writeln!(out, "{}", wrapped(&sanitize(run.outcome_words()), 2));
     if run.restarts > 0 {
         let _ = writeln!(out, "  started again after a failure: {} times", run.restarts);
     }
@@ -123,6 +122,15 @@ fn steps_told(run: &RunAnalysis) -> String {
         );
         let _ = writeln!(out, "  {whose:<14} {:>8} {}", length.count, spread(Some(length)));
     }
+    for fact in step_facts(run) {
+        let _ = writeln!(out, "{}", wrapped(&fact, 2));
+    }
+    out
+}
+
+/// What else there is to say of the steps, one sentence each.
+pub(super) fn step_facts(run: &RunAnalysis) -> Vec<String> {
+    let figures = &run.steps;
     let mut facts: Vec<String> = Vec::new();
     if let Some(warm_up) = figures.warm_up_us {
         facts.push(format!("first step {}, not among these", duration_us(warm_up.into())));
@@ -145,14 +153,11 @@ fn steps_told(run: &RunAnalysis) -> String {
             loss.first, loss.least, loss.least_step, loss.last
         ));
     }
-    for fact in facts {
-        let _ = writeln!(out, "{}", wrapped(&fact, 2));
-    }
-    out
+    facts
 }
 
 /// In nine columns at most.
-fn number(value: f64) -> String {
+pub(super) fn number(value: f64) -> String {
     if value.abs() < 1e6 { metric(value) } else { format!("{value:.2e}") }
 }
 

@@ -34,7 +34,7 @@ fn said(out: &Output) -> String {
 }
 
 /// On Runs at 80 columns: the newest run's report, and both runs side by side, the older first.
-fn the_screens_say_the_same(person: &Person, report: &str, diff: &str) {
+fn the_screens_say_the_same(person: &Person, report: &str, diff: &str, step: u64) {
     let mut ui = Command::new(env!("CARGO_BIN_EXE_hvtui"));
     ui.current_dir(person.home()).env("HOME", person.home());
     let Some(ui) = Terminal::start(&ui, 80, 24) else { return };
@@ -52,6 +52,19 @@ fn the_screens_say_the_same(person: &Person, report: &str, diff: &str) {
     ui.press(&["G"]);
     let last = report.lines().count().saturating_sub(22);
     ui.wait("its end", |screen| shows(screen, report, last) && screen.contains("scroll"));
+    // where the first finding can be seen
+    ui.press(&["1"]);
+    ui.wait("the step", |screen| {
+        !screen.contains("report of run")
+            && screen.contains(&format!("step {step}"))
+            && screen.contains(" Replay ")
+    });
+    ui.press(&["I"]);
+    ui.wait("the report of what is shown", |screen| {
+        screen.contains("report of run") && shows(screen, report, 0)
+    });
+    ui.press(&["Escape"]);
+    ui.wait("the replay", |screen| !screen.contains("report of run"));
     ui.press(&["Escape"]);
     ui.wait("the runs", |screen| screen.contains("2 runs") && !screen.contains("report of run"));
     ui.press(&["Space", "X"]);
@@ -77,6 +90,7 @@ fn a_late_rank_is_found_and_its_cost_decides() {
     assert_eq!((&json["steps"]["last"], &json["steps"]["length"]["count"]), (&80.into(), &79.into()));
     assert_eq!((&json["what_if"][0]["rank"], &json["what_if"][0]["phase"]), (&1.into(), &"data".into()));
     assert!(json["what_if"][0]["share"].as_f64().is_some_and(|share| share > 0.1), "{json:#}");
+    let step = json["findings"][0]["place"]["step"].as_u64().expect("a step from which it was late");
     assert!(json["ranks"][1]["last_in"].as_u64() > json["ranks"][0]["last_in"].as_u64(), "{json:#}");
 
     let page = person.home().join("report.html");
@@ -90,7 +104,7 @@ fn a_late_rank_is_found_and_its_cost_decides() {
     assert!(!person.home().join("report.html.part").exists());
 
     let diff = said(&person.run(&["diff", "even", "late"]));
-    the_screens_say_the_same(&person, &report, &diff);
+    the_screens_say_the_same(&person, &report, &diff, step);
     assert!(diff.lines().all(|line| line.chars().count() <= 80), "{diff}");
     assert!(diff.contains("env LATE_RANK") && diff.contains("\np50 "), "{diff}");
     // how long a whole step takes is the machine's business, the time in data is not: one of the ranks sleeps there

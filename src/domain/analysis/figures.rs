@@ -331,6 +331,9 @@ pub struct LogFigures {
 pub struct FirstError {
     /// Whose.
     pub rank: Rank,
+    /// When it was printed.
+    #[serde(serialize_with = "moment")]
+    pub at: Option<Stamp>,
     /// Its beginning.
     pub text: String,
 }
@@ -370,6 +373,8 @@ pub struct RunAnalysis {
     pub after_last_step_us: Option<u64>,
     /// How it ended; `None` where no end is recorded.
     pub outcome: Option<String>,
+    /// Whether it goes on: a client of this machine records it at this moment.
+    pub live: bool,
     /// Whether it ended well; `None` where that is not told: no end is recorded, or the run was imported.
     pub success: Option<bool>,
     /// Whether it was stopped on request: neither a success nor a failure.
@@ -418,6 +423,15 @@ pub struct RunAnalysis {
 }
 
 impl RunAnalysis {
+    /// How it ended, in words.
+    pub fn outcome_words(&self) -> &str {
+        match &self.outcome {
+            Some(outcome) => outcome,
+            None if self.live => "it goes on: these are its figures so far",
+            None => "no end is recorded",
+        }
+    }
+
     /// A rank's share of a phase; unknown where no rank told of that phase.
     pub fn share(&self, rank: &RankFigures, phase: Phase) -> Option<f64> {
         let is_told = self.phases.iter().any(|figures| figures.phase == phase);

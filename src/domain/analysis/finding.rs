@@ -5,6 +5,7 @@ use serde::Serialize;
 use super::figures::{GpuFigures, RunAnalysis, WhatIf};
 use crate::domain::ids::Rank;
 use crate::domain::text::sanitize;
+use crate::domain::time::Stamp;
 use crate::domain::timing::Phase;
 use crate::domain::units::{bytes, duration_us, ranges};
 
@@ -28,6 +29,20 @@ const STALLED_STEPS: u64 = 5;
 const START_FROM: f64 = 0.2;
 const START_LEAST_US: u64 = 30_000_000;
 
+/// Where in the run something can be seen.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Place {
+    /// Where the run had finished this step.
+    Step(u64),
+    /// At this moment.
+    At(#[serde(serialize_with = "rfc3339")] Stamp),
+}
+
+fn rfc3339<S: serde::Serializer>(at: &Stamp, to: S) -> Result<S::Ok, S::Error> {
+    to.serialize_str(&at.rfc3339())
+}
+
 /// One thing to look at.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Finding {
@@ -37,11 +52,18 @@ pub struct Finding {
     pub evidence: String,
     /// How much it weighs: about the share of the run's time that it costs, 2 and more for a run that went wrong.
     pub weight: f64,
+    /// Where a replay shows it; `None` where it is the same all along.
+    pub place: Option<Place>,
 }
 
 impl Finding {
     fn new(weight: f64, words: impl Into<String>, evidence: impl Into<String>) -> Self {
-        Self { words: words.into(), evidence: evidence.into(), weight }
+        Self { words: words.into(), evidence: evidence.into(), weight, place: None }
+    }
+
+    /// The same, with where it can be seen.
+    fn seen_at(self, place: impl Into<Option<Place>>) -> Self {
+        Self { place: place.into(), ..self }
     }
 }
 
@@ -83,7 +105,9 @@ fn failure(run: &RunAnalysis) -> Option<Finding> {
     let line = run.log.first_error.as_ref();
     let evidence =
         line.map_or_else(String::new, |line| format!("first error, rank {}: {}", line.rank, line.text));
-    Some(Finding::new(4.0, "the run failed", format!("{}\n{evidence}", run.outcome.as_deref()?)))
+    let finding = Finding::new(4.0, "the run failed", format!("{}\n{evidence}", run.outcome.as_deref()?));
+    let end = run.charts.range.map(|(_, end)| end);
+    Some(finding.seen_at(line.and_then(|line| line.at).or(end).map(Place::At)))
 }
 
 /// A run that did not end well took no step any more before its end: it hung.
@@ -98,13 +122,14 @@ fn stalled(run: &RunAnalysis) -> Option<Finding> {
     let words = format!("no rank took a step for {} {before}", duration_us(since));
     let evidence =
         format!("the last step was {}; the longest took {}", run.steps.last?, duration_us(longest.into()));
-    Some(Finding::new(3.5, words, evidence))
+    Some(Finding::new(3.5, words, evidence).seen_at(run.steps.last.map(Place::Step)))
 }
 
 fn not_finite(run: &RunAnalysis) -> Option<Finding> {
     let step = run.loss_not_finite_at?;
     let last = run.loss.map_or_else(String::new, |loss| format!("last finite loss {:.4}", loss.last));
-    Some(Finding::new(3.0, format!("the loss is not a number from step {step} on"), last))
+    let words = format!("the loss is not a number from step {step} on");
+    Some(Finding::new(3.0, words, last).seen_at(Place::Step(step)))
 }
 
 /// `without rank 3's data phase: 18 % faster`.
@@ -122,7 +147,9 @@ fn late(run: &RunAnalysis) -> Vec<Finding> {
         let caused = run.ranks.iter().find(|rank| rank.rank == line.rank);
         let a_step = line.gain_us / line.of_steps.max(1);
         let last = caused.and_then(|rank| rank.last_in).unwrap_or(line.in_steps);
-        found.push(Finding::new(
+        let worst = run.stragglers.iter().filter(|episode| episode.rank == line.rank);
+        let worst = worst.max_by(|a, b| a.share.total_cmp(&b.share));
+        let finding = Finding::new(
             1.0 + line.share,
             format!("{} is late {}: {}", rank_words(run, line.rank), line.phase.words(), what_if_words(line)),
             format!(
@@ -131,7 +158,8 @@ fn late(run: &RunAnalysis) -> Vec<Finding> {
                 last,
                 line.of_steps
             ),
-        ));
+        );
+        found.push(finding.seen_at(worst.map(|episode| Place::Step(episode.from_step))));
     }
     let known = |rank: Rank| run.what_if.iter().any(|line| line.rank == rank);
     if let Some(worst) = run
@@ -142,7 +170,7 @@ fn late(run: &RunAnalysis) -> Vec<Finding> {
     {
         let to = worst.to_step.map_or_else(|| "the end".to_owned(), |step| format!("step {step}"));
         let place = worst.phase.map_or_else(String::new, |phase| format!(", late {}", phase.words()));
-        found.push(Finding::new(
+        let finding = Finding::new(
             worst.share,
             format!("{} was a straggler for a while{place}", rank_words(run, worst.rank)),
             format!(
@@ -151,7 +179,8 @@ fn late(run: &RunAnalysis) -> Vec<Finding> {
                 duration_us(worst.cost_us),
                 percent(worst.share)
             ),
-        ));
+        );
+        found.push(finding.seen_at(Place::Step(worst.from_step)));
     }
     found
 }
@@ -197,6 +226,8 @@ fn exposed(run: &RunAnalysis) -> Option<Finding> {
 fn uneven(run: &RunAnalysis) -> Option<Finding> {
     let length = run.steps.length.filter(|length| length.count >= 100)?;
     let times = f64::from(length.p99_us) / f64::from(length.p50_us.max(1));
+    // of a long run a point is several steps, of which one is the longest
+    let longest = run.charts.steps.points().max_by_key(|(_, point)| point.lengths.quantile(1.0));
     (times >= UNEVEN_FROM).then(|| {
         Finding::new(
             0.01 * times,
@@ -208,6 +239,7 @@ fn uneven(run: &RunAnalysis) -> Option<Finding> {
                 duration_us(length.max_us.into())
             ),
         )
+        .seen_at(longest.map(|(step, _)| Place::Step(step)))
     })
 }
 
@@ -232,6 +264,7 @@ fn start(run: &RunAnalysis) -> Option<Finding> {
             format!("{} of the run passed before its first step", percent(share)),
             format!("{} of {}", duration_us(start), duration_us(all)),
         )
+        .seen_at(run.steps.first.map(Place::Step))
     })
 }
 
@@ -277,7 +310,7 @@ fn of_gpu(run: &RunAnalysis, gpu: &GpuFigures) -> Vec<Finding> {
         let since = gpu.cliffs.longest_at.zip(run.created).map(|(at, start)| at.micros_since(start).max(0));
         let at = since
             .map_or_else(String::new, |us| format!(", {} after the launch", duration_us(us.unsigned_abs())));
-        found.push(Finding::new(
+        let finding = Finding::new(
             gpu.cliffs.us as f64 / run.duration_us.unwrap_or(1).max(1) as f64,
             format!("the utilisation of {} fell below half of its median", gpu_words(gpu)),
             format!(
@@ -286,7 +319,8 @@ fn of_gpu(run: &RunAnalysis, gpu: &GpuFigures) -> Vec<Finding> {
                 duration_us(gpu.cliffs.us),
                 duration_us(gpu.cliffs.longest_us)
             ),
-        ));
+        );
+        found.push(finding.seen_at(gpu.cliffs.longest_at.map(Place::At)));
     }
     if let Some(growth) = gpu.memory_growth {
         let room = gpu.memory_total.zip(gpu.memory_peak).map(|(total, peak)| total.saturating_sub(peak));
@@ -327,9 +361,10 @@ fn errors(run: &RunAnalysis) -> Option<Finding> {
     }
     let tellers = run.ranks.iter().filter(|rank| rank.errors > 0).map(|rank| rank.rank.0);
     let first = run.log.first_error.as_ref()?;
-    Some(Finding::new(
+    let finding = Finding::new(
         0.03,
         format!("{} in the log of rank {}", crowd(count as usize, "error"), ranges(tellers)),
         format!("first, rank {}: {}", first.rank, first.text),
-    ))
+    );
+    Some(finding.seen_at(first.at.map(Place::At)))
 }

@@ -8,6 +8,7 @@ use crate::domain::log::{LogLine, Stream};
 use crate::domain::log_text::carried::Carried;
 use crate::domain::log_text::level::Level;
 use crate::domain::log_text::{last_state, plain};
+use crate::domain::time::Stamp;
 
 /// So many characters of the first error are kept.
 const TEXT: usize = 200;
@@ -23,7 +24,7 @@ pub(super) struct Logs {
 
 impl Logs {
     /// A line; one that does not count only says how the next ones are to be read.
-    pub(super) fn take(&mut self, line: &LogLine, counts: bool) {
+    pub(super) fn take(&mut self, at: Stamp, line: &LogLine, counts: bool) {
         let (level, _) = self.carried.entry((line.rank, line.stream)).or_default().next(line);
         if !counts {
             return;
@@ -43,7 +44,7 @@ impl Logs {
         of_rank.1 += 1;
         if self.all.first_error.is_none() {
             let text = plain(last_state(&line.text)).trim().chars().take(TEXT).collect();
-            self.all.first_error = Some(FirstError { rank: line.rank, text });
+            self.all.first_error = Some(FirstError { rank: line.rank, at: Some(at), text });
         }
     }
 

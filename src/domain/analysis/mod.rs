@@ -37,7 +37,7 @@ pub use figures::{
     LogFigures, LossFigures, PhaseFigures, RankFigures, RunAnalysis, SampleFigures, Spread, StepFigures,
     Throttle, WhatIf, Window,
 };
-pub use finding::{Finding, findings};
+pub use finding::{Finding, Place, findings};
 pub use gpus::UtilPoint;
 pub use lateness::Late;
 pub use metrics::MetricFigures;
@@ -144,7 +144,7 @@ impl Analyzer {
             }
             Origin::Rank(run, rank) if *run == self.spec.id => {
                 self.seen_at(at);
-                self.of_rank(*rank, event);
+                self.of_rank(at, *rank, event);
                 self.of_trainer(at, rank.0, None, event);
             }
             Origin::Worker(run, rank, worker) if *run == self.spec.id => {
@@ -201,7 +201,7 @@ impl Analyzer {
         }
     }
 
-    fn of_rank(&mut self, rank: Rank, event: &Event) {
+    fn of_rank(&mut self, at: Stamp, rank: Rank, event: &Event) {
         match event {
             Event::RankStarted { .. } => {
                 self.alive.insert(rank);
@@ -211,7 +211,7 @@ impl Analyzer {
                 self.alive.remove(&rank);
                 self.exits.insert(rank, exit.clone());
             }
-            Event::LogPrinted { line } => self.logs.take(line, self.counting),
+            Event::LogPrinted { line } => self.logs.take(at, line, self.counting),
             Event::LogGap { gap } if self.counting => {
                 self.log_bytes = self.log_bytes.saturating_add(gap.to.saturating_sub(gap.from));
             }

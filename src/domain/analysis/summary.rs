@@ -54,6 +54,7 @@ pub(super) fn of(analyzer: Analyzer, damage: Option<String>) -> RunAnalysis {
         after_last_step_us: analyzer
             .last_step_at
             .and_then(|last| Some(ended_at?.micros_since(last).max(0).unsigned_abs())),
+        live: false,
         outcome: outcome.as_ref().map(|outcome| outcome.summary.clone()),
         stopped: outcome.as_ref().is_some_and(crate::domain::outcome::RunOutcome::is_stopped),
         success: outcome

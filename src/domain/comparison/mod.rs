@@ -153,7 +153,9 @@ fn notes(a: &RunAnalysis, b: &RunAnalysis) -> Vec<String> {
         notes.push(format!("A has {} ranks, B has {}: a step is not the same work", a.world, b.world));
     }
     for (name, run) in sides {
-        if run.outcome.is_none() {
+        if run.live {
+            notes.push(format!("run {name} goes on"));
+        } else if run.outcome.is_none() {
             notes.push(format!("no end of run {name} is recorded"));
         } else if run.success == Some(false) {
             notes

@@ -1,6 +1,6 @@
 //! What reaches the core from outside.
 
-use crate::domain::analysis::RunAnalysis;
+use crate::domain::analysis::{Place, RunAnalysis};
 use crate::domain::collectives::HostCollectives;
 use crate::domain::doctor::Matrix;
 use crate::domain::event::{Envelope, Event};
@@ -161,8 +161,8 @@ pub enum Analyzed {
 pub enum Reported {
     /// So many percent are read.
     Reading(u8),
-    /// The lines.
-    Done(Arc<str>),
+    /// The lines, and where in the run each of its findings can be seen.
+    Done(Arc<str>, Vec<Option<Place>>),
     /// It can't be read, and why.
     Failed(String),
 }

@@ -7,8 +7,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 
 use crate::clock;
-use crate::domain::analysis::{RunAnalysis, Window, findings};
-use crate::domain::comparison::compare;
+use crate::domain::analysis::{Place, RunAnalysis, Window, findings};
+use crate::domain::comparison::{Side, compare};
 use crate::record::{Error, Reader, figures, marks};
 use crate::report::{diff_text, text};
 use crate::tui::core::{Msg, ReportOf, Reported};
@@ -54,7 +54,7 @@ impl ReportDesk {
                 is_wanted()
             };
             match words(&paths, &mut goes_on) {
-                Ok(Some(words)) if is_wanted() => say(Reported::Done(words.into())),
+                Ok(Some((words, places))) if is_wanted() => say(Reported::Done(words.into(), places)),
                 Ok(_) => {}
                 Err(error) => say(Reported::Failed(error.to_string())),
             }
@@ -76,8 +76,11 @@ impl Drop for ReportDesk {
     }
 }
 
+/// The words, and where the findings of a report can be seen.
+type Words = (String, Vec<Option<Place>>);
+
 /// What `hvtui report` and `hvtui diff` print; `None` where it is not wanted any more.
-fn words(paths: &[PathBuf], goes_on: &mut dyn FnMut(f64) -> bool) -> Result<Option<String>, Error> {
+fn words(paths: &[PathBuf], goes_on: &mut dyn FnMut(f64) -> bool) -> Result<Option<Words>, Error> {
     let readers = paths.iter().map(|path| figures::open(path)).collect::<Result<Vec<Reader>, _>>()?;
     match readers.as_slice() {
         [reader] => {
@@ -86,12 +89,14 @@ fn words(paths: &[PathBuf], goes_on: &mut dyn FnMut(f64) -> bool) -> Result<Opti
                 // that they can't be read is said where they are listed
                 let marks = marks::read(reader.path()).unwrap_or_default().all().to_vec();
                 let run = RunAnalysis { marks, ..run };
-                text::render(&run, &findings(&run))
+                let findings = findings(&run);
+                (text::render(&run, &findings), findings.iter().map(|finding| finding.place).collect())
             }))
         }
         [a, b] => {
             let sides = figures::sides([a, b], goes_on)?;
-            Ok(sides.map(|[a, b]| diff_text::render(&a.whole, &b.whole, &compare(&a, &b))))
+            let words = |[a, b]: [Side; 2]| diff_text::render(&a.whole, &b.whole, &compare(&a, &b));
+            Ok(sides.map(|sides| (words(sides), Vec::new())))
         }
         _ => Ok(None),
     }

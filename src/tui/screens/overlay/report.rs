@@ -4,10 +4,11 @@ use std::sync::Arc;
 
 use unicode_width::UnicodeWidthStr;
 
+use crate::domain::analysis::Place;
 use crate::domain::ids::RunId;
-use crate::tui::core::{Effect, Key, KeyCode, ReportOf, Reported};
-use crate::tui::screens::Model;
+use crate::tui::core::{Effect, Key, KeyCode, Level, PlayCommand, ReportOf, Reported};
 use crate::tui::screens::model::Overlay;
+use crate::tui::screens::{Model, replay};
 
 /// What is shown.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -43,8 +44,16 @@ impl ReportUi {
     pub fn words(&self) -> Arc<str> {
         match &self.told {
             Reported::Reading(percent) => format!("reading {percent} % …").into(),
-            Reported::Done(words) => Arc::clone(words),
+            Reported::Done(words, _) => Arc::clone(words),
             Reported::Failed(why) => why.as_str().into(),
+        }
+    }
+
+    /// Where in the run each of its findings can be seen.
+    pub fn places(&self) -> &[Option<Place>] {
+        match &self.told {
+            Reported::Done(_, places) => places,
+            _ => &[],
         }
     }
 
@@ -109,17 +118,18 @@ pub fn handle_key(model: &mut Model, key: Key) -> Vec<Effect> {
         KeyCode::Left | KeyCode::Char('h') => shown.left = shown.left.saturating_sub(8),
         KeyCode::Right | KeyCode::Char('l') => shown.left = (shown.left + 8).min(shown.widest(width)),
         KeyCode::Char('y') => {
-            if let Reported::Done(words) = &shown.told {
+            if let Reported::Done(words, _) = &shown.told {
                 return vec![Effect::Copy(words.to_string())];
             }
         }
         KeyCode::Char('W') => {
-            if let Reported::Done(words) = &shown.told {
+            if let Reported::Done(words, _) = &shown.told {
                 let (name, text) = (format!("{}.txt", shown.command().replace(' ', "-")), words.to_string());
                 let what = shown.title();
                 return vec![Effect::Save { name, text, what }];
             }
         }
+        KeyCode::Char(digit @ '1'..='9') => return go(model, digit),
         KeyCode::Esc | KeyCode::Enter | KeyCode::Char('q') => {
             model.ui.overlay = Overlay::None;
             return vec![Effect::LeaveReport];
@@ -127,4 +137,26 @@ pub fn handle_key(model: &mut Model, key: Key) -> Vec<Effect> {
         _ => {}
     }
     Vec::new()
+}
+
+/// Opens the replay where a finding can be seen.
+fn go(model: &mut Model, digit: char) -> Vec<Effect> {
+    let Overlay::Report(shown) = &model.ui.overlay else { return Vec::new() };
+    let number = digit.to_digit(10).unwrap_or_default() as usize;
+    let (ReportOf::Run(run), Some(place)) = (&shown.of, shown.places().get(number - 1)) else {
+        return Vec::new();
+    };
+    let (run, Some(place)) = (run.clone(), *place) else {
+        let words = format!("finding {number} is the same all along: no one moment shows it");
+        model.notice(Level::Info, words);
+        return Vec::new();
+    };
+    model.ui.overlay = Overlay::None;
+    let to = Effect::Play(match place {
+        Place::Step(step) => PlayCommand::ToStep(step),
+        Place::At(at) => PlayCommand::SeekTo(at),
+    });
+    let is_open = model.is_replay() && model.ui.run.run.as_ref() == Some(&run);
+    let open = if is_open { Vec::new() } else { replay::open(model, run) };
+    [Effect::LeaveReport].into_iter().chain(open).chain([to]).collect()
 }

@@ -101,6 +101,8 @@ pub fn verdict(run: &RunState, now: Stamp, zone: &Zone) -> Verdict {
     match run.stage() {
         None => say(Tone::Plain, "asked for"),
         Some(RunStage::Training) if run.looks_for_stragglers() => say(Tone::Good, "no stragglers"),
+        // of what is not hvtui's own run, nothing but what its files tell is known
+        Some(RunStage::Training) if run.spec.is_imported() => say(Tone::Plain, "imported"),
         Some(RunStage::Training) => say(Tone::Good, "running"),
         Some(stage) => say(Tone::Plain, stage.name()),
     }

@@ -5,6 +5,9 @@ use crate::tui::core::{Key, Reported};
 use crate::tui::screens::overlay::report::{ReportUi, rows};
 use crate::tui::screens::overlay::view::dialog::{Choice, Row, esc, press};
 
+/// The keys of so many findings.
+const NUMBERS: [&str; 5] = ["1", "1 2", "1-3", "1-4", "1-5"];
+
 /// Draws it over the whole screen.
 pub(super) fn draw(shown: &ReportUi, canvas: &mut Canvas<'_>) {
     let (w, h) = (canvas.width(), canvas.height());
@@ -13,7 +16,7 @@ pub(super) fn draw(shown: &ReportUi, canvas: &mut Canvas<'_>) {
     let lines = shown.words();
     let first = shown.first.min(shown.last(h));
     let place = match (&shown.told, lines.lines().count()) {
-        (Reported::Done(_), count) if count > usize::from(rows(h)) => {
+        (Reported::Done(..), count) if count > usize::from(rows(h)) => {
             let until = (first + usize::from(rows(h))).min(count);
             format!("  lines {} to {until} of {count}", first + 1)
         }
@@ -21,7 +24,7 @@ pub(super) fn draw(shown: &ReportUi, canvas: &mut Canvas<'_>) {
     };
     canvas.rule(0, &[(shown.title(), accent), (place, dim)]);
     let usual = match &shown.told {
-        Reported::Done(_) => canvas.theme.text,
+        Reported::Done(..) => canvas.theme.text,
         Reported::Reading(_) => dim,
         Reported::Failed(_) => canvas.theme.bad,
     };
@@ -30,7 +33,7 @@ pub(super) fn draw(shown: &ReportUi, canvas: &mut Canvas<'_>) {
     let before = std::iter::once("").chain(lines.lines());
     let all = lines.lines().zip(before).skip(first);
     for ((line, before), row) in all.zip(1..h.saturating_sub(1)) {
-        let is_head = matches!(shown.told, Reported::Done(_)) && before.is_empty();
+        let is_head = matches!(shown.told, Reported::Done(..)) && before.is_empty();
         let style = if is_head { canvas.theme.strong() } else { usual };
         canvas.text(0, row, w, skip_columns(line, usize::from(left)), style);
     }
@@ -48,11 +51,15 @@ fn choices_width(choices: &[Choice], size: (u16, u16)) -> u16 {
 fn choices(shown: &ReportUi, size: (u16, u16)) -> Vec<Choice> {
     let scroll = (shown.last(size.1) > 0).then_some(Choice::Tell("↑ ↓", "scroll"));
     let aside = (shown.widest(size.0) > 0).then_some(Choice::Tell("← →", "aside"));
-    let is_done = matches!(shown.told, Reported::Done(_));
+    let is_done = matches!(shown.told, Reported::Done(..));
+    let places = shown.places();
+    let is_seen = places.iter().any(Option::is_some);
+    let keys = NUMBERS.get(places.len().saturating_sub(1)).filter(|_| is_seen);
+    let go = keys.map(|keys| Choice::Tell(keys, "go there"));
     let kept = [press('y', "copy"), press('W', "save")];
     let kept = kept.into_iter().filter(|_| is_done);
     let out = if matches!(shown.told, Reported::Reading(_)) { "cancel" } else { "close" };
-    scroll.into_iter().chain(aside).chain(kept).chain([esc(out)]).collect()
+    scroll.into_iter().chain(aside).chain(go).chain(kept).chain([esc(out)]).collect()
 }
 
 fn row(size: (u16, u16), choices: &[Choice]) -> Row {
