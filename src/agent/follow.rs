@@ -14,9 +14,9 @@ use super::collectives::Collecting;
 use super::lag::Lag;
 use super::outgoing::Outgoing;
 use super::pages::Pages;
+use super::redact::{Readiness, Redactor, Rest, Telling};
 use super::sync;
 use super::tail::{Piece, Tail, Watcher};
-use super::veil::{Rest, Sight, Telling, Veil};
 use crate::clock;
 use crate::domain::collectives::HostCollectives;
 use crate::domain::ids::{Rank, RunId};
@@ -123,7 +123,7 @@ struct RankView {
     /// How much the files may hold: why their beginning may be missing.
     cap: u64,
     /// What of them is hidden.
-    veil: Veil,
+    redactor: Redactor,
 }
 
 /// Why a run can't be followed, in words.
@@ -218,11 +218,11 @@ impl Share {
                 }
             }
             for rank in &mut self.ranks {
-                match rank.unveil(&self.dir, &self.state)? {
-                    Sight::Clear => {}
+                match rank.learn_secrets(&self.dir, &self.state)? {
+                    Readiness::Clear => {}
                     // Its rank-wrap will be known in a moment, or have written down how it ended.
-                    Sight::Waiting => continue,
-                    Sight::JustLost => {
+                    Readiness::Waiting => continue,
+                    Readiness::JustLost => {
                         let RunRef { run, host } = about.clone();
                         let text = format!(
                             "the values of secret variables of rank {} are not known any more: what it printed is not \
@@ -416,19 +416,19 @@ impl RankView {
             told: false,
             files: Stream::ALL.map(tail),
             cap,
-            veil: Veil::new(spec.clone()),
+            redactor: Redactor::new(spec.clone()),
         }
     }
 
     /// Learns what must be hidden of what it prints, before any of it is read.
-    fn unveil(&mut self, dir: &RunDir, state: &State) -> Result<Sight, SuperviseError> {
+    fn learn_secrets(&mut self, dir: &RunDir, state: &State) -> Result<Readiness, SuperviseError> {
         if self.started.is_none() && self.exit.is_none() {
-            return Ok(Sight::Waiting);
+            return Ok(Readiness::Waiting);
         }
         let process = self.started.as_ref().map(|started| &started.process);
         // A rank-wrap that the state does not name yet: the rank has the same variables, unless it changed them.
         let holder = state.wraps.get(&self.rank).or(process);
-        self.veil.learn(dir, holder, self.exit.is_some())
+        self.redactor.learn(dir, holder, self.exit.is_some())
     }
 
     /// What is to be sent of this rank now, at most a turn of each file. After an error all of it is still due.
@@ -479,31 +479,29 @@ impl RankView {
                         0 if tail.is_late() => Rest::Late,
                         _ => Rest::Coming,
                     };
-                    let before = tail.before(dir, offset, self.veil.looks_back())?;
+                    let before = tail.before(dir, offset, self.redactor.looks_back())?;
                     let whole = offset + data.len() as u64;
-                    piece =
-                        match self.veil.tell(dir, (stream, offset), (&before, data), (rest, supervised))? {
-                            Telling::Later => {
-                                tail.wait_at(offset);
-                                break;
+                    piece = match self.redactor.tell(
+                        dir,
+                        (stream, offset),
+                        (&before, data),
+                        (rest, supervised),
+                    )? {
+                        Telling::Later => {
+                            tail.wait_at(offset);
+                            break;
+                        }
+                        Telling::Withheld => Piece::Gap(offset, whole, GapReason::Withheld),
+                        Telling::Bytes(data) => {
+                            let until = offset + data.len() as u64;
+                            tail.rewind(until);
+                            if std::mem::take(&mut is_new) && stream != Stream::Report {
+                                let t = clock::host_now();
+                                due.push(FromAgent::Written(Written { run: run(), rank, stream, until, t }));
                             }
-                            Telling::Withheld => Piece::Gap(offset, whole, GapReason::Withheld),
-                            Telling::Bytes(data) => {
-                                let until = offset + data.len() as u64;
-                                tail.rewind(until);
-                                if std::mem::take(&mut is_new) && stream != Stream::Report {
-                                    let t = clock::host_now();
-                                    due.push(FromAgent::Written(Written {
-                                        run: run(),
-                                        rank,
-                                        stream,
-                                        until,
-                                        t,
-                                    }));
-                                }
-                                Piece::Data(offset, data)
-                            }
-                        };
+                            Piece::Data(offset, data)
+                        }
+                    };
                 }
                 *owed = owed.saturating_sub(piece.bytes());
                 due.push(match piece {

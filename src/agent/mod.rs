@@ -19,6 +19,7 @@ mod pages;
 mod ports;
 mod preflight;
 mod prepare;
+mod redact;
 mod runs;
 mod sampling;
 pub mod serve;
@@ -28,7 +29,6 @@ mod sync;
 mod tail;
 mod trace;
 mod upload;
-mod veil;
 
 use std::path::PathBuf;
 

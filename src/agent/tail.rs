@@ -13,7 +13,7 @@ use bytes::Bytes;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::inotify::{self, CreateFlags, WatchFlags};
 
-use super::veil::Before;
+use super::redact::Before;
 use crate::domain::log::GapReason;
 use crate::supervise::SuperviseError;
 use crate::supervise::rundir::RunDir;

@@ -103,7 +103,7 @@ impl LineBuffer {
     /// What there is to see of it now: its newest state, at most [`SHOWN`] bytes; and how many bytes are left out. Half
     /// a character at the end is not there yet.
     pub(super) fn shown(&self) -> (String, u64) {
-        let behind = self.kept.iter().rposition(|byte| *byte == secret::VEIL).map_or(0, |at| at + 1);
+        let behind = self.kept.iter().rposition(|byte| *byte == secret::MASKED_BYTE).map_or(0, |at| at + 1);
         let whole = match std::str::from_utf8(self.kept.get(behind..).unwrap_or_default()) {
             Err(error) if error.error_len().is_none() => behind + error.valid_up_to(),
             _ => self.kept.len(),

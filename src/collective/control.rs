@@ -24,8 +24,8 @@ pub(super) enum Cause {
 /// What a message is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Kind {
-    /// To rank 0: I can't go on because of `rank`; I had moved `progress` segments.
-    Complaint,
+    /// To rank 0: this rank can't go on because of `rank`; it had moved `progress` segments.
+    FailureReport,
     /// From rank 0: it is over because of `rank`.
     Verdict,
     /// The last message of a rank that closes its group in good order: it has done all operations up to `op`.
@@ -60,7 +60,7 @@ impl Ranks {
 pub(super) struct Message {
     pub(super) kind: Kind,
     pub(super) cause: Cause,
-    /// The rank complained of.
+    /// The rank reported.
     pub(super) rank: u32,
     /// Others of which the same is true.
     pub(super) more: Ranks,
@@ -68,7 +68,7 @@ pub(super) struct Message {
     pub(super) other: u32,
     pub(super) progress: u64,
     pub(super) op: OpId,
-    /// What the rank complained of does, when it has diverged.
+    /// What the rank reported does, when it has diverged.
     pub(super) theirs: OpId,
 }
 
@@ -96,7 +96,7 @@ pub(super) const OP: usize = 24;
 pub(super) fn encode(message: &Message) -> [u8; SIZE] {
     let mut bytes = [0; SIZE];
     bytes[0] = match message.kind {
-        Kind::Complaint => 3,
+        Kind::FailureReport => 3,
         Kind::Verdict => 4,
         Kind::Finalized => 5,
     };
@@ -120,7 +120,7 @@ pub(super) fn encode(message: &Message) -> [u8; SIZE] {
 /// `None` when the bytes are no message.
 pub(super) fn decode(bytes: &[u8; SIZE]) -> Option<Message> {
     let kind = match bytes[0] {
-        3 => Kind::Complaint,
+        3 => Kind::FailureReport,
         4 => Kind::Verdict,
         5 => Kind::Finalized,
         _ => return None,
@@ -257,7 +257,7 @@ mod tests {
     proptest! {
         #[test]
         fn messages_survive(op in op(), theirs in op(), rank: u32, more in proptest::collection::vec(0_u32..9999, 0..9), other: u32, progress: u64, k in 0_usize..3, c in 0_usize..4) {
-            let kind = [Kind::Complaint, Kind::Verdict, Kind::Finalized][k];
+            let kind = [Kind::FailureReport, Kind::Verdict, Kind::Finalized][k];
             let cause = [Cause::Lost, Cause::Stuck, Cause::Garbled, Cause::Diverged][c];
             let more = Ranks::of(more);
             let message = Message { kind, cause, rank, more, other, progress, op, theirs };

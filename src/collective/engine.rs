@@ -11,6 +11,7 @@ use super::config::GroupConfig;
 use super::connect::Layout;
 use super::element::{DType, Reduce, Span, Values};
 use super::error::CollectiveError;
+use super::failure_detector::FailureDetector;
 use super::flight::{Flight, Recorder};
 use super::job::{Job, Task};
 use super::kernels::{self, Finish};
@@ -18,14 +19,13 @@ use super::model;
 use super::op::{OpId, OpKind, OpTiming, Transport};
 use super::shm::{self, Host, Lives, PRIVATE, SMALL, Said};
 use super::tcp::{Fold, HostRing, Mesh};
-use super::trouble::Trouble;
 use super::within;
 
 /// One rank's end of a group.
 pub(super) struct Engine {
     pub(super) config: GroupConfig,
     pub(super) layout: Layout,
-    pub(super) trouble: Trouble,
+    pub(super) detector: FailureDetector,
     /// The ranks that share memory with this one; `None` when it is alone on its host.
     pub(super) host: Option<Host>,
     /// Who of the host lives, itself among them.
@@ -78,7 +78,7 @@ impl Engine {
         if let Some(error) = &self.broken {
             return Err(error.clone());
         }
-        if let Some(error) = self.trouble.known(&self.config) {
+        if let Some(error) = self.detector.known(&self.config) {
             return Err(error);
         }
         self.seq += 1;
@@ -226,9 +226,9 @@ impl Engine {
 
     /// Few bytes: they travel with the meeting.
     fn small(&mut self, task: Task, bytes: &mut [u8]) -> Result<(), CollectiveError> {
-        let Self { config, layout, trouble, host, lives, mesh, exchanged, .. } = self;
+        let Self { config, layout, detector, host, lives, mesh, exchanged, .. } = self;
         let op = task.op;
-        let mut job = Job::new(op, config, layout, trouble, lives.as_ref());
+        let mut job = Job::new(op, config, layout, detector, lives.as_ref());
         let said = Said { kind: op.kind.code(), len: op.len, place: PRIVATE };
         if let Some(host) = host {
             host.meet(said, bytes, &mut job).map_err(|unmet| job.unmet(unmet))?;
@@ -267,9 +267,9 @@ impl Engine {
 
     /// Many bytes: a meeting, then the bytes. When all had met.
     fn large(&mut self, task: Task, values: Span) -> Result<u64, CollectiveError> {
-        let Self { config, layout, trouble, host, lives, rings, mesh, .. } = self;
+        let Self { config, layout, detector, host, lives, rings, mesh, .. } = self;
         let op = task.op;
-        let mut job = Job::new(op, config, layout, trouble, lives.as_ref());
+        let mut job = Job::new(op, config, layout, detector, lives.as_ref());
         if let Some(host) = host {
             let place = host.place_of(values.start(), values.len());
             let said = Said { kind: op.kind.code(), len: op.len, place };
@@ -308,7 +308,7 @@ impl Drop for Engine {
     fn drop(&mut self) {
         // The others learn that what this rank leaves behind is whole. One that panics leaves no such word.
         if self.broken.is_none() && !std::thread::panicking() {
-            self.trouble.finalize(OpId { kind: OpKind::Barrier, seq: self.seq, len: 0 });
+            self.detector.finalize(OpId { kind: OpKind::Barrier, seq: self.seq, len: 0 });
         }
     }
 }

@@ -11,6 +11,7 @@ use super::deadline::Deadline;
 use super::element::{DType, Reduce, Values};
 use super::engine::Engine;
 use super::error::CollectiveError;
+use super::failure_detector::FailureDetector;
 use super::flight::{Flight, Recorder};
 use super::op::{OpKind, OpTiming, Transport};
 use super::rendezvous::{self, MeetingEvent, Met};
@@ -18,7 +19,6 @@ use super::shm::{self, Join};
 use super::socket;
 use super::streams;
 use super::tcp::{self, HostRing, Mesh};
-use super::trouble::Trouble;
 
 /// How long the ranks of a host wait for each other on the socket over which they share memory, µs.
 const JOINING: u64 = 10_000_000;
@@ -103,7 +103,7 @@ impl Group {
         }
         let mut engine = Engine {
             layout,
-            trouble: Trouble::new(met.lines.into_iter().map(Line::new).collect()),
+            detector: FailureDetector::new(met.lines.into_iter().map(Line::new).collect()),
             host,
             lives,
             rings,

@@ -7,10 +7,10 @@ use super::config::GroupConfig;
 use super::connect::Layout;
 use super::control::Cause;
 use super::error::CollectiveError;
+use super::failure_detector::{Failure, FailureDetector, Wait};
 use super::op::{OpId, OpKind};
 use super::shm::{Lives, Look, Unmet};
 use super::tcp::{Broken, Fold, Mood};
-use super::trouble::{Plight, Trouble, Wait};
 
 /// What is to be done with the values, once all have met.
 #[derive(Clone, Copy)]
@@ -41,7 +41,7 @@ impl Task {
 pub(super) struct Job<'a> {
     pub(super) config: &'a GroupConfig,
     pub(super) layout: &'a Layout,
-    trouble: &'a mut Trouble,
+    detector: &'a mut FailureDetector,
     lives: Option<&'a Lives>,
     /// Places of the host that had gone when this rank last looked.
     gone: Vec<usize>,
@@ -54,10 +54,10 @@ impl<'a> Job<'a> {
         op: OpId,
         config: &'a GroupConfig,
         layout: &'a Layout,
-        trouble: &'a mut Trouble,
+        detector: &'a mut FailureDetector,
         lives: Option<&'a Lives>,
     ) -> Self {
-        Self { config, layout, trouble, lives, gone: Vec::new(), wait: Wait::new(op) }
+        Self { config, layout, detector, lives, gone: Vec::new(), wait: Wait::new(op) }
     }
 
     /// The ranks at these places of this rank's host.
@@ -66,8 +66,8 @@ impl<'a> Job<'a> {
         places.iter().map(|place| self.layout.hosts[host][*place]).collect()
     }
 
-    fn complain(&mut self, plight: Plight) -> CollectiveError {
-        self.trouble.complain(self.config, &self.wait, plight)
+    fn report_failure(&mut self, failure: Failure) -> CollectiveError {
+        self.detector.report_failure(self.config, &self.wait, failure)
     }
 
     pub(super) fn unmet(&mut self, unmet: Unmet) -> CollectiveError {
@@ -77,19 +77,20 @@ impl<'a> Job<'a> {
             Unmet::Garbled(place) => {
                 let what = "a place outside of its shared memory".to_owned();
                 let about = self.name(&[place])[0];
-                self.complain(Plight { what, ..Plight::of(about, Cause::Garbled) })
+                self.report_failure(Failure { what, ..Failure::of(about, Cause::Garbled) })
             }
             Unmet::Diverged(place, said) => {
                 let about = self.name(&[place])[0];
                 let seq = self.wait.op.seq;
                 let theirs = OpKind::from_code(said.kind).map(|kind| OpId { kind, seq, len: said.len });
                 match theirs {
-                    Some(theirs) => {
-                        self.complain(Plight { theirs: Some(theirs), ..Plight::of(about, Cause::Diverged) })
-                    }
-                    None => self.complain(Plight {
+                    Some(theirs) => self.report_failure(Failure {
+                        theirs: Some(theirs),
+                        ..Failure::of(about, Cause::Diverged)
+                    }),
+                    None => self.report_failure(Failure {
                         what: "no operation".to_owned(),
-                        ..Plight::of(about, Cause::Garbled)
+                        ..Failure::of(about, Cause::Garbled)
                     }),
                 }
             }
@@ -109,7 +110,7 @@ impl<'a> Job<'a> {
             What::Garbled(what) => (Cause::Garbled, None, what),
             What::Diverged(theirs) => (Cause::Diverged, Some(theirs), String::new()),
         };
-        self.complain(Plight { about: fault.about, more: Vec::new(), cause, theirs, what })
+        self.report_failure(Failure { about: fault.about, more: Vec::new(), cause, theirs, what })
     }
 
     /// Time for the next part begins now.
@@ -120,18 +121,18 @@ impl<'a> Job<'a> {
     }
 
     pub(super) fn tick(&mut self) -> Result<Mood, CollectiveError> {
-        let late = self.trouble.look(self.config, &mut self.wait)?;
+        let late = self.detector.look(self.config, &mut self.wait)?;
         Ok(if late { Mood::OutOfTime } else { Mood::Patient })
     }
 }
 
 impl Look for Job<'_> {
     fn look(&mut self, missing: &[usize]) -> Result<(), CollectiveError> {
-        let late = self.trouble.look(self.config, &mut self.wait)?;
+        let late = self.detector.look(self.config, &mut self.wait)?;
         // Who had gone at the last look, and is still missed, did not come before it went.
         if let Some(place) = missing.iter().find(|place| self.gone.contains(place)) {
             let about = self.name(&[*place])[0];
-            return Err(self.complain(Plight::of(about, Cause::Lost)));
+            return Err(self.report_failure(Failure::of(about, Cause::Lost)));
         }
         if let Some(lives) = self.lives {
             self.gone.clear();
@@ -141,6 +142,6 @@ impl Look for Job<'_> {
         if !late || about.is_empty() {
             return Ok(());
         }
-        Err(self.complain(Plight { more: about[1..].to_vec(), ..Plight::of(about[0], Cause::Stuck) }))
+        Err(self.report_failure(Failure { more: about[1..].to_vec(), ..Failure::of(about[0], Cause::Stuck) }))
     }
 }

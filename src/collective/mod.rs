@@ -8,7 +8,7 @@
 //! within a host through shared memory, between hosts around rings. See docs/decisions/collective.md for why, and
 //! docs/guide/collective.md for how to use it.
 //!
-//! The rooms: `rendezvous`, `gate`, `dial`, `auth`, `connect` bring ranks together; `control`, `court`, `trouble` find
+//! The rooms: `rendezvous`, `gate`, `dial`, `auth`, `connect` bring ranks together; `control`, `failure_attribution`, `failure_detector` find
 //! out who is to blame; `streams` says how many connections; `shm` and `tcp` move bytes, `kernels` add them; `engine` leads an operation (`job`), `within` a host and
 //! `between` hosts; `group` is all of it.
 
@@ -19,12 +19,13 @@ mod communicator;
 mod config;
 mod connect;
 mod control;
-mod court;
 mod deadline;
 mod dial;
 mod element;
 mod engine;
 mod error;
+mod failure_attribution;
+mod failure_detector;
 mod flight;
 mod gate;
 mod group;
@@ -39,7 +40,6 @@ mod socket;
 mod solo;
 mod streams;
 mod tcp;
-mod trouble;
 mod within;
 
 pub use auth::{BadSecret, Secret};

@@ -20,7 +20,7 @@ pub const MASK: &str = "•••";
 
 /// What stands in the place of each byte of a secret value on its way from a host, so that offsets stay what they are. No
 /// text in UTF-8 has it; [`text`] makes [`MASK`] of a row of them.
-pub const VEIL: u8 = 0xff;
+pub const MASKED_BYTE: u8 = 0xff;
 
 /// A shorter value is not looked for in text: it would be found everywhere.
 const LEAST: usize = 8;
@@ -33,9 +33,9 @@ pub fn text(bytes: &[u8]) -> String {
     let mut text = String::with_capacity(bytes.len());
     let mut rest = bytes;
     // a single one is no value's
-    while let Some(at) = memmem::find(rest, &[VEIL, VEIL]) {
+    while let Some(at) = memmem::find(rest, &[MASKED_BYTE, MASKED_BYTE]) {
         let (before, from) = rest.split_at(at);
-        let end = from.iter().position(|byte| *byte != VEIL).unwrap_or(from.len());
+        let end = from.iter().position(|byte| *byte != MASKED_BYTE).unwrap_or(from.len());
         text.push_str(&String::from_utf8_lossy(before));
         text.push_str(MASK);
         rest = from.get(end..).unwrap_or_default();
@@ -240,10 +240,10 @@ mod tests {
         let found = masks.find(&bytes);
         assert_eq!(found, [3..26, 28..42]);
         for range in found {
-            bytes[range].fill(VEIL);
+            bytes[range].fill(MASKED_BYTE);
         }
         assert_eq!(text(&bytes), "\u{fffd}a=•••, •••", "a single byte that is no text is no value");
-        assert_eq!(text(&[VEIL; 8]), MASK);
+        assert_eq!(text(&[MASKED_BYTE; 8]), MASK);
         assert_eq!(text("ä".as_bytes()), "ä");
     }
 

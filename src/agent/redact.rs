@@ -9,7 +9,7 @@ use bytes::Bytes;
 
 use crate::domain::log::Stream;
 use crate::domain::run::RankSpec;
-use crate::domain::secret::{Masks, TELLING, VEIL};
+use crate::domain::secret::{MASKED_BYTE, Masks, TELLING};
 use crate::procs::identity::Identity;
 use crate::supervise::SuperviseError;
 use crate::supervise::rundir::RunDir;
@@ -17,7 +17,7 @@ use crate::supervise::secrets::{self, Hidden};
 
 /// What is hidden of what one rank prints.
 #[derive(Debug)]
-pub(super) struct Veil {
+pub(super) struct Redactor {
     rank: RankSpec,
     known: Known,
 }
@@ -66,7 +66,7 @@ pub(super) enum Rest {
 
 /// What can be said of the rank's output.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Sight {
+pub(super) enum Readiness {
     /// Not yet what is secret in it.
     Waiting,
     /// It can be told, without its secrets.
@@ -75,7 +75,7 @@ pub(super) enum Sight {
     JustLost,
 }
 
-impl Veil {
+impl Redactor {
     pub(super) fn new(rank: RankSpec) -> Self {
         Self { rank, known: Known::Nothing }
     }
@@ -87,9 +87,9 @@ impl Veil {
         dir: &RunDir,
         wrap: Option<&Identity>,
         ended: bool,
-    ) -> Result<Sight, SuperviseError> {
+    ) -> Result<Readiness, SuperviseError> {
         if !matches!(self.known, Known::Nothing) {
-            return Ok(Sight::Clear);
+            return Ok(Readiness::Clear);
         }
         let values = match wrap.map(|wrap| secrets::of_process(&self.rank, wrap)).transpose() {
             Ok(values) => values.flatten(),
@@ -101,12 +101,12 @@ impl Veil {
         };
         self.known = match values {
             Some(masks) => Known::Values(masks),
-            None if !ended => return Ok(Sight::Waiting),
+            None if !ended => return Ok(Readiness::Waiting),
             // A rank without secret variables: the run's own secret is worth nothing by now.
             None if !secrets::any(&self.rank) => Known::Values(Masks::default()),
             None => Hidden::read(dir, self.rank.rank)?.map_or(Known::Lost, Known::Places),
         };
-        Ok(if matches!(self.known, Known::Lost) { Sight::JustLost } else { Sight::Clear })
+        Ok(if matches!(self.known, Known::Lost) { Readiness::JustLost } else { Readiness::Clear })
     }
 
     /// How many bytes before a piece of a file decide what is secret at its beginning.
@@ -165,12 +165,12 @@ impl Veil {
         if found.iter().all(Range::is_empty) {
             return Ok(Telling::Bytes(piece));
         }
-        let mut veiled = piece.to_vec();
+        let mut redacted = piece.to_vec();
         for value in found {
             let value = value.start.min(count)..value.end.min(count);
-            veiled.get_mut(value).into_iter().for_each(|bytes| bytes.fill(VEIL));
+            redacted.get_mut(value).into_iter().for_each(|bytes| bytes.fill(MASKED_BYTE));
         }
-        Ok(Telling::Bytes(veiled.into()))
+        Ok(Telling::Bytes(redacted.into()))
     }
 }
 
@@ -186,7 +186,7 @@ mod tests {
         (state, dir)
     }
 
-    fn veil(known: Known) -> Veil {
+    fn redactor(known: Known) -> Redactor {
         let rank = RankSpec {
             rank: Rank(0),
             argv: Vec::new(),
@@ -194,21 +194,21 @@ mod tests {
             defaults: std::collections::BTreeMap::new(),
             cwd: None,
         };
-        Veil { known, ..Veil::new(rank) }
+        Redactor { known, ..Redactor::new(rank) }
     }
 
     /// What is told of a file that is read from `at` on in pieces of `size` bytes and has `kept` nothing before that byte.
-    fn told(veil: &mut Veil, text: &[u8], (mut at, kept): (usize, usize), size: usize) -> String {
+    fn told(redactor: &mut Redactor, text: &[u8], (mut at, kept): (usize, usize), size: usize) -> String {
         let (_state, dir) = dir();
         let (mut told, mut end) = (Vec::new(), at + size);
         while at < text.len() {
             let piece = Bytes::copy_from_slice(&text[at..end.min(text.len())]);
-            let from = at.saturating_sub(veil.looks_back()).max(kept);
+            let from = at.saturating_sub(redactor.looks_back()).max(kept);
             let torn = from == kept && kept > 0;
             let before = Before { bytes: Bytes::copy_from_slice(&text[from..at]), torn };
             let last = end >= text.len();
             let rest = if last { Rest::Never } else { Rest::Coming };
-            match veil.tell(&dir, (Stream::Stdout, at as u64), (&before, piece), (rest, false)).unwrap() {
+            match redactor.tell(&dir, (Stream::Stdout, at as u64), (&before, piece), (rest, false)).unwrap() {
                 Telling::Bytes(bytes) => {
                     at += bytes.len();
                     told.extend_from_slice(&bytes);
@@ -225,8 +225,8 @@ mod tests {
     fn a_value_is_hidden_however_the_bytes_are_cut() {
         let text = b"token=hunter2hunter2, again hunter2hunter2\nhunter";
         for size in 1..=text.len() {
-            let mut veil = veil(Known::Values(Masks::new(["hunter2hunter2"])));
-            let told = told(&mut veil, text, (0, 0), size);
+            let mut redactor = redactor(Known::Values(Masks::new(["hunter2hunter2"])));
+            let told = told(&mut redactor, text, (0, 0), size);
             assert_eq!(told, "token=•••, again •••\nhunter", "pieces of {size}");
         }
     }
@@ -234,12 +234,16 @@ mod tests {
     #[test]
     fn a_short_beginning_of_a_value_is_told_when_nothing_follows_for_a_while() {
         let (_state, dir) = dir();
-        let mut veil = veil(Known::Values(Masks::new(["hunter2hunter2"])));
+        let mut redactor = redactor(Known::Values(Masks::new(["hunter2hunter2"])));
         let mut tell = |before: &'static str, text: &'static str, rest| {
             let before = Before { bytes: Bytes::from_static(before.as_bytes()), torn: false };
             let piece = Bytes::from_static(text.as_bytes());
-            match veil.tell(&dir, (Stream::Stdout, before.bytes.len() as u64), (&before, piece), (rest, true))
-            {
+            match redactor.tell(
+                &dir,
+                (Stream::Stdout, before.bytes.len() as u64),
+                (&before, piece),
+                (rest, true),
+            ) {
                 Ok(Telling::Bytes(bytes)) => crate::domain::secret::text(&bytes),
                 other => format!("{other:?}"),
             }
@@ -257,11 +261,11 @@ mod tests {
     fn who_begins_within_a_value_does_not_see_its_rest() {
         let text = b"token=hunter2hunter2, again";
         for at in 7..19 {
-            let mut veil = veil(Known::Values(Masks::new(["hunter2hunter2"])));
-            assert_eq!(told(&mut veil, text, (at, 0), 5), "•••, again", "from {at}");
+            let mut redactor = redactor(Known::Values(Masks::new(["hunter2hunter2"])));
+            assert_eq!(told(&mut redactor, text, (at, 0), 5), "•••, again", "from {at}");
             // of three letters and less nobody can say that they are a value's
             if at < 17 {
-                assert_eq!(told(&mut veil, text, (at, at), 14), "•••, again", "kept from {at}");
+                assert_eq!(told(&mut redactor, text, (at, at), 14), "•••, again", "kept from {at}");
             }
         }
     }
@@ -273,8 +277,12 @@ mod tests {
         let value = numbers.concat();
         let text = format!("a={value}\nb={value}.\n");
         for size in [3000, 16384] {
-            let mut veil = veil(Known::Values(Masks::new([value.as_str()])));
-            assert_eq!(told(&mut veil, text.as_bytes(), (0, 0), size), "a=•••\nb=•••.\n", "pieces of {size}");
+            let mut redactor = redactor(Known::Values(Masks::new([value.as_str()])));
+            assert_eq!(
+                told(&mut redactor, text.as_bytes(), (0, 0), size),
+                "a=•••\nb=•••.\n",
+                "pieces of {size}"
+            );
         }
     }
 
@@ -284,8 +292,8 @@ mod tests {
         let hidden: Hidden =
             serde_json::from_str(r#"{"places":[[[6,20]],[],[]],"searched":[21,0,0]}"#).unwrap();
         for size in 1..text.len() {
-            let mut veil = veil(Known::Places(hidden.clone()));
-            let told = told(&mut veil, text, (0, 0), size);
+            let mut redactor = redactor(Known::Places(hidden.clone()));
+            let told = told(&mut redactor, text, (0, 0), size);
             assert_eq!(told, "token=•••.", "pieces of {size}");
         }
     }
@@ -293,18 +301,18 @@ mod tests {
     #[test]
     fn what_nobody_has_searched_is_withheld() {
         let (_state, dir) = dir();
-        let tell = |veil: &mut Veil, offset, text: &'static str, supervised| {
+        let tell = |redactor: &mut Redactor, offset, text: &'static str, supervised| {
             let piece = (&Before::default(), Bytes::from_static(text.as_bytes()));
-            veil.tell(&dir, (Stream::Stdout, offset), piece, (Rest::Never, supervised)).unwrap()
+            redactor.tell(&dir, (Stream::Stdout, offset), piece, (Rest::Never, supervised)).unwrap()
         };
-        assert_eq!(tell(&mut veil(Known::Lost), 0, "plain", true), Telling::Withheld);
-        assert_eq!(tell(&mut veil(Known::Nothing), 0, "plain", true), Telling::Withheld);
+        assert_eq!(tell(&mut redactor(Known::Lost), 0, "plain", true), Telling::Withheld);
+        assert_eq!(tell(&mut redactor(Known::Nothing), 0, "plain", true), Telling::Withheld);
         let hidden = |text| serde_json::from_str::<Hidden>(text).unwrap();
-        let mut veil = veil(Known::Places(hidden(r#"{"places":[[],[],[]],"searched":[3,0,0]}"#)));
-        assert_eq!(tell(&mut veil, 0, "plain", false), Telling::Bytes("pla".into()));
-        assert_eq!(tell(&mut veil, 3, "in", true), Telling::Later);
-        assert_eq!(tell(&mut veil, 3, "in", false), Telling::Withheld);
+        let mut redactor = redactor(Known::Places(hidden(r#"{"places":[[],[],[]],"searched":[3,0,0]}"#)));
+        assert_eq!(tell(&mut redactor, 0, "plain", false), Telling::Bytes("pla".into()));
+        assert_eq!(tell(&mut redactor, 3, "in", true), Telling::Later);
+        assert_eq!(tell(&mut redactor, 3, "in", false), Telling::Withheld);
         dir.write_json("hidden-0.json", &hidden(r#"{"places":[[],[],[]],"searched":[5,0,0]}"#)).unwrap();
-        assert_eq!(tell(&mut veil, 3, "in", false), Telling::Bytes("in".into()), "searched since");
+        assert_eq!(tell(&mut redactor, 3, "in", false), Telling::Bytes("in".into()), "searched since");
     }
 }

@@ -1,4 +1,4 @@
-//! What happens when ranks can't go on: all complain to rank 0, which finds the culprit and tells everyone.
+//! What happens when ranks can't go on: all report it to rank 0, which finds the failed rank and tells all others.
 //!
 //! Nothing is said while all is well. That a rank is gone is seen by those who wait for it: on its host because the kernel
 //! took its lock (see `shm`), elsewhere because its connections closed, once all that it had sent has come.
@@ -7,13 +7,13 @@ use rustix::event::{PollFd, PollFlags};
 
 use super::config::GroupConfig;
 use super::control::{Cause, Heard, Kind, Line, Message, Ranks};
-use super::court::{self, Complaint, judge};
 use super::deadline::Deadline;
 use super::error::CollectiveError;
+use super::failure_attribution::{self, FailureReport, attribute};
 use super::op::OpId;
 use super::socket;
 
-/// How long rank 0 collects complaints of a standstill before it judges, µs: all ranks' deadlines end together, give
+/// How long rank 0 collects reports of a standstill before it judges, µs: all ranks' deadlines end together, give
 /// or take how fast they are woken.
 const HEARING: u64 = 700_000;
 /// How long a rank waits for rank 0's verdict on a standstill, µs. Rank 0 had the whole deadline already.
@@ -25,11 +25,11 @@ const DEPARTED: u64 = 1_000_000;
 const LAST_WORD: u64 = 100_000;
 
 /// One rank's part in finding out who is to blame.
-pub(super) struct Trouble {
+pub(super) struct FailureDetector {
     /// Rank 0: one a rank, from rank 1. Others: one, to rank 0.
     lines: Vec<Line>,
-    /// Rank 0: complaints of the next operation, heard while its own part of the last one was still in flight.
-    early: Vec<Complaint>,
+    /// Rank 0: reports of the next operation, heard while its own part of the last one was still in flight.
+    early: Vec<FailureReport>,
     /// Others: a verdict on the next operation, heard likewise.
     verdict: Option<Message>,
 }
@@ -47,13 +47,13 @@ pub(super) struct Wait {
     /// A time had passed at the last look. Only the next look reports it: a rank that was stopped meanwhile first takes
     /// what has come to its sockets.
     pub(super) late: bool,
-    /// How much was moved before: the less, the nearer to the trouble.
+    /// How much was moved before: the less, the nearer to the fault.
     pub(super) progress: u64,
 }
 
 /// Why this rank can't go on.
 #[derive(Debug, Clone)]
-pub(super) struct Plight {
+pub(super) struct Failure {
     /// Because of whom; others of whom the same is true.
     pub(super) about: u32,
     pub(super) more: Vec<u32>,
@@ -64,7 +64,7 @@ pub(super) struct Plight {
     pub(super) what: String,
 }
 
-impl Plight {
+impl Failure {
     /// Because of one rank.
     pub(super) fn of(about: u32, cause: Cause) -> Self {
         Self { about, more: Vec::new(), cause, theirs: None, what: String::new() }
@@ -78,7 +78,7 @@ impl Wait {
     }
 }
 
-impl Trouble {
+impl FailureDetector {
     pub(super) fn new(lines: Vec<Line>) -> Self {
         Self { lines, early: Vec::new(), verdict: None }
     }
@@ -89,8 +89,8 @@ impl Trouble {
         if config.rank == 0 {
             let all = self.listen(config, wait.op)?;
             let (now, early): (Vec<_>, Vec<_>) =
-                all.into_iter().partition(|complaint| complaint.seq <= wait.op.seq);
-            // Who complains of the next operation has done this one, and so has whoever is missed there: what rank 0
+                all.into_iter().partition(|report| report.seq <= wait.op.seq);
+            // Who reports the next operation has done this one, and so has whoever is missed there: what rank 0
             // still needs of this one is on its way.
             self.early = early;
             if !now.is_empty() {
@@ -160,16 +160,16 @@ impl Trouble {
         socket::wait(&mut fds, deadline).map_err(config.system("wait for the other ranks"))
     }
 
-    /// Rank 0: takes in what the others say, and returns their complaints, those of before among them.
-    fn listen(&mut self, config: &GroupConfig, op: OpId) -> Result<Vec<Complaint>, CollectiveError> {
-        let mut complaints = std::mem::take(&mut self.early);
+    /// Rank 0: takes in what the others say, and returns their reports, those of before among them.
+    fn listen(&mut self, config: &GroupConfig, op: OpId) -> Result<Vec<FailureReport>, CollectiveError> {
+        let mut reports = std::mem::take(&mut self.early);
         for at in 0..self.lines.len() {
             let from = at as u32 + 1;
             while !self.lines[at].is_closed() {
                 match self.lines[at].receive() {
-                    Heard::Message(message) if message.kind == Kind::Complaint => {
+                    Heard::Message(message) if message.kind == Kind::FailureReport => {
                         let Message { rank: about, more, cause, progress, op, theirs, .. } = message;
-                        complaints.push(Complaint {
+                        reports.push(FailureReport {
                             from,
                             about,
                             more,
@@ -195,33 +195,38 @@ impl Trouble {
                 }
             }
         }
-        Ok(complaints)
+        Ok(reports)
     }
 
     /// This rank can't go on: asks rank 0 who is to blame (or finds out, as rank 0).
-    pub(super) fn complain(&mut self, config: &GroupConfig, wait: &Wait, plight: Plight) -> CollectiveError {
-        let Plight { about, cause, .. } = plight;
+    pub(super) fn report_failure(
+        &mut self,
+        config: &GroupConfig,
+        wait: &Wait,
+        failure: Failure,
+    ) -> CollectiveError {
+        let Failure { about, cause, .. } = failure;
         let op = wait.op;
-        let theirs = plight.theirs.unwrap_or(op);
+        let theirs = failure.theirs.unwrap_or(op);
         if config.rank == 0 {
-            let more = Ranks::of(plight.more);
+            let more = Ranks::of(failure.more);
             let progress = wait.progress;
-            let own = Complaint { from: 0, about, more, cause, seq: op.seq, progress, ours: op, theirs };
-            return with_words(self.sentence(config, op, vec![own]), plight.what);
+            let own = FailureReport { from: 0, about, more, cause, seq: op.seq, progress, ours: op, theirs };
+            return with_words(self.sentence(config, op, vec![own]), failure.what);
         }
         if let Some(verdict) = self.verdict {
             return error_of(config, &verdict);
         }
-        let complaint = Message {
+        let report = Message {
             cause,
             rank: about,
-            more: Ranks::of(plight.more),
+            more: Ranks::of(failure.more),
             other: config.rank,
             progress: wait.progress,
             theirs,
-            ..Message::plain(Kind::Complaint, op)
+            ..Message::plain(Kind::FailureReport, op)
         };
-        self.lines[0].send(&complaint);
+        self.lines[0].send(&report);
         // After a loss rank 0 may be at work outside of any operation, so it gets its time: a rank that gave up
         // before would itself look lost to the next one.
         let patience = match (cause, wait.deadline) {
@@ -233,16 +238,16 @@ impl Trouble {
         while !self.lines[0].is_closed() {
             match self.lines[0].receive() {
                 Heard::Message(message) if message.kind == Kind::Verdict => {
-                    return with_words(error_of(config, &message), plight.what);
+                    return with_words(error_of(config, &message), failure.what);
                 }
                 Heard::Message(_) => {}
                 Heard::Nonsense | Heard::Closed => break,
                 // Rank 0 is silent in a standstill, so it is rank 0 that stands still.
                 Heard::Nothing if patience.passed() && cause == Cause::Stuck => {
-                    return error_of(config, &Message { rank: 0, more: Ranks::default(), ..complaint });
+                    return error_of(config, &Message { rank: 0, more: Ranks::default(), ..report });
                 }
                 Heard::Nothing if patience.passed() => {
-                    return with_words(error_of(config, &complaint), plight.what);
+                    return with_words(error_of(config, &report), failure.what);
                 }
                 Heard::Nothing => {
                     if let Err(error) = self.wait_for_lines(config, patience) {
@@ -254,7 +259,7 @@ impl Trouble {
         // Rank 0 left in the middle of an operation that then failed: the failure began there, unless it is plain, or rank 0
         // had done its part.
         if matches!(cause, Cause::Garbled | Cause::Diverged) || self.lines[0].has_done(op.seq) {
-            return with_words(error_of(config, &complaint), plight.what);
+            return with_words(error_of(config, &report), failure.what);
         }
         CollectiveError::PeerLost { op, rank: 0 }
     }
@@ -264,18 +269,18 @@ impl Trouble {
         &mut self,
         config: &GroupConfig,
         op: OpId,
-        mut complaints: Vec<Complaint>,
+        mut reports: Vec<FailureReport>,
     ) -> CollectiveError {
         // A standstill ends for all ranks at about the same time; whoever says nothing until then is stuck.
-        if complaints.iter().all(|complaint| complaint.cause == Cause::Stuck) {
+        if reports.iter().all(|report| report.cause == Cause::Stuck) {
             let hearing = Deadline::after(config.clock, HEARING);
             let all_but_one = config.world as usize - 2;
-            while !hearing.passed() && complaints.len() < all_but_one.max(1) {
+            while !hearing.passed() && reports.len() < all_but_one.max(1) {
                 match self.listen(config, op) {
-                    Ok(more) => complaints.extend(more),
+                    Ok(more) => reports.extend(more),
                     Err(error) => return error,
                 }
-                if complaints.iter().any(|complaint| complaint.cause != Cause::Stuck) {
+                if reports.iter().any(|report| report.cause != Cause::Stuck) {
                     break;
                 }
                 if let Err(error) = self.wait_for_lines(config, hearing) {
@@ -284,11 +289,11 @@ impl Trouble {
             }
         }
         match self.listen(config, op) {
-            Ok(more) => complaints.extend(more),
+            Ok(more) => reports.extend(more),
             Err(error) => return error,
         }
         let gone = self.gone(op);
-        let Some(mut found) = judge(&complaints, &gone) else {
+        let Some(mut found) = attribute(&reports, &gone) else {
             return self
                 .pronounce(config, Message { cause: Cause::Stuck, ..Message::plain(Kind::Verdict, op) });
         };
@@ -305,8 +310,8 @@ impl Trouble {
             ..Message::plain(Kind::Verdict, if found.cause == Cause::Diverged { found.ours } else { op })
         };
         if found.cause == Cause::Stuck {
-            let named = complaints.iter().flat_map(|complaint| complaint.more.iter());
-            let silent = court::silent(&complaints, named);
+            let named = reports.iter().flat_map(|report| report.more.iter());
+            let silent = failure_attribution::silent(&reports, named);
             verdict.more = Ranks::of(silent.into_iter().filter(|rank| *rank != found.about));
         }
         self.pronounce(config, verdict)
@@ -364,7 +369,7 @@ mod tests {
     use crate::domain::time::HostTime;
 
     /// Rank 0 of three, and the others' ends of its lines.
-    fn rank_0() -> (Trouble, Vec<Line>) {
+    fn rank_0() -> (FailureDetector, Vec<Line>) {
         let listener = TcpListener::bind(("127.0.0.1", 0)).unwrap();
         let pair = |_| {
             let theirs = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
@@ -375,14 +380,14 @@ mod tests {
             (Line::new(ours), Line::new(theirs))
         };
         let (ours, theirs) = (1..3).map(pair).unzip();
-        (Trouble::new(ours), theirs)
+        (FailureDetector::new(ours), theirs)
     }
 
     /// Any other of the three, and rank 0's end of its line.
-    fn other() -> (Trouble, Line) {
+    fn other() -> (FailureDetector, Line) {
         let (zero, mut others) = rank_0();
         let line = zero.lines.into_iter().next().unwrap();
-        (Trouble::new(vec![others.remove(0)]), line)
+        (FailureDetector::new(vec![others.remove(0)]), line)
     }
 
     thread_local! {
@@ -425,41 +430,41 @@ mod tests {
     #[test]
     fn rank_0_ends_its_part_of_an_operation_before_it_judges_what_happened_in_the_next() {
         let config = config();
-        let (mut trouble, mut others) = rank_0();
-        others[0].send(&Message { rank: 2, ..Message::plain(Kind::Complaint, barrier(8)) });
-        until_heard(&trouble);
+        let (mut detector, mut others) = rank_0();
+        others[0].send(&Message { rank: 2, ..Message::plain(Kind::FailureReport, barrier(8)) });
+        until_heard(&detector);
         for _ in 0..2 {
-            assert_eq!(trouble.look(&config, &mut Wait::new(barrier(7))), Ok(false));
+            assert_eq!(detector.look(&config, &mut Wait::new(barrier(7))), Ok(false));
         }
         let lost = CollectiveError::PeerLost { op: barrier(8), rank: 2 };
-        assert_eq!(trouble.look(&config, &mut Wait::new(barrier(8))), Err(lost));
+        assert_eq!(detector.look(&config, &mut Wait::new(barrier(8))), Err(lost));
     }
 
     #[test]
     fn rank_0_that_can_not_end_its_part_counts_what_was_said_of_the_next() {
         let config = config();
-        let (mut trouble, mut others) = rank_0();
-        others[0].send(&Message { rank: 2, ..Message::plain(Kind::Complaint, barrier(8)) });
-        until_heard(&trouble);
-        assert_eq!(trouble.look(&config, &mut Wait::new(barrier(7))), Ok(false));
-        let error = trouble.complain(&config, &Wait::new(barrier(7)), Plight::of(1, Cause::Stuck));
+        let (mut detector, mut others) = rank_0();
+        others[0].send(&Message { rank: 2, ..Message::plain(Kind::FailureReport, barrier(8)) });
+        until_heard(&detector);
+        assert_eq!(detector.look(&config, &mut Wait::new(barrier(7))), Ok(false));
+        let error = detector.report_failure(&config, &Wait::new(barrier(7)), Failure::of(1, Cause::Stuck));
         assert_eq!(error, CollectiveError::PeerLost { op: barrier(7), rank: 2 });
     }
 
     #[test]
     fn who_has_done_the_operation_and_closed_its_group_is_not_missed_however_late_rank_0_is() {
         let config = GroupConfig { clock: stopped, ..config() };
-        let (mut trouble, mut others) = rank_0();
+        let (mut detector, mut others) = rank_0();
         others[0].send(&Message::plain(Kind::Finalized, barrier(7)));
         others.remove(0);
-        until_closed(&mut trouble, &config, barrier(7));
+        until_closed(&mut detector, &config, barrier(7));
         let mut wait = Wait::new(barrier(7));
         for _ in 0..5 {
-            assert_eq!(trouble.look(&config, &mut wait), Ok(false));
+            assert_eq!(detector.look(&config, &mut wait), Ok(false));
             later(2 * DEPARTED);
         }
         // Nor is it named in its place whom the others wait for.
-        let error = trouble.complain(&config, &wait, Plight::of(2, Cause::Stuck));
+        let error = detector.report_failure(&config, &wait, Failure::of(2, Cause::Stuck));
         let stalled = CollectiveError::Stalled { op: barrier(7), ranks: vec![2], seconds: 40 };
         assert_eq!(error, stalled);
         // In the next operation it is missed.
@@ -467,7 +472,7 @@ mod tests {
         let lost = CollectiveError::PeerLost { op: barrier(8), rank: 1 };
         let error = (0..5).find_map(|_| {
             later(2 * DEPARTED);
-            trouble.look(&config, &mut wait).err()
+            detector.look(&config, &mut wait).err()
         });
         assert_eq!(error, Some(lost));
     }
@@ -477,32 +482,32 @@ mod tests {
         let config = GroupConfig { clock: stopped, ..config() };
         // A line that closed without a word, and a deadline.
         for closes in [true, false] {
-            let (mut trouble, mut others) = rank_0();
+            let (mut detector, mut others) = rank_0();
             if closes {
                 others.remove(0);
-                until_closed(&mut trouble, &config, barrier(6));
+                until_closed(&mut detector, &config, barrier(6));
             }
             let mut wait = Wait::new(barrier(7));
-            assert_eq!(trouble.look(&config, &mut wait), Ok(false));
+            assert_eq!(detector.look(&config, &mut wait), Ok(false));
             later(config.timeout_us() + DEPARTED);
-            assert_eq!(trouble.look(&config, &mut wait), Ok(false), "not before what has come is taken");
+            assert_eq!(detector.look(&config, &mut wait), Ok(false), "not before what has come is taken");
             let lost = CollectiveError::PeerLost { op: barrier(7), rank: 1 };
             let judged = if closes { Err(lost) } else { Ok(true) };
-            assert_eq!(trouble.look(&config, &mut wait), judged);
+            assert_eq!(detector.look(&config, &mut wait), judged);
         }
     }
 
     #[test]
     fn the_last_word_of_a_rank_0_that_has_gone_is_read_though_nothing_can_be_sent_to_it() {
         let config = GroupConfig { rank: 1, ..config() };
-        let (mut trouble, mut zero) = other();
+        let (mut detector, mut zero) = other();
         // What rank 0 leaves unread makes the kernel reset the connection.
-        trouble.lines[0].send(&Message { rank: 2, ..Message::plain(Kind::Complaint, barrier(6)) });
+        detector.lines[0].send(&Message { rank: 2, ..Message::plain(Kind::FailureReport, barrier(6)) });
         zero.send(&Message { rank: 2, ..Message::plain(Kind::Verdict, barrier(7)) });
-        until_heard(&trouble);
+        until_heard(&detector);
         drop(zero);
-        until_reset(&trouble);
-        let error = trouble.complain(&config, &Wait::new(barrier(7)), Plight::of(2, Cause::Lost));
+        until_reset(&detector);
+        let error = detector.report_failure(&config, &Wait::new(barrier(7)), Failure::of(2, Cause::Lost));
         assert_eq!(error, CollectiveError::PeerLost { op: barrier(7), rank: 2 });
     }
 
@@ -511,32 +516,32 @@ mod tests {
         let config = GroupConfig { rank: 1, ..config() };
         let lost = |rank| CollectiveError::PeerLost { op: barrier(7), rank };
         for (done, named) in [(barrier(6), 0), (barrier(7), 2)] {
-            let (mut trouble, zero) = other();
-            let mut zero = Trouble::new(vec![zero]);
+            let (mut detector, zero) = other();
+            let mut zero = FailureDetector::new(vec![zero]);
             zero.finalize(done);
             drop(zero);
-            let error = trouble.complain(&config, &Wait::new(barrier(7)), Plight::of(2, Cause::Lost));
+            let error = detector.report_failure(&config, &Wait::new(barrier(7)), Failure::of(2, Cause::Lost));
             assert_eq!(error, lost(named));
         }
     }
 
     /// Rank 0 has read all that rank 1 said, and its end.
-    fn until_closed(trouble: &mut Trouble, config: &GroupConfig, op: OpId) {
-        while !trouble.lines[0].is_closed() {
-            until_heard(trouble);
-            assert_eq!(trouble.listen(config, op).unwrap(), []);
+    fn until_closed(detector: &mut FailureDetector, config: &GroupConfig, op: OpId) {
+        while !detector.lines[0].is_closed() {
+            until_heard(detector);
+            assert_eq!(detector.listen(config, op).unwrap(), []);
         }
     }
 
-    fn until_reset(trouble: &Trouble) {
-        let mut fds = [PollFd::new(trouble.lines[0].stream().unwrap(), PollFlags::empty())];
+    fn until_reset(detector: &FailureDetector) {
+        let mut fds = [PollFd::new(detector.lines[0].stream().unwrap(), PollFlags::empty())];
         let time = rustix::event::Timespec { tv_sec: 5, tv_nsec: 0 };
         assert_eq!(rustix::event::poll(&mut fds, Some(&time)), Ok(1));
         assert!(fds[0].revents().contains(PollFlags::ERR));
     }
 
-    fn until_heard(trouble: &Trouble) {
-        let mut fds = [PollFd::new(trouble.lines[0].stream().unwrap(), PollFlags::IN)];
+    fn until_heard(detector: &FailureDetector) {
+        let mut fds = [PollFd::new(detector.lines[0].stream().unwrap(), PollFlags::IN)];
         let time = rustix::event::Timespec { tv_sec: 5, tv_nsec: 0 };
         assert_eq!(rustix::event::poll(&mut fds, Some(&time)), Ok(1));
     }
