@@ -78,7 +78,7 @@ impl RunState {
             return None;
         }
         if self.spec.is_imported() {
-            return Some("no steps in what was imported".to_owned());
+            return Some("no steps: none in the imported files".to_owned());
         }
         if self.spec.options.python_hooks == Some(PythonHooks::Off) {
             return Some("no steps: hooks off".to_owned());

@@ -68,7 +68,8 @@ fn selection(args: &SelectionArgs, start: Stamp) -> Selection {
 fn to_stdout(args: &ExportArgs, reader: &Reader, selection: &Selection) -> Result<Option<Exported>, Failure> {
     let stdout = io::stdout().lock();
     if args.to.target != Target::Text && stdout.is_terminal() {
-        let text = format!("{} is not text: name a folder with --output, or a pipe", args.to.name);
+        let what = if args.to.target == Target::File { "file" } else { "folder" };
+        let text = format!("{} is not text: name a {what} with --output, or a pipe", args.to.name);
         return Err(Failure::usage(text));
     }
     let mut out = BufWriter::new(stdout);

@@ -2,20 +2,24 @@
 //!
 //! `selection` decides what is exported. `pass` reads the recording and gives it with its time on one clock (`align`)
 //! and the ranks' steps put together (`allreduce`). `out` counts what is written. A format is a file with a [`Format`]
-//! and a line in [`FORMATS`]. `kernels` puts kernel traces together, which come from no recording.
+//! and a line in [`FORMATS`]. What has rows is a `table`, which several formats write. `kernels` puts kernel traces together, which come from no recording.
 
 mod align;
 mod allreduce;
 mod asciicast;
 mod chrome;
 mod csv;
-mod csv_gpus;
 mod horovod;
 pub mod kernels;
+mod mcap_rows;
 mod out;
+mod parquet_file;
 mod pass;
 mod prometheus;
 mod selection;
+mod table;
+mod table_gpus;
+mod table_steps;
 mod tensorboard;
 
 use std::io::Write;
@@ -27,13 +31,16 @@ use super::error::Error;
 use super::reader::Reader;
 
 /// All formats, in the order of the help.
-pub const FORMATS: [&Format; 7] = [
+pub const FORMATS: [&Format; 10] = [
     &chrome::FORMAT,
     &horovod::FORMAT,
-    &csv::FORMAT,
-    &csv_gpus::FORMAT,
+    &csv::STEPS,
+    &csv::GPUS,
+    &parquet_file::STEPS,
+    &parquet_file::GPUS,
     &tensorboard::FORMAT,
     &prometheus::FORMAT,
+    &mcap_rows::FORMAT,
     &asciicast::FORMAT,
 ];
 
@@ -53,6 +60,8 @@ pub struct Format {
 pub enum Target {
     /// A file of text.
     Text,
+    /// A file of bytes.
+    File,
     /// A file of bytes in a folder, which its reader is given. Readers know the file by how its name begins.
     Folder {
         /// How it begins.

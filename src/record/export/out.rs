@@ -1,6 +1,7 @@
 //! Where a format writes to: counts what it writes, up to a limit.
 
 use std::io::{self, Write};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use serde_json::Value;
 
@@ -74,5 +75,30 @@ impl Write for Out<'_> {
 
     fn flush(&mut self) -> io::Result<()> {
         self.to.flush()
+    }
+}
+
+/// What a library has written that owns its target, and that is not passed on yet.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Written(Arc<Mutex<Vec<u8>>>);
+
+impl Written {
+    /// Passes it on.
+    pub(super) fn pass_on(&self, out: &mut Out<'_>) -> io::Result<()> {
+        let mut written = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        out.write_all(&written)?;
+        written.clear();
+        Ok(())
+    }
+}
+
+impl Write for Written {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).extend_from_slice(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
     }
 }

@@ -51,6 +51,19 @@ pub(super) struct Run<'a> {
 }
 
 impl Run<'_> {
+    /// Which run it is, for the metadata of a file; nothing where that is lost.
+    pub(super) fn facts(&self) -> Vec<(&'static str, String)> {
+        let Some(spec) = self.spec else { return Vec::new() };
+        vec![
+            ("run", spec.id.to_string()),
+            ("name", spec.name.clone()),
+            ("command", shlex::try_join(spec.command.iter().map(String::as_str)).unwrap_or_default()),
+            ("ranks", spec.world().to_string()),
+            ("created", spec.created.rfc3339()),
+            ("outcome", self.outcome.map_or_else(String::new, |outcome| outcome.summary.clone())),
+        ]
+    }
+
     /// A moment in microseconds since the recording's start, with three decimals where they are needed. Counted since
     /// the Unix epoch, readers' floats would lose the last digits.
     pub(super) fn micros(&self, at: i64) -> Value {

@@ -286,6 +286,90 @@ fn tensorboards_file_has_the_scalars_of_each_rank() {
 }
 
 #[test]
+fn parquet_has_the_rows_of_csv_by_their_types() {
+    use parquet::file::reader::{FileReader, SerializedFileReader};
+    use parquet::record::Field;
+    for (name, as_csv) in [("parquet", "csv"), ("parquet-gpus", "csv-gpus")] {
+        let (file, report) = exported(name, &Selection::default());
+        let whole = text(as_csv, &Selection::default());
+        let (head, wanted) = table(&whole);
+        assert_eq!(wanted.len() as u64, report.recorded);
+        let reader = SerializedFileReader::new(bytes::Bytes::from(file)).unwrap();
+        let facts = reader.metadata().file_metadata().key_value_metadata().unwrap();
+        assert!(facts.iter().any(|fact| fact.key == "run" && fact.value.is_some()), "{facts:?}");
+        let rows: Vec<_> = reader.get_row_iter(None).unwrap().map(Result::unwrap).collect();
+        assert_eq!(rows.len(), wanted.len());
+        for (row, wanted) in rows.iter().zip(&wanted) {
+            let cells: Vec<(&String, &Field)> = row.get_column_iter().collect();
+            assert!(cells.iter().map(|(name, _)| name.as_str()).eq(head.iter().copied()));
+            for ((name, field), wanted) in cells.into_iter().zip(wanted) {
+                let told = match field {
+                    Field::Null => String::new(),
+                    Field::Long(value) => value.to_string(),
+                    Field::Float(value) => value.to_string(),
+                    Field::Str(text) => text.clone(),
+                    Field::TimestampMicros(at) => hvtui::domain::time::Stamp(*at).rfc3339(),
+                    other => panic!("{name}: {other:?}"),
+                };
+                assert_eq!(told, *wanted, "{name}");
+            }
+        }
+        let empty = SerializedFileReader::new(bytes::Bytes::from(exported(name, &nothing()).0)).unwrap();
+        assert_eq!(empty.metadata().file_metadata().num_rows(), 0);
+    }
+}
+
+/// The messages of a file by their topics, as another reader reads them; all schemas are of objects and of one type a property.
+fn rows(file: &[u8]) -> BTreeMap<String, Vec<(u64, Value)>> {
+    let summary = mcap::Summary::read(file).unwrap().unwrap();
+    for schema in summary.schemas.values() {
+        assert_eq!(schema.encoding, "jsonschema");
+        let text: Value = serde_json::from_slice(&schema.data).unwrap();
+        assert_eq!(text["type"], "object", "{}", schema.name);
+        let properties = text["properties"].as_object().unwrap();
+        assert!(properties.values().all(|property| property["type"].is_string()), "{text}");
+    }
+    let mut topics: BTreeMap<String, Vec<(u64, Value)>> = BTreeMap::new();
+    for message in mcap::MessageStream::new(file).unwrap() {
+        let message = message.unwrap();
+        let schema = message.channel.schema.as_ref().unwrap();
+        let schema: Value = serde_json::from_slice(&schema.data).unwrap();
+        let row: Value = serde_json::from_slice(&message.data).unwrap();
+        for name in row.as_object().unwrap().keys() {
+            assert!(schema["properties"].get(name).is_some(), "{name} of {}", message.channel.topic);
+        }
+        topics.entry(message.channel.topic.clone()).or_default().push((message.log_time, row));
+    }
+    topics
+}
+
+#[test]
+fn mcap_in_rows_has_a_topic_a_rank_gpu_and_host() {
+    let (file, report) = exported("mcap", &Selection::default());
+    let topics = rows(&file);
+    assert_eq!(topics.values().map(|rows| rows.len() as u64).sum::<u64>(), report.recorded);
+    let steps = &topics["/rank_3/step"];
+    assert_eq!(steps.len(), 160);
+    let (at, row) = steps.iter().find(|(_, row)| row["step"] == 9).unwrap();
+    let timing = step_timing(9, HostTime(0), 3);
+    assert_eq!((&row["dur_us"], &row["samples"]), (&timing.dur_us.into(), &64.into()));
+    assert_eq!(row["wait_us"], timing.phase_totals()[3]);
+    let end_us = row["start_us"].as_f64().unwrap() + f64::from(timing.dur_us);
+    assert!((*at as f64 / 1e3 - START as f64 - end_us).abs() < 2.0, "a step stands at its end: {at} {row}");
+    let lines = &topics["/rank_1/log"];
+    assert_eq!(lines.len(), 40);
+    let warning = lines.iter().find(|(_, row)| row["message"] == "WARNING slow loader").unwrap();
+    assert_eq!((&warning.1["level"], &warning.1["name"]), (&3.into(), &"rank 1".into()));
+    let (gpu, host) = (&topics["/gpu/gpu-b/1"][0].1, &topics["/host/gpu-b"][0].1);
+    assert!(gpu["util"].is_u64() && gpu["memory_used"].is_u64(), "{gpu}");
+    assert!(host["cpu_percent"].is_f64(), "{host}");
+    let run = mcap::Summary::read(&file).unwrap().unwrap().metadata_indexes;
+    assert_eq!(run.len(), 1, "which run it is");
+    let (empty, _) = exported("mcap", &nothing());
+    assert!(rows(&empty).is_empty());
+}
+
+#[test]
 fn an_asciicast_has_the_lines_at_their_times() {
     let text = text("asciicast", &Selection { ranks: Some(vec![Rank(1)]), ..Selection::default() });
     let mut lines = text.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
