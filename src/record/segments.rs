@@ -79,7 +79,8 @@ impl Lock {
     /// Whether another process has it.
     pub fn is_held(first: &Path) -> bool {
         let file = OpenOptions::new().write(true).open(lock_path(first));
-        file.is_ok_and(|file| match file.try_lock() {
+        // shared: two that look at once do not take each other for the one that writes
+        file.is_ok_and(|file| match file.try_lock_shared() {
             Ok(()) => {
                 give_back(&file);
                 false

@@ -17,7 +17,7 @@ pub(in crate::doctor) struct Found {
     gcc: Option<String>,
     /// The newest GCC that CUDA's compiler takes, as its own header says; absent without one, or where any is taken.
     nvcc_takes: Option<u32>,
-    /// The GCC that the running kernel was built by, where NVIDIA's module is built on this host.
+    /// The GCC that the running kernel was built by, where NVIDIA's module is built on this host and that GCC is not there.
     of_kernel: Option<u32>,
 }
 
@@ -34,8 +34,15 @@ impl Check for Compiler {
         let kernel = std::fs::read_to_string("/proc/version").unwrap_or_default();
         Ok(Found {
             gcc: Some(gcc.to_owned()),
-            nvcc_takes: nvcc(site).and_then(|nvcc| newest_taken(&nvcc)),
-            of_kernel: builds_driver().then(|| of_kernel(&kernel)).flatten(),
+            // a person has named another compiler for it
+            nvcc_takes: nvcc(site)
+                .filter(|_| std::env::var_os("NVCC_CCBIN").is_none())
+                .and_then(|nvcc| newest_taken(&nvcc)),
+            // DKMS takes the kernel's own compiler where it is there
+            of_kernel: builds_driver()
+                .then(|| of_kernel(&kernel))
+                .flatten()
+                .filter(|major| site.program(&format!("gcc-{major}")).is_none()),
         })
     }
 
@@ -61,12 +68,15 @@ fn nvcc(site: &Site) -> Option<PathBuf> {
     site.program("nvcc").or_else(|| usual.exists().then(|| usual.to_owned()))
 }
 
-/// What the header beside CUDA's compiler says.
+/// What the header beside CUDA's compiler says. That of a distribution lies elsewhere, and brings a compiler that it takes.
 fn newest_taken(nvcc: &Path) -> Option<u32> {
     let program = std::fs::canonicalize(nvcc).ok()?;
     let home = program.parent()?.parent()?;
     let targets = format!("targets/{}-linux/include", std::env::consts::ARCH);
-    let folders = [home.join("include"), home.join(targets), PathBuf::from("/usr/include")];
+    let folders = [home.join("include"), home.join(targets)];
+    if home == Path::new("/usr") {
+        return None;
+    }
     let header =
         folders.iter().find_map(|folder| std::fs::read_to_string(folder.join("crt/host_config.h")).ok())?;
     limit(&header)
@@ -84,9 +94,19 @@ fn of_kernel(version: &str) -> Option<u32> {
     if let Some(rest) = at.strip_prefix("gcc version ") {
         return major(rest);
     }
-    // a number of its own, not that of a package in brackets
+    // a version of its own: neither that of a package in brackets nor a date
     let (before, _) = at.split_once(", GNU ld").or_else(|| at.split_once(','))?;
-    major(before.rsplit(' ').next()?)
+    let mut depth = 0;
+    let outside: String = before
+        .chars()
+        .filter(|c| {
+            depth += i32::from(*c == '(');
+            let is_outside = depth == 0;
+            depth -= i32::from(*c == ')');
+            is_outside
+        })
+        .collect();
+    outside.split_whitespace().filter(|word| word.contains('.')).find_map(major)
 }
 
 fn judge(found: &Found, all: &Compared<'_>) -> Verdict {
@@ -104,7 +124,7 @@ fn judge(found: &Found, all: &Compared<'_>) -> Verdict {
             ),
         );
     }
-    if let Some(kernel) = found.of_kernel.filter(|kernel| *kernel != own) {
+    if let Some(kernel) = found.of_kernel.filter(|kernel| *kernel > own) {
         return Verdict::look(
             format!(
                 "gcc {gcc}; the kernel was built by gcc {kernel}, and NVIDIA's module is built here (DKMS)"
@@ -136,7 +156,11 @@ mod tests {
         let old =
             "Linux version 5.4.0-42-generic (buildd@lgw01) (gcc version 9.3.0 (Ubuntu 9.3.0-10ubuntu2)) #46";
         let clang = "Linux version 6.6.1 (me@there) (clang version 17.0.1, LLD 17.0.1) #1";
+        let arch = "Linux version 6.9.1-arch1-1 (linux@archlinux) (gcc (GCC) 14.1.1 20240522, GNU ld (GNU Binutils) 2.42.0) #1";
+        let gentoo = "Linux version 6.6.30 (root@box) (gcc (Gentoo 13.2.1_p20240210 p14) 13.2.1 20240210, GNU ld (Gentoo 2.41) 2.41.0) #1";
+        let rhel = "Linux version 4.18.0-513 (mockbuild@x86) (gcc version 8.5.0 20210514 (Red Hat 8.5.0-20) (GCC)) #1 SMP";
         assert_eq!([debian, ubuntu, old, clang].map(of_kernel), [Some(12), Some(13), Some(9), None]);
+        assert_eq!([arch, gentoo, rhel].map(of_kernel), [Some(14), Some(13), Some(8)]);
         let header = "#if __GNUC__ > 13\n#error -- unsupported GNU version! gcc versions later than 13 are not supported! The nvcc flag";
         assert_eq!((limit(header), limit("#pragma once\n")), (Some(13), None));
         assert_eq!((major("12.2.0"), major("13"), major("command not found")), (Some(12), Some(13), None));

@@ -41,8 +41,7 @@ impl Check for Docker {
 
     fn look(site: &Site) -> Result<Found, String> {
         let Some(program) = site.program("docker") else { return Ok(Found::default()) };
-        let form =
-            "{{.ServerVersion}} {{.DockerRootDir}} {{json .RegistryConfig.Mirrors}} {{json .Runtimes}}";
+        let form = "{{.ServerVersion}} {{.DockerRootDir}} {{with .RegistryConfig}}{{json .Mirrors}}{{else}}null{{end}} {{json .Runtimes}}";
         let told = site.ask(&program, &["info", "--format", form])?;
         let mut found = Found { installed: true, ..Found::default() };
         let said = told.out.trim();

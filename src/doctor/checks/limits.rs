@@ -28,12 +28,19 @@ pub(in crate::doctor) struct Found {
     processes: Option<u64>,
     /// Whether there is an RDMA card.
     rdma: bool,
-    /// Bytes of a core file, after a crash.
+    /// Of a core file, after a crash; absent where it is not told.
     #[serde(default)]
-    core: Option<u64>,
-    /// Who may look into another process of the same user (Yama): 0 everyone, 1 its parents, 2 root, 3 no one.
+    core: Option<Cores>,
+    /// Who may look into another process of the same user (Yama): 0 everyone, 1 its parents, 2 root, 3 no one. Root is told 0 for 2.
     #[serde(default)]
     ptrace: Option<u8>,
+}
+
+/// How large a core file may be.
+#[derive(Debug, Clone, Copy, Serialize, Deserialize)]
+enum Cores {
+    UpTo(u64),
+    Any,
 }
 
 impl Check for Limits {
@@ -50,14 +57,19 @@ impl Check for Limits {
             locked: getrlimit(Resource::Memlock).current,
             processes: processes.current,
             rdma,
-            core: getrlimit(Resource::Core).current,
-            ptrace: std::fs::read_to_string(YAMA).ok().and_then(|text| text.trim().parse().ok()),
+            core: Some(getrlimit(Resource::Core).current.map_or(Cores::Any, Cores::UpTo)),
+            ptrace: ptrace(),
         })
     }
 
     fn judge(seen: &[Seen<'_, Found>]) -> Vec<Verdict> {
         seen.iter().map(|one| judge(&one.found)).collect()
     }
+}
+
+fn ptrace() -> Option<u8> {
+    let scope = std::fs::read_to_string(YAMA).ok()?.trim().parse().ok()?;
+    Some(if scope == 2 && rustix::process::getuid().is_root() { 0 } else { scope })
 }
 
 fn judge(found: &Found) -> Verdict {
@@ -93,20 +105,26 @@ fn judge(found: &Found) -> Verdict {
             "'* - nproc 65536' in /etc/security/limits.conf, then log in again",
         );
     }
-    if found.ptrace.is_some_and(|scope| scope > 1) {
+    if let Some(scope) = found.ptrace.filter(|scope| *scope > 1) {
+        let remedy = if scope > 2 {
+            "kernel.yama.ptrace_scope=1 in /etc/sysctl.d, then: sudo reboot (3 can't be lowered before)"
+        } else {
+            "sudo sysctl kernel.yama.ptrace_scope=1; the stacks of hvtui's Python hooks need none of it"
+        };
         return Verdict::look(
-            "no process may look into another one (kernel.yama.ptrace_scope)",
+            format!("no process may look into another one (kernel.yama.ptrace_scope {scope})"),
             "py-spy and gdb can't tell where a rank hangs, and MPI copies twice between the ranks of a host",
-            "sudo sysctl kernel.yama.ptrace_scope=1; the stacks of hvtui's Python hooks need none of it",
+            remedy,
         );
     }
     let count = |most: Option<u64>| most.map_or_else(|| "any".to_owned(), |most| most.to_string());
     let cores = match found.core {
-        Some(0) => "no core files".to_owned(),
-        Some(bytes) => format!("core files up to {}", units::bytes(bytes)),
-        None => "core files".to_owned(),
+        Some(Cores::UpTo(0)) => ", no core files".to_owned(),
+        Some(Cores::UpTo(bytes)) => format!(", core files up to {}", units::bytes(bytes)),
+        Some(Cores::Any) => ", core files".to_owned(),
+        None => String::new(),
     };
-    Verdict::good(format!("{} open files, {} processes, {cores}", count(found.files), count(found.processes)))
+    Verdict::good(format!("{} open files, {} processes{cores}", count(found.files), count(found.processes)))
 }
 
 #[cfg(test)]
@@ -122,7 +140,7 @@ mod tests {
             locked: Some(64 << 10),
             processes: None,
             rdma: false,
-            core: Some(0),
+            core: Some(Cores::UpTo(0)),
             ptrace: Some(1),
         };
         assert_eq!(judge(&found()).evidence, "65536 open files, any processes, no core files");

@@ -8,8 +8,9 @@ use crate::domain::doctor::Verdict;
 
 pub(in crate::doctor) struct Toolkit;
 
-/// Where descriptions of GPUs for containers (CDI) lie: what an administrator writes, and what is written at each start.
-const DESCRIPTIONS: [&str; 3] = ["/etc/cdi/nvidia.yaml", "/var/run/cdi/nvidia.yaml", "/etc/cdi/nvidia.json"];
+/// Where descriptions of GPUs for containers (CDI) lie: what is written at each start, which wins, and what an administrator writes.
+const DESCRIPTIONS: [&str; 4] =
+    ["/var/run/cdi/nvidia.yaml", "/var/run/cdi/nvidia.json", "/etc/cdi/nvidia.yaml", "/etc/cdi/nvidia.json"];
 
 #[derive(Debug, Default, Serialize, Deserialize)]
 pub(in crate::doctor) struct Found {
@@ -52,11 +53,13 @@ fn description(file: &str) -> Option<(String, Option<String>)> {
     Some((file.to_owned(), of_driver(&text)))
 }
 
-/// The version in the name of the driver's library: `libcuda.so.550.54.14`. That of the link, `libcuda.so.1`, is none.
+/// The version in the name of the driver's library: `libcuda.so.550.54.14`. That of the link, `libcuda.so.1`, is none, nor is that of
+/// systems whose driver lies elsewhere, `libcuda.so.1.1`.
 fn of_driver(description: &str) -> Option<String> {
     description.split("libcuda.so.").skip(1).find_map(|rest| {
         let end = rest.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(rest.len());
-        rest[..end].contains('.').then(|| rest[..end].trim_end_matches('.').to_owned())
+        let version = rest[..end].trim_end_matches('.');
+        version.split_once('.').filter(|(branch, _)| branch.len() >= 3).map(|_| version.to_owned())
     })
 }
 
@@ -113,7 +116,10 @@ mod tests {
         assert_eq!(version("bash: nvidia-ctk: command not found\n"), None);
         let text = "  - hostPath: /usr/lib/x86_64-linux-gnu/libcuda.so.1\n  - hostPath: /usr/lib/x86_64-linux-gnu/libcuda.so.550.54.14\n";
         assert_eq!(of_driver(text).as_deref(), Some("550.54.14"));
-        assert_eq!((of_driver("libcuda.so.1"), of_driver("")), (None, None));
+        assert_eq!(
+            [of_driver("libcuda.so.1"), of_driver("libcuda.so.1.1"), of_driver("")],
+            [None, None, None]
+        );
     }
 
     #[test]

@@ -227,7 +227,9 @@ fn uneven(run: &RunAnalysis) -> Option<Finding> {
     let length = run.steps.length.filter(|length| length.count >= 100)?;
     let times = f64::from(length.p99_us) / f64::from(length.p50_us.max(1));
     // of a long run a point is several steps, of which one is the longest
-    let longest = run.charts.steps.points().max_by_key(|(_, point)| point.lengths.quantile(1.0));
+    let points = run.charts.steps.points();
+    let longest = points.filter_map(|(step, point)| Some((step, point.lengths.quantile(1.0)?)));
+    let longest = longest.max_by_key(|(_, us)| *us);
     (times >= UNEVEN_FROM).then(|| {
         Finding::new(
             0.01 * times,

@@ -30,6 +30,8 @@ pub(super) const FORMAT: Format = Format {
     sink: || Box::new(Rows::default()),
 };
 
+/// Topics of a file: their numbers have 16 bits.
+const TOPICS: usize = 60_000;
 /// Bytes of a chunk, uncompressed.
 const CHUNK: u64 = 1 << 20;
 
@@ -250,6 +252,12 @@ impl Rows {
         let Some(mcap) = self.mcap.as_mut().filter(|_| out.take(1)) else { return Ok(()) };
         let channel_id = match self.channels.get(&topic) {
             Some(channel) => *channel,
+            None if self.channels.len() >= TOPICS => {
+                let text = format!(
+                    "an MCAP file has no more than {TOPICS} topics, and each rank has one a metric: choose fewer ranks by --ranks"
+                );
+                return Err(io::Error::other(text));
+            }
             None => {
                 let schema = match self.schemas.get(name) {
                     Some(known) => *known,
@@ -278,7 +286,7 @@ impl Rows {
 
 /// A name as a part of a topic.
 fn topic(name: &str) -> String {
-    name.chars().map(|c| if c.is_control() || c.is_whitespace() { '_' } else { c }).collect()
+    name.chars().map(|c| if c.is_control() { '_' } else { c }).collect()
 }
 
 /// The values that are there.

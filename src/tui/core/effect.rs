@@ -79,6 +79,8 @@ pub enum Effect {
     CloseReplay,
     /// Move the replay.
     Play(PlayCommand),
+    /// Move the replay that is being opened, once all of it is read; nothing where it is moved elsewhere before.
+    PlayThen(PlayCommand),
     /// Tell the figures of what the recording that is shown has after `from`, up to and including `to`; answered by
     /// [`crate::tui::core::Msg::Analyzed`], unless another part is asked for before.
     Analyze {

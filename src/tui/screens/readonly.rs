@@ -27,6 +27,7 @@ fn change(effect: &Effect) -> Option<&'static str> {
         | Effect::OpenReplay(_)
         | Effect::CloseReplay
         | Effect::Play(_)
+        | Effect::PlayThen(_)
         | Effect::Analyze { .. }
         | Effect::ListRuns
         | Effect::AskHosts

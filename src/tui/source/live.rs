@@ -423,6 +423,11 @@ impl EventSource for Live {
             Effect::Attach(spec) => self.attach(*spec),
             Effect::OpenReplay(run) => self.open_replay(&run),
             Effect::CloseReplay => self.replay = None,
+            Effect::PlayThen(command) => {
+                if let Some(replay) = &self.replay {
+                    replay.play_then(command);
+                }
+            }
             Effect::Play(command) => {
                 if let Some(replay) = &mut self.replay {
                     replay.play(command);

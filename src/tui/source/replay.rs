@@ -29,13 +29,19 @@ const AHEAD: usize = 2;
 #[derive(Debug)]
 pub struct Replay {
     recording: PathBuf,
-    commands: Sender<PlayCommand>,
+    commands: Sender<Asked>,
     moves: told::Receiver<Vec<Msg>>,
     figures: FiguresDesk,
     marks: MarksDesk,
     reports: ReportDesk,
     /// What went wrong and is to be told first.
     untold: Option<Msg>,
+}
+
+/// A move that is asked for: now, or once the recording is read.
+enum Asked {
+    Now(PlayCommand),
+    Then(PlayCommand),
 }
 
 impl Replay {
@@ -89,7 +95,13 @@ impl Replay {
     /// Asks for a move; [`Replay::advance`] tells what came of it.
     pub fn play(&self, command: PlayCommand) {
         // fails where it could not be opened
-        let _ = self.commands.send(command);
+        let _ = self.commands.send(Asked::Now(command));
+    }
+
+    /// Asks for a move once all of it is read.
+    pub fn play_then(&self, command: PlayCommand) {
+        // likewise
+        let _ = self.commands.send(Asked::Then(command));
     }
 
     /// Asks for the figures of a part; [`Replay::advance`] tells them.
@@ -119,14 +131,11 @@ impl Replay {
 }
 
 /// Plays until the replay is closed. Commands that came while the player was on its way are carried out together.
-fn play(
-    mut player: Player,
-    asked: &Receiver<PlayCommand>,
-    moved: &told::Sender<Vec<Msg>>,
-    mut marks: Option<Msg>,
-) {
+fn play(mut player: Player, asked: &Receiver<Asked>, moved: &told::Sender<Vec<Msg>>, mut marks: Option<Msg>) {
+    let (mut then, mut has_arrived) = (None, false);
     loop {
         let playback = player.advance(clock::now());
+        let is_there = playback.reading.is_none();
         let messages = if let Some(percent) = playback.reading {
             vec![Msg::ReadingOn(percent)]
         } else {
@@ -139,15 +148,28 @@ fn play(
         if moved.blocking_send(messages).is_err() {
             return;
         }
+        if is_there {
+            has_arrived = true;
+            if let Some(command) = then.take() {
+                carry_out(&mut player, command);
+                continue;
+            }
+        }
         let first = match player.next_wake(clock::now()) {
             Some(wait) => asked.recv_timeout(wait),
             None => asked.recv().map_err(|_| RecvTimeoutError::Disconnected),
         };
         match first {
-            Ok(command) => {
-                carry_out(&mut player, command);
-                for command in asked.try_iter() {
-                    carry_out(&mut player, command);
+            Ok(first) => {
+                for command in [first].into_iter().chain(asked.try_iter()) {
+                    match command {
+                        Asked::Then(command) if !has_arrived => then = Some(command),
+                        // another way is wanted
+                        Asked::Then(command) | Asked::Now(command) => {
+                            then = None;
+                            carry_out(&mut player, command);
+                        }
+                    }
                 }
             }
             Err(RecvTimeoutError::Timeout) => {}
@@ -181,6 +203,7 @@ impl EventSource for Replay {
         // a recording has no hosts and no runs: nothing else can be asked of it
         match effect {
             Effect::Play(command) => self.play(command),
+            Effect::PlayThen(command) => self.play_then(command),
             Effect::Analyze { from, to } => self.analyze(from, to),
             Effect::Mark(run, change) => self.mark(run, change),
             // there is no other run here

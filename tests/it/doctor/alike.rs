@@ -228,12 +228,15 @@ fn compilers_toolkits_and_clocks_of_hosts_are_compared() {
     let made = Command::new("gcc").args(["-shared", "-fPIC", &always, "-o"]).arg(&shim).arg(source).status();
     assert!(made.expect("gcc").success());
     cluster.change("sshd", &format!("n3 SetEnv LD_PRELOAD={}", shim.display()));
-    let told = json(&client.run(&["doctor", "--json", "--only", "compiler,toolkit,clock"]));
+    let told = json(&client.run(&["doctor", "--json", "--only", "compiler,toolkit,clock,docker"]));
     let of = |check: &str, host: &str| {
         let one = verdict(&told, check, host);
         (one["mark"].as_str().unwrap().to_owned(), one["evidence"].as_str().unwrap().to_owned())
     };
     let look = |words: &str| ("look".to_owned(), words.to_owned());
+    // its own words, not those of the template that it could not fill
+    let docker = of("docker", "n1").1;
+    assert!(docker == "no docker" || docker.contains("docker daemon"), "{docker}");
     assert_eq!(of("compiler", "n1"), ("good".to_owned(), "gcc 12.2.0".to_owned()));
     assert_eq!(of("compiler", "n2"), look("gcc 12.3.0, and CUDA's nvcc takes gcc 11 at most"));
     assert_eq!(of("compiler", "n3"), look("gcc 9.4.0 (other hosts have 12)"));

@@ -152,11 +152,13 @@ fn go(model: &mut Model, digit: char) -> Vec<Effect> {
         return Vec::new();
     };
     model.ui.overlay = Overlay::None;
-    let to = Effect::Play(match place {
+    let to = match place {
         Place::Step(step) => PlayCommand::ToStep(step),
         Place::At(at) => PlayCommand::SeekTo(at),
-    });
-    let is_open = model.is_replay() && model.ui.run.run.as_ref() == Some(&run);
-    let open = if is_open { Vec::new() } else { replay::open(model, run) };
-    [Effect::LeaveReport].into_iter().chain(open).chain([to]).collect()
+    };
+    if model.is_replay() && model.shown_run().is_some_and(|(shown, _)| *shown == run) {
+        return vec![Effect::LeaveReport, Effect::Play(to)];
+    }
+    // what it has read of the whole run is shown beside the moment
+    [Effect::LeaveReport].into_iter().chain(replay::open(model, run)).chain([Effect::PlayThen(to)]).collect()
 }
