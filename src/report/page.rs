@@ -55,9 +55,12 @@ pub fn page(run: &RunAnalysis, findings: &[Finding]) -> String {
 /// What is said of the steps and of NCCL's collectives.
 fn steps(run: &RunAnalysis) -> String {
     let facts = if run.steps.last.is_some() { step_facts(run) } else { Vec::new() };
-    let sentences: String =
-        facts.iter().chain(&run.collectives).map(|fact| format!("<p>{}</p>\n", escaped(fact))).collect();
-    if sentences.is_empty() { String::new() } else { format!("<h2>Steps</h2>\n{sentences}") }
+    let mut out = String::new();
+    for (at, fact) in facts.iter().chain(&run.collectives).enumerate() {
+        out.push_str(if at == 0 { "<h2>Steps</h2>\n" } else { "" });
+        let _ = writeln!(out, "<p>{}</p>", escaped(fact));
+    }
+    out
 }
 
 fn section(title: &str, chart: Option<String>) -> String {

@@ -39,6 +39,7 @@ pub enum Place {
     At(#[serde(serialize_with = "rfc3339")] Stamp),
 }
 
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde calls it so")]
 fn rfc3339<S: serde::Serializer>(at: &Stamp, to: S) -> Result<S::Ok, S::Error> {
     to.serialize_str(&at.rfc3339())
 }

@@ -249,7 +249,10 @@ impl Rows {
         at: i64,
         row: &Value,
     ) -> io::Result<()> {
-        let Some(mcap) = self.mcap.as_mut().filter(|_| out.take(1)) else { return Ok(()) };
+        if !out.take(1) {
+            return Ok(());
+        }
+        let Some(mcap) = &mut self.mcap else { return Ok(()) };
         let channel_id = match self.channels.get(&topic) {
             Some(channel) => *channel,
             None if self.channels.len() >= TOPICS => {
@@ -259,18 +262,8 @@ impl Rows {
                 return Err(io::Error::other(text));
             }
             None => {
-                let schema = match self.schemas.get(name) {
-                    Some(known) => *known,
-                    None => {
-                        let made = mcap
-                            .add_schema(name, "jsonschema", schema().as_bytes())
-                            .map_err(io::Error::other)?;
-                        self.schemas.insert(name, made);
-                        made
-                    }
-                };
                 let made =
-                    mcap.add_channel(schema, &topic, "json", &BTreeMap::new()).map_err(io::Error::other)?;
+                    define(mcap, &mut self.schemas, (name, schema), &topic).map_err(io::Error::other)?;
                 self.channels.insert(topic, made);
                 made
             }
@@ -282,6 +275,23 @@ impl Rows {
         mcap.write_to_known_channel(&header, &text).map_err(io::Error::other)?;
         self.written.pass_on(out)
     }
+}
+
+/// Writes a channel, and its schema where that is not there yet.
+fn define(
+    mcap: &mut mcap::Writer<NoSeek<Written>>,
+    schemas: &mut BTreeMap<&'static str, u16>,
+    (name, schema): (&'static str, &dyn Fn() -> String),
+    topic: &str,
+) -> mcap::McapResult<u16> {
+    let schema = if let Some(known) = schemas.get(name) {
+        *known
+    } else {
+        let made = mcap.add_schema(name, "jsonschema", schema().as_bytes())?;
+        schemas.insert(name, made);
+        made
+    };
+    mcap.add_channel(schema, topic, "json", &BTreeMap::new())
 }
 
 /// A name as a part of a topic.
