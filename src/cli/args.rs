@@ -335,6 +335,7 @@ impl From<View> for GpuView {
 #[derive(Debug, Args)]
 pub struct AttachArgs {
     /// The run: its id, at least 8 characters from its beginning, or at least 4 from its end; its name; or `last`
+    #[arg(default_value = "last")]
     pub run: String,
     /// Read all that was printed and is not recorded here; without, a run of which nothing is recorded here begins with the last MiB of each log
     #[arg(long, conflicts_with = "tail")]
@@ -351,6 +352,7 @@ pub struct AttachArgs {
 #[derive(Debug, Args)]
 pub struct LogsArgs {
     /// The run: its id, at least 8 characters from its beginning, or at least 4 from its end; its name; or `last`
+    #[arg(default_value = "last")]
     pub run: String,
     /// Only this rank
     #[arg(long, value_name = "R")]
@@ -405,6 +407,7 @@ pub struct StopArgs {
 #[derive(Debug, Args)]
 pub struct StacksArgs {
     /// The run: its id, at least 8 characters from its beginning, or at least 4 from its end; its name; or `last`
+    #[arg(default_value = "last")]
     pub run: String,
     /// Every thread, not the main one alone
     #[arg(long)]
@@ -417,7 +420,7 @@ pub struct StacksArgs {
 /// `replay`.
 #[derive(Debug, Args)]
 pub struct ReplayArgs {
-    /// The run: its id, at least 8 characters from its beginning, or at least 4 from its end; its name; `last`; or a recording's file [default: the newest run]
+    /// The run: its id, at least 8 characters from its beginning, or at least 4 from its end; its name; `last`; or a file: a recording, or what `hvtui import` reads [default: the newest run]
     #[arg(value_name = "RUN|FILE")]
     pub run: Option<String>,
 }

@@ -27,6 +27,7 @@ mod output;
 pub mod paths;
 mod progress_line;
 mod rank_files;
+mod recording;
 pub mod roles;
 pub mod run_printer;
 mod runtime;

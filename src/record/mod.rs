@@ -47,6 +47,8 @@ pub use error::Error;
 pub use format::FORMAT;
 pub use integrity::Integrity;
 pub use loss::Loss;
+/// With what each file of a recording begins.
+pub use mcap::MAGIC;
 pub use player::{Playback, Player};
 pub use position::Recap;
 pub use reader::Reader;

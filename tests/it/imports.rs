@@ -8,7 +8,7 @@ mod tensorboard;
 
 use std::collections::BTreeMap;
 use std::path::Path;
-use std::process::Output;
+use std::process::{Command, Output};
 
 use hvtui::domain::event::{Event, Origin};
 use hvtui::domain::ids::Rank;
@@ -16,6 +16,7 @@ use hvtui::domain::timing::{Phase, StepTiming};
 use hvtui::record::{Player, Reader};
 use serde_json::Value;
 
+use crate::common::terminal::Terminal;
 use crate::json_forms::{assert_fits, assert_value_fits};
 use crate::local_runs::Person;
 use crate::record::{events, write};
@@ -49,6 +50,36 @@ fn left_out(told: &Value, what: &str) -> Option<u64> {
     all.iter()
         .find(|one| one["what"].as_str().unwrap().starts_with(what))
         .map(|one| one["count"].as_u64().unwrap())
+}
+
+#[test]
+fn a_file_of_another_program_is_looked_at_without_being_kept() {
+    let person = Person::new(1);
+    let file = fixture("horovod.json");
+    let told = person.run(&["report", &file, "--json"]);
+    let report = assert_fits("run-report", &told);
+    assert_eq!((&report["name"], &report["steps"]["last"]), (&"horovod".into(), &3.into()));
+    let hint = format!("hvtui: {file} is read as horovod; `hvtui import {file}` keeps it among the runs\n");
+    assert_eq!(String::from_utf8(told.stderr).unwrap(), hint);
+    let rows = said(&person.run(&["export", &file, "--to", "csv"]));
+    assert_eq!(rows.lines().count(), 1 + 2 * 3, "{rows}");
+    let diff = said(&person.run(&["diff", &file, &fixture("horovod-killed.json")]));
+    assert!(diff.contains("horovod"), "{diff}");
+    let wrong = person.run(&["report", "/etc/passwd"]);
+    assert_eq!(wrong.status.code(), Some(65), "{wrong:?}");
+    assert!(String::from_utf8(wrong.stderr).unwrap().starts_with("hvtui: /etc/passwd: no JSON list"));
+    let listed: Value = serde_json::from_str(&said(&person.run(&["runs", "--local", "--json"]))).unwrap();
+    assert_eq!(listed.as_array().map(Vec::len), Some(0), "{listed}");
+    let temporary = person.home().join("tmp");
+    std::fs::create_dir(&temporary).unwrap();
+    let mut ui = Command::new(env!("CARGO_BIN_EXE_hvtui"));
+    ui.args(["replay", &file]).env("HOME", person.home()).env("TMPDIR", &temporary);
+    let Some(ui) = Terminal::start(&ui, 100, 30) else { return };
+    ui.wait("the replay", |screen| screen.contains(" Replay ") && screen.contains("step 3"));
+    ui.press(&["q"]);
+    let screen = ui.assert_restored(0);
+    assert!(screen.contains("is read as horovod"), "{screen}");
+    assert_eq!(std::fs::read_dir(&temporary).unwrap().count(), 0, "what was made for the replay is gone");
 }
 
 /// Written by Horovod 0.28.1 over Gloo, two ranks; its first three steps.

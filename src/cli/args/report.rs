@@ -7,8 +7,8 @@ use clap::Args;
 /// `report`.
 #[derive(Debug, Args)]
 pub struct ReportArgs {
-    /// The run: its id, at least 8 characters from its beginning, or at least 4 from its end; its name; `last`; or a recording's file
-    #[arg(value_name = "RUN|FILE")]
+    /// The run: its id, at least 8 characters from its beginning, or at least 4 from its end; its name; `last`; or a file: a recording, or what `hvtui import` reads
+    #[arg(value_name = "RUN|FILE", default_value = "last")]
     pub run: String,
     /// Print one JSON object
     #[arg(long)]
@@ -21,11 +21,11 @@ pub struct ReportArgs {
 /// `diff`.
 #[derive(Debug, Args)]
 pub struct DiffArgs {
-    /// The run to compare with: its id or part of it, its name, or a recording's file
+    /// The run to compare with: its id or part of it, its name, or a file likewise
     #[arg(value_name = "RUN_A")]
     pub a: String,
     /// The run that is compared: likewise, or `last`
-    #[arg(value_name = "RUN_B")]
+    #[arg(value_name = "RUN_B", default_value = "last")]
     pub b: String,
     /// Print one JSON object
     #[arg(long)]

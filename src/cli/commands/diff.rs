@@ -8,8 +8,9 @@ use crate::cli::args::DiffArgs;
 use crate::cli::errors::{Code, Failure, note, to_stdout};
 use crate::cli::json::{VERSION, line};
 use crate::cli::paths::Paths;
+use crate::cli::recording;
 use crate::domain::comparison::{Comparison, Condition, Verdict, compare};
-use crate::record::{Store, figures};
+use crate::record::figures;
 use crate::report::diff_text;
 
 /// The object of `--json`.
@@ -41,8 +42,8 @@ pub fn run(args: &DiffArgs, paths: &Paths) -> Result<ExitCode, Failure> {
                 .map_err(|error| Failure::usage(format!("--fail-if:\n{}", error.pointed(text))))
         })
         .collect::<Result<Vec<_>, _>>()?;
-    let store = Store::new(&paths.state);
-    let readers = [figures::open(&store.find(&args.a)?)?, figures::open(&store.find(&args.b)?)?];
+    let (a, b) = (recording::meant(&args.a, paths)?, recording::meant(&args.b, paths)?);
+    let readers = [figures::open(&a.path)?, figures::open(&b.path)?];
     let sides = figures::sides(readers.each_ref(), &mut |_| true)?;
     let [a, b] = sides.ok_or_else(|| Failure::usage("the recordings were not read to their ends"))?;
     let comparison = compare(&a, &b);

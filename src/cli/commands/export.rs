@@ -8,10 +8,11 @@ use std::process::ExitCode;
 use crate::cli::args::{ExportArgs, SelectionArgs};
 use crate::cli::errors::{Code, Failure, note, written};
 use crate::cli::paths::Paths;
+use crate::cli::recording;
 use crate::domain::ids::Rank;
 use crate::domain::time::Stamp;
 use crate::record::export::{Exported, Selection, Target};
-use crate::record::{Error, Reader, Store};
+use crate::record::{Error, Reader};
 
 /// Writes the export.
 pub fn run(args: &ExportArgs, paths: &Paths) -> Result<ExitCode, Failure> {
@@ -20,7 +21,8 @@ pub fn run(args: &ExportArgs, paths: &Paths) -> Result<ExitCode, Failure> {
     {
         return Err(Failure::usage(format!("--from {from} is later than --to-time {to}")));
     }
-    let reader = Reader::open(&Store::new(&paths.state).find(&args.run)?)?;
+    let meant = recording::meant(&args.run, paths)?;
+    let reader = Reader::open(&meant.path)?;
     let start = reader.range().map_or(Stamp(0), |(start, _)| start);
     let selection = selection(&args.selection, start);
     if let Some(damage) = reader.integrity().damage() {

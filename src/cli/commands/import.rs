@@ -3,18 +3,17 @@
 use std::fmt::Write as _;
 use std::process::ExitCode;
 
-use ring::rand::{SecureRandom, SystemRandom};
 use serde::Serialize;
 
 use crate::cli::args::ImportArgs;
 use crate::cli::errors::{Failure, to_stdout};
 use crate::cli::json::{VERSION, line};
 use crate::cli::paths::Paths;
-use crate::clock;
+use crate::cli::recording;
 use crate::domain::text::sanitize;
 use crate::domain::units::{bytes, duration_us};
 use crate::record::Store;
-use crate::record::import::{Asked, Imported, Place, WaitTable, import};
+use crate::record::import::{Imported, Place, WaitTable};
 use crate::report::wrapped;
 
 /// Ranks of the table, the latest; `--json` has all.
@@ -30,17 +29,9 @@ struct Told<'a> {
 
 /// Imports, and says what was read.
 pub fn run(args: &ImportArgs, paths: &Paths) -> Result<ExitCode, Failure> {
-    let mut random = [0; 16];
-    SystemRandom::new().fill(&mut random).map_err(|_| Failure::bug("the system gives no random numbers"))?;
     let store = Store::new(&paths.state);
     let place = args.output.as_deref().map_or(Place::Store(&store), Place::File);
-    let imported = import(&Asked {
-        files: &args.files,
-        name: args.name.as_deref(),
-        place,
-        now: clock::now(),
-        random: u128::from_le_bytes(random),
-    })?;
+    let imported = recording::read(&args.files, args.name.as_deref(), place)?;
     if args.json {
         to_stdout(&line(&Told { version: VERSION, imported: &imported })?)?;
     } else {

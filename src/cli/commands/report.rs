@@ -9,9 +9,10 @@ use crate::cli::args::ReportArgs;
 use crate::cli::errors::{Code, Failure, note, to_stdout};
 use crate::cli::json::{VERSION, line};
 use crate::cli::paths::Paths;
+use crate::cli::recording;
 use crate::domain::analysis::{Finding, RunAnalysis, Window, findings};
 use crate::domain::marks::RunMarks;
-use crate::record::{Reader, Store, figures, marks};
+use crate::record::{Reader, figures, marks};
 use crate::report::{page, text};
 
 /// The object of `--json`.
@@ -25,7 +26,8 @@ struct Told<'a> {
 
 /// Prints the report, or writes it as a page.
 pub fn run(args: &ReportArgs, paths: &Paths) -> Result<ExitCode, Failure> {
-    let reader = figures::open(&Store::new(&paths.state).find(&args.run)?)?;
+    let meant = recording::meant(&args.run, paths)?;
+    let reader = figures::open(&meant.path)?;
     let run = with_marks(&reader, analyze(&reader)?);
     let findings = findings(&run);
     if let Some(path) = &args.html {

@@ -21,7 +21,7 @@ use crate::cli::launch::from_recipe;
 use crate::cli::paths::Paths;
 use crate::cli::signals::Signals;
 use crate::cli::ui_settings;
-use crate::cli::{connect, runtime};
+use crate::cli::{connect, recording, runtime};
 use crate::clock;
 use crate::config::{self, HostsFile, SlotCount};
 use crate::domain::time::Stamp;
@@ -99,13 +99,14 @@ pub fn replay(
     hosts: impl Fn() -> Result<HostsFile, Failure>,
     paths: &Paths,
 ) -> Result<ExitCode, Failure> {
-    let path = Store::new(&paths.state).find(args.run.as_deref().unwrap_or_default())?;
+    let meant = recording::meant(args.run.as_deref().unwrap_or_default(), paths)?;
+    let path = &meant.path;
     if std::io::stdout().is_terminal() {
-        read_to_its_end(&path, &hosts, paths)?;
+        read_to_its_end(path, &hosts, paths)?;
     }
     // a recording can be shown without a hosts file
     let rules = hosts().map(|file| file.alerts.rules).unwrap_or_default();
-    let mut player = Player::open(&path)?.with_rules(Arc::new(rules));
+    let mut player = Player::open(path)?.with_rules(Arc::new(rules));
     if !std::io::stdout().is_terminal() {
         return Err(Failure::usage(
             "standard output is not a terminal, and a replay needs one: use `hvtui logs`, `hvtui runs --json` or \
