@@ -22,9 +22,11 @@ pub fn name_of(command: &[String]) -> String {
     let mut words = command.iter().skip(1).map(String::as_str).filter(|word| !word.starts_with('-'));
     let telling = match base(program) {
         "hvtui" => words.nth(1),
-        // the text of `sh -c` is no name
+        // the text of `sh -c` and `perl -e` is no name
         interpreter if is_interpreter(interpreter) => {
-            words.next().filter(|word| !word.contains(char::is_whitespace))
+            let before = command.iter().skip(1).take_while(|word| word.starts_with('-')).last();
+            let is_text = before.is_some_and(|word| !word.starts_with("--") && word.ends_with(['c', 'e']));
+            words.next().filter(|word| !is_text && !word.contains(char::is_whitespace))
         }
         _ => None,
     };
@@ -57,6 +59,9 @@ mod tests {
             ("/opt/conda/bin/python3.12 -u src/train.py --lr 1", "train.py"),
             ("python -m", "python"),
             ("sh -c 'exit 3'", "sh"),
+            ("python3 -u -c print(1)", "python3"),
+            ("bash -lc ./train.sh", "bash"),
+            ("python3 -m pkg.train", "pkg.train"),
             ("./my-job x", "my-job"),
             ("sleep 5", "sleep"),
             ("/bin/", "bin"),

@@ -5,7 +5,7 @@ use ratatui::style::{Modifier, Style};
 
 use crate::domain::history::{Mark, RunHistory};
 use crate::domain::ids::Rank;
-use crate::domain::run::RunStage;
+use crate::domain::run::{Placement, RunStage, Slot};
 use crate::domain::time::Stamp;
 use crate::domain::timing::Phase;
 use crate::domain::world::RunState;
@@ -51,7 +51,9 @@ pub(in crate::tui::screens) fn draw(
         rows.h -= 1;
         let dim = canvas.theme.dim;
         let y = rows.y + rows.h;
-        canvas.text(1, y, x - 2, "mean util", dim);
+        let is_gpu = |placement: &Placement| matches!(placement.slot, Slot::Gpu { .. });
+        let words = if run.spec.placements.iter().any(is_gpu) { "mean util" } else { "mean cpu" };
+        canvas.text(1, y, x - 2, words, dim);
         let all: Vec<Rank> = counter_lanes(run).into_iter().map(|at| Rank(at as u32)).collect();
         loads(model, canvas, (x, y, w), run, &all, range);
     }
@@ -286,8 +288,8 @@ fn loads_beside(
 fn lane_name(run: &RunState, rank: Rank) -> String {
     let place = run.spec.placements.get(rank.0 as usize);
     place.map_or_else(String::new, |placement| match placement.slot {
-        crate::domain::run::Slot::Gpu { .. } => placement.to_string(),
-        crate::domain::run::Slot::Cpu { .. } => format!("{} cpu", placement.host),
+        Slot::Gpu { .. } => placement.to_string(),
+        Slot::Cpu { .. } => format!("{} cpu", placement.host),
     })
 }
 
