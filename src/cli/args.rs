@@ -335,7 +335,6 @@ impl From<View> for GpuView {
 #[derive(Debug, Args)]
 pub struct AttachArgs {
     /// The run: its id, at least 8 characters from its beginning, or at least 4 from its end; its name; or `last`
-    #[arg(default_value = "last")]
     pub run: String,
     /// Read all that was printed and is not recorded here; without, a run of which nothing is recorded here begins with the last MiB of each log
     #[arg(long, conflicts_with = "tail")]
@@ -407,7 +406,6 @@ pub struct StopArgs {
 #[derive(Debug, Args)]
 pub struct StacksArgs {
     /// The run: its id, at least 8 characters from its beginning, or at least 4 from its end; its name; or `last`
-    #[arg(default_value = "last")]
     pub run: String,
     /// Every thread, not the main one alone
     #[arg(long)]

@@ -1,7 +1,8 @@
 //! The recording that a person means: of a run here, or of a file. What another program has written is imported for the moment.
 
-use std::fs::File;
-use std::io::Read;
+use std::fs::{File, Metadata};
+use std::io::{ErrorKind, Read};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use ring::rand::{SecureRandom, SystemRandom};
@@ -11,7 +12,13 @@ use super::errors::{Code, Failure, note};
 use super::paths::Paths;
 use crate::clock;
 use crate::record::import::{Asked, Imported, Place, import};
-use crate::record::{MAGIC, Store};
+use crate::record::{Error, MAGIC, Store, marks};
+
+/// How the folders of what is imported for the moment begin; the number of the process follows.
+const FOLDER: &str = "hvtui-import-";
+
+/// So long nothing has been written to what a killed process has left, microseconds.
+const OLD_US: i64 = 3_600_000_000;
 
 /// A recording to be read.
 #[derive(Debug)]
@@ -19,7 +26,18 @@ pub(crate) struct Meant {
     /// Its first file.
     pub(crate) path: PathBuf,
     /// Where it lies, if it was made of another program's file: gone with this value.
-    _folder: Option<TempDir>,
+    folder: Option<TempDir>,
+}
+
+impl Meant {
+    /// What was made for the moment goes, unless a person has noted something in it.
+    pub(crate) fn leave(self) {
+        let is_marked = marks::read(&self.path).is_ok_and(|marks| !marks.all().is_empty());
+        if let Some(folder) = self.folder.filter(|_| is_marked) {
+            let kept = folder.keep().join("run.mcap");
+            note(&format!("your marks are kept with what was imported: hvtui replay {}", kept.display()));
+        }
+    }
 }
 
 /// What `text` means: a run's id or part of it, its name, `last`, a recording's file, or the file or folder of another program.
@@ -30,8 +48,13 @@ pub(crate) fn meant(text: &str, paths: &Paths) -> Result<Meant, Failure> {
     let given = Path::new(text);
     match Store::new(&paths.state).find(text) {
         Ok(path) if path == given && is_foreign(&path) => of_another_program(given),
-        Ok(path) => Ok(Meant { path, _folder: None }),
-        Err(_) if given.is_dir() => of_another_program(given),
+        Ok(path) => Ok(Meant { path, folder: None }),
+        Err(Error::NoSuchRun { .. }) if given.is_dir() => of_another_program(given),
+        Err(Error::File { path, source })
+            if path == given && source.kind() == ErrorKind::NotFound && given.is_dir() =>
+        {
+            of_another_program(given)
+        }
         Err(error) => Err(error.into()),
     }
 }
@@ -44,15 +67,44 @@ fn is_foreign(path: &Path) -> bool {
 }
 
 fn of_another_program(file: &Path) -> Result<Meant, Failure> {
-    let folder = tempfile::Builder::new().prefix("hvtui-import-").tempdir();
-    let folder = folder.map_err(|error| {
+    sweep();
+    let prefix = format!("{FOLDER}{}-", std::process::id());
+    let folder = tempfile::Builder::new().prefix(&prefix).tempdir().map_err(|error| {
         Failure::new(Code::from(&error), format!("a folder for the import of {}: {error}", file.display()))
     })?;
     let path = folder.path().join("run.mcap");
     let imported = read(&[file.to_owned()], None, Place::File(&path))?;
     let (format, file) = (imported.format, file.display());
     note(&format!("{file} is read as {format}; `hvtui import {file}` keeps it among the runs"));
-    Ok(Meant { path, _folder: Some(folder) })
+    for (one, cut) in imported.files.iter().filter_map(|one| Some((one, one.cut.as_ref()?))) {
+        note(&format!("{}: read up to byte {}: {}", one.path.display(), cut.byte, cut.reason));
+    }
+    let left_out: u64 = imported.left_out.iter().map(|left_out| left_out.count).sum();
+    if left_out > 0 {
+        note(&format!("{left_out} things of it are left out or unknown; `hvtui import` says which"));
+    }
+    Ok(Meant { path, folder: Some(folder) })
+}
+
+/// Removes what processes have left that were killed.
+fn sweep() {
+    let entries = std::fs::read_dir(std::env::temp_dir()).into_iter().flatten().flatten();
+    for entry in entries {
+        let name = entry.file_name();
+        let pid =
+            name.to_str().and_then(|name| name.strip_prefix(FOLDER)?.split('-').next()?.parse::<u32>().ok());
+        let is_over = pid.is_some_and(|pid| !Path::new("/proc").join(pid.to_string()).exists());
+        // one of another user, or of a container that shares the folder, may be at work
+        let is_old = |found: Metadata| {
+            found.uid() == rustix::process::getuid().as_raw()
+                && clock::now().0.saturating_sub(found.mtime().saturating_mul(1_000_000)) > OLD_US
+        };
+        let is_marked = marks::path_of(&entry.path().join("run.mcap")).exists();
+        if is_over && !is_marked && entry.metadata().is_ok_and(is_old) {
+            // what can't be removed is not this one's to remove
+            let _ = std::fs::remove_dir_all(entry.path());
+        }
+    }
 }
 
 /// Imports files.

@@ -25,7 +25,7 @@ pub fn name_of(command: &[String]) -> String {
         // the text of `sh -c` and `perl -e` is no name
         interpreter if is_interpreter(interpreter) => {
             let before = command.iter().skip(1).take_while(|word| word.starts_with('-')).last();
-            let is_text = before.is_some_and(|word| !word.starts_with("--") && word.ends_with(['c', 'e']));
+            let is_text = before.is_some_and(|option| takes_text(interpreter, option));
             words.next().filter(|word| !is_text && !word.contains(char::is_whitespace))
         }
         _ => None,
@@ -41,6 +41,17 @@ fn base(path: &str) -> &str {
 fn is_interpreter(name: &str) -> bool {
     let name = name.trim_end_matches(|c: char| c.is_ascii_digit() || c == '.');
     matches!(name, "python" | "pypy" | "bash" | "sh" | "julia" | "node" | "perl" | "ruby" | "Rscript")
+}
+
+/// Whether the word behind this option is a program's text: `-c`, or `-lc` of a shell.
+fn takes_text(interpreter: &str, option: &str) -> bool {
+    let last =
+        if ["py", "sh", "bash"].iter().any(|start| interpreter.starts_with(start)) { 'c' } else { 'e' };
+    let letters = option.trim_start_matches('-');
+    !option.starts_with("--")
+        && letters.len() <= 4
+        && letters.ends_with(last)
+        && letters.chars().all(|c| c.is_ascii_lowercase())
 }
 
 #[cfg(test)]
@@ -61,6 +72,9 @@ mod tests {
             ("sh -c 'exit 3'", "sh"),
             ("python3 -u -c print(1)", "python3"),
             ("bash -lc ./train.sh", "bash"),
+            ("bash -e train.sh", "train.sh"),
+            ("perl -e 1", "perl"),
+            ("python -Wonce train.py", "train.py"),
             ("python3 -m pkg.train", "pkg.train"),
             ("./my-job x", "my-job"),
             ("sleep 5", "sleep"),

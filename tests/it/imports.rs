@@ -59,8 +59,12 @@ fn a_file_of_another_program_is_looked_at_without_being_kept() {
     let told = person.run(&["report", &file, "--json"]);
     let report = assert_fits("run-report", &told);
     assert_eq!((&report["name"], &report["steps"]["last"]), (&"horovod".into(), &3.into()));
+    let hints = String::from_utf8(told.stderr).unwrap();
     let hint = format!("hvtui: {file} is read as horovod; `hvtui import {file}` keeps it among the runs\n");
-    assert_eq!(String::from_utf8(told.stderr).unwrap(), hint);
+    assert!(hints.starts_with(&hint) && hints.contains(" are left out or unknown; "), "{hints}");
+    let cut = person.run(&["report", &fixture("horovod-killed.json")]);
+    let words = String::from_utf8(cut.stderr).unwrap();
+    assert!(cut.status.success() && words.contains(": read up to byte "), "{words}");
     let rows = said(&person.run(&["export", &file, "--to", "csv"]));
     assert_eq!(rows.lines().count(), 1 + 2 * 3, "{rows}");
     let diff = said(&person.run(&["diff", &file, &fixture("horovod-killed.json")]));
@@ -72,14 +76,24 @@ fn a_file_of_another_program_is_looked_at_without_being_kept() {
     assert_eq!(listed.as_array().map(Vec::len), Some(0), "{listed}");
     let temporary = person.home().join("tmp");
     std::fs::create_dir(&temporary).unwrap();
-    let mut ui = Command::new(env!("CARGO_BIN_EXE_hvtui"));
-    ui.args(["replay", &file]).env("HOME", person.home()).env("TMPDIR", &temporary);
-    let Some(ui) = Terminal::start(&ui, 100, 30) else { return };
+    let mut shows = Command::new(env!("CARGO_BIN_EXE_hvtui"));
+    shows.args(["replay", &file]).env("HOME", person.home()).env("TMPDIR", &temporary);
+    let Some(ui) = Terminal::start(&shows, 100, 30) else { return };
     ui.wait("the replay", |screen| screen.contains(" Replay ") && screen.contains("step 3"));
     ui.press(&["q"]);
     let screen = ui.assert_restored(0);
     assert!(screen.contains("is read as horovod"), "{screen}");
     assert_eq!(std::fs::read_dir(&temporary).unwrap().count(), 0, "what was made for the replay is gone");
+    // a note is not lost
+    let Some(ui) = Terminal::start(&shows, 100, 30) else { return };
+    ui.wait("the replay", |screen| screen.contains(" Replay ") && screen.contains("step 3"));
+    ui.press(&["m"]);
+    ui.type_in("here\n");
+    ui.wait("the mark", |screen| screen.contains("here"));
+    ui.press(&["q"]);
+    let screen = ui.assert_restored(0);
+    assert!(screen.contains("your marks are kept"), "{screen}");
+    assert_eq!(std::fs::read_dir(&temporary).unwrap().count(), 1);
 }
 
 /// Written by Horovod 0.28.1 over Gloo, two ranks; its first three steps.

@@ -24,9 +24,9 @@ pub struct DiffArgs {
     /// The run to compare with: its id or part of it, its name, or a file likewise
     #[arg(value_name = "RUN_A")]
     pub a: String,
-    /// The run that is compared: likewise, or `last`
-    #[arg(value_name = "RUN_B", default_value = "last")]
-    pub b: String,
+    /// The run that is compared: likewise, or `last` [default: the newest run]
+    #[arg(value_name = "RUN_B")]
+    pub b: Option<String>,
     /// Print one JSON object
     #[arg(long)]
     pub json: bool,

@@ -42,7 +42,12 @@ pub fn run(args: &DiffArgs, paths: &Paths) -> Result<ExitCode, Failure> {
                 .map_err(|error| Failure::usage(format!("--fail-if:\n{}", error.pointed(text))))
         })
         .collect::<Result<Vec<_>, _>>()?;
-    let (a, b) = (recording::meant(&args.a, paths)?, recording::meant(&args.b, paths)?);
+    let (a, b) =
+        (recording::meant(&args.a, paths)?, recording::meant(args.b.as_deref().unwrap_or_default(), paths)?);
+    if args.b.is_none() && a.path == b.path {
+        let text = format!("{} is the newest run: name the one that is compared with it", args.a);
+        return Err(Failure::usage(text));
+    }
     let readers = [figures::open(&a.path)?, figures::open(&b.path)?];
     let sides = figures::sides(readers.each_ref(), &mut |_| true)?;
     let [a, b] = sides.ok_or_else(|| Failure::usage("the recordings were not read to their ends"))?;

@@ -99,24 +99,26 @@ pub fn replay(
     hosts: impl Fn() -> Result<HostsFile, Failure>,
     paths: &Paths,
 ) -> Result<ExitCode, Failure> {
-    let meant = recording::meant(args.run.as_deref().unwrap_or_default(), paths)?;
-    let path = &meant.path;
-    if std::io::stdout().is_terminal() {
-        read_to_its_end(path, &hosts, paths)?;
-    }
-    // a recording can be shown without a hosts file
-    let rules = hosts().map(|file| file.alerts.rules).unwrap_or_default();
-    let mut player = Player::open(path)?.with_rules(Arc::new(rules));
+    let text = args.run.as_deref().unwrap_or_default();
     if !std::io::stdout().is_terminal() {
+        // what is wrong with the recording comes first
+        Player::open(&Store::new(&paths.state).find(text)?)?;
         return Err(Failure::usage(
             "standard output is not a terminal, and a replay needs one: use `hvtui logs`, `hvtui runs --json` or \
              `hvtui export --to chrome`",
         ));
     }
+    let meant = recording::meant(text, paths)?;
+    read_to_its_end(&meant.path, &hosts, paths)?;
+    // a recording can be shown without a hosts file
+    let rules = hosts().map(|file| file.alerts.rules).unwrap_or_default();
+    let mut player = Player::open(&meant.path)?.with_rules(Arc::new(rules));
     player.seek(player.state().end);
     let model = Model::replay(player.state(), clock::now(), here_zone(clock::now()));
     let replay = Replay::of(player)?;
-    runtime::block_on(async { Box::pin(show(replay, model, &paths.state)).await })
+    let code = runtime::block_on(async { Box::pin(show(replay, model, &paths.state)).await });
+    meant.leave();
+    code
 }
 
 /// A run that has ended since its recording stopped: what its hosts have is read first, where they answer.
