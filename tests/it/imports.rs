@@ -62,7 +62,9 @@ fn a_file_of_another_program_is_looked_at_without_being_kept() {
     let hints = String::from_utf8(told.stderr).unwrap();
     let hint = format!("hvtui: {file} is read as horovod; `hvtui import {file}` keeps it among the runs\n");
     assert!(hints.starts_with(&hint) && hints.contains(" are left out or unknown; "), "{hints}");
-    let cut = person.run(&["report", &fixture("horovod-killed.json")]);
+    let whole = std::fs::read(&file).unwrap();
+    std::fs::write(person.home().join("cut.json"), &whole[..whole.len() * 2 / 3]).unwrap();
+    let cut = person.run(&["report", "cut.json"]);
     let words = String::from_utf8(cut.stderr).unwrap();
     assert!(cut.status.success() && words.contains(": read up to byte "), "{words}");
     let rows = said(&person.run(&["export", &file, "--to", "csv"]));
@@ -88,9 +90,9 @@ fn a_file_of_another_program_is_looked_at_without_being_kept() {
     let Some(ui) = Terminal::start(&shows, 100, 30) else { return };
     ui.wait("the replay", |screen| screen.contains(" Replay ") && screen.contains("step 3"));
     ui.press(&["m"]);
-    ui.type_in("here\n");
-    ui.wait("the mark", |screen| screen.contains("here"));
-    ui.press(&["q"]);
+    ui.wait("the prompt", |screen| screen.contains("note of the mark"));
+    ui.type_in("look here");
+    ui.press(&["Enter", "q"]);
     let screen = ui.assert_restored(0);
     assert!(screen.contains("your marks are kept"), "{screen}");
     assert_eq!(std::fs::read_dir(&temporary).unwrap().count(), 1);
