@@ -253,3 +253,41 @@ fn compilers_toolkits_and_clocks_of_hosts_are_compared() {
         "{ahead}"
     );
 }
+
+#[test]
+fn a_logout_that_ends_runs_or_takes_their_memory_is_told_with_what_prevents_it() {
+    let Some(cluster) = Cluster::up(1, &[]) else { return };
+    // a session of another user than root, as systemd's login manager makes them
+    let hierarchies = ["/sys/fs/cgroup/systemd", "/sys/fs/cgroup/unified", "/sys/fs/cgroup"];
+    let of_sessions = |folder: &&str| std::fs::exists(format!("{folder}/cgroup.procs")).unwrap_or(false);
+    let Some(hierarchy) = hierarchies.into_iter().find(of_sessions) else {
+        return crate::common::cluster::skip("no control groups in /sys/fs/cgroup");
+    };
+    let folder = format!("{hierarchy}/hvtui-test-{}", std::process::id());
+    let set_up = format!(
+        "mkdir -p /run/other /run/systemd/logind.conf.d {folder}/session-1.scope && cp {} /run/other/hvtui && \
+         chown -R 65534:65534 /run/other && echo done",
+        env!("CARGO_BIN_EXE_hvtui")
+    );
+    if cluster.on("n1", &set_up) != "done\n" {
+        return crate::common::cluster::skip("no control group can be made");
+    }
+    let look = |configured: &str| {
+        let line = format!(
+            "printf '[Login]\\n{configured}\\n' > /run/systemd/logind.conf.d/test.conf; \
+             echo $$ > {folder}/session-1.scope/cgroup.procs; cd /run/other && setpriv --reuid=65534 --regid=65534 \
+             --clear-groups env HOME=/run/other USER=li /run/other/hvtui doctor --only logout --json"
+        );
+        let told: Value = serde_json::from_str(&cluster.on("n1", &line)).expect("JSON");
+        let one = &told["checks"].as_array().expect("checks")[1]["verdicts"][0];
+        (one["mark"].clone(), one["evidence"].clone(), one["remedy"].clone())
+    };
+    let (mark, seen, remedy) = look("KillUserProcesses=yes");
+    assert_eq!((mark, remedy), ("look".into(), "`loginctl enable-linger li` prevents it".into()), "{seen}");
+    assert_eq!(seen, "logging out ends the run here (KillUserProcesses=yes)");
+    let (mark, seen, remedy) = look("KillUserProcesses=no\\nRemoveIPC=yes");
+    assert_eq!((mark, remedy), ("look".into(), "sudo loginctl enable-linger li".into()), "{seen}");
+    let (mark, seen, _) = look("KillUserProcesses=no\\nRemoveIPC=no");
+    assert_eq!((mark, seen), ("good".into(), "a run outlives its ssh session".into()));
+    cluster.on("n1", &format!("rmdir {folder}/session-1.scope {folder}"));
+}
