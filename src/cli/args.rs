@@ -334,8 +334,8 @@ impl From<View> for GpuView {
 /// `attach`.
 #[derive(Debug, Args)]
 pub struct AttachArgs {
-    /// The run: its id, at least 8 characters from its beginning, or at least 4 from its end; its name; or `last`
-    pub run: String,
+    /// The run: its id, at least 8 characters from its beginning, or at least 4 from its end; its name; or `last` [default: the newest run that goes on]
+    pub run: Option<String>,
     /// Read all that was printed and is not recorded here; without, a run of which nothing is recorded here begins with the last MiB of each log
     #[arg(long, conflicts_with = "tail")]
     pub whole: bool,
@@ -405,8 +405,8 @@ pub struct StopArgs {
 /// `stacks`.
 #[derive(Debug, Args)]
 pub struct StacksArgs {
-    /// The run: its id, at least 8 characters from its beginning, or at least 4 from its end; its name; or `last`
-    pub run: String,
+    /// The run: its id, at least 8 characters from its beginning, or at least 4 from its end; its name; or `last` [default: the newest run that goes on]
+    pub run: Option<String>,
     /// Every thread, not the main one alone
     #[arg(long)]
     pub threads: bool,

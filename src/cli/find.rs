@@ -29,6 +29,16 @@ pub(crate) struct Found {
     hosts: Vec<HostConfig>,
 }
 
+/// The name of the run that is meant: where none is given, the newest one of which no end is recorded, else the newest.
+pub(crate) fn going_on(run: Option<&str>, paths: &Paths) -> Result<String, Failure> {
+    if let Some(run) = run {
+        return Ok(run.to_owned());
+    }
+    let runs = Store::new(&paths.state).list()?.runs;
+    let live = runs.iter().find(|run| run.outcome.is_none() && !run.spec.is_imported());
+    Ok(live.map_or_else(|| "last".to_owned(), |run| run.spec.id.to_string()))
+}
+
 /// The recording that `text` means; `None` when no run here is called so.
 pub(crate) fn recorded(text: &str, paths: &Paths) -> Result<Option<Reader>, Failure> {
     match Store::new(&paths.state).find(text) {

@@ -134,6 +134,39 @@ fn what_another_client_follows_goes_on_when_its_reader_goes_away() {
 }
 
 #[test]
+fn without_a_name_the_newest_run_that_goes_on_is_meant() {
+    let person = Person::new(2);
+    let out = person.run(&[
+        "run",
+        "-np",
+        "1",
+        "--detach",
+        "--name",
+        "long",
+        "--",
+        "sh",
+        "-c",
+        "echo said; exec sleep 600",
+    ]);
+    assert!(out.status.success(), "{}", text(&out.stderr));
+    assert_eq!(person.run(&["run", "-np", "1", "--name", "short", "--", "false"]).status.code(), Some(1));
+    let stacks = text(&person.run(&["stacks", "--json"]).stdout);
+    assert!(stacks.starts_with('[') && !stacks.contains("has ended"), "{stacks}");
+    let mut attached = person.hvtui(&["attach"]).spawn().unwrap();
+    let mut lines = BufReader::new(attached.stdout.take().unwrap());
+    let mut first = String::new();
+    lines.read_line(&mut first).unwrap();
+    assert_eq!(first, "[0] said\n");
+    assert!(person.run(&["stop", "long", "--now"]).status.success());
+    assert!(!attached.wait().unwrap().success());
+    // what the newest one printed is asked of the newest one
+    assert_eq!(person.run(&["logs"]).stdout, b"");
+    let diff = person.run(&["diff", "short"]);
+    assert_eq!(diff.status.code(), Some(64));
+    assert!(text(&diff.stderr).contains("short is the newest run: name the one"), "{}", text(&diff.stderr));
+}
+
+#[test]
 fn a_detached_run_took_as_long_as_its_ranks_whenever_it_is_looked_at() {
     let person = Person::new(1);
     let mark = person.home().join("ended");

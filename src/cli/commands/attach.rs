@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use crate::cli::args::AttachArgs;
 use crate::cli::errors::{Failure, note, outcome_code};
-use crate::cli::find::{Found, find};
+use crate::cli::find::{Found, find, going_on};
 use crate::cli::follow::{Part, Screen, follow};
 use crate::cli::log_line::Paint;
 use crate::cli::paths::Paths;
@@ -25,7 +25,8 @@ const INTERVAL: Duration = Duration::from_secs(1);
 pub fn run(args: &AttachArgs, file: &HostsFile, paths: &Paths) -> Result<ExitCode, Failure> {
     runtime::block_on(async {
         let asker = ask::person();
-        let found = find(&args.run, file, paths, Some(INTERVAL), &asker).await?;
+        let run = going_on(args.run.as_deref(), paths)?;
+        let found = find(&run, file, paths, Some(INTERVAL), &asker).await?;
         attach(found, file, paths, args, &asker).await
     })
 }

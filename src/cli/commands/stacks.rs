@@ -11,7 +11,7 @@ use crate::cli::args::StacksArgs;
 use crate::cli::ask;
 use crate::cli::commands::stop::fault;
 use crate::cli::errors::{Code, Failure, note, to_stdout};
-use crate::cli::find::find;
+use crate::cli::find::{find, going_on};
 use crate::cli::hint::hint_of_hang;
 use crate::cli::json::VERSION;
 use crate::cli::paths::Paths;
@@ -55,7 +55,8 @@ struct Told {
 pub fn run(args: &StacksArgs, file: &HostsFile, paths: &Paths) -> Result<ExitCode, Failure> {
     runtime::block_on(async {
         let asker = ask::person();
-        let mut found = find(&args.run, file, paths, None, &asker).await?;
+        let run = going_on(args.run.as_deref(), paths)?;
+        let mut found = find(&run, file, paths, None, &asker).await?;
         let spec = found.spec.clone();
         if let Some(outcome) = found.recording.as_ref().and_then(|reader| reader.outcome()) {
             let text = format!("run {} has ended: {}", spec.id.short(), outcome.summary);
