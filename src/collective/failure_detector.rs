@@ -90,7 +90,7 @@ impl FailureDetector {
             let all = self.listen(config, wait.op)?;
             let (now, early): (Vec<_>, Vec<_>) =
                 all.into_iter().partition(|report| report.seq <= wait.op.seq);
-            // Who reports the next operation has done this one, and so has whoever is missed there: what rank 0
+            // Who reports the next operation has done this one, and so has the rank that is missed there: what rank 0
             // still needs of this one is on its way.
             self.early = early;
             if !now.is_empty() {
