@@ -134,11 +134,11 @@ impl Followed {
         }
     }
 
-    /// The unfinished lines that are to be told now.
-    pub(crate) fn due(&mut self, now: Stamp) -> Vec<(RunId, Rank, Told)> {
+    /// The lines that are to be told now without further bytes: see [`RankFiles::due`].
+    pub(crate) fn due(&mut self, now: Stamp, all_read: bool) -> Vec<(RunId, Rank, Told)> {
         let runs = self.runs.iter_mut();
         runs.flat_map(|(run, share)| {
-            share.files.due(now).into_iter().map(|(rank, told)| (run.clone(), rank, told))
+            share.files.due(now, all_read).into_iter().map(|(rank, told)| (run.clone(), rank, told))
         })
         .collect()
     }

@@ -172,10 +172,12 @@ impl RankFiles {
         }
     }
 
-    /// The unfinished lines that are to be told now, and the lines that nothing has written over for a while.
-    pub fn due(&mut self, now: Stamp) -> Vec<(Rank, Told)> {
+    /// The unfinished lines that are to be told now; and, where `all_read` says that nothing that came is still to be taken in,
+    /// the lines that nothing has written over for a while.
+    pub fn due(&mut self, now: Stamp, all_read: bool) -> Vec<(Rank, Told)> {
         let mut told = Vec::new();
-        for (rank, stream) in self.held.clone() {
+        let held = if all_read { self.held.clone() } else { BTreeSet::new() };
+        for (rank, stream) in held {
             let Some(file) = self.files.get_mut(&(rank, stream)) else { continue };
             file.rows.release_old(now);
             let lines = file.finished(rank, stream);

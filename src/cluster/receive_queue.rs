@@ -76,7 +76,7 @@ impl ReceiveQueue {
     /// first: they must not wait for the end of a flood.
     pub(super) fn ready(&mut self, followed: &mut Followed, now: Stamp) -> usize {
         if self.parts.is_empty() {
-            for (run, rank, told) in followed.due(now) {
+            for (run, rank, told) in followed.due(now, self.waiting.is_empty()) {
                 self.parts.push_back(part(followed, &run, rank, told));
             }
         }

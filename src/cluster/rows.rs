@@ -3,8 +3,8 @@
 //!
 //! A row is a line when the cursor has left it downwards and no program that draws bars comes back to it. A row that was
 //! never written over is a line at once; one that was is held back for [`HOLD_US`], and while a program has hidden the cursor
-//! until it shows it again or has drawn nothing for [`STILL_US`]. A way up in the middle of a text that goes on is no bar's
-//! and stays a part of its line.
+//! until it shows it again or has drawn nothing for [`STILL_US`], and while a control sequence is told by half. A way up in the
+//! middle of a text that goes on is no bar's and stays a part of its line.
 
 use std::collections::VecDeque;
 
@@ -19,6 +19,9 @@ const ROWS: usize = 16;
 const HOLD_US: i64 = 500_000;
 /// How long a program that has hidden the cursor may draw nothing: then it was killed before it could show it again.
 const STILL_US: i64 = 5_000_000;
+/// Of the time between two looks no more counts as one in which nothing came: a client that was stopped, or had no processor,
+/// may not have read yet what came.
+const LOOK_US: i64 = 250_000;
 /// A control sequence that is longer is passed on as it is.
 const SEQUENCE: usize = 32;
 /// So many bytes of control sequences may stand between a way up and what tells its sense.
@@ -37,8 +40,8 @@ pub(super) struct Rows {
     hidden: bool,
     /// It was, until nothing was drawn for [`STILL_US`].
     stalled: bool,
-    /// Since when the cursor has not moved up, once the time is known.
-    still_since: Option<Stamp>,
+    /// How long the cursor has not moved up.
+    still: Stillness,
     /// A control sequence whose end has not come.
     sequence: Vec<u8>,
     /// A way up from behind a text: a bar's, if what comes next is not text.
@@ -66,19 +69,41 @@ pub(super) struct Row {
     pub(super) t: Option<HostTime>,
     /// The cursor came back to it, or it was made by moving there.
     revisited: bool,
-    /// Since when the cursor is below it, once the time is known.
-    left_at: Option<Stamp>,
+    /// How long the cursor has been below it.
+    left: Stillness,
+}
+
+/// How long nothing has come, as far as it was looked at.
+#[derive(Debug, Clone, Copy, Default)]
+struct Stillness {
+    looked: Option<Stamp>,
+    us: i64,
+}
+
+impl Stillness {
+    /// How long it is now, microseconds. A clock that was set back or forward moves it by one look at most.
+    fn look(&mut self, now: Stamp) -> i64 {
+        let passed = self.looked.map_or(0, |before| now.micros_since(before));
+        self.looked = Some(now);
+        self.us += passed.clamp(0, LOOK_US);
+        self.us
+    }
+
+    /// When to look again, for it to be `us` in time.
+    fn next(&self, us: i64) -> Option<Stamp> {
+        Some(self.looked?.plus_micros((us - self.us).clamp(0, LOOK_US)))
+    }
 }
 
 impl Row {
     fn new(limit: usize, start: u64) -> Self {
-        Self { buffer: LineBuffer::new(limit), start, t: None, revisited: false, left_at: None }
+        Self { buffer: LineBuffer::new(limit), start, t: None, revisited: false, left: Stillness::default() }
     }
 
     /// The cursor comes back: what is written next takes the place of what stands there.
     fn visit(&mut self, offset: u64) {
         self.buffer.write_over();
-        (self.start, self.revisited, self.left_at, self.t) = (offset, true, None, None);
+        (self.start, self.revisited, self.left, self.t) = (offset, true, Stillness::default(), None);
     }
 
     /// Its text with its earlier states, and how many bytes were left out.
@@ -106,7 +131,7 @@ impl Rows {
             reach: 0,
             hidden: false,
             stalled: false,
-            still_since: None,
+            still: Stillness::default(),
             sequence: Vec::new(),
             ascent: Ascent::default(),
             done: Vec::new(),
@@ -199,13 +224,15 @@ impl Rows {
         *self = Self { done, ..Self::new(self.limit, next) };
     }
 
-    /// Rows that were held back for long enough become lines.
+    /// Rows that were held back for long enough become lines. To be asked when nothing that came is still to be taken in.
     pub(super) fn release_old(&mut self, now: Stamp) {
+        // what it says is still to come
+        if !self.sequence.is_empty() {
+            return;
+        }
         let (mut old, above) = (0, self.above());
         for (at, row) in (1..).zip(self.all.iter_mut().take(above)) {
-            let since = *row.left_at.get_or_insert(now);
-            // a clock that was set back must not hold it up
-            if since > now || since.plus_micros(HOLD_US) <= now {
+            if row.left.look(now) >= HOLD_US {
                 old = at;
             }
         }
@@ -215,20 +242,22 @@ impl Rows {
             }
             return;
         }
-        let since = *self.still_since.get_or_insert(now);
-        if since > now || since.plus_micros(STILL_US) <= now {
+        if self.still.look(now) >= STILL_US {
             self.show_cursor();
             self.stalled = true;
         }
     }
 
-    /// When a row that is held back becomes a line, after [`Self::release_old`] was asked.
+    /// When it is to be looked again whether a row that is held back becomes a line, after [`Self::release_old`] was asked.
     pub(super) fn next_release(&self) -> Option<Stamp> {
+        if !self.sequence.is_empty() {
+            return None;
+        }
         if self.is_drawing() {
-            return self.still_since.map(|since| since.plus_micros(STILL_US));
+            return self.still.next(STILL_US);
         }
         let held = self.all.iter().take(self.above());
-        held.filter_map(|row| Some(row.left_at?.plus_micros(HOLD_US))).min()
+        held.filter_map(|row| row.left.next(HOLD_US)).min()
     }
 
     /// What there is to see now, a row a line; and how many bytes are left out.
@@ -385,7 +414,7 @@ impl Rows {
     }
 
     fn up(&mut self, count: usize, offset: u64) {
-        self.still_since = None;
+        self.still = Stillness::default();
         // it goes on, and hides the cursor once only
         self.hidden |= std::mem::take(&mut self.stalled);
         while self.cursor < count && self.all.len() < ROWS {

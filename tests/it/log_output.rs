@@ -110,12 +110,14 @@ fn a_text_without_a_line_end_is_shown_while_its_program_waits() {
     terminal.wait("the end", |screen| screen.contains("[exit 0]"));
 }
 
-/// Writes what the real tqdm wrote for bars within a bar: up to where both are under way, and the rest when there is a file.
+/// Writes what the real tqdm wrote for bars within a bar: up to where both are under way, and the rest when there is a file,
+/// a pause later.
 const NESTED: &str = "import os, sys, time\n\
     data = open(sys.argv[1], 'rb').read()\n\
     at = data.index(b'step: 100%', data.index(b'epoch:  33%'))\n\
     at = data.index(b'\\x1b[A', at) + 3\n\
     sys.stderr.buffer.write(data[:at]); sys.stderr.flush()\n\
+    time.sleep(1.2)\n\
     while not os.path.exists('go') and os.path.exists(os.environ['HOME']): time.sleep(0.01)\n\
     sys.stderr.buffer.write(data[at:]); sys.stderr.flush()\n\
     while not os.path.exists('end') and os.path.exists(os.environ['HOME']): time.sleep(0.01)\n";
@@ -130,7 +132,10 @@ fn bars_within_a_bar_move_in_rows_of_their_own_and_leave_their_last_states() {
         command.args(args).current_dir(person.home()).env("HOME", person.home());
         command
     };
-    let run = of_person(&["run", "-np", "1", "--", "python3", "nested.py", bytes]);
+    // begins as the way up ends, which is therefore told late: that must not part the rows
+    let mut run =
+        of_person(&["run", "-np", "1", "--secret-env", "TOKEN", "--", "python3", "nested.py", bytes]);
+    run.env("TOKEN", "A-secret-value");
     let Some(terminal) = Terminal::start(&run, 120, 30) else { return };
     // the row of steps stands below that of epochs
     let both = |screen: &str| {
