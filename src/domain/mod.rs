@@ -7,6 +7,7 @@ pub mod alerts;
 pub mod analysis;
 pub mod blame;
 pub mod bounded;
+pub mod clock_check;
 pub mod clock_fit;
 pub mod collectives;
 pub mod comparison;

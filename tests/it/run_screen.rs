@@ -560,3 +560,23 @@ fn the_row_of_a_host_names_its_ranks() {
     assert!(row.contains("▸80-87") && row.contains("8 training"), "{screen}");
     assert_eq!(row.matches(" 8 ").count(), 1, "{row}");
 }
+
+/// No rank leaves an allreduce before the last one comes to it.
+#[test]
+fn lanes_say_so_where_the_steps_show_two_clocks_to_be_apart() {
+    let mut story = training();
+    press(&mut story, "t");
+    let screen = shown(&mut story, (120, 40));
+    assert!(line(&screen, "─ timeline").contains("clock ±0.32 ms"), "{screen}");
+    story.clock("gpu-b", 40_000);
+    for step in 121..130u64 {
+        story.wait_ms(60);
+        for rank in 0..4 {
+            story.step(rank, step, 0.2, phases(rank));
+        }
+    }
+    for size in [(80, 24), (120, 40)] {
+        let screen = shown(&mut story, size);
+        assert!(line(&screen, "─ timeline").contains("clocks ≥ 34 ms apart"), "{screen}");
+    }
+}

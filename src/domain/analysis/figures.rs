@@ -11,6 +11,7 @@ use super::lateness::Late;
 use super::metrics::MetricFigures;
 use super::steps::{Ended, StepPoint};
 
+use crate::domain::clock_check::ClocksApart;
 use crate::domain::hooks::StepsBy;
 use crate::domain::ids::{GpuUuid, HostId, Rank};
 use crate::domain::marks::{RunMark, as_told};
@@ -403,6 +404,8 @@ pub struct RunAnalysis {
     pub gpus: Vec<GpuFigures>,
     /// Its hosts.
     pub host_figures: Vec<HostFigures>,
+    /// Two of their clocks that its steps show to be apart.
+    pub clocks_apart: Option<ClocksApart>,
     /// What it printed.
     pub log: LogFigures,
     /// What is missing.

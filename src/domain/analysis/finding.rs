@@ -73,7 +73,7 @@ pub fn findings(run: &RunAnalysis) -> Vec<Finding> {
     let mut found: Vec<Finding> =
         [failure(run), stalled(run), not_finite(run), uneven(run), drift(run), start(run)]
             .into_iter()
-            .chain([data(run), exposed(run), idle(run), missing(run), errors(run)])
+            .chain([data(run), exposed(run), idle(run), missing(run), errors(run), clocks(run)])
             .flatten()
             .collect();
     found.extend(late(run));
@@ -86,6 +86,22 @@ pub fn findings(run: &RunAnalysis) -> Vec<Finding> {
 
 fn percent(share: f64) -> String {
     format!("{:.0} %", share * 100.0)
+}
+
+/// Lanes and traces of two hosts whose clocks are apart must not be compared.
+fn clocks(run: &RunAnalysis) -> Option<Finding> {
+    let apart = run.clocks_apart.as_ref()?;
+    let words = format!(
+        "the clock of {} is at least {} ahead of that of {}: their lanes do not fit together",
+        apart.ahead,
+        duration_us(apart.us),
+        apart.behind
+    );
+    let evidence = format!(
+        "in {} of {} steps ranks of {} left the allreduce before one of {} came to it, by more than pings are sure of",
+        apart.steps, apart.of, apart.behind, apart.ahead
+    );
+    Some(Finding::new(0.05, words, evidence))
 }
 
 /// `rank 3 (gpu-b:1)`.

@@ -2,6 +2,7 @@
 //! figures that come of it. `hvtui report` and `hvtui diff` show them. Knows nothing of files.
 
 pub mod by_step;
+mod correlation;
 mod facts;
 mod figures;
 mod finding;
@@ -23,6 +24,7 @@ use self::gpus::Telemetry;
 use self::logs::Logs;
 use self::metrics::Metrics;
 use self::steps::{HostClock, Steps};
+use crate::domain::clock_fit::{ClockFit, ClockSample};
 use crate::domain::event::{Envelope, Event, Origin};
 use crate::domain::ids::{HostId, Rank};
 use crate::domain::nccl_timing::NcclTimings;
@@ -58,6 +60,7 @@ pub struct Analyzer {
     /// The hosts of the run, how well their clocks are known, and on which of them each rank is.
     hosts: Vec<HostId>,
     clocks: Vec<HostClock>,
+    fits: Vec<ClockFit>,
     host_of: Vec<usize>,
     steps: Steps,
     stragglers: Stragglers,
@@ -89,6 +92,7 @@ impl Analyzer {
             window,
             counting: true,
             clocks: (0..hosts.len()).map(|host| HostClock { host, unsure_us: 0 }).collect(),
+            fits: vec![ClockFit::default(); hosts.len()],
             host_of: spec.placements.iter().map(|placement| place(&placement.host)).collect(),
             hosts,
             steps: Steps::new(spec.world(), window),
@@ -130,7 +134,7 @@ impl Analyzer {
                     self.dropped(what, *dropped);
                 }
                 if let Event::ClockSampled { sample } = event {
-                    self.clock(host, sample.rtt_us.div_ceil(2));
+                    self.clock(host, *sample);
                 }
                 if !self.counting && matches!(event, Event::GpuHappened { .. }) {
                     return;
@@ -160,9 +164,11 @@ impl Analyzer {
     }
 
     /// A ping to a host: the fastest tells how well its clock is known.
-    fn clock(&mut self, host: &HostId, unsure_us: u32) {
+    fn clock(&mut self, host: &HostId, sample: ClockSample) {
         let Some(at) = self.hosts.iter().position(|other| other == host) else { return };
         let clock = &mut self.clocks[at];
+        let unsure_us = sample.rtt_us.div_ceil(2);
+        self.fits[at].add(sample);
         // 0 is one that was never compared
         clock.unsure_us = if clock.unsure_us == 0 { unsure_us } else { clock.unsure_us.min(unsure_us) };
     }
@@ -257,7 +263,8 @@ impl Analyzer {
 
     fn step(&mut self, number: u32, within: Option<Rank>, timing: &StepTiming) {
         let clock = self.clock_of(within.unwrap_or(Rank(number)));
-        self.steps.step(number, within.is_some(), clock, timing);
+        let start = self.fits.get(clock.host).and_then(|fit| fit.stamp(timing.start));
+        self.steps.step(number, within.is_some(), (clock, start), timing);
         if self.counting && self.window.holds(timing.step) {
             self.stragglers.step(self.steps.world(), Rank(number), timing);
         }

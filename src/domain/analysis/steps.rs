@@ -1,13 +1,15 @@
 //! The steps of a run: each as soon as all ranks have told it, for only then it is known who came last. A fold in bounded
-//! memory. Clocks are never compared: how long a rank waited is measured by itself.
+//! memory. How long a rank waited is measured by itself; clocks are compared to see whether they agree, and for nothing else.
 
 use std::collections::BTreeMap;
 
 use super::by_step::ByStep;
+use super::correlation::Correlation;
 use super::figures::Window;
 use super::histogram::Histogram;
 use super::lateness::{self, Late};
 use super::what_if::{BEFORE, WhatIfSums};
+use crate::domain::clock_check::{ClockCheck, ClocksApart, Passage};
 use crate::domain::hooks::StepsBy;
 use crate::domain::ids::Rank;
 use crate::domain::series::Merge;
@@ -44,6 +46,8 @@ pub(super) struct Part {
     /// Whether it counts: what is told outside of the span that is looked at is only known.
     counts: bool,
     pub(super) clock: HostClock,
+    /// How it went through the allreduce by the client's clock, where the job itself tells that.
+    passage: Option<Passage>,
     /// What the rank did from the allreduce before to this one, as [`BEFORE`].
     pub(super) before: [u32; BEFORE.len()],
 }
@@ -203,6 +207,9 @@ pub(super) struct Steps {
     pub(super) lengths: Histogram,
     pub(super) warm_us: Option<u32>,
     correlation: Correlation,
+    clocks: ClockCheck,
+    /// The clocks that were the furthest apart.
+    pub(super) clocks_apart: Option<ClocksApart<usize>>,
     /// Of each rank's each step, microseconds.
     pub(super) phases: [Histogram; Phase::COUNT],
     pub(super) exposed: Histogram,
@@ -232,6 +239,8 @@ impl Steps {
             lengths: Histogram::default(),
             warm_us: None,
             correlation: Correlation::default(),
+            clocks: ClockCheck::default(),
+            clocks_apart: None,
             phases: std::array::from_fn(|_| Histogram::default()),
             exposed: Histogram::default(),
             mean_phases: std::array::from_fn(|_| Histogram::default()),
@@ -277,6 +286,7 @@ impl Steps {
     /// All ranks begin anew.
     pub(super) fn restart(&mut self) {
         self.close_all();
+        self.clocks = ClockCheck::default();
         for rank in self.ranks.values_mut() {
             rank.last = None;
         }
@@ -318,8 +328,14 @@ impl Steps {
         self.newest = Some(self.newest.map_or(step, |newest| newest.max(step)));
     }
 
-    /// A step of one that trains; `worker`: a process within a rank.
-    pub(super) fn step(&mut self, number: u32, worker: bool, clock: HostClock, timing: &StepTiming) {
+    /// A step of one that trains, which began at `start` by the client's clock; `worker`: a process within a rank.
+    pub(super) fn step(
+        &mut self,
+        number: u32,
+        worker: bool,
+        (clock, start): (HostClock, Option<Stamp>),
+        timing: &StepTiming,
+    ) {
         if worker && !self.has_workers {
             self.has_workers = true;
             // ranks that have only started are launchers of the workers
@@ -331,7 +347,10 @@ impl Steps {
             return;
         }
         let Some(part) = rank.part(number, timing) else { return };
-        let part = Part { counts: self.counting, clock, ..part };
+        // what hooks tell of a wait may begin after the rank has come
+        let start = start.filter(|_| !part.hooks);
+        let passage = start.and_then(|start| Passage::new(clock.host, clock.unsure_us, start, timing));
+        let part = Part { counts: self.counting, clock, passage, ..part };
         if last.is_some_and(|last| last.step > timing.step) {
             self.close_all();
         }
@@ -426,6 +445,7 @@ impl Steps {
         self.points.at(step).lengths.add(longest);
         self.means(&parts);
         self.judge(step, &parts, longest);
+        self.check_clocks(&parts);
     }
 
     /// Where the time of a whole step goes, all of its ranks together.
@@ -443,6 +463,18 @@ impl Steps {
         }
         let exposed = mean(Phase::Wait.index()).saturating_add(mean(Phase::Transfer.index()));
         self.mean_exposed.add(exposed);
+    }
+
+    /// Whether what the ranks did agrees with the clocks of their hosts.
+    fn check_clocks(&mut self, parts: &[Part]) {
+        let passages: Option<Vec<Passage>> = parts.iter().map(|part| part.passage).collect();
+        let Some(passages) = passages else { return };
+        self.clocks.take(&passages);
+        if let Some(apart) = self.clocks.apart()
+            && self.clocks_apart.as_ref().is_none_or(|worst| worst.us <= apart.us)
+        {
+            self.clocks_apart = Some(apart);
+        }
     }
 
     /// Who came last, and what that cost.
@@ -493,6 +525,7 @@ impl RankSteps {
             told: !timing.spans.is_empty(),
             counts: true,
             clock: HostClock::default(),
+            passage: None,
             before: [
                 data,
                 forward,
@@ -533,61 +566,5 @@ impl Part {
             self.phases[Phase::Wait.index()] -= moved;
             self.phases[Phase::Transfer.index()] += moved;
         }
-    }
-}
-
-/// How much each of a row of numbers tells of the next: the autocorrelation of lag 1.
-#[derive(Debug, Clone, Default)]
-struct Correlation {
-    count: f64,
-    sum: f64,
-    squares: f64,
-    products: f64,
-    last: Option<f64>,
-    /// What is subtracted of each, so that sums of squares keep their digits.
-    shift: Option<f64>,
-}
-
-impl Correlation {
-    fn add(&mut self, value: f64) {
-        let value = value - *self.shift.get_or_insert(value);
-        self.count += 1.0;
-        self.sum += value;
-        self.squares += value * value;
-        self.products += self.last.map_or(0.0, |last| last * value);
-        self.last = Some(value);
-    }
-
-    /// (1 + r) / (1 − r), from 1 to 39: by so much the variance of a mean is greater than without dependence.
-    fn dependence(&self) -> f64 {
-        if self.count < 3.0 {
-            return 1.0;
-        }
-        let mean = self.sum / self.count;
-        let variance = self.squares / self.count - mean * mean;
-        let covariance = self.products / (self.count - 1.0) - mean * mean;
-        let r = if variance > 0.0 { (covariance / variance).clamp(0.0, 0.95) } else { 0.0 };
-        (1.0 + r) / (1.0 - r)
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn values_that_come_in_runs_tell_less() {
-        let dependence = |values: &[f64]| {
-            let mut correlation = Correlation::default();
-            for value in values {
-                correlation.add(*value);
-            }
-            correlation.dependence()
-        };
-        let alternating: Vec<f64> = (0..100).map(|at| f64::from(at % 2)).collect();
-        let two_halves: Vec<f64> = (0..100).map(|at| f64::from(at / 50)).collect();
-        assert!((dependence(&alternating) - 1.0).abs() < 1e-9);
-        assert!(dependence(&two_halves) > 20.0);
-        assert!((dependence(&[5.0; 10]) - 1.0).abs() < 1e-9);
     }
 }

@@ -25,6 +25,7 @@ pub(super) fn of(analyzer: Analyzer, damage: Option<String>) -> RunAnalysis {
     let outcome = analyzer.outcome;
     let ended_at = outcome.as_ref().and_then(|outcome| outcome.at).or(analyzer.last_at);
     let (host_figures, gpus) = telemetry.figures();
+    let clocks_apart = steps.clocks_apart.clone().and_then(|apart| apart.named(&analyzer.hosts));
     let facts = facts::of(&spec, &telemetry.hosts, &analyzer.job, analyzer.total_steps);
     let place = |rank: Rank| spec.placements.get(rank.0 as usize).map(ToString::to_string);
     let mut ranks = ranks(&spec, &steps);
@@ -72,6 +73,7 @@ pub(super) fn of(analyzer: Analyzer, damage: Option<String>) -> RunAnalysis {
         samples: samples(&steps),
         gpus,
         host_figures,
+        clocks_apart,
         gaps: GapFigures {
             dropped: Counted::all(&analyzer.dropped),
             log_bytes: analyzer.log_bytes,

@@ -165,6 +165,38 @@ fn a_lead_that_the_clocks_are_not_sure_of_names_nobody() {
     assert_eq!(last_in(1_100), Some(0));
 }
 
+/// No rank leaves an allreduce before the last one comes to it.
+#[test]
+fn a_clock_that_the_steps_show_to_be_ahead_is_a_finding() {
+    let told = |by: StepsBy, off_us: i64| {
+        let mut spec = spec(2);
+        spec.placements[1].host = HostId::from("gpu-b");
+        let mut told = Told::new(spec);
+        for (host, offset_us) in [("gpu-a", 0), ("gpu-b", off_us)] {
+            let sample = ClockSample { host_time: HostTime(1), offset_us, rtt_us: 100 };
+            told.tell(Origin::Host(HostId::from(host)), Event::ClockSampled { sample });
+        }
+        (0..2).for_each(|rank| told.rank(rank, Event::StepsBy { by }));
+        for step in 2..=21_u64 {
+            (0..2).for_each(|rank| told.step(rank, timing(step, [10, 20, 30, 0, 4, 10])));
+        }
+        told.finish(RunEnd::Finished)
+    };
+    assert_eq!(told(StepsBy::Program, 0).clocks_apart, None);
+    assert_eq!(told(StepsBy::Program, 3_000).clocks_apart, None, "they take 4 ms to pass");
+    assert_eq!(told(StepsBy::Hooks, 90_000).clocks_apart, None, "hooks don't tell when a rank came");
+    let run = told(StepsBy::Program, 9_000);
+    let apart = run.clocks_apart.clone().unwrap();
+    assert_eq!((apart.behind.as_str(), apart.ahead.as_str(), apart.us), ("gpu-a", "gpu-b", 5_000));
+    let found: Vec<Finding> = findings(&run);
+    let told = found.iter().find(|finding| finding.words.contains("clock")).unwrap();
+    assert_eq!(
+        told.words,
+        "the clock of gpu-b is at least 5.0 ms ahead of that of gpu-a: their lanes do not fit together"
+    );
+    assert!(told.evidence.starts_with("in 20 of 20 steps ranks of gpu-a left"), "{}", told.evidence);
+}
+
 #[test]
 fn the_first_step_of_each_attempt_warms_up() {
     let mut told = Told::new(spec(2));

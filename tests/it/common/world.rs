@@ -166,9 +166,14 @@ impl Story {
             topology: None,
         };
         self.link(name, LinkState::Up);
-        let sample = ClockSample { host_time: HostTime(1), offset_us: CLOCK_OFFSET, rtt_us: 640 };
-        self.tell(Origin::Host(host(name)), Event::ClockSampled { sample });
+        self.clock(name, 0);
         self.tell(Origin::Host(host(name)), Event::HostDescribed { info: Arc::new(info) })
+    }
+
+    /// A ping to a host says that its clock is ahead of what the others say by so much.
+    pub(crate) fn clock(&mut self, name: &str, ahead_us: i64) -> &mut Self {
+        let sample = ClockSample { host_time: HostTime(1), offset_us: CLOCK_OFFSET + ahead_us, rtt_us: 640 };
+        self.tell(Origin::Host(host(name)), Event::ClockSampled { sample })
     }
 
     pub(crate) fn gpu_host(&mut self, name: &str, gpus: u32) -> &mut Self {

@@ -1,9 +1,13 @@
 //! The timeline: a lane a rank with its phases up to the moment shown, and a lane a slot with its load.
 
+use std::collections::BTreeMap;
 use std::ops::Range;
 
 use ratatui::style::Modifier;
 
+use crate::domain::clock_check::{self, ClockCheck, ClocksApart, Passage};
+use crate::domain::hooks::StepsBy;
+use crate::domain::ids::HostId;
 use crate::domain::time::Stamp;
 use crate::domain::units;
 use crate::domain::world::{HostState, RankState, RunState};
@@ -24,6 +28,8 @@ use crate::tui::screens::run::{
 
 /// Telemetry comes once a second; a sample holds until the next one, this long at most, microseconds.
 const SAMPLE_HOLDS_US: i64 = 2_500_000;
+/// Of so many ranks it is looked whether what they did agrees with their hosts' clocks.
+const CLOCK_RANKS: usize = 64;
 /// Columns of a rule beside its words: the line and a blank before them, the same behind.
 const LEAST_RULE: u16 = 4;
 
@@ -32,7 +38,8 @@ pub(super) fn draw(model: &Model, canvas: &mut Canvas<'_>, band: Band, run: &Run
     let window = window_us(model);
     let end = timeline_end(model);
     let start = end.plus_micros(-window);
-    let words = head(model, canvas, band.y, run, window, end);
+    let apart = clocks_apart(model, run, start, end);
+    let words = head(model, canvas, band.y, run, (window, end), apart);
     let (x, w) = lane_columns(run, canvas.width());
     let label = x - 3;
     let spans = unattended(model, run);
@@ -115,16 +122,59 @@ fn ticks(
     }
 }
 
+/// Whether the newest steps in the window show that two hosts' clocks are apart: then their lanes do not fit together.
+fn clocks_apart(model: &Model, run: &RunState, from: Stamp, to: Stamp) -> Option<ClocksApart> {
+    let hosts = run.spec.hosts();
+    if hosts.len() < 2 {
+        return None;
+    }
+    let mut steps: BTreeMap<u64, Vec<Passage>> = BTreeMap::new();
+    let mut count = 0;
+    // what holds for all holds for some of them
+    let each = trainer_lanes(run).count().div_ceil(CLOCK_RANKS).max(1);
+    for one in trainer_lanes(run).step_by(each) {
+        // what hooks tell of a wait may begin after the rank has come
+        if one.state.steps_by == StepsBy::Hooks {
+            return None;
+        }
+        count += 1;
+        let host = &one.rank.placement.host;
+        let place = hosts.iter().position(|other| other == host)?;
+        let clock = &model.world.hosts.get(host)?.clock;
+        let unsure_us = clock.uncertainty_us()?;
+        let newest = one.state.steps.iter().rev().skip_while(|(arrived, _)| *arrived > to);
+        for (_, step) in newest.take_while(|(arrived, _)| *arrived > from).take(clock_check::WINDOW) {
+            let start = clock.stamp(step.start)?;
+            steps.entry(step.step).or_default().extend(Passage::new(place, unsure_us, start, step));
+        }
+    }
+    let mut check = ClockCheck::default();
+    steps.values().filter(|ranks| ranks.len() == count).for_each(|ranks| check.take(ranks));
+    check.apart()?.named(&hosts)
+}
+
+/// How sure the clocks of the run's hosts are, or that they are apart.
+fn clock_words(model: &Model, hosts: &[HostId], apart: Option<&ClocksApart>) -> String {
+    if let Some(apart) = apart {
+        return format!("   clocks ≥ {} apart", units::duration_us(apart.us));
+    }
+    let clock = |host| model.world.hosts.get(host).and_then(|state| state.clock.uncertainty_us());
+    let most = hosts.iter().filter_map(clock).max();
+    most.map_or_else(String::new, |us| format!("   clock ±{:.2} ms", f64::from(us) / 1000.0))
+}
+
 /// Draws the ruler; gives the first column behind its words.
-fn head(model: &Model, canvas: &mut Canvas<'_>, y: u16, run: &RunState, window: i64, end: Stamp) -> u16 {
+fn head(
+    model: &Model,
+    canvas: &mut Canvas<'_>,
+    y: u16,
+    run: &RunState,
+    (window, end): (i64, Stamp),
+    apart: Option<ClocksApart>,
+) -> u16 {
     let (text, dim) = (canvas.theme.text, canvas.theme.dim);
-    let clocks = run
-        .spec
-        .hosts()
-        .into_iter()
-        .filter_map(|host| model.world.hosts.get(&host).and_then(|state| state.clock.uncertainty_us()));
-    let clock =
-        clocks.max().map_or_else(String::new, |us| format!("   clock ±{:.2} ms", f64::from(us) / 1000.0));
+    let clock = clock_words(model, &run.spec.hosts(), apart.as_ref());
+    let clock_style = if apart.is_some() { canvas.theme.warn } else { dim };
     let until = clock_time(end, &model.zone, true);
     let length = units::duration_us(window.unsigned_abs());
     let spans = unattended(model, run);
@@ -138,7 +188,7 @@ fn head(model: &Model, canvas: &mut Canvas<'_>, y: u16, run: &RunState, window: 
     let mut room = canvas.width().saturating_sub(LEAST_RULE);
     let mut words = vec![("timeline".to_owned(), text), (format!("   {length} until {until}"), dim)];
     room = words.iter().fold(room, |room, (word, _)| room.saturating_sub(width(word)));
-    for (word, style) in [(away, canvas.theme.warn), (clock, dim), (zoom, dim)] {
+    for (word, style) in [(away, canvas.theme.warn), (clock, clock_style), (zoom, dim)] {
         if width(&word) <= room {
             room -= width(&word);
             words.push((word, style));
