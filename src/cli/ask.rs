@@ -20,7 +20,7 @@ use zeroize::Zeroizing;
 use super::errors::{Code, Failure, note, to_stdout};
 use super::signals::{self, Signals};
 use crate::domain::passphrase::Secret;
-use crate::domain::question::{Answer, Question};
+use crate::domain::question::{ASKED_AGAIN, Answer, Question};
 use crate::ssh::{Asked, Asker, Questions};
 
 const TTY: &str = "/dev/tty";
@@ -166,7 +166,9 @@ async fn by_program(program: &OsString, question: &Question, signals: &mut Optio
     match output {
         Ok(output) => {
             let said = Zeroizing::new(output.stdout);
-            if output.status.success() { question.answer(line(&said)) } else { Answer::No }
+            // the same program would say the same again
+            let said = output.status.success().then(|| question.answer(line(&said))).flatten();
+            said.unwrap_or(Answer::No)
         }
         Err(error) => Answer::Unable(format!("SSH_ASKPASS can't be run: {error}")),
     }
@@ -186,18 +188,23 @@ fn on_terminal(question: &Question, cancel: &OwnedFd) -> Answer {
         hide(&tty);
     }
     // in the place of a line that tells how far something is
-    let text = format!("\r\x1b[K{}\n{} ", question.lines().join("\n"), question.prompt());
-    let answer = tty.write_all(text.as_bytes()).and_then(|()| read_line(&mut tty, cancel));
+    let mut text = format!("\r\x1b[K{}\n{} ", question.lines().join("\n"), question.prompt());
+    let answer = loop {
+        match tty.write_all(text.as_bytes()).and_then(|()| read_line(&mut tty, cancel)) {
+            Ok(Some(typed)) => match question.answer(typed) {
+                Some(answer) => break Ok(answer),
+                None => text = format!("{ASKED_AGAIN}: "),
+            },
+            Ok(None) => break Ok(Answer::No),
+            Err(error) => break Err(error),
+        }
+    };
     if !question.echo() {
         // the line end that was typed was not shown; a terminal that is gone shows nothing
         let _ = tty.write_all(b"\n");
         restore();
     }
-    match answer {
-        Ok(Some(text)) => question.answer(text),
-        Ok(None) => Answer::No,
-        Err(error) => Answer::Unable(format!("{TTY}: {error}")),
-    }
+    answer.unwrap_or_else(|error| Answer::Unable(format!("{TTY}: {error}")))
 }
 
 /// The terminal whose input is hidden, and its settings before.

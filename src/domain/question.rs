@@ -76,6 +76,9 @@ pub enum Answer {
     Unable(String),
 }
 
+/// What is said where an answer about a host key was none.
+pub const ASKED_AGAIN: &str = "type yes, no or the fingerprint";
+
 impl Question {
     /// What it is about, in a few words.
     pub fn title(&self) -> &'static str {
@@ -105,7 +108,7 @@ impl Question {
                 "" => "answer:".to_owned(),
                 last => sanitize(last).into_owned(),
             },
-            Subject::HostKey { .. } => "trust it? type yes:".to_owned(),
+            Subject::HostKey { .. } => "trust it (yes/no)?".to_owned(),
         }
     }
 
@@ -145,13 +148,15 @@ impl Question {
         lines.iter().map(|line| sanitize(line).into_owned()).collect()
     }
 
-    /// What an answered line of text means: a host key is trusted by `yes` alone.
-    pub fn answer(&self, text: Secret) -> Answer {
-        match self.subject {
-            Subject::HostKey { .. } if text.reveal().trim().eq_ignore_ascii_case("yes") => Answer::Yes,
-            Subject::HostKey { .. } => Answer::No,
-            _ => Answer::Text(text),
+    /// What an answered line of text means; `None` where it is no answer, and it is to be asked again. A host key is trusted by
+    /// the whole word, or by its fingerprint.
+    pub fn answer(&self, text: Secret) -> Option<Answer> {
+        let Subject::HostKey { fingerprint, .. } = &self.subject else { return Some(Answer::Text(text)) };
+        let word = text.reveal().trim();
+        if word.eq_ignore_ascii_case("yes") || word == fingerprint {
+            return Some(Answer::Yes);
         }
+        ["no", "n"].iter().any(|no| word.eq_ignore_ascii_case(no)).then_some(Answer::No)
     }
 }
 
@@ -177,9 +182,11 @@ mod tests {
         let (algorithm, fingerprint) = ("ssh-ed25519".into(), "SHA256:x".into());
         let question =
             question(Subject::HostKey { algorithm, fingerprint, also: vec!["b".into()], other: Vec::new() });
-        assert_eq!(question.answer(Secret::new(" Yes ".into())), Answer::Yes);
-        for text in ["", "y", "no", "yes please"] {
-            assert_eq!(question.answer(Secret::new(text.into())), Answer::No, "{text}");
+        let answer = |text: &str| question.answer(Secret::new(text.into()));
+        assert_eq!((answer(" Yes "), answer("SHA256:x")), (Some(Answer::Yes), Some(Answer::Yes)));
+        assert_eq!((answer("no"), answer("N")), (Some(Answer::No), Some(Answer::No)));
+        for text in ["", "y", "yes please", "SHA256:y"] {
+            assert_eq!(answer(text), None, "{text}: asked again");
         }
         assert!(question.lines().contains(&"the same key is known for b".to_owned()));
     }

@@ -81,7 +81,7 @@ async fn confirm(at: &str, key: &ssh::HostKey) -> Result<(), Failure> {
         let text = format!("{shown}{remedy} --fingerprint {fingerprint}");
         return Err(Failure::new(Code::Permission, text));
     }
-    to_stdout(&format!("{shown}Compare it with the host's own. Trust it? [y/N] "))?;
+    to_stdout(&format!("{shown}Compare it with the host's own. Trust it (yes/no)? "))?;
     if !ask::is_yes().await {
         // the answer may have been cut off in the middle of the line
         let _ = writeln!(std::io::stdout());

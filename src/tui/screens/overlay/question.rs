@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 
 use crate::domain::passphrase::Secret;
-use crate::domain::question::{Answer, Question};
+use crate::domain::question::{ASKED_AGAIN, Answer, Question};
 use crate::tui::core::{Effect, Key, KeyCode};
 use crate::tui::screens::Model;
 use crate::tui::screens::model::Overlay;
@@ -47,6 +47,11 @@ fn done(model: &mut Model, refused: bool) -> Vec<Effect> {
     let Some((number, question)) = model.ui.questions.waiting.pop_front() else {
         return Vec::new();
     };
-    let answer = if refused { Answer::No } else { question.answer(typed) };
-    vec![Effect::Answer(number, answer)]
+    let answer = if refused { Some(Answer::No) } else { question.answer(typed) };
+    if let Some(answer) = answer {
+        return vec![Effect::Answer(number, answer)];
+    }
+    let question = Question { note: Some(ASKED_AGAIN.to_owned()), ..question };
+    model.ui.questions.waiting.push_front((number, question));
+    Vec::new()
 }
