@@ -15,15 +15,19 @@ use crate::domain::log::Stream;
 use crate::domain::options::GpuView;
 use crate::domain::options::PythonHooks;
 use crate::domain::run::{HostRun, JobKind, Placement, RankSpec, RunSpec};
+use crate::domain::text::plain;
 use crate::domain::time::Stamp;
 use crate::launch::error::{LaunchError, LaunchFault};
 use crate::launch::name;
 use crate::launch::plan::{LaunchPlan, Rendezvous};
-use crate::launch::request::LaunchRequest;
+use crate::launch::request::{LaunchRequest, PlacementSpec};
 use crate::wire::message::Follow;
 
 /// The variable by which the hooks are told what is wanted of them.
 const HOOKS_WANTED: &str = "HVTUI_PYTHON_HOOKS";
+
+/// So many hosts that are not up are told with the reason of each.
+const ABSENT: usize = 3;
 
 /// Milliseconds between TERM and KILL when a run is stopped.
 pub const GRACE_MS: u64 = 5_000;
@@ -74,6 +78,7 @@ pub fn plan(
     let mut remarks = request.remarks.clone();
     let chosen = free::choice(request, facts).and_then(Result::ok);
     remarks.extend(chosen.map(|choice| format!("picked {}", choice.words())));
+    remarks.extend(absent_remarks(request, &spec, facts));
     remarks.extend(path_remark(&hosts));
     remarks.extend(mig_remarks(&spec, &hosts));
     remarks.extend(risk_remarks(&spec, facts));
@@ -104,6 +109,29 @@ fn environments(spec: &RunSpec, facts: &[HostFacts]) -> BTreeMap<HostId, Environ
         (!plan.is_empty()).then_some((id, plan))
     };
     spec.hosts().into_iter().filter_map(of).collect()
+}
+
+/// The hosts that are not up and that a launch would have come to otherwise, where it names none itself.
+fn absent_remarks(request: &LaunchRequest, spec: &RunSpec, facts: &[HostFacts]) -> Vec<String> {
+    let used = spec.hosts();
+    let last = facts.iter().rposition(|host| used.contains(&host.id)).map_or(0, |last| last + 1);
+    let considered = match &request.place {
+        PlacementSpec::Hosts { .. } | PlacementSpec::Picks(_) => 0,
+        // in the order of the hosts file, and no further than needed
+        PlacementSpec::Count(Some(_)) => last,
+        PlacementSpec::Count(None) | PlacementSpec::Nodes { .. } | PlacementSpec::Free { .. } => facts.len(),
+    };
+    let absent: Vec<(&HostId, &str)> =
+        facts.iter().take(considered).filter_map(|host| Some((&host.id, host.absent.as_deref()?))).collect();
+    if absent.len() > ABSENT {
+        let names: Vec<&str> = absent.iter().take(ABSENT).map(|(host, _)| host.as_str()).collect();
+        let (names, more) = (names.join(", "), absent.len() - ABSENT);
+        return vec![format!(
+            "{names} and {more} more are passed over: they are not up; `hvtui hosts check` says why"
+        )];
+    }
+    let one = |(host, why): &(&HostId, &str)| format!("{host} is passed over: {}", plain(host, why));
+    absent.iter().map(one).collect()
 }
 
 /// The GPUs of the launch that are at risk, a sentence a host.

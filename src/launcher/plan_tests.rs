@@ -22,6 +22,23 @@ fn a_spec_is_named_and_typed_by_its_command() {
 }
 
 #[test]
+fn hosts_that_are_passed_over_are_told_with_the_reason() {
+    let absent = |name: &str| HostFacts { absent: Some(format!("{name}: not trusted")), ..cpu_host(name, 2) };
+    let hosts = [absent("a"), cpu_host("b", 2), absent("c")];
+    let remarks = |place: PlacementSpec, hosts: &[HostFacts]| planned(&request("true", place), hosts).remarks;
+    let told = "a is passed over: not trusted";
+    assert_eq!(remarks(PlacementSpec::Count(Some(2)), &hosts), [told], "c would not have been reached");
+    assert_eq!(remarks(PlacementSpec::Count(None), &hosts), [told, "c is passed over: not trusted"]);
+    let named = PlacementSpec::Hosts { hosts: vec![("b".into(), 1)], np: None };
+    assert!(remarks(named, &hosts).is_empty());
+    let many = ["a", "c", "d", "e"].map(absent).into_iter().chain([cpu_host("b", 2)]).collect::<Vec<_>>();
+    assert_eq!(
+        remarks(PlacementSpec::Count(Some(2)), &many),
+        ["a, c, d and 1 more are passed over: they are not up; `hvtui hosts check` says why"]
+    );
+}
+
+#[test]
 fn a_plan_that_stood_on_a_form_is_a_run_of_the_moment_it_was_started_in() {
     let hosts = [cpu_host("local", 2)];
     let begun = planned(&request("true", PlacementSpec::Count(None)), &hosts).asked_for(Stamp(9));
