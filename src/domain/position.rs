@@ -18,7 +18,9 @@ const NO_REPORT: &str = "report line";
 /// How much of what was printed before is wanted when a client attaches to a run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Past {
-    /// Every byte that is not known yet.
+    /// Every byte that is not known yet, however long that takes.
+    Every,
+    /// The same, but for what can't be caught up with: that is told as a gap.
     Whole,
     /// The end of it, so that the present comes at once; what is left out is told as a gap.
     Recent,
@@ -36,6 +38,11 @@ impl Past {
     /// The last so many bytes of each file; all where there is no such number.
     pub fn last(self) -> Option<u64> {
         (self == Self::Recent).then_some(Self::RECENT)
+    }
+
+    /// Whether what can't be caught up with is left out.
+    pub fn may_hurry(self) -> bool {
+        self != Self::Every
     }
 }
 

@@ -53,7 +53,7 @@ async fn attach(
         RunPrinter::resumed(args.verbose, &run, taken.recap.world.clone()).painted(Paint::of_process());
     let screen = Screen::new(printer, false);
     let past = match (args.whole, args.tail) {
-        (true, _) => Past::Whole,
+        (true, _) => Past::Every,
         (_, true) => Past::Recent,
         _ => Past::after(&taken.recap.position),
     };
