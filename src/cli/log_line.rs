@@ -36,10 +36,10 @@ impl Paint {
     /// that begins in no style and has no colours of its own has that of its level.
     pub(crate) fn line(self, stream: Stream, text: &str, (level, style): (Level, Style)) -> String {
         let depth = if stream == Stream::Stderr { self.err } else { self.out };
+        let mut spans = log_text::spans_with_tabs(style, text);
         if depth == ColorDepth::None {
-            return log_text::plain(text).into_owned();
+            return spans.into_iter().map(|span| span.text).collect();
         }
-        let mut spans = log_text::spans_from(style, text);
         let is_plain = spans.iter().all(|span| span.style == Style::default());
         let own = match level {
             Level::Warning => Some(Colour::Basic(3)),

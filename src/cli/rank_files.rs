@@ -59,8 +59,7 @@ impl RankFiles {
     }
 
     fn line(&mut self, line: &LogLine) -> io::Result<()> {
-        let elided = if line.elided > 0 { format!(" … {} more bytes", line.elided) } else { String::new() };
-        self.write(line.rank, line.stream, &format!("{}{elided}\n", line.text))
+        self.write(line.rank, line.stream, &format!("{}{}\n", line.text, line.cut_words()))
     }
 
     fn write(&mut self, rank: Rank, stream: Stream, text: &str) -> io::Result<()> {

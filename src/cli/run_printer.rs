@@ -138,13 +138,11 @@ impl RunPrinter {
                 self.state().map(stages).into_iter().collect()
             }
             (Origin::Rank(_, rank), Event::LogPrinted { line }) => {
-                let elided =
-                    if line.elided > 0 { format!(" … {} more bytes", line.elided) } else { String::new() };
                 let said = log_text::plain(&line.text);
                 let last = self.state().and_then(|run| run.ranks.get(rank.0 as usize)?.last_line.as_ref());
                 let look = last.map(|last| (last.level, last.style)).unwrap_or_default();
                 let painted = self.paint.line(line.stream, &line.text, look);
-                let text = format!("[{}] {painted}{elided}", self.rank_label(*rank));
+                let text = format!("[{}] {painted}{}", self.rank_label(*rank), line.cut_words());
                 if line.stream == Stream::Stderr && !said.trim().is_empty() {
                     self.last_words.insert(*rank, said.chars().take(LAST_WORDS).collect());
                 }

@@ -51,6 +51,13 @@ pub struct LogLine {
     pub t: Option<HostTime>,
 }
 
+impl LogLine {
+    /// What is said behind a line that was too long to be kept whole; nothing behind others.
+    pub fn cut_words(&self) -> String {
+        if self.elided > 0 { format!(" … {} more bytes", self.elided) } else { String::new() }
+    }
+}
+
 /// The most bytes of unfinished lines in one [`super::event::Event::LogUnfinished`].
 pub const UNFINISHED_BYTES: usize = 4096;
 

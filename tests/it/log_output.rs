@@ -170,6 +170,19 @@ fn bars_within_a_bar_move_in_rows_of_their_own_and_leave_their_last_states() {
     assert!(!printed.contains("\u{1b}[A"), "no cursor is moved in a pipe: {printed:?}");
 }
 
+#[test]
+fn tabs_stay_and_what_a_long_line_lacks_is_counted() {
+    let person = Person::new(1);
+    let script = "printf 'a\\tb\\n\\t\\tc\\n'; head -c 20000 /dev/zero | tr '\\0' x; echo END";
+    let out = person.run(&["run", "-np", "1", "--", "sh", "-c", script]);
+    let printed = String::from_utf8(out.stdout).unwrap();
+    let logs = String::from_utf8(person.run(&["logs", "last"]).stdout).unwrap();
+    for text in [printed, logs] {
+        assert!(text.starts_with("[0] a\tb\n[0] \t\tc\n[0] xxx"), "{}", &text[..40]);
+        assert!(text.ends_with("x … 3619 more bytes\n"), "{}", &text[text.len() - 40..]);
+    }
+}
+
 /// Prints a line and tells steps until there is a file, then prints another one.
 const STEPS: &str = "import json, os, time\n\
     report = open(os.environ['HVTUI_REPORT'], 'a', buffering=1)\n\

@@ -216,9 +216,10 @@ impl<'a> Printer<'a> {
         } else {
             Cow::Borrowed(line.text.as_str())
         };
+        let cut = line.cut_words();
         match self.args.rank {
-            Some(_) => writeln!(out, "{text}"),
-            None => writeln!(out, "[{}] {text}", line.rank),
+            Some(_) => writeln!(out, "{text}{cut}"),
+            None => writeln!(out, "[{}] {text}{cut}", line.rank),
         }
     }
 }

@@ -45,6 +45,21 @@ pub fn spans_from(style: Style, text: &str) -> Vec<Span> {
     sgr::parse(style, shown)
 }
 
+/// The same with its tabs, for programs that read what is printed and terminals that know how wide one is.
+pub fn spans_with_tabs(style: Style, text: &str) -> Vec<Span> {
+    let shown = last_state(text);
+    let mut style = style.after(&text[..shown.as_ptr() as usize - text.as_ptr() as usize]);
+    let mut spans = Vec::new();
+    for (at, cell) in shown.split('\t').enumerate() {
+        if at > 0 {
+            spans.push(Span { text: "\t".to_owned(), style });
+        }
+        spans.extend(sgr::parse(style, cell));
+        style = style.after(cell);
+    }
+    spans
+}
+
 /// A line without any control sequence, safe for a terminal.
 pub fn plain(text: &str) -> Cow<'_, str> {
     let text = last_state(text);
@@ -71,6 +86,19 @@ mod tests {
         };
         assert_eq!(shown("a\u{1b}[0mb"), [("a".to_owned(), true), ("b".to_owned(), false)]);
         assert_eq!(shown("10%\u{1b}[0m\r20%"), [("20%".to_owned(), false)], "by an earlier state of it, too");
+    }
+
+    #[test]
+    fn tabs_are_kept_where_they_are_wanted() {
+        let text = "old\ta\r\u{1b}[31ma\tb\u{1b}[0m\t\tc\u{7}";
+        let spans = spans_with_tabs(Style::default(), text);
+        let red = |style: Style| style.fg == Some(Colour::Basic(1));
+        let shown: Vec<_> = spans.iter().map(|span| (span.text.as_str(), red(span.style))).collect();
+        assert_eq!(
+            shown,
+            [("a", true), ("\t", true), ("b", true), ("\t", false), ("\t", false), ("c␇", false)]
+        );
+        assert_eq!(plain(text), "a b  c␇");
     }
 
     #[test]
