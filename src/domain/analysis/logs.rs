@@ -17,15 +17,24 @@ const TEXT: usize = 200;
 #[derive(Debug, Clone, Default)]
 pub(super) struct Logs {
     all: LogFigures,
-    /// Warnings and errors of each rank.
-    ranks: BTreeMap<Rank, (u64, u64)>,
+    ranks: BTreeMap<Rank, OfRank>,
     carried: BTreeMap<(Rank, Stream), Carried>,
+}
+
+/// What one rank printed.
+#[derive(Debug, Clone, Default)]
+struct OfRank {
+    warnings: u64,
+    errors: u64,
+    first_error: Option<FirstError>,
 }
 
 impl Logs {
     /// A line; one that does not count only says how the next ones are to be read.
     pub(super) fn take(&mut self, at: Stamp, line: &LogLine, counts: bool) {
-        let (level, _) = self.carried.entry((line.rank, line.stream)).or_default().next(line);
+        let carried = self.carried.entry((line.rank, line.stream)).or_default();
+        let (level, _) = carried.next(line);
+        let is_part = carried.is_part();
         if !counts {
             return;
         }
@@ -35,25 +44,31 @@ impl Logs {
             Level::Unknown | Level::Debug | Level::Info => return,
             Level::Warning => {
                 self.all.warnings += 1;
-                of_rank.0 += 1;
+                of_rank.warnings += 1;
                 return;
             }
+            // a traceback is one error, and its exception says which
+            Level::Error | Level::Fatal if is_part => return,
             Level::Error => self.all.errors += 1,
             Level::Fatal => self.all.fatal += 1,
         }
-        of_rank.1 += 1;
-        if self.all.first_error.is_none() {
+        of_rank.errors += 1;
+        if of_rank.first_error.is_none() {
             let text = plain(last_state(&line.text)).trim().chars().take(TEXT).collect();
-            self.all.first_error = Some(FirstError { rank: line.rank, at: Some(at), text });
+            let error = FirstError { rank: line.rank, at: Some(at), text };
+            self.all.first_error.get_or_insert_with(|| error.clone());
+            of_rank.first_error = Some(error);
         }
     }
 
     /// Warnings and errors of a rank.
     pub(super) fn of(&self, rank: Rank) -> (u64, u64) {
-        self.ranks.get(&rank).copied().unwrap_or_default()
+        self.ranks.get(&rank).map_or((0, 0), |of| (of.warnings, of.errors))
     }
 
-    pub(super) fn figures(self) -> LogFigures {
-        self.all
+    /// All of it; the first error is that of `root`, the rank by which the run failed, where that told one.
+    pub(super) fn figures(mut self, root: Option<Rank>) -> LogFigures {
+        let of_root = root.and_then(|root| self.ranks.remove(&root)?.first_error);
+        LogFigures { first_error: of_root.or(self.all.first_error), ..self.all }
     }
 }

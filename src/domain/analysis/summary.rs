@@ -85,7 +85,7 @@ pub(super) fn of(analyzer: Analyzer, damage: Option<String>) -> RunAnalysis {
         marks: Vec::new(),
         estimates: estimates(&steps, &all),
         ranks,
-        log: logs.figures(),
+        log: logs.figures(outcome.as_ref().and_then(|outcome| outcome.root)),
         charts: Charts {
             util: telemetry.charts(),
             range: ended_at.map(|end| (created, end)),

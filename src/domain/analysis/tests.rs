@@ -4,7 +4,7 @@ use super::fixtures::{Told, info, late_run, late_run_in, spec, timing};
 use super::*;
 use crate::domain::clock_fit::ClockSample;
 use crate::domain::hooks::StepsBy;
-use crate::domain::outcome::RunEnd;
+use crate::domain::outcome::{RunEnd, RunOutcome};
 use crate::domain::straggler::Lost;
 use crate::domain::time::HostTime;
 use crate::domain::timing::{Phase, SeenStep};
@@ -163,6 +163,26 @@ fn a_lead_that_the_clocks_are_not_sure_of_names_nobody() {
     };
     assert_eq!(last_in(900), Some(10), "1 ms is more than 0.45 and 0.45");
     assert_eq!(last_in(1_100), Some(0));
+}
+
+#[test]
+fn a_traceback_is_one_error_and_the_first_is_that_of_the_rank_that_failed_first() {
+    let mut told = Told::new(spec(2));
+    let traceback =
+        ["Traceback (most recent call last):", "  File \"t.py\", line 3, in <module>", "    main()"];
+    for (rank, error) in [(0, "RuntimeError: peer is gone"), (1, "ValueError: bad batch size 0")] {
+        traceback.iter().for_each(|line| told.line(rank, line));
+        told.line(rank, error);
+        told.line(rank, "");
+        told.line(rank, "bye");
+    }
+    let outcome =
+        RunOutcome { root: Some(Rank(1)), ..RunOutcome::new(RunEnd::Failed, "rank 1 failed first") };
+    told.whole(Event::RunEnded { outcome });
+    let run = told.analyzer.finish(None);
+    assert_eq!((run.log.lines, run.log.errors, run.ranks[0].errors), (12, 2, 1));
+    let first = run.log.first_error.unwrap();
+    assert_eq!((first.rank, first.text.as_str()), (Rank(1), "ValueError: bad batch size 0"));
 }
 
 /// No rank leaves an allreduce before the last one comes to it.

@@ -19,6 +19,11 @@ impl Carried {
         self.style
     }
 
+    /// Whether the line that was taken in last is one of a traceback that another one names.
+    pub fn is_part(&self) -> bool {
+        self.levels.is_part()
+    }
+
     /// Takes in a whole line: its level, and the style in which it begins.
     pub fn next(&mut self, line: &LogLine) -> (Level, Style) {
         let style = self.style;

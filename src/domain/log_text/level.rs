@@ -129,18 +129,26 @@ pub struct Levels {
     block: u32,
     /// It has had its last line, and another one may follow («During handling of the above exception …»).
     over: bool,
+    /// The last line was one of a traceback, but not the exception itself.
+    part: bool,
 }
 
 impl Levels {
+    /// Whether the line that was taken last is one of a traceback that another one names: its exception.
+    pub fn is_part(self) -> bool {
+        self.part
+    }
+
     /// The level of the next line.
     pub fn next(&mut self, text: &str) -> Level {
         let text = super::plain(text);
         // torchrun and mpirun may write the rank before each line
         let text = unprefixed(&text);
         if text.starts_with("Traceback (most recent call last)") {
-            (self.block, self.over) = (1, false);
+            *self = Self { block: 1, over: false, part: true };
             return Level::Error;
         }
+        self.part = false;
         let level = Level::of_plain(text);
         if self.block == 0 {
             return level;
@@ -154,7 +162,8 @@ impl Levels {
             return level;
         }
         // the exception itself: `RuntimeError: …`, or a name of the program's own
-        self.over |= !is_within && !goes_on;
+        self.part = is_within || goes_on;
+        self.over |= !self.part;
         Level::Error
     }
 }
