@@ -10,8 +10,16 @@ use crate::domain::world::RunState;
 /// Hosts that are named; of more, all are looked at.
 const HOSTS: usize = 8;
 
-/// The doctor's checks that look for the cause of what it said, on the run's hosts; `None` where none fits.
+/// How the file of its command comes to where its ranks look for it, where they did not find it; else the doctor's checks that
+/// look for the cause of what it said, on the run's hosts; `None` where none fits.
 pub(crate) fn hint(run: &RunState) -> Option<String> {
+    if let Some(file) = symptoms::missing_file(run) {
+        let folder = run.spec.workdir.as_deref().unwrap_or("~");
+        return Some(format!(
+            "{file} is not in {folder}, where the ranks ran: --sync . copies this folder to the hosts, --workdir DIR names one that they \
+             have"
+        ));
+    }
     words(&symptoms::checks(run), &run.spec)
 }
 

@@ -79,6 +79,40 @@ pub fn checks(run: &RunState) -> Vec<&'static str> {
     found
 }
 
+/// The file of the command that the ranks of a run that failed did not find, where nothing was copied to them: `train.py`.
+pub fn missing_file(run: &RunState) -> Option<&str> {
+    let outcome = run.outcome.as_ref().filter(|outcome| !outcome.is_stopped() && outcome.exit_code() != 0)?;
+    let spec = &run.spec;
+    if spec.options.sync.is_some() || spec.options.container.is_some() || spec.is_imported() {
+        return None;
+    }
+    let of_root = |rank: Rank| outcome.root.is_none_or(|root| root == rank);
+    let lines = run.log.iter().rev().map(|(_, logged)| &logged.line).filter(|line| of_root(line.rank));
+    lines.take(LINES).find_map(|line| named_and_missing(&line.text, &spec.command))
+}
+
+/// The word of a command that a line says is no file: one that is told by its place in the folder of the launch.
+fn named_and_missing<'a>(text: &str, command: &'a [String]) -> Option<&'a str> {
+    let lower = text.to_lowercase();
+    let says = ["can't open file", "cannot open", "can't open", "no such file or directory", "not found"];
+    if !says.iter().any(|words| lower.contains(words)) {
+        return None;
+    }
+    let is_file = |word: &&String| {
+        let is_told = !word.starts_with(['/', '~', '-']) && !word.contains(['=', ' ']);
+        is_told && (word.contains('/') || word.rsplit_once('.').is_some_and(|(name, _)| !name.is_empty()))
+    };
+    let stands = |word: &&String| {
+        let place = word.trim_start_matches("./");
+        text.split(['\'', '"', ':', ' ']).any(|said| said.strip_suffix(place).is_some_and(is_folder))
+    };
+    command.iter().filter(is_file).find(stands).map(String::as_str)
+}
+
+fn is_folder(before: &str) -> bool {
+    before.is_empty() || before.ends_with('/')
+}
+
 /// The checks that fit a run that hangs, by where the processes stand that hold the others up: the first of `groups`. None where
 /// they stand in code of their own.
 pub fn of_hang(groups: &[Alike<'_>]) -> &'static [&'static str] {
@@ -130,6 +164,23 @@ mod tests {
         assert_eq!(of("[Errno 98] Address already in use"), ["ports"]);
         assert_eq!(of("connect [127.0.1.1]:1 -> [172.17.0.1]:2: Connection refused"), ["interface"]);
         assert!(of("loss is nan").is_empty());
+    }
+
+    #[test]
+    fn a_file_of_the_command_that_is_not_there_is_named() {
+        let command: Vec<String> =
+            "python3 -u ./src/train.py --lr=0.1 data.txt x".split(' ').map(String::from).collect();
+        let of = |text: &str| named_and_missing(text, &command);
+        let python = "python3: can't open file '/root/src/train.py': [Errno 2] No such file or directory";
+        assert_eq!(of(python), Some("./src/train.py"));
+        assert_eq!(of("bash: ./src/train.py: No such file or directory"), Some("./src/train.py"));
+        assert_eq!(of("sh: 0: cannot open src/train.py: No such file"), Some("./src/train.py"));
+        assert_eq!(
+            of("FileNotFoundError: [Errno 2] No such file or directory: 'data.txt'"),
+            Some("data.txt")
+        );
+        assert_eq!(of("FileNotFoundError: [Errno 2] No such file or directory: 'olddata.txt'"), None);
+        assert_eq!(of("reading ./src/train.py"), None);
     }
 
     #[test]

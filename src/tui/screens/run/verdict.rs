@@ -45,7 +45,11 @@ pub fn shown(model: &Model, run: &RunState) -> Verdict {
     let mut known = verdict(run, model.moment(), &model.zone);
     // of a replay the hosts may have become others since
     let checks = if model.ui.screen == Screen::Run { symptoms::checks(run) } else { Vec::new() };
-    if !checks.is_empty() {
+    let missing = if model.ui.screen == Screen::Run { symptoms::missing_file(run) } else { None };
+    if let Some(file) = missing {
+        known.text +=
+            &format!(" · {} is not where the ranks ran: sync copies its folder there", sanitize(file));
+    } else if !checks.is_empty() {
         known.text += " · 4 Doctor may say why: ";
         known.text += &checks.join(", ");
     }
