@@ -15,7 +15,7 @@ use crate::domain::gpu::{GpuInfo, GpuProcess, GpuSample, Reading};
 use crate::domain::host::{HostInfo, HostSample, LinkState};
 use crate::domain::lease::Lease;
 use crate::domain::occupancy::Occupancy;
-use crate::domain::text::sanitize;
+use crate::domain::text::{plain, sanitize};
 use crate::domain::time::Stamp;
 use crate::domain::units::{bytes, bytes_of, duration_us, middle_cut};
 use crate::domain::world::{HostState, World};
@@ -65,7 +65,7 @@ fn host(
     });
     let up = state.filter(|state| state.is_up() || limited.is_some());
     let (Some(state), Some(info)) = (up, up.and_then(|state| state.info.as_deref())) else {
-        lines.push(head(&link_words(state, now)));
+        lines.push(head(&link_words(config, state, now)));
         return;
     };
     let latest = state.latest();
@@ -102,18 +102,19 @@ fn lease(lease: &Lease, state: &HostState, now: Stamp) -> String {
 }
 
 /// What is known of a host that does not answer.
-fn link_words(state: Option<&HostState>, now: Stamp) -> String {
+fn link_words(config: &HostConfig, state: Option<&HostState>, now: Stamp) -> String {
     let Some((since, link)) = state.and_then(|state| state.link.as_ref()) else {
         return "not tried yet".to_owned();
     };
+    let plain = |reason| plain(&config.id, reason);
     let words = match link {
         LinkState::Connecting { to } => format!("connecting to {to}"),
         LinkState::Installing { bytes: 0 } => "starting the agent".to_owned(),
         LinkState::Installing { bytes: size } => format!("putting hvtui there ({})", bytes(*size)),
         LinkState::Up => "up, its facts have not come yet".to_owned(),
-        LinkState::Limited { reason } => format!("takes no ranks: {reason}"),
-        LinkState::Down { reason, .. } => format!("down for {}: {reason}", age(*since, now)),
-        LinkState::Refused { reason, .. } => format!("refused: {reason}"),
+        LinkState::Limited { reason } => format!("takes no ranks: {}", plain(reason)),
+        LinkState::Down { reason, .. } => format!("down for {}: {}", age(*since, now), plain(reason)),
+        LinkState::Refused { reason, .. } => format!("refused: {}", plain(reason)),
     };
     let seen = state
         .and_then(HostState::latest)

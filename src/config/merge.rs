@@ -24,7 +24,7 @@ pub(super) fn hosts_file(path: &Path, text: String, home: &Path) -> Result<Hosts
     let file: File = match toml::from_str(&text) {
         Ok(file) => file,
         Err(error) => {
-            let problem = from_toml(&error);
+            let problem = from_toml(&error, &text);
             return invalid(text, vec![problem]);
         }
     };
@@ -374,9 +374,25 @@ fn recipe_container(table: &RecipeTable, faults: &mut Faults) -> Option<Containe
     Some(ContainerOptions { volumes, ..ContainerOptions::of(image) })
 }
 
+/// The key and the value of the line at `at` where the value is a text that lacks its quotes.
+fn bare_text(text: &str, at: usize) -> Option<(&str, &str)> {
+    let begin = text.get(..at)?.rfind('\n').map_or(0, |end| end + 1);
+    let line = text.get(begin..)?.lines().next()?;
+    let (key, value) = line.split_once('=')?;
+    let value = value.split('#').next().unwrap_or_default().trim();
+    let is_text = value.starts_with(|c: char| c.is_alphabetic() || matches!(c, '/' | '~'))
+        && !value.contains(['"', '\'', '[', '{', '\\'])
+        && !["true", "false", "inf", "nan"].contains(&value);
+    is_text.then_some((key.trim(), value))
+}
+
 /// The parser's own words, with the key that was likely meant where it met an unknown one.
-fn from_toml(error: &toml::de::Error) -> Problem {
+fn from_toml(error: &toml::de::Error, text: &str) -> Problem {
     let span = error.span().unwrap_or(0..0);
+    if let Some((key, value)) = bare_text(text, span.start) {
+        let title = format!("`{value}` is a text without quotes");
+        return Problem::new(span, title, format!("write {key} = \"{value}\""));
+    }
     let message = error.message();
     // serde's wording: unknown field `prot`, expected one of `name`, `address`
     if let Some((field, rest)) = message.strip_prefix("unknown field `").and_then(|m| m.split_once('`')) {
