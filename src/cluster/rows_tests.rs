@@ -114,7 +114,10 @@ fn a_row_is_held_back_while_its_way_up_is_told_by_half() {
     for second in 0..9 {
         rows.release_old(Stamp(second * 1_000_000));
     }
-    assert_eq!((rows.take_done().len(), rows.next_release(), rows.shown().0), (0, None, "outer\ninner".into()));
+    assert_eq!(
+        (rows.take_done().len(), rows.next_release(), rows.shown().0),
+        (0, None, "outer\ninner".into())
+    );
     rows.extend(b"A\router 2", 15);
     assert_eq!(rows.shown().0, "outer 2\ninner");
     // and no longer than a line takes

@@ -35,7 +35,8 @@ pub struct Passage {
 impl Passage {
     /// Of a step that began at `start`; `None` where it does not tell how long it waited.
     pub fn new(host: usize, unsure_us: u32, start: Stamp, timing: &StepTiming) -> Option<Self> {
-        let came = timing.spans.iter().filter(|span| span.phase == Phase::Wait).map(|span| span.start_us).max()?;
+        let came =
+            timing.spans.iter().filter(|span| span.phase == Phase::Wait).map(|span| span.start_us).max()?;
         let is_of_it = |phase: Phase| matches!(phase, Phase::Wait | Phase::Transfer);
         let ends = timing.spans.iter().filter(|span| is_of_it(span.phase));
         let left = ends.map(|span| span.start_us.saturating_add(span.dur_us)).max()?;

@@ -7,7 +7,7 @@ use std::net::IpAddr;
 
 use serde::{Deserialize, Serialize};
 
-pub use self::words::{Group, counted, glyph, groups, names, troubles};
+pub use self::words::{Group, glyph, groups, names, troubles};
 use super::ids::HostId;
 use super::preflight::Mark;
 

@@ -12,6 +12,7 @@ use serde::{Deserialize, Serialize};
 use memchr::memmem;
 
 use super::text::sanitize;
+use super::units::counted;
 
 /// Within how many bytes of a line its `NCCL` stands.
 const HEAD: usize = 512;
@@ -345,12 +346,12 @@ impl NcclFacts {
         {
             parts.push(format!("network {network}"));
         }
-        parts.extend(self.ranks.map(|ranks| counted(u64::from(ranks), "rank")));
+        parts.extend(self.ranks.map(|ranks| counted(ranks, "rank")));
         if self.communicators > 1 {
-            parts.push(counted(u64::from(self.communicators), "communicator"));
+            parts.push(counted(self.communicators, "communicator"));
         }
         if self.processes.len() > 1 {
-            parts.push(counted(self.processes.len() as u64, "process"));
+            parts.push(counted(self.processes.len(), "process"));
         }
         if let Some(warning) = &self.first_warning {
             let more = self.warnings.saturating_sub(1);
@@ -371,7 +372,7 @@ impl NcclFacts {
         if channels == 0 {
             return None;
         }
-        let mut part = counted(u64::from(channels), "channel");
+        let mut part = counted(channels, "channel");
         // within the host first, as a ring goes
         let order =
             |key: &str| ["P2P", "SHM", "NET"].iter().position(|class| key.starts_with(class)).unwrap_or(3);
@@ -388,15 +389,6 @@ impl NcclFacts {
         }
         Some(part)
     }
-}
-
-fn counted(count: u64, what: &str) -> String {
-    let end = match (count, what.ends_with('s')) {
-        (1, _) => "",
-        (_, true) => "es",
-        _ => "s",
-    };
-    format!("{count} {what}{end}")
 }
 
 /// Keeps the value; whether it is another one.

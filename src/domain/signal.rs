@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 use super::gpu::Reading;
 use super::ids::HostId;
 use super::text::sanitize;
+use super::units::counted;
 
 /// Processes of one request. A tree with more is not signalled.
 pub const MOST_PROCESSES: usize = 512;
@@ -163,7 +164,7 @@ pub fn intent(signal: SignalName, host: &HostId, processes: &[&FoundProcess]) ->
     let named: Vec<String> = processes.iter().take(NAMED).map(|process| process.words()).collect();
     let more = processes.len().saturating_sub(NAMED);
     let more = if more == 0 { String::new() } else { format!(" and {more} more") };
-    format!("{signal} to {} on {host}: {}{more}", counted(processes.len()), named.join(", "))
+    format!("{signal} to {} on {host}: {}{more}", counted(processes.len(), "process"), named.join(", "))
 }
 
 /// What came of it, in one sentence, and whether all was as it was meant.
@@ -175,14 +176,13 @@ pub fn outcome(signal: SignalName, host: &HostId, sent: &[Signalled]) -> (String
     let done = sent.len() - refused.len();
     let named = refused.iter().take(NAMED).cloned().collect::<Vec<_>>().join("; ");
     match (done, refused.len()) {
-        (_, 0) => (format!("{signal} sent to {} on {host}", counted(done)), true),
+        (_, 0) => (format!("{signal} sent to {} on {host}", counted(done, "process")), true),
         (0, _) => (format!("{signal} was not sent on {host}: {named}"), false),
-        _ => (format!("{signal} sent to {done} of {} on {host}: {named}", counted(sent.len())), false),
+        _ => (
+            format!("{signal} sent to {done} of {} on {host}: {named}", counted(sent.len(), "process")),
+            false,
+        ),
     }
-}
-
-fn counted(processes: usize) -> String {
-    if processes == 1 { "1 process".to_owned() } else { format!("{processes} processes") }
 }
 
 #[cfg(test)]

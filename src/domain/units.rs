@@ -1,5 +1,6 @@
 //! Numbers as people read them. Fixed widths are the caller's business; these give the digits and unit.
 
+use std::fmt::Display;
 use std::time::Duration;
 
 /// `0-2, 5` for 0, 1, 2, 5.
@@ -18,6 +19,16 @@ pub fn ranges_joined(numbers: impl IntoIterator<Item = u32>, separator: &str) ->
     }
     let texts = spans.iter().map(|(a, b)| if a == b { a.to_string() } else { format!("{a}-{b}") });
     texts.collect::<Vec<_>>().join(separator)
+}
+
+/// `1 host`, `2 hosts`, `2 processes`.
+pub fn counted(count: impl PartialEq + From<u8> + Display, one: &str) -> String {
+    let end = match (count == 1.into(), one.ends_with('s')) {
+        (true, _) => "",
+        (false, true) => "es",
+        (false, false) => "s",
+    };
+    format!("{count} {one}{end}")
 }
 
 /// Bytes in binary steps with three digits at most before the unit: `0.4 G`, `131 G`, `1.9 T`.

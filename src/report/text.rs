@@ -8,7 +8,7 @@ use crate::domain::hooks::StepsBy;
 use crate::domain::ids::HostId;
 use crate::domain::text::sanitize;
 use crate::domain::timing::Phase;
-use crate::domain::units::{bytes, bytes_of, duration_us, metric, middle_cut, padded, rate};
+use crate::domain::units::{bytes, bytes_of, counted, duration_us, metric, middle_cut, padded, rate};
 
 /// So many ranks and GPUs are shown, those that cost the most.
 const ROWS: usize = 16;
@@ -341,10 +341,10 @@ fn rest(run: &RunAnalysis) -> String {
     let log = &run.log;
     let _ = writeln!(
         out,
-        "\nLog: {} lines, {} warnings, {} errors",
-        log.lines,
-        log.warnings,
-        log.errors + log.fatal
+        "\nLog: {}, {}, {}",
+        counted(log.lines, "line"),
+        counted(log.warnings, "warning"),
+        counted(log.errors + log.fatal, "error")
     );
     out
 }

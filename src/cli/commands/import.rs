@@ -11,7 +11,7 @@ use crate::cli::json::{VERSION, line};
 use crate::cli::paths::Paths;
 use crate::cli::recording;
 use crate::domain::text::sanitize;
-use crate::domain::units::{bytes, duration_us};
+use crate::domain::units::{bytes, counted, duration_us};
 use crate::record::Store;
 use crate::record::import::{Imported, Place, WaitTable};
 use crate::report::wrapped;
@@ -51,7 +51,7 @@ fn words(imported: &Imported, to_file: bool) -> String {
     let read = format!(
         "{format}: {} of {}, {} of text; {}",
         counted(events, "event"),
-        counted(imported.files.len() as u64, "file"),
+        counted(imported.files.len(), "file"),
         bytes(size),
         imported.clock
     );
@@ -65,7 +65,7 @@ fn words(imported: &Imported, to_file: bool) -> String {
         told if told == imported.ranks => String::new(),
         told => format!(", {told} of them told"),
     };
-    let ranks = counted(imported.ranks.into(), "rank");
+    let ranks = counted(imported.ranks, "rank");
     let facts = format!("{ranks}{told}; {steps}; {}", duration_us(imported.duration_us));
     for fact in [read, facts] {
         let _ = writeln!(out, "{}", wrapped(&sanitize(&fact), 2));
@@ -88,10 +88,6 @@ fn words(imported: &Imported, to_file: bool) -> String {
     }
     let _ = writeln!(out, "\nNext: hvtui report {label}\n      hvtui replay {label}");
     out
-}
-
-fn counted(count: u64, what: &str) -> String {
-    if count == 1 { format!("1 {what}") } else { format!("{count} {what}s") }
 }
 
 /// Who came late, and who waited how long.

@@ -29,10 +29,11 @@ use crate::cli::signals::{Ask, Signals};
 use crate::clock;
 use crate::config::{HostConfig, HostsFile};
 use crate::doctor::Reached;
-use crate::domain::doctor::{Matrix, counted, glyph};
+use crate::domain::doctor::{Matrix, glyph};
 use crate::domain::ids::HostId;
 use crate::domain::preflight::Mark;
 use crate::domain::text::{os_text, sanitize};
+use crate::domain::units::counted;
 use crate::launcher::inventory;
 
 /// How long one run may take.

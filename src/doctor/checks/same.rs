@@ -11,10 +11,11 @@ use super::super::compare::Compared;
 use super::super::site::at_home;
 use super::super::{Check, Seen, Site};
 use crate::clock;
-use crate::domain::doctor::{SamePath, SameRole, Verdict, counted};
+use crate::domain::doctor::{SamePath, SameRole, Verdict};
 use crate::domain::preflight::Mark;
 use crate::domain::text::os_text;
 use crate::domain::time::HostTime;
+use crate::domain::units::counted;
 use crate::program::home;
 use crate::sha256::Hasher;
 
@@ -238,11 +239,9 @@ impl Thing {
             Self::Absent => "not there".to_owned(),
             Self::Unread(why) => why.clone(),
             Self::File { bytes, hash } => format!("{bytes} bytes, SHA-256 {hash:.8}"),
-            Self::Folder { data: Some(data), .. } => format!(
-                "{}, {} bytes",
-                counted(usize::try_from(data.files).unwrap_or(usize::MAX), "file"),
-                data.bytes
-            ),
+            Self::Folder { data: Some(data), .. } => {
+                format!("{}, {} bytes", counted(data.files, "file"), data.bytes)
+            }
             Self::Folder { .. } => "a folder".to_owned(),
         }
     }

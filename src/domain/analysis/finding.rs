@@ -7,7 +7,7 @@ use crate::domain::ids::Rank;
 use crate::domain::text::sanitize;
 use crate::domain::time::Stamp;
 use crate::domain::timing::Phase;
-use crate::domain::units::{bytes, duration_us, ranges};
+use crate::domain::units::{bytes, counted, duration_us, ranges};
 
 /// How many are told at most.
 const MOST: usize = 5;
@@ -294,13 +294,9 @@ fn idle(run: &RunAnalysis) -> Option<Finding> {
         Finding::new(
             (1.0 - mean / 100.0) / 4.0,
             format!("the GPUs are busy {mean:.0} % of the time"),
-            format!("mean utilisation of {} while the ranks ran", crowd(known.len(), "GPU")),
+            format!("mean utilisation of {} while the ranks ran", counted(known.len(), "GPU")),
         )
     })
-}
-
-fn crowd(count: usize, what: &str) -> String {
-    if count == 1 { format!("1 {what}") } else { format!("{count} {what}s") }
 }
 
 fn held_down(run: &RunAnalysis) -> Option<Finding> {
@@ -318,7 +314,7 @@ fn held_down(run: &RunAnalysis) -> Option<Finding> {
     let hottest = worst.temperature_max.map_or_else(String::new, |heat| format!(", up to {heat} °C"));
     Some(Finding::new(
         if protects { 0.3 } else { 0.02 },
-        format!("clocks were held down by {} on {}", sanitize(reason), crowd(held.len(), "GPU")),
+        format!("clocks were held down by {} on {}", sanitize(reason), counted(held.len(), "GPU")),
         format!("{} for {}{hottest}", gpu_words(worst), duration_us(*us)),
     ))
 }
@@ -382,7 +378,7 @@ fn errors(run: &RunAnalysis) -> Option<Finding> {
     let first = run.log.first_error.as_ref()?;
     let finding = Finding::new(
         0.03,
-        format!("{} in the log of rank {}", crowd(count as usize, "error"), ranges(tellers)),
+        format!("{} in the log of rank {}", counted(count as usize, "error"), ranges(tellers)),
         format!("first, rank {}: {}", first.rank, first.text),
     );
     Some(finding.seen_at(first.at.map(Place::At)))

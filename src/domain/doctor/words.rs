@@ -18,11 +18,6 @@ pub fn glyph(mark: Mark) -> &'static str {
     }
 }
 
-/// `1 host`, `2 hosts`.
-pub fn counted(count: usize, one: &str) -> String {
-    format!("{count} {one}{}", if count == 1 { "" } else { "s" })
-}
-
 /// Hosts that share a verdict of a row.
 #[derive(Debug)]
 pub struct Group<'a> {

@@ -2,12 +2,13 @@
 //! on. What is red there keeps it from starting, unless that is wanted all the same.
 
 use super::{Output, Session};
-use crate::domain::doctor::{CONNECTION, Group, Matrix, counted, groups, names, troubles};
+use crate::domain::doctor::{CONNECTION, Group, Matrix, groups, names, troubles};
 use crate::domain::host::LinkState;
 use crate::domain::ids::HostId;
 use crate::domain::needs;
 use crate::domain::preflight::Mark;
 use crate::domain::time::Stamp;
+use crate::domain::units::counted;
 use crate::launch::error::{LaunchError, LaunchFault};
 use crate::launch::plan::LaunchPlan;
 use crate::launch::request::OnRed;

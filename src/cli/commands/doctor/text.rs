@@ -3,8 +3,9 @@
 use std::fmt::Write;
 
 use super::history::{Change, Json};
-use crate::domain::doctor::{Group, Matrix, counted, glyph, groups, names, troubles};
+use crate::domain::doctor::{Group, Matrix, glyph, groups, names, troubles};
 use crate::domain::preflight::Mark;
+use crate::domain::units::counted;
 
 /// What is wrong first, the red before the yellow; then what is as it should be, a line a check.
 pub(super) fn as_text(matrix: &Matrix, verbose: bool) -> String {
