@@ -359,6 +359,9 @@ pub struct LogsArgs {
     /// Go on as long as the run does
     #[arg(short, long)]
     pub follow: bool,
+    /// Read all of it from the hosts, also what the recording here lacks
+    #[arg(long)]
+    pub whole: bool,
 }
 
 /// `trace`.

@@ -133,7 +133,9 @@ impl LogGap {
         match (self.reason, self.cap) {
             (GapReason::NotKept, Some(cap)) => format!("{what} were not kept (cap {})", units::bytes(cap)),
             (GapReason::NotKept, None) => format!("{what} were not kept"),
-            (GapReason::NotRead, _) => format!("{what} were passed over: the host has them"),
+            (GapReason::NotRead, _) => {
+                format!("{what} were passed over: hvtui logs --whole reads them from the host")
+            }
             (GapReason::Withheld, _) => {
                 format!("{what} may hold secret values and are not shown: the host has them")
             }

@@ -183,6 +183,23 @@ fn tabs_stay_and_what_a_long_line_lacks_is_counted() {
     }
 }
 
+#[test]
+fn what_was_passed_over_is_read_from_the_hosts_when_it_is_asked_for() {
+    let person = Person::new(1);
+    let out = person.run(&["run", "--detach", "-np", "1", "--spool-cap", "64M", "--", "seq", "300000"]);
+    assert!(out.status.success(), "{}", String::from_utf8_lossy(&out.stderr));
+    let attached = person.run(&["attach", "--tail", "last"]);
+    let said = String::from_utf8_lossy(&attached.stderr).into_owned();
+    assert!(said.contains("were passed over: hvtui logs --whole reads them from the host"), "{said}");
+    let lines = |args: &[&str]| {
+        let printed = String::from_utf8(person.run(args).stdout).unwrap();
+        (printed.lines().count(), printed.lines().last().map(str::to_owned))
+    };
+    let (recorded, last) = lines(&["logs", "last", "--rank", "0"]);
+    assert!(recorded < 300_000 && last.as_deref() == Some("300000"), "{recorded} {last:?}");
+    assert_eq!(lines(&["logs", "--whole", "last", "--rank", "0"]), (300_000, Some("300000".to_owned())));
+}
+
 /// Prints a line and tells steps until there is a file, then prints another one.
 const STEPS: &str = "import json, os, time\n\
     report = open(os.environ['HVTUI_REPORT'], 'a', buffering=1)\n\

@@ -32,7 +32,7 @@ pub fn run(
     hosts: impl Fn() -> Result<HostsFile, Failure>,
     paths: &Paths,
 ) -> Result<ExitCode, Failure> {
-    let here = recorded(&args.run, paths)?;
+    let here = if args.whole { None } else { recorded(&args.run, paths)? };
     if let Some(reader) = here.as_ref().filter(|reader| reader.spec().is_none()) {
         Printer::new(args, None)?.recording(reader)?;
         note(&format!(
@@ -55,6 +55,9 @@ pub fn run(
     runtime::block_on(async {
         let asker = ask::person();
         let mut found = find(&args.run, &file, paths, None, &asker).await?;
+        if args.whole {
+            found.recording = None;
+        }
         let mut printer = Printer::new(args, Some(&found.spec))?;
         let position = match &found.recording {
             Some(reader) if !printer.recording(reader)? => return Ok(ExitCode::SUCCESS),
