@@ -24,6 +24,15 @@ impl Process {
         signal_started(self.pid, self.stat.start, signal).unwrap_or(false)
     }
 
+    /// Tells this very process to end. One that is halted could not obey; for another one CONT would be noise: mpirun
+    /// hands it on to its ranks and says so.
+    pub fn tell_to_end(&self) {
+        self.signal(Signal::TERM);
+        if self.stat.state == 'T' {
+            self.signal(Signal::CONT);
+        }
+    }
+
     /// For a log line: `42 (python) in state D at nfs_wait_bit_killable`.
     pub fn describe(&self) -> String {
         let place = std::fs::read_to_string(format!("/proc/{}/wchan", self.pid)).unwrap_or_default();

@@ -74,8 +74,7 @@ pub fn sweep(dir: &RunDir, state: &State, now: bool) -> Result<Stopped, Supervis
     }
     if !now {
         for process in left_behind(dir, &spec, state) {
-            process.signal(Signal::TERM);
-            process.signal(Signal::CONT);
+            process.tell_to_end();
         }
         let mut waited = Duration::ZERO;
         while waited < Duration::from_millis(spec.grace_ms) && !left_behind(dir, &spec, state).is_empty() {

@@ -392,9 +392,7 @@ impl Supervisor {
                     self.unseat_all();
                     for process in self.told_to_end() {
                         self.ended.insert((process.pid, process.stat.start));
-                        process.signal(Signal::TERM);
-                        // One that is halted could not obey.
-                        process.signal(Signal::CONT);
+                        process.tell_to_end();
                     }
                 }
                 Action::Kill { wraps } => {

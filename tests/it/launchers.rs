@@ -124,6 +124,9 @@ fn the_rank_of_mpirun_that_fails_is_named_and_the_others_are_stopped_at_once() {
     );
     assert_eq!(ended.code, 3, "{ended:#?}");
     assert!(ended.err.contains("rank 3 (n2:1) failed first: exit 3"), "{ended:#?}");
+    let said = format!("{}{}", ended.out, ended.err);
+    assert!(said.contains("mpirun detected that one or more processes exited"), "{ended:#?}");
+    assert!(!said.contains("Segmentation fault") && !said.contains("hit ctrl-c again"), "{ended:#?}");
     for host in ["n1", "n2"] {
         cluster.assert_none(host, &["mpirun", "orted"]);
     }

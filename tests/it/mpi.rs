@@ -265,6 +265,26 @@ fn a_stop_reaches_ranks_that_still_wait_for_their_launcher() {
 }
 
 #[test]
+fn a_launcher_that_ends_by_itself_behind_its_ranks_is_not_told_to_end() {
+    // as mpirun does over several hosts, which crashes when it is told meanwhile
+    let script = "trap 'echo told >&2' TERM; for rank in 0 1; do PMI_RANK=$rank \"$HVTUI_EXE\" rank-shim & done; \
+                  wait; sleep 2; echo last words >&2; exit 1";
+    for (first, stopped) in [("exit 7", false), ("exit 0", true)] {
+        let bed = Bed::new();
+        let second = if stopped { "exit 0" } else { "sleep 60" };
+        let dir = bed.start(by_script(bed.spec(&[first, second], 5000), script, None));
+        until("the end of the ranks", || (0..2).all(|rank| dir.has(&format!("exit-{rank}.json"))));
+        if stopped {
+            assert_eq!(stop(hvtui(), &dir, false).unwrap(), Stopped::Told);
+        }
+        ended(&dir);
+        let said = text(&dir, "rank-0.err");
+        assert!(said.contains("last words") && !said.contains("told"), "stopped: {stopped}: {said}");
+        assert_eq!(bed.processes(), [0; 0]);
+    }
+}
+
+#[test]
 fn the_output_of_a_launcher_that_tags_is_split_and_its_words_tell_who_failed() {
     let bed = Bed::new();
     let script = "printf '[0]<stdout>:a[1]<stdout>:b\\n[0]<stdout>:c\\n'; echo 'launcher speaks' >&2; \

@@ -40,9 +40,16 @@ pub(in crate::supervise) struct Watch {
     told: bool,
 }
 
-/// How long a launcher may take to end by itself when its ranks have been stopped: mpirun may crash when it is told to
-/// end while it does.
-const ALONE_US: u64 = 1_000_000;
+/// How long a launcher may take to end by itself when its ranks have been stopped: mpirun crashes when it is told to end
+/// while it does, and with several hosts it takes two seconds and more.
+const ALONE_US: u64 = 4_000_000;
+
+/// The same for a run whose ranks have this grace: no stop takes much longer than that. A launcher that has not started
+/// any rank has nothing to end.
+fn alone_us(grace_ms: u64, any_started: bool) -> u64 {
+    let longest = if any_started { ALONE_US } else { 0 };
+    grace_ms.saturating_mul(1000).min(longest).max(ALONE_US / 4)
+}
 
 impl Watch {
     /// Whether the launcher is left to end by itself, for a moment.
@@ -202,21 +209,36 @@ impl Supervisor {
         wrap.is_some_and(|wrap| all.iter().any(|process| process.stat.parent == wrap.pid))
     }
 
+    /// Whether the launcher has started any rank of this host.
+    fn any_started(&self) -> bool {
+        self.spec.ranks.iter().any(|rank| self.dir.has(&started_file(rank.rank)))
+    }
+
     /// The processes that TERM is for. A launcher that is ended takes what its ranks need for an orderly end with it:
-    /// while a rank lives only the ranks are told.
+    /// while a rank lives only the ranks are told. It and what it has started are told last: one that ends already, as
+    /// mpirun does by itself when a rank fails, may crash.
     pub(in crate::supervise) fn told_to_end(&self) -> Vec<Process> {
         if self.spec.container().is_some() {
             return self.inside();
         }
-        let all = self.processes();
-        let table = table::all();
-        let lives = |rank: &Rank| self.rank_lives(*rank) || self.begins(*rank, &table);
-        if !self.seats() || !self.machine.open().iter().any(lives) {
+        let mut all = self.processes();
+        if !self.seats() {
             return all;
         }
-        let wraps: BTreeSet<u32> = self.state.wraps.values().map(|wrap| wrap.pid).collect();
-        let ours = table::descendants(&table, &wraps);
-        all.into_iter().filter(|process| ours.iter().any(|one| one.pid == process.pid)).collect()
+        let table = table::all();
+        let below = |roots: BTreeSet<u32>| -> BTreeSet<u32> {
+            let found = table::descendants(&table, &roots);
+            found.into_iter().map(|process| process.pid).chain(roots).collect()
+        };
+        let lives = |rank: &Rank| self.rank_lives(*rank) || self.begins(*rank, &table);
+        if self.machine.open().iter().any(lives) {
+            let ours = below(self.state.wraps.values().map(|wrap| wrap.pid).collect());
+            all.retain(|process| ours.contains(&process.pid));
+        } else if !self.watch.over && !self.watch.told && self.any_started() {
+            let theirs = below(self.state.engine.iter().map(|engine| engine.pid).collect());
+            all.retain(|process| !theirs.contains(&process.pid));
+        }
+        all
     }
 
     /// Whether only the launcher or the node is left, and is still wanted: other hosts may have ranks of it. One that
@@ -231,12 +253,24 @@ impl Supervisor {
         if !self.watch.told {
             let now = clock::host_now();
             let since = *self.watch.alone.get_or_insert(now);
-            if now.0.saturating_sub(since.0) < ALONE_US {
+            if now.0.saturating_sub(since.0) < alone_us(self.spec.grace_ms, self.any_started()) {
                 return true;
             }
             self.watch.told = true;
             self.perform(vec![Action::Term]);
         }
         false
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_launcher_has_longer_than_mpirun_takes_to_end_and_no_longer_than_ranks() {
+        let seconds = |grace_ms, any_started| alone_us(grace_ms, any_started) / 1_000_000;
+        assert_eq!([0, 500, 3000, 5000, 60_000].map(|grace| seconds(grace, true)), [1, 1, 3, 4, 4]);
+        assert_eq!(seconds(5000, false), 1);
     }
 }
