@@ -11,7 +11,7 @@ use super::environment::EnvironmentPlan;
 use super::ids::{GpuUuid, HostId, Rank, RunId};
 use super::lease::LeasePlan;
 use super::options::{PythonHooks, RunOptions};
-use super::outcome::RunOutcome;
+use super::outcome::{RunOutcome, UNREACHABLE};
 use super::rendezvous::RendezvousPlan;
 use super::sync::Code;
 use super::time::{HostTime, Stamp};
@@ -416,12 +416,13 @@ impl RankExit {
         self.code.is_none() && self.signal.is_none() && self.error.is_none()
     }
 
-    /// The code a shell would give: the exit code, or 128 + the signal.
+    /// The code a shell would give: the exit code, or 128 + the signal. A rank of which no host has either was lost with
+    /// its host, or never started there: no shell has a code for that.
     pub fn shell_code(&self) -> i32 {
         match (self.code, self.signal) {
             (Some(code), _) => code,
             (None, Some(signal)) => 128 + signal,
-            (None, None) => 127,
+            (None, None) => i32::from(UNREACHABLE),
         }
     }
 
@@ -538,6 +539,7 @@ mod tests {
         exit.cause = Some("out of memory (cgroup)".to_owned());
         assert_eq!(exit.describe(), "killed by SIGKILL, out of memory (cgroup)");
         exit.signal = None;
-        assert!(exit.is_lost() && exit.shell_code() != 0, "a lost rank is never a success");
+        assert!(exit.is_lost());
+        assert_eq!(exit.shell_code(), 69, "a lost rank is no success, and no command that is not there");
     }
 }

@@ -91,7 +91,12 @@ pub(crate) fn reboot(notes: &mut Notes) -> Option<()> {
     assert_eq!(free.code, 0, "what was leased before the reboot is free: {free:#?}");
     notes.took("a run on its GPU, once the host is back", now().micros_since(back) as f64 / 1e6, 5.0);
     let code = job.wait();
-    assert_ne!(code, 0, "a rank that is lost is no success: {}", job.said());
+    assert_eq!(
+        code,
+        69,
+        "a rank that is lost is no success, and no command that is not there: {}",
+        job.said()
+    );
     exits_agree(&job, code, code, &[Ends::Lost, Ends::Stopped]);
     let events = job.events();
     let exit = events.iter().find(|e| matches!(e.event, Event::RankExited { .. })).expect("an exit");
