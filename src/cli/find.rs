@@ -1,5 +1,6 @@
 //! Finds the run that a person means: among the recordings here, else on the hosts.
 
+use std::path::Path;
 use std::time::Duration;
 
 use super::connect;
@@ -42,7 +43,11 @@ pub(crate) fn going_on(run: Option<&str>, paths: &Paths) -> Result<String, Failu
 /// The recording that `text` means; `None` when no run here is called so.
 pub(crate) fn recorded(text: &str, paths: &Paths) -> Result<Option<Reader>, Failure> {
     match Store::new(&paths.state).find(text) {
-        Ok(path) => Ok(Some(Reader::open(&path)?)),
+        // in one that is empty there is nothing: its run is looked for on the hosts
+        Ok(path) => {
+            let reader = Reader::open(&path)?;
+            Ok((path == Path::new(text) || !reader.is_empty()).then_some(reader))
+        }
         Err(Error::NoSuchRun { .. } | Error::NoRuns(_)) => Ok(None),
         Err(error) => Err(error.into()),
     }

@@ -65,6 +65,8 @@ pub struct Position {
     pub attempt: Option<u32>,
     /// What its hosts have said of it.
     pub notes: Vec<(HostId, Note)>,
+    /// Whether a client here began to record it and has ended: what it had not done by then, it does not do any more.
+    pub abandoned: bool,
 }
 
 /// Where the stream of one rank stands.

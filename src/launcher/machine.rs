@@ -42,9 +42,6 @@ use crate::wire::message::{Refused, Stop, ToAgent};
 /// Every host must have answered Prepare by then, and Commit by twice then.
 const START_DEADLINE_US: i64 = 20_000_000;
 
-/// A host that was told to start and went away has so long to come back and say that it did.
-const LOST_US: i64 = 3_000_000;
-
 /// What the machine wants done.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Action {
@@ -88,6 +85,10 @@ pub struct RunMachine {
     committed: bool,
     /// Whether it was taken up: then no answer of a host is awaited, and none that is missing stops the others.
     attached: bool,
+    /// Whether it was taken up from a client that ended, as far as is recorded, while it told the hosts to start.
+    unsure: bool,
+    /// Whether that client had not told all of them: all hosts start or none.
+    half_started: bool,
     /// Why it is being stopped, when it is.
     stopping: Option<StopCause>,
     /// The ranks that the stage waits for. One that has ended is not waited for.
@@ -170,6 +171,8 @@ impl RunMachine {
             exits: BTreeMap::new(),
             committed: false,
             attached: false,
+            unsure: false,
+            half_started: false,
             stopping: None,
             ranks_due: BTreeSet::new(),
             told: Waiting::default(),
@@ -351,7 +354,8 @@ impl RunMachine {
         let place = refused.rank.map_or_else(|| host.to_string(), |rank| self.place(rank));
         if self.stage == RunStage::Stopping || self.attached {
             // a refusal of what stopping asked for must not ask for it again; and a host that knows nothing of
-            // a run may be another one than it was started on: that is no reason to stop the others
+            // a run may be another one than it was started on: that is no reason to stop the others, unless it shows
+            // that only they were started
             tracing::warn!(%host, reason = refused.reason, "a host refused what was asked of a run");
             if self.stage != RunStage::Stopping && refused.class == RefusalClass::Unavailable {
                 // It has the run and can't tell of it: that is no end of its ranks.
@@ -359,6 +363,7 @@ impl RunMachine {
                 actions.push(Action::Emit(self.origin(), Event::RunNoted { host: host.clone(), note }));
                 return;
             }
+            self.half_started |= self.is_half_started(host, refused);
         } else {
             // some reasons name the host already
             let summary = about(&place, plain(host, &refused.reason));
@@ -416,14 +421,6 @@ impl RunMachine {
             self.give_up(RunEnd::Unreachable, summary, now, &mut actions);
         }
         actions
-    }
-
-    /// All hosts start or none: one that went away before it said that it has started may never have heard of it.
-    fn lost_while_starting(&self, now: Stamp) -> Option<String> {
-        let due = self.hosts_due.iter().filter(|_| self.stage == RunStage::Start);
-        due.filter_map(|host| Some((host, self.links_down.get(host)?)))
-            .find(|(_, (since, _))| now.micros_since(*since) > LOST_US)
-            .map(|(host, (_, reason))| format!("{host} was lost while the run was being started: {reason}"))
     }
 
     /// The owner wants it stopped; `now` kills without grace.
@@ -484,7 +481,7 @@ impl RunMachine {
             let event = Event::RankExited { exit: exit.clone() };
             actions.push(Action::Emit(Origin::Rank(self.spec.id.clone(), rank), event));
             // the host gave no time: now, and not the beginning of its clock
-            if self.attached && unheard.error.is_some() {
+            if self.attached && !self.half_started && unheard.error.is_some() {
                 self.exits.insert(rank, (at, exit));
                 self.ranks_due.remove(&rank);
             } else {

@@ -43,7 +43,9 @@ use crate::domain::trace::{TraceSpan, TraceStart};
 use crate::domain::world::World;
 use crate::launch::error::LaunchError;
 use crate::wire::doctor::Checked;
-use crate::wire::message::{AskStacks, Follow, Forgotten, ListRuns, Preflight, Runs, Stacks, Stop, ToAgent};
+use crate::wire::message::{
+    AskStacks, Follow, Forgotten, ListRuns, Preflight, Refused, Runs, Stacks, Stop, ToAgent,
+};
 use crate::wire::signal::{SignalAsk, SignalTold};
 use crate::wire::trace::{Trace, TracePiece, Traces};
 
@@ -72,7 +74,7 @@ pub enum Output {
     /// A run that was only asked to stop is gone from this host.
     Gone(RunId, HostId),
     /// A host could not do what was asked of a run that this session does not own.
-    Refused(RunId, HostId, String),
+    Refused(Refused),
     /// How far the ranks of a host are with a kernel trace.
     Traces(HostId, Traces),
     /// A piece of such a trace.
@@ -400,8 +402,8 @@ impl Session {
         match reply {
             Reply::Finished { run } => self.outputs.push_back(Output::Gone(run.clone(), host.clone())),
             Reply::Refused(refused) => {
-                let refusal = Output::Refused(refused.run.clone(), host.clone(), refused.reason.clone());
-                self.outputs.push_back(refusal);
+                let refused = Refused { host: host.clone(), ..refused.clone() };
+                self.outputs.push_back(Output::Refused(refused));
             }
             _ => {}
         }

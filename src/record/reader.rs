@@ -126,6 +126,11 @@ impl Reader {
         Ok(())
     }
 
+    /// Whether nothing is recorded in it, and nothing was: its client was killed before the first event.
+    pub fn is_empty(&self) -> bool {
+        self.chunks.is_empty() && !matches!(self.integrity, Integrity::Damaged { .. })
+    }
+
     /// How whole the file is.
     pub fn integrity(&self) -> &Integrity {
         &self.integrity

@@ -25,6 +25,7 @@ use crate::domain::text::about;
 use crate::domain::world::LoggedLine;
 use crate::launcher::session::{Output, Session};
 use crate::record::Reader;
+use crate::wire::message::Refused;
 
 /// Prints the lines of all ranks in the order in which they arrived, each with its rank; of one rank without.
 pub fn run(
@@ -118,7 +119,7 @@ async fn stream(
                 _ => {}
             },
             Output::Gone(run, host) if run == spec.id => drop(due.remove(&host)),
-            Output::Refused(run, host, reason) if run == spec.id => {
+            Output::Refused(Refused { run, host, reason, .. }) if run == spec.id => {
                 note(&reason);
                 failed = Some(Code::Unreachable);
                 due.remove(&host);

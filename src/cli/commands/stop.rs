@@ -16,9 +16,10 @@ use crate::domain::event::{Event, Origin};
 use crate::domain::host::LinkState;
 use crate::domain::ids::HostId;
 use crate::domain::note::{Note, what};
-use crate::domain::run::RunSpec;
+use crate::domain::run::{RefusalClass, RunSpec};
 use crate::domain::text::{about, sanitize};
 use crate::launcher::session::{Output, Session};
+use crate::wire::message::Refused;
 
 /// Grace, kill and some time for the links.
 const DEADLINE: Duration = Duration::from_secs(60);
@@ -67,6 +68,16 @@ impl Shares {
         if self.due.remove(host).is_some() {
             self.failures.push((code, about(host, reason)));
         }
+    }
+
+    /// A host could not do it; whether the reason is only that nothing of the run was ever started there.
+    fn refused(&mut self, refused: &Refused) -> bool {
+        let Refused { host, class, reason, .. } = refused;
+        if *class == RefusalClass::Unknown {
+            return self.due.remove(host).is_some();
+        }
+        self.failed(host, Code::Unreachable, reason);
+        false
     }
 
     /// A host is not reached just now: it is said once, and awaited.
@@ -118,8 +129,10 @@ async fn stop(session: &mut Session, spec: &RunSpec, now: bool, shares: &mut Sha
                     to_stdout(&format!("{host}: nothing of run {} is left{count}\n", spec.id.short()))?;
                 }
             }
-            Output::Refused(run, host, reason) if run == spec.id => {
-                shares.failed(&host, Code::Unreachable, &reason);
+            Output::Refused(refused) if refused.run == spec.id => {
+                if shares.refused(&refused) {
+                    to_stdout(&format!("{}\n", about(&refused.host, &refused.reason)))?;
+                }
             }
             Output::Event(envelope) => {
                 if let Event::RunNoted { host, note } = &envelope.event {
@@ -164,6 +177,7 @@ pub(crate) fn fault(state: &LinkState) -> Option<(Code, String)> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::domain::ids::RunId;
     use crate::domain::time::Stamp;
 
     #[test]
@@ -183,6 +197,20 @@ mod tests {
             "gpu-b: not all of the run is gone after 60 s; try: hvtui stop 7QK2 --now\n\
              gpu-c: connection refused; run `hvtui stop 7QK2` again when it is back"
         );
+        // one on which nothing was started has nothing left
+        let run = RunId::new(1, 1);
+        let refused = |class| {
+            let (run, host, reason) = (run.clone(), hosts[0].clone(), "no".to_owned());
+            Refused { run, host, rank: None, reason, class, busy: false }
+        };
+        let all = || Shares { due: [(hosts[0].clone(), None)].into(), failures: Vec::new() };
+        let mut shares = all();
+        assert!(shares.refused(&refused(RefusalClass::Unknown)));
+        assert!(!shares.refused(&refused(RefusalClass::Unknown)), "it is said once");
+        assert!(shares.outcome("7QK2").is_ok());
+        let mut shares = all();
+        assert!(!shares.refused(&refused(RefusalClass::Permission)));
+        assert_eq!(shares.outcome("7QK2").unwrap_err().message, "gpu-a: no");
         // one that is not tried again is not awaited
         let mut shares = Shares { due: [(hosts[0].clone(), None)].into(), failures: Vec::new() };
         link_changed(&mut shares, &hosts[0], &away);

@@ -4,12 +4,12 @@ use std::sync::Arc;
 
 use super::{Action, BTreeMap, BTreeSet, Progress, Rendezvous, RunMachine, Secret, VecDeque};
 use crate::domain::event::Event;
-use crate::domain::ids::Rank;
+use crate::domain::ids::{HostId, Rank};
 use crate::domain::position::{Past, Position, RankPosition};
-use crate::domain::run::{RunSpec, RunStage};
+use crate::domain::run::{RefusalClass, RunSpec, RunStage};
 use crate::domain::time::Stamp;
 use crate::launcher::plan;
-use crate::wire::message::{Follow, ToAgent};
+use crate::wire::message::{Follow, Refused, ToAgent};
 
 impl RunMachine {
     /// A machine that takes up `spec` from `position` on, and its first actions. It owns what the launching
@@ -39,6 +39,8 @@ impl RunMachine {
             exits: BTreeMap::new(),
             committed: true,
             attached: true,
+            unsure: position.abandoned && position.stage <= Some(RunStage::Start),
+            half_started: false,
             stopping: None,
             values: super::Values::default(),
             ranks_due: BTreeSet::new(),
@@ -67,6 +69,12 @@ impl RunMachine {
         machine.know_exits(position, at, &mut actions);
         machine.advance(at, &mut actions);
         (machine, actions)
+    }
+
+    /// Whether a host's answer shows that the client which launched the run ended before it had told all hosts to start.
+    /// A host that knows nothing of another run may just not be the one that it was started on.
+    pub(super) fn is_half_started(&self, host: &HostId, refused: &Refused) -> bool {
+        self.unsure && refused.class == RefusalClass::Unknown && !self.is_heard(host)
     }
 
     /// Ranks whose end was recorded. The client that recorded a failure may not have come to stop the others.

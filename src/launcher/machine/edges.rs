@@ -1,5 +1,6 @@
 //! A host of four goes away at each edge between the phases of a start: all of them start, or none.
 
+use super::starting::LOST_US;
 use super::*;
 use crate::domain::host::LinkState;
 use crate::domain::lease::LeasePlan;

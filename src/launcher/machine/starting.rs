@@ -19,6 +19,9 @@ use crate::launcher::kinds::{self, Start};
 use crate::launcher::plan;
 use crate::wire::message::{Commit, Follow, Refused, RunRef, ToAgent};
 
+/// A host that was told to start and went away has so long to come back and say that it did.
+pub(super) const LOST_US: i64 = 3_000_000;
+
 impl RunMachine {
     /// Asks all hosts without GPUs, and the first one with them.
     pub(super) fn ask_first(&mut self, at: Stamp, actions: &mut Vec<Action>) {
@@ -152,6 +155,14 @@ impl RunMachine {
 
     fn is_asked_again(&self, host: &HostId) -> bool {
         self.may_be_asked_again(host) && self.asked_again.contains(host)
+    }
+
+    /// All hosts start or none: one that went away before it said that it has started may never have heard of it.
+    pub(super) fn lost_while_starting(&self, now: Stamp) -> Option<String> {
+        let due = self.hosts_due.iter().filter(|_| self.stage == RunStage::Start);
+        due.filter_map(|host| Some((host, self.links_down.get(host)?)))
+            .find(|(_, (since, _))| now.micros_since(*since) > LOST_US)
+            .map(|(host, (_, reason))| format!("{host} was lost while the run was being started: {reason}"))
     }
 
     /// Whether an answer says only what is known: the order to start has not come there yet. It is said again, until the

@@ -446,6 +446,56 @@ fn a_host_that_does_not_know_the_run_is_no_reason_to_stop_the_others() {
 }
 
 #[test]
+fn a_run_whose_client_ended_while_it_started_is_stopped_where_one_host_never_heard_of_it() {
+    use crate::domain::position::{Position, RankPosition};
+    let position = |stage| Position {
+        spec: Some(spec(JobKind::Plain)),
+        stage: Some(stage),
+        abandoned: true,
+        ..Position::default()
+    };
+    let unknown = |machine: &mut RunMachine| {
+        rank_event(machine, 2, 0, &rank_started());
+        sent(&refuse_as(machine, "b", "run X was never started on b", RefusalClass::Unknown))
+    };
+    for stage in [RunStage::Prepare, RunStage::Start] {
+        let (mut machine, _) = attached(&position(stage));
+        assert_eq!(unknown(&mut machine), ["a:Stop"], "{stage:?}");
+        rank_event(&mut machine, 3, 0, &exit(143, true));
+        let run = machine.id().clone();
+        let outcome = ended(&reply(&mut machine, "a", &Reply::Finished { run })).unwrap();
+        assert_eq!((outcome.end, outcome.root, outcome.exit_code()), (RunEnd::Failed, Some(Rank(1)), 69));
+        assert_eq!(
+            outcome.summary,
+            "rank 1 (b:0) failed first: could not start: run X was never started on b; rank 0 stopped because of it"
+        );
+    }
+    // it had not come to write down anything
+    let (mut machine, _) = attached(&Position { abandoned: true, ..Position::default() });
+    assert_eq!(unknown(&mut machine), ["a:Stop"]);
+    // nothing was started anywhere: then there is nothing to stop
+    let (mut machine, _) = attached(&position(RunStage::Prepare));
+    let refused = |machine: &mut RunMachine, host| {
+        refuse_as(machine, host, "run X was never started there", RefusalClass::Unknown)
+    };
+    assert_eq!(sent(&refused(&mut machine, "a")), ["b:Stop"]);
+    assert_eq!(ended(&refused(&mut machine, "b")).unwrap().end, RunEnd::Failed);
+    // it ran there: the host has lost it, or is another one by now
+    let heard = RankPosition { started: true, ..RankPosition::default() };
+    let known = Position { ranks: BTreeMap::from([(Rank(1), heard)]), ..position(RunStage::Start) };
+    let others = [
+        known,
+        position(RunStage::Training),
+        Position { abandoned: false, ..position(RunStage::Start) },
+        Position::default(),
+    ];
+    for position in others {
+        let (mut machine, _) = attached(&position);
+        assert_eq!(unknown(&mut machine), [""; 0], "{position:?}");
+    }
+}
+
+#[test]
 fn a_host_that_cannot_tell_of_a_run_is_told_and_its_ranks_have_not_ended() {
     let (mut machine, _) = attached(&crate::domain::position::Position::default());
     rank_event(&mut machine, 2, 0, &rank_started());

@@ -33,6 +33,7 @@ use crate::tui::source::replay::Replay;
 use crate::tui::source::takeup::TakenUp;
 use crate::tui::source::tracing::Tracing;
 use crate::tui::source::{EventSource, Left};
+use crate::wire::message::Refused;
 
 /// How many runs of a host are asked for, to know which of its slots are taken.
 const NEWEST: u32 = 32;
@@ -165,7 +166,7 @@ impl Live {
                 self.queue.push_back(Msg::Preflight(number, host, findings));
             }
             Output::Checked(host, checked) => self.checkups.told(&host, &checked),
-            Output::Refused(run, host, reason) => {
+            Output::Refused(Refused { run, host, reason, .. }) => {
                 self.notice(Level::Error, format!("run {} on {host}: {reason}", run.short()));
             }
         }

@@ -24,7 +24,8 @@ impl TakenUp {
         if let Ok(lock) = &lock {
             closing::close_unasked(lock);
         }
-        let recap = match path.exists().then(|| Reader::open(&path).and_then(|reader| reader.recap())) {
+        let is_begun = path.exists();
+        let mut recap = match is_begun.then(|| Reader::open(&path).and_then(|reader| reader.recap())) {
             None => Recap::default(),
             Some(Ok(recap)) => recap,
             Some(Err(error)) => return Self { trouble: Some(unrecorded(run, &error)), ..Self::default() },
@@ -33,7 +34,10 @@ impl TakenUp {
             return Self { recap, ..Self::default() };
         }
         match lock.and_then(Recorder::resume) {
-            Ok(recorder) => Self { recap, recorder: Some(recorder), trouble: None },
+            Ok(recorder) => {
+                recap.position.abandoned = is_begun;
+                Self { recap, recorder: Some(recorder), trouble: None }
+            }
             Err(Error::Busy(_)) => {
                 let text = "another hvtui here records it; this one only follows it";
                 Self { recap, recorder: None, trouble: Some(format!("run {}: {text}", run.short())) }
