@@ -122,6 +122,36 @@ struct Gathered {
     open: Vec<Option<Bytes>>,
 }
 
+/// What is said of a recording in which there is nothing, and what helps.
+pub fn nothing(first: &Path) -> String {
+    format!(
+        "empty; its client was killed before the first event: `hvtui runs prune` deletes it by its age, or delete {}",
+        first.display()
+    )
+}
+
+impl Check {
+    /// Whether nothing is recorded in it: its client was killed before the first events were written.
+    pub fn is_empty(&self) -> bool {
+        self.files.iter().all(FileCheck::is_empty)
+    }
+}
+
+impl FileCheck {
+    /// Whether there is no chunk in it, good or bad. One that is cut may hold the beginning of one.
+    fn is_empty(&self) -> bool {
+        let may_be = matches!(
+            self.state,
+            FileState::Whole
+                | FileState::NotClosed
+                | FileState::BadIndex
+                | FileState::Empty
+                | FileState::Cut { .. }
+        );
+        may_be && self.chunks == 0
+    }
+}
+
 /// Checks the recording that begins with `first`. While it is written, its last file is left alone.
 pub fn check(first: &Path, is_written: bool) -> Check {
     let mut gathered = Gathered::default();

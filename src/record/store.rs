@@ -3,14 +3,19 @@
 use std::fs::Metadata;
 use std::path::{Path, PathBuf};
 
+use super::check;
 use super::closing;
 use super::error::Error;
 use super::reader::{self, Glance};
-use super::segments::Lock;
+use super::segments::{self, Lock};
 use crate::domain::ids::RunId;
+use crate::domain::retention::Age;
 use crate::domain::run::{KeptRecordings, RunSummary};
+use crate::domain::time::Stamp;
 
 const FILE: &str = "run.mcap";
+/// The most bytes of a recording of which no chunk was written to its end.
+const MOST_EMPTY: u64 = 64 << 20;
 /// How many runs a message names at most.
 const NAMED: usize = 5;
 
@@ -38,6 +43,8 @@ pub struct Unreadable {
     pub path: PathBuf,
     /// Why, in words.
     pub reason: String,
+    /// Where nothing is recorded in it and no client writes it: its size, and the age of its files. It may be deleted.
+    pub empty: Option<Age>,
 }
 
 impl Store {
@@ -60,11 +67,32 @@ impl Store {
                 Ok(glance) => listing.runs.push(summary(glance)),
                 Err(Error::File { source, .. }) if source.kind() == std::io::ErrorKind::NotFound => {}
                 Err(error) => {
-                    listing.unreadable.push(Unreadable { run, path, reason: error.to_string() });
+                    listing.unreadable.push(self.unreadable(run, path, &error));
                 }
             }
         }
         Ok(listing)
+    }
+
+    fn unreadable(&self, run: RunId, path: PathBuf, error: &Error) -> Unreadable {
+        let empty = self.empty(&run, &path);
+        let reason = match &empty {
+            Some(_) => check::nothing(&path),
+            None => error.to_string(),
+        };
+        Unreadable { run, path, reason, empty }
+    }
+
+    /// How old a recording is in which there is nothing; else nothing.
+    fn empty(&self, run: &RunId, path: &Path) -> Option<Age> {
+        let bytes = self.size(run);
+        // one that is larger holds something, and to check it takes its time
+        if bytes > MOST_EMPTY || self.is_written(run) || !check::check(path, false).is_empty() {
+            return None;
+        }
+        let changed = segments::of(path).into_iter().filter_map(|file| file.metadata().ok()?.modified().ok());
+        let since = changed.max()?.duration_since(std::time::UNIX_EPOCH).ok()?;
+        Some(Age { last_at: Stamp(i64::try_from(since.as_micros()).ok()?), bytes })
     }
 
     /// The first files of all recordings, newest first.

@@ -142,7 +142,9 @@ fn examine(first: &Path, repair: bool) -> Result<Recording, Failure> {
         Err(error) => return Err(error.into()),
     };
     let check = check::check(first, false);
-    let done = check.files.iter().enumerate().filter(|(_, file)| file.state.is_repairable());
+    // of an empty one there is nothing to repair
+    let done =
+        check.files.iter().enumerate().filter(|(_, file)| file.state.is_repairable() && !check.is_empty());
     let mut done = done.map(|(number, file)| (number, closing::repair(&lock, file))).collect();
     closing::tidy(&lock);
     if !had_lock {
@@ -153,12 +155,15 @@ fn examine(first: &Path, repair: bool) -> Result<Recording, Failure> {
 
 impl Recording {
     fn new(first: &Path, check: &Check, done: &mut BTreeMap<usize, Result<Repaired, Error>>) -> Self {
-        let files: Vec<File> = check
+        let mut files: Vec<File> = check
             .files
             .iter()
             .enumerate()
             .map(|(number, file)| File::new(file, done.remove(&number), number + 1 < check.files.len()))
             .collect();
+        if check.is_empty() {
+            files.iter_mut().for_each(|file| file.mark_empty(first));
+        }
         let lost = check.losses.iter().map(|loss| {
             let name = files.get(loss.file).map(|file| file.name.clone()).unwrap_or_default();
             Lost::new(name, loss)
@@ -230,6 +235,12 @@ impl File {
             words,
             is_good: (file.state.is_good() || repaired) && file.unreadable.is_empty(),
         }
+    }
+
+    /// Nothing is in it, nor in another file of its recording.
+    fn mark_empty(&mut self, first: &Path) {
+        self.words = check::nothing(first);
+        (self.state, self.is_good) = (state(&FileState::Empty), false);
     }
 }
 
@@ -391,7 +402,8 @@ fn summary(recordings: &[Recording], repair: bool) -> String {
         (&["whole"][..], "whole"),
         (&["written"], "being recorded"),
         (&["not_closed"], "not closed"),
-        (&["cut", "empty"], "cut"),
+        (&["cut"], "cut"),
+        (&["empty"], "empty"),
         (&["damaged", "bad_index"], "damaged"),
         (&["later_format", "not_a_recording", "unreadable"], "not readable"),
     ] {
@@ -408,7 +420,7 @@ fn summary(recordings: &[Recording], repair: bool) -> String {
         |count: usize, what: &str| if count == 1 { format!("1 {what}") } else { format!("{count} {what}s") };
     let all = format!("{}, {}", plural(recordings.len(), "recording"), plural(files().count(), "file"));
     let parts = if parts.is_empty() { String::new() } else { format!(": {}", parts.join(", ")) };
-    let repairable = counted(&["not_closed", "cut", "empty", "damaged", "bad_index"]);
+    let repairable = counted(&["not_closed", "cut", "damaged", "bad_index"]);
     let remedy =
         if repairable > 0 && !repair { "; to close and repair them: hvtui runs check --repair" } else { "" };
     format!("{all}{parts}{remedy}")

@@ -25,9 +25,11 @@ use crate::domain::retention::{Age, Retention};
 use crate::domain::run::{RunSpec, RunSummary};
 use crate::domain::share::{Heard, Standing};
 use crate::domain::text::{about, sanitize};
+use crate::domain::time::Stamp;
 use crate::domain::units::{bytes, padded};
 use crate::launcher::session::{Output, Session};
 use crate::record::Store;
+use crate::record::store::{Listing, Unreadable};
 use crate::report::local_time;
 
 /// How long hosts may take to say which runs they know.
@@ -54,11 +56,26 @@ struct Surplus {
     /// Why it stays all the same.
     stays: Option<String>,
     deleted: bool,
+    #[serde(skip)]
+    at: Stamp,
     /// Hosts of it that the hosts file does not name.
     #[serde(skip)]
     unnamed: Vec<HostId>,
+    /// What the recording says of the run; nothing where it is empty.
     #[serde(skip)]
-    spec: RunSpec,
+    spec: Option<RunSpec>,
+}
+
+/// A recording that is beyond the rules.
+struct Past {
+    run: RunId,
+    /// What it says of the run; nothing where it is empty.
+    summary: Option<RunSummary>,
+    /// When the run was created, or when the file of an empty one was written last.
+    created: Stamp,
+    bytes: u64,
+    /// The rule, in words.
+    why: String,
 }
 
 /// The result, for other programs.
@@ -103,14 +120,13 @@ pub fn run(
         return Err(Failure::usage(format!("nothing says which runs are to go: {remedy}")));
     }
     let store = Store::new(&paths.state);
-    let beyond = beyond(rules, &store)?;
+    let beyond = beyond(rules, store.list()?, clock::now());
     runtime::block_on(async {
         let (mut session, asked) = match file.filter(|_| !args.local && !beyond.is_empty()) {
             Some(file) => {
                 let person = person();
                 let mut session = connect::session(&file.hosts, &paths.home, None, &person).await?;
-                let enough =
-                    |heard: &Heard| beyond.iter().all(|(run, _)| heard.unheard(&run.spec).is_empty());
+                let enough = |heard: &Heard| specs(&beyond).all(|spec| heard.unheard(spec).is_empty());
                 let asked = ask(&mut session, PATIENCE, &person, enough).await;
                 (Some(session), asked)
             }
@@ -162,26 +178,41 @@ pub fn run(
     })
 }
 
-/// The recordings that are beyond the rules, newest first, and by which rule.
-fn beyond(rules: Retention, store: &Store) -> Result<Vec<(RunSummary, String)>, Failure> {
-    let listing = store.list()?;
-    for unreadable in &listing.unreadable {
-        note(&format!("run {}: {}: it stays", unreadable.run.short(), unreadable.reason));
+/// The recordings that are beyond the rules, newest first, and by which rule. Empty ones take no place of others.
+fn beyond(rules: Retention, listing: Listing, now: Stamp) -> Vec<Past> {
+    let age = |run: &RunSummary| Age { last_at: run.last_at, bytes: run.bytes };
+    let ages: Vec<(RunId, Age)> = listing.runs.iter().map(|run| (run.spec.id.clone(), age(run))).collect();
+    let mut past = Vec::new();
+    for empty in listing.unreadable {
+        let Unreadable { run, empty: Some(age), .. } = empty else {
+            note(&format!("run {}: {}: it stays", empty.run.short(), empty.reason));
+            continue;
+        };
+        let newer = ages.iter().take_while(|(other, _)| *other > run).map(|(_, age)| *age);
+        if let Some(Some(beyond)) = rules.beyond(newer.chain([age]), now).pop() {
+            let why = format!("{}, and empty", rules.why(beyond));
+            past.push(Past { run, summary: None, created: age.last_at, bytes: age.bytes, why });
+        }
     }
-    let ages = listing.runs.iter().map(|run| Age { last_at: run.last_at, bytes: run.bytes });
-    let beyond = rules.beyond(ages, clock::now());
-    let runs = listing.runs.into_iter().zip(beyond);
-    Ok(runs.filter_map(|(run, beyond)| Some((run, rules.why(beyond?)))).collect())
+    let beyond = rules.beyond(ages.into_iter().map(|(_, age)| age), now);
+    for (run, beyond) in listing.runs.into_iter().zip(beyond) {
+        if let Some(beyond) = beyond {
+            let (id, created, bytes) = (run.spec.id.clone(), run.spec.created, run.bytes);
+            past.push(Past { run: id, summary: Some(run), created, bytes, why: rules.why(beyond) });
+        }
+    }
+    past.sort_by(|a, b| b.run.cmp(&a.run));
+    past
+}
+
+/// The runs that these recordings tell.
+fn specs(past: &[Past]) -> impl Iterator<Item = &RunSpec> {
+    past.iter().filter_map(|past| Some(&past.summary.as_ref()?.spec))
 }
 
 /// Hosts that did not answer and may keep something of these runs, and what that means.
-fn missed(
-    beyond: &[(RunSummary, String)],
-    asked: &Asked,
-    names: &BTreeSet<HostId>,
-) -> BTreeMap<HostId, String> {
-    let unheard: BTreeSet<HostId> =
-        beyond.iter().flat_map(|(run, _)| asked.heard.unheard(&run.spec)).collect();
+fn missed(beyond: &[Past], asked: &Asked, names: &BTreeSet<HostId>) -> BTreeMap<HostId, String> {
+    let unheard: BTreeSet<HostId> = specs(beyond).flat_map(|spec| asked.heard.unheard(spec)).collect();
     // a name that the hosts file does not have may be that of any host that did not answer
     let is_renamed = unheard.iter().any(|host| !names.contains(host));
     let silent = asked.silent.iter().filter(|(host, ..)| is_renamed || unheard.contains(host));
@@ -195,27 +226,29 @@ fn missed(
 }
 
 /// What is to be deleted of the recordings that are beyond the rules, and what stays.
-fn surplus(
-    beyond: Vec<(RunSummary, String)>,
-    store: &Store,
-    asked: &Asked,
-    names: &BTreeSet<HostId>,
-) -> Vec<Surplus> {
-    let surplus = beyond.into_iter().map(|(run, why)| {
-        let shares = asked.heard.shares.get(&run.spec.id);
-        let mut unnamed = asked.heard.unheard(&run.spec);
+fn surplus(beyond: Vec<Past>, store: &Store, asked: &Asked, names: &BTreeSet<HostId>) -> Vec<Surplus> {
+    let surplus = beyond.into_iter().map(|Past { run, summary, created, bytes, why }| {
+        // of an empty one it is not known which hosts it has: what they keep of it stays theirs
+        let (stays, mut unnamed) = match &summary {
+            Some(summary) => (reason_to_stay(summary, store, asked), asked.heard.unheard(&summary.spec)),
+            None if asked.heard.is_live(&run) => (Some("it is running".to_owned()), Vec::new()),
+            None => (None, Vec::new()),
+        };
         unnamed.retain(|host| !names.is_empty() && !names.contains(host));
+        let shares = summary.as_ref().and_then(|_| asked.heard.shares.get(&run));
+        let spec = summary.map(|summary| summary.spec);
         Surplus {
             why,
-            run: run.spec.id.clone(),
-            name: run.spec.name.clone(),
-            created: moment(run.spec.created),
-            bytes: run.bytes,
+            name: spec.as_ref().map(|spec| spec.name.clone()).unwrap_or_default(),
+            created: moment(created),
+            at: created,
+            bytes,
             hosts: shares.into_iter().flat_map(|shares| shares.keys().cloned()).collect(),
-            stays: reason_to_stay(&run, store, asked),
+            stays,
             deleted: false,
             unnamed,
-            spec: run.spec,
+            run,
+            spec,
         }
     });
     surplus.collect()
@@ -265,7 +298,7 @@ fn shown(surplus: &[Surplus]) -> String {
             text,
             "{:<5} {:<16}  {}  {:>8}  {}",
             run.run.short(),
-            local_time(run.spec.created),
+            local_time(run.at),
             padded(&run.name, 18),
             bytes(run.bytes),
             sanitize(&what),
@@ -326,8 +359,10 @@ async fn forget(
     names: &BTreeSet<HostId>,
 ) -> Undone {
     let mut due = BTreeSet::new();
-    for run in surplus.iter().filter(|run| run.stays.is_none()) {
-        for (host, name) in heard.keepers(&run.spec, names) {
+    for (run, spec) in
+        surplus.iter().filter(|run| run.stays.is_none()).filter_map(|run| Some((run, run.spec.as_ref()?)))
+    {
+        for (host, name) in heard.keepers(spec, names) {
             session.forget(&run.run, &host, &name);
             due.insert((host, run.run.clone()));
         }
@@ -339,7 +374,8 @@ async fn forget(
 /// What hosts did not delete of runs that are theirs. One that was asked only because it may have had another name never
 /// told of the run: that it fails keeps nothing back.
 fn of_hosts(mut undone: Undone, surplus: &[Surplus], heard: &Heard) -> Undone {
-    let specs: BTreeMap<&RunId, &RunSpec> = surplus.iter().map(|run| (&run.run, &run.spec)).collect();
+    let specs: BTreeMap<&RunId, &RunSpec> =
+        surplus.iter().filter_map(|run| Some((&run.run, run.spec.as_ref()?))).collect();
     for (host, runs) in &mut undone {
         runs.retain(|run, _| specs.get(run).is_none_or(|spec| heard.is_host_of(spec, host)));
     }
@@ -406,7 +442,6 @@ mod tests {
     fn a_host_that_was_never_of_a_run_keeps_nothing_of_it_back() {
         use crate::domain::options::RunOptions;
         use crate::domain::run::{JobKind, Placement, Slot};
-        use crate::domain::time::Stamp;
 
         let [a, b, gone] = ["a", "b", "gone"].map(HostId::from);
         let placement = |rank, host: &HostId| Placement {
@@ -439,12 +474,52 @@ mod tests {
             stays: None,
             deleted: false,
             unnamed: Vec::new(),
-            spec,
+            at: Stamp(1),
+            spec: Some(spec),
         };
         let failed = |host: &HostId| (host.clone(), BTreeMap::from([(id.clone(), "link lost".to_owned())]));
         let undone = Undone::from([failed(&a), failed(&b)]);
         let undone = of_hosts(undone, std::slice::from_ref(&run), &Heard::default());
         assert_eq!(undone.into_keys().collect::<Vec<_>>(), [a]);
+    }
+
+    #[test]
+    fn a_recording_in_which_there_is_nothing_goes_by_the_age_of_its_file() {
+        let folder = tempfile::tempdir().unwrap();
+        let store = Store::new(folder.path());
+        let ids: Vec<RunId> = (1..=3).map(|number| RunId::new(number, 7)).collect();
+        let begun = crate::record::MAGIC.to_vec();
+        let whole = crate::record::Writer::new(Vec::new()).unwrap().finish().unwrap().0;
+        for (id, bytes) in ids.iter().zip([&begun, &whole, &whole[..whole.len() / 2].to_vec()]) {
+            let path = store.path_of(id);
+            std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+            std::fs::write(path, bytes).unwrap();
+        }
+        let rules = Retention { older_than: Some(Duration::from_secs(3600)), ..Retention::default() };
+        let past = |after: i64| -> Vec<RunId> {
+            let now = clock::now().plus_micros(after * 1_000_000);
+            beyond(rules, store.list().unwrap(), now).into_iter().map(|past| past.run).collect()
+        };
+        assert_eq!(past(60), []);
+        assert_eq!(past(3700), [ids[2].clone(), ids[1].clone(), ids[0].clone()]);
+        let told = store.list().unwrap().unreadable;
+        assert!(told.iter().all(|empty| empty.reason.contains("`hvtui runs prune` deletes it")), "{told:?}");
+
+        let lock = crate::record::Lock::take(&store.path_of(&ids[0])).unwrap();
+        assert_eq!(past(3700), ids[1..].iter().rev().cloned().collect::<Vec<_>>(), "a client may write it");
+        drop(lock);
+        let asked = Asked::default();
+        let now = clock::now().plus_micros(3_700_000_000);
+        let mut all = surplus(beyond(rules, store.list().unwrap(), now), &store, &asked, &BTreeSet::new());
+        assert!(shown(&all).contains("3 to be deleted"), "{}", shown(&all));
+        assert!(!delete(&mut all, &store).1);
+        assert!(store.list().unwrap().unreadable.is_empty());
+
+        // what is no recording is not taken for an empty one
+        let path = store.path_of(&ids[0]);
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        std::fs::write(path, b"something else").unwrap();
+        assert_eq!(past(3700), []);
     }
 
     #[tokio::test]
