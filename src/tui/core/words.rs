@@ -22,6 +22,16 @@ pub fn wrap(text: &str, width: usize) -> Vec<String> {
     lines
 }
 
+/// How much of a list lies above and below what is seen of it: `↑ 4 ↓ 31 more`. `None` where all of it is seen.
+pub fn more_words(above: usize, below: usize) -> Option<String> {
+    match (above, below) {
+        (0, 0) => None,
+        (above, 0) => Some(format!("↑ {above} more")),
+        (0, below) => Some(format!("↓ {below} more")),
+        (above, below) => Some(format!("↑ {above} ↓ {below} more")),
+    }
+}
+
 /// A moment as a clock on the wall shows it, `14:32:07`, with milliseconds where asked for.
 pub fn clock_time(at: Stamp, zone: &Zone, millis: bool) -> String {
     let local = zone.local_us(at);
@@ -44,6 +54,9 @@ mod tests {
     fn sentences_wrap_and_numbers_fold() {
         assert_eq!(wrap("one two three", 7), ["one two", "three"]);
         assert_eq!(wrap("abcdefghij", 5), ["ab…ij"]);
+        assert_eq!(more_words(0, 0), None);
+        let more = [(4, 0), (0, 31), (4, 31)].map(|(above, below)| more_words(above, below).unwrap());
+        assert_eq!(more, ["↑ 4 more", "↓ 31 more", "↑ 4 ↓ 31 more"]);
         assert_eq!(clock_time(Stamp(1_795_000_000_123_456), &3600.into(), true), "12:06:40.123");
         assert_eq!(clock_time(Stamp(-1), &0.into(), false), "23:59:59");
         assert_eq!(date(Stamp(1_795_000_000_000_000), &0.into()), "2026-11-18");

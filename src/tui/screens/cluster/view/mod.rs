@@ -24,6 +24,7 @@ use crate::domain::units::ranges;
 use crate::tui::canvas::columns::Column;
 use crate::tui::canvas::{Canvas, width};
 use crate::tui::core::orders::{HostOrder as Order, HostsOrdered};
+use crate::tui::core::words::more_words;
 use crate::tui::screens::Model;
 use crate::tui::screens::cluster::filtering::Sieve;
 use crate::tui::screens::cluster::picking::{picks_are_lost, range_lines, range_size};
@@ -167,14 +168,11 @@ fn more(model: &Model, shape: Shape, rows: &[RowId]) -> Option<String> {
         (0, 0) => (count(|row| matches!(row, RowId::Host(_))), "host"),
         gpus => (gpus, "GPU"),
     };
-    let arrows = match counts {
-        (0, 0) if below.is_empty() => return Some("↑ more".to_owned()),
-        (0, 0) => return Some("↓ more".to_owned()),
-        (above, 0) => format!("↑ {above}"),
-        (0, below) => format!("↓ {below}"),
-        (above, below) => format!("↑ {above} ↓ {below}"),
-    };
-    Some(format!("{arrows} more {}", title::plural(counts.0 + counts.1, what)))
+    Some(match more_words(counts.0, counts.1) {
+        Some(more) => format!("{more} {}", title::plural(counts.0 + counts.1, what)),
+        None if below.is_empty() => "↑ more".to_owned(),
+        None => "↓ more".to_owned(),
+    })
 }
 
 fn picks_line(model: &Model, canvas: &mut Canvas<'_>, shape: Shape, rows: &[RowId]) {
