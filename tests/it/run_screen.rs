@@ -15,7 +15,7 @@ use hvtui::domain::run::{RefusalClass, RunStage};
 use hvtui::domain::standing::Standing;
 use hvtui::domain::time::HostTime;
 use hvtui::domain::timing::{Phase, SeenStep};
-use hvtui::tui::core::{Key, KeyCode, Msg, Screen};
+use hvtui::tui::core::{Key, KeyCode, Level, Msg, Screen};
 use hvtui::tui::screens::run::LogAt;
 use hvtui::tui::screens::view::draw;
 use ratatui::buffer::Buffer;
@@ -530,6 +530,23 @@ fn ranks_that_are_over_keep_the_last_values_of_their_gpus_and_those_that_never_r
     story.sample("gpu-a", 38.0, &[busy(12, "wang"), busy(13, "wang")]);
     let screen = shown(&mut story, (120, 40));
     assert!(!row(&screen, "gpu-a:1").contains('%'), "{screen}");
+}
+
+#[test]
+fn the_straggler_has_a_lane_where_not_all_ranks_have_one() {
+    let mut story = training();
+    story.model.settings.timeline = true;
+    for words in ["the disk is full", "the link to gpu-a was lost"] {
+        story.model.notice(Level::Warning, words);
+    }
+    let screen = shown(&mut story, (80, 24));
+    assert!(screen.contains("rank 3 (gpu-b:1) is a straggler"), "{screen}");
+    let lanes: Vec<&str> = screen.lines().filter(|line| line.starts_with(" rank ")).skip(1).collect();
+    let lanes: Vec<&str> = lanes.iter().map(|line| &line[..8]).collect();
+    assert_eq!(lanes, [" rank 0 ", " rank 1 ", " rank 3!"], "{screen}");
+    assert!(line(&screen, "timeline").contains("   ↓ 1 more rank "), "{screen}");
+    let all = shown(&mut story, (80, 40));
+    assert!(all.contains("\n rank 2 ") && !line(&all, "timeline").contains("more"), "{all}");
 }
 
 #[test]

@@ -7,14 +7,15 @@ use ratatui::style::Modifier;
 
 use crate::domain::clock_check::{self, ClockCheck, ClocksApart, Passage};
 use crate::domain::hooks::StepsBy;
-use crate::domain::ids::HostId;
+use crate::domain::ids::{HostId, Rank};
 use crate::domain::time::Stamp;
+use crate::domain::trainers::Trainer;
 use crate::domain::units;
 use crate::domain::world::{HostState, RankState, RunState};
 use crate::tui::canvas::bars::level;
 use crate::tui::canvas::{Canvas, width};
 use crate::tui::core::layout::Band;
-use crate::tui::core::words::clock_time;
+use crate::tui::core::words::{clock_time, more_words};
 use crate::tui::screens::Model;
 use crate::tui::screens::replay::selection::selected;
 use crate::tui::screens::run::marks::shown as shown_marks;
@@ -25,6 +26,7 @@ use crate::tui::screens::run::view::strip::Segment;
 use crate::tui::screens::run::{
     away_words, counter_lanes, lane_columns, timeline_end, trainer_lanes, unattended, window_us,
 };
+use crate::tui::screens::view::title::plural;
 
 /// Telemetry comes once a second; a sample holds until the next one, this long at most, microseconds.
 const SAMPLE_HOLDS_US: i64 = 2_500_000;
@@ -39,7 +41,19 @@ pub(super) fn draw(model: &Model, canvas: &mut Canvas<'_>, band: Band, run: &Run
     let end = timeline_end(model);
     let start = end.plus_micros(-window);
     let apart = clocks_apart(model, run, start, end);
-    let words = head(model, canvas, band.y, run, (window, end), apart);
+    let all: Vec<Trainer<'_>> = trainer_lanes(run).collect();
+    let counters = counter_lanes(run);
+    let lanes = band.below_head();
+    // with too little room the ranks go first
+    let room = usize::from(lanes.h);
+    let rank_room = room.saturating_sub(counters.len().min(room / 3)).min(all.len());
+    let at = |rank: Rank| all.iter().position(|one| one.rank.placement.rank == rank);
+    let selected = selected_rank(model).and_then(at).unwrap_or(0);
+    let culprit = culprit(model, run);
+    let at_culprit = culprit.and_then(|rank| all.iter().position(|one| one.number == rank));
+    let shown = chosen(all.len(), rank_room, selected, at_culprit);
+    let hidden = hidden_words(all.len(), &shown, selected);
+    let words = head(model, canvas, band.y, run, (window, end), (apart, hidden));
     let (x, w) = lane_columns(run, canvas.width());
     let label = x - 3;
     let spans = unattended(model, run);
@@ -47,17 +61,8 @@ pub(super) fn draw(model: &Model, canvas: &mut Canvas<'_>, band: Band, run: &Run
         let at = |column: u16| start.plus_micros(window * i64::from(column) / i64::from(w));
         is_away(spans, at(column), at(column + 1))
     };
-    let lanes = band.below_head();
-    let counters = counter_lanes(run);
-    // with too little room the ranks go first, from the selected one on
-    let room = usize::from(lanes.h);
-    let count = trainer_lanes(run).count();
-    let rank_room = room.saturating_sub(counters.len().min(room / 3)).min(count);
-    let selected = selected_rank(model).map_or(0, |rank| rank.0 as usize);
-    let first = selected.min(count.saturating_sub(rank_room));
-    let culprit = culprit(model, run);
     let mut y = lanes.y;
-    for one in trainer_lanes(run).skip(first).take(rank_room) {
+    for one in shown.into_iter().map(|at| all[at]) {
         let marked = culprit == Some(one.number);
         let style = if marked { canvas.theme.bad } else { canvas.theme.text };
         let name = format!("rank {}{}", one.number, if marked { "!" } else { "" });
@@ -78,6 +83,28 @@ pub(super) fn draw(model: &Model, canvas: &mut Canvas<'_>, band: Band, run: &Run
     if lanes.h > 0 {
         ticks(model, canvas, (x, band.y, w), (start, window), words);
     }
+}
+
+/// Which of `count` lanes stand in `room` rows: from the selected one on, and always that of the rank to look at.
+fn chosen(count: usize, room: usize, selected: usize, culprit: Option<usize>) -> Vec<usize> {
+    let first = selected.min(count.saturating_sub(room));
+    let mut lanes: Vec<usize> = (first..count.min(first + room)).collect();
+    if let Some(at) = culprit.filter(|at| !lanes.contains(at))
+        && !lanes.is_empty()
+    {
+        // one at the edge goes, and not the selected one where another can
+        let goes = if selected == first { lanes.len() - 1 } else { 0 };
+        lanes[goes] = at;
+        lanes.sort_unstable();
+    }
+    lanes
+}
+
+/// How many lanes of ranks stand before the selected one and behind it and are not shown.
+fn hidden_words(count: usize, shown: &[usize], selected: usize) -> Option<String> {
+    let above = selected - shown.iter().filter(|at| **at < selected).count();
+    let hidden = count - shown.len();
+    more_words(above, hidden - above).map(|more| format!("   {more} {}", plural(hidden, "rank")))
 }
 
 /// The first and the last moment of the selection, where the window has them; the last column is the end of the window.
@@ -163,14 +190,14 @@ fn clock_words(model: &Model, hosts: &[HostId], apart: Option<&ClocksApart>) -> 
     most.map_or_else(String::new, |us| format!("   clock ±{:.2} ms", f64::from(us) / 1000.0))
 }
 
-/// Draws the ruler; gives the first column behind its words.
+/// Draws the ruler, which says too how many ranks have no lane; gives the first column behind its words.
 fn head(
     model: &Model,
     canvas: &mut Canvas<'_>,
     y: u16,
     run: &RunState,
     (window, end): (i64, Stamp),
-    apart: Option<ClocksApart>,
+    (apart, hidden): (Option<ClocksApart>, Option<String>),
 ) -> u16 {
     let (text, dim) = (canvas.theme.text, canvas.theme.dim);
     let clock = clock_words(model, &run.spec.hosts(), apart.as_ref());
@@ -188,7 +215,8 @@ fn head(
     let mut room = canvas.width().saturating_sub(LEAST_RULE);
     let mut words = vec![("timeline".to_owned(), text), (format!("   {length} until {until}"), dim)];
     room = words.iter().fold(room, |room, (word, _)| room.saturating_sub(width(word)));
-    for (word, style) in [(away, canvas.theme.warn), (clock, clock_style), (zoom, dim)] {
+    let hidden = hidden.unwrap_or_default();
+    for (word, style) in [(away, canvas.theme.warn), (hidden, dim), (clock, clock_style), (zoom, dim)] {
         if width(&word) <= room {
             room -= width(&word);
             words.push((word, style));
@@ -275,4 +303,27 @@ fn util_between(
     let last = until.checked_sub(1).and_then(|at| state.past.get(at));
     let last = last.filter(|past| left.micros_since(past.at) < SAMPLE_HOLDS_US);
     state.util_of(next.or(last)?, &placement.slot)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_rank_to_look_at_has_a_lane_and_the_selected_one_too() {
+        let lanes = |selected, culprit| {
+            let shown = chosen(8, 3, selected, culprit);
+            (shown.clone(), hidden_words(8, &shown, selected).unwrap())
+        };
+        let words = |text: &str| format!("   {text} more ranks");
+        assert_eq!(lanes(0, None), (vec![0, 1, 2], words("↓ 5")));
+        assert_eq!(lanes(0, Some(6)), (vec![0, 1, 6], words("↓ 5")));
+        assert_eq!(lanes(2, Some(3)), (vec![2, 3, 4], words("↑ 2 ↓ 3")));
+        assert_eq!(lanes(2, Some(0)), (vec![0, 2, 3], words("↑ 1 ↓ 4")));
+        assert_eq!(lanes(7, Some(0)), (vec![0, 6, 7], words("↑ 5")));
+        assert_eq!(chosen(4, 1, 0, Some(3)), [3]);
+        assert_eq!(chosen(4, 0, 0, Some(3)), [0; 0]);
+        assert_eq!(hidden_words(4, &chosen(4, 4, 2, Some(0)), 2), None);
+        assert_eq!(hidden_words(4, &chosen(4, 3, 0, None), 0).unwrap(), "   ↓ 1 more rank");
+    }
 }
