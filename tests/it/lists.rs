@@ -1,10 +1,13 @@
-//! Lists: keys where no row is shown, cursors when a notice takes a line, marks of a range in cells, panels that end.
+//! Lists: what is new in them, keys where no row is shown, cursors when a notice takes a line, marks of a range in cells, panels that end.
 
-use crate::common::world::{Story, busy, cluster, failed, host, recordings, run_id, training, uuid};
+use crate::common::world::{
+    START, Story, busy, cluster, failed, gpu_slots, host, recordings, run_id, training, uuid,
+};
 use crate::screens::{COLOR, text};
 use hvtui::domain::event::{Event, Origin};
-use hvtui::domain::ids::Rank;
+use hvtui::domain::ids::{Rank, RunId};
 use hvtui::domain::note::Note;
+use hvtui::domain::run::RunSummary;
 use hvtui::domain::stacks::{ProcessStacks, Taker};
 use hvtui::domain::time::HostTime;
 use hvtui::tui::core::{Effect, Key, KeyCode, Msg, Screen};
@@ -107,6 +110,63 @@ fn marked_runs_are_deleted_though_the_filter_hides_them_and_a_row_comes_back_wit
     enter(&mut story);
     press(&mut story, "D");
     assert!(matches!(story.model.ui.overlay, Overlay::Confirm(_)), "{:?}", story.model.ui.toasts);
+}
+
+/// So many recordings, the newest first; one more is newer than all before.
+fn recorded(count: u32) -> Vec<RunSummary> {
+    let one = &recordings()[0];
+    let made = |n: u32| {
+        let mut one = one.clone();
+        one.spec.id = RunId::new(START.0 as u64 / 1000 + u64::from(n), 1);
+        one.spec.name = format!("run-{n:02}");
+        one.spec.created = START.plus_micros(i64::from(n) * 1_000);
+        one
+    };
+    (0..count).rev().map(made).collect()
+}
+
+#[test]
+fn a_run_launched_elsewhere_is_seen_at_the_top_of_the_list_or_counted_above_it() {
+    let mut story = Story::new(&["gpu-a"]);
+    press(&mut story, "r");
+    story.send(Msg::Resize(80, 24));
+    story.send(Msg::RunsListed(recorded(30)));
+    let shown = |story: &Story| text(&story.model, COLOR);
+    assert!(shown(&story).contains("newest first   ↓ 13 more"), "{}", shown(&story));
+    let on = story.model.ui.runs.cursor.on.clone();
+    story.send(Msg::RunsListed(recorded(31)));
+    story.send(Msg::RunsListed(recorded(32)));
+    let screen = shown(&story);
+    assert!(
+        screen.contains("run-31") && screen.contains("run-30") && screen.contains("↓ 15 more"),
+        "{screen}"
+    );
+    assert_eq!(story.model.ui.runs.cursor.on, on, "the selection stays on its run");
+    press(&mut story, "G");
+    assert!(shown(&story).contains("newest first   ↑ 15 more"), "{}", shown(&story));
+    press(&mut story, &"k".repeat(20));
+    let line = |story: &Story| story.model.ui.runs.cursor.index - story.model.ui.runs.cursor.offset;
+    let before = line(&story);
+    story.send(Msg::RunsListed(recorded(33)));
+    assert_eq!(line(&story), before, "not at its top it does not move");
+    assert!(shown(&story).contains("newest first   ↑ 12 ↓ 4 more"), "{}", shown(&story));
+}
+
+#[test]
+fn a_run_launched_here_is_the_selected_one_on_the_list() {
+    let mut story = Story::new(&["gpu-a"]);
+    story.send(Msg::Resize(80, 24));
+    press(&mut story, "r");
+    story.send(Msg::RunsListed(recorded(30)));
+    press(&mut story, "Gc");
+    story.wait_ms(60_000);
+    story.run("mine", &gpu_slots(&[("gpu-a", 0)]));
+    story.send(Msg::Launched(run_id()));
+    press(&mut story, "r");
+    assert_eq!(story.model.ui.runs.cursor.on, Some(run_id()));
+    let screen = text(&story.model, COLOR);
+    let first = screen.lines().nth(3).unwrap_or_default();
+    assert!(first.starts_with('▌') && first.contains("mine"), "{screen}");
 }
 
 #[test]

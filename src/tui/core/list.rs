@@ -48,6 +48,17 @@ impl<K: PartialEq + Clone> Cursor<K> {
         self.clamp(items.len(), height);
     }
 
+    /// The same where what is new comes first: a list that is seen from its first item on stays there, so that the new one is
+    /// seen too, as long as the cursor's item is.
+    pub fn settle_newest_first(&mut self, items: &[K], height: usize) {
+        let is_top = self.offset == 0;
+        self.settle(items, height);
+        if is_top {
+            self.offset = 0;
+            self.clamp(items.len(), height);
+        }
+    }
+
     /// Moves by `delta` items, staying inside the list.
     pub fn move_by(&mut self, delta: isize, items: &[K], height: usize) {
         self.move_to(self.index.saturating_add_signed(delta), items, height);
@@ -104,6 +115,19 @@ mod tests {
         cursor.settle(&many, 10);
         cursor.settle(&more, 10);
         assert_eq!((cursor.index, cursor.offset), (60, 55));
+    }
+
+    #[test]
+    fn at_its_top_a_list_shows_what_is_new() {
+        let mut cursor = Cursor::default();
+        let list = |newest: i32| (0..=newest).rev().collect::<Vec<i32>>();
+        cursor.settle_newest_first(&list(9), 4);
+        cursor.settle_newest_first(&list(11), 4);
+        assert_eq!((cursor.on, cursor.index, cursor.offset), (Some(9), 2, 0));
+        cursor.settle_newest_first(&list(13), 4);
+        assert_eq!((cursor.on, cursor.index, cursor.offset), (Some(9), 4, 1), "it stays in sight");
+        cursor.settle_newest_first(&list(14), 4);
+        assert_eq!((cursor.on, cursor.index, cursor.offset), (Some(9), 5, 2), "and on its line");
     }
 
     #[test]

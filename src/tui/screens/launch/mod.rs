@@ -16,7 +16,7 @@ use crate::launch::words::{Caret, join};
 use crate::tui::core::{Effect, Screen};
 use crate::tui::screens::cluster::rows;
 use crate::tui::screens::run::RunUi;
-use crate::tui::screens::{Model, cluster};
+use crate::tui::screens::{Model, cluster, runs};
 
 pub mod checks;
 pub mod completion;
@@ -457,6 +457,7 @@ pub fn started(model: &mut Model, run: RunId) {
     model.ui.launch.starting = false;
     model.ui.launch.waits = None;
     model.ui.cluster.unpick();
+    runs::select(model, run.clone());
     model.ui.run = RunUi::on(run);
     // the form is done: one level out of the run is where the form was opened
     if model.ui.screen == Screen::Launch {

@@ -196,5 +196,10 @@ pub fn settle(model: &mut Model) {
     model.ui.runs.marked.retain(|run| known.contains(run));
     let ids = ids(model);
     let height = usize::from(layout::runs_list(model.area()).h);
-    model.ui.runs.cursor.settle(&ids, height);
+    model.ui.runs.cursor.settle_newest_first(&ids, height);
+}
+
+/// Selects a run that was launched here: it is the selected one when the list is shown.
+pub(super) fn select(model: &mut Model, run: RunId) {
+    model.ui.runs.cursor = Cursor { on: Some(run), ..Cursor::default() };
 }

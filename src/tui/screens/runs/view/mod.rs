@@ -13,7 +13,7 @@ use crate::tui::canvas::Canvas;
 use crate::tui::canvas::columns::{Column, ColumnSpec, fit};
 use crate::tui::canvas::theme::Theme;
 use crate::tui::core::layout::runs_list;
-use crate::tui::core::words::{clock_time, date};
+use crate::tui::core::words::{clock_time, date, more_words};
 use crate::tui::screens::Model;
 use crate::tui::screens::cluster::rows::age;
 use crate::tui::screens::cluster::view::mark_selected;
@@ -62,7 +62,8 @@ const HEAD: u16 = 2;
 pub(in crate::tui::screens) fn draw(model: &Model, canvas: &mut Canvas<'_>) {
     title::draw(model, canvas);
     let rows = rows(model);
-    subtitle(model, canvas, &rows);
+    let band = runs_list((canvas.width(), canvas.height()));
+    subtitle(model, canvas, &rows, usize::from(band.h));
     let columns = columns(model, &canvas.theme, canvas.width(), &rows);
     let dim = canvas.theme.dim;
     for column in &columns {
@@ -74,7 +75,6 @@ pub(in crate::tui::screens) fn draw(model: &Model, canvas: &mut Canvas<'_>) {
             canvas.text(column.x, HEAD, column.w, column.title, style);
         }
     }
-    let band = runs_list((canvas.width(), canvas.height()));
     retention(model, canvas, band.y + band.h + 2);
     if rows.is_empty() {
         let text = match (model.ui.runs.loading, model.ui.runs.filter_text.is_empty()) {
@@ -131,11 +131,15 @@ fn retention(model: &Model, canvas: &mut Canvas<'_>, y: u16) {
     canvas.text(2, y, canvas.width() - 3, &text, canvas.theme.dim);
 }
 
-fn subtitle(model: &Model, canvas: &mut Canvas<'_>, rows: &[RunRow<'_>]) {
+/// How many there are, in which order, how many of them stand above and below the `shown` ones, and what is chosen of them.
+fn subtitle(model: &Model, canvas: &mut Canvas<'_>, rows: &[RunRow<'_>], shown: usize) {
     let (accent, dim) = (canvas.theme.accent, canvas.theme.dim);
     let live = rows.iter().filter(|row| row.goes_on()).count();
     let mut pieces = vec![(format!("{} {}, {live} live", rows.len(), title::plural(rows.len(), "run")), dim)];
     pieces.push((format!(" · {}", model.settings.runs.words()), dim));
+    let above = model.ui.runs.cursor.offset.min(rows.len());
+    let below = (rows.len() - above).saturating_sub(shown);
+    pieces.extend(more_words(above, below).map(|more| (format!("   {more}"), dim)));
     if !model.ui.runs.filter_text.is_empty() {
         pieces.push((format!("   / {}", model.ui.runs.filter_text), accent));
     }
