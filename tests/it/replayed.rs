@@ -89,6 +89,34 @@ fn a_long_run_is_opened_at_the_steps_that_are_kept() {
 }
 
 #[test]
+fn the_window_stays_until_it_is_zoomed() {
+    let story = training();
+    let (start, end) = (START, story.at);
+    let mut story = opened(story, start);
+    let window = window_us(&story.model);
+    assert!(window > 5_000_000, "the whole run: {window}");
+    let mut at = end;
+    for _ in 0..3 {
+        let by = match key(&mut story, KeyCode::Left)[..] {
+            [Effect::Play(PlayCommand::SeekBy(by))] => by,
+            ref other => panic!("{other:?}"),
+        };
+        assert_eq!(by, -window / 10);
+        at = at.plus_micros(by);
+        story.send(Msg::Playback(state(start, at, end)));
+        assert_eq!(window_us(&story.model), window);
+    }
+    press(&mut story, "+");
+    assert_eq!(window_us(&story.model), window / 2);
+    press(&mut story, "(");
+    story.send(Msg::Playback(state(start, at.plus_micros(-window / 2), end)));
+    assert_eq!(window_us(&story.model), window / 2);
+    // all of the run, then some steps
+    press(&mut story, "ff");
+    assert!(window_us(&story.model) < 1_000_000, "{}", window_us(&story.model));
+}
+
+#[test]
 fn a_place_that_is_none_stays_to_be_corrected() {
     let (story, start) = short();
     let mut story = opened(story, start);

@@ -39,7 +39,9 @@ pub fn update_all(model: &mut Model, messages: Vec<Msg>) -> Vec<Effect> {
             area = model.area();
         }
         unsettled |= changes_lists(model, &msg);
-        effects.append(&mut take(model, msg));
+        let mut asked = take(model, msg);
+        replay::keep_window(model, &asked);
+        effects.append(&mut asked);
     }
     let alerts = events::tell_news(model);
     events::drop_visible(model);

@@ -129,6 +129,15 @@ pub fn moved(model: &mut Model, state: PlaybackState) -> Vec<Effect> {
     selection::ask(model)
 }
 
+/// A person has moved the playhead: the timeline keeps the window that it shows. One that is chosen by the moment would be
+/// another at the next, and with it what the keys move by.
+pub fn keep_window(model: &mut Model, effects: &[Effect]) {
+    let moves = effects.iter().any(|effect| matches!(effect, Effect::Play(_)));
+    if moves && model.is_replay() && model.ui.run.window.is_none() {
+        model.ui.run.window = Some(run::window_us(model));
+    }
+}
+
 /// The state of an open replay.
 pub fn state(model: &Model) -> Option<&PlaybackState> {
     match &model.mode {
