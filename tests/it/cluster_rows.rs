@@ -221,6 +221,20 @@ fn a_host_says_how_many_of_its_gpus_are_free() {
 }
 
 #[test]
+fn cells_count_the_free_gpus_of_a_host_among_all_of_it() {
+    let mut story = many(2, (120, 40));
+    press(&mut story, "/util>50");
+    enter(&mut story);
+    assert!(line_with(&story, "gpu-01").contains("free 1/8"), "{}", text(&story.model, COLOR));
+    press(&mut story, "H");
+    if !Shape::of(&story.model).heat {
+        press(&mut story, "H");
+    }
+    let row = line_with(&story, "gpu-01");
+    assert!(row.contains("free 1/8") && !row.contains('·'), "{}", text(&story.model, COLOR));
+}
+
+#[test]
 fn more_than_one_fault_is_counted_where_the_worst_has_many_letters() {
     let mut story = cluster();
     story.faults.insert(

@@ -2,7 +2,7 @@
 
 use ratatui::style::{Modifier, Style};
 
-use crate::domain::gpu::{GpuInfo, GpuSample};
+use crate::domain::gpu::GpuSample;
 use crate::domain::idle::idle_us;
 use crate::domain::ids::HostId;
 use crate::domain::units;
@@ -14,9 +14,9 @@ use crate::tui::screens::cluster::heat::{Grid, MOST_CELLS, hosts};
 use crate::tui::screens::cluster::picking::range_lines;
 use crate::tui::screens::cluster::rows::{RowId, Trouble, mean_util, memory, message, name_width, trouble};
 use crate::tui::screens::cluster::shape::Shape;
-use crate::tui::screens::cluster::view::row::{absence, free_words, is_broken};
+use crate::tui::screens::cluster::view::row::{absence, free_count, free_words, is_broken};
 use crate::tui::screens::faults::faults;
-use crate::tui::screens::usage::{GpuUse, Leases, free_gpus, gpu_use, memory_share};
+use crate::tui::screens::usage::{GpuUse, Leases, gpu_use, memory_share};
 use crate::tui::screens::view::gpu_words::{health, host_power, percent, users};
 
 /// What the glyphs mean.
@@ -169,15 +169,7 @@ fn host_line(
         return;
     }
     let Some(state) = state else { return };
-    let at = name + 1 + cells + 1;
-    let is_counted = |row: &&RowId| match row {
-        RowId::Gpu(_, _, place) => {
-            state.info.as_ref().and_then(|info| info.gpus.get(*place)).is_none_or(GpuInfo::counts)
-        }
-        _ => true,
-    };
-    let gpus = rows.iter().filter(is_counted).count();
-    numbers(model, leases, canvas, at, (host, state), gpus);
+    numbers(model, leases, canvas, name + 1 + cells + 1, (host, state));
 }
 
 /// What of a host's numbers fits behind its cells, the most useful first.
@@ -187,10 +179,9 @@ fn numbers(
     canvas: &mut Canvas<'_>,
     mut at: u16,
     (host, state): (&HostId, &HostState),
-    gpus: usize,
 ) {
     let samples = state.latest().map_or(&[][..], |(_, sample)| &sample.gpus);
-    let free = free_gpus(model, host, leases).count();
+    let (free, gpus) = free_count(model, host, state.info.as_deref(), leases);
     let (text, dim, good) = (canvas.theme.text, canvas.theme.dim, canvas.theme.good);
     let memory = memory(state).map_or("–".to_owned(), |(used, total)| units::bytes_of(used, total));
     let hottest = samples.iter().filter_map(|gpu| gpu.temperature.value()).max();

@@ -185,6 +185,17 @@ fn cpu_words(row: &HostRow<'_>, canvas: &mut Canvas<'_>, y: u16) {
     canvas.pieces(x, y, end, &pieces);
 }
 
+/// How many of a host's GPUs ranks can be placed on now, and how many it has; whatever the filter lets through.
+pub(super) fn free_count(
+    model: &Model,
+    host: &HostId,
+    info: Option<&HostInfo>,
+    leases: &Leases<'_>,
+) -> (usize, usize) {
+    let gpus = info.map_or(0, |info| info.gpus.iter().filter(|gpu| gpu.counts()).count());
+    (free_gpus(model, host, leases).count(), gpus)
+}
+
 /// `free 3/8`: how many of a host's GPUs ranks can be placed on now.
 pub(super) fn free_words(free: usize, gpus: usize) -> String {
     format!("free {free}/{gpus}")
@@ -193,8 +204,7 @@ pub(super) fn free_words(free: usize, gpus: usize) -> String {
 /// What a host with GPUs says of itself in `width` columns: the most telling first, nothing cut.
 pub(super) fn host_words(row: &HostRow<'_>, width: u16) -> String {
     let (state, now) = (row.state, row.now);
-    let gpus = row.info.gpus.iter().filter(|gpu| gpu.counts()).count();
-    let free = free_gpus(row.look.model, row.host, &row.look.leases).count();
+    let (free, gpus) = free_count(row.look.model, row.host, Some(row.info), &row.look.leases);
     let latest = state.latest();
     let sample = latest.map(|(_, sample)| sample);
     let total = state.info.as_ref().and_then(|info| info.memory_total.value());
