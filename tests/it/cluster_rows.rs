@@ -10,6 +10,7 @@ use hvtui::domain::event::{Event, Origin};
 use hvtui::domain::gpu::event::{GpuEvent, Happening};
 use hvtui::domain::gpu::{GpuSample, Reading};
 use hvtui::domain::host::{GpuAbsence, GpuAbsenceReason};
+use hvtui::tui::canvas::{Caps, ColorDepth};
 use hvtui::tui::core::{Effect, Key, KeyCode, Mouse, MouseKind, Msg, Screen};
 use hvtui::tui::screens::cluster::rows::{RowId, rows};
 use hvtui::tui::screens::cluster::shape::Shape;
@@ -232,6 +233,28 @@ fn cells_count_the_free_gpus_of_a_host_among_all_of_it() {
     }
     let row = line_with(&story, "gpu-01");
     assert!(row.contains("free 1/8") && !row.contains('·'), "{}", text(&story.model, COLOR));
+}
+
+#[test]
+fn a_throttled_gpu_is_no_fault_where_no_colour_tells_them_apart() {
+    let mut story = cluster();
+    let plain = Caps { color: ColorDepth::None, ascii: false };
+    story.send(Msg::Resize(80, 24));
+    press(&mut story, "H");
+    if !Shape::of(&story.model).heat {
+        press(&mut story, "H");
+    }
+    let line = |story: &Story, caps, words: &str| {
+        let screen = text(&story.model, caps);
+        screen.lines().find(|line| line.contains(words)).unwrap_or_else(|| panic!("{screen}")).to_owned()
+    };
+    let row = line(&story, plain, "gpu-a");
+    assert!(row.contains("gpu-a !") && !row.contains('×'), "{row}");
+    assert!(line(&story, plain, "× fault").contains("! to check"));
+    assert!(!line(&story, COLOR, "gpu-a").contains('!') && !line(&story, COLOR, "× fault").contains('!'));
+    story.faults.insert("gpu-a", vec![(0, |gpu: &mut GpuSample| gpu.ecc_uncorrected = Reading::Value(3))]);
+    story.sample("gpu-a", 1.0, &[busy(60, "li"); 8]);
+    assert!(line(&story, plain, "gpu-a").contains("gpu-a ×"), "{}", line(&story, plain, "gpu-a"));
 }
 
 #[test]

@@ -46,6 +46,12 @@ pub(in crate::tui::screens) fn host_power(samples: &[GpuSample]) -> String {
     }
 }
 
+/// How bad it is what is wrong with a GPU; one that does not even tell whether it is throttled is at risk.
+pub(in crate::tui::screens) fn worst(faults: &[Fault], sample: &GpuSample) -> Option<Severity> {
+    let tells_nothing = matches!(sample.throttle, Reading::Failed { .. });
+    faults.first().map(|fault| fault.severity).or(tells_nothing.then_some(Severity::Act))
+}
+
 /// What is wrong with a GPU, in a word or two: the worst, and how much more where `room` columns have room for it.
 pub(in crate::tui::screens) fn health(
     canvas: &Canvas<'_>,
@@ -53,20 +59,22 @@ pub(in crate::tui::screens) fn health(
     sample: &GpuSample,
     room: u16,
 ) -> (String, Style) {
-    match (&sample.throttle, faults) {
-        (Reading::Failed { error }, []) => (error.clone(), canvas.theme.bad),
-        (Reading::Unsupported, []) => ("n/a".to_owned(), canvas.theme.dim),
-        (Reading::Value(_), []) => ("ok".to_owned(), canvas.theme.dim),
+    let style = match worst(faults, sample) {
+        Some(Severity::Act) => canvas.theme.bad,
+        Some(Severity::Look) => canvas.theme.warn,
+        None => canvas.theme.dim,
+    };
+    let words = match (&sample.throttle, faults) {
+        (Reading::Failed { error }, []) => error.clone(),
+        (Reading::Unsupported, []) => "n/a".to_owned(),
+        (Reading::Value(_), []) => "ok".to_owned(),
         (_, [worst, rest @ ..]) => {
-            let style = match worst.severity {
-                Severity::Look => canvas.theme.warn,
-                Severity::Act => canvas.theme.bad,
-            };
             let all = format!("{} +{}", worst.words, rest.len());
             let fits = !rest.is_empty() && width(&all) <= room;
-            (if fits { all } else { worst.words.clone() }, style)
+            if fits { all } else { worst.words.clone() }
         }
-    }
+    };
+    (words, style)
 }
 
 /// Why nothing can be read of a GPU, and for how long, in `room` columns: `no answer 46 s`.

@@ -3,6 +3,7 @@
 use ratatui::style::{Modifier, Style};
 
 use crate::domain::gpu::GpuSample;
+use crate::domain::gpu::health::Severity;
 use crate::domain::idle::idle_us;
 use crate::domain::ids::HostId;
 use crate::domain::units;
@@ -17,10 +18,15 @@ use crate::tui::screens::cluster::shape::Shape;
 use crate::tui::screens::cluster::view::row::{absence, free_count, free_words, is_broken};
 use crate::tui::screens::faults::faults;
 use crate::tui::screens::usage::{GpuUse, Leases, gpu_use, memory_share};
-use crate::tui::screens::view::gpu_words::{health, host_power, percent, users};
+use crate::tui::screens::view::gpu_words::{host_power, percent, users, worst};
 
 /// What the glyphs mean.
 const LEGEND: &str = "· free  ▁▄▇ in use  ○ held, idle  ● picked  × fault  ? unknown";
+/// The same where no colour tells which GPU is to be looked at, in more words and in fewer.
+const LEGENDS_PLAIN: [&str; 2] = [
+    "· free  ▁▄▇ in use  ○ held, idle  ● picked  × fault  ! to check  ? unknown",
+    "· free  ▁▄▇ used  ○ idle  ● picked  × fault  ! check  ? unknown",
+];
 /// The same of a GPU whose MIG slices stand behind it.
 const LEGEND_MIG: &str = "  [ cut by MIG";
 
@@ -81,7 +87,9 @@ pub(super) fn draw(model: &Model, canvas: &mut Canvas<'_>, shape: Shape, rows: &
     let seen = hosts.iter().skip(first).take(grid.page());
     let is_cut = seen.clone().any(|(_, range)| rows[range.clone()].iter().any(has_slices));
     let room = shape.table.saturating_sub(2);
-    canvas.text(1, 2, room, &legend(is_cut, (hosts.len() > grid.page()).then_some(page), room), dim);
+    let legends: &[&str] = if canvas.theme.is_colored() { &[LEGEND] } else { &LEGENDS_PLAIN };
+    let page = (hosts.len() > grid.page()).then_some(page);
+    canvas.text(1, 2, room, &legend(legends, is_cut, page, room), dim);
     let leases = Leases::of(model);
     let range = range_lines(model, rows);
     for (nth, (host, of_host)) in seen.enumerate() {
@@ -97,15 +105,21 @@ pub(super) fn draw(model: &Model, canvas: &mut Canvas<'_>, shape: Shape, rows: &
 }
 
 /// The legend, and which hosts are shown where that is not all: the longest words that fit.
-fn legend(is_cut: bool, page: Option<String>, room: u16) -> String {
+fn legend(legends: &[&str], is_cut: bool, page: Option<String>, room: u16) -> String {
     let mig = if is_cut { LEGEND_MIG } else { "" };
-    let Some(page) = page else { return format!("{LEGEND}{mig}") };
-    let all = [
-        format!("{LEGEND}{mig}   hosts {page}"),
-        format!("{LEGEND}   hosts {page}"),
-        format!("{LEGEND}   {page}"),
-    ];
-    all.into_iter().find(|words| width(words) <= room).unwrap_or(format!("hosts {page}"))
+    let Some(page) = page else {
+        let mut all = legends.iter().map(|legend| format!("{legend}{mig}"));
+        let shortest = legends.last().copied().unwrap_or_default();
+        return all.find(|words| width(words) <= room).unwrap_or_else(|| format!("{shortest}{mig}"));
+    };
+    let mut all = legends.iter().flat_map(|legend| {
+        [
+            format!("{legend}{mig}   hosts {page}"),
+            format!("{legend}   hosts {page}"),
+            format!("{legend}   {page}"),
+        ]
+    });
+    all.find(|words| width(words) <= room).unwrap_or(format!("hosts {page}"))
 }
 
 /// The first cell that is shown of a host: of many those around the cursor.
@@ -224,8 +238,8 @@ fn cell(
     if lost {
         return (shade(sample), theme.dim);
     }
-    let (_, worst) = health(canvas, &faults(model, state, info, sample), sample, 0);
-    if worst == theme.bad && theme.bad != theme.text {
+    let worst = worst(&faults(model, state, info, sample), sample);
+    if worst == Some(Severity::Act) {
         return ('×', theme.bad);
     }
     match gpu_use(host, state, place, leases) {
@@ -235,7 +249,9 @@ fn cell(
         }
         GpuUse::Unknown(_) => ('?', theme.dim),
         GpuUse::Divided(_) => ('[', theme.dim),
-        _ if worst == theme.warn => (shade(sample), theme.warn),
+        // its colour says that it is to be looked at, else a glyph
+        _ if worst.is_some() && !theme.is_colored() => ('!', theme.warn),
+        _ if worst.is_some() => (shade(sample), theme.warn),
         _ => (shade(sample), theme.text),
     }
 }
