@@ -258,6 +258,26 @@ fn a_throttled_gpu_is_no_fault_where_no_colour_tells_them_apart() {
 }
 
 #[test]
+fn the_utilisation_has_one_head_in_each_width() {
+    let mut cpus = Story::new(&["login-node-with-a-long-name", "b"]);
+    for name in ["login-node-with-a-long-name", "b"] {
+        cpus.cpu_host(name, 64).sample(name, 100.0, &[]);
+    }
+    let mut gpus = Story::new(&["gpu-node-with-a-long-name"]);
+    gpus.gpu_host("gpu-node-with-a-long-name", 1);
+    gpus.sample("gpu-node-with-a-long-name", 1.0, &[busy(100, "li")]);
+    for columns in 60..=200 {
+        for (story, head) in [(&mut cpus, "CPU"), (&mut gpus, "UTIL")] {
+            story.send(Msg::Resize(columns, 24));
+            let heads = line_with(story, "HOST").replace("CPU SLOTS", "");
+            assert!(text(&story.model, COLOR).contains("100 %"), "{}", text(&story.model, COLOR));
+            let count = heads.split_whitespace().filter(|word| *word == head).count();
+            assert_eq!(count, 1, "{columns} columns\n{}", text(&story.model, COLOR));
+        }
+    }
+}
+
+#[test]
 fn more_than_one_fault_is_counted_where_the_worst_has_many_letters() {
     let mut story = cluster();
     story.faults.insert(

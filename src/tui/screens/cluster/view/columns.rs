@@ -210,12 +210,7 @@ const GPUS: &[Spec] = &[
         gpu: gpu_util_bar,
         ..column(Col::UtilBar, |room| ("UTIL", room.wide(12, 5), room.wide(12, 8)), 6)
     },
-    Spec {
-        right: true,
-        host: host_util,
-        gpu: gpu_util,
-        ..column(Col::Util, |room| (if room.columns >= 90 { "" } else { "UTIL" }, 5, 5), 1)
-    },
+    Spec { right: true, host: host_util, gpu: gpu_util, ..column(Col::Util, |_| ("UTIL", 5, 5), 1) },
     Spec { right: true, host: host_mem, gpu: gpu_mem, ..column(Col::Mem, |_| ("MEM", 10, 10), 1) },
     Spec { host: host_mem_bar, gpu: gpu_mem_bar, ..column(Col::MemBar, |room| ("", 6, room.wide(12, 6)), 9) },
     Spec {
@@ -278,11 +273,7 @@ const CPUS: &[Spec] = &[
     column(Col::Host, |room| ("HOST", room.name, room.name), 0),
     Spec { host: host_model, ..column(Col::Model, |_| ("CPUS", 8, 8), 5) },
     Spec { host: host_util_bar, ..column(Col::UtilBar, |room| ("CPU", 6, room.wide(16, 8)), 4) },
-    Spec {
-        right: true,
-        host: host_util,
-        ..column(Col::Util, |room| (if room.columns >= 80 { "" } else { "CPU" }, 5, 5), 0)
-    },
+    Spec { right: true, host: host_util, ..column(Col::Util, |_| ("CPU", 5, 5), 0) },
     Spec { right: true, host: host_mem, ..column(Col::Mem, |_| ("MEM", 10, 10), 0) },
     Spec { host: host_mem_bar, ..column(Col::MemBar, |_| ("", 6, 8), 7) },
     Spec { right: true, host: host_load, ..column(Col::Load, |_| ("LOAD", 6, 6), 2) },
@@ -309,7 +300,12 @@ pub(super) fn fitting(model: &Model, columns: u16) -> Vec<Column<&'static Spec>>
         ColumnSpec { id: spec, title, least, most, rank: spec.rank, right: spec.right }
     };
     let wishes: Vec<ColumnSpec<&'static Spec>> = specs.iter().map(wish).collect();
-    fit(&wishes, 2, columns.saturating_sub(3), if columns >= gap_from { 2 } else { 1 })
+    let mut columns = fit(&wishes, 2, columns.saturating_sub(3), if columns >= gap_from { 2 } else { 1 });
+    // a bar has the head of the number behind it too; without one the number needs its own
+    if columns.iter().any(|column| column.id.col == Col::UtilBar) {
+        columns.iter_mut().filter(|column| column.id.col == Col::Util).for_each(|column| column.title = "");
+    }
+    columns
 }
 
 /// Columns of the longest reason why a host has no GPU.
