@@ -4,6 +4,7 @@ use crate::common::world;
 use crate::common::world::{
     FREE, START, Story, busy, cluster, failed, host, many_ranks, recordings, run_id, training, uuid,
 };
+use crate::screens::{COLOR, text};
 use hvtui::domain::ids::{GpuUuid, HostId, Rank};
 use hvtui::domain::options::{GpuView, RunOptions};
 use hvtui::domain::passphrase::Secret;
@@ -1084,7 +1085,10 @@ fn questions_are_answered_in_order_and_esc_refuses() {
     ask(&mut story, 4, Subject::Password);
     // the keys of the screen below do nothing
     assert!(press(&mut story, "q l").is_empty());
-    assert_eq!(key(&mut story, KeyCode::Enter), [Effect::Answer(1, Answer::No)], "only yes is yes");
+    assert_eq!(key(&mut story, KeyCode::Enter), [], "neither yes nor no: it is asked again");
+    assert!(text(&story.model, COLOR).contains("type yes, no or the fingerprint"));
+    press(&mut story, "no");
+    assert_eq!(key(&mut story, KeyCode::Enter), [Effect::Answer(1, Answer::No)]);
     assert!(press(&mut story, "yes").is_empty());
     assert_eq!(key(&mut story, KeyCode::Enter), [Effect::Answer(2, Answer::Yes)]);
     assert_eq!(key(&mut story, KeyCode::Esc), [Effect::Answer(3, Answer::No)]);
