@@ -3,6 +3,7 @@
 use crate::domain::run::JobKind;
 use crate::domain::text::sanitize;
 use crate::domain::units::middle_cut;
+use crate::launch::python::{Runs, runs};
 
 /// The most columns of a name made from a command.
 const NAME_WIDTH: usize = 32;
@@ -22,6 +23,9 @@ pub fn name_of(command: &[String]) -> String {
     let mut words = command.iter().skip(1).map(String::as_str).filter(|word| !word.starts_with('-'));
     let telling = match base(program) {
         "hvtui" => words.nth(1),
+        python if is_python(python) => runs(command.iter().skip(1).map(String::as_str))
+            .map(|(Runs::Module(name, _) | Runs::Script(name))| name)
+            .filter(|word| !word.contains(char::is_whitespace)),
         // the text of `sh -c` and `perl -e` is no name
         interpreter if is_interpreter(interpreter) => {
             let before = command.iter().skip(1).take_while(|word| word.starts_with('-')).last();
@@ -38,15 +42,22 @@ fn base(path: &str) -> &str {
     path.rsplit('/').find(|part| !part.is_empty()).unwrap_or(path)
 }
 
+/// A program's name without a version behind it.
+fn bare(name: &str) -> &str {
+    name.trim_end_matches(|c: char| c.is_ascii_digit() || c == '.')
+}
+
+fn is_python(name: &str) -> bool {
+    matches!(bare(name), "python" | "pypy")
+}
+
 fn is_interpreter(name: &str) -> bool {
-    let name = name.trim_end_matches(|c: char| c.is_ascii_digit() || c == '.');
-    matches!(name, "python" | "pypy" | "bash" | "sh" | "julia" | "node" | "perl" | "ruby" | "Rscript")
+    matches!(bare(name), "bash" | "sh" | "julia" | "node" | "perl" | "ruby" | "Rscript")
 }
 
 /// Whether the word behind this option is a program's text: `-c`, or `-lc` of a shell.
 fn takes_text(interpreter: &str, option: &str) -> bool {
-    let last =
-        if ["py", "sh", "bash"].iter().any(|start| interpreter.starts_with(start)) { 'c' } else { 'e' };
+    let last = if ["sh", "bash"].iter().any(|start| interpreter.starts_with(start)) { 'c' } else { 'e' };
     let letters = option.trim_start_matches('-');
     !option.starts_with("--")
         && letters.len() <= 4
@@ -76,6 +87,9 @@ mod tests {
             ("perl -e 1", "perl"),
             ("python -Wonce train.py", "train.py"),
             ("python3 -m pkg.train", "pkg.train"),
+            ("python3 -W ignore x.py", "x.py"),
+            ("python3 -X dev -u src/x.py", "x.py"),
+            ("python3 --check-hash-based-pycs never -m pkg.train", "pkg.train"),
             ("./my-job x", "my-job"),
             ("sleep 5", "sleep"),
             ("/bin/", "bin"),

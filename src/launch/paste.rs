@@ -2,6 +2,7 @@
 //! `TF_CONFIG=…`, `srun`, `docker run …` and a few tools. Must not know what hosts there are, nor start anything.
 
 use crate::domain::run::JobKind;
+use crate::launch::python::{Runs, runs};
 use crate::launch::words::{Caret, Line, Word, quote};
 
 mod common;
@@ -299,21 +300,10 @@ fn is_python(name: &str) -> bool {
 
 /// The module of `python [options] -m MODULE`, and the place of what follows it.
 fn python_module(words: &[Word], python: usize) -> Option<(&str, usize)> {
-    let mut at = python + 1;
-    loop {
-        let text = words.get(at)?.text.as_str();
-        at += 1;
-        match text {
-            "-m" => return Some((words.get(at)?.text.as_str(), at + 1)),
-            "-W" | "-X" => at += 1,
-            // `-c TEXT` and a script end python's own options.
-            _ if text.starts_with("-c") || !text.starts_with('-') || text == "-" => return None,
-            _ if !text.starts_with("--") && text.ends_with('m') => {
-                // `-um MODULE`
-                return Some((words.get(at)?.text.as_str(), at + 1));
-            }
-            _ => {}
-        }
+    let behind = words.get(python + 1..)?.iter().map(|word| word.text.as_str());
+    match runs(behind)? {
+        Runs::Module(name, at) => Some((name, python + 1 + at)),
+        Runs::Script(_) => None,
     }
 }
 
