@@ -2,7 +2,7 @@
 //! this process's environment, which the launcher must not.
 
 use std::collections::BTreeMap;
-use std::net::{IpAddr, Ipv6Addr};
+use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -20,7 +20,7 @@ use crate::launch::container::WrittenContainer;
 use crate::launch::paste::{self, Launcher, Pasted};
 use crate::launch::read::{self, RequestError, Written};
 use crate::launch::request::{LaunchRequest, OnBusy, Patience, PlacementSpec, Since};
-use crate::launch::{folder, names, pasted_request, srun};
+use crate::launch::{folder, host_list, names, pasted_request, srun};
 use crate::launcher::place::unknown_host;
 use crate::launcher::{host_names, script, trees};
 use crate::record::Reader;
@@ -151,7 +151,7 @@ fn base(
 fn pasted_line(pasted: &Pasted, args: &RunArgs) -> Result<LaunchRequest, Failure> {
     let hostfile = match &pasted.hostfile {
         None => None,
-        Some(name) => Some(read::host_file(name, &text_of(Path::new(name))?)?),
+        Some(name) => Some(host_list::host_file(name, &text_of(Path::new(name))?)?),
     };
     let script = script::text_of(&pasted.command);
     let variable = |key: &str| std::env::var(key).ok();
@@ -370,12 +370,8 @@ fn add_hosts(
     }
 }
 
-/// An IP address, one of a link with its zone: `fe80::1%eth0`.
 fn is_address(text: &str) -> bool {
-    match text.split_once('%') {
-        Some((address, zone)) => address.parse::<Ipv6Addr>().is_ok() && !zone.is_empty(),
-        None => text.parse::<IpAddr>().is_ok(),
-    }
+    names::is_ipv6(text) || text.parse::<IpAddr>().is_ok()
 }
 
 /// The hosts that are named, each once.

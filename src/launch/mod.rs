@@ -12,6 +12,7 @@ pub mod environment;
 pub mod error;
 pub mod fields;
 pub mod folder;
+pub mod host_list;
 pub mod name;
 pub mod names;
 pub mod own_line;

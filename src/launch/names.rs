@@ -1,5 +1,7 @@
 //! Rules for names that people write, in the hosts file and on the command line alike.
 
+use std::net::Ipv6Addr;
+
 use super::request::SlotName;
 use crate::domain::occupancy::FreeMemory;
 use crate::domain::run::{MinFree, Spool};
@@ -82,6 +84,13 @@ pub fn name_fault(name: &str) -> Option<&'static str> {
     } else {
         Some("has other characters than letters, digits, `.`, `_` and `-`")
     }
+}
+
+/// Whether it is an address of IPv6, one of a link with its zone: `fe80::1%eth0`.
+pub fn is_ipv6(text: &str) -> bool {
+    let (address, zone) = text.split_once('%').unwrap_or((text, "-"));
+    let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '-');
+    address.parse::<Ipv6Addr>().is_ok() && !zone.is_empty() && zone.chars().all(plain)
 }
 
 /// What is wrong with a variable's name, or `None` when a person may set it.

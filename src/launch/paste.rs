@@ -22,6 +22,7 @@ mod torchrun;
 use draft::Draft;
 use options::Value;
 
+pub(super) use hosts::split_port;
 pub use pasted::{Container, HostSlots, KnownTo, Launcher, Pasted, PerNode, Task};
 
 /// Reads a line; `None` where it is a plain command without variables before it.

@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::container::{ContainerFault, WrittenContainer};
 use super::environment::{EnvironmentFault, WrittenEnvironment};
+use super::host_list::{self, host_entry};
 use super::names;
 use super::request::{LaunchRequest, OnBusy, Pick, PlacementSpec};
 use crate::domain::filter::Filter;
@@ -388,7 +389,7 @@ fn where_to(
         return Ok(Some(PlacementSpec::Free { ranks, per_host: written.per_node, filter }));
     }
     if let Some(list) = written.hosts {
-        let mut hosts = host_list(list)?;
+        let mut hosts = host_list::host_list(list)?;
         if let Some(ranks) = per_node {
             let count = hosts.len() as u32;
             if let Some(wanted) = nodes.filter(|nodes| *nodes > count) {
@@ -404,7 +405,7 @@ fn where_to(
         return Ok(Some(PlacementSpec::Hosts { hosts, np }));
     }
     if let Some((file, text)) = written.hostfile {
-        return Ok(Some(PlacementSpec::Hosts { hosts: host_file(file, text)?, np }));
+        return Ok(Some(PlacementSpec::Hosts { hosts: host_list::host_file(file, text)?, np }));
     }
     if let Some(gpus) = written.gpus {
         return picked(picks(gpus)?, np, each).map(Some);
@@ -441,88 +442,6 @@ fn picked(mut picks: Vec<Pick>, np: Option<u32>, each: u32) -> Result<PlacementS
     }
     picks.truncate(wanted);
     Ok(PlacementSpec::Picks(picks))
-}
-
-/// `a:2,b:2`; a host without a number counts as one rank; a host named again adds to its ranks, as with Open
-/// MPI's `mpirun`.
-pub fn host_list(list: &str) -> Result<Vec<(HostId, u32)>, RequestError> {
-    let mut hosts = Vec::new();
-    let words: Vec<&str> = list.split_whitespace().collect();
-    if words.len() > 1 {
-        let joined: Vec<&str> = words.iter().map(|word| word.trim_matches(',')).collect();
-        return Err(RequestError::HostsBySpace(list.to_owned(), joined.join(",")));
-    }
-    for entry in list.split(',') {
-        let (host, count) = host_entry(entry).map_err(|fault| RequestError::BadHost {
-            list: list.to_owned(),
-            entry: entry.to_owned(),
-            fault,
-        })?;
-        add(&mut hosts, host, count);
-    }
-    Ok(hosts)
-}
-
-/// A host file's text: one host a line as `a slots=2` (Open MPI, Horovod), `a:2` (MPICH) or `a`;
-/// `#` begins a comment. `file` names it in errors.
-pub fn host_file(file: &str, text: &str) -> Result<Vec<(HostId, u32)>, RequestError> {
-    let mut hosts = Vec::new();
-    for (number, line) in text.lines().enumerate() {
-        let said = line.split('#').next().unwrap_or("").trim();
-        if said.is_empty() {
-            continue;
-        }
-        let (host, count) = host_line(said).map_err(|fault| RequestError::BadHostFile {
-            file: file.to_owned(),
-            line: number + 1,
-            text: said.to_owned(),
-            fault,
-        })?;
-        add(&mut hosts, host, count);
-    }
-    if hosts.is_empty() { Err(RequestError::EmptyHostFile(file.to_owned())) } else { Ok(hosts) }
-}
-
-fn host_line(line: &str) -> Result<(HostId, u32), String> {
-    let mut words = line.split_whitespace();
-    let (host, mut count) = host_entry(words.next().unwrap_or(""))?;
-    for word in words {
-        match word.split_once('=') {
-            Some(("slots", number)) => count = ranks(number)?,
-            Some((key, _)) => return Err(format!("has `{key}`, which is not supported yet")),
-            None => return Err(format!("has the stray word `{word}`")),
-        }
-    }
-    Ok((host, count))
-}
-
-fn host_entry(entry: &str) -> Result<(HostId, u32), String> {
-    if entry.contains('@') {
-        return Err("holds a user, which belongs into the hosts file".to_owned());
-    }
-    let (host, count) = match entry.rsplit_once(':') {
-        Some((host, count)) => (host, ranks(count)?),
-        None => (entry, 1),
-    };
-    match names::name_fault(host) {
-        Some(fault) => Err(format!("names a host that {fault}")),
-        None => Ok((HostId::from(host), count)),
-    }
-}
-
-fn ranks(text: &str) -> Result<u32, String> {
-    match text.parse::<u32>() {
-        Ok(0) => Err("asks for 0 ranks".to_owned()),
-        Ok(count) => Ok(count),
-        Err(_) => Err(format!("has `{text}` where a number of ranks belongs")),
-    }
-}
-
-fn add(hosts: &mut Vec<(HostId, u32)>, host: HostId, count: u32) {
-    match hosts.iter_mut().find(|(known, _)| *known == host) {
-        Some((_, sum)) => *sum = sum.saturating_add(count),
-        None => hosts.push((host, count)),
-    }
 }
 
 /// `a:0,1;b:GPU-uuid` as slots, in the order written.

@@ -1,5 +1,6 @@
 use super::*;
 use crate::domain::run::JobKind;
+use crate::launch::host_list::{host_file, host_list};
 use crate::launch::request::SlotName;
 use proptest::prelude::*;
 

@@ -10,8 +10,11 @@ use crate::launch::request::PlacementSpec;
 pub fn find<'a>(written: &HostId, hosts: &'a [HostConfig]) -> Option<&'a HostConfig> {
     let text = written.as_str();
     let by_name = hosts.iter().find(|host| host.id == *written);
+    // IPv6 has several spellings of one address
+    let ip = text.parse::<IpAddr>().ok();
+    let is_it = |address: &str| address == text || (ip.is_some() && address.parse().ok() == ip);
     let by_address =
-        || hosts.iter().find(|host| matches!(&host.address, Address::Ssh(address) if address == text));
+        || hosts.iter().find(|host| matches!(&host.address, Address::Ssh(address) if is_it(address)));
     let here = || hosts.iter().find(|host| host.is_local()).filter(|_| is_here(written));
     by_name.or_else(by_address).or_else(here)
 }
@@ -58,6 +61,11 @@ mod tests {
             assert_eq!(found(written).as_deref(), Some(name), "{written}");
         }
         assert_eq!(found("gpu-b"), None);
+        let mut far = hosts[0].clone();
+        far.address = Address::Ssh("fd77::11".to_owned());
+        let found =
+            find(&HostId::from("FD77:0::11"), std::slice::from_ref(&far)).map(|host| host.id.as_str());
+        assert_eq!(found, Some("gpu-a"));
         assert_eq!(
             find(&HostId::from("localhost"), &hosts[..1]),
             None,

@@ -30,7 +30,7 @@ use crate::image::engine::{Engine, EngineError, Image};
 use crate::image::reference;
 use crate::image::saved::{Blob, Saved};
 use crate::image::staging::{self, Staging};
-use crate::launch::read::host_list;
+use crate::launch::host_list::host_list;
 use crate::launcher::images::{Asked, Ended, How, News, Pushing, Why};
 use crate::ssh::Asker;
 

@@ -62,7 +62,7 @@ fn host(entry: &str) -> Result<HostSlots, &'static str> {
 }
 
 /// `host`, `host:n`, `[v6]` and `[v6]:n` into host and number; `None` for an IPv6 address without brackets.
-pub(super) fn split_port(text: &str) -> Option<(&str, Option<&str>)> {
+pub(in crate::launch) fn split_port(text: &str) -> Option<(&str, Option<&str>)> {
     if let Some(rest) = text.strip_prefix('[') {
         let (host, rest) = rest.split_once(']')?;
         return match rest.strip_prefix(':') {

@@ -9,10 +9,10 @@ use crate::domain::world::World;
 use crate::launch::names::closest;
 use crate::launch::part::Part;
 use crate::launch::paste::{self, Pasted};
-use crate::launch::pasted_request;
 use crate::launch::read::{self, RequestError, Written};
 use crate::launch::request::{LaunchRequest, PlacementSpec, SlotName};
 use crate::launch::words::{Line, split};
+use crate::launch::{host_list, pasted_request};
 use crate::tui::screens::Here;
 use crate::tui::screens::launch::surroundings::Surroundings;
 use crate::tui::screens::launch::{Fault, Field, LaunchForm, surroundings};
@@ -192,7 +192,7 @@ fn of_line(form: &LaunchForm, pasted: &Pasted, variables: &BTreeMap<String, Stri
         None => None,
         Some((name, None)) => return Said::NeedsFile(name.clone()),
         Some((_, Some(Err(reason)))) => return fault(reason.clone()),
-        Some((name, Some(Ok(text)))) => match read::host_file(name, text) {
+        Some((name, Some(Ok(text)))) => match host_list::host_file(name, text) {
             Ok(hosts) => Some(hosts),
             Err(error) => return fault(error.to_string()),
         },
