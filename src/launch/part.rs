@@ -3,6 +3,7 @@
 
 use super::container::ContainerFault;
 use super::read::RequestError;
+use super::request::GPU_MASK;
 
 /// A part of what is written about a launch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -37,6 +38,7 @@ impl RequestError {
             | Self::TooFewHosts { .. }
             | Self::MoreThanPicked { .. } => Part::Ranks,
             Self::HostsBySpace(..)
+            | Self::HidesGpus("--gpus" | "--free")
             | Self::BadHost { .. }
             | Self::BadHostFile { .. }
             | Self::EmptyHostFile(_)
@@ -51,6 +53,7 @@ impl RequestError {
             Self::Container(ContainerFault::Volume { .. } | ContainerFault::NoImage("-v")) => Part::Volumes,
             Self::Container(_)
             | Self::NoGpus
+            | Self::HidesGpus(_)
             | Self::BadSilence { .. }
             | Self::BadSpoolCap { .. }
             | Self::BadHooks { .. }
@@ -95,6 +98,9 @@ impl RequestError {
             Self::Container(ContainerFault::Volume { text, fault }) => format!("`{text}` {fault}"),
             Self::Container(ContainerFault::NoImage("-v")) => {
                 "these are for containers: write their image in the field image".to_owned()
+            }
+            Self::HidesGpus(_) => {
+                format!("`{GPU_MASK}=` of the command hides all GPUs: leave it out to ask for some here")
             }
             other => other.to_string(),
         }

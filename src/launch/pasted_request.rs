@@ -118,7 +118,7 @@ pub fn request(
         on_busy: super::request::OnBusy::default(),
         on_red: super::request::OnRed::default(),
         single,
-        gpu_mask: pasted.gpu_mask.as_ref().filter(|mask| !mask.is_empty()).map(|mask| mask.join(",")),
+        gpu_mask: pasted.gpu_mask.as_ref().map(|mask| mask.join(",")),
         query: matches!(pasted.launcher, Launcher::CheckBuild | Launcher::Query),
         only: match pasted.per_node {
             Some(PerNode::Gpus) => Only::Gpus,

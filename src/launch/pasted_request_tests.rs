@@ -61,6 +61,23 @@ fn a_line_that_is_not_understood_is_one_process_with_the_slots_of_its_first_host
 }
 
 #[test]
+fn a_line_that_hides_each_gpu_names_no_slots() {
+    let hides = |line: &str| {
+        let asked = asked(line);
+        assert!(asked.hides_gpus(), "{line}");
+        (asked.place, asked.remarks)
+    };
+    assert_eq!(hides("CUDA_VISIBLE_DEVICES=-1 python x.py"), (PlacementSpec::Count(Some(1)), Vec::new()));
+    let (place, remarks) = hides("CUDA_VISIBLE_DEVICES= torchrun --nproc_per_node 2 x.py");
+    assert_eq!(place, PlacementSpec::Nodes { nodes: 1, each: Some(2) });
+    assert!(!remarks.iter().any(|remark| remark.contains("find no device")), "{remarks:?}");
+    let listed = PlacementSpec::Hosts { hosts: hosts(&[("a", 2)]), np: Some(2) };
+    assert_eq!(hides("mpirun -np 2 -H a:2 -x CUDA_VISIBLE_DEVICES= ./a").0, listed);
+    assert!(!asked("CUDA_VISIBLE_DEVICES=0 python x.py").hides_gpus());
+    assert!(!asked("A=1 python x.py").hides_gpus());
+}
+
+#[test]
 fn masks_and_local_ranks_of_old_torch_lines() {
     let line = "CUDA_VISIBLE_DEVICES=\"0,1,2,3\" python -m torch.distributed.launch --nproc_per_node 4 ddp.py --lr 1";
     let pasted = read_text(line).unwrap().unwrap();

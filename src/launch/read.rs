@@ -7,7 +7,7 @@ use super::container::{ContainerFault, WrittenContainer};
 use super::environment::{EnvironmentFault, WrittenEnvironment};
 use super::host_list::{self, host_entry};
 use super::names;
-use super::request::{LaunchRequest, OnBusy, Pick, PlacementSpec};
+use super::request::{LaunchRequest, OnBusy, Only, Pick, PlacementSpec};
 use crate::domain::filter::Filter;
 use crate::domain::ids::HostId;
 use crate::domain::options::{GpuView, PythonHooks};
@@ -97,6 +97,11 @@ pub enum RequestError {
         /// What is wrong with it.
         fault: String,
     },
+    /// GPUs for a line that hides each of them.
+    #[error(
+        "{0} asks for GPUs, and `CUDA_VISIBLE_DEVICES=` of the line hides them all: leave out one of the two"
+    )]
+    HidesGpus(&'static str),
     /// A slot named twice.
     #[error("--gpus: {host}:{slot} is named twice: one rank a slot")]
     PickedTwice {
@@ -270,6 +275,15 @@ pub fn read(
         request.workdir = Some(workdir.to_owned());
     }
     sync(written, &mut request)?;
+    let asks_for_gpus = [
+        ("--gpus", written.gpus.is_some()),
+        ("--free", written.free.is_some()),
+        ("--gpus-per-rank", written.gpus_per_rank.is_some_and(|each| each > 1)),
+        ("--nproc-per-node=gpu", request.only == Only::Gpus),
+    ];
+    if let Some((option, _)) = asks_for_gpus.into_iter().find(|(_, asks)| *asks && request.hides_gpus()) {
+        return Err(RequestError::HidesGpus(option));
+    }
     let each = written.gpus_per_rank.unwrap_or(request.options.gpus_per_rank).max(1);
     if let Some(place) = where_to(written, &request.place, each)? {
         if request.single {

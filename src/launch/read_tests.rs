@@ -74,6 +74,26 @@ fn what_can_not_start_is_refused() {
 }
 
 #[test]
+fn gpus_can_not_be_asked_for_where_the_line_hides_them() {
+    let hides = LaunchRequest { gpu_mask: Some(String::new()), ..LaunchRequest::of(words("true")) };
+    let told = |written: Written<'_>| {
+        read(&written, Some(hides.clone()), no_variable).map_err(|error| error.to_string())
+    };
+    let ok = Written { hosts: Some("a:2"), gpus_per_rank: Some(1), ..Written::default() };
+    assert!(told(ok).unwrap().hides_gpus());
+    insta::assert_snapshot!(told(Written { gpus: Some("a:0"), ..Written::default() }).unwrap_err(), @"--gpus asks for GPUs, and `CUDA_VISIBLE_DEVICES=` of the line hides them all: leave out one of the two");
+    insta::assert_snapshot!(told(Written { free: Some(2), ..Written::default() }).unwrap_err(), @"--free asks for GPUs, and `CUDA_VISIBLE_DEVICES=` of the line hides them all: leave out one of the two");
+    let each = LaunchRequest { only: Only::Gpus, ..hides.clone() };
+    let told_each = read(&Written::default(), Some(each), no_variable).unwrap_err().to_string();
+    assert!(told_each.starts_with("--nproc-per-node=gpu asks for GPUs"), "{told_each}");
+    assert!(
+        told(Written { gpus_per_rank: Some(2), ..Written::default() })
+            .unwrap_err()
+            .starts_with("--gpus-per-rank asks")
+    );
+}
+
+#[test]
 fn hosts_parted_by_a_space_are_recognised() {
     let command = words("b:1 c:2 -- true");
     let written = Written { command: &command, hosts: Some("a:1"), ..Written::default() };

@@ -11,6 +11,9 @@ use crate::domain::options::RunOptions;
 use crate::domain::run::{JobKind, Placement, RunSpec, Slot};
 use crate::domain::sync::Code;
 
+/// The variable by which a process sees its GPUs. In a run's own variables it is empty where the launch hides them all.
+pub const GPU_MASK: &str = "CUDA_VISIBLE_DEVICES";
+
 /// A launch as it was asked for.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LaunchRequest {
@@ -44,7 +47,7 @@ pub struct LaunchRequest {
     /// Which slots its ranks take where they are counted by host.
     #[serde(default)]
     pub only: Only,
-    /// The `CUDA_VISIBLE_DEVICES` of a line, which names the slots.
+    /// The `CUDA_VISIBLE_DEVICES` of a line, which names the slots; empty where it hides each GPU.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub gpu_mask: Option<String>,
     /// What the user should know about what was written, a sentence each.
@@ -92,6 +95,11 @@ impl LaunchRequest {
         }
     }
 
+    /// Whether its ranks are to see no GPU: they take CPU slots, on hosts with GPUs too.
+    pub fn hides_gpus(&self) -> bool {
+        self.gpu_mask.as_ref().is_some_and(String::is_empty)
+    }
+
     /// The launch of a run once more: the same command on the same slots. Values of secret variables are looked up anew.
     pub fn again(spec: &RunSpec) -> Self {
         let pick = |placement: &Placement| {
@@ -102,11 +110,23 @@ impl LaunchRequest {
             };
             placement.slots().map(|slot| Pick { host: host.clone(), slot: name(slot) }).collect::<Vec<_>>()
         };
+        let mut env = spec.env.clone();
+        let hides = env.remove(GPU_MASK).is_some_and(|mask| mask.is_empty());
+        let place = if hides {
+            // by number they would be the GPUs that it hid
+            let ranks_on =
+                |host: &HostId| spec.placements.iter().filter(|one| one.host == *host).count() as u32;
+            let hosts = spec.hosts().into_iter().map(|host| (host.clone(), ranks_on(&host)));
+            PlacementSpec::Hosts { hosts: hosts.collect(), np: None }
+        } else {
+            PlacementSpec::Picks(spec.placements.iter().flat_map(pick).collect())
+        };
         Self {
             name: Some(spec.name.clone()),
             kind: Some(spec.kind),
-            place: PlacementSpec::Picks(spec.placements.iter().flat_map(pick).collect()),
-            env: spec.env.clone(),
+            place,
+            env,
+            gpu_mask: hides.then(String::new),
             workdir: spec.workdir.clone(),
             options: spec.options.clone(),
             single: spec.options.delegate.as_ref().is_some_and(|launcher| !launcher.line.is_empty()),

@@ -154,6 +154,16 @@ impl HostFacts {
         }
     }
 
+    /// The host as a launch sees it that hides each GPU: its CPUs are what ranks are placed on.
+    pub(super) fn without_gpus(mut self, info: &HostInfo) -> Self {
+        if self.slots.iter().any(|slot| matches!(slot, Slot::Gpu { .. })) {
+            self.slots = cpu_slots(info.cpus);
+            self.busy.clear();
+            self.no_gpu = Some("the launch hides its GPUs".to_owned());
+        }
+        self
+    }
+
     /// Slots that can be taken now: the free ones, then with `share` those that the same user has.
     pub fn usable(&self, share: bool) -> Vec<Slot> {
         if self.absent.is_some() {

@@ -77,6 +77,16 @@ fn cpu_slots_of_a_gpu_host_see_no_gpu() {
 }
 
 #[test]
+fn a_launch_that_hides_the_gpus_finds_the_cpus_free() {
+    let facts = present(&HostConfig::this_machine(), &info(2), None);
+    assert_eq!((facts.slots.len(), facts.usable(false).len()), (2, 0), "no values of them have come");
+    let without = facts.without_gpus(&info(2));
+    assert_eq!(without.usable(false), cpu_slots(4));
+    let config = HostConfig { slots: SlotCount::Cpus(3), ..HostConfig::this_machine() };
+    assert_eq!(present(&config, &info(2), None).without_gpus(&info(2)).slots, cpu_slots(3));
+}
+
+#[test]
 fn what_is_not_known_to_be_free_is_busy() {
     let process = GpuProcess {
         user: Reading::Value("li".to_owned()),

@@ -20,7 +20,7 @@ use crate::domain::time::Stamp;
 use crate::launch::error::{LaunchError, LaunchFault};
 use crate::launch::name;
 use crate::launch::plan::{LaunchPlan, Rendezvous};
-use crate::launch::request::{LaunchRequest, PlacementSpec};
+use crate::launch::request::{GPU_MASK, LaunchRequest, PlacementSpec};
 use crate::wire::message::Follow;
 
 /// The variable by which the hooks are told what is wanted of them.
@@ -87,9 +87,13 @@ pub fn plan(
     {
         let hosts: Vec<String> = spec.hosts().iter().map(ToString::to_string).collect();
         let hosts = hosts.join(", ");
-        remarks.push(format!(
-            "CUDA_VISIBLE_DEVICES={mask} selects nothing: no GPU slot on {hosts}; the ranks run on CPU slots."
-        ));
+        remarks.push(if mask.is_empty() {
+            format!("CUDA_VISIBLE_DEVICES hides all GPUs: the ranks run on CPU slots of {hosts}.")
+        } else {
+            format!(
+                "CUDA_VISIBLE_DEVICES={mask} selects nothing: no GPU slot on {hosts}; the ranks run on CPU slots."
+            )
+        });
     }
     let mut plan = LaunchPlan { spec, hosts, rendezvous, lease_order, remarks };
     kinds::of(&plan.spec).complete(&mut plan, facts)?;
@@ -209,12 +213,17 @@ pub(super) fn spec(
     id: RunId,
     created: Stamp,
 ) -> RunSpec {
+    let mut env = request.env.clone();
+    if request.hides_gpus() {
+        // in what is recorded, so that it is launched once more without them
+        env.insert(GPU_MASK.to_owned(), String::new());
+    }
     RunSpec {
         id,
         name: request.name.clone().unwrap_or_else(|| name::name_of(&request.command)),
         kind: request.kind.unwrap_or_else(|| name::kind_of(&request.command)),
         command: request.command.clone(),
-        env: request.env.clone(),
+        env,
         workdir: request.workdir.clone(),
         placements,
         created,

@@ -70,6 +70,19 @@ fn a_launch_counts_before_the_host_and_hvtui_before_both() {
 }
 
 #[test]
+fn ranks_of_a_line_that_hides_each_gpu_see_none_and_again_none() {
+    let list = vec![(HostId::from("a"), 2)];
+    let mut asked = request("python train.py", PlacementSpec::Hosts { hosts: list, np: None });
+    asked.gpu_mask = Some(String::new());
+    let LaunchPlan { spec, hosts, remarks, .. } = planned(&asked, &[cpu_host("a", 4)]);
+    assert!(hosts[0].ranks.iter().all(|rank| rank.env["CUDA_VISIBLE_DEVICES"].is_empty()));
+    assert_eq!(remarks, ["CUDA_VISIBLE_DEVICES hides all GPUs: the ranks run on CPU slots of a."]);
+    let again = LaunchRequest::again(&spec);
+    assert!(again.hides_gpus() && again.env.is_empty(), "{again:?}");
+    assert_eq!(again.place, asked.place, "by number they would be GPUs");
+}
+
+#[test]
 fn the_preview_shows_every_rank() {
     let address = |host, last| HostFacts { ssh_server_address: Some([10, 0, 0, last].into()), ..host };
     let hosts = [address(gpu_host("gpu-a", 2), 1), address(cpu_host("cpu", 1), 2)];

@@ -41,11 +41,14 @@ pub struct Known<'a> {
     pub here: &'a str,
     /// Whether it is said for how long slots have been held.
     pub ages: bool,
+    /// Whether the GPUs of the hosts are left out.
+    pub hides_gpus: bool,
 }
 
 /// Looks at the hosts that `request` needs.
 pub fn gather(request: &LaunchRequest, known: &Known<'_>) -> Gathered {
     let each = request.options.gpus_per_rank.max(1) as usize;
+    let known = &Known { hides_gpus: request.hides_gpus(), ..*known };
     match &request.place {
         PlacementSpec::Count(count) => by_count(*count, each, known, request.on_busy.share),
         // Which hosts have room is known when all have answered.
@@ -161,7 +164,8 @@ impl Known<'_> {
                 };
                 let events = state.latest().map(|(at, _)| (&state.gpu_events, at));
                 let now = Now { sample, events, leases: state.leases.as_ref(), age: &age };
-                Standing::Up(HostFacts::present(config, info, &now, self.here))
+                let facts = HostFacts::present(config, info, &now, self.here);
+                Standing::Up(if self.hides_gpus { facts.without_gpus(info) } else { facts })
             }
             (Some((_, LinkState::Down { reason, .. } | LinkState::Limited { reason })), _) => {
                 Standing::Down(LaunchError::new(LaunchFault::Unreachable, text::about(&config.id, reason)))

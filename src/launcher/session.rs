@@ -306,7 +306,7 @@ impl Session {
     }
 
     fn known(&self) -> Known<'_> {
-        Known { hosts: &self.hosts, world: &self.world, here: &self.here, ages: true }
+        Known { hosts: &self.hosts, world: &self.world, here: &self.here, ages: true, hides_gpus: false }
     }
 
     fn take_in(&mut self, item: Item) {

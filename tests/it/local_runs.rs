@@ -291,6 +291,24 @@ fn a_mask_of_gpus_that_are_not_there_is_said() {
 }
 
 #[test]
+fn a_mask_that_hides_all_gpus_is_honoured_and_stays_empty() {
+    let person = Person::new(2);
+    for mask in ["CUDA_VISIBLE_DEVICES=", "CUDA_VISIBLE_DEVICES=-1"] {
+        let out = person.run(&["run", "--", mask, "sh", "-c", "echo ${CUDA_VISIBLE_DEVICES-unset}."]);
+        let err = text(&out.stderr);
+        assert!(out.status.success(), "{err}");
+        assert!(
+            err.contains("CUDA_VISIBLE_DEVICES hides all GPUs: the ranks run on CPU slots of here."),
+            "{err}"
+        );
+        assert!(text(&out.stdout).lines().any(|line| line.ends_with("] .")), "{}", text(&out.stdout));
+    }
+    let out = person.run(&["run", "--free", "1", "--", "CUDA_VISIBLE_DEVICES=", "true"]);
+    assert_eq!(out.status.code(), Some(64), "{}", text(&out.stderr));
+    assert!(text(&out.stderr).contains("--free asks for GPUs"), "{}", text(&out.stderr));
+}
+
+#[test]
 fn more_ranks_than_slots_are_told_what_gives_more() {
     let person = Person::new(1);
     let out = person.run(&["run", "-np", "2", "--", "true"]);

@@ -34,7 +34,15 @@ fn variables_before_a_command() {
     assert_eq!(read.env, pairs(&[("A", "1"), ("B", "x y")]));
     assert_eq!(read.gpu_mask, Some(words("2 GPU-3f")));
     assert_eq!(read.command, words("python train.py A=2"));
-    assert_eq!(pasted("CUDA_VISIBLE_DEVICES= python x.py").gpu_mask, Some(vec![]));
+    for line in [
+        "CUDA_VISIBLE_DEVICES= python x.py",
+        "CUDA_VISIBLE_DEVICES=-1 python x.py",
+        "env CUDA_VISIBLE_DEVICES=-1,0 python x.py",
+        "mpirun -np 2 -x CUDA_VISIBLE_DEVICES= ./a",
+    ] {
+        assert_eq!(pasted(line).gpu_mask, Some(vec![]), "{line}");
+    }
+    assert_eq!(pasted("CUDA_VISIBLE_DEVICES=1,-1,0 python x.py").gpu_mask, Some(words("1")));
     assert_eq!(pasted("env -u X A=1 python x.py").not_understood, ["env -u X"]);
     assert_eq!(pasted("env A=1 python x.py").env, pairs(&[("A", "1")]));
     let read = pasted("$ nohup env A=1 time -p mpirun -np 2 ./a.out");

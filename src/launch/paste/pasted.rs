@@ -280,8 +280,9 @@ impl Pasted {
     pub(super) fn set_env(&mut self, key: &str, value: impl Into<String>) {
         let value = value.into();
         if key == "CUDA_VISIBLE_DEVICES" {
-            let list = value.split(',').map(|gpu| gpu.trim().to_owned());
-            self.gpu_mask = Some(list.filter(|gpu| !gpu.is_empty()).collect());
+            // CUDA shows what stands before the first one that is none
+            let list = value.split(',').map(str::trim).take_while(|gpu| *gpu != "-1");
+            self.gpu_mask = Some(list.filter(|gpu| !gpu.is_empty()).map(str::to_owned).collect());
             return;
         }
         self.env_from_here.retain(|name| name != key);

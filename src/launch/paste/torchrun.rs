@@ -226,7 +226,9 @@ fn remarks(draft: &mut Draft<'_>) {
         Some(PerNode::Ranks(each)) => each,
         _ => 0,
     };
-    if let Some(mask) = pasted.gpu_mask.as_ref().filter(|mask| (mask.len() as u64) < u64::from(each)) {
+    if let Some(mask) =
+        pasted.gpu_mask.as_ref().filter(|mask| !mask.is_empty() && (mask.len() as u64) < u64::from(each))
+    {
         said.push(format!(
             "CUDA_VISIBLE_DEVICES shows {} and each host gets {each} ranks: those from local rank {} on find no device of their number.",
             if mask.len() == 1 { "1 GPU".to_owned() } else { format!("{} GPUs", mask.len()) },

@@ -58,7 +58,10 @@ fn refused(world: &mut World, host: &str) {
 /// `ready` with the slots of each host, `wait` for whom, or the exit code and the reason.
 fn result(place: PlacementSpec, world: &World) -> String {
     let hosts = [config("a"), config("b"), config("c")];
-    match gather(&request("true", place), &Known { hosts: &hosts, world, here: "/", ages: true }) {
+    match gather(
+        &request("true", place),
+        &Known { hosts: &hosts, world, here: "/", ages: true, hides_gpus: false },
+    ) {
         Gathered::Ready(facts) => {
             let facts: Vec<String> = facts.iter().map(|f| format!("{}{}", f.id, f.slots.len())).collect();
             format!("ready {}", facts.join(" "))

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use crate::domain::ids::HostId;
 use crate::domain::options::RunOptions;
 use crate::domain::run::{JobKind, RunSpec};
-use crate::launch::request::{LaunchRequest, Pick, PlacementSpec, SlotName};
+use crate::launch::request::{GPU_MASK, LaunchRequest, Pick, PlacementSpec, SlotName};
 use crate::launch::words::join;
 use crate::tui::core::{Effect, Screen};
 use crate::tui::screens::Model;
@@ -181,7 +181,9 @@ fn fill(model: &mut Model, request: &LaunchRequest) {
     let copied = request.options.sync.as_ref().map(|sync| &sync.remote);
     let workdir = request.workdir.as_ref().filter(|workdir| Some(*workdir) != copied);
     let form = &mut model.ui.launch;
-    form.set(Field::Command, &join(&request.command));
+    // the form has no other place for it
+    let hidden = if request.hides_gpus() { format!("{GPU_MASK}= ") } else { String::new() };
+    form.set(Field::Command, &format!("{hidden}{}", join(&request.command)));
     form.set(Field::Ranks, &ranks.map(|count| count.to_string()).unwrap_or_default());
     form.set(Field::On, &on);
     form.set(
