@@ -24,6 +24,7 @@ use options::Value;
 
 pub(super) use hosts::split_port;
 pub use pasted::{Container, HostSlots, KnownTo, Launcher, Pasted, PerNode, Task};
+pub use tools::ranks_option;
 
 /// Reads a line; `None` where it is a plain command without variables before it.
 ///

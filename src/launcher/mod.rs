@@ -10,6 +10,7 @@ pub mod kinds;
 pub mod machine;
 pub mod mesh;
 pub mod place;
+mod place_error;
 pub mod plan;
 mod random;
 pub mod readiness;

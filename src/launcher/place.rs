@@ -4,203 +4,13 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::free;
 use super::inventory::{HostFacts, SlotState};
+pub use super::place_error::PlaceError;
 use crate::domain::ids::{GpuUuid, HostId, Rank};
 use crate::domain::occupancy;
 use crate::domain::run::{Placement, Slot};
 use crate::launch::names::closest;
+use crate::launch::paste::ranks_option;
 use crate::launch::request::{ALL_SLOTS, LaunchRequest, Only, Pick, PlacementSpec, SlotName};
-
-/// A launch that the hosts can't take.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum PlaceError {
-    /// Zero ranks.
-    #[error("a run of 0 ranks starts nothing: give a number of ranks from 1 on")]
-    NoRanks,
-    /// No command.
-    #[error("no command to run")]
-    NoCommand,
-    /// More ranks than free slots.
-    #[error("-np {np}{} on {free} free slots ({have})", each_words(*each))]
-    TooFew {
-        /// Ranks asked for.
-        np: u32,
-        /// Slots of each rank.
-        each: u32,
-        /// Free slots.
-        free: u32,
-        /// Which host has how many.
-        have: String,
-        /// Whether there would be enough if all were free.
-        busy: bool,
-        /// Whether some of those are the user's own.
-        own: bool,
-    },
-    /// Too few hosts with enough free slots.
-    #[error(
-        "--nnodes {nodes} --nproc-per-node {ranks}{}: {found} hosts have that many free slots ({have})",
-        each_words(*each)
-    )]
-    TooFewNodes {
-        /// Hosts asked for.
-        nodes: u32,
-        /// Ranks on each.
-        ranks: u32,
-        /// Slots of each rank.
-        each: u32,
-        /// Hosts with room.
-        found: u32,
-        /// Which host has how many.
-        have: String,
-        /// Whether there would be enough if every slot were free.
-        busy: bool,
-        /// Whether some of the slots that are not free are the user's own.
-        own: bool,
-    },
-    /// `--nproc-per-node=gpu` where there are none.
-    #[error("the line wants a rank for each {what} of a host, and no host has one ({have})")]
-    NoneOfThem {
-        /// `GPU` or `CPU slot`.
-        what: &'static str,
-        /// Which host has how many slots.
-        have: String,
-    },
-    /// More ranks than `-H` or the host file gives.
-    #[error("-np {np} on {given} slots ({have}): lower -np, or give the hosts more slots")]
-    MoreThanGiven {
-        /// Ranks asked for.
-        np: u32,
-        /// Slots of the list.
-        given: u32,
-        /// Which host was given how many.
-        have: String,
-    },
-    /// More ranks on a host than it has slots.
-    #[error("host {host}: {wanted} ranks{} asked for, it has {}", each_words(*each), slot_words(*slots))]
-    HostTooSmall {
-        /// The host.
-        host: HostId,
-        /// Ranks asked for.
-        wanted: u32,
-        /// Slots of each rank.
-        each: u32,
-        /// Slots it has.
-        slots: u32,
-    },
-    /// Enough slots, too few of them free.
-    #[error(
-        "host {host}: {wanted} ranks{} asked for, {free} of its {} free ({held})",
-        each_words(*each),
-        slot_words(*slots)
-    )]
-    Busy {
-        /// The host.
-        host: HostId,
-        /// Ranks asked for.
-        wanted: u32,
-        /// Slots of each rank.
-        each: u32,
-        /// Free slots.
-        free: u32,
-        /// Slots it has.
-        slots: u32,
-        /// Who holds the others.
-        held: String,
-        /// Whether some of those are the user's own.
-        own: bool,
-    },
-    /// Slots that were named and that somebody has.
-    #[error("{held}")]
-    PickBusy {
-        /// Which, and who has them.
-        held: String,
-        /// Whether some of those are the user's own.
-        own: bool,
-    },
-    /// Picks that do not divide into ranks.
-    #[error(
-        "{picks} slots picked on {host} with {each} for each rank: pick a multiple of {each} on each host"
-    )]
-    Uneven {
-        /// The host.
-        host: HostId,
-        /// Slots picked there.
-        picks: u32,
-        /// Slots of each rank.
-        each: u32,
-    },
-    /// A host that the hosts file does not name.
-    #[error("unknown host {host}: {hint}")]
-    UnknownHost {
-        /// As it was written.
-        host: HostId,
-        /// What was likely meant, and the known ones.
-        hint: String,
-    },
-    /// A host that is not up.
-    #[error("host {host} can't take ranks: {reason}")]
-    HostAbsent {
-        /// The host.
-        host: HostId,
-        /// Why.
-        reason: String,
-    },
-    /// A slot that the host has not.
-    #[error("host {host} has no slot {slot}: {hint}")]
-    UnknownSlot {
-        /// The host.
-        host: HostId,
-        /// As it was written.
-        slot: String,
-        /// Which there are.
-        hint: String,
-    },
-    /// Fewer free GPUs than `--free` asks for.
-    #[error(
-        "{}{} asked for, {}{} ({have})",
-        ranks_words(*ranks, *each), per_host_words(*per_host), are(*free, "free"), left_out_words(*left_out, clauses)
-    )]
-    TooFewFree {
-        /// Ranks asked for.
-        ranks: u32,
-        /// How many on each host exactly.
-        per_host: Option<u32>,
-        /// GPUs of each rank.
-        each: u32,
-        /// Free GPUs that may be taken.
-        free: u32,
-        /// GPUs that the filter leaves out.
-        left_out: u32,
-        /// How many each part of the filter excludes.
-        clauses: String,
-        /// Which host has how many.
-        have: String,
-        /// Whether there would be enough if all were free.
-        busy: bool,
-        /// Whether some of those are the user's own.
-        own: bool,
-    },
-    /// GPUs asked for where there are none.
-    #[error(
-        "{} asked for, and no host that is up has a GPU that hvtui can use ({why})",
-        ranks_words(*ranks, *each)
-    )]
-    NoGpus {
-        /// Ranks asked for.
-        ranks: u32,
-        /// GPUs of each rank.
-        each: u32,
-        /// Why each host has none.
-        why: String,
-    },
-    /// A slot picked twice, perhaps once by number and once by UUID.
-    #[error("{host}:{slot} is picked twice: one rank a slot")]
-    PickedTwice {
-        /// The host.
-        host: HostId,
-        /// Its number.
-        slot: u32,
-    },
-}
 
 /// One slot for each rank: each slot at most once, ranks from 0 without holes, the ranks of a host in one
 /// block. `hosts` are all hosts of the hosts file in its order, those that are down included.
@@ -212,7 +22,9 @@ pub fn place(request: &LaunchRequest, hosts: &[HostFacts]) -> Result<Vec<Placeme
     let each = request.options.gpus_per_rank.max(1) as usize;
     let chosen = match &request.place {
         _ if request.query => anywhere(request, hosts)?,
-        PlacementSpec::Count(np) => by_count(*np, each, hosts, share)?,
+        PlacementSpec::Count(np) => {
+            by_count(*np, each, hosts, share).map_err(|error| of_line(error, request))?
+        }
         PlacementSpec::Hosts { hosts: list, np } => by_hosts(list, *np, each, hosts, share)?,
         PlacementSpec::Nodes { nodes, each: ranks } => {
             by_nodes((*nodes, *ranks), each, hosts, (share, request.only))?
@@ -225,6 +37,23 @@ pub fn place(request: &LaunchRequest, hosts: &[HostFacts]) -> Result<Vec<Placeme
     };
     let placements = number(chosen, each);
     if placements.is_empty() { Err(PlaceError::NoRanks) } else { Ok(placements) }
+}
+
+/// The error of a line that its own launcher executes as one process: its ranks are not hvtui's.
+fn of_line(error: PlaceError, request: &LaunchRequest) -> PlaceError {
+    match error {
+        PlaceError::TooFew { np: 1, each: slots, have, busy, own, .. } if request.single && slots > 1 => {
+            let option = ranks_option(&request.command).filter(|(_, ranks)| *ranks == slots);
+            PlaceError::LineTooLarge {
+                slots,
+                option: option.map(|(name, _)| name.to_owned()),
+                have,
+                busy,
+                own,
+            }
+        }
+        other => other,
+    }
 }
 
 /// Slots by host: as many for each rank as it takes, the ranks of a host one after the other.
@@ -449,43 +278,6 @@ fn holders(host: &HostFacts) -> String {
     words.join(", ")
 }
 
-impl PlaceError {
-    /// Whether it is only that somebody has the slots.
-    pub fn is_busy(&self) -> bool {
-        matches!(
-            self,
-            Self::Busy { .. }
-                | Self::PickBusy { .. }
-                | Self::TooFew { busy: true, .. }
-                | Self::TooFewNodes { busy: true, .. }
-                | Self::TooFewFree { busy: true, .. }
-        )
-    }
-
-    /// What can be done, where the error itself doesn't say it.
-    pub fn remedy(&self) -> Option<&'static str> {
-        match self {
-            Self::TooFewFree { busy: false, .. } => Some("ask for fewer, or write a wider filter"),
-            Self::TooFew { busy: false, .. } | Self::TooFewNodes { busy: false, .. } => {
-                Some("lower the number of ranks, or give a host more by `slots` in the hosts file")
-            }
-            Self::HostTooSmall { .. } => {
-                Some("lower the number of ranks, or give the host more by `slots` in the hosts file")
-            }
-            Self::Busy { own, .. }
-            | Self::PickBusy { own, .. }
-            | Self::TooFew { own, .. }
-            | Self::TooFewNodes { own, .. }
-            | Self::TooFewFree { own, .. } => Some(if *own {
-                "wait with --wait, or use your own ones too with --share"
-            } else {
-                "wait for them with --wait"
-            }),
-            _ => None,
-        }
-    }
-}
-
 fn slots_there(slots: &[Slot]) -> String {
     match (slots.first(), slots.last()) {
         (Some(Slot::Gpu { .. }), _) => {
@@ -514,41 +306,6 @@ pub(super) fn inventory(hosts: &[HostFacts]) -> String {
         }
     };
     hosts.iter().map(words).collect::<Vec<_>>().join(", ")
-}
-
-/// ` of 2 slots each` where a rank takes several.
-fn each_words(each: u32) -> String {
-    if each > 1 { format!(" of {each} slots each") } else { String::new() }
-}
-
-/// `4 GPUs`, `2 ranks of 2 GPUs each`.
-fn ranks_words(ranks: u32, each: u32) -> String {
-    match (ranks, each) {
-        (1, 1) => "1 GPU".to_owned(),
-        (ranks, 1) => format!("{ranks} GPUs"),
-        (1, each) => format!("1 rank of {each} GPUs"),
-        (ranks, each) => format!("{ranks} ranks of {each} GPUs each"),
-    }
-}
-
-fn per_host_words(per_host: Option<u32>) -> String {
-    per_host.map_or_else(String::new, |ranks| format!(", {ranks} on each host,"))
-}
-
-fn are(count: u32, what: &str) -> String {
-    if count == 1 { format!("1 is {what}") } else { format!("{count} are {what}") }
-}
-
-fn left_out_words(left_out: u32, clauses: &str) -> String {
-    match (left_out, clauses) {
-        (0, _) => String::new(),
-        (some, "") => format!(", {} by the filter", are(some, "left out")),
-        (some, clauses) => format!(", {} by the filter: {clauses}", are(some, "left out")),
-    }
-}
-
-fn slot_words(count: u32) -> String {
-    if count == 1 { "1 slot".to_owned() } else { format!("{count} slots") }
 }
 
 /// The GPUs that a launch may take, by host: what it queues for.

@@ -76,6 +76,20 @@ fn too_many_ranks_say_who_has_how_many() {
 }
 
 #[test]
+fn a_line_that_starts_its_ranks_itself_needs_them_on_one_host() {
+    let hosts = [cpu_host("n1", 2), cpu_host("n2", 2)];
+    let fails = |line: &str, slots, hosts: &[HostFacts]| {
+        let mut asked = request(line, PlacementSpec::Count(Some(1)));
+        (asked.single, asked.options.gpus_per_rank) = (true, slots);
+        said(&place(&asked, hosts).unwrap_err())
+    };
+    insta::assert_snapshot!(fails("accelerate launch --num_processes 4 train.py", 4, &hosts), @"the line needs 4 slots on one host (--num_processes 4), and no host has as many (n1: 2, n2: 2): lower that number, or give a host more by `slots` in the hosts file");
+    insta::assert_snapshot!(fails("deepspeed --num_gpus=3 train.py", 3, &hosts), @"the line needs 3 slots on one host (--num_gpus 3), and no host has as many (n1: 2, n2: 2): lower that number, or give a host more by `slots` in the hosts file");
+    insta::assert_snapshot!(fails("horovodrun -np 4 --host-discovery-script ./d.sh ./x", 4, &hosts), @"the line needs 4 slots on one host, and no host has as many (n1: 2, n2: 2): lower that number, or give a host more by `slots` in the hosts file");
+    insta::assert_snapshot!(fails("deepspeed --num_gpus 2 train.py", 2, &cluster()[1..2]), @"the line needs 2 slots on one host (--num_gpus 2), and no host has as many free (gpu-b: 1 and 1 busy (0: li python train.py (pid 7))): wait for them with --wait");
+}
+
+#[test]
 fn a_query_takes_no_slot() {
     let hosts: Vec<HostFacts> = cluster().into_iter().skip(1).take(1).collect();
     let mut asked = request("mpirun --version", PlacementSpec::Count(Some(2)));

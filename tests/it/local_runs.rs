@@ -309,6 +309,21 @@ fn a_mask_that_hides_all_gpus_is_honoured_and_stays_empty() {
 }
 
 #[test]
+fn a_line_that_starts_its_ranks_itself_is_told_what_it_needs() {
+    let person = Person::new(2);
+    for more in [&["run", "--dry-run", "--"][..], &["run", "--"]] {
+        let out = person.run(&[more, &["accelerate", "launch", "--num_processes", "4", "x.py"]].concat());
+        let err = text(&out.stderr);
+        assert_eq!(out.status.code(), Some(64), "{err}");
+        assert!(err.contains("not understood: `accelerate launch`"), "{err}");
+        assert!(
+            err.contains("the line needs 4 slots on one host (--num_processes 4), and no host has as many"),
+            "{err}"
+        );
+    }
+}
+
+#[test]
 fn more_ranks_than_slots_are_told_what_gives_more() {
     let person = Person::new(1);
     let out = person.run(&["run", "-np", "2", "--", "true"]);

@@ -108,7 +108,11 @@ async fn dry_run(
                 return Ok(ExitCode::SUCCESS);
             }
             Err(error) if error.is_waiting() => drop(session.next().await),
-            Err(error) => return Err(error.into()),
+            Err(error) => {
+                // there is no plan that would show them
+                request.remarks.iter().for_each(|remark| note(remark));
+                return Err(error.into());
+            }
         }
     }
 }

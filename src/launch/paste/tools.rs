@@ -77,6 +77,16 @@ pub(super) fn nvidia_smi(draft: &mut Draft<'_>, at: usize) -> bool {
     false
 }
 
+/// The option of such a line that says how many ranks it starts on a host, and how many.
+pub fn ranks_option(words: &[String]) -> Option<(&str, u32)> {
+    const OPTIONS: [&str; 4] = ["--num_processes", "--num-processes", "--num_gpus", "--num-gpus"];
+    let next = words.iter().skip(1).map(Some).chain([None]);
+    words.iter().zip(next).find_map(|(word, next)| {
+        let (name, value) = word.split_once('=').or_else(|| Some((word, next?)))?;
+        Some((name, value.parse().ok()?)).filter(|_| OPTIONS.contains(&name))
+    })
+}
+
 /// `accelerate launch …` and `deepspeed …` start their ranks themselves: they are given the whole line, once.
 pub(super) fn starts_ranks(draft: &mut Draft<'_>, at: usize) -> bool {
     let words = draft.texts(at);
@@ -85,13 +95,7 @@ pub(super) fn starts_ranks(draft: &mut Draft<'_>, at: usize) -> bool {
     {
         return false;
     }
-    let ranks = ["--num_processes", "--num-processes", "--num_gpus", "--num-gpus"];
-    let count = words.iter().zip(words.iter().skip(1).map(Some).chain([None])).find_map(|(word, next)| {
-        let (name, value) =
-            word.split_once('=').map_or((word.as_str(), next?.as_str()), |(name, value)| (name, value));
-        ranks.contains(&name).then(|| value.parse().ok()).flatten()
-    });
-    draft.pasted.np = count;
+    draft.pasted.np = ranks_option(&words).map(|(_, ranks)| ranks);
     draft.pasted.command.clone_from(&words);
     let shown =
         if words.len() > 1 && words[0].ends_with("accelerate") { "accelerate launch" } else { "deepspeed" };

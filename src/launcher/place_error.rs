@@ -1,0 +1,294 @@
+//! Why the hosts can't take a launch, in words. Pure.
+
+use crate::domain::ids::HostId;
+
+/// A launch that the hosts can't take.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum PlaceError {
+    /// Zero ranks.
+    #[error("a run of 0 ranks starts nothing: give a number of ranks from 1 on")]
+    NoRanks,
+    /// No command.
+    #[error("no command to run")]
+    NoCommand,
+    /// More ranks than free slots.
+    #[error("-np {np}{} on {free} free slots ({have})", each_words(*each))]
+    TooFew {
+        /// Ranks asked for.
+        np: u32,
+        /// Slots of each rank.
+        each: u32,
+        /// Free slots.
+        free: u32,
+        /// Which host has how many.
+        have: String,
+        /// Whether there would be enough if all were free.
+        busy: bool,
+        /// Whether some of those are the user's own.
+        own: bool,
+    },
+    /// A launcher's line that starts its ranks itself, on one host.
+    #[error(
+        "the line needs {slots} slots on one host{}, and no host has as many{} ({have})",
+        option_words(option.as_deref(), *slots), if *busy { " free" } else { "" }
+    )]
+    LineTooLarge {
+        /// Slots that it needs.
+        slots: u32,
+        /// Its option that says so, where that is known.
+        option: Option<String>,
+        /// Which host has how many.
+        have: String,
+        /// Whether one would have enough if all were free.
+        busy: bool,
+        /// Whether some of those that are not free are the user's own.
+        own: bool,
+    },
+    /// Too few hosts with enough free slots.
+    #[error(
+        "--nnodes {nodes} --nproc-per-node {ranks}{}: {found} hosts have that many free slots ({have})",
+        each_words(*each)
+    )]
+    TooFewNodes {
+        /// Hosts asked for.
+        nodes: u32,
+        /// Ranks on each.
+        ranks: u32,
+        /// Slots of each rank.
+        each: u32,
+        /// Hosts with room.
+        found: u32,
+        /// Which host has how many.
+        have: String,
+        /// Whether there would be enough if every slot were free.
+        busy: bool,
+        /// Whether some of the slots that are not free are the user's own.
+        own: bool,
+    },
+    /// `--nproc-per-node=gpu` where there are none.
+    #[error("the line wants a rank for each {what} of a host, and no host has one ({have})")]
+    NoneOfThem {
+        /// `GPU` or `CPU slot`.
+        what: &'static str,
+        /// Which host has how many slots.
+        have: String,
+    },
+    /// More ranks than `-H` or the host file gives.
+    #[error("-np {np} on {given} slots ({have}): lower -np, or give the hosts more slots")]
+    MoreThanGiven {
+        /// Ranks asked for.
+        np: u32,
+        /// Slots of the list.
+        given: u32,
+        /// Which host was given how many.
+        have: String,
+    },
+    /// More ranks on a host than it has slots.
+    #[error("host {host}: {wanted} ranks{} asked for, it has {}", each_words(*each), slot_words(*slots))]
+    HostTooSmall {
+        /// The host.
+        host: HostId,
+        /// Ranks asked for.
+        wanted: u32,
+        /// Slots of each rank.
+        each: u32,
+        /// Slots it has.
+        slots: u32,
+    },
+    /// Enough slots, too few of them free.
+    #[error(
+        "host {host}: {wanted} ranks{} asked for, {free} of its {} free ({held})",
+        each_words(*each),
+        slot_words(*slots)
+    )]
+    Busy {
+        /// The host.
+        host: HostId,
+        /// Ranks asked for.
+        wanted: u32,
+        /// Slots of each rank.
+        each: u32,
+        /// Free slots.
+        free: u32,
+        /// Slots it has.
+        slots: u32,
+        /// Who holds the others.
+        held: String,
+        /// Whether some of those are the user's own.
+        own: bool,
+    },
+    /// Slots that were named and that somebody has.
+    #[error("{held}")]
+    PickBusy {
+        /// Which, and who has them.
+        held: String,
+        /// Whether some of those are the user's own.
+        own: bool,
+    },
+    /// Picks that do not divide into ranks.
+    #[error(
+        "{picks} slots picked on {host} with {each} for each rank: pick a multiple of {each} on each host"
+    )]
+    Uneven {
+        /// The host.
+        host: HostId,
+        /// Slots picked there.
+        picks: u32,
+        /// Slots of each rank.
+        each: u32,
+    },
+    /// A host that the hosts file does not name.
+    #[error("unknown host {host}: {hint}")]
+    UnknownHost {
+        /// As it was written.
+        host: HostId,
+        /// What was likely meant, and the known ones.
+        hint: String,
+    },
+    /// A host that is not up.
+    #[error("host {host} can't take ranks: {reason}")]
+    HostAbsent {
+        /// The host.
+        host: HostId,
+        /// Why.
+        reason: String,
+    },
+    /// A slot that the host has not.
+    #[error("host {host} has no slot {slot}: {hint}")]
+    UnknownSlot {
+        /// The host.
+        host: HostId,
+        /// As it was written.
+        slot: String,
+        /// Which there are.
+        hint: String,
+    },
+    /// Fewer free GPUs than `--free` asks for.
+    #[error(
+        "{}{} asked for, {}{} ({have})",
+        ranks_words(*ranks, *each), per_host_words(*per_host), are(*free, "free"), left_out_words(*left_out, clauses)
+    )]
+    TooFewFree {
+        /// Ranks asked for.
+        ranks: u32,
+        /// How many on each host exactly.
+        per_host: Option<u32>,
+        /// GPUs of each rank.
+        each: u32,
+        /// Free GPUs that may be taken.
+        free: u32,
+        /// GPUs that the filter leaves out.
+        left_out: u32,
+        /// How many each part of the filter excludes.
+        clauses: String,
+        /// Which host has how many.
+        have: String,
+        /// Whether there would be enough if all were free.
+        busy: bool,
+        /// Whether some of those are the user's own.
+        own: bool,
+    },
+    /// GPUs asked for where there are none.
+    #[error(
+        "{} asked for, and no host that is up has a GPU that hvtui can use ({why})",
+        ranks_words(*ranks, *each)
+    )]
+    NoGpus {
+        /// Ranks asked for.
+        ranks: u32,
+        /// GPUs of each rank.
+        each: u32,
+        /// Why each host has none.
+        why: String,
+    },
+    /// A slot picked twice, perhaps once by number and once by UUID.
+    #[error("{host}:{slot} is picked twice: one rank a slot")]
+    PickedTwice {
+        /// The host.
+        host: HostId,
+        /// Its number.
+        slot: u32,
+    },
+}
+
+impl PlaceError {
+    /// Whether it is only that somebody has the slots.
+    pub fn is_busy(&self) -> bool {
+        matches!(
+            self,
+            Self::Busy { .. }
+                | Self::PickBusy { .. }
+                | Self::TooFew { busy: true, .. }
+                | Self::LineTooLarge { busy: true, .. }
+                | Self::TooFewNodes { busy: true, .. }
+                | Self::TooFewFree { busy: true, .. }
+        )
+    }
+
+    /// What can be done, where the error itself doesn't say it.
+    pub fn remedy(&self) -> Option<&'static str> {
+        match self {
+            Self::TooFewFree { busy: false, .. } => Some("ask for fewer, or write a wider filter"),
+            Self::TooFew { busy: false, .. } | Self::TooFewNodes { busy: false, .. } => {
+                Some("lower the number of ranks, or give a host more by `slots` in the hosts file")
+            }
+            Self::LineTooLarge { busy: false, .. } => {
+                Some("lower that number, or give a host more by `slots` in the hosts file")
+            }
+            Self::HostTooSmall { .. } => {
+                Some("lower the number of ranks, or give the host more by `slots` in the hosts file")
+            }
+            Self::Busy { own, .. }
+            | Self::PickBusy { own, .. }
+            | Self::TooFew { own, .. }
+            | Self::LineTooLarge { own, .. }
+            | Self::TooFewNodes { own, .. }
+            | Self::TooFewFree { own, .. } => Some(if *own {
+                "wait with --wait, or use your own ones too with --share"
+            } else {
+                "wait for them with --wait"
+            }),
+            _ => None,
+        }
+    }
+}
+
+/// ` of 2 slots each` where a rank takes several.
+fn each_words(each: u32) -> String {
+    if each > 1 { format!(" of {each} slots each") } else { String::new() }
+}
+
+/// `4 GPUs`, `2 ranks of 2 GPUs each`.
+fn ranks_words(ranks: u32, each: u32) -> String {
+    match (ranks, each) {
+        (1, 1) => "1 GPU".to_owned(),
+        (ranks, 1) => format!("{ranks} GPUs"),
+        (1, each) => format!("1 rank of {each} GPUs"),
+        (ranks, each) => format!("{ranks} ranks of {each} GPUs each"),
+    }
+}
+
+fn per_host_words(per_host: Option<u32>) -> String {
+    per_host.map_or_else(String::new, |ranks| format!(", {ranks} on each host,"))
+}
+
+fn are(count: u32, what: &str) -> String {
+    if count == 1 { format!("1 is {what}") } else { format!("{count} are {what}") }
+}
+
+fn left_out_words(left_out: u32, clauses: &str) -> String {
+    match (left_out, clauses) {
+        (0, _) => String::new(),
+        (some, "") => format!(", {} by the filter", are(some, "left out")),
+        (some, clauses) => format!(", {} by the filter: {clauses}", are(some, "left out")),
+    }
+}
+
+fn slot_words(count: u32) -> String {
+    if count == 1 { "1 slot".to_owned() } else { format!("{count} slots") }
+}
+
+/// ` (--num_processes 4)` where the option is known.
+fn option_words(option: Option<&str>, slots: u32) -> String {
+    option.map_or_else(String::new, |option| format!(" ({option} {slots})"))
+}
