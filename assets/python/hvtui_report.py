@@ -11,13 +11,11 @@ Rules: a hook never raises into the script, never changes a result, never waits 
 The first fault switches all hooks off for good and says so in one line.
 """
 import atexit
-import faulthandler
 import fcntl
 import functools
 import math
 import mmap
 import os
-import signal
 import struct
 import sys
 import threading
@@ -45,9 +43,6 @@ AT_ONCE_US = 5_000
 HELD_US = 50_000
 # What is never reached.
 NEVER = 1 << 63
-STACK_SIGNAL = signal.SIGRTMAX - 4 if hasattr(signal, "SIGRTMAX") else None
-# Files have numbers from here on: a script that closes all small ones and opens its own does not come upon ours.
-HIGH = 700
 
 
 class Report:
@@ -55,12 +50,12 @@ class Report:
 
     __slots__ = (
         "claimed_rank", "due", "file", "group_rank", "held", "locks", "missing", "page", "path", "side_rank",
-        "stack_signal", "stacks", "torn", "versions", "written",
+        "stack_signal", "torn", "versions", "written",
     )
 
     def __init__(self):
         self.path = os.environ["HVTUI_REPORT"]
-        self.file = self.locks = self.page = self.stacks = self.side_rank = None
+        self.file = self.locks = self.page = self.side_rank = None
         self.group_rank = self.claimed_rank = None
         self.torn = False
         self.held, self.written = [], 0
@@ -77,7 +72,7 @@ class Report:
     def open(self):
         if self.file is None:
             flags = os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC
-            self.file = high(os.open(self.path, flags, 0o600))
+            self.file = start.high(os.open(self.path, flags, 0o600))
 
     def write(self, line):
         """Appends one line, and those held back before it, by one write."""
@@ -94,8 +89,7 @@ class Report:
 
     def flush(self, now):
         """A full disk costs the lines, never the script."""
-        if self.stack_signal and signal.getsignal(self.stack_signal) != signal.SIG_DFL:
-            self.gives_up_signal()
+        start.Stacks.look()
         data = b"\n".join(self.held) + b"\n"
         self.held, self.written, self.due = [], now, NEVER
         if self.torn:
@@ -125,7 +119,7 @@ class Report:
         """
         try:
             if self.locks is None:
-                self.locks = high(os.open(self.path + ".lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
+                self.locks = start.high(os.open(self.path + ".lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
             fcntl.lockf(self.locks, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, self.rank())
             return True
         except OSError as error:
@@ -149,28 +143,12 @@ class Report:
         if self.side_rank == self.rank():
             return
         self.side_rank = self.rank()
-        self.page = Page(self.beside("now"), self.pid_outside())
-        if self.stack_signal is None and (self.stacks is not None or not signal_is_free(STACK_SIGNAL)):
-            return
-        flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC
-        file = high(os.open(self.beside("stack"), flags, 0o600))
-        # of the thread that gets it, the main one: to walk the frames of another that runs ends the process now and then
-        faulthandler.register(STACK_SIGNAL, file=file, all_threads=False, chain=False)
-        if self.stacks is not None:
-            os.close(self.stacks)
-        else:
-            signal.signal = heeding(signal.signal, self)
-        self.stacks, self.stack_signal = file, int(STACK_SIGNAL)
-        self.page.listens(self.stack_signal)
-
-    def pid_outside(self):
-        """This process's number as hvtui knows it; 0 in a container with numbers of its own."""
-        try:
-            with open(os.path.join(os.path.dirname(self.path), "pid-ns.json")) as file:
-                outside = file.read().strip('"')
-            return os.getpid() if os.readlink("/proc/self/ns/pid") == outside else 0
-        except OSError:
-            return os.getpid()
+        self.page = Page(self.beside("now"), start.pid_outside(self.path))
+        self.stack_signal = start.Stacks.listen(self.beside("stack"))
+        if self.stack_signal:
+            if self.gives_up_signal not in start.Stacks.taken:
+                start.Stacks.taken.append(self.gives_up_signal)
+            self.page.listens(int(self.stack_signal))
 
     def gives_up_signal(self):
         """The script has taken the signal: nobody sends it any more."""
@@ -180,52 +158,15 @@ class Report:
 
     def forked(self):
         # The child's copies: the page and the locks are the parent's.
-        for file in (self.file, self.locks, self.stacks):
+        for file in (self.file, self.locks):
             if file is not None:
                 try:
                     os.close(file)
                 except OSError:
                     pass  # the script has closed it
-        self.file = self.locks = self.page = self.stacks = self.side_rank = None
+        self.file = self.locks = self.page = self.side_rank = self.stack_signal = None
         self.held, self.due = [], NEVER
-        if self.stack_signal:
-            faulthandler.unregister(self.stack_signal)
-            self.stack_signal = None
-
-
-def high(file):
-    """The same file under a high number."""
-    try:
-        copy = fcntl.fcntl(file, fcntl.F_DUPFD_CLOEXEC, HIGH)
-    except (OSError, ValueError):
-        return file  # fewer are allowed
-    os.close(file)
-    return copy
-
-
-def heeding(takes, report):
-    """`signal.signal`, which says when the script takes the signal of the stacks for itself."""
-
-    @functools.wraps(takes)
-    def signal_(*arguments, **named):
-        before = takes(*arguments, **named)
-        if report.stack_signal and signal.getsignal(report.stack_signal) != signal.SIG_DFL:
-            report.gives_up_signal()
-        return before
-
-    return signal_
-
-
-def signal_is_free(number):
-    """Whether the signal has its default action and is not blocked, by Python's knowledge and by the kernel's."""
-    if number is None or signal.getsignal(number) != signal.SIG_DFL:
-        return False
-    try:
-        with open("/proc/self/status", "rb") as file:
-            masks = [int(line.split()[1], 16) for line in file if line.startswith((b"SigBlk", b"SigIgn", b"SigCgt"))]
-    except (OSError, ValueError):
-        return True
-    return not any(mask >> (number - 1) & 1 for mask in masks)
+        start.Stacks.forked()
 
 
 class Page:

@@ -1,7 +1,7 @@
 """Python runs this file at its start, because hvtui put its folder first on PYTHONPATH.
 
-It imports nothing that the script does not import. It says once that Python has started, waits on `sys.meta_path` for
-the frameworks that hvtui can watch, and then runs the sitecustomize that it hides. `hvtui_report.py`, beside this file,
+It imports nothing that costs time. It says once that Python has started, has the first Python of a rank write its stack
+upon a signal, waits on `sys.meta_path` for the frameworks that hvtui can watch, and then runs the sitecustomize that it hides. `hvtui_report.py`, beside this file,
 is loaded when one of them has been imported.
 
 HVTUI_REPORT names the file to report to; without it nothing happens. HVTUI_PYTHON_HOOKS=off switches all of this off,
@@ -25,6 +25,8 @@ WANTED = {
     "tf_keras.src.callbacks": "attach_keras",
 }
 HERE = os.path.dirname(os.path.abspath(__file__))
+# Files have numbers from here on: a script that closes all small ones and opens its own does not come upon ours.
+HIGH = 700
 MODE = os.environ.get("HVTUI_PYTHON_HOOKS", "").strip().lower()
 
 
@@ -167,10 +169,11 @@ def rank():
 
 
 def say_hello(report):
-    """One line from the first Python of a rank; its children find it said."""
-    if os.environ.get("HVTUI_PYTHON_SEEN"):
-        return
-    os.environ["HVTUI_PYTHON_SEEN"] = "1"
+    """One line from the first Python of a rank; its children find it said. Whether this process is that one."""
+    own, said = str(os.getpid()), os.environ.get("HVTUI_PYTHON_SEEN")
+    if said:
+        return said == own  # it has executed another Python in its place
+    os.environ["HVTUI_PYTHON_SEEN"] = own
     line = '{"kind":"hello","by":"hooks","rank":%d,"job":%s,"pid":%d,"versions":{"python":"%s"}}\n' % (
         rank(), quoted(script_name()), os.getpid(), "%d.%d.%d" % sys.version_info[:3])
     file = os.open(report, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
@@ -178,6 +181,141 @@ def say_hello(report):
         os.write(file, line.encode("ascii"))
     finally:
         os.close(file)
+    return True
+
+
+def pid_outside(report):
+    """This process's number as hvtui knows it; 0 in a container with numbers of its own."""
+    try:
+        with open(os.path.join(os.path.dirname(report), "pid-ns.json")) as file:
+            outside = file.read().strip('"')
+        return os.getpid() if os.readlink("/proc/self/ns/pid") == outside else 0
+    except OSError:
+        return os.getpid()
+
+
+def high(file):
+    """The same file under a high number."""
+    import fcntl
+
+    try:
+        copy = fcntl.fcntl(file, fcntl.F_DUPFD_CLOEXEC, HIGH)
+    except (OSError, ValueError):
+        return file  # fewer are allowed
+    os.close(file)
+    return copy
+
+
+def signal_is_free(number):
+    """Whether the signal has its default action and is not blocked, by Python's knowledge and by the kernel's."""
+    import _signal
+
+    if _signal.getsignal(number) != _signal.SIG_DFL:
+        return False
+    try:
+        with open("/proc/self/status", "rb") as file:
+            masks = [int(line.split()[1], 16) for line in file if line.startswith((b"SigBlk", b"SigIgn", b"SigCgt"))]
+    except (OSError, ValueError):
+        return True
+    return not any(mask >> (number - 1) & 1 for mask in masks)
+
+
+class Stacks:
+    """The signal upon which this process writes the stack of its main thread. Where the script has it, or takes it, it is
+    the script's."""
+
+    number = None  # while it is answered
+    file = None
+    taken = []  # what is called when the script takes the signal
+
+    @classmethod
+    def listen(cls, path, early=False):
+        """Answers in the file `path` from now on; the signal, or None where it is not ours. `early`: the script has not
+        begun, and finds no small number of a file taken."""
+        # the builtin one: to import `signal` costs milliseconds
+        import _signal
+        import faulthandler
+
+        if cls.number is None:
+            number = _signal.SIGRTMAX - 4 if hasattr(_signal, "SIGRTMAX") else None
+            if cls.file is not None or number is None or not signal_is_free(number):
+                return None
+        else:
+            number = cls.number
+        file = high(os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600))
+        if early and file < HIGH:
+            os.close(file)
+            return None
+        # of the thread that gets it, the main one: to walk the frames of another that runs ends the process now and then
+        faulthandler.register(number, file=file, all_threads=False, chain=False)
+        if cls.file is not None:
+            os.close(cls.file)
+        elif not hasattr(_signal.signal, "hvtui"):
+            _signal.signal = cls.heeding(_signal.signal)
+        cls.number, cls.file = number, file
+        return number
+
+    @classmethod
+    def heeding(cls, takes):
+        """What `signal.signal` calls; it sees when the script takes the signal for itself."""
+
+        def signal(*arguments):
+            before = takes(*arguments)
+            cls.look()
+            return before
+
+        signal.__doc__, signal.__module__, signal.__qualname__ = takes.__doc__, takes.__module__, takes.__name__
+        signal.hvtui = True
+        return signal
+
+    @classmethod
+    def look(cls):
+        """Gives the signal up for good where the script has taken it."""
+        import _signal
+
+        if cls.number is not None and _signal.getsignal(cls.number) != _signal.SIG_DFL:
+            cls.number = None
+            for tell in cls.taken:
+                try:
+                    tell()
+                except Exception as error:
+                    debug("%s: %s" % (type(error).__name__, error))
+
+    @classmethod
+    def forked(cls):
+        """A child of a process that listens does not: its file is the parent's."""
+        import faulthandler
+
+        if cls.file is not None:
+            try:
+                os.close(cls.file)
+            except OSError:
+                pass  # the script has closed it
+        if cls.number is not None:
+            faulthandler.unregister(cls.number)
+        cls.number = cls.file = None
+        cls.taken = []
+
+
+def listen_first(report):
+    """The first Python of a rank answers before a framework is imported, and without one. A file tells who it is."""
+    own, pid = os.getpid(), pid_outside(report)
+
+    def tell(number):
+        file = os.open(report + ".first", os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+        try:
+            os.write(file, b"%d %d\n" % (pid, number))
+        finally:
+            os.close(file)
+
+    def is_taken():
+        if os.getpid() == own:  # not in a child
+            tell(0)
+
+    number = Stacks.listen(report + ".stack", early=True) if pid else None
+    if number is not None:
+        Stacks.taken.append(is_taken)
+        tell(number)
 
 
 def start():
@@ -185,8 +323,10 @@ def start():
     if not report or MODE == "off":
         return
     try:
-        say_hello(report)
+        first = say_hello(report)
         sys.meta_path.insert(0, Finder)
+        if first:
+            listen_first(report)
     except Exception as error:  # a folder that is gone, read-only or full: no reports
         debug("%s: %s" % (type(error).__name__, error))
 

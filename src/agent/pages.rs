@@ -19,8 +19,6 @@ use crate::supervise::state::stream_file;
 /// The end of a page's name, behind that of the report: `rank-0.report.now`, of a process with `RANK=3` in it
 /// `rank-0.report.3.now`.
 const NOW: &str = ".now";
-/// The end of the file that a process writes its stacks to, likewise.
-const STACK: &str = ".stack";
 /// `sequence u32, phase u32, step u64, since u64, pid u32, signal u32`, little-endian; the sequence is odd while it is
 /// written.
 const SIZE: usize = 32;
@@ -247,7 +245,7 @@ fn read(dir: &RunDir, name: &str) -> Option<Page> {
     let long =
         |at: usize| page.get(at..at + 8).and_then(|bytes| bytes.try_into().ok()).map(u64::from_le_bytes);
     let phase = Phase::ALL.get(usize::try_from(number(4)?).ok()?).copied().unwrap_or(Phase::Other);
-    let stacks = format!("{}{STACK}", name.strip_suffix(NOW)?);
+    let stacks = format!("{}{}", name.strip_suffix(NOW)?, stacks::ANSWER);
     let (sequence, step, since) = (number(0)?, long(8)?, long(16)?);
     let page = Page { sequence, phase, step, since, pid: number(24)?, signal: number(28)?, stacks };
     // being written, or none yet

@@ -21,7 +21,7 @@ use crate::procs::table::Process;
 use crate::program::asked::{self, Told};
 use crate::supervise::SuperviseError;
 use crate::supervise::rundir::RunDir;
-use crate::supervise::stacks::{self, Asked};
+use crate::supervise::stacks::{self, Asked, FirstPython};
 use crate::supervise::state::{SPEC, Started, exit_file, started_file};
 use crate::wire::message::{AskStacks, FromAgent, Stacks};
 
@@ -75,6 +75,30 @@ pub(super) fn tell(config: &AgentConfig, ask: AskStacks, out: &Outgoing) {
     }
 }
 
+/// A Python whose hooks answer.
+struct Python {
+    rank: Rank,
+    worker: Option<u32>,
+    pid: u32,
+    signal: u32,
+    /// Where it answers.
+    file: String,
+    /// Where it says in which phase it is, if it does.
+    page: Option<Page>,
+}
+
+impl Python {
+    fn of_page(((rank, worker), page): ((Rank, Option<u32>), Page)) -> Self {
+        let (pid, signal, file) = (page.pid, page.signal, page.stacks.clone());
+        Self { rank, worker, pid, signal, file, page: Some(page) }
+    }
+
+    fn of_first(rank: Rank, first: FirstPython) -> Self {
+        let FirstPython { pid, signal, file } = first;
+        Self { rank, worker: None, pid, signal, file, page: None }
+    }
+}
+
 type Taken = (Vec<ProcessStacks>, HostCollectives);
 
 fn take(config: &AgentConfig, run: &RunId, host: &HostId, all: bool) -> Result<Taken, String> {
@@ -96,16 +120,21 @@ fn take(config: &AgentConfig, run: &RunId, host: &HostId, all: bool) -> Result<T
     let collectives = collectives.spawn(move || collectives::gather(&asked, &live));
     let mut found = Vec::new();
     // all at once, so that they tell of the same moment
-    let is_member = |page: &Page| members.iter().any(|process| process.pid == page.pid);
     let pages = read_all(&dir, |rank| ranks.iter().any(|(one, _)| *one == rank));
-    let pages: Vec<_> = pages.into_iter().filter(|(_, page)| is_member(page)).collect();
-    let asked: Vec<Result<Asked, String>> = pages
-        .iter()
-        .map(|(_, page)| stacks::ask(&dir, &members, page.pid, page.signal, page.stacks.clone()))
-        .collect();
+    let is_member = |one: &Python| members.iter().any(|process| process.pid == one.pid);
+    let mut pythons: Vec<Python> = pages.into_iter().map(Python::of_page).filter(is_member).collect();
+    for (rank, _) in &ranks {
+        if pythons.iter().all(|one| one.rank != *rank) {
+            // one that reports no steps: it may not have come to import its framework
+            let first = stacks::first_python(&dir, *rank).map(|first| Python::of_first(*rank, first));
+            pythons.extend(first.filter(is_member));
+        }
+    }
+    let ask = |one: &Python| stacks::ask(&dir, &members, one.pid, one.signal, one.file.clone());
+    let asked: Vec<Result<Asked, String>> = pythons.iter().map(ask).collect();
     let answers = wait(&dir, &asked);
     let now = clock::host_now();
-    for (((rank, worker), page), (asked, text)) in pages.iter().zip(asked.into_iter().zip(answers)) {
+    for (one, (asked, text)) in pythons.iter().zip(asked.into_iter().zip(answers)) {
         let (text, lacks) = match (threads(&text).is_empty(), asked) {
             (false, _) => (text, None),
             (true, Err(why)) => (String::new(), Some(why)),
@@ -114,8 +143,9 @@ fn take(config: &AgentConfig, run: &RunId, host: &HostId, all: bool) -> Result<T
                 (String::new(), Some(why))
             }
         };
-        let (rank, worker, standing) = (*rank, *worker, Some(page.standing(now)));
-        found.push(ProcessStacks { rank, worker, pid: page.pid, by: Taker::Hooks, text, lacks, standing });
+        let standing = one.page.as_ref().map(|page| page.standing(now));
+        let (rank, worker, pid) = (one.rank, one.worker, one.pid);
+        found.push(ProcessStacks { rank, worker, pid, by: Taker::Hooks, text, lacks, standing });
     }
     for (rank, pid) in ranks {
         if found.iter().all(|one| one.rank != rank) {

@@ -8,16 +8,44 @@ use super::SuperviseError;
 use super::container::members::Members;
 use super::family;
 use super::rundir::RunDir;
-use super::state::{SPEC, STATE, State};
+use super::state::{SPEC, STATE, State, stream_file};
 use crate::domain::ids::Rank;
+use crate::domain::log::Stream;
 use crate::domain::run::HostRun;
 use crate::procs::signal;
 use crate::procs::table::Process;
 
+/// The end of the name of the file in which a process answers: `rank-0.report.stack`, of one with `RANK=3` in it
+/// `rank-0.report.3.stack`.
+pub const ANSWER: &str = ".stack";
 /// The most that is read of one answer, bytes.
 const MOST: u64 = 64 << 10;
 /// A file that has more than this is emptied before the next answer, bytes.
 const FULL: u64 = 4 << 20;
+
+/// The end of the file, behind the report's name, in which the first Python of a rank says who it is.
+const FIRST: &str = ".first";
+
+/// A Python that answers, though it may report no steps.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct FirstPython {
+    /// Its process.
+    pub pid: u32,
+    /// The signal that it answers; 0 once its script has taken that.
+    pub signal: u32,
+    /// Where it answers.
+    pub file: String,
+}
+
+/// The Python that was started first in a rank, as its hooks say.
+pub fn first_python(dir: &RunDir, rank: Rank) -> Option<FirstPython> {
+    let report = stream_file(rank, Stream::Report);
+    let mut text = String::new();
+    dir.read(&format!("{report}{FIRST}")).ok()??.take(64).read_to_string(&mut text).ok()?;
+    let mut numbers = text.split_whitespace().map_while(|word| word.parse::<u32>().ok());
+    let (pid, signal) = (numbers.next().filter(|pid| *pid > 0)?, numbers.next()?);
+    Some(FirstPython { pid, signal, file: format!("{report}{ANSWER}") })
+}
 
 /// A process that was asked.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -89,6 +117,23 @@ pub fn answer(dir: &RunDir, asked: &Asked) -> String {
 mod tests {
     use super::*;
     use crate::domain::ids::{HostId, RunId};
+
+    #[test]
+    fn the_first_python_of_a_rank_is_who_its_hooks_say() {
+        let state = tempfile::tempdir().unwrap();
+        let dir = RunDir::create(&state.path().join("s"), &RunId::new(1, 1), &HostId::from("a")).unwrap();
+        let found = |text: &str| {
+            std::fs::write(dir.path().join("rank-3.report.first"), text).unwrap();
+            first_python(&dir, Rank(3)).map(|python| (python.pid, python.signal, python.file))
+        };
+        let answer = "rank-3.report.stack".to_owned();
+        assert_eq!(found("71 60\n"), Some((71, 60, answer.clone())));
+        assert_eq!(found("71 0\n"), Some((71, 0, answer)), "its script has taken the signal");
+        for text in ["", "71", "0 60\n", "x 60", "-1 60"] {
+            assert_eq!(found(text), None, "{text}");
+        }
+        assert_eq!(first_python(&dir, Rank(0)), None);
+    }
 
     #[test]
     fn only_who_handles_the_signal_gets_it() {

@@ -529,6 +529,38 @@ def lines_so_far(report):
     return [json.loads(text) for text in report.read_text().splitlines() if '"kind":"step"' in text]
 
 
+@check("the first Python answers before a framework is imported, one that executes another too, and no other")
+def first_answers(place):
+    words = "import os, time; up = os.getppid(); print(end='.', flush=True)\nwhile os.getppid() == up: time.sleep(0.1)\n"
+    execs = "import os, sys; os.execv(sys.executable, [sys.executable, '-c', sys.argv[1]])"
+    for command in (["-c", words], ["-c", execs, words], ["-c", "import subprocess, sys; subprocess.run(sys.argv[1:])",
+                                                         sys.executable, "-c", words]):
+        report = place.report()
+        first, stack = Path(str(report) + ".first"), Path(str(report) + ".stack")
+        process = place.start(command, report)
+        try:
+            need(process.stdout.read(1) == ".", "it has not begun")
+            pid, number = map(int, first.read_text().split())
+            need((pid, number) == (process.pid, signal.SIGRTMAX - 4), first.read_text())
+            os.kill(pid, number)
+            until(lambda: stack.exists() and "<module>" in stack.read_text(), "a stack", 20)
+            need(process.poll() is None, "the signal ended it")
+        finally:
+            process.kill()
+            process.wait()
+
+
+@check("a script that takes the signal has it, and the file says so")
+def first_gives_up(place):
+    for words in ("import os, signal; signal.signal(signal.SIGRTMAX - 4, lambda *_: print('mine'))",
+                  "import os; from signal import signal, SIGRTMAX; signal(SIGRTMAX - 4, lambda *_: print('mine'))"):
+        report = place.report()
+        code, out, err = place.run(["-c", words + "; os.kill(os.getpid(), 60)"], report)
+        need((code, out, err) == (0, "mine\n", ""), out + err)
+        told = Path(str(report) + ".first").read_text().split()
+        need(told[1:] == ["0"] and Path(str(report) + ".stack").read_text() == "", told)
+
+
 @check("register only where the signal has its default action")
 def own_signal(place):
     report = place.report()

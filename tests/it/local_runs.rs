@@ -308,6 +308,27 @@ fn a_mask_that_hides_all_gpus_is_honoured_and_stays_empty() {
     assert!(text(&out.stderr).contains("--free asks for GPUs"), "{}", text(&out.stderr));
 }
 
+/// No framework is imported: the interpreter's start is enough.
+#[test]
+fn a_python_that_has_imported_nothing_has_its_stack_too() {
+    let person = Person::new(1);
+    let script = "import time\ndef waits():\n    while True:\n        time.sleep(0.1)\nprint('begun', flush=True)\nwaits()\n";
+    std::fs::write(person.home().join("hang.py"), script).unwrap();
+    let out = person.run(&["run", "--detach", "-np", "1", "--", "python3", "hang.py"]);
+    assert!(out.status.success(), "{}", text(&out.stderr));
+    let mut told = String::new();
+    for _ in 0..50 {
+        told = text(&person.run(&["stacks", "last"]).stdout).to_string();
+        if told.contains("waits") {
+            break;
+        }
+        std::thread::sleep(std::time::Duration::from_millis(200));
+    }
+    let stopped = person.run(&["stop", "last"]);
+    assert!(told.contains("hang.py:") && told.contains("waits"), "{told}");
+    assert!(stopped.status.success(), "{}", text(&stopped.stderr));
+}
+
 #[test]
 fn a_line_that_starts_its_ranks_itself_is_told_what_it_needs() {
     let person = Person::new(2);
