@@ -79,7 +79,7 @@ pub(super) fn prepare(config: &AgentConfig, spec: &HostRun) -> Result<Option<Rea
     })?;
     let Some(claims) = leased else { return Ok(None) };
     let ports = HeldPorts::take(spec).map_err(whole)?;
-    check_space(config, spec).map_err(whole)?;
+    check_space(config, spec).map_err(|(class, reason)| NotReady { class, ..whole(reason) })?;
     Ok(Some(Ready { ports, claims, environment, setup }))
 }
 
@@ -251,20 +251,20 @@ impl Place<'_> {
     }
 }
 
-/// What all ranks may print must fit beside what is to stay free.
-fn check_space(config: &AgentConfig, spec: &HostRun) -> Result<(), String> {
-    let on_host = |error: SuperviseError| format!("{}: {error}", spec.host);
+/// What all ranks may print must fit beside what is to stay free. Else why not, and what kind of reason it is.
+fn check_space(config: &AgentConfig, spec: &HostRun) -> Result<(), (RefusalClass, String)> {
+    let on_host = |error: SuperviseError| (error.class(), format!("{}: {error}", spec.host));
     let dir = RunDir::create(&config.state_dir, &spec.run, &spec.host).map_err(on_host)?;
     let (free, size) = dir.space().map_err(on_host)?;
-    let enough = fits(&spec.spool, spec.ranks.len(), free, size);
+    let enough = fits(&spec.spool, spec.ranks.len(), (free, size), &config.state_dir);
     if enough.is_err() {
         dir.remove_if_empty();
     }
-    enough.map_err(|why| format!("{}: {why} at {}", spec.host, config.state_dir.display()))
+    enough.map_err(|why| (RefusalClass::Io, format!("{}: {why}", spec.host)))
 }
 
-/// Whether the output of so many ranks fits into `free` bytes of a file system of `size`.
-fn fits(spool: &Spool, ranks: usize, free: u64, size: u64) -> Result<(), String> {
+/// Whether the output of so many ranks fits into `free` bytes of a file system of `size`, that of the folder `at`.
+fn fits(spool: &Spool, ranks: usize, (free, size): (u64, u64), at: &Path) -> Result<(), String> {
     let ranks = ranks as u64;
     let (wanted, least) = (spool.cap.saturating_mul(ranks), spool.min_free.of(size));
     let room = free.saturating_sub(least);
@@ -273,14 +273,16 @@ fn fits(spool: &Spool, ranks: usize, free: u64, size: u64) -> Result<(), String>
     }
     let each = room.checked_div(ranks).unwrap_or(0) >> 20;
     let remedy = match each {
-        0 => "make room".to_owned(),
-        each => format!("make room, or keep less of each rank (--spool-cap {each}M)"),
+        0 => "make room there".to_owned(),
+        each => format!("make room there, or keep less of each rank (--spool-cap {each}M)"),
     };
     let [wanted, cap, free, least] = [wanted, spool.cap, free, least].map(units::bytes);
-    Err(format!(
-        "{ranks} ranks may print {wanted} ({cap} each are kept), but {free} are free, of which {least} must stay so: \
-         {remedy}"
-    ))
+    let print = match ranks {
+        1 => format!("1 rank may print {wanted}"),
+        ranks => format!("{ranks} ranks may print {wanted} ({cap} each are kept)"),
+    };
+    let at = at.display();
+    Err(format!("{print}, but {free} are free at {at}, of which {least} must stay so: {remedy}"))
 }
 
 #[cfg(test)]
@@ -366,19 +368,24 @@ mod tests {
     fn output_that_does_not_fit_is_refused_with_numbers() {
         let spool = Spool { cap: 256 << 20, min_free: MinFree::Percent(5) };
         let gib = 1 << 30;
-        assert_eq!(fits(&spool, 4, 2 * gib, 10 * gib), Ok(()));
+        let fits = |ranks, free, size| fits(&spool, ranks, (free, size), Path::new("/state"));
+        assert_eq!(fits(4, 2 * gib, 10 * gib), Ok(()));
         assert_eq!(
-            fits(&spool, 8, 2 * gib, 20 * gib).unwrap_err(),
-            "8 ranks may print 2.0 G (256 M each are kept), but 2.0 G are free, of which 1.0 G must stay so: \
-             make room, or keep less of each rank (--spool-cap 128M)"
+            fits(8, 2 * gib, 20 * gib).unwrap_err(),
+            "8 ranks may print 2.0 G (256 M each are kept), but 2.0 G are free at /state, of which 1.0 G must stay \
+             so: make room there, or keep less of each rank (--spool-cap 128M)"
         );
-        assert!(fits(&spool, 1, gib, 100 * gib).unwrap_err().ends_with("must stay so: make room"));
+        assert_eq!(
+            fits(1, gib, 100 * gib).unwrap_err(),
+            "1 rank may print 256 M, but 1.0 G are free at /state, of which 5.0 G must stay so: make room there"
+        );
         let state = tempfile::tempdir().unwrap();
         let config = config(state.path());
         let mut spec = spec(&["hvtui"], &[]);
         spec.spool = Spool { cap: 1 << 62, min_free: MinFree::Bytes(0) };
         let refused = prepare(&config, &spec).unwrap_err();
-        assert!(refused.reason.starts_with("gpu-b: 1 ranks may print "), "{}", refused.reason);
+        assert!(refused.reason.starts_with("gpu-b: 1 rank may print "), "{}", refused.reason);
+        assert_eq!(refused.class, RefusalClass::Io);
         assert!(RunDir::find(&config.state_dir, &spec.run, &spec.host).unwrap().is_none(), "nothing is left");
     }
 

@@ -43,7 +43,7 @@ impl Code {
             Self::Data => 65,
             Self::Unreachable => outcome::UNREACHABLE,
             Self::Bug => outcome::BUG,
-            Self::Io => 74,
+            Self::Io => outcome::IO,
             Self::Busy => outcome::BUSY,
             Self::Permission => outcome::PERMISSION,
             Self::Unfit => 78,

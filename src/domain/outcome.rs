@@ -101,6 +101,7 @@ impl RunOutcome {
             RunEnd::Refused => match self.refusal.unwrap_or_default() {
                 RefusalClass::Command => COMMAND,
                 RefusalClass::Unavailable | RefusalClass::Unknown => UNREACHABLE,
+                RefusalClass::Io => IO,
                 RefusalClass::Busy => BUSY,
                 RefusalClass::Permission => PERMISSION,
                 RefusalClass::Fault => BUG,
@@ -115,6 +116,8 @@ const FAILED: u8 = 1;
 pub const UNREACHABLE: u8 = 69;
 /// `EX_SOFTWARE`: a fault of hvtui.
 pub const BUG: u8 = 70;
+/// `EX_IOERR`: a file can't be read or written.
+pub const IO: u8 = 74;
 /// `EX_TEMPFAIL`: a GPU is held by another user or run.
 pub const BUSY: u8 = 75;
 /// `EX_NOPERM`: permission, host key.
@@ -250,15 +253,15 @@ mod tests {
 
     #[test]
     fn exit_codes_are_the_contract() {
-        use RefusalClass::{Busy, Command, Fault, Permission, Unavailable, Unknown};
+        use RefusalClass::{Busy, Command, Fault, Io, Permission, Unavailable, Unknown};
         let of = |end| RunOutcome::new(end, "").exit_code();
         let ends = [RunEnd::Finished, RunEnd::Failed, RunEnd::Unreachable, RunEnd::Busy, RunEnd::Silent];
         assert_eq!(ends.map(of), [0, 1, 69, 75, 124]);
         assert_eq!([RunEnd::Stopped, RunEnd::StoppedElsewhere, RunEnd::Unknown].map(of), [130, 130, 1]);
         assert!(RunOutcome::new(RunEnd::StoppedElsewhere, "").is_stopped());
         let refused = |class| RunOutcome::refused(class, "").exit_code();
-        let classes = [Command, Unavailable, Unknown, Busy, Permission, Fault];
-        assert_eq!(classes.map(refused), [127, 69, 69, 75, 77, 70]);
+        let classes = [Command, Unavailable, Unknown, Io, Busy, Permission, Fault];
+        assert_eq!(classes.map(refused), [127, 69, 69, 74, 75, 77, 70]);
         assert_eq!(RunOutcome::failed(Rank(0), 300, "").exit_code(), 1, "no exit code");
         assert!(RunOutcome::new(RunEnd::Finished, "").is_success());
     }

@@ -379,8 +379,10 @@ pub enum RefusalClass {
     /// The command can't be started there, and reasons that an older agent gives without a class.
     #[default]
     Command,
-    /// The host lacks what the run needs for now: room on the disk, a plan that is still fresh.
+    /// The host lacks what the run needs for now, such as a plan that is still fresh.
     Unavailable,
+    /// Files there can't be written: no room on the disk, or a file system that is read only.
+    Io,
     /// Slots are in use.
     Busy,
     /// Files or folders there are not safe or not allowed.
@@ -390,6 +392,13 @@ pub enum RefusalClass {
     /// The run is not known there.
     #[serde(other)]
     Unknown,
+}
+
+impl RefusalClass {
+    /// Whether the host may do it later, as it is asked: something there is in the way.
+    pub fn may_pass(self) -> bool {
+        matches!(self, Self::Unavailable | Self::Io)
+    }
 }
 
 /// How a rank's process ended, as its wrapper saw it.

@@ -32,7 +32,7 @@ use crate::domain::event::{Event, Origin};
 use crate::domain::ids::{HostId, Rank, RunId};
 use crate::domain::note::{Note, what};
 use crate::domain::outcome::{RunEnd, RunOutcome};
-use crate::domain::run::{HostRun, RankExit, RefusalClass, RunSpec, RunStage};
+use crate::domain::run::{HostRun, RankExit, RunSpec, RunStage};
 use crate::domain::text::{about, plain};
 use crate::domain::time::{HostTime, Stamp};
 use crate::domain::waiting::{NAMED, Waiting};
@@ -357,7 +357,7 @@ impl RunMachine {
             // a run may be another one than it was started on: that is no reason to stop the others, unless it shows
             // that only they were started
             tracing::warn!(%host, reason = refused.reason, "a host refused what was asked of a run");
-            if self.stage != RunStage::Stopping && refused.class == RefusalClass::Unavailable {
+            if self.stage != RunStage::Stopping && refused.class.may_pass() {
                 // It has the run and can't tell of it: that is no end of its ranks.
                 let note = Note::new(what::NOT_FOLLOWED, plain(host, &refused.reason), HostTime::default());
                 actions.push(Action::Emit(self.origin(), Event::RunNoted { host: host.clone(), note }));

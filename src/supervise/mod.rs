@@ -122,7 +122,8 @@ impl SuperviseError {
             Self::Io { source, .. } if source.kind() == io::ErrorKind::PermissionDenied => {
                 RefusalClass::Permission
             }
-            Self::Io { .. } | Self::Rendezvous(_) | Self::OtherVersion { .. } => RefusalClass::Unavailable,
+            Self::Io { .. } => RefusalClass::Io,
+            Self::Rendezvous(_) | Self::OtherVersion { .. } => RefusalClass::Unavailable,
             Self::Program(_) => RefusalClass::Command,
             Self::Damaged { .. } | Self::NotStarted(_) => RefusalClass::Fault,
         }
