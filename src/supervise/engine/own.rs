@@ -43,18 +43,15 @@ pub(in crate::supervise) struct Watch {
 /// How long a launcher may take to end by itself when its ranks have been stopped: mpirun crashes when it is told to end
 /// while it does, and with several hosts it takes two seconds and more.
 const ALONE_US: u64 = 4_000_000;
-
-/// The same for a run whose ranks have this grace: no stop takes much longer than that. A launcher that has not started
-/// any rank has nothing to end.
-fn alone_us(grace_ms: u64, any_started: bool) -> u64 {
-    let longest = if any_started { ALONE_US } else { 0 };
-    grace_ms.saturating_mul(1000).min(longest).max(ALONE_US / 4)
-}
+/// The same for one that has not started any rank: it has nothing to end.
+const IDLE_US: u64 = 1_000_000;
+/// How long it may take when it was told to, before it is killed. Killed with its wrapper it leaves no word of how it ended.
+const TOLD_US: u64 = 1_000_000;
 
 impl Watch {
     /// Whether the launcher is left to end by itself, for a moment.
     pub(in crate::supervise) fn waits(&self) -> bool {
-        self.alone.is_some() && !self.told
+        self.alone.is_some() && !self.over
     }
 }
 
@@ -250,27 +247,13 @@ impl Supervisor {
         if !self.dir.has(STOP) {
             return true;
         }
-        if !self.watch.told {
-            let now = clock::host_now();
-            let since = *self.watch.alone.get_or_insert(now);
-            if now.0.saturating_sub(since.0) < alone_us(self.spec.grace_ms, self.any_started()) {
-                return true;
-            }
+        let now = clock::host_now();
+        let alone = now.0.saturating_sub(self.watch.alone.get_or_insert(now).0);
+        let patience = if self.any_started() { ALONE_US } else { IDLE_US };
+        if !self.watch.told && alone >= patience {
             self.watch.told = true;
             self.perform(vec![Action::Term]);
         }
-        false
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_launcher_has_longer_than_mpirun_takes_to_end_and_no_longer_than_ranks() {
-        let seconds = |grace_ms, any_started| alone_us(grace_ms, any_started) / 1_000_000;
-        assert_eq!([0, 500, 3000, 5000, 60_000].map(|grace| seconds(grace, true)), [1, 1, 3, 4, 4]);
-        assert_eq!(seconds(5000, false), 1);
+        alone < patience + TOLD_US
     }
 }
