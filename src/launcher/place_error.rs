@@ -117,7 +117,7 @@ pub enum PlaceError {
         /// Whether some of those are the user's own.
         own: bool,
     },
-    /// Slots that were named and that somebody has.
+    /// Slots that were named and that are taken.
     #[error("{held}")]
     PickBusy {
         /// Which, and who has them.
@@ -212,7 +212,7 @@ pub enum PlaceError {
 }
 
 impl PlaceError {
-    /// Whether it is only that somebody has the slots.
+    /// Whether it is only that the slots are taken.
     pub fn is_busy(&self) -> bool {
         matches!(
             self,

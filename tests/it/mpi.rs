@@ -186,7 +186,8 @@ fn a_rank_whose_start_is_not_written_down_yet_is_told_to_end_like_the_others() {
     ended(&dir);
     for rank in 0..2 {
         assert_eq!(text(&dir, &format!("rank-{rank}.out")), "saved\n");
-        assert_eq!((exit(&dir, rank).code, exit(&dir, rank).stopped), (Some(0), true));
+        let exit = exit(&dir, rank);
+        assert_eq!((exit.code, exit.stopped), (Some(0), true), "{exit:?}");
     }
     assert_eq!(bed.processes(), [0; 0]);
 }
