@@ -1,6 +1,5 @@
 //! Numbers as people read them. Fixed widths are the caller's business; these give the digits and unit.
 
-use std::fmt::Display;
 use std::time::Duration;
 
 /// `0-2, 5` for 0, 1, 2, 5.
@@ -22,8 +21,9 @@ pub fn ranges_joined(numbers: impl IntoIterator<Item = u32>, separator: &str) ->
 }
 
 /// `1 host`, `2 hosts`, `2 processes`.
-pub fn counted(count: impl PartialEq + From<u8> + Display, one: &str) -> String {
-    let end = match (count == 1.into(), one.ends_with('s')) {
+pub fn counted(count: impl TryInto<u64>, one: &str) -> String {
+    let count = count.try_into().unwrap_or(u64::MAX);
+    let end = match (count == 1, one.ends_with('s')) {
         (true, _) => "",
         (false, true) => "es",
         (false, false) => "s",

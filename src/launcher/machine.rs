@@ -53,6 +53,7 @@ pub enum Action {
 
 /// One run under way.
 #[derive(Debug)]
+#[expect(clippy::struct_excessive_bools, reason = "facts that have nothing to do with each other")]
 pub struct RunMachine {
     spec: RunSpec,
     plans: Vec<HostRun>,

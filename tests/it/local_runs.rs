@@ -318,7 +318,7 @@ fn a_python_that_has_imported_nothing_has_its_stack_too() {
     assert!(out.status.success(), "{}", text(&out.stderr));
     let mut told = String::new();
     for _ in 0..50 {
-        told = text(&person.run(&["stacks", "last"]).stdout).to_string();
+        told = text(&person.run(&["stacks", "last"]).stdout);
         if told.contains("waits") {
             break;
         }

@@ -162,7 +162,9 @@ impl Recording {
             .map(|(number, file)| File::new(file, done.remove(&number), number + 1 < check.files.len()))
             .collect();
         if check.is_empty() {
-            files.iter_mut().for_each(|file| file.mark_empty(first));
+            for file in &mut files {
+                file.mark_empty(first);
+            }
         }
         let lost = check.losses.iter().map(|loss| {
             let name = files.get(loss.file).map(|file| file.name.clone()).unwrap_or_default();

@@ -18,6 +18,7 @@ use crate::domain::ids::HostId;
 use crate::domain::note::{Note, what};
 use crate::domain::run::{RefusalClass, RunSpec};
 use crate::domain::text::{about, sanitize};
+use crate::domain::units::counted;
 use crate::launcher::session::{Output, Session};
 use crate::wire::message::Refused;
 
@@ -123,16 +124,16 @@ async fn stop(session: &mut Session, spec: &RunSpec, now: bool, shares: &mut Sha
                 if left.is_empty() {
                     let ended =
                         said.iter().rfind(|note| note.what == what::GONE).map_or(0, |note| note.count);
-                    let processes = if ended == 1 { "process" } else { "processes" };
-                    let count =
-                        if ended > 0 { format!(" ({ended} {processes} ended)") } else { String::new() };
+                    let count = if ended > 0 {
+                        format!(" ({} ended)", counted(ended, "process"))
+                    } else {
+                        String::new()
+                    };
                     to_stdout(&format!("{host}: nothing of run {} is left{count}\n", spec.id.short()))?;
                 }
             }
-            Output::Refused(refused) if refused.run == spec.id => {
-                if shares.refused(&refused) {
-                    to_stdout(&format!("{}\n", about(&refused.host, &refused.reason)))?;
-                }
+            Output::Refused(refused) if refused.run == spec.id && shares.refused(&refused) => {
+                to_stdout(&format!("{}\n", about(&refused.host, &refused.reason)))?;
             }
             Output::Event(envelope) => {
                 if let Event::RunNoted { host, note } = &envelope.event {

@@ -171,7 +171,9 @@ fn a_traceback_is_one_error_and_the_first_is_that_of_the_rank_that_failed_first(
     let traceback =
         ["Traceback (most recent call last):", "  File \"t.py\", line 3, in <module>", "    main()"];
     for (rank, error) in [(0, "RuntimeError: peer is gone"), (1, "ValueError: bad batch size 0")] {
-        traceback.iter().for_each(|line| told.line(rank, line));
+        for line in traceback {
+            told.line(rank, line);
+        }
         told.line(rank, error);
         told.line(rank, "");
         told.line(rank, "bye");

@@ -63,7 +63,7 @@ impl RunMachine {
             let from = position.wanted(&machine.spec, &host);
             let steps_by = position.steps_by(&machine.spec, &host);
             let (last, hurry) = (past.last(), past.may_hurry());
-            let follow = Follow { from, steps_by, last, hurry, ..plan::follow(&machine.spec, &host) };
+            let follow = Follow { from, last, hurry, steps_by, ..plan::follow(&machine.spec, &host) };
             actions.push(Action::Send(host, ToAgent::Follow(follow)));
         }
         machine.know_exits(position, at, &mut actions);

@@ -47,8 +47,10 @@ pub fn shown(model: &Model, run: &RunState) -> Verdict {
     let checks = if model.ui.screen == Screen::Run { symptoms::checks(run) } else { Vec::new() };
     let missing = if model.ui.screen == Screen::Run { symptoms::missing_file(run) } else { None };
     if let Some(file) = missing {
-        known.text +=
-            &format!(" · {} is not where the ranks ran: sync copies its folder there", sanitize(file));
+        let file = sanitize(file);
+        known.text += " · ";
+        known.text += &file;
+        known.text += " is not where the ranks ran: sync copies its folder there";
     } else if !checks.is_empty() {
         known.text += " · 4 Doctor may say why: ";
         known.text += &checks.join(", ");
