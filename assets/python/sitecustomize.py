@@ -220,12 +220,19 @@ def signal_is_free(number):
     return not any(mask >> (number - 1) & 1 for mask in masks)
 
 
+def inode(file):
+    """Which file a number stands for."""
+    about = os.fstat(file)
+    return about.st_dev, about.st_ino
+
+
 class Stacks:
     """The signal upon which this process writes the stack of its main thread. Where the script has it, or takes it, it is
     the script's."""
 
     number = None  # while it is answered
     file = None
+    inode = None  # of the file: its number is the script's to close and to take
     taken = []  # what is called when the script takes the signal
 
     @classmethod
@@ -249,11 +256,20 @@ class Stacks:
         # of the thread that gets it, the main one: to walk the frames of another that runs ends the process now and then
         faulthandler.register(number, file=file, all_threads=False, chain=False)
         if cls.file is not None:
-            os.close(cls.file)
+            cls.close()
         elif not hasattr(_signal.signal, "hvtui"):
             _signal.signal = cls.heeding(_signal.signal)
-        cls.number, cls.file = number, file
+        cls.number, cls.file, cls.inode = number, file, inode(file)
         return number
+
+    @classmethod
+    def close(cls):
+        """Closes the file, unless the script has closed it and something else has its number."""
+        try:
+            if inode(cls.file) == cls.inode:
+                os.close(cls.file)
+        except OSError:
+            pass
 
     @classmethod
     def heeding(cls, takes):
@@ -287,10 +303,7 @@ class Stacks:
         import faulthandler
 
         if cls.file is not None:
-            try:
-                os.close(cls.file)
-            except OSError:
-                pass  # the script has closed it
+            cls.close()
         if cls.number is not None:
             faulthandler.unregister(cls.number)
         cls.number = cls.file = None

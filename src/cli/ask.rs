@@ -20,7 +20,7 @@ use zeroize::Zeroizing;
 use super::errors::{Code, Failure, note, to_stdout};
 use super::signals::{self, Signals};
 use crate::domain::passphrase::Secret;
-use crate::domain::question::{ASKED_AGAIN, Answer, Question};
+use crate::domain::question::{ASKED_AGAIN, Answer, Question, trusts};
 use crate::ssh::{Asked, Asker, Questions};
 
 const TTY: &str = "/dev/tty";
@@ -44,14 +44,32 @@ pub(crate) async fn confirm(question: &str, yes: bool) -> Result<(), Failure> {
     if is_yes().await { Ok(()) } else { Err(Failure::new(Code::Permission, "nothing was changed")) }
 }
 
-/// Whether the next line on standard input is a yes. Links go on while a person thinks.
+/// Whether the next line on standard input is a yes.
 pub(crate) async fn is_yes() -> bool {
+    line_of_input().await.is_some_and(|text| matches!(text.trim(), "y" | "Y" | "yes"))
+}
+
+/// Whether a host key is trusted, by the next lines on standard input: asks until one is an answer.
+///
+/// # Errors
+/// Standard output can't be written.
+pub(crate) async fn trusts_key(fingerprint: &str) -> Result<bool, Failure> {
+    while let Some(line) = line_of_input().await {
+        match trusts(&line, fingerprint) {
+            Some(trusts) => return Ok(trusts),
+            None => to_stdout(&format!("{ASKED_AGAIN}: "))?,
+        }
+    }
+    Ok(false)
+}
+
+/// The next line on standard input; `None` at its end. Links go on while a person thinks.
+async fn line_of_input() -> Option<String> {
     let read = || {
-        let mut answer = String::new();
-        io::stdin().lock().read_line(&mut answer).map(|_| answer)
+        let mut line = String::new();
+        io::stdin().lock().read_line(&mut line).ok().filter(|count| *count > 0).map(|_| line)
     };
-    let answer = tokio::task::spawn_blocking(read).await;
-    answer.is_ok_and(|answer| answer.is_ok_and(|text| matches!(text.trim(), "y" | "Y" | "yes")))
+    tokio::task::spawn_blocking(read).await.ok().flatten()
 }
 
 /// A way to ask the user who started the command. Needs a tokio runtime.

@@ -1,6 +1,7 @@
 //! What a person may do next about a run that failed or hangs.
 
 use std::collections::BTreeSet;
+use std::path::Path;
 
 use crate::domain::run::RunSpec;
 use crate::domain::stacks::Alike;
@@ -13,10 +14,11 @@ const HOSTS: usize = 8;
 /// How the file of its command comes to where its ranks look for it, where they did not find it; else the doctor's checks that
 /// look for the cause of what it said, on the run's hosts; `None` where none fits.
 pub(crate) fn hint(run: &RunState) -> Option<String> {
-    if let Some(file) = symptoms::missing_file(run) {
-        let folder = run.spec.workdir.as_deref().unwrap_or("~");
+    // one that is not here either was written wrongly
+    if let Some(file) = symptoms::missing_file(run).filter(|file| Path::new(file).exists()) {
+        let folder = run.spec.workdir.as_deref().unwrap_or("the folder");
         return Some(format!(
-            "{file} is not in {folder}, where the ranks ran: --sync . copies this folder to the hosts, --workdir DIR names one that they \
+            "{file} is not in {folder} in which the ranks ran: --sync . copies this folder to the hosts, --workdir DIR names one that they \
              have"
         ));
     }

@@ -125,7 +125,11 @@ fn base(
             let words = format!("--again {run}: it was imported ({imported}), and never launched by hvtui");
             return Err(Failure::usage(words));
         }
-        Some(LaunchRequest { since: since(&reader, &spec), ..LaunchRequest::again(&spec) })
+        let again = LaunchRequest::again(&spec);
+        // the run may have hidden its GPUs: what asks for some, or for another command, does not go on with that
+        let is_other = args.gpus.is_some() || args.free.is_some() || args.gpus_per_rank.is_some();
+        let gpu_mask = again.gpu_mask.clone().filter(|_| !is_other && args.command.is_empty());
+        Some(LaunchRequest { since: since(&reader, &spec), gpu_mask, ..again })
     } else if let Some(name) = &args.recipe {
         Some(recipe(name, &file.recipes)?)
     } else {

@@ -3,7 +3,7 @@
 //! No rank leaves an allreduce before the last one has come to it. Where ranks of one host seem to have left before a rank of
 //! another came, by more than both clocks are sure of, the clocks are apart: by at least that much. It is believed of several steps.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 
 use serde::Serialize;
 
@@ -45,7 +45,7 @@ impl Passage {
     }
 }
 
-/// A step of which the clocks can't both be right.
+/// Two hosts of which one step says that their clocks can't both be right.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Contradiction {
     behind: usize,
@@ -62,7 +62,7 @@ pub struct ClocksApart<Host = HostId> {
     pub ahead: Host,
     /// By at least so much, microseconds.
     pub us: u64,
-    /// So many steps show that their clocks, or two others, are apart.
+    /// So many steps show that.
     pub steps: usize,
     /// Of so many that were looked at.
     pub of: usize,
@@ -79,40 +79,57 @@ impl ClocksApart<usize> {
 /// The newest steps of a run.
 #[derive(Debug, Clone, Default)]
 pub struct ClockCheck {
-    recent: VecDeque<Option<Contradiction>>,
+    /// Of each, what contradicts.
+    recent: VecDeque<Vec<Contradiction>>,
 }
 
 impl ClockCheck {
     /// Takes in a step that all of these ranks went through together.
     pub fn take(&mut self, ranks: &[Passage]) {
-        let Some(last) = ranks.iter().max_by_key(|rank| rank.came) else { return };
-        let mut others = ranks.iter().filter(|rank| rank.host != last.host).peekable();
-        if others.peek().is_none() {
+        let (last, first) =
+            (ranks.iter().max_by_key(|rank| rank.came), ranks.iter().min_by_key(|rank| rank.left));
+        let (Some(last), Some(first)) = (last, first) else { return };
+        if ranks.iter().all(|rank| rank.host == last.host) {
             return;
         }
-        let contradictions = others.filter_map(|rank| {
-            let us = last.came.micros_since(rank.left);
-            let sure = us - i64::from(rank.unsure_us) - i64::from(last.unsure_us) >= SLACK_US;
-            sure.then(|| Contradiction { behind: rank.host, ahead: last.host, us: us.unsigned_abs() })
-        });
-        let worst = contradictions.max_by_key(|found| found.us);
+        // a clock that is ahead contradicts all others, and so does one that is behind
+        let pairs = ranks.iter().flat_map(|rank| [(rank, last), (first, rank)]);
+        let mut found: Vec<Contradiction> =
+            pairs.filter_map(|(left, came)| contradiction(left, came)).collect();
+        found.sort_unstable_by_key(|one| (one.behind, one.ahead, std::cmp::Reverse(one.us)));
+        found.dedup_by_key(|one| (one.behind, one.ahead));
         if self.recent.len() == WINDOW {
             self.recent.pop_front();
         }
-        self.recent.push_back(worst);
+        self.recent.push_back(found);
     }
 
-    /// The clocks that the newest steps show to be apart.
+    /// The two clocks that the newest steps show to be the furthest apart.
     pub fn apart(&self) -> Option<ClocksApart<usize>> {
-        let mut found: Vec<Contradiction> = self.recent.iter().flatten().copied().collect();
-        let (steps, of) = (found.len(), self.recent.len());
-        if steps < LEAST || steps * LEAST_SHARE < of {
-            return None;
+        let of = self.recent.len();
+        let mut pairs: BTreeMap<(usize, usize), Vec<u64>> = BTreeMap::new();
+        for one in self.recent.iter().flatten() {
+            pairs.entry((one.behind, one.ahead)).or_default().push(one.us);
         }
-        found.sort_by_key(|one| std::cmp::Reverse(one.us));
-        let shown = found.get(SHOWN_BY - 1)?;
-        Some(ClocksApart { behind: shown.behind, ahead: shown.ahead, us: shown.us, steps, of })
+        pairs.retain(|_, told| told.len() >= LEAST && told.len() * LEAST_SHARE >= of);
+        let apart = pairs.into_iter().filter_map(|((behind, ahead), mut told)| {
+            told.sort_unstable_by_key(|us| std::cmp::Reverse(*us));
+            let us = *told.get(SHOWN_BY - 1)?;
+            Some(ClocksApart { behind, ahead, us, steps: told.len(), of })
+        });
+        apart.max_by_key(|apart| apart.us)
     }
+}
+
+/// Whether one rank seems to have left before the other came, by more than their clocks are sure of.
+fn contradiction(left: &Passage, came: &Passage) -> Option<Contradiction> {
+    let us = came.came.micros_since(left.left);
+    let is_sure = us - i64::from(left.unsure_us) - i64::from(came.unsure_us) >= SLACK_US;
+    (left.host != came.host && is_sure).then(|| Contradiction {
+        behind: left.host,
+        ahead: came.host,
+        us: us.unsigned_abs(),
+    })
 }
 
 #[cfg(test)]
@@ -172,6 +189,30 @@ mod tests {
             let passage = |host, start| Passage::new(host, 0, start, &step(0, 0)).unwrap();
             check.take(&[passage(0, start), passage(1, start.plus_micros(off_us))]);
             assert_eq!(check.apart().is_some(), number >= 97, "{number}");
+        }
+    }
+
+    /// Whichever hosts the others are, in each step.
+    #[test]
+    fn one_clock_of_many_is_named_with_how_often_it_was_seen_with_the_other() {
+        for (off_us, named) in [(40_000, (0, 7)), (-40_000, (7, 0))] {
+            let mut check = ClockCheck::default();
+            for number in 0..100_i64 {
+                let start = Stamp(1_000_000 * number);
+                // by turns another of the hosts comes last
+                let late = |host: i64| if number % 8 == host { 100 } else { 0 };
+                let passages: Vec<Passage> = (0..8)
+                    .map(|host| {
+                        let off = if host == 7 { off_us } else { late(host) };
+                        Passage::new(host as usize, 0, start.plus_micros(off), &step(0, 1)).unwrap()
+                    })
+                    .collect();
+                check.take(&passages);
+            }
+            let apart = check.apart().unwrap();
+            assert_eq!((apart.steps, apart.of), (64, 64), "{apart:?}");
+            assert!([apart.behind, apart.ahead].contains(&7) && apart.us >= 38_000, "{apart:?}");
+            assert_eq!(apart.ahead == 7, named.1 == 7);
         }
     }
 

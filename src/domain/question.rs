@@ -76,6 +76,14 @@ pub enum Answer {
     Unable(String),
 }
 
+/// Whether a line says that a host key is trusted, and `None` where it says neither.
+pub fn trusts(line: &str, fingerprint: &str) -> Option<bool> {
+    let word = line.trim();
+    let is_no = ["no", "n"].iter().any(|no| word.eq_ignore_ascii_case(no));
+    let is_yes = word.eq_ignore_ascii_case("yes") || word == fingerprint;
+    (is_yes || is_no).then_some(is_yes)
+}
+
 /// What is said where an answer about a host key was none.
 pub const ASKED_AGAIN: &str = "type yes, no or the fingerprint";
 
@@ -152,11 +160,8 @@ impl Question {
     /// the whole word, or by its fingerprint.
     pub fn answer(&self, text: Secret) -> Option<Answer> {
         let Subject::HostKey { fingerprint, .. } = &self.subject else { return Some(Answer::Text(text)) };
-        let word = text.reveal().trim();
-        if word.eq_ignore_ascii_case("yes") || word == fingerprint {
-            return Some(Answer::Yes);
-        }
-        ["no", "n"].iter().any(|no| word.eq_ignore_ascii_case(no)).then_some(Answer::No)
+        let trusts = trusts(text.reveal(), fingerprint)?;
+        Some(if trusts { Answer::Yes } else { Answer::No })
     }
 }
 

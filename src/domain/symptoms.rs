@@ -91,27 +91,41 @@ pub fn missing_file(run: &RunState) -> Option<&str> {
     lines.take(LINES).find_map(|line| named_and_missing(&line.text, &spec.command))
 }
 
+/// What a program says of a file that is not there, directly before or behind its name, in lower case.
+const NO_FILE: [&str; 5] =
+    ["can't open file", "cannot open", "can't open", "no such file or directory", "not found"];
+
 /// The word of a command that a line says is no file: one that is told by its place in the folder of the launch.
 fn named_and_missing<'a>(text: &str, command: &'a [String]) -> Option<&'a str> {
-    let lower = text.to_lowercase();
-    let says = ["can't open file", "cannot open", "can't open", "no such file or directory", "not found"];
-    if !says.iter().any(|words| lower.contains(words)) {
-        return None;
-    }
+    let lower = text.to_ascii_lowercase();
+    let around = |words: &str| {
+        let at = lower.find(words)?;
+        Some((
+            text.get(..at)?.trim_end_matches(MARKS),
+            text.get(at + words.len()..)?.trim_start_matches(MARKS),
+        ))
+    };
+    let said: Vec<(&str, &str)> = NO_FILE.iter().filter_map(|words| around(words)).collect();
     let is_file = |word: &&String| {
         let is_told = !word.starts_with(['/', '~', '-']) && !word.contains(['=', ' ']);
         is_told && (word.contains('/') || word.rsplit_once('.').is_some_and(|(name, _)| !name.is_empty()))
     };
     let stands = |word: &&String| {
         let place = word.trim_start_matches("./");
-        text.split(['\'', '"', ':', ' ']).any(|said| said.strip_suffix(place).is_some_and(is_folder))
+        let ends_with = |text: &str| {
+            let before = text.strip_suffix(place)?;
+            Some(before.is_empty() || before.ends_with(MARKS) || before.ends_with('/'))
+        };
+        said.iter().any(|(before, behind)| {
+            let next = behind.split(MARKS).next().unwrap_or_default();
+            ends_with(before) == Some(true) || ends_with(next) == Some(true)
+        })
     };
     command.iter().filter(is_file).find(stands).map(String::as_str)
 }
 
-fn is_folder(before: &str) -> bool {
-    before.is_empty() || before.ends_with('/')
-}
+/// What may stand between a name and what is said of it.
+const MARKS: [char; 5] = ['\'', '"', ':', ' ', ','];
 
 /// The checks that fit a run that hangs, by where the processes stand that hold the others up: the first of `groups`. None where
 /// they stand in code of their own.
@@ -181,6 +195,8 @@ mod tests {
         );
         assert_eq!(of("FileNotFoundError: [Errno 2] No such file or directory: 'olddata.txt'"), None);
         assert_eq!(of("reading ./src/train.py"), None);
+        assert_eq!(of("sh: 1: ./src/train.py: not found"), Some("./src/train.py"));
+        assert_eq!(of("/home/u/src/train.py:88: UserWarning: checkpoint not found, starting afresh"), None);
     }
 
     #[test]

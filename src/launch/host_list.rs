@@ -58,6 +58,11 @@ fn host_line(line: &str) -> Result<(HostId, u32), String> {
     Ok((host, count))
 }
 
+/// A host with its number of ranks as `-H` takes it: an address of IPv6 stands in brackets.
+pub fn entry(host: &str, ranks: impl std::fmt::Display) -> String {
+    if host.contains(':') { format!("[{host}]:{ranks}") } else { format!("{host}:{ranks}") }
+}
+
 pub(super) fn host_entry(entry: &str) -> Result<(HostId, u32), String> {
     if entry.contains('@') {
         return Err("holds a user, which belongs into the hosts file".to_owned());

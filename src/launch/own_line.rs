@@ -62,7 +62,7 @@ fn after_python(command: &[String]) -> Vec<String> {
 /// `horovodrun -np 4 -H a:2,b:2`, and the same of mpirun: `hosts` with their ranks.
 pub fn on_hosts(program: &str, hosts: &[(String, usize)]) -> Vec<String> {
     let ranks: usize = hosts.iter().map(|(_, ranks)| ranks).sum();
-    let list: Vec<String> = hosts.iter().map(|(host, ranks)| format!("{host}:{ranks}")).collect();
+    let list: Vec<String> = hosts.iter().map(|(host, ranks)| super::host_list::entry(host, ranks)).collect();
     [program, "-np", &ranks.to_string(), "-H", &list.join(",")].map(str::to_owned).into()
 }
 

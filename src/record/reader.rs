@@ -331,6 +331,8 @@ pub(super) struct Glance {
     pub(super) damage: Option<String>,
 }
 
+/// Said of a recording in which no chunk can be read.
+pub(super) const NO_CHUNK: &str = "no whole chunk";
 /// How many chunks a glance looks at from either end of the file.
 const GLANCE_CHUNKS: usize = 16;
 
@@ -358,7 +360,7 @@ pub(super) fn glance(path: &Path) -> Result<Glance, Error> {
     let offset = open.first().map_or(0, |(_, _, data)| *data);
     let unreadable = |reason: &str| Error::Chunk { path: path.to_owned(), offset, reason: reason.to_owned() };
     let Some(spec) = spec else {
-        return Err(unreadable(if any { "it does not tell which run it is of" } else { "no whole chunk" }));
+        return Err(unreadable(if any { "it does not tell which run it is of" } else { NO_CHUNK }));
     };
     let size = open.iter().map(|(_, bytes, _)| bytes.length()).sum();
     let mut newest: Option<(ChunkNote, Integrity)> = None;

@@ -75,7 +75,13 @@ impl Store {
     }
 
     fn unreadable(&self, run: RunId, path: PathBuf, error: &Error) -> Unreadable {
-        let empty = self.empty(&run, &path);
+        // one that has a chunk is damaged, and not read to its end for a list
+        let may_be = match error {
+            Error::Chunk { reason, .. } => reason == reader::NO_CHUNK,
+            Error::NotARecording(_) => true,
+            _ => false,
+        };
+        let empty = if may_be { self.empty(&run, &path) } else { None };
         let reason = match &empty {
             Some(_) => check::nothing(&path),
             None => error.to_string(),

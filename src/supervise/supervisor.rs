@@ -272,7 +272,8 @@ impl Supervisor {
             let empty = if self.adopted.is_some() { self.look_around() } else { self.reap() };
             self.look_at_engine();
             let now = clock::host_now();
-            if !self.engine_is_wanted() {
+            let engine_is_wanted = self.engine_is_wanted();
+            if !engine_is_wanted {
                 let actions = self.machine.tick(empty, now);
                 self.perform(actions);
             }
@@ -283,7 +284,9 @@ impl Supervisor {
             let unseen = self.spec.container().is_some() && self.machine.open().is_empty();
             let idle = if self.adopted.is_some() || self.watch.waits() || unseen { LOOK } else { IDLE };
             let look = self.silence.as_ref().map(Silence::look_at);
-            let wake = self.machine.wake_at().into_iter().chain(look).min().map_or(idle, |at| {
+            // while the launcher ends by itself no time of the ranks' is due
+            let due = self.machine.wake_at().filter(|_| !engine_is_wanted);
+            let wake = due.into_iter().chain(look).min().map_or(idle, |at| {
                 Duration::from_micros(at.0.saturating_sub(now.0)).max(Duration::from_millis(1)).min(idle)
             });
             let Listener { child, terminate, interrupt } = &mut self.signals;

@@ -82,7 +82,7 @@ async fn confirm(at: &str, key: &ssh::HostKey) -> Result<(), Failure> {
         return Err(Failure::new(Code::Permission, text));
     }
     to_stdout(&format!("{shown}Compare it with the host's own. Trust it (yes/no)? "))?;
-    if !ask::is_yes().await {
+    if !ask::trusts_key(&fingerprint).await? {
         // the answer may have been cut off in the middle of the line
         let _ = writeln!(std::io::stdout());
         return Err(Failure::new(Code::Permission, "not trusted; nothing was written"));

@@ -263,7 +263,8 @@ impl Analyzer {
 
     fn step(&mut self, number: u32, within: Option<Rank>, timing: &StepTiming) {
         let clock = self.clock_of(within.unwrap_or(Rank(number)));
-        let start = self.fits.get(clock.host).and_then(|fit| fit.stamp(timing.start));
+        let start = self.fits.get(clock.host);
+        let start = start.and_then(|fit| Some((fit.stamp(timing.start)?, fit.unsure_us(timing.start)?)));
         self.steps.step(number, within.is_some(), (clock, start), timing);
         if self.counting && self.window.holds(timing.step) {
             self.stragglers.step(self.steps.world(), Rank(number), timing);

@@ -21,6 +21,8 @@ const MOST_OPEN: usize = 512;
 const MOST_PARTS: usize = 1 << 18;
 /// How many that train are followed.
 pub(super) const MOST_RANKS: usize = 4096;
+/// After so many whole steps it is looked whether clocks are apart.
+const CLOCKS_EVERY: u64 = 5;
 /// Points of the charts over the steps.
 const POINTS: usize = 240;
 /// Points of the lateness of one rank.
@@ -328,12 +330,12 @@ impl Steps {
         self.newest = Some(self.newest.map_or(step, |newest| newest.max(step)));
     }
 
-    /// A step of one that trains, which began at `start` by the client's clock; `worker`: a process within a rank.
+    /// A step of one that trains, which began at `start` by the client's clock, to so many microseconds; `worker`: a process within a rank.
     pub(super) fn step(
         &mut self,
         number: u32,
         worker: bool,
-        (clock, start): (HostClock, Option<Stamp>),
+        (clock, start): (HostClock, Option<(Stamp, u32)>),
         timing: &StepTiming,
     ) {
         if worker && !self.has_workers {
@@ -349,7 +351,7 @@ impl Steps {
         let Some(part) = rank.part(number, timing) else { return };
         // what hooks tell of a wait may begin after the rank has come
         let start = start.filter(|_| !part.hooks);
-        let passage = start.and_then(|start| Passage::new(clock.host, clock.unsure_us, start, timing));
+        let passage = start.and_then(|(start, unsure_us)| Passage::new(clock.host, unsure_us, start, timing));
         let part = Part { counts: self.counting, clock, passage, ..part };
         if last.is_some_and(|last| last.step > timing.step) {
             self.close_all();
@@ -470,7 +472,9 @@ impl Steps {
         let passages: Option<Vec<Passage>> = parts.iter().map(|part| part.passage).collect();
         let Some(passages) = passages else { return };
         self.clocks.take(&passages);
-        if let Some(apart) = self.clocks.apart()
+        // to group what contradicts takes longer than a step
+        if self.whole.is_multiple_of(CLOCKS_EVERY)
+            && let Some(apart) = self.clocks.apart()
             && self.clocks_apart.as_ref().is_none_or(|worst| worst.us <= apart.us)
         {
             self.clocks_apart = Some(apart);

@@ -27,6 +27,11 @@ pub struct ClockLine {
     pub uncertainty_us: u32,
 }
 
+/// How far two clocks may have drifted apart in so long, microseconds.
+pub(super) fn drifted_us(age_us: u64) -> u32 {
+    (age_us as f64 * UNKNOWN_DRIFT).ceil() as u32
+}
+
 impl ClockLine {
     /// Through the best of some pings. `None` where there are too few good ones for a slope.
     pub(super) fn through<'a>(samples: impl Iterator<Item = &'a ClockSample> + Clone) -> Option<Self> {
@@ -55,7 +60,7 @@ impl ClockLine {
     /// By one ping, for the time around `near`.
     pub(super) fn of(sample: ClockSample, near: HostTime) -> Self {
         let age_us = sample.host_time.0.abs_diff(near.0);
-        let drifted_us = (age_us as f64 * UNKNOWN_DRIFT).ceil() as u32;
+        let drifted_us = drifted_us(age_us);
         Self {
             at: sample.host_time,
             offset_ns: sample.offset_us.saturating_mul(1_000),

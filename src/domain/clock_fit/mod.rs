@@ -28,6 +28,8 @@ const RECENT: usize = 32;
 const BUCKET_US: u64 = 10_000_000;
 /// For so many of these times: the live fit looks back over ten minutes.
 const BUCKETS: usize = 60;
+/// A ping within so much of a moment tells of it, microseconds.
+const NEAR_US: u64 = 60_000_000;
 /// What two pings may differ by beyond their bounds, microseconds.
 const SLACK_US: u64 = 1_000;
 /// What four times in whole microseconds may be off by together.
@@ -139,6 +141,20 @@ impl ClockFit {
     /// The offset is within this many microseconds.
     pub fn uncertainty_us(&self) -> Option<u32> {
         self.line.map(|line| line.uncertainty_us)
+    }
+
+    /// The same at a moment of the host: less exact the further it is from a ping. `None` where none is near.
+    pub fn unsure_us(&self, time: HostTime) -> Option<u32> {
+        let (line, best) = (self.line?, &self.pings.best);
+        let after = best.partition_point(|ping| ping.host_time < time);
+        let near = [after.checked_sub(1), Some(after)].into_iter().flatten().filter_map(|at| best.get(at));
+        let away_us = near.map(|ping| ping.host_time.0.abs_diff(time.0)).min()?;
+        if away_us > NEAR_US {
+            return None;
+        }
+        // by one ping it is not known how the clock drifts
+        let drifts_us = if line.drift == 0.0 { line.at.0.abs_diff(time.0) } else { away_us };
+        Some(line.uncertainty_us.saturating_add(line::drifted_us(drifts_us)))
     }
 
     /// The latest round trip in microseconds.

@@ -103,3 +103,19 @@ fn a_recording_has_a_line_for_each_time_between_which_a_clock_was_set() {
     assert!((lines.newest().drift - 20e-6).abs() < 1e-9, "{lines:?}");
     assert_eq!(ClockTrack::default().fit(), None);
 }
+
+#[test]
+fn a_moment_is_known_the_less_the_further_it_is_from_a_ping() {
+    let sample =
+        |seconds: u64, rtt_us| ClockSample { host_time: HostTime(seconds * 1_000_000), offset_us: 5, rtt_us };
+    let mut fit = ClockFit::default();
+    assert_eq!(fit.unsure_us(HostTime(0)), None);
+    fit.add(sample(100, 60));
+    let at = |fit: &ClockFit, seconds: u64| fit.unsure_us(HostTime(seconds * 1_000_000));
+    assert_eq!((at(&fit, 100), at(&fit, 120), at(&fit, 80)), (Some(30), Some(1_030), Some(1_030)));
+    assert_eq!((at(&fit, 161), at(&fit, 39)), (None, None), "no ping is near");
+    // a ping hours later says nothing of what was between
+    fit.add(sample(9_000, 60));
+    assert_eq!(at(&fit, 5_000), None);
+    assert!(at(&fit, 101).is_some_and(|unsure| unsure > 100_000), "by the line of the newest ping");
+}

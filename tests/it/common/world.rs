@@ -172,7 +172,8 @@ impl Story {
 
     /// A ping to a host says that its clock is ahead of what the others say by so much.
     pub(crate) fn clock(&mut self, name: &str, ahead_us: i64) -> &mut Self {
-        let sample = ClockSample { host_time: HostTime(1), offset_us: CLOCK_OFFSET + ahead_us, rtt_us: 640 };
+        let host_time = HostTime((self.at.0 - CLOCK_OFFSET) as u64);
+        let sample = ClockSample { host_time, offset_us: CLOCK_OFFSET + ahead_us, rtt_us: 640 };
         self.tell(Origin::Host(host(name)), Event::ClockSampled { sample })
     }
 

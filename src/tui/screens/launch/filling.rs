@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use crate::domain::ids::HostId;
 use crate::domain::options::RunOptions;
 use crate::domain::run::{JobKind, RunSpec};
+use crate::launch::host_list;
 use crate::launch::request::{GPU_MASK, LaunchRequest, Pick, PlacementSpec, SlotName};
 use crate::launch::words::join;
 use crate::tui::core::{Effect, Screen};
@@ -169,7 +170,8 @@ fn fill(model: &mut Model, request: &LaunchRequest) {
     let (on, ranks) = match &request.place {
         PlacementSpec::Count(count) => (String::new(), *count),
         PlacementSpec::Hosts { hosts, np } => {
-            let list: Vec<String> = hosts.iter().map(|(host, count)| format!("{host}:{count}")).collect();
+            let list: Vec<String> =
+                hosts.iter().map(|(host, count)| host_list::entry(host.as_str(), count)).collect();
             (format!("-H {}", list.join(",")), *np)
         }
         PlacementSpec::Nodes { nodes, each } => (String::new(), each.map(|each| nodes.saturating_mul(each))),

@@ -8,6 +8,7 @@ use tui_input::Input;
 use crate::domain::ids::{HostId, RunId};
 use crate::domain::options::RunOptions;
 use crate::domain::run::JobKind;
+use crate::launch::host_list;
 use crate::launch::name::kind_of;
 use crate::launch::plan::LaunchPlan;
 use crate::launch::preview::surroundings as surroundings_of;
@@ -328,7 +329,8 @@ fn said(line: &LaunchRequest, field: Field) -> Option<String> {
         .map(|count| count.to_string()),
         Field::On => match &line.place {
             PlacementSpec::Hosts { hosts, .. } => {
-                let list: Vec<String> = hosts.iter().map(|(host, count)| format!("{host}:{count}")).collect();
+                let list: Vec<String> =
+                    hosts.iter().map(|(host, count)| host_list::entry(host.as_str(), count)).collect();
                 Some(format!("-H {}", list.join(",")))
             }
             PlacementSpec::Picks(picks) => Some(filling::slots_text(picks, |_| None)),

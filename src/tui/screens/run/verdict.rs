@@ -50,7 +50,7 @@ pub fn shown(model: &Model, run: &RunState) -> Verdict {
         let file = sanitize(file);
         known.text += " · ";
         known.text += &file;
-        known.text += " is not where the ranks ran: sync copies its folder there";
+        known.text += " is not in the folder in which the ranks ran";
     } else if !checks.is_empty() {
         known.text += " · 4 Doctor may say why: ";
         known.text += &checks.join(", ");

@@ -168,9 +168,10 @@ fn clocks_apart(model: &Model, run: &RunState, from: Stamp, to: Stamp) -> Option
         let host = &one.rank.placement.host;
         let place = hosts.iter().position(|other| other == host)?;
         let clock = &model.world.hosts.get(host)?.clock;
-        let unsure_us = clock.uncertainty_us()?;
         let newest = one.state.steps.iter().rev().skip_while(|(arrived, _)| *arrived > to);
         for (_, step) in newest.take_while(|(arrived, _)| *arrived > from).take(clock_check::WINDOW) {
+            // one that no ping is near to tells nothing
+            let Some(unsure_us) = clock.unsure_us(step.start) else { continue };
             let start = clock.stamp(step.start)?;
             steps.entry(step.step).or_default().extend(Passage::new(place, unsure_us, start, step));
         }
