@@ -175,17 +175,24 @@ fn a_rank_whose_start_is_not_written_down_yet_is_told_to_end_like_the_others() {
         return;
     }
     let bed = Bed::new();
-    let script = "trap 'echo saved; exit 0' TERM; echo $$ > self-$RANK; while :; do sleep 0.01; done";
+    let script = "trap 'echo saved; while [ ! -e end ]; do sleep 0.01; done; exit 0' TERM; echo $$ > self-$RANK; \
+                  while :; do sleep 0.01; done";
     let dir = bed.start(by_mpirun(bed.spec(&[script, script], 60_000), 2, &[]));
     for rank in 0..2 {
         until("a rank's start", || bed.work(&format!("self-{rank}")).exists());
         rank_process(&dir, rank);
     }
-    std::fs::remove_file(dir.path().join("started-1.json")).unwrap();
+    let [started, aside] = ["started-1.json", "aside"].map(|name| dir.path().join(name));
+    std::fs::rename(&started, &aside).unwrap();
     assert_eq!(stop(hvtui(), &dir, false).unwrap(), Stopped::Told);
+    for rank in 0..2 {
+        until("a rank that is told", || text(&dir, &format!("rank-{rank}.out")) == "saved\n");
+    }
+    // a rank that ends has its start written down
+    std::fs::rename(&aside, &started).unwrap();
+    std::fs::write(bed.work("end"), "").unwrap();
     ended(&dir);
     for rank in 0..2 {
-        assert_eq!(text(&dir, &format!("rank-{rank}.out")), "saved\n");
         let exit = exit(&dir, rank);
         assert_eq!((exit.code, exit.stopped), (Some(0), true), "{exit:?}");
     }

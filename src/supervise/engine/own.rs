@@ -156,10 +156,11 @@ impl Supervisor {
     /// Ranks that the launcher never started have failed by its words.
     fn end_absent(&mut self, end: &EngineEnd) {
         let open: Vec<Rank> = self.machine.open().iter().copied().collect();
+        let all = table::all();
         for rank in open {
             if let Ok(Some(exit)) = self.dir.read_json(&exit_file(rank)) {
                 self.exited(rank, &exit);
-            } else if !self.dir.has(&started_file(rank)) {
+            } else if !self.dir.has(&started_file(rank)) && !self.begins(rank, &all) {
                 let code = if (1..=255).contains(&end.code) { end.code } else { 126 };
                 let failed = self.exit(Some(code), None);
                 let exit = if failed.stopped {
