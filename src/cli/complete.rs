@@ -50,7 +50,7 @@ pub(crate) async fn complete(
     for spec in runs {
         let (run, taken) = (spec.id.clone(), TakenUp::open(&store, &spec.id));
         // another client may be recording it
-        if taken.recorder.is_some() && recorded.attach(spec, taken, Past::Every) {
+        if taken.recorder.is_some() && recorded.attach(spec, taken, Past::Whole) {
             open.insert(run);
         }
     }

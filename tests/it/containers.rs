@@ -438,7 +438,7 @@ fn hooks_traces_and_stacks_reach_into_containers() {
     let text = std::fs::read_to_string(client.path("trace.json")).expect("a trace");
     assert!((0..3).all(|rank| text.contains(&format!("op of {rank}"))), "{text}");
     let stacks = client.run(&["stacks", &run]);
-    assert_eq!(stacks.out.matches(" (python3) in state ").count(), 3, "{stacks:#?}");
+    assert!(stacks.out.contains("ranks 0-2, pid ") && stacks.out.contains("tracer.py:"), "{stacks:#?}");
     let stopped = client.run(&["stop", &run]);
     assert_eq!(stopped.code, 0, "{stopped:#?}");
     until("no container", || ["n1", "n2"].iter().all(|host| containers(cluster, host).is_empty()));

@@ -272,15 +272,19 @@ fn buckets_and_overlap_do_not_change_a_bit_and_overlap_is_told() {
     let late = train(&TrainOptions { no_overlap: true, ..buckets.clone() }, 2);
     assert_eq!(early[0].weights(), late[0].weights());
     assert_eq!(early[0].weights(), together[0].weights());
+    // of a typical step: one may lose its processor between two looks at the clock
     let hidden = |ranks: &[Outcome]| -> u32 {
         let of = |report: &Report| match report {
-            Report::Step { hidden_us, .. } => hidden_us.unwrap(),
-            _ => 0,
+            Report::Step { hidden_us, .. } => *hidden_us,
+            _ => None,
         };
-        ranks.iter().flat_map(|rank| &rank.reports).map(of).sum()
+        let mut steps: Vec<u32> = ranks.iter().flat_map(|rank| &rank.reports).filter_map(of).collect();
+        steps.sort_unstable();
+        steps[steps.len() / 2]
     };
     // Without overlap all that an operation takes passes while the rank stands still, but for the last microsecond.
-    assert!(hidden(&early) > 0 && hidden(&late) <= 2 * 8 * 5, "{} {}", hidden(&early), hidden(&late));
+    let (early, late) = (hidden(&early), hidden(&late));
+    assert!(early > 5 && late <= 5, "{early} {late}");
 }
 
 #[test]
