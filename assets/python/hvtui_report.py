@@ -151,7 +151,7 @@ class Report:
             self.page.listens(int(self.stack_signal))
 
     def gives_up_signal(self):
-        """The script has taken the signal: nobody sends it any more."""
+        """The script has taken the signal: it is not sent any more."""
         self.stack_signal = None
         if self.page is not None:
             self.page.listens(0)

@@ -33,7 +33,7 @@ pub(super) struct NotReady {
     pub(super) reason: String,
     /// What kind of reason.
     pub(super) class: RefusalClass,
-    /// Whether it is that somebody has the GPUs.
+    /// Whether it is that the GPUs are taken.
     pub(super) busy: bool,
 }
 
@@ -96,7 +96,7 @@ pub(super) fn activate(spec: &HostRun, deadline: Deadline) -> Result<Environment
     environment::resolve(&plan, &given, &cwd, deadline).map_err(|error| format!("{}: {error}", spec.host))
 }
 
-/// Takes all leases or none, and waits for nobody but this run itself. `None` when that was started meanwhile.
+/// Takes all leases or none, and waits for this run itself alone. `None` when that was started meanwhile.
 fn take_leases(config: &AgentConfig, spec: &HostRun) -> Result<Option<Claims>, LeaseError> {
     for _ in 0..OWN_TRIES {
         // looked at first: it names all holders, and touches nothing where one is enough to refuse
@@ -122,7 +122,7 @@ fn lease_class(error: &LeaseError) -> RefusalClass {
     if leases_are_held(error) { RefusalClass::Busy } else { RefusalClass::Permission }
 }
 
-/// Whether a launch fails because somebody has its GPUs.
+/// Whether a launch fails because its GPUs are taken.
 fn leases_are_held(error: &LeaseError) -> bool {
     matches!(error, LeaseError::Busy(_))
 }
@@ -147,7 +147,7 @@ fn on(host: &HostId, error: &ProgramError) -> String {
     }
 }
 
-/// Whether its ranks can be started in containers here, if they are to be; what nobody owns any more is removed.
+/// Whether its ranks can be started in containers here, if they are to be; what has no owner any more is removed.
 fn check_containers(config: &AgentConfig, spec: &HostRun) -> Result<Option<Setup>, NotReady> {
     let Some(options) = spec.container() else { return Ok(None) };
     let found = Setup::find(spec, options, std::env::var_os("PATH").as_deref());

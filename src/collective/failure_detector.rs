@@ -271,7 +271,7 @@ impl FailureDetector {
         op: OpId,
         mut reports: Vec<FailureReport>,
     ) -> CollectiveError {
-        // A standstill ends for all ranks at about the same time; whoever says nothing until then is stuck.
+        // A standstill ends for all ranks at about the same time; a rank that says nothing until then is stuck.
         if reports.iter().all(|report| report.cause == Cause::Stuck) {
             let hearing = Deadline::after(config.clock, HEARING);
             let all_but_one = config.world as usize - 2;

@@ -290,7 +290,7 @@ impl RunMachine {
     }
 
     fn rank_exited(&mut self, at: Stamp, rank: Rank, exit: &RankExit, actions: &mut Vec<Action>) {
-        // of one whose end nobody has seen, the host gives no time that means anything
+        // of one whose end was not seen, the host gives no time that means anything
         let clock = self.host_of(rank).filter(|_| !exit.is_lost());
         let when = clock.and_then(|host| self.clocks.get(host)?.stamp(exit.t)).unwrap_or(at);
         self.rank_gone(at, rank, when, exit, actions);
@@ -583,7 +583,7 @@ fn wanted(stage: RunStage) -> Option<Progress> {
     }
 }
 
-/// The end of a rank of which nobody knows anything.
+/// The end of a rank of which nothing is known.
 fn nobody_knows() -> RankExit {
     RankExit { code: None, signal: None, t: HostTime::default(), error: None, stopped: false, cause: None }
 }

@@ -301,7 +301,7 @@ impl Supervisor {
         }
     }
 
-    /// Ends the ranks when nobody has looked at them and they have said nothing for too long.
+    /// Ends the ranks when no client has looked at them and they have said nothing for too long.
     fn listen(&mut self, now: HostTime) {
         let Some(silence) = self.silence.as_mut().filter(|silence| silence.look_at() <= now) else {
             return;
@@ -310,7 +310,7 @@ impl Supervisor {
         self.silence = None;
         let actions = self.machine.give_up(why.clone(), now);
         if !actions.is_empty() {
-            // Before the first signal: whoever attaches learns it before any rank's end.
+            // Before the first signal: a client that attaches learns it before any rank's end.
             self.tell(&Note::new(what::SILENT, why, now));
             self.perform(actions);
         }
@@ -444,9 +444,9 @@ impl Supervisor {
         Cgroup::open(self.state.cgroup.as_deref()?)
     }
 
-    /// A rank's end that nobody else has written down.
+    /// A rank's end that nothing else has written down.
     pub(super) fn record(&mut self, rank: Rank, exit: &RankExit) {
-        // Before the exit: whoever reads that finds it.
+        // Before the exit: what reads that finds it.
         self.hide_values();
         self.store(rank, exit);
         let actions = self.machine.exited(rank, exit, clock::host_now());
@@ -509,7 +509,7 @@ impl Supervisor {
     }
 
     /// Writes down where ranks have printed secret values: what was printed after a rank's end, or by a rank whose
-    /// rank-wrap was killed. Where the values are not known nothing is written, and whoever reads it can tell.
+    /// rank-wrap was killed. Where the values are not known nothing is written, and its reader can tell.
     fn hide_values(&self) {
         let known = |rank: &&RankSpec| secrets::any(rank) && self.known.contains(&rank.rank);
         for rank in self.spec.ranks.iter().filter(known) {
@@ -519,7 +519,7 @@ impl Supervisor {
         }
     }
 
-    /// Says something to whoever follows the run, now or later.
+    /// Says something to the clients that follow the run, now or later.
     pub(super) fn tell(&mut self, note: &Note) {
         self.note(&note.text);
         if let Err(error) = notes::add(&self.dir, note) {
@@ -532,7 +532,7 @@ impl Supervisor {
         self.log.try_clone().map_err(|e| SuperviseError::io("open", &self.dir.path().join(LOG), e))
     }
 
-    /// A line for whoever looks for what happened. A log that can't be written stops nothing.
+    /// A line for those who look for what happened. A log that can't be written stops nothing.
     pub(super) fn note(&mut self, text: &str) {
         line(&self.log, text);
     }

@@ -1,7 +1,7 @@
 //! Places a host's clock on the client's, from pings on the control channel, and says how well.
 //!
 //! A ping leaves the client at `t0`, is seen by the agent at `t1`, answered at `t2` and back at `t3`.
-//! Its way is counted on a clock that nobody sets, so `t3` is `t0` and that.
+//! Its way is counted on a clock that is never set, so `t3` is `t0` and that.
 //! The offset is `((t0 - t1) + (t3 - t2)) / 2`, wrong by at most half the round trip
 //! `(t3 - t0) - (t2 - t1)`. Under load one ping is off by milliseconds, and two clocks drift apart by milliseconds a minute:
 //! so the quickest ping of each ten seconds is kept, and a line through the best of them, over ten minutes, has the offset and
@@ -62,7 +62,7 @@ impl ClockSample {
     }
 }
 
-/// Pings between which nobody set a clock.
+/// Pings between which no clock was set.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 struct Pings {
     /// The newest.

@@ -1,4 +1,4 @@
-//! A machine for a run that goes on already, or has ended since: its hosts tell what nobody here has heard.
+//! A machine for a run that goes on already, or has ended since: its hosts tell what was not heard here.
 
 use std::sync::Arc;
 
@@ -13,7 +13,7 @@ use crate::wire::message::{Follow, Refused, ToAgent};
 
 impl RunMachine {
     /// A machine that takes up `spec` from `position` on, and its first actions. It owns what the launching
-    /// client owned: as soon as a rank fails, or failed while nobody looked, it stops the others.
+    /// client owned: as soon as a rank fails, or failed while no client looked, it stops the others.
     pub fn attach(spec: RunSpec, position: &Position, past: Past, at: Stamp) -> (Self, Vec<Action>) {
         let recorded = position.spec.is_some();
         let mut machine = Self {

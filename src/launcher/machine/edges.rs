@@ -251,7 +251,7 @@ fn an_order_that_was_lost_with_its_link_is_sent_again() {
     launch.reply("d", |run| Reply::Started { run });
     assert!(sent(&launch.later(60_000_000)).contains_key("stop"), "no rank of it was heard of in time");
 
-    // somebody has its GPUs meanwhile, or it comes back too late: all or none
+    // its GPUs are taken meanwhile, or it comes back too late: all or none
     for busy in [true, false] {
         let mut launch = Launch::new();
         launch.prepared(&HOSTS);

@@ -2,7 +2,7 @@
 //!
 //! A host that can start has taken the leases of its GPUs. Hosts with GPUs are asked one after the other, in an order
 //! that is the same for every client: of several launches that want the same GPUs one then gets all of them, because
-//! whoever is refused at a host holds none that comes after it. None of them waits for another: who is refused gives
+//! a launch that is refused at a host holds none that comes after it. None of them waits for another: who is refused gives
 //! everything back.
 
 use std::collections::BTreeMap;

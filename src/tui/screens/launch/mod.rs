@@ -110,7 +110,7 @@ pub struct LaunchForm {
     pub awaited: Option<String>,
     /// The answer to the request; `None` while it is being made.
     pub plan: Option<Result<Arc<LaunchPlan>, String>>,
-    /// Whether that answer is only that somebody has the slots: then the start waits for them.
+    /// Whether that answer is only that the slots are taken: then the start waits for them.
     pub busy: bool,
     /// For whom the launch waits that was sent.
     pub waits: Option<String>,
@@ -468,7 +468,7 @@ pub fn started(model: &mut Model, run: RunId) {
     model.ui.open(Screen::Run);
 }
 
-/// Takes the answer that somebody has the slots. A start that was asked for meanwhile does not wait unasked.
+/// Takes the answer that the slots are taken. A start that was asked for meanwhile does not wait unasked.
 pub fn busy(model: &mut Model, reason: String) -> Vec<Effect> {
     model.ui.launch.hurried = false;
     let effects = planned(model, Err(reason));
