@@ -23,14 +23,29 @@ pub struct PastSample {
 
 /// A GPU in a [`PastSample`]: three shares in six bytes, for thousands of GPUs have hundreds of them.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
+#[serde(from = "u64", into = "u64")]
 pub struct PastGpu {
     util: Share,
     memory: Share,
     power: Share,
 }
 
+/// As it is written where a state of a run is kept: one number, for there are a hundred thousand.
+impl From<PastGpu> for u64 {
+    fn from(gpu: PastGpu) -> Self {
+        [gpu.util, gpu.memory, gpu.power].into_iter().rev().fold(0, |all, share| all << 16 | Self::from(share.0))
+    }
+}
+
+impl From<u64> for PastGpu {
+    fn from(all: u64) -> Self {
+        let [util, memory, power] = [0, 16, 32].map(|by| Share((all >> by) as u16));
+        Self { util, memory, power }
+    }
+}
+
 /// A share in ten thousandths; more than 6.5 is told as that.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq)]
 struct Share(u16);
 
 impl Default for Share {

@@ -32,6 +32,8 @@ pub(super) struct Fold {
     doublings: u32,
     /// Envelopes since the last checkpoint.
     since: usize,
+    /// It only ever goes on.
+    is_plain: bool,
 }
 
 /// The world before the first envelope of a chunk.
@@ -51,6 +53,11 @@ impl Fold {
         let mut fold = Self::default();
         fold.world.alerts.rules = rules;
         fold
+    }
+
+    /// The same without checkpoints.
+    pub(super) fn plain(rules: Arc<AlertRules>) -> Self {
+        Self { is_plain: true, ..Self::new(rules) }
     }
 
     pub(super) fn world(&self) -> &World {
@@ -100,7 +107,7 @@ impl Fold {
     /// Folds what is left of the present chunk, which begins at `start`, up to `until` and including it;
     /// gives what was folded. When the chunk is done, the next one is the present one.
     pub(super) fn take<'a>(&mut self, chunk: &'a [Timed], start: Stamp, until: Stamp) -> &'a [Timed] {
-        if self.index == 0 {
+        if self.index == 0 && !self.is_plain {
             self.keep_checkpoint(start);
         }
         let rest = chunk.get(self.index..).unwrap_or_default();

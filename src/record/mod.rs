@@ -3,13 +3,15 @@
 //!
 //! `format` says what is in the file, `block` and `log_json` how events become bytes and come back,
 //! `segments` which files a recording has, `budget` how much it may take, `writer` and `recorder` write, `scan`, `chunk` and `reader` read,
-//! `position` tells where a recording stands, `player` replays, `saved` keeps what it has come to beside the recording, `study` tells the
+//! `position` tells where a recording stands, `player` replays, `cache` is the file beside a recording in which `saved` keeps states of its run, which `keeper` makes
+//! while it is recorded, and `index` where its chunks lie, `study` tells the
 //! figures of a part and `figures` those of the whole, `check`, `loss` and `closing` check and repair files, `store` knows where recordings lie, `marks` keeps what a person
 //! noted of a run beside its recording, `export` and `import` translate to and from other programs' formats. Knows nothing of the wire:
 //! recordings outlive protocol versions.
 
 mod block;
 pub mod budget;
+mod cache;
 pub mod check;
 mod chunk;
 pub mod closing;
@@ -19,7 +21,9 @@ pub mod figures;
 mod fold;
 mod format;
 pub mod import;
+mod index;
 mod integrity;
+mod keeper;
 mod log_json;
 mod loss;
 pub mod marks;

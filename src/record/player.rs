@@ -32,9 +32,6 @@ const LONGEST_MOVE: usize = 20_000;
 const LONGEST_CALL: usize = 60_000;
 /// A state beside the recording is read where it saves so many envelopes: reading one takes as long as folding those.
 const WORTH_A_STATE: u64 = 60_000;
-/// One is kept each so many envelopes, and at the end after so many.
-const BETWEEN_STATES: u64 = 1_000_000;
-const LAST_STATE: u64 = 80_000;
 
 /// What a move of the playhead means for the world on screen.
 #[derive(Debug, Default)]
@@ -272,12 +269,10 @@ impl Player {
     /// Keeps what it has come to beside the recording, where the way there was long.
     fn save(&mut self) {
         let Some(saved) = &mut self.saved else { return };
-        let chunk = self.fold.chunk();
-        let before = saved.last_before(chunk).map_or(0, |place| place.chunk);
-        let way = self.reader.envelopes_before(chunk) - self.reader.envelopes_before(before);
-        let is_end = chunk == self.reader.chunk_count();
-        if way >= BETWEEN_STATES || (is_end && way >= LAST_STATE) {
-            saved.keep(&self.reader, chunk, self.fold.last(), self.fold.world());
+        let ends = self.fold.chunk() == self.reader.chunk_count();
+        saved.keep(&self.reader, &self.fold, ends);
+        if ends {
+            saved.keep_index(&self.reader);
         }
     }
 

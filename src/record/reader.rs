@@ -10,9 +10,13 @@
 use std::ops::{Bound, RangeBounds};
 use std::path::{Path, PathBuf};
 
+use serde::{Deserialize, Serialize};
+
+use super::cache::Cache;
 use super::chunk;
 use super::error::Error;
 use super::format::{Channel, ChunkNote};
+use super::index::Index;
 use super::integrity::Integrity;
 use super::scan::{self, Bytes, Found, Walk};
 use super::segments;
@@ -34,6 +38,8 @@ pub struct Reader {
     chunks: Vec<Entry>,
     spec: Option<RunSpec>,
     integrity: Integrity,
+    /// Whether it was opened by an index that an earlier walk has left.
+    is_indexed: bool,
 }
 
 /// One file of the recording.
@@ -41,11 +47,13 @@ pub struct Reader {
 struct Part {
     path: PathBuf,
     bytes: Bytes,
+    /// Where its data begin.
+    data: u64,
 }
 
 /// Where a chunk lies and what it spans.
-#[derive(Debug, Clone)]
-struct Entry {
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub(super) struct Entry {
     file: usize,
     at: u64,
     length: usize,
@@ -53,6 +61,18 @@ struct Entry {
     /// Recording time: never before the chunk that precedes it.
     start: Stamp,
     end: Stamp,
+}
+
+impl Entry {
+    /// In which of the files it lies.
+    pub(super) fn file(&self) -> usize {
+        self.file
+    }
+
+    /// Where it ends there.
+    pub(super) fn end(&self) -> u64 {
+        self.at.saturating_add(self.length as u64)
+    }
 }
 
 /// An envelope with its time in the recording.
@@ -72,24 +92,68 @@ impl Reader {
     /// When the file can't be read, is no recording, or is of a later format. Damage is no error:
     /// see [`Reader::integrity`].
     pub fn open(path: &Path) -> Result<Self, Error> {
-        let mut reader =
-            Self { files: Vec::new(), chunks: Vec::new(), spec: None, integrity: Integrity::Complete };
-        let mut surveys = Vec::new();
+        let mut files = Vec::new();
         for path in segments::of(path) {
             let mut bytes = Bytes::open(&path)?;
-            let data = match scan::check_head(&mut bytes, &path) {
-                Ok(data) => data,
+            match scan::check_head(&mut bytes, &path) {
+                Ok(data) => files.push(Part { path, bytes, data }),
                 // a client that was killed as it took the run up has left the beginning of a file
-                Err(Error::NotARecording(_)) if !reader.files.is_empty() => continue,
+                Err(Error::NotARecording(_)) if !files.is_empty() => {}
                 Err(error) => return Err(error),
-            };
+            }
+        }
+        let mut reader = Self {
+            files: Vec::new(),
+            chunks: Vec::new(),
+            spec: None,
+            integrity: Integrity::Complete,
+            is_indexed: false,
+        };
+        let bytes: Vec<&Bytes> = files.iter().map(|part| &part.bytes).collect();
+        if let Some(index) = Cache::of(path).and_then(|mut cache| Index::of(&mut cache, &bytes)) {
+            let Index { chunks, spec } = index;
+            return Ok(Self { files, chunks, spec, is_indexed: true, ..reader });
+        }
+        let mut surveys = Vec::new();
+        for mut part in files {
             let file = reader.files.len();
-            let survey = Survey::new(&mut bytes, data, |at, record| reader.take_chunk(file, at, record));
-            surveys.push(survey.map_err(Error::file(&path))?);
-            reader.files.push(Part { path, bytes });
+            let take = |at, record: &[u8]| reader.take_chunk(file, at, record);
+            let survey = Survey::new(&mut part.bytes, part.data, take);
+            surveys.push(survey.map_err(Error::file(&part.path))?);
+            reader.files.push(part);
         }
         reader.judge(&surveys);
         Ok(reader)
+    }
+
+    /// Takes in what was written to the last file since.
+    ///
+    /// # Errors
+    /// When the file can't be read.
+    pub(super) fn read_on(&mut self) -> Result<(), Error> {
+        let Some(mut part) = self.files.pop() else { return Ok(()) };
+        let file = self.files.len();
+        let last = self.chunks.last().filter(|last| last.file == file);
+        let from = last.map_or(part.data, Entry::end);
+        let grown = part.bytes.grow().and_then(|()| {
+            Survey::new(&mut part.bytes, from, |at, record| self.take_chunk(file, at, record)).map(drop)
+        });
+        let grown = grown.map_err(Error::file(&part.path));
+        self.files.push(part);
+        grown
+    }
+
+    /// Whether it was opened by an index that an earlier walk has left.
+    pub(super) fn is_indexed(&self) -> bool {
+        self.is_indexed
+    }
+
+    /// Keeps where the chunks lie, if nothing is written to it any more and nothing of it is lost.
+    pub(super) fn keep_index(&self, cache: &mut Cache) {
+        if self.integrity == Integrity::Complete && !self.is_indexed {
+            let bytes: Vec<&Bytes> = self.files.iter().map(|part| &part.bytes).collect();
+            Index { chunks: self.chunks.clone(), spec: self.spec.clone() }.keep(cache, &bytes);
+        }
     }
 
     /// How whole all files are together. A file that another one follows may be cut: who took the run up has

@@ -5,15 +5,17 @@ use std::fs::File;
 use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
 use super::budget::{self, Budget};
 use super::error::Error;
+use super::keeper::Keeper;
 use super::queue::{Queue, Taken};
 use super::segments::{self, Lock};
 use super::writer::{Totals, Writer};
+use crate::domain::alerts::AlertRules;
 use crate::domain::event::Envelope;
 
 /// How long an unfinished chunk waits for more. Added to the time that a chunk spans at most, this is
@@ -36,6 +38,8 @@ struct Shared {
     progress: Mutex<Progress>,
     /// What the recording may take in all, bytes.
     cap: AtomicU64,
+    /// Under which rules of alerts states of a long run are kept beside it.
+    rules: OnceLock<Arc<AlertRules>>,
 }
 
 #[derive(Debug, Default)]
@@ -126,6 +130,12 @@ impl Recorder {
         self.shared.cap.store(cap, Ordering::Relaxed);
     }
 
+    /// States of a long run are kept beside it, with alerts by these rules: a replay opens at the nearest one.
+    pub fn keep_states(&self, rules: Arc<AlertRules>) {
+        // who says it twice says the same
+        let _ = self.shared.rules.set(rules);
+    }
+
     /// Records an envelope. Never waits; drops and counts where there is no room.
     pub fn send(&self, envelope: impl Into<Arc<Envelope>>) {
         self.shared.queue.send(envelope.into());
@@ -204,7 +214,7 @@ impl Drop for Recorder {
 impl Shared {
     fn new() -> Self {
         let (queue, cap) = (Queue::new(QUEUE_LIMIT), AtomicU64::new(budget::CAP));
-        Self { queue, progress: Mutex::default(), cap }
+        Self { queue, progress: Mutex::default(), cap, rules: OnceLock::new() }
     }
 
     fn progress(&self) -> std::sync::MutexGuard<'_, Progress> {
@@ -218,16 +228,17 @@ impl Shared {
         opened: Result<Opened<W, L>, Error>,
         close: impl FnOnce(W) -> io::Result<()>,
     ) {
-        let (mut writer, mut budget, _held) = match opened {
-            Ok(Opened { writer, bytes, budget, lock, .. }) => {
+        let (mut writer, mut budget, first, _held) = match opened {
+            Ok(Opened { writer, bytes, budget, first, lock, .. }) => {
                 self.progress().opened = true;
-                (Some(writer), (budget, bytes), Some(lock))
+                (Some(writer), (budget, bytes), first, Some(lock))
             }
             Err(error) => {
                 self.progress().error = Some(error.to_string());
-                (None, (Budget::new(0), Arc::default()), None)
+                (None, (Budget::new(0), Arc::default()), PathBuf::new(), None)
             }
         };
+        let mut keeper: Option<Keeper> = None;
         loop {
             let patience = writer.as_ref().is_some_and(Writer::has_pending).then_some(IDLE);
             let taken = self.queue.take(patience);
@@ -242,6 +253,12 @@ impl Shared {
                 Taken::Idle => open.flush(),
                 Taken::Closed => break,
             };
+            if keeper.is_none() {
+                keeper = self.rules.get().map(|rules| Keeper::new(first.clone(), Arc::clone(rules)));
+            }
+            if let (Ok(()), Some(keeper)) = (&result, &mut keeper) {
+                keeper.wrote(open.last_seq().unwrap_or_default());
+            }
             let mut progress = self.progress();
             progress.totals = open.totals();
             if let Err(error) = result {
@@ -256,6 +273,9 @@ impl Shared {
         });
         if let Err(error) = closed {
             self.progress().error = Some(error.to_string());
+        }
+        if let Some(keeper) = keeper {
+            keeper.close();
         }
     }
 
@@ -288,6 +308,8 @@ impl Shared {
 /// A file that can be recorded into.
 struct Opened<W: Write, L> {
     path: PathBuf,
+    /// The first file of the recording.
+    first: PathBuf,
     writer: Writer<Counted<W>>,
     /// What was written to it since it was last looked at.
     bytes: Arc<AtomicU64>,
@@ -300,7 +322,8 @@ impl Opened<BufWriter<File>, Lock> {
         let size = |path: &PathBuf| std::fs::metadata(path).map_or(0, |about| about.len());
         let before = segments::of(lock.first()).iter().map(size).sum();
         let (path, file) = lock.next()?;
-        Self::new(path, BufWriter::new(file), before, lock)
+        let first = lock.first().to_owned();
+        Ok(Self { first, ..Self::new(path, BufWriter::new(file), before, lock)? })
     }
 }
 
@@ -308,7 +331,7 @@ impl<W: Write, L> Opened<W, L> {
     fn new(path: PathBuf, to: W, before: u64, lock: L) -> Result<Self, Error> {
         let bytes = Arc::new(AtomicU64::new(0));
         let writer = Writer::new(Counted { to, bytes: Arc::clone(&bytes) })?;
-        Ok(Self { path, writer, bytes, budget: Budget::new(before), lock })
+        Ok(Self { first: path.clone(), path, writer, bytes, budget: Budget::new(before), lock })
     }
 }
 

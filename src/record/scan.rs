@@ -5,6 +5,7 @@ use std::fs::File;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 
+use flate2::Crc;
 use mcap::MAGIC;
 use mcap::records::op;
 
@@ -41,6 +42,26 @@ impl Bytes {
     /// The file's length when it was opened; a live recording grows behind it, unseen.
     pub(super) fn length(&self) -> u64 {
         self.length
+    }
+
+    /// The file has grown; what follows its old end can be read now.
+    pub(super) fn grow(&mut self) -> std::io::Result<()> {
+        self.length = self.file.metadata()?.len();
+        Ok(())
+    }
+
+    /// The CRC-32 of all of it.
+    pub(super) fn crc(&self) -> std::io::Result<u32> {
+        let mut crc = Crc::new();
+        let mut buffer = vec![0; WINDOW];
+        let mut at = 0;
+        while at < self.length {
+            let count = usize::try_from(self.length - at).unwrap_or(usize::MAX).min(buffer.len());
+            self.file.read_exact_at(&mut buffer[..count], at)?;
+            crc.update(&buffer[..count]);
+            at += count as u64;
+        }
+        Ok(crc.sum())
     }
 
     /// Up to `count` bytes from `at`; fewer at the end of the file.

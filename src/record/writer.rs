@@ -168,6 +168,11 @@ impl<W: Write> Writer<W> {
         self.pending.bytes
     }
 
+    /// The greatest sequence number in finished chunks.
+    pub(super) fn last_seq(&self) -> Option<u64> {
+        self.last_seq
+    }
+
     /// What has been written.
     pub fn totals(&self) -> Totals {
         self.totals

@@ -1,6 +1,7 @@
 //! `hvtui attach`: takes up a run that goes on, or has ended since, and streams it to its end.
 
 use std::process::ExitCode;
+use std::sync::Arc;
 use std::time::Duration;
 
 use crate::cli::args::AttachArgs;
@@ -49,6 +50,7 @@ async fn attach(
     let run = found.spec.id.clone();
     let mut recorded = Recorded::new(session, &paths.state);
     recorded.limit(file.max_recording);
+    recorded.keep_states(Arc::new(file.alerts.rules.clone()));
     let printer =
         RunPrinter::resumed(args.verbose, &run, taken.recap.world.clone()).painted(Paint::of_process());
     let screen = Screen::new(printer, false);

@@ -2,6 +2,7 @@
 
 use std::path::Path;
 use std::process::ExitCode;
+use std::sync::Arc;
 use std::time::Duration;
 
 use super::{doctor, watch};
@@ -76,6 +77,7 @@ pub fn run(args: &RunArgs, file: &HostsFile, paths: &Paths) -> Result<ExitCode, 
                 .with_files(files);
             let mut recorded = Recorded::new(session, &paths.state);
             recorded.limit(file.max_recording);
+            recorded.keep_states(Arc::new(file.alerts.rules.clone()));
             close_recordings(&paths.state);
             recorded.session().launch(request);
             follow(recorded, screen, None, part, &asker, &paths.state).await

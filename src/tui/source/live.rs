@@ -98,7 +98,8 @@ impl Live {
 
     /// Executes a command for each alert, and tells those of a replay by the same rules.
     #[must_use]
-    pub fn with_alerts(self, command: AlertCommand, rules: Arc<AlertRules>) -> Self {
+    pub fn with_alerts(mut self, command: AlertCommand, rules: Arc<AlertRules>) -> Self {
+        self.recorded.keep_states(Arc::clone(&rules));
         Self { alerts: command, rules, ..self }
     }
 

@@ -10,10 +10,12 @@
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::path::Path;
+use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::Duration;
 
 use crate::clock;
+use crate::domain::alerts::AlertRules;
 use crate::domain::event::{Envelope, Event, Origin};
 use crate::domain::ids::{HostId, RunId};
 use crate::domain::position::Past;
@@ -41,6 +43,8 @@ pub struct Recorded {
     store: Store,
     /// What a recording may take, bytes, where it is said.
     cap: Option<u64>,
+    /// Under which rules of alerts states of long runs are kept beside their recordings.
+    rules: Option<Arc<AlertRules>>,
     active: BTreeMap<RunId, Active>,
     /// Runs that are followed and not recorded here.
     unrecorded: BTreeSet<RunId>,
@@ -144,6 +148,7 @@ impl Recorded {
             session,
             store: Store::new(state_dir),
             cap: None,
+            rules: None,
             active: BTreeMap::new(),
             unrecorded: BTreeSet::new(),
             known: BTreeMap::new(),
@@ -156,6 +161,11 @@ impl Recorded {
     /// A recording may take so many bytes; the recorder's own choice when `None`.
     pub fn limit(&mut self, cap: Option<u64>) {
         self.cap = cap;
+    }
+
+    /// States of long runs are kept beside their recordings, with alerts by these rules, so that a replay opens at once.
+    pub fn keep_states(&mut self, rules: Arc<AlertRules>) {
+        self.rules = Some(rules);
     }
 
     /// The session.
@@ -321,6 +331,9 @@ impl Recorded {
     fn activate(&mut self, run: RunId, recorder: Recorder, base: u64, hosts: BTreeSet<HostId>, at: Stamp) {
         if let Some(cap) = self.cap {
             recorder.limit(cap);
+        }
+        if let Some(rules) = &self.rules {
+            recorder.keep_states(Arc::clone(rules));
         }
         let mut before: Vec<&Envelope> =
             hosts.iter().filter_map(|host| self.known.get(host)).flat_map(Known::all).collect();

@@ -11,7 +11,7 @@ use hvtui::domain::gpu::{GpuInfo, GpuSample, Reading};
 use hvtui::domain::ids::RunId;
 use hvtui::domain::time::Stamp;
 use hvtui::domain::world::{RunState, World};
-use hvtui::record::{Player, Reader};
+use hvtui::record::{Integrity, Lock, Player, Reader, Recorder};
 use proptest::prelude::*;
 
 use super::events::{START, any_envelopes, run};
@@ -151,9 +151,57 @@ fn it_opens_where_an_earlier_replay_came_to() {
     assert!(calls >= 1 && fs::read_dir(elsewhere.path()).unwrap().count() == 1);
 }
 
+/// Sends all of it to a recorder of a client that keeps states of long runs.
+fn record(recorder: Recorder, envelopes: &[Envelope]) {
+    recorder.keep_states(Arc::default());
+    for envelope in envelopes {
+        while recorder.backlog().is_some() {
+            std::thread::yield_now();
+        }
+        recorder.send(envelope.clone());
+    }
+    assert_eq!(recorder.finish().unwrap().dropped, 0);
+}
+
+#[test]
+fn a_client_that_records_a_long_run_leaves_states_of_it() {
+    let envelopes = run(400, 115);
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join(RunId::new(1, 1).as_str()).join("run.mcap");
+    let rules = Arc::default();
+    // of a short part nothing is kept yet
+    let (first, second) = envelopes.split_at(60_000);
+    record(Recorder::start(path.clone(), || ()).unwrap(), first);
+    let states = path.with_file_name("run.mcap.states");
+    assert!(!states.exists());
+    // another client takes it up, and has its end
+    record(Recorder::resume(Lock::take(&path).unwrap()).unwrap(), second);
+    assert_eq!(fs::metadata(&states).unwrap().mode() & 0o777, 0o600);
+    let written = fs::read(&states).unwrap();
+    let (calls, world) = open_at_end(&path, &rules);
+    assert!(calls == 0 && world == world_at(&envelopes, Stamp(i64::MAX)), "{calls}");
+    assert!(fs::read(&states).unwrap() == written, "a replay has nothing to add");
+
+    // where its chunks lie is kept too, and what happens to a file later is found all the same
+    let whole = fs::read(&path).unwrap();
+    let second_file = path.with_file_name("run.2.mcap");
+    let integrity = || Reader::open(&path).unwrap().integrity().clone();
+    assert_eq!(integrity(), Integrity::Complete);
+    fs::write(&path, flipped(&whole)).unwrap();
+    assert!(matches!(integrity(), Integrity::Damaged { .. }), "{:?}", integrity());
+    fs::write(&path, &whole).unwrap();
+    assert_eq!(integrity(), Integrity::Complete);
+    let last = fs::read(&second_file).unwrap();
+    fs::write(&second_file, &last[..last.len() / 2]).unwrap();
+    assert!(matches!(integrity(), Integrity::Cut { .. }), "{:?}", integrity());
+    fs::remove_file(&second_file).unwrap();
+    let (_, world) = open_at_end(&path, &rules);
+    assert!(world == world_at(first, Stamp(i64::MAX)));
+}
+
 fn flipped(bytes: &[u8]) -> Vec<u8> {
     let mut bytes = bytes.to_vec();
-    let at = bytes.len() - 100;
+    let at = bytes.len() / 2;
     bytes[at] ^= 1;
     bytes
 }

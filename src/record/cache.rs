@@ -1,0 +1,229 @@
+//! A file beside a recording with what this program has found out about it and would find out again: `run.mcap.states`.
+//!
+//! It is believed only where the same program wrote it. That it can't be read or written is no harm. Layout: [`MAGIC`], then
+//! records of four numbers (length and CRC-32 of head and data) with both behind them. The head of the first names the program,
+//! that of each other tells what its data are: [`About`].
+
+use std::fs::{File, OpenOptions};
+use std::io;
+use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+
+use flate2::Crc;
+use serde::{Deserialize, Serialize};
+
+use super::index::FileSum;
+use super::saved::Place;
+use crate::domain::ids::RunId;
+
+const MAGIC: &[u8; 16] = b"hvtui states 2\r\n";
+/// Bytes before head and data of a record.
+const NUMBERS: usize = 16;
+/// The longest head; a place takes less than a hundred bytes, the sums of a recording's files as many each.
+const LONGEST_HEAD: usize = 64 << 10;
+/// The longest data of one record.
+const LONGEST_DATA: usize = 64 << 20;
+/// How much the whole file may take.
+const MOST_BYTES: u64 = 256 << 20;
+/// How many records are looked at.
+const MOST_RECORDS: usize = 1024;
+
+/// What the data of a record are.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) enum About {
+    /// A [`crate::domain::world::World`]: the run at a place of the recording.
+    State(Place),
+    /// Where the chunks of these files lie, and what their notes tell.
+    Index(Vec<FileSum>),
+}
+
+/// The file, as it was when it was opened and as it was written to since.
+#[derive(Debug)]
+pub(super) struct Cache {
+    path: PathBuf,
+    /// What the first record must say.
+    program: Vec<u8>,
+    records: Vec<Record>,
+    /// Where the next record goes; `None` where nothing can be written, or no more.
+    end: Option<u64>,
+}
+
+/// One record.
+#[derive(Debug, Clone)]
+pub(super) struct Record {
+    pub(super) about: About,
+    at: u64,
+    length: usize,
+    crc: u32,
+}
+
+impl Cache {
+    /// That of a recording that lies where hvtui puts recordings; of another, `None`: nothing is written beside a file that a
+    /// person has put somewhere.
+    pub(super) fn of(recording: &Path) -> Option<Self> {
+        let folder = recording.parent()?.file_name()?.to_str()?;
+        folder.parse::<RunId>().ok()?;
+        let mut path = recording.as_os_str().to_owned();
+        path.push(".states");
+        let program = rmp_serde::to_vec(&program()?).ok()?;
+        let mut cache = Self { path: path.into(), program, records: Vec::new(), end: Some(0) };
+        match cache.scan() {
+            Ok(()) => {}
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+            Err(error) => {
+                tracing::debug!(%error, path = %cache.path.display(), "what is known of a recording is not read");
+                cache.end = None;
+            }
+        }
+        Some(cache)
+    }
+
+    /// Its records, in the order in which they lie there.
+    pub(super) fn records(&self) -> &[Record] {
+        &self.records
+    }
+
+    /// The data of a record. Where they are not as they were written, the file begins anew.
+    pub(super) fn data(&mut self, record: &Record) -> Option<Vec<u8>> {
+        let mut data = vec![0; record.length];
+        let read = File::open(&self.path).and_then(|file| file.read_exact_at(&mut data, record.at));
+        if read.is_ok() && crc(&data) == record.crc {
+            return Some(data);
+        }
+        tracing::debug!(path = %self.path.display(), "it is not as it was written");
+        self.begin_anew();
+        None
+    }
+
+    /// Forgets all of it: the next record is the first.
+    pub(super) fn begin_anew(&mut self) {
+        self.records.clear();
+        self.end = self.end.and(Some(0));
+    }
+
+    /// Adds a record. Where that fails, nothing more is written.
+    pub(super) fn add(&mut self, about: About, data: &[u8]) {
+        let Some(end) = self.end else { return };
+        if let Err(error) = self.write(end, about, data) {
+            tracing::debug!(%error, path = %self.path.display(), "what is known of a recording is not kept");
+            self.end = None;
+        }
+    }
+
+    /// Leaves out all records but those that `keeps`, in a new file in its place.
+    pub(super) fn thin(&mut self, mut keeps: impl FnMut(&About) -> bool) {
+        let kept: Vec<Record> = self.records.iter().filter(|record| keeps(&record.about)).cloned().collect();
+        let Some(data) = kept.iter().map(|record| self.data(record)).collect::<Option<Vec<_>>>() else { return };
+        // who reads it now keeps the file as it was
+        drop(std::fs::remove_file(&self.path));
+        self.begin_anew();
+        for (record, data) in kept.into_iter().zip(data) {
+            self.add(record.about, &data);
+        }
+    }
+
+    fn scan(&mut self) -> io::Result<()> {
+        let file = File::open(&self.path)?;
+        let about = file.metadata()?;
+        if !about.is_file() || about.uid() != rustix::process::geteuid().as_raw() {
+            return Err(io::Error::other("it is no file of this user"));
+        }
+        let mut magic = [0; MAGIC.len()];
+        if file.read_exact_at(&mut magic, 0).is_err() || magic != *MAGIC {
+            return Ok(());
+        }
+        let Some((head, program)) = head_at(&file, MAGIC.len() as u64) else { return Ok(()) };
+        if head != self.program {
+            return Ok(());
+        }
+        let mut next = program.at + program.length as u64;
+        while let Some((head, place)) = head_at(&file, next).filter(|_| self.records.len() < MOST_RECORDS) {
+            let Ok(about) = rmp_serde::from_slice(&head) else { break };
+            let Data { at, length, crc } = place;
+            self.records.push(Record { about, at, length, crc });
+            next = at + length as u64;
+        }
+        self.end = Some(next);
+        Ok(())
+    }
+
+    /// Writes a record at `end`, and the beginning of the file before it where there is none.
+    fn write(&mut self, end: u64, about: About, data: &[u8]) -> io::Result<()> {
+        let file =
+            OpenOptions::new().write(true).create(true).truncate(false).mode(0o600).open(&self.path)?;
+        // another replay of this recording may be writing too
+        file.try_lock().map_err(io::Error::from)?;
+        let mut bytes = Vec::new();
+        if end == 0 {
+            file.set_len(0)?;
+            bytes.extend_from_slice(MAGIC);
+            put(&mut bytes, &self.program, &[]);
+        } else if file.metadata()?.len() < end {
+            return Err(io::Error::other("another replay has begun it anew"));
+        } else {
+            // what a replay that was killed has left
+            file.set_len(end)?;
+        }
+        let head = rmp_serde::to_vec(&about).map_err(io::Error::other)?;
+        let at = end + (bytes.len() + NUMBERS + head.len()) as u64;
+        if data.len() > LONGEST_DATA || head.len() > LONGEST_HEAD || at + data.len() as u64 > MOST_BYTES {
+            return Err(io::Error::other("it takes too much"));
+        }
+        put(&mut bytes, &head, data);
+        if let Err(error) = file.write_all_at(&bytes, end) {
+            // what is there stays good
+            file.set_len(end)?;
+            return Err(error);
+        }
+        self.end = Some(end + bytes.len() as u64);
+        self.records.push(Record { about, at, length: data.len(), crc: crc(data) });
+        Ok(())
+    }
+}
+
+/// Where the data of a record lie.
+struct Data {
+    at: u64,
+    length: usize,
+    crc: u32,
+}
+
+/// The head of the record at a place, and its data; `None` where it does not lie there whole.
+fn head_at(file: &File, at: u64) -> Option<(Vec<u8>, Data)> {
+    let mut numbers = [0; NUMBERS];
+    file.read_exact_at(&mut numbers, at).ok()?;
+    let number = |place: usize| {
+        let bytes = numbers.get(place * 4..)?.first_chunk::<4>()?;
+        Some(u32::from_le_bytes(*bytes))
+    };
+    let (head_length, length) = (number(0)? as usize, number(1)? as usize);
+    let (head_crc, data_crc) = (number(2)?, number(3)?);
+    if head_length > LONGEST_HEAD || length > LONGEST_DATA {
+        return None;
+    }
+    let mut head = vec![0; head_length];
+    file.read_exact_at(&mut head, at + NUMBERS as u64).ok()?;
+    let at = at + (NUMBERS + head_length) as u64;
+    let ends_in_file = file.metadata().is_ok_and(|about| about.len() >= at + length as u64);
+    (ends_in_file && crc(&head) == head_crc).then_some((head, Data { at, length, crc: data_crc }))
+}
+
+fn put(to: &mut Vec<u8>, head: &[u8], data: &[u8]) {
+    for number in [head.len() as u32, data.len() as u32, crc(head), crc(data)] {
+        to.extend_from_slice(&number.to_le_bytes());
+    }
+    to.extend_from_slice(head);
+    to.extend_from_slice(data);
+}
+
+fn crc(bytes: &[u8]) -> u32 {
+    let mut crc = Crc::new();
+    crc.update(bytes);
+    crc.sum()
+}
+
+/// What tells this program from every other: another build may fold otherwise.
+fn program() -> Option<(&'static str, u64, i64, i64)> {
+    let about = std::fs::metadata(Path::new("/proc/self/exe")).ok()?;
+    Some((env!("CARGO_PKG_VERSION"), about.len(), about.mtime(), about.mtime_nsec()))
+}

@@ -1,0 +1,143 @@
+//! Keeps states of a long run beside its recording while that is written, on a thread of its own: who opens the replay then need not
+//! wait until all of it is folded.
+//!
+//! It folds what it reads back from the file, as a replay does, so that both come to the same. Of short runs nothing is kept; a
+//! replay of them opens at once.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::thread::JoinHandle;
+
+use super::error::Error;
+use super::fold::Fold;
+use super::reader::Reader;
+use super::saved::{self, Saved};
+use crate::domain::alerts::AlertRules;
+use crate::domain::time::Stamp;
+
+/// What is not folded when the recording is closed is folded then, if it is no more than so many envelopes: about half a second.
+const MOST_AT_CLOSE: u64 = 300_000;
+/// How much less of the processor it gets than what the client shows, as `nice` counts.
+const NICE: i32 = 10;
+
+/// The states of one recording that is being written.
+#[derive(Debug)]
+pub(super) struct Keeper {
+    recording: PathBuf,
+    rules: Arc<AlertRules>,
+    thread: Option<Thread>,
+}
+
+#[derive(Debug)]
+struct Thread {
+    wake: SyncSender<()>,
+    closing: Arc<AtomicBool>,
+    handle: JoinHandle<()>,
+}
+
+impl Keeper {
+    /// Of the recording that begins with this file, under these rules of alerts. It begins once there is enough.
+    pub(super) fn new(recording: PathBuf, rules: Arc<AlertRules>) -> Self {
+        Self { recording, rules, thread: None }
+    }
+
+    /// The recording has so many envelopes now, and all of them are in its file.
+    pub(super) fn wrote(&mut self, envelopes: u64) {
+        if envelopes < saved::LAST {
+            return;
+        }
+        if self.thread.is_none() {
+            self.thread = Thread::start(self.recording.clone(), Arc::clone(&self.rules));
+        }
+        if let Some(thread) = &self.thread {
+            // it has been told already where there is no room
+            let _ = thread.wake.try_send(());
+        }
+    }
+
+    /// The recording is closed: what is left is folded, and where its chunks lie is kept.
+    pub(super) fn close(self) {
+        let Some(thread) = self.thread else { return };
+        thread.closing.store(true, Ordering::Relaxed);
+        drop(thread.wake);
+        if thread.handle.join().is_err() {
+            tracing::warn!("the states of a recording are not kept");
+        }
+    }
+}
+
+impl Thread {
+    fn start(recording: PathBuf, rules: Arc<AlertRules>) -> Option<Self> {
+        let (wake, woken) = sync_channel(1);
+        let closing = Arc::new(AtomicBool::new(false));
+        let task = {
+            let closing = Arc::clone(&closing);
+            move || {
+                let _ = rustix::process::setpriority_process(None, NICE);
+                if let Err(error) = Task::new(recording, rules, closing).and_then(|mut task| task.run(&woken)) {
+                    tracing::debug!(%error, "the states of a recording are not kept");
+                }
+            }
+        };
+        let handle = std::thread::Builder::new().name("states".to_owned()).spawn(task).ok()?;
+        Some(Self { wake, closing, handle })
+    }
+}
+
+struct Task {
+    reader: Reader,
+    fold: Fold,
+    saved: Saved,
+    closing: Arc<AtomicBool>,
+}
+
+impl Task {
+    fn new(recording: PathBuf, rules: Arc<AlertRules>, closing: Arc<AtomicBool>) -> Result<Self, Error> {
+        let reader = Reader::open(&recording)?;
+        let nowhere = || Error::NotARecording(recording.clone());
+        let mut saved = Saved::of(&reader, &rules).ok_or_else(nowhere)?;
+        let mut fold = Fold::plain(rules);
+        // a client that had the run before has kept states of it
+        if let Some(place) = saved.nearest(Stamp(i64::MAX))
+            && let Some(world) = saved.load(place)
+        {
+            fold.jump_to(place.chunk, place.last, world);
+        }
+        Ok(Self { reader, fold, saved, closing })
+    }
+
+    fn run(&mut self, woken: &Receiver<()>) -> Result<(), Error> {
+        let mut goes_on = true;
+        while goes_on {
+            goes_on = woken.recv().is_ok();
+            self.reader.read_on()?;
+            if !self.fold_on(!goes_on) {
+                return Ok(());
+            }
+        }
+        self.saved.keep_index(&Reader::open(self.reader.path())?);
+        Ok(())
+    }
+
+    /// Folds what was written. Whether it has come to its end; not so where the recording is closed and that would take long.
+    fn fold_on(&mut self, ends: bool) -> bool {
+        let count = self.reader.chunk_count();
+        while self.fold.chunk() < count {
+            let chunk = self.fold.chunk();
+            let left =
+                self.reader.envelopes_before(count).saturating_sub(self.reader.envelopes_before(chunk));
+            if self.closing.load(Ordering::Relaxed) && left > MOST_AT_CLOSE {
+                return false;
+            }
+            let Some((start, _)) = self.reader.chunk_span(chunk) else { return false };
+            // as in a replay, one that can't be read counts as empty
+            let envelopes = self.reader.load(chunk).unwrap_or_default();
+            self.fold.take(&envelopes, start, Stamp(i64::MAX));
+            self.saved.keep(&self.reader, &self.fold, false);
+        }
+        self.saved.keep(&self.reader, &self.fold, ends);
+        true
+    }
+}
