@@ -131,7 +131,7 @@ impl RunPrinter {
                 (self.told_straggler, self.last_timings) = (None, None);
                 vec![own(&restart_words(*attempt, *of, why))]
             }
-            (Origin::Run(_), Event::Attached { since }) => self.attached(*since, envelope.at),
+            (Origin::Run(_), Event::Attached { since, .. }) => self.attached(*since, envelope.at),
             (Origin::Run(_), Event::StageEntered { stage: RunStage::Training, .. })
                 if before != Some(RunStage::Training) =>
             {

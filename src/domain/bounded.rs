@@ -1,5 +1,6 @@
-//! Lists off JSON of which no more is kept than can be: what is beyond is passed over as it is read and takes no memory.
+//! Lists of which no more is kept than can be: of one in JSON what is beyond is passed over as it is read and takes no memory.
 
+use std::collections::VecDeque;
 use std::fmt;
 use std::marker::PhantomData;
 
@@ -32,6 +33,14 @@ pub fn list<'de, const MOST: usize, D: Deserializer<'de>, T: Deserialize<'de>>(
         }
     }
     from.deserialize_seq(List::<MOST, T>(PhantomData))
+}
+
+/// Adds an item at the end; with `limit` items already the first goes.
+pub(super) fn push_bounded<T>(queue: &mut VecDeque<T>, item: T, limit: usize) {
+    if queue.len() >= limit {
+        queue.pop_front();
+    }
+    queue.push_back(item);
 }
 
 #[cfg(test)]

@@ -208,6 +208,9 @@ pub enum Event {
     Attached {
         /// From then on it was not recorded here; `None` where this recording begins with it.
         since: Option<Stamp>,
+        /// Until then: in a recording, where the event itself stands at the beginning of that time.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        until: Option<Stamp>,
     },
     /// Bytes that a rank printed never come here. Origin: rank.
     LogGap {

@@ -16,6 +16,12 @@ use super::world::{HostState, RunState};
 pub const POINTS: usize = 512;
 /// How many the load of one slot has: there may be hundreds of them.
 pub const LOAD_POINTS: usize = 256;
+/// How many the phases of all that train have together, and those of one at least and at most.
+const PHASE_POINTS: usize = 1 << 15;
+const LEAST_PHASE_POINTS: usize = 64;
+const MOST_PHASE_POINTS: usize = 256;
+/// Of so many that train it is kept where their time went.
+const MOST_TRAINERS: usize = 4096;
 /// How many marks are kept.
 pub const MARKS: usize = 64;
 
@@ -32,6 +38,33 @@ pub struct RunHistory {
     pub marks: VecDeque<(Stamp, Mark)>,
     /// How busy the slot of each rank was.
     loads: Vec<Series<Load>>,
+    /// Where the time of each that trains went, by its number.
+    phases: Vec<Series<PhasePoint>>,
+}
+
+/// Where the time of one that trains went in a short time.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct PhasePoint {
+    /// The longest step that ended then, microseconds.
+    pub longest_us: u32,
+    /// Microseconds a phase, indexed as [`Phase::ALL`].
+    pub phases: [u32; Phase::COUNT],
+}
+
+impl PhasePoint {
+    fn of(timing: &StepTiming) -> Self {
+        let us = |us: u64| u32::try_from(us).unwrap_or(u32::MAX);
+        Self { longest_us: timing.dur_us, phases: timing.phase_totals().map(us) }
+    }
+}
+
+impl Merge for PhasePoint {
+    fn merge(&mut self, other: &Self) {
+        self.longest_us = self.longest_us.max(other.longest_us);
+        for (own, more) in self.phases.iter_mut().zip(other.phases) {
+            *own = own.saturating_add(more);
+        }
+    }
 }
 
 /// Something that happened once.
@@ -149,11 +182,21 @@ impl RunHistory {
             least_loss: None,
             marks: VecDeque::new(),
             loads: vec![Series::new(start, LOAD_POINTS); ranks],
+            phases: Vec::new(),
         }
     }
 
-    /// A rank finished a step; `late`: a rank is a straggler now.
-    pub(super) fn step(&mut self, at: Stamp, timing: &StepTiming, late: bool) {
+    /// One that trains finished a step; `late`: a rank is a straggler now.
+    pub(super) fn step(&mut self, at: Stamp, number: Rank, timing: &StepTiming, late: bool) {
+        let number = number.0 as usize;
+        if number >= self.phases.len() && number < MOST_TRAINERS {
+            let trainers = self.loads.len().max(number + 1);
+            let points = (PHASE_POINTS / trainers).clamp(LEAST_PHASE_POINTS, MOST_PHASE_POINTS);
+            self.phases.resize(trainers, Series::new(self.points.start(), points));
+        }
+        if let Some(phases) = self.phases.get_mut(number) {
+            phases.at(at).merge(&PhasePoint::of(timing));
+        }
         self.points.at(at).merge(&RunPoint {
             steps: 1,
             step_us: timing.dur_us.into(),
@@ -202,6 +245,11 @@ impl RunHistory {
         load.0.map(|percent| f64::from(percent) / 100.0)
     }
 
+    /// Where the time of one that trains went between two moments.
+    pub fn phases_between(&self, number: Rank, from: Stamp, to: Stamp) -> Option<PhasePoint> {
+        self.phases.get(number.0 as usize)?.between(from, to, |point| i64::from(point.longest_us))
+    }
+
     /// What is known of the time between two moments; a step tells of the time that it took.
     pub fn between(&self, from: Stamp, to: Stamp) -> Option<RunPoint> {
         self.points.between(from, to, |point| i64::from(point.longest_us))
@@ -238,7 +286,7 @@ mod tests {
         for second in 0..86_400i64 {
             let dur_us = if second == 40_000 { 900_000 } else { 60_000 };
             let loss = if second == 5 { f32::NAN } else { 2.0 - second as f32 / 86_400.0 };
-            history.step(Stamp(second * 1_000_000), &step(Some(loss), dur_us), second > 80_000);
+            history.step(Stamp(second * 1_000_000), Rank(0), &step(Some(loss), dur_us), second > 80_000);
         }
         assert!(history.points.points().len() <= POINTS);
         let spike = history.points.points().iter().map(|point| point.longest_us).max();
@@ -254,6 +302,12 @@ mod tests {
         let shares = early.shares().unwrap();
         assert!((shares[Phase::Forward.index()] - 0.25).abs() < 1e-9);
         assert!((shares.iter().sum::<f64>() - 1.0).abs() < 1e-9);
+        // and where each rank's time went
+        let (from, to) = (Stamp(40_000_000_000), Stamp(41_000_000_000));
+        let phases = history.phases_between(Rank(0), from, to).unwrap();
+        assert!(phases.longest_us == 900_000 && phases.phases[Phase::Forward.index()] > 225_000);
+        assert!(history.phases_between(Rank(1), from, to).is_none());
+        assert!(history.phases[0].points().len() <= MOST_PHASE_POINTS);
     }
 
     #[test]

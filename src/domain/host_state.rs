@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
+use super::bounded::push_bounded;
 use super::clock_fit::ClockFit;
 use super::event::{Event, GPU_EVENTS, MESSAGES};
 use super::gpu::event::GpuEvents;
@@ -16,7 +17,7 @@ use super::ids::GpuUuid;
 use super::lease::Leases;
 use super::past::PastSample;
 use super::time::Stamp;
-use super::world::{SAMPLE_HISTORY, push_bounded};
+use super::world::SAMPLE_HISTORY;
 
 /// What is said of the values of a GPU that has been described and of which no sample has come.
 const NOT_READ: &str = "not read yet";

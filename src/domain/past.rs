@@ -33,7 +33,10 @@ pub struct PastGpu {
 /// As it is written where a state of a run is kept: one number, for there are a hundred thousand.
 impl From<PastGpu> for u64 {
     fn from(gpu: PastGpu) -> Self {
-        [gpu.util, gpu.memory, gpu.power].into_iter().rev().fold(0, |all, share| all << 16 | Self::from(share.0))
+        [gpu.util, gpu.memory, gpu.power]
+            .into_iter()
+            .rev()
+            .fold(0, |all, share| all << 16 | Self::from(share.0))
     }
 }
 

@@ -9,8 +9,8 @@ use serde::{Deserialize, Serialize};
 
 use super::timing::{Phase, PhaseSpan, StepTiming};
 
-/// Steps that some have reported and others not.
-const MOST_OPEN: usize = 256;
+/// Steps that some have reported and others not. What a client has caught up with comes rank by rank, thousands of steps apart.
+const MOST_OPEN: usize = 8192;
 
 /// The least wait of each step until all have reported it.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]

@@ -9,6 +9,7 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 
 use super::alerts::{Alerts, Known};
+use super::bounded::push_bounded;
 use super::collectives::Collected;
 use super::event::{Envelope, Event, LOG, Origin};
 use super::history::{Mark, RunHistory};
@@ -315,13 +316,6 @@ impl RunState {
     }
 }
 
-pub(super) fn push_bounded<T>(queue: &mut VecDeque<T>, item: T, limit: usize) {
-    if queue.len() >= limit {
-        queue.pop_front();
-    }
-    queue.push_back(item);
-}
-
 /// `attempt 2 of 3: rank 1 (gpu-b:0) failed: exit 1`.
 pub fn restart_words(attempt: u32, of: u32, why: &str) -> String {
     format!("attempt {attempt} of {of}: {why}")
@@ -385,7 +379,9 @@ impl RunState {
                 }
                 self.waiting_for.clone_from(waiting_for);
             }
-            Event::Attached { since: Some(since) } => self.unattended.push((*since, at)),
+            Event::Attached { since: Some(since), until } => {
+                self.unattended.push((*since, until.unwrap_or(at)));
+            }
             Event::RunNoted { host, note } => {
                 if note.what == what::JOINED {
                     // It counts up: the newest one tells all.
@@ -400,7 +396,11 @@ impl RunState {
             Event::RunRestarted { attempt, of, why, root } => self.restart(at, (*attempt, *of), why, *root),
             Event::RunEnded { outcome } => {
                 if self.stage() != Some(RunStage::Ended) {
-                    self.stages.push((at, RunStage::Ended));
+                    // the client may have learnt of it later
+                    let exits = self.ranks.iter().map(|rank| rank.exit.as_ref().map(|(at, _)| *at));
+                    let last = exits.collect::<Option<Vec<_>>>().and_then(|all| all.into_iter().max());
+                    let entered = self.stages.last().map_or(at, |(entered, _)| *entered);
+                    self.stages.push((last.unwrap_or(at).max(entered).min(at), RunStage::Ended));
                 }
                 self.waiting_for = Waiting::default();
                 self.outcome = Some(outcome.clone());
@@ -523,7 +523,8 @@ impl RunState {
                 self.collected = Collected::default();
                 let count = if self.has_workers { self.trainers().count() } else { self.ranks.len() };
                 self.stragglers.step(count, number, timing);
-                self.history.step(self.last_at, timing, self.stragglers.now().is_some());
+                let late = self.stragglers.now().is_some();
+                self.history.step(self.last_at, number, timing, late);
                 if let Some(least) = self.least_wait.step(count, timing) {
                     self.part(timing.step, least);
                 }

@@ -113,7 +113,9 @@ impl Cache {
     /// Leaves out all records but those that `keeps`, in a new file in its place.
     pub(super) fn thin(&mut self, mut keeps: impl FnMut(&About) -> bool) {
         let kept: Vec<Record> = self.records.iter().filter(|record| keeps(&record.about)).cloned().collect();
-        let Some(data) = kept.iter().map(|record| self.data(record)).collect::<Option<Vec<_>>>() else { return };
+        let Some(data) = kept.iter().map(|record| self.data(record)).collect::<Option<Vec<_>>>() else {
+            return;
+        };
         // who reads it now keeps the file as it was
         drop(std::fs::remove_file(&self.path));
         self.begin_anew();

@@ -11,6 +11,7 @@ use super::cache::{About, Cache};
 use super::reader::Entry;
 use super::scan::Bytes;
 use crate::domain::run::RunSpec;
+use crate::domain::time::Stamp;
 
 /// The largest index, unpacked.
 const LONGEST: u64 = 256 << 20;
@@ -28,6 +29,7 @@ pub(super) struct FileSum {
 pub(super) struct Index {
     pub(super) chunks: Vec<Entry>,
     pub(super) spec: Option<RunSpec>,
+    pub(super) unattended: Vec<(Stamp, Stamp)>,
 }
 
 impl Index {
@@ -49,7 +51,8 @@ impl Index {
         let mut unpacked = Vec::new();
         zstd::Decoder::new(&*cache.data(&record)?).ok()?.take(LONGEST).read_to_end(&mut unpacked).ok()?;
         let index: Self = rmp_serde::from_slice(&unpacked).ok()?;
-        let lies_in = |entry: &Entry| files.get(entry.file()).is_some_and(|file| entry.end() <= file.length());
+        let lies_in =
+            |entry: &Entry| files.get(entry.file()).is_some_and(|file| entry.end() <= file.length());
         index.chunks.iter().all(lies_in).then_some(index)
     }
 

@@ -76,7 +76,8 @@ impl Thread {
             let closing = Arc::clone(&closing);
             move || {
                 let _ = rustix::process::setpriority_process(None, NICE);
-                if let Err(error) = Task::new(recording, rules, closing).and_then(|mut task| task.run(&woken)) {
+                if let Err(error) = Task::new(recording, rules, closing).and_then(|mut task| task.run(&woken))
+                {
                     tracing::debug!(%error, "the states of a recording are not kept");
                 }
             }

@@ -38,6 +38,8 @@ pub struct Reader {
     chunks: Vec<Entry>,
     spec: Option<RunSpec>,
     integrity: Integrity,
+    /// Spans in which no client recorded it.
+    unattended: Vec<(Stamp, Stamp)>,
     /// Whether it was opened by an index that an earlier walk has left.
     is_indexed: bool,
 }
@@ -107,12 +109,13 @@ impl Reader {
             chunks: Vec::new(),
             spec: None,
             integrity: Integrity::Complete,
+            unattended: Vec::new(),
             is_indexed: false,
         };
         let bytes: Vec<&Bytes> = files.iter().map(|part| &part.bytes).collect();
         if let Some(index) = Cache::of(path).and_then(|mut cache| Index::of(&mut cache, &bytes)) {
-            let Index { chunks, spec } = index;
-            return Ok(Self { files, chunks, spec, is_indexed: true, ..reader });
+            let Index { chunks, spec, unattended } = index;
+            return Ok(Self { files, chunks, spec, unattended, is_indexed: true, ..reader });
         }
         let mut surveys = Vec::new();
         for mut part in files {
@@ -152,7 +155,9 @@ impl Reader {
     pub(super) fn keep_index(&self, cache: &mut Cache) {
         if self.integrity == Integrity::Complete && !self.is_indexed {
             let bytes: Vec<&Bytes> = self.files.iter().map(|part| &part.bytes).collect();
-            Index { chunks: self.chunks.clone(), spec: self.spec.clone() }.keep(cache, &bytes);
+            let (chunks, spec, unattended) =
+                (self.chunks.clone(), self.spec.clone(), self.unattended.clone());
+            Index { chunks, spec, unattended }.keep(cache, &bytes);
         }
     }
 
@@ -186,6 +191,10 @@ impl Reader {
             self.spec = spec;
         }
         let (start, end) = (note.start.max(floor), note.end.max(floor));
+        if self.chunks.last().is_some_and(|last| last.file != file) {
+            let (from, to) = unattended(record).unwrap_or((floor, start));
+            self.unattended.extend((from < to).then_some((from, to)));
+        }
         self.chunks.push(Entry { file, at, length: record.len(), note, start, end });
         Ok(())
     }
@@ -220,13 +229,10 @@ impl Reader {
         Some((self.chunks.first()?.start, self.chunks.last()?.end))
     }
 
-    /// Spans in which no client recorded it: between the end of one file and the beginning of the next.
+    /// Spans in which no client recorded it: as the client tells that took it up, or between the end of one file and the beginning
+    /// of the next.
     pub fn unattended(&self) -> Vec<(Stamp, Stamp)> {
-        let pairs = self.chunks.windows(2).filter_map(|pair| match pair {
-            [last, next] if last.file != next.file && last.end < next.start => Some((last.end, next.start)),
-            _ => None,
-        });
-        pairs.collect()
+        self.unattended.clone()
     }
 
     /// Its first file.
@@ -347,6 +353,15 @@ impl Reader {
             loaded: Vec::new().into_iter(),
         }
     }
+}
+
+/// What the chunk that begins a later file tells of the time before.
+fn unattended(record: &[u8]) -> Option<(Stamp, Stamp)> {
+    let events = chunk::decode(record, |channel| channel == Channel::Event).ok()?.envelopes;
+    events.into_iter().find_map(|envelope| match envelope.event {
+        Event::Attached { since, until } => Some((since?, until?)),
+        _ => None,
+    })
 }
 
 /// Envelopes in order, read chunk by chunk.

@@ -24,7 +24,7 @@ const MOST: usize = 128;
 /// The largest one unpacked.
 const LONGEST: u64 = 1 << 30;
 /// From so many bytes on it is worth to keep where the chunks lie: to look takes 3 ms a MB.
-const INDEXED: u64 = 4 << 20;
+const INDEXED: u64 = 1 << 20;
 /// Quick to write: it is the machine's own cache.
 const LEVEL: i32 = 1;
 

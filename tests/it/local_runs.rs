@@ -8,6 +8,11 @@ use std::process::{Command, Output, Stdio};
 
 use tempfile::TempDir;
 
+use hvtui::domain::time::Stamp;
+use hvtui::domain::world::{RunState, World};
+use hvtui::record::Player;
+
+use super::common::built;
 use super::common::processes::until;
 use super::common::terminal::Terminal;
 
@@ -186,6 +191,48 @@ fn a_detached_run_took_as_long_as_its_ranks_whenever_it_is_looked_at() {
     let exit = runs.unwrap().next().expect("an exit").unwrap();
     let (first, last) = (written(&mark) - 1_000_000, written(&exit) + 1_000_000);
     assert!((first..=last).contains(&at), "{first} {at} {last}");
+}
+
+/// The hosts tell what they have rank by rank and in a moment. It is recorded as it happened all the same.
+#[test]
+fn the_steps_of_a_detached_run_lie_where_they_happened() {
+    let person = Person::new(1);
+    let hosts =
+        ["a", "b"].map(|name| format!("[[host]]\nname = \"{name}\"\naddress = \"local\"\nslots = 1\n"));
+    std::fs::write(person.home().join("hosts.toml"), hosts.concat()).unwrap();
+    let late_rank = built::example("late_rank");
+    let ended = |rank: &str| person.home().join(format!("ended-{rank}"));
+    let script = format!("{} && touch {}", late_rank.display(), ended("$RANK").display());
+    let steps = 1200;
+    let launch = ["run", "--detach", "-H", "a:1,b:1", "--env", "LATE_STEPS=1200", "--", "sh", "-c", &script];
+    let out = person.run(&launch);
+    assert!(out.status.success(), "{}", text(&out.stderr));
+    until("both ranks to end", || ["0", "1"].iter().all(|rank| ended(rank).exists()));
+    // far enough from their end that what is caught up with is in the past
+    std::thread::sleep(std::time::Duration::from_secs(4));
+    until("the end of the run", || !person.recorded()["outcome"].is_null());
+    let out = person.run(&["report", "last", "--json"]);
+    let report: serde_json::Value = serde_json::from_slice(&out.stdout).expect("JSON");
+    // the first one warms up
+    assert_eq!(report["steps"]["length"]["count"], steps - 1, "{report:#}");
+    let recording = glob::glob(&format!("{}/.local/state/hvtui/runs/*/run.mcap", person.home().display()));
+    let mut player = Player::open(&recording.unwrap().next().unwrap().unwrap()).unwrap();
+    let state = player.state();
+    let (mut world, mut reached) = (World::default(), Vec::new());
+    for tenth in 0..=10 {
+        player.seek(state.start.plus_micros(state.end.micros_since(state.start) * tenth / 10));
+        let mut playback = player.advance(Stamp(0));
+        while playback.reading.is_some() {
+            playback = player.advance(Stamp(0));
+        }
+        if let Some(whole) = playback.reset {
+            world = *whole;
+        }
+        playback.envelopes.iter().for_each(|envelope| world.apply(envelope));
+        reached.push(world.runs.values().next().and_then(RunState::step).unwrap_or(0));
+    }
+    let between = reached.iter().filter(|step| (1..steps).contains(*step)).count();
+    assert!(reached.is_sorted() && between >= 2 && reached[10] == steps, "{reached:?}");
 }
 
 #[test]

@@ -706,7 +706,7 @@ fn taken_up() -> Story {
     let mut story = training();
     let since = story.at;
     story.wait_ms(3_000);
-    story.tell(Origin::Run(world::run_id()), Event::Attached { since: Some(since) });
+    story.tell(Origin::Run(world::run_id()), Event::Attached { since: Some(since), until: None });
     for step in 900..903 {
         story.wait_ms(60);
         for rank in 0..4 {

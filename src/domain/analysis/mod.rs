@@ -190,7 +190,8 @@ impl Analyzer {
 
     fn of_run(&mut self, at: Stamp, event: &Event) {
         match event {
-            Event::Attached { since: Some(since) } => {
+            Event::Attached { since: Some(since), until } => {
+                let at = until.unwrap_or(at);
                 let us = if self.counting { at.micros_since(*since).max(0).unsigned_abs() } else { 0 };
                 self.unattended_us = self.unattended_us.saturating_add(us);
             }

@@ -16,8 +16,8 @@ use crate::domain::series::Merge;
 use crate::domain::time::Stamp;
 use crate::domain::timing::{Phase, StepTiming};
 
-/// Steps that some ranks have told and others not; their parts.
-const MOST_OPEN: usize = 512;
+/// Parts of steps that some ranks have told and others not. What a client has caught up with comes rank by rank, thousands of steps
+/// apart.
 const MOST_PARTS: usize = 1 << 18;
 /// How many that train are followed.
 pub(super) const MOST_RANKS: usize = 4096;
@@ -373,7 +373,7 @@ impl Steps {
             if let Some((step, parts)) = self.open.pop_first() {
                 self.close(step, parts, true);
             }
-        } else if self.open.len() > MOST_OPEN.min(MOST_PARTS / world.max(1))
+        } else if self.open.len() > MOST_PARTS / world.max(1)
             && let Some((step, parts)) = self.open.pop_first()
         {
             self.close(step, parts, false);

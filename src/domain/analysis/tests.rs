@@ -276,6 +276,22 @@ fn steps_that_one_rank_never_tells_are_those_of_each_rank() {
 }
 
 #[test]
+fn what_is_caught_up_with_rank_by_rank_is_put_together() {
+    let mut told = Told::new(spec(2));
+    told.start(0);
+    told.start(1);
+    for rank in 0..2 {
+        for step in 1..=3000 {
+            let late = [0, 1][rank as usize];
+            told.step(rank, timing(step, [2 + late, 2, 2, 3 - 3 * late, 1, 1]));
+        }
+    }
+    let run = told.finish(RunEnd::Finished);
+    // the first one warms up
+    assert_eq!(run.ranks[1].last_in, Some(2999));
+}
+
+#[test]
 fn a_loss_that_is_no_number_is_told_with_its_step() {
     let mut told = Told::new(spec(1));
     for step in 1..=20 {
@@ -326,7 +342,7 @@ fn what_is_missing_is_counted() {
     told.host(Event::Gap { what: "telemetry".to_owned(), dropped: 4 });
     let since = told.at;
     told.wait(60);
-    told.whole(Event::Attached { since: Some(since) });
+    told.whole(Event::Attached { since: Some(since), until: None });
     let run = told.finish(RunEnd::Finished);
     assert_eq!(run.gaps.dropped, [Counted { what: "telemetry".to_owned(), count: 7 }]);
     assert_eq!(run.gaps.unattended_us, 60_000_000);

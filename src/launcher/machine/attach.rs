@@ -56,7 +56,7 @@ impl RunMachine {
             actions.push(Action::Emit(machine.origin(), created));
         }
         let since = position.last_at.filter(|_| recorded);
-        actions.push(Action::Emit(machine.origin(), Event::Attached { since }));
+        actions.push(Action::Emit(machine.origin(), Event::Attached { since, until: None }));
         let stage = machine.stage;
         machine.enter(stage, at, &mut actions);
         for host in machine.spec.hosts() {

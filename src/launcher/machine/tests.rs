@@ -393,7 +393,7 @@ fn a_run_that_is_taken_up_has_no_deadline_and_passes_its_stages() {
     let (mut machine, actions) = attached(&crate::domain::position::Position::default());
     assert_eq!(sent(&actions), ["a:Follow", "b:Follow"]);
     assert!(matches!(&actions[0], Action::Emit(_, Event::RunCreated { .. })));
-    assert!(matches!(&actions[1], Action::Emit(_, Event::Attached { since: None })));
+    assert!(matches!(&actions[1], Action::Emit(_, Event::Attached { since: None, until: None })));
     assert!(
         machine.handle_time(T.plus_micros(10 * START_DEADLINE_US)).is_empty(),
         "a host may be away for long"
@@ -421,7 +421,7 @@ fn what_was_recorded_is_known_and_a_recorded_failure_stops_the_others() {
         ..Position::default()
     };
     let (machine, actions) = attached(&position);
-    assert!(matches!(&actions[0], Action::Emit(_, Event::Attached { since: Some(Stamp(5)) })));
+    assert!(matches!(&actions[0], Action::Emit(_, Event::Attached { since: Some(Stamp(5)), until: None })));
     assert_eq!(sent(&actions), ["a:Follow", "b:Follow", "a:Stop", "b:Stop"]);
     let Some(Action::Send(_, ToAgent::Follow(follow))) =
         actions.iter().find(|action| matches!(action, Action::Send(_, ToAgent::Follow(_))))

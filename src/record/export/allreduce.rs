@@ -9,8 +9,9 @@ use super::selection::Span;
 use crate::domain::ids::Rank;
 use crate::domain::timing::{Phase, StepTiming};
 
-/// Steps that some ranks have told and others not.
-const MOST_OPEN: usize = 512;
+/// Parts of steps that some ranks have told and others not. What a client has caught up with comes rank by rank, thousands of steps
+/// apart.
+const MOST_PARTS: usize = 1 << 18;
 
 /// A rank's part in an allreduce. Times are nanoseconds since the Unix epoch by the client's clock.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -83,7 +84,7 @@ impl Meetings {
         let parts = self.open.entry(timing.step).or_default();
         parts.insert(rank, arrival(rank, timing, span));
         if parts.len() < world {
-            while self.open.len() > MOST_OPEN {
+            while self.open.len() > MOST_PARTS / world.max(1) {
                 self.open.pop_first();
             }
             return None;

@@ -492,7 +492,7 @@ impl EventSource for Live {
         self.finishing.take(&mut self.recorded);
         for (run, taken) in self.files.leave() {
             if let Some(recorder) = taken.recorder {
-                self.finishing.finish(Ended::new(run, recorder, Told::default()));
+                self.finishing.finish(Ended::new(run, recorder, VecDeque::new(), Told::default()));
             }
         }
         Left { live, troubles, finishing: self.finishing }

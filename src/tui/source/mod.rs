@@ -1,6 +1,7 @@
 //! Where messages come from and where effects go: one trait, implemented by the live cluster and by a
 //! recording. Knows messages and effects, not the terminal.
 
+mod catch_up;
 mod checkups;
 mod figures;
 mod files;

@@ -23,6 +23,7 @@ use crate::domain::run::RunSpec;
 use crate::domain::time::{HostTime, Stamp};
 use crate::launcher::session::{Output, Session};
 use crate::record::{Error, Recorder, Store};
+use crate::tui::source::catch_up::CatchUp;
 use crate::tui::source::takeup::TakenUp;
 
 /// Clock samples kept per host for the beginning of a recording: what the clock filter looks back over.
@@ -32,6 +33,9 @@ const CLOCK_SAMPLES: usize = 32;
 const LOOK: Duration = Duration::from_millis(5);
 /// A recording that has taken nothing for so long stands still.
 const STANDS_STILL_US: u64 = 1_000_000;
+
+/// No more envelopes than these wait for a disk that stands still.
+const MOST_WAITING: usize = 250_000;
 
 /// Beside a recording: the list of what was copied to the hosts for its run.
 pub const TREE_FILE: &str = "tree";
@@ -60,6 +64,8 @@ pub struct Recorded {
 pub struct Ended {
     run: RunId,
     recorder: Recorder,
+    /// What was not sent to it yet.
+    left: VecDeque<Envelope>,
     told: Told,
 }
 
@@ -91,9 +97,11 @@ impl Finished {
 
 impl Ended {
     /// The end of a recording: what is left of it is written from now on.
-    pub(super) fn new(run: RunId, recorder: Recorder, told: Told) -> Self {
-        recorder.close();
-        Self { run, recorder, told }
+    pub(super) fn new(run: RunId, recorder: Recorder, left: VecDeque<Envelope>, told: Told) -> Self {
+        if left.is_empty() {
+            recorder.close();
+        }
+        Self { run, recorder, left, told }
     }
 
     pub(super) fn run(&self) -> &RunId {
@@ -106,6 +114,13 @@ impl Ended {
 
     /// Waits until what is left of it is written.
     pub fn finish(self) -> Finished {
+        for envelope in self.left {
+            // one that writes nothing more takes all that comes
+            while self.recorder.backlog().is_some() {
+                std::thread::sleep(LOOK);
+            }
+            self.recorder.send(envelope);
+        }
         let trouble = match self.recorder.finish() {
             Ok(stats) => {
                 let why = stats.left_out.filter(|_| !self.told.left_out);
@@ -129,6 +144,40 @@ struct Active {
     stood: Option<(u64, HostTime)>,
     told: Told,
     hosts: BTreeSet<HostId>,
+    /// What it catches up with waits here until it is in order …
+    catch_up: Option<CatchUp>,
+    /// … and then until the recorder can take it.
+    waiting: VecDeque<Envelope>,
+}
+
+impl Active {
+    /// Records an envelope, in its turn.
+    fn send(&mut self, envelope: Envelope) {
+        match &mut self.catch_up {
+            Some(catch_up) => {
+                let (older, is_present) = catch_up.take(envelope);
+                self.waiting.extend(older);
+                if is_present {
+                    self.catch_up = None;
+                }
+            }
+            // it never waits; where there is no room it drops and counts
+            None if self.waiting.is_empty() => self.recorder.send(envelope),
+            None => self.waiting.push_back(envelope),
+        }
+        self.pass_on();
+        let too_many = self.waiting.len().saturating_sub(MOST_WAITING);
+        self.waiting.drain(..too_many).for_each(|envelope| self.recorder.send(envelope));
+    }
+
+    /// Gives the recorder what it can take.
+    fn pass_on(&mut self) {
+        while self.recorder.backlog().is_none()
+            && let Some(envelope) = self.waiting.pop_front()
+        {
+            self.recorder.send(envelope);
+        }
+    }
 }
 
 /// What a recording must know of a host from the start.
@@ -202,8 +251,11 @@ impl Recorded {
         }
         let position = taken.recap.position;
         self.troubles.extend(taken.trouble);
+        let catch_up = CatchUp::new(&spec, position.last_at);
         match taken.recorder {
-            Some(recorder) => self.activate(run, recorder, position.next_seq, hosts, clock::now()),
+            Some(recorder) => {
+                self.activate(run, recorder, position.next_seq, hosts, clock::now(), Some(catch_up));
+            }
             None => drop(self.unrecorded.insert(run)),
         }
         self.session.attach(spec, position, past)
@@ -260,6 +312,7 @@ impl Recorded {
     /// Whether a recording is to be waited for.
     fn is_behind(&mut self) -> bool {
         self.active.values_mut().any(|active| {
+            active.pass_on();
             let Some(taken) = active.recorder.backlog() else {
                 active.stood = None;
                 return false;
@@ -285,13 +338,13 @@ impl Recorded {
         {
             self.begin(run.clone(), spec, envelope.at);
         }
-        for (run, active) in &self.active {
+        for (run, active) in &mut self.active {
             let concerned = match &envelope.origin {
                 Origin::Host(host) => active.hosts.contains(host),
                 origin => origin.run() == Some(run),
             };
             if concerned {
-                active.recorder.send(Envelope { seq: envelope.seq + active.base, ..(**envelope).clone() });
+                active.send(Envelope { seq: envelope.seq + active.base, ..(**envelope).clone() });
             }
         }
         match (&envelope.origin, &envelope.event) {
@@ -319,7 +372,7 @@ impl Recorded {
             }
         };
         match Recorder::start(path, keep_tree) {
-            Ok(recorder) => self.activate(run, recorder, 0, spec.hosts().into_iter().collect(), at),
+            Ok(recorder) => self.activate(run, recorder, 0, spec.hosts().into_iter().collect(), at, None),
             Err(error) => {
                 self.troubles.push_back(not_recorded(&run, &error.to_string()));
                 self.unrecorded.insert(run);
@@ -328,25 +381,37 @@ impl Recorded {
     }
 
     /// Records from now on; begins with what is known of the hosts.
-    fn activate(&mut self, run: RunId, recorder: Recorder, base: u64, hosts: BTreeSet<HostId>, at: Stamp) {
+    fn activate(
+        &mut self,
+        run: RunId,
+        recorder: Recorder,
+        base: u64,
+        hosts: BTreeSet<HostId>,
+        at: Stamp,
+        catch_up: Option<CatchUp>,
+    ) {
         if let Some(cap) = self.cap {
             recorder.limit(cap);
         }
         if let Some(rules) = &self.rules {
             recorder.keep_states(Arc::clone(rules));
         }
+        let (stood, waiting) = (None, VecDeque::new());
+        let mut active = Active { recorder, base, stood, told: Told::default(), hosts, catch_up, waiting };
         let mut before: Vec<&Envelope> =
-            hosts.iter().filter_map(|host| self.known.get(host)).flat_map(Known::all).collect();
+            active.hosts.iter().filter_map(|host| self.known.get(host)).flat_map(Known::all).collect();
         before.sort_by_key(|envelope| envelope.seq);
         for envelope in before {
-            recorder.send(Envelope { at, seq: envelope.seq + base, ..envelope.clone() });
+            active.send(Envelope { at, seq: envelope.seq + base, ..envelope.clone() });
         }
-        self.active.insert(run, Active { recorder, base, stood: None, told: Told::default(), hosts });
+        self.active.insert(run, active);
     }
 
     fn end(&mut self, run: &RunId) {
-        if let Some((run, Active { recorder, told, .. })) = self.active.remove_entry(run) {
-            self.ended.push(Ended::new(run, recorder, told));
+        if let Some((run, Active { recorder, told, catch_up, waiting, .. })) = self.active.remove_entry(run) {
+            let rest = catch_up.map(|mut catch_up| catch_up.rest()).unwrap_or_default();
+            let left = waiting.into_iter().chain(rest).collect();
+            self.ended.push(Ended::new(run, recorder, left, told));
         }
     }
 }

@@ -263,7 +263,8 @@ impl<'a> Look<'a> {
 /// The hosts of a run that goes on of which nothing is heard now, and when each was heard last.
 pub fn silent_hosts<'a>(model: &Model, run: &'a RunState) -> BTreeMap<&'a HostId, Stamp> {
     let mut silent = BTreeMap::new();
-    if !run.is_live() {
+    // of a run that was imported no host is asked
+    if !run.is_live() || run.spec.is_imported() {
         return silent;
     }
     let now = model.moment();

@@ -1,0 +1,186 @@
+use std::sync::Arc;
+
+use super::*;
+use crate::domain::analysis::fixtures;
+use crate::domain::clock_fit::ClockSample;
+use crate::domain::ids::RunId;
+use crate::domain::log::{LogLine, Stream};
+use crate::domain::run::RunStage;
+use crate::domain::waiting::Waiting;
+
+/// Seconds of the client's clock; the host's is ten seconds behind.
+fn second(second: i64) -> Stamp {
+    fixtures::START.plus_micros(second * 1_000_000)
+}
+
+fn by_host(seconds: i64) -> HostTime {
+    HostTime((second(seconds - 10)).0 as u64)
+}
+
+struct Client {
+    catch_up: CatchUp,
+    run: RunId,
+    seq: u64,
+    recorded: Vec<Envelope>,
+    is_present: bool,
+}
+
+impl Client {
+    /// Takes a run of two ranks up at second 100 that was known up to second 3.
+    fn new() -> Self {
+        let spec = fixtures::spec(2);
+        let catch_up = CatchUp::new(&spec, Some(second(3)));
+        let mut client = Self { catch_up, run: spec.id, seq: 40, recorded: Vec::new(), is_present: false };
+        let sample = ClockSample { host_time: by_host(100), offset_us: 10_000_000, rtt_us: 200 };
+        client.tell(100, Origin::Host(HostId::from("gpu-a")), Event::ClockSampled { sample });
+        client
+    }
+
+    fn tell(&mut self, at: i64, origin: Origin, event: Event) {
+        self.seq += 1;
+        let (older, is_present) =
+            self.catch_up.take(Envelope { seq: self.seq, at: second(at), origin, event });
+        self.recorded.extend(older);
+        self.is_present |= is_present;
+    }
+
+    fn of_rank(&mut self, at: i64, rank: u32, event: Event) {
+        self.tell(at, Origin::Rank(self.run.clone(), Rank(rank)), event);
+    }
+
+    fn step(&mut self, at: i64, rank: u32, step: u64, begun: i64) {
+        let mut timing = fixtures::timing(step, [100, 100, 100, 100, 50, 50]);
+        timing.start = by_host(begun);
+        self.of_rank(at, rank, Event::StepDone { timing: Arc::new(timing) });
+    }
+
+    fn stage(&mut self, at: i64, stage: RunStage) {
+        let event = Event::StageEntered { stage, waiting_for: Waiting::default() };
+        self.tell(at, Origin::Run(self.run.clone()), event);
+    }
+
+    fn line(&mut self, at: i64, rank: u32) {
+        let (text, stream) = (String::from("epoch 1"), Stream::Stdout);
+        let line = LogLine { rank: Rank(rank), stream, offset: 0, text, elided: 0, t: None };
+        self.of_rank(at, rank, Event::LogPrinted { line: Arc::new(line) });
+    }
+
+    /// When each was recorded, in hundredths of a second, and what.
+    fn told(&self) -> Vec<(i64, String)> {
+        let words = |envelope: &Envelope| match (&envelope.origin, &envelope.event) {
+            (Origin::Rank(_, rank), Event::StepDone { timing }) => format!("{rank} step {}", timing.step),
+            (Origin::Rank(_, rank), Event::LogPrinted { .. }) => format!("{rank} line"),
+            (Origin::Rank(_, rank), Event::RankMet) => format!("{rank} met"),
+            (Origin::Rank(_, rank), Event::ReportsRead { .. }) => format!("{rank} read"),
+            (_, Event::StageEntered { stage, .. }) => stage.name().to_owned(),
+            _ => "other".to_owned(),
+        };
+        let told = self.recorded.iter();
+        told.map(|envelope| (envelope.at.micros_since(second(0)) / 10_000, words(envelope))).collect()
+    }
+}
+
+#[test]
+fn what_is_caught_up_with_is_recorded_in_the_order_in_which_it_happened() {
+    let mut client = Client::new();
+    client.stage(100, RunStage::Meet);
+    client.line(100, 0);
+    client.of_rank(100, 0, Event::RankMet);
+    client.of_rank(100, 1, Event::RankMet);
+    client.stage(100, RunStage::Training);
+    for step in 1..=3 {
+        client.step(100, 0, step, 3 + 2 * step as i64);
+    }
+    client.of_rank(100, 0, Event::ReportsRead { next: 96 });
+    for step in 1..=3 {
+        client.step(101, 1, step, 3 + 2 * step as i64);
+    }
+    client.of_rank(101, 1, Event::ReportsRead { next: 96 });
+    assert!(client.recorded.is_empty() && !client.is_present, "more of it may come");
+    client.line(102, 1);
+    client.line(103, 1);
+    assert!(client.is_present);
+    let told = client.told();
+    let told: Vec<(i64, &str)> = told.iter().map(|(at, what)| (*at, what.as_str())).collect();
+    assert_eq!(
+        told,
+        [
+            (500, "0 met"),
+            (500, "1 met"),
+            (550, "ranks meet"),
+            (550, "training"),
+            (550, "0 step 1"),
+            (550, "1 step 1"),
+            (750, "0 step 2"),
+            (750, "1 step 2"),
+            (950, "0 step 3"),
+            (950, "0 read"),
+            (950, "1 step 3"),
+            (950, "1 read"),
+            (10_000, "other"),
+            (10_000, "0 line"),
+            (10_200, "1 line"),
+            (10_300, "1 line"),
+        ]
+    );
+    let numbers: Vec<u64> = client.recorded.iter().map(|envelope| envelope.seq).collect();
+    assert_eq!(numbers, (41..57).collect::<Vec<_>>());
+}
+
+#[test]
+fn what_happens_now_waits_no_longer_than_it_takes_to_see_that() {
+    let mut client = Client::new();
+    for at in 100..102 {
+        client.step(at, 0, at as u64, at - 1);
+        assert!(!client.is_present);
+    }
+    client.step(102, 0, 102, 101);
+    assert!(client.is_present);
+    assert_eq!(client.told().len(), 4);
+    // nor does what is said to have happened in the future, or before the run was known
+    let mut client = Client::new();
+    client.step(101, 0, 1, 500);
+    client.step(101, 1, 1, -500);
+    client.line(103, 0);
+    assert_eq!(
+        client.told(),
+        [
+            (350, "1 step 1".to_owned()),
+            (10_000, "other".to_owned()),
+            (10_100, "0 step 1".to_owned()),
+            (10_300, "0 line".to_owned())
+        ]
+    );
+}
+
+#[test]
+fn of_a_long_past_the_older_half_goes_before_the_rest_is_there() {
+    let mut client = Client::new();
+    let most = MOST as u64;
+    // a host tells its ranks in turns
+    for turn in 0..most / 1000 {
+        for rank in 0..2 {
+            for step in turn * 500..turn * 500 + 500 {
+                let mut timing = fixtures::timing(step + 1, [0; 6]);
+                timing.start = HostTime(by_host(4).0 + step);
+                client.of_rank(100, rank, Event::StepDone { timing: Arc::new(timing) });
+            }
+        }
+    }
+    assert_eq!(client.recorded.len(), MOST / 2);
+    client.recorded.extend(client.catch_up.rest());
+    assert!(client.recorded.windows(2).all(|pair| pair[0].at <= pair[1].at && pair[0].seq < pair[1].seq));
+    assert_eq!(client.recorded.len(), MOST + 1);
+}
+
+#[test]
+fn the_time_of_which_it_tells_begins_where_the_run_was_known_last() {
+    let mut client = Client::new();
+    let attached = Event::Attached { since: Some(second(3)), until: None };
+    client.tell(100, Origin::Run(client.run.clone()), attached);
+    client.step(100, 0, 1, 5);
+    client.recorded.extend(client.catch_up.rest());
+    let first = &client.recorded[0];
+    let until = Some(second(100));
+    assert!(first.at == second(3) && first.event == Event::Attached { since: Some(second(3)), until });
+}
