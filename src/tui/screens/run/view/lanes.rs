@@ -9,6 +9,7 @@ use crate::domain::clock_check::{self, ClockCheck, ClocksApart, Passage};
 use crate::domain::hooks::StepsBy;
 use crate::domain::ids::{HostId, Rank};
 use crate::domain::time::Stamp;
+use crate::domain::timing::{Phase, StepTiming};
 use crate::domain::trainers::Trainer;
 use crate::domain::units;
 use crate::domain::world::{HostState, RankState, RunState};
@@ -68,7 +69,8 @@ pub(super) fn draw(model: &Model, canvas: &mut Canvas<'_>, band: Band, run: &Run
         let name = format!("rank {}{}", one.number, if marked { "!" } else { "" });
         canvas.text(1, y, label + 1, &name, style);
         let host = model.world.hosts.get(&one.rank.placement.host);
-        strip::draw(canvas, x, y, w, &stretches(one.state, host, start, window), away);
+        let held = placed(one.state, host, (start, window));
+        strip::draw(canvas, x, y, w, &lane(run, one, &held, (start, window), w), away);
         y += 1;
     }
     if rank_room > 0 && run.trainers().all(|one| one.state.steps.is_empty()) {
@@ -227,28 +229,97 @@ fn head(
     words.iter().fold(LEAST_RULE, |columns, (word, _)| columns + width(word))
 }
 
-/// The phases of a rank that lie in the window, placed on the client's clock.
-fn stretches(rank: &RankState, host: Option<&HostState>, start: Stamp, window: i64) -> Vec<Segment> {
+/// A step, and where in the window it lies by the client's clock: 0..=1.
+type Placed<'a> = (f64, f64, &'a StepTiming);
+
+/// The steps of a rank that are held and lie in the window.
+fn placed<'a>(
+    rank: &'a RankState,
+    host: Option<&HostState>,
+    (start, window): (Stamp, i64),
+) -> Vec<Placed<'a>> {
     let share = |at: Stamp| at.micros_since(start) as f64 / window as f64;
     let mut out = Vec::new();
     for (arrived, step) in rank.steps.iter().rev() {
         let begin = host
             .and_then(|host| host.clock.stamp(step.start))
             .unwrap_or_else(|| arrived.plus_micros(-i64::from(step.dur_us)));
-        let done = begin.plus_micros(i64::from(step.dur_us));
-        if share(done) < 0.0 {
+        let (from, to) = (share(begin), share(begin.plus_micros(i64::from(step.dur_us))));
+        if to < 0.0 {
             break;
         }
-        for span in &step.spans {
-            let from = begin.plus_micros(i64::from(span.start_us));
-            let to = from.plus_micros(i64::from(span.dur_us));
-            if share(to) > 0.0 && share(from) < 1.0 {
-                out.push(Segment { phase: span.phase, from: share(from), to: share(to) });
-            }
+        if from < 1.0 {
+            out.push((from, to, &**step));
         }
     }
     out.reverse();
     out
+}
+
+/// What a lane shows: each phase where it was. Where steps are shorter than a column, and in the columns before the first step that is
+/// still held, the two phases that took the most.
+fn lane(
+    run: &RunState,
+    one: Trainer<'_>,
+    held: &[Placed<'_>],
+    (start, window): (Stamp, i64),
+    w: u16,
+) -> Vec<Segment> {
+    let is_short = |(from, to, _): &Placed<'_>| (to - from) * f64::from(w) < 1.0;
+    let mut out = if held.last().is_some_and(is_short) { shares(held, w) } else { phases(held, window) };
+    if one.state.step_count > one.state.steps.len() as u64 {
+        let from = held.first().map_or(1.0, |(from, ..)| *from);
+        let moment = |column: u16| start.plus_micros(window * i64::from(column) / i64::from(w));
+        for column in (0..w).take_while(|column| f64::from(column + 1) <= from * f64::from(w)) {
+            let point = run.history.phases_between(one.number, moment(column), moment(column + 1));
+            out.extend(main_two(point.unwrap_or_default().phases.map(u64::from), column, w));
+        }
+    }
+    out
+}
+
+/// Each phase where it was.
+fn phases(held: &[Placed<'_>], window: i64) -> Vec<Segment> {
+    let each = held.iter().flat_map(|(begin, _, step)| {
+        step.spans.iter().map(move |span| {
+            let from = begin + f64::from(span.start_us) / window as f64;
+            Segment { phase: span.phase, from, to: from + f64::from(span.dur_us) / window as f64 }
+        })
+    });
+    each.filter(|one| one.to > 0.0 && one.from < 1.0).collect()
+}
+
+/// Of each column the two phases that took the most of the steps that ended there: whole steps, so that even ones look even.
+fn shares(held: &[Placed<'_>], w: u16) -> Vec<Segment> {
+    let mut columns = vec![[0; Phase::COUNT]; usize::from(w)];
+    for (from, to, step) in held.iter().filter(|_| w > 0) {
+        let column = |at: f64| (at * f64::from(w)).clamp(0.0, f64::from(w - 1)) as usize;
+        let totals = step.phase_totals();
+        let mut add = |at: usize| columns[at].iter_mut().zip(totals).for_each(|(own, us)| *own += us);
+        add(column(*to));
+        // it reaches into the column before: one in which no step ends is like it
+        if column(*from) < column(*to) && columns[column(*from)] == [0; Phase::COUNT] {
+            columns[column(*from)] = totals;
+        }
+    }
+    (0..w).zip(columns).flat_map(|(column, all)| main_two(all, column, w)).collect()
+}
+
+/// The two phases that took the most of a column, side by side, in the order in which they come in a step.
+fn main_two(all: [u64; Phase::COUNT], column: u16, w: u16) -> Vec<Segment> {
+    let mut two: Vec<(Phase, u64)> = Phase::ALL.into_iter().zip(all).filter(|(_, us)| *us > 0).collect();
+    two.sort_by_key(|(_, us)| std::cmp::Reverse(*us));
+    two.truncate(2);
+    two.sort_by_key(|(phase, _)| phase.index());
+    let both: u64 = two.iter().map(|(_, us)| us).sum();
+    let mut from = f64::from(column);
+    let parts = two.into_iter().map(|(phase, us)| {
+        let to = from + us as f64 / both as f64;
+        let segment = Segment { phase, from: from / f64::from(w), to: to / f64::from(w) };
+        from = to;
+        segment
+    });
+    parts.collect()
 }
 
 fn counter(
@@ -273,6 +344,9 @@ fn counter(
         let right = start.plus_micros(window * i64::from(column + 1) / i64::from(w));
         let away = away(column);
         let util = util_between(state, placement, (left, right), !away);
+        let is_older = || state.past.front().is_none_or(|oldest| right <= oldest.at);
+        let util = util
+            .or_else(|| is_older().then(|| run.history.load_between(placement.rank, left, right)).flatten());
         line.push(if util.is_none() && away { strip::AWAY } else { level(util) });
     }
     canvas.text(x, y, w, &line, fill);
@@ -309,6 +383,40 @@ fn util_between(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::domain::time::HostTime;
+    use crate::domain::timing::PhaseSpan;
+
+    #[test]
+    fn where_steps_are_short_a_column_shows_what_took_the_most() {
+        let step = |spans: &[(Phase, u32)]| StepTiming {
+            step: 1,
+            start: HostTime(0),
+            dur_us: 100,
+            loss: None,
+            samples: 0,
+            spans: spans
+                .iter()
+                .map(|(phase, dur_us)| PhaseSpan { phase: *phase, start_us: 0, dur_us: *dur_us })
+                .collect(),
+            hidden_us: 0,
+        };
+        let usual = step(&[(Phase::Data, 10), (Phase::Forward, 30), (Phase::Backward, 60)]);
+        let late = step(&[(Phase::Forward, 30), (Phase::Wait, 90)]);
+        let held = [(0.3, 0.55, &usual), (0.55, 0.74, &usual), (0.76, 0.97, &late)];
+        let told = shares(&held, 4);
+        let told = told.iter().map(|one| (one.phase, (one.from * 400.0).round(), (one.to * 400.0).round()));
+        assert_eq!(
+            told.collect::<Vec<_>>(),
+            [
+                (Phase::Forward, 100.0, 133.0),
+                (Phase::Backward, 133.0, 200.0),
+                (Phase::Forward, 200.0, 233.0),
+                (Phase::Backward, 233.0, 300.0),
+                (Phase::Forward, 300.0, 325.0),
+                (Phase::Wait, 325.0, 400.0)
+            ]
+        );
+    }
 
     #[test]
     fn the_rank_to_look_at_has_a_lane_and_the_selected_one_too() {
