@@ -9,7 +9,7 @@ use flate2::Crc;
 use mcap::MAGIC;
 use mcap::records::op;
 
-use super::chunk::RECORD_HEAD;
+use super::chunk::{self, RECORD_HEAD};
 use super::error::Error;
 use super::format::{FORMAT, MAX_RECORD, PROFILE};
 
@@ -19,6 +19,8 @@ const SIGNATURE_AT: usize = RECORD_HEAD + 8 + 8 + 8 + 4;
 /// From the start of a chunk record to its compressed bytes.
 const CHUNK_HEAD: usize = SIGNATURE_AT + SIGNATURE.len() + 8;
 const WINDOW: usize = 256 << 10;
+/// The first chunk begins before this byte.
+const LONGEST_BEGINNING: usize = 4 << 10;
 
 /// A file read through one moving window.
 #[derive(Debug)]
@@ -140,8 +142,25 @@ fn is_message_index(head: &[u8], body: u64) -> bool {
         .is_some_and(|entries| u64::from(u32::from_le_bytes(entries)) + 6 == body)
 }
 
-/// Checks that the file is a recording of a version that is read here; gives where its data begins.
+/// Checks that the file is a recording of a version that is read here; gives where its data begins. Of one whose beginning is damaged
+/// that is where the file begins.
 pub(super) fn check_head(bytes: &mut Bytes, path: &Path) -> Result<u64, Error> {
+    match whole_head(bytes, path) {
+        Err(Error::NotARecording(_)) if begins_with_chunk(bytes).map_err(Error::file(path))? => Ok(0),
+        told => told,
+    }
+}
+
+/// Whether a chunk of ours lies where the first one does, whatever stands before it.
+fn begins_with_chunk(bytes: &mut Bytes) -> std::io::Result<bool> {
+    let heads = bytes.peek(0, LONGEST_BEGINNING)?.windows(CHUNK_HEAD);
+    let Some(at) = heads.map(chunk_length).position(|length| length.is_some()) else { return Ok(false) };
+    let at = at as u64;
+    let Some((_, length)) = record_at(bytes, at)? else { return Ok(false) };
+    Ok(chunk::head(&bytes.read(at, length as usize)?).is_ok())
+}
+
+fn whole_head(bytes: &mut Bytes, path: &Path) -> Result<u64, Error> {
     let not_ours = || Error::NotARecording(path.to_owned());
     if bytes.peek(0, MAGIC.len()).map_err(Error::file(path))? != MAGIC {
         return Err(not_ours());
@@ -152,7 +171,9 @@ pub(super) fn check_head(bytes: &mut Bytes, path: &Path) -> Result<u64, Error> {
     };
     let header =
         bytes.read(at + RECORD_HEAD as u64, length as usize - RECORD_HEAD).map_err(Error::file(path))?;
-    if take_text(&mut &*header) != Some(PROFILE) {
+    let mut texts = &*header;
+    // the library behind the profile, and nothing more
+    if take_text(&mut texts) != Some(PROFILE) || take_text(&mut texts).is_none() || !texts.is_empty() {
         return Err(not_ours());
     }
     let after = at + length;

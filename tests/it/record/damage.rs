@@ -70,6 +70,24 @@ fn one_changed_byte_costs_at_most_one_chunk() {
 }
 
 #[test]
+fn a_changed_byte_at_the_beginning_costs_nothing_but_is_told() {
+    let (_folder, path, bytes) = recorded();
+    let all = run(3, 12);
+    for at in 0..60 {
+        let mut changed = bytes.clone();
+        changed[at] ^= 0x10;
+        std::fs::write(&path, changed).unwrap();
+        let reader = Reader::open(&path).unwrap_or_else(|error| panic!("byte {at}: {error}"));
+        assert!(read(&reader) == all, "byte {at}");
+        // the library that wrote it is named there too
+        assert!(at >= 26 || matches!(reader.integrity(), Integrity::Damaged { .. }), "byte {at} is not told");
+    }
+    // what is none stays none
+    std::fs::write(&path, &bytes[..26]).unwrap();
+    assert!(matches!(Reader::open(&path), Err(Error::NotARecording(_))));
+}
+
+#[test]
 fn a_chunk_that_was_never_finished_is_left_out() {
     let (_folder, path, mut bytes) = recorded();
     let second_half = bytes.len() / 2;

@@ -215,6 +215,21 @@ fn an_unfinished_chunk_goes_and_what_is_no_recording_stays() {
 }
 
 #[test]
+fn a_damaged_beginning_is_repaired() {
+    let recorded = Recorded::new(&run(2, 4));
+    let all = read(&Reader::open(&recorded.path).unwrap());
+    for at in [0, 7, 8, 12, 22] {
+        let mut bytes = recorded.bytes.clone();
+        bytes[at] ^= 0x10;
+        recorded.put(&bytes);
+        assert!(recorded.state() != FileState::Whole, "byte {at}");
+        recorded.repair();
+        assert!(recorded.state() == FileState::Whole && read(&Reader::open(&recorded.path).unwrap()) == all);
+        assert!(!stock(&recorded.path).is_empty(), "other readers open it");
+    }
+}
+
+#[test]
 fn a_repair_that_was_killed_leaves_the_file_and_the_next_one_removes_its_copy() {
     let recorded = Recorded::new(&run(2, 4));
     let cut = &recorded.bytes[..recorded.bytes.len() / 2];

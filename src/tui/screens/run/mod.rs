@@ -48,8 +48,8 @@ pub(super) static ENTRY: Entry = Entry {
     },
 };
 
-/// The timeline's window goes from 2 ms to a day, microseconds.
-const WINDOW_BOUNDS: (i64, i64) = (2_000, 86_400_000_000);
+/// The timeline's window goes from 1 ms to a day, microseconds.
+const WINDOW_BOUNDS: (i64, i64) = (1_000, 86_400_000_000);
 /// Lines of a verdict at most.
 const VERDICT_LINES: usize = 3;
 

@@ -98,7 +98,11 @@ fn head(model: &Model, canvas: &mut Canvas<'_>, y: u16, run: &RunState, last: Op
         vec![("log".to_owned(), if focused { accent } else { text }), (format!("   {who} · {place}"), dim)];
     if let Some((at, of)) = matches(ui) {
         let more = if older > 0 { "+" } else { "" };
-        let at = if at > 0 { format!("{at} of {of}{more}") } else { format!("{of}{more} found") };
+        let at = match (at, of) {
+            (0, 0) => "in no line".to_owned(),
+            (0, _) => format!("{of}{more} found"),
+            _ => format!("{at} of {of}{more}"),
+        };
         title.push((format!(" · / {} {at}", ui.searched()), accent));
     }
     title.extend(ui.log.least.words().map(|words| (format!(" · {words}"), accent)));
