@@ -48,14 +48,19 @@ fn row(metric: &Compared) -> String {
     };
     let change = match (metric.change, metric.relative) {
         (None, _) => UNKNOWN.to_owned(),
+        (Some(_), _) if metric.unsure => "unsure".to_owned(),
         (Some(_), _) if metric.same => "same".to_owned(),
         (Some(_), Some(relative)) => percent(relative),
         (Some(change), None) => metric.unit.change_words(change),
     };
-    let interval = metric.interval.map_or_else(String::new, |(low, high)| match metric.a {
-        Some(a) if a != 0.0 => format!("{} … {}", percent(low / a.abs()), percent(high / a.abs())),
-        _ => format!("{} … {}", metric.unit.change_words(low), metric.unit.change_words(high)),
-    });
+    let none = if metric.too_few_steps { "too few steps" } else { "" };
+    let interval = metric.interval.map_or_else(
+        || none.to_owned(),
+        |(low, high)| match metric.a {
+            Some(a) if a != 0.0 => format!("{} … {}", percent(low / a.abs()), percent(high / a.abs())),
+            _ => format!("{} … {}", metric.unit.change_words(low), metric.unit.change_words(high)),
+        },
+    );
     format!("{:<12} {:>10} {:>10} {change:>10}   {interval}", metric.name, value(metric.a), value(metric.b))
 }
 

@@ -2,7 +2,7 @@ use unicode_width::UnicodeWidthStr;
 
 use super::*;
 use crate::domain::analysis::findings;
-use crate::domain::analysis::fixtures::{START, Told, late_run, spec};
+use crate::domain::analysis::fixtures::{START, Told, late_run, spec, timing};
 use crate::domain::comparison::{Side, compare};
 use crate::domain::outcome::RunEnd;
 
@@ -66,6 +66,23 @@ fn a_comparison_fits_80_columns() {
     let text = diff_text::render(&a.whole, &b.whole, &compare(&a, &b));
     assert_fits(&text);
     insta::assert_snapshot!("diff", text);
+}
+
+#[test]
+fn what_the_steps_do_not_tell_is_said() {
+    let of = |lengths: &[u32]| {
+        let mut told = Told::new(spec(1));
+        for (step, ms) in (1..).zip(lengths) {
+            told.step(0, timing(step, [0, *ms, 0, 0, 0, 0]));
+        }
+        Side { whole: told.finish(RunEnd::Finished), common: None }
+    };
+    let (a, b) = (of(&[9, 60, 8, 24, 12, 64, 15, 21, 17]), of(&[9, 55, 4, 66, 6, 52, 30, 48, 45]));
+    let text = diff_text::render(&a.whole, &b.whole, &compare(&a, &b));
+    assert_fits(&text);
+    let line = |name: &str| text.lines().find(|line| line.starts_with(name)).unwrap().to_owned();
+    assert!(line("p50").contains("unsure  ") && !line("p50").contains("same"), "{text}");
+    assert!(line("p95").ends_with("too few steps") && line("p99").ends_with("too few steps"), "{text}");
 }
 
 #[test]

@@ -57,7 +57,7 @@ pub struct Metric {
 
 /// A number without an interval.
 fn plain(value: f64) -> Option<Estimate> {
-    value.is_finite().then_some(Estimate { value, low: value, high: value })
+    value.is_finite().then_some(Estimate { value, low: value, high: value, few: false })
 }
 
 fn phase(run: &RunAnalysis, phase: Phase) -> Option<Estimate> {
