@@ -35,7 +35,7 @@ const USUAL_STEPS: u64 = 4;
 /// A rank is named from this share of a step on, percent.
 const NAMED_FROM: u64 = 3;
 /// What is less a step is not worth a word, microseconds: messages between hosts take as long.
-const LEAST_US: u64 = 100;
+pub(super) const LEAST_US: u64 = 100;
 /// By how many standard deviations what it costs must be off what chance gives.
 const SIGMAS: f64 = 3.0;
 /// Steps that some ranks have reported and others not; a rank whose reports come later than that is not judged.

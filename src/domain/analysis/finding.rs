@@ -7,7 +7,7 @@ use crate::domain::ids::Rank;
 use crate::domain::text::sanitize;
 use crate::domain::time::Stamp;
 use crate::domain::timing::Phase;
-use crate::domain::units::{bytes, counted, duration_us, ranges};
+use crate::domain::units::{bytes, counted, ranges, short_duration_us};
 
 /// How many are told at most.
 const MOST: usize = 5;
@@ -94,7 +94,7 @@ fn clocks(run: &RunAnalysis) -> Option<Finding> {
     let words = format!(
         "the clock of {} is at least {} ahead of that of {}: their lanes do not fit together",
         apart.ahead,
-        duration_us(apart.us),
+        short_duration_us(apart.us),
         apart.behind
     );
     let evidence = format!(
@@ -136,9 +136,12 @@ fn stalled(run: &RunAnalysis) -> Option<Finding> {
         return None;
     }
     let before = if run.outcome.is_some() { "before its end" } else { "until now" };
-    let words = format!("no rank took a step for {} {before}", duration_us(since));
-    let evidence =
-        format!("the last step was {}; the longest took {}", run.steps.last?, duration_us(longest.into()));
+    let words = format!("no rank took a step for {} {before}", short_duration_us(since));
+    let evidence = format!(
+        "the last step was {}; the longest took {}",
+        run.steps.last?,
+        short_duration_us(longest.into())
+    );
     Some(Finding::new(3.5, words, evidence).seen_at(run.steps.last.map(Place::Step)))
 }
 
@@ -171,7 +174,7 @@ fn late(run: &RunAnalysis) -> Vec<Finding> {
             format!("{} is late {}: {}", rank_words(run, line.rank), line.phase.words(), what_if_words(line)),
             format!(
                 "{} a step; last to the allreduce in {} of {} steps",
-                duration_us(a_step),
+                short_duration_us(a_step),
                 last,
                 line.of_steps
             ),
@@ -193,7 +196,7 @@ fn late(run: &RunAnalysis) -> Vec<Finding> {
             format!(
                 "step {} to {to}: +{} a step ({})",
                 worst.from_step,
-                duration_us(worst.cost_us),
+                short_duration_us(worst.cost_us),
                 percent(worst.share)
             ),
         );
@@ -220,7 +223,7 @@ fn data(run: &RunAnalysis) -> Option<Finding> {
         Finding::new(
             share,
             format!("all ranks wait for data: {all} of a step"),
-            format!("{} a step; more loader workers or prefetching", duration_us(mean as u64)),
+            format!("{} a step; more loader workers or prefetching", short_duration_us(mean as u64)),
         )
     })
 }
@@ -253,9 +256,9 @@ fn uneven(run: &RunAnalysis) -> Option<Finding> {
             format!("1 of 100 steps takes {times:.1} times the median or more"),
             format!(
                 "p50 {}, p99 {}, max {}",
-                duration_us(length.p50_us.into()),
-                duration_us(length.p99_us.into()),
-                duration_us(length.max_us.into())
+                short_duration_us(length.p50_us.into()),
+                short_duration_us(length.p99_us.into()),
+                short_duration_us(length.max_us.into())
             ),
         )
         .seen_at(longest.map(|(step, _)| Place::Step(step)))
@@ -269,7 +272,11 @@ fn drift(run: &RunAnalysis) -> Option<Finding> {
         Finding::new(
             change / 2.0,
             format!("steps become slower: +{} over the run", percent(change)),
-            format!("first tenth {}, last tenth {}", duration_us(first as u64), duration_us(last as u64)),
+            format!(
+                "first tenth {}, last tenth {}",
+                short_duration_us(first as u64),
+                short_duration_us(last as u64)
+            ),
         )
     })
 }
@@ -281,7 +288,7 @@ fn start(run: &RunAnalysis) -> Option<Finding> {
         Finding::new(
             share / 2.0,
             format!("{} of the run passed before its first step", percent(share)),
-            format!("{} of {}", duration_us(start), duration_us(all)),
+            format!("{} of {}", short_duration_us(start), short_duration_us(all)),
         )
         .seen_at(run.steps.first.map(Place::Step))
     })
@@ -315,7 +322,7 @@ fn held_down(run: &RunAnalysis) -> Option<Finding> {
     Some(Finding::new(
         if protects { 0.3 } else { 0.02 },
         format!("clocks were held down by {} on {}", sanitize(reason), counted(held.len(), "GPU")),
-        format!("{} for {}{hottest}", gpu_words(worst), duration_us(*us)),
+        format!("{} for {}{hottest}", gpu_words(worst), short_duration_us(*us)),
     ))
 }
 
@@ -323,16 +330,17 @@ fn of_gpu(run: &RunAnalysis, gpu: &GpuFigures) -> Vec<Finding> {
     let mut found = Vec::new();
     if gpu.cliffs.count > 0 {
         let since = gpu.cliffs.longest_at.zip(run.created).map(|(at, start)| at.micros_since(start).max(0));
-        let at = since
-            .map_or_else(String::new, |us| format!(", {} after the launch", duration_us(us.unsigned_abs())));
+        let at = since.map_or_else(String::new, |us| {
+            format!(", {} after the launch", short_duration_us(us.unsigned_abs()))
+        });
         let finding = Finding::new(
             gpu.cliffs.us as f64 / run.duration_us.unwrap_or(1).max(1) as f64,
             format!("the utilisation of {} fell below half of its median", gpu_words(gpu)),
             format!(
                 "{} for {} together; the longest {}{at}",
                 if gpu.cliffs.count == 1 { "once".to_owned() } else { format!("{} times", gpu.cliffs.count) },
-                duration_us(gpu.cliffs.us),
-                duration_us(gpu.cliffs.longest_us)
+                short_duration_us(gpu.cliffs.us),
+                short_duration_us(gpu.cliffs.longest_us)
             ),
         );
         found.push(finding.seen_at(gpu.cliffs.longest_at.map(Place::At)));
@@ -360,7 +368,7 @@ fn missing(run: &RunAnalysis) -> Option<Finding> {
     let mut parts: Vec<String> = Vec::new();
     parts.extend(run.gaps.damage.clone());
     if run.gaps.unattended_us > 0 {
-        parts.push(format!("not followed for {}", duration_us(run.gaps.unattended_us)));
+        parts.push(format!("not followed for {}", short_duration_us(run.gaps.unattended_us)));
     }
     parts.extend(run.gaps.dropped.iter().map(|gap| format!("{} dropped: {}", gap.count, gap.what)));
     if run.gaps.log_bytes > 0 {

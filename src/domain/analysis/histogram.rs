@@ -195,7 +195,7 @@ mod tests {
             (state >> 33) as f64 / (1_u64 << 31) as f64
         };
         for (count, share) in [(20, 0.5), (20, 0.95), (50, 0.95), (80, 0.95), (100, 0.99), (400, 0.99)] {
-            let exact = 100_000.0 - 10_000.0 * (1.0 - share as f64).ln();
+            let exact = 100_000.0 - 10_000.0 * (1.0_f64 - share).ln();
             let (mut told, mut wrong) = (0, 0);
             for _ in 0..1000 {
                 let values: Vec<u32> =
