@@ -8,7 +8,7 @@ use crate::domain::hooks::StepsBy;
 use crate::domain::ids::HostId;
 use crate::domain::text::sanitize;
 use crate::domain::timing::Phase;
-use crate::domain::units::{bytes, bytes_of, counted, duration_us, metric, middle_cut, padded, rate};
+use crate::domain::units::{bytes, bytes_of, counted, metric, middle_cut, padded, rate, short_duration_us};
 
 /// So many ranks and GPUs are shown, those that cost the most.
 const ROWS: usize = 16;
@@ -43,7 +43,7 @@ fn or_unknown<T>(value: Option<T>, words: impl Fn(T) -> String) -> String {
 }
 
 fn us(value: impl Into<Option<u64>>) -> String {
-    or_unknown(value.into(), duration_us)
+    or_unknown(value.into(), short_duration_us)
 }
 
 fn percent(share: f64) -> String {
@@ -133,14 +133,14 @@ pub(super) fn step_facts(run: &RunAnalysis) -> Vec<String> {
     let figures = &run.steps;
     let mut facts: Vec<String> = Vec::new();
     if let Some(warm_up) = figures.warm_up_us {
-        facts.push(format!("first step {}, not among these", duration_us(warm_up.into())));
+        facts.push(format!("first step {}, not among these", short_duration_us(warm_up.into())));
     }
     if let Some(after) = run.first_step_after_us {
-        facts.push(format!("done {} after the launch", duration_us(after)));
+        facts.push(format!("done {} after the launch", short_duration_us(after)));
     }
     if let Some(exposed) = figures.exposed_us {
         let overlap = figures.overlap.map_or_else(String::new, |of| format!(", overlap {}", percent(of)));
-        facts.push(format!("exposed communication {} a step{overlap}", duration_us(exposed as u64)));
+        facts.push(format!("exposed communication {} a step{overlap}", short_duration_us(exposed as u64)));
     }
     if let Some(samples) = run.samples {
         let last =
@@ -199,9 +199,9 @@ fn phases(run: &RunAnalysis) -> String {
             "  {:<14} {:>8} {:>8} {:>8} {:>8}  {bar}",
             figures.phase.name(),
             percent(figures.share),
-            duration_us(figures.mean_us as u64),
-            duration_us(figures.p50_us.into()),
-            duration_us(figures.p95_us.into())
+            short_duration_us(figures.mean_us as u64),
+            us(figures.p50_us.map(u64::from)),
+            us(figures.p95_us.map(u64::from))
         );
         let _ = writeln!(out, "{}", line.trim_end());
     }
@@ -287,7 +287,7 @@ fn gpus(run: &RunAnalysis) -> String {
             (Some(peak), Some(total)) => bytes_of(peak, total),
             (peak, _) => or_unknown(peak, bytes),
         };
-        let held = gpu.throttle.first().map_or_else(String::new, |throttle| duration_us(throttle.us));
+        let held = gpu.throttle.first().map_or_else(String::new, |throttle| short_duration_us(throttle.us));
         let row = format!(
             "  {} {:>4} {:>5} {:>5} {:>5} {memory:>11} {:>6} {:>7}  {held}",
             padded(&format!("{}:{} {}", gpu.host, gpu.index, gpu.model.as_deref().unwrap_or("")), 20),

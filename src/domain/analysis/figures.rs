@@ -117,10 +117,10 @@ pub struct PhaseFigures {
     pub share: f64,
     /// Its mean a step and rank.
     pub mean_us: f64,
-    /// Its median.
-    pub p50_us: u32,
-    /// 95 of 100 are not longer.
-    pub p95_us: u32,
+    /// Its median; unknown of [`Phase::Other`] where most of it is what is left of the steps beside the phases told.
+    pub p50_us: Option<u32>,
+    /// 95 of 100 are not longer; likewise.
+    pub p95_us: Option<u32>,
 }
 
 /// How one rank fared.

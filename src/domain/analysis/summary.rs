@@ -16,6 +16,8 @@ use crate::domain::timing::Phase;
 
 /// So many steps a run must have for its tenths to tell something.
 const LEAST_FOR_TENTHS: u64 = 50;
+/// What no phase is told of is left out of the quantiles of [`Phase::Other`] up to this share of its mean.
+const LEFT_OUT: f64 = 0.05;
 /// So many what-if lines are told.
 const WHAT_IFS: usize = 5;
 
@@ -246,14 +248,17 @@ fn phases(steps: &Steps, totals: &Totals) -> Vec<PhaseFigures> {
     let shares = shares(&totals.phases, totals.step_us);
     let figures = Phase::ALL.into_iter().filter_map(|phase| {
         let at = phase.index();
-        let rest = (shares[at] * totals.step_us as f64) / totals.steps.max(1) as f64;
-        let of = &steps.phases[at];
+        let mean_us = (shares[at] * totals.step_us as f64) / totals.steps.max(1) as f64;
+        let told_us = totals.phases[at] as f64 / totals.steps.max(1) as f64;
+        // the quantiles are those of what is told: of a step's rest none are known
+        let of = Some(&steps.phases[at])
+            .filter(|_| phase != Phase::Other || told_us >= mean_us * (1.0 - LEFT_OUT));
         (shares[at] > 0.0).then(|| PhaseFigures {
             phase,
             share: shares[at],
-            mean_us: rest,
-            p50_us: of.quantile(0.5).unwrap_or(0),
-            p95_us: of.quantile(0.95).unwrap_or(0),
+            mean_us,
+            p50_us: of.and_then(|of| of.quantile(0.5)),
+            p95_us: of.and_then(|of| of.quantile(0.95)),
         })
     });
     figures.collect()
