@@ -234,11 +234,19 @@ fn exposed(run: &RunAnalysis) -> Option<Finding> {
         .steps
         .overlap
         .map_or_else(|| "overlap unknown".to_owned(), |of| format!("overlap {}", percent(of)));
+    // one rank alone, or one that tells no waits: what it calls transfer may be waiting for another rank
+    let tells_waits =
+        run.steps.aligned && run.steps.length.is_some_and(|length| run.steps.judged >= length.count);
+    let what = if tells_waits {
+        "transfer on every rank, not waiting"
+    } else {
+        "transfer on every rank; waiting for other ranks is not told apart and may be in it"
+    };
     (share >= EXPOSED_FROM).then(|| {
         Finding::new(
             share,
             format!("communication is exposed for {} of a step", percent(share_of(run, Phase::Transfer))),
-            format!("transfer on every rank, not waiting; {hidden}"),
+            format!("{what}; {hidden}"),
         )
     })
 }
