@@ -102,7 +102,7 @@ fn steps(run: &RunAnalysis) -> String {
 }
 
 fn steps_told(run: &RunAnalysis) -> String {
-    let Some(last) = run.steps.last else {
+    let Some(numbers) = run.step_numbers() else {
         return "\nSteps\n  no steps were told by the program, by hooks, or in what it prints\n".to_owned();
     };
     let figures = &run.steps;
@@ -112,7 +112,11 @@ fn steps_told(run: &RunAnalysis) -> String {
         Some(StepsBy::Log) => ", read from what it prints: without times",
         _ => "",
     };
-    let mut out = format!("\nSteps: {last}{of}{by}\n");
+    let numbers = match numbers {
+        (Some(first), last) if first < last => format!("{first} to {last}"),
+        (_, last) => last.to_string(),
+    };
+    let mut out = format!("\nSteps: {numbers}{of}{by}\n");
     if let Some(length) = &figures.length {
         let whose = if figures.aligned { "slowest rank" } else { "each rank" };
         let _ = writeln!(
@@ -232,13 +236,32 @@ fn ranks(run: &RunAnalysis) -> String {
     let cost = |rank: &RankFigures| {
         rank.wait_caused_us.or(rank.length.map(|length| length.p95_us.into())).unwrap_or(0)
     };
-    let (rows, more) = worst(&run.ranks, cost);
+    let (untold, told): (Vec<&RankFigures>, Vec<&RankFigures>) =
+        run.ranks.iter().partition(|rank| rank.is_untold());
+    let (rows, more) = worst(if told.is_empty() { &untold } else { &told }, |rank| cost(rank));
     for rank in rows {
         out.push_str(rank_row(run, rank, has_phases).trim_end());
         out.push('\n');
     }
-    if more > 0 {
-        let _ = writeln!(out, "  {more} more ranks cost less; --json has all");
+    let less = if run.ranks.iter().any(|rank| rank.wait_caused_us.is_some()) {
+        "cost less"
+    } else {
+        "have shorter steps"
+    };
+    match (more, told.is_empty()) {
+        (0, _) => {}
+        (more, true) => {
+            let _ = writeln!(out, "  {} told no steps", counted(more, "more rank"));
+        }
+        (1, false) => {
+            let _ = writeln!(out, "  1 more rank; --json has all");
+        }
+        (more, false) => {
+            let _ = writeln!(out, "  {more} more ranks {less}; --json has all");
+        }
+    }
+    if !told.is_empty() && !untold.is_empty() {
+        let _ = writeln!(out, "  {} told no steps", counted(untold.len(), "rank"));
     }
     out
 }

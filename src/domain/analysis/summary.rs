@@ -53,6 +53,7 @@ pub(super) fn of(analyzer: Analyzer, damage: Option<String>) -> RunAnalysis {
         duration_us: ended_at.map(|end| end.micros_since(created).max(0).unsigned_abs()),
         first_step_after_us: analyzer
             .first_step_at
+            .filter(|_| !spec.is_imported())
             .map(|first| first.micros_since(created).max(0).unsigned_abs()),
         after_last_step_us: analyzer
             .last_step_at
