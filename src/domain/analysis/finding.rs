@@ -4,6 +4,7 @@ use serde::Serialize;
 
 use super::figures::{GpuFigures, RunAnalysis, WhatIf};
 use crate::domain::ids::Rank;
+use crate::domain::straggler::LEAST_US;
 use crate::domain::text::sanitize;
 use crate::domain::time::Stamp;
 use crate::domain::timing::Phase;
@@ -14,6 +15,10 @@ const MOST: usize = 5;
 /// A phase that takes this share of all ranks' steps is told.
 const DATA_FROM: f64 = 0.15;
 const EXPOSED_FROM: f64 = 0.25;
+/// A rank that comes last is told without its phase from this share of the steps' time on, where that is so many standard
+/// deviations from what chance gives.
+const LAST_FROM: f64 = 0.05;
+const LAST_SIGMAS: f64 = 2.0;
 /// Steps of which 99 of 100 are shorter than so many times the median are even.
 const UNEVEN_FROM: f64 = 2.0;
 /// Steps that become longer or shorter by this share over the run.
@@ -202,7 +207,42 @@ fn late(run: &RunAnalysis) -> Vec<Finding> {
         );
         found.push(finding.seen_at(Place::Step(worst.from_step)));
     }
+    found.extend(last(run));
     found
+}
+
+/// A rank that comes last again and again, of which neither the phases tell where it loses the time nor enough steps that it
+/// is a straggler.
+fn last(run: &RunAnalysis) -> Option<Finding> {
+    let judged = run.steps.judged;
+    let steps_us = run.steps.length.filter(|_| run.steps.aligned)?.mean_us * judged as f64;
+    let is_told = |rank: Rank| {
+        run.what_if.iter().any(|line| line.rank == rank)
+            || run.stragglers.iter().any(|episode| episode.rank == rank)
+    };
+    let untold = run.ranks.iter().filter(|rank| !is_told(rank.rank));
+    let (rank, last_in, caused_us) = untold
+        .filter_map(|rank| Some((rank.rank, rank.last_in?, rank.wait_caused_us?)))
+        .max_by_key(|(_, _, caused_us)| *caused_us)?;
+    let share = caused_us as f64 / steps_us.max(1.0);
+    // if the last one were drawn by lot
+    let (count, each) = (judged as f64, 1.0 / run.ranks.len().max(2) as f64);
+    let by_chance = count * each + LAST_SIGMAS * (count * each * (1.0 - each)).sqrt();
+    let matters = share >= LAST_FROM && caused_us > judged.saturating_mul(LEAST_US);
+    (matters && last_in as f64 > by_chance).then(|| {
+        Finding::new(
+            1.0 + share,
+            format!(
+                "{} comes last to the allreduce: without that {} faster",
+                rank_words(run, rank),
+                percent(share)
+            ),
+            format!(
+                "{} a step; last in {last_in} of {judged} steps; no phase tells where it loses the time",
+                short_duration_us(caused_us / judged.max(1))
+            ),
+        )
+    })
 }
 
 fn share_of(run: &RunAnalysis, phase: Phase) -> f64 {
