@@ -10,7 +10,7 @@ use super::histogram::Histogram;
 use super::steps::{RankSteps, Steps};
 use super::{Analyzer, facts};
 use crate::domain::ids::Rank;
-use crate::domain::run::RunSpec;
+use crate::domain::run::{JobKind, RunSpec};
 use crate::domain::straggler::Straggler;
 use crate::domain::timing::Phase;
 
@@ -66,7 +66,7 @@ pub(super) fn of(analyzer: Analyzer, damage: Option<String>) -> RunAnalysis {
             .filter(|_| !spec.is_imported())
             .map(crate::domain::outcome::RunOutcome::is_success),
         restarts: analyzer.restarts,
-        steps: step_figures(&steps, &all, &totals, analyzer.total_steps),
+        steps: step_figures(&spec, &steps, &all, &totals, analyzer.total_steps),
         phases: phases(&steps, &totals),
         what_if,
         stragglers: episodes.iter().map(episode).collect(),
@@ -137,9 +137,15 @@ fn exposed(phases: &[u64; Phase::COUNT]) -> u64 {
     phases[Phase::Wait.index()] + phases[Phase::Transfer.index()]
 }
 
-/// A job that hides nothing looks like one that doesn't tell: nothing is known then.
-fn overlap(hidden_us: u64, exposed_us: u64) -> Option<f64> {
-    (hidden_us > 0).then(|| hidden_us as f64 / (hidden_us + exposed_us) as f64)
+/// A job of which no rank hides anything looks like one that doesn't tell: nothing is known then.
+fn overlap(tells_hidden: bool, hidden_us: u64, exposed_us: u64) -> Option<f64> {
+    (tells_hidden && hidden_us + exposed_us > 0).then(|| hidden_us as f64 / (hidden_us + exposed_us) as f64)
+}
+
+/// Whether it is told what of the allreduce is hidden: by a rank, or by a trace of torch's kernels, which shows all of it.
+fn tells_hidden(spec: &RunSpec, steps: &Steps) -> bool {
+    let is_trace = spec.is_imported() && spec.kind == JobKind::Torch;
+    is_trace || steps.ranks.values().any(|rank| rank.hidden_us > 0)
 }
 
 fn has_allreduce(phases: &[u64; Phase::COUNT], hidden_us: u64) -> bool {
@@ -154,6 +160,7 @@ fn ranks(spec: &RunSpec, steps: &Steps) -> Vec<RankFigures> {
         all.entry(placement.rank.0).or_insert(&empty);
     }
     let is_judged = steps.judged > 0;
+    let tells_hidden = tells_hidden(spec, steps);
     let figures = all.into_iter().map(|(number, rank)| {
         let told = rank.tells_phases && rank.step_us > 0;
         let count = rank.lengths.count();
@@ -169,7 +176,7 @@ fn ranks(spec: &RunSpec, steps: &Steps) -> Vec<RankFigures> {
             shares: told.then(|| shares(&rank.phases, rank.step_us)),
             last_in: is_judged.then_some(rank.last_in),
             wait_caused_us: is_judged.then_some(rank.caused_us),
-            overlap: overlap(rank.hidden_us, exposed_us),
+            overlap: overlap(tells_hidden, rank.hidden_us, exposed_us),
             exposed_us: has_allreduce.then(|| exposed_us as f64 / count.max(1) as f64),
             samples_per_s: (rank.sample_us > 0).then(|| rank.samples as f64 * 1e6 / rank.sample_us as f64),
             exit: None,
@@ -191,6 +198,7 @@ fn lengths(steps: &Steps) -> (Histogram, bool) {
 }
 
 fn step_figures(
+    spec: &RunSpec,
     steps: &Steps,
     (lengths, aligned): &(Histogram, bool),
     totals: &Totals,
@@ -213,7 +221,7 @@ fn step_figures(
         first_tenth_us: tenth(steps, false).and_then(|part| part.mean_us),
         last_tenth_us: tenth(steps, true).and_then(|part| part.mean_us),
         exposed_us: told.then(|| exposed_us as f64 / totals.steps as f64),
-        overlap: overlap(totals.hidden_us, exposed_us),
+        overlap: overlap(tells_hidden(spec, steps), totals.hidden_us, exposed_us),
     }
 }
 
