@@ -21,6 +21,7 @@ mod table;
 mod table_gpus;
 mod table_steps;
 mod tensorboard;
+mod told;
 
 use std::io::Write;
 

@@ -14,6 +14,7 @@ use super::align::{Clocks, Gather};
 use super::allreduce::{Allreduce, Meetings};
 use super::out::Out;
 use super::selection::{Chosen, Selection, Span};
+use super::told::Told;
 use crate::domain::event::{Envelope, Event, Origin};
 use crate::domain::host::HostSample;
 use crate::domain::ids::{HostId, Rank};
@@ -48,6 +49,8 @@ pub(super) struct Run<'a> {
     pub(super) start: Stamp,
     /// How the run ended, as far as the recording tells.
     pub(super) outcome: Option<&'a RunOutcome>,
+    /// What its steps tell at all, chosen or not.
+    pub(super) told: Told,
 }
 
 impl Run<'_> {
@@ -158,34 +161,38 @@ pub(super) fn export(
     Ok(Exported { events, recorded, truncated, unaligned_steps, missing_chunks })
 }
 
-/// What must be known before anything is written: the hosts' clocks, and when the chosen steps were.
+/// What must be known before anything is written: the hosts' clocks, what steps tell, and when the chosen ones were.
 fn survey<'a>(reader: &'a Reader, selection: &'a Selection) -> Run<'a> {
     let (start, _) = reader.range().unwrap_or_default();
     let spec = reader.spec();
     let chosen = Chosen::new(selection, spec);
-    let is_by_steps = chosen.is_by_steps();
-    let wants = move |channel| channel == Channel::Clock || is_by_steps && channel == Channel::Phase;
-    let (mut gather, mut told) = (Gather::default(), Told::default());
+    let wants = |channel| matches!(channel, Channel::Clock | Channel::Phase);
+    let (mut gather, mut when, mut told) = (Gather::default(), When::default(), Told::of(spec));
     for envelope in reader.select(.., wants).flatten() {
         gather.take(&envelope);
-        told.take(&chosen, &envelope);
+        if let Event::StepDone { timing } = &envelope.event {
+            told.take(timing);
+        }
+        if chosen.is_by_steps() {
+            when.take(&chosen, &envelope);
+        }
     }
-    let mut run = Run { spec, chosen, clocks: gather.fit(), start, outcome: reader.outcome() };
-    let during = told.during(&run.clocks);
+    let mut run = Run { spec, chosen, clocks: gather.fit(), start, outcome: reader.outcome(), told };
+    let during = when.during(&run.clocks);
     run.chosen.set_during(during);
     run
 }
 
 /// When the chosen steps were, as long as the clocks are not known.
 #[derive(Default)]
-struct Told {
+struct When {
     /// By each host's clock.
     hosts: BTreeMap<HostId, (HostTime, HostTime)>,
     /// By their arrival, as steps are placed that no clock places.
     arrived: Option<Span>,
 }
 
-impl Told {
+impl When {
     fn take(&mut self, chosen: &Chosen<'_>, envelope: &Envelope) {
         let (Event::StepDone { timing }, Origin::Rank(_, rank)) = (&envelope.event, &envelope.origin) else {
             return;

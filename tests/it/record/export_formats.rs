@@ -60,7 +60,8 @@ fn csv_has_one_row_a_rank_and_step() {
             .iter()
             .zip(timing.phase_totals())
     {
-        assert_eq!(row[column(name)], us.to_string(), "{name}");
+        let told = if *name == "other_us" { String::new() } else { us.to_string() };
+        assert_eq!(row[column(name)], told, "{name}");
     }
     assert_eq!(row[column("hidden_us")], timing.hidden_us.to_string());
     assert_eq!((row[column("loss")], row[column("samples")]), ("0.11111111", "64"));
