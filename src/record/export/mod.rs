@@ -14,6 +14,7 @@ pub mod kernels;
 mod mcap_rows;
 mod out;
 mod parquet_file;
+mod parting;
 mod pass;
 mod prometheus;
 mod selection;

@@ -13,6 +13,7 @@ use super::super::reader::Reader;
 use super::align::{Clocks, Gather};
 use super::allreduce::{Allreduce, Meetings};
 use super::out::Out;
+use super::parting::{Held, Parting};
 use super::selection::{Chosen, Selection, Span};
 use super::told::Told;
 use crate::domain::event::{Envelope, Event, Origin};
@@ -137,7 +138,8 @@ pub(super) fn export(
     let (stragglers, meetings) = (Stragglers::default(), Meetings::default());
     let kept = marks::read(reader.path())?;
     let mut marks = kept.all().iter().peekable();
-    let mut pass = Pass { out, run, sink, stragglers, meetings, world, unaligned_steps: 0 };
+    let parting = Parting::default();
+    let mut pass = Pass { out, run, sink, stragglers, meetings, parting, world, unaligned_steps: 0 };
     let mut missing_chunks = 0;
     pass.sink.begin(&mut pass.out, &pass.run).map_err(Error::Write)?;
     for envelope in reader.envelopes(..) {
@@ -154,6 +156,8 @@ pub(super) fn export(
             break;
         }
     }
+    let held = pass.parting.rest();
+    pass.held(&held).map_err(Error::Write)?;
     marks.try_for_each(|mark| pass.mark(mark)).map_err(Error::Write)?;
     let Pass { mut out, run, sink, unaligned_steps, .. } = pass;
     sink.end(&mut out, &run).and_then(|()| out.flush()).map_err(Error::Write)?;
@@ -241,6 +245,8 @@ struct Pass<'a, 'o> {
     stragglers: Stragglers,
     /// Allreduces likewise.
     meetings: Meetings,
+    /// Steps that hooks tell.
+    parting: Parting,
     world: usize,
     unaligned_steps: u64,
 }
@@ -250,6 +256,14 @@ impl Pass<'_, '_> {
         let at = envelope.at.0.saturating_mul(1_000);
         match (&envelope.event, &envelope.origin) {
             (Event::StepDone { timing }, Origin::Rank(_, rank)) => self.step(*rank, timing, envelope.at),
+            (Event::StepsBy { by }, Origin::Rank(_, rank)) => {
+                let held = self.parting.told_by(*rank, *by);
+                self.held(&held)
+            }
+            (Event::RunRestarted { .. }, _) => {
+                let held = self.parting.rest();
+                self.held(&held)
+            }
             (Event::CollectiveDone { timing }, Origin::Rank(_, rank)) => {
                 self.collective(*rank, timing, envelope.at)
             }
@@ -298,6 +312,20 @@ impl Pass<'_, '_> {
             let at = arrived.0.saturating_mul(1_000);
             self.at(at, &Item::Straggler { at, straggler: &now })?;
         }
+        if self.parting.holds(self.world) {
+            let done = self.parting.step(self.world, Held { rank, arrived, timing: timing.clone() });
+            return self.held(&done);
+        }
+        self.give_step(rank, timing, arrived)
+    }
+
+    /// Gives steps that were held.
+    fn held(&mut self, held: &[Held]) -> io::Result<()> {
+        held.iter().try_for_each(|held| self.give_step(held.rank, &held.timing, held.arrived))
+    }
+
+    /// Gives a step, and behind the last one of all ranks their allreduce.
+    fn give_step(&mut self, rank: Rank, timing: &StepTiming, arrived: Stamp) -> io::Result<()> {
         let length = i64::from(timing.dur_us) * 1_000;
         let (span, is_aligned) = self.place(rank, Some(timing.start), length, arrived);
         let chosen = &self.run.chosen;
