@@ -77,7 +77,7 @@ pub mod timing;
 pub mod trace;
 pub mod trained;
 pub mod trainers;
-mod transfer;
+pub(crate) mod transfer;
 pub mod units;
 pub mod waiting;
 pub mod world;

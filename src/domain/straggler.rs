@@ -29,10 +29,13 @@ const MOST_DOUBLINGS: u32 = 5;
 const FORGOTTEN_AFTER_US: u64 = 60_000_000;
 /// Over the newest steps it is told what it costs now and whether it is over.
 const RECENT: usize = 20;
+/// So many usual (median) steps one step counts for at most, in what it takes and in what it costs: a checkpoint or a
+/// stall of seconds must not outweigh what the steps before and after it tell.
+const USUAL_STEPS: u64 = 4;
 /// A rank is named from this share of a step on, percent.
 const NAMED_FROM: u64 = 3;
 /// What is less a step is not worth a word, microseconds: messages between hosts take as long.
-const LEAST_US: u64 = 100;
+pub(super) const LEAST_US: u64 = 100;
 /// By how many standard deviations what it costs must be off what chance gives.
 const SIGMAS: f64 = 3.0;
 /// Steps that some ranks have reported and others not; a rank whose reports come later than that is not judged.
@@ -211,8 +214,13 @@ fn is_worth(cost: u64, length: u64, percent: u64) -> bool {
     cost.saturating_mul(100) > length.saturating_mul(percent)
 }
 
+/// The most that one of these steps counts for, microseconds: [`USUAL_STEPS`].
+fn counts_for<'a>(steps: impl Iterator<Item = &'a Step>) -> u64 {
+    upper_median(steps.map(|step| step.length)).saturating_mul(USUAL_STEPS)
+}
+
 /// Steps summed up for the rank that costs the most in them. The dearest step of each rank is left out: every rank
-/// has a hiccup now and then.
+/// has a hiccup now and then. No step counts for more than [`USUAL_STEPS`].
 struct Sums {
     rank: Rank,
     own: u64,
@@ -224,15 +232,17 @@ struct Sums {
 }
 
 impl Sums {
-    fn of<'a>(steps: impl Iterator<Item = &'a Step>) -> Option<Self> {
+    fn of<'a>(steps: impl Iterator<Item = &'a Step> + Clone) -> Option<Self> {
         let mut ranks: BTreeMap<Rank, (u64, u64)> = BTreeMap::new();
         let (mut length, mut squares, mut count) = (0, 0.0, 0);
+        let most = counts_for(steps.clone());
         for step in steps {
+            let cost = step.cost.min(most);
             let (sum, dearest) = ranks.entry(step.rank).or_default();
-            *sum += step.cost;
-            *dearest = step.cost.max(*dearest);
-            length += step.length;
-            squares += (step.cost as f64).powi(2);
+            *sum += cost;
+            *dearest = cost.max(*dearest);
+            length += step.length.min(most);
+            squares += (cost as f64).powi(2);
             count += 1;
         }
         for (sum, dearest) in ranks.values_mut() {
@@ -367,7 +377,8 @@ impl Stragglers {
     }
 
     fn judge(&mut self, number: u64) {
-        let us = self.window.iter().rev().take(EVERY as usize).map(|step| step.length).sum();
+        let most = counts_for(self.window.iter());
+        let us = self.window.iter().rev().take(EVERY as usize).map(|step| step.length.min(most)).sum();
         let accused = Sums::of(self.window.iter()).filter(Sums::accuse).map(|sums| sums.rank);
         self.suspect = accused.map(|rank| {
             let before = self.suspect.filter(|suspect| suspect.rank == rank);
@@ -407,7 +418,15 @@ impl Stragglers {
 
     /// What `rank` costs now.
     fn figures(&self, rank: Rank, named_at: u64) -> Straggler {
-        let recent = || self.window.iter().rev().take(RECENT);
+        let newest = || self.window.iter().rev().take(RECENT);
+        // one pause (a checkpoint, a stall) says nothing of what a step costs
+        let mut lengths: Vec<u64> = newest().map(|step| step.length).collect();
+        lengths.sort_unstable();
+        let pause = match lengths[..] {
+            [.., before, longest] if longest > before.saturating_mul(USUAL_STEPS) => longest,
+            _ => u64::MAX,
+        };
+        let recent = || newest().filter(|step| step.length < pause);
         let own = || recent().filter(|step| step.rank == rank);
         let cost: u64 = own().map(|step| step.cost).sum();
         let length: u64 = recent().map(|step| step.length).sum();

@@ -147,6 +147,46 @@ fn one_hiccup_names_no_rank_and_ends_nothing() {
     assert_eq!(named.iter().map(|(_, rank)| *rank).collect::<Vec<_>>(), [Rank(0)]);
 }
 
+/// Two ranks with steps of 8 ms, of which the second is last by 6 ms in each; `paused` stands still for so long in between.
+#[test]
+fn a_pause_of_seconds_does_not_end_a_straggler() {
+    let slow = |step, pause: [u64; 2]| {
+        let met = 7_000 + pause[0].max(pause[1]);
+        [[500, 400, pause[0] + 100], [500, 400, pause[1] + 6_100]].map(|[data, forward, backward]| {
+            let came = data + forward + backward;
+            timing(step, 0, [data, forward, backward, met - came, 500, 500])
+        })
+    };
+    let pauses = [[12_000_000, 12_000_000], [25_000_000, 0], [0, 25_000_000]];
+    for pause in pauses {
+        let mut fold = Stragglers::default();
+        for step in 1..=800 {
+            // every 15 steps from the 400th on: two of them lie within the newest 20
+            let pauses_now = step == 300 || step >= 400 && step % 15 == 0;
+            tell(&mut fold, &slow(step, if pauses_now { pause } else { [0, 0] }));
+            if step > 200 {
+                let now = fold.now().unwrap_or_else(|| panic!("over at step {step}, {pause:?}"));
+                assert_eq!((now.rank, now.lost), (Rank(1), Some(Lost::Backward)), "step {step}, {pause:?}");
+                let is_usual = (5_900..6_200).contains(&now.cost_us) && now.share > 0.7;
+                assert!(is_usual || step >= 400, "one pause is no part of its cost: {now:?}, {pause:?}");
+            }
+        }
+        assert_eq!(fold.past().count(), 0, "{pause:?}");
+    }
+}
+
+#[test]
+fn a_pause_is_no_evidence() {
+    let mut fold = Stragglers::default();
+    for step in 1..=40 {
+        let pause = if step == 12 { 12_000_000 } else { 0 };
+        let usual = timing(step, 0, [pause, 500, 100, 6_010, 500, 500]);
+        let late = timing(step, 0, [pause, 500, 6_100, 10, 500, 500]);
+        tell(&mut fold, &[usual, late]);
+        assert_eq!(fold.now(), None, "0.3 s of steps and a pause, step {step}");
+    }
+}
+
 /// Steps of about 2 ms on a machine that other programs use: for some tens of steps one rank loses its processor
 /// now and then, next another one does.
 #[test]

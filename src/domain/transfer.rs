@@ -42,7 +42,7 @@ impl LeastWait {
 }
 
 /// Makes `transfer` of the last `least` microseconds of a step's wait.
-pub(super) fn part(timing: &mut StepTiming, least: u64) {
+pub(crate) fn part(timing: &mut StepTiming, least: u64) {
     let mut left = u32::try_from(least).unwrap_or(u32::MAX);
     let mut spans = Vec::with_capacity(timing.spans.len() + 1);
     for span in timing.spans.iter().rev() {

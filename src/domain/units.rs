@@ -105,6 +105,11 @@ pub fn duration_us(micros: u64) -> String {
     }
 }
 
+/// The same where microseconds matter: `40 µs` for what is shorter than 0.1 ms.
+pub fn short_duration_us(micros: u64) -> String {
+    if (1..100).contains(&micros) { format!("{micros} µs") } else { duration_us(micros) }
+}
+
 /// A metric in at most five digits.
 pub fn metric(value: f64) -> String {
     match value.abs() {
@@ -221,6 +226,7 @@ mod tests {
         assert_eq!(bytes_of(131 << 30, 141 << 30), "131/141 G");
         assert_eq!(duration_us(420), "0.4 ms");
         assert_eq!(duration_us(61_200), "61 ms");
+        assert_eq!([0, 1, 99, 100].map(short_duration_us), ["0.0 ms", "1 µs", "99 µs", "0.1 ms"]);
         assert_eq!(duration_us(134_000_000), "02:14");
         assert_eq!(duration_us(11_100_000_000), "3h05");
     }

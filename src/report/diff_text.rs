@@ -8,7 +8,7 @@ use super::{WIDTH, wrapped};
 use crate::domain::analysis::RunAnalysis;
 use crate::domain::comparison::{Compared, Comparison, Difference};
 use crate::domain::text::sanitize;
-use crate::domain::units::middle_cut;
+use crate::domain::units::{counted, middle_cut};
 
 const UNKNOWN: &str = "–";
 
@@ -17,8 +17,14 @@ pub fn render(a: &RunAnalysis, b: &RunAnalysis, comparison: &Comparison) -> Stri
     let mut out = String::new();
     for (side, run) in [("A", a), ("B", b)] {
         let short = run.run.get(run.run.len().saturating_sub(4)..).unwrap_or(&run.run);
-        let steps = run.steps.last.map_or_else(|| "no steps".to_owned(), |last| format!("{last} steps"));
-        let words = format!("{side}  {short}  {}  ({} ranks, {steps})", sanitize(&run.name), run.world);
+        let steps = match run.step_numbers() {
+            None => "no steps".to_owned(),
+            Some((None, last)) => counted(last, "step"),
+            Some((Some(first), last)) if first < last => format!("steps {first} to {last}"),
+            Some((Some(_), last)) => format!("step {last}"),
+        };
+        let ranks = counted(run.world, "rank");
+        let words = format!("{side}  {short}  {}  ({ranks}, {steps})", sanitize(&run.name));
         let _ = writeln!(out, "{}", middle_cut(&words, WIDTH));
     }
     for note in &comparison.notes {
@@ -48,14 +54,19 @@ fn row(metric: &Compared) -> String {
     };
     let change = match (metric.change, metric.relative) {
         (None, _) => UNKNOWN.to_owned(),
+        (Some(_), _) if metric.unsure => "unsure".to_owned(),
         (Some(_), _) if metric.same => "same".to_owned(),
         (Some(_), Some(relative)) => percent(relative),
         (Some(change), None) => metric.unit.change_words(change),
     };
-    let interval = metric.interval.map_or_else(String::new, |(low, high)| match metric.a {
-        Some(a) if a != 0.0 => format!("{} … {}", percent(low / a.abs()), percent(high / a.abs())),
-        _ => format!("{} … {}", metric.unit.change_words(low), metric.unit.change_words(high)),
-    });
+    let none = if metric.too_few_steps { "too few steps" } else { "" };
+    let interval = metric.interval.map_or_else(
+        || none.to_owned(),
+        |(low, high)| match metric.a {
+            Some(a) if a != 0.0 => format!("{} … {}", percent(low / a.abs()), percent(high / a.abs())),
+            _ => format!("{} … {}", metric.unit.change_words(low), metric.unit.change_words(high)),
+        },
+    );
     format!("{:<12} {:>10} {:>10} {change:>10}   {interval}", metric.name, value(metric.a), value(metric.b))
 }
 

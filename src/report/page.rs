@@ -7,7 +7,7 @@ use super::svg::{self, Axes, Line};
 use super::text::{number, step_facts};
 use crate::domain::analysis::{Finding, HostFigures, MetricFigures, RunAnalysis, StepPoint};
 use crate::domain::timing::Phase;
-use crate::domain::units::{bytes, duration_us, rate};
+use crate::domain::units::{bytes, counted, rate, short_duration_us};
 
 /// GPUs and ranks of which a line of its own is drawn.
 const LINES: usize = 8;
@@ -24,7 +24,7 @@ pub fn page(run: &RunAnalysis, findings: &[Finding]) -> String {
         escaped(&title),
         escaped(&title)
     );
-    let us = |value: Option<u64>| value.map_or_else(|| UNKNOWN.to_owned(), duration_us);
+    let us = |value: Option<u64>| value.map_or_else(|| UNKNOWN.to_owned(), short_duration_us);
     let started = run.created.map_or_else(|| UNKNOWN.to_owned(), crate::domain::time::Stamp::rfc3339);
     let hosts: Vec<&str> = run.hosts.iter().map(crate::domain::ids::HostId::as_str).collect();
     let _ = writeln!(
@@ -96,7 +96,7 @@ fn charts(run: &RunAnalysis) -> String {
         line("c1", "p95", &quantile(0.95)),
         line("c2", "longest", &quantile(1.0)),
     ];
-    let time = |us: f64| duration_us(us.max(0.0) as u64);
+    let time = |us: f64| short_duration_us(us.max(0.0) as u64);
     out.push_str(&section("Step time", svg::lines(&axes("Step time", &time, true), &lengths)));
 
     let columns: Vec<(f64, Vec<f64>)> = points
@@ -160,7 +160,7 @@ fn utilisation(run: &RunAnalysis) -> Option<String> {
             Line { class: format!("c{at}"), name: name.clone(), points: points.collect() }
         })
         .collect();
-    let time = |us: f64| duration_us(us.max(0.0) as u64);
+    let time = |us: f64| short_duration_us(us.max(0.0) as u64);
     let percent = |value: f64| format!("{value:.0} %");
     let axes = Axes { title: "GPU utilisation", y_words: &percent, x_words: &time, from_zero: true };
     let more = run.charts.util.len().saturating_sub(LINES);
@@ -217,7 +217,7 @@ fn hosts(run: &RunAnalysis) -> String {
             known(host.cpu_mean, percent),
             known(host.cpu_max, percent),
             known(host.memory_peak, bytes),
-            known(host.clock_uncertainty_us, |us| duration_us(us.into())),
+            known(host.clock_uncertainty_us, |us| short_duration_us(us.into())),
         ]
     };
     let rows: Vec<Vec<String>> = run.host_figures.iter().map(row).collect();
@@ -225,10 +225,14 @@ fn hosts(run: &RunAnalysis) -> String {
 }
 
 fn tables(run: &RunAnalysis) -> String {
-    let us = |value: u32| duration_us(value.into());
+    let us = |value: u32| short_duration_us(value.into());
+    let untold = run.ranks.iter().filter(|rank| rank.is_untold()).count();
+    // all of them where none has told anything
+    let untold = if untold < run.ranks.len() { untold } else { 0 };
     let ranks: Vec<Vec<String>> = run
         .ranks
         .iter()
+        .filter(|rank| untold == 0 || !rank.is_untold())
         .map(|rank| {
             let share =
                 |phase: Phase| known(run.share(rank, phase), |share| format!("{:.0} %", share * 100.0));
@@ -242,7 +246,7 @@ fn tables(run: &RunAnalysis) -> String {
                 share(Phase::Wait),
                 share(Phase::Transfer),
                 known(rank.last_in, |last| last.to_string()),
-                known(rank.wait_caused_us, duration_us),
+                known(rank.wait_caused_us, short_duration_us),
                 rank.exit.clone().unwrap_or_else(|| UNKNOWN.to_owned()),
             ]
         })
@@ -261,6 +265,9 @@ fn tables(run: &RunAnalysis) -> String {
         "exit",
     ];
     let mut out = table("Ranks", "", &head, &ranks);
+    if untold > 0 {
+        let _ = writeln!(out, "<p class=\"dim\">{} told no steps</p>", counted(untold, "rank"));
+    }
     let gpus: Vec<Vec<String>> = run
         .gpus
         .iter()
@@ -276,7 +283,7 @@ fn tables(run: &RunAnalysis) -> String {
                 known(gpu.power_max_w, |watts| format!("{watts:.0} W")),
                 gpu.throttle
                     .iter()
-                    .map(|throttle| format!("{} {}", throttle.reason, duration_us(throttle.us)))
+                    .map(|throttle| format!("{} {}", throttle.reason, short_duration_us(throttle.us)))
                     .collect::<Vec<_>>()
                     .join(", "),
             ]

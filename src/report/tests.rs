@@ -2,7 +2,7 @@ use unicode_width::UnicodeWidthStr;
 
 use super::*;
 use crate::domain::analysis::findings;
-use crate::domain::analysis::fixtures::{START, Told, late_run, spec};
+use crate::domain::analysis::fixtures::{START, Told, late_run, spec, timing};
 use crate::domain::comparison::{Side, compare};
 use crate::domain::outcome::RunEnd;
 
@@ -66,6 +66,68 @@ fn a_comparison_fits_80_columns() {
     let text = diff_text::render(&a.whole, &b.whole, &compare(&a, &b));
     assert_fits(&text);
     insta::assert_snapshot!("diff", text);
+}
+
+#[test]
+fn what_the_steps_do_not_tell_is_said() {
+    let of = |lengths: &[u32]| {
+        let mut told = Told::new(spec(1));
+        for (step, ms) in (1..).zip(lengths) {
+            told.step(0, timing(step, [0, *ms, 0, 0, 0, 0]));
+        }
+        Side { whole: told.finish(RunEnd::Finished), common: None }
+    };
+    let (a, b) = (of(&[9, 60, 8, 24, 12, 64, 15, 21, 17]), of(&[9, 55, 4, 66, 6, 52, 30, 48, 45]));
+    let text = diff_text::render(&a.whole, &b.whole, &compare(&a, &b));
+    assert_fits(&text);
+    let line = |name: &str| text.lines().find(|line| line.starts_with(name)).unwrap().to_owned();
+    assert!(line("p50").contains("unsure  ") && !line("p50").contains("same"), "{text}");
+    assert!(line("p95").ends_with("too few steps") && line("p99").ends_with("too few steps"), "{text}");
+}
+
+#[test]
+fn steps_of_an_excerpt_are_named_by_their_numbers_and_silent_ranks_are_counted() {
+    let mut imported = spec(128);
+    imported.options.imported = Some("trace of torch's profiler: a.json".to_owned());
+    let run = |steps: std::ops::RangeInclusive<u64>| {
+        let mut told = Told::new(imported.clone());
+        for step in steps {
+            (0..3).for_each(|rank| told.step(rank, timing(step, [10, 20, 30, 0, 0, 10])));
+        }
+        told.analyzer.finish(None)
+    };
+    let (a, b) = (run(1009..=1014), run(552..=552));
+    let text = text::render(&a, &findings(&a));
+    assert_fits(&text);
+    assert!(text.contains("\nSteps: 1009 to 1014\n") && !text.contains("after the launch"), "{text}");
+    assert!(text.contains("\n  125 ranks told no steps\n") && !text.contains("cost less"), "{text}");
+    let ranks: String = text.lines().skip_while(|line| !line.starts_with("Ranks")).take(5).collect();
+    assert!(ranks.contains("   2 gpu-a:2 ") && !ranks.contains("   3 gpu-a:3 "), "{text}");
+    let page = page(&a, &findings(&a));
+    assert!(page.contains(">125 ranks told no steps<") && !page.contains("gpu-a:3<"), "{page}");
+    assert!(text::render(&b, &[]).contains("\nSteps: 552\n"));
+    let diff = diff_text::render(&a, &b, &compare(&side(run(1009..=1014)), &side(run(552..=552))));
+    assert!(
+        diff.contains("(128 ranks, steps 1009 to 1014)") && diff.contains("(128 ranks, step 552)"),
+        "{diff}"
+    );
+}
+
+fn side(whole: crate::domain::analysis::RunAnalysis) -> Side {
+    Side { whole, common: None }
+}
+
+#[test]
+fn times_below_a_tenth_of_a_millisecond_are_microseconds() {
+    let mut told = Told::new(spec(1));
+    for step in 1..=20 {
+        told.step(0, crate::domain::timing::StepTiming { dur_us: 40, ..timing(step, [0; 6]) });
+    }
+    let run = told.finish(RunEnd::Finished);
+    let text = text::render(&run, &findings(&run));
+    assert_fits(&text);
+    let line = text.lines().find(|line| line.contains("slowest rank")).unwrap();
+    assert!(line.contains("   40 µs    40 µs") && !line.contains("0.0 ms"), "{text}");
 }
 
 #[test]

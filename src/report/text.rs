@@ -8,7 +8,7 @@ use crate::domain::hooks::StepsBy;
 use crate::domain::ids::HostId;
 use crate::domain::text::sanitize;
 use crate::domain::timing::Phase;
-use crate::domain::units::{bytes, bytes_of, counted, duration_us, metric, middle_cut, padded, rate};
+use crate::domain::units::{bytes, bytes_of, counted, metric, middle_cut, padded, rate, short_duration_us};
 
 /// So many ranks and GPUs are shown, those that cost the most.
 const ROWS: usize = 16;
@@ -43,7 +43,7 @@ fn or_unknown<T>(value: Option<T>, words: impl Fn(T) -> String) -> String {
 }
 
 fn us(value: impl Into<Option<u64>>) -> String {
-    or_unknown(value.into(), duration_us)
+    or_unknown(value.into(), short_duration_us)
 }
 
 fn percent(share: f64) -> String {
@@ -102,7 +102,7 @@ fn steps(run: &RunAnalysis) -> String {
 }
 
 fn steps_told(run: &RunAnalysis) -> String {
-    let Some(last) = run.steps.last else {
+    let Some(numbers) = run.step_numbers() else {
         return "\nSteps\n  no steps were told by the program, by hooks, or in what it prints\n".to_owned();
     };
     let figures = &run.steps;
@@ -112,7 +112,11 @@ fn steps_told(run: &RunAnalysis) -> String {
         Some(StepsBy::Log) => ", read from what it prints: without times",
         _ => "",
     };
-    let mut out = format!("\nSteps: {last}{of}{by}\n");
+    let numbers = match numbers {
+        (Some(first), last) if first < last => format!("{first} to {last}"),
+        (_, last) => last.to_string(),
+    };
+    let mut out = format!("\nSteps: {numbers}{of}{by}\n");
     if let Some(length) = &figures.length {
         let whose = if figures.aligned { "slowest rank" } else { "each rank" };
         let _ = writeln!(
@@ -133,14 +137,14 @@ pub(super) fn step_facts(run: &RunAnalysis) -> Vec<String> {
     let figures = &run.steps;
     let mut facts: Vec<String> = Vec::new();
     if let Some(warm_up) = figures.warm_up_us {
-        facts.push(format!("first step {}, not among these", duration_us(warm_up.into())));
+        facts.push(format!("first step {}, not among these", short_duration_us(warm_up.into())));
     }
     if let Some(after) = run.first_step_after_us {
-        facts.push(format!("done {} after the launch", duration_us(after)));
+        facts.push(format!("done {} after the launch", short_duration_us(after)));
     }
     if let Some(exposed) = figures.exposed_us {
         let overlap = figures.overlap.map_or_else(String::new, |of| format!(", overlap {}", percent(of)));
-        facts.push(format!("exposed communication {} a step{overlap}", duration_us(exposed as u64)));
+        facts.push(format!("exposed communication {} a step{overlap}", short_duration_us(exposed as u64)));
     }
     if let Some(samples) = run.samples {
         let last =
@@ -199,9 +203,9 @@ fn phases(run: &RunAnalysis) -> String {
             "  {:<14} {:>8} {:>8} {:>8} {:>8}  {bar}",
             figures.phase.name(),
             percent(figures.share),
-            duration_us(figures.mean_us as u64),
-            duration_us(figures.p50_us.into()),
-            duration_us(figures.p95_us.into())
+            short_duration_us(figures.mean_us as u64),
+            us(figures.p50_us.map(u64::from)),
+            us(figures.p95_us.map(u64::from))
         );
         let _ = writeln!(out, "{}", line.trim_end());
     }
@@ -232,13 +236,32 @@ fn ranks(run: &RunAnalysis) -> String {
     let cost = |rank: &RankFigures| {
         rank.wait_caused_us.or(rank.length.map(|length| length.p95_us.into())).unwrap_or(0)
     };
-    let (rows, more) = worst(&run.ranks, cost);
+    let (untold, told): (Vec<&RankFigures>, Vec<&RankFigures>) =
+        run.ranks.iter().partition(|rank| rank.is_untold());
+    let (rows, more) = worst(if told.is_empty() { &untold } else { &told }, |rank| cost(rank));
     for rank in rows {
         out.push_str(rank_row(run, rank, has_phases).trim_end());
         out.push('\n');
     }
-    if more > 0 {
-        let _ = writeln!(out, "  {more} more ranks cost less; --json has all");
+    let less = if run.ranks.iter().any(|rank| rank.wait_caused_us.is_some()) {
+        "cost less"
+    } else {
+        "have shorter steps"
+    };
+    match (more, told.is_empty()) {
+        (0, _) => {}
+        (more, true) => {
+            let _ = writeln!(out, "  {} told no steps", counted(more, "more rank"));
+        }
+        (1, false) => {
+            let _ = writeln!(out, "  1 more rank; --json has all");
+        }
+        (more, false) => {
+            let _ = writeln!(out, "  {more} more ranks {less}; --json has all");
+        }
+    }
+    if !told.is_empty() && !untold.is_empty() {
+        let _ = writeln!(out, "  {} told no steps", counted(untold.len(), "rank"));
     }
     out
 }
@@ -287,7 +310,7 @@ fn gpus(run: &RunAnalysis) -> String {
             (Some(peak), Some(total)) => bytes_of(peak, total),
             (peak, _) => or_unknown(peak, bytes),
         };
-        let held = gpu.throttle.first().map_or_else(String::new, |throttle| duration_us(throttle.us));
+        let held = gpu.throttle.first().map_or_else(String::new, |throttle| short_duration_us(throttle.us));
         let row = format!(
             "  {} {:>4} {:>5} {:>5} {:>5} {memory:>11} {:>6} {:>7}  {held}",
             padded(&format!("{}:{} {}", gpu.host, gpu.index, gpu.model.as_deref().unwrap_or("")), 20),

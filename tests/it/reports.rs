@@ -118,6 +118,11 @@ fn a_late_rank_is_found_and_its_cost_decides() {
     let unknown = person.run(&["diff", "even", "late", "--fail-if", "gpu-util<-5"]);
     assert_eq!(unknown.status.code(), Some(65), "{unknown:?}");
     assert!(text(&unknown.stderr).contains("can't judge gpu-util<-5: both runs lack it"), "{unknown:?}");
+    // 79 steps tell nothing of the one in a hundred
+    let few = person.run(&["diff", "even", "late", "--fail-if", "p99>+5%"]);
+    assert_eq!(few.status.code(), Some(65), "{few:?}");
+    assert!(text(&few.stderr).contains("can't judge p99>+5%: too few steps"), "{few:?}");
+    assert!(diff.lines().any(|line| line.starts_with("p99 ") && line.ends_with("too few steps")), "{diff}");
 }
 
 #[test]

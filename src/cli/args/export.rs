@@ -1,5 +1,6 @@
 //! `export`: what is exported, to which format, where to.
 
+use std::ops::RangeInclusive;
 use std::path::PathBuf;
 
 use clap::Args;
@@ -34,15 +35,33 @@ pub struct SelectionArgs {
     /// Leave out what is later, in seconds from the run's start
     #[arg(long, value_name = "S", value_parser = moment)]
     pub to_time: Option<f64>,
-    /// Only these ranks, joined by commas
-    #[arg(long, value_name = "R,..", value_delimiter = ',')]
-    pub ranks: Vec<u32>,
+    /// Only these ranks: 0,3 or 0-2,5
+    #[arg(long, value_name = "R,..", value_delimiter = ',', value_parser = ranks)]
+    pub ranks: Vec<RangeInclusive<u32>>,
     /// Only these steps and what happened during them: 5-10, 5-, -10 or 7
     #[arg(long, value_name = "A-B", allow_hyphen_values = true)]
     pub steps: Option<StepRange>,
     /// At most so many events: lines, rows or samples where the format has those
     #[arg(long, value_name = "N")]
     pub max_events: Option<u64>,
+}
+
+/// Ranks that no run has.
+const TOO_MANY_RANKS: u32 = 1 << 20;
+
+/// `3` or `0-2`.
+fn ranks(text: &str) -> Result<RangeInclusive<u32>, String> {
+    let number = |text: &str| {
+        let is_number = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+        let rank = text.parse().ok().filter(|rank| is_number && *rank < TOO_MANY_RANKS);
+        rank.ok_or_else(|| "write ranks as 0,3 or 0-2,5".to_owned())
+    };
+    let (first, last) = text.trim().split_once('-').unwrap_or((text.trim(), text.trim()));
+    let (first, last) = (number(first)?, number(last)?);
+    if first > last {
+        return Err(format!("rank {first} comes after rank {last}: the first rank goes first"));
+    }
+    Ok(first..=last)
 }
 
 /// The values of `--to`.

@@ -48,6 +48,27 @@ fn places_exclude_each_other() {
 }
 
 #[test]
+fn ranks_are_numbers_and_ranges_of_them() {
+    let ranks = |text: &str| match parse(&format!("hvtui export last --to csv --ranks {text}"))?.command {
+        Some(Command::Export(args)) => {
+            Ok(args.selection.ranks.iter().cloned().flatten().collect::<Vec<u32>>())
+        }
+        other => panic!("{other:?}"),
+    };
+    assert_eq!(ranks("0,2,5").unwrap(), [0, 2, 5]);
+    assert_eq!(ranks("0-2,5").unwrap(), [0, 1, 2, 5]);
+    for (bad, why) in [
+        ("a", "write ranks as 0,3 or 0-2,5"),
+        ("0-", "write ranks as 0,3 or 0-2,5"),
+        ("0-4294967295", "write ranks as 0,3 or 0-2,5"),
+        ("2-0", "rank 2 comes after rank 0: the first rank goes first"),
+    ] {
+        let error: clap::Error = ranks(bad).unwrap_err();
+        assert!(error.to_string().contains(why), "{bad}: {error}");
+    }
+}
+
+#[test]
 fn roles_are_there_for_hvtui_itself() {
     let cli = parse("hvtui agent --stdio --nonce 00ff").unwrap();
     assert!(matches!(cli.command, Some(Command::Agent(AgentArgs { nonce: Some(_), .. }))));

@@ -10,6 +10,7 @@ use crate::cli::errors::{Code, Failure, note, written};
 use crate::cli::paths::Paths;
 use crate::cli::recording;
 use crate::domain::ids::Rank;
+use crate::domain::run::RunSpec;
 use crate::domain::time::Stamp;
 use crate::record::export::{Exported, Selection, Target};
 use crate::record::{Error, Reader};
@@ -48,7 +49,12 @@ pub fn run(args: &ExportArgs, paths: &Paths) -> Result<ExitCode, Failure> {
         note(&format!("{} damaged chunks of the recording are left out", exported.missing_chunks));
     }
     if exported.unaligned_steps > 0 {
-        let text = "steps are placed by their arrival: their hosts' clocks were never compared";
+        let is_imported = reader.spec().is_some_and(RunSpec::is_imported);
+        let text = if is_imported {
+            "steps are placed by the clocks of their traces, which were never compared"
+        } else {
+            "steps are placed by their arrival: their hosts' clocks were never compared"
+        };
         note(&format!("{} {text}", exported.unaligned_steps));
     }
     Ok(ExitCode::SUCCESS)
@@ -60,7 +66,7 @@ fn selection(args: &SelectionArgs, start: Stamp) -> Selection {
     Selection {
         from: args.from.map(moment),
         to: args.to_time.map(moment),
-        ranks: (!args.ranks.is_empty()).then(|| args.ranks.iter().copied().map(Rank).collect()),
+        ranks: (!args.ranks.is_empty()).then(|| args.ranks.iter().cloned().flatten().map(Rank).collect()),
         steps: args.steps,
         max_events: args.max_events,
     }

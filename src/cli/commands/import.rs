@@ -56,6 +56,9 @@ fn words(imported: &Imported, to_file: bool) -> String {
         imported.clock
     );
     let steps = match (imported.steps.first, imported.steps.last) {
+        (Some(first), Some(last)) if first == last => {
+            format!("{}, number {last}", counted(imported.steps.count, "step"))
+        }
         (Some(first), Some(last)) => {
             format!("{}, number {first} to {last}", counted(imported.steps.count, "step"))
         }

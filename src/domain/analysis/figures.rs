@@ -117,10 +117,10 @@ pub struct PhaseFigures {
     pub share: f64,
     /// Its mean a step and rank.
     pub mean_us: f64,
-    /// Its median.
-    pub p50_us: u32,
-    /// 95 of 100 are not longer.
-    pub p95_us: u32,
+    /// Its median; unknown of [`Phase::Other`] where most of it is what is left of the steps beside the phases told.
+    pub p50_us: Option<u32>,
+    /// 95 of 100 are not longer; likewise.
+    pub p95_us: Option<u32>,
 }
 
 /// How one rank fared.
@@ -156,6 +156,13 @@ pub struct RankFigures {
     pub warnings: u64,
     /// See `warnings`.
     pub errors: u64,
+}
+
+impl RankFigures {
+    /// Whether nothing is known of it: no step and no end, as of most ranks where the traces of a few were imported.
+    pub fn is_untold(&self) -> bool {
+        self.length.is_none() && self.warm_up_us.is_none() && self.exit.is_none()
+    }
 }
 
 /// What would be without the excess of a rank in a phase.
@@ -368,7 +375,7 @@ pub struct RunAnalysis {
     pub hosts: Vec<HostId>,
     /// From the launch to the end of its last rank, or to its last event.
     pub duration_us: Option<u64>,
-    /// From the launch to the first step.
+    /// From the launch to the first step; `None` where it was not launched but imported.
     pub first_step_after_us: Option<u64>,
     /// From the last step that was told to the end of the run, or to its last event.
     pub after_last_step_us: Option<u64>,
@@ -433,6 +440,13 @@ impl RunAnalysis {
             None if self.live => "it goes on: these are its figures so far",
             None => "no end is recorded",
         }
+    }
+
+    /// The last step, and the first where that is not step 1: the run began again from a checkpoint, say, or is an excerpt.
+    pub fn step_numbers(&self) -> Option<(Option<u64>, u64)> {
+        // of what a program prints not each step is one
+        let first = self.steps.first.filter(|first| *first != 1 && self.steps.by != Some(StepsBy::Log));
+        Some((first, self.steps.last?))
     }
 
     /// A rank's share of a phase; unknown where no rank told of that phase.

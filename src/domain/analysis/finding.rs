@@ -4,16 +4,21 @@ use serde::Serialize;
 
 use super::figures::{GpuFigures, RunAnalysis, WhatIf};
 use crate::domain::ids::Rank;
+use crate::domain::straggler::LEAST_US;
 use crate::domain::text::sanitize;
 use crate::domain::time::Stamp;
 use crate::domain::timing::Phase;
-use crate::domain::units::{bytes, counted, duration_us, ranges};
+use crate::domain::units::{bytes, counted, ranges, short_duration_us};
 
 /// How many are told at most.
 const MOST: usize = 5;
 /// A phase that takes this share of all ranks' steps is told.
 const DATA_FROM: f64 = 0.15;
 const EXPOSED_FROM: f64 = 0.25;
+/// A rank that comes last is told without its phase from this share of the steps' time on, where that is so many standard
+/// deviations from what chance gives.
+const LAST_FROM: f64 = 0.05;
+const LAST_SIGMAS: f64 = 2.0;
 /// Steps of which 99 of 100 are shorter than so many times the median are even.
 const UNEVEN_FROM: f64 = 2.0;
 /// Steps that become longer or shorter by this share over the run.
@@ -94,7 +99,7 @@ fn clocks(run: &RunAnalysis) -> Option<Finding> {
     let words = format!(
         "the clock of {} is at least {} ahead of that of {}: their lanes do not fit together",
         apart.ahead,
-        duration_us(apart.us),
+        short_duration_us(apart.us),
         apart.behind
     );
     let evidence = format!(
@@ -136,9 +141,12 @@ fn stalled(run: &RunAnalysis) -> Option<Finding> {
         return None;
     }
     let before = if run.outcome.is_some() { "before its end" } else { "until now" };
-    let words = format!("no rank took a step for {} {before}", duration_us(since));
-    let evidence =
-        format!("the last step was {}; the longest took {}", run.steps.last?, duration_us(longest.into()));
+    let words = format!("no rank took a step for {} {before}", short_duration_us(since));
+    let evidence = format!(
+        "the last step was {}; the longest took {}",
+        run.steps.last?,
+        short_duration_us(longest.into())
+    );
     Some(Finding::new(3.5, words, evidence).seen_at(run.steps.last.map(Place::Step)))
 }
 
@@ -171,7 +179,7 @@ fn late(run: &RunAnalysis) -> Vec<Finding> {
             format!("{} is late {}: {}", rank_words(run, line.rank), line.phase.words(), what_if_words(line)),
             format!(
                 "{} a step; last to the allreduce in {} of {} steps",
-                duration_us(a_step),
+                short_duration_us(a_step),
                 last,
                 line.of_steps
             ),
@@ -193,13 +201,48 @@ fn late(run: &RunAnalysis) -> Vec<Finding> {
             format!(
                 "step {} to {to}: +{} a step ({})",
                 worst.from_step,
-                duration_us(worst.cost_us),
+                short_duration_us(worst.cost_us),
                 percent(worst.share)
             ),
         );
         found.push(finding.seen_at(Place::Step(worst.from_step)));
     }
+    found.extend(last(run));
     found
+}
+
+/// A rank that comes last again and again, of which neither the phases tell where it loses the time nor enough steps that it
+/// is a straggler.
+fn last(run: &RunAnalysis) -> Option<Finding> {
+    let judged = run.steps.judged;
+    let steps_us = run.steps.length.filter(|_| run.steps.aligned)?.mean_us * judged as f64;
+    let is_told = |rank: Rank| {
+        run.what_if.iter().any(|line| line.rank == rank)
+            || run.stragglers.iter().any(|episode| episode.rank == rank)
+    };
+    let untold = run.ranks.iter().filter(|rank| !is_told(rank.rank));
+    let (rank, last_in, caused_us) = untold
+        .filter_map(|rank| Some((rank.rank, rank.last_in?, rank.wait_caused_us?)))
+        .max_by_key(|(_, _, caused_us)| *caused_us)?;
+    let share = caused_us as f64 / steps_us.max(1.0);
+    // if the last one were drawn by lot
+    let (count, each) = (judged as f64, 1.0 / run.ranks.len().max(2) as f64);
+    let by_chance = count * each + LAST_SIGMAS * (count * each * (1.0 - each)).sqrt();
+    let matters = share >= LAST_FROM && caused_us > judged.saturating_mul(LEAST_US);
+    (matters && last_in as f64 > by_chance).then(|| {
+        Finding::new(
+            1.0 + share,
+            format!(
+                "{} comes last to the allreduce: without that {} faster",
+                rank_words(run, rank),
+                percent(share)
+            ),
+            format!(
+                "{} a step; last in {last_in} of {judged} steps; no phase tells where it loses the time",
+                short_duration_us(caused_us / judged.max(1))
+            ),
+        )
+    })
 }
 
 fn share_of(run: &RunAnalysis, phase: Phase) -> f64 {
@@ -220,7 +263,7 @@ fn data(run: &RunAnalysis) -> Option<Finding> {
         Finding::new(
             share,
             format!("all ranks wait for data: {all} of a step"),
-            format!("{} a step; more loader workers or prefetching", duration_us(mean as u64)),
+            format!("{} a step; more loader workers or prefetching", short_duration_us(mean as u64)),
         )
     })
 }
@@ -231,11 +274,19 @@ fn exposed(run: &RunAnalysis) -> Option<Finding> {
         .steps
         .overlap
         .map_or_else(|| "overlap unknown".to_owned(), |of| format!("overlap {}", percent(of)));
+    // one rank alone, or one that tells no waits: what it calls transfer may be waiting for another rank
+    let tells_waits =
+        run.steps.aligned && run.steps.length.is_some_and(|length| run.steps.judged >= length.count);
+    let what = if tells_waits {
+        "transfer on every rank, not waiting"
+    } else {
+        "transfer on every rank; waiting for other ranks is not told apart and may be in it"
+    };
     (share >= EXPOSED_FROM).then(|| {
         Finding::new(
             share,
             format!("communication is exposed for {} of a step", percent(share_of(run, Phase::Transfer))),
-            format!("transfer on every rank, not waiting; {hidden}"),
+            format!("{what}; {hidden}"),
         )
     })
 }
@@ -253,9 +304,9 @@ fn uneven(run: &RunAnalysis) -> Option<Finding> {
             format!("1 of 100 steps takes {times:.1} times the median or more"),
             format!(
                 "p50 {}, p99 {}, max {}",
-                duration_us(length.p50_us.into()),
-                duration_us(length.p99_us.into()),
-                duration_us(length.max_us.into())
+                short_duration_us(length.p50_us.into()),
+                short_duration_us(length.p99_us.into()),
+                short_duration_us(length.max_us.into())
             ),
         )
         .seen_at(longest.map(|(step, _)| Place::Step(step)))
@@ -269,7 +320,11 @@ fn drift(run: &RunAnalysis) -> Option<Finding> {
         Finding::new(
             change / 2.0,
             format!("steps become slower: +{} over the run", percent(change)),
-            format!("first tenth {}, last tenth {}", duration_us(first as u64), duration_us(last as u64)),
+            format!(
+                "first tenth {}, last tenth {}",
+                short_duration_us(first as u64),
+                short_duration_us(last as u64)
+            ),
         )
     })
 }
@@ -281,7 +336,7 @@ fn start(run: &RunAnalysis) -> Option<Finding> {
         Finding::new(
             share / 2.0,
             format!("{} of the run passed before its first step", percent(share)),
-            format!("{} of {}", duration_us(start), duration_us(all)),
+            format!("{} of {}", short_duration_us(start), short_duration_us(all)),
         )
         .seen_at(run.steps.first.map(Place::Step))
     })
@@ -315,7 +370,7 @@ fn held_down(run: &RunAnalysis) -> Option<Finding> {
     Some(Finding::new(
         if protects { 0.3 } else { 0.02 },
         format!("clocks were held down by {} on {}", sanitize(reason), counted(held.len(), "GPU")),
-        format!("{} for {}{hottest}", gpu_words(worst), duration_us(*us)),
+        format!("{} for {}{hottest}", gpu_words(worst), short_duration_us(*us)),
     ))
 }
 
@@ -323,16 +378,17 @@ fn of_gpu(run: &RunAnalysis, gpu: &GpuFigures) -> Vec<Finding> {
     let mut found = Vec::new();
     if gpu.cliffs.count > 0 {
         let since = gpu.cliffs.longest_at.zip(run.created).map(|(at, start)| at.micros_since(start).max(0));
-        let at = since
-            .map_or_else(String::new, |us| format!(", {} after the launch", duration_us(us.unsigned_abs())));
+        let at = since.map_or_else(String::new, |us| {
+            format!(", {} after the launch", short_duration_us(us.unsigned_abs()))
+        });
         let finding = Finding::new(
             gpu.cliffs.us as f64 / run.duration_us.unwrap_or(1).max(1) as f64,
             format!("the utilisation of {} fell below half of its median", gpu_words(gpu)),
             format!(
                 "{} for {} together; the longest {}{at}",
                 if gpu.cliffs.count == 1 { "once".to_owned() } else { format!("{} times", gpu.cliffs.count) },
-                duration_us(gpu.cliffs.us),
-                duration_us(gpu.cliffs.longest_us)
+                short_duration_us(gpu.cliffs.us),
+                short_duration_us(gpu.cliffs.longest_us)
             ),
         );
         found.push(finding.seen_at(gpu.cliffs.longest_at.map(Place::At)));
@@ -360,7 +416,7 @@ fn missing(run: &RunAnalysis) -> Option<Finding> {
     let mut parts: Vec<String> = Vec::new();
     parts.extend(run.gaps.damage.clone());
     if run.gaps.unattended_us > 0 {
-        parts.push(format!("not followed for {}", duration_us(run.gaps.unattended_us)));
+        parts.push(format!("not followed for {}", short_duration_us(run.gaps.unattended_us)));
     }
     parts.extend(run.gaps.dropped.iter().map(|gap| format!("{} dropped: {}", gap.count, gap.what)));
     if run.gaps.log_bytes > 0 {

@@ -7,6 +7,8 @@ const FINE: u32 = 8;
 const COARSE: u32 = 5;
 /// Two-sided 95 % of a normal distribution.
 const Z: f64 = 1.96;
+/// What may lie beyond each end of such an interval.
+const BEYOND: f64 = 0.025;
 
 /// Counts by value.
 #[derive(Debug, Clone, PartialEq)]
@@ -28,6 +30,8 @@ pub struct Estimate {
     pub low: f64,
     /// The most that fits it.
     pub high: f64,
+    /// There are too few values for an interval: `low` and `high` say nothing.
+    pub few: bool,
 }
 
 impl Default for Histogram {
@@ -128,14 +132,20 @@ impl Histogram {
 
     /// A quantile with its interval by order statistics (Conover, Practical Nonparametric Statistics, 3.2): the number of
     /// values below it is binomial. `dependence` says how many of the values tell as much as one that depends on no other.
+    /// Where a bound would lie beyond all values there is no interval: the greatest of 20 is above the true 95th of 100 two
+    /// times of three only.
     pub fn estimate(&self, share: f64, dependence: f64) -> Option<Estimate> {
         let value = f64::from(self.quantile(share)?);
         let count = self.count as f64;
         let spread = Z * (count * share * (1.0 - share) * dependence.max(1.0)).sqrt();
         let (below, above) = (count * share - spread, count * share + spread);
-        let low = if below < 1.0 { self.least } else { self.ranked(below.floor() as u64) };
-        let high = if above + 1.0 > count { self.most } else { self.ranked(above.ceil() as u64 + 1) };
-        Some(Estimate { value, low: f64::from(low).min(value), high: f64::from(high).max(value) })
+        let (is_low_beyond, is_high_beyond) = (below < 1.0, above + 1.0 > count);
+        let low = if is_low_beyond { self.least } else { self.ranked(below.floor() as u64) };
+        let high = if is_high_beyond { self.most } else { self.ranked(above.ceil() as u64 + 1) };
+        // how likely all values lie on one side of the true quantile
+        let all_beyond = |share: f64| share.powf(count / dependence.max(1.0)) > BEYOND;
+        let few = is_low_beyond && all_beyond(1.0 - share) || is_high_beyond && all_beyond(share);
+        Some(Estimate { value, low: f64::from(low).min(value), high: f64::from(high).max(value), few })
     }
 }
 
@@ -160,12 +170,44 @@ mod tests {
         assert_eq!((histogram.mean(), histogram.max(), histogram.count()), (Some(50.5), Some(100), 100));
         let median = histogram.estimate(0.5, 1.0).unwrap();
         // 50 ± 1.96 · 5
-        assert_eq!(median, Estimate { value: 50.0, low: 40.0, high: 61.0 });
+        assert_eq!(median, Estimate { value: 50.0, low: 40.0, high: 61.0, few: false });
         let wider = histogram.estimate(0.5, 4.0).unwrap();
-        assert_eq!(wider, Estimate { value: 50.0, low: 30.0, high: 71.0 });
-        let few = of([7, 9]).estimate(0.95, 1.0).unwrap();
-        assert_eq!(few, Estimate { value: 9.0, low: 7.0, high: 9.0 }, "all that two values tell");
+        assert_eq!(wider, Estimate { value: 50.0, low: 30.0, high: 71.0, few: false });
+        let is_few = |count, share, dependence| of(1..=count).estimate(share, dependence).unwrap().few;
+        // 0.95⁷² and 0.99³⁶⁷ are 2.5 %, and so is about half to the power of 6
+        assert_eq!([71, 72].map(|count| is_few(count, 0.95, 1.0)), [true, false]);
+        assert_eq!([366, 368].map(|count| is_few(count, 0.99, 1.0)), [true, false]);
+        assert_eq!([5, 6].map(|count| is_few(count, 0.5, 1.0)), [true, false]);
+        assert_eq!(
+            [140, 150].map(|count| is_few(count, 0.95, 2.0)),
+            [true, false],
+            "half as many tell as much"
+        );
         assert_eq!(Histogram::default().estimate(0.5, 1.0), None);
+    }
+
+    /// Two runs of the same program: how often their intervals do not even overlap.
+    #[test]
+    fn intervals_of_few_steps_are_wide_enough_or_there_are_none() {
+        let mut state = 7_u64;
+        let mut roll = || {
+            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            (state >> 33) as f64 / (1_u64 << 31) as f64
+        };
+        for (count, share) in [(20, 0.5), (20, 0.95), (50, 0.95), (80, 0.95), (100, 0.99), (400, 0.99)] {
+            let exact = 100_000.0 - 10_000.0 * (1.0_f64 - share).ln();
+            let (mut told, mut wrong) = (0, 0);
+            for _ in 0..1000 {
+                let values: Vec<u32> =
+                    (0..count).map(|_| (100_000.0 - 10_000.0 * (1.0 - roll()).ln()) as u32).collect();
+                let estimate = of(values).estimate(share, 1.0).unwrap();
+                told += u32::from(!estimate.few);
+                // buckets are off by 0.4 %
+                let within = estimate.low * 0.996 <= exact && exact <= estimate.high * 1.004;
+                wrong += u32::from(!estimate.few && !within);
+            }
+            assert!(wrong <= 60, "{count} steps, {share}: {wrong} of {told} intervals miss");
+        }
     }
 
     #[test]

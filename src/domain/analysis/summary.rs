@@ -10,12 +10,14 @@ use super::histogram::Histogram;
 use super::steps::{RankSteps, Steps};
 use super::{Analyzer, facts};
 use crate::domain::ids::Rank;
-use crate::domain::run::RunSpec;
+use crate::domain::run::{JobKind, RunSpec};
 use crate::domain::straggler::Straggler;
 use crate::domain::timing::Phase;
 
 /// So many steps a run must have for its tenths to tell something.
 const LEAST_FOR_TENTHS: u64 = 50;
+/// What no phase is told of is left out of the quantiles of [`Phase::Other`] up to this share of its mean.
+const LEFT_OUT: f64 = 0.05;
 /// So many what-if lines are told.
 const WHAT_IFS: usize = 5;
 
@@ -51,6 +53,7 @@ pub(super) fn of(analyzer: Analyzer, damage: Option<String>) -> RunAnalysis {
         duration_us: ended_at.map(|end| end.micros_since(created).max(0).unsigned_abs()),
         first_step_after_us: analyzer
             .first_step_at
+            .filter(|_| !spec.is_imported())
             .map(|first| first.micros_since(created).max(0).unsigned_abs()),
         after_last_step_us: analyzer
             .last_step_at
@@ -63,7 +66,7 @@ pub(super) fn of(analyzer: Analyzer, damage: Option<String>) -> RunAnalysis {
             .filter(|_| !spec.is_imported())
             .map(crate::domain::outcome::RunOutcome::is_success),
         restarts: analyzer.restarts,
-        steps: step_figures(&steps, &all, &totals, analyzer.total_steps),
+        steps: step_figures(&spec, &steps, &all, &totals, analyzer.total_steps),
         phases: phases(&steps, &totals),
         what_if,
         stragglers: episodes.iter().map(episode).collect(),
@@ -134,9 +137,15 @@ fn exposed(phases: &[u64; Phase::COUNT]) -> u64 {
     phases[Phase::Wait.index()] + phases[Phase::Transfer.index()]
 }
 
-/// A job that hides nothing looks like one that doesn't tell: nothing is known then.
-fn overlap(hidden_us: u64, exposed_us: u64) -> Option<f64> {
-    (hidden_us > 0).then(|| hidden_us as f64 / (hidden_us + exposed_us) as f64)
+/// A job of which no rank hides anything looks like one that doesn't tell: nothing is known then.
+fn overlap(tells_hidden: bool, hidden_us: u64, exposed_us: u64) -> Option<f64> {
+    (tells_hidden && hidden_us + exposed_us > 0).then(|| hidden_us as f64 / (hidden_us + exposed_us) as f64)
+}
+
+/// Whether it is told what of the allreduce is hidden: by a rank, or by a trace of torch's kernels, which shows all of it.
+fn tells_hidden(spec: &RunSpec, steps: &Steps) -> bool {
+    let is_trace = spec.is_imported() && spec.kind == JobKind::Torch;
+    is_trace || steps.ranks.values().any(|rank| rank.hidden_us > 0)
 }
 
 fn has_allreduce(phases: &[u64; Phase::COUNT], hidden_us: u64) -> bool {
@@ -151,6 +160,7 @@ fn ranks(spec: &RunSpec, steps: &Steps) -> Vec<RankFigures> {
         all.entry(placement.rank.0).or_insert(&empty);
     }
     let is_judged = steps.judged > 0;
+    let tells_hidden = tells_hidden(spec, steps);
     let figures = all.into_iter().map(|(number, rank)| {
         let told = rank.tells_phases && rank.step_us > 0;
         let count = rank.lengths.count();
@@ -166,7 +176,7 @@ fn ranks(spec: &RunSpec, steps: &Steps) -> Vec<RankFigures> {
             shares: told.then(|| shares(&rank.phases, rank.step_us)),
             last_in: is_judged.then_some(rank.last_in),
             wait_caused_us: is_judged.then_some(rank.caused_us),
-            overlap: overlap(rank.hidden_us, exposed_us),
+            overlap: overlap(tells_hidden, rank.hidden_us, exposed_us),
             exposed_us: has_allreduce.then(|| exposed_us as f64 / count.max(1) as f64),
             samples_per_s: (rank.sample_us > 0).then(|| rank.samples as f64 * 1e6 / rank.sample_us as f64),
             exit: None,
@@ -188,6 +198,7 @@ fn lengths(steps: &Steps) -> (Histogram, bool) {
 }
 
 fn step_figures(
+    spec: &RunSpec,
     steps: &Steps,
     (lengths, aligned): &(Histogram, bool),
     totals: &Totals,
@@ -210,7 +221,7 @@ fn step_figures(
         first_tenth_us: tenth(steps, false).and_then(|part| part.mean_us),
         last_tenth_us: tenth(steps, true).and_then(|part| part.mean_us),
         exposed_us: told.then(|| exposed_us as f64 / totals.steps as f64),
-        overlap: overlap(totals.hidden_us, exposed_us),
+        overlap: overlap(tells_hidden(spec, steps), totals.hidden_us, exposed_us),
     }
 }
 
@@ -246,14 +257,17 @@ fn phases(steps: &Steps, totals: &Totals) -> Vec<PhaseFigures> {
     let shares = shares(&totals.phases, totals.step_us);
     let figures = Phase::ALL.into_iter().filter_map(|phase| {
         let at = phase.index();
-        let rest = (shares[at] * totals.step_us as f64) / totals.steps.max(1) as f64;
-        let of = &steps.phases[at];
+        let mean_us = (shares[at] * totals.step_us as f64) / totals.steps.max(1) as f64;
+        let told_us = totals.phases[at] as f64 / totals.steps.max(1) as f64;
+        // the quantiles are those of what is told: of a step's rest none are known
+        let of = Some(&steps.phases[at])
+            .filter(|_| phase != Phase::Other || told_us >= mean_us * (1.0 - LEFT_OUT));
         (shares[at] > 0.0).then(|| PhaseFigures {
             phase,
             share: shares[at],
-            mean_us: rest,
-            p50_us: of.quantile(0.5).unwrap_or(0),
-            p95_us: of.quantile(0.95).unwrap_or(0),
+            mean_us,
+            p50_us: of.and_then(|of| of.quantile(0.5)),
+            p95_us: of.and_then(|of| of.quantile(0.95)),
         })
     });
     figures.collect()

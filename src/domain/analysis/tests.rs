@@ -7,7 +7,7 @@ use crate::domain::hooks::StepsBy;
 use crate::domain::outcome::{RunEnd, RunOutcome};
 use crate::domain::straggler::Lost;
 use crate::domain::time::HostTime;
-use crate::domain::timing::{Phase, SeenStep};
+use crate::domain::timing::{Phase, PhaseSpan, SeenStep};
 
 #[track_caller]
 fn near(value: Option<f64>, expected: f64) {
@@ -50,6 +50,107 @@ fn a_late_rank_is_told_with_all_numbers() {
     let found = findings(&run);
     assert_eq!(found[0].words, "rank 1 (gpu-a:1) is late in data: without rank 1's data phase: 20 % faster");
     assert_eq!(found[0].evidence, "20 ms a step; last to the allreduce in 99 of 99 steps");
+}
+
+/// A step of these phases alone, microseconds, and so long.
+fn spans_of(step: u64, dur_us: u32, spans: &[(Phase, u32)]) -> StepTiming {
+    let span = |(phase, dur_us): &(Phase, u32)| PhaseSpan { phase: *phase, start_us: 0, dur_us: *dur_us };
+    StepTiming { dur_us, spans: spans.iter().map(span).collect(), ..timing(step, [0; 6]) }
+}
+
+#[test]
+fn a_lead_of_microseconds_is_no_finding() {
+    let mut told = Told::new(spec(2));
+    for step in 1..=200 {
+        told.step(0, spans_of(step, 40, &[(Phase::Forward, 20), (Phase::Wait, 15)]));
+        told.step(1, spans_of(step, 40, &[(Phase::Forward, 35), (Phase::Wait, 0)]));
+    }
+    let run = told.finish(RunEnd::Finished);
+    assert_eq!(run.ranks[1].last_in, Some(199));
+    assert_eq!((run.what_if.len(), findings(&run)), (0, Vec::new()), "15 µs are less than a message takes");
+}
+
+#[test]
+fn a_rank_that_comes_last_in_a_few_steps_without_phases_is_told() {
+    let told = |late_ms: u32, steps: u64| {
+        let mut told = Told::new(spec(2));
+        for step in 1..=steps {
+            told.step(0, spans_of(step, 100_000, &[(Phase::Wait, late_ms * 1000)]));
+            told.step(1, spans_of(step, 100_000, &[(Phase::Wait, 0)]));
+        }
+        findings(&told.finish(RunEnd::Finished))
+    };
+    let found = told(30, 6);
+    assert_eq!(found[0].words, "rank 1 (gpu-a:1) comes last to the allreduce: without that 30 % faster");
+    assert_eq!(
+        found[0].evidence,
+        "30 ms a step; last in 5 of 5 steps; no phase tells where it loses the time"
+    );
+    assert_eq!(told(30, 4), [], "3 of 3 is chance");
+    assert_eq!(told(4, 6), [], "4 % are not worth a word");
+}
+
+#[test]
+fn transfer_is_not_waiting_only_where_all_ranks_tell_their_waits() {
+    let evidence = |ranks: u32, phases: &[(Phase, u32)]| {
+        let mut told = Told::new(spec(ranks));
+        for step in 1..=20 {
+            (0..ranks).for_each(|rank| told.step(rank, spans_of(step, 100_000, phases)));
+        }
+        let found = findings(&told.finish(RunEnd::Finished));
+        let found =
+            found.iter().find(|finding| finding.words.starts_with("communication is exposed for 30 %"));
+        found.unwrap().evidence.clone()
+    };
+    let apart = [(Phase::Forward, 60_000), (Phase::Wait, 10_000), (Phase::Transfer, 30_000)];
+    assert_eq!(evidence(2, &apart), "transfer on every rank, not waiting; overlap unknown");
+    let whole = [(Phase::Forward, 70_000), (Phase::Transfer, 30_000)];
+    for ranks in [1, 2] {
+        assert_eq!(
+            evidence(ranks, &whole),
+            "transfer on every rank; waiting for other ranks is not told apart and may be in it; overlap unknown"
+        );
+    }
+}
+
+#[test]
+fn what_no_phase_is_told_of_has_a_mean_and_no_quantiles() {
+    let of = |spans: &[(Phase, u32)]| {
+        let mut told = Told::new(spec(1));
+        (1..=20).for_each(|step| told.step(0, spans_of(step, 300_000, spans)));
+        let run = told.finish(RunEnd::Finished);
+        let of = |phase: Phase| *run.phases.iter().find(|figures| figures.phase == phase).unwrap();
+        (of(Phase::Forward), of(Phase::Other))
+    };
+    let (forward, other) = of(&[(Phase::Forward, 91_000)]);
+    assert!(forward.p50_us.is_some_and(|us| us.abs_diff(91_000) < 400), "{forward:?}");
+    near(Some(other.mean_us), 209_000.0);
+    assert_eq!((other.p50_us, other.p95_us), (None, None), "0 ms beside a mean of 209 ms");
+    let (_, other) = of(&[(Phase::Forward, 91_000), (Phase::Other, 208_900)]);
+    assert!(other.p50_us.is_some_and(|us| us.abs_diff(208_900) < 900), "{other:?}");
+}
+
+#[test]
+fn an_overlap_of_nothing_is_known_where_another_rank_hides_some_or_a_trace_shows_all() {
+    let run = |imported: bool, hidden_us: u32| {
+        let mut spec = spec(2);
+        if imported {
+            spec.kind = crate::domain::run::JobKind::Torch;
+            spec.options.imported = Some("trace of torch's profiler: a.json".to_owned());
+        }
+        let mut told = Told::new(spec);
+        for step in 1..=20 {
+            told.step(0, StepTiming { hidden_us, ..timing(step, [10, 20, 30, 5, 5, 10]) });
+            told.step(1, timing(step, [10, 20, 30, 5, 5, 10]));
+        }
+        told.finish(RunEnd::Finished)
+    };
+    let overlap = |run: &RunAnalysis| run.ranks.iter().map(|rank| rank.overlap).collect::<Vec<_>>();
+    assert_eq!(overlap(&run(false, 10_000)), [Some(0.5), Some(0.0)]);
+    assert_eq!(overlap(&run(false, 0)), [None, None], "it may not tell");
+    let trace = run(true, 0);
+    assert_eq!((overlap(&trace), trace.steps.overlap), (vec![Some(0.0), Some(0.0)], Some(0.0)));
+    assert_eq!(trace.first_step_after_us, None, "there was no launch");
 }
 
 #[test]

@@ -5,7 +5,7 @@
 
 use super::figures::WhatIf;
 use crate::domain::ids::Rank;
-use crate::domain::straggler::Lost;
+use crate::domain::straggler::{LEAST_US, Lost};
 
 /// What lies before the allreduce of a step, since the one before.
 pub(super) const BEFORE: [Lost; 6] =
@@ -50,7 +50,9 @@ impl WhatIfSums {
             // what comes by chance costs time in some steps and saves it in others
             let gain_us = self.gain_us[at].min(self.excess_us[at].max(0).unsigned_abs());
             let share = gain_us as f64 / step_us.max(1) as f64;
-            (share >= NAMED_FROM && self.steps[at] as f64 >= recurs).then_some(WhatIf {
+            // as live: ranks that are apart by less than a message takes are even
+            let matters = gain_us > steps.saturating_mul(LEAST_US);
+            (matters && share >= NAMED_FROM && self.steps[at] as f64 >= recurs).then_some(WhatIf {
                 rank,
                 phase,
                 gain_us,
@@ -81,6 +83,20 @@ mod tests {
         assert_eq!(told.len(), 1);
         assert_eq!((told[0].rank, told[0].phase, told[0].gain_us), (Rank(3), Lost::Data, 1_000_000));
         assert!((told[0].share - 0.1).abs() < 1e-12 && (told[0].in_steps, told[0].of_steps) == (50, 100));
+    }
+
+    #[test]
+    fn what_is_shorter_than_a_message_takes_is_not_told() {
+        let told = |us: u32| {
+            let mut sums = WhatIfSums::default();
+            for _ in 0..100 {
+                let excess = [0, us.into(), 0, 0, 0, 0];
+                sums.typical(&excess);
+                sums.last(&excess, us);
+            }
+            sums.told(Rank(1), 100, 100 * 400).count()
+        };
+        assert_eq!([10, 100, 101].map(told), [0, 0, 1], "of steps of 400 µs");
     }
 
     #[test]

@@ -52,7 +52,7 @@ pub enum Verdict {
     Holds(String),
     /// It does not hold.
     No(String),
-    /// It can't be told: one of the runs does not have the metric.
+    /// It can't be told: one of the runs does not have the metric, or too few steps for it.
     Unknown(String),
 }
 
@@ -167,6 +167,9 @@ impl Condition {
             };
             return Verdict::Unknown(format!("{text}: {missing}"));
         };
+        if compared.too_few_steps {
+            return Verdict::Unknown(format!("{text}: too few steps"));
+        }
         let (Limit::Share(limit) | Limit::Absolute(limit)) = self.limit;
         let beyond = if self.more { change > limit } else { change < limit };
         let beyond = beyond || self.or_equal && (change - limit).abs() < f64::EPSILON;

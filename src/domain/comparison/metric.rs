@@ -5,7 +5,7 @@ use serde::Serialize;
 use crate::domain::analysis::RunAnalysis;
 use crate::domain::analysis::histogram::Estimate;
 use crate::domain::timing::Phase;
-use crate::domain::units::{bytes, duration_us, rate};
+use crate::domain::units::{bytes, rate, short_duration_us};
 
 /// In what a metric is measured.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
@@ -27,7 +27,7 @@ impl Unit {
     /// A value for people.
     pub fn words(self, value: f64) -> String {
         match self {
-            Self::Us => duration_us(value.max(0.0) as u64),
+            Self::Us => short_duration_us(value.max(0.0) as u64),
             Self::PerSecond => rate(value),
             Self::Number if value != 0.0 && !(1e-3..1e6).contains(&value.abs()) => format!("{value:.3e}"),
             Self::Number => format!("{value:.4}"),
@@ -57,7 +57,7 @@ pub struct Metric {
 
 /// A number without an interval.
 fn plain(value: f64) -> Option<Estimate> {
-    value.is_finite().then_some(Estimate { value, low: value, high: value })
+    value.is_finite().then_some(Estimate { value, low: value, high: value, few: false })
 }
 
 fn phase(run: &RunAnalysis, phase: Phase) -> Option<Estimate> {

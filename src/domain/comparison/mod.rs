@@ -11,6 +11,9 @@ use crate::domain::analysis::{Fact, RunAnalysis, Window};
 pub use condition::{Condition, ConditionError, Verdict};
 pub use metric::{METRICS, Metric, Unit, metric};
 
+/// A change whose interval reaches no further than this share of the first run's value is no change.
+const SAME_WITHIN: f64 = 0.10;
+
 /// What is known of one run: all of it, and the steps that the other one has as well.
 #[derive(Debug)]
 pub struct Side {
@@ -41,10 +44,14 @@ pub struct Compared {
     pub change: Option<f64>,
     /// The same as a share of `a`.
     pub relative: Option<f64>,
-    /// In which the true change lies, 95 times of 100; `None` where one number alone is known.
+    /// In which the true change lies, 95 times of 100; `None` where one number alone is known, or too few steps are.
     pub interval: Option<(f64, f64)>,
     /// The interval contains no change, or both are equal.
     pub same: bool,
+    /// The interval contains no change, and a large one as well: it reaches beyond a tenth of `a`.
+    pub unsure: bool,
+    /// One of the runs has too few steps for an interval of this metric.
+    pub too_few_steps: bool,
 }
 
 /// A fact that is not the same in both runs.
@@ -94,16 +101,21 @@ pub(crate) fn compared(metric: &Metric, a: &Side, b: &Side) -> Compared {
     let both = of_a.zip(of_b).filter(|_| is_comparable);
     let change = both.map(|(a, b)| b.value - a.value);
     // a difference of two estimates: Zou and Donner, Statistics in Medicine 27 (2008), MOVER
-    let interval = both.filter(|(a, b)| a.low < a.high || b.low < b.high).map(|(a, b)| {
-        let change = b.value - a.value;
-        let below = (b.value - b.low).hypot(a.high - a.value);
-        let above = (b.high - b.value).hypot(a.value - a.low);
-        (change - below, change + above)
-    });
+    let too_few_steps = both.is_some_and(|(a, b)| a.few || b.few);
+    let interval =
+        both.filter(|(a, b)| !too_few_steps && (a.low < a.high || b.low < b.high)).map(|(a, b)| {
+            let change = b.value - a.value;
+            let below = (b.value - b.low).hypot(a.high - a.value);
+            let above = (b.high - b.value).hypot(a.value - a.low);
+            // what has an interval is a length of time: it can't shrink by more than all of it
+            ((change - below).max(-a.value), change + above)
+        });
     let same = match interval {
         Some((low, high)) => low <= 0.0 && 0.0 <= high,
         None => change == Some(0.0),
     };
+    let reach = interval.map_or(0.0, |(low, high)| high.max(-low));
+    let limit = of_a.map_or(0.0, |a| a.value.abs() * SAME_WITHIN);
     Compared {
         name: metric.name,
         unit: metric.unit,
@@ -113,6 +125,8 @@ pub(crate) fn compared(metric: &Metric, a: &Side, b: &Side) -> Compared {
         relative: both.filter(|(a, _)| a.value != 0.0).map(|(a, b)| (b.value - a.value) / a.value.abs()),
         interval,
         same,
+        unsure: same && change != Some(0.0) && reach > limit,
+        too_few_steps,
     }
 }
 

@@ -32,6 +32,33 @@ fn a_change_is_told_with_its_interval_and_noise_is_the_same() {
 }
 
 #[test]
+fn too_few_steps_are_no_interval_and_a_wide_one_is_no_equality() {
+    let of = |lengths: &[u32]| {
+        let mut told = Told::new(spec(1));
+        for (step, ms) in (1..).zip(lengths) {
+            told.step(0, timing(step, [0, *ms, 0, 0, 0, 0]));
+        }
+        side(told.finish(RunEnd::Finished))
+    };
+    // the first one warms up
+    let (a, b) = (of(&[9, 60, 8, 24, 12, 64, 15, 21, 17]), of(&[9, 55, 4, 66, 6, 52, 30, 48, 45]));
+    let comparison = compare(&a, &b);
+    let p50 = find(&comparison, "p50");
+    let (low, _) = p50.interval.unwrap();
+    assert!(p50.same && p50.unsure && low >= -p50.a.unwrap(), "{p50:?}");
+    for name in ["p95", "p99"] {
+        let compared = find(&comparison, name);
+        assert!(compared.too_few_steps && compared.interval.is_none() && !compared.unsure, "{compared:?}");
+    }
+    assert!(!find(&comparison, "mean").too_few_steps);
+    let judge = |text: &str| Condition::parse(text).unwrap().judge(&a, &b);
+    for text in ["p99>+5%", "p95>-1%", "p95<-50ms"] {
+        assert_eq!(judge(text), Verdict::Unknown(format!("{text}: too few steps")));
+    }
+    assert!(matches!(judge("p50>+5%"), Verdict::No(_)));
+}
+
+#[test]
 fn a_phase_that_one_rank_loses_in_is_seen_in_all() {
     let comparison = compare(&side(late_run(60, 20)), &side(late_run(60, 40)));
     let data = find(&comparison, "data");

@@ -129,9 +129,17 @@ impl Chrome {
         span: Span,
         timing: &StepTiming,
     ) -> io::Result<()> {
-        let args = json!({
-            "step": timing.step, "loss": timing.loss, "samples": timing.samples, "hidden_us": timing.hidden_us,
-        });
+        let known = run.told.known(timing);
+        let mut args = json!({ "step": timing.step });
+        let loss = timing.loss.filter(|loss| loss.is_finite()).map(Value::from);
+        let values = [
+            ("loss", loss),
+            ("samples", known.samples.map(Value::from)),
+            ("hidden_us", known.hidden_us.map(Value::from)),
+        ];
+        for (name, value) in values.into_iter().filter_map(|(name, value)| Some((name, value?))) {
+            args[name] = value;
+        }
         self.slice(out, run, (rank, Thread::Steps), ("step", "step"), span, &args)?;
         for part in &timing.spans {
             let from = span.0.saturating_add(i64::from(part.start_us) * 1_000);

@@ -58,13 +58,18 @@ const STEP: Kind = Kind {
             ("step", "integer", "the step"),
             ("start_us", "number", "since the recording's start"),
             ("dur_us", "number", "how long it took"),
-            ("hidden_us", "integer", "allreduce behind the computing"),
+            ("hidden_us", "integer", "allreduce behind the computing; absent where the run tells none"),
             ("loss", "number", "absent where the rank tells none, or it is no number"),
-            ("samples", "integer", "of the step"),
+            ("samples", "integer", "of the step; absent where the run tells none"),
             ("samples_per_s", "number", "of the rank"),
         ];
-        let phases =
-            Phase::ALL.map(|phase| (format!("{}_us", phase.name()), "integer", "in this phase".to_owned()));
+        let phases = Phase::ALL.map(|phase| {
+            (
+                format!("{}_us", phase.name()),
+                "integer",
+                "in this phase; absent where the run tells none".to_owned(),
+            )
+        });
         owned(&numbers).into_iter().chain(phases).collect()
     },
 };
@@ -310,17 +315,20 @@ fn finite(value: f64) -> Option<Value> {
 }
 
 fn step(run: &Run<'_>, span: (i64, i64), timing: &StepTiming) -> Value {
+    let known = run.told.known(timing);
     let mut row = object([
         ("step", Some(timing.step.into())),
         ("start_us", Some(run.micros(span.0))),
         ("dur_us", Some(timing.dur_us.into())),
-        ("hidden_us", Some(timing.hidden_us.into())),
+        ("hidden_us", known.hidden_us.map(Value::from)),
         ("loss", timing.loss.and_then(|loss| finite(loss.into()))),
-        ("samples", Some(timing.samples.into())),
+        ("samples", known.samples.map(Value::from)),
         ("samples_per_s", timing.samples_per_second().and_then(finite)),
     ]);
-    for (phase, us) in Phase::ALL.into_iter().zip(timing.phase_totals()) {
-        row[format!("{}_us", phase.name())] = us.into();
+    for (phase, us) in Phase::ALL.into_iter().zip(known.phases_us) {
+        if let Some(us) = us {
+            row[format!("{}_us", phase.name())] = us.into();
+        }
     }
     row
 }

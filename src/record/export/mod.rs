@@ -14,6 +14,7 @@ pub mod kernels;
 mod mcap_rows;
 mod out;
 mod parquet_file;
+mod parting;
 mod pass;
 mod prometheus;
 mod selection;
@@ -21,6 +22,7 @@ mod table;
 mod table_gpus;
 mod table_steps;
 mod tensorboard;
+mod told;
 
 use std::io::Write;
 

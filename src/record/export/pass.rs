@@ -13,7 +13,9 @@ use super::super::reader::Reader;
 use super::align::{Clocks, Gather};
 use super::allreduce::{Allreduce, Meetings};
 use super::out::Out;
+use super::parting::{Held, Parting};
 use super::selection::{Chosen, Selection, Span};
+use super::told::Told;
 use crate::domain::event::{Envelope, Event, Origin};
 use crate::domain::host::HostSample;
 use crate::domain::ids::{HostId, Rank};
@@ -48,6 +50,8 @@ pub(super) struct Run<'a> {
     pub(super) start: Stamp,
     /// How the run ended, as far as the recording tells.
     pub(super) outcome: Option<&'a RunOutcome>,
+    /// What its steps tell at all, chosen or not.
+    pub(super) told: Told,
 }
 
 impl Run<'_> {
@@ -134,7 +138,8 @@ pub(super) fn export(
     let (stragglers, meetings) = (Stragglers::default(), Meetings::default());
     let kept = marks::read(reader.path())?;
     let mut marks = kept.all().iter().peekable();
-    let mut pass = Pass { out, run, sink, stragglers, meetings, world, unaligned_steps: 0 };
+    let parting = Parting::default();
+    let mut pass = Pass { out, run, sink, stragglers, meetings, parting, world, unaligned_steps: 0 };
     let mut missing_chunks = 0;
     pass.sink.begin(&mut pass.out, &pass.run).map_err(Error::Write)?;
     for envelope in reader.envelopes(..) {
@@ -151,6 +156,8 @@ pub(super) fn export(
             break;
         }
     }
+    let held = pass.parting.rest();
+    pass.held(&held).map_err(Error::Write)?;
     marks.try_for_each(|mark| pass.mark(mark)).map_err(Error::Write)?;
     let Pass { mut out, run, sink, unaligned_steps, .. } = pass;
     sink.end(&mut out, &run).and_then(|()| out.flush()).map_err(Error::Write)?;
@@ -158,34 +165,38 @@ pub(super) fn export(
     Ok(Exported { events, recorded, truncated, unaligned_steps, missing_chunks })
 }
 
-/// What must be known before anything is written: the hosts' clocks, and when the chosen steps were.
+/// What must be known before anything is written: the hosts' clocks, what steps tell, and when the chosen ones were.
 fn survey<'a>(reader: &'a Reader, selection: &'a Selection) -> Run<'a> {
     let (start, _) = reader.range().unwrap_or_default();
     let spec = reader.spec();
     let chosen = Chosen::new(selection, spec);
-    let is_by_steps = chosen.is_by_steps();
-    let wants = move |channel| channel == Channel::Clock || is_by_steps && channel == Channel::Phase;
-    let (mut gather, mut told) = (Gather::default(), Told::default());
+    let wants = |channel| matches!(channel, Channel::Clock | Channel::Phase);
+    let (mut gather, mut when, mut told) = (Gather::default(), When::default(), Told::of(spec));
     for envelope in reader.select(.., wants).flatten() {
         gather.take(&envelope);
-        told.take(&chosen, &envelope);
+        if let Event::StepDone { timing } = &envelope.event {
+            told.take(timing);
+        }
+        if chosen.is_by_steps() {
+            when.take(&chosen, &envelope);
+        }
     }
-    let mut run = Run { spec, chosen, clocks: gather.fit(), start, outcome: reader.outcome() };
-    let during = told.during(&run.clocks);
+    let mut run = Run { spec, chosen, clocks: gather.fit(), start, outcome: reader.outcome(), told };
+    let during = when.during(&run.clocks);
     run.chosen.set_during(during);
     run
 }
 
 /// When the chosen steps were, as long as the clocks are not known.
 #[derive(Default)]
-struct Told {
+struct When {
     /// By each host's clock.
     hosts: BTreeMap<HostId, (HostTime, HostTime)>,
     /// By their arrival, as steps are placed that no clock places.
     arrived: Option<Span>,
 }
 
-impl Told {
+impl When {
     fn take(&mut self, chosen: &Chosen<'_>, envelope: &Envelope) {
         let (Event::StepDone { timing }, Origin::Rank(_, rank)) = (&envelope.event, &envelope.origin) else {
             return;
@@ -234,6 +245,8 @@ struct Pass<'a, 'o> {
     stragglers: Stragglers,
     /// Allreduces likewise.
     meetings: Meetings,
+    /// Steps that hooks tell.
+    parting: Parting,
     world: usize,
     unaligned_steps: u64,
 }
@@ -243,6 +256,14 @@ impl Pass<'_, '_> {
         let at = envelope.at.0.saturating_mul(1_000);
         match (&envelope.event, &envelope.origin) {
             (Event::StepDone { timing }, Origin::Rank(_, rank)) => self.step(*rank, timing, envelope.at),
+            (Event::StepsBy { by }, Origin::Rank(_, rank)) => {
+                let held = self.parting.told_by(*rank, *by);
+                self.held(&held)
+            }
+            (Event::RunRestarted { .. }, _) => {
+                let held = self.parting.rest();
+                self.held(&held)
+            }
             (Event::CollectiveDone { timing }, Origin::Rank(_, rank)) => {
                 self.collective(*rank, timing, envelope.at)
             }
@@ -291,6 +312,20 @@ impl Pass<'_, '_> {
             let at = arrived.0.saturating_mul(1_000);
             self.at(at, &Item::Straggler { at, straggler: &now })?;
         }
+        if self.parting.holds(self.world) {
+            let done = self.parting.step(self.world, Held { rank, arrived, timing: timing.clone() });
+            return self.held(&done);
+        }
+        self.give_step(rank, timing, arrived)
+    }
+
+    /// Gives steps that were held.
+    fn held(&mut self, held: &[Held]) -> io::Result<()> {
+        held.iter().try_for_each(|held| self.give_step(held.rank, &held.timing, held.arrived))
+    }
+
+    /// Gives a step, and behind the last one of all ranks their allreduce.
+    fn give_step(&mut self, rank: Rank, timing: &StepTiming, arrived: Stamp) -> io::Result<()> {
         let length = i64::from(timing.dur_us) * 1_000;
         let (span, is_aligned) = self.place(rank, Some(timing.start), length, arrived);
         let chosen = &self.run.chosen;

@@ -7,6 +7,7 @@ use std::io::{self, Write};
 
 use super::out::Out;
 use super::pass::{Item, Run, Sink};
+use super::told::Told;
 use super::{Format, Target};
 use crate::domain::gpu::GpuSample;
 use crate::domain::host::HostSample;
@@ -106,7 +107,8 @@ impl Sink for Prometheus {
         let of = |rank: &Rank| format!("run={run_label},rank=\"{rank}\"");
         let mut text = String::new();
         for (name, kind, help, value) in &RANK {
-            let values = self.ranks.iter().filter_map(|(rank, sums)| Some((of(rank), value(sums)?)));
+            let values =
+                self.ranks.iter().filter_map(|(rank, sums)| Some((of(rank), value(sums, run.told)?)));
             family(&mut text, (name, kind, help), values);
         }
         let lengths = self.ranks.iter().map(|(rank, sums)| (of(rank), &sums.lengths));
@@ -156,28 +158,28 @@ impl Prometheus {
     }
 }
 
-type OfRank = fn(&Sums) -> Option<f64>;
+type OfRank = fn(&Sums, Told) -> Option<f64>;
 type OfClock = fn(i64, u32) -> f64;
 type OfGpu = fn(&GpuSample) -> Option<f64>;
 
 const RANK: [(&str, &str, &str, OfRank); 5] = [
-    ("hvtui_steps_total", "counter", "Steps that the rank made.", |sums| Some(sums.steps as f64)),
-    ("hvtui_samples_total", "counter", "Samples that the rank worked through.", |sums| {
-        Some(sums.samples as f64)
+    ("hvtui_steps_total", "counter", "Steps that the rank made.", |sums, _| Some(sums.steps as f64)),
+    ("hvtui_samples_total", "counter", "Samples that the rank worked through.", |sums, told| {
+        told.samples().then_some(sums.samples as f64)
     }),
     (
         "hvtui_allreduce_wait_seconds_total",
         "counter",
         "Time in which the rank waited for the last one to come to the allreduce.",
-        |sums| (sums.phases[Phase::Wait.index()].count > 0).then_some(sums.wait_us as f64 / 1e6),
+        |sums, _| (sums.phases[Phase::Wait.index()].count > 0).then_some(sums.wait_us as f64 / 1e6),
     ),
     (
         "hvtui_allreduce_hidden_seconds_total",
         "counter",
         "Allreduce time that passed while the rank still computed.",
-        |sums| Some(sums.hidden_us as f64 / 1e6),
+        |sums, told| told.hidden().then_some(sums.hidden_us as f64 / 1e6),
     ),
-    ("hvtui_loss", "gauge", "The newest training loss of the rank.", |sums| sums.loss.map(f64::from)),
+    ("hvtui_loss", "gauge", "The newest training loss of the rank.", |sums, _| sums.loss.map(f64::from)),
 ];
 
 const GPU: [(&str, &str, OfGpu); 4] = [

@@ -43,6 +43,8 @@ impl Table for Steps {
         };
         let start = Stamp(span.0.div_euclid(1_000));
         let whole = |value: u64| Cell::Integer(i64::try_from(value).unwrap_or(i64::MAX));
+        let known = run.told.known(timing);
+        let or_none = |value: Option<u64>| value.map_or(Cell::None, whole);
         let mut cells = vec![
             whole(timing.step),
             Cell::Integer(rank.0.into()),
@@ -52,11 +54,11 @@ impl Table for Steps {
             Cell::Integer(start.micros_since(run.start)),
             whole(timing.dur_us.into()),
         ];
-        cells.extend(timing.phase_totals().map(whole));
+        cells.extend(known.phases_us.map(or_none));
         cells.extend([
-            whole(timing.hidden_us.into()),
+            or_none(known.hidden_us.map(u64::from)),
             timing.loss.map_or(Cell::None, Cell::Float),
-            whole(timing.samples.into()),
+            or_none(known.samples.map(u64::from)),
         ]);
         row(&cells)
     }

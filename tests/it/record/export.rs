@@ -3,7 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use hvtui::domain::event::Event;
+use hvtui::domain::event::{Envelope, Event};
 use hvtui::domain::ids::Rank;
 use hvtui::domain::time::Stamp;
 use hvtui::domain::timing::Phase;
@@ -16,9 +16,14 @@ use super::write;
 
 /// A plausible run of 4 ranks and 160 steps in a format.
 pub(super) fn exported(format: &str, selection: &Selection) -> (Vec<u8>, Exported) {
+    exported_of(&run(4, 40), format, selection)
+}
+
+/// A run in a format.
+pub(super) fn exported_of(run: &[Envelope], format: &str, selection: &Selection) -> (Vec<u8>, Exported) {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("run.mcap");
-    write(&path, &run(4, 40));
+    write(&path, run);
     let mut bytes = Vec::new();
     let format = Format::named(format).unwrap();
     let report = format.export(&Reader::open(&path).unwrap(), &mut bytes, selection).unwrap();

@@ -1,14 +1,18 @@
 //! Exports other than the Chrome trace, each read back by a reader that is not its writer.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
+use hvtui::domain::event::{Envelope, Event, Origin};
+use hvtui::domain::hooks::StepsBy;
 use hvtui::domain::ids::Rank;
 use hvtui::domain::time::HostTime;
+use hvtui::domain::timing::{Phase, PhaseSpan, StepTiming};
 use hvtui::record::export::{FORMATS, Selection};
 use serde_json::Value;
 
-use super::events::{START, step_timing};
-use super::export::exported;
+use super::events::{START, run, step_timing};
+use super::export::{exported, exported_of};
 
 fn text(format: &str, selection: &Selection) -> String {
     String::from_utf8(exported(format, selection).0).unwrap()
@@ -60,7 +64,8 @@ fn csv_has_one_row_a_rank_and_step() {
             .iter()
             .zip(timing.phase_totals())
     {
-        assert_eq!(row[column(name)], us.to_string(), "{name}");
+        let told = if *name == "other_us" { String::new() } else { us.to_string() };
+        assert_eq!(row[column(name)], told, "{name}");
     }
     assert_eq!(row[column("hidden_us")], timing.hidden_us.to_string());
     assert_eq!((row[column("loss")], row[column("samples")]), ("0.11111111", "64"));
@@ -73,6 +78,103 @@ fn csv_has_one_row_a_rank_and_step() {
         ["9", "9", "9", "9", "10", "10", "10", "10"]
     );
     assert_eq!(text("csv", &nothing()).lines().count(), 1, "the head alone");
+}
+
+/// The run with other steps.
+fn run_with(change: impl Fn(&mut StepTiming)) -> Vec<Envelope> {
+    let mut run = run(4, 40);
+    for envelope in &mut run {
+        if let Event::StepDone { timing } = &mut envelope.event {
+            change(Arc::make_mut(timing));
+        }
+    }
+    run
+}
+
+#[test]
+fn what_no_step_of_a_run_tells_is_no_0() {
+    let run = run_with(|timing| {
+        (timing.samples, timing.hidden_us) = (0, 0);
+        // one step alone tells a phase
+        timing.spans.retain(|span| timing.step == 7 && span.phase == Phase::Forward);
+    });
+    let of = |format: &str| exported_of(&run, format, &steps("9-")).0;
+    let csv = String::from_utf8(of("csv")).unwrap();
+    let (head, rows) = table(&csv);
+    for (name, told) in head.iter().zip(&rows[0]) {
+        let is_unknown = ["data", "backward", "wait", "transfer", "optimizer", "other", "hidden"]
+            .iter()
+            .any(|phase| **name == format!("{phase}_us"));
+        match *name {
+            "forward_us" => assert_eq!(*told, "0", "step 7 tells it"),
+            name if is_unknown || name == "samples" => assert_eq!(*told, "", "{name}"),
+            name => assert_ne!(*told, "", "{name}"),
+        }
+    }
+    let (_, row) = &self::rows(&of("mcap"))["/rank_3/step"][0];
+    assert_eq!(row["forward_us"], 0);
+    for name in ["data_us", "wait_us", "other_us", "hidden_us", "samples", "samples_per_s"] {
+        assert!(row.get(name).is_none(), "{name}: {row}");
+    }
+    let chrome: Value = serde_json::from_slice(&of("chrome")).unwrap();
+    let slices = chrome["traceEvents"].as_array().unwrap().iter();
+    let step = slices.clone().find(|event| event["name"] == "step").unwrap();
+    let names: BTreeSet<&str> = step["args"].as_object().unwrap().keys().map(String::as_str).collect();
+    assert_eq!(names, BTreeSet::from(["loss", "step"]));
+    let prometheus = String::from_utf8(of("prometheus")).unwrap();
+    let families = families(&prometheus);
+    for name in ["samples_total", "allreduce_wait_seconds_total", "allreduce_hidden_seconds_total"] {
+        assert!(!families.contains_key(&format!("hvtui_{name}")), "{name}");
+    }
+    assert_eq!(families["hvtui_steps_total"].1[0].1, 152.0);
+}
+
+/// As screens and reports have it: the rank that came last to the allreduce did not wait.
+#[test]
+fn the_wait_that_hooks_tell_is_parted() {
+    let whole = |timing: &mut StepTiming| {
+        let rest = |span: &PhaseSpan| matches!(span.phase, Phase::Wait | Phase::Transfer);
+        let length = timing.spans.iter().filter(|span| rest(span)).map(|span| span.dur_us).sum();
+        timing.spans.retain(|span| span.phase != Phase::Transfer);
+        let wait = timing.spans.iter_mut().find(|span| span.phase == Phase::Wait);
+        wait.unwrap().dur_us = length;
+    };
+    let mut run = run_with(whole);
+    let first = run.iter().position(|envelope| matches!(envelope.event, Event::StepDone { .. })).unwrap();
+    let ranks = run.iter().filter_map(|envelope| match &envelope.origin {
+        Origin::Rank(id, rank) => Some((id.clone(), *rank)),
+        _ => None,
+    });
+    let ranks: BTreeSet<_> = ranks.collect();
+    for (id, rank) in ranks {
+        let event = Event::StepsBy { by: StepsBy::Hooks };
+        run.insert(first, Envelope { origin: Origin::Rank(id, rank), event, ..run[first].clone() });
+    }
+    let csv = String::from_utf8(exported_of(&run, "csv", &Selection::default()).0).unwrap();
+    let (head, rows) = table(&csv);
+    let column = |name: &str| head.iter().position(|cell| *cell == name).unwrap();
+    assert_eq!(rows.len(), 4 * 160);
+    let mut by_step: BTreeMap<u64, Vec<(u64, u64)>> = BTreeMap::new();
+    for row in &rows {
+        let number = |name: &str| row[column(name)].parse::<u64>().unwrap();
+        let (step, rank) = (number("step"), number("rank") as u32);
+        let mut told = step_timing(step, HostTime(0), rank);
+        whole(&mut told);
+        let (wait, transfer) = (number("wait_us"), number("transfer_us"));
+        assert_eq!(wait + transfer, told.phase_totals()[Phase::Wait.index()], "step {step}, rank {rank}");
+        by_step.entry(step).or_default().push((wait, transfer));
+    }
+    for (step, parts) in by_step {
+        assert_eq!(parts.iter().map(|(wait, _)| *wait).min(), Some(0), "step {step}");
+        assert!(parts.iter().all(|(_, transfer)| *transfer == parts[0].1 && *transfer > 9_000), "{parts:?}");
+    }
+    for format in FORMATS {
+        let (_, report) = exported_of(&run, format.name, &Selection::default());
+        // the wait of the rank that came last is none
+        let without = if format.name == "chrome" { 160 } else { 0 };
+        let all = exported(format.name, &Selection::default()).1.recorded;
+        assert_eq!(report.recorded, all - without, "{}", format.name);
+    }
 }
 
 #[test]

@@ -1,0 +1,63 @@
+//! What the steps of a run tell at all. A value that none of them tells is not known, and written as such: it is not 0.
+
+use crate::domain::run::{JobKind, RunSpec};
+use crate::domain::timing::{Phase, StepTiming};
+
+/// What is told somewhere in the run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(super) struct Told {
+    phases: [bool; Phase::COUNT],
+    hidden: bool,
+    samples: bool,
+}
+
+/// The numbers of a step; `None` for what is not known.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Known {
+    /// Microseconds a phase, in the order of [`Phase::ALL`].
+    pub(super) phases_us: [Option<u64>; Phase::COUNT],
+    /// Microseconds of allreduce behind the computing.
+    pub(super) hidden_us: Option<u32>,
+    /// Samples.
+    pub(super) samples: Option<u32>,
+}
+
+impl Told {
+    /// Of a run as long as none of its steps is looked at.
+    pub(super) fn of(spec: Option<&RunSpec>) -> Self {
+        // a trace of torch's kernels shows what they hide, be it nothing
+        let hidden = spec.is_some_and(|spec| spec.is_imported() && spec.kind == JobKind::Torch);
+        Self { hidden, ..Self::default() }
+    }
+
+    /// A step of the run.
+    pub(super) fn take(&mut self, timing: &StepTiming) {
+        timing.spans.iter().for_each(|span| self.phases[span.phase.index()] = true);
+        self.hidden |= timing.hidden_us > 0;
+        self.samples |= timing.samples > 0;
+    }
+
+    /// Whether samples are told.
+    pub(super) fn samples(self) -> bool {
+        self.samples
+    }
+
+    /// Whether it is told what of the allreduce is hidden.
+    pub(super) fn hidden(self) -> bool {
+        self.hidden
+    }
+
+    /// The numbers of a step.
+    pub(super) fn known(self, timing: &StepTiming) -> Known {
+        let mut phases_us = timing.phase_totals().map(Some);
+        for (us, told) in phases_us.iter_mut().zip(self.phases) {
+            // what was told as one phase may have been parted into two
+            *us = us.filter(|us| told || *us > 0);
+        }
+        Known {
+            phases_us,
+            hidden_us: self.hidden.then_some(timing.hidden_us),
+            samples: self.samples.then_some(timing.samples),
+        }
+    }
+}
