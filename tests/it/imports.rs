@@ -2,6 +2,7 @@
 //! what is no trace or not a whole one.
 
 mod bad;
+mod chrome;
 mod kineto;
 mod nccl_inspector;
 mod tensorboard;
