@@ -249,8 +249,10 @@ impl<'a> Trace<'a> {
             let hosts = spec.hosts();
             let mut target = Target::begin(self.asked.place, spec)?;
             for host in hosts {
-                let known = self.other.hosts.iter().find(|clock| clock.host == host.as_str());
-                target.clock(&host, known.map_or(0, |clock| clock.clock_uncertainty_us))?;
+                // of a trace that is cut it is not known
+                if let Some(clock) = self.other.hosts.iter().find(|clock| clock.host == host.as_str()) {
+                    target.clock(&host, clock.clock_uncertainty_us)?;
+                }
             }
             self.target = Some(target);
         }

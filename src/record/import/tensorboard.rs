@@ -137,7 +137,6 @@ pub(super) fn read(asked: &Asked<'_>, paths: &[PathBuf]) -> Result<(Folded, Vec<
     let host = HostId::from("unknown");
     let spec = asked.spec(JobKind::Plain, "TensorBoard's scalars", unknown_places(last + 1, &host), start);
     let mut fold = Fold { target: Target::begin(asked.place, spec)?, steps: StepsRead::default(), others: 0 };
-    fold.target.clock(&host, 0)?;
     let mut files = open(asked, paths)?;
     timeless = 0;
     for file in &mut files {

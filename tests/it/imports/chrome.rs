@@ -1,11 +1,11 @@
-//! hvtui's Chrome trace, read back: what viewers can't show.
+//! hvtui's Chrome trace, read back: what viewers can't show, and clocks that are not told.
 
 use hvtui::domain::ids::Rank;
 use hvtui::domain::timing::Phase;
 use hvtui::record::Reader;
 use serde_json::{Value, json};
 
-use super::{imported, steps};
+use super::{fixture, imported, said, steps};
 use crate::json_forms::assert_fits;
 use crate::local_runs::Person;
 
@@ -40,6 +40,12 @@ fn trace() -> Value {
     } })
 }
 
+fn uncertainties(person: &Person, file: &str) -> Vec<Value> {
+    let report = assert_fits("run-report", &person.run(&["report", file, "--json"]));
+    let hosts = report["host_figures"].as_array().unwrap();
+    hosts.iter().map(|host| host["clock_uncertainty_us"].clone()).collect()
+}
+
 #[test]
 fn a_wait_that_is_not_written_is_none_where_other_ranks_wait() {
     let person = Person::new(1);
@@ -56,4 +62,23 @@ fn a_wait_that_is_not_written_is_none_where_other_ranks_wait() {
     imported(&person, &["two.json", "-o", "two.mcap"]);
     let report = assert_fits("run-report", &person.run(&["report", "two.mcap", "--json"]));
     assert_eq!((&report["ranks"][0]["last_in"], &report["ranks"][1]["last_in"]), (&0.into(), &11.into()));
+}
+
+#[test]
+fn how_well_a_clock_is_known_is_not_invented() {
+    let person = Person::new(1);
+    let text = trace().to_string();
+    std::fs::write(person.home().join("trace.json"), &text).unwrap();
+    imported(&person, &["trace.json", "-o", "whole.mcap"]);
+    assert_eq!(uncertainties(&person, "whole.mcap"), [json!(40)]);
+    // `otherData` stands behind the events in an export: one that is cut has it not
+    let events = json!({ "traceEvents": trace()["traceEvents"] }).to_string();
+    std::fs::write(person.home().join("cut.json"), &events[..events.len() - 40]).unwrap();
+    imported(&person, &["cut.json", "-o", "cut.mcap"]);
+    imported(&person, &[&fixture("horovod.json"), "-o", "horovod.mcap"]);
+    for file in ["cut.mcap", "horovod.mcap"] {
+        let told = uncertainties(&person, file);
+        assert!(told.iter().all(Value::is_null), "{file}: {told:?}");
+        assert!(!said(&person.run(&["report", file])).contains("±0"), "{file}");
+    }
 }
