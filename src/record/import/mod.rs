@@ -1,9 +1,10 @@
 //! Other programs' traces as recordings.
 //!
-//! `source` opens a file and unpacks it, `scanner` takes its text apart event by event, `trace_event` reads one of them. What a
+//! `choice` takes the files of a folder that are meant, `source` opens a file and unpacks it, `scanner` takes its text apart event by event, `trace_event` reads one of them. What a
 //! file is is judged by its contents alone. A format is a fold over the events that makes the events of a run of them, and
 //! `target` records those as those of any run are. What a trace does not tell is not invented: `summary` says what is missing.
 
+mod choice;
 mod chrome;
 mod clock;
 mod collectives;
@@ -28,6 +29,7 @@ pub use summary::{Cut, FileRead, Imported, LeftOut, StepsRead};
 pub use target::Place;
 pub use waits::{RankWaits, Spread, WaitTable};
 
+use self::choice::{Chosen, choose};
 use self::chrome::{OtherData, Trace};
 use self::horovod::Timeline;
 use self::kineto::{Head, Traces};
@@ -73,9 +75,8 @@ impl Kind {
 /// # Errors
 /// [`Error::Foreign`] names a file that is none of those that are read, and what it is. Nothing is left where an import fails.
 pub fn import(asked: &Asked<'_>) -> Result<Imported, Error> {
-    let files = source::files(asked.files)?;
-    let kinds = files.iter().map(|path| judge(path)).collect::<Result<Vec<_>, _>>()?;
-    match (&kinds[..], &files[..]) {
+    let Chosen { files, kinds, left_out } = choose(asked.files)?;
+    let mut imported = match (&kinds[..], &files[..]) {
         ([Kind::Horovod], [path]) => import_horovod(asked, path),
         ([Kind::Chrome], [path]) => import_chrome(asked, path),
         (kinds, files) if kinds.iter().all(|kind| *kind == Kind::Kineto) => import_kineto(asked, files),
@@ -91,16 +92,25 @@ pub fn import(asked: &Asked<'_>) -> Result<Imported, Error> {
                 format!("a {} trace among {} files: import it by itself", kinds[other].name(), files.len());
             Err(Error::foreign(&files[other], &words))
         }
-    }
+    }?;
+    imported.left_out.extend(left_out);
+    Ok(imported)
+}
+
+/// What a file is.
+enum Judged {
+    Known(Kind),
+    /// None of those that are read, but this.
+    Other(String),
 }
 
 /// What a trace is, by its contents.
-fn judge(path: &Path) -> Result<Kind, Error> {
+fn judge(path: &Path) -> Result<Judged, Error> {
     if Records::new(source::open(path)?.text).is_events() {
-        return Ok(Kind::TensorBoard);
+        return Ok(Judged::Known(Kind::TensorBoard));
     }
     if nccl_inspector::is_log(source::open(path)?.text) {
-        return Ok(Kind::NcclInspector);
+        return Ok(Judged::Known(Kind::NcclInspector));
     }
     let mut scanner = Scanner::new(source::open(path)?.text);
     let (mut events, mut unread) = (0, 0);
@@ -111,7 +121,7 @@ fn judge(path: &Path) -> Result<Kind, Error> {
                 match TraceEvent::read(text) {
                     Some(event) => {
                         if let Some(kind) = kind_of(&event) {
-                            return Ok(kind);
+                            return Ok(Judged::Known(kind));
                         }
                     }
                     None => unread += 1,
@@ -122,12 +132,17 @@ fn judge(path: &Path) -> Result<Kind, Error> {
             }
             Item::Head(key, _) => {
                 if ["schemaVersion", "deviceProperties", "distributedInfo"].contains(&key.as_str()) {
-                    return Ok(Kind::Kineto);
+                    return Ok(Judged::Known(Kind::Kineto));
                 }
             }
         }
     }
-    Err(Error::foreign(path, &what_it_is(&scanner, events, unread)))
+    Ok(Judged::Other(what_it_is(&scanner, events, unread)))
+}
+
+/// What is none of those that are read, with what is.
+fn readable(what: &str) -> String {
+    format!("{what}; `hvtui import` reads {READS}")
 }
 
 fn kind_of(event: &TraceEvent<'_>) -> Option<Kind> {
@@ -148,14 +163,14 @@ fn kind_of(event: &TraceEvent<'_>) -> Option<Kind> {
 
 /// What a file is that is none of those that are read.
 fn what_it_is<R: std::io::Read>(scanner: &Scanner<R>, events: u64, unread: u64) -> String {
-    let what = match (scanner.shape(), scanner.ending()) {
+    match (scanner.shape(), scanner.ending()) {
         (Shape::Empty, End::Unreadable(_, why)) => format!("can't be unpacked: {why}"),
-        (Shape::Empty, _) => return "empty: no collective was recorded".to_owned(),
+        (Shape::Empty, _) => "empty: nothing was written into it".to_owned(),
         (Shape::Array, End::Open) if events == 0 && scanner.refused() == 0 => {
-            return "only `[`: no collective was recorded".to_owned();
+            "only `[`: no collective was recorded".to_owned()
         }
         (Shape::Array, End::Whole) if events == 0 && scanner.refused() == 0 => {
-            return "an empty list: no collective was recorded".to_owned();
+            "an empty list: no collective was recorded".to_owned()
         }
         (Shape::Other(first), _) => format!("no JSON list or object, it begins with `{}`", sanitize(first)),
         (Shape::Object, _) if !scanner.has_events() => "a JSON object without `traceEvents`".to_owned(),
@@ -169,8 +184,7 @@ fn what_it_is<R: std::io::Read>(scanner: &Scanner<R>, events: u64, unread: u64) 
             scanner.refused() + unread,
             scanner.refused() + events
         ),
-    };
-    format!("{what}; `hvtui import` reads {READS}")
+    }
 }
 
 /// How a file ended, where that is before its end.
