@@ -1,6 +1,7 @@
 //! Which files an import takes: those that are named, and of a folder those that are traces. What else lies in a folder is left
 //! out and named.
 
+use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 
 use super::super::error::Error;
@@ -54,7 +55,9 @@ impl Chosen {
             return Err(Error::foreign(root, "a folder without files"));
         }
         let mut found = Found::default();
-        files.into_iter().for_each(|path| found.judge(path));
+        for path in files {
+            found.judge(path);
+        }
         let (mut traces, events): (Vec<_>, Vec<_>) =
             found.known.into_iter().partition(|(_, kind)| *kind != Kind::TensorBoard);
         let mut events: Vec<PathBuf> = events.into_iter().map(|(path, _)| path).collect();
@@ -67,7 +70,9 @@ impl Chosen {
         if traces.is_empty() {
             // as TensorBoard's own folders are: `plugins/profile/…`
             let mut found = Found::default();
-            below.into_iter().for_each(|path| found.judge(path));
+            for path in below {
+                found.judge(path);
+            }
             traces = found.known;
             if events.is_empty() || !traces.is_empty() {
                 others.append(&mut found.others);
@@ -104,11 +109,15 @@ impl Chosen {
         self.leave_out("files in folders below", &names(&not_looked_at), ": import their folder by itself");
         if traces.is_empty() {
             events.sort();
-            events.into_iter().for_each(|path| self.take(path, Kind::TensorBoard));
+            for path in events {
+                self.take(path, Kind::TensorBoard);
+            }
         } else {
             let remedy = ": import them by themselves for their scalars";
             self.leave_out("event files of TensorBoard", &names(&events), remedy);
-            traces.into_iter().for_each(|(path, kind)| self.take(path, kind));
+            for (path, kind) in traces {
+                self.take(path, kind);
+            }
         }
         Ok(())
     }
@@ -120,7 +129,7 @@ impl Chosen {
         let more = names.len().saturating_sub(MOST_NAMED);
         let mut why = names.iter().take(MOST_NAMED).map(String::as_str).collect::<Vec<_>>().join(", ");
         if more > 0 {
-            why.push_str(&format!(" and {more} more"));
+            let _ = write!(why, " and {more} more");
         }
         self.left_out.push(LeftOut::new(what, names.len() as u64, why + remedy));
     }

@@ -1,5 +1,6 @@
 //! The bytes of a trace: of the file as it is, or unpacked where it was packed by gzip or zstd, which its first bytes tell.
 
+use std::fmt::Write as _;
 use std::fs::File;
 use std::io::{BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
@@ -85,7 +86,7 @@ pub(super) fn natural(path: &Path) -> String {
             continue;
         }
         if !digits.is_empty() {
-            key.push_str(&format!("{:0>24}", digits.trim_start_matches('0')));
+            let _ = write!(key, "{:0>24}", digits.trim_start_matches('0'));
             digits.clear();
         }
         key.push(letter);
