@@ -5,6 +5,8 @@ mod bad;
 mod chrome;
 mod folders;
 mod kineto;
+mod kineto_folders;
+mod kineto_work;
 mod nccl_inspector;
 mod tensorboard;
 

@@ -11,6 +11,9 @@ mod collectives;
 mod horovod;
 mod intervals;
 mod kineto;
+mod kineto_events;
+mod kineto_ranks;
+mod kineto_steps;
 mod nccl_inspector;
 mod run;
 mod scanner;
@@ -32,7 +35,7 @@ pub use waits::{RankWaits, Spread, WaitTable};
 use self::choice::{Chosen, choose};
 use self::chrome::{OtherData, Trace};
 use self::horovod::Timeline;
-use self::kineto::{Head, Traces};
+use self::kineto::{Head, Profile, Traces};
 use self::scanner::{End, Item, Scanner, Shape};
 use self::summary::Folded;
 use self::tfevents::Records;
@@ -206,7 +209,7 @@ fn read(
     path: &Path,
     take: &mut dyn FnMut(&TraceEvent<'_>) -> Result<i64, Error>,
     beside: &mut dyn FnMut(&str, &[u8]),
-) -> Result<FileRead, Error> {
+) -> Result<(FileRead, End), Error> {
     let source = source::open(path)?;
     let mut scanner = Scanner::new(source.text);
     let (mut events, mut unread, mut at_us) = (0, 0, 0);
@@ -222,20 +225,23 @@ fn read(
             },
         }
     }
-    Ok(FileRead {
+    let end = scanner.ending();
+    let file = FileRead {
         path: path.to_owned(),
         bytes: scanner.bytes(),
         packed: source.is_packed,
         events,
         unread: unread + scanner.refused(),
         rank: None,
-        cut: cut(&scanner.ending(), source.is_packed, at_us),
-    })
+        cut: cut(&end, source.is_packed, at_us),
+    };
+    Ok((file, end))
 }
 
 fn import_horovod(asked: &Asked<'_>, path: &Path) -> Result<Imported, Error> {
     let mut timeline = Timeline::new(asked);
-    let file = read(path, &mut |event| timeline.take(event).map(|()| timeline.length_us()), &mut |_, _| ())?;
+    let (file, _) =
+        read(path, &mut |event| timeline.take(event).map(|()| timeline.length_us()), &mut |_, _| ())?;
     let told = timeline.finish().map_err(|error| with_cut(error, &file))?;
     let spec = told.target.spec().clone();
     imported(Kind::Horovod, horovod::CLOCK, &spec, vec![file], told)
@@ -252,7 +258,7 @@ fn import_chrome(asked: &Asked<'_>, path: &Path) -> Result<Imported, Error> {
         }
     }
     let mut trace = Trace::new(asked, other);
-    let file = read(path, &mut |event| trace.take(event).map(|()| trace.length_us()), &mut |_, _| ())?;
+    let (file, _) = read(path, &mut |event| trace.take(event).map(|()| trace.length_us()), &mut |_, _| ())?;
     let told = trace.finish().map_err(|error| with_cut(error, &file))?;
     let spec = told.target.spec().clone();
     imported(Kind::Chrome, chrome::CLOCK, &spec, vec![file], told)
@@ -267,19 +273,27 @@ fn import_kineto(asked: &Asked<'_>, paths: &[PathBuf]) -> Result<Imported, Error
             traces.take(event);
             Ok(traces.length_us())
         };
-        let mut file = read(path, &mut take, &mut |key, text| head.take(key, text))?;
-        traces.file(&head).map_err(|words| Error::foreign(path, &words))?;
-        file.rank = head.rank();
+        let (mut file, end) = read(path, &mut take, &mut |key, text| head.take(key, text))?;
+        if end == End::Open {
+            // torch closes its list; Horovod does not
+            let after = duration_us(traces.length_us().max(0).unsigned_abs());
+            let reason =
+                format!("the text ends behind an event, without its brackets, {after} after the beginning");
+            file.cut = Some(Cut { byte: file.bytes, reason });
+        }
+        traces.file(path, head, file.cut.is_some()).map_err(|words| Error::foreign(path, &words))?;
         files.push(file);
     }
-    let clock = if files.len() == 1 { kineto::CLOCK } else { kineto::CLOCKS };
     let cut = files.iter().find(|file| file.cut.is_some()).or(files.first()).cloned();
-    let told = traces.finish().map_err(|error| match &cut {
+    let Profile { told, clock, ranks } = traces.finish().map_err(|error| match &cut {
         Some(file) => with_cut(error, file),
         None => error,
     })?;
+    for (file, rank) in files.iter_mut().zip(ranks) {
+        file.rank = rank;
+    }
     let spec = told.target.spec().clone();
-    imported(Kind::Kineto, clock, &spec, files, told)
+    imported(Kind::Kineto, &clock, &spec, files, told)
 }
 
 fn import_tensorboard(asked: &Asked<'_>, paths: &[PathBuf]) -> Result<Imported, Error> {

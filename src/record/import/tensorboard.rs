@@ -96,7 +96,7 @@ fn below(asked: &[PathBuf], path: &Path) -> Vec<String> {
 }
 
 /// The rank that `rank_3`, `rank-3` or `rank3` names.
-fn rank_of(name: &str) -> Option<u32> {
+pub(super) fn rank_of(name: &str) -> Option<u32> {
     let number = name.strip_prefix("rank")?;
     let number = number.strip_prefix(['_', '-']).unwrap_or(number);
     number.parse().ok().filter(|rank| *rank < MOST_RANKS && number.bytes().all(|byte| byte.is_ascii_digit()))
