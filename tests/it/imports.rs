@@ -2,7 +2,11 @@
 //! what is no trace or not a whole one.
 
 mod bad;
+mod chrome;
+mod folders;
 mod kineto;
+mod kineto_folders;
+mod kineto_work;
 mod nccl_inspector;
 mod tensorboard;
 
@@ -43,6 +47,13 @@ fn steps(reader: &Reader) -> BTreeMap<(Rank, u64), StepTiming> {
         _ => None,
     });
     steps.collect()
+}
+
+/// Why something is left out.
+fn why(told: &Value, what: &str) -> String {
+    let all = told["left_out"].as_array().unwrap();
+    let one = all.iter().find(|one| one["what"].as_str().unwrap().starts_with(what));
+    one.map(|one| one["why"].as_str().unwrap().to_owned()).unwrap_or_default()
 }
 
 fn left_out(told: &Value, what: &str) -> Option<u64> {

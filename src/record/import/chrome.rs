@@ -22,6 +22,8 @@ use crate::domain::timing::{Phase, PhaseSpan, StepTiming};
 const MOST_RANKS: u32 = 1 << 16;
 /// Phases of a step that are kept.
 const MOST_SPANS: usize = 1 << 12;
+/// Steps of ranks that wait for those of the other ranks.
+const MOST_WAITING: usize = 1 << 10;
 /// Letters of a host's name, and of that of a number.
 const MOST_NAME: usize = 256;
 /// By whose clock its times are.
@@ -60,6 +62,8 @@ pub(super) struct Trace<'a> {
     base_us: i64,
     places: BTreeMap<u64, Placement>,
     open: BTreeMap<Rank, Open>,
+    /// Steps that not all ranks have told.
+    waiting: BTreeMap<u64, Vec<(Rank, StepTiming)>>,
     target: Option<Target>,
     steps: StepsRead,
     last_us: i64,
@@ -76,6 +80,7 @@ impl<'a> Trace<'a> {
             other: OtherData { origin_unix_us: origin, ..other },
             places: BTreeMap::new(),
             open: BTreeMap::new(),
+            waiting: BTreeMap::new(),
             target: None,
             steps: StepsRead::default(),
             last_us: 0,
@@ -203,7 +208,27 @@ impl<'a> Trace<'a> {
         let mut timing = open.timing;
         timing.spans.sort_by_key(|span| span.start_us);
         self.steps.add(timing.step);
-        self.target()?.step(rank, timing)
+        let step = timing.step;
+        let of_step = self.waiting.entry(step).or_default();
+        of_step.push((rank, timing));
+        if of_step.len() >= self.places.len() {
+            return self.write_step(step);
+        }
+        let count: usize = self.waiting.values().map(Vec::len).sum();
+        match self.waiting.keys().next().copied() {
+            Some(first) if count > MOST_WAITING => self.write_step(first),
+            _ => Ok(()),
+        }
+    }
+
+    /// Writes a step of all ranks that told it.
+    fn write_step(&mut self, step: u64) -> Result<(), Error> {
+        let mut of_step = self.waiting.remove(&step).unwrap_or_default();
+        tell_no_wait(&mut of_step);
+        for (rank, timing) in of_step {
+            self.target()?.step(rank, timing)?;
+        }
+        Ok(())
     }
 
     fn target(&mut self) -> Result<&mut Target, Error> {
@@ -224,8 +249,10 @@ impl<'a> Trace<'a> {
             let hosts = spec.hosts();
             let mut target = Target::begin(self.asked.place, spec)?;
             for host in hosts {
-                let known = self.other.hosts.iter().find(|clock| clock.host == host.as_str());
-                target.clock(&host, known.map_or(0, |clock| clock.clock_uncertainty_us))?;
+                // of a trace that is cut it is not known
+                if let Some(clock) = self.other.hosts.iter().find(|clock| clock.host == host.as_str()) {
+                    target.clock(&host, clock.clock_uncertainty_us)?;
+                }
             }
             self.target = Some(target);
         }
@@ -241,6 +268,9 @@ impl<'a> Trace<'a> {
         for (rank, open) in std::mem::take(&mut self.open) {
             self.write(rank, open)?;
         }
+        while let Some(step) = self.waiting.keys().next().copied() {
+            self.write_step(step)?;
+        }
         let told_ranks =
             self.places.values().map(|place| place.rank).collect::<std::collections::BTreeSet<_>>();
         let mut left_out: Vec<LeftOut> =
@@ -254,6 +284,26 @@ impl<'a> Trace<'a> {
         }
         let Some(target) = self.target else { return Err(self.asked.nothing("an export without a step")) };
         Ok(Folded { target, told_ranks: told_ranks.len() as u32, steps: self.steps, waits: None, left_out })
+    }
+}
+
+/// A wait of no length is not in the trace, for viewers can't show it: where other ranks of a step waited, one that tells its phases
+/// and no wait came last.
+fn tell_no_wait(of_step: &mut [(Rank, StepTiming)]) {
+    let waits = |timing: &StepTiming| timing.spans.iter().any(|span| span.phase == Phase::Wait);
+    if !of_step.iter().any(|(_, timing)| waits(timing)) {
+        return;
+    }
+    for (_, timing) in of_step {
+        if timing.spans.is_empty() || waits(timing) {
+            continue;
+        }
+        let transfer = timing.spans.iter().position(|span| span.phase == Phase::Transfer);
+        let at = transfer.unwrap_or(timing.spans.len());
+        let before = at.checked_sub(1).and_then(|last| timing.spans.get(last));
+        let start_us = before.map_or(0, |span| span.start_us.saturating_add(span.dur_us));
+        let start_us = timing.spans.get(at).map_or(start_us, |span| span.start_us);
+        timing.spans.insert(at, PhaseSpan { phase: Phase::Wait, start_us, dur_us: 0 });
     }
 }
 

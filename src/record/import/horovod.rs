@@ -338,7 +338,6 @@ impl<'a> Timeline<'a> {
             let about = format!("Horovod timeline, {CLOCK}");
             let spec = self.asked.spec(JobKind::Horovod, &about, placements, created);
             let mut target = Target::begin(self.asked.place, spec)?;
-            target.clock(&host, 0)?;
             let transport = self.transport.iter().copied().collect::<Vec<_>>().join(", ").to_lowercase();
             for rank in 0..ranks {
                 let described = Event::JobDescribed {

@@ -1,18 +1,23 @@
-//! Traces of torch's profiler (Kineto): a file a rank, which `distributedInfo` names; or one file of several ranks, as `hvtui
-//! trace` writes it. Steps are `ProfilerStep#N`, as `prof.step()` marks them.
+//! Traces of torch's profiler (Kineto): a file or more a rank, or one file of several ranks, as `hvtui trace` writes it. Steps are
+//! `ProfilerStep#N`, as `prof.step()` marks them, from 0; where none is marked, those of an optimizer.
 //!
-//! A kernel of NCCL lasts from when its rank comes until all are through, so it is waiting and moving bytes. Where there are the
-//! traces of all ranks and each has the same collectives in a step, the shortest of a collective's kernels is what moving took, for
-//! the rank that came last did not wait; what the others' kernels lasted longer they waited. Else all of it is called transfer,
-//! which is said. What runs while the GPU computes is hidden. Nothing tells where forward ends and backward begins: no phase
-//! stands for them.
+//! A kernel of NCCL lasts from when its rank comes until all are through, and so does gloo's work: it is waiting and moving bytes.
+//! Where there are the traces of all ranks and each has the same collectives, the shortest of a collective is what moving took, for
+//! the rank that came last did not wait; what the others' lasted longer they waited. Else all of it is called transfer, which is
+//! said. What runs while the rank computes is hidden. Nothing tells where forward ends and backward begins: no phase stands for
+//! them.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
 
 use serde::Deserialize;
+use serde_json::Value;
 
 use super::super::error::Error;
-use super::intervals::{Span, clipped, length, united, without};
+use super::intervals::Span;
+use super::kineto_events::Work;
+use super::kineto_ranks::{MOST_RANKS, Ranks, TraceFile, assign, host_of};
+use super::kineto_steps::{Comm, Lane, Part, Step, part_waits};
 use super::run::{Asked, is_moment, unknown_places};
 use super::summary::{Folded, LeftOut, StepsRead};
 use super::target::Target;
@@ -20,28 +25,30 @@ use super::trace_event::TraceEvent;
 use crate::domain::event::Event;
 use crate::domain::hooks::HookFacts;
 use crate::domain::ids::{HostId, Rank};
-use crate::domain::run::JobKind;
-use crate::domain::time::{HostTime, Stamp};
-use crate::domain::timing::{Phase, PhaseSpan, StepTiming};
+use crate::domain::run::{JobKind, Placement};
+use crate::domain::time::Stamp;
 
-/// Ranks that are told apart.
-const MOST_RANKS: u32 = 1 << 16;
 /// Processes of a file.
 const MOST_PROCESSES: usize = 1 << 12;
 /// Steps and kernels that are kept of all files together.
 const MOST_KEPT: usize = 1 << 22;
-/// Phases of a step that are kept.
-const MOST_SPANS: usize = 1 << 10;
+/// Operators that are kept of all files together.
+const MOST_OPERATORS: usize = 1 << 21;
+/// Collectives and optimizers that are told apart.
+const MOST_NAMES: usize = 64;
+/// Letters of a name.
+const MOST_NAME: usize = 256;
 /// By whose clock the times of a file are.
-pub(super) const CLOCK: &str = "the rank's own clock";
+const CLOCK: &str = "the rank's own clock";
 /// By whose clock those of several are.
-pub(super) const CLOCKS: &str = "each rank's own clock, not compared with the others'";
+const CLOCKS: &str = "each rank's own clock, not compared with the others'";
 
 /// What stands in a file beside its events.
 #[derive(Debug, Default, Clone)]
 pub(super) struct Head {
     distributed: Option<Distributed>,
     base_ns: Option<i64>,
+    host: Option<String>,
 }
 
 #[derive(Debug, Default, Clone, Deserialize)]
@@ -50,6 +57,8 @@ struct Distributed {
     backend: String,
     rank: Option<u32>,
     world_size: Option<u32>,
+    /// Process groups.
+    pg_count: Value,
 }
 
 impl Head {
@@ -58,32 +67,19 @@ impl Head {
         match key {
             "distributedInfo" => self.distributed = serde_json::from_slice(text).ok(),
             "baseTimeNanoseconds" => self.base_ns = serde_json::from_slice(text).ok(),
+            "host_name" => self.host = serde_json::from_slice(text).ok(),
             _ => {}
         }
     }
-
-    /// The file's rank.
-    pub(super) fn rank(&self) -> Option<u32> {
-        self.distributed.as_ref()?.rank
-    }
 }
 
-/// A kernel of NCCL.
-#[derive(Debug, Clone, Copy)]
-struct Comm {
-    span: Span,
-    /// Which collective, among those of all files.
-    func: u16,
-    /// Ranks of its communicator; 0 where that is not told.
-    group: u32,
-}
-
-/// What a process, or all of a rank, did. Times are nanoseconds.
-#[derive(Debug, Default)]
-struct Lane {
-    steps: Vec<(u64, Span)>,
-    comms: Vec<Comm>,
-    computing: Vec<Span>,
+/// What the traces come to.
+pub(super) struct Profile {
+    pub(super) told: Folded,
+    /// By whose clock its times are.
+    pub(super) clock: String,
+    /// The rank of each file.
+    pub(super) ranks: Vec<Option<u32>>,
 }
 
 /// The fold over the files.
@@ -93,12 +89,14 @@ pub(super) struct Traces<'a> {
     open: BTreeMap<String, Lane>,
     labels: BTreeMap<String, (u32, String)>,
     kept: usize,
-    funcs: Vec<String>,
-    ranks: BTreeMap<u32, Lane>,
+    operators: usize,
+    names: Vec<String>,
+    files: Vec<TraceFile>,
     hosts: BTreeMap<u32, String>,
     world: u32,
     backend: String,
-    files: u32,
+    /// Whether gloo's work may be of some of the ranks.
+    has_groups: bool,
     no_moment: u64,
     dropped: u64,
     ops: u64,
@@ -113,12 +111,13 @@ impl<'a> Traces<'a> {
             open: BTreeMap::new(),
             labels: BTreeMap::new(),
             kept: 0,
-            funcs: Vec::new(),
-            ranks: BTreeMap::new(),
+            operators: 0,
+            names: Vec::new(),
+            files: Vec::new(),
             hosts: BTreeMap::new(),
             world: 0,
             backend: String::new(),
-            files: 0,
+            has_groups: false,
             no_moment: 0,
             dropped: 0,
             ops: 0,
@@ -144,50 +143,63 @@ impl<'a> Traces<'a> {
         let Some(span) = event.span().filter(|_| phase == "X") else { return };
         self.first_ns = Some(self.first_ns.map_or(span.0, |first| first.min(span.0)));
         self.last_ns = self.last_ns.max(span.1);
-        let step = name.strip_prefix("ProfilerStep#").filter(|_| cat != "gpu_user_annotation");
-        let is_kernel = cat == "kernel";
-        if step.is_none() && !is_kernel {
+        let Some(kind) = Work::of(cat, name) else {
             self.ops += 1;
             return;
-        }
+        };
         let key = match event.pid.whole() {
             Some(pid) => pid.to_string(),
             None => event.pid.text().chars().take(64).collect(),
         };
-        if !self.open.contains_key(&key) && self.open.len() >= MOST_PROCESSES || self.kept >= MOST_KEPT {
-            self.dropped += 1;
+        let is_operator = matches!(kind, Work::Operator);
+        let is_crowded = if is_operator { self.operators >= MOST_OPERATORS } else { self.kept >= MOST_KEPT };
+        if !self.open.contains_key(&key) && self.open.len() >= MOST_PROCESSES || is_crowded {
+            if is_operator {
+                self.ops += 1;
+            } else {
+                self.dropped += 1;
+            }
             return;
         }
+        let group = event.args.get("Group size").count().unwrap_or_default();
+        let group = u32::try_from(group).unwrap_or(u32::MAX);
+        let named = match kind {
+            Work::Nccl(func) | Work::Gloo(func) | Work::Optimizer(func) => self.named(func),
+            _ => 0,
+        };
+        let comm = Comm { span, func: named, group, wait: 0 };
         let lane = self.open.entry(key).or_default();
-        if let Some(step) = step {
-            match step.parse() {
-                Ok(step) => lane.steps.push((step, span)),
+        match kind {
+            Work::Step(step) => match step.parse() {
+                Ok(number) => lane.steps.push(Step { number, span, is_cut: false }),
                 Err(_) => self.dropped += 1,
-            }
-        } else if name.starts_with("nccl") {
-            let func = name.split('_').nth(1).unwrap_or(name).split('(').next().unwrap_or_default();
-            let func = match self.funcs.iter().position(|known| known == func) {
-                Some(at) => at,
-                None if self.funcs.len() < 64 => {
-                    self.funcs.push(func.to_owned());
-                    self.funcs.len() - 1
-                }
-                None => self.funcs.len(),
-            };
-            let group = event.args.get("Group size").count().unwrap_or_default();
-            let group = u32::try_from(group).unwrap_or(u32::MAX);
-            lane.comms.push(Comm { span, func: func as u16, group });
-        } else {
-            match lane.computing.last_mut() {
-                // one after the other on a stream: less to keep
-                Some(last) if span.0 >= last.0 && span.0 <= last.1 => {
-                    last.1 = last.1.max(span.1);
-                    return;
-                }
-                _ => lane.computing.push(span),
+            },
+            Work::Nccl(_) => lane.comms.push(comm),
+            Work::Gloo(_) => lane.gloo.push(comm),
+            Work::Data => lane.data.push(span),
+            Work::Optimizer(_) => lane.optimizer.push((named, span)),
+            Work::Kernel if is_joined(&mut lane.computing, span) => return,
+            Work::Kernel => {}
+            Work::Operator => {
+                self.ops += 1;
+                self.operators += usize::from(!is_joined(&mut lane.operators, span));
+                return;
             }
         }
         self.kept += 1;
+    }
+
+    /// The number of a collective's or an optimizer's name; the last one stands for all that are too many.
+    fn named(&mut self, name: &str) -> u16 {
+        let at = self.names.iter().position(|known| known == name);
+        let at = at.unwrap_or_else(|| {
+            if self.names.len() < MOST_NAMES {
+                self.names.push(name.chars().take(MOST_NAME).collect());
+                return self.names.len() - 1;
+            }
+            MOST_NAMES
+        });
+        at as u16
     }
 
     /// `rank 3 on gpu-b`, with more behind it for what is not its process.
@@ -198,7 +210,7 @@ impl<'a> Traces<'a> {
         };
         let (Ok(rank), Some(pid)) = (rank.parse::<u32>(), event.pid.whole()) else { return };
         if rank < MOST_RANKS && self.labels.len() < MOST_PROCESSES {
-            let host = place.split(" · ").next().unwrap_or_default().chars().take(256).collect();
+            let host = place.split(" · ").next().unwrap_or_default().chars().take(MOST_NAME).collect();
             self.labels.insert(pid.to_string(), (rank, host));
         }
     }
@@ -207,16 +219,18 @@ impl<'a> Traces<'a> {
     ///
     /// # Errors
     /// Where it names a rank that is none.
-    pub(super) fn file(&mut self, head: &Head) -> Result<(), String> {
-        let info = head.distributed.clone().unwrap_or_default();
-        let of_file = info.rank.unwrap_or(self.files);
-        self.files += 1;
-        if of_file >= MOST_RANKS || info.world_size.is_some_and(|world| world > MOST_RANKS) {
+    pub(super) fn file(&mut self, path: &Path, head: Head, is_cut: bool) -> Result<(), String> {
+        let info = head.distributed.unwrap_or_default();
+        let is_too_large = |number: Option<u32>, most: u32| number.is_some_and(|number| number > most);
+        if is_too_large(info.rank, MOST_RANKS - 1) || is_too_large(info.world_size, MOST_RANKS) {
             return Err(format!(
-                "its distributedInfo names rank {of_file}: no more than {MOST_RANKS} ranks are read"
+                "its distributedInfo names rank {} of {}: no more than {MOST_RANKS} ranks are read",
+                info.rank.unwrap_or_default(),
+                info.world_size.unwrap_or_default()
             ));
         }
         self.world = self.world.max(info.world_size.unwrap_or_default());
+        self.has_groups |= info.pg_count.as_u64().is_some_and(|count| count > 1);
         if self.backend.is_empty() {
             self.backend = info.backend.chars().take(32).collect();
         }
@@ -231,41 +245,86 @@ impl<'a> Traces<'a> {
             self.asked.now.0.saturating_mul(1_000).saturating_sub(first_ns)
         };
         let labels = std::mem::take(&mut self.labels);
+        let mut file = TraceFile {
+            path: path.to_owned(),
+            rank: info.rank,
+            world: info.world_size,
+            ..TraceFile::default()
+        };
         for (pid, mut lane) in std::mem::take(&mut self.open) {
-            let (rank, host) = labels.get(&pid).cloned().unwrap_or((of_file, String::new()));
-            if !labels.is_empty() && host.is_empty() {
-                continue;
-            }
             lane.shift(shift);
-            self.world = self.world.max(rank + 1);
-            if !host.is_empty() {
-                self.hosts.insert(rank, host);
+            if is_cut {
+                lane.cut();
             }
-            let all = self.ranks.entry(rank).or_default();
-            all.steps.append(&mut lane.steps);
-            all.comms.append(&mut lane.comms);
-            all.computing.append(&mut lane.computing);
+            match labels.get(&pid) {
+                Some((rank, host)) => {
+                    let (of, all) = file.others.entry(*rank).or_default();
+                    of.clone_from(host);
+                    all.append(lane);
+                }
+                None if labels.is_empty() => {
+                    if !lane.steps.is_empty() {
+                        file.pid = pid;
+                    }
+                    file.own.append(lane);
+                }
+                None => {}
+            }
         }
+        let host = head.host.filter(|host| !host.is_empty() && host.chars().count() <= MOST_NAME);
+        file.host = host.or_else(|| host_of(path, &file.pid)).unwrap_or_default();
+        self.files.push(file);
         Ok(())
     }
 
-    /// Whether each collective is one of all ranks, so that kernels can be compared.
-    fn is_comparable(&self) -> bool {
-        let all = || self.ranks.values().flat_map(|lane| &lane.comms);
+    /// All ranks and what they did, the ranks of the files, and what is to be said of both.
+    fn ranks(&mut self) -> Result<(BTreeMap<u32, Lane>, Ranks), Error> {
+        let mut files = std::mem::take(&mut self.files);
+        let assigned = assign(&mut files).map_err(|(path, words)| Error::foreign(&path, &words))?;
+        let mut ranks: BTreeMap<u32, Lane> = BTreeMap::new();
+        for (file, rank) in files.into_iter().zip(&assigned.of_files) {
+            let own = rank.map(|rank| (rank, (file.host, file.own)));
+            for (rank, (host, lane)) in file.others.into_iter().chain(own) {
+                self.world = self.world.max(rank.saturating_add(1));
+                if !host.is_empty() {
+                    self.hosts.insert(rank, host);
+                }
+                ranks.entry(rank).or_default().append(lane);
+            }
+        }
+        Ok((ranks, assigned))
+    }
+
+    /// Whether each collective is one of all ranks, so that they can be compared.
+    fn is_comparable(&self, ranks: &BTreeMap<u32, Lane>, is_gloo: bool) -> bool {
+        let all = || ranks.values().flat_map(|lane| &lane.comms);
         self.world > 1
-            && self.ranks.len() == self.world as usize
-            && self.funcs.len() < 64
-            && all().all(|comm| comm.group == 0 || comm.group == self.world)
+            && ranks.len() == self.world as usize
+            && !(is_gloo && self.has_groups)
+            && all().all(|comm| {
+                (comm.group == 0 || comm.group == self.world) && usize::from(comm.func) < MOST_NAMES
+            })
     }
 
     /// Ends the fold.
     ///
     /// # Errors
-    /// Where there is no step.
-    pub(super) fn finish(mut self) -> Result<Folded, Error> {
-        let is_comparable = self.is_comparable();
+    /// Where there is no step, and where files are not of one run.
+    pub(super) fn finish(mut self) -> Result<Profile, Error> {
+        let (mut ranks, assigned) = self.ranks()?;
+        let by_optimizer = ranks.values().all(|lane| lane.steps.is_empty());
+        if by_optimizer {
+            ranks.values_mut().for_each(Lane::steps_of_optimizer);
+        }
+        let is_gloo = ranks.values().any(|lane| lane.comms.is_empty() && !lane.gloo.is_empty());
+        let repeated: u64 = ranks.values_mut().map(Lane::settle).sum();
+        let is_comparable = self.is_comparable(&ranks, is_gloo);
+        let parted: BTreeSet<u64> = if is_comparable {
+            part_waits(&mut ranks, self.world as usize).into_iter().collect()
+        } else {
+            BTreeSet::new()
+        };
         let mut parts: BTreeMap<u64, BTreeMap<u32, Part>> = BTreeMap::new();
-        let ranks = std::mem::take(&mut self.ranks);
         let told_ranks: BTreeSet<u32> =
             ranks.iter().filter(|(_, lane)| !lane.steps.is_empty()).map(|(rank, _)| *rank).collect();
         let mut beside = 0;
@@ -273,51 +332,84 @@ impl<'a> Traces<'a> {
             beside += lane.parts(&mut |step, part| drop(parts.entry(step).or_default().insert(rank, part)));
         }
         let Some(created) = parts.values().flat_map(BTreeMap::values).map(|part| part.span.0).min() else {
-            let what = "no step is marked (`ProfilerStep#N`): call `prof.step()` once a step; \
-                        `record_shapes` and the like are not needed";
+            let what = "no step is marked (`ProfilerStep#N`): torch marks steps where the profiler has a schedule, \
+                        `profile(schedule=torch.profiler.schedule(wait=1, warmup=1, active=3))`, and the loop calls \
+                        `prof.step()` once a step";
             return Err(self.asked.nothing(what));
         };
         let mut target = self.begin(Stamp(created.div_euclid(1_000)), &told_ranks)?;
-        // they are counted from 1
-        let shift = u64::from(parts.keys().next() == Some(&0));
         let mut steps = StepsRead::default();
-        let (mut unparted, mut crowded) = (0, 0);
-        for (number, mut of_step) in parts {
+        let (mut unparted, mut crowded, mut unknown) = (0, 0, 0);
+        for (number, of_step) in parts {
             let has_comms = of_step.values().any(|part| !part.comms.is_empty());
-            let is_parted = is_comparable && of_step.len() == self.world as usize && part_waits(&mut of_step);
-            let number = number + shift;
+            let is_parted = has_comms && parted.contains(&number);
+            // torch counts them from 0
+            let number = number.saturating_add(1);
             steps.add(number);
-            steps.with_waits += u64::from(is_parted && has_comms);
+            steps.with_waits += u64::from(is_parted);
             unparted += u64::from(!is_parted && has_comms && self.world > 1);
+            unknown += u64::from(of_step.values().any(|part| part.is_cut));
             for (rank, part) in of_step {
-                let (timing, more) = part.timing(number, is_parted && has_comms);
+                let (timing, more) = part.timing(number, is_parted);
                 crowded += more;
                 target.step(Rank(rank), timing)?;
             }
         }
-        let mut left_out = Vec::new();
-        let mut tell = |what: &str, count: u64, why: &str| {
-            if count > 0 {
-                left_out.push(LeftOut::new(what, count, why));
-            }
-        };
-        tell(
-            "steps whose transfer includes waiting",
-            unparted,
-            "an NCCL kernel lasts from its rank's arrival on: only the traces of all ranks, with the same collectives \
-             in a step, tell them apart",
-        );
-        tell("steps numbered from 0", shift, "ProfilerStep#0 is step 1, and so on");
-        tell("kernels of NCCL outside of the steps", beside, "they belong to no step");
-        tell("phases beyond what a step has", crowded, "a step has thousands of stretches of communication");
-        tell("other operations", self.ops, "operators, calls and copies are not what a recording holds");
-        tell("steps and kernels beyond what is kept", self.dropped, "there are millions of them");
-        tell(
-            "moment of the beginning",
-            self.no_moment,
-            "the file does not tell it; that of the import stands for it",
-        );
-        Ok(Folded { target, told_ranks: told_ranks.len() as u32, steps, waits: None, left_out })
+        let numbered = if by_optimizer { 0 } else { steps.count };
+        let left_out = left_out(&[
+            (
+                "steps whose communication is unknown",
+                unknown,
+                "a file is cut: kernels stand behind the program's events, so any of them may be missing",
+            ),
+            (
+                "steps whose transfer includes waiting",
+                unparted,
+                "a collective lasts from its rank's arrival on: only the traces of all ranks, with the same \
+                 collectives, tell them apart",
+            ),
+            ("steps numbered from 1", numbered, "ProfilerStep#0 is step 1, and so on"),
+            (
+                "steps that no ProfilerStep#N marks",
+                if by_optimizer { steps.count } else { 0 },
+                "they are counted from the first `Optimizer.step` of the trace: each lasts from the end of one to the \
+                 end of the next",
+            ),
+            (
+                "ranks that no file tells",
+                if told_ranks.len() > 1 { assigned.numbered } else { 0 },
+                "neither distributedInfo nor a name such as rank3.json: they are numbered in the order of the names",
+            ),
+            ("files told twice", assigned.twice.len() as u64, &assigned.twice.join(", ")),
+            ("steps told twice", repeated, "a file has their number again: the first one counts"),
+            ("collectives outside of the steps", beside, "they belong to no step"),
+            ("phases beyond what a step has", crowded, "a step has thousands of stretches of communication"),
+            ("other operations", self.ops, "operators, calls and copies are not what a recording holds"),
+            ("steps and kernels beyond what is kept", self.dropped, "there are millions of them"),
+            (
+                "moment of the beginning",
+                self.no_moment,
+                "the file does not tell it; that of the import stands for it",
+            ),
+        ]);
+        let clock = self.clock(&told_ranks);
+        let told = Folded { target, told_ranks: told_ranks.len() as u32, steps, waits: None, left_out };
+        Ok(Profile { told, clock, ranks: assigned.of_files })
+    }
+
+    /// The one host on which all ranks ran, where each tells it.
+    fn only_host(&self, told: &BTreeSet<u32>) -> Option<&String> {
+        let mut hosts = told.iter().map(|rank| self.hosts.get(rank));
+        let first = hosts.next()??;
+        hosts.all(|host| host == Some(first)).then_some(first)
+    }
+
+    fn clock(&self, told: &BTreeSet<u32>) -> String {
+        match self.only_host(told) {
+            _ if told.len() == 1 => CLOCK.to_owned(),
+            Some(host) => format!("the clock of {host}, on which all ranks ran"),
+            None => CLOCKS.to_owned(),
+        }
     }
 
     fn begin(&self, created: Stamp, told: &BTreeSet<u32>) -> Result<Target, Error> {
@@ -328,10 +420,12 @@ impl<'a> Traces<'a> {
                 place.host = HostId::from(host.as_str());
             }
         }
+        count_on_hosts(&mut places);
         let spec = self.asked.spec(JobKind::Torch, "trace of torch's profiler", places, created);
         let mut target = Target::begin(self.asked.place, spec)?;
-        if told.len() == 1 && self.hosts.is_empty() {
-            target.clock(&unknown, 0)?;
+        if let Some(host) = self.only_host(told).filter(|_| told.len() > 1) {
+            // their moments can be compared: it is one clock
+            target.clock(&HostId::from(host.as_str()), 0)?;
         }
         for rank in told {
             let described = Event::JobDescribed {
@@ -346,115 +440,31 @@ impl<'a> Traces<'a> {
     }
 }
 
-/// A rank's part in a step.
-struct Part {
-    span: Span,
-    comms: Vec<Comm>,
-    /// How much of each of them was waiting, from its beginning on.
-    waits: Vec<i64>,
-    computing: Vec<Span>,
-}
-
-impl Lane {
-    fn shift(&mut self, by: i64) {
-        let moved = |span: &mut Span| *span = (span.0.saturating_add(by), span.1.saturating_add(by));
-        self.steps.iter_mut().for_each(|(_, span)| moved(span));
-        self.comms.iter_mut().for_each(|comm| moved(&mut comm.span));
-        self.computing.iter_mut().for_each(moved);
-    }
-
-    /// Gives the parts of all steps, in their order in time; how many kernels of NCCL belong to none.
-    fn parts(mut self, give: &mut dyn FnMut(u64, Part)) -> u64 {
-        self.steps.sort_by_key(|(_, span)| *span);
-        self.comms.sort_by_key(|comm| comm.span);
-        let computing = united(self.computing);
-        let mut comms = &self.comms[..];
-        let mut beside = 0;
-        for (step, span) in self.steps {
-            let first = comms.partition_point(|comm| comm.span.0 < span.0);
-            beside += first;
-            comms = &comms[first..];
-            let count = comms.partition_point(|comm| comm.span.0 < span.1);
-            let (own, rest) = comms.split_at(count);
-            comms = rest;
-            let from = computing.partition_point(|other| other.1 <= span.0);
-            let to = computing.partition_point(|other| other.0 < span.1).max(from);
-            let (comms, computing) = (own.to_vec(), computing[from..to].to_vec());
-            give(step, Part { span, waits: vec![0; comms.len()], comms, computing });
-        }
-        (beside + comms.len()) as u64
+/// Which of a host's ranks each is.
+fn count_on_hosts(places: &mut [Placement]) {
+    let mut on_host: BTreeMap<HostId, u32> = BTreeMap::new();
+    for place in places {
+        let next = on_host.entry(place.host.clone()).or_default();
+        place.local_rank = *next;
+        *next += 1;
     }
 }
 
-/// Tells waiting from moving bytes, where all ranks have the same collectives.
-fn part_waits(of_step: &mut BTreeMap<u32, Part>) -> bool {
-    let Some(first) = of_step.values().next() else { return false };
-    let funcs: Vec<u16> = first.comms.iter().map(|comm| comm.func).collect();
-    if !of_step.values().all(|part| part.comms.iter().map(|comm| comm.func).eq(funcs.iter().copied())) {
-        return false;
-    }
-    for at in 0..funcs.len() {
-        let lasts = |part: &Part| part.comms.get(at).map_or(0, |comm| comm.span.1 - comm.span.0);
-        let least = of_step.values().map(lasts).min().unwrap_or_default();
-        for part in of_step.values_mut() {
-            let more = lasts(part) - least;
-            if let Some(wait) = part.waits.get_mut(at) {
-                *wait = more;
-            }
-        }
-    }
-    true
+/// What of these there is.
+fn left_out(all: &[(&str, u64, &str)]) -> Vec<LeftOut> {
+    let some = all.iter().filter(|(_, count, _)| *count > 0);
+    some.map(|(what, count, why)| LeftOut::new(*what, *count, *why)).collect()
 }
 
-impl Part {
-    /// The step as it is recorded, and how many phases it has beyond what is kept.
-    fn timing(&self, step: u64, tells_wait: bool) -> (StepTiming, u64) {
-        let (mut waiting, mut moving, mut busy) = (Vec::new(), Vec::new(), Vec::new());
-        for (comm, wait) in self.comms.iter().zip(&self.waits) {
-            let Some(span) = clipped(comm.span, self.span) else { continue };
-            busy.push(span);
-            let moves = comm.span.0.saturating_add(*wait).clamp(span.0, span.1);
-            waiting.extend(without((span.0, moves), &self.computing));
-            moving.extend(without((moves, span.1), &self.computing));
-        }
-        let mut spans: Vec<PhaseSpan> = Vec::new();
-        let mut exposed = Vec::new();
-        // where streams run beside each other, who moves bytes does not wait
-        let moving = united(moving);
-        let waiting: Vec<Span> =
-            united(waiting).into_iter().flat_map(|span| without(span, &moving)).collect();
-        for (phase, all) in [(Phase::Wait, waiting), (Phase::Transfer, moving)] {
-            spans.extend(all.iter().map(|(from, to)| PhaseSpan {
-                phase,
-                start_us: micros(from - self.span.0),
-                dur_us: micros(to - from),
-            }));
-            exposed.extend(all);
-        }
-        spans.retain(|span| span.dur_us > 0);
-        spans.sort_by_key(|span| span.start_us);
-        if tells_wait && !spans.iter().any(|span| span.phase == Phase::Wait) {
-            // that it came last, it tells too
-            let start_us = spans.first().map_or(0, |span| span.start_us);
-            spans.insert(0, PhaseSpan { phase: Phase::Wait, start_us, dur_us: 0 });
-        }
-        let crowded = spans.len().saturating_sub(MOST_SPANS) as u64;
-        spans.truncate(MOST_SPANS);
-        let hidden = length(&united(busy)) - length(&united(exposed));
-        let start = u64::try_from(self.span.0.div_euclid(1_000)).unwrap_or_default();
-        let timing = StepTiming {
-            step,
-            start: HostTime(start),
-            dur_us: micros(self.span.1 - self.span.0),
-            loss: None,
-            samples: 0,
-            spans,
-            hidden_us: micros(hidden),
-        };
-        (timing, crowded)
+/// Lengthens the last stretch where this one begins in it: one after the other on a stream, or within the other.
+fn is_joined(spans: &mut Vec<Span>, span: Span) -> bool {
+    if let Some(last) = spans.last_mut()
+        && span.0 >= last.0
+        && span.0 <= last.1
+    {
+        last.1 = last.1.max(span.1);
+        return true;
     }
-}
-
-fn micros(ns: i64) -> u32 {
-    u32::try_from(ns.saturating_add(500).max(0) / 1_000).unwrap_or(u32::MAX)
+    spans.push(span);
+    false
 }

@@ -1,15 +1,19 @@
 //! Other programs' traces as recordings.
 //!
-//! `source` opens a file and unpacks it, `scanner` takes its text apart event by event, `trace_event` reads one of them. What a
+//! `choice` takes the files of a folder that are meant, `source` opens a file and unpacks it, `scanner` takes its text apart event by event, `trace_event` reads one of them. What a
 //! file is is judged by its contents alone. A format is a fold over the events that makes the events of a run of them, and
 //! `target` records those as those of any run are. What a trace does not tell is not invented: `summary` says what is missing.
 
+mod choice;
 mod chrome;
 mod clock;
 mod collectives;
 mod horovod;
 mod intervals;
 mod kineto;
+mod kineto_events;
+mod kineto_ranks;
+mod kineto_steps;
 mod nccl_inspector;
 mod run;
 mod scanner;
@@ -28,9 +32,10 @@ pub use summary::{Cut, FileRead, Imported, LeftOut, StepsRead};
 pub use target::Place;
 pub use waits::{RankWaits, Spread, WaitTable};
 
+use self::choice::{Chosen, choose};
 use self::chrome::{OtherData, Trace};
 use self::horovod::Timeline;
-use self::kineto::{Head, Traces};
+use self::kineto::{Head, Profile, Traces};
 use self::scanner::{End, Item, Scanner, Shape};
 use self::summary::Folded;
 use self::tfevents::Records;
@@ -73,9 +78,8 @@ impl Kind {
 /// # Errors
 /// [`Error::Foreign`] names a file that is none of those that are read, and what it is. Nothing is left where an import fails.
 pub fn import(asked: &Asked<'_>) -> Result<Imported, Error> {
-    let files = source::files(asked.files)?;
-    let kinds = files.iter().map(|path| judge(path)).collect::<Result<Vec<_>, _>>()?;
-    match (&kinds[..], &files[..]) {
+    let Chosen { files, kinds, left_out } = choose(asked.files)?;
+    let mut imported = match (&kinds[..], &files[..]) {
         ([Kind::Horovod], [path]) => import_horovod(asked, path),
         ([Kind::Chrome], [path]) => import_chrome(asked, path),
         (kinds, files) if kinds.iter().all(|kind| *kind == Kind::Kineto) => import_kineto(asked, files),
@@ -91,16 +95,25 @@ pub fn import(asked: &Asked<'_>) -> Result<Imported, Error> {
                 format!("a {} trace among {} files: import it by itself", kinds[other].name(), files.len());
             Err(Error::foreign(&files[other], &words))
         }
-    }
+    }?;
+    imported.left_out.extend(left_out);
+    Ok(imported)
+}
+
+/// What a file is.
+enum Judged {
+    Known(Kind),
+    /// None of those that are read, but this.
+    Other(String),
 }
 
 /// What a trace is, by its contents.
-fn judge(path: &Path) -> Result<Kind, Error> {
+fn judge(path: &Path) -> Result<Judged, Error> {
     if Records::new(source::open(path)?.text).is_events() {
-        return Ok(Kind::TensorBoard);
+        return Ok(Judged::Known(Kind::TensorBoard));
     }
     if nccl_inspector::is_log(source::open(path)?.text) {
-        return Ok(Kind::NcclInspector);
+        return Ok(Judged::Known(Kind::NcclInspector));
     }
     let mut scanner = Scanner::new(source::open(path)?.text);
     let (mut events, mut unread) = (0, 0);
@@ -111,7 +124,7 @@ fn judge(path: &Path) -> Result<Kind, Error> {
                 match TraceEvent::read(text) {
                     Some(event) => {
                         if let Some(kind) = kind_of(&event) {
-                            return Ok(kind);
+                            return Ok(Judged::Known(kind));
                         }
                     }
                     None => unread += 1,
@@ -122,12 +135,17 @@ fn judge(path: &Path) -> Result<Kind, Error> {
             }
             Item::Head(key, _) => {
                 if ["schemaVersion", "deviceProperties", "distributedInfo"].contains(&key.as_str()) {
-                    return Ok(Kind::Kineto);
+                    return Ok(Judged::Known(Kind::Kineto));
                 }
             }
         }
     }
-    Err(Error::foreign(path, &what_it_is(&scanner, events, unread)))
+    Ok(Judged::Other(what_it_is(&scanner, events, unread)))
+}
+
+/// What is none of those that are read, with what is.
+fn readable(what: &str) -> String {
+    format!("{what}; `hvtui import` reads {READS}")
 }
 
 fn kind_of(event: &TraceEvent<'_>) -> Option<Kind> {
@@ -148,14 +166,14 @@ fn kind_of(event: &TraceEvent<'_>) -> Option<Kind> {
 
 /// What a file is that is none of those that are read.
 fn what_it_is<R: std::io::Read>(scanner: &Scanner<R>, events: u64, unread: u64) -> String {
-    let what = match (scanner.shape(), scanner.ending()) {
+    match (scanner.shape(), scanner.ending()) {
         (Shape::Empty, End::Unreadable(_, why)) => format!("can't be unpacked: {why}"),
-        (Shape::Empty, _) => return "empty: no collective was recorded".to_owned(),
+        (Shape::Empty, _) => "empty: nothing was written into it".to_owned(),
         (Shape::Array, End::Open) if events == 0 && scanner.refused() == 0 => {
-            return "only `[`: no collective was recorded".to_owned();
+            "only `[`: no collective was recorded".to_owned()
         }
         (Shape::Array, End::Whole) if events == 0 && scanner.refused() == 0 => {
-            return "an empty list: no collective was recorded".to_owned();
+            "an empty list: no collective was recorded".to_owned()
         }
         (Shape::Other(first), _) => format!("no JSON list or object, it begins with `{}`", sanitize(first)),
         (Shape::Object, _) if !scanner.has_events() => "a JSON object without `traceEvents`".to_owned(),
@@ -169,8 +187,7 @@ fn what_it_is<R: std::io::Read>(scanner: &Scanner<R>, events: u64, unread: u64) 
             scanner.refused() + unread,
             scanner.refused() + events
         ),
-    };
-    format!("{what}; `hvtui import` reads {READS}")
+    }
 }
 
 /// How a file ended, where that is before its end.
@@ -192,7 +209,7 @@ fn read(
     path: &Path,
     take: &mut dyn FnMut(&TraceEvent<'_>) -> Result<i64, Error>,
     beside: &mut dyn FnMut(&str, &[u8]),
-) -> Result<FileRead, Error> {
+) -> Result<(FileRead, End), Error> {
     let source = source::open(path)?;
     let mut scanner = Scanner::new(source.text);
     let (mut events, mut unread, mut at_us) = (0, 0, 0);
@@ -208,20 +225,23 @@ fn read(
             },
         }
     }
-    Ok(FileRead {
+    let end = scanner.ending();
+    let file = FileRead {
         path: path.to_owned(),
         bytes: scanner.bytes(),
         packed: source.is_packed,
         events,
         unread: unread + scanner.refused(),
         rank: None,
-        cut: cut(&scanner.ending(), source.is_packed, at_us),
-    })
+        cut: cut(&end, source.is_packed, at_us),
+    };
+    Ok((file, end))
 }
 
 fn import_horovod(asked: &Asked<'_>, path: &Path) -> Result<Imported, Error> {
     let mut timeline = Timeline::new(asked);
-    let file = read(path, &mut |event| timeline.take(event).map(|()| timeline.length_us()), &mut |_, _| ())?;
+    let (file, _) =
+        read(path, &mut |event| timeline.take(event).map(|()| timeline.length_us()), &mut |_, _| ())?;
     let told = timeline.finish().map_err(|error| with_cut(error, &file))?;
     let spec = told.target.spec().clone();
     imported(Kind::Horovod, horovod::CLOCK, &spec, vec![file], told)
@@ -238,7 +258,7 @@ fn import_chrome(asked: &Asked<'_>, path: &Path) -> Result<Imported, Error> {
         }
     }
     let mut trace = Trace::new(asked, other);
-    let file = read(path, &mut |event| trace.take(event).map(|()| trace.length_us()), &mut |_, _| ())?;
+    let (file, _) = read(path, &mut |event| trace.take(event).map(|()| trace.length_us()), &mut |_, _| ())?;
     let told = trace.finish().map_err(|error| with_cut(error, &file))?;
     let spec = told.target.spec().clone();
     imported(Kind::Chrome, chrome::CLOCK, &spec, vec![file], told)
@@ -253,19 +273,27 @@ fn import_kineto(asked: &Asked<'_>, paths: &[PathBuf]) -> Result<Imported, Error
             traces.take(event);
             Ok(traces.length_us())
         };
-        let mut file = read(path, &mut take, &mut |key, text| head.take(key, text))?;
-        traces.file(&head).map_err(|words| Error::foreign(path, &words))?;
-        file.rank = head.rank();
+        let (mut file, end) = read(path, &mut take, &mut |key, text| head.take(key, text))?;
+        if end == End::Open {
+            // torch closes its list; Horovod does not
+            let after = duration_us(traces.length_us().max(0).unsigned_abs());
+            let reason =
+                format!("the text ends behind an event, without its brackets, {after} after the beginning");
+            file.cut = Some(Cut { byte: file.bytes, reason });
+        }
+        traces.file(path, head, file.cut.is_some()).map_err(|words| Error::foreign(path, &words))?;
         files.push(file);
     }
-    let clock = if files.len() == 1 { kineto::CLOCK } else { kineto::CLOCKS };
     let cut = files.iter().find(|file| file.cut.is_some()).or(files.first()).cloned();
-    let told = traces.finish().map_err(|error| match &cut {
+    let Profile { told, clock, ranks } = traces.finish().map_err(|error| match &cut {
         Some(file) => with_cut(error, file),
         None => error,
     })?;
+    for (file, rank) in files.iter_mut().zip(ranks) {
+        file.rank = rank;
+    }
     let spec = told.target.spec().clone();
-    imported(Kind::Kineto, clock, &spec, files, told)
+    imported(Kind::Kineto, &clock, &spec, files, told)
 }
 
 fn import_tensorboard(asked: &Asked<'_>, paths: &[PathBuf]) -> Result<Imported, Error> {

@@ -396,11 +396,7 @@ pub(super) fn read(asked: &Asked<'_>, paths: &[PathBuf]) -> Result<(Folded, Vec<
     let count = u32::try_from(count).ok().filter(|count| (*count as usize) <= MOST_RANKS);
     let count = count.ok_or_else(|| asked.nothing(&format!("more than {MOST_RANKS} ranks")))?;
     let spec = asked.spec(JobKind::Plain, "a log of NCCL's Inspector", ranks.places(count), start);
-    let hosts = spec.hosts();
     let mut target = Target::begin(asked.place, spec)?;
-    for host in &hosts {
-        target.clock(host, 0)?;
-    }
     let mut others = Others::default();
     let mut files = open(paths)?;
     for file in &mut files {

@@ -1,5 +1,6 @@
 //! The bytes of a trace: of the file as it is, or unpacked where it was packed by gzip or zstd, which its first bytes tell.
 
+use std::fmt::Write as _;
 use std::fs::File;
 use std::io::{BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
@@ -13,7 +14,7 @@ use super::tfevents::Records;
 const READ: usize = 1 << 16;
 const GZIP: &[u8] = &[0x1f, 0x8b];
 const ZSTD: &[u8] = &[0x28, 0xb5, 0x2f, 0xfd];
-/// Folders that are looked into for event files.
+/// Folders below one that are looked into.
 const MOST_FOLDERS: usize = 1 << 12;
 /// What `zstd -d` unpacks without being told to take more memory: 128 MiB.
 const MOST_WINDOW: u32 = 27;
@@ -54,31 +55,43 @@ pub(super) fn open(path: &Path) -> Result<Source, Error> {
     })
 }
 
-/// The files that are meant: those of a folder, in the order of their names, without what lies deeper and what is hidden; of a
-/// folder of TensorBoard's logs, its event files alone, those in its folders too.
-///
-/// # Errors
-/// What the file system says of a folder.
-pub(super) fn files(paths: &[PathBuf]) -> Result<Vec<PathBuf>, Error> {
-    let mut all = Vec::new();
-    for path in paths {
-        if !path.is_dir() {
-            all.push(path.clone());
+/// What lies in a folder, in the order of its names without what is hidden: its own files, and those of the folders below.
+#[derive(Debug, Default)]
+pub(super) struct Folder {
+    pub(super) files: Vec<PathBuf>,
+    pub(super) below: Vec<PathBuf>,
+}
+
+impl Folder {
+    /// Looks into a folder.
+    ///
+    /// # Errors
+    /// What the file system says of it. A folder below that can't be looked into is empty.
+    pub(super) fn of(path: &Path) -> Result<Self, Error> {
+        let (mut files, folders) = entries(path)?;
+        let mut below = deeper(path, folders)?;
+        files.sort_by_cached_key(|path| natural(path));
+        below.sort_by_cached_key(|path| natural(path));
+        Ok(Self { files, below })
+    }
+}
+
+/// A path by which names are in their order as people count: `rank10` behind `rank9`.
+pub(super) fn natural(path: &Path) -> String {
+    let mut key = String::new();
+    let mut digits = String::new();
+    for letter in path.to_string_lossy().chars().chain(['\0']) {
+        if letter.is_ascii_digit() {
+            digits.push(letter);
             continue;
         }
-        let (mut inside, folders) = entries(path)?;
-        let deeper = event_files(path, folders)?;
-        if !deeper.is_empty() || inside.iter().any(|path| is_events(path)) {
-            inside.retain(|path| is_events(path));
-            inside.extend(deeper);
+        if !digits.is_empty() {
+            let _ = write!(key, "{:0>24}", digits.trim_start_matches('0'));
+            digits.clear();
         }
-        inside.sort();
-        if inside.is_empty() {
-            return Err(Error::foreign(path, "a folder without files"));
-        }
-        all.append(&mut inside);
+        key.push(letter);
     }
-    Ok(all)
+    key
 }
 
 /// The files of a folder, and its folders; a link is followed to a file alone, so that no way is endless.
@@ -98,8 +111,8 @@ fn entries(path: &Path) -> Result<(Vec<PathBuf>, Vec<PathBuf>), Error> {
     Ok((files, folders))
 }
 
-/// The event files in a folder's folders, and in those within them. What can't be looked into is none.
-fn event_files(path: &Path, mut folders: Vec<PathBuf>) -> Result<Vec<PathBuf>, Error> {
+/// The files in a folder's folders, and in those within them. What can't be looked into is empty.
+fn deeper(path: &Path, mut folders: Vec<PathBuf>) -> Result<Vec<PathBuf>, Error> {
     let mut found = Vec::new();
     let mut seen = 0;
     while let Some(folder) = folders.pop() {
@@ -109,7 +122,7 @@ fn event_files(path: &Path, mut folders: Vec<PathBuf>) -> Result<Vec<PathBuf>, E
             return Err(Error::foreign(path, &words));
         }
         if let Ok((files, deeper)) = entries(&folder) {
-            found.extend(files.into_iter().filter(|path| is_events(path)));
+            found.extend(files);
             folders.extend(deeper);
         }
     }
@@ -119,4 +132,20 @@ fn event_files(path: &Path, mut folders: Vec<PathBuf>) -> Result<Vec<PathBuf>, E
 /// Whether this is an event file of TensorBoard.
 pub(super) fn is_events(path: &Path) -> bool {
     open(path).is_ok_and(|source| Records::new(source.text).is_events())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_counted() {
+        let mut names =
+            ["rank10.json", "rank9.json", "rank09a.json", "b", "rank.json", "18446744073709551616"];
+        names.sort_by_cached_key(|name| natural(Path::new(name)));
+        assert_eq!(
+            names,
+            ["18446744073709551616", "b", "rank.json", "rank9.json", "rank09a.json", "rank10.json"]
+        );
+    }
 }

@@ -96,7 +96,7 @@ fn below(asked: &[PathBuf], path: &Path) -> Vec<String> {
 }
 
 /// The rank that `rank_3`, `rank-3` or `rank3` names.
-fn rank_of(name: &str) -> Option<u32> {
+pub(super) fn rank_of(name: &str) -> Option<u32> {
     let number = name.strip_prefix("rank")?;
     let number = number.strip_prefix(['_', '-']).unwrap_or(number);
     number.parse().ok().filter(|rank| *rank < MOST_RANKS && number.bytes().all(|byte| byte.is_ascii_digit()))
@@ -137,7 +137,6 @@ pub(super) fn read(asked: &Asked<'_>, paths: &[PathBuf]) -> Result<(Folded, Vec<
     let host = HostId::from("unknown");
     let spec = asked.spec(JobKind::Plain, "TensorBoard's scalars", unknown_places(last + 1, &host), start);
     let mut fold = Fold { target: Target::begin(asked.place, spec)?, steps: StepsRead::default(), others: 0 };
-    fold.target.clock(&host, 0)?;
     let mut files = open(asked, paths)?;
     timeless = 0;
     for file in &mut files {

@@ -64,9 +64,14 @@ fn what_is_no_trace_is_named_with_what_is_read() {
 #[test]
 fn a_timeline_without_a_collective_says_so() {
     let person = Person::new(1);
-    for (name, text) in
-        [("empty", ""), ("blank", " \n"), ("open", "[\n"), ("closed", "[]"), ("comma", "[ , ")]
-    {
+    for (name, text) in [("empty", ""), ("blank", " \n")] {
+        let words = refused(&person, name, text.as_bytes());
+        assert!(
+            words.contains(": empty: nothing was written into it; `hvtui import` reads"),
+            "{name}: {words}"
+        );
+    }
+    for (name, text) in [("open", "[\n"), ("closed", "[]"), ("comma", "[ , ")] {
         let words = refused(&person, name, text.as_bytes());
         assert!(words.contains("no collective was recorded"), "{name}: {words}");
     }

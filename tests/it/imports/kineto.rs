@@ -62,7 +62,7 @@ fn a_folder_of_all_ranks_tells_who_came_late() {
         (&told["format"], &told["ranks"], &told["told_ranks"]),
         (&"kineto".into(), &2.into(), &2.into())
     );
-    let of_steps = json!({ "first": 3, "last": 14, "count": 12, "with_waits": 12 });
+    let of_steps = json!({ "first": 4, "last": 15, "count": 12, "with_waits": 12 });
     assert_eq!(told["steps"], of_steps);
     assert_eq!(told["created"], "2026-10-01T12:17:06.005Z");
     assert_eq!(left_out(&told, "steps whose transfer includes waiting"), None);
@@ -76,7 +76,7 @@ fn a_folder_of_all_ranks_tells_who_came_late() {
     let note = String::from_utf8_lossy(&csv.stderr);
     assert!(note.contains("24 steps are placed by the clocks of their traces"), "{note}");
     let row = |rank: &str| {
-        let row = trace.lines().find(|line| line.starts_with(&format!("3,{rank},"))).unwrap();
+        let row = trace.lines().find(|line| line.starts_with(&format!("4,{rank},"))).unwrap();
         row.split(',').map(str::to_owned).collect::<Vec<_>>()
     };
     // wait, transfer, hidden: of 3 ms 0.5 are hidden, of the 1 ms of waiting too
@@ -101,9 +101,9 @@ fn the_trace_of_one_rank_of_several_calls_all_of_it_transfer() {
     assert!(all.keys().all(|(rank, _)| *rank == Rank(1)) && all.len() == 5);
     assert!(all.values().all(|timing| timing.spans.iter().all(|span| span.phase == Phase::Transfer)));
     let words = said(&person.run(&["import", "one.json"]));
-    assert!(words.contains("  4 ranks, 1 of them told; 5 steps, number 3 to 7; "), "{words}");
+    assert!(words.contains("  4 ranks, 1 of them told; 5 steps, number 4 to 8; "), "{words}");
     assert!(
-        words.contains("steps whose transfer includes waiting: 5; an NCCL kernel lasts from its rank's"),
+        words.contains("steps whose transfer includes waiting: 5; a collective lasts from its rank's"),
         "{words}"
     );
     // cut in the middle of the last step, and with it the moment
@@ -163,7 +163,10 @@ fn what_does_not_belong_together_is_refused() {
     std::fs::write(person.home().join("b.json"), without.to_string()).unwrap();
     let out = person.run(&["import", "b.json"]);
     assert_eq!(out.status.code(), Some(65));
-    assert!(String::from_utf8_lossy(&out.stderr).contains("call `prof.step()` once a step"), "{out:?}");
+    assert!(
+        String::from_utf8_lossy(&out.stderr).contains("`profile(schedule=torch.profiler.schedule("),
+        "{out:?}"
+    );
     let mut wild = trace(4_000_000_000, 2, 1);
     std::fs::write(person.home().join("c.json"), wild.to_string()).unwrap();
     let out = person.run(&["import", "c.json"]);

@@ -1,0 +1,166 @@
+//! Which files an import takes: those that are named, and of a folder those that are traces. What else lies in a folder is left
+//! out and named.
+
+use std::fmt::Write as _;
+use std::path::{Path, PathBuf};
+
+use super::super::error::Error;
+use super::source::{self, Folder};
+use super::summary::LeftOut;
+use super::{Judged, Kind, judge, readable};
+
+/// Files that are named where some are left out.
+const MOST_NAMED: usize = 8;
+/// Which of the traces in a folder are taken, where there are several kinds.
+const PREFERRED: [Kind; 2] = [Kind::Kineto, Kind::NcclInspector];
+
+/// The files that are imported.
+#[derive(Debug, Default)]
+pub(super) struct Chosen {
+    pub(super) files: Vec<PathBuf>,
+    /// What each of them is.
+    pub(super) kinds: Vec<Kind>,
+    /// What lies in a folder beside them.
+    pub(super) left_out: Vec<LeftOut>,
+}
+
+/// Chooses among files and folders.
+///
+/// # Errors
+/// Of a file that was named and is no trace, and of a folder without one.
+pub(super) fn choose(paths: &[PathBuf]) -> Result<Chosen, Error> {
+    let mut chosen = Chosen::default();
+    for path in paths {
+        if path.is_dir() {
+            chosen.folder(path)?;
+            continue;
+        }
+        match judge(path)? {
+            Judged::Known(kind) => chosen.take(path.clone(), kind),
+            Judged::Other(what) => return Err(Error::foreign(path, &readable(&what))),
+        }
+    }
+    Ok(chosen)
+}
+
+impl Chosen {
+    fn take(&mut self, path: PathBuf, kind: Kind) {
+        self.files.push(path);
+        self.kinds.push(kind);
+    }
+
+    fn folder(&mut self, root: &Path) -> Result<(), Error> {
+        let Folder { files, below } = Folder::of(root)?;
+        if files.is_empty() && below.is_empty() {
+            return Err(Error::foreign(root, "a folder without files"));
+        }
+        let mut found = Found::default();
+        for path in files {
+            found.judge(path);
+        }
+        let (mut traces, events): (Vec<_>, Vec<_>) =
+            found.known.into_iter().partition(|(_, kind)| *kind != Kind::TensorBoard);
+        let mut events: Vec<PathBuf> = events.into_iter().map(|(path, _)| path).collect();
+        let (events_below, mut below): (Vec<_>, Vec<_>) =
+            below.into_iter().partition(|path| source::is_events(path));
+        below.retain(|path| is_named_as_trace(path));
+        events.extend(events_below);
+        let mut not_looked_at = Vec::new();
+        let mut others = found.others;
+        if traces.is_empty() {
+            // as TensorBoard's own folders are: `plugins/profile/…`
+            let mut found = Found::default();
+            for path in below {
+                found.judge(path);
+            }
+            traces = found.known;
+            if events.is_empty() || !traces.is_empty() {
+                others.append(&mut found.others);
+            }
+        } else {
+            not_looked_at = below;
+        }
+        let preferred = PREFERRED.into_iter().find(|kind| traces.iter().any(|(_, of)| of == kind));
+        if let Some(preferred) = preferred {
+            traces.retain(|(path, kind)| {
+                let is_taken = *kind == preferred;
+                if !is_taken {
+                    others.push((path.clone(), format!("a {} trace: import it by itself", kind.name())));
+                }
+                is_taken
+            });
+        }
+        if traces.is_empty() && events.is_empty() {
+            return Err(match &others[..] {
+                [] => Error::foreign(root, &readable("a folder without a trace")),
+                [(path, what)] => Error::foreign(path, &readable(what)),
+                [(path, what), ..] => {
+                    let path = within(root, path);
+                    let words =
+                        format!("a folder without a trace among {} files; {path}: {what}", others.len());
+                    Error::foreign(root, &readable(&words))
+                }
+            });
+        }
+        let others: Vec<String> =
+            others.iter().map(|(path, what)| format!("{} ({what})", within(root, path))).collect();
+        self.leave_out("files that are no traces of the run", &others, "");
+        let names = |paths: &[PathBuf]| paths.iter().map(|path| within(root, path)).collect::<Vec<_>>();
+        self.leave_out("files in folders below", &names(&not_looked_at), ": import their folder by itself");
+        if traces.is_empty() {
+            events.sort();
+            for path in events {
+                self.take(path, Kind::TensorBoard);
+            }
+        } else {
+            let remedy = ": import them by themselves for their scalars";
+            self.leave_out("event files of TensorBoard", &names(&events), remedy);
+            for (path, kind) in traces {
+                self.take(path, kind);
+            }
+        }
+        Ok(())
+    }
+
+    fn leave_out(&mut self, what: &str, names: &[String], remedy: &str) {
+        if names.is_empty() {
+            return;
+        }
+        let more = names.len().saturating_sub(MOST_NAMED);
+        let mut why = names.iter().take(MOST_NAMED).map(String::as_str).collect::<Vec<_>>().join(", ");
+        if more > 0 {
+            let _ = write!(why, " and {more} more");
+        }
+        self.left_out.push(LeftOut::new(what, names.len() as u64, why + remedy));
+    }
+}
+
+/// Files that were looked at.
+#[derive(Default)]
+struct Found {
+    known: Vec<(PathBuf, Kind)>,
+    /// What else there is, and what it is.
+    others: Vec<(PathBuf, String)>,
+}
+
+impl Found {
+    fn judge(&mut self, path: PathBuf) {
+        match judge(&path) {
+            Ok(Judged::Known(kind)) => self.known.push((path, kind)),
+            Ok(Judged::Other(what)) => self.others.push((path, what)),
+            Err(Error::Foreign { reason, .. }) => self.others.push((path, reason)),
+            Err(error) => self.others.push((path, error.to_string())),
+        }
+    }
+}
+
+/// Whether a file in a folder below is looked at.
+fn is_named_as_trace(path: &Path) -> bool {
+    let name = path.file_name().unwrap_or_default().to_string_lossy();
+    [".json", ".json.gz", ".json.zst"].iter().any(|end| name.ends_with(end))
+}
+
+/// A file's name within a folder.
+fn within(root: &Path, path: &Path) -> String {
+    path.strip_prefix(root).unwrap_or(path).display().to_string()
+}
