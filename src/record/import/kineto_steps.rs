@@ -84,6 +84,8 @@ impl Lane {
         self.gloo.clear();
         self.computing.clear();
         self.operators.clear();
+        // a step with some phases would say that the others took no time
+        self.data.clear();
     }
 
     /// Makes steps of an optimizer's, each from the end of the one before to its own end. Of several optimizers that which steps

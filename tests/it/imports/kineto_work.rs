@@ -108,6 +108,8 @@ fn a_cut_leaves_communication_unknown() {
     let mut events: Vec<Value> = (0..4)
         .map(|step| event("user_annotation", &format!("ProfilerStep#{step}"), step * 10_000, 9_000))
         .collect();
+    let next = "enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__";
+    events.extend((0..4).map(|step| event("user_annotation", next, step * 10_000, 1_000)));
     // the GPU's buffers come behind the program's events
     events.extend((0..4).map(|step| event("kernel", NCCL, step * 10_000 + 5_000, 3_000)));
     let mut text = whole(0, 1, &[]).to_string();
