@@ -4,7 +4,7 @@
 //! It folds what it reads back from the file, as a replay does, so that both come to the same. Of short runs nothing is kept; a
 //! replay of them opens at once.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
@@ -76,7 +76,8 @@ impl Thread {
             let closing = Arc::clone(&closing);
             move || {
                 let _ = rustix::process::setpriority_process(None, NICE);
-                if let Err(error) = Task::new(recording, rules, closing).and_then(|mut task| task.run(&woken))
+                if let Err(error) =
+                    Task::new(&recording, rules, closing).and_then(|mut task| task.run(&woken))
                 {
                     tracing::debug!(%error, "the states of a recording are not kept");
                 }
@@ -95,9 +96,9 @@ struct Task {
 }
 
 impl Task {
-    fn new(recording: PathBuf, rules: Arc<AlertRules>, closing: Arc<AtomicBool>) -> Result<Self, Error> {
-        let reader = Reader::open(&recording)?;
-        let nowhere = || Error::NotARecording(recording.clone());
+    fn new(recording: &Path, rules: Arc<AlertRules>, closing: Arc<AtomicBool>) -> Result<Self, Error> {
+        let reader = Reader::open(recording)?;
+        let nowhere = || Error::NotARecording(recording.to_owned());
         let mut saved = Saved::of(&reader, &rules).ok_or_else(nowhere)?;
         let mut fold = Fold::plain(rules);
         // a client that had the run before has kept states of it

@@ -87,7 +87,7 @@ fn what_lies_beside_the_traces_is_left_out_and_named() {
     assert!(refused(&person, &["bare"]).contains("bare: a folder without files"));
 }
 
-/// The checksum of TFRecords.
+/// The checksum of `TFRecord`s.
 fn crc(data: &[u8]) -> [u8; 4] {
     let mut crc = !0_u32;
     for byte in data {
