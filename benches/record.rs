@@ -20,6 +20,7 @@ use std::io::BufWriter;
 use std::path::Path;
 use std::process::Command;
 use std::sync::Arc;
+use std::time::Duration;
 
 use hvtui::clock::host_now;
 use hvtui::domain::event::{Envelope, Event, Origin};
@@ -29,7 +30,7 @@ use hvtui::domain::run::{RunStage, Slot};
 use hvtui::domain::time::{HostTime, Stamp};
 use hvtui::domain::timing::{Phase, PhaseSpan, StepTiming};
 use hvtui::domain::waiting::Waiting;
-use hvtui::record::{Player, Writer};
+use hvtui::record::{Player, Reader, Recorder, Writer};
 use hvtui::tui::canvas::Caps;
 use hvtui::tui::core::{Msg, Screen};
 use hvtui::tui::screens::model::Model;
@@ -63,16 +64,44 @@ fn main() {
     let path = folder.join(run_id().as_str()).join("run.mcap");
     fs::create_dir(folder.join(run_id().as_str())).expect("a folder");
     write(&path, ranks, minutes, step_ms);
+    let client = folder.join("client").join(run_id().as_str()).join("run.mcap");
+    record(&path, &client);
     let again = std::env::current_exe().expect("this program");
-    // the first replay folds all of it, and leaves states to the next
-    for time in ["opened for the first time", "opened again"] {
-        println!("{time}");
-        let looked = Command::new(&again).arg("open").arg(&path).status().expect("this program again");
+    let ways = [
+        ("opened as the client left it that recorded it", &client),
+        // this one folds all of it, and leaves states to the next
+        ("opened where no client left anything", &path),
+        ("opened again", &path),
+    ];
+    for (way, path) in ways {
+        println!("{way}");
+        let looked = Command::new(&again).arg("open").arg(path).status().expect("this program again");
         assert!(looked.success(), "{looked}");
-        let states = fs::metadata(path.with_file_name("run.mcap.states")).map_or(0, |about| about.len());
-        println!("states     {:.1} MB", states as f64 / 1e6);
+        println!("states     {:.1} MB", states(path) as f64 / 1e6);
     }
     fs::remove_dir_all(&folder).expect("the folder");
+}
+
+fn states(path: &Path) -> u64 {
+    fs::metadata(path.with_file_name("run.mcap.states")).map_or(0, |about| about.len())
+}
+
+/// Records it as a client does, which leaves states of it; not in the time that it took, but in that which the states take.
+fn record(from: &Path, to: &Path) {
+    let recorder = Recorder::start(to.to_owned(), || ()).expect("a recording");
+    recorder.keep_states(Arc::default());
+    for envelope in Reader::open(from).expect("a recording").envelopes(..) {
+        while recorder.backlog().is_some() {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        recorder.send(envelope.expect("an event"));
+    }
+    let mut before = u64::MAX;
+    while before != states(to) {
+        before = states(to);
+        std::thread::sleep(Duration::from_secs(3));
+    }
+    assert_eq!(recorder.finish().expect("its end").dropped, 0);
 }
 
 /// Numbers that look random and are the same each time.

@@ -81,7 +81,8 @@ class Report:
 
     def step(self, line, took, now):
         """Appends the line of a step: at once if it was a long one. A write costs as much as all else of a short step
-        on a busy disk, so those are held back for 50 ms at most; the page has their number all the same."""
+        on a busy disk, so those are held back until the first mark after 50 ms; the page has their number all the same, also
+        where a rank hangs and no mark comes."""
         self.held.append(line)
         self.due = self.written + HELD_US
         if took >= AT_ONCE_US or now >= self.due:

@@ -438,7 +438,7 @@ impl Stragglers {
             over_at: None,
             cost_us: cost / recent().count().max(1) as u64,
             share: cost as f64 / length.max(1) as f64,
-            lost: lost.filter(|lost| excess(*lost).saturating_mul(2) >= cost as i64),
+            lost: lost.filter(|lost| cost > 0 && excess(*lost).saturating_mul(2) >= cost as i64),
             late_in: self.window.iter().filter(|step| step.rank == rank && step.is_late()).count(),
             of: self.window.len(),
         }

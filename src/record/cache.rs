@@ -78,6 +78,16 @@ impl Cache {
         Some(cache)
     }
 
+    /// Whether a record can be added.
+    pub(super) fn is_writable(&self) -> bool {
+        self.end.is_some()
+    }
+
+    /// Whether there is no room for a record of so many bytes, though there would be in another file.
+    pub(super) fn is_full_for(&self, length: usize) -> bool {
+        self.end.is_some_and(|end| end + (length + LONGEST_HEAD) as u64 > MOST_BYTES)
+    }
+
     /// Its records, in the order in which they lie there.
     pub(super) fn records(&self) -> &[Record] {
         &self.records
@@ -101,10 +111,14 @@ impl Cache {
         self.end = self.end.and(Some(0));
     }
 
-    /// Adds a record. Where that fails, nothing more is written.
+    /// Adds a record. Where that fails, nothing more is written; while another one writes, nothing for once.
     pub(super) fn add(&mut self, about: About, data: &[u8]) {
         let Some(end) = self.end else { return };
         if let Err(error) = self.write(end, about, data) {
+            if error.kind() == io::ErrorKind::WouldBlock {
+                // another replay writes just now
+                return;
+            }
             tracing::debug!(%error, path = %self.path.display(), "what is known of a recording is not kept");
             self.end = None;
         }

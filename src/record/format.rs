@@ -173,7 +173,7 @@ pub(super) fn log_time(at: Stamp) -> u64 {
 }
 
 /// Roughly how many bytes of memory an envelope keeps: what the queue and the chunk count.
-pub(super) fn weight(envelope: &Envelope) -> usize {
+pub(crate) fn weight(envelope: &Envelope) -> usize {
     // itself, and what its allocations cost beside their bytes
     const BASE: usize = 208;
     BASE + match &envelope.event {

@@ -17,8 +17,10 @@ use super::saved::{self, Saved};
 use crate::domain::alerts::AlertRules;
 use crate::domain::time::Stamp;
 
-/// What is not folded when the recording is closed is folded then, if it is no more than so many envelopes: about half a second.
-const MOST_AT_CLOSE: u64 = 300_000;
+/// What is not folded when the recording is closed is folded then, if it is no more than so many envelopes: a few tenths of a second.
+const MOST_AT_CLOSE: u64 = 100_000;
+/// Where the chunks of a larger recording lie is left to a replay: all of it is read for that.
+const MOST_INDEXED: u64 = 512 << 20;
 /// How much less of the processor it gets than what the client shows, as `nice` counts.
 const NICE: i32 = 10;
 
@@ -34,6 +36,8 @@ pub(super) struct Keeper {
 struct Thread {
     wake: SyncSender<()>,
     closing: Arc<AtomicBool>,
+    /// It has opened the recording.
+    is_open: Arc<AtomicBool>,
     handle: JoinHandle<()>,
 }
 
@@ -62,7 +66,8 @@ impl Keeper {
         let Some(thread) = self.thread else { return };
         thread.closing.store(true, Ordering::Relaxed);
         drop(thread.wake);
-        if thread.handle.join().is_err() {
+        // what it leaves is whole at every moment, so it may end by itself or with the program
+        if thread.is_open.load(Ordering::Relaxed) && thread.handle.join().is_err() {
             tracing::warn!("the states of a recording are not kept");
         }
     }
@@ -71,20 +76,20 @@ impl Keeper {
 impl Thread {
     fn start(recording: PathBuf, rules: Arc<AlertRules>) -> Option<Self> {
         let (wake, woken) = sync_channel(1);
-        let closing = Arc::new(AtomicBool::new(false));
+        let (closing, is_open) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicBool::new(false)));
         let task = {
-            let closing = Arc::clone(&closing);
+            let (closing, is_open) = (Arc::clone(&closing), Arc::clone(&is_open));
             move || {
                 let _ = rustix::process::setpriority_process(None, NICE);
-                if let Err(error) =
-                    Task::new(&recording, rules, closing).and_then(|mut task| task.run(&woken))
-                {
+                let task = Task::new(&recording, rules, closing);
+                is_open.store(true, Ordering::Relaxed);
+                if let Err(error) = task.and_then(|mut task| task.run(&woken)) {
                     tracing::debug!(%error, "the states of a recording are not kept");
                 }
             }
         };
         let handle = std::thread::Builder::new().name("states".to_owned()).spawn(task).ok()?;
-        Some(Self { wake, closing, handle })
+        Some(Self { wake, closing, is_open, handle })
     }
 }
 
@@ -119,7 +124,9 @@ impl Task {
                 return Ok(());
             }
         }
-        self.saved.keep_index(&Reader::open(self.reader.path())?);
+        if self.reader.bytes() <= MOST_INDEXED {
+            self.saved.keep_index(&self.reader);
+        }
         Ok(())
     }
 
@@ -134,8 +141,8 @@ impl Task {
                 return false;
             }
             let Some((start, _)) = self.reader.chunk_span(chunk) else { return false };
-            // as in a replay, one that can't be read counts as empty
-            let envelopes = self.reader.load(chunk).unwrap_or_default();
+            // a state without it would be believed
+            let Ok(envelopes) = self.reader.load(chunk) else { return false };
             self.fold.take(&envelopes, start, Stamp(i64::MAX));
             self.saved.keep(&self.reader, &self.fold, false);
         }

@@ -49,6 +49,7 @@ pub mod writer;
 pub use check::{Check, FileCheck, FileState};
 pub use error::Error;
 pub use format::FORMAT;
+pub(crate) use format::weight;
 pub use integrity::Integrity;
 pub use loss::Loss;
 /// With what each file of a recording begins.

@@ -268,7 +268,8 @@ impl Player {
 
     /// Keeps what it has come to beside the recording, where the way there was long.
     fn save(&mut self) {
-        let Some(saved) = &mut self.saved else { return };
+        // a state without a chunk that could not be read would be believed
+        let Some(saved) = self.saved.as_mut().filter(|_| self.fault.is_none()) else { return };
         let ends = self.fold.chunk() == self.reader.chunk_count();
         saved.keep(&self.reader, &self.fold, ends);
         if ends {

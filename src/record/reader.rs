@@ -60,6 +60,8 @@ pub(super) struct Entry {
     at: u64,
     length: usize,
     note: ChunkNote,
+    /// How many envelopes lie before it.
+    before: u64,
     /// Recording time: never before the chunk that precedes it.
     start: Stamp,
     end: Stamp,
@@ -139,11 +141,15 @@ impl Reader {
         let last = self.chunks.last().filter(|last| last.file == file);
         let from = last.map_or(part.data, Entry::end);
         let grown = part.bytes.grow().and_then(|()| {
-            Survey::new(&mut part.bytes, from, |at, record| self.take_chunk(file, at, record)).map(drop)
+            Survey::new(&mut part.bytes, from, |at, record| self.take_chunk(file, at, record))
         });
         let grown = grown.map_err(Error::file(&part.path));
         self.files.push(part);
-        grown
+        let survey = grown?;
+        if !matches!(self.integrity, Integrity::Damaged { .. }) {
+            self.judge(&[survey]);
+        }
+        Ok(())
     }
 
     /// Whether it was opened by an index that an earlier walk has left.
@@ -195,7 +201,8 @@ impl Reader {
             let (from, to) = unattended(record).unwrap_or((floor, start));
             self.unattended.extend((from < to).then_some((from, to)));
         }
-        self.chunks.push(Entry { file, at, length: record.len(), note, start, end });
+        let before = self.envelopes_before(self.chunks.len());
+        self.chunks.push(Entry { file, at, length: record.len(), note, before, start, end });
         Ok(())
     }
 
@@ -266,9 +273,10 @@ impl Reader {
         Some((chunk.note.first_seq, chunk.note.last_seq, chunk.at, chunk.length))
     }
 
-    /// How many envelopes lie before a chunk, or were lost there.
+    /// How many envelopes lie before a chunk.
     pub(super) fn envelopes_before(&self, chunk: usize) -> u64 {
-        chunk.checked_sub(1).and_then(|before| self.note(before)).map_or(0, |note| note.last_seq)
+        let through = |last: &Entry| last.before.saturating_add(last.note.envelopes);
+        self.chunks.get(chunk).map_or_else(|| self.chunks.last().map_or(0, through), |chunk| chunk.before)
     }
 
     /// Recording time at which a chunk begins and ends.

@@ -147,6 +147,11 @@ impl Recorder {
         self.shared.queue.backlog()
     }
 
+    /// Whether nothing more is taken: its thread has ended.
+    pub fn is_over(&self) -> bool {
+        self.thread.as_ref().is_none_or(JoinHandle::is_finished)
+    }
+
     /// How it goes.
     pub fn status(&self) -> Status {
         let progress = self.shared.progress();
@@ -228,14 +233,15 @@ impl Shared {
         opened: Result<Opened<W, L>, Error>,
         close: impl FnOnce(W) -> io::Result<()>,
     ) {
-        let (mut writer, mut budget, first, _held) = match opened {
-            Ok(Opened { writer, bytes, budget, first, lock, .. }) => {
+        let (mut writer, mut budget, (first, is_first), _held) = match opened {
+            Ok(Opened { writer, bytes, budget, first, path, lock }) => {
                 self.progress().opened = true;
-                (Some(writer), (budget, bytes), first, Some(lock))
+                let is_first = first == path;
+                (Some(writer), (budget, bytes), (first, is_first), Some(lock))
             }
             Err(error) => {
                 self.progress().error = Some(error.to_string());
-                (None, (Budget::new(0), Arc::default()), PathBuf::new(), None)
+                (None, (Budget::new(0), Arc::default()), (PathBuf::new(), true), None)
             }
         };
         let mut keeper: Option<Keeper> = None;
@@ -257,7 +263,10 @@ impl Shared {
                 keeper = self.rules.get().map(|rules| Keeper::new(first.clone(), Arc::clone(rules)));
             }
             if let (Ok(()), Some(keeper)) = (&result, &mut keeper) {
-                keeper.wrote(open.last_seq().unwrap_or_default());
+                // of one that was taken up the numbers go on from what was there
+                let all =
+                    if is_first { open.totals().envelopes } else { open.last_seq().unwrap_or_default() };
+                keeper.wrote(all);
             }
             let mut progress = self.progress();
             progress.totals = open.totals();

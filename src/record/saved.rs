@@ -60,8 +60,10 @@ impl Saved {
         crc.update(&rmp_serde::to_vec(rules).ok()?);
         let mut saved = Self { cache, rules: crc.sum(), states: Vec::new(), has_index: reader.is_indexed() };
         saved.find(reader);
-        // what is there is of a recording that was repaired or replaced
-        if saved.states.is_empty() && !reader.is_indexed() {
+        // what is there is of a recording that was repaired or replaced; under other rules another client may go on with it
+        let is_of_this =
+            |record: &Record| matches!(&record.about, About::State(place) if place.is_of(reader));
+        if !saved.cache.records().iter().any(is_of_this) && !reader.is_indexed() {
             saved.cache.begin_anew();
         }
         Some(saved)
@@ -98,6 +100,10 @@ impl Saved {
 
     /// Keeps the state that a fold has come to, where the way from the one before it was long. `ends`: nothing follows.
     pub(super) fn keep(&mut self, reader: &Reader, fold: &Fold, ends: bool) {
+        // to pack one takes its time
+        if !self.cache.is_writable() {
+            return;
+        }
         let chunk = fold.chunk();
         let at = self.states.partition_point(|(place, _)| place.chunk <= chunk);
         let before = at.checked_sub(1).and_then(|at| self.states.get(at)).map_or(0, |(place, _)| place.chunk);
@@ -108,22 +114,21 @@ impl Saved {
         let Some(before) = chunk.checked_sub(1).and_then(|before| reader.identity(before)) else { return };
         let Ok(data) = pack(fold.world()) else { return };
         let place = Place { chunk, last: fold.last(), before, rules: self.rules };
+        if self.states.len() >= MOST || self.cache.is_full_for(data.len()) {
+            self.thin(reader);
+        }
         self.cache.add(About::State(place), &data);
         self.find(reader);
-        if self.states.len() > MOST {
-            let states: Vec<Place> = self.states.iter().map(|(place, _)| *place).collect();
-            let index_of = |place: &Place| states.iter().position(|one| one == place);
-            let (last, own) = (states.len() - 1, self.rules);
-            self.cache.thin(|about| match about {
-                // those under other rules go as well
-                About::State(place) if place.rules == own => {
-                    index_of(place).is_some_and(|at| at % 2 == 1 || at == last)
-                }
-                About::State(_) => false,
-                About::Index(_) => true,
-            });
-            self.find(reader);
-        }
+    }
+
+    /// Every second state goes, and those under other rules.
+    fn thin(&mut self, reader: &Reader) {
+        let places: Vec<Place> = self.states.iter().map(|(place, _)| *place).collect();
+        self.cache.thin(|about| match about {
+            About::State(place) => places.iter().position(|one| one == place).is_some_and(|at| at % 2 == 1),
+            About::Index(_) => true,
+        });
+        self.find(reader);
     }
 
     /// How many envelopes lie between two: twice as many each time that every second one has gone.

@@ -510,7 +510,10 @@ def hang(place):
         return first and first == page(beside) and first[0] == "wait" and first
     found = until(waits, "rank 1 in wait", 20)
     done = lines_so_far(reports[1])
-    need(done[-1]["step"] == found[1] - 1, "the last line is step %d, the page says %s" % (done[-1]["step"], found))
+    # the lines of short steps are held back for 50 ms, and go out at a mark, which does not come any more
+    held = 0 if done[-1]["dur_us"] >= 5_000 else 50_000 // max(done[-1]["dur_us"], 1) + 1
+    behind = found[1] - 1 - done[-1]["step"]
+    need(0 <= behind <= held, "the last line is step %d, the page says %s" % (done[-1]["step"], found))
     hello = [line for line in map(json.loads, reports[1].read_text().splitlines()) if "stack_signal" in line][-1]
     need(hello["pid"] == processes[1].pid and hello["stack_signal"] == signal.SIGRTMAX - 4, "hello: %s" % hello)
     os.kill(hello["pid"], hello["stack_signal"])

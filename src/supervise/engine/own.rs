@@ -43,7 +43,7 @@ pub(in crate::supervise) struct Watch {
 /// How long a launcher may take to end by itself when its ranks have been stopped: mpirun crashes when it is told to end
 /// while it does, and with several hosts it takes two seconds and more.
 const ALONE_US: u64 = 4_000_000;
-/// The same for one that has not started any rank: it has nothing to end.
+/// The same for one that has not started any rank, and can't have elsewhere: it has nothing to end.
 const IDLE_US: u64 = 1_000_000;
 /// How long it may take when it was told to, before it is killed. Killed with its wrapper it leaves no word of how it ended.
 const TOLD_US: u64 = 1_000_000;
@@ -239,6 +239,12 @@ impl Supervisor {
         all
     }
 
+    /// Whether the launcher may have started ranks on another host.
+    fn has_other_hosts(&self) -> bool {
+        let all = self.spec.run_spec.iter().flat_map(|run| &run.placements);
+        all.into_iter().any(|placement| placement.host != self.spec.host)
+    }
+
     /// Whether only the launcher or the node is left, and is still wanted: other hosts may have ranks of it. One that
     /// is not is told to end.
     pub(in crate::supervise) fn engine_is_wanted(&mut self) -> bool {
@@ -250,7 +256,7 @@ impl Supervisor {
         }
         let now = clock::host_now();
         let alone = now.0.saturating_sub(self.watch.alone.get_or_insert(now).0);
-        let patience = if self.any_started() { ALONE_US } else { IDLE_US };
+        let patience = if self.any_started() || self.has_other_hosts() { ALONE_US } else { IDLE_US };
         if !self.watch.told && alone >= patience {
             self.watch.told = true;
             self.perform(vec![Action::Term]);

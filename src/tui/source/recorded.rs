@@ -22,7 +22,7 @@ use crate::domain::position::Past;
 use crate::domain::run::RunSpec;
 use crate::domain::time::{HostTime, Stamp};
 use crate::launcher::session::{Output, Session};
-use crate::record::{Error, Recorder, Store};
+use crate::record::{Error, Recorder, Store, weight};
 use crate::tui::source::catch_up::CatchUp;
 use crate::tui::source::takeup::TakenUp;
 
@@ -34,8 +34,8 @@ const LOOK: Duration = Duration::from_millis(5);
 /// A recording that has taken nothing for so long stands still.
 const STANDS_STILL_US: u64 = 1_000_000;
 
-/// No more envelopes than these wait for a disk that stands still.
-const MOST_WAITING: usize = 250_000;
+/// No more bytes than these wait for a disk that stands still, as a recorder counts them.
+const MOST_WAITING: usize = 24 << 20;
 
 /// Beside a recording: the list of what was copied to the hosts for its run.
 pub const TREE_FILE: &str = "tree";
@@ -116,7 +116,7 @@ impl Ended {
     pub fn finish(self) -> Finished {
         for envelope in self.left {
             // one that writes nothing more takes all that comes
-            while self.recorder.backlog().is_some() {
+            while self.recorder.backlog().is_some() && !self.recorder.is_over() {
                 std::thread::sleep(LOOK);
             }
             self.recorder.send(envelope);
@@ -147,7 +147,27 @@ struct Active {
     /// What it catches up with waits here until it is in order …
     catch_up: Option<CatchUp>,
     /// … and then until the recorder can take it.
-    waiting: VecDeque<Envelope>,
+    waiting: Waiting,
+}
+
+/// Envelopes that a recorder has no room for yet.
+#[derive(Debug, Default)]
+struct Waiting {
+    all: VecDeque<Envelope>,
+    bytes: usize,
+}
+
+impl Waiting {
+    fn push(&mut self, envelope: Envelope) {
+        self.bytes += weight(&envelope);
+        self.all.push_back(envelope);
+    }
+
+    fn pop(&mut self) -> Option<Envelope> {
+        let envelope = self.all.pop_front()?;
+        self.bytes -= weight(&envelope).min(self.bytes);
+        Some(envelope)
+    }
 }
 
 impl Active {
@@ -156,24 +176,27 @@ impl Active {
         match &mut self.catch_up {
             Some(catch_up) => {
                 let (older, is_present) = catch_up.take(envelope);
-                self.waiting.extend(older);
+                older.into_iter().for_each(|envelope| self.waiting.push(envelope));
                 if is_present {
                     self.catch_up = None;
                 }
             }
             // it never waits; where there is no room it drops and counts
-            None if self.waiting.is_empty() => self.recorder.send(envelope),
-            None => self.waiting.push_back(envelope),
+            None if self.waiting.all.is_empty() => self.recorder.send(envelope),
+            None => self.waiting.push(envelope),
         }
         self.pass_on();
-        let too_many = self.waiting.len().saturating_sub(MOST_WAITING);
-        self.waiting.drain(..too_many).for_each(|envelope| self.recorder.send(envelope));
+        while self.waiting.bytes > MOST_WAITING
+            && let Some(envelope) = self.waiting.pop()
+        {
+            self.recorder.send(envelope);
+        }
     }
 
     /// Gives the recorder what it can take.
     fn pass_on(&mut self) {
         while self.recorder.backlog().is_none()
-            && let Some(envelope) = self.waiting.pop_front()
+            && let Some(envelope) = self.waiting.pop()
         {
             self.recorder.send(envelope);
         }
@@ -396,7 +419,7 @@ impl Recorded {
         if let Some(rules) = &self.rules {
             recorder.keep_states(Arc::clone(rules));
         }
-        let (stood, waiting) = (None, VecDeque::new());
+        let (stood, waiting) = (None, Waiting::default());
         let mut active = Active { recorder, base, stood, told: Told::default(), hosts, catch_up, waiting };
         let mut before: Vec<&Envelope> =
             active.hosts.iter().filter_map(|host| self.known.get(host)).flat_map(Known::all).collect();
@@ -410,7 +433,7 @@ impl Recorded {
     fn end(&mut self, run: &RunId) {
         if let Some((run, Active { recorder, told, catch_up, waiting, .. })) = self.active.remove_entry(run) {
             let rest = catch_up.map(|mut catch_up| catch_up.rest()).unwrap_or_default();
-            let left = waiting.into_iter().chain(rest).collect();
+            let left = waiting.all.into_iter().chain(rest).collect();
             self.ended.push(Ended::new(run, recorder, left, told));
         }
     }

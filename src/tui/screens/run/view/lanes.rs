@@ -266,9 +266,14 @@ fn lane(
     w: u16,
 ) -> Vec<Segment> {
     let is_short = |(from, to, _): &Placed<'_>| (to - from) * f64::from(w) < 1.0;
-    let mut out = if held.last().is_some_and(is_short) { shares(held, w) } else { phases(held, window) };
-    if one.state.step_count > one.state.steps.len() as u64 {
-        let from = held.first().map_or(1.0, |(from, ..)| *from);
+    let (short, long): (Vec<Placed<'_>>, Vec<Placed<'_>>) = held.iter().partition(|one| is_short(one));
+    let mut out = shares(&short, w);
+    out.extend(phases(&long, window));
+    if one.state.step_count > one.state.steps.len() as u64
+        && let Some((arrived, oldest)) = one.state.steps.front()
+    {
+        let from = arrived.plus_micros(-i64::from(oldest.dur_us)).micros_since(start) as f64 / window as f64;
+        let from = held.first().map_or(from, |(first, ..)| first.min(from));
         let moment = |column: u16| start.plus_micros(window * i64::from(column) / i64::from(w));
         for column in (0..w).take_while(|column| f64::from(column + 1) <= from * f64::from(w)) {
             let point = run.history.phases_between(one.number, moment(column), moment(column + 1));
@@ -345,8 +350,8 @@ fn counter(
         let away = away(column);
         let util = util_between(state, placement, (left, right), !away);
         let is_older = || state.past.front().is_none_or(|oldest| right <= oldest.at);
-        let util = util
-            .or_else(|| is_older().then(|| run.history.load_between(placement.rank, left, right)).flatten());
+        let of_all = || run.history.load_between(placement.rank, left, right);
+        let util = util.or_else(|| (!away && is_older()).then(of_all).flatten());
         line.push(if util.is_none() && away { strip::AWAY } else { level(util) });
     }
     canvas.text(x, y, w, &line, fill);
