@@ -15,10 +15,11 @@ const MOST: usize = 5;
 /// A phase that takes this share of all ranks' steps is told.
 const DATA_FROM: f64 = 0.15;
 const EXPOSED_FROM: f64 = 0.25;
-/// A rank that comes last is told without its phase from this share of the steps' time on, where that is so many standard
-/// deviations from what chance gives.
+/// A rank that comes last is told without its phase from this share of the steps' time on, where it is last so many times and
+/// chance makes any rank last so often less than so many times in one.
 const LAST_FROM: f64 = 0.05;
-const LAST_SIGMAS: f64 = 2.0;
+const LAST_LEAST: u64 = 3;
+const LAST_BY_CHANCE: f64 = 0.025;
 /// Steps of which 99 of 100 are shorter than so many times the median are even.
 const UNEVEN_FROM: f64 = 2.0;
 /// Steps that become longer or shorter by this share over the run.
@@ -226,10 +227,9 @@ fn last(run: &RunAnalysis) -> Option<Finding> {
         .max_by_key(|(_, _, caused_us)| *caused_us)?;
     let share = caused_us as f64 / steps_us.max(1.0);
     // if the last one were drawn by lot
-    let (count, each) = (judged as f64, 1.0 / run.ranks.len().max(2) as f64);
-    let by_chance = count * each + LAST_SIGMAS * (count * each * (1.0 - each)).sqrt();
-    let matters = share >= LAST_FROM && caused_us > judged.saturating_mul(LEAST_US);
-    (matters && last_in as f64 > by_chance).then(|| {
+    let ranks = run.ranks.len().max(2) as f64;
+    let matters = share >= LAST_FROM && caused_us > judged.saturating_mul(LEAST_US) && last_in >= LAST_LEAST;
+    (matters && at_least(last_in, judged, 1.0 / ranks) * ranks < LAST_BY_CHANCE).then(|| {
         Finding::new(
             1.0 + share,
             format!(
@@ -243,6 +243,31 @@ fn last(run: &RunAnalysis) -> Option<Finding> {
             ),
         )
     })
+}
+
+/// How likely `times` or more of `of` draws hit, each of which does so with this chance: the upper tail of the binomial
+/// distribution. Less than its mean is taken as certain.
+fn at_least(times: u64, of: u64, chance: f64) -> f64 {
+    let (hits, draws) = (times as f64, of as f64);
+    if times > of {
+        return 0.0;
+    }
+    if hits <= draws * chance {
+        return 1.0;
+    }
+    let fewer = times.min(of - times);
+    let ways = (1..=fewer).map(|at| ((draws - (fewer - at) as f64) / at as f64).ln()).sum::<f64>();
+    let mut one = (ways + hits * chance.ln() + (draws - hits) * (1.0 - chance).ln()).exp();
+    let mut all = one;
+    // above the mean each is less than the one before
+    for hits in times..of {
+        one *= (of - hits) as f64 / (hits + 1) as f64 * chance / (1.0 - chance);
+        all += one;
+        if one <= all * 1e-9 {
+            break;
+        }
+    }
+    all.min(1.0)
 }
 
 fn share_of(run: &RunAnalysis, phase: Phase) -> f64 {
@@ -438,4 +463,22 @@ fn errors(run: &RunAnalysis) -> Option<Finding> {
         format!("first, rank {}: {}", first.rank, first.text),
     );
     Some(finding.seen_at(first.at.map(Place::At)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::at_least;
+
+    #[test]
+    fn the_tail_of_the_binomial_distribution_is_exact() {
+        let close = |got: f64, want: f64| assert!((got - want).abs() < 1e-9 * want.max(1e-3), "{got} {want}");
+        close(at_least(5, 5, 0.5), 1.0 / 32.0);
+        close(at_least(4, 5, 0.5), 6.0 / 32.0);
+        close(at_least(3, 3, 0.125), 1.0 / 512.0);
+        close(at_least(3, 4, 0.25), 13.0 / 256.0);
+        assert_eq!([at_least(1, 4, 0.25), at_least(0, 4, 0.25), at_least(5, 4, 0.25)], [1.0, 1.0, 0.0]);
+        // 600 of 1000 coins: 1.36e-10
+        assert!((1.3e-10..1.5e-10).contains(&at_least(600, 1000, 0.5)));
+        assert!(at_least(1_000_000, 1_000_000, 0.5).abs() < f64::MIN_POSITIVE);
+    }
 }

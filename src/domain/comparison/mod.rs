@@ -125,7 +125,7 @@ pub(crate) fn compared(metric: &Metric, a: &Side, b: &Side) -> Compared {
         relative: both.filter(|(a, _)| a.value != 0.0).map(|(a, b)| (b.value - a.value) / a.value.abs()),
         interval,
         same,
-        unsure: same && change != Some(0.0) && reach > limit,
+        unsure: same && reach > limit,
         too_few_steps,
     }
 }

@@ -51,6 +51,10 @@ fn too_few_steps_are_no_interval_and_a_wide_one_is_no_equality() {
         assert!(compared.too_few_steps && compared.interval.is_none() && !compared.unsure, "{compared:?}");
     }
     assert!(!find(&comparison, "mean").too_few_steps);
+    // medians that happen to be equal are no more sure
+    let equal = compare(&a, &a);
+    let p50 = find(&equal, "p50");
+    assert!(p50.change == Some(0.0) && p50.same && p50.unsure, "{p50:?}");
     let judge = |text: &str| Condition::parse(text).unwrap().judge(&a, &b);
     for text in ["p99>+5%", "p95>-1%", "p95<-50ms"] {
         assert_eq!(judge(text), Verdict::Unknown(format!("{text}: too few steps")));

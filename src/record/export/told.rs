@@ -49,15 +49,47 @@ impl Told {
 
     /// The numbers of a step.
     pub(super) fn known(self, timing: &StepTiming) -> Known {
+        // one that tells neither phases nor what is hidden is not known: its trace was cut, or its rank told its length alone
+        let tells = !timing.spans.is_empty() || timing.hidden_us > 0;
         let mut phases_us = timing.phase_totals().map(Some);
         for (us, told) in phases_us.iter_mut().zip(self.phases) {
             // what was told as one phase may have been parted into two
-            *us = us.filter(|us| told || *us > 0);
+            *us = us.filter(|us| told && tells || *us > 0);
         }
         Known {
             phases_us,
-            hidden_us: self.hidden.then_some(timing.hidden_us),
+            hidden_us: (self.hidden && tells).then_some(timing.hidden_us),
             samples: self.samples.then_some(timing.samples),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::domain::time::HostTime;
+    use crate::domain::timing::PhaseSpan;
+
+    fn timing(spans: &[(Phase, u32)], hidden_us: u32) -> StepTiming {
+        let span = |(phase, dur_us): &(Phase, u32)| PhaseSpan { phase: *phase, start_us: 0, dur_us: *dur_us };
+        let spans = spans.iter().map(span).collect();
+        StepTiming { step: 1, start: HostTime(0), dur_us: 100, loss: None, samples: 0, spans, hidden_us }
+    }
+
+    #[test]
+    fn a_step_that_tells_nothing_has_no_0_for_what_others_tell() {
+        let mut told = Told::default();
+        let whole = timing(&[(Phase::Wait, 0), (Phase::Transfer, 30)], 20);
+        told.take(&whole);
+        let of = |timing: &StepTiming| {
+            let known = told.known(timing);
+            let phases =
+                [Phase::Data, Phase::Wait, Phase::Transfer].map(|phase| known.phases_us[phase.index()]);
+            (phases, known.hidden_us)
+        };
+        assert_eq!(of(&whole), ([None, Some(0), Some(30)], Some(20)));
+        assert_eq!(of(&timing(&[], 0)), ([None; 3], None), "its trace is cut");
+        assert_eq!(of(&timing(&[(Phase::Transfer, 9)], 0)), ([None, Some(0), Some(9)], Some(0)));
+        assert_eq!(of(&timing(&[], 50)), ([None, Some(0), Some(0)], Some(50)), "all of it was hidden");
     }
 }

@@ -67,7 +67,8 @@ impl Chosen {
         events.extend(events_below);
         let mut not_looked_at = Vec::new();
         let mut others = found.others;
-        if traces.is_empty() {
+        let is_below = traces.is_empty();
+        if is_below {
             // as TensorBoard's own folders are: `plugins/profile/…`
             let mut found = Found::default();
             for path in below {
@@ -81,9 +82,11 @@ impl Chosen {
             not_looked_at = below;
         }
         let preferred = PREFERRED.into_iter().find(|kind| traces.iter().any(|(_, of)| of == kind));
-        if let Some(preferred) = preferred {
+        // several that can't be taken together, or one in a folder below, do not stand for the event files
+        let is_fallback = preferred.is_none() && !events.is_empty() && (is_below || traces.len() > 1);
+        if preferred.is_some() || is_fallback {
             traces.retain(|(path, kind)| {
-                let is_taken = *kind == preferred;
+                let is_taken = Some(*kind) == preferred;
                 if !is_taken {
                     others.push((path.clone(), format!("a {} trace: import it by itself", kind.name())));
                 }

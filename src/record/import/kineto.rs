@@ -210,7 +210,8 @@ impl<'a> Traces<'a> {
         };
         let (Ok(rank), Some(pid)) = (rank.parse::<u32>(), event.pid.whole()) else { return };
         if rank < MOST_RANKS && self.labels.len() < MOST_PROCESSES {
-            let host = place.split(" · ").next().unwrap_or_default().chars().take(MOST_NAME).collect();
+            let host = place.split(" · ").next().unwrap_or_default();
+            let host = host.split(", process ").next().unwrap_or_default().chars().take(MOST_NAME).collect();
             self.labels.insert(pid.to_string(), (rank, host));
         }
     }
@@ -238,7 +239,8 @@ impl<'a> Traces<'a> {
         let first_ns = self.first_ns.take().unwrap_or_default();
         self.last_ns = 0;
         let told = head.base_ns.unwrap_or_default();
-        let shift = if is_moment(Stamp(told.saturating_add(first_ns) / 1_000)) {
+        let has_moment = is_moment(Stamp(told.saturating_add(first_ns) / 1_000));
+        let shift = if has_moment {
             told
         } else {
             self.no_moment += 1;
@@ -249,6 +251,7 @@ impl<'a> Traces<'a> {
             path: path.to_owned(),
             rank: info.rank,
             world: info.world_size,
+            has_moment,
             ..TraceFile::default()
         };
         for (pid, mut lane) in std::mem::take(&mut self.open) {
@@ -263,7 +266,7 @@ impl<'a> Traces<'a> {
                     all.append(lane);
                 }
                 None if labels.is_empty() => {
-                    if !lane.steps.is_empty() {
+                    if !lane.steps.is_empty() || file.pid.is_empty() && !lane.optimizer.is_empty() {
                         file.pid = pid;
                     }
                     file.own.append(lane);
@@ -306,18 +309,22 @@ impl<'a> Traces<'a> {
             })
     }
 
-    /// Ends the fold.
+    /// Ends the fold. `no_step` says more of the error where there is no step.
     ///
     /// # Errors
     /// Where there is no step, and where files are not of one run.
-    pub(super) fn finish(mut self) -> Result<Profile, Error> {
+    pub(super) fn finish(mut self, no_step: &dyn Fn(Error) -> Error) -> Result<Profile, Error> {
         let (mut ranks, assigned) = self.ranks()?;
-        let by_optimizer = ranks.values().all(|lane| lane.steps.is_empty());
+        let by_optimizer = assigned.by_optimizer;
         if by_optimizer {
-            ranks.values_mut().for_each(Lane::steps_of_optimizer);
+            ranks.values_mut().for_each(Lane::number_in_time);
         }
         let is_gloo = ranks.values().any(|lane| lane.comms.is_empty() && !lane.gloo.is_empty());
-        let repeated: u64 = ranks.values_mut().map(Lane::settle).sum();
+        let (mut repeated, mut overlapping) = (0, 0);
+        for (twice, early) in ranks.values_mut().map(Lane::settle) {
+            repeated += twice;
+            overlapping += early;
+        }
         let is_comparable = self.is_comparable(&ranks, is_gloo);
         let parted: BTreeSet<u64> = if is_comparable {
             part_waits(&mut ranks, self.world as usize).into_iter().collect()
@@ -335,7 +342,7 @@ impl<'a> Traces<'a> {
             let what = "no step is marked (`ProfilerStep#N`): torch marks steps where the profiler has a schedule, \
                         `profile(schedule=torch.profiler.schedule(wait=1, warmup=1, active=3))`, and the loop calls \
                         `prof.step()` once a step";
-            return Err(self.asked.nothing(what));
+            return Err(no_step(self.asked.nothing(what)));
         };
         let mut target = self.begin(Stamp(created.div_euclid(1_000)), &told_ranks)?;
         let mut steps = StepsRead::default();
@@ -381,7 +388,18 @@ impl<'a> Traces<'a> {
                 "neither distributedInfo nor a name such as rank3.json: they are numbered in the order of the names",
             ),
             ("files told twice", assigned.twice.len() as u64, &assigned.twice.join(", ")),
+            (
+                "files of none of the ranks",
+                assigned.strays.len() as u64,
+                &format!("the others are of all ranks of the run: {}", assigned.strays.join(", ")),
+            ),
+            (
+                "profiles whose steps are numbered onwards",
+                assigned.anew,
+                "a process was profiled anew and counted from the beginning: they go on behind the ones before",
+            ),
             ("steps told twice", repeated, "a file has their number again: the first one counts"),
+            ("steps that overlap the one before", overlapping, "they begin before it has ended"),
             ("collectives outside of the steps", beside, "they belong to no step"),
             ("phases beyond what a step has", crowded, "a step has thousands of stretches of communication"),
             ("other operations", self.ops, "operators, calls and copies are not what a recording holds"),
@@ -397,8 +415,11 @@ impl<'a> Traces<'a> {
         Ok(Profile { told, clock, ranks: assigned.of_files })
     }
 
-    /// The one host on which all ranks ran, where each tells it.
+    /// The one host on which all ranks ran, where each tells it; its clock is theirs where no moment stands for that of a file.
     fn only_host(&self, told: &BTreeSet<u32>) -> Option<&String> {
+        if self.no_moment > 0 {
+            return None;
+        }
         let mut hosts = told.iter().map(|rank| self.hosts.get(rank));
         let first = hosts.next()??;
         hosts.all(|host| host == Some(first)).then_some(first)

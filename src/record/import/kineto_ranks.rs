@@ -4,16 +4,19 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
+use super::intervals::Span;
 use super::kineto_steps::{Lane, Step};
 use super::source::natural;
 use super::tensorboard::rank_of;
 use crate::domain::time::Stamp;
-use crate::domain::units::counted;
+use crate::domain::units::{counted, duration_us};
 
 /// Ranks that are told apart.
 pub(super) const MOST_RANKS: u32 = 1 << 16;
 /// Letters of a host's name.
 const MOST_NAME: usize = 256;
+/// Ranks of one run that take no step at the same time lie no further apart than this, nanoseconds.
+const MOST_APART: i64 = 600_000_000_000;
 
 /// A file that was read.
 #[derive(Debug, Default)]
@@ -24,8 +27,10 @@ pub(super) struct TraceFile {
     pub(super) world: Option<u32>,
     /// Its host, where it or its name tells that.
     pub(super) host: String,
-    /// The process that marked the steps.
+    /// The process that took the steps.
     pub(super) pid: String,
+    /// It tells when it was, so that its times can be compared with those of others.
+    pub(super) has_moment: bool,
     /// What its own process did.
     pub(super) own: Lane,
     /// Of a file of several ranks, as `hvtui trace` writes it: their hosts and what they did.
@@ -80,22 +85,34 @@ pub(super) fn host_of(path: &Path, pid: &str) -> Option<String> {
 pub(super) struct Ranks {
     /// Of each file that has one process.
     pub(super) of_files: Vec<Option<u32>>,
+    /// No file marks its steps: they are those of the optimizer.
+    pub(super) by_optimizer: bool,
     /// How many ranks no file tells, so that they got a number.
     pub(super) numbered: u64,
     /// Files that tell what another one tells, in words.
     pub(super) twice: Vec<String>,
+    /// Files that are of none of the run's ranks, by their names.
+    pub(super) strays: Vec<String>,
+    /// Files in which a process counts its steps from the beginning again.
+    pub(super) anew: u64,
 }
 
-/// Tells each file's rank. A file that tells what another one tells is emptied.
+/// Two files that are not of one run, by their places, and in words why.
+type Refused = (usize, usize, String);
+
+/// Tells each file's rank. A file that tells what another one tells, or that is of no rank, is emptied.
 ///
 /// # Errors
 /// The file, and in words why it and another one are not of one run.
 pub(super) fn assign(files: &mut [TraceFile]) -> Result<Ranks, (PathBuf, String)> {
+    let by_optimizer = end_files(files);
     let names: Vec<FileName> = files.iter().map(|file| FileName::of(&file.path)).collect();
     let mut of_files: Vec<Option<u32>> = files.iter().map(|file| file.rank).collect();
     let mut claimed: BTreeSet<u32> =
         files.iter().flat_map(|file| file.rank.into_iter().chain(file.others.keys().copied())).collect();
     let told = claimed.clone();
+    let world = files.iter().filter_map(|file| file.world.filter(|world| *world > 0)).max();
+    let limit = world.filter(|_| !told.is_empty()).unwrap_or(MOST_RANKS);
     let mut workers: BTreeMap<&str, u32> = BTreeMap::new();
     for (name, rank) in names.iter().zip(&of_files) {
         if let (Some(worker), Some(rank)) = (&name.worker, rank) {
@@ -103,42 +120,82 @@ pub(super) fn assign(files: &mut [TraceFile]) -> Result<Ranks, (PathBuf, String)
         }
     }
     let mut order: Vec<usize> = (0..files.len()).filter(|at| of_files[*at].is_none()).collect();
+    order.retain(|at| !files[*at].own.steps.is_empty());
     order.sort_by_cached_key(|at| natural(&files[*at].path));
-    order.retain(|at| !files[*at].own.steps.is_empty() || !files[*at].own.optimizer.is_empty());
+    let are_named = are_named(files, &names, &told, &order);
     for at in &order {
         let by_worker = names[*at].worker.as_deref().and_then(|worker| workers.get(worker)).copied();
-        of_files[*at] = by_worker.or(names[*at].rank.filter(|rank| !told.contains(rank)));
+        let by_name = names[*at].rank.filter(|rank| are_named && !told.contains(rank) && *rank < limit);
+        of_files[*at] = by_worker.or(by_name);
         claimed.extend(of_files[*at]);
     }
     // without a number: those that one process wrote are one rank
     let mut groups: Vec<Vec<usize>> = Vec::new();
     for at in order.into_iter().filter(|at| of_files[*at].is_none()) {
-        let is_one = |other: usize| match (&names[at].worker, &names[other].worker) {
-            (Some(worker), Some(other)) => worker == other,
-            (None, None) => {
-                files[at].pid == files[other].pid
-                    && files[at].host == files[other].host
-                    && (is_disjoint(&files[at].own.steps, &files[other].own.steps)
-                        || is_same(&files[at].own.steps, &files[other].own.steps))
-            }
-            _ => false,
+        let is_one = |other: usize| {
+            let is_worker = names[at].worker.is_some() && names[at].worker == names[other].worker;
+            is_worker || is_one_process(&files[at], &files[other])
         };
         match groups.iter_mut().find(|group| group.iter().all(|other| is_one(*other))) {
             Some(group) => group.push(at),
             None => groups.push(vec![at]),
         }
     }
-    let numbered = groups.len() as u64;
-    let mut free = (0..).filter(|rank| !claimed.contains(rank));
+    let mut free = (0..limit).filter(|rank| !claimed.contains(rank));
+    let (mut numbered, mut strays) = (0, Vec::new());
     for group in groups {
         let rank = free.next();
+        numbered += u64::from(rank.is_some());
         for at in group {
             of_files[at] = rank;
+            if rank.is_none() {
+                strays.push(name(&files[at].path));
+                files[at].own = Lane::default();
+            }
         }
     }
     let twice = empty_those_told_twice(files, &of_files);
-    are_of_one_run(files, &names, &of_files)?;
-    Ok(Ranks { of_files, numbered, twice })
+    let anew = are_of_one_run(files, &names, &of_files, by_optimizer).map_err(|(at, other, what)| {
+        let other = files[other].path.display();
+        let remedy = "import the files of one run alone, or move those of the other one elsewhere";
+        (files[at].path.clone(), format!("not of the same run as {other}: {what}; {remedy}"))
+    })?;
+    Ok(Ranks { of_files, by_optimizer, numbered, twice, strays, anew })
+}
+
+/// Makes steps of an optimizer's, file by file, where no file marks any: whether that is so.
+fn end_files(files: &mut [TraceFile]) -> bool {
+    let of = |file: &TraceFile| {
+        file.own.steps.is_empty() && file.others.values().all(|(_, lane)| lane.steps.is_empty())
+    };
+    let by_optimizer = files.iter().all(of);
+    for file in files {
+        file.own.end_file(by_optimizer);
+        file.others.values_mut().for_each(|(_, lane)| lane.end_file(by_optimizer));
+    }
+    by_optimizer
+}
+
+/// Whether the numbers in the files' names are ranks, as far as the files do not tell theirs: several, 0 among them, and each of one
+/// process. `lora_rank16.json` is no rank 16.
+fn are_named(files: &[TraceFile], names: &[FileName], told: &BTreeSet<u32>, order: &[usize]) -> bool {
+    let mut named: BTreeMap<u32, usize> = BTreeMap::new();
+    let are_distinct = order.iter().filter_map(|at| Some((*at, names[*at].rank?))).all(|(at, rank)| {
+        let other = *named.entry(rank).or_insert(at);
+        files[at].pid == files[other].pid && files[at].host == files[other].host
+    });
+    let all: BTreeSet<u32> = told.iter().chain(named.keys()).copied().collect();
+    are_distinct && all.len() > 1 && all.contains(&0)
+}
+
+/// Whether one process wrote both: their steps are others, or the same.
+fn is_one_process(one: &TraceFile, other: &TraceFile) -> bool {
+    let (Some(first), Some(second)) = (span(one), span(other)) else { return false };
+    one.pid == other.pid
+        && one.host == other.host
+        && (is_disjoint(&one.own.steps, &other.own.steps)
+            || !overlap(first, second)
+            || is_same(&one.own.steps, &other.own.steps))
 }
 
 fn numbers(steps: &[Step]) -> BTreeSet<u64> {
@@ -147,6 +204,16 @@ fn numbers(steps: &[Step]) -> BTreeSet<u64> {
 
 fn is_disjoint(one: &[Step], other: &[Step]) -> bool {
     numbers(one).is_disjoint(&numbers(other))
+}
+
+/// From the beginning of a file's first step to the end of its last one; `None` where it has none.
+fn span(file: &TraceFile) -> Option<Span> {
+    let spans = || file.own.steps.iter().map(|step| step.span);
+    Some((spans().map(|span| span.0).min()?, spans().map(|span| span.1).max()?))
+}
+
+fn overlap(one: Span, other: Span) -> bool {
+    one.0 < other.1 && other.0 < one.1
 }
 
 /// Whether the steps of one are among those of the other, at the same moments.
@@ -181,17 +248,14 @@ fn name(path: &Path) -> String {
     path.file_name().unwrap_or_default().to_string_lossy().into_owned()
 }
 
-/// Compares worlds, processes and steps.
+/// Compares worlds, steps, processes and times; numbers the steps onwards where a process counts from the beginning again, and tells
+/// in how many files that is so.
 fn are_of_one_run(
-    files: &[TraceFile],
+    files: &mut [TraceFile],
     names: &[FileName],
     ranks: &[Option<u32>],
-) -> Result<(), (PathBuf, String)> {
-    let remedy = "import the files of one run alone, or move those of the other one elsewhere";
-    let refuse = |at: usize, other: usize, what: &str| {
-        let other = files[other].path.display();
-        (files[at].path.clone(), format!("not of the same run as {other}: {what}; {remedy}"))
-    };
+    by_optimizer: bool,
+) -> Result<u64, Refused> {
     let told = || files.iter().enumerate().filter(|(_, file)| !file.own.steps.is_empty());
     let world = |file: &TraceFile| file.world.filter(|world| *world > 0);
     let first = told().find_map(|(at, file)| Some((at, world(file)?)));
@@ -199,129 +263,122 @@ fn are_of_one_run(
         && let Some((at, world)) =
             told().filter_map(|(at, file)| Some((at, world(file)?))).find(|(_, world)| *world != first)
     {
-        let what = format!("it has {}, that one {first}", counted(world, "rank"));
-        return Err(refuse(at, other, &what));
+        return Err((at, other, format!("it has {}, that one {first}", counted(world, "rank"))));
     }
-    let mut steps: BTreeMap<(u32, u64), usize> = BTreeMap::new();
-    let mut workers: BTreeMap<u32, usize> = BTreeMap::new();
-    for (at, file) in told() {
-        let Some(rank) = ranks[at] else { continue };
-        for step in &file.own.steps {
-            let other = *steps.entry((rank, step.number)).or_insert(at);
+    let mut of_ranks: BTreeMap<u32, Vec<usize>> = BTreeMap::new();
+    for (at, _) in told() {
+        if let Some(rank) = ranks[at] {
+            of_ranks.entry(rank).or_default().push(at);
+        }
+    }
+    let mut anew = 0;
+    for (rank, of_rank) in &mut of_ranks {
+        of_rank.sort_by_key(|at| span(&files[*at]));
+        anew += number_onwards(files, *rank, of_rank, by_optimizer)?;
+        is_one_after_the_other(files, names, *rank, of_rank)?;
+    }
+    are_at_one_time(files, &of_ranks)?;
+    Ok(anew)
+}
+
+/// Of a rank's files, in the order of time: a process that is profiled anew, as in each epoch, counts its steps from the beginning
+/// again.
+fn number_onwards(
+    files: &mut [TraceFile],
+    rank: u32,
+    of_rank: &[usize],
+    by_optimizer: bool,
+) -> Result<u64, Refused> {
+    let mut seen: BTreeMap<u64, usize> = BTreeMap::new();
+    let (mut added, mut anew) = (0_u64, 0);
+    let mut before: Option<(usize, i64)> = None;
+    for at in of_rank.iter().copied() {
+        let Some((from, to)) = span(&files[at]) else { continue };
+        let first = files[at].own.steps.iter().map(|step| step.number).min().unwrap_or_default();
+        let newest = seen.last_key_value().map(|(number, _)| *number);
+        if let (Some((other, ended)), Some(newest)) = (before, newest)
+            && first.saturating_add(added) <= newest
+            && from >= ended
+            && (by_optimizer || is_process(&files[at], &files[other]))
+        {
+            added = newest.saturating_add(1).saturating_sub(first);
+            anew += 1;
+        }
+        for step in &mut files[at].own.steps {
+            step.number = step.number.saturating_add(added);
+            let other = *seen.entry(step.number).or_insert(at);
             if other != at {
-                let began = began(file).min(began(&files[other]));
-                let later = self::began(file).max(self::began(&files[other]));
-                let what = format!(
-                    "both tell step {} of rank {rank}, from {} and from {} on",
-                    step.number.saturating_add(1),
-                    began.rfc3339(),
+                let number = step.number.saturating_add(1);
+                let began = [at, other].map(|at| span(&files[at]).map_or(0, |span| span.0).div_euclid(1_000));
+                let [earlier, later] = [began[0].min(began[1]), began[0].max(began[1])].map(Stamp);
+                let words = format!(
+                    "both tell step {number} of rank {rank}, from {} and from {} on",
+                    earlier.rfc3339(),
                     later.rfc3339()
                 );
-                return Err(refuse(at, other, &what));
+                return Err((at, other, words));
             }
         }
-        if names[at].worker.is_some() {
-            let other = *workers.entry(rank).or_insert(at);
-            if names[other].worker != names[at].worker {
-                let what = format!("rank {rank} is another process there");
-                return Err(refuse(at, other, &what));
-            }
+        before = Some((at, before.map_or(to, |(_, ended)| ended.max(to))));
+    }
+    Ok(if by_optimizer { 0 } else { anew })
+}
+
+/// Whether one process took the steps of both.
+fn is_process(one: &TraceFile, other: &TraceFile) -> bool {
+    let worker = |file: &TraceFile| FileName::of(&file.path).worker;
+    let is_worker = || worker(one).is_some() && worker(one) == worker(other);
+    one.pid == other.pid && (one.host == other.host || is_worker())
+}
+
+/// A rank that was started again is another process, after the one before.
+fn is_one_after_the_other(
+    files: &[TraceFile],
+    names: &[FileName],
+    rank: u32,
+    of_rank: &[usize],
+) -> Result<(), Refused> {
+    let named = || of_rank.iter().copied().filter(|at| names[*at].worker.is_some());
+    for (count, at) in named().enumerate() {
+        let is_other = |other: &usize| {
+            let spans = span(&files[at]).zip(span(&files[*other]));
+            names[*other].worker != names[at].worker
+                && files[*other].pid != files[at].pid
+                && spans.is_some_and(|(one, other)| overlap(one, other))
+        };
+        if let Some(other) = named().take(count).find(is_other) {
+            return Err((at, other, format!("rank {rank} is another process there at the same time")));
         }
     }
     Ok(())
 }
 
-/// When the first of a file's steps began.
-fn began(file: &TraceFile) -> Stamp {
-    Stamp(file.own.steps.iter().map(|step| step.span.0).min().unwrap_or_default().div_euclid(1_000))
+/// The ranks of a run take their steps together. Of files that tell when they were.
+fn are_at_one_time(files: &[TraceFile], of_ranks: &BTreeMap<u32, Vec<usize>>) -> Result<(), Refused> {
+    let mut spans: Vec<(Span, u32, usize)> = Vec::new();
+    for (rank, of_rank) in of_ranks {
+        let told: Vec<(Span, usize)> = of_rank
+            .iter()
+            .filter(|at| files[**at].has_moment)
+            .filter_map(|at| Some((span(&files[*at])?, *at)))
+            .collect();
+        let Some((first, at)) = told.first() else { continue };
+        let last = told.iter().map(|(span, _)| span.1).max().unwrap_or(first.1);
+        spans.push(((first.0, last), *rank, *at));
+    }
+    spans.sort_unstable();
+    let mut latest: Option<(i64, u32, usize)> = None;
+    for (span, rank, at) in spans {
+        if let Some((ended, of, other)) = latest
+            && span.0.saturating_sub(ended) > MOST_APART
+        {
+            let apart = duration_us(span.0.saturating_sub(ended).unsigned_abs() / 1_000);
+            return Err((at, other, format!("rank {rank} begins {apart} after the end of rank {of}")));
+        }
+        latest = latest.max(Some((span.1, rank, at)));
+    }
+    Ok(())
 }
 
 #[cfg(test)]
-mod tests {
-    use std::ops::Range;
-
-    use super::*;
-
-    fn file(path: &str, pid: &str, rank: Option<u32>, steps: Range<u64>) -> TraceFile {
-        let step = |number: u64| Step {
-            number,
-            span: (number as i64 * 1_000, number as i64 * 1_000 + 900),
-            is_cut: false,
-        };
-        let own = Lane { steps: steps.map(step).collect(), ..Lane::default() };
-        TraceFile { path: PathBuf::from(path), rank, pid: pid.to_owned(), own, ..TraceFile::default() }
-    }
-
-    #[test]
-    fn names_tell_ranks_and_workers() {
-        let of = |name: &str| {
-            let name = FileName::of(Path::new(name));
-            (name.rank, name.worker)
-        };
-        let worker = |name: &str| Some(name.to_owned());
-        assert_eq!(of("log/vm_42.1795808995587854504.pt.trace.json.gz"), (None, worker("vm_42")));
-        assert_eq!(
-            of("rank-34.Jul_15_10_52_41.1074.pt.trace.json"),
-            (Some(34), worker("rank-34.Jul_15_10_52_41"))
-        );
-        assert_eq!(of("a/trace_Rank_10.json"), (Some(10), None));
-        assert_eq!(of("rank_3/trace.json.zst"), (Some(3), None));
-        assert_eq!([of("crank3.json").0, of("rank.json").0, of("franks/1.json").0], [None; 3]);
-        let path = Path::new("gpu_a_42.17.pt.trace.json");
-        assert_eq!((host_of(path, "42"), host_of(path, "7")), (worker("gpu_a"), None));
-    }
-
-    #[test]
-    fn files_of_one_process_are_one_rank_and_no_number_is_given_twice() {
-        let mut files = [
-            file("vm_7.1.pt.trace.json", "7", None, 0..3),
-            file("vm_7.2.pt.trace.json", "7", None, 5..8),
-            file("vm_9.1.pt.trace.json", "9", Some(0), 0..3),
-            file("trace_10.json", "4", None, 0..3),
-            file("trace_9.json", "4", None, 4..6),
-            file("other.json", "5", None, 0..3),
-        ];
-        let ranks = assign(&mut files).unwrap();
-        assert_eq!(ranks.of_files, [3, 3, 0, 2, 2, 1].map(Some));
-        assert_eq!((ranks.numbered, ranks.twice.len()), (3, 0));
-        let mut named: Vec<TraceFile> =
-            (0..12).rev().map(|rank| file(&format!("rank{rank}.json"), "1", None, 0..3)).collect();
-        let ranks = assign(&mut named).unwrap();
-        assert_eq!(ranks.of_files, (0..12).rev().map(Some).collect::<Vec<_>>());
-        assert_eq!(ranks.numbered, 0);
-        // what a file says counts for more than the name of another one
-        let mut mixed = [file("rank1.json", "1", None, 0..3), file("rank0.json", "2", Some(1), 0..3)];
-        assert_eq!(assign(&mut mixed).unwrap().of_files, [Some(0), Some(1)]);
-    }
-
-    #[test]
-    fn what_is_told_twice_is_taken_once_and_two_runs_are_refused() {
-        let mut files = [
-            file("rank-0.json", "1", Some(0), 0..3),
-            file("rank-0.json.gz", "1", Some(0), 0..4),
-            file("rank-1.json.gz", "1", Some(1), 0..4),
-        ];
-        let ranks = assign(&mut files).unwrap();
-        assert_eq!(ranks.twice, ["rank-0.json is the same profile as rank-0.json.gz"]);
-        assert_eq!(files.each_ref().map(|file| file.own.steps.len()), [0, 4, 4]);
-        let mut again = [file("a.json", "1", Some(0), 0..3), file("b.json", "1", Some(0), 2..5)];
-        again[1].own.steps.iter_mut().for_each(|step| step.span.1 += 1_000_000);
-        let (path, words) = assign(&mut again).unwrap_err();
-        assert_eq!(path, Path::new("b.json"));
-        assert!(
-            words.starts_with("not of the same run as a.json: both tell step 3 of rank 0, from 1970"),
-            "{words}"
-        );
-        assert!(
-            words.ends_with("import the files of one run alone, or move those of the other one elsewhere")
-        );
-        let mut sizes = [file("a.json", "1", Some(0), 0..3), file("b.json", "1", Some(1), 0..3)];
-        (sizes[0].world, sizes[1].world) = (Some(4), Some(2));
-        assert!(assign(&mut sizes).unwrap_err().1.contains("it has 2 ranks, that one 4; "));
-        let mut processes = [
-            file("vm_1.1.pt.trace.json", "1", Some(0), 0..3),
-            file("vm_2.1.pt.trace.json", "2", Some(0), 5..7),
-        ];
-        assert!(assign(&mut processes).unwrap_err().1.contains("rank 0 is another process there"));
-    }
-}
+mod tests;

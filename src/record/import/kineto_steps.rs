@@ -12,6 +12,9 @@ const MOST_SPANS: usize = 1 << 10;
 /// Collectives that last beyond the end of a step and are followed into the next one.
 const MOST_CARRIED: usize = 64;
 
+/// Nanoseconds by which times are off that count whole microseconds.
+const ROUNDED: i64 = 2_000;
+
 /// A step, as the program marks it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Step {
@@ -88,9 +91,20 @@ impl Lane {
         self.data.clear();
     }
 
+    /// A file is over: takes the steps of its optimizer where none are marked. Of a file that is cut the optimizer is no phase, for
+    /// what is missing may be kernels.
+    pub(super) fn end_file(&mut self, by_optimizer: bool) {
+        if by_optimizer {
+            self.steps_of_optimizer();
+        }
+        if self.is_cut {
+            self.optimizer = Vec::new();
+        }
+    }
+
     /// Makes steps of an optimizer's, each from the end of the one before to its own end. Of several optimizers that which steps
     /// most often counts.
-    pub(super) fn steps_of_optimizer(&mut self) {
+    fn steps_of_optimizer(&mut self) {
         let mut counts: BTreeMap<u16, usize> = BTreeMap::new();
         for (which, _) in &self.optimizer {
             *counts.entry(*which).or_default() += 1;
@@ -104,17 +118,21 @@ impl Lane {
         self.steps = spans.zip(0..).map(|(span, number)| Step { number, span, is_cut }).collect();
     }
 
-    /// Puts all in order; to be called once, when all of a rank is there. How many steps were told twice.
-    pub(super) fn settle(&mut self) -> u64 {
+    /// Numbers the steps in the order of time.
+    pub(super) fn number_in_time(&mut self) {
+        self.steps.sort_by_key(|step| step.span);
+        self.steps.dedup_by_key(|step| step.span);
+        self.steps.iter_mut().zip(0..).for_each(|(step, number)| step.number = number);
+    }
+
+    /// Puts all in order; to be called once, when all of a rank is there. How many steps were told twice, and how many are left out
+    /// because they begin before the one before has ended.
+    pub(super) fn settle(&mut self) -> (u64, u64) {
         let on_cpu = self.computing.is_empty() && self.comms.is_empty();
         if self.comms.is_empty() {
             self.comms = std::mem::take(&mut self.gloo);
         }
         self.gloo = Vec::new();
-        if self.is_cut {
-            // what is missing may be kernels
-            self.optimizer = Vec::new();
-        }
         if on_cpu {
             self.computing = std::mem::take(&mut self.operators);
             self.computing.extend(&self.data);
@@ -131,6 +149,23 @@ impl Lane {
         let told = self.steps.len();
         let mut seen = std::collections::BTreeSet::new();
         self.steps.retain(|step| seen.insert(step.number));
+        let repeated = told - self.steps.len();
+        (repeated as u64, self.drop_overlapping())
+    }
+
+    /// A moment belongs to one step. Times that were rounded overlap a little.
+    fn drop_overlapping(&mut self) -> u64 {
+        let told = self.steps.len();
+        let mut ended = i64::MIN;
+        self.steps.retain_mut(|step| {
+            let (from, to) = step.span;
+            if from.saturating_add(ROUNDED) < ended || to <= ended && from < ended {
+                return false;
+            }
+            step.span.0 = from.max(ended);
+            ended = ended.max(to);
+            true
+        });
         (told - self.steps.len()) as u64
     }
 
@@ -335,7 +370,7 @@ impl Part {
             spans.insert(at, PhaseSpan { phase: Phase::Wait, start_us, dur_us: 0 });
         }
         let crowded = spans.len().saturating_sub(MOST_SPANS) as u64;
-        spans.truncate(MOST_SPANS);
+        keep_longest(&mut spans);
         let hidden = length(&united(busy)) - length(&exposed);
         let start = u64::try_from(self.span.0.div_euclid(1_000)).unwrap_or_default();
         let timing = StepTiming {
@@ -351,64 +386,24 @@ impl Part {
     }
 }
 
+/// Drops the shortest phases beyond what a step has; that it tells its wait stays.
+fn keep_longest(spans: &mut Vec<PhaseSpan>) {
+    if spans.len() <= MOST_SPANS {
+        return;
+    }
+    let wait = spans.iter().enumerate().filter(|(_, span)| span.phase == Phase::Wait);
+    let wait = wait.max_by_key(|(_, span)| span.dur_us).map(|(at, _)| at);
+    let mut order: Vec<usize> = (0..spans.len()).collect();
+    order.sort_by_key(|at| (Some(*at) != wait, std::cmp::Reverse(spans.get(*at).map(|span| span.dur_us))));
+    order.truncate(MOST_SPANS);
+    order.sort_unstable();
+    *spans = order.iter().filter_map(|at| spans.get(*at).copied()).collect();
+}
+
 /// Nanoseconds as whole microseconds.
 fn micros(ns: i64) -> u32 {
     u32::try_from(ns.saturating_add(500).max(0) / 1_000).unwrap_or(u32::MAX)
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// Steps of 100, each with a collective of its own that ends at 80 of it.
-    fn lane(steps: Range<u64>, comms: Range<i64>, lasts: i64) -> Lane {
-        let step = |number: u64| {
-            let from = number as i64 * 100;
-            Step { number, span: (from, from + 100), is_cut: false }
-        };
-        let comm = |number: i64| {
-            let end = number * 100 + 80;
-            Comm { span: (end - lasts, end), func: 0, group: 0, wait: 0 }
-        };
-        Lane { steps: steps.map(step).collect(), comms: comms.map(comm).collect(), ..Lane::default() }
-    }
-
-    fn waits(ranks: &BTreeMap<u32, Lane>) -> Vec<Vec<i64>> {
-        ranks.values().map(|lane| lane.comms.iter().map(|comm| comm.wait).collect()).collect()
-    }
-
-    #[test]
-    fn collectives_are_matched_where_their_ends_meet() {
-        // rank 0 was traced from one collective before on, rank 1 to one after: as many, and not the same
-        let mut ranks = BTreeMap::from([(0, lane(0..5, 0..4, 50)), (1, lane(0..5, 1..5, 20))]);
-        assert_eq!(part_waits(&mut ranks, 2), [1, 2, 3]);
-        assert_eq!(waits(&ranks), [[0, 30, 30, 30], [0, 0, 0, 0]]);
-        // rank 1's GPU is behind its program: its collectives begin in the step after
-        let mut late = lane(0..5, 0..4, 20);
-        late.comms.iter_mut().for_each(|comm| comm.span = (comm.span.1 + 25, comm.span.1 + 30));
-        let mut ranks = BTreeMap::from([(0, lane(0..5, 0..4, 50)), (1, late)]);
-        assert_eq!(part_waits(&mut ranks, 2), [0, 1, 2, 3, 4]);
-        assert_eq!(waits(&ranks), [[45; 4], [0; 4]]);
-        // other collectives: nothing is told of the waits
-        let mut ranks = BTreeMap::from([(0, lane(0..2, 0..2, 50)), (1, lane(0..2, 0..1, 20))]);
-        assert_eq!(part_waits(&mut ranks, 2), [0]);
-        assert_eq!(waits(&ranks), [vec![30, 0], vec![0]]);
-    }
-
-    #[test]
-    fn what_lasts_beyond_a_step_is_in_the_next_one_too() {
-        let mut own = lane(0..3, 0..0, 0);
-        let comm = |from, to| Comm { span: (from, to), func: 0, group: 0, wait: 0 };
-        own.comms = vec![comm(-20, 10), comm(-30, -20), comm(90, 120), comm(280, 310), comm(320, 330)];
-        assert_eq!(own.settle(), 0);
-        let mut all = Vec::new();
-        let beside = own.parts(&mut |step, part| all.push((step, part.timing(step, false).0)));
-        let transfer = |timing: &StepTiming| timing.spans.iter().map(|span| span.dur_us).sum::<u32>();
-        // nanoseconds: what is less than a microsecond is none
-        assert!(all.iter().all(|(_, timing)| transfer(timing) == 0));
-        assert_eq!(beside, 2, "one before the first step and one behind the last");
-        let mut counts = Vec::new();
-        own.parts(&mut |_, part| counts.push(part.comms.len()));
-        assert_eq!(counts, [2, 1, 1]);
-    }
-}
+mod tests;

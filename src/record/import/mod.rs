@@ -116,9 +116,10 @@ fn judge(path: &Path) -> Result<Judged, Error> {
         return Ok(Judged::Known(Kind::NcclInspector));
     }
     let mut scanner = Scanner::new(source::open(path)?.text);
-    let (mut events, mut unread) = (0, 0);
+    let (mut events, mut unread, mut is_torch) = (0, 0, false);
     while let Some(item) = scanner.next(true) {
         match item {
+            Item::Event(_) if is_torch => return Ok(Judged::Known(Kind::Kineto)),
             Item::Event(text) => {
                 events += 1;
                 match TraceEvent::read(text) {
@@ -134,11 +135,13 @@ fn judge(path: &Path) -> Result<Judged, Error> {
                 }
             }
             Item::Head(key, _) => {
-                if ["schemaVersion", "deviceProperties", "distributedInfo"].contains(&key.as_str()) {
-                    return Ok(Judged::Known(Kind::Kineto));
-                }
+                // other programs' files have a version of their schema, too
+                is_torch |= ["schemaVersion", "deviceProperties", "distributedInfo"].contains(&key.as_str());
             }
         }
+    }
+    if is_torch && scanner.has_events() {
+        return Ok(Judged::Known(Kind::Kineto));
     }
     Ok(Judged::Other(what_it_is(&scanner, events, unread)))
 }
@@ -285,7 +288,7 @@ fn import_kineto(asked: &Asked<'_>, paths: &[PathBuf]) -> Result<Imported, Error
         files.push(file);
     }
     let cut = files.iter().find(|file| file.cut.is_some()).or(files.first()).cloned();
-    let Profile { told, clock, ranks } = traces.finish().map_err(|error| match &cut {
+    let Profile { told, clock, ranks } = traces.finish(&|error| match &cut {
         Some(file) => with_cut(error, file),
         None => error,
     })?;

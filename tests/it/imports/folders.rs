@@ -4,7 +4,7 @@ use std::path::Path;
 
 use serde_json::{Value, json};
 
-use super::{imported, left_out, why};
+use super::{fixture, imported, left_out, why};
 use crate::local_runs::Person;
 
 /// A trace of so many steps from a number on, one each 10 ms; they begin so many milliseconds after the first possible moment.
@@ -85,6 +85,33 @@ fn what_lies_beside_the_traces_is_left_out_and_named() {
     );
     std::fs::create_dir(person.home().join("bare")).unwrap();
     assert!(refused(&person, &["bare"]).contains("bare: a folder without files"));
+}
+
+#[test]
+fn traces_that_cant_stand_for_the_event_files_leave_them() {
+    let person = Person::new(1);
+    let mut value = vec![0x0a, 4];
+    value.extend(b"loss");
+    value.push(0x15);
+    value.extend(0.5_f32.to_le_bytes());
+    let summary = [&[0x0a, value.len() as u8][..], &value].concat();
+    let event =
+        [&[9_u8][..], &1_795_000_000_f64.to_le_bytes(), &[0x10, 3, 0x2a, summary.len() as u8], &summary]
+            .concat();
+    let length = (event.len() as u64).to_le_bytes();
+    let events = [&length[..], &crc(&length), &event, &crc(&event)].concat();
+    put(person.home(), "log/events.out.tfevents.1.vm.1.0", events);
+    let timeline = std::fs::read(fixture("horovod.json")).unwrap();
+    put(person.home(), "log/timelines/0.json", &timeline);
+    put(person.home(), "log/timelines/1.json", &timeline);
+    put(person.home(), "log/timelines/config.json", r#"{"schemaVersion": 2, "layers": []}"#);
+    let told = imported(&person, &["log", "-o", "log.mcap"]);
+    assert_eq!(told["format"], "tensorboard", "{told:#}");
+    let words = why(&told, "files that are no traces of the run");
+    assert!(words.contains("timelines/1.json (a horovod trace: import it by itself)"), "{words}");
+    // a version of some schema makes no trace
+    let words = refused(&person, &["log/timelines/config.json"]);
+    assert!(words.contains("a JSON object without `traceEvents`"), "{words}");
 }
 
 /// The checksum of `TFRecord`s.

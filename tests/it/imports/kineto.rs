@@ -135,7 +135,7 @@ fn a_trace_of_several_ranks_in_one_file_is_read_as_hvtui_trace_writes_it() {
             event["pid"] = pid.into();
             events.extend((event["ph"] != "M").then_some(event));
         }
-        for (pid, more) in [(rank, ""), (rank + 2, " · GPU 0")] {
+        for (pid, more) in [(rank, ", process 42"), (rank + 2, " · GPU 0")] {
             let name = format!("rank {rank} on gpu-{rank}{more}");
             events.push(json!({ "ph": "M", "name": "process_name", "pid": pid, "tid": 0, "ts": 0, "args": { "name": name } }));
         }

@@ -81,3 +81,87 @@ fn the_same_profile_twice_is_taken_once_and_two_runs_are_refused() {
     assert!(words.contains(both), "{words}");
     imported(&person, &["runs/vm_1.1.pt.trace.json", "runs/vm_2.1.pt.trace.json", "-o", "first.mcap"]);
 }
+
+#[test]
+fn a_profiler_that_is_made_anew_in_each_epoch_is_one_run() {
+    let person = Person::new(1);
+    for epoch in 0..3 {
+        let text = trace(42, 1..4, epoch * 3_600_000, None).to_string();
+        put(person.home(), &format!("log/vm_42.{}.pt.trace.json", 17_000 + epoch), text);
+    }
+    let told = imported(&person, &["log", "-o", "log.mcap"]);
+    assert_eq!(told["steps"], json!({ "first": 2, "last": 10, "count": 9, "with_waits": 0 }), "{told:#}");
+    assert_eq!(left_out(&told, "profiles whose steps are numbered onwards"), Some(2));
+    assert_eq!(steps(&Reader::open(&person.home().join("log.mcap")).unwrap()).len(), 9);
+}
+
+/// A trace whose steps the optimizer alone tells.
+fn unmarked(pid: u64, at_ms: u64, info: Option<(u32, u32)>) -> String {
+    let text = trace(pid, 0..4, at_ms, info).to_string();
+    (0..4).fold(text, |text, step| text.replace(&format!("ProfilerStep#{step}"), "Optimizer.step#SGD.step"))
+}
+
+#[test]
+fn files_without_marks_are_of_one_run_as_those_with_marks_are() {
+    let person = Person::new(1);
+    put(person.home(), "two/a.json", unmarked(1, 0, Some((0, 2))));
+    put(person.home(), "two/b.json", unmarked(2, 0, Some((1, 4))));
+    assert!(
+        refused(&person, &["two"]).contains("not of the same run as two/a.json: it has 4 ranks, that one 2")
+    );
+    // two processes, and one of them twice
+    let text = unmarked(1, 0, None);
+    put(person.home(), "log/x.json", &text);
+    let mut packer = GzEncoder::new(Vec::new(), Compression::default());
+    std::io::Write::write_all(&mut packer, text.as_bytes()).unwrap();
+    put(person.home(), "log/x.json.gz", packer.finish().unwrap());
+    put(person.home(), "log/y.json", unmarked(2, 0, None));
+    put(person.home(), "log/z.json", unmarked(2, 60_000, None));
+    let told = imported(&person, &["log", "-o", "log.mcap"]);
+    assert_eq!(ranks_of_files(&told), [Some(0), Some(0), Some(1), Some(1)], "{told:#}");
+    assert_eq!((&told["ranks"], left_out(&told, "files told twice")), (&2.into(), Some(1)));
+    let all = steps(&Reader::open(&person.home().join("log.mcap")).unwrap());
+    // no step lasts from one file to the next
+    assert!(all.len() == 9 && all.values().all(|timing| timing.dur_us == 10_000), "{all:?}");
+    assert_eq!(told["steps"]["count"], 6);
+}
+
+#[test]
+fn a_file_beside_the_ranks_of_a_run_is_left_out_and_named() {
+    let person = Person::new(1);
+    for rank in 0..4 {
+        put(
+            person.home(),
+            &format!("log/{rank}.json"),
+            trace(u64::from(rank), 0..3, 0, Some((rank, 4))).to_string(),
+        );
+    }
+    put(person.home(), "log/baseline.json", trace(9, 0..3, 0, None).to_string());
+    let told = imported(&person, &["log", "-o", "log.mcap"]);
+    assert_eq!((&told["ranks"], &told["told_ranks"]), (&4.into(), &4.into()), "{told:#}");
+    assert_eq!(
+        why(&told, "files of none of the ranks"),
+        "the others are of all ranks of the run: baseline.json"
+    );
+}
+
+#[test]
+fn two_runs_of_one_process_each_are_not_two_ranks() {
+    let person = Person::new(1);
+    put(person.home(), "log/vm_101.1.pt.trace.json", trace(101, 0..3, 0, None).to_string());
+    put(person.home(), "log/vm_202.2.pt.trace.json", trace(202, 0..3, 86_400_000, None).to_string());
+    let words = refused(&person, &["log"]);
+    let apart = "vm_202.2.pt.trace.json: not of the same run as log/vm_101.1.pt.trace.json: rank 1 begins ";
+    assert!(words.contains(apart), "{words}");
+}
+
+#[test]
+fn a_refusal_names_its_own_file_and_no_cut() {
+    let person = Person::new(1);
+    let text = trace(1, 0..3, 0, Some((0, 2))).to_string();
+    put(person.home(), "two/a.json", &text[..text.len() - 40]);
+    put(person.home(), "two/b.json", trace(2, 0..3, 0, Some((1, 4))).to_string());
+    let words = refused(&person, &["two"]);
+    assert!(words.starts_with("hvtui: two/b.json: not of the same run as two/a.json: "), "{words}");
+    assert!(!words.contains("read up to byte"), "{words}");
+}

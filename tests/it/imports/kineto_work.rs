@@ -5,7 +5,7 @@ use hvtui::domain::timing::Phase;
 use hvtui::record::Reader;
 use serde_json::{Value, json};
 
-use super::{imported, left_out, steps};
+use super::{imported, left_out, said, steps};
 use crate::json_forms::assert_fits;
 use crate::local_runs::Person;
 
@@ -170,4 +170,55 @@ fn a_trace_without_marks_has_the_steps_of_its_optimizer() {
     let all = steps(&Reader::open(&person.home().join("trace.mcap")).unwrap());
     assert!(all.len() == 6 && all.values().all(|timing| timing.dur_us == 10_000), "{all:?}");
     assert!(all.keys().all(|(_, step)| (1..=3).contains(step)));
+}
+
+/// Of a run whose rank 1 was cut before its kernels, nothing is told of rank 1's communication: it is not 0.
+#[test]
+fn what_a_cut_leaves_unknown_is_exported_as_unknown() {
+    let person = Person::new(1);
+    let folder = person.home().join("log");
+    std::fs::create_dir(&folder).unwrap();
+    for rank in 0..2 {
+        let mut events: Vec<Value> = (0..4)
+            .map(|step| event("user_annotation", &format!("ProfilerStep#{step}"), step * 10_000, 9_000))
+            .collect();
+        events.extend((0..4).map(|step| event("kernel", NCCL, step * 10_000 + 5_000, 3_000)));
+        let text = whole(rank, 2, &events).to_string();
+        let kernel = text.find("{\"cat\":\"kernel\"").unwrap();
+        let length = if rank == 1 { kernel + 30 } else { text.len() };
+        std::fs::write(folder.join(format!("{rank}.json")), &text[..length]).unwrap();
+    }
+    imported(&person, &["log", "-o", "log.mcap"]);
+    let csv = said(&person.run(&["export", "log.mcap", "--to", "csv"]));
+    let cells = |rank: &str| {
+        let row = csv.lines().find(|line| line.starts_with(&format!("2,{rank},"))).unwrap();
+        let row: Vec<String> = row.split(',').map(str::to_owned).collect();
+        [11, 14].map(|at| row[at].clone())
+    };
+    assert_eq!(
+        (cells("0"), cells("1")),
+        (["3000", "0"].map(str::to_owned), [const { String::new() }; 2]),
+        "{csv}"
+    );
+}
+
+#[test]
+fn a_clock_is_that_of_a_host_only_where_all_files_have_their_moment() {
+    let person = Person::new(1);
+    let folder = person.home().join("log");
+    std::fs::create_dir(&folder).unwrap();
+    for rank in 0..2_u32 {
+        let events = [event("user_annotation", "ProfilerStep#1", 0, 9_000)];
+        let mut text = whole(rank, 2, &events);
+        if rank == 1 {
+            text.as_object_mut().unwrap().remove("baseTimeNanoseconds");
+        }
+        std::fs::write(folder.join(format!("{rank}.json")), text.to_string()).unwrap();
+    }
+    let told = imported(&person, &["log", "-o", "log.mcap"]);
+    assert_eq!(left_out(&told, "moment of the beginning"), Some(1));
+    assert_eq!(told["clock"], "each rank's own clock, not compared with the others'", "{told:#}");
+    let note = person.run(&["export", "log.mcap", "--to", "csv"]).stderr;
+    let note = String::from_utf8(note).unwrap();
+    assert!(note.contains("2 steps are placed by the clocks of their traces"), "{note}");
 }

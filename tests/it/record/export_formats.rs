@@ -95,20 +95,26 @@ fn run_with(change: impl Fn(&mut StepTiming)) -> Vec<Envelope> {
 fn what_no_step_of_a_run_tells_is_no_0() {
     let run = run_with(|timing| {
         (timing.samples, timing.hidden_us) = (0, 0);
-        // one step alone tells a phase
-        timing.spans.retain(|span| timing.step == 7 && span.phase == Phase::Forward);
+        // one step alone tells a phase, another one another phase, and the rest none
+        let told = [(7, Phase::Forward), (9, Phase::Backward)];
+        timing.spans.retain(|span| told.contains(&(timing.step, span.phase)));
     });
     let of = |format: &str| exported_of(&run, format, &steps("9-")).0;
     let csv = String::from_utf8(of("csv")).unwrap();
     let (head, rows) = table(&csv);
     for (name, told) in head.iter().zip(&rows[0]) {
-        let is_unknown = ["data", "backward", "wait", "transfer", "optimizer", "other", "hidden"]
+        let is_unknown = ["data", "wait", "transfer", "optimizer", "other", "hidden"]
             .iter()
             .any(|phase| **name == format!("{phase}_us"));
         match *name {
             "forward_us" => assert_eq!(*told, "0", "step 7 tells it"),
             name if is_unknown || name == "samples" => assert_eq!(*told, "", "{name}"),
             name => assert_ne!(*told, "", "{name}"),
+        }
+        if name.starts_with("forward") || name.starts_with("backward") {
+            let silent = rows.iter().find(|row| row[0] == "10").unwrap();
+            let at = head.iter().position(|cell| cell == name).unwrap();
+            assert_eq!(silent[at], "", "step 10 tells no phase at all");
         }
     }
     let (_, row) = &self::rows(&of("mcap"))["/rank_3/step"][0];
