@@ -9,6 +9,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::thread::JoinHandle;
+use std::time::Duration;
 
 use super::error::Error;
 use super::fold::Fold;
@@ -21,6 +22,10 @@ use crate::domain::time::Stamp;
 const MOST_AT_CLOSE: u64 = 100_000;
 /// Where the chunks of a larger recording lie is left to a replay: all of it is read for that.
 const MOST_INDEXED: u64 = 512 << 20;
+/// For a recording that is so large that it is not even opened by then nothing more is kept.
+const LONGEST_OPENING: Duration = Duration::from_secs(3);
+/// Between two looks whether it is open.
+const LOOK: Duration = Duration::from_millis(10);
 /// How much less of the processor it gets than what the client shows, as `nice` counts.
 const NICE: i32 = 10;
 
@@ -66,6 +71,11 @@ impl Keeper {
         let Some(thread) = self.thread else { return };
         thread.closing.store(true, Ordering::Relaxed);
         drop(thread.wake);
+        let mut waited = Duration::ZERO;
+        while !thread.is_open.load(Ordering::Relaxed) && waited < LONGEST_OPENING {
+            std::thread::sleep(LOOK);
+            waited += LOOK;
+        }
         // what it leaves is whole at every moment, so it may end by itself or with the program
         if thread.is_open.load(Ordering::Relaxed) && thread.handle.join().is_err() {
             tracing::warn!("the states of a recording are not kept");
