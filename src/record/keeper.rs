@@ -19,7 +19,7 @@ use crate::domain::alerts::AlertRules;
 use crate::domain::time::Stamp;
 
 /// What is not folded when the recording is closed is folded then, if it is no more than so many envelopes: a few tenths of a second.
-const MOST_AT_CLOSE: u64 = 100_000;
+const MOST_AT_CLOSE: u64 = 150_000;
 /// Where the chunks of a larger recording lie is left to a replay: all of it is read for that.
 const MOST_INDEXED: u64 = 512 << 20;
 /// For a recording that is so large that it is not even opened by then nothing more is kept.
