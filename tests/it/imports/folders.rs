@@ -98,8 +98,12 @@ fn traces_that_cant_stand_for_the_event_files_leave_them() {
     let event =
         [&[9_u8][..], &1_795_000_000_f64.to_le_bytes(), &[0x10, 3, 0x2a, summary.len() as u8], &summary]
             .concat();
-    let length = (event.len() as u64).to_le_bytes();
-    let events = [&length[..], &crc(&length), &event, &crc(&event)].concat();
+    let version = [&[9_u8][..], &1_795_000_000_f64.to_le_bytes(), &[0x1a, 13], b"brain.Event:2"].concat();
+    let record = |data: &[u8]| {
+        let length = (data.len() as u64).to_le_bytes();
+        [&length[..], &crc(&length), data, &crc(data)].concat()
+    };
+    let events = [record(&version), record(&event)].concat();
     put(person.home(), "log/events.out.tfevents.1.vm.1.0", events);
     let timeline = std::fs::read(fixture("horovod.json")).unwrap();
     put(person.home(), "log/timelines/0.json", &timeline);
