@@ -157,7 +157,8 @@ impl Telemetry {
             cpu_mean: mean(host.cpu),
             cpu_max: host.cpu_max,
             memory_peak: host.memory_peak,
-            clock_uncertainty_us: host.least_rtt_us.map(|rtt| rtt.div_ceil(2)),
+            // 0 is no ping: an imported run whose ranks are told by one clock
+            clock_uncertainty_us: host.least_rtt_us.map(|rtt| rtt.div_ceil(2)).filter(|us| *us > 0),
         });
         let gpus = self.gpus.iter().map(|((host, uuid), gpu)| {
             let info = self.hosts.get(host).and_then(|host| host.info.as_ref());

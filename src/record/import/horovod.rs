@@ -338,6 +338,8 @@ impl<'a> Timeline<'a> {
             let about = format!("Horovod timeline, {CLOCK}");
             let spec = self.asked.spec(JobKind::Horovod, &about, placements, created);
             let mut target = Target::begin(self.asked.place, spec)?;
+            // all that is told is told by one clock
+            target.clock(&host, 0)?;
             let transport = self.transport.iter().copied().collect::<Vec<_>>().join(", ").to_lowercase();
             for rank in 0..ranks {
                 let described = Event::JobDescribed {

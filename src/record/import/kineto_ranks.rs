@@ -179,12 +179,12 @@ fn end_files(files: &mut [TraceFile]) -> bool {
 /// Whether the numbers in the files' names are ranks, as far as the files do not tell theirs: several, 0 among them, and each of one
 /// process. `lora_rank16.json` is no rank 16.
 fn are_named(files: &[TraceFile], names: &[FileName], told: &BTreeSet<u32>, order: &[usize]) -> bool {
-    let mut named: BTreeMap<u32, usize> = BTreeMap::new();
+    let mut of_rank: BTreeMap<u32, usize> = BTreeMap::new();
     let are_distinct = order.iter().filter_map(|at| Some((*at, names[*at].rank?))).all(|(at, rank)| {
-        let other = *named.entry(rank).or_insert(at);
+        let other = *of_rank.entry(rank).or_insert(at);
         files[at].pid == files[other].pid && files[at].host == files[other].host
     });
-    let all: BTreeSet<u32> = told.iter().chain(named.keys()).copied().collect();
+    let all: BTreeSet<u32> = told.iter().chain(of_rank.keys()).copied().collect();
     are_distinct && all.len() > 1 && all.contains(&0)
 }
 
@@ -338,15 +338,15 @@ fn is_one_after_the_other(
     rank: u32,
     of_rank: &[usize],
 ) -> Result<(), Refused> {
-    let named = || of_rank.iter().copied().filter(|at| names[*at].worker.is_some());
-    for (count, at) in named().enumerate() {
+    let of_workers = || of_rank.iter().copied().filter(|at| names[*at].worker.is_some());
+    for (count, at) in of_workers().enumerate() {
         let is_other = |other: &usize| {
             let spans = span(&files[at]).zip(span(&files[*other]));
             names[*other].worker != names[at].worker
                 && files[*other].pid != files[at].pid
                 && spans.is_some_and(|(one, other)| overlap(one, other))
         };
-        if let Some(other) = named().take(count).find(is_other) {
+        if let Some(other) = of_workers().take(count).find(is_other) {
             return Err((at, other, format!("rank {rank} is another process there at the same time")));
         }
     }

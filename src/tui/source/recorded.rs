@@ -176,7 +176,9 @@ impl Active {
         match &mut self.catch_up {
             Some(catch_up) => {
                 let (older, is_present) = catch_up.take(envelope);
-                older.into_iter().for_each(|envelope| self.waiting.push(envelope));
+                for envelope in older {
+                    self.waiting.push(envelope);
+                }
                 if is_present {
                     self.catch_up = None;
                 }

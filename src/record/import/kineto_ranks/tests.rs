@@ -47,7 +47,9 @@ fn steps_of_an_optimizer_do_not_cross_files_and_are_one_run_as_others_are() {
     assert_eq!(files[0].own.steps[0].span, (100, 1_100), "from one end to the next");
     // two runs
     let mut runs = [unmarked("a.json", "1", 4, 0), unmarked("b.json", "2", 4, 500)];
-    runs.iter_mut().for_each(|file| file.rank = Some(0));
+    for file in &mut runs {
+        file.rank = Some(0);
+    }
     assert!(assign(&mut runs).unwrap_err().1.contains("both tell step 1 of rank 0"));
     let mut sizes = [unmarked("a.json", "1", 4, 0), unmarked("b.json", "2", 4, 0)];
     (sizes[0].world, sizes[1].world) = (Some(4), Some(2));
@@ -81,7 +83,9 @@ fn a_process_that_is_profiled_anew_goes_on_counting() {
 fn a_file_beside_a_whole_run_makes_no_rank() {
     let mut files: Vec<TraceFile> =
         (0..4).map(|rank| file(&format!("{rank}.json"), "1", Some(rank), 0..3)).collect();
-    files.iter_mut().for_each(|file| file.world = Some(4));
+    for file in &mut files {
+        file.world = Some(4);
+    }
     files.push(file("rank7.json", "7", None, 0..3));
     files.push(file("baseline.json", "9", None, 0..3));
     let ranks = assign(&mut files).unwrap();
@@ -120,7 +124,9 @@ fn ranks_of_one_run_are_at_one_time() {
             file("vm_202.2.pt.trace.json", "202", None, 0..3),
         ];
         at(&mut files[1], 2_900 + apart);
-        files.iter_mut().for_each(|file| file.has_moment = has_moment);
+        for file in &mut files {
+            file.has_moment = has_moment;
+        }
         assign(&mut files).map(|ranks| ranks.of_files)
     };
     let two = vec![Some(0), Some(1)];
