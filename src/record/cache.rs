@@ -57,6 +57,13 @@ pub(super) struct Record {
     crc: u32,
 }
 
+impl Record {
+    /// How many bytes its data take.
+    pub(super) fn length(&self) -> usize {
+        self.length
+    }
+}
+
 impl Cache {
     /// That of a recording that lies where hvtui puts recordings; of another, `None`: nothing is written beside a file that a
     /// person has put somewhere.

@@ -131,8 +131,16 @@ impl Saved {
         self.find(reader);
     }
 
-    /// How many envelopes lie between two: twice as many each time that every second one has gone.
+    /// How many envelopes lie between two: twice as many each time that every second one has gone, and so many that the states take
+    /// half of what the recording takes.
     fn between(&self, reader: &Reader) -> u64 {
+        let envelopes = reader.envelopes_before(reader.chunk_count());
+        let size = self.states.last().map_or(0, |(_, record)| record.length() as u64);
+        let like_half = (2 * size).saturating_mul(envelopes) / reader.bytes().max(1);
+        self.between_by_number(reader).max(like_half)
+    }
+
+    fn between_by_number(&self, reader: &Reader) -> u64 {
         let way = |at: usize| self.states.get(at).map(|(place, _)| reader.envelopes_before(place.chunk));
         match (way(0), way(1)) {
             (Some(first), Some(second)) if self.states.len() > MOST / 4 => BETWEEN.max(second - first),
