@@ -208,8 +208,9 @@ fn the_steps_of_a_detached_run_lie_where_they_happened() {
     let out = person.run(&launch);
     assert!(out.status.success(), "{}", text(&out.stderr));
     until("both ranks to end", || ["0", "1"].iter().all(|rank| ended(rank).exists()));
-    // far enough from their end that what is caught up with is in the past
-    std::thread::sleep(std::time::Duration::from_secs(4));
+    // what is caught up with is in the past then
+    let ended_at = std::fs::metadata(ended("1")).unwrap().modified().unwrap();
+    until("4 s after their end", || ended_at.elapsed().is_ok_and(|since| since.as_secs() >= 4));
     until("the end of the run", || !person.recorded()["outcome"].is_null());
     let out = person.run(&["report", "last", "--json"]);
     let report: serde_json::Value = serde_json::from_slice(&out.stdout).expect("JSON");

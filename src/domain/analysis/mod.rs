@@ -272,7 +272,7 @@ impl Analyzer {
         }
     }
 
-    /// Whoever was a straggler is kept; another one is looked for from the start.
+    /// A rank that was a straggler is kept; another one is looked for from the start.
     fn end_of_stragglers(&mut self) {
         let ended = std::mem::take(&mut self.stragglers);
         let room = EPISODES.saturating_sub(self.episodes.len());

@@ -29,7 +29,7 @@ pub(super) struct WhatIfSums {
 }
 
 impl WhatIfSums {
-    /// A step, whoever came last in it.
+    /// A step, whichever rank came last in it.
     pub(super) fn typical(&mut self, excess: &[i64; BEFORE.len()]) {
         self.excess_us.iter_mut().zip(excess).for_each(|(own, more)| *own = own.saturating_add(*more));
     }

@@ -392,7 +392,7 @@ impl Recorded {
             if let Some(folder) = folder
                 && let Err(error) = std::fs::write(&file, folder.manifest.encode())
             {
-                // nobody may listen any more
+                // it may be listened to no more
                 let _ = troubles.send(format!("{} was not written: {error}", file.display()));
             }
         };

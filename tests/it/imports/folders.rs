@@ -4,6 +4,7 @@ use std::path::Path;
 
 use serde_json::{Value, json};
 
+use super::tensorboard::crc;
 use super::{fixture, imported, left_out, why};
 use crate::local_runs::Person;
 
@@ -116,16 +117,4 @@ fn traces_that_cant_stand_for_the_event_files_leave_them() {
     // a version of some schema makes no trace
     let words = refused(&person, &["log/timelines/config.json"]);
     assert!(words.contains("a JSON object without `traceEvents`"), "{words}");
-}
-
-/// The checksum of `TFRecord`s.
-fn crc(data: &[u8]) -> [u8; 4] {
-    let mut crc = !0_u32;
-    for byte in data {
-        crc ^= u32::from(*byte);
-        for _ in 0..8 {
-            crc = if crc & 1 == 1 { (crc >> 1) ^ 0x82f6_3b78 } else { crc >> 1 };
-        }
-    }
-    (!crc).rotate_right(15).wrapping_add(0xa282_ead8).to_le_bytes()
 }

@@ -85,7 +85,7 @@ fn hvtuis_own_scalars_come_back_as_they_were() {
     assert!(report.contains("\nMetrics ") && report.contains(row), "{report}");
 }
 
-fn crc(data: &[u8]) -> [u8; 4] {
+pub(super) fn crc(data: &[u8]) -> [u8; 4] {
     let mut crc = !0_u32;
     for byte in data {
         crc ^= u32::from(*byte);

@@ -243,7 +243,7 @@ fn a_repair_that_was_killed_leaves_the_file_and_the_next_one_removes_its_copy() 
     tidy(&Lock::take(&recorded.path).unwrap());
     assert!(!part.exists());
 
-    // no room for the copy: here nobody can make the file
+    // no room for the copy: here no user can make the file
     recorded.put(cut);
     std::fs::create_dir(&part).unwrap();
     let lock = Lock::take(&recorded.path).unwrap();

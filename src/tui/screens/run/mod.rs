@@ -247,7 +247,7 @@ pub fn unattended<'a>(model: &'a Model, run: &'a RunState) -> &'a [(Stamp, Stamp
     }
 }
 
-/// What is said of a time that [`unattended`] tells: in a recording nobody followed the run then, else another client may have.
+/// What is said of a time that [`unattended`] tells: in a recording no client followed the run then, else another client may have.
 pub fn away_words(model: &Model) -> &'static str {
     if model.is_replay() { "not followed for" } else { "not followed here for" }
 }
