@@ -22,4 +22,7 @@ pub struct PlaybackState {
     /// Spans in which no client followed the run: from and to.
     #[serde(default)]
     pub unattended: Vec<(Stamp, Stamp)>,
+    /// Whether the run is still being recorded: the last moment moves on.
+    #[serde(default)]
+    pub growing: bool,
 }

@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
+use super::event::{Envelope, Event};
 use super::ids::Rank;
 use super::log::{LogGap, LogLine};
 use super::log_text::Style;
@@ -39,6 +40,15 @@ impl LoggedLine {
     pub fn alone(at: Stamp, line: Arc<LogLine>) -> Self {
         let level = Level::of(&line.text);
         Self { at, line, gap: false, level, style: Style::default() }
+    }
+
+    /// The line that an envelope tells, seen alone, or the bytes that are missing; `None` where it tells something else.
+    pub fn of(envelope: &Envelope) -> Option<Self> {
+        match &envelope.event {
+            Event::LogPrinted { line } => Some(Self::alone(envelope.at, Arc::clone(line))),
+            Event::LogGap { gap } => Some(Self::of_gap(envelope.at, gap)),
+            _ => None,
+        }
     }
 
     /// The line that stands in the place of missing bytes.

@@ -9,6 +9,7 @@
 //! noted of a run beside its recording, `export` and `import` translate to and from other programs' formats. Knows nothing of the wire:
 //! recordings outlive protocol versions.
 
+mod ahead;
 mod block;
 pub mod budget;
 mod cache;

@@ -7,8 +7,10 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use super::ahead::Ahead;
 use super::error::Error;
 use super::fold::Fold;
+use super::integrity::Integrity;
 use super::reader::{Reader, Timed};
 use super::saved::Saved;
 use super::steps::Steps;
@@ -17,7 +19,7 @@ use crate::domain::event::Envelope;
 use crate::domain::playback::PlaybackState;
 use crate::domain::run::RunSpec;
 use crate::domain::time::Stamp;
-use crate::domain::world::World;
+use crate::domain::world::{LoggedLine, World};
 
 /// How often a playing recording wants to be advanced.
 const TICK: Duration = Duration::from_millis(50);
@@ -30,6 +32,8 @@ const FASTEST_EIGHTHS: i64 = 64 * 8;
 const LONGEST_MOVE: usize = 20_000;
 /// What one call folds at most, envelopes: a longer way is gone in several.
 const LONGEST_CALL: usize = 60_000;
+/// A recording that is not closed and has not grown for so long is not being written, microseconds.
+const STILL_US: i64 = 5_000_000;
 /// A state beside the recording is read where it saves so many envelopes: reading one takes as long as folding those.
 const WORTH_A_STATE: u64 = 60_000;
 
@@ -65,6 +69,10 @@ pub struct Player {
     /// What is kept beside the recording, and whether it was looked for.
     saved: Option<Saved>,
     has_looked: bool,
+    /// What is printed after the playhead, as far as that is read.
+    ahead: Option<Ahead>,
+    /// When the recording grew last, as the caller's clock tells; `None` before it was looked at, and once it is closed.
+    grew: Option<Stamp>,
 }
 
 /// How the playhead moves.
@@ -97,6 +105,8 @@ impl Player {
             way_from: None,
             saved: None,
             has_looked: false,
+            ahead: None,
+            grew: None,
         }
     }
 
@@ -126,6 +136,7 @@ impl Player {
             playing: self.motion.playing,
             damage: self.fault.clone().or_else(|| self.reader.integrity().damage()),
             unattended: self.reader.unattended(),
+            growing: self.grew.is_some(),
         }
     }
 
@@ -134,11 +145,62 @@ impl Player {
         self.reader.spec()
     }
 
-    /// Plays or pauses. At the end, plays from the start again.
+    /// Whether more may be recorded.
+    pub fn may_grow(&self) -> bool {
+        !matches!(self.reader.integrity(), Integrity::Complete | Integrity::Damaged { .. })
+    }
+
+    /// Takes in what was recorded since. Says whether that changes what [`Player::state`] tells.
+    pub fn grow(&mut self, now: Stamp) -> bool {
+        let before = (self.end, self.grew.is_some());
+        if let Err(error) = self.reader.read_on() {
+            self.fault = Some(error.to_string());
+        }
+        let (start, end) = self.reader.range().unwrap_or((self.start, self.end));
+        if self.steps.is_none() {
+            // it was empty
+            self.steps = self.reader.spec().map(Steps::new);
+            (self.start, self.playhead) = (start, start);
+        }
+        if end > self.end {
+            self.end = end;
+            self.grew = Some(now);
+        }
+        let is_still = self.grew.is_some_and(|grew| now.micros_since(grew) > STILL_US);
+        if is_still || !self.may_grow() {
+            self.grew = None;
+        }
+        before != (self.end, self.grew.is_some())
+    }
+
+    /// Whether lines after the playhead are still to be read: it stands still.
+    pub fn looks_ahead(&self) -> bool {
+        let is_there = !self.motion.playing && !self.moved && !self.reset_due && self.way_from.is_none();
+        let is_due = self.ahead.as_ref().is_none_or(|ahead| ahead.is_due(&self.reader));
+        is_there && is_due && self.playhead < self.end
+    }
+
+    /// Reads some of the lines that are printed after the playhead; gives them once all are read for which a screen has room.
+    pub fn look_ahead(&mut self) -> Option<&[Arc<LoggedLine>]> {
+        let ahead = self.ahead.get_or_insert_with(|| Ahead::new(&self.reader, self.playhead));
+        if ahead.is_due(&self.reader) {
+            ahead.read(&self.reader);
+        }
+        (!ahead.is_due(&self.reader)).then(|| ahead.lines())
+    }
+
+    /// Plays what is recorded as it comes.
+    pub fn follow(&mut self) {
+        self.seek(self.end);
+        self.motion.eighths = 8;
+        self.motion.playing = true;
+    }
+
+    /// Plays or pauses. At the end, plays from the start again; while that moves on, plays on.
     pub fn toggle(&mut self) {
         self.motion.playing = !self.motion.playing;
         self.motion.halt();
-        if self.motion.playing && self.playhead >= self.end {
+        if self.motion.playing && self.playhead >= self.end && self.grew.is_none() {
             self.seek(self.start);
         }
     }
@@ -153,6 +215,7 @@ impl Player {
     /// Moves the playhead; the next [`Player::advance`] tells what that means.
     pub fn seek(&mut self, to: Stamp) {
         self.playhead = to.clamp(self.start, self.end);
+        self.ahead = None;
         self.moved = true;
         self.way_from = None;
         self.motion.halt();
@@ -227,9 +290,10 @@ impl Player {
     /// The first call gives the world at the start.
     pub fn advance(&mut self, now: Stamp) -> Playback {
         if self.motion.playing {
+            self.ahead = None;
             let moved = self.motion.advance(now);
             self.playhead = self.playhead.plus_micros(moved).clamp(self.start, self.end);
-            if self.playhead == self.end {
+            if self.playhead == self.end && self.grew.is_none() {
                 self.motion.playing = false;
             }
         }

@@ -332,13 +332,7 @@ impl Reader {
             _ => false,
         });
         envelopes.filter_map(move |envelope| match envelope {
-            Ok(Envelope { at, event: Event::LogPrinted { line }, .. }) if wanted(line.rank) => {
-                Some(Ok(LoggedLine::alone(at, line)))
-            }
-            Ok(Envelope { at, event: Event::LogGap { gap }, .. }) if wanted(gap.rank) => {
-                Some(Ok(LoggedLine::of_gap(at, &gap)))
-            }
-            Ok(_) => None,
+            Ok(envelope) => LoggedLine::of(&envelope).filter(|line| wanted(line.line.rank)).map(Ok),
             Err(error) => Some(Err(error)),
         })
     }

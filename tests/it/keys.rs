@@ -19,7 +19,7 @@ use hvtui::tui::screens::launch::Field;
 use hvtui::tui::screens::model::Overlay;
 use hvtui::tui::screens::run::log::{Least, log_rows, matches};
 use hvtui::tui::screens::run::rows::RankRow;
-use hvtui::tui::screens::run::{LogAt, Pane};
+use hvtui::tui::screens::run::{LogAt, Pane, RunUi};
 use hvtui::tui::screens::{Mode, Model, update, users};
 use proptest::prelude::*;
 
@@ -837,6 +837,7 @@ fn playback(playhead: Stamp) -> PlaybackState {
         playing: false,
         damage: None,
         unattended: Vec::new(),
+        growing: false,
     }
 }
 
@@ -886,6 +887,68 @@ fn a_run_that_is_shown_is_replayed_and_shown_again() {
     assert_eq!(key(&mut story, KeyCode::Esc), [Effect::CloseReplay]);
     assert_eq!(story.model.ui.screen, Screen::Run);
     assert_eq!(story.model.shown_run().map(|(id, _)| id.clone()), Some(run_id()));
+}
+
+#[test]
+fn a_run_that_goes_on_is_frozen_gone_through_and_followed_again() {
+    let mut story = training();
+    press(&mut story, "2");
+    assert_eq!((story.model.ui.screen, story.model.ui.run.window), (Screen::Run, None));
+    let window = hvtui::tui::screens::run::window_us(&story.model);
+    for (keys, expected) in
+        [(" ", None), ("[", Some(PlayCommand::StepBy(-1))), ("(", Some(PlayCommand::SeekBy(-window)))]
+    {
+        let before = story.model.clone();
+        let effects = press(&mut story, keys);
+        let opened = [Effect::OpenReplay(run_id())].into_iter().chain(expected.map(Effect::Play));
+        assert_eq!(effects, opened.collect::<Vec<_>>(), "{keys:?}");
+        assert_eq!(story.model.ui.screen, Screen::Replay);
+        // until the recording is open the run stays on the screen
+        assert!(text(&story.model, COLOR).contains("rank 3"), "{}", text(&story.model, COLOR));
+        press(&mut story, "[");
+        // the run as it was a while ago, while it goes on
+        let now = story.model.world.clone();
+        let state = PlaybackState { growing: true, ..playback(START.plus_micros(3_000_000)) };
+        story.send(Msg::Reset(Box::new(now)));
+        story.send(Msg::Playback(state));
+        assert_eq!(story.model.ui.run.window, Some(window), "as wide as it was");
+        assert!(text(&story.model, COLOR).contains(" behind"), "{}", text(&story.model, COLOR));
+        assert_eq!(press(&mut story, "F"), [Effect::CloseReplay]);
+        // and this run, though another one may begin meanwhile
+        let same = RunUi { run: Some(run_id()), ..before.ui.run.clone() };
+        let ui = &story.model.ui;
+        assert_eq!((ui.screen, &ui.run), (before.ui.screen, &same), "{keys:?}");
+        assert_eq!(story.model.mode, Mode::Live);
+    }
+    let (right, toasts) = (key(&mut story, KeyCode::Right), &story.model.ui.toasts);
+    assert!(right.is_empty() && toasts.back().unwrap().text.contains("freeze"), "{toasts:?}");
+    // what was chosen stays chosen, here and there
+    press(&mut story, "jA-");
+    let (zoomed, on) = (story.model.ui.run.window, story.model.ui.run.ranks.on.clone());
+    let row = hvtui::tui::screens::run::bands(&story.model).whole.y;
+    let click = Mouse { kind: MouseKind::Click, column: 12, row };
+    let effects = story.send(Msg::Mouse(click));
+    assert!(
+        matches!(effects[..], [Effect::OpenReplay(_), Effect::Play(PlayCommand::SeekTo(_))]),
+        "{effects:?}"
+    );
+    assert_eq!((story.model.ui.run.window, &story.model.ui.run.ranks.on), (zoomed, &on));
+    let again = story.send(Msg::Mouse(click));
+    assert!(matches!(again[..], [Effect::Play(PlayCommand::SeekTo(_))]), "{again:?}");
+    press(&mut story, "+");
+    assert_eq!(key(&mut story, KeyCode::Esc), [Effect::CloseReplay]);
+    assert_eq!((story.model.ui.screen, story.model.ui.run.window), (Screen::Run, zoomed.map(|us| us / 2)));
+    // where it goes is asked once the recording is open
+    press(&mut story, "J");
+    assert!(matches!(story.model.ui.overlay, Overlay::Prompt(_)));
+    assert_eq!(story.model.ui.screen, Screen::Replay);
+}
+
+#[test]
+fn a_recording_that_grows_is_followed_in_a_replay_alone() {
+    let state = PlaybackState { growing: true, ..playback(START) };
+    let mut model = Model::replay(state, START, 0);
+    assert_eq!(update(&mut model, Msg::Key(Key::char('F'))), [Effect::Play(PlayCommand::Follow)]);
 }
 
 #[test]

@@ -19,7 +19,16 @@ fn key(story: &mut Story, code: KeyCode) -> Vec<Effect> {
 }
 
 fn state(start: Stamp, playhead: Stamp, end: Stamp) -> PlaybackState {
-    PlaybackState { start, end, playhead, speed: 1.0, playing: false, damage: None, unattended: Vec::new() }
+    PlaybackState {
+        start,
+        end,
+        playhead,
+        speed: 1.0,
+        playing: false,
+        damage: None,
+        unattended: Vec::new(),
+        growing: false,
+    }
 }
 
 /// The recording of what was told, at its end.

@@ -924,6 +924,7 @@ fn playback_state() -> PlaybackState {
         playing: false,
         damage: None,
         unattended: Vec::new(),
+        growing: false,
     }
 }
 

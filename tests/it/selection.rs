@@ -53,7 +53,16 @@ fn told_at(story: &Story, step: u64) -> Stamp {
 
 fn state(story: &Story, playhead: Stamp) -> PlaybackState {
     let (start, end) = (START, story.at);
-    PlaybackState { start, end, playhead, speed: 1.0, playing: false, damage: None, unattended: Vec::new() }
+    PlaybackState {
+        start,
+        end,
+        playhead,
+        speed: 1.0,
+        playing: false,
+        damage: None,
+        unattended: Vec::new(),
+        growing: false,
+    }
 }
 
 /// A replay of what was told, at its end.

@@ -96,6 +96,7 @@ fn hold(
 ) -> Result<(Hold, OwnedFd), LeaseError> {
     let busy = |holder: Lease| Err(LeaseError::Busy(vec![holder]));
     let mut tries = 0;
+    let mut of_whole = None;
     let first = loop {
         // Written before the lock is tried, so that who sees the lock sees the note. Information only: without
         // it the GPU is held all the same.
@@ -118,10 +119,10 @@ fn hold(
                 }
             }
         }
-        // Where the name of the whole was in the way, a name of the slice may be ours, which we have just let go: it stays for as
-        // long as a process that was forked meanwhile has its copy of the socket.
-        let is_of_whole = unseen.as_ref().is_some_and(|other| other.gpu != *gpu);
-        match holder(dir, gpu).filter(|first| !is_of_whole || first.run.is_some()) {
+        // Where the name of the whole was in the way, lock and name of the slice may be ours, which we have just let go, also the
+        // next time: they stay for as long as a process that was forked meanwhile has its copies of them.
+        of_whole = unseen.clone().filter(|other| other.gpu != *gpu).or(of_whole);
+        match holder(dir, gpu).filter(|first| of_whole.is_none() || first.run.is_some()) {
             Some(first) => break first,
             // It was given back just now: there is no holder that could be named, and none to refuse for.
             None if tries < NOTE_TRIES => {
@@ -129,7 +130,7 @@ fn hold(
                 std::thread::sleep(NOTE_PAUSE);
             }
             None => {
-                let other = unseen.or_else(|| look::in_common(dir, gpu));
+                let other = unseen.or(of_whole).or_else(|| look::in_common(dir, gpu));
                 break other.unwrap_or_else(|| look::unknown(gpu));
             }
         }

@@ -188,4 +188,6 @@ pub enum PlayCommand {
     ToStart,
     /// Move to the last moment.
     ToEnd,
+    /// Play what is recorded as it comes, from the last moment on.
+    Follow,
 }

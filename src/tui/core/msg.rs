@@ -14,7 +14,7 @@ use crate::domain::share::Heard;
 use crate::domain::signal::SignalAnswer;
 use crate::domain::stacks::ProcessStacks;
 use crate::domain::time::Stamp;
-use crate::domain::world::{RunState, World};
+use crate::domain::world::{LoggedLine, RunState, World};
 use crate::launch::plan::LaunchPlan;
 use crate::tui::core::{Key, Mouse, ReportOf, Screen};
 use std::collections::BTreeMap;
@@ -106,6 +106,8 @@ pub enum Msg {
     Playback(PlaybackState),
     /// How much of the recording up to where the replay is to stand is read, percent; [`Msg::Playback`] follows.
     ReadingOn(u8),
+    /// What is printed after this moment, at which the replay stands: the first lines.
+    LinesAhead(Stamp, Vec<Arc<LoggedLine>>),
     /// The recording could not be opened, and why.
     ReplayFailed(String),
     /// Answer to [`crate::tui::core::Effect::Analyze`] of this part: how far it is, then the figures.

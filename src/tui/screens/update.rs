@@ -151,6 +151,10 @@ fn take(model: &mut Model, msg: Msg) -> Vec<Effect> {
             model.ui.replay.reading = Some(percent);
             Vec::new()
         }
+        Msg::LinesAhead(after, lines) => {
+            model.ui.replay.ahead = Some((after, lines));
+            Vec::new()
+        }
         Msg::Analyzed { from, to, told } => {
             replay::selection::told(model, (from, to), told);
             Vec::new()
@@ -220,7 +224,8 @@ fn settle(model: &mut Model) {
 
 fn event(model: &mut Model, envelope: &Envelope) -> Vec<Effect> {
     model.live_world().apply(envelope);
-    if model.is_replay() || model.away.is_some() {
+    let is_away = model.is_replay() || model.away.is_some();
+    if is_away && !matches!(envelope.event, Event::RunEnded { .. }) {
         return Vec::new();
     }
     model.now = model.now.max(envelope.at);

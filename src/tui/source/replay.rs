@@ -3,8 +3,9 @@
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, TryRecvError, channel};
 use std::thread;
+use std::time::Duration;
 
 use tokio::sync::mpsc as told;
 
@@ -24,6 +25,8 @@ use crate::tui::source::reports::ReportDesk;
 const SPEEDS: (f64, f64) = (0.125, 64.0);
 /// Moves that may wait to be taken in; the player waits with the next one.
 const AHEAD: usize = 2;
+/// How often it is looked whether a recording has grown.
+const LOOK: Duration = Duration::from_millis(500);
 
 /// One recording, played.
 #[derive(Debug)]
@@ -133,6 +136,7 @@ impl Replay {
 /// Plays until the replay is closed. Commands that came while the player was on its way are carried out together.
 fn play(mut player: Player, asked: &Receiver<Asked>, moved: &told::Sender<Vec<Msg>>, mut marks: Option<Msg>) {
     let (mut then, mut has_arrived) = (None, false);
+    let mut looked = clock::now();
     loop {
         let playback = player.advance(clock::now());
         let is_there = playback.reading.is_none();
@@ -155,11 +159,7 @@ fn play(mut player: Player, asked: &Receiver<Asked>, moved: &told::Sender<Vec<Ms
                 continue;
             }
         }
-        let first = match player.next_wake(clock::now()) {
-            Some(wait) => asked.recv_timeout(wait),
-            None => asked.recv().map_err(|_| RecvTimeoutError::Disconnected),
-        };
-        match first {
+        match wait(&mut player, asked, moved, &mut looked) {
             Ok(first) => {
                 for command in [first].into_iter().chain(asked.try_iter()) {
                     match command {
@@ -178,6 +178,45 @@ fn play(mut player: Player, asked: &Receiver<Asked>, moved: &told::Sender<Vec<Ms
     }
 }
 
+/// Waits for a command, or until the playhead wants to move or the recording has grown. Meanwhile it tells what is printed after
+/// the playhead.
+fn wait(
+    player: &mut Player,
+    asked: &Receiver<Asked>,
+    moved: &told::Sender<Vec<Msg>>,
+    looked: &mut Stamp,
+) -> Result<Asked, RecvTimeoutError> {
+    loop {
+        while player.looks_ahead() {
+            match asked.try_recv() {
+                Ok(first) => return Ok(first),
+                Err(TryRecvError::Disconnected) => return Err(RecvTimeoutError::Disconnected),
+                Err(TryRecvError::Empty) => {}
+            }
+            let playhead = player.state().playhead;
+            let lines = player.look_ahead().map(|lines| vec![Msg::LinesAhead(playhead, lines.to_vec())]);
+            if lines.is_some_and(|lines| moved.blocking_send(lines).is_err()) {
+                return Err(RecvTimeoutError::Disconnected);
+            }
+        }
+        let now = clock::now();
+        let passed = Duration::from_micros(now.micros_since(*looked).max(0).unsigned_abs());
+        let moves = player.next_wake(now).unwrap_or(Duration::MAX);
+        let looks = if player.may_grow() { LOOK.saturating_sub(passed) } else { Duration::MAX };
+        let first = match moves.min(looks) {
+            Duration::MAX => asked.recv().map_err(|_| RecvTimeoutError::Disconnected),
+            wait => asked.recv_timeout(wait),
+        };
+        if moves <= looks || !matches!(first, Err(RecvTimeoutError::Timeout)) {
+            return first;
+        }
+        *looked = clock::now();
+        if player.grow(*looked) {
+            return first;
+        }
+    }
+}
+
 fn carry_out(player: &mut Player, command: PlayCommand) {
     let state = player.state();
     match command {
@@ -190,6 +229,7 @@ fn carry_out(player: &mut Player, command: PlayCommand) {
         PlayCommand::SlowDown => player.set_speed((state.speed / 2.0).max(SPEEDS.0)),
         PlayCommand::ToStart => player.seek(state.start),
         PlayCommand::ToEnd => player.seek(state.end),
+        PlayCommand::Follow => player.follow(),
     }
 }
 

@@ -11,7 +11,7 @@ use hvtui::domain::gpu::{GpuInfo, GpuSample, Reading};
 use hvtui::domain::ids::RunId;
 use hvtui::domain::time::Stamp;
 use hvtui::domain::world::{RunState, World};
-use hvtui::record::{Integrity, Lock, Player, Reader, Recorder};
+use hvtui::record::{Integrity, Lock, Player, Reader, Recorder, Writer};
 use proptest::prelude::*;
 
 use super::events::{START, any_envelopes, run};
@@ -410,4 +410,65 @@ fn alerts_of_a_replay_go_by_the_rules_that_it_is_given() {
     assert_eq!(shown(AlertRules::default()), []);
     let cool = AlertRules { temperature: HeatRule::Celsius(60), ..AlertRules::default() };
     assert_eq!(shown(cool), [AlertKind::Temperature]);
+}
+
+#[test]
+fn what_is_recorded_while_it_is_replayed_comes_in() {
+    let envelopes = run(4, 60);
+    let (early, late) = envelopes.split_at(envelopes.len() / 2);
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("run.mcap");
+    let mut writer = Writer::new(fs::File::create(&path).unwrap()).unwrap();
+    early.iter().for_each(|envelope| writer.push(envelope).unwrap());
+    writer.flush().unwrap();
+
+    let second = |seconds: i64| Stamp(1_000_000 * seconds);
+    let mut player = Player::open(&path).unwrap();
+    let mut screen = Screen::default();
+    player.seek(player.state().end);
+    screen.advance(&mut player, second(0));
+    let then = player.state();
+    assert!(!player.grow(second(1)) && !player.state().growing, "nothing has come");
+    late.iter().for_each(|envelope| writer.push(envelope).unwrap());
+    writer.flush().unwrap();
+    assert!(player.grow(second(2)));
+    let grown = player.state();
+    assert!(grown.growing && grown.end > then.end && grown.playhead == then.playhead, "{grown:?}");
+    screen.advance(&mut player, second(2));
+    assert!(screen.0 == world_at(&envelopes, then.playhead), "what is shown stands still");
+    player.step(-3);
+    screen.advance(&mut player, second(2));
+    assert!(screen.0 == world_at(&envelopes, player.state().playhead));
+    player.follow();
+    screen.advance(&mut player, second(3));
+    assert!(screen.0 == world_at(&envelopes, grown.end));
+    screen.advance(&mut player, second(4));
+    assert!(player.state().playing, "the end moves on");
+    // a client that was killed writes no more, and one that closes it neither
+    assert!(player.grow(second(8)) && !player.state().growing);
+    screen.advance(&mut player, second(9));
+    assert!(!player.state().playing);
+    writer.finish().unwrap();
+    player.grow(second(10));
+    assert!(!player.may_grow() && player.state().end == grown.end);
+}
+
+#[test]
+fn one_that_is_opened_before_its_first_event_grows_from_nothing() {
+    let envelopes = run(2, 10);
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("run.mcap");
+    let mut writer = Writer::new(fs::File::create(&path).unwrap()).unwrap();
+    writer.flush().unwrap();
+    let mut player = Player::open(&path).unwrap();
+    let mut screen = Screen::default();
+    screen.advance(&mut player, Stamp(0));
+    envelopes.iter().for_each(|envelope| writer.push(envelope).unwrap());
+    writer.flush().unwrap();
+    assert!(player.grow(Stamp(1)));
+    player.follow();
+    screen.advance(&mut player, Stamp(2));
+    assert!(screen.0 == world_at(&envelopes, player.state().end) && !screen.0.runs.is_empty());
+    player.step(-1);
+    assert!(player.state().playhead < player.state().end);
 }

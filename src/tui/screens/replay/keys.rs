@@ -1,16 +1,22 @@
 //! The keys that move the playhead.
 
 use super::selection::Selection;
-use super::{HeatColumns, close, selection};
+use super::{HeatColumns, close, follow, is_followed, selection, state};
 use crate::tui::core::keymap::{Action, Binding, bind, c, k, named};
 use crate::tui::core::{Effect, KeyCode, Level, Mouse, MouseKind, PlayCommand};
 use crate::tui::screens::run::keys::{end_search, moves_sideways};
-use crate::tui::screens::run::{Pane, window_us};
+use crate::tui::screens::run::{LogAt, Pane, window_us};
 use crate::tui::screens::{Model, run};
 
 /// Its keys; the order is the footer's.
 pub(super) const KEYS: &[Binding] = &[
     bind(&[c(' ')], Action::PlayPause, "play", "play or pause"),
+    bind(
+        &[c('F')],
+        Action::Follow,
+        "follow",
+        "a run that goes on: back to now, and on with it; else keep the log at the playhead",
+    ),
     bind(
         &[k(KeyCode::Left)],
         Action::SeekBack,
@@ -66,9 +72,15 @@ pub(super) const KEYS: &[Binding] = &[
     named(&[k(KeyCode::End), c('G')], Action::ToEnd, "end", "to the end, likewise"),
     named(&[k(KeyCode::Tab)], Action::NextPane, "ranks/logs", "move between ranks and logs"),
     named(&[c('A')], Action::AllRanks, "all logs", "log of all ranks"),
-    named(&[c('F')], Action::Follow, "follow", "keep the log at the playhead"),
     named(&[k(KeyCode::Enter)], Action::Open, "rank log", "log of the selected rank alone"),
 ];
+
+/// Why a key can do nothing as things stand: what has ended is not followed.
+pub(super) fn missing(model: &Model, action: Action) -> Option<&'static str> {
+    let grows = state(model).is_none_or(|state| state.growing) || is_followed(model);
+    let is_idle = action == Action::Follow && !grows && model.ui.run.log_at == LogAt::Follow;
+    is_idle.then_some("the log is at the playhead")
+}
 
 /// Does what a key means here.
 pub(super) fn act(model: &mut Model, action: Action) -> Vec<Effect> {
@@ -111,7 +123,14 @@ fn carry_out(model: &mut Model, action: Action) -> Vec<Effect> {
         Action::PageForward => play(PlayCommand::SeekBy(window)),
         Action::StepBack => play(PlayCommand::StepBy(-1)),
         Action::StepForward => play(PlayCommand::StepBy(1)),
-        Action::IncidentBefore | Action::NextIncident => incident(model, action == Action::NextIncident),
+        Action::IncidentBefore | Action::NextIncident => {
+            incident(model, action == Action::NextIncident).map(Effect::Play).into_iter().collect()
+        }
+        Action::Follow if is_followed(model) => follow(model),
+        Action::Follow if state(model).is_some_and(|state| state.growing) => {
+            model.ui.run.log_at = LogAt::Follow;
+            play(PlayCommand::Follow)
+        }
         Action::Faster => play(PlayCommand::SpeedUp),
         Action::Slower => play(PlayCommand::SlowDown),
         Action::ToStart => play(PlayCommand::ToStart),
@@ -157,20 +176,21 @@ pub(super) fn mouse(model: &mut Model, mouse: Mouse) -> Vec<Effect> {
     effects
 }
 
-/// To the next moment at which something went wrong, or to the one before.
-fn incident(model: &mut Model, forward: bool) -> Vec<Effect> {
-    let (Some(state), Some((_, run))) = (super::state(model), model.shown_run()) else { return Vec::new() };
-    let (mut all, at) = (run::whole::incidents(model, run), state.playhead);
+/// The next moment at which something went wrong, or the one before.
+pub(in crate::tui::screens) fn incident(model: &mut Model, forward: bool) -> Option<PlayCommand> {
+    let (_, run) = model.shown_run()?;
+    let (start, end) = run::whole::range(model, run);
+    let (mut all, at) = (run::whole::incidents(model, run), model.moment());
     let marks = run::marks::shown(model);
-    all.extend(marks.iter().map(|mark| mark.at.clamp(state.start, state.end)));
+    all.extend(marks.iter().map(|mark| mark.at.clamp(start, end)));
     all.sort_unstable();
     let found = if forward { all.iter().find(|one| **one > at) } else { all.iter().rfind(|one| **one < at) };
     if let Some(&to) = found {
-        if let Some(mark) = marks.iter().find(|mark| mark.at.clamp(state.start, state.end) == to) {
+        if let Some(mark) = marks.iter().find(|mark| mark.at.clamp(start, end) == to) {
             let words = format!("mark: {}", mark.words());
             model.toast(Level::Info, words, None);
         }
-        return vec![Effect::Play(PlayCommand::SeekTo(to))];
+        return Some(PlayCommand::SeekTo(to));
     }
     let text = match (all.is_empty(), forward) {
         (true, _) => "no incident is known of this run",
@@ -178,5 +198,5 @@ fn incident(model: &mut Model, forward: bool) -> Vec<Effect> {
         (false, false) => "no incident before this moment",
     };
     model.toast(Level::Info, text.to_owned(), None);
-    Vec::new()
+    None
 }

@@ -1,12 +1,15 @@
 //! The Replay screen: keys that move the playhead, and where `go to` goes.
 
-mod keys;
+pub(super) mod keys;
 pub mod selection;
 pub(super) mod view;
+
+use std::sync::Arc;
 
 use crate::domain::ids::RunId;
 use crate::domain::playback::PlaybackState;
 use crate::domain::time::Stamp;
+use crate::domain::world::LoggedLine;
 use crate::tui::core::keymap::{EVERYWHERE, LISTS};
 use crate::tui::core::{Effect, Level, PlayCommand, Screen, Zone};
 use crate::tui::screens::Entry;
@@ -29,13 +32,13 @@ pub(super) static ENTRY: Entry = Entry {
         EVERYWHERE,
     ],
     act: keys::act,
-    missing: |_, _| None,
+    missing: keys::missing,
     typed: |_, _| Vec::new(),
     pasted: |_, _| Vec::new(),
     settle: run::settle,
     mouse: keys::mouse,
     draw: |model, canvas| {
-        if state(model).is_some() {
+        if state(model).is_some() || model.ui.replay.frozen.is_some() {
             run::view::draw(model, canvas);
         } else {
             view::opening(model, canvas);
@@ -73,6 +76,10 @@ pub struct ReplayUi {
     pub figures: FiguresUi,
     /// How much of the way to a moment is read, percent, while the moment before is shown.
     pub reading: Option<u8>,
+    /// The first lines that are printed after a moment.
+    pub ahead: Option<(Stamp, Vec<Arc<LoggedLine>>)>,
+    /// Of a run that was frozen on its screen, which looks the same: how wide its timeline was where no person had chosen that.
+    pub frozen: Option<Option<i64>>,
 }
 
 impl ReplayUi {
@@ -91,6 +98,43 @@ pub(super) fn open(model: &mut Model, id: RunId) -> Vec<Effect> {
     vec![Effect::OpenReplay(id)]
 }
 
+/// Freezes the run of the Run screen, which goes on looking the same, and moves its playhead from now; `F` follows it again.
+pub(super) fn freeze(model: &mut Model, command: Option<PlayCommand>) -> Vec<Effect> {
+    let Some(id) = model.shown_run().map(|(id, _)| id.clone()) else { return Vec::new() };
+    let window = run::window_us(model);
+    let ui = &mut model.ui.run;
+    ui.run = Some(id.clone());
+    ui.leave_moment();
+    let unchosen = ui.window.is_none().then_some(window);
+    ui.window = Some(window);
+    model.ui.replay.begin();
+    model.ui.replay.open = true;
+    model.ui.replay.frozen = Some(unchosen);
+    model.ui.open(Screen::Replay);
+    [Effect::OpenReplay(id)].into_iter().chain(command.map(Effect::Play)).collect()
+}
+
+/// Whether the run is followed here, so that there is a screen of it as it is now.
+pub fn is_followed(model: &Model) -> bool {
+    model.shown_run().is_some_and(|(_, run)| run::whole::now(model, run).is_some())
+}
+
+/// The first lines that are printed after the playhead, while it stands still.
+pub fn lines_ahead(model: &Model) -> &[Arc<LoggedLine>] {
+    let playhead = state(model).filter(|state| !state.playing).map(|state| state.playhead);
+    let ahead = model.ui.replay.ahead.as_ref().filter(|(after, _)| Some(*after) == playhead);
+    ahead.map_or(&[], |(_, lines)| lines)
+}
+
+/// Leaves the replay of a run that is followed here for its screen.
+pub(super) fn follow(model: &mut Model) -> Vec<Effect> {
+    let effects = close(model);
+    if model.ui.screen != Screen::Run {
+        model.ui.open(Screen::Run);
+    }
+    effects
+}
+
 /// Leaves the replay for the screen of the live UI from which it was opened; the program, when there is none.
 pub fn close(model: &mut Model) -> Vec<Effect> {
     if model.ui.replay.alone {
@@ -98,10 +142,17 @@ pub fn close(model: &mut Model) -> Vec<Effect> {
     }
     model.mode = Mode::Live;
     model.leave_recording();
+    let frozen = model.ui.replay.frozen;
     model.ui.replay.begin();
     model.ui.replay.open = false;
     // a Run screen below shows the same run
-    model.ui.run = model.ui.run.run.take().map(RunUi::on).unwrap_or_default();
+    let ui = &mut model.ui.run;
+    if let Some(unchosen) = frozen {
+        ui.leave_moment();
+        ui.window = ui.window.filter(|window| unchosen != Some(*window));
+    } else {
+        *ui = ui.run.take().map(RunUi::on).unwrap_or_default();
+    }
     if model.ui.screen == Screen::Replay {
         model.ui.back();
     }
@@ -124,7 +175,12 @@ pub fn moved(model: &mut Model, state: PlaybackState) -> Vec<Effect> {
     if !model.ui.replay.open {
         return Vec::new();
     }
+    let grows = state.growing;
     model.mode = Mode::Replay(state);
+    if grows && model.ui.run.window.is_none() {
+        // the end moves away from the playhead, at which the window is another
+        model.ui.run.window = Some(run::window_us(model));
+    }
     model.ui.replay.reading = None;
     selection::ask(model)
 }
@@ -235,6 +291,7 @@ mod tests {
             playing: false,
             damage: None,
             unattended: Vec::new(),
+            growing: false,
         };
         let model = Model::replay(state, start, 3600);
         let goto = |text: &str| parse_goto(&model, text);

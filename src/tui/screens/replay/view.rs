@@ -9,7 +9,10 @@ use crate::tui::canvas::Canvas;
 use crate::tui::canvas::theme::Theme;
 use crate::tui::core::words::clock_time;
 use crate::tui::screens::Model;
-use crate::tui::screens::run::view::since_start;
+use crate::tui::screens::run::view::{short_length, since_start};
+
+/// What plays so little behind the end of what grows is live, microseconds.
+const LIVE_US: i64 = 1_500_000;
 
 /// While the recording is being opened.
 pub(in crate::tui::screens) fn opening(model: &Model, canvas: &mut Canvas<'_>) {
@@ -40,6 +43,9 @@ pub(in crate::tui::screens) fn words(
     let mut words = vec![(clock_time(state.playhead, &model.zone, true), theme.strong())];
     words.push((format!("+{}", since_start(state.playhead, state.start)), text));
     words.push((format!("{}×", speed(state.speed)), text));
+    if let Some(behind) = behind(model, state) {
+        words.push((behind, theme.accent));
+    }
     if let Some(percent) = model.ui.replay.reading {
         words.push((format!("reading {percent} %"), theme.warn));
     }
@@ -57,6 +63,19 @@ pub(in crate::tui::screens) fn words(
         words.push((outcome.words(&run.spec), dim));
     }
     (0..).zip(words).map(|(rank, (words, style))| (rank, words, style)).collect()
+}
+
+/// How far what is shown is behind a run that goes on: `12.3 s behind`, or `live`.
+fn behind(model: &Model, state: &PlaybackState) -> Option<String> {
+    if !state.growing {
+        return None;
+    }
+    let behind = state.end.micros_since(state.playhead);
+    if state.playing && behind < LIVE_US {
+        return Some("live".to_owned());
+    }
+    let behind = behind.max(model.now.micros_since(state.playhead)).max(0);
+    Some(format!("{} behind", short_length(behind.unsigned_abs())))
 }
 
 fn speed(speed: f64) -> String {

@@ -4,13 +4,14 @@ use super::rows::{RankRow, host_of, rows, selected_rank};
 use super::{LogAt, Pane, WINDOW_BOUNDS, bands, log, marks, moments, whole, window_us};
 use crate::domain::ids::{Rank, RunId};
 use crate::tui::core::keymap::{Action, Binding, bind, c, k, named};
-use crate::tui::core::{Effect, KeyCode, Level, Mouse, MouseKind, PlayCommand, layout, list};
+use crate::tui::core::{Effect, KeyCode, Level, Mouse, MouseKind, PlayCommand, Screen, layout, list};
 use crate::tui::screens::model::{Confirm, Overlay};
 use crate::tui::screens::overlay::prompt::{Prompt, PromptKind};
 use crate::tui::screens::overlay::report;
+use crate::tui::screens::replay::keys::incident;
 use crate::tui::screens::update::{wheel, wheel_lines};
 use crate::tui::screens::view::title::plural;
-use crate::tui::screens::{Mode, Model, replay};
+use crate::tui::screens::{Model, replay};
 use std::sync::Arc;
 
 /// Its keys; the order is the footer's.
@@ -27,6 +28,12 @@ pub(super) const KEYS: &[Binding] = &[
     bind(&[c('d')], Action::Back, "leave", "leave this screen; the run goes on"),
     named(&[k(KeyCode::Esc)], Action::ClearFilter, "back", "end the search, else leave this screen"),
     bind(&[c('F')], Action::Follow, "follow", "follow the newest line"),
+    bind(
+        &[c(' ')],
+        Action::PlayPause,
+        "freeze",
+        "freeze this moment: what is recorded can be gone through, and F follows the run again",
+    ),
     bind(&[c('p')], Action::OpenReplay, "replay", "replay what is recorded so far"),
     named(
         &[c('H')],
@@ -38,6 +45,17 @@ pub(super) const KEYS: &[Binding] = &[
     bind(&[c('A')], Action::AllRanks, "all logs", "log of all ranks"),
     named(&[c('T')], Action::Trace, "trace", "kernel trace of 3 steps into a file (run --traceable)"),
     bind(&[k(KeyCode::Enter)], Action::Open, "rank log", "log of the selected rank alone; unfolds a host"),
+];
+
+/// Keys of the playhead that freeze a run, on Run.
+pub(super) const BACK: &[Binding] = &[
+    named(&[c('[')], Action::StepBack, "step -", "freeze the run one training step back"),
+    named(&[c('{')], Action::IncidentBefore, "incident -", "freeze the run at the last incident or mark"),
+    named(&[c('(')], Action::PageBack, "window back", "freeze the run a whole window of the timeline back"),
+    named(&[c('J')], Action::GoTo, "go to", "freeze the run at 14:32:05, -10s, 50% or step 812"),
+    named(&[c(']')], Action::StepForward, "step +", "one training step forward, where it is frozen"),
+    named(&[c('}')], Action::NextIncident, "incident +", "the next incident or mark, where it is frozen"),
+    named(&[c(')')], Action::PageForward, "window forward", "a whole window forward, where it is frozen"),
 ];
 
 /// Keys of the table of ranks, on Run and Replay.
@@ -76,9 +94,14 @@ pub(in crate::tui::screens) const LOG: &[Binding] = &[
         &[k(KeyCode::Left)],
         Action::SeekBack,
         "left",
-        "log: to the left, where lines are cut and the log has the arrows",
+        "a tenth of the window back, which freezes a run; log: to the left, where it has the arrows and cuts lines",
     ),
-    named(&[k(KeyCode::Right)], Action::SeekForward, "right", "log: to the right, likewise"),
+    named(
+        &[k(KeyCode::Right)],
+        Action::SeekForward,
+        "right",
+        "a tenth of the window forward, where it is frozen; log: to the right, likewise",
+    ),
     named(&[c('e')], Action::Folds, "repeats", "log: repeats one by one, or as one row"),
     named(&[c('!')], Action::Levels, "levels", "log: warnings and errors, errors, all lines"),
     named(
@@ -92,11 +115,23 @@ pub(in crate::tui::screens) const LOG: &[Binding] = &[
 
 /// Why a key can do nothing as things stand: a run that has ended is not stopped, nor followed at its last line.
 pub(super) fn missing(model: &Model, action: Action) -> Option<&'static str> {
-    use Action::{Again, Follow, Heat, OpenReplay, Report, Stacks, Stop, Trace};
+    use Action::{
+        Again, Follow, GoTo, Heat, IncidentBefore, NextIncident, OpenReplay, PageBack, PageForward,
+        PlayPause, Report, SeekForward, Stacks, StepBack, StepForward, Stop, Trace,
+    };
     let goes_on = model.shown_run().map(|(_, run)| run.is_live());
     match (action, goes_on) {
-        (Stop | Stacks | Trace | OpenReplay | Heat | Again | Report, None) => Some("no run yet"),
+        (Stop | Stacks | Trace | OpenReplay | Heat | Again | Report, None)
+        | (PlayPause | StepBack | IncidentBefore | PageBack | GoTo, None) => Some("no run yet"),
+        (SeekForward, _) if moves_sideways(model) => None,
+        (SeekForward | StepForward | NextIncident | PageForward, Some(true)) => {
+            Some("this is now: space, ←, [ and { freeze the run")
+        }
+        (SeekForward | StepForward | NextIncident | PageForward, Some(false)) => {
+            Some("this is the end of the run: ←, [ and { go back in it")
+        }
         (Stop | Stacks | Trace, Some(false)) => Some("this run has ended"),
+        (PlayPause, Some(false)) => Some("this run has ended: p replays it, and ←, [ and { go back in it"),
         (Follow, Some(false)) if model.ui.run.log_at == LogAt::Follow => Some("the log shows its last line"),
         _ => None,
     }
@@ -141,7 +176,23 @@ pub(crate) fn act(model: &mut Model, action: Action) -> Vec<Effect> {
         Action::Wrap => model.settings.wrap = !model.settings.wrap,
         Action::Folds => model.ui.run.log.open = !model.ui.run.log.open,
         Action::Levels => log::next_level(&mut model.ui.run),
-        Action::SeekBack | Action::SeekForward => sideways(model, action == Action::SeekForward),
+        Action::SeekBack | Action::SeekForward if moves_sideways(model) => {
+            sideways(model, action == Action::SeekForward);
+        }
+        Action::PlayPause => return replay::freeze(model, None),
+        Action::SeekBack => return freeze_back(model, window_us(model) / 10),
+        Action::PageBack => return freeze_back(model, window_us(model)),
+        Action::StepBack => return replay::freeze(model, Some(PlayCommand::StepBy(-1))),
+        Action::IncidentBefore => {
+            if let Some(there) = incident(model, false) {
+                return replay::freeze(model, Some(there));
+            }
+        }
+        Action::GoTo => {
+            let effects = replay::freeze(model, None);
+            model.ui.overlay = Overlay::Prompt(Prompt::new(PromptKind::GoTo, ""));
+            return effects;
+        }
         Action::Copy => return copy(model),
         Action::Save => return save(model),
         Action::Follow => model.ui.run.log_at = LogAt::Follow,
@@ -167,6 +218,11 @@ pub(crate) fn act(model: &mut Model, action: Action) -> Vec<Effect> {
         _ => return scroll(model, action),
     }
     Vec::new()
+}
+
+/// Freezes the run so many microseconds before now.
+fn freeze_back(model: &mut Model, by: i64) -> Vec<Effect> {
+    replay::freeze(model, Some(PlayCommand::SeekBy(-by.max(1))))
 }
 
 /// Asks whether to stop a run, if it still goes on.
@@ -354,16 +410,28 @@ pub(crate) fn click(model: &mut Model, row: u16) {
     }
 }
 
+/// The playhead goes to the moment under a column of the strip; a run is frozen there.
+fn go_there(model: &mut Model, column: u16, columns: u16) -> Vec<Effect> {
+    let (start, end) = match (model.shown_run(), replay::state(model)) {
+        (Some((_, run)), _) => whole::range(model, run),
+        (None, Some(state)) => (state.start, state.end),
+        (None, None) => return Vec::new(),
+    };
+    let Some(at) = layout::whole_moment(columns, column, start, end).map(PlayCommand::SeekTo) else {
+        return Vec::new();
+    };
+    let is_frozen = model.ui.screen == Screen::Replay;
+    if is_frozen { vec![Effect::Play(at)] } else { replay::freeze(model, Some(at)) }
+}
+
 /// A click selects, a double click shows the rank's log alone; on the scrub bar press and drag go there; the wheel moves what
 /// lies under it.
 pub(in crate::tui::screens) fn mouse(model: &mut Model, mouse: Mouse) -> Vec<Effect> {
     let bands = bands(model);
     match mouse.kind {
         MouseKind::Click | MouseKind::DoubleClick | MouseKind::Drag => {
-            if let (Some(_), Mode::Replay(state)) = (bands.whole.line_of(mouse.row), &model.mode) {
-                let columns = model.size.0 - bands.side;
-                let at = layout::whole_moment(columns, mouse.column, state.start, state.end);
-                return at.map(|at| Effect::Play(PlayCommand::SeekTo(at))).into_iter().collect();
+            if bands.whole.line_of(mouse.row).is_some() {
+                return go_there(model, mouse.column, model.size.0 - bands.side);
             }
             if mouse.kind != MouseKind::Drag {
                 click(model, mouse.row);

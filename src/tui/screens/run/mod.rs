@@ -35,7 +35,17 @@ pub(super) static ENTRY: Entry = Entry {
     screen: Screen::Run,
     name: "Run",
     title: view::title::action_at,
-    keys: &[keys::KEYS, keys::RANKS, keys::LOG, keys::TIMELINE, keys::MARKS, LAUNCH, LISTS, EVERYWHERE],
+    keys: &[
+        keys::KEYS,
+        keys::BACK,
+        keys::RANKS,
+        keys::LOG,
+        keys::TIMELINE,
+        keys::MARKS,
+        LAUNCH,
+        LISTS,
+        EVERYWHERE,
+    ],
     act: keys::act,
     missing: keys::missing,
     typed: |_, _| Vec::new(),
@@ -106,6 +116,14 @@ impl RunUi {
     /// The screen on a run, from its start state.
     pub fn on(run: RunId) -> Self {
         Self { run: Some(run), ..Self::default() }
+    }
+
+    /// Forgets what belongs to the moments that were shown, and keeps how they are shown.
+    pub fn leave_moment(&mut self) {
+        self.whole = None;
+        self.log_at = LogAt::Follow;
+        self.log.found = None;
+        self.moments = moments::MomentsUi::default();
     }
 }
 

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use crate::domain::alerts::Place;
 use crate::domain::history::RunHistory;
 use crate::domain::ids::RunId;
 use crate::domain::outcome::RunOutcome;
@@ -51,25 +52,70 @@ fn kept<'a>(model: &'a Model, run: &RunState) -> Option<&'a Whole> {
     model.ui.run.whole.as_deref().filter(|whole| model.is_replay() && whole.run == run.spec.id)
 }
 
+/// What is shown of the whole run, whatever the playhead stands at.
+enum Seen<'a> {
+    /// What a replay has come to.
+    Kept(&'a Whole),
+    /// The run itself: as the screen shows it, or as it is now while the screen shows an earlier moment of it.
+    Run(&'a RunState),
+}
+
+fn seen<'a>(model: &'a Model, run: &'a RunState) -> Seen<'a> {
+    let (Mode::Replay(state), kept) = (&model.mode, kept(model, run)) else { return Seen::Run(run) };
+    let kept = kept.filter(|whole| whole.until >= state.end || now(model, run).is_none());
+    kept.map_or_else(|| Seen::Run(now(model, run).unwrap_or(run)), Seen::Kept)
+}
+
+/// The run of which a replay shows an earlier moment, as it is followed here.
+pub fn now<'a>(model: &'a Model, run: &RunState) -> Option<&'a RunState> {
+    model.away.as_deref()?.runs.get(&run.spec.id)
+}
+
 /// What is known of the run from its start on; in a replay also what lies behind the playhead.
 pub fn history<'a>(model: &'a Model, run: &'a RunState) -> &'a RunHistory {
-    kept(model, run).map_or(&run.history, |whole| &whole.history)
+    match seen(model, run) {
+        Seen::Kept(whole) => &whole.history,
+        Seen::Run(run) => &run.history,
+    }
 }
 
 /// The stages it has entered.
 pub fn stages<'a>(model: &'a Model, run: &'a RunState) -> &'a [(Stamp, RunStage)] {
-    kept(model, run).map_or(&run.stages, |whole| &whole.stages)
+    match seen(model, run) {
+        Seen::Kept(whole) => &whole.stages,
+        Seen::Run(run) => &run.stages,
+    }
 }
 
 /// How it ended.
 pub fn outcome<'a>(model: &'a Model, run: &'a RunState) -> Option<&'a RunOutcome> {
-    kept(model, run).map_or(run.outcome.as_ref(), |whole| whole.outcome.as_ref())
+    match seen(model, run) {
+        Seen::Kept(whole) => whole.outcome.as_ref(),
+        Seen::Run(run) => run.outcome.as_ref(),
+    }
 }
 
-/// When something went wrong, as far as the replay has seen: alerts began, ranks failed or were started again, and nobody
+/// Since when alerts were so that are about the run or its hosts.
+fn alerts(model: &Model, run: &RunState) -> Vec<Stamp> {
+    let shown = match seen(model, run) {
+        Seen::Kept(whole) => return whole.alerts.clone(),
+        Seen::Run(shown) => shown,
+    };
+    let start = shown.history.points.start();
+    let world = model.away.as_deref().unwrap_or(&model.world);
+    let is_of_it = |place: &Place| match (&place.run, &place.host) {
+        (Some(of), _) => *of == run.spec.id,
+        (None, Some(host)) => run.by_host.contains_key(host),
+        (None, None) => false,
+    };
+    let all = world.alerts.all().filter(|alert| is_of_it(&alert.place) && alert.since >= start);
+    all.map(|alert| alert.since).collect()
+}
+
+/// When something went wrong, as far as is known: alerts began, ranks failed or were started again, and no client
 /// followed. In rising order.
 pub fn incidents(model: &Model, run: &RunState) -> Vec<Stamp> {
-    let alerts = kept(model, run).into_iter().flat_map(|whole| whole.alerts.iter().copied());
+    let alerts = alerts(model, run).into_iter();
     let marks = history(model, run).marks.iter().map(|(at, _)| *at);
     let away = unattended(model, run).iter().map(|(from, _)| *from);
     let (start, end) = range(model, run);
@@ -79,17 +125,18 @@ pub fn incidents(model: &Model, run: &RunState) -> Vec<Stamp> {
     all
 }
 
-/// The ends of the axis: of the recording in a replay; else from the start of the run to its end or a little beyond now, so
-/// that the columns stand still while it goes on and grow once in a while.
+/// The ends of the axis: of the recording in a replay; else from the start of the run to its end. Of what goes on to a little
+/// beyond now, so that the columns stand still meanwhile and grow once in a while.
 pub fn range(model: &Model, run: &RunState) -> (Stamp, Stamp) {
-    if let Mode::Replay(state) = &model.mode {
-        return (state.start, state.end);
+    let (start, end, goes_on) = match &model.mode {
+        Mode::Replay(state) => (state.start, state.end, state.growing),
+        Mode::Live if run.is_live() => (run.history.points.start(), model.now, true),
+        Mode::Live => (run.history.points.start(), run.last_at, false),
+    };
+    if !goes_on {
+        return (start, end.max(start.plus_micros(1)));
     }
-    let start = run.history.points.start();
-    if !run.is_live() {
-        return (start, run.last_at.max(start.plus_micros(1)));
-    }
-    let length = model.now.micros_since(start).max(PIECES * 1_000);
+    let length = end.micros_since(start).max(PIECES * 1_000);
     (start, start.plus_micros(stretched(length / PIECES + 1).saturating_mul(PIECES)))
 }
 

@@ -20,6 +20,7 @@ use crate::tui::core::Screen;
 use crate::tui::core::layout::Band;
 use crate::tui::core::words::clock_time;
 use crate::tui::screens::Model;
+use crate::tui::screens::replay::lines_ahead;
 use crate::tui::screens::run::log::{
     MILLISECONDS_FROM, is_at_top, log_rows, matches, printed_at, rank_digits, text_place, unfinished,
 };
@@ -48,7 +49,8 @@ pub(super) fn draw(model: &Model, canvas: &mut Canvas<'_>, band: Band, run: &Run
     {
         *last = Row::words(format!("and {} more lines that have not ended yet", count - most + 1));
     }
-    let room = height - live.len();
+    let ahead = pane.ahead();
+    let room = height - live.len() - ahead.len().min(height / 3);
     let rows = if is_at_top(run, ui, &folds, wraps_at, room) {
         folds.iter().flat_map(|fold| pane.rows_of(fold)).take(room).collect()
     } else {
@@ -60,7 +62,7 @@ pub(super) fn draw(model: &Model, canvas: &mut Canvas<'_>, band: Band, run: &Run
             canvas.text(2, y, canvas.width() - 3, line, dim);
         }
     }
-    for (y, row) in (list.y..).zip(rows.iter().chain(&live)) {
+    for (y, row) in (list.y..).zip(rows.iter().chain(&live).chain(&ahead)).take(height) {
         pane.draw(canvas, y, row);
     }
 }
@@ -141,6 +143,8 @@ struct Row {
     more: String,
     /// The search has come to it.
     is_found: bool,
+    /// It is printed after the playhead.
+    is_ahead: bool,
 }
 
 impl Row {
@@ -245,7 +249,21 @@ impl<'a> LogPane<'a> {
             is_own: line.gap,
             more: if elided > 0 { format!(" (+{} left out)", units::bytes(elided)) } else { String::new() },
             is_found: false,
+            is_ahead: false,
         }
+    }
+
+    /// What is printed after the playhead, where the log stands there; without its colours.
+    fn ahead(&self) -> Vec<Row> {
+        let ui = &self.model.ui.run;
+        let lines =
+            lines_ahead(self.model).iter().filter(|line| ui.log_at == LogAt::Follow && ui.shows(line));
+        let plain = |span: Span| Span { style: log_text::Style::default(), ..span };
+        let rows = lines.map(|line| {
+            let row = self.row(line);
+            Row { is_ahead: true, spans: row.spans.into_iter().map(plain).collect(), ..row }
+        });
+        rows.collect()
     }
 
     /// A line that has not ended yet, or several rows.
@@ -271,13 +289,19 @@ impl<'a> LogPane<'a> {
         let theme = canvas.theme;
         let (text, dim) = (theme.text, theme.dim);
         if let Some((time, known)) = &row.time {
-            if !known {
+            if row.is_ahead {
+                canvas.text(0, y, 1, "│", dim);
+            } else if !known {
                 canvas.text(0, y, 1, "~", dim);
             }
             canvas.text(1, y, 12, time, dim);
         }
         let (x, room) = self.texts();
-        let ranks = if row.is_root { theme.bad } else { theme.accent };
+        let ranks = match row.is_root {
+            _ if row.is_ahead => dim,
+            true => theme.bad,
+            false => theme.accent,
+        };
         let begin = x - 2 - self.digits;
         let wide = row.ranks.len() as u16 > self.digits;
         let x = if wide {
@@ -288,7 +312,9 @@ impl<'a> LogPane<'a> {
             x
         };
         if let Some((mark, level)) = row.mark {
-            let style = if level >= Level::Error {
+            let style = if row.is_ahead {
+                dim
+            } else if level >= Level::Error {
                 theme.bad
             } else if level == Level::Unknown {
                 dim
@@ -299,7 +325,7 @@ impl<'a> LogPane<'a> {
         }
         let end = self.width.saturating_sub(1);
         let room = end.saturating_sub(x);
-        let style = if row.is_own { dim } else { level_style(canvas, row, text) };
+        let style = if row.is_own || row.is_ahead { dim } else { level_style(canvas, row, text) };
         let style = if row.is_found { style.add_modifier(Modifier::BOLD) } else { style };
         let fits = columns(&row.spans) <= usize::from(room);
         let at = if fits {

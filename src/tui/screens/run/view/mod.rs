@@ -37,11 +37,6 @@ use crate::tui::screens::run::{away_words, bands, log_columns, unattended};
 /// Draws the screen.
 pub(in crate::tui::screens) fn draw(model: &Model, canvas: &mut Canvas<'_>) {
     let replay = model.ui.screen == Screen::Replay;
-    if replay && !model.is_replay() {
-        let dim = canvas.theme.dim;
-        canvas.text(1, 0, canvas.width() - 2, "Replay   opening the recording …   esc goes back", dim);
-        return;
-    }
     let bands = bands(model);
     let Some((id, run)) = model.shown_run() else {
         let (strong, dim) = (canvas.theme.strong(), canvas.theme.dim);

@@ -65,10 +65,13 @@ fn right(
     columns: u16,
     (id, run): (&RunId, &RunState),
 ) -> Vec<(Range<u16>, String, Style)> {
-    let words = match &model.mode {
+    let mut words = match &model.mode {
         Mode::Live => progress(model, theme, run),
         Mode::Replay(state) => replay_words::words(model, theme, state, run),
     };
+    if let (Mode::Live, Some(percent)) = (&model.mode, model.ui.replay.reading) {
+        words.push((0, format!("reading {percent} %"), theme.warn));
+    }
     let name = width(&run.spec.name).min(NAME);
     let left = width(word(model)) + width(id.short()) + name + width(&place(run)) + 8;
     let words = fit_right(&words, (columns / 2 + 4).max(columns.saturating_sub(left)));

@@ -99,7 +99,10 @@ fn marks(
             None
         }
     };
-    let now = if model.is_replay() { end } else { run.map_or(end, |run| moment_of(model, run)) };
+    let now = match &model.mode {
+        Mode::Replay(state) => state.end,
+        Mode::Live => run.map_or(end, |run| moment_of(model, run)),
+    };
     let until = column(now);
     let spans = run.map_or(&[][..], |run| unattended(model, run));
     let spans: Vec<_> = spans.iter().map(|(from, to)| column(*from)..=column(*to)).collect();

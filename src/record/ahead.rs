@@ -1,0 +1,51 @@
+//! What is printed after the playhead, as far as a screen has room for it. It is read while the playhead stands still, a chunk
+//! at a time, so that it delays no move.
+
+use std::sync::Arc;
+
+use super::format::Channel;
+use super::reader::Reader;
+use crate::domain::time::Stamp;
+use crate::domain::world::LoggedLine;
+
+/// So many lines are read at most.
+const LINES: usize = 64;
+/// So many chunks, where little is printed: half a minute of most runs.
+const CHUNKS: usize = 40;
+
+/// The lines after one moment.
+#[derive(Debug)]
+pub(super) struct Ahead {
+    after: Stamp,
+    next: usize,
+    left: usize,
+    lines: Vec<Arc<LoggedLine>>,
+}
+
+impl Ahead {
+    /// After this moment, nothing read yet.
+    pub(super) fn new(reader: &Reader, after: Stamp) -> Self {
+        Self { after, next: reader.chunk_at(after), left: CHUNKS, lines: Vec::new() }
+    }
+
+    /// Whether there is something left to read.
+    pub(super) fn is_due(&self, reader: &Reader) -> bool {
+        self.left > 0 && self.lines.len() < LINES && self.next < reader.chunk_count()
+    }
+
+    /// Reads one more chunk; what can't be read is passed over, as the playhead does when it comes there.
+    pub(super) fn read(&mut self, reader: &Reader) {
+        let wants = |channel| matches!(channel, Channel::Log(_) | Channel::Event);
+        let chunk = reader.load_some(self.next, wants).unwrap_or_default();
+        let later = chunk.into_iter().filter(|timed| timed.time > self.after);
+        let lines = later.filter_map(|timed| LoggedLine::of(&timed.envelope).map(Arc::new));
+        self.lines.extend(lines.take(LINES - self.lines.len()));
+        self.next += 1;
+        self.left -= 1;
+    }
+
+    /// What has been read, oldest first.
+    pub(super) fn lines(&self) -> &[Arc<LoggedLine>] {
+        &self.lines
+    }
+}
