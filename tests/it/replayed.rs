@@ -2,10 +2,15 @@
 
 use crate::common::world::{START, Story, cpu_slots, failed, run_id, spec, training};
 use crate::screens::{COLOR, text};
+use std::sync::Arc;
+
 use hvtui::domain::event::{Event, Origin};
+use hvtui::domain::ids::Rank;
+use hvtui::domain::log::{LogLine, Stream};
 use hvtui::domain::playback::PlaybackState;
 use hvtui::domain::run::RunStage;
 use hvtui::domain::time::{HostTime, Stamp};
+use hvtui::domain::world::LoggedLine;
 use hvtui::tui::core::{Effect, Key, KeyCode, Msg, PlayCommand, Screen};
 use hvtui::tui::screens::model::Overlay;
 use hvtui::tui::screens::run::window_us;
@@ -163,4 +168,42 @@ fn braces_go_from_incident_to_incident() {
     let mut story = opened(story, start);
     assert_eq!(press(&mut story, "}"), []);
     assert_eq!(story.model.ui.toasts.back().unwrap().text, "no incident is known of this run");
+}
+
+#[test]
+fn lines_after_the_playhead_are_below_those_before_it_until_it_moves() {
+    let mut story = opened(training(), START);
+    let at = story.at;
+    let end = at.plus_micros(9_000_000);
+    story.send(Msg::Playback(state(START, at, end)));
+    let line = |rank, text: &str| {
+        let line = LogLine {
+            rank: Rank(rank),
+            stream: Stream::Stdout,
+            offset: 0,
+            text: text.into(),
+            elided: 0,
+            t: None,
+        };
+        Arc::new(LoggedLine::alone(at.plus_micros(1_000_000), Arc::new(line)))
+    };
+    let later: Vec<_> = (0..64).map(|number| line(number % 4, &format!("later {number}"))).collect();
+    story.send(Msg::LinesAhead(at, later));
+    let screen = text(&story.model, COLOR);
+    let place = |words: &str| screen.lines().position(|line| line.contains(words));
+    let (before, after) = (place("dataloader: worker 2 slow"), place("later 0"));
+    assert!(before.is_some() && before < after, "{screen}");
+    assert!(screen.lines().any(|line| line.starts_with('│') && line.ends_with("later 0")), "{screen}");
+    // of the rank whose log is shown alone, its own
+    press(&mut story, "j");
+    key(&mut story, KeyCode::Enter);
+    let screen = text(&story.model, COLOR);
+    assert!(screen.contains("later 1") && !screen.contains("later 0"), "{screen}");
+    press(&mut story, "A");
+    // at another moment they are others, and while it plays they come by themselves
+    let playing = PlaybackState { playing: true, ..state(START, at, end) };
+    for other in [state(START, at.plus_micros(-1), end), playing] {
+        story.send(Msg::Playback(other));
+        assert!(!text(&story.model, COLOR).contains("later"), "{}", text(&story.model, COLOR));
+    }
 }

@@ -472,3 +472,39 @@ fn one_that_is_opened_before_its_first_event_grows_from_nothing() {
     player.step(-1);
     assert!(player.state().playhead < player.state().end);
 }
+
+#[test]
+fn the_lines_after_a_playhead_that_stands_still_are_told() {
+    let envelopes = run(4, 60);
+    let (_folder, mut player) = player(&envelopes);
+    let (start, end) = (player.state().start, player.state().end);
+    let printed: Vec<(Stamp, String)> = envelopes
+        .iter()
+        .filter_map(|envelope| match &envelope.event {
+            Event::LogPrinted { line } => Some((envelope.at, line.text.clone())),
+            _ => None,
+        })
+        .collect();
+    assert!(printed.len() > 100);
+    for percent in [0, 31, 98] {
+        let playhead = start.plus_micros(end.micros_since(start) * percent / 100);
+        player.seek(playhead);
+        assert!(!player.looks_ahead(), "before it is there");
+        Screen::default().advance(&mut player, Stamp(0));
+        let mut told = None;
+        while player.looks_ahead() {
+            told = player.look_ahead().map(<[_]>::to_vec);
+        }
+        let told: Vec<_> = told.unwrap().iter().map(|line| (line.at, line.line.text.clone())).collect();
+        let later: Vec<_> = printed.iter().filter(|(at, _)| *at > playhead).take(64).cloned().collect();
+        assert_eq!(told, later, "{percent} %");
+        assert!(!player.looks_ahead(), "once");
+    }
+    player.toggle();
+    Screen::default().advance(&mut player, Stamp(0));
+    assert!(!player.looks_ahead(), "while it plays they come by themselves");
+    player.seek(end);
+    player.toggle();
+    Screen::default().advance(&mut player, Stamp(0));
+    assert!(!player.looks_ahead(), "nothing follows the end");
+}

@@ -117,13 +117,13 @@ pub(in crate::tui::screens) const LOG: &[Binding] = &[
 pub(super) fn missing(model: &Model, action: Action) -> Option<&'static str> {
     use Action::{
         Again, Follow, GoTo, Heat, IncidentBefore, NextIncident, OpenReplay, PageBack, PageForward,
-        PlayPause, Report, SeekForward, Stacks, StepBack, StepForward, Stop, Trace,
+        PlayPause, Report, SeekBack, SeekForward, Stacks, StepBack, StepForward, Stop, Trace,
     };
     let goes_on = model.shown_run().map(|(_, run)| run.is_live());
     match (action, goes_on) {
+        (SeekBack | SeekForward, _) if moves_sideways(model) => None,
         (Stop | Stacks | Trace | OpenReplay | Heat | Again | Report, None)
-        | (PlayPause | StepBack | IncidentBefore | PageBack | GoTo, None) => Some("no run yet"),
-        (SeekForward, _) if moves_sideways(model) => None,
+        | (PlayPause | SeekBack | StepBack | IncidentBefore | PageBack | GoTo, None) => Some("no run yet"),
         (SeekForward | StepForward | NextIncident | PageForward, Some(true)) => {
             Some("this is now: space, ←, [ and { freeze the run")
         }
