@@ -32,7 +32,7 @@ const FASTEST_EIGHTHS: i64 = 64 * 8;
 const LONGEST_MOVE: usize = 20_000;
 /// What one call folds at most, envelopes: a longer way is gone in several.
 const LONGEST_CALL: usize = 60_000;
-/// A recording that is not closed and has not grown for so long is not being written, microseconds.
+/// A recording that is not closed and was not written to for so long is not being written, microseconds.
 const STILL_US: i64 = 5_000_000;
 /// A state beside the recording is read where it saves so many envelopes: reading one takes as long as folding those.
 const WORTH_A_STATE: u64 = 60_000;
@@ -71,8 +71,8 @@ pub struct Player {
     has_looked: bool,
     /// What is printed after the playhead, as far as that is read.
     ahead: Option<Ahead>,
-    /// When the recording grew last, as the caller's clock tells; `None` before it was looked at, and once it is closed.
-    grew: Option<Stamp>,
+    /// Whether it was being written when it was looked at last.
+    growing: bool,
 }
 
 /// How the playhead moves.
@@ -106,7 +106,7 @@ impl Player {
             saved: None,
             has_looked: false,
             ahead: None,
-            grew: None,
+            growing: false,
         }
     }
 
@@ -136,7 +136,7 @@ impl Player {
             playing: self.motion.playing,
             damage: self.fault.clone().or_else(|| self.reader.integrity().damage()),
             unattended: self.reader.unattended(),
-            growing: self.grew.is_some(),
+            growing: self.growing,
         }
     }
 
@@ -152,7 +152,7 @@ impl Player {
 
     /// Takes in what was recorded since. Says whether that changes what [`Player::state`] tells.
     pub fn grow(&mut self, now: Stamp) -> bool {
-        let before = (self.end, self.grew.is_some());
+        let before = (self.end, self.growing);
         if let Err(error) = self.reader.read_on() {
             self.fault = Some(error.to_string());
         }
@@ -162,15 +162,10 @@ impl Player {
             self.steps = self.reader.spec().map(Steps::new);
             (self.start, self.playhead) = (start, start);
         }
-        if end > self.end {
-            self.end = end;
-            self.grew = Some(now);
-        }
-        let is_still = self.grew.is_some_and(|grew| now.micros_since(grew) > STILL_US);
-        if is_still || !self.may_grow() {
-            self.grew = None;
-        }
-        before != (self.end, self.grew.is_some())
+        self.end = self.end.max(end);
+        let written = self.reader.written();
+        self.growing = self.may_grow() && written.is_some_and(|at| now.micros_since(at) < STILL_US);
+        before != (self.end, self.growing)
     }
 
     /// Whether lines after the playhead are still to be read: it stands still.
@@ -200,7 +195,7 @@ impl Player {
     pub fn toggle(&mut self) {
         self.motion.playing = !self.motion.playing;
         self.motion.halt();
-        if self.motion.playing && self.playhead >= self.end && self.grew.is_none() {
+        if self.motion.playing && self.playhead >= self.end && !self.growing {
             self.seek(self.start);
         }
     }
@@ -293,7 +288,7 @@ impl Player {
             self.ahead = None;
             let moved = self.motion.advance(now);
             self.playhead = self.playhead.plus_micros(moved).clamp(self.start, self.end);
-            if self.playhead == self.end && self.grew.is_none() {
+            if self.playhead == self.end && !self.growing {
                 self.motion.playing = false;
             }
         }

@@ -252,6 +252,11 @@ impl Reader {
         self.files.iter().map(|part| part.bytes.length()).sum()
     }
 
+    /// When its last file was written to, by the clock of where that lies.
+    pub(super) fn written(&self) -> Option<Stamp> {
+        self.files.last()?.bytes.written().ok()
+    }
+
     /// How many envelopes its chunks say they hold.
     pub fn envelope_count(&self) -> u64 {
         self.chunks.iter().map(|chunk| chunk.note.envelopes).sum()

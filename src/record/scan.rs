@@ -4,6 +4,7 @@
 use std::fs::File;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
+use std::time::UNIX_EPOCH;
 
 use flate2::Crc;
 use mcap::MAGIC;
@@ -12,6 +13,7 @@ use mcap::records::op;
 use super::chunk::{self, RECORD_HEAD};
 use super::error::Error;
 use super::format::{FORMAT, MAX_RECORD, PROFILE};
+use crate::domain::time::Stamp;
 
 /// Name length and name of the compression that every chunk of ours carries, at a fixed place.
 const SIGNATURE: &[u8] = b"\x04\0\0\0zstd";
@@ -50,6 +52,12 @@ impl Bytes {
     pub(super) fn grow(&mut self) -> std::io::Result<()> {
         self.length = self.file.metadata()?.len();
         Ok(())
+    }
+
+    /// When it was written to last.
+    pub(super) fn written(&self) -> std::io::Result<Stamp> {
+        let since = self.file.metadata()?.modified()?.duration_since(UNIX_EPOCH);
+        Ok(Stamp(since.map_or(0, |since| i64::try_from(since.as_micros()).unwrap_or(i64::MAX))))
     }
 
     /// The CRC-32 of all of it.

@@ -2,11 +2,13 @@
 //! watch, look back, leave; and the terminal given back on every way out.
 
 use std::os::unix::fs::PermissionsExt;
+use std::process::Command;
 
 use crate::common::built;
 use crate::common::client::Client;
 use crate::common::cluster::Cluster;
 use crate::common::terminal::Terminal;
+use crate::local_runs::Person;
 
 /// Two ssh hosts and this machine.
 fn with_local(cluster: &Cluster) -> Client<'_> {
@@ -83,6 +85,70 @@ fn see_pick_launch_watch_look_back_leave() {
     terminal.wait("it to play", |screen| head(screen) != head(&sought));
     terminal.press(&["q"]);
     terminal.assert_restored(0);
+}
+
+/// What the Run screen shows of `tick N` before the playhead.
+fn last_tick_before(screen: &str) -> Option<u32> {
+    let lines: Vec<&str> = screen.lines().filter(|line| !line.starts_with('│')).collect();
+    last_tick(&lines.join("\n"))
+}
+
+#[test]
+fn a_run_that_goes_on_is_frozen_gone_back_in_and_followed_again() {
+    let person = Person::new(2);
+    let hvtui = |args: &[&str]| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_hvtui"));
+        command.args(args).current_dir(person.home()).env("HOME", person.home());
+        command
+    };
+    let Some(first) = Terminal::start(&hvtui(&[]), 100, 30) else { return };
+    first.wait("the host", |screen| screen.contains("here") && screen.contains('%'));
+    first.press(&["g", "Space", "l"]);
+    first.wait("the Launch screen", |screen| screen.contains("command") && screen.contains("enter"));
+    first.type_in("sh -c 'i=0; while sleep 0.1; do i=$((i+1)); echo tick $i; done'");
+    first.wait("the plan", |screen| screen.contains("tick") && screen.contains("here"));
+    first.press(&["Enter"]);
+    first.wait("its lines", |screen| last_tick(screen) > Some(30));
+
+    let head = |screen: &str| screen.lines().next().unwrap_or_default().to_owned();
+    first.press(&["Space"]);
+    let frozen = first.wait("a moment", |screen| head(screen).contains("behind"));
+    let at = last_tick_before(&frozen);
+    let later = first.wait("time to go on", |screen| {
+        head(screen).contains("behind") && head(screen) != head(&frozen) && screen.contains("\n│")
+    });
+    assert_eq!(last_tick_before(&later), at, "what is frozen stands still:\n{later}");
+    first.press(&["("]);
+    let back = first.wait("a moment before it", |screen| last_tick_before(screen) < at);
+    // played on it comes to now, and goes on with it
+    first.press(&["Space", ">", ">", ">"]);
+    first.wait("it to come to now", |screen| {
+        head(screen).contains("live") && last_tick_before(screen) > last_tick(&later)
+    });
+    first.press(&["("]);
+    first.wait("a moment before it", |screen| head(screen).contains("behind"));
+    first.press(&["F"]);
+    let now = first.wait("the run", |screen| head(screen).starts_with(" Run"));
+    assert!(last_tick(&now) > last_tick(&back), "{now}");
+    first.wait("it to go on", |screen| last_tick(screen) > last_tick(&now));
+
+    // another hvtui shows what this one records
+    let Some(second) = Terminal::start(&hvtui(&["replay", "last"]), 100, 30) else { return };
+    let opened = second.wait("the recording", |screen| last_tick_before(screen).is_some());
+    second.press(&["F"]);
+    second.wait("it to follow", |screen| {
+        head(screen).contains("live") && last_tick_before(screen) > last_tick_before(&opened)
+    });
+    first.press(&["x"]);
+    first.wait("a question", |screen| screen.contains("Stop run"));
+    first.press(&["y"]);
+    let ended = first.wait("its end", |screen| screen.contains("stopped"));
+    second.wait("its end there too", |screen| screen.contains("stopped") && !head(screen).contains("live"));
+    assert!(head(&ended).starts_with(" Run"), "{ended}");
+    for terminal in [&first, &second] {
+        terminal.press(&["q"]);
+        terminal.assert_restored(0);
+    }
 }
 
 /// The greatest number that the ranks of `echo tick N` have printed.

@@ -140,6 +140,7 @@ fn read_spans(dec: &mut Dec<'_>, timings: &mut [StepTiming]) -> Result<(), Malfo
         return Err(Malformed("has more spans than a chunk may have"));
     }
     for (timing, count) in timings.iter_mut().zip(counts) {
+        timing.spans.reserve_exact(count);
         for _ in 0..count {
             let phase = usize::from(dec.byte()?);
             let phase = *Phase::ALL.get(phase).ok_or(Malformed("has a phase of an unknown kind"))?;

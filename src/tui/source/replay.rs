@@ -137,6 +137,7 @@ impl Replay {
 fn play(mut player: Player, asked: &Receiver<Asked>, moved: &told::Sender<Vec<Msg>>, mut marks: Option<Msg>) {
     let (mut then, mut has_arrived) = (None, false);
     let mut looked = clock::now();
+    player.grow(looked);
     loop {
         let playback = player.advance(clock::now());
         let is_there = playback.reading.is_none();

@@ -4,6 +4,7 @@ use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::{Duration, UNIX_EPOCH};
 
 use hvtui::domain::alerts::{AlertKind, AlertRules, HeatRule};
 use hvtui::domain::event::{Envelope, Event, Origin};
@@ -422,22 +423,27 @@ fn what_is_recorded_while_it_is_replayed_comes_in() {
     early.iter().for_each(|envelope| writer.push(envelope).unwrap());
     writer.flush().unwrap();
 
-    let second = |seconds: i64| Stamp(1_000_000 * seconds);
+    let file = fs::File::open(&path).unwrap();
+    let second = |seconds: i64| {
+        let written = file.metadata().unwrap().modified().unwrap();
+        let now = written.duration_since(UNIX_EPOCH).unwrap() + Duration::from_secs(seconds as u64);
+        Stamp(now.as_micros() as i64)
+    };
     let mut player = Player::open(&path).unwrap();
     let mut screen = Screen::default();
     player.seek(player.state().end);
     screen.advance(&mut player, second(0));
     let then = player.state();
-    assert!(!player.grow(second(1)) && !player.state().growing, "nothing has come");
+    assert!(!player.grow(second(6)) && !player.state().growing, "it is not written to");
     late.iter().for_each(|envelope| writer.push(envelope).unwrap());
     writer.flush().unwrap();
-    assert!(player.grow(second(2)));
+    assert!(player.grow(second(0)));
     let grown = player.state();
     assert!(grown.growing && grown.end > then.end && grown.playhead == then.playhead, "{grown:?}");
-    screen.advance(&mut player, second(2));
+    screen.advance(&mut player, second(1));
     assert!(screen.0 == world_at(&envelopes, then.playhead), "what is shown stands still");
     player.step(-3);
-    screen.advance(&mut player, second(2));
+    screen.advance(&mut player, second(1));
     assert!(screen.0 == world_at(&envelopes, player.state().playhead));
     player.follow();
     screen.advance(&mut player, second(3));

@@ -102,7 +102,8 @@ fn alerts(model: &Model, run: &RunState) -> Vec<Stamp> {
         Seen::Run(shown) => shown,
     };
     let start = shown.history.points.start();
-    let world = model.away.as_deref().unwrap_or(&model.world);
+    let away = model.away.as_deref().filter(|_| now(model, run).is_some());
+    let world = away.unwrap_or(&model.world);
     let is_of_it = |place: &Place| match (&place.run, &place.host) {
         (Some(of), _) => *of == run.spec.id,
         (None, Some(host)) => run.by_host.contains_key(host),
