@@ -154,9 +154,12 @@ pub fn instead(pasted: &Pasted) -> Option<String> {
     }
 }
 
-/// Slots of a host: where the line gives ranks and no slots, all that the host has.
+/// Slots of a host: one without a number counts as one slot, as with mpirun; where the line has more ranks than its hosts have slots
+/// by that, which mpirun refuses, as all that the host has.
 fn slots(pasted: &Pasted, host: &HostSlots) -> u32 {
-    host.slots.unwrap_or(if pasted.np.is_some() { ALL_SLOTS } else { 1 })
+    let counted = pasted.hosts.iter().map(|host| host.slots.unwrap_or(1)).fold(0, u32::saturating_add);
+    let unnamed = if pasted.np.is_some_and(|np| np > counted) { ALL_SLOTS } else { 1 };
+    host.slots.unwrap_or(unnamed)
 }
 
 fn name(host: &HostSlots) -> HostId {

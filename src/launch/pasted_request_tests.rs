@@ -160,3 +160,21 @@ fn the_lines_of_the_notes_become_containers_of_the_ranks() {
     }
     assert!(crate::launch::paste::read_text("docker run --rm \\\n IMG python a.py").is_ok());
 }
+
+#[test]
+fn a_host_without_a_number_is_one_slot_while_the_ranks_fit_so() {
+    let hosts = |line: &str| match asked(line).place {
+        PlacementSpec::Hosts { hosts, np } => {
+            (hosts.iter().map(|(host, slots)| format!("{host}:{slots}")).collect::<Vec<_>>().join(","), np)
+        }
+        other => panic!("{other:?}"),
+    };
+    assert_eq!(hosts("mpirun -np 2 -H a,b ./t"), ("a:1,b:1".to_owned(), Some(2)));
+    assert_eq!(hosts("mpirun -np 3 --host a,b,a ./t"), ("a:2,b:1".to_owned(), Some(3)));
+    assert_eq!(hosts("mpirun -np 3 -H a:2,b ./t"), ("a:2,b:1".to_owned(), Some(3)));
+    assert_eq!(hosts("mpirun -H a,b ./t"), ("a:1,b:1".to_owned(), None));
+    let all = crate::launch::request::ALL_SLOTS;
+    let too_many = asked("mpirun -np 4 -H a,b ./t");
+    assert!(too_many.remarks.iter().any(|remark| remark.contains("counts one slot")), "{too_many:?}");
+    assert_eq!(hosts("mpirun -np 4 -H a,b ./t"), (format!("a:{all},b:{all}"), Some(4)));
+}

@@ -58,7 +58,7 @@ pub use mcap::MAGIC;
 pub use player::{Playback, Player};
 pub use position::Recap;
 pub use reader::Reader;
-pub use recorder::{Recorder, Stats, Status};
+pub use recorder::{Flush, Recorder, Stats, Status};
 pub use segments::Lock;
 pub use store::Store;
 pub use study::Study;

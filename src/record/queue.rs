@@ -26,6 +26,8 @@ struct State {
     dropped: u64,
     /// Batches that were taken out.
     taken: u64,
+    /// What comes after it is to be on disk at once.
+    flush: bool,
     closed: bool,
 }
 
@@ -118,6 +120,12 @@ impl Queue {
         gap.envelope(envelope.origin.clone(), worth(&envelope.event).1)
     }
 
+    /// Says that what waits is to be on disk as soon as it is taken.
+    pub(super) fn flush(&self) {
+        self.lock().flush = true;
+        self.changed.notify_one();
+    }
+
     /// Ends the queue: what waits is still taken, what comes is ignored.
     pub(super) fn close(&self) {
         self.lock().closed = true;
@@ -144,6 +152,9 @@ impl Queue {
             if state.closed {
                 return Taken::Closed;
             }
+            if std::mem::take(&mut state.flush) {
+                return Taken::Idle;
+            }
             state = match patience {
                 None => self.changed.wait(state).unwrap_or_else(PoisonError::into_inner),
                 Some(patience) => {
@@ -153,6 +164,7 @@ impl Queue {
                         && state.waiting.is_empty()
                         && state.gaps.is_empty()
                         && !state.closed
+                        && !state.flush
                     {
                         return Taken::Idle;
                     }

@@ -21,6 +21,8 @@ use crate::domain::event::Envelope;
 /// How long an unfinished chunk waits for more. Added to the time that a chunk spans at most, this is
 /// what a `kill -9` may lose: one second.
 pub const IDLE: Duration = Duration::from_millis(250);
+/// Between two looks whether what was sent is on disk.
+const LOOK: Duration = Duration::from_millis(5);
 /// Memory that may wait for the disk, bytes.
 const QUEUE_LIMIT: usize = 16 << 20;
 
@@ -30,6 +32,13 @@ pub struct Recorder {
     path: PathBuf,
     shared: Arc<Shared>,
     thread: Option<JoinHandle<()>>,
+}
+
+/// What was sent is on its way to the disk.
+#[derive(Debug)]
+pub struct Flush {
+    shared: Arc<Shared>,
+    before: u64,
 }
 
 #[derive(Debug)]
@@ -46,6 +55,8 @@ struct Shared {
 struct Progress {
     totals: Totals,
     opened: bool,
+    /// How often nothing waited any more and all was put into the file.
+    flushes: u64,
     error: Option<String>,
     left_out: Option<String>,
 }
@@ -147,6 +158,13 @@ impl Recorder {
         self.shared.queue.backlog()
     }
 
+    /// Writes what was sent to the disk soon, not within a second.
+    pub fn flush(&self) -> Flush {
+        let before = self.shared.progress().flushes;
+        self.shared.queue.flush();
+        Flush { shared: Arc::clone(&self.shared), before }
+    }
+
     /// Whether nothing more is taken: its thread has ended.
     pub fn is_over(&self) -> bool {
         self.thread.as_ref().is_none_or(JoinHandle::is_finished)
@@ -209,6 +227,17 @@ impl Recorder {
     }
 }
 
+impl Flush {
+    /// Waits until that is done, so long at most.
+    pub fn wait(self, most: Duration) {
+        let mut left = most;
+        while !left.is_zero() && self.shared.progress().flushes == self.before {
+            std::thread::sleep(LOOK);
+            left = left.saturating_sub(LOOK);
+        }
+    }
+}
+
 impl Drop for Recorder {
     fn drop(&mut self) {
         // the error, if any, stays in the status, which is no longer read
@@ -254,6 +283,7 @@ impl Shared {
                     _ => continue,
                 }
             };
+            let is_flush = matches!(taken, Taken::Idle);
             let result = match taken {
                 Taken::Batch(batch) => self.write(open, &batch, &mut budget),
                 Taken::Idle => open.flush(),
@@ -270,6 +300,7 @@ impl Shared {
             }
             let mut progress = self.progress();
             progress.totals = open.totals();
+            progress.flushes += u64::from(is_flush);
             if let Err(error) = result {
                 progress.error = Some(error.to_string());
                 writer = None;

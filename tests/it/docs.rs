@@ -141,7 +141,8 @@ fn own_keys(screen: &'static Entry) -> impl Iterator<Item = &'static Binding> {
             |shared: &[Binding]| table.iter().map(|one| one.action).eq(shared.iter().map(|one| one.action));
         is(LISTS) || is(EVERYWHERE)
     };
-    screen.keys.iter().filter(move |table| !is_shared(table)).flat_map(|table| table.iter())
+    let tables = screen.keys.iter().zip(screen.tables());
+    tables.filter(move |(table, _)| !is_shared(table)).flat_map(|(_, shown)| shown)
 }
 
 #[test]

@@ -223,7 +223,7 @@ fn a_mark_of_a_replay_stands_there_when_it_is_opened_again() {
     let new = NewMark { at: story.at, step: Some(3), rank: Some(Rank(1)), note: "slow".to_owned() };
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     runtime.block_on(async {
-        let open = || Replay::open(&path, Arc::new(AlertRules::default())).unwrap();
+        let open = || Replay::open(&path, Arc::new(AlertRules::default()), None).unwrap();
         let mut replay = open();
         replay.perform(Effect::Mark(run_id(), MarkChange::Add(new.clone())));
         let (run, marks) = told(&mut replay).await;

@@ -313,7 +313,7 @@ fn figures_are_read_beside_the_replay() {
     let (from, to) = (told_at(&story, 114), told_at(&story, 120));
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     runtime.block_on(async {
-        let mut replay = Replay::open(&path, Arc::new(AlertRules::default())).unwrap();
+        let mut replay = Replay::open(&path, Arc::new(AlertRules::default()), None).unwrap();
         // only the newest question must be answered
         for first in [100, 110] {
             replay.perform(Effect::Analyze { from: told_at(&story, first), to });
@@ -332,7 +332,7 @@ fn figures_are_read_beside_the_replay() {
         };
         assert_eq!((figures.steps.judged, figures.ranks[3].last_in), (6, Some(6)));
         std::fs::remove_file(&path).unwrap();
-        let mut replay = Replay::open(&path, Arc::new(AlertRules::default())).unwrap();
+        let mut replay = Replay::open(&path, Arc::new(AlertRules::default()), None).unwrap();
         replay.perform(Effect::Analyze { from, to });
         loop {
             let messages = replay.next(1).await;

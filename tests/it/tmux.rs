@@ -105,7 +105,7 @@ fn a_run_that_goes_on_is_frozen_gone_back_in_and_followed_again() {
     first.wait("the host", |screen| screen.contains("here") && screen.contains('%'));
     first.press(&["g", "Space", "l"]);
     first.wait("the Launch screen", |screen| screen.contains("command") && screen.contains("enter"));
-    first.type_in("sh -c 'i=0; while sleep 0.1; do i=$((i+1)); echo tick $i; done'");
+    first.type_in("sh -c 'i=0; while [ $i -lt 2000 ]; do sleep 0.1; i=$((i+1)); echo tick $i; done'");
     first.wait("the plan", |screen| screen.contains("tick") && screen.contains("here"));
     first.press(&["Enter"]);
     first.wait("its lines", |screen| last_tick(screen) > Some(30));

@@ -279,7 +279,8 @@ fn remarks(draft: &mut Draft<'_>) {
     let bare: Vec<&str> =
         pasted.hosts.iter().filter(|host| host.slots.is_none()).map(|host| host.host.as_str()).collect();
     let whole = pasted.per_node.is_none() && !pasted.oversubscribe;
-    if let Some(np) = pasted.np.filter(|np| whole && *np as usize > pasted.hosts.len() && !bare.is_empty()) {
+    let counted = pasted.hosts.iter().map(|host| host.slots.unwrap_or(1)).fold(0, u32::saturating_add);
+    if let Some(np) = pasted.np.filter(|np| whole && *np > counted && !bare.is_empty()) {
         said.push(format!(
             "Open MPI counts one slot for a host without a number ({}), which is too few for {np} ranks; hvtui takes the slots that the host has.",
             bare.join(", ")

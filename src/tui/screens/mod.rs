@@ -75,7 +75,18 @@ pub fn entry(screen: Screen) -> &'static Entry {
 impl Entry {
     /// The bindings that hold here, its own first.
     pub fn bindings(&self) -> impl Iterator<Item = &'static Binding> + use<> {
-        self.keys.iter().flat_map(|table| table.iter())
+        self.tables().into_iter().flatten()
+    }
+
+    /// The same, table by table: without those all of whose keys mean something else here.
+    pub fn tables(&self) -> Vec<Vec<&'static Binding>> {
+        let mut taken = Vec::new();
+        let mut holds = |binding: &&'static Binding| {
+            let is_free = binding.keys.iter().any(|key| !taken.contains(key));
+            taken.extend_from_slice(binding.keys);
+            is_free
+        };
+        self.keys.iter().map(|table| table.iter().filter(&mut holds).collect()).collect()
     }
 
     /// What a key means here.

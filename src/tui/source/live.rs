@@ -218,7 +218,8 @@ impl Live {
     }
 
     fn open_replay(&mut self, run: &RunId) {
-        match Replay::open(&self.store.path_of(run), Arc::clone(&self.rules)) {
+        let flush = self.recorded.flush(run);
+        match Replay::open(&self.store.path_of(run), Arc::clone(&self.rules), flush) {
             Ok(replay) => self.replay = Some(replay),
             Err(error) => self.queue.push_back(Msg::ReplayFailed(error.to_string())),
         }

@@ -22,7 +22,7 @@ use crate::domain::position::Past;
 use crate::domain::run::RunSpec;
 use crate::domain::time::{HostTime, Stamp};
 use crate::launcher::session::{Output, Session};
-use crate::record::{Error, Recorder, Store, weight};
+use crate::record::{Error, Flush, Recorder, Store, weight};
 use crate::tui::source::catch_up::CatchUp;
 use crate::tui::source::takeup::TakenUp;
 
@@ -284,6 +284,11 @@ impl Recorded {
             None => drop(self.unrecorded.insert(run)),
         }
         self.session.attach(spec, position, past)
+    }
+
+    /// What is known of a run by now is put on the disk, if it is recorded here.
+    pub fn flush(&self, run: &RunId) -> Option<Flush> {
+        self.active.get(run).map(|active| active.recorder.flush())
     }
 
     /// Whether a run is recorded here, or was up to its end.

@@ -14,7 +14,7 @@ use crate::domain::alerts::AlertRules;
 use crate::domain::ids::RunId;
 use crate::domain::marks::MarkChange;
 use crate::domain::time::Stamp;
-use crate::record::{Error, Player};
+use crate::record::{Error, Flush, Player};
 use crate::tui::core::{Analyzed, Effect, Msg, PlayCommand};
 use crate::tui::source::EventSource;
 use crate::tui::source::figures::FiguresDesk;
@@ -25,6 +25,8 @@ use crate::tui::source::reports::ReportDesk;
 const SPEEDS: (f64, f64) = (0.125, 64.0);
 /// Moves that may wait to be taken in; the player waits with the next one.
 const AHEAD: usize = 2;
+/// How long a disk may take to write what a recording is opened with.
+const FLUSH: Duration = Duration::from_millis(300);
 /// How often it is looked whether a recording has grown.
 const LOOK: Duration = Duration::from_millis(500);
 
@@ -49,13 +51,16 @@ enum Asked {
 
 impl Replay {
     /// Opens a recording at its end, paused, with alerts by these rules. Does not wait for that: the first message tells where it stands, or
-    /// [`Msg::ReplayFailed`] why it can't be opened.
+    /// [`Msg::ReplayFailed`] why it can't be opened. What is on its way to its file is waited for a little.
     ///
     /// # Errors
     /// When the system has no thread left.
-    pub fn open(path: &Path, rules: Arc<AlertRules>) -> Result<Self, Error> {
+    pub fn open(path: &Path, rules: Arc<AlertRules>, flush: Option<Flush>) -> Result<Self, Error> {
         let path = path.to_owned();
         Self::start(path.clone(), move || {
+            if let Some(flush) = flush {
+                flush.wait(FLUSH);
+            }
             let mut player = Player::open(&path)?.with_rules(rules);
             player.seek(player.state().end);
             Ok(player)

@@ -25,11 +25,11 @@ impl Help {
         let keys = screen.bindings().map(|binding| binding.keys_text().width()).max().unwrap_or(0);
         let room = usize::from(width).saturating_sub(keys + 8);
         let mut lines: Vec<(String, String)> = Vec::new();
-        for (nth, table) in screen.keys.iter().enumerate() {
+        for (nth, table) in screen.tables().into_iter().enumerate() {
             if nth == 1 {
                 lines.push((String::new(), String::new()));
             }
-            for binding in *table {
+            for binding in table {
                 for (at, line) in wrap(binding.help, room).into_iter().enumerate() {
                     let keys = if at == 0 { binding.keys_text() } else { String::new() };
                     lines.push((keys, line));

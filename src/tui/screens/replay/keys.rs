@@ -1,11 +1,12 @@
 //! The keys that move the playhead.
 
 use super::selection::Selection;
-use super::{HeatColumns, close, follow, is_followed, selection, state};
+use super::{HeatColumns, close, follow, is_followed, no_steps, selection, state};
 use crate::tui::core::keymap::{Action, Binding, bind, c, k, named};
 use crate::tui::core::{Effect, KeyCode, Level, Mouse, MouseKind, PlayCommand};
 use crate::tui::screens::run::keys::{end_search, moves_sideways};
 use crate::tui::screens::run::{LogAt, Pane, window_us};
+use crate::tui::screens::update::perform;
 use crate::tui::screens::{Model, run};
 
 /// Its keys; the order is the footer's.
@@ -52,6 +53,9 @@ pub(super) const KEYS: &[Binding] = &[
         "how late each rank came to the allreduce, step by step, of the part or of all; and back",
     ),
     named(&[c('b')], Action::ByTime, "by time", "heat map: its columns by time, or by step"),
+    named(&[c('x')], Action::Stop, "stop", "a run that goes on: back to now, and stop it (asks first)"),
+    named(&[c('S')], Action::Stacks, "stacks", "a run that goes on: back to now, and where every rank is"),
+    named(&[c('T')], Action::Trace, "trace", "a run that goes on: back to now, and kernel trace of 3 steps"),
     bind(&[c('d')], Action::Back, "close", "close the replay"),
     named(
         &[k(KeyCode::Esc)],
@@ -77,9 +81,17 @@ pub(super) const KEYS: &[Binding] = &[
 
 /// Why a key can do nothing as things stand: what has ended is not followed.
 pub(super) fn missing(model: &Model, action: Action) -> Option<&'static str> {
-    let grows = state(model).is_none_or(|state| state.growing) || is_followed(model);
-    let is_idle = action == Action::Follow && !grows && model.ui.run.log_at == LogAt::Follow;
-    is_idle.then_some("the log is at the playhead")
+    let grows = || state(model).is_none_or(|state| state.growing) || is_followed(model);
+    match action {
+        Action::Follow if model.ui.run.log_at == LogAt::Follow && !grows() => {
+            Some("the log is at the playhead")
+        }
+        Action::Stop | Action::Stacks | Action::Trace if !is_followed(model) => {
+            Some("this is a recording: its run does not go on here")
+        }
+        Action::StepBack | Action::StepForward => no_steps(model),
+        _ => None,
+    }
 }
 
 /// Does what a key means here.
@@ -127,6 +139,12 @@ fn carry_out(model: &mut Model, action: Action) -> Vec<Effect> {
             incident(model, action == Action::NextIncident).map(Effect::Play).into_iter().collect()
         }
         Action::Follow if is_followed(model) => follow(model),
+        Action::Stop | Action::Stacks | Action::Trace => {
+            // they are about the run as it is now
+            let mut effects = follow(model);
+            effects.extend(perform(model, action));
+            effects
+        }
         Action::Follow if state(model).is_some_and(|state| state.growing) => {
             model.ui.run.log_at = LogAt::Follow;
             play(PlayCommand::Follow)

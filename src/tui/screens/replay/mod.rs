@@ -9,12 +9,12 @@ use std::sync::Arc;
 use crate::domain::ids::RunId;
 use crate::domain::playback::PlaybackState;
 use crate::domain::time::Stamp;
-use crate::domain::world::LoggedLine;
+use crate::domain::world::{LoggedLine, RunState};
 use crate::tui::core::keymap::{EVERYWHERE, LISTS};
 use crate::tui::core::{Effect, Level, PlayCommand, Screen, Zone};
 use crate::tui::screens::Entry;
 use crate::tui::screens::replay::selection::{FiguresUi, Selection};
-use crate::tui::screens::run::RunUi;
+use crate::tui::screens::run::{LogAt, RunUi};
 use crate::tui::screens::{Mode, Model, run};
 
 /// The screen, for the registry.
@@ -114,9 +114,17 @@ pub(super) fn freeze(model: &mut Model, command: Option<PlayCommand>) -> Vec<Eff
     [Effect::OpenReplay(id)].into_iter().chain(command.map(Effect::Play)).collect()
 }
 
-/// Whether the run is followed here, so that there is a screen of it as it is now.
+/// Whether the run goes on and is followed here, or was frozen on its screen: there it is as it is now.
 pub fn is_followed(model: &Model) -> bool {
-    model.shown_run().is_some_and(|(_, run)| run::whole::now(model, run).is_some())
+    let now = model.shown_run().and_then(|(_, run)| run::whole::now(model, run));
+    model.ui.replay.frozen.is_some() || now.is_some_and(RunState::is_live)
+}
+
+/// Why there is no step to go to.
+pub(super) fn no_steps(model: &Model) -> Option<&'static str> {
+    let (_, run) = model.shown_run()?;
+    let told = run::whole::history(model, run).points.points().iter().any(|point| point.steps > 0);
+    (!told && run.step().is_none()).then_some("this run tells no steps")
 }
 
 /// The first lines that are printed after the playhead, while it stands still.
@@ -129,6 +137,7 @@ pub fn lines_ahead(model: &Model) -> &[Arc<LoggedLine>] {
 /// Leaves the replay of a run that is followed here for its screen.
 pub(super) fn follow(model: &mut Model) -> Vec<Effect> {
     let effects = close(model);
+    model.ui.run.log_at = LogAt::Follow;
     if model.ui.screen != Screen::Run {
         model.ui.open(Screen::Run);
     }

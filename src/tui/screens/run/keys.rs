@@ -130,6 +130,7 @@ pub(super) fn missing(model: &Model, action: Action) -> Option<&'static str> {
         (SeekForward | StepForward | NextIncident | PageForward, Some(false)) => {
             Some("this is the end of the run: ←, [ and { go back in it")
         }
+        (StepBack, _) if replay::no_steps(model).is_some() => replay::no_steps(model),
         (Stop | Stacks | Trace, Some(false)) => Some("this run has ended"),
         (PlayPause, Some(false)) => Some("this run has ended: p replays it, and ←, [ and { go back in it"),
         (Follow, Some(false)) if model.ui.run.log_at == LogAt::Follow => Some("the log shows its last line"),

@@ -118,11 +118,10 @@ impl RunUi {
         Self { run: Some(run), ..Self::default() }
     }
 
-    /// Forgets what belongs to the moments that were shown, and keeps how they are shown.
+    /// Forgets what belongs to the moments that were shown, and keeps how they are shown. A line of the log has its number at all of
+    /// them.
     pub fn leave_moment(&mut self) {
         self.whole = None;
-        self.log_at = LogAt::Follow;
-        self.log.found = None;
         self.moments = moments::MomentsUi::default();
     }
 }

@@ -209,7 +209,7 @@ fn step_times(canvas: &mut Canvas<'_>, y: u16, map: &Map<'_>, (x, room): (u16, u
     canvas.text(1, y, x.saturating_sub(2), "step p95", dim);
     let line: String = p95.iter().map(|value| level(value.map(|value| value / most.max(1.0)))).collect();
     canvas.text(x, y, room, &line, fill);
-    let words = format!("max {}", units::duration_us(most as u64));
+    let words = format!("up to {}", units::duration_us(most as u64));
     canvas.right(x + room + 1, y, DELAY + LAST, &words, dim);
 }
 

@@ -22,9 +22,9 @@ use crate::tui::core::words::clock_time;
 use crate::tui::screens::Model;
 use crate::tui::screens::replay::lines_ahead;
 use crate::tui::screens::run::log::{
-    MILLISECONDS_FROM, is_at_top, log_rows, matches, printed_at, rank_digits, text_place, unfinished,
+    Least, MILLISECONDS_FROM, is_at_top, log_rows, matches, printed_at, rank_digits, text_place, unfinished,
 };
-use crate::tui::screens::run::{LogAt, Pane};
+use crate::tui::screens::run::{LogAt, Pane, RunUi};
 
 /// Draws head and lines.
 pub(super) fn draw(model: &Model, canvas: &mut Canvas<'_>, band: Band, run: &RunState) {
@@ -56,7 +56,7 @@ pub(super) fn draw(model: &Model, canvas: &mut Canvas<'_>, band: Band, run: &Run
     } else {
         pane.rows(&folds, room)
     };
-    if rows.is_empty() && live.is_empty() {
+    if rows.is_empty() && live.is_empty() && ahead.is_empty() {
         let dim = canvas.theme.dim;
         for (line, y) in instead(run, canvas.width() - 3).iter().zip(list.y..list.y + list.h) {
             canvas.text(2, y, canvas.width() - 3, line, dim);
@@ -92,8 +92,8 @@ fn head(model: &Model, canvas: &mut Canvas<'_>, y: u16, run: &RunState, last: Op
         (LogAt::Follow, Screen::Replay) => "at the playhead".to_owned(),
         (LogAt::Follow, _) => "follow".to_owned(),
         (LogAt::Line(_), _) => {
-            let at = last.map_or(0, |number| number + 1);
-            format!("line {at} of {} · F follows", run.log.count())
+            let (at, of) = counted(run, ui, last);
+            format!("line {at} of {of} · F follows")
         }
     };
     let mut title =
@@ -122,6 +122,15 @@ fn head(model: &Model, canvas: &mut Canvas<'_>, y: u16, run: &RunState, last: Op
         title.push((format!(" · older lines: hvtui logs {}", run.spec.id.short()), dim));
     }
     canvas.rule(y, &title);
+}
+
+/// Which line the last one is, and how many there are: of all, or of those in memory that the pane shows.
+fn counted(run: &RunState, ui: &RunUi, last: Option<u64>) -> (u64, u64) {
+    if ui.log_rank.is_none() && ui.log.least == Least::All {
+        return (last.map_or(0, |number| number + 1), run.log.count());
+    }
+    let shown = run.log.iter().filter(|(_, line)| ui.shows(line));
+    shown.fold((0, 0), |(at, of), (number, _)| (at + u64::from(Some(number) <= last), of + 1))
 }
 
 /// One row of the pane.

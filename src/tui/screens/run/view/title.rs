@@ -69,8 +69,9 @@ fn right(
         Mode::Live => progress(model, theme, run),
         Mode::Replay(state) => replay_words::words(model, theme, state, run),
     };
-    if let (Mode::Live, Some(percent)) = (&model.mode, model.ui.replay.reading) {
-        words.push((0, format!("reading {percent} %"), theme.warn));
+    if model.mode == Mode::Live && model.ui.screen == Screen::Replay {
+        let read = model.ui.replay.reading.map_or_else(String::new, |percent| format!(" {percent} %"));
+        words.push((0, format!("opening the recording …{read}"), theme.warn));
     }
     let name = width(&run.spec.name).min(NAME);
     let left = width(word(model)) + width(id.short()) + name + width(&place(run)) + 8;
