@@ -496,9 +496,10 @@ impl RankView {
                         Telling::Bytes(data) => {
                             let until = offset + data.len() as u64;
                             tail.rewind(until);
-                            let moments = match std::mem::take(&mut is_new) {
-                                true => vec![(until, clock::host_now())],
-                                false => times::moments(dir, rank, stream, offset, until),
+                            let moments = if std::mem::take(&mut is_new) {
+                                vec![(until, clock::host_now())]
+                            } else {
+                                times::moments(dir, rank, stream, offset, until)
                             };
                             if stream != Stream::Report {
                                 let written = Written::each(&run(), (rank, stream), &moments);

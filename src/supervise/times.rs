@@ -249,25 +249,33 @@ impl Noted {
         if self.file.is_some() && self.count >= MOST {
             self.thin(dir, now).map_err(failed)?;
         }
-        let file = match &mut self.file {
-            Some(file) => file,
-            none => {
-                let file = dir.append(&name)?;
-                file.set_len(0).map_err(failed)?;
-                self.count = 0;
-                let head = head().ok_or_else(|| failed(io::ErrorKind::Unsupported.into()))?;
-                (&file).write_all(&head).map_err(failed)?;
-                none.insert(file)
-            }
-        };
+        if self.file.is_none() {
+            self.begin(dir)?;
+        }
+        let Some(mut file) = self.file.as_ref() else { return Ok(()) };
         if let Err(error) = file.write_all(&note.to_bytes()) {
             // the next one begins where this one should have
-            let cut = file.set_len(((self.count + 1) * SIZE) as u64);
-            return Err(failed(cut.err().unwrap_or(error)));
+            if self.cut_torn_end(file).is_err() {
+                self.file = None;
+            }
+            return Err(failed(error));
         }
         self.count += 1;
         Ok(())
     }
+
+    /// Makes a file without a note.
+    fn begin(&mut self, dir: &RunDir) -> Result<(), SuperviseError> {
+        let name = times_file(self.rank);
+        let failed = |error| SuperviseError::io("write", &dir.path().join(&name), error);
+        let mut file = dir.append(&name)?;
+        file.set_len(0).map_err(failed)?;
+        let head = head().ok_or_else(|| failed(io::ErrorKind::Unsupported.into()))?;
+        file.write_all(&head).map_err(failed)?;
+        (self.file, self.count) = (Some(file), 0);
+        Ok(())
+    }
+
     /// Makes room for further notes: a file with fewer takes the place of this one, which who has it open can read on.
     fn thin(&mut self, dir: &RunDir, now: HostTime) -> io::Result<()> {
         let notes = Notes::open(dir, self.rank).ok_or(io::ErrorKind::NotFound)?;

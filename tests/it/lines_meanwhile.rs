@@ -3,10 +3,17 @@
 use std::io::Read;
 use std::path::PathBuf;
 
+use hvtui::domain::ids::Rank;
+use hvtui::domain::log::Stream;
 use hvtui::domain::run_log::LoggedLine;
+use hvtui::domain::time::HostTime;
 use hvtui::record::Reader;
+use hvtui::supervise::times::moments;
+use rustix::process::Signal;
 
-use super::common::processes::{end_of, until};
+use super::common::bed::{Bed, ended, running, state, text as text_of};
+use super::common::cluster::skip;
+use super::common::processes::{end_of, kill, until};
 use super::local_runs::Person;
 
 /// Eight lines, one a second, every second one on standard error; each holds the time at which it was printed, in microseconds.
@@ -25,9 +32,9 @@ while [ ! -e go ]; do sleep 0.05; done"#;
 const LATE_US: i64 = 1_500_000;
 const EARLY_US: i64 = -100_000;
 
-/// A run that has printed all of it while no client followed.
-fn printed(person: &Person) -> String {
-    let out = person.run(&["run", "-np", "1", "--detach", "--", "sh", "-c", PRINTS]);
+/// A run that has printed all of it while no client followed; `by` starts its rank.
+fn printed(person: &Person, by: &[&str]) -> String {
+    let out = person.run(&[&["run", "--detach", "--"], by, &["sh", "-c", PRINTS]].concat());
     assert!(out.status.success(), "{}", text(&out.stderr));
     until("all lines", || person.home().join("printed").exists());
     text(&out.stdout).trim().to_owned()
@@ -79,22 +86,25 @@ fn assert_in_time(person: &Person) {
     let numbers: Vec<&str> = lines.iter().filter_map(|logged| logged.line.text.split(' ').next()).collect();
     assert_eq!(numbers, ["1", "2", "3", "4", "5", "6", "7", "8"]);
     let told = text(&person.run(&["logs"]).stdout);
-    let expected: String = lines.iter().map(|logged| format!("[0] {}\n", logged.line.text)).collect();
-    assert_eq!(told, expected);
+    let expected: Vec<String> = lines.iter().map(|logged| format!("[0] {}", logged.line.text)).collect();
+    assert!(told.lines().eq(expected), "{told}");
 }
 
 #[test]
 fn they_lie_where_they_were_printed_when_a_client_follows_again() {
     let person = Person::new(1);
-    let run = printed(&person);
+    let run = printed(&person, &[]);
     attach(&person, &run);
     assert_in_time(&person);
 }
 
 #[test]
-fn they_lie_where_they_were_printed_when_the_run_has_ended() {
+fn they_lie_where_they_were_printed_when_the_run_of_a_launcher_has_ended() {
+    if !std::path::Path::new("/usr/bin/mpirun").exists() {
+        return skip("no mpirun: apt-get install openmpi-bin");
+    }
     let person = Person::new(1);
-    printed(&person);
+    printed(&person, &["mpirun", "-np", "1"]);
     std::fs::write(person.home().join("go"), "").unwrap();
     until("the end of the run", || {
         let runs: serde_json::Value =
@@ -108,7 +118,7 @@ fn they_lie_where_they_were_printed_when_the_run_has_ended() {
 #[test]
 fn without_a_note_of_it_they_have_no_time() {
     let person = Person::new(1);
-    let run = printed(&person);
+    let run = printed(&person, &[]);
     std::fs::remove_file(file(&person, "spool/*/*/rank-0.times")).unwrap();
     attach(&person, &run);
     let lines = recorded(&person);
@@ -124,4 +134,26 @@ fn without_a_note_of_it_they_have_no_time() {
             .collect();
         assert!(offsets.len() == 4 && offsets.is_sorted(), "{offsets:?}");
     }
+}
+
+/// Who takes a run over does not know when that was printed which was not noted, and notes what comes.
+#[test]
+fn a_new_supervisor_goes_on_where_the_dead_one_noted_last() {
+    let bed = Bed::new();
+    let script = "i=0; while [ ! -e go ]; do i=$((i+1)); echo $i; sleep 0.1; done";
+    let dir = bed.start(bed.spec(&[script], 1000));
+    let noted = || moments(&dir, Rank(0), Stream::Stdout, 0, u64::MAX);
+    until("two notes", || noted().len() >= 2);
+    let dead = running(&dir).supervisor;
+    kill(dead.pid, Signal::KILL);
+    let before = noted().len();
+    until("a new supervisor", || state(&dir).supervisor != dead);
+    until("two notes of it", || noted().len() >= before + 3);
+    std::fs::write(bed.work("go"), "").unwrap();
+    ended(&dir);
+    let noted = noted();
+    let unknown: Vec<usize> = (0..noted.len()).filter(|at| noted[*at].1 == HostTime(0)).collect();
+    assert!(matches!(unknown[..], [at] if at == before || at == before + 1), "{noted:?}");
+    assert!(noted.iter().map(|(_, t)| *t).filter(|t| t.0 > 0).is_sorted(), "{noted:?}");
+    assert_eq!(noted.last().map(|(length, _)| *length), Some(text_of(&dir, "rank-0.out").len() as u64));
 }
