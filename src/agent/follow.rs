@@ -32,6 +32,7 @@ use crate::supervise::rundir::RunDir;
 use crate::supervise::silence::Attended;
 use crate::supervise::state::{Phase, SPEC, STATE, Started, State, exit_file, started_file, stream_file};
 use crate::supervise::stop::sweep;
+use crate::supervise::times;
 use crate::wire::chunk::{Chunk, Gap, Written};
 use crate::wire::message::{
     Collectives, Follow, FromAgent, Noted, RankExited, RankStarted, Refused, RunRef, Stands,
@@ -495,9 +496,14 @@ impl RankView {
                         Telling::Bytes(data) => {
                             let until = offset + data.len() as u64;
                             tail.rewind(until);
-                            if std::mem::take(&mut is_new) && stream != Stream::Report {
-                                let t = clock::host_now();
-                                due.push(FromAgent::Written(Written { run: run(), rank, stream, until, t }));
+                            let moments = if std::mem::take(&mut is_new) {
+                                vec![(until, clock::host_now())]
+                            } else {
+                                times::moments(dir, rank, stream, offset, until)
+                            };
+                            if stream != Stream::Report {
+                                let written = Written::each(&run(), (rank, stream), &moments);
+                                due.extend(written.into_iter().map(FromAgent::Written));
                             }
                             Piece::Data(offset, data)
                         }

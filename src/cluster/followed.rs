@@ -130,7 +130,9 @@ impl Followed {
     /// The host saw a file grow; its bytes come next.
     pub(crate) fn written(&mut self, written: &Written) {
         if let Some(share) = self.share(&written.run, written.rank) {
-            share.files.seen(written.rank, written.stream, written.until, written.t);
+            for (until, t) in [(written.until, written.t)].iter().chain(&written.then) {
+                share.files.seen(written.rank, written.stream, *until, *t);
+            }
         }
     }
 

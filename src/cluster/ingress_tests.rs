@@ -108,6 +108,7 @@ fn a_busy_honest_host_meets_no_limit() {
         stream: Stream::Stdout,
         until: 1,
         t,
+        then: Vec::new(),
     }));
     let note = Note::new("joined", "x".repeat(200), t);
     let noted = FromAgent::Noted(Noted { run: run(), host: HostId::from("a"), number: 0, note });

@@ -21,8 +21,8 @@ use crate::domain::timing::{SeenStep, StepTiming};
 
 /// The longest line that is kept whole; what is longer is cut and counted.
 const LINE_BYTES: usize = 16 * 1024;
-/// So many moments at which a host saw a file's bytes are kept for bytes that have not come.
-const SEEN: usize = 64;
+/// So many moments at which a host saw a file's bytes are kept for bytes that have not come: more than it tells of a piece.
+const SEEN: usize = 2100;
 /// How many processes within a rank are told apart.
 const WORKERS: usize = 1024;
 /// Characters of the name of a metric, and of why a report was not understood.
@@ -159,7 +159,8 @@ impl RankFiles {
         }
     }
 
-    /// Takes in that the host had a file up to this byte at that moment; the bytes themselves come next.
+    /// Takes in that the host had a file up to this byte at that moment, 0 where it does not know when; the bytes themselves
+    /// come next.
     pub fn seen(&mut self, rank: Rank, stream: Stream, until: u64, t: HostTime) {
         let file = self.files.entry((rank, stream)).or_default();
         let (seen, next) = (&mut file.seen, file.next);
@@ -280,7 +281,8 @@ impl File {
 
     /// The first moment at which the host had the file up to the last byte that was taken in.
     fn seen_at(&self) -> Option<HostTime> {
-        self.seen.iter().find(|(until, _)| *until >= self.next).map(|(_, t)| *t)
+        let seen = self.seen.iter().find(|(until, _)| *until >= self.next);
+        seen.map(|(_, t)| *t).filter(|t| t.0 > 0)
     }
 
     /// The next byte begins a line.

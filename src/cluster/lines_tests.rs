@@ -141,7 +141,7 @@ fn a_line_has_the_moment_at_which_its_host_saw_its_end() {
 /// What comes of lines that end at these bytes, when the host saw the file end at those, a moment each.
 fn moments(seen: &[u64], data: &[u8]) -> Vec<Option<u64>> {
     let mut files = RankFiles::default();
-    for (t, until) in (0..).zip(seen) {
+    for (t, until) in (1..).zip(seen) {
         files.seen(Rank(0), Stream::Stdout, *until, HostTime(t));
     }
     let moment = |event| match event {
@@ -153,13 +153,27 @@ fn moments(seen: &[u64], data: &[u8]) -> Vec<Option<u64>> {
 
 #[test]
 fn each_line_has_the_first_moment_at_which_its_end_was_seen_and_few_wait_for_their_bytes() {
-    assert_eq!(moments(&[2, 4], b"a\nb\n"), [Some(0), Some(1)]);
-    assert_eq!(moments(&[2, 2, 4], b"a\nb\n"), [Some(0), Some(2)]);
+    assert_eq!(moments(&[2, 4], b"a\nb\n"), [Some(1), Some(2)]);
+    assert_eq!(moments(&[2, 2, 4], b"a\nb\n"), [Some(1), Some(3)]);
     let still = [[2; SEEN].as_slice(), &[4]].concat();
-    assert_eq!(moments(&still, b"a\nb\n"), [Some(0), Some(SEEN as u64)], "a still file takes no room");
+    assert_eq!(moments(&still, b"a\nb\n"), [Some(1), Some(SEEN as u64 + 1)], "a still file takes no room");
     let many: Vec<u64> = (1..=SEEN as u64 + 1).collect();
     let told = moments(&many, &[b'\n'; SEEN + 1]);
-    assert_eq!((told[SEEN - 1], told[SEEN]), (Some(SEEN as u64 - 1), None));
+    assert_eq!((told[SEEN - 1], told[SEEN]), (Some(SEEN as u64), None));
+}
+
+#[test]
+fn what_its_host_does_not_know_is_no_moment() {
+    let mut files = RankFiles::default();
+    for (until, t) in [(2, 5), (4, 0), (6, 9)] {
+        files.seen(Rank(0), Stream::Stdout, until, HostTime(t));
+    }
+    let told = plain(files.push(Rank(0), Stream::Stdout, 0, b"a\nb\nc\n"));
+    let moment = |event: &Event| match event {
+        Event::LogPrinted { line } => line.t.map(|t| t.0),
+        other => panic!("{other:?}"),
+    };
+    assert_eq!(told.iter().map(moment).collect::<Vec<_>>(), [Some(5), None, Some(9)]);
 }
 
 #[test]

@@ -458,8 +458,9 @@ impl Talk {
                     // what is longer has been there for a while
                     if stream != Stream::Report && rest.len() < CHUNK_BYTES {
                         let until = *sent + rest.len() as u64;
-                        let (run, rank) = (run.clone(), rank.rank);
-                        self.say(&FromAgent::Written(Written { run, rank, stream, until, t: now }));
+                        for written in Written::each(run, (rank.rank, stream), &[(until, now)]) {
+                            self.say(&FromAgent::Written(written));
+                        }
                     }
                     let data = Bytes::copy_from_slice(&rest[..rest.len().min(CHUNK_BYTES)]);
                     self.sent += data.len() as u64;

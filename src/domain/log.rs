@@ -46,7 +46,8 @@ pub struct LogLine {
     pub text: String,
     /// How many further bytes of an over-long line were left out.
     pub elided: u64,
-    /// When its end was in the file, on its host's clock; absent where the host saw it only later.
+    /// When its end was in the file, on its host's clock: as the host's agent saw it, or its supervisor noted it a second later at
+    /// most as a rule; absent where neither did.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub t: Option<HostTime>,
 }

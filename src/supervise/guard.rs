@@ -1,5 +1,5 @@
 //! Keeps what each rank prints within its cap, and on the disk: threads that look at the files, cut the oldest
-//! bytes, and sync. Whoever owns a run holds one: its supervisor, or who takes the run over after that one's
+//! bytes, and sync; and one that notes when they grow. Whoever owns a run holds one: its supervisor, or who takes the run over after that one's
 //! death.
 //!
 //! Ranks print straight into files, so nobody can make them wait: a rank may be over its cap for the moment until
@@ -19,6 +19,7 @@ use super::rundir::RunDir;
 use super::space::SpaceWatch;
 use super::spool::{self, BLOCK};
 use super::state::stream_file;
+use super::times::Times;
 use crate::clock;
 use crate::domain::ids::Rank;
 use crate::domain::log::Stream;
@@ -92,6 +93,8 @@ impl Guard {
                 }
             })?;
         }
+        let times = Times::new(RunDir::open(dir.path())?, run.ranks.iter().map(|rank| rank.rank));
+        guard.spawn("times", move |ended| times.keep(ended))?;
         // Apart from them: a sync may take as long as the disk likes.
         let ranks: Vec<Rank> = run.ranks.iter().map(|rank| rank.rank).collect();
         let (dir, mut space) = (RunDir::open(dir.path())?, SpaceWatch::new(run.spool.min_free));

@@ -42,6 +42,7 @@ pub mod start;
 pub mod state;
 pub mod stop;
 pub mod supervisor;
+pub mod times;
 mod variables;
 
 use std::io;

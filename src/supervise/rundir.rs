@@ -187,6 +187,12 @@ impl RunDir {
         rustix::fs::statat(&self.fd, name, AtFlags::SYMLINK_NOFOLLOW).is_ok()
     }
 
+    /// How many bytes a file has; `None` where it can't be told.
+    pub(super) fn length(&self, name: &str) -> Option<u64> {
+        let stat = statat(&self.fd, name, AtFlags::SYMLINK_NOFOLLOW).ok()?;
+        u64::try_from(stat.st_size).ok()
+    }
+
     /// Reads a file of one JSON value; `None` when it is not there.
     pub fn read_json<T: DeserializeOwned>(&self, name: &str) -> Result<Option<T>, SuperviseError> {
         let Some(mut file) = self.read(name)? else {
@@ -209,6 +215,12 @@ impl RunDir {
     /// it.
     pub fn write_passing<T: Serialize>(&self, name: &str, value: &T) -> Result<(), SuperviseError> {
         let (temporary, _) = self.temporary(name, value)?;
+        renameat(&self.fd, &temporary, &self.fd, name).map_err(|e| self.error("rename", name, e))
+    }
+
+    /// The same for a file of bytes.
+    pub(super) fn replace_with(&self, name: &str, bytes: &[u8]) -> Result<(), SuperviseError> {
+        let (temporary, _) = self.temporary_of(name, bytes)?;
         renameat(&self.fd, &temporary, &self.fd, name).map_err(|e| self.error("rename", name, e))
     }
 
@@ -262,10 +274,14 @@ impl RunDir {
     }
 
     fn temporary<T: Serialize>(&self, name: &str, value: &T) -> Result<(String, File), SuperviseError> {
-        let temporary = draft(name);
         let bytes = serde_json::to_vec(value).map_err(|e| self.damaged(name, &e))?;
+        self.temporary_of(name, &bytes)
+    }
+
+    fn temporary_of(&self, name: &str, bytes: &[u8]) -> Result<(String, File), SuperviseError> {
+        let temporary = draft(name);
         let mut file = self.file(&temporary, OFlags::WRONLY | OFlags::TRUNC | OFlags::CREATE)?;
-        file.write_all(&bytes).map_err(|e| self.unwritten(name, &temporary, e))?;
+        file.write_all(bytes).map_err(|e| self.unwritten(name, &temporary, e))?;
         Ok((temporary, file))
     }
 

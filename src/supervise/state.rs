@@ -29,6 +29,11 @@ pub fn stream_file(rank: Rank, stream: Stream) -> String {
     format!("rank-{rank}.{}", stream.extension())
 }
 
+/// `rank-3.times`: how long the rank's output was at which moment, see [`times`](super::times).
+pub fn times_file(rank: Rank) -> String {
+    format!("rank-{rank}.times")
+}
+
 /// `started-3.json`: the rank's process, a [`Started`].
 pub fn started_file(rank: Rank) -> String {
     format!("started-{rank}.json")

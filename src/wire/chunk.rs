@@ -28,8 +28,11 @@ pub struct Chunk {
     pub data: Bytes,
 }
 
-/// A file has grown since it was looked at last: when, on the host's clock. Sent before the piece, which a client that
-/// knows no such message takes in as ever.
+/// So many moments are told together, the first one with them: a message that comes often is small.
+const MOMENTS: usize = 13;
+
+/// A file has grown: when, on the host's clock. Sent before the piece, which a client that knows no such message takes in as
+/// ever.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Written {
     /// The run.
@@ -40,8 +43,22 @@ pub struct Written {
     pub stream: Stream,
     /// How long the file was then, bytes.
     pub until: u64,
-    /// When that was seen.
+    /// When that was seen. 0 where it is not known when what ends there was printed.
     pub t: HostTime,
+    /// The same of later moments, of bytes that are read later than they were printed.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub then: Vec<(u64, HostTime)>,
+}
+
+impl Written {
+    /// Tells many moments of a file, each with how long it was.
+    pub fn each(run: &RunId, (rank, stream): (Rank, Stream), moments: &[(u64, HostTime)]) -> Vec<Self> {
+        let told = |moments: &[(u64, HostTime)]| {
+            let ((until, t), then) = moments.split_first()?;
+            Some(Self { run: run.clone(), rank, stream, until: *until, t: *t, then: then.to_vec() })
+        };
+        moments.chunks(MOMENTS).filter_map(told).collect()
+    }
 }
 
 /// A part of one of a rank's files that is missing. The next piece of the file begins where it ends.

@@ -47,6 +47,7 @@ mod launch_paths;
 mod launchers;
 mod layering;
 mod leases;
+mod lines_meanwhile;
 mod lists;
 mod local_runs;
 mod log_output;

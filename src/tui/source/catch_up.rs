@@ -1,9 +1,9 @@
 //! What a client catches up with when it takes a run up comes rank by rank, in a moment. Here it waits until it can be recorded in the
 //! order in which it happened, and at the time at which it did: by its host's time, which pings place on the client's clock.
 //!
-//! Steps, starts and ends of ranks have such a time; what else stands in a rank's report happened between them. Lines that were printed
-//! while no client followed have none, and stay at the moment of their arrival, as does what hosts say. Pure: it knows no clock but that of
-//! the envelopes.
+//! Steps, starts and ends of ranks have such a time; what else stands in a rank's report happened between them. Lines have it where their
+//! host has noted when they were printed, a second late as a rule; one without stands before the next one of its stream that has a time,
+//! and without such a one at the moment of its arrival, as does what hosts say. Pure: it knows no clock but that of the envelopes.
 
 use std::collections::BTreeMap;
 
@@ -19,6 +19,8 @@ use crate::record::weight;
 const PAST_US: i64 = 2_000_000;
 /// When nothing of that kind has come for so long, the present has begun.
 const PRESENT_US: i64 = 1_500_000;
+/// A host may note so much late that a line was printed: one that lies no later than that behind its rank's end was printed before it.
+const NOTED_US: i64 = 3_000_000;
 /// No more than so many bytes wait, as a recorder counts them; then the older half of what has its time goes. The files of a host's
 /// ranks are told in turns of some thousand steps.
 const MOST_BYTES: usize = 24 << 20;
@@ -33,6 +35,10 @@ pub(super) struct CatchUp {
     held: Vec<Held>,
     bytes: usize,
     ranks: BTreeMap<Rank, Told>,
+    /// When the last line of each stream that has gone was printed: nothing behind it is earlier.
+    printed: BTreeMap<(Rank, Stream), Stamp>,
+    /// When the first envelope came.
+    begun: Option<Stamp>,
     /// When the last stage that has gone was entered.
     staged: Stamp,
     /// When the last envelope came that tells of the past, or the first one.
@@ -52,6 +58,12 @@ struct Held {
 impl Held {
     fn at(&self) -> Stamp {
         self.happened.unwrap_or(self.envelope.at)
+    }
+
+    /// Whose output it tells of.
+    fn stream(&self) -> Option<(Rank, Stream)> {
+        let Origin::Rank(_, rank) = self.envelope.origin else { return None };
+        printed(&self.envelope.event).map(|(stream, _)| (rank, stream))
     }
 
     fn is_stage(&self) -> bool {
@@ -80,6 +92,8 @@ impl CatchUp {
             held: Vec::new(),
             bytes: 0,
             ranks: BTreeMap::new(),
+            printed: BTreeMap::new(),
+            begun: None,
             staged: floor,
             past_at: None,
             next: None,
@@ -91,6 +105,7 @@ impl CatchUp {
     pub(super) fn take(&mut self, mut envelope: Envelope) -> (Vec<Envelope>, bool) {
         let now = envelope.at;
         self.next = self.next.or(Some(envelope.seq));
+        self.begun = self.begun.or(Some(now));
         if let Event::Attached { since: Some(_), until } = &mut envelope.event {
             *until = Some(now);
         }
@@ -121,6 +136,12 @@ impl CatchUp {
         let (happened, is_timed) = match &envelope.origin {
             Origin::Rank(_, rank) | Origin::Worker(_, rank, _) => {
                 let rank = *rank;
+                if let Some((_, t)) = printed(&envelope.event) {
+                    // its place is found when all is put in order
+                    let is_past = self.is_past_line(rank, t, now);
+                    self.held.push(Held { happened: None, envelope });
+                    return is_past;
+                }
                 let timed = self.timed(rank, &envelope.event);
                 if let Some((from, to)) = timed {
                     self.came_before(rank, from);
@@ -152,10 +173,21 @@ impl CatchUp {
         is_timed && happened.is_some_and(|happened| now.micros_since(happened) > PAST_US)
     }
 
+    /// A moment of a rank's host, on the client's clock.
+    fn stamp(&self, rank: Rank, t: HostTime) -> Option<Stamp> {
+        let clock = self.clocks.get(self.host_of.get(&rank)?)?;
+        Some(clock.stamp(t).filter(|_| t.0 > 0)?.max(self.floor))
+    }
+
+    /// Whether a line that comes now was printed in the past. A host that is behind with what is printed now tells nothing of that.
+    fn is_past_line(&self, rank: Rank, t: Option<HostTime>, now: Stamp) -> bool {
+        let printed = t.and_then(|t| self.stamp(rank, t));
+        printed.is_some_and(|at| now.micros_since(at) > PAST_US && self.begun.is_none_or(|begun| at < begun))
+    }
+
     /// From when to when lasted what has a time of its own.
     fn timed(&self, rank: Rank, event: &Event) -> Option<(Stamp, Stamp)> {
-        let clock = self.clocks.get(self.host_of.get(&rank)?)?;
-        let at = |t: HostTime| Some(clock.stamp(t).filter(|_| t.0 > 0)?.max(self.floor));
+        let at = |t: HostTime| self.stamp(rank, t);
         match event {
             Event::StepDone { timing } => {
                 let from = at(timing.start)?;
@@ -180,8 +212,44 @@ impl CatchUp {
         }
     }
 
+    /// Gives the lines that wait their times: in each stream one behind the other, and before their rank's end.
+    fn place_lines(&mut self) {
+        let end = |held: &Held| match (&held.envelope.origin, &held.envelope.event) {
+            (Origin::Rank(_, rank), Event::RankExited { .. }) => {
+                Some(((*rank, held.envelope.seq), held.happened?))
+            }
+            _ => None,
+        };
+        let ends: BTreeMap<(Rank, u64), Stamp> = self.held.iter().filter_map(end).collect();
+        let (mut last, mut waiting) = (self.printed.clone(), BTreeMap::<_, Vec<usize>>::new());
+        for at in 0..self.held.len() {
+            let held = &self.held[at];
+            let (Origin::Rank(_, rank), Some((stream, t))) =
+                (&held.envelope.origin, printed(&held.envelope.event))
+            else {
+                continue;
+            };
+            let (of, arrived) = ((*rank, stream), held.envelope.at);
+            let Some(happened) = t.and_then(|t| self.stamp(*rank, t)).or(held.happened) else {
+                waiting.entry(of).or_default().push(at);
+                continue;
+            };
+            let end = ends.range((*rank, held.envelope.seq)..=(*rank, u64::MAX)).next();
+            let end = end.filter(|(_, end)| (0..=NOTED_US).contains(&happened.micros_since(**end)));
+            let happened = end.map_or(happened, |(_, end)| *end);
+            let happened = last.get(&of).map_or(happened, |last| happened.max(*last)).min(arrived);
+            last.insert(of, happened);
+            for before in waiting.remove(&of).unwrap_or_default() {
+                let held = &mut self.held[before];
+                held.happened = Some(happened.min(held.envelope.at));
+            }
+            self.held[at].happened = Some(happened);
+        }
+    }
+
     /// Puts what waits in the order in which it happened.
     fn order(&mut self) {
+        self.place_lines();
         // one stage follows the other, by whichever host it was heard of first
         let mut staged = self.staged;
         for held in self.held.iter_mut().filter(|held| held.is_stage()) {
@@ -201,11 +269,11 @@ impl CatchUp {
         }
     }
 
-    /// The older half of what has its time, and all lines behind it: what comes later may have happened earlier than they came.
+    /// The older half of what has its time, and all lines behind it that have none: what comes later may have happened earlier than
+    /// they came.
     fn older_half(&mut self) -> Vec<Envelope> {
         self.order();
-        let of_lines =
-            |held: &Held| held.happened.is_none() && matches!(held.envelope.event, Event::LogPrinted { .. });
+        let mut last: BTreeMap<(Rank, Stream), Stamp> = BTreeMap::new();
         let known = self.held.iter().filter(|held| held.happened.is_some()).count();
         let half = self.held.iter().enumerate().filter(|(_, held)| held.happened.is_some()).nth(known / 2);
         let Some((half, newest)) = half.map(|(at, held)| (at + 1, held.at())) else {
@@ -213,9 +281,12 @@ impl CatchUp {
         };
         let (mut goes, mut stays): (Vec<Held>, Vec<Held>) = (Vec::new(), Vec::new());
         for (at, mut held) in std::mem::take(&mut self.held).into_iter().enumerate() {
-            if of_lines(&held) {
-                held.happened = Some(newest);
-                goes.push(held);
+            if let Some(of) = held.stream() {
+                // behind those of its stream that stay it stays, too
+                let behind = last.get(&of).map_or(newest, |last| newest.max(*last));
+                let happened = *held.happened.get_or_insert(behind);
+                last.insert(of, happened);
+                if happened <= newest { goes.push(held) } else { stays.push(held) }
             } else if at < half && held.happened.is_some() {
                 goes.push(held);
             } else {
@@ -223,6 +294,7 @@ impl CatchUp {
             }
         }
         goes.sort_by_key(Held::at);
+        stays.sort_by_key(Held::at);
         let count = goes.len();
         goes.append(&mut stays);
         self.held = goes;
@@ -236,11 +308,14 @@ impl CatchUp {
     /// The first so many, numbered anew.
     fn go(&mut self, count: usize) -> Vec<Envelope> {
         let mut next = self.next.unwrap_or_default();
-        let staged = &mut self.staged;
+        let (staged, printed) = (&mut self.staged, &mut self.printed);
         let number = |held: Held| {
             let (seq, at) = (next, held.at());
             if held.is_stage() {
                 *staged = at;
+            }
+            if let Some(of) = held.stream() {
+                printed.insert(of, at);
             }
             next += 1;
             Envelope { seq, at, ..held.envelope }
@@ -249,6 +324,15 @@ impl CatchUp {
         self.bytes -= gone.iter().map(weight).sum::<usize>().min(self.bytes);
         self.next = Some(next);
         gone
+    }
+}
+
+/// Whether it tells of what a rank has printed: into which file, and by when its host had that.
+fn printed(event: &Event) -> Option<(Stream, Option<HostTime>)> {
+    match event {
+        Event::LogPrinted { line } | Event::LogUnfinished { line } => Some((line.stream, line.t)),
+        Event::LogGap { gap } => Some((gap.stream, None)).filter(|(stream, _)| *stream != Stream::Report),
+        _ => None,
     }
 }
 

@@ -4,8 +4,8 @@ use super::*;
 use crate::domain::analysis::fixtures;
 use crate::domain::clock_fit::ClockSample;
 use crate::domain::ids::RunId;
-use crate::domain::log::{LogLine, Stream};
-use crate::domain::run::RunStage;
+use crate::domain::log::{GapReason, LogGap, LogLine, Stream};
+use crate::domain::run::{RankExit, RunStage};
 use crate::domain::waiting::Waiting;
 
 /// Seconds of the client's clock; the host's is ten seconds behind.
@@ -60,9 +60,31 @@ impl Client {
     }
 
     fn line(&mut self, at: i64, rank: u32) {
-        let (text, stream) = (String::from("epoch 1"), Stream::Stdout);
-        let line = LogLine { rank: Rank(rank), stream, offset: 0, text, elided: 0, t: None };
+        self.printed(at, (rank, Stream::Stdout), None, "");
+    }
+
+    /// A line that comes at second `at` and is known to have been printed by another one.
+    fn printed(&mut self, at: i64, (rank, stream): (u32, Stream), by: Option<i64>, text: &str) {
+        let (text, t) = (text.to_owned(), by.map(by_host));
+        let line = LogLine { rank: Rank(rank), stream, offset: 0, text, elided: 0, t };
         self.of_rank(at, rank, Event::LogPrinted { line: Arc::new(line) });
+    }
+
+    fn exited(&mut self, at: i64, rank: u32, t: HostTime) {
+        let exit = RankExit { code: Some(0), signal: None, t, error: None, stopped: false, cause: None };
+        self.of_rank(at, rank, Event::RankExited { exit });
+    }
+
+    /// When each line was recorded, in tenths of a second, and its text.
+    fn lines(&self) -> Vec<(i64, &str)> {
+        let tenth = |at: Stamp| at.micros_since(second(0)) / 100_000;
+        let told = self.recorded.iter().filter_map(|envelope| match &envelope.event {
+            Event::LogPrinted { line } => Some((tenth(envelope.at), line.text.as_str())),
+            Event::LogGap { .. } => Some((tenth(envelope.at), "gap")),
+            Event::RankExited { .. } => Some((tenth(envelope.at), "exit")),
+            _ => None,
+        });
+        told.collect()
     }
 
     /// When each was recorded, in hundredths of a second, and what.
@@ -226,4 +248,121 @@ fn a_job_without_steps_holds_nothing_up_and_long_lines_neither() {
     assert!(client.recorded.iter().all(|envelope| envelope.at < second(62)), "none at its arrival yet");
     client.recorded.extend(client.catch_up.rest());
     assert!(client.recorded.windows(2).all(|pair| pair[0].at <= pair[1].at && pair[0].seq < pair[1].seq));
+}
+
+const OUT: (u32, Stream) = (0, Stream::Stdout);
+const ERR: (u32, Stream) = (0, Stream::Stderr);
+
+#[test]
+fn lines_lie_where_they_were_printed_and_those_of_a_stream_in_order() {
+    let mut client = Client::new();
+    let gap = LogGap {
+        rank: Rank(0),
+        stream: Stream::Stdout,
+        from: 0,
+        to: 9,
+        reason: GapReason::NotKept,
+        cap: None,
+    };
+    client.of_rank(100, 0, Event::LogGap { gap });
+    client.printed(100, OUT, Some(10), "out 1");
+    client.printed(100, OUT, None, "out 2");
+    client.printed(100, OUT, Some(30), "out 3");
+    // its note is of before: a second clock, or a file that began anew
+    client.printed(100, OUT, Some(29), "out 4");
+    client.printed(100, OUT, Some(60), "out 5");
+    client.printed(100, OUT, None, "out 6");
+    client.printed(100, ERR, Some(20), "err 1");
+    client.printed(100, ERR, Some(1), "err 2");
+    client.printed(100, (1, Stream::Stdout), None, "no note");
+    assert!(!client.is_present);
+    client.printed(102, (1, Stream::Stdout), Some(101), "new");
+    assert!(client.is_present, "a line of now is not waited for");
+    let expected = [
+        (100, "gap"),
+        (100, "out 1"),
+        (200, "err 1"),
+        (200, "err 2"),
+        (300, "out 2"),
+        (300, "out 3"),
+        (300, "out 4"),
+        (600, "out 5"),
+        (1000, "out 6"),
+        (1000, "no note"),
+        (1010, "new"),
+    ];
+    assert_eq!(client.lines(), expected);
+}
+
+#[test]
+fn while_lines_of_the_past_come_the_present_has_not_begun_and_a_host_that_is_behind_ends_that() {
+    let mut client = Client::new();
+    for at in 100..110 {
+        client.printed(at, OUT, Some(at - 90), "old");
+        assert!(!client.is_present);
+    }
+    for at in 110..112 {
+        client.printed(at, OUT, Some(101), "printed since, and read late");
+    }
+    assert!(client.is_present);
+}
+
+#[test]
+fn what_a_rank_said_last_stands_before_its_end() {
+    let mut client = Client::new();
+    client.printed(100, OUT, Some(18), "said");
+    client.printed(100, OUT, Some(21), "noted when it had ended");
+    client.exited(100, 0, by_host(20));
+    client.printed(100, OUT, Some(22), "by what outlived it");
+    client.printed(100, ERR, Some(40), "much later");
+    client.recorded.extend(client.catch_up.rest());
+    let expected = [
+        (180, "said"),
+        (200, "noted when it had ended"),
+        (200, "exit"),
+        (220, "by what outlived it"),
+        (400, "much later"),
+    ];
+    assert_eq!(client.lines(), expected);
+}
+
+/// The clock of a host is known by the first ping, which may come behind its first lines.
+#[test]
+fn lines_that_come_before_a_host_is_known_have_their_time_too() {
+    let spec = fixtures::spec(2);
+    let catch_up = CatchUp::new(&spec, Some(second(3)));
+    let mut client = Client { catch_up, run: spec.id, seq: 40, recorded: Vec::new(), is_present: false };
+    client.printed(100, OUT, Some(10), "first");
+    let sample = ClockSample { host_time: by_host(100), offset_us: 10_000_000, rtt_us: 200 };
+    client.tell(100, Origin::Host(HostId::from("gpu-a")), Event::ClockSampled { sample });
+    client.printed(100, OUT, Some(20), "second");
+    client.recorded.extend(client.catch_up.rest());
+    assert_eq!(client.lines(), [(100, "first"), (200, "second")]);
+}
+
+#[test]
+fn of_many_lines_the_older_half_goes_and_each_stream_stays_in_order() {
+    let mut client = Client::new();
+    let most = 120_000u64;
+    for line in 0..most {
+        // a stream of which nothing was noted comes between
+        let (of, by) =
+            if line % 10 == 9 { ((1, Stream::Stdout), None) } else { (OUT, Some(4 + line as i64 / 2000)) };
+        let by = by.filter(|_| line % 7 > 0);
+        client.printed(100, of, by, &format!("{line:0>300}"));
+    }
+    let gone = client.recorded.len();
+    assert!((20_000..most as usize).contains(&gone) && client.catch_up.bytes <= MOST_BYTES, "{gone}");
+    client.recorded.extend(client.catch_up.rest());
+    let of = |rank: u32| {
+        let lines = client.recorded.iter().filter_map(move |envelope| match &envelope.event {
+            Event::LogPrinted { line } if line.rank == Rank(rank) => Some((envelope.at, line.text.clone())),
+            _ => None,
+        });
+        lines.collect::<Vec<_>>()
+    };
+    for lines in [of(0), of(1)] {
+        assert!(lines.is_sorted());
+    }
+    assert_eq!(client.recorded.len() as u64, most + 1);
 }
