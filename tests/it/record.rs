@@ -11,6 +11,7 @@ mod repair;
 mod replay;
 mod round_trip;
 mod store;
+mod trace_viewer;
 
 use std::path::Path;
 

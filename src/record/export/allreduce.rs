@@ -25,16 +25,26 @@ pub(super) struct Arrival {
     left: i64,
     /// When it waited and when it moved bytes, as far as it tells.
     spans: [Option<Span>; 2],
+    /// The last thing that it began to compute before it came.
+    pub(super) before: Option<Span>,
     /// How long it waited in the whole step, microseconds.
     wait_us: u64,
 }
 
 impl Arrival {
-    /// The first moment, not before `at`, at which it waits or moves bytes.
-    pub(super) fn not_before(&self, at: i64) -> Option<i64> {
-        let from = self.spans.iter().flatten().map(|(from, to)| ((*from).max(at), *to));
-        from.filter(|(from, to)| from < to).map(|(from, _)| from).min()
+    /// What it did first, waiting or moving bytes.
+    pub(super) fn first(&self) -> Option<Span> {
+        self.spans.into_iter().flatten().find(is_some_time)
     }
+
+    /// What it did from when all ranks were there: it moved bytes, if it tells of that.
+    pub(super) fn last(&self) -> Option<Span> {
+        self.spans.into_iter().rev().flatten().find(is_some_time)
+    }
+}
+
+fn is_some_time((from, to): &Span) -> bool {
+    from < to
 }
 
 /// A step's allreduce, of which all ranks have told.
@@ -106,8 +116,12 @@ fn arrival(rank: Rank, timing: &StepTiming, step: Span) -> Option<Arrival> {
     });
     let (came, _) = spans.into_iter().flatten().next()?;
     let left = spans.into_iter().flatten().map(|(_, left)| left).max()?;
+    let computing = timing.spans.iter().filter(|span| !matches!(span.phase, Phase::Wait | Phase::Transfer));
+    let computing =
+        computing.map(|span| (place(span.start_us), place(span.start_us.saturating_add(span.dur_us))));
+    let before = computing.filter(|span| is_some_time(span) && span.0 < came).max();
     let wait_us = timing.phase_totals()[Phase::Wait.index()];
-    Some(Arrival { rank, step, came, left, spans, wait_us })
+    Some(Arrival { rank, step, came, left, spans, before, wait_us })
 }
 
 #[cfg(test)]
@@ -137,14 +151,16 @@ mod tests {
     fn the_rank_with_the_least_wait_came_last() {
         let mut meetings = Meetings::default();
         let early = timing(4, &[(Phase::Wait, 10, 60), (Phase::Transfer, 70, 9)]);
-        let late = timing(4, &[(Phase::Transfer, 71, 9)]);
+        let late = timing(4, &[(Phase::Backward, 9, 60), (Phase::Data, 0, 9), (Phase::Transfer, 71, 9)]);
         assert_eq!(meetings.take(2, Rank(0), &early, (1_000, 101_000)), None);
         assert_eq!(meetings.take(2, Rank(7), &early, (1_000, 101_000)), None, "it is none of them");
         let whole = meetings.take(2, Rank(1), &late, (2_000, 102_000)).unwrap();
         assert_eq!(whole.last().map(|arrival| (arrival.rank, arrival.came)), Some((Rank(1), 73_000)));
         assert_eq!(whole.span(), Some((11_000, 82_000)));
-        let moments = [0, 70_000, 71_000, 80_000].map(|at| whole.arrivals[0].not_before(at));
-        assert_eq!(moments, [Some(11_000), Some(70_000), Some(71_000), None]);
+        let [early, late] = &whole.arrivals[..] else { panic!("{whole:?}") };
+        assert_eq!((early.first(), early.last()), (Some((11_000, 71_000)), Some((71_000, 80_000))));
+        assert_eq!((late.first(), late.last()), (Some((73_000, 82_000)), Some((73_000, 82_000))));
+        assert_eq!((early.before, late.before), (None, Some((11_000, 71_000))), "what it began last");
     }
 
     #[test]

@@ -6,14 +6,14 @@
 //!
 //! Perfetto takes pid 0 and tid 0 for the idle process, and a thread whose tid equals the pid of another process for
 //! that one's main thread: so neither is ever 0, and no tid is any pid. Names of slices are constant, so that viewers
-//! can sum them up; the step is an argument.
+//! can sum them up; the step is an argument. Perfetto names a counter by its name and its key: so a key is a unit.
 
 use std::collections::BTreeMap;
 use std::io::{self, Write};
 
 use serde_json::{Value, json};
 
-use super::allreduce::Allreduce;
+use super::allreduce::{Allreduce, Arrival};
 use super::out::Out;
 use super::pass::{Item, Run, Sink, length};
 use super::selection::Span;
@@ -104,9 +104,11 @@ impl Sink for Chrome {
             Item::Mark { at, mark: set } => {
                 let name = if set.note.is_empty() { "mark" } else { &set.note };
                 let args = json!({ "note": set.note, "step": set.step });
-                // one that is about no rank goes through all of them
+                // one that is about no rank goes through all of them, and is written as one of the first
+                let first = || run.chosen.placements().next().map(|placement| placement.rank);
                 let scope = if set.rank.is_some() { "p" } else { "g" };
-                instant(out, run, (set.rank.unwrap_or_default(), *at), (name, "mark", scope), &args)
+                let rank = set.rank.or_else(first).unwrap_or_default();
+                instant(out, run, (rank, *at), (name, "mark", scope), &args)
             }
             Item::Host { at, host, sample } => self.host(out, run, *at, host, sample),
         }
@@ -154,28 +156,35 @@ impl Chrome {
         }
         let place = (pid_of(rank), span.1);
         let loss = timing.loss.filter(|loss| loss.is_finite()).map(f64::from);
-        counter(out, run, place, ("training", "loss"), &[("loss", loss)])?;
-        counter(out, run, place, ("training", "samples/s"), &[("samples/s", timing.samples_per_second())])
+        counter(out, run, place, ("training", "loss"), &[("value", loss)])?;
+        counter(out, run, place, ("training", "samples"), &[("per second", timing.samples_per_second())])
     }
 
-    /// An arrow from the rank that came last to each that waited for it.
+    /// An arrow from what the rank that came last did before to what each other one did once it was there. Perfetto turns one
+    /// round that leads to a slice which began earlier: so it never leads to the wait itself.
     fn flows(&mut self, out: &mut Out<'_>, run: &Run<'_>, allreduce: &Allreduce) -> io::Result<()> {
-        let Some(last) = allreduce.last().filter(|last| run.chosen.has_rank(last.rank)) else {
-            return Ok(());
-        };
-        let Some(begin) = last.not_before(last.came) else { return Ok(()) };
+        let is_shown =
+            |arrival: &Arrival| run.chosen.has_rank(arrival.rank) && run.chosen.has_span(arrival.step);
+        let Some(last) = allreduce.last().filter(|last| is_shown(last)) else { return Ok(()) };
         let others = allreduce.arrivals.iter().filter(|arrival| arrival.rank != last.rank);
-        for waiting in others.filter(|arrival| run.chosen.has_rank(arrival.rank)) {
+        for waiting in others.filter(|arrival| is_shown(arrival)) {
+            let Some((begin, left)) = waiting.last() else { continue };
+            let Some((thread, (from, to))) = origin(last, begin) else { continue };
+            let start = last.came.min(to.saturating_sub(1_000)).max(from);
             // clocks are not exact: an arrow never points back, nor to where the rank has left
-            let Some(end) = waiting.not_before(begin) else { continue };
+            let end = begin.max(start);
+            if end >= left {
+                continue;
+            }
             if !out.take(2) {
                 return Ok(());
             }
             self.flows += 1;
-            for (ph, rank, at) in [("s", last.rank, begin), ("f", waiting.rank, end)] {
+            let ends = [("s", last.rank, thread, start), ("f", waiting.rank, Thread::Comm, end)];
+            for (ph, rank, thread, at) in ends {
                 let mut event = json!({
                     "ph": ph, "id": self.flows, "name": "came last", "cat": "allreduce", "pid": pid_of(rank),
-                    "tid": tid_of(rank, Thread::Comm), "ts": run.micros(at), "args": { "step": allreduce.step },
+                    "tid": tid_of(rank, thread), "ts": run.micros(at), "args": { "step": allreduce.step },
                 });
                 if ph == "f" {
                     event["bp"] = Value::from("e");
@@ -244,9 +253,12 @@ impl Chrome {
             name_process(out, pid, &format!("host {host}"))?;
         }
         for (name, values) in [
-            ("cpu %", &[("cpu", number(&sample.cpu_percent))][..]),
-            ("memory bytes", &[("used", number(&sample.memory_used))]),
-            ("net bytes/s", &[("received", number(&sample.net_rx)), ("sent", number(&sample.net_tx))]),
+            ("cpu", &[("%", number(&sample.cpu_percent))][..]),
+            ("memory", &[("bytes", number(&sample.memory_used))]),
+            (
+                "net",
+                &[("bytes/s received", number(&sample.net_rx)), ("bytes/s sent", number(&sample.net_tx))],
+            ),
         ] {
             counter(out, run, (pid, at), ("host", name), values)?;
         }
@@ -263,6 +275,14 @@ impl Chrome {
     }
 }
 
+/// The slice from which an arrow leads to one that begins at `begin`: none that begins later.
+fn origin(last: &Arrival, begin: i64) -> Option<(Thread, Span)> {
+    let slices =
+        [(Thread::Compute, last.before), (Thread::Comm, last.first()), (Thread::Steps, Some(last.step))];
+    let mut slices = slices.into_iter().filter_map(|(thread, span)| Some((thread, span?)));
+    slices.find(|(_, (from, _))| *from <= begin)
+}
+
 fn gpu_counters(
     out: &mut Out<'_>,
     run: &Run<'_>,
@@ -271,10 +291,10 @@ fn gpu_counters(
     gpu: &GpuSample,
 ) -> io::Result<()> {
     for (name, key, value) in [
-        ("gpu util %", "util", number(&gpu.util)),
-        ("gpu memory bytes", "used", number(&gpu.memory_used)),
-        ("gpu power W", "power", number(&gpu.power_mw).map(|milliwatts| milliwatts / 1e3)),
-        ("gpu temperature °C", "temperature", number(&gpu.temperature)),
+        ("gpu util", "%", number(&gpu.util)),
+        ("gpu memory", "bytes", number(&gpu.memory_used)),
+        ("gpu power", "W", number(&gpu.power_mw).map(|milliwatts| milliwatts / 1e3)),
+        ("gpu temperature", "°C", number(&gpu.temperature)),
     ] {
         counter(out, run, place, ("gpu", &format!("{which}{name}")), &[(key, value)])?;
     }
@@ -307,7 +327,7 @@ impl From<u64> for Number {
     }
 }
 
-/// The values of a counter of a process at a moment; nothing where none is known.
+/// The values of a counter of a process at a moment, by their units; nothing where none is known.
 fn counter(
     out: &mut Out<'_>,
     run: &Run<'_>,

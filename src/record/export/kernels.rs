@@ -16,6 +16,10 @@ use serde_json::{Map, Value, json};
 use super::super::error::Error;
 use crate::domain::ids::RunId;
 
+/// The first process's number: greater than Linux gives a thread and than any stream's. Perfetto takes a thread that has its
+/// process's number, and thread 0, for the main thread: both on one track, where slices that overlap are lost.
+const FIRST_PROCESS: u64 = 10_000_000;
+
 /// One process's trace.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Part {
@@ -103,7 +107,8 @@ pub fn merge(parts: &[Part], mut to: impl Write) -> Result<u64, Error> {
                 false if label.is_empty() => format!("{} · whole trace", part.name),
                 false => format!("{} · {label}", part.name),
             };
-            let sort = *pid % parts.len().max(1) as u64 * 1000 + *pid / parts.len().max(1) as u64;
+            let (nth, count) = (*pid - FIRST_PROCESS, parts.len().max(1) as u64);
+            let sort = nth % count * 1000 + nth / count;
             for (what, args) in [
                 ("process_name", json!({ "name": name })),
                 ("process_sort_index", json!({ "sort_index": sort })),
@@ -173,7 +178,7 @@ struct Renamed {
 impl Renamed {
     /// A number that no process of another part has: `count` apart, beginning with `at`.
     fn pid(&mut self, original: &Value, at: usize, count: usize) -> u64 {
-        let next = self.pids.len() as u64 * count as u64 + at as u64;
+        let next = FIRST_PROCESS + self.pids.len() as u64 * count as u64 + at as u64;
         *self.pids.entry(original.to_string()).or_insert(next)
     }
 
@@ -378,6 +383,8 @@ mod tests {
         let pids: std::collections::BTreeSet<i64> =
             [&ops[..], &kernels[..]].concat().iter().map(|event| event["pid"].as_i64().unwrap()).collect();
         assert_eq!(pids.len(), 4, "none is shared");
+        let tids = events.iter().map(|event| event["tid"].as_i64().unwrap());
+        assert!(tids.max() < pids.first().copied(), "no thread is the main one of another process");
         let ranks: Vec<(&Value, &str)> = named("process_name")
             .iter()
             .map(|event| (&event["pid"], event["args"]["name"].as_str().unwrap()))

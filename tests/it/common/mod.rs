@@ -22,6 +22,7 @@ pub(crate) mod source;
 pub(crate) mod sshd;
 pub(crate) mod stuck_file;
 pub(crate) mod terminal;
+pub(crate) mod trace_processor;
 pub(crate) mod world;
 
 #[path = "../../fuzz/bodies.rs"]
