@@ -23,7 +23,7 @@ use super::segments;
 use super::survey::Survey;
 use crate::domain::event::{Envelope, Event};
 use crate::domain::ids::Rank;
-use crate::domain::outcome::RunOutcome;
+use crate::domain::outcome::{RunOutcome, before_end};
 use crate::domain::run::{RunSpec, RunStage};
 use crate::domain::time::Stamp;
 use crate::domain::world::LoggedLine;
@@ -236,10 +236,14 @@ impl Reader {
         Some((self.chunks.first()?.start, self.chunks.last()?.end))
     }
 
-    /// Spans in which no client recorded it: as the client tells that took it up, or between the end of one file and the beginning
-    /// of the next.
+    /// Spans of the run in which no client recorded it: as the client tells that took it up, or between the end of one file and
+    /// the beginning of the next.
     pub fn unattended(&self) -> Vec<(Stamp, Stamp)> {
-        self.unattended.clone()
+        let mut spans = self.unattended.clone();
+        if let Some(end) = self.outcome().and_then(|outcome| outcome.at) {
+            before_end(&mut spans, end);
+        }
+        spans
     }
 
     /// Its first file.
