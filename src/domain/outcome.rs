@@ -55,6 +55,14 @@ pub struct RunOutcome {
     pub summary: String,
 }
 
+/// What of these spans lies before a run's end: who takes a run up that is over learns of its end last.
+pub fn before_end(spans: &mut Vec<(Stamp, Stamp)>, end: Stamp) {
+    for (_, to) in spans.iter_mut() {
+        *to = end.min(*to);
+    }
+    spans.retain(|(from, to)| from < to);
+}
+
 impl RunOutcome {
     /// An end that no rank decided.
     pub fn new(end: RunEnd, summary: impl Into<String>) -> Self {

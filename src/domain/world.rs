@@ -21,7 +21,7 @@ use super::log_text::level::Level;
 use super::nccl_log::NcclFacts;
 use super::nccl_timing::NcclTimings;
 use super::note::{Note, what};
-use super::outcome::RunOutcome;
+use super::outcome::{RunOutcome, before_end};
 use super::pace::Pace;
 use super::past::SlotValues;
 use super::rank_output::RankOutput;
@@ -395,6 +395,7 @@ impl RunState {
             }
             Event::RunRestarted { attempt, of, why, root } => self.restart(at, (*attempt, *of), why, *root),
             Event::RunEnded { outcome } => {
+                before_end(&mut self.unattended, outcome.at.unwrap_or(at));
                 if self.stage() != Some(RunStage::Ended) {
                     // the client may have learnt of it later
                     let exits = self.ranks.iter().map(|rank| rank.exit.as_ref().map(|(at, _)| *at));

@@ -145,9 +145,13 @@ impl Player {
         self.reader.spec()
     }
 
-    /// Whether more may be recorded.
+    /// Whether more may be recorded, by the client that records it or by one that takes the run up.
     pub fn may_grow(&self) -> bool {
-        !matches!(self.reader.integrity(), Integrity::Complete | Integrity::Damaged { .. })
+        match self.reader.integrity() {
+            Integrity::Complete => self.reader.outcome().is_none(),
+            Integrity::Damaged { .. } => false,
+            _ => true,
+        }
     }
 
     /// Takes in what was recorded since. Says whether that changes what [`Player::state`] tells.
@@ -163,8 +167,9 @@ impl Player {
             (self.start, self.playhead) = (start, start);
         }
         self.end = self.end.max(end);
+        let is_open = self.may_grow() && self.reader.integrity() != &Integrity::Complete;
         let written = self.reader.written();
-        self.growing = self.may_grow() && written.is_some_and(|at| now.micros_since(at) < STILL_US);
+        self.growing = is_open && written.is_some_and(|at| now.micros_since(at) < STILL_US);
         before != (self.end, self.growing)
     }
 

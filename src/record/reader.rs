@@ -23,7 +23,7 @@ use super::segments;
 use super::survey::Survey;
 use crate::domain::event::{Envelope, Event};
 use crate::domain::ids::Rank;
-use crate::domain::outcome::RunOutcome;
+use crate::domain::outcome::{RunOutcome, before_end};
 use crate::domain::run::{RunSpec, RunStage};
 use crate::domain::time::Stamp;
 use crate::domain::world::LoggedLine;
@@ -51,6 +51,22 @@ struct Part {
     bytes: Bytes,
     /// Where its data begin.
     data: u64,
+}
+
+impl Part {
+    fn open(path: PathBuf) -> Result<Self, Error> {
+        let mut bytes = Bytes::open(&path)?;
+        let data = scan::check_head(&mut bytes, &path)?;
+        Ok(Self { path, bytes, data })
+    }
+
+    /// One that follows another. A client that was killed as it took the run up has left the beginning of a file.
+    fn begun(path: PathBuf) -> Result<Option<Self>, Error> {
+        match Self::open(path) {
+            Err(Error::NotARecording(_)) => Ok(None),
+            part => part.map(Some),
+        }
+    }
 }
 
 /// Where a chunk lies and what it spans.
@@ -96,15 +112,9 @@ impl Reader {
     /// When the file can't be read, is no recording, or is of a later format. Damage is no error:
     /// see [`Reader::integrity`].
     pub fn open(path: &Path) -> Result<Self, Error> {
-        let mut files = Vec::new();
-        for path in segments::of(path) {
-            let mut bytes = Bytes::open(&path)?;
-            match scan::check_head(&mut bytes, &path) {
-                Ok(data) => files.push(Part { path, bytes, data }),
-                // a client that was killed as it took the run up has left the beginning of a file
-                Err(Error::NotARecording(_)) if !files.is_empty() => {}
-                Err(error) => return Err(error),
-            }
+        let mut files = vec![Part::open(path.to_owned())?];
+        for path in segments::behind(path, path) {
+            files.extend(Part::begun(path)?);
         }
         let mut reader = Self {
             files: Vec::new(),
@@ -120,23 +130,21 @@ impl Reader {
             return Ok(Self { files, chunks, spec, unattended, is_indexed: true, ..reader });
         }
         let mut surveys = Vec::new();
-        for mut part in files {
-            let file = reader.files.len();
-            let take = |at, record: &[u8]| reader.take_chunk(file, at, record);
-            let survey = Survey::new(&mut part.bytes, part.data, take);
-            surveys.push(survey.map_err(Error::file(&part.path))?);
-            reader.files.push(part);
+        for part in files {
+            surveys.push(reader.take_file(part)?);
         }
         reader.judge(&surveys);
         Ok(reader)
     }
 
-    /// Takes in what was written to the last file since.
+    /// Takes in what was written to the last file since, and the files of clients that have gone on behind it.
     ///
     /// # Errors
-    /// When the file can't be read.
+    /// When a file can't be read.
     pub(super) fn read_on(&mut self) -> Result<(), Error> {
         let Some(mut part) = self.files.pop() else { return Ok(()) };
+        // looked for before the last one is read: where another follows, nothing is added to that any more
+        let behind = segments::behind(&self.files.first().unwrap_or(&part).path, &part.path);
         let file = self.files.len();
         let last = self.chunks.last().filter(|last| last.file == file);
         let from = last.map_or(part.data, Entry::end);
@@ -145,11 +153,24 @@ impl Reader {
         });
         let grown = grown.map_err(Error::file(&part.path));
         self.files.push(part);
-        let survey = grown?;
+        let mut surveys = vec![grown?];
+        for part in behind.into_iter().filter_map(|path| Part::begun(path).transpose()) {
+            surveys.push(self.take_file(part?)?);
+            self.is_indexed = false;
+        }
         if !matches!(self.integrity, Integrity::Damaged { .. }) {
-            self.judge(&[survey]);
+            self.judge(&surveys);
         }
         Ok(())
+    }
+
+    /// Takes in all of a file that follows the others.
+    fn take_file(&mut self, mut part: Part) -> Result<Survey, Error> {
+        let file = self.files.len();
+        let survey = Survey::new(&mut part.bytes, part.data, |at, record| self.take_chunk(file, at, record));
+        let survey = survey.map_err(Error::file(&part.path))?;
+        self.files.push(part);
+        Ok(survey)
     }
 
     /// Whether it was opened by an index that an earlier walk has left.
@@ -236,10 +257,14 @@ impl Reader {
         Some((self.chunks.first()?.start, self.chunks.last()?.end))
     }
 
-    /// Spans in which no client recorded it: as the client tells that took it up, or between the end of one file and the beginning
-    /// of the next.
+    /// Spans of the run in which no client recorded it: as the client tells that took it up, or between the end of one file and
+    /// the beginning of the next.
     pub fn unattended(&self) -> Vec<(Stamp, Stamp)> {
-        self.unattended.clone()
+        let mut spans = self.unattended.clone();
+        if let Some(end) = self.outcome().and_then(|outcome| outcome.at) {
+            before_end(&mut spans, end);
+        }
+        spans
     }
 
     /// Its first file.

@@ -20,6 +20,11 @@ pub(super) fn of(first: &Path) -> Vec<PathBuf> {
     files
 }
 
+/// The files that follow this one, in order.
+pub(super) fn behind(first: &Path, file: &Path) -> Vec<PathBuf> {
+    of(first).into_iter().skip_while(|path| path != file).skip(1).collect()
+}
+
 /// The `number`th file; `None` for a name that can't have followers.
 fn path(first: &Path, number: usize) -> Option<PathBuf> {
     let stem = first.file_name()?.to_str()?.strip_suffix(".mcap")?;

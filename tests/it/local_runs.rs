@@ -139,6 +139,38 @@ fn what_another_client_follows_goes_on_when_its_reader_goes_away() {
 }
 
 #[test]
+fn who_follows_a_run_says_when_the_client_that_recorded_it_is_gone() {
+    let person = Person::new(1);
+    let script = "while :; do echo said; sleep 0.1; done";
+    let out = person.run(&["run", "-np", "1", "--detach", "--", "sh", "-c", script]);
+    let run = text(&out.stdout).trim().to_owned();
+    let follows = |client: &mut Command| {
+        let mut client = client.stdout(Stdio::piped()).spawn().unwrap();
+        let mut first = String::new();
+        BufReader::new(client.stdout.as_mut().unwrap()).read_line(&mut first).unwrap();
+        assert_eq!(first, "[0] said\n");
+        client
+    };
+    // this one is killed, not a program around it
+    let mut first = Command::new(env!("CARGO_BIN_EXE_hvtui"));
+    first.args(["attach", &run]).current_dir(person.home()).env_clear();
+    first.env("HOME", person.home()).env("PATH", "/usr/bin:/bin").stdin(Stdio::null()).stderr(Stdio::null());
+    let mut first = follows(&mut first);
+    let mut second = follows(&mut person.hvtui(&["attach", &run]));
+    let mut said = BufReader::new(second.stderr.take().unwrap()).lines().map(Result::unwrap);
+    assert!(said.any(|line| line.contains("another hvtui here records it")));
+    first.kill().unwrap();
+    first.wait().unwrap();
+    let told = said.find(|line| line.contains("is not recorded any more")).expect("a word of it");
+    assert!(told.contains(&format!("then hvtui attach {} goes on", &run[22..])), "{told}");
+    let mut third = follows(&mut person.hvtui(&["attach", &run]));
+    assert!(person.run(&["stop", &run]).status.success());
+    second.wait().unwrap();
+    third.wait().unwrap();
+    assert_eq!(person.recorded()["outcome"]["end"], "stopped");
+}
+
+#[test]
 fn without_a_name_the_newest_run_that_goes_on_is_meant() {
     let person = Person::new(2);
     let out = person.run(&[

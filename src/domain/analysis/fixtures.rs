@@ -141,8 +141,14 @@ impl Told {
         self.at = self.at.plus_micros(seconds * 1_000_000);
     }
 
-    pub(crate) fn finish(mut self, end: RunEnd) -> RunAnalysis {
-        let outcome = RunOutcome { at: Some(self.at), ..RunOutcome::new(end, "all ranks done") };
+    pub(crate) fn finish(self, end: RunEnd) -> RunAnalysis {
+        let at = self.at;
+        self.finish_at(end, at)
+    }
+
+    /// The same of a run of whose end is told later.
+    pub(crate) fn finish_at(mut self, end: RunEnd, at: Stamp) -> RunAnalysis {
+        let outcome = RunOutcome { at: Some(at), ..RunOutcome::new(end, "all ranks done") };
         self.whole(Event::RunEnded { outcome });
         self.analyzer.finish(None)
     }

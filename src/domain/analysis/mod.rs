@@ -80,7 +80,7 @@ pub struct Analyzer {
     restarts: u32,
     dropped: BTreeMap<String, u64>,
     log_bytes: u64,
-    unattended_us: u64,
+    unattended: Vec<(Stamp, Stamp)>,
 }
 
 impl Analyzer {
@@ -113,7 +113,7 @@ impl Analyzer {
             restarts: 0,
             dropped: BTreeMap::new(),
             log_bytes: 0,
-            unattended_us: 0,
+            unattended: Vec::new(),
             spec,
         }
     }
@@ -190,10 +190,8 @@ impl Analyzer {
 
     fn of_run(&mut self, at: Stamp, event: &Event) {
         match event {
-            Event::Attached { since: Some(since), until } => {
-                let at = until.unwrap_or(at);
-                let us = if self.counting { at.micros_since(*since).max(0).unsigned_abs() } else { 0 };
-                self.unattended_us = self.unattended_us.saturating_add(us);
+            Event::Attached { since: Some(since), until } if self.counting => {
+                self.unattended.push((*since, until.unwrap_or(at)));
             }
             Event::RunRestarted { .. } => {
                 self.restarts += u32::from(self.counting);

@@ -10,8 +10,10 @@ use super::histogram::Histogram;
 use super::steps::{RankSteps, Steps};
 use super::{Analyzer, facts};
 use crate::domain::ids::Rank;
+use crate::domain::outcome::before_end;
 use crate::domain::run::{JobKind, RunSpec};
 use crate::domain::straggler::Straggler;
+use crate::domain::time::Stamp;
 use crate::domain::timing::Phase;
 
 /// So many steps a run must have for its tenths to tell something.
@@ -26,6 +28,10 @@ pub(super) fn of(analyzer: Analyzer, damage: Option<String>) -> RunAnalysis {
     let created = spec.created;
     let outcome = analyzer.outcome;
     let ended_at = outcome.as_ref().and_then(|outcome| outcome.at).or(analyzer.last_at);
+    let mut unattended = analyzer.unattended;
+    before_end(&mut unattended, outcome.as_ref().and_then(|outcome| outcome.at).unwrap_or(Stamp(i64::MAX)));
+    let lengths_us = unattended.iter().map(|(from, to)| to.micros_since(*from).unsigned_abs());
+    let unattended_us = lengths_us.fold(0, u64::saturating_add);
     let (host_figures, gpus) = telemetry.figures();
     let clocks_apart = steps.clocks_apart.clone().and_then(|apart| apart.named(&analyzer.hosts));
     let facts = facts::of(&spec, &telemetry.hosts, &analyzer.job, analyzer.total_steps);
@@ -80,7 +86,7 @@ pub(super) fn of(analyzer: Analyzer, damage: Option<String>) -> RunAnalysis {
         gaps: GapFigures {
             dropped: Counted::all(&analyzer.dropped),
             log_bytes: analyzer.log_bytes,
-            unattended_us: analyzer.unattended_us,
+            unattended_us,
             damage,
         },
         collectives: collectives.sentence(place),

@@ -458,6 +458,19 @@ fn what_is_missing_is_counted() {
 }
 
 #[test]
+fn what_was_not_followed_ends_with_the_run() {
+    let mut told = Told::new(spec(1));
+    let since = told.at;
+    told.wait(30);
+    let ended = told.at;
+    told.wait(60);
+    // a client looks at it a minute after its end
+    told.whole(Event::Attached { since: Some(since), until: Some(told.at) });
+    let run = told.finish_at(RunEnd::Finished, ended);
+    assert_eq!(run.gaps.unattended_us, 30_000_000);
+}
+
+#[test]
 fn facts_name_what_was_run() {
     let mut told = Told::new(spec(2));
     told.host(Event::HostDescribed { info: Arc::new(super::fixtures::info(2)) });

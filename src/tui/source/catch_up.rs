@@ -11,6 +11,7 @@ use crate::domain::clock_fit::ClockFit;
 use crate::domain::event::{Envelope, Event, Origin};
 use crate::domain::ids::{HostId, Rank};
 use crate::domain::log::Stream;
+use crate::domain::outcome::RunOutcome;
 use crate::domain::run::RunSpec;
 use crate::domain::time::{HostTime, Stamp};
 use crate::record::weight;
@@ -109,6 +110,9 @@ impl CatchUp {
         if let Event::Attached { since: Some(_), until } = &mut envelope.event {
             *until = Some(now);
         }
+        if let Event::RunEnded { outcome: RunOutcome { at: Some(end), .. } } = &envelope.event {
+            self.is_over(*end);
+        }
         if let (Origin::Host(host), Event::ClockSampled { sample }) = (&envelope.origin, &envelope.event) {
             self.clocks.entry(host.clone()).or_default().add(*sample);
         }
@@ -122,6 +126,15 @@ impl CatchUp {
             return (self.rest(), true);
         }
         (if self.bytes > MOST_BYTES { self.older_half() } else { Vec::new() }, false)
+    }
+
+    /// The run has ended then: so has the time in which it was not followed, however late it was taken up.
+    fn is_over(&mut self, end: Stamp) {
+        for held in &mut self.held {
+            if let Event::Attached { since: Some(since), until: Some(until) } = &mut held.envelope.event {
+                *until = end.max(*since).min(*until);
+            }
+        }
     }
 
     /// All that waits.

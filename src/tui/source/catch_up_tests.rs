@@ -5,6 +5,7 @@ use crate::domain::analysis::fixtures;
 use crate::domain::clock_fit::ClockSample;
 use crate::domain::ids::RunId;
 use crate::domain::log::{GapReason, LogGap, LogLine, Stream};
+use crate::domain::outcome::{RunEnd, RunOutcome};
 use crate::domain::run::{RankExit, RunStage};
 use crate::domain::waiting::Waiting;
 
@@ -206,6 +207,19 @@ fn the_time_of_which_it_tells_begins_where_the_run_was_known_last() {
     let first = &client.recorded[0];
     let until = Some(second(100));
     assert!(first.at == second(3) && first.event == Event::Attached { since: Some(second(3)), until });
+}
+
+#[test]
+fn the_time_of_which_it_tells_ends_with_the_run() {
+    let mut client = Client::new();
+    let run = Origin::Run(client.run.clone());
+    client.tell(100, run.clone(), Event::Attached { since: Some(second(3)), until: None });
+    client.step(100, 0, 1, 5);
+    let outcome = RunOutcome { at: Some(second(67)), ..RunOutcome::new(RunEnd::Finished, "all ranks done") };
+    client.tell(100, run, Event::RunEnded { outcome });
+    client.recorded.extend(client.catch_up.rest());
+    let until = Some(second(67));
+    assert_eq!(client.recorded[0].event, Event::Attached { since: Some(second(3)), until });
 }
 
 #[test]

@@ -234,6 +234,7 @@ impl Live {
     /// Opens the run's recording beside the loop: it may be long.
     fn attach(&mut self, spec: RunSpec) {
         if self.recorded.session().live_runs().contains(&spec.id) {
+            self.recorded.look_again(&spec.id);
             self.queue.push_back(Msg::Attached(spec.id));
             return;
         }

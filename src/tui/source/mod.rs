@@ -7,6 +7,7 @@ mod figures;
 mod files;
 pub mod finishing;
 pub mod live;
+mod lookout;
 mod marks;
 mod preflight;
 pub mod recorded;

@@ -24,6 +24,7 @@ use crate::domain::time::{HostTime, Stamp};
 use crate::launcher::session::{Output, Session};
 use crate::record::{Error, Flush, Recorder, Store, weight};
 use crate::tui::source::catch_up::CatchUp;
+use crate::tui::source::lookout::Lookout;
 use crate::tui::source::takeup::TakenUp;
 
 /// Clock samples kept per host for the beginning of a recording: what the clock filter looks back over.
@@ -52,10 +53,12 @@ pub struct Recorded {
     active: BTreeMap<RunId, Active>,
     /// Runs that are followed and not recorded here.
     unrecorded: BTreeSet<RunId>,
+    /// Of those, the ones that another client records.
+    elsewhere: BTreeMap<RunId, Lookout>,
     known: BTreeMap<HostId, Known>,
     ended: Vec<Ended>,
     troubles: VecDeque<String>,
-    /// Troubles of recorders' threads with what lies beside a recording.
+    /// Words of other threads, most of them recorders' on their troubles with what lies beside a recording.
     beside: (Sender<String>, Receiver<String>),
 }
 
@@ -225,6 +228,7 @@ impl Recorded {
             rules: None,
             active: BTreeMap::new(),
             unrecorded: BTreeSet::new(),
+            elsewhere: BTreeMap::new(),
             known: BTreeMap::new(),
             ended: Vec::new(),
             troubles: VecDeque::new(),
@@ -281,7 +285,12 @@ impl Recorded {
             Some(recorder) => {
                 self.activate(run, recorder, position.next_seq, hosts, clock::now(), Some(catch_up));
             }
-            None => drop(self.unrecorded.insert(run)),
+            None => {
+                if taken.is_recorded_elsewhere {
+                    self.look_out(run.clone());
+                }
+                self.unrecorded.insert(run);
+            }
         }
         self.session.attach(spec, position, past)
     }
@@ -289,6 +298,18 @@ impl Recorded {
     /// What is known of a run by now is put on the disk, if it is recorded here.
     pub fn flush(&self, run: &RunId) -> Option<Flush> {
         self.active.get(run).map(|active| active.recorder.flush())
+    }
+
+    /// Says once more of a run that is followed without a recording when nothing records it.
+    pub fn look_again(&mut self, run: &RunId) {
+        if self.elsewhere.contains_key(run) {
+            self.look_out(run.clone());
+        }
+    }
+
+    fn look_out(&mut self, run: RunId) {
+        let lookout = Lookout::begin(run.clone(), self.store.path_of(&run), self.beside.0.clone());
+        self.elsewhere.insert(run, lookout);
     }
 
     /// Whether a run is recorded here, or was up to its end.
@@ -438,6 +459,7 @@ impl Recorded {
     }
 
     fn end(&mut self, run: &RunId) {
+        self.elsewhere.remove(run);
         if let Some((run, Active { recorder, told, catch_up, waiting, .. })) = self.active.remove_entry(run) {
             let rest = catch_up.map(|mut catch_up| catch_up.rest()).unwrap_or_default();
             let left = waiting.all.into_iter().chain(rest).collect();

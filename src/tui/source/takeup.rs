@@ -12,6 +12,8 @@ pub struct TakenUp {
     pub recorder: Option<Recorder>,
     /// Why it can't, in words.
     pub trouble: Option<String>,
+    /// Another client here records it.
+    pub is_recorded_elsewhere: bool,
 }
 
 impl TakenUp {
@@ -36,13 +38,14 @@ impl TakenUp {
         match lock.and_then(Recorder::resume) {
             Ok(recorder) => {
                 recap.position.abandoned = is_begun;
-                Self { recap, recorder: Some(recorder), trouble: None }
+                Self { recap, recorder: Some(recorder), ..Self::default() }
             }
             Err(Error::Busy(_)) => {
                 let text = "another hvtui here records it; this one only follows it";
-                Self { recap, recorder: None, trouble: Some(format!("run {}: {text}", run.short())) }
+                let trouble = Some(format!("run {}: {text}", run.short()));
+                Self { recap, trouble, is_recorded_elsewhere: true, ..Self::default() }
             }
-            Err(error) => Self { recap, recorder: None, trouble: Some(unrecorded(run, &error)) },
+            Err(error) => Self { recap, trouble: Some(unrecorded(run, &error)), ..Self::default() },
         }
     }
 }

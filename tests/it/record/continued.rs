@@ -1,9 +1,11 @@
 //! A recording that several clients wrote, one after the other: it reads as one.
 
-use hvtui::domain::event::Envelope;
+use hvtui::domain::event::{Envelope, Event, Origin};
 use hvtui::domain::ids::Rank;
 use hvtui::domain::log::Stream;
-use hvtui::record::{Error, Integrity, Lock, Player, Reader, Recorder, Store};
+use hvtui::domain::outcome::{RunEnd, RunOutcome};
+use hvtui::domain::time::Stamp;
+use hvtui::record::{Error, Integrity, Lock, Player, Reader, Recorder, Store, Writer};
 
 use super::events::{run, spec};
 use super::{assert_refused, read, write};
@@ -48,6 +50,62 @@ fn files_that_follow_each_other_are_one_recording() {
     player.seek(all.last().unwrap().at);
     let world = player.advance(all[0].at).reset.unwrap();
     assert!(world.runs.values().all(|run| run.outcome.is_some()));
+}
+
+#[test]
+fn what_was_not_followed_ends_with_the_run() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("run.mcap");
+    let all = run(2, 6);
+    let known = all.len() / 2;
+    go_on(&path, &all[..known]);
+    let since = all[known - 1].at;
+    let at = |seconds: i64| since.plus_micros(seconds * 1_000_000);
+    let tell = |seq: u64, at: Stamp, event: Event| {
+        let origin = Origin::Run(spec(2).id);
+        Envelope { seq: all[known - 1].seq + seq, at, origin, event }
+    };
+    // it ended 64 s later, and a minute after that a client looked at it
+    let attached = Event::Attached { since: Some(since), until: Some(at(127)) };
+    let outcome = RunOutcome { at: Some(at(64)), ..RunOutcome::new(RunEnd::Finished, "all ranks done") };
+    go_on(&path, &[tell(1, since, attached), tell(2, at(127), Event::RunEnded { outcome })]);
+    let reader = Reader::open(&path).unwrap();
+    assert_eq!(reader.unattended(), [(since, at(64))]);
+    let world = reader.recap().unwrap().world;
+    assert_eq!(world.runs[&spec(2).id].unattended, [(since, at(64))]);
+}
+
+#[test]
+fn a_replay_finds_what_the_next_client_records() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("runs/x/run.mcap");
+    std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+    let all = run(2, 12);
+    let (first, rest) = all.split_at(all.len() / 3);
+    let (second, third) = rest.split_at(rest.len() / 2);
+    let mut writer = Writer::new(std::fs::File::create(&path).unwrap()).unwrap();
+    first.iter().for_each(|envelope| writer.push(envelope).unwrap());
+    writer.flush().unwrap();
+    let mut player = Player::open(&path).unwrap();
+    assert_eq!(player.state().end, first.last().unwrap().at);
+    // it was killed, and the next one was as it began
+    drop(writer);
+    std::fs::write(path.with_file_name("run.2.mcap"), b"\x89MCAP0").unwrap();
+    // long after it was written to
+    let now = Stamp(4_000_000_000_000_000);
+    assert!(!player.grow(now) && player.may_grow() && player.state().damage.is_none());
+    go_on(&path, second);
+    assert!(path.with_file_name("run.3.mcap").exists());
+    assert!(player.grow(now) && player.state().end == second.last().unwrap().at);
+    // that one has closed its file, and the run goes on
+    assert!(player.may_grow() && !player.state().growing);
+    go_on(&path, third);
+    assert!(player.grow(now) && player.state().end == third.last().unwrap().at);
+    assert!(!player.may_grow(), "the run has ended");
+    player.follow();
+    let world = player.advance(now).reset.unwrap();
+    assert_eq!(world.runs, Reader::open(&path).unwrap().recap().unwrap().world.runs);
+    assert_eq!(player.state().unattended, Reader::open(&path).unwrap().unattended());
 }
 
 #[test]
