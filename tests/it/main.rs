@@ -41,6 +41,7 @@ mod imports;
 mod jobs;
 mod json_forms;
 mod keys;
+mod lanes;
 mod launch_checks;
 mod launch_looks;
 mod launch_paths;

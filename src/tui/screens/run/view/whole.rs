@@ -14,12 +14,13 @@ use crate::tui::canvas::bars::{column as lowest, level};
 use crate::tui::canvas::theme::letter;
 use crate::tui::core::layout::{Band, whole_columns};
 use crate::tui::screens::replay::selection::selected;
+use crate::tui::screens::run::lanes::counter_lanes;
 use crate::tui::screens::run::marks::shown as shown_marks;
 use crate::tui::screens::run::rows::selected_rank;
 use crate::tui::screens::run::verdict::culprit;
 use crate::tui::screens::run::view::since_start;
 use crate::tui::screens::run::view::strip::{AWAY, MARK};
-use crate::tui::screens::run::{counter_lanes, unattended, whole};
+use crate::tui::screens::run::{unattended, whole};
 use crate::tui::screens::{Mode, Model};
 
 /// Eighths of a cell.
