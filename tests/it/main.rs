@@ -38,6 +38,7 @@ mod horovod_real;
 mod horovod_rendezvous;
 mod images;
 mod imports;
+mod incidents;
 mod jobs;
 mod json_forms;
 mod keys;

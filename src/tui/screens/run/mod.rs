@@ -1,5 +1,6 @@
 //! The Run screen, and the parts of it that Replay shares: ranks, log, timeline window.
 
+pub mod incidents;
 pub(super) mod keys;
 pub mod lanes;
 pub mod log;
@@ -92,6 +93,8 @@ pub struct RunUi {
     pub failure: Option<Rank>,
     /// All that a replay has seen of the whole run: the playhead may stand before it.
     pub whole: Option<Arc<Whole>>,
+    /// What stands out in the steps and loads of the run, as far as it has been looked through.
+    pub noticed: Option<Arc<incidents::Noticed>>,
     /// Which part the arrows move.
     pub pane: Pane,
     /// The rank whose log is shown; `None` = all.
@@ -239,6 +242,7 @@ pub fn away_words(model: &Model) -> &'static str {
 /// Keeps the cursor true after the world changed, and selects the rank that broke the run.
 pub fn settle(model: &mut Model) {
     whole::keep(model);
+    incidents::notice(model);
     select_failure(model);
     rows::grade(model);
     let height = usize::from(bands(model).ranks.below_head().h);
