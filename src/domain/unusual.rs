@@ -94,7 +94,9 @@ impl RunHistory {
         let (loads, width_us) = self.loads_of(rank);
         let loads: Vec<(Stamp, u32)> = loads.filter(|(at, _)| from <= *at && *at < to).collect();
         let mut counts = [0; 101];
-        loads.iter().for_each(|(_, util)| counts[(*util).min(100) as usize] += 1);
+        for (_, util) in &loads {
+            counts[(*util).min(100) as usize] += 1;
+        }
         let median = median_percent(&counts).filter(|_| loads.len() >= CLIFF_SAMPLES as usize);
         let Some(median) = median else { return Vec::new() };
         let apart = APART_US.max(2 * width_us);
