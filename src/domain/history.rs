@@ -85,6 +85,8 @@ pub struct RunPoint {
     pub step_us: u64,
     /// The longest of them, microseconds.
     pub longest_us: u32,
+    /// When it ended, and its number.
+    pub longest: Option<(Stamp, u64)>,
     /// Samples worked through.
     pub samples: u64,
     /// Microseconds a phase, indexed as [`Phase::ALL`].
@@ -147,6 +149,9 @@ impl Merge for RunPoint {
     fn merge(&mut self, other: &Self) {
         self.steps = self.steps.saturating_add(other.steps);
         self.step_us = self.step_us.saturating_add(other.step_us);
+        if other.longest_us > self.longest_us {
+            self.longest = other.longest;
+        }
         self.longest_us = self.longest_us.max(other.longest_us);
         self.samples = self.samples.saturating_add(other.samples);
         for (own, more) in self.phases.iter_mut().zip(other.phases) {
@@ -201,6 +206,7 @@ impl RunHistory {
             steps: 1,
             step_us: timing.dur_us.into(),
             longest_us: timing.dur_us,
+            longest: Some((at, timing.step)),
             samples: timing.samples.into(),
             phases: timing.phase_totals(),
             loss: None,
@@ -234,9 +240,25 @@ impl RunHistory {
 
     fn load(&mut self, at: Stamp, rank: Rank, host: &HostState, slot: &Slot) {
         let util = host.past.back().and_then(|past| host.util_of(past, slot));
-        if let (Some(series), Some(util)) = (self.loads.get_mut(rank.0 as usize), util) {
-            series.at(at).merge(&Load(Some((util.clamp(0.0, 1.0) * 100.0).round() as u8)));
+        if let Some(util) = util {
+            self.loaded_by(at, rank, (util.clamp(0.0, 1.0) * 100.0).round() as u32);
         }
+    }
+
+    /// So many percent of a rank's slot were busy.
+    pub(super) fn loaded_by(&mut self, at: Stamp, rank: Rank, percent: u32) {
+        if let Some(series) = self.loads.get_mut(rank.0 as usize) {
+            series.at(at).merge(&Load(Some(percent.min(100) as u8)));
+        }
+    }
+
+    /// The peaks of the load of a rank's slot, in percent, oldest first: since when each was so, and how long one lasts,
+    /// microseconds.
+    pub(super) fn loads_of(&self, rank: Rank) -> (impl Iterator<Item = (Stamp, u32)>, i64) {
+        let series = self.loads.get(rank.0 as usize);
+        let known = series.into_iter().flat_map(Series::timed);
+        let known = known.filter_map(|(at, load)| Some((at, u32::from(load.0?))));
+        (known, series.map_or(0, Series::width_us))
     }
 
     /// The peak load of a rank's slot between two moments, 0..=1.

@@ -79,5 +79,6 @@ pub mod trained;
 pub mod trainers;
 pub(crate) mod transfer;
 pub mod units;
+pub mod unusual;
 pub mod waiting;
 pub mod world;

@@ -70,6 +70,17 @@ impl<P: Merge + Default + Clone + PartialEq> Series<P> {
         &self.points
     }
 
+    /// All points, each with its beginning.
+    pub fn timed(&self) -> impl Iterator<Item = (Stamp, &P)> {
+        let begins = (0..).map(|index: i64| self.start.plus_micros(index.saturating_mul(self.width_us)));
+        begins.zip(&self.points)
+    }
+
+    /// How long a point lasts, microseconds.
+    pub fn width_us(&self) -> i64 {
+        self.width_us
+    }
+
     /// What is known of the time from `from` up to `to`, all in one. Where nothing was told then, the next point that was
     /// told of counts, if it reaches back so far: `reach` is how many microseconds before its start it speaks of.
     pub fn between(&self, from: Stamp, to: Stamp, reach: impl Fn(&P) -> i64) -> Option<P> {

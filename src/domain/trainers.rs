@@ -30,11 +30,13 @@ impl RunState {
     /// All that train: the ranks, but for those in which only others do, and the processes within them, each with its
     /// number in the training.
     pub fn trainers(&self) -> impl Iterator<Item = Trainer<'_>> {
-        self.ranks.iter().zip(0..).flat_map(|(rank, number)| {
-            let trainer = |number, state| Trainer { number: Rank(number), state, rank };
-            let own = (!rank.steps.is_empty() || rank.workers.is_empty()).then(|| trainer(number, rank));
-            own.into_iter().chain(rank.workers.iter().map(move |(number, worker)| trainer(*number, worker)))
-        })
+        (0u32..).zip(&self.ranks).flat_map(|(number, rank)| within(Rank(number), rank))
+    }
+
+    /// Those of them that this rank is, or that are within it.
+    pub fn trainers_in(&self, number: Rank) -> impl Iterator<Item = Trainer<'_>> {
+        let rank = self.ranks.get(number.0 as usize);
+        rank.into_iter().flat_map(move |rank| within(number, rank))
     }
 
     /// The one of them that has this number.
@@ -100,6 +102,13 @@ impl RunState {
             self.spec.options.hooks_off.iter().map(|host| sanitize(host.as_str()).into_owned()).collect();
         if hosts.is_empty() { String::new() } else { format!("{words} on {}", hosts.join(", ")) }
     }
+}
+
+/// A rank, where not only others train in it, and the processes within it.
+fn within(number: Rank, rank: &RankState) -> impl Iterator<Item = Trainer<'_>> {
+    let trainer = move |number, state| Trainer { number, state, rank };
+    let own = (!rank.steps.is_empty() || rank.workers.is_empty()).then(|| trainer(number, rank));
+    own.into_iter().chain(rank.workers.iter().map(move |(number, worker)| trainer(Rank(*number), worker)))
 }
 
 #[cfg(test)]

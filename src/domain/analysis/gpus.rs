@@ -14,14 +14,8 @@ use crate::domain::ids::{GpuUuid, HostId, Rank};
 use crate::domain::run::RunSpec;
 use crate::domain::series::{Merge, Series};
 use crate::domain::time::Stamp;
+use crate::domain::unusual::{APART_US, CLIFF_SAMPLES, CLIFF_US, is_low, median_percent};
 
-/// What lies further apart tells nothing of the time between, microseconds.
-const APART_US: i64 = 5_000_000;
-/// A drop of the utilisation below half of its median is told from this length on, microseconds.
-const CLIFF_US: u64 = 10_000_000;
-/// .. where the median is that of so many samples, and so many percent at least.
-const CLIFF_SAMPLES: u32 = 30;
-const CLIFF_MEDIAN: u32 = 20;
 /// Points of a GPU's utilisation over time, and of its memory over the steps.
 const POINTS: usize = 240;
 /// Names of reasons and of events that are told apart.
@@ -232,8 +226,8 @@ impl GpuFold {
 
     fn drop_of(&mut self, at: Stamp, since_us: Option<u64>, util: u32) {
         let count: u32 = self.usual.iter().sum();
-        let median = median(&self.usual).filter(|_| count >= CLIFF_SAMPLES);
-        let is_low = median.is_some_and(|median| median >= CLIFF_MEDIAN && util * 2 < median);
+        let median = median_percent(&self.usual).filter(|_| count >= CLIFF_SAMPLES);
+        let is_low = median.is_some_and(|median| is_low(util, median));
         match (is_low, &mut self.low, since_us) {
             (true, Some(low), Some(since_us)) => low.us += since_us,
             (true, ..) => {
@@ -280,7 +274,7 @@ impl GpuFold {
             samples,
             util_mean: (samples > 0).then(|| sum as f64 / samples as f64),
             util_min: self.all.iter().position(|count| *count > 0).map(|at| at as u32),
-            util_p50: median(&self.all),
+            util_p50: median_percent(&self.all),
             util_max: self.all.iter().rposition(|count| *count > 0).map(|at| at as u32),
             cliffs: self.cliffs,
             memory_peak: self.memory_peak,
@@ -293,16 +287,6 @@ impl GpuFold {
             events: Counted::all(&self.events),
         }
     }
-}
-
-fn median(counts: &[u32; 101]) -> Option<u32> {
-    let all: u32 = counts.iter().sum();
-    let mut seen = 0;
-    let at = counts.iter().position(|count| {
-        seen += count;
-        seen * 2 >= all
-    });
-    at.filter(|_| all > 0).map(|at| at as u32)
 }
 
 #[cfg(test)]

@@ -4,7 +4,7 @@ use tui_input::{Input, InputRequest};
 
 use crate::domain::marks::fitting;
 use crate::domain::run_list::RunFilter;
-use crate::tui::core::{Effect, Key, KeyCode, Level, Screen};
+use crate::tui::core::{Effect, Key, KeyCode, Level, PlayCommand, Screen};
 use crate::tui::screens::cluster::{filtering, picking};
 use crate::tui::screens::model::Overlay;
 use crate::tui::screens::{Model, replay, run};
@@ -185,12 +185,18 @@ fn go_to(model: &mut Model, text: &str) -> Vec<Effect> {
         model.notice(Level::Warning, "the recording is still being opened: try again");
         return Vec::new();
     }
-    if let Some(command) = replay::parse_goto(model, text) {
-        model.ui.overlay = Overlay::None;
-        return vec![Effect::Play(command)];
-    }
+    let command = replay::parse_goto(model, text);
+    let last = model.shown_run().and_then(|(_, run)| run::whole::last_step(model, run));
+    let wrong = match (&command, last) {
+        (Some(PlayCommand::ToStep(step)), Some(last)) if *step > last => format!("the last step is {last}"),
+        (None, _) => "not a valid moment".to_owned(),
+        _ => {
+            model.ui.overlay = Overlay::None;
+            return command.map(Effect::Play).into_iter().collect();
+        }
+    };
     if let Overlay::Prompt(prompt) = &mut model.ui.overlay {
-        prompt.error = Some("not a valid moment".to_owned());
+        prompt.error = Some(wrong);
     }
     Vec::new()
 }

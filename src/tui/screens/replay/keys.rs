@@ -36,7 +36,7 @@ pub(super) const KEYS: &[Binding] = &[
         &[c('{')],
         Action::IncidentBefore,
         "incident -",
-        "the incident or mark before: an alert began, a rank failed, the ranks were started again, nobody followed",
+        "the incident or mark before: an alert, a failure, a restart, a slow step, a GPU that computed no longer",
     ),
     named(&[c('}')], Action::NextIncident, "incident +", "the next incident or mark"),
     bind(&[c('J')], Action::GoTo, "go to", "go to 14:32:05, +90s, -10s, 50% or step 812"),
@@ -198,16 +198,21 @@ pub(super) fn mouse(model: &mut Model, mouse: Mouse) -> Vec<Effect> {
 pub(in crate::tui::screens) fn incident(model: &mut Model, forward: bool) -> Option<PlayCommand> {
     let (_, run) = model.shown_run()?;
     let (start, end) = run::whole::range(model, run);
-    let (mut all, at) = (run::whole::incidents(model, run), model.moment());
-    let marks = run::marks::shown(model);
-    all.extend(marks.iter().map(|mark| mark.at.clamp(start, end)));
-    all.sort_unstable();
-    let found = if forward { all.iter().find(|one| **one > at) } else { all.iter().rfind(|one| **one < at) };
-    if let Some(&to) = found {
-        if let Some(mark) = marks.iter().find(|mark| mark.at.clamp(start, end) == to) {
-            let words = format!("mark: {}", mark.words());
-            model.toast(Level::Info, words, None);
-        }
+    let at = model.moment();
+    let marks = run::marks::shown(model).iter();
+    let marks = marks.map(|mark| (mark.at.clamp(start, end), format!("mark: {}", mark.words())));
+    let incidents = run::incidents::all(model, run).into_iter().map(|one| (one.at, one.words));
+    // what a person says of a moment comes before what is said of it anyway
+    let mut all: Vec<_> = marks.chain(incidents).collect();
+    all.sort_by_key(|(at, _)| *at);
+    let found = if forward {
+        all.iter().find(|(one, _)| *one > at)
+    } else {
+        let before = all.iter().rfind(|(one, _)| *one < at).map(|(one, _)| *one);
+        all.iter().find(|(one, _)| Some(*one) == before)
+    };
+    if let Some((to, words)) = found.cloned() {
+        model.toast(Level::Info, words, None);
         return Some(PlayCommand::SeekTo(to));
     }
     let text = match (all.is_empty(), forward) {

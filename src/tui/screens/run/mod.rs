@@ -1,6 +1,8 @@
 //! The Run screen, and the parts of it that Replay shares: ranks, log, timeline window.
 
+pub mod incidents;
 pub(super) mod keys;
+pub mod lanes;
 pub mod log;
 pub mod marks;
 mod moments;
@@ -9,16 +11,11 @@ pub mod verdict;
 pub(super) mod view;
 pub mod whole;
 
-use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use unicode_width::UnicodeWidthStr;
-
 use crate::domain::ids::{Rank, RunId};
-use crate::domain::run::{Placement, Slot};
 use crate::domain::time::Stamp;
-use crate::domain::trainers::Trainer;
-use crate::domain::world::{RankState, RunState};
+use crate::domain::world::RunState;
 use crate::tui::core::keymap::{EVERYWHERE, LAUNCH, LISTS};
 use crate::tui::core::layout::{RunBands, RunWants};
 use crate::tui::core::list::Cursor;
@@ -96,6 +93,8 @@ pub struct RunUi {
     pub failure: Option<Rank>,
     /// All that a replay has seen of the whole run: the playhead may stand before it.
     pub whole: Option<Arc<Whole>>,
+    /// What stands out in the steps and loads of the run, as far as it has been looked through.
+    pub noticed: Option<Arc<incidents::Noticed>>,
     /// Which part the arrows move.
     pub pane: Pane,
     /// The rank whose log is shown; `None` = all.
@@ -135,23 +134,20 @@ pub fn bands(model: &Model) -> RunBands {
     };
     let width = usize::from(model.size.0).saturating_sub(2);
     let verdict = verdict::shown(model, run);
-    let lanes = if replay || model.settings.timeline {
-        trainer_lanes(run).count() + counter_lanes(run).len()
-    } else {
-        0
-    };
+    let rows = rows(model);
+    let lanes = if replay || model.settings.timeline { lanes::wanted(model, run, &rows) } else { 0 };
     let most = if run.collected.is_empty() { VERDICT_LINES } else { 2 * VERDICT_LINES };
     let verdict =
         wrap(&verdict.text, width).len().clamp(1, most) as u16 + u16::from(run.collectives_words().is_some());
     if replay && model.ui.replay.heat {
-        let rows = u16::try_from(rows(model).len()).unwrap_or(u16::MAX);
+        let rows = u16::try_from(rows.len()).unwrap_or(u16::MAX);
         return layout::heat(model.area(), (1, verdict), rows);
     }
     let wants = RunWants {
         replay,
         stages: 1,
         verdict,
-        ranks: u16::try_from(rows(model).len()).unwrap_or(u16::MAX),
+        ranks: u16::try_from(rows.len()).unwrap_or(u16::MAX),
         charts: !whole::history(model, run).points.is_empty(),
         lanes: u16::try_from(lanes).unwrap_or(u16::MAX),
     };
@@ -167,43 +163,16 @@ pub fn log_columns(model: &Model) -> u16 {
     }
 }
 
-/// First column and columns of the lanes.
-pub fn lane_columns(run: &RunState, columns: u16) -> (u16, u16) {
-    let places = counter_lanes(run).into_iter().map(|at| run.spec.placements[at].to_string().width());
-    let label = (places.max().unwrap_or(0) as u16).clamp(8, 14);
-    (label + 3, columns.saturating_sub(label + 4))
-}
-
 /// The moment under the mouse, where that is on a lane of the timeline.
 pub(super) fn lane_moment(model: &Model, mouse: Mouse) -> Option<Stamp> {
     bands(model).lanes.below_head().line_of(mouse.row)?;
     let (_, run) = model.shown_run()?;
-    let (x, w) = lane_columns(run, model.size.0);
+    let (x, w) = lanes::lane_columns(model, run);
     let at = mouse.column.checked_sub(x).filter(|at| *at < w)?;
     let window = window_us(model);
     let start = timeline_end(model).plus_micros(-window);
     // the last column is the end
     Some(start.plus_micros(window.saturating_mul(i64::from(at)) / i64::from(w.saturating_sub(1).max(1))))
-}
-
-/// Those that get a lane: of a run that is over only what has run.
-pub fn trainer_lanes(run: &RunState) -> impl Iterator<Item = Trainer<'_>> {
-    run.trainers().filter(|one| run.is_live() || one.rank.has_run() || one.state.has_run())
-}
-
-/// The slots that get a lane of their own below the ranks: every GPU of the run, a CPU host once. Of a run that is over only
-/// those of ranks that have run.
-pub fn counter_lanes(run: &RunState) -> Vec<usize> {
-    let placements = &run.spec.placements;
-    let has_lane = |at: &usize| run.is_live() || run.ranks.get(*at).is_some_and(RankState::has_run);
-    let mut hosts = BTreeSet::new();
-    (0..placements.len())
-        .filter(has_lane)
-        .filter(|at| {
-            let Placement { host, slot, .. } = &placements[*at];
-            hosts.insert(host) || matches!(slot, Slot::Gpu { .. })
-        })
-        .collect()
 }
 
 /// Width of the timeline in microseconds: as zoomed, else about six steps. At the end of a replay all steps that are kept, so
@@ -272,6 +241,7 @@ pub fn away_words(model: &Model) -> &'static str {
 /// Keeps the cursor true after the world changed, and selects the rank that broke the run.
 pub fn settle(model: &mut Model) {
     whole::keep(model);
+    incidents::notice(model);
     select_failure(model);
     rows::grade(model);
     let height = usize::from(bands(model).ranks.below_head().h);

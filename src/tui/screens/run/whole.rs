@@ -2,14 +2,14 @@
 
 use std::sync::Arc;
 
-use crate::domain::alerts::Place;
+use crate::domain::alerts::{Alert, Place};
 use crate::domain::history::RunHistory;
 use crate::domain::ids::RunId;
 use crate::domain::outcome::RunOutcome;
 use crate::domain::run::RunStage;
+use crate::domain::text::sanitize;
 use crate::domain::time::Stamp;
 use crate::domain::world::RunState;
-use crate::tui::screens::run::unattended;
 use crate::tui::screens::{Mode, Model};
 
 /// Pieces of the axis of a run that goes on.
@@ -24,8 +24,10 @@ pub struct Whole {
     history: RunHistory,
     stages: Vec<(Stamp, RunStage)>,
     outcome: Option<RunOutcome>,
-    /// Since when its alerts were so, in the order in which they began.
-    alerts: Vec<Stamp>,
+    /// Since when its alerts were so and what they say, in the order in which they began.
+    alerts: Vec<(Stamp, String)>,
+    /// The number of its newest step.
+    step: Option<u64>,
 }
 
 /// Remembers what the playhead has reached, where that is more than before.
@@ -43,9 +45,36 @@ pub(super) fn keep(model: &mut Model) {
         history: run.history.clone(),
         stages: run.stages.clone(),
         outcome: run.outcome.clone(),
-        alerts: model.world.alerts.all().map(|alert| alert.since).collect(),
+        alerts: model.world.alerts.all().map(told).collect(),
+        step: newest_step(run),
     };
     model.ui.run.whole = Some(Arc::new(whole));
+}
+
+/// Since when an alert is so, and what it says; without the run, which is the one that is shown.
+fn told(alert: &Alert) -> (Stamp, String) {
+    let Place { host, gpu, rank, .. } = alert.place.clone();
+    let place = Place { host, gpu, ..Place::default() }.to_string();
+    let place = match rank {
+        Some(rank) if place.is_empty() => format!("rank {rank}"),
+        Some(rank) => format!("rank {rank} ({place})"),
+        None => place,
+    };
+    (alert.since, [place.as_str(), &sanitize(&alert.words)].join(" ").trim_start().to_owned())
+}
+
+/// The number of the newest step of any that train.
+fn newest_step(run: &RunState) -> Option<u64> {
+    run.trainers().filter_map(|one| one.state.step()).max()
+}
+
+/// The number of the last step of a run, where all of it is known: what a replay has come to the end of, or is followed here.
+pub fn last_step(model: &Model, run: &RunState) -> Option<u64> {
+    if let Some(now) = now(model, run) {
+        return newest_step(now);
+    }
+    let Mode::Replay(state) = &model.mode else { return None };
+    kept(model, run).filter(|whole| whole.until >= state.end)?.step
 }
 
 fn kept<'a>(model: &'a Model, run: &RunState) -> Option<&'a Whole> {
@@ -95,8 +124,8 @@ pub fn outcome<'a>(model: &'a Model, run: &'a RunState) -> Option<&'a RunOutcome
     }
 }
 
-/// Since when alerts were so that are about the run or its hosts.
-fn alerts(model: &Model, run: &RunState) -> Vec<Stamp> {
+/// Since when alerts were so that are about the run or its hosts, and what they say.
+pub(super) fn alerts(model: &Model, run: &RunState) -> Vec<(Stamp, String)> {
     let shown = match seen(model, run) {
         Seen::Kept(whole) => return whole.alerts.clone(),
         Seen::Run(shown) => shown,
@@ -110,20 +139,7 @@ fn alerts(model: &Model, run: &RunState) -> Vec<Stamp> {
         (None, None) => false,
     };
     let all = world.alerts.all().filter(|alert| is_of_it(&alert.place) && alert.since >= start);
-    all.map(|alert| alert.since).collect()
-}
-
-/// When something went wrong, as far as is known: alerts began, ranks failed or were started again, and no client
-/// followed. In rising order.
-pub fn incidents(model: &Model, run: &RunState) -> Vec<Stamp> {
-    let alerts = alerts(model, run).into_iter();
-    let marks = history(model, run).marks.iter().map(|(at, _)| *at);
-    let away = unattended(model, run).iter().map(|(from, _)| *from);
-    let (start, end) = range(model, run);
-    let mut all: Vec<Stamp> = alerts.chain(marks).chain(away).map(|at| at.clamp(start, end)).collect();
-    all.sort_unstable();
-    all.dedup();
-    all
+    all.map(told).collect()
 }
 
 /// The ends of the axis: of the recording in a replay; else from the start of the run to its end. Of what goes on to a little

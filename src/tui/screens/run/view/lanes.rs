@@ -7,30 +7,27 @@ use ratatui::style::Modifier;
 
 use crate::domain::clock_check::{self, ClockCheck, ClocksApart, Passage};
 use crate::domain::hooks::StepsBy;
-use crate::domain::ids::{HostId, Rank};
+use crate::domain::ids::HostId;
+use crate::domain::text::sanitize;
 use crate::domain::time::Stamp;
 use crate::domain::timing::{Phase, StepTiming};
 use crate::domain::trainers::Trainer;
 use crate::domain::units;
 use crate::domain::world::{HostState, RankState, RunState};
-use crate::tui::canvas::bars::level;
 use crate::tui::canvas::{Canvas, width};
 use crate::tui::core::layout::Band;
-use crate::tui::core::words::{clock_time, more_words};
+use crate::tui::core::words::clock_time;
 use crate::tui::screens::Model;
 use crate::tui::screens::replay::selection::selected;
+use crate::tui::screens::run::lanes::{Lane, Lanes, counter_lanes, lane_columns, trainer_lanes, worst};
 use crate::tui::screens::run::marks::shown as shown_marks;
-use crate::tui::screens::run::rows::selected_rank;
+use crate::tui::screens::run::rows::{Look, rows};
 use crate::tui::screens::run::verdict::culprit;
+use crate::tui::screens::run::view::counters::Counters;
 use crate::tui::screens::run::view::strip;
 use crate::tui::screens::run::view::strip::Segment;
-use crate::tui::screens::run::{
-    away_words, counter_lanes, lane_columns, timeline_end, trainer_lanes, unattended, window_us,
-};
-use crate::tui::screens::view::title::plural;
+use crate::tui::screens::run::{away_words, timeline_end, unattended, window_us};
 
-/// Telemetry comes once a second; a sample holds until the next one, this long at most, microseconds.
-const SAMPLE_HOLDS_US: i64 = 2_500_000;
 /// Of so many ranks it is looked whether what they did agrees with their hosts' clocks.
 const CLOCK_RANKS: usize = 64;
 /// Columns of a rule beside its words: the line and a blank before them, the same behind.
@@ -42,71 +39,63 @@ pub(super) fn draw(model: &Model, canvas: &mut Canvas<'_>, band: Band, run: &Run
     let end = timeline_end(model);
     let start = end.plus_micros(-window);
     let apart = clocks_apart(model, run, start, end);
-    let all: Vec<Trainer<'_>> = trainer_lanes(run).collect();
+    let rows = rows(model);
+    let all = Lanes::of(model, run, &rows);
     let counters = counter_lanes(run);
     let lanes = band.below_head();
     // with too little room the ranks go first
     let room = usize::from(lanes.h);
-    let rank_room = room.saturating_sub(counters.len().min(room / 3)).min(all.len());
-    let at = |rank: Rank| all.iter().position(|one| one.rank.placement.rank == rank);
-    let selected = selected_rank(model).and_then(at).unwrap_or(0);
+    let rank_room = room.saturating_sub(counters.len().min(room / 3)).min(all.all.len());
     let culprit = culprit(model, run);
-    let at_culprit = culprit.and_then(|rank| all.iter().position(|one| one.number == rank));
-    let shown = chosen(all.len(), rank_room, selected, at_culprit);
-    let hidden = hidden_words(all.len(), &shown, selected);
-    let words = head(model, canvas, band.y, run, (window, end), (apart, hidden));
-    let (x, w) = lane_columns(run, canvas.width());
-    let label = x - 3;
+    let places = all.shown(run, rank_room, culprit);
+    let hidden = all.hidden_words(&places);
+    let (x, w) = lane_columns(model, run);
+    let part = Part { x, w, start, window };
+    let counters = Counters { model, run, all: counters };
+    let note = (room > rank_room).then(|| counters.axis()).flatten();
+    let words = head(model, canvas, band.y, run, (window, end), (apart, hidden, note));
     let spans = unattended(model, run);
-    let away = |column: u16| {
-        let at = |column: u16| start.plus_micros(window * i64::from(column) / i64::from(w));
-        is_away(spans, at(column), at(column + 1))
-    };
+    let away = |column: u16| is_away(spans, part.moment(column), part.moment(column + 1));
     let mut y = lanes.y;
-    for one in shown.into_iter().map(|at| all[at]) {
+    let look = Look::of(model, run);
+    let mut shown = Vec::new();
+    for lane in places.into_iter().map(|at| all.all[at]) {
+        let one = match lane {
+            Lane::One(one) => Some(one),
+            Lane::Host(host) => worst(&look, run, host, (start, end)),
+        };
+        let Some(one) = one else { continue };
+        shown.push(one.rank.placement.rank);
         let marked = culprit == Some(one.number);
         let style = if marked { canvas.theme.bad } else { canvas.theme.text };
-        let name = format!("rank {}{}", one.number, if marked { "!" } else { "" });
-        canvas.text(1, y, label + 1, &name, style);
+        canvas.text(1, y, x - 2, &name(&lane, one, marked, x - 2), style);
         let host = model.world.hosts.get(&one.rank.placement.host);
         let held = placed(one.state, host, (start, window));
-        strip::draw(canvas, x, y, w, &lane(run, one, &held, (start, window), w), away);
+        strip::draw(canvas, x, y, w, &phases_of(run, one, &held, (start, window), w), away);
         y += 1;
     }
     if rank_room > 0 && run.trainers().all(|one| one.state.steps.is_empty()) {
         let words = if run.is_live() { "no phases reported yet" } else { "no phases reported" };
         canvas.text(x, lanes.y, w, words, canvas.theme.dim);
     }
-    for at in counters.into_iter().take(room - rank_room) {
-        counter(model, canvas, y, run, at, (x, w), (start, window, away));
-        y += 1;
-    }
+    let y = counters.draw(canvas, y..lanes.y + lanes.h, &shown, part, away);
     edges(model, canvas, (x, w), lanes.y..y, (start, window));
     if lanes.h > 0 {
         ticks(model, canvas, (x, band.y, w), (start, window), words);
     }
 }
 
-/// Which of `count` lanes stand in `room` rows: from the selected one on, and always that of the rank to look at.
-fn chosen(count: usize, room: usize, selected: usize, culprit: Option<usize>) -> Vec<usize> {
-    let first = selected.min(count.saturating_sub(room));
-    let mut lanes: Vec<usize> = (first..count.min(first + room)).collect();
-    if let Some(at) = culprit.filter(|at| !lanes.contains(at))
-        && !lanes.is_empty()
-    {
-        // one at the edge goes, and not the selected one where another can
-        let goes = if selected == first { lanes.len() - 1 } else { 0 };
-        lanes[goes] = at;
-        lanes.sort_unstable();
+/// `rank 3`, `gpu-a ▸ 3` for the host whose rank that is; the rank to look at has a `!`.
+fn name(lane: &Lane<'_>, one: Trainer<'_>, marked: bool, room: u16) -> String {
+    let mark = if marked { "!" } else { "" };
+    match lane {
+        Lane::One(_) => format!("rank {}{mark}", one.number),
+        Lane::Host(host) => {
+            let end = format!(" ▸ {}{mark}", one.number);
+            let host = units::middle_cut(&sanitize(host.as_str()), room.saturating_sub(width(&end)).into());
+            host + &end
+        }
     }
-    lanes
-}
-
-/// How many lanes of ranks stand before the selected one and behind it and are not shown.
-fn hidden_words(count: usize, shown: &[usize], selected: usize) -> Option<String> {
-    let above = selected - shown.iter().filter(|at| **at < selected).count();
-    let hidden = count - shown.len();
-    more_words(above, hidden - above).map(|more| format!("   {more} {}", plural(hidden, "rank")))
 }
 
 /// The first and the last moment of the selection, where the window has them; the last column is the end of the window.
@@ -138,7 +127,7 @@ fn ticks(
     canvas: &mut Canvas<'_>,
     (x, y, w): (u16, u16, u16),
     (start, window): (Stamp, i64),
-    words: u16,
+    (words, note): (u16, u16),
 ) {
     let accent = canvas.theme.accent.add_modifier(Modifier::BOLD);
     for mark in shown_marks(model) {
@@ -146,7 +135,8 @@ fn ticks(
         let share = since as f64 / window.max(1) as f64;
         let column = x + (share.clamp(0.0, 1.0) * f64::from(w.saturating_sub(1))).round() as u16;
         if (0..=window).contains(&since) && w > 0 {
-            canvas.text(column, if column < words { y + 1 } else { y }, 1, strip::MARK, accent);
+            let covered = column < words || column >= note;
+            canvas.text(column, if covered { y + 1 } else { y }, 1, strip::MARK, accent);
         }
     }
 }
@@ -194,15 +184,16 @@ fn clock_words(model: &Model, hosts: &[HostId], apart: Option<&ClocksApart>) -> 
     most.map_or_else(String::new, |us| format!("   clock ±{:.2} ms", f64::from(us) / 1000.0))
 }
 
-/// Draws the ruler, which says too how many ranks have no lane; gives the first column behind its words.
+/// Draws the ruler, which says too how many ranks have no lane, and at the right what the lanes of slots are; gives the first
+/// column behind its words, and that of those at the right.
 fn head(
     model: &Model,
     canvas: &mut Canvas<'_>,
     y: u16,
     run: &RunState,
     (window, end): (i64, Stamp),
-    (apart, hidden): (Option<ClocksApart>, Option<String>),
-) -> u16 {
+    (apart, hidden, note): (Option<ClocksApart>, Option<String>, Option<&str>),
+) -> (u16, u16) {
     let (text, dim) = (canvas.theme.text, canvas.theme.dim);
     let clock = clock_words(model, &run.spec.hosts(), apart.as_ref());
     let clock_style = if apart.is_some() { canvas.theme.warn } else { dim };
@@ -227,7 +218,30 @@ fn head(
         }
     }
     canvas.rule(y, &words);
-    words.iter().fold(LEAST_RULE, |columns, (word, _)| columns + width(word))
+    let used = words.iter().fold(LEAST_RULE, |columns, (word, _)| columns + width(word));
+    let note = note.map_or_else(String::new, |note| format!(" {note} "));
+    let at = canvas.width().saturating_sub(width(&note) + 1);
+    if note.is_empty() || at <= used {
+        return (used, u16::MAX);
+    }
+    canvas.text(at, y, width(&note), &note, dim);
+    (used, at)
+}
+
+/// Where the lanes are, and the window that they show.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Part {
+    pub(super) x: u16,
+    pub(super) w: u16,
+    pub(super) start: Stamp,
+    pub(super) window: i64,
+}
+
+impl Part {
+    /// Where a column begins.
+    pub(super) fn moment(&self, column: u16) -> Stamp {
+        self.start.plus_micros(self.window.saturating_mul(column.into()) / i64::from(self.w.max(1)))
+    }
 }
 
 /// A step, and where in the window it lies by the client's clock: 0..=1.
@@ -259,7 +273,7 @@ fn placed<'a>(
 
 /// What a lane shows: each phase where it was. Where steps are shorter than a column, and in the columns before the first step that is
 /// still held, the two phases that took the most.
-fn lane(
+fn phases_of(
     run: &RunState,
     one: Trainer<'_>,
     held: &[Placed<'_>],
@@ -328,62 +342,9 @@ fn main_two(all: [u64; Phase::COUNT], column: u16, w: u16) -> Vec<Segment> {
     parts.collect()
 }
 
-fn counter(
-    model: &Model,
-    canvas: &mut Canvas<'_>,
-    y: u16,
-    run: &RunState,
-    at: usize,
-    (x, w): (u16, u16),
-    (start, window, away): (Stamp, i64, impl Fn(u16) -> bool),
-) {
-    let placement = &run.spec.placements[at];
-    let dim = canvas.theme.dim;
-    let is_gpu = matches!(placement.slot, crate::domain::run::Slot::Gpu { .. });
-    let name = if is_gpu { placement.to_string() } else { format!("{} cpu", placement.host) };
-    canvas.name(1, y, x - 2, &name, dim);
-    let Some(state) = model.world.hosts.get(&placement.host) else { return };
-    let fill = canvas.theme.fill;
-    let mut line = String::new();
-    for column in 0..w {
-        let left = start.plus_micros(window * i64::from(column) / i64::from(w));
-        let right = start.plus_micros(window * i64::from(column + 1) / i64::from(w));
-        let away = away(column);
-        let util = util_between(state, placement, (left, right), !away);
-        let is_older = || state.past.front().is_none_or(|oldest| right <= oldest.at);
-        let of_all = || run.history.load_between(placement.rank, left, right);
-        let util = util.or_else(|| (!away && is_older()).then(of_all).flatten());
-        line.push(if util.is_none() && away { strip::AWAY } else { level(util) });
-    }
-    canvas.text(x, y, w, &line, fill);
-}
-
 /// Whether no client followed the run in any part of what lies between two moments.
 fn is_away(spans: &[(Stamp, Stamp)], left: Stamp, right: Stamp) -> bool {
     spans.iter().any(|(from, to)| *from < right && left < *to)
-}
-
-/// The peak load between two moments; where no sample lies there, with `held` the one that still holds.
-fn util_between(
-    state: &HostState,
-    placement: &crate::domain::run::Placement,
-    (left, right): (Stamp, Stamp),
-    held: bool,
-) -> Option<f64> {
-    let after = state.past.partition_point(|past| past.at < left);
-    let until = state.past.partition_point(|past| past.at < right);
-    let inside = state.past.range(after..until).filter_map(|past| state.util_of(past, &placement.slot));
-    if let Some(peak) = inside.max_by(f64::total_cmp) {
-        return Some(peak);
-    }
-    if !held {
-        return None;
-    }
-    // a sample tells of the second before it, so the next one says more than the last
-    let next = state.past.get(until).filter(|past| past.at.micros_since(right) < SAMPLE_HOLDS_US);
-    let last = until.checked_sub(1).and_then(|at| state.past.get(at));
-    let last = last.filter(|past| left.micros_since(past.at) < SAMPLE_HOLDS_US);
-    state.util_of(next.or(last)?, &placement.slot)
 }
 
 #[cfg(test)]
@@ -422,23 +383,5 @@ mod tests {
                 (Phase::Wait, 325.0, 400.0)
             ]
         );
-    }
-
-    #[test]
-    fn the_rank_to_look_at_has_a_lane_and_the_selected_one_too() {
-        let lanes = |selected, culprit| {
-            let shown = chosen(8, 3, selected, culprit);
-            (shown.clone(), hidden_words(8, &shown, selected).unwrap())
-        };
-        let words = |text: &str| format!("   {text} more ranks");
-        assert_eq!(lanes(0, None), (vec![0, 1, 2], words("↓ 5")));
-        assert_eq!(lanes(0, Some(6)), (vec![0, 1, 6], words("↓ 5")));
-        assert_eq!(lanes(2, Some(3)), (vec![2, 3, 4], words("↑ 2 ↓ 3")));
-        assert_eq!(lanes(2, Some(0)), (vec![0, 2, 3], words("↑ 1 ↓ 4")));
-        assert_eq!(lanes(7, Some(0)), (vec![0, 6, 7], words("↑ 5")));
-        assert_eq!(chosen(4, 1, 0, Some(3)), [3]);
-        assert_eq!(chosen(4, 0, 0, Some(3)), [0; 0]);
-        assert_eq!(hidden_words(4, &chosen(4, 4, 2, Some(0)), 2), None);
-        assert_eq!(hidden_words(4, &chosen(4, 3, 0, None), 0).unwrap(), "   ↓ 1 more rank");
     }
 }

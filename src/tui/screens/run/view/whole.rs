@@ -14,12 +14,14 @@ use crate::tui::canvas::bars::{column as lowest, level};
 use crate::tui::canvas::theme::letter;
 use crate::tui::core::layout::{Band, whole_columns};
 use crate::tui::screens::replay::selection::selected;
+use crate::tui::screens::run::incidents::{Unusual, noticed};
+use crate::tui::screens::run::lanes::counter_lanes;
 use crate::tui::screens::run::marks::shown as shown_marks;
 use crate::tui::screens::run::rows::selected_rank;
 use crate::tui::screens::run::verdict::culprit;
 use crate::tui::screens::run::view::since_start;
 use crate::tui::screens::run::view::strip::{AWAY, MARK};
-use crate::tui::screens::run::{counter_lanes, unattended, whole};
+use crate::tui::screens::run::{unattended, whole};
 use crate::tui::screens::{Mode, Model};
 
 /// Eighths of a cell.
@@ -167,6 +169,10 @@ fn happened(
             marks.push((from.plus_micros(to.micros_since(from) / 2), "!", warn));
         }
     }
+    marks.extend(noticed(model, run).iter().map(|(what, incident)| match what {
+        Unusual::Slow => (incident.at, "↑", warn),
+        Unusual::Cliff => (incident.at, "↓", warn),
+    }));
     let stages = whole::stages(model, run).iter();
     marks.extend(stages.filter(|(_, stage)| *stage == RunStage::Training).map(|(at, _)| (*at, "◆", good)));
     if let Some(outcome) = whole::outcome(model, run) {

@@ -1,0 +1,296 @@
+//! Which lanes the timeline has: those of phases follow the table of ranks, where a host that is folded has one lane; below
+//! them those of slots.
+
+use std::collections::BTreeSet;
+
+use unicode_width::UnicodeWidthStr;
+
+use crate::domain::gpu::Reading;
+use crate::domain::history::PhasePoint;
+use crate::domain::ids::{HostId, Rank};
+use crate::domain::run::{Placement, Slot};
+use crate::domain::time::Stamp;
+use crate::domain::timing::Phase;
+use crate::domain::trainers::Trainer;
+use crate::domain::world::{RankState, RunState};
+use crate::tui::core::words::more_words;
+use crate::tui::screens::Model;
+use crate::tui::screens::run::rows::{Look, RankRow};
+use crate::tui::screens::view::title::plural;
+
+/// From so many rows of the terminal on a GPU's memory has a lane, where there is room.
+const MEMORY_FROM: u16 = 45;
+/// From so many columns on values stand beside the lanes of GPUs that are more than their utilisation.
+const VALUES_FROM: u16 = 120;
+/// Columns of the values: ` 100%`, then ` 131G` and ` 1000W`.
+pub const VALUE: u16 = 5;
+const MORE_VALUES: u16 = 11;
+/// Less than this share of the time between two ranks is no difference.
+const NEAR: f64 = 0.03;
+
+/// A lane of phases.
+#[derive(Debug, Clone, Copy)]
+pub enum Lane<'a> {
+    /// Of one that trains.
+    One(Trainer<'a>),
+    /// Of a host that is folded.
+    Host(&'a HostId),
+}
+
+/// The lanes of phases in their order.
+#[derive(Debug, Default)]
+pub struct Lanes<'a> {
+    /// All of them.
+    pub all: Vec<Lane<'a>>,
+    /// The place of the one under the cursor of the table.
+    pub on: usize,
+}
+
+impl<'a> Lanes<'a> {
+    /// Those of the rows of the table.
+    pub fn of(model: &Model, run: &'a RunState, rows: &[RankRow]) -> Self {
+        let cursor = model.ui.run.ranks.on.as_ref();
+        let opened = &model.ui.run.arranged.opened;
+        let mut lanes = Self::default();
+        for row in rows {
+            // a row without a lane stands for the next one
+            if Some(row) == cursor {
+                lanes.on = lanes.all.len();
+            }
+            match row {
+                RankRow::Host(host) if !opened.contains(host) => {
+                    let known = run.by_host.get_key_value(host);
+                    let known = known.filter(|(host, _)| on_host(run, host).next().is_some());
+                    lanes.all.extend(known.map(|(host, _)| Lane::Host(host)));
+                }
+                RankRow::Host(_) => {}
+                RankRow::Rank(rank) => {
+                    let own = run.trainers_in(*rank).find(|one| one.number == *rank && has_lane(run, one));
+                    lanes.all.extend(own.filter(|one| std::ptr::eq(one.state, one.rank)).map(Lane::One));
+                }
+                RankRow::Worker(rank, worker) => {
+                    let mut within = run.trainers_in(*rank).filter(|one| !std::ptr::eq(one.state, one.rank));
+                    let found = within.find(|one| one.number.0 == *worker && has_lane(run, one));
+                    lanes.all.extend(found.map(Lane::One));
+                }
+            }
+        }
+        lanes.on = lanes.on.min(lanes.all.len().saturating_sub(1));
+        lanes
+    }
+
+    /// Which of them stand in `room` rows: from the selected one on, and always that of the rank to look at.
+    pub fn shown(&self, run: &RunState, room: usize, culprit: Option<Rank>) -> Vec<usize> {
+        let host = culprit.and_then(|number| {
+            let state = run.trainer(number).or_else(|| run.ranks.get(number.0 as usize));
+            state.map(|state| &state.placement.host)
+        });
+        let is_it = |lane: &Lane<'_>| match lane {
+            Lane::One(one) => culprit == Some(one.number),
+            Lane::Host(name) => host == Some(*name),
+        };
+        chosen(self.all.len(), room, self.on, self.all.iter().position(is_it))
+    }
+
+    /// How many stand before the selected one and behind it and are not shown.
+    pub fn hidden_words(&self, shown: &[usize]) -> Option<String> {
+        let hosts = self.all.iter().enumerate().filter(|(_, lane)| matches!(lane, Lane::Host(_)));
+        let hosts = hosts.filter(|(at, _)| !shown.contains(at)).count();
+        let what = match self.all.len().saturating_sub(shown.len()) {
+            _ if hosts == 0 => "rank",
+            hidden if hidden == hosts => "host",
+            _ => "lane",
+        };
+        hidden_words(self.all.len(), shown, self.on, what)
+    }
+}
+
+/// Which of `count` lanes stand in `room` rows.
+fn chosen(count: usize, room: usize, selected: usize, culprit: Option<usize>) -> Vec<usize> {
+    let first = selected.min(count.saturating_sub(room));
+    let mut lanes: Vec<usize> = (first..count.min(first + room)).collect();
+    if let Some(at) = culprit.filter(|at| !lanes.contains(at))
+        && !lanes.is_empty()
+    {
+        // one at the edge goes, and not the selected one where another can
+        let goes = if selected == first { lanes.len() - 1 } else { 0 };
+        lanes[goes] = at;
+        lanes.sort_unstable();
+    }
+    lanes
+}
+
+fn hidden_words(count: usize, shown: &[usize], selected: usize, what: &str) -> Option<String> {
+    let above = selected - shown.iter().filter(|at| **at < selected).count();
+    let hidden = count - shown.len();
+    more_words(above, hidden - above).map(|more| format!("   {more} {}", plural(hidden, what)))
+}
+
+/// Whether one that trains gets a lane: of a run that is over only what has run.
+fn has_lane(run: &RunState, one: &Trainer<'_>) -> bool {
+    run.is_live() || one.rank.has_run() || one.state.has_run()
+}
+
+/// Those that get a lane.
+pub fn trainer_lanes(run: &RunState) -> impl Iterator<Item = Trainer<'_>> {
+    run.trainers().filter(|one| has_lane(run, one))
+}
+
+fn on_host<'a>(run: &'a RunState, host: &HostId) -> impl Iterator<Item = Trainer<'a>> {
+    let ranks = run.by_host.get(host).into_iter().flatten();
+    ranks.flat_map(|rank| run.trainers_in(*rank)).filter(|one| has_lane(run, one))
+}
+
+/// The one of a folded host that its lane shows: what failed or is waited for, else the one that came latest to the allreduces
+/// of the window, else the one whose steps are the longest; the first where they are alike.
+pub(super) fn worst<'a>(
+    look: &Look<'_>,
+    run: &'a RunState,
+    host: &HostId,
+    (from, to): (Stamp, Stamp),
+) -> Option<Trainer<'a>> {
+    let of: Vec<Trainer<'a>> = on_host(run, host).collect();
+    let is_bad = |one: &&Trainer<'_>| look.is_culprit(one.number);
+    let has_failed = |one: &&Trainer<'_>| look.has_failed(one.rank.placement.rank);
+    if let Some(bad) = of.iter().find(is_bad).or_else(|| of.iter().find(has_failed)) {
+        return Some(*bad);
+    }
+    let of_window = |one: &Trainer<'_>| run.history.phases_between(one.number, from, to);
+    let points: Option<Vec<PhasePoint>> = of.iter().map(of_window).collect();
+    of.get(points.map_or(0, |points| latest(&points))).copied()
+}
+
+/// Which of them waited clearly less than a typical one, else which took clearly longer; else the first.
+fn latest(of: &[PhasePoint]) -> usize {
+    let waited = |point: &PhasePoint| {
+        let all: u64 = point.phases.iter().map(|us| u64::from(*us)).sum();
+        f64::from(point.phases[Phase::Wait.index()]) / all.max(1) as f64
+    };
+    let waits: Vec<f64> = of.iter().map(waited).collect();
+    let lengths: Vec<f64> = of.iter().map(|point| f64::from(point.longest_us)).collect();
+    let least = waits.iter().enumerate().min_by(|(_, a), (_, b)| a.total_cmp(b));
+    let longest = lengths.iter().enumerate().rev().max_by(|(_, a), (_, b)| a.total_cmp(b));
+    match (least, longest) {
+        (Some((at, wait)), _) if typical(&waits) - wait >= NEAR => at,
+        (_, Some((at, us))) if *us >= typical(&lengths) * (1.0 + NEAR) => at,
+        _ => 0,
+    }
+}
+
+fn typical(values: &[f64]) -> f64 {
+    let mut sorted = values.to_vec();
+    sorted.sort_unstable_by(f64::total_cmp);
+    sorted.get(sorted.len() / 2).copied().unwrap_or(0.0)
+}
+
+/// The slots that get a lane of their own below the ranks: every GPU of the run, a CPU host once. Of a run that is over only
+/// those of ranks that have run.
+pub fn counter_lanes(run: &RunState) -> Vec<usize> {
+    let placements = &run.spec.placements;
+    let has_lane = |at: &usize| run.is_live() || run.ranks.get(*at).is_some_and(RankState::has_run);
+    let mut hosts = BTreeSet::new();
+    (0..placements.len())
+        .filter(has_lane)
+        .filter(|at| {
+            let Placement { host, slot, .. } = &placements[*at];
+            hosts.insert(host) || matches!(slot, Slot::Gpu { .. })
+        })
+        .collect()
+}
+
+/// The first `room` of them: first those of the ranks that are shown above, in their order.
+pub fn counters_first(run: &RunState, all: &[usize], shown: &[Rank], room: usize) -> Vec<usize> {
+    let placements = &run.spec.placements;
+    let mut first: Vec<usize> = Vec::new();
+    for rank in shown {
+        let own = rank.0 as usize;
+        // one of the CPUs has the lane for all
+        let of_host = || all.iter().copied().find(|at| placements[*at].host == placements[own].host);
+        let at = all.binary_search(&own).ok().map(|_| own).or_else(of_host);
+        first.extend(at.filter(|at| !first.contains(at)));
+    }
+    let rest: Vec<usize> =
+        all.iter().copied().filter(|at| !first.contains(at)).take(room.saturating_sub(first.len())).collect();
+    first.into_iter().chain(rest).take(room).collect()
+}
+
+/// Whether the memory of a slot has a lane of its own below its utilisation, given enough lines: on a tall terminal, where its
+/// GPU tells it.
+pub fn has_memory(model: &Model, placement: &Placement) -> bool {
+    let host = model.world.hosts.get(&placement.host);
+    model.size.1 >= MEMORY_FROM
+        && host.is_some_and(|host| {
+            let gpu = host.gpu_of(&placement.slot).and_then(|at| host.info.as_ref()?.gpus.get(at));
+            gpu.is_some_and(|gpu| matches!(gpu.memory_total, Reading::Value(_)))
+        })
+}
+
+/// How many lanes there are with enough room, given the rows of the table.
+pub fn wanted(model: &Model, run: &RunState, rows: &[RankRow]) -> usize {
+    let counters = counter_lanes(run);
+    let memory = counters.iter().filter(|at| has_memory(model, &run.spec.placements[**at])).count();
+    Lanes::of(model, run, rows).all.len() + counters.len() + memory
+}
+
+/// First column and columns of the lanes; behind them stand the values at their end.
+pub fn lane_columns(model: &Model, run: &RunState) -> (u16, u16) {
+    let columns = model.size.0;
+    let counters = counter_lanes(run);
+    let places = counters.iter().map(|at| run.spec.placements[*at].to_string().width());
+    // beside the name of a host stands the rank that is shown
+    let number = run.ranks.len().to_string().len();
+    let is_grouped = model.ui.run.arranged.is_grouped(run);
+    let hosts = run.by_host.keys().filter(|_| is_grouped).map(|host| host.as_str().width() + number + 4);
+    let label = places.chain(hosts).max().unwrap_or(0) as u16;
+    let label = label.clamp(8, if columns >= VALUES_FROM { 20 } else { 14 });
+    let is_gpu = |at: &usize| matches!(run.spec.placements[*at].slot, Slot::Gpu { .. });
+    let values = match counters.is_empty() {
+        true => 0,
+        false if has_more_values(model) && counters.iter().any(is_gpu) => VALUE + MORE_VALUES,
+        false => VALUE,
+    };
+    (label + 3, columns.saturating_sub(label + 4 + values))
+}
+
+/// Whether more than the utilisation stands beside the lanes of GPUs.
+pub fn has_more_values(model: &Model) -> bool {
+    model.size.0 >= VALUES_FROM
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_rank_to_look_at_has_a_lane_and_the_selected_one_too() {
+        let lanes = |selected, culprit| {
+            let shown = chosen(8, 3, selected, culprit);
+            (shown.clone(), hidden_words(8, &shown, selected, "rank").unwrap())
+        };
+        let words = |text: &str| format!("   {text} more ranks");
+        assert_eq!(lanes(0, None), (vec![0, 1, 2], words("↓ 5")));
+        assert_eq!(lanes(0, Some(6)), (vec![0, 1, 6], words("↓ 5")));
+        assert_eq!(lanes(2, Some(3)), (vec![2, 3, 4], words("↑ 2 ↓ 3")));
+        assert_eq!(lanes(2, Some(0)), (vec![0, 2, 3], words("↑ 1 ↓ 4")));
+        assert_eq!(lanes(7, Some(0)), (vec![0, 6, 7], words("↑ 5")));
+        assert_eq!(chosen(4, 1, 0, Some(3)), [3]);
+        assert_eq!(chosen(4, 0, 0, Some(3)), [0; 0]);
+        assert_eq!(hidden_words(4, &chosen(4, 4, 2, Some(0)), 2, "rank"), None);
+        assert_eq!(hidden_words(4, &chosen(4, 3, 0, None), 0, "host").unwrap(), "   ↓ 1 more host");
+    }
+
+    #[test]
+    fn a_folded_host_shows_the_one_that_waits_least_else_the_slowest() {
+        let point = |wait, longest_us| {
+            let mut phases = [0; Phase::COUNT];
+            (phases[Phase::Forward.index()], phases[Phase::Wait.index()]) = (100_000 - wait, wait);
+            PhasePoint { longest_us, phases }
+        };
+        let alike = [point(20_000, 60), point(19_000, 61), point(20_000, 60)];
+        assert_eq!(latest(&alike), 0);
+        assert_eq!(latest(&[alike[0], alike[0], point(3_000, 60)]), 2);
+        assert_eq!(latest(&[point(0, 60), point(0, 60), point(0, 64), point(0, 64)]), 0, "half of them");
+        assert_eq!(latest(&[point(0, 60), point(0, 70), point(0, 61)]), 1);
+        assert_eq!((latest(&[]), latest(&alike[..1])), (0, 0));
+    }
+}

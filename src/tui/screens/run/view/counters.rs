@@ -1,0 +1,176 @@
+//! The lanes of slots below those of the ranks: how busy each was, how full a GPU's memory, and what they tell at the end of
+//! the window.
+
+use std::ops::Range;
+
+use crate::domain::ids::Rank;
+use crate::domain::past::PastSample;
+use crate::domain::run::{Placement, Slot};
+use crate::domain::time::Stamp;
+use crate::domain::units;
+use crate::domain::world::{HostState, RunState};
+use crate::tui::canvas::Canvas;
+use crate::tui::canvas::bars::level;
+use crate::tui::screens::Model;
+use crate::tui::screens::run::lanes::{VALUE, counters_first, has_memory, has_more_values};
+use crate::tui::screens::run::view::lanes::Part;
+use crate::tui::screens::run::view::strip;
+
+/// Telemetry comes once a second; a sample holds until the next one, this long at most, microseconds.
+const SAMPLE_HOLDS_US: i64 = 2_500_000;
+
+/// The lanes of a run's slots.
+pub(super) struct Counters<'a> {
+    pub(super) model: &'a Model,
+    pub(super) run: &'a RunState,
+    /// The places of all slots that may have a lane.
+    pub(super) all: Vec<usize>,
+}
+
+impl Counters<'_> {
+    fn placement(&self, at: usize) -> &Placement {
+        &self.run.spec.placements[at]
+    }
+
+    fn is_gpu(&self, at: usize) -> bool {
+        matches!(self.placement(at).slot, Slot::Gpu { .. })
+    }
+
+    /// What their height is.
+    pub(super) fn axis(&self) -> Option<&'static str> {
+        self.all.first()?;
+        let gpus = self.all.iter().any(|at| self.is_gpu(*at));
+        Some(if gpus { "util 0–100 %" } else { "cpu 0–100 %" })
+    }
+
+    /// Draws as many as there is room for, first those of the ranks that have a lane; gives the row behind them.
+    pub(super) fn draw(
+        &self,
+        canvas: &mut Canvas<'_>,
+        rows: Range<u16>,
+        ranks: &[Rank],
+        part: Part,
+        away: impl Fn(u16) -> bool,
+    ) -> u16 {
+        let room = usize::from(rows.end.saturating_sub(rows.start));
+        let shown = counters_first(self.run, &self.all, ranks, room);
+        let mut left = room - shown.len();
+        let mut y = rows.start;
+        for at in shown {
+            self.load(canvas, y, at, part, &away);
+            y += 1;
+            if left > 0 && has_memory(self.model, self.placement(at)) {
+                self.memory(canvas, y, at, part, &away);
+                (y, left) = (y + 1, left - 1);
+            }
+        }
+        y
+    }
+
+    fn load(&self, canvas: &mut Canvas<'_>, y: u16, at: usize, part: Part, away: impl Fn(u16) -> bool) {
+        let placement = self.placement(at);
+        let dim = canvas.theme.dim;
+        let name = if self.is_gpu(at) { placement.to_string() } else { format!("{} cpu", placement.host) };
+        canvas.name(1, y, part.x - 2, &name, dim);
+        let Some(state) = self.model.world.hosts.get(&placement.host) else { return };
+        let util = |past: &PastSample| state.util_of(past, &placement.slot);
+        let load = |bounds: (Stamp, Stamp), away: bool| {
+            let util = peak_between(state, bounds, !away, util);
+            let is_older = || state.past.front().is_none_or(|oldest| bounds.1 <= oldest.at);
+            let of_all = || self.run.history.load_between(placement.rank, bounds.0, bounds.1);
+            util.or_else(|| (!away && is_older()).then(of_all).flatten())
+        };
+        draw_line(canvas, y, part, &away, load);
+        let (end, is_away) = (part.moment(part.w), away(part.w.saturating_sub(1)));
+        percent(canvas, y, part, load((end, end), is_away), is_away);
+        if has_more_values(self.model) && !is_away {
+            more_values(canvas, y, part, state, &placement.slot);
+        }
+    }
+
+    fn memory(&self, canvas: &mut Canvas<'_>, y: u16, at: usize, part: Part, away: impl Fn(u16) -> bool) {
+        let placement = self.placement(at);
+        canvas.text(1, y, part.x - 2, "  memory", canvas.theme.dim);
+        let Some(state) = self.model.world.hosts.get(&placement.host) else { return };
+        let Some(gpu) = state.gpu_of(&placement.slot) else { return };
+        let of = |past: &PastSample| past.gpus.get(gpu)?.memory().map(f64::from);
+        let used = |bounds, away: bool| peak_between(state, bounds, !away, of);
+        draw_line(canvas, y, part, &away, used);
+        let (end, is_away) = (part.moment(part.w), away(part.w.saturating_sub(1)));
+        percent(canvas, y, part, used((end, end), is_away), is_away);
+    }
+}
+
+/// The share at the end of a lane; blank where it is not known.
+fn percent(canvas: &mut Canvas<'_>, y: u16, part: Part, share: Option<f64>, away: bool) {
+    let (text, dim) = (canvas.theme.text, canvas.theme.dim);
+    let (words, style) = match share {
+        Some(share) => (format!("{:.0}%", share * 100.0), text),
+        None if away => (strip::AWAY.to_string(), dim),
+        None => return,
+    };
+    canvas.right(part.x + part.w, y, VALUE, &words, style);
+}
+
+/// At the end of a GPU's lane its used memory and what it draws, as far as they are known.
+fn more_values(canvas: &mut Canvas<'_>, y: u16, part: Part, state: &HostState, slot: &Slot) {
+    let Some(gpu) = state.gpu_of(slot) else { return };
+    let end = part.moment(part.w);
+    let text = canvas.theme.text;
+    let x = part.x + part.w + VALUE;
+    let memory = |past: &PastSample| past.gpus.get(gpu)?.memory().map(f64::from);
+    let total = state.info.as_ref().and_then(|info| info.gpus.get(gpu)?.memory_total.value().copied());
+    if let Some((share, total)) = peak_between(state, (end, end), true, memory).zip(total) {
+        let words = units::bytes((share * total as f64).round() as u64).replace(' ', "");
+        canvas.right(x, y, VALUE, &words, text);
+    }
+    let power = |past: &PastSample| past.gpus.get(gpu)?.power().map(f64::from);
+    let newest = state.latest().and_then(|(_, sample)| sample.gpus.get(gpu));
+    let limit = newest.and_then(|gpu| gpu.power_limit_mw.value().copied());
+    if let Some((share, limit)) = peak_between(state, (end, end), true, power).zip(limit) {
+        // whole watts as in the table; a share is kept to a ten-thousandth
+        let watts = (share * f64::from(limit) / 1e3 + 0.05).floor();
+        let words = format!("{watts:.0}W");
+        canvas.right(x + VALUE, y, VALUE + 1, &words, text);
+    }
+}
+
+/// The peak of a value between two moments; where no sample lies there, with `held` the one that still holds.
+fn peak_between(
+    state: &HostState,
+    (left, right): (Stamp, Stamp),
+    held: bool,
+    of: impl Fn(&PastSample) -> Option<f64>,
+) -> Option<f64> {
+    let after = state.past.partition_point(|past| past.at < left);
+    let until = state.past.partition_point(|past| past.at < right);
+    let inside = state.past.range(after..until).filter_map(&of);
+    if let Some(peak) = inside.max_by(f64::total_cmp) {
+        return Some(peak);
+    }
+    if !held {
+        return None;
+    }
+    // a sample tells of the second before it, so the next one says more than the last
+    let next = state.past.get(until).filter(|past| past.at.micros_since(right) < SAMPLE_HOLDS_US);
+    let last = until.checked_sub(1).and_then(|at| state.past.get(at));
+    let last = last.filter(|past| left.micros_since(past.at) < SAMPLE_HOLDS_US);
+    of(next.or(last)?)
+}
+
+/// Draws a lane of shares; `of` tells the one between two moments, and whether no client followed then.
+fn draw_line(
+    canvas: &mut Canvas<'_>,
+    y: u16,
+    part: Part,
+    away: impl Fn(u16) -> bool,
+    of: impl Fn((Stamp, Stamp), bool) -> Option<f64>,
+) {
+    let cell = |column: u16| {
+        let away = away(column);
+        let share = of((part.moment(column), part.moment(column + 1)), away);
+        if share.is_none() && away { strip::AWAY } else { level(share) }
+    };
+    let line: String = (0..part.w).map(cell).collect();
+    canvas.text(part.x, y, part.w, &line, canvas.theme.fill);
+}

@@ -1,0 +1,141 @@
+//! The lanes of the timeline: they follow the table of ranks, however many there are, and say what they show.
+
+use crate::common::world::{FREE, Gpu, Story, many_ranks, phases, training};
+use crate::screens::{COLOR, shoot, text};
+use hvtui::tui::core::{Key, KeyCode, Msg};
+
+fn press(story: &mut Story, keys: &str) {
+    for c in keys.chars() {
+        story.send(Msg::Key(Key::char(c)));
+    }
+}
+
+fn shown(story: &mut Story, size: (u16, u16)) -> String {
+    story.send(Msg::Resize(size.0, size.1));
+    text(&story.model, COLOR)
+}
+
+/// What stands below the ruler of the timeline, up to the next rule.
+fn lanes(screen: &str) -> Vec<String> {
+    let below = screen.lines().skip_while(|line| !line.starts_with("─ timeline")).skip(1);
+    below.take_while(|line| !line.starts_with('─')).map(str::to_owned).collect()
+}
+
+/// The names of the lanes, and the words on the ruler.
+fn names(story: &mut Story, size: (u16, u16)) -> (Vec<String>, String) {
+    let screen = shown(story, size);
+    let name = |line: String| line.chars().take(16).collect::<String>().trim().to_owned();
+    let ruler = screen.lines().find(|line| line.starts_with("─ timeline")).unwrap_or_default();
+    (lanes(&screen).into_iter().map(name).collect(), ruler.to_owned())
+}
+
+fn starts(names: &[String], with: &str) -> bool {
+    names.iter().any(|name| name.starts_with(with))
+}
+
+/// 512 ranks on 64 hosts; rank 77 has been late for long enough to be named.
+fn late() -> Story {
+    let mut story = many_ranks(64);
+    for step in 25..=90 {
+        story.quiet = true;
+        for rank in 0..512 {
+            story.step(rank, step, 2.0 / step as f32, phases(if rank == 77 { 3 } else { 0 }));
+        }
+        story.quiet = false;
+        story.wait_ms(61);
+    }
+    press(&mut story, "t");
+    story
+}
+
+#[test]
+fn lanes_follow_the_table_and_a_folded_host_has_one() {
+    for size in [(80, 24), (200, 50)] {
+        let mut story = late();
+        // the worst host first, by its worst rank
+        let (lanes, ruler) = names(&mut story, size);
+        assert!(lanes[0].starts_with("gpu-010 ▸ 77!"), "{lanes:?}");
+        assert!(lanes[1].starts_with("gpu-001 ▸ 0"), "{lanes:?}");
+        assert!(ruler.contains("more hosts"), "{ruler}");
+        // its slot is shown rather than another one's
+        assert!(starts(&lanes, "gpu-010:5"), "{lanes:?}");
+        // unfolded: its ranks, the worst first
+        press(&mut story, "gz");
+        let (lanes, ruler) = names(&mut story, size);
+        assert!(lanes[0].starts_with("rank 77!") && lanes[1].starts_with("rank 72"), "{lanes:?}");
+        assert!(!starts(&lanes, "gpu-010 "), "{lanes:?}");
+        assert!(ruler.contains(if size.1 > 40 { "more hosts" } else { "more lanes" }), "{ruler}");
+        // by number, far below: the selected one and the one to look at
+        press(&mut story, "gzs");
+        story.send(Msg::Key(Key::plain(KeyCode::End)));
+        let (lanes, ruler) = names(&mut story, size);
+        assert!(starts(&lanes, "gpu-064 ▸ 504") && starts(&lanes, "gpu-010 ▸ 77!"), "{lanes:?}");
+        assert!(ruler.contains("↑ "), "{ruler}");
+        // all ranks, by number: likewise
+        press(&mut story, "Zg");
+        let (lanes, _) = names(&mut story, size);
+        assert!(lanes[0].starts_with("rank 0 ") && starts(&lanes, "rank 77!"), "{lanes:?}");
+        press(&mut story, "s");
+        assert!(starts(&names(&mut story, size).0, "rank 77!"));
+    }
+    shoot("lanes-many", late(), &[(80, 24), (200, 50)], COLOR);
+}
+
+#[test]
+fn the_lanes_of_four_ranks_are_sorted_as_their_rows() {
+    let mut story = training();
+    press(&mut story, "t");
+    let ranks = |story: &mut Story| {
+        let (lanes, _) = names(story, (120, 40));
+        lanes
+            .into_iter()
+            .filter(|name| name.starts_with("rank"))
+            .map(|name| name[..7].trim().to_owned())
+            .collect()
+    };
+    let before: Vec<String> = ranks(&mut story);
+    assert_eq!(before, ["rank 0", "rank 1", "rank 2", "rank 3!"]);
+    press(&mut story, "ss");
+    let worst: Vec<String> = ranks(&mut story);
+    assert_eq!(worst, ["rank 3!", "rank 0", "rank 1", "rank 2"]);
+}
+
+fn line<'a>(lanes: &'a [String], name: &str) -> &'a str {
+    lanes.iter().find(|line| line.trim_start().starts_with(name)).map_or("", |line| line.trim_end())
+}
+
+#[test]
+fn a_lane_of_a_slot_says_what_it_is_at_the_playhead() {
+    let mut story = training();
+    press(&mut story, "t");
+    let narrow = lanes(&shown(&mut story, (80, 24)));
+    assert!(line(&narrow, "gpu-a:2").ends_with("▇  97%"), "{narrow:?}");
+    let screen = shown(&mut story, (120, 40));
+    assert!(screen.contains(" util 0–100 % ─"), "{screen}");
+    let wide = lanes(&screen);
+    assert!(line(&wide, "gpu-a:2").ends_with("▇  97%  11G  678W"), "{wide:?}");
+    assert!(line(&wide, "gpu-b:1").ends_with("▆  74%  11G  535W"), "{wide:?}");
+    assert!(!starts(&wide, "   memory"), "{wide:?}");
+    // on a tall terminal each GPU's memory is below it
+    let tall = lanes(&shown(&mut story, (200, 50)));
+    let places: Vec<&str> =
+        tall.iter().map(|line| line[..11].trim()).filter(|name| !name.starts_with("rank")).collect();
+    assert_eq!(places[..4], ["gpu-a:2", "memory", "gpu-a:3", "memory"], "{tall:?}");
+    assert!(line(&tall, "memory").contains("▁▁▁ ") && line(&tall, "memory").ends_with(" 8%"), "{tall:?}");
+    // what is not known is blank: a GPU that tells nothing, then a host that is lost
+    let unknown = |sample: &mut hvtui::domain::gpu::GpuSample| {
+        sample.power_mw = hvtui::domain::gpu::Reading::Unsupported;
+        sample.memory_used = hvtui::domain::gpu::Reading::Unsupported;
+    };
+    story.faults.insert("gpu-a", vec![(2, unknown)]);
+    let gpu = Gpu { util: 97, mem: 11, user: None, throttle: &[] };
+    story.sample("gpu-a", 40.0, &[FREE, FREE, gpu, gpu]);
+    let wide = lanes(&shown(&mut story, (120, 40)));
+    assert!(line(&wide, "gpu-a:2").ends_with("▇  97%"), "{wide:?}");
+    story.wait_ms(9_000);
+    for rank in 0..4 {
+        story.step(rank, 121, 0.1, phases(rank));
+    }
+    let wide = lanes(&shown(&mut story, (120, 40)));
+    assert_eq!(line(&wide, "gpu-a:2"), " gpu-a:2", "{wide:?}");
+}
