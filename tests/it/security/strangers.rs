@@ -114,6 +114,10 @@ fn vector_16_another_user_can_neither_read_nor_steer_a_run() {
     until("the start", || {
         std::fs::metadata(spool.join("started-0.json")).is_ok_and(|file| file.nlink() == 1)
     });
+    // And when its only line was there: a head and a note of 24 bytes.
+    until("the note of its line", || {
+        std::fs::metadata(spool.join("rank-0.times")).is_ok_and(|file| file.len() == 48)
+    });
     let run = spool.parent().unwrap().file_name().unwrap().to_str().unwrap().to_owned();
     let json = |name: &str| -> serde_json::Value {
         serde_json::from_slice(&std::fs::read(spool.join(name)).unwrap()).unwrap()
