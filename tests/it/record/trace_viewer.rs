@@ -32,6 +32,9 @@ const SLICES: [(&str, &str, &str); 8] = [
     ("other_us", "compute", "other"),
 ];
 
+/// Ranks with the names of their processes.
+type Ranks<'a> = &'a [(i64, &'a str)];
+
 /// Slices with their ranks, threads and steps; arrows between them; moments; and counters with their processes.
 const TABLES: [&str; 4] = [
     "CREATE TABLE ours AS SELECT slice.id, ts, dur, depth, slice.name, category, pid - 1 AS rank, thread.name AS thread,
@@ -106,7 +109,7 @@ impl Table {
 }
 
 /// Everything that is told of steps: tracks with their names, slices and their sums by rank and name, each phase in its step.
-fn assert_steps(loaded: &mut TraceProcessor, export: &Export, ranks: &[(i64, &str)]) {
+fn assert_steps(loaded: &mut TraceProcessor, export: &Export, ranks: Ranks<'_>) {
     let steps = &export.steps;
     let processes: Vec<(i64, String)> = loaded
         .rows("SELECT pid - 1, IFNULL(name, '') FROM process WHERE upid != 0 AND pid < 500001 ORDER BY pid");
@@ -206,7 +209,7 @@ fn points(loaded: &mut TraceProcessor, rank: i64, name: &str) -> Vec<(i64, f64)>
 }
 
 /// The counters of ranks by the tables of steps and GPUs.
-fn assert_counters(loaded: &mut TraceProcessor, steps: &Table, gpus: &Table, ranks: &[(i64, &str)]) {
+fn assert_counters(loaded: &mut TraceProcessor, steps: &Table, gpus: &Table, ranks: Ranks<'_>) {
     for (rank, _) in ranks {
         let of_gpus = [
             ("util", "gpu util %", 1.0),
@@ -401,7 +404,7 @@ fn what_is_cut_out_of_a_run_has_its_own_tracks_and_no_others() {
     let person = Person::new(1);
     let path = two_hosts(&person);
     let path = path.to_str().unwrap();
-    let cuts: [(&[&str], &[(i64, &str)], usize); 5] = [
+    let cuts: [(&[&str], Ranks<'_>, usize); 5] = [
         (&["--ranks", "1-2"], &FOUR[1..3], 2 * 160),
         (&["--steps", "41-44"], &FOUR, 4 * 4),
         (&["--from", "10", "--to-time", "12", "--ranks", "1"], &FOUR[1..2], 8),
@@ -458,7 +461,7 @@ fn a_trace_of_a_hundred_thousand_slices_loads_whole() {
     assert_arrows(&mut loaded, &export.steps, 4, &["backward"]);
 }
 
-/// What torch's profiler writes of a process: an operator, kernels on streams of the GPU (0 to 9, as ROCm numbers them), and a span
+/// What torch's profiler writes of a process: an operator, kernels on streams of the GPU (0 to 9, as AMD's driver numbers them), and a span
 /// whose process and thread are words.
 fn torch_trace(at: f64) -> Value {
     let mut events = vec![
