@@ -155,7 +155,7 @@ fn moments(seen: &[u64], data: &[u8]) -> Vec<Option<u64>> {
 fn each_line_has_the_first_moment_at_which_its_end_was_seen_and_few_wait_for_their_bytes() {
     assert_eq!(moments(&[2, 4], b"a\nb\n"), [Some(1), Some(2)]);
     assert_eq!(moments(&[2, 2, 4], b"a\nb\n"), [Some(1), Some(3)]);
-    let still = [[2; SEEN].as_slice(), &[4]].concat();
+    let still = [vec![2; SEEN], vec![4]].concat();
     assert_eq!(moments(&still, b"a\nb\n"), [Some(1), Some(SEEN as u64 + 1)], "a still file takes no room");
     let many: Vec<u64> = (1..=SEEN as u64 + 1).collect();
     let told = moments(&many, &[b'\n'; SEEN + 1]);

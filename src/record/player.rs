@@ -72,7 +72,14 @@ pub struct Player {
     /// What is printed after the playhead, as far as that is read.
     ahead: Option<Ahead>,
     /// Whether it was being written when it was looked at last.
-    growing: bool,
+    writing: Writing,
+}
+
+/// Whether a recording is still written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Writing {
+    GoesOn,
+    Over,
 }
 
 /// How the playhead moves.
@@ -106,7 +113,7 @@ impl Player {
             saved: None,
             has_looked: false,
             ahead: None,
-            growing: false,
+            writing: Writing::Over,
         }
     }
 
@@ -136,7 +143,7 @@ impl Player {
             playing: self.motion.playing,
             damage: self.fault.clone().or_else(|| self.reader.integrity().damage()),
             unattended: self.reader.unattended(),
-            growing: self.growing,
+            growing: self.writing == Writing::GoesOn,
         }
     }
 
@@ -156,7 +163,7 @@ impl Player {
 
     /// Takes in what was recorded since. Says whether that changes what [`Player::state`] tells.
     pub fn grow(&mut self, now: Stamp) -> bool {
-        let before = (self.end, self.growing);
+        let before = (self.end, self.writing);
         if let Err(error) = self.reader.read_on() {
             self.fault = Some(error.to_string());
         }
@@ -169,8 +176,9 @@ impl Player {
         self.end = self.end.max(end);
         let is_open = self.may_grow() && self.reader.integrity() != &Integrity::Complete;
         let written = self.reader.written();
-        self.growing = is_open && written.is_some_and(|at| now.micros_since(at) < STILL_US);
-        before != (self.end, self.growing)
+        let goes_on = is_open && written.is_some_and(|at| now.micros_since(at) < STILL_US);
+        self.writing = if goes_on { Writing::GoesOn } else { Writing::Over };
+        before != (self.end, self.writing)
     }
 
     /// Whether lines after the playhead are still to be read: it stands still.
@@ -200,7 +208,7 @@ impl Player {
     pub fn toggle(&mut self) {
         self.motion.playing = !self.motion.playing;
         self.motion.halt();
-        if self.motion.playing && self.playhead >= self.end && !self.growing {
+        if self.motion.playing && self.playhead >= self.end && self.writing == Writing::Over {
             self.seek(self.start);
         }
     }
@@ -293,7 +301,7 @@ impl Player {
             self.ahead = None;
             let moved = self.motion.advance(now);
             self.playhead = self.playhead.plus_micros(moved).clamp(self.start, self.end);
-            if self.playhead == self.end && !self.growing {
+            if self.playhead == self.end && self.writing == Writing::Over {
                 self.motion.playing = false;
             }
         }

@@ -201,7 +201,7 @@ fn a_thinned_file_takes_the_place_of_the_one_that_others_read_on() {
 
 #[test]
 fn what_was_missed_again_and_again_takes_no_more_room() {
-    let missed = |at: u64| Note { lengths: [at, 0], t: if at % 2 == 0 { 0 } else { at } };
+    let missed = |at: u64| Note { lengths: [at, 0], t: if at.is_multiple_of(2) { 0 } else { at } };
     let notes: Vec<Note> = (1..=MOST as u64).map(missed).collect();
     let kept = thinned(&notes, 1 << 40);
     assert!(kept.len() <= MOST / 4 * 3, "{}", kept.len());

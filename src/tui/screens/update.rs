@@ -146,6 +146,18 @@ fn take(model: &mut Model, msg: Msg) -> Vec<Effect> {
             model.notice(level, text);
             Vec::new()
         }
+        msg @ (Msg::Playback(_)
+        | Msg::ReadingOn(_)
+        | Msg::LinesAhead(..)
+        | Msg::Analyzed { .. }
+        | Msg::ReplayFailed(_)) => replay_told(model, msg),
+        Msg::Quit => vec![Effect::Quit],
+    }
+}
+
+/// What is told of the recording that is replayed.
+fn replay_told(model: &mut Model, msg: Msg) -> Vec<Effect> {
+    match msg {
         Msg::Playback(state) => replay::moved(model, state),
         Msg::ReadingOn(percent) => {
             model.ui.replay.reading = Some(percent);
@@ -160,7 +172,7 @@ fn take(model: &mut Model, msg: Msg) -> Vec<Effect> {
             Vec::new()
         }
         Msg::ReplayFailed(reason) => replay::failed(model, reason),
-        Msg::Quit => vec![Effect::Quit],
+        _ => Vec::new(),
     }
 }
 

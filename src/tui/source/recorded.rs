@@ -281,16 +281,13 @@ impl Recorded {
         let position = taken.recap.position;
         self.troubles.extend(taken.trouble);
         let catch_up = CatchUp::new(&spec, position.last_at);
-        match taken.recorder {
-            Some(recorder) => {
-                self.activate(run, recorder, position.next_seq, hosts, clock::now(), Some(catch_up));
+        if let Some(recorder) = taken.recorder {
+            self.activate(run, recorder, position.next_seq, hosts, clock::now(), Some(catch_up));
+        } else {
+            if taken.is_recorded_elsewhere {
+                self.look_out(run.clone());
             }
-            None => {
-                if taken.is_recorded_elsewhere {
-                    self.look_out(run.clone());
-                }
-                self.unrecorded.insert(run);
-            }
+            self.unrecorded.insert(run);
         }
         self.session.attach(spec, position, past)
     }

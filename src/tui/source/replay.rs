@@ -207,13 +207,13 @@ fn wait(
         }
         let now = clock::now();
         let passed = Duration::from_micros(now.micros_since(*looked).max(0).unsigned_abs());
-        let moves = player.next_wake(now).unwrap_or(Duration::MAX);
-        let looks = if player.may_grow() { LOOK.saturating_sub(passed) } else { Duration::MAX };
-        let first = match moves.min(looks) {
+        let until_move = player.next_wake(now).unwrap_or(Duration::MAX);
+        let until_look = if player.may_grow() { LOOK.saturating_sub(passed) } else { Duration::MAX };
+        let first = match until_move.min(until_look) {
             Duration::MAX => asked.recv().map_err(|_| RecvTimeoutError::Disconnected),
             wait => asked.recv_timeout(wait),
         };
-        if moves <= looks || !matches!(first, Err(RecvTimeoutError::Timeout)) {
+        if until_move <= until_look || !matches!(first, Err(RecvTimeoutError::Timeout)) {
             return first;
         }
         *looked = clock::now();

@@ -84,7 +84,9 @@ fn a_replay_finds_what_the_next_client_records() {
     let (first, rest) = all.split_at(all.len() / 3);
     let (second, third) = rest.split_at(rest.len() / 2);
     let mut writer = Writer::new(std::fs::File::create(&path).unwrap()).unwrap();
-    first.iter().for_each(|envelope| writer.push(envelope).unwrap());
+    for envelope in first {
+        writer.push(envelope).unwrap();
+    }
     writer.flush().unwrap();
     let mut player = Player::open(&path).unwrap();
     assert_eq!(player.state().end, first.last().unwrap().at);

@@ -420,7 +420,9 @@ fn what_is_recorded_while_it_is_replayed_comes_in() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("run.mcap");
     let mut writer = Writer::new(fs::File::create(&path).unwrap()).unwrap();
-    early.iter().for_each(|envelope| writer.push(envelope).unwrap());
+    for envelope in early {
+        writer.push(envelope).unwrap();
+    }
     writer.flush().unwrap();
 
     let file = fs::File::open(&path).unwrap();
@@ -435,7 +437,9 @@ fn what_is_recorded_while_it_is_replayed_comes_in() {
     screen.advance(&mut player, second(0));
     let then = player.state();
     assert!(!player.grow(second(6)) && !player.state().growing, "it is not written to");
-    late.iter().for_each(|envelope| writer.push(envelope).unwrap());
+    for envelope in late {
+        writer.push(envelope).unwrap();
+    }
     writer.flush().unwrap();
     assert!(player.grow(second(0)));
     let grown = player.state();
@@ -469,7 +473,9 @@ fn one_that_is_opened_before_its_first_event_grows_from_nothing() {
     let mut player = Player::open(&path).unwrap();
     let mut screen = Screen::default();
     screen.advance(&mut player, Stamp(0));
-    envelopes.iter().for_each(|envelope| writer.push(envelope).unwrap());
+    for envelope in &envelopes {
+        writer.push(envelope).unwrap();
+    }
     writer.flush().unwrap();
     assert!(player.grow(Stamp(1)));
     player.follow();

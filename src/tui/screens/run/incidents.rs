@@ -135,7 +135,9 @@ pub fn all(model: &Model, run: &RunState) -> Vec<Incident> {
     let noticed = noticed(model, run).iter().map(|(_, incident)| incident.clone());
     let (start, end) = whole::range(model, run);
     let mut all: Vec<Incident> = alerts.chain(marks).chain(away).chain(noticed).collect();
-    all.iter_mut().for_each(|one| one.at = one.at.clamp(start, end));
+    for one in &mut all {
+        one.at = one.at.clamp(start, end);
+    }
     all.sort_by_key(|one| one.at);
     all.dedup_by_key(|one| one.at);
     all

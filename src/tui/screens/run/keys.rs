@@ -122,8 +122,11 @@ pub(super) fn missing(model: &Model, action: Action) -> Option<&'static str> {
     let goes_on = model.shown_run().map(|(_, run)| run.is_live());
     match (action, goes_on) {
         (SeekBack | SeekForward, _) if moves_sideways(model) => None,
-        (Stop | Stacks | Trace | OpenReplay | Heat | Again | Report, None)
-        | (PlayPause | SeekBack | StepBack | IncidentBefore | PageBack | GoTo, None) => Some("no run yet"),
+        (
+            Stop | Stacks | Trace | OpenReplay | Heat | Again | Report | PlayPause | SeekBack | StepBack
+            | IncidentBefore | PageBack | GoTo,
+            None,
+        ) => Some("no run yet"),
         (SeekForward | StepForward | NextIncident | PageForward, Some(true)) => {
             Some("this is now: space, ←, [ and { freeze the run")
         }

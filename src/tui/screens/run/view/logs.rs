@@ -133,6 +133,18 @@ fn counted(run: &RunState, ui: &RunUi, last: Option<u64>) -> (u64, u64) {
     shown.fold((0, 0), |(at, of), (number, _)| (at + u64::from(Some(number) <= last), of + 1))
 }
 
+/// What a row tells.
+#[derive(Clone, Copy, PartialEq, Eq, Default)]
+enum Whose {
+    /// What a rank has printed.
+    #[default]
+    Ranks,
+    /// What no rank printed.
+    Own,
+    /// What a rank prints after the playhead.
+    Ahead,
+}
+
 /// One row of the pane.
 #[derive(Default)]
 struct Row {
@@ -146,20 +158,17 @@ struct Row {
     mark: Option<(char, Level)>,
     spans: Vec<Span>,
     level: Level,
-    /// No rank printed it.
-    is_own: bool,
+    whose: Whose,
     /// What stands behind the text.
     more: String,
     /// The search has come to it.
     is_found: bool,
-    /// It is printed after the playhead.
-    is_ahead: bool,
 }
 
 impl Row {
     fn words(text: String) -> Self {
         let spans = vec![Span { text, style: log_text::Style::default() }];
-        Self { spans, is_own: true, ..Self::default() }
+        Self { spans, whose: Whose::Own, ..Self::default() }
     }
 }
 
@@ -219,9 +228,9 @@ impl<'a> LogPane<'a> {
             let mut parts = wrap(&first.spans, usize::from(self.texts().1)).into_iter();
             first.spans = parts.next().unwrap_or_default();
             let more = std::mem::take(&mut first.more);
-            let (level, is_own) = (first.level, first.is_own);
+            let (level, whose) = (first.level, first.whose);
             let mut rows = vec![first];
-            rows.extend(parts.map(|spans| Row { spans, level, is_own, ..Row::default() }));
+            rows.extend(parts.map(|spans| Row { spans, level, whose, ..Row::default() }));
             if let Some(last) = rows.last_mut() {
                 last.more = more;
             }
@@ -255,10 +264,9 @@ impl<'a> LogPane<'a> {
             mark,
             spans,
             level: line.level,
-            is_own: line.gap,
+            whose: if line.gap { Whose::Own } else { Whose::Ranks },
             more: if elided > 0 { format!(" (+{} left out)", units::bytes(elided)) } else { String::new() },
             is_found: false,
-            is_ahead: false,
         }
     }
 
@@ -270,7 +278,7 @@ impl<'a> LogPane<'a> {
         let plain = |span: Span| Span { style: log_text::Style::default(), ..span };
         let rows = lines.map(|line| {
             let row = self.row(line);
-            Row { is_ahead: true, spans: row.spans.into_iter().map(plain).collect(), ..row }
+            Row { whose: Whose::Ahead, spans: row.spans.into_iter().map(plain).collect(), ..row }
         });
         rows.collect()
     }
@@ -298,7 +306,7 @@ impl<'a> LogPane<'a> {
         let theme = canvas.theme;
         let (text, dim) = (theme.text, theme.dim);
         if let Some((time, known)) = &row.time {
-            if row.is_ahead {
+            if row.whose == Whose::Ahead {
                 canvas.text(0, y, 1, "│", dim);
             } else if !known {
                 canvas.text(0, y, 1, "~", dim);
@@ -307,7 +315,7 @@ impl<'a> LogPane<'a> {
         }
         let (x, room) = self.texts();
         let ranks = match row.is_root {
-            _ if row.is_ahead => dim,
+            _ if row.whose == Whose::Ahead => dim,
             true => theme.bad,
             false => theme.accent,
         };
@@ -321,7 +329,7 @@ impl<'a> LogPane<'a> {
             x
         };
         if let Some((mark, level)) = row.mark {
-            let style = if row.is_ahead {
+            let style = if row.whose == Whose::Ahead {
                 dim
             } else if level >= Level::Error {
                 theme.bad
@@ -334,7 +342,7 @@ impl<'a> LogPane<'a> {
         }
         let end = self.width.saturating_sub(1);
         let room = end.saturating_sub(x);
-        let style = if row.is_own || row.is_ahead { dim } else { level_style(canvas, row, text) };
+        let style = if row.whose == Whose::Ranks { level_style(canvas, row, text) } else { dim };
         let style = if row.is_found { style.add_modifier(Modifier::BOLD) } else { style };
         let fits = columns(&row.spans) <= usize::from(room);
         let at = if fits {
