@@ -8,8 +8,9 @@ use serde::{Deserialize, Serialize};
 use super::ids::{HostId, Rank};
 use super::run::{RankExit, Slot};
 use super::series::{Merge, Series};
+use super::step_losses::StepLosses;
 use super::time::Stamp;
-use super::timing::{Phase, StepTiming};
+use super::timing::{Phase, SeenStep, StepTiming};
 use super::world::{HostState, RunState};
 
 /// How many points the charts of a run have at most.
@@ -30,10 +31,7 @@ pub const MARKS: usize = 64;
 pub struct RunHistory {
     /// Its steps and losses.
     pub points: Series<RunPoint>,
-    /// The first loss that was told.
-    pub first_loss: Option<f32>,
-    /// The least loss that was told.
-    pub least_loss: Option<f32>,
+    losses: StepLosses,
     /// What happened, oldest first.
     pub marks: VecDeque<(Stamp, Mark)>,
     /// How busy the slot of each rank was.
@@ -183,16 +181,21 @@ impl RunHistory {
     pub(super) fn new(start: Stamp, ranks: usize) -> Self {
         Self {
             points: Series::new(start, POINTS),
-            first_loss: None,
-            least_loss: None,
+            losses: StepLosses::default(),
             marks: VecDeque::new(),
             loads: vec![Series::new(start, LOAD_POINTS); ranks],
             phases: Vec::new(),
         }
     }
 
-    /// One that trains finished a step; `late`: a rank is a straggler now.
-    pub(super) fn step(&mut self, at: Stamp, number: Rank, timing: &StepTiming, late: bool) {
+    /// One of so many that train finished a step; `late`: a rank is a straggler now.
+    pub(super) fn step(
+        &mut self,
+        at: Stamp,
+        (number, ranks): (Rank, usize),
+        timing: &StepTiming,
+        late: bool,
+    ) {
         let number = number.0 as usize;
         if number >= self.phases.len() && number < MOST_TRAINERS {
             let trainers = self.loads.len().max(number + 1);
@@ -212,15 +215,29 @@ impl RunHistory {
             loss: None,
             late,
         });
-        self.loss(at, timing.loss);
+        self.loss(at, timing.step, timing.loss, ranks);
     }
 
-    /// A rank told a loss. What is no number is left out: it has no place in a chart.
-    pub(super) fn loss(&mut self, at: Stamp, loss: Option<f32>) {
+    /// One of so many ranks prints that it has come to a step.
+    pub(super) fn seen(&mut self, at: Stamp, seen: &SeenStep, ranks: usize) {
+        self.loss(at, seen.step, seen.loss, ranks);
+    }
+
+    /// One of so many ranks told its loss of a step. What is no number is left out: it has no place in a chart.
+    fn loss(&mut self, at: Stamp, step: u64, loss: Option<f32>, ranks: usize) {
         let Some(loss) = loss.filter(|loss| loss.is_finite()) else { return };
         self.points.at(at).merge(&RunPoint { loss: Some(LossSpan::of(loss)), ..RunPoint::default() });
-        self.first_loss = self.first_loss.or(Some(loss));
-        self.least_loss = Some(self.least_loss.map_or(loss, |least| least.min(loss)));
+        self.losses.take(step, loss, ranks);
+    }
+
+    /// The loss of the first step: the mean of its ranks.
+    pub fn first_loss(&self) -> Option<f32> {
+        self.losses.first()
+    }
+
+    /// The least loss of a step.
+    pub fn least_loss(&self) -> Option<f32> {
+        self.losses.least()
     }
 
     /// A rank ended.
@@ -308,13 +325,14 @@ mod tests {
         for second in 0..86_400i64 {
             let dur_us = if second == 40_000 { 900_000 } else { 60_000 };
             let loss = if second == 5 { f32::NAN } else { 2.0 - second as f32 / 86_400.0 };
-            history.step(Stamp(second * 1_000_000), Rank(0), &step(Some(loss), dur_us), second > 80_000);
+            let timing = StepTiming { step: second as u64 + 1, ..step(Some(loss), dur_us) };
+            history.step(Stamp(second * 1_000_000), (Rank(0), 2), &timing, second > 80_000);
         }
         assert!(history.points.points().len() <= POINTS);
         let spike = history.points.points().iter().map(|point| point.longest_us).max();
         assert_eq!(spike, Some(900_000));
-        assert_eq!(history.first_loss, Some(2.0));
-        assert!(history.least_loss.is_some_and(|least| (1.0..1.001).contains(&least)));
+        assert_eq!(history.first_loss(), Some(2.0));
+        assert!(history.least_loss().is_some_and(|least| (1.0..1.001).contains(&least)));
         let all = history.between(Stamp(0), Stamp(86_400_000_000)).unwrap();
         assert_eq!((all.steps, all.late), (86_400, true));
         let loss = all.loss.unwrap();

@@ -66,6 +66,7 @@ pub mod share;
 pub mod signal;
 pub mod stacks;
 pub mod standing;
+mod step_losses;
 pub mod straggler;
 pub mod symptoms;
 pub mod sync;

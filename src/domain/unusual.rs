@@ -1,7 +1,7 @@
 //! What stands out in what is kept of a whole run: steps that took far longer than the others, and GPUs that no longer computed.
 //! Pure; what it says of a run grows with the run and needs none of its events.
 
-use super::history::RunHistory;
+use super::history::{RunHistory, RunPoint};
 use super::ids::Rank;
 use super::time::Stamp;
 
@@ -65,7 +65,11 @@ impl RunHistory {
     /// The slow steps, oldest first: of the run's time as it is kept in pieces, each with its longest step. Several slow pieces in
     /// a row are told once. Not of the first piece: a first step is slow in every run.
     pub fn slow_steps(&self) -> Vec<SlowStep> {
-        let pieces: Vec<_> = self.points.points().iter().filter(|piece| piece.steps > 0).skip(1).collect();
+        let mut pieces = self.points.points().iter().filter(|piece| piece.steps > 0);
+        let step_of = |piece: &RunPoint| piece.longest.map(|(_, step)| step);
+        let first = pieces.next().and_then(step_of);
+        // the ranks of another host may tell the same step a little later
+        let pieces: Vec<_> = pieces.skip_while(|piece| first.is_some() && step_of(piece) == first).collect();
         if pieces.len() < LEAST_PIECES {
             return Vec::new();
         }
@@ -148,7 +152,7 @@ mod tests {
                 spans: Vec::new(),
                 hidden_us: 0,
             };
-            history.step(Stamp(at), Rank(0), &timing, false);
+            history.step(Stamp(at), (Rank(0), 1), &timing, false);
         }
         history
     }

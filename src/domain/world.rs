@@ -525,12 +525,12 @@ impl RunState {
                 let count = if self.has_workers { self.trainers().count() } else { self.ranks.len() };
                 self.stragglers.step(count, number, timing);
                 let late = self.stragglers.now().is_some();
-                self.history.step(self.last_at, number, timing, late);
+                self.history.step(self.last_at, (number, count), timing, late);
                 if let Some(least) = self.least_wait.step(count, timing) {
                     self.part(timing.step, least);
                 }
             }
-            Event::StepSeen { seen } => self.history.loss(self.last_at, seen.loss),
+            Event::StepSeen { seen } => self.history.seen(self.last_at, seen, self.ranks.len()),
             Event::CollectiveDone { timing } => self.collectives.take(number, timing),
             Event::StepsBy { .. } => {
                 self.stragglers = Stragglers::default();

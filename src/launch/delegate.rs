@@ -82,7 +82,7 @@ pub fn place(pasted: &Pasted, place: PlacementSpec) -> PlacementSpec {
 }
 
 /// Ranks of mpirun's further programs: `mpirun -np 1 a : -np 3 b`.
-fn further(pasted: &Pasted) -> u32 {
+pub(super) fn further(pasted: &Pasted) -> u32 {
     let programs = pasted.command.split(|word| word == ":").skip(1);
     let ranks = programs.map(|words| {
         let at = words.iter().position(|word| matches!(word.trim_start_matches('-'), "np" | "n" | "c"));

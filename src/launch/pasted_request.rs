@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::delegate::{self, Way};
+use super::delegate::{self, Way, further};
 use super::names;
 use super::paste::{HostSlots, Launcher, Pasted, PerNode, Task};
 use super::pasted_container::{self, Meaning};
@@ -158,7 +158,8 @@ pub fn instead(pasted: &Pasted) -> Option<String> {
 /// by that, which mpirun refuses, as all that the host has.
 fn slots(pasted: &Pasted, host: &HostSlots) -> u32 {
     let counted = pasted.hosts.iter().map(|host| host.slots.unwrap_or(1)).fold(0, u32::saturating_add);
-    let unnamed = if pasted.np.is_some_and(|np| np > counted) { ALL_SLOTS } else { 1 };
+    let ranks = pasted.np.map(|np| np.saturating_add(further(pasted)));
+    let unnamed = if ranks.is_some_and(|ranks| ranks > counted) { ALL_SLOTS } else { 1 };
     host.slots.unwrap_or(unnamed)
 }
 

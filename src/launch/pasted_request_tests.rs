@@ -174,6 +174,8 @@ fn a_host_without_a_number_is_one_slot_while_the_ranks_fit_so() {
     assert_eq!(hosts("mpirun -np 3 -H a:2,b ./t"), ("a:2,b:1".to_owned(), Some(3)));
     assert_eq!(hosts("mpirun -H a,b ./t"), ("a:1,b:1".to_owned(), None));
     let all = crate::launch::request::ALL_SLOTS;
+    let programs = asked("mpirun -np 1 -H a ./a : -np 3 ./b").place;
+    assert_eq!(programs, PlacementSpec::Hosts { hosts: self::hosts(&[("a", all)]), np: Some(4) });
     let too_many = asked("mpirun -np 4 -H a,b ./t");
     assert!(too_many.remarks.iter().any(|remark| remark.contains("counts one slot")), "{too_many:?}");
     assert_eq!(hosts("mpirun -np 4 -H a,b ./t"), (format!("a:{all},b:{all}"), Some(4)));

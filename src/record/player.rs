@@ -73,6 +73,8 @@ pub struct Player {
     ahead: Option<Ahead>,
     /// Whether it was being written when it was looked at last.
     writing: Writing,
+    /// Why what was written since could not be read.
+    unread: Option<String>,
 }
 
 /// Whether a recording is still written.
@@ -86,6 +88,8 @@ enum Writing {
 #[derive(Debug)]
 struct Motion {
     playing: bool,
+    /// It has come to the end of what may go on: it plays on with that.
+    waits: bool,
     eighths: i64,
     /// Eighths of a microsecond left over by the last move.
     rest: i64,
@@ -102,7 +106,7 @@ impl Player {
             start,
             end,
             playhead: start,
-            motion: Motion { playing: false, eighths: 8, rest: 0, last: None },
+            motion: Motion { playing: false, waits: false, eighths: 8, rest: 0, last: None },
             fold: Fold::default(),
             steps,
             loaded: None,
@@ -114,6 +118,7 @@ impl Player {
             has_looked: false,
             ahead: None,
             writing: Writing::Over,
+            unread: None,
         }
     }
 
@@ -141,7 +146,11 @@ impl Player {
             playhead: self.playhead,
             speed: self.motion.eighths as f64 / 8.0,
             playing: self.motion.playing,
-            damage: self.fault.clone().or_else(|| self.reader.integrity().damage()),
+            damage: self
+                .fault
+                .clone()
+                .or_else(|| self.unread.clone())
+                .or_else(|| self.reader.integrity().damage()),
             unattended: self.reader.unattended(),
             growing: self.writing == Writing::GoesOn,
         }
@@ -163,10 +172,8 @@ impl Player {
 
     /// Takes in what was recorded since. Says whether that changes what [`Player::state`] tells.
     pub fn grow(&mut self, now: Stamp) -> bool {
-        let before = (self.end, self.writing);
-        if let Err(error) = self.reader.read_on() {
-            self.fault = Some(error.to_string());
-        }
+        let before = (self.end, self.writing, self.unread.clone());
+        self.unread = self.reader.read_on().err().map(|error| error.to_string());
         let (start, end) = self.reader.range().unwrap_or((self.start, self.end));
         if self.steps.is_none() {
             // it was empty
@@ -178,7 +185,11 @@ impl Player {
         let written = self.reader.written();
         let goes_on = is_open && written.is_some_and(|at| now.micros_since(at) < STILL_US);
         self.writing = if goes_on { Writing::GoesOn } else { Writing::Over };
-        before != (self.end, self.writing)
+        if goes_on && self.end > before.0 && std::mem::take(&mut self.motion.waits) {
+            self.motion.playing = true;
+            self.motion.halt();
+        }
+        before != (self.end, self.writing, self.unread.clone())
     }
 
     /// Whether lines after the playhead are still to be read: it stands still.
@@ -206,6 +217,7 @@ impl Player {
 
     /// Plays or pauses. At the end, plays from the start again; while that moves on, plays on.
     pub fn toggle(&mut self) {
+        self.motion.waits = false;
         self.motion.playing = !self.motion.playing;
         self.motion.halt();
         if self.motion.playing && self.playhead >= self.end && self.writing == Writing::Over {
@@ -224,6 +236,7 @@ impl Player {
     pub fn seek(&mut self, to: Stamp) {
         self.playhead = to.clamp(self.start, self.end);
         self.ahead = None;
+        self.motion.waits = false;
         self.moved = true;
         self.way_from = None;
         self.motion.halt();
@@ -303,6 +316,7 @@ impl Player {
             self.playhead = self.playhead.plus_micros(moved).clamp(self.start, self.end);
             if self.playhead == self.end && self.writing == Writing::Over {
                 self.motion.playing = false;
+                self.motion.waits = self.may_grow();
             }
         }
         self.reset_due |= self.fold.jump_towards(self.playhead) | self.jump_to_saved();
@@ -341,7 +355,11 @@ impl Player {
     /// Keeps what it has come to beside the recording, where the way there was long.
     fn save(&mut self) {
         // a state without a chunk that could not be read would be believed
-        let Some(saved) = self.saved.as_mut().filter(|_| self.fault.is_none()) else { return };
+        let is_whole = self.fault.is_none() && self.unread.is_none();
+        // while it is written, the client that writes it keeps them
+        let Some(saved) = self.saved.as_mut().filter(|_| is_whole && self.writing == Writing::Over) else {
+            return;
+        };
         let ends = self.fold.chunk() == self.reader.chunk_count();
         saved.keep(&self.reader, &self.fold, ends);
         if ends {

@@ -4,6 +4,7 @@
 
 use std::sync::Arc;
 
+use super::error::Error;
 use super::format::Channel;
 use super::reader::{Reader, Timed};
 use crate::domain::analysis::{Analyzer, RunAnalysis, Window};
@@ -42,6 +43,14 @@ impl Study {
         let mut analyzer = Analyzer::new(spec, Window::default());
         analyzer.count(false);
         Some(Self { reader, kept: vec![(0, analyzer)], part: None })
+    }
+
+    /// Takes in what was recorded since.
+    ///
+    /// # Errors
+    /// When the file can't be read.
+    pub fn read_on(&mut self) -> Result<(), Error> {
+        self.reader.read_on()
     }
 
     /// The figures of what happened after `from`, up to and including `to`. `goes_on` is asked before each chunk, with the share

@@ -181,9 +181,11 @@ impl Times {
         loop {
             let is_over = ended.recv_timeout(EVERY) != Err(RecvTimeoutError::Timeout);
             for rank in &mut self.ranks {
-                let lengths = lengths(&self.dir, rank.rank);
-                // after the look: the files were so long by then
-                rank.note(&self.dir, lengths, clock::host_now());
+                match lengths(&self.dir, rank.rank) {
+                    // after the look: the files were so long by then
+                    Some(lengths) => rank.note(&self.dir, lengths, clock::host_now()),
+                    None => rank.is_missed = true,
+                }
             }
             if is_over {
                 return;
@@ -192,8 +194,10 @@ impl Times {
     }
 }
 
-fn lengths(dir: &RunDir, rank: Rank) -> [u64; 2] {
-    STREAMS.map(|stream| dir.length(&stream_file(rank, stream)).unwrap_or_default())
+/// How long both files of a rank are; `None` where that can't be told now.
+fn lengths(dir: &RunDir, rank: Rank) -> Option<[u64; 2]> {
+    let [out, err] = STREAMS.map(|stream| dir.length(&stream_file(rank, stream)));
+    Some([out.ok()?, err.ok()?])
 }
 
 /// What was noted of a rank.
@@ -217,7 +221,7 @@ impl Noted {
             (noted.count, noted.last) = (notes, last.lengths);
             noted.file = dir.append(&times_file(rank)).ok().filter(|file| noted.cut_torn_end(file).is_ok());
         }
-        noted.is_missed = lengths(dir, rank) != noted.last;
+        noted.is_missed = lengths(dir, rank) != Some(noted.last);
         noted
     }
 

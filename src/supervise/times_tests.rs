@@ -17,7 +17,7 @@ fn second(second: u64) -> HostTime {
 /// Prints so many bytes and has that noted.
 fn print(dir: &RunDir, noted: &mut Noted, (stream, bytes): (Stream, usize), at: u64) {
     dir.append(&stream_file(RANK, stream)).unwrap().write_all(&vec![b'x'; bytes]).unwrap();
-    noted.note(dir, lengths(dir, RANK), second(at));
+    noted.note(dir, lengths(dir, RANK).unwrap(), second(at));
 }
 
 /// What is told of a file from its beginning, in seconds.

@@ -237,7 +237,11 @@ fn settle(model: &mut Model) {
 fn event(model: &mut Model, envelope: &Envelope) -> Vec<Effect> {
     model.live_world().apply(envelope);
     let is_away = model.is_replay() || model.away.is_some();
-    if is_away && !matches!(envelope.event, Event::RunEnded { .. }) {
+    let is_told = matches!(
+        envelope.event,
+        Event::RunEnded { .. } | Event::RunRestarted { .. } | Event::RunNoted { .. }
+    );
+    if is_away && !is_told {
         return Vec::new();
     }
     model.now = model.now.max(envelope.at);

@@ -88,6 +88,11 @@ fn answer(path: &Path, questions: &Receiver<Question>, newest: &AtomicU64, answe
             }
         }
         let Some(study) = &mut study else { continue };
+        if let Err(error) = study.read_on()
+            && !tell(Analyzed::Failed(error.to_string()))
+        {
+            return;
+        }
         let begun = clock::host_now().0;
         let mut last = begun;
         let goes_on = |share: f64| {

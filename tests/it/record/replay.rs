@@ -417,6 +417,7 @@ fn alerts_of_a_replay_go_by_the_rules_that_it_is_given() {
 fn what_is_recorded_while_it_is_replayed_comes_in() {
     let envelopes = run(4, 60);
     let (early, late) = envelopes.split_at(envelopes.len() / 2);
+    let (late, last) = late.split_at(late.len() - 200);
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("run.mcap");
     let mut writer = Writer::new(fs::File::create(&path).unwrap()).unwrap();
@@ -458,6 +459,14 @@ fn what_is_recorded_while_it_is_replayed_comes_in() {
     assert!(player.grow(second(8)) && !player.state().growing);
     screen.advance(&mut player, second(9));
     assert!(!player.state().playing);
+    // where it is written to once more, the replay goes on with it
+    for envelope in last {
+        writer.push(envelope).unwrap();
+    }
+    writer.flush().unwrap();
+    assert!(player.grow(second(0)) && player.state().playing);
+    player.toggle();
+    let grown = player.state();
     writer.finish().unwrap();
     player.grow(second(10));
     assert!(!player.may_grow() && player.state().end == grown.end);

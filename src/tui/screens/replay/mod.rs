@@ -100,11 +100,13 @@ pub(super) fn open(model: &mut Model, id: RunId) -> Vec<Effect> {
 
 /// Freezes the run of the Run screen, which goes on looking the same, and moves its playhead from now; `F` follows it again.
 pub(super) fn freeze(model: &mut Model, command: Option<PlayCommand>) -> Vec<Effect> {
-    let Some(id) = model.shown_run().map(|(id, _)| id.clone()) else { return Vec::new() };
+    // what it caught up with came in another order
+    let run = model.shown_run().map(|(id, run)| (id.clone(), run.unattended.is_empty()));
+    let Some((id, numbered)) = run else { return Vec::new() };
     let window = run::window_us(model);
     let ui = &mut model.ui.run;
     ui.run = Some(id.clone());
-    ui.leave_moment();
+    ui.leave_moment(numbered);
     let unchosen = ui.window.is_none().then_some(window);
     ui.window = Some(window);
     model.ui.replay.begin();
@@ -152,12 +154,13 @@ pub fn close(model: &mut Model) -> Vec<Effect> {
     model.mode = Mode::Live;
     model.leave_recording();
     let frozen = model.ui.replay.frozen;
+    let numbered = model.shown_run().is_some_and(|(_, run)| run.unattended.is_empty());
     model.ui.replay.begin();
     model.ui.replay.open = false;
     // a Run screen below shows the same run
     let ui = &mut model.ui.run;
     if let Some(unchosen) = frozen {
-        ui.leave_moment();
+        ui.leave_moment(numbered);
         ui.window = ui.window.filter(|window| unchosen != Some(*window));
     } else {
         *ui = ui.run.take().map(RunUi::on).unwrap_or_default();

@@ -69,9 +69,10 @@ impl<'a> Lanes<'a> {
                     lanes.all.extend(own.filter(|one| std::ptr::eq(one.state, one.rank)).map(Lane::One));
                 }
                 RankRow::Worker(rank, worker) => {
-                    let mut within = run.trainers_in(*rank).filter(|one| !std::ptr::eq(one.state, one.rank));
-                    let found = within.find(|one| one.number.0 == *worker && has_lane(run, one));
-                    lanes.all.extend(found.map(Lane::One));
+                    let found = run.ranks.get(rank.0 as usize).and_then(|rank| {
+                        Some(Trainer { number: Rank(*worker), state: rank.workers.get(worker)?, rank })
+                    });
+                    lanes.all.extend(found.filter(|one| has_lane(run, one)).map(Lane::One));
                 }
             }
         }
@@ -205,7 +206,8 @@ pub fn counters_first(run: &RunState, all: &[usize], shown: &[Rank], room: usize
     for rank in shown {
         let own = rank.0 as usize;
         // one of the CPUs has the lane for all
-        let of_host = || all.iter().copied().find(|at| placements[*at].host == placements[own].host);
+        let Some(placement) = placements.get(own) else { continue };
+        let of_host = || all.iter().copied().find(|at| placements[*at].host == placement.host);
         let at = all.binary_search(&own).ok().map(|_| own).or_else(of_host);
         first.extend(at.filter(|at| !first.contains(at)));
     }

@@ -117,11 +117,15 @@ impl RunUi {
         Self { run: Some(run), ..Self::default() }
     }
 
-    /// Forgets what belongs to the moments that were shown, and keeps how they are shown. A line of the log has its number at all of
-    /// them.
-    pub fn leave_moment(&mut self) {
+    /// Forgets what belongs to the moments that were shown, and keeps how they are shown; also where the log stands, where
+    /// `numbered`: lines have the same numbers in the recording.
+    pub fn leave_moment(&mut self, numbered: bool) {
         self.whole = None;
         self.moments = moments::MomentsUi::default();
+        if !numbered {
+            self.log_at = LogAt::Follow;
+            self.log.found = None;
+        }
     }
 }
 

@@ -127,7 +127,7 @@ impl Charts<'_> {
     /// `first 2.310   now 0.061   min 0.058`.
     fn loss_words(&self) -> Option<String> {
         let history = whole::history(self.model, self.run);
-        let (first, least) = (history.first_loss?, history.least_loss?);
+        let (first, least) = (history.first_loss()?, history.least_loss()?);
         let now = loss(self.run).map_or("–".to_owned(), |now| format!("{now:.3}"));
         Some(format!("first {first:.3}   now {now}   min {least:.3}"))
     }

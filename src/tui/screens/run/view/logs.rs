@@ -50,7 +50,7 @@ pub(super) fn draw(model: &Model, canvas: &mut Canvas<'_>, band: Band, run: &Run
         *last = Row::words(format!("and {} more lines that have not ended yet", count - most + 1));
     }
     let ahead = pane.ahead();
-    let room = height - live.len() - ahead.len().min(height / 3);
+    let room = (height - live.len()).saturating_sub(ahead.len().min(height / 3));
     let rows = if is_at_top(run, ui, &folds, wraps_at, room) {
         folds.iter().flat_map(|fold| pane.rows_of(fold)).take(room).collect()
     } else {
