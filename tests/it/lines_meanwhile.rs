@@ -144,6 +144,9 @@ fn a_new_supervisor_goes_on_where_the_dead_one_noted_last() {
     let dir = bed.start(bed.spec(&[script], 1000));
     let noted = || moments(&dir, Rank(0), Stream::Stdout, 0, u64::MAX);
     until("two notes", || noted().len() >= 2);
+    // what is printed between the last note and the next supervisor has no time
+    let printed = || text_of(&dir, "rank-0.out").len() as u64;
+    until("lines after the last note", || noted().last().is_some_and(|(length, _)| printed() > *length));
     let dead = running(&dir).supervisor;
     kill(dead.pid, Signal::KILL);
     let before = noted().len();
