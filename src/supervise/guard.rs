@@ -1,5 +1,5 @@
 //! Keeps what each rank prints within its cap, and on the disk: threads that look at the files, cut the oldest
-//! bytes, and sync; and one that notes when they grow. Whoever owns a run holds one: its supervisor, or who takes the run over after that one's
+//! bytes, and sync; and one that notes when they grow. What owns a run holds one: its supervisor, or who takes the run over after that one's
 //! death.
 //!
 //! Ranks print straight into files, so nobody can make them wait: a rank may be over its cap for the moment until
