@@ -15,7 +15,7 @@ use crate::domain::run::RunSpec;
 use crate::launcher::session::{Output, Session};
 use crate::record::Store;
 use crate::tui::source::finishing::Finishing;
-use crate::tui::source::recorded::Recorded;
+use crate::tui::source::recorded::{Recorded, Told};
 use crate::tui::source::takeup::TakenUp;
 
 /// How many of the newest recordings are looked at when a client starts.
@@ -56,7 +56,7 @@ pub(crate) async fn complete(
     }
     let read = async {
         while !open.is_empty() {
-            if let Output::Event(envelope) = recorded.next().await
+            if let Told::Output(Output::Event(envelope)) = recorded.next().await
                 && let (Event::RunEnded { .. }, Some(run)) = (&envelope.event, envelope.origin.run())
             {
                 open.remove(run);

@@ -8,8 +8,8 @@ use tokio::time::sleep;
 
 use super::errors::note;
 use super::signals::{Ask, Signals};
+use crate::tui::source::ended::Finished;
 use crate::tui::source::finishing::Finishing;
-use crate::tui::source::recorded::Finished;
 
 /// A wait that lasts longer says for what.
 const MOMENT: Duration = Duration::from_secs(1);

@@ -24,7 +24,7 @@ use crate::domain::world::RunState;
 use crate::launcher::session::Output;
 use crate::ssh::Asker;
 use crate::tui::source::finishing::Finishing;
-use crate::tui::source::recorded::Recorded;
+use crate::tui::source::recorded::{Recorded, Told};
 
 /// A launch whose hosts say nothing for so long tells whom it waits for.
 const PATIENCE: Duration = Duration::from_secs(2);
@@ -152,7 +152,7 @@ async fn stream(
                 screen.closed();
                 screen.draw();
             }
-            output = recorded.next() => match output {
+            Told::Output(output) = recorded.next() => match output {
                 Output::Event(envelope) => {
                     screen.event(&envelope);
                     let is_end = matches!(&envelope.event, Event::RunEnded { .. });

@@ -16,6 +16,7 @@ use crate::domain::log::Stream;
 use crate::domain::log_text;
 use crate::domain::note::what;
 use crate::domain::outcome::STOPPED;
+use crate::domain::outcome::restart_words;
 use crate::domain::pace::Pace;
 use crate::domain::run::{Placement, RunStage};
 use crate::domain::standing::Standstill;
@@ -24,7 +25,7 @@ use crate::domain::time::Stamp;
 use crate::domain::timing::Phase;
 use crate::domain::trainers::Trainer;
 use crate::domain::units::{bytes, duration_us, middle_cut, rate};
-use crate::domain::world::{RankState, RunState, World, restart_words};
+use crate::domain::world::{RankState, RunState, World};
 
 /// A stage that lasts longer says whom it waits for.
 const PATIENCE_US: i64 = 2_000_000;

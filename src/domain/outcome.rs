@@ -63,6 +63,11 @@ pub fn before_end(spans: &mut Vec<(Stamp, Stamp)>, end: Stamp) {
     spans.retain(|(from, to)| from < to);
 }
 
+/// `attempt 2 of 3: rank 1 (gpu-b:0) failed: exit 1`.
+pub fn restart_words(attempt: u32, of: u32, why: &str) -> String {
+    format!("attempt {attempt} of {of}: {why}")
+}
+
 impl RunOutcome {
     /// An end that no rank decided.
     pub fn new(end: RunEnd, summary: impl Into<String>) -> Self {

@@ -21,7 +21,7 @@ use super::log_text::level::Level;
 use super::nccl_log::NcclFacts;
 use super::nccl_timing::NcclTimings;
 use super::note::{Note, what};
-use super::outcome::{RunOutcome, before_end};
+use super::outcome::{RunOutcome, before_end, restart_words};
 use super::pace::Pace;
 use super::past::SlotValues;
 use super::rank_output::RankOutput;
@@ -95,6 +95,8 @@ pub struct RunState {
     pub attempt: (u32, u32),
     /// Spans in which no client here followed it, and so recorded none of its hosts' telemetry.
     pub unattended: Vec<(Stamp, Stamp)>,
+    /// It was taken up, and its hosts still tell what happened meanwhile: how it stands is not known.
+    pub is_behind: bool,
     /// What is kept of it from its start on.
     pub history: RunHistory,
     /// The ranks of each host, in rank order.
@@ -236,7 +238,7 @@ impl RankState {
 }
 
 impl RunState {
-    fn new(at: Stamp, spec: Arc<RunSpec>) -> Self {
+    pub(crate) fn new(at: Stamp, spec: Arc<RunSpec>) -> Self {
         let ranks = spec.placements.iter().cloned().map(RankState::new).collect();
         let mut by_host: BTreeMap<HostId, Vec<Rank>> = BTreeMap::new();
         for (placement, number) in spec.placements.iter().zip(0..) {
@@ -261,6 +263,7 @@ impl RunState {
             last_at: at,
             attempt: (1, 1),
             unattended: Vec::new(),
+            is_behind: false,
         }
     }
 
@@ -314,11 +317,6 @@ impl RunState {
     fn rank_mut(&mut self, rank: Rank) -> Option<&mut RankState> {
         self.ranks.get_mut(rank.0 as usize)
     }
-}
-
-/// `attempt 2 of 3: rank 1 (gpu-b:0) failed: exit 1`.
-pub fn restart_words(attempt: u32, of: u32, why: &str) -> String {
-    format!("attempt {attempt} of {of}: {why}")
 }
 
 impl World {

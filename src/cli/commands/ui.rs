@@ -34,8 +34,8 @@ use crate::tui::canvas::Caps;
 use crate::tui::core::{Effect, Settings, Zone};
 use crate::tui::runtime::{self as terminal, RuntimeError};
 use crate::tui::screens::{Here, HostEntry, Model, Variables};
+use crate::tui::source::ended::Finished;
 use crate::tui::source::live::Live;
-use crate::tui::source::recorded::Finished;
 use crate::tui::source::replay::Replay;
 use crate::tui::source::{EventSource, Left};
 

@@ -334,7 +334,7 @@ impl Alerts {
                 self.lose_sight(host, at);
             }
         }
-        for (id, run) in known.runs.iter().filter(|(_, run)| run.is_live()) {
+        for (id, run) in known.runs.iter().filter(|(_, run)| run.is_live() && !run.is_behind) {
             self.look_at_run(known, id, run, at);
         }
     }

@@ -17,7 +17,6 @@ use crate::domain::time::Stamp;
 use crate::domain::world::{LoggedLine, RunState, World};
 use crate::launch::plan::LaunchPlan;
 use crate::tui::core::{Key, Mouse, ReportOf, Screen};
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
 /// One message.
@@ -29,8 +28,8 @@ pub enum Msg {
     Replayed(Envelope),
     /// The recording continues from another world: it was opened or sought in.
     Reset(Box<World>),
-    /// Runs that are taken up: what is known of them so far.
-    TakenUp(BTreeMap<RunId, RunState>),
+    /// How a run stands that is taken up: as it was known, then as it is once it has caught up.
+    TakenUp(Box<RunState>),
     /// A key was pressed.
     Key(Key),
     /// The mouse was used.

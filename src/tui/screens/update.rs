@@ -2,8 +2,8 @@
 
 use crate::domain::event::{Envelope, Event, Origin};
 use crate::domain::gpu::health::Severity;
+use crate::domain::outcome::restart_words;
 use crate::domain::text::about;
-use crate::domain::world::restart_words;
 use crate::tui::core::keymap::Action;
 use crate::tui::core::layout::is_enough;
 use crate::tui::core::{Effect, Key, KeyCode, Level, Mouse, MouseKind, Msg, Screen};
@@ -73,8 +73,8 @@ fn take(model: &mut Model, msg: Msg) -> Vec<Effect> {
             }
             Vec::new()
         }
-        Msg::TakenUp(runs) => {
-            model.live_world().runs.extend(runs);
+        Msg::TakenUp(run) => {
+            model.live_world().runs.insert(run.spec.id.clone(), *run);
             Vec::new()
         }
         Msg::Key(key) => key_pressed(model, key),

@@ -5,10 +5,11 @@
 //! host has noted when they were printed, a second late as a rule; one without stands before the next one of its stream that has a time,
 //! and without such a one at the moment of its arrival, as does what hosts say. Pure: it knows no clock but that of the envelopes.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use crate::domain::clock_fit::ClockFit;
 use crate::domain::event::{Envelope, Event, Origin};
+use crate::domain::host::LinkState;
 use crate::domain::ids::{HostId, Rank};
 use crate::domain::log::Stream;
 use crate::domain::outcome::RunOutcome;
@@ -20,6 +21,8 @@ use crate::record::weight;
 const PAST_US: i64 = 2_000_000;
 /// When nothing of that kind has come for so long, the present has begun.
 const PRESENT_US: i64 = 1_500_000;
+/// A host that is being reached is awaited so long: a login may ask for a second factor.
+const REACHED_US: i64 = 15_000_000;
 /// A host may note so much late that a line was printed: one that lies no later than that behind its rank's end was printed before it.
 const NOTED_US: i64 = 3_000_000;
 /// No more than so many bytes wait, as a recorder counts them; then the older half of what has its time goes. The files of a host's
@@ -42,8 +45,10 @@ pub(super) struct CatchUp {
     begun: Option<Stamp>,
     /// When the last stage that has gone was entered.
     staged: Stamp,
-    /// When the last envelope came that tells of the past, or the first one.
+    /// When the last envelope came that tells of the past, or the first one of a host.
     past_at: Option<Stamp>,
+    /// Hosts that have told nothing yet, and may: they are being reached.
+    awaited: BTreeSet<HostId>,
     /// The number of the next envelope that goes.
     next: Option<u64>,
 }
@@ -85,6 +90,7 @@ impl CatchUp {
     /// Of a run that was known up to `since`.
     pub(super) fn new(spec: &RunSpec, since: Option<Stamp>) -> Self {
         let host_of = spec.placements.iter().map(|placement| (placement.rank, placement.host.clone()));
+        let awaited = spec.hosts().into_iter().collect();
         let floor = since.unwrap_or(spec.created);
         Self {
             floor,
@@ -97,6 +103,7 @@ impl CatchUp {
             begun: None,
             staged: floor,
             past_at: None,
+            awaited,
             next: None,
         }
     }
@@ -117,15 +124,43 @@ impl CatchUp {
             self.clocks.entry(host.clone()).or_default().add(*sample);
         }
         self.bytes += weight(&envelope);
+        let is_reached = self.reaches(&envelope);
         let is_past = self.hold(envelope);
         let past_at = *self.past_at.get_or_insert(now);
-        if is_past || now < past_at {
+        if is_past || is_reached || now < past_at {
             self.past_at = Some(now);
         }
-        if self.past_at.is_some_and(|past| now.micros_since(past) > PRESENT_US) {
+        if self.due().is_some_and(|due| now > due) {
             return (self.rest(), true);
         }
         (if self.bytes > MOST_BYTES { self.older_half() } else { Vec::new() }, false)
+    }
+
+    /// When the present has begun, if nothing comes before that tells of the past.
+    pub(super) fn due(&self) -> Option<Stamp> {
+        let past = self.past_at?.plus_micros(PRESENT_US);
+        let begun = self.begun.filter(|_| !self.awaited.is_empty());
+        Some(begun.map_or(past, |begun| past.max(begun.plus_micros(REACHED_US))))
+    }
+
+    /// Whether a host that was awaited says its first word. One that can't be reached now is awaited no more.
+    fn reaches(&mut self, envelope: &Envelope) -> bool {
+        let host = match &envelope.origin {
+            Origin::Host(host) => Some(host),
+            Origin::Rank(_, rank) | Origin::Worker(_, rank, _) => self.host_of.get(rank),
+            Origin::Run(_) => None,
+        };
+        let Some(host) = host else { return false };
+        match &envelope.event {
+            Event::LinkChanged { state: LinkState::Connecting { .. } | LinkState::Installing { .. } } => {
+                false
+            }
+            Event::LinkChanged { state: LinkState::Down { .. } | LinkState::Refused { .. } } => {
+                self.awaited.remove(host);
+                false
+            }
+            _ => self.awaited.remove(host),
+        }
     }
 
     /// The run has ended then: so has the time in which it was not followed, however late it was taken up.

@@ -29,12 +29,26 @@ struct Client {
 impl Client {
     /// Takes a run of two ranks up at second 100 that was known up to second 3.
     fn new() -> Self {
+        let mut client = Self::without_host();
+        client.reached(100);
+        client
+    }
+
+    /// The same before it has reached the host.
+    fn without_host() -> Self {
         let spec = fixtures::spec(2);
         let catch_up = CatchUp::new(&spec, Some(second(3)));
-        let mut client = Self { catch_up, run: spec.id, seq: 40, recorded: Vec::new(), is_present: false };
-        let sample = ClockSample { host_time: by_host(100), offset_us: 10_000_000, rtt_us: 200 };
-        client.tell(100, Origin::Host(HostId::from("gpu-a")), Event::ClockSampled { sample });
-        client
+        Self { catch_up, run: spec.id, seq: 40, recorded: Vec::new(), is_present: false }
+    }
+
+    /// A ping comes back at second `at`.
+    fn reached(&mut self, at: i64) {
+        let sample = ClockSample { host_time: by_host(at), offset_us: 10_000_000, rtt_us: 200 };
+        self.host(at, Event::ClockSampled { sample });
+    }
+
+    fn host(&mut self, at: i64, event: Event) {
+        self.tell(at, Origin::Host(HostId::from("gpu-a")), event);
     }
 
     fn tell(&mut self, at: i64, origin: Origin, event: Event) {
@@ -174,6 +188,34 @@ fn what_happens_now_waits_no_longer_than_it_takes_to_see_that() {
             (10_300, "0 line".to_owned())
         ]
     );
+}
+
+#[test]
+fn a_host_that_is_being_reached_is_awaited_and_one_that_is_down_is_not() {
+    let mut client = Client::without_host();
+    client.stage(100, RunStage::Meet);
+    client.host(101, Event::LinkChanged { state: LinkState::Connecting { to: "gpu-a:22".to_owned() } });
+    // a login of nine seconds
+    client.host(110, Event::LinkChanged { state: LinkState::Up });
+    client.reached(110);
+    client.step(111, 0, 1, 5);
+    client.line(112, 0);
+    client.line(113, 0);
+    assert!(
+        client.is_present && client.told().contains(&(550, "0 step 1".to_owned())),
+        "{:?}",
+        client.told()
+    );
+
+    let down = LinkState::Down { reason: "no route to host".to_owned(), retry_at: None };
+    let mut client = Client::without_host();
+    client.stage(100, RunStage::Meet);
+    client.host(101, Event::LinkChanged { state: down });
+    assert_eq!(client.catch_up.due(), Some(second(100).plus_micros(PRESENT_US)));
+    // nor is one that no word comes from
+    let mut client = Client::without_host();
+    client.stage(100, RunStage::Meet);
+    assert_eq!(client.catch_up.due(), Some(second(100).plus_micros(REACHED_US)));
 }
 
 #[test]

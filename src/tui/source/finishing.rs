@@ -8,7 +8,8 @@ use std::sync::mpsc;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 
 use crate::domain::ids::RunId;
-use crate::tui::source::recorded::{Ended, Finished, Recorded};
+use crate::tui::source::ended::{Ended, Finished};
+use crate::tui::source::recorded::Recorded;
 
 /// The recordings that are being finished.
 #[derive(Debug)]

@@ -25,10 +25,11 @@ use crate::launcher::session::{Output, Session};
 use crate::record::Store;
 use crate::tui::core::{Effect, Level, Look, Msg};
 use crate::tui::source::checkups::{Asking, Checkups, SoFar};
+use crate::tui::source::ended::{Ended, Finished, Troubles};
 use crate::tui::source::files::{Filed, Files};
 use crate::tui::source::finishing::Finishing;
 use crate::tui::source::preflight::{self, Due, Preflights};
-use crate::tui::source::recorded::{Ended, Finished, Recorded, Told};
+use crate::tui::source::recorded::{Recorded, Told};
 use crate::tui::source::replay::Replay;
 use crate::tui::source::takeup::TakenUp;
 use crate::tui::source::tracing::Tracing;
@@ -107,6 +108,13 @@ impl Live {
     pub fn launch_unseen(&mut self, request: LaunchRequest) {
         self.unseen += 1;
         self.recorded.session().launch(request);
+    }
+
+    fn told(&mut self, told: Told) {
+        match told {
+            Told::Output(output) => self.take_in(output),
+            Told::CaughtUp(state) => self.queue.push_back(Msg::TakenUp(state)),
+        }
     }
 
     fn take_in(&mut self, output: Output) {
@@ -282,20 +290,20 @@ impl Live {
         }
     }
 
-    fn attached(&mut self, spec: RunSpec, mut taken: TakenUp) {
+    fn attached(&mut self, spec: RunSpec, taken: TakenUp) {
         let run = spec.id.clone();
         if let Some(outcome) = &taken.recap.position.outcome {
             let text = format!("run {} has ended: {}", run.short(), outcome.summary);
             self.notice(Level::Info, text);
             return self.list_runs();
         }
-        self.queue.push_back(Msg::TakenUp(std::mem::take(&mut taken.recap.world).runs));
-        if self.replay.is_none() {
-            self.queue.push_back(Msg::Attached(run));
-        }
         let past = Past::after(&taken.recap.position);
-        self.mark(spec.id.clone(), None);
-        self.recorded.attach(spec, taken, past);
+        let shown = self.recorded.attach_shown(spec, taken, past);
+        self.queue.push_back(Msg::TakenUp(Box::new(shown)));
+        if self.replay.is_none() {
+            self.queue.push_back(Msg::Attached(run.clone()));
+        }
+        self.mark(run, None);
     }
 
     fn list_runs(&mut self) {
@@ -357,7 +365,7 @@ impl EventSource for Live {
             if let Some(replay) = &mut self.replay {
                 tokio::select! {
                     messages = replay.advance() => self.queue.extend(messages),
-                    output = self.recorded.next() => self.take_in(output),
+                    told = self.recorded.next() => self.told(told),
                     filed = self.files.next() => self.filed(filed),
                     finished = self.finishing.next() => self.finished(finished),
                     Some(asked) = self.questions.recv() => self.ask(asked),
@@ -371,7 +379,7 @@ impl EventSource for Live {
                 }
             } else {
                 tokio::select! {
-                    output = self.recorded.next() => self.take_in(output),
+                    told = self.recorded.next() => self.told(told),
                     filed = self.files.next() => self.filed(filed),
                     finished = self.finishing.next() => self.finished(finished),
                     Some(asked) = self.questions.recv() => self.ask(asked),
@@ -386,8 +394,8 @@ impl EventSource for Live {
             }
         }
         for _ in 0..most {
-            let Some(output) = self.recorded.try_next() else { break };
-            self.take_in(output);
+            let Some(told) = self.recorded.try_next() else { break };
+            self.told(told);
         }
         self.queue.drain(..).collect()
     }
@@ -494,7 +502,7 @@ impl EventSource for Live {
         self.finishing.take(&mut self.recorded);
         for (run, taken) in self.files.leave() {
             if let Some(recorder) = taken.recorder {
-                self.finishing.finish(Ended::new(run, recorder, VecDeque::new(), Told::default()));
+                self.finishing.finish(Ended::new(run, recorder, VecDeque::new(), Troubles::default()));
             }
         }
         Left { live, troubles, finishing: self.finishing }

@@ -1,8 +1,10 @@
 //! Where messages come from and where effects go: one trait, implemented by the live cluster and by a
 //! recording. Knows messages and effects, not the terminal.
 
+mod behind;
 mod catch_up;
 mod checkups;
+pub mod ended;
 mod figures;
 mod files;
 pub mod finishing;

@@ -21,9 +21,11 @@ use crate::domain::ids::{HostId, RunId};
 use crate::domain::position::Past;
 use crate::domain::run::RunSpec;
 use crate::domain::time::{HostTime, Stamp};
+use crate::domain::world::RunState;
 use crate::launcher::session::{Output, Session};
-use crate::record::{Error, Flush, Recorder, Store, weight};
-use crate::tui::source::catch_up::CatchUp;
+use crate::record::{Flush, Recorder, Store, weight};
+use crate::tui::source::behind::{Behind, is_of_now};
+use crate::tui::source::ended::{Ended, Finished, Troubles, no_longer_whole, not_recorded};
 use crate::tui::source::lookout::Lookout;
 use crate::tui::source::takeup::TakenUp;
 
@@ -51,6 +53,10 @@ pub struct Recorded {
     /// Under which rules of alerts states of long runs are kept beside their recordings.
     rules: Option<Arc<AlertRules>>,
     active: BTreeMap<RunId, Active>,
+    /// Runs that were taken up, until what their hosts tell of the time before that is in order.
+    behind: BTreeMap<RunId, Behind>,
+    /// What is to be told next.
+    told: VecDeque<Told>,
     /// Runs that are followed and not recorded here.
     unrecorded: BTreeSet<RunId>,
     /// Of those, the ones that another client records.
@@ -62,80 +68,13 @@ pub struct Recorded {
     beside: (Sender<String>, Receiver<String>),
 }
 
-/// The recording of a run that has ended; it is still to be finished.
+/// What a recorded session tells.
 #[derive(Debug)]
-pub struct Ended {
-    run: RunId,
-    recorder: Recorder,
-    /// What was not sent to it yet.
-    left: VecDeque<Envelope>,
-    told: Told,
-}
-
-/// What has been told already of a recording.
-#[derive(Debug, Clone, Copy, Default)]
-pub(super) struct Told {
-    /// Nothing more is written.
-    error: bool,
-    /// Something is left out.
-    left_out: bool,
-}
-
-/// A recording that was finished.
-#[derive(Debug)]
-pub struct Finished {
-    run: RunId,
-    /// What went wrong, unless it was told before.
-    trouble: Option<String>,
-    /// It failed, so the file ends before the run.
-    failed: bool,
-}
-
-impl Finished {
-    /// What went wrong, unless it was told before.
-    pub fn trouble(&self) -> Option<&str> {
-        self.trouble.as_deref()
-    }
-}
-
-impl Ended {
-    /// The end of a recording: what is left of it is written from now on.
-    pub(super) fn new(run: RunId, recorder: Recorder, left: VecDeque<Envelope>, told: Told) -> Self {
-        if left.is_empty() {
-            recorder.close();
-        }
-        Self { run, recorder, left, told }
-    }
-
-    pub(super) fn run(&self) -> &RunId {
-        &self.run
-    }
-
-    pub(super) fn path(&self) -> &Path {
-        self.recorder.path()
-    }
-
-    /// Waits until what is left of it is written.
-    pub fn finish(self) -> Finished {
-        for envelope in self.left {
-            // one that writes nothing more takes all that comes
-            while self.recorder.backlog().is_some() && !self.recorder.is_over() {
-                std::thread::sleep(LOOK);
-            }
-            self.recorder.send(envelope);
-        }
-        let trouble = match self.recorder.finish() {
-            Ok(stats) => {
-                let why = stats.left_out.filter(|_| !self.told.left_out);
-                let trouble = why.map(|why| no_longer_whole(&self.run, &why));
-                return Finished { run: self.run, trouble, failed: false };
-            }
-            Err(_) if self.told.error => None,
-            Err(Error::NotStarted(error)) => Some(not_recorded(&self.run, &error)),
-            Err(error) => Some(no_longer_whole(&self.run, &error.to_string())),
-        };
-        Finished { run: self.run, failed: trouble.is_some(), trouble }
-    }
+pub enum Told {
+    /// An output of the session, recorded already.
+    Output(Output),
+    /// How a run that was taken up stands, now that it has caught up: its events before were not told.
+    CaughtUp(Box<RunState>),
 }
 
 #[derive(Debug)]
@@ -145,11 +84,8 @@ struct Active {
     base: u64,
     /// How far it had come when it was first seen there, while it is behind.
     stood: Option<(u64, HostTime)>,
-    told: Told,
+    told: Troubles,
     hosts: BTreeSet<HostId>,
-    /// What it catches up with waits here until it is in order …
-    catch_up: Option<CatchUp>,
-    /// … and then until the recorder can take it.
     waiting: Waiting,
 }
 
@@ -174,21 +110,14 @@ impl Waiting {
 }
 
 impl Active {
-    /// Records an envelope, in its turn.
-    fn send(&mut self, envelope: Envelope) {
-        match &mut self.catch_up {
-            Some(catch_up) => {
-                let (older, is_present) = catch_up.take(envelope);
-                for envelope in older {
-                    self.waiting.push(envelope);
-                }
-                if is_present {
-                    self.catch_up = None;
-                }
-            }
+    /// Records an envelope, in its turn, where `in_turns` as soon as there is room for it.
+    fn send(&mut self, envelope: Envelope, in_turns: bool) {
+        let envelope = Envelope { seq: envelope.seq + self.base, ..envelope };
+        if in_turns || !self.waiting.all.is_empty() {
+            self.waiting.push(envelope);
+        } else {
             // it never waits; where there is no room it drops and counts
-            None if self.waiting.all.is_empty() => self.recorder.send(envelope),
-            None => self.waiting.push(envelope),
+            self.recorder.send(envelope);
         }
         self.pass_on();
         while self.waiting.bytes > MOST_WAITING
@@ -227,6 +156,8 @@ impl Recorded {
             cap: None,
             rules: None,
             active: BTreeMap::new(),
+            behind: BTreeMap::new(),
+            told: VecDeque::new(),
             unrecorded: BTreeSet::new(),
             elsewhere: BTreeMap::new(),
             known: BTreeMap::new(),
@@ -251,41 +182,79 @@ impl Recorded {
         &mut self.session
     }
 
-    /// The next output, recorded already. Cancel-safe.
-    pub async fn next(&mut self) -> Output {
-        while self.is_behind() {
-            tokio::time::sleep(LOOK).await;
+    /// What is told next. Cancel-safe.
+    pub async fn next(&mut self) -> Told {
+        loop {
+            while self.is_behind() {
+                tokio::time::sleep(LOOK).await;
+            }
+            let is_folded = self.fold();
+            if let Some(told) = self.told.pop_front() {
+                return told;
+            }
+            if !is_folded {
+                tokio::task::yield_now().await;
+                continue;
+            }
+            let due = self.behind.values().filter_map(Behind::due).min();
+            let wait = due.map(|due| due.micros_since(clock::now()).max(0).unsigned_abs());
+            tokio::select! {
+                output = self.session.next() => self.take(output),
+                () = tokio::time::sleep(Duration::from_micros(wait.unwrap_or_default())), if wait.is_some() => {}
+            }
+            self.look_at_clock();
         }
-        let output = self.session.next().await;
-        self.record(&output);
-        output
     }
 
-    /// An output that is there already, recorded; none while a recording is behind.
-    pub fn try_next(&mut self) -> Option<Output> {
+    /// What is there to be told already; nothing while a recording is behind.
+    pub fn try_next(&mut self) -> Option<Told> {
         if self.is_behind() {
             return None;
         }
-        let output = self.session.try_next()?;
-        self.record(&output);
-        Some(output)
+        self.fold();
+        loop {
+            if let Some(told) = self.told.pop_front() {
+                return Some(told);
+            }
+            let output = self.session.try_next()?;
+            self.take(output);
+        }
     }
 
     /// Takes up a run where its recording ends: streams the rest and goes on recording. `false` when the
     /// session follows it already.
     pub fn attach(&mut self, spec: RunSpec, taken: TakenUp, past: Past) -> bool {
-        let (run, hosts) = (spec.id.clone(), spec.hosts().into_iter().collect());
+        let behind = Behind::new(&spec, &taken.recap.position);
+        self.take_up(spec, taken, past, behind)
+    }
+
+    /// The same for who shows it: gives how it is shown until it is told that it has caught up.
+    pub(super) fn attach_shown(&mut self, spec: RunSpec, mut taken: TakenUp, past: Past) -> RunState {
+        let world = std::mem::take(&mut taken.recap.world);
+        let shown = Behind::at_first(&spec, world.runs.get(&spec.id));
+        let behind = Behind::new(&spec, &taken.recap.position).shown(spec.id.clone(), world);
+        self.take_up(spec, taken, past, behind);
+        shown
+    }
+
+    fn take_up(&mut self, spec: RunSpec, taken: TakenUp, past: Past, behind: Behind) -> bool {
+        let run = spec.id.clone();
         if self.active.contains_key(&run) {
             return false;
         }
         let position = taken.recap.position;
         self.troubles.extend(taken.trouble);
-        let catch_up = CatchUp::new(&spec, position.last_at);
         if let Some(recorder) = taken.recorder {
-            self.activate(run, recorder, position.next_seq, hosts, clock::now(), Some(catch_up));
+            let hosts = behind.hosts.clone();
+            self.behind.insert(run.clone(), behind);
+            self.activate(run, recorder, position.next_seq, hosts, clock::now());
         } else {
             if taken.is_recorded_elsewhere {
                 self.look_out(run.clone());
+            }
+            if behind.is_shown() {
+                self.behind.insert(run.clone(), behind);
+                self.tell_known(&run, clock::now());
             }
             self.unrecorded.insert(run);
         }
@@ -351,6 +320,11 @@ impl Recorded {
 
     /// Ends all recordings, for nothing more is going to be recorded: each is to be finished.
     pub fn close(&mut self) {
+        for (run, behind) in std::mem::take(&mut self.behind) {
+            if let Some(active) = self.active.get_mut(&run) {
+                behind.rest().into_iter().for_each(|envelope| active.send(envelope, true));
+            }
+        }
         let runs: Vec<RunId> = self.active.keys().cloned().collect();
         for run in &runs {
             self.end(run);
@@ -376,32 +350,87 @@ impl Recorded {
         })
     }
 
-    fn record(&mut self, output: &Output) {
-        let Output::Event(envelope) = output else {
-            return;
-        };
+    /// Records an output, and has it told.
+    fn take(&mut self, output: Output) {
+        let Output::Event(envelope) = output else { return self.told.push_back(Told::Output(output)) };
         if let (Origin::Run(run), Event::RunCreated { spec }) = (&envelope.origin, &envelope.event)
             && !self.active.contains_key(run)
             && !self.unrecorded.contains(run)
         {
             self.begin(run.clone(), spec, envelope.at);
         }
-        for (run, active) in &mut self.active {
-            let concerned = match &envelope.origin {
-                Origin::Host(host) => active.hosts.contains(host),
-                origin => origin.run() == Some(run),
-            };
-            if concerned {
-                active.send(Envelope { seq: envelope.seq + active.base, ..(**envelope).clone() });
+        let origin = &envelope.origin;
+        if let Origin::Host(host) = origin {
+            let of = self.active.iter().map(|(run, active)| (run, &active.hosts));
+            let of = of.chain(self.behind.iter().map(|(run, behind)| (run, &behind.hosts)));
+            let runs: BTreeSet<RunId> =
+                of.filter(|(_, hosts)| hosts.contains(host)).map(|(run, _)| run.clone()).collect();
+            for run in runs {
+                self.record(&run, &envelope);
             }
+            self.known.entry(host.clone()).or_default().remember(&envelope);
+        } else if let Some(run) = origin.run() {
+            self.record(run, &envelope);
         }
-        match (&envelope.origin, &envelope.event) {
-            (Origin::Host(host), event) => {
-                self.known.entry(host.clone()).or_default().remember(envelope, event);
+        let is_shown_later = |run| self.behind.get(run).is_some_and(Behind::is_shown);
+        let is_late = !is_of_now(origin) && origin.run().is_some_and(is_shown_later);
+        if let (Origin::Run(run), Event::RunEnded { .. }) = (origin, &envelope.event) {
+            self.end(run);
+        }
+        if !is_late {
+            self.told.push_back(Told::Output(Output::Event(envelope)));
+        }
+    }
+
+    /// Records what concerns a run, in its order.
+    fn record(&mut self, run: &RunId, envelope: &Envelope) {
+        let active = self.active.get_mut(run);
+        let Some(behind) = self.behind.get_mut(run) else {
+            if let Some(active) = active {
+                active.send(envelope.clone(), false);
             }
-            (Origin::Run(run), Event::RunEnded { .. }) => self.end(run),
-            _ => {}
+            return;
+        };
+        let released = behind.take(envelope.clone());
+        if let Some(active) = active {
+            released.into_iter().for_each(|envelope| active.send(envelope, true));
         }
+        self.catch_up_with(run);
+    }
+
+    /// Time goes on for runs of which nothing comes.
+    fn look_at_clock(&mut self) {
+        let now = clock::now();
+        let runs: Vec<RunId> = self.behind.keys().cloned().collect();
+        for run in runs {
+            let Some(behind) = self.behind.get_mut(&run) else { continue };
+            let released = behind.look(now);
+            if let Some(active) = self.active.get_mut(&run) {
+                released.into_iter().for_each(|envelope| active.send(envelope, true));
+            }
+            self.catch_up_with(&run);
+        }
+    }
+
+    /// Folds some of what runs have caught up with, for who shows them. Whether nothing is left.
+    fn fold(&mut self) -> bool {
+        let mut is_all = true;
+        let runs: Vec<RunId> = self.behind.keys().cloned().collect();
+        for run in runs {
+            is_all &= self.behind.get_mut(&run).is_none_or(Behind::fold);
+            self.catch_up_with(&run);
+        }
+        is_all
+    }
+
+    /// Tells how a run stands if it has caught up.
+    fn catch_up_with(&mut self, run: &RunId) {
+        if !self.behind.get(run).is_some_and(Behind::is_over) {
+            return;
+        }
+        let Some((state, end)) = self.behind.remove(run).and_then(Behind::stand) else { return };
+        self.told.push_back(Told::CaughtUp(state));
+        self.told.extend(end.map(|end| Told::Output(Output::Event(end))));
     }
 
     /// Begins a recording, and keeps the list of what was copied to the hosts beside it, so that it can be told later what
@@ -420,7 +449,7 @@ impl Recorded {
             }
         };
         match Recorder::start(path, keep_tree) {
-            Ok(recorder) => self.activate(run, recorder, 0, spec.hosts().into_iter().collect(), at, None),
+            Ok(recorder) => self.activate(run, recorder, 0, spec.hosts().into_iter().collect(), at),
             Err(error) => {
                 self.troubles.push_back(not_recorded(&run, &error.to_string()));
                 self.unrecorded.insert(run);
@@ -429,15 +458,7 @@ impl Recorded {
     }
 
     /// Records from now on; begins with what is known of the hosts.
-    fn activate(
-        &mut self,
-        run: RunId,
-        recorder: Recorder,
-        base: u64,
-        hosts: BTreeSet<HostId>,
-        at: Stamp,
-        catch_up: Option<CatchUp>,
-    ) {
+    fn activate(&mut self, run: RunId, recorder: Recorder, base: u64, hosts: BTreeSet<HostId>, at: Stamp) {
         if let Some(cap) = self.cap {
             recorder.limit(cap);
         }
@@ -445,37 +466,35 @@ impl Recorded {
             recorder.keep_states(Arc::clone(rules));
         }
         let (stood, waiting) = (None, Waiting::default());
-        let mut active = Active { recorder, base, stood, told: Told::default(), hosts, catch_up, waiting };
-        let mut before: Vec<&Envelope> =
-            active.hosts.iter().filter_map(|host| self.known.get(host)).flat_map(Known::all).collect();
+        let active = Active { recorder, base, stood, told: Troubles::default(), hosts, waiting };
+        self.active.insert(run.clone(), active);
+        self.tell_known(&run, at);
+    }
+
+    /// What is known of the hosts of a run stands before what they tell of it.
+    fn tell_known(&mut self, run: &RunId, at: Stamp) {
+        let hosts = self.active.get(run).map(|active| &active.hosts);
+        let hosts = hosts.or_else(|| self.behind.get(run).map(|behind| &behind.hosts));
+        let known = hosts.into_iter().flatten().filter_map(|host| self.known.get(host));
+        let mut before: Vec<Envelope> =
+            known.flat_map(Known::all).map(|known| Envelope { at, ..known.clone() }).collect();
         before.sort_by_key(|envelope| envelope.seq);
-        for envelope in before {
-            active.send(Envelope { at, seq: envelope.seq + base, ..envelope.clone() });
+        for envelope in &before {
+            self.record(run, envelope);
         }
-        self.active.insert(run, active);
     }
 
     fn end(&mut self, run: &RunId) {
         self.elsewhere.remove(run);
-        if let Some((run, Active { recorder, told, catch_up, waiting, .. })) = self.active.remove_entry(run) {
-            let rest = catch_up.map(|mut catch_up| catch_up.rest()).unwrap_or_default();
-            let left = waiting.all.into_iter().chain(rest).collect();
-            self.ended.push(Ended::new(run, recorder, left, told));
+        if let Some((run, Active { recorder, told, waiting, .. })) = self.active.remove_entry(run) {
+            self.ended.push(Ended::new(run, recorder, waiting.all, told));
         }
     }
 }
 
-fn not_recorded(run: &RunId, error: &str) -> String {
-    format!("run {} is not recorded: {error}", run.short())
-}
-
-fn no_longer_whole(run: &RunId, error: &str) -> String {
-    format!("recording of run {} is not whole: {error}", run.short())
-}
-
 impl Known {
-    fn remember(&mut self, envelope: &Envelope, event: &Event) {
-        match event {
+    fn remember(&mut self, envelope: &Envelope) {
+        match &envelope.event {
             Event::LinkChanged { .. } => self.link = Some(envelope.clone()),
             Event::HostDescribed { .. } => self.described = Some(envelope.clone()),
             Event::HostSampled { .. } => self.sampled = Some(envelope.clone()),

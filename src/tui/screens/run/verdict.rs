@@ -42,6 +42,17 @@ fn say(tone: Tone, text: impl Into<String>) -> Verdict {
 
 /// The verdict on the run that is shown: of one with silent hosts, what is not known of it.
 pub fn shown(model: &Model, run: &RunState) -> Verdict {
+    if run.is_behind {
+        let hosts: Vec<&str> = run.by_host.keys().take(HOSTS_NAMED).map(|host| host.as_str()).collect();
+        let more = run.by_host.len().saturating_sub(HOSTS_NAMED);
+        let more = if more > 0 { format!(" and {more} more hosts") } else { String::new() };
+        let hosts = hosts.join(", ");
+        let (hosts, since) = (sanitize(&hosts), clock_time(run.last_at, &model.zone, false));
+        return say(
+            Tone::Plain,
+            format!("catching up: reading from {hosts}{more} what happened since {since}"),
+        );
+    }
     let mut known = verdict(run, model.moment(), &model.zone);
     // of a replay the hosts may have become others since
     let checks = if model.ui.screen == Screen::Run { symptoms::checks(run) } else { Vec::new() };
@@ -57,8 +68,8 @@ pub fn shown(model: &Model, run: &RunState) -> Verdict {
     }
     let silent = silent_hosts(model, run);
     let Some(last) = silent.values().max().filter(|_| known.tone != Tone::Bad) else { return known };
-    let names: Vec<&str> = silent.keys().take(SILENT_NAMED).map(|host| host.as_str()).collect();
-    let more = silent.len().saturating_sub(SILENT_NAMED);
+    let names: Vec<&str> = silent.keys().take(HOSTS_NAMED).map(|host| host.as_str()).collect();
+    let more = silent.len().saturating_sub(HOSTS_NAMED);
     let more = if more > 0 { format!(" and {more} more hosts") } else { String::new() };
     let ranks = run.ranks.iter().zip(0u32..);
     let ranks = ranks.filter(|(rank, _)| silent.contains_key(&rank.placement.host) && rank.exit.is_none());
@@ -74,8 +85,8 @@ pub fn shown(model: &Model, run: &RunState) -> Verdict {
     say(Tone::Look, text)
 }
 
-/// Silent hosts that a sentence names.
-const SILENT_NAMED: usize = 3;
+/// Hosts that a sentence names.
+const HOSTS_NAMED: usize = 3;
 
 /// The verdict on a run at a moment.
 pub fn verdict(run: &RunState, now: Stamp, zone: &Zone) -> Verdict {

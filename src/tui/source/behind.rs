@@ -1,0 +1,133 @@
+//! A run that was taken up, until what its hosts tell of the time before that is in order.
+//!
+//! It is recorded in that order. Who shows the run is given none of it, but how the run stands by then: the fold of its recording and of
+//! all that came since, as a replay would have it.
+
+use std::collections::{BTreeSet, VecDeque};
+use std::sync::Arc;
+
+use crate::domain::event::{Envelope, Event, Origin};
+use crate::domain::ids::{HostId, RunId};
+use crate::domain::position::Position;
+use crate::domain::run::RunSpec;
+use crate::domain::time::Stamp;
+use crate::domain::world::{RunState, World};
+use crate::tui::source::catch_up::CatchUp;
+
+/// So many envelopes are folded in one go: no longer than a frame takes.
+const FOLDED_AT_ONCE: usize = 2048;
+
+/// One run that is behind.
+#[derive(Debug)]
+pub(super) struct Behind {
+    pub(super) hosts: BTreeSet<HostId>,
+    /// `None`: what it catches up with is in order.
+    catch_up: Option<CatchUp>,
+    shown: Option<Shown>,
+}
+
+/// How it stands, for who shows it.
+#[derive(Debug)]
+struct Shown {
+    run: RunId,
+    world: World,
+    /// What is in order and not folded yet.
+    left: VecDeque<Envelope>,
+    /// The run's end, which is told once it stands as it does then.
+    end: Option<Box<Envelope>>,
+}
+
+impl Behind {
+    /// Of a run that is known up to `position`.
+    pub(super) fn new(spec: &RunSpec, position: &Position) -> Self {
+        let hosts: BTreeSet<HostId> = spec.hosts().into_iter().collect();
+        Self { hosts, catch_up: Some(CatchUp::new(spec, position.last_at)), shown: None }
+    }
+
+    /// Of a run that is shown; `world` is how its recording ends.
+    pub(super) fn shown(self, run: RunId, world: World) -> Self {
+        Self { shown: Some(Shown { run, world, left: VecDeque::new(), end: None }), ..self }
+    }
+
+    /// How a run whose recording ends like `known` is shown until it has caught up.
+    pub(super) fn at_first(spec: &RunSpec, known: Option<&RunState>) -> RunState {
+        let mut state = known.cloned().unwrap_or_else(|| RunState::new(spec.created, Arc::new(spec.clone())));
+        state.is_behind = true;
+        state
+    }
+
+    pub(super) fn is_shown(&self) -> bool {
+        self.shown.is_some()
+    }
+
+    /// Takes an envelope in. Gives those that can be recorded now.
+    pub(super) fn take(&mut self, envelope: Envelope) -> Vec<Envelope> {
+        if let (Some(shown), Event::RunEnded { .. }) = (&mut self.shown, &envelope.event) {
+            shown.end = Some(Box::new(envelope.clone()));
+        }
+        let is_end = matches!(envelope.event, Event::RunEnded { .. });
+        let Some(catch_up) = &mut self.catch_up else { return self.in_order(vec![envelope]) };
+        let (mut released, is_present) = catch_up.take(envelope);
+        if is_end && !is_present {
+            released.append(&mut catch_up.rest());
+        }
+        if is_present || is_end {
+            self.catch_up = None;
+        }
+        self.in_order(released)
+    }
+
+    /// Time has come to `now`. Gives what can be recorded now.
+    pub(super) fn look(&mut self, now: Stamp) -> Vec<Envelope> {
+        if self.due().is_none_or(|due| now < due) {
+            return Vec::new();
+        }
+        let rest = self.catch_up.take().map(|mut catch_up| catch_up.rest());
+        self.in_order(rest.unwrap_or_default())
+    }
+
+    /// When to look, if nothing comes before.
+    pub(super) fn due(&self) -> Option<Stamp> {
+        self.catch_up.as_ref().and_then(CatchUp::due)
+    }
+
+    /// All that waits, for nothing more is recorded.
+    pub(super) fn rest(self) -> Vec<Envelope> {
+        self.catch_up.map(|mut catch_up| catch_up.rest()).unwrap_or_default()
+    }
+
+    fn in_order(&mut self, released: Vec<Envelope>) -> Vec<Envelope> {
+        if let Some(shown) = &mut self.shown {
+            shown.left.extend(released.iter().cloned());
+        }
+        released
+    }
+
+    /// Folds some of what waits for that. Whether nothing waits any more.
+    pub(super) fn fold(&mut self) -> bool {
+        let Some(Shown { world, left, .. }) = &mut self.shown else { return true };
+        let some = left.len().min(FOLDED_AT_ONCE);
+        left.drain(..some).for_each(|envelope| world.apply(&envelope));
+        left.is_empty()
+    }
+
+    /// Whether it has caught up, and who shows it can be told.
+    pub(super) fn is_over(&self) -> bool {
+        self.catch_up.is_none() && self.shown.as_ref().is_none_or(|shown| shown.left.is_empty())
+    }
+
+    /// How it stands, and its end where it has ended.
+    pub(super) fn stand(self) -> Option<(Box<RunState>, Option<Box<Envelope>>)> {
+        let Shown { run, mut world, end, .. } = self.shown?;
+        Some((Box::new(world.runs.remove(&run)?), end))
+    }
+}
+
+/// Whether a run's envelope is given at once to who shows it, though the run is behind: its hosts tell of themselves.
+pub(super) fn is_of_now(origin: &Origin) -> bool {
+    matches!(origin, Origin::Host(_))
+}
+
+#[cfg(test)]
+#[path = "behind_tests.rs"]
+mod tests;

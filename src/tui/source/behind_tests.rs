@@ -1,0 +1,79 @@
+use super::*;
+use crate::domain::analysis::fixtures;
+use crate::domain::clock_fit::ClockSample;
+use crate::domain::ids::Rank;
+use crate::domain::outcome::{RunEnd, RunOutcome};
+use crate::domain::time::HostTime;
+
+/// Seconds of the client's clock, which is that of the host.
+fn second(second: i64) -> Stamp {
+    fixtures::START.plus_micros(second * 1_000_000)
+}
+
+/// A run of two ranks, known up to second 3, whose first 90 seconds its host tells at second 100, rank by rank.
+fn taken_up() -> (Behind, RunState, World) {
+    let spec = fixtures::spec(2);
+    let mut world = World::default();
+    let created = Event::RunCreated { spec: Arc::new(spec.clone()) };
+    world.apply(&Envelope { seq: 0, at: second(3), origin: Origin::Run(spec.id.clone()), event: created });
+    let position = Position { last_at: Some(second(3)), next_seq: 1, ..Position::default() };
+    let first = Behind::at_first(&spec, world.runs.get(&spec.id));
+    (Behind::new(&spec, &position).shown(spec.id, world.clone()), first, world)
+}
+
+fn tell(behind: &mut Behind, world: &mut World, events: Vec<(Origin, Event)>, at: Stamp) {
+    for (origin, event) in events {
+        let released = behind.take(Envelope { seq: 7, at, origin, event });
+        released.iter().for_each(|envelope| world.apply(envelope));
+    }
+}
+
+fn past(run: &RunId) -> Vec<(Origin, Event)> {
+    let sample = ClockSample { host_time: HostTime(second(100).0 as u64), offset_us: 0, rtt_us: 200 };
+    let mut events: Vec<_> = (0..2)
+        .map(|host| fixtures::spec(2).placements[host].host.clone())
+        .map(|host| (Origin::Host(host), Event::ClockSampled { sample }))
+        .collect();
+    let attached = Event::Attached { since: Some(second(3)), until: None };
+    events.push((Origin::Run(run.clone()), attached));
+    for rank in 0..2 {
+        for step in 1..=90 {
+            let mut timing = fixtures::timing(step, [100; 6]);
+            timing.start = HostTime(second(3 + step as i64).0 as u64);
+            let step = Event::StepDone { timing: Arc::new(timing) };
+            events.push((Origin::Rank(run.clone(), Rank(rank)), step));
+        }
+    }
+    events
+}
+
+#[test]
+fn who_shows_it_is_told_what_a_replay_would_show() {
+    let (mut behind, first, mut recorded) = taken_up();
+    let run = first.spec.id.clone();
+    assert!(first.is_behind && first.step().is_none());
+    tell(&mut behind, &mut recorded, past(&run), second(100));
+    assert!(behind.look(second(101)).is_empty() && behind.fold() && !behind.is_over());
+    behind.look(second(102)).iter().for_each(|envelope| recorded.apply(envelope));
+    assert!(!behind.is_over() && behind.fold() && behind.is_over());
+    let (state, end) = behind.stand().unwrap();
+    assert_eq!(*state, recorded.runs[&run]);
+    assert!(!state.is_behind && end.is_none() && state.step() == Some(90));
+    // each of its seconds has its steps
+    let steps = |from: i64| state.history.between(second(from), second(from + 10)).map_or(0, |all| all.steps);
+    assert_eq!((steps(4), steps(40), steps(80), steps(95)), (20, 20, 20, 0));
+}
+
+#[test]
+fn one_that_ends_meanwhile_is_told_as_it_ended_and_then_its_end() {
+    let (mut behind, first, mut recorded) = taken_up();
+    let run = first.spec.id.clone();
+    tell(&mut behind, &mut recorded, past(&run), second(100));
+    let outcome = RunOutcome::new(RunEnd::Finished, "all ranks succeeded");
+    let ended = vec![(Origin::Run(run.clone()), Event::RunEnded { outcome })];
+    tell(&mut behind, &mut recorded, ended, second(101));
+    assert!(behind.fold() && behind.is_over());
+    let (state, end) = behind.stand().unwrap();
+    assert_eq!(*state, recorded.runs[&run]);
+    assert!(state.outcome.is_some() && matches!(end.unwrap().event, Event::RunEnded { .. }));
+}

@@ -1,0 +1,96 @@
+//! The recording of a run that has ended, until it is finished, and what went wrong with it.
+
+use std::collections::VecDeque;
+use std::path::Path;
+use std::time::Duration;
+
+use crate::domain::event::Envelope;
+use crate::domain::ids::RunId;
+use crate::record::{Error, Recorder};
+
+/// How long a recording that is behind is left alone before the next look.
+const ROOM_LOOK: Duration = Duration::from_millis(5);
+
+/// The recording of a run that has ended; it is still to be finished.
+#[derive(Debug)]
+pub struct Ended {
+    run: RunId,
+    recorder: Recorder,
+    /// What was not sent to it yet.
+    left: VecDeque<Envelope>,
+    told: Troubles,
+}
+
+/// What has been told already of a recording.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Troubles {
+    /// Nothing more is written.
+    pub(super) error: bool,
+    /// Something is left out.
+    pub(super) left_out: bool,
+}
+
+/// A recording that was finished.
+#[derive(Debug)]
+pub struct Finished {
+    pub(super) run: RunId,
+    /// What went wrong, unless it was told before.
+    pub(super) trouble: Option<String>,
+    /// It failed, so the file ends before the run.
+    pub(super) failed: bool,
+}
+
+impl Finished {
+    /// What went wrong, unless it was told before.
+    pub fn trouble(&self) -> Option<&str> {
+        self.trouble.as_deref()
+    }
+}
+
+impl Ended {
+    /// The end of a recording: what is left of it is written from now on.
+    pub(super) fn new(run: RunId, recorder: Recorder, left: VecDeque<Envelope>, told: Troubles) -> Self {
+        if left.is_empty() {
+            recorder.close();
+        }
+        Self { run, recorder, left, told }
+    }
+
+    pub(super) fn run(&self) -> &RunId {
+        &self.run
+    }
+
+    pub(super) fn path(&self) -> &Path {
+        self.recorder.path()
+    }
+
+    /// Waits until what is left of it is written.
+    pub fn finish(self) -> Finished {
+        for envelope in self.left {
+            // one that writes nothing more takes all that comes
+            while self.recorder.backlog().is_some() && !self.recorder.is_over() {
+                std::thread::sleep(ROOM_LOOK);
+            }
+            self.recorder.send(envelope);
+        }
+        let trouble = match self.recorder.finish() {
+            Ok(stats) => {
+                let why = stats.left_out.filter(|_| !self.told.left_out);
+                let trouble = why.map(|why| no_longer_whole(&self.run, &why));
+                return Finished { run: self.run, trouble, failed: false };
+            }
+            Err(_) if self.told.error => None,
+            Err(Error::NotStarted(error)) => Some(not_recorded(&self.run, &error)),
+            Err(error) => Some(no_longer_whole(&self.run, &error.to_string())),
+        };
+        Finished { run: self.run, failed: trouble.is_some(), trouble }
+    }
+}
+
+pub(super) fn not_recorded(run: &RunId, error: &str) -> String {
+    format!("run {} is not recorded: {error}", run.short())
+}
+
+pub(super) fn no_longer_whole(run: &RunId, error: &str) -> String {
+    format!("recording of run {} is not whole: {error}", run.short())
+}
