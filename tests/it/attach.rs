@@ -15,7 +15,7 @@ use serde_json::Value;
 /// Two healthy hosts; they end with this process.
 fn two() -> Option<&'static Cluster> {
     static TWO: OnceLock<Option<Cluster>> = OnceLock::new();
-    TWO.get_or_init(|| Cluster::up(2, &[])).as_ref()
+    TWO.get_or_init(|| Cluster::ready(2, &[])).as_ref()
 }
 
 /// Each rank prints numbered lines until its host has `~/end-RUN`, and some last words without a line end. Its
@@ -362,7 +362,7 @@ fn who_only_reads_a_silent_run_keeps_it_alive() {
 
 #[test]
 fn a_dead_host_is_named_and_holds_up_no_list() {
-    let Some(cluster) = Cluster::up(2, &[]) else { return };
+    let Some(cluster) = Cluster::ready(2, &[]) else { return };
     let client = Client::new(&cluster);
     let (first, run) = begin(&client, NUMBERS);
     first.kill();

@@ -81,7 +81,7 @@ fn vector_02_ports_of_a_run_are_open_on_its_address_only_and_only_until_all_have
 
 #[test]
 fn ranks_meet_though_the_host_of_rank_0_knows_itself_as_127_0_1_1() {
-    let Some(cluster) = Cluster::up(2, &[]) else { return };
+    let Some(cluster) = Cluster::ready(2, &[]) else { return };
     let hosts = |host: &str, address: &str| {
         let file = cluster.dir().join(format!("hosts.{host}"));
         std::fs::write(&file, format!("127.0.0.1 localhost\n{address} gpu-a\n")).unwrap();

@@ -30,7 +30,7 @@ fn json(ended: &Ended) -> Value {
 
 #[test]
 fn troubles_of_hosts_are_found_and_told_with_what_helps() {
-    let Some(cluster) = Cluster::up(3, &[]) else { return };
+    let Some(cluster) = Cluster::ready(3, &[]) else { return };
     let client = Client::new(&cluster);
     let before = json(&client.run(&["doctor", "--json"]));
     for check in ["ssh", "reach", "path", "python"] {
@@ -138,7 +138,7 @@ fn a_remedy_that_is_one_command_is_run_when_a_person_says_so_and_looked_at_again
     std::fs::write(scripts.path().join("n2.json"), r#"{ "driver": "550.54.14", "gpus": [{}] }"#).unwrap();
     let library = built::example("libfake_nvml.so");
     let fake: [&OsStr; 3] = ["--fake-nvml".as_ref(), library.as_ref(), scripts.path().as_ref()];
-    let Some(cluster) = Cluster::up(2, &fake) else { return };
+    let Some(cluster) = Cluster::ready(2, &fake) else { return };
     let client = Client::new(&cluster);
     let program =
         "mkdir -p ~/hvd/bin && printf '#!/bin/sh\\n' > ~/hvd/bin/horovodrun && chmod +x ~/hvd/bin/horovodrun";
@@ -208,7 +208,7 @@ fn file_systems_and_drivers_are_judged_on_the_host_itself() {
     }
     let library = built::example("libfake_nvml.so");
     let fake: [&OsStr; 3] = ["--fake-nvml".as_ref(), library.as_ref(), scripts.path().as_ref()];
-    let Some(cluster) = Cluster::up(4, &fake) else { return };
+    let Some(cluster) = Cluster::ready(4, &fake) else { return };
     let client = Client::new(&cluster);
     client.write("hosts.toml", &cluster.hosts_toml(1).replace("slots = 1\n", ""));
     give_torch(&cluster, "n1", "2.4.0", "'12.4'");
@@ -262,7 +262,7 @@ fn what_runs_leave_behind_and_where_they_listen_is_told() {
     }
     let library = built::example("libfake_nvml.so");
     let fake: [&OsStr; 3] = ["--fake-nvml".as_ref(), library.as_ref(), scripts.path().as_ref()];
-    let Some(cluster) = Cluster::up(2, &fake) else { return };
+    let Some(cluster) = Cluster::ready(2, &fake) else { return };
     let client = Client::new(&cluster);
     // a server that takes few logins at once
     cluster.on(
@@ -311,7 +311,7 @@ fn what_runs_leave_behind_and_where_they_listen_is_told() {
 
 #[test]
 fn a_bundle_shows_its_files_first_and_holds_no_secret() {
-    let Some(cluster) = Cluster::up(1, &[]) else { return };
+    let Some(cluster) = Cluster::ready(1, &[]) else { return };
     let client = Client::new(&cluster);
     let env = "slots = 1\nenv = { HF_TOKEN = \"geheim-0123456789\" }\n";
     let toml = cluster.hosts_toml(1).replace("slots = 1\n", env);
@@ -353,7 +353,7 @@ fn a_bundle_shows_its_files_first_and_holds_no_secret() {
 
 #[test]
 fn a_host_that_hangs_or_is_gone_keeps_no_other_one_waiting() {
-    let Some(cluster) = Cluster::up(3, &[]) else { return };
+    let Some(cluster) = Cluster::ready(3, &[]) else { return };
     let client = Client::new(&cluster);
     assert_eq!(client.run(&["hosts", "check"]).code, 0);
     // Its Python never answers; and one host is not there.
@@ -395,7 +395,7 @@ fn a_host_that_hangs_or_is_gone_keeps_no_other_one_waiting() {
 
 #[test]
 fn a_run_that_failed_names_the_checks_that_fit() {
-    let Some(cluster) = Cluster::up(1, &[]) else { return };
+    let Some(cluster) = Cluster::ready(1, &[]) else { return };
     let client = Client::new(&cluster);
     let failed = client.run(&["run", "-np", "1", "--", "python3", "-c", "import no_such_module"]);
     let hint = "what may be wrong there: hvtui doctor --only python,path -H n1";
@@ -411,7 +411,7 @@ fn a_run_that_failed_names_the_checks_that_fit() {
 
 #[test]
 fn what_can_not_be_asked_is_refused_with_what_can() {
-    let Some(cluster) = Cluster::up(1, &[]) else { return };
+    let Some(cluster) = Cluster::ready(1, &[]) else { return };
     let client = Client::new(&cluster);
     let ended = client.run(&["doctor", "--only", "shmm"]);
     assert_eq!(ended.code, 64);

@@ -38,7 +38,7 @@ echo '{"OF_PACKAGE": "1"}' > $prefix/etc/conda/env_vars.d/package.json
 fn two() -> Option<&'static Cluster> {
     static TWO: OnceLock<Option<Cluster>> = OnceLock::new();
     TWO.get_or_init(|| {
-        let cluster = Cluster::up(2, &[])?;
+        let cluster = Cluster::ready(2, &[])?;
         for host in ["n1", "n2"] {
             let names = if host == "n1" { "train only-a" } else { "train torch2" };
             cluster.on(host, &format!("set -- {names}\n{CONDA}"));
@@ -282,7 +282,7 @@ fn every_attempt_finds_the_environment() {
 
 #[test]
 fn a_profile_that_hangs_or_ends_its_shell_refuses_the_run() {
-    let Some(cluster) = Cluster::up(1, &[]) else { return };
+    let Some(cluster) = Cluster::ready(1, &[]) else { return };
     let client = Client::new(&cluster);
     cluster.on("n1", "rm -f ~/.bash_profile ~/.bash_login; echo 'echo contacting licence server >&2; sleep 600' > ~/.profile");
     let ended = run(&client, "-np 1 --env-from-login -- true");

@@ -111,7 +111,7 @@ fn real_horovod_trains_with_one_rank_alone() {
 
 /// `hvtui run` of a line on two ssh hosts that do not reach each other, with the heavy Horovod first in the search path.
 fn on_two_hosts(options: &str, line: &str) -> Option<client::Ended> {
-    let cluster = cluster::Cluster::up(2, &[])?;
+    let cluster = cluster::Cluster::ready(2, &[])?;
     let client = client::Client::new(&cluster);
     client.write("hosts.toml", &cluster.hosts_toml(2));
     let python = std::env::var("HVTUI_HOROVOD_PYTHON").unwrap();

@@ -19,7 +19,7 @@ fn script(cluster: &Cluster, hosts: &[&str], text: &str) {
 
 #[test]
 fn a_script_that_is_another_one_on_a_host_is_not_started_unless_it_is_wanted_all_the_same() {
-    let Some(cluster) = Cluster::up(3, &[]) else { return };
+    let Some(cluster) = Cluster::ready(3, &[]) else { return };
     let client = Client::new(&cluster);
     script(&cluster, &["n1", "n2", "n3"], "print(1)\\n");
     let line =
@@ -78,7 +78,7 @@ fn a_script_that_is_another_one_on_a_host_is_not_started_unless_it_is_wanted_all
 
 #[test]
 fn a_check_that_hangs_is_named_and_keeps_a_run_no_longer_than_five_seconds() {
-    let Some(cluster) = Cluster::up(2, &[]) else { return };
+    let Some(cluster) = Cluster::ready(2, &[]) else { return };
     let client = Client::new(&cluster);
     assert_eq!(client.run(&["hosts", "check"]).code, 0);
     // A Python that never answers what it has, and executes scripts.

@@ -10,7 +10,7 @@ use crate::common::cluster::{Cluster, skip};
 /// Two healthy hosts; they end with this process.
 fn two() -> Option<&'static Cluster> {
     static TWO: OnceLock<Option<Cluster>> = OnceLock::new();
-    TWO.get_or_init(|| Cluster::up(2, &[])).as_ref()
+    TWO.get_or_init(|| Cluster::ready(2, &[])).as_ref()
 }
 
 /// Whether the hosts have a program; says so where they have not.

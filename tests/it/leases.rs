@@ -46,7 +46,7 @@ fn hosts() -> Option<&'static Cluster> {
                 let script = json!({ "gpus": (0..GPUS).map(gpu).collect::<Vec<_>>() });
                 std::fs::write(scripts.join(format!("{host}.json")), script.to_string()).expect("a script");
             }
-            Cluster::up(3, &["--fake-nvml".as_ref(), library().as_ref(), scripts.as_ref()])
+            Cluster::ready(3, &["--fake-nvml".as_ref(), library().as_ref(), scripts.as_ref()])
         })
         .as_ref()
 }

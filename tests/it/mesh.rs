@@ -16,7 +16,7 @@ fn login(cluster: &Cluster, from: &str, to: &str) -> String {
 
 #[test]
 fn each_host_logs_in_to_each_other_and_nothing_is_left_afterwards() {
-    let Some(cluster) = Cluster::up(3, &[]) else { return };
+    let Some(cluster) = Cluster::ready(3, &[]) else { return };
     let client = Client::new(&cluster);
     // A home without ~/.ssh, one with files of a person, one with an empty folder.
     cluster.on(
@@ -94,7 +94,7 @@ fn mpirun_starts_on_other_hosts_by_the_mesh() {
     if !mpirun.is_ok_and(|out| String::from_utf8_lossy(&out.stdout).contains("Open MPI")) {
         return skip("Open MPI is not installed: apt-get install openmpi-bin");
     }
-    let Some(cluster) = Cluster::up(2, &[]) else { return };
+    let Some(cluster) = Cluster::ready(2, &[]) else { return };
     let client = Client::new(&cluster);
     let line = "OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 timeout 60 mpirun --mca oob_tcp_if_include eth0 \
                 --mca btl_tcp_if_include eth0 -H n1,n2 hostname 2>&1";
@@ -112,7 +112,7 @@ fn mpirun_starts_on_other_hosts_by_the_mesh() {
 
 #[test]
 fn a_login_that_does_not_work_is_named() {
-    let Some(cluster) = Cluster::up(2, &[]) else { return };
+    let Some(cluster) = Cluster::ready(2, &[]) else { return };
     let client = Client::new(&cluster);
     cluster.on("n2", "mkdir -m 700 ~/.ssh && ln -s /dev/null ~/.ssh/config");
     let refused = client.run(&["hosts", "mesh", "--yes"]);

@@ -346,7 +346,7 @@ mod two_hosts {
         if mpi_is_missing() {
             return None;
         }
-        TWO.get_or_init(|| Cluster::up(2, &[])).as_ref()
+        TWO.get_or_init(|| Cluster::ready(2, &[])).as_ref()
     }
 
     /// One run at a time: what is left of it on the hosts is looked for by name.

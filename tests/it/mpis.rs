@@ -32,7 +32,7 @@ fn bed() -> Option<(&'static Bed, MutexGuard<'static, ()>)> {
 
 impl Bed {
     fn up() -> Option<Self> {
-        let cluster = Cluster::up(2, &[])?;
+        let cluster = Cluster::ready(2, &[])?;
         for host in ["n1", "n2"] {
             cluster.on(host, "echo 127.0.0.1 localhost >/etc/hosts");
         }

@@ -25,7 +25,7 @@ fn has_torch() -> bool {
 fn two() -> Option<&'static Cluster> {
     static TWO: OnceLock<Option<Cluster>> = OnceLock::new();
     TWO.get_or_init(|| {
-        let cluster = has_torch().then(|| Cluster::up(2, &[]))??;
+        let cluster = has_torch().then(|| Cluster::ready(2, &[]))??;
         let from = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/hooks/train.py");
         let shared = cluster.dir().join("train.py");
         std::fs::copy(from, &shared).expect("the script");

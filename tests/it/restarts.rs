@@ -15,7 +15,7 @@ use serde_json::Value;
 /// Two hosts; they end with this process.
 fn two() -> Option<&'static Cluster> {
     static TWO: OnceLock<Option<Cluster>> = OnceLock::new();
-    TWO.get_or_init(|| Cluster::up(2, &[])).as_ref()
+    TWO.get_or_init(|| Cluster::ready(2, &[])).as_ref()
 }
 
 /// Each rank tells its attempt; in the first two rank 1 fails with 3 and 4, when rank 0 has told its own and would go on

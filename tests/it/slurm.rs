@@ -37,7 +37,7 @@ impl Slurm {
                 return None;
             }
         }
-        let cluster = Cluster::up(2, &[])?;
+        let cluster = Cluster::ready(2, &[])?;
         let dir = cluster.dir().join("slurm");
         for folder in ["", "state", "spool", "spool/n1", "spool/n2"] {
             std::fs::create_dir(dir.join(folder)).expect(folder);

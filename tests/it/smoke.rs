@@ -33,7 +33,7 @@ fn two_slots(cluster: &Cluster) -> Client<'_> {
 
 #[test]
 fn a_cluster_is_proven_step_by_step_and_each_is_a_run() {
-    let Some(cluster) = Cluster::up(2, &[]) else { return };
+    let Some(cluster) = Cluster::ready(2, &[]) else { return };
     let client = two_slots(&cluster);
     let ended = client.run(&["smoke", "--json", "--only", "link,tcp,shm,nccl,train,container,mpirun"]);
     let told = json(&ended);
@@ -80,7 +80,7 @@ fn gpus_are_proven_by_nccl_on_the_scripted_driver() {
     std::fs::write(scripts.path().join("n1.json"), script).unwrap();
     let library = built::example("libfake_nvml.so");
     let fake: [&OsStr; 3] = ["--fake-nvml".as_ref(), library.as_ref(), scripts.path().as_ref()];
-    let Some(cluster) = Cluster::up(1, &fake) else { return };
+    let Some(cluster) = Cluster::ready(1, &fake) else { return };
     let client = Client::new(&cluster);
     let driver = ScriptedGpu::new(&LIBRARIES);
     let meet = tempfile::tempdir().unwrap();
@@ -106,7 +106,7 @@ fn gpus_are_proven_by_nccl_on_the_scripted_driver() {
 
 #[test]
 fn what_fails_is_red_with_its_words_and_the_command_that_repeats_it() {
-    let Some(cluster) = Cluster::up(2, &[]) else { return };
+    let Some(cluster) = Cluster::ready(2, &[]) else { return };
     let client = two_slots(&cluster);
     let ended =
         client.run(&["smoke", "--only", "doctor,train,shm", "-H", "n1", "--data", "/no/such/mnist.npz"]);
@@ -140,7 +140,7 @@ fn what_fails_is_red_with_its_words_and_the_command_that_repeats_it() {
 
 #[test]
 fn ctrl_c_ends_the_run_that_goes_on_and_nothing_is_left() {
-    let Some(cluster) = Cluster::up(2, &[]) else { return };
+    let Some(cluster) = Cluster::ready(2, &[]) else { return };
     let client = two_slots(&cluster);
     let Some(terminal) = Terminal::start(&client.hvtui(&["smoke", "--only", "link,train"]), 100, 30) else {
         return;
@@ -158,7 +158,7 @@ fn ctrl_c_ends_the_run_that_goes_on_and_nothing_is_left() {
 
 #[test]
 fn a_signal_to_it_alone_ends_its_run_too() {
-    let Some(cluster) = Cluster::up(1, &[]) else { return };
+    let Some(cluster) = Cluster::ready(1, &[]) else { return };
     let client = two_slots(&cluster);
     let mut smoke: Command = client.hvtui(&["smoke", "--only", "train"]);
     let child =

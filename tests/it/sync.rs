@@ -18,7 +18,7 @@ use serde_json::Value;
 /// Two healthy hosts; they end with this process.
 fn two() -> Option<&'static Cluster> {
     static TWO: OnceLock<Option<Cluster>> = OnceLock::new();
-    TWO.get_or_init(|| Cluster::up(2, &[])).as_ref()
+    TWO.get_or_init(|| Cluster::ready(2, &[])).as_ref()
 }
 
 /// A folder of a person's home, by a name that no other test uses.
@@ -270,7 +270,7 @@ fn a_full_disk_leaves_the_old_tree() {
 
 #[test]
 fn a_link_that_is_cut_goes_on_with_what_is_there() {
-    let Some(cluster) = Cluster::up(1, &[]) else { return };
+    let Some(cluster) = Cluster::ready(1, &[]) else { return };
     let folder = Folder::new(&cluster, "cut");
     for number in 0..20u8 {
         folder.write(&format!("part{number}"), vec![number; 100_000]);
@@ -300,7 +300,7 @@ fn a_link_that_is_cut_goes_on_with_what_is_there() {
 
 #[test]
 fn a_stop_while_it_is_copied_leaves_the_old_tree() {
-    let Some(cluster) = Cluster::up(1, &[]) else { return };
+    let Some(cluster) = Cluster::ready(1, &[]) else { return };
     let folder = Folder::new(&cluster, "stop");
     folder.write("a", "1");
     let first = folder.client.run(&["run", "-H", "n1:1", "--sync", "stop", "--", "cat", "a"]);
@@ -325,7 +325,7 @@ fn a_stop_while_it_is_copied_leaves_the_old_tree() {
 
 #[test]
 fn hosts_with_one_home_get_one_copy() {
-    let Some(cluster) = Cluster::up(2, &[OsStr::new("--shared-home")]) else { return };
+    let Some(cluster) = Cluster::ready(2, &[OsStr::new("--shared-home")]) else { return };
     let folder = Folder::new(&cluster, "shared");
     folder.write("a", "1");
     let ended = folder.run_well("cat a");

@@ -31,7 +31,8 @@ fn wait_for_hosts(terminal: &Terminal, names: &[&str]) -> String {
 fn see_pick_launch_watch_look_back_leave() {
     let library = built::example("libfake_nvml.so");
     let scripts = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/gpus");
-    let Some(cluster) = Cluster::up(2, &["--fake-nvml".as_ref(), library.as_ref(), scripts.as_ref()]) else {
+    let Some(cluster) = Cluster::ready(2, &["--fake-nvml".as_ref(), library.as_ref(), scripts.as_ref()])
+    else {
         return;
     };
     let client = with_local(&cluster);
@@ -166,7 +167,7 @@ fn only_run(client: &Client<'_>) -> String {
 
 #[test]
 fn a_host_that_goes_away_shows_why_and_holds_up_nobody() {
-    let Some(cluster) = Cluster::up(2, &[]) else { return };
+    let Some(cluster) = Cluster::ready(2, &[]) else { return };
     let client = Client::new(&cluster);
     let Some(terminal) = Terminal::start(&client.hvtui(&[]), 120, 40) else { return };
     wait_for_hosts(&terminal, &["n1", "n2"]);
@@ -184,7 +185,7 @@ fn a_host_that_goes_away_shows_why_and_holds_up_nobody() {
 
 #[test]
 fn a_run_whose_ui_was_killed_is_listed_and_taken_up_and_leaving_says_that_it_goes_on() {
-    let Some(cluster) = Cluster::up(2, &[]) else { return };
+    let Some(cluster) = Cluster::ready(2, &[]) else { return };
     let client = Client::new(&cluster);
     let Some(first) = Terminal::start(&client.hvtui(&[]), 120, 40) else { return };
     wait_for_hosts(&first, &["n1", "n2"]);
@@ -236,7 +237,7 @@ fn a_run_whose_ui_was_killed_is_listed_and_taken_up_and_leaving_says_that_it_goe
 
 #[test]
 fn a_signal_gives_the_terminal_back() {
-    let Some(cluster) = Cluster::up(1, &[]) else { return };
+    let Some(cluster) = Cluster::ready(1, &[]) else { return };
     let client = Client::new(&cluster);
     for (signal, code) in [("TERM", 143), ("HUP", 129)] {
         let Some(terminal) = Terminal::start(&client.hvtui(&[]), 80, 24) else { return };
@@ -249,7 +250,7 @@ fn a_signal_gives_the_terminal_back() {
 
 #[test]
 fn without_a_terminal_it_names_what_to_use() {
-    let Some(cluster) = Cluster::up(1, &[]) else { return };
+    let Some(cluster) = Cluster::ready(1, &[]) else { return };
     let ended = Client::new(&cluster).run(&[]);
     assert_eq!(ended.code, 64, "{ended:?}");
     for word in ["watch", "run"] {
@@ -269,7 +270,7 @@ fn lock(cluster: &Cluster, client: &Client<'_>, passphrase: &str) {
 
 #[test]
 fn a_passphrase_and_unknown_keys_are_asked_for_in_the_ui() {
-    let Some(cluster) = Cluster::up(2, &[]) else { return };
+    let Some(cluster) = Cluster::ready(2, &[]) else { return };
     let client = Client::new(&cluster);
     lock(&cluster, &client, "open sesame");
     std::fs::remove_file(client.path(".ssh/known_hosts")).expect("known hosts");
@@ -307,7 +308,7 @@ fn a_passphrase_and_unknown_keys_are_asked_for_in_the_ui() {
 
 #[test]
 fn a_command_asks_on_its_terminal_and_gives_it_back() {
-    let Some(cluster) = Cluster::up(1, &[]) else { return };
+    let Some(cluster) = Cluster::ready(1, &[]) else { return };
     let client = Client::new(&cluster);
     lock(&cluster, &client, "open sesame");
     let Some(terminal) = Terminal::start(&client.hvtui(&["hosts", "check"]), 100, 30) else { return };

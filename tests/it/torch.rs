@@ -42,7 +42,7 @@ fn two() -> Option<&'static Cluster> {
             std::fs::write(scripts.join(format!("{host}.json")), json!({ "gpus": gpus }).to_string())
                 .expect("a script");
         }
-        let cluster = Cluster::up(2, &["--fake-nvml".as_ref(), library.as_ref(), scripts.as_ref()])?;
+        let cluster = Cluster::ready(2, &["--fake-nvml".as_ref(), library.as_ref(), scripts.as_ref()])?;
         // `python` is what people type, and not every distribution has it
         let from = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/torch");
         let shared = cluster.dir().join("torch");

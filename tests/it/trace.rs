@@ -13,7 +13,7 @@ use serde_json::Value;
 fn two() -> Option<&'static Cluster> {
     static TWO: OnceLock<Option<Cluster>> = OnceLock::new();
     TWO.get_or_init(|| {
-        let cluster = Cluster::up(2, &[])?;
+        let cluster = Cluster::ready(2, &[])?;
         let from = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/trace/tracer.py");
         let shared = cluster.dir().join("tracer.py");
         std::fs::copy(from, &shared).expect("the script");

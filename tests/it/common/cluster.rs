@@ -2,13 +2,15 @@
 //!
 //! Knows the fixture's program and its state file; nothing of what a test does on the hosts.
 
-use std::ffi::OsStr;
+use std::ffi::{OsStr, OsString};
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::sync::LazyLock;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use hvtui::procs::identity::Identity;
+use hvtui::sha256;
 use hvtui::supervise::state::{STATE, State};
 use serde_json::Value;
 
@@ -80,6 +82,21 @@ pub(crate) fn text(bytes: &[u8]) -> String {
 impl Cluster {
     /// Starts `n` hosts with more of `hosts up`'s arguments; `None` (after saying why) where the machine can't.
     pub(crate) fn up(n: usize, more: &[&OsStr]) -> Option<Self> {
+        Self::made(n, more.iter().map(|word| (*word).to_owned()).collect())
+    }
+
+    /// The same with the agent on each host, as after its first login: for what does not look at how it gets there.
+    pub(crate) fn ready(n: usize, more: &[&OsStr]) -> Option<Self> {
+        static DIGEST: LazyLock<String> = LazyLock::new(|| {
+            let (digest, _) = sha256::of_file(Path::new(env!("CARGO_BIN_EXE_hvtui"))).expect("hvtui");
+            digest.to_string()
+        });
+        let words: [&OsStr; 3] =
+            ["--agent".as_ref(), env!("CARGO_BIN_EXE_hvtui").as_ref(), DIGEST.as_str().as_ref()];
+        Self::made(n, words.iter().chain(more).map(|word| (*word).to_owned()).collect())
+    }
+
+    fn made(n: usize, more: Vec<OsString>) -> Option<Self> {
         static CLUSTERS: AtomicU32 = AtomicU32::new(1);
         let number = CLUSTERS.fetch_add(1, Ordering::Relaxed);
         let dir = std::env::temp_dir().join(format!("hvtui-cluster.{}.{number}", std::process::id()));
@@ -98,6 +115,11 @@ impl Cluster {
         let state = std::fs::read(dir.join("state.json")).expect("the fixture's state");
         let state = serde_json::from_slice(&state).expect("JSON");
         Some(Self { dir, state })
+    }
+
+    /// How many hosts there are.
+    pub(crate) fn hosts(&self) -> usize {
+        self.state["hosts"].as_array().map_or(0, Vec::len)
     }
 
     /// A hosts file for all hosts, each with `slots` CPU slots.

@@ -18,7 +18,7 @@ pub(crate) fn up(hosts: u32, more: &[&OsStr]) -> Option<Cluster> {
         skip("dockerd is not installed");
         return None;
     }
-    let cluster = Cluster::up(hosts as usize, more)?;
+    let cluster = Cluster::ready(hosts as usize, more)?;
     let script = |name: &str| format!("{}/tests/cluster/{name}", env!("CARGO_MANIFEST_DIR"));
     let root = cluster.dir().join("rootfs");
     let made = Command::new(script("rootfs")).arg(&root).status().expect("the script");

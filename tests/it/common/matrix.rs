@@ -145,6 +145,7 @@ fn typed<T: Number>(group: &mut dyn Communicator, case: &Case) -> Option<u64> {
     let context = |at: usize| format!("rank {rank} of {world} at {at}: {case:?}");
     // The whole of each result is looked at by one rank; that the others have the same bits shows in the digests. Of
     // long ones a sample is, and both ends.
+    let looks = case.len % world as usize == rank as usize;
     let step = if case.len > 4000 { 97 } else { 1 };
     let check = |data: &[T], range: std::ops::Range<usize>| {
         let mut all = Vec::with_capacity(world as usize);
@@ -157,7 +158,7 @@ fn typed<T: Number>(group: &mut dyn Communicator, case: &Case) -> Option<u64> {
     match case.what {
         What::Allreduce => {
             group.allreduce(data, case.how).unwrap();
-            if case.len % world as usize == rank as usize {
+            if looks {
                 check(data, 0..case.len);
             }
         }
@@ -169,7 +170,7 @@ fn typed<T: Number>(group: &mut dyn Communicator, case: &Case) -> Option<u64> {
         }
         What::Allgather => {
             group.allgather(data).unwrap();
-            for from in 0..world {
+            for from in (0..world).filter(|_| looks) {
                 for at in chunk(from as usize, world as usize, case.len) {
                     assert!(data[at] == value::<T>(case, from, at), "{}", context(at));
                 }
@@ -177,7 +178,7 @@ fn typed<T: Number>(group: &mut dyn Communicator, case: &Case) -> Option<u64> {
         }
         What::Broadcast(root) => {
             group.broadcast(root, data).unwrap();
-            for (at, got) in data.iter().enumerate() {
+            for (at, got) in data.iter().enumerate().filter(|_| looks) {
                 assert!(*got == value::<T>(case, root, at), "{}", context(at));
             }
         }
@@ -188,9 +189,8 @@ fn typed<T: Number>(group: &mut dyn Communicator, case: &Case) -> Option<u64> {
     Some(digest(bytemuck::cast_slice(data)))
 }
 
-/// FNV-1a.
+/// In library code, which is optimised: there are gigabytes of them.
 fn digest(bytes: &[u8]) -> u64 {
-    bytes
-        .iter()
-        .fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3))
+    let digest = hvtui::sha256::of_bytes(bytes).to_string();
+    u64::from_str_radix(&digest[..16], 16).expect("hexadecimal digits")
 }

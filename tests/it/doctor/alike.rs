@@ -37,7 +37,7 @@ fn what_pythons_packages_bring_along_is_compared_and_must_fit() {
     }
     let library = built::example("libfake_nvml.so");
     let fake: [&OsStr; 3] = ["--fake-nvml".as_ref(), library.as_ref(), scripts.path().as_ref()];
-    let Some(cluster) = Cluster::up(3, &fake) else { return };
+    let Some(cluster) = Cluster::ready(3, &fake) else { return };
     let client = Client::new(&cluster);
     client.write("hosts.toml", &cluster.hosts_toml(1).replace("slots = 1\n", ""));
     let build = "build_info = OrderedDict([('cuda_version', '12.2'), ('cudnn_version', '8'), ('is_cuda_build', True)])";
@@ -91,7 +91,7 @@ fn hosts_that_are_set_up_unlike_each_other_are_told_apart() {
     }
     let library = built::example("libfake_nvml.so");
     let fake: [&OsStr; 3] = ["--fake-nvml".as_ref(), library.as_ref(), scripts.path().as_ref()];
-    let Some(cluster) = Cluster::up(3, &fake) else { return };
+    let Some(cluster) = Cluster::ready(3, &fake) else { return };
     let client = Client::new(&cluster);
     let look =
         || json(&client.run(&["doctor", "--json", "--only", "hostname,kernel,limits,driver,libraries,mpi"]));
@@ -155,7 +155,7 @@ fn hosts_that_are_set_up_unlike_each_other_are_told_apart() {
 
 #[test]
 fn networks_and_builds_that_differ_are_told_with_the_odd_host() {
-    let Some(cluster) = Cluster::up(3, &[]) else { return };
+    let Some(cluster) = Cluster::ready(3, &[]) else { return };
     let client = Client::new(&cluster);
     let interface = "ip -o -4 addr show scope global | awk '{ print $2; exit }'";
     let name = cluster.on("n2", interface).trim().split('@').next().unwrap_or_default().to_owned();
@@ -198,7 +198,7 @@ fn compilers_toolkits_and_clocks_of_hosts_are_compared() {
     }
     let library = built::example("libfake_nvml.so");
     let fake: [&OsStr; 3] = ["--fake-nvml".as_ref(), library.as_ref(), scripts.path().as_ref()];
-    let Some(cluster) = Cluster::up(3, &fake) else { return };
+    let Some(cluster) = Cluster::ready(3, &fake) else { return };
     let client = Client::new(&cluster);
     let gives = |host: &str, name: &str, says: &str| {
         let line = format!(
@@ -256,7 +256,7 @@ fn compilers_toolkits_and_clocks_of_hosts_are_compared() {
 
 #[test]
 fn a_logout_that_ends_runs_or_takes_their_memory_is_told_with_what_prevents_it() {
-    let Some(cluster) = Cluster::up(1, &[]) else { return };
+    let Some(cluster) = Cluster::ready(1, &[]) else { return };
     // a session of another user than root, as systemd's login manager makes them
     let hierarchies = ["/sys/fs/cgroup/systemd", "/sys/fs/cgroup/unified", "/sys/fs/cgroup"];
     let of_sessions = |folder: &&str| std::fs::exists(format!("{folder}/cgroup.procs")).unwrap_or(false);

@@ -17,7 +17,7 @@ fn taken_up_again(
     end: impl FnOnce(&mut Job<'_>),
     other: impl FnOnce(&Rig, Command) -> Command,
 ) -> Option<()> {
-    let rig = Rig::up(2)?;
+    let rig = Rig::bare(2)?;
     let person = rig.person();
     let mut job = rig.start(&person, 1, &["--until", "~/enough"]);
     job.hear(20);
@@ -66,7 +66,7 @@ pub(crate) fn terminal_closed(notes: &mut Notes) -> Option<()> {
 
 /// What a supervisor of a later version could have written, and nobody here knows.
 pub(crate) fn newer_supervisor(notes: &mut Notes) -> Option<()> {
-    let rig = Rig::up(2)?;
+    let rig = Rig::bare(2)?;
     let person = rig.person();
     let mut job = rig.start(&person, 1, &["--until", "~/enough"]);
     job.hear(20);

@@ -27,7 +27,7 @@ fn assert_whole(rig: &Rig, host: &str) {
 }
 
 pub(crate) fn upload_cut(notes: &mut Notes) -> Option<()> {
-    let rig = Rig::up(1)?;
+    let rig = Rig::bare(1)?;
     let person = rig.person();
     let size = fs::metadata(env!("CARGO_BIN_EXE_hvtui")).expect("the binary").len();
     let relay = rig.relay("n1");
@@ -48,7 +48,7 @@ pub(crate) fn upload_cut(notes: &mut Notes) -> Option<()> {
 }
 
 pub(crate) fn no_room(notes: &mut Notes) -> Option<()> {
-    let rig = Rig::up(1)?;
+    let rig = Rig::bare(1)?;
     for (what, options, word) in
         [("full", "", "free"), ("noexec", "noexec", "noexec"), ("read-only", "ro", "can not be made")]
     {
@@ -81,7 +81,7 @@ pub(crate) fn no_room(notes: &mut Notes) -> Option<()> {
 }
 
 pub(crate) fn swapped(notes: &mut Notes) -> Option<()> {
-    let rig = Rig::up(1)?;
+    let rig = Rig::bare(1)?;
     let person = rig.person();
     for (what, line) in SWAPS {
         assert_eq!(person.run(&["run", "-H", "n1:1", "--", "true"]).code, 0, "before {what}");
@@ -100,7 +100,7 @@ pub(crate) fn swapped(notes: &mut Notes) -> Option<()> {
 }
 
 pub(crate) fn two_install(notes: &mut Notes) -> Option<()> {
-    let rig = Rig::up(2)?;
+    let rig = Rig::bare(2)?;
     let people = [rig.person(), rig.person()];
     let mut jobs: Vec<_> = people.iter().map(|person| rig.start(person, 1, &["--lines", "100"])).collect();
     for job in &mut jobs {

@@ -52,13 +52,23 @@ pub(crate) struct Rig {
 }
 
 impl Rig {
-    /// So many hosts, each reached through a relay. `None` where the machine can't, which is said.
+    /// So many hosts with the agent on them, each reached through a relay. `None` where the machine can't, which is said.
     pub(crate) fn up(hosts: usize) -> Option<Self> {
         Self::up_with(hosts, &[], super::seed())
     }
 
+    /// The same without the agent on any host.
+    pub(crate) fn bare(hosts: usize) -> Option<Self> {
+        Self::made(super::seed(), || Cluster::up(hosts, &[]))
+    }
+
     /// The same with more of `hosts up`'s arguments.
     pub(crate) fn up_with(hosts: usize, more: &[&str], seed: u64) -> Option<Self> {
+        let more: Vec<_> = more.iter().map(AsRef::as_ref).collect();
+        Self::made(seed, || Cluster::ready(hosts, &more))
+    }
+
+    fn made(seed: u64, cluster: impl FnOnce() -> Option<Cluster>) -> Option<Self> {
         if !["/usr/sbin/iptables", "/sbin/iptables", "/usr/bin/iptables"]
             .iter()
             .any(|p| fs::exists(p).unwrap_or(false))
@@ -66,12 +76,11 @@ impl Rig {
             crate::common::cluster::skip("no iptables: apt-get install iptables");
             return None;
         }
-        let more: Vec<_> = more.iter().map(AsRef::as_ref).collect();
-        let cluster = Cluster::up(hosts, &more)?;
+        let cluster = cluster()?;
         let trainer = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/faults/trainer");
         // The checkout may lie in the home that hosts replace by their own.
         fs::copy(trainer, cluster.dir().join("trainer")).expect("the trainer");
-        let relays = (1..=hosts).map(|n| {
+        let relays = (1..=cluster.hosts()).map(|n| {
             let relay =
                 Relay::start(cluster.pid("hub"), &format!("10.77.0.{}:2222", 10 + n), seed ^ n as u64);
             cluster.change("relay", &format!("n{n} {}", relay.port));
