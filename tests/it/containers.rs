@@ -73,7 +73,7 @@ fn alone() -> std::sync::MutexGuard<'static, ()> {
 
 #[test]
 fn smoke_starts_a_container_on_each_host() {
-    let Some(cluster) = two() else { return };
+    let (Some(cluster), _alone) = (two(), alone()) else { return };
     let client = person(cluster);
     let ended = client.run(&["smoke", "--json", "--only", "container", "--image", IMAGE]);
     let told: Value = serde_json::from_str(&ended.out).unwrap_or_else(|error| panic!("{error}: {ended:?}"));

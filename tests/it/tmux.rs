@@ -152,6 +152,43 @@ fn a_run_that_goes_on_is_frozen_gone_back_in_and_followed_again() {
     }
 }
 
+/// What nothing followed is on the screen of who takes the run up, as in a replay: its charts begin where the run began.
+#[test]
+fn a_run_that_is_taken_up_has_its_whole_past_on_its_screen() {
+    let person = Person::new(2);
+    let late_rank = built::example("late_rank");
+    let rank = late_rank.to_str().expect("a path");
+    let out = person.run(&["run", "--detach", "-np", "2", "--env", "LATE_STEPS=20000", "--", rank]);
+    assert!(out.status.success(), "{}", String::from_utf8_lossy(&out.stderr));
+    // the past of which the client that launched it knows nothing
+    std::thread::sleep(std::time::Duration::from_secs(8));
+    let mut hvtui = Command::new(env!("CARGO_BIN_EXE_hvtui"));
+    hvtui.current_dir(person.home()).env("HOME", person.home());
+    let Some(terminal) = Terminal::start(&hvtui, 120, 40) else { return };
+    terminal.wait("the host", |screen| screen.contains("here") && screen.contains('%'));
+    terminal.press(&["r"]);
+    terminal.wait("the run", |screen| screen.contains("running"));
+    terminal.press(&["Enter"]);
+    let caught_up = terminal.wait("how it stands", |screen| {
+        screen.starts_with(" Run") && !screen.contains("catching up") && screen.contains(" step time ")
+    });
+    let row = |head: &str| -> Vec<char> {
+        let row = caught_up.lines().find(|line| line.starts_with(head)).expect("a row of the strip");
+        row.chars().collect()
+    };
+    let (whole, lengths) = (row(" whole run"), row(" step time"));
+    let past: Vec<char> =
+        whole.iter().zip(&lengths).filter(|(over, _)| **over == '╌').map(|(_, length)| *length).collect();
+    let known = past.iter().filter(|length| **length != ' ').count();
+    assert!(past.len() > 20 && known * 10 > past.len() * 9, "{known} of {}:\n{caught_up}", past.len());
+    terminal.press(&["x"]);
+    terminal.wait("a question", |screen| screen.contains("Stop run"));
+    terminal.press(&["y"]);
+    terminal.wait("its end", |screen| screen.contains("stopped"));
+    terminal.press(&["q"]);
+    terminal.assert_restored(0);
+}
+
 /// The greatest number that the ranks of `echo tick N` have printed.
 fn last_tick(screen: &str) -> Option<u32> {
     let number = |at: &str| at.split(|c: char| !c.is_ascii_digit()).next()?.parse().ok();
