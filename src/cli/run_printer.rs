@@ -280,7 +280,7 @@ impl RunPrinter {
     fn attached(&self, since: Option<Stamp>, at: Stamp) -> Vec<Line> {
         let (Some(run), Some(since)) = (self.state(), since) else { return Vec::new() };
         let away = duration_us(at.micros_since(since).max(0).unsigned_abs());
-        vec![created(run), own(&format!("attached; not followed here for {away}"))]
+        vec![created(run), own(&format!("attached; last followed here {away} ago"))]
     }
 
     /// Says once that a rank is a straggler, and once that it is no longer one.

@@ -186,7 +186,7 @@ fn a_killed_client_s_run_is_taken_up_and_each_byte_is_recorded_once() {
     assert!(line.is_some_and(|line| line.contains("running")), "{listed:#?}");
     // a second time, to be killed too
     let second = Running::start(&client, "second", &["attach", &run]);
-    second.wait_to_say("attached; not followed here for");
+    second.wait_to_say("attached; last followed here");
     let_them_write(cluster, &run);
     second.kill();
     let_them_write(cluster, &run);
