@@ -29,7 +29,6 @@ use super::recent_steps::{self, RecentSteps};
 use super::run::{Placement, RankExit, RunSpec, RunStage};
 pub use super::run_log::LoggedLine;
 use super::run_log::RunLog;
-use super::share::Heard;
 use super::standing::Standing;
 use super::straggler::{Straggler, Stragglers};
 use super::time::Stamp;
@@ -354,16 +353,6 @@ impl World {
             }
         }
         self.alerts.take(Known { hosts: &self.hosts, runs: &self.runs }, envelope);
-    }
-
-    /// Time has come to `now` without an event: a host that is lost for long is told all the same.
-    pub fn tick(&mut self, now: Stamp) {
-        self.alerts.pass(Known { hosts: &self.hosts, runs: &self.runs }, now);
-    }
-
-    /// Takes what hosts told of the runs that they know, at `now`: those that are live and not followed here are told.
-    pub fn hear(&mut self, heard: &Heard, now: Stamp) {
-        self.alerts.hear(heard, Known { hosts: &self.hosts, runs: &self.runs }, now);
     }
 }
 

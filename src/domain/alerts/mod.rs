@@ -20,13 +20,10 @@ use super::event::{Envelope, Event, Origin};
 use super::gpu::health::Severity;
 use super::host::HostInfo;
 use super::ids::{HostId, Rank, RunId};
-use super::note::what;
 use super::share::Heard;
 use super::text::{plain, sanitize};
 use super::time::Stamp;
-#[cfg(doc)]
-use super::world::World;
-use super::world::{HostState, RunState};
+use super::world::{HostState, RunState, World};
 pub use rules::{AlertRules, HeatRule};
 pub(super) use track::{CLEAR_US, UNKNOWN_US};
 use track::{Seen, Track, Turn};
@@ -248,6 +245,25 @@ struct Condition<'a> {
     tell: &'a dyn Fn() -> (Place, String),
 }
 
+impl World {
+    /// Time has come to `now` without an event: a host that is lost for long is told all the same.
+    pub fn tick(&mut self, now: Stamp) {
+        self.alerts.pass(Known { hosts: &self.hosts, runs: &self.runs }, now);
+    }
+
+    /// A run stands like this at `now`: one that was attached to, as it was known and then as it is once it has caught up.
+    pub fn stands(&mut self, run: RunState, now: Stamp) {
+        let id = run.spec.id.clone();
+        let before = self.runs.insert(id.clone(), run);
+        self.alerts.caught_up(Known { hosts: &self.hosts, runs: &self.runs }, &id, before.as_ref(), now);
+    }
+
+    /// Takes what hosts told of the runs that they know, at `now`: those that are live and not followed here are told.
+    pub fn hear(&mut self, heard: &Heard, now: Stamp) {
+        self.alerts.hear(heard, Known { hosts: &self.hosts, runs: &self.runs }, now);
+    }
+}
+
 impl Alerts {
     /// All that are kept, the oldest first.
     pub fn all(&self) -> impl DoubleEndedIterator<Item = &Alert> + ExactSizeIterator {
@@ -305,12 +321,7 @@ impl Alerts {
             }
             (Origin::Host(host), Event::LeasesTold { .. }) => self.look_at_leases(known, host, at),
             (Origin::Host(host), Event::GpuHappened { event }) => self.gpu_happened(known, host, event, at),
-            (Origin::Run(run), Event::RunNoted { host, note })
-                if self.rules.disk_full && note.what == what::SPOOL =>
-            {
-                let place = Place { host: Some(host.clone()), run: Some(run.clone()), ..Place::default() };
-                self.happened(AlertKind::DiskFull, place, at, plain(host, &note.text));
-            }
+            (Origin::Run(run), Event::RunNoted { host, note }) => self.noted(run, host, note, at),
             (Origin::Rank(run, rank), Event::RankExited { .. }) => self.rank_exited(known, run, *rank, at),
             (Origin::Run(run), Event::RunEnded { .. } | Event::RunRestarted { .. }) => {
                 self.end_all(&Subject::Run(run.clone()), at);

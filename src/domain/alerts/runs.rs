@@ -4,11 +4,13 @@ use super::rules::SECOND_US;
 use super::track::Seen;
 use super::{AlertKind, Alerts, Condition, Known, Place, Subject};
 use crate::domain::gpu::GpuSample;
-use crate::domain::ids::{Rank, RunId};
+use crate::domain::ids::{HostId, Rank, RunId};
+use crate::domain::note::{Note, what};
 use crate::domain::past::PastGpu;
 use crate::domain::run::Slot;
 use crate::domain::standing::Standstill;
 use crate::domain::straggler::Straggler;
+use crate::domain::text::plain;
 use crate::domain::time::Stamp;
 use crate::domain::trainers::Trainer;
 use crate::domain::world::{HostState, RunState};
@@ -25,7 +27,7 @@ const LOW_SM_ACTIVE: u32 = 40;
 const STEPS: i64 = 10;
 /// Over how many of its newest steps the median is taken.
 const RECENT: usize = 20;
-/// For how long the signs of a hang are seen before it is told: steps of a run that was taken up come within it.
+/// For how long the signs of a hang are seen before it is told.
 const SEEN_US: i64 = 10 * SECOND_US;
 /// A sample that is older says nothing of now.
 const FRESH_US: i64 = 5 * SECOND_US;
@@ -108,6 +110,30 @@ impl Alerts {
         }
         if let Some(late) = late {
             see(late.rank.0, Seen::Holds(None));
+        }
+    }
+
+    /// The run of `id` has caught up with what happened while no client followed it: what of that is told once is told now. It stood
+    /// like `before`.
+    pub(super) fn caught_up(&mut self, known: Known<'_>, id: &RunId, before: Option<&RunState>, at: Stamp) {
+        let Some(run) = known.runs.get(id).filter(|run| !run.is_behind) else { return };
+        if before.and_then(RunState::root_cause).is_none()
+            && let Some(rank) = run.root_cause()
+        {
+            self.rank_exited(known, id, rank, at);
+        }
+        for (_, host, note) in
+            run.notes.iter().filter(|(noted, ..)| before.is_none_or(|old| *noted > old.last_at))
+        {
+            self.noted(id, host, note, at);
+        }
+    }
+
+    /// A host says something of a run.
+    pub(super) fn noted(&mut self, run: &RunId, host: &HostId, note: &Note, at: Stamp) {
+        if self.rules.disk_full && note.what == what::SPOOL {
+            let place = Place { host: Some(host.clone()), run: Some(run.clone()), ..Place::default() };
+            self.happened(AlertKind::DiskFull, place, at, plain(host, &note.text));
         }
     }
 

@@ -74,7 +74,8 @@ fn take(model: &mut Model, msg: Msg) -> Vec<Effect> {
             Vec::new()
         }
         Msg::TakenUp(run) => {
-            model.live_world().runs.insert(run.spec.id.clone(), *run);
+            let now = model.now;
+            model.live_world().stands(*run, now);
             Vec::new()
         }
         Msg::Key(key) => key_pressed(model, key),

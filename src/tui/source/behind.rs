@@ -1,7 +1,7 @@
 //! A run that was taken up, until what its hosts tell of the time before that is in order.
 //!
-//! It is recorded in that order. Who shows the run is given none of it, but how the run stands by then: the fold of its recording and of
-//! all that came since, as a replay would have it.
+//! It is recorded in that order. The screen is given none of it, but how the run stands by then: the fold of its recording's end and of
+//! all that came since, as a replay would have it but for the hosts' values of before.
 
 use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
@@ -10,9 +10,9 @@ use crate::domain::event::{Envelope, Event, Origin};
 use crate::domain::ids::{HostId, RunId};
 use crate::domain::position::Position;
 use crate::domain::run::RunSpec;
-use crate::domain::time::Stamp;
+use crate::domain::time::HostTime;
 use crate::domain::world::{RunState, World};
-use crate::tui::source::catch_up::CatchUp;
+use crate::tui::source::catch_up::{CatchUp, PRESENT_US, REACHED_US};
 
 /// So many envelopes are folded in one go: no longer than a frame takes.
 const FOLDED_AT_ONCE: usize = 2048;
@@ -23,6 +23,9 @@ pub(super) struct Behind {
     pub(super) hosts: BTreeSet<HostId>,
     /// `None`: what it catches up with is in order.
     catch_up: Option<CatchUp>,
+    /// When it began to catch up, and when the last envelope was taken, by a clock that does not step.
+    begun: HostTime,
+    taken: HostTime,
     shown: Option<Shown>,
 }
 
@@ -38,30 +41,30 @@ struct Shown {
 }
 
 impl Behind {
-    /// Of a run that is known up to `position`.
-    pub(super) fn new(spec: &RunSpec, position: &Position) -> Self {
+    /// Of a run that is known up to `position`, from `now` on.
+    pub(super) fn new(spec: &RunSpec, position: &Position, now: HostTime) -> Self {
         let hosts: BTreeSet<HostId> = spec.hosts().into_iter().collect();
-        Self { hosts, catch_up: Some(CatchUp::new(spec, position.last_at)), shown: None }
+        let catch_up = Some(CatchUp::new(spec, position.last_at));
+        Self { hosts, catch_up, begun: now, taken: now, shown: None }
     }
 
-    /// Of a run that is shown; `world` is how its recording ends.
-    pub(super) fn shown(self, run: RunId, world: World) -> Self {
-        Self { shown: Some(Shown { run, world, left: VecDeque::new(), end: None }), ..self }
-    }
-
-    /// How a run whose recording ends like `known` is shown until it has caught up.
-    pub(super) fn at_first(spec: &RunSpec, known: Option<&RunState>) -> RunState {
-        let mut state = known.cloned().unwrap_or_else(|| RunState::new(spec.created, Arc::new(spec.clone())));
-        state.is_behind = true;
-        state
+    /// The same of a run that is shown; `world` is how its recording ends. Gives how it is shown until it has caught up, too.
+    pub(super) fn shown(self, spec: &RunSpec, mut world: World) -> (Self, RunState) {
+        let created = || RunState::new(spec.created, Arc::new(spec.clone()));
+        let known = world.runs.entry(spec.id.clone()).or_insert_with(created);
+        let mut at_first = known.clone();
+        at_first.is_behind = true;
+        let shown = Shown { run: spec.id.clone(), world, left: VecDeque::new(), end: None };
+        (Self { shown: Some(shown), ..self }, at_first)
     }
 
     pub(super) fn is_shown(&self) -> bool {
         self.shown.is_some()
     }
 
-    /// Takes an envelope in. Gives those that can be recorded now.
-    pub(super) fn take(&mut self, envelope: Envelope) -> Vec<Envelope> {
+    /// Takes an envelope in at `now`. Gives those that can be recorded now.
+    pub(super) fn take(&mut self, envelope: Envelope, now: HostTime) -> Vec<Envelope> {
+        self.taken = now;
         if let (Some(shown), Event::RunEnded { .. }) = (&mut self.shown, &envelope.event) {
             shown.end = Some(Box::new(envelope.clone()));
         }
@@ -77,18 +80,22 @@ impl Behind {
         self.in_order(released)
     }
 
-    /// Time has come to `now`. Gives what can be recorded now.
-    pub(super) fn look(&mut self, now: Stamp) -> Vec<Envelope> {
-        if self.due().is_none_or(|due| now < due) {
+    /// Time has come to `now`, and nothing waits to be taken. Gives what can be recorded now.
+    pub(super) fn look(&mut self, now: HostTime) -> Vec<Envelope> {
+        if self.wait_us(now) != Some(0) {
             return Vec::new();
         }
         let rest = self.catch_up.take().map(|mut catch_up| catch_up.rest());
         self.in_order(rest.unwrap_or_default())
     }
 
-    /// When to look, if nothing comes before.
-    pub(super) fn due(&self) -> Option<Stamp> {
-        self.catch_up.as_ref().and_then(CatchUp::due)
+    /// In how many microseconds to look, if nothing comes before.
+    pub(super) fn wait_us(&self, now: HostTime) -> Option<u64> {
+        let catch_up = self.catch_up.as_ref()?;
+        let left =
+            |since: HostTime, wait: i64| wait.unsigned_abs().saturating_sub(now.0.saturating_sub(since.0));
+        let reached = if catch_up.is_awaiting() { left(self.begun, REACHED_US) } else { 0 };
+        Some(left(self.taken, PRESENT_US).max(reached))
     }
 
     /// All that waits, for nothing more is recorded.

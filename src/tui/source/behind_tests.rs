@@ -3,7 +3,7 @@ use crate::domain::analysis::fixtures;
 use crate::domain::clock_fit::ClockSample;
 use crate::domain::ids::Rank;
 use crate::domain::outcome::{RunEnd, RunOutcome};
-use crate::domain::time::HostTime;
+use crate::domain::time::Stamp;
 
 /// Seconds of the client's clock, which is that of the host.
 fn second(second: i64) -> Stamp {
@@ -17,13 +17,14 @@ fn taken_up() -> (Behind, RunState, World) {
     let created = Event::RunCreated { spec: Arc::new(spec.clone()) };
     world.apply(&Envelope { seq: 0, at: second(3), origin: Origin::Run(spec.id.clone()), event: created });
     let position = Position { last_at: Some(second(3)), next_seq: 1, ..Position::default() };
-    let first = Behind::at_first(&spec, world.runs.get(&spec.id));
-    (Behind::new(&spec, &position).shown(spec.id, world.clone()), first, world)
+    let (behind, first) = Behind::new(&spec, &position, HostTime(0)).shown(&spec, world.clone());
+    (behind, first, world)
 }
 
-fn tell(behind: &mut Behind, world: &mut World, events: Vec<(Origin, Event)>, at: Stamp) {
-    for (origin, event) in events {
-        let released = behind.take(Envelope { seq: 7, at, origin, event });
+/// Tells it at second 100; by the clock that does not step it is 5.
+fn tell(behind: &mut Behind, world: &mut World, events: Vec<(Origin, Event)>) {
+    for ((origin, event), seq) in events.into_iter().zip(7..) {
+        let released = behind.take(Envelope { seq, at: second(100), origin, event }, HostTime(5_000_000));
         released.iter().for_each(|envelope| world.apply(envelope));
     }
 }
@@ -52,9 +53,10 @@ fn who_shows_it_is_told_what_a_replay_would_show() {
     let (mut behind, first, mut recorded) = taken_up();
     let run = first.spec.id.clone();
     assert!(first.is_behind && first.step().is_none());
-    tell(&mut behind, &mut recorded, past(&run), second(100));
-    assert!(behind.look(second(101)).is_empty() && behind.fold() && !behind.is_over());
-    behind.look(second(102)).iter().for_each(|envelope| recorded.apply(envelope));
+    tell(&mut behind, &mut recorded, past(&run));
+    assert_eq!(behind.wait_us(HostTime(6_000_000)), Some(500_000));
+    assert!(behind.look(HostTime(6_000_000)).is_empty() && behind.fold() && !behind.is_over());
+    behind.look(HostTime(6_500_000)).iter().for_each(|envelope| recorded.apply(envelope));
     assert!(!behind.is_over() && behind.fold() && behind.is_over());
     let (state, end) = behind.stand().unwrap();
     assert_eq!(*state, recorded.runs[&run]);
@@ -68,10 +70,10 @@ fn who_shows_it_is_told_what_a_replay_would_show() {
 fn one_that_ends_meanwhile_is_told_as_it_ended_and_then_its_end() {
     let (mut behind, first, mut recorded) = taken_up();
     let run = first.spec.id.clone();
-    tell(&mut behind, &mut recorded, past(&run), second(100));
+    tell(&mut behind, &mut recorded, past(&run));
     let outcome = RunOutcome::new(RunEnd::Finished, "all ranks succeeded");
     let ended = vec![(Origin::Run(run.clone()), Event::RunEnded { outcome })];
-    tell(&mut behind, &mut recorded, ended, second(101));
+    tell(&mut behind, &mut recorded, ended);
     assert!(behind.fold() && behind.is_over());
     let (state, end) = behind.stand().unwrap();
     assert_eq!(*state, recorded.runs[&run]);

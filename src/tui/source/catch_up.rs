@@ -20,9 +20,9 @@ use crate::record::weight;
 /// What is told so long after it happened is caught up with, microseconds.
 const PAST_US: i64 = 2_000_000;
 /// When nothing of that kind has come for so long, the present has begun.
-const PRESENT_US: i64 = 1_500_000;
+pub(super) const PRESENT_US: i64 = 1_500_000;
 /// A host that is being reached is awaited so long: a login may ask for a second factor.
-const REACHED_US: i64 = 15_000_000;
+pub(super) const REACHED_US: i64 = 15_000_000;
 /// A host may note so much late that a line was printed: one that lies no later than that behind its rank's end was printed before it.
 const NOTED_US: i64 = 3_000_000;
 /// No more than so many bytes wait, as a recorder counts them; then the older half of what has its time goes. The files of a host's
@@ -113,7 +113,8 @@ impl CatchUp {
     pub(super) fn take(&mut self, mut envelope: Envelope) -> (Vec<Envelope>, bool) {
         let now = envelope.at;
         self.next = self.next.or(Some(envelope.seq));
-        self.begun = self.begun.or(Some(now));
+        // a clock may step back
+        self.begun = Some(self.begun.map_or(now, |begun| begun.min(now)));
         if let Event::Attached { since: Some(_), until } = &mut envelope.event {
             *until = Some(now);
         }
@@ -124,26 +125,26 @@ impl CatchUp {
             self.clocks.entry(host.clone()).or_default().add(*sample);
         }
         self.bytes += weight(&envelope);
-        let is_reached = self.reaches(&envelope);
+        let is_first_word = self.reaches(&envelope);
         let is_past = self.hold(envelope);
         let past_at = *self.past_at.get_or_insert(now);
-        if is_past || is_reached || now < past_at {
+        if is_past || is_first_word || now < past_at {
             self.past_at = Some(now);
         }
-        if self.due().is_some_and(|due| now > due) {
+        let is_reached =
+            !self.is_awaiting() || self.begun.is_some_and(|begun| now.micros_since(begun) > REACHED_US);
+        if is_reached && self.past_at.is_some_and(|past| now.micros_since(past) > PRESENT_US) {
             return (self.rest(), true);
         }
         (if self.bytes > MOST_BYTES { self.older_half() } else { Vec::new() }, false)
     }
 
-    /// When the present has begun, if nothing comes before that tells of the past.
-    pub(super) fn due(&self) -> Option<Stamp> {
-        let past = self.past_at?.plus_micros(PRESENT_US);
-        let begun = self.begun.filter(|_| !self.awaited.is_empty());
-        Some(begun.map_or(past, |begun| past.max(begun.plus_micros(REACHED_US))))
+    /// Whether hosts of the run are being reached.
+    pub(super) fn is_awaiting(&self) -> bool {
+        !self.awaited.is_empty()
     }
 
-    /// Whether a host that was awaited says its first word. One that can't be reached now is awaited no more.
+    /// Whether a host that was awaited says its first word. One that is down is awaited no more until it is tried again.
     fn reaches(&mut self, envelope: &Envelope) -> bool {
         let host = match &envelope.origin {
             Origin::Host(host) => Some(host),
@@ -153,6 +154,7 @@ impl CatchUp {
         let Some(host) = host else { return false };
         match &envelope.event {
             Event::LinkChanged { state: LinkState::Connecting { .. } | LinkState::Installing { .. } } => {
+                self.awaited.insert(host.clone());
                 false
             }
             Event::LinkChanged { state: LinkState::Down { .. } | LinkState::Refused { .. } } => {

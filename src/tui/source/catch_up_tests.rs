@@ -190,11 +190,17 @@ fn what_happens_now_waits_no_longer_than_it_takes_to_see_that() {
     );
 }
 
+fn connecting() -> LinkState {
+    LinkState::Connecting { to: "gpu-a:22".to_owned() }
+}
+
 #[test]
 fn a_host_that_is_being_reached_is_awaited_and_one_that_is_down_is_not() {
     let mut client = Client::without_host();
     client.stage(100, RunStage::Meet);
-    client.host(101, Event::LinkChanged { state: LinkState::Connecting { to: "gpu-a:22".to_owned() } });
+    // what is known of it from before is no word of now
+    client.reached(101);
+    client.host(101, Event::LinkChanged { state: connecting() });
     // a login of nine seconds
     client.host(110, Event::LinkChanged { state: LinkState::Up });
     client.reached(110);
@@ -211,11 +217,14 @@ fn a_host_that_is_being_reached_is_awaited_and_one_that_is_down_is_not() {
     let mut client = Client::without_host();
     client.stage(100, RunStage::Meet);
     client.host(101, Event::LinkChanged { state: down });
-    assert_eq!(client.catch_up.due(), Some(second(100).plus_micros(PRESENT_US)));
+    assert!(!client.catch_up.is_awaiting());
+    client.host(102, Event::LinkChanged { state: connecting() });
+    assert!(client.catch_up.is_awaiting(), "it is tried again");
     // nor is one that no word comes from
-    let mut client = Client::without_host();
-    client.stage(100, RunStage::Meet);
-    assert_eq!(client.catch_up.due(), Some(second(100).plus_micros(REACHED_US)));
+    client.stage(114, RunStage::Meet);
+    assert!(!client.is_present);
+    client.stage(116, RunStage::Meet);
+    assert!(client.is_present);
 }
 
 #[test]

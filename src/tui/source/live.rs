@@ -292,6 +292,10 @@ impl Live {
 
     fn attached(&mut self, spec: RunSpec, taken: TakenUp) {
         let run = spec.id.clone();
+        if self.recorded.session().live_runs().contains(&run) {
+            // it was asked for twice
+            return self.queue.push_back(Msg::Attached(run));
+        }
         if let Some(outcome) = &taken.recap.position.outcome {
             let text = format!("run {} has ended: {}", run.short(), outcome.summary);
             self.notice(Level::Info, text);

@@ -37,6 +37,8 @@ const LOOK: Duration = Duration::from_millis(5);
 /// A recording that has taken nothing for so long stands still.
 const STANDS_STILL_US: u64 = 1_000_000;
 
+/// So many outputs are taken in one go where nothing of them is told.
+const TAKEN_AT_ONCE: usize = 256;
 /// No more bytes than these wait for a disk that stands still, as a recorder counts them.
 const MOST_WAITING: usize = 24 << 20;
 
@@ -53,7 +55,7 @@ pub struct Recorded {
     /// Under which rules of alerts states of long runs are kept beside their recordings.
     rules: Option<Arc<AlertRules>>,
     active: BTreeMap<RunId, Active>,
-    /// Runs that were taken up, until what their hosts tell of the time before that is in order.
+    /// Runs that were attached to, until what their hosts tell of the time before that is in order.
     behind: BTreeMap<RunId, Behind>,
     /// What is to be told next.
     told: VecDeque<Told>,
@@ -71,9 +73,9 @@ pub struct Recorded {
 /// What a recorded session tells.
 #[derive(Debug)]
 pub enum Told {
-    /// An output of the session, recorded already.
+    /// An output of the session, given to the recorder already or waiting to be.
     Output(Output),
-    /// How a run that was taken up stands, now that it has caught up: its events before were not told.
+    /// How a run that was attached to stands, now that it has caught up: its events before were not told.
     CaughtUp(Box<RunState>),
 }
 
@@ -110,16 +112,27 @@ impl Waiting {
 }
 
 impl Active {
-    /// Records an envelope, in its turn, where `in_turns` as soon as there is room for it.
-    fn send(&mut self, envelope: Envelope, in_turns: bool) {
-        let envelope = Envelope { seq: envelope.seq + self.base, ..envelope };
-        if in_turns || !self.waiting.all.is_empty() {
-            self.waiting.push(envelope);
-        } else {
+    /// Records an envelope, in its turn.
+    fn send(&mut self, envelope: Envelope) {
+        if self.waiting.all.is_empty() {
             // it never waits; where there is no room it drops and counts
-            self.recorder.send(envelope);
+            self.recorder.send(Envelope { seq: envelope.seq + self.base, ..envelope });
+        } else {
+            self.queue([envelope]);
+            self.leave_room();
+        }
+    }
+
+    /// Envelopes that are recorded as soon as there is room for them.
+    fn queue(&mut self, envelopes: impl IntoIterator<Item = Envelope>) {
+        for envelope in envelopes {
+            self.waiting.push(Envelope { seq: envelope.seq + self.base, ..envelope });
         }
         self.pass_on();
+    }
+
+    /// No more waits than there is memory for.
+    fn leave_room(&mut self) {
         while self.waiting.bytes > MOST_WAITING
             && let Some(envelope) = self.waiting.pop()
         {
@@ -185,7 +198,7 @@ impl Recorded {
     /// What is told next. Cancel-safe.
     pub async fn next(&mut self) -> Told {
         loop {
-            while self.is_behind() {
+            while self.awaits_recorder() {
                 tokio::time::sleep(LOOK).await;
             }
             let is_folded = self.fold();
@@ -196,45 +209,47 @@ impl Recorded {
                 tokio::task::yield_now().await;
                 continue;
             }
-            let due = self.behind.values().filter_map(Behind::due).min();
-            let wait = due.map(|due| due.micros_since(clock::now()).max(0).unsigned_abs());
+            let now = clock::host_now();
+            let wait = self.behind.values().filter_map(|behind| behind.wait_us(now)).min();
             tokio::select! {
+                biased;
                 output = self.session.next() => self.take(output),
-                () = tokio::time::sleep(Duration::from_micros(wait.unwrap_or_default())), if wait.is_some() => {}
+                () = tokio::time::sleep(Duration::from_micros(wait.unwrap_or_default())), if wait.is_some() => {
+                    self.look_at_clock();
+                }
             }
-            self.look_at_clock();
         }
     }
 
-    /// What is there to be told already; nothing while a recording is behind.
+    /// What is there to be told already; nothing while a recording is behind, or where a run catches up with much.
     pub fn try_next(&mut self) -> Option<Told> {
-        if self.is_behind() {
-            return None;
-        }
-        self.fold();
-        loop {
+        for _ in 0..TAKEN_AT_ONCE {
+            if self.awaits_recorder() {
+                return None;
+            }
             if let Some(told) = self.told.pop_front() {
                 return Some(told);
             }
             let output = self.session.try_next()?;
             self.take(output);
         }
+        None
     }
 
     /// Takes up a run where its recording ends: streams the rest and goes on recording. `false` when the
     /// session follows it already.
     pub fn attach(&mut self, spec: RunSpec, taken: TakenUp, past: Past) -> bool {
-        let behind = Behind::new(&spec, &taken.recap.position);
+        let behind = Behind::new(&spec, &taken.recap.position, clock::host_now());
         self.take_up(spec, taken, past, behind)
     }
 
     /// The same for who shows it: gives how it is shown until it is told that it has caught up.
     pub(super) fn attach_shown(&mut self, spec: RunSpec, mut taken: TakenUp, past: Past) -> RunState {
         let world = std::mem::take(&mut taken.recap.world);
-        let shown = Behind::at_first(&spec, world.runs.get(&spec.id));
-        let behind = Behind::new(&spec, &taken.recap.position).shown(spec.id.clone(), world);
+        let behind = Behind::new(&spec, &taken.recap.position, clock::host_now());
+        let (behind, at_first) = behind.shown(&spec, world);
         self.take_up(spec, taken, past, behind);
-        shown
+        at_first
     }
 
     fn take_up(&mut self, spec: RunSpec, taken: TakenUp, past: Past, behind: Behind) -> bool {
@@ -322,7 +337,7 @@ impl Recorded {
     pub fn close(&mut self) {
         for (run, behind) in std::mem::take(&mut self.behind) {
             if let Some(active) = self.active.get_mut(&run) {
-                behind.rest().into_iter().for_each(|envelope| active.send(envelope, true));
+                active.queue(behind.rest());
             }
         }
         let runs: Vec<RunId> = self.active.keys().cloned().collect();
@@ -332,7 +347,7 @@ impl Recorded {
     }
 
     /// Whether a recording is to be waited for.
-    fn is_behind(&mut self) -> bool {
+    fn awaits_recorder(&mut self) -> bool {
         self.active.values_mut().any(|active| {
             active.pass_on();
             let Some(taken) = active.recorder.backlog() else {
@@ -387,26 +402,31 @@ impl Recorded {
         let active = self.active.get_mut(run);
         let Some(behind) = self.behind.get_mut(run) else {
             if let Some(active) = active {
-                active.send(envelope.clone(), false);
+                active.send(envelope.clone());
             }
             return;
         };
-        let released = behind.take(envelope.clone());
+        let released = behind.take(envelope.clone(), clock::host_now());
         if let Some(active) = active {
-            released.into_iter().for_each(|envelope| active.send(envelope, true));
+            active.queue(released);
+            // what waits at the end of a run is written when there is room for it
+            if !matches!(envelope.event, Event::RunEnded { .. }) {
+                active.leave_room();
+            }
         }
         self.catch_up_with(run);
     }
 
     /// Time goes on for runs of which nothing comes.
     fn look_at_clock(&mut self) {
-        let now = clock::now();
+        let now = clock::host_now();
         let runs: Vec<RunId> = self.behind.keys().cloned().collect();
         for run in runs {
             let Some(behind) = self.behind.get_mut(&run) else { continue };
             let released = behind.look(now);
             if let Some(active) = self.active.get_mut(&run) {
-                released.into_iter().for_each(|envelope| active.send(envelope, true));
+                active.queue(released);
+                active.leave_room();
             }
             self.catch_up_with(&run);
         }

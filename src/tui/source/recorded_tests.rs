@@ -6,6 +6,8 @@ use futures_util::FutureExt;
 use rustix::fs::{CWD, FileType, Mode};
 
 use super::*;
+use crate::domain::analysis::fixtures;
+use crate::domain::clock_fit::ClockSample;
 use crate::domain::ids::Rank;
 use crate::domain::options::RunOptions;
 use crate::domain::outcome::{RunEnd, RunOutcome};
@@ -137,4 +139,82 @@ async fn a_recording_that_could_not_be_begun_is_told_once() {
     let trouble = recorded.trouble().unwrap();
     assert!(trouble.contains("is not recorded: ") && trouble.contains("is there already"), "{trouble}");
     assert!(recorded.trouble().is_none() && !recorded.is_recorded(&still.run));
+}
+
+/// A step of the run's only rank, as its host tells it long after: by the host's clock, which is that of the client.
+fn step(still: &Still, step: u64) -> (Origin, Event) {
+    let mut timing = fixtures::timing(step, [100; 6]);
+    timing.start = HostTime(1_000_000 * step);
+    (Origin::Rank(still.run.clone(), Rank(0)), Event::StepDone { timing: Arc::new(timing) })
+}
+
+#[tokio::test]
+async fn of_a_run_that_is_attached_to_it_is_told_how_it_stands_and_then_its_end() {
+    let still = Still { state: tempfile::tempdir().unwrap(), run: RunId::new(1, 1) };
+    let session = Session::new(Vec::new(), Vec::new(), "/".to_owned());
+    let mut recorded = Recorded::new(session, still.state.path());
+    let taken = TakenUp::open(&Store::new(still.state.path()), &still.run);
+    let first = recorded.attach_shown(still.spec(), taken, Past::Whole);
+    assert!(first.is_behind && first.step().is_none());
+    let sample = ClockSample { host_time: HostTime(90_000_000), offset_us: 0, rtt_us: 200 };
+    let mut events = vec![(Origin::Host(HostId::from("a")), Event::ClockSampled { sample })];
+    events.extend((1..=50).map(|number| step(&still, number)));
+    let ended = RunOutcome::new(RunEnd::Finished, "the rank finished");
+    events.push((Origin::Run(still.run.clone()), Event::RunEnded { outcome: ended }));
+    let mut told = Vec::new();
+    while let Some(one) = recorded.try_next() {
+        told.push(one);
+    }
+    let attached = told.len();
+    for ((origin, event), seq) in events.into_iter().zip(100..) {
+        let envelope = Envelope { seq, at: Stamp(100_000_000), origin, event };
+        recorded.take(Output::Event(Box::new(envelope)));
+    }
+    while !matches!(&told.last(), Some(Told::Output(Output::Event(last))) if last.origin.run().is_some()) {
+        told.push(recorded.next().await);
+    }
+    let words = told[attached..].iter().map(|told| match told {
+        Told::CaughtUp(run) => format!("stands at step {}", run.step().unwrap_or(0)),
+        Told::Output(Output::Event(envelope)) => match &envelope.event {
+            Event::ClockSampled { .. } => "clock".to_owned(),
+            Event::RunEnded { .. } => "ended".to_owned(),
+            other => format!("{other:?}"),
+        },
+        Told::Output(other) => format!("{other:?}"),
+    });
+    assert_eq!(words.collect::<Vec<_>>(), ["clock", "stands at step 50", "ended"]);
+    let mut finishing = Finishing::default();
+    finishing.take(&mut recorded);
+    recorded.finished(finishing.next().await);
+    assert_eq!(recorded.trouble(), None);
+    let reader = Reader::open(&still.path()).unwrap();
+    let all: Vec<Envelope> = reader.envelopes(..).map(|envelope| envelope.unwrap()).collect();
+    let steps = all.iter().filter(|envelope| matches!(envelope.event, Event::StepDone { .. })).count();
+    assert_eq!(steps, 50, "each once");
+    assert!(all.windows(2).all(|pair| pair[0].seq < pair[1].seq && pair[0].at <= pair[1].at), "{all:#?}");
+}
+
+#[tokio::test]
+async fn what_waits_when_a_session_is_closed_is_recorded() {
+    let still = Still { state: tempfile::tempdir().unwrap(), run: RunId::new(1, 1) };
+    let session = Session::new(Vec::new(), Vec::new(), "/".to_owned());
+    let mut recorded = Recorded::new(session, still.state.path());
+    let taken = TakenUp::open(&Store::new(still.state.path()), &still.run);
+    recorded.attach_shown(still.spec(), taken, Past::Whole);
+    while recorded.try_next().is_some() {}
+    for number in 1..=20_000 {
+        let (origin, event) = step(&still, number);
+        let envelope = Envelope { seq: 100 + number, at: Stamp(100_000_000), origin, event };
+        recorded.take(Output::Event(Box::new(envelope)));
+    }
+    recorded.close();
+    let mut finishing = Finishing::default();
+    finishing.take(&mut recorded);
+    recorded.finished(finishing.next().await);
+    assert_eq!(recorded.trouble(), None);
+    let reader = Reader::open(&still.path()).unwrap();
+    let steps = reader.envelopes(..).filter(|envelope| {
+        matches!(envelope.as_ref().map(|envelope| &envelope.event), Ok(Event::StepDone { .. }))
+    });
+    assert_eq!(steps.count(), 20_000);
 }

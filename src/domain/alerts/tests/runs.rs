@@ -1,6 +1,7 @@
 //! Alerts of runs: GPUs that are held and idle, processes beside a run, hangs, failures, full disks.
 
 use super::*;
+use crate::domain::note::what;
 
 #[test]
 fn a_gpu_that_is_held_and_computes_nothing_is_told() {
@@ -165,18 +166,14 @@ fn ranks_of_a_host_that_is_not_reached_do_not_hang() {
     assert_eq!(script.told().iter().map(|told| told.0).collect::<Vec<_>>(), [AlertKind::HostDown]);
 }
 
+fn exit(code: i32, stopped: bool) -> RankExit {
+    RankExit { code: Some(code), signal: None, t: HostTime(1), error: None, stopped, cause: None }
+}
+
 #[test]
 fn the_rank_that_failed_first_is_told_alone() {
     let mut script = Script::new();
     let run = script.run();
-    let exit = |code, stopped| RankExit {
-        code: Some(code),
-        signal: None,
-        t: HostTime(1),
-        error: None,
-        stopped,
-        cause: None,
-    };
     script.now = 5;
     script.tell(Origin::Rank(run.clone(), Rank(1)), Event::RankExited { exit: exit(3, false) });
     script.now = 6;
@@ -206,4 +203,31 @@ fn a_full_disk_and_a_run_of_another_terminal_are_told() {
     ];
     assert_eq!(script.told(), expected);
     assert_eq!(script.words(), ["the disk is nearly full", "mnist of li is live on a"]);
+}
+
+#[test]
+fn what_happened_while_a_run_was_not_followed_is_told_once_it_has_caught_up() {
+    let mut script = Script::new();
+    let run = script.run();
+    script.now = 3;
+    script.step(&run, 0, 1);
+    let mut known = script.world.runs[&run].clone();
+    let mut later = script.world.clone();
+    let note = Note::new(what::SPOOL, "the disk is nearly full", HostTime(1));
+    let events = [
+        (Origin::Run(run.clone()), Event::RunNoted { host: "a".into(), note }),
+        (Origin::Rank(run.clone(), Rank(1)), Event::RankExited { exit: exit(3, false) }),
+    ];
+    for ((origin, event), at) in events.into_iter().zip(4..) {
+        later.apply(&Envelope { seq: 9, at: Stamp(at * SECOND), origin, event });
+    }
+    let caught_up = later.runs.remove(&run).unwrap();
+    known.is_behind = true;
+    script.world.stands(known, Stamp(60 * SECOND));
+    assert_eq!(script.told(), []);
+    script.world.stands(caught_up.clone(), Stamp(62 * SECOND));
+    assert_eq!(script.words(), ["failed first: exit 3", "the disk is nearly full"]);
+    // what was known before is not told again
+    script.world.stands(caught_up, Stamp(70 * SECOND));
+    assert_eq!(script.told().len(), 2);
 }

@@ -135,8 +135,11 @@ fn with_collectives(run: &RunState, mut verdict: Verdict) -> Verdict {
 }
 
 /// The standstill of a run whose ranks hang, and its last step. Not one that has an end in sight: before the first step and
-/// after the last, while it is stopped, while one evaluates or saves. Of a silent host nothing is known.
+/// after the last, while it is stopped, while one evaluates or saves. Of a silent host nothing is known, nor of a run that catches up.
 pub fn hang(model: &Model, run: &RunState) -> Option<(Standstill, Stamp)> {
+    if run.is_behind {
+        return None;
+    }
     let now = model.moment();
     let last = run.trainers().filter_map(|one| one.state.steps.back().map(|(at, _)| *at)).max()?;
     let is_over = run.total_steps.is_some_and(|total| run.step().is_some_and(|step| step >= total));
