@@ -25,7 +25,7 @@ const LOW_SM_ACTIVE: u32 = 40;
 const STEPS: i64 = 10;
 /// Over how many of its newest steps the median is taken.
 const RECENT: usize = 20;
-/// For how long the signs of a hang are seen before it is told: steps of a run that was taken up come within it.
+/// For how long the signs of a hang are seen before it is told: steps of a run just attached to come within it.
 const SEEN_US: i64 = 10 * SECOND_US;
 /// A sample that is older says nothing of now.
 const FRESH_US: i64 = 5 * SECOND_US;

@@ -53,7 +53,7 @@ pub struct Recorded {
     /// Under which rules of alerts states of long runs are kept beside their recordings.
     rules: Option<Arc<AlertRules>>,
     active: BTreeMap<RunId, Active>,
-    /// Runs that were taken up, until what their hosts tell of the time before that is in order.
+    /// Runs that were attached to, until what their hosts tell of the time before that is in order.
     behind: BTreeMap<RunId, Behind>,
     /// What is to be told next.
     told: VecDeque<Told>,
@@ -73,7 +73,7 @@ pub struct Recorded {
 pub enum Told {
     /// An output of the session, recorded already.
     Output(Output),
-    /// How a run that was taken up stands, now that it has caught up: its events before were not told.
+    /// How a run that was attached to stands, now that it has caught up: its events before were not told.
     CaughtUp(Box<RunState>),
 }
 
@@ -221,7 +221,7 @@ impl Recorded {
         }
     }
 
-    /// Takes up a run where its recording ends: streams the rest and goes on recording. `false` when the
+    /// Attaches to a run where its recording ends: streams the rest and goes on recording. `false` when the
     /// session follows it already.
     pub fn attach(&mut self, spec: RunSpec, taken: TakenUp, past: Past) -> bool {
         let behind = Behind::new(&spec, &taken.recap.position);
