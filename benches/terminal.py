@@ -91,7 +91,7 @@ class Screen:
 
 
 class Echo:
-    """The least that a program on a terminal can do: `cat`. What a key costs there nobody gets below on this machine."""
+    """The least that a program on a terminal can do: `cat`. The cost of a key there is the lower bound on this machine."""
 
     def __init__(self):
         self.pid, self.fd = pty.fork()

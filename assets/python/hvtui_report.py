@@ -295,7 +295,7 @@ class Steps:
             self.page = report.page
             report.hello()
             if not self.claimed:
-                report.unlock()  # whoever trains first takes it
+                report.unlock()  # the first process that trains takes it
         start.debug("attached to %s %s%s" % (framework, version, "".join(", without " + part for part in missing)))
 
     def claim(self):

@@ -87,7 +87,7 @@ impl Collecting {
         let dir = RunDir::open(dir.path()).ok()?;
         let (live, (done, running)) = (live.to_vec(), channel());
         let asking = move || {
-            // nobody waits for it any more
+            // fails where it is not awaited any more
             let _ = done.send(gather(&dir, &live));
         };
         self.running = Some(running);
@@ -163,7 +163,7 @@ fn ask_torch(dir: &RunDir, folder: &RunDir, live: &[Rank]) -> Vec<ProcessCollect
         let silent = || format!("its torch has not written its dump within {} s", PATIENCE.as_secs());
         told.push(summary(process, Err(why.unwrap_or_else(silent))));
     }
-    // where nobody has one it is another program than torch
+    // where no rank has one it is another program than torch
     if !processes.is_empty() {
         let has = |rank: &Rank| processes.iter().any(|(of, _)| of == rank);
         for rank in live.iter().filter(|rank| !has(rank)) {
@@ -221,7 +221,7 @@ fn since(then: HostTime) -> Duration {
     Duration::from_micros(clock::host_now().0.saturating_sub(then.0))
 }
 
-/// What NCCL says of the run's communicators; `None` where nobody answers.
+/// What NCCL says of the run's communicators; `None` where nothing answers.
 fn ask_nccl(port: u16) -> Option<RasAnswer> {
     let begun = clock::host_now();
     let mut socket = TcpStream::connect_timeout(&(Ipv4Addr::LOCALHOST, port).into(), RAS_LOOK).ok()?;

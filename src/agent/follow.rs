@@ -107,7 +107,7 @@ struct Share {
     pages: Pages,
     /// When its collectives are asked for.
     collecting: Collecting,
-    /// Where a run is ended that is silent while nobody follows it.
+    /// Where a run is ended that is silent while no client follows it.
     attended: Option<Attended>,
 }
 
@@ -191,8 +191,8 @@ impl Share {
         }
     }
 
-    /// Sends until nothing is left to send, or nobody to send to. `trouble` becomes nothing with the first look
-    /// that succeeds.
+    /// Sends until nothing is left to send, or the receiver is gone. `trouble` becomes nothing with the first
+    /// look that succeeds.
     fn follow(
         &mut self,
         out: &Outgoing,
@@ -369,7 +369,7 @@ impl Share {
             }
             let wrapped = self.state.wraps.get(&rank.rank).is_some_and(Identity::alive);
             let runs = rank.started.as_ref().is_some_and(|started| started.process.alive());
-            // After the look at the processes: whoever ended by then has written all it ever will.
+            // After the look at the processes: one that ended by then has written all it ever will.
             let exit = dir.read_json(&exit_file(rank.rank))?;
             let lost = !supervised && !wrapped && !runs;
             let moved = if lost && exit.is_none() { attempts::moved(&self.dir, self.attempt) } else { None };
@@ -390,7 +390,7 @@ impl Share {
     }
 }
 
-/// The end of a rank of which nobody has written down anything: a reboot, or all was killed at once.
+/// The end of a rank of which nothing was written down: a reboot, or all was killed at once.
 fn unknown_exit(state: &State) -> RankExit {
     let rebooted = boot_id().is_ok_and(|boot| boot != state.supervisor.boot);
     let cause = if rebooted { REBOOTED } else { "how it ended was not recorded" };

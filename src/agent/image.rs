@@ -108,7 +108,7 @@ impl Copy<'_> {
         };
         let (place, name) = (staging::place(&config.state_dir), name.to_string());
         if let Some(there) = self.there(&engine)? {
-            // what an earlier copy has left whose end nobody heard
+            // what is left of an earlier copy whose end was not received
             if let Some(left) = Staging::unused(&place, &name).filter(|_| !open.dry) {
                 left.remove();
             }

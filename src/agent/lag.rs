@@ -1,7 +1,7 @@
 //! Whether a reader that is behind will ever be level again. Pure: time is passed in.
 //!
-//! Ranks can print faster than any link or screen takes it. Who is minutes behind sees nothing of the present, and at
-//! the end of the run waits for lines that nobody can read any more.
+//! Ranks can print faster than any link or screen takes it. A reader that is minutes behind sees nothing
+//! of the present, and at the end of the run waits for lines that no user can read any more.
 
 use crate::domain::time::HostTime;
 
@@ -11,7 +11,7 @@ const MEASURE_US: u64 = 3_000_000;
 const LEAST: u64 = 64 << 10;
 /// A reader may be so far behind while ranks print.
 const LIVE_S: u64 = 300;
-/// And so far when none does any more: somebody waits for the end.
+/// And so far when none does any more: a client waits for the end.
 const ENDED_S: u64 = 60;
 /// So much is never passed over.
 const SMALL: u64 = 8 << 20;

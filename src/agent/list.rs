@@ -1,5 +1,5 @@
-//! Tells which runs this host knows, from their files alone: a client that launched none of them can take
-//! them up again. A live one is always told.
+//! Tells which runs this host knows, from their files alone: a client that launched none of them can attach
+//! to them. A live one is always told.
 
 use super::AgentConfig;
 use super::outgoing::Outgoing;

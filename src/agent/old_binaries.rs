@@ -1,4 +1,4 @@
-//! Takes agents of earlier versions out of the cache folder: those that nobody has started for a while and that no
+//! Takes agents of earlier versions out of the cache folder: those that were not started for a while and that no
 //! process runs. Knows the folder by the shape of its own path and touches nothing where that is another.
 
 use std::collections::BTreeSet;
@@ -11,7 +11,7 @@ use rustix::fs::{AtFlags, CWD, Timespec, Timestamps, UTIME_NOW, statfs, utimensa
 use crate::domain::time::Stamp;
 
 const DAY_S: i64 = 24 * 3600;
-/// So long a binary stays that nobody starts.
+/// So long a binary stays that is not started.
 const KEPT_S: i64 = 14 * DAY_S;
 /// The same where other hosts may run it, whose processes don't show here.
 const KEPT_SHARED_S: i64 = 90 * DAY_S;

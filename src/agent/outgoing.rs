@@ -1,8 +1,8 @@
 //! What waits to be sent, in four lanes: pongs, control messages, the newest telemetry sample, run data.
 //!
 //! A lane is served only when those before it are empty. Each is bounded: run data waits for room and for the
-//! client's credit, so that its reader never runs ahead of the link and what comes after it is not kept waiting; samples replace each other and are counted; pongs that nobody
-//! can use any more are forgotten.
+//! client's credit, so that its reader never runs ahead of the link and what comes after it is not kept waiting; samples replace each other and are counted; pongs that are
+//! of no use any more are forgotten.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -42,7 +42,7 @@ pub(super) struct Queue {
     sent: u64,
 }
 
-/// The lanes in which nobody waits for room.
+/// The lanes in which nothing waits for room.
 #[derive(Debug, Default)]
 struct Urgent {
     waiting: Mutex<Waiting>,

@@ -1,5 +1,5 @@
-//! Hides the values of a run's secret variables in what its ranks print, before it leaves the host: so whoever
-//! attaches, from wherever, shows and records them as little as the client that launched the run.
+//! Hides the values of a run's secret variables in what its ranks print, before it leaves the host: so any
+//! client that attaches, from any machine, shows and records them as little as the client that launched the run.
 //!
 //! A value is replaced by as many bytes as it has: offsets stay what they are. Must not know how bytes are read.
 
@@ -30,7 +30,7 @@ enum Known {
     Values(Masks),
     /// Where they stand, after its end.
     Places(Hidden),
-    /// Nobody can say them any more.
+    /// They are not known any more.
     Lost,
 }
 
@@ -71,7 +71,7 @@ pub(super) enum Readiness {
     Waiting,
     /// It can be told, without its secrets.
     Clear,
-    /// Nobody can say what is secret in it, so nothing of it is told: this was just found out.
+    /// It is unknown what is secret in it, so nothing of it is told: this was just found out.
     JustLost,
 }
 
@@ -263,7 +263,7 @@ mod tests {
         for at in 7..19 {
             let mut redactor = redactor(Known::Values(Masks::new(["hunter2hunter2"])));
             assert_eq!(told(&mut redactor, text, (at, 0), 5), "•••, again", "from {at}");
-            // of three letters and less nobody can say that they are a value's
+            // of three letters and less it cannot be said that they are a value's
             if at < 17 {
                 assert_eq!(told(&mut redactor, text, (at, at), 14), "•••, again", "kept from {at}");
             }

@@ -34,7 +34,7 @@ use crate::wire::message::{
 };
 use crate::wire::trace::Trace;
 
-/// How long what was checked may be taken for true, and GPUs are held for a run that nobody starts.
+/// How long what was checked may be taken for true, and GPUs are held for a run that is not started.
 pub(super) const PLAN_LIFE_US: u64 = 60_000_000;
 
 /// Runs that are deleted at once: a client may ask for hundreds.

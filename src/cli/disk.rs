@@ -13,7 +13,7 @@ use crate::tui::source::finishing::Finishing;
 
 /// A wait that lasts longer says for what.
 const MOMENT: Duration = Duration::from_secs(1);
-/// A wait that nobody can end lasts no longer.
+/// A wait that no user can end lasts no longer.
 const ALONE: Duration = Duration::from_secs(10);
 
 /// Awaits something that a disk may hold up. After a moment it says for what it waits; then a signal ends the wait and gives
@@ -29,7 +29,7 @@ pub(crate) async fn patiently<T>(
             note(&format!("waiting for {what}"));
             return pending().await;
         };
-        // one that came before this is said asked for the end of the command, not of a wait that nobody knew of
+        // one that came before this is said asked for the end of the command, not of an unannounced wait
         signals.drain();
         note(&format!("waiting for {what}"));
         let alone = signals.is_alone();

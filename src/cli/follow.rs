@@ -47,7 +47,7 @@ pub(crate) enum Part {
 }
 
 /// Streams until the end, until what is recorded is written, and until what is printed is taken. `run` is known for one that
-/// is taken up; output that waits for its reader is kept below `state_dir`.
+/// was attached to; output that waits for its reader is kept below `state_dir`.
 pub(crate) async fn follow(
     mut recorded: Recorded,
     mut screen: Screen,

@@ -276,7 +276,7 @@ impl RunPrinter {
         vec![own(&format!("exit {STOPPED} after {took}: stopped")), rest]
     }
 
-    /// The run was taken up: how it stands here.
+    /// A client attached to the run: how it stands here.
     fn attached(&self, since: Option<Stamp>, at: Stamp) -> Vec<Line> {
         let (Some(run), Some(since)) = (self.state(), since) else { return Vec::new() };
         let away = duration_us(at.micros_since(since).max(0).unsigned_abs());

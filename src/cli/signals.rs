@@ -75,7 +75,7 @@ impl Signals {
         self.times >= 3
     }
 
-    /// Whether the terminal is gone: nobody can press ctrl-c any more.
+    /// Whether the terminal is gone: no user can press ctrl-c any more.
     pub(crate) fn is_alone(&self) -> bool {
         self.is_alone
     }

@@ -82,7 +82,7 @@ pub(crate) struct Link {
     pub(crate) limited: Option<String>,
     /// What the host printed at login.
     pub(crate) banner: String,
-    /// What let us in, where somebody had to.
+    /// What let us in, where a login was needed.
     pub(crate) login: String,
     keeper: Keeper,
 }

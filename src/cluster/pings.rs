@@ -1,4 +1,4 @@
-//! The pings that are on their way to a host. How long one took is counted on the clock that nobody sets: a step of the wall
+//! The pings that are on their way to a host. How long one took is counted on a clock that is never set: a step of the wall
 //! clock, or an answer that was never asked for, changes no round trip. Pure.
 
 use std::collections::VecDeque;

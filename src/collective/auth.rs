@@ -29,7 +29,7 @@ pub(super) const HELLO: usize = SIGNED + NONCE;
 /// The listener's answer to a caller whose proof is wrong.
 pub(super) const REFUSAL: [u8; NONCE] = [0; NONCE];
 
-/// The secret that all ranks of a run share and nobody else has: 256 bits.
+/// The secret that all ranks of a run share and no other process has: 256 bits.
 #[derive(Clone)]
 pub struct Secret(hmac::Key);
 

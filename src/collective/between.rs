@@ -60,7 +60,7 @@ struct Slice<'a, 'b> {
 impl Work for Slice<'_, '_> {
     #[expect(unsafe_code, reason = "the slice that this rank drives")]
     fn memory(&mut self) -> &mut [u8] {
-        // SAFETY: of this rank's values nobody else works on the slices that it drives; `prepare` and `finish`, which reach the
+        // SAFETY: of this rank's values nothing else works on the slices it drives; `prepare` and `finish`, which reach the
         // same bytes by pointers, are not called while the result is borrowed.
         unsafe { self.memory.bytes() }
     }

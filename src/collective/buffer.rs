@@ -100,7 +100,7 @@ impl<T> fmt::Debug for Buffer<T> {
     }
 }
 
-/// Ordinary memory, for groups in which nobody else could work on it.
+/// Ordinary memory, for groups in which no other rank could work on it.
 struct Heap(Vec<Line>);
 
 /// 64 bytes, aligned to 64.

@@ -206,7 +206,7 @@ fn exchange_calls(
             what: "call the other hosts",
             reason: "the calling thread panicked".to_owned(),
         })?;
-        // The call's own error says more than that nobody came.
+        // The call's own error says more than that no rank came.
         let called = called?;
         late.map_or(Ok((called, accepted)), |rank| Err(config.missing(vec![rank])))
     })

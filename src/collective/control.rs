@@ -73,7 +73,7 @@ pub(super) struct Message {
 }
 
 impl Message {
-    /// A message that blames nobody.
+    /// A message that blames no rank.
     pub(super) fn plain(kind: Kind, op: OpId) -> Self {
         Self {
             kind,

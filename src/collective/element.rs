@@ -153,7 +153,7 @@ impl Span {
     /// The bytes.
     ///
     /// # Safety
-    /// What the span was made of is still borrowed, and as long as the slice is used nobody else uses these bytes: no other
+    /// What the span was made of is still borrowed, and while the slice is used nothing else uses these bytes: no other
     /// reference, no pointer to the same place, no other rank.
     #[expect(unsafe_code, reason = "an address is what a span is")]
     pub(super) unsafe fn bytes<'a>(self) -> &'a mut [u8] {

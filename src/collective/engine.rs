@@ -137,7 +137,7 @@ impl Engine {
         self.operate(kind, Values::of(&mut times))?;
         let pair = |at: usize| [f64::from(times[at]), f64::from(times[at + 1])];
         self.limit = model::limit(pair(0), &[pair(2), pair(4)]);
-        // What was done here is nobody's operation.
+        // The measurement is not an operation of the program's.
         self.seq = 0;
         self.recorder = Recorder::new();
         Ok(())
@@ -201,7 +201,7 @@ impl Engine {
     fn carry(&mut self, task: Task, values: Span) -> Result<Option<u64>, CollectiveError> {
         let op = task.op;
         if values.len() <= self.limit {
-            // SAFETY: small values are copied beside the meeting; nobody else touches these.
+            // SAFETY: small values are copied beside the meeting; nothing else touches these.
             return self.small(task, unsafe { values.bytes() }).map(|()| None);
         }
         // All but an allreduce on one host need the values where all ranks of the host reach them.

@@ -1,4 +1,4 @@
-//! A listening port that lets nobody in without proof, and that nobody can block.
+//! A listening port that lets no peer in without proof, and that no peer can block.
 //!
 //! Every connection is served side by side, without threads and without ever waiting for one of them; who has not
 //! proved itself within five seconds is dropped, and when too many knock at once the oldest goes first.

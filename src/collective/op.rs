@@ -33,7 +33,7 @@ pub enum OpKind {
         /// Of what.
         dtype: DType,
     },
-    /// Nobody goes on before all have come.
+    /// No rank goes on before all have come.
     Barrier,
 }
 

@@ -257,7 +257,7 @@ fn gather(
     Ok((lines, table))
 }
 
-/// A guest has nothing to say before all are here: whoever is readable has hung up, or is no sane rank.
+/// A guest has nothing to say before all are here: one that is readable has hung up, or is no sane rank.
 fn drop_gone(guests: &mut Guests) {
     for guest in guests {
         if guest.as_ref().is_some_and(|(stream, _)| socket::read_some(stream, &mut [0]) != Moved::Nothing) {

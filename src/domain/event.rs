@@ -198,13 +198,13 @@ pub enum Event {
         /// What there is of it: of a line that was written over, its newest state.
         line: Arc<LogLine>,
     },
-    /// Up to this byte a rank's report file has become events: who takes the run up again reads on from there.
+    /// Up to this byte a rank's report file has become events: a client that attaches again goes on there.
     /// Origin: rank.
     ReportsRead {
         /// Where the next line begins.
         next: u64,
     },
-    /// A client took the run up that it had not launched, or no longer followed. Origin: run.
+    /// A client attached to a run that it had not launched, or no longer followed. Origin: run.
     Attached {
         /// From then on it was not recorded here; `None` where this recording begins with it.
         since: Option<Stamp>,

@@ -84,7 +84,7 @@ impl Leases {
         self.held.iter().find(|lease| lease.gpu == *gpu)
     }
 
-    /// Whoever has a GPU has its MIG slices too: the lease may be older than they are.
+    /// The holder of a GPU has its MIG slices too: the lease may be older than they are.
     pub fn extend_to_slices(&mut self, gpus: &[GpuInfo]) {
         for slice in gpus {
             let whole = gpus.iter().find(|gpu| Some(gpu.index) == slice.parent);

@@ -88,7 +88,7 @@ pub enum GapReason {
     NotKept,
     /// They were passed over to reach the end sooner; the host has them, for a while.
     NotRead,
-    /// Nobody can say any more where secret values stand in them; the host has them.
+    /// It is no longer known where secret values stand in them; the host has them.
     Withheld,
     /// They did not come, without a reason; or a reason of a newer version.
     Unknown,

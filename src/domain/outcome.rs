@@ -55,7 +55,7 @@ pub struct RunOutcome {
     pub summary: String,
 }
 
-/// What of these spans lies before a run's end: who takes a run up that is over learns of its end last.
+/// The part of these spans before a run's end: a client that attaches to an ended run learns of its end last.
 pub fn before_end(spans: &mut Vec<(Stamp, Stamp)>, end: Stamp) {
     for (_, to) in spans.iter_mut() {
         *to = end.min(*to);

@@ -154,7 +154,7 @@ impl Position {
         known.flat_map(each).collect()
     }
 
-    /// Whether an event of the run was known before the stream was taken up again. Asked once for each.
+    /// Whether an event of the run was known before the client attached again. Asked once for each.
     pub fn repeats(&mut self, run: &RunId, origin: &Origin, event: &Event) -> bool {
         match origin {
             Origin::Rank(of, rank) | Origin::Worker(of, rank, _) if of == run => {

@@ -209,7 +209,7 @@ pub struct HostRun {
     /// Whether the ranks' torch can be asked for a kernel trace while they run.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub traceable: bool,
-    /// The whole run, so that any client can take it up again. Absent where an older client launched it.
+    /// The whole run, so that any client can attach to it. Absent where an older client launched it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub run_spec: Option<Box<RunSpec>>,
     /// The GPUs that are held while it runs.

@@ -25,7 +25,7 @@ pub const MASKED_BYTE: u8 = 0xff;
 /// A shorter value is not looked for in text: it would be found everywhere.
 const LEAST: usize = 8;
 
-/// Of fewer bytes nobody can say that they are a part of a value.
+/// Of fewer bytes it cannot be said that they are a part of a value.
 pub const TELLING: usize = LEAST / 2;
 
 /// The text of bytes from a host: [`MASK`] where values were, other bytes that are not UTF-8 replaced.

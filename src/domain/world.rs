@@ -94,7 +94,7 @@ pub struct RunState {
     pub attempt: (u32, u32),
     /// Spans in which no client here followed it, and so recorded none of its hosts' telemetry.
     pub unattended: Vec<(Stamp, Stamp)>,
-    /// It was taken up, and its hosts still tell what happened meanwhile: how it stands is not known.
+    /// A client attached to it, and its hosts still tell what happened meanwhile: how it stands is not known.
     pub is_behind: bool,
     /// What is kept of it from its start on.
     pub history: RunHistory,

@@ -1,4 +1,4 @@
-//! Programs of an engine that run for long: `save`, `load` and `build`. Each ends with whoever waits for it.
+//! Programs of an engine that run for long: `save`, `load` and `build`. Each ends with the caller that waits.
 
 use std::collections::VecDeque;
 use std::io::{self, BufRead, BufReader, Read, Write};
@@ -49,12 +49,12 @@ pub enum ClientError {
         /// Why.
         source: SavedError,
     },
-    /// Nobody wants it any more.
+    /// It is not wanted any more.
     #[error("it was called off")]
     Stopped,
 }
 
-/// A program that is killed when nobody waits for it any more.
+/// A program that is killed when it is not waited for any more.
 struct Running {
     child: Child,
     program: String,
@@ -87,7 +87,7 @@ impl Running {
         ClientError::Failed { program: self.program.clone(), what: self.what, words }
     }
 
-    /// Its end, or none where `is_over` says that nobody waits for it.
+    /// Its end, or none where `is_over` says that it is not waited for.
     fn end(&mut self, mut is_over: impl FnMut() -> bool) -> Result<ExitStatus, ClientError> {
         loop {
             match self.child.try_wait() {
@@ -112,7 +112,7 @@ fn lines(stream: impl Read + Send + 'static, told: Option<mpsc::Sender<String>>)
                 Ok(_) => {}
             }
             let line = String::from_utf8_lossy(&line).trim_end_matches(['\n', '\r']).to_owned();
-            // whoever hears of it may be gone
+            // the receiver may be gone
             let _ = told.as_ref().map(|told| told.send(line.clone()));
             last.push_back(line);
             if last.len() > LAST {
@@ -184,7 +184,7 @@ fn loaded(line: &str) -> Option<String> {
     id.starts_with("sha256:").then(|| id.to_owned())
 }
 
-/// An engine's standard input, as long as somebody waits.
+/// An engine's standard input, as long as the caller waits.
 struct Feed<'a, W> {
     stdin: W,
     is_over: &'a mut dyn FnMut() -> bool,

@@ -12,7 +12,7 @@ pub fn name(asked: &str, names: &[String]) -> Option<String> {
     let asked = asked.strip_prefix("library/").unwrap_or(asked);
     let last = asked.rsplit('/').next().unwrap_or(asked);
     let full = if last.contains(':') { asked.to_owned() } else { format!("{asked}:latest") };
-    // podman's names begin with a registry that nobody has written
+    // podman's names begin with a registry that the user has not written
     let is =
         |name: &String| *name == full || name.strip_suffix(&full).is_some_and(|rest| rest.ends_with('/'));
     names.iter().any(is).then_some(full)

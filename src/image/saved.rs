@@ -45,7 +45,7 @@ pub enum SavedError {
     /// It is no archive of an image.
     #[error("what it has printed is no image: {0}")]
     Malformed(String),
-    /// Nobody wants it any more.
+    /// It is not wanted any more.
     #[error("it was called off")]
     Stopped,
 }

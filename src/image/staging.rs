@@ -18,7 +18,7 @@ use crate::sync::blobs::Store;
 
 /// Where folders of users lie.
 const COMMON: &str = "/var/tmp";
-/// What nobody has gone on with for so long is removed.
+/// A copy that was not continued for so long is removed.
 const KEPT: Duration = Duration::from_secs(7 * 86_400);
 
 /// A folder for the contents of one image, locked.
@@ -52,7 +52,7 @@ impl StagingError {
 /// The folder of all images: the user's own on the machine's disk, or below `state` where there can be none.
 pub fn place(state: &Path) -> PathBuf {
     let (own, uid) = own();
-    // it may be there, and be somebody else's
+    // it may be there, and be another user's
     let _ = DirBuilder::new().mode(0o700).create(&own);
     if is_own(&own, uid) { own.join("images") } else { state.join("images") }
 }
@@ -62,7 +62,7 @@ fn own() -> (PathBuf, u32) {
     (Path::new(COMMON).join(format!("hvtui-{uid}")), uid)
 }
 
-/// Whether a folder is this user's alone: nobody else has a bit of its mode.
+/// Whether a folder is this user's alone: no other user has a bit of its mode.
 fn is_own(path: &Path, uid: u32) -> bool {
     fs::symlink_metadata(path)
         .is_ok_and(|meta| meta.is_dir() && meta.uid() == uid && meta.mode().trailing_zeros() >= 6)
@@ -77,7 +77,7 @@ impl Staging {
         Self::lock(dir)
     }
 
-    /// The folder of this name, if it is there and nobody uses it.
+    /// The folder of this name, if it is there and not in use.
     pub fn unused(place: &Path, name: &str) -> Option<Self> {
         Self::lock(place.join(name)).ok().flatten()
     }

@@ -4,13 +4,13 @@
 //! ```text
 //!   Prepare ──all prepared──▶ Start ──all ranks run──▶ Meet ──all met──▶ FirstStep ──▶ Training
 //!      │ one refuses:            │                                                        │
-//!      │ Abort to all            └────── a rank fails, or somebody stops it ──────────────┤
+//!      │ Abort to all            └────── a rank fails, or a client stops it ──────────────┤
 //!      ▼                                                                                  ▼
 //!   Ended: nothing has started                              Stopping ──all finished──▶ Ended
 //! ```
 //!
-//! How hosts are asked and told to start is `starting`. A machine that takes up a run which goes on already begins
-//! where its recording ends, see `attach`.
+//! How hosts are asked and told to start is `starting`. A machine that attaches to a run which goes on already
+//! begins where its recording ends, see `attach`.
 
 mod attach;
 mod lacking;
@@ -84,9 +84,9 @@ pub struct RunMachine {
     finished: BTreeSet<HostId>,
     exits: BTreeMap<Rank, (Stamp, RankExit)>,
     committed: bool,
-    /// Whether it was taken up: then no answer of a host is awaited, and none that is missing stops the others.
+    /// Whether it was attached to: then no host's answer is awaited, and none that is missing stops the others.
     attached: bool,
-    /// Whether it was taken up from a client that ended, as far as is recorded, while it told the hosts to start.
+    /// Whether it was taken over from a client that ended, as far as is recorded, while telling the hosts to start.
     unsure: bool,
     /// Whether that client had not told all of them: all hosts start or none.
     half_started: bool,
@@ -96,7 +96,7 @@ pub struct RunMachine {
     ranks_due: BTreeSet<Rank>,
     /// Who is waited for, as it was told last.
     told: Waiting,
-    /// How often it was started before; `None` where a client that took it up does not know.
+    /// How often it was started before; `None` where a client that attached to it does not know.
     attempt: Option<u32>,
     /// Whether its owner wanted it stopped: then it is not started again.
     unwanted: bool,

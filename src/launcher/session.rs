@@ -1,7 +1,7 @@
 //! All that one client does: its hosts, its launches, its runs; and the one total order of events.
 //!
 //! Items of the cluster and events of the run machines are numbered here, in the order in which they are
-//! handed out. Whoever records or shows them sees the same list.
+//! handed out. All that record or show them see the same list.
 
 mod asking;
 mod folders;
@@ -122,7 +122,7 @@ pub struct Session {
     /// Only what the hosts' events say; runs are the reader's business.
     world: World,
     runs: BTreeMap<RunId, RunMachine>,
-    /// Of runs that were taken up: what was known before, which is not told again.
+    /// Of attached runs: what was known before, which is not told again.
     known: BTreeMap<RunId, Position>,
     pending: Vec<Pending>,
     /// Launches that have waited and whose GPUs are not safely held yet.
@@ -241,8 +241,8 @@ impl Session {
         self.cluster.send(host, ToAgent::Trace(trace));
     }
 
-    /// Takes up a run that goes on already or has ended since, from `position` on: its events come as those of a
-    /// run of this session, and it is stopped like one. `false` when this session follows it already.
+    /// Attaches to a run that goes on already or has ended since, from `position` on: its events come as those
+    /// of a run of this session, and it is stopped like one. `false` when this session follows it already.
     pub fn attach(&mut self, spec: RunSpec, position: Position, past: Past) -> bool {
         if self.runs.get(&spec.id).is_some_and(|machine| !machine.is_over()) {
             return false;

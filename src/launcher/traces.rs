@@ -324,7 +324,7 @@ impl Gathering {
 
 impl Drop for Gathering {
     fn drop(&mut self) {
-        // What is left of it is a file that nobody misses.
+        // Where this fails only a file is left that is not needed.
         let _ = std::fs::remove_dir_all(&self.folder);
     }
 }

@@ -86,7 +86,7 @@ impl Stat {
         })
     }
 
-    /// Whether it is more than an entry that nobody has waited for.
+    /// Whether it is more than an entry that its parent has not waited for.
     pub fn runs(&self) -> bool {
         !matches!(self.state, 'Z' | 'X' | 'x')
     }

@@ -161,7 +161,7 @@ impl Player {
         self.reader.spec()
     }
 
-    /// Whether more may be recorded, by the client that records it or by one that takes the run up.
+    /// Whether more may be recorded, by the client that records it or by one that attaches to the run.
     pub fn may_grow(&self) -> bool {
         match self.reader.integrity() {
             Integrity::Complete => self.reader.outcome().is_none(),

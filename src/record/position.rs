@@ -1,4 +1,4 @@
-//! Tells where a recording stands, so that its run can be taken up again, and the world it leaves behind.
+//! Tells where a recording stands, so that clients can attach to its run again, and the world it leaves behind.
 
 use super::error::Error;
 use super::format::Channel;
@@ -18,7 +18,7 @@ pub struct Recap {
 }
 
 impl Reader {
-    /// Reads what must be known to take the run up again. Lines are read as far as memory keeps them: the
+    /// Reads what must be known to attach to the run again. Lines are read as far as memory keeps them: the
     /// chunks' notes tell where the last ones begin.
     ///
     /// # Errors

@@ -60,7 +60,7 @@ impl Part {
         Ok(Self { path, bytes, data })
     }
 
-    /// One that follows another. A client that was killed as it took the run up has left the beginning of a file.
+    /// One that follows another. A client that was killed as it attached has left the beginning of a file.
     fn begun(path: PathBuf) -> Result<Option<Self>, Error> {
         match Self::open(path) {
             Err(Error::NotARecording(_)) => Ok(None),
@@ -188,8 +188,8 @@ impl Reader {
         }
     }
 
-    /// How whole all files are together. A file that another one follows may be cut: who took the run up has
-    /// read again what it lost.
+    /// How whole all files are together. A file that another one follows may be cut: the client that attached
+    /// to the run has read again what it lost.
     fn judge(&mut self, surveys: &[Survey]) {
         let Some(last) = surveys.last() else { return };
         let chunks = surveys.iter().map(|survey| survey.bad).sum();
@@ -257,8 +257,8 @@ impl Reader {
         Some((self.chunks.first()?.start, self.chunks.last()?.end))
     }
 
-    /// Spans of the run in which no client recorded it: as the client tells that took it up, or between the end of one file and
-    /// the beginning of the next.
+    /// Spans of the run in which no client recorded it: as the client tells that attached to it, or between the end of one file
+    /// and the beginning of the next.
     pub fn unattended(&self) -> Vec<(Stamp, Stamp)> {
         let mut spans = self.unattended.clone();
         if let Some(end) = self.outcome().and_then(|outcome| outcome.at) {
@@ -479,7 +479,7 @@ pub(super) fn glance(path: &Path) -> Result<Glance, Error> {
         let Some((note, integrity)) = last_note(bytes).map_err(Error::file(path))? else { continue };
         match &mut newest {
             None => newest = Some((note, integrity)),
-            // A client that took the run up when it had trained knows nothing of its steps.
+            // A client that attached to the run when it had trained knows nothing of its steps.
             Some((last, _)) => last.trained = note.trained,
         }
         if newest.as_ref().is_some_and(|(last, _)| last.trained.is_some()) {

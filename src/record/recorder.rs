@@ -293,7 +293,7 @@ impl Shared {
                 keeper = self.rules.get().map(|rules| Keeper::new(first.clone(), Arc::clone(rules)));
             }
             if let (Ok(()), Some(keeper)) = (&result, &mut keeper) {
-                // of one that was taken up the numbers go on from what was there
+                // in one that is continued the numbers go on from what was there
                 let all =
                     if is_first { open.totals().envelopes } else { open.last_seq().unwrap_or_default() };
                 keeper.wrote(all);

@@ -1,4 +1,4 @@
-//! The files of one recording: `run.mcap`, and for each client that took the run up again `run.2.mcap`,
+//! The files of one recording: `run.mcap`, and for each client that attached to the run again `run.2.mcap`,
 //! `run.3.mcap`, … Each is a whole MCAP file; nothing that was written is ever written to again.
 
 use std::fs::{DirBuilder, File, OpenOptions, TryLockError};

@@ -111,7 +111,7 @@ impl Store {
     }
 
     /// Closes the recordings of runs whose end is recorded and that were not closed, as after a crash, among the newest
-    /// `count`. The others are closed by who takes the run up, who would find the recording locked here.
+    /// `count`. The others are closed by a client that attaches, which would find the recording locked here.
     pub fn close_ended(&self, count: usize) {
         for path in self.recordings().unwrap_or_default().into_iter().take(count) {
             let is_open = closing::is_open(&path);

@@ -1,8 +1,8 @@
 //! Who owns a run whose first supervisor may be dead, and how a new one takes its place.
 //!
-//! Supervisors of a run are numbered. The first one is generation 0; whoever finds the newest one dead may claim
-//! the next number by creating its file, which one of several can. A supervisor that is only slow, or halted,
-//! is alive and keeps its run.
+//! Supervisors of a run are numbered. The first one is generation 0; a process that finds the newest one dead
+//! may claim the next number by creating its file, which one of several can. A supervisor that is only slow, or
+//! halted, is alive and keeps its run.
 
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -19,7 +19,7 @@ pub fn claim_file(generation: u64) -> String {
     format!("adopted-{generation}.json")
 }
 
-/// The variables that a supervisor needs. One that starts no ranks gets no others: whoever starts it may be a
+/// The variables that a supervisor needs. One that starts no ranks gets no others: its starter may be a
 /// rank-wrap, whose environment holds the run's secrets.
 const ENVIRONMENT: [&str; 6] = ["HOME", "PATH", "LANG", "TMPDIR", "XDG_STATE_HOME", "XDG_CACHE_HOME"];
 

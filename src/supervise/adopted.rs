@@ -1,6 +1,6 @@
 //! A supervisor that takes over a run whose own has died.
 //!
-//! It is no parent of the rank-wraps, so nobody tells it when they end: it looks. How a rank ended stands in the
+//! It is no parent of the rank-wraps, so it is not told when they end: it looks. How a rank ended stands in the
 //! file that its rank-wrap writes. A rank whose rank-wrap is gone without one is lost, and never a success.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -144,7 +144,7 @@ impl Supervisor {
         self.adopted >= Some(2)
     }
 
-    /// A rank has lost its rank-wrap: nobody can say any more how it ends.
+    /// A rank has lost its rank-wrap: it is no longer known how it ends.
     fn lose(&mut self, rank: Rank) {
         self.kill_rank(rank);
         let mut exit = self.exit(None, None);

@@ -91,7 +91,7 @@ fn start_stage2(dir: &Path, adopt: bool) -> Result<Reply, SuperviseError> {
     }))
 }
 
-/// Whoever started the agent may have left it descriptors, such as the pipes of a build tool. A supervisor
+/// The agent may have inherited descriptors, such as the pipes of a build tool. A supervisor
 /// that held them for hours would keep their readers waiting for the end.
 #[expect(unsafe_code, reason = "an inherited descriptor has no owner whose safe type could be borrowed")]
 pub(super) fn keep_descriptors_from_children() -> io::Result<()> {
@@ -100,7 +100,7 @@ pub(super) fn keep_descriptors_from_children() -> io::Result<()> {
             continue;
         };
         if number > 2 {
-            // SAFETY: whoever calls this has one thread yet, and nothing is closed between the listing of this
+            // SAFETY: the caller has one thread yet, and nothing is closed between the listing of this
             // open descriptor and the end of the borrow.
             let descriptor = unsafe { BorrowedFd::borrow_raw(number) };
             fcntl_setfd(descriptor, FdFlags::CLOEXEC)?;
@@ -131,7 +131,7 @@ pub fn stage2(dir: &Path, adopt: bool) -> Result<(), SuperviseError> {
             Ok(None) => Reply::Already,
             Err(error) => Reply::Failed(error.to_string()),
         };
-        // When stage 1 is gone nobody waits for the answer, and the run goes on all the same.
+        // When stage 1 is gone nothing waits for the answer, and the run goes on all the same.
         let _ = serde_json::to_string(&reply).map(|text| io::stdout().write_all(text.as_bytes()));
         let _ = io::stdout().flush();
         close(rustix::stdio::dup2_stdout).map_err(|e| SuperviseError::io("leave the output of", &path, e))?;

@@ -1,4 +1,4 @@
-//! Which processes belong to a run on this host, whoever their parents are by now. Knows nothing of when they
+//! Which processes belong to a run on this host, whatever their parents are by now. Knows nothing of when they
 //! are ended.
 //!
 //! The supervisor that started the ranks is their subreaper, and all that lives descends from it. One that has

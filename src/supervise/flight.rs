@@ -152,7 +152,7 @@ pub fn listens(folder: &RunDir, process: Process) -> bool {
     pipe(folder, process).is_some()
 }
 
-/// The pipe, if somebody reads it. Nothing but a pipe of this folder is ever written to, and opening it never waits.
+/// The pipe, if a process reads it. Nothing but a pipe of this folder is ever written to, and opening it never waits.
 fn pipe(folder: &RunDir, (rank, number): Process) -> Option<File> {
     let flags = OFlags::WRONLY | OFlags::NONBLOCK;
     let file = folder.open_with(&format!("{rank}-{number}{PIPE}"), flags).ok()?;

@@ -2,7 +2,7 @@
 //! bytes, and sync; and one that notes when they grow. What owns a run holds one: its supervisor, or who takes the run over after that one's
 //! death.
 //!
-//! Ranks print straight into files, so nobody can make them wait: a rank may be over its cap for the moment until
+//! Ranks print straight into files, so nothing can make them wait: a rank may be over its cap for the moment until
 //! the next look. So what it printed at most between two looks is kept free below the cap ([`Burst`]). What to cut and
 //! when to look again is decided by [`Pace`] and [`keep`], which know no files.
 //! Must not know of states or exits.
@@ -143,7 +143,7 @@ fn sync(dir: &RunDir, ranks: &[Rank], synced: &mut [u64]) {
         let Ok(Some(file)) = dir.read(&name) else { continue };
         let Ok(length) = file.metadata().map(|meta| meta.len()) else { continue };
         if length != *synced && length.saturating_sub(*synced) <= FLOOD {
-            // What the disk can't take is told to whoever writes next.
+            // A write error is told to the next writer.
             let _ = file.sync_data();
         }
         *synced = length;

@@ -11,7 +11,7 @@ use crate::domain::time::HostTime;
 const STRAY_GRACE_US: u64 = 2_000_000;
 /// After so long of KILL the rank-wraps are killed too: they hang.
 const WRAP_PATIENCE_US: u64 = 5_000_000;
-/// After so long of KILL what is left hangs in the kernel and never ends. Whoever asked hears of it within ten seconds.
+/// After so long of KILL what is left hangs in the kernel and never ends. The client hears of it within ten seconds.
 const KILL_PATIENCE_US: u64 = 9_000_000;
 /// Between two rounds of KILL.
 const KILL_ROUND_US: u64 = 20_000;
@@ -70,7 +70,7 @@ impl Machine {
         self.end(format!("rank {rank} failed: {}", exit.describe()), self.grace_us, now)
     }
 
-    /// Somebody asked to stop; `at_once` without grace. A second request to stop changes nothing: a client that sees the
+    /// A stop was requested; `at_once` without grace. A second request to stop changes nothing: a client that sees the
     /// same failure asks just as the first grace has begun.
     pub fn stop(&mut self, at_once: bool, now: HostTime) -> Vec<Action> {
         match self.phase {

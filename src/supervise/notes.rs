@@ -1,4 +1,4 @@
-//! The notes of a run on this host: one JSON object a line, appended by whoever supervises the run and read by
+//! The notes of a run on this host: one JSON object a line, appended by the supervisor of the run and read by
 //! every agent that follows it. Knows nothing of what is noted.
 
 use std::io::{Read, Write};

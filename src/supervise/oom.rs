@@ -1,4 +1,4 @@
-//! Whether the kernel has ended a process for want of memory: counts before and after, since nobody is told.
+//! Whether the kernel has ended a process for want of memory: counts before and after, since it is not told.
 //!
 //! The count of a process's own control group is evidence; the whole host's is a hint, and is called one.
 

@@ -44,7 +44,7 @@ use crate::procs::secrecy;
 /// the truth.
 pub fn run(dir: &Path, rank: Rank) -> Result<i32, SuperviseError> {
     let failed = |doing| move |e| SuperviseError::io(doing, dir, e);
-    // Its environment has the values of secret variables, and whoever hides them in the output reads them there.
+    // Its environment has the values of secret variables, which are read there to hide them in the output.
     secrecy::leave_no_core();
     // The lease of the rank's GPU is among them: it is this process's alone.
     keep_descriptors_from_children().map_err(failed("list the descriptors for a rank of"))?;
@@ -135,7 +135,7 @@ pub fn run(dir: &Path, rank: Rank) -> Result<i32, SuperviseError> {
         runtime.block_on(seated.tell(&exit));
     }
     if runtime.block_on(remain(&mut child, &mut watcher)) {
-        // What the rank has left has printed since, and the next supervisor finds nobody who knows the values.
+        // What the rank has left has printed since, and the next supervisor cannot learn the values any more.
         hide_values();
     }
     lease::retire(&spec, rank);
@@ -253,7 +253,7 @@ fn start_rank(dir: &RunDir, rank: Rank, invocation: &Invocation) -> Result<u32, 
         .map(|process| Started { process, t: clock::host_now(), grouped: inside })
         .and_then(|started| dir.write_json(&started_file(rank), &started));
     if let Err(error) = recorded {
-        // A rank that nobody can find again would outlive its run.
+        // A rank that cannot be found again would outlive its run.
         let _ = child.kill();
         let _ = child.wait();
         return Err((126, format!("record the rank's process: {error}")));

@@ -140,7 +140,7 @@ impl SecondWatcher {
 /// Waits until a process has ended.
 async fn gone(process: &Identity) {
     match pidfd::open(process.pid).and_then(watched) {
-        // The handle is of whoever had the pid when it was made.
+        // The handle is of the process that had the pid when it was made.
         Some(_) if !process.alive() => {}
         Some(handle) => drop(handle.readable().await),
         None => tokio::time::sleep(POLL).await,

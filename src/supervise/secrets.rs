@@ -2,7 +2,7 @@
 //!
 //! They stand in no file. As long as a rank lives they are in the environment of its rank-wrap, where the same
 //! user can read them. Before that ends it writes down *where* its rank's files hold them ([`Hidden`]), so that
-//! whoever reads the files later can leave them out without knowing them.
+//! a later reader of the files can leave them out without knowing them.
 
 use std::fs::File;
 use std::io;
@@ -35,7 +35,7 @@ pub fn any(rank: &RankSpec) -> bool {
     rank.env.values().any(|value| value == MASK)
 }
 
-/// Whether a variable holds what nobody may see while the run goes on.
+/// Whether a variable holds a value that must not be seen while the run goes on.
 fn is_secret(rank: &RankSpec, name: &str) -> bool {
     name == RUN_SECRET || rank.env.get(name).is_some_and(|value| value == MASK)
 }
@@ -84,7 +84,7 @@ pub struct Hidden {
 }
 
 impl Hidden {
-    /// What was written down of a rank; `None` when nobody has searched its files.
+    /// What was written down of a rank; `None` when its files were not searched.
     pub fn read(dir: &RunDir, rank: Rank) -> Result<Option<Self>, SuperviseError> {
         dir.read_json(&hidden_file(rank))
     }

@@ -49,7 +49,7 @@ impl Shipped {
         self.files.first().is_some_and(|(name, _)| folder.join(name).exists())
     }
 
-    /// Writes the folder. Nobody but its owner gets at it, whatever the umask.
+    /// Writes the folder. Only its owner has access to it, whatever the umask.
     pub(super) fn put(&self, folder: &Path) -> io::Result<()> {
         let private =
             |folder: &Path, all: bool| std::fs::DirBuilder::new().mode(0o700).recursive(all).create(folder);

@@ -1,4 +1,4 @@
-//! When a run that nobody looks at has been silent for too long: then its supervisor ends its ranks.
+//! When a run that no client follows has been silent for too long: then its supervisor ends its ranks.
 //!
 //! Without a client there is no path between the supervisors of a run: where a rank died on one host, those of the
 //! others may wait for it for ever. Who is attached marks that in the run directory ([`Attended`]). Nothing is
@@ -25,7 +25,7 @@ fn pace(limit: Duration) -> Duration {
     (limit / 5).min(MARK)
 }
 
-/// The mark of whoever follows a run.
+/// The mark of a client that follows a run.
 #[derive(Debug)]
 pub struct Attended {
     file: File,
@@ -41,7 +41,7 @@ impl Attended {
         Ok(Some(Self { file: dir.append(ATTENDED)?, every, last: None }))
     }
 
-    /// Says that somebody is attached now; does little when it was said a moment ago.
+    /// Says that a client is attached now; does little when it was said a moment ago.
     pub fn mark(&mut self, now: HostTime) {
         let since = self.last.map(|last| Duration::from_micros(now.0.saturating_sub(last.0)));
         if since.is_some_and(|since| since < self.every) {

@@ -47,7 +47,7 @@ impl SpaceWatch {
     }
 }
 
-/// That the disk of a run's files is full now, in words for whoever asks why a rank failed.
+/// That the disk of a run's files is full now, in words that help to explain why a rank failed.
 pub fn full(dir: &RunDir) -> Result<Option<String>, SuperviseError> {
     let (free, _) = dir.space()?;
     Ok((free < FULL)

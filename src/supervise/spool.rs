@@ -1,9 +1,9 @@
 //! The files that a rank prints into, once their beginning may be gone: how much they hold, from where on,
 //! and how their oldest bytes are given back to the file system.
 //!
-//! What is cut becomes a hole at the head of the file: no offset changes, and whoever appends notices nothing.
-//! The file itself says where the hole ends, so nobody has to write it down, and it stays true whoever has cut
-//! and died since. Must not know when to cut: see [`super::guard`].
+//! What is cut becomes a hole at the head of the file: no offset changes, and the writer that appends notices
+//! nothing. The file itself says where the hole ends, so it need not be written down, and it stays true
+//! whichever process has cut and died since. Must not know when to cut: see [`super::guard`].
 
 use std::fs::File;
 use std::io::{self, Write};

@@ -19,7 +19,7 @@ pub const SPEC: &str = "spec.json";
 pub const STATE: &str = "state.json";
 /// There once the ranks were told to stop: a [`StopMark`].
 pub const STOP: &str = "stop.json";
-/// Touched as long as somebody follows a run that may be silent for a limited time.
+/// Touched as long as a client follows a run that may be silent for a limited time.
 pub const ATTENDED: &str = "attended";
 /// What the supervisor has to say.
 pub const LOG: &str = "supervisor.log";

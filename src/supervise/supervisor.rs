@@ -538,9 +538,9 @@ impl Supervisor {
     }
 }
 
-/// Whether the state is written when so many rank-wraps were started: each of a few before the next, so that whoever
-/// takes over knows them; of many ever fewer, as it names all of them each time. Whoever takes over then looks for
-/// those that it does not name.
+/// Whether the state is written when so many rank-wraps were started: each of a few before the next, so that a
+/// successor knows them; of many ever fewer, as it names all of them each time. A successor then looks for those
+/// that it does not name.
 fn is_written(started: usize) -> bool {
     started <= 16 || started.is_power_of_two()
 }

@@ -167,7 +167,7 @@ impl Store {
     }
 }
 
-/// Lets the system begin to write a small new file to the disk; nobody waits for it. A flush of many files then finds most
+/// Lets the system begin to write a small new file to the disk; nothing waits for it. A flush of many files then finds most
 /// of its work done, and one commit of the file system's journal serves them all. (`sync_file_range` says the same, but is not
 /// to be had without `unsafe`. Pages that are not on the disk yet stay in memory.)
 pub(super) fn begin_flush(file: &File, length: u64) {

@@ -1,4 +1,4 @@
-//! Why a folder can't be copied. Texts name the path and the remedy; whoever knows the host puts it before them.
+//! Why a folder can't be copied. Texts name the path and the remedy; a caller that knows the host names it first.
 
 use std::path::{Path, PathBuf};
 

@@ -8,7 +8,7 @@
 //! ```
 //!
 //! Sorted by the bytes of the path, each path once, a folder before what is in it. Names hold no control characters
-//! ([`super::names`]), so a line is a line. Whoever reads one relies on this: it is checked when it is read.
+//! ([`super::names`]), so a line is a line. Its readers rely on this: it is checked when it is read.
 
 use std::collections::{BTreeMap, HashSet};
 use std::fmt::Write as _;

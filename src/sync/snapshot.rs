@@ -57,7 +57,7 @@ struct Found {
     size: u64,
 }
 
-/// How far a folder has been read, for whoever waits for it.
+/// How far a folder has been read, for the caller that waits for it.
 #[derive(Debug, Default)]
 pub struct Progress {
     files: AtomicU64,

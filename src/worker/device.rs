@@ -42,7 +42,7 @@ pub(super) struct Chosen {
 /// What a rank brings to the decision.
 struct Own {
     card: Result<Card, GpuError>,
-    /// Whether somebody should be told why there is no GPU: not where there is simply none.
+    /// Whether the user should be told why there is no GPU: not where there is simply none.
     odd: bool,
 }
 

@@ -201,7 +201,7 @@ fn layout(bytes: usize) -> Layout {
     Layout::from_size_align(bytes, 256).unwrap_or(Layout::new::<u64>())
 }
 
-/// Memory with other values than zeros, so that whoever needs zeros must ask for them.
+/// Memory with other values than zeros, so that code that needs zeros must ask for them.
 pub(crate) fn allocate(bytes: usize) -> usize {
     // SAFETY: callers ask for at least one byte.
     let at = unsafe { std::alloc::alloc(layout(bytes)) };

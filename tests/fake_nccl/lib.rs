@@ -1,7 +1,7 @@
 //! A scripted `libnccl.so.2`, `libcuda.so.1` and `libcublas.so.12` for tests: the same file under all names.
 //!
 //! Loaded through the real loading path of hvtui and of its bindings; only what those call is exported. Knows nothing of hvtui.
-//! The «GPU» is memory of this process, and it is as lazy as CUDA allows: what is put on a stream happens only when somebody
+//! The «GPU» is memory of this process, and it is as lazy as CUDA allows: what is put on a stream happens only when a caller
 //! waits for it or for what comes after it, so that a missing wait between two streams shows as wrong numbers.
 //! In a communicator of several ranks the other ranks bring the same values as this one, unless a folder is named where
 //! ranks that are processes of their own exchange them.

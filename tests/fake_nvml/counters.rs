@@ -246,7 +246,7 @@ pub(crate) unsafe extern "C" fn nvmlGpmSampleAlloc(sample: *mut nvmlGpmSample_t)
 #[unsafe(no_mangle)]
 pub(crate) unsafe extern "C" fn nvmlGpmSampleFree(sample: nvmlGpmSample_t) -> nvmlReturn_t {
     if !sample.is_null() {
-        // SAFETY: it comes from `nvmlGpmSampleAlloc`, and nobody uses it any more.
+        // SAFETY: it comes from `nvmlGpmSampleAlloc`, and nothing uses it any more.
         drop(unsafe { Box::from_raw(sample.cast::<Sample>()) });
     }
     nvmlReturn_enum_NVML_SUCCESS

@@ -185,7 +185,7 @@ pub unsafe extern "C" fn nvmlDeviceGetHandleByIndex_v2(
         if index as usize >= script.gpus.len() {
             return Err(nvmlReturn_enum_NVML_ERROR_INVALID_ARGUMENT);
         }
-        // SAFETY: the caller's pointer is for writing. The handle is a number that nobody reads through.
+        // SAFETY: the caller's pointer is for writing. The handle is a number that nothing reads through.
         unsafe { put(device, std::ptr::without_provenance_mut(index as usize + 1)) }
     })
 }

@@ -373,7 +373,7 @@ pub(crate) fn pci_bus(address: &str) -> u32 {
     address.split(':').nth(1).and_then(|bus| u32::from_str_radix(bus, 16).ok()).unwrap_or(0)
 }
 
-/// NVML's code for an error as scripts name it; what nobody knows is `NVML_ERROR_UNKNOWN`.
+/// NVML's code for an error as scripts name it; an unknown name is `NVML_ERROR_UNKNOWN`.
 pub(crate) fn error_code(name: &str) -> nvmlReturn_t {
     match name {
         "not_supported" => nvmlReturn_enum_NVML_ERROR_NOT_SUPPORTED,

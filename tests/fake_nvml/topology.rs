@@ -133,7 +133,7 @@ pub(crate) unsafe extern "C" fn nvmlEventSetCreate(set: *mut nvmlEventSet_t) -> 
 #[unsafe(no_mangle)]
 pub(crate) unsafe extern "C" fn nvmlEventSetFree(set: nvmlEventSet_t) -> nvmlReturn_t {
     if !set.is_null() {
-        // SAFETY: it comes from `nvmlEventSetCreate`, and nobody uses it any more.
+        // SAFETY: it comes from `nvmlEventSetCreate`, and nothing uses it any more.
         drop(unsafe { Box::from_raw(set.cast::<EventSet>()) });
     }
     nvmlReturn_enum_NVML_SUCCESS

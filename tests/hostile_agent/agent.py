@@ -237,7 +237,7 @@ def late():
 
 
 def place_now():
-    """Whose share it is; those behind the last one are nobody's."""
+    """Whose share it is; those behind the last one belong to none."""
     since = started()
     return -1 if since is None else int((time.time() - since - late()) / SHARE)
 

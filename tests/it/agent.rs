@@ -608,7 +608,7 @@ async fn vector_14_a_flood_is_kept_within_its_cap_and_what_is_missing_is_told() 
             std::fs::metadata(&path).unwrap().len() == whole && blocks() <= cap
         });
     });
-    // The supervisor cuts while the rank prints: what came while it waited for a processor is nobody's fault.
+    // The supervisor cuts while the rank prints: what came while it waited for a processor is not its fault.
     let (took, waited) = (hvtui::clock::host_now().0 - began, waited_for_processors() - waited);
     let unseen = (whole as f64 * (waited as f64 / took as f64).min(1.0)) as u64;
     assert!(
@@ -803,7 +803,7 @@ async fn what_is_prepared_holds_its_gpu_until_it_is_given_up_or_its_rank_ends() 
     until("the rank", || bed.work("pid").exists());
     let [held, stolen] = thief.end();
     assert!(held > 0 && stolen == 0, "{held} tries failed, {stolen} did not");
-    // the order is known by the run's id, whoever asks again
+    // the order is known by the run's id, whichever client asks again
     let mut client = bed.client().await;
     for again in [prepare, bed.commit()] {
         client.send(&again).await;

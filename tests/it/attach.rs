@@ -1,5 +1,5 @@
-//! Runs that outlive their client, on real ssh hosts: taken up again by the same person, by another machine, by
-//! two at once; each byte once in the recording.
+//! Runs that outlive their client, on real ssh hosts: attached to again by the same person, by another machine,
+//! by two at once; each byte once in the recording.
 
 use std::fs;
 use std::path::PathBuf;
@@ -346,7 +346,7 @@ fn who_only_reads_a_silent_run_keeps_it_alive() {
     let script = "echo begun; sleep 4; echo done";
     let watched = client.run(&["run", "-np", "1", "--", "sh", "-c", script]);
     assert_eq!(watched.code, 0, "{watched:#?}");
-    // not before somebody reads: how long a client takes to come is the machine's affair
+    // not before a client reads: how long a client takes to come is the machine's affair
     let waits = "while [ ! -e ~/read-$HVTUI_RUN ]; do echo begun; sleep 0.1; done; sleep 4; echo done";
     let begun = client.run(&["run", "-np", "1", "--detach", "--", "sh", "-c", waits]);
     let run = begun.out.trim();

@@ -87,7 +87,7 @@ enum Stream {
 }
 
 impl Blocked {
-    /// Starts a command of which nobody reads that stream.
+    /// Starts a command of which no process reads that stream.
     fn start(mut command: Command, blocked: Stream) -> Self {
         let (unread, end) = std::io::pipe().unwrap();
         let of_hvtui = end.try_clone().unwrap();

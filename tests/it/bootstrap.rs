@@ -105,7 +105,7 @@ fn clients_and_hosts_that_install_at_once_into_one_home_leave_one_binary() {
     assert_eq!(cluster.on("n2", "stat -c %i ~/.cache/hvtui/agents/*/hvtui"), inode, "uploaded again");
 }
 
-/// What somebody puts in the place of the installed binary, in its folder: each still works as an agent.
+/// What an attacker puts in the place of the installed binary, in its folder: each still works as an agent.
 pub(crate) const SWAPS: [(&str, &str); 3] = [
     ("another content", "cp hvtui x && chmod 700 x && echo x >>x && mv -f x hvtui"),
     (
@@ -118,7 +118,7 @@ pub(crate) const SWAPS: [(&str, &str); 3] = [
     ),
     (
         "a link to another content",
-        // a copy: nobody may write to a file that runs, as that of an agent which is about to end
+        // a copy: no process may write to a file that runs, as that of an agent which is about to end
         "cp hvtui ~/other && chmod 700 ~/other && echo y >>~/other && ln -sf ~/other hvtui",
     ),
 ];
@@ -149,7 +149,7 @@ fn vector_08_a_binary_that_was_swapped_is_refused_put_aside_and_replaced() {
     let sums = cluster.on("n1", "cd ~/.cache/hvtui/agents && sha256sum */hvtui");
     assert!(sums.split_once("  ").is_some_and(|(sum, path)| path.starts_with(sum)), "{sums}");
 
-    // A link to the program of somebody else is not even tried.
+    // A link to the program of another user is not even tried.
     let theirs = "printf '#!/bin/sh\\nid -u >>/run/ran\\nexit 127\\n' >/run/theirs && chmod 755 /run/theirs \
                   && chown 65534 /run/theirs && ln -sf /run/theirs hvtui";
     swap(&cluster, "n1", theirs);

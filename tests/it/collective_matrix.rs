@@ -407,7 +407,7 @@ fn what_no_rank_can_be_asked_is_refused_before_anyone_waits() {
         |_, group| {
             let mut group = group.unwrap();
             assert!(group.broadcast(2, &mut [0.0_f32]).is_err());
-            // Nobody has noticed.
+            // No rank has noticed.
             let (own, _) = group.reduce_scatter(&mut [1_i32; 5], Reduce::Max).unwrap();
             assert_eq!(own, chunk(group.rank() as usize, 2, 5));
             let legs = group.flight().legs;

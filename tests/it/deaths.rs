@@ -1,4 +1,4 @@
-//! Ends that nobody asked for: a host that is started anew, want of memory, a process that even KILL does not end,
+//! Unrequested ends: a host that is started anew, want of memory, a process that even KILL does not end,
 //! and a tree of which only the kernel knows all of it.
 
 use std::io::Write;

@@ -113,7 +113,7 @@ impl<'a> Run<'a> {
     }
 
     fn start(&self, world: usize, own: impl Fn(usize, &mut Command)) -> Vec<(Child, PathBuf)> {
-        // The port is free again before rank 0 takes it; nobody else takes ports by number here.
+        // The port is free again before rank 0 takes it; nothing else takes ports by number here.
         let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
         let secret = secret();
         let start = |rank: usize| {

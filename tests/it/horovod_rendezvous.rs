@@ -104,7 +104,7 @@ fn ranks_meet_in_all_their_scopes_on_even_and_uneven_hosts() {
             assert!(served.server.view().all_connected(), "{hosts:?}");
             assert_eq!(served.server.bytes(), 0, "{hosts:?}: nothing is left behind");
         }
-        // and in a circle that nobody planned
+        // and in an unplanned circle
         let circle = Barrier::new(1);
         meet(served.at, "global_process_set_hash_1f", 0, 1, &circle);
         assert_eq!(served.server.bytes(), 0);

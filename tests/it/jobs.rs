@@ -106,7 +106,7 @@ fn a_shell_stops_the_ui_and_continues_it() {
 #[test]
 fn where_no_shell_would_continue_it_the_ui_goes_on() {
     let home = tempfile::tempdir().expect("a home folder");
-    // a session of its own: its job is nobody's
+    // a session of its own: its job belongs to no shell
     let mut command = alone("setsid", &home);
     command.args(["-c", "-w", env!("CARGO_BIN_EXE_hvtui"), "demo"]);
     let Some(terminal) = Terminal::start(&command, 100, 30) else { return };

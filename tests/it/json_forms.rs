@@ -252,7 +252,7 @@ fn numbers_for_other_programs_are_printed_or_put_into_a_file_at_once() {
     assert_eq!(both.status.code(), Some(64), "one form at a time");
 }
 
-/// By python's urllib, a client that nobody here wrote; what it printed, or its last line of error.
+/// By python's urllib, a client that is not ours; what it printed, or its last line of error.
 fn fetched(url: &str) -> Result<String, String> {
     let script = "import sys, urllib.request\nprint(urllib.request.urlopen(sys.argv[1], timeout=60).read().decode(), end='')";
     let out = Command::new("python3").args(["-c", script, url]).output().unwrap();

@@ -116,7 +116,7 @@ fn lease_on(client: &Client<'_>, name: &str, gpu: usize) -> Option<Value> {
     held.iter().find(|lease| lease["gpu"] == uuid(name, gpu)).cloned()
 }
 
-/// Waits until nobody holds a GPU's lock on `n1`.
+/// Waits until no process holds a GPU's lock on `n1`.
 #[track_caller]
 fn until_unlocked(cluster: &Cluster, gpu: usize) {
     let lock = format!("/proc/{}/root/dev/shm/hvtui-{}.lock", cluster.pid("n1"), uuid("n1", gpu));

@@ -120,7 +120,7 @@ fn a_login_that_does_not_work_is_named() {
     assert!(refused.err.contains("n2: ~/.ssh/config is a symbolic link"), "{refused:?}");
     assert_eq!(cluster.on("n1", "ls -A ~/.ssh 2>/dev/null"), "", "half a mesh was written");
     cluster.on("n2", "rm ~/.ssh/config");
-    // Something of the host's own lets nobody in: each host, but not each login, fails.
+    // Something of the host's own lets no login in: each host, but not each login, fails.
     cluster.on("n2", "mkdir -p ~/.ssh && printf 'Host n1 10.77.0.11\\n  Port 9\\n' >~/.ssh/config && chmod 600 ~/.ssh/config");
     assert_eq!(client.run(&["hosts", "mesh", "--yes"]).code, 0, "the mesh stands before what is there");
     cluster.on("n2", "chmod 666 ~/.ssh/config");

@@ -199,7 +199,7 @@ fn runs_on_two_slices_of_one_gpu_go_on_beside_each_other_and_none_gets_the_whole
         let (_, why) = host.said(&["run", "--gpus", whole, "--", "true"]);
         assert!(why.contains("has no slot") && why.contains("MIG, 2 slices"), "{why}");
     }
-    // MIG mode is switched off under them: whoever has a slice has it still
+    // MIG mode is switched off under them: the holder of a slice has it still
     script["gpus"][0] = json!({});
     host.fake.set(&script);
     let (_, why) = host.said(&["run", "--gpus", "here:0", "--", "true"]);

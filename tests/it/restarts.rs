@@ -76,7 +76,7 @@ fn a_run_that_fails_twice_is_started_three_times_and_succeeds() {
     let run = id(&run);
     assert_lines(&client.run(&["logs", &run]).out, 3, 2);
     nothing_left(cluster, &run);
-    // who takes it up from its hosts alone gets every line of every attempt, once
+    // a client that attaches from its hosts alone gets every line of every attempt, once
     let stranger = Client::new(cluster);
     let taken = stranger.run(&["attach", &run, "--whole"]);
     assert_eq!(taken.code, 0, "{taken:#?}");

@@ -126,7 +126,7 @@ fn cluster_with_picks_and_trouble() {
     shoot("cluster-mixed", story, &[SIZES[0], SIZES[1], SIZES[2], WALL], COLOR);
 }
 
-/// A GPU of a story that somebody else's hvtui holds.
+/// A GPU of a story that another hvtui holds.
 fn lease(gpu: u32, user: &str, own: bool) -> Lease {
     Lease {
         gpu: uuid("gpu-b", gpu),

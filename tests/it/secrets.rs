@@ -143,7 +143,7 @@ fn vector_06_who_attaches_from_elsewhere_sees_no_secret_value_either() {
     let shown = said(&guest) + &fs::read_to_string(guest.path("err")).expect("err");
     assert!(end.success(), "{shown}");
 
-    // And one who comes when all is over, and nobody knows the value any more.
+    // And one who comes when all is over, and no process knows the value any more.
     let late = Client::new(&cluster);
     let logs = late.run(&["logs", &id]);
     let attached = late.run(&["attach", &id]);

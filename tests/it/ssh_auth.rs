@@ -57,7 +57,7 @@ fn lock(file: &Path, passphrase: &str) {
     assert!(lock.output().unwrap().status.success());
 }
 
-/// Whether sshd has told somebody that it would take a key, and waits for the proof.
+/// Whether sshd has told a client that it would take a key, and waits for the proof.
 fn wants_signature(log: &Path) -> bool {
     std::fs::read_to_string(log).unwrap().contains("Postponed publickey")
 }
@@ -352,7 +352,7 @@ async fn an_unknown_host_key_is_asked_about_taken_or_refused() {
     assert_eq!((person.asked().len(), written()), (0, line));
     assert!(person.told()[0].contains("is trusted from now on"), "{:?}", person.told());
 
-    // a changed key is refused whatever the policy is, and nobody is asked
+    // a changed key is refused whatever the policy is, and no user is asked
     keygen(&sshd.path("other"), "ed25519", "");
     let other = std::fs::read_to_string(sshd.path("other.pub")).unwrap();
     std::fs::write(&file, format!("[127.0.0.1]:{} {other}", sshd.port)).unwrap();

@@ -166,7 +166,7 @@ async fn who_waits_goes_on_where_the_first_gave_up() {
     assert_eq!((person.asked().len(), logins(&bastion)), (2, 1));
 }
 
-/// ssh has one connection for all of them: what nobody reads of one must not be in the way of the others.
+/// ssh has one connection for all of them: unread data of one must not be in the way of the others.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_link_that_nobody_reads_holds_up_none_beside_it() {
     let Some((bastion, hosts)) = servers("") else { return };

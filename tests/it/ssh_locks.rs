@@ -1,4 +1,4 @@
-//! A file of known hosts that another process has locked: who waits for it holds up nobody else, and not for ever.
+//! A file of known hosts that another process has locked: a login that waits holds up no other, and not for ever.
 
 use std::path::Path;
 use std::process::{Child, Command, Stdio};

@@ -534,7 +534,7 @@ fn hosts_trust_begins_with_the_hop() {
         last.port
     );
     let print = |sshd: &Sshd| HostKey::from_openssh(&sshd.host_key("ed25519")).unwrap().fingerprint();
-    // Nobody to ask: the hop's key is shown, and nothing is written.
+    // No user to ask: the hop's key is shown, and nothing is written.
     let (code, text) = hvtui(home.0.path(), &hosts, &["hosts", "trust", "gpu-a"]);
     assert_eq!(code, Some(77), "{text}");
     assert_has(&text, &[&print(&hop), &format!(":{}", hop.port)]);

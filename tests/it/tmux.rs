@@ -46,7 +46,7 @@ fn see_pick_launch_watch_look_back_leave() {
     terminal.wait("no help", |screen| !screen.contains("launch a run"));
 
     // Rows: n1, its GPUs 0 and 1, n2, its GPUs 0 and 1, here.
-    // Somebody computes on n1's GPU 0.
+    // A process computes on n1's GPU 0.
     terminal.press(&["g", "j", "j", "Space"]);
     terminal.wait("one pick", |screen| screen.contains("1 picked"));
     // a pick moves the cursor on, to n2
@@ -152,7 +152,7 @@ fn a_run_that_goes_on_is_frozen_gone_back_in_and_followed_again() {
     }
 }
 
-/// What nothing followed is on the screen of who takes the run up, as in a replay: its charts begin where the run began.
+/// What nothing followed is on the screen of an attached client, as in a replay: its charts begin where the run began.
 #[test]
 fn a_run_that_is_taken_up_has_its_whole_past_on_its_screen() {
     let person = Person::new(2);
@@ -216,7 +216,7 @@ fn a_host_that_goes_away_shows_why_and_holds_up_nobody() {
     wait_for_hosts(&terminal, &["n1", "n2"]);
     terminal.press(&["q"]);
     terminal.assert_restored(0);
-    // it ends when it hears that nobody is at its link any more
+    // it ends when it hears that no client is at its link any more
     cluster.until_none("n1", |process| process.args.contains("agent --stdio"));
 }
 

@@ -193,7 +193,7 @@ fn a_rank_that_fails_with_its_group_leaves_its_last_operations_beside_its_report
                         group: Some(config(at, rank, 3, Duration::from_secs(2))),
                     };
                     let mut out = Vec::new();
-                    // Whatever happens, nobody waits for a rank that has panicked.
+                    // Whatever happens, nothing waits for a rank that has panicked.
                     let ended = run_as(&options("diabetes"), &env, &mut out);
                     over.wait();
                     let error = ended.unwrap_err().to_string();

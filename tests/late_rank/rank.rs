@@ -2,7 +2,7 @@
 //!
 //! What it is to do stands in its environment:
 //! `LATE_STEPS=120` steps; `LATE_RANK=2` sleeps `LATE_MS=20` longer in `LATE_PHASE=backward` from `LATE_FROM=40` on,
-//! and no longer than `LATE_UNTIL=100`. Without `LATE_RANK` nobody is late.
+//! and no longer than `LATE_UNTIL=100`. Without `LATE_RANK` no rank is late.
 
 #![expect(clippy::unwrap_used, clippy::expect_used, reason = "a part of a test fails by panicking")]
 
@@ -17,7 +17,7 @@ use hvtui::domain::time::HostTime;
 use hvtui::domain::timing::{Phase, PhaseSpan};
 use hvtui::worker::RankEnv;
 
-/// What a step does when nobody is late, microseconds.
+/// What a step does when no rank is late, microseconds.
 const USUAL: [(Phase, u64); 3] = [(Phase::Data, 1_000), (Phase::Forward, 3_000), (Phase::Backward, 5_000)];
 const OPTIMIZER_US: u64 = 1_000;
 const VALUES: usize = 100_000;

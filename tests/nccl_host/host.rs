@@ -156,7 +156,7 @@ fn closed(profiler: &Profiler, own: &str) {
     play(&comm, c"AllReduce", 0, (GPU_NS, MS));
     thread::sleep(Duration::from_millis(120));
     for number in 3..64 {
-        // SAFETY: nobody in this process uses them any more.
+        // SAFETY: nothing in this process uses them any more.
         unsafe { libc::close(number) };
     }
     let mut own = std::fs::File::create(own).expect("a file of one's own");

@@ -1,5 +1,5 @@
-//! The account's `~/.ssh`: files are read and written so that no symbolic link is followed, nobody else can have a
-//! hand in it, and no moment sees half a file. Knows no meshes.
+//! The account's `~/.ssh`: files are read and written so that no symbolic link is followed, no other user can
+//! interfere, and no moment sees half a file. Knows no meshes.
 
 use std::fs::File;
 use std::io::{self, Read, Write};
@@ -66,7 +66,7 @@ pub(super) struct Folder {
     home: PathBuf,
 }
 
-/// Nobody else of us writes there while it lives.
+/// No other process of ours writes there while it lives.
 pub(super) struct Lock(#[expect(dead_code, reason = "closing it unlocks")] OwnedFd);
 
 impl Folder {

@@ -42,7 +42,7 @@ async fn log_in(peer: &str) -> Result<(), String> {
         return Err("it is no host name".to_owned());
     }
     let mut command = Command::new("ssh");
-    // Nobody is there to answer a question.
+    // There is no user to answer a question.
     command.args(["-o", "BatchMode=yes", "-o", "ConnectTimeout=10", "--", peer, "true"]);
     command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped()).kill_on_drop(true);
     let ended = timeout(PATIENCE, command.output()).await;

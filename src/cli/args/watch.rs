@@ -48,7 +48,7 @@ pub enum Prometheus {
     Stdout,
     /// Into a file, at each tick.
     File(PathBuf),
-    /// To whoever asks at a loopback address.
+    /// To any client that asks at a loopback address.
     Port(SocketAddr),
 }
 

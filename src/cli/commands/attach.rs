@@ -1,4 +1,4 @@
-//! `hvtui attach`: takes up a run that goes on, or has ended since, and streams it to its end.
+//! `hvtui attach`: attaches to a run that goes on, or has ended since, and streams it to its end.
 
 use std::process::ExitCode;
 use std::sync::Arc;

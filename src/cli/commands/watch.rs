@@ -154,7 +154,7 @@ async fn ticks(
                 let now = clock::now();
                 let (world, hosts) = sieve::passing(session.world(), hosts, wanted.1, now);
                 let text = metrics::prometheus(&world, &hosts, now);
-                // whoever asked may be gone
+                // the client that asked may be gone
                 let _ = request.send(text);
             }
             _ = tick.tick() => {

@@ -157,7 +157,7 @@ pub(crate) unsafe fn clear(start: CUdeviceptr, bytes: usize) -> Result<(), NcclE
 impl Drop for Block {
     #[expect(unsafe_code, reason = "calls of a C library")]
     fn drop(&mut self) {
-        // A failure leaks the memory until the process ends, which nobody could do anything about.
+        // A failure leaks the memory until the process ends, and nothing can be done about it.
         if self.context.bind_to_thread().is_err() {
             return;
         }

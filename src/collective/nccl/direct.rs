@@ -50,7 +50,7 @@ pub(super) struct Direct {
     device: Device,
     stream: Arc<CudaStream>,
     flying: VecDeque<Flying>,
-    /// Events that nobody waits for any more.
+    /// Events that are not waited for any more.
     spare: Vec<Arc<CudaEvent>>,
     pub(super) durations: Durations,
 }

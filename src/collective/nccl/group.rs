@@ -262,7 +262,7 @@ impl DeviceGroup {
     }
 
     /// Waits until all that is on `stream` now is done. Use this instead of the stream's own way to wait: a stream that
-    /// waits for an operation that never ends would wait with it, and nobody would see the error.
+    /// waits for an operation that never ends would wait with it, and the error would not be seen.
     pub fn synchronize(&mut self, stream: &CudaStream) -> Result<(), CollectiveError> {
         let event = self.device.mark(stream).map_err(|error| error.on(self.rank))?;
         self.until(&event)

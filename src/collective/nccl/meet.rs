@@ -1,6 +1,6 @@
 //! How the ranks agree on NCCL and join its communicator, by the communicator of their hosts.
 //!
-//! Three exchanges, which all ranks make whatever happens to them, so that nobody is left waiting: what each rank has; rank
+//! Three exchanges, which all ranks make whatever happens to them, so that none is left waiting: what each rank has; rank
 //! 0's unique id; who has joined. When one can't join, all give up what they have and go by the hosts' memory.
 
 use std::sync::Arc;

@@ -75,7 +75,7 @@ impl Slots {
             let Some((buffer, others)) = rest.split_at(size) else { break };
             let copied = device
                 .context()
-                // Whoever waits for a copy sleeps: other ranks may need the core.
+                // A thread that waits for a copy sleeps: other ranks may need the core.
                 .new_event(Some(CUevent_flags::CU_EVENT_BLOCKING_SYNC))
                 .map_err(cuda("make an event"))
                 .map_err(|error| error.on(rank))?;
@@ -90,7 +90,7 @@ impl Slots {
         self.free.pop_front()
     }
 
-    /// Gives a piece back. Its last copy may be under way: whoever takes it waits for that.
+    /// Gives a piece back. Its last copy may be under way: the next user of it waits for that.
     pub(super) fn give(&mut self, slot: Slot) {
         self.free.push_back(slot);
     }

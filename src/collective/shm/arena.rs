@@ -242,7 +242,7 @@ mod tests {
         let address = block.start();
         let start = block.start().as_ptr();
         #[expect(unsafe_code, reason = "writes to memory of its own")]
-        // SAFETY: the block is valid and nobody else's.
+        // SAFETY: the block is valid and nothing else uses it.
         unsafe {
             start.write_bytes(7, 8192);
         }
@@ -269,7 +269,7 @@ mod tests {
             let bytes = block.bytes();
             let seen = view.at(block.offset + bytes - 64, 64).unwrap().unwrap();
             #[expect(unsafe_code, reason = "writes and reads memory of its own")]
-            // SAFETY: both addresses are of the block's last bytes, which nobody else uses.
+            // SAFETY: both addresses are of the block's last bytes, which nothing else uses.
             unsafe {
                 block.start().add(bytes - 64).write(value);
                 assert_eq!(seen.read(), value);

@@ -6,7 +6,7 @@
 //!           done      how many steps of moving bytes it has finished
 //!           stage[2]  pieces of values that lie in memory of its own, by parity of the piece
 //! ```
-//! Two calls by turns are enough: nobody makes its call `k + 2` before everyone has seen all calls `k + 1`, which
+//! Two calls by turns are enough: no rank makes call `k + 2` before everyone has seen all calls `k + 1`, which
 //! everyone makes after it has read all calls `k`.
 
 use std::cell::UnsafeCell;

@@ -100,7 +100,7 @@ impl Host {
         self.step = self.step.wrapping_add(1);
         let step = self.step;
         if !small.is_empty() {
-            // SAFETY: `small` asserts the length; nobody reads this half of the board before the flag is raised, nor
+            // SAFETY: `small` asserts the length; no rank reads this half of the board until the flag is raised, nor
             // still, by the rule of turns.
             unsafe {
                 let to = self.board.small(self.me, step, small.len());

@@ -139,7 +139,7 @@ impl Join<'_> {
             return Err(io::Error::other("no other rank of this host got through to its socket"));
         }
         let board = Board::create(ranks.len())?;
-        // One after the other: files that nobody has received yet count against a limit of this user.
+        // One after the other: files that were not received yet count against a limit of this user.
         let told = streams.iter().try_for_each(|(rank, stream)| {
             self.tell(stream, &ranks, &board, &files)
                 .map_err(|error| io::Error::other(format!("rank {rank}: {error}")))

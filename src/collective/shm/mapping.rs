@@ -15,7 +15,7 @@ pub(super) fn create(name: &str, bytes: usize) -> io::Result<OwnedFd> {
     Ok(file)
 }
 
-/// Nobody can change how long the file is: whoever maps it and touches what is gone dies of SIGBUS.
+/// The length of the file cannot change: a process that maps it and touches what is gone dies of SIGBUS.
 const LENGTH: SealFlags = SealFlags::SHRINK.union(SealFlags::GROW);
 
 /// Whether a file that came from another process will stay as long as it is.
@@ -24,7 +24,7 @@ pub(super) fn is_sealed(file: &OwnedFd) -> bool {
     rustix::fs::fcntl_get_seals(file).is_ok_and(|seals| seals.contains(LENGTH))
 }
 
-/// The length of a file that another rank made, if nobody can change it any more.
+/// The length of a file that another rank made, if it cannot change any more.
 pub(super) fn length(file: &OwnedFd) -> io::Result<usize> {
     // Asked before the length is: after that it can't change.
     if !is_sealed(file) {
@@ -99,7 +99,7 @@ impl Mapping {
     }
 
     /// Makes all pages present and writable in this process, huge where the system has such: the kernel is asked to,
-    /// whatever its settings say of shared memory that nobody asks for. Only speed depends on it.
+    /// whatever its settings say of shared memory that is not asked for. Only speed depends on it.
     #[expect(unsafe_code, reason = "madvise")]
     pub(super) fn populate(&self) {
         let (start, huge) = (self.start.as_ptr(), self.bytes / HUGE * HUGE);

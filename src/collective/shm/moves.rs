@@ -45,7 +45,7 @@ impl Host {
     ) {
         let all: Vec<*mut u8> = self.places().iter().map(|place| place.wrapping_add(range.start)).collect();
         let own = [all[self.me]];
-        // SAFETY: as in `reduce_into_all`; nobody else works on this range.
+        // SAFETY: as in `reduce_into_all`; nothing else works on this range.
         unsafe { kernels::reduce(dtype, how, finish, constant(&all), &own, range.len() / dtype.size()) };
     }
 

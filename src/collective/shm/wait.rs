@@ -1,8 +1,8 @@
 //! Waiting for another process: spin a little, then give the core away, then sleep.
 //!
-//! Whoever spins while its peer needs the core makes the peer late by a whole time slice, so the spin is short, and there
-//! is none when the host has more ranks than cores. A sleeper wakes by a futex, and every few milliseconds to look
-//! whether the group still lives.
+//! A process that spins while its peer needs the core makes the peer late by a whole time slice, so the spin is short,
+//! and there is none when the host has more ranks than cores. A sleeper wakes by a futex, and every few milliseconds to
+//! look whether the group still lives.
 
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, Ordering};

@@ -1,4 +1,4 @@
-//! A host's clock over a whole recording: a line for each stretch in which nobody set a clock. A line, unlike the live fit
+//! A host's clock over a whole recording: a line for each stretch in which no clock was set. A line, unlike the live fit
 //! that grows with its pings, never makes one step end after the next began.
 
 use serde::{Deserialize, Serialize};

@@ -251,7 +251,7 @@ numbers! {
     row_remap_failed: bool, 1, "";
     /// Energy drawn since the driver was loaded, millijoules; asked each tenth time.
     energy_mj: u64, ANY, "mJ";
-    /// Whether the driver stays loaded when nobody uses the GPU; asked each tenth time.
+    /// Whether the driver stays loaded when no process uses the GPU; asked each tenth time.
     persistence: bool, 1, "";
     /// Whether it is cut into MIG slices.
     mig: bool, 1, "";

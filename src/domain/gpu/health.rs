@@ -12,7 +12,7 @@ const NEAR_SLOWDOWN: u32 = 5;
 /// How bad it is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub enum Severity {
-    /// Somebody should look at it.
+    /// It should be looked at.
     Look,
     /// Results or the GPU itself are at risk.
     Act,

@@ -12,7 +12,7 @@ use crate::launcher::plan;
 use crate::wire::message::{Follow, Refused, ToAgent};
 
 impl RunMachine {
-    /// A machine that takes up `spec` from `position` on, and its first actions. It owns what the launching
+    /// A machine that attaches to `spec` from `position` on, and its first actions. It owns what the launching
     /// client owned: as soon as a rank fails, or failed while no client looked, it stops the others.
     pub fn attach(spec: RunSpec, position: &Position, past: Past, at: Stamp) -> (Self, Vec<Action>) {
         let recorded = position.spec.is_some();

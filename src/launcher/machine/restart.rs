@@ -15,7 +15,7 @@ use crate::launcher::plan;
 
 impl RunMachine {
     /// The rank whose failure makes the run start again, if one does. What its owner stopped, what a host refused, and
-    /// GPUs that somebody else has are no such failures.
+    /// GPUs that are in use are no such failures.
     pub(super) fn restarts_after(&self, outcome: &RunOutcome) -> Option<Rank> {
         let again = !self.unwanted
             && !self.attached

@@ -110,7 +110,7 @@ impl Session {
         let Some(machine) = self.runs.get_mut(run) else { return };
         let mut actions = machine.sync(copied.iter().map(|(host, _)| host.clone()), at);
         if copied.is_empty() {
-            // nobody is waited for
+            // no host is waited for
             actions.extend(hosts.first().map(|host| machine.synced(host, at)).unwrap_or_default());
             return self.act(actions, at);
         }

@@ -103,7 +103,7 @@ pub(super) fn own_platform() -> String {
     format!("{system} {}", std::env::consts::ARCH)
 }
 
-/// A file that was put under the wrong name would fail on the host with words that help nobody.
+/// A file that was put under the wrong name would fail on the host with words that do not help.
 fn check(path: &Path, platform: &Platform) -> Result<(), AgentError> {
     let mut head = [0; 20];
     let read = File::open(path).and_then(|mut file| file.read_exact(&mut head));

@@ -36,7 +36,7 @@ impl fmt::Display for Nonce {
     }
 }
 
-/// `y FOLDER`: `$P` is the folder's path without symbolic links, and `$w` says why somebody else could put another
+/// `y FOLDER`: `$P` is the folder's path without symbolic links, and `$w` says why another user could put another
 /// program there: it is empty when each folder from `/` on is root's or ours, and is writable by no other user or is
 /// sticky, where no other user can remove what is ours. Asked from the top down, so that what was found stays true: only
 /// root and we could change it. A group that is ours alone is no other: the one that is named after us, is the group we log

@@ -2,7 +2,7 @@
 //!
 //! Constant text like the lines of `script`. Each answer is a section: the byte 1, its name, a line feed, what the
 //! command printed; then a section `rc` with its exit status. A section `end` closes one reading. It ends with its
-//! connection: nobody reads it any more then, and `printf` fails.
+//! connection: it is not read any more then, and `printf` fails.
 
 use super::deployment::TelemetryAsk;
 use super::script::{Nonce, line};

@@ -1,7 +1,7 @@
 //! Who is asked when ssh needs a person: a queue of questions, and what was answered for the rest of the session.
 //!
-//! Knows nothing of terminals or screens: whoever holds the other end of the queue shows the questions one after the
-//! other. What is remembered, unlocked keys and host keys that no file could take, lives in memory alone.
+//! Knows nothing of terminals or screens: the holder of the other end of the queue shows the questions one after
+//! the other. What is remembered, unlocked keys and host keys that no file could take, lives in memory alone.
 
 use std::fmt;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -33,7 +33,7 @@ pub type Questions = mpsc::UnboundedReceiver<Asked>;
 pub struct Asker(Arc<Inner>);
 
 struct Inner {
-    /// The error: why there is nobody.
+    /// The error: why no user can be asked.
     queue: Result<mpsc::UnboundedSender<Asked>, String>,
     open: Busy,
     keyring: Keyring,
@@ -46,13 +46,13 @@ struct Inner {
 }
 
 impl Asker {
-    /// A way to whoever reads the queue.
+    /// A way to the reader of the queue.
     pub fn new() -> (Self, Questions) {
         let (sender, questions) = mpsc::unbounded_channel();
         (Self::with(Ok(sender)), questions)
     }
 
-    /// Nobody can be asked, for this reason: `no terminal to ask on`.
+    /// No user can be asked, for this reason: `no terminal to ask on`.
     pub fn nobody(why: impl Into<String>) -> Self {
         Self::with(Err(why.into()))
     }
@@ -68,7 +68,7 @@ impl Asker {
         }))
     }
 
-    /// Why nobody can be asked; `None` if somebody can.
+    /// Why no user can be asked; `None` if one can.
     pub(super) fn absent(&self) -> Option<&str> {
         self.0.queue.as_ref().err().map(String::as_str)
     }
@@ -91,7 +91,7 @@ impl Asker {
     pub(super) fn tell(&self, text: String) {
         tracing::info!(text, "told");
         if let Ok(queue) = &self.0.queue {
-            // nobody is left to be told
+            // the reader may be gone
             let _ = queue.send(Asked::Note(text));
         }
     }

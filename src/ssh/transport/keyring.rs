@@ -1,4 +1,4 @@
-//! Keys that a person unlocked: each is asked for once, whoever needs it, and kept in memory until the program ends.
+//! Keys that a person unlocked: each is asked for once, for all hosts, and kept in memory until the program ends.
 //!
 //! The keys' memory is overwritten when they are dropped; passphrases are not kept at all.
 
@@ -20,7 +20,7 @@ const TRIES: usize = 3;
 #[derive(Default)]
 pub(super) struct Keyring(Mutex<HashMap<PathBuf, Arc<Slot>>>);
 
-/// One key: whoever needs it takes turns.
+/// One key: logins that need it take turns.
 #[derive(Default)]
 struct Slot {
     turn: Turn<Held>,
@@ -109,7 +109,7 @@ pub(super) async fn unlock(
     Err(format!("its passphrase was wrong {TRIES} times"))
 }
 
-/// What to do about a locked key where nobody can be asked.
+/// What to do about a locked key where no user can be asked.
 pub(super) fn remedy(path: &Path, why: &str) -> String {
     format!("it has a passphrase, and {why}: run ssh-add {}", path.display())
 }

@@ -1,4 +1,4 @@
-//! No more than eight handshakes with one server at a time, whoever asks for them: sshd drops connections by chance
+//! No more than eight handshakes with one server at a time, for all callers: sshd drops connections by chance
 //! from the tenth on (`MaxStartups`), which would look like a broken network.
 
 use std::collections::HashMap;

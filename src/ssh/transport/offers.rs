@@ -136,7 +136,7 @@ pub(super) fn offers(target: &Target, agent: &[AgentKey], notes: &mut Vec<String
     offers
 }
 
-/// The certificates in files, beside a key and named ones, each with whoever has its private half.
+/// The certificates in files, beside a key and named ones, each with the holder of its private half.
 fn file_certificates(
     target: &Target,
     files: &[(PathBuf, KeyFile)],

@@ -75,7 +75,7 @@ pub struct Resolver<'a> {
 }
 
 impl Resolver<'_> {
-    /// The target for a host, its jump hosts with it. Connects to nobody.
+    /// The target for a host, its jump hosts with it. Connects to no host.
     pub async fn target(&self, wanted: &Wanted) -> Result<Target, SshError> {
         let target = self.resolve(wanted.clone(), None, Vec::new()).await?;
         target.check()?;
@@ -197,7 +197,7 @@ impl Resolver<'_> {
             port: last.port.or(known.port),
             ..known
         };
-        // A chain is written once, by whoever begins it: the hops' own are not looked at but for the first one.
+        // A chain is written once, where it begins: the hops' own are not looked at but for the first one.
         let ahead = (!hops.is_empty()).then_some(hops);
         let hop = self.resolve(next, ahead, passed).await?;
         Ok(match &hop.carrier {
@@ -243,7 +243,7 @@ impl Resolver<'_> {
     }
 }
 
-/// The system's `ssh` knows no fingerprints, and at a host on the way nobody compares them for it.
+/// The system's `ssh` knows no fingerprints, and at a jump host nothing compares them for it.
 fn no_pins<'a>(wanted: &Wanted, hops: impl IntoIterator<Item = &'a Target>) -> Result<(), SshError> {
     match hops.into_iter().find(|hop| hop.fingerprint.is_some()) {
         None => Ok(()),

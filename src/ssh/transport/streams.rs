@@ -1,7 +1,7 @@
 //! One command on a host as a pair of byte streams, and why it ended. Knows nothing of what carries the bytes: a
 //! transport feeds one end.
 //!
-//! The queue is bounded, so the reader must keep reading: a stream that nobody reads stops its whole connection,
+//! The queue is bounded, so the reader must keep reading: a stream that is not read stops its whole connection,
 //! keepalives included.
 
 use std::any::Any;

@@ -94,7 +94,7 @@ impl Target {
         }
     }
 
-    /// The same with somebody to ask, also at each hop on the way.
+    /// The same with a user to ask, also at each hop on the way.
     #[must_use]
     pub fn with_asker(mut self, asker: &Asker) -> Self {
         if let Route::Jump(hop) = self.route {

@@ -54,7 +54,7 @@ impl Ended {
     ) -> Self {
         let word = state(setup, &container::name(&run.run, rank.rank, run.attempt));
         if !matches!(&word, Word::State(state) if !is_running(state)) {
-            // Nobody else ends them any more, and the rank's end must not be told while it runs.
+            // Nothing else ends them any more, and the rank's end must not be told while it runs.
             Members::of(dir, [rank.rank]).kill();
         }
         let command = rank.argv.first().map_or("", String::as_str);

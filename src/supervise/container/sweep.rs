@@ -36,7 +36,7 @@ pub(in crate::supervise) fn rank(
     })
 }
 
-/// Removes the containers of runs in this state folder that nobody owns any more: their run has ended here, or its files
+/// Removes the containers of runs in this state folder that have no owner left: their run has ended here, or its files
 /// are gone. Quiet about what can't be done: the run that asks has its own containers.
 pub fn orphans(engine: &Engine, state: &Path) {
     let format = format!("{{{{.Names}}}}\t{{{{.Label \"{PLACE_LABEL}\"}}}}");
@@ -51,7 +51,7 @@ pub fn orphans(engine: &Engine, state: &Path) {
     }
 }
 
-/// Whether the run whose files lie there still has somebody who ends its containers.
+/// Whether the run whose files lie there still has a process that ends its containers.
 fn is_owned(place: &Path) -> Result<bool, SuperviseError> {
     if !place.exists() {
         return Ok(false);

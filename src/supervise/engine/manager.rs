@@ -22,7 +22,7 @@ const VARIABLE: &str = "PMI_FD";
 #[expect(unsafe_code, reason = "an inherited descriptor has no owner whose safe type could be borrowed")]
 pub(super) fn hand_over(stream: impl AsFd, bytes: [u8; 8]) -> io::Result<()> {
     let number = std::env::var(VARIABLE).ok().and_then(|text| text.parse().ok());
-    // SAFETY: whoever calls this has one thread, which closes nothing; that the number is open is asked first.
+    // SAFETY: the caller has one thread, which closes nothing; that the number is open is asked first.
     let inherited =
         number.filter(|number| *number > 2).map(|number| unsafe { BorrowedFd::borrow_raw(number) });
     let open = inherited.filter(|descriptor| fcntl_getfd(descriptor).is_ok());

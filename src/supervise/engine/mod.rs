@@ -16,7 +16,7 @@
 //! - [`node`]: carries out on another host what the launcher wants there, as sshd would; [`rsh`] is what the launcher
 //!   takes for ssh; `channel` is the connection between the two hosts, `frame` what is said on it.
 //! - `own`: the supervisor's part.
-//! - `tagged`: splits the output of a launcher whose ranks are nobody's children here.
+//! - `tagged`: splits the output of a launcher whose ranks are children of no process here.
 
 mod channel;
 mod frame;
@@ -119,7 +119,7 @@ fn wrapper<W: Future<Output = Option<i32>>>(
         }
         Ok::<_, SuperviseError>(work(dir, spec).await)
     })?;
-    // Reads that nobody waits for must not hold up the end.
+    // Reads that are not waited for must not hold up the end.
     runtime.shutdown_background();
     ended.ok_or(damaged)
 }

@@ -2,7 +2,7 @@
 //! a conda environment, a virtual environment. The difference that they make goes from the agent to the supervisor in
 //! memory: it may hold what a login environment keeps secret. One file each; [`limits`] are set where a rank starts.
 //!
-//! Each of them that needs a shell gets one, for a bounded time and with nobody to talk to. Nothing is put together as
+//! Each of them that needs a shell gets one, for a bounded time and with no user to ask. Nothing is put together as
 //! shell text: names travel as positional parameters.
 
 mod conda;

@@ -136,7 +136,7 @@ impl Question<'_> {
     }
 
     fn start(&self) -> Result<Child, ShellFault> {
-        // A session of its own: an interactive shell would take the terminal of whoever uses hvtui on this machine.
+        // A session of its own: an interactive shell would take the terminal of hvtui's user on this machine.
         let apart =
             ["/usr/bin/setsid", "/bin/setsid"].map(PathBuf::from).into_iter().find(|file| file.is_file());
         let mut command =
@@ -160,7 +160,7 @@ impl Question<'_> {
 }
 
 fn wait(mut child: Child, tell: &Sender<News>) {
-    // Nobody may listen any more: it is waited for all the same, so that nothing of it stays.
+    // The receiver may be gone: it is waited for all the same, so that nothing of it stays.
     let _ = tell.send(News::Ended(child.wait().ok()));
 }
 

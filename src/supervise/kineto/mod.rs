@@ -27,7 +27,7 @@ use crate::procs::identity::Identity;
 
 /// What the supervisor knows of the processes that can be traced: a [`Tracers`].
 const KNOWN: &str = "tracers.json";
-/// What is asked of them: an [`Ask`]. There as long as an agent waits for somebody to take it.
+/// What is asked of them: an [`Ask`]. There as long as an agent waits for it to be taken.
 const ASK: &str = "trace.json";
 /// The directory of the traces in the run directory.
 const TRACES: &str = "trace";
@@ -103,7 +103,7 @@ pub fn known(dir: &RunDir) -> Result<Option<Tracers>, SuperviseError> {
     dir.read_json(KNOWN)
 }
 
-/// Asks all processes of the run here for a trace, for this agent. `None` while somebody else's request waits. Traces of earlier
+/// Asks all processes of the run here for a trace, for this agent. `None` while another agent's request waits. Traces of earlier
 /// requests are removed.
 ///
 /// # Errors

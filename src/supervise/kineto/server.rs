@@ -48,7 +48,7 @@ impl Server {
     /// its ranks are not told of a daemon. With `again`, where an earlier supervisor has listened.
     ///
     /// # Errors
-    /// For people: why nobody listens.
+    /// For people: why nothing listens.
     pub(in crate::supervise) fn start(
         dir: &RunDir,
         run: &HostRun,
@@ -234,7 +234,7 @@ impl Desk {
     }
 }
 
-/// The next datagram; `None` for one that nobody can answer.
+/// The next datagram; `None` for one that cannot be answered.
 fn receive(socket: &UnixDatagram) -> rustix::io::Result<Option<Received>> {
     let mut bytes = vec![0; protocol::LONGEST + 1];
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmCredentials(1))];

@@ -33,7 +33,7 @@ fn head(dir: &LeaseDir, gpu: &GpuUuid) -> String {
     format!("{}{gpu}.beside.", dir.prefix)
 }
 
-/// Who is beside whoever holds a GPU, in the order of their runs.
+/// The leases beside that of a GPU's holder, in the order of their runs.
 pub(super) fn read(dir: &LeaseDir, gpu: &GpuUuid, names: &[String]) -> Vec<Lease> {
     let head = head(dir, gpu);
     let lease = |name: &String| {

@@ -104,7 +104,7 @@ fn hold(
         let mut unseen = None;
         if let Some(fd) = lock(dir, gpu, FlockOperation::NonBlockingLockExclusive)? {
             match socket_lock::take(dir, gpu, slice_of, share)? {
-                // The lock's file was removed while somebody had it, or the name goes a moment after the lock.
+                // The lock's file was removed while it was held, or the name goes a moment after the lock.
                 Err(other) => unseen = Some(other),
                 Ok(name) => {
                     let _ = draft.and_then(Draft::publish);
@@ -139,8 +139,8 @@ fn hold(
         return busy(first);
     }
     let mark = beside::put(dir, gpu, note)?;
-    // It may have ended before our mark was there, and somebody else may have come and not seen it: then it is
-    // theirs. Who comes after the mark sees it.
+    // It may have ended before our mark was there, and another user may have come and not seen it: then it is
+    // theirs. A process that comes after the mark sees it.
     if let Some(first) = holder(dir, gpu).filter(|first| !first.own && first.user.is_some()) {
         mark.remove(dir);
         return busy(first);
@@ -153,7 +153,7 @@ fn hold(
     busy(first)
 }
 
-/// Whoever uses a GPU beside a run that has ended. Called with the lock held: nobody new comes but those of our own.
+/// A run that uses a GPU beside one that has ended. Called with the lock held: no new one comes but those of our own.
 fn left_beside(dir: &LeaseDir, gpu: &GpuUuid, share: bool) -> Option<Lease> {
     let mut found = None;
     for _ in 0..NOTE_TRIES {
@@ -339,7 +339,7 @@ fn is_file(dir: &LeaseDir, name: &str, fd: &OwnedFd) -> bool {
     matches!((there, open), (Ok(a), Ok(b)) if (a.st_dev, a.st_ino) == (b.st_dev, b.st_ino))
 }
 
-/// `None` when somebody has it.
+/// `None` when it is held.
 fn lock(dir: &LeaseDir, gpu: &GpuUuid, how: FlockOperation) -> Result<Option<OwnedFd>, LeaseError> {
     let name = lock_file(dir, gpu)?;
     let fault = |detail: String| LeaseError::File { gpu: gpu.clone(), path: dir.path_of(&name), detail };

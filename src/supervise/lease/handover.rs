@@ -1,6 +1,6 @@
 //! Hands bytes and open descriptors to a process that was just started: over a socket in the place of its standard
 //! input. A lock belongs to the open file, so it is held as long as either process, or the socket between them, has
-//! it: there is no moment in which somebody else could take it. And no third process that is started meanwhile gets
+//! it: there is no moment in which another one could take it. And no third process that is started meanwhile gets
 //! it, as one would that inherits.
 
 use std::io::{self, IoSlice, IoSliceMut};

@@ -1,5 +1,5 @@
 //! Who holds which GPU, read and not tried: a lock that is taken for a moment to see whether it is free would
-//! make somebody else's launch fail. So the notes are read, and `/proc/locks` for locks without one.
+//! make another launch fail. So the notes are read, and `/proc/locks` for locks without one.
 
 use rustix::fs::{AtFlags, Dir, Stat, major, minor, statat};
 
@@ -22,7 +22,7 @@ const LOOKS: u32 = 5;
 pub fn look(dir: &LeaseDir, gpus: &[GpuUuid]) -> Leases {
     let mut seen = look_once(dir, gpus);
     for _ in 0..LOOKS {
-        // whoever has a lock puts its note there at once
+        // the holder of a lock puts its note there at once
         if seen.held.iter().all(|lease| lease.run.is_some()) {
             break;
         }
@@ -42,14 +42,14 @@ fn look_once(dir: &LeaseDir, gpus: &[GpuUuid]) -> Leases {
     let mut leases = Leases { queue, ..Leases::default() };
     for gpu in gpus {
         let mut beside = beside::read(dir, gpu, &names).into_iter();
-        // where the first one has ended, whoever is left holds it
+        // where the first one has ended, the next one beside it holds it
         leases.held.extend(lease(dir, gpu, &names, &locks, &sockets).or_else(|| beside.next()));
         leases.beside.extend(beside);
     }
     leases
 }
 
-/// Who is on a GPU beside whoever has its lock.
+/// The leases on a GPU beside the one that has its lock.
 pub(super) fn beside_on(dir: &LeaseDir, gpu: &GpuUuid) -> Vec<Lease> {
     beside::read(dir, gpu, &names(dir))
 }
@@ -113,8 +113,8 @@ fn lease(dir: &LeaseDir, gpu: &GpuUuid, names: &[String], locks: &Flocks, socket
     by_lock.filter(|lease| lease.user.is_some() || told.is_none()).or(told)
 }
 
-/// Whoever keeps a GPU's lock from us by having it in common with others: slices of it, or anyone who can open the file.
-/// They have no note, and nothing that `--share` could share.
+/// A holder that keeps a GPU's lock from us by having it in common with others: slices of it, or anyone who can open the
+/// file. It has no note, and nothing that `--share` could share.
 pub(super) fn in_common(dir: &LeaseDir, gpu: &GpuUuid) -> Option<Lease> {
     let by_lock = || {
         let stat = statat(&dir.fd, lock_file(dir, gpu).ok()?, AtFlags::SYMLINK_NOFOLLOW).ok()?;

@@ -1,6 +1,6 @@
 //! A note that counts while it is locked: a ticket of the queue, a run beside another one on its owner's GPU. The
-//! process that puts it there locks the file before it has its name, so who sees it sees it locked, and death ends
-//! it. Nobody else ever wants the lock: to try it for a moment is in nobody's way.
+//! process that puts it there locks the file before it has its name, so each reader sees it locked, and death ends
+//! it. No other process ever wants the lock: to try it for a moment does no harm.
 
 use std::fs::File;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};

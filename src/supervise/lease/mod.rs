@@ -41,7 +41,7 @@ use crate::domain::lease::Lease;
 /// Why GPUs can't be leased.
 #[derive(Debug, thiserror::Error)]
 pub enum LeaseError {
-    /// Somebody else has them.
+    /// They are in use.
     #[error("{}", busy_words(.0))]
     Busy(Vec<Lease>),
     /// A directory that can't be trusted with locks.

@@ -47,7 +47,7 @@ pub fn is_draft(name: &str) -> bool {
     numbered(name) && name.rsplit_once('.').is_some_and(|(inner, _)| numbered(inner))
 }
 
-/// Writes a file that everybody may read, in the place of our last one. A file or link that somebody else has put
+/// Writes a file that everybody may read, in the place of our last one. A file or link that another user has put
 /// there stays, and is an error.
 pub(super) fn write<T: Serialize>(dir: &LeaseDir, name: &str, value: &T) -> std::io::Result<()> {
     Draft::write(dir, name, value)?.publish()

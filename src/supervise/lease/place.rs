@@ -119,13 +119,13 @@ fn fault_of(fd: &OwnedFd, for_all: bool) -> Option<String> {
     fault(stat.st_uid, stat.st_mode, own, for_all).or_else(|| remote(fs.f_type as u64))
 }
 
-/// A directory of the system's may be part of an image that nobody writes to.
+/// A directory of the system's may be part of an image that is never written to.
 fn read_only(fd: &OwnedFd) -> Option<String> {
     let flags = fstatvfs(fd).ok()?.f_flag;
     flags.contains(StatVfsMountFlags::RDONLY).then(|| "it is read-only".to_owned())
 }
 
-/// Why a directory of this owner and mode can't hold leases. Whoever owns a directory may remove every file in
+/// Why a directory of this owner and mode can't hold leases. The owner of a directory may remove every file in
 /// it, so it must be root's, or the user's own and closed to others.
 fn fault(owner: u32, mode: u32, own: u32, for_all: bool) -> Option<String> {
     let (open, sticky) = (mode & 0o022 != 0, mode & 0o1000 != 0);

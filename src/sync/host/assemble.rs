@@ -47,7 +47,7 @@ pub(super) fn assemble(
     let name = place.free_name(tree.get(..12).unwrap_or_default());
     let new = place.parent.join(&name);
     let mark = making(place, &name);
-    // of a tree of this name that has gone: with them this one would pass for one that was switched to, or that nobody uses
+    // of a tree of this name that has gone: with them this one would pass for one that was switched to, or that is unused
     drop(fs::remove_file(old::list_of(place, &name)));
     old::forget_free(place, &name);
     File::create(&mark).map_err(SyncError::io("write", &mark))?;
@@ -286,7 +286,7 @@ pub(super) fn after_switch(place: &Place, switch: &Switch, notes: &mut Vec<Strin
             continue;
         }
         match fs::symlink_metadata(&there) {
-            // whoever made it has removed it since
+            // the process that made it has removed it since
             Err(error) if error.kind() == ErrorKind::NotFound => drop(fs::remove_file(&here)),
             _ => {
                 if let Err(error) = exchange(&there, &here) {

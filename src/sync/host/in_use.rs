@@ -63,7 +63,7 @@ impl<'a> Mounts<'a> {
             mounts.any(|(part, place)| {
                 let id = |path: &Path| fs::metadata(path).map(|meta| (meta.dev(), meta.ino()));
                 let inside = process.join("root").join(place.strip_prefix("/").unwrap_or(&place));
-                // by its name alone where nobody lets us look
+                // by its name alone where we are not allowed to look
                 id(&inside).map_or(true, |inside| id(&part).is_ok_and(|part| part == inside))
             })
         })

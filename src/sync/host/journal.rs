@@ -114,8 +114,8 @@ pub(super) fn making(place: &Place, tree: &str) -> PathBuf {
     place.own.join(format!("{MAKING}{tree}"))
 }
 
-/// Names of this user's trees beside the folder. Where several users write to the parent folder, an entry of somebody
-/// else may have such a name: it can't be removed, and it is no tree of this folder.
+/// Names of this user's trees beside the folder. Where several users write to the parent folder, an entry of another
+/// user may have such a name: it can't be removed, and it is no tree of this folder.
 pub(super) fn trees(place: &Place) -> Vec<String> {
     let prefix = format!(".{}.hvtui-", place.name);
     let user = rustix::process::geteuid().as_raw();
@@ -129,7 +129,7 @@ pub(super) fn trees(place: &Place) -> Vec<String> {
     names.collect()
 }
 
-/// Removes the marks of trees that are not there, or are somebody else's. Lists stay: a file system of the net may say for a
+/// Removes the marks of trees that are not there, or are another user's. Lists stay: a file system of the net may say for a
 /// while that a tree is not there.
 fn forget_marks(place: &Place) {
     let user = rustix::process::geteuid().as_raw();

@@ -160,8 +160,8 @@ impl Target {
         Ok(Switched { tree, switched, notes })
     }
 
-    /// Removes the trees that were replaced and that nobody uses any more. It takes its time with many files: whoever waits
-    /// for the sync is told first. What a person should know of it is told by the next sync, or [`tidy`].
+    /// Removes the trees that were replaced and are not used any more. It takes its time with many files: the client that
+    /// waits for the sync is told first. What a person should know of it is told by the next sync, or [`tidy`].
     pub fn remove_unused(self) {
         if self.lock.is_some() {
             let mut notes = Vec::new();

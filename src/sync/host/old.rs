@@ -77,7 +77,7 @@ pub(super) fn bring(place: &Place, machine: &str, notes: &mut Vec<String>) {
 }
 
 /// Removes the old trees that no process of any machine uses any more. It takes its time with many processes or files:
-/// whoever waits for a sync is told first. Where it can't be seen who uses them, they stay.
+/// the client that waits for a sync is told first. Where it can't be seen who uses them, they stay.
 pub(super) fn retire(place: &Place, machine: &str, notes: &mut Vec<String>) {
     let trees = trees(place);
     if trees.is_empty() {

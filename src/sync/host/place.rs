@@ -129,7 +129,7 @@ impl Place {
         }
     }
 
-    /// In a folder that others may write to, somebody else may have been there first.
+    /// In a folder that others may write to, another user may have been there first.
     fn check_own(&self) -> Result<(), SyncError> {
         let meta = fs::symlink_metadata(&self.own).map_err(SyncError::io("look at", &self.own))?;
         let is_ours =

@@ -1,8 +1,8 @@
 //! What the new tree is made of: each thing of the manifest, and each that no sync brought. Reads the folder, changes
 //! nothing.
 //!
-//! What is not of the manifest stays at its path for whoever knows it there: files are linked into the new tree, whole
-//! folders are moved into it at the switch ([`super::assemble`]).
+//! An entry that is not of the manifest stays at its path for programs that know it there: files are linked into the
+//! new tree, whole folders are moved into it at the switch ([`super::assemble`]).
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::fs::{self, Metadata};

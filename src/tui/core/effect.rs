@@ -104,7 +104,7 @@ pub enum Effect {
     DeleteRuns(Vec<RunSpec>),
     /// Ask the hosts for their newest runs.
     AskHosts,
-    /// Take up a run that goes on on its hosts, or has ended since its recording stopped; answered by
+    /// Attach to a run that goes on on its hosts, or has ended since its recording stopped; answered by
     /// [`crate::tui::core::Msg::Attached`] or a notice.
     Attach(Box<RunSpec>),
     /// Ask a host about a signal to its processes, or for it; [`crate::tui::core::Msg::SignalTold`] of this number comes.

@@ -28,7 +28,7 @@ pub enum Msg {
     Replayed(Envelope),
     /// The recording continues from another world: it was opened or sought in.
     Reset(Box<World>),
-    /// How a run stands that is taken up: as it was known, then as it is once it has caught up.
+    /// How a run stands that the client attaches to: as it was known, then as it is once it has caught up.
     TakenUp(Box<RunState>),
     /// A key was pressed.
     Key(Key),

@@ -8,7 +8,7 @@ use rustix::process::{Signal as Number, getpid, kill_current_process_group, kill
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::time::timeout;
 
-/// So long after a stop it is clear that there was none: nobody could continue this process.
+/// So long after a stop it is clear that there was none: nothing could continue this process.
 const STOPS_WITHIN: Duration = Duration::from_millis(100);
 
 /// What a signal asks for.

@@ -67,9 +67,9 @@ impl Screen {
         restore();
     }
 
-    /// Takes the terminal over once more, as whoever had it meanwhile left it; the next frame is sent whole.
+    /// Takes the terminal over once more, as the other program left it; the next frame is sent whole.
     pub(super) fn take_again(&mut self) -> Result<(), std::io::Error> {
-        // after a stop that nobody announced it counts as raw, and a shell has changed that since
+        // after an unannounced stop it counts as raw, and a shell has changed that since
         disable_raw_mode()?;
         enable_raw_mode()?;
         take()?;
@@ -117,7 +117,7 @@ fn take() -> Result<(), std::io::Error> {
 }
 
 /// Gives the terminal back; harmless when it was given back already. Errors are passed over: there is
-/// nobody left to tell.
+/// no user left to tell.
 fn restore() {
     let _ =
         execute!(stdout(), DisableBracketedPaste, DisableMouseCapture, LeaveAlternateScreen, cursor::Show);

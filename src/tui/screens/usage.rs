@@ -15,7 +15,7 @@ use crate::tui::screens::Model;
 /// Who has a GPU.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum GpuUse {
-    /// Nobody.
+    /// Not in use.
     Free,
     /// One of the live runs.
     Run(RunId),

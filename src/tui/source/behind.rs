@@ -1,4 +1,4 @@
-//! A run that was taken up, until what its hosts tell of the time before that is in order.
+//! A run that a client attached to, until what its hosts tell of the time before that is in order.
 //!
 //! It is recorded in that order. The screen is given none of it, but how the run stands by then: the fold of its recording's end and of
 //! all that came since, as a replay would have it but for the hosts' values of before.

@@ -1,5 +1,5 @@
-//! What a client catches up with when it takes a run up comes rank by rank, in a moment. Here it waits until it can be recorded in the
-//! order in which it happened, and at the time at which it did: by its host's time, which pings place on the client's clock.
+//! When a client attaches to a run, past events come rank by rank, in a moment. Here they wait until they can be recorded in
+//! the order in which they happened, and at the time at which they did: by its host's time, which pings place on the client's clock.
 //!
 //! Steps, starts and ends of ranks have such a time; what else stands in a rank's report happened between them. Lines have it where their
 //! host has noted when they were printed, a second late as a rule; one without stands before the next one of its stream that has a time,
@@ -165,7 +165,7 @@ impl CatchUp {
         }
     }
 
-    /// The run has ended then: so has the time in which it was not followed, however late it was taken up.
+    /// The run has ended then: so has the time in which it was not followed, however late the client attached.
     fn is_over(&mut self, end: Stamp) {
         for held in &mut self.held {
             if let Event::Attached { since: Some(since), until: Some(until) } = &mut held.envelope.event {

@@ -32,7 +32,7 @@ type Question = (u64, Stamp, Stamp);
 pub(super) struct FiguresDesk {
     path: PathBuf,
     questions: Option<Sender<Question>>,
-    /// The number of the newest question; [`CLOSED`] when nobody asks any more.
+    /// The number of the newest question; [`CLOSED`] when no more are asked.
     newest: Arc<AtomicU64>,
     answers: told::Sender<Vec<Msg>>,
 }

@@ -236,7 +236,7 @@ impl Recorded {
         None
     }
 
-    /// Takes up a run where its recording ends: streams the rest and goes on recording. `false` when the
+    /// Attaches to a run where its recording ends: streams the rest and goes on recording. `false` when the
     /// session follows it already.
     pub fn attach(&mut self, spec: RunSpec, taken: TakenUp, past: Past) -> bool {
         let behind = Behind::new(&spec, &taken.recap.position, clock::host_now());

@@ -45,8 +45,8 @@ impl Drop for Memory {
     }
 }
 
-/// Values in the host's memory that don't move: the GPU copies them directly. Whoever begins a copy sees to it that nobody
-/// touches them before it is done.
+/// Values in the host's memory that don't move: the GPU copies them directly. The caller that begins a copy ensures that
+/// they are not touched before it is done.
 #[derive(Debug)]
 pub(super) struct Pinned<T> {
     context: Arc<CudaContext>,

@@ -27,7 +27,7 @@ fn make() -> PathBuf {
     profile.join("examples")
 }
 
-/// In the environment in which the tests were built, by whoever built them: build scripts run again for what Cargo tells a
+/// In the environment in which the tests were built, by the same user: build scripts run again for what Cargo tells a
 /// test of its package, and a file that root made is in a user's way.
 fn as_the_builder(cargo: &mut Command) {
     for (name, _) in std::env::vars_os() {

@@ -30,7 +30,7 @@ pub(crate) fn assert_nothing(cluster: &Cluster, host: &str, run: &str) {
     });
 }
 
-/// What is on a host that nobody may find there once this run and all others are over.
+/// What is on a host that must not be found there once this run and all others are over.
 pub(crate) fn on(cluster: &Cluster, host: &str, run: &str) -> Vec<String> {
     let root = PathBuf::from(format!("/proc/{}/root", cluster.pid(host)));
     let leases = lease::USUAL.map(|folder| root.join(folder.trim_start_matches('/')));
@@ -84,11 +84,11 @@ fn gpus(cluster: &Cluster, host: &str, run: &str) -> Vec<GpuUuid> {
     spec.map(|spec| spec.leases.held.into_keys().collect()).unwrap_or_default()
 }
 
-/// The locks of a GPU that somebody has.
+/// The locks of a GPU that is in use.
 fn held(cluster: &Cluster, host: &str, run: &str, leases: &[PathBuf], gpu: &GpuUuid) -> Vec<String> {
     let mut held = Vec::new();
     for path in leases.iter().map(|folder| folder.join(lease::usual_lock(gpu))) {
-        // as somebody who wants the GPU would
+        // as a process that wants the GPU would
         if let Ok(file) = File::open(&path)
             && flock(&file, FlockOperation::NonBlockingLockExclusive).is_err()
         {

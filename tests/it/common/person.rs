@@ -1,4 +1,4 @@
-//! Somebody who answers ssh's questions in tests, and remembers what was asked.
+//! A person who answers ssh's questions in tests, and remembers what was asked.
 
 use std::sync::{Arc, Mutex};
 
@@ -34,7 +34,7 @@ impl Person {
                     Asked::Question(question, sender) => {
                         let before = of_task.asked().len();
                         of_task.asked.lock().unwrap().push(question.clone());
-                        // somebody who thinks for a while must hold up nobody else
+                        // a person who thinks for a while must hold up no other task
                         let given = tokio::task::block_in_place(|| answer(&question, before));
                         let _ = sender.send(given.unwrap_or(Answer::No));
                     }

@@ -84,7 +84,7 @@ pub(crate) fn end_of(child: &mut std::process::Child) -> std::process::ExitStatu
 }
 
 /// Microseconds in which some process of this machine waited for a processor, since it is up; 0 where the kernel does not
-/// tell. What must not take longer than so long must not take longer without them: other work is nobody's fault.
+/// tell. What must not take longer than so long must not take longer without them: other work is not their fault.
 pub(crate) fn waited_for_processors() -> u64 {
     let told = std::fs::read_to_string("/proc/pressure/cpu").unwrap_or_default();
     let total = told.lines().next().and_then(|some| some.rsplit_once("total="));

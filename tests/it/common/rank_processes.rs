@@ -173,7 +173,7 @@ impl Ranks {
 impl Drop for Ranks {
     fn drop(&mut self) {
         for child in &mut self.children {
-            // A failing test leaves nobody; those that have ended can't be killed.
+            // A failing test leaves no process; those that have ended can't be killed.
             let _ = child.kill();
             let _ = child.wait();
         }

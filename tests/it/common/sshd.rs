@@ -151,7 +151,7 @@ impl Sshd {
         panic!("no free port for sshd");
     }
 
-    /// Waits for the end of our own look at the port: whoever counts connections starts from there.
+    /// Waits for the end of our own look at the port: a count of connections starts from there.
     fn forget_first_visit(&self) {
         for _ in 0..2000 {
             let log = self.log();
@@ -173,7 +173,7 @@ impl Sshd {
         self.folder.path().join(name)
     }
 
-    /// The home of whoever logs in.
+    /// The home of the user who logs in.
     pub(crate) fn home(&self) -> PathBuf {
         self.path("home")
     }

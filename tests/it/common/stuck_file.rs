@@ -65,7 +65,7 @@ impl StuckFile {
         Some(Self { path: path.to_owned(), daemon, words })
     }
 
-    /// Waits until somebody hangs.
+    /// Waits until a reader hangs.
     pub(crate) fn taken(&mut self) {
         let mut line = String::new();
         self.words.read_line(&mut line).unwrap();

@@ -1,4 +1,4 @@
-//! Rows 1 to 3 and 26: clients end, and another takes the run up again.
+//! Rows 1 to 3 and 26: clients end, and another attaches to the run again.
 
 use std::fs::OpenOptions;
 use std::io::Write;
@@ -10,7 +10,7 @@ use super::invariants::{Ends, exits_agree, no_byte_lost, nothing_left};
 use super::matrix::Notes;
 use super::rig::{Job, Rig, until};
 
-/// A client ends in the given way; the same person takes the run up again by one of so many builds, and nothing is missing.
+/// A client ends in the given way; the same person attaches again by one of so many builds, and nothing is missing.
 fn taken_up_again(
     notes: &mut Notes,
     builds: usize,
@@ -64,7 +64,7 @@ pub(crate) fn terminal_closed(notes: &mut Notes) -> Option<()> {
     )
 }
 
-/// What a supervisor of a later version could have written, and nobody here knows.
+/// What a supervisor of a later version could have written, and no program here knows.
 pub(crate) fn newer_supervisor(notes: &mut Notes) -> Option<()> {
     let rig = Rig::bare(2)?;
     let person = rig.person();

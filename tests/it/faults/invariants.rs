@@ -18,7 +18,7 @@ pub(crate) enum Ends {
     Exit(i32),
     /// By this signal, of its own or another's doing.
     Signal(i32),
-    /// Nobody knows how: its host was started anew.
+    /// It is unknown how: its host was started anew.
     Lost,
     /// However the stop of the others ended it.
     Stopped,
@@ -99,7 +99,7 @@ impl Heard {
         let punched = between.iter().all(|byte| *byte == 0);
         let feeds = between.split(|byte| *byte == b'\n').count() as u64 - 1;
         let lines = match between.last() {
-            // of what was cut off the file meanwhile nobody can tell
+            // what was cut off the file meanwhile is unknown
             _ if punched => 1,
             Some(b'\n') => feeds,
             // a line without its line feed, before a hole

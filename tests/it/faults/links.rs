@@ -38,7 +38,7 @@ fn run_on(rig: &Rig, notes: &mut Notes, fault: impl FnOnce(&Rig, &Job<'_>, &mut 
     all_is_well(job, notes);
 }
 
-/// The same while somebody else looks at the Cluster screen, over links of their own.
+/// The same while another person looks at the Cluster screen, over links of their own.
 fn with_a_run_seen(notes: &mut Notes, fault: impl FnOnce(&Rig, &Job<'_>, &Screen, &mut Notes)) -> Option<()> {
     let rig = Rig::up(2)?;
     let eye = rig.person();

@@ -185,7 +185,7 @@ fn all_works_on_two(rig: &Rig, person: &Client<'_>) {
 pub(crate) fn dead_ssh_agent(notes: &mut Notes) -> Option<()> {
     let rig = Rig::up(2)?;
     let person = rig.person();
-    // a key that nobody can unlock here for n1, no key told for n2
+    // a key that cannot be unlocked here for n1, no key told for n2
     let locked = person.path("locked");
     let made = rig
         .cluster

@@ -163,7 +163,7 @@ pub(crate) fn clock_steps(notes: &mut Notes) -> Option<()> {
     let mut command = person.hvtui(&args);
     command.env("LD_PRELOAD", &shim).env("CLOCK_SHIFT", &shift);
     let mut job = rig.spawn(&person, command);
-    // somebody who looks on while the clock steps
+    // another person who looks on while the clock steps
     let eye = rig.person();
     let mut watch = eye.hvtui(&["watch", "--json", "--interval", "0.2"]);
     watch.env("LD_PRELOAD", &shim).env("CLOCK_SHIFT", &shift).stdin(Stdio::null()).stderr(Stdio::null());

@@ -154,7 +154,7 @@ impl Drop for Relay {
     }
 }
 
-/// The peer hears a reset, not an end, whoever else holds a copy of the descriptor.
+/// The peer hears a reset, not an end, even where another process holds a copy of the descriptor.
 fn reset(stream: &TcpStream) {
     let _ = rustix::net::connect_unspec(stream);
 }

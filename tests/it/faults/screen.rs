@@ -1,4 +1,4 @@
-//! The Cluster screen of somebody who looks on while a fault lasts, in a real terminal.
+//! The Cluster screen of a person who looks on while a fault lasts, in a real terminal.
 
 use std::time::Instant;
 

@@ -240,7 +240,7 @@ fn gone_after_the_order(rig: &Rig, notes: &mut Notes) {
     nothing_left(rig, &half.run);
 }
 
-/// Nobody is there any more who could order the start: the hosts give back what they had ready.
+/// No client is there any more that could order the start: the hosts give back what they had ready.
 fn client_gone(rig: &Rig, notes: &mut Notes) {
     let person = rig.person();
     let mut half = Half::launch(rig, &person, &[SLOW]);

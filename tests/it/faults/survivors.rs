@@ -1,4 +1,4 @@
-//! Rows 28, 29 and 34: supervisors and whole hosts end, and the run is taken up again.
+//! Rows 28, 29 and 34: supervisors and whole hosts end, and a client attaches to the run again.
 
 use hvtui::clock::now;
 use hvtui::domain::event::{Envelope, Event};

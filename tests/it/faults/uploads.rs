@@ -35,7 +35,7 @@ pub(crate) fn cut_at_half(notes: &mut Notes) -> Option<()> {
     assert!(there.iter().all(|(path, _)| !is_binary(path)), "a part of it in the binary's place: {there:?}");
     relay.set(|weather| weather.refuse = true);
     relay.reset();
-    // whoever took it in hears of the end
+    // the process that took it in hears of the end
     until("what was cut to be gone", || files(&rig).is_empty());
     let sent = relay.bytes_up();
     relay.clear();

@@ -175,7 +175,7 @@ fn host_sample(second: u64) -> HostSample {
     }
 }
 
-/// Equal for whoever can tell a NaN from another: `PartialEq` says that a NaN differs from itself.
+/// Equal for a reader that can tell a NaN from another: `PartialEq` says that a NaN differs from itself.
 pub(crate) fn same(a: &[Envelope], b: &[Envelope]) -> bool {
     a.len() == b.len() && a.iter().zip(b).all(|(a, b)| a == b || format!("{a:?}") == format!("{b:?}"))
 }

@@ -175,7 +175,7 @@ fn a_client_that_records_a_long_run_leaves_states_of_it() {
     record(Recorder::start(path.clone(), || ()).unwrap(), first);
     let states = path.with_file_name("run.mcap.states");
     assert!(!states.exists());
-    // another client takes it up, and has its end
+    // another client attaches to it, and has its end
     record(Recorder::resume(Lock::take(&path).unwrap()).unwrap(), second);
     assert_eq!(fs::metadata(&states).unwrap().mode() & 0o777, 0o600);
     let written = fs::read(&states).unwrap();

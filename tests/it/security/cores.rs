@@ -110,7 +110,7 @@ fn vector_06_no_core_file_holds_a_secret_value() {
         abort(pid);
         until("its end", || !is_there(pid));
         if pid == supervisor {
-            // else nobody is left who ends the rank
+            // else no process is left that ends the rank
             until("a new supervisor", || ![0, pid].contains(&self::supervisor(&owner)));
         }
         assert_eq!(cores(&owner.path("")), none, "{who}");

@@ -124,7 +124,7 @@ fn vector_17_reading_a_strangers_recording_writes_nothing() {
     assert_eq!(changes(&before, &tree(&stranger.path(""))), [""; 0].map(PathBuf::from), "replay");
 }
 
-/// Names as somebody would write them who wants a file elsewhere, or two things in one place.
+/// Names as an attacker would write them who wants a file elsewhere, or two things in one place.
 fn hostile_names() -> Vec<String> {
     let plain = [
         "",

@@ -83,7 +83,7 @@ fn vector_06_a_value_is_hidden_in_every_form_and_at_every_length() {
     let said = |name: &str| std::fs::read_to_string(person.path(name)).unwrap_or_default();
     until("the forms", || said("early").contains("after the forms"));
     std::fs::write(person.path("go"), "").unwrap();
-    // the rank has ended, what it has left has not: nobody who comes now can ask its rank-wrap
+    // the rank has ended, what it has left has not: a client that comes now cannot ask its rank-wrap
     until("the rank's end", || person.spool().join("exit-0.json").exists());
     // what the first client has recorded by now would not be printed again
     std::fs::rename(person.path(".local/state/hvtui/runs"), person.path("recorded")).unwrap();

@@ -1,4 +1,4 @@
-//! Somebody with an empty home directory who calls hvtui on this machine alone.
+//! A person with an empty home directory who calls hvtui on this machine alone.
 
 use std::ffi::OsStr;
 use std::os::unix::process::CommandExt;
@@ -27,7 +27,7 @@ impl Person {
         Self { home: tempfile::tempdir().unwrap(), user: None }
     }
 
-    /// Somebody else; needs root.
+    /// Another user; needs root.
     pub(crate) fn with_user(user: u32) -> Self {
         let home = tempfile::tempdir().unwrap();
         std::os::unix::fs::chown(home.path(), Some(user), Some(user)).unwrap();

@@ -54,7 +54,7 @@ fn vector_03_nothing_of_hvtui_listens_on_a_host() {
     drop(running);
 }
 
-/// Two user ids that nobody has here.
+/// Two user ids that no user has here.
 const OWNER: u32 = 61_001;
 const OTHER: u32 = 61_002;
 

@@ -1,5 +1,5 @@
-//! `hvtui doctor --bundle FILE`: what somebody else needs to help, in one archive. Its files are shown before it is written, and
-//! what is or looks like a secret is masked in each of them.
+//! `hvtui doctor --bundle FILE`: what another person needs to help, in one archive. Its files are shown before it is written,
+//! and what is or looks like a secret is masked in each of them.
 
 use std::fmt::Write as _;
 use std::fs::File;

@@ -50,7 +50,7 @@ fn neighbours_of_a_dead_host_name_it() {
         outcome
     });
     let about: Vec<u32> = outcomes.into_iter().map(|outcome| fault(outcome).about).collect();
-    // Host 0 is at nobody's side that died first: it sees a neighbour that gave up.
+    // Host 0 is no neighbour of the one that died first: it sees a neighbour that gave up.
     assert_eq!(about[1..], [20, 20], "{about:?}");
     assert!([10, 30].contains(&about[0]), "{about:?}");
 }

@@ -1,4 +1,4 @@
-//! Asking the system's `ssh` what it would do (`ssh -G`): it connects to nobody, but reads the files as only it can,
+//! Asking the system's `ssh` what it would do (`ssh -G`): it connects to no host, but reads files as only it can,
 //! and runs what they say under `Match exec`.
 
 use std::collections::BTreeMap;

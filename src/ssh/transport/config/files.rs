@@ -89,7 +89,7 @@ fn read(path: &Path, own: bool) -> Result<Option<String>, String> {
     Ok(Some(String::from_utf8_lossy(&bytes).into_owned()))
 }
 
-/// As in OpenSSH: what others can write decides for nobody.
+/// As in OpenSSH: a file that others can write does not count.
 fn is_ours(found: &Metadata) -> bool {
     let me = rustix::process::getuid().as_raw();
     (found.uid() == me || found.uid() == 0) && found.mode() & 0o022 == 0

@@ -10,7 +10,7 @@ use crate::domain::text::sanitize;
 /// The keyword that some distributions set for everybody, and that is of no use without a ticket.
 const GSSAPI: &str = "gssapiauthentication";
 
-/// Takes out the needs that nobody has here, and adds those that only files tell.
+/// Takes out the needs that do not apply here, and adds those that only files tell.
 pub(super) fn settle(settings: &mut Settings, env: &dyn Fn(&str) -> Option<String>) {
     if !has_ticket(env) {
         settings.needs.retain(|need| !need.note.text.starts_with(GSSAPI));

@@ -21,7 +21,7 @@ pub struct Reader {
 }
 
 impl Reader {
-    /// A reader for whoever's home this is. `ssh` is the system's program, if there is one.
+    /// A reader for the user whose home this is. `ssh` is the system's program, if there is one.
     pub fn new(home: &Path, ssh: Option<PathBuf>) -> Self {
         Self { files: Files::of(home), ssh, usual: OnceCell::new() }
     }

@@ -1,4 +1,4 @@
-//! One `ssh` process as a command's streams. It is killed, with its proxy command, when nobody holds them any more.
+//! One `ssh` process as a command's streams. It is killed, with its proxy command, when they are no longer held.
 
 use std::ffi::OsString;
 use std::io;

@@ -95,7 +95,7 @@ pub fn users(model: &Model) -> Vec<UserRow<'_>> {
             let is_idle = idle_us(state, place).is_some();
             let sample = state.latest().and_then(|(_, sample)| sample.gpus.get(place));
             let util = sample.and_then(|sample| sample.util.value().copied());
-            // whoever has a GPU that is cut has its slices, which are counted
+            // the holder of a GPU that is cut has its slices, which are counted
             let counted = usize::from(gpu.counts());
             for name in &here {
                 let user = users.entry(name.clone()).or_default();

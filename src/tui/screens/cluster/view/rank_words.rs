@@ -38,7 +38,7 @@ pub(super) fn rank_words(row: &GpuRow<'_>, canvas: &Canvas<'_>, room: u16) -> Op
     Some((fits.unwrap_or(&words[4]).clone(), style))
 }
 
-/// `leased by wang (7QK2 mnist)` of a run of somebody else, where there is room for it.
+/// `leased by wang (7QK2 mnist)` of another user's run, where there is room for it.
 pub(super) fn lease_words(row: &GpuRow<'_>, canvas: &Canvas<'_>, room: u16) -> Option<(String, Style)> {
     let GpuUse::Leased { user, run, own: false } = row.holder else { return None };
     let words = match run.as_deref().map(|run| run.strip_prefix("run ").unwrap_or(run).trim_end()) {
