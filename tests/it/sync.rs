@@ -279,7 +279,7 @@ fn a_link_that_is_cut_goes_on_with_what_is_there() {
     // the agent is put there before the link is slow
     let first = folder.client.run(&["run", "-H", "n1:1", "--", "true"]);
     assert_eq!(first.code, 0, "{first:#?}");
-    cluster.change("rate", "n1 8000");
+    cluster.change("rate", "n1 2000");
     let staged = || -> u64 {
         let sum = "cat ~/.cut.hvtui/blobs/* 2>/dev/null | wc -c";
         cluster.on("n1", sum).trim().parse().unwrap_or(0)

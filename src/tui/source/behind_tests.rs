@@ -25,7 +25,9 @@ fn taken_up() -> (Behind, RunState, World) {
 fn tell(behind: &mut Behind, world: &mut World, events: Vec<(Origin, Event)>) {
     for ((origin, event), seq) in events.into_iter().zip(7..) {
         let released = behind.take(Envelope { seq, at: second(100), origin, event }, HostTime(5_000_000));
-        released.iter().for_each(|envelope| world.apply(envelope));
+        for envelope in &released {
+            world.apply(envelope);
+        }
     }
 }
 
@@ -56,7 +58,9 @@ fn who_shows_it_is_told_what_a_replay_would_show() {
     tell(&mut behind, &mut recorded, past(&run));
     assert_eq!(behind.wait_us(HostTime(6_000_000)), Some(500_000));
     assert!(behind.look(HostTime(6_000_000)).is_empty() && behind.fold() && !behind.is_over());
-    behind.look(HostTime(6_500_000)).iter().for_each(|envelope| recorded.apply(envelope));
+    for envelope in behind.look(HostTime(6_500_000)) {
+        recorded.apply(&envelope);
+    }
     assert!(!behind.is_over() && behind.fold() && behind.is_over());
     let (state, end) = behind.stand().unwrap();
     assert_eq!(*state, recorded.runs[&run]);

@@ -262,7 +262,7 @@ impl Recorded {
         if let Some(recorder) = taken.recorder {
             let hosts = behind.hosts.clone();
             self.behind.insert(run.clone(), behind);
-            self.activate(run, recorder, position.next_seq, hosts, clock::now());
+            self.activate(&run, recorder, position.next_seq, hosts, clock::now());
         } else {
             if taken.is_recorded_elsewhere {
                 self.look_out(run.clone());
@@ -469,7 +469,7 @@ impl Recorded {
             }
         };
         match Recorder::start(path, keep_tree) {
-            Ok(recorder) => self.activate(run, recorder, 0, spec.hosts().into_iter().collect(), at),
+            Ok(recorder) => self.activate(&run, recorder, 0, spec.hosts().into_iter().collect(), at),
             Err(error) => {
                 self.troubles.push_back(not_recorded(&run, &error.to_string()));
                 self.unrecorded.insert(run);
@@ -478,7 +478,7 @@ impl Recorded {
     }
 
     /// Records from now on; begins with what is known of the hosts.
-    fn activate(&mut self, run: RunId, recorder: Recorder, base: u64, hosts: BTreeSet<HostId>, at: Stamp) {
+    fn activate(&mut self, run: &RunId, recorder: Recorder, base: u64, hosts: BTreeSet<HostId>, at: Stamp) {
         if let Some(cap) = self.cap {
             recorder.limit(cap);
         }
@@ -488,7 +488,7 @@ impl Recorded {
         let (stood, waiting) = (None, Waiting::default());
         let active = Active { recorder, base, stood, told: Troubles::default(), hosts, waiting };
         self.active.insert(run.clone(), active);
-        self.tell_known(&run, at);
+        self.tell_known(run, at);
     }
 
     /// What is known of the hosts of a run stands before what they tell of it.

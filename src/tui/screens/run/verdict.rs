@@ -1,6 +1,6 @@
 //! The one sentence that says how a run is: who is waited for, who slows it down, who broke it.
 
-use crate::domain::ids::Rank;
+use crate::domain::ids::{HostId, Rank};
 use crate::domain::run::RunStage;
 use crate::domain::standing::Standstill;
 use crate::domain::symptoms;
@@ -43,7 +43,7 @@ fn say(tone: Tone, text: impl Into<String>) -> Verdict {
 /// The verdict on the run that is shown: of one with silent hosts, what is not known of it.
 pub fn shown(model: &Model, run: &RunState) -> Verdict {
     if run.is_behind {
-        let hosts: Vec<&str> = run.by_host.keys().take(HOSTS_NAMED).map(|host| host.as_str()).collect();
+        let hosts: Vec<&str> = run.by_host.keys().take(HOSTS_NAMED).map(HostId::as_str).collect();
         let more = run.by_host.len().saturating_sub(HOSTS_NAMED);
         let more = if more > 0 { format!(" and {more} more hosts") } else { String::new() };
         let hosts = hosts.join(", ");
