@@ -283,7 +283,7 @@ impl RunState {
 
     /// The straggler now.
     pub fn straggler(&self) -> Option<&Straggler> {
-        self.stragglers.now()
+        self.stragglers.now().filter(|_| !self.is_behind)
     }
 
     /// The last step that any of them has finished; `None` before the first.

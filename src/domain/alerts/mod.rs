@@ -20,6 +20,7 @@ use super::event::{Envelope, Event, Origin};
 use super::gpu::health::Severity;
 use super::host::HostInfo;
 use super::ids::{HostId, Rank, RunId};
+use super::note::Note;
 use super::share::Heard;
 use super::text::{plain, sanitize};
 use super::time::Stamp;
@@ -251,11 +252,12 @@ impl World {
         self.alerts.pass(Known { hosts: &self.hosts, runs: &self.runs }, now);
     }
 
-    /// A run stands like this at `now`: one that was attached to, as it was known and then as it is once it has caught up.
-    pub fn stands(&mut self, run: RunState, now: Stamp) {
+    /// A run stands like this at `now`: one that was attached to, as it was known and then as it is once it has caught up. Gives
+    /// the notes of its hosts that came meanwhile.
+    pub fn stands(&mut self, run: RunState, now: Stamp) -> Vec<(HostId, Arc<Note>)> {
         let id = run.spec.id.clone();
         let before = self.runs.insert(id.clone(), run);
-        self.alerts.caught_up(Known { hosts: &self.hosts, runs: &self.runs }, &id, before.as_ref(), now);
+        self.alerts.caught_up(Known { hosts: &self.hosts, runs: &self.runs }, &id, before.as_ref(), now)
     }
 
     /// Takes what hosts told of the runs that they know, at `now`: those that are live and not followed here are told.

@@ -1,5 +1,7 @@
 //! What is told of runs: one that hangs, a straggler, a rank that failed.
 
+use std::sync::Arc;
+
 use super::rules::SECOND_US;
 use super::track::Seen;
 use super::{AlertKind, Alerts, Condition, Known, Place, Subject};
@@ -115,18 +117,26 @@ impl Alerts {
 
     /// The run of `id` has caught up with what happened while no client followed it: what of that is told once is told now. It stood
     /// like `before`.
-    pub(super) fn caught_up(&mut self, known: Known<'_>, id: &RunId, before: Option<&RunState>, at: Stamp) {
-        let Some(run) = known.runs.get(id).filter(|run| !run.is_behind) else { return };
+    pub(super) fn caught_up(
+        &mut self,
+        known: Known<'_>,
+        id: &RunId,
+        before: Option<&RunState>,
+        at: Stamp,
+    ) -> Vec<(HostId, Arc<Note>)> {
+        let Some(run) = known.runs.get(id).filter(|run| !run.is_behind) else { return Vec::new() };
         if before.and_then(RunState::root_cause).is_none()
             && let Some(rank) = run.root_cause()
         {
             self.rank_exited(known, id, rank, at);
         }
-        for (_, host, note) in
-            run.notes.iter().filter(|(noted, ..)| before.is_none_or(|old| *noted > old.last_at))
-        {
+        let is_new = |noted: &Stamp| before.is_none_or(|old| *noted > old.last_at);
+        let notes = run.notes.iter().filter(|(noted, ..)| is_new(noted));
+        let notes: Vec<_> = notes.map(|(_, host, note)| (host.clone(), Arc::clone(note))).collect();
+        for (host, note) in &notes {
             self.noted(id, host, note, at);
         }
+        notes
     }
 
     /// A host says something of a run.

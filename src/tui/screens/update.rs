@@ -2,6 +2,8 @@
 
 use crate::domain::event::{Envelope, Event, Origin};
 use crate::domain::gpu::health::Severity;
+use crate::domain::ids::HostId;
+use crate::domain::note::Note;
 use crate::domain::outcome::restart_words;
 use crate::domain::text::about;
 use crate::tui::core::keymap::Action;
@@ -75,7 +77,9 @@ fn take(model: &mut Model, msg: Msg) -> Vec<Effect> {
         }
         Msg::TakenUp(run) => {
             let now = model.now;
-            model.live_world().stands(*run, now);
+            for (host, note) in model.live_world().stands(*run, now) {
+                noted(model, &host, &note);
+            }
             Vec::new()
         }
         Msg::Key(key) => key_pressed(model, key),
@@ -268,10 +272,15 @@ fn event(model: &mut Model, envelope: &Envelope) -> Vec<Effect> {
         model.notice(level, format!("{host}:{} {what}: {meaning}", event.index));
     }
     if let Event::RunNoted { host, note } = &envelope.event {
-        let level = if note.is_trouble() { Level::Warning } else { Level::Info };
-        model.notice(level, about(host, &note.text));
+        noted(model, host, note);
     }
     Vec::new()
+}
+
+/// A host has said something of a run.
+fn noted(model: &mut Model, host: &HostId, note: &Note) {
+    let level = if note.is_trouble() { Level::Warning } else { Level::Info };
+    model.notice(level, about(host, &note.text));
 }
 
 fn pasted(model: &mut Model, text: &str) -> Vec<Effect> {

@@ -23,8 +23,8 @@ pub(super) struct Behind {
     pub(super) hosts: BTreeSet<HostId>,
     /// `None`: what it catches up with is in order.
     catch_up: Option<CatchUp>,
-    /// When it began to catch up, and when the last envelope was taken, by a clock that does not step.
-    begun: HostTime,
+    /// Since when hosts are awaited, and when the last envelope was taken, by a clock that does not step.
+    awaits: HostTime,
     taken: HostTime,
     shown: Option<Shown>,
 }
@@ -45,7 +45,7 @@ impl Behind {
     pub(super) fn new(spec: &RunSpec, position: &Position, now: HostTime) -> Self {
         let hosts: BTreeSet<HostId> = spec.hosts().into_iter().collect();
         let catch_up = Some(CatchUp::new(spec, position.last_at));
-        Self { hosts, catch_up, begun: now, taken: now, shown: None }
+        Self { hosts, catch_up, awaits: now, taken: now, shown: None }
     }
 
     /// The same of a run that is shown; `world` is how its recording ends. Gives how it is shown until it has caught up, too.
@@ -70,7 +70,11 @@ impl Behind {
         }
         let is_end = matches!(envelope.event, Event::RunEnded { .. });
         let Some(catch_up) = &mut self.catch_up else { return self.in_order(vec![envelope]) };
+        let was_awaiting = catch_up.is_awaiting();
         let (mut released, is_present) = catch_up.take(envelope);
+        if !was_awaiting && catch_up.is_awaiting() {
+            self.awaits = now;
+        }
         if is_end && !is_present {
             released.append(&mut catch_up.rest());
         }
@@ -94,7 +98,7 @@ impl Behind {
         let catch_up = self.catch_up.as_ref()?;
         let left =
             |since: HostTime, wait: i64| wait.unsigned_abs().saturating_sub(now.0.saturating_sub(since.0));
-        let reached = if catch_up.is_awaiting() { left(self.begun, REACHED_US) } else { 0 };
+        let reached = if catch_up.is_awaiting() { left(self.awaits, REACHED_US) } else { 0 };
         Some(left(self.taken, PRESENT_US).max(reached))
     }
 

@@ -21,6 +21,8 @@ use crate::record::weight;
 const PAST_US: i64 = 2_000_000;
 /// When nothing of that kind has come for so long, the present has begun.
 pub(super) const PRESENT_US: i64 = 1_500_000;
+/// Between two envelopes no more than that counts: a clock may step, and a client may stand still while the past waits in a queue.
+const LONGEST_GAP_US: i64 = 1_000_000;
 /// A host that is being reached is awaited so long: a login may ask for a second factor.
 pub(super) const REACHED_US: i64 = 15_000_000;
 /// A host may note so much late that a line was printed: one that lies no later than that behind its rank's end was printed before it.
@@ -45,10 +47,16 @@ pub(super) struct CatchUp {
     begun: Option<Stamp>,
     /// When the last stage that has gone was entered.
     staged: Stamp,
-    /// When the last envelope came that tells of the past, or the first one of a host.
-    past_at: Option<Stamp>,
-    /// Hosts that have told nothing yet, and may: they are being reached.
+    /// When the last envelope came.
+    last: Option<Stamp>,
+    /// For how long nothing has come that tells of the past, microseconds.
+    quiet_us: i64,
+    /// Hosts that may have something to tell, and are being reached.
     awaited: BTreeSet<HostId>,
+    /// For how long they are awaited, microseconds.
+    awaited_us: i64,
+    /// Hosts that have said something.
+    heard: BTreeSet<HostId>,
     /// The number of the next envelope that goes.
     next: Option<u64>,
 }
@@ -102,8 +110,11 @@ impl CatchUp {
             printed: BTreeMap::new(),
             begun: None,
             staged: floor,
-            past_at: None,
+            last: None,
+            quiet_us: 0,
             awaited,
+            awaited_us: 0,
+            heard: BTreeSet::new(),
             next: None,
         }
     }
@@ -127,13 +138,11 @@ impl CatchUp {
         self.bytes += weight(&envelope);
         let is_first_word = self.reaches(&envelope);
         let is_past = self.hold(envelope);
-        let past_at = *self.past_at.get_or_insert(now);
-        if is_past || is_first_word || now < past_at {
-            self.past_at = Some(now);
-        }
-        let is_reached =
-            !self.is_awaiting() || self.begun.is_some_and(|begun| now.micros_since(begun) > REACHED_US);
-        if is_reached && self.past_at.is_some_and(|past| now.micros_since(past) > PRESENT_US) {
+        let passed = self.last.replace(now).map_or(0, |last| now.micros_since(last).clamp(0, LONGEST_GAP_US));
+        self.quiet_us = if is_past || is_first_word { 0 } else { self.quiet_us + passed };
+        self.awaited_us += passed;
+        let is_reached = !self.is_awaiting() || self.awaited_us > REACHED_US;
+        if is_reached && self.quiet_us > PRESENT_US {
             return (self.rest(), true);
         }
         (if self.bytes > MOST_BYTES { self.older_half() } else { Vec::new() }, false)
@@ -154,14 +163,20 @@ impl CatchUp {
         let Some(host) = host else { return false };
         match &envelope.event {
             Event::LinkChanged { state: LinkState::Connecting { .. } | LinkState::Installing { .. } } => {
-                self.awaited.insert(host.clone());
+                // after each word of its own a host has that time anew, so that one that comes and goes ends it all the same
+                if self.awaited.insert(host.clone()) && self.heard.remove(host) {
+                    self.awaited_us = 0;
+                }
                 false
             }
             Event::LinkChanged { state: LinkState::Down { .. } | LinkState::Refused { .. } } => {
                 self.awaited.remove(host);
                 false
             }
-            _ => self.awaited.remove(host),
+            _ => {
+                self.heard.insert(host.clone());
+                self.awaited.remove(host)
+            }
         }
     }
 

@@ -178,6 +178,7 @@ fn what_happens_now_waits_no_longer_than_it_takes_to_see_that() {
     let mut client = Client::new();
     client.step(101, 0, 1, 500);
     client.step(101, 1, 1, -500);
+    client.line(102, 0);
     client.line(103, 0);
     assert_eq!(
         client.told(),
@@ -185,6 +186,7 @@ fn what_happens_now_waits_no_longer_than_it_takes_to_see_that() {
             (350, "1 step 1".to_owned()),
             (10_000, "other".to_owned()),
             (10_100, "0 step 1".to_owned()),
+            (10_200, "0 line".to_owned()),
             (10_300, "0 line".to_owned())
         ]
     );
@@ -220,11 +222,48 @@ fn a_host_that_is_being_reached_is_awaited_and_one_that_is_down_is_not() {
     assert!(!client.catch_up.is_awaiting());
     client.host(102, Event::LinkChanged { state: connecting() });
     assert!(client.catch_up.is_awaiting(), "it is tried again");
-    // nor is one that no word comes from
-    client.stage(114, RunStage::Meet);
-    assert!(!client.is_present);
+    // nor is one for ever that no word comes from
+    for at in 103..115 {
+        client.stage(at, RunStage::Meet);
+        assert!(!client.is_present);
+    }
+    client.stage(115, RunStage::Meet);
     client.stage(116, RunStage::Meet);
     assert!(client.is_present);
+}
+
+#[test]
+fn a_client_that_stands_still_or_whose_clock_steps_still_takes_the_past_for_it() {
+    let mut client = Client::new();
+    client.step(100, 0, 1, 5);
+    // it was stopped for a minute: what the host sent meanwhile was queued, behind a word of its own
+    client.reached(160);
+    client.step(160, 0, 2, 6);
+    client.step(160, 1, 1, 5);
+    // an hour back
+    client.reached(161 - 3600);
+    client.reached(162 - 3600);
+    assert!(!client.is_present);
+    client.reached(163 - 3600);
+    assert!(client.is_present);
+    let steps = client.told().into_iter().filter(|(_, what)| what.contains("step")).map(|(at, _)| at);
+    assert_eq!(steps.collect::<Vec<_>>(), [550, 550, 650]);
+}
+
+#[test]
+fn a_host_that_is_lost_while_it_tells_is_awaited_again() {
+    let mut client = Client::new();
+    for at in 100..140 {
+        client.step(at, 0, at as u64, 5);
+    }
+    client.host(140, Event::LinkChanged { state: connecting() });
+    for at in 141..155 {
+        client.stage(at, RunStage::Meet);
+    }
+    assert!(!client.is_present);
+    client.reached(155);
+    client.step(155, 0, 200, 6);
+    assert!(!client.is_present);
 }
 
 #[test]
@@ -340,6 +379,7 @@ fn lines_lie_where_they_were_printed_and_those_of_a_stream_in_order() {
     client.printed(100, ERR, Some(20), "err 1");
     client.printed(100, ERR, Some(1), "err 2");
     client.printed(100, (1, Stream::Stdout), None, "no note");
+    client.reached(101);
     assert!(!client.is_present);
     client.printed(102, (1, Stream::Stdout), Some(101), "new");
     assert!(client.is_present, "a line of now is not waited for");

@@ -46,6 +46,8 @@ pub struct Live {
     store: Store,
     replay: Option<Replay>,
     heard: Heard,
+    /// Runs to attach to whose recordings are being opened.
+    opening: BTreeSet<RunId>,
     /// Hosts that were asked for their runs and have not begun to answer.
     due: BTreeSet<HostId>,
     files: Files,
@@ -81,6 +83,7 @@ impl Live {
             store: Store::new(state_dir),
             replay: None,
             heard: Heard::default(),
+            opening: BTreeSet::new(),
             due: BTreeSet::new(),
             files: Files::new(Store::new(state_dir)),
             finishing: Finishing::default(),
@@ -253,7 +256,15 @@ impl Live {
             let text = format!("{text} or none: from a shell, hvtui attach {}", spec.id.short());
             return self.notice(Level::Error, text);
         }
+        // asked for twice, it comes once
+        if !self.opening.insert(spec.id.clone()) {
+            return;
+        }
+        let run = spec.id.clone();
         let asked = self.files.take_up(spec, self.finishing.so_far());
+        if asked.is_err() {
+            self.opening.remove(&run);
+        }
         self.unless(asked);
     }
 
@@ -292,10 +303,7 @@ impl Live {
 
     fn attached(&mut self, spec: RunSpec, taken: TakenUp) {
         let run = spec.id.clone();
-        if self.recorded.session().live_runs().contains(&run) {
-            // it was asked for twice
-            return self.queue.push_back(Msg::Attached(run));
-        }
+        self.opening.remove(&run);
         if let Some(outcome) = &taken.recap.position.outcome {
             let text = format!("run {} has ended: {}", run.short(), outcome.summary);
             self.notice(Level::Info, text);
