@@ -25,6 +25,8 @@ pub(super) const PRESENT_US: i64 = 1_500_000;
 const LONGEST_GAP_US: i64 = 1_000_000;
 /// A host that is being reached is awaited so long: a login may ask for a second factor.
 pub(super) const REACHED_US: i64 = 15_000_000;
+/// A host that is reached and tells nothing of its ranks for so long has nothing to tell.
+const ANSWER_US: i64 = 4_000_000;
 /// A host may note so much late that a line was printed: one that lies no later than that behind its rank's end was printed before it.
 const NOTED_US: i64 = 3_000_000;
 /// No more than so many bytes wait, as a recorder counts them; then the older half of what has its time goes. The files of a host's
@@ -51,11 +53,12 @@ pub(super) struct CatchUp {
     last: Option<Stamp>,
     /// For how long nothing has come that tells of the past, microseconds.
     quiet_us: i64,
-    /// Hosts that may have something to tell, and are being reached.
-    awaited: BTreeSet<HostId>,
-    /// For how long they are awaited, microseconds.
-    awaited_us: i64,
-    /// Hosts that have said something.
+    /// Hosts that may have something to tell and have told nothing of their ranks, and for how long they are still awaited,
+    /// microseconds.
+    awaited: BTreeMap<HostId, i64>,
+    /// The same of hosts that are down, from when they are tried again.
+    down: BTreeMap<HostId, i64>,
+    /// Hosts that have told something of their ranks.
     heard: BTreeSet<HostId>,
     /// The number of the next envelope that goes.
     next: Option<u64>,
@@ -98,7 +101,7 @@ impl CatchUp {
     /// Of a run that was known up to `since`.
     pub(super) fn new(spec: &RunSpec, since: Option<Stamp>) -> Self {
         let host_of = spec.placements.iter().map(|placement| (placement.rank, placement.host.clone()));
-        let awaited = spec.hosts().into_iter().collect();
+        let awaited = spec.hosts().into_iter().map(|host| (host, REACHED_US)).collect();
         let floor = since.unwrap_or(spec.created);
         Self {
             floor,
@@ -113,7 +116,7 @@ impl CatchUp {
             last: None,
             quiet_us: 0,
             awaited,
-            awaited_us: 0,
+            down: BTreeMap::new(),
             heard: BTreeSet::new(),
             next: None,
         }
@@ -140,44 +143,53 @@ impl CatchUp {
         let is_past = self.hold(envelope);
         let passed = self.last.replace(now).map_or(0, |last| now.micros_since(last).clamp(0, LONGEST_GAP_US));
         self.quiet_us = if is_past || is_first_word { 0 } else { self.quiet_us + passed };
-        self.awaited_us += passed;
-        let is_reached = !self.is_awaiting() || self.awaited_us > REACHED_US;
-        if is_reached && self.quiet_us > PRESENT_US {
+        self.awaited.retain(|_, left| {
+            *left -= passed;
+            *left > 0
+        });
+        if !self.is_awaiting() && self.quiet_us > PRESENT_US {
             return (self.rest(), true);
         }
         (if self.bytes > MOST_BYTES { self.older_half() } else { Vec::new() }, false)
     }
 
-    /// Whether hosts of the run are being reached.
+    /// Whether hosts of the run are being reached, or have not answered yet.
     pub(super) fn is_awaiting(&self) -> bool {
         !self.awaited.is_empty()
     }
 
-    /// Whether a host that was awaited says its first word. One that is down is awaited no more until it is tried again.
+    /// Whether a host that was awaited tells of its ranks. One that is down is awaited no more until it is tried again.
     fn reaches(&mut self, envelope: &Envelope) -> bool {
         let host = match &envelope.origin {
-            Origin::Host(host) => Some(host),
-            Origin::Rank(_, rank) | Origin::Worker(_, rank, _) => self.host_of.get(rank),
-            Origin::Run(_) => None,
+            Origin::Host(host) => host,
+            Origin::Rank(_, rank) | Origin::Worker(_, rank, _) => {
+                let Some(host) = self.host_of.get(rank) else { return false };
+                self.heard.insert(host.clone());
+                return self.awaited.remove(host).is_some();
+            }
+            Origin::Run(_) => return false,
         };
-        let Some(host) = host else { return false };
         match &envelope.event {
             Event::LinkChanged { state: LinkState::Connecting { .. } | LinkState::Installing { .. } } => {
-                // after each word of its own a host has that time anew, so that one that comes and goes ends it all the same
-                if self.awaited.insert(host.clone()) && self.heard.remove(host) {
-                    self.awaited_us = 0;
+                // after each answer a host has its time anew, so that one that comes and goes ends it all the same
+                let left = if self.heard.remove(host) { Some(REACHED_US) } else { self.down.remove(host) };
+                if let Some(left) = left {
+                    self.awaited.insert(host.clone(), left);
                 }
-                false
             }
             Event::LinkChanged { state: LinkState::Down { .. } | LinkState::Refused { .. } } => {
-                self.awaited.remove(host);
-                false
+                if let Some(left) = self.awaited.remove(host) {
+                    self.down.insert(host.clone(), left);
+                }
             }
+            // it is reached, and will answer
             _ => {
-                self.heard.insert(host.clone());
-                self.awaited.remove(host)
+                if let Some(left) = self.awaited.get_mut(host) {
+                    *left = ANSWER_US.min(*left);
+                }
             }
         }
+        false
     }
 
     /// The run has ended then: so has the time in which it was not followed, however late the client attached.

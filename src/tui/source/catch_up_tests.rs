@@ -233,6 +233,31 @@ fn a_host_that_is_being_reached_is_awaited_and_one_that_is_down_is_not() {
 }
 
 #[test]
+fn a_host_that_answers_late_is_awaited_and_one_with_nothing_to_tell_not_for_long() {
+    let mut client = Client::new();
+    for at in 101..104 {
+        client.reached(at);
+    }
+    client.step(103, 0, 1, 5);
+    client.reached(104);
+    assert!(!client.is_present);
+    client.reached(105);
+    assert!(
+        client.is_present && client.told().contains(&(550, "0 step 1".to_owned())),
+        "{:?}",
+        client.told()
+    );
+
+    let mut client = Client::new();
+    for at in 101..104 {
+        client.reached(at);
+    }
+    assert!(!client.is_present);
+    client.reached(104);
+    assert!(client.is_present);
+}
+
+#[test]
 fn a_client_that_stands_still_or_whose_clock_steps_still_takes_the_past_for_it() {
     let mut client = Client::new();
     client.step(100, 0, 1, 5);
@@ -257,12 +282,12 @@ fn a_host_that_is_lost_while_it_tells_is_awaited_again() {
         client.step(at, 0, at as u64, 5);
     }
     client.host(140, Event::LinkChanged { state: connecting() });
-    for at in 141..155 {
+    for at in 141..150 {
         client.stage(at, RunStage::Meet);
     }
     assert!(!client.is_present);
-    client.reached(155);
-    client.step(155, 0, 200, 6);
+    client.reached(150);
+    client.step(152, 0, 200, 6);
     assert!(!client.is_present);
 }
 

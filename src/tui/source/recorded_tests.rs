@@ -141,6 +141,16 @@ async fn a_recording_that_could_not_be_begun_is_told_once() {
     assert!(recorded.trouble().is_none() && !recorded.is_recorded(&still.run));
 }
 
+/// A run that is attached to, of which nothing is recorded, and how it is shown at first.
+fn attached() -> (Still, Recorded, RunState) {
+    let still = Still { state: tempfile::tempdir().unwrap(), run: RunId::new(1, 1) };
+    let session = Session::new(Vec::new(), Vec::new(), "/".to_owned());
+    let mut recorded = Recorded::new(session, still.state.path());
+    let taken = TakenUp::open(&Store::new(still.state.path()), &still.run);
+    let first = recorded.attach_shown(still.spec(), taken, Past::Whole);
+    (still, recorded, first)
+}
+
 /// A step of the run's only rank, as its host tells it long after: by the host's clock, which is that of the client.
 fn step(still: &Still, step: u64) -> (Origin, Event) {
     let mut timing = fixtures::timing(step, [100; 6]);
@@ -150,11 +160,7 @@ fn step(still: &Still, step: u64) -> (Origin, Event) {
 
 #[tokio::test]
 async fn of_a_run_that_is_attached_to_it_is_told_how_it_stands_and_then_its_end() {
-    let still = Still { state: tempfile::tempdir().unwrap(), run: RunId::new(1, 1) };
-    let session = Session::new(Vec::new(), Vec::new(), "/".to_owned());
-    let mut recorded = Recorded::new(session, still.state.path());
-    let taken = TakenUp::open(&Store::new(still.state.path()), &still.run);
-    let first = recorded.attach_shown(still.spec(), taken, Past::Whole);
+    let (still, mut recorded, first) = attached();
     assert!(first.is_behind && first.step().is_none());
     let sample = ClockSample { host_time: HostTime(90_000_000), offset_us: 0, rtt_us: 200 };
     let mut events = vec![(Origin::Host(HostId::from("a")), Event::ClockSampled { sample })];
@@ -196,11 +202,7 @@ async fn of_a_run_that_is_attached_to_it_is_told_how_it_stands_and_then_its_end(
 
 #[tokio::test]
 async fn what_waits_when_a_session_is_closed_is_recorded() {
-    let still = Still { state: tempfile::tempdir().unwrap(), run: RunId::new(1, 1) };
-    let session = Session::new(Vec::new(), Vec::new(), "/".to_owned());
-    let mut recorded = Recorded::new(session, still.state.path());
-    let taken = TakenUp::open(&Store::new(still.state.path()), &still.run);
-    recorded.attach_shown(still.spec(), taken, Past::Whole);
+    let (still, mut recorded, _) = attached();
     while recorded.try_next().is_some() {}
     for number in 1..=20_000 {
         let (origin, event) = step(&still, number);
