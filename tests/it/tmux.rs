@@ -7,6 +7,7 @@ use std::process::Command;
 use crate::common::built;
 use crate::common::client::Client;
 use crate::common::cluster::Cluster;
+use crate::common::processes::until;
 use crate::common::terminal::Terminal;
 use crate::local_runs::Person;
 
@@ -161,7 +162,12 @@ fn a_run_that_is_taken_up_has_its_whole_past_on_its_screen() {
     let out = person.run(&["run", "--detach", "-np", "2", "--env", "LATE_STEPS=20000", "--", rank]);
     assert!(out.status.success(), "{}", String::from_utf8_lossy(&out.stderr));
     // the past of which the client that launched it knows nothing
-    std::thread::sleep(std::time::Duration::from_secs(8));
+    let reports = format!("{}/.local/state/hvtui/spool/*/*/rank-0.report", person.home().display());
+    until("hundreds of steps", || {
+        let told = glob::glob(&reports).expect("a pattern").filter_map(Result::ok);
+        told.filter_map(|file| std::fs::read(file).ok())
+            .any(|told| told.iter().filter(|byte| **byte == b'\n').count() > 600)
+    });
     let mut hvtui = Command::new(env!("CARGO_BIN_EXE_hvtui"));
     hvtui.current_dir(person.home()).env("HOME", person.home());
     let Some(terminal) = Terminal::start(&hvtui, 120, 40) else { return };
