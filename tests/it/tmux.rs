@@ -165,8 +165,7 @@ fn a_run_that_is_taken_up_has_its_whole_past_on_its_screen() {
     let reports = format!("{}/.local/state/hvtui/spool/*/*/rank-0.report", person.home().display());
     until("hundreds of steps", || {
         let told = glob::glob(&reports).expect("a pattern").filter_map(Result::ok);
-        told.filter_map(|file| std::fs::read(file).ok())
-            .any(|told| told.iter().filter(|byte| **byte == b'\n').count() > 600)
+        told.filter_map(|file| std::fs::read_to_string(file).ok()).any(|told| told.lines().count() > 600)
     });
     let mut hvtui = Command::new(env!("CARGO_BIN_EXE_hvtui"));
     hvtui.current_dir(person.home()).env("HOME", person.home());
