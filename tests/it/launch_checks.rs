@@ -6,6 +6,8 @@ use crate::common::terminal::Terminal;
 use crate::common::world;
 use crate::common::world::{FREE, Story, busy, cluster, host, recordings, run_id};
 use hvtui::domain::doctor::{Matrix, Row, Verdict};
+use hvtui::domain::host::LinkState;
+use hvtui::domain::ids::RunId;
 use hvtui::domain::preflight::{Finding, Mark};
 use hvtui::domain::run::JobKind;
 use hvtui::tui::core::{Effect, Key, KeyCode, LookOf, Msg};
@@ -308,4 +310,65 @@ fn a_host_looks_for_the_command_the_script_and_the_folder_while_one_types() {
     });
     terminal.press(&["C-c"]);
     terminal.assert_restored(0);
+}
+
+fn plans(effects: &[Effect]) -> usize {
+    effects.iter().filter(|effect| matches!(effect, Effect::Preview(_))).count()
+}
+
+fn tick(story: &mut Story) -> Vec<Effect> {
+    story.at = story.at.plus_micros(1_000_000);
+    let at = story.at;
+    story.send(Msg::Tick(at))
+}
+
+#[test]
+fn a_launch_that_waits_for_a_host_is_planned_again_when_the_host_has_answered() {
+    let mut story = form();
+    story.send(Msg::LaunchPlanned(Err("waiting for gpu-a".to_owned())));
+    assert_eq!(plans(&tick(&mut story)), 0, "no host has told anything");
+    story.link("gpu-a", LinkState::Up);
+    assert_eq!(plans(&tick(&mut story)), 1);
+    assert!(story.model.ui.launch.plan.is_some(), "what was known stands until the answer comes");
+    story.link("gpu-a", LinkState::Up);
+    assert_eq!(plans(&tick(&mut story)), 0, "one question at a time");
+    story.send(Msg::LaunchPlanned(Err("waiting for gpu-a".to_owned())));
+    assert_eq!(plans(&tick(&mut story)), 1, "what came while it was asked");
+    let effects = story.send(Msg::LaunchPlanned(Ok(plan())));
+    assert!(matches!(&effects[..], [Effect::Preflight(..), Effect::CheckHosts(_)]), "{effects:?}");
+}
+
+#[test]
+fn a_plan_that_stays_the_same_keeps_what_the_hosts_have_found() {
+    let (mut story, number) = planned();
+    story.send(Msg::Preflight(number, host("gpu-a"), vec![Finding::new(Mark::Good, "all there")]));
+    let before = said(&story);
+    story.link("gpu-b", LinkState::Up);
+    assert_eq!(plans(&tick(&mut story)), 1);
+    // the same, but for the run's number and the moment
+    let slots = world::gpu_slots(&[("gpu-a", 2), ("gpu-a", 3), ("gpu-b", 5)]);
+    let other = RunId::new(1_795_271_500_000, 0x7_1234_5678_9abc_def8);
+    let again = world::plan(world::spec(other, "digits", &slots, story.at));
+    let effects = story.send(Msg::LaunchPlanned(Ok(again)));
+    assert!(effects.is_empty(), "{effects:?}");
+    assert_eq!(said(&story), before);
+    // a host that is lost takes the plan with it, and what was found
+    story.link("gpu-b", LinkState::Down { reason: "no answer".to_owned(), retry_at: None });
+    assert_eq!(plans(&tick(&mut story)), 1);
+    story.send(Msg::LaunchPlanned(Err("gpu-b: no answer".to_owned())));
+    assert_eq!(said(&story), []);
+    let effects = key(&mut story, KeyCode::Enter);
+    assert!(!effects.iter().any(|effect| matches!(effect, Effect::Start(_))));
+}
+
+#[test]
+fn a_form_that_is_not_shown_or_was_sent_asks_for_nothing() {
+    let (mut story, _) = planned();
+    story.link("gpu-b", LinkState::Up);
+    key(&mut story, KeyCode::Esc);
+    assert_eq!(plans(&tick(&mut story)), 0);
+    let (mut story, _) = planned();
+    key(&mut story, KeyCode::Enter);
+    story.link("gpu-b", LinkState::Up);
+    assert_eq!(plans(&tick(&mut story)), 0);
 }

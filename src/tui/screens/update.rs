@@ -95,7 +95,9 @@ fn take(model: &mut Model, msg: Msg) -> Vec<Effect> {
             if !model.ui.replay.alone {
                 model.live_world().tick(now);
             }
-            ask_hosts(model)
+            let mut effects = ask_hosts(model);
+            effects.extend(launch::outdated::ask_again(model));
+            effects
         }
         msg @ (Msg::RunsListed(_)
         | Msg::RecordingsKept(_)
@@ -250,6 +252,7 @@ fn event(model: &mut Model, envelope: &Envelope) -> Vec<Effect> {
         return Vec::new();
     }
     model.now = model.now.max(envelope.at);
+    launch::outdated::hear(model, &envelope.event);
     if let (Event::RunEnded { outcome }, Some(id)) = (&envelope.event, envelope.origin.run()) {
         let level = if outcome.is_success() || outcome.is_stopped() { Level::Info } else { Level::Error };
         let text = format!("run {} ended: {}", id.short(), outcome.summary);

@@ -24,6 +24,7 @@ pub mod completion;
 mod field;
 mod filling;
 mod keys;
+pub(super) mod outdated;
 pub(super) mod paths;
 mod reading;
 mod surroundings;
@@ -33,6 +34,7 @@ use crate::tui::screens::Entry;
 use checks::Checks;
 pub use field::Field;
 pub use filling::{History, again};
+use outdated::Outdated;
 use reading::Outcome;
 
 /// The screen, for the registry.
@@ -110,6 +112,8 @@ pub struct LaunchForm {
     pub awaited: Option<String>,
     /// The answer to the request; `None` while it is being made.
     pub plan: Option<Result<Arc<LaunchPlan>, String>>,
+    /// What of that answer may not be true any more.
+    pub outdated: Outdated,
     /// Whether that answer is only that the slots are taken: then the start waits for them.
     pub busy: bool,
     /// For whom the launch waits that was sent.
@@ -156,8 +160,8 @@ impl PartialEq for LaunchForm {
                 )
             && (&self.files, &self.awaited, self.busy, &self.waits, &self.history, self.suggested)
                 == (&other.files, &other.awaited, other.busy, &other.waits, &other.history, other.suggested)
-            && (&self.plan, self.asked, self.hurried, self.filled)
-                == (&other.plan, other.asked, other.hurried, other.filled)
+            && (&self.plan, self.asked, self.outdated, self.hurried, self.filled)
+                == (&other.plan, other.asked, other.outdated, other.hurried, other.filled)
             && (&self.checks, &self.folder, self.warned) == (&other.checks, &other.folder, other.warned)
             && (self.untouched, self.marked, self.starting, self.scroll)
                 == (other.untouched, other.marked, other.starting, other.scroll)
@@ -403,6 +407,7 @@ pub fn preview(model: &mut Model) -> Vec<Effect> {
     }
     let form = &mut model.ui.launch;
     form.plan = None;
+    form.outdated = Outdated::default();
     form.checks.forget();
     form.busy = false;
     form.hurried = false;
@@ -444,9 +449,16 @@ pub fn planned(model: &mut Model, plan: Result<Arc<LaunchPlan>, String>) -> Vec<
     if form.asked > 0 || form.request.is_none() {
         return Vec::new();
     }
+    if std::mem::take(&mut form.outdated.asked_again) {
+        match (&form.plan, &plan) {
+            (Some(Ok(before)), Ok(now)) if outdated::is_the_same(before, now) => return Vec::new(),
+            _ => form.checks.forget(),
+        }
+    }
     let asked = plan.as_ref().ok().map(|plan| form.checks.ask(plan));
     let look = plan.as_ref().ok().cloned();
     form.plan = Some(plan);
+    form.busy = false;
     if std::mem::take(&mut form.hurried) {
         return keys::start(model);
     }
