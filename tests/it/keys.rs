@@ -12,6 +12,7 @@ use hvtui::domain::playback::PlaybackState;
 use hvtui::domain::question::{Answer, Question, Subject};
 use hvtui::domain::run::JobKind;
 use hvtui::domain::time::Stamp;
+use hvtui::launch::error::LaunchError;
 use hvtui::launch::request::{LaunchRequest, OnBusy, Patience, Pick, PlacementSpec, SlotName};
 use hvtui::tui::core::{Effect, Key, KeyCode, Level, Mouse, MouseKind, Msg, PlayCommand, Screen};
 use hvtui::tui::screens::cluster::rows::{RowId, rows};
@@ -160,7 +161,7 @@ fn what_takes_no_rank_is_not_picked() {
 fn nothing_starts_on_red() {
     let mut story = cluster();
     press(&mut story, "l");
-    story.send(Msg::LaunchPlanned(Err("no slot is free".to_owned())));
+    story.send(Msg::LaunchPlanned(Err(LaunchError::usage("no slot is free"))));
     assert!(key(&mut story, KeyCode::Enter).is_empty());
     assert!(press(&mut story, " 'open").iter().all(|effect| matches!(effect, Effect::Preview(_))));
     assert!(story.model.ui.launch.request.is_none());
@@ -174,7 +175,8 @@ fn a_launch_on_busy_gpus_waits_when_asked_and_can_be_called_off() {
     let mut story = cluster();
     let request = only_preview(&press(&mut story, "l"));
     assert!(key(&mut story, KeyCode::Enter).is_empty());
-    assert!(story.send(Msg::LaunchBusy("gpu-a:0 is busy".to_owned())).is_empty(), "it does not wait unasked");
+    let taken = Err(world::taken("gpu-a:0 is busy"));
+    assert!(story.send(Msg::LaunchPlanned(taken)).is_empty(), "it does not wait unasked");
     let wait = OnBusy { wait: Some(Patience::Endless), share: false };
     let effects = key(&mut story, KeyCode::Enter);
     assert_eq!(effects, [Effect::Launch(LaunchRequest { on_busy: wait, ..request })]);
@@ -213,8 +215,8 @@ fn an_old_preview_does_not_answer_for_a_new_form() {
     assert_eq!(request.command, ["x"], "what is typed replaces the suggestion");
     story.send(Msg::LaunchPlanned(Ok(any_plan())));
     assert_eq!(story.model.ui.launch.plan, None);
-    story.send(Msg::LaunchPlanned(Err("no job x".to_owned())));
-    assert_eq!(story.model.ui.launch.plan, Some(Err("no job x".to_owned())));
+    story.send(Msg::LaunchPlanned(Err(LaunchError::usage("no job x"))));
+    assert_eq!(story.model.ui.launch.plan, Some(Err(LaunchError::usage("no job x"))));
 }
 
 #[test]

@@ -10,6 +10,7 @@ use hvtui::domain::host::LinkState;
 use hvtui::domain::ids::RunId;
 use hvtui::domain::preflight::{Finding, Mark};
 use hvtui::domain::run::JobKind;
+use hvtui::launch::error::LaunchError;
 use hvtui::tui::core::{Effect, Key, KeyCode, LookOf, Msg};
 use hvtui::tui::screens::launch::completion::suggestion;
 use hvtui::tui::screens::launch::{Field, checks};
@@ -325,17 +326,37 @@ fn tick(story: &mut Story) -> Vec<Effect> {
 #[test]
 fn a_launch_that_waits_for_a_host_is_planned_again_when_the_host_has_answered() {
     let mut story = form();
-    story.send(Msg::LaunchPlanned(Err("waiting for gpu-a".to_owned())));
+    story.send(Msg::LaunchPlanned(Err(LaunchError::waiting_for(&[host("gpu-a")]))));
     assert_eq!(plans(&tick(&mut story)), 0, "no host has told anything");
     story.link("gpu-a", LinkState::Up);
     assert_eq!(plans(&tick(&mut story)), 1);
     assert!(story.model.ui.launch.plan.is_some(), "what was known stands until the answer comes");
     story.link("gpu-a", LinkState::Up);
     assert_eq!(plans(&tick(&mut story)), 0, "one question at a time");
-    story.send(Msg::LaunchPlanned(Err("waiting for gpu-a".to_owned())));
+    story.send(Msg::LaunchPlanned(Err(LaunchError::waiting_for(&[host("gpu-a")]))));
     assert_eq!(plans(&tick(&mut story)), 1, "what came while it was asked");
     let effects = story.send(Msg::LaunchPlanned(Ok(plan())));
     assert!(matches!(&effects[..], [Effect::Preflight(..), Effect::CheckHosts(_)]), "{effects:?}");
+}
+
+#[test]
+fn enter_on_a_launch_that_waits_for_a_host_starts_it_when_the_host_has_answered_and_esc_calls_it_off() {
+    let starts = |effects: &[Effect]| effects.iter().any(|effect| matches!(effect, Effect::Start(_)));
+    let waiting = || Msg::LaunchPlanned(Err(LaunchError::waiting_for(&[host("gpu-a")])));
+    for (called_off, started) in [(false, true), (true, false)] {
+        let mut story = form();
+        story.send(waiting());
+        assert!(key(&mut story, KeyCode::Enter).is_empty());
+        story.link("gpu-b", LinkState::Up);
+        assert_eq!(plans(&tick(&mut story)), 1);
+        assert!(story.send(waiting()).is_empty(), "gpu-a is waited for all the same");
+        story.link("gpu-a", LinkState::Up);
+        assert_eq!(plans(&tick(&mut story)), 1);
+        if called_off {
+            key(&mut story, KeyCode::Esc);
+        }
+        assert_eq!(starts(&story.send(Msg::LaunchPlanned(Ok(plan())))), started);
+    }
 }
 
 #[test]
@@ -355,7 +376,7 @@ fn a_plan_that_stays_the_same_keeps_what_the_hosts_have_found() {
     // a host that is lost takes the plan with it, and what was found
     story.link("gpu-b", LinkState::Down { reason: "no answer".to_owned(), retry_at: None });
     assert_eq!(plans(&tick(&mut story)), 1);
-    story.send(Msg::LaunchPlanned(Err("gpu-b: no answer".to_owned())));
+    story.send(Msg::LaunchPlanned(Err(LaunchError::usage("gpu-b: no answer"))));
     assert_eq!(said(&story), []);
     let effects = key(&mut story, KeyCode::Enter);
     assert!(!effects.iter().any(|effect| matches!(effect, Effect::Start(_))));

@@ -26,6 +26,7 @@ use hvtui::domain::standing::Standing;
 use hvtui::domain::sync::SyncPlan;
 use hvtui::domain::time::HostTime;
 use hvtui::domain::timing::Phase;
+use hvtui::launch::error::LaunchError;
 use hvtui::launch::plan::LaunchPlan;
 use hvtui::launch::request::{LaunchRequest, PlacementSpec};
 use hvtui::tui::canvas::{Caps, ColorDepth};
@@ -322,7 +323,7 @@ fn launch_form_whose_hosts_lack_something() {
     press(&mut story, "jjj  l");
     press(&mut story, "hvtui tr");
     while story.model.ui.launch.asked > 1 {
-        story.send(Msg::LaunchPlanned(Err("older".to_owned())));
+        story.send(Msg::LaunchPlanned(Err(LaunchError::usage("older"))));
     }
     let effects = story.send(Msg::LaunchPlanned(Ok(preview())));
     let wrong = "command 'hvtui' not found on gpu-b (PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin)";
@@ -377,16 +378,16 @@ fn launch_form_with_mistakes() {
     shoot("launch-mistakes", story, &SIZES, COLOR);
     let mut story = cluster();
     press(&mut story, "l");
-    story.send(Msg::LaunchPlanned(Err("5 ranks asked for and 2 slots free on gpu-a, gpu-b: free some, or ask for fewer with the ranks field".to_owned())));
+    story.send(Msg::LaunchPlanned(Err(LaunchError::usage("5 ranks asked for and 2 slots free on gpu-a, gpu-b: free some, or ask for fewer with the ranks field"))));
     shoot("launch-refused", story, &SIZES, COLOR);
     let mut story = cluster();
     press(&mut story, "l");
     let busy = "gpu-a:2 is busy: leased by wang for run 7QK2 (mnist) for 12 min";
-    story.send(Msg::LaunchBusy(busy.to_owned()));
+    story.send(Msg::LaunchPlanned(Err(world::taken(busy))));
     shoot("launch-busy", story, &[(80, 24)], COLOR);
     let mut story = cluster();
     press(&mut story, "l");
-    story.send(Msg::LaunchPlanned(Err("no slot".to_owned())));
+    story.send(Msg::LaunchPlanned(Err(LaunchError::usage("no slot"))));
     shoot("launch-ascii", story, &[(80, 24)], ASCII);
 }
 

@@ -15,6 +15,7 @@ use crate::domain::signal::SignalAnswer;
 use crate::domain::stacks::ProcessStacks;
 use crate::domain::time::Stamp;
 use crate::domain::world::{LoggedLine, RunState, World};
+use crate::launch::error::LaunchError;
 use crate::launch::plan::LaunchPlan;
 use crate::tui::core::{Key, Mouse, ReportOf, Screen};
 use std::sync::Arc;
@@ -58,7 +59,7 @@ pub enum Msg {
     /// Answer to [`crate::tui::core::Effect::Attach`]: the run's events follow.
     Attached(RunId),
     /// Answer to [`crate::tui::core::Effect::Preview`]: exactly one for each, in order.
-    LaunchPlanned(Result<Arc<LaunchPlan>, String>),
+    LaunchPlanned(Result<Arc<LaunchPlan>, LaunchError>),
     /// What a host found for the [`crate::tui::core::Effect::Preflight`] of this number.
     Preflight(u64, HostId, Vec<Finding>),
     /// What the look of this number at the hosts has found so far, and whether that is all.
@@ -69,8 +70,6 @@ pub enum Msg {
     HostFileRead(String, Result<String, String>),
     /// What is in a folder of this machine, sorted; folders end with `/`. Nothing where it can't be read.
     FolderListed(String, Vec<String>),
-    /// Another answer to [`crate::tui::core::Effect::Preview`]: the slots are in use.
-    LaunchBusy(String),
     /// A launch waits for GPUs that are in use, in these words.
     LaunchWaits(String),
     /// How far the folder of a run is on its way to the hosts, in these words.

@@ -121,7 +121,6 @@ fn take(model: &mut Model, msg: Msg) -> Vec<Effect> {
             launch::paths::listed(model, &path, names);
             Vec::new()
         }
-        Msg::LaunchBusy(reason) => launch::busy(model, reason),
         Msg::LaunchWaits(why) => {
             model.ui.launch.waits = Some(why.clone());
             model.notice(Level::Info, format!("the launch waits: {why}"));

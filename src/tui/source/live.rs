@@ -19,6 +19,7 @@ use crate::domain::preflight::{Finding, Mark};
 use crate::domain::question::Answer;
 use crate::domain::run::RunSpec;
 use crate::domain::share::Heard;
+use crate::launch::error::{LaunchError, LaunchFault};
 use crate::launch::request::LaunchRequest;
 use crate::launcher::alerts::{AlertCommand, AlertObject};
 use crate::launcher::session::{Output, Session};
@@ -292,7 +293,9 @@ impl Live {
                 self.unless(asked);
             }
             Filed::Taken(spec, taken) => self.attached(*spec, *taken),
-            Filed::Looked(_, Some(fault)) => self.queue.push_back(Msg::LaunchPlanned(Err(fault))),
+            Filed::Looked(_, Some(fault)) => {
+                self.queue.push_back(Msg::LaunchPlanned(Err(LaunchError::usage(fault))));
+            }
             Filed::Looked(request, None) => self.preview(&request),
             Filed::Launch(request) => self.recorded.session().launch(*request),
             Filed::HostFile(name, text) => self.queue.push_back(Msg::HostFileRead(name, text)),
@@ -361,13 +364,7 @@ impl Live {
 
     fn preview(&mut self, request: &LaunchRequest) {
         let planned = self.recorded.session().preview(request);
-        self.queue.push_back(match planned {
-            Ok(plan) => Msg::LaunchPlanned(Ok(Arc::new(plan))),
-            Err(error) => match error.busy() {
-                Some(held) => Msg::LaunchBusy(held.to_owned()),
-                None => Msg::LaunchPlanned(Err(error.to_string())),
-            },
-        });
+        self.queue.push_back(Msg::LaunchPlanned(planned.map(Arc::new)));
     }
 }
 
@@ -417,7 +414,8 @@ impl EventSource for Live {
             Effect::Preview(request) => {
                 // each request has its answer
                 if let Err(error) = self.files.look(request) {
-                    self.queue.push_back(Msg::LaunchPlanned(Err(error)));
+                    self.queue
+                        .push_back(Msg::LaunchPlanned(Err(LaunchError::new(LaunchFault::Internal, error))));
                 }
             }
             Effect::ListFolder(path) => {

@@ -23,6 +23,7 @@ use hvtui::domain::run::{
 use hvtui::domain::time::{HostTime, Stamp};
 use hvtui::domain::timing::{Phase, PhaseSpan, StepTiming};
 use hvtui::domain::waiting::Waiting;
+use hvtui::launch::error::{LaunchError, LaunchFault};
 use hvtui::launch::plan::{LaunchPlan, Rendezvous};
 use hvtui::tui::core::Msg;
 use hvtui::tui::screens::{HostEntry, Model, update};
@@ -396,6 +397,11 @@ pub(crate) fn spec(id: RunId, name: &str, slots: &[(&str, Slot)], created: Stamp
 }
 
 /// A plan of a run, as the Launch screen shows it.
+/// The answer to a launch whose slots are held, in these words.
+pub(crate) fn taken(held: &str) -> LaunchError {
+    LaunchError::new(LaunchFault::Busy(held.to_owned()), format!("{held}: wait with --wait"))
+}
+
 pub(crate) fn plan(spec: RunSpec) -> std::sync::Arc<LaunchPlan> {
     let world = spec.world().to_string();
     let rank = |placement: &Placement| {

@@ -9,6 +9,7 @@ use hvtui::domain::host::HostSample;
 use hvtui::domain::occupancy::FreeMemory;
 use hvtui::domain::plausible::bound_event;
 use hvtui::domain::run::RunSummary;
+use hvtui::launch::error::LaunchError;
 use hvtui::tui::canvas::{Caps, ColorDepth};
 use hvtui::tui::core::{Key, KeyCode, Level, Msg, Screen};
 use hvtui::tui::screens::view::draw;
@@ -76,7 +77,7 @@ fn told(events: &[Envelope], summaries: Vec<RunSummary>, notice: &str) -> Model 
     update(&mut model, Msg::Tick(last));
     update(&mut model, Msg::RunsListed(summaries));
     update(&mut model, Msg::Notice(Level::Error, notice.to_owned()));
-    update(&mut model, Msg::LaunchPlanned(Err(notice.to_owned())));
+    update(&mut model, Msg::LaunchPlanned(Err(LaunchError::usage(notice))));
     model
 }
 

@@ -56,7 +56,11 @@ pub(super) fn act(model: &mut Model, action: Action) -> Vec<Effect> {
             model.notice(Level::Info, "the launch waits no longer".to_owned());
             return vec![Effect::LeaveQueue];
         }
-        Action::Back => model.ui.back(),
+        Action::Back => {
+            // a start that waits for a host is called off
+            model.ui.launch.hurried = false;
+            model.ui.back();
+        }
         Action::Start => return start(model),
         Action::Older => return filling::step(model, true),
         Action::Newer => return filling::step(model, false),
@@ -195,7 +199,7 @@ pub(super) fn start(model: &mut Model) -> Vec<Effect> {
             form.remember();
             vec![effect]
         }
-        (Some(request), Some(Err(_))) if form.busy => {
+        (Some(request), Some(Err(error))) if error.busy().is_some() => {
             let on_busy = OnBusy { wait: Some(Patience::Endless), ..request.on_busy };
             let effect = Effect::Launch(LaunchRequest { on_busy, ..request.clone() });
             form.starting = true;
@@ -203,6 +207,10 @@ pub(super) fn start(model: &mut Model) -> Vec<Effect> {
             vec![effect]
         }
         (None, None) if form.awaited.is_some() => Vec::new(),
+        (Some(_), Some(Err(error))) if error.is_waiting() => {
+            form.hurried = true;
+            Vec::new()
+        }
         (Some(_), Some(Err(_))) => {
             model.notice(Level::Error, "this can not start: the reason stands below the form");
             Vec::new()

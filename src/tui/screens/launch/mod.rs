@@ -8,6 +8,7 @@ use tui_input::Input;
 use crate::domain::ids::{HostId, RunId};
 use crate::domain::options::RunOptions;
 use crate::domain::run::JobKind;
+use crate::launch::error::LaunchError;
 use crate::launch::host_list;
 use crate::launch::name::kind_of;
 use crate::launch::plan::LaunchPlan;
@@ -111,16 +112,14 @@ pub struct LaunchForm {
     /// The host file that is being read.
     pub awaited: Option<String>,
     /// The answer to the request; `None` while it is being made.
-    pub plan: Option<Result<Arc<LaunchPlan>, String>>,
+    pub plan: Option<Result<Arc<LaunchPlan>, LaunchError>>,
     /// What of that answer may not be true any more.
     pub outdated: Outdated,
-    /// Whether that answer is only that the slots are taken: then the start waits for them.
-    pub busy: bool,
     /// For whom the launch waits that was sent.
     pub waits: Option<String>,
     /// Previews asked for and not yet answered.
     pub asked: u32,
-    /// Whether the start was asked for before the preview was there: it follows then.
+    /// Whether the start was asked for before the preview was there, or its hosts: it follows then.
     pub hurried: bool,
     /// Whether the command is still as the form was opened: typing replaces it.
     pub untouched: bool,
@@ -158,8 +157,8 @@ impl PartialEq for LaunchForm {
                     &other.request,
                     &other.line,
                 )
-            && (&self.files, &self.awaited, self.busy, &self.waits, &self.history, self.suggested)
-                == (&other.files, &other.awaited, other.busy, &other.waits, &other.history, other.suggested)
+            && (&self.files, &self.awaited, &self.waits, &self.history, self.suggested)
+                == (&other.files, &other.awaited, &other.waits, &other.history, other.suggested)
             && (&self.plan, self.asked, self.outdated, self.hurried, self.filled)
                 == (&other.plan, other.asked, other.outdated, other.hurried, other.filled)
             && (&self.checks, &self.folder, self.warned) == (&other.checks, &other.folder, other.warned)
@@ -409,7 +408,6 @@ pub fn preview(model: &mut Model) -> Vec<Effect> {
     form.plan = None;
     form.outdated = Outdated::default();
     form.checks.forget();
-    form.busy = false;
     form.hurried = false;
     form.scroll = 0;
     form.errors.clear();
@@ -443,7 +441,7 @@ pub fn file_read(model: &mut Model, name: String, text: Result<String, String>) 
 
 /// Takes the answer to a preview; answers to older requests are dropped. Starts what can be started, if that
 /// was asked for meanwhile.
-pub fn planned(model: &mut Model, plan: Result<Arc<LaunchPlan>, String>) -> Vec<Effect> {
+pub fn planned(model: &mut Model, plan: Result<Arc<LaunchPlan>, LaunchError>) -> Vec<Effect> {
     let form = &mut model.ui.launch;
     form.asked = form.asked.saturating_sub(1);
     if form.asked > 0 || form.request.is_none() {
@@ -457,9 +455,11 @@ pub fn planned(model: &mut Model, plan: Result<Arc<LaunchPlan>, String>) -> Vec<
     }
     let asked = plan.as_ref().ok().map(|plan| form.checks.ask(plan));
     let look = plan.as_ref().ok().cloned();
+    let waits = plan.as_ref().is_err_and(LaunchError::is_waiting);
+    // a start that was asked for meanwhile does not wait unasked for slots that are taken
+    let is_taken = plan.as_ref().is_err_and(|error| error.busy().is_some());
     form.plan = Some(plan);
-    form.busy = false;
-    if std::mem::take(&mut form.hurried) {
+    if !waits && std::mem::take(&mut form.hurried) && !is_taken {
         return keys::start(model);
     }
     let looks = look.map(|plan| checks::look(model, &plan)).unwrap_or_default();
@@ -478,13 +478,4 @@ pub fn started(model: &mut Model, run: RunId) {
         model.ui.back();
     }
     model.ui.open(Screen::Run);
-}
-
-/// Takes the answer that the slots are taken. A start that was asked for meanwhile does not wait unasked.
-pub fn busy(model: &mut Model, reason: String) -> Vec<Effect> {
-    model.ui.launch.hurried = false;
-    let effects = planned(model, Err(reason));
-    let form = &mut model.ui.launch;
-    form.busy = matches!(form.plan, Some(Err(_)));
-    effects
 }

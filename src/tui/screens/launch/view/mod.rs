@@ -282,8 +282,12 @@ fn will_run(model: &Model, canvas: &mut Canvas<'_>, y: u16) {
                 (true, true) => (format!("✖ a check failed, enter starts {ranks} all the same"), bad),
             }
         }
-        (Some(Err(_)), true) if form.busy => {
+        (Some(Err(error)), true) if error.busy().is_some() => {
             ("✖ busy, enter waits until they are free".to_owned(), canvas.theme.warn)
+        }
+        (Some(Err(error)), true) if error.is_waiting() => {
+            let starts = if form.hurried { "starts" } else { "enter starts" };
+            (format!("{starts} as soon as they answer"), canvas.theme.accent)
         }
         (Some(Err(_)), true) => ("✖ can't start".to_owned(), bad),
     };
@@ -296,8 +300,9 @@ fn will_run(model: &Model, canvas: &mut Canvas<'_>, y: u16) {
     for fault in here.into_iter().chain(elsewhere) {
         y = paragraph(canvas, y, end, &format!("✖ {}: {}", fault.field.label(), fault.text), bad);
     }
-    if let (Some(Err(reason)), true) = (&form.plan, form.request.is_some()) {
-        y = paragraph(canvas, y, end, reason, bad);
+    if let (Some(Err(error)), true) = (&form.plan, form.request.is_some()) {
+        let style = if error.is_waiting() { text } else { bad };
+        y = paragraph(canvas, y, end, error.busy().unwrap_or(&error.reason), style);
     }
     for words in lost_picks(model) {
         let warn = canvas.theme.warn;
