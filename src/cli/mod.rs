@@ -36,6 +36,7 @@ mod sieve;
 mod signals;
 pub mod table;
 mod ui_settings;
+mod whole_file;
 
 #[cfg(test)]
 mod fixtures;

@@ -3,6 +3,7 @@
 //! Layer 0. Imports nothing of ours and does no I/O, no async and no clock: everything here is plain
 //! data with serde, or a pure function of its arguments.
 
+pub mod ahead;
 pub mod alerts;
 pub mod analysis;
 pub mod blame;

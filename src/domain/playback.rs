@@ -26,3 +26,41 @@ pub struct PlaybackState {
     #[serde(default)]
     pub growing: bool,
 }
+
+impl PlaybackState {
+    /// The bounds of the part of the recording that a timeline of this length, microseconds, shows: the playhead is in its middle,
+    /// but near the ends of the recording.
+    pub fn window(&self, length: i64) -> (Stamp, Stamp) {
+        let latest = self.end.plus_micros(-length);
+        let first = self.playhead.plus_micros(-length / 2).min(latest).max(self.start);
+        (first, first.plus_micros(length))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_playhead_is_in_the_middle_of_a_window_that_does_not_leave_the_recording() {
+        let window = |playhead, length| {
+            let state = PlaybackState {
+                start: Stamp(1_000),
+                end: Stamp(2_000),
+                playhead: Stamp(playhead),
+                speed: 1.0,
+                playing: false,
+                damage: None,
+                unattended: Vec::new(),
+                growing: false,
+            };
+            let (from, to) = state.window(length);
+            (from.0, to.0)
+        };
+        assert_eq!(window(1_500, 200), (1_400, 1_600));
+        assert_eq!(window(1_050, 200), (1_000, 1_200));
+        assert_eq!(window(2_000, 200), (1_800, 2_000));
+        assert_eq!(window(1_700, 1_000), (1_000, 2_000));
+        assert_eq!(window(1_700, 3_000), (1_000, 4_000), "more than there is");
+    }
+}

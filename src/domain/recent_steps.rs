@@ -70,6 +70,20 @@ impl RecentSteps {
         (0..self.count).filter_map(|at| self.get(at))
     }
 
+    /// Those that arrived after a moment.
+    pub fn after(&self, moment: Stamp) -> impl Iterator<Item = &Arrived> + Clone {
+        let (mut first, mut end) = (0, self.count);
+        while first < end {
+            let middle = usize::midpoint(first, end);
+            if self.get(middle).is_some_and(|(arrived, _)| *arrived <= moment) {
+                first = middle + 1;
+            } else {
+                end = middle;
+            }
+        }
+        (first..self.count).filter_map(|at| self.get(at))
+    }
+
     /// Takes the next step in; `keep` of them stay, and fewer where they have very many phases.
     pub(super) fn take(&mut self, step: Arrived, keep: usize) {
         let is_crowded = step.1.spans.len() > SPANS / EACH;
@@ -205,6 +219,19 @@ mod tests {
             assert!(steps.back().is_none() && numbers(&steps).is_empty());
             steps.push(step(1));
             assert_eq!(numbers(&steps), [1]);
+        }
+    }
+
+    #[test]
+    fn those_after_a_moment_are_found() {
+        let mut steps = RecentSteps::default();
+        assert_eq!(steps.after(Stamp(0)).count(), 0);
+        for number in [3, 5, 5, 9] {
+            steps.push(step(number));
+        }
+        for (moment, first) in [(0, 0), (3, 1), (4, 1), (5, 3), (8, 3), (9, 4), (10, 4)] {
+            let after: Vec<_> = steps.after(Stamp(moment)).collect();
+            assert_eq!(after, steps.iter().skip(first).collect::<Vec<_>>(), "{moment}");
         }
     }
 

@@ -60,6 +60,12 @@ impl Fold {
         Self { is_plain: true, ..Self::new(rules) }
     }
 
+    /// A second fold, which goes on from here.
+    pub(super) fn branch(&self) -> Self {
+        let (world, last) = (self.world.clone(), self.last);
+        Self { world, chunk: self.chunk, index: self.index, last, is_plain: true, ..Self::default() }
+    }
+
     pub(super) fn world(&self) -> &World {
         &self.world
     }

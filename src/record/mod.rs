@@ -55,7 +55,7 @@ pub use integrity::Integrity;
 pub use loss::Loss;
 /// With what each file of a recording begins.
 pub use mcap::MAGIC;
-pub use player::{Playback, Player};
+pub use player::{LookedAhead, Playback, Player};
 pub use position::Recap;
 pub use reader::Reader;
 pub use recorder::{Flush, Recorder, Stats, Status};

@@ -7,13 +7,14 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::ahead::Ahead;
+use super::ahead::{Lines, Timeline};
 use super::error::Error;
 use super::fold::Fold;
 use super::integrity::Integrity;
 use super::reader::{Reader, Timed};
 use super::saved::Saved;
 use super::steps::Steps;
+use crate::domain::ahead::TimelineAhead;
 use crate::domain::alerts::AlertRules;
 use crate::domain::event::Envelope;
 use crate::domain::playback::PlaybackState;
@@ -49,6 +50,15 @@ pub struct Playback {
     pub reading: Option<u8>,
 }
 
+/// What lies after the playhead.
+#[derive(Debug)]
+pub enum LookedAhead {
+    /// Steps and samples, up to the end of the timeline's window.
+    Timeline(Arc<TimelineAhead>),
+    /// The first lines that are printed after this moment.
+    Lines(Stamp, Vec<Arc<LoggedLine>>),
+}
+
 /// The replay of one recording.
 #[derive(Debug)]
 pub struct Player {
@@ -70,7 +80,9 @@ pub struct Player {
     saved: Option<Saved>,
     has_looked: bool,
     /// What is printed after the playhead, as far as that is read.
-    ahead: Option<Ahead>,
+    lines_ahead: Option<Lines>,
+    /// What lies after it in the window of the timeline.
+    timeline: Timeline,
     /// Whether it was being written when it was looked at last.
     writing: Writing,
     /// Why what was written since could not be read.
@@ -116,7 +128,8 @@ impl Player {
             way_from: None,
             saved: None,
             has_looked: false,
-            ahead: None,
+            lines_ahead: None,
+            timeline: Timeline::default(),
             writing: Writing::Over,
             unread: None,
         }
@@ -192,20 +205,40 @@ impl Player {
         before != (self.end, self.writing, self.unread.clone())
     }
 
-    /// Whether lines after the playhead are still to be read: it stands still.
-    pub fn looks_ahead(&self) -> bool {
-        let is_there = !self.motion.playing && !self.moved && !self.reset_due && self.way_from.is_none();
-        let is_due = self.ahead.as_ref().is_none_or(|ahead| ahead.is_due(&self.reader));
-        is_there && is_due && self.playhead < self.end
+    /// Tells how long the part of the recording is that the timeline shows, microseconds.
+    pub fn show_window(&mut self, length: i64) {
+        self.timeline.show(length);
     }
 
-    /// Reads some of the lines that are printed after the playhead; gives them once all are read for which a screen has room.
-    pub fn look_ahead(&mut self) -> Option<&[Arc<LoggedLine>]> {
-        let ahead = self.ahead.get_or_insert_with(|| Ahead::new(&self.reader, self.playhead));
-        if ahead.is_due(&self.reader) {
-            ahead.read(&self.reader);
+    /// Whether something after the playhead is still to be read for the screen.
+    pub fn looks_ahead(&self) -> bool {
+        let is_there = !self.moved && !self.reset_due && self.way_from.is_none();
+        is_there && (self.timeline_is_due() || self.lines_are_due())
+    }
+
+    fn timeline_is_due(&self) -> bool {
+        self.timeline.is_due(&self.reader, &self.fold, &self.state())
+    }
+
+    /// Whether lines are still to be read: the playhead stands still.
+    fn lines_are_due(&self) -> bool {
+        let is_due = self.lines_ahead.as_ref().is_none_or(|lines| lines.is_due(&self.reader));
+        is_due && !self.motion.playing && self.playhead < self.end
+    }
+
+    /// Reads some of what lies after the playhead; gives what is read once it is what a screen has room for.
+    pub fn look_ahead(&mut self) -> Option<LookedAhead> {
+        if self.timeline_is_due() {
+            let state = self.state();
+            let told = self.timeline.read(&self.reader, &self.fold, &state);
+            return told.map(|told| LookedAhead::Timeline(Arc::new(told)));
         }
-        (!ahead.is_due(&self.reader)).then(|| ahead.lines())
+        let lines = self.lines_ahead.get_or_insert_with(|| Lines::new(&self.reader, self.playhead));
+        if lines.is_due(&self.reader) {
+            lines.read(&self.reader);
+        }
+        let is_read = !lines.is_due(&self.reader);
+        is_read.then(|| LookedAhead::Lines(self.playhead, lines.lines().to_vec()))
     }
 
     /// Plays what is recorded as it comes.
@@ -235,7 +268,7 @@ impl Player {
     /// Moves the playhead; the next [`Player::advance`] tells what that means.
     pub fn seek(&mut self, to: Stamp) {
         self.playhead = to.clamp(self.start, self.end);
-        self.ahead = None;
+        self.lines_ahead = None;
         self.motion.waits = false;
         self.moved = true;
         self.way_from = None;
@@ -311,7 +344,7 @@ impl Player {
     /// The first call gives the world at the start.
     pub fn advance(&mut self, now: Stamp) -> Playback {
         if self.motion.playing {
-            self.ahead = None;
+            self.lines_ahead = None;
             let moved = self.motion.advance(now);
             self.playhead = self.playhead.plus_micros(moved).clamp(self.start, self.end);
             if self.playhead == self.end && self.writing == Writing::Over {

@@ -856,7 +856,9 @@ fn a_replay_is_opened_moved_and_closed() {
     let play = |command| vec![Effect::Play(command)];
     assert_eq!(press(&mut story, " "), play(PlayCommand::Toggle));
     story.model.ui.run.window = Some(window);
-    assert_eq!(key(&mut story, KeyCode::Left), play(PlayCommand::SeekBy(-window / 10)));
+    let window_told = Effect::ShowWindow(window);
+    let moved = [Effect::Play(PlayCommand::SeekBy(-window / 10)), window_told];
+    assert_eq!(key(&mut story, KeyCode::Left), moved);
     assert_eq!(press(&mut story, ")"), play(PlayCommand::SeekBy(window)));
     assert_eq!(press(&mut story, "]"), play(PlayCommand::StepBy(1)));
     assert_eq!(
@@ -950,12 +952,14 @@ fn a_run_that_goes_on_is_frozen_gone_through_and_followed_again() {
 fn a_recording_that_grows_is_followed_in_a_replay_alone() {
     let state = PlaybackState { growing: true, ..playback(START) };
     let mut model = Model::replay(state, START, 0);
+    update(&mut model, Msg::Resize(80, 24));
     assert_eq!(update(&mut model, Msg::Key(Key::char('F'))), [Effect::Play(PlayCommand::Follow)]);
 }
 
 #[test]
 fn a_replay_alone_ends_the_program() {
     let mut model = Model::replay(playback(START), START, 0);
+    update(&mut model, Msg::Resize(80, 24));
     assert_eq!(update(&mut model, Msg::Key(Key::char('c'))), []);
     assert_eq!(update(&mut model, Msg::Key(Key::plain(KeyCode::Esc))), [Effect::Quit]);
 }

@@ -93,13 +93,78 @@ fn of_an_imported_run_no_exit_code_is_told() {
 }
 
 #[test]
-fn a_long_run_is_opened_at_the_steps_that_are_kept() {
+fn a_long_run_is_opened_as_a_whole() {
     let story = training();
     let long = START.plus_micros(-3_600_000_000);
+    let length = story.at.micros_since(long);
     let story = opened(story, long);
-    assert!(window_us(&story.model) < 600_000_000, "an outcome of an hour's run is legible");
+    assert_eq!(window_us(&story.model), length);
     let screen = text(&story.model, COLOR);
     assert!(!screen.contains("no phases"), "{screen}");
+}
+
+/// The lanes of the timeline, and its ruler first.
+fn timeline(story: &Story) -> Vec<String> {
+    let screen = text(&story.model, COLOR);
+    let below = screen.lines().skip_while(|line| !line.starts_with("─ timeline"));
+    let (ruler, lanes) = below
+        .map(str::to_owned)
+        .collect::<Vec<_>>()
+        .split_first()
+        .map_or_else(|| panic!("{screen}"), |(ruler, rest)| (ruler.clone(), rest.to_vec()));
+    let lanes = lanes.into_iter().take_while(|line| !line.starts_with('─'));
+    [ruler].into_iter().chain(lanes).collect()
+}
+
+#[test]
+fn the_timeline_shows_what_lies_on_both_sides_of_the_playhead() {
+    for size in [(100, 30), (200, 60)] {
+        let mut story = opened(training(), START);
+        story.send(Msg::Resize(size.0, size.1));
+        let whole = timeline(&story);
+        let (end, playhead) = (story.at, story.at.plus_micros(-3_000_000));
+        story.go_back(playhead);
+        let around = timeline(&story);
+        let place = |lane: &str| lane.chars().position(|c| c == '│');
+        let at = place(&around[1]).expect("the playhead");
+        assert!(around[1..].iter().all(|lane| place(lane) == Some(at)), "{around:#?}");
+        // but for the playhead, and the values behind the lanes, which are those at the playhead
+        let lanes = |timeline: &[String]| -> Vec<String> {
+            let line = |line: &String| {
+                let columns = line.chars().enumerate().take(usize::from(size.0) - 20);
+                columns.map(|(column, c)| if column == at { ' ' } else { c }).collect()
+            };
+            timeline[1..].iter().map(line).collect()
+        };
+        assert_eq!(lanes(&around), lanes(&whole));
+        // where the steps are not read, where the time went, in short, as far as that is known of the whole run
+        let read = story.model.ui.replay.timeline_ahead.take();
+        let short = timeline(&story);
+        assert!(short[1].trim_end().chars().count() + 6 > whole[1].trim_end().chars().count(), "{short:#?}");
+        story.model.ui.replay.timeline_ahead = read;
+        // in the middle of a shorter one, and at the ends of the recording where those are near
+        press(&mut story, "++");
+        let (from, to) = hvtui::tui::screens::run::timeline(&story.model);
+        assert_eq!((playhead.micros_since(from) - to.micros_since(playhead)).abs() / 2, 0);
+        assert!(timeline(&story)[0].contains(" from "), "{}", timeline(&story)[0]);
+        story.send(Msg::Playback(state(START, end, end)));
+        assert_eq!(hvtui::tui::screens::run::timeline(&story.model).1, story.at);
+        assert!(timeline(&story)[0].contains(" until "), "{}", timeline(&story)[0]);
+    }
+}
+
+#[test]
+fn the_player_is_told_how_long_the_timeline_is() {
+    let mut story = opened(training(), START);
+    let windows = |effects: Vec<Effect>| -> Vec<i64> {
+        let window = |effect| if let Effect::ShowWindow(window) = effect { Some(window) } else { None };
+        effects.into_iter().filter_map(window).collect()
+    };
+    assert_eq!(windows(press(&mut story, "j")), [0; 0], "it was told when it was opened");
+    let half = window_us(&story.model) / 2;
+    assert_eq!(windows(press(&mut story, "+")), [half]);
+    let end = story.at;
+    assert_eq!(windows(story.send(Msg::Playback(state(START, end, end)))), [0; 0]);
 }
 
 #[test]

@@ -697,7 +697,8 @@ fn allreduce_that_is_hidden_is_told() {
     let mut story = overlapping();
     story.model.ui.screen = Screen::Replay;
     story.model.ui.replay.open = true;
-    let (end, playhead) = (story.at.plus_micros(9_000_000), story.at);
+    let (end, playhead) = (story.at, story.at);
+    story.model.ui.run.window = Some(500_000);
     story.send(Msg::Playback(PlaybackState { end, playhead, ..playback_state() }));
     shoot("replay-overlap", story, &[(80, 24), (120, 40)], COLOR);
 }
@@ -728,7 +729,7 @@ fn the_time_in_which_nobody_followed_is_drawn() {
     story.model.ui.screen = Screen::Replay;
     story.model.ui.replay.open = true;
     story.model.ui.run.window = Some(5_000_000);
-    let (end, playhead) = (story.at.plus_micros(9_000_000), story.at);
+    let (end, playhead) = (story.at, story.at);
     let state = PlaybackState { end, playhead, unattended: spans, ..playback_state() };
     story.send(Msg::Playback(state.clone()));
     shoot("replay-unattended", story, &[(80, 24), (120, 40)], COLOR);
@@ -908,11 +909,12 @@ fn runs_list() {
 
 fn replay() -> Story {
     let mut story = training();
-    let end = story.at.plus_micros(12_000_000);
-    let playhead = story.at;
+    let end = story.at;
     story.model.ui.screen = Screen::Replay;
     story.model.ui.replay.open = true;
-    story.send(Msg::Playback(PlaybackState { end, playhead, ..playback_state() }));
+    story.send(Msg::Playback(PlaybackState { end, playhead: end, ..playback_state() }));
+    story.model.ui.run.window = Some(500_000);
+    story.go_back(end.plus_micros(-1_000_000));
     story
 }
 

@@ -8,7 +8,7 @@ use std::process::ExitCode;
 use crate::cli::args::{ExportArgs, SelectionArgs};
 use crate::cli::errors::{Code, Failure, note, written};
 use crate::cli::paths::Paths;
-use crate::cli::recording;
+use crate::cli::{recording, whole_file};
 use crate::domain::ids::Rank;
 use crate::domain::run::RunSpec;
 use crate::domain::time::Stamp;
@@ -115,10 +115,10 @@ fn to_file(
 
 /// The file that is written, and where it is written first; `None` for a pipe or a device, which nothing may replace.
 fn target(args: &ExportArgs, reader: &Reader, output: &Path) -> Result<(PathBuf, Option<PathBuf>), Failure> {
-    let is_special = fs::metadata(output).is_ok_and(|found| !found.is_file() && !found.is_dir());
-    if is_special {
+    if whole_file::is_special(output) {
         return Ok((output.to_owned(), None));
     }
+    let output = &whole_file::followed(output);
     if let Some(name) = args.to.target.file_name(reader) {
         fs::create_dir_all(output).map_err(failed(output))?;
         // its reader takes every file whose name begins like it

@@ -1,5 +1,6 @@
 //! `hvtui report`: how a run went, from its recording.
 
+use std::io::Write;
 use std::path::Path;
 use std::process::ExitCode;
 
@@ -9,7 +10,7 @@ use crate::cli::args::ReportArgs;
 use crate::cli::errors::{Code, Failure, note, to_stdout};
 use crate::cli::json::{VERSION, line};
 use crate::cli::paths::Paths;
-use crate::cli::recording;
+use crate::cli::{recording, whole_file};
 use crate::domain::analysis::{Finding, RunAnalysis, Window, findings};
 use crate::domain::marks::RunMarks;
 use crate::record::{Reader, figures, marks};
@@ -55,12 +56,12 @@ fn with_marks(reader: &Reader, run: RunAnalysis) -> RunAnalysis {
     RunAnalysis { marks: marks.all().to_vec(), ..run }
 }
 
-/// Into a file beside the target first: a page that can't be written leaves what was there.
+/// Into a file; `-` is standard output.
 fn write(path: &Path, page: &str) -> Result<(), Failure> {
     let failed =
         |error: std::io::Error| Failure::new(Code::from(&error), format!("{}: {error}", path.display()));
-    let mut name = path.file_name().unwrap_or_default().to_owned();
-    name.push(".part");
-    let part = path.with_file_name(name);
-    std::fs::write(&part, page).and_then(|()| std::fs::rename(&part, path)).map_err(failed)
+    if path == Path::new("-") {
+        return to_stdout(page);
+    }
+    whole_file::write(path, 0o666, |file| file.write_all(page.as_bytes())).map_err(failed)
 }

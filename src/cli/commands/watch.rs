@@ -1,7 +1,6 @@
 //! `hvtui watch`: every host's GPUs without the UI, once or at each tick, as a table or as JSON.
 
 use std::collections::BTreeMap;
-use std::fs::File;
 use std::io::{ErrorKind, IsTerminal, Write};
 use std::path::Path;
 use std::process::ExitCode;
@@ -15,7 +14,7 @@ use crate::cli::errors::{Code, Failure, filter, note, to_stdout};
 use crate::cli::metrics_port::MetricsPort;
 use crate::cli::paths::Paths;
 use crate::cli::signals::Signals;
-use crate::cli::{ask, connect, in_place, json, metrics, output, runtime, sieve, table};
+use crate::cli::{ask, connect, in_place, json, metrics, output, runtime, sieve, table, whole_file};
 use crate::clock;
 use crate::config::{HostConfig, HostsFile};
 use crate::domain::filter::Filter;
@@ -252,15 +251,8 @@ fn print(
 
 /// Replaces a file by `text` at once: a reader always sees a whole one.
 fn replace(file: &Path, text: &str) -> Result<(), Failure> {
-    let mut name = file.file_name().unwrap_or_default().to_owned();
-    name.push(format!(".{}.tmp", std::process::id()));
-    let beside = file.with_file_name(name);
-    let written = File::create(&beside)
-        .and_then(|mut new| new.write_all(text.as_bytes()))
-        .and_then(|()| std::fs::rename(&beside, file));
+    let written = whole_file::write(file, 0o666, |file| file.write_all(text.as_bytes()));
     written.map_err(|error| {
-        // what is there of it is of no use
-        let _ = std::fs::remove_file(&beside);
         Failure::new(Code::from(&error), format!("--prometheus {}: {error}", file.display()))
     })
 }

@@ -81,6 +81,9 @@ pub enum Effect {
     Play(PlayCommand),
     /// Move the replay that is being opened, once all of it is read; nothing where it is moved elsewhere before.
     PlayThen(PlayCommand),
+    /// The timeline of the replay is so long, microseconds: what lies after the playhead is told as far as that shows it, by
+    /// [`crate::tui::core::Msg::TimelineAhead`].
+    ShowWindow(i64),
     /// Tell the figures of what the recording that is shown has after `from`, up to and including `to`; answered by
     /// [`crate::tui::core::Msg::Analyzed`], unless another part is asked for before.
     Analyze {

@@ -1,5 +1,6 @@
 //! What reaches the core from outside.
 
+use crate::domain::ahead::TimelineAhead;
 use crate::domain::analysis::{Place, RunAnalysis};
 use crate::domain::collectives::HostCollectives;
 use crate::domain::doctor::Matrix;
@@ -106,6 +107,8 @@ pub enum Msg {
     ReadingOn(u8),
     /// What is printed after this moment, at which the replay stands: the first lines.
     LinesAhead(Stamp, Vec<Arc<LoggedLine>>),
+    /// Steps and samples after the playhead, up to the end of the timeline's window.
+    TimelineAhead(Arc<TimelineAhead>),
     /// The recording could not be opened, and why.
     ReplayFailed(String),
     /// Answer to [`crate::tui::core::Effect::Analyze`] of this part: how far it is, then the figures.

@@ -28,6 +28,7 @@ fn change(effect: &Effect) -> Option<&'static str> {
         | Effect::CloseReplay
         | Effect::Play(_)
         | Effect::PlayThen(_)
+        | Effect::ShowWindow(_)
         | Effect::Analyze { .. }
         | Effect::ListRuns
         | Effect::AskHosts

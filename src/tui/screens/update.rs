@@ -55,6 +55,7 @@ pub fn update_all(model: &mut Model, messages: Vec<Msg>) -> Vec<Effect> {
     if matches!(model.ui.screen, Screen::Run | Screen::Replay) {
         run::log::look_again(model);
     }
+    effects.extend(replay::show_window(model));
     readonly::hold_back(model, &mut effects);
     effects
 }
@@ -155,6 +156,7 @@ fn take(model: &mut Model, msg: Msg) -> Vec<Effect> {
         msg @ (Msg::Playback(_)
         | Msg::ReadingOn(_)
         | Msg::LinesAhead(..)
+        | Msg::TimelineAhead(_)
         | Msg::Analyzed { .. }
         | Msg::ReplayFailed(_)) => replay_told(model, msg),
         Msg::Quit => vec![Effect::Quit],
@@ -167,6 +169,10 @@ fn replay_told(model: &mut Model, msg: Msg) -> Vec<Effect> {
         Msg::Playback(state) => replay::moved(model, state),
         Msg::ReadingOn(percent) => {
             model.ui.replay.reading = Some(percent);
+            Vec::new()
+        }
+        Msg::TimelineAhead(ahead) => {
+            model.ui.replay.timeline_ahead = Some(ahead);
             Vec::new()
         }
         Msg::LinesAhead(after, lines) => {

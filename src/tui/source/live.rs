@@ -455,6 +455,11 @@ impl EventSource for Live {
                     replay.play(command);
                 }
             }
+            Effect::ShowWindow(length) => {
+                if let Some(replay) = &self.replay {
+                    replay.show_window(length);
+                }
+            }
             Effect::Analyze { from, to } => {
                 if let Some(replay) = &mut self.replay {
                     replay.analyze(from, to);

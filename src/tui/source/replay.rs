@@ -14,7 +14,7 @@ use crate::domain::alerts::AlertRules;
 use crate::domain::ids::RunId;
 use crate::domain::marks::MarkChange;
 use crate::domain::time::Stamp;
-use crate::record::{Error, Flush, Player};
+use crate::record::{Error, Flush, LookedAhead, Player};
 use crate::tui::core::{Analyzed, Effect, Msg, PlayCommand};
 use crate::tui::source::EventSource;
 use crate::tui::source::figures::FiguresDesk;
@@ -43,10 +43,14 @@ pub struct Replay {
     untold: Option<Msg>,
 }
 
-/// A move that is asked for: now, or once the recording is read.
+/// What is asked of the player.
 enum Asked {
+    /// A move now.
     Now(PlayCommand),
+    /// A move once the recording is read.
     Then(PlayCommand),
+    /// To look so far ahead that a timeline of this length is known, microseconds.
+    Window(i64),
 }
 
 impl Replay {
@@ -112,6 +116,12 @@ impl Replay {
         let _ = self.commands.send(Asked::Then(command));
     }
 
+    /// Tells how long the part of the recording is that the timeline shows, microseconds.
+    pub fn show_window(&self, length: i64) {
+        // likewise
+        let _ = self.commands.send(Asked::Window(length));
+    }
+
     /// Asks for the figures of a part; [`Replay::advance`] tells them.
     pub fn analyze(&mut self, from: Stamp, to: Stamp) {
         if let Err(why) = self.figures.ask(from, to) {
@@ -169,6 +179,7 @@ fn play(mut player: Player, asked: &Receiver<Asked>, moved: &told::Sender<Vec<Ms
             Ok(first) => {
                 for command in [first].into_iter().chain(asked.try_iter()) {
                     match command {
+                        Asked::Window(length) => player.show_window(length),
                         Asked::Then(command) if !has_arrived => then = Some(command),
                         // another way is wanted
                         Asked::Then(command) | Asked::Now(command) => {
@@ -184,8 +195,8 @@ fn play(mut player: Player, asked: &Receiver<Asked>, moved: &told::Sender<Vec<Ms
     }
 }
 
-/// Waits for a command, or until the playhead wants to move or the recording has grown. Meanwhile it tells what is printed after
-/// the playhead.
+/// Waits for a command, or until the playhead wants to move or the recording has grown. Meanwhile it tells what lies
+/// after the playhead.
 fn wait(
     player: &mut Player,
     asked: &Receiver<Asked>,
@@ -199,10 +210,15 @@ fn wait(
                 Err(TryRecvError::Disconnected) => return Err(RecvTimeoutError::Disconnected),
                 Err(TryRecvError::Empty) => {}
             }
-            let playhead = player.state().playhead;
-            let lines = player.look_ahead().map(|lines| vec![Msg::LinesAhead(playhead, lines.to_vec())]);
-            if lines.is_some_and(|lines| moved.blocking_send(lines).is_err()) {
+            let told = player.look_ahead().map(|told| match told {
+                LookedAhead::Timeline(ahead) => Msg::TimelineAhead(ahead),
+                LookedAhead::Lines(after, lines) => Msg::LinesAhead(after, lines),
+            });
+            if told.is_some_and(|told| moved.blocking_send(vec![told]).is_err()) {
                 return Err(RecvTimeoutError::Disconnected);
+            }
+            if player.next_wake(clock::now()) == Some(Duration::ZERO) {
+                break;
             }
         }
         let now = clock::now();
@@ -250,6 +266,7 @@ impl EventSource for Replay {
         match effect {
             Effect::Play(command) => self.play(command),
             Effect::PlayThen(command) => self.play_then(command),
+            Effect::ShowWindow(length) => self.show_window(length),
             Effect::Analyze { from, to } => self.analyze(from, to),
             Effect::Mark(run, change) => self.mark(run, change),
             // there is no other run here

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 
+use hvtui::domain::ahead::TimelineAhead;
 use hvtui::domain::alerts::AlertRules;
 use hvtui::domain::clock_fit::ClockSample;
 use hvtui::domain::event::{Envelope, Event, GPU_EVENTS, Origin};
@@ -17,16 +18,18 @@ use hvtui::domain::lease::LeasePlan;
 use hvtui::domain::log::{LogLine, Stream};
 use hvtui::domain::occupancy::FreeMemory;
 use hvtui::domain::outcome::{RunEnd, RunOutcome};
+use hvtui::domain::playback::PlaybackState;
 use hvtui::domain::run::{
     HostRun, JobKind, Placement, RankExit, RankSpec, RunSpec, RunStage, RunSummary, Slot, Spool,
 };
 use hvtui::domain::time::{HostTime, Stamp};
 use hvtui::domain::timing::{Phase, PhaseSpan, StepTiming};
 use hvtui::domain::waiting::Waiting;
+use hvtui::domain::world::World;
 use hvtui::launch::error::{LaunchError, LaunchFault};
 use hvtui::launch::plan::{LaunchPlan, Rendezvous};
 use hvtui::tui::core::Msg;
-use hvtui::tui::screens::{HostEntry, Model, update};
+use hvtui::tui::screens::{HostEntry, Mode, Model, update};
 
 /// 2026-11-21 14:30:00 UTC.
 pub(crate) const START: Stamp = Stamp(1_795_271_400_000_000);
@@ -114,6 +117,20 @@ impl Story {
         let at = self.at;
         self.send(Msg::Tick(at));
         self
+    }
+
+    /// The recording of what was told is gone back in to this moment, as its player tells it.
+    pub(crate) fn go_back(&mut self, playhead: Stamp) {
+        let later = self.model.world.clone();
+        let mut world = World::default();
+        let before = self.told.iter().filter(|envelope| envelope.at <= playhead);
+        before.for_each(|envelope| world.apply(envelope));
+        let Mode::Replay(state) = &self.model.mode else { panic!("a replay") };
+        let state = PlaybackState { playhead, ..state.clone() };
+        let ahead = TimelineAhead::of(&later, &run_id(), playhead, state.end);
+        self.send(Msg::Reset(Box::new(world)));
+        self.send(Msg::Playback(state));
+        self.send(Msg::TimelineAhead(Arc::new(ahead)));
     }
 
     pub(crate) fn tell(&mut self, origin: Origin, event: Event) -> &mut Self {

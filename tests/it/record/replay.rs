@@ -6,16 +6,17 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, UNIX_EPOCH};
 
+use hvtui::domain::ahead::TimelineAhead;
 use hvtui::domain::alerts::{AlertKind, AlertRules, HeatRule};
 use hvtui::domain::event::{Envelope, Event, Origin};
 use hvtui::domain::gpu::{GpuInfo, GpuSample, Reading};
-use hvtui::domain::ids::RunId;
+use hvtui::domain::ids::{HostId, Rank, RunId};
 use hvtui::domain::time::Stamp;
-use hvtui::domain::world::{RunState, World};
-use hvtui::record::{Integrity, Lock, Player, Reader, Recorder, Writer};
+use hvtui::domain::world::{LoggedLine, RunState, World};
+use hvtui::record::{Integrity, Lock, LookedAhead, Player, Reader, Recorder, Writer};
 use proptest::prelude::*;
 
-use super::events::{START, any_envelopes, run};
+use super::events::{START, any_envelopes, run, run_id};
 use super::write;
 
 /// The world at a playhead, folded from the start.
@@ -494,6 +495,113 @@ fn one_that_is_opened_before_its_first_event_grows_from_nothing() {
     assert!(player.state().playhead < player.state().end);
 }
 
+/// What lies after the playhead, as it was told last: lines, and steps and samples.
+fn looked_ahead(player: &mut Player) -> (Option<Vec<Arc<LoggedLine>>>, Option<Arc<TimelineAhead>>) {
+    let mut told = (None, None);
+    let mut calls = 0;
+    while player.looks_ahead() {
+        match player.look_ahead() {
+            Some(LookedAhead::Lines(after, lines)) => {
+                assert_eq!(after, player.state().playhead);
+                told.0 = Some(lines);
+            }
+            Some(LookedAhead::Timeline(ahead)) => told.1 = Some(ahead),
+            None => {}
+        }
+        calls += 1;
+        assert!(calls < 10_000, "it comes to an end");
+    }
+    told
+}
+
+/// What the timeline around the playhead is to be told: what the world at the end of its window knows of the time after it.
+fn after(envelopes: &[Envelope], playhead: Stamp, until: Stamp) -> TimelineAhead {
+    TimelineAhead::of(&world_at(envelopes, until), &run_id(), playhead, until)
+}
+
+#[test]
+fn steps_and_samples_after_the_playhead_are_told_up_to_the_end_of_the_timeline() {
+    let envelopes = run(4, 60);
+    let (_folder, mut player) = player(&envelopes);
+    let (start, end) = (player.state().start, player.state().end);
+    let second = |number: i64| start.plus_micros(number * 1_000_000);
+    player.show_window(10_000_000);
+    let at = |player: &mut Player, playhead: Stamp| {
+        player.seek(playhead);
+        assert!(!player.looks_ahead(), "before it is there");
+        Screen::default().advance(player, Stamp(0));
+        looked_ahead(player).1
+    };
+    // there, on, back, far on, far back, at the start: each time all of it
+    for playhead in [20, 21, 20, 22, 50, 9, 0].map(second) {
+        let told = at(&mut player, playhead);
+        let (_, to) = player.state().window(10_000_000);
+        let wanted = after(&envelopes, playhead, to);
+        let Some(told) = told else { panic!("{playhead:?}") };
+        assert!(told.until >= to && told.after <= playhead);
+        for rank in (0..4).map(Rank) {
+            let steps = told.steps(rank, playhead).iter().filter(|(arrived, _)| *arrived <= to);
+            assert!(steps.eq(wanted.steps(rank, playhead)), "{playhead:?}");
+        }
+        let host = HostId::from("gpu-b");
+        let samples = told.samples(&host, playhead).iter().filter(|past| past.at <= to);
+        assert!(samples.eq(wanted.samples(&host, playhead)) && !wanted.samples(&host, playhead).is_empty());
+    }
+    assert_eq!(at(&mut player, end), None, "nothing follows the end");
+    // a longer timeline knows more
+    assert_eq!(at(&mut player, second(30)).unwrap().until, second(35));
+    player.show_window(40_000_000);
+    let told = looked_ahead(&mut player).1.unwrap();
+    assert_eq!((told.after, told.until), (second(30), second(50)));
+    assert_eq!(looked_ahead(&mut player).1, None, "once");
+    player.show_window(20_000_000);
+    assert_eq!(looked_ahead(&mut player).1, None, "it is known");
+}
+
+#[test]
+fn while_it_plays_the_timeline_stays_ahead_and_is_told_now_and_then() {
+    let envelopes = run(4, 60);
+    let (_folder, mut player) = player(&envelopes);
+    let start = player.state().start;
+    player.show_window(8_000_000);
+    let mut screen = Screen::default();
+    player.seek(start.plus_micros(10_000_000));
+    screen.advance(&mut player, Stamp(0));
+    let mut known = looked_ahead(&mut player).1.expect("the timeline");
+    player.toggle();
+    let mut told = 0;
+    // ten seconds, in ticks of 50 ms
+    for tick in 0..=200 {
+        screen.advance(&mut player, Stamp(tick * 50_000));
+        let (lines, timeline) = looked_ahead(&mut player);
+        assert_eq!(lines, None, "while it plays they come by themselves");
+        told += usize::from(timeline.is_some());
+        known = timeline.unwrap_or(known);
+        let state = player.state();
+        let (_, to) = state.window(8_000_000);
+        assert!(known.after <= state.playhead && known.until >= to, "{tick}");
+        let steps = known.steps(Rank(2), state.playhead).iter().filter(|(arrived, _)| *arrived <= to);
+        assert!(steps.eq(after(&envelopes, state.playhead, to).steps(Rank(2), state.playhead)), "{tick}");
+    }
+    assert!((5..=20).contains(&told), "{told}");
+}
+
+#[test]
+fn a_window_in_which_too_much_lies_is_not_read_ahead() {
+    let envelopes = run(200, 120);
+    let (_folder, mut player) = player(&envelopes);
+    let start = player.state().start;
+    let mut screen = Screen::default();
+    player.seek(start.plus_micros(10_000_000));
+    way(&mut screen, &mut player);
+    // 200 ranks tell 1,000 events a second
+    player.show_window(200_000_000);
+    assert_eq!(looked_ahead(&mut player).1, None);
+    player.show_window(40_000_000);
+    let told = looked_ahead(&mut player).1.unwrap();
+    assert!(told.until >= start.plus_micros(30_000_000) && told.after == player.state().playhead);
+}
+
 #[test]
 fn the_lines_after_a_playhead_that_stands_still_are_told() {
     let envelopes = run(4, 60);
@@ -512,11 +620,9 @@ fn the_lines_after_a_playhead_that_stands_still_are_told() {
         player.seek(playhead);
         assert!(!player.looks_ahead(), "before it is there");
         Screen::default().advance(&mut player, Stamp(0));
-        let mut told = None;
-        while player.looks_ahead() {
-            told = player.look_ahead().map(<[_]>::to_vec);
-        }
-        let told: Vec<_> = told.unwrap().iter().map(|line| (line.at, line.line.text.clone())).collect();
+        let (lines, timeline) = looked_ahead(&mut player);
+        assert_eq!(timeline, None, "no timeline is shown");
+        let told: Vec<_> = lines.unwrap().iter().map(|line| (line.at, line.line.text.clone())).collect();
         let later: Vec<_> = printed.iter().filter(|(at, _)| *at > playhead).take(64).cloned().collect();
         assert_eq!(told, later, "{percent} %");
         assert!(!player.looks_ahead(), "once");

@@ -4,7 +4,6 @@
 use std::fmt::Write as _;
 use std::fs::File;
 use std::io::Write;
-use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 
 use flate2::Compression;
@@ -17,7 +16,7 @@ use crate::cli::ask::confirm;
 use crate::cli::errors::{Code, Failure, to_stdout};
 use crate::cli::json;
 use crate::cli::paths::Paths;
-use crate::cli::runtime;
+use crate::cli::{runtime, whole_file};
 use crate::clock;
 use crate::config::HostsFile;
 use crate::doctor::Reached;
@@ -98,25 +97,11 @@ pub(super) fn write(
     let failed = |error: std::io::Error| {
         Failure::new(Code::from(&error), format!("{}: {}", target.display(), os_text(&error)))
     };
-    archive(target, &parts).map_err(failed)?;
+    whole_file::write(target, 0o600, |file| pack(file, &parts)).map_err(failed)?;
     to_stdout(&format!("written: {}\n", target.display()))
 }
 
-/// Into a file beside it first: an archive that can't be written leaves what was there.
-fn archive(target: &Path, parts: &[Part]) -> std::io::Result<()> {
-    let mut name = target.file_name().unwrap_or_default().to_owned();
-    name.push(".part");
-    let part = target.with_file_name(name);
-    let written = std::fs::OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&part);
-    let written = written.and_then(|file| pack(file, parts)).and_then(|()| std::fs::rename(&part, target));
-    if written.is_err() {
-        // what is left of it may not be there at all
-        let _ = std::fs::remove_file(&part);
-    }
-    written
-}
-
-fn pack(file: File, parts: &[Part]) -> std::io::Result<()> {
+fn pack(file: &mut File, parts: &[Part]) -> std::io::Result<()> {
     let mut archive = tar::Builder::new(GzEncoder::new(file, Compression::default()));
     let modified = u64::try_from(clock::now().0 / 1_000_000).unwrap_or_default();
     for Part { name, text, .. } in parts {

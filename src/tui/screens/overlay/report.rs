@@ -160,5 +160,7 @@ fn go(model: &mut Model, digit: char) -> Vec<Effect> {
         return vec![Effect::LeaveReport, Effect::Play(to)];
     }
     // what it has read of the whole run is shown beside the moment
-    [Effect::LeaveReport].into_iter().chain(replay::open(model, run)).chain([Effect::PlayThen(to)]).collect()
+    let opened = replay::open(model, run);
+    model.ui.replay.is_fitted = true;
+    [Effect::LeaveReport].into_iter().chain(opened).chain([Effect::PlayThen(to)]).collect()
 }

@@ -6,6 +6,7 @@ pub(super) mod view;
 
 use std::sync::Arc;
 
+use crate::domain::ahead::TimelineAhead;
 use crate::domain::ids::RunId;
 use crate::domain::playback::PlaybackState;
 use crate::domain::time::Stamp;
@@ -78,6 +79,12 @@ pub struct ReplayUi {
     pub reading: Option<u8>,
     /// The first lines that are printed after a moment.
     pub ahead: Option<(Stamp, Vec<Arc<LoggedLine>>)>,
+    /// Steps and samples after the playhead, or after where it was.
+    pub timeline_ahead: Option<Arc<TimelineAhead>>,
+    /// Whether its timeline was fitted to the whole run, or is to show some steps at the moment to which it is opened.
+    pub is_fitted: bool,
+    /// The length of the timeline that the player was told.
+    window_told: Option<i64>,
     /// Of a run that was frozen on its screen, which looks the same: how wide its timeline was where no person had chosen that.
     pub frozen: Option<Option<i64>>,
 }
@@ -189,6 +196,9 @@ pub fn moved(model: &mut Model, state: PlaybackState) -> Vec<Effect> {
     }
     let grows = state.growing;
     model.mode = Mode::Replay(state);
+    if !std::mem::replace(&mut model.ui.replay.is_fitted, true) && model.ui.run.window.is_none() {
+        run::show_whole(model);
+    }
     if grows && model.ui.run.window.is_none() {
         // the end moves away from the playhead, at which the window is another
         model.ui.run.window = Some(run::window_us(model));
@@ -204,6 +214,16 @@ pub fn keep_window(model: &mut Model, effects: &[Effect]) {
     if moves && model.is_replay() && model.ui.run.window.is_none() {
         model.ui.run.window = Some(run::window_us(model));
     }
+}
+
+/// Tells the player how long the timeline is, where that has changed.
+pub(super) fn show_window(model: &mut Model) -> Option<Effect> {
+    let window = model.is_replay().then(|| run::window_us(model))?;
+    if model.ui.replay.window_told == Some(window) {
+        return None;
+    }
+    model.ui.replay.window_told = Some(window);
+    Some(Effect::ShowWindow(window))
 }
 
 /// The state of an open replay.

@@ -1,7 +1,7 @@
 //! What the keys and the mouse do on the Run screen, and on Replay for the parts that both have.
 
 use super::rows::{RankRow, host_of, rows, selected_rank};
-use super::{LogAt, Pane, WINDOW_BOUNDS, bands, log, marks, moments, whole, window_us};
+use super::{LogAt, Pane, WINDOW_BOUNDS, bands, log, marks, moments, whole, whole_us, window_us};
 use crate::domain::ids::{Rank, RunId};
 use crate::tui::core::keymap::{Action, Binding, bind, c, k, named};
 use crate::tui::core::{Effect, KeyCode, Level, Mouse, MouseKind, PlayCommand, Screen, layout, list};
@@ -309,8 +309,7 @@ fn zoom(model: &mut Model, factor: f64) {
 /// The window of the timeline becomes the whole run; the second time what it is without being chosen.
 fn fit(model: &mut Model) {
     let Some((_, run)) = model.shown_run() else { return };
-    let (start, end) = whole::range(model, run);
-    let length = end.micros_since(start).clamp(WINDOW_BOUNDS.0, WINDOW_BOUNDS.1);
+    let length = whole_us(model, run);
     // a replay has it anyway
     model.settings.timeline |= !model.is_replay();
     let ui = &mut model.ui.run;

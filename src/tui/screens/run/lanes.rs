@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 use unicode_width::UnicodeWidthStr;
 
 use crate::domain::gpu::Reading;
-use crate::domain::history::PhasePoint;
+use crate::domain::history::{PhasePoint, RunHistory};
 use crate::domain::ids::{HostId, Rank};
 use crate::domain::run::{Placement, Slot};
 use crate::domain::time::Stamp;
@@ -147,6 +147,7 @@ fn on_host<'a>(run: &'a RunState, host: &HostId) -> impl Iterator<Item = Trainer
 pub(super) fn worst<'a>(
     look: &Look<'_>,
     run: &'a RunState,
+    history: &RunHistory,
     host: &HostId,
     (from, to): (Stamp, Stamp),
 ) -> Option<Trainer<'a>> {
@@ -156,7 +157,7 @@ pub(super) fn worst<'a>(
     if let Some(bad) = of.iter().find(is_bad).or_else(|| of.iter().find(has_failed)) {
         return Some(*bad);
     }
-    let of_window = |one: &Trainer<'_>| run.history.phases_between(one.number, from, to);
+    let of_window = |one: &Trainer<'_>| history.phases_between(one.number, from, to);
     let points: Option<Vec<PhasePoint>> = of.iter().map(of_window).collect();
     of.get(points.map_or(0, |points| latest(&points))).copied()
 }

@@ -56,7 +56,7 @@ pub(super) static ENTRY: Entry = Entry {
 };
 
 /// The timeline's window goes from 1 ms to a day, microseconds.
-const WINDOW_BOUNDS: (i64, i64) = (1_000, 86_400_000_000);
+const WINDOW_BOUNDS: (i64, i64) = (1_000, 366 * 86_400_000_000);
 /// Lines of a verdict at most.
 const VERDICT_LINES: usize = 3;
 
@@ -173,14 +173,26 @@ pub(super) fn lane_moment(model: &Model, mouse: Mouse) -> Option<Stamp> {
     let (_, run) = model.shown_run()?;
     let (x, w) = lanes::lane_columns(model, run);
     let at = mouse.column.checked_sub(x).filter(|at| *at < w)?;
-    let window = window_us(model);
-    let start = timeline_end(model).plus_micros(-window);
+    let (start, end) = timeline(model);
     // the last column is the end
-    Some(start.plus_micros(window.saturating_mul(i64::from(at)) / i64::from(w.saturating_sub(1).max(1))))
+    let length = end.micros_since(start);
+    Some(start.plus_micros(length.saturating_mul(i64::from(at)) / i64::from(w.saturating_sub(1).max(1))))
 }
 
-/// Width of the timeline in microseconds: as zoomed, else about six steps. At the end of a replay all steps that are kept, so
-/// that the outcome of a long run is legible, but no more than the whole run; that is all where there are no steps.
+/// The length of the whole run, as a timeline may have it.
+fn whole_us(model: &Model, run: &RunState) -> i64 {
+    let (start, end) = whole::range(model, run);
+    end.micros_since(start).clamp(WINDOW_BOUNDS.0, WINDOW_BOUNDS.1)
+}
+
+/// Fits the whole run into the timeline.
+pub(super) fn show_whole(model: &mut Model) {
+    let length = model.shown_run().map(|(_, run)| whole_us(model, run));
+    model.ui.run.window = length;
+}
+
+/// Width of the timeline in microseconds: as zoomed, else about six steps but no more than the whole run, which is all where
+/// there are no steps.
 pub fn window_us(model: &Model) -> i64 {
     if let Some(window) = model.ui.run.window {
         return window;
@@ -189,13 +201,6 @@ pub fn window_us(model: &Model) -> i64 {
         Mode::Replay(state) => state.end.micros_since(state.start),
         Mode::Live => i64::MAX,
     };
-    if let (Mode::Replay(state), Some((_, run))) = (&model.mode, model.shown_run())
-        && state.playhead >= state.end
-    {
-        let first = run.trainers().filter_map(|one| Some(one.state.steps.front()?.0)).min();
-        let kept = first.map_or(i64::MAX, |first| round(state.end.micros_since(first)));
-        return kept.min(whole).clamp(WINDOW_BOUNDS.0, WINDOW_BOUNDS.1);
-    }
     let step = model.shown_run().and_then(|(_, run)| {
         let longest =
             run.ranks.iter().filter_map(|rank| rank.latest_step()).map(|step| i64::from(step.dur_us)).max();
@@ -218,15 +223,20 @@ fn round(value: i64) -> i64 {
     }
 }
 
-/// The right edge of the timeline: the playhead, or on a live run the last thing heard of it.
-pub fn timeline_end(model: &Model) -> Stamp {
-    match model.shown_run() {
-        Some((_, run)) if !model.is_replay() => {
+/// The ends of the timeline: around the playhead in a replay, up to the last thing heard of a run on its screen.
+pub fn timeline(model: &Model) -> (Stamp, Stamp) {
+    let length = window_us(model);
+    if let Mode::Replay(state) = &model.mode {
+        return state.window(length);
+    }
+    let end = model.shown_run().map_or_else(
+        || model.moment(),
+        |(_, run)| {
             let last = run.ranks.iter().filter_map(|rank| rank.steps.back()).map(|(at, _)| *at).max();
             last.unwrap_or(run.last_at)
-        }
-        _ => model.moment(),
-    }
+        },
+    );
+    (end.plus_micros(-length), end)
 }
 
 /// Spans in which no client followed the run: of all the recording in a replay, else those that are past.

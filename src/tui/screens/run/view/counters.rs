@@ -1,9 +1,9 @@
-//! The lanes of slots below those of the ranks: how busy each was, how full a GPU's memory, and what they tell at the end of
-//! the window.
+//! The lanes of slots below those of the ranks: how busy each was, how full a GPU's memory, and what they tell at the moment
+//! shown.
 
 use std::ops::Range;
 
-use crate::domain::ids::Rank;
+use crate::domain::ids::{HostId, Rank};
 use crate::domain::past::PastSample;
 use crate::domain::run::{Placement, Slot};
 use crate::domain::time::Stamp;
@@ -13,7 +13,7 @@ use crate::tui::canvas::Canvas;
 use crate::tui::canvas::bars::level;
 use crate::tui::screens::Model;
 use crate::tui::screens::run::lanes::{VALUE, counters_first, has_memory, has_more_values};
-use crate::tui::screens::run::view::lanes::Part;
+use crate::tui::screens::run::view::lanes::{Ahead, Part};
 use crate::tui::screens::run::view::strip;
 
 /// Telemetry comes once a second; a sample holds until the next one, this long at most, microseconds.
@@ -25,6 +25,8 @@ pub(super) struct Counters<'a> {
     pub(super) run: &'a RunState,
     /// The places of all slots that may have a lane.
     pub(super) all: Vec<usize>,
+    /// What lies after the moment shown.
+    pub(super) ahead: Ahead<'a>,
 }
 
 impl Counters<'_> {
@@ -73,19 +75,41 @@ impl Counters<'_> {
         let name = if self.is_gpu(at) { placement.to_string() } else { format!("{} cpu", placement.host) };
         canvas.name(1, y, part.x - 2, &name, dim);
         let Some(state) = self.model.world.hosts.get(&placement.host) else { return };
+        let samples = self.samples(state, &placement.host, part);
         let util = |past: &PastSample| state.util_of(past, &placement.slot);
         let load = |bounds: (Stamp, Stamp), away: bool| {
-            let util = peak_between(state, bounds, !away, util);
-            let is_older = || state.past.front().is_none_or(|oldest| bounds.1 <= oldest.at);
-            let of_all = || self.run.history.load_between(placement.rank, bounds.0, bounds.1);
-            util.or_else(|| (!away && is_older()).then(of_all).flatten())
+            let util = peak_between(&samples, bounds, !away, util);
+            let of_all = || self.ahead.history.load_between(placement.rank, bounds.0, bounds.1);
+            util.or_else(|| (!away && !self.is_known(state, bounds)).then(of_all).flatten())
         };
         draw_line(canvas, y, part, &away, load);
-        let (end, is_away) = (part.moment(part.w), away(part.w.saturating_sub(1)));
-        percent(canvas, y, part, load((end, end), is_away), is_away);
+        let (at, is_away) = self.moment(part, &away);
+        percent(canvas, y, part, load((at, at), is_away), is_away);
         if has_more_values(self.model) && !is_away {
-            more_values(canvas, y, part, state, &placement.slot);
+            more_values(canvas, y, part, (state, &samples, at), &placement.slot);
         }
+    }
+
+    /// The samples of a host that the window needs, oldest first.
+    fn samples<'a>(&'a self, state: &'a HostState, host: &HostId, part: Part) -> Vec<&'a PastSample> {
+        let until = part.moment(part.w).plus_micros(SAMPLE_HOLDS_US);
+        let all = || state.past.iter().chain(self.ahead.samples(host));
+        let needed = all().skip_while(|past| part.start.micros_since(past.at) > SAMPLE_HOLDS_US);
+        needed.take_while(|past| past.at <= until).collect()
+    }
+
+    /// Whether the samples tell of all that lies between two moments.
+    fn is_known(&self, state: &HostState, (from, to): (Stamp, Stamp)) -> bool {
+        let is_held = state.past.front().is_some_and(|oldest| to > oldest.at) && from <= self.ahead.moment;
+        is_held || self.ahead.known().is_some_and(|(first, last)| from < last && to > first)
+    }
+
+    /// The moment of which the values at the end of a lane are, and whether no client followed then.
+    fn moment(&self, part: Part, away: impl Fn(u16) -> bool) -> (Stamp, bool) {
+        let at = self.ahead.moment.min(part.moment(part.w));
+        let column =
+            at.micros_since(part.start).max(0) as f64 * f64::from(part.w) / part.window.max(1) as f64;
+        (at, away((column as u16).min(part.w.saturating_sub(1))))
     }
 
     fn memory(&self, canvas: &mut Canvas<'_>, y: u16, at: usize, part: Part, away: impl Fn(u16) -> bool) {
@@ -94,10 +118,11 @@ impl Counters<'_> {
         let Some(state) = self.model.world.hosts.get(&placement.host) else { return };
         let Some(gpu) = state.gpu_of(&placement.slot) else { return };
         let of = |past: &PastSample| past.gpus.get(gpu)?.memory().map(f64::from);
-        let used = |bounds, away: bool| peak_between(state, bounds, !away, of);
+        let samples = self.samples(state, &placement.host, part);
+        let used = |bounds, away: bool| peak_between(&samples, bounds, !away, of);
         draw_line(canvas, y, part, &away, used);
-        let (end, is_away) = (part.moment(part.w), away(part.w.saturating_sub(1)));
-        percent(canvas, y, part, used((end, end), is_away), is_away);
+        let (at, is_away) = self.moment(part, &away);
+        percent(canvas, y, part, used((at, at), is_away), is_away);
     }
 }
 
@@ -112,22 +137,27 @@ fn percent(canvas: &mut Canvas<'_>, y: u16, part: Part, share: Option<f64>, away
     canvas.right(part.x + part.w, y, VALUE, &words, style);
 }
 
-/// At the end of a GPU's lane its used memory and what it draws, as far as they are known.
-fn more_values(canvas: &mut Canvas<'_>, y: u16, part: Part, state: &HostState, slot: &Slot) {
+/// Behind a GPU's lane its used memory and what it draws, as far as they are known.
+fn more_values(
+    canvas: &mut Canvas<'_>,
+    y: u16,
+    part: Part,
+    (state, samples, at): (&HostState, &[&PastSample], Stamp),
+    slot: &Slot,
+) {
     let Some(gpu) = state.gpu_of(slot) else { return };
-    let end = part.moment(part.w);
     let text = canvas.theme.text;
     let x = part.x + part.w + VALUE;
     let memory = |past: &PastSample| past.gpus.get(gpu)?.memory().map(f64::from);
     let total = state.info.as_ref().and_then(|info| info.gpus.get(gpu)?.memory_total.value().copied());
-    if let Some((share, total)) = peak_between(state, (end, end), true, memory).zip(total) {
+    if let Some((share, total)) = peak_between(samples, (at, at), true, memory).zip(total) {
         let words = units::bytes((share * total as f64).round() as u64).replace(' ', "");
         canvas.right(x, y, VALUE, &words, text);
     }
     let power = |past: &PastSample| past.gpus.get(gpu)?.power().map(f64::from);
     let newest = state.latest().and_then(|(_, sample)| sample.gpus.get(gpu));
     let limit = newest.and_then(|gpu| gpu.power_limit_mw.value().copied());
-    if let Some((share, limit)) = peak_between(state, (end, end), true, power).zip(limit) {
+    if let Some((share, limit)) = peak_between(samples, (at, at), true, power).zip(limit) {
         // whole watts as in the table; a share is kept to a ten-thousandth
         let watts = (share * f64::from(limit) / 1e3 + 0.05).floor();
         let words = format!("{watts:.0}W");
@@ -137,14 +167,14 @@ fn more_values(canvas: &mut Canvas<'_>, y: u16, part: Part, state: &HostState, s
 
 /// The peak of a value between two moments; where no sample lies there, with `held` the one that still holds.
 fn peak_between(
-    state: &HostState,
+    samples: &[&PastSample],
     (left, right): (Stamp, Stamp),
     held: bool,
     of: impl Fn(&PastSample) -> Option<f64>,
 ) -> Option<f64> {
-    let after = state.past.partition_point(|past| past.at < left);
-    let until = state.past.partition_point(|past| past.at < right);
-    let inside = state.past.range(after..until).filter_map(&of);
+    let after = samples.partition_point(|past| past.at < left);
+    let until = samples.partition_point(|past| past.at < right);
+    let inside = samples.get(after..until).unwrap_or_default().iter().filter_map(|past| of(past));
     if let Some(peak) = inside.max_by(f64::total_cmp) {
         return Some(peak);
     }
@@ -152,8 +182,8 @@ fn peak_between(
         return None;
     }
     // a sample tells of the second before it, so the next one says more than the last
-    let next = state.past.get(until).filter(|past| past.at.micros_since(right) < SAMPLE_HOLDS_US);
-    let last = until.checked_sub(1).and_then(|at| state.past.get(at));
+    let next = samples.get(until).filter(|past| past.at.micros_since(right) < SAMPLE_HOLDS_US);
+    let last = until.checked_sub(1).and_then(|at| samples.get(at));
     let last = last.filter(|past| left.micros_since(past.at) < SAMPLE_HOLDS_US);
     of(next.or(last)?)
 }

@@ -1,23 +1,26 @@
-//! The timeline: a lane a rank with its phases up to the moment shown, and a lane a slot with its load.
+//! The timeline: a lane a rank with its phases around the moment shown, and a lane a slot with its load.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
+use std::sync::Arc;
 
 use ratatui::style::Modifier;
 
+use crate::domain::ahead::TimelineAhead;
 use crate::domain::clock_check::{self, ClockCheck, ClocksApart, Passage};
+use crate::domain::history::RunHistory;
 use crate::domain::hooks::StepsBy;
-use crate::domain::ids::HostId;
+use crate::domain::ids::{HostId, Rank};
+use crate::domain::past::PastSample;
 use crate::domain::text::sanitize;
 use crate::domain::time::Stamp;
 use crate::domain::timing::{Phase, StepTiming};
 use crate::domain::trainers::Trainer;
 use crate::domain::units;
-use crate::domain::world::{HostState, RankState, RunState};
+use crate::domain::world::{HostState, RunState};
 use crate::tui::canvas::{Canvas, width};
 use crate::tui::core::layout::Band;
 use crate::tui::core::words::clock_time;
-use crate::tui::screens::Model;
 use crate::tui::screens::replay::selection::selected;
 use crate::tui::screens::run::lanes::{Lane, Lanes, counter_lanes, lane_columns, trainer_lanes, worst};
 use crate::tui::screens::run::marks::shown as shown_marks;
@@ -26,18 +29,20 @@ use crate::tui::screens::run::verdict::culprit;
 use crate::tui::screens::run::view::counters::Counters;
 use crate::tui::screens::run::view::strip;
 use crate::tui::screens::run::view::strip::Segment;
-use crate::tui::screens::run::{away_words, timeline_end, unattended, window_us};
+use crate::tui::screens::run::{away_words, timeline, unattended, whole};
+use crate::tui::screens::{Mode, Model};
 
 /// Of so many ranks it is looked whether what they did agrees with their hosts' clocks.
 const CLOCK_RANKS: usize = 64;
+/// No step is told so long before its end by its host's clock, microseconds.
+const EARLY_US: i64 = 1_000_000;
 /// Columns of a rule beside its words: the line and a blank before them, the same behind.
 const LEAST_RULE: u16 = 4;
 
 /// Draws head and lanes.
 pub(super) fn draw(model: &Model, canvas: &mut Canvas<'_>, band: Band, run: &RunState) {
-    let window = window_us(model);
-    let end = timeline_end(model);
-    let start = end.plus_micros(-window);
+    let (start, end) = timeline(model);
+    let window = end.micros_since(start);
     let apart = clocks_apart(model, run, start, end);
     let rows = rows(model);
     let all = Lanes::of(model, run, &rows);
@@ -51,7 +56,8 @@ pub(super) fn draw(model: &Model, canvas: &mut Canvas<'_>, band: Band, run: &Run
     let hidden = all.hidden_words(&places);
     let (x, w) = lane_columns(model, run);
     let part = Part { x, w, start, window };
-    let counters = Counters { model, run, all: counters };
+    let ahead = Ahead::of(model, run, end);
+    let counters = Counters { model, run, all: counters, ahead };
     let note = (room > rank_room).then(|| counters.axis()).flatten();
     let words = head(model, canvas, band.y, run, (window, end), (apart, hidden, note));
     let spans = unattended(model, run);
@@ -62,7 +68,7 @@ pub(super) fn draw(model: &Model, canvas: &mut Canvas<'_>, band: Band, run: &Run
     for lane in places.into_iter().map(|at| all.all[at]) {
         let one = match lane {
             Lane::One(one) => Some(one),
-            Lane::Host(host) => worst(&look, run, host, (start, end)),
+            Lane::Host(host) => worst(&look, run, ahead.history, host, (start, end)),
         };
         let Some(one) = one else { continue };
         shown.push(one.rank.placement.rank);
@@ -70,18 +76,22 @@ pub(super) fn draw(model: &Model, canvas: &mut Canvas<'_>, band: Band, run: &Run
         let style = if marked { canvas.theme.bad } else { canvas.theme.text };
         canvas.text(1, y, x - 2, &name(&lane, one, marked, x - 2), style);
         let host = model.world.hosts.get(&one.rank.placement.host);
-        let held = placed(one.state, host, (start, window));
-        strip::draw(canvas, x, y, w, &phases_of(run, one, &held, (start, window), w), away);
+        strip::draw(canvas, x, y, w, &phases_of(ahead, one, host, part), away);
         y += 1;
     }
-    if rank_room > 0 && run.trainers().all(|one| one.state.steps.is_empty()) {
+    let has_steps = |one: Trainer<'_>| !one.state.steps.is_empty() || !ahead.steps(one.number).is_empty();
+    if rank_room > 0
+        && !run.trainers().any(has_steps)
+        && ahead.history.points.points().iter().all(|point| point.steps == 0)
+    {
         let words = if run.is_live() { "no phases reported yet" } else { "no phases reported" };
         canvas.text(x, lanes.y, w, words, canvas.theme.dim);
     }
     let y = counters.draw(canvas, y..lanes.y + lanes.h, &shown, part, away);
-    edges(model, canvas, (x, w), lanes.y..y, (start, window));
+    playhead(model, canvas, part, lanes.y..y);
+    edges(model, canvas, part, lanes.y..y);
     if lanes.h > 0 {
-        ticks(model, canvas, (x, band.y, w), (start, window), words);
+        ticks(model, canvas, part, band.y, words);
     }
 }
 
@@ -98,46 +108,41 @@ fn name(lane: &Lane<'_>, one: Trainer<'_>, marked: bool, room: u16) -> String {
     }
 }
 
+/// The column of a moment of the window; the last one is its end.
+fn column(part: Part, at: Stamp) -> Option<u16> {
+    let since = at.micros_since(part.start);
+    let share = since as f64 / part.window.max(1) as f64;
+    let is_shown = (0..=part.window).contains(&since) && part.w > 0;
+    is_shown.then(|| part.x + (share * f64::from(part.w - 1)).round() as u16)
+}
+
+/// Where a replay stands, unless that is the end of the lanes.
+fn playhead(model: &Model, canvas: &mut Canvas<'_>, part: Part, rows: Range<u16>) {
+    let Mode::Replay(state) = &model.mode else { return };
+    let Some(x) = column(part, state.playhead).filter(|x| x + 1 < part.x + part.w) else { return };
+    let strong = canvas.theme.strong();
+    for y in rows {
+        canvas.text(x, y, 1, "│", strong);
+    }
+}
+
 /// The first and the last moment of the selection, where the window has them; the last column is the end of the window.
-fn edges(
-    model: &Model,
-    canvas: &mut Canvas<'_>,
-    (x, w): (u16, u16),
-    rows: Range<u16>,
-    (start, window): (Stamp, i64),
-) {
+fn edges(model: &Model, canvas: &mut Canvas<'_>, part: Part, rows: Range<u16>) {
     let Some((from, to)) = selected(model) else { return };
     let accent = canvas.theme.accent.add_modifier(Modifier::BOLD);
-    for at in [from, to] {
-        let since = at.micros_since(start);
-        if !(0..=window).contains(&since) || w == 0 {
-            continue;
-        }
-        let share = since as f64 / window.max(1) as f64;
-        let column = x + (share * f64::from(w - 1)).round() as u16;
+    for x in [from, to].into_iter().filter_map(|at| column(part, at)) {
         for y in rows.clone() {
-            canvas.text(column, y, 1, "┃", accent);
+            canvas.text(x, y, 1, "┃", accent);
         }
     }
 }
 
 /// The marks in the window, on the ruler; those that its words cover on the lane below it.
-fn ticks(
-    model: &Model,
-    canvas: &mut Canvas<'_>,
-    (x, y, w): (u16, u16, u16),
-    (start, window): (Stamp, i64),
-    (words, note): (u16, u16),
-) {
+fn ticks(model: &Model, canvas: &mut Canvas<'_>, part: Part, y: u16, (words, note): (u16, u16)) {
     let accent = canvas.theme.accent.add_modifier(Modifier::BOLD);
-    for mark in shown_marks(model) {
-        let since = mark.at.micros_since(start);
-        let share = since as f64 / window.max(1) as f64;
-        let column = x + (share.clamp(0.0, 1.0) * f64::from(w.saturating_sub(1))).round() as u16;
-        if (0..=window).contains(&since) && w > 0 {
-            let covered = column < words || column >= note;
-            canvas.text(column, if covered { y + 1 } else { y }, 1, strip::MARK, accent);
-        }
+    for x in shown_marks(model).iter().filter_map(|mark| column(part, mark.at)) {
+        let covered = x < words || x >= note;
+        canvas.text(x, if covered { y + 1 } else { y }, 1, strip::MARK, accent);
     }
 }
 
@@ -197,10 +202,16 @@ fn head(
     let (text, dim) = (canvas.theme.text, canvas.theme.dim);
     let clock = clock_words(model, &run.spec.hosts(), apart.as_ref());
     let clock_style = if apart.is_some() { canvas.theme.warn } else { dim };
-    let until = clock_time(end, &model.zone, true);
     let length = units::duration_us(window.unsigned_abs());
+    let start = end.plus_micros(-window);
+    let bounds = match &model.mode {
+        Mode::Replay(state) if state.playhead < end => {
+            format!("   {length} from {}", clock_time(start, &model.zone, true))
+        }
+        _ => format!("   {length} until {}", clock_time(end, &model.zone, true)),
+    };
     let spans = unattended(model, run);
-    let mut shown = spans.iter().filter(|span| is_away(&[**span], end.plus_micros(-window), end));
+    let mut shown = spans.iter().filter(|span| is_away(&[**span], start, end));
     let away = shown.next().map_or_else(String::new, |(from, to)| {
         let long = units::duration_us(u64::try_from(to.micros_since(*from)).unwrap_or(0));
         format!("   {} {} {long}", strip::AWAY, away_words(model))
@@ -208,7 +219,7 @@ fn head(
     let zoom = "   + - zoom".to_owned();
     // where there is little room, what is missing is told before how sure the clocks are
     let mut room = canvas.width().saturating_sub(LEAST_RULE);
-    let mut words = vec![("timeline".to_owned(), text), (format!("   {length} until {until}"), dim)];
+    let mut words = vec![("timeline".to_owned(), text), (bounds, dim)];
     room = words.iter().fold(room, |room, (word, _)| room.saturating_sub(width(word)));
     let hidden = hidden.unwrap_or_default();
     for (word, style) in [(away, canvas.theme.warn), (hidden, dim), (clock, clock_style), (zoom, dim)] {
@@ -247,51 +258,87 @@ impl Part {
 /// A step, and where in the window it lies by the client's clock: 0..=1.
 type Placed<'a> = (f64, f64, &'a StepTiming);
 
-/// The steps of a rank that are held and lie in the window.
+/// What is known of the time around the moment shown, beside the run as it was then.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Ahead<'a> {
+    /// What a replay has read after its playhead.
+    after: Option<&'a TimelineAhead>,
+    /// Until when the run itself tells.
+    pub(super) moment: Stamp,
+    /// The whole run, in short.
+    pub(super) history: &'a RunHistory,
+}
+
+impl<'a> Ahead<'a> {
+    fn of(model: &'a Model, run: &'a RunState, end: Stamp) -> Self {
+        let history = whole::history(model, run);
+        let Mode::Replay(state) = &model.mode else { return Self { after: None, moment: end, history } };
+        let after = model.ui.replay.timeline_ahead.as_deref();
+        Self { after: after.filter(|after| after.until > state.playhead), moment: state.playhead, history }
+    }
+
+    /// The steps that one tells after the moment.
+    fn steps(&self, number: Rank) -> &'a [(Stamp, Arc<StepTiming>)] {
+        self.after.map_or(&[], |after| after.steps(number, self.moment))
+    }
+
+    /// The samples that a host tells after the moment.
+    pub(super) fn samples(&self, host: &HostId) -> &'a [PastSample] {
+        self.after.map_or(&[], |after| after.samples(host, self.moment))
+    }
+
+    /// Between which moments after the one that is shown all is known.
+    pub(super) fn known(&self) -> Option<(Stamp, Stamp)> {
+        self.after.map(|after| (after.after.max(self.moment), after.until))
+    }
+}
+
+/// Those of the steps that lie in the window.
 fn placed<'a>(
-    rank: &'a RankState,
+    steps: impl Iterator<Item = &'a (Stamp, Arc<StepTiming>)>,
     host: Option<&HostState>,
-    (start, window): (Stamp, i64),
+    part: Part,
 ) -> Vec<Placed<'a>> {
-    let share = |at: Stamp| at.micros_since(start) as f64 / window as f64;
-    let mut out = Vec::new();
-    for (arrived, step) in rank.steps.iter().rev() {
+    let share = |at: Stamp| at.micros_since(part.start) as f64 / part.window as f64;
+    let placed = steps.map(|(arrived, step)| {
         let begin = host
             .and_then(|host| host.clock.stamp(step.start))
             .unwrap_or_else(|| arrived.plus_micros(-i64::from(step.dur_us)));
-        let (from, to) = (share(begin), share(begin.plus_micros(i64::from(step.dur_us))));
-        if to < 0.0 {
-            break;
-        }
-        if from < 1.0 {
-            out.push((from, to, &**step));
-        }
-    }
-    out.reverse();
-    out
+        (share(begin), share(begin.plus_micros(i64::from(step.dur_us))), &**step)
+    });
+    placed.skip_while(|(_, to, _)| *to < 0.0).take_while(|(from, ..)| *from < 1.0).collect()
 }
 
-/// What a lane shows: each phase where it was. Where steps are shorter than a column, and in the columns before the first step that is
-/// still held, the two phases that took the most.
-fn phases_of(
-    run: &RunState,
-    one: Trainer<'_>,
-    held: &[Placed<'_>],
-    (start, window): (Stamp, i64),
-    w: u16,
-) -> Vec<Segment> {
+/// What a lane shows: each phase where it was. Where steps are shorter than a column, and in columns of which the steps are not
+/// held, the two phases that took the most.
+fn phases_of(ahead: Ahead<'_>, one: Trainer<'_>, host: Option<&HostState>, part: Part) -> Vec<Segment> {
+    let (steps, w) = (&one.state.steps, part.w);
+    // the others are over before it begins
+    let held = placed(steps.after(part.start.plus_micros(-EARLY_US)), host, part);
+    let later = placed(ahead.steps(one.number).iter(), host, part);
     let is_short = |(from, to, _): &Placed<'_>| (to - from) * f64::from(w) < 1.0;
-    let (short, long): (Vec<Placed<'_>>, Vec<Placed<'_>>) = held.iter().partition(|one| is_short(one));
+    let all = held.iter().chain(&later).copied();
+    let (short, long): (Vec<Placed<'_>>, Vec<Placed<'_>>) = all.partition(|one| is_short(one));
     let mut out = shares(&short, w);
-    out.extend(phases(&long, window));
-    if one.state.step_count > one.state.steps.len() as u64
-        && let Some((arrived, oldest)) = one.state.steps.front()
-    {
-        let from = arrived.plus_micros(-i64::from(oldest.dur_us)).micros_since(start) as f64 / window as f64;
-        let from = held.first().map_or(from, |(first, ..)| first.min(from));
-        let moment = |column: u16| start.plus_micros(window * i64::from(column) / i64::from(w));
-        for column in (0..w).take_while(|column| f64::from(column + 1) <= from * f64::from(w)) {
-            let point = run.history.phases_between(one.number, moment(column), moment(column + 1));
+    out.extend(phases(&long, part.window));
+    let share = |at: Stamp| at.micros_since(part.start) as f64 / part.window as f64;
+    // from the first step that is still held on, and as far as was read ahead, a column without a step has none
+    let is_cut = one.state.step_count > steps.len() as u64;
+    let first = steps.front().filter(|_| is_cut).map(|(arrived, oldest)| {
+        let begin = share(arrived.plus_micros(-i64::from(oldest.dur_us)));
+        held.first().map_or(begin, |(first, ..)| first.min(begin))
+    });
+    let known = [
+        Some((first.unwrap_or(f64::NEG_INFINITY), share(ahead.moment))),
+        ahead.known().map(|(from, to)| (share(from), share(to))),
+    ];
+    let is_known =
+        |left: f64, right: f64| known.iter().flatten().any(|(from, to)| left < *to && right > *from);
+    for column in 0..w {
+        let (left, right) = (f64::from(column) / f64::from(w), f64::from(column + 1) / f64::from(w));
+        if !is_known(left, right) {
+            let point =
+                ahead.history.phases_between(one.number, part.moment(column), part.moment(column + 1));
             out.extend(main_two(point.unwrap_or_default().phases.map(u64::from), column, w));
         }
     }

@@ -1,10 +1,9 @@
-//! What is printed after the playhead, as far as a screen has room for it. It is read while the playhead stands still, a chunk
-//! at a time, so that it delays no move.
+//! What is printed after the playhead, as far as a screen has room for it.
 
 use std::sync::Arc;
 
-use super::format::Channel;
-use super::reader::Reader;
+use super::super::format::Channel;
+use super::super::reader::Reader;
 use crate::domain::time::Stamp;
 use crate::domain::world::LoggedLine;
 
@@ -15,26 +14,26 @@ const CHUNKS: usize = 40;
 
 /// The lines after one moment.
 #[derive(Debug)]
-pub(super) struct Ahead {
+pub(in crate::record) struct Lines {
     after: Stamp,
     next: usize,
     left: usize,
     lines: Vec<Arc<LoggedLine>>,
 }
 
-impl Ahead {
+impl Lines {
     /// After this moment, nothing read yet.
-    pub(super) fn new(reader: &Reader, after: Stamp) -> Self {
+    pub(in crate::record) fn new(reader: &Reader, after: Stamp) -> Self {
         Self { after, next: reader.chunk_at(after), left: CHUNKS, lines: Vec::new() }
     }
 
     /// Whether there is something left to read.
-    pub(super) fn is_due(&self, reader: &Reader) -> bool {
+    pub(in crate::record) fn is_due(&self, reader: &Reader) -> bool {
         self.left > 0 && self.lines.len() < LINES && self.next < reader.chunk_count()
     }
 
     /// Reads one more chunk; what can't be read is passed over, as the playhead does when it comes there.
-    pub(super) fn read(&mut self, reader: &Reader) {
+    pub(in crate::record) fn read(&mut self, reader: &Reader) {
         let wants = |channel| matches!(channel, Channel::Log(_) | Channel::Event);
         let chunk = reader.load_some(self.next, wants).unwrap_or_default();
         let later = chunk.into_iter().filter(|timed| timed.time > self.after);
@@ -45,7 +44,7 @@ impl Ahead {
     }
 
     /// What has been read, oldest first.
-    pub(super) fn lines(&self) -> &[Arc<LoggedLine>] {
+    pub(in crate::record) fn lines(&self) -> &[Arc<LoggedLine>] {
         &self.lines
     }
 }

@@ -1,0 +1,115 @@
+//! Files that are written whole: beside their place first, so that one that can't be written leaves what was there, and a reader
+//! never sees half of one. A link is followed; a pipe or a device is written to, for nothing may replace it.
+
+use std::fs::{self, File, OpenOptions};
+use std::io;
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+
+/// More links than this lead nowhere.
+const MOST_LINKS: usize = 40;
+
+/// The path behind the links that a path names, also where nothing is there yet.
+pub(crate) fn followed(path: &Path) -> PathBuf {
+    let mut path = path.to_owned();
+    for _ in 0..MOST_LINKS {
+        let Ok(next) = fs::read_link(&path) else { break };
+        path = path.parent().map_or_else(|| next.clone(), |folder| folder.join(&next));
+    }
+    path
+}
+
+/// Whether a path is that of a pipe, a device or a socket.
+pub(crate) fn is_special(path: &Path) -> bool {
+    fs::metadata(path).is_ok_and(|found| !found.is_file() && !found.is_dir())
+}
+
+/// Writes a file of this mode by `fill`, or to the pipe or device of that path.
+pub(crate) fn write(
+    path: &Path,
+    mode: u32,
+    fill: impl FnOnce(&mut File) -> io::Result<()>,
+) -> io::Result<()> {
+    if is_special(path) {
+        return fill(&mut OpenOptions::new().write(true).open(path)?);
+    }
+    let path = followed(path);
+    if path.is_symlink() {
+        return Err(rustix::io::Errno::LOOP.into());
+    }
+    let mut name = path.file_name().unwrap_or_default().to_owned();
+    name.push(format!(".{}.part", std::process::id()));
+    let part = path.with_file_name(name);
+    let file = OpenOptions::new().write(true).create(true).truncate(true).mode(mode).open(&part);
+    let written = file.and_then(|mut file| fill(&mut file)).and_then(|()| fs::rename(&part, &path));
+    if written.is_err() {
+        // what is left of it may not be there at all
+        let _ = fs::remove_file(&part);
+    }
+    written
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write;
+    use std::os::unix::fs::{FileTypeExt, symlink};
+
+    use super::*;
+
+    fn put(path: &Path) -> io::Result<()> {
+        write(path, 0o644, |file| file.write_all(b"new"))
+    }
+
+    #[test]
+    fn a_link_is_followed_and_stays() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = |name: &str| folder.path().join(name);
+        fs::create_dir(path("deep")).unwrap();
+        fs::write(path("deep/file"), "old").unwrap();
+        symlink("deep/file", path("link")).unwrap();
+        symlink(path("link"), path("link of the link")).unwrap();
+        symlink("nowhere yet", path("dangling")).unwrap();
+        put(&path("link of the link")).unwrap();
+        put(&path("dangling")).unwrap();
+        assert_eq!(fs::read(path("deep/file")).unwrap(), b"new");
+        assert_eq!(fs::read(path("nowhere yet")).unwrap(), b"new");
+        assert!(
+            path("link").is_symlink()
+                && path("link of the link").is_symlink()
+                && path("dangling").is_symlink()
+        );
+        symlink("round", path("round")).unwrap();
+        assert!(put(&path("round")).is_err());
+        let left = fs::read_dir(folder.path()).unwrap().map(|entry| entry.unwrap().file_name());
+        assert!(left.into_iter().all(|name| !name.to_string_lossy().ends_with(".part")));
+    }
+
+    #[test]
+    fn a_device_and_a_pipe_stay_what_they_are() {
+        // a copy of /dev/full, in a folder of this test alone: a defect must not replace that of the machine
+        let folder = tempfile::tempdir().unwrap();
+        let link = folder.path().join("full");
+        symlink("/dev/full", &link).unwrap();
+        let pipe = folder.path().join("pipe");
+        rustix::fs::mkfifoat(rustix::fs::CWD, &pipe, rustix::fs::Mode::RWXU).unwrap();
+        let reader = std::thread::spawn({
+            let pipe = pipe.clone();
+            move || fs::read(pipe).unwrap()
+        });
+        put(&pipe).unwrap();
+        assert_eq!(reader.join().unwrap(), b"new");
+        assert!(fs::metadata(&pipe).unwrap().file_type().is_fifo());
+        assert_eq!(put(&link).unwrap_err().kind(), io::ErrorKind::StorageFull);
+        assert!(link.is_symlink());
+    }
+
+    #[test]
+    fn what_was_there_stays_where_writing_fails() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("file");
+        fs::write(&path, "old").unwrap();
+        let failed = write(&path, 0o600, |_| Err(io::Error::other("full")));
+        assert!(failed.is_err() && fs::read(&path).unwrap() == b"old");
+        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1);
+    }
+}

@@ -1,0 +1,57 @@
+//! What a replay knows of the time after its playhead, for the part of the timeline that lies there.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use super::ids::{HostId, Rank, RunId};
+use super::past::PastSample;
+use super::time::Stamp;
+use super::timing::StepTiming;
+use super::world::World;
+
+/// The steps and samples of a run between two moments.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct TimelineAhead {
+    /// They came after this moment; all of them are there.
+    pub after: Stamp,
+    /// Up to this one.
+    pub until: Stamp,
+    /// By the number of the one that trains, each with the moment at which it was told, oldest first.
+    steps: BTreeMap<Rank, Vec<(Stamp, Arc<StepTiming>)>>,
+    samples: BTreeMap<HostId, Vec<PastSample>>,
+}
+
+impl TimelineAhead {
+    /// What a later world knows of a run after this moment. A world keeps the newest steps alone: where they do not reach back
+    /// so far, it is what came after the oldest one.
+    pub fn of(later: &World, run: &RunId, after: Stamp, until: Stamp) -> Self {
+        let mut ahead = Self { after, until, ..Self::default() };
+        let Some(run) = later.runs.get(run) else { return ahead };
+        for one in run.trainers() {
+            let state = one.state;
+            let oldest = state.steps.front().filter(|_| state.step_count > state.steps.len() as u64);
+            if let Some((oldest, _)) = oldest {
+                ahead.after = ahead.after.max(*oldest);
+            }
+            ahead.steps.insert(one.number, state.steps.after(after).cloned().collect());
+        }
+        for host in run.by_host.keys() {
+            let Some(state) = later.hosts.get(host) else { continue };
+            let newer = state.past.partition_point(|past| past.at <= after);
+            ahead.samples.insert(host.clone(), state.past.range(newer..).cloned().collect());
+        }
+        ahead
+    }
+
+    /// The steps of one that trains, oldest first, those told after `moment`.
+    pub fn steps(&self, number: Rank, moment: Stamp) -> &[(Stamp, Arc<StepTiming>)] {
+        let steps = self.steps.get(&number).map_or(&[][..], Vec::as_slice);
+        &steps[steps.partition_point(|(arrived, _)| *arrived <= moment)..]
+    }
+
+    /// The samples of a host, oldest first, those that came after `moment`.
+    pub fn samples(&self, host: &HostId, moment: Stamp) -> &[PastSample] {
+        let samples = self.samples.get(host).map_or(&[][..], Vec::as_slice);
+        &samples[samples.partition_point(|past| past.at <= moment)..]
+    }
+}
