@@ -8,12 +8,12 @@ use std::collections::HashMap;
 use std::net::TcpStream;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use super::auth::{Caller, Door, Purpose};
+use super::acceptor::ConnectionAttempt;
+use super::auth::{Caller, Endpoint, Purpose};
 use super::config::GroupConfig;
 use super::deadline::Deadline;
 use super::dial::Call;
 use super::error::CollectiveError;
-use super::gate::Knock;
 use super::rendezvous::{MeetingEvent, Met, TICK};
 use super::socket;
 
@@ -151,11 +151,11 @@ fn exchange_calls(
     deadline: Deadline,
     on: &mut dyn FnMut(MeetingEvent),
 ) -> Result<(Streams, Streams), CollectiveError> {
-    let Met { gate, table, .. } = met;
+    let Met { acceptor, table, .. } = met;
     let own = table[config.rank as usize];
     let call = |owner: u32, lane: u32| Call {
         secret: &config.secret,
-        door: Door { purpose: Purpose::Data, world: config.world, owner },
+        endpoint: Endpoint { purpose: Purpose::Data, world: config.world, owner },
         caller: Caller { rank: config.rank, lane, address: own.address, host: own.host },
         to: table[owner as usize].address,
         deadline,
@@ -181,18 +181,20 @@ fn exchange_calls(
             awaited.iter().find(|one| !accepted.contains_key(one)).map(|(rank, _)| *rank)
         };
         while missing(&accepted).is_some() && !failed.load(Ordering::Relaxed) && !deadline.passed() {
-            for knock in gate.advance() {
-                match knock {
-                    Knock::Authentic(caller, stream) if awaited.contains(&(caller.rank, caller.lane)) => {
+            for attempt in acceptor.advance() {
+                match attempt {
+                    ConnectionAttempt::Authentic(caller, stream)
+                        if awaited.contains(&(caller.rank, caller.lane)) =>
+                    {
                         accepted.insert((caller.rank, caller.lane), stream);
                     }
-                    Knock::Authentic(..) => {}
-                    Knock::Refused(from, why) => on(MeetingEvent::Refused { from, why }),
+                    ConnectionAttempt::Authentic(..) => {}
+                    ConnectionAttempt::Refused(from, why) => on(MeetingEvent::Refused { from, why }),
                 }
             }
             if missing(&accepted).is_some() {
                 let mut fds = Vec::new();
-                gate.watch(&mut fds);
+                acceptor.watch(&mut fds);
                 socket::wait(&mut fds, deadline.within(TICK / 4))
                     .map_err(config.system("wait for the other hosts"))?;
             }

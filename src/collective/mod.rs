@@ -8,10 +8,11 @@
 //! within a host through shared memory, between hosts around rings. See docs/decisions/collective.md for why, and
 //! docs/guide/collective.md for how to use it.
 //!
-//! The rooms: `rendezvous`, `gate`, `dial`, `auth`, `connect` bring ranks together; `control`, `failure_attribution`, `failure_detector` find
+//! The rooms: `rendezvous`, `acceptor`, `dial`, `auth`, `connect` bring ranks together; `control`, `failure_attribution`, `failure_detector` find
 //! out who is to blame; `streams` says how many connections; `shm` and `tcp` move bytes, `kernels` add them; `engine` leads an operation (`job`), `within` a host and
 //! `between` hosts; `group` is all of it.
 
+mod acceptor;
 mod auth;
 mod between;
 mod buffer;
@@ -27,7 +28,6 @@ mod error;
 mod failure_attribution;
 mod failure_detector;
 mod flight;
-mod gate;
 mod group;
 mod job;
 mod kernels;

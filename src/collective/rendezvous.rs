@@ -8,12 +8,12 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, TcpStream, T
 
 use rustix::event::{PollFd, PollFlags};
 
-use super::auth::{self, ADDRESS, Caller, Door, HostKey, Purpose};
+use super::acceptor::{Acceptor, ConnectionAttempt, HANDSHAKE};
+use super::auth::{self, ADDRESS, Caller, Endpoint, HostKey, Purpose};
 use super::config::GroupConfig;
 use super::deadline::{Clock, Deadline};
 use super::dial::Call;
 use super::error::CollectiveError;
-use super::gate::{Gate, HANDSHAKE, Knock};
 use super::socket::{self, Moved};
 
 /// How often a wait is reported, µs.
@@ -29,7 +29,7 @@ const ALL_HERE: u8 = 2;
 pub enum MeetingEvent {
     /// These ranks are not here yet. Said on every change and once a second.
     Waiting(Vec<u32>),
-    /// Someone knocked who is no rank of this run.
+    /// A connection that does not come from a rank of this run.
     Refused {
         /// Its address.
         from: SocketAddr,
@@ -50,7 +50,7 @@ pub(super) struct Met {
     /// Where each rank listens.
     pub(super) table: Vec<Seat>,
     /// This rank's own port.
-    pub(super) gate: Gate,
+    pub(super) acceptor: Acceptor,
 }
 
 /// What all know of one rank.
@@ -97,8 +97,8 @@ pub(super) fn meet(
     };
     let port = listener.local_addr().map_err(config.system("read a socket's address"))?.port();
     let own = Seat { address: SocketAddr::new(facing, port), host };
-    let door = Door { purpose: Purpose::Data, world: config.world, owner: config.rank };
-    let gate = Gate::new(listener, config.secret.clone(), door, config.clock)
+    let endpoint = Endpoint { purpose: Purpose::Data, world: config.world, owner: config.rank };
+    let acceptor = Acceptor::new(listener, config.secret.clone(), endpoint, config.clock)
         .map_err(config.system("set up a listening socket"))?;
     let (lines, table) = if config.rank == 0 {
         let at = if inward { anywhere(config.port).to_vec() } else { masters };
@@ -112,7 +112,7 @@ pub(super) fn meet(
             "it is damaged",
         )));
     }
-    Ok(Met { lines, table, gate })
+    Ok(Met { lines, table, acceptor })
 }
 
 fn resolve(config: &GroupConfig) -> Result<Vec<SocketAddr>, CollectiveError> {
@@ -201,21 +201,21 @@ fn gather(
     deadline: Deadline,
     on: &mut dyn FnMut(MeetingEvent),
 ) -> Result<(Vec<TcpStream>, Vec<Seat>), CollectiveError> {
-    let door = Door { purpose: Purpose::Rendezvous, world: config.world, owner: 0 };
-    let mut gate = Gate::new(listen(config, masters)?, config.secret.clone(), door, config.clock)
+    let endpoint = Endpoint { purpose: Purpose::Rendezvous, world: config.world, owner: 0 };
+    let mut acceptor = Acceptor::new(listen(config, masters)?, config.secret.clone(), endpoint, config.clock)
         .map_err(config.system("set up a listening socket"))?;
     // A rank's place is its number less one.
     let mut guests: Guests = (1..config.world).map(|_| None).collect();
     let mut announcer = Announcer::new(config.clock);
     loop {
-        for knock in gate.advance() {
-            match knock {
+        for attempt in acceptor.advance() {
+            match attempt {
                 // A rank that calls again has given its former call up, so the new one counts.
-                Knock::Authentic(caller, stream) => {
+                ConnectionAttempt::Authentic(caller, stream) => {
                     let seat = Seat { address: caller.address, host: caller.host };
                     guests[caller.rank as usize - 1] = Some((stream, seat));
                 }
-                Knock::Refused(from, why) => on(MeetingEvent::Refused { from, why }),
+                ConnectionAttempt::Refused(from, why) => on(MeetingEvent::Refused { from, why }),
             }
         }
         drop_gone(&mut guests);
@@ -237,7 +237,7 @@ fn gather(
             return Err(config.missing(missing));
         }
         let mut fds = Vec::new();
-        gate.watch(&mut fds);
+        acceptor.watch(&mut fds);
         fds.extend(guests.iter().flatten().map(|(stream, _)| PollFd::new(stream, PollFlags::IN)));
         socket::wait(&mut fds, deadline.within(TICK)).map_err(config.system("wait for the other ranks"))?;
     }
@@ -275,10 +275,10 @@ fn report(
     on: &mut dyn FnMut(MeetingEvent),
 ) -> Result<(TcpStream, Vec<Seat>), CollectiveError> {
     let mut announcer = Announcer::new(config.clock);
-    let door = Door { purpose: Purpose::Rendezvous, world: config.world, owner: 0 };
+    let endpoint = Endpoint { purpose: Purpose::Rendezvous, world: config.world, owner: 0 };
     let call = Call {
         secret: &config.secret,
-        door,
+        endpoint,
         caller: Caller { rank: config.rank, lane: 0, address: own.address, host: own.host },
         to: master,
         deadline,

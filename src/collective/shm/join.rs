@@ -21,7 +21,7 @@ use rustix::net::{
     SendFlags,
 };
 
-use super::super::auth::{self, Caller, Door, HELLO, NONCE, Purpose, REFUSAL, Secret};
+use super::super::auth::{self, Caller, Endpoint, HELLO, NONCE, Purpose, REFUSAL, Secret};
 use super::super::deadline::Deadline;
 use super::super::socket;
 use super::arena::{Arena, View};
@@ -57,8 +57,8 @@ impl Join<'_> {
         self.members[0]
     }
 
-    fn door(&self) -> Door {
-        Door { purpose: Purpose::Memory, world: self.world, owner: self.leader() }
+    fn endpoint(&self) -> Endpoint {
+        Endpoint { purpose: Purpose::Memory, world: self.world, owner: self.leader() }
     }
 
     fn address(&self) -> io::Result<UnixAddr> {
@@ -180,12 +180,12 @@ impl Join<'_> {
         socket::write_all(stream, &challenge, deadline)?;
         let mut hello = [0; HELLO];
         socket::read_all(stream, &mut hello, deadline)?;
-        let Some(caller) = auth::check_hello(self.secret, self.door(), &challenge, &hello) else {
+        let Some(caller) = auth::check_hello(self.secret, self.endpoint(), &challenge, &hello) else {
             // Nothing depends on whether the refused hears of it.
             let _ = socket::write_some(stream, &REFUSAL);
             return Ok(None);
         };
-        let answer = auth::answer(self.secret, self.door(), &challenge, &hello);
+        let answer = auth::answer(self.secret, self.endpoint(), &challenge, &hello);
         socket::write_all(stream, &answer, deadline)?;
         let (_, mut files) = receive(stream, WORD, deadline)?;
         Ok(Some((caller.rank, files.pop().filter(mapping::is_sealed))))
@@ -213,11 +213,11 @@ impl Join<'_> {
         // There is no address to tell; what is signed has its place for one all the same.
         let nowhere = SocketAddr::from((Ipv4Addr::UNSPECIFIED, 0));
         let caller = Caller { rank: self.rank, lane: 0, address: nowhere, host: [0; 16] };
-        let hello = auth::hello(self.secret, self.door(), caller, &challenge, &own);
+        let hello = auth::hello(self.secret, self.endpoint(), caller, &challenge, &own);
         socket::write_all(&stream, &hello, deadline)?;
         let mut answer = [0; NONCE];
         socket::read_all(&stream, &mut answer, deadline)?;
-        if !auth::check_answer(self.secret, self.door(), &challenge, &hello, &answer) {
+        if !auth::check_answer(self.secret, self.endpoint(), &challenge, &hello, &answer) {
             return Err(io::Error::other("who listens there does not know the run's secret"));
         }
         Ok(stream)
