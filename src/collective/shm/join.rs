@@ -147,7 +147,7 @@ impl Join<'_> {
         let shared = told.and_then(|()| self.host(arena, life, Shared { ranks, board, files }));
         for (_, stream) in &streams {
             match &shared {
-                Ok(_) => send(stream, &[CAN], &[])?,
+                Ok(_) => send(stream, &[ACK], &[])?,
                 Err(error) => refuse(stream, error),
             }
         }
@@ -164,9 +164,9 @@ impl Join<'_> {
         let files: Vec<BorrowedFd<'_>> = files.iter().map(AsFd::as_fd).collect();
         for files in files.chunks(FILES) {
             socket::wait_one(stream, PollFlags::OUT, deadline)?;
-            send(stream, &[CAN], files)?;
+            send(stream, &[ACK], files)?;
         }
-        heard(stream, deadline)
+        receive_ack(stream, deadline)
     }
 
     /// The rank that calls, when it has proved itself, and its arena, if it has one.
@@ -224,15 +224,15 @@ impl Join<'_> {
     }
 
     fn follow(&self, stream: &UnixStream, arena: Arena, life: Life) -> io::Result<(Vec<u32>, Host, Lives)> {
-        send(stream, &[CAN], &[arena.file().as_fd()])?;
+        send(stream, &[ACK], &[arena.file().as_fd()])?;
         // The leader waits for others until its deadline, and then speaks.
         let patience = Deadline::after(self.deadline.clock(), self.deadline.remaining() + TURNS);
         let ours = self.receive_shared(stream, patience).and_then(|shared| self.host(arena, life, shared));
         match &ours {
-            Ok(_) => send(stream, &[CAN], &[])?,
+            Ok(_) => send(stream, &[ACK], &[])?,
             Err(error) => refuse(stream, error),
         }
-        let told = heard(stream, patience);
+        let told = receive_ack(stream, patience);
         // the leader tells all of them, the one whose reason it is as well
         let ours = ours?;
         told.map(|()| ours)
@@ -275,8 +275,8 @@ enum Guest {
     Apart,
 }
 
-/// The word that all is well; another is a reason why it is not.
-const CAN: u8 = 1;
+/// The acknowledgement; any other text is the reason for a refusal.
+const ACK: u8 = 1;
 
 /// Says why this rank can't share memory.
 fn refuse(stream: &UnixStream, why: &io::Error) {
@@ -286,10 +286,10 @@ fn refuse(stream: &UnixStream, why: &io::Error) {
     let _ = send(stream, &text, &[]);
 }
 
-/// Waits for the other side's word.
-fn heard(stream: &UnixStream, deadline: Deadline) -> io::Result<()> {
+/// Waits for the other side's acknowledgement.
+fn receive_ack(stream: &UnixStream, deadline: Deadline) -> io::Result<()> {
     match receive(stream, WORD, deadline)? {
-        (word, _) if word == [CAN] => Ok(()),
+        (word, _) if word == [ACK] => Ok(()),
         (why, _) => Err(io::Error::other(String::from_utf8_lossy(&why).into_owned())),
     }
 }
@@ -377,11 +377,11 @@ mod tests {
         for end in [&ours, &theirs] {
             end.set_nonblocking(true).unwrap();
         }
-        send(&theirs, &[CAN], &[]).unwrap();
-        heard(&ours, deadline).unwrap();
+        send(&theirs, &[ACK], &[]).unwrap();
+        receive_ack(&ours, deadline).unwrap();
         refuse(&theirs, &io::Error::other("Cannot allocate memory"));
-        assert_eq!(heard(&ours, deadline).unwrap_err().to_string(), "Cannot allocate memory");
+        assert_eq!(receive_ack(&ours, deadline).unwrap_err().to_string(), "Cannot allocate memory");
         drop(theirs);
-        assert_eq!(heard(&ours, deadline).unwrap_err().kind(), io::ErrorKind::UnexpectedEof);
+        assert_eq!(receive_ack(&ours, deadline).unwrap_err().kind(), io::ErrorKind::UnexpectedEof);
     }
 }
