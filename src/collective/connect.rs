@@ -14,7 +14,7 @@ use super::config::GroupConfig;
 use super::deadline::Deadline;
 use super::dial::Call;
 use super::error::CollectiveError;
-use super::rendezvous::{MeetingEvent, Met, TICK};
+use super::rendezvous::{Peers, RendezvousEvent, TICK};
 use super::socket;
 
 /// The lane between leaders. Those of the rings have smaller numbers.
@@ -87,9 +87,9 @@ pub(super) fn connect(
     config: &GroupConfig,
     layout: &Layout,
     streams: u32,
-    met: &mut Met,
+    peers: &mut Peers,
     deadline: Deadline,
-    on: &mut dyn FnMut(MeetingEvent),
+    on: &mut dyn FnMut(RendezvousEvent),
 ) -> Result<Lanes, CollectiveError> {
     let rank = config.rank;
     let (host, place) = layout.place(rank);
@@ -114,7 +114,7 @@ pub(super) fn connect(
             }
         }
     }
-    let (mut called, mut accepted) = exchange_calls(config, met, &calls, &awaited, deadline, on)?;
+    let (mut called, mut accepted) = exchange_calls(config, peers, &calls, &awaited, deadline, on)?;
     let gone = || CollectiveError::System {
         rank,
         what: "connect to the other hosts",
@@ -145,13 +145,13 @@ type Streams = HashMap<(u32, u32), TcpStream>;
 
 fn exchange_calls(
     config: &GroupConfig,
-    met: &mut Met,
+    peers: &mut Peers,
     calls: &[(u32, u32)],
     awaited: &[(u32, u32)],
     deadline: Deadline,
-    on: &mut dyn FnMut(MeetingEvent),
+    on: &mut dyn FnMut(RendezvousEvent),
 ) -> Result<(Streams, Streams), CollectiveError> {
-    let Met { acceptor, table, .. } = met;
+    let Peers { acceptor, table, .. } = peers;
     let own = table[config.rank as usize];
     let call = |owner: u32, lane: u32| Call {
         secret: &config.secret,
@@ -189,7 +189,7 @@ fn exchange_calls(
                         accepted.insert((caller.rank, caller.lane), stream);
                     }
                     ConnectionAttempt::Authentic(..) => {}
-                    ConnectionAttempt::Refused(from, why) => on(MeetingEvent::Refused { from, why }),
+                    ConnectionAttempt::Refused(from, why) => on(RendezvousEvent::Refused { from, why }),
                 }
             }
             if missing(&accepted).is_some() {

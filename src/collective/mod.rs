@@ -52,5 +52,5 @@ pub use error::CollectiveError;
 pub use flight::{Flight, Leg, Reached};
 pub use group::{Group, Place};
 pub use op::{OpId, OpKind, OpTiming, Transport};
-pub use rendezvous::MeetingEvent;
+pub use rendezvous::RendezvousEvent;
 pub use solo::Solo;

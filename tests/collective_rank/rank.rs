@@ -17,7 +17,7 @@ use std::time::Duration;
 
 use hvtui::clock;
 use hvtui::collective::{
-    Collective, CollectiveError, Communicator, Group, GroupConfig, Means, MeetingEvent, Reduce, Secret,
+    Collective, CollectiveError, Communicator, Group, GroupConfig, Means, Reduce, RendezvousEvent, Secret,
 };
 use rustix::process::{Signal, getpid, kill_process};
 
@@ -52,7 +52,7 @@ fn main() {
     }
     let begun = clock::host_now().0;
     let mut on = |event| {
-        if let MeetingEvent::Apart { why } = event {
+        if let RendezvousEvent::NoSharedMemory { why } = event {
             println!("apart {why}");
         }
     };

@@ -9,7 +9,7 @@ use crate::common::group_config;
 use crate::common::group_config::{config, own_loopback};
 use crate::common::group_threads::as_ranks;
 use hvtui::collective::{
-    Collective, CollectiveError, Group, GroupConfig, Means, MeetingEvent, OpKind, Reduce, Secret,
+    Collective, CollectiveError, Group, GroupConfig, Means, OpKind, Reduce, RendezvousEvent, Secret,
 };
 
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -113,7 +113,7 @@ fn another_secret_is_refused_and_the_others_are_not_harmed() {
                 let mut config = config(stranger, rank, 2, PATIENCE);
                 config.secret = secret;
                 Group::connect(config, &mut |event| {
-                    if let MeetingEvent::Refused { why, .. } = event {
+                    if let RendezvousEvent::Refused { why, .. } = event {
                         refused.lock().unwrap().push(why);
                     }
                 })
@@ -142,7 +142,7 @@ fn strangers_who_lie_or_say_nothing_do_not_hold_up_the_ranks() {
             })
             .map(drop)
         });
-        assert_eq!(is_waiting.recv().unwrap(), MeetingEvent::Waiting(vec![1]));
+        assert_eq!(is_waiting.recv().unwrap(), RendezvousEvent::Waiting(vec![1]));
         let silent = TcpStream::connect((at, 29500)).unwrap();
         let mut liar = TcpStream::connect((at, 29500)).unwrap();
         liar.write_all(&[b'G'; 4096]).unwrap();
@@ -181,8 +181,11 @@ fn who_is_missing_is_said_and_the_deadline_names_them() {
         }
     });
     let heard = heard.into_inner().unwrap();
-    assert!(heard.contains(&(0, MeetingEvent::Waiting(vec![2]))));
-    assert!(heard.contains(&(1, MeetingEvent::Waiting(vec![2]))), "others learn it from rank 0: {heard:?}");
+    assert!(heard.contains(&(0, RendezvousEvent::Waiting(vec![2]))));
+    assert!(
+        heard.contains(&(1, RendezvousEvent::Waiting(vec![2]))),
+        "others learn it from rank 0: {heard:?}"
+    );
 }
 
 #[test]
@@ -193,5 +196,5 @@ fn a_rank_that_finds_nobody_says_where_it_looked() {
     let error = Group::connect(config, &mut |event| waited.push(event)).map(drop).unwrap_err();
     assert!(matches!(&error, CollectiveError::Unreachable { from: 1, to: 0, .. }), "{error}");
     assert!(error.to_string().contains(&format!("{at}:29501")), "{error}");
-    assert_eq!(waited[0], MeetingEvent::Waiting(vec![0]));
+    assert_eq!(waited[0], RendezvousEvent::Waiting(vec![0]));
 }

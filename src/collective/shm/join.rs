@@ -107,15 +107,16 @@ impl Join<'_> {
             io::Error::other(format!("another run has its secret and its network: {error}"))
         })?;
         listener.set_nonblocking(true)?;
-        let mut guests: Vec<Guest> = self.members[1..].iter().map(|_| Guest::Awaited).collect();
-        while guests.iter().any(|guest| matches!(guest, Guest::Awaited)) && !self.deadline.passed() {
+        let mut states: Vec<MemberState> = self.members[1..].iter().map(|_| MemberState::Awaited).collect();
+        while states.iter().any(|state| matches!(state, MemberState::Awaited)) && !self.deadline.passed() {
             match listener.accept() {
                 Ok((stream, _)) => {
                     // Who fails here has only itself to blame; it is not among those that share.
-                    if let Ok(Some((rank, file))) = self.receive_guest(&stream)
+                    if let Ok(Some((rank, file))) = self.authenticate_member(&stream)
                         && let Some(at) = self.members[1..].iter().position(|member| *member == rank)
                     {
-                        guests[at] = file.map_or(Guest::Apart, |file| Guest::Here(stream, file));
+                        states[at] =
+                            file.map_or(MemberState::Excluded, |file| MemberState::Connected(stream, file));
                     }
                 }
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
@@ -128,8 +129,8 @@ impl Join<'_> {
         let mut ranks = vec![self.rank];
         let mut files = vec![arena.file().try_clone()?];
         let mut streams = Vec::new();
-        for (rank, guest) in self.members[1..].iter().zip(guests) {
-            if let Guest::Here(stream, file) = guest {
+        for (rank, state) in self.members[1..].iter().zip(states) {
+            if let MemberState::Connected(stream, file) = state {
                 ranks.push(*rank);
                 files.push(file);
                 streams.push((*rank, stream));
@@ -170,7 +171,7 @@ impl Join<'_> {
     }
 
     /// The rank that calls, when it has proved itself, and its arena, if it has one.
-    fn receive_guest(&self, stream: &UnixStream) -> io::Result<Option<(u32, Option<OwnedFd>)>> {
+    fn authenticate_member(&self, stream: &UnixStream) -> io::Result<Option<(u32, Option<OwnedFd>)>> {
         stream.set_nonblocking(true)?;
         if rustix::net::sockopt::socket_peercred(stream)?.uid != rustix::process::geteuid() {
             return Ok(None);
@@ -267,12 +268,12 @@ struct Shared {
     files: Vec<OwnedFd>,
 }
 
-/// One of the ranks that seem to be on the leader's host.
-enum Guest {
+/// What the leader knows of another rank that seems to be on its host.
+enum MemberState {
     Awaited,
-    Here(UnixStream, OwnedFd),
+    Connected(UnixStream, OwnedFd),
     /// It can't share memory.
-    Apart,
+    Excluded,
 }
 
 /// The acknowledgement; any other text is the reason for a refusal.
