@@ -22,7 +22,7 @@ pub enum Reached {
 
 /// One operation, with the moments of this rank on its host's clock, ns; 0 where it did not come so far.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Leg {
+pub struct OpRecord {
     /// What was done.
     pub op: OpId,
     /// When this rank called.
@@ -33,7 +33,7 @@ pub struct Leg {
     pub leave: u64,
 }
 
-impl Leg {
+impl OpRecord {
     /// How far it came.
     pub fn reached(&self) -> Reached {
         match (self.met, self.leave) {
@@ -47,28 +47,29 @@ impl Leg {
 /// The recorder. Writing costs a few stores; nothing is allocated after its creation.
 #[derive(Debug)]
 pub(super) struct Recorder {
-    legs: Vec<Leg>,
+    records: Vec<OpRecord>,
     /// Operations ever entered.
     count: u64,
 }
 
-const NONE: Leg = Leg { op: OpId { kind: OpKind::Barrier, seq: 0, len: 0 }, enter: 0, met: 0, leave: 0 };
+const NONE: OpRecord =
+    OpRecord { op: OpId { kind: OpKind::Barrier, seq: 0, len: 0 }, enter: 0, met: 0, leave: 0 };
 
 impl Recorder {
     /// An empty one.
     pub(super) fn new() -> Self {
-        Self { legs: vec![NONE; KEPT], count: 0 }
+        Self { records: vec![NONE; KEPT], count: 0 }
     }
 
     /// An operation begins. The entry that [`Recorder::met`] and [`Recorder::left`] then complete.
     pub(super) fn entered(&mut self, op: OpId, at: u64) {
-        self.legs[self.count as usize % KEPT] = Leg { op, enter: at, met: 0, leave: 0 };
+        self.records[self.count as usize % KEPT] = OpRecord { op, enter: at, met: 0, leave: 0 };
         self.count += 1;
     }
 
-    fn last(&mut self) -> &mut Leg {
+    fn last(&mut self) -> &mut OpRecord {
         let at = self.count.wrapping_sub(1) as usize % KEPT;
-        &mut self.legs[at]
+        &mut self.records[at]
     }
 
     /// All ranks have come.
@@ -86,11 +87,11 @@ impl Recorder {
         let (ticks, now) = (ticker.now(), clock().0.saturating_mul(1000));
         let told = |at: u64| if at == 0 { 0 } else { now.saturating_sub(ticker.between(at, ticks)).max(1) };
         let kept = self.count.min(KEPT as u64);
-        let legs = (self.count - kept..self.count).map(|at| {
-            let Leg { op, enter, met, leave } = self.legs[at as usize % KEPT];
-            Leg { op, enter: told(enter), met: told(met), leave: told(leave) }
+        let records = (self.count - kept..self.count).map(|at| {
+            let OpRecord { op, enter, met, leave } = self.records[at as usize % KEPT];
+            OpRecord { op, enter: told(enter), met: told(met), leave: told(leave) }
         });
-        Flight { legs: legs.collect(), before: self.count - kept, now }
+        Flight { records: records.collect(), before: self.count - kept, now }
     }
 }
 
@@ -98,7 +99,7 @@ impl Recorder {
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Flight {
     /// The operations.
-    pub legs: Vec<Leg>,
+    pub records: Vec<OpRecord>,
     /// How many came before the first of them.
     pub before: u64,
     /// When this was asked, on the host's clock, ns.
@@ -115,19 +116,19 @@ impl Flight {
         }
         let _ =
             writeln!(text, "{:>14}  {:>12}  {:>12}  operation", "entered µs ago", "wait µs", "transfer µs");
-        for leg in &self.legs {
-            let ago = self.now.saturating_sub(leg.enter) / 1000;
+        for record in &self.records {
+            let ago = self.now.saturating_sub(record.enter) / 1000;
             let span = |from: u64, to: u64| match to {
                 0 => "-".to_owned(),
                 to => format!("{:.1}", to.saturating_sub(from) as f64 / 1000.0),
             };
-            let (wait, transfer) = (span(leg.enter, leg.met), span(leg.met, leg.leave));
-            let state = match leg.reached() {
+            let (wait, transfer) = (span(record.enter, record.met), span(record.met, record.leave));
+            let state = match record.reached() {
                 Reached::Entered => "  <- waits for other ranks",
                 Reached::Met => "  <- all ranks have come, bytes are moving",
                 Reached::Left => "",
             };
-            let _ = writeln!(text, "{ago:>14}  {wait:>12}  {transfer:>12}  {}{state}", leg.op);
+            let _ = writeln!(text, "{ago:>14}  {wait:>12}  {transfer:>12}  {}{state}", record.op);
         }
         text
     }
@@ -156,10 +157,10 @@ mod tests {
             }
         }
         let flight = recorder.flight(TICKER, clock);
-        assert_eq!((flight.legs.len(), flight.before, flight.legs[0].op.seq), (KEPT, 44, 45));
-        assert_eq!(flight.legs[KEPT - 1].reached(), Reached::Met);
-        assert_eq!(flight.legs[KEPT - 2].reached(), Reached::Left);
-        assert_eq!((flight.legs[0].enter, flight.legs[0].met - flight.legs[0].enter), (45_000, 100));
+        assert_eq!((flight.records.len(), flight.before, flight.records[0].op.seq), (KEPT, 44, 45));
+        assert_eq!(flight.records[KEPT - 1].reached(), Reached::Met);
+        assert_eq!(flight.records[KEPT - 2].reached(), Reached::Left);
+        assert_eq!((flight.records[0].enter, flight.records[0].met - flight.records[0].enter), (45_000, 100));
         let table = flight.table();
         assert!(table.starts_with("(44 operations before these)"), "{table}");
         assert!(

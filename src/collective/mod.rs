@@ -49,7 +49,7 @@ pub use config::{GroupConfig, Means};
 pub use deadline::Clock;
 pub use element::{DType, Element, Reduce, Values, bf16, f16};
 pub use error::CollectiveError;
-pub use flight::{Flight, Leg, Reached};
+pub use flight::{Flight, OpRecord, Reached};
 pub use group::{Group, Place};
 pub use op::{OpId, OpKind, OpTiming, Transport};
 pub use rendezvous::RendezvousEvent;

@@ -272,7 +272,7 @@ fn operations_in_flight_end_in_the_order_in_which_they_began() {
                 }
                 if world > 1 {
                     let flight = group.flight();
-                    let seqs: Vec<u64> = flight.legs.iter().map(|leg| leg.op.seq).collect();
+                    let seqs: Vec<u64> = flight.records.iter().map(|record| record.op.seq).collect();
                     assert_eq!(seqs, (1..=3 * 6 + 1).collect::<Vec<_>>());
                 }
                 group.barrier().unwrap();
@@ -410,8 +410,8 @@ fn what_no_rank_can_be_asked_is_refused_before_anyone_waits() {
             // No rank has noticed.
             let (own, _) = group.reduce_scatter(&mut [1_i32; 5], Reduce::Max).unwrap();
             assert_eq!(own, chunk(group.rank() as usize, 2, 5));
-            let legs = group.flight().legs;
-            assert!(matches!(legs[0].op.kind, OpKind::ReduceScatter { .. }) && legs.len() == 1);
+            let records = group.flight().records;
+            assert!(matches!(records[0].op.kind, OpKind::ReduceScatter { .. }) && records.len() == 1);
         },
     );
 }
