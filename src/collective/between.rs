@@ -1,4 +1,4 @@
-//! Operations between hosts, once all ranks have met: what leaders exchange, and what goes around the rings.
+//! Operations between hosts, after the barrier: what leaders exchange, and what goes around the rings.
 
 use std::ops::Range;
 

@@ -18,7 +18,7 @@ use super::socket;
 const HEARING: u64 = 700_000;
 /// How long a rank waits for rank 0's verdict on a standstill, µs. Rank 0 had the whole deadline already.
 const GRACE: u64 = 900_000;
-/// How long rank 0 waits on for a meeting from which a rank is missed that has gone, µs: a rank that came, did its part and
+/// How long rank 0 waits on at a barrier at which a rank is missed that has gone, µs: a rank that came, did its part and
 /// left went after all had come, and what says so is on its way.
 const DEPARTED: u64 = 1_000_000;
 /// How long a rank that sees rank 0 gone looks for a last word of it, µs.
@@ -40,8 +40,8 @@ pub(super) struct Wait {
     pub(super) op: OpId,
     /// Until when; set at the first look, for most operations need no clock.
     pub(super) deadline: Option<Deadline>,
-    /// All have met; bytes move.
-    pub(super) met: bool,
+    /// All have entered it; bytes move.
+    pub(super) all_entered: bool,
     /// Rank 0: until when it waits on though a rank has gone.
     pub(super) departed: Option<Deadline>,
     /// A time had passed at the last look. Only the next look reports it: a rank that was stopped meanwhile first takes
@@ -74,7 +74,7 @@ impl Failure {
 impl Wait {
     /// For `op`, from now on.
     pub(super) fn new(op: OpId) -> Self {
-        Self { op, deadline: None, met: false, departed: None, late: false, progress: 0 }
+        Self { op, deadline: None, all_entered: false, departed: None, late: false, progress: 0 }
     }
 }
 
@@ -96,7 +96,7 @@ impl FailureDetector {
             if !now.is_empty() {
                 return Err(self.sentence(config, wait.op, now));
             }
-            if !wait.met
+            if !wait.all_entered
                 && let Some(&gone) = self.gone(wait.op).first()
                 && wait.departed.get_or_insert_with(|| Deadline::after(config.clock, DEPARTED)).passed()
             {

@@ -15,7 +15,7 @@ pub enum Reached {
     /// This rank has come; it waits for others.
     Entered,
     /// All have come; bytes are moving.
-    Met,
+    AllEntered,
     /// Done.
     Left,
 }
@@ -28,7 +28,7 @@ pub struct OpRecord {
     /// When this rank called.
     pub enter: u64,
     /// When it knew that all had called.
-    pub met: u64,
+    pub all_entered: u64,
     /// When it was done.
     pub leave: u64,
 }
@@ -36,9 +36,9 @@ pub struct OpRecord {
 impl OpRecord {
     /// How far it came.
     pub fn reached(&self) -> Reached {
-        match (self.met, self.leave) {
+        match (self.all_entered, self.leave) {
             (_, 1..) => Reached::Left,
-            (1.., 0) => Reached::Met,
+            (1.., 0) => Reached::AllEntered,
             (0, 0) => Reached::Entered,
         }
     }
@@ -53,7 +53,7 @@ pub(super) struct Recorder {
 }
 
 const NONE: OpRecord =
-    OpRecord { op: OpId { kind: OpKind::Barrier, seq: 0, len: 0 }, enter: 0, met: 0, leave: 0 };
+    OpRecord { op: OpId { kind: OpKind::Barrier, seq: 0, len: 0 }, enter: 0, all_entered: 0, leave: 0 };
 
 impl Recorder {
     /// An empty one.
@@ -61,9 +61,9 @@ impl Recorder {
         Self { records: vec![NONE; KEPT], count: 0 }
     }
 
-    /// An operation begins. The entry that [`Recorder::met`] and [`Recorder::left`] then complete.
+    /// An operation begins. The entry that [`Recorder::all_entered`] and [`Recorder::left`] then complete.
     pub(super) fn entered(&mut self, op: OpId, at: u64) {
-        self.records[self.count as usize % KEPT] = OpRecord { op, enter: at, met: 0, leave: 0 };
+        self.records[self.count as usize % KEPT] = OpRecord { op, enter: at, all_entered: 0, leave: 0 };
         self.count += 1;
     }
 
@@ -73,8 +73,8 @@ impl Recorder {
     }
 
     /// All ranks have come.
-    pub(super) fn met(&mut self, at: u64) {
-        self.last().met = at;
+    pub(super) fn all_entered(&mut self, at: u64) {
+        self.last().all_entered = at;
     }
 
     /// The operation is done.
@@ -88,8 +88,8 @@ impl Recorder {
         let told = |at: u64| if at == 0 { 0 } else { now.saturating_sub(ticker.between(at, ticks)).max(1) };
         let kept = self.count.min(KEPT as u64);
         let records = (self.count - kept..self.count).map(|at| {
-            let OpRecord { op, enter, met, leave } = self.records[at as usize % KEPT];
-            OpRecord { op, enter: told(enter), met: told(met), leave: told(leave) }
+            let OpRecord { op, enter, all_entered, leave } = self.records[at as usize % KEPT];
+            OpRecord { op, enter: told(enter), all_entered: told(all_entered), leave: told(leave) }
         });
         Flight { records: records.collect(), before: self.count - kept, now }
     }
@@ -122,10 +122,11 @@ impl Flight {
                 0 => "-".to_owned(),
                 to => format!("{:.1}", to.saturating_sub(from) as f64 / 1000.0),
             };
-            let (wait, transfer) = (span(record.enter, record.met), span(record.met, record.leave));
+            let (wait, transfer) =
+                (span(record.enter, record.all_entered), span(record.all_entered, record.leave));
             let state = match record.reached() {
                 Reached::Entered => "  <- waits for other ranks",
-                Reached::Met => "  <- all ranks have come, bytes are moving",
+                Reached::AllEntered => "  <- all ranks have come, bytes are moving",
                 Reached::Left => "",
             };
             let _ = writeln!(text, "{ago:>14}  {wait:>12}  {transfer:>12}  {}{state}", record.op);
@@ -151,16 +152,19 @@ mod tests {
         let mut recorder = Recorder::new();
         for seq in 1..=300 {
             recorder.entered(OpId { kind: OpKind::Barrier, seq, len: 0 }, seq * 100);
-            recorder.met(seq * 100 + 10);
+            recorder.all_entered(seq * 100 + 10);
             if seq < 300 {
                 recorder.left(seq * 100 + 20);
             }
         }
         let flight = recorder.flight(TICKER, clock);
         assert_eq!((flight.records.len(), flight.before, flight.records[0].op.seq), (KEPT, 44, 45));
-        assert_eq!(flight.records[KEPT - 1].reached(), Reached::Met);
+        assert_eq!(flight.records[KEPT - 1].reached(), Reached::AllEntered);
         assert_eq!(flight.records[KEPT - 2].reached(), Reached::Left);
-        assert_eq!((flight.records[0].enter, flight.records[0].met - flight.records[0].enter), (45_000, 100));
+        assert_eq!(
+            (flight.records[0].enter, flight.records[0].all_entered - flight.records[0].enter),
+            (45_000, 100)
+        );
         let table = flight.table();
         assert!(table.starts_with("(44 operations before these)"), "{table}");
         assert!(

@@ -9,10 +9,10 @@ use super::control::Cause;
 use super::error::CollectiveError;
 use super::failure_detector::{Failure, FailureDetector, Wait};
 use super::op::{OpId, OpKind};
-use super::shm::{Lives, Look, Unmet};
+use super::shm::{BarrierError, Lives, Look};
 use super::tcp::{Broken, Fold, Mood};
 
-/// What is to be done with the values, once all have met.
+/// What is to be done with the values, once all have entered the barrier.
 #[derive(Clone, Copy)]
 pub(super) struct Task {
     pub(super) op: OpId,
@@ -70,19 +70,19 @@ impl<'a> Job<'a> {
         self.detector.report_failure(self.config, &self.wait, failure)
     }
 
-    pub(super) fn unmet(&mut self, unmet: Unmet) -> CollectiveError {
-        match unmet {
-            Unmet::Failed(error) => error,
-            Unmet::Unmapped(error) => self.config.system("reach the memory of another rank")(error),
-            Unmet::Garbled(place) => {
+    pub(super) fn barrier_failed(&mut self, error: BarrierError) -> CollectiveError {
+        match error {
+            BarrierError::Failed(error) => error,
+            BarrierError::Unmapped(error) => self.config.system("reach the memory of another rank")(error),
+            BarrierError::Garbled(place) => {
                 let what = "a place outside of its shared memory".to_owned();
                 let about = self.name(&[place])[0];
                 self.report_failure(Failure { what, ..Failure::of(about, Cause::Garbled) })
             }
-            Unmet::Diverged(place, said) => {
+            BarrierError::Diverged(place, theirs) => {
                 let about = self.name(&[place])[0];
                 let seq = self.wait.op.seq;
-                let theirs = OpKind::from_code(said.kind).map(|kind| OpId { kind, seq, len: said.len });
+                let theirs = OpKind::from_code(theirs.kind).map(|kind| OpId { kind, seq, len: theirs.len });
                 match theirs {
                     Some(theirs) => self.report_failure(Failure {
                         theirs: Some(theirs),
@@ -117,7 +117,7 @@ impl<'a> Job<'a> {
     pub(super) fn renew(&mut self) {
         self.wait.deadline = None;
         self.wait.late = false;
-        self.wait.met = true;
+        self.wait.all_entered = true;
     }
 
     pub(super) fn tick(&mut self) -> Result<Mood, CollectiveError> {

@@ -4,7 +4,7 @@
 //! reports. Reads no clock by itself: one is passed in.
 //!
 //! A [`Group`] is joined with a [`GroupConfig`] and used by the calls of [`Collective`]. In each operation all ranks
-//! first *meet*: that tells who keeps the others waiting ([`OpTiming`]), who has diverged, who is gone. Then bytes move:
+//! first enter a *barrier*: that tells who keeps the others waiting ([`OpTiming`]), who has diverged, who is gone. Then bytes move:
 //! within a host through shared memory, between hosts around rings. See docs/decisions/collective.md for why, and
 //! docs/guide/collective.md for how to use it.
 //!

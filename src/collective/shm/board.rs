@@ -25,7 +25,7 @@ pub(in crate::collective) const PIECE: usize = 256 << 10;
 
 /// What one rank says; equal on all ranks but for `place`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(in crate::collective) struct Said {
+pub(in crate::collective) struct OpDescriptor {
     /// The kind's code.
     pub(in crate::collective) kind: u64,
     /// Values.
@@ -111,7 +111,7 @@ impl Board {
         }
     }
 
-    /// Whether one of the ranks needs fences. Known when all have met once.
+    /// Whether one of the ranks needs fences. Known after the first barrier.
     pub(super) fn wants_fences(&self) -> bool {
         self.head().fences.load(Ordering::SeqCst) != 0
     }
@@ -158,18 +158,18 @@ impl Board {
 
     /// Writes what `rank` is about to do at `step`; raising [`Board::called`] shows it.
     #[inline]
-    pub(super) fn say(&self, rank: usize, step: u32, said: Said) {
+    pub(super) fn publish(&self, rank: usize, step: u32, descriptor: OpDescriptor) {
         let call = self.call(rank, step);
-        call.kind.store(said.kind, Ordering::Relaxed);
-        call.len.store(said.len, Ordering::Relaxed);
-        call.place.store(said.place, Ordering::Relaxed);
+        call.kind.store(descriptor.kind, Ordering::Relaxed);
+        call.len.store(descriptor.len, Ordering::Relaxed);
+        call.place.store(descriptor.place, Ordering::Relaxed);
     }
 
-    /// What `rank` said it does at `step`, once its flag is raised.
+    /// What `rank` published for `step`, once its flag is raised.
     #[inline]
-    pub(super) fn said(&self, rank: usize, step: u32) -> Said {
+    pub(super) fn descriptor(&self, rank: usize, step: u32) -> OpDescriptor {
         let call = self.call(rank, step);
-        Said {
+        OpDescriptor {
             kind: call.kind.load(Ordering::Relaxed),
             len: call.len.load(Ordering::Relaxed),
             place: call.place.load(Ordering::Relaxed),

@@ -1,4 +1,4 @@
-//! Moving many bytes between the ranks of one host, after they have met.
+//! Moving many bytes between the ranks of one host, after a barrier.
 //!
 //! **Direct**: every rank's values lie in its arena, so rank `r` reads its part of all buffers and writes the result into
 //! all of them: each byte is read once and written once, by the one rank whose part it is.
@@ -30,7 +30,7 @@ impl Host {
     #[expect(unsafe_code, reason = "works on the values of other ranks")]
     fn reduce_into_all(&self, (dtype, how): (DType, Reduce), finish: Finish, range: Range<usize>) {
         let all: Vec<*mut u8> = self.places().iter().map(|place| place.wrapping_add(range.start)).collect();
-        // SAFETY: all ranks have met for this operation and work each on a range of its own; each pointer is within
+        // SAFETY: all ranks have passed the barrier of this operation and work each on a range of its own; each pointer is within
         // the arena that `locate` has checked; targets are the sources.
         unsafe { kernels::reduce(dtype, how, finish, constant(&all), &all, range.len() / dtype.size()) };
     }
@@ -71,7 +71,7 @@ impl Host {
         }
     }
 
-    /// Allreduce of located values: two meetings, one pass.
+    /// Allreduce of located values: two barriers, one pass.
     pub(in crate::collective) fn allreduce_direct(
         &mut self,
         what: (DType, Reduce),
@@ -133,7 +133,7 @@ impl Host {
         }
     }
 
-    /// One meeting a piece: both reduce the whole piece, each into its own memory.
+    /// One barrier a piece: both reduce the whole piece, each into its own memory.
     #[expect(unsafe_code, reason = "reads and writes the board's stages")]
     fn staged_pair(
         &mut self,
@@ -159,7 +159,7 @@ impl Host {
         self.sync(look)
     }
 
-    /// Two meetings a piece, each of which overlaps with the copying of the next piece.
+    /// Two barriers a piece, each of which overlaps with the copying of the next piece.
     #[expect(unsafe_code, reason = "reads and writes the board's stages")]
     fn staged_many(
         &mut self,

@@ -65,7 +65,7 @@ impl Mesh {
     }
 
     /// Replaces `payload`, at most [`MOST`] bytes and aligned to its values, by its reduction over the hosts. Of an empty one
-    /// nothing comes but that all have met. With one host alone nothing is done.
+    /// nothing comes but that all have entered the barrier. With one host alone nothing is done.
     pub(in crate::collective) fn exchange(
         &mut self,
         op: OpId,

@@ -2,7 +2,7 @@
 //!
 //! Two shapes of traffic. A [`HostRing`] moves large buffers: each rank that drives one has the two neighbouring
 //! hosts on its sides, and the hosts' sums go round while they are received, added and sent on. A [`Mesh`] joins the
-//! leaders of all hosts for what is small: a meeting, or a few values reduced by recursive doubling.
+//! leaders of all hosts for what is small: a barrier, or a few values reduced by recursive doubling.
 //!
 //! Connections are handed in authenticated, non-blocking and without delay. Each frame has a header that must be
 //! the expected one to the last bit, so ranks that diverge fail at once, on both ends, instead of hanging.
