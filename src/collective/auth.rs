@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! listener → caller   nonce_l                                            32 bytes
-//! caller → listener   rank · lane · nonce_c · address · host · MAC(caller, …)
+//! caller → listener   rank · channel · nonce_c · address · host · MAC(caller, …)
 //!                                                               4 + 4 + 32 + 18 + 16 + 32 bytes
 //! listener → caller   MAC(listener, …), or zeros: refused                32 bytes
 //! ```
@@ -105,7 +105,7 @@ pub(super) type HostKey = [u8; 16];
 pub(super) struct Caller {
     pub(super) rank: u32,
     /// Which of its connections to the same owner this is.
-    pub(super) lane: u32,
+    pub(super) channel: u32,
     /// Where the caller itself listens.
     pub(super) address: SocketAddr,
     /// Which host it seems to be on.
@@ -147,7 +147,7 @@ pub(super) fn hello(
 ) -> [u8; HELLO] {
     let mut bytes = [0; HELLO];
     bytes[..4].copy_from_slice(&caller.rank.to_le_bytes());
-    bytes[4..8].copy_from_slice(&caller.lane.to_le_bytes());
+    bytes[4..8].copy_from_slice(&caller.channel.to_le_bytes());
     bytes[8..8 + NONCE].copy_from_slice(own);
     bytes[8 + NONCE..SIGNED - KEY].copy_from_slice(&encode_address(caller.address));
     bytes[SIGNED - KEY..SIGNED].copy_from_slice(&caller.host);
@@ -166,10 +166,10 @@ pub(super) fn check_hello(
     let (signed, tag) = hello.split_at(SIGNED);
     hmac::verify(&secret.0, &message(CALLER, endpoint, challenge, signed), tag).ok()?;
     let rank = u32::from_le_bytes(signed[..4].try_into().ok()?);
-    let lane = u32::from_le_bytes(signed[4..8].try_into().ok()?);
+    let channel = u32::from_le_bytes(signed[4..8].try_into().ok()?);
     let address = decode_address(signed[8 + NONCE..SIGNED - KEY].try_into().ok()?);
     let host = signed[SIGNED - KEY..].try_into().ok()?;
-    (rank < endpoint.world && rank != endpoint.owner).then_some(Caller { rank, lane, address, host })
+    (rank < endpoint.world && rank != endpoint.owner).then_some(Caller { rank, channel, address, host })
 }
 
 /// The listener's proof to the caller that sent `hello`.
@@ -225,7 +225,7 @@ mod tests {
     const ENDPOINT: Endpoint = Endpoint { purpose: Purpose::Data, world: 4, owner: 2 };
 
     fn caller() -> Caller {
-        Caller { rank: 1, lane: 7, address: "10.1.2.3:4567".parse().unwrap(), host: [3; 16] }
+        Caller { rank: 1, channel: 7, address: "10.1.2.3:4567".parse().unwrap(), host: [3; 16] }
     }
 
     #[test]

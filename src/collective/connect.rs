@@ -17,7 +17,7 @@ use super::error::CollectiveError;
 use super::rendezvous::{Peers, RendezvousEvent, TICK};
 use super::socket;
 
-/// The lane between leaders. Those of the rings have smaller numbers.
+/// The channel between leaders. Those of the rings have smaller numbers.
 const MESH: u32 = u32::MAX;
 
 /// Which rank is where, as all ranks agree on it.
@@ -65,7 +65,7 @@ impl Layout {
 }
 
 /// The connections of one driver for one slice.
-pub(super) struct RingLanes {
+pub(super) struct RingConnections {
     pub(super) slice: usize,
     pub(super) next_rank: u32,
     pub(super) next: Vec<TcpStream>,
@@ -74,8 +74,8 @@ pub(super) struct RingLanes {
 }
 
 /// All of a rank's connections to other hosts.
-pub(super) struct Lanes {
-    pub(super) rings: Vec<RingLanes>,
+pub(super) struct Connections {
+    pub(super) rings: Vec<RingConnections>,
     /// A leader's, by host; `None` for its own. Empty for others.
     pub(super) mesh: Vec<Option<(u32, TcpStream)>>,
 }
@@ -90,19 +90,19 @@ pub(super) fn connect(
     peers: &mut Peers,
     deadline: Deadline,
     on: &mut dyn FnMut(RendezvousEvent),
-) -> Result<Lanes, CollectiveError> {
+) -> Result<Connections, CollectiveError> {
     let rank = config.rank;
     let (host, place) = layout.place(rank);
     let (next, before) = layout.neighbours(host);
     let own_slices: Vec<usize> =
         (0..layout.slices()).filter(|slice| layout.driver(host, *slice) == rank).collect();
-    let lane = |slice: usize, stream: u32| slice as u32 * streams + stream;
+    let channel = |slice: usize, stream: u32| slice as u32 * streams + stream;
     let mut calls: Vec<(u32, u32)> = Vec::new();
     let mut awaited: Vec<(u32, u32)> = Vec::new();
     for &slice in &own_slices {
         for stream in 0..streams {
-            calls.push((layout.driver(next, slice), lane(slice, stream)));
-            awaited.push((layout.driver(before, slice), lane(slice, stream)));
+            calls.push((layout.driver(next, slice), channel(slice, stream)));
+            awaited.push((layout.driver(before, slice), channel(slice, stream)));
         }
     }
     if place == 0 {
@@ -123,11 +123,12 @@ pub(super) fn connect(
     let mut rings = Vec::new();
     for slice in own_slices {
         let (next_rank, before_rank) = (layout.driver(next, slice), layout.driver(before, slice));
-        let mut ring = RingLanes { slice, next_rank, next: Vec::new(), before_rank, before: Vec::new() };
+        let mut ring =
+            RingConnections { slice, next_rank, next: Vec::new(), before_rank, before: Vec::new() };
         for stream in 0..streams {
-            let lane = lane(slice, stream);
-            ring.next.push(called.remove(&(next_rank, lane)).ok_or_else(gone)?);
-            ring.before.push(accepted.remove(&(before_rank, lane)).ok_or_else(gone)?);
+            let channel = channel(slice, stream);
+            ring.next.push(called.remove(&(next_rank, channel)).ok_or_else(gone)?);
+            ring.before.push(accepted.remove(&(before_rank, channel)).ok_or_else(gone)?);
         }
         rings.push(ring);
     }
@@ -138,7 +139,7 @@ pub(super) fn connect(
             mesh.push(if other == host { None } else { Some((ranks[0], stream.ok_or_else(gone)?)) });
         }
     }
-    Ok(Lanes { rings, mesh })
+    Ok(Connections { rings, mesh })
 }
 
 type Streams = HashMap<(u32, u32), TcpStream>;
@@ -153,10 +154,10 @@ fn exchange_calls(
 ) -> Result<(Streams, Streams), CollectiveError> {
     let Peers { acceptor, table, .. } = peers;
     let own = table[config.rank as usize];
-    let call = |owner: u32, lane: u32| Call {
+    let call = |owner: u32, channel: u32| Call {
         secret: &config.secret,
         endpoint: Endpoint { purpose: Purpose::Data, world: config.world, owner },
-        caller: Caller { rank: config.rank, lane, address: own.address, host: own.host },
+        caller: Caller { rank: config.rank, channel, address: own.address, host: own.host },
         to: table[owner as usize].address,
         deadline,
         seconds: config.seconds(),
@@ -165,9 +166,9 @@ fn exchange_calls(
     std::thread::scope(|scope| {
         let calling = scope.spawn(|| {
             let mut called = Streams::new();
-            for &(owner, lane) in calls {
-                match call(owner, lane).place(|| !failed.load(Ordering::Relaxed)) {
-                    Ok(stream) => called.insert((owner, lane), stream),
+            for &(owner, channel) in calls {
+                match call(owner, channel).place(|| !failed.load(Ordering::Relaxed)) {
+                    Ok(stream) => called.insert((owner, channel), stream),
                     Err(error) => {
                         failed.store(true, Ordering::Relaxed);
                         return Err(error);
@@ -184,9 +185,9 @@ fn exchange_calls(
             for attempt in acceptor.advance() {
                 match attempt {
                     ConnectionAttempt::Authentic(caller, stream)
-                        if awaited.contains(&(caller.rank, caller.lane)) =>
+                        if awaited.contains(&(caller.rank, caller.channel)) =>
                     {
-                        accepted.insert((caller.rank, caller.lane), stream);
+                        accepted.insert((caller.rank, caller.channel), stream);
                     }
                     ConnectionAttempt::Authentic(..) => {}
                     ConnectionAttempt::Refused(from, why) => on(RendezvousEvent::Refused { from, why }),

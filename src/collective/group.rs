@@ -85,7 +85,7 @@ impl Group {
             let what = std::io::Error::other("its ranks do not agree on who shares memory");
             return Err(config.system("form this host's group")(what));
         }
-        let lanes = connect::connect(&config, &layout, streams, &mut peers, deadline, on)?;
+        let connections = connect::connect(&config, &layout, streams, &mut peers, deadline, on)?;
         let (place, neighbours) = match config.local {
             Some((place, count)) => (place as usize, (count as usize).max(layout.hosts[at].len())),
             None => (layout.place(config.rank).1, layout.hosts[at].len()),
@@ -93,12 +93,12 @@ impl Group {
         let spin = if neighbours <= shm::cores() { SPIN } else { 0 };
         let patience = tcp::Patience { clock: config.clock, spin };
         let hosts = (at, layout.hosts.len());
-        let rings = lanes.rings.into_iter().map(|lane| {
-            let (next, before) = ((lane.next_rank, lane.next), (lane.before_rank, lane.before));
-            (lane.slice, HostRing::new(hosts, next, before, patience))
+        let rings = connections.rings.into_iter().map(|ring| {
+            let (next, before) = ((ring.next_rank, ring.next), (ring.before_rank, ring.before));
+            (ring.slice, HostRing::new(hosts, next, before, patience))
         });
         let rings = rings.collect();
-        let mesh = (!lanes.mesh.is_empty()).then(|| Mesh::new(at, lanes.mesh, patience));
+        let mesh = (!connections.mesh.is_empty()).then(|| Mesh::new(at, connections.mesh, patience));
         let own = peers.table[config.rank as usize].address.ip();
         let interface = (layout.hosts.len() > 1).then(|| tcp::interface_of(own)).flatten();
         if config.pin {

@@ -279,7 +279,7 @@ fn join(
     let call = Call {
         secret: &config.secret,
         endpoint,
-        caller: Caller { rank: config.rank, lane: 0, address: own.address, host: own.host },
+        caller: Caller { rank: config.rank, channel: 0, address: own.address, host: own.host },
         to: master,
         deadline,
         seconds: config.seconds(),

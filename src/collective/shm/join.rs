@@ -213,7 +213,7 @@ impl Join<'_> {
         let own = auth::nonce().ok_or_else(no_random)?;
         // There is no address to tell; what is signed has its place for one all the same.
         let nowhere = SocketAddr::from((Ipv4Addr::UNSPECIFIED, 0));
-        let caller = Caller { rank: self.rank, lane: 0, address: nowhere, host: [0; 16] };
+        let caller = Caller { rank: self.rank, channel: 0, address: nowhere, host: [0; 16] };
         let hello = auth::hello(self.secret, self.endpoint(), caller, &challenge, &own);
         socket::write_all(&stream, &hello, deadline)?;
         let mut answer = [0; NONCE];

@@ -7,10 +7,10 @@
 //! Connections are handed in authenticated, non-blocking and without delay. Each frame has a header that must be
 //! the expected one to the last bit, so ranks that diverge fail at once, on both ends, instead of hanging.
 
+mod channel;
 mod duplex;
 mod frame;
 mod interface;
-mod lane;
 mod mesh;
 mod patience;
 mod plan;

@@ -6,7 +6,7 @@ use std::ops::Range;
 use rustix::event::PollFd;
 
 use super::super::op::OpId;
-use super::lane::{Job, Lane, Side};
+use super::channel::{Channel, Job, Side};
 use super::patience::{Next, Patience, Wait, sleep};
 use super::plan::{self, LONGEST, Place, Plan, Stream};
 use super::trouble::{Broken, Fault, Trouble};
@@ -18,7 +18,7 @@ pub(in crate::collective) struct HostRing {
     place: Place,
     next: u32,
     before: u32,
-    lanes: Vec<Lane>,
+    channels: Vec<Channel>,
     patience: Patience,
 }
 
@@ -34,8 +34,9 @@ impl HostRing {
         debug_assert!(
             hosts >= 2 && host < hosts && to_next.len() == from_before.len() && !to_next.is_empty()
         );
-        let lanes = to_next.into_iter().zip(from_before).map(|(to, from)| Lane::new(to, from)).collect();
-        Self { place: Place { host, hosts }, next, before, lanes, patience }
+        let channels =
+            to_next.into_iter().zip(from_before).map(|(to, from)| Channel::new(to, from)).collect();
+        Self { place: Place { host, hosts }, next, before, channels, patience }
     }
 
     /// Replaces the slice by its reduction over the hosts.
@@ -73,7 +74,7 @@ impl HostRing {
 
     /// Closes all connections, so that the neighbours notice at once.
     pub(in crate::collective) fn close(&self) {
-        self.lanes.iter().for_each(Lane::close);
+        self.channels.iter().for_each(Channel::close);
     }
 
     fn run(
@@ -83,20 +84,20 @@ impl HostRing {
         work: &mut dyn Work,
         plan: impl Fn(Stream) -> Plan,
     ) -> Result<(), Broken> {
-        let of = self.lanes.len();
-        for (number, lane) in self.lanes.iter_mut().enumerate() {
-            lane.start(plan(Stream { number, of }));
+        let of = self.channels.len();
+        for (number, channel) in self.channels.iter_mut().enumerate() {
+            channel.start(plan(Stream { number, of }));
         }
         let (job, mut wait) = (Job { op, fold }, Wait::new(self.patience));
-        while !self.lanes.iter().all(Lane::is_done) {
+        while !self.channels.iter().all(Channel::is_done) {
             let look = if self.advance(&job, work)? {
                 wait.moved()
-            } else if self.lanes.iter_mut().any(|lane| lane.prepare_ahead(work)) {
+            } else if self.channels.iter_mut().any(|channel| channel.prepare_ahead(work)) {
                 false
             } else {
                 let (next, look) = wait.idle();
                 if next == Next::Sleep {
-                    self.lanes.iter_mut().for_each(Lane::widen);
+                    self.channels.iter_mut().for_each(Channel::widen);
                     self.sleep()?;
                 }
                 look
@@ -111,8 +112,8 @@ impl HostRing {
     /// Whether anything moved.
     fn advance(&mut self, job: &Job, work: &mut dyn Work) -> Result<bool, Broken> {
         let mut moved = false;
-        for at in 0..self.lanes.len() {
-            match self.lanes[at].advance(job, work) {
+        for at in 0..self.channels.len() {
+            match self.channels[at].advance(job, work) {
                 Ok(any) => moved |= any,
                 Err((side, trouble)) => return Err(self.blame(side, trouble)),
             }
@@ -122,10 +123,10 @@ impl HostRing {
 
     /// Sleeps until something can move, or it is time to look up.
     fn sleep(&self) -> Result<(), Broken> {
-        let mut fds: Vec<PollFd<'_>> = Vec::with_capacity(2 * self.lanes.len());
-        self.lanes.iter().for_each(|lane| lane.watch(&mut fds));
+        let mut fds: Vec<PollFd<'_>> = Vec::with_capacity(2 * self.channels.len());
+        self.channels.iter().for_each(|channel| channel.watch(&mut fds));
         sleep(&mut fds);
-        if self.lanes.iter().any(Lane::next_has_left) {
+        if self.channels.iter().any(Channel::next_has_left) {
             return Err(self.blame(Side::Next, Trouble::Lost));
         }
         Ok(())
@@ -133,7 +134,7 @@ impl HostRing {
 
     /// Whom this rank waits for.
     fn awaited(&self) -> Side {
-        if self.lanes.iter().all(Lane::all_received) { Side::Next } else { Side::Before }
+        if self.channels.iter().all(Channel::all_received) { Side::Next } else { Side::Before }
     }
 
     fn rank_at(&self, side: Side) -> u32 {
@@ -144,7 +145,7 @@ impl HostRing {
         Fault::broken(
             self.rank_at(side),
             trouble,
-            self.lanes.iter().map(Lane::progress).sum::<usize>() as u64,
+            self.channels.iter().map(Channel::progress).sum::<usize>() as u64,
         )
     }
 }

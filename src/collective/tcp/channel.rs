@@ -39,7 +39,7 @@ pub(super) enum Side {
     Before,
 }
 
-/// What an operation is, for all lanes.
+/// What an operation is, for all channels.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Job {
     pub(super) op: OpId,
@@ -48,7 +48,7 @@ pub(super) struct Job {
 }
 
 /// The connections, and how far the operation has come on them.
-pub(super) struct Lane {
+pub(super) struct Channel {
     next: TcpStream,
     before: TcpStream,
     plan: Plan,
@@ -68,7 +68,7 @@ pub(super) struct Lane {
     scratch: Buffer<u8>,
 }
 
-impl Lane {
+impl Channel {
     pub(super) fn new(next: TcpStream, before: TcpStream) -> Self {
         Self {
             next,
