@@ -10,7 +10,7 @@ use super::error::CollectiveError;
 use super::failure_detector::{Failure, FailureDetector, Wait};
 use super::op::{OpId, OpKind};
 use super::shm::{BarrierError, Lives, Look};
-use super::tcp::{Broken, Fold, Mood};
+use super::tcp::{Broken, DeadlineState, Fold};
 
 /// What is to be done with the values, once all have entered the barrier.
 #[derive(Clone, Copy)]
@@ -120,9 +120,9 @@ impl<'a> Job<'a> {
         self.wait.all_entered = true;
     }
 
-    pub(super) fn tick(&mut self) -> Result<Mood, CollectiveError> {
+    pub(super) fn tick(&mut self) -> Result<DeadlineState, CollectiveError> {
         let late = self.detector.look(self.config, &mut self.wait)?;
-        Ok(if late { Mood::OutOfTime } else { Mood::Patient })
+        Ok(if late { DeadlineState::Passed } else { DeadlineState::NotReached })
     }
 }
 

@@ -15,8 +15,8 @@ use super::super::socket::Moved;
 use super::duplex;
 use super::frame::{Frame, HEADER};
 use super::plan::{Action, LONGEST, Plan};
+use super::slice_handler::{Fold, SliceHandler};
 use super::trouble::Trouble;
-use super::work::{Fold, Work};
 
 /// Segments that are prepared ahead while the sockets have nothing to do.
 const AHEAD: usize = 2;
@@ -166,13 +166,17 @@ impl Channel {
     }
 
     /// Moves what can move without waiting, once in each direction. Whether anything moved.
-    pub(super) fn advance(&mut self, job: &Job, work: &mut dyn Work) -> Result<bool, (Side, Trouble)> {
-        let sent = self.send(job, work).map_err(|trouble| (Side::Next, trouble))?;
-        let received = self.receive(job, work).map_err(|trouble| (Side::Before, trouble))?;
+    pub(super) fn advance(
+        &mut self,
+        job: &Job,
+        handler: &mut dyn SliceHandler,
+    ) -> Result<bool, (Side, Trouble)> {
+        let sent = self.send(job, handler).map_err(|trouble| (Side::Next, trouble))?;
+        let received = self.receive(job, handler).map_err(|trouble| (Side::Before, trouble))?;
         Ok(sent | received)
     }
 
-    fn send(&mut self, job: &Job, work: &mut dyn Work) -> Result<bool, Trouble> {
+    fn send(&mut self, job: &Job, handler: &mut dyn SliceHandler) -> Result<bool, Trouble> {
         if !self.can_send() {
             return Ok(false);
         }
@@ -188,7 +192,7 @@ impl Channel {
         while self.begun < end {
             let send = &self.plan.sends[self.begun];
             if send.own {
-                work.prepare(send.range.clone());
+                handler.prepare(send.range.clone());
             }
             self.begun += 1;
         }
@@ -196,7 +200,7 @@ impl Channel {
         for (number, header) in (self.sent..end).zip(&mut headers) {
             *header = frame(job, number, &self.plan.sends[number].range).encode();
         }
-        let (memory, mut parts) = (&*work.memory(), [IoSlice::new(&[]); 2 * BATCH]);
+        let (memory, mut parts) = (&*handler.memory(), [IoSlice::new(&[]); 2 * BATCH]);
         for ((send, header), parts) in
             self.plan.sends[self.sent..end].iter().zip(&headers).zip(parts.chunks_exact_mut(2))
         {
@@ -217,13 +221,13 @@ impl Channel {
             self.out_at -= whole;
             self.sent += 1;
             if send.settles {
-                work.finish(send.range.clone());
+                handler.finish(send.range.clone());
             }
         }
         Ok(true)
     }
 
-    fn receive(&mut self, job: &Job, work: &mut dyn Work) -> Result<bool, Trouble> {
+    fn receive(&mut self, job: &Job, handler: &mut dyn SliceHandler) -> Result<bool, Trouble> {
         let Some(receive) = self.plan.receives.get(self.received) else { return Ok(false) };
         let (range, action, after) = (receive.range.clone(), receive.action, receive.after);
         let whole = HEADER + range.len();
@@ -231,11 +235,11 @@ impl Channel {
             if self.sent < after {
                 return Ok(false);
             }
-            self.take(range, action, job, work);
+            self.take(range, action, job, handler);
             return Ok(true);
         }
         let payload = match action {
-            Action::Replace => &mut work.memory()[range.clone()],
+            Action::Replace => &mut handler.memory()[range.clone()],
             Action::Add | Action::AddLast => &mut self.scratch[..range.len()],
         };
         let had = self.in_at;
@@ -249,41 +253,47 @@ impl Channel {
             frame(job, self.received, &range).check(&self.header)?;
         }
         if self.in_at == whole && self.sent >= after {
-            self.take(range, action, job, work);
+            self.take(range, action, job, handler);
         }
         Ok(true)
     }
 
     /// A whole segment has come.
-    fn take(&mut self, range: std::ops::Range<usize>, action: Action, job: &Job, work: &mut dyn Work) {
+    fn take(
+        &mut self,
+        range: std::ops::Range<usize>,
+        action: Action,
+        job: &Job,
+        handler: &mut dyn SliceHandler,
+    ) {
         if action != Action::Replace {
-            self.prepare(self.received + 1, work);
+            self.prepare(self.received + 1, handler);
             if let Some(fold) = job.fold {
                 let theirs = &self.scratch[..range.len()];
-                fold.combine(&mut work.memory()[range.clone()], theirs, action == Action::AddLast);
+                fold.combine(&mut handler.memory()[range.clone()], theirs, action == Action::AddLast);
             }
         }
         self.in_at = 0;
         self.received += 1;
         if action != Action::Add {
-            work.finish(range);
+            handler.finish(range);
         }
     }
 
     /// Prepares a segment that will be added to soon. Whether there was one.
-    pub(super) fn prepare_ahead(&mut self, work: &mut dyn Work) -> bool {
+    pub(super) fn prepare_ahead(&mut self, handler: &mut dyn SliceHandler) -> bool {
         let next = self.prepared.max(self.received) + 1;
-        next <= self.received + AHEAD && self.prepare(next, work)
+        next <= self.received + AHEAD && self.prepare(next, handler)
     }
 
     /// Makes sure that this host's own values are there for the first `count` receives. Whether they were not.
-    fn prepare(&mut self, count: usize, work: &mut dyn Work) -> bool {
+    fn prepare(&mut self, count: usize, handler: &mut dyn SliceHandler) -> bool {
         let mut any = false;
         while self.prepared < count {
             let Some(receive) = self.plan.receives.get(self.prepared) else { return any };
             // What is sent before is prepared there.
             if receive.action != Action::Replace && receive.after == 0 {
-                work.prepare(receive.range.clone());
+                handler.prepare(receive.range.clone());
                 any = true;
             }
             self.prepared += 1;

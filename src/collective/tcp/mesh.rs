@@ -13,14 +13,14 @@ use super::duplex;
 use super::frame::{Frame, HEADER};
 use super::patience::{Next, Patience, Wait, sleep};
 use super::rounds::{self, FEW, Round, Then};
+use super::slice_handler::{DeadlineState, Fold};
 use super::trouble::{Broken, Fault, Trouble};
-use super::work::{Fold, Mood};
 
 /// The most bytes of an exchange.
 pub(in crate::collective) const MOST: usize = 64 << 10;
 
 /// What looks at verdicts and deadlines, at least every 20 ms.
-pub(in crate::collective) type Tick<'a> = &'a mut dyn FnMut() -> Result<Mood, CollectiveError>;
+pub(in crate::collective) type Tick<'a> = &'a mut dyn FnMut() -> Result<DeadlineState, CollectiveError>;
 
 /// The connections of one leader.
 pub(in crate::collective) struct Mesh {
@@ -178,7 +178,7 @@ impl Mesh {
             if !look {
                 continue;
             }
-            if tick()? == Mood::OutOfTime {
+            if tick()? == DeadlineState::Passed {
                 let late = peers.iter().flatten().find(|peer| !peer.is_done());
                 let about = late.map_or(0, |peer| peer.rank);
                 return Err(Fault::broken(about, Trouble::Stuck, u64::from(frame.number)));

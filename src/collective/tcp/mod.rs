@@ -16,14 +16,14 @@ mod patience;
 mod plan;
 mod ring;
 mod rounds;
+mod slice_handler;
 #[cfg(test)]
 mod tests;
 mod trouble;
-mod work;
 
 pub(in crate::collective) use interface::interface_of;
 pub(in crate::collective) use mesh::Mesh;
 pub(in crate::collective) use patience::Patience;
 pub(in crate::collective) use ring::HostRing;
+pub(in crate::collective) use slice_handler::{DeadlineState, Fold, SliceHandler};
 pub(in crate::collective) use trouble::{Broken, Trouble};
-pub(in crate::collective) use work::{Fold, Mood, Work};

@@ -9,8 +9,8 @@ use super::super::op::OpId;
 use super::channel::{Channel, Job, Side};
 use super::patience::{Next, Patience, Wait, sleep};
 use super::plan::{self, LONGEST, Place, Plan, Stream};
+use super::slice_handler::{DeadlineState, Fold, SliceHandler};
 use super::trouble::{Broken, Fault, Trouble};
-use super::work::{Fold, Mood, Work};
 
 /// What one rank drives: one or more parallel streams to the rank that drives the same slice on the next host, and as
 /// many from the one on the host before. There are at least two hosts.
@@ -44,10 +44,10 @@ impl HostRing {
         &mut self,
         op: OpId,
         fold: Fold,
-        work: &mut dyn Work,
+        handler: &mut dyn SliceHandler,
     ) -> Result<(), Broken> {
-        let (place, len) = (self.place, work.memory().len());
-        self.run(op, Some(fold), work, |stream| plan::allreduce(place, stream, len, LONGEST))
+        let (place, len) = (self.place, handler.memory().len());
+        self.run(op, Some(fold), handler, |stream| plan::allreduce(place, stream, len, LONGEST))
     }
 
     /// Gives each host's blocks of the slice to all: `blocks` by host, in bytes, apart from each other, the same on all.
@@ -55,10 +55,10 @@ impl HostRing {
         &mut self,
         op: OpId,
         blocks: &[Vec<Range<usize>>],
-        work: &mut dyn Work,
+        handler: &mut dyn SliceHandler,
     ) -> Result<(), Broken> {
         let place = self.place;
-        self.run(op, None, work, |stream| plan::allgather(place, stream, blocks, LONGEST))
+        self.run(op, None, handler, |stream| plan::allgather(place, stream, blocks, LONGEST))
     }
 
     /// Replaces the slice by that of host `root`.
@@ -66,10 +66,10 @@ impl HostRing {
         &mut self,
         op: OpId,
         root: usize,
-        work: &mut dyn Work,
+        handler: &mut dyn SliceHandler,
     ) -> Result<(), Broken> {
-        let (place, len) = (self.place, work.memory().len());
-        self.run(op, None, work, |stream| plan::broadcast(place, stream, root, len, LONGEST))
+        let (place, len) = (self.place, handler.memory().len());
+        self.run(op, None, handler, |stream| plan::broadcast(place, stream, root, len, LONGEST))
     }
 
     /// Closes all connections, so that the neighbours notice at once.
@@ -81,7 +81,7 @@ impl HostRing {
         &mut self,
         op: OpId,
         fold: Option<Fold>,
-        work: &mut dyn Work,
+        handler: &mut dyn SliceHandler,
         plan: impl Fn(Stream) -> Plan,
     ) -> Result<(), Broken> {
         let of = self.channels.len();
@@ -90,9 +90,9 @@ impl HostRing {
         }
         let (job, mut wait) = (Job { op, fold }, Wait::new(self.patience));
         while !self.channels.iter().all(Channel::is_done) {
-            let look = if self.advance(&job, work)? {
+            let look = if self.advance(&job, handler)? {
                 wait.moved()
-            } else if self.channels.iter_mut().any(|channel| channel.prepare_ahead(work)) {
+            } else if self.channels.iter_mut().any(|channel| channel.prepare_ahead(handler)) {
                 false
             } else {
                 let (next, look) = wait.idle();
@@ -102,7 +102,7 @@ impl HostRing {
                 }
                 look
             };
-            if look && work.tick()? == Mood::OutOfTime {
+            if look && handler.tick()? == DeadlineState::Passed {
                 return Err(self.blame(self.awaited(), Trouble::Stuck));
             }
         }
@@ -110,10 +110,10 @@ impl HostRing {
     }
 
     /// Whether anything moved.
-    fn advance(&mut self, job: &Job, work: &mut dyn Work) -> Result<bool, Broken> {
+    fn advance(&mut self, job: &Job, handler: &mut dyn SliceHandler) -> Result<bool, Broken> {
         let mut moved = false;
         for at in 0..self.channels.len() {
-            match self.channels[at].advance(job, work) {
+            match self.channels[at].advance(job, handler) {
                 Ok(any) => moved |= any,
                 Err((side, trouble)) => return Err(self.blame(side, trouble)),
             }

@@ -15,14 +15,14 @@ fn fault(outcome: Result<(), Broken>) -> Fault {
     }
 }
 
-fn sum(ring: &mut HostRing, seq: u64, len: usize, work: &mut dyn Work) -> Result<(), Broken> {
-    ring.allreduce(op(seq, DType::F32, Reduce::Sum, len), fold(DType::F32, Reduce::Sum, 2), work)
+fn sum(ring: &mut HostRing, seq: u64, len: usize, handler: &mut dyn SliceHandler) -> Result<(), Broken> {
+    ring.allreduce(op(seq, DType::F32, Reduce::Sum, len), fold(DType::F32, Reduce::Sum, 2), handler)
 }
 
 /// A slice whose patience ends at the first look.
 struct Hasty(Slice);
 
-impl Work for Hasty {
+impl SliceHandler for Hasty {
     fn memory(&mut self) -> &mut [u8] {
         self.0.memory()
     }
@@ -32,8 +32,8 @@ impl Work for Hasty {
     fn finish(&mut self, range: Range<usize>) {
         self.0.finish(range);
     }
-    fn tick(&mut self) -> Result<Mood, CollectiveError> {
-        Ok(Mood::OutOfTime)
+    fn tick(&mut self) -> Result<DeadlineState, CollectiveError> {
+        Ok(DeadlineState::Passed)
     }
 }
 
@@ -82,7 +82,7 @@ fn a_stopped_host_is_named_by_the_one_behind_it() {
 #[test]
 fn a_verdict_ends_the_wait() {
     struct Judged(Slice);
-    impl Work for Judged {
+    impl SliceHandler for Judged {
         fn memory(&mut self) -> &mut [u8] {
             self.0.memory()
         }
@@ -92,13 +92,13 @@ fn a_verdict_ends_the_wait() {
         fn finish(&mut self, range: Range<usize>) {
             self.0.finish(range);
         }
-        fn tick(&mut self) -> Result<Mood, CollectiveError> {
+        fn tick(&mut self) -> Result<DeadlineState, CollectiveError> {
             Err(CollectiveError::Abandoned)
         }
     }
     let mut rings = rings(2, 1, false);
-    let mut work = Judged(Slice::new(contribution(DType::F32, 0, LEN)));
-    assert_eq!(sum(&mut rings[0], 1, LEN, &mut work), Err(Broken::Told(CollectiveError::Abandoned)));
+    let mut handler = Judged(Slice::new(contribution(DType::F32, 0, LEN)));
+    assert_eq!(sum(&mut rings[0], 1, LEN, &mut handler), Err(Broken::Told(CollectiveError::Abandoned)));
 }
 
 #[test]
@@ -145,7 +145,7 @@ fn a_leader_that_dies_or_stops_is_named() {
     let (op, fold) = (op(1, DType::F32, Reduce::Sum, 1), fold(DType::F32, Reduce::Sum, 4));
     let lost = fault(meshes[2].exchange(op, fold, &mut heap(64)[..4], &mut patient));
     assert_eq!((lost.about, lost.trouble), (30, Trouble::Lost));
-    let stuck = fault(meshes[0].exchange(op, fold, &mut heap(64)[..4], &mut || Ok(Mood::OutOfTime)));
+    let stuck = fault(meshes[0].exchange(op, fold, &mut heap(64)[..4], &mut || Ok(DeadlineState::Passed)));
     assert_eq!((stuck.about, stuck.trouble), (10, Trouble::Stuck));
 }
 
