@@ -2,7 +2,7 @@
 
 use std::sync::mpsc::{self, Receiver, Sender};
 
-use super::buffer::{self, Buffer, Outcome, Pending};
+use super::buffer::{self, Buffer, Outcome, Work};
 use super::communicator::Communicator;
 use super::config::{GroupConfig, Means};
 use super::connect::{self, Layout};
@@ -295,7 +295,7 @@ impl Communicator for Group {
         self.engine()?.allocate(bytes)
     }
 
-    fn begin(&mut self, buffer: Buffer<u8>, dtype: DType, how: Reduce) -> Result<Pending, CollectiveError> {
+    fn begin(&mut self, buffer: Buffer<u8>, dtype: DType, how: Reduce) -> Result<Work, CollectiveError> {
         if let Home::Here(_) = &self.home {
             let (tasks, inbox) = mpsc::channel();
             let (back, outbox) = mpsc::channel();
@@ -313,7 +313,7 @@ impl Communicator for Group {
         let Home::Away(tasks, _) = &self.home else { return Err(CollectiveError::Abandoned) };
         let (sender, outcome) = mpsc::channel();
         tasks.send(Task::Allreduce(buffer, dtype, how, sender)).map_err(|_| CollectiveError::Abandoned)?;
-        Ok(Pending::new(outcome))
+        Ok(Work::new(outcome))
     }
 
     fn flight(&mut self) -> Flight {

@@ -43,7 +43,7 @@ mod tcp;
 mod within;
 
 pub use auth::{BadSecret, Secret};
-pub use buffer::{Buffer, Pending};
+pub use buffer::{Buffer, Work};
 pub use communicator::{Collective, Communicator, chunk};
 pub use config::{GroupConfig, Means};
 pub use deadline::Clock;

@@ -10,7 +10,7 @@ use half::slice::HalfFloatSliceExt;
 
 use super::model::sink::ranges;
 use crate::collective::{
-    Buffer, Collective, CollectiveError, Communicator, Element, OpTiming, Pending, Reduce, f16,
+    Buffer, Collective, CollectiveError, Communicator, Element, OpTiming, Reduce, Work, f16,
 };
 
 /// How gradients travel.
@@ -234,7 +234,7 @@ fn widen(from: &[f16], to: &mut [f32], scale: f32) {
 #[derive(Debug)]
 enum Slot<T> {
     Here(Buffer<T>),
-    Away(Pending<T>),
+    Away(Work<T>),
     /// Their operation has failed.
     Lost,
 }

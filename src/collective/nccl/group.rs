@@ -74,7 +74,7 @@ pub struct DeviceGroup {
 
 /// An operation that was begun.
 #[must_use = "nothing waits for the result but `join` and `wait`"]
-pub struct Ticket {
+pub struct DeviceWork {
     seq: u64,
     state: State,
 }
@@ -87,16 +87,16 @@ enum State {
     Failed,
 }
 
-impl Ticket {
+impl DeviceWork {
     /// The operation's number, from 1.
     pub fn seq(&self) -> u64 {
         self.seq
     }
 }
 
-impl fmt::Debug for Ticket {
+impl fmt::Debug for DeviceWork {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Ticket({})", self.seq)
+        write!(f, "DeviceWork({})", self.seq)
     }
 }
 
@@ -210,7 +210,7 @@ impl DeviceGroup {
         range: &DeviceRange,
         how: Reduce,
         after: &CudaStream,
-    ) -> Result<Ticket, CollectiveError> {
+    ) -> Result<DeviceWork, CollectiveError> {
         self.begin(Act::Reduce(how), range, after)
     }
 
@@ -220,7 +220,7 @@ impl DeviceGroup {
         range: &DeviceRange,
         root: u32,
         after: &CudaStream,
-    ) -> Result<Ticket, CollectiveError> {
+    ) -> Result<DeviceWork, CollectiveError> {
         let world = self.world;
         if root >= world {
             return Err(CollectiveError::NoSuchRank { rank: root, world });
@@ -233,7 +233,7 @@ impl DeviceGroup {
         act: Act,
         range: &DeviceRange,
         after: &CudaStream,
-    ) -> Result<Ticket, CollectiveError> {
+    ) -> Result<DeviceWork, CollectiveError> {
         let rank = self.rank;
         let seq = self.seq + 1;
         let state = match &mut self.way {
@@ -245,19 +245,19 @@ impl DeviceGroup {
         };
         let state = state.map_err(|error| error.on(rank))?;
         self.seq = seq;
-        Ok(Ticket { seq, state })
+        Ok(DeviceWork { seq, state })
     }
 
     /// Puts the end of an operation before whatever is put on `stream` from now on. Where the bytes go by the hosts' memory,
     /// this waits for the host's part.
-    pub fn join(&mut self, ticket: &mut Ticket, stream: &CudaStream) -> Result<(), CollectiveError> {
-        let event = Self::event(ticket)?;
+    pub fn join(&mut self, work: &mut DeviceWork, stream: &CudaStream) -> Result<(), CollectiveError> {
+        let event = Self::event(work)?;
         stream.wait(&event).map_err(cuda("order two streams")).map_err(|error| error.on(self.rank))
     }
 
     /// Waits until an operation is done, or has failed.
-    pub fn wait(&mut self, ticket: &mut Ticket) -> Result<(), CollectiveError> {
-        let event = Self::event(ticket)?;
+    pub fn wait(&mut self, work: &mut DeviceWork) -> Result<(), CollectiveError> {
+        let event = Self::event(work)?;
         self.until(&event)
     }
 
@@ -278,13 +278,13 @@ impl DeviceGroup {
         done.map_err(|error| error.on(self.rank))
     }
 
-    fn event(ticket: &mut Ticket) -> Result<Arc<CudaEvent>, CollectiveError> {
-        let event = match &ticket.state {
+    fn event(work: &mut DeviceWork) -> Result<Arc<CudaEvent>, CollectiveError> {
+        let event = match &work.state {
             State::Event(event) => return Ok(Arc::clone(event)),
             State::Coming(ended) => ended.recv().unwrap_or(Err(CollectiveError::Abandoned)),
             State::Failed => Err(CollectiveError::Abandoned),
         };
-        ticket.state = event.as_ref().map_or(State::Failed, |event| State::Event(Arc::clone(event)));
+        work.state = event.as_ref().map_or(State::Failed, |event| State::Event(Arc::clone(event)));
         event
     }
 

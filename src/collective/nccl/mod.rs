@@ -29,7 +29,7 @@ pub(crate) use device::clear;
 pub use device::{Device, DeviceBuffer, DeviceRange};
 pub use error::NcclError;
 pub(crate) use error::cuda;
-pub use group::{DeviceGroup, HostAccess, Opening, Ticket, Want};
+pub use group::{DeviceGroup, DeviceWork, HostAccess, Opening, Want};
 pub use library::Library;
 pub(crate) use library::{load, words};
 pub use places::{Places, Wanted};

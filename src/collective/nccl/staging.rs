@@ -11,7 +11,7 @@ use std::sync::Arc;
 use cudarc::driver::sys::CUevent_flags;
 use cudarc::driver::{CudaEvent, CudaStream, result};
 
-use super::super::buffer::Pending;
+use super::super::buffer::Work;
 use super::super::communicator::Communicator;
 use super::super::deadline::Clock;
 use super::super::element::{DType, Reduce, Values, bf16, f16};
@@ -25,7 +25,7 @@ use super::pinned::{Slot, Slots};
 /// A piece whose memory the host's communicator works on.
 struct Reducing {
     piece: Range<usize>,
-    pending: Pending,
+    pending: Work,
     copied: CudaEvent,
 }
 

@@ -181,8 +181,8 @@ impl Subject for OnGpus {
         how: Reduce,
     ) -> Result<(), CollectiveError> {
         let stream = self.0.device().context().default_stream();
-        let mut ticket = self.0.allreduce(&memory.range, how, &stream)?;
-        self.0.wait(&mut ticket)
+        let mut work = self.0.allreduce(&memory.range, how, &stream)?;
+        self.0.wait(&mut work)
     }
 
     fn in_a_row<T: Number>(
@@ -193,9 +193,9 @@ impl Subject for OnGpus {
     ) -> Result<bool, CollectiveError> {
         let stream = self.0.device().context().default_stream();
         let begin = |_| self.0.allreduce(&memory.range, how, &stream);
-        let tickets: Vec<_> = (0..calls).map(begin).collect::<Result<_, _>>()?;
-        for mut ticket in tickets {
-            self.0.wait(&mut ticket)?;
+        let in_flight: Vec<_> = (0..calls).map(begin).collect::<Result<_, _>>()?;
+        for mut work in in_flight {
+            self.0.wait(&mut work)?;
         }
         Ok(true)
     }

@@ -6,7 +6,7 @@ use super::card::Card;
 use super::error::GpuError;
 use super::kernels::{Compress, Expand};
 use super::model::TOTALS;
-use crate::collective::nccl::{DeviceBuffer, DeviceGroup, Ticket};
+use crate::collective::nccl::{DeviceBuffer, DeviceGroup, DeviceWork};
 use crate::collective::{DType, Reduce};
 use crate::worker::gradients::{Travel, plan};
 use crate::worker::model::sink::ranges;
@@ -28,7 +28,7 @@ pub(super) struct Buckets {
     halves: Option<(DeviceBuffer, f32)>,
     overlap: bool,
     /// Buckets whose operation was begun in this step, in that order.
-    left: Vec<(usize, Vec<Ticket>)>,
+    left: Vec<(usize, Vec<DeviceWork>)>,
 }
 
 impl Buckets {
@@ -95,9 +95,9 @@ impl Buckets {
         let Range { start, end } = self.all[at].params;
         // The totals lie behind the last layer, which is in the first bucket, and always go in 32 bits.
         let behind = if at == 0 { TOTALS } else { 0 };
-        let mut tickets = Vec::with_capacity(2);
+        let mut in_flight = Vec::with_capacity(2);
         let mut send = |range| {
-            tickets.push(group.allreduce(&range, Reduce::Sum, &card.stream)?);
+            in_flight.push(group.allreduce(&range, Reduce::Sum, &card.stream)?);
             Ok::<_, GpuError>(())
         };
         match &self.halves {
@@ -118,7 +118,7 @@ impl Buckets {
                 }
             }
         }
-        self.left.push((at, tickets));
+        self.left.push((at, in_flight));
         Ok(())
     }
 
@@ -126,10 +126,10 @@ impl Buckets {
     #[expect(unsafe_code, reason = "work on memory of the GPU")]
     pub(super) fn join(&mut self, card: &Card, group: &mut DeviceGroup) -> Result<u64, GpuError> {
         let mut last = 0;
-        for (at, mut tickets) in self.left.drain(..) {
-            for ticket in &mut tickets {
-                group.join(ticket, &card.stream)?;
-                last = ticket.seq();
+        for (at, mut in_flight) in self.left.drain(..) {
+            for work in &mut in_flight {
+                group.join(work, &card.stream)?;
+                last = work.seq();
             }
             let Some((halves, scale)) = &self.halves else { continue };
             let Range { start, end } = self.all[at].params;

@@ -69,18 +69,18 @@ fn one_rank_by_nccl() {
     put(&buffer, &values, &stream);
     let mut last = 0;
     for how in [Reduce::Sum, Reduce::Mean, Reduce::Min, Reduce::Max] {
-        let mut ticket = group.allreduce(&all, how, &stream).unwrap();
-        group.join(&mut ticket, &stream).unwrap();
-        last = ticket.seq();
+        let mut work = group.allreduce(&all, how, &stream).unwrap();
+        group.join(&mut work, &stream).unwrap();
+        last = work.seq();
     }
     assert_eq!(last, 4);
-    let mut ticket = group.broadcast(&all, 0, &stream).unwrap();
-    group.wait(&mut ticket).unwrap();
+    let mut work = group.broadcast(&all, 0, &stream).unwrap();
+    group.wait(&mut work).unwrap();
     assert_eq!(get(&mut group, &all, &stream), values);
     // Nothing of nothing is done as well.
     let nothing = buffer.range(8..8, DType::F32).unwrap();
-    let mut ticket = group.allreduce(&nothing, Reduce::Sum, &stream).unwrap();
-    group.wait(&mut ticket).unwrap();
+    let mut work = group.allreduce(&nothing, Reduce::Sum, &stream).unwrap();
+    group.wait(&mut work).unwrap();
     let timed = group.timings(5).unwrap();
     assert_eq!(timed.iter().map(|one| one.seq).collect::<Vec<_>>(), [1, 2, 3, 4, 5]);
     assert!(timed.iter().all(|one| one.timing.wait == 0), "{timed:?}");
@@ -137,12 +137,12 @@ fn two_ranks_by_nccl() {
         let values = [1.5; 10];
         put(&buffer, &values, &stream);
         // The host waits for the operation alone: it has to come after the copy by itself.
-        let mut ticket = group.allreduce(&all, Reduce::Sum, &stream).unwrap();
-        group.wait(&mut ticket).unwrap();
+        let mut work = group.allreduce(&all, Reduce::Sum, &stream).unwrap();
+        group.wait(&mut work).unwrap();
         assert_eq!(get(&mut group, &all, &stream), [3.0; 10], "rank {rank}");
         // The stream waits for the operation.
-        let mut ticket = group.allreduce(&all, Reduce::Sum, &stream).unwrap();
-        group.join(&mut ticket, &stream).unwrap();
+        let mut work = group.allreduce(&all, Reduce::Sum, &stream).unwrap();
+        group.join(&mut work, &stream).unwrap();
         assert_eq!(get(&mut group, &all, &stream), [6.0; 10], "rank {rank}");
         assert_eq!(group.timings(2).unwrap().len(), 2);
         println!("registered: {}", buffer.is_registered());
@@ -206,8 +206,8 @@ fn fails_with_an_operation(limits: Limits) -> String {
     let buffer = group.allocate(40).unwrap();
     let stream = stream(&group);
     let all = buffer.all(DType::F32).unwrap();
-    let mut ticket = group.allreduce(&all, Reduce::Sum, &stream).unwrap();
-    group.join(&mut ticket, &stream).unwrap();
+    let mut work = group.allreduce(&all, Reduce::Sum, &stream).unwrap();
+    group.join(&mut work, &stream).unwrap();
     let error = text(&group.synchronize(&stream).unwrap_err());
     let again = text(&group.allreduce(&all, Reduce::Sum, &stream).unwrap_err());
     assert!(again.ends_with("has already failed"), "{again}");
@@ -239,8 +239,8 @@ fn sums(group: &mut DeviceGroup, rank: u32, len: usize) {
     let expected: Vec<f32> = (0..len).map(|at| value(0, at) + value(1, at)).collect();
     for round in 0..3 {
         put(&buffer, &own, &stream);
-        let mut ticket = group.allreduce(&all, Reduce::Sum, &stream).unwrap();
-        group.join(&mut ticket, &stream).unwrap();
+        let mut work = group.allreduce(&all, Reduce::Sum, &stream).unwrap();
+        group.join(&mut work, &stream).unwrap();
         let sum = get(group, &all, &stream);
         assert!(sum == expected, "rank {rank}, {len} values, round {round}");
     }
@@ -262,20 +262,21 @@ fn two_ranks_on_one_card() {
         let values = vec![1.0; 1 << 20];
         put(&buffer, &values, &stream);
         let halves = [0..2 << 20, 2 << 20..4 << 20].map(|half| buffer.range(half, DType::F32).unwrap());
-        let mut tickets = halves.each_ref().map(|half| group.allreduce(half, Reduce::Sum, &stream).unwrap());
+        let mut in_flight =
+            halves.each_ref().map(|half| group.allreduce(half, Reduce::Sum, &stream).unwrap());
         let mut number = [f64::from(rank) + 1.0];
         group.host().allreduce(&mut number, Reduce::Sum).unwrap();
         assert_eq!(number, [3.0]);
-        for ticket in &mut tickets {
-            group.join(ticket, &stream).unwrap();
+        for work in &mut in_flight {
+            group.join(work, &stream).unwrap();
         }
         let all = buffer.all(DType::F32).unwrap();
         assert!(get(&mut group, &all, &stream).iter().all(|value| *value == 2.0));
         // A broadcast of what rank 1 has.
         let own = vec![rank as f32; 1 << 20];
         put(&buffer, &own, &stream);
-        let mut ticket = group.broadcast(&all, 1, &stream).unwrap();
-        group.wait(&mut ticket).unwrap();
+        let mut work = group.broadcast(&all, 1, &stream).unwrap();
+        group.wait(&mut work).unwrap();
         assert!(get(&mut group, &all, &stream).iter().all(|value| *value == 1.0));
         assert!(group.broadcast(&all, 2, &stream).is_err());
         let timed = group.timings(u64::MAX).unwrap();
@@ -294,8 +295,8 @@ fn one_rank_alone() {
     let (all, stream) = (buffer.all(DType::F32).unwrap(), stream(&group));
     let values = [2.0; 10];
     put(&buffer, &values, &stream);
-    let mut ticket = group.allreduce(&all, Reduce::Mean, &stream).unwrap();
-    group.wait(&mut ticket).unwrap();
+    let mut work = group.allreduce(&all, Reduce::Mean, &stream).unwrap();
+    group.wait(&mut work).unwrap();
     assert_eq!(get(&mut group, &all, &stream), values);
     group.watch().unwrap();
     group.leave().unwrap();
@@ -377,9 +378,9 @@ fn durations_on_a_real_gpu() {
                 let (all, stream) = (buffer.all(DType::F32).unwrap(), stream(&group));
                 let mut last = 0;
                 for _ in 0..10 {
-                    let mut ticket = group.allreduce(&all, Reduce::Sum, &stream).unwrap();
-                    group.wait(&mut ticket).unwrap();
-                    last = ticket.seq();
+                    let mut work = group.allreduce(&all, Reduce::Sum, &stream).unwrap();
+                    group.wait(&mut work).unwrap();
+                    last = work.seq();
                 }
                 let timed = group.timings(last).unwrap();
                 let quickest = timed.iter().map(|one| one.timing.transfer).min().unwrap();
