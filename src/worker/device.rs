@@ -12,7 +12,9 @@ use super::gradients::Travel;
 use super::replica::Replica;
 use super::task::Task;
 use crate::clock::host_now;
-use crate::collective::nccl::{DeviceGroup, Library, Limits, NcclError, Opening, Places, Want};
+use crate::collective::nccl::{
+    BackendPreference, DeviceGroup, DeviceGroupOptions, Library, Limits, NcclError, Places,
+};
 use crate::collective::{Collective, Communicator};
 
 /// Where a rank is to train.
@@ -130,8 +132,9 @@ fn on_gpu(
     let limits = Limits::within(env.group.as_ref().map_or(ALONE, |group| group.timeout));
     let device = card.device().clone();
     let library = Library::find(places);
-    let opening = Opening { device, library, want: Want::Best, limits, clock: host_now };
-    let group = DeviceGroup::open(opening, ranks)?;
+    let group_options =
+        DeviceGroupOptions { device, library, preference: BackendPreference::Best, limits, clock: host_now };
+    let group = DeviceGroup::open(group_options, ranks)?;
     let transport = group.transport().name();
     let why = group.why_not_nccl().map(|why| format!("; staged through the host's memory: {why}"));
     let note = format!("rank {rank} trains on {name}{}", why.unwrap_or_default());

@@ -137,7 +137,7 @@ pub fn run_as(options: &BenchOptions, env: &RankEnv, out: &mut dyn Write) -> Res
         let nccl = staged.is_none().then_some(version);
         let way = Way { transport: ranks.transport(), nccl, staged };
         let rows = table(options, &mut ranks, &place, &way, &mut reporter, &mut print)?;
-        (rows, ranks.leave()?)
+        (rows, ranks.finalize()?)
     } else {
         let transport = ranks.transport().name();
         if options.via == Via::Shm && ranks.transport() != Transport::Shm {

@@ -16,7 +16,9 @@ use super::super::model::TOTALS;
 use super::super::net::Net;
 use super::super::replica::GpuReplica;
 use crate::clock::host_now;
-use crate::collective::nccl::{DeviceBuffer, DeviceGroup, Library, Limits, Opening, Places, Want};
+use crate::collective::nccl::{
+    BackendPreference, DeviceBuffer, DeviceGroup, DeviceGroupOptions, Library, Limits, Places,
+};
 use crate::collective::{Solo, f16};
 use crate::domain::timing::{Phase, StepTiming};
 use crate::worker::classifier::{Classifier, Kind};
@@ -48,8 +50,9 @@ fn card() -> Rc<Card> {
 fn group(card: &Card) -> DeviceGroup {
     let limits = Limits::within(Duration::from_secs(60));
     let (device, library) = (card.device.clone(), Library::find(&places()));
-    let opening = Opening { device, library, want: Want::Best, limits, clock: host_now };
-    DeviceGroup::open(opening, Box::new(Solo)).unwrap()
+    let options =
+        DeviceGroupOptions { device, library, preference: BackendPreference::Best, limits, clock: host_now };
+    DeviceGroup::open(options, Box::new(Solo)).unwrap()
 }
 
 fn put(card: &Card, to: u64, values: &[f32]) {
