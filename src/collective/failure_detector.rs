@@ -366,7 +366,7 @@ mod tests {
     use std::time::Duration;
 
     use super::super::auth::Secret;
-    use super::super::config::Means;
+    use super::super::config::TransportPreference;
     use super::super::op::OpKind;
     use super::*;
     use crate::clock;
@@ -419,7 +419,7 @@ mod tests {
             timeout: Duration::from_secs(40),
             clock: clock::host_now,
             ticker: clock::ticker(),
-            means: Means::Tcp,
+            transport: TransportPreference::Tcp,
             island: String::new(),
             streams: None,
             pin: false,

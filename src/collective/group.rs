@@ -4,7 +4,7 @@ use std::sync::mpsc::{self, Receiver, Sender};
 
 use super::buffer::{self, Buffer, Outcome, Work};
 use super::communicator::Communicator;
-use super::config::{GroupConfig, Means};
+use super::config::{GroupConfig, TransportPreference};
 use super::connect::{self, Layout};
 use super::control::Line;
 use super::deadline::Deadline;
@@ -69,9 +69,9 @@ impl Group {
             return Err(CollectiveError::NoSuchRank { rank: config.rank, world: config.world });
         }
         let deadline = Deadline::after(config.clock, config.timeout_us());
-        let key = match config.means {
-            Means::Auto => shm::host_key(&config.secret, &config.island),
-            Means::Tcp => None,
+        let key = match config.transport {
+            TransportPreference::Auto => shm::host_key(&config.secret, &config.island),
+            TransportPreference::Tcp => None,
         };
         let mut peers = rendezvous::run(&config, key.unwrap_or_default(), deadline, on)?;
         let (ranks, host, lives) = match key {

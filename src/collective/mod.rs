@@ -45,7 +45,7 @@ mod within;
 pub use auth::{BadSecret, Secret};
 pub use buffer::{Buffer, Work};
 pub use communicator::{Collective, Communicator, chunk};
-pub use config::{GroupConfig, Means};
+pub use config::{GroupConfig, TransportPreference};
 pub use deadline::Clock;
 pub use element::{DType, Element, Reduce, Values, bf16, f16};
 pub use error::CollectiveError;

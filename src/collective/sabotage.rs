@@ -37,7 +37,7 @@ fn config(number: u8, rank: u32, world: u32) -> GroupConfig {
         timeout: Duration::from_secs(60),
         clock: clock::host_now,
         ticker: clock::ticker(),
-        means: Means::Auto,
+        transport: TransportPreference::Auto,
         island: String::new(),
         streams: None,
         pin: false,

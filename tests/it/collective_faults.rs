@@ -9,18 +9,21 @@ use crate::common::group_config;
 use crate::common::group_config::{config, own_loopback};
 use crate::common::group_threads::as_ranks;
 use hvtui::collective::{
-    Collective, CollectiveError, Group, GroupConfig, Means, OpKind, Reduce, RendezvousEvent, Secret,
+    Collective, CollectiveError, Group, GroupConfig, OpKind, Reduce, RendezvousEvent, Secret,
+    TransportPreference,
 };
 
 const PATIENCE: Duration = Duration::from_secs(60);
 
 #[test]
 fn a_rank_that_died_is_named_by_all_others() {
-    for (victim, means) in (0..5).flat_map(|victim| [(victim, Means::Auto), (victim, Means::Tcp)]) {
+    for (victim, transport) in
+        (0..5).flat_map(|victim| [(victim, TransportPreference::Auto), (victim, TransportPreference::Tcp)])
+    {
         let errors = as_ranks(
             5,
             PATIENCE,
-            |config| config.means = means,
+            |config| config.transport = transport,
             |rank, group| {
                 let mut group = group.unwrap();
                 group.allreduce(&mut [1.0_f32; 100], Reduce::Sum).unwrap();
@@ -44,13 +47,18 @@ fn a_rank_that_died_is_named_by_all_others() {
 
 #[test]
 fn a_rank_that_does_not_come_is_named_by_all_others() {
-    for (absent, means) in [(0, Means::Auto), (2, Means::Auto), (0, Means::Tcp), (2, Means::Tcp)] {
+    for (absent, transport) in [
+        (0, TransportPreference::Auto),
+        (2, TransportPreference::Auto),
+        (0, TransportPreference::Tcp),
+        (2, TransportPreference::Tcp),
+    ] {
         // The absent rank keeps its connections open until the others have given up.
         let done = std::sync::Barrier::new(4);
         let errors = as_ranks(
             4,
             Duration::from_secs(2),
-            |config| config.means = means,
+            |config| config.transport = transport,
             |rank, group| {
                 let mut group = group.unwrap();
                 let error =

@@ -5,7 +5,9 @@ use std::time::Duration;
 
 use crate::common::group_threads::as_ranks;
 use crate::common::matrix::{Case, Lies, What, run};
-use hvtui::collective::{Collective, Element, Means, OpKind, Reduce, Transport, bf16, chunk, f16};
+use hvtui::collective::{
+    Collective, Element, OpKind, Reduce, Transport, TransportPreference, bf16, chunk, f16,
+};
 
 const PATIENCE: Duration = Duration::from_secs(60);
 
@@ -69,7 +71,7 @@ fn digests(world: u32, placement: Placement, confined: bool, cases: &[Case]) -> 
             }
             config.island = placement.island(config.rank, world);
             if placement == Placement::Tcp {
-                config.means = Means::Tcp;
+                config.transport = TransportPreference::Tcp;
             }
             // Rank 0's word holds for all.
             config.streams = (config.rank == 0).then_some(1 + world % 2);
@@ -238,7 +240,7 @@ fn operations_in_flight_end_in_the_order_in_which_they_began() {
             |config| {
                 config.island = placement.island(config.rank, world);
                 if placement == Placement::Tcp {
-                    config.means = Means::Tcp;
+                    config.transport = TransportPreference::Tcp;
                 }
             },
             |rank, group| {
@@ -303,11 +305,11 @@ fn a_buffer_that_is_given_back_comes_again_as_zeros() {
 
 #[test]
 fn not_a_number_reaches_all_ranks_and_halves_are_added_in_single_precision() {
-    for means in [Means::Auto, Means::Tcp] {
+    for transport in [TransportPreference::Auto, TransportPreference::Tcp] {
         as_ranks(
             3,
             PATIENCE,
-            |config| config.means = means,
+            |config| config.transport = transport,
             |rank, group| {
                 let mut group = group.unwrap();
                 for how in Reduce::ALL {
@@ -316,7 +318,7 @@ fn not_a_number_reaches_all_ranks_and_halves_are_added_in_single_precision() {
                     assert!(!data[0].is_nan() && data[1].is_nan(), "{how}");
                 }
                 // In bf16 alone 256 + 1 would stay 256, twice; so would 2048 + 1 in f16.
-                if means == Means::Auto {
+                if transport == TransportPreference::Auto {
                     let mut data = [bf16::from_f32(if rank == 0 { 256.0 } else { 1.0 }); 2];
                     group.allreduce(&mut data, Reduce::Sum).unwrap();
                     assert_eq!(data[0], bf16::from_f32(258.0));
@@ -347,7 +349,7 @@ fn the_mean_of_halves_is_right_where_their_sum_is_more_than_halves_hold() {
             |config| {
                 config.island = placement.island(config.rank, world);
                 if placement == Placement::Tcp {
-                    config.means = Means::Tcp;
+                    config.transport = TransportPreference::Tcp;
                 }
             },
             |rank, group| {
@@ -373,13 +375,13 @@ fn the_mean_of_halves_is_right_where_their_sum_is_more_than_halves_hold() {
 fn a_late_rank_shows_as_wait_on_the_others_and_not_on_itself() {
     // The late rank calls only when the others have surely entered: it sees that on the clock they wrote to.
     use std::sync::Barrier;
-    for means in [Means::Auto, Means::Tcp] {
+    for transport in [TransportPreference::Auto, TransportPreference::Tcp] {
         let entered = Barrier::new(3);
         let late_by = 300_000;
         let timings = as_ranks(
             3,
             PATIENCE,
-            |config| config.means = means,
+            |config| config.transport = transport,
             |rank, group| {
                 let mut group = group.unwrap();
                 group.barrier().unwrap();
