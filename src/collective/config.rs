@@ -41,8 +41,8 @@ pub struct GroupConfig {
     pub ticker: Ticker,
     /// Which transports may be used.
     pub transport: TransportPreference,
-    /// Ranks that name different islands share no memory, even on one host; empty for all of a host together.
-    pub island: String,
+    /// Ranks that name different domains share no memory, even on one host; empty for all of a host together.
+    pub shm_domain: String,
     /// TCP connections from a rank to the next host, 1 to 16; `None`: as many as fit the round trip between hosts. Rank 0's
     /// word holds for all.
     pub streams: Option<u32>,

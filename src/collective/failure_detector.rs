@@ -420,7 +420,7 @@ mod tests {
             clock: clock::host_now,
             ticker: clock::ticker(),
             transport: TransportPreference::Tcp,
-            island: String::new(),
+            shm_domain: String::new(),
             streams: None,
             pin: false,
             local: None,

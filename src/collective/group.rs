@@ -70,7 +70,7 @@ impl Group {
         }
         let deadline = Deadline::after(config.clock, config.timeout_us());
         let key = match config.transport {
-            TransportPreference::Auto => shm::host_key(&config.secret, &config.island),
+            TransportPreference::Auto => shm::host_key(&config.secret, &config.shm_domain),
             TransportPreference::Tcp => None,
         };
         let mut peers = rendezvous::run(&config, key.unwrap_or_default(), deadline, on)?;

@@ -38,7 +38,7 @@ fn config(number: u8, rank: u32, world: u32) -> GroupConfig {
         clock: clock::host_now,
         ticker: clock::ticker(),
         transport: TransportPreference::Auto,
-        island: String::new(),
+        shm_domain: String::new(),
         streams: None,
         pin: false,
         local: None,

@@ -117,7 +117,7 @@ impl RankEnv {
             clock: clock::host_now,
             ticker: clock::ticker(),
             transport,
-            island: text("HVTUI_ISLAND")?.unwrap_or_default(),
+            shm_domain: text("HVTUI_ISLAND")?.unwrap_or_default(),
             streams,
             pin: false,
             local,

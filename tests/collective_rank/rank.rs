@@ -24,7 +24,7 @@ use rustix::process::{Signal, getpid, kill_process};
 
 fn main() {
     let words: Vec<String> = std::env::args().skip(1).collect();
-    let [at, rank, world, timeout, transport, island, steps] = words.as_slice() else {
+    let [at, rank, world, timeout, transport, shm_domain, steps] = words.as_slice() else {
         panic!("seven words are wanted")
     };
     let mut tail = String::new();
@@ -42,7 +42,7 @@ fn main() {
         clock: clock::host_now,
         ticker: clock::ticker(),
         transport: if transport == "tcp" { TransportPreference::Tcp } else { TransportPreference::Auto },
-        island: island.clone(),
+        shm_domain: shm_domain.clone(),
         streams: None,
         pin: false,
         local: None,

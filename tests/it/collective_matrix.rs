@@ -11,7 +11,7 @@ use hvtui::collective::{
 
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// Which rank is on which island; by TCP alone when there is none.
+/// Which rank is in which shared-memory domain; by TCP alone when there is none.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Placement {
     OneHost,
@@ -39,7 +39,7 @@ impl Placement {
         }
     }
 
-    fn island(self, rank: u32, world: u32) -> String {
+    fn shm_domain(self, rank: u32, world: u32) -> String {
         let number = match self {
             Self::OneHost | Self::Tcp => return String::new(),
             Self::Halves => rank * 2 / world,
@@ -69,7 +69,7 @@ fn digests(world: u32, placement: Placement, confined: bool, cases: &[Case]) -> 
             if confined {
                 confine();
             }
-            config.island = placement.island(config.rank, world);
+            config.shm_domain = placement.shm_domain(config.rank, world);
             if placement == Placement::Tcp {
                 config.transport = TransportPreference::Tcp;
             }
@@ -238,7 +238,7 @@ fn operations_in_flight_end_in_the_order_in_which_they_began() {
             world,
             PATIENCE,
             |config| {
-                config.island = placement.island(config.rank, world);
+                config.shm_domain = placement.shm_domain(config.rank, world);
                 if placement == Placement::Tcp {
                     config.transport = TransportPreference::Tcp;
                 }
@@ -347,7 +347,7 @@ fn the_mean_of_halves_is_right_where_their_sum_is_more_than_halves_hold() {
             world,
             PATIENCE,
             |config| {
-                config.island = placement.island(config.rank, world);
+                config.shm_domain = placement.shm_domain(config.rank, world);
                 if placement == Placement::Tcp {
                     config.transport = TransportPreference::Tcp;
                 }

@@ -39,7 +39,7 @@ pub(crate) fn config(at: IpAddr, rank: u32, world: u32, timeout: Duration) -> Gr
         clock: clock::host_now,
         ticker: clock::ticker(),
         transport: TransportPreference::Auto,
-        island: String::new(),
+        shm_domain: String::new(),
         streams: None,
         pin: false,
         local: None,
