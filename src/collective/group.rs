@@ -322,5 +322,5 @@ impl Communicator for Group {
 }
 
 #[cfg(test)]
-#[path = "sabotage.rs"]
-mod sabotage;
+#[path = "byzantine_tests.rs"]
+mod byzantine_tests;

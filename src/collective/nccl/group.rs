@@ -308,12 +308,12 @@ impl DeviceGroup {
             Backend::Staged(queue) => Ok(queue.timings(upto)),
             Backend::Nccl(direct) => {
                 direct.watch().map_err(|error| error.on(self.rank))?;
-                let mut least = direct.durations.exchange(upto);
-                if least.is_empty() {
+                let mut minimum = direct.durations.exchange(upto);
+                if minimum.is_empty() {
                     return Ok(Vec::new());
                 }
-                let _: OpTiming = lock(&self.host).allreduce(&mut least, Reduce::Min)?;
-                Ok(direct.durations.split(upto, &least))
+                let _: OpTiming = lock(&self.host).allreduce(&mut minimum, Reduce::Min)?;
+                Ok(direct.durations.split(upto, &minimum))
             }
         }
     }

@@ -7,6 +7,7 @@
 //! What is proven without a GPU, and what not, stands in docs/decisions/nccl.md.
 
 mod choice;
+mod chunks;
 mod comm;
 mod device;
 mod direct;
@@ -15,7 +16,6 @@ mod group;
 mod init;
 mod library;
 mod life;
-mod pieces;
 mod pinned;
 mod places;
 mod queue;

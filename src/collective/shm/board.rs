@@ -4,7 +4,7 @@
 //! head      one line: the number of ranks, and how they wake each other
 //! a rank    call[2]   what it is about to do, by parity of the step; small values beside it
 //!           done      how many steps of moving bytes it has finished
-//!           stage[2]  pieces of values that lie in memory of its own, by parity of the piece
+//!           stage[2]  chunks of values that lie in memory of its own, by parity of the chunk
 //! ```
 //! Two calls by turns are enough: no rank makes call `k + 2` before everyone has seen all calls `k + 1`, which
 //! everyone makes after it has read all calls `k`.
@@ -20,8 +20,8 @@ use super::wait::{self, Flag};
 
 /// The most bytes that travel with a call.
 pub(in crate::collective) const SMALL: usize = 64 << 10;
-/// The bytes of a piece.
-pub(in crate::collective) const PIECE: usize = 256 << 10;
+/// The bytes of a chunk.
+pub(in crate::collective) const CHUNK: usize = 256 << 10;
 
 /// What one rank says; equal on all ranks but for `place`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -68,8 +68,8 @@ struct Rank {
     done: Apart<Flag>,
     /// Rank `leader` only: what came of a step that leaders did for all.
     go: Apart<Flag>,
-    stages: [[u8; PIECE]; 2],
-    results: [[u8; PIECE]; 2],
+    stages: [[u8; CHUNK]; 2],
+    results: [[u8; CHUNK]; 2],
 }
 
 /// The board, mapped.
@@ -204,18 +204,18 @@ impl Board {
         unsafe { &(*self.record(0)).go.0 }
     }
 
-    /// [`PIECE`] bytes for a piece of a rank's own values.
+    /// [`CHUNK`] bytes for a chunk of a rank's own values.
     #[expect(unsafe_code, reason = "the address of a field")]
-    pub(super) fn stage(&self, rank: usize, piece: usize) -> *mut u8 {
+    pub(super) fn stage(&self, rank: usize, chunk: usize) -> *mut u8 {
         // SAFETY: only an address is computed.
-        unsafe { (&raw mut (*self.record(rank)).stages[piece & 1]).cast() }
+        unsafe { (&raw mut (*self.record(rank)).stages[chunk & 1]).cast() }
     }
 
-    /// [`PIECE`] bytes for results that a rank has made.
+    /// [`CHUNK`] bytes for results that a rank has made.
     #[expect(unsafe_code, reason = "the address of a field")]
-    pub(super) fn results(&self, rank: usize, piece: usize) -> *mut u8 {
+    pub(super) fn results(&self, rank: usize, chunk: usize) -> *mut u8 {
         // SAFETY: only an address is computed.
-        unsafe { (&raw mut (*self.record(rank)).results[piece & 1]).cast() }
+        unsafe { (&raw mut (*self.record(rank)).results[chunk & 1]).cast() }
     }
 
     /// Wakes everyone, to look around: the group is broken.
