@@ -98,13 +98,13 @@ impl<'a> Job<'a> {
     }
 
     pub(super) fn broken(&mut self, broken: Broken) -> CollectiveError {
-        use super::tcp::Trouble as What;
+        use super::tcp::PeerFaultKind as What;
         let fault = match broken {
             Broken::Told(error) => return error,
-            Broken::Fault(fault) => fault,
+            Broken::PeerFault(fault) => fault,
         };
         self.wait.progress = fault.progress;
-        let (cause, theirs, what) = match fault.trouble {
+        let (cause, theirs, what) = match fault.kind {
             What::Lost => (Cause::Lost, None, String::new()),
             What::Stuck => (Cause::Stuck, None, String::new()),
             What::Garbled(what) => (Cause::Garbled, None, what),

@@ -14,9 +14,9 @@ use super::super::op::OpId;
 use super::super::socket::Moved;
 use super::duplex;
 use super::frame::{Frame, HEADER};
+use super::peer_fault::PeerFaultKind;
 use super::plan::{Action, LONGEST, Plan};
 use super::slice_handler::{Fold, SliceHandler};
-use super::trouble::Trouble;
 
 /// Segments that are prepared ahead while the sockets have nothing to do.
 const AHEAD: usize = 2;
@@ -170,13 +170,13 @@ impl Channel {
         &mut self,
         job: &Job,
         handler: &mut dyn SliceHandler,
-    ) -> Result<bool, (Side, Trouble)> {
-        let sent = self.send(job, handler).map_err(|trouble| (Side::Next, trouble))?;
-        let received = self.receive(job, handler).map_err(|trouble| (Side::Before, trouble))?;
+    ) -> Result<bool, (Side, PeerFaultKind)> {
+        let sent = self.send(job, handler).map_err(|kind| (Side::Next, kind))?;
+        let received = self.receive(job, handler).map_err(|kind| (Side::Before, kind))?;
         Ok(sent | received)
     }
 
-    fn send(&mut self, job: &Job, handler: &mut dyn SliceHandler) -> Result<bool, Trouble> {
+    fn send(&mut self, job: &Job, handler: &mut dyn SliceHandler) -> Result<bool, PeerFaultKind> {
         if !self.can_send() {
             return Ok(false);
         }
@@ -209,7 +209,7 @@ impl Channel {
         }
         match duplex::write(&self.next, &mut parts[..2 * count], self.out_at) {
             Moved::Nothing => return Ok(false),
-            Moved::Closed => return Err(Trouble::Lost),
+            Moved::Closed => return Err(PeerFaultKind::Lost),
             Moved::Bytes(count) => self.out_at += count,
         }
         while self.sent < end {
@@ -227,7 +227,7 @@ impl Channel {
         Ok(true)
     }
 
-    fn receive(&mut self, job: &Job, handler: &mut dyn SliceHandler) -> Result<bool, Trouble> {
+    fn receive(&mut self, job: &Job, handler: &mut dyn SliceHandler) -> Result<bool, PeerFaultKind> {
         let Some(receive) = self.plan.receives.get(self.received) else { return Ok(false) };
         let (range, action, after) = (receive.range.clone(), receive.action, receive.after);
         let whole = HEADER + range.len();
@@ -245,7 +245,7 @@ impl Channel {
         let had = self.in_at;
         match duplex::read(&self.before, &mut self.header, payload, had) {
             Moved::Nothing => return Ok(false),
-            Moved::Closed => return Err(Trouble::Lost),
+            Moved::Closed => return Err(PeerFaultKind::Lost),
             Moved::Bytes(count) => self.in_at += count,
         }
         // Checked as soon as it is there: the rest may never come.

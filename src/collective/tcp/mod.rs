@@ -13,17 +13,17 @@ mod frame;
 mod interface;
 mod mesh;
 mod patience;
+mod peer_fault;
 mod plan;
 mod ring;
 mod rounds;
 mod slice_handler;
 #[cfg(test)]
 mod tests;
-mod trouble;
 
 pub(in crate::collective) use interface::interface_of;
 pub(in crate::collective) use mesh::Mesh;
 pub(in crate::collective) use patience::Patience;
+pub(in crate::collective) use peer_fault::{Broken, PeerFaultKind};
 pub(in crate::collective) use ring::HostRing;
 pub(in crate::collective) use slice_handler::{DeadlineState, Fold, SliceHandler};
-pub(in crate::collective) use trouble::{Broken, Trouble};

@@ -8,9 +8,9 @@ use rustix::event::PollFd;
 use super::super::op::OpId;
 use super::channel::{Channel, Job, Side};
 use super::patience::{Next, Patience, Wait, sleep};
+use super::peer_fault::{Broken, PeerFault, PeerFaultKind};
 use super::plan::{self, LONGEST, Place, Plan, Stream};
 use super::slice_handler::{DeadlineState, Fold, SliceHandler};
-use super::trouble::{Broken, Fault, Trouble};
 
 /// What one rank drives: one or more parallel streams to the rank that drives the same slice on the next host, and as
 /// many from the one on the host before. There are at least two hosts.
@@ -103,7 +103,7 @@ impl HostRing {
                 look
             };
             if look && handler.tick()? == DeadlineState::Passed {
-                return Err(self.blame(self.awaited(), Trouble::Stuck));
+                return Err(self.blame(self.awaited(), PeerFaultKind::Stuck));
             }
         }
         Ok(())
@@ -115,7 +115,7 @@ impl HostRing {
         for at in 0..self.channels.len() {
             match self.channels[at].advance(job, handler) {
                 Ok(any) => moved |= any,
-                Err((side, trouble)) => return Err(self.blame(side, trouble)),
+                Err((side, kind)) => return Err(self.blame(side, kind)),
             }
         }
         Ok(moved)
@@ -127,7 +127,7 @@ impl HostRing {
         self.channels.iter().for_each(|channel| channel.watch(&mut fds));
         sleep(&mut fds);
         if self.channels.iter().any(Channel::next_has_left) {
-            return Err(self.blame(Side::Next, Trouble::Lost));
+            return Err(self.blame(Side::Next, PeerFaultKind::Lost));
         }
         Ok(())
     }
@@ -141,10 +141,10 @@ impl HostRing {
         if side == Side::Next { self.next } else { self.before }
     }
 
-    fn blame(&self, side: Side, trouble: Trouble) -> Broken {
-        Fault::broken(
+    fn blame(&self, side: Side, kind: PeerFaultKind) -> Broken {
+        PeerFault::broken(
             self.rank_at(side),
-            trouble,
+            kind,
             self.channels.iter().map(Channel::progress).sum::<usize>() as u64,
         )
     }
