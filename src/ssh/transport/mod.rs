@@ -22,6 +22,7 @@ mod openssh;
 mod prompts;
 mod proxy;
 mod pump;
+mod raw_connection;
 pub(super) mod report;
 mod resolve;
 mod route;
@@ -30,7 +31,6 @@ mod signer;
 mod streams;
 mod target;
 mod tcp;
-mod way;
 
 pub use admission::trust_in_time;
 pub use algorithms::Algorithms;

@@ -15,9 +15,9 @@ use tokio::time::timeout;
 
 use super::error::SshError;
 use super::group::Group;
+use super::raw_connection::RawConnection;
 use super::report::{self, STDERR_BYTES, Text};
 use super::target::Target;
-use super::way::Way;
 
 /// What a proxy command wrote to standard error. Keeps it alive: a command may close its output before it says why.
 #[derive(Debug, Default)]
@@ -41,7 +41,7 @@ impl Said {
 }
 
 /// Starts the command.
-pub(super) fn start(target: &Target, line: &str) -> Result<Way, SshError> {
+pub(super) fn start(target: &Target, line: &str) -> Result<RawConnection, SshError> {
     let failed = |detail: String| SshError::Network {
         host: target.host.clone(),
         at: target.endpoint(),
@@ -61,7 +61,7 @@ pub(super) fn start(target: &Target, line: &str) -> Result<Way, SshError> {
     let group = Arc::new(child);
     let stream = Proxy { _group: group.clone(), input: Some(input), output };
     let said = Said(Some(Heard { text, ended: end, _group: group }));
-    Ok(Way { stream: Box::new(stream), hop: None, said })
+    Ok(RawConnection { stream: Box::new(stream), hop: None, said })
 }
 
 async fn listen(mut errors: ChildStderr, text: Arc<Mutex<Text>>, ended: watch::Sender<bool>) {

@@ -21,10 +21,10 @@ use super::connection::Transport;
 use super::error::SshError;
 use super::limiter;
 use super::proxy::Said;
+use super::raw_connection::{self, RawConnection};
 use super::streams::{AgentReader, AgentWriter};
 use super::target::Target;
 use super::tcp;
-use super::way::{self, Way};
 use crate::domain::text::sanitize;
 use crate::ssh::trust::{HostKey, HostName, KnownHosts, TrustError};
 
@@ -307,7 +307,7 @@ async fn with_words(error: SshError, said: &Said) -> SshError {
     }
 }
 
-/// A way to the host and what is needed to speak ssh over it.
+/// A connection to the host and what is needed to speak ssh over it.
 struct Opened {
     stream: tcp::Cancellable,
     client: Client,
@@ -319,7 +319,7 @@ struct Opened {
 
 impl Opened {
     async fn new(target: &Target, policy: Policy) -> Result<Self, SshError> {
-        let Way { stream, hop, said } = way::open(target).await?;
+        let RawConnection { stream, hop, said } = raw_connection::open(target).await?;
         let token = CancellationToken::new();
         let (client, found, end) = Client::new(target, policy);
         let stream = tcp::Cancellable::new(stream, hop, token.clone());

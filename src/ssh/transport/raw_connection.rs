@@ -16,8 +16,8 @@ pub(super) trait Duplex: AsyncRead + AsyncWrite + Send + Unpin {}
 
 impl<T: AsyncRead + AsyncWrite + Send + Unpin> Duplex for T {}
 
-/// An open way to a host's sshd.
-pub(super) struct Way {
+/// An open connection to a host's sshd, before ssh is spoken over it.
+pub(super) struct RawConnection {
     pub(super) stream: Box<dyn Duplex>,
     /// The share in the connection that carries the stream: it must live as long.
     pub(super) hop: Option<Lease>,
@@ -25,17 +25,17 @@ pub(super) struct Way {
     pub(super) said: Said,
 }
 
-/// Opens the way. Each hop has the deadlines of its own target, and its host key is checked under its own name before
+/// Opens the connection. Each hop has the deadlines of its own target, and its host key is checked under its own name before
 /// anything is asked of it.
-pub(super) async fn open(target: &Target) -> Result<Way, SshError> {
+pub(super) async fn open(target: &Target) -> Result<RawConnection, SshError> {
     match &target.route {
         Route::Direct => {
             let stream = tcp::connect(target).await?;
-            Ok(Way { stream: Box::new(stream), hop: None, said: Said::default() })
+            Ok(RawConnection { stream: Box::new(stream), hop: None, said: Said::default() })
         }
         Route::Jump(hop) => {
             let (stream, hop) = Box::pin(hops::open(target, hop)).await?;
-            Ok(Way { stream: Box::new(Pumped::new(stream)), hop: Some(hop), said: Said::default() })
+            Ok(RawConnection { stream: Box::new(Pumped::new(stream)), hop: Some(hop), said: Said::default() })
         }
         Route::Command(line) => proxy::start(target, line),
     }
