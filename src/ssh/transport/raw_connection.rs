@@ -5,7 +5,7 @@ use tokio::io::{AsyncRead, AsyncWrite};
 
 use super::error::SshError;
 use super::hops::{self, Lease};
-use super::proxy::{self, Said};
+use super::proxy::{self, ProxyStderr};
 use super::pump::Pumped;
 use super::route::Route;
 use super::target::Target;
@@ -22,7 +22,7 @@ pub(super) struct RawConnection {
     /// The share in the connection that carries the stream: it must live as long.
     pub(super) hop: Option<Lease>,
     /// What a proxy command has to say.
-    pub(super) said: Said,
+    pub(super) stderr: ProxyStderr,
 }
 
 /// Opens the connection. Each hop has the deadlines of its own target, and its host key is checked under its own name before
@@ -31,11 +31,15 @@ pub(super) async fn open(target: &Target) -> Result<RawConnection, SshError> {
     match &target.route {
         Route::Direct => {
             let stream = tcp::connect(target).await?;
-            Ok(RawConnection { stream: Box::new(stream), hop: None, said: Said::default() })
+            Ok(RawConnection { stream: Box::new(stream), hop: None, stderr: ProxyStderr::default() })
         }
         Route::Jump(hop) => {
             let (stream, hop) = Box::pin(hops::open(target, hop)).await?;
-            Ok(RawConnection { stream: Box::new(Pumped::new(stream)), hop: Some(hop), said: Said::default() })
+            Ok(RawConnection {
+                stream: Box::new(Pumped::new(stream)),
+                hop: Some(hop),
+                stderr: ProxyStderr::default(),
+            })
         }
         Route::Command(line) => proxy::start(target, line),
     }

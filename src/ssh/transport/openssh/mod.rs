@@ -3,7 +3,7 @@
 
 mod argv;
 mod run;
-mod said;
+mod stderr_parse;
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -50,13 +50,13 @@ impl System {
 
     async fn run(&self, line: &str, marker: &str) -> Result<(AgentReader, AgentWriter), SshError> {
         match self.attempt(line, marker).await {
-            Err(Failed::Said(text)) if said::is_about_key(&text) => {
+            Err(Failed::Printed(text)) if stderr_parse::is_about_key(&text) => {
                 // `ssh` says of a key only that it is wrong: why, and what to do, we can find out ourselves.
                 match scan(&self.target).await {
                     Ok(key) => self.admitted(&key).await?,
                     // A host on the way, perhaps.
                     Err(error) if error.kind() == ErrorKind::HostKey => return Err(error),
-                    Err(_) => return Err(said::failure(&self.target, &text)),
+                    Err(_) => return Err(stderr_parse::failure(&self.target, &text)),
                 }
                 self.attempt(line, marker).await.map_err(|failed| self.error(failed))
             }
@@ -93,7 +93,7 @@ impl System {
     fn error(&self, failed: Failed) -> SshError {
         match failed {
             Failed::Error(error) => error,
-            Failed::Said(text) => said::failure(&self.target, &text),
+            Failed::Printed(text) => stderr_parse::failure(&self.target, &text),
         }
     }
 }
