@@ -16,8 +16,8 @@ use tokio::net::UnixStream;
 use tokio::time::timeout;
 
 use super::asker::Busy;
+use super::identities::Private;
 use super::keyring::unlock;
-use super::offers::Private;
 use super::target::Target;
 
 /// How long an ssh-agent may take to sign: sshd waits no longer for a login by default.
