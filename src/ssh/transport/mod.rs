@@ -1,6 +1,5 @@
 //! Connections: where a host is and by which way, whose ssh speaks with it, who is asked, and one command's streams.
 
-mod admission;
 mod algorithms;
 mod asker;
 mod auth;
@@ -11,6 +10,7 @@ mod connection;
 mod error;
 mod group;
 mod hops;
+mod host_key_policy;
 mod identities;
 mod jump;
 mod keyring;
@@ -32,11 +32,11 @@ mod streams;
 mod target;
 mod tcp;
 
-pub use admission::trust_in_time;
 pub use algorithms::Algorithms;
 pub use asker::{Asked, Asker, Questions};
 pub use auth::Attempts;
 pub use error::{ErrorKind, SshError};
+pub use host_key_policy::trust_in_time;
 pub use keys::default_identities;
 pub use mesh_key::{KeyPair, known_key, new_key_pair};
 pub use resolve::{Choice, Resolver, Wanted};

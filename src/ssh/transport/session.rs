@@ -12,13 +12,13 @@ use russh::{Channel, ChannelStream};
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
-use super::admission;
 use super::asker::Busy;
 use super::auth;
 use super::channel;
 use super::client::{Client, End, Policy, Shared, Stage};
 use super::connection::Transport;
 use super::error::SshError;
+use super::host_key_policy;
 use super::limiter;
 use super::proxy::ProxyStderr;
 use super::raw_connection::{self, RawConnection};
@@ -80,7 +80,7 @@ async fn connect_noted(target: &Target, mut note: Option<String>) -> Result<Sess
                 SshError::HostKey(TrustError::UnknownKey { .. } | TrustError::OtherKeyType { .. }),
                 Some(key),
             ) => {
-                if !admission::admit(target, key).await? {
+                if !host_key_policy::accept_unknown(target, key).await? {
                     return Err(error);
                 }
                 note.clone_from(&first);

@@ -11,9 +11,9 @@ use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 
 use self::run::{Failed, Shown};
-use crate::ssh::transport::admission::admit;
 use crate::ssh::transport::connection::Transport;
 use crate::ssh::transport::error::{ErrorKind, SshError};
+use crate::ssh::transport::host_key_policy::accept_unknown;
 use crate::ssh::transport::limiter;
 use crate::ssh::transport::route::OpenSsh;
 use crate::ssh::transport::session::scan;
@@ -81,7 +81,7 @@ impl System {
             Err(error) => {
                 let unknown =
                     matches!(error, TrustError::UnknownKey { .. } | TrustError::OtherKeyType { .. });
-                if !unknown || !admit(&self.target, key).await? {
+                if !unknown || !accept_unknown(&self.target, key).await? {
                     return Err(error.into());
                 }
             }

@@ -12,7 +12,7 @@ use crate::domain::question::{Answer, HostKeyPolicy, Question, Subject};
 use crate::ssh::trust::{HostKey, HostName, KnownHosts, Server, TrustError, Trusted, Verdict, trust};
 
 /// Whether the key that was refused is trusted from now on, so that the host can be tried again.
-pub(super) async fn admit(target: &Target, key: &HostKey) -> Result<bool, SshError> {
+pub(super) async fn accept_unknown(target: &Target, key: &HostKey) -> Result<bool, SshError> {
     if target.host_key_policy == HostKeyPolicy::Strict {
         return Ok(false);
     }
