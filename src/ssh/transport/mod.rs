@@ -40,7 +40,7 @@ pub use host_key_policy::trust_in_time;
 pub use keys::default_identities;
 pub use mesh_key::{KeyPair, known_key, new_key_pair};
 pub use resolve::{Choice, Resolver, Wanted};
-pub use route::{Carrier, Family, HostKeyPolicy, OpenSsh, Route};
+pub use route::{Family, HostKeyPolicy, OpenSsh, Route, TransportKind};
 pub use session::scan;
 pub use streams::{AgentReader, AgentWriter, Link, LinkEnd};
 pub use target::{Target, default_known_hosts};

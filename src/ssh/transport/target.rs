@@ -7,7 +7,7 @@ use std::time::Duration;
 use super::algorithms::Algorithms;
 use super::asker::Asker;
 use super::error::SshError;
-use super::route::{Carrier, Family, HostKeyPolicy, Route};
+use super::route::{Family, HostKeyPolicy, Route, TransportKind};
 use crate::domain::ids::HostId;
 use crate::ssh::trust::{Server, endpoint, name_is_safe};
 
@@ -49,7 +49,7 @@ pub struct Target {
     /// Which addresses of its name are tried.
     pub family: Family,
     /// Whose ssh speaks with it.
-    pub carrier: Carrier,
+    pub transport: TransportKind,
     /// What may be used to speak with it.
     pub algorithms: Algorithms,
     /// What a person should know about how this came about: a setting of theirs that is not acted upon, say.
@@ -87,7 +87,7 @@ impl Target {
             route: Route::Direct,
             bind_address: None,
             family: Family::default(),
-            carrier: Carrier::default(),
+            transport: TransportKind::default(),
             algorithms: Algorithms::default(),
             notes: Vec::new(),
             asker: Asker::default(),
@@ -133,7 +133,7 @@ impl Target {
         } else if let Route::Command(_) = self.route {
             text.push_str(" through a proxy command");
         }
-        if let Carrier::OpenSsh(_) = self.carrier {
+        if let TransportKind::OpenSsh(_) = self.transport {
             text.push_str(" by the system's ssh");
         }
         match self.all_notes().len() {

@@ -56,7 +56,7 @@ impl Reader {
 
     /// The system's `ssh`, and the configuration file that it has to be told of because it would not read it by
     /// itself.
-    pub(in crate::ssh) async fn carrier(&self) -> Result<(&Path, Option<PathBuf>), String> {
+    pub(in crate::ssh) async fn system_ssh(&self) -> Result<(&Path, Option<PathBuf>), String> {
         let ssh = self.ssh.as_deref().ok_or("there is no program `ssh` here")?;
         let Some(()) = self.foreign_home(self.usual(ssh).await?) else { return Ok((ssh, None)) };
         let there = self.files.user.exists();

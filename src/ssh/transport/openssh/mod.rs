@@ -1,4 +1,4 @@
-//! The system's `ssh` as a carrier: for what hvtui's own ssh can't do, tickets and security tokens above all. One
+//! The system's `ssh` as a transport: for what hvtui's own ssh can't do, tickets and security tokens above all. One
 //! process a command. `ssh` itself asks nothing; only about an unknown host key is a person asked, by us.
 
 mod argv;

@@ -53,7 +53,7 @@ pub(super) async fn run(
 ) -> Result<(AgentReader, AgentWriter, Shown), Failed> {
     let failed = |detail: String| {
         let detail = format!("{} can't be started: {detail}", ssh.program.display());
-        Failed::Error(SshError::NoCarrier { host: target.host.clone(), detail })
+        Failed::Error(SshError::NoTransport { host: target.host.clone(), detail })
     };
     let mut command = Command::new(&ssh.program);
     command.args(words).arg("--").arg(&ssh.alias).arg(line);
