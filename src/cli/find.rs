@@ -13,7 +13,7 @@ use crate::domain::run::RunSpec;
 use crate::domain::share::Heard;
 use crate::launcher::session::Session;
 use crate::record::{Error, Reader, Store};
-use crate::ssh::Asker;
+use crate::ssh::Prompter;
 
 /// How long hosts may take to say which runs they know.
 const PATIENCE: Duration = Duration::from_secs(8);
@@ -59,7 +59,7 @@ pub(crate) async fn find(
     file: &HostsFile,
     paths: &Paths,
     interval: Option<Duration>,
-    asker: &Asker,
+    prompter: &Prompter,
 ) -> Result<Found, Failure> {
     if let Some(reader) = recorded(text, paths)? {
         let Some(spec) = reader.spec().cloned() else {
@@ -68,14 +68,14 @@ pub(crate) async fn find(
         let hosts = hosts_of(&spec, file).unwrap_or_default();
         return Ok(Found { spec, recording: Some(reader), session: None, hosts });
     }
-    let mut session = connect::session(&file.hosts, &paths.home, interval, asker).await?;
+    let mut session = connect::session(&file.hosts, &paths.home, interval, prompter).await?;
     // once the run is known, only a host of it that has another name here is still waited for
     let enough = |heard: &Heard| {
         let spec = heard.shares.keys().find(|run| run.matches(text)).and_then(|run| heard.spec(run));
         let named = |id: &HostId| file.hosts.iter().any(|host| host.id == *id);
         spec.is_some_and(|spec| heard.unheard(spec).iter().all(named))
     };
-    let answers = ask(&mut session, PATIENCE, asker, enough).await;
+    let answers = ask(&mut session, PATIENCE, prompter, enough).await;
     let run = choose(text, &answers)?;
     let Some(spec) = answers.heard.spec(&run).cloned() else {
         let text = "was launched by an hvtui that left no plan on its hosts";
@@ -106,7 +106,7 @@ impl Found {
         file: &HostsFile,
         paths: &Paths,
         interval: Option<Duration>,
-        asker: &Asker,
+        prompter: &Prompter,
     ) -> Result<Session, Failure> {
         if let Some(session) = self.session.take() {
             return Ok(session);
@@ -114,7 +114,7 @@ impl Found {
         if self.hosts.is_empty() {
             self.hosts = hosts_of(&self.spec, file)?;
         }
-        connect::session(&self.hosts, &paths.home, interval, asker).await
+        connect::session(&self.hosts, &paths.home, interval, prompter).await
     }
 }
 

@@ -10,7 +10,7 @@ use crate::domain::event::{Event, Origin};
 use crate::domain::ids::HostId;
 use crate::domain::share::Heard;
 use crate::launcher::session::{Output, Session};
-use crate::ssh::Asker;
+use crate::ssh::Prompter;
 
 /// What came of asking.
 #[derive(Debug, Default)]
@@ -25,7 +25,7 @@ pub(crate) struct Asked {
 pub(crate) async fn ask(
     session: &mut Session,
     patience: Duration,
-    asker: &Asker,
+    prompter: &Prompter,
     enough: impl Fn(&Heard) -> bool,
 ) -> Asked {
     let mut answers = Asked::default();
@@ -54,7 +54,7 @@ pub(crate) async fn ask(
             }
         }
     };
-    asker.timeout(patience, hearing).await;
+    prompter.timeout(patience, hearing).await;
     if !enough(&answers.heard) {
         let seconds = patience.as_secs();
         let late = due.into_iter().map(|host| (host, Code::Unreachable, format!("no answer in {seconds} s")));

@@ -15,7 +15,7 @@ use crate::cli::{ask, runtime};
 use crate::config::HostsFile;
 use crate::domain::position::Past;
 use crate::record::Store;
-use crate::ssh::Asker;
+use crate::ssh::Prompter;
 use crate::tui::source::recorded::Recorded;
 use crate::tui::source::takeup::TakenUp;
 
@@ -25,10 +25,10 @@ const INTERVAL: Duration = Duration::from_secs(1);
 /// Attaches to a run and waits for its end.
 pub fn run(args: &AttachArgs, file: &HostsFile, paths: &Paths) -> Result<ExitCode, Failure> {
     runtime::block_on(async {
-        let asker = ask::person();
+        let prompter = ask::person();
         let run = going_on(args.run.as_deref(), paths)?;
-        let found = find(&run, file, paths, Some(INTERVAL), &asker).await?;
-        attach(found, file, paths, args, &asker).await
+        let found = find(&run, file, paths, Some(INTERVAL), &prompter).await?;
+        attach(found, file, paths, args, &prompter).await
     })
 }
 
@@ -37,7 +37,7 @@ async fn attach(
     file: &HostsFile,
     paths: &Paths,
     args: &AttachArgs,
-    asker: &Asker,
+    prompter: &Prompter,
 ) -> Result<ExitCode, Failure> {
     let outcome = found.recording.as_ref().and_then(|reader| reader.outcome());
     if let Some(outcome) = outcome {
@@ -45,7 +45,7 @@ async fn attach(
         return Ok(outcome_code(outcome));
     }
     // reading the recording and reaching the hosts take their time together
-    let session = found.session(file, paths, Some(INTERVAL), asker).await?;
+    let session = found.session(file, paths, Some(INTERVAL), prompter).await?;
     let taken = TakenUp::open(&Store::new(&paths.state), &found.spec.id);
     let run = found.spec.id.clone();
     let mut recorded = Recorded::new(session, &paths.state);
@@ -60,5 +60,5 @@ async fn attach(
         _ => Past::after(&taken.recap.position),
     };
     recorded.attach(found.spec, taken, past);
-    follow(recorded, screen, Some(run), Part::Guest, asker, &paths.state).await
+    follow(recorded, screen, Some(run), Part::Guest, prompter, &paths.state).await
 }

@@ -54,8 +54,8 @@ pub fn run(
     }
     let file = file?;
     runtime::block_on(async {
-        let asker = ask::person();
-        let mut found = find(&args.run, &file, paths, None, &asker).await?;
+        let prompter = ask::person();
+        let mut found = find(&args.run, &file, paths, None, &prompter).await?;
         if args.whole {
             found.recording = None;
         }
@@ -65,7 +65,7 @@ pub fn run(
             Some(reader) => reader.recap()?.position,
             None => Position::default(),
         };
-        let session = found.session(&file, paths, None, &asker).await?;
+        let session = found.session(&file, paths, None, &prompter).await?;
         output::start(&paths.state)?;
         let code = stream(session, &found, position, &mut printer).await;
         let taken = output::end(None).await;

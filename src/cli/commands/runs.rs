@@ -196,9 +196,9 @@ fn due(rules: Retention, runs: &[Listed], now: Stamp) -> Option<String> {
 
 /// Asks the hosts, and records the ends of runs that ended while no client here followed them.
 async fn hear(store: &Store, file: &HostsFile, paths: &Paths) -> Result<Asked, Failure> {
-    let asker = person();
-    let mut session = connect::session(&file.hosts, &paths.home, None, &asker).await?;
-    let told = ask(&mut session, PATIENCE, &asker, |_| false).await;
+    let prompter = person();
+    let mut session = connect::session(&file.hosts, &paths.home, None, &prompter).await?;
+    let told = ask(&mut session, PATIENCE, &prompter, |_| false).await;
     let over = |run: &RunSummary| {
         let heard = &told.heard;
         let known = heard.shares.contains_key(&run.spec.id);

@@ -12,11 +12,11 @@ use russh::keys::{Algorithm, HashAlg};
 use russh::{MethodKind, MethodSet};
 use tokio::time::timeout;
 
-use super::asker::Busy;
 use super::client::{Client, End};
 use super::error::SshError;
 use super::identities::{self, AgentKey, Identity, Private, Shown};
 use super::keyring::unlock;
+use super::prompter::Busy;
 use super::prompts;
 use super::session::why;
 use super::signer::{Agent, Signer};
@@ -224,7 +224,8 @@ impl Login<'_> {
             (None, Private::Locked(locked)) => {
                 // Only the passphrase tells which key it is.
                 let note = self.note.take();
-                let key = unlock(&self.target.asker, self.busy, self.target, locked, note.as_deref()).await?;
+                let key =
+                    unlock(&self.target.prompter, self.busy, self.target, locked, note.as_deref()).await?;
                 Shown::Key(key.public_key().clone())
             }
             (None, _) => return Err("its public half is not known".to_owned()),

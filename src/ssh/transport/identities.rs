@@ -117,7 +117,7 @@ pub(super) fn identities(target: &Target, agent: &[AgentKey], notes: &mut Vec<St
                 identities.push_back(Identity { label, shown, private: Private::Ready(key.clone()) });
             }
             KeyFile::Locked(public, locked) => {
-                if let Some(why) = target.asker.absent() {
+                if let Some(why) = target.prompter.absent() {
                     notes.push(format!("{label} not offered: {}", remedy(&locked.path, why)));
                 } else {
                     let shown = public.clone().map(Shown::Key);
@@ -166,7 +166,7 @@ fn file_certificates(
                     Some(Private::Ready(key.clone()))
                 }
                 KeyFile::Locked(Some(key), locked)
-                    if key.key_data() == data && target.asker.absent().is_none() =>
+                    if key.key_data() == data && target.prompter.absent().is_none() =>
                 {
                     Some(Private::Locked(locked.clone()))
                 }

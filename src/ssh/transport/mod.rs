@@ -1,7 +1,6 @@
 //! Connections: where a host is and by which way, whose ssh speaks with it, who is asked, and one command's streams.
 
 mod algorithms;
-mod asker;
 mod auth;
 mod channel;
 mod client;
@@ -19,6 +18,7 @@ mod limiter;
 mod mesh_key;
 mod names;
 mod openssh;
+mod prompter;
 mod prompts;
 mod proxy;
 mod pump;
@@ -33,12 +33,12 @@ mod target;
 mod tcp;
 
 pub use algorithms::Algorithms;
-pub use asker::{Asked, Asker, Questions};
 pub use auth::Attempts;
 pub use error::{ErrorKind, SshError};
 pub use host_key_policy::trust_in_time;
 pub use keys::default_identities;
 pub use mesh_key::{KeyPair, known_key, new_key_pair};
+pub use prompter::{Asked, Prompter, Questions};
 pub use resolve::{Choice, Resolver, Wanted};
 pub use route::{Family, HostKeyPolicy, OpenSsh, Route, TransportKind};
 pub use session::scan;

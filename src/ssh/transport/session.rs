@@ -12,7 +12,6 @@ use russh::{Channel, ChannelStream};
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
-use super::asker::Busy;
 use super::auth;
 use super::channel;
 use super::client::{Client, End, Policy, Shared, Stage};
@@ -20,6 +19,7 @@ use super::connection::Transport;
 use super::error::SshError;
 use super::host_key_policy;
 use super::limiter;
+use super::prompter::Busy;
 use super::proxy::ProxyStderr;
 use super::raw_connection::{self, RawConnection};
 use super::streams::{AgentReader, AgentWriter};

@@ -5,8 +5,8 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use super::algorithms::Algorithms;
-use super::asker::Asker;
 use super::error::SshError;
+use super::prompter::Prompter;
 use super::route::{Family, HostKeyPolicy, Route, TransportKind};
 use crate::domain::ids::HostId;
 use crate::ssh::trust::{Server, endpoint, name_is_safe};
@@ -55,7 +55,7 @@ pub struct Target {
     /// What a person should know about how this came about: a setting of theirs that is not acted upon, say.
     pub notes: Vec<String>,
     /// Who is asked for passphrases, passwords and about unknown host keys.
-    pub asker: Asker,
+    pub prompter: Prompter,
 }
 
 /// How long a TCP connection may take where nothing else is said.
@@ -90,17 +90,17 @@ impl Target {
             transport: TransportKind::default(),
             algorithms: Algorithms::default(),
             notes: Vec::new(),
-            asker: Asker::default(),
+            prompter: Prompter::default(),
         }
     }
 
     /// The same with a user to ask, also at each hop on the way.
     #[must_use]
-    pub fn with_asker(mut self, asker: &Asker) -> Self {
+    pub fn with_prompter(mut self, prompter: &Prompter) -> Self {
         if let Route::Jump(hop) = self.route {
-            self.route = Route::Jump(Box::new(hop.with_asker(asker)));
+            self.route = Route::Jump(Box::new(hop.with_prompter(prompter)));
         }
-        self.asker = asker.clone();
+        self.prompter = prompter.clone();
         self
     }
 
