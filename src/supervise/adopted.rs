@@ -65,7 +65,7 @@ impl Supervisor {
         supervisor.adopted = Some(0);
         (supervisor.values, supervisor.known) = (values, known);
         if lost.boot == boot {
-            supervisor.start_guard();
+            supervisor.start_spool_trimmer();
             supervisor.start_tracing(true);
         }
         supervisor.take_over(&lost, lost.boot != boot);

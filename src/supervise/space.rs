@@ -2,7 +2,7 @@
 //! that others have filled. Must not know what is done about it.
 
 use super::rundir::RunDir;
-use super::{SuperviseError, guard};
+use super::{SuperviseError, spool_trimmer};
 use crate::domain::run::MinFree;
 use crate::domain::units;
 
@@ -22,7 +22,7 @@ impl SpaceWatch {
     }
 
     /// Looks.
-    pub(super) fn look(&mut self, dir: &RunDir, note: &guard::Note) {
+    pub(super) fn look(&mut self, dir: &RunDir, note: &spool_trimmer::Note) {
         let Ok((free, size)) = dir.space() else { return };
         if let Some(text) = self.judge(free, size) {
             note(&format!("{text}, at {}", dir.path().display()));

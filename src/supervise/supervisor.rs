@@ -21,7 +21,6 @@ use super::engine::{self, own::Watch};
 use super::environment;
 use super::family;
 use super::flight::RasPort;
-use super::guard::Guard;
 use super::kineto;
 use super::lease::Claims;
 use super::logout;
@@ -33,6 +32,7 @@ use super::rendezvous::Meeting;
 use super::rundir::RunDir;
 use super::secrets;
 use super::silence::{Pulse, Silence};
+use super::spool_trimmer::SpoolTrimmer;
 use super::state::{
     LOG, Phase, SPEC, STATE, STOP, Started, State, StopMark, VERSION, exit_file, started_file, stream_file,
 };
@@ -68,7 +68,7 @@ pub struct Supervisor {
     /// Processes that were told to end: pid and start time.
     ended: BTreeSet<(u32, u64)>,
     /// Until the last rank has ended.
-    pub(super) guard: Option<Guard>,
+    pub(super) spool_trimmer: Option<SpoolTrimmer>,
     /// Where the run may be silent for a limited time.
     silence: Option<Silence>,
     /// Where the ranks find each other, until the last has ended.
@@ -159,7 +159,7 @@ impl Supervisor {
         if let Some(text) = logout::danger().warning() {
             supervisor.tell(&Note::new(what::LOGOUT, text, clock::host_now()));
         }
-        supervisor.start_guard();
+        supervisor.start_spool_trimmer();
         if spec.wants_nccl_timings()
             && let Err(error) = nccl_timings::install(&supervisor.dir)
         {
@@ -190,7 +190,7 @@ impl Supervisor {
             signals,
             adopted: None,
             ended: BTreeSet::new(),
-            guard: None,
+            spool_trimmer: None,
             silence,
             meeting: None,
             tracing: None,
@@ -472,7 +472,7 @@ impl Supervisor {
 
     fn end(mut self) -> Result<(), SuperviseError> {
         // its last look cuts and syncs what the ranks said at the end
-        self.guard = None;
+        self.spool_trimmer = None;
         self.meeting = None;
         self.tracing = None;
         self.ras = None;
