@@ -7,7 +7,7 @@
 //!   handover  open descriptors, and so locks, from one process to another without a gap
 //!   note    beside a lock: for whom it is held. Its file's owner is the kernel's word, the rest is the holder's
 //!   lock_record  a note that counts while it is locked
-//!   beside  records of runs that use their user's GPU beside another run
+//!   shared_lease  records of runs that use their user's GPU beside another run
 //!   queue   records of those who wait: tickets
 //!   look    who holds what, without touching a lock
 //! ```
@@ -17,7 +17,6 @@
 //! order to start; each rank-wrap inherits the one of its rank and is from then on the only process that has it: it
 //! closes it to the rank.
 
-mod beside;
 mod claim;
 pub mod handover;
 mod lock_record;
@@ -25,6 +24,7 @@ mod look;
 mod note;
 mod place;
 mod queue;
+mod shared_lease;
 mod socket_lock;
 
 use std::path::PathBuf;
