@@ -7,11 +7,11 @@
 use std::io::Write;
 
 use super::checkpoint;
+use super::checkpointer::Checkpointer;
 use super::device::{self, Chosen};
 use super::env::RankEnv;
 use super::error::WorkerError;
 use super::flight;
-use super::keeper::Keeper;
 use super::model::dropout::hash;
 use super::replica::{Replica, Stepped};
 use super::report::Reporter;
@@ -31,7 +31,7 @@ pub(super) fn train(
     out: &mut dyn Write,
 ) -> Result<(), WorkerError> {
     let schedule = Schedule::new(options, task.defaults(), task.samples(), env.world)?;
-    let mut keeper = Keeper::new(options, task.name(), &schedule, env.rank)?;
+    let mut checkpointer = Checkpointer::new(options, task.name(), &schedule, env.rank)?;
     let total = schedule.total_steps();
     let (mut reporter, mut ranks) = Session::join(task.name(), Some(total), env, out)?.into_parts();
     schedule.agree(&mut *ranks)?;
@@ -69,14 +69,14 @@ pub(super) fn train(
         )?;
     }
     let mut training = Training { schedule, rank, world, metric, samples, replica: &mut *replica, reporter };
-    let outcome = training.run(&mut keeper, out);
+    let outcome = training.run(&mut checkpointer, out);
     if let Err(WorkerError::Collective(error)) = &outcome {
         let report = env.report.as_deref();
         replica.with_ranks(&mut |ranks| flight::keep(ranks, error, report, out))?;
         return outcome;
     }
     outcome?;
-    keeper.verdict()
+    checkpointer.verdict()
 }
 
 /// How gradients are to travel.
@@ -111,8 +111,8 @@ struct Training<'a> {
 
 impl Training<'_> {
     /// All epochs that are left.
-    fn run(&mut self, keeper: &mut Keeper, out: &mut dyn Write) -> Result<(), WorkerError> {
-        let mut step = keeper.start(self.replica, out)?;
+    fn run(&mut self, checkpointer: &mut Checkpointer, out: &mut dyn Write) -> Result<(), WorkerError> {
+        let mut step = checkpointer.start(self.replica, out)?;
         if step >= self.schedule.total_steps() {
             let score = self.replica.evaluate()?;
             self.tell(out, format_args!("nothing is left to train: {} {score:.4}", self.metric))?;
@@ -120,14 +120,14 @@ impl Training<'_> {
         let each = self.schedule.steps_an_epoch();
         for epoch in u32::try_from(step / each).unwrap_or(u32::MAX)..self.schedule.epochs {
             let (began, first) = (host_now().0, step);
-            let loss = self.epoch(epoch, &mut step, keeper, out)?;
+            let loss = self.epoch(epoch, &mut step, checkpointer, out)?;
             let seconds = (host_now().0 - began) as f64 / 1e6;
             // A parameter that is no number can hide: what is not above 0 is 0 behind a ReLU. All ranks see it alike.
             if !self.replica.state()?.is_finite() {
                 return Err(WorkerError::NotFinite { step });
             }
             let score = self.replica.evaluate()?;
-            keeper.keep(step, self.replica, out)?;
+            checkpointer.save(step, self.replica, out)?;
             if self.rank == 0 {
                 let name = self.metric.to_owned();
                 self.reporter.report(&Report::Metric { name, value: score, step: Some(step) })?;
@@ -158,7 +158,7 @@ impl Training<'_> {
         &mut self,
         epoch: u32,
         step: &mut u64,
-        keeper: &mut Keeper,
+        checkpointer: &mut Checkpointer,
         out: &mut dyn Write,
     ) -> Result<f32, WorkerError> {
         let order = sampler::permutation(self.samples, self.schedule.seed, epoch);
@@ -171,11 +171,11 @@ impl Training<'_> {
             let batch = Batch { samples: &batch[own.clone()], first: own.start, seed };
             let known = self.replica.step(*step, &batch, self.schedule.rate(*step))?;
             self.report(&known, &mut last)?;
-            if keeper.is_due(*step) {
+            if checkpointer.is_due(*step) {
                 // The numbers of a step that is kept are known first, so that a loss that is none ends training before.
                 let known = self.replica.drain()?;
                 self.report(&known, &mut last)?;
-                keeper.keep(*step, self.replica, out)?;
+                checkpointer.save(*step, self.replica, out)?;
             }
         }
         let known = self.replica.drain()?;
