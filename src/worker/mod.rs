@@ -42,7 +42,7 @@ use std::path::PathBuf;
 pub use device::Device;
 pub use env::RankEnv;
 pub use error::WorkerError;
-pub use gradients::{Gradients, Travel};
+pub use gradients::{BucketOptions, Gradients};
 pub use session::Session;
 pub use step::{Step, Together};
 pub use synthetic::SyntheticOptions;

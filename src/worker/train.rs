@@ -19,7 +19,7 @@ use super::sampler;
 use super::schedule::Schedule;
 use super::session::Session;
 use super::task::{Batch, Task};
-use super::{TrainOptions, Travel};
+use super::{BucketOptions, TrainOptions};
 use crate::clock::host_now;
 use crate::domain::report::Report;
 
@@ -40,7 +40,7 @@ pub(super) fn train(
     let (layers, source) = (task.layers(), task.source());
     let most = schedule.batch.min(samples).div_ceil(world as usize);
     let Chosen { mut replica, transport, note } =
-        device::choose(options, env, task, ranks, travel(options, &schedule, samples)?, most)?;
+        device::choose(options, env, task, ranks, bucket_options(options, &schedule, samples)?, most)?;
     if transport != joined {
         reporter.report(&Report::hello(name, Some(transport.to_owned()), Some(total)))?;
     }
@@ -80,20 +80,24 @@ pub(super) fn train(
 }
 
 /// How gradients are to travel.
-fn travel(options: &TrainOptions, schedule: &Schedule, samples: usize) -> Result<Travel, WorkerError> {
-    let mut travel = Travel { overlap: !options.no_overlap, ..Travel::default() };
+fn bucket_options(
+    options: &TrainOptions,
+    schedule: &Schedule,
+    samples: usize,
+) -> Result<BucketOptions, WorkerError> {
+    let mut bucket_options = BucketOptions { overlap: !options.no_overlap, ..BucketOptions::default() };
     if let Some(bytes) = options.bucket {
         if bytes == 0 {
             return Err(WorkerError::Option { option: "--bucket", must_be: "more than 0 bytes" });
         }
-        (travel.first, travel.others) = (bytes, bytes);
+        (bucket_options.first, bucket_options.others) = (bytes, bytes);
     }
     if options.half {
         // Sums over a batch are as great as its samples are many. The factor leaves room for mean gradients up to 1,000, and
         // keeps those of a millionth from losing digits.
-        travel.half = Some(64.0 / schedule.batch.min(samples) as f32);
+        bucket_options.half = Some(64.0 / schedule.batch.min(samples) as f32);
     }
-    Ok(travel)
+    Ok(bucket_options)
 }
 
 /// A training under way.

@@ -8,7 +8,7 @@ use super::kernels::{Compress, Expand};
 use super::model::TOTALS;
 use crate::collective::nccl::{DeviceBuffer, DeviceGroup, DeviceWork};
 use crate::collective::{DType, Reduce};
-use crate::worker::gradients::{Travel, plan};
+use crate::worker::gradients::{BucketOptions, plan};
 use crate::worker::model::sink::ranges;
 
 /// Layers that travel together.
@@ -33,13 +33,17 @@ pub(super) struct Buckets {
 
 impl Buckets {
     /// Bytes of the GPU's memory that they need.
-    pub(super) fn bytes(params: usize, travel: &Travel) -> usize {
-        4 * (params + TOTALS) + if travel.half.is_some() { 2 * params } else { 0 }
+    pub(super) fn bytes(params: usize, bucket_options: &BucketOptions) -> usize {
+        4 * (params + TOTALS) + if bucket_options.half.is_some() { 2 * params } else { 0 }
     }
 
     /// For layers with so many parameters each; the memory is the group's.
-    pub(super) fn new(layers: &[usize], travel: &Travel, group: &mut DeviceGroup) -> Result<Self, GpuError> {
-        let (runs, layers) = (plan(layers, travel), ranges(layers));
+    pub(super) fn new(
+        layers: &[usize],
+        bucket_options: &BucketOptions,
+        group: &mut DeviceGroup,
+    ) -> Result<Self, GpuError> {
+        let (runs, layers) = (plan(layers, bucket_options), ranges(layers));
         let mut bucket_of = vec![0; layers.len()];
         let mut buckets = Vec::with_capacity(runs.len());
         for (at, run) in runs.into_iter().enumerate() {
@@ -49,11 +53,18 @@ impl Buckets {
         }
         let params = layers.last().map_or(0, |last| last.end);
         let gradient = group.allocate(4 * (params + TOTALS))?;
-        let halves = match travel.half {
+        let halves = match bucket_options.half {
             Some(scale) => Some((group.allocate(2 * params)?, scale)),
             None => None,
         };
-        Ok(Self { all: buckets, bucket_of, gradient, halves, overlap: travel.overlap, left: Vec::new() })
+        Ok(Self {
+            all: buckets,
+            bucket_of,
+            gradient,
+            halves,
+            overlap: bucket_options.overlap,
+            left: Vec::new(),
+        })
     }
 
     /// The gradients of all layers, and [`TOTALS`] behind them.

@@ -32,7 +32,7 @@ use crate::worker::model::pool;
 use crate::worker::model::sink::Flat;
 use crate::worker::replica::Replica;
 use crate::worker::task::{self, Batch, Defaults, Task};
-use crate::worker::{SyntheticOptions, TrainOptions, Travel};
+use crate::worker::{BucketOptions, SyntheticOptions, TrainOptions};
 
 /// The greatest difference of a value, as a share of the layer's greatest.
 const PARITY: f32 = 1e-4;
@@ -378,7 +378,7 @@ fn mnist_task() -> Box<dyn Task> {
 fn time_steps(name: &str, card: Card, task: Box<dyn Task>, batch: usize, steps: u64) {
     let card = Rc::new(card);
     let group = group(&card);
-    let making = Making { task, card, group, seed: 1, travel: Travel::default(), batch };
+    let making = Making { task, card, group, seed: 1, bucket_options: BucketOptions::default(), batch };
     let mut replica = GpuReplica::new(making).unwrap();
     let samples: Vec<usize> = (0..batch).collect();
     let mut timings = Vec::new();
