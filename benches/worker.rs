@@ -12,7 +12,7 @@ use std::time::Duration;
 use hvtui::clock::host_now;
 use hvtui::worker::model::cnn::{Cnn, Pattern, Shape};
 use hvtui::worker::model::dropout::uniform;
-use hvtui::worker::model::optimizer::{Optimizer, Pace, Rule};
+use hvtui::worker::model::optimizer::{Optimizer, Rule, StepSize};
 use hvtui::worker::model::sink::{Flat, Sink};
 use hvtui::worker::{BucketOptions, RankEnv, Session, TrainOptions, WorkerError, run_as};
 
@@ -105,7 +105,11 @@ fn measure(threads: usize) {
         let forward = host_now().0;
         net.backward(&params, &images, &mut Flat::new(&mut gradient, &layers));
         let backward = host_now().0;
-        adam.step(&mut params, &gradient, Pace { rate: 1e-3, scale: 1.0 / BATCH as f32 });
+        adam.step(
+            &mut params,
+            &gradient,
+            StepSize { learning_rate: 1e-3, gradient_scale: 1.0 / BATCH as f32 },
+        );
         let end = host_now().0;
         for (part, span) in parts.iter_mut().zip([forward - start, backward - forward, end - backward]) {
             *part += span;
