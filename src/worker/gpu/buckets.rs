@@ -28,7 +28,7 @@ pub(super) struct Buckets {
     halves: Option<(DeviceBuffer, f32)>,
     overlap: bool,
     /// Buckets whose operation was begun in this step, in that order.
-    left: Vec<(usize, Vec<DeviceWork>)>,
+    started: Vec<(usize, Vec<DeviceWork>)>,
 }
 
 impl Buckets {
@@ -63,7 +63,7 @@ impl Buckets {
             gradient,
             halves,
             overlap: bucket_options.overlap,
-            left: Vec::new(),
+            started: Vec::new(),
         })
     }
 
@@ -77,7 +77,7 @@ impl Buckets {
         std::mem::forget((self.gradient.clone(), self.halves.clone()));
     }
 
-    /// The work of a layer's gradient is on the stream. A bucket that is full leaves behind it.
+    /// The work of a layer's gradient is on the stream. The allreduce of a bucket that is full is started behind it.
     pub(super) fn ready(
         &mut self,
         layer: usize,
@@ -87,14 +87,14 @@ impl Buckets {
         let at = self.bucket_of[layer];
         let bucket = &mut self.all[at];
         bucket.missing = bucket.missing.saturating_sub(1);
-        if bucket.missing == 0 && self.overlap { self.leave(at, card, group) } else { Ok(()) }
+        if bucket.missing == 0 && self.overlap { self.start_allreduce(at, card, group) } else { Ok(()) }
     }
 
-    /// The backward pass is on the stream: what has not left leaves.
+    /// The backward pass is on the stream: what has not been started is started.
     pub(super) fn rest(&mut self, card: &Card, group: &mut DeviceGroup) -> Result<(), GpuError> {
         for at in 0..self.all.len() {
-            if !self.left.iter().any(|(left, _)| *left == at) {
-                self.leave(at, card, group)?;
+            if !self.started.iter().any(|(started, _)| *started == at) {
+                self.start_allreduce(at, card, group)?;
             }
             self.all[at].missing = self.all[at].layers;
         }
@@ -102,7 +102,7 @@ impl Buckets {
     }
 
     #[expect(unsafe_code, reason = "work on memory of the GPU")]
-    fn leave(&mut self, at: usize, card: &Card, group: &mut DeviceGroup) -> Result<(), GpuError> {
+    fn start_allreduce(&mut self, at: usize, card: &Card, group: &mut DeviceGroup) -> Result<(), GpuError> {
         let Range { start, end } = self.all[at].params;
         // The totals lie behind the last layer, which is in the first bucket, and always go in 32 bits.
         let behind = if at == 0 { TOTALS } else { 0 };
@@ -129,7 +129,7 @@ impl Buckets {
                 }
             }
         }
-        self.left.push((at, in_flight));
+        self.started.push((at, in_flight));
         Ok(())
     }
 
@@ -137,7 +137,7 @@ impl Buckets {
     #[expect(unsafe_code, reason = "work on memory of the GPU")]
     pub(super) fn join(&mut self, card: &Card, group: &mut DeviceGroup) -> Result<u64, GpuError> {
         let mut last = 0;
-        for (at, mut in_flight) in self.left.drain(..) {
+        for (at, mut in_flight) in self.started.drain(..) {
             for work in &mut in_flight {
                 group.join(work, &card.stream)?;
                 last = work.seq();
@@ -150,7 +150,7 @@ impl Buckets {
                 threads: (end - start) as u32,
                 scale: *scale,
             };
-            // SAFETY: as in `leave`; the operation is before it on the stream.
+            // SAFETY: as in `start_allreduce`; the operation is before it on the stream.
             unsafe { card.launch(&kernel) }?;
         }
         Ok(last)
