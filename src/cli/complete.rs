@@ -10,7 +10,7 @@ use tokio::time;
 use super::disk;
 use crate::domain::event::Event;
 use crate::domain::ids::RunId;
-use crate::domain::position::Past;
+use crate::domain::resume_point::Backfill;
 use crate::domain::run::RunSpec;
 use crate::launcher::session::{Output, Session};
 use crate::record::Store;
@@ -50,7 +50,7 @@ pub(crate) async fn complete(
     for spec in runs {
         let (run, taken) = (spec.id.clone(), TakenUp::open(&store, &spec.id));
         // another client may be recording it
-        if taken.recorder.is_some() && recorded.attach(spec, taken, Past::Whole) {
+        if taken.recorder.is_some() && recorded.attach(spec, taken, Backfill::Whole) {
             open.insert(run);
         }
     }

@@ -32,8 +32,8 @@ use crate::domain::collectives::HostCollectives;
 use crate::domain::event::{Envelope, Event, Origin};
 use crate::domain::host::LinkState;
 use crate::domain::ids::{HostId, RunId};
-use crate::domain::position::{Past, Position};
 use crate::domain::preflight::Finding;
+use crate::domain::resume_point::{Backfill, ResumePoint};
 use crate::domain::run::RunSpec;
 use crate::domain::share::HostShare;
 use crate::domain::signal::SignalRequest;
@@ -123,7 +123,7 @@ pub struct Session {
     world: World,
     runs: BTreeMap<RunId, RunMachine>,
     /// Of attached runs: what was known before, which is not told again.
-    known: BTreeMap<RunId, Position>,
+    known: BTreeMap<RunId, ResumePoint>,
     pending: Vec<Pending>,
     /// Launches that have waited and whose GPUs are not safely held yet.
     starting: BTreeMap<RunId, Pending>,
@@ -241,32 +241,32 @@ impl Session {
         self.cluster.send(host, ToAgent::Trace(trace));
     }
 
-    /// Attaches to a run that goes on already or has ended since, from `position` on: its events come as those
+    /// Attaches to a run that goes on already or has ended since, from `resume_point` on: its events come as those
     /// of a run of this session, and it is stopped like one. `false` when this session follows it already.
-    pub fn attach(&mut self, spec: RunSpec, position: Position, past: Past) -> bool {
+    pub fn attach(&mut self, spec: RunSpec, resume_point: ResumePoint, backfill: Backfill) -> bool {
         if self.runs.get(&spec.id).is_some_and(|machine| !machine.is_over()) {
             return false;
         }
         let at = clock::now();
         let run = spec.id.clone();
         let hosts = spec.hosts();
-        let (machine, actions) = RunMachine::attach(spec, &position, past, at);
-        self.known.insert(run.clone(), position);
+        let (machine, actions) = RunMachine::attach(spec, &resume_point, backfill, at);
+        self.known.insert(run.clone(), resume_point);
         self.own(run, machine, &hosts);
         self.act(actions, at);
         true
     }
 
-    /// Only reads a run, from `position` on: its lines and exits come, and [`Output::Gone`] behind the last of
+    /// Only reads a run, from `resume_point` on: its lines and exits come, and [`Output::Gone`] behind the last of
     /// a host. With `once`, what is there now and no more.
-    pub fn read(&mut self, spec: &RunSpec, position: Position, once: bool) {
+    pub fn read(&mut self, spec: &RunSpec, resume_point: ResumePoint, once: bool) {
         for host in spec.hosts() {
-            let from = position.wanted(spec, &host);
-            let steps_by = position.steps_by(spec, &host);
+            let from = resume_point.wanted(spec, &host);
+            let steps_by = resume_point.steps_by(spec, &host);
             let follow = Follow { from, steps_by, once, hurry: false, ..plan::follow(spec, &host) };
             self.cluster.send(&host, ToAgent::Follow(follow));
         }
-        self.known.insert(spec.id.clone(), position);
+        self.known.insert(spec.id.clone(), resume_point);
     }
 
     /// Asks every host for the runs that it knows; [`Output::Found`] comes from each that is or gets connected.

@@ -4,7 +4,7 @@ use super::error::Error;
 use super::format::Channel;
 use super::reader::Reader;
 use crate::domain::event::{Envelope, Origin};
-use crate::domain::position::Position;
+use crate::domain::resume_point::ResumePoint;
 use crate::domain::run_log::LOG_LINES;
 use crate::domain::world::World;
 
@@ -12,7 +12,7 @@ use crate::domain::world::World;
 #[derive(Debug, Default)]
 pub struct Recap {
     /// From where to go on.
-    pub position: Position,
+    pub resume_point: ResumePoint,
     /// The run as it stood there, with its newest lines. Hosts are not in it: they will tell of themselves.
     pub world: World,
 }
@@ -45,12 +45,12 @@ impl Reader {
         lines.for_each(|line| recap.take(&line));
         for note in (0..self.chunk_count()).filter_map(|chunk| self.note(chunk)) {
             for (rank, stream, offset) in note.lines.iter().flatten() {
-                recap.position.know_line(*rank, *stream, *offset);
+                recap.resume_point.know_line(*rank, *stream, *offset);
             }
-            recap.position.next_seq = recap.position.next_seq.max(note.last_seq.saturating_add(1));
-            recap.position.last_at = recap.position.last_at.max(Some(note.end));
+            recap.resume_point.next_seq = recap.resume_point.next_seq.max(note.last_seq.saturating_add(1));
+            recap.resume_point.last_at = recap.resume_point.last_at.max(Some(note.end));
         }
-        recap.position.spec = self.spec().cloned();
+        recap.resume_point.spec = self.spec().cloned();
         Ok(recap)
     }
 
@@ -73,7 +73,7 @@ impl Reader {
 
 impl Recap {
     fn take(&mut self, envelope: &Envelope) {
-        self.position.take(envelope);
+        self.resume_point.take(envelope);
         if !matches!(envelope.origin, Origin::Host(_)) {
             self.world.apply(envelope);
         }

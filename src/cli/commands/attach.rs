@@ -13,7 +13,7 @@ use crate::cli::paths::Paths;
 use crate::cli::run_printer::RunPrinter;
 use crate::cli::{ask, runtime};
 use crate::config::HostsFile;
-use crate::domain::position::Past;
+use crate::domain::resume_point::Backfill;
 use crate::record::Store;
 use crate::ssh::Prompter;
 use crate::tui::source::recorded::Recorded;
@@ -54,11 +54,11 @@ async fn attach(
     let printer =
         RunPrinter::resumed(args.verbose, &run, taken.recap.world.clone()).painted(Paint::of_process());
     let screen = Screen::new(printer, false);
-    let past = match (args.whole, args.tail) {
-        (true, _) => Past::Every,
-        (_, true) => Past::Recent,
-        _ => Past::after(&taken.recap.position),
+    let backfill = match (args.whole, args.tail) {
+        (true, _) => Backfill::Every,
+        (_, true) => Backfill::Recent,
+        _ => Backfill::after(&taken.recap.resume_point),
     };
-    recorded.attach(found.spec, taken, past);
+    recorded.attach(found.spec, taken, backfill);
     follow(recorded, screen, Some(run), Part::Guest, prompter, &paths.state).await
 }

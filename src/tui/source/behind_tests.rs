@@ -16,8 +16,8 @@ fn taken_up() -> (Behind, RunState, World) {
     let mut world = World::default();
     let created = Event::RunCreated { spec: Arc::new(spec.clone()) };
     world.apply(&Envelope { seq: 0, at: second(3), origin: Origin::Run(spec.id.clone()), event: created });
-    let position = Position { last_at: Some(second(3)), next_seq: 1, ..Position::default() };
-    let (behind, first) = Behind::new(&spec, &position, HostTime(0)).shown(&spec, world.clone());
+    let resume_point = ResumePoint { last_at: Some(second(3)), next_seq: 1, ..ResumePoint::default() };
+    let (behind, first) = Behind::new(&spec, &resume_point, HostTime(0)).shown(&spec, world.clone());
     (behind, first, world)
 }
 

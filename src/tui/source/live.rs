@@ -14,9 +14,9 @@ use crate::domain::alerts::AlertRules;
 use crate::domain::event::Origin;
 use crate::domain::ids::{HostId, RunId};
 use crate::domain::marks::MarkChange;
-use crate::domain::position::Past;
 use crate::domain::preflight::{Finding, Mark};
 use crate::domain::question::Answer;
+use crate::domain::resume_point::Backfill;
 use crate::domain::run::RunSpec;
 use crate::domain::share::Heard;
 use crate::launch::error::{LaunchError, LaunchFault};
@@ -307,13 +307,13 @@ impl Live {
     fn attached(&mut self, spec: RunSpec, taken: TakenUp) {
         let run = spec.id.clone();
         self.opening.remove(&run);
-        if let Some(outcome) = &taken.recap.position.outcome {
+        if let Some(outcome) = &taken.recap.resume_point.outcome {
             let text = format!("run {} has ended: {}", run.short(), outcome.summary);
             self.notice(Level::Info, text);
             return self.list_runs();
         }
-        let past = Past::after(&taken.recap.position);
-        let shown = self.recorded.attach_shown(spec, taken, past);
+        let backfill = Backfill::after(&taken.recap.resume_point);
+        let shown = self.recorded.attach_shown(spec, taken, backfill);
         self.queue.push_back(Msg::TakenUp(Box::new(shown)));
         if self.replay.is_none() {
             self.queue.push_back(Msg::Attached(run.clone()));

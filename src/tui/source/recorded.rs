@@ -18,7 +18,7 @@ use crate::clock;
 use crate::domain::alerts::AlertRules;
 use crate::domain::event::{Envelope, Event, Origin};
 use crate::domain::ids::{HostId, RunId};
-use crate::domain::position::Past;
+use crate::domain::resume_point::Backfill;
 use crate::domain::run::RunSpec;
 use crate::domain::time::{HostTime, Stamp};
 use crate::domain::world::RunState;
@@ -238,31 +238,31 @@ impl Recorded {
 
     /// Attaches to a run where its recording ends: streams the rest and goes on recording. `false` when the
     /// session follows it already.
-    pub fn attach(&mut self, spec: RunSpec, taken: TakenUp, past: Past) -> bool {
-        let behind = Behind::new(&spec, &taken.recap.position, clock::host_now());
-        self.take_up(spec, taken, past, behind)
+    pub fn attach(&mut self, spec: RunSpec, taken: TakenUp, backfill: Backfill) -> bool {
+        let behind = Behind::new(&spec, &taken.recap.resume_point, clock::host_now());
+        self.take_up(spec, taken, backfill, behind)
     }
 
     /// The same for who shows it: gives how it is shown until it is told that it has caught up.
-    pub(super) fn attach_shown(&mut self, spec: RunSpec, mut taken: TakenUp, past: Past) -> RunState {
+    pub(super) fn attach_shown(&mut self, spec: RunSpec, mut taken: TakenUp, backfill: Backfill) -> RunState {
         let world = std::mem::take(&mut taken.recap.world);
-        let behind = Behind::new(&spec, &taken.recap.position, clock::host_now());
+        let behind = Behind::new(&spec, &taken.recap.resume_point, clock::host_now());
         let (behind, at_first) = behind.shown(&spec, world);
-        self.take_up(spec, taken, past, behind);
+        self.take_up(spec, taken, backfill, behind);
         at_first
     }
 
-    fn take_up(&mut self, spec: RunSpec, taken: TakenUp, past: Past, behind: Behind) -> bool {
+    fn take_up(&mut self, spec: RunSpec, taken: TakenUp, backfill: Backfill, behind: Behind) -> bool {
         let run = spec.id.clone();
         if self.active.contains_key(&run) {
             return false;
         }
-        let position = taken.recap.position;
+        let resume_point = taken.recap.resume_point;
         self.troubles.extend(taken.trouble);
         if let Some(recorder) = taken.recorder {
             let hosts = behind.hosts.clone();
             self.behind.insert(run.clone(), behind);
-            self.activate(&run, recorder, position.next_seq, hosts, clock::now());
+            self.activate(&run, recorder, resume_point.next_seq, hosts, clock::now());
         } else {
             if taken.is_recorded_elsewhere {
                 self.look_out(run.clone());
@@ -273,7 +273,7 @@ impl Recorded {
             }
             self.unrecorded.insert(run);
         }
-        self.session.attach(spec, position, past)
+        self.session.attach(spec, resume_point, backfill)
     }
 
     /// What is known of a run by now is put on the disk, if it is recorded here.

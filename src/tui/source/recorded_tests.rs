@@ -147,7 +147,7 @@ fn attached() -> (Still, Recorded, RunState) {
     let session = Session::new(Vec::new(), Vec::new(), "/".to_owned());
     let mut recorded = Recorded::new(session, still.state.path());
     let taken = TakenUp::open(&Store::new(still.state.path()), &still.run);
-    let first = recorded.attach_shown(still.spec(), taken, Past::Whole);
+    let first = recorded.attach_shown(still.spec(), taken, Backfill::Whole);
     (still, recorded, first)
 }
 

@@ -32,12 +32,12 @@ impl TakenUp {
             Some(Ok(recap)) => recap,
             Some(Err(error)) => return Self { trouble: Some(unrecorded(run, &error)), ..Self::default() },
         };
-        if recap.position.outcome.is_some() {
+        if recap.resume_point.outcome.is_some() {
             return Self { recap, ..Self::default() };
         }
         match lock.and_then(Recorder::resume) {
             Ok(recorder) => {
-                recap.position.abandoned = is_begun;
+                recap.resume_point.abandoned = is_begun;
                 Self { recap, recorder: Some(recorder), ..Self::default() }
             }
             Err(Error::Busy(_)) => {
