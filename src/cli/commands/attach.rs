@@ -51,13 +51,13 @@ async fn attach(
     let mut recorded = Recorded::new(session, &paths.state);
     recorded.limit(file.max_recording);
     recorded.keep_states(Arc::new(file.alerts.rules.clone()));
-    let printer =
-        RunPrinter::resumed(args.verbose, &run, taken.recap.world.clone()).painted(Paint::of_process());
+    let printer = RunPrinter::resumed(args.verbose, &run, taken.resume_state.world.clone())
+        .painted(Paint::of_process());
     let screen = Screen::new(printer, false);
     let backfill = match (args.whole, args.tail) {
         (true, _) => Backfill::Every,
         (_, true) => Backfill::Recent,
-        _ => Backfill::after(&taken.recap.resume_point),
+        _ => Backfill::after(&taken.resume_state.resume_point),
     };
     recorded.attach(found.spec, taken, backfill);
     follow(recorded, screen, Some(run), Part::Guest, prompter, &paths.state).await

@@ -62,7 +62,7 @@ pub fn run(
         let mut printer = Printer::new(args, Some(&found.spec))?;
         let resume_point = match &found.recording {
             Some(reader) if !printer.recording(reader)? => return Ok(ExitCode::SUCCESS),
-            Some(reader) => reader.recap()?.resume_point,
+            Some(reader) => reader.resume_state()?.resume_point,
             None => ResumePoint::default(),
         };
         let session = found.session(&file, paths, None, &prompter).await?;

@@ -307,12 +307,12 @@ impl Live {
     fn attached(&mut self, spec: RunSpec, taken: TakenUp) {
         let run = spec.id.clone();
         self.opening.remove(&run);
-        if let Some(outcome) = &taken.recap.resume_point.outcome {
+        if let Some(outcome) = &taken.resume_state.resume_point.outcome {
             let text = format!("run {} has ended: {}", run.short(), outcome.summary);
             self.notice(Level::Info, text);
             return self.list_runs();
         }
-        let backfill = Backfill::after(&taken.recap.resume_point);
+        let backfill = Backfill::after(&taken.resume_state.resume_point);
         let shown = self.recorded.attach_shown(spec, taken, backfill);
         self.queue.push_back(Msg::TakenUp(Box::new(shown)));
         if self.replay.is_none() {

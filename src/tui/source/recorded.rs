@@ -239,14 +239,14 @@ impl Recorded {
     /// Attaches to a run where its recording ends: streams the rest and goes on recording. `false` when the
     /// session follows it already.
     pub fn attach(&mut self, spec: RunSpec, taken: TakenUp, backfill: Backfill) -> bool {
-        let behind = Behind::new(&spec, &taken.recap.resume_point, clock::host_now());
+        let behind = Behind::new(&spec, &taken.resume_state.resume_point, clock::host_now());
         self.take_up(spec, taken, backfill, behind)
     }
 
     /// The same for who shows it: gives how it is shown until it is told that it has caught up.
     pub(super) fn attach_shown(&mut self, spec: RunSpec, mut taken: TakenUp, backfill: Backfill) -> RunState {
-        let world = std::mem::take(&mut taken.recap.world);
-        let behind = Behind::new(&spec, &taken.recap.resume_point, clock::host_now());
+        let world = std::mem::take(&mut taken.resume_state.world);
+        let behind = Behind::new(&spec, &taken.resume_state.resume_point, clock::host_now());
         let (behind, at_first) = behind.shown(&spec, world);
         self.take_up(spec, taken, backfill, behind);
         at_first
@@ -257,7 +257,7 @@ impl Recorded {
         if self.active.contains_key(&run) {
             return false;
         }
-        let resume_point = taken.recap.resume_point;
+        let resume_point = taken.resume_state.resume_point;
         self.troubles.extend(taken.trouble);
         if let Some(recorder) = taken.recorder {
             let hosts = behind.hosts.clone();
