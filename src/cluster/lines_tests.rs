@@ -211,7 +211,7 @@ fn a_bar_that_nothing_writes_over_any_more_becomes_a_line() {
 
 /// Another client may have shown unfinished rows of what it recorded; the lines take their place.
 #[test]
-fn who_takes_up_a_run_takes_unfinished_rows_back_once() {
+fn a_client_that_resumes_a_run_takes_unfinished_rows_back_once() {
     let line = |offset, text: &str| {
         let (rank, stream, text) = (Rank(0), Stream::Stderr, text.to_owned());
         Arc::new(LogLine { rank, stream, offset, text, elided: 0, t: Some(HostTime(9)) })
@@ -373,7 +373,7 @@ fn recorded(files: &mut RankFiles, report: &str, until: usize, marks: usize) -> 
 
 proptest! {
     #[test]
-    fn who_takes_up_a_run_knows_by_whom_its_steps_are_told(
+    fn a_client_that_resumes_a_run_knows_by_whom_its_steps_are_told(
         lines in prop::collection::vec((0u8..3, any::<bool>()), 1..40),
         cut in 0usize..4000,
         marks in 1usize..8,

@@ -703,7 +703,7 @@ fn allreduce_that_is_hidden_is_told() {
 }
 
 /// A run that goes on while its client is away for three seconds and comes back.
-fn taken_up() -> Story {
+fn resumed() -> Story {
     let mut story = training();
     let since = story.at;
     story.wait_ms(3_000);
@@ -719,12 +719,12 @@ fn taken_up() -> Story {
 
 #[test]
 fn the_time_in_which_nobody_followed_is_drawn() {
-    let mut story = taken_up();
+    let mut story = resumed();
     press(&mut story, "t");
     story.model.ui.run.window = Some(5_000_000);
     let spans = story.model.shown_run().map(|(_, run)| run.unattended.clone()).unwrap_or_default();
     shoot("run-unattended", story, &[(80, 24), (120, 40)], COLOR);
-    let mut story = taken_up();
+    let mut story = resumed();
     story.model.ui.screen = Screen::Replay;
     story.model.ui.replay.open = true;
     story.model.ui.run.window = Some(5_000_000);
@@ -732,7 +732,7 @@ fn the_time_in_which_nobody_followed_is_drawn() {
     let state = PlaybackState { end, playhead, unattended: spans, ..playback_state() };
     story.send(Msg::Playback(state.clone()));
     shoot("replay-unattended", story, &[(80, 24), (120, 40)], COLOR);
-    let mut story = taken_up();
+    let mut story = resumed();
     story.model.ui.screen = Screen::Replay;
     story.model.ui.replay.open = true;
     story.send(Msg::Playback(state));

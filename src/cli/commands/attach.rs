@@ -17,7 +17,7 @@ use crate::domain::resume_point::Backfill;
 use crate::record::Store;
 use crate::ssh::Prompter;
 use crate::tui::source::recorded::Recorded;
-use crate::tui::source::takeup::TakenUp;
+use crate::tui::source::resume::Resumed;
 
 /// Between telemetry samples of the hosts of a run.
 const INTERVAL: Duration = Duration::from_secs(1);
@@ -46,19 +46,19 @@ async fn attach(
     }
     // reading the recording and reaching the hosts take their time together
     let session = found.session(file, paths, Some(INTERVAL), prompter).await?;
-    let taken = TakenUp::open(&Store::new(&paths.state), &found.spec.id);
+    let resumed = Resumed::open(&Store::new(&paths.state), &found.spec.id);
     let run = found.spec.id.clone();
     let mut recorded = Recorded::new(session, &paths.state);
     recorded.limit(file.max_recording);
     recorded.keep_states(Arc::new(file.alerts.rules.clone()));
-    let printer = RunPrinter::resumed(args.verbose, &run, taken.resume_state.world.clone())
+    let printer = RunPrinter::resumed(args.verbose, &run, resumed.resume_state.world.clone())
         .painted(Paint::of_process());
     let screen = Screen::new(printer, false);
     let backfill = match (args.whole, args.tail) {
         (true, _) => Backfill::Every,
         (_, true) => Backfill::Recent,
-        _ => Backfill::after(&taken.resume_state.resume_point),
+        _ => Backfill::after(&resumed.resume_state.resume_point),
     };
-    recorded.attach(found.spec, taken, backfill);
+    recorded.attach(found.spec, resumed, backfill);
     follow(recorded, screen, Some(run), Part::Guest, prompter, &paths.state).await
 }

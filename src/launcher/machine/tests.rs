@@ -389,7 +389,7 @@ fn attached(resume_point: &crate::domain::resume_point::ResumePoint) -> (RunMach
 }
 
 #[test]
-fn a_run_that_is_taken_up_has_no_deadline_and_passes_its_stages() {
+fn a_run_that_is_resumed_has_no_deadline_and_passes_its_stages() {
     let (mut machine, actions) = attached(&crate::domain::resume_point::ResumePoint::default());
     assert_eq!(sent(&actions), ["a:Follow", "b:Follow"]);
     assert!(matches!(&actions[0], Action::Emit(_, Event::RunCreated { .. })));

@@ -30,7 +30,7 @@ pub enum Msg {
     /// The recording continues from another world: it was opened or sought in.
     Reset(Box<World>),
     /// How a run stands that the client attaches to: as it was known, then as it is once it has caught up.
-    TakenUp(Box<RunState>),
+    Resumed(Box<RunState>),
     /// A key was pressed.
     Key(Key),
     /// The mouse was used.

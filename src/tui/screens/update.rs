@@ -75,7 +75,7 @@ fn take(model: &mut Model, msg: Msg) -> Vec<Effect> {
             }
             Vec::new()
         }
-        Msg::TakenUp(run) => {
+        Msg::Resumed(run) => {
             let now = model.now;
             for (host, note) in model.live_world().stands(*run, now) {
                 noted(model, &host, &note);

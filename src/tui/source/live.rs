@@ -32,7 +32,7 @@ use crate::tui::source::finishing::Finishing;
 use crate::tui::source::preflight::{self, Due, Preflights};
 use crate::tui::source::recorded::{Recorded, Told};
 use crate::tui::source::replay::Replay;
-use crate::tui::source::takeup::TakenUp;
+use crate::tui::source::resume::Resumed;
 use crate::tui::source::tracing::Tracing;
 use crate::tui::source::{EventSource, Left};
 use crate::wire::message::Refused;
@@ -117,7 +117,7 @@ impl Live {
     fn told(&mut self, told: Told) {
         match told {
             Told::Output(output) => self.take_in(output),
-            Told::CaughtUp(state) => self.queue.push_back(Msg::TakenUp(state)),
+            Told::CaughtUp(state) => self.queue.push_back(Msg::Resumed(state)),
         }
     }
 
@@ -262,7 +262,7 @@ impl Live {
             return;
         }
         let run = spec.id.clone();
-        let asked = self.files.take_up(spec, self.finishing.so_far());
+        let asked = self.files.resume(spec, self.finishing.so_far());
         if asked.is_err() {
             self.opening.remove(&run);
         }
@@ -292,7 +292,7 @@ impl Live {
                 let asked = self.files.list(self.finishing.so_far());
                 self.unless(asked);
             }
-            Filed::Taken(spec, taken) => self.attached(*spec, *taken),
+            Filed::Resumed(spec, resumed) => self.attached(*spec, *resumed),
             Filed::Looked(_, Some(fault)) => {
                 self.queue.push_back(Msg::LaunchPlanned(Err(LaunchError::usage(fault))));
             }
@@ -304,17 +304,17 @@ impl Live {
         }
     }
 
-    fn attached(&mut self, spec: RunSpec, taken: TakenUp) {
+    fn attached(&mut self, spec: RunSpec, resumed: Resumed) {
         let run = spec.id.clone();
         self.opening.remove(&run);
-        if let Some(outcome) = &taken.resume_state.resume_point.outcome {
+        if let Some(outcome) = &resumed.resume_state.resume_point.outcome {
             let text = format!("run {} has ended: {}", run.short(), outcome.summary);
             self.notice(Level::Info, text);
             return self.list_runs();
         }
-        let backfill = Backfill::after(&taken.resume_state.resume_point);
-        let shown = self.recorded.attach_shown(spec, taken, backfill);
-        self.queue.push_back(Msg::TakenUp(Box::new(shown)));
+        let backfill = Backfill::after(&resumed.resume_state.resume_point);
+        let shown = self.recorded.attach_shown(spec, resumed, backfill);
+        self.queue.push_back(Msg::Resumed(Box::new(shown)));
         if self.replay.is_none() {
             self.queue.push_back(Msg::Attached(run.clone()));
         }
@@ -510,8 +510,8 @@ impl EventSource for Live {
         troubles.extend(std::iter::from_fn(|| self.recorded.trouble()));
         self.recorded.close();
         self.finishing.take(&mut self.recorded);
-        for (run, taken) in self.files.leave() {
-            if let Some(recorder) = taken.recorder {
+        for (run, resumed) in self.files.leave() {
+            if let Some(recorder) = resumed.recorder {
                 self.finishing.finish(Ended::new(run, recorder, VecDeque::new(), Troubles::default()));
             }
         }

@@ -27,7 +27,7 @@ use crate::record::{Flush, Recorder, Store, weight};
 use crate::tui::source::behind::{Behind, is_of_now};
 use crate::tui::source::ended::{Ended, Finished, Troubles, no_longer_whole, not_recorded};
 use crate::tui::source::lookout::Lookout;
-use crate::tui::source::takeup::TakenUp;
+use crate::tui::source::resume::Resumed;
 
 /// Clock samples kept per host for the beginning of a recording: what the clock filter looks back over.
 const CLOCK_SAMPLES: usize = 32;
@@ -238,33 +238,38 @@ impl Recorded {
 
     /// Attaches to a run where its recording ends: streams the rest and goes on recording. `false` when the
     /// session follows it already.
-    pub fn attach(&mut self, spec: RunSpec, taken: TakenUp, backfill: Backfill) -> bool {
-        let behind = Behind::new(&spec, &taken.resume_state.resume_point, clock::host_now());
-        self.take_up(spec, taken, backfill, behind)
+    pub fn attach(&mut self, spec: RunSpec, resumed: Resumed, backfill: Backfill) -> bool {
+        let behind = Behind::new(&spec, &resumed.resume_state.resume_point, clock::host_now());
+        self.resume(spec, resumed, backfill, behind)
     }
 
     /// The same for who shows it: gives how it is shown until it is told that it has caught up.
-    pub(super) fn attach_shown(&mut self, spec: RunSpec, mut taken: TakenUp, backfill: Backfill) -> RunState {
-        let world = std::mem::take(&mut taken.resume_state.world);
-        let behind = Behind::new(&spec, &taken.resume_state.resume_point, clock::host_now());
+    pub(super) fn attach_shown(
+        &mut self,
+        spec: RunSpec,
+        mut resumed: Resumed,
+        backfill: Backfill,
+    ) -> RunState {
+        let world = std::mem::take(&mut resumed.resume_state.world);
+        let behind = Behind::new(&spec, &resumed.resume_state.resume_point, clock::host_now());
         let (behind, at_first) = behind.shown(&spec, world);
-        self.take_up(spec, taken, backfill, behind);
+        self.resume(spec, resumed, backfill, behind);
         at_first
     }
 
-    fn take_up(&mut self, spec: RunSpec, taken: TakenUp, backfill: Backfill, behind: Behind) -> bool {
+    fn resume(&mut self, spec: RunSpec, resumed: Resumed, backfill: Backfill, behind: Behind) -> bool {
         let run = spec.id.clone();
         if self.active.contains_key(&run) {
             return false;
         }
-        let resume_point = taken.resume_state.resume_point;
-        self.troubles.extend(taken.trouble);
-        if let Some(recorder) = taken.recorder {
+        let resume_point = resumed.resume_state.resume_point;
+        self.troubles.extend(resumed.trouble);
+        if let Some(recorder) = resumed.recorder {
             let hosts = behind.hosts.clone();
             self.behind.insert(run.clone(), behind);
             self.activate(&run, recorder, resume_point.next_seq, hosts, clock::now());
         } else {
-            if taken.is_recorded_elsewhere {
+            if resumed.is_recorded_elsewhere {
                 self.look_out(run.clone());
             }
             if behind.is_shown() {

@@ -159,7 +159,7 @@ mod tests {
     }
 
     #[test]
-    fn parts_are_the_whole_and_a_memory_can_be_taken_up() {
+    fn parts_are_the_whole_and_a_memory_can_be_resumed() {
         for rule in [Rule::Adam, Rule::Sgd { momentum: 0.9 }] {
             let gradient = [0.5, -0.25, 3.0];
             let step_size = StepSize { learning_rate: 0.01, gradient_scale: 0.5 };

@@ -5,7 +5,7 @@ use crate::record::{Error, Lock, Reader, Recorder, ResumeState, Store, closing};
 
 /// A recording that will be gone on with.
 #[derive(Debug, Default)]
-pub struct TakenUp {
+pub struct Resumed {
     /// Up to where the run is recorded here, and how it stood there; empty where nothing is.
     pub resume_state: ResumeState,
     /// What writes on; `None` when the run has ended, or when it can't be recorded.
@@ -16,7 +16,7 @@ pub struct TakenUp {
     pub is_recorded_elsewhere: bool,
 }
 
-impl TakenUp {
+impl Resumed {
     /// Opens the recording of a run, or begins one. Whatever is wrong with it, the run can be followed.
     pub fn open(store: &Store, run: &RunId) -> Self {
         let path = store.path_of(run);
