@@ -435,7 +435,7 @@ impl Iterator for Envelopes<'_> {
 
 /// What a list of runs shows of a recording.
 #[derive(Debug)]
-pub(super) struct Glance {
+pub(super) struct RecordingSummary {
     pub(super) spec: RunSpec,
     pub(super) last: ChunkNote,
     pub(super) bytes: u64,
@@ -444,11 +444,11 @@ pub(super) struct Glance {
 
 /// Said of a recording in which no chunk can be read.
 pub(super) const NO_CHUNK: &str = "no whole chunk";
-/// How many chunks a glance looks at from either end of the file.
+/// How many chunks a summary looks at from either end of the file.
 const GLANCE_CHUNKS: usize = 16;
 
 /// Looks at both ends of a recording without reading what lies between.
-pub(super) fn glance(path: &Path) -> Result<Glance, Error> {
+pub(super) fn summarize(path: &Path) -> Result<RecordingSummary, Error> {
     let files = segments::of(path);
     let mut open = Vec::new();
     let mut spec = None;
@@ -487,7 +487,7 @@ pub(super) fn glance(path: &Path) -> Result<Glance, Error> {
         }
     }
     let (last, integrity) = newest.ok_or_else(|| unreadable("no whole chunk"))?;
-    Ok(Glance { spec, last, bytes: size, damage: integrity.damage() })
+    Ok(RecordingSummary { spec, last, bytes: size, damage: integrity.damage() })
 }
 
 /// Whether a file begins with a chunk that can be read, and the run that is told there.
