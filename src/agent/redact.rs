@@ -8,8 +8,8 @@ use std::ops::Range;
 use bytes::Bytes;
 
 use crate::domain::log::Stream;
+use crate::domain::redaction::{MASKED_BYTE, Masks, TELLING};
 use crate::domain::run::RankSpec;
-use crate::domain::secret::{MASKED_BYTE, Masks, TELLING};
 use crate::procs::identity::Identity;
 use crate::supervise::SuperviseError;
 use crate::supervise::rundir::RunDir;
@@ -218,7 +218,7 @@ mod tests {
             }
             end = at.max(end) + size;
         }
-        crate::domain::secret::text(&told)
+        crate::domain::redaction::text(&told)
     }
 
     #[test]
@@ -244,7 +244,7 @@ mod tests {
                 (&before, piece),
                 (rest, true),
             ) {
-                Ok(Telling::Bytes(bytes)) => crate::domain::secret::text(&bytes),
+                Ok(Telling::Bytes(bytes)) => crate::domain::redaction::text(&bytes),
                 other => format!("{other:?}"),
             }
         };
