@@ -19,8 +19,8 @@ use zeroize::Zeroizing;
 
 use super::errors::{Code, Failure, note, to_stdout};
 use super::signals::{self, Signals};
-use crate::domain::passphrase::Secret;
 use crate::domain::question::{ASKED_AGAIN, Answer, Question, trusts};
+use crate::domain::secret::Secret;
 use crate::ssh::{Asked, Prompter, Questions};
 
 const TTY: &str = "/dev/tty";

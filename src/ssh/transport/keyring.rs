@@ -121,7 +121,7 @@ mod tests {
 
     use super::super::prompter::Asked;
     use super::*;
-    use crate::domain::passphrase::Secret;
+    use crate::domain::secret::Secret;
 
     /// On one thread the person comes last: both hosts wait when the answer is given.
     #[tokio::test]

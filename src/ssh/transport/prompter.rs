@@ -227,8 +227,8 @@ impl Drop for BusyGuard {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::domain::passphrase::Secret;
     use crate::domain::question::Subject;
+    use crate::domain::secret::Secret;
 
     fn password() -> Question {
         Question { host: "a".into(), to: "li@a:22".into(), subject: Subject::Password, note: None }

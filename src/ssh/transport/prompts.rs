@@ -5,8 +5,8 @@ use russh::MethodKind;
 use russh::client::{KeyboardInteractiveAuthResponse as Response, Prompt};
 
 use super::auth::{Attempts, Login, Outcome};
-use crate::domain::passphrase::Secret;
 use crate::domain::question::{Answer, Question, Subject};
+use crate::domain::secret::Secret;
 
 /// Wrong answers in one connection.
 const MOST_WRONG: usize = 3;

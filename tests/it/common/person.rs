@@ -2,8 +2,8 @@
 
 use std::sync::{Arc, Mutex};
 
-use hvtui::domain::passphrase::Secret;
 use hvtui::domain::question::{Answer, Question, Subject};
+use hvtui::domain::secret::Secret;
 use hvtui::ssh::{Asked, Prompter};
 
 /// What was asked and told so far.
