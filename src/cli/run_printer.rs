@@ -19,7 +19,7 @@ use crate::domain::outcome::STOPPED;
 use crate::domain::outcome::restart_words;
 use crate::domain::pace::Pace;
 use crate::domain::run::{Placement, RunStage};
-use crate::domain::standing::Standstill;
+use crate::domain::standstill::Standstill;
 use crate::domain::text::{about, plain, sanitize};
 use crate::domain::time::Stamp;
 use crate::domain::timing::Phase;

@@ -24,7 +24,7 @@ use crate::domain::lease::{Leases, Ticket};
 use crate::domain::log::{GapReason, LogGap, Stream};
 use crate::domain::preflight::{Finding, Mark};
 use crate::domain::run::{HostRun, RefusalClass};
-use crate::domain::standing::Standing;
+use crate::domain::standstill::StalledPhase;
 use crate::domain::time::HostTime;
 use crate::wire::chunk::{CHUNK_BYTES, Chunk, Gap, Written};
 use crate::wire::doctor::{AskChecks, Checked};
@@ -486,7 +486,7 @@ impl Talk {
                 rank.job.stands(since).filter(|_| tell_standing && rank.exit.is_none())
             {
                 followed.stood = now.0;
-                let standing = Standing { phase, step, for_us, stopped: false, at: None };
+                let standing = StalledPhase { phase, step, for_us, stopped: false, at: None };
                 self.say(&FromAgent::Stands(Stands {
                     run: run.clone(),
                     rank: rank.rank,

@@ -17,7 +17,7 @@ use super::nccl_timing::CollectiveTiming;
 use super::note::Note;
 use super::outcome::RunOutcome;
 use super::run::{RankExit, RunSpec, RunStage};
-use super::standing::Standing;
+use super::standstill::StalledPhase;
 use super::time::{HostTime, Stamp};
 use super::timing::{SeenStep, StepTiming};
 use super::waiting::Waiting;
@@ -166,7 +166,7 @@ pub enum Event {
     /// A rank has been in one phase of a step for a while. Origin: rank.
     RankStands {
         /// In which, and for how long.
-        standing: Standing,
+        standing: StalledPhase,
     },
     /// A rank reported a named number. Origin: rank.
     MetricReported {

@@ -65,7 +65,7 @@ pub mod series;
 pub mod share;
 pub mod signal;
 pub mod stacks;
-pub mod standing;
+pub mod standstill;
 mod step_losses;
 pub mod straggler;
 pub mod symptoms;

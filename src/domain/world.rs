@@ -29,7 +29,7 @@ use super::recent_steps::{self, RecentSteps};
 use super::run::{Placement, RankExit, RunSpec, RunStage};
 pub use super::run_log::LoggedLine;
 use super::run_log::RunLog;
-use super::standing::Standing;
+use super::standstill::StalledPhase;
 use super::straggler::{Straggler, Stragglers};
 use super::time::Stamp;
 use super::timing::{SeenStep, StepTiming};
@@ -138,7 +138,7 @@ pub struct RankState {
     /// By whom its steps are told.
     pub steps_by: StepsBy,
     /// The phase in which it has been for a while, and since when.
-    pub standing: Option<(Stamp, Standing)>,
+    pub standing: Option<(Stamp, StalledPhase)>,
     /// How far it is by what it prints, where nothing tells its steps.
     pub seen: Option<SeenStep>,
     /// What NCCL says of itself in what it prints.

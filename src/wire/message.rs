@@ -28,7 +28,7 @@ use crate::domain::log::Stream;
 use crate::domain::note::Note;
 use crate::domain::run::{HostRun, RankExit, RefusalClass};
 use crate::domain::share::HostShare;
-use crate::domain::standing::Standing;
+use crate::domain::standstill::StalledPhase;
 use crate::domain::time::{HostTime, Stamp};
 
 /// Client to agent.
@@ -391,7 +391,7 @@ pub struct Stands {
     pub worker: Option<u32>,
     /// In which phase, and for how long.
     #[serde(flatten)]
-    pub standing: Standing,
+    pub standing: StalledPhase,
 }
 
 /// Which collectives the processes of a run on one host have called.

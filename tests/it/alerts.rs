@@ -12,7 +12,7 @@ use hvtui::domain::ids::{HostId, Rank, RunId};
 use hvtui::domain::lease::{Lease, Leases};
 use hvtui::domain::run::RunStage;
 use hvtui::domain::share::{Heard, HostShare};
-use hvtui::domain::standing::Standing;
+use hvtui::domain::standstill::StalledPhase;
 use hvtui::domain::timing::Phase;
 use hvtui::tui::core::{Effect, Key, KeyCode, Level, Msg, Screen};
 use hvtui::tui::screens::cluster::rows::RowId;
@@ -46,7 +46,7 @@ fn hanging() -> Story {
     story.model.world.alerts.rules = Arc::new(rules);
     for rank in 0..4 {
         let phase = if rank == 3 { Phase::Data } else { Phase::Wait };
-        let standing = Standing { phase, step: 121, for_us: 1_000_000, stopped: false, at: None };
+        let standing = StalledPhase { phase, step: 121, for_us: 1_000_000, stopped: false, at: None };
         story.rank(rank, Event::RankStands { standing });
     }
     for second in 0..75 {

@@ -22,7 +22,7 @@ use hvtui::domain::preflight::{Finding, Mark};
 use hvtui::domain::question::{Question, Subject};
 use hvtui::domain::run::{JobKind, KeptRecordings, RunStage};
 use hvtui::domain::stacks::{ProcessStacks, Taker};
-use hvtui::domain::standing::Standing;
+use hvtui::domain::standstill::StalledPhase;
 use hvtui::domain::sync::SyncPlan;
 use hvtui::domain::time::HostTime;
 use hvtui::domain::timing::Phase;
@@ -869,7 +869,7 @@ fn stacks_of_a_run() {
              File \"/home/ada/train.py\", line 80 in <module>\n"
         ),
         lacks: None,
-        standing: Some(Standing { phase, step: 300, for_us: 9_400_000, stopped: false, at: None }),
+        standing: Some(StalledPhase { phase, step: 300, for_us: 9_400_000, stopped: false, at: None }),
     };
     let of = vec![python(0, 57, Phase::Wait), python(2, 57, Phase::Wait), python(1, 41, Phase::Forward)];
     let collectives = Box::new(late());

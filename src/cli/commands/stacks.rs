@@ -193,7 +193,7 @@ fn source(group: &Alike<'_>) -> String {
 mod tests {
     use super::*;
     use crate::domain::ids::Rank;
-    use crate::domain::standing::Standing;
+    use crate::domain::standstill::StalledPhase;
     use crate::domain::timing::Phase;
 
     #[test]
@@ -208,7 +208,7 @@ mod tests {
                  line 9 in f\n  File \"/me/train.py\", line {line} in main\x1b[2J\n"
             ),
             lacks: None,
-            standing: Some(Standing { phase, step: 8, for_us: 2_000_000, stopped: false, at: None }),
+            standing: Some(StalledPhase { phase, step: 8, for_us: 2_000_000, stopped: false, at: None }),
         };
         let plain = ProcessStacks {
             rank: Rank(3),

@@ -10,7 +10,7 @@ use crate::domain::ids::{HostId, Rank, RunId};
 use crate::domain::note::{Note, what};
 use crate::domain::past::PastGpu;
 use crate::domain::run::Slot;
-use crate::domain::standing::Standstill;
+use crate::domain::standstill::Standstill;
 use crate::domain::straggler::Straggler;
 use crate::domain::text::plain;
 use crate::domain::time::Stamp;
