@@ -8,7 +8,7 @@ use super::errors::Code;
 use crate::config::HostConfig;
 use crate::domain::event::{Event, Origin};
 use crate::domain::ids::HostId;
-use crate::domain::share::Heard;
+use crate::domain::run_status::RunInventory;
 use crate::launcher::session::{Output, Session};
 use crate::ssh::Prompter;
 
@@ -16,7 +16,7 @@ use crate::ssh::Prompter;
 #[derive(Debug, Default)]
 pub(crate) struct Asked {
     /// What the hosts told.
-    pub(crate) heard: Heard,
+    pub(crate) inventory: RunInventory,
     /// Hosts that told nothing, and why.
     pub(crate) silent: Vec<(HostId, Code, String)>,
 }
@@ -26,17 +26,17 @@ pub(crate) async fn ask(
     session: &mut Session,
     patience: Duration,
     prompter: &Prompter,
-    enough: impl Fn(&Heard) -> bool,
+    enough: impl Fn(&RunInventory) -> bool,
 ) -> Asked {
     let mut answers = Asked::default();
     let mut due: BTreeSet<HostId> = session.hosts().iter().map(|host: &HostConfig| host.id.clone()).collect();
     session.list_runs();
     // what a person types takes its time
     let hearing = async {
-        while !due.is_empty() && !enough(&answers.heard) {
+        while !due.is_empty() && !enough(&answers.inventory) {
             match session.next().await {
                 Output::Found { host, shares, last } => {
-                    answers.heard.take(&host, shares, last);
+                    answers.inventory.take(&host, shares, last);
                     if last {
                         due.remove(&host);
                     }
@@ -55,7 +55,7 @@ pub(crate) async fn ask(
         }
     };
     prompter.timeout(patience, hearing).await;
-    if !enough(&answers.heard) {
+    if !enough(&answers.inventory) {
         let seconds = patience.as_secs();
         let late = due.into_iter().map(|host| (host, Code::Unreachable, format!("no answer in {seconds} s")));
         answers.silent.extend(late);

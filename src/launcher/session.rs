@@ -35,7 +35,7 @@ use crate::domain::ids::{HostId, RunId};
 use crate::domain::preflight::Finding;
 use crate::domain::resume_point::{Backfill, ResumePoint};
 use crate::domain::run::RunSpec;
-use crate::domain::share::HostShare;
+use crate::domain::run_status::HostRunStatus;
 use crate::domain::signal::SignalRequest;
 use crate::domain::stacks::ProcessStacks;
 use crate::domain::time::Stamp;
@@ -84,7 +84,7 @@ pub enum Output {
         /// The host.
         host: HostId,
         /// Its shares of runs.
-        shares: Vec<HostShare>,
+        shares: Vec<HostRunStatus>,
         /// Whether nothing more comes.
         last: bool,
     },

@@ -27,7 +27,7 @@ use crate::domain::lease::Leases;
 use crate::domain::log::Stream;
 use crate::domain::note::Note;
 use crate::domain::run::{HostRun, RankExit, RefusalClass};
-use crate::domain::share::HostShare;
+use crate::domain::run_status::HostRunStatus;
 use crate::domain::standstill::StalledPhase;
 use crate::domain::time::{HostTime, Stamp};
 
@@ -291,7 +291,7 @@ impl ListRuns {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Runs {
     /// Some of them.
-    pub shares: Vec<HostShare>,
+    pub shares: Vec<HostRunStatus>,
     /// Whether these were the last.
     pub last: bool,
 }

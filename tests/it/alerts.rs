@@ -11,7 +11,7 @@ use hvtui::domain::host::LinkState;
 use hvtui::domain::ids::{HostId, Rank, RunId};
 use hvtui::domain::lease::{Lease, Leases};
 use hvtui::domain::run::RunStage;
-use hvtui::domain::share::{Heard, HostShare};
+use hvtui::domain::run_status::{HostRunStatus, RunInventory};
 use hvtui::domain::standstill::StalledPhase;
 use hvtui::domain::timing::Phase;
 use hvtui::tui::core::{Effect, Key, KeyCode, Level, Msg, Screen};
@@ -249,7 +249,7 @@ fn a_live_run_that_is_not_opened_here_is_announced_once() {
 
     // one on CPUs has no lease: its hosts tell of it when they are asked
     let mut story = cluster();
-    let share = HostShare {
+    let share = HostRunStatus {
         run: run.clone(),
         host: "gpu-a".into(),
         name: "mnist".to_owned(),
@@ -262,10 +262,10 @@ fn a_live_run_that_is_not_opened_here_is_announced_once() {
         exits: [].into(),
         spec: None,
     };
-    let mut heard = Heard::default();
-    heard.take(&"gpu-a".into(), vec![share], true);
+    let mut inventory = RunInventory::default();
+    inventory.take(&"gpu-a".into(), vec![share], true);
     for _ in 0..2 {
-        story.send(Msg::RunsHeard(Box::new(heard.clone())));
+        story.send(Msg::RunsHeard(Box::new(inventory.clone())));
     }
     assert_eq!(announced(&story), [expected]);
     press(&mut story, "E");

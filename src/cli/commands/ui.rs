@@ -138,8 +138,11 @@ fn read_to_its_end(
     runtime::block_on(async {
         let prompter = person();
         let mut session = connect::session(&hosts, &paths.home, None, &prompter).await?;
-        let Asked { heard, .. } = ask(&mut session, PATIENCE, &prompter, |_| false).await;
-        if heard.unheard(spec).is_empty() && !heard.is_live(&spec.id) && heard.shares.contains_key(&spec.id) {
+        let Asked { inventory, .. } = ask(&mut session, PATIENCE, &prompter, |_| false).await;
+        if inventory.unheard(spec).is_empty()
+            && !inventory.is_live(&spec.id)
+            && inventory.shares.contains_key(&spec.id)
+        {
             for trouble in complete(session, vec![spec.clone()], &paths.state, COMPLETION).await {
                 note(&trouble);
             }

@@ -21,7 +21,7 @@ use super::gpu::health::Severity;
 use super::host::HostInfo;
 use super::ids::{HostId, Rank, RunId};
 use super::note::Note;
-use super::share::Heard;
+use super::run_status::RunInventory;
 use super::text::{plain, sanitize};
 use super::time::Stamp;
 use super::world::{HostState, RunState, World};
@@ -261,8 +261,8 @@ impl World {
     }
 
     /// Takes what hosts told of the runs that they know, at `now`: those that are live and not followed here are told.
-    pub fn hear(&mut self, heard: &Heard, now: Stamp) {
-        self.alerts.hear(heard, Known { hosts: &self.hosts, runs: &self.runs }, now);
+    pub fn hear(&mut self, inventory: &RunInventory, now: Stamp) {
+        self.alerts.hear(inventory, Known { hosts: &self.hosts, runs: &self.runs }, now);
     }
 }
 
@@ -353,8 +353,8 @@ impl Alerts {
     }
 
     /// Takes what hosts told of the runs that they know: each one that is live and not followed here is told once.
-    pub(super) fn hear(&mut self, heard: &Heard, known: Known<'_>, at: Stamp) {
-        for (run, shares) in heard.shares.iter().filter(|(run, _)| heard.is_live(run)) {
+    pub(super) fn hear(&mut self, inventory: &RunInventory, known: Known<'_>, at: Stamp) {
+        for (run, shares) in inventory.shares.iter().filter(|(run, _)| inventory.is_live(run)) {
             let Some((host, share)) = shares.iter().find(|(_, share)| share.live) else { continue };
             let info = known.hosts.get(host).and_then(|state| state.info.as_ref());
             let user = info.map(|info| info.user.as_str());

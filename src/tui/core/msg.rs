@@ -10,7 +10,7 @@ use crate::domain::playback::PlaybackState;
 use crate::domain::preflight::Finding;
 use crate::domain::question::Question;
 use crate::domain::run::{KeptRecordings, RunSummary};
-use crate::domain::share::Heard;
+use crate::domain::run_status::RunInventory;
 use crate::domain::signal::SignalAnswer;
 use crate::domain::stacks::ProcessStacks;
 use crate::domain::time::Stamp;
@@ -55,7 +55,7 @@ pub enum Msg {
         failed: Vec<(RunId, String)>,
     },
     /// What the hosts have told of the runs that they know, so far.
-    RunsHeard(Box<Heard>),
+    RunsHeard(Box<RunInventory>),
     /// Answer to [`crate::tui::core::Effect::Attach`]: the run's events follow.
     Attached(RunId),
     /// Answer to [`crate::tui::core::Effect::Preview`]: exactly one for each, in order.

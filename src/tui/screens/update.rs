@@ -201,8 +201,8 @@ fn runs_told(model: &mut Model, msg: Msg) {
         Msg::RunsDeleted { gone, freed, failed } => {
             runs::delete::done(model, &gone, freed, failed);
         }
-        Msg::RunsHeard(heard) => {
-            model.heard = *heard;
+        Msg::RunsHeard(inventory) => {
+            model.inventory = *inventory;
             events::hear(model);
         }
         Msg::MarksTold(id, told) => run::marks::told(model, id, told),

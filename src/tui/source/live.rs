@@ -18,7 +18,7 @@ use crate::domain::preflight::{Finding, Mark};
 use crate::domain::question::Answer;
 use crate::domain::resume_point::Backfill;
 use crate::domain::run::RunSpec;
-use crate::domain::share::Heard;
+use crate::domain::run_status::RunInventory;
 use crate::launch::error::{LaunchError, LaunchFault};
 use crate::launch::request::LaunchRequest;
 use crate::launcher::alerts::{AlertCommand, AlertObject};
@@ -46,7 +46,7 @@ pub struct Live {
     recorded: Recorded,
     store: Store,
     replay: Option<Replay>,
-    heard: Heard,
+    inventory: RunInventory,
     /// Runs to attach to whose recordings are being opened.
     opening: BTreeSet<RunId>,
     /// Hosts that were asked for their runs and have not begun to answer.
@@ -83,7 +83,7 @@ impl Live {
             recorded: Recorded::new(session, state_dir),
             store: Store::new(state_dir),
             replay: None,
-            heard: Heard::default(),
+            inventory: RunInventory::default(),
             opening: BTreeSet::new(),
             due: BTreeSet::new(),
             files: Files::new(Store::new(state_dir)),
@@ -152,11 +152,11 @@ impl Live {
             }
             Output::Found { host, shares, last } => {
                 if self.due.remove(&host) {
-                    self.heard.forget(&host);
+                    self.inventory.forget(&host);
                 }
-                self.heard.take(&host, shares, last);
+                self.inventory.take(&host, shares, last);
                 if last {
-                    self.queue.push_back(Msg::RunsHeard(Box::new(self.heard.clone())));
+                    self.queue.push_back(Msg::RunsHeard(Box::new(self.inventory.clone())));
                 }
             }
             Output::Signal(told) => {
@@ -167,8 +167,8 @@ impl Live {
                 self.queue.push_back(Msg::StacksTold { run, host, of, why, collectives, last });
             }
             Output::Forgotten(run, host, None) => {
-                if self.heard.forget_run(&run, &host) {
-                    self.queue.push_back(Msg::RunsHeard(Box::new(self.heard.clone())));
+                if self.inventory.forget_run(&run, &host) {
+                    self.queue.push_back(Msg::RunsHeard(Box::new(self.inventory.clone())));
                 }
             }
             Output::Forgotten(run, host, Some(why)) => {
@@ -436,7 +436,7 @@ impl EventSource for Live {
                 if self.recorded.session().stop(&run, now) {
                     return;
                 }
-                match self.heard.spec(&run).filter(|_| self.heard.is_live(&run)).cloned() {
+                match self.inventory.spec(&run).filter(|_| self.inventory.is_live(&run)).cloned() {
                     Some(spec) => self.recorded.session().stop_foreign(&spec, now),
                     None => self.notice(Level::Info, format!("run {} is over", run.short())),
                 }
@@ -470,7 +470,7 @@ impl EventSource for Live {
                 let session = self.recorded.session();
                 let names = session.hosts().iter().map(|host| host.id.clone()).collect();
                 for run in &runs {
-                    for (host, name) in self.heard.keepers(run, &names) {
+                    for (host, name) in self.inventory.keepers(run, &names) {
                         session.forget(&run.id, &host, &name);
                     }
                 }
