@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use super::inventory::HostFacts;
 use super::place::{self, PlaceError};
-use super::readiness::Known;
+use super::readiness::ClusterView;
 use crate::domain::filter::{Filter, GpuSubject, Subject};
 use crate::domain::ids::HostId;
 use crate::domain::pick::{Candidate, Choice, Offer, Wish, choose};
@@ -25,7 +25,7 @@ pub struct Count {
 }
 
 /// Notes of each host which of its GPUs the filter leaves out.
-pub(super) fn leave_out(facts: &mut [HostFacts], filter: &Filter, known: &Known<'_>) {
+pub(super) fn leave_out(facts: &mut [HostFacts], filter: &Filter, known: &ClusterView<'_>) {
     if filter.is_empty() {
         return;
     }

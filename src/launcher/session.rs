@@ -18,7 +18,7 @@ use tokio::time::{self, Interval, MissedTickBehavior};
 use self::looking::Looks;
 use super::machine::{Action, RunMachine};
 use super::plan;
-use super::readiness::Known;
+use super::readiness::ClusterView;
 use super::secrets::Lookup;
 use super::syncing::{HostCounts, SyncProgress};
 use super::trees::Trees;
@@ -305,8 +305,14 @@ impl Session {
         self.runs.values().filter(|machine| !machine.is_over()).map(|machine| machine.id().clone()).collect()
     }
 
-    fn known(&self) -> Known<'_> {
-        Known { hosts: &self.hosts, world: &self.world, here: &self.here, ages: true, hides_gpus: false }
+    fn cluster_view(&self) -> ClusterView<'_> {
+        ClusterView {
+            hosts: &self.hosts,
+            world: &self.world,
+            here: &self.here,
+            ages: true,
+            hides_gpus: false,
+        }
     }
 
     fn take_in(&mut self, item: Item) {

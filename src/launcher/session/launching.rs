@@ -10,7 +10,7 @@ use crate::launch::plan::LaunchPlan;
 use crate::launch::request::LaunchRequest;
 use crate::launcher::machine::RunMachine;
 use crate::launcher::random::{run_id, secret};
-use crate::launcher::readiness::{Gathered, Known, gather};
+use crate::launcher::readiness::{ClusterView, Gathered, gather};
 use crate::launcher::secrets::Values;
 use crate::launcher::trees::Unread;
 use crate::launcher::waiting::{Pending, ahead, behind};
@@ -50,7 +50,7 @@ impl Session {
 
     /// Whom pending launches wait for.
     pub fn launches_wait_for(&self) -> Vec<HostId> {
-        let wait = self.pending.iter().map(|pending| gather(&pending.request, &self.known()));
+        let wait = self.pending.iter().map(|pending| gather(&pending.request, &self.cluster_view()));
         let mut hosts: Vec<HostId> = wait
             .filter_map(|gathered| match gathered {
                 Gathered::Wait(hosts) => Some(hosts),
@@ -81,7 +81,7 @@ impl Session {
     pub fn preview(&self, request: &LaunchRequest) -> Result<LaunchPlan, LaunchError> {
         let mut request = request.clone();
         host_names::resolve(&mut request.place, &self.hosts);
-        match gather(&request, &self.known()) {
+        match gather(&request, &self.cluster_view()) {
             Gathered::Ready(facts) => plan::plan(&request, &facts, run_id()?, clock::now()),
             Gathered::Unsatisfiable(error) => Err(error),
             Gathered::Wait(hosts) => Err(LaunchError::waiting_for(&hosts)),
@@ -90,7 +90,7 @@ impl Session {
 
     /// The free GPUs that a request for some would take now.
     pub fn pick(&self, request: &LaunchRequest) -> Result<Choice, LaunchError> {
-        match gather(request, &self.known()) {
+        match gather(request, &self.cluster_view()) {
             Gathered::Ready(facts) => match free::choice(request, &facts) {
                 Some(choice) => Ok(choice?),
                 None => Err(LaunchError::usage("only a number of free GPUs can be picked")),
@@ -110,8 +110,8 @@ impl Session {
         let Pending { request, turn, .. } = &pending;
         let patience = request.on_busy.wait;
         // a text with ages would be another one each second
-        let known = Known { ages: patience.is_none(), ..self.known() };
-        let facts = match gather(request, &known) {
+        let view = ClusterView { ages: patience.is_none(), ..self.cluster_view() };
+        let facts = match gather(request, &view) {
             Gathered::Wait(_) => return self.pending.push(pending),
             // who has begun to wait waits for a host that is away for a moment, too
             Gathered::Unsatisfiable(error) if turn.is_some() && error.fault == LaunchFault::Unreachable => {
