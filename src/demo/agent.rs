@@ -11,7 +11,7 @@ use futures_util::future::BoxFuture;
 use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream};
 use tokio::time;
 
-use super::runs::{KEPT, Runs, Share};
+use super::runs::{KEPT, Runs, SimulatedRun};
 use super::signals::Touched;
 use super::{Health, Size, chance, checks, gpus};
 use crate::clock;
@@ -51,7 +51,7 @@ pub(super) struct Agent {
     number: u32,
     size: Size,
     runs: Arc<Runs>,
-    shares: Mutex<BTreeMap<RunId, Share>>,
+    shares: Mutex<BTreeMap<RunId, SimulatedRun>>,
     /// What signals have done to its processes.
     touched: Mutex<Touched>,
     /// When the demo began.
@@ -66,7 +66,7 @@ impl Agent {
         Self { id, number, size, runs, shares, touched, events, began: clock::host_now() }
     }
 
-    fn shares(&self) -> MutexGuard<'_, BTreeMap<RunId, Share>> {
+    fn shares(&self) -> MutexGuard<'_, BTreeMap<RunId, SimulatedRun>> {
         self.shares.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -282,7 +282,7 @@ impl Talk {
             }
             ToAgent::Commit(commit) => {
                 if let Some(plan) = self.prepared.remove(&commit.run) {
-                    let share = Share::start(plan, &host.runs, now);
+                    let share = SimulatedRun::start(plan, &host.runs, now);
                     host.shares().insert(commit.run.clone(), share);
                     self.say(&FromAgent::Started(RunRef { run: commit.run, host: host.id.clone() }));
                 }

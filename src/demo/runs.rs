@@ -96,14 +96,14 @@ fn place(stream: Stream) -> usize {
 
 /// One host's share of a run.
 #[derive(Debug)]
-pub(super) struct Share {
+pub(super) struct SimulatedRun {
     pub(super) plan: HostRun,
     pub(super) start: HostTime,
     pub(super) ranks: Vec<RankRun>,
     stopped: bool,
 }
 
-impl Share {
+impl SimulatedRun {
     /// Starts what was prepared.
     pub(super) fn start(plan: HostRun, runs: &Runs, now: HostTime) -> Self {
         let start = runs.start(&plan.run, now);

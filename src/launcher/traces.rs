@@ -39,13 +39,13 @@ pub struct Gathering {
     spec: RunSpec,
     span: TraceSpan,
     folder: PathBuf,
-    hosts: BTreeMap<HostId, Share>,
+    hosts: BTreeMap<HostId, HostTrace>,
     started: bool,
 }
 
 /// One host's part.
 #[derive(Debug, Default)]
-struct Share {
+struct HostTrace {
     /// Since when the host is connected.
     up: Option<Stamp>,
     heard: bool,
@@ -111,7 +111,7 @@ impl Gathering {
         };
         let share = |host: HostId| {
             let up = is_up(&host).then_some(now);
-            (host, Share { up, ..Share::default() })
+            (host, HostTrace { up, ..HostTrace::default() })
         };
         let hosts = spec.hosts().into_iter().map(share).collect();
         Ok(Self { spec: spec.clone(), span, folder: folder.to_owned(), hosts, started: false })
@@ -178,7 +178,7 @@ impl Gathering {
 
     /// Whether nothing more is waited for.
     pub fn is_over(&self) -> bool {
-        self.hosts.values().all(Share::is_over)
+        self.hosts.values().all(HostTrace::is_over)
     }
 
     /// For whom and what it waits: `n1 to answer, ranks 0-1 on n2 to come for the request`.
@@ -329,7 +329,7 @@ impl Drop for Gathering {
     }
 }
 
-impl Share {
+impl HostTrace {
     fn is_over(&self) -> bool {
         self.last || self.fault.is_some()
     }
@@ -340,7 +340,7 @@ impl Share {
 }
 
 /// `rank 3 on gpu-b`; another process of the rank by its number in the training, else its pid.
-fn name(host: &HostId, process: &TracedProcess, share: &Share) -> String {
+fn name(host: &HostId, process: &TracedProcess, share: &HostTrace) -> String {
     let rank = process.rank;
     let several = share.processes.iter().filter(|one| one.rank == rank && one.pid.is_some()).count() > 1;
     match (process.worker, process.pid) {
