@@ -22,7 +22,6 @@ use super::nccl_log::NcclFacts;
 use super::nccl_timing::NcclTimings;
 use super::note::{Note, what};
 use super::outcome::{RunOutcome, before_end, restart_words};
-use super::pace::Pace;
 use super::past::SlotValues;
 use super::rank_output::RankOutput;
 use super::recent_steps::{self, RecentSteps};
@@ -30,6 +29,7 @@ use super::run::{Placement, RankExit, RunSpec, RunStage};
 pub use super::run_log::LoggedLine;
 use super::run_log::RunLog;
 use super::standstill::StalledPhase;
+use super::step_totals::StepTotals;
 use super::straggler::{Straggler, Stragglers};
 use super::time::Stamp;
 use super::timing::{SeenStep, StepTiming};
@@ -210,14 +210,14 @@ impl RankState {
     /// Samples a second over its newest steps.
     pub fn samples_per_second(&self) -> Option<f64> {
         // without the sums over phases, which a screen of hundreds of ranks does not need
-        let speed = |step: &StepTiming| Pace {
+        let speed = |step: &StepTiming| StepTotals {
             step_us: step.dur_us.into(),
             samples: step.samples.into(),
-            ..Pace::default()
+            ..StepTotals::default()
         };
-        let mut pace = Pace::default();
-        self.recent_steps(RATE_STEPS).for_each(|step| pace += speed(step));
-        pace.samples_per_second()
+        let mut totals = StepTotals::default();
+        self.recent_steps(RATE_STEPS).for_each(|step| totals += speed(step));
+        totals.samples_per_second()
     }
 
     /// The number of the step that it has finished, told or read from what it prints.
