@@ -16,7 +16,7 @@ use crate::domain::ids::{HostId, Rank};
 use crate::domain::run::RunSpec;
 use crate::domain::text::{plain, sanitize};
 use crate::domain::time::{HostTime, Stamp};
-use crate::domain::trace::{Pace, TraceSpan, TraceStage, TraceStart, TracedProcess, WallMoment};
+use crate::domain::trace::{StepProgress, TraceSpan, TraceStage, TraceStart, TracedProcess, WallMoment};
 use crate::domain::units::ranges;
 use crate::domain::world::World;
 use crate::wire::trace::{TracePiece, Traces};
@@ -49,7 +49,7 @@ struct HostTrace {
     /// Since when the host is connected.
     up: Option<Stamp>,
     heard: bool,
-    pace: Option<Pace>,
+    pace: Option<StepProgress>,
     processes: Vec<TracedProcess>,
     moment: Option<WallMoment>,
     files: BTreeMap<u32, (File, u64)>,
@@ -152,7 +152,8 @@ impl Gathering {
         if self.started || open().any(|(_, share)| !share.heard) {
             return None;
         }
-        let pace = Pace::common(open().filter_map(|(_, share)| share.pace)).map(|pace| pace.after(LEAD_US));
+        let pace =
+            StepProgress::common(open().filter_map(|(_, share)| share.pace)).map(|pace| pace.after(LEAD_US));
         let lead = LEAD_US.cast_signed();
         let at = |host: &HostId, moment: Option<WallMoment>| {
             let clock = world.hosts.get(host).and_then(|host| host.clock.host_time(now.plus_micros(lead)));
