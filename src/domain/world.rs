@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-use super::alerts::{Alerts, Known};
+use super::alerts::{Alerts, WorldView};
 use super::bounded::push_bounded;
 use super::collectives::Collected;
 use super::event::{Envelope, Event, LOG, Origin};
@@ -352,7 +352,7 @@ impl World {
                 }
             }
         }
-        self.alerts.take(Known { hosts: &self.hosts, runs: &self.runs }, envelope);
+        self.alerts.take(WorldView { hosts: &self.hosts, runs: &self.runs }, envelope);
     }
 }
 

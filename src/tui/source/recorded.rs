@@ -63,7 +63,7 @@ pub struct Recorded {
     unrecorded: BTreeSet<RunId>,
     /// Of those, the ones that another client records.
     elsewhere: BTreeMap<RunId, Lookout>,
-    known: BTreeMap<HostId, Known>,
+    known: BTreeMap<HostId, HostBaseline>,
     ended: Vec<Ended>,
     troubles: VecDeque<String>,
     /// Words of other threads, most of them recorders' on their troubles with what lies beside a recording.
@@ -152,7 +152,7 @@ impl Active {
 
 /// What a recording must know of a host from the start.
 #[derive(Debug, Default)]
-struct Known {
+struct HostBaseline {
     link: Option<Envelope>,
     described: Option<Envelope>,
     sampled: Option<Envelope>,
@@ -502,7 +502,7 @@ impl Recorded {
         let hosts = hosts.or_else(|| self.behind.get(run).map(|behind| &behind.hosts));
         let known = hosts.into_iter().flatten().filter_map(|host| self.known.get(host));
         let mut before: Vec<Envelope> =
-            known.flat_map(Known::all).map(|known| Envelope { at, ..known.clone() }).collect();
+            known.flat_map(HostBaseline::all).map(|known| Envelope { at, ..known.clone() }).collect();
         before.sort_by_key(|envelope| envelope.seq);
         for envelope in &before {
             self.record(run, envelope);
@@ -517,7 +517,7 @@ impl Recorded {
     }
 }
 
-impl Known {
+impl HostBaseline {
     fn remember(&mut self, envelope: &Envelope) {
         match &envelope.event {
             Event::LinkChanged { .. } => self.link = Some(envelope.clone()),
