@@ -362,8 +362,8 @@ impl Session {
             // a new agent has no tickets
             let all =
                 self.pending.iter_mut().chain(self.starting.values_mut()).chain(self.looks.pending_mut());
-            for turn in all.filter_map(|pending| pending.turn.as_mut()) {
-                turn.asked.remove(host);
+            for queue_ticket in all.filter_map(|pending| pending.queue_ticket.as_mut()) {
+                queue_ticket.asked.remove(host);
             }
         }
         self.sync_links(at, &origin, &event);

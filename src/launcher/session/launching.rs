@@ -64,7 +64,8 @@ impl Session {
 
     /// Whether a launch waits until its GPUs are free.
     pub fn has_waiting_launch(&self) -> bool {
-        let waits = |pending: &Pending| pending.turn.is_some() || pending.request.on_busy.wait.is_some();
+        let waits =
+            |pending: &Pending| pending.queue_ticket.is_some() || pending.request.on_busy.wait.is_some();
         self.pending.iter().any(waits) || self.is_looking()
     }
 
@@ -73,7 +74,7 @@ impl Session {
         self.trees.forget();
         self.forget_looks();
         for pending in std::mem::take(&mut self.pending) {
-            self.leave_queue(pending.turn);
+            self.leave_queue(pending.queue_ticket);
         }
     }
 
@@ -107,14 +108,16 @@ impl Session {
     }
 
     pub(super) fn try_launch(&mut self, pending: Pending, at: Stamp) {
-        let Pending { request, turn, .. } = &pending;
+        let Pending { request, queue_ticket, .. } = &pending;
         let patience = request.on_busy.wait;
         // a text with ages would be another one each second
         let view = ClusterView { ages: patience.is_none(), ..self.cluster_view() };
         let facts = match gather(request, &view) {
             Gathered::Wait(_) => return self.pending.push(pending),
             // who has begun to wait waits for a host that is away for a moment, too
-            Gathered::Unsatisfiable(error) if turn.is_some() && error.fault == LaunchFault::Unreachable => {
+            Gathered::Unsatisfiable(error)
+                if queue_ticket.is_some() && error.fault == LaunchFault::Unreachable =>
+            {
                 return self.wait(pending, error.reason, at);
             }
             Gathered::Unsatisfiable(error) => return self.launch_failed(pending, error),
@@ -123,7 +126,8 @@ impl Session {
         let planned = run_id().and_then(|id| plan::plan(request, &facts, id, at));
         let why = match (&planned, patience) {
             (Ok(planned), Some(_)) => {
-                ahead(&planned.hosts, turn.as_ref().map(|turn| &turn.ticket), &self.world).map(behind)
+                ahead(&planned.hosts, queue_ticket.as_ref().map(|queue_ticket| &queue_ticket.id), &self.world)
+                    .map(behind)
             }
             (Err(error), Some(_)) => error.busy().map(str::to_owned),
             _ => None,

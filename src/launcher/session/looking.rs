@@ -158,7 +158,7 @@ impl Session {
     /// Forgets the launches that wait for a look.
     pub(super) fn forget_looks(&mut self) {
         for look in std::mem::take(&mut self.looks.all) {
-            self.leave_queue(look.pending.turn);
+            self.leave_queue(look.pending.queue_ticket);
         }
     }
 }
