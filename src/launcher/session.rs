@@ -22,7 +22,7 @@ use super::readiness::ClusterView;
 use super::secrets::Lookup;
 use super::syncing::{HostCounts, SyncProgress};
 use super::trees::Trees;
-use super::waiting::Pending;
+use super::waiting::PendingLaunch;
 use crate::clock;
 use crate::cluster::messages::{HostEntry, Incoming, Item, Reply};
 use crate::cluster::pool::Cluster;
@@ -124,9 +124,9 @@ pub struct Session {
     runs: BTreeMap<RunId, RunMachine>,
     /// Of attached runs: what was known before, which is not told again.
     known: BTreeMap<RunId, ResumePoint>,
-    pending: Vec<Pending>,
+    pending: Vec<PendingLaunch>,
     /// Launches that have waited and whose GPUs are not safely held yet.
-    starting: BTreeMap<RunId, Pending>,
+    starting: BTreeMap<RunId, PendingLaunch>,
     /// Launches whose hosts the doctor looks at just now.
     looks: Looks,
     outputs: VecDeque<Output>,

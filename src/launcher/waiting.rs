@@ -14,7 +14,7 @@ const TELL_AFTER_US: i64 = 5_000_000;
 
 /// A launch that has not become a run.
 #[derive(Debug)]
-pub(super) struct Pending {
+pub(super) struct PendingLaunch {
     pub(super) request: LaunchRequest,
     /// Its place in the queue, once it has found its GPUs held.
     pub(super) queue_ticket: Option<QueueTicket>,
@@ -22,7 +22,7 @@ pub(super) struct Pending {
     pub(super) looked: Vec<HostId>,
 }
 
-impl Pending {
+impl PendingLaunch {
     pub(super) fn new(request: LaunchRequest) -> Self {
         Self { request, queue_ticket: None, looked: Vec::new() }
     }

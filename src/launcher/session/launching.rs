@@ -13,7 +13,7 @@ use crate::launcher::random::{run_id, secret};
 use crate::launcher::readiness::{ClusterView, Gathered, gather};
 use crate::launcher::secrets::Values;
 use crate::launcher::trees::Unread;
-use crate::launcher::waiting::{Pending, ahead, behind};
+use crate::launcher::waiting::{PendingLaunch, ahead, behind};
 use crate::launcher::{free, host_names, place, plan};
 
 impl Session {
@@ -23,10 +23,10 @@ impl Session {
         host_names::resolve(&mut request.place, &self.hosts);
         if let Some(plan) = request.options.sync.clone() {
             let since = request.since.clone();
-            self.trees.read(Unread::Launch(Box::new(Pending::new(request))), plan, since);
+            self.trees.read(Unread::Launch(Box::new(PendingLaunch::new(request))), plan, since);
             return;
         }
-        self.pending.push(Pending::new(request));
+        self.pending.push(PendingLaunch::new(request));
         self.try_launches();
     }
 
@@ -64,8 +64,9 @@ impl Session {
 
     /// Whether a launch waits until its GPUs are free.
     pub fn has_waiting_launch(&self) -> bool {
-        let waits =
-            |pending: &Pending| pending.queue_ticket.is_some() || pending.request.on_busy.wait.is_some();
+        let waits = |pending: &PendingLaunch| {
+            pending.queue_ticket.is_some() || pending.request.on_busy.wait.is_some()
+        };
         self.pending.iter().any(waits) || self.is_looking()
     }
 
@@ -107,8 +108,8 @@ impl Session {
         }
     }
 
-    pub(super) fn try_launch(&mut self, pending: Pending, at: Stamp) {
-        let Pending { request, queue_ticket, .. } = &pending;
+    pub(super) fn try_launch(&mut self, pending: PendingLaunch, at: Stamp) {
+        let PendingLaunch { request, queue_ticket, .. } = &pending;
         let patience = request.on_busy.wait;
         // a text with ages would be another one each second
         let view = ClusterView { ages: patience.is_none(), ..self.cluster_view() };
@@ -147,7 +148,7 @@ impl Session {
     }
 
     /// Starts a launch that may wait again where another one is faster.
-    pub(super) fn start_pending(&mut self, pending: Pending, planned: LaunchPlan, at: Stamp) {
+    pub(super) fn start_pending(&mut self, pending: PendingLaunch, planned: LaunchPlan, at: Stamp) {
         let said = &pending.request.remarks;
         let remarks = planned.remarks.iter().filter(|remark| !said.contains(remark));
         self.outputs.extend(remarks.cloned().map(Output::Remark));

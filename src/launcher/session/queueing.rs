@@ -12,14 +12,14 @@ use crate::launch::error::{LaunchError, LaunchFault};
 use crate::launch::name;
 use crate::launcher::inventory::HostFacts;
 use crate::launcher::random::run_id;
-use crate::launcher::waiting::{Pending, QueueTicket};
+use crate::launcher::waiting::{PendingLaunch, QueueTicket};
 use crate::wire::message::{Queue, ToAgent};
 
 impl Session {
     /// Takes a place in the queue of each host whose GPUs the launch may take.
     pub(super) fn queue(
         &mut self,
-        pending: &mut Pending,
+        pending: &mut PendingLaunch,
         facts: &[HostFacts],
         wanted: BTreeMap<HostId, Vec<GpuUuid>>,
         at: Stamp,
@@ -44,7 +44,7 @@ impl Session {
         Ok(())
     }
 
-    pub(super) fn wait(&mut self, mut pending: Pending, why: String, at: Stamp) {
+    pub(super) fn wait(&mut self, mut pending: PendingLaunch, why: String, at: Stamp) {
         let patience = pending.request.on_busy.wait;
         if let Some(queue_ticket) = &mut pending.queue_ticket {
             if let Some(why) = queue_ticket.tell(why, at) {
@@ -59,7 +59,7 @@ impl Session {
         self.pending.push(pending);
     }
 
-    pub(super) fn launch_failed(&mut self, pending: Pending, error: LaunchError) {
+    pub(super) fn launch_failed(&mut self, pending: PendingLaunch, error: LaunchError) {
         self.leave_queue(pending.queue_ticket);
         self.outputs.push_back(Output::LaunchFailed(error));
     }
