@@ -30,7 +30,6 @@ mod python_hooks;
 pub mod rank_wrap;
 mod rendezvous;
 pub mod rundir;
-mod second_watcher;
 pub mod secrets;
 mod shipped;
 pub mod silence;
@@ -44,6 +43,7 @@ pub mod stop;
 pub mod supervisor;
 pub mod times;
 mod variables;
+mod watchdog;
 
 use std::io;
 use std::path::{Path, PathBuf};
