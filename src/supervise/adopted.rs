@@ -139,7 +139,7 @@ impl Supervisor {
         }
         let empty = self.machine.open().is_empty()
             && !self.cgroup().is_some_and(|cgroup| cgroup.populated())
-            && self.family().is_empty();
+            && self.process_set().is_empty();
         self.adopted = Some(if empty { self.adopted.unwrap_or(0).saturating_add(1) } else { 0 });
         self.adopted >= Some(2)
     }

@@ -19,7 +19,6 @@ use super::container;
 use super::daemon::Input;
 use super::engine::{self, own::Watch};
 use super::environment;
-use super::family;
 use super::flight::RasPort;
 use super::kineto;
 use super::lease::Claims;
@@ -27,6 +26,7 @@ use super::logout;
 use super::machine::{Action, Machine};
 use super::nccl_timings;
 use super::notes;
+use super::process_set;
 use super::python_hooks;
 use super::rendezvous::Meeting;
 use super::rundir::RunDir;
@@ -373,7 +373,7 @@ impl Supervisor {
         let _ = started.process.signal(Signal::KILL);
         // The container is removed at the end.
         for process in
-            family::inside(&self.dir, &self.spec, &table::all()).remove(&rank).into_iter().flatten()
+            process_set::inside(&self.dir, &self.spec, &table::all()).remove(&rank).into_iter().flatten()
         {
             process.signal(Signal::KILL);
         }
@@ -420,17 +420,17 @@ impl Supervisor {
     }
 
     /// All of the run that lives, the rank-wraps too.
-    pub(super) fn family(&self) -> Vec<table::Process> {
+    pub(super) fn process_set(&self) -> Vec<table::Process> {
         match self.adopted {
-            Some(_) => family::with_wraps(&self.dir, &self.spec, &self.state),
-            None => family::own(&self.dir, &self.spec, &self.state),
+            Some(_) => process_set::with_wraps(&self.dir, &self.spec, &self.state),
+            None => process_set::own(&self.dir, &self.spec, &self.state),
         }
     }
 
     /// All of the run that lives, without the rank-wraps.
     pub(super) fn processes(&self) -> Vec<table::Process> {
         let wraps: BTreeSet<u32> = self.state.wraps.values().map(|wrap| wrap.pid).collect();
-        let mut found = self.family();
+        let mut found = self.process_set();
         found.retain(|process| !wraps.contains(&process.pid));
         found
     }
