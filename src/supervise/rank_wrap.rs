@@ -28,7 +28,7 @@ use super::rundir::RunDir;
 use super::state::{SPEC, STATE, STOP, Started, State, StopMark, exit_file, started_file};
 use super::variables::Variables;
 use super::watchdog::Watchdog;
-use super::{container, error_file, secrets, space};
+use super::{container, disk_space, error_file, secrets};
 use crate::clock;
 use crate::domain::engine::Engine;
 use crate::domain::ids::Rank;
@@ -107,7 +107,7 @@ pub fn run(dir: &Path, rank: Rank) -> Result<i32, SuperviseError> {
     }
     if exit.error.is_none() && exit.cause.is_none() && exit.shell_code() != 0 && !exit.stopped {
         let told = || Some(secrets::own(ours).hide(&error_file::cause(&dir, rank)?).into_owned());
-        let full = || space::full(&dir).ok().flatten();
+        let full = || disk_space::full(&dir).ok().flatten();
         let absent = || {
             let path = std::env::var("LD_LIBRARY_PATH").ok();
             let cause = library::cause(&last_words(&dir, rank), &spec.environment(), path.as_deref())?;

@@ -15,8 +15,8 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use super::SuperviseError;
+use super::disk_space::DiskSpaceWatch;
 use super::rundir::RunDir;
-use super::space::SpaceWatch;
 use super::spool::{self, BLOCK};
 use super::state::stream_file;
 use super::times::Times;
@@ -99,7 +99,7 @@ impl SpoolTrimmer {
         trimmer.spawn("times", move |ended| times.keep(ended))?;
         // Apart from them: a sync may take as long as the disk likes.
         let ranks: Vec<Rank> = run.ranks.iter().map(|rank| rank.rank).collect();
-        let (dir, mut space) = (RunDir::open(dir.path())?, SpaceWatch::new(run.spool.min_free));
+        let (dir, mut space) = (RunDir::open(dir.path())?, DiskSpaceWatch::new(run.spool.min_free));
         trimmer.spawn("sync", move |ended| {
             let mut synced = vec![0; ranks.len() * Stream::ALL.len()];
             loop {

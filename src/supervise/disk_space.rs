@@ -11,12 +11,12 @@ const FULL: u64 = 64 << 10;
 
 /// Says it when the room becomes short.
 #[derive(Debug)]
-pub(super) struct SpaceWatch {
+pub(super) struct DiskSpaceWatch {
     min_free: MinFree,
     low: bool,
 }
 
-impl SpaceWatch {
+impl DiskSpaceWatch {
     pub(super) fn new(min_free: MinFree) -> Self {
         Self { min_free, low: false }
     }
@@ -60,7 +60,7 @@ mod tests {
 
     #[test]
     fn a_short_disk_is_said_once_and_so_is_its_recovery() {
-        let mut watch = SpaceWatch::new(MinFree::Percent(5));
+        let mut watch = DiskSpaceWatch::new(MinFree::Percent(5));
         let size = 1000 << 30;
         assert_eq!(watch.judge(60 << 30, size), None);
         let said = watch.judge(49 << 30, size).unwrap();
