@@ -18,7 +18,7 @@ use super::error::Error;
 use super::format::{Channel, ChunkNote};
 use super::index::Index;
 use super::integrity::Integrity;
-use super::scan::{self, Bytes, Found, Walk};
+use super::scan::{self, Bytes, Found, RecordScanner};
 use super::segments;
 use super::survey::Survey;
 use crate::domain::event::{Envelope, Event};
@@ -492,10 +492,10 @@ pub(super) fn summarize(path: &Path) -> Result<RecordingSummary, Error> {
 
 /// Whether a file begins with a chunk that can be read, and the run that is told there.
 fn first_spec(bytes: &mut Bytes, data: u64) -> std::io::Result<(bool, Option<RunSpec>)> {
-    let mut walk = Walk::new(data);
+    let mut scanner = RecordScanner::new(data);
     let mut any = false;
     for _ in 0..GLANCE_CHUNKS {
-        let Some(found) = walk.next(bytes)? else { break };
+        let Some(found) = scanner.next(bytes)? else { break };
         if let Found::Chunk(at, length) = found
             && let Ok((_, told)) = chunk::head(&bytes.read(at, length)?)
         {
@@ -517,7 +517,7 @@ fn last_note(bytes: &mut Bytes) -> std::io::Result<Option<(ChunkNote, Integrity)
             continue;
         };
         let after = at + length as u64;
-        let mut tail = Walk::new(after);
+        let mut tail = RecordScanner::new(after);
         let integrity = match tail.next(bytes)? {
             _ if bad > 0 => Integrity::Damaged { chunks: bad, at_byte: after, cut: false },
             Some(Found::Broken(at_byte)) => Integrity::Cut { at_byte, until: Some(last.end) },
