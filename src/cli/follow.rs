@@ -254,7 +254,7 @@ fn asked(ask: Ask, part: Part, run: &RunId, recorded: &mut Recorded, screen: &mu
 
 /// Whether every rank of the run was started.
 fn all_run(run: &RunState) -> bool {
-    matches!(run.stage(), Some(RunStage::Meet | RunStage::FirstStep | RunStage::Training))
+    matches!(run.stage(), Some(RunStage::Rendezvous | RunStage::FirstStep | RunStage::Training))
 }
 
 fn all_ranks_run(screen: &mut Screen) -> Result<ExitCode, Failure> {

@@ -375,7 +375,7 @@ fn event(report: Report) -> Event {
             Event::JobDescribed { job, transport, total_steps, facts: Box::new(facts) }
         }
         Report::Waiting { ranks } => Event::RankWaits { ranks },
-        Report::Met { .. } => Event::RankMet,
+        Report::Met { .. } => Event::RankConnected,
         Report::Step { step, t, dur_us, loss, samples, mut spans, hidden_us } => Event::StepDone {
             timing: Arc::new(StepTiming {
                 step,

@@ -152,7 +152,8 @@ pub enum Event {
         ranks: Vec<Rank>,
     },
     /// A rank is connected with all others. Origin: rank.
-    RankMet,
+    #[serde(rename = "rank_met")]
+    RankConnected,
     /// A rank finished a step. Origin: rank.
     StepDone {
         /// Its timing.

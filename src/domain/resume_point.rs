@@ -75,7 +75,7 @@ pub struct RankResumePoint {
     /// Its start is known.
     pub started: bool,
     /// It is connected with the others.
-    pub met: bool,
+    pub connected: bool,
     /// It has finished a step.
     pub stepped: bool,
     /// How it ended, and when that was learnt.
@@ -174,7 +174,7 @@ impl ResumePoint {
 impl RankResumePoint {
     /// It starts again; what it has printed stays known.
     fn restart(&mut self) {
-        (self.started, self.met, self.stepped, self.exit) = (false, false, false, None);
+        (self.started, self.connected, self.stepped, self.exit) = (false, false, false, None);
     }
 
     fn take(&mut self, at: Stamp, worker: Option<u32>, event: &Event) {
@@ -188,7 +188,7 @@ impl RankResumePoint {
                 Stream::Stderr => self.gaps[1] = gap.to.max(self.gaps[1]),
                 Stream::Report => self.read_until(gap.to),
             },
-            Event::RankMet => self.met = true,
+            Event::RankConnected => self.connected = true,
             Event::StepsBy { by } => drop(self.steps_by.insert(worker, *by)),
             Event::StepDone { .. } => {
                 self.stepped = true;
@@ -249,7 +249,7 @@ fn reports(event: &Event) -> u64 {
     match event {
         Event::JobDescribed { .. }
         | Event::RankWaits { .. }
-        | Event::RankMet
+        | Event::RankConnected
         | Event::StepDone { .. }
         | Event::MetricReported { .. }
         | Event::CollectiveDone { .. }

@@ -549,7 +549,7 @@ impl RankState {
                 self.step_count = 0;
             }
             Event::RankWaits { ranks } => self.waits_for.clone_from(ranks),
-            Event::RankMet => {
+            Event::RankConnected => {
                 self.met = true;
                 self.waits_for.clear();
             }

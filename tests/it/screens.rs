@@ -558,7 +558,7 @@ fn run_while_ranks_meet() {
     story.run("mnist", &world::gpu_slots(&[("gpu-a", 2), ("gpu-a", 3), ("gpu-b", 0), ("gpu-b", 1)]));
     story.model.ui.screen = Screen::Run;
     story.stage(RunStage::Connect, &[]).wait_ms(200).stage(RunStage::Prepare, &[]).wait_ms(100);
-    story.stage(RunStage::Start, &[]).wait_ms(300).stage(RunStage::Meet, &["rank 3 on gpu-b:1"]);
+    story.stage(RunStage::Start, &[]).wait_ms(300).stage(RunStage::Rendezvous, &["rank 3 on gpu-b:1"]);
     for rank in 0..3 {
         story.rank(rank, Event::RankStarted { pid: 4000 + rank, t: HostTime(1) });
         story.rank(rank, Event::RankWaits { ranks: vec![Rank(3)] });

@@ -99,7 +99,7 @@ impl RunMachine {
 fn progress(known: &RankResumePoint) -> Option<Progress> {
     match known {
         RankResumePoint { stepped: true, .. } => Some(Progress::Stepped),
-        RankResumePoint { met: true, .. } => Some(Progress::Met),
+        RankResumePoint { connected: true, .. } => Some(Progress::Connected),
         RankResumePoint { started: true, .. } => Some(Progress::Started),
         _ => None,
     }

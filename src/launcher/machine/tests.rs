@@ -128,9 +128,9 @@ fn a_run_passes_its_stages_and_names_who_is_waited_for() {
     let run = rank_started();
     let actions = rank_event(&mut machine, 2, 0, &run);
     assert_eq!(stages(&actions), [(RunStage::Start, vec!["rank 1 on b:0".to_owned()])]);
-    assert_eq!(stages(&rank_event(&mut machine, 3, 1, &run))[0].0, RunStage::Meet);
-    rank_event(&mut machine, 4, 0, &Event::RankMet);
-    assert_eq!(stages(&rank_event(&mut machine, 4, 1, &Event::RankMet))[0].0, RunStage::FirstStep);
+    assert_eq!(stages(&rank_event(&mut machine, 3, 1, &run))[0].0, RunStage::Rendezvous);
+    rank_event(&mut machine, 4, 0, &Event::RankConnected);
+    assert_eq!(stages(&rank_event(&mut machine, 4, 1, &Event::RankConnected))[0].0, RunStage::FirstStep);
     rank_event(&mut machine, 5, 0, &exit(0, false));
     rank_event(&mut machine, 5, 1, &exit(0, false));
     let run = machine.id().clone();
@@ -149,12 +149,12 @@ fn events_of_different_ranks_come_in_any_order() {
     let (mut machine, _) = started(JobKind::Native);
     prepared_on_both(&mut machine);
     rank_event(&mut machine, 2, 0, &rank_started());
-    rank_event(&mut machine, 3, 0, &Event::RankMet);
+    rank_event(&mut machine, 3, 0, &Event::RankConnected);
     assert_eq!(
         stages(&rank_event(&mut machine, 4, 1, &rank_started()))[0],
-        (RunStage::Meet, vec!["rank 1 on b:0".to_owned()])
+        (RunStage::Rendezvous, vec!["rank 1 on b:0".to_owned()])
     );
-    assert_eq!(stages(&rank_event(&mut machine, 5, 1, &Event::RankMet))[0].0, RunStage::FirstStep);
+    assert_eq!(stages(&rank_event(&mut machine, 5, 1, &Event::RankConnected))[0].0, RunStage::FirstStep);
 }
 
 #[test]
