@@ -12,9 +12,9 @@ use std::time::Duration;
 use hvtui::clock::host_now;
 use hvtui::worker::model::cnn::{Cnn, Pattern, Shape};
 use hvtui::worker::model::dropout::uniform;
-use hvtui::worker::model::optimizer::{Optimizer, Pace, Rule};
+use hvtui::worker::model::optimizer::{Optimizer, Rule, StepSize};
 use hvtui::worker::model::sink::{Flat, Sink};
-use hvtui::worker::{RankEnv, Session, TrainOptions, Travel, WorkerError, run_as};
+use hvtui::worker::{BucketOptions, RankEnv, Session, TrainOptions, WorkerError, run_as};
 
 const MNIST: Shape = Shape { side: 28, filters: [32, 64], hidden: 128, classes: 10, dropout: [0.25, 0.5] };
 const BATCH: usize = 128;
@@ -68,7 +68,7 @@ fn events() -> Result<[f64; 2], WorkerError> {
     for (cost, report) in costs.iter_mut().zip([None, Some(file.clone())]) {
         let env = RankEnv { rank: 0, world: 1, place: None, report, group: None };
         let mut session = Session::join("empty", None, &env, &mut std::io::sink())?;
-        let mut gradients = session.gradients(&[1], Travel::default())?;
+        let mut gradients = session.gradients(&[1], BucketOptions::default())?;
         let begun = host_now().0;
         for number in 1..=COUNT {
             let mut step = session.step(number, &mut gradients);
@@ -105,7 +105,11 @@ fn measure(threads: usize) {
         let forward = host_now().0;
         net.backward(&params, &images, &mut Flat::new(&mut gradient, &layers));
         let backward = host_now().0;
-        adam.step(&mut params, &gradient, Pace { rate: 1e-3, scale: 1.0 / BATCH as f32 });
+        adam.step(
+            &mut params,
+            &gradient,
+            StepSize { learning_rate: 1e-3, gradient_scale: 1.0 / BATCH as f32 },
+        );
         let end = host_now().0;
         for (part, span) in parts.iter_mut().zip([forward - start, backward - forward, end - backward]) {
             *part += span;

@@ -9,7 +9,7 @@ use hvtui::worker::model::dropout::uniform;
 use hvtui::worker::model::loss::squared_error;
 use hvtui::worker::model::optimizer::{Optimizer, Rule};
 use hvtui::worker::model::sink::Sink;
-use hvtui::worker::{Session, Travel};
+use hvtui::worker::{BucketOptions, Session};
 
 const STEPS: u64 = 3000;
 const POINTS: usize = 256;
@@ -23,7 +23,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         (0..layers[0] + layers[1]).map(|i| uniform(1, i as u64) as f32 - 0.5).collect();
     session.broadcast(&mut params)?; // all begin with rank 0's
     // One layer is on its way while the gradient of the other is being computed.
-    let mut gradients = session.gradients(&layers, Travel { first: 1, ..Travel::default() })?;
+    let mut gradients = session.gradients(&layers, BucketOptions { first: 1, ..BucketOptions::default() })?;
     let mut adam = Optimizer::new(Rule::Adam, params.len());
     let mine = (session.rank() as usize..POINTS).step_by(session.world() as usize);
     let x: Vec<f32> = mine.map(|i| 6.0 * i as f32 / POINTS as f32 - 3.0).collect();

@@ -89,7 +89,7 @@ pub(super) fn start(config: AgentConfig, follow: Follow, out: Outgoing) -> std::
 }
 
 /// This host's share of a run as its files tell it.
-struct Share {
+struct SupervisedRun {
     exe: PathBuf,
     dir: RunDir,
     /// The attempt that is told. When another one is started this one has ended.
@@ -130,7 +130,7 @@ struct RankView {
 /// Why a run can't be followed, in words.
 type Unfollowed = (RefusalClass, String);
 
-fn open(config: &AgentConfig, follow: &Follow) -> Result<Share, Unfollowed> {
+fn open(config: &AgentConfig, follow: &Follow) -> Result<SupervisedRun, Unfollowed> {
     let Follow { run, host, .. } = follow;
     let unknown = || (RefusalClass::Unknown, format!("run {run} was never started on {host}"));
     let text = |error: SuperviseError| (error.class(), format!("{host}: {error}"));
@@ -148,7 +148,7 @@ fn open(config: &AgentConfig, follow: &Follow) -> Result<Share, Unfollowed> {
             // who only takes what is there does not stay
             let attended = if once { None } else { Attended::new(&dir, &spec).map_err(text)? };
             let attempt = spec.attempt;
-            return Ok(Share {
+            return Ok(SupervisedRun {
                 exe,
                 dir,
                 attempt,
@@ -171,7 +171,7 @@ fn open(config: &AgentConfig, follow: &Follow) -> Result<Share, Unfollowed> {
     }
 }
 
-impl Share {
+impl SupervisedRun {
     /// Follows, and begins again where the files can't be read for a while; then says so and gives up.
     fn follow_to_the_end(&mut self, out: &Outgoing, gone: &dyn Fn() -> bool, about: &RunRef) {
         let mut waited = Duration::ZERO;

@@ -5,7 +5,7 @@ use super::AgentConfig;
 use super::outgoing::Outgoing;
 use crate::domain::ids::{HostId, Rank, RunId};
 use crate::domain::run::{HostRun, RunStage};
-use crate::domain::share::HostShare;
+use crate::domain::run_status::HostRunStatus;
 use crate::procs::identity::Identity;
 use crate::supervise::SuperviseError;
 use crate::supervise::adopt;
@@ -40,7 +40,7 @@ pub(super) fn tell(config: &AgentConfig, asked: ListRuns, out: &Outgoing) {
 }
 
 /// The shares of the `most` newest runs and of those older ones that are live. What can't be read is left out and logged.
-fn chosen(config: &AgentConfig, most: usize) -> impl Iterator<Item = HostShare> {
+fn chosen(config: &AgentConfig, most: usize) -> impl Iterator<Item = HostRunStatus> {
     let found = RunDir::list(&config.state_dir).unwrap_or_else(|error| {
         tracing::warn!(%error, "the runs of this host can't be listed");
         Vec::new()
@@ -62,8 +62,8 @@ fn chosen(config: &AgentConfig, most: usize) -> impl Iterator<Item = HostShare> 
 }
 
 /// A share and its size; without what does not fit into a frame.
-fn fitting(mut share: HostShare) -> (HostShare, usize) {
-    let size = |share: &HostShare| serde_json::to_vec(share).map_or(0, |bytes| bytes.len());
+fn fitting(mut share: HostRunStatus) -> (HostRunStatus, usize) {
+    let size = |share: &HostRunStatus| serde_json::to_vec(share).map_or(0, |bytes| bytes.len());
     let mut bytes = size(&share);
     if bytes > SHARE_BYTES {
         share.spec = None;
@@ -84,14 +84,14 @@ pub(super) fn share(
     config: &AgentConfig,
     run: &RunId,
     host: &HostId,
-) -> Result<Option<HostShare>, SuperviseError> {
+) -> Result<Option<HostRunStatus>, SuperviseError> {
     let Some(dir) = RunDir::find(&config.state_dir, run, host)? else { return Ok(None) };
     let Some(state) = dir.read_json::<State>(STATE)? else { return Ok(None) };
     let spec: Option<HostRun> = dir.read_json(SPEC)?;
     let stop: Option<StopMark> = dir.read_json(STOP)?;
     let ranks: Vec<Rank> = spec.iter().flat_map(|spec| &spec.ranks).map(|rank| rank.rank).collect();
     let supervised = adopt::supervised(&dir, &state)?;
-    let mut share = HostShare {
+    let mut share = HostRunStatus {
         run: run.clone(),
         host: host.clone(),
         name: spec.as_ref().map_or_else(|| run.short().to_owned(), |spec| spec.name.clone()),

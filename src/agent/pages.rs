@@ -8,7 +8,7 @@ use std::io::Read;
 use crate::domain::ids::Rank;
 use crate::domain::log::Stream;
 use crate::domain::stacks::{CodeLine, script_line, threads};
-use crate::domain::standing::{Standing, patience_us};
+use crate::domain::standstill::{StalledPhase, patience_us};
 use crate::domain::time::HostTime;
 use crate::domain::timing::Phase;
 use crate::procs::identity::Stat;
@@ -54,9 +54,9 @@ pub(super) struct Page {
 
 impl Page {
     /// Where its process stands at a moment.
-    pub(super) fn standing(&self, now: HostTime) -> Standing {
+    pub(super) fn standing(&self, now: HostTime) -> StalledPhase {
         let (phase, step, for_us) = (self.phase, self.step, now.0.saturating_sub(self.since));
-        Standing {
+        StalledPhase {
             phase,
             step,
             for_us,
@@ -116,13 +116,13 @@ impl Seen {
 
     /// Whether its process stands for longer than its steps explain. Between them there may be an evaluation, which takes
     /// its time.
-    fn stands(&self, page: &Page, standing: &Standing) -> bool {
+    fn stands(&self, page: &Page, standing: &StalledPhase) -> bool {
         let patience = patience_us(self.step_us(), page.phase);
         standing.for_us >= if page.phase == Phase::Other { patience.saturating_mul(4) } else { patience }
     }
 
     /// Whether its process stands for so long that the line of its script is worth a signal.
-    fn wants_line(&self, page: &Page, standing: &Standing, now: u64) -> bool {
+    fn wants_line(&self, page: &Page, standing: &StalledPhase, now: u64) -> bool {
         let asked = self.asked.as_ref();
         // Of a rank that stops in its second step no look has measured one; the client has the first, and may say soon that
         // the run stands.
@@ -162,7 +162,7 @@ impl Pages {
         dir: &RunDir,
         ranks: impl Iterator<Item = (Rank, u32)>,
         now: HostTime,
-    ) -> Vec<(Rank, Option<u32>, Standing)> {
+    ) -> Vec<(Rank, Option<u32>, StalledPhase)> {
         if now.0.saturating_sub(self.looked.0) < EVERY_US {
             return Vec::new();
         }
@@ -286,7 +286,7 @@ mod tests {
         };
         assert_eq!(look(10 * second + 500_000), [], "not for long");
         let told = look(11 * second + 1);
-        let standing = |phase, for_us| Standing { phase, step: 57, for_us, stopped: false, at: None };
+        let standing = |phase, for_us| StalledPhase { phase, step: 57, for_us, stopped: false, at: None };
         assert_eq!(
             told,
             [
@@ -306,7 +306,7 @@ mod tests {
         write("rank-0.report.now", 10, 77, 58, 12 * second);
         assert_eq!(
             look(13 * second),
-            [(Rank(0), None, Standing { step: 58, ..standing(Phase::Other, second) })]
+            [(Rank(0), None, StalledPhase { step: 58, ..standing(Phase::Other, second) })]
         );
     }
 }

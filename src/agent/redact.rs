@@ -8,8 +8,8 @@ use std::ops::Range;
 use bytes::Bytes;
 
 use crate::domain::log::Stream;
+use crate::domain::redaction::{MASKED_BYTE, Masks, TELLING};
 use crate::domain::run::RankSpec;
-use crate::domain::secret::{MASKED_BYTE, Masks, TELLING};
 use crate::procs::identity::Identity;
 use crate::supervise::SuperviseError;
 use crate::supervise::rundir::RunDir;
@@ -19,11 +19,11 @@ use crate::supervise::secrets::{self, Hidden};
 #[derive(Debug)]
 pub(super) struct Redactor {
     rank: RankSpec,
-    known: Known,
+    values: SecretValues,
 }
 
 #[derive(Debug)]
-enum Known {
+enum SecretValues {
     /// Nothing yet.
     Nothing,
     /// The values, while the rank lives.
@@ -77,7 +77,7 @@ pub(super) enum Readiness {
 
 impl Redactor {
     pub(super) fn new(rank: RankSpec) -> Self {
-        Self { rank, known: Known::Nothing }
+        Self { rank, values: SecretValues::Nothing }
     }
 
     /// Learns what is secret, from a process that was given the rank's variables or, after the rank's end, from
@@ -88,7 +88,7 @@ impl Redactor {
         wrap: Option<&Identity>,
         ended: bool,
     ) -> Result<Readiness, SuperviseError> {
-        if !matches!(self.known, Known::Nothing) {
+        if !matches!(self.values, SecretValues::Nothing) {
             return Ok(Readiness::Clear);
         }
         let values = match wrap.map(|wrap| secrets::of_process(&self.rank, wrap)).transpose() {
@@ -99,19 +99,19 @@ impl Redactor {
                 None
             }
         };
-        self.known = match values {
-            Some(masks) => Known::Values(masks),
+        self.values = match values {
+            Some(masks) => SecretValues::Values(masks),
             None if !ended => return Ok(Readiness::Waiting),
             // A rank without secret variables: the run's own secret is worth nothing by now.
-            None if !secrets::any(&self.rank) => Known::Values(Masks::default()),
-            None => Hidden::read(dir, self.rank.rank)?.map_or(Known::Lost, Known::Places),
+            None if !secrets::any(&self.rank) => SecretValues::Values(Masks::default()),
+            None => Hidden::read(dir, self.rank.rank)?.map_or(SecretValues::Lost, SecretValues::Places),
         };
-        Ok(if matches!(self.known, Known::Lost) { Readiness::JustLost } else { Readiness::Clear })
+        Ok(if matches!(self.values, SecretValues::Lost) { Readiness::JustLost } else { Readiness::Clear })
     }
 
     /// How many bytes before a piece of a file decide what is secret at its beginning.
     pub(super) fn looks_back(&self) -> usize {
-        if let Known::Values(masks) = &self.known { masks.longest().saturating_sub(1) } else { 0 }
+        if let SecretValues::Values(masks) = &self.values { masks.longest().saturating_sub(1) } else { 0 }
     }
 
     /// What of a piece of a file can be told now, and how: not the beginning of a value whose `rest` is still to come, unless it
@@ -124,9 +124,9 @@ impl Redactor {
         (before, piece): (&Before, Bytes),
         (rest, supervised): (Rest, bool),
     ) -> Result<Telling, SuperviseError> {
-        let (found, count) = match &mut self.known {
-            Known::Nothing | Known::Lost => return Ok(Telling::Withheld),
-            Known::Values(masks) => {
+        let (found, count) = match &mut self.values {
+            SecretValues::Nothing | SecretValues::Lost => return Ok(Telling::Withheld),
+            SecretValues::Values(masks) => {
                 let bytes = [&before.bytes[..], &piece].concat();
                 let begun = match (rest, masks.begun(&bytes)) {
                     (Rest::Never, _) | (Rest::Late, ..TELLING) => 0,
@@ -141,7 +141,7 @@ impl Redactor {
                     .map(|value| value.start.saturating_sub(start)..value.end.saturating_sub(start));
                 (found.collect::<Vec<_>>(), piece.len().saturating_sub(begun))
             }
-            Known::Places(hidden) => {
+            SecretValues::Places(hidden) => {
                 let end = offset + piece.len() as u64;
                 // something that outlives the rank has printed more: it may have been searched since
                 if hidden.searched(stream) < end
@@ -186,7 +186,7 @@ mod tests {
         (state, dir)
     }
 
-    fn redactor(known: Known) -> Redactor {
+    fn redactor(values: SecretValues) -> Redactor {
         let rank = RankSpec {
             rank: Rank(0),
             argv: Vec::new(),
@@ -194,7 +194,7 @@ mod tests {
             defaults: std::collections::BTreeMap::new(),
             cwd: None,
         };
-        Redactor { known, ..Redactor::new(rank) }
+        Redactor { values, ..Redactor::new(rank) }
     }
 
     /// What is told of a file that is read from `at` on in pieces of `size` bytes and has `kept` nothing before that byte.
@@ -218,14 +218,14 @@ mod tests {
             }
             end = at.max(end) + size;
         }
-        crate::domain::secret::text(&told)
+        crate::domain::redaction::text(&told)
     }
 
     #[test]
     fn a_value_is_hidden_however_the_bytes_are_cut() {
         let text = b"token=hunter2hunter2, again hunter2hunter2\nhunter";
         for size in 1..=text.len() {
-            let mut redactor = redactor(Known::Values(Masks::new(["hunter2hunter2"])));
+            let mut redactor = redactor(SecretValues::Values(Masks::new(["hunter2hunter2"])));
             let told = told(&mut redactor, text, (0, 0), size);
             assert_eq!(told, "token=•••, again •••\nhunter", "pieces of {size}");
         }
@@ -234,7 +234,7 @@ mod tests {
     #[test]
     fn a_short_beginning_of_a_value_is_told_when_nothing_follows_for_a_while() {
         let (_state, dir) = dir();
-        let mut redactor = redactor(Known::Values(Masks::new(["hunter2hunter2"])));
+        let mut redactor = redactor(SecretValues::Values(Masks::new(["hunter2hunter2"])));
         let mut tell = |before: &'static str, text: &'static str, rest| {
             let before = Before { bytes: Bytes::from_static(before.as_bytes()), torn: false };
             let piece = Bytes::from_static(text.as_bytes());
@@ -244,7 +244,7 @@ mod tests {
                 (&before, piece),
                 (rest, true),
             ) {
-                Ok(Telling::Bytes(bytes)) => crate::domain::secret::text(&bytes),
+                Ok(Telling::Bytes(bytes)) => crate::domain::redaction::text(&bytes),
                 other => format!("{other:?}"),
             }
         };
@@ -261,7 +261,7 @@ mod tests {
     fn who_begins_within_a_value_does_not_see_its_rest() {
         let text = b"token=hunter2hunter2, again";
         for at in 7..19 {
-            let mut redactor = redactor(Known::Values(Masks::new(["hunter2hunter2"])));
+            let mut redactor = redactor(SecretValues::Values(Masks::new(["hunter2hunter2"])));
             assert_eq!(told(&mut redactor, text, (at, 0), 5), "•••, again", "from {at}");
             // of three letters and less it cannot be said that they are a value's
             if at < 17 {
@@ -277,7 +277,7 @@ mod tests {
         let value = numbers.concat();
         let text = format!("a={value}\nb={value}.\n");
         for size in [3000, 16384] {
-            let mut redactor = redactor(Known::Values(Masks::new([value.as_str()])));
+            let mut redactor = redactor(SecretValues::Values(Masks::new([value.as_str()])));
             assert_eq!(
                 told(&mut redactor, text.as_bytes(), (0, 0), size),
                 "a=•••\nb=•••.\n",
@@ -292,7 +292,7 @@ mod tests {
         let hidden: Hidden =
             serde_json::from_str(r#"{"places":[[[6,20]],[],[]],"searched":[21,0,0]}"#).unwrap();
         for size in 1..text.len() {
-            let mut redactor = redactor(Known::Places(hidden.clone()));
+            let mut redactor = redactor(SecretValues::Places(hidden.clone()));
             let told = told(&mut redactor, text, (0, 0), size);
             assert_eq!(told, "token=•••.", "pieces of {size}");
         }
@@ -305,10 +305,11 @@ mod tests {
             let piece = (&Before::default(), Bytes::from_static(text.as_bytes()));
             redactor.tell(&dir, (Stream::Stdout, offset), piece, (Rest::Never, supervised)).unwrap()
         };
-        assert_eq!(tell(&mut redactor(Known::Lost), 0, "plain", true), Telling::Withheld);
-        assert_eq!(tell(&mut redactor(Known::Nothing), 0, "plain", true), Telling::Withheld);
+        assert_eq!(tell(&mut redactor(SecretValues::Lost), 0, "plain", true), Telling::Withheld);
+        assert_eq!(tell(&mut redactor(SecretValues::Nothing), 0, "plain", true), Telling::Withheld);
         let hidden = |text| serde_json::from_str::<Hidden>(text).unwrap();
-        let mut redactor = redactor(Known::Places(hidden(r#"{"places":[[],[],[]],"searched":[3,0,0]}"#)));
+        let mut redactor =
+            redactor(SecretValues::Places(hidden(r#"{"places":[[],[],[]],"searched":[3,0,0]}"#)));
         assert_eq!(tell(&mut redactor, 0, "plain", false), Telling::Bytes("pla".into()));
         assert_eq!(tell(&mut redactor, 3, "in", true), Telling::Later);
         assert_eq!(tell(&mut redactor, 3, "in", false), Telling::Withheld);

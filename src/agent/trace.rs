@@ -16,7 +16,7 @@ use crate::domain::log::Stream;
 use crate::domain::run::HostRun;
 use crate::domain::text::sanitize;
 use crate::domain::time::HostTime;
-use crate::domain::trace::{Pace, TraceSpan, TraceStage, TracedProcess, WallMoment};
+use crate::domain::trace::{StepProgress, TraceSpan, TraceStage, TracedProcess, WallMoment};
 use crate::procs::identity::Identity;
 use crate::supervise::SuperviseError;
 use crate::supervise::kineto::{self, Ask, Tracer};
@@ -304,7 +304,7 @@ impl Job {
     }
 
     /// How far the ranks are and how fast they go, by the ends of their reports.
-    fn pace(&self) -> Option<Pace> {
+    fn pace(&self) -> Option<StepProgress> {
         let all = self.spec.ranks.iter().filter_map(|rank| {
             let mut file = self.dir.read(&stream_file(rank.rank, Stream::Report)).ok()??;
             let size = file.metadata().ok()?.len();
@@ -313,7 +313,7 @@ impl Job {
             file.take(TAIL_BYTES).read_to_end(&mut tail).ok()?;
             pace_of(&String::from_utf8_lossy(&tail))
         });
-        Pace::common(all)
+        StepProgress::common(all)
     }
 
     /// Versions by name, as hvtui's hooks tell them in the rank's report; none where they are off.
@@ -359,7 +359,7 @@ impl Job {
 
 /// The last step that hvtui's hooks have told in a report, and the median time of their last ones: it is by the steps of
 /// torch's optimizer that torch counts, and not by those that a script tells.
-fn pace_of(tail: &str) -> Option<Pace> {
+fn pace_of(tail: &str) -> Option<StepProgress> {
     let steps: Vec<StepLine> = tail.lines().filter_map(|line| serde_json::from_str(line).ok()).collect();
     let steps: Vec<&StepLine> =
         steps.iter().filter(|line| line.kind == "step" && line.by == "hooks").collect();
@@ -367,7 +367,7 @@ fn pace_of(tail: &str) -> Option<Pace> {
     let mut times: Vec<u64> = steps.iter().map(|line| line.dur_us).collect();
     times.sort_unstable();
     let median = times.get(times.len() / 2).copied().unwrap_or(1);
-    Some(Pace { step: last.step, step_us: median.max(1) })
+    Some(StepProgress { step: last.step, step_us: median.max(1) })
 }
 
 /// What of a line of a report says how far a rank is.
@@ -401,7 +401,7 @@ mod tests {
             r#"{"kind":"step","step":50000,"dur_us":10}"#,
             r#"{"kind":"st"#,
         ];
-        assert_eq!(pace_of(&tail.join("\n")), Some(Pace { step: 9, step_us: 21000 }));
+        assert_eq!(pace_of(&tail.join("\n")), Some(StepProgress { step: 9, step_us: 21000 }));
         assert_eq!(pace_of(r#"{"kind":"hello"}"#), None);
     }
 

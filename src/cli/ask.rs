@@ -19,9 +19,9 @@ use zeroize::Zeroizing;
 
 use super::errors::{Code, Failure, note, to_stdout};
 use super::signals::{self, Signals};
-use crate::domain::passphrase::Secret;
 use crate::domain::question::{ASKED_AGAIN, Answer, Question, trusts};
-use crate::ssh::{Asked, Asker, Questions};
+use crate::domain::secret::Secret;
+use crate::ssh::{Asked, Prompter, Questions};
 
 const TTY: &str = "/dev/tty";
 /// The longest answer, bytes.
@@ -73,15 +73,15 @@ async fn line_of_input() -> Option<String> {
 }
 
 /// A way to ask the user who started the command. Needs a tokio runtime.
-pub(crate) fn person() -> Asker {
+pub(crate) fn person() -> Prompter {
     let way = match (askpass(), open()) {
         (Some((program, true)), _) | (Some((program, false)), Err(_)) => Way::Program(program),
         (_, Ok(_)) => Way::Terminal,
-        (None, Err(_)) => return Asker::nobody("there is no terminal to ask on"),
+        (None, Err(_)) => return Prompter::unavailable("there is no terminal to ask on"),
     };
-    let (asker, questions) = Asker::new();
+    let (prompter, questions) = Prompter::new();
     tokio::spawn(serve(way, questions));
-    asker
+    prompter
 }
 
 #[derive(Debug)]

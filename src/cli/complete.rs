@@ -10,13 +10,13 @@ use tokio::time;
 use super::disk;
 use crate::domain::event::Event;
 use crate::domain::ids::RunId;
-use crate::domain::position::Past;
+use crate::domain::resume_point::Backfill;
 use crate::domain::run::RunSpec;
 use crate::launcher::session::{Output, Session};
 use crate::record::Store;
 use crate::tui::source::finishing::Finishing;
 use crate::tui::source::recorded::{Recorded, Told};
-use crate::tui::source::takeup::TakenUp;
+use crate::tui::source::resume::Resumed;
 
 /// How many of the newest recordings are looked at when a client starts.
 const LOOKED_AT: usize = 16;
@@ -48,9 +48,9 @@ pub(crate) async fn complete(
     let mut finishing = Finishing::default();
     let mut open: BTreeSet<RunId> = BTreeSet::new();
     for spec in runs {
-        let (run, taken) = (spec.id.clone(), TakenUp::open(&store, &spec.id));
+        let (run, resumed) = (spec.id.clone(), Resumed::open(&store, &spec.id));
         // another client may be recording it
-        if taken.recorder.is_some() && recorded.attach(spec, taken, Past::Whole) {
+        if resumed.recorder.is_some() && recorded.attach(spec, resumed, Backfill::Whole) {
             open.insert(run);
         }
     }

@@ -15,7 +15,7 @@ use crate::cluster::messages::HostEntry;
 use crate::config::{Address, HostConfig, Transport};
 use crate::domain::ids::HostId;
 use crate::launcher::session::Session;
-use crate::ssh::{self, Asker, SshError};
+use crate::ssh::{self, Prompter, SshError};
 use crate::telemetry;
 
 /// How many hosts' ssh configurations are asked for at a time.
@@ -24,16 +24,16 @@ const AT_ONCE: usize = 16;
 /// A host of another machine, and how it is reached, or why that can't be said.
 pub(crate) type Reached = (HostId, Result<ssh::Target, SshError>);
 
-/// A session with these hosts. `interval` is the time between telemetry samples, `None` for none; `asker` is who can be
+/// A session with these hosts. `interval` is the time between telemetry samples, `None` for none; `prompter` is who can be
 /// asked for what ssh needs.
 pub(crate) async fn session(
     hosts: &[HostConfig],
     home: &Path,
     interval: Option<Duration>,
-    asker: &Asker,
+    prompter: &Prompter,
 ) -> Result<Session, Failure> {
     let targets = targets(hosts, home).await.into_iter();
-    let targets = targets.map(|(host, target)| (host, target.map(|target| target.with_asker(asker))));
+    let targets = targets.map(|(host, target)| (host, target.map(|target| target.with_prompter(prompter))));
     session_by(hosts, targets.collect(), interval)
 }
 

@@ -10,10 +10,10 @@ use super::paths::Paths;
 use crate::config::{HostConfig, HostsFile};
 use crate::domain::ids::{HostId, RunId};
 use crate::domain::run::RunSpec;
-use crate::domain::share::Heard;
+use crate::domain::run_status::RunInventory;
 use crate::launcher::session::Session;
 use crate::record::{Error, Reader, Store};
-use crate::ssh::Asker;
+use crate::ssh::Prompter;
 
 /// How long hosts may take to say which runs they know.
 const PATIENCE: Duration = Duration::from_secs(8);
@@ -59,7 +59,7 @@ pub(crate) async fn find(
     file: &HostsFile,
     paths: &Paths,
     interval: Option<Duration>,
-    asker: &Asker,
+    prompter: &Prompter,
 ) -> Result<Found, Failure> {
     if let Some(reader) = recorded(text, paths)? {
         let Some(spec) = reader.spec().cloned() else {
@@ -68,21 +68,21 @@ pub(crate) async fn find(
         let hosts = hosts_of(&spec, file).unwrap_or_default();
         return Ok(Found { spec, recording: Some(reader), session: None, hosts });
     }
-    let mut session = connect::session(&file.hosts, &paths.home, interval, asker).await?;
+    let mut session = connect::session(&file.hosts, &paths.home, interval, prompter).await?;
     // once the run is known, only a host of it that has another name here is still waited for
-    let enough = |heard: &Heard| {
-        let spec = heard.shares.keys().find(|run| run.matches(text)).and_then(|run| heard.spec(run));
+    let enough = |inventory: &RunInventory| {
+        let spec = inventory.shares.keys().find(|run| run.matches(text)).and_then(|run| inventory.spec(run));
         let named = |id: &HostId| file.hosts.iter().any(|host| host.id == *id);
-        spec.is_some_and(|spec| heard.unheard(spec).iter().all(named))
+        spec.is_some_and(|spec| inventory.unheard(spec).iter().all(named))
     };
-    let answers = ask(&mut session, PATIENCE, asker, enough).await;
+    let answers = ask(&mut session, PATIENCE, prompter, enough).await;
     let run = choose(text, &answers)?;
-    let Some(spec) = answers.heard.spec(&run).cloned() else {
+    let Some(spec) = answers.inventory.spec(&run).cloned() else {
         let text = "was launched by an hvtui that left no plan on its hosts";
         return Err(Failure::usage(format!("run {} {text}: use the machine that launched it", run.short())));
     };
     let named = |share: &HostId| {
-        let shares = answers.heard.shares.get(&run)?;
+        let shares = answers.inventory.shares.get(&run)?;
         shares.iter().find(|(_, told)| told.host == *share).map(|(here, _)| here.clone())
     };
     let mut renamed = false;
@@ -106,7 +106,7 @@ impl Found {
         file: &HostsFile,
         paths: &Paths,
         interval: Option<Duration>,
-        asker: &Asker,
+        prompter: &Prompter,
     ) -> Result<Session, Failure> {
         if let Some(session) = self.session.take() {
             return Ok(session);
@@ -114,7 +114,7 @@ impl Found {
         if self.hosts.is_empty() {
             self.hosts = hosts_of(&self.spec, file)?;
         }
-        connect::session(&self.hosts, &paths.home, interval, asker).await
+        connect::session(&self.hosts, &paths.home, interval, prompter).await
     }
 }
 
@@ -138,10 +138,11 @@ fn unnamed(spec: &RunSpec, host: &HostId) -> Failure {
 
 /// The run of those that the hosts know that `text` means: by id, else by name, living ones first.
 fn choose(text: &str, asked: &Asked) -> Result<RunId, Failure> {
-    let heard = &asked.heard;
-    let runs = || heard.shares.keys().rev();
-    let name =
-        |run: &RunId| heard.shares[run].values().map(|share| share.name.clone()).next().unwrap_or_default();
+    let inventory = &asked.inventory;
+    let runs = || inventory.shares.keys().rev();
+    let name = |run: &RunId| {
+        inventory.shares[run].values().map(|share| share.name.clone()).next().unwrap_or_default()
+    };
     let mut meant: Vec<&RunId> = match text {
         "" | "last" => runs().take(1).collect(),
         text => runs().filter(|run| run.matches(text)).collect(),
@@ -149,8 +150,8 @@ fn choose(text: &str, asked: &Asked) -> Result<RunId, Failure> {
     if meant.is_empty() {
         meant = runs().filter(|run| name(run) == text).collect();
     }
-    if meant.len() > 1 && meant.iter().filter(|run| heard.is_live(run)).count() == 1 {
-        meant.retain(|run| heard.is_live(run));
+    if meant.len() > 1 && meant.iter().filter(|run| inventory.is_live(run)).count() == 1 {
+        meant.retain(|run| inventory.is_live(run));
     }
     match &meant[..] {
         [run] => Ok((*run).clone()),
@@ -178,10 +179,10 @@ mod tests {
 
     use super::*;
     use crate::domain::run::RunStage;
-    use crate::domain::share::HostShare;
+    use crate::domain::run_status::HostRunStatus;
 
-    fn share(run: &RunId, name: &str, live: bool) -> HostShare {
-        HostShare {
+    fn share(run: &RunId, name: &str, live: bool) -> HostRunStatus {
+        HostRunStatus {
             run: run.clone(),
             host: HostId::from("a"),
             name: name.into(),
@@ -201,7 +202,7 @@ mod tests {
         let (old, new) = (RunId::new(1, 1), RunId::new(2, 2));
         let mut asked = Asked::default();
         let shares = vec![share(&old, "digits", false), share(&new, "digits", true)];
-        asked.heard.take(&HostId::from("a"), shares, true);
+        asked.inventory.take(&HostId::from("a"), shares, true);
         assert_eq!(choose("last", &asked).unwrap(), new);
         assert_eq!(choose(old.as_str(), &asked).unwrap(), old);
         assert_eq!(choose("digits", &asked).unwrap(), new, "the one that lives");
@@ -210,7 +211,7 @@ mod tests {
         let failure = choose("none", &asked).unwrap_err();
         assert_eq!(failure.code, Code::Unreachable);
         assert!(failure.message.contains("b could not be asked: no answer in 8 s"), "{failure}");
-        asked.heard.take(&HostId::from("a"), vec![share(&new, "digits", false)], true);
+        asked.inventory.take(&HostId::from("a"), vec![share(&new, "digits", false)], true);
         assert!(choose("digits", &asked).unwrap_err().message.contains("may be any of"));
     }
 }

@@ -22,7 +22,7 @@ use crate::domain::run::RunStage;
 use crate::domain::text::sanitize;
 use crate::domain::world::RunState;
 use crate::launcher::session::Output;
-use crate::ssh::Asker;
+use crate::ssh::Prompter;
 use crate::tui::source::finishing::Finishing;
 use crate::tui::source::recorded::{Recorded, Told};
 
@@ -53,7 +53,7 @@ pub(crate) async fn follow(
     mut screen: Screen,
     run: Option<RunId>,
     part: Part,
-    asker: &Asker,
+    prompter: &Prompter,
     state_dir: &Path,
 ) -> Result<ExitCode, Failure> {
     let mut signals = Signals::listen()?;
@@ -61,7 +61,7 @@ pub(crate) async fn follow(
     let mut finishing = Finishing::default();
     let mut stillness = Stillness::default();
     let watching = (&mut signals, &mut stillness);
-    let end = stream(&mut recorded, &mut finishing, &mut screen, run, part, asker, watching).await;
+    let end = stream(&mut recorded, &mut finishing, &mut screen, run, part, prompter, watching).await;
     // whichever way it ends: a recording that is not whole is told
     recorded.close();
     finishing.take(&mut recorded);
@@ -106,7 +106,7 @@ async fn stream(
     screen: &mut Screen,
     mut run: Option<RunId>,
     part: Part,
-    asker: &Asker,
+    prompter: &Prompter,
     (signals, stillness): (&mut Signals, &mut Stillness),
 ) -> Result<End, Failure> {
     let mut tick = time::interval(PATIENCE / 2);
@@ -195,7 +195,7 @@ async fn stream(
                 screen.closed();
                 if run.is_some() {
                     screen.print(|printer| printer.tick(clock::now()));
-                } else if !asker.is_asking() {
+                } else if !prompter.is_asking() {
                     for due in recorded.session().launches_look_for() {
                         screen.own(&format!("checking the hosts: waiting for {due}"));
                     }
@@ -254,7 +254,7 @@ fn asked(ask: Ask, part: Part, run: &RunId, recorded: &mut Recorded, screen: &mu
 
 /// Whether every rank of the run was started.
 fn all_run(run: &RunState) -> bool {
-    matches!(run.stage(), Some(RunStage::Meet | RunStage::FirstStep | RunStage::Training))
+    matches!(run.stage(), Some(RunStage::Rendezvous | RunStage::FirstStep | RunStage::Training))
 }
 
 fn all_ranks_run(screen: &mut Screen) -> Result<ExitCode, Failure> {

@@ -8,15 +8,15 @@ use super::errors::Code;
 use crate::config::HostConfig;
 use crate::domain::event::{Event, Origin};
 use crate::domain::ids::HostId;
-use crate::domain::share::Heard;
+use crate::domain::run_status::RunInventory;
 use crate::launcher::session::{Output, Session};
-use crate::ssh::Asker;
+use crate::ssh::Prompter;
 
 /// What came of asking.
 #[derive(Debug, Default)]
 pub(crate) struct Asked {
     /// What the hosts told.
-    pub(crate) heard: Heard,
+    pub(crate) inventory: RunInventory,
     /// Hosts that told nothing, and why.
     pub(crate) silent: Vec<(HostId, Code, String)>,
 }
@@ -25,18 +25,18 @@ pub(crate) struct Asked {
 pub(crate) async fn ask(
     session: &mut Session,
     patience: Duration,
-    asker: &Asker,
-    enough: impl Fn(&Heard) -> bool,
+    prompter: &Prompter,
+    enough: impl Fn(&RunInventory) -> bool,
 ) -> Asked {
     let mut answers = Asked::default();
     let mut due: BTreeSet<HostId> = session.hosts().iter().map(|host: &HostConfig| host.id.clone()).collect();
     session.list_runs();
     // what a person types takes its time
     let hearing = async {
-        while !due.is_empty() && !enough(&answers.heard) {
+        while !due.is_empty() && !enough(&answers.inventory) {
             match session.next().await {
                 Output::Found { host, shares, last } => {
-                    answers.heard.take(&host, shares, last);
+                    answers.inventory.take(&host, shares, last);
                     if last {
                         due.remove(&host);
                     }
@@ -54,8 +54,8 @@ pub(crate) async fn ask(
             }
         }
     };
-    asker.timeout(patience, hearing).await;
-    if !enough(&answers.heard) {
+    prompter.timeout(patience, hearing).await;
+    if !enough(&answers.inventory) {
         let seconds = patience.as_secs();
         let late = due.into_iter().map(|host| (host, Code::Unreachable, format!("no answer in {seconds} s")));
         answers.silent.extend(late);

@@ -17,9 +17,9 @@ use crate::domain::log_text;
 use crate::domain::note::what;
 use crate::domain::outcome::STOPPED;
 use crate::domain::outcome::restart_words;
-use crate::domain::pace::Pace;
 use crate::domain::run::{Placement, RunStage};
-use crate::domain::standing::Standstill;
+use crate::domain::standstill::Standstill;
+use crate::domain::step_totals::StepTotals;
 use crate::domain::text::{about, plain, sanitize};
 use crate::domain::time::Stamp;
 use crate::domain::timing::Phase;
@@ -429,7 +429,7 @@ fn stages(run: &RunState) -> Line {
 /// What ranks' last steps were like on the average.
 #[derive(Default)]
 struct Mean {
-    pace: Pace,
+    totals: StepTotals,
     phases: [u64; Phase::COUNT],
     /// Samples a second of all ranks together.
     rate: Option<f64>,
@@ -439,7 +439,7 @@ impl Mean {
     fn of_rank(rank: &RankState) -> Self {
         let mut mean = Self { rate: rank.samples_per_second(), ..Self::default() };
         for step in rank.recent_steps(TIMING_STEPS) {
-            mean.pace.add(step);
+            mean.totals.add(step);
             for (sum, phase) in mean.phases.iter_mut().zip(step.phase_totals()) {
                 *sum += phase;
             }
@@ -450,7 +450,7 @@ impl Mean {
     fn of_run(run: &RunState) -> Self {
         let mut all = Self::default();
         for mean in run.trainers().map(|one| Self::of_rank(one.state)) {
-            all.pace += mean.pace;
+            all.totals += mean.totals;
             all.rate = mean.rate.map(|rate| rate + all.rate.unwrap_or(0.0)).or(all.rate);
             for (sum, phase) in all.phases.iter_mut().zip(mean.phases) {
                 *sum += phase;
@@ -461,19 +461,19 @@ impl Mean {
 
     /// Percent of the step that each phase takes, in the order of [`Phase::ALL`].
     fn shares(&self) -> [u64; Phase::COUNT] {
-        let step_us = self.pace.step_us;
+        let step_us = self.totals.step_us;
         self.phases.map(|phase| (phase * 100 + step_us / 2).checked_div(step_us).unwrap_or(0))
     }
 
     fn step_text(&self) -> String {
-        match self.pace.step_us.checked_div(self.pace.steps) {
+        match self.totals.step_us.checked_div(self.totals.steps) {
             Some(us) if us > 0 => duration_us(us),
             _ => "–".to_owned(),
         }
     }
 
     fn overlap_text(&self) -> String {
-        self.pace.overlap().map_or_else(|| "–".to_owned(), |share| format!("{:.0} %", share * 100.0))
+        self.totals.overlap().map_or_else(|| "–".to_owned(), |share| format!("{:.0} %", share * 100.0))
     }
 
     fn text(&self) -> String {
@@ -487,7 +487,7 @@ impl Mean {
                 text.extend(["  ".to_owned(), phase.name().to_owned(), format!(" {share} %")]);
             }
         }
-        if self.pace.hidden_us > 0 {
+        if self.totals.hidden_us > 0 {
             text.extend(["  overlap ", &self.overlap_text()]);
         }
         text
@@ -541,7 +541,7 @@ fn table(run: &RunState, width: Option<usize>) -> Vec<Line> {
     let share_of =
         |phase: Phase| optional(phase.name(), &|(mean, _)| format!("{} %", mean.shares()[phase.index()]));
     columns.extend(phases.map(share_of));
-    if ranks.iter().any(|(mean, _)| mean.pace.hidden_us > 0) {
+    if ranks.iter().any(|(mean, _)| mean.totals.hidden_us > 0) {
         columns.push(optional("overlap", &|(mean, _)| mean.overlap_text()));
     }
     if ranks.iter().any(|(mean, _)| mean.rate.is_some()) {

@@ -10,8 +10,8 @@ use super::lines::{RankFiles, Told};
 use crate::domain::event::Event;
 use crate::domain::ids::{Rank, RunId};
 use crate::domain::log::Stream;
+use crate::domain::redaction::Masks;
 use crate::domain::run::RankExit;
-use crate::domain::secret::Masks;
 use crate::domain::time::{HostTime, Stamp};
 use crate::wire::chunk::{Chunk, Gap, Written};
 use crate::wire::message::{Follow, Noted, Stop, ToAgent};
@@ -26,7 +26,7 @@ const MARK_EVERY: usize = 32;
 /// The runs that are followed on one host.
 #[derive(Debug, Default)]
 pub(crate) struct Followed {
-    runs: BTreeMap<RunId, Share>,
+    runs: BTreeMap<RunId, FollowedRun>,
     /// What must not be shown of what a run's ranks print.
     masks: BTreeMap<RunId, Masks>,
     /// Runs that have ended here and may be started again: their files go on, and so do their notes.
@@ -35,7 +35,7 @@ pub(crate) struct Followed {
 
 /// One run there.
 #[derive(Debug)]
-struct Share {
+struct FollowedRun {
     follow: Follow,
     /// The ranks that live on this host.
     ranks: BTreeSet<Rank>,
@@ -67,7 +67,7 @@ impl Followed {
             }
             None => (RankFiles::from_offsets(&follow.from, &follow.steps_by), 0),
         };
-        let share = Share {
+        let share = FollowedRun {
             ranks,
             files,
             follow: follow.clone(),
@@ -227,7 +227,7 @@ impl Followed {
         true
     }
 
-    fn share(&mut self, run: &RunId, rank: Rank) -> Option<&mut Share> {
+    fn share(&mut self, run: &RunId, rank: Rank) -> Option<&mut FollowedRun> {
         let share = self.runs.get_mut(run).filter(|share| share.ranks.contains(&rank));
         if share.is_none() {
             tracing::warn!(%run, %rank, "an agent spoke of a rank that is not followed there");

@@ -21,7 +21,7 @@ use crate::clock;
 use crate::domain::event::{Event, Origin};
 use crate::domain::host::LinkState;
 use crate::domain::ids::RunId;
-use crate::domain::secret::Masks;
+use crate::domain::redaction::Masks;
 use crate::wire::message::ToAgent;
 
 /// A link that held this long makes up for earlier failures.

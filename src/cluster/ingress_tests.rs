@@ -9,7 +9,7 @@ use crate::domain::ids::{HostId, Rank, RunId};
 use crate::domain::log::Stream;
 use crate::domain::note::Note;
 use crate::domain::run::RunStage;
-use crate::domain::share::HostShare;
+use crate::domain::run_status::HostRunStatus;
 use crate::domain::time::HostTime;
 use crate::wire::chunk::{Chunk, Written};
 use crate::wire::frame::Decoder;
@@ -170,7 +170,7 @@ fn an_answer_to_nothing_is_left_out() {
 
 #[test]
 fn a_host_tells_its_runs_when_it_is_asked_and_not_without_end() {
-    let share = |number: u64| HostShare {
+    let share = |number: u64| HostRunStatus {
         run: RunId::new(number, 1),
         host: HostId::from("a"),
         name: "x".repeat(1000),

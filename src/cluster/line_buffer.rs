@@ -1,7 +1,7 @@
 //! The line that is being read: bounded, and of a line that is written over, as progress bars are, the newest states. Pure.
 
 use crate::domain::log_text::{floor_boundary, last_state};
-use crate::domain::secret;
+use crate::domain::redaction;
 
 /// How much of a state is shown before its line has ended.
 const SHOWN: usize = 1024;
@@ -94,7 +94,7 @@ impl LineBuffer {
 
     /// The text so far, and how many bytes of it were left out.
     pub(super) fn text(&self) -> (String, u64) {
-        let mut text = secret::text(&self.kept);
+        let mut text = redaction::text(&self.kept);
         let returns = self.returns.min(self.limit - self.kept.len());
         text.extend(std::iter::repeat_n('\r', returns));
         (text, self.elided)
@@ -103,12 +103,13 @@ impl LineBuffer {
     /// What there is to see of it now: its newest state, at most [`SHOWN`] bytes; and how many bytes are left out. Half
     /// a character at the end is not there yet.
     pub(super) fn shown(&self) -> (String, u64) {
-        let behind = self.kept.iter().rposition(|byte| *byte == secret::MASKED_BYTE).map_or(0, |at| at + 1);
+        let behind =
+            self.kept.iter().rposition(|byte| *byte == redaction::MASKED_BYTE).map_or(0, |at| at + 1);
         let whole = match std::str::from_utf8(self.kept.get(behind..).unwrap_or_default()) {
             Err(error) if error.error_len().is_none() => behind + error.valid_up_to(),
             _ => self.kept.len(),
         };
-        let text = secret::text(self.kept.get(..whole).unwrap_or_default());
+        let text = redaction::text(self.kept.get(..whole).unwrap_or_default());
         let state = last_state(&text);
         let end = floor_boundary(state, SHOWN);
         (state[..end].to_owned(), self.elided + (state.len() - end) as u64)

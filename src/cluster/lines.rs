@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
 use super::rows::{Row, Rows};
-use super::unfinished::Pace;
+use super::unfinished::UpdateThrottle;
 use crate::domain::event::Event;
 use crate::domain::hooks::StepsBy;
 use crate::domain::ids::Rank;
@@ -37,7 +37,7 @@ pub struct RankFiles {
     /// What the ranks' progress bars tell, of those that tell nothing themselves.
     progress: BTreeMap<Rank, Progress>,
     /// When unfinished lines are told.
-    pace: Pace,
+    throttle: UpdateThrottle,
     /// The files whose last lines may still be written over.
     held: BTreeSet<(Rank, Stream)>,
 }
@@ -141,16 +141,16 @@ impl RankFiles {
             }
             events.extend(file.finished(rank, stream));
         }
-        self.pace(rank, stream);
+        self.throttle(rank, stream);
         events
     }
 
     /// Sees to it that what is unfinished in a file is told in time.
-    fn pace(&mut self, rank: Rank, stream: Stream) {
+    fn throttle(&mut self, rank: Rank, stream: Stream) {
         let file = self.files.get(&(rank, stream)).filter(|_| stream != Stream::Report);
         match file {
-            Some(file) if file.unfinished() => self.pace.changed(rank, stream),
-            _ => self.pace.finished(rank, stream),
+            Some(file) if file.unfinished() => self.throttle.changed(rank, stream),
+            _ => self.throttle.finished(rank, stream),
         }
         if file.is_some_and(|file| file.rows.holds()) {
             self.held.insert((rank, stream));
@@ -184,10 +184,10 @@ impl RankFiles {
             let lines = file.finished(rank, stream);
             if !lines.is_empty() {
                 told.extend(lines.into_iter().map(|line| (rank, line)));
-                self.pace(rank, stream);
+                self.throttle(rank, stream);
             }
         }
-        for (rank, stream) in self.pace.due(now) {
+        for (rank, stream) in self.throttle.due(now) {
             if let Some(file) = self.files.get_mut(&(rank, stream)).filter(|file| file.unfinished()) {
                 told.push((rank, file.shown(rank, stream)));
             }
@@ -198,7 +198,7 @@ impl RankFiles {
     /// When the next unfinished line is to be told; known after [`Self::due`] was asked.
     pub fn next_due(&self) -> Option<Stamp> {
         let held = self.held.iter().filter_map(|file| self.files.get(file)?.rows.next_release());
-        self.pace.next().into_iter().chain(held).min()
+        self.throttle.next().into_iter().chain(held).min()
     }
 
     /// How far a rank is by its new bytes, where nothing else tells that.
@@ -230,7 +230,7 @@ impl RankFiles {
         if gap.to > file.next {
             events.extend(file.skip(LogGap { from: file.next, ..gap.clone() }));
         }
-        self.pace(gap.rank, gap.stream);
+        self.throttle(gap.rank, gap.stream);
         events
     }
 
@@ -243,7 +243,7 @@ impl RankFiles {
             {
                 events.extend(file.finish(rank, stream));
             }
-            self.pace(rank, stream);
+            self.throttle(rank, stream);
         }
         events
     }
@@ -375,7 +375,7 @@ fn event(report: Report) -> Event {
             Event::JobDescribed { job, transport, total_steps, facts: Box::new(facts) }
         }
         Report::Waiting { ranks } => Event::RankWaits { ranks },
-        Report::Met { .. } => Event::RankMet,
+        Report::Met { .. } => Event::RankConnected,
         Report::Step { step, t, dur_us, loss, samples, mut spans, hidden_us } => Event::StepDone {
             timing: Arc::new(StepTiming {
                 step,

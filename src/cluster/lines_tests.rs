@@ -2,7 +2,7 @@ use super::*;
 use crate::domain::event::{Envelope, Origin};
 use crate::domain::ids::{HostId, RunId};
 use crate::domain::options::RunOptions;
-use crate::domain::position::Position;
+use crate::domain::resume_point::ResumePoint;
 use crate::domain::run::{JobKind, Placement, RunSpec, Slot};
 use crate::domain::time::Stamp;
 use proptest::prelude::*;
@@ -211,7 +211,7 @@ fn a_bar_that_nothing_writes_over_any_more_becomes_a_line() {
 
 /// Another client may have shown unfinished rows of what it recorded; the lines take their place.
 #[test]
-fn who_takes_up_a_run_takes_unfinished_rows_back_once() {
+fn a_client_that_resumes_a_run_takes_unfinished_rows_back_once() {
     let line = |offset, text: &str| {
         let (rank, stream, text) = (Rank(0), Stream::Stderr, text.to_owned());
         Arc::new(LogLine { rank, stream, offset, text, elided: 0, t: Some(HostTime(9)) })
@@ -373,7 +373,7 @@ fn recorded(files: &mut RankFiles, report: &str, until: usize, marks: usize) -> 
 
 proptest! {
     #[test]
-    fn who_takes_up_a_run_knows_by_whom_its_steps_are_told(
+    fn a_client_that_resumes_a_run_knows_by_whom_its_steps_are_told(
         lines in prop::collection::vec((0u8..3, any::<bool>()), 1..40),
         cut in 0usize..4000,
         marks in 1usize..8,
@@ -397,12 +397,12 @@ proptest! {
             Some(worker) => Origin::Worker(run.clone(), Rank(0), worker),
         };
         let mut seen = recorded(&mut RankFiles::default(), &report, cut.min(report.len()), marks);
-        let mut position = Position::default();
+        let mut resume_point = ResumePoint::default();
         for (seq, told) in (0..).zip(&seen) {
             let event = told.event.clone();
-            position.take(&Envelope { seq, at: Stamp(0), origin: origin(told), event });
+            resume_point.take(&Envelope { seq, at: Stamp(0), origin: origin(told), event });
         }
-        let from = position.ranks.get(&Rank(0)).map_or(0, |known| known.reports_from);
+        let from = resume_point.ranks.get(&Rank(0)).map_or(0, |known| known.reports_from);
         let host = HostId::from("a");
         let place = Placement {
             rank: Rank(0), host: host.clone(), local_rank: 0, slot: Slot::Cpu { index: 0 }, more: Vec::new(),
@@ -412,11 +412,11 @@ proptest! {
             env: BTreeMap::new(), workdir: None, placements: vec![place], created: Stamp(0),
             options: RunOptions::default(),
         };
-        let steps_by = position.steps_by(&spec, &host);
+        let steps_by = resume_point.steps_by(&spec, &host);
         let mut files = RankFiles::from_offsets(&[(Rank(0), Stream::Report, from)], &steps_by);
         let rest = &report[from as usize..];
         let again = recorded(&mut files, rest, rest.len(), marks);
-        seen.extend(again.into_iter().filter(|told| !position.repeats(&run, &origin(told), &told.event)));
+        seen.extend(again.into_iter().filter(|told| !resume_point.repeats(&run, &origin(told), &told.event)));
         seen.retain(|told| !is_mark(told));
         prop_assert_eq!(seen, whole);
     }

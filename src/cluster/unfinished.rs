@@ -13,14 +13,14 @@ const EVERY_US: i64 = 450_000;
 
 /// The streams of one run on one host.
 #[derive(Debug, Default)]
-pub(super) struct Pace {
+pub(super) struct UpdateThrottle {
     /// What is to be told: since when; `None` until the time is known.
     news: BTreeMap<(Rank, Stream), Option<Stamp>>,
     /// When a stream was told last.
     told: BTreeMap<(Rank, Stream), Stamp>,
 }
 
-impl Pace {
+impl UpdateThrottle {
     /// A stream has something unfinished that is new.
     pub(super) fn changed(&mut self, rank: Rank, stream: Stream) {
         self.news.entry((rank, stream)).or_default();
@@ -67,28 +67,28 @@ mod tests {
 
     #[test]
     fn a_stream_is_told_soon_and_seldom() {
-        let mut pace = Pace::default();
+        let mut throttle = UpdateThrottle::default();
         let stream = (Rank(1), Stream::Stderr);
         let ms = |ms: i64| Stamp(ms * 1000);
-        assert_eq!((pace.due(ms(0)), pace.next()), (vec![], None));
+        assert_eq!((throttle.due(ms(0)), throttle.next()), (vec![], None));
         let mut told = Vec::new();
         for now in 0..2000 {
             if now % 10 == 0 && now < 1500 {
-                pace.changed(stream.0, stream.1);
+                throttle.changed(stream.0, stream.1);
             }
-            if !pace.due(ms(now)).is_empty() {
+            if !throttle.due(ms(now)).is_empty() {
                 told.push(now);
             }
         }
         assert_eq!(told, [100, 550, 1000, 1450, 1900]);
         // one that ends before it is due is not told
-        pace.changed(stream.0, stream.1);
-        assert_eq!((pace.due(ms(3000)), pace.next()), (vec![], Some(ms(3100))));
-        pace.finished(stream.0, stream.1);
-        assert_eq!((pace.due(ms(4000)), pace.next()), (vec![], None));
+        throttle.changed(stream.0, stream.1);
+        assert_eq!((throttle.due(ms(3000)), throttle.next()), (vec![], Some(ms(3100))));
+        throttle.finished(stream.0, stream.1);
+        assert_eq!((throttle.due(ms(4000)), throttle.next()), (vec![], None));
         // the clock was set back
-        pace.changed(stream.0, stream.1);
-        assert!(pace.due(ms(50)).is_empty());
-        assert_eq!(pace.due(ms(150)), [stream]);
+        throttle.changed(stream.0, stream.1);
+        assert!(throttle.due(ms(50)).is_empty());
+        assert_eq!(throttle.due(ms(150)), [stream]);
     }
 }

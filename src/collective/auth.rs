@@ -2,12 +2,12 @@
 //!
 //! ```text
 //! listener → caller   nonce_l                                            32 bytes
-//! caller → listener   rank · lane · nonce_c · address · host · MAC(caller, …)
+//! caller → listener   rank · channel · nonce_c · address · host · MAC(caller, …)
 //!                                                               4 + 4 + 32 + 18 + 16 + 32 bytes
 //! listener → caller   MAC(listener, …), or zeros: refused                32 bytes
 //! ```
 //!
-//! Each MAC covers a label of its own (so that neither can be thrown back at its maker), what the door is for,
+//! Each MAC covers a label of its own (so that neither can be thrown back at its maker), what the endpoint is for,
 //! the world size, both ranks, both nonces and the address. All fields have fixed lengths, and the listener
 //! interprets none of them before the MAC has been checked in constant time. What follows on the connection is
 //! not encrypted: who can change packets between the hosts is not kept out.
@@ -67,8 +67,8 @@ impl Secret {
         Ok(Self(hmac::Key::new(hmac::HMAC_SHA256, &bytes)))
     }
 
-    fn mac(&self, label: &[u8], door: Door, nonce: &[u8; NONCE], signed: &[u8]) -> hmac::Tag {
-        hmac::sign(&self.0, &message(label, door, nonce, signed))
+    fn mac(&self, label: &[u8], endpoint: Endpoint, nonce: &[u8; NONCE], signed: &[u8]) -> hmac::Tag {
+        hmac::sign(&self.0, &message(label, endpoint, nonce, signed))
     }
 }
 
@@ -91,7 +91,7 @@ pub(super) enum Purpose {
 
 /// A listening port: its purpose, whose it is, and the size of the world it belongs to.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Door {
+pub(super) struct Endpoint {
     pub(super) purpose: Purpose,
     pub(super) world: u32,
     pub(super) owner: u32,
@@ -105,23 +105,23 @@ pub(super) type HostKey = [u8; 16];
 pub(super) struct Caller {
     pub(super) rank: u32,
     /// Which of its connections to the same owner this is.
-    pub(super) lane: u32,
+    pub(super) channel: u32,
     /// Where the caller itself listens.
     pub(super) address: SocketAddr,
     /// Which host it seems to be on.
     pub(super) host: HostKey,
 }
 
-fn message(label: &[u8], door: Door, nonce: &[u8; NONCE], signed: &[u8]) -> Vec<u8> {
+fn message(label: &[u8], endpoint: Endpoint, nonce: &[u8; NONCE], signed: &[u8]) -> Vec<u8> {
     let mut bytes = Vec::with_capacity(label.len() + 9 + NONCE + signed.len());
     bytes.extend_from_slice(label);
-    bytes.push(match door.purpose {
+    bytes.push(match endpoint.purpose {
         Purpose::Rendezvous => 1,
         Purpose::Data => 2,
         Purpose::Memory => 3,
     });
-    bytes.extend_from_slice(&door.world.to_le_bytes());
-    bytes.extend_from_slice(&door.owner.to_le_bytes());
+    bytes.extend_from_slice(&endpoint.world.to_le_bytes());
+    bytes.extend_from_slice(&endpoint.owner.to_le_bytes());
     bytes.extend_from_slice(nonce);
     bytes.extend_from_slice(signed);
     bytes
@@ -137,62 +137,62 @@ pub(super) fn nonce() -> Option<[u8; NONCE]> {
     Some(bytes)
 }
 
-/// The caller's message to `door`, whose owner has sent `challenge`.
+/// The caller's message to `endpoint`, whose owner has sent `challenge`.
 pub(super) fn hello(
     secret: &Secret,
-    door: Door,
+    endpoint: Endpoint,
     caller: Caller,
     challenge: &[u8; NONCE],
     own: &[u8; NONCE],
 ) -> [u8; HELLO] {
     let mut bytes = [0; HELLO];
     bytes[..4].copy_from_slice(&caller.rank.to_le_bytes());
-    bytes[4..8].copy_from_slice(&caller.lane.to_le_bytes());
+    bytes[4..8].copy_from_slice(&caller.channel.to_le_bytes());
     bytes[8..8 + NONCE].copy_from_slice(own);
     bytes[8 + NONCE..SIGNED - KEY].copy_from_slice(&encode_address(caller.address));
     bytes[SIGNED - KEY..SIGNED].copy_from_slice(&caller.host);
-    let tag = secret.mac(CALLER, door, challenge, &bytes[..SIGNED]);
+    let tag = secret.mac(CALLER, endpoint, challenge, &bytes[..SIGNED]);
     bytes[SIGNED..].copy_from_slice(tag.as_ref());
     bytes
 }
 
-/// The caller behind `hello`, if its proof is right for `door` and `challenge`.
+/// The caller behind `hello`, if its proof is right for `endpoint` and `challenge`.
 pub(super) fn check_hello(
     secret: &Secret,
-    door: Door,
+    endpoint: Endpoint,
     challenge: &[u8; NONCE],
     hello: &[u8; HELLO],
 ) -> Option<Caller> {
     let (signed, tag) = hello.split_at(SIGNED);
-    hmac::verify(&secret.0, &message(CALLER, door, challenge, signed), tag).ok()?;
+    hmac::verify(&secret.0, &message(CALLER, endpoint, challenge, signed), tag).ok()?;
     let rank = u32::from_le_bytes(signed[..4].try_into().ok()?);
-    let lane = u32::from_le_bytes(signed[4..8].try_into().ok()?);
+    let channel = u32::from_le_bytes(signed[4..8].try_into().ok()?);
     let address = decode_address(signed[8 + NONCE..SIGNED - KEY].try_into().ok()?);
     let host = signed[SIGNED - KEY..].try_into().ok()?;
-    (rank < door.world && rank != door.owner).then_some(Caller { rank, lane, address, host })
+    (rank < endpoint.world && rank != endpoint.owner).then_some(Caller { rank, channel, address, host })
 }
 
 /// The listener's proof to the caller that sent `hello`.
 pub(super) fn answer(
     secret: &Secret,
-    door: Door,
+    endpoint: Endpoint,
     challenge: &[u8; NONCE],
     hello: &[u8; HELLO],
 ) -> [u8; NONCE] {
     let mut bytes = [0; NONCE];
-    bytes.copy_from_slice(secret.mac(LISTENER, door, challenge, hello).as_ref());
+    bytes.copy_from_slice(secret.mac(LISTENER, endpoint, challenge, hello).as_ref());
     bytes
 }
 
 /// Whether `answer` is the right listener's.
 pub(super) fn check_answer(
     secret: &Secret,
-    door: Door,
+    endpoint: Endpoint,
     challenge: &[u8; NONCE],
     hello: &[u8; HELLO],
     answer: &[u8; NONCE],
 ) -> bool {
-    hmac::verify(&secret.0, &message(LISTENER, door, challenge, hello), answer).is_ok()
+    hmac::verify(&secret.0, &message(LISTENER, endpoint, challenge, hello), answer).is_ok()
 }
 
 /// An address in [`ADDRESS`] bytes.
@@ -222,45 +222,50 @@ mod tests {
         Secret::from_hex(&digit.repeat(64)).unwrap()
     }
 
-    const DOOR: Door = Door { purpose: Purpose::Data, world: 4, owner: 2 };
+    const ENDPOINT: Endpoint = Endpoint { purpose: Purpose::Data, world: 4, owner: 2 };
 
     fn caller() -> Caller {
-        Caller { rank: 1, lane: 7, address: "10.1.2.3:4567".parse().unwrap(), host: [3; 16] }
+        Caller { rank: 1, channel: 7, address: "10.1.2.3:4567".parse().unwrap(), host: [3; 16] }
     }
 
     #[test]
     fn each_side_proves_itself_to_the_other() {
         let (challenge, own) = (nonce().unwrap(), nonce().unwrap());
         assert_ne!(challenge, own);
-        let hello = hello(&secret("a"), DOOR, caller(), &challenge, &own);
-        assert_eq!(check_hello(&secret("a"), DOOR, &challenge, &hello), Some(caller()));
-        let answer = answer(&secret("a"), DOOR, &challenge, &hello);
-        assert!(check_answer(&secret("a"), DOOR, &challenge, &hello, &answer));
-        assert!(!check_answer(&secret("a"), DOOR, &challenge, &hello, &REFUSAL));
+        let hello = hello(&secret("a"), ENDPOINT, caller(), &challenge, &own);
+        assert_eq!(check_hello(&secret("a"), ENDPOINT, &challenge, &hello), Some(caller()));
+        let answer = answer(&secret("a"), ENDPOINT, &challenge, &hello);
+        assert!(check_answer(&secret("a"), ENDPOINT, &challenge, &hello, &answer));
+        assert!(!check_answer(&secret("a"), ENDPOINT, &challenge, &hello, &REFUSAL));
         // The caller's own proof, thrown back, is none.
         let thrown_back: [u8; NONCE] = hello[SIGNED..].try_into().unwrap();
-        assert!(!check_answer(&secret("a"), DOOR, &challenge, &hello, &thrown_back));
+        assert!(!check_answer(&secret("a"), ENDPOINT, &challenge, &hello, &thrown_back));
     }
 
     #[test]
-    fn a_proof_is_good_for_one_door_one_challenge_one_secret_and_one_rank() {
+    fn a_proof_is_good_for_one_endpoint_one_challenge_one_secret_and_one_rank() {
         let (challenge, own) = (nonce().unwrap(), nonce().unwrap());
-        let good = hello(&secret("a"), DOOR, caller(), &challenge, &own);
-        let refused = |door, challenge: &[u8; NONCE], hello: &[u8; HELLO], secret: &Secret| {
-            check_hello(secret, door, challenge, hello).is_none()
+        let good = hello(&secret("a"), ENDPOINT, caller(), &challenge, &own);
+        let refused = |endpoint, challenge: &[u8; NONCE], hello: &[u8; HELLO], secret: &Secret| {
+            check_hello(secret, endpoint, challenge, hello).is_none()
         };
-        assert!(refused(DOOR, &challenge, &good, &secret("b")));
-        assert!(refused(DOOR, &own, &good, &secret("a")));
-        assert!(refused(Door { owner: 3, ..DOOR }, &challenge, &good, &secret("a")));
-        assert!(refused(Door { world: 5, ..DOOR }, &challenge, &good, &secret("a")));
-        assert!(refused(Door { purpose: Purpose::Rendezvous, ..DOOR }, &challenge, &good, &secret("a")));
+        assert!(refused(ENDPOINT, &challenge, &good, &secret("b")));
+        assert!(refused(ENDPOINT, &own, &good, &secret("a")));
+        assert!(refused(Endpoint { owner: 3, ..ENDPOINT }, &challenge, &good, &secret("a")));
+        assert!(refused(Endpoint { world: 5, ..ENDPOINT }, &challenge, &good, &secret("a")));
+        assert!(refused(
+            Endpoint { purpose: Purpose::Rendezvous, ..ENDPOINT },
+            &challenge,
+            &good,
+            &secret("a")
+        ));
         for at in 0..HELLO {
             let mut bent = good;
             bent[at] ^= 1;
-            assert!(refused(DOOR, &challenge, &bent, &secret("a")), "byte {at}");
+            assert!(refused(ENDPOINT, &challenge, &bent, &secret("a")), "byte {at}");
         }
-        let outside = hello(&secret("a"), DOOR, Caller { rank: 4, ..caller() }, &challenge, &own);
-        assert!(refused(DOOR, &challenge, &outside, &secret("a")));
+        let outside = hello(&secret("a"), ENDPOINT, Caller { rank: 4, ..caller() }, &challenge, &own);
+        assert!(refused(ENDPOINT, &challenge, &outside, &secret("a")));
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! Operations between hosts, once all ranks have met: what leaders exchange, and what goes around the rings.
+//! Operations between hosts, after the barrier: what leaders exchange, and what goes around the rings.
 
 use std::ops::Range;
 
@@ -10,7 +10,7 @@ use super::job::{Job, Task};
 use super::kernels::Finish;
 use super::op::OpKind;
 use super::shm::{Host, part};
-use super::tcp::{Fold, HostRing, Mood, Work};
+use super::tcp::{DeadlineState, Fold, HostRing, SliceHandler};
 
 /// How leaders join the `len` bytes that they bring, and how many bytes they exchange for that: reductions by their own
 /// rule, the rest as bits among zeros. Bits are joined as integers, for which zeros may follow them.
@@ -57,7 +57,7 @@ struct Slice<'a, 'b> {
     job: &'a mut Job<'b>,
 }
 
-impl Work for Slice<'_, '_> {
+impl SliceHandler for Slice<'_, '_> {
     #[expect(unsafe_code, reason = "the slice that this rank drives")]
     fn memory(&mut self) -> &mut [u8] {
         // SAFETY: of this rank's values nothing else works on the slices it drives; `prepare` and `finish`, which reach the
@@ -79,7 +79,7 @@ impl Work for Slice<'_, '_> {
         }
     }
 
-    fn tick(&mut self) -> Result<Mood, CollectiveError> {
+    fn tick(&mut self) -> Result<DeadlineState, CollectiveError> {
         self.job.tick()
     }
 }
@@ -113,11 +113,11 @@ pub(super) fn large(
         let what = (fold.dtype, fold.how);
         let reduces = matches!(op.kind, OpKind::Allreduce { .. } | OpKind::ReduceScatter { .. });
         let layout = job.layout;
-        let mut work = Slice { host: host.as_deref(), memory, from: range.start, what, reduces, job };
+        let mut handler = Slice { host: host.as_deref(), memory, from: range.start, what, reduces, job };
         let outcome = match op.kind {
             OpKind::Barrier => Ok(()),
-            OpKind::Allreduce { .. } | OpKind::ReduceScatter { .. } => ring.allreduce(op, fold, &mut work),
-            OpKind::Broadcast { root, .. } => ring.broadcast(op, layout.place(root).0, &mut work),
+            OpKind::Allreduce { .. } | OpKind::ReduceScatter { .. } => ring.allreduce(op, fold, &mut handler),
+            OpKind::Broadcast { root, .. } => ring.broadcast(op, layout.place(root).0, &mut handler),
             OpKind::Allgather { .. } => {
                 let clip = |rank: &u32| {
                     let bytes = task.chunk(*rank as usize, world);
@@ -126,7 +126,7 @@ pub(super) fn large(
                 };
                 let blocks: Vec<Vec<Range<usize>>> =
                     layout.hosts.iter().map(|ranks| ranks.iter().filter_map(clip).collect()).collect();
-                ring.allgather(op, &blocks, &mut work)
+                ring.allgather(op, &blocks, &mut handler)
             }
         };
         outcome.map_err(|broken| job.broken(broken))?;

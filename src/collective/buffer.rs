@@ -131,13 +131,13 @@ pub(super) type Outcome = Result<(Buffer<u8>, OpTiming), CollectiveError>;
 
 /// An operation under way. Dropping it does not stop it; its buffer is then freed when it is done.
 #[must_use = "the buffer comes back from `wait`"]
-pub struct Pending<T = u8> {
+pub struct Work<T = u8> {
     outcome: Receiver<Outcome>,
     early: Option<Outcome>,
     kind: PhantomData<T>,
 }
 
-impl Pending<u8> {
+impl Work<u8> {
     /// What arrives on `outcome`.
     pub(super) fn new(outcome: Receiver<Outcome>) -> Self {
         Self { outcome, early: None, kind: PhantomData }
@@ -149,13 +149,13 @@ impl Pending<u8> {
         Self { outcome: never, early: Some(outcome), kind: PhantomData }
     }
 
-    pub(super) fn cast<T>(self) -> Pending<T> {
-        Pending { outcome: self.outcome, early: self.early, kind: PhantomData }
+    pub(super) fn cast<T>(self) -> Work<T> {
+        Work { outcome: self.outcome, early: self.early, kind: PhantomData }
     }
 }
 
-impl<T: bytemuck::Pod> Pending<T> {
-    /// Whether [`Pending::wait`] would return at once.
+impl<T: bytemuck::Pod> Work<T> {
+    /// Whether [`Work::wait`] would return at once.
     pub fn is_done(&mut self) -> bool {
         if self.early.is_none() {
             self.early = match self.outcome.try_recv() {
@@ -175,9 +175,9 @@ impl<T: bytemuck::Pod> Pending<T> {
     }
 }
 
-impl<T> fmt::Debug for Pending<T> {
+impl<T> fmt::Debug for Work<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(if self.early.is_some() { "Pending(done)" } else { "Pending" })
+        f.write_str(if self.early.is_some() { "Work(done)" } else { "Work" })
     }
 }
 
@@ -201,7 +201,7 @@ mod tests {
     #[test]
     fn an_operation_whose_group_is_gone_says_so() {
         let (sender, receiver) = std::sync::mpsc::channel();
-        let mut pending = Pending::new(receiver).cast::<f32>();
+        let mut pending = Work::new(receiver).cast::<f32>();
         assert!(!pending.is_done());
         drop(sender);
         assert!(pending.is_done());

@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use super::buffer::{Buffer, Pending};
+use super::buffer::{Buffer, Work};
 use super::element::{Element, Reduce, Values};
 use super::error::CollectiveError;
 use super::flight::Flight;
@@ -44,14 +44,14 @@ pub trait Communicator: Send {
     /// values in it need no copy.
     fn allocate(&mut self, bytes: usize) -> Result<Buffer<u8>, CollectiveError>;
 
-    /// Begins an allreduce that goes on while the caller computes. The buffer comes back from [`Pending::wait`].
+    /// Begins an allreduce that goes on while the caller computes. The buffer comes back from [`Work::wait`].
     /// Operations are done in the order in which they were begun; any other call waits for them first.
     fn begin(
         &mut self,
         buffer: Buffer<u8>,
         dtype: super::DType,
         how: Reduce,
-    ) -> Result<Pending, CollectiveError>;
+    ) -> Result<Work, CollectiveError>;
 
     /// The last operations of this rank.
     fn flight(&mut self) -> Flight;
@@ -94,7 +94,7 @@ pub trait Collective: Communicator {
         &mut self,
         buffer: Buffer<T>,
         how: Reduce,
-    ) -> Result<Pending<T>, CollectiveError> {
+    ) -> Result<Work<T>, CollectiveError> {
         Ok(self.begin(buffer.cast(), T::DTYPE, how)?.cast())
     }
 }

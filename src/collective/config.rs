@@ -8,9 +8,9 @@ use super::deadline::Clock;
 use super::error::CollectiveError;
 use crate::domain::time::Ticker;
 
-/// Which ways between ranks may be used.
+/// Which transports between ranks may be used.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Means {
+pub enum TransportPreference {
     /// Shared memory within a host where it can be had, TCP else.
     #[default]
     Auto,
@@ -39,10 +39,10 @@ pub struct GroupConfig {
     pub clock: Clock,
     /// Reads it fast.
     pub ticker: Ticker,
-    /// Which ways may be used.
-    pub means: Means,
-    /// Ranks that name different islands share no memory, even on one host; empty for all of a host together.
-    pub island: String,
+    /// Which transports may be used.
+    pub transport: TransportPreference,
+    /// Ranks that name different domains share no memory, even on one host; empty for all of a host together.
+    pub shm_domain: String,
     /// TCP connections from a rank to the next host, 1 to 16; `None`: as many as fit the round trip between hosts. Rank 0's
     /// word holds for all.
     pub streams: Option<u32>,

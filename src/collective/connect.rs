@@ -8,16 +8,16 @@ use std::collections::HashMap;
 use std::net::TcpStream;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use super::auth::{Caller, Door, Purpose};
+use super::acceptor::ConnectionAttempt;
+use super::auth::{Caller, Endpoint, Purpose};
 use super::config::GroupConfig;
 use super::deadline::Deadline;
 use super::dial::Call;
 use super::error::CollectiveError;
-use super::gate::Knock;
-use super::rendezvous::{MeetingEvent, Met, TICK};
+use super::rendezvous::{Peers, RendezvousEvent, TICK};
 use super::socket;
 
-/// The lane between leaders. Those of the rings have smaller numbers.
+/// The channel between leaders. Those of the rings have smaller numbers.
 const MESH: u32 = u32::MAX;
 
 /// Which rank is where, as all ranks agree on it.
@@ -65,7 +65,7 @@ impl Layout {
 }
 
 /// The connections of one driver for one slice.
-pub(super) struct RingLanes {
+pub(super) struct RingConnections {
     pub(super) slice: usize,
     pub(super) next_rank: u32,
     pub(super) next: Vec<TcpStream>,
@@ -74,8 +74,8 @@ pub(super) struct RingLanes {
 }
 
 /// All of a rank's connections to other hosts.
-pub(super) struct Lanes {
-    pub(super) rings: Vec<RingLanes>,
+pub(super) struct Connections {
+    pub(super) rings: Vec<RingConnections>,
     /// A leader's, by host; `None` for its own. Empty for others.
     pub(super) mesh: Vec<Option<(u32, TcpStream)>>,
 }
@@ -87,22 +87,22 @@ pub(super) fn connect(
     config: &GroupConfig,
     layout: &Layout,
     streams: u32,
-    met: &mut Met,
+    peers: &mut Peers,
     deadline: Deadline,
-    on: &mut dyn FnMut(MeetingEvent),
-) -> Result<Lanes, CollectiveError> {
+    on: &mut dyn FnMut(RendezvousEvent),
+) -> Result<Connections, CollectiveError> {
     let rank = config.rank;
     let (host, place) = layout.place(rank);
     let (next, before) = layout.neighbours(host);
     let own_slices: Vec<usize> =
         (0..layout.slices()).filter(|slice| layout.driver(host, *slice) == rank).collect();
-    let lane = |slice: usize, stream: u32| slice as u32 * streams + stream;
+    let channel = |slice: usize, stream: u32| slice as u32 * streams + stream;
     let mut calls: Vec<(u32, u32)> = Vec::new();
     let mut awaited: Vec<(u32, u32)> = Vec::new();
     for &slice in &own_slices {
         for stream in 0..streams {
-            calls.push((layout.driver(next, slice), lane(slice, stream)));
-            awaited.push((layout.driver(before, slice), lane(slice, stream)));
+            calls.push((layout.driver(next, slice), channel(slice, stream)));
+            awaited.push((layout.driver(before, slice), channel(slice, stream)));
         }
     }
     if place == 0 {
@@ -114,7 +114,7 @@ pub(super) fn connect(
             }
         }
     }
-    let (mut called, mut accepted) = exchange_calls(config, met, &calls, &awaited, deadline, on)?;
+    let (mut called, mut accepted) = exchange_calls(config, peers, &calls, &awaited, deadline, on)?;
     let gone = || CollectiveError::System {
         rank,
         what: "connect to the other hosts",
@@ -123,11 +123,12 @@ pub(super) fn connect(
     let mut rings = Vec::new();
     for slice in own_slices {
         let (next_rank, before_rank) = (layout.driver(next, slice), layout.driver(before, slice));
-        let mut ring = RingLanes { slice, next_rank, next: Vec::new(), before_rank, before: Vec::new() };
+        let mut ring =
+            RingConnections { slice, next_rank, next: Vec::new(), before_rank, before: Vec::new() };
         for stream in 0..streams {
-            let lane = lane(slice, stream);
-            ring.next.push(called.remove(&(next_rank, lane)).ok_or_else(gone)?);
-            ring.before.push(accepted.remove(&(before_rank, lane)).ok_or_else(gone)?);
+            let channel = channel(slice, stream);
+            ring.next.push(called.remove(&(next_rank, channel)).ok_or_else(gone)?);
+            ring.before.push(accepted.remove(&(before_rank, channel)).ok_or_else(gone)?);
         }
         rings.push(ring);
     }
@@ -138,25 +139,25 @@ pub(super) fn connect(
             mesh.push(if other == host { None } else { Some((ranks[0], stream.ok_or_else(gone)?)) });
         }
     }
-    Ok(Lanes { rings, mesh })
+    Ok(Connections { rings, mesh })
 }
 
 type Streams = HashMap<(u32, u32), TcpStream>;
 
 fn exchange_calls(
     config: &GroupConfig,
-    met: &mut Met,
+    peers: &mut Peers,
     calls: &[(u32, u32)],
     awaited: &[(u32, u32)],
     deadline: Deadline,
-    on: &mut dyn FnMut(MeetingEvent),
+    on: &mut dyn FnMut(RendezvousEvent),
 ) -> Result<(Streams, Streams), CollectiveError> {
-    let Met { gate, table, .. } = met;
+    let Peers { acceptor, table, .. } = peers;
     let own = table[config.rank as usize];
-    let call = |owner: u32, lane: u32| Call {
+    let call = |owner: u32, channel: u32| Call {
         secret: &config.secret,
-        door: Door { purpose: Purpose::Data, world: config.world, owner },
-        caller: Caller { rank: config.rank, lane, address: own.address, host: own.host },
+        endpoint: Endpoint { purpose: Purpose::Data, world: config.world, owner },
+        caller: Caller { rank: config.rank, channel, address: own.address, host: own.host },
         to: table[owner as usize].address,
         deadline,
         seconds: config.seconds(),
@@ -165,9 +166,9 @@ fn exchange_calls(
     std::thread::scope(|scope| {
         let calling = scope.spawn(|| {
             let mut called = Streams::new();
-            for &(owner, lane) in calls {
-                match call(owner, lane).place(|| !failed.load(Ordering::Relaxed)) {
-                    Ok(stream) => called.insert((owner, lane), stream),
+            for &(owner, channel) in calls {
+                match call(owner, channel).place(|| !failed.load(Ordering::Relaxed)) {
+                    Ok(stream) => called.insert((owner, channel), stream),
                     Err(error) => {
                         failed.store(true, Ordering::Relaxed);
                         return Err(error);
@@ -181,18 +182,20 @@ fn exchange_calls(
             awaited.iter().find(|one| !accepted.contains_key(one)).map(|(rank, _)| *rank)
         };
         while missing(&accepted).is_some() && !failed.load(Ordering::Relaxed) && !deadline.passed() {
-            for knock in gate.advance() {
-                match knock {
-                    Knock::Authentic(caller, stream) if awaited.contains(&(caller.rank, caller.lane)) => {
-                        accepted.insert((caller.rank, caller.lane), stream);
+            for attempt in acceptor.advance() {
+                match attempt {
+                    ConnectionAttempt::Authentic(caller, stream)
+                        if awaited.contains(&(caller.rank, caller.channel)) =>
+                    {
+                        accepted.insert((caller.rank, caller.channel), stream);
                     }
-                    Knock::Authentic(..) => {}
-                    Knock::Refused(from, why) => on(MeetingEvent::Refused { from, why }),
+                    ConnectionAttempt::Authentic(..) => {}
+                    ConnectionAttempt::Refused(from, why) => on(RendezvousEvent::Refused { from, why }),
                 }
             }
             if missing(&accepted).is_some() {
                 let mut fds = Vec::new();
-                gate.watch(&mut fds);
+                acceptor.watch(&mut fds);
                 socket::wait(&mut fds, deadline.within(TICK / 4))
                     .map_err(config.system("wait for the other hosts"))?;
             }

@@ -164,8 +164,8 @@ pub(super) fn decode_op(bytes: &[u8; OP]) -> Option<OpId> {
     Some(OpId { kind: OpKind::from_code(number(0)?)?, seq: number(8)?, len: number(16)? })
 }
 
-/// What a look at a line gave.
-pub(super) enum Heard {
+/// What a read of a control line gave.
+pub(super) enum Received {
     /// A message.
     Message(Message),
     /// Nothing more for now.
@@ -173,7 +173,7 @@ pub(super) enum Heard {
     /// The other side is gone.
     Closed,
     /// The other side does not speak this language.
-    Nonsense,
+    Malformed,
 }
 
 /// One end of a control line.
@@ -219,14 +219,14 @@ impl Line {
     }
 
     /// The next message, if one is there. What had arrived before the other side went is still delivered.
-    pub(super) fn receive(&mut self) -> Heard {
+    pub(super) fn receive(&mut self) -> Received {
         while self.filled < SIZE {
             match socket::read_some(&self.stream, &mut self.inbox[self.filled..]) {
                 Moved::Bytes(count) => self.filled += count,
-                Moved::Nothing => return Heard::Nothing,
+                Moved::Nothing => return Received::Nothing,
                 Moved::Closed => {
                     self.closed = true;
-                    return Heard::Closed;
+                    return Received::Closed;
                 }
             }
         }
@@ -235,7 +235,7 @@ impl Line {
         if let Some(Message { kind: Kind::Finalized, op, .. }) = message {
             self.finalized = Some(op.seq);
         }
-        message.map_or(Heard::Nonsense, Heard::Message)
+        message.map_or(Received::Malformed, Received::Message)
     }
 }
 

@@ -3,19 +3,19 @@
 use std::net::{SocketAddr, TcpStream};
 use std::time::Duration;
 
-use super::auth::{self, Caller, Door, NONCE, Secret};
+use super::acceptor::HANDSHAKE;
+use super::auth::{self, Caller, Endpoint, NONCE, Secret};
 use super::deadline::Deadline;
 use super::error::CollectiveError;
-use super::gate::HANDSHAKE;
 use super::socket;
 
 const FIRST_PAUSE: Duration = Duration::from_millis(10);
 const LONGEST_PAUSE: Duration = Duration::from_millis(500);
 
-/// A call: whose door, who calls, where, and until when.
+/// A call: whose endpoint, who calls, where, and until when.
 pub(super) struct Call<'a> {
     pub(super) secret: &'a Secret,
-    pub(super) door: Door,
+    pub(super) endpoint: Endpoint,
     pub(super) caller: Caller,
     pub(super) to: SocketAddr,
     pub(super) deadline: Deadline,
@@ -34,7 +34,7 @@ impl Call<'_> {
     /// Tries until the other side has answered with its proof. `between` is called before each pause; when it
     /// says `false` the call is given up.
     pub(super) fn place(&self, mut between: impl FnMut() -> bool) -> Result<TcpStream, CollectiveError> {
-        let (from, to, address) = (self.caller.rank, self.door.owner, self.to);
+        let (from, to, address) = (self.caller.rank, self.endpoint.owner, self.to);
         let mut pause = FIRST_PAUSE;
         loop {
             let reason = match self.attempt() {
@@ -67,14 +67,14 @@ impl Call<'_> {
         socket::read_all(&stream, &mut challenge, deadline).map_err(failed)?;
         let own =
             auth::nonce().ok_or_else(|| Attempt::Failed("the system gives no random bytes".to_owned()))?;
-        let hello = auth::hello(self.secret, self.door, self.caller, &challenge, &own);
+        let hello = auth::hello(self.secret, self.endpoint, self.caller, &challenge, &own);
         socket::write_all(&stream, &hello, deadline).map_err(failed)?;
         let mut answer = [0; NONCE];
         socket::read_all(&stream, &mut answer, deadline).map_err(failed)?;
         if answer == auth::REFUSAL {
             return Err(Attempt::Refused);
         }
-        if !auth::check_answer(self.secret, self.door, &challenge, &hello, &answer) {
+        if !auth::check_answer(self.secret, self.endpoint, &challenge, &hello, &answer) {
             return Err(Attempt::Failed("who answers there does not know the run's secret".to_owned()));
         }
         Ok(stream)

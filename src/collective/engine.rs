@@ -1,8 +1,8 @@
 //! The engine of a group: what one rank does in each operation.
 //!
-//! All ranks *meet*: on one host each raises a flag in shared memory that says what it is about to do; between hosts the
+//! All ranks enter a *barrier*: on one host each raises a flag in shared memory that says what it is about to do; between hosts the
 //! leaders tell each other. Who diverges or is missing is found there, and the time until then is the *wait*. Small
-//! values travel with the meeting. Then large ones move: within a host every rank reduces its part of all buffers, and
+//! values travel with the barrier. Then large ones move: within a host every rank reduces its part of all buffers, and
 //! between hosts every rank drives a slice around a ring.
 
 use super::between;
@@ -17,7 +17,7 @@ use super::job::{Job, Task};
 use super::kernels::{self, Finish};
 use super::model;
 use super::op::{OpId, OpKind, OpTiming, Transport};
-use super::shm::{self, Host, Lives, PRIVATE, SMALL, Said};
+use super::shm::{self, Host, Lives, OpDescriptor, PRIVATE, SMALL};
 use super::tcp::{Fold, HostRing, Mesh};
 use super::within;
 
@@ -39,11 +39,11 @@ pub(super) struct Engine {
     pub(super) recorder: Recorder,
     /// Shared memory for values that lie elsewhere.
     pub(super) scratch: Option<Buffer<u8>>,
-    /// Means of f16 on their way between hosts, in f32.
+    /// TransportPreference of f16 on their way between hosts, in f32.
     pub(super) wide: Option<Buffer<u8>>,
     /// What leaders exchange.
     pub(super) exchanged: Buffer<u8>,
-    /// The most bytes that travel with a meeting.
+    /// The most bytes that travel with the barrier.
     pub(super) limit: usize,
 }
 
@@ -88,12 +88,15 @@ impl Engine {
         self.recorder.entered(op, enter);
         let span = values.span();
         match self.run(op, values) {
-            Ok(met) => {
+            Ok(all_entered) => {
                 let leave = ticker.now();
-                let met = met.unwrap_or(leave);
-                self.recorder.met(met);
+                let all_entered = all_entered.unwrap_or(leave);
+                self.recorder.all_entered(all_entered);
                 self.recorder.left(leave);
-                Ok(OpTiming { wait: ticker.between(enter, met), transfer: ticker.between(met, leave) })
+                Ok(OpTiming {
+                    wait: ticker.between(enter, all_entered),
+                    transfer: ticker.between(all_entered, leave),
+                })
             }
             Err(error) => {
                 // What is in flight is unknown, so there is no next operation; the others learn of it at once.
@@ -114,7 +117,7 @@ impl Engine {
         }
     }
 
-    /// Finds out which sizes shall travel with a meeting: by the model on one host, and by what leaders exchange at once
+    /// Finds out which sizes shall travel with the barrier: by the model on one host, and by what leaders exchange at once
     /// between hosts. A few milliseconds; all ranks do it together.
     pub(super) fn fit(&mut self) -> Result<(), CollectiveError> {
         self.limit = SMALL;
@@ -159,7 +162,7 @@ impl Engine {
         Ok(ticks[tries / 2])
     }
 
-    /// When all had met, if something was to be done after that.
+    /// When all had entered the barrier, if something was to be done after that.
     fn run(&mut self, op: OpId, mut values: Values<'_>) -> Result<Option<u64>, CollectiveError> {
         let (dtype, how) = match op.kind {
             OpKind::Allreduce { dtype, how } | OpKind::ReduceScatter { dtype, how } => (dtype, how),
@@ -190,18 +193,18 @@ impl Engine {
         };
         kernels::widen(bytes, &mut wide[..len]);
         let task = Task { fold: Fold { dtype: DType::F32, ..task.fold }, ..task };
-        let met = self.carry(task, Span::of(&mut wide[..len]))?;
+        let all_entered = self.carry(task, Span::of(&mut wide[..len]))?;
         kernels::narrow(&wide[..len], bytes);
         self.wide = Some(wide);
-        Ok(met)
+        Ok(all_entered)
     }
 
-    /// When all had met, if something was to be done after that.
+    /// When all had entered the barrier, if something was to be done after that.
     #[expect(unsafe_code, reason = "what the other ranks do not work on is a slice")]
     fn carry(&mut self, task: Task, values: Span) -> Result<Option<u64>, CollectiveError> {
         let op = task.op;
         if values.len() <= self.limit {
-            // SAFETY: small values are copied beside the meeting; nothing else touches these.
+            // SAFETY: small values are copied beside the barrier; nothing else touches these.
             return self.small(task, unsafe { values.bytes() }).map(|()| None);
         }
         // All but an allreduce on one host need the values where all ranks of the host reach them.
@@ -218,20 +221,20 @@ impl Engine {
         // SAFETY: memory that no other rank can reach.
         let bytes = unsafe { values.bytes() };
         scratch[..len].copy_from_slice(bytes);
-        let met = self.large(task, Span::of(&mut scratch[..len]))?;
+        let all_entered = self.large(task, Span::of(&mut scratch[..len]))?;
         bytes.copy_from_slice(&scratch[..len]);
         self.scratch = Some(scratch);
-        Ok(Some(met))
+        Ok(Some(all_entered))
     }
 
-    /// Few bytes: they travel with the meeting.
+    /// Few bytes: they travel with the barrier.
     fn small(&mut self, task: Task, bytes: &mut [u8]) -> Result<(), CollectiveError> {
         let Self { config, layout, detector, host, lives, mesh, exchanged, .. } = self;
         let op = task.op;
         let mut job = Job::new(op, config, layout, detector, lives.as_ref());
-        let said = Said { kind: op.kind.code(), len: op.len, place: PRIVATE };
+        let descriptor = OpDescriptor { kind: op.kind.code(), len: op.len, place: PRIVATE };
         if let Some(host) = host {
-            host.meet(said, bytes, &mut job).map_err(|unmet| job.unmet(unmet))?;
+            host.barrier(descriptor, bytes, &mut job).map_err(|error| job.barrier_failed(error))?;
         }
         if layout.hosts.len() == 1 {
             if let Some(host) = host {
@@ -265,15 +268,15 @@ impl Engine {
         Ok(())
     }
 
-    /// Many bytes: a meeting, then the bytes. When all had met.
+    /// Many bytes: a barrier, then the bytes. When all had entered the barrier.
     fn large(&mut self, task: Task, values: Span) -> Result<u64, CollectiveError> {
         let Self { config, layout, detector, host, lives, rings, mesh, .. } = self;
         let op = task.op;
         let mut job = Job::new(op, config, layout, detector, lives.as_ref());
         if let Some(host) = host {
             let place = host.place_of(values.start(), values.len());
-            let said = Said { kind: op.kind.code(), len: op.len, place };
-            host.meet(said, &[], &mut job).map_err(|unmet| job.unmet(unmet))?;
+            let descriptor = OpDescriptor { kind: op.kind.code(), len: op.len, place };
+            host.barrier(descriptor, &[], &mut job).map_err(|error| job.barrier_failed(error))?;
         }
         if let Some(mesh) = mesh {
             mesh.exchange(op, task.fold, &mut [], &mut || job.tick()).map_err(|broken| job.broken(broken))?;
@@ -287,20 +290,22 @@ impl Engine {
                 host.wait_for_go(&mut [], &mut job)?;
             }
         }
-        let met = config.ticker.now();
+        let all_entered = config.ticker.now();
         job.renew();
         let located = match host {
-            Some(host) => host.locate(values.start(), values.len()).map_err(|unmet| job.unmet(unmet))?,
+            Some(host) => {
+                host.locate(values.start(), values.len()).map_err(|error| job.barrier_failed(error))?
+            }
             None => false,
         };
         if layout.hosts.len() == 1 {
             if let Some(host) = host {
                 within::large(host, task, values, located, &mut job)?;
             }
-            return Ok(met);
+            return Ok(all_entered);
         }
         between::large(host.as_mut(), rings, task, values, &mut job)?;
-        Ok(met)
+        Ok(all_entered)
     }
 }
 

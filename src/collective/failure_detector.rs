@@ -6,7 +6,7 @@
 use rustix::event::{PollFd, PollFlags};
 
 use super::config::GroupConfig;
-use super::control::{Cause, Heard, Kind, Line, Message, Ranks};
+use super::control::{Cause, Kind, Line, Message, Ranks, Received};
 use super::deadline::Deadline;
 use super::error::CollectiveError;
 use super::failure_attribution::{self, FailureReport, attribute};
@@ -18,7 +18,7 @@ use super::socket;
 const HEARING: u64 = 700_000;
 /// How long a rank waits for rank 0's verdict on a standstill, µs. Rank 0 had the whole deadline already.
 const GRACE: u64 = 900_000;
-/// How long rank 0 waits on for a meeting from which a rank is missed that has gone, µs: a rank that came, did its part and
+/// How long rank 0 waits on at a barrier at which a rank is missed that has gone, µs: a rank that came, did its part and
 /// left went after all had come, and what says so is on its way.
 const DEPARTED: u64 = 1_000_000;
 /// How long a rank that sees rank 0 gone looks for a last word of it, µs.
@@ -28,9 +28,9 @@ const LAST_WORD: u64 = 100_000;
 pub(super) struct FailureDetector {
     /// Rank 0: one a rank, from rank 1. Others: one, to rank 0.
     lines: Vec<Line>,
-    /// Rank 0: reports of the next operation, heard while its own part of the last one was still in flight.
+    /// Rank 0: reports of the next operation, received while its own part of the last one was still in flight.
     early: Vec<FailureReport>,
-    /// Others: a verdict on the next operation, heard likewise.
+    /// Others: a verdict on the next operation, received likewise.
     verdict: Option<Message>,
 }
 
@@ -40,8 +40,8 @@ pub(super) struct Wait {
     pub(super) op: OpId,
     /// Until when; set at the first look, for most operations need no clock.
     pub(super) deadline: Option<Deadline>,
-    /// All have met; bytes move.
-    pub(super) met: bool,
+    /// All have entered it; bytes move.
+    pub(super) all_entered: bool,
     /// Rank 0: until when it waits on though a rank has gone.
     pub(super) departed: Option<Deadline>,
     /// A time had passed at the last look. Only the next look reports it: a rank that was stopped meanwhile first takes
@@ -74,7 +74,7 @@ impl Failure {
 impl Wait {
     /// For `op`, from now on.
     pub(super) fn new(op: OpId) -> Self {
-        Self { op, deadline: None, met: false, departed: None, late: false, progress: 0 }
+        Self { op, deadline: None, all_entered: false, departed: None, late: false, progress: 0 }
     }
 }
 
@@ -96,7 +96,7 @@ impl FailureDetector {
             if !now.is_empty() {
                 return Err(self.sentence(config, wait.op, now));
             }
-            if !wait.met
+            if !wait.all_entered
                 && let Some(&gone) = self.gone(wait.op).first()
                 && wait.departed.get_or_insert_with(|| Deadline::after(config.clock, DEPARTED)).passed()
             {
@@ -111,16 +111,20 @@ impl FailureDetector {
             match self.lines[0].receive() {
                 // The others have done this operation and failed at the next. What they sent before is still on
                 // its way, so this one can be ended in peace.
-                Heard::Message(message) if message.kind == Kind::Verdict && message.op.seq > wait.op.seq => {
+                Received::Message(message)
+                    if message.kind == Kind::Verdict && message.op.seq > wait.op.seq =>
+                {
                     self.verdict = Some(message);
                 }
-                Heard::Message(message) if message.kind == Kind::Verdict => {
+                Received::Message(message) if message.kind == Kind::Verdict => {
                     return Err(error_of(config, &message));
                 }
                 // Rank 0 may have done its part and left. Whether it did is told by the end of the connection that carries
                 // its bytes, after them, and on its own host by its lock.
-                Heard::Message(Message { kind: Kind::Finalized, .. }) | Heard::Closed | Heard::Nothing => {}
-                Heard::Message(_) | Heard::Nonsense => {
+                Received::Message(Message { kind: Kind::Finalized, .. })
+                | Received::Closed
+                | Received::Nothing => {}
+                Received::Message(_) | Received::Malformed => {
                     let what = "a control message".to_owned();
                     return Err(CollectiveError::Garbled { op: wait.op, rank: 0, what });
                 }
@@ -167,7 +171,7 @@ impl FailureDetector {
             let from = at as u32 + 1;
             while !self.lines[at].is_closed() {
                 match self.lines[at].receive() {
-                    Heard::Message(message) if message.kind == Kind::FailureReport => {
+                    Received::Message(message) if message.kind == Kind::FailureReport => {
                         let Message { rank: about, more, cause, progress, op, theirs, .. } = message;
                         reports.push(FailureReport {
                             from,
@@ -180,8 +184,8 @@ impl FailureDetector {
                             theirs,
                         });
                     }
-                    Heard::Message(Message { kind: Kind::Finalized, .. }) => {}
-                    Heard::Message(_) | Heard::Nonsense => {
+                    Received::Message(Message { kind: Kind::Finalized, .. }) => {}
+                    Received::Message(_) | Received::Malformed => {
                         return Err(self.pronounce(
                             config,
                             Message {
@@ -191,7 +195,7 @@ impl FailureDetector {
                             },
                         ));
                     }
-                    Heard::Nothing | Heard::Closed => break,
+                    Received::Nothing | Received::Closed => break,
                 }
             }
         }
@@ -237,19 +241,19 @@ impl FailureDetector {
         };
         while !self.lines[0].is_closed() {
             match self.lines[0].receive() {
-                Heard::Message(message) if message.kind == Kind::Verdict => {
+                Received::Message(message) if message.kind == Kind::Verdict => {
                     return with_words(error_of(config, &message), failure.what);
                 }
-                Heard::Message(_) => {}
-                Heard::Nonsense | Heard::Closed => break,
+                Received::Message(_) => {}
+                Received::Malformed | Received::Closed => break,
                 // Rank 0 is silent in a standstill, so it is rank 0 that stands still.
-                Heard::Nothing if patience.passed() && cause == Cause::Stuck => {
+                Received::Nothing if patience.passed() && cause == Cause::Stuck => {
                     return error_of(config, &Message { rank: 0, more: Ranks::default(), ..report });
                 }
-                Heard::Nothing if patience.passed() => {
+                Received::Nothing if patience.passed() => {
                     return with_words(error_of(config, &report), failure.what);
                 }
-                Heard::Nothing => {
+                Received::Nothing => {
                     if let Err(error) = self.wait_for_lines(config, patience) {
                         return error;
                     }
@@ -362,7 +366,7 @@ mod tests {
     use std::time::Duration;
 
     use super::super::auth::Secret;
-    use super::super::config::Means;
+    use super::super::config::TransportPreference;
     use super::super::op::OpKind;
     use super::*;
     use crate::clock;
@@ -415,8 +419,8 @@ mod tests {
             timeout: Duration::from_secs(40),
             clock: clock::host_now,
             ticker: clock::ticker(),
-            means: Means::Tcp,
-            island: String::new(),
+            transport: TransportPreference::Tcp,
+            shm_domain: String::new(),
             streams: None,
             pin: false,
             local: None,
@@ -432,7 +436,7 @@ mod tests {
         let config = config();
         let (mut detector, mut others) = rank_0();
         others[0].send(&Message { rank: 2, ..Message::plain(Kind::FailureReport, barrier(8)) });
-        until_heard(&detector);
+        until_received(&detector);
         for _ in 0..2 {
             assert_eq!(detector.look(&config, &mut Wait::new(barrier(7))), Ok(false));
         }
@@ -445,7 +449,7 @@ mod tests {
         let config = config();
         let (mut detector, mut others) = rank_0();
         others[0].send(&Message { rank: 2, ..Message::plain(Kind::FailureReport, barrier(8)) });
-        until_heard(&detector);
+        until_received(&detector);
         assert_eq!(detector.look(&config, &mut Wait::new(barrier(7))), Ok(false));
         let error = detector.report_failure(&config, &Wait::new(barrier(7)), Failure::of(1, Cause::Stuck));
         assert_eq!(error, CollectiveError::PeerLost { op: barrier(7), rank: 2 });
@@ -504,7 +508,7 @@ mod tests {
         // What rank 0 leaves unread makes the kernel reset the connection.
         detector.lines[0].send(&Message { rank: 2, ..Message::plain(Kind::FailureReport, barrier(6)) });
         zero.send(&Message { rank: 2, ..Message::plain(Kind::Verdict, barrier(7)) });
-        until_heard(&detector);
+        until_received(&detector);
         drop(zero);
         until_reset(&detector);
         let error = detector.report_failure(&config, &Wait::new(barrier(7)), Failure::of(2, Cause::Lost));
@@ -528,7 +532,7 @@ mod tests {
     /// Rank 0 has read all that rank 1 said, and its end.
     fn until_closed(detector: &mut FailureDetector, config: &GroupConfig, op: OpId) {
         while !detector.lines[0].is_closed() {
-            until_heard(detector);
+            until_received(detector);
             assert_eq!(detector.listen(config, op).unwrap(), []);
         }
     }
@@ -540,7 +544,7 @@ mod tests {
         assert!(fds[0].revents().contains(PollFlags::ERR));
     }
 
-    fn until_heard(detector: &FailureDetector) {
+    fn until_received(detector: &FailureDetector) {
         let mut fds = [PollFd::new(detector.lines[0].stream().unwrap(), PollFlags::IN)];
         let time = rustix::event::Timespec { tv_sec: 5, tv_nsec: 0 };
         assert_eq!(rustix::event::poll(&mut fds, Some(&time)), Ok(1));

@@ -15,30 +15,30 @@ pub enum Reached {
     /// This rank has come; it waits for others.
     Entered,
     /// All have come; bytes are moving.
-    Met,
+    AllEntered,
     /// Done.
     Left,
 }
 
 /// One operation, with the moments of this rank on its host's clock, ns; 0 where it did not come so far.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Leg {
+pub struct OpRecord {
     /// What was done.
     pub op: OpId,
     /// When this rank called.
     pub enter: u64,
     /// When it knew that all had called.
-    pub met: u64,
+    pub all_entered: u64,
     /// When it was done.
     pub leave: u64,
 }
 
-impl Leg {
+impl OpRecord {
     /// How far it came.
     pub fn reached(&self) -> Reached {
-        match (self.met, self.leave) {
+        match (self.all_entered, self.leave) {
             (_, 1..) => Reached::Left,
-            (1.., 0) => Reached::Met,
+            (1.., 0) => Reached::AllEntered,
             (0, 0) => Reached::Entered,
         }
     }
@@ -47,33 +47,34 @@ impl Leg {
 /// The recorder. Writing costs a few stores; nothing is allocated after its creation.
 #[derive(Debug)]
 pub(super) struct Recorder {
-    legs: Vec<Leg>,
+    records: Vec<OpRecord>,
     /// Operations ever entered.
     count: u64,
 }
 
-const NONE: Leg = Leg { op: OpId { kind: OpKind::Barrier, seq: 0, len: 0 }, enter: 0, met: 0, leave: 0 };
+const NONE: OpRecord =
+    OpRecord { op: OpId { kind: OpKind::Barrier, seq: 0, len: 0 }, enter: 0, all_entered: 0, leave: 0 };
 
 impl Recorder {
     /// An empty one.
     pub(super) fn new() -> Self {
-        Self { legs: vec![NONE; KEPT], count: 0 }
+        Self { records: vec![NONE; KEPT], count: 0 }
     }
 
-    /// An operation begins. The entry that [`Recorder::met`] and [`Recorder::left`] then complete.
+    /// An operation begins. The entry that [`Recorder::all_entered`] and [`Recorder::left`] then complete.
     pub(super) fn entered(&mut self, op: OpId, at: u64) {
-        self.legs[self.count as usize % KEPT] = Leg { op, enter: at, met: 0, leave: 0 };
+        self.records[self.count as usize % KEPT] = OpRecord { op, enter: at, all_entered: 0, leave: 0 };
         self.count += 1;
     }
 
-    fn last(&mut self) -> &mut Leg {
+    fn last(&mut self) -> &mut OpRecord {
         let at = self.count.wrapping_sub(1) as usize % KEPT;
-        &mut self.legs[at]
+        &mut self.records[at]
     }
 
     /// All ranks have come.
-    pub(super) fn met(&mut self, at: u64) {
-        self.last().met = at;
+    pub(super) fn all_entered(&mut self, at: u64) {
+        self.last().all_entered = at;
     }
 
     /// The operation is done.
@@ -86,11 +87,11 @@ impl Recorder {
         let (ticks, now) = (ticker.now(), clock().0.saturating_mul(1000));
         let told = |at: u64| if at == 0 { 0 } else { now.saturating_sub(ticker.between(at, ticks)).max(1) };
         let kept = self.count.min(KEPT as u64);
-        let legs = (self.count - kept..self.count).map(|at| {
-            let Leg { op, enter, met, leave } = self.legs[at as usize % KEPT];
-            Leg { op, enter: told(enter), met: told(met), leave: told(leave) }
+        let records = (self.count - kept..self.count).map(|at| {
+            let OpRecord { op, enter, all_entered, leave } = self.records[at as usize % KEPT];
+            OpRecord { op, enter: told(enter), all_entered: told(all_entered), leave: told(leave) }
         });
-        Flight { legs: legs.collect(), before: self.count - kept, now }
+        Flight { records: records.collect(), before: self.count - kept, now }
     }
 }
 
@@ -98,7 +99,7 @@ impl Recorder {
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Flight {
     /// The operations.
-    pub legs: Vec<Leg>,
+    pub records: Vec<OpRecord>,
     /// How many came before the first of them.
     pub before: u64,
     /// When this was asked, on the host's clock, ns.
@@ -115,19 +116,20 @@ impl Flight {
         }
         let _ =
             writeln!(text, "{:>14}  {:>12}  {:>12}  operation", "entered µs ago", "wait µs", "transfer µs");
-        for leg in &self.legs {
-            let ago = self.now.saturating_sub(leg.enter) / 1000;
+        for record in &self.records {
+            let ago = self.now.saturating_sub(record.enter) / 1000;
             let span = |from: u64, to: u64| match to {
                 0 => "-".to_owned(),
                 to => format!("{:.1}", to.saturating_sub(from) as f64 / 1000.0),
             };
-            let (wait, transfer) = (span(leg.enter, leg.met), span(leg.met, leg.leave));
-            let state = match leg.reached() {
+            let (wait, transfer) =
+                (span(record.enter, record.all_entered), span(record.all_entered, record.leave));
+            let state = match record.reached() {
                 Reached::Entered => "  <- waits for other ranks",
-                Reached::Met => "  <- all ranks have come, bytes are moving",
+                Reached::AllEntered => "  <- all ranks have come, bytes are moving",
                 Reached::Left => "",
             };
-            let _ = writeln!(text, "{ago:>14}  {wait:>12}  {transfer:>12}  {}{state}", leg.op);
+            let _ = writeln!(text, "{ago:>14}  {wait:>12}  {transfer:>12}  {}{state}", record.op);
         }
         text
     }
@@ -150,16 +152,19 @@ mod tests {
         let mut recorder = Recorder::new();
         for seq in 1..=300 {
             recorder.entered(OpId { kind: OpKind::Barrier, seq, len: 0 }, seq * 100);
-            recorder.met(seq * 100 + 10);
+            recorder.all_entered(seq * 100 + 10);
             if seq < 300 {
                 recorder.left(seq * 100 + 20);
             }
         }
         let flight = recorder.flight(TICKER, clock);
-        assert_eq!((flight.legs.len(), flight.before, flight.legs[0].op.seq), (KEPT, 44, 45));
-        assert_eq!(flight.legs[KEPT - 1].reached(), Reached::Met);
-        assert_eq!(flight.legs[KEPT - 2].reached(), Reached::Left);
-        assert_eq!((flight.legs[0].enter, flight.legs[0].met - flight.legs[0].enter), (45_000, 100));
+        assert_eq!((flight.records.len(), flight.before, flight.records[0].op.seq), (KEPT, 44, 45));
+        assert_eq!(flight.records[KEPT - 1].reached(), Reached::AllEntered);
+        assert_eq!(flight.records[KEPT - 2].reached(), Reached::Left);
+        assert_eq!(
+            (flight.records[0].enter, flight.records[0].all_entered - flight.records[0].enter),
+            (45_000, 100)
+        );
         let table = flight.table();
         assert!(table.starts_with("(44 operations before these)"), "{table}");
         assert!(

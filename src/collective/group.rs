@@ -2,9 +2,9 @@
 
 use std::sync::mpsc::{self, Receiver, Sender};
 
-use super::buffer::{self, Buffer, Outcome, Pending};
+use super::buffer::{self, Buffer, Outcome, Work};
 use super::communicator::Communicator;
-use super::config::{GroupConfig, Means};
+use super::config::{GroupConfig, TransportPreference};
 use super::connect::{self, Layout};
 use super::control::Line;
 use super::deadline::Deadline;
@@ -14,7 +14,7 @@ use super::error::CollectiveError;
 use super::failure_detector::FailureDetector;
 use super::flight::{Flight, Recorder};
 use super::op::{OpKind, OpTiming, Transport};
-use super::rendezvous::{self, MeetingEvent, Met};
+use super::rendezvous::{self, Peers, RendezvousEvent};
 use super::shm::{self, Join};
 use super::socket;
 use super::streams;
@@ -61,28 +61,31 @@ pub struct Place {
 
 impl Group {
     /// Meets the other ranks. Blocks until all are connected or the deadline has passed; `on` hears who is missing.
-    pub fn connect(config: GroupConfig, on: &mut dyn FnMut(MeetingEvent)) -> Result<Self, CollectiveError> {
+    pub fn connect(
+        config: GroupConfig,
+        on: &mut dyn FnMut(RendezvousEvent),
+    ) -> Result<Self, CollectiveError> {
         if config.world < 2 || config.rank >= config.world {
             return Err(CollectiveError::NoSuchRank { rank: config.rank, world: config.world });
         }
         let deadline = Deadline::after(config.clock, config.timeout_us());
-        let key = match config.means {
-            Means::Auto => shm::host_key(&config.secret, &config.island),
-            Means::Tcp => None,
+        let key = match config.transport {
+            TransportPreference::Auto => shm::host_key(&config.secret, &config.shm_domain),
+            TransportPreference::Tcp => None,
         };
-        let mut met = rendezvous::meet(&config, key.unwrap_or_default(), deadline, on)?;
+        let mut peers = rendezvous::run(&config, key.unwrap_or_default(), deadline, on)?;
         let (ranks, host, lives) = match key {
-            Some(key) => join(&config, &met, key, deadline, on),
+            Some(key) => join(&config, &peers, key, deadline, on),
             None => (vec![config.rank], None, None),
         };
-        let (leaders, streams) = agree(&config, &met, ranks[0], deadline)?;
+        let (leaders, streams) = agree(&config, &peers, ranks[0], deadline)?;
         let layout = Layout::of(&leaders);
         let (at, _) = layout.place(config.rank);
         if layout.hosts[at] != ranks {
             let what = std::io::Error::other("its ranks do not agree on who shares memory");
             return Err(config.system("form this host's group")(what));
         }
-        let lanes = connect::connect(&config, &layout, streams, &mut met, deadline, on)?;
+        let connections = connect::connect(&config, &layout, streams, &mut peers, deadline, on)?;
         let (place, neighbours) = match config.local {
             Some((place, count)) => (place as usize, (count as usize).max(layout.hosts[at].len())),
             None => (layout.place(config.rank).1, layout.hosts[at].len()),
@@ -90,20 +93,20 @@ impl Group {
         let spin = if neighbours <= shm::cores() { SPIN } else { 0 };
         let patience = tcp::Patience { clock: config.clock, spin };
         let hosts = (at, layout.hosts.len());
-        let rings = lanes.rings.into_iter().map(|lane| {
-            let (next, before) = ((lane.next_rank, lane.next), (lane.before_rank, lane.before));
-            (lane.slice, HostRing::new(hosts, next, before, patience))
+        let rings = connections.rings.into_iter().map(|ring| {
+            let (next, before) = ((ring.next_rank, ring.next), (ring.before_rank, ring.before));
+            (ring.slice, HostRing::new(hosts, next, before, patience))
         });
         let rings = rings.collect();
-        let mesh = (!lanes.mesh.is_empty()).then(|| Mesh::new(at, lanes.mesh, patience));
-        let own = met.table[config.rank as usize].address.ip();
+        let mesh = (!connections.mesh.is_empty()).then(|| Mesh::new(at, connections.mesh, patience));
+        let own = peers.table[config.rank as usize].address.ip();
         let interface = (layout.hosts.len() > 1).then(|| tcp::interface_of(own)).flatten();
         if config.pin {
             pin(place, neighbours);
         }
         let mut engine = Engine {
             layout,
-            detector: FailureDetector::new(met.lines.into_iter().map(Line::new).collect()),
+            detector: FailureDetector::new(peers.lines.into_iter().map(Line::new).collect()),
             host,
             lives,
             rings,
@@ -156,13 +159,13 @@ type Joined = (Vec<u32>, Option<shm::Host>, Option<shm::Lives>);
 /// The ranks that share memory with this one (itself among them), and its end of that memory.
 fn join(
     config: &GroupConfig,
-    met: &Met,
+    peers: &Peers,
     key: super::auth::HostKey,
     deadline: Deadline,
-    on: &mut dyn FnMut(MeetingEvent),
+    on: &mut dyn FnMut(RendezvousEvent),
 ) -> Joined {
     let members: Vec<u32> =
-        (0..).zip(&met.table).filter(|(_, seat)| seat.host == key).map(|(rank, _)| rank).collect();
+        (0..).zip(&peers.table).filter(|(_, seat)| seat.host == key).map(|(rank, _)| rank).collect();
     let join = Join {
         secret: &config.secret,
         world: config.world,
@@ -173,7 +176,7 @@ fn join(
     match join.run() {
         Ok(Some((ranks, host, lives))) => return (ranks, Some(host), Some(lives)),
         Ok(None) => {}
-        Err(error) => on(MeetingEvent::Apart { why: error.to_string() }),
+        Err(error) => on(RendezvousEvent::NoSharedMemory { why: error.to_string() }),
     }
     (vec![config.rank], None, None)
 }
@@ -182,7 +185,7 @@ fn join(
 /// to the next host. Rank 0 chooses that, for all must know the same.
 fn agree(
     config: &GroupConfig,
-    met: &Met,
+    peers: &Peers,
     leader: u32,
     deadline: Deadline,
 ) -> Result<(Vec<u32>, u32), CollectiveError> {
@@ -191,16 +194,16 @@ fn agree(
         bytes.chunks_exact(4).map(|b| u32::from_le_bytes([b[0], b[1], b[2], b[3]])).collect()
     };
     if config.rank > 0 {
-        let own = [leader, socket::round_trip(&met.lines[0]).unwrap_or(0)].map(u32::to_le_bytes);
-        socket::write_all(&met.lines[0], own.as_flattened(), deadline).map_err(lost)?;
+        let own = [leader, socket::round_trip(&peers.lines[0]).unwrap_or(0)].map(u32::to_le_bytes);
+        socket::write_all(&peers.lines[0], own.as_flattened(), deadline).map_err(lost)?;
         let mut table = vec![0; 4 * (config.world as usize + 1)];
-        socket::read_all(&met.lines[0], &mut table, deadline).map_err(lost)?;
+        socket::read_all(&peers.lines[0], &mut table, deadline).map_err(lost)?;
         let mut leaders = words(&table);
         let streams = leaders.pop().unwrap_or(1);
         return Ok((leaders, streams.clamp(1, streams::MOST)));
     }
     let (mut table, mut longest) = (leader.to_le_bytes().to_vec(), 0);
-    for (rank, line) in (1..).zip(&met.lines) {
+    for (rank, line) in (1..).zip(&peers.lines) {
         let mut theirs = [0; 8];
         socket::read_all(line, &mut theirs, deadline).map_err(|_| config.missing(vec![rank]))?;
         table.extend(&theirs[..4]);
@@ -208,7 +211,7 @@ fn agree(
     }
     let streams = config.streams.unwrap_or_else(|| streams::fitting(longest)).clamp(1, streams::MOST);
     table.extend(streams.to_le_bytes());
-    for (rank, line) in (1..).zip(&met.lines) {
+    for (rank, line) in (1..).zip(&peers.lines) {
         socket::write_all(line, &table, deadline).map_err(|_| config.missing(vec![rank]))?;
     }
     let mut leaders = words(&table);
@@ -292,7 +295,7 @@ impl Communicator for Group {
         self.engine()?.allocate(bytes)
     }
 
-    fn begin(&mut self, buffer: Buffer<u8>, dtype: DType, how: Reduce) -> Result<Pending, CollectiveError> {
+    fn begin(&mut self, buffer: Buffer<u8>, dtype: DType, how: Reduce) -> Result<Work, CollectiveError> {
         if let Home::Here(_) = &self.home {
             let (tasks, inbox) = mpsc::channel();
             let (back, outbox) = mpsc::channel();
@@ -310,7 +313,7 @@ impl Communicator for Group {
         let Home::Away(tasks, _) = &self.home else { return Err(CollectiveError::Abandoned) };
         let (sender, outcome) = mpsc::channel();
         tasks.send(Task::Allreduce(buffer, dtype, how, sender)).map_err(|_| CollectiveError::Abandoned)?;
-        Ok(Pending::new(outcome))
+        Ok(Work::new(outcome))
     }
 
     fn flight(&mut self) -> Flight {
@@ -319,5 +322,5 @@ impl Communicator for Group {
 }
 
 #[cfg(test)]
-#[path = "sabotage.rs"]
-mod sabotage;
+#[path = "byzantine_tests.rs"]
+mod byzantine_tests;

@@ -9,10 +9,10 @@ use super::control::Cause;
 use super::error::CollectiveError;
 use super::failure_detector::{Failure, FailureDetector, Wait};
 use super::op::{OpId, OpKind};
-use super::shm::{Lives, Look, Unmet};
-use super::tcp::{Broken, Fold, Mood};
+use super::shm::{BarrierError, Lives, Look};
+use super::tcp::{Broken, DeadlineState, Fold};
 
-/// What is to be done with the values, once all have met.
+/// What is to be done with the values, once all have entered the barrier.
 #[derive(Clone, Copy)]
 pub(super) struct Task {
     pub(super) op: OpId,
@@ -70,19 +70,19 @@ impl<'a> Job<'a> {
         self.detector.report_failure(self.config, &self.wait, failure)
     }
 
-    pub(super) fn unmet(&mut self, unmet: Unmet) -> CollectiveError {
-        match unmet {
-            Unmet::Failed(error) => error,
-            Unmet::Unmapped(error) => self.config.system("reach the memory of another rank")(error),
-            Unmet::Garbled(place) => {
+    pub(super) fn barrier_failed(&mut self, error: BarrierError) -> CollectiveError {
+        match error {
+            BarrierError::Failed(error) => error,
+            BarrierError::Unmapped(error) => self.config.system("reach the memory of another rank")(error),
+            BarrierError::Garbled(place) => {
                 let what = "a place outside of its shared memory".to_owned();
                 let about = self.name(&[place])[0];
                 self.report_failure(Failure { what, ..Failure::of(about, Cause::Garbled) })
             }
-            Unmet::Diverged(place, said) => {
+            BarrierError::Diverged(place, theirs) => {
                 let about = self.name(&[place])[0];
                 let seq = self.wait.op.seq;
-                let theirs = OpKind::from_code(said.kind).map(|kind| OpId { kind, seq, len: said.len });
+                let theirs = OpKind::from_code(theirs.kind).map(|kind| OpId { kind, seq, len: theirs.len });
                 match theirs {
                     Some(theirs) => self.report_failure(Failure {
                         theirs: Some(theirs),
@@ -98,13 +98,13 @@ impl<'a> Job<'a> {
     }
 
     pub(super) fn broken(&mut self, broken: Broken) -> CollectiveError {
-        use super::tcp::Trouble as What;
+        use super::tcp::PeerFaultKind as What;
         let fault = match broken {
             Broken::Told(error) => return error,
-            Broken::Fault(fault) => fault,
+            Broken::PeerFault(fault) => fault,
         };
         self.wait.progress = fault.progress;
-        let (cause, theirs, what) = match fault.trouble {
+        let (cause, theirs, what) = match fault.kind {
             What::Lost => (Cause::Lost, None, String::new()),
             What::Stuck => (Cause::Stuck, None, String::new()),
             What::Garbled(what) => (Cause::Garbled, None, what),
@@ -117,12 +117,12 @@ impl<'a> Job<'a> {
     pub(super) fn renew(&mut self) {
         self.wait.deadline = None;
         self.wait.late = false;
-        self.wait.met = true;
+        self.wait.all_entered = true;
     }
 
-    pub(super) fn tick(&mut self) -> Result<Mood, CollectiveError> {
+    pub(super) fn tick(&mut self) -> Result<DeadlineState, CollectiveError> {
         let late = self.detector.look(self.config, &mut self.wait)?;
-        Ok(if late { Mood::OutOfTime } else { Mood::Patient })
+        Ok(if late { DeadlineState::Passed } else { DeadlineState::NotReached })
     }
 }
 

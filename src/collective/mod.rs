@@ -4,14 +4,15 @@
 //! reports. Reads no clock by itself: one is passed in.
 //!
 //! A [`Group`] is joined with a [`GroupConfig`] and used by the calls of [`Collective`]. In each operation all ranks
-//! first *meet*: that tells who keeps the others waiting ([`OpTiming`]), who has diverged, who is gone. Then bytes move:
+//! first enter a *barrier*: that tells who keeps the others waiting ([`OpTiming`]), who has diverged, who is gone. Then bytes move:
 //! within a host through shared memory, between hosts around rings. See docs/decisions/collective.md for why, and
 //! docs/guide/collective.md for how to use it.
 //!
-//! The rooms: `rendezvous`, `gate`, `dial`, `auth`, `connect` bring ranks together; `control`, `failure_attribution`, `failure_detector` find
+//! The rooms: `rendezvous`, `acceptor`, `dial`, `auth`, `connect` bring ranks together; `control`, `failure_attribution`, `failure_detector` find
 //! out who is to blame; `streams` says how many connections; `shm` and `tcp` move bytes, `kernels` add them; `engine` leads an operation (`job`), `within` a host and
 //! `between` hosts; `group` is all of it.
 
+mod acceptor;
 mod auth;
 mod between;
 mod buffer;
@@ -27,7 +28,6 @@ mod error;
 mod failure_attribution;
 mod failure_detector;
 mod flight;
-mod gate;
 mod group;
 mod job;
 mod kernels;
@@ -43,14 +43,14 @@ mod tcp;
 mod within;
 
 pub use auth::{BadSecret, Secret};
-pub use buffer::{Buffer, Pending};
+pub use buffer::{Buffer, Work};
 pub use communicator::{Collective, Communicator, chunk};
-pub use config::{GroupConfig, Means};
+pub use config::{GroupConfig, TransportPreference};
 pub use deadline::Clock;
 pub use element::{DType, Element, Reduce, Values, bf16, f16};
 pub use error::CollectiveError;
-pub use flight::{Flight, Leg, Reached};
+pub use flight::{Flight, OpRecord, Reached};
 pub use group::{Group, Place};
 pub use op::{OpId, OpKind, OpTiming, Transport};
-pub use rendezvous::MeetingEvent;
+pub use rendezvous::RendezvousEvent;
 pub use solo::Solo;

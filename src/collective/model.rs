@@ -1,4 +1,4 @@
-//! From which size on bytes shall move by themselves rather than travel with the meeting. Pure.
+//! From which size on bytes shall move by themselves rather than travel with the barrier. Pure.
 //!
 //! Each way's time is taken to be `a + b x bytes`, fitted from two sizes measured when the group forms (see `engine`).
 //! Times are the slowest rank's, so that all ranks come to one decision.
@@ -8,10 +8,10 @@ pub(super) type Times = [f64; 2];
 
 /// The sizes that are measured.
 pub(super) const SIZES: [usize; 2] = [512, 16 << 10];
-/// However the measurement turns out: below the first everything travels with the meeting, above the second nothing.
+/// However the measurement turns out: below the first everything travels with the barrier, above the second nothing.
 pub(super) const BOUNDS: (usize, usize) = (1 << 10, 16 << 10);
 
-/// The largest size, a power of two within [`BOUNDS`], that shall travel with the meeting; `with` are the times of
+/// The largest size, a power of two within [`BOUNDS`], that shall travel with the barrier; `with` are the times of
 /// that way, `apart` those of the other ones.
 pub(super) fn limit(with: Times, apart: &[Times]) -> usize {
     let sizes =

@@ -8,12 +8,12 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, TcpStream, T
 
 use rustix::event::{PollFd, PollFlags};
 
-use super::auth::{self, ADDRESS, Caller, Door, HostKey, Purpose};
+use super::acceptor::{Acceptor, ConnectionAttempt, HANDSHAKE};
+use super::auth::{self, ADDRESS, Caller, Endpoint, HostKey, Purpose};
 use super::config::GroupConfig;
 use super::deadline::{Clock, Deadline};
 use super::dial::Call;
 use super::error::CollectiveError;
-use super::gate::{Gate, HANDSHAKE, Knock};
 use super::socket::{self, Moved};
 
 /// How often a wait is reported, µs.
@@ -26,10 +26,10 @@ const ALL_HERE: u8 = 2;
 
 /// What happens while the ranks meet.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum MeetingEvent {
+pub enum RendezvousEvent {
     /// These ranks are not here yet. Said on every change and once a second.
     Waiting(Vec<u32>),
-    /// Someone knocked who is no rank of this run.
+    /// A connection that does not come from a rank of this run.
     Refused {
         /// Its address.
         from: SocketAddr,
@@ -37,20 +37,20 @@ pub enum MeetingEvent {
         why: &'static str,
     },
     /// This rank shares no memory with others that seem to be on its host, and uses TCP.
-    Apart {
+    NoSharedMemory {
         /// The system's words, or another rank's.
         why: String,
     },
 }
 
 /// What a rank knows after the rendezvous.
-pub(super) struct Met {
+pub(super) struct Peers {
     /// Rank 0: a connection to every other rank, in rank order from 1. Others: one, to rank 0.
     pub(super) lines: Vec<TcpStream>,
     /// Where each rank listens.
     pub(super) table: Vec<Seat>,
     /// This rank's own port.
-    pub(super) gate: Gate,
+    pub(super) acceptor: Acceptor,
 }
 
 /// What all know of one rank.
@@ -78,13 +78,13 @@ impl Seat {
     }
 }
 
-/// Meets the other ranks. `world` is at least 2; `host` is which host this rank seems to be on.
-pub(super) fn meet(
+/// Finds the other ranks. `world` is at least 2; `host` is which host this rank seems to be on.
+pub(super) fn run(
     config: &GroupConfig,
     host: HostKey,
     deadline: Deadline,
-    on: &mut dyn FnMut(MeetingEvent),
-) -> Result<Met, CollectiveError> {
+    on: &mut dyn FnMut(RendezvousEvent),
+) -> Result<Peers, CollectiveError> {
     let masters = resolve(config)?;
     let inward = is_inward(&config.master, &masters);
     let facing = match config.bind {
@@ -97,14 +97,14 @@ pub(super) fn meet(
     };
     let port = listener.local_addr().map_err(config.system("read a socket's address"))?.port();
     let own = Seat { address: SocketAddr::new(facing, port), host };
-    let door = Door { purpose: Purpose::Data, world: config.world, owner: config.rank };
-    let gate = Gate::new(listener, config.secret.clone(), door, config.clock)
+    let endpoint = Endpoint { purpose: Purpose::Data, world: config.world, owner: config.rank };
+    let acceptor = Acceptor::new(listener, config.secret.clone(), endpoint, config.clock)
         .map_err(config.system("set up a listening socket"))?;
     let (lines, table) = if config.rank == 0 {
         let at = if inward { anywhere(config.port).to_vec() } else { masters };
-        gather(config, &at, own, deadline, on)?
+        accept_all(config, &at, own, deadline, on)?
     } else {
-        let (line, table) = report(config, masters[0], own, deadline, on)?;
+        let (line, table) = join(config, masters[0], own, deadline, on)?;
         (vec![line], table)
     };
     if table.len() != config.world as usize {
@@ -112,7 +112,7 @@ pub(super) fn meet(
             "it is damaged",
         )));
     }
-    Ok(Met { lines, table, gate })
+    Ok(Peers { lines, table, acceptor })
 }
 
 fn resolve(config: &GroupConfig) -> Result<Vec<SocketAddr>, CollectiveError> {
@@ -180,56 +180,56 @@ impl Announcer {
     }
 
     /// Whether it was time to say so.
-    fn announce(&mut self, missing: &[u32], on: &mut dyn FnMut(MeetingEvent)) -> bool {
+    fn announce(&mut self, missing: &[u32], on: &mut dyn FnMut(RendezvousEvent)) -> bool {
         if self.last.as_deref() == Some(missing) && !self.again.passed() {
             return false;
         }
         self.again = Deadline::after(self.clock, TICK);
         self.last = Some(missing.to_vec());
-        on(MeetingEvent::Waiting(missing.to_vec()));
+        on(RendezvousEvent::Waiting(missing.to_vec()));
         true
     }
 }
 
-type Guests = Vec<Option<(TcpStream, Seat)>>;
+type Connected = Vec<Option<(TcpStream, Seat)>>;
 
 /// Rank 0's part: waits for all others, then sends each the table of addresses.
-fn gather(
+fn accept_all(
     config: &GroupConfig,
     masters: &[SocketAddr],
     own: Seat,
     deadline: Deadline,
-    on: &mut dyn FnMut(MeetingEvent),
+    on: &mut dyn FnMut(RendezvousEvent),
 ) -> Result<(Vec<TcpStream>, Vec<Seat>), CollectiveError> {
-    let door = Door { purpose: Purpose::Rendezvous, world: config.world, owner: 0 };
-    let mut gate = Gate::new(listen(config, masters)?, config.secret.clone(), door, config.clock)
+    let endpoint = Endpoint { purpose: Purpose::Rendezvous, world: config.world, owner: 0 };
+    let mut acceptor = Acceptor::new(listen(config, masters)?, config.secret.clone(), endpoint, config.clock)
         .map_err(config.system("set up a listening socket"))?;
     // A rank's place is its number less one.
-    let mut guests: Guests = (1..config.world).map(|_| None).collect();
+    let mut connected: Connected = (1..config.world).map(|_| None).collect();
     let mut announcer = Announcer::new(config.clock);
     loop {
-        for knock in gate.advance() {
-            match knock {
+        for attempt in acceptor.advance() {
+            match attempt {
                 // A rank that calls again has given its former call up, so the new one counts.
-                Knock::Authentic(caller, stream) => {
+                ConnectionAttempt::Authentic(caller, stream) => {
                     let seat = Seat { address: caller.address, host: caller.host };
-                    guests[caller.rank as usize - 1] = Some((stream, seat));
+                    connected[caller.rank as usize - 1] = Some((stream, seat));
                 }
-                Knock::Refused(from, why) => on(MeetingEvent::Refused { from, why }),
+                ConnectionAttempt::Refused(from, why) => on(RendezvousEvent::Refused { from, why }),
             }
         }
-        drop_gone(&mut guests);
+        drop_gone(&mut connected);
         let missing: Vec<u32> =
-            (1..config.world).filter(|rank| guests[*rank as usize - 1].is_none()).collect();
+            (1..config.world).filter(|rank| connected[*rank as usize - 1].is_none()).collect();
         if missing.is_empty() {
             break;
         }
         if announcer.announce(&missing, on) {
             let notice = notice(STILL_WAITING, &missing);
-            for guest in &mut guests {
-                if guest.as_ref().is_some_and(|(s, _)| socket::write_some(s, &notice) != Moved::Bytes(NOTICE))
+            for peer in &mut connected {
+                if peer.as_ref().is_some_and(|(s, _)| socket::write_some(s, &notice) != Moved::Bytes(NOTICE))
                 {
-                    *guest = None;
+                    *peer = None;
                 }
             }
         }
@@ -237,11 +237,11 @@ fn gather(
             return Err(config.missing(missing));
         }
         let mut fds = Vec::new();
-        gate.watch(&mut fds);
-        fds.extend(guests.iter().flatten().map(|(stream, _)| PollFd::new(stream, PollFlags::IN)));
+        acceptor.watch(&mut fds);
+        fds.extend(connected.iter().flatten().map(|(stream, _)| PollFd::new(stream, PollFlags::IN)));
         socket::wait(&mut fds, deadline.within(TICK)).map_err(config.system("wait for the other ranks"))?;
     }
-    let (lines, others): (Vec<_>, Vec<_>) = guests.into_iter().flatten().unzip();
+    let (lines, others): (Vec<_>, Vec<_>) = connected.into_iter().flatten().unzip();
     let mut table: Vec<Seat> = std::iter::once(own).chain(others).collect();
     turn_outward(&mut table, &lines);
     let mut bytes = notice(ALL_HERE, &[]).to_vec();
@@ -257,29 +257,29 @@ fn gather(
     Ok((lines, table))
 }
 
-/// A guest has nothing to say before all are here: one that is readable has hung up, or is no sane rank.
-fn drop_gone(guests: &mut Guests) {
-    for guest in guests {
-        if guest.as_ref().is_some_and(|(stream, _)| socket::read_some(stream, &mut [0]) != Moved::Nothing) {
-            *guest = None;
+/// A peer has nothing to say before all are here: one that is readable has hung up, or is no sane rank.
+fn drop_gone(connected: &mut Connected) {
+    for peer in connected {
+        if peer.as_ref().is_some_and(|(stream, _)| socket::read_some(stream, &mut [0]) != Moved::Nothing) {
+            *peer = None;
         }
     }
 }
 
 /// Any other rank's part: calls rank 0 and waits for the table.
-fn report(
+fn join(
     config: &GroupConfig,
     master: SocketAddr,
     own: Seat,
     deadline: Deadline,
-    on: &mut dyn FnMut(MeetingEvent),
+    on: &mut dyn FnMut(RendezvousEvent),
 ) -> Result<(TcpStream, Vec<Seat>), CollectiveError> {
     let mut announcer = Announcer::new(config.clock);
-    let door = Door { purpose: Purpose::Rendezvous, world: config.world, owner: 0 };
+    let endpoint = Endpoint { purpose: Purpose::Rendezvous, world: config.world, owner: 0 };
     let call = Call {
         secret: &config.secret,
-        door,
-        caller: Caller { rank: config.rank, lane: 0, address: own.address, host: own.host },
+        endpoint,
+        caller: Caller { rank: config.rank, channel: 0, address: own.address, host: own.host },
         to: master,
         deadline,
         seconds: config.seconds(),

@@ -1,6 +1,6 @@
 //! A group of one: every operation is already done.
 
-use super::buffer::{self, Buffer, Pending};
+use super::buffer::{self, Buffer, Work};
 use super::communicator::Communicator;
 use super::element::{DType, Reduce, Values};
 use super::error::CollectiveError;
@@ -52,8 +52,8 @@ impl Communicator for Solo {
         Ok(buffer::heap(bytes))
     }
 
-    fn begin(&mut self, buffer: Buffer<u8>, _: DType, _: Reduce) -> Result<Pending, CollectiveError> {
-        Ok(Pending::done(Ok((buffer, OpTiming::default()))))
+    fn begin(&mut self, buffer: Buffer<u8>, _: DType, _: Reduce) -> Result<Work, CollectiveError> {
+        Ok(Work::done(Ok((buffer, OpTiming::default()))))
     }
 
     fn flight(&mut self) -> Flight {

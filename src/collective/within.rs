@@ -1,4 +1,4 @@
-//! Operations within one host, once all its ranks have met.
+//! Operations within one host, after their barrier.
 
 use super::element::Span;
 use super::error::CollectiveError;

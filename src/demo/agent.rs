@@ -11,7 +11,7 @@ use futures_util::future::BoxFuture;
 use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream};
 use tokio::time;
 
-use super::runs::{KEPT, Runs, Share};
+use super::runs::{KEPT, Runs, SimulatedRun};
 use super::signals::Touched;
 use super::{Health, Size, chance, checks, gpus};
 use crate::clock;
@@ -24,7 +24,7 @@ use crate::domain::lease::{Leases, Ticket};
 use crate::domain::log::{GapReason, LogGap, Stream};
 use crate::domain::preflight::{Finding, Mark};
 use crate::domain::run::{HostRun, RefusalClass};
-use crate::domain::standing::Standing;
+use crate::domain::standstill::StalledPhase;
 use crate::domain::time::HostTime;
 use crate::wire::chunk::{CHUNK_BYTES, Chunk, Gap, Written};
 use crate::wire::doctor::{AskChecks, Checked};
@@ -51,7 +51,7 @@ pub(super) struct Agent {
     number: u32,
     size: Size,
     runs: Arc<Runs>,
-    shares: Mutex<BTreeMap<RunId, Share>>,
+    shares: Mutex<BTreeMap<RunId, SimulatedRun>>,
     /// What signals have done to its processes.
     touched: Mutex<Touched>,
     /// When the demo began.
@@ -66,7 +66,7 @@ impl Agent {
         Self { id, number, size, runs, shares, touched, events, began: clock::host_now() }
     }
 
-    fn shares(&self) -> MutexGuard<'_, BTreeMap<RunId, Share>> {
+    fn shares(&self) -> MutexGuard<'_, BTreeMap<RunId, SimulatedRun>> {
         self.shares.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -282,7 +282,7 @@ impl Talk {
             }
             ToAgent::Commit(commit) => {
                 if let Some(plan) = self.prepared.remove(&commit.run) {
-                    let share = Share::start(plan, &host.runs, now);
+                    let share = SimulatedRun::start(plan, &host.runs, now);
                     host.shares().insert(commit.run.clone(), share);
                     self.say(&FromAgent::Started(RunRef { run: commit.run, host: host.id.clone() }));
                 }
@@ -486,7 +486,7 @@ impl Talk {
                 rank.job.stands(since).filter(|_| tell_standing && rank.exit.is_none())
             {
                 followed.stood = now.0;
-                let standing = Standing { phase, step, for_us, stopped: false, at: None };
+                let standing = StalledPhase { phase, step, for_us, stopped: false, at: None };
                 self.say(&FromAgent::Stands(Stands {
                     run: run.clone(),
                     rank: rank.rank,

@@ -10,7 +10,7 @@ use crate::domain::ids::{GpuUuid, HostId, Rank, RunId};
 use crate::domain::lease::{Lease, Leases};
 use crate::domain::log::Stream;
 use crate::domain::run::{HostRun, RankExit, RunSpec, RunStage, Spool};
-use crate::domain::share::HostShare;
+use crate::domain::run_status::HostRunStatus;
 use crate::domain::time::HostTime;
 
 const TERM: i32 = 15;
@@ -96,14 +96,14 @@ fn place(stream: Stream) -> usize {
 
 /// One host's share of a run.
 #[derive(Debug)]
-pub(super) struct Share {
+pub(super) struct SimulatedRun {
     pub(super) plan: HostRun,
     pub(super) start: HostTime,
     pub(super) ranks: Vec<RankRun>,
     stopped: bool,
 }
 
-impl Share {
+impl SimulatedRun {
     /// Starts what was prepared.
     pub(super) fn start(plan: HostRun, runs: &Runs, now: HostTime) -> Self {
         let start = runs.start(&plan.run, now);
@@ -194,9 +194,9 @@ impl Share {
     }
 
     /// What a client is told that asks which runs there are.
-    pub(super) fn told(&self, host: &HostId) -> HostShare {
+    pub(super) fn told(&self, host: &HostId) -> HostRunStatus {
         let ended = |rank: &RankRun| Some((rank.rank, rank.exit.clone()?));
-        HostShare {
+        HostRunStatus {
             run: self.plan.run.clone(),
             host: host.clone(),
             name: self.plan.name.clone(),

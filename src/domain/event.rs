@@ -17,7 +17,7 @@ use super::nccl_timing::CollectiveTiming;
 use super::note::Note;
 use super::outcome::RunOutcome;
 use super::run::{RankExit, RunSpec, RunStage};
-use super::standing::Standing;
+use super::standstill::StalledPhase;
 use super::time::{HostTime, Stamp};
 use super::timing::{SeenStep, StepTiming};
 use super::waiting::Waiting;
@@ -152,7 +152,8 @@ pub enum Event {
         ranks: Vec<Rank>,
     },
     /// A rank is connected with all others. Origin: rank.
-    RankMet,
+    #[serde(rename = "rank_met")]
+    RankConnected,
     /// A rank finished a step. Origin: rank.
     StepDone {
         /// Its timing.
@@ -166,7 +167,7 @@ pub enum Event {
     /// A rank has been in one phase of a step for a while. Origin: rank.
     RankStands {
         /// In which, and for how long.
-        standing: Standing,
+        standing: StalledPhase,
     },
     /// A rank reported a named number. Origin: rank.
     MetricReported {

@@ -25,9 +25,9 @@ pub struct PastSample {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 #[serde(from = "u64", into = "u64")]
 pub struct PastGpu {
-    util: Share,
-    memory: Share,
-    power: Share,
+    util: CompactFraction,
+    memory: CompactFraction,
+    power: CompactFraction,
 }
 
 /// As it is written where a state of a run is kept: one number, for there are a hundred thousand.
@@ -42,22 +42,22 @@ impl From<PastGpu> for u64 {
 
 impl From<u64> for PastGpu {
     fn from(all: u64) -> Self {
-        let [util, memory, power] = [0, 16, 32].map(|by| Share((all >> by) as u16));
+        let [util, memory, power] = [0, 16, 32].map(|by| CompactFraction((all >> by) as u16));
         Self { util, memory, power }
     }
 }
 
-/// A share in ten thousandths; more than 6.5 is told as that.
+/// A fraction in ten thousandths; more than 6.5 is told as that.
 #[derive(Debug, Clone, Copy, PartialEq)]
-struct Share(u16);
+struct CompactFraction(u16);
 
-impl Default for Share {
+impl Default for CompactFraction {
     fn default() -> Self {
         Self::UNKNOWN
     }
 }
 
-impl Share {
+impl CompactFraction {
     const UNKNOWN: Self = Self(u16::MAX);
     const WHOLE: f32 = 10_000.0;
 
@@ -107,9 +107,12 @@ impl PastGpu {
     fn of(gpu: &GpuSample) -> Self {
         let power = (gpu.power_mw.value().copied(), gpu.power_limit_mw.value().copied());
         Self {
-            util: Share::new(gpu.util.value().map(|percent| *percent as f32 / 100.0)),
-            memory: Share::new(share(gpu.memory_used.value().copied(), gpu.memory_total.value().copied())),
-            power: Share::new(share(power.0.map(u64::from), power.1.map(u64::from))),
+            util: CompactFraction::new(gpu.util.value().map(|percent| *percent as f32 / 100.0)),
+            memory: CompactFraction::new(share(
+                gpu.memory_used.value().copied(),
+                gpu.memory_total.value().copied(),
+            )),
+            power: CompactFraction::new(share(power.0.map(u64::from), power.1.map(u64::from))),
         }
     }
 
@@ -193,7 +196,8 @@ mod tests {
         let past = PastGpu::of(&gpu);
         assert_eq!((past.util(), past.memory(), past.power()), (Some(0.07), Some(0.75), None));
         assert_eq!(size_of::<PastGpu>(), 6);
-        let beyond = [-1.0, 0.0, 1.0, 6.0, 1e9, f32::NAN].map(|share| Share::new(Some(share)).value());
+        let beyond =
+            [-1.0, 0.0, 1.0, 6.0, 1e9, f32::NAN].map(|share| CompactFraction::new(Some(share)).value());
         assert_eq!(beyond, [Some(0.0), Some(0.0), Some(1.0), Some(6.0), Some(6.5534), Some(0.0)]);
     }
 }

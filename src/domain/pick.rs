@@ -33,7 +33,7 @@ pub struct Offer {
 
 /// What is asked for.
 #[derive(Clone, Copy)]
-pub struct Wish<'a> {
+pub struct GpuRequest<'a> {
     /// How many GPUs.
     pub count: usize,
     /// How many on each host exactly, where that is asked for; divides `count`.
@@ -46,7 +46,7 @@ pub struct Wish<'a> {
     pub closeness: &'a dyn Fn(&HostId, u32, u32) -> u32,
 }
 
-/// From here on [`Wish::closeness`] means that two GPUs reach each other by NVLink.
+/// From here on [`GpuRequest::closeness`] means that two GPUs reach each other by NVLink.
 pub const NVLINK: u32 = 7;
 
 /// What was chosen.
@@ -81,23 +81,23 @@ struct Pool {
     gpus: Vec<usize>,
 }
 
-/// Chooses `wish.count` of what is offered, in the order of the hosts; `None` where that many are not there. GPUs that are
+/// Chooses `request.count` of what is offered, in the order of the hosts; `None` where that many are not there. GPUs that are
 /// at risk are taken where there are too few others.
-pub fn choose(offers: &[Offer], wish: &Wish<'_>) -> Option<Choice> {
+pub fn choose(offers: &[Offer], request: &GpuRequest<'_>) -> Option<Choice> {
     let sound: Vec<Offer> = offers.iter().map(|offer| part(offer, false)).collect();
-    let of_sound = choose_of(&sound, wish);
-    if sound == offers { of_sound } else { of_sound.or_else(|| choose_of(offers, wish)) }
+    let of_sound = choose_of(&sound, request);
+    if sound == offers { of_sound } else { of_sound.or_else(|| choose_of(offers, request)) }
 }
 
-fn choose_of(offers: &[Offer], wish: &Wish<'_>) -> Option<Choice> {
-    if wish.count == 0 || !wish.count.is_multiple_of(wish.unit.max(1)) {
+fn choose_of(offers: &[Offer], request: &GpuRequest<'_>) -> Option<Choice> {
+    if request.count == 0 || !request.count.is_multiple_of(request.unit.max(1)) {
         return None;
     }
-    let chooser = Chooser { offers, wish };
+    let chooser = Chooser { offers, request };
     let models = chooser.models();
     let by_model: Vec<Vec<Pool>> = models.iter().map(|model| chooser.pools(Some(model))).collect();
     let mixed = || chooser.pools(None);
-    let single = wish.per_host.is_none_or(|each| each == wish.count);
+    let single = request.per_host.is_none_or(|each| each == request.count);
     let one_host = || {
         let one_model = by_model.iter().flatten().collect::<Vec<_>>();
         chooser.one_host(&one_model).or_else(|| chooser.one_host(&mixed().iter().collect::<Vec<_>>()))
@@ -114,7 +114,7 @@ fn choose_of(offers: &[Offer], wish: &Wish<'_>) -> Option<Choice> {
 
 struct Chooser<'a> {
     offers: &'a [Offer],
-    wish: &'a Wish<'a>,
+    request: &'a GpuRequest<'a>,
 }
 
 /// Places of GPUs by the place of their host.
@@ -124,7 +124,7 @@ impl Chooser<'_> {
     /// Every model that is offered, those of what is picked already first.
     fn models(&self) -> Vec<&str> {
         let mut models: Vec<&str> = Vec::new();
-        for gpu in self.wish.beside.iter().chain(self.offers).flat_map(|offer| &offer.gpus) {
+        for gpu in self.request.beside.iter().chain(self.offers).flat_map(|offer| &offer.gpus) {
             if !models.contains(&gpu.model.as_str()) {
                 models.push(&gpu.model);
             }
@@ -147,12 +147,12 @@ impl Chooser<'_> {
 
     fn has_picks(&self, host: usize) -> bool {
         let id = self.offers.get(host).map(|offer| &offer.host);
-        self.wish.beside.iter().any(|picked| Some(&picked.host) == id)
+        self.request.beside.iter().any(|picked| Some(&picked.host) == id)
     }
 
     fn picked_model(&self, pool: &Pool) -> bool {
         let model = self.gpu(pool.host, pool.gpus.first().copied().unwrap_or(0)).map(|gpu| &gpu.model);
-        self.wish.beside.iter().flat_map(|offer| &offer.gpus).any(|gpu| Some(&gpu.model) == model)
+        self.request.beside.iter().flat_map(|offer| &offer.gpus).any(|gpu| Some(&gpu.model) == model)
     }
 
     fn gpu(&self, host: usize, place: usize) -> Option<&Candidate> {
@@ -161,7 +161,7 @@ impl Chooser<'_> {
 
     /// All from one host: one with picks, then one with the model of the picks, then the closest GPUs.
     fn one_host(&self, pools: &[&Pool]) -> Option<Places> {
-        let count = self.wish.count;
+        let count = self.request.count;
         let enough = pools.iter().filter(|pool| pool.gpus.len() >= count);
         let rated = enough.map(|pool| {
             let (nearness, gpus) = self.closest(pool, count);
@@ -175,8 +175,8 @@ impl Chooser<'_> {
 
     /// From several hosts: as few as will do, or up to twice as many where that makes the numbers equal.
     fn spread(&self, pools: &[Pool]) -> Option<Places> {
-        let (count, unit) = (self.wish.count, self.wish.unit.max(1));
-        if let Some(each) = self.wish.per_host {
+        let (count, unit) = (self.request.count, self.request.unit.max(1));
+        if let Some(each) = self.request.per_host {
             return (each > 0 && count.is_multiple_of(each))
                 .then(|| self.equal(pools, count / each, each))
                 .flatten();
@@ -243,7 +243,7 @@ impl Chooser<'_> {
         let (mut least, mut sum) = (u32::MAX, 0u64);
         for (at, a) in indices.iter().enumerate() {
             for b in &indices[..at] {
-                let near = (self.wish.closeness)(&offer.host, *a, *b);
+                let near = (self.request.closeness)(&offer.host, *a, *b);
                 least = least.min(near);
                 sum += u64::from(near);
             }

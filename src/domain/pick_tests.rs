@@ -36,8 +36,9 @@ fn chosen(text: &str, count: usize) -> String {
 
 fn beside(text: &str, picked: &str, count: usize) -> String {
     let picked = offers(picked);
-    let wish = Wish { count, per_host: None, unit: 1, beside: &picked, closeness: &unknown_closeness };
-    said(choose(&offers(text), &wish))
+    let request =
+        GpuRequest { count, per_host: None, unit: 1, beside: &picked, closeness: &unknown_closeness };
+    said(choose(&offers(text), &request))
 }
 
 fn said(choice: Option<Choice>) -> String {
@@ -110,8 +111,8 @@ fn adjacent_gpus_are_taken_and_linked_ones_before_them() {
     assert_eq!(chosen("a: H200 0 3 6; b: H200 1 2 5", 2), "b:1,2 = 2 of b (H200)");
     // Two islands: 0 2 4 6 and 1 3 5 7.
     let islands = |_: &HostId, a: u32, b: u32| if a % 2 == b % 2 { NVLINK + 1 } else { 3 };
-    let wish = |count| Wish { count, per_host: None, unit: 1, beside: &[], closeness: &islands };
-    let of = |text: &str, count| said(choose(&offers(text), &wish(count)));
+    let request = |count| GpuRequest { count, per_host: None, unit: 1, beside: &[], closeness: &islands };
+    let of = |text: &str, count| said(choose(&offers(text), &request(count)));
     assert_eq!(of("a: H200 0 1 2 3 4 5 6 7", 4), "a:0,2,4,6 = 4 of a (H200, one NVLink island)");
     assert_eq!(of("a: H200 0 1 2; b: H200 1 3 5", 3), "b:1,3,5 = 3 of b (H200, one NVLink island)");
     assert_eq!(of("a: H200 0 1", 2), "a:0,1 = 2 of a (H200)", "no claim where there is no link");
@@ -124,8 +125,9 @@ fn adjacent_gpus_are_taken_and_linked_ones_before_them() {
 #[test]
 fn so_many_on_each_host_is_kept_to() {
     let of = |text: &str, count, each| {
-        let wish = Wish { count, per_host: Some(each), unit: 1, beside: &[], closeness: &unknown_closeness };
-        said(choose(&offers(text), &wish))
+        let request =
+            GpuRequest { count, per_host: Some(each), unit: 1, beside: &[], closeness: &unknown_closeness };
+        said(choose(&offers(text), &request))
     };
     let text = "a: H200 0 1 2 3; b: H200 0 1; c: A100 0 1";
     assert_eq!(of(text, 4, 2), "a:0,1;b:0,1 = 4 on 2 hosts, 2 each (H200)");
@@ -138,8 +140,9 @@ fn so_many_on_each_host_is_kept_to() {
 #[test]
 fn each_host_gives_a_multiple_of_what_a_rank_takes() {
     let of = |text: &str, count| {
-        let wish = Wish { count, per_host: None, unit: 2, beside: &[], closeness: &unknown_closeness };
-        said(choose(&offers(text), &wish))
+        let request =
+            GpuRequest { count, per_host: None, unit: 2, beside: &[], closeness: &unknown_closeness };
+        said(choose(&offers(text), &request))
     };
     assert_eq!(of("a: H200 0 1 2; b: H200 0 1 2", 4), "a:0,1;b:0,1 = 4 on 2 hosts, 2 each (H200)");
     assert_eq!(of("a: H200 0 1 2; b: H200 0 1 2", 6), "not enough", "3 and 3 would not do");
@@ -165,8 +168,8 @@ proptest! {
             }).collect(),
         }).collect();
         let all: Vec<&GpuUuid> = offered.iter().flat_map(|offer| &offer.gpus).map(|gpu| &gpu.uuid).collect();
-        let wish = Wish { count, per_host: None, unit: 1, beside: &[], closeness: &unknown_closeness };
-        match choose(&offered, &wish) {
+        let request = GpuRequest { count, per_host: None, unit: 1, beside: &[], closeness: &unknown_closeness };
+        match choose(&offered, &request) {
             None => prop_assert!(count > all.len()),
             Some(choice) => {
                 let taken: BTreeSet<String> =

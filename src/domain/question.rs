@@ -1,7 +1,7 @@
 //! What ssh may have to ask a person, and the answers. Plain data: who shows the question decides how.
 
 use super::ids::HostId;
-use super::passphrase::Secret;
+use super::secret::Secret;
 use super::text::sanitize;
 
 /// How an unknown host key is treated. There is no way not to check.

@@ -344,7 +344,8 @@ pub enum RunStage {
     /// Supervisors start the ranks.
     Start,
     /// Ranks look for each other.
-    Meet,
+    #[serde(rename = "meet")]
+    Rendezvous,
     /// All ranks are connected; no step is done yet.
     FirstStep,
     /// Steps are being taken; for a plain job: it runs.
@@ -363,7 +364,7 @@ impl RunStage {
             Self::Sync => "sync",
             Self::Prepare => "prepare",
             Self::Start => "start",
-            Self::Meet => "ranks meet",
+            Self::Rendezvous => "ranks meet",
             Self::FirstStep => "first step",
             Self::Training => "training",
             Self::Stopping => "stopping",

@@ -5,7 +5,7 @@ use std::fmt;
 use serde::{Deserialize, Serialize};
 
 use super::ids::Rank;
-use super::standing::Standing;
+use super::standstill::StalledPhase;
 
 /// Threads of one process that are read; a program with more shows its first ones.
 const THREADS: usize = 256;
@@ -61,7 +61,7 @@ pub struct ProcessStacks {
     pub lacks: Option<String>,
     /// The phase of its step, where the hooks say so.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub standing: Option<Standing>,
+    pub standing: Option<StalledPhase>,
 }
 
 /// One call that has not returned.
@@ -215,7 +215,7 @@ pub fn alike(stacks: &[ProcessStacks]) -> Vec<Alike<'_>> {
             None => groups.push(Alike { of: vec![one], threads }),
         }
     }
-    groups.sort_by_key(|group| group.of[0].standing.as_ref().map_or(u8::MAX, Standing::place));
+    groups.sort_by_key(|group| group.of[0].standing.as_ref().map_or(u8::MAX, StalledPhase::place));
     groups
 }
 
@@ -336,7 +336,7 @@ Thread 43 (active): \"Thread (1)\"
             by: Taker::Hooks,
             text: FAULTHANDLER.replace("line 57", &format!("line {line}")),
             lacks: None,
-            standing: Some(Standing {
+            standing: Some(StalledPhase {
                 phase,
                 step: 8,
                 for_us: 2_000_000 + u64::from(rank),

@@ -48,19 +48,19 @@ pub struct TraceStart {
     pub at: HostTime,
     /// The step of the optimizer that is expected at that moment; absent where steps are not known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub pace: Option<Pace>,
+    pub pace: Option<StepProgress>,
 }
 
 /// How far the ranks of a host are and how fast they go.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Pace {
+pub struct StepProgress {
     /// A step: the last one that was done, or the first that is traced.
     pub step: u64,
     /// Microseconds of a step, at least 1.
     pub step_us: u64,
 }
 
-impl Pace {
+impl StepProgress {
     /// What all ranks have in common of these: the furthest step and the shortest time.
     pub fn common(paces: impl Iterator<Item = Self>) -> Option<Self> {
         paces.reduce(|a, b| Self { step: a.step.max(b.step), step_us: a.step_us.min(b.step_us) })
@@ -149,11 +149,12 @@ mod tests {
 
     #[test]
     fn the_first_traced_step_is_one_that_no_rank_has_done() {
-        let paces = [Pace { step: 100, step_us: 25_000 }, Pace { step: 102, step_us: 20_000 }];
-        let common = Pace::common(paces.into_iter()).unwrap();
-        assert_eq!(common.after(8_000_000), Pace { step: 504, step_us: 20_000 });
-        assert_eq!(Pace { step: 5, step_us: 0 }.after(1).step, 8);
-        assert_eq!(Pace::common(std::iter::empty()), None);
+        let paces =
+            [StepProgress { step: 100, step_us: 25_000 }, StepProgress { step: 102, step_us: 20_000 }];
+        let common = StepProgress::common(paces.into_iter()).unwrap();
+        assert_eq!(common.after(8_000_000), StepProgress { step: 504, step_us: 20_000 });
+        assert_eq!(StepProgress { step: 5, step_us: 0 }.after(1).step, 8);
+        assert_eq!(StepProgress::common(std::iter::empty()), None);
     }
 
     #[test]

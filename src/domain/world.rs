@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-use super::alerts::{Alerts, Known};
+use super::alerts::{Alerts, WorldView};
 use super::bounded::push_bounded;
 use super::collectives::Collected;
 use super::event::{Envelope, Event, LOG, Origin};
@@ -22,14 +22,14 @@ use super::nccl_log::NcclFacts;
 use super::nccl_timing::NcclTimings;
 use super::note::{Note, what};
 use super::outcome::{RunOutcome, before_end, restart_words};
-use super::pace::Pace;
 use super::past::SlotValues;
 use super::rank_output::RankOutput;
 use super::recent_steps::{self, RecentSteps};
 use super::run::{Placement, RankExit, RunSpec, RunStage};
 pub use super::run_log::LoggedLine;
 use super::run_log::RunLog;
-use super::standing::Standing;
+use super::standstill::StalledPhase;
+use super::step_totals::StepTotals;
 use super::straggler::{Straggler, Stragglers};
 use super::time::Stamp;
 use super::timing::{SeenStep, StepTiming};
@@ -138,7 +138,7 @@ pub struct RankState {
     /// By whom its steps are told.
     pub steps_by: StepsBy,
     /// The phase in which it has been for a while, and since when.
-    pub standing: Option<(Stamp, Standing)>,
+    pub standing: Option<(Stamp, StalledPhase)>,
     /// How far it is by what it prints, where nothing tells its steps.
     pub seen: Option<SeenStep>,
     /// What NCCL says of itself in what it prints.
@@ -210,14 +210,14 @@ impl RankState {
     /// Samples a second over its newest steps.
     pub fn samples_per_second(&self) -> Option<f64> {
         // without the sums over phases, which a screen of hundreds of ranks does not need
-        let speed = |step: &StepTiming| Pace {
+        let speed = |step: &StepTiming| StepTotals {
             step_us: step.dur_us.into(),
             samples: step.samples.into(),
-            ..Pace::default()
+            ..StepTotals::default()
         };
-        let mut pace = Pace::default();
-        self.recent_steps(RATE_STEPS).for_each(|step| pace += speed(step));
-        pace.samples_per_second()
+        let mut totals = StepTotals::default();
+        self.recent_steps(RATE_STEPS).for_each(|step| totals += speed(step));
+        totals.samples_per_second()
     }
 
     /// The number of the step that it has finished, told or read from what it prints.
@@ -352,7 +352,7 @@ impl World {
                 }
             }
         }
-        self.alerts.take(Known { hosts: &self.hosts, runs: &self.runs }, envelope);
+        self.alerts.take(WorldView { hosts: &self.hosts, runs: &self.runs }, envelope);
     }
 }
 
@@ -549,7 +549,7 @@ impl RankState {
                 self.step_count = 0;
             }
             Event::RankWaits { ranks } => self.waits_for.clone_from(ranks),
-            Event::RankMet => {
+            Event::RankConnected => {
                 self.met = true;
                 self.waits_for.clear();
             }

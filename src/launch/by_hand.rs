@@ -7,8 +7,8 @@ use super::own_line::{self, Torchrun};
 use super::plan::LaunchPlan;
 use crate::domain::ids::HostId;
 use crate::domain::options::GpuView;
+use crate::domain::redaction::MASK;
 use crate::domain::run::{HostRun, JobKind, RankSpec};
-use crate::domain::secret::MASK;
 use crate::domain::text::sanitize;
 
 /// Where torch's ranks meet unless something else is said: by hand a port has to be chosen.

@@ -11,8 +11,8 @@ use super::request::{LaunchRequest, OnBusy, Only, Pick, PlacementSpec};
 use crate::domain::filter::Filter;
 use crate::domain::ids::HostId;
 use crate::domain::options::{GpuView, PythonHooks};
+use crate::domain::redaction::MASK;
 use crate::domain::run::JobKind;
-use crate::domain::secret::MASK;
 use crate::domain::sync::SyncPlan;
 
 /// The variable that says here what `--python-hooks` says.

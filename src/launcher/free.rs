@@ -4,10 +4,10 @@ use std::collections::BTreeMap;
 
 use super::inventory::HostFacts;
 use super::place::{self, PlaceError};
-use super::readiness::Known;
+use super::readiness::ClusterView;
 use crate::domain::filter::{Filter, GpuSubject, Subject};
 use crate::domain::ids::HostId;
-use crate::domain::pick::{Candidate, Choice, Offer, Wish, choose};
+use crate::domain::pick::{Candidate, Choice, GpuRequest, Offer, choose};
 use crate::domain::run::Slot;
 use crate::launch::request::{LaunchRequest, PlacementSpec};
 
@@ -25,7 +25,7 @@ pub struct Count {
 }
 
 /// Notes of each host which of its GPUs the filter leaves out.
-pub(super) fn leave_out(facts: &mut [HostFacts], filter: &Filter, known: &Known<'_>) {
+pub(super) fn leave_out(facts: &mut [HostFacts], filter: &Filter, known: &ClusterView<'_>) {
     if filter.is_empty() {
         return;
     }
@@ -81,7 +81,7 @@ fn chosen(count: Count, hosts: &[HostFacts]) -> Result<Choice, PlaceError> {
         let topology = facts.and_then(|facts| facts.topology.as_ref());
         topology.map_or(0, |(topology, indices)| topology.closeness_of(indices, a, b))
     };
-    let wish = Wish {
+    let request = GpuRequest {
         count: count.ranks as usize * each,
         per_host: count.per_host.map(|ranks| ranks as usize * each),
         unit: each,
@@ -94,14 +94,14 @@ fn chosen(count: Count, hosts: &[HostFacts]) -> Result<Choice, PlaceError> {
         slots
     };
     let free = offers(hosts, |host| now(host, false));
-    let choice = choose(&free, &wish);
-    let shared = || count.share.then(|| choose(&offers(hosts, |host| now(host, true)), &wish)).flatten();
+    let choice = choose(&free, &request);
+    let shared = || count.share.then(|| choose(&offers(hosts, |host| now(host, true)), &request)).flatten();
     choice.or_else(shared).ok_or_else(|| {
         let possible = offers(hosts, |host| {
             let slots = host.slots.iter().filter(|slot| host.absent.is_none() && host.could_pass(slot));
             slots.cloned().collect()
         });
-        too_few(count, &free, choose(&possible, &wish).is_some(), hosts)
+        too_few(count, &free, choose(&possible, &request).is_some(), hosts)
     })
 }
 

@@ -2,11 +2,11 @@
 //! No I/O, no clock.
 //!
 //! ```text
-//!   Prepare ──all prepared──▶ Start ──all ranks run──▶ Meet ──all met──▶ FirstStep ──▶ Training
-//!      │ one refuses:            │                                                        │
-//!      │ Abort to all            └────── a rank fails, or a client stops it ──────────────┤
-//!      ▼                                                                                  ▼
-//!   Ended: nothing has started                              Stopping ──all finished──▶ Ended
+//!   Prepare ──all prepared──▶ Start ──all ranks run──▶ Rendezvous ──all connected──▶ FirstStep ──▶ Training
+//!      │ one refuses:            │                                                                    │
+//!      │ Abort to all            └────── a rank fails, or a client stops it ──────────────────────────┤
+//!      ▼                                                                                              ▼
+//!   Ended: nothing has started                                          Stopping ──all finished──▶ Ended
 //! ```
 //!
 //! How hosts are asked and told to start is `starting`. A machine that attaches to a run which goes on already
@@ -117,7 +117,7 @@ impl std::fmt::Debug for Secret {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Progress {
     Started,
-    Met,
+    Connected,
     Stepped,
 }
 
@@ -253,7 +253,7 @@ impl RunMachine {
     fn rank_event(&mut self, at: Stamp, rank: Rank, event: &Event, actions: &mut Vec<Action>) {
         let reached = match event {
             Event::RankStarted { .. } => Progress::Started,
-            Event::RankMet => Progress::Met,
+            Event::RankConnected => Progress::Connected,
             Event::StepDone { .. } => Progress::Stepped,
             Event::RankExited { exit } => return self.rank_exited(at, rank, exit, actions),
             _ => return,
@@ -577,7 +577,7 @@ impl RunMachine {
 fn wanted(stage: RunStage) -> Option<Progress> {
     match stage {
         RunStage::Start => Some(Progress::Started),
-        RunStage::Meet => Some(Progress::Met),
+        RunStage::Rendezvous => Some(Progress::Connected),
         RunStage::FirstStep => Some(Progress::Stepped),
         _ => None,
     }

@@ -24,7 +24,7 @@ pub enum Gathered {
 
 /// What one host's link says.
 #[expect(clippy::large_enum_variant, reason = "a value lives for one look")]
-enum Standing {
+enum HostReadiness {
     Up(HostFacts),
     Waiting,
     Down(LaunchError),
@@ -32,7 +32,7 @@ enum Standing {
 
 /// What a client knows.
 #[derive(Debug, Clone, Copy)]
-pub struct Known<'a> {
+pub struct ClusterView<'a> {
     /// The hosts, in file order.
     pub hosts: &'a [HostConfig],
     /// What they said.
@@ -46,9 +46,9 @@ pub struct Known<'a> {
 }
 
 /// Looks at the hosts that `request` needs.
-pub fn gather(request: &LaunchRequest, known: &Known<'_>) -> Gathered {
+pub fn gather(request: &LaunchRequest, known: &ClusterView<'_>) -> Gathered {
     let each = request.options.gpus_per_rank.max(1) as usize;
-    let known = &Known { hides_gpus: request.hides_gpus(), ..*known };
+    let known = &ClusterView { hides_gpus: request.hides_gpus(), ..*known };
     match &request.place {
         PlacementSpec::Count(count) => by_count(*count, each, known, request.on_busy.share),
         // Which hosts have room is known when all have answered.
@@ -62,15 +62,15 @@ pub fn gather(request: &LaunchRequest, known: &Known<'_>) -> Gathered {
 }
 
 /// The best GPUs of all hosts: all that are not down are waited for.
-fn best_of_all(filter: &Filter, known: &Known<'_>) -> Gathered {
+fn best_of_all(filter: &Filter, known: &ClusterView<'_>) -> Gathered {
     let mut facts = Vec::new();
     let mut waiting = Vec::new();
     let mut down = Vec::new();
     for host in known.hosts {
-        match known.standing(host) {
-            Standing::Up(up) => facts.push(up),
-            Standing::Waiting => waiting.push(host.id.clone()),
-            Standing::Down(error) => {
+        match known.readiness(host) {
+            HostReadiness::Up(up) => facts.push(up),
+            HostReadiness::Waiting => waiting.push(host.id.clone()),
+            HostReadiness::Down(error) => {
                 facts.push(HostFacts::absent(host, error.reason.clone()));
                 down.push(error);
             }
@@ -89,16 +89,16 @@ fn best_of_all(filter: &Filter, known: &Known<'_>) -> Gathered {
 }
 
 /// Named hosts must all be up: one that is down ends the launch.
-fn by_name(known: &Known<'_>, named: &dyn Fn(&HostId) -> bool) -> Gathered {
+fn by_name(known: &ClusterView<'_>, named: &dyn Fn(&HostId) -> bool) -> Gathered {
     let mut facts = Vec::new();
     let mut waiting = Vec::new();
     for host in known.hosts {
-        match known.standing(host) {
-            Standing::Up(up) => facts.push(up),
-            Standing::Waiting if named(&host.id) => waiting.push(host.id.clone()),
-            Standing::Waiting => facts.push(HostFacts::absent(host, "has not answered yet")),
-            Standing::Down(error) if named(&host.id) => return Gathered::Unsatisfiable(error),
-            Standing::Down(error) => facts.push(HostFacts::absent(host, error.reason)),
+        match known.readiness(host) {
+            HostReadiness::Up(up) => facts.push(up),
+            HostReadiness::Waiting if named(&host.id) => waiting.push(host.id.clone()),
+            HostReadiness::Waiting => facts.push(HostFacts::absent(host, "has not answered yet")),
+            HostReadiness::Down(error) if named(&host.id) => return Gathered::Unsatisfiable(error),
+            HostReadiness::Down(error) => facts.push(HostFacts::absent(host, error.reason)),
         }
     }
     if waiting.is_empty() { Gathered::Ready(facts) } else { Gathered::Wait(waiting) }
@@ -106,20 +106,20 @@ fn by_name(known: &Known<'_>, named: &dyn Fn(&HostId) -> bool) -> Gathered {
 
 /// Unnamed hosts are taken in file order; those that are down are passed over while the others suffice, and
 /// those behind the last one needed are not waited for.
-fn by_count(count: Option<u32>, each: usize, known: &Known<'_>, share: bool) -> Gathered {
+fn by_count(count: Option<u32>, each: usize, known: &ClusterView<'_>, share: bool) -> Gathered {
     let free = |facts: &[HostFacts]| facts.iter().map(|host| host.usable(share).len() / each).sum::<usize>();
     let mut facts: Vec<HostFacts> = Vec::new();
     let mut waiting = Vec::new();
     let mut down = Vec::new();
     for host in known.hosts {
         let enough = count.is_some_and(|count| free(&facts) >= count as usize);
-        match known.standing(host) {
-            Standing::Up(up) => facts.push(up),
-            Standing::Waiting if enough && waiting.is_empty() => {
+        match known.readiness(host) {
+            HostReadiness::Up(up) => facts.push(up),
+            HostReadiness::Waiting if enough && waiting.is_empty() => {
                 facts.push(HostFacts::absent(host, "has not answered yet"));
             }
-            Standing::Waiting => waiting.push(host.id.clone()),
-            Standing::Down(error) => {
+            HostReadiness::Waiting => waiting.push(host.id.clone()),
+            HostReadiness::Down(error) => {
                 facts.push(HostFacts::absent(host, error.reason.clone()));
                 down.push(error);
             }
@@ -145,17 +145,17 @@ fn by_count(count: Option<u32>, each: usize, known: &Known<'_>, share: bool) -> 
     }
 }
 
-impl Known<'_> {
-    fn standing(&self, config: &HostConfig) -> Standing {
+impl ClusterView<'_> {
+    fn readiness(&self, config: &HostConfig) -> HostReadiness {
         let Some(state) = self.world.hosts.get(&config.id) else {
-            return Standing::Waiting;
+            return HostReadiness::Waiting;
         };
         match (&state.link, &state.info) {
             (Some((_, LinkState::Up)), Some(info)) => {
                 let sample = state.latest().map(|(_, sample)| sample);
                 if sample.is_none() && !info.gpus.is_empty() {
                     // who holds which GPU is known with the first sample
-                    return Standing::Waiting;
+                    return HostReadiness::Waiting;
                 }
                 let age = |since| {
                     let (now, _) = state.latest().filter(|_| self.ages)?;
@@ -165,19 +165,22 @@ impl Known<'_> {
                 let events = state.latest().map(|(at, _)| (&state.gpu_events, at));
                 let now = Now { sample, events, leases: state.leases.as_ref(), age: &age };
                 let facts = HostFacts::present(config, info, &now, self.here);
-                Standing::Up(if self.hides_gpus { facts.without_gpus(info) } else { facts })
+                HostReadiness::Up(if self.hides_gpus { facts.without_gpus(info) } else { facts })
             }
             (Some((_, LinkState::Down { reason, .. } | LinkState::Limited { reason })), _) => {
-                Standing::Down(LaunchError::new(LaunchFault::Unreachable, text::about(&config.id, reason)))
+                HostReadiness::Down(LaunchError::new(
+                    LaunchFault::Unreachable,
+                    text::about(&config.id, reason),
+                ))
             }
             (Some((_, LinkState::Refused { reason, kind })), _) => {
                 let fault = match kind {
                     RefusalKind::HostKey | RefusalKind::Authentication => LaunchFault::Permission,
                     RefusalKind::Agent => LaunchFault::Unreachable,
                 };
-                Standing::Down(LaunchError::new(fault, text::about(&config.id, reason)))
+                HostReadiness::Down(LaunchError::new(fault, text::about(&config.id, reason)))
             }
-            _ => Standing::Waiting,
+            _ => HostReadiness::Waiting,
         }
     }
 }

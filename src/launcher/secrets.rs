@@ -4,8 +4,8 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use crate::domain::redaction::MASK;
 use crate::domain::run::HostRun;
-use crate::domain::secret::MASK;
 use crate::launch::error::LaunchError;
 
 type Find = dyn Fn(&str) -> Option<String> + Send + Sync;

@@ -18,11 +18,11 @@ use tokio::time::{self, Interval, MissedTickBehavior};
 use self::looking::Looks;
 use super::machine::{Action, RunMachine};
 use super::plan;
-use super::readiness::Known;
+use super::readiness::ClusterView;
 use super::secrets::Lookup;
 use super::syncing::{HostCounts, SyncProgress};
 use super::trees::Trees;
-use super::waiting::Pending;
+use super::waiting::PendingLaunch;
 use crate::clock;
 use crate::cluster::messages::{HostEntry, Incoming, Item, Reply};
 use crate::cluster::pool::Cluster;
@@ -32,10 +32,10 @@ use crate::domain::collectives::HostCollectives;
 use crate::domain::event::{Envelope, Event, Origin};
 use crate::domain::host::LinkState;
 use crate::domain::ids::{HostId, RunId};
-use crate::domain::position::{Past, Position};
 use crate::domain::preflight::Finding;
+use crate::domain::resume_point::{Backfill, ResumePoint};
 use crate::domain::run::RunSpec;
-use crate::domain::share::HostShare;
+use crate::domain::run_status::HostRunStatus;
 use crate::domain::signal::SignalRequest;
 use crate::domain::stacks::ProcessStacks;
 use crate::domain::time::Stamp;
@@ -84,7 +84,7 @@ pub enum Output {
         /// The host.
         host: HostId,
         /// Its shares of runs.
-        shares: Vec<HostShare>,
+        shares: Vec<HostRunStatus>,
         /// Whether nothing more comes.
         last: bool,
     },
@@ -123,10 +123,10 @@ pub struct Session {
     world: World,
     runs: BTreeMap<RunId, RunMachine>,
     /// Of attached runs: what was known before, which is not told again.
-    known: BTreeMap<RunId, Position>,
-    pending: Vec<Pending>,
+    known: BTreeMap<RunId, ResumePoint>,
+    pending: Vec<PendingLaunch>,
     /// Launches that have waited and whose GPUs are not safely held yet.
-    starting: BTreeMap<RunId, Pending>,
+    starting: BTreeMap<RunId, PendingLaunch>,
     /// Launches whose hosts the doctor looks at just now.
     looks: Looks,
     outputs: VecDeque<Output>,
@@ -241,32 +241,32 @@ impl Session {
         self.cluster.send(host, ToAgent::Trace(trace));
     }
 
-    /// Attaches to a run that goes on already or has ended since, from `position` on: its events come as those
+    /// Attaches to a run that goes on already or has ended since, from `resume_point` on: its events come as those
     /// of a run of this session, and it is stopped like one. `false` when this session follows it already.
-    pub fn attach(&mut self, spec: RunSpec, position: Position, past: Past) -> bool {
+    pub fn attach(&mut self, spec: RunSpec, resume_point: ResumePoint, backfill: Backfill) -> bool {
         if self.runs.get(&spec.id).is_some_and(|machine| !machine.is_over()) {
             return false;
         }
         let at = clock::now();
         let run = spec.id.clone();
         let hosts = spec.hosts();
-        let (machine, actions) = RunMachine::attach(spec, &position, past, at);
-        self.known.insert(run.clone(), position);
+        let (machine, actions) = RunMachine::attach(spec, &resume_point, backfill, at);
+        self.known.insert(run.clone(), resume_point);
         self.own(run, machine, &hosts);
         self.act(actions, at);
         true
     }
 
-    /// Only reads a run, from `position` on: its lines and exits come, and [`Output::Gone`] behind the last of
+    /// Only reads a run, from `resume_point` on: its lines and exits come, and [`Output::Gone`] behind the last of
     /// a host. With `once`, what is there now and no more.
-    pub fn read(&mut self, spec: &RunSpec, position: Position, once: bool) {
+    pub fn read(&mut self, spec: &RunSpec, resume_point: ResumePoint, once: bool) {
         for host in spec.hosts() {
-            let from = position.wanted(spec, &host);
-            let steps_by = position.steps_by(spec, &host);
+            let from = resume_point.wanted(spec, &host);
+            let steps_by = resume_point.steps_by(spec, &host);
             let follow = Follow { from, steps_by, once, hurry: false, ..plan::follow(spec, &host) };
             self.cluster.send(&host, ToAgent::Follow(follow));
         }
-        self.known.insert(spec.id.clone(), position);
+        self.known.insert(spec.id.clone(), resume_point);
     }
 
     /// Asks every host for the runs that it knows; [`Output::Found`] comes from each that is or gets connected.
@@ -305,8 +305,14 @@ impl Session {
         self.runs.values().filter(|machine| !machine.is_over()).map(|machine| machine.id().clone()).collect()
     }
 
-    fn known(&self) -> Known<'_> {
-        Known { hosts: &self.hosts, world: &self.world, here: &self.here, ages: true, hides_gpus: false }
+    fn cluster_view(&self) -> ClusterView<'_> {
+        ClusterView {
+            hosts: &self.hosts,
+            world: &self.world,
+            here: &self.here,
+            ages: true,
+            hides_gpus: false,
+        }
     }
 
     fn take_in(&mut self, item: Item) {
@@ -356,8 +362,8 @@ impl Session {
             // a new agent has no tickets
             let all =
                 self.pending.iter_mut().chain(self.starting.values_mut()).chain(self.looks.pending_mut());
-            for turn in all.filter_map(|pending| pending.turn.as_mut()) {
-                turn.asked.remove(host);
+            for queue_ticket in all.filter_map(|pending| pending.queue_ticket.as_mut()) {
+                queue_ticket.asked.remove(host);
             }
         }
         self.sync_links(at, &origin, &event);

@@ -16,7 +16,7 @@ use crate::domain::ids::{HostId, Rank};
 use crate::domain::run::RunSpec;
 use crate::domain::text::{plain, sanitize};
 use crate::domain::time::{HostTime, Stamp};
-use crate::domain::trace::{Pace, TraceSpan, TraceStage, TraceStart, TracedProcess, WallMoment};
+use crate::domain::trace::{StepProgress, TraceSpan, TraceStage, TraceStart, TracedProcess, WallMoment};
 use crate::domain::units::ranges;
 use crate::domain::world::World;
 use crate::wire::trace::{TracePiece, Traces};
@@ -39,17 +39,17 @@ pub struct Gathering {
     spec: RunSpec,
     span: TraceSpan,
     folder: PathBuf,
-    hosts: BTreeMap<HostId, Share>,
+    hosts: BTreeMap<HostId, HostTrace>,
     started: bool,
 }
 
 /// One host's part.
 #[derive(Debug, Default)]
-struct Share {
+struct HostTrace {
     /// Since when the host is connected.
     up: Option<Stamp>,
     heard: bool,
-    pace: Option<Pace>,
+    pace: Option<StepProgress>,
     processes: Vec<TracedProcess>,
     moment: Option<WallMoment>,
     files: BTreeMap<u32, (File, u64)>,
@@ -111,7 +111,7 @@ impl Gathering {
         };
         let share = |host: HostId| {
             let up = is_up(&host).then_some(now);
-            (host, Share { up, ..Share::default() })
+            (host, HostTrace { up, ..HostTrace::default() })
         };
         let hosts = spec.hosts().into_iter().map(share).collect();
         Ok(Self { spec: spec.clone(), span, folder: folder.to_owned(), hosts, started: false })
@@ -152,7 +152,8 @@ impl Gathering {
         if self.started || open().any(|(_, share)| !share.heard) {
             return None;
         }
-        let pace = Pace::common(open().filter_map(|(_, share)| share.pace)).map(|pace| pace.after(LEAD_US));
+        let pace =
+            StepProgress::common(open().filter_map(|(_, share)| share.pace)).map(|pace| pace.after(LEAD_US));
         let lead = LEAD_US.cast_signed();
         let at = |host: &HostId, moment: Option<WallMoment>| {
             let clock = world.hosts.get(host).and_then(|host| host.clock.host_time(now.plus_micros(lead)));
@@ -178,7 +179,7 @@ impl Gathering {
 
     /// Whether nothing more is waited for.
     pub fn is_over(&self) -> bool {
-        self.hosts.values().all(Share::is_over)
+        self.hosts.values().all(HostTrace::is_over)
     }
 
     /// For whom and what it waits: `n1 to answer, ranks 0-1 on n2 to come for the request`.
@@ -329,7 +330,7 @@ impl Drop for Gathering {
     }
 }
 
-impl Share {
+impl HostTrace {
     fn is_over(&self) -> bool {
         self.last || self.fault.is_some()
     }
@@ -340,7 +341,7 @@ impl Share {
 }
 
 /// `rank 3 on gpu-b`; another process of the rank by its number in the training, else its pid.
-fn name(host: &HostId, process: &TracedProcess, share: &Share) -> String {
+fn name(host: &HostId, process: &TracedProcess, share: &HostTrace) -> String {
     let rank = process.rank;
     let several = share.processes.iter().filter(|one| one.rank == rank && one.pid.is_some()).count() > 1;
     match (process.worker, process.pid) {

@@ -131,11 +131,11 @@ fn all_hosts_begin_at_the_same_step_and_moment_once_all_have_answered() {
         Output::Traces(host, traces) => Output::Traces(host, Traces { pace, ..traces }),
         other => other,
     };
-    gathering.take(&answer("a", Some(Pace { step: 100, step_us: 20_000 })), Stamp(0)).unwrap();
+    gathering.take(&answer("a", Some(StepProgress { step: 100, step_us: 20_000 })), Stamp(0)).unwrap();
     assert_eq!(gathering.starts(&world, Stamp(4_000_000)), None, "b has not answered");
-    gathering.take(&answer("b", Some(Pace { step: 103, step_us: 25_000 })), Stamp(0)).unwrap();
+    gathering.take(&answer("b", Some(StepProgress { step: 103, step_us: 25_000 })), Stamp(0)).unwrap();
     let starts = gathering.starts(&world, Stamp(4_000_000)).unwrap();
-    let pace = Some(Pace { step: 103 + 425 + 2, step_us: 20_000 });
+    let pace = Some(StepProgress { step: 103 + 425 + 2, step_us: 20_000 });
     let start = |at| TraceStart { at: HostTime(at), pace };
     assert_eq!(starts[0], (HostId::from("a"), start(1_000_000 + LEAD_US)), "by the clock");
     assert_eq!(starts[1], (HostId::from("b"), start(1_000_000 + LEAD_US)), "by its answer");

@@ -8,7 +8,7 @@ use std::time::Duration;
 use tokio::task::JoinSet;
 
 use super::syncing::{SyncProgress, Syncing};
-use super::waiting::Pending;
+use super::waiting::PendingLaunch;
 use crate::clock;
 use crate::domain::ids::{HostId, RunId};
 use crate::domain::sync::{Code, Digest, SyncPlan};
@@ -30,7 +30,7 @@ const QUIET_US: i64 = 1_000_000;
 #[derive(Debug)]
 pub(super) enum Unread {
     /// One that is placed later.
-    Launch(Box<Pending>),
+    Launch(Box<PendingLaunch>),
     /// One that was planned and shown.
     Plan(Box<LaunchPlan>),
 }

@@ -14,25 +14,25 @@ const TELL_AFTER_US: i64 = 5_000_000;
 
 /// A launch that has not become a run.
 #[derive(Debug)]
-pub(super) struct Pending {
+pub(super) struct PendingLaunch {
     pub(super) request: LaunchRequest,
     /// Its place in the queue, once it has found its GPUs held.
-    pub(super) turn: Option<Turn>,
+    pub(super) queue_ticket: Option<QueueTicket>,
     /// The hosts at which the doctor has looked for it.
     pub(super) looked: Vec<HostId>,
 }
 
-impl Pending {
+impl PendingLaunch {
     pub(super) fn new(request: LaunchRequest) -> Self {
-        Self { request, turn: None, looked: Vec::new() }
+        Self { request, queue_ticket: None, looked: Vec::new() }
     }
 }
 
 /// A place in the hosts' queues.
 #[derive(Debug)]
-pub(super) struct Turn {
+pub(super) struct QueueTicket {
     /// Smaller ones come first.
-    pub(super) ticket: RunId,
+    pub(super) id: RunId,
     since: Stamp,
     /// Why it waits, and which of that was told when.
     why: String,
@@ -41,9 +41,9 @@ pub(super) struct Turn {
     pub(super) asked: BTreeMap<HostId, Vec<GpuUuid>>,
 }
 
-impl Turn {
-    pub(super) fn new(ticket: RunId, since: Stamp) -> Self {
-        Self { ticket, since, why: String::new(), told: None, asked: BTreeMap::new() }
+impl QueueTicket {
+    pub(super) fn new(id: RunId, since: Stamp) -> Self {
+        Self { id, since, why: String::new(), told: None, asked: BTreeMap::new() }
     }
 
     /// The words to tell, if they are others than the last ones and those were not told just now: what a filter lets
@@ -66,7 +66,7 @@ impl Turn {
     }
 
     /// Whether it has waited as long as it was to.
-    pub(super) fn is_tired(&self, patience: Patience, now: Stamp) -> bool {
+    pub(super) fn timed_out(&self, patience: Patience, now: Stamp) -> bool {
         match patience {
             Patience::Endless => false,
             Patience::Seconds(seconds) => now.micros_since(self.since) >= i64::from(seconds) * 1_000_000,
@@ -143,16 +143,16 @@ mod tests {
 
     #[test]
     fn patience_ends_and_words_are_told_once() {
-        let mut turn = Turn::new(RunId::new(1, 1), Stamp(0));
-        assert!(!turn.is_tired(Patience::Endless, Stamp(i64::MAX)));
-        assert!(!turn.is_tired(Patience::Seconds(2), Stamp(1_999_999)));
-        assert!(turn.is_tired(Patience::Seconds(2), Stamp(2_000_000)));
-        let mut tell = |why: &str, second: i64| turn.tell(why.to_owned(), Stamp(second * 1_000_000));
+        let mut queue_ticket = QueueTicket::new(RunId::new(1, 1), Stamp(0));
+        assert!(!queue_ticket.timed_out(Patience::Endless, Stamp(i64::MAX)));
+        assert!(!queue_ticket.timed_out(Patience::Seconds(2), Stamp(1_999_999)));
+        assert!(queue_ticket.timed_out(Patience::Seconds(2), Stamp(2_000_000)));
+        let mut tell = |why: &str, second: i64| queue_ticket.tell(why.to_owned(), Stamp(second * 1_000_000));
         assert_eq!(tell("x", 0).as_deref(), Some("x"));
         assert_eq!(tell("x", 9), None);
         assert_eq!(tell("y", 10).as_deref(), Some("y"));
         assert_eq!(tell("z", 11), None, "another number each second is not told each second");
         assert_eq!(tell("z", 15).as_deref(), Some("z"));
-        assert_eq!(turn.why(), "z");
+        assert_eq!(queue_ticket.why(), "z");
     }
 }

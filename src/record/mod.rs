@@ -3,7 +3,7 @@
 //!
 //! `format` says what is in the file, `block` and `log_json` how events become bytes and come back,
 //! `segments` which files a recording has, `budget` how much it may take, `writer` and `recorder` write, `scan`, `chunk` and `reader` read,
-//! `position` tells where a recording stands, `player` replays, `cache` is the file beside a recording in which `saved` keeps states of its run, which `keeper` makes
+//! `resume_state` tells where a recording stands, `player` replays, `cache` is the file beside a recording in which `saved` keeps states of its run, which `keeper` makes
 //! while it is recorded, and `index` where its chunks lie, `study` tells the
 //! figures of a part and `figures` those of the whole, `check`, `loss` and `closing` check and repair files, `store` knows where recordings lie, `marks` keeps what a person
 //! noted of a run beside its recording, `export` and `import` translate to and from other programs' formats. Knows nothing of the wire:
@@ -29,12 +29,12 @@ mod log_json;
 mod loss;
 pub mod marks;
 pub mod player;
-mod position;
 mod queue;
 mod raw;
 pub mod reader;
 pub mod recorder;
 mod repair;
+mod resume_state;
 mod saved;
 mod scan;
 mod schema;
@@ -56,9 +56,9 @@ pub use loss::Loss;
 /// With what each file of a recording begins.
 pub use mcap::MAGIC;
 pub use player::{LookedAhead, Playback, Player};
-pub use position::Recap;
 pub use reader::Reader;
 pub use recorder::{Flush, Recorder, Stats, Status};
+pub use resume_state::ResumeState;
 pub use segments::Lock;
 pub use store::Store;
 pub use study::Study;

@@ -18,7 +18,7 @@ use super::error::Error;
 use super::format::{Channel, ChunkNote};
 use super::index::Index;
 use super::integrity::Integrity;
-use super::scan::{self, Bytes, Found, Walk};
+use super::scan::{self, Bytes, Found, RecordScanner};
 use super::segments;
 use super::survey::Survey;
 use crate::domain::event::{Envelope, Event};
@@ -435,7 +435,7 @@ impl Iterator for Envelopes<'_> {
 
 /// What a list of runs shows of a recording.
 #[derive(Debug)]
-pub(super) struct Glance {
+pub(super) struct RecordingSummary {
     pub(super) spec: RunSpec,
     pub(super) last: ChunkNote,
     pub(super) bytes: u64,
@@ -444,11 +444,11 @@ pub(super) struct Glance {
 
 /// Said of a recording in which no chunk can be read.
 pub(super) const NO_CHUNK: &str = "no whole chunk";
-/// How many chunks a glance looks at from either end of the file.
+/// How many chunks a summary looks at from either end of the file.
 const GLANCE_CHUNKS: usize = 16;
 
 /// Looks at both ends of a recording without reading what lies between.
-pub(super) fn glance(path: &Path) -> Result<Glance, Error> {
+pub(super) fn summarize(path: &Path) -> Result<RecordingSummary, Error> {
     let files = segments::of(path);
     let mut open = Vec::new();
     let mut spec = None;
@@ -487,15 +487,15 @@ pub(super) fn glance(path: &Path) -> Result<Glance, Error> {
         }
     }
     let (last, integrity) = newest.ok_or_else(|| unreadable("no whole chunk"))?;
-    Ok(Glance { spec, last, bytes: size, damage: integrity.damage() })
+    Ok(RecordingSummary { spec, last, bytes: size, damage: integrity.damage() })
 }
 
 /// Whether a file begins with a chunk that can be read, and the run that is told there.
 fn first_spec(bytes: &mut Bytes, data: u64) -> std::io::Result<(bool, Option<RunSpec>)> {
-    let mut walk = Walk::new(data);
+    let mut scanner = RecordScanner::new(data);
     let mut any = false;
     for _ in 0..GLANCE_CHUNKS {
-        let Some(found) = walk.next(bytes)? else { break };
+        let Some(found) = scanner.next(bytes)? else { break };
         if let Found::Chunk(at, length) = found
             && let Ok((_, told)) = chunk::head(&bytes.read(at, length)?)
         {
@@ -517,7 +517,7 @@ fn last_note(bytes: &mut Bytes) -> std::io::Result<Option<(ChunkNote, Integrity)
             continue;
         };
         let after = at + length as u64;
-        let mut tail = Walk::new(after);
+        let mut tail = RecordScanner::new(after);
         let integrity = match tail.next(bytes)? {
             _ if bad > 0 => Integrity::Damaged { chunks: bad, at_byte: after, cut: false },
             Some(Found::Broken(at_byte)) => Integrity::Cut { at_byte, until: Some(last.end) },

@@ -245,7 +245,7 @@ fn format_version(mut metadata: &[u8]) -> Option<u32> {
     None
 }
 
-/// What the walk came upon.
+/// What the scanner came upon.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Found {
     /// A whole chunk record: where, and its length. Its content is not checked yet.
@@ -256,16 +256,16 @@ pub(super) enum Found {
     Closed,
 }
 
-/// The walk.
+/// Finds the records of a file, one after the other.
 #[derive(Debug)]
-pub(super) struct Walk {
+pub(super) struct RecordScanner {
     at: u64,
     /// The record before: where to look again when what follows it makes no sense.
     before: u64,
     done: bool,
 }
 
-impl Walk {
+impl RecordScanner {
     pub(super) fn new(at: u64) -> Self {
         Self { at, before: at, done: false }
     }
@@ -299,7 +299,7 @@ impl Walk {
     }
 
     /// Says that the chunk just found is bad, so that its length is not to be trusted either.
-    pub(super) fn distrust(&mut self, bytes: &mut Bytes, chunk: u64) -> std::io::Result<()> {
+    pub(super) fn resync_after(&mut self, bytes: &mut Bytes, chunk: u64) -> std::io::Result<()> {
         if let Some(at) = next_chunk(bytes, chunk + 1)? {
             self.at = at;
             self.before = at;

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use super::check;
 use super::closing;
 use super::error::Error;
-use super::reader::{self, Glance};
+use super::reader::{self, RecordingSummary};
 use super::segments::{self, Lock};
 use crate::domain::ids::RunId;
 use crate::domain::retention::Age;
@@ -63,8 +63,8 @@ impl Store {
         let mut listing = Listing::default();
         for run in self.ids()? {
             let path = self.path_of(&run);
-            match reader::glance(&path) {
-                Ok(glance) => listing.runs.push(summary(glance)),
+            match reader::summarize(&path) {
+                Ok(summary) => listing.runs.push(run_summary(summary)),
                 Err(Error::File { source, .. }) if source.kind() == std::io::ErrorKind::NotFound => {}
                 Err(error) => {
                     listing.unreadable.push(self.unreadable(run, path, &error));
@@ -116,7 +116,7 @@ impl Store {
         for path in self.recordings().unwrap_or_default().into_iter().take(count) {
             let is_open = closing::is_open(&path);
             if is_open
-                && reader::glance(&path).is_ok_and(|glance| glance.last.outcome.is_some())
+                && reader::summarize(&path).is_ok_and(|summary| summary.last.outcome.is_some())
                 && let Ok(lock) = Lock::take(&path)
             {
                 closing::close_unasked(&lock);
@@ -215,8 +215,8 @@ impl Store {
 
     /// Runs as a message names them: `7QK2 mnist`.
     fn name(&self, runs: &[RunId]) -> Vec<String> {
-        let label = |run: &RunId| match reader::glance(&self.path_of(run)) {
-            Ok(glance) => format!("{} {}", run.short(), glance.spec.name),
+        let label = |run: &RunId| match reader::summarize(&self.path_of(run)) {
+            Ok(summary) => format!("{} {}", run.short(), summary.spec.name),
             Err(_) => run.short().to_owned(),
         };
         let mut names: Vec<String> = runs.iter().take(NAMED).map(label).collect();
@@ -257,14 +257,14 @@ fn remove(path: &Path) -> Result<(), Error> {
     removed.map_err(Error::file(path))
 }
 
-fn summary(glance: Glance) -> RunSummary {
+fn run_summary(summary: RecordingSummary) -> RunSummary {
     RunSummary {
-        spec: glance.spec,
-        stage: glance.last.stage,
-        last_at: glance.last.end,
-        outcome: glance.last.outcome,
-        trained: glance.last.trained,
-        bytes: glance.bytes,
-        damage: glance.damage,
+        spec: summary.spec,
+        stage: summary.last.stage,
+        last_at: summary.last.end,
+        outcome: summary.last.outcome,
+        trained: summary.last.trained,
+        bytes: summary.bytes,
+        damage: summary.damage,
     }
 }

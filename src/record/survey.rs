@@ -1,6 +1,6 @@
 //! Reads one file of a recording from its beginning to its end and says where it is not what was written.
 
-use super::scan::{self, Bytes, Found, Walk};
+use super::scan::{self, Bytes, Found, RecordScanner};
 
 /// How many faults of one file are kept; the others are counted.
 const MOST_KEPT: usize = 1000;
@@ -35,9 +35,9 @@ impl Survey {
         from: u64,
         mut take: impl FnMut(u64, &[u8]) -> Result<(), String>,
     ) -> std::io::Result<Self> {
-        let mut walk = Walk::new(from);
+        let mut scanner = RecordScanner::new(from);
         let (mut survey, mut bad_bytes) = (Self::default(), 0);
-        while let Some(found) = walk.next(bytes)? {
+        while let Some(found) = scanner.next(bytes)? {
             // a break in the middle is damage; one that nothing follows is a cut
             if let Some(at) = survey.cut.take() {
                 survey.add(at, "the bytes fit no record".to_owned());
@@ -48,7 +48,7 @@ impl Survey {
                         survey.add(at, reason);
                         // looking again costs time; a file made to cost it gets no second look
                         if bad_bytes <= bytes.length() {
-                            walk.distrust(bytes, at)?;
+                            scanner.resync_after(bytes, at)?;
                         }
                         bad_bytes += length as u64;
                     }

@@ -16,8 +16,8 @@ pub use deploy::{
     is_upload, open_agent, quarantine,
 };
 pub use transport::{
-    AgentReader, AgentWriter, Algorithms, Asked, Asker, Attempts, Carrier, Choice, ErrorKind, Family,
-    HostKeyPolicy, KeyPair, Link, LinkEnd, OpenSsh, Questions, Resolver, Route, SshError, Target, Wanted,
+    AgentReader, AgentWriter, Algorithms, Asked, Attempts, Choice, ErrorKind, Family, HostKeyPolicy, KeyPair,
+    Link, LinkEnd, OpenSsh, Prompter, Questions, Resolver, Route, SshError, Target, TransportKind, Wanted,
     config, default_identities, default_known_hosts, known_key, new_key_pair, scan, trust_in_time,
 };
 pub use trust::{

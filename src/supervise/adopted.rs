@@ -15,8 +15,8 @@ use super::supervisor::{Listener, Supervisor, WRAP_KILLED};
 use crate::clock;
 use crate::domain::ids::Rank;
 use crate::domain::note::{Note, what};
+use crate::domain::redaction::Masks;
 use crate::domain::run::HostRun;
-use crate::domain::secret::Masks;
 use crate::procs::identity::{Identity, boot_id};
 use crate::procs::marks;
 use crate::procs::{memory, table};
@@ -65,7 +65,7 @@ impl Supervisor {
         supervisor.adopted = Some(0);
         (supervisor.values, supervisor.known) = (values, known);
         if lost.boot == boot {
-            supervisor.start_guard();
+            supervisor.start_spool_trimmer();
             supervisor.start_tracing(true);
         }
         supervisor.take_over(&lost, lost.boot != boot);
@@ -139,7 +139,7 @@ impl Supervisor {
         }
         let empty = self.machine.open().is_empty()
             && !self.cgroup().is_some_and(|cgroup| cgroup.populated())
-            && self.family().is_empty();
+            && self.process_set().is_empty();
         self.adopted = Some(if empty { self.adopted.unwrap_or(0).saturating_add(1) } else { 0 });
         self.adopted >= Some(2)
     }

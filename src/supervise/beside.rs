@@ -1,18 +1,18 @@
-//! What a supervisor has running beside its ranks: the guard of what they print, the daemon that traces are asked by, and
+//! What a supervisor has running beside its ranks: the trimmer of what they print, the daemon that traces are asked by, and
 //! the recorders of their collectives. A run goes on without any of them.
 
 use super::flight;
-use super::guard::Guard;
 use super::kineto;
 use super::notes;
 use super::rundir::RunDir;
+use super::spool_trimmer::SpoolTrimmer;
 use super::supervisor::{Supervisor, line};
 use crate::clock;
 use crate::domain::note::{Note, what};
 
 impl Supervisor {
     /// Before the first rank: it may print at once. A run whose output can't be kept within its cap runs all the same.
-    pub(super) fn start_guard(&mut self) {
+    pub(super) fn start_spool_trimmer(&mut self) {
         if let Err(error) = notes::reserve(&self.dir) {
             self.note(&error.to_string());
         }
@@ -26,8 +26,8 @@ impl Supervisor {
                 let _ = notes::add(dir, &Note::new(what::SPOOL, text, clock::host_now()));
             }
         };
-        match Guard::start(&self.dir, &self.spec, Box::new(say)) {
-            Ok(guard) => self.guard = Some(guard),
+        match SpoolTrimmer::start(&self.dir, &self.spec, Box::new(say)) {
+            Ok(trimmer) => self.spool_trimmer = Some(trimmer),
             Err(error) => self.note(&format!("what ranks print is not kept within a cap: {error}")),
         }
     }

@@ -4,7 +4,7 @@
 //! it. It has its own session and ignores what ends the rank; the rank has its own process group, so that a
 //! script's `kill 0` does not reach the rank-wrap. It is a subreaper: what its rank leaves behind stays below it
 //! even where the supervisor has died, and then it stays until all of that is gone. When the supervisor dies it
-//! starts a new one (`second_watcher`).
+//! starts a new one (`watchdog`).
 
 use std::io::{self, Write};
 use std::os::unix::process::ExitStatusExt;
@@ -25,10 +25,10 @@ use super::invocation::Invocation;
 use super::lease;
 use super::oom::Kills;
 use super::rundir::RunDir;
-use super::second_watcher::SecondWatcher;
 use super::state::{SPEC, STATE, STOP, Started, State, StopMark, exit_file, started_file};
 use super::variables::Variables;
-use super::{container, error_file, secrets, space};
+use super::watchdog::Watchdog;
+use super::{container, disk_space, error_file, secrets};
 use crate::clock;
 use crate::domain::engine::Engine;
 use crate::domain::ids::Rank;
@@ -64,11 +64,11 @@ pub fn run(dir: &Path, rank: Rank) -> Result<i32, SuperviseError> {
     }
     let contained = spec.container().and_then(|_| container::Setup::of(&dir));
     let kills = Kills::now();
-    let mut watcher = SecondWatcher::new(&dir, rank);
+    let mut watchdog = Watchdog::new(&dir, rank);
     let mut seated = None;
     let mut started = Ok(None);
     if spec.engine.as_ref().is_some_and(Engine::seats_ranks) {
-        match runtime.block_on(seat(&dir, rank, &mut child, &mut watcher)) {
+        match runtime.block_on(seat(&dir, rank, &mut child, &mut watchdog)) {
             Ok(shim) => seated = Some(shim),
             Err(error) => started = Err((126, error.to_string())),
         }
@@ -86,7 +86,7 @@ pub fn run(dir: &Path, rank: Rank) -> Result<i32, SuperviseError> {
     seated.iter_mut().for_each(Seated::started);
     let mut exit = match started {
         Ok(pid) => {
-            let status = runtime.block_on(ended(pid, &mut child, &mut watcher, seated.as_mut()));
+            let status = runtime.block_on(ended(pid, &mut child, &mut watchdog, seated.as_mut()));
             let status = status.ok_or_else(|| failed("wait for a rank of")(Errno::CHILD.into()))?;
             let exit = exit(status.exit_status(), status.terminating_signal(), None);
             match &contained {
@@ -107,7 +107,7 @@ pub fn run(dir: &Path, rank: Rank) -> Result<i32, SuperviseError> {
     }
     if exit.error.is_none() && exit.cause.is_none() && exit.shell_code() != 0 && !exit.stopped {
         let told = || Some(secrets::own(ours).hide(&error_file::cause(&dir, rank)?).into_owned());
-        let full = || space::full(&dir).ok().flatten();
+        let full = || disk_space::full(&dir).ok().flatten();
         let absent = || {
             let path = std::env::var("LD_LIBRARY_PATH").ok();
             let cause = library::cause(&last_words(&dir, rank), &spec.environment(), path.as_deref())?;
@@ -134,7 +134,7 @@ pub fn run(dir: &Path, rank: Rank) -> Result<i32, SuperviseError> {
         // After the exit: what the launcher does then finds it.
         runtime.block_on(seated.tell(&exit));
     }
-    if runtime.block_on(remain(&mut child, &mut watcher)) {
+    if runtime.block_on(remain(&mut child, &mut watchdog)) {
         // What the rank has left has printed since, and the next supervisor cannot learn the values any more.
         hide_values();
     }
@@ -161,19 +161,19 @@ async fn seat(
     dir: &RunDir,
     rank: Rank,
     child: &mut Signals,
-    watcher: &mut SecondWatcher,
+    watchdog: &mut Watchdog,
 ) -> Result<Seated, SuperviseError> {
     let seat = Seat::open(dir, rank)?;
     let taken = seat.taken();
     tokio::pin!(taken);
     loop {
         while let Ok(Some((pid, _))) = wait(WaitOptions::NOHANG) {
-            watcher.reaped(pid.as_raw_pid().unsigned_abs());
+            watchdog.reaped(pid.as_raw_pid().unsigned_abs());
         }
         tokio::select! {
             shim = &mut taken => return Ok(shim),
             _ = child.recv() => {}
-            () = watcher.watch() => {}
+            () = watchdog.watch() => {}
         }
     }
 }
@@ -182,7 +182,7 @@ async fn seat(
 async fn ended(
     rank: u32,
     child: &mut Signals,
-    watcher: &mut SecondWatcher,
+    watchdog: &mut Watchdog,
     mut seated: Option<&mut Seated>,
 ) -> Option<WaitStatus> {
     let process = Identity::of(rank).ok();
@@ -190,7 +190,7 @@ async fn ended(
         loop {
             match wait(WaitOptions::NOHANG) {
                 Ok(Some((pid, status))) if pid.as_raw_pid().unsigned_abs() == rank => return Some(status),
-                Ok(Some((pid, _))) => watcher.reaped(pid.as_raw_pid().unsigned_abs()),
+                Ok(Some((pid, _))) => watchdog.reaped(pid.as_raw_pid().unsigned_abs()),
                 Ok(None) => break,
                 Err(Errno::INTR) => {}
                 Err(_) => return None,
@@ -204,7 +204,7 @@ async fn ended(
         };
         tokio::select! {
             _ = child.recv() => {}
-            () = watcher.watch() => {}
+            () = watchdog.watch() => {}
             () = left => {
                 // The launcher wants the rank to end; whether it does is the supervisor's concern.
                 let _ = process.as_ref().map(|process| process.signal(Signal::TERM));
@@ -216,17 +216,17 @@ async fn ended(
 /// Where the supervisor that started this process is dead: stays until a new one owns the run, which reads the
 /// values of secret variables here, and until nothing is left that only this process ties to the run. Whether it
 /// stayed.
-async fn remain(child: &mut Signals, watcher: &mut SecondWatcher) -> bool {
+async fn remain(child: &mut Signals, watchdog: &mut Watchdog) -> bool {
     let mut stayed = false;
-    while watcher.orphaned() {
+    while watchdog.orphaned() {
         stayed = true;
         match wait(WaitOptions::NOHANG) {
-            Ok(Some((pid, _))) => watcher.reaped(pid.as_raw_pid().unsigned_abs()),
+            Ok(Some((pid, _))) => watchdog.reaped(pid.as_raw_pid().unsigned_abs()),
             Err(Errno::INTR) => {}
-            Err(_) if !watcher.awaits_another() => return true,
+            Err(_) if !watchdog.awaits_another() => return true,
             Ok(None) | Err(_) => tokio::select! {
                 _ = child.recv() => {}
-                () = watcher.watch() => {}
+                () = watchdog.watch() => {}
             },
         }
     }

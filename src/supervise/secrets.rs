@@ -18,8 +18,8 @@ use super::spool;
 use super::state::{hidden_file, stream_file};
 use crate::domain::ids::Rank;
 use crate::domain::log::Stream;
+use crate::domain::redaction::{MASK, Masks};
 use crate::domain::run::RankSpec;
-use crate::domain::secret::{MASK, Masks};
 use crate::procs::identity::Identity;
 use crate::procs::memory;
 

@@ -3,7 +3,7 @@
 //!
 //! What is cut becomes a hole at the head of the file: no offset changes, and the writer that appends notices
 //! nothing. The file itself says where the hole ends, so it need not be written down, and it stays true
-//! whichever process has cut and died since. Must not know when to cut: see [`super::guard`].
+//! whichever process has cut and died since. Must not know when to cut: see [`super::spool_trimmer`].
 
 use std::fs::File;
 use std::io::{self, Write};

@@ -6,7 +6,7 @@ use std::io::{Read, Seek, SeekFrom};
 
 use super::SuperviseError;
 use super::container::members::Members;
-use super::family;
+use super::process_set;
 use super::rundir::RunDir;
 use super::state::{SPEC, STATE, State, stream_file};
 use crate::domain::ids::Rank;
@@ -61,7 +61,7 @@ pub struct Asked {
 /// The run's files can't be read.
 pub fn members(dir: &RunDir) -> Result<Vec<Process>, SuperviseError> {
     let (spec, state) = (dir.read_json::<HostRun>(SPEC)?, dir.read_json::<State>(STATE)?);
-    Ok(spec.zip(state).map(|(spec, state)| family::with_wraps(dir, &spec, &state)).unwrap_or_default())
+    Ok(spec.zip(state).map(|(spec, state)| process_set::with_wraps(dir, &spec, &state)).unwrap_or_default())
 }
 
 /// The rank's own process: where it is in a container, the first one inside, of which the engine's client is not the parent.

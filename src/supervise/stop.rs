@@ -8,7 +8,7 @@ use rustix::process::Signal;
 use super::SuperviseError;
 use super::adopt::{self, adopt};
 use super::container;
-use super::family::left_behind;
+use super::process_set::left_behind;
 use super::rundir::RunDir;
 use super::state::{SPEC, STATE, STOP, State, StopMark};
 use crate::clock;

@@ -19,20 +19,20 @@ use super::container;
 use super::daemon::Input;
 use super::engine::{self, own::Watch};
 use super::environment;
-use super::family;
 use super::flight::RasPort;
-use super::guard::Guard;
 use super::kineto;
 use super::lease::Claims;
 use super::logout;
 use super::machine::{Action, Machine};
 use super::nccl_timings;
 use super::notes;
+use super::process_set;
 use super::python_hooks;
 use super::rendezvous::Meeting;
 use super::rundir::RunDir;
 use super::secrets;
 use super::silence::{Pulse, Silence};
+use super::spool_trimmer::SpoolTrimmer;
 use super::state::{
     LOG, Phase, SPEC, STATE, STOP, Started, State, StopMark, VERSION, exit_file, started_file, stream_file,
 };
@@ -45,8 +45,8 @@ use crate::domain::late::Late;
 use crate::domain::log::Stream;
 use crate::domain::note::{Note, what};
 use crate::domain::options::PythonHooks;
+use crate::domain::redaction::{MASK, Masks};
 use crate::domain::run::{HostRun, RankExit, RankSpec};
-use crate::domain::secret::{MASK, Masks};
 use crate::domain::time::HostTime;
 use crate::procs::cgroup::Cgroup;
 use crate::procs::identity::Identity;
@@ -68,7 +68,7 @@ pub struct Supervisor {
     /// Processes that were told to end: pid and start time.
     ended: BTreeSet<(u32, u64)>,
     /// Until the last rank has ended.
-    pub(super) guard: Option<Guard>,
+    pub(super) spool_trimmer: Option<SpoolTrimmer>,
     /// Where the run may be silent for a limited time.
     silence: Option<Silence>,
     /// Where the ranks find each other, until the last has ended.
@@ -159,7 +159,7 @@ impl Supervisor {
         if let Some(text) = logout::danger().warning() {
             supervisor.tell(&Note::new(what::LOGOUT, text, clock::host_now()));
         }
-        supervisor.start_guard();
+        supervisor.start_spool_trimmer();
         if spec.wants_nccl_timings()
             && let Err(error) = nccl_timings::install(&supervisor.dir)
         {
@@ -190,7 +190,7 @@ impl Supervisor {
             signals,
             adopted: None,
             ended: BTreeSet::new(),
-            guard: None,
+            spool_trimmer: None,
             silence,
             meeting: None,
             tracing: None,
@@ -373,7 +373,7 @@ impl Supervisor {
         let _ = started.process.signal(Signal::KILL);
         // The container is removed at the end.
         for process in
-            family::inside(&self.dir, &self.spec, &table::all()).remove(&rank).into_iter().flatten()
+            process_set::inside(&self.dir, &self.spec, &table::all()).remove(&rank).into_iter().flatten()
         {
             process.signal(Signal::KILL);
         }
@@ -420,17 +420,17 @@ impl Supervisor {
     }
 
     /// All of the run that lives, the rank-wraps too.
-    pub(super) fn family(&self) -> Vec<table::Process> {
+    pub(super) fn process_set(&self) -> Vec<table::Process> {
         match self.adopted {
-            Some(_) => family::with_wraps(&self.dir, &self.spec, &self.state),
-            None => family::own(&self.dir, &self.spec, &self.state),
+            Some(_) => process_set::with_wraps(&self.dir, &self.spec, &self.state),
+            None => process_set::own(&self.dir, &self.spec, &self.state),
         }
     }
 
     /// All of the run that lives, without the rank-wraps.
     pub(super) fn processes(&self) -> Vec<table::Process> {
         let wraps: BTreeSet<u32> = self.state.wraps.values().map(|wrap| wrap.pid).collect();
-        let mut found = self.family();
+        let mut found = self.process_set();
         found.retain(|process| !wraps.contains(&process.pid));
         found
     }
@@ -472,7 +472,7 @@ impl Supervisor {
 
     fn end(mut self) -> Result<(), SuperviseError> {
         // its last look cuts and syncs what the ranks said at the end
-        self.guard = None;
+        self.spool_trimmer = None;
         self.meeting = None;
         self.tracing = None;
         self.ras = None;

@@ -27,8 +27,8 @@ use crate::domain::lease::Leases;
 use crate::domain::log::Stream;
 use crate::domain::note::Note;
 use crate::domain::run::{HostRun, RankExit, RefusalClass};
-use crate::domain::share::HostShare;
-use crate::domain::standing::Standing;
+use crate::domain::run_status::HostRunStatus;
+use crate::domain::standstill::StalledPhase;
 use crate::domain::time::{HostTime, Stamp};
 
 /// Client to agent.
@@ -291,7 +291,7 @@ impl ListRuns {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Runs {
     /// Some of them.
-    pub shares: Vec<HostShare>,
+    pub shares: Vec<HostRunStatus>,
     /// Whether these were the last.
     pub last: bool,
 }
@@ -391,7 +391,7 @@ pub struct Stands {
     pub worker: Option<u32>,
     /// In which phase, and for how long.
     #[serde(flatten)]
-    pub standing: Standing,
+    pub standing: StalledPhase,
 }
 
 /// Which collectives the processes of a run on one host have called.

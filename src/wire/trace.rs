@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 
 use super::chunk::CHUNK_BYTES;
 use crate::domain::ids::{HostId, RunId};
-use crate::domain::trace::{Pace, TraceSpan, TraceStart, TracedProcess, WallMoment};
+use crate::domain::trace::{StepProgress, TraceSpan, TraceStart, TracedProcess, WallMoment};
 
 /// Asks the ranks of a run on a host for a kernel trace. Without a start it asks only whether that can be and how far the
 /// ranks are: answered by [`Traces`] once. With one, as often as something of it changes; it ends with the link.
@@ -36,7 +36,7 @@ pub struct Traces {
     pub fault: Option<String>,
     /// How far the ranks are, where their steps are known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub pace: Option<Pace>,
+    pub pace: Option<StepProgress>,
     /// By which clock the traces are.
     pub moment: WallMoment,
     /// Nothing more comes: every file was sent.

@@ -1,7 +1,7 @@
 //! A replica in this machine's memory, trained by its cores.
 
 use super::error::WorkerError;
-use super::gradients::{Gradients, Travel};
+use super::gradients::{BucketOptions, Gradients};
 use super::model::optimizer::Optimizer;
 use super::replica::{Replica, State, Stepped};
 use super::step::Step;
@@ -22,11 +22,11 @@ impl CpuReplica {
         task: Box<dyn Task>,
         mut ranks: Box<dyn Communicator>,
         seed: u64,
-        travel: Travel,
+        bucket_options: BucketOptions,
     ) -> Result<Self, WorkerError> {
         let params = task.initialise(seed);
         let optimizer = Optimizer::new(task.rule(), params.len());
-        let gradients = Gradients::new(&task.layers(), travel, &mut *ranks)?;
+        let gradients = Gradients::new(&task.layers(), bucket_options, &mut *ranks)?;
         Ok(Self { task, ranks, params, optimizer, gradients })
     }
 }

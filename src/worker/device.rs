@@ -8,11 +8,13 @@ use super::cpu::CpuReplica;
 use super::env::RankEnv;
 use super::error::WorkerError;
 use super::gpu::{self, Card, GpuError, GpuReplica};
-use super::gradients::Travel;
+use super::gradients::BucketOptions;
 use super::replica::Replica;
 use super::task::Task;
 use crate::clock::host_now;
-use crate::collective::nccl::{DeviceGroup, Library, Limits, NcclError, Opening, Places, Want};
+use crate::collective::nccl::{
+    BackendPreference, DeviceGroup, DeviceGroupOptions, Library, Limits, NcclError, Places,
+};
 use crate::collective::{Collective, Communicator};
 
 /// Where a rank is to train.
@@ -63,7 +65,7 @@ pub(super) fn choose(
     env: &RankEnv,
     task: Box<dyn Task>,
     mut ranks: Box<dyn Communicator>,
-    travel: Travel,
+    bucket_options: BucketOptions,
     batch: usize,
 ) -> Result<Chosen, WorkerError> {
     let (wanted, rank) = (options.device, ranks.rank());
@@ -86,11 +88,11 @@ pub(super) fn choose(
                 return Err(WorkerError::NoGpu { rank, why: error.to_string() });
             }
             let note = odd.then(|| format!("rank {rank} trains on the CPU: {error}"));
-            return cpu(options, task, ranks, travel, note);
+            return cpu(options, task, ranks, bucket_options, note);
         }
     };
     match (card, without) {
-        (Some(card), None) => on_gpu(options, env, task, ranks, travel, batch, card, &places),
+        (Some(card), None) => on_gpu(options, env, task, ranks, bucket_options, batch, card, &places),
         (Some(_), Some(other)) if wanted == Device::Gpu => {
             Err(WorkerError::NoGpu { rank, why: format!("rank {other} has none") })
         }
@@ -98,7 +100,7 @@ pub(super) fn choose(
             let because =
                 |other| format!("rank {rank} trains on the CPU: rank {other} has no GPU; its log says why");
             let note = other.filter(|_| odd).map(because);
-            cpu(options, task, ranks, travel, note)
+            cpu(options, task, ranks, bucket_options, note)
         }
     }
 }
@@ -107,11 +109,11 @@ fn cpu(
     options: &TrainOptions,
     task: Box<dyn Task>,
     ranks: Box<dyn Communicator>,
-    travel: Travel,
+    bucket_options: BucketOptions,
     note: Option<String>,
 ) -> Result<Chosen, WorkerError> {
     let transport = ranks.transport().name();
-    let replica = Box::new(CpuReplica::new(task, ranks, options.seed, travel)?);
+    let replica = Box::new(CpuReplica::new(task, ranks, options.seed, bucket_options)?);
     Ok(Chosen { replica, transport, note })
 }
 
@@ -121,7 +123,7 @@ fn on_gpu(
     env: &RankEnv,
     task: Box<dyn Task>,
     ranks: Box<dyn Communicator>,
-    travel: Travel,
+    bucket_options: BucketOptions,
     batch: usize,
     card: Card,
     places: &Places,
@@ -130,12 +132,13 @@ fn on_gpu(
     let limits = Limits::within(env.group.as_ref().map_or(ALONE, |group| group.timeout));
     let device = card.device().clone();
     let library = Library::find(places);
-    let opening = Opening { device, library, want: Want::Best, limits, clock: host_now };
-    let group = DeviceGroup::open(opening, ranks)?;
+    let group_options =
+        DeviceGroupOptions { device, library, preference: BackendPreference::Best, limits, clock: host_now };
+    let group = DeviceGroup::open(group_options, ranks)?;
     let transport = group.transport().name();
     let why = group.why_not_nccl().map(|why| format!("; staged through the host's memory: {why}"));
     let note = format!("rank {rank} trains on {name}{}", why.unwrap_or_default());
-    let making = gpu::Making { task, card: Rc::new(card), group, seed: options.seed, travel, batch };
+    let making = gpu::Making { task, card: Rc::new(card), group, seed: options.seed, bucket_options, batch };
     let replica = Box::new(GpuReplica::new(making)?);
     Ok(Chosen { replica, transport, note: Some(note) })
 }

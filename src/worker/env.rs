@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use super::error::WorkerError;
 use crate::clock;
-use crate::collective::{GroupConfig, Means, Secret};
+use crate::collective::{GroupConfig, Secret, TransportPreference};
 
 /// Deadline of the rendezvous and of each operation when `HVTUI_TIMEOUT_S` does not say otherwise.
 pub(super) const TIMEOUT: Duration = Duration::from_secs(60);
@@ -89,9 +89,9 @@ impl RankEnv {
         // The place on the host: LOCAL_RANK is 0 for each rank that sees its own GPU alone.
         let on_host = number("HVTUI_LOCAL_RANK")?.or(number("LOCAL_RANK")?);
         let local = on_host.zip(number("LOCAL_WORLD_SIZE")?).filter(|(place, count)| place < count);
-        let means = match text("HVTUI_TRANSPORT")?.as_deref() {
-            None | Some("" | "auto") => Means::Auto,
-            Some("tcp") => Means::Tcp,
+        let transport = match text("HVTUI_TRANSPORT")?.as_deref() {
+            None | Some("" | "auto") => TransportPreference::Auto,
+            Some("tcp") => TransportPreference::Tcp,
             Some(other) => return Err(wrong("HVTUI_TRANSPORT", other, "auto or tcp")),
         };
         let streams = text("HVTUI_STREAMS")?
@@ -116,8 +116,8 @@ impl RankEnv {
             timeout,
             clock: clock::host_now,
             ticker: clock::ticker(),
-            means,
-            island: text("HVTUI_ISLAND")?.unwrap_or_default(),
+            transport,
+            shm_domain: text("HVTUI_ISLAND")?.unwrap_or_default(),
             streams,
             pin: false,
             local,

@@ -10,12 +10,12 @@ use half::slice::HalfFloatSliceExt;
 
 use super::model::sink::ranges;
 use crate::collective::{
-    Buffer, Collective, CollectiveError, Communicator, Element, OpTiming, Pending, Reduce, f16,
+    Buffer, Collective, CollectiveError, Communicator, Element, OpTiming, Reduce, Work, f16,
 };
 
-/// How gradients travel.
+/// Which layers' gradients are reduced together, and how.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Travel {
+pub struct BucketOptions {
     /// Bytes from which on the first bucket is closed. It is small, so that the first allreduce begins early.
     pub first: usize,
     /// Bytes from which on the others are.
@@ -27,19 +27,19 @@ pub struct Travel {
     pub overlap: bool,
 }
 
-impl Default for Travel {
+impl Default for BucketOptions {
     fn default() -> Self {
         Self { first: 1 << 20, others: 25 << 20, half: None, overlap: true }
     }
 }
 
 /// Which layers travel together: ranges of layers, in the order in which they leave.
-pub(super) fn plan(layers: &[usize], travel: &Travel) -> Vec<Range<usize>> {
+pub(super) fn plan(layers: &[usize], bucket_options: &BucketOptions) -> Vec<Range<usize>> {
     let mut buckets = Vec::new();
     let (mut end, mut bytes) = (layers.len(), 0);
     for (at, len) in layers.iter().enumerate().rev() {
         bytes += len * size_of::<f32>();
-        let limit = if buckets.is_empty() { travel.first } else { travel.others };
+        let limit = if buckets.is_empty() { bucket_options.first } else { bucket_options.others };
         if bytes >= limit || at == 0 {
             buckets.push(at..end);
             (end, bytes) = (at, 0);
@@ -58,7 +58,7 @@ pub struct Gradients {
     buckets: Vec<Bucket>,
     /// What travels beside the gradients when the first bucket has no room for it in 32 bits.
     totals: Option<Slot<f32>>,
-    travel: Travel,
+    bucket_options: BucketOptions,
 }
 
 /// Values that travel beside the gradients: the sum of the losses, and the number of samples.
@@ -68,33 +68,33 @@ impl Gradients {
     /// For layers with so many parameters each; the memory is the group's.
     pub fn new(
         layers: &[usize],
-        travel: Travel,
+        bucket_options: BucketOptions,
         ranks: &mut dyn Communicator,
     ) -> Result<Self, CollectiveError> {
-        let (runs, layers) = (plan(layers, &travel), ranges(layers));
+        let (runs, layers) = (plan(layers, &bucket_options), ranges(layers));
         let mut bucket_of = vec![0; layers.len()];
         let mut buckets = Vec::with_capacity(runs.len());
         for (at, run) in runs.into_iter().enumerate() {
             bucket_of[run.clone()].fill(at);
             let params = layers[run.start].start..layers[run.end - 1].end;
-            let room = if at == 0 && travel.half.is_none() { TOTALS } else { 0 };
-            let half = match travel.half {
+            let room = if at == 0 && bucket_options.half.is_none() { TOTALS } else { 0 };
+            let half = match bucket_options.half {
                 Some(scale) => Some((Slot::Here(ranks.buffer(params.len())?), scale)),
                 None => None,
             };
             let sums = Slot::Here(ranks.buffer(params.len() + room)?);
             buckets.push(Bucket { missing: run.len(), layers: run.len(), left: false, params, sums, half });
         }
-        let totals = match travel.half {
+        let totals = match bucket_options.half {
             Some(_) => Some(Slot::Here(ranks.buffer(TOTALS)?)),
             None => None,
         };
-        Ok(Self { layers, bucket_of, buckets, totals, travel })
+        Ok(Self { layers, bucket_of, buckets, totals, bucket_options })
     }
 
     /// Bytes of each bucket on its way, in the order in which they leave.
     pub fn bucket_bytes(&self) -> Vec<usize> {
-        let width = if self.travel.half.is_some() { size_of::<f16>() } else { size_of::<f32>() };
+        let width = if self.bucket_options.half.is_some() { size_of::<f16>() } else { size_of::<f32>() };
         self.buckets.iter().map(|bucket| bucket.params.len() * width).collect()
     }
 
@@ -139,7 +139,7 @@ impl Gradients {
         ranks: &mut dyn Communicator,
     ) -> Result<(), CollectiveError> {
         let at = self.bucket_of[layer];
-        let stays = self.buckets.len() == 1 || !self.travel.overlap;
+        let stays = self.buckets.len() == 1 || !self.bucket_options.overlap;
         let bucket = &mut self.buckets[at];
         bucket.missing = bucket.missing.saturating_sub(1);
         if bucket.missing > 0 || stays {
@@ -234,7 +234,7 @@ fn widen(from: &[f16], to: &mut [f32], scale: f32) {
 #[derive(Debug)]
 enum Slot<T> {
     Here(Buffer<T>),
-    Away(Pending<T>),
+    Away(Work<T>),
     /// Their operation has failed.
     Lost,
 }
@@ -278,7 +278,7 @@ mod tests {
     use super::*;
     use crate::collective::Solo;
 
-    const SMALL: Travel = Travel { first: 40, others: 100, half: None, overlap: true };
+    const SMALL: BucketOptions = BucketOptions { first: 40, others: 100, half: None, overlap: true };
 
     #[test]
     fn buckets_are_runs_of_whole_layers_from_the_last() {
@@ -290,15 +290,15 @@ mod tests {
         assert_eq!(runs(&[1]).len(), 1);
         assert!(runs(&[]).is_empty());
         // The MNIST network: the great dense layer leaves first, with the small one behind it.
-        assert_eq!(plan(&[320, 18_496, 1_179_776, 1_290], &Travel::default()), [2..4, 0..2]);
+        assert_eq!(plan(&[320, 18_496, 1_179_776, 1_290], &BucketOptions::default()), [2..4, 0..2]);
     }
 
     #[test]
     fn values_go_and_come_back_in_both_widths() {
         for half in [None, Some(0.25)] {
             for overlap in [true, false] {
-                let travel = Travel { half, overlap, ..SMALL };
-                let mut gradients = Gradients::new(&[3, 30, 9], travel, &mut Solo).unwrap();
+                let bucket_options = BucketOptions { half, overlap, ..SMALL };
+                let mut gradients = Gradients::new(&[3, 30, 9], bucket_options, &mut Solo).unwrap();
                 assert_eq!(gradients.bucket_bytes().len(), 2);
                 for step in 1..3_u8 {
                     gradients.clear();

@@ -6,7 +6,7 @@ use super::env::RankEnv;
 use super::error::WorkerError;
 use super::report::Reporter;
 use crate::clock::host_now;
-use crate::collective::{Communicator, Group, MeetingEvent, Solo};
+use crate::collective::{Communicator, Group, RendezvousEvent, Solo};
 use crate::domain::ids::Rank;
 use crate::domain::report::Report;
 
@@ -29,13 +29,13 @@ pub(super) fn join(
     let mut failure = None;
     let group = Group::connect(config.clone(), &mut |event| {
         let written = match event {
-            MeetingEvent::Waiting(ranks) => {
+            RendezvousEvent::Waiting(ranks) => {
                 reporter.report(&Report::Waiting { ranks: ranks.into_iter().map(Rank).collect() })
             }
-            MeetingEvent::Refused { from, why } => {
+            RendezvousEvent::Refused { from, why } => {
                 writeln!(out, "refused a connection from {from}: {why}").map_err(WorkerError::Output)
             }
-            MeetingEvent::Apart { why } => {
+            RendezvousEvent::NoSharedMemory { why } => {
                 writeln!(out, "no memory is shared on this host, TCP is used: {why}")
                     .map_err(WorkerError::Output)
             }

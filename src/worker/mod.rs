@@ -2,13 +2,14 @@
 //!
 //! Layer 3. Knows its environment, the collective and the report file; knows nothing of hosts, ssh, runs or screens.
 //!
-//! The rooms: `train` is the loop, `schedule` says when what is done, `keeper` and `checkpoint` keep what it has come to.
+//! The rooms: `train` is the loop, `schedule` says when what is done, `checkpointer` and `checkpoint` keep what it has come to.
 //! A `task` is a job: `diabetes`, `synthetic`, and those that classify `images` (`classifier`): `digits`, `mnist`. A `replica`
 //! is a rank's model where it is computed, `cpu` or `gpu`; `device` chooses. `session`, `step` and `gradients` are what a job
 //! of one's own uses as well; `model` has the layers, `bench` measures the collective.
 
 pub mod bench;
 mod checkpoint;
+mod checkpointer;
 mod classifier;
 mod cpu;
 mod data;
@@ -22,7 +23,6 @@ pub mod gpu;
 mod gradients;
 mod group;
 mod images;
-mod keeper;
 pub mod mnist;
 pub mod model;
 mod replica;
@@ -42,7 +42,7 @@ use std::path::PathBuf;
 pub use device::Device;
 pub use env::RankEnv;
 pub use error::WorkerError;
-pub use gradients::{Gradients, Travel};
+pub use gradients::{BucketOptions, Gradients};
 pub use session::Session;
 pub use step::{Step, Together};
 pub use synthetic::SyntheticOptions;

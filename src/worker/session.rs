@@ -4,7 +4,7 @@ use std::io::Write;
 
 use super::env::RankEnv;
 use super::error::WorkerError;
-use super::gradients::{Gradients, Travel};
+use super::gradients::{BucketOptions, Gradients};
 use super::group;
 use super::report::Reporter;
 use super::step::Step;
@@ -74,8 +74,12 @@ impl Session {
     ///
     /// # Errors
     /// When the host has no room for them.
-    pub fn gradients(&mut self, layers: &[usize], travel: Travel) -> Result<Gradients, WorkerError> {
-        Ok(Gradients::new(layers, travel, &mut *self.ranks)?)
+    pub fn gradients(
+        &mut self,
+        layers: &[usize],
+        bucket_options: BucketOptions,
+    ) -> Result<Gradients, WorkerError> {
+        Ok(Gradients::new(layers, bucket_options, &mut *self.ranks)?)
     }
 
     /// A step begins, the `number`-th, from 1.

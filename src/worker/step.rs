@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use super::error::WorkerError;
 use super::gradients::Gradients;
-use super::model::optimizer::{Optimizer, Pace};
+use super::model::optimizer::{Optimizer, StepSize};
 use super::model::sink::Sink;
 use super::report::Reporter;
 use super::stopwatch::Stopwatch;
@@ -104,9 +104,9 @@ impl<'a> Step<'a> {
     /// Moves the parameters along the mean gradient.
     pub fn update(&mut self, optimizer: &mut Optimizer, params: &mut [f32], together: Together, rate: f32) {
         optimizer.begin();
-        let pace = Pace { rate, scale: 1.0 / together.samples };
+        let step_size = StepSize { learning_rate: rate, gradient_scale: 1.0 / together.samples };
         for (range, gradient) in self.gradients.parts() {
-            optimizer.update(range.start, &mut params[range], gradient, pace);
+            optimizer.update(range.start, &mut params[range], gradient, step_size);
         }
     }
 

@@ -7,11 +7,11 @@
 use std::io::Write;
 
 use super::checkpoint;
+use super::checkpointer::Checkpointer;
 use super::device::{self, Chosen};
 use super::env::RankEnv;
 use super::error::WorkerError;
 use super::flight;
-use super::keeper::Keeper;
 use super::model::dropout::hash;
 use super::replica::{Replica, Stepped};
 use super::report::Reporter;
@@ -19,7 +19,7 @@ use super::sampler;
 use super::schedule::Schedule;
 use super::session::Session;
 use super::task::{Batch, Task};
-use super::{TrainOptions, Travel};
+use super::{BucketOptions, TrainOptions};
 use crate::clock::host_now;
 use crate::domain::report::Report;
 
@@ -31,7 +31,7 @@ pub(super) fn train(
     out: &mut dyn Write,
 ) -> Result<(), WorkerError> {
     let schedule = Schedule::new(options, task.defaults(), task.samples(), env.world)?;
-    let mut keeper = Keeper::new(options, task.name(), &schedule, env.rank)?;
+    let mut checkpointer = Checkpointer::new(options, task.name(), &schedule, env.rank)?;
     let total = schedule.total_steps();
     let (mut reporter, mut ranks) = Session::join(task.name(), Some(total), env, out)?.into_parts();
     schedule.agree(&mut *ranks)?;
@@ -40,7 +40,7 @@ pub(super) fn train(
     let (layers, source) = (task.layers(), task.source());
     let most = schedule.batch.min(samples).div_ceil(world as usize);
     let Chosen { mut replica, transport, note } =
-        device::choose(options, env, task, ranks, travel(options, &schedule, samples)?, most)?;
+        device::choose(options, env, task, ranks, bucket_options(options, &schedule, samples)?, most)?;
     if transport != joined {
         reporter.report(&Report::hello(name, Some(transport.to_owned()), Some(total)))?;
     }
@@ -69,31 +69,35 @@ pub(super) fn train(
         )?;
     }
     let mut training = Training { schedule, rank, world, metric, samples, replica: &mut *replica, reporter };
-    let outcome = training.run(&mut keeper, out);
+    let outcome = training.run(&mut checkpointer, out);
     if let Err(WorkerError::Collective(error)) = &outcome {
         let report = env.report.as_deref();
         replica.with_ranks(&mut |ranks| flight::keep(ranks, error, report, out))?;
         return outcome;
     }
     outcome?;
-    keeper.verdict()
+    checkpointer.verdict()
 }
 
 /// How gradients are to travel.
-fn travel(options: &TrainOptions, schedule: &Schedule, samples: usize) -> Result<Travel, WorkerError> {
-    let mut travel = Travel { overlap: !options.no_overlap, ..Travel::default() };
+fn bucket_options(
+    options: &TrainOptions,
+    schedule: &Schedule,
+    samples: usize,
+) -> Result<BucketOptions, WorkerError> {
+    let mut bucket_options = BucketOptions { overlap: !options.no_overlap, ..BucketOptions::default() };
     if let Some(bytes) = options.bucket {
         if bytes == 0 {
             return Err(WorkerError::Option { option: "--bucket", must_be: "more than 0 bytes" });
         }
-        (travel.first, travel.others) = (bytes, bytes);
+        (bucket_options.first, bucket_options.others) = (bytes, bytes);
     }
     if options.half {
         // Sums over a batch are as great as its samples are many. The factor leaves room for mean gradients up to 1,000, and
         // keeps those of a millionth from losing digits.
-        travel.half = Some(64.0 / schedule.batch.min(samples) as f32);
+        bucket_options.half = Some(64.0 / schedule.batch.min(samples) as f32);
     }
-    Ok(travel)
+    Ok(bucket_options)
 }
 
 /// A training under way.
@@ -111,8 +115,8 @@ struct Training<'a> {
 
 impl Training<'_> {
     /// All epochs that are left.
-    fn run(&mut self, keeper: &mut Keeper, out: &mut dyn Write) -> Result<(), WorkerError> {
-        let mut step = keeper.start(self.replica, out)?;
+    fn run(&mut self, checkpointer: &mut Checkpointer, out: &mut dyn Write) -> Result<(), WorkerError> {
+        let mut step = checkpointer.start(self.replica, out)?;
         if step >= self.schedule.total_steps() {
             let score = self.replica.evaluate()?;
             self.tell(out, format_args!("nothing is left to train: {} {score:.4}", self.metric))?;
@@ -120,14 +124,14 @@ impl Training<'_> {
         let each = self.schedule.steps_an_epoch();
         for epoch in u32::try_from(step / each).unwrap_or(u32::MAX)..self.schedule.epochs {
             let (began, first) = (host_now().0, step);
-            let loss = self.epoch(epoch, &mut step, keeper, out)?;
+            let loss = self.epoch(epoch, &mut step, checkpointer, out)?;
             let seconds = (host_now().0 - began) as f64 / 1e6;
             // A parameter that is no number can hide: what is not above 0 is 0 behind a ReLU. All ranks see it alike.
             if !self.replica.state()?.is_finite() {
                 return Err(WorkerError::NotFinite { step });
             }
             let score = self.replica.evaluate()?;
-            keeper.keep(step, self.replica, out)?;
+            checkpointer.save(step, self.replica, out)?;
             if self.rank == 0 {
                 let name = self.metric.to_owned();
                 self.reporter.report(&Report::Metric { name, value: score, step: Some(step) })?;
@@ -158,7 +162,7 @@ impl Training<'_> {
         &mut self,
         epoch: u32,
         step: &mut u64,
-        keeper: &mut Keeper,
+        checkpointer: &mut Checkpointer,
         out: &mut dyn Write,
     ) -> Result<f32, WorkerError> {
         let order = sampler::permutation(self.samples, self.schedule.seed, epoch);
@@ -171,11 +175,11 @@ impl Training<'_> {
             let batch = Batch { samples: &batch[own.clone()], first: own.start, seed };
             let known = self.replica.step(*step, &batch, self.schedule.rate(*step))?;
             self.report(&known, &mut last)?;
-            if keeper.is_due(*step) {
+            if checkpointer.is_due(*step) {
                 // The numbers of a step that is kept are known first, so that a loss that is none ends training before.
                 let known = self.replica.drain()?;
                 self.report(&known, &mut last)?;
-                keeper.keep(*step, self.replica, out)?;
+                checkpointer.save(*step, self.replica, out)?;
             }
         }
         let known = self.replica.drain()?;

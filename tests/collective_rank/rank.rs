@@ -17,13 +17,14 @@ use std::time::Duration;
 
 use hvtui::clock;
 use hvtui::collective::{
-    Collective, CollectiveError, Communicator, Group, GroupConfig, Means, MeetingEvent, Reduce, Secret,
+    Collective, CollectiveError, Communicator, Group, GroupConfig, Reduce, RendezvousEvent, Secret,
+    TransportPreference,
 };
 use rustix::process::{Signal, getpid, kill_process};
 
 fn main() {
     let words: Vec<String> = std::env::args().skip(1).collect();
-    let [at, rank, world, timeout, means, island, steps] = words.as_slice() else {
+    let [at, rank, world, timeout, transport, shm_domain, steps] = words.as_slice() else {
         panic!("seven words are wanted")
     };
     let mut tail = String::new();
@@ -40,8 +41,8 @@ fn main() {
         timeout: Duration::from_millis(timeout.parse().unwrap()),
         clock: clock::host_now,
         ticker: clock::ticker(),
-        means: if means == "tcp" { Means::Tcp } else { Means::Auto },
-        island: island.clone(),
+        transport: if transport == "tcp" { TransportPreference::Tcp } else { TransportPreference::Auto },
+        shm_domain: shm_domain.clone(),
         streams: None,
         pin: false,
         local: None,
@@ -52,7 +53,7 @@ fn main() {
     }
     let begun = clock::host_now().0;
     let mut on = |event| {
-        if let MeetingEvent::Apart { why } = event {
+        if let RendezvousEvent::NoSharedMemory { why } = event {
             println!("apart {why}");
         }
     };

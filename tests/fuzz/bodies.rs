@@ -14,7 +14,7 @@ use hvtui::cluster::ingress::{Ingress, Verdict};
 use hvtui::cluster::lines::RankFiles;
 use hvtui::domain::collectives::{dump, ras};
 use hvtui::domain::event::{Envelope, Event, Origin};
-use hvtui::domain::filter::{Filter, Known, LENGTH_MAX, complete};
+use hvtui::domain::filter::{CompletionValues, Filter, LENGTH_MAX, complete};
 use hvtui::domain::ids::{HostId, Rank, RunId};
 use hvtui::domain::log::Stream;
 use hvtui::domain::nccl_log::{NcclFacts, parse as parse_nccl};
@@ -389,7 +389,7 @@ pub(crate) fn stacks(data: &[u8]) -> bool {
 /// Whether it could be read.
 pub(crate) fn filter(data: &[u8]) -> bool {
     let text = String::from_utf8_lossy(data);
-    let known = Known::default();
+    let known = CompletionValues::default();
     for cursor in [0, text.len() / 2, text.len()] {
         if let Some(completion) = complete(&text, cursor, &known) {
             assert!(text.get(completion.at).is_some() && !completion.options.is_empty());

@@ -11,8 +11,8 @@ use hvtui::domain::host::LinkState;
 use hvtui::domain::ids::{HostId, Rank, RunId};
 use hvtui::domain::lease::{Lease, Leases};
 use hvtui::domain::run::RunStage;
-use hvtui::domain::share::{Heard, HostShare};
-use hvtui::domain::standing::Standing;
+use hvtui::domain::run_status::{HostRunStatus, RunInventory};
+use hvtui::domain::standstill::StalledPhase;
 use hvtui::domain::timing::Phase;
 use hvtui::tui::core::{Effect, Key, KeyCode, Level, Msg, Screen};
 use hvtui::tui::screens::cluster::rows::RowId;
@@ -46,7 +46,7 @@ fn hanging() -> Story {
     story.model.world.alerts.rules = Arc::new(rules);
     for rank in 0..4 {
         let phase = if rank == 3 { Phase::Data } else { Phase::Wait };
-        let standing = Standing { phase, step: 121, for_us: 1_000_000, stopped: false, at: None };
+        let standing = StalledPhase { phase, step: 121, for_us: 1_000_000, stopped: false, at: None };
         story.rank(rank, Event::RankStands { standing });
     }
     for second in 0..75 {
@@ -249,7 +249,7 @@ fn a_live_run_that_is_not_opened_here_is_announced_once() {
 
     // one on CPUs has no lease: its hosts tell of it when they are asked
     let mut story = cluster();
-    let share = HostShare {
+    let share = HostRunStatus {
         run: run.clone(),
         host: "gpu-a".into(),
         name: "mnist".to_owned(),
@@ -262,10 +262,10 @@ fn a_live_run_that_is_not_opened_here_is_announced_once() {
         exits: [].into(),
         spec: None,
     };
-    let mut heard = Heard::default();
-    heard.take(&"gpu-a".into(), vec![share], true);
+    let mut inventory = RunInventory::default();
+    inventory.take(&"gpu-a".into(), vec![share], true);
     for _ in 0..2 {
-        story.send(Msg::RunsHeard(Box::new(heard.clone())));
+        story.send(Msg::RunsHeard(Box::new(inventory.clone())));
     }
     assert_eq!(announced(&story), [expected]);
     press(&mut story, "E");

@@ -170,7 +170,7 @@ fn begin(client: &Client<'_>, script: &str) -> (Running, String) {
 }
 
 #[test]
-fn a_killed_client_s_run_is_taken_up_and_each_byte_is_recorded_once() {
+fn a_killed_client_s_run_is_resumed_and_each_byte_is_recorded_once() {
     let Some(cluster) = two() else { return };
     let client = Client::new(cluster);
     let (first, run) = begin(&client, NUMBERS);

@@ -9,18 +9,21 @@ use crate::common::group_config;
 use crate::common::group_config::{config, own_loopback};
 use crate::common::group_threads::as_ranks;
 use hvtui::collective::{
-    Collective, CollectiveError, Group, GroupConfig, Means, MeetingEvent, OpKind, Reduce, Secret,
+    Collective, CollectiveError, Group, GroupConfig, OpKind, Reduce, RendezvousEvent, Secret,
+    TransportPreference,
 };
 
 const PATIENCE: Duration = Duration::from_secs(60);
 
 #[test]
 fn a_rank_that_died_is_named_by_all_others() {
-    for (victim, means) in (0..5).flat_map(|victim| [(victim, Means::Auto), (victim, Means::Tcp)]) {
+    for (victim, transport) in
+        (0..5).flat_map(|victim| [(victim, TransportPreference::Auto), (victim, TransportPreference::Tcp)])
+    {
         let errors = as_ranks(
             5,
             PATIENCE,
-            |config| config.means = means,
+            |config| config.transport = transport,
             |rank, group| {
                 let mut group = group.unwrap();
                 group.allreduce(&mut [1.0_f32; 100], Reduce::Sum).unwrap();
@@ -44,13 +47,18 @@ fn a_rank_that_died_is_named_by_all_others() {
 
 #[test]
 fn a_rank_that_does_not_come_is_named_by_all_others() {
-    for (absent, means) in [(0, Means::Auto), (2, Means::Auto), (0, Means::Tcp), (2, Means::Tcp)] {
+    for (absent, transport) in [
+        (0, TransportPreference::Auto),
+        (2, TransportPreference::Auto),
+        (0, TransportPreference::Tcp),
+        (2, TransportPreference::Tcp),
+    ] {
         // The absent rank keeps its connections open until the others have given up.
         let done = std::sync::Barrier::new(4);
         let errors = as_ranks(
             4,
             Duration::from_secs(2),
-            |config| config.means = means,
+            |config| config.transport = transport,
             |rank, group| {
                 let mut group = group.unwrap();
                 let error =
@@ -113,7 +121,7 @@ fn another_secret_is_refused_and_the_others_are_not_harmed() {
                 let mut config = config(stranger, rank, 2, PATIENCE);
                 config.secret = secret;
                 Group::connect(config, &mut |event| {
-                    if let MeetingEvent::Refused { why, .. } = event {
+                    if let RendezvousEvent::Refused { why, .. } = event {
                         refused.lock().unwrap().push(why);
                     }
                 })
@@ -142,7 +150,7 @@ fn strangers_who_lie_or_say_nothing_do_not_hold_up_the_ranks() {
             })
             .map(drop)
         });
-        assert_eq!(is_waiting.recv().unwrap(), MeetingEvent::Waiting(vec![1]));
+        assert_eq!(is_waiting.recv().unwrap(), RendezvousEvent::Waiting(vec![1]));
         let silent = TcpStream::connect((at, 29500)).unwrap();
         let mut liar = TcpStream::connect((at, 29500)).unwrap();
         liar.write_all(&[b'G'; 4096]).unwrap();
@@ -181,8 +189,11 @@ fn who_is_missing_is_said_and_the_deadline_names_them() {
         }
     });
     let heard = heard.into_inner().unwrap();
-    assert!(heard.contains(&(0, MeetingEvent::Waiting(vec![2]))));
-    assert!(heard.contains(&(1, MeetingEvent::Waiting(vec![2]))), "others learn it from rank 0: {heard:?}");
+    assert!(heard.contains(&(0, RendezvousEvent::Waiting(vec![2]))));
+    assert!(
+        heard.contains(&(1, RendezvousEvent::Waiting(vec![2]))),
+        "others learn it from rank 0: {heard:?}"
+    );
 }
 
 #[test]
@@ -193,5 +204,5 @@ fn a_rank_that_finds_nobody_says_where_it_looked() {
     let error = Group::connect(config, &mut |event| waited.push(event)).map(drop).unwrap_err();
     assert!(matches!(&error, CollectiveError::Unreachable { from: 1, to: 0, .. }), "{error}");
     assert!(error.to_string().contains(&format!("{at}:29501")), "{error}");
-    assert_eq!(waited[0], MeetingEvent::Waiting(vec![0]));
+    assert_eq!(waited[0], RendezvousEvent::Waiting(vec![0]));
 }

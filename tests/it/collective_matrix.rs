@@ -5,11 +5,13 @@ use std::time::Duration;
 
 use crate::common::group_threads::as_ranks;
 use crate::common::matrix::{Case, Lies, What, run};
-use hvtui::collective::{Collective, Element, Means, OpKind, Reduce, Transport, bf16, chunk, f16};
+use hvtui::collective::{
+    Collective, Element, OpKind, Reduce, Transport, TransportPreference, bf16, chunk, f16,
+};
 
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// Which rank is on which island; by TCP alone when there is none.
+/// Which rank is in which shared-memory domain; by TCP alone when there is none.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Placement {
     OneHost,
@@ -37,7 +39,7 @@ impl Placement {
         }
     }
 
-    fn island(self, rank: u32, world: u32) -> String {
+    fn shm_domain(self, rank: u32, world: u32) -> String {
         let number = match self {
             Self::OneHost | Self::Tcp => return String::new(),
             Self::Halves => rank * 2 / world,
@@ -67,9 +69,9 @@ fn digests(world: u32, placement: Placement, confined: bool, cases: &[Case]) -> 
             if confined {
                 confine();
             }
-            config.island = placement.island(config.rank, world);
+            config.shm_domain = placement.shm_domain(config.rank, world);
             if placement == Placement::Tcp {
-                config.means = Means::Tcp;
+                config.transport = TransportPreference::Tcp;
             }
             // Rank 0's word holds for all.
             config.streams = (config.rank == 0).then_some(1 + world % 2);
@@ -236,9 +238,9 @@ fn operations_in_flight_end_in_the_order_in_which_they_began() {
             world,
             PATIENCE,
             |config| {
-                config.island = placement.island(config.rank, world);
+                config.shm_domain = placement.shm_domain(config.rank, world);
                 if placement == Placement::Tcp {
-                    config.means = Means::Tcp;
+                    config.transport = TransportPreference::Tcp;
                 }
             },
             |rank, group| {
@@ -272,7 +274,7 @@ fn operations_in_flight_end_in_the_order_in_which_they_began() {
                 }
                 if world > 1 {
                     let flight = group.flight();
-                    let seqs: Vec<u64> = flight.legs.iter().map(|leg| leg.op.seq).collect();
+                    let seqs: Vec<u64> = flight.records.iter().map(|record| record.op.seq).collect();
                     assert_eq!(seqs, (1..=3 * 6 + 1).collect::<Vec<_>>());
                 }
                 group.barrier().unwrap();
@@ -303,11 +305,11 @@ fn a_buffer_that_is_given_back_comes_again_as_zeros() {
 
 #[test]
 fn not_a_number_reaches_all_ranks_and_halves_are_added_in_single_precision() {
-    for means in [Means::Auto, Means::Tcp] {
+    for transport in [TransportPreference::Auto, TransportPreference::Tcp] {
         as_ranks(
             3,
             PATIENCE,
-            |config| config.means = means,
+            |config| config.transport = transport,
             |rank, group| {
                 let mut group = group.unwrap();
                 for how in Reduce::ALL {
@@ -316,7 +318,7 @@ fn not_a_number_reaches_all_ranks_and_halves_are_added_in_single_precision() {
                     assert!(!data[0].is_nan() && data[1].is_nan(), "{how}");
                 }
                 // In bf16 alone 256 + 1 would stay 256, twice; so would 2048 + 1 in f16.
-                if means == Means::Auto {
+                if transport == TransportPreference::Auto {
                     let mut data = [bf16::from_f32(if rank == 0 { 256.0 } else { 1.0 }); 2];
                     group.allreduce(&mut data, Reduce::Sum).unwrap();
                     assert_eq!(data[0], bf16::from_f32(258.0));
@@ -345,9 +347,9 @@ fn the_mean_of_halves_is_right_where_their_sum_is_more_than_halves_hold() {
             world,
             PATIENCE,
             |config| {
-                config.island = placement.island(config.rank, world);
+                config.shm_domain = placement.shm_domain(config.rank, world);
                 if placement == Placement::Tcp {
-                    config.means = Means::Tcp;
+                    config.transport = TransportPreference::Tcp;
                 }
             },
             |rank, group| {
@@ -373,13 +375,13 @@ fn the_mean_of_halves_is_right_where_their_sum_is_more_than_halves_hold() {
 fn a_late_rank_shows_as_wait_on_the_others_and_not_on_itself() {
     // The late rank calls only when the others have surely entered: it sees that on the clock they wrote to.
     use std::sync::Barrier;
-    for means in [Means::Auto, Means::Tcp] {
+    for transport in [TransportPreference::Auto, TransportPreference::Tcp] {
         let entered = Barrier::new(3);
         let late_by = 300_000;
         let timings = as_ranks(
             3,
             PATIENCE,
-            |config| config.means = means,
+            |config| config.transport = transport,
             |rank, group| {
                 let mut group = group.unwrap();
                 group.barrier().unwrap();
@@ -410,8 +412,8 @@ fn what_no_rank_can_be_asked_is_refused_before_anyone_waits() {
             // No rank has noticed.
             let (own, _) = group.reduce_scatter(&mut [1_i32; 5], Reduce::Max).unwrap();
             assert_eq!(own, chunk(group.rank() as usize, 2, 5));
-            let legs = group.flight().legs;
-            assert!(matches!(legs[0].op.kind, OpKind::ReduceScatter { .. }) && legs.len() == 1);
+            let records = group.flight().records;
+            assert!(matches!(records[0].op.kind, OpKind::ReduceScatter { .. }) && records.len() == 1);
         },
     );
 }

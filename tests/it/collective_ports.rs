@@ -11,7 +11,7 @@ use crate::common::cluster::Cluster;
 use crate::common::group_config::{config, own_loopback};
 use crate::common::group_threads::as_ranks;
 use crate::common::rank_processes::program;
-use hvtui::collective::{Group, Means};
+use hvtui::collective::{Group, TransportPreference};
 
 const PATIENCE: Duration = Duration::from_secs(60);
 
@@ -61,12 +61,12 @@ fn vector_02_ports_of_a_run_are_open_on_its_address_only_and_only_until_all_have
         other.join().unwrap().unwrap();
         root.join().unwrap().unwrap();
     });
-    for means in [Means::Auto, Means::Tcp] {
+    for transport in [TransportPreference::Auto, TransportPreference::Tcp] {
         let all_connected = Barrier::new(3);
         let seen = as_ranks(
             3,
             PATIENCE,
-            |config| config.means = means,
+            |config| config.transport = transport,
             |_, group| {
                 let mut group = group.unwrap();
                 all_connected.wait();
@@ -75,7 +75,7 @@ fn vector_02_ports_of_a_run_are_open_on_its_address_only_and_only_until_all_have
                 seen
             },
         );
-        assert_eq!(seen, vec![BTreeSet::new(); 3], "{means:?}: once all have met");
+        assert_eq!(seen, vec![BTreeSet::new(); 3], "{transport:?}: once all have met");
     }
 }
 

@@ -7,10 +7,10 @@ use crate::common::world::{
 use crate::screens::{COLOR, text};
 use hvtui::domain::ids::{GpuUuid, HostId, Rank};
 use hvtui::domain::options::{GpuView, RunOptions};
-use hvtui::domain::passphrase::Secret;
 use hvtui::domain::playback::PlaybackState;
 use hvtui::domain::question::{Answer, Question, Subject};
 use hvtui::domain::run::JobKind;
+use hvtui::domain::secret::Secret;
 use hvtui::domain::time::Stamp;
 use hvtui::launch::error::LaunchError;
 use hvtui::launch::request::{LaunchRequest, OnBusy, Patience, Pick, PlacementSpec, SlotName};

@@ -4,8 +4,8 @@ use crate::common::world::{Story, busy, cluster, host, recordings, run_id, train
 use crate::screens::{COLOR, text};
 use hvtui::domain::gpu::Reading;
 use hvtui::domain::host::LinkState;
-use hvtui::domain::passphrase::Secret;
 use hvtui::domain::question::{Answer, Question, Subject};
+use hvtui::domain::secret::Secret;
 use hvtui::domain::signal::{FoundProcess, ProcessKey, SignalAnswer, SignalName, SignalRequest};
 use hvtui::tui::core::{Effect, Key, KeyCode, Mouse, MouseKind, Msg, Screen};
 use hvtui::tui::screens::cluster::rows::RowId;

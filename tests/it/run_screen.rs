@@ -12,7 +12,7 @@ use hvtui::domain::ids::Rank;
 use hvtui::domain::outcome::{RunEnd, RunOutcome};
 use hvtui::domain::playback::PlaybackState;
 use hvtui::domain::run::{RefusalClass, RunStage};
-use hvtui::domain::standing::Standing;
+use hvtui::domain::standstill::StalledPhase;
 use hvtui::domain::time::HostTime;
 use hvtui::domain::timing::{Phase, SeenStep};
 use hvtui::tui::core::{Key, KeyCode, Level, Msg, Screen};
@@ -47,7 +47,7 @@ fn hanging() -> Story {
     let spins = |util| Gpu { util, mem: 11, user: Some(("li", "hvtui train mnist")), throttle: &[] };
     for rank in 0..4 {
         let phase = if rank == 3 { Phase::Data } else { Phase::Wait };
-        let standing = Standing { phase, step: 121, for_us: 1_000_000, stopped: false, at: None };
+        let standing = StalledPhase { phase, step: 121, for_us: 1_000_000, stopped: false, at: None };
         story.rank(rank, Event::RankStands { standing });
     }
     for _ in 0..65 {
@@ -93,7 +93,7 @@ fn a_run_of_short_steps_is_not_said_to_stand_before_five_seconds() {
     let mut story = training();
     for rank in 0..4 {
         let standing =
-            Standing { phase: Phase::Data, step: 121, for_us: 1_000_000, stopped: false, at: None };
+            StalledPhase { phase: Phase::Data, step: 121, for_us: 1_000_000, stopped: false, at: None };
         story.rank(rank, Event::RankStands { standing });
     }
     let says = |story: &mut Story| {

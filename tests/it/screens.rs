@@ -22,7 +22,7 @@ use hvtui::domain::preflight::{Finding, Mark};
 use hvtui::domain::question::{Question, Subject};
 use hvtui::domain::run::{JobKind, KeptRecordings, RunStage};
 use hvtui::domain::stacks::{ProcessStacks, Taker};
-use hvtui::domain::standing::Standing;
+use hvtui::domain::standstill::StalledPhase;
 use hvtui::domain::sync::SyncPlan;
 use hvtui::domain::time::HostTime;
 use hvtui::domain::timing::Phase;
@@ -558,7 +558,7 @@ fn run_while_ranks_meet() {
     story.run("mnist", &world::gpu_slots(&[("gpu-a", 2), ("gpu-a", 3), ("gpu-b", 0), ("gpu-b", 1)]));
     story.model.ui.screen = Screen::Run;
     story.stage(RunStage::Connect, &[]).wait_ms(200).stage(RunStage::Prepare, &[]).wait_ms(100);
-    story.stage(RunStage::Start, &[]).wait_ms(300).stage(RunStage::Meet, &["rank 3 on gpu-b:1"]);
+    story.stage(RunStage::Start, &[]).wait_ms(300).stage(RunStage::Rendezvous, &["rank 3 on gpu-b:1"]);
     for rank in 0..3 {
         story.rank(rank, Event::RankStarted { pid: 4000 + rank, t: HostTime(1) });
         story.rank(rank, Event::RankWaits { ranks: vec![Rank(3)] });
@@ -704,7 +704,7 @@ fn allreduce_that_is_hidden_is_told() {
 }
 
 /// A run that goes on while its client is away for three seconds and comes back.
-fn taken_up() -> Story {
+fn resumed() -> Story {
     let mut story = training();
     let since = story.at;
     story.wait_ms(3_000);
@@ -720,12 +720,12 @@ fn taken_up() -> Story {
 
 #[test]
 fn the_time_in_which_nobody_followed_is_drawn() {
-    let mut story = taken_up();
+    let mut story = resumed();
     press(&mut story, "t");
     story.model.ui.run.window = Some(5_000_000);
     let spans = story.model.shown_run().map(|(_, run)| run.unattended.clone()).unwrap_or_default();
     shoot("run-unattended", story, &[(80, 24), (120, 40)], COLOR);
-    let mut story = taken_up();
+    let mut story = resumed();
     story.model.ui.screen = Screen::Replay;
     story.model.ui.replay.open = true;
     story.model.ui.run.window = Some(5_000_000);
@@ -733,7 +733,7 @@ fn the_time_in_which_nobody_followed_is_drawn() {
     let state = PlaybackState { end, playhead, unattended: spans, ..playback_state() };
     story.send(Msg::Playback(state.clone()));
     shoot("replay-unattended", story, &[(80, 24), (120, 40)], COLOR);
-    let mut story = taken_up();
+    let mut story = resumed();
     story.model.ui.screen = Screen::Replay;
     story.model.ui.replay.open = true;
     story.send(Msg::Playback(state));
@@ -870,7 +870,7 @@ fn stacks_of_a_run() {
              File \"/home/ada/train.py\", line 80 in <module>\n"
         ),
         lacks: None,
-        standing: Some(Standing { phase, step: 300, for_us: 9_400_000, stopped: false, at: None }),
+        standing: Some(StalledPhase { phase, step: 300, for_us: 9_400_000, stopped: false, at: None }),
     };
     let of = vec![python(0, 57, Phase::Wait), python(2, 57, Phase::Wait), python(1, 41, Phase::Forward)];
     let collectives = Box::new(late());

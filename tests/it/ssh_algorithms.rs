@@ -1,4 +1,4 @@
-//! The algorithms of a person's ssh configuration: both carriers end with the same ones on a real sshd, and what hvtui's own
+//! The algorithms of a person's ssh configuration: both transports end with the same ones on a real sshd, and what hvtui's own
 //! ssh can't honour is refused or left to the system's, never passed over.
 
 use std::os::unix::fs::PermissionsExt;
@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use crate::common::echo::{AGENT, agent, assert_echoes, known_lines, open, user};
 use crate::common::sshd::{self, Sshd, skip};
 use hvtui::ssh::config::Reader;
-use hvtui::ssh::{AgentError, Carrier, Choice, ErrorKind, Resolver, SshError, Target, Wanted};
+use hvtui::ssh::{AgentError, Choice, ErrorKind, Resolver, SshError, Target, TransportKind, Wanted};
 
 const KINDS: &[&str] = &["ed25519", "ecdsa", "rsa"];
 
@@ -51,7 +51,7 @@ const KEX: &str = "kex: algorithm: ";
 const KEY: &str = "kex: host key algorithm: ";
 const CIPHER: &str = "kex: client->server cipher: ";
 
-/// Lines, what they are about, what both carriers must end with.
+/// Lines, what they are about, what both transports must end with.
 const ROWS: &[(&str, &str, &str)] = &[
     ("KexAlgorithms ecdh-sha2-nistp384,curve25519-sha256", KEX, "ecdh-sha2-nistp384"),
     ("KexAlgorithms -sntrup*,mlkem*,curve*", KEX, "ecdh-sha2-nistp256"),
@@ -148,11 +148,11 @@ async fn what_our_ssh_has_nothing_of_goes_by_the_systems_or_is_refused_with_its_
     ] {
         let lines = format!("{key} {value}");
         let target = resolve(&sshd, &lines, Choice::Auto, Some(ssh.clone())).await.unwrap();
-        assert!(matches!(target.carrier, Carrier::OpenSsh(_)), "{lines}");
+        assert!(matches!(target.transport, TransportKind::OpenSsh(_)), "{lines}");
         for reader in [None, Some(ssh.clone())] {
             let error = resolve(&sshd, &lines, Choice::Russh, reader).await.unwrap_err();
             let text = error.to_string();
-            assert!(matches!(error, SshError::NoCarrier { .. }), "{text}");
+            assert!(matches!(error, SshError::NoTransport { .. }), "{text}");
             for part in ["gpu-a: ", "config:2: ", &key.to_lowercase(), value, "openssh"] {
                 assert!(text.contains(part), "{part} is not in: {text}");
             }

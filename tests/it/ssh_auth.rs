@@ -16,7 +16,8 @@ use crate::common::sshd;
 use crate::common::sshd::{Sshd, children, keygen};
 use hvtui::domain::question::{Answer, HostKeyPolicy, Question, Subject};
 use hvtui::ssh::{
-    AgentBinary, AgentError, AgentStream, Asker, ErrorKind, HostKey, SshError, Target, TrustError, open_agent,
+    AgentBinary, AgentError, AgentStream, ErrorKind, HostKey, Prompter, SshError, Target, TrustError,
+    open_agent,
 };
 
 const AGENT: &str = "#!/bin/sh\nprintf '\\001HVT1 %s\\n' \"$4\"\nexec cat\n";
@@ -27,7 +28,7 @@ fn user() -> String {
 }
 
 /// A target that knows the server's key and has no user key.
-fn target(sshd: &Sshd, asker: &Asker) -> Target {
+fn target(sshd: &Sshd, prompter: &Prompter) -> Target {
     let known_hosts = sshd.path("known_hosts");
     let line = format!("[127.0.0.1]:{} {}\n", sshd.port, sshd.host_key("ed25519"));
     std::fs::write(&known_hosts, line).unwrap();
@@ -36,7 +37,7 @@ fn target(sshd: &Sshd, asker: &Asker) -> Target {
         known_hosts: vec![known_hosts],
         connect_timeout: Duration::from_secs(20),
         auth_agent: false,
-        asker: asker.clone(),
+        prompter: prompter.clone(),
         ..Target::new("gpu-a".into(), "127.0.0.1", sshd.port, user())
     }
 }
@@ -77,12 +78,12 @@ async fn a_passphrase_is_asked_once_for_all_hosts() {
     lock(&one.path("user"), "right");
     std::fs::copy(one.path("user.pub"), two.path("authorized")).unwrap();
     let logs = [one.path("log"), two.path("log")];
-    let (asker, person) = Person::answering(move |_, before| {
+    let (prompter, person) = Person::answering(move |_, before| {
         // a slow person: both hosts have said that they take the key
         until("both hosts to wait", || logs.iter().all(|log| wants_signature(log)));
         text(if before == 0 { "wrong" } else { "right" })
     });
-    let to = |sshd: &Sshd| Target { identities: vec![one.path("user")], ..target(sshd, &asker) };
+    let to = |sshd: &Sshd| Target { identities: vec![one.path("user")], ..target(sshd, &prompter) };
     let (first, second) = (to(&one), to(&two));
     let (a, b) = tokio::join!(open(&one, &first), open(&two, &second));
     a.unwrap();
@@ -102,8 +103,8 @@ async fn a_passphrase_is_asked_once_for_all_hosts() {
 async fn a_refused_passphrase_is_asked_again_later() {
     let Some(sshd) = Sshd::start(&["ed25519"], "") else { return };
     lock(&sshd.path("user"), "right");
-    let (asker, person) = Person::answering(|_, before| if before == 0 { None } else { text("right") });
-    let locked = Target { identities: vec![sshd.path("user")], ..target(&sshd, &asker) };
+    let (prompter, person) = Person::answering(|_, before| if before == 0 { None } else { text("right") });
+    let locked = Target { identities: vec![sshd.path("user")], ..target(&sshd, &prompter) };
     let error = refused(&sshd, &locked).await;
     assert_eq!((error.kind(), error.is_refusal()), (ErrorKind::Authentication, true));
     assert!(error.to_string().contains("its passphrase was not given"), "{error}");
@@ -116,14 +117,16 @@ async fn a_refused_passphrase_is_asked_again_later() {
 async fn a_locked_key_that_the_host_does_not_want_is_not_asked_for() {
     let Some(sshd) = Sshd::start(&["ed25519"], "") else { return };
     keygen(&sshd.path("stranger"), "ed25519", "secret");
-    let (asker, person) = Person::answering(|_, _| text("secret"));
+    let (prompter, person) = Person::answering(|_, _| text("secret"));
     let identities = vec![sshd.path("stranger"), sshd.path("user")];
-    open(&sshd, &Target { identities, ..target(&sshd, &asker) }).await.unwrap();
+    open(&sshd, &Target { identities, ..target(&sshd, &prompter) }).await.unwrap();
     assert!(person.asked().is_empty());
 
     lock(&sshd.path("user"), "secret");
-    let alone =
-        Target { identities: vec![sshd.path("user")], ..target(&sshd, &Asker::nobody("no terminal")) };
+    let alone = Target {
+        identities: vec![sshd.path("user")],
+        ..target(&sshd, &Prompter::unavailable("no terminal"))
+    };
     let text = refused(&sshd, &alone).await.to_string();
     let remedy = format!("no terminal: run ssh-add {}", sshd.path("user").display());
     assert!(text.contains(&remedy), "{text}");
@@ -136,8 +139,8 @@ async fn user_certificates_are_offered_and_their_end_is_told() {
     let trusted = format!("TrustedUserCAKeys {}", sshd.path("ca.pub").display());
     let Some(sshd) = Sshd::start(&["ed25519"], &trusted).map(|trusting| (trusting, sshd)) else { return };
     let (sshd, ca) = (sshd.0, sshd.1.path("ca"));
-    let asker = Asker::nobody("no terminal");
-    let to = |identities: Vec<PathBuf>| Target { identities, ..target(&sshd, &asker) };
+    let prompter = Prompter::unavailable("no terminal");
+    let to = |identities: Vec<PathBuf>| Target { identities, ..target(&sshd, &prompter) };
     for kind in ["ed25519", "rsa", "ecdsa"] {
         let file = sshd.path(&format!("certified-{kind}"));
         keygen(&file, kind, "");
@@ -162,8 +165,8 @@ async fn user_certificates_are_offered_and_their_end_is_told() {
     let locked = sshd.path("locked");
     keygen(&locked, "ed25519", "secret");
     sign(&ca, &locked, "+1h");
-    let (asker, person) = Person::answering(|_, _| text("secret"));
-    open(&sshd, &Target { identities: vec![locked], ..target(&sshd, &asker) }).await.unwrap();
+    let (prompter, person) = Person::answering(|_, _| text("secret"));
+    open(&sshd, &Target { identities: vec![locked], ..target(&sshd, &prompter) }).await.unwrap();
     assert_eq!(person.subjects(), ["passphrase"]);
 }
 
@@ -172,24 +175,24 @@ async fn a_password_is_asked_three_times_at_most() {
     let more = "PasswordAuthentication yes";
     let Some(sshd) = Sshd::start_with_password("open sesame", &["ed25519"], more) else { return };
     let answers = |given: &'static [&'static str]| Person::answering(move |_, before| text(given[before]));
-    let (asker, person) = answers(&["wrong", "open sesame"]);
-    open(&sshd, &target(&sshd, &asker)).await.unwrap();
+    let (prompter, person) = answers(&["wrong", "open sesame"]);
+    open(&sshd, &target(&sshd, &prompter)).await.unwrap();
     assert_eq!(person.subjects(), ["password", "password"]);
     let questions = person.asked();
     assert_eq!(questions[0].to, format!("{}@127.0.0.1:{}", user(), sshd.port));
     assert_eq!(questions[1].note.as_deref(), Some("that was not accepted; try 2 of 3"));
 
-    let (asker, person) = answers(&["a", "b", "c", "open sesame"]);
-    let error = refused(&sshd, &target(&sshd, &asker)).await;
+    let (prompter, person) = answers(&["a", "b", "c", "open sesame"]);
+    let error = refused(&sshd, &target(&sshd, &prompter)).await;
     assert_eq!((error.kind(), error.is_refusal()), (ErrorKind::Authentication, true));
     assert!(error.to_string().contains("password: 3 answers were wrong"), "{error}");
     assert_eq!(person.asked().len(), 3);
 
-    let (asker, person) = Person::answering(|_, _| None);
-    let error = refused(&sshd, &target(&sshd, &asker)).await;
+    let (prompter, person) = Person::answering(|_, _| None);
+    let error = refused(&sshd, &target(&sshd, &prompter)).await;
     assert!(error.to_string().contains("password was not answered"), "{error}");
     assert_eq!(person.asked().len(), 1);
-    let error = refused(&sshd, &target(&sshd, &Asker::nobody("no terminal"))).await;
+    let error = refused(&sshd, &target(&sshd, &Prompter::unavailable("no terminal"))).await;
     assert!(error.to_string().contains("password needs an answer, and no terminal"), "{error}");
 }
 
@@ -197,9 +200,9 @@ async fn a_password_is_asked_three_times_at_most() {
 async fn vector_09_nothing_is_asked_before_the_host_key_is_accepted() {
     let more = "PasswordAuthentication yes";
     let Some(sshd) = Sshd::start_with_password("open sesame", &["ed25519"], more) else { return };
-    let (asker, person) = Person::answering(|_, _| text("open sesame"));
+    let (prompter, person) = Person::answering(|_, _| text("open sesame"));
     keygen(&sshd.path("other"), "ed25519", "");
-    let changed = target(&sshd, &asker);
+    let changed = target(&sshd, &prompter);
     let other = std::fs::read_to_string(sshd.path("other.pub")).unwrap();
     std::fs::write(sshd.path("known_hosts"), format!("[127.0.0.1]:{} {other}", sshd.port)).unwrap();
     assert!(matches!(
@@ -215,9 +218,9 @@ async fn vector_09_nothing_is_asked_before_the_host_key_is_accepted() {
 async fn keyboard_interactive_goes_through_pam() {
     let more = "UsePAM yes\nKbdInteractiveAuthentication yes";
     let Some(sshd) = Sshd::start_with_password("open sesame", &["ed25519"], more) else { return };
-    let (asker, person) =
+    let (prompter, person) =
         Person::answering(|_, before| text(if before == 0 { "wrong" } else { "open sesame" }));
-    open(&sshd, &target(&sshd, &asker)).await.unwrap();
+    open(&sshd, &target(&sshd, &prompter)).await.unwrap();
     assert_eq!(person.subjects(), ["prompt", "prompt"]);
     let Subject::Prompt { prompt, echo, .. } = &person.asked()[0].subject else { panic!("no prompt") };
     assert!(prompt.contains("Password") && !echo, "{prompt}");
@@ -228,19 +231,19 @@ async fn keyboard_interactive_goes_through_pam() {
 async fn an_expired_password_is_changed_in_the_hosts_own_dialog() {
     let more = "UsePAM yes\nKbdInteractiveAuthentication yes";
     let Some(sshd) = Sshd::start_with_expired_password("open sesame", &["ed25519"], more) else { return };
-    let (asker, person) = Person::answering(|question, _| {
+    let (prompter, person) = Person::answering(|question, _| {
         let is_new = question.prompt().to_lowercase().contains("new");
         text(if is_new { "shut, sesame 7!" } else { "open sesame" })
     });
-    open(&sshd, &target(&sshd, &asker)).await.unwrap();
+    open(&sshd, &target(&sshd, &prompter)).await.unwrap();
     let prompts: Vec<String> = person.asked().iter().map(Question::prompt).collect();
     let last: Vec<&str> = prompts.iter().rev().take(2).rev().map(String::as_str).collect();
     assert_eq!(last, ["New password:", "Retype new password:"], "{prompts:?}");
     let words: Vec<String> = person.asked().iter().flat_map(Question::lines).collect();
     assert!(words.iter().any(|line| line.contains("change your password")), "{words:?}");
 
-    let (asker, person) = Person::answering(|_, _| text("shut, sesame 7!"));
-    open(&sshd, &target(&sshd, &asker)).await.unwrap();
+    let (prompter, person) = Person::answering(|_, _| text("shut, sesame 7!"));
+    open(&sshd, &target(&sshd, &prompter)).await.unwrap();
     assert_eq!(person.subjects(), ["prompt"], "the new one, and nothing more");
 }
 
@@ -253,8 +256,8 @@ async fn an_expired_password_is_told_where_it_cannot_be_changed() {
         ("UsePAM no", "key", true),
     ] {
         let Some(sshd) = Sshd::start_with_expired_password("open sesame", &["ed25519"], more) else { return };
-        let (asker, _person) = Person::answering(|_, _| text("open sesame"));
-        let by_password = target(&sshd, &asker);
+        let (prompter, _person) = Person::answering(|_, _| text("open sesame"));
+        let by_password = target(&sshd, &prompter);
         let by_key = Target { identities: vec![sshd.path("user")], ..by_password.clone() };
         let opened = open(&sshd, if method == "key" { &by_key } else { &by_password }).await;
         if is_in {
@@ -274,11 +277,11 @@ async fn a_key_and_a_password_are_both_given_where_both_are_wanted() {
     for methods in ["publickey,password", "password,publickey"] {
         let more = format!("PasswordAuthentication yes\nAuthenticationMethods {methods}");
         let Some(sshd) = Sshd::start_with_password("open sesame", &["ed25519"], &more) else { return };
-        let (asker, person) = Person::answering(|_, _| text("open sesame"));
-        let both = Target { identities: vec![sshd.path("user")], ..target(&sshd, &asker) };
+        let (prompter, person) = Person::answering(|_, _| text("open sesame"));
+        let both = Target { identities: vec![sshd.path("user")], ..target(&sshd, &prompter) };
         open(&sshd, &both).await.unwrap_or_else(|error| panic!("{methods}: {error}"));
         assert_eq!(person.subjects(), ["password"], "{methods}");
-        let alone = Target { asker: Asker::nobody("no terminal"), ..both };
+        let alone = Target { prompter: Prompter::unavailable("no terminal"), ..both };
         let error = refused(&sshd, &alone).await.to_string();
         assert!(error.contains("password needs an answer"), "{methods}: {error}");
     }
@@ -289,13 +292,13 @@ async fn a_question_that_is_open_for_too_long_for_the_host_is_asked_anew() {
     let more = "PasswordAuthentication yes\nLoginGraceTime 1";
     let Some(sshd) = Sshd::start_with_password("open sesame", &["ed25519"], more) else { return };
     let server = sshd.pid();
-    let (asker, person) = Person::answering(move |_, before| {
+    let (prompter, person) = Person::answering(move |_, before| {
         // away until the host has hung up; not every sshd logs that
         until("the host to hang up", || before > 0 || children(server).is_empty());
         text("open sesame")
     });
     // far less than the person takes
-    let hasty = Target { connect_timeout: Duration::from_secs(20), ..target(&sshd, &asker) };
+    let hasty = Target { connect_timeout: Duration::from_secs(20), ..target(&sshd, &prompter) };
     let stream = open(&sshd, &hasty).await;
     let notes: Vec<_> = person.asked().iter().map(|question| question.note.clone()).collect();
     assert!(
@@ -311,15 +314,15 @@ async fn an_unknown_host_key_is_asked_about_taken_or_refused() {
     let line = format!("[127.0.0.1]:{} {}\n", sshd.port, sshd.host_key("ed25519"));
     let file = sshd.path("new/known_hosts");
     let written = || std::fs::read_to_string(&file).unwrap_or_default();
-    let to = |policy, asker: &Asker| Target {
+    let to = |policy, prompter: &Prompter| Target {
         identities: vec![sshd.path("user")],
         known_hosts: vec![file.clone()],
         host_key_policy: policy,
-        ..target(&sshd, asker)
+        ..target(&sshd, prompter)
     };
-    let (asker, person) = Person::answering(|_, _| Some(Answer::No));
+    let (prompter, person) = Person::answering(|_, _| Some(Answer::No));
     for policy in [HostKeyPolicy::Strict, HostKeyPolicy::Ask] {
-        let error = refused(&sshd, &to(policy, &asker)).await;
+        let error = refused(&sshd, &to(policy, &prompter)).await;
         assert!(
             matches!(error, AgentError::Ssh(SshError::HostKey(TrustError::UnknownKey { .. }))),
             "{error}"
@@ -327,14 +330,14 @@ async fn an_unknown_host_key_is_asked_about_taken_or_refused() {
         assert!(error.to_string().contains("hvtui hosts trust gpu-a"), "{error}");
     }
     assert_eq!(person.subjects(), ["host key"], "only where the policy asks");
-    let error = refused(&sshd, &to(HostKeyPolicy::Ask, &Asker::nobody("no terminal"))).await;
+    let error = refused(&sshd, &to(HostKeyPolicy::Ask, &Prompter::unavailable("no terminal"))).await;
     assert_eq!((error.kind(), written()), (ErrorKind::HostKey, String::new()));
     sshd.left().await;
     assert!(!sshd.log().contains("userauth-request"), "credentials were sent");
 
     // two hosts with one key: one question
-    let (asker, person) = Person::answering(|_, _| Some(Answer::Yes));
-    let asking = to(HostKeyPolicy::Ask, &asker);
+    let (prompter, person) = Person::answering(|_, _| Some(Answer::Yes));
+    let asking = to(HostKeyPolicy::Ask, &prompter);
     let (a, b) = tokio::join!(open(&sshd, &asking), open(&sshd, &asking));
     a.unwrap();
     b.unwrap();
@@ -347,8 +350,8 @@ async fn an_unknown_host_key_is_asked_about_taken_or_refused() {
     );
 
     std::fs::remove_file(&file).unwrap();
-    let (asker, person) = Person::answering(|_, _| None);
-    open(&sshd, &to(HostKeyPolicy::AcceptNew, &asker)).await.unwrap();
+    let (prompter, person) = Person::answering(|_, _| None);
+    open(&sshd, &to(HostKeyPolicy::AcceptNew, &prompter)).await.unwrap();
     assert_eq!((person.asked().len(), written()), (0, line));
     assert!(person.told()[0].contains("is trusted from now on"), "{:?}", person.told());
 
@@ -357,7 +360,7 @@ async fn an_unknown_host_key_is_asked_about_taken_or_refused() {
     let other = std::fs::read_to_string(sshd.path("other.pub")).unwrap();
     std::fs::write(&file, format!("[127.0.0.1]:{} {other}", sshd.port)).unwrap();
     for policy in [HostKeyPolicy::Ask, HostKeyPolicy::AcceptNew] {
-        let error = refused(&sshd, &to(policy, &asker)).await;
+        let error = refused(&sshd, &to(policy, &prompter)).await;
         assert!(
             matches!(error, AgentError::Ssh(SshError::HostKey(TrustError::ChangedKey { .. }))),
             "{error}"
@@ -372,17 +375,17 @@ async fn a_key_that_no_file_can_take_is_trusted_for_the_session() {
     let (real, link) = (sshd.path("real"), sshd.path("link"));
     std::fs::write(&real, "").unwrap();
     std::os::unix::fs::symlink(&real, &link).unwrap();
-    let (asker, person) = Person::answering(|_, _| Some(Answer::Yes));
+    let (prompter, person) = Person::answering(|_, _| Some(Answer::Yes));
     let asking =
-        Target { identities: vec![sshd.path("user")], known_hosts: vec![link], ..target(&sshd, &asker) };
+        Target { identities: vec![sshd.path("user")], known_hosts: vec![link], ..target(&sshd, &prompter) };
     for _ in 0..2 {
         open(&sshd, &asking).await.unwrap();
     }
     assert_eq!((person.asked().len(), std::fs::read_to_string(&real).unwrap()), (1, String::new()));
     assert!(person.told()[0].contains("is trusted until hvtui ends"), "{:?}", person.told());
-    let (asker, person) = Person::answering(|_, _| None);
+    let (prompter, person) = Person::answering(|_, _| None);
     assert!(matches!(
-        refused(&sshd, &Target { asker, ..asking }).await,
+        refused(&sshd, &Target { prompter, ..asking }).await,
         AgentError::Ssh(SshError::HostKey(TrustError::UnknownKey { .. }))
     ));
     assert_eq!(person.asked().len(), 1, "another session knows nothing of it");
@@ -393,8 +396,8 @@ async fn a_host_known_by_another_type_of_key_is_asked_about_and_never_taken_unse
     let Some(sshd) = Sshd::start(&["ed25519"], "") else { return };
     keygen(&sshd.path("other"), "ecdsa", "");
     let other = std::fs::read_to_string(sshd.path("other.pub")).unwrap();
-    let (asker, person) = Person::answering(|_, _| Some(Answer::Yes));
-    let asking = Target { identities: vec![sshd.path("user")], ..target(&sshd, &asker) };
+    let (prompter, person) = Person::answering(|_, _| Some(Answer::Yes));
+    let asking = Target { identities: vec![sshd.path("user")], ..target(&sshd, &prompter) };
     let forget = || {
         std::fs::write(sshd.path("known_hosts"), format!("[127.0.0.1]:{} {other}", sshd.port)).unwrap();
     };
@@ -416,8 +419,8 @@ async fn a_host_known_by_another_type_of_key_is_asked_about_and_never_taken_unse
 #[tokio::test(flavor = "multi_thread")]
 async fn many_links_to_one_server_take_turns() {
     let Some(sshd) = Sshd::start(&["ed25519"], "MaxStartups 16:100:16") else { return };
-    let asker = Asker::nobody("no terminal");
-    let good = Target { identities: vec![sshd.path("user")], ..target(&sshd, &asker) };
+    let prompter = Prompter::unavailable("no terminal");
+    let good = Target { identities: vec![sshd.path("user")], ..target(&sshd, &prompter) };
     open(&sshd, &good).await.unwrap();
     let binary = AgentBinary::from_path(&sshd.path("agent")).unwrap();
     let links: Vec<_> = (0..64)
@@ -434,8 +437,8 @@ async fn many_links_to_one_server_take_turns() {
 #[tokio::test(flavor = "multi_thread")]
 async fn an_alias_stands_for_the_host_in_known_hosts() {
     let Some(sshd) = Sshd::start(&["ed25519"], "") else { return };
-    let asker = Asker::nobody("no terminal");
-    let known = Target { identities: vec![sshd.path("user")], ..target(&sshd, &asker) };
+    let prompter = Prompter::unavailable("no terminal");
+    let known = Target { identities: vec![sshd.path("user")], ..target(&sshd, &prompter) };
     std::fs::write(sshd.path("known_hosts"), format!("gpus {}\n", sshd.host_key("ed25519"))).unwrap();
     assert!(matches!(
         refused(&sshd, &known).await,
@@ -482,7 +485,7 @@ mod rounds {
         }
     }
 
-    async fn start(rounds: usize, asker: &Asker) -> Target {
+    async fn start(rounds: usize, prompter: &Prompter) -> Target {
         let key = PrivateKey::random(&mut russh::keys::key::safe_rng(), Algorithm::Ed25519).unwrap();
         let public = HostKey::from_openssh(&key.public_key().to_openssh().unwrap()).unwrap();
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
@@ -503,7 +506,7 @@ mod rounds {
             fingerprint: Some(public.fingerprint()),
             connect_timeout: Duration::from_secs(20),
             auth_agent: false,
-            asker: asker.clone(),
+            prompter: prompter.clone(),
             ..Target::new("gpu-a".into(), "127.0.0.1", port, "li")
         }
     }
@@ -515,9 +518,9 @@ mod rounds {
 
     #[tokio::test(flavor = "multi_thread")]
     async fn several_rounds_are_answered_one_prompt_at_a_time() {
-        let (asker, person) = Person::answering(|_, before| text(["7", "red", "blue"][before]));
+        let (prompter, person) = Person::answering(|_, before| text(["7", "red", "blue"][before]));
         // it lets us in, and then refuses a session: that is how far this server goes
-        let error = error(&start(2, &asker).await).await;
+        let error = error(&start(2, &prompter).await).await;
         assert_ne!(error.kind(), ErrorKind::Authentication, "{error}");
         let questions = person.asked();
         let prompts: Vec<String> = questions.iter().map(Question::prompt).collect();
@@ -528,8 +531,8 @@ mod rounds {
 
     #[tokio::test(flavor = "multi_thread")]
     async fn a_host_that_asks_without_end_is_left() {
-        let (asker, person) = Person::answering(|_, _| text("x"));
-        let error = error(&start(usize::MAX, &asker).await).await;
+        let (prompter, person) = Person::answering(|_, _| text("x"));
+        let error = error(&start(usize::MAX, &prompter).await).await;
         assert!(error.to_string().contains("asks without end"), "{error}");
         assert!(person.asked().len() < 50);
     }
@@ -564,7 +567,7 @@ async fn certificates_of_the_ssh_agent_and_identities_only() {
     keygen(&first.path("ca"), "ed25519", "");
     let trusted = format!("TrustedUserCAKeys {}", first.path("ca.pub").display());
     let Some(sshd) = Sshd::start(&["ed25519"], &trusted) else { return };
-    target(&sshd, &Asker::default());
+    target(&sshd, &Prompter::default());
     std::fs::write(sshd.path("agent"), AGENT).unwrap();
     std::fs::write(sshd.path("port"), sshd.port.to_string()).unwrap();
     keygen(&sshd.path("other"), "ed25519", "");

@@ -10,7 +10,7 @@ use crate::common::person::{Person, text};
 use crate::common::processes::until;
 use crate::common::sshd::{Sshd, children};
 use futures_util::future::join_all;
-use hvtui::ssh::{AgentBinary, AgentError, AgentStream, Asker, ErrorKind, Route, Target};
+use hvtui::ssh::{AgentBinary, AgentError, AgentStream, ErrorKind, Prompter, Route, Target};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 /// Hosts behind the jump host.
@@ -34,19 +34,19 @@ fn servers(more: &str) -> Option<(Sshd, Sshd)> {
     Some((bastion, hosts))
 }
 
-fn hop(bastion: &Sshd, host: &str, asker: &Asker) -> Target {
+fn hop(bastion: &Sshd, host: &str, prompter: &Prompter) -> Target {
     Target {
         identities: vec![bastion.path("no-such-key")],
         known_hosts: vec![bastion.path("known_hosts")],
         connect_timeout: Duration::from_secs(20),
         auth_agent: false,
-        asker: asker.clone(),
+        prompter: prompter.clone(),
         ..Target::new(host.into(), "127.0.0.1", bastion.port, user())
     }
 }
 
 /// The hosts behind the jump host, each with a name and an address of its own.
-fn targets(bastion: &Sshd, hosts: &Sshd, asker: &Asker) -> Vec<Target> {
+fn targets(bastion: &Sshd, hosts: &Sshd, prompter: &Prompter) -> Vec<Target> {
     let target = |place: u8| {
         let name = format!("gpu-{place}");
         Target {
@@ -54,8 +54,8 @@ fn targets(bastion: &Sshd, hosts: &Sshd, asker: &Asker) -> Vec<Target> {
             known_hosts: vec![hosts.path("known_hosts")],
             connect_timeout: Duration::from_secs(20),
             auth_agent: false,
-            route: Route::Jump(Box::new(hop(bastion, &name, asker))),
-            asker: asker.clone(),
+            route: Route::Jump(Box::new(hop(bastion, &name, prompter))),
+            prompter: prompter.clone(),
             ..Target::new(name.as_str().into(), format!("127.0.0.{}", place + 1), hosts.port, user())
         }
     };
@@ -81,8 +81,8 @@ fn logins(bastion: &Sshd) -> usize {
 #[tokio::test(flavor = "multi_thread")]
 async fn one_login_at_the_jump_host_serves_all_hosts_behind_it_also_after_a_reconnect() {
     let Some((bastion, hosts)) = servers("") else { return };
-    let (asker, person) = Person::answering(|_, _| text(PASSWORD));
-    let targets = targets(&bastion, &hosts, &asker);
+    let (prompter, person) = Person::answering(|_, _| text(PASSWORD));
+    let targets = targets(&bastion, &hosts, &prompter);
     let binary = agent(&hosts, AGENT);
     let mut streams: Vec<_> = open_all(&targets, &binary).await.into_iter().map(Result::unwrap).collect();
     assert_eq!((person.subjects(), logins(&bastion)), (vec!["prompt"], 1), "each host asked");
@@ -115,8 +115,8 @@ async fn one_login_at_the_jump_host_serves_all_hosts_behind_it_also_after_a_reco
 #[tokio::test(flavor = "multi_thread")]
 async fn a_refused_login_at_the_jump_host_is_told_to_all_who_waited_for_it() {
     let Some((bastion, hosts)) = servers("") else { return };
-    let (asker, person) = Person::answering(|_, before| if before == 0 { None } else { text(PASSWORD) });
-    let targets = targets(&bastion, &hosts, &asker);
+    let (prompter, person) = Person::answering(|_, before| if before == 0 { None } else { text(PASSWORD) });
+    let targets = targets(&bastion, &hosts, &prompter);
     let binary = agent(&hosts, AGENT);
     let at = format!("at jump host {}@127.0.0.1:{}: ", user(), bastion.port);
     for (target, ended) in targets.iter().zip(open_all(&targets, &binary).await) {
@@ -136,12 +136,12 @@ async fn who_waits_goes_on_where_the_first_gave_up() {
     let Some((bastion, hosts)) = servers("") else { return };
     let may_answer = Arc::new(AtomicBool::new(false));
     let answers = may_answer.clone();
-    let (asker, person) = Person::answering(move |_, _| {
+    let (prompter, person) = Person::answering(move |_, _| {
         until("the first to give up", || answers.load(Ordering::SeqCst));
         text(PASSWORD)
     });
     let binary = agent(&hosts, AGENT);
-    let tasks: Vec<_> = targets(&bastion, &hosts, &asker)
+    let tasks: Vec<_> = targets(&bastion, &hosts, &prompter)
         .into_iter()
         .map(|target| {
             let binary = binary.clone();
@@ -170,8 +170,8 @@ async fn who_waits_goes_on_where_the_first_gave_up() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_link_that_nobody_reads_holds_up_none_beside_it() {
     let Some((bastion, hosts)) = servers("") else { return };
-    let (asker, _person) = Person::answering(|_, _| text(PASSWORD));
-    let targets = targets(&bastion, &hosts, &asker);
+    let (prompter, _person) = Person::answering(|_, _| text(PASSWORD));
+    let targets = targets(&bastion, &hosts, &prompter);
     let loud = "#!/bin/sh\nprintf '\\001HVT1 %s\\n' \"$4\"\nread line\nexec head -c 100000000 /dev/zero\n";
     std::fs::write(hosts.path("loud"), loud).unwrap();
     let loud = AgentBinary::from_path(&hosts.path("loud")).unwrap();
@@ -191,14 +191,14 @@ async fn the_login_at_the_jump_host_ends_with_who_asked_for_it() {
     let Some((bastion, hosts)) = servers("") else { return };
     let binary = agent(&hosts, AGENT);
     for _ in 0..2 {
-        let (asker, person) = Person::answering(|_, _| text(PASSWORD));
-        let targets = targets(&bastion, &hosts, &asker);
+        let (prompter, person) = Person::answering(|_, _| text(PASSWORD));
+        let targets = targets(&bastion, &hosts, &prompter);
         open(&targets[0], &binary).await.unwrap();
         assert_eq!(person.asked().len(), 1, "another session of hvtui has no part in it");
     }
     // another account there is another login
-    let (asker, person) = Person::answering(|_, _| text(PASSWORD));
-    let mut targets = targets(&bastion, &hosts, &asker);
+    let (prompter, person) = Person::answering(|_, _| text(PASSWORD));
+    let mut targets = targets(&bastion, &hosts, &prompter);
     let Route::Jump(hop) = &mut targets[1].route else { panic!("no hop") };
     hop.user = "somebody-else".to_owned();
     open(&targets[0], &binary).await.unwrap();
@@ -271,8 +271,8 @@ mod short {
             }
         });
         let Some((bastion, hosts)) = servers("") else { return };
-        let (asker, person) = Person::answering(|_, _| text(PASSWORD));
-        let mut targets = targets(&bastion, &hosts, &asker);
+        let (prompter, person) = Person::answering(|_, _| text(PASSWORD));
+        let mut targets = targets(&bastion, &hosts, &prompter);
         targets.truncate(FORWARDS * 2);
         for target in &mut targets {
             let Route::Jump(hop) = &mut target.route else { panic!("no hop") };

@@ -9,7 +9,7 @@ use crate::common::person::Person;
 use crate::common::processes::until;
 use crate::common::sshd::{Sshd, skip};
 use hvtui::domain::question::{Answer, HostKeyPolicy};
-use hvtui::ssh::{Asker, HostKey, Target, trust};
+use hvtui::ssh::{HostKey, Prompter, Target, trust};
 
 /// Far beyond what a lock is waited for.
 const LONG: Duration = Duration::from_secs(40);
@@ -44,12 +44,12 @@ impl Drop for Holder {
     }
 }
 
-fn unknown(sshd: &Sshd, asker: &Asker, file: &str) -> Target {
+fn unknown(sshd: &Sshd, prompter: &Prompter, file: &str) -> Target {
     let target = target(sshd);
     Target {
         known_hosts: vec![sshd.path(file)],
         host_key_policy: HostKeyPolicy::Ask,
-        asker: asker.clone(),
+        prompter: prompter.clone(),
         ..target
     }
 }
@@ -66,9 +66,9 @@ async fn a_locked_file_of_known_hosts_keeps_no_other_question_and_is_named() {
     let Some(sshd) = Sshd::start(&["ed25519"], "") else { return };
     let locked = sshd.path("locked");
     let Some(holder) = Holder::of(&locked) else { return };
-    let (asker, person) = Person::answering(|_, _| Some(Answer::Yes));
+    let (prompter, person) = Person::answering(|_, _| Some(Answer::Yes));
     let binary = agent(&sshd, AGENT);
-    let first = Target { host_key_alias: Some("first".into()), ..unknown(&sshd, &asker, "locked") };
+    let first = Target { host_key_alias: Some("first".into()), ..unknown(&sshd, &prompter, "locked") };
     let slow = {
         let (first, binary) = (first.clone(), binary.clone());
         tokio::spawn(async move { open(&first, &binary).await.map(|_| ()) })
@@ -76,7 +76,7 @@ async fn a_locked_file_of_known_hosts_keeps_no_other_question_and_is_named() {
     asked(&person, 1).await;
 
     // another host, another file: asked and answered while the first still waits for its file
-    let second = Target { host_key_alias: Some("second".into()), ..unknown(&sshd, &asker, "free") };
+    let second = Target { host_key_alias: Some("second".into()), ..unknown(&sshd, &prompter, "free") };
     let quick = {
         let (second, binary) = (second.clone(), binary.clone());
         tokio::spawn(async move { open(&second, &binary).await.map(|_| ()) })
@@ -100,7 +100,7 @@ async fn trusting_a_key_ends_with_the_file_and_who_has_locked_it() {
     let locked = sshd.path("locked");
     let Some(holder) = Holder::of(&locked) else { return };
     let key = HostKey::from_openssh(&sshd.host_key("ed25519")).unwrap();
-    let target = unknown(&sshd, &Asker::default(), "locked");
+    let target = unknown(&sshd, &Prompter::default(), "locked");
     let trusting = tokio::task::spawn_blocking(move || trust(&target.server(), &key, None));
     let ended = tokio::time::timeout(LONG, trusting).await.expect("it waits for the lock for ever");
     let error = ended.unwrap().unwrap_err().to_string();

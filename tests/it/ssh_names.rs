@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use crate::common::echo::{AGENT, agent, known_lines, open, target, user};
 use crate::common::sshd::{Sshd, skip};
-use hvtui::ssh::{AgentBinary, AgentError, Asker, SshError, Target};
+use hvtui::ssh::{AgentBinary, AgentError, Prompter, SshError, Target};
 
 const NAMES: usize = 500;
 /// The look-ups at once, the runtime's own threads, and the test's.
@@ -65,7 +65,7 @@ async fn behind_a_dead_resolver(folder: PathBuf) {
         known_hosts: vec![folder.join("known_hosts")],
         connect_timeout: Duration::from_secs(12),
         auth_agent: false,
-        asker: Asker::default(),
+        prompter: Prompter::default(),
         ..Target::new(address.as_str().into(), address, port, user())
     };
     let names: Vec<_> = (0..NAMES)

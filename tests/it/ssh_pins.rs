@@ -1,4 +1,4 @@
-//! A pinned host key is the only one, over both carriers and whatever the files know beside it; and no line of a person's
+//! A pinned host key is the only one, over both transports and whatever the files know beside it; and no line of a person's
 //! ssh configuration lets a host in without its key. Against real OpenSSH on both sides.
 
 use std::net::{TcpListener, TcpStream};
@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use crate::common::echo::{AGENT, agent, assert_echoes, open, refused, target};
 use crate::common::sshd::{self, Sshd, skip};
-use hvtui::ssh::{AgentError, Carrier, ErrorKind, HostKey, OpenSsh, SshError, Target, TrustError};
+use hvtui::ssh::{AgentError, ErrorKind, HostKey, OpenSsh, SshError, Target, TransportKind, TrustError};
 
 fn fingerprint(sshd: &Sshd, kind: &str) -> String {
     HostKey::from_openssh(&sshd.host_key(kind)).unwrap().fingerprint()
@@ -20,7 +20,7 @@ fn by_ssh(target: Target, config: &std::path::Path) -> Option<Target> {
         return None;
     };
     let ssh = OpenSsh { program, alias: target.address.clone(), config: Some(config.to_owned()) };
-    Some(Target { carrier: Carrier::OpenSsh(ssh), ..target })
+    Some(Target { transport: TransportKind::OpenSsh(ssh), ..target })
 }
 
 /// A port whose first connections go to the first servers, and all others to the last one. Returns it with how many came.

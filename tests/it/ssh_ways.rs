@@ -1,4 +1,4 @@
-//! The ways to a host against real OpenSSH servers: both carriers pass the same rows, directly and through jump hosts;
+//! The ways to a host against real OpenSSH servers: both transports pass the same rows, directly and through jump hosts;
 //! and what goes wrong at a hop or in a proxy command is told as theirs.
 
 use std::net::TcpListener;
@@ -13,8 +13,8 @@ use crate::common::sshd;
 use crate::common::sshd::{Sshd, children, keygen, skip};
 use hvtui::ssh::config::Reader;
 use hvtui::ssh::{
-    AgentError, Carrier, Choice, ErrorKind, HostKey, OpenSsh, Progress, Resolver, Route, SshError, Target,
-    TrustError, Wanted, open_agent,
+    AgentError, Choice, ErrorKind, HostKey, OpenSsh, Progress, Resolver, Route, SshError, Target,
+    TransportKind, TrustError, Wanted, open_agent,
 };
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
@@ -22,7 +22,7 @@ fn through(hop: Target, target: Target) -> Target {
     Target { route: Route::Jump(Box::new(hop)), ..target }
 }
 
-/// The target as each carrier reaches it.
+/// The target as each transport reaches it.
 fn by_each(target: &Target) -> Vec<Target> {
     let system = sshd::program("ssh").map(|program| OpenSsh {
         program,
@@ -32,8 +32,8 @@ fn by_each(target: &Target) -> Vec<Target> {
     if system.is_none() {
         skip("there is no ssh here");
     }
-    let carriers = [Some(Carrier::Russh), system.map(Carrier::OpenSsh)];
-    carriers.into_iter().flatten().map(|carrier| Target { carrier, ..target.clone() }).collect()
+    let transports = [Some(TransportKind::Russh), system.map(TransportKind::OpenSsh)];
+    transports.into_iter().flatten().map(|transport| Target { transport, ..target.clone() }).collect()
 }
 
 fn assert_has(text: &str, parts: &[&str]) {
@@ -43,10 +43,10 @@ fn assert_has(text: &str, parts: &[&str]) {
 }
 
 #[tokio::test]
-async fn each_carrier_installs_the_agent_once_and_says_how_it_ended() {
+async fn each_transport_installs_the_agent_once_and_says_how_it_ended() {
     let Some(first) = Sshd::start(&["ed25519"], "") else { return };
     for target in by_each(&target(&first)) {
-        let binary = agent(&first, &format!("{AGENT}# {:?}\n", target.carrier));
+        let binary = agent(&first, &format!("{AGENT}# {:?}\n", target.transport));
         let steps = Mutex::new(Vec::new());
         let mut stream = open_agent(&target, &binary, |step| steps.lock().unwrap().push(step)).await.unwrap();
         assert_eq!(
@@ -72,7 +72,7 @@ async fn each_carrier_installs_the_agent_once_and_says_how_it_ended() {
 }
 
 #[tokio::test]
-async fn each_carrier_refuses_an_unknown_a_changed_and_a_revoked_host_key_before_any_credential() {
+async fn each_transport_refuses_an_unknown_a_changed_and_a_revoked_host_key_before_any_credential() {
     let Some(sshd) = Sshd::start(&["ed25519"], "") else { return };
     keygen(&sshd.path("old"), "ed25519", "");
     let old = std::fs::read_to_string(sshd.path("old.pub")).unwrap();
@@ -103,7 +103,7 @@ async fn each_carrier_refuses_an_unknown_a_changed_and_a_revoked_host_key_before
 }
 
 #[tokio::test]
-async fn each_carrier_takes_a_pinned_key_and_no_other() {
+async fn each_transport_takes_a_pinned_key_and_no_other() {
     let Some(sshd) = Sshd::start(&["ed25519", "ecdsa"], "") else { return };
     let binary = agent(&sshd, AGENT);
     let fingerprint = HostKey::from_openssh(&sshd.host_key("ed25519")).unwrap().fingerprint();
@@ -120,7 +120,7 @@ async fn each_carrier_takes_a_pinned_key_and_no_other() {
 }
 
 #[tokio::test]
-async fn each_carrier_tells_that_no_credential_is_accepted() {
+async fn each_transport_tells_that_no_credential_is_accepted() {
     let Some(sshd) = Sshd::start(&["ed25519"], "") else { return };
     keygen(&sshd.path("wrong"), "ed25519", "");
     let wrong = Target { identities: vec![sshd.path("wrong")], identities_only: true, ..target(&sshd) };
@@ -132,7 +132,7 @@ async fn each_carrier_tells_that_no_credential_is_accepted() {
 }
 
 #[tokio::test]
-async fn each_carrier_tells_that_nobody_answers() {
+async fn each_transport_tells_that_nobody_answers() {
     let Some(sshd) = Sshd::start(&["ed25519"], "") else { return };
     let silent = TcpListener::bind("127.0.0.1:0").unwrap();
     let free = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
@@ -146,7 +146,7 @@ async fn each_carrier_tells_that_nobody_answers() {
 }
 
 #[tokio::test]
-async fn each_carrier_tells_a_lost_link_from_an_end() {
+async fn each_transport_tells_a_lost_link_from_an_end() {
     let Some(sshd) = Sshd::start(&["ed25519"], "") else { return };
     // An agent that ends the ssh session's own server process.
     let killer = "#!/bin/sh\nprintf '\\001HVT1 %s\\n' \"$4\"\nread line\nkill -9 $PPID\nsleep 60\n";
@@ -171,7 +171,7 @@ async fn each_carrier_tells_a_lost_link_from_an_end() {
 }
 
 #[tokio::test]
-async fn each_carrier_shows_what_the_host_prints_and_ends_with_its_stream() {
+async fn each_transport_shows_what_the_host_prints_and_ends_with_its_stream() {
     let banner = tempfile::NamedTempFile::new().unwrap();
     std::fs::write(banner.path(), "authorised use only \u{1b}]0;owned\u{7}\n").unwrap();
     let Some(sshd) = Sshd::start(&["ed25519"], &format!("Banner {}", banner.path().display())) else {
@@ -199,7 +199,7 @@ async fn wait_until(what: &str, holds: impl Fn() -> bool) {
 }
 
 #[tokio::test]
-async fn each_carrier_goes_through_two_hops() {
+async fn each_transport_goes_through_two_hops() {
     let (Some(outer), Some(inner), Some(last)) =
         (Sshd::start(&["ed25519"], ""), Sshd::start(&["ed25519"], ""), Sshd::start(&["ed25519"], ""))
     else {
@@ -212,7 +212,7 @@ async fn each_carrier_goes_through_two_hops() {
         let mut stream = open(&target, &binary).await.unwrap();
         assert_echoes(&mut stream).await;
         let from = |to: &Sshd| format!("target 127.0.0.1 port {}", to.port);
-        if target.carrier == Carrier::Russh {
+        if target.transport == TransportKind::Russh {
             assert!(outer.log().contains(&from(&inner)) && inner.log().contains(&from(&last)));
         }
     }
@@ -230,7 +230,7 @@ async fn a_hop_is_checked_under_its_own_name_before_anything_is_asked_of_it() {
     for target in by_each(&through(unknown, target(&last))) {
         let error = refused(&target, &last).await;
         assert_eq!((error.kind(), error.is_refusal()), (ErrorKind::HostKey, true), "{error}");
-        if target.carrier == Carrier::Russh {
+        if target.transport == TransportKind::Russh {
             let fingerprint = HostKey::from_openssh(&hop.host_key("ed25519")).unwrap().fingerprint();
             let at = format!("gpu-a: at jump host {}@127.0.0.1:{}: host key of", user(), hop.port);
             assert_has(&error.to_string(), &[&at, &fingerprint, "hvtui hosts trust gpu-a"]);
@@ -427,9 +427,9 @@ async fn the_ssh_configuration_leads_through_its_hops() {
     let by_system = Wanted { choice: Choice::OpenSsh, ..wanted };
     let Some(ssh) = sshd::program("ssh") else { return skip("there is no ssh here") };
     let target = home.resolve(&by_system, Some(ssh)).await.unwrap();
-    assert!(matches!(target.carrier, Carrier::OpenSsh(_)));
+    assert!(matches!(target.transport, TransportKind::OpenSsh(_)));
     assert_echoes(&mut open(&target, &binary).await.unwrap()).await;
-    assert!(matches!(home.resolve(&by_system, None).await, Err(SshError::NoCarrier { .. })));
+    assert!(matches!(home.resolve(&by_system, None).await, Err(SshError::NoTransport { .. })));
 }
 
 #[tokio::test]
@@ -481,11 +481,11 @@ async fn what_our_ssh_lacks_is_left_to_the_systems_or_refused() {
     let Some(ssh) = sshd::program("ssh") else { return skip("there is no ssh here") };
     for name in ["krl", "card"] {
         let target = home.resolve(&wanted(name, Choice::Auto), Some(ssh.clone())).await.unwrap();
-        assert!(matches!(target.carrier, Carrier::OpenSsh(_)), "{name}");
+        assert!(matches!(target.transport, TransportKind::OpenSsh(_)), "{name}");
         assert!(target.notes[0].starts_with("spoken with by the system's ssh: "), "{:?}", target.notes);
     }
     let without = home.resolve(&wanted("card", Choice::Auto), None).await.unwrap();
-    assert_eq!((without.carrier, without.notes.len()), (Carrier::Russh, 1));
+    assert_eq!((without.transport, without.notes.len()), (TransportKind::Russh, 1));
     for ssh in [None, Some(ssh)] {
         let error = home.resolve(&wanted("krl", Choice::Russh), ssh).await.unwrap_err();
         assert_has(&error.to_string(), &["revokedhostkeys /etc/krl", "config:2"]);

@@ -1,9 +1,9 @@
 //! Addresses that count on one link alone, `fe80::1%eth0`: connected to by their zone and known by their whole name, over
-//! both carriers, as OpenSSH does it. Against a real sshd on such an address of this machine.
+//! both transports, as OpenSSH does it. Against a real sshd on such an address of this machine.
 
 use crate::common::echo::{AGENT, agent, assert_echoes, open, target};
 use crate::common::sshd::{self, Sshd, skip};
-use hvtui::ssh::{Carrier, ErrorKind, HostKey, OpenSsh, Target};
+use hvtui::ssh::{ErrorKind, HostKey, OpenSsh, Target, TransportKind};
 
 /// An address of this machine with its zone: `fe80::1%eth0`.
 fn link_local() -> Option<String> {
@@ -24,8 +24,8 @@ async fn an_address_with_a_zone_is_reached_and_known_by_its_whole_name() {
     let Some(program) = sshd::program("ssh") else { return skip("there is no ssh here") };
     let ssh = OpenSsh { program, alias: address.clone(), config: Some("none".into()) };
     let binary = agent(&sshd, AGENT);
-    for carrier in [Carrier::Russh, Carrier::OpenSsh(ssh)] {
-        let target = Target { carrier, ..plain.clone() };
+    for transport in [TransportKind::Russh, TransportKind::OpenSsh(ssh)] {
+        let target = Target { transport, ..plain.clone() };
         std::fs::write(&target.known_hosts[0], line(&address)).unwrap();
         assert_echoes(&mut open(&target, &binary).await.unwrap()).await;
         // Another link's host of the same address is another host.

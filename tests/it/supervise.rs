@@ -8,7 +8,7 @@ use crate::common::bed::{Bed, ended, exit, hvtui, launch, rank_process, running,
 use crate::common::processes::{alive, kill, pid_in, until};
 use hvtui::domain::ids::Rank;
 use hvtui::domain::log::Stream;
-use hvtui::domain::secret::MASK;
+use hvtui::domain::redaction::MASK;
 use hvtui::procs::identity::{Identity, Stat};
 use hvtui::supervise::lease::Claims;
 use hvtui::supervise::rundir::RunDir;

@@ -155,7 +155,7 @@ fn a_run_that_goes_on_is_frozen_gone_back_in_and_followed_again() {
 
 /// What nothing followed is on the screen of an attached client, as in a replay: its charts begin where the run began.
 #[test]
-fn a_run_that_is_taken_up_has_its_whole_past_on_its_screen() {
+fn a_run_that_is_resumed_has_its_whole_past_on_its_screen() {
     let person = Person::new(2);
     let late_rank = built::example("late_rank");
     let rank = late_rank.to_str().expect("a path");
@@ -226,7 +226,7 @@ fn a_host_that_goes_away_shows_why_and_holds_up_nobody() {
 }
 
 #[test]
-fn a_run_whose_ui_was_killed_is_listed_and_taken_up_and_leaving_says_that_it_goes_on() {
+fn a_run_whose_ui_was_killed_is_listed_and_resumed_and_leaving_says_that_it_goes_on() {
     let Some(cluster) = Cluster::ready(2, &[]) else { return };
     let client = Client::new(&cluster);
     let Some(first) = Terminal::start(&client.hvtui(&[]), 120, 40) else { return };
@@ -251,8 +251,8 @@ fn a_run_whose_ui_was_killed_is_listed_and_taken_up_and_leaving_says_that_it_goe
     });
     second.press(&["Enter"]);
     // the command has the word, too: that the run is followed shows in the numbers alone
-    let taken_up = second.wait("its lines", |screen| screen.contains("RANK") && last_tick(screen).is_some());
-    second.wait("new lines", |screen| last_tick(screen) > last_tick(&taken_up));
+    let resumed = second.wait("its lines", |screen| screen.contains("RANK") && last_tick(screen).is_some());
+    second.wait("new lines", |screen| last_tick(screen) > last_tick(&resumed));
     second.press(&["d"]);
     second.wait("the runs, where it was opened", |screen| {
         screen.contains("all recordings") || screen.contains("SIZE")

@@ -37,8 +37,8 @@ fn train(options: &TrainOptions, world: u32) -> Vec<Outcome> {
     train_on(options, world, |_| "")
 }
 
-/// With each rank on the island that `island` names.
-fn train_on(options: &TrainOptions, world: u32, island: fn(u32) -> &'static str) -> Vec<Outcome> {
+/// With each rank in the domain that `shm_domain` names.
+fn train_on(options: &TrainOptions, world: u32, shm_domain: fn(u32) -> &'static str) -> Vec<Outcome> {
     let at = own_loopback();
     let folder = tempfile::tempdir().unwrap();
     let folder = folder.path();
@@ -48,7 +48,7 @@ fn train_on(options: &TrainOptions, world: u32, island: fn(u32) -> &'static str)
                 scope.spawn(move || {
                     let report = folder.join(format!("rank-{rank}.report"));
                     let group = (world > 1).then(|| GroupConfig {
-                        island: island(rank).to_owned(),
+                        shm_domain: shm_domain(rank).to_owned(),
                         ..config(at, rank, world, Duration::from_secs(60))
                     });
                     let env = RankEnv {
@@ -103,12 +103,12 @@ fn digits_learns_and_ranks_stay_bit_equal_with_uneven_shares() {
 #[test]
 fn ranks_of_two_hosts_share_memory_within_them_and_stay_bit_equal() {
     let options = TrainOptions { epochs: Some(2), ..options("digits") };
-    let island = |rank| ["here", "here", "there", "there"][rank as usize];
-    let ranks = train_on(&options, 4, island);
+    let shm_domain = |rank| ["here", "here", "there", "there"][rank as usize];
+    let ranks = train_on(&options, 4, shm_domain);
     assert!(ranks.iter().all(|rank| rank.printed.contains("transport shm+tcp")), "{}", ranks[0].printed);
     assert!(ranks.iter().all(|rank| rank.weights() == ranks[0].weights()));
     assert_eq!(
-        train_on(&options, 4, island)[0].weights(),
+        train_on(&options, 4, shm_domain)[0].weights(),
         ranks[0].weights(),
         "a run can be repeated bit for bit"
     );

@@ -13,11 +13,11 @@ use crate::cli::paths::Paths;
 use crate::cli::run_printer::RunPrinter;
 use crate::cli::{ask, runtime};
 use crate::config::HostsFile;
-use crate::domain::position::Past;
+use crate::domain::resume_point::Backfill;
 use crate::record::Store;
-use crate::ssh::Asker;
+use crate::ssh::Prompter;
 use crate::tui::source::recorded::Recorded;
-use crate::tui::source::takeup::TakenUp;
+use crate::tui::source::resume::Resumed;
 
 /// Between telemetry samples of the hosts of a run.
 const INTERVAL: Duration = Duration::from_secs(1);
@@ -25,10 +25,10 @@ const INTERVAL: Duration = Duration::from_secs(1);
 /// Attaches to a run and waits for its end.
 pub fn run(args: &AttachArgs, file: &HostsFile, paths: &Paths) -> Result<ExitCode, Failure> {
     runtime::block_on(async {
-        let asker = ask::person();
+        let prompter = ask::person();
         let run = going_on(args.run.as_deref(), paths)?;
-        let found = find(&run, file, paths, Some(INTERVAL), &asker).await?;
-        attach(found, file, paths, args, &asker).await
+        let found = find(&run, file, paths, Some(INTERVAL), &prompter).await?;
+        attach(found, file, paths, args, &prompter).await
     })
 }
 
@@ -37,7 +37,7 @@ async fn attach(
     file: &HostsFile,
     paths: &Paths,
     args: &AttachArgs,
-    asker: &Asker,
+    prompter: &Prompter,
 ) -> Result<ExitCode, Failure> {
     let outcome = found.recording.as_ref().and_then(|reader| reader.outcome());
     if let Some(outcome) = outcome {
@@ -45,20 +45,20 @@ async fn attach(
         return Ok(outcome_code(outcome));
     }
     // reading the recording and reaching the hosts take their time together
-    let session = found.session(file, paths, Some(INTERVAL), asker).await?;
-    let taken = TakenUp::open(&Store::new(&paths.state), &found.spec.id);
+    let session = found.session(file, paths, Some(INTERVAL), prompter).await?;
+    let resumed = Resumed::open(&Store::new(&paths.state), &found.spec.id);
     let run = found.spec.id.clone();
     let mut recorded = Recorded::new(session, &paths.state);
     recorded.limit(file.max_recording);
     recorded.keep_states(Arc::new(file.alerts.rules.clone()));
-    let printer =
-        RunPrinter::resumed(args.verbose, &run, taken.recap.world.clone()).painted(Paint::of_process());
+    let printer = RunPrinter::resumed(args.verbose, &run, resumed.resume_state.world.clone())
+        .painted(Paint::of_process());
     let screen = Screen::new(printer, false);
-    let past = match (args.whole, args.tail) {
-        (true, _) => Past::Every,
-        (_, true) => Past::Recent,
-        _ => Past::after(&taken.recap.position),
+    let backfill = match (args.whole, args.tail) {
+        (true, _) => Backfill::Every,
+        (_, true) => Backfill::Recent,
+        _ => Backfill::after(&resumed.resume_state.resume_point),
     };
-    recorded.attach(found.spec, taken, past);
-    follow(recorded, screen, Some(run), Part::Guest, asker, &paths.state).await
+    recorded.attach(found.spec, resumed, backfill);
+    follow(recorded, screen, Some(run), Part::Guest, prompter, &paths.state).await
 }

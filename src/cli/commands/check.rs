@@ -53,12 +53,12 @@ pub fn run(verbose: bool, json: bool, file: &HostsFile, paths: &Paths) -> Result
     let mut told: BTreeMap<HostId, Verdict> = BTreeMap::new();
     let mut notes: BTreeMap<HostId, Vec<String>> = BTreeMap::new();
     runtime::block_on(async {
-        let asker = ask::person();
+        let prompter = ask::person();
         let mut targets = connect::targets(&file.hosts, &paths.home).await;
         for (host, target) in &mut targets {
             if let Ok(target) = target {
                 notes.insert(host.clone(), target.all_notes());
-                *target = target.clone().with_asker(&asker);
+                *target = target.clone().with_prompter(&prompter);
             }
         }
         let mut session = connect::session_by(&file.hosts, targets, Some(Duration::from_secs(1)))?;
@@ -73,7 +73,7 @@ pub fn run(verbose: bool, json: bool, file: &HostsFile, paths: &Paths) -> Result
             }
         };
         // a host that has not told by then is listed as such below
-        let _ = asker.timeout(DEADLINE, all).await;
+        let _ = prompter.timeout(DEADLINE, all).await;
         Ok(())
     })?;
     for host in &file.hosts {

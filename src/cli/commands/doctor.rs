@@ -134,23 +134,23 @@ pub(super) async fn examine(
     wanted: &Wanted<'_>,
     paths: &Paths,
 ) -> Result<Checkup, Failure> {
-    let asker = ask::person();
-    let mut session = connect::session(hosts, &paths.home, Some(Duration::from_secs(1)), &asker).await?;
+    let prompter = ask::person();
+    let mut session = connect::session(hosts, &paths.home, Some(Duration::from_secs(1)), &prompter).await?;
     let ids = hosts.iter().map(|host| host.id.clone());
     let same: Vec<SamePath> =
         wanted.same.iter().map(|path| SamePath { path: path.clone(), role: SameRole::Asked }).collect();
     let of_hosts = ids.clone().map(|host| (host, same.clone())).collect();
     let mut checkup = Checkup::new(NUMBER, ids, wanted.only).comparing(of_hosts);
-    let come = asker.timeout(CONNECTING, hear(&mut session, &mut checkup, Until::AllHaveCome)).await;
+    let come = prompter.timeout(CONNECTING, hear(&mut session, &mut checkup, Until::AllHaveCome)).await;
     if come.is_none() && is_coming(&session, &checkup) {
         note("hvtui is being put on some hosts: that is waited for");
-        asker.timeout(INSTALLING, hear(&mut session, &mut checkup, Until::NoneIsComing)).await;
+        prompter.timeout(INSTALLING, hear(&mut session, &mut checkup, Until::NoneIsComing)).await;
     }
     if !checkup.have_all_come() {
         checkup.go_on_without(&format!("no answer within {} s", CONNECTING.as_secs()));
         session.check(NUMBER, clock::now(), checkup.questions());
     }
-    if asker.timeout(CHECKING, hear(&mut session, &mut checkup, Until::AllIsTold)).await.is_none() {
+    if prompter.timeout(CHECKING, hear(&mut session, &mut checkup, Until::AllIsTold)).await.is_none() {
         checkup.give_up(&format!("no answer within {} s", CHECKING.as_secs()));
     }
     Ok(checkup)

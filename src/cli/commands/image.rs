@@ -32,7 +32,7 @@ use crate::image::saved::{Blob, Saved};
 use crate::image::staging::{self, Staging};
 use crate::launch::host_list::host_list;
 use crate::launcher::images::{Asked, Ended, How, News, Pushing, Why};
-use crate::ssh::Asker;
+use crate::ssh::Prompter;
 
 /// Between two looks at how far it is.
 const LOOK: Duration = Duration::from_millis(200);
@@ -154,9 +154,10 @@ pub fn push(args: &ImagePushArgs, file: &HostsFile, paths: &Paths) -> Result<Exi
         dir: staging.dir().to_owned(),
     };
     let pushed = runtime::block_on(async {
-        let asker = ask::person();
+        let prompter = ask::person();
         let targets = connect::targets(&hosts, &paths.home).await.into_iter();
-        let targets = targets.map(|(host, target)| (host, target.map(|target| target.with_asker(&asker))));
+        let targets =
+            targets.map(|(host, target)| (host, target.map(|target| target.with_prompter(&prompter))));
         let cluster = Cluster::connect(connect::entries(&hosts, targets.collect(), None)?);
         let to = hosts
             .iter()
@@ -169,7 +170,8 @@ pub fn push(args: &ImagePushArgs, file: &HostsFile, paths: &Paths) -> Result<Exi
             is_over: Arc::default(),
             bytes: Arc::default(),
         };
-        let mut push = Push { cluster, pushing, reading, hosts: &hosts, asker: &asker, worst: None, has: 0 };
+        let mut push =
+            Push { cluster, pushing, reading, hosts: &hosts, prompter: &prompter, worst: None, has: 0 };
         let mut signals = Signals::listen()?;
         output::start(&paths.state)?;
         let pushed = push.carry_out(&mut signals).await;
@@ -269,7 +271,7 @@ struct Push<'a> {
     pushing: Pushing,
     reading: Reading,
     hosts: &'a [HostConfig],
-    asker: &'a Asker,
+    prompter: &'a Prompter,
     worst: Option<Code>,
     /// Hosts that have the image.
     has: usize,
@@ -310,7 +312,7 @@ impl Push<'_> {
                 _ = tick.tick() => {
                     let read = self.reading.bytes.load(Ordering::Relaxed);
                     // what ssh asks stands there
-                    if self.asker.is_asking() {
+                    if self.prompter.is_asking() {
                         continue;
                     }
                     line.show(&meter.words(&self.pushing.progress(), read, clock::now()));

@@ -19,7 +19,7 @@ use crate::domain::ids::{HostId, Rank};
 use crate::domain::log::{LogLine, Stream};
 use crate::domain::log_text;
 use crate::domain::log_text::carried::Carried;
-use crate::domain::position::Position;
+use crate::domain::resume_point::ResumePoint;
 use crate::domain::run::RunSpec;
 use crate::domain::text::about;
 use crate::domain::world::LoggedLine;
@@ -54,20 +54,20 @@ pub fn run(
     }
     let file = file?;
     runtime::block_on(async {
-        let asker = ask::person();
-        let mut found = find(&args.run, &file, paths, None, &asker).await?;
+        let prompter = ask::person();
+        let mut found = find(&args.run, &file, paths, None, &prompter).await?;
         if args.whole {
             found.recording = None;
         }
         let mut printer = Printer::new(args, Some(&found.spec))?;
-        let position = match &found.recording {
+        let resume_point = match &found.recording {
             Some(reader) if !printer.recording(reader)? => return Ok(ExitCode::SUCCESS),
-            Some(reader) => reader.recap()?.position,
-            None => Position::default(),
+            Some(reader) => reader.resume_state()?.resume_point,
+            None => ResumePoint::default(),
         };
-        let session = found.session(&file, paths, None, &asker).await?;
+        let session = found.session(&file, paths, None, &prompter).await?;
         output::start(&paths.state)?;
-        let code = stream(session, &found, position, &mut printer).await;
+        let code = stream(session, &found, resume_point, &mut printer).await;
         let taken = output::end(None).await;
         code.and_then(|code| taken.map(|()| code))
     })
@@ -77,13 +77,13 @@ pub fn run(
 async fn stream(
     mut session: Session,
     found: &Found,
-    position: Position,
+    resume_point: ResumePoint,
     printer: &mut Printer<'_>,
 ) -> Result<ExitCode, Failure> {
     let (spec, follow) = (&found.spec, printer.args.follow);
     let mut due: BTreeSet<HostId> = spec.hosts().into_iter().collect();
     let mut failed = None;
-    session.read(spec, position, !follow);
+    session.read(spec, resume_point, !follow);
     while !due.is_empty() {
         if output::closed().is_some() {
             return Ok(ExitCode::SUCCESS);

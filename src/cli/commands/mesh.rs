@@ -114,9 +114,9 @@ struct Hosts {
 impl Hosts {
     /// Connects to all of them, and learns what the mesh needs to know.
     async fn connect(hosts: &[HostConfig], paths: &Paths) -> Result<Self, Failure> {
-        let asker = ask::person();
+        let prompter = ask::person();
         let reached = connect::targets(hosts, &paths.home).await.into_iter();
-        let reached = reached.map(|(host, target)| Ok((host, target?.with_asker(&asker))));
+        let reached = reached.map(|(host, target)| Ok((host, target?.with_prompter(&prompter))));
         let reached: Vec<(HostId, ssh::Target)> = reached.collect::<Result<_, SshError>>()?;
         let targets: Vec<ssh::Target> = reached.iter().map(|(_, target)| target.clone()).collect();
         let reached = reached.into_iter().map(|(host, target)| (host, Ok(target))).collect();

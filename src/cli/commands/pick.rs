@@ -53,11 +53,11 @@ pub fn run(args: &PickArgs, file: &HostsFile, paths: &Paths) -> Result<ExitCode,
     let place = PlacementSpec::Free { ranks: args.count, per_host: args.per_host, filter };
     let request = LaunchRequest { place, ..LaunchRequest::of(Vec::new()) };
     let choice = runtime::block_on(async {
-        let asker = ask::person();
+        let prompter = ask::person();
         let mut session =
-            connect::session(&file.hosts, &paths.home, Some(Duration::from_secs(1)), &asker).await?;
+            connect::session(&file.hosts, &paths.home, Some(Duration::from_secs(1)), &prompter).await?;
         let mut waiting = None;
-        let chosen = asker.timeout(DEADLINE, async {
+        let chosen = prompter.timeout(DEADLINE, async {
             loop {
                 match session.pick(&request) {
                     Err(error) if error.is_waiting() => waiting = Some(error),

@@ -23,7 +23,7 @@ use crate::domain::event::{Event, Origin};
 use crate::domain::ids::{HostId, RunId};
 use crate::domain::retention::{Age, Retention};
 use crate::domain::run::{RunSpec, RunSummary};
-use crate::domain::share::{Heard, Standing};
+use crate::domain::run_status::{RunInventory, RunStatus};
 use crate::domain::text::{about, sanitize};
 use crate::domain::time::Stamp;
 use crate::domain::units::{bytes, padded};
@@ -126,7 +126,8 @@ pub fn run(
             Some(file) => {
                 let person = person();
                 let mut session = connect::session(&file.hosts, &paths.home, None, &person).await?;
-                let enough = |heard: &Heard| specs(&beyond).all(|spec| heard.unheard(spec).is_empty());
+                let enough =
+                    |inventory: &RunInventory| specs(&beyond).all(|spec| inventory.unheard(spec).is_empty());
                 let asked = ask(&mut session, PATIENCE, &person, enough).await;
                 (Some(session), asked)
             }
@@ -146,7 +147,7 @@ pub fn run(
             confirm(&format!("Delete {what}, {}?", bytes(size)), args.yes).await?;
             // the hosts first: of a run that is not recorded here any more nothing would be deleted there again
             if let Some(session) = &mut session {
-                let undone = forget(session, &surplus, &asked.heard, &names).await;
+                let undone = forget(session, &surplus, &asked.inventory, &names).await;
                 keep(&mut surplus, &undone);
                 failed.extend(undone.into_iter().filter_map(|(host, runs)| Some((host, words(&runs)?))));
             }
@@ -212,7 +213,7 @@ fn specs(past: &[Past]) -> impl Iterator<Item = &RunSpec> {
 
 /// Hosts that did not answer and may keep something of these runs, and what that means.
 fn missed(beyond: &[Past], asked: &Asked, names: &BTreeSet<HostId>) -> BTreeMap<HostId, String> {
-    let unheard: BTreeSet<HostId> = specs(beyond).flat_map(|spec| asked.heard.unheard(spec)).collect();
+    let unheard: BTreeSet<HostId> = specs(beyond).flat_map(|spec| asked.inventory.unheard(spec)).collect();
     // a name that the hosts file does not have may be that of any host that did not answer
     let is_renamed = unheard.iter().any(|host| !names.contains(host));
     let silent = asked.silent.iter().filter(|(host, ..)| is_renamed || unheard.contains(host));
@@ -230,12 +231,12 @@ fn surplus(beyond: Vec<Past>, store: &Store, asked: &Asked, names: &BTreeSet<Hos
     let surplus = beyond.into_iter().map(|Past { run, summary, created, bytes, why }| {
         // of an empty one it is not known which hosts it has: what they keep of it stays theirs
         let (stays, mut unnamed) = match &summary {
-            Some(summary) => (reason_to_stay(summary, store, asked), asked.heard.unheard(&summary.spec)),
-            None if asked.heard.is_live(&run) => (Some("it is running".to_owned()), Vec::new()),
+            Some(summary) => (reason_to_stay(summary, store, asked), asked.inventory.unheard(&summary.spec)),
+            None if asked.inventory.is_live(&run) => (Some("it is running".to_owned()), Vec::new()),
             None => (None, Vec::new()),
         };
         unnamed.retain(|host| !names.is_empty() && !names.contains(host));
-        let shares = summary.as_ref().and_then(|_| asked.heard.shares.get(&run));
+        let shares = summary.as_ref().and_then(|_| asked.inventory.shares.get(&run));
         let spec = summary.map(|summary| summary.spec);
         Surplus {
             why,
@@ -257,21 +258,21 @@ fn surplus(beyond: Vec<Past>, store: &Store, asked: &Asked, names: &BTreeSet<Hos
 /// Why a run must not be deleted: it is live, may be, is being recorded, its end is not recorded yet, or a host of it did not
 /// answer: what that keeps could not be deleted later.
 fn reason_to_stay(run: &RunSummary, store: &Store, asked: &Asked) -> Option<String> {
-    let (id, heard) = (&run.spec.id, &asked.heard);
-    let unheard: Vec<String> = heard.unheard(&run.spec).iter().map(ToString::to_string).collect();
-    match heard.standing(&run.spec, run.outcome.as_ref()) {
-        Standing::Running => Some("it is running".to_owned()),
-        Standing::Unknown => Some(format!("it may be running: {} did not answer", unheard.join(", "))),
-        Standing::Ended if store.is_written(id) => Some("another client is recording it".to_owned()),
+    let (id, inventory) = (&run.spec.id, &asked.inventory);
+    let unheard: Vec<String> = inventory.unheard(&run.spec).iter().map(ToString::to_string).collect();
+    match inventory.status(&run.spec, run.outcome.as_ref()) {
+        RunStatus::Running => Some("it is running".to_owned()),
+        RunStatus::Unknown => Some(format!("it may be running: {} did not answer", unheard.join(", "))),
+        RunStatus::Ended if store.is_written(id) => Some("another client is recording it".to_owned()),
         // what its hosts keep of it was never read, and when it ended is not known
-        Standing::Ended if run.outcome.is_none() => {
+        RunStatus::Ended if run.outcome.is_none() => {
             Some("its end is not recorded: `hvtui runs` records it".to_owned())
         }
         // a host that is not in the hosts file is none of those that were asked
-        Standing::Ended if !asked.silent.is_empty() && !unheard.is_empty() => {
+        RunStatus::Ended if !asked.silent.is_empty() && !unheard.is_empty() => {
             Some(format!("{} did not answer, and may keep something of it", unheard.join(", ")))
         }
-        Standing::Ended => None,
+        RunStatus::Ended => None,
     }
 }
 
@@ -355,29 +356,29 @@ fn delete(surplus: &mut [Surplus], store: &Store) -> (u64, bool) {
 async fn forget(
     session: &mut Session,
     surplus: &[Surplus],
-    heard: &Heard,
+    inventory: &RunInventory,
     names: &BTreeSet<HostId>,
 ) -> Undone {
     let mut due = BTreeSet::new();
     for (run, spec) in
         surplus.iter().filter(|run| run.stays.is_none()).filter_map(|run| Some((run, run.spec.as_ref()?)))
     {
-        for (host, name) in heard.keepers(spec, names) {
+        for (host, name) in inventory.keepers(spec, names) {
             session.forget(&run.run, &host, &name);
             due.insert((host, run.run.clone()));
         }
     }
     let undone = gather(due, async |due| answers(session, due).await, || time::sleep(DELETION)).await;
-    of_hosts(undone, surplus, heard)
+    of_hosts(undone, surplus, inventory)
 }
 
 /// What hosts did not delete of runs that are theirs. One that was asked only because it may have had another name never
 /// told of the run: that it fails keeps nothing back.
-fn of_hosts(mut undone: Undone, surplus: &[Surplus], heard: &Heard) -> Undone {
+fn of_hosts(mut undone: Undone, surplus: &[Surplus], inventory: &RunInventory) -> Undone {
     let specs: BTreeMap<&RunId, &RunSpec> =
         surplus.iter().filter_map(|run| Some((&run.run, run.spec.as_ref()?))).collect();
     for (host, runs) in &mut undone {
-        runs.retain(|run, _| specs.get(run).is_none_or(|spec| heard.is_host_of(spec, host)));
+        runs.retain(|run, _| specs.get(run).is_none_or(|spec| inventory.is_host_of(spec, host)));
     }
     undone.retain(|_, runs| !runs.is_empty());
     undone
@@ -479,7 +480,7 @@ mod tests {
         };
         let failed = |host: &HostId| (host.clone(), BTreeMap::from([(id.clone(), "link lost".to_owned())]));
         let undone = Undone::from([failed(&a), failed(&b)]);
-        let undone = of_hosts(undone, std::slice::from_ref(&run), &Heard::default());
+        let undone = of_hosts(undone, std::slice::from_ref(&run), &RunInventory::default());
         assert_eq!(undone.into_keys().collect::<Vec<_>>(), [a]);
     }
 

@@ -54,8 +54,8 @@ pub fn run(args: &RunArgs, file: &HostsFile, paths: &Paths) -> Result<ExitCode, 
         (false, false) => OnRed::Refuse,
     };
     runtime::block_on(async {
-        let asker = ask::person();
-        let mut session = connect::session(&hosts, &paths.home, Some(INTERVAL), &asker).await?;
+        let prompter = ask::person();
+        let mut session = connect::session(&hosts, &paths.home, Some(INTERVAL), &prompter).await?;
         session.keep_hashes_in(paths.state.join("sync"), paths.home.clone());
         session
             .take_secrets_from(move |name| secrets.get(name).cloned().or_else(|| std::env::var(name).ok()));
@@ -80,7 +80,7 @@ pub fn run(args: &RunArgs, file: &HostsFile, paths: &Paths) -> Result<ExitCode, 
             recorded.keep_states(Arc::new(file.alerts.rules.clone()));
             close_recordings(&paths.state);
             recorded.session().launch(request);
-            follow(recorded, screen, None, part, &asker, &paths.state).await
+            follow(recorded, screen, None, part, &prompter, &paths.state).await
         }
     })
 }

@@ -22,7 +22,7 @@ use crate::domain::outcome::{RunEnd, RunOutcome};
 use crate::domain::retention::{Age, Retention};
 use crate::domain::run::{RunSpec, RunStage, RunSummary};
 use crate::domain::run_list::{ListedRun, ListedState};
-use crate::domain::share::Standing;
+use crate::domain::run_status::RunStatus;
 use crate::domain::text::sanitize;
 use crate::domain::time::Stamp;
 use crate::domain::trained::Trained;
@@ -43,7 +43,7 @@ struct Listed {
     created: String,
     #[serde(serialize_with = "plan")]
     spec: RunSpec,
-    state: Standing,
+    state: RunStatus,
     /// Whether it is recorded here; what follows is then what the recording says.
     recorded: bool,
     stage: Option<RunStage>,
@@ -64,9 +64,9 @@ impl Listed {
             spec: &self.spec,
             state: match (&self.outcome, self.state) {
                 (Some(Told { outcome, .. }), _) => ListedState::of(&self.spec, outcome),
-                (None, Standing::Running) => ListedState::Running,
-                (None, Standing::Ended) => ListedState::Ended,
-                (None, Standing::Unknown) => ListedState::Unknown,
+                (None, RunStatus::Running) => ListedState::Running,
+                (None, RunStatus::Ended) => ListedState::Ended,
+                (None, RunStatus::Unknown) => ListedState::Unknown,
             },
             duration_us: self
                 .until(now)
@@ -80,9 +80,9 @@ impl Listed {
     fn until(&self, now: Stamp) -> Option<Stamp> {
         match (&self.outcome, self.state) {
             (Some(Told { outcome, .. }), _) => outcome.at.or(self.last_at),
-            (None, Standing::Running) => Some(now),
-            (None, Standing::Ended) => None,
-            (None, Standing::Unknown) => self.last_at,
+            (None, RunStatus::Running) => Some(now),
+            (None, RunStatus::Ended) => None,
+            (None, RunStatus::Unknown) => self.last_at,
         }
     }
 }
@@ -196,13 +196,16 @@ fn due(rules: Retention, runs: &[Listed], now: Stamp) -> Option<String> {
 
 /// Asks the hosts, and records the ends of runs that ended while no client here followed them.
 async fn hear(store: &Store, file: &HostsFile, paths: &Paths) -> Result<Asked, Failure> {
-    let asker = person();
-    let mut session = connect::session(&file.hosts, &paths.home, None, &asker).await?;
-    let told = ask(&mut session, PATIENCE, &asker, |_| false).await;
+    let prompter = person();
+    let mut session = connect::session(&file.hosts, &paths.home, None, &prompter).await?;
+    let told = ask(&mut session, PATIENCE, &prompter, |_| false).await;
     let over = |run: &RunSummary| {
-        let heard = &told.heard;
-        let known = heard.shares.contains_key(&run.spec.id);
-        run.outcome.is_none() && known && heard.unheard(&run.spec).is_empty() && !heard.is_live(&run.spec.id)
+        let inventory = &told.inventory;
+        let known = inventory.shares.contains_key(&run.spec.id);
+        run.outcome.is_none()
+            && known
+            && inventory.unheard(&run.spec).is_empty()
+            && !inventory.is_live(&run.spec.id)
     };
     let ended: Vec<RunSpec> = store.list()?.runs.into_iter().filter(over).map(|run| run.spec).collect();
     for trouble in complete(session, ended, &paths.state, COMPLETION).await {
@@ -213,15 +216,15 @@ async fn hear(store: &Store, file: &HostsFile, paths: &Paths) -> Result<Asked, F
 
 /// Recordings and what the hosts know, each run once, newest first.
 fn merged(recorded: Vec<RunSummary>, asked: &Asked) -> Vec<Listed> {
-    let heard = &asked.heard;
+    let inventory = &asked.inventory;
     let mut runs: Vec<Listed> = recorded
         .into_iter()
         .map(|run| Listed {
             version: VERSION,
             created: moment(run.spec.created),
-            state: heard.standing(&run.spec, run.outcome.as_ref()),
+            state: inventory.status(&run.spec, run.outcome.as_ref()),
             recorded: true,
-            unheard: if run.outcome.is_some() { Vec::new() } else { heard.unheard(&run.spec) },
+            unheard: if run.outcome.is_some() { Vec::new() } else { inventory.unheard(&run.spec) },
             stage: run.stage,
             last_at: Some(run.last_at),
             outcome: run.outcome.map(|outcome| Told { outcome, is_imported: run.spec.is_imported() }),
@@ -231,13 +234,13 @@ fn merged(recorded: Vec<RunSummary>, asked: &Asked) -> Vec<Listed> {
             spec: run.spec,
         })
         .collect();
-    for run in heard.shares.keys() {
-        if let Some(spec) = heard.spec(run).filter(|_| !runs.iter().any(|known| known.spec.id == *run)) {
-            let stages = heard.shares.get(run).into_iter().flat_map(|shares| shares.values());
+    for run in inventory.shares.keys() {
+        if let Some(spec) = inventory.spec(run).filter(|_| !runs.iter().any(|known| known.spec.id == *run)) {
+            let stages = inventory.shares.get(run).into_iter().flat_map(|shares| shares.values());
             runs.push(Listed {
                 version: VERSION,
                 created: moment(spec.created),
-                state: heard.standing(spec, None),
+                state: inventory.status(spec, None),
                 recorded: false,
                 stage: stages.map(|share| share.stage).min(),
                 last_at: None,
@@ -245,7 +248,7 @@ fn merged(recorded: Vec<RunSummary>, asked: &Asked) -> Vec<Listed> {
                 trained: None,
                 bytes: 0,
                 damage: None,
-                unheard: heard.unheard(spec),
+                unheard: inventory.unheard(spec),
                 spec: spec.clone(),
             });
         }
@@ -304,11 +307,11 @@ fn state(run: &Listed, local: bool) -> String {
         // how it ended is not known
         (Some(Told { outcome, .. }), _) if run.spec.is_imported() => outcome.summary.clone(),
         (Some(Told { outcome, .. }), _) => format!("exit {}: {}", outcome.exit_code(), outcome.summary),
-        (None, Standing::Running) if run.recorded => "running".to_owned(),
-        (None, Standing::Running) => "running; not recorded here".to_owned(),
-        (None, Standing::Ended) if run.recorded => format!("ended, its hosts say; no end recorded{last}"),
-        (None, Standing::Ended) => "ended; not recorded here".to_owned(),
-        (None, Standing::Unknown) if local => format!("no end recorded{last}"),
-        (None, Standing::Unknown) => format!("unknown: {} did not answer{last}", names(&run.unheard)),
+        (None, RunStatus::Running) if run.recorded => "running".to_owned(),
+        (None, RunStatus::Running) => "running; not recorded here".to_owned(),
+        (None, RunStatus::Ended) if run.recorded => format!("ended, its hosts say; no end recorded{last}"),
+        (None, RunStatus::Ended) => "ended; not recorded here".to_owned(),
+        (None, RunStatus::Unknown) if local => format!("no end recorded{last}"),
+        (None, RunStatus::Unknown) => format!("unknown: {} did not answer{last}", names(&run.unheard)),
     }
 }

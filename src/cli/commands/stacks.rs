@@ -54,20 +54,20 @@ struct Told {
 /// Prints the stacks of a run's ranks.
 pub fn run(args: &StacksArgs, file: &HostsFile, paths: &Paths) -> Result<ExitCode, Failure> {
     runtime::block_on(async {
-        let asker = ask::person();
+        let prompter = ask::person();
         let run = going_on(args.run.as_deref(), paths)?;
-        let mut found = find(&run, file, paths, None, &asker).await?;
+        let mut found = find(&run, file, paths, None, &prompter).await?;
         let spec = found.spec.clone();
         if let Some(outcome) = found.recording.as_ref().and_then(|reader| reader.outcome()) {
             let text = format!("run {} has ended: {}", spec.id.short(), outcome.summary);
             return Err(Failure::new(Code::Usage, format!("{text}; it has no stacks any more")));
         }
-        let mut session = found.session(file, paths, None, &asker).await?;
+        let mut session = found.session(file, paths, None, &prompter).await?;
         output::start(&paths.state)?;
         let mut told = Told::default();
         let mut due: BTreeSet<HostId> = spec.hosts().into_iter().collect();
         session.ask_stacks(&spec, args.threads);
-        asker.timeout(PATIENCE, hear(&mut session, &spec, &mut due, &mut told)).await;
+        prompter.timeout(PATIENCE, hear(&mut session, &spec, &mut due, &mut told)).await;
         let late = format!("no answer in {} s", PATIENCE.as_secs());
         told.silent.extend(due.into_iter().map(|host| (host, Code::Unreachable, late.clone())));
         told.stacks.sort_by_key(|one| (one.rank, one.worker));
@@ -193,7 +193,7 @@ fn source(group: &Alike<'_>) -> String {
 mod tests {
     use super::*;
     use crate::domain::ids::Rank;
-    use crate::domain::standing::Standing;
+    use crate::domain::standstill::StalledPhase;
     use crate::domain::timing::Phase;
 
     #[test]
@@ -208,7 +208,7 @@ mod tests {
                  line 9 in f\n  File \"/me/train.py\", line {line} in main\x1b[2J\n"
             ),
             lacks: None,
-            standing: Some(Standing { phase, step: 8, for_us: 2_000_000, stopped: false, at: None }),
+            standing: Some(StalledPhase { phase, step: 8, for_us: 2_000_000, stopped: false, at: None }),
         };
         let plain = ProcessStacks {
             rank: Rank(3),

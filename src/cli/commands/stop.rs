@@ -30,16 +30,16 @@ const COMPLETION: Duration = Duration::from_secs(10);
 /// Stops a run.
 pub fn run(args: &StopArgs, file: &HostsFile, paths: &Paths) -> Result<ExitCode, Failure> {
     runtime::block_on(async {
-        let asker = ask::person();
-        let mut found = find(&args.run, file, paths, None, &asker).await?;
+        let prompter = ask::person();
+        let mut found = find(&args.run, file, paths, None, &prompter).await?;
         let spec = found.spec.clone();
         if let Some(outcome) = found.recording.as_ref().and_then(|reader| reader.outcome()) {
             to_stdout(&format!("run {} has ended already: {}\n", spec.id.short(), outcome.summary))?;
             return Ok(ExitCode::SUCCESS);
         }
-        let mut session = found.session(file, paths, None, &asker).await?;
+        let mut session = found.session(file, paths, None, &prompter).await?;
         let mut shares = Shares::of(&spec);
-        let in_time = asker.timeout(DEADLINE, stop(&mut session, &spec, args.now, &mut shares)).await;
+        let in_time = prompter.timeout(DEADLINE, stop(&mut session, &spec, args.now, &mut shares)).await;
         in_time.transpose()?;
         let stopped = shares.outcome(&args.run)?;
         if found.recording.take().is_some() {

@@ -27,8 +27,8 @@ const LOOK: Duration = Duration::from_millis(200);
 pub fn run(args: &TraceArgs, file: &HostsFile, paths: &Paths) -> Result<ExitCode, Failure> {
     let span = args.time.map_or(TraceSpan::Steps(args.steps), TraceSpan::Millis);
     runtime::block_on(async {
-        let asker = ask::person();
-        let mut found = find(&args.run, file, paths, None, &asker).await?;
+        let prompter = ask::person();
+        let mut found = find(&args.run, file, paths, None, &prompter).await?;
         let spec = found.spec.clone();
         if let Some(outcome) = found.recording.as_ref().and_then(|reader| reader.outcome()) {
             let text = format!("run {} has ended: {}", spec.id.short(), outcome.summary);
@@ -37,7 +37,7 @@ pub fn run(args: &TraceArgs, file: &HostsFile, paths: &Paths) -> Result<ExitCode
         let target = args.output.clone().unwrap_or_else(|| kernels::default_name(&spec.id).into());
         let mut signals = Signals::listen()?;
         output::start(&paths.state)?;
-        let session = found.session(file, paths, None, &asker).await?;
+        let session = found.session(file, paths, None, &prompter).await?;
         let code = traced(&spec, span, &target, session, &mut signals).await;
         let taken = output::end(Some(&mut signals)).await;
         code.and_then(|code| taken.map(|()| code))

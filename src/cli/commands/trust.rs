@@ -20,7 +20,7 @@ pub fn run(
 ) -> Result<ExitCode, Failure> {
     let host = find(name, file)?;
     runtime::block_on(async {
-        let target = connect::target(host, &paths.home).await?.with_asker(&ask::person());
+        let target = connect::target(host, &paths.home).await?.with_prompter(&ask::person());
         // A host on the way comes first: what is behind it can't be asked before it is trusted.
         for hop in target.hops() {
             let key = scan(hop, &target).await?;

@@ -29,7 +29,7 @@ use crate::launch::request::{LaunchRequest, PlacementSpec};
 use crate::launcher::alerts::AlertCommand;
 use crate::launcher::session::Session;
 use crate::record::{Player, Reader, Store};
-use crate::ssh::Asker;
+use crate::ssh::Prompter;
 use crate::tui::canvas::Caps;
 use crate::tui::core::{Effect, Settings, Zone};
 use crate::tui::runtime::{self as terminal, RuntimeError};
@@ -56,8 +56,8 @@ pub fn live(file: &HostsFile, paths: &Paths, readonly: bool) -> Result<ExitCode,
     model.variables = variables();
     model.here = here();
     runtime::block_on(async {
-        let (asker, questions) = Asker::new();
-        let mut session = connect::session(&file.hosts, &paths.home, Some(INTERVAL), &asker).await?;
+        let (prompter, questions) = Prompter::new();
+        let mut session = connect::session(&file.hosts, &paths.home, Some(INTERVAL), &prompter).await?;
         session.keep_hashes_in(paths.state.join("sync"), paths.home.clone());
         let command = AlertCommand::new(file.alerts.command.clone());
         let mut source = Live::new(session, &paths.state, questions)
@@ -84,7 +84,7 @@ pub fn demo(args: &DemoArgs) -> Result<ExitCode, Failure> {
     model.readonly = args.readonly;
     runtime::block_on(async {
         let session = Session::new(file.hosts.clone(), size.entries(INTERVAL), "/".to_owned());
-        let (_asker, questions) = Asker::new();
+        let (_prompter, questions) = Prompter::new();
         let mut source = Live::new(session, state.path(), questions);
         for (recipe, picks) in model.recipes.iter().zip(size.launches()) {
             source.launch_unseen(LaunchRequest { place: PlacementSpec::Picks(picks), ..recipe.clone() });
@@ -136,10 +136,13 @@ fn read_to_its_end(
     };
     let Ok(hosts) = hosts().and_then(|file| hosts_of(spec, &file)) else { return Ok(()) };
     runtime::block_on(async {
-        let asker = person();
-        let mut session = connect::session(&hosts, &paths.home, None, &asker).await?;
-        let Asked { heard, .. } = ask(&mut session, PATIENCE, &asker, |_| false).await;
-        if heard.unheard(spec).is_empty() && !heard.is_live(&spec.id) && heard.shares.contains_key(&spec.id) {
+        let prompter = person();
+        let mut session = connect::session(&hosts, &paths.home, None, &prompter).await?;
+        let Asked { inventory, .. } = ask(&mut session, PATIENCE, &prompter, |_| false).await;
+        if inventory.unheard(spec).is_empty()
+            && !inventory.is_live(&spec.id)
+            && inventory.shares.contains_key(&spec.id)
+        {
             for trouble in complete(session, vec![spec.clone()], &paths.state, COMPLETION).await {
                 note(&trouble);
             }

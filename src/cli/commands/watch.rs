@@ -23,7 +23,7 @@ use crate::domain::ids::HostId;
 use crate::domain::world::{HostState, World};
 use crate::launcher::alerts::{AlertCommand, AlertObject};
 use crate::launcher::session::{Output, Session};
-use crate::ssh::Asker;
+use crate::ssh::Prompter;
 
 /// `--once` waits no longer for hosts that neither answer nor fail.
 const ONCE_DEADLINE: Duration = Duration::from_secs(45);
@@ -41,17 +41,17 @@ pub fn run(args: &WatchArgs, file: &HostsFile, paths: &Paths) -> Result<ExitCode
     runtime::block_on(async {
         let port = listen(args).await?;
         let interval = Duration::from_secs_f64(args.interval);
-        let asker = ask::person();
-        let mut session = connect::session(&file.hosts, &paths.home, Some(interval), &asker).await?;
+        let prompter = ask::person();
+        let mut session = connect::session(&file.hosts, &paths.home, Some(interval), &prompter).await?;
         if args.once {
-            once(session, (args, &filter), &file.hosts, &asker).await
+            once(session, (args, &filter), &file.hosts, &prompter).await
         } else {
             let mut signals = Signals::listen()?;
             output::start(&paths.state)?;
             session.set_alert_rules(&file.alerts.rules);
             let alerts = AlertCommand::new(file.alerts.command.clone());
             let wanted = (args, &filter);
-            let code = ticks(session, wanted, &file.hosts, (&asker, &mut signals), (alerts, port)).await;
+            let code = ticks(session, wanted, &file.hosts, (&prompter, &mut signals), (alerts, port)).await;
             if is_in_place(args) {
                 to_stdout(in_place::END)?;
             }
@@ -81,7 +81,7 @@ async fn once(
     mut session: Session,
     wanted: (&WatchArgs, &Filter),
     hosts: &[HostConfig],
-    asker: &Asker,
+    prompter: &Prompter,
 ) -> Result<ExitCode, Failure> {
     let mut faults: BTreeMap<HostId, Code> = BTreeMap::new();
     let settle = async {
@@ -89,7 +89,7 @@ async fn once(
             session.next().await;
         }
     };
-    let in_time = asker.timeout(ONCE_DEADLINE, settle).await.is_some();
+    let in_time = prompter.timeout(ONCE_DEADLINE, settle).await.is_some();
     print(session.world(), wanted, hosts, true)?;
     for host in hosts {
         let link = session.world().hosts.get(&host.id).and_then(|state| state.link.as_ref());
@@ -127,7 +127,7 @@ async fn ticks(
     mut session: Session,
     wanted: (&WatchArgs, &Filter),
     hosts: &[HostConfig],
-    (asker, signals): (&Asker, &mut Signals),
+    (prompter, signals): (&Prompter, &mut Signals),
     (mut alerts, mut port): (AlertCommand, Option<MetricsPort>),
 ) -> Result<ExitCode, Failure> {
     let mut first = true;
@@ -160,7 +160,7 @@ async fn ticks(
                 session.tick(clock::now());
                 told = tell(session.world(), told, wanted.0, &mut alerts)?;
                 // a table would wipe the question away
-                let hidden = is_table(wanted.0) && asker.is_asking();
+                let hidden = is_table(wanted.0) && prompter.is_asking();
                 if hidden && is_in_place(wanted.0) {
                     to_stdout(in_place::END)?;
                 }

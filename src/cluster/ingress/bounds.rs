@@ -3,7 +3,7 @@
 
 use crate::domain::collectives::{HostCollectives, PROCESSES};
 use crate::domain::run::RankExit;
-use crate::domain::standing::Standing;
+use crate::domain::standstill::StalledPhase;
 use crate::domain::trace::TraceStage;
 use crate::domain::{plausible, preflight};
 use crate::wire::image::ImageState;
@@ -129,7 +129,7 @@ fn bound_exit(exit: &mut RankExit) {
     exit.error.iter_mut().chain(&mut exit.cause).for_each(plausible::bound_text);
 }
 
-fn bound_standing(standing: &mut Standing) {
+fn bound_standing(standing: &mut StalledPhase) {
     standing.at.iter_mut().for_each(|at| cut(&mut at.file, NAME));
 }
 

@@ -62,7 +62,7 @@ macro_rules! as_it_is {
                 let mut at = 0;
                 let mut out = lanes;
                 while at < out.len() {
-                    out[at] = lanes[at].settle();
+                    out[at] = lanes[at].canonicalize_nan();
                     at += 1;
                 }
                 // SAFETY: the caller's promise.
@@ -78,7 +78,7 @@ macro_rules! as_it_is {
             #[inline(always)]
             unsafe fn store_one(to: *mut u8, value: $type) {
                 // SAFETY: the caller's promise.
-                unsafe { to.cast::<$type>().write_unaligned(value.settle()) }
+                unsafe { to.cast::<$type>().write_unaligned(value.canonicalize_nan()) }
             }
         }
     )*};

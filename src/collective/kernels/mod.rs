@@ -26,7 +26,7 @@ use half::{bf16, f16};
 use super::element::{DType, Reduce};
 use format::Format;
 use level::{Level, Plain};
-use sweep::{Greatest, Least, Sum};
+use sweep::{Maximum, Minimum, Sum};
 
 /// What is done to the reduction at the end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -148,8 +148,8 @@ unsafe fn of_format<L: Level, F: Format>(
     unsafe {
         match how {
             Reduce::Sum | Reduce::Mean => L::run::<F, Sum>(finish, sources, targets, count),
-            Reduce::Min => L::run::<F, Least>(finish, sources, targets, count),
-            Reduce::Max => L::run::<F, Greatest>(finish, sources, targets, count),
+            Reduce::Min => L::run::<F, Minimum>(finish, sources, targets, count),
+            Reduce::Max => L::run::<F, Maximum>(finish, sources, targets, count),
         }
     }
 }

@@ -18,9 +18,9 @@ pub(super) trait Operation {
 /// Their sum.
 pub(super) struct Sum;
 /// The least.
-pub(super) struct Least;
-/// The greatest: the least of what is mirrored, mirrored.
-pub(super) struct Greatest;
+pub(super) struct Minimum;
+/// The greatest: the minimum in the reversed order.
+pub(super) struct Maximum;
 
 impl Operation for Sum {
     #[inline(always)]
@@ -39,7 +39,7 @@ impl Operation for Sum {
     }
 }
 
-impl Operation for Least {
+impl Operation for Minimum {
     #[inline(always)]
     fn enter<W: Wide>(value: W) -> W {
         value
@@ -47,7 +47,7 @@ impl Operation for Least {
 
     #[inline(always)]
     fn join<W: Wide>(left: W, right: W) -> W {
-        left.least(right)
+        left.minimum(right)
     }
 
     #[inline(always)]
@@ -56,20 +56,20 @@ impl Operation for Least {
     }
 }
 
-impl Operation for Greatest {
+impl Operation for Maximum {
     #[inline(always)]
     fn enter<W: Wide>(value: W) -> W {
-        value.mirror()
+        value.reverse_order()
     }
 
     #[inline(always)]
     fn join<W: Wide>(left: W, right: W) -> W {
-        left.least(right)
+        left.minimum(right)
     }
 
     #[inline(always)]
     fn leave<W: Wide>(value: W) -> W {
-        value.mirror()
+        value.reverse_order()
     }
 }
 

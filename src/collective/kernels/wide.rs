@@ -18,13 +18,13 @@ pub(super) trait Wide: Copy {
     fn plus(self, other: Self) -> Self;
 
     /// The lesser; some NaN if one is NaN; −0 is less than +0.
-    fn least(self, other: Self) -> Self;
+    fn minimum(self, other: Self) -> Self;
 
-    /// Turns the order round, and is its own inverse: the greatest is the least of mirror images, mirrored.
-    fn mirror(self) -> Self;
+    /// Turns the order round, and is its own inverse: the maximum is the minimum in the reversed order.
+    fn reverse_order(self) -> Self;
 
     /// The result as it is given out: of all NaNs, one. Which of two NaNs an addition keeps is up to the compiler.
-    fn settle(self) -> Self;
+    fn canonicalize_nan(self) -> Self;
 
     /// For division by `by`; 0 counts as 1.
     fn divisor(by: u32) -> Self::Divisor;
@@ -77,19 +77,19 @@ macro_rules! floating {
             // Two comparisons that differ only for zeros and NaNs, where each gives the other operand: the union of their
             // bits has the sign of −0, and stays a NaN. Both are one instruction (`minps`).
             #[inline(always)]
-            fn least(self, other: Self) -> Self {
+            fn minimum(self, other: Self) -> Self {
                 let one = if self < other { self } else { other };
                 let two = if other < self { other } else { self };
                 Self::from_bits(one.to_bits() | two.to_bits())
             }
 
             #[inline(always)]
-            fn mirror(self) -> Self {
+            fn reverse_order(self) -> Self {
                 -self
             }
 
             #[inline(always)]
-            fn settle(self) -> Self {
+            fn canonicalize_nan(self) -> Self {
                 const QUIET: $bits = $type::INFINITY.to_bits() | 1 << ($type::MANTISSA_DIGITS - 2);
                 Self::from_bits(if self.is_nan() { QUIET } else { self.to_bits() })
             }
@@ -122,17 +122,17 @@ impl Wide for i32 {
     }
 
     #[inline(always)]
-    fn least(self, other: Self) -> Self {
+    fn minimum(self, other: Self) -> Self {
         self.min(other)
     }
 
     #[inline(always)]
-    fn mirror(self) -> Self {
+    fn reverse_order(self) -> Self {
         !self
     }
 
     #[inline(always)]
-    fn settle(self) -> Self {
+    fn canonicalize_nan(self) -> Self {
         self
     }
 
@@ -158,17 +158,17 @@ impl Wide for i64 {
     }
 
     #[inline(always)]
-    fn least(self, other: Self) -> Self {
+    fn minimum(self, other: Self) -> Self {
         self.min(other)
     }
 
     #[inline(always)]
-    fn mirror(self) -> Self {
+    fn reverse_order(self) -> Self {
         !self
     }
 
     #[inline(always)]
-    fn settle(self) -> Self {
+    fn canonicalize_nan(self) -> Self {
         self
     }
 

@@ -22,7 +22,7 @@ use super::wide::Lanes;
 /// F16C has no bit for «no exceptions», which are masked anyway.
 const NEAREST: i32 = _MM_FROUND_TO_NEAREST_INT;
 const NEAREST_512: i32 = _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC;
-/// The NaN that [`super::wide::Wide::settle`] gives; both conversions keep it quiet and positive.
+/// The NaN that [`super::wide::Wide::canonicalize_nan`] gives; both conversions keep it quiet and positive.
 const QUIET: u32 = 0x7fc0_0000;
 
 /// 256-bit registers, and conversions of f16.

@@ -78,7 +78,7 @@ impl Comm {
         }
         let device = device.clone();
         let mut comm = Self { library, raw, clock, limits, ended: false, registered: Vec::new(), device };
-        comm.settle(WHAT, Stage::Joining, limits.join, code)?;
+        comm.wait_ready(WHAT, Stage::Joining, limits.join, code)?;
         Ok(comm)
     }
 
@@ -108,7 +108,7 @@ impl Comm {
     }
 
     /// Waits until a call that returned `code` has done what it was for.
-    pub(super) fn settle(
+    pub(super) fn wait_ready(
         &mut self,
         what: &'static str,
         stage: Stage,
@@ -122,7 +122,7 @@ impl Comm {
             match life.answer(self.now(), said) {
                 Next::Done => return Ok(()),
                 Next::Wait(pause) => std::thread::sleep(Duration::from_micros(pause)),
-                Next::Abort(why) => return Err(self.give_up(self.because(what, why, limit))),
+                Next::Abort(why) => return Err(self.abort(self.because(what, why, limit))),
                 // Only of an abort, which has a loop of its own.
                 Next::Hung => return Err(NcclError::Ended),
             }
@@ -137,7 +137,7 @@ impl Comm {
         }
         match self.answer() {
             Answer::Done | Answer::InProgress => Ok(()),
-            Answer::Failed(code) => Err(self.give_up(self.because(what, Why::Code(code), Duration::ZERO))),
+            Answer::Failed(code) => Err(self.abort(self.because(what, Why::Code(code), Duration::ZERO))),
         }
     }
 
@@ -151,7 +151,7 @@ impl Comm {
     /// Gives the communicator up because of `why`, in a thread of its own: aborts are known to hang. What is in flight on
     /// the GPU is stopped by it.
     #[expect(unsafe_code, reason = "a call of a C library")]
-    pub(super) fn give_up(&mut self, why: NcclError) -> NcclError {
+    pub(super) fn abort(&mut self, why: NcclError) -> NcclError {
         if std::mem::replace(&mut self.ended, true) {
             return why;
         }
@@ -211,7 +211,7 @@ impl Comm {
             return Ok((block, false));
         }
         self.registered.push((Arc::clone(&block), handle));
-        self.settle(WHAT, Stage::Ready, self.limits.operation, code)?;
+        self.wait_ready(WHAT, Stage::Ready, self.limits.operation, code)?;
         Ok((block, true))
     }
 
@@ -226,12 +226,12 @@ impl Comm {
         // SAFETY: a handle of this living communicator, given back once.
         let code =
             self.library.registering.map_or(SUCCESS, |by| unsafe { (by.deregister)(self.raw, handle) });
-        self.settle(WHAT, Stage::Ready, self.limits.operation, code)
+        self.wait_ready(WHAT, Stage::Ready, self.limits.operation, code)
     }
 
     /// Waits until nothing is in flight on any rank, and frees the communicator.
     #[expect(unsafe_code, reason = "calls of a C library")]
-    pub(super) fn leave(mut self) -> Result<(), NcclError> {
+    pub(super) fn finalize(mut self) -> Result<(), NcclError> {
         const WHAT: &str = "leave the communicator";
         if self.ended {
             return Err(NcclError::Ended);
@@ -245,7 +245,7 @@ impl Comm {
         }
         // SAFETY: a living communicator with nothing to be settled.
         let code = unsafe { (self.library.finalize)(self.raw) };
-        self.settle(WHAT, Stage::Leaving, self.limits.end, code)?;
+        self.wait_ready(WHAT, Stage::Finalizing, self.limits.end, code)?;
         self.ended = true;
         // SAFETY: finalised, and not used again: `ended` is set.
         let code = unsafe { (self.library.destroy)(self.raw) };
@@ -260,7 +260,7 @@ impl Comm {
 impl Drop for Comm {
     fn drop(&mut self) {
         if !self.ended {
-            let _ = self.give_up(NcclError::Ended);
+            let _ = self.abort(NcclError::Ended);
         }
     }
 }

@@ -120,7 +120,7 @@ impl Direct {
                 }
             }
         };
-        self.comm.settle(act.name(), Stage::Ready, self.comm.limits().operation, code)?;
+        self.comm.wait_ready(act.name(), Stage::Ready, self.comm.limits().operation, code)?;
         end.record(&self.stream).map_err(cuda("record an event"))?;
         self.spare.push(ready);
         let flying = Flying { seq, _range: range.clone(), started: None, start, end: Arc::clone(&end) };
@@ -154,7 +154,7 @@ impl Direct {
                     break;
                 }
                 let what = "an operation under way";
-                return Err(self.comm.give_up(NcclError::Late { what, seconds: limit.as_secs() }));
+                return Err(self.comm.abort(NcclError::Late { what, seconds: limit.as_secs() }));
             }
             let Some(done) = self.flying.pop_front() else { break };
             // Both have passed, so this doesn't wait.
@@ -179,10 +179,10 @@ impl Direct {
     }
 
     /// Waits for all, and leaves the communicator.
-    pub(super) fn leave(mut self) -> Result<(), NcclError> {
+    pub(super) fn finalize(mut self) -> Result<(), NcclError> {
         if let Some(last) = self.flying.back().map(|last| Arc::clone(&last.end)) {
             self.wait(&last)?;
         }
-        self.comm.leave()
+        self.comm.finalize()
     }
 }

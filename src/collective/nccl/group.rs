@@ -17,15 +17,15 @@ use super::comm::Limits;
 use super::device::{Block, Device, DeviceBuffer, DeviceRange};
 use super::direct::{Act, Direct};
 use super::error::{NcclError, cuda};
+use super::init;
 use super::library::Library;
-use super::meet;
 use super::queue::{Ended, Host, Queue, lock};
 use super::staging::Staging;
 use super::stamps::Timed;
 
 /// Which way the bytes are to go.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Want {
+pub enum BackendPreference {
     /// NCCL where all ranks can use it, else the hosts' memory. A single rank goes no way at all.
     #[default]
     Best,
@@ -37,22 +37,22 @@ pub enum Want {
 
 /// What a group of GPUs is made of.
 #[derive(Debug)]
-pub struct Opening {
+pub struct DeviceGroupOptions {
     /// This rank's GPU.
     pub device: Device,
     /// What [`Library::find`] said.
     pub library: Result<Library, NcclError>,
     /// Which way to go. Ranks may differ: one that wants the hosts' memory decides for all.
-    pub want: Want,
+    pub preference: BackendPreference,
     /// How long things may take.
     pub limits: Limits,
     /// Reads this host's clock.
     pub clock: Clock,
 }
 
-enum Way {
+enum Backend {
     /// One rank.
-    Alone,
+    SingleRank,
     Nccl(Box<Direct>),
     Staged(Queue),
 }
@@ -62,7 +62,7 @@ enum Way {
 /// did not give up, end the process by `std::process::exit`: freeing GPU memory would wait for what hangs.
 pub struct DeviceGroup {
     // Before the host's communicator, which its thread uses.
-    way: Way,
+    backend: Backend,
     host: Host,
     device: Device,
     rank: u32,
@@ -74,7 +74,7 @@ pub struct DeviceGroup {
 
 /// An operation that was begun.
 #[must_use = "nothing waits for the result but `join` and `wait`"]
-pub struct Ticket {
+pub struct DeviceWork {
     seq: u64,
     state: State,
 }
@@ -87,16 +87,16 @@ enum State {
     Failed,
 }
 
-impl Ticket {
+impl DeviceWork {
     /// The operation's number, from 1.
     pub fn seq(&self) -> u64 {
         self.seq
     }
 }
 
-impl fmt::Debug for Ticket {
+impl fmt::Debug for DeviceWork {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Ticket({})", self.seq)
+        write!(f, "DeviceWork({})", self.seq)
     }
 }
 
@@ -118,29 +118,32 @@ impl DerefMut for HostAccess<'_> {
 }
 
 impl DeviceGroup {
-    /// Agrees with the other ranks on the way, by the communicator of the hosts, and takes it.
-    pub fn open(opening: Opening, mut host: Box<dyn Communicator>) -> Result<Self, CollectiveError> {
+    /// Agrees with the other ranks on the backend, by the communicator of the hosts, and opens it.
+    pub fn open(
+        options: DeviceGroupOptions,
+        mut host: Box<dyn Communicator>,
+    ) -> Result<Self, CollectiveError> {
         let (rank, world) = (host.rank(), host.world());
-        let (device, clock) = (opening.device.clone(), opening.clock);
-        let alone = world == 1 && opening.want == Want::Best;
-        let met = if alone { Ok(None) } else { meet::meet(opening, host.as_mut())?.map(Some) };
+        let (device, clock) = (options.device.clone(), options.clock);
+        let alone = world == 1 && options.preference == BackendPreference::Best;
+        let joined = if alone { Ok(None) } else { init::init_comm(options, host.as_mut())?.map(Some) };
         let transport = host.transport();
         let host: Host = Arc::new(Mutex::new(host));
-        let (way, transport, why) = match met {
-            Ok(None) => (Way::Alone, Transport::None, None),
+        let (backend, transport, why) = match joined {
+            Ok(None) => (Backend::SingleRank, Transport::None, None),
             Ok(Some(comm)) => {
                 let direct = Direct::new(comm, device.clone()).map_err(|error| error.on(rank))?;
-                (Way::Nccl(Box::new(direct)), Transport::Nccl, None)
+                (Backend::Nccl(Box::new(direct)), Transport::Nccl, None)
             }
             Err(why) => {
                 let staging = Staging::new(device.clone(), clock).map_err(|error| error.on(rank))?;
                 let queue = Queue::start(staging, Arc::clone(&host)).map_err(|error| {
                     CollectiveError::System { rank, what: "start a thread", reason: error.to_string() }
                 })?;
-                (Way::Staged(queue), transport, Some(why))
+                (Backend::Staged(queue), transport, Some(why))
             }
         };
-        Ok(Self { way, host, device, rank, world, transport, why, seq: 0 })
+        Ok(Self { backend, host, device, rank, world, transport, why, seq: 0 })
     }
 
     /// How bytes travel: [`Transport::Nccl`], or how the hosts' communicator does it.
@@ -155,9 +158,9 @@ impl DeviceGroup {
 
     /// Whether the GPU copies to and from the hosts' memory directly; `None` where it doesn't go that way, or has not yet.
     pub fn is_pinned(&self) -> Option<bool> {
-        match &self.way {
-            Way::Staged(queue) => queue.is_pinned(),
-            Way::Alone | Way::Nccl(_) => None,
+        match &self.backend {
+            Backend::Staged(queue) => queue.is_pinned(),
+            Backend::SingleRank | Backend::Nccl(_) => None,
         }
     }
 
@@ -169,7 +172,7 @@ impl DeviceGroup {
     /// The hosts' communicator, when all operations of the GPUs that were begun don't use it any more. It is the group's, so
     /// that all ranks use it in the same order.
     pub fn host(&mut self) -> HostAccess<'_> {
-        if let Way::Staged(queue) = &self.way {
+        if let Backend::Staged(queue) = &self.backend {
             queue.flush();
         }
         HostAccess(lock(&self.host))
@@ -178,7 +181,7 @@ impl DeviceGroup {
     /// Zeroed memory of the GPU, which the operations work on; registered with NCCL where that is the way and all ranks can.
     pub fn allocate(&mut self, bytes: usize) -> Result<DeviceBuffer, CollectiveError> {
         let rank = self.rank;
-        let Way::Nccl(direct) = &mut self.way else { return self.allocate_private(bytes) };
+        let Backend::Nccl(direct) = &mut self.backend else { return self.allocate_private(bytes) };
         let agree = |own: bool| {
             let mut all = [i64::from(own)];
             lock(&self.host).allreduce(&mut all, Reduce::Min)?;
@@ -196,7 +199,7 @@ impl DeviceGroup {
     /// Frees memory before the group ends: what is registered with NCCL is kept until then. All operations on it must have been
     /// waited for.
     pub fn release(&mut self, buffer: DeviceBuffer) -> Result<(), CollectiveError> {
-        if let Way::Nccl(direct) = &mut self.way {
+        if let Backend::Nccl(direct) = &mut self.backend {
             direct.release(&buffer).map_err(|error| error.on(self.rank))?;
         }
         drop(buffer);
@@ -210,7 +213,7 @@ impl DeviceGroup {
         range: &DeviceRange,
         how: Reduce,
         after: &CudaStream,
-    ) -> Result<Ticket, CollectiveError> {
+    ) -> Result<DeviceWork, CollectiveError> {
         self.begin(Act::Reduce(how), range, after)
     }
 
@@ -220,7 +223,7 @@ impl DeviceGroup {
         range: &DeviceRange,
         root: u32,
         after: &CudaStream,
-    ) -> Result<Ticket, CollectiveError> {
+    ) -> Result<DeviceWork, CollectiveError> {
         let world = self.world;
         if root >= world {
             return Err(CollectiveError::NoSuchRank { rank: root, world });
@@ -233,31 +236,31 @@ impl DeviceGroup {
         act: Act,
         range: &DeviceRange,
         after: &CudaStream,
-    ) -> Result<Ticket, CollectiveError> {
+    ) -> Result<DeviceWork, CollectiveError> {
         let rank = self.rank;
         let seq = self.seq + 1;
-        let state = match &mut self.way {
-            Way::Nccl(direct) => direct.begin(seq, act, range, after).map(State::Event),
-            Way::Alone => self.device.mark(after).map(State::Event),
-            Way::Staged(queue) => {
+        let state = match &mut self.backend {
+            Backend::Nccl(direct) => direct.begin(seq, act, range, after).map(State::Event),
+            Backend::SingleRank => self.device.mark(after).map(State::Event),
+            Backend::Staged(queue) => {
                 self.device.mark(after).map(|ready| State::Coming(queue.begin(seq, act, range, ready)))
             }
         };
         let state = state.map_err(|error| error.on(rank))?;
         self.seq = seq;
-        Ok(Ticket { seq, state })
+        Ok(DeviceWork { seq, state })
     }
 
     /// Puts the end of an operation before whatever is put on `stream` from now on. Where the bytes go by the hosts' memory,
     /// this waits for the host's part.
-    pub fn join(&mut self, ticket: &mut Ticket, stream: &CudaStream) -> Result<(), CollectiveError> {
-        let event = Self::event(ticket)?;
+    pub fn join(&mut self, work: &mut DeviceWork, stream: &CudaStream) -> Result<(), CollectiveError> {
+        let event = Self::event(work)?;
         stream.wait(&event).map_err(cuda("order two streams")).map_err(|error| error.on(self.rank))
     }
 
     /// Waits until an operation is done, or has failed.
-    pub fn wait(&mut self, ticket: &mut Ticket) -> Result<(), CollectiveError> {
-        let event = Self::event(ticket)?;
+    pub fn wait(&mut self, work: &mut DeviceWork) -> Result<(), CollectiveError> {
+        let event = Self::event(work)?;
         self.until(&event)
     }
 
@@ -270,29 +273,29 @@ impl DeviceGroup {
 
     /// Waits until the GPU has come to `event`; as [`DeviceGroup::synchronize`].
     pub fn until(&mut self, event: &CudaEvent) -> Result<(), CollectiveError> {
-        let done = match &mut self.way {
-            Way::Nccl(direct) => direct.wait(event),
+        let done = match &mut self.backend {
+            Backend::Nccl(direct) => direct.wait(event),
             // What is on the GPU then are copies that the host has begun, which end.
-            Way::Alone | Way::Staged(_) => event.synchronize().map_err(cuda("wait for the GPU")),
+            Backend::SingleRank | Backend::Staged(_) => event.synchronize().map_err(cuda("wait for the GPU")),
         };
         done.map_err(|error| error.on(self.rank))
     }
 
-    fn event(ticket: &mut Ticket) -> Result<Arc<CudaEvent>, CollectiveError> {
-        let event = match &ticket.state {
+    fn event(work: &mut DeviceWork) -> Result<Arc<CudaEvent>, CollectiveError> {
+        let event = match &work.state {
             State::Event(event) => return Ok(Arc::clone(event)),
             State::Coming(ended) => ended.recv().unwrap_or(Err(CollectiveError::Abandoned)),
             State::Failed => Err(CollectiveError::Abandoned),
         };
-        ticket.state = event.as_ref().map_or(State::Failed, |event| State::Event(Arc::clone(event)));
+        work.state = event.as_ref().map_or(State::Failed, |event| State::Event(Arc::clone(event)));
         event
     }
 
     /// Sees, without waiting, whether an operation under way has failed. Call it now and then where nothing else is called.
     pub fn watch(&mut self) -> Result<(), CollectiveError> {
-        match &mut self.way {
-            Way::Nccl(direct) => direct.watch().map_err(|error| error.on(self.rank)),
-            Way::Alone | Way::Staged(_) => Ok(()),
+        match &mut self.backend {
+            Backend::Nccl(direct) => direct.watch().map_err(|error| error.on(self.rank)),
+            Backend::SingleRank | Backend::Staged(_) => Ok(()),
         }
     }
 
@@ -300,27 +303,27 @@ impl DeviceGroup {
     /// late: an operation that the GPU has not finished by then is left out, and nothing waits for it.
     pub fn timings(&mut self, upto: u64) -> Result<Vec<Timed>, CollectiveError> {
         let upto = upto.min(self.seq);
-        match &mut self.way {
-            Way::Alone => Ok(Vec::new()),
-            Way::Staged(queue) => Ok(queue.timings(upto)),
-            Way::Nccl(direct) => {
+        match &mut self.backend {
+            Backend::SingleRank => Ok(Vec::new()),
+            Backend::Staged(queue) => Ok(queue.timings(upto)),
+            Backend::Nccl(direct) => {
                 direct.watch().map_err(|error| error.on(self.rank))?;
-                let mut least = direct.durations.exchange(upto);
-                if least.is_empty() {
+                let mut minimum = direct.durations.exchange(upto);
+                if minimum.is_empty() {
                     return Ok(Vec::new());
                 }
-                let _: OpTiming = lock(&self.host).allreduce(&mut least, Reduce::Min)?;
-                Ok(direct.durations.split(upto, &least))
+                let _: OpTiming = lock(&self.host).allreduce(&mut minimum, Reduce::Min)?;
+                Ok(direct.durations.split(upto, &minimum))
             }
         }
     }
 
     /// Ends the group in order: waits for what was begun, and gives the hosts' communicator back.
-    pub fn leave(self) -> Result<Box<dyn Communicator>, CollectiveError> {
-        match self.way {
-            Way::Nccl(direct) => direct.leave().map_err(|error| error.on(self.rank))?,
-            Way::Staged(queue) => drop(queue),
-            Way::Alone => {}
+    pub fn finalize(self) -> Result<Box<dyn Communicator>, CollectiveError> {
+        match self.backend {
+            Backend::Nccl(direct) => direct.finalize().map_err(|error| error.on(self.rank))?,
+            Backend::Staged(queue) => drop(queue),
+            Backend::SingleRank => {}
         }
         // The thread that shared it has ended.
         let host = Arc::into_inner(self.host).ok_or(CollectiveError::Abandoned)?;

@@ -1,10 +1,10 @@
 //! The life of a communicator of NCCL, as a state machine: time and the library's answers in, what to do next out. Pure.
 //!
 //! ```text
-//! Joining ──done──▶ Ready ──leave──▶ Leaving ──done──▶ (gone)
-//!    │                │                 │
-//!    └── error, late ─┴─────────────────┴──▶ Aborting ──done──▶ (gone)
-//!                                               └── late ──▶ (hung: the process must end)
+//! Joining ──done──▶ Ready ──finalize──▶ Finalizing ──done──▶ (gone)
+//!    │                │                    │
+//!    └── error, late ─┴────────────────────┴──▶ Aborting ──done──▶ (gone)
+//!                                                  └── late ──▶ (hung: the process must end)
 //! ```
 //!
 //! Every call of a communicator that doesn't block may answer «in progress»; until it has settled no other may be made.
@@ -24,7 +24,7 @@ pub(super) enum Stage {
     /// Between operations, or an operation is being settled.
     Ready,
     /// Waiting until nothing is in flight on any rank.
-    Leaving,
+    Finalizing,
     /// Being given up.
     Aborting,
 }
@@ -87,7 +87,7 @@ impl Life {
                 let pause = self.pause.min(self.deadline - now);
                 self.pause = (self.pause * 2).min(match self.stage {
                     Stage::Ready => LONGEST_OF_OPERATION,
-                    Stage::Joining | Stage::Leaving | Stage::Aborting => LONGEST,
+                    Stage::Joining | Stage::Finalizing | Stage::Aborting => LONGEST,
                 });
                 Next::Wait(pause)
             }
@@ -130,7 +130,7 @@ mod tests {
 
     #[test]
     fn errors_lead_to_an_abort_except_of_the_abort() {
-        for stage in [Stage::Joining, Stage::Ready, Stage::Leaving] {
+        for stage in [Stage::Joining, Stage::Ready, Stage::Finalizing] {
             let mut life = Life::begin(stage, 0, 10);
             assert_eq!(life.answer(1, Answer::Failed(6)), Next::Abort(Why::Code(6)), "{stage:?}");
         }
@@ -143,7 +143,7 @@ mod tests {
     proptest! {
         #[test]
         fn nothing_waits_beyond_its_deadline(limit in 0_u64..1_000_000, late in 0_u64..1000, stage in 0..4) {
-            let stage = [Stage::Joining, Stage::Ready, Stage::Leaving, Stage::Aborting][stage as usize];
+            let stage = [Stage::Joining, Stage::Ready, Stage::Finalizing, Stage::Aborting][stage as usize];
             let mut life = Life::begin(stage, 5, limit);
             let mut now = 5;
             while let Next::Wait(pause) = life.answer(now, Answer::InProgress) {

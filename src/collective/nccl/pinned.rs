@@ -1,4 +1,4 @@
-//! Host memory of the group that the GPU copies from and to: taken piece by piece, in turn.
+//! Host memory of the group that the GPU copies from and to: taken chunk by chunk, in turn.
 
 use std::collections::VecDeque;
 use std::ffi::c_void;
@@ -44,7 +44,7 @@ impl Drop for Pin {
     }
 }
 
-/// A piece of memory that is not in use, and the event of the last copy out of it.
+/// A chunk of memory that is not in use, and the event of the last copy out of it.
 pub(super) struct Slot {
     pub(super) buffer: Buffer<u8>,
     /// Of the last copy to or from the GPU.
@@ -59,7 +59,7 @@ pub(super) struct Slots {
 }
 
 impl Slots {
-    /// `count` pieces of `size` bytes of the group's memory. All ranks make theirs at the same point.
+    /// `count` chunks of `size` bytes of the group's memory. All ranks make theirs at the same point.
     pub(super) fn new(
         device: &Device,
         host: &mut dyn Communicator,
@@ -85,12 +85,12 @@ impl Slots {
         Ok(Self { pin, free })
     }
 
-    /// The piece that has been free for longest. There is always one, for no more are out than there are.
+    /// The chunk that has been free for longest. There is always one, for no more are out than there are.
     pub(super) fn take(&mut self) -> Option<Slot> {
         self.free.pop_front()
     }
 
-    /// Gives a piece back. Its last copy may be under way: the next user of it waits for that.
+    /// Gives a chunk back. Its last copy may be under way: the next user of it waits for that.
     pub(super) fn give(&mut self, slot: Slot) {
         self.free.push_back(slot);
     }

@@ -1,4 +1,4 @@
-//! Operations by the host's memory: down from the GPU, reduced between the hosts' processes, up again; piece by piece, so
+//! Operations by the host's memory: down from the GPU, reduced between the hosts' processes, up again; chunk by chunk, so
 //! that the three go on at the same time.
 //!
 //! This is the way where ranks share a GPU or a rank has no NCCL. One thread does the operations in the order
@@ -11,21 +11,21 @@ use std::sync::Arc;
 use cudarc::driver::sys::CUevent_flags;
 use cudarc::driver::{CudaEvent, CudaStream, result};
 
-use super::super::buffer::Pending;
+use super::super::buffer::Work;
 use super::super::communicator::Communicator;
 use super::super::deadline::Clock;
 use super::super::element::{DType, Reduce, Values, bf16, f16};
 use super::super::error::CollectiveError;
 use super::super::op::OpTiming;
+use super::chunks::{count, cut, room};
 use super::device::{Device, DeviceRange};
 use super::error::{NcclError, cuda};
-use super::pieces::{count, cut, room};
 use super::pinned::{Slot, Slots};
 
-/// A piece whose memory the host's communicator works on.
+/// A chunk whose memory the host's communicator works on.
 struct Reducing {
-    piece: Range<usize>,
-    pending: Pending,
+    chunk: Range<usize>,
+    pending: Work,
     copied: CudaEvent,
 }
 
@@ -52,7 +52,7 @@ impl Staging {
         self.slots.values().next().map(Slots::is_pinned)
     }
 
-    /// A piece of memory, ready to be written.
+    /// A chunk of memory, ready to be written.
     fn slot(&mut self, host: &mut dyn Communicator, bytes: usize) -> Result<Slot, CollectiveError> {
         let (rank, size) = (host.rank(), room(bytes));
         let slots = match self.slots.entry(size) {
@@ -85,10 +85,10 @@ impl Staging {
         let mut coming: VecDeque<(Range<usize>, Slot)> = VecDeque::new();
         let mut reducing: VecDeque<Reducing> = VecDeque::new();
         let mut clocked = Clocked::new(self.clock);
-        for piece in cut(range.bytes()) {
-            let mut slot = self.slot(host, piece.len())?;
-            self.copy_down(range, &piece, &mut slot).map_err(|error| error.on(rank))?;
-            coming.push_back((piece, slot));
+        for chunk in cut(range.bytes()) {
+            let mut slot = self.slot(host, chunk.len())?;
+            self.copy_down(range, &chunk, &mut slot).map_err(|error| error.on(rank))?;
+            coming.push_back((chunk, slot));
             if coming.len() > 1 {
                 Self::reduce_next(host, &mut coming, &mut reducing, range.dtype(), how, &mut clocked)?;
             }
@@ -105,7 +105,7 @@ impl Staging {
         Ok((self.uploaded().map_err(|error| error.on(rank))?, clocked.timing()))
     }
 
-    /// Waits until the first piece is down, and begins its reduction.
+    /// Waits until the first chunk is down, and begins its reduction.
     fn reduce_next(
         host: &mut dyn Communicator,
         coming: &mut VecDeque<(Range<usize>, Slot)>,
@@ -114,16 +114,16 @@ impl Staging {
         how: Reduce,
         clocked: &mut Clocked,
     ) -> Result<(), CollectiveError> {
-        let Some((piece, Slot { buffer, copied })) = coming.pop_front() else { return Ok(()) };
+        let Some((chunk, Slot { buffer, copied })) = coming.pop_front() else { return Ok(()) };
         copied.synchronize().map_err(cuda("copy from the GPU")).map_err(|error| error.on(host.rank()))?;
         clocked.begin();
-        // All of the memory is reduced, what follows the piece too: that is less work than a size for each length.
+        // All of the memory is reduced, what follows the chunk too: that is less work than a size for each length.
         let pending = host.begin(buffer, dtype, how)?;
-        reducing.push_back(Reducing { piece, pending, copied });
+        reducing.push_back(Reducing { chunk, pending, copied });
         Ok(())
     }
 
-    /// Waits until the first piece is reduced, and begins its copy up.
+    /// Waits until the first chunk is reduced, and begins its copy up.
     fn upload_next(
         &mut self,
         rank: u32,
@@ -131,11 +131,11 @@ impl Staging {
         reducing: &mut VecDeque<Reducing>,
         clocked: &mut Clocked,
     ) -> Result<(), CollectiveError> {
-        let Some(Reducing { piece, pending, copied }) = reducing.pop_front() else { return Ok(()) };
+        let Some(Reducing { chunk, pending, copied }) = reducing.pop_front() else { return Ok(()) };
         let (buffer, timing) = pending.wait()?;
         clocked.waited += timing.wait;
         let slot = Slot { buffer, copied };
-        self.copy_up(range, &piece, &slot).map_err(|error| error.on(rank))?;
+        self.copy_up(range, &chunk, &slot).map_err(|error| error.on(rank))?;
         self.give(slot);
         Ok(())
     }
@@ -153,10 +153,10 @@ impl Staging {
             stream.wait(ready).map_err(cuda("order two streams")).map_err(|error| error.on(rank))?;
         }
         let mut clocked = Clocked::new(self.clock);
-        for piece in cut(range.bytes()) {
-            let mut slot = self.slot(host, piece.len())?;
+        for chunk in cut(range.bytes()) {
+            let mut slot = self.slot(host, chunk.len())?;
             if rank == root {
-                self.copy_down(range, &piece, &mut slot).map_err(|error| error.on(rank))?;
+                self.copy_down(range, &chunk, &mut slot).map_err(|error| error.on(rank))?;
                 slot.copied
                     .synchronize()
                     .map_err(cuda("copy from the GPU"))
@@ -164,10 +164,10 @@ impl Staging {
             }
             clocked.begin();
             let timing =
-                host.broadcast_values(root, values(range.dtype(), &mut slot.buffer[..piece.len()]))?;
+                host.broadcast_values(root, values(range.dtype(), &mut slot.buffer[..chunk.len()]))?;
             clocked.waited += timing.wait;
             if rank != root {
-                self.copy_up(range, &piece, &slot).map_err(|error| error.on(rank))?;
+                self.copy_up(range, &chunk, &slot).map_err(|error| error.on(rank))?;
             }
             self.give(slot);
         }
@@ -183,9 +183,9 @@ impl Staging {
     }
 
     #[expect(unsafe_code, reason = "a copy that goes on after the call")]
-    fn copy_down(&self, range: &DeviceRange, piece: &Range<usize>, slot: &mut Slot) -> Result<(), NcclError> {
-        let (from, to) = (range.pointer() + piece.start as u64, &mut slot.buffer[..piece.len()]);
-        // SAFETY: the piece lies in memory that the range keeps until the operation is over, and the slot is not touched
+    fn copy_down(&self, range: &DeviceRange, chunk: &Range<usize>, slot: &mut Slot) -> Result<(), NcclError> {
+        let (from, to) = (range.pointer() + chunk.start as u64, &mut slot.buffer[..chunk.len()]);
+        // SAFETY: the chunk lies in memory that the range keeps until the operation is over, and the slot is not touched
         // until its event has passed; `abandon` waits for both when an operation fails.
         unsafe { result::memcpy_dtoh_async(to, from, self.down.cu_stream()) }
             .map_err(cuda("copy from the GPU"))?;
@@ -193,8 +193,8 @@ impl Staging {
     }
 
     #[expect(unsafe_code, reason = "a copy that goes on after the call")]
-    fn copy_up(&self, range: &DeviceRange, piece: &Range<usize>, slot: &Slot) -> Result<(), NcclError> {
-        let (to, from) = (range.pointer() + piece.start as u64, &slot.buffer[..piece.len()]);
+    fn copy_up(&self, range: &DeviceRange, chunk: &Range<usize>, slot: &Slot) -> Result<(), NcclError> {
+        let (to, from) = (range.pointer() + chunk.start as u64, &slot.buffer[..chunk.len()]);
         // SAFETY: as in `copy_down`.
         unsafe { result::memcpy_htod_async(to, from, self.up.cu_stream()) }
             .map_err(cuda("copy to the GPU"))?;
@@ -214,7 +214,7 @@ impl Drop for Staging {
     }
 }
 
-/// The time of one operation: from its first piece in the host's memory to its last copy up.
+/// The time of one operation: from its first chunk in the host's memory to its last copy up.
 struct Clocked {
     clock: Clock,
     began: Option<u64>,

@@ -38,7 +38,7 @@ impl Durations {
         self.done.push_back((seq, ns));
     }
 
-    /// The durations of the operations up to `upto`, for an allreduce by the least. One that is not known yet is infinite,
+    /// The durations of the operations up to `upto`, for an allreduce by the minimum. One that is not known yet is infinite,
     /// so that every rank brings as many numbers as the others, without waiting for its GPU.
     pub(super) fn exchange(&self, upto: u64) -> Vec<f64> {
         let first = self.first(upto);
@@ -55,16 +55,16 @@ impl Durations {
         (self.told + 1).max((upto + 1).saturating_sub(KEPT as u64))
     }
 
-    /// Splits the durations by the least ones of all ranks, and forgets them.
-    pub(super) fn split(&mut self, upto: u64, least: &[f64]) -> Vec<Timed> {
+    /// Splits the durations by the minimum over all ranks, and forgets them.
+    pub(super) fn split(&mut self, upto: u64, minimum: &[f64]) -> Vec<Timed> {
         let own = self.exchange(upto);
         let first = self.first(upto);
         self.told = self.told.max(upto);
         self.done.retain(|(seq, _)| *seq > upto);
-        let known = (first..).zip(own).zip(least).filter(|((_, own), _)| own.is_finite());
+        let known = (first..).zip(own).zip(minimum).filter(|((_, own), _)| own.is_finite());
         known
-            .map(|((seq, own), least)| {
-                let transfer = least.min(own);
+            .map(|((seq, own), minimum)| {
+                let transfer = minimum.min(own);
                 Timed { seq, timing: OpTiming { wait: (own - transfer) as u64, transfer: transfer as u64 } }
             })
             .collect()
@@ -75,7 +75,7 @@ impl Durations {
 mod tests {
     use super::*;
 
-    fn least(ranks: &[&Durations], upto: u64) -> Vec<f64> {
+    fn minimum(ranks: &[&Durations], upto: u64) -> Vec<f64> {
         let all: Vec<Vec<f64>> = ranks.iter().map(|rank| rank.exchange(upto)).collect();
         (0..all[0].len()).map(|at| all.iter().map(|own| own[at]).fold(f64::INFINITY, f64::min)).collect()
     }
@@ -92,7 +92,7 @@ mod tests {
     fn the_rank_that_came_last_did_not_wait() {
         let mut early = of(&[(1, 900.0), (2, 100.0)]);
         let mut late = of(&[(1, 100.0), (2, 110.0)]);
-        let shortest = least(&[&early, &late], 2);
+        let shortest = minimum(&[&early, &late], 2);
         let timing = |seq, wait, transfer| Timed { seq, timing: OpTiming { wait, transfer } };
         assert_eq!(early.split(2, &shortest), [timing(1, 800, 100), timing(2, 0, 100)]);
         assert_eq!(late.split(2, &shortest), [timing(1, 0, 100), timing(2, 10, 100)]);
@@ -102,7 +102,7 @@ mod tests {
     fn what_is_not_known_yet_is_left_out_and_never_told_later() {
         let mut one = of(&[(1, 50.0)]);
         let mut two = of(&[(1, 60.0), (2, 70.0)]);
-        let shortest = least(&[&one, &two], 2);
+        let shortest = minimum(&[&one, &two], 2);
         assert_eq!(shortest, [50.0, 70.0]);
         assert_eq!(one.split(2, &shortest).len(), 1);
         assert_eq!(two.split(2, &shortest).len(), 2);

@@ -4,7 +4,7 @@
 //! head      one line: the number of ranks, and how they wake each other
 //! a rank    call[2]   what it is about to do, by parity of the step; small values beside it
 //!           done      how many steps of moving bytes it has finished
-//!           stage[2]  pieces of values that lie in memory of its own, by parity of the piece
+//!           stage[2]  chunks of values that lie in memory of its own, by parity of the chunk
 //! ```
 //! Two calls by turns are enough: no rank makes call `k + 2` before everyone has seen all calls `k + 1`, which
 //! everyone makes after it has read all calls `k`.
@@ -20,12 +20,12 @@ use super::wait::{self, Flag};
 
 /// The most bytes that travel with a call.
 pub(in crate::collective) const SMALL: usize = 64 << 10;
-/// The bytes of a piece.
-pub(in crate::collective) const PIECE: usize = 256 << 10;
+/// The bytes of a chunk.
+pub(in crate::collective) const CHUNK: usize = 256 << 10;
 
 /// What one rank says; equal on all ranks but for `place`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(in crate::collective) struct Said {
+pub(in crate::collective) struct OpDescriptor {
     /// The kind's code.
     pub(in crate::collective) kind: u64,
     /// Values.
@@ -68,8 +68,8 @@ struct Rank {
     done: Apart<Flag>,
     /// Rank `leader` only: what came of a step that leaders did for all.
     go: Apart<Flag>,
-    stages: [[u8; PIECE]; 2],
-    results: [[u8; PIECE]; 2],
+    stages: [[u8; CHUNK]; 2],
+    results: [[u8; CHUNK]; 2],
 }
 
 /// The board, mapped.
@@ -111,7 +111,7 @@ impl Board {
         }
     }
 
-    /// Whether one of the ranks needs fences. Known when all have met once.
+    /// Whether one of the ranks needs fences. Known after the first barrier.
     pub(super) fn wants_fences(&self) -> bool {
         self.head().fences.load(Ordering::SeqCst) != 0
     }
@@ -158,18 +158,18 @@ impl Board {
 
     /// Writes what `rank` is about to do at `step`; raising [`Board::called`] shows it.
     #[inline]
-    pub(super) fn say(&self, rank: usize, step: u32, said: Said) {
+    pub(super) fn publish(&self, rank: usize, step: u32, descriptor: OpDescriptor) {
         let call = self.call(rank, step);
-        call.kind.store(said.kind, Ordering::Relaxed);
-        call.len.store(said.len, Ordering::Relaxed);
-        call.place.store(said.place, Ordering::Relaxed);
+        call.kind.store(descriptor.kind, Ordering::Relaxed);
+        call.len.store(descriptor.len, Ordering::Relaxed);
+        call.place.store(descriptor.place, Ordering::Relaxed);
     }
 
-    /// What `rank` said it does at `step`, once its flag is raised.
+    /// What `rank` published for `step`, once its flag is raised.
     #[inline]
-    pub(super) fn said(&self, rank: usize, step: u32) -> Said {
+    pub(super) fn descriptor(&self, rank: usize, step: u32) -> OpDescriptor {
         let call = self.call(rank, step);
-        Said {
+        OpDescriptor {
             kind: call.kind.load(Ordering::Relaxed),
             len: call.len.load(Ordering::Relaxed),
             place: call.place.load(Ordering::Relaxed),
@@ -204,18 +204,18 @@ impl Board {
         unsafe { &(*self.record(0)).go.0 }
     }
 
-    /// [`PIECE`] bytes for a piece of a rank's own values.
+    /// [`CHUNK`] bytes for a chunk of a rank's own values.
     #[expect(unsafe_code, reason = "the address of a field")]
-    pub(super) fn stage(&self, rank: usize, piece: usize) -> *mut u8 {
+    pub(super) fn stage(&self, rank: usize, chunk: usize) -> *mut u8 {
         // SAFETY: only an address is computed.
-        unsafe { (&raw mut (*self.record(rank)).stages[piece & 1]).cast() }
+        unsafe { (&raw mut (*self.record(rank)).stages[chunk & 1]).cast() }
     }
 
-    /// [`PIECE`] bytes for results that a rank has made.
+    /// [`CHUNK`] bytes for results that a rank has made.
     #[expect(unsafe_code, reason = "the address of a field")]
-    pub(super) fn results(&self, rank: usize, piece: usize) -> *mut u8 {
+    pub(super) fn results(&self, rank: usize, chunk: usize) -> *mut u8 {
         // SAFETY: only an address is computed.
-        unsafe { (&raw mut (*self.record(rank)).results[piece & 1]).cast() }
+        unsafe { (&raw mut (*self.record(rank)).results[chunk & 1]).cast() }
     }
 
     /// Wakes everyone, to look around: the group is broken.

@@ -1,4 +1,4 @@
-//! The ranks of one host: how they meet, and how one reaches the values of another.
+//! The ranks of one host: the barrier of each operation, and how one reaches the values of another.
 
 use std::io;
 
@@ -6,7 +6,7 @@ use super::super::element::{DType, Reduce};
 use super::super::error::CollectiveError;
 use super::super::kernels::{self, Finish};
 use super::arena::{Arena, Block, View};
-use super::board::{Board, PRIVATE, SMALL, Said};
+use super::board::{Board, OpDescriptor, PRIVATE, SMALL};
 use super::wait::{Flag, Patience};
 
 /// Called every 20 ms while a rank waits: whether the group still lives.
@@ -18,9 +18,9 @@ pub(in crate::collective) trait Look {
 
 /// Why ranks of a host can't go on together.
 #[derive(Debug)]
-pub(in crate::collective) enum Unmet {
+pub(in crate::collective) enum BarrierError {
     /// This one, by its place on the host, does something else.
-    Diverged(usize, Said),
+    Diverged(usize, OpDescriptor),
     /// It names memory that is not in its arena.
     Garbled(usize),
     /// Its memory can't be mapped here.
@@ -91,12 +91,12 @@ impl Host {
     /// Says what this rank does, with `small` values beside it, and waits until all ranks of the host have done so.
     #[inline]
     #[expect(unsafe_code, reason = "writes to this rank's own part of the board")]
-    pub(in crate::collective) fn meet(
+    pub(in crate::collective) fn barrier(
         &mut self,
-        said: Said,
+        descriptor: OpDescriptor,
         small: &[u8],
         look: &mut dyn Look,
-    ) -> Result<(), Unmet> {
+    ) -> Result<(), BarrierError> {
         self.step = self.step.wrapping_add(1);
         let step = self.step;
         if !small.is_empty() {
@@ -107,7 +107,7 @@ impl Host {
                 to.copy_from_nonoverlapping(small.as_ptr(), small.len());
             }
         }
-        self.board.say(self.me, step, said);
+        self.board.publish(self.me, step, descriptor);
         self.board.called(self.me, step).raise(step, self.fence);
         for rank in 0..self.ranks() {
             if rank == self.me {
@@ -118,10 +118,10 @@ impl Host {
                 .wait(step, self.patience, &mut || {
                     look.look(&self.missing(|one| self.board.called(one, step), step))
                 })
-                .map_err(Unmet::Failed)?;
-            let theirs = self.board.said(rank, step);
-            if (theirs.kind, theirs.len) != (said.kind, said.len) {
-                return Err(Unmet::Diverged(rank, theirs));
+                .map_err(BarrierError::Failed)?;
+            let theirs = self.board.descriptor(rank, step);
+            if (theirs.kind, theirs.len) != (descriptor.kind, descriptor.len) {
+                return Err(BarrierError::Diverged(rank, theirs));
             }
         }
         if step == 1 {
@@ -184,11 +184,11 @@ impl Host {
     }
 
     /// Finds where the values of all ranks lie, of which this rank's lie at `own`. `false` when those of one are private.
-    /// After a meeting.
-    pub(in crate::collective) fn locate(&mut self, own: *mut u8, bytes: usize) -> Result<bool, Unmet> {
+    /// After a barrier.
+    pub(in crate::collective) fn locate(&mut self, own: *mut u8, bytes: usize) -> Result<bool, BarrierError> {
         self.places.clear();
         for rank in 0..self.ranks() {
-            let place = self.board.said(rank, self.step).place;
+            let place = self.board.descriptor(rank, self.step).place;
             if place == PRIVATE {
                 return Ok(false);
             }
@@ -196,9 +196,9 @@ impl Host {
                 self.places.push(own);
                 continue;
             }
-            let offset = usize::try_from(place).map_err(|_| Unmet::Garbled(rank))?;
-            let at = self.arenas[rank].at(offset, bytes).map_err(Unmet::Unmapped)?;
-            self.places.push(at.ok_or(Unmet::Garbled(rank))?);
+            let offset = usize::try_from(place).map_err(|_| BarrierError::Garbled(rank))?;
+            let at = self.arenas[rank].at(offset, bytes).map_err(BarrierError::Unmapped)?;
+            self.places.push(at.ok_or(BarrierError::Garbled(rank))?);
         }
         Ok(true)
     }

@@ -21,7 +21,7 @@ use rustix::net::{
     SendFlags,
 };
 
-use super::super::auth::{self, Caller, Door, HELLO, NONCE, Purpose, REFUSAL, Secret};
+use super::super::auth::{self, Caller, Endpoint, HELLO, NONCE, Purpose, REFUSAL, Secret};
 use super::super::deadline::Deadline;
 use super::super::socket;
 use super::arena::{Arena, View};
@@ -57,8 +57,8 @@ impl Join<'_> {
         self.members[0]
     }
 
-    fn door(&self) -> Door {
-        Door { purpose: Purpose::Memory, world: self.world, owner: self.leader() }
+    fn endpoint(&self) -> Endpoint {
+        Endpoint { purpose: Purpose::Memory, world: self.world, owner: self.leader() }
     }
 
     fn address(&self) -> io::Result<UnixAddr> {
@@ -107,15 +107,16 @@ impl Join<'_> {
             io::Error::other(format!("another run has its secret and its network: {error}"))
         })?;
         listener.set_nonblocking(true)?;
-        let mut guests: Vec<Guest> = self.members[1..].iter().map(|_| Guest::Awaited).collect();
-        while guests.iter().any(|guest| matches!(guest, Guest::Awaited)) && !self.deadline.passed() {
+        let mut states: Vec<MemberState> = self.members[1..].iter().map(|_| MemberState::Awaited).collect();
+        while states.iter().any(|state| matches!(state, MemberState::Awaited)) && !self.deadline.passed() {
             match listener.accept() {
                 Ok((stream, _)) => {
                     // Who fails here has only itself to blame; it is not among those that share.
-                    if let Ok(Some((rank, file))) = self.receive_guest(&stream)
+                    if let Ok(Some((rank, file))) = self.authenticate_member(&stream)
                         && let Some(at) = self.members[1..].iter().position(|member| *member == rank)
                     {
-                        guests[at] = file.map_or(Guest::Apart, |file| Guest::Here(stream, file));
+                        states[at] =
+                            file.map_or(MemberState::Excluded, |file| MemberState::Connected(stream, file));
                     }
                 }
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
@@ -128,8 +129,8 @@ impl Join<'_> {
         let mut ranks = vec![self.rank];
         let mut files = vec![arena.file().try_clone()?];
         let mut streams = Vec::new();
-        for (rank, guest) in self.members[1..].iter().zip(guests) {
-            if let Guest::Here(stream, file) = guest {
+        for (rank, state) in self.members[1..].iter().zip(states) {
+            if let MemberState::Connected(stream, file) = state {
                 ranks.push(*rank);
                 files.push(file);
                 streams.push((*rank, stream));
@@ -147,7 +148,7 @@ impl Join<'_> {
         let shared = told.and_then(|()| self.host(arena, life, Shared { ranks, board, files }));
         for (_, stream) in &streams {
             match &shared {
-                Ok(_) => send(stream, &[CAN], &[])?,
+                Ok(_) => send(stream, &[ACK], &[])?,
                 Err(error) => refuse(stream, error),
             }
         }
@@ -164,13 +165,13 @@ impl Join<'_> {
         let files: Vec<BorrowedFd<'_>> = files.iter().map(AsFd::as_fd).collect();
         for files in files.chunks(FILES) {
             socket::wait_one(stream, PollFlags::OUT, deadline)?;
-            send(stream, &[CAN], files)?;
+            send(stream, &[ACK], files)?;
         }
-        heard(stream, deadline)
+        receive_ack(stream, deadline)
     }
 
     /// The rank that calls, when it has proved itself, and its arena, if it has one.
-    fn receive_guest(&self, stream: &UnixStream) -> io::Result<Option<(u32, Option<OwnedFd>)>> {
+    fn authenticate_member(&self, stream: &UnixStream) -> io::Result<Option<(u32, Option<OwnedFd>)>> {
         stream.set_nonblocking(true)?;
         if rustix::net::sockopt::socket_peercred(stream)?.uid != rustix::process::geteuid() {
             return Ok(None);
@@ -180,12 +181,12 @@ impl Join<'_> {
         socket::write_all(stream, &challenge, deadline)?;
         let mut hello = [0; HELLO];
         socket::read_all(stream, &mut hello, deadline)?;
-        let Some(caller) = auth::check_hello(self.secret, self.door(), &challenge, &hello) else {
+        let Some(caller) = auth::check_hello(self.secret, self.endpoint(), &challenge, &hello) else {
             // Nothing depends on whether the refused hears of it.
             let _ = socket::write_some(stream, &REFUSAL);
             return Ok(None);
         };
-        let answer = auth::answer(self.secret, self.door(), &challenge, &hello);
+        let answer = auth::answer(self.secret, self.endpoint(), &challenge, &hello);
         socket::write_all(stream, &answer, deadline)?;
         let (_, mut files) = receive(stream, WORD, deadline)?;
         Ok(Some((caller.rank, files.pop().filter(mapping::is_sealed))))
@@ -212,27 +213,27 @@ impl Join<'_> {
         let own = auth::nonce().ok_or_else(no_random)?;
         // There is no address to tell; what is signed has its place for one all the same.
         let nowhere = SocketAddr::from((Ipv4Addr::UNSPECIFIED, 0));
-        let caller = Caller { rank: self.rank, lane: 0, address: nowhere, host: [0; 16] };
-        let hello = auth::hello(self.secret, self.door(), caller, &challenge, &own);
+        let caller = Caller { rank: self.rank, channel: 0, address: nowhere, host: [0; 16] };
+        let hello = auth::hello(self.secret, self.endpoint(), caller, &challenge, &own);
         socket::write_all(&stream, &hello, deadline)?;
         let mut answer = [0; NONCE];
         socket::read_all(&stream, &mut answer, deadline)?;
-        if !auth::check_answer(self.secret, self.door(), &challenge, &hello, &answer) {
+        if !auth::check_answer(self.secret, self.endpoint(), &challenge, &hello, &answer) {
             return Err(io::Error::other("who listens there does not know the run's secret"));
         }
         Ok(stream)
     }
 
     fn follow(&self, stream: &UnixStream, arena: Arena, life: Life) -> io::Result<(Vec<u32>, Host, Lives)> {
-        send(stream, &[CAN], &[arena.file().as_fd()])?;
+        send(stream, &[ACK], &[arena.file().as_fd()])?;
         // The leader waits for others until its deadline, and then speaks.
         let patience = Deadline::after(self.deadline.clock(), self.deadline.remaining() + TURNS);
         let ours = self.receive_shared(stream, patience).and_then(|shared| self.host(arena, life, shared));
         match &ours {
-            Ok(_) => send(stream, &[CAN], &[])?,
+            Ok(_) => send(stream, &[ACK], &[])?,
             Err(error) => refuse(stream, error),
         }
-        let told = heard(stream, patience);
+        let told = receive_ack(stream, patience);
         // the leader tells all of them, the one whose reason it is as well
         let ours = ours?;
         told.map(|()| ours)
@@ -267,16 +268,16 @@ struct Shared {
     files: Vec<OwnedFd>,
 }
 
-/// One of the ranks that seem to be on the leader's host.
-enum Guest {
+/// What the leader knows of another rank that seems to be on its host.
+enum MemberState {
     Awaited,
-    Here(UnixStream, OwnedFd),
+    Connected(UnixStream, OwnedFd),
     /// It can't share memory.
-    Apart,
+    Excluded,
 }
 
-/// The word that all is well; another is a reason why it is not.
-const CAN: u8 = 1;
+/// The acknowledgement; any other text is the reason for a refusal.
+const ACK: u8 = 1;
 
 /// Says why this rank can't share memory.
 fn refuse(stream: &UnixStream, why: &io::Error) {
@@ -286,10 +287,10 @@ fn refuse(stream: &UnixStream, why: &io::Error) {
     let _ = send(stream, &text, &[]);
 }
 
-/// Waits for the other side's word.
-fn heard(stream: &UnixStream, deadline: Deadline) -> io::Result<()> {
+/// Waits for the other side's acknowledgement.
+fn receive_ack(stream: &UnixStream, deadline: Deadline) -> io::Result<()> {
     match receive(stream, WORD, deadline)? {
-        (word, _) if word == [CAN] => Ok(()),
+        (word, _) if word == [ACK] => Ok(()),
         (why, _) => Err(io::Error::other(String::from_utf8_lossy(&why).into_owned())),
     }
 }
@@ -377,11 +378,11 @@ mod tests {
         for end in [&ours, &theirs] {
             end.set_nonblocking(true).unwrap();
         }
-        send(&theirs, &[CAN], &[]).unwrap();
-        heard(&ours, deadline).unwrap();
+        send(&theirs, &[ACK], &[]).unwrap();
+        receive_ack(&ours, deadline).unwrap();
         refuse(&theirs, &io::Error::other("Cannot allocate memory"));
-        assert_eq!(heard(&ours, deadline).unwrap_err().to_string(), "Cannot allocate memory");
+        assert_eq!(receive_ack(&ours, deadline).unwrap_err().to_string(), "Cannot allocate memory");
         drop(theirs);
-        assert_eq!(heard(&ours, deadline).unwrap_err().kind(), io::ErrorKind::UnexpectedEof);
+        assert_eq!(receive_ack(&ours, deadline).unwrap_err().kind(), io::ErrorKind::UnexpectedEof);
     }
 }

@@ -10,8 +10,8 @@ mod mapping;
 mod moves;
 mod wait;
 
-pub(super) use board::{PRIVATE, SMALL, Said};
-pub(super) use host::{Host, Look, Unmet};
+pub(super) use board::{OpDescriptor, PRIVATE, SMALL};
+pub(super) use host::{BarrierError, Host, Look};
 pub(super) use identity::host_key;
 pub(super) use join::{Join, cores};
 pub(super) use life::Lives;

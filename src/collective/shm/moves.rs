@@ -1,10 +1,10 @@
-//! Moving many bytes between the ranks of one host, after they have met.
+//! Moving many bytes between the ranks of one host, after a barrier.
 //!
 //! **Direct**: every rank's values lie in its arena, so rank `r` reads its part of all buffers and writes the result into
 //! all of them: each byte is read once and written once, by the one rank whose part it is.
 //!
-//! **Staged**: values lie in memory of their rank's own, so they are carried piece by piece over the board, in pieces
-//! that stay in a core's cache. Of two ranks each reads the other's piece; of more, each reduces its part of a piece, and
+//! **Staged**: values lie in memory of their rank's own, so they are carried chunk by chunk over the board, in chunks
+//! that stay in a core's cache. Of two ranks each reads the other's chunk; of more, each reduces its part of a chunk, and
 //! all copy the parts together.
 
 use std::ops::Range;
@@ -13,7 +13,7 @@ use super::super::communicator::chunk;
 use super::super::element::{DType, Reduce};
 use super::super::error::CollectiveError;
 use super::super::kernels::{self, Finish};
-use super::board::PIECE;
+use super::board::CHUNK;
 use super::host::{Host, Look, constant};
 
 /// Parts of a buffer are cut at whole cache lines, so that no two ranks write to one.
@@ -30,7 +30,7 @@ impl Host {
     #[expect(unsafe_code, reason = "works on the values of other ranks")]
     fn reduce_into_all(&self, (dtype, how): (DType, Reduce), finish: Finish, range: Range<usize>) {
         let all: Vec<*mut u8> = self.places().iter().map(|place| place.wrapping_add(range.start)).collect();
-        // SAFETY: all ranks have met for this operation and work each on a range of its own; each pointer is within
+        // SAFETY: all ranks have passed the barrier of this operation and work each on a range of its own; each pointer is within
         // the arena that `locate` has checked; targets are the sources.
         unsafe { kernels::reduce(dtype, how, finish, constant(&all), &all, range.len() / dtype.size()) };
     }
@@ -71,7 +71,7 @@ impl Host {
         }
     }
 
-    /// Allreduce of located values: two meetings, one pass.
+    /// Allreduce of located values: two barriers, one pass.
     pub(in crate::collective) fn allreduce_direct(
         &mut self,
         what: (DType, Reduce),
@@ -133,7 +133,7 @@ impl Host {
         }
     }
 
-    /// One meeting a piece: both reduce the whole piece, each into its own memory.
+    /// One barrier a chunk: both reduce the whole chunk, each into its own memory.
     #[expect(unsafe_code, reason = "reads and writes the board's stages")]
     fn staged_pair(
         &mut self,
@@ -143,23 +143,23 @@ impl Host {
         look: &mut dyn Look,
     ) -> Result<(), CollectiveError> {
         let other = 1 - self.me;
-        for (index, piece) in values.chunks_mut(PIECE).enumerate() {
-            // SAFETY: a stage is written by its rank alone; the other has read the piece of two turns ago before it
+        for (index, chunk) in values.chunks_mut(CHUNK).enumerate() {
+            // SAFETY: a stage is written by its rank alone; the other has read the chunk of two turns ago before it
             // finished the part of one turn ago, which this rank has waited for.
-            unsafe { self.board.stage(self.me, index).copy_from_nonoverlapping(piece.as_ptr(), piece.len()) };
+            unsafe { self.board.stage(self.me, index).copy_from_nonoverlapping(chunk.as_ptr(), chunk.len()) };
             self.finish_part();
             self.wait_all(look)?;
-            let (own, theirs) = (piece.as_ptr(), self.board.stage(other, index).cast_const());
+            let (own, theirs) = (chunk.as_ptr(), self.board.stage(other, index).cast_const());
             let sources = if self.me == 0 { [own, theirs] } else { [theirs, own] };
-            let count = piece.len() / dtype.size();
-            // SAFETY: the other rank has finished writing its piece; the target is one of the sources.
-            unsafe { kernels::reduce(dtype, how, finish, &sources, &[piece.as_mut_ptr()], count) };
+            let count = chunk.len() / dtype.size();
+            // SAFETY: the other rank has finished writing its chunk; the target is one of the sources.
+            unsafe { kernels::reduce(dtype, how, finish, &sources, &[chunk.as_mut_ptr()], count) };
         }
-        // The stages may be written again by the next operation only when both have read the last pieces.
+        // The stages may be written again by the next operation only when both have read the last chunks.
         self.sync(look)
     }
 
-    /// Two meetings a piece, each of which overlaps with the copying of the next piece.
+    /// Two barriers a chunk, each of which overlaps with the copying of the next chunk.
     #[expect(unsafe_code, reason = "reads and writes the board's stages")]
     fn staged_many(
         &mut self,
@@ -168,31 +168,31 @@ impl Host {
         values: &mut [u8],
         look: &mut dyn Look,
     ) -> Result<(), CollectiveError> {
-        let pieces: Vec<Range<usize>> =
-            (0..values.len()).step_by(PIECE).map(|start| start..(start + PIECE).min(values.len())).collect();
+        let chunks: Vec<Range<usize>> =
+            (0..values.len()).step_by(CHUNK).map(|start| start..(start + CHUNK).min(values.len())).collect();
         let (me, ranks) = (self.me, self.ranks());
-        for (index, piece) in pieces.iter().enumerate() {
-            // SAFETY: this rank's own stage; its piece of two turns ago was reduced by all before they finished the
+        for (index, chunk) in chunks.iter().enumerate() {
+            // SAFETY: this rank's own stage; its chunk of two turns ago was reduced by all before they finished the
             // second part of that turn.
             unsafe {
-                let from = values[piece.clone()].as_ptr();
-                self.board.stage(me, index).copy_from_nonoverlapping(from, piece.len());
+                let from = values[chunk.clone()].as_ptr();
+                self.board.stage(me, index).copy_from_nonoverlapping(from, chunk.len());
             }
             self.sync(look)?;
-            let own = part(me, ranks, piece.len());
+            let own = part(me, ranks, chunk.len());
             let sources: Vec<*const u8> = (0..ranks)
                 .map(|rank| self.board.stage(rank, index).wrapping_add(own.start).cast_const())
                 .collect();
             let target = self.board.results(me, index);
-            // SAFETY: all ranks have staged this piece; results are this rank's own, and were copied by all two turns ago
+            // SAFETY: all ranks have staged this chunk; results are this rank's own, and were copied by all two turns ago
             // before they finished the first part of one turn ago.
             unsafe { kernels::reduce(dtype, how, finish, &sources, &[target], own.len() / dtype.size()) };
             self.sync(look)?;
             for rank in 0..ranks {
-                let theirs = part(rank, ranks, piece.len());
+                let theirs = part(rank, ranks, chunk.len());
                 let from = self.board.results(rank, index);
-                let to = values[piece.start + theirs.start..].as_mut_ptr();
-                // SAFETY: all ranks have finished their results of this piece.
+                let to = values[chunk.start + theirs.start..].as_mut_ptr();
+                // SAFETY: all ranks have finished their results of this chunk.
                 unsafe { to.copy_from_nonoverlapping(from, theirs.len()) };
             }
         }

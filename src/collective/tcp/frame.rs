@@ -5,7 +5,7 @@
 
 use super::super::control::{OP, decode_op, encode_op};
 use super::super::op::OpId;
-use super::trouble::Trouble;
+use super::peer_fault::PeerFaultKind;
 
 /// Bytes of a header; a payload behind it in memory keeps its alignment.
 pub(super) const HEADER: usize = 64;
@@ -52,14 +52,14 @@ impl Frame {
     }
 
     /// Whether `bytes` are the header of this frame, and what is the matter otherwise.
-    pub(super) fn check(&self, bytes: &[u8; HEADER]) -> Result<(), Trouble> {
+    pub(super) fn check(&self, bytes: &[u8; HEADER]) -> Result<(), PeerFaultKind> {
         if *bytes == self.encode() {
             return Ok(());
         }
         Err(match Self::decode(bytes) {
-            None => Trouble::Garbled(format!("{:02x?}… where a frame should begin", &bytes[..8])),
-            Some(seen) if seen.op != self.op => Trouble::Diverged(seen.op),
-            Some(seen) => Trouble::Garbled(format!("{} instead of {}", seen.words(), self.words())),
+            None => PeerFaultKind::Garbled(format!("{:02x?}… where a frame should begin", &bytes[..8])),
+            Some(seen) if seen.op != self.op => PeerFaultKind::Diverged(seen.op),
+            Some(seen) => PeerFaultKind::Garbled(format!("{} instead of {}", seen.words(), self.words())),
         })
     }
 
@@ -94,9 +94,9 @@ mod tests {
         assert_eq!(good.check(&good.encode()), Ok(()));
         assert_eq!(Frame::decode(&good.encode()), Some(good));
         let other = frame(8, 3, 1024);
-        assert_eq!(good.check(&other.encode()), Err(Trouble::Diverged(other.op)));
+        assert_eq!(good.check(&other.encode()), Err(PeerFaultKind::Diverged(other.op)));
         for wrong in [frame(7, 4, 1024), frame(7, 3, 1000)] {
-            let Err(Trouble::Garbled(words)) = good.check(&wrong.encode()) else { panic!() };
+            let Err(PeerFaultKind::Garbled(words)) = good.check(&wrong.encode()) else { panic!() };
             assert!(words.ends_with("instead of frame 3 with 1024 bytes from byte 1099511627776"), "{words}");
         }
     }
@@ -107,7 +107,7 @@ mod tests {
         for bit in 0..HEADER * 8 {
             let mut bytes = good.encode();
             bytes[bit / 8] ^= 1 << (bit % 8);
-            assert!(matches!(good.check(&bytes), Err(Trouble::Garbled(_))), "bit {bit}");
+            assert!(matches!(good.check(&bytes), Err(PeerFaultKind::Garbled(_))), "bit {bit}");
         }
     }
 

@@ -12,15 +12,15 @@ use super::super::socket::Moved;
 use super::duplex;
 use super::frame::{Frame, HEADER};
 use super::patience::{Next, Patience, Wait, sleep};
+use super::peer_fault::{Broken, PeerFault, PeerFaultKind};
 use super::rounds::{self, FEW, Round, Then};
-use super::trouble::{Broken, Fault, Trouble};
-use super::work::{Fold, Mood};
+use super::slice_handler::{DeadlineState, Fold};
 
 /// The most bytes of an exchange.
 pub(in crate::collective) const MOST: usize = 64 << 10;
 
 /// What looks at verdicts and deadlines, at least every 20 ms.
-pub(in crate::collective) type Tick<'a> = &'a mut dyn FnMut() -> Result<Mood, CollectiveError>;
+pub(in crate::collective) type Tick<'a> = &'a mut dyn FnMut() -> Result<DeadlineState, CollectiveError>;
 
 /// The connections of one leader.
 pub(in crate::collective) struct Mesh {
@@ -65,7 +65,7 @@ impl Mesh {
     }
 
     /// Replaces `payload`, at most [`MOST`] bytes and aligned to its values, by its reduction over the hosts. Of an empty one
-    /// nothing comes but that all have met. With one host alone nothing is done.
+    /// nothing comes but that all have entered the barrier. With one host alone nothing is done.
     pub(in crate::collective) fn exchange(
         &mut self,
         op: OpId,
@@ -159,7 +159,7 @@ impl Mesh {
             let (mut moved, mut done) = (false, true);
             for peer in peers.iter_mut().flatten() {
                 let any = peer.advance(frame, &header, payload);
-                moved |= any.map_err(|trouble| Fault::broken(peer.rank, trouble, u64::from(frame.number)))?;
+                moved |= any.map_err(|kind| PeerFault::broken(peer.rank, kind, u64::from(frame.number)))?;
                 done &= peer.is_done();
             }
             if done {
@@ -178,10 +178,10 @@ impl Mesh {
             if !look {
                 continue;
             }
-            if tick()? == Mood::OutOfTime {
+            if tick()? == DeadlineState::Passed {
                 let late = peers.iter().flatten().find(|peer| !peer.is_done());
                 let about = late.map_or(0, |peer| peer.rank);
-                return Err(Fault::broken(about, Trouble::Stuck, u64::from(frame.number)));
+                return Err(PeerFault::broken(about, PeerFaultKind::Stuck, u64::from(frame.number)));
             }
         }
     }
@@ -215,13 +215,18 @@ impl Peer {
     }
 
     /// Moves what can move without waiting. Whether anything moved.
-    fn advance(&mut self, frame: &Frame, header: &[u8; HEADER], payload: &[u8]) -> Result<bool, Trouble> {
+    fn advance(
+        &mut self,
+        frame: &Frame,
+        header: &[u8; HEADER],
+        payload: &[u8],
+    ) -> Result<bool, PeerFaultKind> {
         let mut moved = false;
         if self.sent < self.send {
             let mut parts = [IoSlice::new(header), IoSlice::new(payload)];
             match duplex::write(&self.stream, &mut parts, self.sent) {
                 Moved::Nothing => {}
-                Moved::Closed => return Err(Trouble::Lost),
+                Moved::Closed => return Err(PeerFaultKind::Lost),
                 Moved::Bytes(count) => {
                     self.sent += count;
                     moved = true;
@@ -234,7 +239,7 @@ impl Peer {
             let (had, inbox) = (self.received, &mut self.inbox[..self.receive]);
             match duplex::read(&self.stream, inbox, &mut [], had) {
                 Moved::Nothing => {}
-                Moved::Closed => return Err(Trouble::Lost),
+                Moved::Closed => return Err(PeerFaultKind::Lost),
                 Moved::Bytes(count) => {
                     self.received += count;
                     moved = true;

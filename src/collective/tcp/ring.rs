@@ -6,11 +6,11 @@ use std::ops::Range;
 use rustix::event::PollFd;
 
 use super::super::op::OpId;
-use super::lane::{Job, Lane, Side};
+use super::channel::{Channel, Job, Side};
 use super::patience::{Next, Patience, Wait, sleep};
+use super::peer_fault::{Broken, PeerFault, PeerFaultKind};
 use super::plan::{self, LONGEST, Place, Plan, Stream};
-use super::trouble::{Broken, Fault, Trouble};
-use super::work::{Fold, Mood, Work};
+use super::slice_handler::{DeadlineState, Fold, SliceHandler};
 
 /// What one rank drives: one or more parallel streams to the rank that drives the same slice on the next host, and as
 /// many from the one on the host before. There are at least two hosts.
@@ -18,7 +18,7 @@ pub(in crate::collective) struct HostRing {
     place: Place,
     next: u32,
     before: u32,
-    lanes: Vec<Lane>,
+    channels: Vec<Channel>,
     patience: Patience,
 }
 
@@ -34,8 +34,9 @@ impl HostRing {
         debug_assert!(
             hosts >= 2 && host < hosts && to_next.len() == from_before.len() && !to_next.is_empty()
         );
-        let lanes = to_next.into_iter().zip(from_before).map(|(to, from)| Lane::new(to, from)).collect();
-        Self { place: Place { host, hosts }, next, before, lanes, patience }
+        let channels =
+            to_next.into_iter().zip(from_before).map(|(to, from)| Channel::new(to, from)).collect();
+        Self { place: Place { host, hosts }, next, before, channels, patience }
     }
 
     /// Replaces the slice by its reduction over the hosts.
@@ -43,10 +44,10 @@ impl HostRing {
         &mut self,
         op: OpId,
         fold: Fold,
-        work: &mut dyn Work,
+        handler: &mut dyn SliceHandler,
     ) -> Result<(), Broken> {
-        let (place, len) = (self.place, work.memory().len());
-        self.run(op, Some(fold), work, |stream| plan::allreduce(place, stream, len, LONGEST))
+        let (place, len) = (self.place, handler.memory().len());
+        self.run(op, Some(fold), handler, |stream| plan::allreduce(place, stream, len, LONGEST))
     }
 
     /// Gives each host's blocks of the slice to all: `blocks` by host, in bytes, apart from each other, the same on all.
@@ -54,10 +55,10 @@ impl HostRing {
         &mut self,
         op: OpId,
         blocks: &[Vec<Range<usize>>],
-        work: &mut dyn Work,
+        handler: &mut dyn SliceHandler,
     ) -> Result<(), Broken> {
         let place = self.place;
-        self.run(op, None, work, |stream| plan::allgather(place, stream, blocks, LONGEST))
+        self.run(op, None, handler, |stream| plan::allgather(place, stream, blocks, LONGEST))
     }
 
     /// Replaces the slice by that of host `root`.
@@ -65,56 +66,56 @@ impl HostRing {
         &mut self,
         op: OpId,
         root: usize,
-        work: &mut dyn Work,
+        handler: &mut dyn SliceHandler,
     ) -> Result<(), Broken> {
-        let (place, len) = (self.place, work.memory().len());
-        self.run(op, None, work, |stream| plan::broadcast(place, stream, root, len, LONGEST))
+        let (place, len) = (self.place, handler.memory().len());
+        self.run(op, None, handler, |stream| plan::broadcast(place, stream, root, len, LONGEST))
     }
 
     /// Closes all connections, so that the neighbours notice at once.
     pub(in crate::collective) fn close(&self) {
-        self.lanes.iter().for_each(Lane::close);
+        self.channels.iter().for_each(Channel::close);
     }
 
     fn run(
         &mut self,
         op: OpId,
         fold: Option<Fold>,
-        work: &mut dyn Work,
+        handler: &mut dyn SliceHandler,
         plan: impl Fn(Stream) -> Plan,
     ) -> Result<(), Broken> {
-        let of = self.lanes.len();
-        for (number, lane) in self.lanes.iter_mut().enumerate() {
-            lane.start(plan(Stream { number, of }));
+        let of = self.channels.len();
+        for (number, channel) in self.channels.iter_mut().enumerate() {
+            channel.start(plan(Stream { number, of }));
         }
         let (job, mut wait) = (Job { op, fold }, Wait::new(self.patience));
-        while !self.lanes.iter().all(Lane::is_done) {
-            let look = if self.advance(&job, work)? {
+        while !self.channels.iter().all(Channel::is_done) {
+            let look = if self.advance(&job, handler)? {
                 wait.moved()
-            } else if self.lanes.iter_mut().any(|lane| lane.prepare_ahead(work)) {
+            } else if self.channels.iter_mut().any(|channel| channel.prepare_ahead(handler)) {
                 false
             } else {
                 let (next, look) = wait.idle();
                 if next == Next::Sleep {
-                    self.lanes.iter_mut().for_each(Lane::widen);
+                    self.channels.iter_mut().for_each(Channel::widen);
                     self.sleep()?;
                 }
                 look
             };
-            if look && work.tick()? == Mood::OutOfTime {
-                return Err(self.blame(self.awaited(), Trouble::Stuck));
+            if look && handler.tick()? == DeadlineState::Passed {
+                return Err(self.blame(self.awaited(), PeerFaultKind::Stuck));
             }
         }
         Ok(())
     }
 
     /// Whether anything moved.
-    fn advance(&mut self, job: &Job, work: &mut dyn Work) -> Result<bool, Broken> {
+    fn advance(&mut self, job: &Job, handler: &mut dyn SliceHandler) -> Result<bool, Broken> {
         let mut moved = false;
-        for at in 0..self.lanes.len() {
-            match self.lanes[at].advance(job, work) {
+        for at in 0..self.channels.len() {
+            match self.channels[at].advance(job, handler) {
                 Ok(any) => moved |= any,
-                Err((side, trouble)) => return Err(self.blame(side, trouble)),
+                Err((side, kind)) => return Err(self.blame(side, kind)),
             }
         }
         Ok(moved)
@@ -122,29 +123,29 @@ impl HostRing {
 
     /// Sleeps until something can move, or it is time to look up.
     fn sleep(&self) -> Result<(), Broken> {
-        let mut fds: Vec<PollFd<'_>> = Vec::with_capacity(2 * self.lanes.len());
-        self.lanes.iter().for_each(|lane| lane.watch(&mut fds));
+        let mut fds: Vec<PollFd<'_>> = Vec::with_capacity(2 * self.channels.len());
+        self.channels.iter().for_each(|channel| channel.watch(&mut fds));
         sleep(&mut fds);
-        if self.lanes.iter().any(Lane::next_has_left) {
-            return Err(self.blame(Side::Next, Trouble::Lost));
+        if self.channels.iter().any(Channel::next_has_left) {
+            return Err(self.blame(Side::Next, PeerFaultKind::Lost));
         }
         Ok(())
     }
 
     /// Whom this rank waits for.
     fn awaited(&self) -> Side {
-        if self.lanes.iter().all(Lane::all_received) { Side::Next } else { Side::Before }
+        if self.channels.iter().all(Channel::all_received) { Side::Next } else { Side::Before }
     }
 
     fn rank_at(&self, side: Side) -> u32 {
         if side == Side::Next { self.next } else { self.before }
     }
 
-    fn blame(&self, side: Side, trouble: Trouble) -> Broken {
-        Fault::broken(
+    fn blame(&self, side: Side, kind: PeerFaultKind) -> Broken {
+        PeerFault::broken(
             self.rank_at(side),
-            trouble,
-            self.lanes.iter().map(Lane::progress).sum::<usize>() as u64,
+            kind,
+            self.channels.iter().map(Channel::progress).sum::<usize>() as u64,
         )
     }
 }

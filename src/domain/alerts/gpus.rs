@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::rules::{AlertRules, HeatRule, SECOND_US};
 use super::track::Seen;
-use super::{AlertKind, Alerts, Condition, Known, Place, Subject};
+use super::{AlertKind, Alerts, Condition, Place, Subject, WorldView};
 use crate::domain::gpu::event::{GpuEvent, Happening};
 use crate::domain::gpu::health::Unreadable;
 use crate::domain::gpu::{GpuInfo, GpuProcess, GpuSample, Reading, xid};
@@ -32,7 +32,7 @@ const XID_BITS: u32 = 16;
 
 /// One GPU as it is now.
 struct Gpu<'a> {
-    known: Known<'a>,
+    known: WorldView<'a>,
     state: &'a HostState,
     /// Its place in the host's lists.
     position: usize,
@@ -42,7 +42,7 @@ struct Gpu<'a> {
 }
 
 impl Alerts {
-    pub(super) fn look_at_gpus(&mut self, known: Known<'_>, host: &HostId, at: Stamp) {
+    pub(super) fn look_at_gpus(&mut self, known: WorldView<'_>, host: &HostId, at: Stamp) {
         let Some(state) = known.hosts.get(host) else { return };
         let (Some(info), Some((_, sample))) = (&state.info, state.latest()) else { return };
         let (subject, rules) = (Subject::Host(host.clone()), Arc::clone(&self.rules));
@@ -94,7 +94,7 @@ impl Alerts {
     }
 
     /// An XID error: one alert for each number of a GPU, which ends when the same has not come again for a while.
-    pub(super) fn gpu_happened(&mut self, known: Known<'_>, host: &HostId, event: &GpuEvent, at: Stamp) {
+    pub(super) fn gpu_happened(&mut self, known: WorldView<'_>, host: &HostId, event: &GpuEvent, at: Stamp) {
         let Happening::Xid { xid: number } = event.what else { return };
         let hold_us = self.rules.xid.then_some(0);
         let subject = Subject::Host(host.clone());

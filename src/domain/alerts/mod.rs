@@ -21,7 +21,7 @@ use super::gpu::health::Severity;
 use super::host::HostInfo;
 use super::ids::{HostId, Rank, RunId};
 use super::note::Note;
-use super::share::Heard;
+use super::run_status::RunInventory;
 use super::text::{plain, sanitize};
 use super::time::Stamp;
 use super::world::{HostState, RunState, World};
@@ -228,7 +228,7 @@ pub struct Alerts {
 
 /// What is known of the hosts and runs: a [`World`] without its alerts.
 #[derive(Clone, Copy)]
-pub(super) struct Known<'a> {
+pub(super) struct WorldView<'a> {
     /// Hosts by name.
     pub(super) hosts: &'a BTreeMap<HostId, HostState>,
     /// Runs by id.
@@ -249,7 +249,7 @@ struct Condition<'a> {
 impl World {
     /// Time has come to `now` without an event: a host that is lost for long is told all the same.
     pub fn tick(&mut self, now: Stamp) {
-        self.alerts.pass(Known { hosts: &self.hosts, runs: &self.runs }, now);
+        self.alerts.pass(WorldView { hosts: &self.hosts, runs: &self.runs }, now);
     }
 
     /// A run stands like this at `now`: one that was attached to, as it was known and then as it is once it has caught up. Gives
@@ -257,12 +257,12 @@ impl World {
     pub fn stands(&mut self, run: RunState, now: Stamp) -> Vec<(HostId, Arc<Note>)> {
         let id = run.spec.id.clone();
         let before = self.runs.insert(id.clone(), run);
-        self.alerts.caught_up(Known { hosts: &self.hosts, runs: &self.runs }, &id, before.as_ref(), now)
+        self.alerts.caught_up(WorldView { hosts: &self.hosts, runs: &self.runs }, &id, before.as_ref(), now)
     }
 
     /// Takes what hosts told of the runs that they know, at `now`: those that are live and not followed here are told.
-    pub fn hear(&mut self, heard: &Heard, now: Stamp) {
-        self.alerts.hear(heard, Known { hosts: &self.hosts, runs: &self.runs }, now);
+    pub fn hear(&mut self, inventory: &RunInventory, now: Stamp) {
+        self.alerts.hear(inventory, WorldView { hosts: &self.hosts, runs: &self.runs }, now);
     }
 }
 
@@ -311,7 +311,7 @@ impl Alerts {
     }
 
     /// Takes an envelope that hosts and runs have taken in.
-    pub(super) fn take(&mut self, known: Known<'_>, envelope: &Envelope) {
+    pub(super) fn take(&mut self, known: WorldView<'_>, envelope: &Envelope) {
         let at = envelope.at;
         match (&envelope.origin, &envelope.event) {
             (Origin::Host(host), Event::HostSampled { .. }) => self.look_at_gpus(known, host, at),
@@ -334,7 +334,7 @@ impl Alerts {
     }
 
     /// Time has come to `at`.
-    pub(super) fn pass(&mut self, known: Known<'_>, at: Stamp) {
+    pub(super) fn pass(&mut self, known: WorldView<'_>, at: Stamp) {
         let waits = |looked: Stamp| (0..LOOK_US).contains(&at.micros_since(looked));
         if self.looked.is_some_and(waits) {
             return;
@@ -353,8 +353,8 @@ impl Alerts {
     }
 
     /// Takes what hosts told of the runs that they know: each one that is live and not followed here is told once.
-    pub(super) fn hear(&mut self, heard: &Heard, known: Known<'_>, at: Stamp) {
-        for (run, shares) in heard.shares.iter().filter(|(run, _)| heard.is_live(run)) {
+    pub(super) fn hear(&mut self, inventory: &RunInventory, known: WorldView<'_>, at: Stamp) {
+        for (run, shares) in inventory.shares.iter().filter(|(run, _)| inventory.is_live(run)) {
             let Some((host, share)) = shares.iter().find(|(_, share)| share.live) else { continue };
             let info = known.hosts.get(host).and_then(|state| state.info.as_ref());
             let user = info.map(|info| info.user.as_str());
@@ -362,7 +362,7 @@ impl Alerts {
         }
     }
 
-    fn look_at_leases(&mut self, known: Known<'_>, host: &HostId, at: Stamp) {
+    fn look_at_leases(&mut self, known: WorldView<'_>, host: &HostId, at: Stamp) {
         let leases = known.hosts.get(host).and_then(|state| state.leases.as_ref());
         for lease in leases.iter().flat_map(|leases| &leases.held).filter(|lease| lease.own) {
             if let Some(run) = &lease.run {
@@ -374,7 +374,7 @@ impl Alerts {
     /// A run is live on a host.
     fn is_live(
         &mut self,
-        known: Known<'_>,
+        known: WorldView<'_>,
         run: &RunId,
         host: &HostId,
         (name, user): (Option<&str>, Option<&str>),

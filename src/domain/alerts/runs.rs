@@ -4,13 +4,13 @@ use std::sync::Arc;
 
 use super::rules::SECOND_US;
 use super::track::Seen;
-use super::{AlertKind, Alerts, Condition, Known, Place, Subject};
+use super::{AlertKind, Alerts, Condition, Place, Subject, WorldView};
 use crate::domain::gpu::GpuSample;
 use crate::domain::ids::{HostId, Rank, RunId};
 use crate::domain::note::{Note, what};
 use crate::domain::past::PastGpu;
 use crate::domain::run::Slot;
-use crate::domain::standing::Standstill;
+use crate::domain::standstill::Standstill;
 use crate::domain::straggler::Straggler;
 use crate::domain::text::plain;
 use crate::domain::time::Stamp;
@@ -42,12 +42,12 @@ struct Hang {
 }
 
 impl Alerts {
-    pub(super) fn look_at_run(&mut self, known: Known<'_>, id: &RunId, run: &RunState, at: Stamp) {
+    pub(super) fn look_at_run(&mut self, known: WorldView<'_>, id: &RunId, run: &RunState, at: Stamp) {
         self.look_for_hang(known, id, run, at);
         self.look_for_straggler(id, run, at);
     }
 
-    fn look_for_hang(&mut self, known: Known<'_>, id: &RunId, run: &RunState, at: Stamp) {
+    fn look_for_hang(&mut self, known: WorldView<'_>, id: &RunId, run: &RunState, at: Stamp) {
         let Some(least_us) = self.rules.hang_us else { return };
         let subject = Subject::Run(id.clone());
         let steps = run.trainers().fold(0, |sum: u64, one| sum.wrapping_add(one.state.step_count));
@@ -119,7 +119,7 @@ impl Alerts {
     /// like `before`.
     pub(super) fn caught_up(
         &mut self,
-        known: Known<'_>,
+        known: WorldView<'_>,
         id: &RunId,
         before: Option<&RunState>,
         at: Stamp,
@@ -148,7 +148,7 @@ impl Alerts {
     }
 
     /// The first rank of a run that fails is told; the others fail because of it.
-    pub(super) fn rank_exited(&mut self, known: Known<'_>, id: &RunId, rank: Rank, at: Stamp) {
+    pub(super) fn rank_exited(&mut self, known: WorldView<'_>, id: &RunId, rank: Rank, at: Stamp) {
         let Some(run) = known.runs.get(id).filter(|_| self.rules.rank_failed) else { return };
         if run.root_cause() != Some(rank) {
             return;
@@ -171,7 +171,7 @@ fn place(id: &RunId, run: &RunState, rank: Option<Rank>) -> Place {
 }
 
 /// Whether a run hangs: it stands still by what its ranks tell of their phases, or a rank's GPU is busy without work.
-fn hang(known: Known<'_>, run: &RunState, least_us: i64, at: Stamp) -> Option<Hang> {
+fn hang(known: WorldView<'_>, run: &RunState, least_us: i64, at: Stamp) -> Option<Hang> {
     // of a host that is not reached nothing is known, and its ranks may go on
     let reached = |host| known.hosts.get(host).is_some_and(HostState::is_up);
     if !run.by_host.keys().all(reached) {
@@ -193,7 +193,7 @@ fn hang(known: Known<'_>, run: &RunState, least_us: i64, at: Stamp) -> Option<Ha
 }
 
 /// A rank that has taken no step for long, whose GPU looks busy and hardly draws power.
-fn idles_busily(known: Known<'_>, one: Trainer<'_>, least_us: i64, at: Stamp) -> Option<Hang> {
+fn idles_busily(known: WorldView<'_>, one: Trainer<'_>, least_us: i64, at: Stamp) -> Option<Hang> {
     if one.rank.exit.is_some() {
         return None;
     }

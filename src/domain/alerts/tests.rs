@@ -13,7 +13,7 @@ use crate::domain::lease::{Lease, Leases};
 use crate::domain::note::Note;
 use crate::domain::options::RunOptions;
 use crate::domain::run::{JobKind, Placement, RankExit, RunSpec, Slot};
-use crate::domain::standing::Standing;
+use crate::domain::standstill::StalledPhase;
 use crate::domain::time::HostTime;
 use crate::domain::timing::{Phase, StepTiming};
 use crate::domain::world::World;

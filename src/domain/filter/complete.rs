@@ -10,7 +10,7 @@ use crate::domain::world::World;
 
 /// Values that occur, for completion.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Known {
+pub struct CompletionValues {
     /// Hosts' names, in their order.
     pub hosts: Vec<String>,
     /// Labels of hosts.
@@ -25,7 +25,7 @@ pub struct Known {
     pub faults: BTreeSet<String>,
 }
 
-impl Known {
+impl CompletionValues {
     /// What a world holds now.
     pub fn of(world: &World) -> Self {
         let mut known = Self::default();
@@ -79,7 +79,7 @@ pub struct Completion {
 }
 
 /// What may stand at byte `cursor` of `text`; `None` where nothing is known that goes on as the text does.
-pub fn complete(text: &str, cursor: usize, known: &Known) -> Option<Completion> {
+pub fn complete(text: &str, cursor: usize, known: &CompletionValues) -> Option<Completion> {
     let before = text.get(..cursor)?;
     let (start, typed) = last_word(before);
     let options: Vec<String> = match field_before(&before[..start]) {

@@ -25,7 +25,7 @@ mod tests;
 
 use std::fmt;
 
-pub use complete::{Completion, Known, complete};
+pub use complete::{Completion, CompletionValues, complete};
 pub use error::FilterError;
 pub use fields::{Field, Kind, Unit, Word};
 pub use subject::{GpuSubject, Subject};

@@ -344,11 +344,11 @@ fn what_is_written_has_one_form() {
 
 #[test]
 fn tab_offers_what_can_stand_there() {
-    let known = Known {
+    let known = CompletionValues {
         hosts: vec!["gpu-a".to_owned(), "gpu-b".to_owned()],
         models: ["A100 80GB".to_owned(), "H200".to_owned()].into(),
         users: ["li".to_owned(), "wang".to_owned()].into(),
-        ..Known::default()
+        ..CompletionValues::default()
     };
     let offers = |text: &str| {
         let completion = complete(text, text.len(), &known);
@@ -458,7 +458,7 @@ proptest! {
             }
         }
         for cursor in 0..=text.len() {
-            if let Some(completion) = complete(&text, cursor, &Known::default()) {
+            if let Some(completion) = complete(&text, cursor, &CompletionValues::default()) {
                 prop_assert!(text.get(completion.at).is_some() && !completion.options.is_empty());
             }
         }

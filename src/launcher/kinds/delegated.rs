@@ -13,8 +13,8 @@ use crate::domain::engine::{Engine, Launcher, NODE_PORT, Node, Program, TORCH_LO
 use crate::domain::ids::Rank;
 use crate::domain::mpirun::{self, MpiPlan};
 use crate::domain::options::Delegated;
+use crate::domain::redaction::MASK;
 use crate::domain::run::{HostRun, JobKind, RankSpec, RunStage, Slot};
-use crate::domain::secret::MASK;
 use crate::domain::tags::TagStyle;
 use crate::launch::error::LaunchError;
 use crate::launch::own_line::{self, Torchrun};

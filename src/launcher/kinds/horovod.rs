@@ -62,7 +62,7 @@ impl Kind for Horovod {
     }
 
     fn stages(&self, _: u32) -> &'static [RunStage] {
-        &[RunStage::Start, RunStage::Meet, RunStage::Training]
+        &[RunStage::Start, RunStage::Rendezvous, RunStage::Training]
     }
 }
 

@@ -16,7 +16,7 @@ impl Kind for Native {
 
     fn stages(&self, world: u32) -> &'static [RunStage] {
         if world > 1 {
-            &[RunStage::Start, RunStage::Meet, RunStage::FirstStep, RunStage::Training]
+            &[RunStage::Start, RunStage::Rendezvous, RunStage::FirstStep, RunStage::Training]
         } else {
             super::STARTED
         }

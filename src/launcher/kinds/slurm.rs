@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 
 use super::{Env, Kind, LAUNCHER_DEADLINE_S, STARTED, env};
 use crate::domain::engine::{Engine, Launcher, Program};
+use crate::domain::redaction::MASK;
 use crate::domain::run::RunStage;
-use crate::domain::secret::MASK;
 use crate::domain::tags::TagStyle;
 use crate::launch::error::LaunchError;
 use crate::launch::plan::LaunchPlan;

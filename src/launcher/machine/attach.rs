@@ -5,27 +5,32 @@ use std::sync::Arc;
 use super::{Action, BTreeMap, BTreeSet, Progress, Rendezvous, RunMachine, Secret, VecDeque};
 use crate::domain::event::Event;
 use crate::domain::ids::{HostId, Rank};
-use crate::domain::position::{Past, Position, RankPosition};
+use crate::domain::resume_point::{Backfill, RankResumePoint, ResumePoint};
 use crate::domain::run::{RefusalClass, RunSpec, RunStage};
 use crate::domain::time::Stamp;
 use crate::launcher::plan;
 use crate::wire::message::{Follow, Refused, ToAgent};
 
 impl RunMachine {
-    /// A machine that attaches to `spec` from `position` on, and its first actions. It owns what the launching
+    /// A machine that attaches to `spec` from `resume_point` on, and its first actions. It owns what the launching
     /// client owned: as soon as a rank fails, or failed while no client looked, it stops the others.
-    pub fn attach(spec: RunSpec, position: &Position, past: Past, at: Stamp) -> (Self, Vec<Action>) {
-        let recorded = position.spec.is_some();
+    pub fn attach(
+        spec: RunSpec,
+        resume_point: &ResumePoint,
+        backfill: Backfill,
+        at: Stamp,
+    ) -> (Self, Vec<Action>) {
+        let recorded = resume_point.spec.is_some();
         let mut machine = Self {
             rendezvous: Rendezvous { master: [127, 0, 0, 1].into(), bind: BTreeMap::new() },
             plans: Vec::new(),
             secret: Secret(String::new()),
-            stage: position.stage.unwrap_or(RunStage::Start).clamp(RunStage::Start, RunStage::Stopping),
+            stage: resume_point.stage.unwrap_or(RunStage::Start).clamp(RunStage::Start, RunStage::Stopping),
             entered: at,
             hosts_due: BTreeSet::new(),
             unasked: VecDeque::new(),
             asked_again: BTreeSet::new(),
-            progress: position
+            progress: resume_point
                 .ranks
                 .iter()
                 .filter_map(|(rank, known)| Some((*rank, progress(known)?)))
@@ -39,13 +44,13 @@ impl RunMachine {
             exits: BTreeMap::new(),
             committed: true,
             attached: true,
-            unsure: position.abandoned && position.stage <= Some(RunStage::Start),
+            unsure: resume_point.abandoned && resume_point.stage <= Some(RunStage::Start),
             half_started: false,
             stopping: None,
             values: super::Values::default(),
             ranks_due: BTreeSet::new(),
             told: super::Waiting::default(),
-            attempt: position.attempt,
+            attempt: resume_point.attempt,
             unwanted: false,
             lacking: None,
             spec,
@@ -55,18 +60,18 @@ impl RunMachine {
             let created = Event::RunCreated { spec: Arc::new(machine.spec.clone()) };
             actions.push(Action::Emit(machine.origin(), created));
         }
-        let since = position.last_at.filter(|_| recorded);
+        let since = resume_point.last_at.filter(|_| recorded);
         actions.push(Action::Emit(machine.origin(), Event::Attached { since, until: None }));
         let stage = machine.stage;
         machine.enter(stage, at, &mut actions);
         for host in machine.spec.hosts() {
-            let from = position.wanted(&machine.spec, &host);
-            let steps_by = position.steps_by(&machine.spec, &host);
-            let (last, hurry) = (past.last(), past.may_hurry());
+            let from = resume_point.wanted(&machine.spec, &host);
+            let steps_by = resume_point.steps_by(&machine.spec, &host);
+            let (last, hurry) = (backfill.last(), backfill.may_hurry());
             let follow = Follow { from, last, hurry, steps_by, ..plan::follow(&machine.spec, &host) };
             actions.push(Action::Send(host, ToAgent::Follow(follow)));
         }
-        machine.know_exits(position, at, &mut actions);
+        machine.know_exits(resume_point, at, &mut actions);
         machine.advance(at, &mut actions);
         (machine, actions)
     }
@@ -78,24 +83,24 @@ impl RunMachine {
     }
 
     /// Ranks whose end was recorded. The client that recorded a failure may not have come to stop the others.
-    fn know_exits(&mut self, position: &Position, at: Stamp, actions: &mut Vec<Action>) {
+    fn know_exits(&mut self, resume_point: &ResumePoint, at: Stamp, actions: &mut Vec<Action>) {
         let world = self.spec.world();
-        let ended = |(rank, known): (&Rank, &RankPosition)| {
+        let ended = |(rank, known): (&Rank, &RankResumePoint)| {
             let exit = known.exit.clone().filter(|_| rank.0 < world)?;
             Some((*rank, exit))
         };
-        let exits: Vec<_> = position.ranks.iter().filter_map(ended).collect();
+        let exits: Vec<_> = resume_point.ranks.iter().filter_map(ended).collect();
         for (rank, (when, exit)) in exits {
             self.rank_gone(at, rank, when, &exit, actions);
         }
     }
 }
 
-fn progress(known: &RankPosition) -> Option<Progress> {
+fn progress(known: &RankResumePoint) -> Option<Progress> {
     match known {
-        RankPosition { stepped: true, .. } => Some(Progress::Stepped),
-        RankPosition { met: true, .. } => Some(Progress::Met),
-        RankPosition { started: true, .. } => Some(Progress::Started),
+        RankResumePoint { stepped: true, .. } => Some(Progress::Stepped),
+        RankResumePoint { connected: true, .. } => Some(Progress::Connected),
+        RankResumePoint { started: true, .. } => Some(Progress::Started),
         _ => None,
     }
 }

@@ -30,10 +30,10 @@ impl RunMachine {
             }
             Some(Told::Connected { .. }) => {
                 for placement in &self.spec.placements {
-                    let progress = self.progress.entry(placement.rank).or_insert(Progress::Met);
-                    *progress = Progress::Met.max(*progress);
+                    let progress = self.progress.entry(placement.rank).or_insert(Progress::Connected);
+                    *progress = Progress::Connected.max(*progress);
                 }
-                if matches!(self.stage, RunStage::Start | RunStage::Meet) {
+                if matches!(self.stage, RunStage::Start | RunStage::Rendezvous) {
                     self.ranks_due.clear();
                 }
                 self.advance(at, actions);
@@ -45,7 +45,7 @@ impl RunMachine {
     /// The ranks of those that are due which have not come to the rendezvous; all that are due where all have come or it
     /// tells of none.
     pub(super) fn missing(&self) -> Vec<Rank> {
-        let joined = self.meeting.as_ref().filter(|_| self.stage == RunStage::Meet);
+        let joined = self.meeting.as_ref().filter(|_| self.stage == RunStage::Rendezvous);
         let absent = |rank: &&Rank| joined.is_none_or(|meeting| !meeting.joined.contains(rank));
         let missing: Vec<Rank> = self.ranks_due.iter().filter(absent).copied().collect();
         if missing.is_empty() { self.ranks_due.iter().copied().collect() } else { missing }
@@ -53,7 +53,7 @@ impl RunMachine {
 
     /// Why the run is given up, when its ranks have not been connected in time.
     pub(super) fn late_meeting(&self, now: Stamp) -> Option<(RunEnd, String)> {
-        if self.stage != RunStage::Meet || self.attached {
+        if self.stage != RunStage::Rendezvous || self.attached {
             return None;
         }
         let asked = self.spec.options.start_timeout_s;

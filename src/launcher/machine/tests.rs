@@ -128,9 +128,9 @@ fn a_run_passes_its_stages_and_names_who_is_waited_for() {
     let run = rank_started();
     let actions = rank_event(&mut machine, 2, 0, &run);
     assert_eq!(stages(&actions), [(RunStage::Start, vec!["rank 1 on b:0".to_owned()])]);
-    assert_eq!(stages(&rank_event(&mut machine, 3, 1, &run))[0].0, RunStage::Meet);
-    rank_event(&mut machine, 4, 0, &Event::RankMet);
-    assert_eq!(stages(&rank_event(&mut machine, 4, 1, &Event::RankMet))[0].0, RunStage::FirstStep);
+    assert_eq!(stages(&rank_event(&mut machine, 3, 1, &run))[0].0, RunStage::Rendezvous);
+    rank_event(&mut machine, 4, 0, &Event::RankConnected);
+    assert_eq!(stages(&rank_event(&mut machine, 4, 1, &Event::RankConnected))[0].0, RunStage::FirstStep);
     rank_event(&mut machine, 5, 0, &exit(0, false));
     rank_event(&mut machine, 5, 1, &exit(0, false));
     let run = machine.id().clone();
@@ -149,12 +149,12 @@ fn events_of_different_ranks_come_in_any_order() {
     let (mut machine, _) = started(JobKind::Native);
     prepared_on_both(&mut machine);
     rank_event(&mut machine, 2, 0, &rank_started());
-    rank_event(&mut machine, 3, 0, &Event::RankMet);
+    rank_event(&mut machine, 3, 0, &Event::RankConnected);
     assert_eq!(
         stages(&rank_event(&mut machine, 4, 1, &rank_started()))[0],
-        (RunStage::Meet, vec!["rank 1 on b:0".to_owned()])
+        (RunStage::Rendezvous, vec!["rank 1 on b:0".to_owned()])
     );
-    assert_eq!(stages(&rank_event(&mut machine, 5, 1, &Event::RankMet))[0].0, RunStage::FirstStep);
+    assert_eq!(stages(&rank_event(&mut machine, 5, 1, &Event::RankConnected))[0].0, RunStage::FirstStep);
 }
 
 #[test]
@@ -384,13 +384,13 @@ fn the_secret_does_not_show_in_debug_output() {
     assert!(!format!("{machine:?} {actions:?}").contains("5ec"));
 }
 
-fn attached(position: &crate::domain::position::Position) -> (RunMachine, Vec<Action>) {
-    RunMachine::attach(spec(JobKind::Plain), position, crate::domain::position::Past::Whole, T)
+fn attached(resume_point: &crate::domain::resume_point::ResumePoint) -> (RunMachine, Vec<Action>) {
+    RunMachine::attach(spec(JobKind::Plain), resume_point, crate::domain::resume_point::Backfill::Whole, T)
 }
 
 #[test]
-fn a_run_that_is_taken_up_has_no_deadline_and_passes_its_stages() {
-    let (mut machine, actions) = attached(&crate::domain::position::Position::default());
+fn a_run_that_is_resumed_has_no_deadline_and_passes_its_stages() {
+    let (mut machine, actions) = attached(&crate::domain::resume_point::ResumePoint::default());
     assert_eq!(sent(&actions), ["a:Follow", "b:Follow"]);
     assert!(matches!(&actions[0], Action::Emit(_, Event::RunCreated { .. })));
     assert!(matches!(&actions[1], Action::Emit(_, Event::Attached { since: None, until: None })));
@@ -409,18 +409,18 @@ fn a_run_that_is_taken_up_has_no_deadline_and_passes_its_stages() {
 
 #[test]
 fn what_was_recorded_is_known_and_a_recorded_failure_stops_the_others() {
-    use crate::domain::position::{Position, RankPosition};
+    use crate::domain::resume_point::{RankResumePoint, ResumePoint};
     let Event::RankExited { exit } = exit(3, false) else { panic!() };
-    let failed = RankPosition { started: true, exit: Some((T, exit)), ..RankPosition::default() };
-    let running = RankPosition { started: true, lines: [Some(70), None], ..RankPosition::default() };
-    let position = Position {
+    let failed = RankResumePoint { started: true, exit: Some((T, exit)), ..RankResumePoint::default() };
+    let running = RankResumePoint { started: true, lines: [Some(70), None], ..RankResumePoint::default() };
+    let resume_point = ResumePoint {
         spec: Some(spec(JobKind::Plain)),
         last_at: Some(Stamp(5)),
         stage: Some(RunStage::Training),
         ranks: BTreeMap::from([(Rank(0), running), (Rank(1), failed)]),
-        ..Position::default()
+        ..ResumePoint::default()
     };
-    let (machine, actions) = attached(&position);
+    let (machine, actions) = attached(&resume_point);
     assert!(matches!(&actions[0], Action::Emit(_, Event::Attached { since: Some(Stamp(5)), until: None })));
     assert_eq!(sent(&actions), ["a:Follow", "b:Follow", "a:Stop", "b:Stop"]);
     let Some(Action::Send(_, ToAgent::Follow(follow))) =
@@ -434,7 +434,7 @@ fn what_was_recorded_is_known_and_a_recorded_failure_stops_the_others() {
 
 #[test]
 fn a_host_that_does_not_know_the_run_is_no_reason_to_stop_the_others() {
-    let (mut machine, _) = attached(&crate::domain::position::Position::default());
+    let (mut machine, _) = attached(&crate::domain::resume_point::ResumePoint::default());
     rank_event(&mut machine, 2, 0, &rank_started());
     let actions = refuse_as(&mut machine, "b", "run X was never started on b", RefusalClass::Unknown);
     assert!(sent(&actions).is_empty(), "{actions:?}");
@@ -447,19 +447,19 @@ fn a_host_that_does_not_know_the_run_is_no_reason_to_stop_the_others() {
 
 #[test]
 fn a_run_whose_client_ended_while_it_started_is_stopped_where_one_host_never_heard_of_it() {
-    use crate::domain::position::{Position, RankPosition};
-    let position = |stage| Position {
+    use crate::domain::resume_point::{RankResumePoint, ResumePoint};
+    let resume_point = |stage| ResumePoint {
         spec: Some(spec(JobKind::Plain)),
         stage: Some(stage),
         abandoned: true,
-        ..Position::default()
+        ..ResumePoint::default()
     };
     let unknown = |machine: &mut RunMachine| {
         rank_event(machine, 2, 0, &rank_started());
         sent(&refuse_as(machine, "b", "run X was never started on b", RefusalClass::Unknown))
     };
     for stage in [RunStage::Prepare, RunStage::Start] {
-        let (mut machine, _) = attached(&position(stage));
+        let (mut machine, _) = attached(&resume_point(stage));
         assert_eq!(unknown(&mut machine), ["a:Stop"], "{stage:?}");
         rank_event(&mut machine, 3, 0, &exit(143, true));
         let run = machine.id().clone();
@@ -471,33 +471,33 @@ fn a_run_whose_client_ended_while_it_started_is_stopped_where_one_host_never_hea
         );
     }
     // it had not come to write down anything
-    let (mut machine, _) = attached(&Position { abandoned: true, ..Position::default() });
+    let (mut machine, _) = attached(&ResumePoint { abandoned: true, ..ResumePoint::default() });
     assert_eq!(unknown(&mut machine), ["a:Stop"]);
     // nothing was started anywhere: then there is nothing to stop
-    let (mut machine, _) = attached(&position(RunStage::Prepare));
+    let (mut machine, _) = attached(&resume_point(RunStage::Prepare));
     let refused = |machine: &mut RunMachine, host| {
         refuse_as(machine, host, "run X was never started there", RefusalClass::Unknown)
     };
     assert_eq!(sent(&refused(&mut machine, "a")), ["b:Stop"]);
     assert_eq!(ended(&refused(&mut machine, "b")).unwrap().end, RunEnd::Failed);
     // it ran there: the host has lost it, or is another one by now
-    let heard = RankPosition { started: true, ..RankPosition::default() };
-    let known = Position { ranks: BTreeMap::from([(Rank(1), heard)]), ..position(RunStage::Start) };
+    let heard = RankResumePoint { started: true, ..RankResumePoint::default() };
+    let known = ResumePoint { ranks: BTreeMap::from([(Rank(1), heard)]), ..resume_point(RunStage::Start) };
     let others = [
         known,
-        position(RunStage::Training),
-        Position { abandoned: false, ..position(RunStage::Start) },
-        Position::default(),
+        resume_point(RunStage::Training),
+        ResumePoint { abandoned: false, ..resume_point(RunStage::Start) },
+        ResumePoint::default(),
     ];
-    for position in others {
-        let (mut machine, _) = attached(&position);
-        assert_eq!(unknown(&mut machine), [""; 0], "{position:?}");
+    for resume_point in others {
+        let (mut machine, _) = attached(&resume_point);
+        assert_eq!(unknown(&mut machine), [""; 0], "{resume_point:?}");
     }
 }
 
 #[test]
 fn a_host_that_cannot_tell_of_a_run_is_told_and_its_ranks_have_not_ended() {
-    let (mut machine, _) = attached(&crate::domain::position::Position::default());
+    let (mut machine, _) = attached(&crate::domain::resume_point::ResumePoint::default());
     rank_event(&mut machine, 2, 0, &rank_started());
     let (run, host) = (machine.id().clone(), HostId::from("b"));
     let why = "b: state.json was written by hvtui 9: use hvtui 9 for this run";

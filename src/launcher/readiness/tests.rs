@@ -60,7 +60,7 @@ fn result(place: PlacementSpec, world: &World) -> String {
     let hosts = [config("a"), config("b"), config("c")];
     match gather(
         &request("true", place),
-        &Known { hosts: &hosts, world, here: "/", ages: true, hides_gpus: false },
+        &ClusterView { hosts: &hosts, world, here: "/", ages: true, hides_gpus: false },
     ) {
         Gathered::Ready(facts) => {
             let facts: Vec<String> = facts.iter().map(|f| format!("{}{}", f.id, f.slots.len())).collect();

@@ -10,10 +10,10 @@ use crate::launch::plan::LaunchPlan;
 use crate::launch::request::LaunchRequest;
 use crate::launcher::machine::RunMachine;
 use crate::launcher::random::{run_id, secret};
-use crate::launcher::readiness::{Gathered, Known, gather};
+use crate::launcher::readiness::{ClusterView, Gathered, gather};
 use crate::launcher::secrets::Values;
 use crate::launcher::trees::Unread;
-use crate::launcher::waiting::{Pending, ahead, behind};
+use crate::launcher::waiting::{PendingLaunch, ahead, behind};
 use crate::launcher::{free, host_names, place, plan};
 
 impl Session {
@@ -23,10 +23,10 @@ impl Session {
         host_names::resolve(&mut request.place, &self.hosts);
         if let Some(plan) = request.options.sync.clone() {
             let since = request.since.clone();
-            self.trees.read(Unread::Launch(Box::new(Pending::new(request))), plan, since);
+            self.trees.read(Unread::Launch(Box::new(PendingLaunch::new(request))), plan, since);
             return;
         }
-        self.pending.push(Pending::new(request));
+        self.pending.push(PendingLaunch::new(request));
         self.try_launches();
     }
 
@@ -50,7 +50,7 @@ impl Session {
 
     /// Whom pending launches wait for.
     pub fn launches_wait_for(&self) -> Vec<HostId> {
-        let wait = self.pending.iter().map(|pending| gather(&pending.request, &self.known()));
+        let wait = self.pending.iter().map(|pending| gather(&pending.request, &self.cluster_view()));
         let mut hosts: Vec<HostId> = wait
             .filter_map(|gathered| match gathered {
                 Gathered::Wait(hosts) => Some(hosts),
@@ -64,7 +64,9 @@ impl Session {
 
     /// Whether a launch waits until its GPUs are free.
     pub fn has_waiting_launch(&self) -> bool {
-        let waits = |pending: &Pending| pending.turn.is_some() || pending.request.on_busy.wait.is_some();
+        let waits = |pending: &PendingLaunch| {
+            pending.queue_ticket.is_some() || pending.request.on_busy.wait.is_some()
+        };
         self.pending.iter().any(waits) || self.is_looking()
     }
 
@@ -73,7 +75,7 @@ impl Session {
         self.trees.forget();
         self.forget_looks();
         for pending in std::mem::take(&mut self.pending) {
-            self.leave_queue(pending.turn);
+            self.leave_queue(pending.queue_ticket);
         }
     }
 
@@ -81,7 +83,7 @@ impl Session {
     pub fn preview(&self, request: &LaunchRequest) -> Result<LaunchPlan, LaunchError> {
         let mut request = request.clone();
         host_names::resolve(&mut request.place, &self.hosts);
-        match gather(&request, &self.known()) {
+        match gather(&request, &self.cluster_view()) {
             Gathered::Ready(facts) => plan::plan(&request, &facts, run_id()?, clock::now()),
             Gathered::Unsatisfiable(error) => Err(error),
             Gathered::Wait(hosts) => Err(LaunchError::waiting_for(&hosts)),
@@ -90,7 +92,7 @@ impl Session {
 
     /// The free GPUs that a request for some would take now.
     pub fn pick(&self, request: &LaunchRequest) -> Result<Choice, LaunchError> {
-        match gather(request, &self.known()) {
+        match gather(request, &self.cluster_view()) {
             Gathered::Ready(facts) => match free::choice(request, &facts) {
                 Some(choice) => Ok(choice?),
                 None => Err(LaunchError::usage("only a number of free GPUs can be picked")),
@@ -106,15 +108,17 @@ impl Session {
         }
     }
 
-    pub(super) fn try_launch(&mut self, pending: Pending, at: Stamp) {
-        let Pending { request, turn, .. } = &pending;
+    pub(super) fn try_launch(&mut self, pending: PendingLaunch, at: Stamp) {
+        let PendingLaunch { request, queue_ticket, .. } = &pending;
         let patience = request.on_busy.wait;
         // a text with ages would be another one each second
-        let known = Known { ages: patience.is_none(), ..self.known() };
-        let facts = match gather(request, &known) {
+        let view = ClusterView { ages: patience.is_none(), ..self.cluster_view() };
+        let facts = match gather(request, &view) {
             Gathered::Wait(_) => return self.pending.push(pending),
             // who has begun to wait waits for a host that is away for a moment, too
-            Gathered::Unsatisfiable(error) if turn.is_some() && error.fault == LaunchFault::Unreachable => {
+            Gathered::Unsatisfiable(error)
+                if queue_ticket.is_some() && error.fault == LaunchFault::Unreachable =>
+            {
                 return self.wait(pending, error.reason, at);
             }
             Gathered::Unsatisfiable(error) => return self.launch_failed(pending, error),
@@ -123,7 +127,8 @@ impl Session {
         let planned = run_id().and_then(|id| plan::plan(request, &facts, id, at));
         let why = match (&planned, patience) {
             (Ok(planned), Some(_)) => {
-                ahead(&planned.hosts, turn.as_ref().map(|turn| &turn.ticket), &self.world).map(behind)
+                ahead(&planned.hosts, queue_ticket.as_ref().map(|queue_ticket| &queue_ticket.id), &self.world)
+                    .map(behind)
             }
             (Err(error), Some(_)) => error.busy().map(str::to_owned),
             _ => None,
@@ -143,7 +148,7 @@ impl Session {
     }
 
     /// Starts a launch that may wait again where another one is faster.
-    pub(super) fn start_pending(&mut self, pending: Pending, planned: LaunchPlan, at: Stamp) {
+    pub(super) fn start_pending(&mut self, pending: PendingLaunch, planned: LaunchPlan, at: Stamp) {
         let said = &pending.request.remarks;
         let remarks = planned.remarks.iter().filter(|remark| !said.contains(remark));
         self.outputs.extend(remarks.cloned().map(Output::Remark));

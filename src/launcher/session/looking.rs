@@ -13,7 +13,7 @@ use crate::launch::error::{LaunchError, LaunchFault};
 use crate::launch::plan::LaunchPlan;
 use crate::launch::request::OnRed;
 use crate::launcher::checkup::Checkup;
-use crate::launcher::waiting::Pending;
+use crate::launcher::waiting::PendingLaunch;
 use crate::wire::doctor::Checked;
 
 /// How long the checks may take: what has not been told by then keeps nothing from starting.
@@ -34,19 +34,19 @@ pub(super) struct Looks {
 struct Look {
     checkup: Checkup,
     since: Stamp,
-    pending: Pending,
+    pending: PendingLaunch,
 }
 
 impl Looks {
     /// The launches that wait for them.
-    pub(super) fn pending_mut(&mut self) -> impl Iterator<Item = &mut Pending> {
+    pub(super) fn pending_mut(&mut self) -> impl Iterator<Item = &mut PendingLaunch> {
         self.all.iter_mut().map(|look| &mut look.pending)
     }
 }
 
 impl Session {
     /// Starts a planned launch, after a look at its hosts where that is wanted.
-    pub(super) fn look_and_start(&mut self, pending: Pending, planned: LaunchPlan, at: Stamp) {
+    pub(super) fn look_and_start(&mut self, pending: PendingLaunch, planned: LaunchPlan, at: Stamp) {
         // the hosts that were looked at are not looked at again for another of their GPUs
         let is_known = |host: HostId| pending.looked.contains(&host);
         if pending.request.on_red == OnRed::Unasked || planned.spec.hosts().into_iter().all(is_known) {
@@ -158,7 +158,7 @@ impl Session {
     /// Forgets the launches that wait for a look.
     pub(super) fn forget_looks(&mut self) {
         for look in std::mem::take(&mut self.looks.all) {
-            self.leave_queue(look.pending.turn);
+            self.leave_queue(look.pending.queue_ticket);
         }
     }
 }

@@ -12,46 +12,46 @@ use crate::launch::error::{LaunchError, LaunchFault};
 use crate::launch::name;
 use crate::launcher::inventory::HostFacts;
 use crate::launcher::random::run_id;
-use crate::launcher::waiting::{Pending, Turn};
+use crate::launcher::waiting::{PendingLaunch, QueueTicket};
 use crate::wire::message::{Queue, ToAgent};
 
 impl Session {
     /// Takes a place in the queue of each host whose GPUs the launch may take.
     pub(super) fn queue(
         &mut self,
-        pending: &mut Pending,
+        pending: &mut PendingLaunch,
         facts: &[HostFacts],
         wanted: BTreeMap<HostId, Vec<GpuUuid>>,
         at: Stamp,
     ) -> Result<(), LaunchError> {
-        let turn = match &mut pending.turn {
-            Some(turn) => turn,
-            empty => empty.insert(Turn::new(run_id()?, at)),
+        let queue_ticket = match &mut pending.queue_ticket {
+            Some(queue_ticket) => queue_ticket,
+            empty => empty.insert(QueueTicket::new(run_id()?, at)),
         };
         let name = pending.request.name.clone();
         let name = name.unwrap_or_else(|| name::name_of(&pending.request.command));
         for (host, gpus) in wanted {
-            if turn.asked.get(&host) == Some(&gpus) {
+            if queue_ticket.asked.get(&host) == Some(&gpus) {
                 continue;
             }
             let lease_dir =
                 facts.iter().find(|known| known.id == host).and_then(|known| known.lease_dir.clone());
-            let ticket = turn.ticket.clone();
+            let ticket = queue_ticket.id.clone();
             let queue = Queue { ticket, name: name.clone(), gpus: gpus.clone(), lease_dir };
             self.cluster.send(&host, ToAgent::Queue(queue));
-            turn.asked.insert(host, gpus);
+            queue_ticket.asked.insert(host, gpus);
         }
         Ok(())
     }
 
-    pub(super) fn wait(&mut self, mut pending: Pending, why: String, at: Stamp) {
+    pub(super) fn wait(&mut self, mut pending: PendingLaunch, why: String, at: Stamp) {
         let patience = pending.request.on_busy.wait;
-        if let Some(turn) = &mut pending.turn {
-            if let Some(why) = turn.tell(why, at) {
+        if let Some(queue_ticket) = &mut pending.queue_ticket {
+            if let Some(why) = queue_ticket.tell(why, at) {
                 self.outputs.push_back(Output::Waiting(why));
             }
-            if patience.is_some_and(|patience| turn.is_tired(patience, at)) {
-                let held = turn.why().to_owned();
+            if patience.is_some_and(|patience| queue_ticket.timed_out(patience, at)) {
+                let held = queue_ticket.why().to_owned();
                 let reason = format!("still busy after the time of --wait: {held}");
                 return self.launch_failed(pending, LaunchError::new(LaunchFault::Busy(held), reason));
             }
@@ -59,13 +59,13 @@ impl Session {
         self.pending.push(pending);
     }
 
-    pub(super) fn launch_failed(&mut self, pending: Pending, error: LaunchError) {
-        self.leave_queue(pending.turn);
+    pub(super) fn launch_failed(&mut self, pending: PendingLaunch, error: LaunchError) {
+        self.leave_queue(pending.queue_ticket);
         self.outputs.push_back(Output::LaunchFailed(error));
     }
 
-    pub(super) fn leave_queue(&mut self, turn: Option<Turn>) {
-        let Some(Turn { ticket, asked, .. }) = turn else { return };
+    pub(super) fn leave_queue(&mut self, queue_ticket: Option<QueueTicket>) {
+        let Some(QueueTicket { id: ticket, asked, .. }) = queue_ticket else { return };
         for host in asked.into_keys() {
             let leave =
                 Queue { ticket: ticket.clone(), name: String::new(), gpus: Vec::new(), lease_dir: None };
@@ -90,7 +90,7 @@ impl Session {
                 self.outputs.push_back(Output::Waiting(outcome.summary.clone()));
                 self.pending.push(pending);
             }
-            None => self.leave_queue(pending.turn),
+            None => self.leave_queue(pending.queue_ticket),
         }
     }
 }

@@ -13,7 +13,7 @@ pub(super) struct Told {
 
 /// The numbers of a step; `None` for what is not known.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Known {
+pub(super) struct StepNumbers {
     /// Microseconds a phase, in the order of [`Phase::ALL`].
     pub(super) phases_us: [Option<u64>; Phase::COUNT],
     /// Microseconds of allreduce behind the computing.
@@ -48,7 +48,7 @@ impl Told {
     }
 
     /// The numbers of a step.
-    pub(super) fn known(self, timing: &StepTiming) -> Known {
+    pub(super) fn known(self, timing: &StepTiming) -> StepNumbers {
         // one that tells neither phases nor what is hidden is not known: its trace was cut, or its rank told its length alone
         let tells = !timing.spans.is_empty() || timing.hidden_us > 0;
         let mut phases_us = timing.phase_totals().map(Some);
@@ -56,7 +56,7 @@ impl Told {
             // what was told as one phase may have been parted into two
             *us = us.filter(|us| told && tells || *us > 0);
         }
-        Known {
+        StepNumbers {
             phases_us,
             hidden_us: (self.hidden && tells).then_some(timing.hidden_us),
             samples: self.samples.then_some(timing.samples),

@@ -12,11 +12,11 @@ use russh::keys::{Algorithm, HashAlg};
 use russh::{MethodKind, MethodSet};
 use tokio::time::timeout;
 
-use super::asker::Busy;
 use super::client::{Client, End};
 use super::error::SshError;
+use super::identities::{self, AgentKey, Identity, Private, Shown};
 use super::keyring::unlock;
-use super::offers::{self, AgentKey, Offer, Private, Shown};
+use super::prompter::Busy;
 use super::prompts;
 use super::session::why;
 use super::signer::{Agent, Signer};
@@ -120,9 +120,9 @@ pub(super) async fn authenticate(
     let notes = &mut attempts.notes;
     let agent = if target.auth_agent { open_agent(handle, target, notes).await } else { None };
     let (agent, keys) = agent.unzip();
-    let offers = offers::offers(target, &keys.unwrap_or_default(), &mut attempts.notes);
+    let identities = identities::identities(target, &keys.unwrap_or_default(), &mut attempts.notes);
     let mut login = Login { handle, target, busy, note, wrong: 0, agent, rsa_hash: None };
-    let ending = login.go_through(offers, &mut attempts).await;
+    let ending = login.go_through(identities, &mut attempts).await;
     if let Ending::In(by) = ending {
         return Ok(by);
     }
@@ -137,34 +137,34 @@ pub(super) async fn authenticate(
 }
 
 impl Login<'_> {
-    async fn go_through(&mut self, mut offers: VecDeque<Offer>, attempts: &mut Attempts) -> Ending {
+    async fn go_through(&mut self, mut identities: VecDeque<Identity>, attempts: &mut Attempts) -> Ending {
         let mut allowed: Option<MethodSet> = None;
         let mut tried: Vec<MethodKind> = Vec::new();
-        for _ in 0..offers.len() + MOST_STAGES {
+        for _ in 0..identities.len() + MOST_STAGES {
             let may = |kind| allowed.as_ref().is_some_and(|methods| methods.contains(&kind));
-            let keys = (allowed.is_none() || may(MethodKind::PublicKey)) && !offers.is_empty();
+            let keys = (allowed.is_none() || may(MethodKind::PublicKey)) && !identities.is_empty();
             let by_hand = [MethodKind::KeyboardInteractive, MethodKind::Password];
             let by_hand = by_hand.into_iter().find(|kind| may(*kind) && !tried.contains(kind));
             let (label, outcome) = if keys {
-                let Some(offer) = offers.pop_front() else { return Ending::Tried };
+                let Some(identity) = identities.pop_front() else { return Ending::Tried };
                 if attempts.offered.len() == MOST_OFFERS {
                     attempts
                         .notes
-                        .push(format!("{} not offered: {MOST_OFFERS} keys are the limit", offer.label));
+                        .push(format!("{} not offered: {MOST_OFFERS} keys are the limit", identity.label));
                     continue;
                 }
-                let outcome = self.with(&offer).await;
+                let outcome = self.with(&identity).await;
                 if let Outcome::Refused(methods, false) = &outcome
                     && allowed.is_none()
                     && !methods.contains(&MethodKind::PublicKey)
                 {
                     // It was not looked at: the host wants something else before a key.
                     attempts.accepts = methods.iter().map(String::from).collect();
-                    offers.push_front(offer);
+                    identities.push_front(identity);
                     allowed = Some(methods.clone());
                     continue;
                 }
-                (offer.label, outcome)
+                (identity.label, outcome)
             } else if allowed.is_none() {
                 (String::new(), self.none().await)
             } else if let Some(kind) = by_hand {
@@ -209,8 +209,8 @@ impl Login<'_> {
     }
 
     /// Offers one key.
-    async fn with(&mut self, offer: &Offer) -> Outcome {
-        match self.offer(offer).await {
+    async fn with(&mut self, identity: &Identity) -> Outcome {
+        match self.offer(identity).await {
             Ok(outcome) => outcome,
             Err(_) if self.handle.is_closed() => Outcome::Gone,
             Err(reason) => Outcome::Skipped(reason),
@@ -218,13 +218,14 @@ impl Login<'_> {
     }
 
     /// Offers one key; an error says why it could not be offered.
-    async fn offer(&mut self, offer: &Offer) -> Result<Outcome, String> {
-        let shown = match (&offer.shown, &offer.private) {
+    async fn offer(&mut self, identity: &Identity) -> Result<Outcome, String> {
+        let shown = match (&identity.shown, &identity.private) {
             (Some(shown), _) => shown.clone(),
             (None, Private::Locked(locked)) => {
                 // Only the passphrase tells which key it is.
                 let note = self.note.take();
-                let key = unlock(&self.target.asker, self.busy, self.target, locked, note.as_deref()).await?;
+                let key =
+                    unlock(&self.target.prompter, self.busy, self.target, locked, note.as_deref()).await?;
                 Shown::Key(key.public_key().clone())
             }
             (None, _) => return Err("its public half is not known".to_owned()),
@@ -237,7 +238,7 @@ impl Login<'_> {
             if matches!(kind, Algorithm::Rsa { .. }) { Some(self.rsa_hash(&shown).await?) } else { None };
         self.target.algorithms.may_log_in(&kind, hash, shown.is_certificate())?;
         let mut signer = Signer {
-            private: &offer.private,
+            private: &identity.private,
             agent: self.agent.as_mut(),
             target: self.target,
             busy: self.busy,

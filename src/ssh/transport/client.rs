@@ -8,7 +8,7 @@ use russh::client::{DisconnectReason, Handler, Msg, Session as Wire};
 use russh::keys::{Certificate, PublicKeyOrCertificate};
 use tokio::sync::watch;
 
-use super::asker::Asker;
+use super::prompter::Prompter;
 use super::report::{BANNER_BYTES, Text};
 use super::session::{KEEPALIVE, KEEPALIVE_MISSED};
 use super::target::Target;
@@ -75,7 +75,7 @@ impl Shared {
 /// Our side of russh's callbacks. Lives in russh's task.
 pub(super) struct Client {
     server: Server,
-    asker: Asker,
+    prompter: Prompter,
     policy: Policy,
     found: Shared,
     ended: watch::Sender<Option<Arc<str>>>,
@@ -89,7 +89,7 @@ impl Client {
         (
             Self {
                 server: target.server(),
-                asker: target.asker.clone(),
+                prompter: target.prompter.clone(),
                 policy,
                 found: found.clone(),
                 ended,
@@ -103,7 +103,7 @@ impl Client {
         let name = HostName::of(&self.server);
         let verdict = known.judge(&name, key);
         let is_new = matches!(verdict, Verdict::Unknown { .. } | Verdict::OtherType { .. });
-        if is_new && self.asker.is_pinned(&name, key) {
+        if is_new && self.prompter.is_pinned(&name, key) {
             return refusal(&self.server, key, Verdict::Known);
         }
         refusal(&self.server, key, verdict)

@@ -5,7 +5,7 @@ use futures_util::future::BoxFuture;
 
 use super::error::SshError;
 use super::openssh::System;
-use super::route::Carrier;
+use super::route::TransportKind;
 use super::session;
 use super::streams::{AgentReader, AgentWriter};
 use super::target::Target;
@@ -35,8 +35,8 @@ pub(in crate::ssh) trait Transport: Send + Sync {
 
 /// Connects as the target says. Never retries.
 pub(in crate::ssh) async fn connect(target: &Target) -> Result<Box<dyn Transport>, SshError> {
-    Ok(match &target.carrier {
-        Carrier::Russh => Box::new(session::connect(target).await?),
-        Carrier::OpenSsh(ssh) => Box::new(System::new(target, ssh).await?),
+    Ok(match &target.transport {
+        TransportKind::Russh => Box::new(session::connect(target).await?),
+        TransportKind::OpenSsh(ssh) => Box::new(System::new(target, ssh).await?),
     })
 }

@@ -137,7 +137,7 @@ pub enum SshError {
     },
     /// The ssh that is needed can't be used.
     #[error("{host}: {detail}")]
-    NoCarrier {
+    NoTransport {
         /// The host.
         host: HostId,
         /// Why.
@@ -235,7 +235,7 @@ impl SshError {
             | Self::JumpLoop { .. }
             | Self::BadJump { .. }
             | Self::NoUser { .. }
-            | Self::NoCarrier { .. } => ErrorKind::Agent,
+            | Self::NoTransport { .. } => ErrorKind::Agent,
         }
     }
 

@@ -13,8 +13,8 @@ use tokio::runtime::Handle;
 use tokio::sync::Mutex as Turn;
 use tokio::time::{sleep, timeout};
 
-use super::asker::Asker;
 use super::error::SshError;
+use super::prompter::Prompter;
 use super::route::Route;
 use super::session::{self, Session};
 use super::target::Target;
@@ -27,7 +27,7 @@ const MOST_TRIES: usize = 3;
 /// What a person is told with the first question of a shared login.
 const SHARED: &str = "the hosts behind it wait for this login and share it";
 
-/// The logins that one asker has given answers for.
+/// The logins that one prompter has given answers for.
 #[derive(Default)]
 pub(super) struct Hops(Mutex<Vec<(Target, Arc<Slot>)>>);
 
@@ -58,7 +58,7 @@ impl Drop for Lease {
 
 /// A stream to `target` through `hop`, and the share in the login there that carries it.
 pub(super) async fn open(target: &Target, hop: &Target) -> Result<(ChannelStream<Msg>, Lease), SshError> {
-    let slot = hop.asker.hops().slot(hop);
+    let slot = hop.prompter.hops().slot(hop);
     let (at, after) = (target.endpoint(), target.connect_timeout);
     let mut useless = Vec::new();
     loop {
@@ -150,8 +150,8 @@ impl Slot {
 
 /// All that makes two ways to a jump host the same: not for whose sake it is gone, nor how patiently.
 fn identity(hop: &Target) -> Target {
-    // the table of an asker must not hold the asker
-    static NO_ASKER: LazyLock<Asker> = LazyLock::new(Asker::default);
+    // the table of an prompter must not hold the prompter
+    static NO_PROMPTER: LazyLock<Prompter> = LazyLock::new(Prompter::default);
     let route = match &hop.route {
         Route::Jump(before) => Route::Jump(Box::new(identity(before))),
         route => route.clone(),
@@ -160,7 +160,7 @@ fn identity(hop: &Target) -> Target {
         host: "hop".into(),
         notes: Vec::new(),
         connect_timeout: Duration::ZERO,
-        asker: NO_ASKER.clone(),
+        prompter: NO_PROMPTER.clone(),
         route,
         ..hop.clone()
     }
@@ -190,12 +190,12 @@ mod tests {
 
     #[test]
     fn a_login_is_shared_by_all_that_make_the_same_one() {
-        let (asker, other) = (Asker::default(), Asker::default());
+        let (prompter, other) = (Prompter::default(), Prompter::default());
         let hop = |user: &str, host: &str| Target {
-            asker: asker.clone(),
+            prompter: prompter.clone(),
             ..Target::new(host.into(), "bastion", 22, user)
         };
-        let same = |a: &Target, b: &Target| Arc::ptr_eq(&asker.hops().slot(a), &asker.hops().slot(b));
+        let same = |a: &Target, b: &Target| Arc::ptr_eq(&prompter.hops().slot(a), &prompter.hops().slot(b));
         assert!(same(&hop("li", "gpu-a"), &hop("li", "gpu-b")));
         assert!(!same(&hop("li", "gpu-a"), &hop("wang", "gpu-a")));
         let alias = Target { host_key_alias: Some("gate".into()), ..hop("li", "gpu-a") };
@@ -207,6 +207,6 @@ mod tests {
         assert!(same(&behind("li", "gpu-a"), &behind("li", "gpu-b")));
         assert!(!same(&behind("li", "gpu-a"), &behind("wang", "gpu-b")));
         assert!(!same(&behind("li", "gpu-a"), &hop("li", "gpu-a")));
-        assert!(!Arc::ptr_eq(&asker.hops().slot(&alias), &other.hops().slot(&alias)));
+        assert!(!Arc::ptr_eq(&prompter.hops().slot(&alias), &other.hops().slot(&alias)));
     }
 }

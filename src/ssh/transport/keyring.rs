@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use russh::keys::PrivateKey;
 use tokio::sync::Mutex as Turn;
 
-use super::asker::{Asker, Busy};
+use super::prompter::{Busy, Prompter};
 use super::target::Target;
 use crate::domain::question::{Answer, Question, Subject};
 
@@ -57,13 +57,13 @@ impl Keyring {
 
 /// The key behind a passphrase: remembered, or asked for. The error says in words why not.
 pub(super) async fn unlock(
-    asker: &Asker,
+    prompter: &Prompter,
     busy: &Busy,
     target: &Target,
     locked: &Locked,
     note: Option<&str>,
 ) -> Result<Arc<PrivateKey>, String> {
-    let slot = asker.keyring().slot(&locked.path);
+    let slot = prompter.keyring().slot(&locked.path);
     let before = *slot.refusals();
     // Another host may be asking for the same key now: its answer serves both, also a refusal.
     let mut held = if let Ok(held) = slot.turn.try_lock() {
@@ -85,7 +85,7 @@ pub(super) async fn unlock(
             fingerprint: locked.fingerprint.clone(),
         };
         let question = Question { host: target.host.clone(), to: target.shown(), subject, note: note.take() };
-        let secret = match asker.ask(busy, question).await {
+        let secret = match prompter.ask(busy, question).await {
             Answer::Text(secret) => secret,
             Answer::Unable(why) => return Err(remedy(&locked.path, &why)),
             Answer::Yes | Answer::No => {
@@ -119,9 +119,9 @@ mod tests {
     use russh::keys::Algorithm;
     use russh::keys::ssh_key::LineEnding;
 
-    use super::super::asker::Asked;
+    use super::super::prompter::Asked;
     use super::*;
-    use crate::domain::passphrase::Secret;
+    use crate::domain::secret::Secret;
 
     /// On one thread the person comes last: both hosts wait when the answer is given.
     #[tokio::test]
@@ -130,10 +130,10 @@ mod tests {
         let key = PrivateKey::random(&mut rng, Algorithm::Ed25519).unwrap();
         let text = key.encrypt(&mut rng, "right").unwrap().to_openssh(LineEnding::LF).unwrap().to_string();
         let locked = Locked { path: "/k/locked".into(), text, fingerprint: None };
-        let (asker, mut questions) = Asker::new();
+        let (prompter, mut questions) = Prompter::new();
         let hosts = ["gpu-a", "gpu-b"].map(|host| Target::new(host.into(), host, 22, "li"));
         let busy = Busy::default();
-        let wanted = |host: usize| unlock(&asker, &busy, &hosts[host], &locked, None);
+        let wanted = |host: usize| unlock(&prompter, &busy, &hosts[host], &locked, None);
         for (given, unlocks) in [(Answer::No, false), (Answer::Text(Secret::new("right".to_owned())), true)] {
             let person = async {
                 let Some(Asked::Question(_, answer)) = questions.recv().await else { panic!("no question") };

@@ -5,8 +5,8 @@ use russh::MethodKind;
 use russh::client::{KeyboardInteractiveAuthResponse as Response, Prompt};
 
 use super::auth::{Attempts, Login, Outcome};
-use crate::domain::passphrase::Secret;
 use crate::domain::question::{Answer, Question, Subject};
+use crate::domain::secret::Secret;
 
 /// Wrong answers in one connection.
 const MOST_WRONG: usize = 3;
@@ -17,7 +17,7 @@ const MOST_PROMPTS: usize = 16;
 /// Goes through one method until it is accepted, wants another one beside it, or has had its tries.
 pub(super) async fn answer(login: &mut Login<'_>, kind: MethodKind, attempts: &mut Attempts) -> Outcome {
     let method = String::from(&kind);
-    if let Some(why) = login.target.asker.absent() {
+    if let Some(why) = login.target.prompter.absent() {
         return Outcome::Skipped(format!("{method} needs an answer, and {why}"));
     }
     loop {
@@ -106,7 +106,7 @@ impl Questions<'_, '_> {
         let target = self.login.target;
         let note = self.login.note.take();
         let question = Question { host: target.host.clone(), to: target.shown(), subject, note };
-        match target.asker.ask(self.login.busy, question).await {
+        match target.prompter.ask(self.login.busy, question).await {
             Answer::Text(secret) => Ok(secret),
             Answer::Unable(why) => {
                 Err(Outcome::Skipped(format!("{} needs an answer, and {why}", self.method)))

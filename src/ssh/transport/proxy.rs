@@ -15,25 +15,25 @@ use tokio::time::timeout;
 
 use super::error::SshError;
 use super::group::Group;
+use super::raw_connection::RawConnection;
 use super::report::{self, STDERR_BYTES, Text};
 use super::target::Target;
-use super::way::Way;
 
 /// What a proxy command wrote to standard error. Keeps it alive: a command may close its output before it says why.
 #[derive(Debug, Default)]
-pub(super) struct Said(Option<Heard>);
+pub(super) struct ProxyStderr(Option<ProxyProcess>);
 
 #[derive(Debug)]
-struct Heard {
+struct ProxyProcess {
     text: Arc<Mutex<Text>>,
     ended: watch::Receiver<bool>,
     _group: Arc<Group>,
 }
 
-impl Said {
+impl ProxyStderr {
     /// Its words, sanitised, once it has ended or had a moment to.
     pub(super) async fn words(&self) -> Option<String> {
-        let Heard { text, ended, .. } = self.0.as_ref()?;
+        let ProxyProcess { text, ended, .. } = self.0.as_ref()?;
         let _ = timeout(Duration::from_secs(1), ended.clone().wait_for(|ended| *ended)).await;
         let words = text.lock().unwrap_or_else(PoisonError::into_inner).clean();
         Some(report::quote(&words).replace('\n', " | ")).filter(|words| !words.is_empty())
@@ -41,7 +41,7 @@ impl Said {
 }
 
 /// Starts the command.
-pub(super) fn start(target: &Target, line: &str) -> Result<Way, SshError> {
+pub(super) fn start(target: &Target, line: &str) -> Result<RawConnection, SshError> {
     let failed = |detail: String| SshError::Network {
         host: target.host.clone(),
         at: target.endpoint(),
@@ -60,8 +60,8 @@ pub(super) fn start(target: &Target, line: &str) -> Result<Way, SshError> {
     tokio::spawn(listen(errors, text.clone(), ended));
     let group = Arc::new(child);
     let stream = Proxy { _group: group.clone(), input: Some(input), output };
-    let said = Said(Some(Heard { text, ended: end, _group: group }));
-    Ok(Way { stream: Box::new(stream), hop: None, said })
+    let stderr = ProxyStderr(Some(ProxyProcess { text, ended: end, _group: group }));
+    Ok(RawConnection { stream: Box::new(stream), hop: None, stderr })
 }
 
 async fn listen(mut errors: ChildStderr, text: Arc<Mutex<Text>>, ended: watch::Sender<bool>) {

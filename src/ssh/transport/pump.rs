@@ -13,7 +13,7 @@ use bytes::{Buf, Bytes};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, ReadBuf, ReadHalf, WriteHalf};
 use tokio::sync::mpsc;
 
-use super::way::Duplex;
+use super::raw_connection::Duplex;
 
 /// Bytes at once from the channel.
 const PIECE: usize = 64 * 1024;

@@ -9,7 +9,7 @@ use super::config::{Agent, Need, Proxy, Question, Reader, Settings};
 use super::error::SshError;
 use super::jump::{self, Hop};
 use super::openssh;
-use super::route::{Carrier, HostKeyPolicy, OpenSsh, Route};
+use super::route::{HostKeyPolicy, OpenSsh, Route, TransportKind};
 use super::target::Target;
 use crate::domain::ids::HostId;
 
@@ -112,7 +112,7 @@ impl Resolver<'_> {
             let mut target = self.plain(&wanted, &settings)?;
             target.check()?;
             target.route = self.route(&wanted, &target, &settings, ahead, passed).await?;
-            self.carrier(&wanted, &mut target, &settings.needs).await?;
+            self.choose_transport(&wanted, &mut target, &settings.needs).await?;
             Ok(target)
         }
         .boxed()
@@ -200,9 +200,9 @@ impl Resolver<'_> {
         // A chain is written once, where it begins: the hops' own are not looked at but for the first one.
         let ahead = (!hops.is_empty()).then_some(hops);
         let hop = self.resolve(next, ahead, passed).await?;
-        Ok(match &hop.carrier {
-            Carrier::Russh => Route::Jump(Box::new(hop)),
-            Carrier::OpenSsh(_) => {
+        Ok(match &hop.transport {
+            TransportKind::Russh => Route::Jump(Box::new(hop)),
+            TransportKind::OpenSsh(_) => {
                 no_pins(wanted, [&hop])?;
                 Route::Command(openssh::through(&hop, &target.address, target.port))
             }
@@ -210,21 +210,27 @@ impl Resolver<'_> {
     }
 
     /// Whose ssh speaks with it. `needs` are what only the system's can do.
-    async fn carrier(&self, wanted: &Wanted, target: &mut Target, needs: &[Need]) -> Result<(), SshError> {
+    async fn choose_transport(
+        &self,
+        wanted: &Wanted,
+        target: &mut Target,
+        needs: &[Need],
+    ) -> Result<(), SshError> {
         let wants = match wanted.choice {
             Choice::Russh => false,
             Choice::OpenSsh => true,
             Choice::Auto => !needs.is_empty(),
         };
-        let carrier = if wants { Some(self.reader.carrier().await) } else { None };
-        let refuse = |detail: String| Err(SshError::NoCarrier { host: wanted.host.clone(), detail });
-        match carrier {
+        let ssh = if wants { Some(self.reader.system_ssh().await) } else { None };
+        let refuse = |detail: String| Err(SshError::NoTransport { host: wanted.host.clone(), detail });
+        match ssh {
             Some(Ok((program, config))) => {
                 no_pins(wanted, target.hops())?;
                 let why = needs.iter().map(|need| need.note.to_string());
                 target.notes.extend(why.map(|why| format!("spoken with by the system's ssh: {why}")));
                 let program = program.to_owned();
-                target.carrier = Carrier::OpenSsh(OpenSsh { program, alias: wanted.name.clone(), config });
+                target.transport =
+                    TransportKind::OpenSsh(OpenSsh { program, alias: wanted.name.clone(), config });
                 return Ok(());
             }
             Some(Err(why)) if wanted.choice == Choice::OpenSsh => return refuse(why),
@@ -254,7 +260,7 @@ fn no_pins<'a>(wanted: &Wanted, hops: impl IntoIterator<Item = &'a Target>) -> R
                 hop.shown(),
                 wanted.host
             );
-            Err(SshError::NoCarrier { host: wanted.host.clone(), detail })
+            Err(SshError::NoTransport { host: wanted.host.clone(), detail })
         }
     }
 }

@@ -19,7 +19,7 @@ pub enum Route {
 
 /// Whose ssh speaks with a host.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub enum Carrier {
+pub enum TransportKind {
     /// hvtui's own, by russh.
     #[default]
     Russh,

@@ -12,19 +12,19 @@ use russh::{Channel, ChannelStream};
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
-use super::admission;
-use super::asker::Busy;
 use super::auth;
 use super::channel;
 use super::client::{Client, End, Policy, Shared, Stage};
 use super::connection::Transport;
 use super::error::SshError;
+use super::host_key_policy;
 use super::limiter;
-use super::proxy::Said;
+use super::prompter::Busy;
+use super::proxy::ProxyStderr;
+use super::raw_connection::{self, RawConnection};
 use super::streams::{AgentReader, AgentWriter};
 use super::target::Target;
 use super::tcp;
-use super::way::{self, Way};
 use crate::domain::text::sanitize;
 use crate::ssh::trust::{HostKey, HostName, KnownHosts, TrustError};
 
@@ -80,7 +80,7 @@ async fn connect_noted(target: &Target, mut note: Option<String>) -> Result<Sess
                 SshError::HostKey(TrustError::UnknownKey { .. } | TrustError::OtherKeyType { .. }),
                 Some(key),
             ) => {
-                if !admission::admit(target, key).await? {
+                if !host_key_policy::accept_unknown(target, key).await? {
                     return Err(error);
                 }
                 note.clone_from(&first);
@@ -107,7 +107,7 @@ impl Attempt {
         let config = config(&known, target, true);
         let opened = Opened::new(target, Policy::Check(known)).await?;
         let limit = target.patience();
-        let Opened { stream, client, found, end, token, said } = opened;
+        let Opened { stream, client, found, end, token, stderr } = opened;
         // Ends russh's task if this function is left early, for whatever reason.
         let unfinished = token.drop_guard();
         let started = async {
@@ -115,7 +115,7 @@ impl Attempt {
                 Ok(handle) => handle,
                 Err(error) => match found.refusal() {
                     Some(refusal) => return Err(refusal.into()),
-                    None => return Err(with_words(handshake_error(target, &error), &said).await),
+                    None => return Err(with_words(handshake_error(target, &error), &stderr).await),
                 },
             };
             found.set_stage(Stage::Authentication);
@@ -140,7 +140,7 @@ pub async fn scan(target: &Target) -> Result<HostKey, SshError> {
     let _place = limiter::enter(&target.endpoint()).await;
     let known = KnownHosts::read(&target.known_hosts)?;
     let config = config(&known, target, false);
-    let Opened { stream, client, found, token, said, .. } = Opened::new(target, Policy::Scan).await?;
+    let Opened { stream, client, found, token, stderr, .. } = Opened::new(target, Policy::Scan).await?;
     let _unfinished = token.drop_guard();
     let limit = target.patience();
     let Ok(ended) = timeout(limit, russh::client::connect_stream(config, stream, client)).await else {
@@ -148,7 +148,7 @@ pub async fn scan(target: &Target) -> Result<HostKey, SshError> {
     };
     match (found.key(), ended) {
         (Some(key), _) => Ok(key),
-        (None, Err(error)) => Err(with_words(handshake_error(target, &error), &said).await),
+        (None, Err(error)) => Err(with_words(handshake_error(target, &error), &stderr).await),
         (None, Ok(_)) => Err(handshake_error(target, &russh::Error::Inconsistent)),
     }
 }
@@ -297,8 +297,8 @@ fn handshake_error(target: &Target, error: &russh::Error) -> SshError {
 }
 
 /// An error with what a proxy command has to say of it.
-async fn with_words(error: SshError, said: &Said) -> SshError {
-    let Some(words) = said.words().await else { return error };
+async fn with_words(error: SshError, stderr: &ProxyStderr) -> SshError {
+    let Some(words) = stderr.words().await else { return error };
     match error {
         SshError::Network { host, at, detail } => {
             SshError::Network { host, at, detail: format!("{detail}; its proxy command says: {words}") }
@@ -307,22 +307,22 @@ async fn with_words(error: SshError, said: &Said) -> SshError {
     }
 }
 
-/// A way to the host and what is needed to speak ssh over it.
+/// A connection to the host and what is needed to speak ssh over it.
 struct Opened {
     stream: tcp::Cancellable,
     client: Client,
     found: Shared,
     end: End,
     token: CancellationToken,
-    said: Said,
+    stderr: ProxyStderr,
 }
 
 impl Opened {
     async fn new(target: &Target, policy: Policy) -> Result<Self, SshError> {
-        let Way { stream, hop, said } = way::open(target).await?;
+        let RawConnection { stream, hop, stderr } = raw_connection::open(target).await?;
         let token = CancellationToken::new();
         let (client, found, end) = Client::new(target, policy);
         let stream = tcp::Cancellable::new(stream, hop, token.clone());
-        Ok(Self { stream, client, found, end, token, said })
+        Ok(Self { stream, client, found, end, token, stderr })
     }
 }

@@ -15,9 +15,9 @@ use russh::keys::{HashAlg, PrivateKey};
 use tokio::net::UnixStream;
 use tokio::time::timeout;
 
-use super::asker::Busy;
+use super::identities::Private;
 use super::keyring::unlock;
-use super::offers::Private;
+use super::prompter::Busy;
 use super::target::Target;
 
 /// How long an ssh-agent may take to sign: sshd waits no longer for a login by default.
@@ -58,8 +58,8 @@ impl RusshSigner for Signer<'_> {
             Private::AgentKey(key) => return self.by_agent(&key.clone().into(), hash, data).await,
             Private::Ready(key) => Arc::clone(key),
             Private::Locked(locked) => {
-                let (asker, note) = (&self.target.asker, self.note.as_deref());
-                unlock(asker, self.busy, self.target, locked, note).await.map_err(NoSignature)?
+                let (prompter, note) = (&self.target.prompter, self.note.as_deref());
+                unlock(prompter, self.busy, self.target, locked, note).await.map_err(NoSignature)?
             }
         };
         sign(&key, hash, data).ok_or_else(|| NoSignature("it can't sign".to_owned()))

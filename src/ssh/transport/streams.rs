@@ -82,7 +82,7 @@ pub struct AgentWriter {
     _connection: Keep,
 }
 
-/// The carrier's end of a command's streams.
+/// The transport's end of a command's streams.
 pub(super) struct Feed {
     sender: mpsc::Sender<Bytes>,
     ending: watch::Sender<Option<Arc<LinkEnd>>>,

@@ -5,9 +5,9 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use super::algorithms::Algorithms;
-use super::asker::Asker;
 use super::error::SshError;
-use super::route::{Carrier, Family, HostKeyPolicy, Route};
+use super::prompter::Prompter;
+use super::route::{Family, HostKeyPolicy, Route, TransportKind};
 use crate::domain::ids::HostId;
 use crate::ssh::trust::{Server, endpoint, name_is_safe};
 
@@ -49,13 +49,13 @@ pub struct Target {
     /// Which addresses of its name are tried.
     pub family: Family,
     /// Whose ssh speaks with it.
-    pub carrier: Carrier,
+    pub transport: TransportKind,
     /// What may be used to speak with it.
     pub algorithms: Algorithms,
     /// What a person should know about how this came about: a setting of theirs that is not acted upon, say.
     pub notes: Vec<String>,
     /// Who is asked for passphrases, passwords and about unknown host keys.
-    pub asker: Asker,
+    pub prompter: Prompter,
 }
 
 /// How long a TCP connection may take where nothing else is said.
@@ -87,20 +87,20 @@ impl Target {
             route: Route::Direct,
             bind_address: None,
             family: Family::default(),
-            carrier: Carrier::default(),
+            transport: TransportKind::default(),
             algorithms: Algorithms::default(),
             notes: Vec::new(),
-            asker: Asker::default(),
+            prompter: Prompter::default(),
         }
     }
 
     /// The same with a user to ask, also at each hop on the way.
     #[must_use]
-    pub fn with_asker(mut self, asker: &Asker) -> Self {
+    pub fn with_prompter(mut self, prompter: &Prompter) -> Self {
         if let Route::Jump(hop) = self.route {
-            self.route = Route::Jump(Box::new(hop.with_asker(asker)));
+            self.route = Route::Jump(Box::new(hop.with_prompter(prompter)));
         }
-        self.asker = asker.clone();
+        self.prompter = prompter.clone();
         self
     }
 
@@ -133,7 +133,7 @@ impl Target {
         } else if let Route::Command(_) = self.route {
             text.push_str(" through a proxy command");
         }
-        if let Carrier::OpenSsh(_) = self.carrier {
+        if let TransportKind::OpenSsh(_) = self.transport {
             text.push_str(" by the system's ssh");
         }
         match self.all_notes().len() {

@@ -14,9 +14,9 @@ use tokio_util::sync::{CancellationToken, WaitForCancellationFutureOwned};
 use super::error::SshError;
 use super::hops::Lease;
 use super::names;
+use super::raw_connection::Duplex;
 use super::route::Family;
 use super::target::Target;
-use super::way::Duplex;
 
 /// Resolves the name and tries its addresses in the resolver's order; each gets an equal share of the time.
 pub(super) async fn connect(target: &Target) -> Result<TcpStream, SshError> {

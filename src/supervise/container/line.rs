@@ -193,7 +193,7 @@ impl Line {
             self.add("-e").add(name);
             return Ok(());
         }
-        if rank.env.get(text.as_ref()).is_some_and(|value| value == crate::domain::secret::MASK) {
+        if rank.env.get(text.as_ref()).is_some_and(|value| value == crate::domain::redaction::MASK) {
             return Err(format!(
                 "the secret variable {text} means something to the container engine itself, and can't be handed to a rank \
                  without being shown: give it another name"

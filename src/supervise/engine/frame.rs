@@ -12,7 +12,7 @@ pub(super) enum Frame {
     /// To the node: a rank on its host has said this; `err` on its standard error.
     Line { rank: u32, err: bool, bytes: Vec<u8> },
     /// To the wrapper: what the command has said; `err` on its standard error.
-    Said { id: u32, err: bool, bytes: Vec<u8> },
+    Output { id: u32, err: bool, bytes: Vec<u8> },
     /// To the wrapper: the command has ended with this code.
     Exit { id: u32, code: i32 },
 }
@@ -28,7 +28,7 @@ impl Frame {
                 return [&head, &length.to_le_bytes()[..], words.as_bytes(), tail.as_bytes()].concat();
             }
             Self::Line { rank, err, bytes } => (if *err { 8 } else { 7 }, *rank, bytes),
-            Self::Said { id, err, bytes } => (if *err { 5 } else { 4 }, *id, bytes),
+            Self::Output { id, err, bytes } => (if *err { 5 } else { 4 }, *id, bytes),
             Self::Exit { id, code } => return [&[6], &id.to_le_bytes()[..], &code.to_le_bytes()].concat(),
         };
         [&[kind], &id.to_le_bytes()[..], rest].concat()
@@ -51,7 +51,7 @@ impl Frame {
                 Self::Ended { died: id != 0, code, words: text(words), tail: text(tail) }
             }
             7 | 8 => Self::Line { rank: id, err: *kind == 8, bytes: rest.to_vec() },
-            4 | 5 => Self::Said { id, err: *kind == 5, bytes: rest.to_vec() },
+            4 | 5 => Self::Output { id, err: *kind == 5, bytes: rest.to_vec() },
             6 => Self::Exit { id, code: i32::from_le_bytes(rest.try_into().ok()?) },
             _ => return None,
         })
@@ -70,8 +70,8 @@ mod tests {
             Frame::Ended { died: true, code: 3, words: "mpirun: x".to_owned(), tail: "y\nz".to_owned() },
             Frame::Line { rank: 2, err: true, bytes: b"x\xff\n".to_vec() },
             Frame::Line { rank: 2, err: false, bytes: Vec::new() },
-            Frame::Said { id: 2, err: true, bytes: b"x".to_vec() },
-            Frame::Said { id: 2, err: false, bytes: Vec::new() },
+            Frame::Output { id: 2, err: true, bytes: b"x".to_vec() },
+            Frame::Output { id: 2, err: false, bytes: Vec::new() },
             Frame::Exit { id: 3, code: -1 },
         ] {
             assert_eq!(Frame::decode(&frame.encode()), Some(frame));

@@ -19,7 +19,7 @@ use tokio::sync::mpsc::{self, UnboundedReceiver, UnboundedSender};
 use tokio::task::JoinHandle;
 
 use super::remote::Remote;
-use super::tagged::{Piece, Said};
+use super::tagged::{LauncherOutput, RemoteChunk};
 use super::{END, EngineEnd, RUN_SECRET, sweep, wrapper};
 use crate::clock;
 use crate::domain::blame;
@@ -96,10 +96,10 @@ impl Prepared {
 }
 
 /// What a launcher says and whom it concerns; shared by those who read its two streams.
-type Shared = Arc<Mutex<Said>>;
+type SharedOutput = Arc<Mutex<LauncherOutput>>;
 
-fn lock(said: &Shared) -> std::sync::MutexGuard<'_, Said> {
-    said.lock().unwrap_or_else(PoisonError::into_inner)
+fn lock(output: &SharedOutput) -> std::sync::MutexGuard<'_, LauncherOutput> {
+    output.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl Work<'_> {
@@ -122,15 +122,15 @@ impl Work<'_> {
         };
         let remote = remote.unwrap_or_default();
         let style = prepared.as_ref().ok().and_then(|prepared| prepared.tags).or(self.launcher.tags);
-        let said = Arc::new(Mutex::new(Said::new(self.dir, self.spec, style)));
+        let output = Arc::new(Mutex::new(LauncherOutput::new(self.dir, self.spec, style)));
         let end = match prepared {
-            Ok(prepared) => self.execute(prepared, &said, remote.as_ref()).await,
+            Ok(prepared) => self.execute(prepared, &output, remote.as_ref()).await,
             Err(words) => failed(words),
         };
-        let rest = lock(&said).rest();
-        let tail = lock(&said).tail();
+        let rest = lock(&output).rest();
+        let tail = lock(&output).tail();
         if style.is_some() {
-            lock(&said).finish(&end, &tail);
+            lock(&output).finish(&end, &tail);
         }
         let _ = std::fs::remove_dir_all(self.logs());
         if let Err(error) = self.dir.write_json(END, &end) {
@@ -235,7 +235,12 @@ impl Work<'_> {
         }
     }
 
-    async fn execute(&self, prepared: Prepared, said: &Shared, remote: Option<&Arc<Remote>>) -> EngineEnd {
+    async fn execute(
+        &self,
+        prepared: Prepared,
+        output: &SharedOutput,
+        remote: Option<&Arc<Remote>>,
+    ) -> EngineEnd {
         let Prepared { program, argv, env, cwd, .. } = prepared;
         let mut command = Command::new(&program);
         command.args(argv.iter().skip(1)).current_dir(cwd).process_group(0);
@@ -265,7 +270,7 @@ impl Work<'_> {
             }
         };
         if self.launcher.tags.is_some() {
-            lock(said).began(child.id());
+            lock(output).began(child.id());
         }
         let serve = async {
             if let Some(remote) = remote {
@@ -274,10 +279,10 @@ impl Work<'_> {
             std::future::pending::<Infallible>().await
         };
         let status = tokio::select! {
-            status = drained(&mut child, said, remote) => status,
+            status = drained(&mut child, output, remote) => status,
             never = serve => match never {},
         };
-        self.judge(status, &lock(said).tail())
+        self.judge(status, &lock(output).tail())
     }
 
     /// How the launcher has ended, by its status and its words.
@@ -328,7 +333,7 @@ impl Work<'_> {
 /// Takes all that a launcher says until it has ended.
 async fn drained(
     child: &mut Child,
-    said: &Shared,
+    output: &SharedOutput,
     remote: Option<&Arc<Remote>>,
 ) -> std::io::Result<ExitStatus> {
     let (ended, ends) = mpsc::unbounded_channel();
@@ -337,7 +342,7 @@ async fn drained(
     }
     let take = |kind| Listening {
         kind,
-        said: Arc::clone(said),
+        output: Arc::clone(output),
         remote: remote.map(Arc::clone),
         ended: ended.clone(),
     };
@@ -358,30 +363,30 @@ async fn drained(
 /// Who listens to one of the launcher's streams.
 struct Listening {
     kind: Stream,
-    said: Shared,
+    output: SharedOutput,
     remote: Option<Arc<Remote>>,
     ended: UnboundedSender<Rank>,
 }
 
 async fn drain(mut stream: impl AsyncRead + Unpin, listening: Listening) {
-    let Listening { kind, said, remote, ended } = listening;
+    let Listening { kind, output, remote, ended } = listening;
     let mut buffer = vec![0; 64 * 1024];
     while let Ok(count @ 1..) = stream.read(&mut buffer).await {
         let bytes = buffer.get(..count).unwrap_or_default();
-        let heard = lock(&said).hear(kind, bytes);
-        for rank in heard.ended {
+        let parsed = lock(&output).feed(kind, bytes);
+        for rank in parsed.ended {
             // Where nothing is to be confirmed, nothing listens.
             let _ = ended.send(rank);
         }
-        hand_on(remote.as_deref(), heard.others).await;
+        hand_on(remote.as_deref(), parsed.remote).await;
     }
 }
 
-/// Hands on to the nodes what ranks on their hosts have said.
-async fn hand_on(remote: Option<&Remote>, pieces: Vec<Piece>) {
+/// Hands on to the nodes what ranks on their hosts have printed.
+async fn hand_on(remote: Option<&Remote>, chunks: Vec<RemoteChunk>) {
     let Some(remote) = remote else { return };
-    for piece in pieces {
-        remote.hand_on(piece).await;
+    for chunk in chunks {
+        remote.hand_on(chunk).await;
     }
 }
 

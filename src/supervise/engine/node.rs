@@ -20,7 +20,7 @@ use tokio::sync::mpsc::{self, Sender};
 
 use super::channel::{self, Key};
 use super::frame::Frame;
-use super::tagged::Said;
+use super::tagged::LauncherOutput;
 use super::{END, EngineEnd, RUN_SECRET, sweep, wrapper};
 use crate::clock;
 use crate::domain::engine::{Engine, NODE_PORT, Node};
@@ -51,15 +51,15 @@ enum Event {
 pub fn run(dir: &Path) -> Result<i32, SuperviseError> {
     wrapper(dir, |dir, spec| async move {
         let Some(Engine::Node(node)) = &spec.engine else { return None };
-        let mut said = node.stands.then(|| Said::new(&dir, &spec, None));
-        if let Some(said) = &said {
-            said.began(Some(std::process::id()));
+        let mut output = node.stands.then(|| LauncherOutput::new(&dir, &spec, None));
+        if let Some(output) = &output {
+            output.began(Some(std::process::id()));
         }
-        let (end, tail) = serve(node, &spec, &mut said).await;
-        if let Some(said) = said {
+        let (end, tail) = serve(node, &spec, &mut output).await;
+        if let Some(output) = output {
             // Their GPUs are held until they are gone.
             sweep().await;
-            said.finish(&end, &tail);
+            output.finish(&end, &tail);
             for rank in &spec.ranks {
                 lease::retire(&spec, rank.rank);
             }
@@ -81,7 +81,7 @@ fn failed(words: String) -> (EngineEnd, String) {
 }
 
 /// Does what the launcher wants until its end: how it has ended, and its last words.
-async fn serve(node: &Node, spec: &HostRun, said: &mut Option<Said>) -> (EngineEnd, String) {
+async fn serve(node: &Node, spec: &HostRun, output: &mut Option<LauncherOutput>) -> (EngineEnd, String) {
     let host = &spec.host;
     let (address, key) = match (launcher(), std::env::var(RUN_SECRET)) {
         (Ok(address), Ok(secret)) => (address, Key::new(&secret)),
@@ -138,17 +138,17 @@ async fn serve(node: &Node, spec: &HostRun, said: &mut Option<Said>) -> (EngineE
                 }
             }
             Event::Frame(Some(Frame::Line { rank, err, bytes })) => {
-                if let Some(said) = said {
-                    said.write(Rank(rank), if err { Stream::Stderr } else { Stream::Stdout }, &bytes);
+                if let Some(output) = output {
+                    output.write(Rank(rank), if err { Stream::Stderr } else { Stream::Stdout }, &bytes);
                 }
             }
             Event::Frame(Some(Frame::Ended { died, code, words, tail })) => {
                 // A node whose ranks have wrappers of their own has failed only with its launcher.
-                let code = if said.is_some() { code } else { i32::from(died) };
+                let code = if output.is_some() { code } else { i32::from(died) };
                 return (EngineEnd { code, died, words, t: clock::host_now() }, tail);
             }
             // What only a node says is no order.
-            Event::Frame(Some(Frame::Said { .. } | Frame::Exit { .. })) => {}
+            Event::Frame(Some(Frame::Output { .. } | Frame::Exit { .. })) => {}
             Event::Frame(None) => {
                 return failed(format!("{host} has lost the connection to the launcher at {address}"));
             }
@@ -210,7 +210,7 @@ fn execute(
         Err(error) => {
             let text = format!("exec {}: {}\n", shell.display(), os_text(&error));
             tokio::spawn(async move {
-                let _ = says.send(Frame::Said { id, err: true, bytes: text.into_bytes() }).await;
+                let _ = says.send(Frame::Output { id, err: true, bytes: text.into_bytes() }).await;
                 let _ = says.send(Frame::Exit { id, code: 126 }).await;
             });
             return None;
@@ -219,14 +219,14 @@ fn execute(
     let pid = child.id().and_then(|pid| i32::try_from(pid).ok()).and_then(Pid::from_raw);
     let (out, err) = (child.stdout.take(), child.stderr.take());
     tokio::spawn(async move {
-        let said = async { tokio::join!(pass(out, id, false, &says), pass(err, id, true, &says)) };
-        tokio::pin!(said);
+        let output = async { tokio::join!(pass(out, id, false, &says), pass(err, id, true, &says)) };
+        tokio::pin!(output);
         let status = tokio::select! {
             status = child.wait() => {
-                let _ = tokio::time::timeout(LATE, &mut said).await;
+                let _ = tokio::time::timeout(LATE, &mut output).await;
                 status
             }
-            _ = &mut said => child.wait().await,
+            _ = &mut output => child.wait().await,
         };
         let code = status.map_or(255, |status| {
             status.code().or_else(|| status.signal().map(|signal| 128 + signal)).unwrap_or(255)
@@ -243,7 +243,7 @@ async fn pass(stream: Option<impl AsyncRead + Unpin>, id: u32, err: bool, says: 
     let mut buffer = vec![0; 16 * 1024];
     while let Ok(count @ 1..) = stream.read(&mut buffer).await {
         let bytes = buffer.get(..count).unwrap_or_default().to_vec();
-        if says.send(Frame::Said { id, err, bytes }).await.is_err() {
+        if says.send(Frame::Output { id, err, bytes }).await.is_err() {
             return;
         }
     }

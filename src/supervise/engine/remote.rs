@@ -16,7 +16,7 @@ use super::channel::{self, Hearer, Key, Speaker};
 use super::frame::Frame;
 use super::rsh::{ERR, EXIT, OUT};
 use super::seat::{listen, same_user};
-use super::tagged::Piece;
+use super::tagged::RemoteChunk;
 use super::{AGENTS, EngineEnd, RUN_SECRET};
 use crate::domain::engine::NODE_PORT;
 use crate::domain::log::Stream;
@@ -122,7 +122,7 @@ impl Remote {
                         let _ = self.say(&host, Frame::Gone { id }).await;
                     }
                 }
-                Event::Node(host, Some(Frame::Said { id, err, bytes })) => {
+                Event::Node(host, Some(Frame::Output { id, err, bytes })) => {
                     if let Some((_, agent)) = agents.get_mut(&id).filter(|(of, _)| *of == host) {
                         answer(agent, if err { ERR } else { OUT }, &bytes).await;
                     }
@@ -175,8 +175,8 @@ impl Remote {
     }
 
     /// Hands on what a rank on another host has said. It is lost where the node is: the launcher goes on.
-    pub(super) async fn hand_on(&self, piece: Piece) {
-        let Piece { node, rank, stream, bytes } = piece;
+    pub(super) async fn hand_on(&self, chunk: RemoteChunk) {
+        let RemoteChunk { node, rank, stream, bytes } = chunk;
         for part in bytes.chunks(PIECE) {
             let frame = Frame::Line { rank: rank.0, err: stream == Stream::Stderr, bytes: part.to_vec() };
             let _ = self.say(&node, frame).await;

@@ -24,7 +24,7 @@ use crate::supervise::state::{STOP, Started, exit_file, started_file, stream_fil
 const TAIL: usize = 32 * 1024;
 
 /// What a rank on another host has said.
-pub(super) struct Piece {
+pub(super) struct RemoteChunk {
     /// Its node.
     pub node: String,
     pub rank: Rank,
@@ -34,15 +34,15 @@ pub(super) struct Piece {
 
 /// What follows from what a launcher has written at once.
 #[derive(Default)]
-pub(super) struct Heard {
+pub(super) struct ParsedOutput {
     /// What ranks on other hosts have said.
-    pub others: Vec<Piece>,
+    pub remote: Vec<RemoteChunk>,
     /// The ranks that thereby have said all they will.
     pub ended: Vec<Rank>,
 }
 
 /// What a launcher says.
-pub(super) struct Said {
+pub(super) struct LauncherOutput {
     dir: Option<RunDir>,
     ranks: Vec<Rank>,
     /// Ranks of the run, on all hosts.
@@ -56,7 +56,7 @@ pub(super) struct Said {
     tail: VecDeque<u8>,
 }
 
-impl Said {
+impl LauncherOutput {
     pub(super) fn new(dir: &RunDir, spec: &HostRun, style: Option<TagStyle>) -> Self {
         let both = [Stream::Stdout, Stream::Stderr];
         Self {
@@ -85,38 +85,38 @@ impl Said {
     }
 
     /// Takes what the launcher has written at once.
-    pub(super) fn hear(&mut self, stream: Stream, bytes: &[u8]) -> Heard {
+    pub(super) fn feed(&mut self, stream: Stream, bytes: &[u8]) -> ParsedOutput {
         let Some(splitters) = &mut self.splitters else {
             self.own(bytes);
-            return Heard::default();
+            return ParsedOutput::default();
         };
         let splitter = splitters.iter_mut().find(|(of, _)| *of == stream);
-        let pieces = splitter.map(|(_, splitter)| splitter.feed(bytes)).unwrap_or_default();
-        self.sort(pieces)
+        let chunks = splitter.map(|(_, splitter)| splitter.feed(bytes)).unwrap_or_default();
+        self.sort(chunks)
     }
 
     /// The launcher says no more: what was held back, since it could have begun a tag, or a task's end.
-    pub(super) fn rest(&mut self) -> Vec<Piece> {
+    pub(super) fn rest(&mut self) -> Vec<RemoteChunk> {
         let Some(splitters) = &mut self.splitters else { return Vec::new() };
         let rest: Vec<_> = splitters.iter_mut().flat_map(|(_, splitter)| splitter.end()).collect();
-        let heard = self.sort(rest);
+        let parsed = self.sort(rest);
         for (rank, ends) in std::mem::take(&mut self.ends) {
             for (stream, mut end) in [Stream::Stdout, Stream::Stderr].into_iter().zip(ends) {
                 self.write(rank, stream, &end.end());
             }
         }
-        heard.others
+        parsed.remote
     }
 
-    fn sort(&mut self, pieces: Vec<(Origin, Vec<u8>)>) -> Heard {
-        let mut heard = Heard::default();
-        for (origin, bytes) in pieces {
+    fn sort(&mut self, chunks: Vec<(Origin, Vec<u8>)>) -> ParsedOutput {
+        let mut parsed = ParsedOutput::default();
+        for (origin, bytes) in chunks {
             let Some(rank) = origin.rank.and_then(|number| self.rank(number)) else {
                 self.own(&bytes);
                 continue;
             };
             if let Some(node) = self.elsewhere.get(&rank).cloned() {
-                heard.others.push(Piece { node, rank, stream: origin.stream, bytes });
+                parsed.remote.push(RemoteChunk { node, rank, stream: origin.stream, bytes });
             } else if self.style == Some(TagStyle::Srun) {
                 let ends = self.ends.entry(rank).or_default();
                 let had = ends.iter().all(TaskEnd::seen);
@@ -124,14 +124,14 @@ impl Said {
                 let end = if origin.stream == Stream::Stdout { out } else { err };
                 let own = end.feed(&bytes);
                 if !had && ends.iter().all(TaskEnd::seen) {
-                    heard.ended.push(rank);
+                    parsed.ended.push(rank);
                 }
                 self.write(rank, origin.stream, &own);
             } else {
                 self.write(rank, origin.stream, &bytes);
             }
         }
-        heard
+        parsed
     }
 
     /// The rank that a tag names.

@@ -289,7 +289,7 @@ mod tests {
     use crate::domain::options::PythonHooks;
     use crate::domain::run::{RankSpec, Spool};
     use crate::domain::time::HostTime;
-    use crate::domain::trace::{Pace, TraceSpan, TraceStart};
+    use crate::domain::trace::{StepProgress, TraceSpan, TraceStart};
     use crate::supervise::kineto::{ask, known};
 
     fn run() -> HostRun {
@@ -353,7 +353,7 @@ mod tests {
         let clients = known(&dir).unwrap().unwrap().clients;
         let only = clients.values().next().unwrap();
         assert_eq!((clients.len(), only.rank, only.worker, only.given), (1, Rank(3), Some(7), None));
-        let start = TraceStart { at: HostTime(0), pace: Some(Pace { step: 99, step_us: 1 }) };
+        let start = TraceStart { at: HostTime(0), pace: Some(StepProgress { step: 99, step_us: 1 }) };
         let wanted = ask(&dir, TraceSpan::Steps(3), start, &Identity::own().unwrap(), clock::host_now())
             .unwrap()
             .unwrap();

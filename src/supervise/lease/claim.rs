@@ -8,10 +8,10 @@ use std::time::Duration;
 use rustix::fs::{AtFlags, FileType, FlockOperation, Mode, OFlags, fchmod, flock, fstat, openat, statat};
 use rustix::io::{Errno, FdFlags, fcntl_setfd};
 
-use super::mark::Mark;
+use super::lock_record::LockRecord;
 use super::note::{self, Draft, Note};
 use super::place::{LeaseDir, PREFIX};
-use super::{LeaseError, beside, look, socket_lock};
+use super::{LeaseError, look, shared_lease, socket_lock};
 use crate::clock;
 use crate::domain::ids::{GpuUuid, Rank};
 use crate::domain::lease::Lease;
@@ -52,7 +52,7 @@ enum Hold {
     /// By the GPU's lock.
     Lock(OwnedFd),
     /// Beside another run of the same user.
-    Beside(Mark),
+    Shared(LockRecord),
 }
 
 /// Takes every lock that a host's share of a run needs, or none.
@@ -138,18 +138,18 @@ fn hold(
     if !(share && first.own) {
         return busy(first);
     }
-    let mark = beside::put(dir, gpu, note)?;
-    // It may have ended before our mark was there, and another user may have come and not seen it: then it is
-    // theirs. A process that comes after the mark sees it.
+    let record = shared_lease::put(dir, gpu, note)?;
+    // It may have ended before our record was there, and another user may have come and not seen it: then it is
+    // theirs. A process that comes after the record sees it.
     if let Some(first) = holder(dir, gpu).filter(|first| !first.own && first.user.is_some()) {
-        mark.remove(dir);
+        record.remove(dir);
         return busy(first);
     }
     let name = socket_lock::name_beside(dir, gpu, &note.run, note.rank);
     if let Some(name) = socket_lock::take_name(dir, gpu, &name)? {
-        return Ok((Hold::Beside(mark), name));
+        return Ok((Hold::Shared(record), name));
     }
-    mark.remove(dir);
+    record.remove(dir);
     busy(first)
 }
 
@@ -209,11 +209,11 @@ impl Claims {
             ];
             let name = take(&|fd| names.iter().any(|name| socket_lock::is(fd, name))).ok_or_else(lost)?;
             let fd = take(&|_| true).ok_or_else(lost)?;
-            let beside = beside::file(&dir, gpu, &spec.run, *rank);
+            let beside = shared_lease::file(&dir, gpu, &spec.run, *rank);
             let how = if is_file(&dir, &lock_file(&dir, gpu)?, &fd) {
                 Hold::Lock(fd)
             } else if is_file(&dir, &beside, &fd) {
-                Hold::Beside(Mark::received(beside, fd))
+                Hold::Shared(LockRecord::received(beside, fd))
             } else {
                 return Err(lost());
             };
@@ -285,7 +285,7 @@ impl Claim {
         let note = Note { process: process.clone(), ..self.note.clone() };
         let _ = match &self.hold {
             Hold::Lock(_) => note::write(dir, &note_file(dir, &self.gpu, own_uid()), &note),
-            Hold::Beside(mark) => mark.say(&note),
+            Hold::Shared(record) => record.say(&note),
         };
     }
 }
@@ -294,7 +294,7 @@ impl Hold {
     fn fd(&self) -> BorrowedFd<'_> {
         match self {
             Self::Lock(fd) => fd.as_fd(),
-            Self::Beside(mark) => mark.fd(),
+            Self::Shared(record) => record.fd(),
         }
     }
 }
@@ -305,7 +305,7 @@ impl Drop for Claims {
         for claim in self.held.values() {
             match &claim.hold {
                 Hold::Lock(_) => forget(dir, &note_file(dir, &claim.gpu, own_uid())),
-                Hold::Beside(mark) => mark.remove(dir),
+                Hold::Shared(record) => record.remove(dir),
             }
         }
     }
@@ -319,7 +319,7 @@ pub fn retire(spec: &HostRun, rank: Rank) {
     }
     let Ok(dir) = LeaseDir::open(spec.leases.dir.as_deref()) else { return };
     for (gpu, _) in own {
-        note::remove(&dir, &beside::file(&dir, gpu, &spec.run, rank));
+        note::remove(&dir, &shared_lease::file(&dir, gpu, &spec.run, rank));
         forget(&dir, &note_file(&dir, gpu, own_uid()));
     }
 }

@@ -8,7 +8,7 @@ use super::claim::{NOTE_PAUSE, lock_file, note_file, own_uid};
 use super::note::{self, Note};
 use super::place::LeaseDir;
 use super::socket_lock::{self, Names};
-use super::{beside, queue};
+use super::{queue, shared_lease};
 use crate::domain::ids::GpuUuid;
 use crate::domain::lease::{Lease, Leases};
 use crate::domain::run::HostRun;
@@ -41,7 +41,7 @@ fn look_once(dir: &LeaseDir, gpus: &[GpuUuid]) -> Leases {
     let names = names(dir);
     let mut leases = Leases { queue, ..Leases::default() };
     for gpu in gpus {
-        let mut beside = beside::read(dir, gpu, &names).into_iter();
+        let mut beside = shared_lease::read(dir, gpu, &names).into_iter();
         // where the first one has ended, the next one beside it holds it
         leases.held.extend(lease(dir, gpu, &names, &locks, &sockets).or_else(|| beside.next()));
         leases.beside.extend(beside);
@@ -51,7 +51,7 @@ fn look_once(dir: &LeaseDir, gpus: &[GpuUuid]) -> Leases {
 
 /// The leases on a GPU beside the one that has its lock.
 pub(super) fn beside_on(dir: &LeaseDir, gpu: &GpuUuid) -> Vec<Lease> {
-    beside::read(dir, gpu, &names(dir))
+    shared_lease::read(dir, gpu, &names(dir))
 }
 
 /// Whether the GPUs of a host's share are free, before anything is taken.

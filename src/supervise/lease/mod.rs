@@ -6,9 +6,9 @@
 //!   socket_lock  the second lock of a GPU, which no file's removal ends, and whose it is
 //!   handover  open descriptors, and so locks, from one process to another without a gap
 //!   note    beside a lock: for whom it is held. Its file's owner is the kernel's word, the rest is the holder's
-//!   mark    a note that counts while it is locked
-//!   beside  marks of runs that use their user's GPU beside another run
-//!   queue   marks of those who wait: tickets
+//!   lock_record  a note that counts while it is locked
+//!   shared_lease  records of runs that use their user's GPU beside another run
+//!   queue   records of those who wait: tickets
 //!   look    who holds what, without touching a lock
 //! ```
 //!
@@ -17,14 +17,14 @@
 //! order to start; each rank-wrap inherits the one of its rank and is from then on the only process that has it: it
 //! closes it to the rank.
 
-mod beside;
 mod claim;
 pub mod handover;
+mod lock_record;
 mod look;
-mod mark;
 mod note;
 mod place;
 mod queue;
+mod shared_lease;
 mod socket_lock;
 
 use std::path::PathBuf;

@@ -1,11 +1,11 @@
-//! Tickets of those who wait for GPUs: a mark each, named by a number that grows with time. It orders those who
+//! Tickets of those who wait for GPUs: a record each, named by a number that grows with time. It orders those who
 //! wait; the locks decide.
 
 use serde::{Deserialize, Serialize};
 
 use super::LeaseError;
 use super::claim::own_uid;
-use super::mark::{self, Mark, OfProcess};
+use super::lock_record::{self, LockRecord, OfProcess};
 use super::place::LeaseDir;
 use crate::domain::ids::{GpuUuid, RunId};
 use crate::domain::lease::Ticket;
@@ -34,7 +34,7 @@ impl OfProcess for Written {
 #[derive(Debug)]
 pub struct Queued {
     dir: LeaseDir,
-    mark: Mark,
+    record: LockRecord,
 }
 
 impl Queued {
@@ -43,14 +43,14 @@ impl Queued {
         let file = format!("{}queue.{id}.{}.json", dir.prefix, own_uid());
         let process = Identity::own().map_err(|e| LeaseError::NoPlace(os_text(&e)))?;
         let written = Written { process, name: name.to_owned(), gpus: gpus.to_vec() };
-        let mark = Mark::put(&dir, &file, &written)?;
-        Ok(Self { dir, mark })
+        let record = LockRecord::put(&dir, &file, &written)?;
+        Ok(Self { dir, record })
     }
 }
 
 impl Drop for Queued {
     fn drop(&mut self) {
-        self.mark.remove(&self.dir);
+        self.record.remove(&self.dir);
     }
 }
 
@@ -60,7 +60,7 @@ pub(super) fn read(dir: &LeaseDir, names: &[String]) -> Vec<Ticket> {
     let ticket = |name: &String| {
         let (id, uid) = name.strip_prefix(&head)?.strip_suffix(".json")?.split_once('.')?;
         let (id, uid): (RunId, u32) = (id.parse().ok()?, uid.parse().ok()?);
-        let written: Written = mark::read(dir, name, uid)?;
+        let written: Written = lock_record::read(dir, name, uid)?;
         let name = written.name.chars().take(64).collect();
         Some(Ticket { id, user: user_name(uid), own: uid == own_uid(), name, gpus: written.gpus })
     };

@@ -11,7 +11,7 @@ use crate::domain::playback::PlaybackState;
 use crate::domain::preflight::Finding;
 use crate::domain::question::Question;
 use crate::domain::run::{KeptRecordings, RunSummary};
-use crate::domain::share::Heard;
+use crate::domain::run_status::RunInventory;
 use crate::domain::signal::SignalAnswer;
 use crate::domain::stacks::ProcessStacks;
 use crate::domain::time::Stamp;
@@ -31,7 +31,7 @@ pub enum Msg {
     /// The recording continues from another world: it was opened or sought in.
     Reset(Box<World>),
     /// How a run stands that the client attaches to: as it was known, then as it is once it has caught up.
-    TakenUp(Box<RunState>),
+    Resumed(Box<RunState>),
     /// A key was pressed.
     Key(Key),
     /// The mouse was used.
@@ -56,7 +56,7 @@ pub enum Msg {
         failed: Vec<(RunId, String)>,
     },
     /// What the hosts have told of the runs that they know, so far.
-    RunsHeard(Box<Heard>),
+    RunsHeard(Box<RunInventory>),
     /// Answer to [`crate::tui::core::Effect::Attach`]: the run's events follow.
     Attached(RunId),
     /// Answer to [`crate::tui::core::Effect::Preview`]: exactly one for each, in order.

@@ -3,9 +3,9 @@
 //!
 //! Knows crossterm and tokio; knows nothing of hosts, runs or recordings beyond the messages.
 
+mod frame_budget;
 mod input;
 mod outlets;
-mod pace;
 mod signals;
 mod term;
 
@@ -19,8 +19,8 @@ use futures_util::{FutureExt, Stream, StreamExt};
 use tokio::sync::mpsc::unbounded_channel;
 use tokio::time::{MissedTickBehavior, interval, sleep};
 
+use self::frame_budget::FrameBudget;
 use self::input::Clicks;
-use self::pace::Pace;
 use self::signals::{Asked, Signals, Whom};
 use self::term::Screen;
 use super::canvas::Caps;
@@ -69,7 +69,7 @@ pub async fn run(
     let size = screen.size()?;
     let mut clicks = Clicks::default();
     let mut queue = vec![Msg::Tick(clock::now()), Msg::Resize(size.0, size.1)];
-    let mut pace = Pace::default();
+    let mut budget = FrameBudget::default();
     let (told, mut tellings) = unbounded_channel();
     loop {
         let taken_in = clock::host_now();
@@ -92,7 +92,7 @@ pub async fn run(
         let begun = clock::host_now();
         let cost = Duration::from_micros(begun.0.saturating_sub(taken_in.0));
         let rests_until = begun.0 + FRAME.as_micros() as u64;
-        let (pause, calm_pause) = (sleep(FRAME), sleep(pace::calm(cost)));
+        let (pause, calm_pause) = (sleep(FRAME), sleep(frame_budget::calm(cost)));
         tokio::pin!(pause, calm_pause);
         // one event is awaited, then the pause collects what comes with it; a longer one while all of it may wait
         let mut late = Duration::ZERO;
@@ -111,7 +111,7 @@ pub async fn run(
                     None => return Err(RuntimeError::TerminalGone),
                 },
                 // the first ones; the others wait where they are, and this thread meanwhile sleeps
-                messages = source.next(pace.most()), if calm && queue.len() < pace.most() => queue.extend(messages),
+                messages = source.next(budget.most()), if calm && queue.len() < budget.most() => queue.extend(messages),
                 Some(telling) = tellings.recv() => queue.push(telling),
                 _ = tick.tick() => queue.push(Msg::Tick(clock::now())),
                 () = &mut pause, if !queue.is_empty() && !rested => {
@@ -129,11 +129,12 @@ pub async fn run(
                 rested = now.0 >= rests_until;
             }
             // a flood is taken in frame by frame, seen or not
-            calm = calm && queue.len() < pace.most() && queue.iter().all(|msg| msg.is_calm(model.ui.screen));
+            calm =
+                calm && queue.len() < budget.most() && queue.iter().all(|msg| msg.is_calm(model.ui.screen));
         }
         drain_keys(&mut keys, &mut clicks, &mut queue).await;
-        drain(source, &mut queue, pace.most());
-        pace.framed(late, queue.len());
+        drain(source, &mut queue, budget.most());
+        budget.framed(late, queue.len());
     }
 }
 

@@ -8,7 +8,7 @@ use crate::domain::ids::{HostId, RunId};
 use crate::domain::playback::PlaybackState;
 use crate::domain::retention::Retention;
 use crate::domain::run::RunSummary;
-use crate::domain::share::Heard;
+use crate::domain::run_status::RunInventory;
 use crate::domain::time::Stamp;
 use crate::domain::world::{RunState, World};
 use crate::launch::request::LaunchRequest;
@@ -209,7 +209,7 @@ pub struct Model {
     /// The recordings that exist, newest first.
     pub recordings: Vec<RunSummary>,
     /// What the hosts told of runs.
-    pub heard: Heard,
+    pub inventory: RunInventory,
     /// When the hosts were last asked for their newest runs.
     pub asked_at: Stamp,
     /// What is kept between two starts.
@@ -243,7 +243,7 @@ impl Model {
             variables: Variables::default(),
             here: Here::default(),
             recordings: Vec::new(),
-            heard: Heard::default(),
+            inventory: RunInventory::default(),
             asked_at: now,
             settings: Settings::default(),
             demo: false,

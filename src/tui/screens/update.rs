@@ -76,7 +76,7 @@ fn take(model: &mut Model, msg: Msg) -> Vec<Effect> {
             }
             Vec::new()
         }
-        Msg::TakenUp(run) => {
+        Msg::Resumed(run) => {
             let now = model.now;
             for (host, note) in model.live_world().stands(*run, now) {
                 noted(model, &host, &note);
@@ -207,8 +207,8 @@ fn runs_told(model: &mut Model, msg: Msg) {
         Msg::RunsDeleted { gone, freed, failed } => {
             runs::delete::done(model, &gone, freed, failed);
         }
-        Msg::RunsHeard(heard) => {
-            model.heard = *heard;
+        Msg::RunsHeard(inventory) => {
+            model.inventory = *inventory;
             events::hear(model);
         }
         Msg::MarksTold(id, told) => run::marks::told(model, id, told),

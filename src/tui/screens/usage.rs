@@ -7,7 +7,7 @@ use crate::domain::idle::idle_us;
 use crate::domain::ids::{GpuUuid, HostId, RunId};
 use crate::domain::occupancy::{FreeMemory, Occupancy};
 use crate::domain::run::{Placement, Slot};
-use crate::domain::share::Heard;
+use crate::domain::run_status::RunInventory;
 use crate::domain::text::sanitize;
 use crate::domain::world::{HostState, World};
 use crate::tui::screens::Model;
@@ -53,15 +53,15 @@ impl<'a> Leases<'a> {
     pub fn of(model: &'a Model) -> Self {
         let mut leases = Self { model: Some(model), ..Self::of_world(&model.world) };
         if !model.is_replay() {
-            leases.add_heard(&model.heard, &model.world);
+            leases.add_heard(&model.inventory, &model.world);
         }
         leases
     }
 
     /// Runs that no client here follows take CPU slots too: where their ranks go on. Of GPUs the leases tell.
-    fn add_heard(&mut self, heard: &'a Heard, world: &World) {
-        for (run, shares) in heard.shares.iter().filter(|(run, _)| !world.runs.contains_key(run)) {
-            let Some(spec) = heard.spec(run) else { continue };
+    fn add_heard(&mut self, inventory: &'a RunInventory, world: &World) {
+        for (run, shares) in inventory.shares.iter().filter(|(run, _)| !world.runs.contains_key(run)) {
+            let Some(spec) = inventory.spec(run) else { continue };
             for (host, share) in shares.iter().filter(|(_, share)| share.live) {
                 let takes = |placement: &&Placement| {
                     placement.host == share.host
@@ -180,7 +180,7 @@ mod tests {
     use super::*;
     use crate::domain::ids::Rank;
     use crate::domain::run::{JobKind, RankExit, RunSpec, RunStage};
-    use crate::domain::share::HostShare;
+    use crate::domain::run_status::HostRunStatus;
     use crate::domain::time::{HostTime, Stamp};
 
     #[test]
@@ -211,7 +211,7 @@ mod tests {
             created: Stamp(1),
             options: crate::domain::options::RunOptions::default(),
         };
-        let share = |host: &str, live| HostShare {
+        let share = |host: &str, live| HostRunStatus {
             run: run.clone(),
             host: host.into(),
             name: spec.name.clone(),
@@ -226,8 +226,8 @@ mod tests {
         };
         let mut model = Model::live(Vec::new(), Stamp(1), 0);
         let (a, b) = (HostId::from("a"), HostId::from("b"));
-        model.heard.take(&a, vec![share("their-a", true)], true);
-        model.heard.take(&b, vec![share("b", false)], true);
+        model.inventory.take(&a, vec![share("their-a", true)], true);
+        model.inventory.take(&b, vec![share("b", false)], true);
         let taken = |model: &Model| [Leases::of(model).cpus(&a), Leases::of(model).cpus(&b)];
         assert_eq!(taken(&model), [2, 0], "under the name that the host has here; ended ones take none");
         let exit = RankExit {
@@ -240,7 +240,7 @@ mod tests {
         };
         let mut one_left = share("their-a", true);
         one_left.exits.insert(Rank(1), exit);
-        model.heard.take(&a, vec![one_left], true);
+        model.inventory.take(&a, vec![one_left], true);
         assert_eq!(taken(&model), [1, 0]);
     }
 }

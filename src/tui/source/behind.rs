@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use crate::domain::event::{Envelope, Event, Origin};
 use crate::domain::ids::{HostId, RunId};
-use crate::domain::position::Position;
+use crate::domain::resume_point::ResumePoint;
 use crate::domain::run::RunSpec;
 use crate::domain::time::HostTime;
 use crate::domain::world::{RunState, World};
@@ -41,10 +41,10 @@ struct Shown {
 }
 
 impl Behind {
-    /// Of a run that is known up to `position`, from `now` on.
-    pub(super) fn new(spec: &RunSpec, position: &Position, now: HostTime) -> Self {
+    /// Of a run that is known up to `resume_point`, from `now` on.
+    pub(super) fn new(spec: &RunSpec, resume_point: &ResumePoint, now: HostTime) -> Self {
         let hosts: BTreeSet<HostId> = spec.hosts().into_iter().collect();
-        let catch_up = Some(CatchUp::new(spec, position.last_at));
+        let catch_up = Some(CatchUp::new(spec, resume_point.last_at));
         Self { hosts, catch_up, awaits: now, taken: now, shown: None }
     }
 

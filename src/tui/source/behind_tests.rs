@@ -11,13 +11,13 @@ fn second(second: i64) -> Stamp {
 }
 
 /// A run of two ranks, known up to second 3, whose first 90 seconds its host tells at second 100, rank by rank.
-fn taken_up() -> (Behind, RunState, World) {
+fn resumed() -> (Behind, RunState, World) {
     let spec = fixtures::spec(2);
     let mut world = World::default();
     let created = Event::RunCreated { spec: Arc::new(spec.clone()) };
     world.apply(&Envelope { seq: 0, at: second(3), origin: Origin::Run(spec.id.clone()), event: created });
-    let position = Position { last_at: Some(second(3)), next_seq: 1, ..Position::default() };
-    let (behind, first) = Behind::new(&spec, &position, HostTime(0)).shown(&spec, world.clone());
+    let resume_point = ResumePoint { last_at: Some(second(3)), next_seq: 1, ..ResumePoint::default() };
+    let (behind, first) = Behind::new(&spec, &resume_point, HostTime(0)).shown(&spec, world.clone());
     (behind, first, world)
 }
 
@@ -52,7 +52,7 @@ fn past(run: &RunId) -> Vec<(Origin, Event)> {
 
 #[test]
 fn who_shows_it_is_told_what_a_replay_would_show() {
-    let (mut behind, first, mut recorded) = taken_up();
+    let (mut behind, first, mut recorded) = resumed();
     let run = first.spec.id.clone();
     assert!(first.is_behind && first.step().is_none());
     tell(&mut behind, &mut recorded, past(&run));
@@ -72,7 +72,7 @@ fn who_shows_it_is_told_what_a_replay_would_show() {
 
 #[test]
 fn one_that_ends_meanwhile_is_told_as_it_ended_and_then_its_end() {
-    let (mut behind, first, mut recorded) = taken_up();
+    let (mut behind, first, mut recorded) = resumed();
     let run = first.spec.id.clone();
     tell(&mut behind, &mut recorded, past(&run));
     let outcome = RunOutcome::new(RunEnd::Finished, "all ranks succeeded");

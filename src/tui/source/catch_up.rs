@@ -419,7 +419,7 @@ fn is_report(event: &Event) -> bool {
         Event::JobDescribed { .. }
         | Event::StepsBy { .. }
         | Event::RankWaits { .. }
-        | Event::RankMet
+        | Event::RankConnected
         | Event::StepDone { .. }
         | Event::MetricReported { .. }
         | Event::CollectiveDone { .. }

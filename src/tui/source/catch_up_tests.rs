@@ -107,7 +107,7 @@ impl Client {
         let words = |envelope: &Envelope| match (&envelope.origin, &envelope.event) {
             (Origin::Rank(_, rank), Event::StepDone { timing }) => format!("{rank} step {}", timing.step),
             (Origin::Rank(_, rank), Event::LogPrinted { .. }) => format!("{rank} line"),
-            (Origin::Rank(_, rank), Event::RankMet) => format!("{rank} met"),
+            (Origin::Rank(_, rank), Event::RankConnected) => format!("{rank} met"),
             (Origin::Rank(_, rank), Event::ReportsRead { .. }) => format!("{rank} read"),
             (_, Event::StageEntered { stage, .. }) => stage.name().to_owned(),
             _ => "other".to_owned(),
@@ -120,10 +120,10 @@ impl Client {
 #[test]
 fn what_is_caught_up_with_is_recorded_in_the_order_in_which_it_happened() {
     let mut client = Client::new();
-    client.stage(100, RunStage::Meet);
+    client.stage(100, RunStage::Rendezvous);
     client.line(100, 0);
-    client.of_rank(100, 0, Event::RankMet);
-    client.of_rank(100, 1, Event::RankMet);
+    client.of_rank(100, 0, Event::RankConnected);
+    client.of_rank(100, 1, Event::RankConnected);
     client.stage(100, RunStage::Training);
     for step in 1..=3 {
         client.step(100, 0, step, 3 + 2 * step as i64);
@@ -199,7 +199,7 @@ fn connecting() -> LinkState {
 #[test]
 fn a_host_that_is_being_reached_is_awaited_and_one_that_is_down_is_not() {
     let mut client = Client::without_host();
-    client.stage(100, RunStage::Meet);
+    client.stage(100, RunStage::Rendezvous);
     // what is known of it from before is no word of now
     client.reached(101);
     client.host(101, Event::LinkChanged { state: connecting() });
@@ -217,18 +217,18 @@ fn a_host_that_is_being_reached_is_awaited_and_one_that_is_down_is_not() {
 
     let down = LinkState::Down { reason: "no route to host".to_owned(), retry_at: None };
     let mut client = Client::without_host();
-    client.stage(100, RunStage::Meet);
+    client.stage(100, RunStage::Rendezvous);
     client.host(101, Event::LinkChanged { state: down });
     assert!(!client.catch_up.is_awaiting());
     client.host(102, Event::LinkChanged { state: connecting() });
     assert!(client.catch_up.is_awaiting(), "it is tried again");
     // nor is one for ever that no word comes from
     for at in 103..115 {
-        client.stage(at, RunStage::Meet);
+        client.stage(at, RunStage::Rendezvous);
         assert!(!client.is_present);
     }
-    client.stage(115, RunStage::Meet);
-    client.stage(116, RunStage::Meet);
+    client.stage(115, RunStage::Rendezvous);
+    client.stage(116, RunStage::Rendezvous);
     assert!(client.is_present);
 }
 
@@ -283,7 +283,7 @@ fn a_host_that_is_lost_while_it_tells_is_awaited_again() {
     }
     client.host(140, Event::LinkChanged { state: connecting() });
     for at in 141..150 {
-        client.stage(at, RunStage::Meet);
+        client.stage(at, RunStage::Rendezvous);
     }
     assert!(!client.is_present);
     client.reached(150);
@@ -343,9 +343,9 @@ fn stages_follow_each_other_whichever_host_is_heard_first() {
     client.stage(100, RunStage::Start);
     for (rank, second) in [(0, 10), (1, 9)] {
         client.of_rank(100, rank, Event::RankStarted { pid: 7, t: by_host(second) });
-        client.stage(100, if rank == 0 { RunStage::Start } else { RunStage::Meet });
+        client.stage(100, if rank == 0 { RunStage::Start } else { RunStage::Rendezvous });
     }
-    client.of_rank(100, 1, Event::RankMet);
+    client.of_rank(100, 1, Event::RankConnected);
     client.stage(100, RunStage::Training);
     client.step(100, 1, 1, 20);
     client.recorded.extend(client.catch_up.rest());

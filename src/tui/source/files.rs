@@ -18,7 +18,7 @@ use crate::tui::core::{Msg, ReportOf};
 use crate::tui::source::finishing::SoFar;
 use crate::tui::source::marks::MarksDesk;
 use crate::tui::source::reports::ReportDesk;
-use crate::tui::source::takeup::TakenUp;
+use crate::tui::source::resume::Resumed;
 
 /// Names of a folder at most.
 const MOST_NAMES: usize = 4096;
@@ -31,7 +31,7 @@ pub(super) enum Filed {
     /// Recordings were deleted: those that are gone, the bytes that this freed, those that are not gone.
     Deleted(Vec<RunId>, u64, Vec<(RunId, String)>),
     /// A run's recording was opened to go on with it.
-    Taken(Box<RunSpec>, Box<TakenUp>),
+    Resumed(Box<RunSpec>, Box<Resumed>),
     /// A launch whose files were looked at is to be planned; or the folder that it copies is wrong.
     Looked(Box<LaunchRequest>, Option<String>),
     /// A launch whose files were looked at is to be started.
@@ -88,12 +88,12 @@ impl Files {
     }
 
     /// Asks nothing more and waits for nothing: gives the recordings that were opened and not taken.
-    pub(super) fn leave(mut self) -> Vec<(RunId, TakenUp)> {
+    pub(super) fn leave(mut self) -> Vec<(RunId, Resumed)> {
         self.answers.1.close();
         let mut opened = Vec::new();
         while let Ok(filed) = self.answers.1.try_recv() {
-            if let Filed::Taken(spec, taken) = filed {
-                opened.push((spec.id, *taken));
+            if let Filed::Resumed(spec, resumed) = filed {
+                opened.push((spec.id, *resumed));
             }
         }
         opened
@@ -129,12 +129,12 @@ impl Files {
         })
     }
 
-    pub(super) fn take_up(&mut self, spec: RunSpec, finished: SoFar) -> Result<(), String> {
+    pub(super) fn resume(&mut self, spec: RunSpec, finished: SoFar) -> Result<(), String> {
         let store = self.store.clone();
         self.recordings.ask(move || {
             finished.wait();
-            let taken = TakenUp::open(&store, &spec.id);
-            Filed::Taken(Box::new(spec), Box::new(taken))
+            let resumed = Resumed::open(&store, &spec.id);
+            Filed::Resumed(Box::new(spec), Box::new(resumed))
         })
     }
 

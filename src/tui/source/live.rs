@@ -14,11 +14,11 @@ use crate::domain::alerts::AlertRules;
 use crate::domain::event::Origin;
 use crate::domain::ids::{HostId, RunId};
 use crate::domain::marks::MarkChange;
-use crate::domain::position::Past;
 use crate::domain::preflight::{Finding, Mark};
 use crate::domain::question::Answer;
+use crate::domain::resume_point::Backfill;
 use crate::domain::run::RunSpec;
-use crate::domain::share::Heard;
+use crate::domain::run_status::RunInventory;
 use crate::launch::error::{LaunchError, LaunchFault};
 use crate::launch::request::LaunchRequest;
 use crate::launcher::alerts::{AlertCommand, AlertObject};
@@ -32,7 +32,7 @@ use crate::tui::source::finishing::Finishing;
 use crate::tui::source::preflight::{self, Due, Preflights};
 use crate::tui::source::recorded::{Recorded, Told};
 use crate::tui::source::replay::Replay;
-use crate::tui::source::takeup::TakenUp;
+use crate::tui::source::resume::Resumed;
 use crate::tui::source::tracing::Tracing;
 use crate::tui::source::{EventSource, Left};
 use crate::wire::message::Refused;
@@ -46,7 +46,7 @@ pub struct Live {
     recorded: Recorded,
     store: Store,
     replay: Option<Replay>,
-    heard: Heard,
+    inventory: RunInventory,
     /// Runs to attach to whose recordings are being opened.
     opening: BTreeSet<RunId>,
     /// Hosts that were asked for their runs and have not begun to answer.
@@ -83,7 +83,7 @@ impl Live {
             recorded: Recorded::new(session, state_dir),
             store: Store::new(state_dir),
             replay: None,
-            heard: Heard::default(),
+            inventory: RunInventory::default(),
             opening: BTreeSet::new(),
             due: BTreeSet::new(),
             files: Files::new(Store::new(state_dir)),
@@ -117,7 +117,7 @@ impl Live {
     fn told(&mut self, told: Told) {
         match told {
             Told::Output(output) => self.take_in(output),
-            Told::CaughtUp(state) => self.queue.push_back(Msg::TakenUp(state)),
+            Told::CaughtUp(state) => self.queue.push_back(Msg::Resumed(state)),
         }
     }
 
@@ -152,11 +152,11 @@ impl Live {
             }
             Output::Found { host, shares, last } => {
                 if self.due.remove(&host) {
-                    self.heard.forget(&host);
+                    self.inventory.forget(&host);
                 }
-                self.heard.take(&host, shares, last);
+                self.inventory.take(&host, shares, last);
                 if last {
-                    self.queue.push_back(Msg::RunsHeard(Box::new(self.heard.clone())));
+                    self.queue.push_back(Msg::RunsHeard(Box::new(self.inventory.clone())));
                 }
             }
             Output::Signal(told) => {
@@ -167,8 +167,8 @@ impl Live {
                 self.queue.push_back(Msg::StacksTold { run, host, of, why, collectives, last });
             }
             Output::Forgotten(run, host, None) => {
-                if self.heard.forget_run(&run, &host) {
-                    self.queue.push_back(Msg::RunsHeard(Box::new(self.heard.clone())));
+                if self.inventory.forget_run(&run, &host) {
+                    self.queue.push_back(Msg::RunsHeard(Box::new(self.inventory.clone())));
                 }
             }
             Output::Forgotten(run, host, Some(why)) => {
@@ -262,7 +262,7 @@ impl Live {
             return;
         }
         let run = spec.id.clone();
-        let asked = self.files.take_up(spec, self.finishing.so_far());
+        let asked = self.files.resume(spec, self.finishing.so_far());
         if asked.is_err() {
             self.opening.remove(&run);
         }
@@ -292,7 +292,7 @@ impl Live {
                 let asked = self.files.list(self.finishing.so_far());
                 self.unless(asked);
             }
-            Filed::Taken(spec, taken) => self.attached(*spec, *taken),
+            Filed::Resumed(spec, resumed) => self.attached(*spec, *resumed),
             Filed::Looked(_, Some(fault)) => {
                 self.queue.push_back(Msg::LaunchPlanned(Err(LaunchError::usage(fault))));
             }
@@ -304,17 +304,17 @@ impl Live {
         }
     }
 
-    fn attached(&mut self, spec: RunSpec, taken: TakenUp) {
+    fn attached(&mut self, spec: RunSpec, resumed: Resumed) {
         let run = spec.id.clone();
         self.opening.remove(&run);
-        if let Some(outcome) = &taken.recap.position.outcome {
+        if let Some(outcome) = &resumed.resume_state.resume_point.outcome {
             let text = format!("run {} has ended: {}", run.short(), outcome.summary);
             self.notice(Level::Info, text);
             return self.list_runs();
         }
-        let past = Past::after(&taken.recap.position);
-        let shown = self.recorded.attach_shown(spec, taken, past);
-        self.queue.push_back(Msg::TakenUp(Box::new(shown)));
+        let backfill = Backfill::after(&resumed.resume_state.resume_point);
+        let shown = self.recorded.attach_shown(spec, resumed, backfill);
+        self.queue.push_back(Msg::Resumed(Box::new(shown)));
         if self.replay.is_none() {
             self.queue.push_back(Msg::Attached(run.clone()));
         }
@@ -436,7 +436,7 @@ impl EventSource for Live {
                 if self.recorded.session().stop(&run, now) {
                     return;
                 }
-                match self.heard.spec(&run).filter(|_| self.heard.is_live(&run)).cloned() {
+                match self.inventory.spec(&run).filter(|_| self.inventory.is_live(&run)).cloned() {
                     Some(spec) => self.recorded.session().stop_foreign(&spec, now),
                     None => self.notice(Level::Info, format!("run {} is over", run.short())),
                 }
@@ -475,7 +475,7 @@ impl EventSource for Live {
                 let session = self.recorded.session();
                 let names = session.hosts().iter().map(|host| host.id.clone()).collect();
                 for run in &runs {
-                    for (host, name) in self.heard.keepers(run, &names) {
+                    for (host, name) in self.inventory.keepers(run, &names) {
                         session.forget(&run.id, &host, &name);
                     }
                 }
@@ -515,8 +515,8 @@ impl EventSource for Live {
         troubles.extend(std::iter::from_fn(|| self.recorded.trouble()));
         self.recorded.close();
         self.finishing.take(&mut self.recorded);
-        for (run, taken) in self.files.leave() {
-            if let Some(recorder) = taken.recorder {
+        for (run, resumed) in self.files.leave() {
+            if let Some(recorder) = resumed.recorder {
                 self.finishing.finish(Ended::new(run, recorder, VecDeque::new(), Troubles::default()));
             }
         }

@@ -15,7 +15,7 @@ mod preflight;
 pub mod recorded;
 pub mod replay;
 mod reports;
-pub mod takeup;
+pub mod resume;
 mod tracing;
 
 use std::future::Future;

@@ -18,7 +18,7 @@ use crate::clock;
 use crate::domain::alerts::AlertRules;
 use crate::domain::event::{Envelope, Event, Origin};
 use crate::domain::ids::{HostId, RunId};
-use crate::domain::position::Past;
+use crate::domain::resume_point::Backfill;
 use crate::domain::run::RunSpec;
 use crate::domain::time::{HostTime, Stamp};
 use crate::domain::world::RunState;
@@ -27,7 +27,7 @@ use crate::record::{Flush, Recorder, Store, weight};
 use crate::tui::source::behind::{Behind, is_of_now};
 use crate::tui::source::ended::{Ended, Finished, Troubles, no_longer_whole, not_recorded};
 use crate::tui::source::lookout::Lookout;
-use crate::tui::source::takeup::TakenUp;
+use crate::tui::source::resume::Resumed;
 
 /// Clock samples kept per host for the beginning of a recording: what the clock filter looks back over.
 const CLOCK_SAMPLES: usize = 32;
@@ -63,7 +63,7 @@ pub struct Recorded {
     unrecorded: BTreeSet<RunId>,
     /// Of those, the ones that another client records.
     elsewhere: BTreeMap<RunId, Lookout>,
-    known: BTreeMap<HostId, Known>,
+    known: BTreeMap<HostId, HostBaseline>,
     ended: Vec<Ended>,
     troubles: VecDeque<String>,
     /// Words of other threads, most of them recorders' on their troubles with what lies beside a recording.
@@ -152,7 +152,7 @@ impl Active {
 
 /// What a recording must know of a host from the start.
 #[derive(Debug, Default)]
-struct Known {
+struct HostBaseline {
     link: Option<Envelope>,
     described: Option<Envelope>,
     sampled: Option<Envelope>,
@@ -238,33 +238,38 @@ impl Recorded {
 
     /// Attaches to a run where its recording ends: streams the rest and goes on recording. `false` when the
     /// session follows it already.
-    pub fn attach(&mut self, spec: RunSpec, taken: TakenUp, past: Past) -> bool {
-        let behind = Behind::new(&spec, &taken.recap.position, clock::host_now());
-        self.take_up(spec, taken, past, behind)
+    pub fn attach(&mut self, spec: RunSpec, resumed: Resumed, backfill: Backfill) -> bool {
+        let behind = Behind::new(&spec, &resumed.resume_state.resume_point, clock::host_now());
+        self.resume(spec, resumed, backfill, behind)
     }
 
     /// The same for who shows it: gives how it is shown until it is told that it has caught up.
-    pub(super) fn attach_shown(&mut self, spec: RunSpec, mut taken: TakenUp, past: Past) -> RunState {
-        let world = std::mem::take(&mut taken.recap.world);
-        let behind = Behind::new(&spec, &taken.recap.position, clock::host_now());
+    pub(super) fn attach_shown(
+        &mut self,
+        spec: RunSpec,
+        mut resumed: Resumed,
+        backfill: Backfill,
+    ) -> RunState {
+        let world = std::mem::take(&mut resumed.resume_state.world);
+        let behind = Behind::new(&spec, &resumed.resume_state.resume_point, clock::host_now());
         let (behind, at_first) = behind.shown(&spec, world);
-        self.take_up(spec, taken, past, behind);
+        self.resume(spec, resumed, backfill, behind);
         at_first
     }
 
-    fn take_up(&mut self, spec: RunSpec, taken: TakenUp, past: Past, behind: Behind) -> bool {
+    fn resume(&mut self, spec: RunSpec, resumed: Resumed, backfill: Backfill, behind: Behind) -> bool {
         let run = spec.id.clone();
         if self.active.contains_key(&run) {
             return false;
         }
-        let position = taken.recap.position;
-        self.troubles.extend(taken.trouble);
-        if let Some(recorder) = taken.recorder {
+        let resume_point = resumed.resume_state.resume_point;
+        self.troubles.extend(resumed.trouble);
+        if let Some(recorder) = resumed.recorder {
             let hosts = behind.hosts.clone();
             self.behind.insert(run.clone(), behind);
-            self.activate(&run, recorder, position.next_seq, hosts, clock::now());
+            self.activate(&run, recorder, resume_point.next_seq, hosts, clock::now());
         } else {
-            if taken.is_recorded_elsewhere {
+            if resumed.is_recorded_elsewhere {
                 self.look_out(run.clone());
             }
             if behind.is_shown() {
@@ -273,7 +278,7 @@ impl Recorded {
             }
             self.unrecorded.insert(run);
         }
-        self.session.attach(spec, position, past)
+        self.session.attach(spec, resume_point, backfill)
     }
 
     /// What is known of a run by now is put on the disk, if it is recorded here.
@@ -497,7 +502,7 @@ impl Recorded {
         let hosts = hosts.or_else(|| self.behind.get(run).map(|behind| &behind.hosts));
         let known = hosts.into_iter().flatten().filter_map(|host| self.known.get(host));
         let mut before: Vec<Envelope> =
-            known.flat_map(Known::all).map(|known| Envelope { at, ..known.clone() }).collect();
+            known.flat_map(HostBaseline::all).map(|known| Envelope { at, ..known.clone() }).collect();
         before.sort_by_key(|envelope| envelope.seq);
         for envelope in &before {
             self.record(run, envelope);
@@ -512,7 +517,7 @@ impl Recorded {
     }
 }
 
-impl Known {
+impl HostBaseline {
     fn remember(&mut self, envelope: &Envelope) {
         match &envelope.event {
             Event::LinkChanged { .. } => self.link = Some(envelope.clone()),

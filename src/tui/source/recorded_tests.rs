@@ -146,8 +146,8 @@ fn attached() -> (Still, Recorded, RunState) {
     let still = Still { state: tempfile::tempdir().unwrap(), run: RunId::new(1, 1) };
     let session = Session::new(Vec::new(), Vec::new(), "/".to_owned());
     let mut recorded = Recorded::new(session, still.state.path());
-    let taken = TakenUp::open(&Store::new(still.state.path()), &still.run);
-    let first = recorded.attach_shown(still.spec(), taken, Past::Whole);
+    let resumed = Resumed::open(&Store::new(still.state.path()), &still.run);
+    let first = recorded.attach_shown(still.spec(), resumed, Backfill::Whole);
     (still, recorded, first)
 }
 

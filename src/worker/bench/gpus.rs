@@ -8,7 +8,8 @@ use super::places;
 use super::subject::Subject;
 use crate::clock::host_now;
 use crate::collective::nccl::{
-    Device, DeviceBuffer, DeviceGroup, DeviceRange, Library, Limits, NcclError, Opening, Places, Want,
+    BackendPreference, Device, DeviceBuffer, DeviceGroup, DeviceGroupOptions, DeviceRange, Library, Limits,
+    NcclError, Places,
 };
 use crate::collective::{CollectiveError, Communicator, Reduce};
 use crate::domain::text::sanitize;
@@ -68,7 +69,7 @@ pub(super) fn all_or_none(
 
 /// Ranks whose values are in their GPUs' memory.
 ///
-/// Left by [`OnGpus::leave`]. Without it nothing is freed: the process ends with the error, and freeing a GPU's memory
+/// Left by [`OnGpus::finalize`]. Without it nothing is freed: the process ends with the error, and freeing a GPU's memory
 /// would wait for what hangs on it.
 pub(super) struct OnGpus(ManuallyDrop<DeviceGroup>);
 
@@ -87,15 +88,15 @@ impl OnGpus {
         ranks: Box<dyn Communicator>,
     ) -> Result<Self, CollectiveError> {
         let deadline: Duration = env.group.as_ref().map_or(TIMEOUT, |group| group.timeout);
-        let opening = Opening {
+        let options = DeviceGroupOptions {
             device: card.device,
             library: Ok(card.library),
             // a single rank goes no way at all unless it must
-            want: if ranks.world() == 1 { Want::Nccl } else { Want::Best },
+            preference: if ranks.world() == 1 { BackendPreference::Nccl } else { BackendPreference::Best },
             limits: Limits::within(deadline),
             clock: host_now,
         };
-        Ok(Self(ManuallyDrop::new(DeviceGroup::open(opening, ranks)?)))
+        Ok(Self(ManuallyDrop::new(DeviceGroup::open(options, ranks)?)))
     }
 
     /// How the bytes go.
@@ -114,8 +115,8 @@ impl OnGpus {
     }
 
     /// Ends the group in order.
-    pub(super) fn leave(self) -> Result<Box<dyn Communicator>, CollectiveError> {
-        ManuallyDrop::into_inner(self.0).leave()
+    pub(super) fn finalize(self) -> Result<Box<dyn Communicator>, CollectiveError> {
+        ManuallyDrop::into_inner(self.0).finalize()
     }
 
     fn on(&mut self, error: NcclError) -> CollectiveError {
@@ -181,8 +182,8 @@ impl Subject for OnGpus {
         how: Reduce,
     ) -> Result<(), CollectiveError> {
         let stream = self.0.device().context().default_stream();
-        let mut ticket = self.0.allreduce(&memory.range, how, &stream)?;
-        self.0.wait(&mut ticket)
+        let mut work = self.0.allreduce(&memory.range, how, &stream)?;
+        self.0.wait(&mut work)
     }
 
     fn in_a_row<T: Number>(
@@ -193,9 +194,9 @@ impl Subject for OnGpus {
     ) -> Result<bool, CollectiveError> {
         let stream = self.0.device().context().default_stream();
         let begin = |_| self.0.allreduce(&memory.range, how, &stream);
-        let tickets: Vec<_> = (0..calls).map(begin).collect::<Result<_, _>>()?;
-        for mut ticket in tickets {
-            self.0.wait(&mut ticket)?;
+        let in_flight: Vec<_> = (0..calls).map(begin).collect::<Result<_, _>>()?;
+        for mut work in in_flight {
+            self.0.wait(&mut work)?;
         }
         Ok(true)
     }

@@ -23,7 +23,7 @@ use super::env::RankEnv;
 use super::error::WorkerError;
 use super::group;
 use super::report::Reporter;
-use crate::collective::{CollectiveError, DType, Means, Reduce, Transport, bf16, f16};
+use crate::collective::{CollectiveError, DType, Reduce, Transport, TransportPreference, bf16, f16};
 use crate::domain::report::Report;
 use gpus::{Card, OnGpus};
 use measure::{Figures, Plan, measure};
@@ -121,7 +121,8 @@ pub fn run_as(options: &BenchOptions, env: &RankEnv, out: &mut dyn Write) -> Res
     let mut reporter = Reporter::open(env.report.as_deref())?;
     let mut env = env.clone();
     if let Some(group) = &mut env.group {
-        group.means = if options.via == Via::Tcp { Means::Tcp } else { Means::Auto };
+        group.transport =
+            if options.via == Via::Tcp { TransportPreference::Tcp } else { TransportPreference::Auto };
         // the threads that NCCL and the staging start would be pinned with this one
         group.pin = options.via != Via::Nccl;
     }
@@ -137,7 +138,7 @@ pub fn run_as(options: &BenchOptions, env: &RankEnv, out: &mut dyn Write) -> Res
         let nccl = staged.is_none().then_some(version);
         let way = Way { transport: ranks.transport(), nccl, staged };
         let rows = table(options, &mut ranks, &place, &way, &mut reporter, &mut print)?;
-        (rows, ranks.leave()?)
+        (rows, ranks.finalize()?)
     } else {
         let transport = ranks.transport().name();
         if options.via == Via::Shm && ranks.transport() != Transport::Shm {

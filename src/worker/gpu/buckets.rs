@@ -6,9 +6,9 @@ use super::card::Card;
 use super::error::GpuError;
 use super::kernels::{Compress, Expand};
 use super::model::TOTALS;
-use crate::collective::nccl::{DeviceBuffer, DeviceGroup, Ticket};
+use crate::collective::nccl::{DeviceBuffer, DeviceGroup, DeviceWork};
 use crate::collective::{DType, Reduce};
-use crate::worker::gradients::{Travel, plan};
+use crate::worker::gradients::{BucketOptions, plan};
 use crate::worker::model::sink::ranges;
 
 /// Layers that travel together.
@@ -28,18 +28,22 @@ pub(super) struct Buckets {
     halves: Option<(DeviceBuffer, f32)>,
     overlap: bool,
     /// Buckets whose operation was begun in this step, in that order.
-    left: Vec<(usize, Vec<Ticket>)>,
+    started: Vec<(usize, Vec<DeviceWork>)>,
 }
 
 impl Buckets {
     /// Bytes of the GPU's memory that they need.
-    pub(super) fn bytes(params: usize, travel: &Travel) -> usize {
-        4 * (params + TOTALS) + if travel.half.is_some() { 2 * params } else { 0 }
+    pub(super) fn bytes(params: usize, bucket_options: &BucketOptions) -> usize {
+        4 * (params + TOTALS) + if bucket_options.half.is_some() { 2 * params } else { 0 }
     }
 
     /// For layers with so many parameters each; the memory is the group's.
-    pub(super) fn new(layers: &[usize], travel: &Travel, group: &mut DeviceGroup) -> Result<Self, GpuError> {
-        let (runs, layers) = (plan(layers, travel), ranges(layers));
+    pub(super) fn new(
+        layers: &[usize],
+        bucket_options: &BucketOptions,
+        group: &mut DeviceGroup,
+    ) -> Result<Self, GpuError> {
+        let (runs, layers) = (plan(layers, bucket_options), ranges(layers));
         let mut bucket_of = vec![0; layers.len()];
         let mut buckets = Vec::with_capacity(runs.len());
         for (at, run) in runs.into_iter().enumerate() {
@@ -49,11 +53,18 @@ impl Buckets {
         }
         let params = layers.last().map_or(0, |last| last.end);
         let gradient = group.allocate(4 * (params + TOTALS))?;
-        let halves = match travel.half {
+        let halves = match bucket_options.half {
             Some(scale) => Some((group.allocate(2 * params)?, scale)),
             None => None,
         };
-        Ok(Self { all: buckets, bucket_of, gradient, halves, overlap: travel.overlap, left: Vec::new() })
+        Ok(Self {
+            all: buckets,
+            bucket_of,
+            gradient,
+            halves,
+            overlap: bucket_options.overlap,
+            started: Vec::new(),
+        })
     }
 
     /// The gradients of all layers, and [`TOTALS`] behind them.
@@ -66,7 +77,7 @@ impl Buckets {
         std::mem::forget((self.gradient.clone(), self.halves.clone()));
     }
 
-    /// The work of a layer's gradient is on the stream. A bucket that is full leaves behind it.
+    /// The work of a layer's gradient is on the stream. The allreduce of a bucket that is full is started behind it.
     pub(super) fn ready(
         &mut self,
         layer: usize,
@@ -76,14 +87,14 @@ impl Buckets {
         let at = self.bucket_of[layer];
         let bucket = &mut self.all[at];
         bucket.missing = bucket.missing.saturating_sub(1);
-        if bucket.missing == 0 && self.overlap { self.leave(at, card, group) } else { Ok(()) }
+        if bucket.missing == 0 && self.overlap { self.start_allreduce(at, card, group) } else { Ok(()) }
     }
 
-    /// The backward pass is on the stream: what has not left leaves.
+    /// The backward pass is on the stream: what has not been started is started.
     pub(super) fn rest(&mut self, card: &Card, group: &mut DeviceGroup) -> Result<(), GpuError> {
         for at in 0..self.all.len() {
-            if !self.left.iter().any(|(left, _)| *left == at) {
-                self.leave(at, card, group)?;
+            if !self.started.iter().any(|(started, _)| *started == at) {
+                self.start_allreduce(at, card, group)?;
             }
             self.all[at].missing = self.all[at].layers;
         }
@@ -91,13 +102,13 @@ impl Buckets {
     }
 
     #[expect(unsafe_code, reason = "work on memory of the GPU")]
-    fn leave(&mut self, at: usize, card: &Card, group: &mut DeviceGroup) -> Result<(), GpuError> {
+    fn start_allreduce(&mut self, at: usize, card: &Card, group: &mut DeviceGroup) -> Result<(), GpuError> {
         let Range { start, end } = self.all[at].params;
         // The totals lie behind the last layer, which is in the first bucket, and always go in 32 bits.
         let behind = if at == 0 { TOTALS } else { 0 };
-        let mut tickets = Vec::with_capacity(2);
+        let mut in_flight = Vec::with_capacity(2);
         let mut send = |range| {
-            tickets.push(group.allreduce(&range, Reduce::Sum, &card.stream)?);
+            in_flight.push(group.allreduce(&range, Reduce::Sum, &card.stream)?);
             Ok::<_, GpuError>(())
         };
         match &self.halves {
@@ -118,7 +129,7 @@ impl Buckets {
                 }
             }
         }
-        self.left.push((at, tickets));
+        self.started.push((at, in_flight));
         Ok(())
     }
 
@@ -126,10 +137,10 @@ impl Buckets {
     #[expect(unsafe_code, reason = "work on memory of the GPU")]
     pub(super) fn join(&mut self, card: &Card, group: &mut DeviceGroup) -> Result<u64, GpuError> {
         let mut last = 0;
-        for (at, mut tickets) in self.left.drain(..) {
-            for ticket in &mut tickets {
-                group.join(ticket, &card.stream)?;
-                last = ticket.seq();
+        for (at, mut in_flight) in self.started.drain(..) {
+            for work in &mut in_flight {
+                group.join(work, &card.stream)?;
+                last = work.seq();
             }
             let Some((halves, scale)) = &self.halves else { continue };
             let Range { start, end } = self.all[at].params;
@@ -139,7 +150,7 @@ impl Buckets {
                 threads: (end - start) as u32,
                 scale: *scale,
             };
-            // SAFETY: as in `leave`; the operation is before it on the stream.
+            // SAFETY: as in `start_allreduce`; the operation is before it on the stream.
             unsafe { card.launch(&kernel) }?;
         }
         Ok(last)

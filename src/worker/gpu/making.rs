@@ -16,7 +16,7 @@ use super::timeline::Timeline;
 use crate::clock::host_now;
 use crate::collective::nccl::{DeviceGroup, cuda};
 use crate::worker::error::WorkerError;
-use crate::worker::gradients::Travel;
+use crate::worker::gradients::BucketOptions;
 use crate::worker::task::Task;
 
 /// Whether a GPU can train this job.
@@ -30,7 +30,7 @@ pub(in crate::worker) struct Making {
     pub(in crate::worker) card: Rc<Card>,
     pub(in crate::worker) group: DeviceGroup,
     pub(in crate::worker) seed: u64,
-    pub(in crate::worker) travel: Travel,
+    pub(in crate::worker) bucket_options: BucketOptions,
     /// Samples a step that this rank has at most.
     pub(in crate::worker) batch: usize,
 }
@@ -41,21 +41,21 @@ impl GpuReplica {
     /// # Errors
     /// Where the GPU has no room, and for a job without a network that it knows.
     pub(in crate::worker) fn new(making: Making) -> Result<Self, WorkerError> {
-        let Making { task, card, mut group, seed, travel, batch } = making;
+        let Making { task, card, mut group, seed, bucket_options, batch } = making;
         let (layers, rule) = (task.layers(), task.rule());
         let count: usize = layers.iter().sum();
         if count >= 1 << 31 {
             return Err(WorkerError::Option { option: "--gradient", must_be: "below 8 GiB on a GPU" });
         }
         let (free, total) = card.context().mem_get_info().map_err(failed("ask for free memory"))?;
-        let fixed = 4 * count * (1 + rule.buffers()) + Buckets::bytes(count, &travel);
+        let fixed = 4 * count * (1 + rule.buffers()) + Buckets::bytes(count, &bucket_options);
         if let Some(painter) = task.painter() {
             Plan::check(&Dims::new(&painter.shape()), batch, fixed, free, total)?;
         } else if fixed > free {
             return Err(GpuError::Memory { batch, wanted: fixed, free, total, fits: None }.into());
         }
         let params = group.allocate(4 * count)?;
-        let buckets = Buckets::new(&layers, &travel, &mut group)?;
+        let buckets = Buckets::new(&layers, &bucket_options, &mut group)?;
         let optimizer = GpuOptimizer::new(rule, count, &card)?;
         let (made_of, gradient) = (Rc::clone(&card), buckets.gradient().clone());
         let (model, pixels) = match (task.painter(), task.busy()) {

@@ -334,7 +334,7 @@ impl Drop for GpuReplica {
         let Some(group) = self.group.take() else { return };
         if self.failed {
             std::mem::forget(group);
-        } else if group.leave().is_ok() {
+        } else if group.finalize().is_ok() {
             return;
         }
         // Freeing memory might wait for what never ends, as leaving might. The process ends, and the driver cleans up.

@@ -31,11 +31,11 @@ pub const EPSILON: f32 = 1e-7;
 
 /// How far one step goes.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Pace {
-    /// Learning rate.
-    pub rate: f32,
+pub struct StepSize {
+    /// The learning rate.
+    pub learning_rate: f32,
     /// What each value of the gradient counts: 1 / samples where it is their sum.
-    pub scale: f32,
+    pub gradient_scale: f32,
 }
 
 impl Rule {
@@ -100,8 +100,8 @@ impl Optimizer {
     }
 
     /// Moves a part of the parameters, which begins at `first`, along its gradient.
-    pub fn update(&mut self, first: usize, params: &mut [f32], gradient: &[f32], pace: Pace) {
-        let (rate, scale) = (self.rule.rate(pace.rate, self.steps), pace.scale);
+    pub fn update(&mut self, first: usize, params: &mut [f32], gradient: &[f32], step_size: StepSize) {
+        let (rate, scale) = (self.rule.rate(step_size.learning_rate, self.steps), step_size.gradient_scale);
         let mut memory = self.memory.iter_mut().map(|buffer| &mut buffer[first..first + params.len()]);
         match (self.rule, memory.next(), memory.next()) {
             (Rule::Sgd { momentum }, Some(velocity), _) => {
@@ -124,9 +124,9 @@ impl Optimizer {
     }
 
     /// A whole step along the gradient of all parameters.
-    pub fn step(&mut self, params: &mut [f32], gradient: &[f32], pace: Pace) {
+    pub fn step(&mut self, params: &mut [f32], gradient: &[f32], step_size: StepSize) {
         self.begin();
-        self.update(0, params, gradient, pace);
+        self.update(0, params, gradient, step_size);
     }
 }
 
@@ -139,12 +139,12 @@ mod tests {
         // The first step is the rate itself, against the gradient's sign, whatever its size.
         let mut params = [1.0, 1.0, 1.0];
         let mut adam = Optimizer::new(Rule::Adam, 3);
-        let pace = Pace { rate: 0.1, scale: 0.5 };
-        adam.step(&mut params, &[2.0, -200.0, 0.0], pace);
+        let step_size = StepSize { learning_rate: 0.1, gradient_scale: 0.5 };
+        adam.step(&mut params, &[2.0, -200.0, 0.0], step_size);
         assert!((params[0] - 0.9).abs() < 1e-5 && (params[1] - 1.1).abs() < 1e-5, "{params:?}");
         assert!((params[2] - 1.0).abs() < f32::EPSILON);
         // Second step by hand: m = 0.9·0.1 + 0.1·3, v = 0.999·0.001 + 0.001·9, both unbiased.
-        adam.step(&mut params, &[6.0, 0.0, 0.0], pace);
+        adam.step(&mut params, &[6.0, 0.0, 0.0], step_size);
         let (m, v) = ((0.09 + 0.3) / 0.19_f64, (0.000_999 + 0.009) / 0.001_999_f64);
         assert!((f64::from(params[0]) - (0.9 - 0.1 * m / v.sqrt())).abs() < 1e-5, "{params:?}");
     }
@@ -153,23 +153,23 @@ mod tests {
     fn momentum_carries_on() {
         let mut params = [0.0];
         let mut sgd = Optimizer::new(Rule::Sgd { momentum: 0.5 }, 1);
-        sgd.step(&mut params, &[4.0], Pace { rate: 0.5, scale: 0.25 });
-        sgd.step(&mut params, &[0.0], Pace { rate: 0.5, scale: 1.0 });
+        sgd.step(&mut params, &[4.0], StepSize { learning_rate: 0.5, gradient_scale: 0.25 });
+        sgd.step(&mut params, &[0.0], StepSize { learning_rate: 0.5, gradient_scale: 1.0 });
         assert!((params[0] + 0.75).abs() < 1e-6);
     }
 
     #[test]
-    fn parts_are_the_whole_and_a_memory_can_be_taken_up() {
+    fn parts_are_the_whole_and_a_memory_can_be_resumed() {
         for rule in [Rule::Adam, Rule::Sgd { momentum: 0.9 }] {
             let gradient = [0.5, -0.25, 3.0];
-            let pace = Pace { rate: 0.01, scale: 0.5 };
+            let step_size = StepSize { learning_rate: 0.01, gradient_scale: 0.5 };
             let (mut whole, mut parts) = ([1.0; 3], [1.0; 3]);
             let (mut one, mut two) = (Optimizer::new(rule, 3), Optimizer::new(rule, 3));
             for _ in 0..2 {
-                one.step(&mut whole, &gradient, pace);
+                one.step(&mut whole, &gradient, step_size);
                 two.begin();
-                two.update(2, &mut parts[2..], &gradient[2..], pace);
-                two.update(0, &mut parts[..2], &gradient[..2], pace);
+                two.update(2, &mut parts[2..], &gradient[2..], step_size);
+                two.update(0, &mut parts[..2], &gradient[..2], step_size);
             }
             assert_eq!((whole, &one), (parts, &two));
             let mut third = Optimizer::new(rule, 3);

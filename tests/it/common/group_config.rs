@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use hvtui::clock;
-use hvtui::collective::{GroupConfig, Means, Secret};
+use hvtui::collective::{GroupConfig, Secret, TransportPreference};
 
 const SECRET: &str = "000102030405060708090a0b0c0d0e0f101112131415161718191a1b1c1d1e1f";
 
@@ -38,8 +38,8 @@ pub(crate) fn config(at: IpAddr, rank: u32, world: u32, timeout: Duration) -> Gr
         timeout,
         clock: clock::host_now,
         ticker: clock::ticker(),
-        means: Means::Auto,
-        island: String::new(),
+        transport: TransportPreference::Auto,
+        shm_domain: String::new(),
         streams: None,
         pin: false,
         local: None,

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use hvtui::collective::{CollectiveError, Communicator, Group, GroupConfig, MeetingEvent, Solo};
+use hvtui::collective::{CollectiveError, Communicator, Group, GroupConfig, RendezvousEvent, Solo};
 
 use super::group_config::{config, own_loopback};
 
@@ -11,7 +11,7 @@ pub(crate) fn join(config: GroupConfig) -> Result<Box<dyn Communicator>, Collect
     if config.world == 1 {
         return Ok(Box::new(Solo));
     }
-    Ok(Box::new(Group::connect(config, &mut |_: MeetingEvent| {})?))
+    Ok(Box::new(Group::connect(config, &mut |_: RendezvousEvent| {})?))
 }
 
 /// Runs `body` as every rank of a group; the results in rank order.

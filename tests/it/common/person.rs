@@ -2,9 +2,9 @@
 
 use std::sync::{Arc, Mutex};
 
-use hvtui::domain::passphrase::Secret;
 use hvtui::domain::question::{Answer, Question, Subject};
-use hvtui::ssh::{Asked, Asker};
+use hvtui::domain::secret::Secret;
+use hvtui::ssh::{Asked, Prompter};
 
 /// What was asked and told so far.
 #[derive(Clone, Default)]
@@ -23,8 +23,8 @@ impl Person {
     /// Answers in a task of its own; `answer` gets the question and how many came before it. `None` refuses.
     pub(crate) fn answering(
         answer: impl Fn(&Question, usize) -> Option<Answer> + Send + 'static,
-    ) -> (Asker, Self) {
-        let (asker, mut questions) = Asker::new();
+    ) -> (Prompter, Self) {
+        let (prompter, mut questions) = Prompter::new();
         let person = Self::default();
         let of_task = person.clone();
         tokio::spawn(async move {
@@ -41,7 +41,7 @@ impl Person {
                 }
             }
         });
-        (asker, person)
+        (prompter, person)
     }
 
     pub(crate) fn asked(&self) -> Vec<Question> {

@@ -62,8 +62,9 @@ impl Ranks {
         let at = own_loopback();
         let (mut children, mut said) = (Vec::new(), Vec::new());
         for (rank, steps) in (0..world).filter_map(|rank| Some((rank, steps(rank)?))) {
-            let island = if ways == Ways::Mixed { format!("island {}", rank % 2) } else { "one".to_owned() };
-            let means = if ways == Ways::Tcp { "tcp" } else { "auto" };
+            let shm_domain =
+                if ways == Ways::Mixed { format!("island {}", rank % 2) } else { "one".to_owned() };
+            let transport = if ways == Ways::Tcp { "tcp" } else { "auto" };
             let mut command = match limit(rank) {
                 "" => Command::new(program()),
                 limit => {
@@ -76,7 +77,7 @@ impl Ranks {
                 .arg(at.to_string())
                 .args([rank, world].map(|number| number.to_string()))
                 .arg(timeout_ms.to_string())
-                .args([means, &island, &steps])
+                .args([transport, &shm_domain, &steps])
                 .env("HVTUI_TEST_HELD", "1")
                 .stdin(Stdio::piped())
                 .stdout(Stdio::piped())

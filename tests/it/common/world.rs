@@ -521,7 +521,7 @@ pub(crate) fn training() -> Story {
     story.run("mnist", &gpu_slots(&[("gpu-a", 2), ("gpu-a", 3), ("gpu-b", 0), ("gpu-b", 1)]));
     story.model.ui.screen = hvtui::tui::core::Screen::Run;
     story.stage(RunStage::Connect, &[]).wait_ms(200).stage(RunStage::Prepare, &[]).wait_ms(100);
-    story.stage(RunStage::Start, &[]).wait_ms(300).stage(RunStage::Meet, &[]);
+    story.stage(RunStage::Start, &[]).wait_ms(300).stage(RunStage::Rendezvous, &[]);
     for rank in 0..4 {
         story.rank(rank, Event::RankStarted { pid: 4000 + rank, t: HostTime(1) });
         let total_steps = Some(4690);
@@ -533,7 +533,7 @@ pub(crate) fn training() -> Story {
     }
     story.wait_ms(400).stage(RunStage::FirstStep, &[]);
     for rank in 0..4 {
-        story.rank(rank, Event::RankMet);
+        story.rank(rank, Event::RankConnected);
     }
     story.wait_ms(1200).stage(RunStage::Training, &[]);
     for step in 1..=120u64 {

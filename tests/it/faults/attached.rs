@@ -11,7 +11,7 @@ use super::matrix::Notes;
 use super::rig::{Job, Rig, until};
 
 /// A client ends in the given way; the same person attaches again by one of so many builds, and nothing is missing.
-fn taken_up_again(
+fn resumed_again(
     notes: &mut Notes,
     builds: usize,
     end: impl FnOnce(&mut Job<'_>),
@@ -47,11 +47,11 @@ fn taken_up_again(
     reason = "the method takes one lifetime, the closure any"
 )]
 pub(crate) fn client_killed(notes: &mut Notes) -> Option<()> {
-    taken_up_again(notes, 1, |job| job.kill_client(), |_, command| command)
+    resumed_again(notes, 1, |job| job.kill_client(), |_, command| command)
 }
 
 pub(crate) fn terminal_closed(notes: &mut Notes) -> Option<()> {
-    taken_up_again(
+    resumed_again(
         notes,
         1,
         |job| {
@@ -112,7 +112,7 @@ pub(crate) fn newer_supervisor(notes: &mut Notes) -> Option<()> {
     reason = "the method takes one lifetime, the closure any"
 )]
 pub(crate) fn another_build(notes: &mut Notes) -> Option<()> {
-    taken_up_again(
+    resumed_again(
         notes,
         2,
         |job| job.kill_client(),

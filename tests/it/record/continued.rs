@@ -30,7 +30,7 @@ fn files_that_follow_each_other_are_one_recording() {
     // the client was killed in the middle of a write: what was lost comes again
     let bytes = std::fs::read(&path).unwrap();
     std::fs::write(&path, &bytes[..bytes.len() / 2]).unwrap();
-    let kept = Reader::open(&path).unwrap().recap().unwrap().position.next_seq;
+    let kept = Reader::open(&path).unwrap().resume_state().unwrap().resume_point.next_seq;
     let lost: Vec<Envelope> = first.iter().filter(|envelope| envelope.seq >= kept).cloned().collect();
     assert!(!lost.is_empty());
     // one that was killed at once leaves the beginning of a file, or nothing
@@ -71,7 +71,7 @@ fn what_was_not_followed_ends_with_the_run() {
     go_on(&path, &[tell(1, since, attached), tell(2, at(127), Event::RunEnded { outcome })]);
     let reader = Reader::open(&path).unwrap();
     assert_eq!(reader.unattended(), [(since, at(64))]);
-    let world = reader.recap().unwrap().world;
+    let world = reader.resume_state().unwrap().world;
     assert_eq!(world.runs[&spec(2).id].unattended, [(since, at(64))]);
 }
 
@@ -108,7 +108,7 @@ fn a_replay_finds_what_the_next_client_records() {
     assert!(!player.may_grow(), "the run has ended");
     player.follow();
     let world = player.advance(now).reset.unwrap();
-    assert_eq!(world.runs, Reader::open(&path).unwrap().recap().unwrap().world.runs);
+    assert_eq!(world.runs, Reader::open(&path).unwrap().resume_state().unwrap().world.runs);
     assert_eq!(player.state().unattended, Reader::open(&path).unwrap().unattended());
 }
 
@@ -148,18 +148,18 @@ fn a_recap_is_the_fold_of_all_and_knows_where_lines_begin() {
     let all = run(3, 20);
     let cut = all.len() - 20;
     write(&path, &all[..cut]);
-    let recap = Reader::open(&path).unwrap().recap().unwrap();
-    let mut position = hvtui::domain::position::Position::default();
+    let resume_state = Reader::open(&path).unwrap().resume_state().unwrap();
+    let mut resume_point = hvtui::domain::resume_point::ResumePoint::default();
     let mut world = hvtui::domain::world::World::default();
     for envelope in &all[..cut] {
-        position.take(envelope);
+        resume_point.take(envelope);
         world.apply(envelope);
     }
-    assert_eq!(recap.position, position);
-    assert!(recap.position.ranks[&Rank(2)].lines[0].is_some());
+    assert_eq!(resume_state.resume_point, resume_point);
+    assert!(resume_state.resume_point.ranks[&Rank(2)].lines[0].is_some());
     let spec = spec(3);
-    let wanted = recap.position.wanted(&spec, &spec.hosts()[1]);
+    let wanted = resume_state.resume_point.wanted(&spec, &spec.hosts()[1]);
     assert!(wanted.contains(&(Rank(2), Stream::Stderr, 0)), "{wanted:?}");
-    let (ours, theirs) = (&recap.world.runs[&spec.id], &world.runs[&spec.id]);
+    let (ours, theirs) = (&resume_state.world.runs[&spec.id], &world.runs[&spec.id]);
     assert_eq!(ours, theirs, "the run stands as if every line had been read");
 }

@@ -351,7 +351,7 @@ fn event() -> impl Strategy<Value = Event> {
             }
         ),
         (1_u32..9).prop_map(|ranks| Event::RunCreated { spec: Arc::new(spec(ranks)) }),
-        Just(Event::RankMet),
+        Just(Event::RankConnected),
         (option::of(any::<i64>().prop_map(Stamp)), ".{0,8}").prop_map(|(retry_at, reason)| {
             Event::LinkChanged { state: LinkState::Down { reason, retry_at } }
         }),

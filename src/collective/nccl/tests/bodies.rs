@@ -15,7 +15,8 @@ use super::super::super::op::Transport;
 use super::super::super::solo::Solo;
 use super::super::comm::{Comm, Seat};
 use super::super::{
-    Device, DeviceBuffer, DeviceGroup, DeviceRange, Library, Limits, NcclError, Opening, Places, Want,
+    BackendPreference, Device, DeviceBuffer, DeviceGroup, DeviceGroupOptions, DeviceRange, Library, Limits,
+    NcclError, Places,
 };
 use super::threads::Threads;
 use crate::clock::host_now;
@@ -26,13 +27,19 @@ fn library() -> Result<Library, NcclError> {
     Library::find(&Places::from_variables(|name| std::env::var_os(name)))
 }
 
-fn opening(ordinal: usize, want: Want) -> Opening {
+fn options(ordinal: usize, preference: BackendPreference) -> DeviceGroupOptions {
     let limits = Limits::within(Duration::from_secs(60));
-    Opening { device: Device::open(ordinal).unwrap(), library: library(), want, limits, clock: host_now }
+    DeviceGroupOptions {
+        device: Device::open(ordinal).unwrap(),
+        library: library(),
+        preference,
+        limits,
+        clock: host_now,
+    }
 }
 
-fn group(ordinal: usize, want: Want, host: impl Communicator + 'static) -> DeviceGroup {
-    DeviceGroup::open(opening(ordinal, want), Box::new(host)).unwrap()
+fn group(ordinal: usize, preference: BackendPreference, host: impl Communicator + 'static) -> DeviceGroup {
+    DeviceGroup::open(options(ordinal, preference), Box::new(host)).unwrap()
 }
 
 /// Puts a copy of `values` to the GPU on a stream. The values must live until it is done.
@@ -59,7 +66,7 @@ fn text(error: &impl ToString) -> String {
 #[test]
 #[ignore = "in a process of its own"]
 fn one_rank_by_nccl() {
-    let mut group = group(0, Want::Nccl, Solo);
+    let mut group = group(0, BackendPreference::Nccl, Solo);
     assert_eq!((group.transport(), group.why_not_nccl()), (Transport::Nccl, None));
     let buffer = group.allocate(4000).unwrap();
     let all = buffer.all(DType::F32).unwrap();
@@ -69,18 +76,18 @@ fn one_rank_by_nccl() {
     put(&buffer, &values, &stream);
     let mut last = 0;
     for how in [Reduce::Sum, Reduce::Mean, Reduce::Min, Reduce::Max] {
-        let mut ticket = group.allreduce(&all, how, &stream).unwrap();
-        group.join(&mut ticket, &stream).unwrap();
-        last = ticket.seq();
+        let mut work = group.allreduce(&all, how, &stream).unwrap();
+        group.join(&mut work, &stream).unwrap();
+        last = work.seq();
     }
     assert_eq!(last, 4);
-    let mut ticket = group.broadcast(&all, 0, &stream).unwrap();
-    group.wait(&mut ticket).unwrap();
+    let mut work = group.broadcast(&all, 0, &stream).unwrap();
+    group.wait(&mut work).unwrap();
     assert_eq!(get(&mut group, &all, &stream), values);
     // Nothing of nothing is done as well.
     let nothing = buffer.range(8..8, DType::F32).unwrap();
-    let mut ticket = group.allreduce(&nothing, Reduce::Sum, &stream).unwrap();
-    group.wait(&mut ticket).unwrap();
+    let mut work = group.allreduce(&nothing, Reduce::Sum, &stream).unwrap();
+    group.wait(&mut work).unwrap();
     let timed = group.timings(5).unwrap();
     assert_eq!(timed.iter().map(|one| one.seq).collect::<Vec<_>>(), [1, 2, 3, 4, 5]);
     assert!(timed.iter().all(|one| one.timing.wait == 0), "{timed:?}");
@@ -90,7 +97,7 @@ fn one_rank_by_nccl() {
     assert!(matches!(buffer.range(0..4001, DType::F32), Err(NcclError::Range { end: 4001, .. })));
     assert!(buffer.range(2..6, DType::F32).is_err());
     drop((nothing, all));
-    let host = group.leave().unwrap();
+    let host = group.finalize().unwrap();
     assert_eq!(host.world(), 1);
 }
 
@@ -109,18 +116,18 @@ fn the_library_is_too_old() {
     let text = text(&error);
     assert!(text.ends_with("and hvtui needs 2.14 or newer") && text.contains("NCCL 2."), "{text}");
     // And for a group that is a reason like any other.
-    let group = DeviceGroup::open(opening(0, Want::Staging), Box::new(Solo)).unwrap();
+    let group = DeviceGroup::open(options(0, BackendPreference::Staging), Box::new(Solo)).unwrap();
     assert!(group.why_not_nccl().is_some());
 }
 
 /// Runs a body as several ranks, each with its GPU.
-fn as_ranks(gpus: &[usize], want: Want, body: impl Fn(DeviceGroup, u32) + Sync) {
+fn as_ranks(gpus: &[usize], preference: BackendPreference, body: impl Fn(DeviceGroup, u32) + Sync) {
     std::thread::scope(|scope| {
         for (host, gpu) in Threads::group(gpus.len() as u32).into_iter().zip(gpus) {
             let body = &body;
             scope.spawn(move || {
                 let rank = host.rank();
-                body(group(*gpu, want, host), rank);
+                body(group(*gpu, preference, host), rank);
             });
         }
     });
@@ -129,7 +136,7 @@ fn as_ranks(gpus: &[usize], want: Want, body: impl Fn(DeviceGroup, u32) + Sync) 
 #[test]
 #[ignore = "in a process of its own"]
 fn two_ranks_by_nccl() {
-    as_ranks(&[0, 1], Want::Best, |mut group, rank| {
+    as_ranks(&[0, 1], BackendPreference::Best, |mut group, rank| {
         assert_eq!(group.transport(), Transport::Nccl);
         let buffer = group.allocate(40).unwrap();
         let all = buffer.all(DType::F32).unwrap();
@@ -137,25 +144,25 @@ fn two_ranks_by_nccl() {
         let values = [1.5; 10];
         put(&buffer, &values, &stream);
         // The host waits for the operation alone: it has to come after the copy by itself.
-        let mut ticket = group.allreduce(&all, Reduce::Sum, &stream).unwrap();
-        group.wait(&mut ticket).unwrap();
+        let mut work = group.allreduce(&all, Reduce::Sum, &stream).unwrap();
+        group.wait(&mut work).unwrap();
         assert_eq!(get(&mut group, &all, &stream), [3.0; 10], "rank {rank}");
         // The stream waits for the operation.
-        let mut ticket = group.allreduce(&all, Reduce::Sum, &stream).unwrap();
-        group.join(&mut ticket, &stream).unwrap();
+        let mut work = group.allreduce(&all, Reduce::Sum, &stream).unwrap();
+        group.join(&mut work, &stream).unwrap();
         assert_eq!(get(&mut group, &all, &stream), [6.0; 10], "rank {rank}");
         assert_eq!(group.timings(2).unwrap().len(), 2);
         println!("registered: {}", buffer.is_registered());
         let mixed = std::env::var("FAKE_NCCL_REGISTER").is_ok();
         assert_eq!(buffer.is_registered(), !mixed, "rank {rank}");
-        group.leave().unwrap();
+        group.finalize().unwrap();
     });
 }
 
 #[test]
 #[ignore = "in a process of its own"]
 fn joining_fails() {
-    let error = DeviceGroup::open(opening(0, Want::Nccl), Box::new(Solo)).unwrap_err();
+    let error = DeviceGroup::open(options(0, BackendPreference::Nccl), Box::new(Solo)).unwrap_err();
     let text = text(&error);
     assert!(text.starts_with("rank 0: NCCL was asked for and can't be had: NCCL: "), "{text}");
     assert!(text.ends_with("unhandled system error (2): net.cc:1 scripted reason"), "{text}");
@@ -190,24 +197,24 @@ fn the_abort_hangs() {
 #[test]
 #[ignore = "in a process of its own"]
 fn rank_1_cant_join() {
-    as_ranks(&[0, 1], Want::Best, |mut group, rank| {
+    as_ranks(&[0, 1], BackendPreference::Best, |mut group, rank| {
         assert_eq!(group.transport(), Transport::Shm);
         let why = group.why_not_nccl().unwrap();
         let expected = if rank == 0 { "rank 1 could not; its log says why" } else { "scripted reason" };
         assert!(why.ends_with(expected), "rank {rank}: {why}");
         sums(&mut group, rank, 1000);
-        group.leave().unwrap();
+        group.finalize().unwrap();
     });
 }
 
 fn fails_with_an_operation(limits: Limits) -> String {
-    let opening = Opening { limits, ..opening(0, Want::Nccl) };
-    let mut group = DeviceGroup::open(opening, Box::new(Solo)).unwrap();
+    let options = DeviceGroupOptions { limits, ..options(0, BackendPreference::Nccl) };
+    let mut group = DeviceGroup::open(options, Box::new(Solo)).unwrap();
     let buffer = group.allocate(40).unwrap();
     let stream = stream(&group);
     let all = buffer.all(DType::F32).unwrap();
-    let mut ticket = group.allreduce(&all, Reduce::Sum, &stream).unwrap();
-    group.join(&mut ticket, &stream).unwrap();
+    let mut work = group.allreduce(&all, Reduce::Sum, &stream).unwrap();
+    group.join(&mut work, &stream).unwrap();
     let error = text(&group.synchronize(&stream).unwrap_err());
     let again = text(&group.allreduce(&all, Reduce::Sum, &stream).unwrap_err());
     assert!(again.ends_with("has already failed"), "{again}");
@@ -239,8 +246,8 @@ fn sums(group: &mut DeviceGroup, rank: u32, len: usize) {
     let expected: Vec<f32> = (0..len).map(|at| value(0, at) + value(1, at)).collect();
     for round in 0..3 {
         put(&buffer, &own, &stream);
-        let mut ticket = group.allreduce(&all, Reduce::Sum, &stream).unwrap();
-        group.join(&mut ticket, &stream).unwrap();
+        let mut work = group.allreduce(&all, Reduce::Sum, &stream).unwrap();
+        group.join(&mut work, &stream).unwrap();
         let sum = get(group, &all, &stream);
         assert!(sum == expected, "rank {rank}, {len} values, round {round}");
     }
@@ -249,7 +256,7 @@ fn sums(group: &mut DeviceGroup, rank: u32, len: usize) {
 #[test]
 #[ignore = "in a process of its own"]
 fn two_ranks_on_one_card() {
-    as_ranks(&[0, 0], Want::Best, |mut group, rank| {
+    as_ranks(&[0, 0], BackendPreference::Best, |mut group, rank| {
         assert_eq!(group.transport(), Transport::Shm);
         let why = group.why_not_nccl().unwrap().to_owned();
         assert!(why.contains("share a GPU") || why.contains("no usable NCCL"), "{why}");
@@ -262,43 +269,44 @@ fn two_ranks_on_one_card() {
         let values = vec![1.0; 1 << 20];
         put(&buffer, &values, &stream);
         let halves = [0..2 << 20, 2 << 20..4 << 20].map(|half| buffer.range(half, DType::F32).unwrap());
-        let mut tickets = halves.each_ref().map(|half| group.allreduce(half, Reduce::Sum, &stream).unwrap());
+        let mut in_flight =
+            halves.each_ref().map(|half| group.allreduce(half, Reduce::Sum, &stream).unwrap());
         let mut number = [f64::from(rank) + 1.0];
         group.host().allreduce(&mut number, Reduce::Sum).unwrap();
         assert_eq!(number, [3.0]);
-        for ticket in &mut tickets {
-            group.join(ticket, &stream).unwrap();
+        for work in &mut in_flight {
+            group.join(work, &stream).unwrap();
         }
         let all = buffer.all(DType::F32).unwrap();
         assert!(get(&mut group, &all, &stream).iter().all(|value| *value == 2.0));
         // A broadcast of what rank 1 has.
         let own = vec![rank as f32; 1 << 20];
         put(&buffer, &own, &stream);
-        let mut ticket = group.broadcast(&all, 1, &stream).unwrap();
-        group.wait(&mut ticket).unwrap();
+        let mut work = group.broadcast(&all, 1, &stream).unwrap();
+        group.wait(&mut work).unwrap();
         assert!(get(&mut group, &all, &stream).iter().all(|value| *value == 1.0));
         assert!(group.broadcast(&all, 2, &stream).is_err());
         let timed = group.timings(u64::MAX).unwrap();
         assert_eq!(timed.len(), 6 * 3 + 3);
         println!("pinned: {:?}; {:?}", group.is_pinned(), timed.last());
-        group.leave().unwrap();
+        group.finalize().unwrap();
     });
 }
 
 #[test]
 #[ignore = "in a process of its own"]
 fn one_rank_alone() {
-    let mut group = group(0, Want::Best, Solo);
+    let mut group = group(0, BackendPreference::Best, Solo);
     assert_eq!((group.transport(), group.why_not_nccl()), (Transport::None, None));
     let buffer = group.allocate(40).unwrap();
     let (all, stream) = (buffer.all(DType::F32).unwrap(), stream(&group));
     let values = [2.0; 10];
     put(&buffer, &values, &stream);
-    let mut ticket = group.allreduce(&all, Reduce::Mean, &stream).unwrap();
-    group.wait(&mut ticket).unwrap();
+    let mut work = group.allreduce(&all, Reduce::Mean, &stream).unwrap();
+    group.wait(&mut work).unwrap();
     assert_eq!(get(&mut group, &all, &stream), values);
     group.watch().unwrap();
-    group.leave().unwrap();
+    group.finalize().unwrap();
 }
 
 #[test]
@@ -358,7 +366,7 @@ fn an_abort_on_a_real_gpu() {
     let error = join_soon(Duration::from_secs(10));
     assert!(matches!(error, NcclError::Late { .. }), "{error}");
     println!("{error}");
-    let mut group = group(0, Want::Nccl, Solo);
+    let mut group = group(0, BackendPreference::Nccl, Solo);
     let buffer = group.allocate(1 << 26).unwrap();
     let (all, stream) = (buffer.all(DType::F32).unwrap(), stream(&group));
     let _begun = group.allreduce(&all, Reduce::Sum, &stream).unwrap();
@@ -370,16 +378,18 @@ fn an_abort_on_a_real_gpu() {
 #[test]
 #[ignore = "in a process of its own"]
 fn durations_on_a_real_gpu() {
-    for (way, gpus, want) in [("NCCL", &[0][..], Want::Nccl), ("host's memory", &[0, 0], Want::Staging)] {
-        as_ranks(gpus, want, |mut group, rank| {
+    for (way, gpus, preference) in
+        [("NCCL", &[0][..], BackendPreference::Nccl), ("host's memory", &[0, 0], BackendPreference::Staging)]
+    {
+        as_ranks(gpus, preference, |mut group, rank| {
             for mebibytes in [1, 16, 64] {
                 let buffer = group.allocate(mebibytes << 20).unwrap();
                 let (all, stream) = (buffer.all(DType::F32).unwrap(), stream(&group));
                 let mut last = 0;
                 for _ in 0..10 {
-                    let mut ticket = group.allreduce(&all, Reduce::Sum, &stream).unwrap();
-                    group.wait(&mut ticket).unwrap();
-                    last = ticket.seq();
+                    let mut work = group.allreduce(&all, Reduce::Sum, &stream).unwrap();
+                    group.wait(&mut work).unwrap();
+                    last = work.seq();
                 }
                 let timed = group.timings(last).unwrap();
                 let quickest = timed.iter().map(|one| one.timing.transfer).min().unwrap();
@@ -391,7 +401,7 @@ fn durations_on_a_real_gpu() {
                     );
                 }
             }
-            group.leave().unwrap();
+            group.finalize().unwrap();
         });
     }
 }

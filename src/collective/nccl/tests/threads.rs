@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, Condvar, Mutex};
 
-use super::super::super::buffer::{self, Buffer, Pending};
+use super::super::super::buffer::{self, Buffer, Work};
 use super::super::super::communicator::{Communicator, chunk};
 use super::super::super::element::{DType, Reduce, Values};
 use super::super::super::error::CollectiveError;
@@ -134,17 +134,12 @@ impl Communicator for Threads {
         Ok(buffer::heap(bytes))
     }
 
-    fn begin(
-        &mut self,
-        mut buffer: Buffer<u8>,
-        dtype: DType,
-        how: Reduce,
-    ) -> Result<Pending, CollectiveError> {
+    fn begin(&mut self, mut buffer: Buffer<u8>, dtype: DType, how: Reduce) -> Result<Work, CollectiveError> {
         let own = buffer.to_vec();
         let all = self.exchange(&own);
         buffer.copy_from_slice(&all[0]);
         all[1..].iter().for_each(|from| reduce(dtype, how, &mut buffer, from));
-        Ok(Pending::done(Ok((buffer, OpTiming { wait: 10, transfer: 20 }))))
+        Ok(Work::done(Ok((buffer, OpTiming { wait: 10, transfer: 20 }))))
     }
 
     fn flight(&mut self) -> Flight {

@@ -3,26 +3,26 @@
 use std::io::Write;
 
 use super::super::frame::Frame;
-use super::super::trouble::Fault;
+use super::super::peer_fault::PeerFault;
 use super::*;
 
 const LEN: usize = 100_000;
 
-fn fault(outcome: Result<(), Broken>) -> Fault {
+fn fault(outcome: Result<(), Broken>) -> PeerFault {
     match outcome {
-        Err(Broken::Fault(fault)) => fault,
+        Err(Broken::PeerFault(fault)) => fault,
         other => panic!("{other:?}"),
     }
 }
 
-fn sum(ring: &mut HostRing, seq: u64, len: usize, work: &mut dyn Work) -> Result<(), Broken> {
-    ring.allreduce(op(seq, DType::F32, Reduce::Sum, len), fold(DType::F32, Reduce::Sum, 2), work)
+fn sum(ring: &mut HostRing, seq: u64, len: usize, handler: &mut dyn SliceHandler) -> Result<(), Broken> {
+    ring.allreduce(op(seq, DType::F32, Reduce::Sum, len), fold(DType::F32, Reduce::Sum, 2), handler)
 }
 
 /// A slice whose patience ends at the first look.
 struct Hasty(Slice);
 
-impl Work for Hasty {
+impl SliceHandler for Hasty {
     fn memory(&mut self) -> &mut [u8] {
         self.0.memory()
     }
@@ -32,8 +32,8 @@ impl Work for Hasty {
     fn finish(&mut self, range: Range<usize>) {
         self.0.finish(range);
     }
-    fn tick(&mut self) -> Result<Mood, CollectiveError> {
-        Ok(Mood::OutOfTime)
+    fn tick(&mut self) -> Result<DeadlineState, CollectiveError> {
+        Ok(DeadlineState::Passed)
     }
 }
 
@@ -63,7 +63,7 @@ fn a_host_that_waits_for_nothing_from_the_dead_one_sees_it_go() {
     let mut slice = Slice::new(contribution(DType::F32, 1, LEN));
     let op = OpId { kind: OpKind::Broadcast { root: 0, dtype: DType::F32 }, seq: 1, len: LEN as u64 };
     let fault = fault(rings[1].broadcast(op, 0, &mut slice));
-    assert_eq!((fault.about, fault.trouble, fault.progress), (20, Trouble::Lost, 0));
+    assert_eq!((fault.about, fault.kind, fault.progress), (20, PeerFaultKind::Lost, 0));
 }
 
 #[test]
@@ -73,16 +73,16 @@ fn a_stopped_host_is_named_by_the_one_behind_it() {
     let outcomes = on_all(&mut rings, |host, ring| {
         sum(ring, 1, LEN, &mut Hasty(Slice::new(contribution(DType::F32, host, LEN))))
     });
-    let faults: Vec<Fault> = outcomes.into_iter().map(fault).collect();
-    assert_eq!((faults[1].about, &faults[1].trouble), (10, &Trouble::Stuck));
-    assert_eq!(faults[0].trouble, Trouble::Stuck);
+    let faults: Vec<PeerFault> = outcomes.into_iter().map(fault).collect();
+    assert_eq!((faults[1].about, &faults[1].kind), (10, &PeerFaultKind::Stuck));
+    assert_eq!(faults[0].kind, PeerFaultKind::Stuck);
     drop(stopped);
 }
 
 #[test]
 fn a_verdict_ends_the_wait() {
     struct Judged(Slice);
-    impl Work for Judged {
+    impl SliceHandler for Judged {
         fn memory(&mut self) -> &mut [u8] {
             self.0.memory()
         }
@@ -92,13 +92,13 @@ fn a_verdict_ends_the_wait() {
         fn finish(&mut self, range: Range<usize>) {
             self.0.finish(range);
         }
-        fn tick(&mut self) -> Result<Mood, CollectiveError> {
+        fn tick(&mut self) -> Result<DeadlineState, CollectiveError> {
             Err(CollectiveError::Abandoned)
         }
     }
     let mut rings = rings(2, 1, false);
-    let mut work = Judged(Slice::new(contribution(DType::F32, 0, LEN)));
-    assert_eq!(sum(&mut rings[0], 1, LEN, &mut work), Err(Broken::Told(CollectiveError::Abandoned)));
+    let mut handler = Judged(Slice::new(contribution(DType::F32, 0, LEN)));
+    assert_eq!(sum(&mut rings[0], 1, LEN, &mut handler), Err(Broken::Told(CollectiveError::Abandoned)));
 }
 
 #[test]
@@ -113,7 +113,7 @@ fn hosts_that_diverge_know_it_on_both_ends() {
         for (host, outcome) in outcomes.into_iter().enumerate() {
             let theirs = op(of(1 - host), DType::F32, Reduce::Sum, len(1 - host));
             let fault = fault(outcome);
-            assert_eq!((fault.about, fault.trouble), (10 - host as u32 * 10, Trouble::Diverged(theirs)));
+            assert_eq!((fault.about, fault.kind), (10 - host as u32 * 10, PeerFaultKind::Diverged(theirs)));
         }
     }
 }
@@ -129,11 +129,11 @@ fn leaders_that_diverge_know_it_on_both_ends() {
             mesh.close();
             outcome
         });
-        let faults: Vec<Fault> = outcomes.into_iter().map(fault).collect();
-        assert_eq!(faults[0].trouble, Trouble::Diverged(op(3, DType::F64, Reduce::Max, 8)));
+        let faults: Vec<PeerFault> = outcomes.into_iter().map(fault).collect();
+        assert_eq!(faults[0].kind, PeerFaultKind::Diverged(op(3, DType::F64, Reduce::Max, 8)));
         assert_eq!(
-            (faults[1].about, &faults[1].trouble),
-            (0, &Trouble::Diverged(op(3, DType::F64, Reduce::Min, 8)))
+            (faults[1].about, &faults[1].kind),
+            (0, &PeerFaultKind::Diverged(op(3, DType::F64, Reduce::Min, 8)))
         );
     }
 }
@@ -144,13 +144,13 @@ fn a_leader_that_dies_or_stops_is_named() {
     drop(meshes.remove(3));
     let (op, fold) = (op(1, DType::F32, Reduce::Sum, 1), fold(DType::F32, Reduce::Sum, 4));
     let lost = fault(meshes[2].exchange(op, fold, &mut heap(64)[..4], &mut patient));
-    assert_eq!((lost.about, lost.trouble), (30, Trouble::Lost));
-    let stuck = fault(meshes[0].exchange(op, fold, &mut heap(64)[..4], &mut || Ok(Mood::OutOfTime)));
-    assert_eq!((stuck.about, stuck.trouble), (10, Trouble::Stuck));
+    assert_eq!((lost.about, lost.kind), (30, PeerFaultKind::Lost));
+    let stuck = fault(meshes[0].exchange(op, fold, &mut heap(64)[..4], &mut || Ok(DeadlineState::Passed)));
+    assert_eq!((stuck.about, stuck.kind), (10, PeerFaultKind::Stuck));
 }
 
 /// One ring of two whose other host is played by the test.
-fn with_liar(lie: &[u8], closes: bool) -> Fault {
+fn with_liar(lie: &[u8], closes: bool) -> PeerFault {
     let ((to, their_in), (their_out, from)) = (pair(false), pair(false));
     let mut ring = HostRing::new((0, 2), (10, vec![to]), (10, vec![from]), patience());
     (&their_out).write_all(lie).unwrap();
@@ -164,8 +164,8 @@ fn with_liar(lie: &[u8], closes: bool) -> Fault {
 fn lies_are_seen_in_the_first_header() {
     // The first segment that a host of two receives.
     let right = Frame { op: op(7, DType::F32, Reduce::Sum, LEN), number: 0, offset: 0, len: 200_000 };
-    let garbled = |lie: &[u8]| match with_liar(lie, false).trouble {
-        Trouble::Garbled(words) => words,
+    let garbled = |lie: &[u8]| match with_liar(lie, false).kind {
+        PeerFaultKind::Garbled(words) => words,
         other => panic!("{other:?}"),
     };
     assert!(garbled(&[0x47; 64]).starts_with("[47, 47, 47, 47"));
@@ -175,8 +175,8 @@ fn lies_are_seen_in_the_first_header() {
         garbled(&lie.encode());
     }
     let last = Frame { op: op(6, DType::F32, Reduce::Sum, LEN), ..right };
-    assert_eq!(with_liar(&last.encode(), false).trouble, Trouble::Diverged(last.op));
+    assert_eq!(with_liar(&last.encode(), false).kind, PeerFaultKind::Diverged(last.op));
     // A true header, and then nothing.
-    assert_eq!(with_liar(&right.encode(), true).trouble, Trouble::Lost);
-    assert_eq!(with_liar(&right.encode()[..63], true).trouble, Trouble::Lost);
+    assert_eq!(with_liar(&right.encode(), true).kind, PeerFaultKind::Lost);
+    assert_eq!(with_liar(&right.encode()[..63], true).kind, PeerFaultKind::Lost);
 }

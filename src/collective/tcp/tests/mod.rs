@@ -118,7 +118,7 @@ impl Slice {
     }
 }
 
-impl Work for Slice {
+impl SliceHandler for Slice {
     fn memory(&mut self) -> &mut [u8] {
         &mut self.memory[..self.len]
     }
@@ -132,14 +132,14 @@ impl Work for Slice {
         self.finished.push(range);
     }
 
-    fn tick(&mut self) -> Result<Mood, CollectiveError> {
-        Ok(if self.deadline.passed() { Mood::OutOfTime } else { Mood::Patient })
+    fn tick(&mut self) -> Result<DeadlineState, CollectiveError> {
+        Ok(if self.deadline.passed() { DeadlineState::Passed } else { DeadlineState::NotReached })
     }
 }
 
 #[expect(clippy::unnecessary_wraps, reason = "what a tick returns")]
-fn patient() -> Result<Mood, CollectiveError> {
-    Ok(Mood::Patient)
+fn patient() -> Result<DeadlineState, CollectiveError> {
+    Ok(DeadlineState::NotReached)
 }
 
 fn op(seq: u64, dtype: DType, how: Reduce, len: usize) -> OpId {

@@ -132,7 +132,7 @@ fn a_standstill_that_lasts_is_a_hang_and_ends_with_the_run() {
     script.step(&run, 0, 56);
     script.step(&run, 1, 56);
     for (rank, phase) in [(0, Phase::Wait), (1, Phase::Data)] {
-        let standing = Standing { phase, step: 57, for_us: 1_000_000, stopped: false, at: None };
+        let standing = StalledPhase { phase, step: 57, for_us: 1_000_000, stopped: false, at: None };
         script.now = 1;
         script.tell(Origin::Rank(run.clone(), Rank(rank)), Event::RankStands { standing });
     }
@@ -156,7 +156,7 @@ fn ranks_of_a_host_that_is_not_reached_do_not_hang() {
     let mut script = Script::new();
     let run = script.run();
     script.step(&run, 0, 56);
-    let standing = Standing { phase: Phase::Data, step: 57, for_us: 1_000_000, stopped: false, at: None };
+    let standing = StalledPhase { phase: Phase::Data, step: 57, for_us: 1_000_000, stopped: false, at: None };
     script.tell(Origin::Rank(run, Rank(0)), Event::RankStands { standing });
     let state = LinkState::Down { reason: "gone".to_owned(), retry_at: None };
     script.host(Event::LinkChanged { state });

@@ -10,8 +10,8 @@ use tokio::io::AsyncReadExt;
 use tokio::process::Command;
 use tokio::time::timeout;
 
+use super::evaluate::{Found, Question, Value};
 use super::keys::{self, Shape};
-use super::walk::{Found, Question, Value};
 use crate::ssh::transport::report;
 
 /// `Match exec` may run a program that takes its time.

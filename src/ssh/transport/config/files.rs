@@ -5,7 +5,7 @@ use std::io::ErrorKind;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-use super::walk::{Found, Question, Text, Walk};
+use super::evaluate::{Evaluator, Found, Question, Text};
 use crate::ssh::trust::Place;
 
 /// No configuration is longer.
@@ -34,7 +34,7 @@ impl Files {
     /// What all of them say for one host. A file that can't be read or believed is an error; one that is not there
     /// says nothing.
     pub(super) fn ask(&self, question: Question<'_>) -> Result<Found, (Place, String)> {
-        let mut walk = Walk::new(question);
+        let mut evaluator = Evaluator::new(question);
         let system = self.system.iter().map(|path| (path, false));
         for (path, own) in std::iter::once((&self.user, true)).chain(system) {
             let text = match read(path, own) {
@@ -43,9 +43,9 @@ impl Files {
                 Err(why) => return Err((Place { file: path.clone(), line: 0 }, why)),
             };
             let folder = path.parent().unwrap_or(Path::new("/"));
-            walk.file(path, &text, &mut |word| self.included(word, folder, own));
+            evaluator.file(path, &text, &mut |word| self.included(word, folder, own));
         }
-        Ok(walk.end())
+        Ok(evaluator.end())
     }
 
     /// The files of an `Include`, by name; none is no fault.

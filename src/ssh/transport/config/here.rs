@@ -3,8 +3,8 @@
 
 use std::path::Path;
 
+use super::evaluate::Note;
 use super::settings::{Need, Settings};
-use super::walk::Note;
 use crate::domain::text::sanitize;
 
 /// The keyword that some distributions set for everybody, and that is of no use without a ticket.

@@ -4,6 +4,7 @@
 //! What is not understood and matters is told as a [`Note`] with its line. Nothing is guessed.
 
 mod ask;
+mod evaluate;
 mod files;
 mod here;
 mod keys;
@@ -11,8 +12,7 @@ mod reader;
 mod settings;
 mod syntax;
 mod tokens;
-mod walk;
 
+pub use evaluate::{Note, Question};
 pub use reader::{Reader, understand};
 pub use settings::{Agent, Need, Proxy, Settings};
-pub use walk::{Note, Question};

@@ -5,10 +5,10 @@ use std::path::{Path, PathBuf};
 use tokio::sync::OnceCell;
 
 use super::ask::{self, Read};
+use super::evaluate::{Evaluator, Found, Question};
 use super::files::Files;
 use super::here;
 use super::settings::{Around, Settings, settings};
-use super::walk::{Found, Question, Walk};
 use crate::ssh::transport::error::SshError;
 
 /// Reads a person's ssh configuration, for many hosts.
@@ -56,7 +56,7 @@ impl Reader {
 
     /// The system's `ssh`, and the configuration file that it has to be told of because it would not read it by
     /// itself.
-    pub(in crate::ssh) async fn carrier(&self) -> Result<(&Path, Option<PathBuf>), String> {
+    pub(in crate::ssh) async fn system_ssh(&self) -> Result<(&Path, Option<PathBuf>), String> {
         let ssh = self.ssh.as_deref().ok_or("there is no program `ssh` here")?;
         let Some(()) = self.foreign_home(self.usual(ssh).await?) else { return Ok((ssh, None)) };
         let there = self.files.user.exists();
@@ -76,7 +76,7 @@ impl Reader {
             let Some(ours) = own.values.get(key) else { continue };
             // It prints names with blanks without quotes, and `~` as the account's home, not as $HOME.
             let splits =
-                |from: &[super::walk::Value]| from.iter().map(|value| value.words.len()).sum::<usize>();
+                |from: &[super::evaluate::Value]| from.iter().map(|value| value.words.len()).sum::<usize>();
             let expanded = key.ends_with("knownhostsfile") || key == "identityagent";
             if expanded && (foreign || splits(ours) < splits(values)) {
                 values.clone_from(ours);
@@ -114,7 +114,7 @@ impl Reader {
 
 /// What one file's text says of a host, without its `Include`s: for tests and fuzzing. Reads no file, runs nothing.
 pub fn understand(text: &str, question: Question<'_>, home: &Path) -> Settings {
-    let mut walk = Walk::new(question);
-    walk.file(Path::new("config"), text, &mut |_| Vec::new());
-    settings(walk.end(), &Around { question, home, env: &|_| None, by_ssh: false })
+    let mut evaluator = Evaluator::new(question);
+    evaluator.file(Path::new("config"), text, &mut |_| Vec::new());
+    settings(evaluator.end(), &Around { question, home, env: &|_| None, by_ssh: false })
 }

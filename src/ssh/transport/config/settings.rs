@@ -4,9 +4,9 @@ use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use super::evaluate::{Found, Note, Question, Value};
 use super::keys;
 use super::tokens::Tokens;
-use super::walk::{Found, Note, Question, Value};
 use crate::domain::text::sanitize;
 use crate::ssh::transport::algorithms::{self, Algorithms};
 use crate::ssh::transport::route::{Family, HostKeyPolicy};

@@ -4,7 +4,7 @@
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
-use crate::ssh::transport::route::{Carrier, Family, OpenSsh, Route};
+use crate::ssh::transport::route::{Family, OpenSsh, Route, TransportKind};
 use crate::ssh::transport::session::{KEEPALIVE, KEEPALIVE_MISSED};
 use crate::ssh::transport::target::Target;
 
@@ -100,13 +100,13 @@ fn proxy(target: &Target, ssh: &OpenSsh) -> String {
     let line = match &target.route {
         Route::Direct => return "none".to_owned(),
         Route::Command(line) => line.clone(),
-        Route::Jump(hop) => match &hop.carrier {
-            Carrier::OpenSsh(_) => through(hop, &target.address, target.port),
+        Route::Jump(hop) => match &hop.transport {
+            TransportKind::OpenSsh(_) => through(hop, &target.address, target.port),
             // All that is known of it is in the target: no configuration may add to it.
-            Carrier::Russh => {
+            TransportKind::Russh => {
                 let (program, alias) = (ssh.program.clone(), hop.address.clone());
                 let ssh = OpenSsh { program, alias, config: Some(PathBuf::from("none")) };
-                let hop = Target { carrier: Carrier::OpenSsh(ssh), ..(**hop).clone() };
+                let hop = Target { transport: TransportKind::OpenSsh(ssh), ..(**hop).clone() };
                 through(&hop, &target.address, target.port)
             }
         },
@@ -116,7 +116,7 @@ fn proxy(target: &Target, ssh: &OpenSsh) -> String {
 
 /// The line for `/bin/sh` that carries bytes to `address` through a host that the system's `ssh` reaches.
 pub(in crate::ssh) fn through(hop: &Target, address: &str, port: u16) -> String {
-    let Carrier::OpenSsh(ssh) = &hop.carrier else { return "false".to_owned() };
+    let TransportKind::OpenSsh(ssh) = &hop.transport else { return "false".to_owned() };
     let to = if address.contains(':') { format!("[{address}]:{port}") } else { format!("{address}:{port}") };
     let mut all = vec![ssh.program.clone().into_os_string()];
     all.extend(words(hop, ssh, None));

@@ -1,9 +1,9 @@
-//! The system's `ssh` as a carrier: for what hvtui's own ssh can't do, tickets and security tokens above all. One
+//! The system's `ssh` as a transport: for what hvtui's own ssh can't do, tickets and security tokens above all. One
 //! process a command. `ssh` itself asks nothing; only about an unknown host key is a person asked, by us.
 
 mod argv;
 mod run;
-mod said;
+mod stderr_parse;
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -11,9 +11,9 @@ use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 
 use self::run::{Failed, Shown};
-use crate::ssh::transport::admission::admit;
 use crate::ssh::transport::connection::Transport;
 use crate::ssh::transport::error::{ErrorKind, SshError};
+use crate::ssh::transport::host_key_policy::accept_unknown;
 use crate::ssh::transport::limiter;
 use crate::ssh::transport::route::OpenSsh;
 use crate::ssh::transport::session::scan;
@@ -50,13 +50,13 @@ impl System {
 
     async fn run(&self, line: &str, marker: &str) -> Result<(AgentReader, AgentWriter), SshError> {
         match self.attempt(line, marker).await {
-            Err(Failed::Said(text)) if said::is_about_key(&text) => {
+            Err(Failed::Printed(text)) if stderr_parse::is_about_key(&text) => {
                 // `ssh` says of a key only that it is wrong: why, and what to do, we can find out ourselves.
                 match scan(&self.target).await {
                     Ok(key) => self.admitted(&key).await?,
                     // A host on the way, perhaps.
                     Err(error) if error.kind() == ErrorKind::HostKey => return Err(error),
-                    Err(_) => return Err(said::failure(&self.target, &text)),
+                    Err(_) => return Err(stderr_parse::failure(&self.target, &text)),
                 }
                 self.attempt(line, marker).await.map_err(|failed| self.error(failed))
             }
@@ -81,7 +81,7 @@ impl System {
             Err(error) => {
                 let unknown =
                     matches!(error, TrustError::UnknownKey { .. } | TrustError::OtherKeyType { .. });
-                if !unknown || !admit(&self.target, key).await? {
+                if !unknown || !accept_unknown(&self.target, key).await? {
                     return Err(error.into());
                 }
             }
@@ -93,7 +93,7 @@ impl System {
     fn error(&self, failed: Failed) -> SshError {
         match failed {
             Failed::Error(error) => error,
-            Failed::Said(text) => said::failure(&self.target, &text),
+            Failed::Printed(text) => stderr_parse::failure(&self.target, &text),
         }
     }
 }

@@ -28,8 +28,8 @@ const OWN_FAILURE: i32 = 255;
 /// Why no command runs.
 pub(super) enum Failed {
     Error(SshError),
-    /// `ssh` gave up and said this, sanitised.
-    Said(String),
+    /// `ssh` gave up and printed this on standard error, sanitised.
+    Printed(String),
 }
 
 /// What the last login has shown.
@@ -53,7 +53,7 @@ pub(super) async fn run(
 ) -> Result<(AgentReader, AgentWriter, Shown), Failed> {
     let failed = |detail: String| {
         let detail = format!("{} can't be started: {detail}", ssh.program.display());
-        Failed::Error(SshError::NoCarrier { host: target.host.clone(), detail })
+        Failed::Error(SshError::NoTransport { host: target.host.clone(), detail })
     };
     let mut command = Command::new(&ssh.program);
     command.args(words).arg("--").arg(&ssh.alias).arg(line);
@@ -63,7 +63,7 @@ pub(super) async fn run(
     let (Some(input), Some(output), Some(errors)) = pipes else {
         return Err(failed("no standard streams".to_owned()));
     };
-    let mut start = Start { output, errors, first: BytesMut::new(), said: Text::default() };
+    let mut start = Start { output, errors, first: BytesMut::new(), stderr: Text::default() };
     // To connect, to log in, and for the command's first word.
     let limit = target.connect_timeout.saturating_add(target.patience().saturating_mul(2));
     let started = timeout(limit, async {
@@ -73,7 +73,7 @@ pub(super) async fn run(
         // Both streams have ended, so it is about to.
         let status = child.wait().await.ok().and_then(|status| status.code());
         if status == Some(OWN_FAILURE) {
-            Err(Failed::Said(without_chatter(&start.said.clean())))
+            Err(Failed::Printed(without_chatter(&start.stderr.clean())))
         } else {
             Ok(())
         }
@@ -87,15 +87,15 @@ pub(super) async fn run(
             remedy: "check the network, the host's load, its sshd's log and the account's shell start files",
         }))
     })?;
-    let Start { output, errors, first, said } = start;
-    let (shown, said) = at_login(&said.clean());
+    let Start { output, errors, first, stderr } = start;
+    let (shown, stderr) = at_login(&stderr.clean());
     let closed = CancellationToken::new();
     let connection: Keep = Arc::new(closed.clone().drop_guard());
     let (mut reader, writer, feed) = streams(Box::pin(Input(Some(input))), &connection);
     reader.put_back(first.freeze());
     tokio::spawn(async move {
         let end = tokio::select! {
-            end = drain(&mut child, output, errors, said, &feed) => end,
+            end = drain(&mut child, output, errors, stderr, &feed) => end,
             () = closed.cancelled() => {
                 ended(None, String::new())
             }
@@ -105,12 +105,12 @@ pub(super) async fn run(
     Ok((reader, writer, shown))
 }
 
-/// Takes all that comes, then waits for the end. `said` is what the command has complained of so far.
+/// Takes all that comes, then waits for the end. `stderr` is what the command has printed there so far.
 async fn drain(
     child: &mut Group,
     mut output: ChildStdout,
     mut errors: ChildStderr,
-    mut said: Text,
+    mut stderr: Text,
     feed: &Feed,
 ) -> LinkEnd {
     let out = async {
@@ -126,27 +126,27 @@ async fn drain(
     let said_all = async {
         let mut piece = BytesMut::with_capacity(PIECE);
         while let Ok(1..) = errors.read_buf(&mut piece).await {
-            said.push_tail(&piece, STDERR_BYTES);
+            stderr.push_tail(&piece, STDERR_BYTES);
             piece.clear();
         }
     };
     tokio::join!(out, said_all);
-    ended(child.wait().await.ok(), without_chatter(&said.clean()))
+    ended(child.wait().await.ok(), without_chatter(&stderr.clean()))
 }
 
-fn ended(status: Option<ExitStatus>, said: String) -> LinkEnd {
+fn ended(status: Option<ExitStatus>, stderr: String) -> LinkEnd {
     match status.and_then(|status| status.code()) {
         Some(OWN_FAILURE) => {
-            let last = said.lines().last().unwrap_or("ssh ended with status 255");
-            LinkEnd { reason: last.to_owned(), lost: true, status: None, stderr: said }
+            let last = stderr.lines().last().unwrap_or("ssh ended with status 255");
+            LinkEnd { reason: last.to_owned(), lost: true, status: None, stderr }
         }
         Some(code) => LinkEnd {
             reason: format!("the command ended with status {code}"),
             lost: false,
             status: Some(code.cast_unsigned()),
-            stderr: said,
+            stderr,
         },
-        None => LinkEnd { reason: "ssh was killed".to_owned(), lost: true, status: None, stderr: said },
+        None => LinkEnd { reason: "ssh was killed".to_owned(), lost: true, status: None, stderr },
     }
 }
 
@@ -157,7 +157,7 @@ struct Start {
     /// What came on standard output: at most [`NOISE_BYTES`] and a piece.
     first: BytesMut,
     /// The words of `ssh`, and what the host shows before it runs the command.
-    said: Text,
+    stderr: Text,
 }
 
 impl Start {
@@ -169,11 +169,11 @@ impl Start {
             let searched = self.first.len().saturating_sub(marker.len());
             self.first.reserve(PIECE);
             tokio::select! {
-                // What was shown first is in `said` when the marker comes.
+                // What was shown first is in `stderr` when the marker comes.
                 biased;
                 read = self.errors.read_buf(&mut piece), if complains => {
                     complains = matches!(read, Ok(1..));
-                    self.said.push(&piece, BANNER_BYTES);
+                    self.stderr.push(&piece, BANNER_BYTES);
                     piece.clear();
                 }
                 read = self.output.read_buf(&mut self.first), if speaks => {
@@ -198,21 +198,21 @@ fn at_login(text: &str) -> (Shown, Text) {
     let lines: Vec<&str> = text.lines().collect();
     let at = lines.iter().rposition(|line| line.starts_with(LOGGED_IN)).unwrap_or(lines.len());
     let (shown, since) = lines.split_at(at);
-    let mut said = Text::default();
+    let mut stderr = Text::default();
     for line in since {
-        said.push_tail(format!("{line}\n").as_bytes(), STDERR_BYTES);
+        stderr.push_tail(format!("{line}\n").as_bytes(), STDERR_BYTES);
     }
     // `Authenticated to n1 ([10.0.0.1]:22) using "publickey".`
     let quoted = since.first().and_then(|line| line.split_once(" using \"")?.1.split('"').next());
     let login = quoted.map(|method| format!("{method}, by the system's ssh")).unwrap_or_default();
-    (Shown { before: without_chatter(&shown.join("\n")), login }, said)
+    (Shown { before: without_chatter(&shown.join("\n")), login }, stderr)
 }
 
 /// The text without what `ssh` says only because it was told to be verbose.
 fn without_chatter(text: &str) -> String {
     let chatter = [LOGGED_IN, "Transferred: sent ", "Bytes per second: sent "];
-    let said = text.lines().filter(|line| !chatter.iter().any(|start| line.starts_with(start)));
-    said.collect::<Vec<_>>().join("\n").trim().to_owned()
+    let lines = text.lines().filter(|line| !chatter.iter().any(|start| line.starts_with(start)));
+    lines.collect::<Vec<_>>().join("\n").trim().to_owned()
 }
 
 /// Standard input; closing it is the end of file for the command.

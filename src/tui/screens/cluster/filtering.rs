@@ -3,7 +3,9 @@
 
 use tui_input::Input;
 
-use crate::domain::filter::{Completion, Filter, FilterError, GpuSubject, Known, Subject, complete};
+use crate::domain::filter::{
+    Completion, CompletionValues, Filter, FilterError, GpuSubject, Subject, complete,
+};
 use crate::domain::ids::HostId;
 use crate::domain::text::sanitize;
 use crate::tui::core::{Key, KeyCode, Level};
@@ -132,8 +134,8 @@ fn read(typing: &mut Typing, filter: &mut Filter, filter_text: &mut String, prom
 }
 
 /// The values that occur in the model. What would drive a terminal is not offered.
-fn known(model: &Model) -> Known {
-    let mut known = Known::of(&model.world);
+fn known(model: &Model) -> CompletionValues {
+    let mut known = CompletionValues::of(&model.world);
     known.hosts = model.host_order().into_iter().map(ToString::to_string).collect();
     known.labels = model.hosts.iter().flat_map(|entry| entry.labels.iter().cloned()).collect();
     let plain = |text: &String| sanitize(text) == text.as_str();

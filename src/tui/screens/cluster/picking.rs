@@ -7,7 +7,7 @@ use crate::domain::gpu::health::Severity;
 use crate::domain::gpu::mig;
 use crate::domain::host::HostInfo;
 use crate::domain::ids::{GpuUuid, HostId};
-use crate::domain::pick::{Candidate, Choice, Offer, Wish, choose};
+use crate::domain::pick::{Candidate, Choice, GpuRequest, Offer, choose};
 use crate::domain::world::HostState;
 use crate::tui::core::Level;
 use crate::tui::core::keymap::Action;
@@ -221,10 +221,15 @@ pub(crate) fn pick_free(model: &mut Model, count: u32) {
         let known = info.and_then(|info| Some((info.topology.as_ref()?, indices(info))));
         known.map_or(0, |(topology, indices)| topology.closeness_of(&indices, a, b))
     };
-    let wish =
-        Wish { count: free.min(count as usize), per_host: None, unit: 1, beside: &beside, closeness: &near };
+    let request = GpuRequest {
+        count: free.min(count as usize),
+        per_host: None,
+        unit: 1,
+        beside: &beside,
+        closeness: &near,
+    };
     let filtered = if sieve.is_open() { "" } else { " that pass the filter" };
-    let choice = choose(&offers, &wish);
+    let choice = choose(&offers, &request);
     if let Some(Choice { offers, .. }) = &choice {
         for offer in offers {
             for gpu in &offer.gpus {
@@ -233,7 +238,7 @@ pub(crate) fn pick_free(model: &mut Model, count: u32) {
             }
         }
     }
-    let mut left = count as usize - wish.count;
+    let mut left = count as usize - request.count;
     if choice.is_none() && beside.is_empty() {
         left = pick_free_cpus(model, &hosts, left);
     }

@@ -164,9 +164,9 @@ pub(super) fn open(model: &mut Model) -> Vec<Effect> {
 
 /// What the hosts told of their runs: those that nothing here follows are told.
 pub(super) fn hear(model: &mut Model) {
-    let (heard, now) = (std::mem::take(&mut model.heard), model.now);
-    model.live_world().hear(&heard, now);
-    model.heard = heard;
+    let (inventory, now) = (std::mem::take(&mut model.inventory), model.now);
+    model.live_world().hear(&inventory, now);
+    model.inventory = inventory;
 }
 
 /// What has begun or ended since it was last asked: the command of the hosts file gets all of it, and a notice says what

@@ -2,8 +2,8 @@
 
 use std::collections::VecDeque;
 
-use crate::domain::passphrase::Secret;
 use crate::domain::question::{ASKED_AGAIN, Answer, Question};
+use crate::domain::secret::Secret;
 use crate::tui::core::{Effect, Key, KeyCode};
 use crate::tui::screens::Model;
 use crate::tui::screens::model::Overlay;

@@ -233,7 +233,7 @@ fn freeze_back(model: &mut Model, by: i64) -> Vec<Effect> {
 pub(crate) fn ask_stop(model: &mut Model, run: Option<RunId>) {
     let live = run.filter(|id| match model.world.runs.get(id) {
         Some(run) => run.is_live(),
-        None => model.heard.is_live(id),
+        None => model.inventory.is_live(id),
     });
     match live {
         Some(id) => model.ui.overlay = Overlay::Confirm(Confirm::Stop(id)),

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::domain::ids::{HostId, Rank};
-use crate::domain::standing::Standstill;
+use crate::domain::standstill::Standstill;
 use crate::domain::time::Stamp;
 use crate::domain::timing::Phase;
 use crate::domain::world::{RankState, RunState};

@@ -2,7 +2,7 @@
 
 use crate::domain::ids::{HostId, Rank};
 use crate::domain::run::RunStage;
-use crate::domain::standing::Standstill;
+use crate::domain::standstill::Standstill;
 use crate::domain::symptoms;
 use crate::domain::text::sanitize;
 use crate::domain::time::Stamp;

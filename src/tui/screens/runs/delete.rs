@@ -45,7 +45,7 @@ fn refusal(model: &Model, row: &RunRow<'_>) -> Option<String> {
     if model.ui.runs.deleting.contains(&row.spec.id) {
         return Some(format!("{name} is being deleted"));
     }
-    let known = row.recording.is_some() || model.heard.shares.contains_key(&row.spec.id);
+    let known = row.recording.is_some() || model.inventory.shares.contains_key(&row.spec.id);
     (!known).then(|| format!("{name} has no recording here, and no host has told of it"))
 }
 

@@ -140,7 +140,7 @@ pub(super) fn act(model: &mut Model, action: Action) -> Vec<Effect> {
 /// The run, if its hosts have more of it than is known here: it goes on there, or has ended since.
 fn to_attach(model: &Model, id: &RunId) -> Option<RunSpec> {
     let row = all(model).into_iter().find(|row| row.spec.id == *id)?;
-    let more = row.live.is_none() && row.outcome.is_none() && model.heard.shares.contains_key(id);
+    let more = row.live.is_none() && row.outcome.is_none() && model.inventory.shares.contains_key(id);
     more.then(|| row.spec.clone())
 }
 

@@ -10,7 +10,7 @@ use crate::domain::ids::RunId;
 use crate::domain::outcome::RunOutcome;
 use crate::domain::run::{KeptRecordings, RunSpec, RunStage, RunSummary};
 use crate::domain::run_list::{ListedRun, ListedState, RunFilter};
-use crate::domain::share::Standing;
+use crate::domain::run_status::RunStatus;
 use crate::domain::time::Stamp;
 use crate::domain::trained::Trained;
 use crate::domain::world::RunState;
@@ -74,7 +74,7 @@ pub struct RunRow<'a> {
     /// Its recording.
     pub recording: Option<&'a RunSummary>,
     /// How its hosts say it stands.
-    pub standing: Standing,
+    pub status: RunStatus,
 }
 
 impl<'a> RunRow<'a> {
@@ -94,7 +94,7 @@ impl<'a> RunRow<'a> {
         match self.outcome {
             Some(outcome) => ListedState::of(self.spec, outcome),
             None if self.goes_on() => ListedState::Running,
-            None if self.standing == Standing::Ended => ListedState::Ended,
+            None if self.status == RunStatus::Ended => ListedState::Ended,
             None => ListedState::Unknown,
         }
     }
@@ -130,7 +130,7 @@ impl<'a> RunRow<'a> {
 
     /// Whether it goes on on its hosts and is not followed here.
     pub fn is_elsewhere(&self) -> bool {
-        self.live.is_none() && self.standing == Standing::Running
+        self.live.is_none() && self.status == RunStatus::Running
     }
 }
 
@@ -151,7 +151,7 @@ fn all(model: &Model) -> Vec<RunRow<'_>> {
         outcome: run.outcome.as_ref(),
         live: Some(run),
         recording: model.recordings.iter().find(|recording| recording.spec.id == run.spec.id),
-        standing: model.heard.standing(&run.spec, run.outcome.as_ref()),
+        status: model.inventory.status(&run.spec, run.outcome.as_ref()),
     });
     let recorded =
         model.recordings.iter().filter(|recording| !model.world.runs.contains_key(&recording.spec.id));
@@ -162,20 +162,20 @@ fn all(model: &Model) -> Vec<RunRow<'_>> {
         outcome: recording.outcome.as_ref(),
         live: None,
         recording: Some(recording),
-        standing: model.heard.standing(&recording.spec, recording.outcome.as_ref()),
+        status: model.inventory.status(&recording.spec, recording.outcome.as_ref()),
     });
     let unknown = |run: &&RunId| {
         !model.world.runs.contains_key(run) && !model.recordings.iter().any(|known| known.spec.id == **run)
     };
-    let heard = model.heard.shares.keys().filter(unknown).filter_map(|run| model.heard.spec(run));
-    let from_hosts = heard.map(|spec| RunRow {
+    let specs = model.inventory.shares.keys().filter(unknown).filter_map(|run| model.inventory.spec(run));
+    let from_hosts = specs.map(|spec| RunRow {
         spec,
         stage: None,
         last_at: spec.created,
         outcome: None,
         live: None,
         recording: None,
-        standing: model.heard.standing(spec, None),
+        status: model.inventory.status(spec, None),
     });
     from_world.chain(from_disk).chain(from_hosts).collect()
 }

@@ -16,7 +16,9 @@ use super::super::model::TOTALS;
 use super::super::net::Net;
 use super::super::replica::GpuReplica;
 use crate::clock::host_now;
-use crate::collective::nccl::{DeviceBuffer, DeviceGroup, Library, Limits, Opening, Places, Want};
+use crate::collective::nccl::{
+    BackendPreference, DeviceBuffer, DeviceGroup, DeviceGroupOptions, Library, Limits, Places,
+};
 use crate::collective::{Solo, f16};
 use crate::domain::timing::{Phase, StepTiming};
 use crate::worker::classifier::{Classifier, Kind};
@@ -30,7 +32,7 @@ use crate::worker::model::pool;
 use crate::worker::model::sink::Flat;
 use crate::worker::replica::Replica;
 use crate::worker::task::{self, Batch, Defaults, Task};
-use crate::worker::{SyntheticOptions, TrainOptions, Travel};
+use crate::worker::{BucketOptions, SyntheticOptions, TrainOptions};
 
 /// The greatest difference of a value, as a share of the layer's greatest.
 const PARITY: f32 = 1e-4;
@@ -48,8 +50,9 @@ fn card() -> Rc<Card> {
 fn group(card: &Card) -> DeviceGroup {
     let limits = Limits::within(Duration::from_secs(60));
     let (device, library) = (card.device.clone(), Library::find(&places()));
-    let opening = Opening { device, library, want: Want::Best, limits, clock: host_now };
-    DeviceGroup::open(opening, Box::new(Solo)).unwrap()
+    let options =
+        DeviceGroupOptions { device, library, preference: BackendPreference::Best, limits, clock: host_now };
+    DeviceGroup::open(options, Box::new(Solo)).unwrap()
 }
 
 fn put(card: &Card, to: u64, values: &[f32]) {
@@ -375,7 +378,7 @@ fn mnist_task() -> Box<dyn Task> {
 fn time_steps(name: &str, card: Card, task: Box<dyn Task>, batch: usize, steps: u64) {
     let card = Rc::new(card);
     let group = group(&card);
-    let making = Making { task, card, group, seed: 1, travel: Travel::default(), batch };
+    let making = Making { task, card, group, seed: 1, bucket_options: BucketOptions::default(), batch };
     let mut replica = GpuReplica::new(making).unwrap();
     let samples: Vec<usize> = (0..batch).collect();
     let mut timings = Vec::new();

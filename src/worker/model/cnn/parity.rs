@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 
 use serde::Deserialize;
 
-use super::super::optimizer::{Optimizer, Pace, Rule};
+use super::super::optimizer::{Optimizer, Rule, StepSize};
 use super::super::sink::Flat;
 use super::{Cnn, Shape};
 
@@ -154,7 +154,11 @@ fn trained(rule: impl Fn(&Head) -> (Rule, f32)) -> (Batch, Vec<f32>) {
     let mut optimizer = Optimizer::new(rule, params.len());
     for _ in 0..batch.reference.head.steps {
         let (_, gradient) = batch.gradient(&params);
-        optimizer.step(&mut params, &gradient, Pace { rate, scale: batch.scale() });
+        optimizer.step(
+            &mut params,
+            &gradient,
+            StepSize { learning_rate: rate, gradient_scale: batch.scale() },
+        );
     }
     (batch, params)
 }

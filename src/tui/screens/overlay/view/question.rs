@@ -1,7 +1,7 @@
 //! The dialog of a question: whom it is about, what is known, and a line for the answer, masked where it is secret.
 
 use crate::domain::question::Question;
-use crate::domain::secret::MASK;
+use crate::domain::redaction::MASK;
 use crate::tui::canvas::{Canvas, skip_columns, width};
 use crate::tui::core::Key;
 use crate::tui::core::words::wrap;

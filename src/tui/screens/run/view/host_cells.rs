@@ -6,8 +6,8 @@ use ratatui::style::Style;
 
 use crate::domain::gpu::Reading;
 use crate::domain::ids::{HostId, Rank};
-use crate::domain::pace::Pace;
 use crate::domain::past::SlotValues;
+use crate::domain::step_totals::StepTotals;
 use crate::domain::time::Stamp;
 use crate::domain::timing::Phase;
 use crate::domain::units::{self, ranges};
@@ -165,7 +165,7 @@ pub(super) fn cell(row: &HostRow<'_>, canvas: &mut Canvas<'_>, column: &Column<C
         Col::Transfer => milliseconds(row.worst(|rank| mean_phase_us(rank, Phase::Transfer))),
         Col::Overlap => {
             let steps = row.trainers().flat_map(|(_, rank)| recent(rank));
-            percent(Pace::of(steps).overlap().map(|share| share * 100.0))
+            percent(StepTotals::of(steps).overlap().map(|share| share * 100.0))
         }
         Col::Util | Col::Memory | Col::Power | Col::Temperature => {
             let words = gpu_words(row, column.id);

@@ -6,8 +6,8 @@ use ratatui::style::Style;
 
 use crate::domain::ids::Rank;
 use crate::domain::log_text;
-use crate::domain::pace::Pace;
 use crate::domain::past::SlotValues;
+use crate::domain::step_totals::StepTotals;
 use crate::domain::timing::{Phase, StepTiming};
 use crate::domain::units;
 use crate::domain::world::RankState;
@@ -134,7 +134,7 @@ pub(super) fn cell(row: &Row<'_>, canvas: &mut Canvas<'_>, column: &Column<Col>,
         Col::Loss => rank.loss().map_or("–".to_owned(), loss_words),
         Col::Wait => milliseconds(mean_phase_us(rank, Phase::Wait)),
         Col::Transfer => milliseconds(mean_phase_us(rank, Phase::Transfer)),
-        Col::Overlap => percent(Pace::of(recent(rank)).overlap().map(|share| share * 100.0)),
+        Col::Overlap => percent(StepTotals::of(recent(rank)).overlap().map(|share| share * 100.0)),
         Col::Util | Col::Memory | Col::Power | Col::Temperature => {
             let Some((values, is_old)) = values(table, row.number, rank) else {
                 return canvas.right(x, y, w, "–", text);

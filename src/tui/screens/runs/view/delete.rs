@@ -46,7 +46,7 @@ pub(in crate::tui::screens) fn dialog(
             lines.push((format!("and {} more", runs.len() - NAMED), dim));
         }
     }
-    let told = asked.runs.iter().filter_map(|run| model.heard.shares.get(run));
+    let told = asked.runs.iter().filter_map(|run| model.inventory.shares.get(run));
     let hosts: BTreeSet<&str> = told.flat_map(|shares| shares.keys().map(HostId::as_str)).collect();
     let elsewhere = match hosts.len() {
         0 => String::new(),

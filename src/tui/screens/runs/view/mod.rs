@@ -5,7 +5,7 @@ pub(in crate::tui::screens) mod delete;
 use ratatui::style::Style;
 
 use crate::domain::run_list::RunOrder;
-use crate::domain::share::Standing;
+use crate::domain::run_status::RunStatus;
 use crate::domain::trained::Trained;
 use crate::domain::units;
 use crate::launch::words::join;
@@ -209,8 +209,8 @@ fn state(model: &Model, row: &RunRow<'_>, theme: &Theme) -> (String, Style) {
             (format!("● {word}"), style)
         }
         (None, None) if row.is_elsewhere() => ("● running".to_owned(), theme.accent),
-        (None, None) if row.recording.is_none() => match row.standing {
-            Standing::Ended => ("· ended".to_owned(), theme.dim),
+        (None, None) if row.recording.is_none() => match row.status {
+            RunStatus::Ended => ("· ended".to_owned(), theme.dim),
             _ => ("? unknown".to_owned(), theme.warn),
         },
         (None, None) => ("⚠ no end".to_owned(), theme.warn),
@@ -278,7 +278,7 @@ fn details(canvas: &mut Canvas<'_>, y: u16, row: &RunRow<'_>) {
         (None, None) if row.is_elsewhere() => {
             ("it is live on its hosts; enter attaches to it".to_owned(), dim)
         }
-        (None, None) if open && row.standing == Standing::Ended => {
+        (None, None) if open && row.status == RunStatus::Ended => {
             ("its hosts report that it has ended; enter fetches what they have".to_owned(), warn)
         }
         (None, None) if open && row.recording.is_none() => ("a host of it did not answer".to_owned(), warn),

@@ -2,7 +2,7 @@
 //! that others have filled. Must not know what is done about it.
 
 use super::rundir::RunDir;
-use super::{SuperviseError, guard};
+use super::{SuperviseError, spool_trimmer};
 use crate::domain::run::MinFree;
 use crate::domain::units;
 
@@ -11,18 +11,18 @@ const FULL: u64 = 64 << 10;
 
 /// Says it when the room becomes short.
 #[derive(Debug)]
-pub(super) struct SpaceWatch {
+pub(super) struct DiskSpaceWatch {
     min_free: MinFree,
     low: bool,
 }
 
-impl SpaceWatch {
+impl DiskSpaceWatch {
     pub(super) fn new(min_free: MinFree) -> Self {
         Self { min_free, low: false }
     }
 
     /// Looks.
-    pub(super) fn look(&mut self, dir: &RunDir, note: &guard::Note) {
+    pub(super) fn look(&mut self, dir: &RunDir, note: &spool_trimmer::Note) {
         let Ok((free, size)) = dir.space() else { return };
         if let Some(text) = self.judge(free, size) {
             note(&format!("{text}, at {}", dir.path().display()));
@@ -60,7 +60,7 @@ mod tests {
 
     #[test]
     fn a_short_disk_is_said_once_and_so_is_its_recovery() {
-        let mut watch = SpaceWatch::new(MinFree::Percent(5));
+        let mut watch = DiskSpaceWatch::new(MinFree::Percent(5));
         let size = 1000 << 30;
         assert_eq!(watch.judge(60 << 30, size), None);
         let said = watch.judge(49 << 30, size).unwrap();

@@ -7,7 +7,7 @@ use std::time::Duration;
 use super::super::auth::Secret;
 use super::super::communicator::Collective;
 use super::super::op::OpId;
-use super::super::shm::{Look, Said};
+use super::super::shm::{Look, OpDescriptor};
 use super::*;
 use crate::clock;
 
@@ -37,8 +37,8 @@ fn config(number: u8, rank: u32, world: u32) -> GroupConfig {
         timeout: Duration::from_secs(60),
         clock: clock::host_now,
         ticker: clock::ticker(),
-        means: Means::Auto,
-        island: String::new(),
+        transport: TransportPreference::Auto,
+        shm_domain: String::new(),
         streams: None,
         pin: false,
         local: None,
@@ -46,7 +46,7 @@ fn config(number: u8, rank: u32, world: u32) -> GroupConfig {
 }
 
 /// What the others get when `victim` says `lie` in the second operation.
-fn errors(number: u8, victim: u32, lie: impl Fn(&mut Said) + Sync) -> Vec<CollectiveError> {
+fn errors(number: u8, victim: u32, lie: impl Fn(&mut OpDescriptor) + Sync) -> Vec<CollectiveError> {
     let (over, lie) = (&Barrier::new(WORLD as usize), &lie);
     std::thread::scope(|scope| {
         let ranks: Vec<_> = (0..WORLD)
@@ -58,10 +58,14 @@ fn errors(number: u8, victim: u32, lie: impl Fn(&mut Said) + Sync) -> Vec<Collec
                     if rank == victim {
                         let kind = OpKind::Allreduce { dtype: DType::F32, how: Reduce::Sum };
                         let op = OpId { kind, seq: 2, len: LEN as u64 };
-                        let mut said = Said { kind: op.kind.code(), len: op.len, place: 0 };
-                        lie(&mut said);
+                        let mut descriptor = OpDescriptor { kind: op.kind.code(), len: op.len, place: 0 };
+                        lie(&mut descriptor);
                         // What it hears of the others does not matter to a liar.
-                        let _ = group.engine().unwrap().host.as_mut().unwrap().meet(said, &[], &mut Patient);
+                        let _ = group.engine().unwrap().host.as_mut().unwrap().barrier(
+                            descriptor,
+                            &[],
+                            &mut Patient,
+                        );
                         over.wait();
                         return None;
                     }
@@ -78,7 +82,7 @@ fn errors(number: u8, victim: u32, lie: impl Fn(&mut Said) + Sync) -> Vec<Collec
 #[test]
 fn who_says_that_it_does_what_does_not_exist_is_named() {
     for victim in 0..WORLD {
-        for error in errors(victim as u8, victim, |said| said.kind = 0x00ba_dbad) {
+        for error in errors(victim as u8, victim, |descriptor| descriptor.kind = 0x00ba_dbad) {
             let named =
                 matches!(&error, CollectiveError::Garbled { op, rank, .. } if *rank == victim && op.seq == 2);
             assert!(named, "{error}");
@@ -89,7 +93,7 @@ fn who_says_that_it_does_what_does_not_exist_is_named() {
 #[test]
 fn who_says_that_its_values_lie_outside_of_its_memory_is_named() {
     for (victim, place) in [(0, 1 << 60), (1, u64::MAX - 1), (2, u64::MAX - 4 * LEN as u64)] {
-        for error in errors(10 + victim as u8, victim, |said| said.place = place) {
+        for error in errors(10 + victim as u8, victim, |descriptor| descriptor.place = place) {
             let named =
                 matches!(&error, CollectiveError::Garbled { op, rank, .. } if *rank == victim && op.seq == 2);
             assert!(named, "{error}");
@@ -99,7 +103,7 @@ fn who_says_that_its_values_lie_outside_of_its_memory_is_named() {
 
 #[test]
 fn who_claims_more_values_has_diverged() {
-    for error in errors(20, 1, |said| said.len = u64::MAX) {
+    for error in errors(20, 1, |descriptor| descriptor.len = u64::MAX) {
         assert!(
             matches!(&error, CollectiveError::Diverged { rank: 1, theirs, .. } if theirs.len == u64::MAX),
             "{error}"
@@ -138,8 +142,11 @@ fn after_an_error_no_other_rank_reaches_the_values() {
             let host = host.as_mut().unwrap();
             let kind = OpKind::Allreduce { dtype: DType::F32, how: Reduce::Sum };
             let (start, bytes) = (values.as_mut_ptr().cast::<u8>(), 4 * LEN);
-            let said = Said { kind: kind.code(), len: LEN as u64, place: host.place_of(start, bytes) };
-            assert!(host.meet(said, &[], &mut Patient).is_ok() && host.locate(start, bytes).unwrap());
+            let descriptor =
+                OpDescriptor { kind: kind.code(), len: LEN as u64, place: host.place_of(start, bytes) };
+            assert!(
+                host.barrier(descriptor, &[], &mut Patient).is_ok() && host.locate(start, bytes).unwrap()
+            );
             // It is gone for the other, and yet writes what it would have written.
             lives.as_mut().unwrap().end();
             failed.wait();

@@ -52,41 +52,42 @@ proptest! {
 
 #[test]
 fn the_faster_files_grow_the_sooner_it_looks() {
-    let mut pace = Pace::among(1);
+    let mut interval = TrimInterval::among(1);
     let at = |ms: u64| HostTime(ms * 1000);
     let room = 1000 * MIB;
-    assert_eq!(pace.next(Grown { by: 0, room }, at(0)), Pace::GROWING);
-    assert_eq!(pace.next(Grown { by: 10, room }, at(50)), Pace::GROWING);
+    assert_eq!(interval.next(Grown { by: 0, room }, at(0)), TrimInterval::GROWING);
+    assert_eq!(interval.next(Grown { by: 10, room }, at(50)), TrimInterval::GROWING);
     // 20 MiB a ms, 800 MiB of room
-    assert_eq!(pace.next(Grown { by: 1000 * MIB, room: 800 * MIB }, at(100)), Duration::from_millis(20));
-    assert_eq!(pace.next(Grown { by: 900 * MIB, room: 0 }, at(150)), Pace::SHORTEST);
-    let waits: Vec<_> = (1..40).map(|i| pace.next(Grown { by: 0, room }, at(150 + i))).collect();
-    assert_eq!((waits[0], waits[38]), (Pace::GROWING, Pace::QUIET));
+    assert_eq!(interval.next(Grown { by: 1000 * MIB, room: 800 * MIB }, at(100)), Duration::from_millis(20));
+    assert_eq!(interval.next(Grown { by: 900 * MIB, room: 0 }, at(150)), TrimInterval::SHORTEST);
+    let waits: Vec<_> = (1..40).map(|i| interval.next(Grown { by: 0, room }, at(150 + i))).collect();
+    assert_eq!((waits[0], waits[38]), (TrimInterval::GROWING, TrimInterval::QUIET));
 }
 
 #[test]
 fn a_small_cap_is_looked_at_before_a_sudden_flood_could_fill_it() {
-    let mut pace = Pace::among(1);
-    let waits: Vec<_> = (0..40).map(|i| pace.next(Grown { by: 0, room: 40_000_000 }, HostTime(i))).collect();
+    let mut interval = TrimInterval::among(1);
+    let waits: Vec<_> =
+        (0..40).map(|i| interval.next(Grown { by: 0, room: 40_000_000 }, HostTime(i))).collect();
     assert_eq!((waits[0], waits[39]), (Duration::from_millis(10), Duration::from_millis(10)));
-    assert_eq!(pace.next(Grown { by: 1, room: 20_000_000 }, HostTime(50_000)), Duration::from_millis(5));
-    assert_eq!(pace.next(Grown { by: 0, room: MIB }, HostTime(60_000)), Pace::SHORTEST);
+    assert_eq!(interval.next(Grown { by: 1, room: 20_000_000 }, HostTime(50_000)), Duration::from_millis(5));
+    assert_eq!(interval.next(Grown { by: 0, room: MIB }, HostTime(60_000)), TrimInterval::SHORTEST);
 }
 
 #[test]
 fn a_host_with_many_ranks_is_not_kept_busy_by_looks_at_them() {
-    let floods = |ranks| Pace::among(ranks).next(Grown { by: 900 * MIB, room: 0 }, HostTime(1));
-    assert_eq!((floods(1), floods(8)), (Pace::SHORTEST, Pace::SHORTEST));
-    assert_eq!((floods(100), floods(5000)), (Duration::from_millis(25), Pace::GROWING));
+    let floods = |ranks| TrimInterval::among(ranks).next(Grown { by: 900 * MIB, room: 0 }, HostTime(1));
+    assert_eq!((floods(1), floods(8)), (TrimInterval::SHORTEST, TrimInterval::SHORTEST));
+    assert_eq!((floods(100), floods(5000)), (Duration::from_millis(25), TrimInterval::GROWING));
 }
 
 #[test]
 fn what_came_between_two_looks_is_kept_free_below_the_cap_for_a_while() {
-    let mut burst = Burst::default();
-    assert_eq!(burst.limit(0, 256), 256);
-    assert_eq!(burst.limit(100 * MIB, 256 * MIB), 156 * MIB);
-    assert_eq!(burst.limit(900 * MIB, 256 * MIB), 64 * MIB, "a quarter is kept however fast it prints");
-    let later: Vec<u64> = (0..2000).map(|_| burst.limit(MIB, 256 * MIB) / MIB).collect();
+    let mut peak = PeakGrowth::default();
+    assert_eq!(peak.limit(0, 256), 256);
+    assert_eq!(peak.limit(100 * MIB, 256 * MIB), 156 * MIB);
+    assert_eq!(peak.limit(900 * MIB, 256 * MIB), 64 * MIB, "a quarter is kept however fast it prints");
+    let later: Vec<u64> = (0..2000).map(|_| peak.limit(MIB, 256 * MIB) / MIB).collect();
     assert!(later[10] < 80 && later[1999] > 250, "{later:?}");
 }
 
@@ -119,7 +120,7 @@ fn files_are_cut_while_they_grow_and_their_end_is_whole() {
         leases: crate::domain::lease::LeasePlan::default(),
         spool: Spool { cap: 2 * MIB, min_free: MinFree::Bytes(0) },
     };
-    let guard = Guard::start(&dir, &plan, Box::new(|_| ())).unwrap();
+    let trimmer = SpoolTrimmer::start(&dir, &plan, Box::new(|_| ())).unwrap();
     let mut out = dir.append("rank-1.out").unwrap();
     let mut expected = Vec::new();
     for line in 0..1_000_000u64 {
@@ -130,7 +131,7 @@ fn files_are_cut_while_they_grow_and_their_end_is_whole() {
         out.write_all(piece).unwrap();
     }
     dir.append("rank-1.err").unwrap().write_all(b"whole").unwrap();
-    drop(guard);
+    drop(trimmer);
     let file = dir.read("rank-1.out").unwrap().unwrap();
     let kept = spool::kept_from(&file, 0).unwrap();
     if spool::can_cut(&dir).unwrap() {

@@ -5,7 +5,7 @@ use super::super::op::OpId;
 
 /// What is the matter with another rank.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(in crate::collective) enum Trouble {
+pub(in crate::collective) enum PeerFaultKind {
     /// Its connection closed.
     Lost,
     /// It does not take part in time.
@@ -18,11 +18,11 @@ pub(in crate::collective) enum Trouble {
 
 /// «I can't go on because of that rank.»
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(in crate::collective) struct Fault {
+pub(in crate::collective) struct PeerFault {
     /// The rank complained of.
     pub(in crate::collective) about: u32,
     /// What is the matter with it.
-    pub(in crate::collective) trouble: Trouble,
+    pub(in crate::collective) kind: PeerFaultKind,
     /// Frames that this rank had moved: the less, the nearer it is to the cause.
     pub(in crate::collective) progress: u64,
 }
@@ -31,16 +31,16 @@ pub(in crate::collective) struct Fault {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub(in crate::collective) enum Broken {
     /// This rank saw it first: it is to be told to rank 0, which knows who began it.
-    #[error("rank {} is to blame: {:?}", .0.about, .0.trouble)]
-    Fault(Fault),
+    #[error("rank {} is to blame: {:?}", .0.about, .0.kind)]
+    PeerFault(PeerFault),
     /// Others saw it; nothing is to be added.
     #[error(transparent)]
     Told(#[from] CollectiveError),
 }
 
-impl Fault {
+impl PeerFault {
     /// As an error, seen after `progress` frames.
-    pub(super) fn broken(about: u32, trouble: Trouble, progress: u64) -> Broken {
-        Broken::Fault(Self { about, trouble, progress })
+    pub(super) fn broken(about: u32, kind: PeerFaultKind, progress: u64) -> Broken {
+        Broken::PeerFault(Self { about, kind, progress })
     }
 }

@@ -2,22 +2,22 @@
 
 use std::ops::Range;
 
-/// Bytes of a whole piece: long enough for the bus, short enough that the sums begin early.
+/// Bytes of a whole chunk: long enough for the bus, short enough that the sums begin early.
 pub(super) const WHOLE: usize = 1 << 20;
-/// Bytes of the smallest piece.
+/// Bytes of the smallest chunk.
 const LEAST: usize = 4096;
 
-/// The pieces of `bytes` bytes, in order: whole ones, and one for the rest.
+/// The chunks of `bytes` bytes, in order: whole ones, and one for the rest.
 pub(super) fn cut(bytes: usize) -> impl Iterator<Item = Range<usize>> {
     (0..bytes).step_by(WHOLE).map(move |start| start..(start + WHOLE).min(bytes))
 }
 
-/// The size of the memory for a piece: a power of two, so that there are few sizes.
+/// The size of the memory for a chunk: a power of two, so that there are few sizes.
 pub(super) fn room(bytes: usize) -> usize {
     bytes.next_power_of_two().clamp(LEAST, WHOLE)
 }
 
-/// How many pieces of memory there are of a size. Two whole ones are on their way down and being added, two on their way
+/// How many chunks of memory there are of a size. Two whole ones are on their way down and being added, two on their way
 /// up; the rest of an operation meets only the rest of the one before.
 pub(super) fn count(room: usize) -> usize {
     if room == WHOLE { 4 } else { 2 }
@@ -31,13 +31,13 @@ mod tests {
 
     proptest! {
         #[test]
-        fn pieces_cover_all_once_and_have_room(bytes in 0_usize..10 * WHOLE) {
+        fn chunks_cover_all_once_and_have_room(bytes in 0_usize..10 * WHOLE) {
             let mut at = 0;
-            for piece in cut(bytes) {
-                prop_assert_eq!(piece.start, at);
-                prop_assert!(!piece.is_empty() && piece.len() <= room(piece.len()));
-                prop_assert_eq!(piece.start % WHOLE, 0);
-                at = piece.end;
+            for chunk in cut(bytes) {
+                prop_assert_eq!(chunk.start, at);
+                prop_assert!(!chunk.is_empty() && chunk.len() <= room(chunk.len()));
+                prop_assert_eq!(chunk.start % WHOLE, 0);
+                at = chunk.end;
             }
             prop_assert_eq!(at, bytes);
         }

@@ -27,15 +27,15 @@ impl Fold {
 
 /// Whether there is still time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(in crate::collective) enum Mood {
+pub(in crate::collective) enum DeadlineState {
     /// Go on waiting.
-    Patient,
+    NotReached,
     /// The deadline has passed: blame whom you wait for.
-    OutOfTime,
+    Passed,
 }
 
 /// One rank's slice of the buffer, in bytes.
-pub(in crate::collective) trait Work {
+pub(in crate::collective) trait SliceHandler {
     /// The slice, aligned to its values. Results end here.
     fn memory(&mut self) -> &mut [u8];
     /// Called once for each range to which this host contributes, before it is first used: puts the host's own
@@ -44,5 +44,5 @@ pub(in crate::collective) trait Work {
     /// Called once for each range, when it is final: hands it on to the other ranks of this host.
     fn finish(&mut self, range: Range<usize>);
     /// Called at least every 20 ms while the operation lasts: verdicts, deadlines.
-    fn tick(&mut self) -> Result<Mood, CollectiveError>;
+    fn tick(&mut self) -> Result<DeadlineState, CollectiveError>;
 }

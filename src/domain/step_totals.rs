@@ -8,7 +8,7 @@ use super::timing::{Phase, StepTiming};
 
 /// Sums over steps of one rank.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
-pub struct Pace {
+pub struct StepTotals {
     /// Steps.
     pub steps: u64,
     /// How long they took, microseconds; what lies between steps is not in it.
@@ -21,14 +21,14 @@ pub struct Pace {
     pub exposed_us: u64,
 }
 
-impl Pace {
+impl StepTotals {
     /// Over these steps.
     pub fn of<'a>(steps: impl IntoIterator<Item = &'a StepTiming>) -> Self {
-        let mut pace = Self::default();
+        let mut totals = Self::default();
         for step in steps {
-            pace.add(step);
+            totals.add(step);
         }
-        pace
+        totals
     }
 
     /// Takes a step in.
@@ -53,7 +53,7 @@ impl Pace {
     }
 }
 
-impl AddAssign for Pace {
+impl AddAssign for StepTotals {
     fn add_assign(&mut self, other: Self) {
         self.steps += other.steps;
         self.step_us += other.step_us;
@@ -82,10 +82,10 @@ mod tests {
             step(&[(Phase::Backward, 900), (Phase::Wait, 100), (Phase::Transfer, 200)], 500),
             step(&[(Phase::Wait, 0), (Phase::Transfer, 0)], 200),
         ];
-        let pace = Pace::of(&steps);
-        assert_eq!((pace.overlap(), pace.samples_per_second()), (Some(0.7), Some(1_600.0)));
-        assert_eq!(Pace::of(&[step(&[(Phase::Wait, 4)], 0)]).overlap(), Some(0.0));
-        assert_eq!(Pace::of(&[step(&[(Phase::Backward, 4)], 0)]).overlap(), None);
-        assert_eq!(Pace::of(&[]).samples_per_second(), None);
+        let totals = StepTotals::of(&steps);
+        assert_eq!((totals.overlap(), totals.samples_per_second()), (Some(0.7), Some(1_600.0)));
+        assert_eq!(StepTotals::of(&[step(&[(Phase::Wait, 4)], 0)]).overlap(), Some(0.0));
+        assert_eq!(StepTotals::of(&[step(&[(Phase::Backward, 4)], 0)]).overlap(), None);
+        assert_eq!(StepTotals::of(&[]).samples_per_second(), None);
     }
 }

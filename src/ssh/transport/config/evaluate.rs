@@ -1,5 +1,5 @@
 //! Which lines of a configuration count for one host: `Host`, `Match` and `Include`, first value first. Reads no file
-//! itself: who walks gives it the texts.
+//! itself: the caller gives it the texts.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -77,7 +77,7 @@ pub(super) type Text = (PathBuf, String);
 /// Finds the files that an `Include` names; an error is what to say of it.
 pub(super) type Include<'a> = &'a mut dyn FnMut(&str) -> Vec<Result<Text, String>>;
 
-pub(super) struct Walk<'a> {
+pub(super) struct Evaluator<'a> {
     question: Question<'a>,
     found: Found,
 }
@@ -90,7 +90,7 @@ enum Matched {
     Unclear(String),
 }
 
-impl<'a> Walk<'a> {
+impl<'a> Evaluator<'a> {
     pub(super) fn new(question: Question<'a>) -> Self {
         Self { question, found: Found::default() }
     }

@@ -3,8 +3,8 @@
 //! death.
 //!
 //! Ranks print straight into files, so nothing can make them wait: a rank may be over its cap for the moment until
-//! the next look. So what it printed at most between two looks is kept free below the cap ([`Burst`]). What to cut and
-//! when to look again is decided by [`Pace`] and [`keep`], which know no files.
+//! the next look. So what it printed at most between two looks is kept free below the cap ([`PeakGrowth`]). What to cut and
+//! when to look again is decided by [`TrimInterval`] and [`keep`], which know no files.
 //! Must not know of states or exits.
 
 use std::fs::File;
@@ -15,8 +15,8 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use super::SuperviseError;
+use super::disk_space::DiskSpaceWatch;
 use super::rundir::RunDir;
-use super::space::SpaceWatch;
 use super::spool::{self, BLOCK};
 use super::state::stream_file;
 use super::times::Times;
@@ -41,14 +41,14 @@ pub type Note = dyn Fn(&str) + Send + Sync;
 
 /// The threads, until this is dropped; dropping waits for their last look.
 #[derive(Debug)]
-pub struct Guard {
+pub struct SpoolTrimmer {
     /// Nothing is ever sent: a thread ends when its sender is gone.
     alive: Vec<Sender<()>>,
     threads: Vec<JoinHandle<()>>,
 }
 
-impl Guard {
-    /// Guards the files of `run` in `dir`. Where they can't be cut, it still syncs them and watches the disk;
+impl SpoolTrimmer {
+    /// Trims the files of `run` in `dir`. Where they can't be cut, it still syncs them and watches the disk;
     /// `note` hears that, and whatever goes wrong later.
     pub fn start(dir: &RunDir, run: &HostRun, note: Box<Note>) -> Result<Self, SuperviseError> {
         let note: Arc<Note> = note.into();
@@ -58,16 +58,18 @@ impl Guard {
                 "the file system can't give back parts of a file: what ranks print is kept whole, over the cap",
             );
         }
-        let mut guard = Self { alive: Vec::new(), threads: Vec::new() };
+        let mut trimmer = Self { alive: Vec::new(), threads: Vec::new() };
         // A thread a rank: freeing takes processor time too, and on a busy machine a flood is held only by as many
         // threads as make it. More ranks than a machine has processors don't print at once and share threads, as
         // waking one takes longer than a look.
         let share = run.ranks.len().div_ceil(MOST_THREADS).max(1);
         for ranks in run.ranks.chunks(share).filter(|_| cuts) {
-            let mut watched: Vec<Watched> =
-                ranks.iter().map(|rank| Watched::new(rank.rank, Pace::among(run.ranks.len()))).collect();
+            let mut watched: Vec<Watched> = ranks
+                .iter()
+                .map(|rank| Watched::new(rank.rank, TrimInterval::among(run.ranks.len())))
+                .collect();
             let (dir, note, cap) = (RunDir::open(dir.path())?, Arc::clone(&note), run.spool.cap);
-            guard.spawn("guard", move |ended| {
+            trimmer.spawn("guard", move |ended| {
                 // its look is short and comes too late behind each rank that computes
                 sched::short_turns(sched::For::ThisThread);
                 loop {
@@ -94,11 +96,11 @@ impl Guard {
             })?;
         }
         let times = Times::new(RunDir::open(dir.path())?, run.ranks.iter().map(|rank| rank.rank));
-        guard.spawn("times", move |ended| times.keep(ended))?;
+        trimmer.spawn("times", move |ended| times.keep(ended))?;
         // Apart from them: a sync may take as long as the disk likes.
         let ranks: Vec<Rank> = run.ranks.iter().map(|rank| rank.rank).collect();
-        let (dir, mut space) = (RunDir::open(dir.path())?, SpaceWatch::new(run.spool.min_free));
-        guard.spawn("sync", move |ended| {
+        let (dir, mut space) = (RunDir::open(dir.path())?, DiskSpaceWatch::new(run.spool.min_free));
+        trimmer.spawn("sync", move |ended| {
             let mut synced = vec![0; ranks.len() * Stream::ALL.len()];
             loop {
                 let over = ended.recv_timeout(SYNC);
@@ -109,7 +111,7 @@ impl Guard {
                 }
             }
         })?;
-        Ok(guard)
+        Ok(trimmer)
     }
 
     fn spawn(
@@ -126,7 +128,7 @@ impl Guard {
     }
 }
 
-impl Drop for Guard {
+impl Drop for SpoolTrimmer {
     fn drop(&mut self) {
         self.alive.clear();
         for thread in self.threads.drain(..) {
@@ -153,19 +155,19 @@ fn sync(dir: &RunDir, ranks: &[Rank], synced: &mut [u64]) {
 /// A rank, and when it is looked at next; never, after an error.
 struct Watched {
     files: RankFiles,
-    pace: Pace,
+    interval: TrimInterval,
     due: HostTime,
 }
 
 impl Watched {
-    fn new(rank: Rank, pace: Pace) -> Self {
-        Self { files: RankFiles::new(rank), pace, due: HostTime(0) }
+    fn new(rank: Rank, interval: TrimInterval) -> Self {
+        Self { files: RankFiles::new(rank), interval, due: HostTime(0) }
     }
 
     fn look(&mut self, dir: &RunDir, cap: u64) -> Result<(), SuperviseError> {
         let grown = self.files.look(dir, cap)?;
         let now = clock::host_now();
-        let wait = u64::try_from(self.pace.next(grown, now).as_micros()).unwrap_or(u64::MAX);
+        let wait = u64::try_from(self.interval.next(grown, now).as_micros()).unwrap_or(u64::MAX);
         self.due = HostTime(now.0.saturating_add(wait).min(u64::MAX - 1));
         Ok(())
     }
@@ -176,7 +178,7 @@ struct RankFiles {
     rank: Rank,
     files: [Option<File>; 3],
     held: [Held; 3],
-    burst: Burst,
+    peak: PeakGrowth,
 }
 
 /// What a file holds.
@@ -206,7 +208,7 @@ pub struct Grown {
 impl RankFiles {
     fn new(rank: Rank) -> Self {
         let (files, held) = ([None, None, None], <[Held; 3]>::default());
-        Self { rank, files, held, burst: Burst::default() }
+        Self { rank, files, held, peak: PeakGrowth::default() }
     }
 
     fn look(&mut self, dir: &RunDir, cap: u64) -> Result<Grown, SuperviseError> {
@@ -217,7 +219,7 @@ impl RankFiles {
             if file.is_none() {
                 *file = dir.open_to_cut(&name)?;
                 if let Some(file) = file {
-                    // an earlier guard may have cut; and what is there was not printed just now
+                    // an earlier trimmer may have cut; and what is there was not printed just now
                     held.from = spool::kept_from(file, 0).map_err(failed)?;
                     held.to = file.metadata().map_err(failed)?.len();
                 }
@@ -232,7 +234,7 @@ impl RankFiles {
                 held.to = to;
             }
         }
-        let limit = self.burst.limit(by, cap);
+        let limit = self.peak.limit(by, cap);
         let keep = keep(self.held, limit).into_iter().zip(Stream::ALL);
         for ((file, held), (keep, stream)) in self.files.iter().zip(&mut self.held).zip(keep) {
             let (Some(file), true) = (file, keep > held.from) else { continue };
@@ -245,14 +247,14 @@ impl RankFiles {
     }
 }
 
-/// The most that a rank has printed between two looks lately. A guard that has to wait for a processor looks late, just when
+/// The most that a rank has printed between two looks lately. A trimmer that has to wait for a processor looks late, just when
 /// a rank that has one prints most.
 #[derive(Debug, Default)]
-pub struct Burst {
+pub struct PeakGrowth {
     bytes: u64,
 }
 
-impl Burst {
+impl PeakGrowth {
     /// How much the files may hold after a look that found so many new bytes, so that as many again stay within the cap. A
     /// quarter of the cap is kept however fast a rank prints.
     pub fn limit(&mut self, by: u64, cap: u64) -> u64 {
@@ -296,13 +298,13 @@ pub fn keep(held: [Held; 3], limit: u64) -> [u64; 3] {
 /// prints as fast as memory takes it, from now on, could fill the room; unless there are so many ranks that looking at each
 /// of them that often would cost more than they print.
 #[derive(Debug)]
-pub struct Pace {
+pub struct TrimInterval {
     last: Option<HostTime>,
     quiet: u32,
     shortest: Duration,
 }
 
-impl Pace {
+impl TrimInterval {
     const SHORTEST: Duration = Duration::from_millis(2);
     /// Between two looks of a host at any of its ranks: a look takes some ten microseconds.
     const APART: Duration = Duration::from_micros(250);
@@ -337,5 +339,5 @@ impl Pace {
 }
 
 #[cfg(test)]
-#[path = "guard_tests.rs"]
+#[path = "spool_trimmer_tests.rs"]
 mod tests;

@@ -31,7 +31,7 @@ const POLL: Duration = Duration::from_millis(500);
 
 /// What one rank-wrap knows of the supervisor.
 #[derive(Debug)]
-pub(super) struct SecondWatcher {
+pub(super) struct Watchdog {
     dir: Option<RunDir>,
     turn: Duration,
     retry: Duration,
@@ -41,7 +41,7 @@ pub(super) struct SecondWatcher {
     orphaned: bool,
 }
 
-impl SecondWatcher {
+impl Watchdog {
     /// For the rank-wrap of a rank.
     pub(super) fn new(dir: &RunDir, rank: Rank) -> Self {
         Self {

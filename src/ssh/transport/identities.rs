@@ -15,8 +15,8 @@ use crate::clock;
 use crate::domain::text::sanitize;
 use crate::ssh::trust::moment;
 
-/// One key to offer.
-pub(super) struct Offer {
+/// A key or certificate to log in with.
+pub(super) struct Identity {
     /// How messages call it.
     pub(super) label: String,
     /// What the host is shown; `None` while only the passphrase can tell.
@@ -61,14 +61,14 @@ impl AgentKey {
         }
     }
 
-    fn offer(&self) -> Offer {
+    fn identity(&self) -> Identity {
         let label = match &self.shown {
             Shown::Key(key) => format!("{} {} (ssh-agent)", key.algorithm(), self.comment),
             Shown::Certificate(certificate) => {
                 format!("{} (ssh-agent, certificate{})", self.comment, validity(certificate))
             }
         };
-        Offer { label, shown: Some(self.shown.clone()), private: Private::Agent }
+        Identity { label, shown: Some(self.shown.clone()), private: Private::Agent }
     }
 }
 
@@ -87,7 +87,7 @@ impl Shown {
 
 /// All keys in the order in which they are offered, each once. Certificates come first; then the named files' keys
 /// that the agent has, the named files, and the rest of the agent. Without named files the agent comes first.
-pub(super) fn offers(target: &Target, agent: &[AgentKey], notes: &mut Vec<String>) -> VecDeque<Offer> {
+pub(super) fn identities(target: &Target, agent: &[AgentKey], notes: &mut Vec<String>) -> VecDeque<Identity> {
     let named = !target.identities.is_empty();
     let files = if named {
         target.identities.clone()
@@ -102,11 +102,11 @@ pub(super) fn offers(target: &Target, agent: &[AgentKey], notes: &mut Vec<String
     let may_offer = |key: &&AgentKey| !target.identities_only || is_ours(key.shown.data());
     let (certified, plain): (Vec<&AgentKey>, Vec<&AgentKey>) =
         agent.iter().filter(may_offer).partition(|key| key.shown.is_certificate());
-    let mut offers: VecDeque<Offer> = certified.iter().map(|key| key.offer()).collect();
-    offers.extend(file_certificates(target, &files, &plain, notes));
+    let mut identities: VecDeque<Identity> = certified.iter().map(|key| key.identity()).collect();
+    identities.extend(file_certificates(target, &files, &plain, notes));
     let (first, last): (Vec<_>, Vec<_>) =
         plain.into_iter().partition(|key| !named || is_ours(key.shown.data()));
-    offers.extend(first.into_iter().map(AgentKey::offer));
+    identities.extend(first.into_iter().map(AgentKey::identity));
     for (path, file) in &files {
         let label = path.display().to_string();
         let in_agent = |key: &PublicKey| agent.iter().any(|other| other.shown.data() == key.key_data());
@@ -114,14 +114,14 @@ pub(super) fn offers(target: &Target, agent: &[AgentKey], notes: &mut Vec<String
             _ if file.public().is_some_and(in_agent) => {}
             KeyFile::Ready(key) => {
                 let shown = Some(Shown::Key(key.public_key().clone()));
-                offers.push_back(Offer { label, shown, private: Private::Ready(key.clone()) });
+                identities.push_back(Identity { label, shown, private: Private::Ready(key.clone()) });
             }
             KeyFile::Locked(public, locked) => {
-                if let Some(why) = target.asker.absent() {
+                if let Some(why) = target.prompter.absent() {
                     notes.push(format!("{label} not offered: {}", remedy(&locked.path, why)));
                 } else {
                     let shown = public.clone().map(Shown::Key);
-                    offers.push_back(Offer { label, shown, private: Private::Locked(locked.clone()) });
+                    identities.push_back(Identity { label, shown, private: Private::Locked(locked.clone()) });
                 }
             }
             KeyFile::Absent if !named => {}
@@ -132,8 +132,8 @@ pub(super) fn offers(target: &Target, agent: &[AgentKey], notes: &mut Vec<String
             KeyFile::Bad(error) => notes.push(format!("{label} not offered: {error}")),
         }
     }
-    offers.extend(last.into_iter().map(AgentKey::offer));
-    offers
+    identities.extend(last.into_iter().map(AgentKey::identity));
+    identities
 }
 
 /// The certificates in files, beside a key and named ones, each with the holder of its private half.
@@ -142,10 +142,10 @@ fn file_certificates(
     files: &[(PathBuf, KeyFile)],
     agent: &[&AgentKey],
     notes: &mut Vec<String>,
-) -> Vec<Offer> {
+) -> Vec<Identity> {
     let beside = files.iter().filter_map(|(path, _)| keys::certificate_beside(path));
     let named = target.certificates.iter().map(|path| (path.clone(), keys::certificate(path)));
-    let mut offers: Vec<Offer> = Vec::new();
+    let mut identities: Vec<Identity> = Vec::new();
     for (path, certificate) in named.chain(beside) {
         let shown = path.display();
         let certificate = match certificate {
@@ -166,7 +166,7 @@ fn file_certificates(
                     Some(Private::Ready(key.clone()))
                 }
                 KeyFile::Locked(Some(key), locked)
-                    if key.key_data() == data && target.asker.absent().is_none() =>
+                    if key.key_data() == data && target.prompter.absent().is_none() =>
                 {
                     Some(Private::Locked(locked.clone()))
                 }
@@ -178,9 +178,9 @@ fn file_certificates(
             continue;
         };
         let label = format!("{shown} (certificate{})", validity(&certificate));
-        offers.push(Offer { label, shown: Some(Shown::Certificate(Box::new(certificate))), private });
+        identities.push(Identity { label, shown: Some(Shown::Certificate(Box::new(certificate))), private });
     }
-    offers
+    identities
 }
 
 /// `, expired 2026-11-20 10:00 UTC` and the like; empty for a certificate without an end.

@@ -4,15 +4,15 @@ use super::error::Error;
 use super::format::Channel;
 use super::reader::Reader;
 use crate::domain::event::{Envelope, Origin};
-use crate::domain::position::Position;
+use crate::domain::resume_point::ResumePoint;
 use crate::domain::run_log::LOG_LINES;
 use crate::domain::world::World;
 
 /// A recording up to its end.
 #[derive(Debug, Default)]
-pub struct Recap {
+pub struct ResumeState {
     /// From where to go on.
-    pub position: Position,
+    pub resume_point: ResumePoint,
     /// The run as it stood there, with its newest lines. Hosts are not in it: they will tell of themselves.
     pub world: World,
 }
@@ -23,8 +23,8 @@ impl Reader {
     ///
     /// # Errors
     /// When the file system fails. What is damaged is left out.
-    pub fn recap(&self) -> Result<Recap, Error> {
-        let mut recap = Recap::default();
+    pub fn resume_state(&self) -> Result<ResumeState, Error> {
+        let mut resume_state = ResumeState::default();
         let (first_line, mut tail) = self.newest_lines();
         let mut lines = tail.drain(..).peekable();
         for chunk in 0..self.chunk_count() {
@@ -37,21 +37,22 @@ impl Reader {
             };
             for timed in self.load_some(chunk, wants).unwrap_or_default() {
                 while let Some(line) = lines.next_if(|line| line.seq < timed.envelope.seq) {
-                    recap.take(&line);
+                    resume_state.take(&line);
                 }
-                recap.take(&timed.envelope);
+                resume_state.take(&timed.envelope);
             }
         }
-        lines.for_each(|line| recap.take(&line));
+        lines.for_each(|line| resume_state.take(&line));
         for note in (0..self.chunk_count()).filter_map(|chunk| self.note(chunk)) {
             for (rank, stream, offset) in note.lines.iter().flatten() {
-                recap.position.know_line(*rank, *stream, *offset);
+                resume_state.resume_point.know_line(*rank, *stream, *offset);
             }
-            recap.position.next_seq = recap.position.next_seq.max(note.last_seq.saturating_add(1));
-            recap.position.last_at = recap.position.last_at.max(Some(note.end));
+            resume_state.resume_point.next_seq =
+                resume_state.resume_point.next_seq.max(note.last_seq.saturating_add(1));
+            resume_state.resume_point.last_at = resume_state.resume_point.last_at.max(Some(note.end));
         }
-        recap.position.spec = self.spec().cloned();
-        Ok(recap)
+        resume_state.resume_point.spec = self.spec().cloned();
+        Ok(resume_state)
     }
 
     /// The newest lines of the run in order, of whichever rank, and the chunk in which they begin.
@@ -71,9 +72,9 @@ impl Reader {
     }
 }
 
-impl Recap {
+impl ResumeState {
     fn take(&mut self, envelope: &Envelope) {
-        self.position.take(envelope);
+        self.resume_point.take(envelope);
         if !matches!(envelope.origin, Origin::Host(_)) {
             self.world.apply(envelope);
         }

@@ -14,9 +14,9 @@ use super::super::op::OpId;
 use super::super::socket::Moved;
 use super::duplex;
 use super::frame::{Frame, HEADER};
+use super::peer_fault::PeerFaultKind;
 use super::plan::{Action, LONGEST, Plan};
-use super::trouble::Trouble;
-use super::work::{Fold, Work};
+use super::slice_handler::{Fold, SliceHandler};
 
 /// Segments that are prepared ahead while the sockets have nothing to do.
 const AHEAD: usize = 2;
@@ -39,7 +39,7 @@ pub(super) enum Side {
     Before,
 }
 
-/// What an operation is, for all lanes.
+/// What an operation is, for all channels.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Job {
     pub(super) op: OpId,
@@ -48,7 +48,7 @@ pub(super) struct Job {
 }
 
 /// The connections, and how far the operation has come on them.
-pub(super) struct Lane {
+pub(super) struct Channel {
     next: TcpStream,
     before: TcpStream,
     plan: Plan,
@@ -68,7 +68,7 @@ pub(super) struct Lane {
     scratch: Buffer<u8>,
 }
 
-impl Lane {
+impl Channel {
     pub(super) fn new(next: TcpStream, before: TcpStream) -> Self {
         Self {
             next,
@@ -166,13 +166,17 @@ impl Lane {
     }
 
     /// Moves what can move without waiting, once in each direction. Whether anything moved.
-    pub(super) fn advance(&mut self, job: &Job, work: &mut dyn Work) -> Result<bool, (Side, Trouble)> {
-        let sent = self.send(job, work).map_err(|trouble| (Side::Next, trouble))?;
-        let received = self.receive(job, work).map_err(|trouble| (Side::Before, trouble))?;
+    pub(super) fn advance(
+        &mut self,
+        job: &Job,
+        handler: &mut dyn SliceHandler,
+    ) -> Result<bool, (Side, PeerFaultKind)> {
+        let sent = self.send(job, handler).map_err(|kind| (Side::Next, kind))?;
+        let received = self.receive(job, handler).map_err(|kind| (Side::Before, kind))?;
         Ok(sent | received)
     }
 
-    fn send(&mut self, job: &Job, work: &mut dyn Work) -> Result<bool, Trouble> {
+    fn send(&mut self, job: &Job, handler: &mut dyn SliceHandler) -> Result<bool, PeerFaultKind> {
         if !self.can_send() {
             return Ok(false);
         }
@@ -188,7 +192,7 @@ impl Lane {
         while self.begun < end {
             let send = &self.plan.sends[self.begun];
             if send.own {
-                work.prepare(send.range.clone());
+                handler.prepare(send.range.clone());
             }
             self.begun += 1;
         }
@@ -196,7 +200,7 @@ impl Lane {
         for (number, header) in (self.sent..end).zip(&mut headers) {
             *header = frame(job, number, &self.plan.sends[number].range).encode();
         }
-        let (memory, mut parts) = (&*work.memory(), [IoSlice::new(&[]); 2 * BATCH]);
+        let (memory, mut parts) = (&*handler.memory(), [IoSlice::new(&[]); 2 * BATCH]);
         for ((send, header), parts) in
             self.plan.sends[self.sent..end].iter().zip(&headers).zip(parts.chunks_exact_mut(2))
         {
@@ -205,7 +209,7 @@ impl Lane {
         }
         match duplex::write(&self.next, &mut parts[..2 * count], self.out_at) {
             Moved::Nothing => return Ok(false),
-            Moved::Closed => return Err(Trouble::Lost),
+            Moved::Closed => return Err(PeerFaultKind::Lost),
             Moved::Bytes(count) => self.out_at += count,
         }
         while self.sent < end {
@@ -217,13 +221,13 @@ impl Lane {
             self.out_at -= whole;
             self.sent += 1;
             if send.settles {
-                work.finish(send.range.clone());
+                handler.finish(send.range.clone());
             }
         }
         Ok(true)
     }
 
-    fn receive(&mut self, job: &Job, work: &mut dyn Work) -> Result<bool, Trouble> {
+    fn receive(&mut self, job: &Job, handler: &mut dyn SliceHandler) -> Result<bool, PeerFaultKind> {
         let Some(receive) = self.plan.receives.get(self.received) else { return Ok(false) };
         let (range, action, after) = (receive.range.clone(), receive.action, receive.after);
         let whole = HEADER + range.len();
@@ -231,17 +235,17 @@ impl Lane {
             if self.sent < after {
                 return Ok(false);
             }
-            self.take(range, action, job, work);
+            self.take(range, action, job, handler);
             return Ok(true);
         }
         let payload = match action {
-            Action::Replace => &mut work.memory()[range.clone()],
+            Action::Replace => &mut handler.memory()[range.clone()],
             Action::Add | Action::AddLast => &mut self.scratch[..range.len()],
         };
         let had = self.in_at;
         match duplex::read(&self.before, &mut self.header, payload, had) {
             Moved::Nothing => return Ok(false),
-            Moved::Closed => return Err(Trouble::Lost),
+            Moved::Closed => return Err(PeerFaultKind::Lost),
             Moved::Bytes(count) => self.in_at += count,
         }
         // Checked as soon as it is there: the rest may never come.
@@ -249,41 +253,47 @@ impl Lane {
             frame(job, self.received, &range).check(&self.header)?;
         }
         if self.in_at == whole && self.sent >= after {
-            self.take(range, action, job, work);
+            self.take(range, action, job, handler);
         }
         Ok(true)
     }
 
     /// A whole segment has come.
-    fn take(&mut self, range: std::ops::Range<usize>, action: Action, job: &Job, work: &mut dyn Work) {
+    fn take(
+        &mut self,
+        range: std::ops::Range<usize>,
+        action: Action,
+        job: &Job,
+        handler: &mut dyn SliceHandler,
+    ) {
         if action != Action::Replace {
-            self.prepare(self.received + 1, work);
+            self.prepare(self.received + 1, handler);
             if let Some(fold) = job.fold {
                 let theirs = &self.scratch[..range.len()];
-                fold.combine(&mut work.memory()[range.clone()], theirs, action == Action::AddLast);
+                fold.combine(&mut handler.memory()[range.clone()], theirs, action == Action::AddLast);
             }
         }
         self.in_at = 0;
         self.received += 1;
         if action != Action::Add {
-            work.finish(range);
+            handler.finish(range);
         }
     }
 
     /// Prepares a segment that will be added to soon. Whether there was one.
-    pub(super) fn prepare_ahead(&mut self, work: &mut dyn Work) -> bool {
+    pub(super) fn prepare_ahead(&mut self, handler: &mut dyn SliceHandler) -> bool {
         let next = self.prepared.max(self.received) + 1;
-        next <= self.received + AHEAD && self.prepare(next, work)
+        next <= self.received + AHEAD && self.prepare(next, handler)
     }
 
     /// Makes sure that this host's own values are there for the first `count` receives. Whether they were not.
-    fn prepare(&mut self, count: usize, work: &mut dyn Work) -> bool {
+    fn prepare(&mut self, count: usize, handler: &mut dyn SliceHandler) -> bool {
         let mut any = false;
         while self.prepared < count {
             let Some(receive) = self.plan.receives.get(self.prepared) else { return any };
             // What is sent before is prepared there.
             if receive.action != Action::Replace && receive.after == 0 {
-                work.prepare(receive.range.clone());
+                handler.prepare(receive.range.clone());
                 any = true;
             }
             self.prepared += 1;

@@ -16,7 +16,7 @@ use super::train::say;
 use crate::collective::{Collective, Communicator};
 
 /// One rank's part in it.
-pub(super) struct Keeper {
+pub(super) struct Checkpointer {
     /// `None`: on other ranks than 0, or when none is wanted.
     path: Option<PathBuf>,
     /// Where training is.
@@ -27,7 +27,7 @@ pub(super) struct Keeper {
     failure: Option<WorkerError>,
 }
 
-impl Keeper {
+impl Checkpointer {
     /// Looks at the options, and at what is there already.
     pub(super) fn new(
         options: &TrainOptions,
@@ -65,7 +65,7 @@ impl Keeper {
     ) -> Result<u64, WorkerError> {
         let mut state = replica.state()?;
         if self.resume {
-            self.take_up(&mut state, out)?;
+            self.resume_from_checkpoint(&mut state, out)?;
             let mut place = [self.position.step as i64, i64::from(state.steps)];
             replica.with_ranks(&mut |ranks| Ok(ranks.broadcast(0, &mut place).map(drop)?))?;
             (self.position.step, state.steps) = (place[0] as u64, place[1] as u32);
@@ -77,7 +77,7 @@ impl Keeper {
     }
 
     /// Reads the checkpoint, where this is rank 0 and there is one.
-    fn take_up(&mut self, state: &mut State, out: &mut dyn Write) -> Result<(), WorkerError> {
+    fn resume_from_checkpoint(&mut self, state: &mut State, out: &mut dyn Write) -> Result<(), WorkerError> {
         let Some(path) = &self.path else { return Ok(()) };
         let name = path.display().to_string();
         let Some((position, read)) = checkpoint::read(path)? else {
@@ -107,7 +107,7 @@ impl Keeper {
     }
 
     /// Writes a checkpoint, unless that of this step is there.
-    pub(super) fn keep(
+    pub(super) fn save(
         &mut self,
         step: u64,
         replica: &mut dyn Replica,

@@ -18,7 +18,7 @@ use super::place::LeaseDir;
 use crate::domain::text::os_text;
 use crate::procs::identity::Identity;
 
-/// A mark may be read while it is written anew.
+/// A record may be read while it is written anew.
 const READ_TRIES: u32 = 3;
 const READ_PAUSE: Duration = Duration::from_millis(1);
 
@@ -27,14 +27,14 @@ pub(super) trait OfProcess {
     fn process(&self) -> &Identity;
 }
 
-/// A mark of ours, locked as long as this or a copy of its descriptor lives.
+/// A record of ours, locked as long as this or a copy of its descriptor lives.
 #[derive(Debug)]
-pub(super) struct Mark {
+pub(super) struct LockRecord {
     file: String,
     fd: OwnedFd,
 }
 
-impl Mark {
+impl LockRecord {
     pub(super) fn put<T: Serialize>(dir: &LeaseDir, file: &str, value: &T) -> Result<Self, LeaseError> {
         let put = || {
             let draft = Draft::write(dir, file, value)?;
@@ -47,7 +47,7 @@ impl Mark {
         Ok(Self { file: file.to_owned(), fd: put().map_err(failed)? })
     }
 
-    /// A mark that another process of ours has put there and handed over.
+    /// A record that another process of ours has put there and handed over.
     pub(super) fn received(file: String, fd: OwnedFd) -> Self {
         Self { file, fd }
     }
@@ -71,7 +71,7 @@ impl Mark {
     }
 }
 
-/// Reads a mark of a user that counts. One of ours that counts no more is removed.
+/// Reads a record of a user that counts. One of ours that counts no more is removed.
 pub(super) fn read<T: DeserializeOwned + OfProcess>(dir: &LeaseDir, name: &str, uid: u32) -> Option<T> {
     let file = note::open(dir, name, uid)?;
     match flock(&file, FlockOperation::NonBlockingLockShared) {

@@ -17,7 +17,7 @@ const NO_REPORT: &str = "report line";
 
 /// How much of what was printed before is wanted when a client attaches to a run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Past {
+pub enum Backfill {
     /// Every byte that is not known yet, however long that takes.
     Every,
     /// The same, but for what can't be caught up with: that is told as a gap.
@@ -26,13 +26,13 @@ pub enum Past {
     Recent,
 }
 
-impl Past {
+impl Backfill {
     /// Bytes of each file that are recent.
     const RECENT: u64 = 1 << 20;
 
     /// What there is no recording of begins with what is recent; a recording goes on at its byte.
-    pub fn after(position: &Position) -> Self {
-        if position.spec.is_some() { Self::Whole } else { Self::Recent }
+    pub fn after(resume_point: &ResumePoint) -> Self {
+        if resume_point.spec.is_some() { Self::Whole } else { Self::Recent }
     }
 
     /// The last so many bytes of each file; all where there is no such number.
@@ -48,7 +48,7 @@ impl Past {
 
 /// Where the stream of one run stands.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Position {
+pub struct ResumePoint {
     /// The run, once it was told.
     pub spec: Option<RunSpec>,
     /// The number of the next envelope.
@@ -60,7 +60,7 @@ pub struct Position {
     /// How it ended.
     pub outcome: Option<RunOutcome>,
     /// Its ranks.
-    pub ranks: BTreeMap<Rank, RankPosition>,
+    pub ranks: BTreeMap<Rank, RankResumePoint>,
     /// How often it was started again; `None` where that was not told.
     pub attempt: Option<u32>,
     /// What its hosts have said of it.
@@ -71,11 +71,11 @@ pub struct Position {
 
 /// Where the stream of one rank stands.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct RankPosition {
+pub struct RankResumePoint {
     /// Its start is known.
     pub started: bool,
     /// It is connected with the others.
-    pub met: bool,
+    pub connected: bool,
     /// It has finished a step.
     pub stepped: bool,
     /// How it ended, and when that was learnt.
@@ -94,7 +94,7 @@ pub struct RankPosition {
     pub steps_by_then: BTreeMap<Option<u32>, StepsBy>,
 }
 
-impl Position {
+impl ResumePoint {
     /// Takes one event in, in order.
     pub fn take(&mut self, envelope: &Envelope) {
         self.next_seq = self.next_seq.max(envelope.seq.saturating_add(1));
@@ -107,7 +107,7 @@ impl Position {
             (Origin::Run(_), Event::RunNoted { host, note }) => self.notes.push((host.clone(), note.clone())),
             (Origin::Run(_), Event::RunRestarted { attempt, .. }) => {
                 self.attempt = Some(attempt.saturating_sub(1));
-                self.ranks.values_mut().for_each(RankPosition::restart);
+                self.ranks.values_mut().for_each(RankResumePoint::restart);
             }
             (Origin::Run(_), Event::RunEnded { outcome }) => self.outcome = Some(outcome.clone()),
             (Origin::Rank(_, rank), event) => {
@@ -127,7 +127,7 @@ impl Position {
     }
 
     /// The bytes that are wanted of a host's files. The last line of each is read again, since nothing tells
-    /// where it ended; [`Position::repeats`] knows it.
+    /// where it ended; [`ResumePoint::repeats`] knows it.
     pub fn wanted(&self, spec: &RunSpec, host: &HostId) -> Vec<(Rank, Stream, u64)> {
         let ours = spec.placements.iter().filter(|placement| placement.host == *host);
         let files = ours.flat_map(|placement| {
@@ -148,7 +148,7 @@ impl Position {
     pub fn steps_by(&self, spec: &RunSpec, host: &HostId) -> Vec<(Rank, Option<u32>, StepsBy)> {
         let ours = spec.placements.iter().filter(|placement| placement.host == *host);
         let known = ours.filter_map(|placement| Some((placement.rank, self.ranks.get(&placement.rank)?)));
-        let each = |(rank, known): (Rank, &RankPosition)| {
+        let each = |(rank, known): (Rank, &RankResumePoint)| {
             known.steps_by_then.iter().map(|(worker, by)| (rank, *worker, *by)).collect::<Vec<_>>()
         };
         known.flat_map(each).collect()
@@ -171,10 +171,10 @@ impl Position {
     }
 }
 
-impl RankPosition {
+impl RankResumePoint {
     /// It starts again; what it has printed stays known.
     fn restart(&mut self) {
-        (self.started, self.met, self.stepped, self.exit) = (false, false, false, None);
+        (self.started, self.connected, self.stepped, self.exit) = (false, false, false, None);
     }
 
     fn take(&mut self, at: Stamp, worker: Option<u32>, event: &Event) {
@@ -188,7 +188,7 @@ impl RankPosition {
                 Stream::Stderr => self.gaps[1] = gap.to.max(self.gaps[1]),
                 Stream::Report => self.read_until(gap.to),
             },
-            Event::RankMet => self.met = true,
+            Event::RankConnected => self.connected = true,
             Event::StepsBy { by } => drop(self.steps_by.insert(worker, *by)),
             Event::StepDone { .. } => {
                 self.stepped = true;
@@ -249,7 +249,7 @@ fn reports(event: &Event) -> u64 {
     match event {
         Event::JobDescribed { .. }
         | Event::RankWaits { .. }
-        | Event::RankMet
+        | Event::RankConnected
         | Event::StepDone { .. }
         | Event::MetricReported { .. }
         | Event::CollectiveDone { .. }
@@ -282,20 +282,20 @@ mod tests {
         Event::MetricReported { name: "loss".into(), value, step: None }
     }
 
-    fn fold(events: &[Event]) -> Position {
-        let mut position = Position::default();
+    fn fold(events: &[Event]) -> ResumePoint {
+        let mut resume_point = ResumePoint::default();
         for (seq, event) in (0..).zip(events) {
             let origin = Origin::Rank(run(), Rank(0));
-            position.take(&Envelope { seq, at: Stamp(seq as i64), origin, event: event.clone() });
+            resume_point.take(&Envelope { seq, at: Stamp(seq as i64), origin, event: event.clone() });
         }
-        position
+        resume_point
     }
 
     /// What is left of a stream for a client that knows its beginning.
     fn rest(known: &[Event], again: &[Event]) -> Vec<Event> {
-        let mut position = fold(known);
+        let mut resume_point = fold(known);
         let origin = Origin::Rank(run(), Rank(0));
-        again.iter().filter(|event| !position.repeats(&run(), &origin, event)).cloned().collect()
+        again.iter().filter(|event| !resume_point.repeats(&run(), &origin, event)).cloned().collect()
     }
 
     #[test]

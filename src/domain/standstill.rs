@@ -24,7 +24,7 @@ const RECENT: usize = 20;
 
 /// Where a process that trains is, and has been for a while.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Standing {
+pub struct StalledPhase {
     /// The phase.
     pub phase: Phase,
     /// The step that is being worked on.
@@ -39,7 +39,7 @@ pub struct Standing {
     pub at: Option<CodeLine>,
 }
 
-impl Standing {
+impl StalledPhase {
     /// Its place among others: what holds the others up comes first.
     pub(crate) fn place(&self) -> u8 {
         match self {
@@ -69,7 +69,7 @@ impl Standing {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Standstill {
     /// Those that stand, and since when.
-    stands: Vec<(Rank, Stamp, Standing)>,
+    stands: Vec<(Rank, Stamp, StalledPhase)>,
     /// The step that the first of them is in.
     pub step: u64,
 }
@@ -107,7 +107,7 @@ impl Standstill {
 
     /// Whether it may well pass: an evaluation or a checkpoint lies between steps too, and takes longer than a step.
     pub fn may_pass(&self, now: Stamp) -> bool {
-        let between = |standing: &Standing| standing.phase == Phase::Other && !standing.stopped;
+        let between = |standing: &StalledPhase| standing.phase == Phase::Other && !standing.stopped;
         let soon = |since: Stamp| now.micros_since(since) < (4 * PATIENT_US).cast_signed();
         self.stands.iter().any(|(_, since, standing)| between(standing) && soon(*since))
     }
@@ -152,7 +152,13 @@ impl Standstill {
     }
 
     /// Those that stand at one place: `ranks 0, 2 in wait for 2.0 s, train.py:57`.
-    fn group(&self, place: u8, phase: &str, of: &[(&Rank, Stamp, &Standing)], now: Option<Stamp>) -> String {
+    fn group(
+        &self,
+        place: u8,
+        phase: &str,
+        of: &[(&Rank, Stamp, &StalledPhase)],
+        now: Option<Stamp>,
+    ) -> String {
         let longest = |now: Stamp| of.iter().map(|(_, since, _)| now.micros_since(*since)).max().unwrap_or(0);
         let who = ranges(of.iter().map(|(rank, ..)| rank.0));
         let rank = if of.len() == 1 { "rank" } else { "ranks" };
@@ -249,7 +255,7 @@ mod tests {
             tell(0, rank, step(56));
         }
         let stands = |phase, for_us| Event::RankStands {
-            standing: Standing { phase, step: 57, for_us, stopped: false, at: None },
+            standing: StalledPhase { phase, step: 57, for_us, stopped: false, at: None },
         };
         tell(2 * second, 0, stands(Phase::Wait, 1_000_000));
         tell(2 * second, 2, stands(Phase::Wait, 900_000));
@@ -262,7 +268,8 @@ mod tests {
             found.words(Stamp(7 * second)),
             "stands still in step 57: rank 1 in backward for 6.2 s; ranks 0, 2 in wait for 6.0 s"
         );
-        let standing = Standing { phase: Phase::Wait, step: 57, for_us: 1_000_000, stopped: true, at: None };
+        let standing =
+            StalledPhase { phase: Phase::Wait, step: 57, for_us: 1_000_000, stopped: true, at: None };
         let now = tell(2 * second, 1, Event::RankStands { standing });
         let found = of(&now, 7 * second).unwrap();
         assert_eq!(found.culprit(), Some(Rank(1)));
@@ -284,7 +291,7 @@ mod tests {
     fn a_long_step_and_a_first_one_are_no_standstill() {
         let (mut world, id) = world(2);
         let standing =
-            Standing { phase: Phase::Forward, step: 1, for_us: 1_000_000, stopped: false, at: None };
+            StalledPhase { phase: Phase::Forward, step: 1, for_us: 1_000_000, stopped: false, at: None };
         let event = Event::RankStands { standing };
         let origin = Origin::Rank(id.clone(), Rank(0));
         world.apply(&Envelope { seq: 2, at: Stamp(1_000_000), origin, event });

@@ -11,7 +11,7 @@ use super::run::{RankExit, RunSpec, RunStage};
 
 /// One host's share of one run.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct HostShare {
+pub struct HostRunStatus {
     /// The run.
     pub run: RunId,
     /// The host's name in it: the one that the launching client's hosts file gave it.
@@ -43,7 +43,7 @@ pub struct HostShare {
 /// How a run stands, by its recording and its hosts together.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Standing {
+pub enum RunStatus {
     /// Something of it lives on a host.
     Running,
     /// It has ended: so says the recording, or every host of it.
@@ -52,7 +52,7 @@ pub enum Standing {
     Unknown,
 }
 
-impl Standing {
+impl RunStatus {
     /// The word for it.
     pub fn name(self) -> &'static str {
         match self {
@@ -68,17 +68,17 @@ const MOST: usize = 1024;
 
 /// What was heard of runs from hosts, each host by its name here.
 #[derive(Debug, Clone, Default, PartialEq)]
-pub struct Heard {
+pub struct RunInventory {
     /// Hosts that have told all their runs.
     pub answered: BTreeSet<HostId>,
     /// What they told.
-    pub shares: BTreeMap<RunId, BTreeMap<HostId, HostShare>>,
+    pub shares: BTreeMap<RunId, BTreeMap<HostId, HostRunStatus>>,
 }
 
-impl Heard {
+impl RunInventory {
     /// Takes in what a host told; with `last` it has told all. A machine that stands in a run under several names tells the
     /// share of each: that of the host's own name counts.
-    pub fn take(&mut self, host: &HostId, shares: Vec<HostShare>, last: bool) {
+    pub fn take(&mut self, host: &HostId, shares: Vec<HostRunStatus>, last: bool) {
         for share in shares {
             let of_run = self.shares.entry(share.run.clone()).or_default();
             let has_own = of_run.get(host).is_some_and(|kept| kept.host == *host);
@@ -150,13 +150,13 @@ impl Heard {
     }
 
     /// How a run stands.
-    pub fn standing(&self, spec: &RunSpec, outcome: Option<&RunOutcome>) -> Standing {
+    pub fn status(&self, spec: &RunSpec, outcome: Option<&RunOutcome>) -> RunStatus {
         if self.is_live(&spec.id) {
-            Standing::Running
+            RunStatus::Running
         } else if outcome.is_some() || self.unheard(spec).is_empty() {
-            Standing::Ended
+            RunStatus::Ended
         } else {
-            Standing::Unknown
+            RunStatus::Unknown
         }
     }
 
@@ -198,8 +198,8 @@ mod tests {
         }
     }
 
-    fn share(host: &str, live: bool) -> HostShare {
-        HostShare {
+    fn share(host: &str, live: bool) -> HostRunStatus {
+        HostRunStatus {
             run: RunId::new(1, 1),
             host: HostId::from(host),
             name: "digits".into(),
@@ -218,24 +218,24 @@ mod tests {
     fn of_a_machine_with_two_names_the_share_of_its_own_counts() {
         let a = HostId::from("a");
         for told in [[share("a", false), share("c", true)], [share("c", true), share("a", false)]] {
-            let mut heard = Heard::default();
-            heard.take(&a, told.to_vec(), true);
-            assert_eq!(heard.shares[&RunId::new(1, 1)][&a].host, a);
-            heard.take(&a, vec![share("a", true)], true);
-            assert!(heard.is_live(&RunId::new(1, 1)), "what is newer counts");
+            let mut inventory = RunInventory::default();
+            inventory.take(&a, told.to_vec(), true);
+            assert_eq!(inventory.shares[&RunId::new(1, 1)][&a].host, a);
+            inventory.take(&a, vec![share("a", true)], true);
+            assert!(inventory.is_live(&RunId::new(1, 1)), "what is newer counts");
         }
     }
 
     #[test]
     fn of_a_host_that_makes_up_runs_the_newest_are_kept() {
         let (a, b) = (HostId::from("a"), HostId::from("b"));
-        let mut heard = Heard::default();
-        heard.take(&b, vec![share("b", false)], true);
-        let own = |number: u64| HostShare { run: RunId::new(number, 2), ..share("a", true) };
+        let mut inventory = RunInventory::default();
+        inventory.take(&b, vec![share("b", false)], true);
+        let own = |number: u64| HostRunStatus { run: RunId::new(number, 2), ..share("a", true) };
         for first in [1, 1001, 2001] {
-            heard.take(&a, (first..first + 1000).map(own).collect(), true);
+            inventory.take(&a, (first..first + 1000).map(own).collect(), true);
         }
-        let runs: Vec<&RunId> = heard.shares.keys().collect();
+        let runs: Vec<&RunId> = inventory.shares.keys().collect();
         assert_eq!(runs.len(), MOST + 1);
         assert_eq!((runs[0], runs[1]), (&RunId::new(1, 1), &RunId::new(3001 - MOST as u64, 2)));
     }
@@ -243,47 +243,54 @@ mod tests {
     #[test]
     fn a_run_has_ended_when_every_host_of_it_says_so() {
         let (a, b) = (HostId::from("a"), HostId::from("b"));
-        let mut heard = Heard::default();
-        assert_eq!(heard.standing(&spec(), None), Standing::Unknown);
-        heard.take(&b, vec![share("b", true)], true);
-        assert_eq!(heard.standing(&spec(), None), Standing::Running);
-        assert_eq!(heard.spec(&spec().id), Some(&spec()));
-        heard.forget(&b);
-        heard.take(&b, vec![share("b", false)], true);
-        assert_eq!(heard.standing(&spec(), None), Standing::Unknown);
-        assert_eq!(heard.unheard(&spec()), std::slice::from_ref(&a));
-        heard.take(&a, Vec::new(), true);
-        assert_eq!(heard.standing(&spec(), None), Standing::Ended);
+        let mut inventory = RunInventory::default();
+        assert_eq!(inventory.status(&spec(), None), RunStatus::Unknown);
+        inventory.take(&b, vec![share("b", true)], true);
+        assert_eq!(inventory.status(&spec(), None), RunStatus::Running);
+        assert_eq!(inventory.spec(&spec().id), Some(&spec()));
+        inventory.forget(&b);
+        inventory.take(&b, vec![share("b", false)], true);
+        assert_eq!(inventory.status(&spec(), None), RunStatus::Unknown);
+        assert_eq!(inventory.unheard(&spec()), std::slice::from_ref(&a));
+        inventory.take(&a, Vec::new(), true);
+        assert_eq!(inventory.status(&spec(), None), RunStatus::Ended);
     }
 
     #[test]
     fn hosts_of_a_run_may_keep_what_they_did_not_tell() {
         let [a, b, c, d] = ["a", "b", "c", "d"].map(HostId::from);
         let own = |hosts: &[&HostId]| hosts.iter().map(|host| ((*host).clone(), (*host).clone())).collect();
-        let mut heard = Heard::default();
+        let mut inventory = RunInventory::default();
         for host in [&a, &b, &c] {
-            heard.take(host, Vec::new(), true);
+            inventory.take(host, Vec::new(), true);
         }
-        let keepers = |heard: &Heard, names: &[&HostId]| {
-            heard.keepers(&spec(), &names.iter().copied().cloned().collect())
+        let keepers = |inventory: &RunInventory, names: &[&HostId]| {
+            inventory.keepers(&spec(), &names.iter().copied().cloned().collect())
         };
         let expected: BTreeMap<HostId, HostId> = own(&[&a, &b]);
-        assert_eq!(keepers(&heard, &[&a, &b, &c, &d]), expected, "not those that have nothing to do with it");
-        heard.answered.remove(&a);
-        assert_eq!(keepers(&heard, &[&a, &b, &c, &d]), expected, "it hears of it when it is there");
+        assert_eq!(
+            keepers(&inventory, &[&a, &b, &c, &d]),
+            expected,
+            "not those that have nothing to do with it"
+        );
+        inventory.answered.remove(&a);
+        assert_eq!(keepers(&inventory, &[&a, &b, &c, &d]), expected, "it hears of it when it is there");
         // what is called a in the run has another name now
-        assert_eq!(keepers(&heard, &[&b, &c, &d]), own(&[&b, &c]));
-        assert!(heard.is_host_of(&spec(), &b) && !heard.is_host_of(&spec(), &c));
-        heard.take(&c, vec![share("a", false)], true);
-        assert!(heard.is_host_of(&spec(), &c));
-        assert_eq!(keepers(&heard, &[&b, &c, &d]), BTreeMap::from([(b.clone(), b.clone()), (c.clone(), a)]));
-        assert!(heard.forget_run(&spec().id, &c) && !heard.forget_run(&spec().id, &c));
+        assert_eq!(keepers(&inventory, &[&b, &c, &d]), own(&[&b, &c]));
+        assert!(inventory.is_host_of(&spec(), &b) && !inventory.is_host_of(&spec(), &c));
+        inventory.take(&c, vec![share("a", false)], true);
+        assert!(inventory.is_host_of(&spec(), &c));
+        assert_eq!(
+            keepers(&inventory, &[&b, &c, &d]),
+            BTreeMap::from([(b.clone(), b.clone()), (c.clone(), a)])
+        );
+        assert!(inventory.forget_run(&spec().id, &c) && !inventory.forget_run(&spec().id, &c));
     }
 
     #[test]
     fn a_host_is_known_by_the_name_that_the_run_has_for_it() {
-        let mut heard = Heard::default();
-        heard.take(&HostId::from("called-otherwise"), vec![share("a", false)], true);
-        assert_eq!(heard.unheard(&spec()), [HostId::from("b")]);
+        let mut inventory = RunInventory::default();
+        inventory.take(&HostId::from("called-otherwise"), vec![share("a", false)], true);
+        assert_eq!(inventory.unheard(&spec()), [HostId::from("b")]);
     }
 }

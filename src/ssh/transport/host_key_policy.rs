@@ -5,22 +5,22 @@ use std::time::Duration;
 
 use tokio::time::timeout;
 
-use super::asker::Busy;
 use super::error::SshError;
+use super::prompter::Busy;
 use super::target::Target;
 use crate::domain::question::{Answer, HostKeyPolicy, Question, Subject};
 use crate::ssh::trust::{HostKey, HostName, KnownHosts, Server, TrustError, Trusted, Verdict, trust};
 
 /// Whether the key that was refused is trusted from now on, so that the host can be tried again.
-pub(super) async fn admit(target: &Target, key: &HostKey) -> Result<bool, SshError> {
+pub(super) async fn accept_unknown(target: &Target, key: &HostKey) -> Result<bool, SshError> {
     if target.host_key_policy == HostKeyPolicy::Strict {
         return Ok(false);
     }
     // One question about keys at a time: the answer to the one before may answer this one.
-    let turn = target.asker.key_turn().await;
+    let turn = target.prompter.key_turn().await;
     let server = target.server();
     let name = HostName::of(&server);
-    if target.asker.is_pinned(&name, key) {
+    if target.prompter.is_pinned(&name, key) {
         return Ok(true);
     }
     let known = KnownHosts::read(&server.files)?;
@@ -37,12 +37,12 @@ pub(super) async fn admit(target: &Target, key: &HostKey) -> Result<bool, SshErr
         let (algorithm, fingerprint) = (key.algorithm(), key.fingerprint());
         let subject = Subject::HostKey { algorithm, fingerprint, also, other };
         let question = Question { host: target.host.clone(), to: target.shown(), subject, note: None };
-        if target.asker.ask(&Busy::default(), question).await != Answer::Yes {
+        if target.prompter.ask(&Busy::default(), question).await != Answer::Yes {
             return Ok(false);
         }
     }
     // Trusted from here on, and the next one's turn: a file that is locked, or on a machine that is down, takes its time.
-    target.asker.pin(name.clone(), key.clone());
+    target.prompter.pin(name.clone(), key.clone());
     drop(turn);
     write_down(target, &server, key).await?;
     Ok(true)
@@ -54,10 +54,10 @@ async fn write_down(target: &Target, server: &Server, key: &HostKey) -> Result<(
     let written = trust_in_time(server, key, Some(&fingerprint)).await;
     if !matches!(written, Err(TrustError::NotWritten { .. })) {
         // the file has the word from here on
-        target.asker.unpin(&HostName::of(server), key);
+        target.prompter.unpin(&HostName::of(server), key);
     }
     let (host, shown) = (&target.host, format!("{} {fingerprint}", key.algorithm()));
-    target.asker.tell(match written {
+    target.prompter.tell(match written {
         Ok(trusted) => format!("{host}: {shown} is trusted from now on ({})", trusted.file.display()),
         Err(error @ TrustError::NotWritten { .. }) => {
             format!("{host}: {shown} is trusted until hvtui ends: {error}")

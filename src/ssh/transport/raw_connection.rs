@@ -5,7 +5,7 @@ use tokio::io::{AsyncRead, AsyncWrite};
 
 use super::error::SshError;
 use super::hops::{self, Lease};
-use super::proxy::{self, Said};
+use super::proxy::{self, ProxyStderr};
 use super::pump::Pumped;
 use super::route::Route;
 use super::target::Target;
@@ -16,26 +16,30 @@ pub(super) trait Duplex: AsyncRead + AsyncWrite + Send + Unpin {}
 
 impl<T: AsyncRead + AsyncWrite + Send + Unpin> Duplex for T {}
 
-/// An open way to a host's sshd.
-pub(super) struct Way {
+/// An open connection to a host's sshd, before ssh is spoken over it.
+pub(super) struct RawConnection {
     pub(super) stream: Box<dyn Duplex>,
     /// The share in the connection that carries the stream: it must live as long.
     pub(super) hop: Option<Lease>,
     /// What a proxy command has to say.
-    pub(super) said: Said,
+    pub(super) stderr: ProxyStderr,
 }
 
-/// Opens the way. Each hop has the deadlines of its own target, and its host key is checked under its own name before
+/// Opens the connection. Each hop has the deadlines of its own target, and its host key is checked under its own name before
 /// anything is asked of it.
-pub(super) async fn open(target: &Target) -> Result<Way, SshError> {
+pub(super) async fn open(target: &Target) -> Result<RawConnection, SshError> {
     match &target.route {
         Route::Direct => {
             let stream = tcp::connect(target).await?;
-            Ok(Way { stream: Box::new(stream), hop: None, said: Said::default() })
+            Ok(RawConnection { stream: Box::new(stream), hop: None, stderr: ProxyStderr::default() })
         }
         Route::Jump(hop) => {
             let (stream, hop) = Box::pin(hops::open(target, hop)).await?;
-            Ok(Way { stream: Box::new(Pumped::new(stream)), hop: Some(hop), said: Said::default() })
+            Ok(RawConnection {
+                stream: Box::new(Pumped::new(stream)),
+                hop: Some(hop),
+                stderr: ProxyStderr::default(),
+            })
         }
         Route::Command(line) => proxy::start(target, line),
     }

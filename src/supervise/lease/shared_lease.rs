@@ -1,9 +1,9 @@
-//! Runs that use a GPU beside another run of the same user (`--share`): a mark each. The first run's lock says that
+//! Runs that use a GPU beside another run of the same user (`--share`): a record each. The first run's lock says that
 //! the GPU is its user's; these say who else is there, and keep the GPU from others when the first one has ended.
 
 use super::LeaseError;
 use super::claim::own_uid;
-use super::mark::{self, Mark, OfProcess};
+use super::lock_record::{self, LockRecord, OfProcess};
 use super::note::{self, Note};
 use super::place::LeaseDir;
 use crate::domain::ids::{GpuUuid, Rank, RunId};
@@ -16,12 +16,12 @@ impl OfProcess for Note {
     }
 }
 
-/// The most marks of a GPU that are read.
+/// The most records of a GPU that are read.
 const MOST: usize = 64;
 
-/// Puts a mark of ours there.
-pub(super) fn put(dir: &LeaseDir, gpu: &GpuUuid, note: &Note) -> Result<Mark, LeaseError> {
-    Mark::put(dir, &file(dir, gpu, &note.run, note.rank), note)
+/// Puts a record of ours there.
+pub(super) fn put(dir: &LeaseDir, gpu: &GpuUuid, note: &Note) -> Result<LockRecord, LeaseError> {
+    LockRecord::put(dir, &file(dir, gpu, &note.run, note.rank), note)
 }
 
 /// The file of one of our ranks.
@@ -39,7 +39,7 @@ pub(super) fn read(dir: &LeaseDir, gpu: &GpuUuid, names: &[String]) -> Vec<Lease
     let lease = |name: &String| {
         let (_, uid) = name.strip_prefix(&head)?.strip_suffix(".json")?.rsplit_once('.')?;
         let uid: u32 = uid.parse().ok()?;
-        let note: Note = mark::read(dir, name, uid)?;
+        let note: Note = lock_record::read(dir, name, uid)?;
         Some(note::told(gpu, uid, note))
     };
     let mut leases: Vec<Lease> = names.iter().filter_map(lease).take(MOST).collect();

@@ -10,39 +10,42 @@ use super::super::error::CollectiveError;
 use super::choice::{Facts, NUMBERS, failed, nccl_or_why_not, table};
 use super::comm::{Comm, Seat};
 use super::error::NcclError;
-use super::group::{Opening, Want};
+use super::group::{BackendPreference, DeviceGroupOptions};
 use super::library::{Library, UniqueId};
 
 /// Numbers that the unique id travels as: whether there is one, then its bytes.
 const ID: usize = 1 + 128 / 8;
 
 /// A joined communicator; or, on all ranks alike, none, and why not.
-pub(super) fn meet(
-    opening: Opening,
+pub(super) fn init_comm(
+    options: DeviceGroupOptions,
     host: &mut dyn Communicator,
 ) -> Result<Result<Comm, String>, CollectiveError> {
     let rank = host.rank();
-    let needed = opening.want == Want::Nccl;
-    let own_fault = opening.library.as_ref().err().map(ToString::to_string);
-    let gpu = opening.device.id().map_err(|error| error.on(rank))?;
-    let nccl = opening.library.as_ref().map_or(0, Library::version_code);
-    let facts = Facts { nccl, gpu, staging: opening.want == Want::Staging };
+    let needed = options.preference == BackendPreference::Nccl;
+    let own_fault = options.library.as_ref().err().map(ToString::to_string);
+    let gpu = options.device.id().map_err(|error| error.on(rank))?;
+    let nccl = options.library.as_ref().map_or(0, Library::version_code);
+    let facts = Facts { nccl, gpu, staging: options.preference == BackendPreference::Staging };
     let ranks = exchange(host, facts.numbers())?;
-    let met = match nccl_or_why_not(&table(&ranks)) {
-        Ok(()) => join(opening, host)?,
+    let joined = match nccl_or_why_not(&table(&ranks)) {
+        Ok(()) => join(options, host)?,
         // This rank's own words say more than its number.
         Err(why) => Err(own_fault.map_or(why.clone(), |fault| format!("{why}: {fault}"))),
     };
-    match met {
+    match joined {
         Err(reason) if needed => {
             Err(CollectiveError::System { rank, what: "NCCL was asked for and can't be had", reason })
         }
-        met => Ok(met),
+        joined => Ok(joined),
     }
 }
 
-fn join(opening: Opening, host: &mut dyn Communicator) -> Result<Result<Comm, String>, CollectiveError> {
-    let Ok(library) = opening.library.map(Arc::new) else { return Ok(Err("no NCCL".to_owned())) };
+fn join(
+    options: DeviceGroupOptions,
+    host: &mut dyn Communicator,
+) -> Result<Result<Comm, String>, CollectiveError> {
+    let Ok(library) = options.library.map(Arc::new) else { return Ok(Err("no NCCL".to_owned())) };
     let seat = Seat { rank: host.rank(), world: host.world() };
     let made = if seat.rank == 0 { Some(library.unique_id()) } else { None };
     let mut numbers = match &made {
@@ -54,7 +57,7 @@ fn join(opening: Opening, host: &mut dyn Communicator) -> Result<Result<Comm, St
         let own = made.and_then(Result::err).map(|error| error.to_string());
         return Ok(Err(own.unwrap_or_else(|| "rank 0 can't make a unique id; its log says why".to_owned())));
     };
-    let joined = Comm::join(library, &opening.device, id, seat, opening.clock, opening.limits);
+    let joined = Comm::join(library, &options.device, id, seat, options.clock, options.limits);
     let marks = exchange(host, [i64::from(joined.is_ok())])?;
     let others = failed(&marks);
     match (joined, others.first()) {
@@ -65,7 +68,7 @@ fn join(opening: Opening, host: &mut dyn Communicator) -> Result<Result<Comm, St
                 reason: format!("rank {other} could not; its log says why"),
             };
             // An abort that hangs is no reason to go on beside it.
-            match comm.give_up(why) {
+            match comm.abort(why) {
                 hung @ NcclError::Hung { .. } => Err(hung.on(seat.rank)),
                 why => Ok(Err(why.to_string())),
             }

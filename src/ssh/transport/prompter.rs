@@ -30,7 +30,7 @@ pub type Questions = mpsc::UnboundedReceiver<Asked>;
 
 /// The way to a person. Clones ask the same one and share what was answered.
 #[derive(Clone)]
-pub struct Asker(Arc<Inner>);
+pub struct Prompter(Arc<Inner>);
 
 struct Inner {
     /// The error: why no user can be asked.
@@ -45,7 +45,7 @@ struct Inner {
     pinned: Mutex<Vec<(HostName, HostKey)>>,
 }
 
-impl Asker {
+impl Prompter {
     /// A way to the reader of the queue.
     pub fn new() -> (Self, Questions) {
         let (sender, questions) = mpsc::unbounded_channel();
@@ -53,7 +53,7 @@ impl Asker {
     }
 
     /// No user can be asked, for this reason: `no terminal to ask on`.
-    pub fn nobody(why: impl Into<String>) -> Self {
+    pub fn unavailable(why: impl Into<String>) -> Self {
         Self::with(Err(why.into()))
     }
 
@@ -141,23 +141,23 @@ impl Asker {
     }
 }
 
-impl Default for Asker {
+impl Default for Prompter {
     fn default() -> Self {
-        Self::nobody("questions cannot be shown here")
+        Self::unavailable("questions cannot be shown here")
     }
 }
 
-impl PartialEq for Asker {
+impl PartialEq for Prompter {
     fn eq(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.0, &other.0)
     }
 }
 
-impl Eq for Asker {}
+impl Eq for Prompter {}
 
-impl fmt::Debug for Asker {
+impl fmt::Debug for Prompter {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Asker").field("absent", &self.absent()).finish_non_exhaustive()
+        f.debug_struct("Prompter").field("absent", &self.absent()).finish_non_exhaustive()
     }
 }
 
@@ -227,8 +227,8 @@ impl Drop for BusyGuard {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::domain::passphrase::Secret;
     use crate::domain::question::Subject;
+    use crate::domain::secret::Secret;
 
     fn password() -> Question {
         Question { host: "a".into(), to: "li@a:22".into(), subject: Subject::Password, note: None }
@@ -250,7 +250,7 @@ mod tests {
 
     #[tokio::test]
     async fn answers_come_back_and_a_dropped_question_is_refused() {
-        let (asker, mut questions) = Asker::new();
+        let (prompter, mut questions) = Prompter::new();
         let busy = Busy::default();
         let person = async {
             for give in [true, false] {
@@ -260,20 +260,20 @@ mod tests {
                 }
             }
         };
-        let both = async { (asker.ask(&busy, password()).await, asker.ask(&busy, password()).await) };
+        let both = async { (prompter.ask(&busy, password()).await, prompter.ask(&busy, password()).await) };
         let (answers, ()) = tokio::join!(both, person);
         assert_eq!(answers, (Answer::Text(Secret::new("x".into())), Answer::No));
-        assert!(!asker.is_asking());
+        assert!(!prompter.is_asking());
     }
 
     #[tokio::test]
-    async fn nobody_answers_at_once() {
+    async fn an_unavailable_prompter_answers_at_once() {
         let busy = Busy::default();
-        let asker = Asker::nobody("no terminal");
-        assert_eq!(asker.ask(&busy, password()).await, Answer::Unable("no terminal".into()));
-        let (asker, questions) = Asker::new();
+        let prompter = Prompter::unavailable("no terminal");
+        assert_eq!(prompter.ask(&busy, password()).await, Answer::Unable("no terminal".into()));
+        let (prompter, questions) = Prompter::new();
         drop(questions);
-        assert!(matches!(asker.ask(&busy, password()).await, Answer::Unable(_)));
-        assert!(!format!("{asker:?}").contains("keyring"));
+        assert!(matches!(prompter.ask(&busy, password()).await, Answer::Unable(_)));
+        assert!(!format!("{prompter:?}").contains("keyring"));
     }
 }

@@ -27,17 +27,17 @@ pub(super) fn calm(cost: Duration) -> Duration {
 
 /// The number of messages of a frame.
 #[derive(Debug)]
-pub(super) struct Pace {
+pub(super) struct FrameBudget {
     most: usize,
 }
 
-impl Default for Pace {
+impl Default for FrameBudget {
     fn default() -> Self {
         Self { most: MOST }
     }
 }
 
-impl Pace {
+impl FrameBudget {
     /// So many messages may be taken in now.
     pub(super) fn most(&self) -> usize {
         self.most
@@ -65,15 +65,15 @@ mod tests {
 
     #[test]
     fn late_frames_take_in_less_and_full_ones_in_time_more() {
-        let mut pace = Pace::default();
+        let mut budget = FrameBudget::default();
         let late = LATE + Duration::from_millis(1);
-        pace.framed(late, 0);
-        assert_eq!(pace.most(), MOST / 2);
-        (0..20).for_each(|_| pace.framed(late, MOST));
-        assert_eq!(pace.most(), LEAST);
-        pace.framed(Duration::ZERO, LEAST - 1);
-        assert_eq!(pace.most(), LEAST, "nothing is known of more");
-        (0..100).for_each(|_| pace.framed(LATE, MOST));
-        assert_eq!(pace.most(), MOST);
+        budget.framed(late, 0);
+        assert_eq!(budget.most(), MOST / 2);
+        (0..20).for_each(|_| budget.framed(late, MOST));
+        assert_eq!(budget.most(), LEAST);
+        budget.framed(Duration::ZERO, LEAST - 1);
+        assert_eq!(budget.most(), LEAST, "nothing is known of more");
+        (0..100).for_each(|_| budget.framed(LATE, MOST));
+        assert_eq!(budget.most(), MOST);
     }
 }
