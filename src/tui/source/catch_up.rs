@@ -250,10 +250,14 @@ impl CatchUp {
         is_timed && happened.is_some_and(|happened| now.micros_since(happened) > PAST_US)
     }
 
-    /// A moment of a rank's host, on the client's clock.
+    /// A moment of a rank's host, on the client's clock, but not before the run was known up to.
     fn stamp(&self, rank: Rank, t: HostTime) -> Option<Stamp> {
+        Some(self.stamp_of(rank, t)?.max(self.floor))
+    }
+
+    fn stamp_of(&self, rank: Rank, t: HostTime) -> Option<Stamp> {
         let clock = self.clocks.get(self.host_of.get(&rank)?)?;
-        Some(clock.stamp(t).filter(|_| t.0 > 0)?.max(self.floor))
+        clock.stamp(t).filter(|_| t.0 > 0)
     }
 
     /// Whether a line that comes now was printed in the past. A host that is behind with what is printed now tells nothing of that.
@@ -267,8 +271,9 @@ impl CatchUp {
         let at = |t: HostTime| self.stamp(rank, t);
         match event {
             Event::StepDone { timing } => {
-                let from = at(timing.start)?;
-                Some((from, from.plus_micros(timing.dur_us.into())))
+                // it may have begun while the run was still followed
+                let from = self.stamp_of(rank, timing.start)?;
+                Some((from.max(self.floor), from.plus_micros(timing.dur_us.into()).max(self.floor)))
             }
             Event::RankStarted { t, .. } => at(*t).map(|at| (at, at)),
             Event::RankExited { exit } => at(exit.t).map(|at| (at, at)),

@@ -165,6 +165,18 @@ fn what_is_caught_up_with_is_recorded_in_the_order_in_which_it_happened() {
 }
 
 #[test]
+fn a_step_that_began_while_the_run_was_followed_ends_where_it_ended() {
+    let mut client = Client::new();
+    let mut timing = fixtures::timing(7, [100, 100, 100, 100, 50, 50]);
+    (timing.start, timing.dur_us) = (by_host(1), 98_000_000);
+    client.of_rank(100, 0, Event::StepDone { timing: Arc::new(timing) });
+    client.step(100, 0, 8, 99);
+    client.catch_up.rest().into_iter().for_each(|envelope| client.recorded.push(envelope));
+    let steps = client.told().into_iter().filter(|(_, what)| what.contains("step"));
+    assert_eq!(steps.collect::<Vec<_>>(), [(9_900, "0 step 7".to_owned()), (9_900, "0 step 8".to_owned())]);
+}
+
+#[test]
 fn what_happens_now_waits_no_longer_than_it_takes_to_see_that() {
     let mut client = Client::new();
     for at in 100..102 {
