@@ -207,7 +207,7 @@ pub struct RunArgs {
     #[arg(long, value_name = "NAME", conflicts_with = "again", help_heading = "What")]
     pub recipe: Option<String>,
     /// Launch a past run once more, on the same slots; further options change it
-    #[arg(long, value_name = "RUN", help_heading = "What")]
+    #[arg(long, value_name = "RUN", value_parser = run_name, help_heading = "What")]
     pub again: Option<String>,
     /// So many GPUs for each rank [default: 1]
     #[arg(long, value_name = "N", help_heading = "Where")]
@@ -335,6 +335,7 @@ impl From<View> for GpuView {
 #[derive(Debug, Args)]
 pub struct AttachArgs {
     /// The run: its id, at least 8 characters from its beginning, or at least 4 from its end; its name; or `last` [default: the newest run that goes on]
+    #[arg(value_parser = run_name)]
     pub run: Option<String>,
     /// Read all that was printed and is not recorded here; without, a run of which nothing is recorded here begins with the last MiB of each log
     #[arg(long, conflicts_with = "tail")]
@@ -351,7 +352,7 @@ pub struct AttachArgs {
 #[derive(Debug, Args)]
 pub struct LogsArgs {
     /// The run: its id, at least 8 characters from its beginning, or at least 4 from its end; its name; or `last`
-    #[arg(default_value = "last")]
+    #[arg(value_parser = run_name, default_value = "last")]
     pub run: String,
     /// Only this rank
     #[arg(long, value_name = "R")]
@@ -369,6 +370,7 @@ pub struct LogsArgs {
 pub struct TraceArgs {
     /// The run, launched with --traceable: its id, at least 8 characters from its beginning, or at least 4 from its
     /// end; its name; or `last`
+    #[arg(value_parser = run_name)]
     pub run: String,
     /// So many steps of the optimizer
     #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=i64::from(TraceSpan::MOST_STEPS)))]
@@ -399,6 +401,7 @@ fn trace_time(text: &str) -> Result<u32, String> {
 #[derive(Debug, Args)]
 pub struct StopArgs {
     /// The run: its id, at least 8 characters from its beginning, or at least 4 from its end; its name; or `last`
+    #[arg(value_parser = run_name)]
     pub run: String,
     /// KILL at once instead of TERM and a grace period
     #[arg(long)]
@@ -409,6 +412,7 @@ pub struct StopArgs {
 #[derive(Debug, Args)]
 pub struct StacksArgs {
     /// The run: its id, at least 8 characters from its beginning, or at least 4 from its end; its name; or `last` [default: the newest run that goes on]
+    #[arg(value_parser = run_name)]
     pub run: Option<String>,
     /// Every thread, not the main one alone
     #[arg(long)]
@@ -422,7 +426,7 @@ pub struct StacksArgs {
 #[derive(Debug, Args)]
 pub struct ReplayArgs {
     /// The run: its id, at least 8 characters from its beginning, or at least 4 from its end; its name; `last`; or a file: a recording, or what `hvtui import` reads [default: the newest run]
-    #[arg(value_name = "RUN|FILE")]
+    #[arg(value_parser = run_name, value_name = "RUN|FILE")]
     pub run: Option<String>,
 }
 
@@ -505,6 +509,14 @@ pub fn horovodrun_spellings(args: impl IntoIterator<Item = OsString>) -> Vec<OsS
 fn seconds(text: &str) -> Result<f64, String> {
     let seconds = moment(text)?;
     if (0.1..=3600.0).contains(&seconds) { Ok(seconds) } else { Err("give 0.1 to 3600 seconds".to_owned()) }
+}
+
+/// A run that is named: an empty name, as a variable that is not set gives it, is none.
+fn run_name(text: &str) -> Result<String, String> {
+    if text.trim().is_empty() {
+        return Err("the name of the run is empty; `last` is the newest run".to_owned());
+    }
+    Ok(text.to_owned())
 }
 
 fn moment(text: &str) -> Result<f64, String> {

@@ -147,9 +147,12 @@ impl Merge for RunPoint {
     fn merge(&mut self, other: &Self) {
         self.steps = self.steps.saturating_add(other.steps);
         self.step_us = self.step_us.saturating_add(other.step_us);
-        if other.longest_us > self.longest_us {
-            self.longest = other.longest;
-        }
+        self.longest = match (self.longest, other.longest) {
+            // the step is over when the last rank has told it
+            (Some((at, step)), Some((later, same))) if same == step => Some((at.max(later), step)),
+            (_, longest) if other.longest_us > self.longest_us => longest,
+            (longest, _) => longest,
+        };
         self.longest_us = self.longest_us.max(other.longest_us);
         self.samples = self.samples.saturating_add(other.samples);
         for (own, more) in self.phases.iter_mut().zip(other.phases) {

@@ -143,18 +143,14 @@ mod tests {
         let mut at = 0;
         for (step, dur_us) in (1..).zip(steps) {
             at += i64::from(dur_us);
-            let timing = StepTiming {
-                step,
-                start: HostTime(0),
-                dur_us,
-                loss: None,
-                samples: 0,
-                spans: Vec::new(),
-                hidden_us: 0,
-            };
-            history.step(Stamp(at), (Rank(0), 1), &timing, false);
+            history.step(Stamp(at), (Rank(0), 1), &timing(step, dur_us), false);
         }
         history
+    }
+
+    fn timing(step: u64, dur_us: u32) -> StepTiming {
+        let (loss, spans) = (None, Vec::new());
+        StepTiming { step, start: HostTime(0), dur_us, loss, samples: 0, spans, hidden_us: 0 }
     }
 
     /// Lengths around 60 ms, a third of it up and down.
@@ -177,6 +173,23 @@ mod tests {
             assert_eq!(told, [(count + 1, 400_000), (2 * count + 2, 812_000)]);
             assert!((50_000..70_000).contains(&found[0].median_us), "{found:?}");
         }
+    }
+
+    #[test]
+    fn a_slow_step_is_told_when_the_last_rank_has_finished_it() {
+        let mut history = RunHistory::new(Stamp(0), 2);
+        let mut at = 0;
+        for (step, dur_us) in (1u64..).zip([60_000; 40].into_iter().chain([900_000]).chain([60_000; 40])) {
+            at += i64::from(dur_us);
+            for (rank, later) in [(0, 0), (1, 7_000)] {
+                history.step(Stamp(at + later), (Rank(rank), 2), &timing(step, dur_us - rank), false);
+            }
+        }
+        let slow = history.slow_steps();
+        assert_eq!(
+            slow.iter().map(|slow| (slow.step, slow.at)).collect::<Vec<_>>(),
+            [(41, Stamp(40 * 60_000 + 907_000))]
+        );
     }
 
     #[test]

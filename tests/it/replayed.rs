@@ -202,13 +202,40 @@ fn a_place_that_is_none_stays_to_be_corrected() {
     press(&mut story, "Jstep x");
     assert_eq!(key(&mut story, KeyCode::Enter), []);
     let screen = text(&story.model, COLOR);
-    assert!(screen.contains("step x   not a valid moment"), "{screen}");
+    assert!(screen.contains("step x   not a valid moment: step 812, 14:32:05"), "{screen}");
     key(&mut story, KeyCode::Backspace);
     let Overlay::Prompt(prompt) = &story.model.ui.overlay else { panic!("it is still asked") };
     assert_eq!(prompt.error, None);
     press(&mut story, "812");
     assert_eq!(key(&mut story, KeyCode::Enter), [Effect::Play(PlayCommand::ToStep(812))]);
     assert_eq!(story.model.ui.overlay, Overlay::None);
+}
+
+#[test]
+fn a_time_that_is_not_recorded_is_told_with_those_that_are() {
+    let (story, start) = short();
+    let mut story = opened(story, start);
+    press(&mut story, "J08:00:00");
+    assert_eq!(key(&mut story, KeyCode::Enter), []);
+    let screen = text(&story.model, COLOR);
+    assert!(screen.contains("the recording is from 14:30:00 to 14:30:00"), "{screen}");
+}
+
+#[test]
+fn a_pause_in_which_ranks_tell_nothing_is_told_and_whose_step_is_missing() {
+    let mut story = training();
+    assert!(!text(&story.model, COLOR).contains("no step for"));
+    for rank in [0, 1, 3] {
+        story.step(rank, 121, 0.2, crate::common::world::phases(rank));
+    }
+    story.wait_ms(9_000);
+    let screen = text(&story.model, COLOR);
+    assert!(screen.contains("no step for 9.0 s: rank 2 has not finished step 121"), "{screen}");
+    let moment = story.at.plus_micros(-2_000_000);
+    let mut replayed = opened(story, START);
+    replayed.go_back(moment);
+    let screen = text(&replayed.model, COLOR);
+    assert!(screen.contains("no step for 7.0 s: rank 2 has not finished step 121"), "{screen}");
 }
 
 #[test]

@@ -13,7 +13,7 @@ use crate::record::export::{FORMATS, Format, StepRange};
 #[derive(Debug, Args)]
 pub struct ExportArgs {
     /// The run: its id, at least 8 characters from its beginning, or at least 4 from its end; its name; `last`; or a file: a recording, or what `hvtui import` reads
-    #[arg(default_value = "last")]
+    #[arg(default_value = "last", value_parser = super::run_name)]
     pub run: String,
     /// The format
     #[arg(long, value_parser = formats())]

@@ -8,7 +8,7 @@ use clap::Args;
 #[derive(Debug, Args)]
 pub struct ReportArgs {
     /// The run: its id, at least 8 characters from its beginning, or at least 4 from its end; its name; `last`; or a file: a recording, or what `hvtui import` reads
-    #[arg(value_name = "RUN|FILE", default_value = "last")]
+    #[arg(value_name = "RUN|FILE", default_value = "last", value_parser = super::run_name)]
     pub run: String,
     /// Print one JSON object
     #[arg(long)]
@@ -22,10 +22,10 @@ pub struct ReportArgs {
 #[derive(Debug, Args)]
 pub struct DiffArgs {
     /// The run to compare with: its id or part of it, its name, or a file likewise
-    #[arg(value_name = "RUN_A")]
+    #[arg(value_name = "RUN_A", value_parser = super::run_name)]
     pub a: String,
     /// The run that is compared: likewise, or `last` [default: the newest run]
-    #[arg(value_name = "RUN_B")]
+    #[arg(value_name = "RUN_B", value_parser = super::run_name)]
     pub b: Option<String>,
     /// Print one JSON object
     #[arg(long)]

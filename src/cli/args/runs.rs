@@ -55,8 +55,10 @@ pub enum RunsCommand {
 #[derive(Debug, Args)]
 pub struct MarkArgs {
     /// The run: its id, at least 8 characters from its beginning, or at least 4 from its end; its name; or `last`
+    #[arg(value_parser = super::run_name)]
     pub run: String,
     /// What the mark says; without it the marks are listed
+    #[arg(value_parser = note)]
     pub note: Option<String>,
     /// The moment, in seconds from the run's start [default: the end of what is recorded]
     #[arg(long, value_name = "S", value_parser = moment, requires = "note")]
@@ -72,11 +74,19 @@ pub struct MarkArgs {
     pub json: bool,
 }
 
+/// What a mark says.
+fn note(text: &str) -> Result<String, String> {
+    if text.trim().is_empty() {
+        return Err("the note is empty; without one the marks are listed".to_owned());
+    }
+    Ok(text.to_owned())
+}
+
 /// `runs check`.
 #[derive(Debug, Args)]
 pub struct CheckRunsArgs {
     /// Runs by id, part of it, name or `last`, or files [default: all recordings]
-    #[arg(value_name = "RUN")]
+    #[arg(value_name = "RUN", value_parser = super::run_name)]
     pub runs: Vec<String>,
     /// Close what was not closed or is cut, and leave out what is damaged; the damaged file is kept as run.mcap.damaged
     #[arg(long)]

@@ -56,7 +56,9 @@ impl RunMachine {
     /// The refusal that was held back, with what the other hosts have said, in the place of what came after it.
     pub(super) fn first_refusal(&mut self, outcome: RunOutcome) -> RunOutcome {
         let Some(Lacking { outcome, hosts, .. }) = self.lacking.take() else { return outcome };
-        let have: Vec<&HostId> = self.ports.keys().collect();
+        // a launcher is looked for on the first host alone
+        let is_asked = self.spec.options.delegate.is_none();
+        let have: Vec<&HostId> = self.ports.keys().filter(|_| is_asked).collect();
         let lack: Vec<&HostId> = hosts.iter().skip(1).collect();
         let mut summary = outcome.summary.clone();
         for (list, one, more) in [(lack, "is refused too", "are refused too"), (have, "has it", "have it")] {

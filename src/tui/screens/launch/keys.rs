@@ -11,7 +11,7 @@ use crate::tui::screens::overlay::prompt;
 use std::sync::Arc;
 
 /// What the first `enter` says where a check failed.
-const CHECK_FAILED: &str = "a check failed, in red above: enter again starts it all the same";
+const CHECK_FAILED: &str = "a check failed: enter again starts it all the same";
 
 /// Its keys; the order is the footer's.
 pub(super) const KEYS: &[Binding] = &[

@@ -12,6 +12,7 @@ use crate::domain::playback::PlaybackState;
 use crate::domain::time::Stamp;
 use crate::domain::world::{LoggedLine, RunState};
 use crate::tui::core::keymap::{EVERYWHERE, LISTS};
+use crate::tui::core::words::clock_time;
 use crate::tui::core::{Effect, Level, PlayCommand, Screen, Zone};
 use crate::tui::screens::Entry;
 use crate::tui::screens::replay::selection::{FiguresUi, Selection};
@@ -254,8 +255,28 @@ pub fn parse_goto(model: &Model, text: &str) -> Option<PlayCommand> {
     time_of_day(text, state.start, &model.zone).map(PlayCommand::SeekTo)
 }
 
-/// Microseconds of `90`, `90s`, `1.5m`, `400ms`, `2h`.
+/// Whether the recording has a moment, to a second.
+pub(super) fn is_recorded(model: &Model, at: Stamp) -> bool {
+    let second = 1_000_000;
+    let bounds = state(model).map(|state| (state.start.plus_micros(-second), state.end.plus_micros(second)));
+    bounds.is_some_and(|(from, to)| (from..=to).contains(&at))
+}
+
+/// From when to when the recording is.
+pub(super) fn bounds_words(model: &Model) -> String {
+    let time = |at| clock_time(at, &model.zone, false);
+    state(model).map_or_else(String::new, |state| {
+        format!("the recording is from {} to {}", time(state.start), time(state.end))
+    })
+}
+
+/// Microseconds of `90`, `90s`, `1.5m`, `400ms`, `2h`, or of `01:30` and `00:37.5`, as the title shows them.
 fn length(text: &str) -> Option<i64> {
+    if let Some((minutes, seconds)) = text.split_once(':') {
+        let minutes: u32 = minutes.parse().ok()?;
+        let seconds: f64 = seconds.parse().ok().filter(|seconds| (0.0..60.0).contains(seconds))?;
+        return Some(i64::from(minutes) * 60_000_000 + (seconds * 1e6) as i64);
+    }
     let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
     let unit = match &text[digits.len()..] {
         "ms" => 1e3,
@@ -330,6 +351,9 @@ mod tests {
         assert_eq!(goto("50%"), Some(PlayCommand::SeekTo(start.plus_micros(50_000_000))));
         assert_eq!(goto("+90s"), Some(PlayCommand::SeekBy(90_000_000)));
         assert_eq!(goto("-400ms"), Some(PlayCommand::SeekBy(-400_000)));
+        assert_eq!(goto("+01:30"), Some(PlayCommand::SeekBy(90_000_000)));
+        assert_eq!(goto("-00:02.5"), Some(PlayCommand::SeekBy(-2_500_000)));
+        assert_eq!(goto("+00:61"), None);
         assert_eq!(goto("step 8"), Some(PlayCommand::ToStep(8)));
         assert_eq!(goto("step -1"), None);
         let Some(PlayCommand::SeekTo(at)) = goto("14:07") else { panic!("a time") };

@@ -106,7 +106,11 @@ pub fn verdict(run: &RunState, now: Stamp, zone: &Zone) -> Verdict {
         return say(Tone::Look, format!("waiting for {} · {elapsed}", sanitize(&who)));
     }
     if let Some(still) = Standstill::of(run, now) {
-        return with_collectives(run, say(Tone::Bad, still.words(now)));
+        let tone = if still.may_pass(now) { Tone::Look } else { Tone::Bad };
+        return with_collectives(run, say(tone, still.words(now)));
+    }
+    if let Some(words) = pause(run, now) {
+        return say(Tone::Look, words);
     }
     if let Some(late) = run.straggler() {
         let place = run
@@ -123,6 +127,33 @@ pub fn verdict(run: &RunState, now: Stamp, zone: &Zone) -> Verdict {
         Some(RunStage::Training) => say(Tone::Good, "running"),
         Some(stage) => say(Tone::Plain, stage.name()),
     }
+}
+
+/// No step for longer than that is told, microseconds, and for longer than so many steps take.
+const PAUSE_US: i64 = 5_000_000;
+const PAUSE_STEPS: i64 = 3;
+
+/// That no step comes, of a run whose ranks tell nothing within a step: where it stands, no rank can say.
+fn pause(run: &RunState, now: Stamp) -> Option<String> {
+    let newest = run.trainers().filter_map(|one| one.state.steps.back());
+    let (last, step) = newest.max_by_key(|(arrived, _)| *arrived)?;
+    let usual = run.trainers().filter_map(|one| one.state.latest_step()).map(|step| step.dur_us).min()?;
+    let pause = now.micros_since(*last);
+    let is_over = run.total_steps.is_some_and(|total| step.step >= total);
+    let is_long = pause >= PAUSE_US.max(PAUSE_STEPS * i64::from(usual));
+    let is_told = run.stage() == Some(RunStage::Training) && !is_over && is_long && !run.spec.is_imported();
+    is_told.then(|| {
+        let behind = run.trainers().filter(|one| one.state.step().is_none_or(|own| own < step.step));
+        let behind: Vec<u32> = behind.map(|one| one.number.0).collect();
+        let who = match &behind[..] {
+            [] => format!("all ranks have finished step {}", step.step),
+            [rank] => format!("rank {rank} has not finished step {}", step.step),
+            several => {
+                format!("ranks {} have not finished step {}", ranges(several.iter().copied()), step.step)
+            }
+        };
+        format!("no step for {}: {who}", units::duration_us(pause.unsigned_abs()))
+    })
 }
 
 /// Names the collective in which the ranks differ.

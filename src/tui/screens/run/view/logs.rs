@@ -15,7 +15,7 @@ use crate::domain::progress;
 use crate::domain::text::sanitize;
 use crate::domain::units::{self, ranges};
 use crate::domain::world::{LoggedLine, RunState};
-use crate::tui::canvas::Canvas;
+use crate::tui::canvas::{Canvas, width};
 use crate::tui::core::Screen;
 use crate::tui::core::layout::Band;
 use crate::tui::core::words::clock_time;
@@ -341,7 +341,8 @@ impl<'a> LogPane<'a> {
             canvas.text(begin + self.digits, y, 1, &mark.to_string(), style);
         }
         let end = self.width.saturating_sub(1);
-        let room = end.saturating_sub(x);
+        // how often it came is told also of a line that is cut
+        let room = end.saturating_sub(x).saturating_sub(width(&row.more));
         let style = if row.whose == Whose::Ranks { level_style(canvas, row, text) } else { dim };
         let style = if row.is_found { style.add_modifier(Modifier::BOLD) } else { style };
         let fits = columns(&row.spans) <= usize::from(room);
