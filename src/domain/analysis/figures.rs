@@ -387,6 +387,9 @@ pub struct RunAnalysis {
     pub success: Option<bool>,
     /// Whether it was stopped on request: neither a success nor a failure.
     pub stopped: bool,
+    /// The rank by which it failed.
+    #[serde(skip)]
+    pub failed_by: Option<Rank>,
     /// How often all ranks were started again.
     pub restarts: u32,
     /// Its steps.

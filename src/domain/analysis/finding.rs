@@ -126,8 +126,12 @@ fn failure(run: &RunAnalysis) -> Option<Finding> {
         return None;
     }
     let line = run.log.first_error.as_ref();
-    let evidence =
-        line.map_or_else(String::new, |line| format!("first error, rank {}: {}", line.rank, line.text));
+    let evidence = line.map_or_else(String::new, |line| {
+        // the rank by which it failed has printed none
+        let is_other = run.failed_by.is_some_and(|root| root != line.rank);
+        let what = if is_other { "an error of" } else { "first error," };
+        format!("{what} rank {}: {}", line.rank, line.text)
+    });
     let finding = Finding::new(4.0, "the run failed", format!("{}\n{evidence}", run.outcome.as_deref()?));
     let end = run.charts.range.map(|(_, end)| end);
     Some(finding.seen_at(line.and_then(|line| line.at).or(end).map(Place::At)))

@@ -71,6 +71,7 @@ pub(super) fn of(analyzer: Analyzer, damage: Option<String>) -> RunAnalysis {
             .as_ref()
             .filter(|_| !spec.is_imported())
             .map(crate::domain::outcome::RunOutcome::is_success),
+        failed_by: outcome.as_ref().and_then(|outcome| outcome.root),
         restarts: analyzer.restarts,
         steps: step_figures(&spec, &steps, &all, &totals, analyzer.total_steps),
         phases: phases(&steps, &totals),
