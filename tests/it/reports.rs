@@ -52,6 +52,8 @@ fn the_screens_say_the_same(person: &Person, report: &str, diff: &str, step: u64
     ui.press(&["G"]);
     let last = report.lines().count().saturating_sub(22);
     ui.wait("its end", |screen| shows(screen, report, last) && screen.contains("scroll"));
+    ui.press(&["9"]);
+    ui.wait("that there is none", |screen| screen.contains("there is no 9"));
     // where the first finding can be seen
     ui.press(&["1"]);
     ui.wait("the step", |screen| {
