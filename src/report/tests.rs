@@ -86,6 +86,54 @@ fn what_the_steps_do_not_tell_is_said() {
 }
 
 #[test]
+fn where_two_commands_differ_the_words_are_whole() {
+    let of = |command: String| {
+        let mut run = late_run(60, 20);
+        run.facts[0].value = command;
+        Side { whole: run, common: None }
+    };
+    let differ = |a: String, b: String| {
+        let (a, b) = (of(a), of(b));
+        let text = diff_text::render(&a.whole, &b.whole, &compare(&a, &b));
+        assert_fits(&text);
+        let lines = text.lines().skip_while(|line| *line != "What differs");
+        lines.map(str::trim).collect::<Vec<_>>().join(" ")
+    };
+    let short =
+        |ms: u32| format!("python3 sim.py steps=300 ms=20 slow=1 slowms={ms} s0=100 s1=200 stall=-1 fail=-1");
+    let text = differ(short(3), short(4));
+    assert!(text.contains(&short(3)) && text.contains(&short(4)), "{text}");
+    let many = "--an-option-of-a-long-command=with-a-value ".repeat(20);
+    let long = |ms: u32| format!("python3 {many}slowms={ms} {many}last");
+    let text = differ(long(3), long(4));
+    assert!(text.contains("slowms=3 --an") && text.contains("slowms=4 --an") && text.len() < 700, "{text}");
+    let json =
+        |ms: u32| format!("{{{}\"ms\":{ms},{}}}", "\"option\":1,".repeat(60), "\"more\":2,".repeat(60));
+    let text = differ(json(3), json(4));
+    assert!(text.contains("\"ms\":3") && text.contains("\"ms\":4"), "{text}");
+}
+
+#[test]
+fn a_run_beside_itself_is_the_same() {
+    let mut told = Told::new(spec(1));
+    for (step, ms) in (1..).zip([9, 60, 8, 24, 12, 64, 15, 21, 17]) {
+        told.step(0, timing(step, [0, ms, 0, 0, 0, 0]));
+    }
+    let run = told.finish(RunEnd::Finished);
+    let (a, b) = (side(run.clone()), side(run));
+    let text = diff_text::render(&a.whole, &b.whole, &compare(&a, &b));
+    let rows: Vec<&str> = text.lines().skip(4).take_while(|line| !line.is_empty()).collect();
+    assert!(!rows.is_empty() && rows.iter().all(|row| row.ends_with("same")), "{text}");
+}
+
+#[test]
+fn what_is_rounded_to_nothing_has_no_sign() {
+    use crate::domain::comparison::Unit;
+    let words = [-0.04, 0.04, -0.06, 0.06].map(|change| Unit::Percent.change_words(change));
+    assert_eq!(words, ["0.0 %", "0.0 %", "−0.1 %", "+0.1 %"]);
+}
+
+#[test]
 fn steps_of_an_excerpt_are_named_by_their_numbers_and_silent_ranks_are_counted() {
     let mut imported = spec(128);
     imported.options.imported = Some("trace of torch's profiler: a.json".to_owned());
