@@ -43,6 +43,27 @@ fn a_run_of_which_little_is_known_has_a_report() {
 }
 
 #[test]
+fn ranks_without_steps_have_no_shorter_ones() {
+    use crate::domain::run::RankExit;
+    use crate::domain::time::HostTime;
+    let mut told = Told::new(spec(36));
+    for rank in 0..36 {
+        let exit = RankExit {
+            code: Some(0),
+            signal: None,
+            t: HostTime(0),
+            error: None,
+            stopped: false,
+            cause: None,
+        };
+        told.rank(rank, crate::domain::event::Event::RankExited { exit });
+    }
+    let run = told.finish(RunEnd::Finished);
+    let text = text::render(&run, &findings(&run));
+    assert!(text.contains("\n  20 more ranks; --json has all\n"), "{text}");
+}
+
+#[test]
 fn the_page_loads_and_runs_nothing() {
     let run = late_run(300, 20);
     let page = page(&run, &findings(&run));
@@ -66,23 +87,6 @@ fn a_comparison_fits_80_columns() {
     let text = diff_text::render(&a.whole, &b.whole, &compare(&a, &b));
     assert_fits(&text);
     insta::assert_snapshot!("diff", text);
-}
-
-#[test]
-fn what_the_steps_do_not_tell_is_said() {
-    let of = |lengths: &[u32]| {
-        let mut told = Told::new(spec(1));
-        for (step, ms) in (1..).zip(lengths) {
-            told.step(0, timing(step, [0, *ms, 0, 0, 0, 0]));
-        }
-        Side { whole: told.finish(RunEnd::Finished), common: None }
-    };
-    let (a, b) = (of(&[9, 60, 8, 24, 12, 64, 15, 21, 17]), of(&[9, 55, 4, 66, 6, 52, 30, 48, 45]));
-    let text = diff_text::render(&a.whole, &b.whole, &compare(&a, &b));
-    assert_fits(&text);
-    let line = |name: &str| text.lines().find(|line| line.starts_with(name)).unwrap().to_owned();
-    assert!(line("p50").contains("unsure  ") && !line("p50").contains("same"), "{text}");
-    assert!(line("p95").ends_with("too few steps") && line("p99").ends_with("too few steps"), "{text}");
 }
 
 #[test]
@@ -131,6 +135,23 @@ fn what_is_rounded_to_nothing_has_no_sign() {
     use crate::domain::comparison::Unit;
     let words = [-0.04, 0.04, -0.06, 0.06].map(|change| Unit::Percent.change_words(change));
     assert_eq!(words, ["0.0 %", "0.0 %", "−0.1 %", "+0.1 %"]);
+}
+
+#[test]
+fn what_the_steps_do_not_tell_is_said() {
+    let of = |lengths: &[u32]| {
+        let mut told = Told::new(spec(1));
+        for (step, ms) in (1..).zip(lengths) {
+            told.step(0, timing(step, [0, *ms, 0, 0, 0, 0]));
+        }
+        Side { whole: told.finish(RunEnd::Finished), common: None }
+    };
+    let (a, b) = (of(&[9, 60, 8, 24, 12, 64, 15, 21, 17]), of(&[9, 55, 4, 66, 6, 52, 30, 48, 45]));
+    let text = diff_text::render(&a.whole, &b.whole, &compare(&a, &b));
+    assert_fits(&text);
+    let line = |name: &str| text.lines().find(|line| line.starts_with(name)).unwrap().to_owned();
+    assert!(line("p50").contains("unsure  ") && !line("p50").contains("same"), "{text}");
+    assert!(line("p95").ends_with("too few steps") && line("p99").ends_with("too few steps"), "{text}");
 }
 
 #[test]

@@ -149,6 +149,14 @@ fn what_can_not_be_understood_or_written_is_a_failure() {
     assert_eq!(bad.status.code(), Some(64), "{bad:?}");
     assert!(text(&bad.stderr).contains("p96>+5%\n^^^ not a metric; these are: p50 p95"), "{bad:?}");
     assert_eq!(person.run(&["report", "last"]).status.code(), Some(64), "there is no run");
+    for command in [&["report", "/dev/null"][..], &["export", "/dev/null", "--to", "csv"]] {
+        let device = person.run(command);
+        let err = text(&device.stderr);
+        assert!(
+            device.status.code() != Some(0) && err.contains("/dev/null is not a recording of hvtui"),
+            "{err}"
+        );
+    }
 
     let out = person.run(&["run", "-np", "1", "--", "true"]);
     assert!(out.status.success(), "{out:?}");
