@@ -4,6 +4,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::ids::Rank;
+use super::root_cause::{self, Evidence, RankEnd};
 use super::run::{RefusalClass, RunSpec};
 use super::time::Stamp;
 use super::world::RunState;
@@ -51,6 +52,9 @@ pub struct RunOutcome {
     /// When its last rank ended, on the client's clock; it may be told much later.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub at: Option<Stamp>,
+    /// What else is known of the cause.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub evidence: Option<Evidence>,
     /// One sentence for people.
     pub summary: String,
 }
@@ -71,7 +75,7 @@ pub fn restart_words(attempt: u32, of: u32, why: &str) -> String {
 impl RunOutcome {
     /// An end that no rank decided.
     pub fn new(end: RunEnd, summary: impl Into<String>) -> Self {
-        Self { end, refusal: None, root: None, code: None, at: None, summary: summary.into() }
+        Self { end, refusal: None, root: None, code: None, at: None, evidence: None, summary: summary.into() }
     }
 
     /// A host refused the run; nothing has started.
@@ -157,18 +161,20 @@ struct Stored {
     code: Option<i32>,
     #[serde(default)]
     at: Option<Stamp>,
+    #[serde(default)]
+    evidence: Option<Evidence>,
     summary: String,
 }
 
 impl From<Stored> for RunOutcome {
     fn from(stored: Stored) -> Self {
-        let Stored { end, refusal, root, code, at, summary } = stored;
+        let Stored { end, refusal, root, code, at, evidence, summary } = stored;
         let Some(number) = code else {
-            return Self { end, refusal, root, code, at, summary };
+            return Self { end, refusal, root, code, at, evidence, summary };
         };
         if root.is_some() || (end == RunEnd::Failed && number != i32::from(FAILED)) {
             let end = if end == RunEnd::Unknown { RunEnd::Failed } else { end };
-            return Self { end, refusal, root, code, at, summary };
+            return Self { end, refusal, root, code, at, evidence, summary };
         }
         // no rank decided: the number is one of hvtui's own
         let (of_number, refused) = end_of_number(number);
@@ -178,7 +184,7 @@ impl From<Stored> for RunOutcome {
             known => known,
         };
         let refusal = refusal.or(refused).filter(|_| end == RunEnd::Refused);
-        Self { end, refusal, root, code: None, at, summary }
+        Self { end, refusal, root, code: None, at, evidence, summary }
     }
 }
 
@@ -200,17 +206,17 @@ fn end_of_number(number: i32) -> (RunEnd, Option<RefusalClass>) {
 }
 
 impl RunState {
-    /// The rank that failed first: the run's own word on it once it ended, before that the earliest failure that was not
-    /// a consequence of stopping.
+    /// The rank that failed first: the run's own word on it once it ended, before that what is known of its ranks.
     pub fn root_cause(&self) -> Option<Rank> {
         if let Some(outcome) = &self.outcome {
             return outcome.root;
         }
-        let failures = self.ranks.iter().zip(0..).filter_map(|(rank, number)| {
-            let (when, exit) = rank.exit.as_ref()?;
-            (!exit.stopped && exit.shell_code() != 0).then_some((*when, Rank(number)))
+        let ends = self.ranks.iter().zip(0..).map(|(rank, number)| RankEnd {
+            rank: Rank(number),
+            exit: rank.exit.as_ref().map(|(when, exit)| (*when, exit)),
+            words: Some(&rank.last_words),
         });
-        failures.min().map(|(_, rank)| rank)
+        root_cause::of(ends).map(|cause| cause.rank)
     }
 }
 

@@ -29,13 +29,22 @@ impl RankOutput {
     }
 
     /// A whole line: it takes the place of the unfinished one. Several unfinished rows stay until the next are told.
-    pub(super) fn line(&mut self, at: Stamp, line: &Arc<LogLine>) -> Arc<LoggedLine> {
+    pub fn line(&mut self, at: Stamp, line: &Arc<LogLine>) -> Arc<LoggedLine> {
         let Some(stream) = self.stream(line.stream) else {
             return Arc::new(LoggedLine::alone(at, Arc::clone(line)));
         };
         stream.unfinished = stream.unfinished.take().filter(|rows| rows.line.text.contains('\n'));
         let (level, style) = stream.carried.next(line);
         Arc::new(LoggedLine { at, line: Arc::clone(line), gap: false, level, style })
+    }
+
+    /// Whether the line that this stream had last is one of a traceback that another one names.
+    pub fn is_part(&self, stream: Stream) -> bool {
+        match stream {
+            Stream::Stdout => self.streams[0].carried.is_part(),
+            Stream::Stderr => self.streams[1].carried.is_part(),
+            Stream::Report => false,
+        }
     }
 
     /// The beginning of a line, or the newest state of one; given back where there is something to see.

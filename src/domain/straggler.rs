@@ -139,6 +139,66 @@ pub struct Stragglers {
     quiet_us: u64,
     now: Option<Straggler>,
     past: VecDeque<Straggler>,
+    /// The steps of the named one so far, and those since it may be over.
+    episode: Tally,
+    calm_steps: Tally,
+}
+
+/// What a rank cost in some steps. No step counts for more than [`USUAL_STEPS`].
+#[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
+struct Tally {
+    cost: u64,
+    length: u64,
+    steps: u64,
+    /// Where it took longer than a typical other rank, as [`Lost::ALL`].
+    excess: [i64; 6],
+}
+
+impl Tally {
+    fn take(&mut self, rank: Rank, step: &Step, most: u64) {
+        self.length += step.length.min(most);
+        self.steps += 1;
+        if step.rank != rank {
+            return;
+        }
+        self.cost += step.cost.min(most);
+        if step.cost <= most {
+            self.excess.iter_mut().zip(step.excess).for_each(|(sum, more)| *sum = sum.saturating_add(more));
+        }
+    }
+
+    fn and(mut self, other: Self) -> Self {
+        self.cost += other.cost;
+        self.length += other.length;
+        self.steps += other.steps;
+        self.excess.iter_mut().zip(other.excess).for_each(|(sum, more)| *sum = sum.saturating_add(more));
+        self
+    }
+
+    fn per_step(&self) -> f64 {
+        self.cost as f64 / self.steps.max(1) as f64
+    }
+
+    /// Where it lost the time, where one place makes up half of it or more.
+    fn lost(&self) -> Option<Lost> {
+        let excess = |lost: &Lost| self.excess[*lost as usize];
+        let most = Lost::ALL.into_iter().max_by_key(excess)?;
+        let half = excess(&most).saturating_mul(2) >= i64::try_from(self.cost).unwrap_or(i64::MAX);
+        (self.cost > 0 && half).then_some(most)
+    }
+
+    /// A straggler with what it cost in these steps.
+    fn of(&self, straggler: &Straggler) -> Straggler {
+        if self.steps == 0 {
+            return straggler.clone();
+        }
+        Straggler {
+            cost_us: self.cost / self.steps,
+            share: self.cost as f64 / self.length.max(1) as f64,
+            lost: self.lost(),
+            ..straggler.clone()
+        }
+    }
 }
 
 /// Judgements running that say the same, and the time of the steps that they are about.
@@ -285,6 +345,12 @@ impl Stragglers {
         self.past.iter()
     }
 
+    /// All of them, each with what it cost over all of its steps; the one that goes on too.
+    pub fn episodes(&self) -> impl Iterator<Item = Straggler> {
+        let now = self.now.as_ref().map(|now| self.episode.of(now));
+        self.past.iter().cloned().chain(now)
+    }
+
     /// Takes a step of one of `world` ranks in.
     pub fn step(&mut self, world: usize, rank: Rank, timing: &StepTiming) {
         let at = rank.0 as usize;
@@ -343,7 +409,9 @@ impl Stragglers {
     }
 
     fn end(&mut self) {
-        if let Some(mut over) = self.now.take() {
+        if let Some(over) = self.now.take() {
+            // at its end it costs nothing any more
+            let mut over = self.episode.of(&over);
             over.over_at = Some(self.window.back().map_or(over.named_at, |step| step.number));
             if self.past.len() >= MOST_PAST {
                 self.past.pop_front();
@@ -352,6 +420,7 @@ impl Stragglers {
         }
         self.calm = Evidence::default();
         self.quiet_us = 0;
+        (self.episode, self.calm_steps) = (Tally::default(), Tally::default());
     }
 
     /// All ranks have reported the step.
@@ -392,6 +461,15 @@ impl Stragglers {
                 sums.rank == rank && sums.has_most() && is_worth(sums.own * 2, sums.length, NAMED_FROM)
             });
             self.calm = if still { Evidence::default() } else { self.calm.and(us) };
+            let mut newest = Tally::default();
+            for step in self.window.iter().rev().take(EVERY as usize) {
+                newest.take(rank, step, most);
+            }
+            self.calm_steps = self.calm_steps.and(newest);
+            // what comes after its last late steps is no more of it
+            if newest.per_step() * 2.0 >= self.episode.per_step() {
+                self.episode = self.episode.and(std::mem::take(&mut self.calm_steps));
+            }
             if self.calm.suffices(EVIDENCE_US) {
                 self.end();
                 self.over = (self.over + 1).min(MOST_DOUBLINGS);
@@ -410,6 +488,9 @@ impl Stragglers {
             && named != Some(suspect.rank)
         {
             self.end();
+            for step in self.window.iter().rev().take((EVERY * RUNNING) as usize) {
+                self.episode.take(suspect.rank, step, most);
+            }
             self.now = Some(self.figures(suspect.rank, number));
         } else if let Some(now) = &self.now {
             self.now = Some(self.figures(now.rank, now.named_at));

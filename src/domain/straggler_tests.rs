@@ -116,6 +116,9 @@ fn a_sleep_of_20_ms_is_named_with_rank_and_place_within_60_steps_and_over_within
             assert_eq!(train(&mut fold, &mut training, 60, None), []);
             assert_eq!(fold.now(), None, "seed {seed}, {lost:?}");
             let over = fold.past().next().unwrap();
+            // what it cost while it lasted, not at its end
+            assert!((15_000..23_000).contains(&over.cost_us), "{over:?}");
+            assert_eq!(over.lost, Some(lost));
             assert!(over.over_at.unwrap() > over.named_at && fold.past().count() == 1);
         }
     }

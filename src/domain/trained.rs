@@ -30,6 +30,36 @@ pub struct Trained {
     pub libraries: String,
 }
 
+impl Trained {
+    /// Of a run whose parts, in order, are told each by itself: the last one with the samples a second of all. Of a job that began
+    /// again at an earlier step, those since then.
+    pub fn of_parts(parts: Vec<Self>) -> Option<Self> {
+        let mut rate = Rate::default();
+        let mut before = 0;
+        for part in &parts {
+            if part.step < before {
+                (rate, before) = (Rate::default(), 0);
+            }
+            let steps = part.step.saturating_sub(before);
+            before = part.step;
+            if let Some(per_s) = part.samples_per_s.map(f64::from).filter(|rate| *rate > 0.0) {
+                // each step has as many samples as another one
+                rate.steps += steps as f64;
+                rate.seconds += steps as f64 / per_s;
+            }
+        }
+        let samples_per_s = (rate.seconds > 0.0).then(|| (rate.steps / rate.seconds) as f32);
+        let last = parts.into_iter().next_back()?;
+        Some(Self { samples_per_s: samples_per_s.or(last.samples_per_s), ..last })
+    }
+}
+
+#[derive(Default)]
+struct Rate {
+    steps: f64,
+    seconds: f64,
+}
+
 /// Finds it out from the events of a run.
 #[derive(Debug, Default, Serialize, Deserialize)]
 pub struct Follower {
@@ -174,5 +204,27 @@ mod tests {
             follow(&mut follower, rank, Event::RankStarted { pid: 7, t: HostTime(0) });
         }
         assert_eq!(follower.trained(), None);
+    }
+
+    #[test]
+    fn the_rate_of_a_run_in_parts_is_that_of_all_its_steps() {
+        let part = |step, samples_per_s| Trained {
+            step,
+            loss: None,
+            samples_per_s,
+            by: StepsBy::Program,
+            libraries: String::new(),
+        };
+        let rate = |parts: Vec<Trained>| Trained::of_parts(parts).and_then(|all| all.samples_per_s);
+        // 100 steps at 1000/s, 300 at 500/s
+        assert_eq!(rate(vec![part(100, Some(1000.0)), part(400, Some(500.0))]), Some(400.0 / 0.7));
+        assert_eq!(rate(vec![part(400, Some(500.0))]), Some(500.0));
+        assert_eq!(rate(vec![part(100, None), part(400, Some(500.0))]), Some(500.0));
+        // a client that recorded no further step
+        assert_eq!(rate(vec![part(100, Some(1000.0)), part(100, Some(7.0))]), Some(1000.0));
+        // began anew
+        assert_eq!(rate(vec![part(400, Some(1000.0)), part(100, Some(500.0))]), Some(500.0));
+        assert_eq!(rate(vec![part(100, None)]), None);
+        assert_eq!(Trained::of_parts(Vec::new()), None);
     }
 }

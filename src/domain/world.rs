@@ -16,6 +16,7 @@ use super::history::{Mark, RunHistory};
 use super::hooks::{HookFacts, StepsBy};
 pub use super::host_state::HostState;
 use super::ids::{HostId, Rank, RunId};
+use super::last_words::LastWords;
 use super::log::{LogLine, Stream};
 use super::log_text::level::Level;
 use super::nccl_log::NcclFacts;
@@ -148,6 +149,9 @@ pub struct RankState {
     /// The processes that train within it beside or instead of itself, by their number in their training; they have no
     /// workers themselves.
     pub workers: BTreeMap<u32, RankState>,
+    /// What it printed last that tells why it ended.
+    #[serde(default)]
+    pub last_words: LastWords,
 }
 
 impl RankState {
@@ -173,6 +177,7 @@ impl RankState {
             nccl: NcclFacts::default(),
             hooks: HookFacts::default(),
             workers: BTreeMap::new(),
+            last_words: LastWords::default(),
         }
     }
 
@@ -451,6 +456,7 @@ impl RunState {
                 return self.log.push(Arc::new(LoggedLine::alone(at, Arc::clone(line))));
             };
             let logged = rank.output.line(at, line);
+            rank.last_words.take(at, &logged, &rank.output);
             rank.nccl.push(&line.text);
             rank.last_line = Some(Arc::clone(&logged));
             self.log.push(logged);
@@ -568,6 +574,7 @@ impl RankState {
                 if self.steps_by == StepsBy::Log {
                     self.steps_by = StepsBy::Program;
                 }
+                self.last_words.stepped(at, timing.step);
                 self.steps.take((at, Arc::clone(timing)), keep);
                 self.step_count += 1;
             }

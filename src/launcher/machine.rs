@@ -13,6 +13,7 @@
 //! begins where its recording ends, see `attach`.
 
 mod attach;
+mod failing;
 mod lacking;
 mod meeting;
 mod restart;
@@ -30,8 +31,10 @@ use crate::domain::clock_fit::ClockFit;
 use crate::domain::container::ImageId;
 use crate::domain::event::{Event, Origin};
 use crate::domain::ids::{HostId, Rank, RunId};
+use crate::domain::last_words::LastWords;
 use crate::domain::note::{Note, what};
 use crate::domain::outcome::{RunEnd, RunOutcome};
+use crate::domain::rank_output::RankOutput;
 use crate::domain::run::{HostRun, RankExit, RunSpec, RunStage};
 use crate::domain::text::{about, plain};
 use crate::domain::time::{HostTime, Stamp};
@@ -83,6 +86,10 @@ pub struct RunMachine {
     /// Hosts on which nothing of the run is left.
     finished: BTreeSet<HostId>,
     exits: BTreeMap<Rank, (Stamp, RankExit)>,
+    /// What its ranks printed last.
+    words: BTreeMap<Rank, (RankOutput, LastWords)>,
+    /// When the other hosts are told to stop after a rank has failed, where they were not told yet.
+    stop_at: Option<Stamp>,
     committed: bool,
     /// Whether it was attached to: then no host's answer is awaited, and none that is missing stops the others.
     attached: bool,
@@ -170,6 +177,8 @@ impl RunMachine {
             images: BTreeMap::new(),
             finished: BTreeSet::new(),
             exits: BTreeMap::new(),
+            words: BTreeMap::new(),
+            stop_at: None,
             committed: false,
             attached: false,
             unsure: false,
@@ -254,7 +263,11 @@ impl RunMachine {
         let reached = match event {
             Event::RankStarted { .. } => Progress::Started,
             Event::RankConnected => Progress::Connected,
-            Event::StepDone { .. } => Progress::Stepped,
+            Event::StepDone { timing } => {
+                self.words.entry(rank).or_default().1.stepped(at, timing.step);
+                Progress::Stepped
+            }
+            Event::LogPrinted { line } => return self.printed(at, rank, line),
             Event::RankExited { exit } => return self.rank_exited(at, rank, exit, actions),
             _ => return,
         };
@@ -287,27 +300,6 @@ impl RunMachine {
         };
         let ranks = self.spec.placements.iter().map(|placement| placement.rank);
         ranks.filter(|rank| due(rank) && !self.exits.contains_key(rank)).collect()
-    }
-
-    fn rank_exited(&mut self, at: Stamp, rank: Rank, exit: &RankExit, actions: &mut Vec<Action>) {
-        // of one whose end was not seen, the host gives no time that means anything
-        let clock = self.host_of(rank).filter(|_| !exit.is_lost());
-        let when = clock.and_then(|host| self.clocks.get(host)?.stamp(exit.t)).unwrap_or(at);
-        self.rank_gone(at, rank, when, exit, actions);
-    }
-
-    fn rank_gone(&mut self, at: Stamp, rank: Rank, when: Stamp, exit: &RankExit, actions: &mut Vec<Action>) {
-        self.exits.insert(rank, (when, exit.clone()));
-        self.ranks_due.remove(&rank);
-        self.fail_fast(at, exit, actions);
-    }
-
-    /// One rank that failed by itself stops the others.
-    fn fail_fast(&mut self, at: Stamp, exit: &RankExit, actions: &mut Vec<Action>) {
-        if exit.shell_code() != 0 && !exit.stopped && self.stopping.is_none() {
-            // the host's own supervisor stops its other ranks by itself
-            self.stop_all(StopCause::Rank, false, at, actions);
-        }
     }
 
     /// Takes in an agent's answer.
@@ -403,6 +395,7 @@ impl RunMachine {
     /// Looks at the deadlines.
     pub fn handle_time(&mut self, now: Stamp) -> Vec<Action> {
         let mut actions = Vec::new();
+        self.look_at_failure(now, &mut actions);
         self.look_at_lacking(now, &mut actions);
         if let Some(summary) = self.lost_while_starting(now).filter(|_| !self.attached) {
             self.give_up(RunEnd::Unreachable, summary, now, &mut actions);
@@ -459,11 +452,16 @@ impl RunMachine {
         if self.stopping.is_none() {
             self.stopping = Some(cause);
         }
+        self.stop_at = None;
         self.abort_again(actions);
         for host in self.spec.hosts().into_iter().filter(|host| !self.finished.contains(host)) {
             let (run, attempt) = (self.spec.id.clone(), self.attempt);
             actions.push(Action::Send(host.clone(), ToAgent::Stop(Stop { run, host, now, attempt })));
         }
+        self.begin_stopping(at, actions);
+    }
+
+    fn begin_stopping(&mut self, at: Stamp, actions: &mut Vec<Action>) {
         if self.stage != RunStage::Stopping {
             self.hosts_due.clear();
             self.enter(RunStage::Stopping, at, actions);
@@ -508,7 +506,7 @@ impl RunMachine {
             {
                 RunOutcome::new(RunEnd::Stopped, "stopped")
             }
-            _ => verdict::outcome(&self.spec, &self.exits),
+            _ => verdict::outcome(&self.spec, &self.exits, |rank| Some(&self.words.get(&rank)?.1)),
         }
     }
 

@@ -4,24 +4,38 @@ use std::collections::BTreeMap;
 
 use crate::domain::blame;
 use crate::domain::ids::Rank;
+use crate::domain::last_words::LastWords;
 use crate::domain::outcome::{RunEnd, RunOutcome};
+use crate::domain::root_cause::{self, Evidence, RankEnd};
 use crate::domain::run::{RankExit, RunSpec};
 use crate::domain::time::Stamp;
 use crate::domain::units::ranges;
 
-/// The outcome of a run whose ranks have all ended. Times are on one clock; of ranks that failed by
-/// themselves the first one is the root cause, the others are collateral.
-pub fn outcome(spec: &RunSpec, exits: &BTreeMap<Rank, (Stamp, RankExit)>) -> RunOutcome {
+/// The outcome of a run whose ranks have all ended. Times are on one clock. `words`: what a rank printed last. Which rank is the
+/// root cause, [`root_cause::of`] says; the others are collateral.
+pub fn outcome<'a>(
+    spec: &RunSpec,
+    exits: &'a BTreeMap<Rank, (Stamp, RankExit)>,
+    words: impl Fn(Rank) -> Option<&'a LastWords>,
+) -> RunOutcome {
     let failed = exits.iter().filter(|(_, (_, exit))| exit.shell_code() != 0);
-    let first =
-        failed.clone().filter(|(_, (_, exit))| !exit.stopped).min_by_key(|(rank, (at, _))| (*at, **rank));
+    let ends = exits.iter().map(|(rank, (at, exit))| RankEnd {
+        rank: *rank,
+        exit: Some((*at, exit)),
+        words: words(*rank),
+    });
+    let cause = root_cause::of(ends);
+    let first = cause.as_ref().and_then(|cause| exits.get_key_value(&cause.rank));
     let unnamed =
         first.and_then(|(_, (_, exit))| exit.cause.clone().filter(|cause| blame::is_unnamed(cause)));
     if let (Some((_, (_, exit))), Some(summary)) = (first, unnamed) {
         return RunOutcome { code: Some(exit.shell_code()), ..RunOutcome::new(RunEnd::Failed, summary) };
     }
-    if let Some((root, (_, exit))) = first {
-        let place = spec.placements.get(root.0 as usize).map(ToString::to_string).unwrap_or_default();
+    if let (Some((root, (_, exit))), Some(cause)) = (first, cause) {
+        let name = |rank: Rank| {
+            let place = spec.placements.get(rank.0 as usize).map(ToString::to_string).unwrap_or_default();
+            format!("rank {rank} ({place})")
+        };
         let others = |stopped: bool| -> Vec<Rank> {
             let of_kind = failed.clone().filter(|(rank, (_, exit))| *rank != root && exit.stopped == stopped);
             of_kind.map(|(rank, _)| *rank).collect()
@@ -33,9 +47,17 @@ pub fn outcome(spec: &RunSpec, exits: &BTreeMap<Rank, (Stamp, RankExit)>) -> Run
         };
         let failed_too = words(&others(false), "failed too");
         let collateral = failed_too + &words(&others(true), "stopped because of it");
-        let first = if spec.world() > 1 { " failed first" } else { " failed" };
-        let summary = format!("rank {root} ({place}){first}: {}{collateral}", exit.describe());
-        return RunOutcome::failed(*root, exit.shell_code(), summary);
+        let how = match spec.world() {
+            1 => format!("failed: {}", exit.describe()),
+            _ => Evidence::headline(cause.evidence.as_ref(), &exit.describe()),
+        };
+        let more = cause.evidence.as_ref().and_then(|evidence| evidence.words(name));
+        let more = more.map_or_else(String::new, |more| format!("; {more}"));
+        let summary = format!("{} {how}{more}{collateral}", name(*root));
+        // the code of one that was told to stop is that of being told
+        let told = Some(exit).filter(|exit| !exit.stopped).or_else(|| Some(&exits.get(&cause.first)?.1));
+        let code = told.map_or(1, RankExit::shell_code);
+        return RunOutcome { evidence: cause.evidence, ..RunOutcome::failed(*root, code, summary) };
     }
     if exits.values().any(|(_, exit)| exit.stopped && exit.shell_code() != 0) {
         return RunOutcome::new(RunEnd::StoppedElsewhere, "stopped");
@@ -69,13 +91,51 @@ mod tests {
         list.iter().map(exit).collect()
     }
 
+    fn said(at: i64, text: &str) -> LastWords {
+        let mut words = LastWords::default();
+        words.stepped(Stamp(0), 40);
+        words.line(Stamp(at), crate::domain::log_text::level::Level::of(text), false, text);
+        words
+    }
+
+    #[test]
+    fn the_outcome_names_the_rank_that_printed_its_error_first() {
+        let said = [said(4, "RuntimeError: out of memory"), said(5, "peer gone")];
+        let words = |rank: Rank| Some(&said[usize::from(rank != Rank(1))]);
+        let ends = exits(&[(0, 5, 1, false), (1, 9, 3, false), (2, 6, 1, false), (3, 9, 143, true)]);
+        let told = outcome(&spec(), &ends, words);
+        assert_eq!((told.root, told.code), (Some(Rank(1)), Some(3)));
+        assert_eq!(
+            told.summary,
+            "rank 1 (b:0) printed an error first: RuntimeError: out of memory; exit 3; ranks 0, 2 failed too; \
+             rank 3 stopped because of it"
+        );
+        // told to stop before it had ended by itself
+        let ends = exits(&[(0, 5, 1, false), (1, 9, 143, true)]);
+        let told = outcome(&spec(), &ends, words);
+        assert_eq!((told.root, told.code), (Some(Rank(1)), Some(1)));
+    }
+
+    #[test]
+    fn the_outcome_names_a_rank_that_had_ended_before() {
+        let said = said(5, "peer gone");
+        let ends = exits(&[(0, 5, 1, false), (1, 2, 0, false), (2, 6, 1, false), (3, 9, 143, true)]);
+        let told = outcome(&spec(), &ends, |_| Some(&said));
+        assert_eq!((told.root, told.code), (Some(Rank(0)), Some(1)));
+        assert_eq!(
+            told.summary,
+            "rank 0 (a:0) failed first: exit 1; rank 1 (b:0) had ended before (exit 0, at step 40); rank 2 failed \
+             too; rank 3 stopped because of it"
+        );
+    }
+
     #[test]
     fn a_failure_that_the_launcher_gives_to_no_rank_is_no_ranks() {
         let mut exits = exits(&[(0, 1, 5, false), (1, 1, 5, false)]);
         for (_, exit) in exits.values_mut() {
             exit.cause = Some(blame::unnamed("mpirun: a process returned a non-zero exit code"));
         }
-        let outcome = outcome(&spec(), &exits);
+        let outcome = outcome(&spec(), &exits, |_| None);
         assert_eq!((outcome.end, outcome.code, outcome.root), (RunEnd::Failed, Some(5), None));
         let said = "mpirun: a process returned a non-zero exit code: which rank, it does not say";
         assert_eq!(outcome.summary, said);
@@ -83,7 +143,7 @@ mod tests {
 
     #[test]
     fn the_earliest_that_failed_by_itself_is_the_root_and_of_two_at_once_the_lower_rank() {
-        let outcome = |list| outcome(&spec(), &exits(list));
+        let outcome = |list| outcome(&spec(), &exits(list), |_| None);
         let later = outcome(&[(0, 9, 1, false), (1, 5, 3, false), (2, 1, 143, true), (3, 2, 0, false)]);
         assert_eq!((later.end, later.code, later.root), (RunEnd::Failed, Some(3), Some(Rank(1))));
         assert_eq!(

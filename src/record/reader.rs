@@ -26,6 +26,7 @@ use crate::domain::ids::Rank;
 use crate::domain::outcome::{RunOutcome, before_end};
 use crate::domain::run::{RunSpec, RunStage};
 use crate::domain::time::Stamp;
+use crate::domain::trained::Trained;
 use crate::domain::world::LoggedLine;
 
 /// Why a chunk is bad that is not later than the one before it.
@@ -475,18 +476,15 @@ pub(super) fn summarize(path: &Path) -> Result<RecordingSummary, Error> {
     };
     let size = open.iter().map(|(_, bytes, _)| bytes.length()).sum();
     let mut newest: Option<(ChunkNote, Integrity)> = None;
-    for (path, bytes, _) in open.iter_mut().rev() {
-        let Some((note, integrity)) = last_note(bytes).map_err(Error::file(path))? else { continue };
-        match &mut newest {
-            None => newest = Some((note, integrity)),
-            // A client that attached to the run when it had trained knows nothing of its steps.
-            Some((last, _)) => last.trained = note.trained,
-        }
-        if newest.as_ref().is_some_and(|(last, _)| last.trained.is_some()) {
-            break;
-        }
+    // Each client tells what it has recorded itself.
+    let mut parts = Vec::new();
+    for (path, bytes, _) in &mut open {
+        let Some((mut note, integrity)) = last_note(bytes).map_err(Error::file(path))? else { continue };
+        parts.extend(note.trained.take());
+        newest = Some((note, integrity));
     }
-    let (last, integrity) = newest.ok_or_else(|| unreadable("no whole chunk"))?;
+    let (mut last, integrity) = newest.ok_or_else(|| unreadable("no whole chunk"))?;
+    last.trained = Trained::of_parts(parts);
     Ok(RecordingSummary { spec, last, bytes: size, damage: integrity.damage() })
 }
 

@@ -196,6 +196,10 @@ impl Store {
         if path.is_file() {
             return Ok(path.to_owned());
         }
+        if path.exists() && !path.is_dir() {
+            // a pipe, a device: it can't be read from its end
+            return Err(Error::NotARecording(path.to_owned()));
+        }
         if text.contains('/') || path.extension().is_some_and(|end| end == "mcap") {
             // no run is called so: a file was meant
             let missing = std::io::Error::from(std::io::ErrorKind::NotFound);

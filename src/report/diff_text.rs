@@ -2,11 +2,11 @@
 
 use std::fmt::Write as _;
 
-use unicode_width::UnicodeWidthStr;
+use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
 
 use super::{WIDTH, wrapped};
 use crate::domain::analysis::RunAnalysis;
-use crate::domain::comparison::{Compared, Comparison, Difference};
+use crate::domain::comparison::{Compared, Comparison, Difference, Unit};
 use crate::domain::text::sanitize;
 use crate::domain::units::{counted, middle_cut};
 
@@ -48,10 +48,7 @@ pub fn render(a: &RunAnalysis, b: &RunAnalysis, comparison: &Comparison) -> Stri
 fn row(metric: &Compared) -> String {
     let value =
         |value: Option<f64>| value.map_or_else(|| UNKNOWN.to_owned(), |value| metric.unit.words(value));
-    let percent = |share: f64| {
-        let sign = if share < 0.0 { '−' } else { '+' };
-        format!("{sign}{:.1} %", share.abs() * 100.0)
-    };
+    let percent = |share: f64| Unit::Percent.change_words(share * 100.0);
     let change = match (metric.change, metric.relative) {
         (None, _) => UNKNOWN.to_owned(),
         (Some(_), _) if metric.unsure => "unsure".to_owned(),
@@ -78,7 +75,54 @@ fn differs(difference: &Difference) -> String {
     if line.width() <= WIDTH {
         return format!("{line}\n");
     }
-    let cut = |text: &str| middle_cut(text, WIDTH - 7);
+    let room = WIDTH - INDENT;
+    let longest = a.width().max(b.width());
+    let (a, b) = if longest <= LINES * room { (a, b) } else { apart(&a, &b, LINES * room) };
+    let lines = |text: &str| wrapped(&broken(text, room), INDENT).trim_start().to_owned();
     let name = middle_cut(&name, WIDTH - 2);
-    format!("  {name}\n    A  {}\n    B  {}\n", cut(&a), cut(&b))
+    format!("  {name}\n    A  {}\n    B  {}\n", lines(&a), lines(&b))
+}
+
+/// The same with blanks in words that are longer than a line.
+fn broken(text: &str, room: usize) -> String {
+    let mut out = String::new();
+    let mut column = 0;
+    for letter in text.chars() {
+        let width = letter.width().unwrap_or(0);
+        if letter == ' ' {
+            column = 0;
+        } else if column + width > room {
+            out.push(' ');
+            column = width;
+        } else {
+            column += width;
+        }
+        out.push(letter);
+    }
+    out
+}
+
+/// Columns before a value that has lines of its own, and so many lines it has at most.
+const INDENT: usize = 7;
+const LINES: usize = 4;
+/// So many words that both have are kept beside what differs.
+const BESIDE: usize = 3;
+
+/// Two texts of many words without most of what both have: where they differ, the words stay whole.
+fn apart(a: &str, b: &str, room: usize) -> (String, String) {
+    let words =
+        |text: &'_ str| -> Vec<String> { text.split_inclusive([' ', ',']).map(str::to_owned).collect() };
+    let (a, b) = (words(a), words(b));
+    let least = a.len().min(b.len());
+    let same =
+        |pairs: &mut dyn Iterator<Item = (&String, &String)>| pairs.take_while(|(a, b)| a == b).count();
+    let before = same(&mut a.iter().zip(&b));
+    let behind = same(&mut a.iter().rev().zip(b.iter().rev())).min(least - before);
+    let cut = |words: &[String]| {
+        let (from, to) = (before.saturating_sub(BESIDE), (words.len() - behind + BESIDE).min(words.len()));
+        let part = words.get(from..to).unwrap_or_default().concat();
+        let (start, end) = (if from > 0 { "… " } else { "" }, if to < words.len() { " …" } else { "" });
+        format!("{start}{}{end}", middle_cut(part.trim_end(), room.saturating_sub(4)))
+    };
+    (cut(&a), cut(&b))
 }

@@ -43,6 +43,27 @@ fn a_run_of_which_little_is_known_has_a_report() {
 }
 
 #[test]
+fn ranks_without_steps_have_no_shorter_ones() {
+    use crate::domain::run::RankExit;
+    use crate::domain::time::HostTime;
+    let mut told = Told::new(spec(36));
+    for rank in 0..36 {
+        let exit = RankExit {
+            code: Some(0),
+            signal: None,
+            t: HostTime(0),
+            error: None,
+            stopped: false,
+            cause: None,
+        };
+        told.rank(rank, crate::domain::event::Event::RankExited { exit });
+    }
+    let run = told.finish(RunEnd::Finished);
+    let text = text::render(&run, &findings(&run));
+    assert!(text.contains("\n  20 more ranks; --json has all\n"), "{text}");
+}
+
+#[test]
 fn the_page_loads_and_runs_nothing() {
     let run = late_run(300, 20);
     let page = page(&run, &findings(&run));
@@ -66,6 +87,54 @@ fn a_comparison_fits_80_columns() {
     let text = diff_text::render(&a.whole, &b.whole, &compare(&a, &b));
     assert_fits(&text);
     insta::assert_snapshot!("diff", text);
+}
+
+#[test]
+fn where_two_commands_differ_the_words_are_whole() {
+    let of = |command: String| {
+        let mut run = late_run(60, 20);
+        run.facts[0].value = command;
+        Side { whole: run, common: None }
+    };
+    let differ = |a: String, b: String| {
+        let (a, b) = (of(a), of(b));
+        let text = diff_text::render(&a.whole, &b.whole, &compare(&a, &b));
+        assert_fits(&text);
+        let lines = text.lines().skip_while(|line| *line != "What differs");
+        lines.map(str::trim).collect::<Vec<_>>().join(" ")
+    };
+    let short =
+        |ms: u32| format!("python3 sim.py steps=300 ms=20 slow=1 slowms={ms} s0=100 s1=200 stall=-1 fail=-1");
+    let text = differ(short(3), short(4));
+    assert!(text.contains(&short(3)) && text.contains(&short(4)), "{text}");
+    let many = "--an-option-of-a-long-command=with-a-value ".repeat(20);
+    let long = |ms: u32| format!("python3 {many}slowms={ms} {many}last");
+    let text = differ(long(3), long(4));
+    assert!(text.contains("slowms=3 --an") && text.contains("slowms=4 --an") && text.len() < 700, "{text}");
+    let json =
+        |ms: u32| format!("{{{}\"ms\":{ms},{}}}", "\"option\":1,".repeat(60), "\"more\":2,".repeat(60));
+    let text = differ(json(3), json(4));
+    assert!(text.contains("\"ms\":3") && text.contains("\"ms\":4"), "{text}");
+}
+
+#[test]
+fn a_run_beside_itself_is_the_same() {
+    let mut told = Told::new(spec(1));
+    for (step, ms) in (1..).zip([9, 60, 8, 24, 12, 64, 15, 21, 17]) {
+        told.step(0, timing(step, [0, ms, 0, 0, 0, 0]));
+    }
+    let run = told.finish(RunEnd::Finished);
+    let (a, b) = (side(run.clone()), side(run));
+    let text = diff_text::render(&a.whole, &b.whole, &compare(&a, &b));
+    let rows: Vec<&str> = text.lines().skip(4).take_while(|line| !line.is_empty()).collect();
+    assert!(!rows.is_empty() && rows.iter().all(|row| row.ends_with("same")), "{text}");
+}
+
+#[test]
+fn what_is_rounded_to_nothing_has_no_sign() {
+    use crate::domain::comparison::Unit;
+    let words = [-0.04, 0.04, -0.06, 0.06].map(|change| Unit::Percent.change_words(change));
+    assert_eq!(words, ["0.0 %", "0.0 %", "−0.1 %", "+0.1 %"]);
 }
 
 #[test]

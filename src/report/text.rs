@@ -244,9 +244,11 @@ fn ranks(run: &RunAnalysis) -> String {
         out.push('\n');
     }
     let less = if run.ranks.iter().any(|rank| rank.wait_caused_us.is_some()) {
-        "cost less"
+        " cost less"
+    } else if run.ranks.iter().any(|rank| rank.length.is_some()) {
+        " have shorter steps"
     } else {
-        "have shorter steps"
+        ""
     };
     match (more, told.is_empty()) {
         (0, _) => {}
@@ -257,7 +259,7 @@ fn ranks(run: &RunAnalysis) -> String {
             let _ = writeln!(out, "  1 more rank; --json has all");
         }
         (more, false) => {
-            let _ = writeln!(out, "  {more} more ranks {less}; --json has all");
+            let _ = writeln!(out, "  {more} more ranks{less}; --json has all");
         }
     }
     if !told.is_empty() && !untold.is_empty() {

@@ -30,11 +30,21 @@ pub enum Action {
     },
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 enum Phase {
     Running,
-    Ending { kill_at: HostTime },
-    Killing { since: HostTime, next: HostTime },
+    /// A rank has failed; the others may end by themselves.
+    Settling {
+        until: HostTime,
+        why: String,
+    },
+    Ending {
+        kill_at: HostTime,
+    },
+    Killing {
+        since: HostTime,
+        next: HostTime,
+    },
     Abandoned,
 }
 
@@ -43,6 +53,7 @@ enum Phase {
 pub struct Machine {
     open: BTreeSet<Rank>,
     grace_us: u64,
+    settle_us: u64,
     phase: Phase,
 }
 
@@ -52,8 +63,15 @@ impl Machine {
         Self {
             open: ranks.into_iter().collect(),
             grace_us: grace_ms.saturating_mul(1000),
+            settle_us: 0,
             phase: Phase::Running,
         }
+    }
+
+    /// The same, whose ranks have so many microseconds to end by themselves after one has failed.
+    #[must_use]
+    pub fn settling(self, settle_us: u64) -> Self {
+        Self { settle_us, ..self }
     }
 
     /// Ranks whose end is not known yet.
@@ -61,26 +79,33 @@ impl Machine {
         &self.open
     }
 
-    /// A rank ended. The first that fails ends the others.
+    /// A rank ended. The first that fails ends the others, a moment later: those that end by themselves keep their own exit code,
+    /// and the cause may be among them.
     pub fn exited(&mut self, rank: Rank, exit: &RankExit, now: HostTime) -> Vec<Action> {
         self.open.remove(&rank);
         if self.phase != Phase::Running || exit.shell_code() == 0 || self.open.is_empty() {
             return Vec::new();
         }
-        self.end(format!("rank {rank} failed: {}", exit.describe()), self.grace_us, now)
+        let why = format!("rank {rank} failed: {}", exit.describe());
+        if self.settle_us > 0 && exit.error.is_none() {
+            self.phase = Phase::Settling { until: after(now, self.settle_us), why };
+            return Vec::new();
+        }
+        self.end(why, self.grace_us, now)
     }
 
     /// A stop was requested; `at_once` without grace. A second request to stop changes nothing: a client that sees the
     /// same failure asks just as the first grace has begun.
     pub fn stop(&mut self, at_once: bool, now: HostTime) -> Vec<Action> {
-        match self.phase {
-            Phase::Running if at_once => {
+        match &self.phase {
+            Phase::Running | Phase::Settling { .. } if at_once => {
                 let mut actions = self.end("asked to stop now".to_owned(), 0, now);
                 actions.retain(|action| *action != Action::Term);
                 actions.extend(self.kill(now));
                 actions
             }
             Phase::Running => self.end("asked to stop".to_owned(), self.grace_us, now),
+            Phase::Settling { why, .. } => self.end(why.clone(), self.grace_us, now),
             Phase::Ending { .. } if at_once => self.kill(now),
             Phase::Ending { .. } | Phase::Killing { .. } | Phase::Abandoned => Vec::new(),
         }
@@ -88,7 +113,7 @@ impl Machine {
 
     /// The ranks are to end for another reason than a person's word; nothing where they end already.
     pub fn give_up(&mut self, why: String, now: HostTime) -> Vec<Action> {
-        if self.phase != Phase::Running || self.open.is_empty() {
+        if !matches!(self.phase, Phase::Running | Phase::Settling { .. }) || self.open.is_empty() {
             return Vec::new();
         }
         self.end(why, self.grace_us, now)
@@ -106,13 +131,18 @@ impl Machine {
 
     /// Time has passed or processes have ended; `empty` when no process of the run is left.
     pub fn tick(&mut self, empty: bool, now: HostTime) -> Vec<Action> {
-        match self.phase {
-            Phase::Running if self.open.is_empty() && !empty => {
+        match &self.phase {
+            Phase::Running | Phase::Settling { .. } if self.open.is_empty() => {
+                if empty {
+                    return Vec::new();
+                }
                 self.phase = Phase::Ending { kill_at: after(now, self.grace_us.min(STRAY_GRACE_US)) };
                 vec![Action::Term]
             }
-            Phase::Ending { kill_at } if now >= kill_at => self.kill(now),
-            Phase::Killing { since, next } if now >= next => {
+            Phase::Settling { until, why } if now >= *until => self.end(why.clone(), self.grace_us, now),
+            Phase::Ending { kill_at } if now >= *kill_at => self.kill(now),
+            Phase::Killing { since, next } if now >= *next => {
+                let since = *since;
                 let elapsed = now.0 - since.0;
                 if elapsed >= KILL_PATIENCE_US {
                     self.phase = Phase::Abandoned;
@@ -134,6 +164,7 @@ impl Machine {
     pub fn wake_at(&self) -> Option<HostTime> {
         match self.phase {
             Phase::Running | Phase::Abandoned => None,
+            Phase::Settling { until, .. } => Some(until),
             Phase::Ending { kill_at } => Some(kill_at),
             Phase::Killing { next, .. } => Some(next),
         }
@@ -195,6 +226,36 @@ mod tests {
         assert_eq!(machine.tick(false, HostTime(100_000)), [Action::Kill { wraps: false }]);
         assert_eq!(machine.exited(Rank(0), &exit(1), HostTime(100_001)), []);
         assert!(machine.done(true));
+    }
+
+    #[test]
+    fn ranks_that_end_by_themselves_after_a_failure_are_not_told_to_stop() {
+        let settling = || Machine::new([Rank(0), Rank(1), Rank(2)], 100).settling(1000);
+        let mut machine = settling();
+        assert_eq!(machine.exited(Rank(1), &exit(1), HostTime(0)), []);
+        assert_eq!(machine.wake_at(), Some(HostTime(1000)));
+        assert_eq!(machine.exited(Rank(0), &exit(3), HostTime(900)), [], "no second reason");
+        assert_eq!(machine.tick(false, HostTime(999)), []);
+        let told = [Action::MarkStop("rank 1 failed: exit 1".to_owned()), Action::Term];
+        assert_eq!(machine.tick(false, HostTime(1000)), told);
+        // all of them in time
+        let mut machine = settling();
+        for rank in 0..3 {
+            assert_eq!(machine.exited(Rank(rank), &exit(1), HostTime(rank.into())), []);
+        }
+        assert!(machine.done(true) && machine.tick(true, HostTime(2000)).is_empty());
+        assert_eq!(machine.tick(false, HostTime(2000)), [Action::Term], "what they have left");
+        // a person does not wait
+        let mut machine = settling();
+        machine.exited(Rank(1), &exit(1), HostTime(0));
+        assert_eq!(machine.stop(false, HostTime(5)), told);
+        let mut machine = settling();
+        machine.exited(Rank(1), &exit(1), HostTime(0));
+        assert_eq!(machine.stop(true, HostTime(5)).last(), Some(&Action::Kill { wraps: false }));
+        // a rank that never began has nothing to settle
+        let mut machine = settling();
+        let never = RankExit { error: Some("exec: no such file".to_owned()), ..exit(126) };
+        assert_eq!(machine.exited(Rank(1), &never, HostTime(0)).len(), 2);
     }
 
     #[test]

@@ -46,6 +46,7 @@ use crate::domain::log::Stream;
 use crate::domain::note::{Note, what};
 use crate::domain::options::PythonHooks;
 use crate::domain::redaction::{MASK, Masks};
+use crate::domain::root_cause::SETTLE_US;
 use crate::domain::run::{HostRun, RankExit, RankSpec};
 use crate::domain::time::HostTime;
 use crate::procs::cgroup::Cgroup;
@@ -178,7 +179,10 @@ impl Supervisor {
     }
 
     pub(super) fn new(dir: RunDir, log: File, spec: HostRun, state: State, signals: Listener) -> Self {
-        let machine = Machine::new(spec.ranks.iter().map(|rank| rank.rank), spec.grace_ms);
+        // a launcher judges by itself which rank has failed
+        let settle_us = if spec.engine.is_none() { SETTLE_US } else { 0 };
+        let ranks = spec.ranks.iter().map(|rank| rank.rank);
+        let machine = Machine::new(ranks, spec.grace_ms).settling(settle_us);
         let silence = Silence::new(&spec, clock::host_now());
         let watch = Watch::default();
         Self {

@@ -340,3 +340,11 @@ fn a_recording_is_put_where_it_is_wanted_and_over_nothing() {
     assert_eq!(mode & 0o777, 0o600);
     assert!(!person.home().join("mine.mcap.part").exists());
 }
+
+#[test]
+fn nothing_is_said_of_the_hosts_of_an_imported_run_that_is_deleted() {
+    let person = Person::new(1);
+    imported(&person, &[&fixture("horovod.json")]);
+    let out = said(&person.run(&["runs", "prune", "--keep", "0", "--dry-run"]));
+    assert!(out.contains("1 to be deleted") && !out.contains("not in the hosts file"), "{out}");
+}

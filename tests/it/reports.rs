@@ -52,6 +52,8 @@ fn the_screens_say_the_same(person: &Person, report: &str, diff: &str, step: u64
     ui.press(&["G"]);
     let last = report.lines().count().saturating_sub(22);
     ui.wait("its end", |screen| shows(screen, report, last) && screen.contains("scroll"));
+    ui.press(&["9"]);
+    ui.wait("that there is none", |screen| screen.contains("there is no 9"));
     // where the first finding can be seen
     ui.press(&["1"]);
     ui.wait("the step", |screen| {
@@ -147,6 +149,14 @@ fn what_can_not_be_understood_or_written_is_a_failure() {
     assert_eq!(bad.status.code(), Some(64), "{bad:?}");
     assert!(text(&bad.stderr).contains("p96>+5%\n^^^ not a metric; these are: p50 p95"), "{bad:?}");
     assert_eq!(person.run(&["report", "last"]).status.code(), Some(64), "there is no run");
+    for command in [&["report", "/dev/null"][..], &["export", "/dev/null", "--to", "csv"]] {
+        let device = person.run(command);
+        let err = text(&device.stderr);
+        assert!(
+            device.status.code() != Some(0) && err.contains("/dev/null is not a recording of hvtui"),
+            "{err}"
+        );
+    }
 
     let out = person.run(&["run", "-np", "1", "--", "true"]);
     assert!(out.status.success(), "{out:?}");
@@ -165,4 +175,46 @@ fn what_can_not_be_understood_or_written_is_a_failure() {
     );
     let nowhere = person.run(&["report", "last", "--html", "none/report.html"]);
     assert_eq!(nowhere.status.code(), Some(74), "{nowhere:?}");
+}
+
+/// What a run of `script` on four ranks says last, and its report.
+fn failed(person: &Person, script: &str) -> (Option<i32>, String, String) {
+    let out = person.run(&["run", "-np", "4", "--", "sh", "-c", script]);
+    let err = text(&out.stderr);
+    let last = err.lines().find(|line| line.starts_with("hvtui: exit ")).unwrap_or(&err).to_owned();
+    (out.status.code(), last, said(&person.run(&["report", "last"])))
+}
+
+#[test]
+fn the_rank_that_printed_its_error_is_the_cause_though_others_end_first() {
+    let person = Person::new(4);
+    let script =
+        "if [ $RANK = 1 ]; then echo 'RuntimeError: CUDA error: out of memory' >&2; sleep 0.4; exit 3; fi
+                  sleep 0.2; echo 'peer gone' >&2; exit 1";
+    let (code, last, report) = failed(&person, script);
+    let cause = "rank 1 (here:1) printed an error first: RuntimeError: CUDA error: out of memory; exit 3; ranks 0, \
+                 2-3 failed too";
+    assert_eq!(code, Some(3), "{last}");
+    assert!(last.ends_with(cause), "{last}");
+    assert!(report.contains("first error, rank 1: RuntimeError: CUDA error: out of memory"), "{report}");
+    // what does not end by itself is stopped all the same
+    let script = "if [ $RANK = 1 ]; then echo 'RuntimeError: no' >&2; exec sleep 600; fi
+                  sleep 0.2; echo 'ConnectionResetError: [Errno 104] Connection reset by peer' >&2; exit 1";
+    let (code, last, _) = failed(&person, script);
+    assert_eq!(code, Some(1), "{last}");
+    let cause = "rank 1 (here:1) printed an error first: RuntimeError: no; killed by SIGTERM; ranks 0, 2-3 failed too";
+    assert!(last.ends_with(cause), "{last}");
+}
+
+#[test]
+fn a_rank_that_had_ended_before_the_others_failed_is_named() {
+    let person = Person::new(4);
+    let script = "if [ $RANK = 1 ]; then exit 0; fi; sleep 0.5; echo 'peer gone' >&2; exit 1";
+    let (code, last, report) = failed(&person, script);
+    assert_eq!(code, Some(1), "{last}");
+    assert!(
+        last.contains("failed first: exit 1; rank 1 (here:1) had ended before (exit 0); ranks "),
+        "{last}"
+    );
+    assert!(report.contains("had ended before (exit"), "{report}");
 }

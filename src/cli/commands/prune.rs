@@ -231,6 +231,10 @@ fn surplus(beyond: Vec<Past>, store: &Store, asked: &Asked, names: &BTreeSet<Hos
     let surplus = beyond.into_iter().map(|Past { run, summary, created, bytes, why }| {
         // of an empty one it is not known which hosts it has: what they keep of it stays theirs
         let (stays, mut unnamed) = match &summary {
+            // the hosts of an imported run were never hvtui's
+            Some(summary) if summary.spec.is_imported() => {
+                (reason_to_stay(summary, store, asked), Vec::new())
+            }
             Some(summary) => (reason_to_stay(summary, store, asked), asked.inventory.unheard(&summary.spec)),
             None if asked.inventory.is_live(&run) => (Some("it is running".to_owned()), Vec::new()),
             None => (None, Vec::new()),

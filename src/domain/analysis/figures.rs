@@ -9,7 +9,7 @@ use super::by_step::ByStep;
 use super::histogram::{Estimate, Histogram};
 use super::lateness::Late;
 use super::metrics::MetricFigures;
-use super::steps::{Ended, StepPoint};
+use super::points::{Ended, StepPoint};
 
 use crate::domain::clock_check::ClocksApart;
 use crate::domain::hooks::StepsBy;
@@ -92,6 +92,9 @@ pub struct StepFigures {
     pub length: Option<Spread>,
     /// Whether `length` is of steps that all ranks have told.
     pub aligned: bool,
+    /// The longest of them, the longest first.
+    #[serde(skip)]
+    pub longest: Vec<SlowStep>,
     /// The first and the last of the steps that all ranks have told.
     #[serde(skip)]
     pub whole: Option<(u64, u64)>,
@@ -144,6 +147,11 @@ pub struct RankFigures {
     pub last_in: Option<u64>,
     /// What the run would be shorter had it never come last: how long the second last waited for it.
     pub wait_caused_us: Option<u64>,
+    /// What of that comes again and again, and is worth a word.
+    #[serde(skip)]
+    pub recurring_us: Option<u64>,
+    /// In which part of the run most of it lies; `None` where it is spread over the run.
+    pub caused_in: Option<Span>,
     /// The share of its allreduce that is hidden behind computing.
     pub overlap: Option<f64>,
     /// Waiting and moving bytes, its mean a step.
@@ -182,6 +190,28 @@ pub struct WhatIf {
     pub of_steps: u64,
 }
 
+/// Some steps in a row.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+pub struct Span {
+    /// The first.
+    pub from_step: u64,
+    /// The last.
+    pub to_step: u64,
+}
+
+/// A step that took longer than others.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct SlowStep {
+    /// Which.
+    pub step: u64,
+    /// How long it took.
+    pub us: u32,
+    /// The rank that the others waited for, and how long the second last did.
+    pub last: Option<(Rank, u32)>,
+    /// Where that rank lost the time.
+    pub lost: Option<Lost>,
+}
+
 /// A time in which a rank was a straggler.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Episode {
@@ -191,7 +221,7 @@ pub struct Episode {
     pub from_step: u64,
     /// The step after which it was over; `None` where the run ended before.
     pub to_step: Option<u64>,
-    /// What it cost a step at the end of it.
+    /// What it cost a step, over all of its steps.
     pub cost_us: u64,
     /// The same as a share of the step.
     pub share: f64,
@@ -355,6 +385,8 @@ pub struct GapFigures {
     pub log_bytes: u64,
     /// For how long no client followed the run.
     pub unattended_us: u64,
+    /// Steps in the middle that are not told, though all before and behind them are: what held them is lost.
+    pub steps: Vec<Span>,
     /// What is wrong with the file.
     pub damage: Option<String>,
 }
@@ -387,6 +419,9 @@ pub struct RunAnalysis {
     pub success: Option<bool>,
     /// Whether it was stopped on request: neither a success nor a failure.
     pub stopped: bool,
+    /// The rank by which it failed.
+    #[serde(skip)]
+    pub failed_by: Option<Rank>,
     /// How often all ranks were started again.
     pub restarts: u32,
     /// Its steps.
@@ -449,12 +484,25 @@ impl RunAnalysis {
         Some((first, self.steps.last?))
     }
 
+    /// How much of a time in which these steps ended belongs to none of them: it lies between steps, or in one that ends later.
+    /// `None` where that is little, and where not all ranks tell the same steps.
+    pub fn in_no_step_us(&self, span_us: u64) -> Option<u64> {
+        let length = self.steps.length.filter(|_| self.steps.aligned)?;
+        let in_steps = length.mean_us * length.count as f64 + f64::from(self.steps.warm_up_us.unwrap_or(0));
+        let left = span_us.saturating_sub(in_steps as u64);
+        (left as f64 >= span_us as f64 * NO_STEP_FROM && left >= NO_STEP_LEAST_US).then_some(left)
+    }
+
     /// A rank's share of a phase; unknown where no rank told of that phase.
     pub fn share(&self, rank: &RankFigures, phase: Phase) -> Option<f64> {
         let is_told = self.phases.iter().any(|figures| figures.phase == phase);
         rank.shares.filter(|_| is_told).map(|shares| shares[phase.index()])
     }
 }
+
+/// So much of a time, and so many microseconds, in no step are worth a word.
+const NO_STEP_FROM: f64 = 0.10;
+const NO_STEP_LEAST_US: u64 = 200_000;
 
 /// One fact of what was run, and where.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]

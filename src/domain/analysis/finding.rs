@@ -2,9 +2,9 @@
 
 use serde::Serialize;
 
-use super::figures::{GpuFigures, RunAnalysis, WhatIf};
+use super::figures::{GpuFigures, RunAnalysis, SlowStep, Span, WhatIf};
+use super::what_if::matters;
 use crate::domain::ids::Rank;
-use crate::domain::straggler::LEAST_US;
 use crate::domain::text::sanitize;
 use crate::domain::time::Stamp;
 use crate::domain::timing::Phase;
@@ -20,6 +20,12 @@ const EXPOSED_FROM: f64 = 0.25;
 const LAST_FROM: f64 = 0.05;
 const LAST_LEAST: u64 = 3;
 const LAST_BY_CHANCE: f64 = 0.025;
+/// A step that takes so many times the median is looked at alone, from this share of the steps' time or so many microseconds on, and
+/// where fewer than so many are as slow.
+const SLOW_FROM: f64 = 10.0;
+const SLOW_SHARE: f64 = 0.01;
+const SLOW_US: u64 = 10_000_000;
+const SLOW_MOST: usize = 16;
 /// Steps of which 99 of 100 are shorter than so many times the median are even.
 const UNEVEN_FROM: f64 = 2.0;
 /// Steps that become longer or shorter by this share over the run.
@@ -61,23 +67,43 @@ pub struct Finding {
     pub weight: f64,
     /// Where a replay shows it; `None` where it is the same all along.
     pub place: Option<Place>,
+    /// In which steps it lies; `None` where it is spread over the run.
+    #[serde(rename = "steps")]
+    pub span: Option<Span>,
 }
 
 impl Finding {
     fn new(weight: f64, words: impl Into<String>, evidence: impl Into<String>) -> Self {
-        Self { words: words.into(), evidence: evidence.into(), weight, place: None }
+        Self { words: words.into(), evidence: evidence.into(), weight, place: None, span: None }
     }
 
     /// The same, with where it can be seen.
     fn seen_at(self, place: impl Into<Option<Place>>) -> Self {
         Self { place: place.into(), ..self }
     }
+
+    /// The same where nothing else says where it can be seen.
+    fn or_seen_at(self, place: Option<Place>) -> Self {
+        Self { place: self.place.or(place), ..self }
+    }
+
+    /// The same, which cost so much in all, most of it in these steps.
+    fn mostly_in(self, span: Option<Span>, us: u64) -> Self {
+        let Some(Span { from_step, to_step }) = span else { return self };
+        let steps = to_step.saturating_sub(from_step).saturating_add(1);
+        let there = short_duration_us(us / steps.max(1));
+        let evidence = format!(
+            "{}\nmost of it in steps {from_step} to {to_step}: about {there} a step there",
+            self.evidence
+        );
+        Self { evidence, span, ..self.seen_at(Place::Step(from_step)) }
+    }
 }
 
 /// What is worth a look, the heaviest first.
 pub fn findings(run: &RunAnalysis) -> Vec<Finding> {
     let mut found: Vec<Finding> =
-        [failure(run), stalled(run), not_finite(run), uneven(run), drift(run), start(run)]
+        [failure(run), stalled(run), not_finite(run), slow_step(run), uneven(run), drift(run), start(run)]
             .into_iter()
             .chain([data(run), exposed(run), idle(run), missing(run), errors(run), clocks(run)])
             .flatten()
@@ -126,8 +152,12 @@ fn failure(run: &RunAnalysis) -> Option<Finding> {
         return None;
     }
     let line = run.log.first_error.as_ref();
-    let evidence =
-        line.map_or_else(String::new, |line| format!("first error, rank {}: {}", line.rank, line.text));
+    let evidence = line.map_or_else(String::new, |line| {
+        // the rank by which it failed has printed none
+        let is_other = run.failed_by.is_some_and(|root| root != line.rank);
+        let what = if is_other { "an error of" } else { "first error," };
+        format!("{what} rank {}: {}", line.rank, line.text)
+    });
     let finding = Finding::new(4.0, "the run failed", format!("{}\n{evidence}", run.outcome.as_deref()?));
     let end = run.charts.range.map(|(_, end)| end);
     Some(finding.seen_at(line.and_then(|line| line.at).or(end).map(Place::At)))
@@ -169,31 +199,28 @@ fn what_if_words(line: &WhatIf) -> String {
 
 fn late(run: &RunAnalysis) -> Vec<Finding> {
     let mut found: Vec<Finding> = Vec::new();
+    let mut told: Vec<Rank> = run.what_if.iter().map(|line| line.rank).collect();
     for line in &run.what_if {
-        let caused = run.ranks.iter().find(|rank| rank.rank == line.rank);
-        let a_step = line.gain_us / line.of_steps.max(1);
-        let last = caused.and_then(|rank| rank.last_in).unwrap_or(line.in_steps);
-        let worst = run.stragglers.iter().filter(|episode| episode.rank == line.rank);
-        let worst = worst.max_by(|a, b| a.share.total_cmp(&b.share));
-        let finding = Finding::new(
-            1.0 + line.share,
-            format!("{} is late {}: {}", rank_words(run, line.rank), line.phase.words(), what_if_words(line)),
-            format!(
-                "{} a step; last to the allreduce in {} of {} steps",
-                short_duration_us(a_step),
-                last,
-                line.of_steps
-            ),
+        let rank = run.ranks.iter().find(|rank| rank.rank == line.rank);
+        let last = rank.and_then(|rank| rank.last_in).unwrap_or(line.in_steps);
+        let evidence = format!(
+            "{} a step; last to the allreduce in {} of {} steps",
+            short_duration_us(line.gain_us / line.of_steps.max(1)),
+            last,
+            line.of_steps
         );
-        found.push(finding.seen_at(worst.map(|episode| Place::Step(episode.from_step))));
+        let words =
+            format!("{} is late {}: {}", rank_words(run, line.rank), line.phase.words(), what_if_words(line));
+        let finding = Finding::new(1.0 + line.share, words, evidence);
+        let span = rank.and_then(|rank| rank.caused_in);
+        found.push(finding.mostly_in(span, line.gain_us).or_seen_at(worst_episode(run, line.rank)));
     }
-    let known = |rank: Rank| run.what_if.iter().any(|line| line.rank == rank);
-    if let Some(worst) = run
-        .stragglers
-        .iter()
-        .filter(|episode| !known(episode.rank))
-        .max_by(|a, b| a.share.total_cmp(&b.share))
-    {
+    if let Some((rank, finding)) = last(run) {
+        told.push(rank);
+        found.push(finding);
+    }
+    let untold = run.stragglers.iter().filter(|episode| !told.contains(&episode.rank));
+    if let Some(worst) = untold.max_by(|a, b| a.share.total_cmp(&b.share)) {
         let to = worst.to_step.map_or_else(|| "the end".to_owned(), |step| format!("step {step}"));
         let place = worst.phase.map_or_else(String::new, |phase| format!(", late {}", phase.words()));
         let finding = Finding::new(
@@ -206,43 +233,95 @@ fn late(run: &RunAnalysis) -> Vec<Finding> {
                 percent(worst.share)
             ),
         );
-        found.push(finding.seen_at(Place::Step(worst.from_step)));
+        let to_step = worst.to_step.or(run.steps.last).unwrap_or(worst.from_step);
+        let span = Some(Span { from_step: worst.from_step, to_step });
+        found.push(Finding { span, ..finding.seen_at(Place::Step(worst.from_step)) });
     }
-    found.extend(last(run));
     found
 }
 
-/// A rank that comes last again and again, of which neither the phases tell where it loses the time nor enough steps that it
-/// is a straggler.
-fn last(run: &RunAnalysis) -> Option<Finding> {
+fn worst_episode(run: &RunAnalysis, rank: Rank) -> Option<Place> {
+    let own = run.stragglers.iter().filter(|episode| episode.rank == rank);
+    let worst = own.max_by(|a, b| a.share.total_cmp(&b.share))?;
+    Some(Place::Step(worst.from_step))
+}
+
+/// A rank that comes last again and again, of which the phases do not tell where it loses the time.
+fn last(run: &RunAnalysis) -> Option<(Rank, Finding)> {
     let judged = run.steps.judged;
     let steps_us = run.steps.length.filter(|_| run.steps.aligned)?.mean_us * judged as f64;
-    let is_told = |rank: Rank| {
-        run.what_if.iter().any(|line| line.rank == rank)
-            || run.stragglers.iter().any(|episode| episode.rank == rank)
-    };
-    let untold = run.ranks.iter().filter(|rank| !is_told(rank.rank));
-    let (rank, last_in, caused_us) = untold
-        .filter_map(|rank| Some((rank.rank, rank.last_in?, rank.wait_caused_us?)))
-        .max_by_key(|(_, _, caused_us)| *caused_us)?;
-    let share = caused_us as f64 / steps_us.max(1.0);
+    let is_told = |rank: Rank| run.what_if.iter().any(|line| line.rank == rank);
     // if the last one were drawn by lot
     let ranks = run.ranks.len().max(2) as f64;
-    let matters = share >= LAST_FROM && caused_us > judged.saturating_mul(LEAST_US) && last_in >= LAST_LEAST;
-    (matters && at_least(last_in, judged, 1.0 / ranks) * ranks < LAST_BY_CHANCE).then(|| {
-        Finding::new(
-            1.0 + share,
-            format!(
-                "{} comes last to the allreduce: without that {} faster",
-                rank_words(run, rank),
-                percent(share)
-            ),
-            format!(
-                "{} a step; last in {last_in} of {judged} steps; no phase tells where it loses the time",
-                short_duration_us(caused_us / judged.max(1))
-            ),
-        )
-    })
+    let recurs = |last_in: u64, us: u64| {
+        us as f64 >= LAST_FROM * steps_us
+            && matters(us, judged, steps_us as u64)
+            && last_in >= LAST_LEAST
+            && at_least(last_in, judged, 1.0 / ranks) * ranks < LAST_BY_CHANCE
+    };
+    let (rank, last_in, us) = run
+        .ranks
+        .iter()
+        .filter(|rank| !is_told(rank.rank))
+        .filter_map(|rank| Some((rank, rank.last_in?, rank.recurring_us?)))
+        .filter(|(_, last_in, us)| recurs(*last_in, *us))
+        .max_by_key(|(_, _, us)| *us)?;
+    let share = us as f64 / steps_us.max(1.0);
+    let episode = run.stragglers.iter().filter(|episode| episode.rank == rank.rank);
+    let episode = episode.max_by(|a, b| a.share.total_cmp(&b.share));
+    let place = match episode.and_then(|episode| episode.phase) {
+        Some(phase) => format!("late {} where it was a straggler", phase.words()),
+        None => "no phase tells where it loses the time".to_owned(),
+    };
+    let a_step = short_duration_us(us / judged.max(1));
+    let finding = Finding::new(
+        1.0 + share,
+        format!(
+            "{} comes last to the allreduce: without that {} faster",
+            rank_words(run, rank.rank),
+            percent(share)
+        ),
+        format!("{a_step} a step; last in {last_in} of {judged} steps; {place}"),
+    );
+    let seen_at = episode.map(|episode| Place::Step(episode.from_step));
+    Some((rank.rank, finding.mostly_in(rank.caused_in, us).or_seen_at(seen_at)))
+}
+
+/// A step that took many times as long as others, and is none of many such ones: a stall.
+fn slow_step(run: &RunAnalysis) -> Option<Finding> {
+    let length = run.steps.length.filter(|_| run.steps.aligned)?;
+    let is_slow = |us: u32| f64::from(us) >= SLOW_FROM * f64::from(length.p50_us.max(1));
+    let slow: Vec<&SlowStep> = run.steps.longest.iter().filter(|step| is_slow(step.us)).collect();
+    let (worst, more) = slow.split_first()?;
+    let all_us = length.mean_us * length.count as f64;
+    let extra_us = u64::from(worst.us.saturating_sub(length.p50_us));
+    let share = extra_us as f64 / all_us.max(1.0);
+    if slow.len() >= SLOW_MOST || (share < SLOW_SHARE && extra_us < SLOW_US) {
+        return None;
+    }
+    let waited = worst.last.filter(|(_, caused_us)| u64::from(*caused_us) * 2 >= extra_us);
+    let whom = waited.map_or_else(String::new, |(rank, _)| {
+        let place = worst.lost.map_or_else(String::new, |lost| format!(", {}", lost.words()));
+        format!(": all waited for {}{place}", rank_words(run, rank))
+    });
+    let words = format!(
+        "step {} took {} (usually {}){whom}",
+        worst.step,
+        short_duration_us(worst.us.into()),
+        short_duration_us(length.p50_us.into())
+    );
+    let mut evidence = format!("{} of the time of all steps", percent(share));
+    if !more.is_empty() {
+        let mut others: Vec<u64> = more.iter().map(|step| step.step).collect();
+        others.sort_unstable();
+        let others: Vec<String> = others.iter().map(u64::to_string).collect();
+        evidence +=
+            &format!("; as slow: {} {}", if more.len() == 1 { "step" } else { "steps" }, others.join(", "));
+    }
+    let weight = if waited.is_some() { 1.0 + share } else { share };
+    let span = Some(Span { from_step: worst.step, to_step: worst.step });
+    let finding = Finding::new(weight, words, evidence).seen_at(Place::Step(worst.step));
+    Some(Finding { span, ..finding })
 }
 
 /// How likely `times` or more of `of` draws hit, each of which does so with this chance: the upper tail of the binomial
@@ -319,10 +398,13 @@ fn exposed(run: &RunAnalysis) -> Option<Finding> {
 fn uneven(run: &RunAnalysis) -> Option<Finding> {
     let length = run.steps.length.filter(|length| length.count >= 100)?;
     let times = f64::from(length.p99_us) / f64::from(length.p50_us.max(1));
-    // of a long run a point is several steps, of which one is the longest
-    let points = run.charts.steps.points();
-    let longest = points.filter_map(|(step, point)| Some((step, point.lengths.quantile(1.0)?)));
-    let longest = longest.max_by_key(|(_, us)| *us);
+    let longest = run.steps.longest.first().map(|longest| longest.step);
+    let longest = longest.or_else(|| {
+        // of a long run a point is several steps, of which one is the longest
+        let points = run.charts.steps.points();
+        let points = points.filter_map(|(step, point)| Some((step, point.lengths.quantile(1.0)?)));
+        points.max_by_key(|(_, us)| *us).map(|(step, _)| step)
+    });
     (times >= UNEVEN_FROM).then(|| {
         Finding::new(
             0.01 * times,
@@ -334,7 +416,7 @@ fn uneven(run: &RunAnalysis) -> Option<Finding> {
                 short_duration_us(length.max_us.into())
             ),
         )
-        .seen_at(longest.map(|(step, _)| Place::Step(step)))
+        .seen_at(longest.map(Place::Step))
     })
 }
 
@@ -440,6 +522,14 @@ fn of_gpu(run: &RunAnalysis, gpu: &GpuFigures) -> Vec<Finding> {
 fn missing(run: &RunAnalysis) -> Option<Finding> {
     let mut parts: Vec<String> = Vec::new();
     parts.extend(run.gaps.damage.clone());
+    let lost = |span: &Span| match span.to_step - span.from_step {
+        0 => format!("step {}", span.from_step),
+        _ => format!("steps {} to {}", span.from_step, span.to_step),
+    };
+    let lost: Vec<String> = run.gaps.steps.iter().map(lost).collect();
+    if !lost.is_empty() {
+        parts.push(format!("{} missing", lost.join(", ")));
+    }
     if run.gaps.unattended_us > 0 {
         parts.push(format!("not followed for {}", short_duration_us(run.gaps.unattended_us)));
     }
@@ -447,7 +537,9 @@ fn missing(run: &RunAnalysis) -> Option<Finding> {
     if run.gaps.log_bytes > 0 {
         parts.push(format!("{} of logs", bytes(run.gaps.log_bytes)));
     }
-    (!parts.is_empty()).then(|| Finding::new(0.04, "the recording is not complete", parts.join("; ")))
+    let first = run.gaps.steps.first().map(|span| Place::Step(span.from_step));
+    (!parts.is_empty())
+        .then(|| Finding::new(0.04, "the recording is not complete", parts.join("; ")).seen_at(first))
 }
 
 fn errors(run: &RunAnalysis) -> Option<Finding> {

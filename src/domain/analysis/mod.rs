@@ -6,11 +6,13 @@ mod correlation;
 mod facts;
 mod figures;
 mod finding;
+mod gains;
 mod gpus;
 pub mod histogram;
 mod lateness;
 mod logs;
 mod metrics;
+mod points;
 mod steps;
 mod summary;
 mod trend;
@@ -36,14 +38,14 @@ use crate::domain::timing::StepTiming;
 
 pub use figures::{
     Charts, Cliffs, Counted, Episode, Estimates, Fact, FirstError, GapFigures, GpuFigures, HostFigures,
-    LogFigures, LossFigures, PhaseFigures, RankFigures, RunAnalysis, SampleFigures, Spread, StepFigures,
-    Throttle, WhatIf, Window,
+    LogFigures, LossFigures, PhaseFigures, RankFigures, RunAnalysis, SampleFigures, SlowStep, Span, Spread,
+    StepFigures, Throttle, WhatIf, Window,
 };
 pub use finding::{Finding, Place, findings};
 pub use gpus::UtilPoint;
 pub use lateness::Late;
 pub use metrics::MetricFigures;
-pub use steps::{Ended, StepPoint};
+pub use points::{Ended, StepPoint};
 
 /// Episodes of stragglers that are kept.
 const EPISODES: usize = 64;
@@ -274,7 +276,7 @@ impl Analyzer {
     fn end_of_stragglers(&mut self) {
         let ended = std::mem::take(&mut self.stragglers);
         let room = EPISODES.saturating_sub(self.episodes.len());
-        self.episodes.extend(ended.past().chain(ended.now()).take(room).cloned());
+        self.episodes.extend(ended.episodes().take(room));
     }
 
     /// What is known of a part of a run behind which it goes on.

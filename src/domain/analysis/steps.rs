@@ -5,14 +5,17 @@ use std::collections::BTreeMap;
 
 use super::by_step::ByStep;
 use super::correlation::Correlation;
-use super::figures::Window;
+use super::figures::{SlowStep, Span, Window};
+use super::gains::{CostSeries, Gains};
 use super::histogram::Histogram;
 use super::lateness::{self, Late};
+use super::points::{Ended, StepPoint};
 use super::what_if::{BEFORE, WhatIfSums};
 use crate::domain::clock_check::{ClockCheck, ClocksApart, Passage};
 use crate::domain::hooks::StepsBy;
 use crate::domain::ids::Rank;
 use crate::domain::series::Merge;
+use crate::domain::straggler::Lost;
 use crate::domain::time::Stamp;
 use crate::domain::timing::{Phase, StepTiming};
 
@@ -23,8 +26,17 @@ const MOST_PARTS: usize = 1 << 18;
 pub(super) const MOST_RANKS: usize = 4096;
 /// After so many whole steps it is looked whether clocks are apart.
 const CLOCKS_EVERY: u64 = 5;
+/// A rank that passes over steps so often does not tell all of them, or as one of so many that it tells.
+const SKIPS: usize = 8;
+const SKIPS_RARE: u64 = 20;
 /// Points of the charts over the steps.
 const POINTS: usize = 240;
+/// So many of the longest steps are kept.
+const LONGEST: usize = 16;
+/// After so many whole steps it is looked how long they usually take; a step counts for so many usual ones at most in where most of
+/// what a rank costs lies.
+const USUAL_EVERY: u64 = 64;
+const USUAL_STEPS: u32 = 4;
 /// Points of the lateness of one rank.
 const LATE_POINTS: usize = 240;
 
@@ -83,6 +95,9 @@ pub(super) struct RankSteps {
     /// Its process has just started: the next step warms up.
     fresh: bool,
     last: Option<Last>,
+    /// Steps that it has told, and spans of those that it has passed over.
+    told: u64,
+    pub(super) skipped: Vec<Span>,
     /// The longest of its first steps.
     pub(super) first_us: Option<u32>,
     /// Lengths of all others, microseconds.
@@ -95,7 +110,9 @@ pub(super) struct RankSteps {
     pub(super) sample_us: u64,
     /// Steps in which it came last, and what the second last waited for it.
     pub(super) last_in: u64,
-    pub(super) caused_us: u64,
+    pub(super) caused: Gains,
+    /// By step, where none counts for more than [`USUAL_STEPS`].
+    pub(super) caused_in: CostSeries,
     pub(super) what_if: WhatIfSums,
     pub(super) late: Option<ByStep<Late>>,
 }
@@ -107,62 +124,6 @@ struct Last {
     end: u64,
     transfer: u32,
     optimizer: u32,
-}
-
-/// Some steps of all ranks, for charts.
-#[derive(Debug, Clone, PartialEq)]
-pub struct StepPoint {
-    /// Lengths, microseconds.
-    pub lengths: Histogram,
-    /// Microseconds a phase, over all ranks.
-    pub phases: [u64; Phase::COUNT],
-    /// Microseconds of the steps, over all ranks.
-    pub step_us: u64,
-    /// Samples, over all ranks.
-    pub samples: u64,
-    /// Sum and number of the losses.
-    pub loss: (f64, u32),
-}
-
-impl Default for StepPoint {
-    fn default() -> Self {
-        Self { lengths: Histogram::coarse(), phases: [0; 7], step_us: 0, samples: 0, loss: (0.0, 0) }
-    }
-}
-
-impl Merge for StepPoint {
-    fn merge(&mut self, other: &Self) {
-        self.lengths.merge(&other.lengths);
-        self.phases.iter_mut().zip(other.phases).for_each(|(own, more)| *own += more);
-        self.step_us += other.step_us;
-        self.samples += other.samples;
-        self.loss = (self.loss.0 + other.loss.0, self.loss.1.saturating_add(other.loss.1));
-    }
-}
-
-/// When some steps ended: from when to when that was heard of.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Ended(Option<(Stamp, Stamp)>);
-
-impl Ended {
-    /// One ended then.
-    pub fn take(&mut self, at: Stamp) {
-        self.merge(&Self(Some((at, at))));
-    }
-
-    /// The first and the last moment; `None` where nothing was heard.
-    pub fn span(self) -> Option<(Stamp, Stamp)> {
-        self.0
-    }
-}
-
-impl Merge for Ended {
-    fn merge(&mut self, other: &Self) {
-        self.0 = match (self.0, other.0) {
-            (Some(own), Some(more)) => Some((own.0.min(more.0), own.1.max(more.1))),
-            (own, more) => own.or(more),
-        };
-    }
 }
 
 /// The first loss, the least and the last, each with its step.
@@ -205,6 +166,12 @@ pub(super) struct Steps {
     /// Those of them of which all ranks tell their waits, and how long they took together.
     pub(super) judged: u64,
     pub(super) judged_us: u64,
+    /// The first and the last of these.
+    pub(super) judged_span: Option<(u64, u64)>,
+    /// The longest whole steps, the longest first.
+    pub(super) longest: Vec<SlowStep>,
+    /// The median of the steps so far, microseconds.
+    usual_us: u32,
     /// The longest rank of each whole step, microseconds.
     pub(super) lengths: Histogram,
     pub(super) warm_us: Option<u32>,
@@ -238,6 +205,9 @@ impl Steps {
             whole_span: None,
             judged: 0,
             judged_us: 0,
+            judged_span: None,
+            longest: Vec::new(),
+            usual_us: u32::MAX,
             lengths: Histogram::default(),
             warm_us: None,
             correlation: Correlation::default(),
@@ -256,6 +226,27 @@ impl Steps {
     /// How many train.
     pub(super) fn world(&self) -> usize {
         if self.has_workers { self.ranks.len() } else { self.world as usize }
+    }
+
+    /// Steps that are not told though all others are, as one rank after the other tells: what held them is lost.
+    pub(super) fn lost(&self) -> Vec<Span> {
+        let is_rare = |rank: &&RankSteps| {
+            rank.skipped.len() < SKIPS && rank.skipped.len() as u64 * SKIPS_RARE < rank.told
+        };
+        let skipped = self.ranks.values().filter(is_rare).flat_map(|rank| rank.skipped.iter().copied());
+        let mut skipped: Vec<Span> = skipped.collect();
+        skipped.sort_unstable_by_key(|span| span.from_step);
+        let mut lost: Vec<Span> = Vec::new();
+        for span in skipped {
+            match lost.last_mut() {
+                Some(last) if span.from_step <= last.to_step.saturating_add(1) => {
+                    last.to_step = last.to_step.max(span.to_step);
+                }
+                _ => lost.push(span),
+            }
+        }
+        lost.truncate(SKIPS);
+        lost
     }
 
     /// How much the length of a step depends on that of the step before: see [`Histogram::estimate`].
@@ -445,8 +436,12 @@ impl Steps {
         self.lengths.add(longest);
         self.correlation.add(longest.into());
         self.points.at(step).lengths.add(longest);
+        if self.whole.is_power_of_two() || self.whole.is_multiple_of(USUAL_EVERY) {
+            self.usual_us = self.lengths.quantile(0.5).unwrap_or(u32::MAX);
+        }
         self.means(&parts);
-        self.judge(step, &parts, longest);
+        let (last, lost) = self.judge(step, &parts, longest);
+        self.keep_longest(SlowStep { step, us: longest, last, lost });
         self.check_clocks(&parts);
     }
 
@@ -481,10 +476,19 @@ impl Steps {
         }
     }
 
-    /// Who came last, and what that cost.
-    fn judge(&mut self, step: u64, parts: &[Part], longest: u32) {
-        let Some(judged) = lateness::judge(parts) else { return };
+    fn keep_longest(&mut self, slow: SlowStep) {
+        if self.longest.len() < LONGEST || self.longest.last().is_some_and(|least| least.us < slow.us) {
+            let at = self.longest.partition_point(|kept| kept.us >= slow.us);
+            self.longest.insert(at, slow);
+            self.longest.truncate(LONGEST);
+        }
+    }
+
+    /// Who came last, and what that cost; given back with where the rank lost the time, where one place makes up half of it.
+    fn judge(&mut self, step: u64, parts: &[Part], longest: u32) -> (Option<(Rank, u32)>, Option<Lost>) {
+        let Some(judged) = lateness::judge(parts) else { return (None, None) };
         self.judged += 1;
+        self.judged_span = Some(self.judged_span.map_or((step, step), |(a, b)| (a.min(step), b.max(step))));
         self.judged_us += u64::from(longest);
         let excess = lateness::excess(parts);
         for ((part, late), excess) in parts.iter().zip(&judged.late_us).zip(&excess) {
@@ -493,13 +497,19 @@ impl Steps {
             let series = rank.late.get_or_insert_with(|| ByStep::new(LATE_POINTS));
             series.at(step).merge(&Late::of(*late));
         }
-        let Some(last) = judged.last else { return };
+        let Some(last) = judged.last else { return (None, None) };
         let excess = excess.get(last).copied().unwrap_or_default();
-        if let Some(rank) = parts.get(last).and_then(|part| self.ranks.get_mut(&part.number)) {
+        let Some(number) = parts.get(last).map(|part| part.number) else { return (None, None) };
+        if let Some(rank) = self.ranks.get_mut(&number) {
             rank.last_in += 1;
-            rank.caused_us += u64::from(judged.caused_us);
+            rank.caused.add(judged.caused_us);
+            let counts = judged.caused_us.min(self.usual_us.saturating_mul(USUAL_STEPS));
+            rank.caused_in.add(step, counts.into());
             rank.what_if.last(&excess, judged.caused_us);
         }
+        let most = BEFORE.into_iter().zip(excess).max_by_key(|(_, us)| *us);
+        let lost = most.filter(|(_, us)| us.saturating_mul(2) >= i64::from(judged.caused_us));
+        (Some((Rank(number), judged.caused_us)), lost.map(|(lost, _)| lost))
     }
 }
 
@@ -507,6 +517,12 @@ impl RankSteps {
     /// What is kept of a step until all have told it.
     fn part(&mut self, number: u32, timing: &StepTiming) -> Option<Part> {
         let phases = timing.phase_totals().map(|us| u32::try_from(us).unwrap_or(u32::MAX));
+        if let Some(last) = self.last.filter(|last| last.step.saturating_add(1) < timing.step) {
+            self.skipped.push(Span { from_step: last.step + 1, to_step: timing.step - 1 });
+            // of one that tells every tenth step no more need be known
+            self.skipped.truncate(SKIPS);
+        }
+        self.told += 1;
         let last = self.last.filter(|last| last.step.checked_add(1) == Some(timing.step));
         let start = timing.start.0;
         let between = last.filter(|last| last.end > 0).map_or(0, |last| start.saturating_sub(last.end));

@@ -484,3 +484,116 @@ fn facts_name_what_was_run() {
     assert_eq!(fact("driver"), "550.54");
     assert_eq!(fact("slots"), "gpu-a:0-1");
 }
+
+/// Four ranks over steps of 20 ms; `late` says by how many milliseconds which rank is late in which place: data, forward.
+fn four(steps: u64, late: impl Fn(u64) -> Option<(u32, usize, u32)>) -> RunAnalysis {
+    let mut told = Told::new(spec(4));
+    for step in 1..=steps {
+        let trouble = late(step);
+        for rank in 0..4 {
+            // each rank comes last in a quarter of the steps, by a little
+            let jitter = if step % 4 == u64::from(rank) { 1 } else { 0 };
+            let mut millis = [2, 6 + jitter, 10, 1 - jitter, 0, 2];
+            match trouble {
+                Some((whom, place, ms)) if whom == rank => millis[place] += ms,
+                Some((_, _, ms)) => millis[3] += ms,
+                None => {}
+            }
+            told.at = told.at.plus_micros(5_000);
+            told.step(rank, timing(step, millis));
+        }
+    }
+    told.finish(RunEnd::Finished)
+}
+
+#[test]
+fn one_stall_is_a_step_and_hides_no_rank_that_is_late_again_and_again() {
+    let run = four(200, |step| match step {
+        100 => Some((2, 1, 3000)),
+        step if step % 5 == 0 => Some((3, 0, 30)),
+        _ => None,
+    });
+    let found = findings(&run);
+    let words: Vec<&str> = found.iter().map(|finding| finding.words.as_str()).collect();
+    let stall = "step 100 took 3.0 s (usually 21 ms): all waited for rank 2 (gpu-a:2), in forward";
+    assert_eq!(words[0], stall, "{words:#?}");
+    assert_eq!(found[0].place, Some(Place::Step(100)));
+    assert!(
+        words[1].starts_with("rank 3 (gpu-a:3) is late in data: without rank 3's data phase: "),
+        "{words:#?}"
+    );
+    assert!(!words.iter().any(|words| words.starts_with("rank 2")), "{words:#?}");
+    assert_eq!((found[1].span, run.what_if.len()), (None, 1), "all along");
+}
+
+#[test]
+fn a_rank_that_is_late_for_a_while_is_told_with_the_steps_and_what_it_cost_there() {
+    let run = four(4000, |step| (1500..=2500).contains(&step).then_some((2, 0, 20)));
+    let found = findings(&run);
+    assert!(found[0].words.starts_with("rank 2 (gpu-a:2) is late in data: "), "{found:#?}");
+    let span = found[0].span.unwrap();
+    assert!((1480..=1520).contains(&span.from_step) && (2480..=2520).contains(&span.to_step), "{span:?}");
+    assert_eq!(found[0].place, Some(Place::Step(span.from_step)));
+    assert!(found[0].evidence.contains("most of it in steps 1"), "{found:#?}");
+    let [episode] = &run.stragglers[..] else { panic!("{:#?}", run.stragglers) };
+    assert!((18_000..=21_000).contains(&episode.cost_us) && episode.share > 0.4, "{episode:?}");
+    assert_eq!((episode.rank, episode.phase), (Rank(2), Some(Lost::Data)));
+}
+
+#[test]
+fn a_straggler_that_no_phase_accounts_for_comes_last_all_the_same() {
+    // late in data in one half of its steps and in forward in the other: no place has half of it live
+    let mut told = Told::new(spec(2));
+    for step in 1..=400 {
+        told.step(0, spans_of(step, 50_000, &[(Phase::Wait, 20_000)]));
+        told.step(1, spans_of(step, 50_000, &[(Phase::Wait, 0)]));
+    }
+    let run = told.finish(RunEnd::Finished);
+    assert_eq!(run.stragglers.len(), 1);
+    let found = findings(&run);
+    assert_eq!(found[0].words, "rank 1 (gpu-a:1) comes last to the allreduce: without that 40 % faster");
+    assert!(!found.iter().any(|finding| finding.words.contains("straggler for a while")), "{found:#?}");
+}
+
+#[test]
+fn short_steps_are_told_where_they_are_much_of_a_long_run() {
+    let run = |steps: u64| {
+        let mut told = Told::new(spec(2));
+        for step in 1..=steps {
+            told.step(0, spans_of(step, 300, &[(Phase::Forward, 100), (Phase::Wait, 80)]));
+            told.step(1, spans_of(step, 300, &[(Phase::Forward, 180), (Phase::Wait, 0)]));
+        }
+        findings(&told.finish(RunEnd::Finished))
+    };
+    let found = run(15_000);
+    assert!(found.iter().any(|finding| finding.words.starts_with("rank 1")), "{found:#?}");
+    assert_eq!(run(1_000), [], "0.3 s");
+}
+
+#[test]
+fn steps_that_are_lost_in_the_middle_are_named() {
+    let told = |lost: std::ops::Range<u64>, every: u64| {
+        let mut told = Told::new(spec(2));
+        for step in (1..=400).filter(|step| !lost.contains(step)).map(|step| step * every) {
+            (0..2).for_each(|rank| told.step(rank, timing(step, [10, 20, 30, 0, 0, 10])));
+        }
+        told.finish(RunEnd::Finished)
+    };
+    let run = told(201..217, 1);
+    assert_eq!(run.gaps.steps, [Span { from_step: 201, to_step: 216 }]);
+    let found = findings(&run);
+    let missing = found.iter().find(|finding| finding.words == "the recording is not complete").unwrap();
+    assert_eq!(
+        (missing.evidence.as_str(), missing.place),
+        ("steps 201 to 216 missing", Some(Place::Step(201)))
+    );
+    assert_eq!(told(0..0, 10).gaps.steps, [], "each tenth step is told");
+}
+
+#[test]
+fn what_a_part_has_in_no_step_is_known() {
+    let run = late_run(60, 20);
+    // 59 steps of 100 ms and the first one of 500
+    assert_eq!(run.in_no_step_us(6_400_000), None);
+    assert_eq!(run.in_no_step_us(12_000_000), Some(5_600_000));
+}

@@ -4,6 +4,7 @@
 //! there than a typical other rank) it comes so much earlier, but the step ends no earlier than the second last comes.
 
 use super::figures::WhatIf;
+use super::gains::Gains;
 use crate::domain::ids::Rank;
 use crate::domain::straggler::{LEAST_US, Lost};
 
@@ -13,17 +14,15 @@ pub(super) const BEFORE: [Lost; 6] =
 
 /// From this share of the run's time on it is told.
 const NAMED_FROM: f64 = 0.01;
-/// So often it must have cost something: a share of the steps, and a number of them.
-const RECURS_IN: f64 = 0.05;
-const RECURS_LEAST: u64 = 3;
+/// What is less a step is told all the same from this share of the run's time on, and so many microseconds of it.
+const SHORT_STEPS_FROM: f64 = 0.05;
+const SHORT_STEPS_US: u64 = 1_000_000;
 
 /// Sums of one rank, as [`BEFORE`].
 #[derive(Debug, Default, Clone, Copy)]
 pub(super) struct WhatIfSums {
     /// What the steps in which it came last would be shorter, microseconds.
-    gain_us: [u64; BEFORE.len()],
-    /// In how many.
-    steps: [u64; BEFORE.len()],
+    gains: [Gains; BEFORE.len()],
     /// What it took longer than a typical other rank in all steps: about 0 where it is late by chance.
     excess_us: [i64; BEFORE.len()],
 }
@@ -36,32 +35,38 @@ impl WhatIfSums {
 
     /// A step in which it came last, and the second last waited so long for it.
     pub(super) fn last(&mut self, excess: &[i64; BEFORE.len()], caused_us: u32) {
-        for ((gain, steps), excess) in self.gain_us.iter_mut().zip(&mut self.steps).zip(excess) {
-            let us = excess.clamp(&0, &i64::from(caused_us)).unsigned_abs();
-            *gain += us;
-            *steps += u64::from(us > 0);
+        for (gains, excess) in self.gains.iter_mut().zip(excess) {
+            gains.add(
+                u32::try_from(excess.clamp(&0, &i64::from(caused_us)).unsigned_abs()).unwrap_or(u32::MAX),
+            );
         }
     }
 
     /// What is worth a word, of a run of so many steps that took so long together.
     pub(super) fn told(&self, rank: Rank, steps: u64, step_us: u64) -> impl Iterator<Item = WhatIf> + '_ {
-        let recurs = (steps as f64 * RECURS_IN).max(RECURS_LEAST as f64);
-        BEFORE.into_iter().enumerate().filter_map(move |(at, phase)| {
-            // what comes by chance costs time in some steps and saves it in others
-            let gain_us = self.gain_us[at].min(self.excess_us[at].max(0).unsigned_abs());
-            let share = gain_us as f64 / step_us.max(1) as f64;
-            // as live: ranks that are apart by less than a message takes are even
-            let matters = gain_us > steps.saturating_mul(LEAST_US);
-            (matters && share >= NAMED_FROM && self.steps[at] as f64 >= recurs).then_some(WhatIf {
-                rank,
-                phase,
-                gain_us,
-                share,
-                in_steps: self.steps[at],
-                of_steps: steps,
-            })
-        })
+        BEFORE.into_iter().zip(&self.gains).zip(self.excess_us).filter_map(
+            move |((phase, gains), excess_us)| {
+                // what comes by chance costs time in some steps and saves it in others
+                let gain_us = gains.recurring(steps)?.min(excess_us.max(0).unsigned_abs());
+                let share = gain_us as f64 / step_us.max(1) as f64;
+                (matters(gain_us, steps, step_us) && share >= NAMED_FROM).then_some(WhatIf {
+                    rank,
+                    phase,
+                    gain_us,
+                    share,
+                    in_steps: gains.steps,
+                    of_steps: steps,
+                })
+            },
+        )
     }
+}
+
+/// Whether what is lost in so many steps, which took so long together, is worth a word. As live: ranks that are apart by less than a
+/// message takes are even, unless that is much of a long run of short steps.
+pub(super) fn matters(us: u64, steps: u64, step_us: u64) -> bool {
+    let is_much = us as f64 >= SHORT_STEPS_FROM * step_us as f64 && us >= SHORT_STEPS_US;
+    us > steps.saturating_mul(LEAST_US) || is_much
 }
 
 #[cfg(test)]
@@ -97,6 +102,9 @@ mod tests {
             sums.told(Rank(1), 100, 100 * 400).count()
         };
         assert_eq!([10, 100, 101].map(told), [0, 0, 1], "of steps of 400 µs");
+        let much = |us, steps| matters(us * steps, steps, 300 * steps);
+        assert!(much(69, 100_000) && !much(10, 100_000), "23 % of 30 s, 3 %");
+        assert!(!much(69, 1000), "23 % of 0.3 s");
     }
 
     #[test]

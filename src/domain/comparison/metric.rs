@@ -38,8 +38,14 @@ impl Unit {
 
     /// A change for people: `+1.2 ms`.
     pub fn change_words(self, change: f64) -> String {
-        let sign = if change < 0.0 { '−' } else { '+' };
-        format!("{sign}{}", self.words(change.abs()))
+        let words = self.words(change.abs());
+        // of what is rounded to nothing there is no sign
+        let is_nothing = !words.chars().any(|letter| ('1'..='9').contains(&letter));
+        match (is_nothing, change < 0.0) {
+            (true, _) => words,
+            (false, true) => format!("−{words}"),
+            (false, false) => format!("+{words}"),
+        }
     }
 }
 

@@ -100,10 +100,13 @@ pub(crate) fn compared(metric: &Metric, a: &Side, b: &Side) -> Compared {
     let (of_a, of_b) = (of(a), of(b));
     let both = of_a.zip(of_b).filter(|_| is_comparable);
     let change = both.map(|(a, b)| b.value - a.value);
+    // a run beside itself: nothing is estimated
+    let is_itself = change == Some(0.0) && a.whole.run == b.whole.run;
     // a difference of two estimates: Zou and Donner, Statistics in Medicine 27 (2008), MOVER
-    let too_few_steps = both.is_some_and(|(a, b)| a.few || b.few);
-    let interval =
-        both.filter(|(a, b)| !too_few_steps && (a.low < a.high || b.low < b.high)).map(|(a, b)| {
+    let too_few_steps = !is_itself && both.is_some_and(|(a, b)| a.few || b.few);
+    let interval = both
+        .filter(|(a, b)| !is_itself && !too_few_steps && (a.low < a.high || b.low < b.high))
+        .map(|(a, b)| {
             let change = b.value - a.value;
             let below = (b.value - b.low).hypot(a.high - a.value);
             let above = (b.high - b.value).hypot(a.value - a.low);

@@ -52,7 +52,9 @@ fn too_few_steps_are_no_interval_and_a_wide_one_is_no_equality() {
     }
     assert!(!find(&comparison, "mean").too_few_steps);
     // medians that happen to be equal are no more sure
-    let equal = compare(&a, &a);
+    let mut other = of(&[9, 60, 8, 24, 12, 64, 15, 21, 17]);
+    other.whole.run = "another one".to_owned();
+    let equal = compare(&a, &other);
     let p50 = find(&equal, "p50");
     assert!(p50.change == Some(0.0) && p50.same && p50.unsure, "{p50:?}");
     let judge = |text: &str| Condition::parse(text).unwrap().judge(&a, &b);

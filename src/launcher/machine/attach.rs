@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::{Action, BTreeMap, BTreeSet, Progress, Rendezvous, RunMachine, Secret, VecDeque};
+use super::{Action, BTreeMap, BTreeSet, Progress, Rendezvous, RunMachine, Secret, StopCause, VecDeque};
 use crate::domain::event::Event;
 use crate::domain::ids::{HostId, Rank};
 use crate::domain::resume_point::{Backfill, RankResumePoint, ResumePoint};
@@ -42,6 +42,8 @@ impl RunMachine {
             images: BTreeMap::new(),
             finished: BTreeSet::new(),
             exits: BTreeMap::new(),
+            words: BTreeMap::new(),
+            stop_at: None,
             committed: true,
             attached: true,
             unsure: resume_point.abandoned && resume_point.stage <= Some(RunStage::Start),
@@ -92,6 +94,10 @@ impl RunMachine {
         let exits: Vec<_> = resume_point.ranks.iter().filter_map(ended).collect();
         for (rank, (when, exit)) in exits {
             self.rank_gone(at, rank, when, &exit, actions);
+        }
+        // the others have had their time
+        if self.stop_at.is_some() {
+            self.stop_all(StopCause::Rank, false, at, actions);
         }
     }
 }

@@ -48,6 +48,8 @@ impl RunMachine {
         self.ports = BTreeMap::new();
         self.finished = BTreeSet::new();
         self.exits = BTreeMap::new();
+        self.words = BTreeMap::new();
+        self.stop_at = None;
         self.committed = false;
         self.stopping = None;
         self.ask_first(at, actions);

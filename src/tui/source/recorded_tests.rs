@@ -74,6 +74,7 @@ impl Still {
             root: None,
             code: None,
             at: None,
+            evidence: None,
             summary: "stopped".to_owned(),
         };
         let events =

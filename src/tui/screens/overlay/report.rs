@@ -6,7 +6,7 @@ use unicode_width::UnicodeWidthStr;
 
 use crate::domain::analysis::Place;
 use crate::domain::ids::RunId;
-use crate::tui::core::{Effect, Key, KeyCode, Level, PlayCommand, ReportOf, Reported};
+use crate::tui::core::{Effect, Key, KeyCode, PlayCommand, ReportOf, Reported};
 use crate::tui::screens::model::Overlay;
 use crate::tui::screens::{Model, replay};
 
@@ -21,6 +21,8 @@ pub struct ReportUi {
     pub first: usize,
     /// The first column that is shown.
     pub left: u16,
+    /// Why the last key did nothing.
+    pub said: Option<String>,
 }
 
 impl ReportUi {
@@ -86,7 +88,7 @@ pub fn compare(model: &mut Model, a: RunId, b: RunId) -> Vec<Effect> {
 }
 
 fn show(model: &mut Model, of: ReportOf) -> Vec<Effect> {
-    let shown = ReportUi { of: of.clone(), told: Reported::Reading(0), first: 0, left: 0 };
+    let shown = ReportUi { of: of.clone(), told: Reported::Reading(0), first: 0, left: 0, said: None };
     model.ui.overlay = Overlay::Report(Box::new(shown));
     vec![Effect::Report(of)]
 }
@@ -107,6 +109,7 @@ pub fn handle_key(model: &mut Model, key: Key) -> Vec<Effect> {
     let (last, page) = (shown.last(height), usize::from(rows(height)).saturating_sub(1).max(1));
     // the terminal may have become larger
     let first = shown.first.min(last);
+    shown.said = None;
     let to = |line: usize| line.min(last);
     match key.code {
         KeyCode::Up | KeyCode::Char('k') => shown.first = first.saturating_sub(1),
@@ -141,14 +144,19 @@ pub fn handle_key(model: &mut Model, key: Key) -> Vec<Effect> {
 
 /// Opens the replay where a finding can be seen.
 fn go(model: &mut Model, digit: char) -> Vec<Effect> {
-    let Overlay::Report(shown) = &model.ui.overlay else { return Vec::new() };
+    let Overlay::Report(shown) = &mut model.ui.overlay else { return Vec::new() };
     let number = digit.to_digit(10).unwrap_or_default() as usize;
-    let (ReportOf::Run(run), Some(place)) = (&shown.of, shown.places().get(number - 1)) else {
-        return Vec::new();
-    };
-    let (run, Some(place)) = (run.clone(), *place) else {
-        let words = format!("finding {number} is the same all along: no one moment shows it");
-        model.notice(Level::Info, words);
+    let ReportOf::Run(run) = &shown.of else { return Vec::new() };
+    let run = run.clone();
+    let (place, count) = (shown.places().get(number.saturating_sub(1)).copied(), shown.places().len());
+    let Some(Some(place)) = place else {
+        shown.said = Some(match place {
+            Some(_) => format!("finding {number}: no single moment shows it"),
+            None if matches!(shown.told, Reported::Done(..)) => {
+                format!("{count} findings: there is no {number}")
+            }
+            None => return Vec::new(),
+        });
         return Vec::new();
     };
     model.ui.overlay = Overlay::None;

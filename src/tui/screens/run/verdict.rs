@@ -1,6 +1,7 @@
 //! The one sentence that says how a run is: who is waited for, who slows it down, who broke it.
 
 use crate::domain::ids::{HostId, Rank};
+use crate::domain::root_cause::Evidence;
 use crate::domain::run::RunStage;
 use crate::domain::standstill::Standstill;
 use crate::domain::symptoms;
@@ -209,9 +210,20 @@ fn failed(run: &RunState, root: Rank, zone: &Zone) -> Verdict {
     };
     let place = rank.placement.to_string();
     let place = sanitize(&place);
-    let how = rank.exit.as_ref().map_or_else(String::new, |(at, exit)| {
-        format!(": {} at {}", sanitize(&exit.describe()), clock_time(*at, zone, true))
-    });
+    let evidence = run.outcome.as_ref().and_then(|outcome| outcome.evidence.as_ref());
+    let how = rank.exit.as_ref().map_or_else(
+        || "failed first".to_owned(),
+        |(at, exit)| {
+            let how = format!("{} at {}", exit.describe(), clock_time(*at, zone, true));
+            sanitize(&Evidence::headline(evidence, &how)).into_owned()
+        },
+    );
+    let name = |rank: Rank| {
+        let place = run.ranks.get(rank.0 as usize).map(|state| state.placement.to_string());
+        place.map_or_else(|| format!("rank {rank}"), |place| format!("rank {rank} ({place})"))
+    };
+    let more = evidence.and_then(|evidence| evidence.words(name));
+    let how = how + &more.map_or_else(String::new, |more| format!("; {}", sanitize(&more)));
     let stopped = |rank: &u32| {
         let exit = run.ranks.get(*rank as usize).and_then(|rank| rank.exit.as_ref());
         exit.is_some_and(|(_, exit)| exit.stopped)
@@ -227,7 +239,7 @@ fn failed(run: &RunState, root: Rank, zone: &Zone) -> Verdict {
         (0, true) => "; the others are being stopped".to_owned(),
         _ => words(&failed, "failed too") + &words(&stopped, "stopped because of it"),
     };
-    say(Tone::Bad, format!("rank {root} ({place}) failed first{how}{because}"))
+    say(Tone::Bad, format!("rank {root} ({place}) {how}{because}"))
 }
 
 /// A reason without the search paths that it names, which are longer than all else: the log has them.

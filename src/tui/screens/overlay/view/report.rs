@@ -22,7 +22,9 @@ pub(super) fn draw(shown: &ReportUi, canvas: &mut Canvas<'_>) {
         }
         _ => String::new(),
     };
-    canvas.rule(0, &[(shown.title(), accent), (place, dim)]);
+    let warn = canvas.theme.warn;
+    let said = shown.said.as_ref().map_or_else(String::new, |said| format!("  {said}"));
+    canvas.rule(0, &[(shown.title(), accent), (place, dim), (said, warn)]);
     let usual = match &shown.told {
         Reported::Done(..) => canvas.theme.text,
         Reported::Reading(_) => dim,

@@ -70,7 +70,9 @@ pub(super) fn draw(
     };
     let mut y = list.y;
     let end = list.y + list.h;
-    for line in summary(&canvas.theme, known, run, usize::from(room)) {
+    let span_us = u64::try_from(to.micros_since(from)).unwrap_or(0);
+    let idle_us = known.in_no_step_us(span_us).filter(|_| is_selected && figures.are_current());
+    for line in summary(&canvas.theme, (known, idle_us), run, usize::from(room)) {
         if y >= end {
             return;
         }
@@ -94,7 +96,12 @@ fn steps_words(known: &RunAnalysis) -> String {
 }
 
 /// One line and sometimes two for each kind of evidence.
-fn summary(theme: &Theme, known: &RunAnalysis, run: &RunState, room: usize) -> Vec<Words> {
+fn summary(
+    theme: &Theme,
+    (known, idle_us): (&RunAnalysis, Option<u64>),
+    run: &RunState,
+    room: usize,
+) -> Vec<Words> {
     let (text, dim) = (theme.text, theme.dim);
     let mut lines = Vec::new();
     let ms = |us: f64| format!("{:.1}", us / 1e3);
@@ -108,6 +115,11 @@ fn summary(theme: &Theme, known: &RunAnalysis, run: &RunState, room: usize) -> V
         }
         None => vec![label("step ms"), ("no step was finished by all ranks".to_owned(), dim)],
     });
+    if let Some(us) = idle_us {
+        let us = units::duration_us(us);
+        lines
+            .push(vec![label(""), (format!("{us} between steps, or in a step that ends later"), theme.warn)]);
+    }
     if !known.phases.is_empty() {
         let shares = known.phases.iter().map(|figures| {
             let (back, ink) = theme.phase(figures.phase);

@@ -1,0 +1,309 @@
+//! Which rank a run failed by: that of the first exit, unless what the ranks printed says that it only lost another one. Pure.
+//! The rule is in `docs/guide/runs.md`.
+
+use serde::{Deserialize, Serialize};
+
+use super::ids::Rank;
+use super::last_words::{self, LastWords};
+use super::run::RankExit;
+use super::time::Stamp;
+
+/// So long after the first exit the exit of the rank that is its cause may come, microseconds.
+const WITHIN_US: i64 = 10_000_000;
+/// Lines reach a client so much later than they were printed: what lies closer together has no order, microseconds.
+const UNSURE_US: i64 = 300_000;
+/// What two ranks printed on their own is ordered from this on, microseconds.
+const ORDERED_US: i64 = 50_000;
+/// How long ranks have to end by themselves after one has failed, before they are told to stop, microseconds: the rank that is the
+/// cause may need longer to end than those that have lost it.
+pub const SETTLE_US: u64 = 1_000_000;
+const SIGPIPE: i32 = 13;
+
+/// How a rank ended, and what it printed before.
+#[derive(Debug, Clone, Copy)]
+pub struct RankEnd<'a> {
+    /// Which.
+    pub rank: Rank,
+    /// When and how; `None` while it runs.
+    pub exit: Option<(Stamp, &'a RankExit)>,
+    /// What it printed.
+    pub words: Option<&'a LastWords>,
+}
+
+impl RankEnd<'_> {
+    fn failed_at(&self) -> Option<Stamp> {
+        let (at, exit) = self.exit?;
+        (exit.shell_code() != 0 && !exit.stopped).then_some(at)
+    }
+
+    /// Whether it ended because another rank was gone, by its own words.
+    fn lost_a_peer(&self) -> bool {
+        let of_exit = self.exit.is_some_and(|(_, exit)| {
+            exit.signal == Some(SIGPIPE) || exit.cause.as_deref().is_some_and(last_words::is_of_lost_peer)
+        });
+        of_exit || self.words.is_some_and(LastWords::is_of_lost_peer)
+    }
+
+    fn own_error(&self, end: Stamp) -> Option<&last_words::Printed> {
+        self.words.and_then(|words| words.own_error(end))
+    }
+}
+
+/// What is known of the cause beside the rank.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "kind", rename_all = "snake_case")]
+pub enum Evidence {
+    /// The rank printed this error before the others failed; its exit came later than theirs.
+    PrintedFirst {
+        /// The error.
+        text: String,
+    },
+    /// Another rank printed an error at about the time at which this one failed.
+    PrintedToo {
+        /// Which.
+        rank: Rank,
+        /// The error.
+        text: String,
+    },
+    /// Another rank had ended well before.
+    EndedBefore {
+        /// Which.
+        rank: Rank,
+        /// The last step that it told.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        step: Option<u64>,
+    },
+    /// Something that a newer version knows.
+    #[serde(other)]
+    Unknown,
+}
+
+impl Evidence {
+    /// `rank 1 (n2:0) had ended before (exit 0, at step 40)`, for behind how the root cause ended; `None` where there is nothing to say
+    /// there. `name` names a rank with its place.
+    pub fn words(&self, name: impl Fn(Rank) -> String) -> Option<String> {
+        match self {
+            Self::PrintedToo { rank, text } => {
+                Some(format!("{} printed an error at about the same time: {text}", name(*rank)))
+            }
+            Self::EndedBefore { rank, step } => {
+                let step = step.map_or_else(String::new, |step| format!(", at step {step}"));
+                Some(format!("{} had ended before (exit 0{step})", name(*rank)))
+            }
+            Self::PrintedFirst { .. } | Self::Unknown => None,
+        }
+    }
+
+    /// `failed first: exit 3`, of a root cause that ended as `how` says.
+    pub fn headline(evidence: Option<&Self>, how: &str) -> String {
+        match evidence {
+            Some(Self::PrintedFirst { text }) => format!("printed an error first: {text}; {how}"),
+            _ => format!("failed first: {how}"),
+        }
+    }
+}
+
+/// The root cause.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RootCause {
+    /// The rank by which the run failed.
+    pub rank: Rank,
+    /// The rank whose exit came first.
+    pub first: Rank,
+    /// What else is known.
+    pub evidence: Option<Evidence>,
+}
+
+/// The root cause among ranks whose times are on one clock; `None` where none failed by itself.
+pub fn of<'a>(ends: impl Iterator<Item = RankEnd<'a>> + Clone) -> Option<RootCause> {
+    let failed = |end: &RankEnd<'a>| end.failed_at().map(|at| (at, end.rank));
+    let first = ends.clone().filter(|end| end.failed_at().is_some()).min_by_key(failed)?;
+    let (at, exit) = first.exit?;
+    let cause = |rank, evidence| Some(RootCause { rank, first: first.rank, evidence });
+    if exit.error.is_some() || exit.is_lost() {
+        return cause(first.rank, None);
+    }
+    let others = || ends.clone().filter(|end| end.rank != first.rank);
+    let within = |end: &RankEnd<'a>| {
+        end.exit.is_none_or(|(when, exit)| exit.shell_code() != 0 && when.micros_since(at) <= WITHIN_US)
+    };
+    let printed = others()
+        .filter(within)
+        .filter_map(|end| Some((end.own_error(at)?.clone(), end.rank)))
+        .min_by_key(|(error, rank)| (error.at, *rank));
+    let of_first = first.own_error(at);
+    if of_first.is_none() && first.lost_a_peer() {
+        if let Some((error, rank)) = printed {
+            return cause(rank, Some(Evidence::PrintedFirst { text: error.text }));
+        }
+        // ended without a word, and no other rank is what it lost
+        let silent = others().filter(|end| !end.lost_a_peer() && end.own_error(at).is_none());
+        let silent = silent.filter(|end| within(end) && end.failed_at().is_some()).min_by_key(failed);
+        if let Some(end) = silent {
+            return cause(end.rank, None);
+        }
+    }
+    if let Some((error, rank)) = printed {
+        let before_us = at.micros_since(error.at);
+        let is_first = match of_first {
+            Some(own) => own.at.micros_since(error.at) >= ORDERED_US,
+            None => before_us > 0,
+        };
+        let is_alike = of_first.is_some_and(|own| is_alike(&own.text, &error.text));
+        if is_first && !is_alike {
+            return cause(rank, Some(Evidence::PrintedFirst { text: error.text }));
+        }
+        let is_close = match of_first {
+            Some(own) => error.at.micros_since(own.at).abs() < ORDERED_US,
+            None => before_us > -UNSURE_US,
+        };
+        if is_close && !is_alike {
+            return cause(first.rank, Some(Evidence::PrintedToo { rank, text: error.text }));
+        }
+        return cause(first.rank, None);
+    }
+    if of_first.is_some() || exit.code.is_none() && exit.signal != Some(SIGPIPE) {
+        return cause(first.rank, None);
+    }
+    // one that says nothing waited for it where it came no further than one step more
+    let step_of = |end: &RankEnd<'a>| end.words.and_then(LastWords::step);
+    let waited = |end: &RankEnd<'a>| {
+        let steps = step_of(&first).zip(step_of(end));
+        first.lost_a_peer() || steps.is_some_and(|(own, its)| own <= its.saturating_add(1))
+    };
+    let ended_well = |end: &RankEnd<'a>| {
+        let (when, exit) = end.exit?;
+        let is_well = exit.shell_code() == 0 && !exit.stopped && when < at;
+        (is_well && waited(end)).then_some((when, end.rank))
+    };
+    let before = others().filter(|end| ended_well(end).is_some()).min_by_key(ended_well);
+    let evidence =
+        before.map(|end| Evidence::EndedBefore { rank: end.rank, step: end.words.and_then(LastWords::step) });
+    cause(first.rank, evidence)
+}
+
+/// Whether two ranks say the same but for numbers: then they failed by the same cause.
+fn is_alike(a: &str, b: &str) -> bool {
+    let letters = |text: &str| text.chars().filter(|letter| !letter.is_ascii_digit()).collect::<String>();
+    letters(a) == letters(b)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::domain::log_text::level::Level;
+    use crate::domain::time::HostTime;
+
+    struct Run(Vec<(Option<(Stamp, RankExit)>, LastWords)>);
+
+    impl Run {
+        fn new(ranks: usize) -> Self {
+            Self(vec![(None, LastWords::default()); ranks])
+        }
+
+        fn exits(mut self, rank: usize, ms: i64, code: i32) -> Self {
+            let (code, signal) = if code > 128 { (None, Some(code - 128)) } else { (Some(code), None) };
+            let stopped = signal == Some(15);
+            let exit = RankExit { code, signal, t: HostTime(0), error: None, stopped, cause: None };
+            self.0[rank].0 = Some((Stamp(ms * 1000), exit));
+            self
+        }
+
+        fn prints(mut self, rank: usize, ms: i64, text: &str) -> Self {
+            self.0[rank].1.line(Stamp(ms * 1000), Level::of(text), false, text);
+            self
+        }
+
+        fn steps(mut self, rank: usize, step: u64) -> Self {
+            self.0[rank].1.stepped(Stamp(0), step);
+            self
+        }
+
+        fn cause(&self) -> (u32, u32, Option<Evidence>) {
+            let ends = self.0.iter().zip(0..).map(|((exit, words), rank)| RankEnd {
+                rank: Rank(rank),
+                exit: exit.as_ref().map(|(at, exit)| (*at, exit)),
+                words: Some(words),
+            });
+            let cause = of(ends).unwrap();
+            (cause.rank.0, cause.first.0, cause.evidence)
+        }
+    }
+
+    const OOM: &str = "RuntimeError: CUDA error: out of memory";
+
+    fn printed(text: &str) -> Option<Evidence> {
+        Some(Evidence::PrintedFirst { text: text.to_owned() })
+    }
+
+    #[test]
+    fn a_rank_that_lost_another_one_is_no_cause_though_it_ends_first() {
+        let victims = Run::new(4).exits(2, 100, 1).prints(2, 101, "peer gone").exits(0, 103, 1);
+        let victims = victims.prints(0, 103, "ConnectionResetError: [Errno 104] Connection reset by peer");
+        // ends a little later, by itself
+        let run = victims.prints(1, 130, OOM).exits(1, 108, 3);
+        assert_eq!(run.cause(), (1, 2, printed(OOM)));
+        // was told to stop before it could
+        let victims = Run::new(4).exits(2, 100, 1).prints(2, 101, "peer gone");
+        assert_eq!(victims.prints(1, 99, OOM).exits(1, 1101, 143).cause(), (1, 2, printed(OOM)));
+        // has not ended yet
+        let victims = Run::new(4).exits(2, 100, 1).prints(2, 101, "peer gone");
+        assert_eq!(victims.prints(1, 99, OOM).cause(), (1, 2, printed(OOM)));
+        // says nothing
+        let victims = Run::new(4).exits(2, 100, 1).prints(2, 101, "peer gone");
+        assert_eq!(victims.exits(1, 108, 3).cause(), (1, 2, None));
+        // much later it is another failure
+        let victims = Run::new(4).exits(2, 100, 1).prints(2, 101, "peer gone");
+        assert_eq!(victims.exits(1, 60_000, 3).cause().0, 2);
+    }
+
+    #[test]
+    fn the_error_that_was_printed_first_is_the_cause() {
+        let run = Run::new(2).prints(1, 10, OOM).prints(0, 90, "ValueError: bad gradient");
+        assert_eq!(run.exits(0, 100, 1).exits(1, 150, 3).cause(), (1, 0, printed(OOM)));
+        // a rank that ends without a word, after the other had told its error
+        let run = Run::new(2).prints(1, 10, OOM);
+        assert_eq!(run.exits(0, 100, 1).exits(1, 150, 3).cause(), (1, 0, printed(OOM)));
+    }
+
+    #[test]
+    fn an_order_that_is_not_known_is_said() {
+        let run = Run::new(2).prints(1, 80, OOM).prints(0, 90, "ValueError: bad gradient");
+        let too = Some(Evidence::PrintedToo { rank: Rank(1), text: OOM.to_owned() });
+        assert_eq!(run.exits(0, 100, 1).exits(1, 150, 3).cause(), (0, 0, too.clone()));
+        let run = Run::new(2).exits(0, 100, 1).prints(1, 150, OOM).exits(1, 150, 3);
+        assert_eq!(run.cause(), (0, 0, too));
+        // what all ranks say has one cause
+        let run = Run::new(2).prints(1, 10, "KeyError: 'rank 1'").prints(0, 90, "KeyError: 'rank 0'");
+        assert_eq!(run.exits(0, 100, 1).exits(1, 150, 3).cause(), (0, 0, None));
+        // long afterwards
+        let run = Run::new(2).exits(0, 100, 1).prints(1, 900, OOM).exits(1, 901, 3);
+        assert_eq!(run.cause(), (0, 0, None));
+    }
+
+    #[test]
+    fn a_rank_that_had_ended_well_before_is_named() {
+        let run = Run::new(3).steps(1, 40).exits(1, 50, 0).exits(0, 100, 1).prints(0, 99, "peer gone");
+        let before = Evidence::EndedBefore { rank: Rank(1), step: Some(40) };
+        assert_eq!(run.cause(), (0, 0, Some(before.clone())));
+        let name = |rank: Rank| format!("rank {rank} (n2:0)");
+        assert_eq!(before.words(name).unwrap(), "rank 1 (n2:0) had ended before (exit 0, at step 40)");
+        // of ranks that say nothing, by their steps
+        let silent =
+            |step| Run::new(2).steps(1, 40).exits(1, 50, 0).steps(0, step).exits(0, 100, 1).cause().2;
+        assert_eq!((silent(40), silent(90)), (Some(before), None));
+        assert_eq!(Run::new(2).exits(1, 50, 0).exits(0, 100, 1).cause().2, None);
+        // not of a rank that tells another reason, or was killed
+        let run = Run::new(3).exits(1, 50, 0).exits(0, 100, 1).prints(0, 99, OOM);
+        assert_eq!(run.cause(), (0, 0, None));
+        assert_eq!(Run::new(3).exits(1, 50, 0).exits(0, 100, 137).cause(), (0, 0, None));
+    }
+
+    #[test]
+    fn what_a_newer_version_knows_is_read() {
+        let text = serde_json::to_string(&Evidence::EndedBefore { rank: Rank(1), step: None }).unwrap();
+        assert_eq!(text, r#"{"kind":"ended_before","rank":1}"#);
+        let newer = r#"{"kind":"eaten","by":1}"#;
+        assert_eq!(serde_json::from_str::<Evidence>(newer).unwrap(), Evidence::Unknown);
+    }
+}
