@@ -22,7 +22,6 @@ mod pasted_container;
 pub mod pasted_request;
 pub mod plan;
 pub mod preview;
-mod python;
 pub mod read;
 pub mod request;
 pub mod srun;

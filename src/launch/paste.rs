@@ -1,8 +1,8 @@
 //! Pasted command lines of launchers, read strictly into plain data: `horovodrun`, `mpirun`, `torchrun`,
 //! `TF_CONFIG=…`, `srun`, `docker run …` and a few tools. Must not know what hosts there are, nor start anything.
 
+use crate::domain::python::{Runs, runs};
 use crate::domain::run::JobKind;
-use crate::launch::python::{Runs, runs};
 use crate::launch::words::{Caret, Line, Word, quote};
 
 mod common;
