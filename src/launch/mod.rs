@@ -24,6 +24,7 @@ pub mod plan;
 pub mod preview;
 pub mod read;
 pub mod request;
+pub mod setup;
 pub mod srun;
 pub mod suspect;
 pub mod words;

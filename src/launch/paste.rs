@@ -3,6 +3,7 @@
 
 use crate::domain::python::{Runs, runs};
 use crate::domain::run::JobKind;
+use crate::launch::setup;
 use crate::launch::words::{Caret, Line, Word, quote};
 
 mod common;
@@ -26,12 +27,17 @@ pub(super) use hosts::split_port;
 pub use pasted::{Container, HostSlots, KnownTo, Launcher, Pasted, PerNode, Task};
 pub use tools::ranks_option;
 
-/// Reads a line; `None` where it is a plain command without variables before it.
+/// Reads a line; `None` where it is a plain command without variables, `cd` and the like before it.
 ///
 /// # Errors
 /// A caret under what the launcher would have refused or misunderstood.
 pub fn read(line: &Line) -> Result<Option<Pasted>, Caret> {
     let mut draft = Draft::new(line);
+    let setup::Prepared { workdir, environment } = setup::prepared(line)?;
+    (draft.pasted.workdir, draft.pasted.environment) = (workdir, environment);
+    if let Some(caret) = setup::alone(line) {
+        return Err(caret);
+    }
     let Some(at) = before_command(&mut draft)? else { return Ok(None) };
     draft.pasted.argv = draft.texts(at);
     let known = launcher(&mut draft, at)?;
@@ -52,7 +58,7 @@ pub fn read(line: &Line) -> Result<Option<Pasted>, Caret> {
     if let Some(wrapped) = wrapped(&mut draft, at)? {
         return Ok(Some(wrapped));
     }
-    if at == 0 {
+    if at == 0 && line.before.is_empty() {
         return Ok(None);
     }
     draft.take_command(at)?;
@@ -139,11 +145,12 @@ fn container(draft: &mut Draft<'_>, at: usize) -> Result<bool, Caret> {
 fn before_command(draft: &mut Draft<'_>) -> Result<Option<usize>, Caret> {
     let words: &[Word] = &draft.line.words;
     let mut at = 0;
-    if words.first().is_some_and(|word| word.text == "$") {
-        draft.remark("The prompt `$` before the command is left out.");
-        at = 1;
-    }
     while let Some(word) = words.get(at) {
+        if word.text == "$" {
+            draft.remark("The prompt `$` before the command is left out.");
+            at += 1;
+            continue;
+        }
         if let Some((key, from)) = assignment(&word.text) {
             let value = Value { word, from };
             draft.leading.push(key.to_owned());
@@ -266,6 +273,7 @@ fn shell(draft: &mut Draft<'_>, at: usize) -> Result<Option<Pasted>, Caret> {
     if options.len() == 1
         && options[0].text == "-c"
         && let Ok(line) = Line::typed(&text.text)
+        && setup::prepared(&line).is_ok()
         && let Some(mut inside) = read(&line)?
     {
         inside.argv = draft.texts(at);
@@ -278,6 +286,8 @@ fn shell(draft: &mut Draft<'_>, at: usize) -> Result<Option<Pasted>, Caret> {
             }
         }
         inside.gpu_mask = inside.gpu_mask.take().or(draft.pasted.gpu_mask.take());
+        inside.workdir = inside.workdir.take().or(draft.pasted.workdir.take());
+        inside.environment = inside.environment.over(&draft.pasted.environment);
         inside
             .remarks
             .insert(0, format!("`{} -c` is left out: the line inside needs no shell.", program.text));

@@ -62,6 +62,7 @@ pub fn request(
         mpi_args: mpi_args(pasted),
         max_restarts: pasted.max_restarts.unwrap_or_default(),
         gpu_view: pasted.gpu_view,
+        environment: pasted.environment.clone(),
         ..RunOptions::default()
     };
     let way = delegate::way(pasted, delegated, &hosts);

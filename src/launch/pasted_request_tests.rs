@@ -78,6 +78,24 @@ fn a_line_that_hides_each_gpu_names_no_slots() {
 }
 
 #[test]
+fn what_prepares_a_shell_for_a_line_goes_to_its_options() {
+    let asked = asked("cd ~/x && conda activate y; export A=1 && torchrun --nproc_per_node=2 t.py");
+    assert_eq!((asked.kind, asked.workdir.as_deref()), (Some(JobKind::Torch), Some("~/x")));
+    assert_eq!(asked.options.environment.conda.as_deref(), Some("y"));
+    assert_eq!(asked.env.get("A").map(String::as_str), Some("1"));
+    assert_eq!(asked.place, PlacementSpec::Nodes { nodes: 1, each: Some(2) });
+    let shell = super::tests::asked("sh -c 'cd /x && torchrun --nproc_per_node=2 t.py'");
+    assert_eq!((shell.workdir.as_deref(), shell.single), (Some("/x"), false));
+    assert_eq!(shell.command.join(" "), "python3 -u t.py");
+    // a relative folder is the shell's own
+    let shell = super::tests::asked("sh -c 'cd x && torchrun --nproc_per_node=2 t.py'");
+    assert_eq!((shell.workdir, shell.single), (None, true));
+    let inside = super::tests::asked("docker run IMG bash -c 'cd /w && torchrun --nproc_per_node=2 t.py'");
+    let container = inside.options.container.unwrap();
+    assert_eq!((inside.workdir, container.workdir.as_deref()), (None, Some("/w")), "the container's");
+}
+
+#[test]
 fn masks_and_local_ranks_of_old_torch_lines() {
     let line = "CUDA_VISIBLE_DEVICES=\"0,1,2,3\" python -m torch.distributed.launch --nproc_per_node 4 ddp.py --lr 1";
     let pasted = read_text(line).unwrap().unwrap();
