@@ -161,13 +161,7 @@ fn pasted_line(pasted: &Pasted, args: &RunArgs) -> Result<LaunchRequest, Failure
     let variable = |key: &str| std::env::var(key).ok();
     let names = std::env::vars_os().filter_map(|(name, _)| name.into_string().ok());
     let pasted = &pasted.with_names(names);
-    let mut request = pasted_request::request(pasted, hostfile, script.as_deref(), args.delegate, variable);
-    if let (PlacementSpec::Picks(_), Some(each)) = (&request.place, args.gpus_per_rank)
-        && let Some(place) = pasted_request::masked(pasted, each)
-    {
-        request.place = place;
-    }
-    Ok(request)
+    Ok(pasted_request::request(pasted, hostfile, script.as_deref(), args.delegate, variable))
 }
 
 /// A saved launch by its name.

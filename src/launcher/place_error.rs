@@ -137,6 +137,26 @@ pub enum PlaceError {
         /// Slots of each rank.
         each: u32,
     },
+    /// More ranks on a host than the GPUs that the line names.
+    #[error(
+        "CUDA_VISIBLE_DEVICES={mask} names {}, and {} on {host} take{} {}: name as many there, or leave it out",
+        if *named == 1 { "1 GPU".to_owned() } else { format!("{named} GPUs") },
+        if *ranks == 1 { "1 rank".to_owned() } else { format!("{ranks} ranks") },
+        if *ranks == 1 { "s" } else { "" },
+        ranks * each
+    )]
+    MaskTooSmall {
+        /// The host.
+        host: HostId,
+        /// As it was written.
+        mask: String,
+        /// How many GPUs it names.
+        named: u32,
+        /// Ranks on the host.
+        ranks: u32,
+        /// GPUs of each rank.
+        each: u32,
+    },
     /// A host that the hosts file does not name.
     #[error("unknown host {host}: {hint}")]
     UnknownHost {

@@ -90,6 +90,37 @@ fn a_line_that_starts_its_ranks_itself_needs_them_on_one_host() {
 }
 
 #[test]
+fn the_gpus_of_a_line_are_taken_on_the_host_that_it_gets_without_them() {
+    let masked = |at: PlacementSpec, mask: &str, hosts: &[HostFacts]| {
+        let asked = LaunchRequest { gpu_mask: Some(mask.to_owned()), ..request("true", at) };
+        let placed = place(&asked, hosts).map_err(|error| said(&error))?;
+        Ok::<_, String>(placed.iter().map(Placement::to_string).collect::<Vec<_>>().join(" "))
+    };
+    let nodes = |nodes, each| PlacementSpec::Nodes { nodes, each };
+    let cpus = [cpu_host("n1", 2), cpu_host("n2", 2)];
+    // it selects nothing there
+    assert_eq!(masked(nodes(1, Some(2)), "0", &cpus).unwrap(), "n1:0 n1:1");
+    assert_eq!(masked(PlacementSpec::Count(Some(3)), "7", &cpus).unwrap(), "n1:0 n1:1 n2:0");
+    let gpus = [gpu_host("a", 4), gpu_host("b", 4)];
+    assert_eq!(masked(nodes(1, Some(2)), "3,1", &gpus).unwrap(), "a:3 a:1");
+    assert_eq!(masked(nodes(2, Some(1)), "3,1", &gpus).unwrap(), "a:3 b:3");
+    assert_eq!(masked(nodes(1, None), "3,1", &gpus).unwrap(), "a:3 a:1");
+    assert_eq!(masked(PlacementSpec::Count(Some(1)), "GPU-a-2", &gpus).unwrap(), "a:2");
+    assert_eq!(
+        masked(PlacementSpec::Count(Some(2)), "0,1,2", &[cpu_host("c", 1), gpu_host("a", 4)]).unwrap(),
+        "c:0 a:0"
+    );
+    insta::assert_snapshot!(masked(nodes(1, Some(2)), "0", &gpus).unwrap_err(), @"CUDA_VISIBLE_DEVICES=0 names 1 GPU, and 2 ranks on a take 2: name as many there, or leave it out");
+    insta::assert_snapshot!(masked(nodes(1, Some(1)), "9", &gpus[..1]).unwrap_err(), @"host a has no slot 9: its GPUs are 0 (GPU-a-0), 1 (GPU-a-1), 2 (GPU-a-2), 3 (GPU-a-3)");
+    let mut busy = gpu_host("a", 4);
+    busy.busy.insert(3, holder("li python train.py (pid 7)", false));
+    let error = masked(nodes(1, Some(1)), "3", &[busy]).unwrap_err();
+    assert!(error.contains("a:3") && error.ends_with("wait for them with --wait"), "{error}");
+    // slots that the launch names itself count before those of the line
+    assert_eq!(masked(list(&[("b", 1)], None), "3", &gpus).unwrap(), "b:0");
+}
+
+#[test]
 fn a_query_takes_no_slot() {
     let hosts: Vec<HostFacts> = cluster().into_iter().skip(1).take(1).collect();
     let mut asked = request("mpirun --version", PlacementSpec::Count(Some(2)));

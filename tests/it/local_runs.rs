@@ -371,6 +371,20 @@ fn a_mask_of_gpus_that_are_not_there_is_said() {
 }
 
 #[test]
+fn a_mask_of_gpus_that_are_not_there_leaves_no_rank_out() {
+    let person = Person::new(2);
+    let shell = "echo $RANK of $WORLD_SIZE on $HVTUI_HOST";
+    let line = ["CUDA_VISIBLE_DEVICES=0", "torchrun", "--nproc_per_node=2", "--no_python", "sh", "-c", shell];
+    let out = person.run(&[&["run", "--"], &line[..]].concat());
+    let (said, err) = (text(&out.stdout), text(&out.stderr));
+    assert!(out.status.success(), "{err}");
+    for rank in 0..2 {
+        assert!(said.contains(&format!("{rank} of 2 on here")), "{said}{err}");
+    }
+    assert!(err.contains("CUDA_VISIBLE_DEVICES=0 selects nothing"), "{err}");
+}
+
+#[test]
 fn a_mask_that_hides_all_gpus_is_honoured_and_stays_empty() {
     let person = Person::new(2);
     for mask in ["CUDA_VISIBLE_DEVICES=", "CUDA_VISIBLE_DEVICES=-1"] {
