@@ -78,6 +78,7 @@ pub fn request(
             options.mpi_args.clear();
             // the line's own launcher does it
             options.max_restarts = 0;
+            remarks.retain(|remark| holds_delegated(pasted, remark));
             let (place, slots) = one_process(pasted, &hosts);
             options.gpus_per_rank = slots;
             (JobKind::Plain, pasted.argv.clone(), place)
@@ -127,6 +128,13 @@ pub fn request(
     }
 }
 
+/// Whether a remark holds where the line's own launcher is started as one process: what hvtui does in the place of an option
+/// it does not do then.
+fn holds_delegated(pasted: &Pasted, remark: &str) -> bool {
+    let is_whole = pasted.is_delegated() && pasted.container.is_none();
+    !is_whole || !remark.contains("hvtui") || remark.starts_with("not understood: ")
+}
+
 /// Ranks in the containers of a line; what is said about it.
 fn contain(pasted: &Pasted, meaning: Meaning, options: &mut RunOptions) -> Vec<String> {
     if pasted.launcher == Launcher::Plain {
@@ -170,12 +178,16 @@ fn one_process(pasted: &Pasted, hosts: &[(HostId, u32)]) -> (PlacementSpec, u32)
     if matches!(pasted.launcher, Launcher::CheckBuild | Launcher::Query) {
         return (PlacementSpec::Count(Some(1)), 1);
     }
-    match hosts.first() {
-        Some((host, slots)) => {
-            (PlacementSpec::Hosts { hosts: vec![(host.clone(), 1)], np: None }, (*slots).max(1))
-        }
-        None => (PlacementSpec::Count(Some(1)), pasted.np.unwrap_or(1).max(1)),
+    if let Some((host, slots)) = hosts.first() {
+        return (PlacementSpec::Hosts { hosts: vec![(host.clone(), 1)], np: None }, (*slots).max(1));
     }
+    let named = pasted.gpu_mask.as_ref().map(|mask| mask.len() as u32);
+    let each = match pasted.per_node {
+        // it is started on this one host alone
+        Some(PerNode::Ranks(each)) if pasted.kind == JobKind::Torch => Some(each),
+        _ => pasted.np.or(named),
+    };
+    (PlacementSpec::Count(Some(1)), each.unwrap_or(1).max(1))
 }
 
 fn place(pasted: &Pasted, mut hosts: Vec<(HostId, u32)>) -> PlacementSpec {

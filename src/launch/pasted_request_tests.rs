@@ -94,6 +94,24 @@ fn a_mask_changes_neither_the_number_of_ranks_nor_where_they_go() {
     let plain = asked("CUDA_VISIBLE_DEVICES=0,1 python3 train.py");
     assert_eq!((plain.place.clone(), plain.ranks_of_mask(1)), (PlacementSpec::Count(None), Some(2)));
     assert_eq!((plain.ranks_of_mask(2), plain.ranks_of_mask(4)), (Some(1), Some(1)));
+    assert_eq!(asked("CUDA_VISIBLE_DEVICES=0,1 accelerate launch x.py").options.gpus_per_rank, 2);
+}
+
+#[test]
+fn a_torchrun_line_that_its_own_launcher_executes_takes_the_slots_of_its_workers() {
+    let elastic = "torchrun --nnodes=1:2 --nproc_per_node=2 --max_restarts=3 --rdzv_backend=c10d --rdzv_endpoint=a:1 t.py";
+    for line in
+        [elastic, "sudo torchrun --nproc_per_node=2 t.py", "sudo torchrun --nnodes=2 --nproc_per_node=2 t.py"]
+    {
+        let asked = asked(line);
+        assert_eq!((asked.single, asked.place), (true, PlacementSpec::Count(Some(1))), "{line}");
+        assert_eq!(asked.options.gpus_per_rank, 2, "{line}");
+    }
+    let said = asked(elastic).remarks;
+    assert!(said.iter().all(|remark| !remark.contains("has no effect")), "{said:?}");
+    assert!(said[0].starts_with("not understood: --nnodes"), "{said:?}");
+    let said = asked("torchrun --rdzv_backend=c10d --nproc_per_node=2 t.py").remarks;
+    assert!(said.iter().any(|remark| remark.contains("--rdzv_backend c10d` has no effect")), "{said:?}");
 }
 
 #[test]
