@@ -14,6 +14,7 @@ mod hosts;
 mod mpirun;
 mod options;
 mod pasted;
+mod quoted;
 mod rsh_args;
 mod srun;
 mod tf_config;
@@ -25,6 +26,7 @@ use options::Value;
 
 pub(super) use hosts::split_port;
 pub use pasted::{Container, HostSlots, KnownTo, Launcher, Pasted, PerNode, Task};
+pub use quoted::{Shown, read_quoted};
 pub use tools::ranks_option;
 
 /// Reads a line; `None` where it is a plain command without variables, `cd` and the like before it.
@@ -39,6 +41,7 @@ pub fn read(line: &Line) -> Result<Option<Pasted>, Caret> {
         return Err(caret);
     }
     let Some(at) = before_command(&mut draft)? else { return Ok(None) };
+    own_launch(&draft, at)?;
     draft.pasted.argv = draft.texts(at);
     let known = launcher(&mut draft, at)?;
     if !known && let Some(value) = draft.tf_config.take() {
@@ -63,6 +66,27 @@ pub fn read(line: &Line) -> Result<Option<Pasted>, Caret> {
     }
     draft.take_command(at)?;
     Ok(Some(draft.pasted))
+}
+
+/// `hvtui run …`: as a command it would start hvtui again, once a rank.
+fn own_launch(draft: &Draft<'_>, at: usize) -> Result<(), Caret> {
+    let words = &draft.line.words;
+    let [program, behind @ ..] = words.get(at..).unwrap_or_default() else { return Ok(()) };
+    let run = behind.iter().find(|word| !word.text.starts_with('-')).filter(|word| word.text == "run");
+    let Some(run) = run.filter(|_| base(&program.text) == "hvtui") else { return Ok(()) };
+    let command =
+        behind.iter().position(|word| word.text == "--").and_then(|dashes| behind.get(dashes + 1..));
+    let command: Vec<String> = command.unwrap_or_default().iter().map(|word| quote(&word.text)).collect();
+    let alone = if command.is_empty() {
+        "write its command alone".to_owned()
+    } else {
+        format!("write `{}` alone", command.join(" "))
+    };
+    let text = format!(
+        "each rank would start `hvtui run` again: {alone}; what its options say belongs into the fields of the form, on the \
+         command line before the first `--`"
+    );
+    Err(draft.line.caret(program.span.start..run.span.end, text))
 }
 
 /// Reads words that a shell has split.

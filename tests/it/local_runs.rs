@@ -385,6 +385,24 @@ fn a_mask_of_gpus_that_are_not_there_leaves_no_rank_out() {
 }
 
 #[test]
+fn a_line_in_quotes_starts_nothing() {
+    let person = Person::new(2);
+    for line in ["python train.py --lr 1", "TF_CONFIG='{}' python3 tf.py", "make && python t.py"] {
+        let out = person.run(&["run", "--", line]);
+        let err = text(&out.stderr);
+        assert_eq!(out.status.code(), Some(64), "{err}");
+        assert!(err.contains("makes it one word"), "{err}");
+    }
+    let out = person.run(&["run", "--", "hvtui", "run", "-np", "2", "--", "true"]);
+    assert_eq!(out.status.code(), Some(64), "{}", text(&out.stderr));
+    assert!(text(&out.stderr).contains("write `true` alone"), "{}", text(&out.stderr));
+    let runs = person.run(&["runs", "--json"]);
+    assert_eq!(text(&runs.stdout).trim(), "[]", "nothing is recorded");
+    let out = person.run(&["run", "-np", "1", "--", "cd /tmp && export A=7; sh -c 'echo $A in $PWD'"]);
+    assert!(text(&out.stdout).contains("7 in /tmp"), "{}{}", text(&out.stdout), text(&out.stderr));
+}
+
+#[test]
 fn a_mask_that_hides_all_gpus_is_honoured_and_stays_empty() {
     let person = Person::new(2);
     for mask in ["CUDA_VISIBLE_DEVICES=", "CUDA_VISIBLE_DEVICES=-1"] {

@@ -8,7 +8,7 @@ use crate::domain::options::{GpuView, RunOptions};
 use crate::domain::world::World;
 use crate::launch::names::closest;
 use crate::launch::part::Part;
-use crate::launch::paste::{self, Pasted};
+use crate::launch::paste::{self, Pasted, Shown};
 use crate::launch::read::{self, RequestError, Written};
 use crate::launch::request::{LaunchRequest, PlacementSpec, SlotName};
 use crate::launch::words::{Line, split};
@@ -176,7 +176,21 @@ fn command_field(form: &LaunchForm, variables: &BTreeMap<String, String>) -> Sai
         Ok(line) => line,
         Err(caret) => return Said::Fault(Fault::under(caret)),
     };
-    match paste::read(&line) {
+    // a path may have blanks
+    let whole = match line.words.as_slice() {
+        [word] if word.text.contains(char::is_whitespace) && !word.text.starts_with(['/', '.', '~']) => {
+            Some(word)
+        }
+        _ => None,
+    };
+    let read = match whole {
+        Some(word) => paste::read_quoted(&word.text, Shown::Form).map_err(|caret| {
+            let text = caret.text;
+            line.caret(word.span.clone(), text)
+        }),
+        None => paste::read(&line),
+    };
+    match read {
         Err(caret) => Said::Fault(Fault::under(caret)),
         Ok(None) => Said::Command(line.words.into_iter().map(|word| word.text).collect()),
         Ok(Some(pasted)) => of_line(form, &pasted.with_names(variables.keys()), variables),
