@@ -8,6 +8,7 @@ pub use super::place_error::PlaceError;
 use crate::domain::ids::{GpuUuid, HostId, Rank};
 use crate::domain::occupancy;
 use crate::domain::run::{Placement, Slot};
+use crate::domain::text::plain;
 use crate::launch::names::closest;
 use crate::launch::paste::ranks_option;
 use crate::launch::request::{ALL_SLOTS, LaunchRequest, Only, Pick, PlacementSpec, SlotName};
@@ -138,8 +139,8 @@ fn by_nodes(
 ) -> Result<Chosen, PlaceError> {
     let has = |host: &HostFacts| host.slots.iter().any(|slot| only.holds(slot));
     if !hosts.iter().any(has) && only != Only::Any {
-        let what = if only == Only::Gpus { "GPU" } else { "CPU slot" };
-        return Err(PlaceError::NoneOfThem { what, have: inventory(hosts) });
+        let gpus = only == Only::Gpus;
+        return Err(PlaceError::NoneOfThem { gpus, have: inventory(hosts) });
     }
     let need = ranks.unwrap_or(1) as usize * each;
     let usable = |host: &HostFacts| {
@@ -160,10 +161,11 @@ fn by_nodes(
     }
     let up = || hosts.iter().filter(|host| host.absent.is_none());
     let all = |host: &HostFacts| host.slots.iter().filter(|slot| only.holds(slot)).count();
-    let busy = up().filter(|host| all(host) >= need).count() >= nodes as usize;
+    let large = up().filter(|host| all(host) >= need).count() as u32;
+    let busy = large >= nodes;
     let own = up().flat_map(|host| host.busy.values()).any(|holder| holder.own);
     let (found, have, ranks) = (chosen.len() as u32, inventory(hosts), ranks.unwrap_or(1));
-    Err(PlaceError::TooFewNodes { nodes, ranks, each: each as u32, found, have, busy, own })
+    Err(PlaceError::TooFewNodes { nodes, ranks, each: each as u32, found, large, have, busy, own })
 }
 
 fn by_hosts(
@@ -338,7 +340,7 @@ fn slots_there(slots: &[Slot]) -> String {
 /// connection refused …`.
 pub(super) fn inventory(hosts: &[HostFacts]) -> String {
     let words = |host: &HostFacts| match (&host.absent, host.busy.len()) {
-        (Some(reason), _) => format!("{}: none, {reason}", host.id),
+        (Some(reason), _) => format!("{}: none, {}", host.id, plain(&host.id, reason)),
         (None, 0) => format!("{}: {}", host.id, host.slots.len()),
         (None, busy) => {
             format!("{}: {} and {busy} busy ({})", host.id, host.usable(false).len(), holders(host))

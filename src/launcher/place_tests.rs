@@ -121,6 +121,17 @@ fn the_gpus_of_a_line_are_taken_on_the_host_that_it_gets_without_them() {
 }
 
 #[test]
+fn too_few_hosts_are_told_what_would_help() {
+    let hosts = [cpu_host("n1", 2), cpu_host("n2", 2), cpu_host("n3", 2)];
+    let nodes = |nodes, each| PlacementSpec::Nodes { nodes, each: Some(each) };
+    insta::assert_snapshot!(fails(nodes(4, 2), &hosts), @"--nnodes 4 --nproc-per-node 2: 3 hosts have that many free slots (n1: 2, n2: 2, n3: 2): `--nnodes 3` fits; for more add a [[host]] to the hosts file");
+    insta::assert_snapshot!(fails(nodes(2, 3), &hosts), @"--nnodes 2 --nproc-per-node 3: 0 hosts have that many free slots (n1: 2, n2: 2, n3: 2): lower the ranks on each host, or give the hosts more by `slots` in the hosts file");
+    let down = HostFacts { absent: Some("n3: connection refused".to_owned()), ..cpu_host("n3", 2) };
+    let said = fails(nodes(4, 2), &[cpu_host("n1", 2), down]);
+    assert!(said.contains("n3: none, connection refused)"), "the host once: {said}");
+}
+
+#[test]
 fn a_query_takes_no_slot() {
     let hosts: Vec<HostFacts> = cluster().into_iter().skip(1).take(1).collect();
     let mut asked = request("mpirun --version", PlacementSpec::Count(Some(2)));
@@ -285,5 +296,5 @@ fn a_rank_for_each_gpu_takes_no_cpu_slot_and_the_other_way_round() {
     assert_eq!(placed(Only::Gpus), Ok((3, "g".to_owned())));
     assert_eq!(placed(Only::Cpus), Ok((2, "c".to_owned())));
     let none = place(&at(Only::Gpus), &hosts[..1]).unwrap_err().to_string();
-    assert_eq!(none, "the line wants a rank for each GPU of a host, and no host has one (c: 2)");
+    assert_eq!(none, "the line wants a rank for each GPU of a host, and no host has one (CPU slots: c: 2)");
 }
