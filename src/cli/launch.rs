@@ -168,7 +168,7 @@ fn pasted_line(pasted: &Pasted, args: &RunArgs) -> Result<LaunchRequest, Failure
         None => None,
         Some(name) => Some(host_list::host_file(name, &text_of(Path::new(name))?)?),
     };
-    let script = script::text_of(&pasted.command);
+    let script = script::text_of(&pasted.command, &[]);
     let variable = |key: &str| std::env::var(key).ok();
     let names = std::env::vars_os().filter_map(|(name, _)| name.into_string().ok());
     let pasted = &pasted.with_names(names);

@@ -432,6 +432,26 @@ fn what_prepares_a_shell_fills_the_fields() {
     }
 }
 
+#[test]
+fn lines_that_the_form_cannot_start_say_what_can() {
+    for (line, says) in [
+        ("srun -n 2 python3 t.py", "`hvtui run -- srun -n 2 python3 t.py`"),
+        (
+            "hvtui run -np 2 -- python3 t.py",
+            "each rank would start `hvtui run` again: write `python3 t.py` alone",
+        ),
+        ("'python3 t.py --lr 1'", "leave the quotes out: `python3 t.py --lr 1`"),
+        ("python3 a.py && python3 b.py", "`&&` needs a shell"),
+    ] {
+        let mut story = form();
+        let effects = paste(&mut story, line);
+        assert!(effects.iter().all(|effect| !matches!(effect, Effect::Preview(_))), "{line}: {effects:?}");
+        let fault = story.model.ui.launch.error(Field::Command).unwrap();
+        assert!(fault.text.contains(says), "{line}: {fault:?}");
+        assert!(!text(&story.model, COLOR).contains("understood"), "{line}");
+    }
+}
+
 fn text_of(story: &Story) -> &str {
     story.model.ui.launch.text(Field::Command)
 }

@@ -356,6 +356,9 @@ fn a_word_written_wrongly_is_taken_for_no_internal_role() {
     assert!(err("rn").contains("run") && !err("rn").contains("rank"), "{}", err("rn"));
     assert!(!err("rank-wra").contains("rank-wrap'"), "{}", err("rank-wra"));
     assert!(err("wach").contains("watch"), "{}", err("wach"));
+    assert!(err("launch").contains("'run'") && !err("launch").contains("'watch'"), "{}", err("launch"));
+    let number = text(&person.run(&["run", "-np", "two", "--", "true"]).stderr);
+    assert!(number.contains("write a whole number, such as 2"), "{number}");
 }
 
 #[test]

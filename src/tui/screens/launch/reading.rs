@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 
 use crate::domain::ids::HostId;
 use crate::domain::options::{GpuView, RunOptions};
+use crate::domain::run::JobKind;
 use crate::domain::world::World;
 use crate::launch::names::closest;
 use crate::launch::part::Part;
@@ -201,6 +202,12 @@ fn of_line(form: &LaunchForm, pasted: &Pasted, variables: &BTreeMap<String, Stri
     let fault = |text: String| Said::Fault(Fault::new(Field::Command, text));
     if let Some(text) = pasted_request::instead(pasted) {
         return fault(text);
+    }
+    if pasted.kind == JobKind::Slurm {
+        let line = form.text(Field::Command).trim();
+        return fault(format!(
+            "srun is started from the command line alone, on this machine: `hvtui run -- {line}`"
+        ));
     }
     let hostfile = match pasted.hostfile.as_ref().map(|name| (name, form.files.get(name))) {
         None => None,
