@@ -8,6 +8,7 @@ use std::path::Path;
 use super::AgentConfig;
 use super::prepare::{Place, activate};
 use crate::domain::preflight::{Finding, Mark};
+use crate::domain::python::{Runs, runs};
 use crate::domain::run::{HostRun, RankSpec};
 use crate::program::{home, working_directory};
 use crate::supervise::environment::Deadline;
@@ -76,17 +77,19 @@ fn look(config: &AgentConfig, spec: &HostRun, copied: bool, report: &Report) {
     }
 }
 
-/// Whether the script that Python is given is there.
+/// Whether what Python is given to run is there: a script, behind the interpreter's own options. A module may be installed
+/// anywhere.
 fn script(rank: &RankSpec) -> Option<Finding> {
-    let [program, script, ..] = &rank.argv[..] else { return None };
+    let (program, words) = rank.argv.split_first()?;
     let name = Path::new(program).file_name()?.to_str()?;
-    let is_script = Path::new(script).extension().is_some_and(|end| end == "py");
-    if !name.starts_with("python") || !is_script || script.starts_with('-') {
+    if !name.starts_with("python") {
         return None;
     }
+    let Some(Runs::Script(script)) = runs(words.iter().map(String::as_str)) else { return None };
     let folder = working_directory(rank.cwd.as_deref()).unwrap_or_else(|_| home());
-    if folder.join(script).is_file() {
-        return Some(Finding::new(Mark::Good, script.clone()));
+    // a folder or an archive with a `__main__.py` is a script too
+    if folder.join(script).exists() {
+        return Some(Finding::new(Mark::Good, script.to_owned()));
     }
     let text = format!("no file {script} in {}: set workdir, or sync a folder", folder.display());
     Some(Finding::new(Mark::Bad, text))
@@ -164,20 +167,32 @@ mod tests {
     #[test]
     fn the_script_of_python_is_looked_for() {
         let folder = tempfile::tempdir().unwrap();
-        let rank = |script: &str| RankSpec {
+        let rank = |words: &str| RankSpec {
             rank: Rank(0),
-            argv: vec!["/opt/bin/python3.12".to_owned(), script.to_owned()],
+            argv: format!("/opt/bin/python3.12 {words}").split(' ').map(str::to_owned).collect(),
             env: BTreeMap::new(),
             defaults: BTreeMap::new(),
             cwd: Some(folder.path().display().to_string()),
         };
         std::fs::write(folder.path().join("there.py"), "").unwrap();
-        assert_eq!(script(&rank("there.py")).map(|found| found.mark), Some(Mark::Good));
+        for words in
+            ["there.py", "-u there.py", "-X dev -u there.py --lr 1", "-Wignore there.py", "-W error there.py"]
+        {
+            let found = script(&rank(words));
+            assert_eq!(found, Some(Finding::new(Mark::Good, "there.py".to_owned())), "{words}");
+        }
+        let missing = script(&rank("-u nosuch/train.py")).unwrap();
+        assert!(
+            missing.mark == Mark::Bad && missing.text.starts_with("no file nosuch/train.py in "),
+            "{missing:?}"
+        );
         let missing = script(&rank("missing.py")).unwrap();
         assert!(
             missing.mark == Mark::Bad && missing.text.starts_with("no file missing.py in "),
             "{missing:?}"
         );
-        assert_eq!(script(&rank("-m")), None);
+        for words in ["-m", "-m pkg.train", "-u -m pkg.train x.py", "-c x.py", "-uc x.py", "-"] {
+            assert_eq!(script(&rank(words)), None, "{words}");
+        }
     }
 }

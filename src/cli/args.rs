@@ -155,7 +155,7 @@ pub enum Command {
 #[expect(clippy::struct_excessive_bools, reason = "each is a flag of its own")]
 pub struct RunArgs {
     /// How many ranks; also written -np N [default: one on every slot asked for, or on every free one]
-    #[arg(short = 'n', long = "np", visible_alias = "num-proc", value_name = "N", help_heading = "Where")]
+    #[arg(short = 'n', long = "np", visible_alias = "num-proc", value_parser = number, value_name = "N", help_heading = "Where")]
     pub np: Option<u32>,
     /// Ranks on each host, joined by commas: gpu-a:2,gpu-b:2
     #[arg(short = 'H', long = "host-list", value_name = "HOST:N,..", conflicts_with_all = ["hostfile", "gpus"], help_heading = "Where")]
@@ -167,7 +167,7 @@ pub struct RunArgs {
     #[arg(long, value_name = "HOST:SLOT,..", help_heading = "Where")]
     pub gpus: Option<String>,
     /// N ranks on free GPUs that suit each other: of one host and one model where that is possible
-    #[arg(long, value_name = "N", conflicts_with_all = ["np", "host_list", "hostfile", "gpus", "nnodes", "nproc_per_node"], help_heading = "Where")]
+    #[arg(long, value_parser = number, value_name = "N", conflicts_with_all = ["np", "host_list", "hostfile", "gpus", "nnodes", "nproc_per_node"], help_heading = "Where")]
     pub free: Option<u32>,
     /// Only GPUs that pass this filter, such as 'model~h200 & temp<60'
     #[arg(long, value_name = "EXPR", requires = "free", help_heading = "Where")]
@@ -182,10 +182,10 @@ pub struct RunArgs {
     #[arg(long, value_name = "IF", help_heading = "Where")]
     pub network_interface: Option<String>,
     /// Ranks on each host, as torchrun's
-    #[arg(long, alias = "nproc_per_node", value_name = "N", conflicts_with_all = ["gpus", "hostfile"], help_heading = "Where")]
+    #[arg(long, alias = "nproc_per_node", value_parser = number, value_name = "N", conflicts_with_all = ["gpus", "hostfile"], help_heading = "Where")]
     pub nproc_per_node: Option<u32>,
     /// On so many hosts, as torchrun's
-    #[arg(long, value_name = "N", help_heading = "Where")]
+    #[arg(long, value_parser = number, value_name = "N", help_heading = "Where")]
     pub nnodes: Option<u32>,
     /// The hosts' ssh port [default: the hosts file's, else ssh's]
     #[arg(short = 'p', long, value_name = "PORT", help_heading = "Where")]
@@ -197,11 +197,11 @@ pub struct RunArgs {
     #[arg(long, value_enum, value_name = "VIEW", help_heading = "What")]
     pub gpu_view: Option<View>,
     /// Seconds within which all ranks must be connected, for kinds that can tell [default: 30 for horovod]
-    #[arg(long, value_name = "S", help_heading = "What")]
+    #[arg(long, value_parser = number, value_name = "S", help_heading = "What")]
     pub start_timeout: Option<u32>,
     /// After a rank has failed start all ranks again, at most so many times; only while this command runs (not after
     /// --detach) [default: 0]
-    #[arg(long, alias = "max_restarts", value_name = "N", help_heading = "What")]
+    #[arg(long, alias = "max_restarts", value_parser = number, value_name = "N", help_heading = "What")]
     pub max_restarts: Option<u32>,
     /// Launch this recipe of the hosts file; further options change it
     #[arg(long, value_name = "NAME", conflicts_with = "again", help_heading = "What")]
@@ -210,7 +210,7 @@ pub struct RunArgs {
     #[arg(long, value_name = "RUN", value_parser = run_name, help_heading = "What")]
     pub again: Option<String>,
     /// So many GPUs for each rank [default: 1]
-    #[arg(long, value_name = "N", help_heading = "Where")]
+    #[arg(long, value_parser = number, value_name = "N", help_heading = "Where")]
     pub gpus_per_rank: Option<u32>,
     /// How the command is started [default: native for `hvtui ..`, a pasted launcher's own, else plain]
     #[arg(long, value_parser = kind_names(), value_name = "KIND", help_heading = "What")]
@@ -504,6 +504,11 @@ pub fn horovodrun_spellings(args: impl IntoIterator<Item = OsString>) -> Vec<OsS
         }
     };
     args.into_iter().map(rewrite).collect()
+}
+
+/// A number of ranks, hosts and the like.
+fn number(text: &str) -> Result<u32, String> {
+    text.parse().map_err(|_| "write a whole number, such as 2".to_owned())
 }
 
 fn seconds(text: &str) -> Result<f64, String> {

@@ -17,9 +17,10 @@ use crate::domain::run::{JobKind, RunSpec};
 use crate::domain::sync::{Code, SyncPlan};
 use crate::launch::allocation::{Allocation, AllocationError};
 use crate::launch::container::WrittenContainer;
-use crate::launch::paste::{self, Launcher, Pasted};
+use crate::launch::paste::{self, Launcher, Pasted, Shown};
 use crate::launch::read::{self, RequestError, Written};
 use crate::launch::request::{LaunchRequest, OnBusy, Patience, PlacementSpec, Since};
+use crate::launch::words::Caret;
 use crate::launch::{folder, host_list, names, pasted_request, srun};
 use crate::launcher::place::unknown_host;
 use crate::launcher::{host_names, script, trees};
@@ -59,7 +60,7 @@ pub fn asked(
     file: &HostsFile,
     paths: &Paths,
 ) -> Result<Asked, Failure> {
-    let pasted = paste::read_words(&args.command).map_err(|fault| Failure::usage(fault.to_string()))?;
+    let pasted = pasted(&args.command).map_err(|fault| Failure::usage(fault.to_string()))?;
     if let Some(Launcher::Watch { every_ms }) = pasted.as_ref().map(|pasted| &pasted.launcher) {
         return Ok(Asked::Watch(*every_ms as f64 / 1000.0));
     }
@@ -110,6 +111,16 @@ pub fn asked(
     Ok(Asked::Launch(Box::new(Launch { request, hosts, verbose, output })))
 }
 
+/// The line that a command is, if it is one.
+fn pasted(command: &[String]) -> Result<Option<Pasted>, Caret> {
+    match command {
+        [line] if line.trim().contains(char::is_whitespace) && !Path::new(line).exists() => {
+            paste::read_quoted(line, Shown::CommandLine)
+        }
+        words => paste::read_words(words),
+    }
+}
+
 /// What the options are laid over: a past run, a recipe, or a pasted line.
 fn base(
     args: &RunArgs,
@@ -157,17 +168,11 @@ fn pasted_line(pasted: &Pasted, args: &RunArgs) -> Result<LaunchRequest, Failure
         None => None,
         Some(name) => Some(host_list::host_file(name, &text_of(Path::new(name))?)?),
     };
-    let script = script::text_of(&pasted.command);
+    let script = script::text_of(&pasted.command, &[]);
     let variable = |key: &str| std::env::var(key).ok();
     let names = std::env::vars_os().filter_map(|(name, _)| name.into_string().ok());
     let pasted = &pasted.with_names(names);
-    let mut request = pasted_request::request(pasted, hostfile, script.as_deref(), args.delegate, variable);
-    if let (PlacementSpec::Picks(_), Some(each)) = (&request.place, args.gpus_per_rank)
-        && let Some(place) = pasted_request::masked(pasted, each)
-    {
-        request.place = place;
-    }
-    Ok(request)
+    Ok(pasted_request::request(pasted, hostfile, script.as_deref(), args.delegate, variable))
 }
 
 /// A saved launch by its name.
@@ -481,6 +486,57 @@ mod tests {
         assert_eq!(failure.code, Code::Usage);
         assert!(failure.message.ends_with("with a comma and no space: -H a:1,b:1"), "{failure}");
         assert_eq!(ask("hvtui run -np 2 python train.py").unwrap().command, ["python", "train.py"]);
+    }
+
+    #[test]
+    fn a_whole_line_in_quotes_starts_nothing() {
+        let refused = |line: &str| {
+            let failure = ask(line).unwrap_err();
+            assert_eq!(failure.code, Code::Usage, "{line}");
+            failure.message
+        };
+        let said = refused("hvtui run -np 2 -- 'python train.py --lr 1'");
+        assert!(said.contains("leave the quotes out: `hvtui run -- python train.py --lr 1`"), "{said}");
+        let said = refused(r#"hvtui run "TF_CONFIG='{}' python3 tf.py""#);
+        assert!(said.contains("leave the quotes out"), "{said}");
+        let said = refused("hvtui run 'make && python t.py'");
+        assert!(said.contains("`hvtui run -- sh -c 'make && python t.py'`"), "{said}");
+        let said = refused("hvtui run -- hvtui run -np 2 -- python3 t.py");
+        assert!(said.contains("write `python3 t.py` alone"), "{said}");
+        let dir = tempfile::tempdir().unwrap();
+        let program = dir.path().join("my program");
+        std::fs::write(&program, "").unwrap();
+        let path = program.display().to_string();
+        assert_eq!(ask(&format!("hvtui run '{path}'")).unwrap().command, [path]);
+    }
+
+    #[test]
+    fn what_quotes_are_needed_for_is_understood() {
+        let asked =
+            ask("hvtui run -- 'cd ~/x && conda activate y && torchrun --nproc_per_node=2 t.py'").unwrap();
+        assert_eq!((asked.kind, asked.workdir.as_deref()), (Some(JobKind::Torch), Some("~/x")));
+        assert_eq!(asked.options.environment.conda.as_deref(), Some("y"));
+        let asked =
+            ask("hvtui run --workdir /w --conda z -- 'cd ~/x && conda activate y && python t.py'").unwrap();
+        assert_eq!(
+            (asked.workdir.as_deref(), asked.command.len()),
+            (Some("/w"), 2),
+            "options count before it"
+        );
+        assert_eq!(asked.options.environment.conda.as_deref(), Some("z"));
+        let asked = ask("hvtui run '# note\npython t.py'").unwrap();
+        assert_eq!(asked.command, ["python", "t.py"]);
+    }
+
+    #[test]
+    fn a_mask_names_no_host() {
+        let place = |line: &str| ask(line).unwrap().place;
+        let nodes = PlacementSpec::Nodes { nodes: 1, each: Some(2) };
+        assert_eq!(place("hvtui run -- CUDA_VISIBLE_DEVICES=0 torchrun --nproc_per_node=2 ddp.py"), nodes);
+        let count = |np| PlacementSpec::Count(Some(np));
+        assert_eq!(place("hvtui run -- CUDA_VISIBLE_DEVICES=0 mpirun -np 2 python3 t.py"), count(2));
+        assert_eq!(place("hvtui run -- CUDA_VISIBLE_DEVICES=0,1 python3 t.py"), count(2));
+        assert_eq!(place("hvtui run --gpus-per-rank 2 -- CUDA_VISIBLE_DEVICES=0,1 python3 t.py"), count(1));
     }
 
     #[test]

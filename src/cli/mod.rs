@@ -76,9 +76,16 @@ pub fn parse(args: impl IntoIterator<Item = OsString>) -> Result<Cli, clap::Erro
     Cli::try_parse_from(args::horovodrun_spellings(args))
 }
 
-/// Leaves commands out of clap's suggestions that are no person's: agent, supervisor and the like.
+/// Leaves commands out of clap's suggestions that are no person's: agent, supervisor and the like. Other programs' words for
+/// `run` mean that.
 fn suggest_public(error: &mut clap::Error) {
     let kind = ContextKind::SuggestedSubcommand;
+    if let Some(ContextValue::String(word)) = error.get(ContextKind::InvalidSubcommand)
+        && matches!(word.as_str(), "launch" | "start" | "exec" | "submit")
+    {
+        error.insert(kind, ContextValue::Strings(vec!["run".to_owned()]));
+        return;
+    }
     let command = Cli::command();
     let is_public = |name: &String| {
         command.get_subcommands().any(|known| known.get_name() == name && !known.is_hide_set())

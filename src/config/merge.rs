@@ -386,6 +386,21 @@ fn bare_text(text: &str, at: usize) -> Option<(&str, &str)> {
     is_text.then_some((key.trim(), value))
 }
 
+/// The table of which there may be several and that is written as the only one: its name and its place.
+fn single_table<'a>(text: &'a str, message: &str) -> Option<(&'a str, std::ops::Range<usize>)> {
+    if !message.contains("expected a sequence") {
+        return None;
+    }
+    let mut at = 0;
+    text.split_inclusive('\n').find_map(|line| {
+        let begin = at;
+        at += line.len();
+        let head = line.split('#').next().unwrap_or_default().trim();
+        let name = head.strip_prefix('[')?.strip_suffix(']')?.trim();
+        ["host", "recipe"].contains(&name).then(|| (name, begin..begin + head.len()))
+    })
+}
+
 /// The parser's own words, with the key that was likely meant where it met an unknown one.
 fn from_toml(error: &toml::de::Error, text: &str) -> Problem {
     let span = error.span().unwrap_or(0..0);
@@ -394,6 +409,10 @@ fn from_toml(error: &toml::de::Error, text: &str) -> Problem {
         return Problem::new(span, title, format!("write {key} = \"{value}\""));
     }
     let message = error.message();
+    if let Some((name, place)) = single_table(text, message) {
+        let title = format!("there may be several {name}s, and `[{name}]` is a single table");
+        return Problem::new(place, title, format!("write [[{name}]]"));
+    }
     // serde's wording: unknown field `prot`, expected one of `name`, `address`
     if let Some((field, rest)) = message.strip_prefix("unknown field `").and_then(|m| m.split_once('`')) {
         let keys = rest.split('`').skip(1).step_by(2);

@@ -48,6 +48,7 @@ pub mod playback;
 pub mod preflight;
 pub mod progress;
 pub mod progress_reader;
+pub mod python;
 pub mod question;
 pub mod quote;
 mod rank_list;

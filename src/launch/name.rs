@@ -1,9 +1,9 @@
 //! What can be told from a command: how it is started, and a name for people.
 
+use crate::domain::python::{Runs, runs};
 use crate::domain::run::JobKind;
 use crate::domain::text::sanitize;
 use crate::domain::units::middle_cut;
-use crate::launch::python::{Runs, runs};
 
 /// The most columns of a name made from a command.
 const NAME_WIDTH: usize = 32;

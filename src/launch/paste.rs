@@ -1,8 +1,9 @@
 //! Pasted command lines of launchers, read strictly into plain data: `horovodrun`, `mpirun`, `torchrun`,
 //! `TF_CONFIG=…`, `srun`, `docker run …` and a few tools. Must not know what hosts there are, nor start anything.
 
+use crate::domain::python::{Runs, runs};
 use crate::domain::run::JobKind;
-use crate::launch::python::{Runs, runs};
+use crate::launch::setup;
 use crate::launch::words::{Caret, Line, Word, quote};
 
 mod common;
@@ -13,6 +14,7 @@ mod hosts;
 mod mpirun;
 mod options;
 mod pasted;
+mod quoted;
 mod rsh_args;
 mod srun;
 mod tf_config;
@@ -24,15 +26,22 @@ use options::Value;
 
 pub(super) use hosts::split_port;
 pub use pasted::{Container, HostSlots, KnownTo, Launcher, Pasted, PerNode, Task};
+pub use quoted::{Shown, read_quoted};
 pub use tools::ranks_option;
 
-/// Reads a line; `None` where it is a plain command without variables before it.
+/// Reads a line; `None` where it is a plain command without variables, `cd` and the like before it.
 ///
 /// # Errors
 /// A caret under what the launcher would have refused or misunderstood.
 pub fn read(line: &Line) -> Result<Option<Pasted>, Caret> {
     let mut draft = Draft::new(line);
+    let setup::Prepared { workdir, environment } = setup::prepared(line)?;
+    (draft.pasted.workdir, draft.pasted.environment) = (workdir, environment);
+    if let Some(caret) = setup::alone(line) {
+        return Err(caret);
+    }
     let Some(at) = before_command(&mut draft)? else { return Ok(None) };
+    own_launch(&draft, at)?;
     draft.pasted.argv = draft.texts(at);
     let known = launcher(&mut draft, at)?;
     if !known && let Some(value) = draft.tf_config.take() {
@@ -52,11 +61,32 @@ pub fn read(line: &Line) -> Result<Option<Pasted>, Caret> {
     if let Some(wrapped) = wrapped(&mut draft, at)? {
         return Ok(Some(wrapped));
     }
-    if at == 0 {
+    if at == 0 && line.before.is_empty() {
         return Ok(None);
     }
     draft.take_command(at)?;
     Ok(Some(draft.pasted))
+}
+
+/// `hvtui run …`: as a command it would start hvtui again, once a rank.
+fn own_launch(draft: &Draft<'_>, at: usize) -> Result<(), Caret> {
+    let words = &draft.line.words;
+    let [program, behind @ ..] = words.get(at..).unwrap_or_default() else { return Ok(()) };
+    let run = behind.iter().find(|word| !word.text.starts_with('-')).filter(|word| word.text == "run");
+    let Some(run) = run.filter(|_| base(&program.text) == "hvtui") else { return Ok(()) };
+    let command =
+        behind.iter().position(|word| word.text == "--").and_then(|dashes| behind.get(dashes + 1..));
+    let command: Vec<String> = command.unwrap_or_default().iter().map(|word| quote(&word.text)).collect();
+    let alone = if command.is_empty() {
+        "write its command alone".to_owned()
+    } else {
+        format!("write `{}` alone", command.join(" "))
+    };
+    let text = format!(
+        "each rank would start `hvtui run` again: {alone}; what its options say belongs into the fields of the form, on the \
+         command line before the first `--`"
+    );
+    Err(draft.line.caret(program.span.start..run.span.end, text))
 }
 
 /// Reads words that a shell has split.
@@ -139,11 +169,12 @@ fn container(draft: &mut Draft<'_>, at: usize) -> Result<bool, Caret> {
 fn before_command(draft: &mut Draft<'_>) -> Result<Option<usize>, Caret> {
     let words: &[Word] = &draft.line.words;
     let mut at = 0;
-    if words.first().is_some_and(|word| word.text == "$") {
-        draft.remark("The prompt `$` before the command is left out.");
-        at = 1;
-    }
     while let Some(word) = words.get(at) {
+        if word.text == "$" {
+            draft.remark("The prompt `$` before the command is left out.");
+            at += 1;
+            continue;
+        }
         if let Some((key, from)) = assignment(&word.text) {
             let value = Value { word, from };
             draft.leading.push(key.to_owned());
@@ -266,6 +297,7 @@ fn shell(draft: &mut Draft<'_>, at: usize) -> Result<Option<Pasted>, Caret> {
     if options.len() == 1
         && options[0].text == "-c"
         && let Ok(line) = Line::typed(&text.text)
+        && setup::prepared(&line).is_ok()
         && let Some(mut inside) = read(&line)?
     {
         inside.argv = draft.texts(at);
@@ -278,6 +310,8 @@ fn shell(draft: &mut Draft<'_>, at: usize) -> Result<Option<Pasted>, Caret> {
             }
         }
         inside.gpu_mask = inside.gpu_mask.take().or(draft.pasted.gpu_mask.take());
+        inside.workdir = inside.workdir.take().or(draft.pasted.workdir.take());
+        inside.environment = inside.environment.over(&draft.pasted.environment);
         inside
             .remarks
             .insert(0, format!("`{} -c` is left out: the line inside needs no shell.", program.text));

@@ -6,16 +6,13 @@ use super::delegate::{self, Way, further};
 use super::names;
 use super::paste::{HostSlots, Launcher, Pasted, PerNode, Task};
 use super::pasted_container::{self, Meaning};
-use super::request::{ALL_SLOTS, LaunchRequest, Only, Pick, PlacementSpec, SlotName};
+use super::request::{ALL_SLOTS, LaunchRequest, Only, PlacementSpec};
 use crate::domain::ids::HostId;
 use crate::domain::options::{LocalRankArg, RunOptions, TaskRole};
 use crate::domain::run::JobKind;
 
 /// Variables whose values belong to the machine on which a process runs: those of this machine would be wrong elsewhere.
 const OWN_TO_HOST: [&str; 4] = ["PATH", "LD_LIBRARY_PATH", "HOME", "PYTHONPATH"];
-
-/// The name by which a line means the machine that it was written on.
-const HERE: &str = "localhost";
 
 /// The request that a line makes. `hostfile` are the hosts of its host file, which others read; `variable` gives the
 /// value of a variable of this process; `script` is the text of its script where that can be read here. `delegated`: the
@@ -62,6 +59,7 @@ pub fn request(
         mpi_args: mpi_args(pasted),
         max_restarts: pasted.max_restarts.unwrap_or_default(),
         gpu_view: pasted.gpu_view,
+        environment: pasted.environment.clone(),
         ..RunOptions::default()
     };
     let way = delegate::way(pasted, delegated, &hosts);
@@ -80,6 +78,7 @@ pub fn request(
             options.mpi_args.clear();
             // the line's own launcher does it
             options.max_restarts = 0;
+            remarks.retain(|remark| holds_delegated(pasted, remark));
             let (place, slots) = one_process(pasted, &hosts);
             options.gpus_per_rank = slots;
             (JobKind::Plain, pasted.argv.clone(), place)
@@ -129,6 +128,13 @@ pub fn request(
     }
 }
 
+/// Whether a remark holds where the line's own launcher is started as one process: what hvtui does in the place of an option
+/// it does not do then.
+fn holds_delegated(pasted: &Pasted, remark: &str) -> bool {
+    let is_whole = pasted.is_delegated() && pasted.container.is_none();
+    !is_whole || !remark.contains("hvtui") || remark.starts_with("not understood: ")
+}
+
 /// Ranks in the containers of a line; what is said about it.
 fn contain(pasted: &Pasted, meaning: Meaning, options: &mut RunOptions) -> Vec<String> {
     if pasted.launcher == Launcher::Plain {
@@ -172,12 +178,16 @@ fn one_process(pasted: &Pasted, hosts: &[(HostId, u32)]) -> (PlacementSpec, u32)
     if matches!(pasted.launcher, Launcher::CheckBuild | Launcher::Query) {
         return (PlacementSpec::Count(Some(1)), 1);
     }
-    match hosts.first() {
-        Some((host, slots)) => {
-            (PlacementSpec::Hosts { hosts: vec![(host.clone(), 1)], np: None }, (*slots).max(1))
-        }
-        None => (PlacementSpec::Count(Some(1)), pasted.np.unwrap_or(1).max(1)),
+    if let Some((host, slots)) = hosts.first() {
+        return (PlacementSpec::Hosts { hosts: vec![(host.clone(), 1)], np: None }, (*slots).max(1));
     }
+    let named = pasted.gpu_mask.as_ref().map(|mask| mask.len() as u32);
+    let each = match pasted.per_node {
+        // it is started on this one host alone
+        Some(PerNode::Ranks(each)) if pasted.kind == JobKind::Torch => Some(each),
+        _ => pasted.np.or(named),
+    };
+    (PlacementSpec::Count(Some(1)), each.unwrap_or(1).max(1))
 }
 
 fn place(pasted: &Pasted, mut hosts: Vec<(HostId, u32)>) -> PlacementSpec {
@@ -194,11 +204,6 @@ fn place(pasted: &Pasted, mut hosts: Vec<(HostId, u32)>) -> PlacementSpec {
         let product = nodes.map(|nodes| nodes.saturating_mul(each.unwrap_or(1)));
         return PlacementSpec::Count(pasted.np.or(product).or(each));
     }
-    if hosts.is_empty()
-        && let Some(place) = masked(pasted, 1)
-    {
-        return place;
-    }
     if !hosts.is_empty() {
         if let Some(each) = each {
             for (_, slots) in &mut hosts {
@@ -214,22 +219,16 @@ fn place(pasted: &Pasted, mut hosts: Vec<(HostId, u32)>) -> PlacementSpec {
             let nodes = pasted.nodes.or(by_count.map(|(np, each)| np / each)).unwrap_or(1);
             PlacementSpec::Nodes { nodes, each }
         }
-        // A command with variables before it is one process, as it was where it comes from.
+        // A rank for each GPU that the line names. Another command with variables before it is one process, as it was
+        // where it comes from.
+        (None, np) if masks(pasted) => PlacementSpec::Count(np),
         (None, np) => PlacementSpec::Count(np.or((pasted.launcher == Launcher::Plain).then_some(1))),
     }
 }
 
-/// The GPUs of a line's mask on the machine that it was written on, `each` for each rank; `None` without a mask.
-pub fn masked(pasted: &Pasted, each: u32) -> Option<PlacementSpec> {
-    let mask = pasted.gpu_mask.as_ref().filter(|mask| !mask.is_empty())?;
-    let ranks = match pasted.per_node {
-        Some(PerNode::Ranks(ranks)) => pasted.np.or(Some(ranks)),
-        _ => pasted.np,
-    };
-    let wanted = ranks.map_or(mask.len(), |ranks| ranks.saturating_mul(each.max(1)) as usize);
-    let slots = mask.iter().filter_map(|gpu| names::slot_name(gpu));
-    let pick = |slot: SlotName| Pick { host: HostId::from(HERE), slot };
-    Some(PlacementSpec::Picks(slots.map(pick).take(wanted).collect()))
+/// Whether the line names GPUs.
+fn masks(pasted: &Pasted) -> bool {
+    pasted.gpu_mask.as_ref().is_some_and(|mask| !mask.is_empty())
 }
 
 /// The hosts of a cluster, each in one block, chief and workers first.

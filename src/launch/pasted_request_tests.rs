@@ -1,6 +1,7 @@
 use super::*;
 use crate::domain::run::JobKind;
 use crate::launch::paste::read_text;
+use crate::launch::request::SlotName;
 
 fn asked(line: &str) -> LaunchRequest {
     let pasted = read_text(line).unwrap().unwrap();
@@ -78,6 +79,60 @@ fn a_line_that_hides_each_gpu_names_no_slots() {
 }
 
 #[test]
+fn a_mask_changes_neither_the_number_of_ranks_nor_where_they_go() {
+    for line in [
+        "torchrun --nproc_per_node=2 ddp.py",
+        "torchrun --nnodes=2 --nproc_per_node=2 ddp.py",
+        "mpirun -np 2 python3 train.py",
+        "horovodrun -np 3 python3 train.py",
+        "mpirun -np 2 -H a:2 ./a",
+    ] {
+        let masked = asked(&format!("CUDA_VISIBLE_DEVICES=0 {line}"));
+        assert_eq!(masked.place, asked(line).place, "{line}");
+        assert_eq!(masked.gpu_mask.as_deref(), Some("0"));
+    }
+    let plain = asked("CUDA_VISIBLE_DEVICES=0,1 python3 train.py");
+    assert_eq!((plain.place.clone(), plain.ranks_of_mask(1)), (PlacementSpec::Count(None), Some(2)));
+    assert_eq!((plain.ranks_of_mask(2), plain.ranks_of_mask(4)), (Some(1), Some(1)));
+    assert_eq!(asked("CUDA_VISIBLE_DEVICES=0,1 accelerate launch x.py").options.gpus_per_rank, 2);
+}
+
+#[test]
+fn a_torchrun_line_that_its_own_launcher_executes_takes_the_slots_of_its_workers() {
+    let elastic = "torchrun --nnodes=1:2 --nproc_per_node=2 --max_restarts=3 --rdzv_backend=c10d --rdzv_endpoint=a:1 t.py";
+    for line in
+        [elastic, "sudo torchrun --nproc_per_node=2 t.py", "sudo torchrun --nnodes=2 --nproc_per_node=2 t.py"]
+    {
+        let asked = asked(line);
+        assert_eq!((asked.single, asked.place), (true, PlacementSpec::Count(Some(1))), "{line}");
+        assert_eq!(asked.options.gpus_per_rank, 2, "{line}");
+    }
+    let said = asked(elastic).remarks;
+    assert!(said.iter().all(|remark| !remark.contains("has no effect")), "{said:?}");
+    assert!(said[0].starts_with("not understood: --nnodes"), "{said:?}");
+    let said = asked("torchrun --rdzv_backend=c10d --nproc_per_node=2 t.py").remarks;
+    assert!(said.iter().any(|remark| remark.contains("--rdzv_backend c10d` has no effect")), "{said:?}");
+}
+
+#[test]
+fn what_prepares_a_shell_for_a_line_goes_to_its_options() {
+    let asked = asked("cd ~/x && conda activate y; export A=1 && torchrun --nproc_per_node=2 t.py");
+    assert_eq!((asked.kind, asked.workdir.as_deref()), (Some(JobKind::Torch), Some("~/x")));
+    assert_eq!(asked.options.environment.conda.as_deref(), Some("y"));
+    assert_eq!(asked.env.get("A").map(String::as_str), Some("1"));
+    assert_eq!(asked.place, PlacementSpec::Nodes { nodes: 1, each: Some(2) });
+    let shell = super::tests::asked("sh -c 'cd /x && torchrun --nproc_per_node=2 t.py'");
+    assert_eq!((shell.workdir.as_deref(), shell.single), (Some("/x"), false));
+    assert_eq!(shell.command.join(" "), "python3 -u t.py");
+    // a relative folder is the shell's own
+    let shell = super::tests::asked("sh -c 'cd x && torchrun --nproc_per_node=2 t.py'");
+    assert_eq!((shell.workdir, shell.single), (None, true));
+    let inside = super::tests::asked("docker run IMG bash -c 'cd /w && torchrun --nproc_per_node=2 t.py'");
+    let container = inside.options.container.unwrap();
+    assert_eq!((inside.workdir, container.workdir.as_deref()), (None, Some("/w")), "the container's");
+}
+
+#[test]
 fn masks_and_local_ranks_of_old_torch_lines() {
     let line = "CUDA_VISIBLE_DEVICES=\"0,1,2,3\" python -m torch.distributed.launch --nproc_per_node 4 ddp.py --lr 1";
     let pasted = read_text(line).unwrap().unwrap();
@@ -87,12 +142,8 @@ fn masks_and_local_ranks_of_old_torch_lines() {
     };
     let asked = asked(line);
     assert_eq!(asked.kind, Some(JobKind::Torch));
-    let PlacementSpec::Picks(picks) = &asked.place else { panic!("{asked:?}") };
-    assert_eq!(picks.len(), 4);
-    assert!(
-        picks.iter().all(|pick| pick.host.as_str() == HERE),
-        "indices are those of the machine of the line"
-    );
+    assert_eq!(asked.place, PlacementSpec::Nodes { nodes: 1, each: Some(4) }, "as without them");
+    assert_eq!(asked.masked(), [0, 1, 2, 3].map(SlotName::Index));
     assert_eq!(asked.command.join(" "), "python -u ddp.py --lr 1");
     assert_eq!(script("p.add_argument('--local_rank')"), Some((3, "--local_rank".to_owned())));
     assert_eq!(script("p.add_argument('--local-rank')"), Some((3, "--local-rank".to_owned())));
@@ -149,7 +200,7 @@ fn the_lines_of_the_notes_become_containers_of_the_ranks() {
     assert_eq!((asked.name.as_deref(), asked.options.gpus_per_rank), (Some("mine"), 2));
     assert_eq!(asked.env.get("A").map(String::as_str), Some("1"));
     assert_eq!(asked.env.get("B").map(String::as_str), Some("2"));
-    assert!(matches!(&asked.place, PlacementSpec::Picks(picks) if picks.len() == 2), "{:?}", asked.place);
+    assert_eq!((asked.place, asked.gpu_mask.as_deref()), (PlacementSpec::Count(None), Some("0,1")));
     assert_eq!(asked.command, ["python", "t.py"]);
     let empty =
         crate::launch::paste::read_text("docker run --gpus all -ti -v /home/me:/workspace IMG").unwrap_err();

@@ -285,6 +285,11 @@ pub fn read(
         return Err(RequestError::HidesGpus(option));
     }
     let each = written.gpus_per_rank.unwrap_or(request.options.gpus_per_rank).max(1);
+    if request.place == PlacementSpec::Count(None)
+        && let Some(ranks) = request.ranks_of_mask(each)
+    {
+        request.place = PlacementSpec::Count(Some(ranks));
+    }
     if let Some(place) = where_to(written, &request.place, each)? {
         if request.single {
             return Err(RequestError::OneProcess(request.command.join(" ")));

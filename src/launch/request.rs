@@ -47,7 +47,8 @@ pub struct LaunchRequest {
     /// Which slots its ranks take where they are counted by host.
     #[serde(default)]
     pub only: Only,
-    /// The `CUDA_VISIBLE_DEVICES` of a line, which names the slots; empty where it hides each GPU.
+    /// The `CUDA_VISIBLE_DEVICES` of a line: which slots its ranks take on a host with GPUs, where the launch names none
+    /// itself; empty where it hides each GPU.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub gpu_mask: Option<String>,
     /// What the user should know about what was written, a sentence each.
@@ -98,6 +99,18 @@ impl LaunchRequest {
     /// Whether its ranks are to see no GPU: they take CPU slots, on hosts with GPUs too.
     pub fn hides_gpus(&self) -> bool {
         self.gpu_mask.as_ref().is_some_and(String::is_empty)
+    }
+
+    /// The GPUs that its line names, in this order; empty where it names none, or hides all.
+    pub fn masked(&self) -> Vec<SlotName> {
+        let list = self.gpu_mask.iter().flat_map(|mask| mask.split(','));
+        list.filter_map(super::names::slot_name).collect()
+    }
+
+    /// How many ranks of `each` GPUs they are, where it names some.
+    pub fn ranks_of_mask(&self, each: u32) -> Option<u32> {
+        let gpus = self.masked().len() as u32;
+        (gpus > 0).then(|| (gpus / each.max(1)).max(1))
     }
 
     /// The launch of a run once more: the same command on the same slots. Values of secret variables are looked up anew.

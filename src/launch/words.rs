@@ -6,6 +6,7 @@ use std::ops::Range;
 
 use unicode_width::UnicodeWidthChar;
 
+use super::setup::{self, Does, Step};
 use crate::domain::text::sanitize;
 
 /// The most columns of a line that an error shows.
@@ -104,14 +105,19 @@ impl Word {
 pub struct Line {
     /// As typed.
     pub text: String,
-    /// Its words.
+    /// Its words, without those of `before`.
     pub words: Vec<Word>,
+    /// The commands before its command that only prepare a shell for it; variables that one of them exports stand
+    /// before the command.
+    pub before: Vec<Step>,
 }
 
 impl Line {
-    /// Reads a line that was typed.
+    /// Reads a line that was typed, or a note of several lines: one command, perhaps with others before it that only
+    /// prepare a shell for it.
     pub fn typed(text: &str) -> Result<Self, Caret> {
-        Ok(Self { text: text.to_owned(), words: split(text)? })
+        let (words, before) = Splitter::of(text, true).run()?;
+        Ok(Self { text: text.to_owned(), words, before })
     }
 
     /// The line of words that a shell has split already.
@@ -119,7 +125,7 @@ impl Line {
         let text = join(words);
         // What `join` writes is readable; a line without words is what is left to say otherwise.
         let words = split(&text).unwrap_or_default();
-        Self { text, words }
+        Self { text, words, before: Vec::new() }
     }
 
     /// An error about a place of this line.
@@ -137,7 +143,53 @@ impl Line {
 /// together, a backslash takes the next character as it is, a backslash at the end of a line joins it with
 /// the next, and `#` begins a comment. What needs a shell is an error: hvtui starts programs without one.
 pub fn split(line: &str) -> Result<Vec<Word>, Caret> {
-    Splitter { line, at: 0, words: Vec::new(), word: None }.run()
+    Splitter::of(line, false).run().map(|(words, _)| words)
+}
+
+/// A pasted text as a line that is edited keeps it: what a backslash joins is joined, comments and blank lines are left
+/// out, and a line ends with `\n` however it ended.
+pub fn tidy(text: &str) -> String {
+    let text = text.replace("\r\n", "\n").replace('\r', "\n");
+    let mut tidied = String::new();
+    let mut quote = None;
+    // behind a line end that is joined or kept
+    let mut begins_line = false;
+    let mut letters = text.chars().peekable();
+    while let Some(c) = letters.next() {
+        let begins_word = tidied.chars().next_back().is_none_or(char::is_whitespace);
+        match (quote, c) {
+            (Some('"') | None, '\\') if letters.peek() == Some(&'\n') => {
+                letters.next();
+                begins_line = quote.is_none();
+            }
+            (Some('"') | None, '\\') => {
+                tidied.push(c);
+                tidied.extend(letters.next());
+            }
+            (Some(open), _) => {
+                tidied.push(c);
+                quote = quote.filter(|_| c != open);
+            }
+            (None, '#') if begins_word => while letters.next_if(|c| *c != '\n').is_some() {},
+            (None, '\n') => {
+                tidied.truncate(tidied.trim_end().len());
+                if !tidied.is_empty() {
+                    tidied.push(c);
+                }
+                begins_line = true;
+            }
+            (None, c) if c.is_whitespace() && begins_word && begins_line => {}
+            (None, c) => {
+                begins_line = false;
+                tidied.push(if c.is_whitespace() { ' ' } else { c });
+                quote = Some(c).filter(|c| matches!(c, '"' | '\''));
+            }
+        }
+    }
+    if quote.is_none() {
+        tidied.truncate(tidied.trim_end_matches('\n').len());
+    }
+    tidied
 }
 
 /// Writes words so that [`split`] and a shell read them back.
@@ -160,9 +212,32 @@ struct Splitter<'a> {
     at: usize,
     words: Vec<Word>,
     word: Option<Word>,
+    /// Whether commands before the command may prepare a shell.
+    prepares: bool,
+    before: Vec<Step>,
+    /// The first word of the command that is being read.
+    from: usize,
 }
 
-impl Splitter<'_> {
+impl<'a> Splitter<'a> {
+    fn of(line: &'a str, prepares: bool) -> Self {
+        Self { line, at: 0, words: Vec::new(), word: None, prepares, before: Vec::new(), from: 0 }
+    }
+
+    /// The command that ends here only prepares a shell for the next one: its words are taken away, but for variables.
+    fn take_step(&mut self) -> bool {
+        let words = self.words.get(self.from..).unwrap_or_default();
+        let words = if words.first().is_some_and(|word| word.text == "$") { &words[1..] } else { words };
+        let Some(does) = setup::read(words).filter(|_| self.prepares) else { return false };
+        let span = words[0].span.start..words[words.len() - 1].span.end;
+        let variables = if does == Does::Export { words[1..].to_vec() } else { Vec::new() };
+        self.words.truncate(self.from);
+        self.words.extend(variables);
+        self.from = self.words.len();
+        self.before.push(Step { does, span });
+        true
+    }
+
     /// Whether the words so far start a container, in whose shell the next line is typed: who reads them sees to it that
     /// it begins behind the image.
     fn opens_a_container(&self) -> bool {
@@ -170,17 +245,18 @@ impl Splitter<'_> {
             let word = self.words.get(at).map_or("", |word| word.text.rsplit('/').next().unwrap_or_default());
             names.contains(&word)
         };
-        let from = usize::from(is(0, &["sudo"]));
+        let from = self.from + usize::from(is(self.from, &["sudo"]));
         is(from, &["docker", "podman", "nvidia-docker"]) && is(from + 1, &["run", "container"])
     }
 
-    fn run(mut self) -> Result<Vec<Word>, Caret> {
+    fn run(mut self) -> Result<(Vec<Word>, Vec<Step>), Caret> {
         let mut ended = false;
         while let Some((at, c)) = self.next() {
             match c {
-                '\n' => {
+                '\n' | '\r' => {
                     self.end_word(at);
-                    ended = !self.words.is_empty();
+                    let is_command = self.words.len() > self.from;
+                    ended = is_command && (ended || !self.take_step());
                 }
                 c if c.is_whitespace() => self.end_word(at),
                 '#' if self.word.is_none() => self.skip_comment(),
@@ -194,7 +270,12 @@ impl Splitter<'_> {
                 '\'' => self.single_quoted(at)?,
                 '"' => self.double_quoted(at)?,
                 '\\' => self.escape(at)?,
-                '|' | '&' | ';' | '<' | '>' | '(' | ')' => return Err(self.operator(at, c)),
+                '|' | '&' | ';' | '<' | '>' | '(' | ')' => {
+                    self.end_word(at);
+                    if !self.ends_step(at, c) {
+                        return Err(self.operator(at, c));
+                    }
+                }
                 '$' | '`' => {
                     self.refuse_expansion(at, c, false)?;
                     self.push(c, at);
@@ -203,7 +284,18 @@ impl Splitter<'_> {
             }
         }
         self.end_word(self.line.len());
-        Ok(self.words)
+        Ok((self.words, self.before))
+    }
+
+    /// `&&` or `;` behind a command that prepares a shell, and before another one.
+    fn ends_step(&mut self, at: usize, c: char) -> bool {
+        let len = self.line[at..].chars().take_while(|next| *next == c).count();
+        let goes_on = !self.line[at + len..].trim().is_empty();
+        let ends = matches!((c, len), ('&', 2) | (';', 1)) && goes_on && self.take_step();
+        if ends {
+            self.at = at + len;
+        }
+        ends
     }
 
     fn rest(&self) -> &str {
@@ -218,7 +310,7 @@ impl Splitter<'_> {
     }
 
     fn skip_comment(&mut self) {
-        self.at += self.rest().find('\n').unwrap_or(self.rest().len());
+        self.at += self.rest().find(['\n', '\r']).unwrap_or(self.rest().len());
     }
 
     fn begin(&mut self, at: usize) -> &mut Word {
@@ -238,7 +330,7 @@ impl Splitter<'_> {
 
     /// The line end behind a backslash, if there is one.
     fn continuation(&mut self) -> bool {
-        for end in ["\r\n", "\n"] {
+        for end in ["\r\n", "\n", "\r"] {
             if self.rest().starts_with(end) {
                 self.at += end.len();
                 return true;
@@ -328,7 +420,12 @@ impl Splitter<'_> {
             }
             _ => "quote it if it is meant literally, or start `sh -c '…'`".to_owned(),
         };
-        self.error(at, len, &format!("`{operator}` needs a shell: {remedy}"))
+        let first = self.words.get(self.from).filter(|_| self.prepares);
+        let fields = match first.filter(|word| setup::prepares(&word.text)) {
+            Some(_) => "; a folder is workdir (`--workdir`), an environment activate (`--conda`, `--venv`)",
+            None => "",
+        };
+        self.error(at, len, &format!("`{operator}` needs a shell: {remedy}{fields}"))
     }
 
     fn error(&self, at: usize, len: usize, text: &str) -> Caret {

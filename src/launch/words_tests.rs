@@ -25,6 +25,7 @@ fn lines_split_as_in_a_shell() {
         (r#""a\tb" "\$\"\\\`" "\'""#, vec![r"a\tb", r#"$"\`"#, r"\'"]),
         ("a \\\n  b \"c\\\nd\" e\\\nf", vec!["a", "b", "cd", "ef"]),
         ("a \\\r\n b", vec!["a", "b"]),
+        ("a \\\r b \"c\\\rd\" e\\\rf\r", vec!["a", "b", "cd", "ef"]),
         ("\na b\n\n", vec!["a", "b"]),
         ("a # the rest | is a comment", vec!["a"]),
         ("a#b", vec!["a#b"]),
@@ -53,6 +54,7 @@ fn what_needs_a_shell_is_refused_at_its_place() {
         ("a $'b'", "a variable needs a shell", "$'"),
         ("(a)", "`(` needs a shell", "("),
         ("a\nb c", "a second command begins here", "b c"),
+        ("a\rb c", "a second command begins here", "b c"),
         ("a 'b", "the quote ' is never closed", "'"),
         ("a \"b\\", "the quote \" is never closed", "\""),
         ("a \\", "nothing follows the last backslash", "\\"),
@@ -60,6 +62,22 @@ fn what_needs_a_shell_is_refused_at_its_place() {
         let (text, at) = fault(line);
         assert!(text.contains(says), "{line}: {text}");
         assert_eq!(at, place, "{line}");
+    }
+}
+
+#[test]
+fn a_pasted_text_keeps_what_has_a_meaning() {
+    for (text, tidied) in [
+        ("a \\\r  b \\\r\n  c\r", "a b c"),
+        ("# one\n\n  a b # two\n   # three\nc\n\n", "a b\nc"),
+        ("a '# x\n\\\n  y' \"b\\\nc\"", "a '# x\n\\\n  y' \"bc\""),
+        ("a\\ b#c\t\td", "a\\ b#c  d"),
+        (" --lr  1", " --lr  1"),
+        ("a \\", "a \\"),
+        ("# don't", ""),
+        ("a ''", "a ''"),
+    ] {
+        assert_eq!(tidy(text), tidied, "{text:?}");
     }
 }
 

@@ -8,6 +8,7 @@ pub use super::place_error::PlaceError;
 use crate::domain::ids::{GpuUuid, HostId, Rank};
 use crate::domain::occupancy;
 use crate::domain::run::{Placement, Slot};
+use crate::domain::text::plain;
 use crate::launch::names::closest;
 use crate::launch::paste::ranks_option;
 use crate::launch::request::{ALL_SLOTS, LaunchRequest, Only, Pick, PlacementSpec, SlotName};
@@ -35,6 +36,7 @@ pub fn place(request: &LaunchRequest, hosts: &[HostFacts]) -> Result<Vec<Placeme
         }
         PlacementSpec::Picks(picks) => by_picks(picks, each, hosts, share)?,
     };
+    let chosen = by_mask(chosen, request, each, hosts)?;
     let placements = number(chosen, each);
     if placements.is_empty() { Err(PlaceError::NoRanks) } else { Ok(placements) }
 }
@@ -137,8 +139,8 @@ fn by_nodes(
 ) -> Result<Chosen, PlaceError> {
     let has = |host: &HostFacts| host.slots.iter().any(|slot| only.holds(slot));
     if !hosts.iter().any(has) && only != Only::Any {
-        let what = if only == Only::Gpus { "GPU" } else { "CPU slot" };
-        return Err(PlaceError::NoneOfThem { what, have: inventory(hosts) });
+        let gpus = only == Only::Gpus;
+        return Err(PlaceError::NoneOfThem { gpus, have: inventory(hosts) });
     }
     let need = ranks.unwrap_or(1) as usize * each;
     let usable = |host: &HostFacts| {
@@ -159,10 +161,11 @@ fn by_nodes(
     }
     let up = || hosts.iter().filter(|host| host.absent.is_none());
     let all = |host: &HostFacts| host.slots.iter().filter(|slot| only.holds(slot)).count();
-    let busy = up().filter(|host| all(host) >= need).count() >= nodes as usize;
+    let large = up().filter(|host| all(host) >= need).count() as u32;
+    let busy = large >= nodes;
     let own = up().flat_map(|host| host.busy.values()).any(|holder| holder.own);
     let (found, have, ranks) = (chosen.len() as u32, inventory(hosts), ranks.unwrap_or(1));
-    Err(PlaceError::TooFewNodes { nodes, ranks, each: each as u32, found, have, busy, own })
+    Err(PlaceError::TooFewNodes { nodes, ranks, each: each as u32, found, large, have, busy, own })
 }
 
 fn by_hosts(
@@ -205,6 +208,44 @@ fn by_hosts(
         chosen.push((id.clone(), free));
     }
     Ok(chosen)
+}
+
+/// On hosts with GPUs those that the `CUDA_VISIBLE_DEVICES` of the line names take the place of the chosen ones. It chooses
+/// neither the hosts nor, but where the line says a rank for each, the number of ranks; on a host without GPUs it selects nothing.
+fn by_mask(
+    chosen: Chosen,
+    request: &LaunchRequest,
+    each: usize,
+    hosts: &[HostFacts],
+) -> Result<Chosen, PlaceError> {
+    let mask = mask(request);
+    let whole = matches!(request.place, PlacementSpec::Nodes { each: None, .. });
+    let is_gpu = |slot: &Slot| matches!(slot, Slot::Gpu { .. });
+    let mut named = Chosen::new();
+    for (host, slots) in chosen {
+        if mask.is_empty() || !slots.first().is_some_and(is_gpu) {
+            named.push((host, slots));
+            continue;
+        }
+        let wanted = if whole { mask.len() / each * each } else { slots.len() };
+        if wanted == 0 || wanted > mask.len() {
+            let (named, ranks, each) = (mask.len() as u32, (wanted / each).max(1) as u32, each as u32);
+            let mask = request.gpu_mask.clone().unwrap_or_default();
+            return Err(PlaceError::MaskTooSmall { host, mask, named, ranks, each });
+        }
+        let pick = |slot: &SlotName| Pick { host: host.clone(), slot: slot.clone() };
+        let picks: Vec<Pick> = mask.iter().take(wanted).map(pick).collect();
+        named.extend(by_picks(&picks, each, hosts, request.on_busy.share)?);
+    }
+    Ok(named)
+}
+
+/// The GPUs that the line of a launch names, where the launch names neither hosts nor GPUs itself.
+fn mask(request: &LaunchRequest) -> Vec<SlotName> {
+    match &request.place {
+        PlacementSpec::Count(_) | PlacementSpec::Nodes { .. } if !request.query => request.masked(),
+        _ => Vec::new(),
+    }
 }
 
 fn by_picks(picks: &[Pick], each: usize, hosts: &[HostFacts], share: bool) -> Result<Chosen, PlaceError> {
@@ -299,7 +340,7 @@ fn slots_there(slots: &[Slot]) -> String {
 /// connection refused …`.
 pub(super) fn inventory(hosts: &[HostFacts]) -> String {
     let words = |host: &HostFacts| match (&host.absent, host.busy.len()) {
-        (Some(reason), _) => format!("{}: none, {reason}", host.id),
+        (Some(reason), _) => format!("{}: none, {}", host.id, plain(&host.id, reason)),
         (None, 0) => format!("{}: {}", host.id, host.slots.len()),
         (None, busy) => {
             format!("{}: {} and {busy} busy ({})", host.id, host.usable(false).len(), holders(host))
@@ -317,8 +358,11 @@ pub fn wanted(request: &LaunchRequest, hosts: &[HostFacts]) -> BTreeMap<HostId, 
         };
         (host.id.clone(), host.slots.iter().filter_map(gpu).collect::<Vec<_>>())
     };
+    let mask = mask(request);
     let all = hosts.iter().map(|host| match &request.place {
-        PlacementSpec::Count(_) | PlacementSpec::Nodes { .. } => gpus(host, &|_| true),
+        PlacementSpec::Count(_) | PlacementSpec::Nodes { .. } => gpus(host, &|slot| {
+            mask.is_empty() || mask.iter().any(|name| picked(host, name).is_ok_and(|at| at == slot))
+        }),
         PlacementSpec::Free { .. } => gpus(host, &|slot| host.could_pass(slot)),
         PlacementSpec::Hosts { hosts: list, .. } => {
             gpus(host, &|_| list.iter().any(|(id, _)| *id == host.id))

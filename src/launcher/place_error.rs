@@ -58,6 +58,8 @@ pub enum PlaceError {
         each: u32,
         /// Hosts with room.
         found: u32,
+        /// Hosts that would have room if all their slots were free.
+        large: u32,
         /// Which host has how many.
         have: String,
         /// Whether there would be enough if every slot were free.
@@ -66,10 +68,14 @@ pub enum PlaceError {
         own: bool,
     },
     /// `--nproc-per-node=gpu` where there are none.
-    #[error("the line wants a rank for each {what} of a host, and no host has one ({have})")]
+    #[error(
+        "the line wants a rank for each {} of a host, and no host has one ({}: {have})",
+        if *gpus { "GPU" } else { "CPU slot" },
+        if *gpus { "CPU slots" } else { "GPUs" }
+    )]
     NoneOfThem {
-        /// `GPU` or `CPU slot`.
-        what: &'static str,
+        /// Whether it wants GPUs, not CPU slots.
+        gpus: bool,
         /// Which host has how many slots.
         have: String,
     },
@@ -135,6 +141,26 @@ pub enum PlaceError {
         /// Slots picked there.
         picks: u32,
         /// Slots of each rank.
+        each: u32,
+    },
+    /// More ranks on a host than the GPUs that the line names.
+    #[error(
+        "CUDA_VISIBLE_DEVICES={mask} names {}, and {} on {host} take{} {}: name as many there, or leave it out",
+        if *named == 1 { "1 GPU".to_owned() } else { format!("{named} GPUs") },
+        if *ranks == 1 { "1 rank".to_owned() } else { format!("{ranks} ranks") },
+        if *ranks == 1 { "s" } else { "" },
+        ranks * each
+    )]
+    MaskTooSmall {
+        /// The host.
+        host: HostId,
+        /// As it was written.
+        mask: String,
+        /// How many GPUs it names.
+        named: u32,
+        /// Ranks on the host.
+        ranks: u32,
+        /// GPUs of each rank.
         each: u32,
     },
     /// A host that the hosts file does not name.
@@ -226,30 +252,44 @@ impl PlaceError {
     }
 
     /// What can be done, where the error itself doesn't say it.
-    pub fn remedy(&self) -> Option<&'static str> {
-        match self {
-            Self::TooFewFree { busy: false, .. } => Some("ask for fewer, or write a wider filter"),
-            Self::TooFew { busy: false, .. } | Self::TooFewNodes { busy: false, .. } => {
-                Some("lower the number of ranks, or give a host more by `slots` in the hosts file")
+    pub fn remedy(&self) -> Option<String> {
+        let fixed = match self {
+            // more slots on a host make no more hosts
+            Self::TooFewNodes { busy: false, large: large @ 1.., .. } => {
+                return Some(format!("`--nnodes {large}` fits; for more add a [[host]] to the hosts file"));
             }
+            Self::TooFewFree { busy: false, .. } => "ask for fewer, or write a wider filter",
+            Self::TooFew { busy: false, .. } => {
+                "lower the number of ranks, or give a host more by `slots` in the hosts file"
+            }
+            Self::TooFewNodes { busy: false, .. } => {
+                "lower the ranks on each host, or give the hosts more by `slots` in the hosts file"
+            }
+            Self::NoneOfThem { gpus: true, .. } => {
+                "write a number, such as --nproc-per-node=2, for ranks on CPU slots"
+            }
+            Self::NoneOfThem { .. } => "write gpu, or a number, such as --nproc-per-node=2",
             Self::LineTooLarge { busy: false, .. } => {
-                Some("lower that number, or give a host more by `slots` in the hosts file")
+                "lower that number, or give a host more by `slots` in the hosts file"
             }
             Self::HostTooSmall { .. } => {
-                Some("lower the number of ranks, or give the host more by `slots` in the hosts file")
+                "lower the number of ranks, or give the host more by `slots` in the hosts file"
             }
             Self::Busy { own, .. }
             | Self::PickBusy { own, .. }
             | Self::TooFew { own, .. }
             | Self::LineTooLarge { own, .. }
             | Self::TooFewNodes { own, .. }
-            | Self::TooFewFree { own, .. } => Some(if *own {
-                "wait with --wait, or use your own ones too with --share"
-            } else {
-                "wait for them with --wait"
-            }),
-            _ => None,
-        }
+            | Self::TooFewFree { own, .. } => {
+                if *own {
+                    "wait with --wait, or use your own ones too with --share"
+                } else {
+                    "wait for them with --wait"
+                }
+            }
+            _ => return None,
+        };
+        Some(fixed.to_owned())
     }
 }
 

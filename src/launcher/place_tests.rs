@@ -90,6 +90,48 @@ fn a_line_that_starts_its_ranks_itself_needs_them_on_one_host() {
 }
 
 #[test]
+fn the_gpus_of_a_line_are_taken_on_the_host_that_it_gets_without_them() {
+    let masked = |at: PlacementSpec, mask: &str, hosts: &[HostFacts]| {
+        let asked = LaunchRequest { gpu_mask: Some(mask.to_owned()), ..request("true", at) };
+        let placed = place(&asked, hosts).map_err(|error| said(&error))?;
+        Ok::<_, String>(placed.iter().map(Placement::to_string).collect::<Vec<_>>().join(" "))
+    };
+    let nodes = |nodes, each| PlacementSpec::Nodes { nodes, each };
+    let cpus = [cpu_host("n1", 2), cpu_host("n2", 2)];
+    // it selects nothing there
+    assert_eq!(masked(nodes(1, Some(2)), "0", &cpus).unwrap(), "n1:0 n1:1");
+    assert_eq!(masked(PlacementSpec::Count(Some(3)), "7", &cpus).unwrap(), "n1:0 n1:1 n2:0");
+    let gpus = [gpu_host("a", 4), gpu_host("b", 4)];
+    assert_eq!(masked(nodes(1, Some(2)), "3,1", &gpus).unwrap(), "a:3 a:1");
+    assert_eq!(masked(nodes(2, Some(1)), "3,1", &gpus).unwrap(), "a:3 b:3");
+    assert_eq!(masked(nodes(1, None), "3,1", &gpus).unwrap(), "a:3 a:1");
+    assert_eq!(masked(PlacementSpec::Count(Some(1)), "GPU-a-2", &gpus).unwrap(), "a:2");
+    assert_eq!(
+        masked(PlacementSpec::Count(Some(2)), "0,1,2", &[cpu_host("c", 1), gpu_host("a", 4)]).unwrap(),
+        "c:0 a:0"
+    );
+    insta::assert_snapshot!(masked(nodes(1, Some(2)), "0", &gpus).unwrap_err(), @"CUDA_VISIBLE_DEVICES=0 names 1 GPU, and 2 ranks on a take 2: name as many there, or leave it out");
+    insta::assert_snapshot!(masked(nodes(1, Some(1)), "9", &gpus[..1]).unwrap_err(), @"host a has no slot 9: its GPUs are 0 (GPU-a-0), 1 (GPU-a-1), 2 (GPU-a-2), 3 (GPU-a-3)");
+    let mut busy = gpu_host("a", 4);
+    busy.busy.insert(3, holder("li python train.py (pid 7)", false));
+    let error = masked(nodes(1, Some(1)), "3", &[busy]).unwrap_err();
+    assert!(error.contains("a:3") && error.ends_with("wait for them with --wait"), "{error}");
+    // slots that the launch names itself count before those of the line
+    assert_eq!(masked(list(&[("b", 1)], None), "3", &gpus).unwrap(), "b:0");
+}
+
+#[test]
+fn too_few_hosts_are_told_what_would_help() {
+    let hosts = [cpu_host("n1", 2), cpu_host("n2", 2), cpu_host("n3", 2)];
+    let nodes = |nodes, each| PlacementSpec::Nodes { nodes, each: Some(each) };
+    insta::assert_snapshot!(fails(nodes(4, 2), &hosts), @"--nnodes 4 --nproc-per-node 2: 3 hosts have that many free slots (n1: 2, n2: 2, n3: 2): `--nnodes 3` fits; for more add a [[host]] to the hosts file");
+    insta::assert_snapshot!(fails(nodes(2, 3), &hosts), @"--nnodes 2 --nproc-per-node 3: 0 hosts have that many free slots (n1: 2, n2: 2, n3: 2): lower the ranks on each host, or give the hosts more by `slots` in the hosts file");
+    let down = HostFacts { absent: Some("n3: connection refused".to_owned()), ..cpu_host("n3", 2) };
+    let said = fails(nodes(4, 2), &[cpu_host("n1", 2), down]);
+    assert!(said.contains("n3: none, connection refused)"), "the host once: {said}");
+}
+
+#[test]
 fn a_query_takes_no_slot() {
     let hosts: Vec<HostFacts> = cluster().into_iter().skip(1).take(1).collect();
     let mut asked = request("mpirun --version", PlacementSpec::Count(Some(2)));
@@ -254,5 +296,5 @@ fn a_rank_for_each_gpu_takes_no_cpu_slot_and_the_other_way_round() {
     assert_eq!(placed(Only::Gpus), Ok((3, "g".to_owned())));
     assert_eq!(placed(Only::Cpus), Ok((2, "c".to_owned())));
     let none = place(&at(Only::Gpus), &hosts[..1]).unwrap_err().to_string();
-    assert_eq!(none, "the line wants a rank for each GPU of a host, and no host has one (c: 2)");
+    assert_eq!(none, "the line wants a rank for each GPU of a host, and no host has one (CPU slots: c: 2)");
 }

@@ -52,7 +52,7 @@ pub fn gather(request: &LaunchRequest, known: &ClusterView<'_>) -> Gathered {
     match &request.place {
         PlacementSpec::Count(count) => by_count(*count, each, known, request.on_busy.share),
         // Which hosts have room is known when all have answered.
-        PlacementSpec::Nodes { .. } => by_count(None, each, known, request.on_busy.share),
+        PlacementSpec::Nodes { nodes, each: ranks } => by_nodes(*nodes, *ranks, request, known),
         PlacementSpec::Free { filter, .. } => best_of_all(filter, known),
         PlacementSpec::Hosts { hosts, .. } => {
             by_name(known, &|host| hosts.iter().any(|(name, _)| name == host))
@@ -142,6 +142,34 @@ fn by_count(count: Option<u32>, each: usize, known: &ClusterView<'_>, share: boo
             Gathered::Unsatisfiable(LaunchError::new(first.fault.clone(), reason))
         }
         _ => Gathered::Ready(facts),
+    }
+}
+
+/// So many hosts with room: where those that are not up could be the ones that are missing, that is what is wrong.
+fn by_nodes(nodes: u32, ranks: Option<u32>, request: &LaunchRequest, known: &ClusterView<'_>) -> Gathered {
+    let each = request.options.gpus_per_rank.max(1) as usize;
+    let gathered = by_count(None, each, known, request.on_busy.share);
+    let Gathered::Ready(facts) = &gathered else { return gathered };
+    let need = ranks.unwrap_or(1) as usize * each;
+    let has_room =
+        |host: &&HostFacts| host.slots.iter().filter(|slot| request.only.holds(slot)).count() >= need;
+    let (room, nodes) = (facts.iter().filter(has_room).count(), nodes as usize);
+    let down = known.hosts.iter().filter_map(|host| match known.readiness(host) {
+        HostReadiness::Down(error) => Some(error),
+        HostReadiness::Up(_) | HostReadiness::Waiting => None,
+    });
+    let down: Vec<LaunchError> = down.collect();
+    match down.first() {
+        Some(first) if room < nodes && room + down.len() >= nodes => {
+            let all: Vec<&str> = down.iter().map(|error| error.reason.as_str()).collect();
+            let have = match room {
+                1 => "1 host that answers has".to_owned(),
+                room => format!("{room} hosts that answer have"),
+            };
+            let reason = format!("--nnodes {nodes}: {have} room; {}", all.join("; "));
+            Gathered::Unsatisfiable(LaunchError::new(first.fault.clone(), reason))
+        }
+        _ => gathered,
     }
 }
 

@@ -2,7 +2,7 @@
 //! place that reads scripts, for the command line and the screens alike.
 
 use std::io::Read;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use crate::domain::run::JobKind;
 use crate::launch::request::{LaunchRequest, PlacementSpec};
@@ -11,13 +11,26 @@ use crate::launch::{name, pasted_request, suspect};
 /// The most of a script that is looked at.
 const SCRIPT: u64 = 256 * 1024;
 
-/// The text of a command's Python script, where it is here too.
-pub fn text_of(command: &[String]) -> Option<String> {
+/// The text of a command's Python script, where it is here too: in the first of these folders that has it, else in the current
+/// one.
+pub fn text_of(command: &[String], folders: &[PathBuf]) -> Option<String> {
     let is_script = |word: &&String| Path::new(word).extension().is_some_and(|end| end == "py");
-    let path = command.iter().find(is_script)?;
+    let path = Path::new(command.iter().find(is_script)?);
+    let below = folders.iter().map(|folder| folder.join(path));
+    let file = below.chain([path.to_owned()]).find_map(|path| std::fs::File::open(path).ok())?;
     let mut text = Vec::new();
-    std::fs::File::open(path).ok()?.take(SCRIPT).read_to_end(&mut text).ok()?;
+    file.take(SCRIPT).read_to_end(&mut text).ok()?;
     Some(String::from_utf8_lossy(&text).into_owned())
+}
+
+/// Where on this machine the files of a launch are: the folder that is copied, and the one of that name in which its ranks start.
+fn folders(request: &LaunchRequest) -> Vec<PathBuf> {
+    let copied = request.options.sync.as_ref().map(|plan| plan.dir.as_str());
+    let here = |folder: &str| match folder.strip_prefix('~') {
+        Some(rest) => std::env::home_dir().map(|home| home.join(rest.trim_start_matches('/'))),
+        None => Some(PathBuf::from(folder)),
+    };
+    copied.into_iter().chain(request.workdir.as_deref()).filter_map(here).collect()
 }
 
 /// Looks at a launch's script: says where its framework and the kind do not fit, and spells the argument with the local
@@ -27,7 +40,7 @@ pub fn look(request: &mut LaunchRequest) {
     if kind == JobKind::Native {
         return;
     }
-    let Some(text) = text_of(&request.command) else { return };
+    let Some(text) = text_of(&request.command, &folders(request)) else { return };
     if let Some(arg) = &mut request.options.local_rank_arg {
         pasted_request::spell(arg, &text);
     }
@@ -63,5 +76,27 @@ mod tests {
         look(&mut request);
         assert!(request.remarks[0].contains("`--kind horovod` is meant"), "{:?}", request.remarks);
         assert_eq!(request.options.local_rank_arg.unwrap().option, "--local-rank");
+    }
+
+    #[test]
+    fn a_script_is_looked_for_where_the_ranks_start() {
+        let dir = tempfile::tempdir().unwrap();
+        std::fs::write(
+            dir.path().join("spawns.py"),
+            "import torch.multiprocessing as mp\nimport torch\nmp.spawn(f)\n",
+        )
+        .unwrap();
+        let mut request = LaunchRequest {
+            place: PlacementSpec::Count(Some(2)),
+            ..LaunchRequest::of(vec!["python".to_owned(), "spawns.py".to_owned()])
+        };
+        look(&mut request);
+        assert!(request.remarks.is_empty(), "it is not in the current folder");
+        request.workdir = Some(dir.path().display().to_string());
+        look(&mut request);
+        assert!(
+            request.remarks.iter().any(|remark| remark.contains("-np 1 --gpus-per-rank 2")),
+            "{request:?}"
+        );
     }
 }

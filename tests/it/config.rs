@@ -33,6 +33,20 @@ fn fault_of(line: &str) -> String {
 }
 
 #[test]
+fn a_host_that_is_written_as_a_single_table_is_told_the_brackets() {
+    insta::assert_snapshot!(fault("# mine\n[host]\nname = \"a\"\naddress = \"10.0.0.11\"\n"), @r"
+    hvtui: there may be several hosts, and `[host]` is a single table
+     --> hosts.toml:2:1
+      |
+    2 | [host]
+      | ^^^^^^
+      |
+      = help: write [[host]]
+    ");
+    assert!(fault("[recipe] # x\nname = \"a\"\n").contains("help: write [[recipe]]"));
+}
+
+#[test]
 fn views_are_filters_with_names() {
     let file = load(
         "[[host]]\nname = \"a\"\naddress = \"local\"\n[views]\n\"free h200\" = \"free & model~h200\"\nbroken = '!ok | temp>85'\n",

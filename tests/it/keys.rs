@@ -372,12 +372,7 @@ fn pasted_lines_are_read_as_run_reads_them() {
             PlacementSpec::Nodes { nodes: 1, each: Some(2) },
         ),
         ("LR=1 python t.py", JobKind::Plain, "python t.py", PlacementSpec::Count(Some(1))),
-        (
-            "CUDA_VISIBLE_DEVICES=1 python t.py",
-            JobKind::Plain,
-            "python t.py",
-            PlacementSpec::Picks(vec![Pick { host: host("localhost"), slot: SlotName::Index(1) }]),
-        ),
+        ("CUDA_VISIBLE_DEVICES=1 python t.py", JobKind::Plain, "python t.py", PlacementSpec::Count(Some(1))),
         (
             r#"TF_CONFIG='{"cluster": {"worker": ["a:9761", "b:9762"]}, "task": {"index": 0, "type": "worker"}}' python w.py"#,
             JobKind::Tensorflow,
@@ -390,6 +385,75 @@ fn pasted_lines_are_read_as_run_reads_them() {
         assert_eq!((request.kind, request.command.join(" ").as_str()), (Some(kind), command), "{line}");
         assert_eq!(request.place, place, "{line}");
     }
+}
+
+#[test]
+fn a_pasted_note_of_several_lines_is_one_command() {
+    for end in ["\n", "\r\n", "\r"] {
+        let pasted = |text: &str| {
+            let mut story = form();
+            let effects = paste(&mut story, &text.replace('\n', end));
+            (story, effects)
+        };
+        let line = "docker run --rm \\\n  IMG \\\n  torchrun --nproc_per_node=2 \\\n  t.py\n";
+        let (story, effects) = pasted(line);
+        let request = only_preview(&effects);
+        assert_eq!(request.command.join(" "), "python3 -u t.py", "{end:?}");
+        assert_eq!(request.options.container.map(|one| one.image).as_deref(), Some("IMG"));
+        assert_eq!(text_of(&story), "docker run --rm IMG torchrun --nproc_per_node=2 t.py");
+        let note =
+            "# two GPUs\n\nexport NCCL_DEBUG=INFO\n# then\n$ torchrun --nproc_per_node=2 t.py   # fine\n";
+        let (story, effects) = pasted(note);
+        let request = only_preview(&effects);
+        assert_eq!(request.command.join(" "), "python3 -u t.py", "{end:?}");
+        assert_eq!(request.env.get("NCCL_DEBUG").map(String::as_str), Some("INFO"));
+        assert_eq!(story.model.ui.launch.when_empty(Field::Env), "NCCL_DEBUG=INFO · from the line");
+        let (story, effects) = pasted("python3 a.py\npython3 b.py\n");
+        assert!(effects.iter().all(|effect| !matches!(effect, Effect::Preview(_))), "{effects:?}");
+        let fault = story.model.ui.launch.error(Field::Command).unwrap();
+        assert!(fault.text.starts_with("a second command begins here"), "{fault:?}");
+        let shown = text(&story.model, COLOR);
+        assert!(shown.contains("python3 a.py␊python3 b.py"), "{shown}");
+    }
+}
+
+#[test]
+fn what_prepares_a_shell_fills_the_fields() {
+    for (line, field, says) in [
+        ("cd ~/mnist && torchrun --nproc_per_node=2 t.py", Field::Workdir, "~/mnist"),
+        ("conda activate x && python3 t.py", Field::Activate, "conda x"),
+        ("source /v/bin/activate; python3 t.py", Field::Activate, "venv /v"),
+        ("module load cuda/12\npython3 t.py", Field::Activate, "module cuda/12"),
+    ] {
+        let mut story = form();
+        let request = only_preview(&paste(&mut story, line));
+        assert!(request.command[0].starts_with("python3"), "{request:?}");
+        assert_eq!(story.model.ui.launch.when_empty(field), format!("{says} · from the line"), "{line}");
+    }
+}
+
+#[test]
+fn lines_that_the_form_cannot_start_say_what_can() {
+    for (line, says) in [
+        ("srun -n 2 python3 t.py", "`hvtui run -- srun -n 2 python3 t.py`"),
+        (
+            "hvtui run -np 2 -- python3 t.py",
+            "each rank would start `hvtui run` again: write `python3 t.py` alone",
+        ),
+        ("'python3 t.py --lr 1'", "leave the quotes out: `python3 t.py --lr 1`"),
+        ("python3 a.py && python3 b.py", "`&&` needs a shell"),
+    ] {
+        let mut story = form();
+        let effects = paste(&mut story, line);
+        assert!(effects.iter().all(|effect| !matches!(effect, Effect::Preview(_))), "{line}: {effects:?}");
+        let fault = story.model.ui.launch.error(Field::Command).unwrap();
+        assert!(fault.text.contains(says), "{line}: {fault:?}");
+        assert!(!text(&story.model, COLOR).contains("understood"), "{line}");
+    }
+}
+
+fn text_of(story: &Story) -> &str {
+    story.model.ui.launch.text(Field::Command)
 }
 
 #[test]

@@ -356,6 +356,9 @@ fn a_word_written_wrongly_is_taken_for_no_internal_role() {
     assert!(err("rn").contains("run") && !err("rn").contains("rank"), "{}", err("rn"));
     assert!(!err("rank-wra").contains("rank-wrap'"), "{}", err("rank-wra"));
     assert!(err("wach").contains("watch"), "{}", err("wach"));
+    assert!(err("launch").contains("'run'") && !err("launch").contains("'watch'"), "{}", err("launch"));
+    let number = text(&person.run(&["run", "-np", "two", "--", "true"]).stderr);
+    assert!(number.contains("write a whole number, such as 2"), "{number}");
 }
 
 #[test]
@@ -368,6 +371,38 @@ fn a_mask_of_gpus_that_are_not_there_is_said() {
     assert!(err.contains(said), "{err}");
     let dry = person.run(&["run", "--dry-run", "--", "CUDA_VISIBLE_DEVICES=0,1", "sh", "-c", "true"]);
     assert!(text(&dry.stdout).contains(said), "{}", text(&dry.stdout));
+}
+
+#[test]
+fn a_mask_of_gpus_that_are_not_there_leaves_no_rank_out() {
+    let person = Person::new(2);
+    let shell = "echo $RANK of $WORLD_SIZE on $HVTUI_HOST";
+    let line = ["CUDA_VISIBLE_DEVICES=0", "torchrun", "--nproc_per_node=2", "--no_python", "sh", "-c", shell];
+    let out = person.run(&[&["run", "--"], &line[..]].concat());
+    let (said, err) = (text(&out.stdout), text(&out.stderr));
+    assert!(out.status.success(), "{err}");
+    for rank in 0..2 {
+        assert!(said.contains(&format!("{rank} of 2 on here")), "{said}{err}");
+    }
+    assert!(err.contains("CUDA_VISIBLE_DEVICES=0 selects nothing"), "{err}");
+}
+
+#[test]
+fn a_line_in_quotes_starts_nothing() {
+    let person = Person::new(2);
+    for line in ["python train.py --lr 1", "TF_CONFIG='{}' python3 tf.py", "make && python t.py"] {
+        let out = person.run(&["run", "--", line]);
+        let err = text(&out.stderr);
+        assert_eq!(out.status.code(), Some(64), "{err}");
+        assert!(err.contains("makes it one word"), "{err}");
+    }
+    let out = person.run(&["run", "--", "hvtui", "run", "-np", "2", "--", "true"]);
+    assert_eq!(out.status.code(), Some(64), "{}", text(&out.stderr));
+    assert!(text(&out.stderr).contains("write `true` alone"), "{}", text(&out.stderr));
+    let runs = person.run(&["runs", "--json"]);
+    assert_eq!(text(&runs.stdout).trim(), "[]", "nothing is recorded");
+    let out = person.run(&["run", "-np", "1", "--", "cd /tmp && export A=7; sh -c 'echo $A in $PWD'"]);
+    assert!(text(&out.stdout).contains("7 in /tmp"), "{}{}", text(&out.stdout), text(&out.stderr));
 }
 
 #[test]

@@ -1,5 +1,6 @@
 //! `docker run IMG …` and `podman run`: the container, and the line that is started inside.
 
+use crate::domain::environment::EnvironmentPlan;
 use crate::launch::words::{Caret, Line};
 
 use super::common;
@@ -94,8 +95,12 @@ pub(super) fn read(draft: &mut Draft<'_>, engine: usize, at: usize) -> Result<()
     second_line(line, image)?;
     here(draft).command.clone_from(&command);
     // The rest is a line of its own, with its words at the places where they stand.
-    let inner = Line { text: draft.line.text.clone(), words: words[image + 1..].to_vec() };
+    let inner =
+        Line { text: draft.line.text.clone(), words: words[image + 1..].to_vec(), before: Vec::new() };
     let read = super::read(&inner)?;
+    if draft.pasted.workdir.is_some() || draft.pasted.environment.activates() {
+        draft.remark("What stands before the engine's `run` is left out: the container does not see it.");
+    }
     let container = draft.pasted.container.take();
     let argv = std::mem::take(&mut draft.pasted.argv);
     let (options, remarks) =
@@ -105,9 +110,17 @@ pub(super) fn read(draft: &mut Draft<'_>, engine: usize, at: usize) -> Result<()
         draft.pasted = inner;
     } else {
         draft.pasted.command = command;
+        (draft.pasted.workdir, draft.pasted.environment) = (None, EnvironmentPlan::default());
     }
     draft.pasted.argv = argv;
     draft.pasted.container = container;
+    // a folder of the line inside is the container's
+    if let Some(folder) = draft.pasted.workdir.take() {
+        here(draft).workdir = Some(folder);
+    }
+    if std::mem::take(&mut draft.pasted.environment).activates() {
+        draft.pasted.not_understood.push("what is activated in the container".to_owned());
+    }
     for (key, value) in env {
         let own = draft.pasted.get_env(&key).map(str::to_owned);
         draft.pasted.set_env(&key, own.unwrap_or(value));
@@ -131,7 +144,9 @@ fn second_line(line: &Line, image: usize) -> Result<(), Caret> {
     for (at, pair) in line.words.windows(2).enumerate().filter(|(at, _)| *at != image) {
         let [before, next] = pair else { continue };
         let between = line.text.get(before.span.end..next.span.start).unwrap_or_default();
-        if between.replace("\\\r\n", "").replace("\\\n", "").contains('\n') {
+        let joined =
+            ["\\\r\n", "\\\n", "\\\r"].iter().fold(between.to_owned(), |text, end| text.replace(end, ""));
+        if joined.contains(['\n', '\r']) {
             let text = if at < image {
                 "a second line begins here, before the image's name: end the line before with a backslash"
             } else {

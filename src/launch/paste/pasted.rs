@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 
+use crate::domain::environment::EnvironmentPlan;
 use crate::domain::options::{GpuView, TaskRole};
 use crate::domain::run::JobKind;
 
@@ -184,6 +185,8 @@ pub struct Pasted {
     pub module: bool,
     /// Where the command is started.
     pub workdir: Option<String>,
+    /// What is activated before it.
+    pub environment: EnvironmentPlan,
     /// mpirun's `--prefix`, or what the path of mpirun implies.
     pub prefix: Option<String>,
     /// Options that the kind's own launcher gets as they are: srun's of the allocation, mpirun's reports.
@@ -238,6 +241,7 @@ impl Default for Pasted {
             map_by: None,
             module: false,
             workdir: None,
+            environment: EnvironmentPlan::default(),
             prefix: None,
             pass: Vec::new(),
             cluster: Vec::new(),

@@ -222,19 +222,6 @@ fn remarks(draft: &mut Draft<'_>) {
     if let Some(rank) = pasted.node_rank {
         said.push(format!("`--node-rank {rank}` is not needed: hvtui numbers the hosts."));
     }
-    let each = match pasted.per_node {
-        Some(PerNode::Ranks(each)) => each,
-        _ => 0,
-    };
-    if let Some(mask) =
-        pasted.gpu_mask.as_ref().filter(|mask| !mask.is_empty() && (mask.len() as u64) < u64::from(each))
-    {
-        said.push(format!(
-            "CUDA_VISIBLE_DEVICES shows {} and each host gets {each} ranks: those from local rank {} on find no device of their number.",
-            if mask.len() == 1 { "1 GPU".to_owned() } else { format!("{} GPUs", mask.len()) },
-            mask.len()
-        ));
-    }
     for text in said {
         draft.remark(text);
     }

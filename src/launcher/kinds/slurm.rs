@@ -6,11 +6,12 @@ use std::collections::BTreeMap;
 use super::{Env, Kind, LAUNCHER_DEADLINE_S, STARTED, env};
 use crate::domain::engine::{Engine, Launcher, Program};
 use crate::domain::redaction::MASK;
-use crate::domain::run::RunStage;
+use crate::domain::run::{RunSpec, RunStage};
 use crate::domain::tags::TagStyle;
 use crate::launch::error::LaunchError;
 use crate::launch::plan::LaunchPlan;
 use crate::launch::srun::HOST;
+use crate::launch::words::join;
 use crate::launcher::inventory::HostFacts;
 
 /// `--kind slurm`.
@@ -53,11 +54,12 @@ exit $code"#;
 
 impl Kind for Slurm {
     fn complete(&self, plan: &mut LaunchPlan, _: &[HostFacts]) -> Result<(), LaunchError> {
+        let elsewhere = elsewhere(&plan.spec);
         let [host] = plan.hosts.as_mut_slice() else {
-            return Err(elsewhere());
+            return Err(elsewhere);
         };
         if host.host.as_str() != HOST {
-            return Err(elsewhere());
+            return Err(elsewhere);
         }
         let spec = &plan.spec;
         let mut argv: Vec<String> = ["srun", "--label", "--kill-on-bad-exit=1"].map(str::to_owned).into();
@@ -96,9 +98,11 @@ impl Kind for Slurm {
     }
 }
 
-fn elsewhere() -> LaunchError {
-    LaunchError::usage(
-        "kind slurm starts srun on this machine, from the command line: hvtui run --kind slurm -np 2 COMMAND; inside an \
-         allocation (salloc -N 2 hvtui run COMMAND) every other kind uses its hosts",
-    )
+fn elsewhere(spec: &RunSpec) -> LaunchError {
+    LaunchError::usage(format!(
+        "kind slurm starts srun on this machine, from the command line: `hvtui run --kind slurm -np {} -- {}`; inside an \
+         allocation (salloc) every other kind uses its hosts",
+        spec.world(),
+        join(&spec.command)
+    ))
 }

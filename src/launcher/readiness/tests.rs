@@ -95,6 +95,22 @@ fn a_count_takes_hosts_in_file_order_and_waits_for_none_behind_them() {
 }
 
 #[test]
+fn too_few_hosts_with_room_are_those_that_are_not_up() {
+    let mut world = World::default();
+    up(&mut world, "a", 2);
+    up(&mut world, "b", 2);
+    down(&mut world, "c");
+    let nodes = |nodes, each| PlacementSpec::Nodes { nodes, each: Some(each) };
+    assert_eq!(result(nodes(2, 2), &world), "ready a2 b2 c0");
+    assert_eq!(
+        result(nodes(3, 1), &world),
+        "Unreachable --nnodes 3: 2 hosts that answer have room; c: connection refused"
+    );
+    assert_eq!(result(nodes(4, 1), &world), "ready a2 b2 c0", "c would not be enough");
+    assert_eq!(result(nodes(2, 3), &world), "ready a2 b2 c0", "nor here");
+}
+
+#[test]
 fn a_named_host_must_be_up_and_the_others_do_not_matter() {
     let mut world = World::default();
     up(&mut world, "a", 2);

@@ -30,7 +30,18 @@ impl Missing<'_> {
             let path = shell.get("PATH").map(OsStr::new);
             resolve(command, path, cwd, Path::new("")).ok()
         };
-        self.look(find)
+        self.look(find).or_else(|| self.other_python(command, cwd))
+    }
+
+    /// Many systems have Python under one of its two names alone.
+    fn other_python(&self, command: &str, cwd: &Path) -> Option<String> {
+        let other = match command {
+            "python" => "python3",
+            "python3" => "python",
+            _ => return None,
+        };
+        let file = resolve(other, self.path.as_deref(), cwd, Path::new("")).ok()?;
+        Some(format!("there is {}: write {other}", file.display()))
     }
 
     fn look(&self, find: impl Fn(&Variables) -> Option<PathBuf>) -> Option<String> {
@@ -57,5 +68,26 @@ impl Missing<'_> {
             return Some(format!("{who} there finds {}: {remedy}", file.display()));
         }
         None
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::PermissionsExt;
+
+    use super::*;
+
+    #[test]
+    fn python_under_its_other_name_is_told() {
+        let dir = tempfile::tempdir().unwrap();
+        let python = dir.path().join("python3");
+        std::fs::write(&python, "#!/bin/sh\n").unwrap();
+        std::fs::set_permissions(&python, std::fs::Permissions::from_mode(0o755)).unwrap();
+        let plan = EnvironmentPlan::default();
+        let path = Some(dir.path().as_os_str().to_owned());
+        let missing = Missing { plan: &plan, given: true, path, deadline: Deadline::begin() };
+        let told = |command: &str| missing.other_python(command, Path::new("/"));
+        assert_eq!(told("python"), Some(format!("there is {}: write python3", python.display())));
+        assert_eq!((told("python3"), told("perl")), (None, None));
     }
 }

@@ -4,6 +4,7 @@ use super::field::Field;
 use super::{checks, completion, fields, filling, paths, preview, view};
 use crate::domain::run::JobKind;
 use crate::launch::request::{LaunchRequest, OnBusy, Patience};
+use crate::launch::words::tidy;
 use crate::tui::core::keymap::{Action, Binding, bind, k};
 use crate::tui::core::{Effect, Key, KeyCode, Level, Mouse, MouseKind};
 use crate::tui::screens::Model;
@@ -164,7 +165,7 @@ fn previous_kind(kind: Option<JobKind>) -> Option<JobKind> {
     at.checked_sub(1).and_then(|before| JobKind::ALL.get(before)).copied()
 }
 
-/// Pastes into the focused field. A line that goes on behind a backslash is one line.
+/// Pastes into the focused field. The command keeps its line ends: where a second command begins is told from them.
 pub(super) fn paste(model: &mut Model, text: &str) -> Vec<Effect> {
     let form = &mut model.ui.launch;
     let field = form.focus;
@@ -172,8 +173,12 @@ pub(super) fn paste(model: &mut Model, text: &str) -> Vec<Effect> {
         return Vec::new();
     }
     form.touch(true);
-    let text = text.replace("\\\r\n", " ").replace("\\\n", " ");
-    prompt::paste(&mut form.inputs[field as usize], &text);
+    let input = &mut form.inputs[field as usize];
+    if field == Field::Command {
+        prompt::insert(input, &tidy(text));
+    } else {
+        prompt::paste(input, text);
+    }
     form.edited(field);
     let mut effects = preview(model);
     effects.extend(paths::ask(model));

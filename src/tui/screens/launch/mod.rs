@@ -323,7 +323,7 @@ fn said(line: &LaunchRequest, field: Field) -> Option<String> {
     match field {
         Field::Kind => line.kind.map(|kind| kind.name().to_owned()),
         Field::Ranks => match &line.place {
-            PlacementSpec::Count(count) => *count,
+            PlacementSpec::Count(count) => count.or_else(|| line.ranks_of_mask(line.options.gpus_per_rank)),
             PlacementSpec::Hosts { hosts, np } => np.or(Some(hosts.iter().map(|(_, count)| count).sum())),
             PlacementSpec::Nodes { nodes, each } => each.map(|each| nodes.saturating_mul(each)),
             PlacementSpec::Free { ranks, .. } => Some(*ranks),

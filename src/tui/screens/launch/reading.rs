@@ -5,10 +5,11 @@ use std::collections::BTreeMap;
 
 use crate::domain::ids::HostId;
 use crate::domain::options::{GpuView, RunOptions};
+use crate::domain::run::JobKind;
 use crate::domain::world::World;
 use crate::launch::names::closest;
 use crate::launch::part::Part;
-use crate::launch::paste::{self, Pasted};
+use crate::launch::paste::{self, Pasted, Shown};
 use crate::launch::read::{self, RequestError, Written};
 use crate::launch::request::{LaunchRequest, PlacementSpec, SlotName};
 use crate::launch::words::{Line, split};
@@ -176,7 +177,21 @@ fn command_field(form: &LaunchForm, variables: &BTreeMap<String, String>) -> Sai
         Ok(line) => line,
         Err(caret) => return Said::Fault(Fault::under(caret)),
     };
-    match paste::read(&line) {
+    // a path may have blanks
+    let whole = match line.words.as_slice() {
+        [word] if word.text.contains(char::is_whitespace) && !word.text.starts_with(['/', '.', '~']) => {
+            Some(word)
+        }
+        _ => None,
+    };
+    let read = match whole {
+        Some(word) => paste::read_quoted(&word.text, Shown::Form).map_err(|caret| {
+            let text = caret.text;
+            line.caret(word.span.clone(), text)
+        }),
+        None => paste::read(&line),
+    };
+    match read {
         Err(caret) => Said::Fault(Fault::under(caret)),
         Ok(None) => Said::Command(line.words.into_iter().map(|word| word.text).collect()),
         Ok(Some(pasted)) => of_line(form, &pasted.with_names(variables.keys()), variables),
@@ -187,6 +202,12 @@ fn of_line(form: &LaunchForm, pasted: &Pasted, variables: &BTreeMap<String, Stri
     let fault = |text: String| Said::Fault(Fault::new(Field::Command, text));
     if let Some(text) = pasted_request::instead(pasted) {
         return fault(text);
+    }
+    if pasted.kind == JobKind::Slurm {
+        let line = form.text(Field::Command).trim();
+        return fault(format!(
+            "srun is started from the command line alone, on this machine: `hvtui run -- {line}`"
+        ));
     }
     let hostfile = match pasted.hostfile.as_ref().map(|name| (name, form.files.get(name))) {
         None => None,

@@ -88,11 +88,14 @@ pub fn edit(input: &mut Input, key: Key) -> Option<()> {
 
 /// Puts a pasted text into a line: line ends become blanks, other control characters are left out.
 pub fn paste(input: &mut Input, text: &str) {
-    for c in text.trim_end_matches(['\n', '\r']).chars() {
-        let c = if matches!(c, '\n' | '\r' | '\t') { ' ' } else { c };
-        if !c.is_control() {
-            let _ = input.handle(InputRequest::InsertChar(c));
-        }
+    let text = text.trim_end_matches(['\n', '\r']).replace("\r\n", " ");
+    insert(input, &text.replace(['\n', '\r', '\t'], " "));
+}
+
+/// Puts a text into a line with its line ends; other control characters are left out.
+pub fn insert(input: &mut Input, text: &str) {
+    for c in text.chars().filter(|c| *c == '\n' || !c.is_control()) {
+        let _ = input.handle(InputRequest::InsertChar(c));
     }
 }
 

@@ -2,7 +2,7 @@
 
 /// What the words behind the interpreter run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Runs<'a> {
+pub enum Runs<'a> {
     /// `-m`: its name, and the place of what follows it.
     Module(&'a str, usize),
     /// A script.
@@ -11,7 +11,7 @@ pub(super) enum Runs<'a> {
 
 /// What the interpreter's `words` run; `None` for a program's text, for one that is typed, and for nothing at all. Flags
 /// may stand together, as in `-um module`, and a value joined to its option, as in `-Wignore`.
-pub(super) fn runs<'a>(words: impl IntoIterator<Item = &'a str>) -> Option<Runs<'a>> {
+pub fn runs<'a>(words: impl IntoIterator<Item = &'a str>) -> Option<Runs<'a>> {
     let mut words = words.into_iter().zip(1..);
     while let Some((word, at)) = words.next() {
         if word == "--check-hash-based-pycs" {
