@@ -40,8 +40,8 @@ pub(crate) fn write(
     let mut name = path.file_name().unwrap_or_default().to_owned();
     name.push(format!(".{}.part", std::process::id()));
     let part = path.with_file_name(name);
-    let file = OpenOptions::new().write(true).create(true).truncate(true).mode(mode).open(&part);
-    let written = file.and_then(|mut file| fill(&mut file)).and_then(|()| fs::rename(&part, &path));
+    let opened = OpenOptions::new().write(true).create(true).truncate(true).mode(mode).open(&part);
+    let written = opened.and_then(|mut to| fill(&mut to)).and_then(|()| fs::rename(&part, &path));
     if written.is_err() {
         // what is left of it may not be there at all
         let _ = fs::remove_file(&part);

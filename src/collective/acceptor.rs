@@ -75,7 +75,7 @@ impl Acceptor {
         for mut pending in std::mem::take(&mut self.pending) {
             match self.continue_handshake(&mut pending) {
                 HandshakeState::Authenticated(caller) => {
-                    attempts.push(ConnectionAttempt::Authentic(caller, pending.stream))
+                    attempts.push(ConnectionAttempt::Authentic(caller, pending.stream));
                 }
                 HandshakeState::Incomplete => self.pending.push(pending),
                 HandshakeState::Failed(why) => attempts.push(ConnectionAttempt::Refused(pending.from, why)),

@@ -39,7 +39,7 @@ pub(super) struct Engine {
     pub(super) recorder: Recorder,
     /// Shared memory for values that lie elsewhere.
     pub(super) scratch: Option<Buffer<u8>>,
-    /// TransportPreference of f16 on their way between hosts, in f32.
+    /// Means of f16 on their way between hosts, in f32.
     pub(super) wide: Option<Buffer<u8>>,
     /// What leaders exchange.
     pub(super) exchanged: Buffer<u8>,

@@ -216,7 +216,7 @@ impl RunState {
             exit: rank.exit.as_ref().map(|(when, exit)| (*when, exit)),
             words: Some(&rank.last_words),
         });
-        root_cause::of(ends).map(|cause| cause.rank)
+        root_cause::of(&ends).map(|cause| cause.rank)
     }
 }
 

@@ -115,7 +115,7 @@ pub struct RootCause {
 }
 
 /// The root cause among ranks whose times are on one clock; `None` where none failed by itself.
-pub fn of<'a>(ends: impl Iterator<Item = RankEnd<'a>> + Clone) -> Option<RootCause> {
+pub fn of<'a>(ends: &(impl Iterator<Item = RankEnd<'a>> + Clone)) -> Option<RootCause> {
     let failed = |end: &RankEnd<'a>| end.failed_at().map(|at| (at, end.rank));
     let first = ends.clone().filter(|end| end.failed_at().is_some()).min_by_key(failed)?;
     let (at, exit) = first.exit?;
@@ -225,15 +225,15 @@ mod tests {
                 exit: exit.as_ref().map(|(at, exit)| (*at, exit)),
                 words: Some(words),
             });
-            let cause = of(ends).unwrap();
+            let cause = of(&ends).unwrap();
             (cause.rank.0, cause.first.0, cause.evidence)
         }
     }
 
     const OOM: &str = "RuntimeError: CUDA error: out of memory";
 
-    fn printed(text: &str) -> Option<Evidence> {
-        Some(Evidence::PrintedFirst { text: text.to_owned() })
+    fn printed(text: &str) -> Evidence {
+        Evidence::PrintedFirst { text: text.to_owned() }
     }
 
     #[test]
@@ -242,13 +242,13 @@ mod tests {
         let victims = victims.prints(0, 103, "ConnectionResetError: [Errno 104] Connection reset by peer");
         // ends a little later, by itself
         let run = victims.prints(1, 130, OOM).exits(1, 108, 3);
-        assert_eq!(run.cause(), (1, 2, printed(OOM)));
+        assert_eq!(run.cause(), (1, 2, Some(printed(OOM))));
         // was told to stop before it could
         let victims = Run::new(4).exits(2, 100, 1).prints(2, 101, "peer gone");
-        assert_eq!(victims.prints(1, 99, OOM).exits(1, 1101, 143).cause(), (1, 2, printed(OOM)));
+        assert_eq!(victims.prints(1, 99, OOM).exits(1, 1101, 143).cause(), (1, 2, Some(printed(OOM))));
         // has not ended yet
         let victims = Run::new(4).exits(2, 100, 1).prints(2, 101, "peer gone");
-        assert_eq!(victims.prints(1, 99, OOM).cause(), (1, 2, printed(OOM)));
+        assert_eq!(victims.prints(1, 99, OOM).cause(), (1, 2, Some(printed(OOM))));
         // says nothing
         let victims = Run::new(4).exits(2, 100, 1).prints(2, 101, "peer gone");
         assert_eq!(victims.exits(1, 108, 3).cause(), (1, 2, None));
@@ -260,10 +260,10 @@ mod tests {
     #[test]
     fn the_error_that_was_printed_first_is_the_cause() {
         let run = Run::new(2).prints(1, 10, OOM).prints(0, 90, "ValueError: bad gradient");
-        assert_eq!(run.exits(0, 100, 1).exits(1, 150, 3).cause(), (1, 0, printed(OOM)));
+        assert_eq!(run.exits(0, 100, 1).exits(1, 150, 3).cause(), (1, 0, Some(printed(OOM))));
         // a rank that ends without a word, after the other had told its error
         let run = Run::new(2).prints(1, 10, OOM);
-        assert_eq!(run.exits(0, 100, 1).exits(1, 150, 3).cause(), (1, 0, printed(OOM)));
+        assert_eq!(run.exits(0, 100, 1).exits(1, 150, 3).cause(), (1, 0, Some(printed(OOM))));
     }
 
     #[test]

@@ -24,7 +24,7 @@ pub fn outcome<'a>(
         exit: Some((*at, exit)),
         words: words(*rank),
     });
-    let cause = root_cause::of(ends);
+    let cause = root_cause::of(&ends);
     let first = cause.as_ref().and_then(|cause| exits.get_key_value(&cause.rank));
     let unnamed =
         first.and_then(|(_, (_, exit))| exit.cause.clone().filter(|cause| blame::is_unnamed(cause)));

@@ -315,8 +315,8 @@ fn slow_step(run: &RunAnalysis) -> Option<Finding> {
         let mut others: Vec<u64> = more.iter().map(|step| step.step).collect();
         others.sort_unstable();
         let others: Vec<String> = others.iter().map(u64::to_string).collect();
-        evidence +=
-            &format!("; as slow: {} {}", if more.len() == 1 { "step" } else { "steps" }, others.join(", "));
+        let word = if more.len() == 1 { "step" } else { "steps" };
+        evidence.extend(["; as slow: ", word, " ", &others.join(", ")]);
     }
     let weight = if waited.is_some() { 1.0 + share } else { share };
     let span = Some(Span { from_step: worst.step, to_step: worst.step });

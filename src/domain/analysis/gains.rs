@@ -118,9 +118,9 @@ impl CostSeries {
             return None;
         }
         let range = first + from as u64 * part..first + (to as u64 + 1) * part;
-        let least = usual / part as f64 * width as f64 / 2.0;
+        let floor = usual / part as f64 * width as f64 / 2.0;
         let matter =
-            || self.points.points().filter(|(step, cost)| range.contains(step) && cost.0 as f64 >= least);
+            || self.points.points().filter(|(step, cost)| range.contains(step) && cost.0 as f64 >= floor);
         let (from_step, _) = matter().next()?;
         let (to_step, _) = matter().next_back()?;
         Some(Span {

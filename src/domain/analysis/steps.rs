@@ -239,8 +239,8 @@ impl Steps {
         let mut lost: Vec<Span> = Vec::new();
         for span in skipped {
             match lost.last_mut() {
-                Some(last) if span.from_step <= last.to_step.saturating_add(1) => {
-                    last.to_step = last.to_step.max(span.to_step);
+                Some(before) if span.from_step <= before.to_step.saturating_add(1) => {
+                    before.to_step = before.to_step.max(span.to_step);
                 }
                 _ => lost.push(span),
             }
@@ -440,8 +440,8 @@ impl Steps {
             self.usual_us = self.lengths.quantile(0.5).unwrap_or(u32::MAX);
         }
         self.means(&parts);
-        let (last, lost) = self.judge(step, &parts, longest);
-        self.keep_longest(SlowStep { step, us: longest, last, lost });
+        let (last, phase) = self.judge(step, &parts, longest);
+        self.keep_longest(SlowStep { step, us: longest, last, lost: phase });
         self.check_clocks(&parts);
     }
 
@@ -508,8 +508,8 @@ impl Steps {
             rank.what_if.last(&excess, judged.caused_us);
         }
         let most = BEFORE.into_iter().zip(excess).max_by_key(|(_, us)| *us);
-        let lost = most.filter(|(_, us)| us.saturating_mul(2) >= i64::from(judged.caused_us));
-        (Some((Rank(number), judged.caused_us)), lost.map(|(lost, _)| lost))
+        let main = most.filter(|(_, us)| us.saturating_mul(2) >= i64::from(judged.caused_us));
+        (Some((Rank(number), judged.caused_us)), main.map(|(phase, _)| phase))
     }
 }
 

@@ -492,7 +492,7 @@ fn four(steps: u64, late: impl Fn(u64) -> Option<(u32, usize, u32)>) -> RunAnaly
         let trouble = late(step);
         for rank in 0..4 {
             // each rank comes last in a quarter of the steps, by a little
-            let jitter = if step % 4 == u64::from(rank) { 1 } else { 0 };
+            let jitter = u32::from(step % 4 == u64::from(rank));
             let mut millis = [2, 6 + jitter, 10, 1 - jitter, 0, 2];
             match trouble {
                 Some((whom, place, ms)) if whom == rank => millis[place] += ms,

@@ -18,18 +18,18 @@ pub(in crate::record) struct Lines {
     after: Stamp,
     next: usize,
     left: usize,
-    lines: Vec<Arc<LoggedLine>>,
+    found: Vec<Arc<LoggedLine>>,
 }
 
 impl Lines {
     /// After this moment, nothing read yet.
     pub(in crate::record) fn new(reader: &Reader, after: Stamp) -> Self {
-        Self { after, next: reader.chunk_at(after), left: CHUNKS, lines: Vec::new() }
+        Self { after, next: reader.chunk_at(after), left: CHUNKS, found: Vec::new() }
     }
 
     /// Whether there is something left to read.
     pub(in crate::record) fn is_due(&self, reader: &Reader) -> bool {
-        self.left > 0 && self.lines.len() < LINES && self.next < reader.chunk_count()
+        self.left > 0 && self.found.len() < LINES && self.next < reader.chunk_count()
     }
 
     /// Reads one more chunk; what can't be read is passed over, as the playhead does when it comes there.
@@ -38,13 +38,13 @@ impl Lines {
         let chunk = reader.load_some(self.next, wants).unwrap_or_default();
         let later = chunk.into_iter().filter(|timed| timed.time > self.after);
         let lines = later.filter_map(|timed| LoggedLine::of(&timed.envelope).map(Arc::new));
-        self.lines.extend(lines.take(LINES - self.lines.len()));
+        self.found.extend(lines.take(LINES - self.found.len()));
         self.next += 1;
         self.left -= 1;
     }
 
     /// What has been read, oldest first.
     pub(in crate::record) fn lines(&self) -> &[Arc<LoggedLine>] {
-        &self.lines
+        &self.found
     }
 }

@@ -173,7 +173,7 @@ fn a_step_that_began_while_the_run_was_followed_ends_where_it_ended() {
     client.step(100, 0, 8, 99);
     client.catch_up.rest().into_iter().for_each(|envelope| client.recorded.push(envelope));
     let steps = client.told().into_iter().filter(|(_, what)| what.contains("step"));
-    assert_eq!(steps.collect::<Vec<_>>(), [(9_900, "0 step 7".to_owned()), (9_900, "0 step 8".to_owned())]);
+    assert_eq!(steps.collect::<Vec<_>>(), [(9_900, "0 step 7".to_owned()), (9_950, "0 step 8".to_owned())]);
 }
 
 #[test]
@@ -195,7 +195,7 @@ fn what_happens_now_waits_no_longer_than_it_takes_to_see_that() {
     assert_eq!(
         client.told(),
         [
-            (350, "1 step 1".to_owned()),
+            (300, "1 step 1".to_owned()),
             (10_000, "other".to_owned()),
             (10_100, "0 step 1".to_owned()),
             (10_200, "0 line".to_owned()),

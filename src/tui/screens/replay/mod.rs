@@ -60,6 +60,7 @@ pub enum HeatColumns {
 }
 
 /// The state of the screen beside the Run screen's.
+#[expect(clippy::struct_excessive_bools, reason = "marks that have nothing to do with each other")]
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct ReplayUi {
     /// Whether a replay is open or being opened.
