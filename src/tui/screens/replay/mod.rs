@@ -266,9 +266,8 @@ pub(super) fn is_recorded(model: &Model, at: Stamp) -> bool {
 /// From when to when the recording is.
 pub(super) fn bounds_words(model: &Model) -> String {
     let time = |at| clock_time(at, &model.zone, false);
-    state(model).map_or_else(String::new, |state| {
-        format!("the recording is from {} to {}", time(state.start), time(state.end))
-    })
+    state(model)
+        .map_or_else(String::new, |state| format!("recorded {}–{}", time(state.start), time(state.end)))
 }
 
 /// Microseconds of `90`, `90s`, `1.5m`, `400ms`, `2h`, or of `01:30` and `00:37.5`, as the title shows them.
