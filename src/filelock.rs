@@ -51,6 +51,14 @@ pub fn exclusive(file: impl AsFd, patience: Duration) -> Result<(), LockError> {
     }
 }
 
+/// Gives a lock back at once. Closing the file alone would leave it with a process that is just being started from this one: until
+/// it becomes its program, it has the file open too.
+pub fn give_back(file: impl AsFd) {
+    if let Err(error) = flock(file, FlockOperation::Unlock) {
+        tracing::debug!(%error, "a lock is left to the closing of its file");
+    }
+}
+
 /// Who has the lock of a file, in words.
 fn holder(file: BorrowedFd<'_>) -> String {
     let pid = || {
@@ -108,7 +116,11 @@ mod tests {
         exclusive(&theirs, Duration::ZERO).unwrap();
         let error = exclusive(&ours, Duration::from_millis(100)).unwrap_err().to_string();
         assert!(error.contains(&format!("(pid {}) for more than 0.1 s", std::process::id())), "{error}");
+        // a process that is being started has it open too
+        let copy = theirs.try_clone().unwrap();
+        give_back(&theirs);
         drop(theirs);
         exclusive(&ours, Duration::ZERO).unwrap();
+        drop(copy);
     }
 }

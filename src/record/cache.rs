@@ -15,6 +15,7 @@ use serde::{Deserialize, Serialize};
 use super::index::FileSum;
 use super::saved::Place;
 use crate::domain::ids::RunId;
+use crate::filelock::give_back;
 
 const MAGIC: &[u8; 16] = b"hvtui states 2\r\n";
 /// Bytes before head and data of a record.
@@ -176,6 +177,12 @@ impl Cache {
             OpenOptions::new().write(true).create(true).truncate(false).mode(0o600).open(&self.path)?;
         // another replay of this recording may be writing too
         file.try_lock().map_err(io::Error::from)?;
+        let written = self.write_locked(&file, end, about, data);
+        give_back(&file);
+        written
+    }
+
+    fn write_locked(&mut self, file: &File, end: u64, about: About, data: &[u8]) -> io::Result<()> {
         let mut bytes = Vec::new();
         if end == 0 {
             file.set_len(0)?;
@@ -249,4 +256,36 @@ fn crc(bytes: &[u8]) -> u32 {
 fn program() -> Option<(&'static str, u64, i64, i64)> {
     let about = std::fs::metadata(Path::new("/proc/self/exe")).ok()?;
     Some((env!("CARGO_PKG_VERSION"), about.len(), about.mtime(), about.mtime_nsec()))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::process::{Command, Stdio};
+    use std::sync::atomic::{AtomicBool, Ordering};
+
+    use super::*;
+
+    /// A process that is being started has all files of this one open for a moment, and with them their locks.
+    #[test]
+    fn each_record_is_kept_while_processes_are_started() {
+        let folder = tempfile::tempdir().unwrap();
+        let recording = folder.path().join(RunId::new(1, 1).as_str()).join("run.mcap");
+        std::fs::create_dir(recording.parent().unwrap()).unwrap();
+        let mut cache = Cache::of(&recording).unwrap();
+        let is_over = AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                while !is_over.load(Ordering::Relaxed) {
+                    Command::new("true").stdin(Stdio::null()).status().unwrap();
+                }
+            });
+            for _ in 0..300 {
+                cache.add(About::Index(Vec::new()), b"data");
+                std::thread::yield_now();
+            }
+            is_over.store(true, Ordering::Relaxed);
+        });
+        assert_eq!(cache.records().len(), 300);
+        assert_eq!(Cache::of(&recording).unwrap().records().len(), 300);
+    }
 }

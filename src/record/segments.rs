@@ -7,6 +7,7 @@ use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 use super::error::Error;
+use crate::filelock::give_back;
 
 /// Who holds a lock on this file writes the recording.
 const LOCK: &str = "lock";
@@ -125,13 +126,5 @@ impl Drop for Lock {
         if let Some(file) = &self.held {
             give_back(file);
         }
-    }
-}
-
-/// Closing the file alone would leave the lock with a process that is just being started from this one: until it becomes its
-/// program, it has the file open too.
-fn give_back(file: &File) {
-    if let Err(error) = file.unlock() {
-        tracing::debug!(%error, "a lock on a recording is left to its closing");
     }
 }
