@@ -22,6 +22,7 @@ mod prepare;
 mod redact;
 mod runs;
 mod sampling;
+mod script;
 pub mod serve;
 mod signal;
 mod stacks;

@@ -3,14 +3,13 @@
 mod desk;
 
 use std::collections::BTreeSet;
-use std::path::Path;
 
 use super::AgentConfig;
 use super::prepare::{Place, activate};
+use super::script;
 use crate::domain::preflight::{Finding, Mark};
-use crate::domain::python::{Runs, runs};
 use crate::domain::run::{HostRun, RankSpec};
-use crate::program::{home, working_directory};
+use crate::program::working_directory;
 use crate::supervise::environment::Deadline;
 
 pub(super) use desk::Desk;
@@ -70,29 +69,13 @@ fn look(config: &AgentConfig, spec: &HostRun, copied: bool, report: &Report) {
         });
         if !copied {
             report.step(format!("the script of {program}"));
-            if let Some(found) = script(rank) {
-                report.found(found);
-            }
+            report.found(match script::find(rank) {
+                None => continue,
+                Some(Ok(script)) => Finding::new(Mark::Good, script),
+                Some(Err(missing)) => Finding::new(Mark::Bad, missing),
+            });
         }
     }
-}
-
-/// Whether what Python is given to run is there: a script, behind the interpreter's own options. A module may be installed
-/// anywhere.
-fn script(rank: &RankSpec) -> Option<Finding> {
-    let (program, words) = rank.argv.split_first()?;
-    let name = Path::new(program).file_name()?.to_str()?;
-    if !name.starts_with("python") {
-        return None;
-    }
-    let Some(Runs::Script(script)) = runs(words.iter().map(String::as_str)) else { return None };
-    let folder = working_directory(rank.cwd.as_deref()).unwrap_or_else(|_| home());
-    // a folder or an archive with a `__main__.py` is a script too
-    if folder.join(script).exists() {
-        return Some(Finding::new(Mark::Good, script.to_owned()));
-    }
-    let text = format!("no file {script} in {}: set workdir, or sync a folder", folder.display());
-    Some(Finding::new(Mark::Bad, text))
 }
 
 #[cfg(test)]
@@ -162,37 +145,5 @@ mod tests {
             found.iter().any(|(mark, _)| *mark == Mark::Bad),
             "programs of the search path are: {found:?}"
         );
-    }
-
-    #[test]
-    fn the_script_of_python_is_looked_for() {
-        let folder = tempfile::tempdir().unwrap();
-        let rank = |words: &str| RankSpec {
-            rank: Rank(0),
-            argv: format!("/opt/bin/python3.12 {words}").split(' ').map(str::to_owned).collect(),
-            env: BTreeMap::new(),
-            defaults: BTreeMap::new(),
-            cwd: Some(folder.path().display().to_string()),
-        };
-        std::fs::write(folder.path().join("there.py"), "").unwrap();
-        for words in
-            ["there.py", "-u there.py", "-X dev -u there.py --lr 1", "-Wignore there.py", "-W error there.py"]
-        {
-            let found = script(&rank(words));
-            assert_eq!(found, Some(Finding::new(Mark::Good, "there.py".to_owned())), "{words}");
-        }
-        let missing = script(&rank("-u nosuch/train.py")).unwrap();
-        assert!(
-            missing.mark == Mark::Bad && missing.text.starts_with("no file nosuch/train.py in "),
-            "{missing:?}"
-        );
-        let missing = script(&rank("missing.py")).unwrap();
-        assert!(
-            missing.mark == Mark::Bad && missing.text.starts_with("no file missing.py in "),
-            "{missing:?}"
-        );
-        for words in ["-m", "-m pkg.train", "-u -m pkg.train x.py", "-c x.py", "-uc x.py", "-"] {
-            assert_eq!(script(&rank(words)), None, "{words}");
-        }
     }
 }

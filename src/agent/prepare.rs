@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use super::AgentConfig;
 use super::ports::HeldPorts;
+use super::script;
 use crate::domain::engine::Engine;
 use crate::domain::environment::EnvironmentChange;
 use crate::domain::ids::{HostId, Rank, RunId};
@@ -70,6 +71,12 @@ pub(super) fn prepare(config: &AgentConfig, spec: &HostRun) -> Result<Option<Rea
         let command =
             |reason| NotReady { rank: Some(rank.rank), reason, class: RefusalClass::Command, busy: false };
         place.check_rank(rank, setup.is_some()).map_err(command)?;
+        // in a container the script is the image's
+        if setup.is_none()
+            && let Some(Err(missing)) = script::find(rank)
+        {
+            return Err(command(missing));
+        }
     }
     let whole = |reason| NotReady { rank: None, reason, class: RefusalClass::Unavailable, busy: false };
     let leased = take_leases(config, spec).map_err(|error| NotReady {

@@ -1,0 +1,81 @@
+//! Whether what Python is given to run is there: a script, behind the interpreter's own options. A module may be installed anywhere.
+
+use std::path::Path;
+
+use crate::domain::python::{Runs, runs};
+use crate::domain::run::RankSpec;
+use crate::launch::names::closest;
+use crate::program::{home, working_directory};
+
+/// Names of a folder that are looked at for one that was meant.
+const LOOKED_AT: usize = 1000;
+
+/// The script of a rank, or what there is in its place; `None` where it runs no script.
+pub(super) fn find(rank: &RankSpec) -> Option<Result<&str, String>> {
+    let (program, words) = rank.argv.split_first()?;
+    let name = Path::new(program).file_name()?.to_str()?;
+    if !name.starts_with("python") {
+        return None;
+    }
+    let Some(Runs::Script(script)) = runs(words.iter().map(String::as_str)) else { return None };
+    let folder = working_directory(rank.cwd.as_deref()).unwrap_or_else(|_| home());
+    let path = folder.join(script);
+    // a folder or an archive with a `__main__.py` is a script too; what may not be looked at may be there
+    if path.try_exists().unwrap_or(true) {
+        return Some(Ok(script));
+    }
+    let remedy = meant(&path).map_or_else(
+        || "set workdir (--workdir), or sync a folder (--sync)".to_owned(),
+        |near| format!("did you mean {}?", Path::new(script).with_file_name(near).display()),
+    );
+    Some(Err(format!("no file {script} in {}: {remedy}", folder.display())))
+}
+
+/// The file beside a path that a person most likely meant by it.
+fn meant(path: &Path) -> Option<String> {
+    let entries = std::fs::read_dir(path.parent()?).ok()?.take(LOOKED_AT).flatten();
+    let names: Vec<String> = entries.filter_map(|entry| entry.file_name().into_string().ok()).collect();
+    let alike = names.iter().filter(|name| Path::new(name).extension() == path.extension());
+    closest(path.file_name()?.to_str()?, alike.map(String::as_str)).map(str::to_owned)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use super::*;
+    use crate::domain::ids::Rank;
+
+    #[test]
+    fn the_script_of_python_is_looked_for() {
+        let folder = tempfile::tempdir().unwrap();
+        let at = folder.path().display();
+        let rank = |words: &str| RankSpec {
+            rank: Rank(0),
+            argv: format!("/opt/bin/python3.12 {words}").split(' ').map(str::to_owned).collect(),
+            env: BTreeMap::new(),
+            defaults: BTreeMap::new(),
+            cwd: Some(folder.path().display().to_string()),
+        };
+        std::fs::create_dir(folder.path().join("src")).unwrap();
+        for file in ["there.py", "src/train.py", "train.sh"] {
+            std::fs::write(folder.path().join(file), "").unwrap();
+        }
+        for words in
+            ["there.py", "-u there.py", "-X dev -u there.py --lr 1", "-Wignore there.py", "-W error there.py"]
+        {
+            assert_eq!(find(&rank(words)), Some(Ok("there.py")), "{words}");
+        }
+        for words in ["-m", "-m pkg.train", "-u -m pkg.train x.py", "-c x.py", "-uc x.py", "-"] {
+            assert_eq!(find(&rank(words)), None, "{words}");
+        }
+        let missing = |words| find(&rank(words)).unwrap().unwrap_err();
+        let remedy = "set workdir (--workdir), or sync a folder (--sync)";
+        for script in ["nosuch/train.py", "missing.py", "train.py"] {
+            let words = format!("no file {script} in {at}: {remedy}");
+            assert_eq!(find(&rank(&format!("-u {script}"))), Some(Err(words)));
+        }
+        assert_eq!(missing("thrre.py"), format!("no file thrre.py in {at}: did you mean there.py?"));
+        assert_eq!(missing("src/trian.py"), format!("no file src/trian.py in {at}: did you mean src/train.py?"));
+    }
+}
