@@ -76,6 +76,9 @@ mod tests {
             assert_eq!(find(&rank(&format!("-u {script}"))), Some(Err(words)));
         }
         assert_eq!(missing("thrre.py"), format!("no file thrre.py in {at}: did you mean there.py?"));
-        assert_eq!(missing("src/trian.py"), format!("no file src/trian.py in {at}: did you mean src/train.py?"));
+        assert_eq!(
+            missing("src/trian.py"),
+            format!("no file src/trian.py in {at}: did you mean src/train.py?")
+        );
     }
 }

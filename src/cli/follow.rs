@@ -109,7 +109,7 @@ async fn stream(
     prompter: &Prompter,
     (signals, stillness): (&mut Signals, &mut Stillness),
 ) -> Result<End, Failure> {
-    let mut tick = time::interval(PATIENCE / 2);
+    let (mut tick, began) = (time::interval(PATIENCE / 2), time::Instant::now());
     let mut look = time::interval(LOOK);
     look.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let mut told_to_stop = false;
@@ -204,7 +204,8 @@ async fn stream(
                         continue;
                     }
                     let hosts: Vec<String> = hosts.iter().map(ToString::to_string).collect();
-                    screen.own(&format!("connecting: waiting for {}", hosts.join(", ")));
+                    let waited = began.elapsed().as_secs();
+                    screen.own(&format!("connecting: waiting for {} for {waited} s", hosts.join(", ")));
                 }
             }
         }

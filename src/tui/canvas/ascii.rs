@@ -23,15 +23,10 @@ pub(in crate::tui) fn to_ascii(buf: &mut Buffer) {
                 '▌' if at == 0 => '>',
                 // `71°` has no other letter; `88 °C` and a column's head have it
                 '°' if is(at.checked_add(1), "C") && !after_number => ' ',
-                // a minus sign alone would be a wrong number
-                '±' if after_blank => '-',
                 glyph => replacement(glyph),
             };
             if after_number && row[at].symbol() == "°" && is(at.checked_add(1), "C") {
                 row[at + 1].set_char(' ');
-            }
-            if glyph == '-' && row[at].symbol() == "±" {
-                row[at - 1].set_char('+');
             }
             row[at].set_char(glyph);
         }
@@ -124,7 +119,7 @@ mod tests {
             to_ascii(&mut buf);
             buf.content.iter().map(ratatui::buffer::Cell::symbol).collect::<String>()
         };
-        assert_eq!(ascii("clock ±0.02 ms"), "clock+-0.02 ms");
+        assert_eq!(ascii("clock ±0.02 ms"), "clock ~0.02 ms");
         assert_eq!(ascii("(±0.02 ms)"), "(~0.02 ms)");
         assert_eq!(ascii("±1"), "~1");
         assert_eq!(ascii("71° 88 °C °"), "71C 88 C  C");
