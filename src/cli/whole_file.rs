@@ -19,9 +19,18 @@ pub(crate) fn followed(path: &Path) -> PathBuf {
     path
 }
 
-/// Whether a path is that of a pipe, a device or a socket.
+/// Names of standard output: a file that the shell has opened there stays that file.
+const STDOUT: [&str; 3] = ["/dev/stdout", "/dev/fd/1", "/proc/self/fd/1"];
+
+/// Whether a path is that of a pipe, a device, a socket or standard output.
 pub(crate) fn is_special(path: &Path) -> bool {
-    fs::metadata(path).is_ok_and(|found| !found.is_file() && !found.is_dir())
+    STDOUT.iter().any(|name| path == Path::new(name))
+        || fs::metadata(path).is_ok_and(|found| !found.is_file() && !found.is_dir())
+}
+
+/// Opens such a path. Behind what a file holds that the shell has opened, as `>>` wants it.
+pub(crate) fn open_special(path: &Path) -> io::Result<File> {
+    OpenOptions::new().append(true).open(path)
 }
 
 /// Writes a file of this mode by `fill`, or to the pipe or device of that path.
@@ -31,7 +40,7 @@ pub(crate) fn write(
     fill: impl FnOnce(&mut File) -> io::Result<()>,
 ) -> io::Result<()> {
     if is_special(path) {
-        return fill(&mut OpenOptions::new().write(true).open(path)?);
+        return fill(&mut open_special(path)?);
     }
     let path = followed(path);
     if path.is_symlink() {
@@ -40,8 +49,17 @@ pub(crate) fn write(
     let mut name = path.file_name().unwrap_or_default().to_owned();
     name.push(format!(".{}.part", std::process::id()));
     let part = path.with_file_name(name);
-    let opened = OpenOptions::new().write(true).create(true).truncate(true).mode(mode).open(&part);
-    let written = opened.and_then(|mut to| fill(&mut to)).and_then(|()| fs::rename(&part, &path));
+    // one that a process of the same number has left
+    let _ = fs::remove_file(&part);
+    let opened = OpenOptions::new().write(true).create_new(true).mode(mode).open(&part);
+    let written = opened.and_then(|mut to| {
+        if let Ok(before) = fs::metadata(&path) {
+            // what a person has closed to others stays closed
+            to.set_permissions(before.permissions())?;
+        }
+        fill(&mut to)
+    });
+    let written = written.and_then(|()| fs::rename(&part, &path));
     if written.is_err() {
         // what is left of it may not be there at all
         let _ = fs::remove_file(&part);
@@ -52,7 +70,7 @@ pub(crate) fn write(
 #[cfg(test)]
 mod tests {
     use std::io::Write;
-    use std::os::unix::fs::{FileTypeExt, symlink};
+    use std::os::unix::fs::{FileTypeExt, PermissionsExt, symlink};
 
     use super::*;
 
@@ -101,6 +119,16 @@ mod tests {
         assert!(fs::metadata(&pipe).unwrap().file_type().is_fifo());
         assert_eq!(put(&link).unwrap_err().kind(), io::ErrorKind::StorageFull);
         assert!(link.is_symlink());
+    }
+
+    #[test]
+    fn a_page_that_was_closed_to_others_stays_so() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("page.html");
+        fs::write(&path, "old").unwrap();
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).unwrap();
+        put(&path).unwrap();
+        assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
     }
 
     #[test]

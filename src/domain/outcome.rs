@@ -206,17 +206,23 @@ fn end_of_number(number: i32) -> (RunEnd, Option<RefusalClass>) {
 }
 
 impl RunState {
-    /// The rank that failed first: the run's own word on it once it ended, before that what is known of its ranks.
+    /// The rank that the run failed by.
     pub fn root_cause(&self) -> Option<Rank> {
+        self.why_failed().map(|(rank, _)| rank)
+    }
+
+    /// The rank that it failed by, and what else is known of that: the run's own word on it once it ended, before that what is known
+    /// of its ranks.
+    pub fn why_failed(&self) -> Option<(Rank, Option<Evidence>)> {
         if let Some(outcome) = &self.outcome {
-            return outcome.root;
+            return outcome.root.map(|root| (root, outcome.evidence.clone()));
         }
         let ends = self.ranks.iter().zip(0..).map(|(rank, number)| RankEnd {
             rank: Rank(number),
             exit: rank.exit.as_ref().map(|(when, exit)| (*when, exit)),
             words: Some(&rank.last_words),
         });
-        root_cause::of(&ends).map(|cause| cause.rank)
+        root_cause::of(&ends).map(|cause| (cause.rank, cause.evidence))
     }
 }
 

@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 use super::event::{Envelope, Event, Origin};
 use super::hooks::StepsBy;
 use super::ids::{HostId, Rank, RunId};
+use super::last_words::LastWords;
 use super::log::Stream;
 use super::note::Note;
 use super::outcome::RunOutcome;
@@ -80,6 +81,8 @@ pub struct RankResumePoint {
     pub stepped: bool,
     /// How it ended, and when that was learnt.
     pub exit: Option<(Stamp, RankExit)>,
+    /// What of its output tells why it ended, where that was read.
+    pub last_words: LastWords,
     /// Where the last line of its standard output and error begins.
     pub lines: [Option<u64>; 2],
     /// Up to where bytes of them are known to be missing.

@@ -8,7 +8,8 @@ use super::last_words::{self, LastWords};
 use super::run::RankExit;
 use super::time::Stamp;
 
-/// So long after the first exit the exit of the rank that is its cause may come, microseconds.
+/// So long after the first exit the exit of the rank that is its cause may come, and so long before it may lie an error of another
+/// rank that is its cause, microseconds.
 const WITHIN_US: i64 = 10_000_000;
 /// Lines reach a client so much later than they were printed: what lies closer together has no order, microseconds.
 const UNSURE_US: i64 = 300_000;
@@ -18,6 +19,9 @@ const ORDERED_US: i64 = 50_000;
 /// cause may need longer to end than those that have lost it.
 pub const SETTLE_US: u64 = 1_000_000;
 const SIGPIPE: i32 = 13;
+/// What no other rank's end does to a rank: SIGILL, SIGBUS, SIGFPE, SIGKILL, SIGSEGV. SIGABRT is not among them: libraries abort when
+/// they have lost a peer.
+const OWN_SIGNALS: [i32; 5] = [4, 7, 8, 9, 11];
 
 /// How a rank ended, and what it printed before.
 #[derive(Debug, Clone, Copy)]
@@ -44,8 +48,21 @@ impl RankEnd<'_> {
         of_exit || self.words.is_some_and(LastWords::is_of_lost_peer)
     }
 
-    fn own_error(&self, end: Stamp) -> Option<&last_words::Printed> {
-        self.words.and_then(|words| words.own_error(end))
+    /// Its own error, where a first exit at `first` did not bring it about: a rank that is told to stop may say so as an error.
+    fn own_error(&self, first: Stamp) -> Option<&last_words::Printed> {
+        let error = self.words.and_then(|words| words.own_error(first))?;
+        let ended_by_itself = self.exit.is_some_and(|(_, exit)| !exit.stopped);
+        let told_to_stop = first.plus_micros(SETTLE_US.cast_signed());
+        (ended_by_itself || error.at < told_to_stop).then_some(error)
+    }
+
+    /// Whether how it ended is a reason of its own, whatever others said: what killed it is known, or is no answer to anything.
+    fn ended_by_itself(&self) -> bool {
+        self.failed_at().is_some()
+            && !self.lost_a_peer()
+            && self.exit.is_some_and(|(_, exit)| {
+                exit.cause.is_some() || exit.signal.is_some_and(|signal| OWN_SIGNALS.contains(&signal))
+            })
     }
 }
 
@@ -53,6 +70,14 @@ impl RankEnd<'_> {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "snake_case")]
 pub enum Evidence {
+    /// Ranks whose exit came before its own had only lost another one.
+    Lost {
+        /// The first of them.
+        by: Rank,
+        /// The error that it printed, if it did.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        text: Option<String>,
+    },
     /// The rank printed this error before the others failed; its exit came later than theirs.
     PrintedFirst {
         /// The error.
@@ -90,6 +115,7 @@ impl Evidence {
                 let step = step.map_or_else(String::new, |step| format!(", at step {step}"));
                 Some(format!("{} had ended before (exit 0{step})", name(*rank)))
             }
+            Self::Lost { by, .. } => Some(format!("{} ended before it, but had lost a peer", name(*by))),
             Self::PrintedFirst { .. } | Self::Unknown => None,
         }
     }
@@ -98,6 +124,8 @@ impl Evidence {
     pub fn headline(evidence: Option<&Self>, how: &str) -> String {
         match evidence {
             Some(Self::PrintedFirst { text }) => format!("printed an error first: {text}; {how}"),
+            Some(Self::Lost { text: Some(text), .. }) => format!("failed: {text}; {how}"),
+            Some(Self::Lost { text: None, .. }) => format!("failed: {how}"),
             _ => format!("failed first: {how}"),
         }
     }
@@ -119,56 +147,69 @@ pub fn of<'a>(ends: &(impl Iterator<Item = RankEnd<'a>> + Clone)) -> Option<Root
     let failed = |end: &RankEnd<'a>| end.failed_at().map(|at| (at, end.rank));
     let first = ends.clone().filter(|end| end.failed_at().is_some()).min_by_key(failed)?;
     let (at, exit) = first.exit?;
-    let cause = |rank, evidence| Some(RootCause { rank, first: first.rank, evidence });
+    let found = |rank, evidence| RootCause { rank, first: first.rank, evidence };
     if exit.error.is_some() || exit.is_lost() {
-        return cause(first.rank, None);
+        return Some(found(first.rank, None));
     }
     let others = || ends.clone().filter(|end| end.rank != first.rank);
     let within = |end: &RankEnd<'a>| {
         end.exit.is_none_or(|(when, exit)| exit.shell_code() != 0 && when.micros_since(at) <= WITHIN_US)
     };
-    let printed = others()
-        .filter(within)
-        .filter_map(|end| Some((end.own_error(at)?.clone(), end.rank)))
-        .min_by_key(|(error, rank)| (error.at, *rank));
-    let of_first = first.own_error(at);
-    if of_first.is_none() && first.lost_a_peer() {
-        if let Some((error, rank)) = printed {
-            return cause(rank, Some(Evidence::PrintedFirst { text: error.text }));
-        }
+    let printed = |end: RankEnd<'a>| Some((end.own_error(at)?.clone(), end.rank));
+    let printed = others().filter(within).filter_map(printed);
+    let printed = printed.min_by_key(|(error, rank)| (error.at, *rank));
+    let own = first.own_error(at);
+    if own.is_none() && first.lost_a_peer() {
+        let by_itself = others().filter(|end| within(end) && end.ended_by_itself()).min_by_key(failed);
         // ended without a word, and no other rank is what it lost
-        let silent = others().filter(|end| !end.lost_a_peer() && end.own_error(at).is_none());
-        let silent = silent.filter(|end| within(end) && end.failed_at().is_some()).min_by_key(failed);
-        if let Some(end) = silent {
-            return cause(end.rank, None);
-        }
+        let silent = |end: &RankEnd<'a>| within(end) && !end.lost_a_peer() && end.failed_at().is_some();
+        let silent = others().filter(silent).min_by_key(failed);
+        let ended = by_itself.or(silent.filter(|_| printed.is_none()));
+        let ended = ended.as_ref().and_then(failed);
+        return Some(match (printed, ended) {
+            (Some((error, rank)), ended) if ended.is_none_or(|(when, _)| error.at < when) => {
+                let text = error.text;
+                let lost = || Evidence::Lost { by: first.rank, text: Some(text.clone()) };
+                let evidence =
+                    if error.at <= at { Evidence::PrintedFirst { text: text.clone() } } else { lost() };
+                found(rank, Some(evidence))
+            }
+            (_, Some((_, rank))) => found(rank, Some(Evidence::Lost { by: first.rank, text: None })),
+            (_, None) => found(first.rank, ended_before(&first, at, others())),
+        });
     }
-    if let Some((error, rank)) = printed {
-        let before_us = at.micros_since(error.at);
-        let is_first = match of_first {
-            Some(own) => own.at.micros_since(error.at) >= ORDERED_US,
-            None => before_us > 0,
-        };
-        let is_alike = of_first.is_some_and(|own| is_alike(&own.text, &error.text));
-        if is_first && !is_alike {
-            return cause(rank, Some(Evidence::PrintedFirst { text: error.text }));
-        }
-        let is_close = match of_first {
-            Some(own) => error.at.micros_since(own.at).abs() < ORDERED_US,
-            None => before_us > -UNSURE_US,
-        };
-        if is_close && !is_alike {
-            return cause(first.rank, Some(Evidence::PrintedToo { rank, text: error.text }));
-        }
-        return cause(first.rank, None);
+    let Some((error, rank)) =
+        printed.filter(|(error, _)| own.is_none_or(|own| !is_alike(&own.text, &error.text)))
+    else {
+        let is_told = own.is_some() || first.ended_by_itself() || exit.code.is_none();
+        let evidence = if is_told { None } else { ended_before(&first, at, others()) };
+        return Some(found(first.rank, evidence));
+    };
+    let before_us = own.map_or(at, |own| own.at).micros_since(error.at);
+    let is_first = match own {
+        Some(_) => before_us >= ORDERED_US,
+        None => (1..=WITHIN_US).contains(&before_us),
+    };
+    if is_first && !first.ended_by_itself() {
+        return Some(found(rank, Some(Evidence::PrintedFirst { text: error.text })));
     }
-    if of_first.is_some() || exit.code.is_none() && exit.signal != Some(SIGPIPE) {
-        return cause(first.rank, None);
-    }
-    // one that says nothing waited for it where it came no further than one step more
+    let is_close = match own {
+        Some(_) => before_us.abs() < ORDERED_US,
+        None => before_us.abs() < UNSURE_US,
+    };
+    Some(found(first.rank, is_close.then_some(Evidence::PrintedToo { rank, text: error.text })))
+}
+
+/// The rank that had ended well before the first failure, where that failed for want of it: it says so, or it came no further than
+/// one step more.
+fn ended_before<'a>(
+    first: &RankEnd<'a>,
+    at: Stamp,
+    others: impl Iterator<Item = RankEnd<'a>>,
+) -> Option<Evidence> {
     let step_of = |end: &RankEnd<'a>| end.words.and_then(LastWords::step);
     let waited = |end: &RankEnd<'a>| {
-        let steps = step_of(&first).zip(step_of(end));
+        let steps = step_of(first).zip(step_of(end));
         first.lost_a_peer() || steps.is_some_and(|(own, its)| own <= its.saturating_add(1))
     };
     let ended_well = |end: &RankEnd<'a>| {
@@ -176,10 +217,8 @@ pub fn of<'a>(ends: &(impl Iterator<Item = RankEnd<'a>> + Clone)) -> Option<Root
         let is_well = exit.shell_code() == 0 && !exit.stopped && when < at;
         (is_well && waited(end)).then_some((when, end.rank))
     };
-    let before = others().filter(|end| ended_well(end).is_some()).min_by_key(ended_well);
-    let evidence =
-        before.map(|end| Evidence::EndedBefore { rank: end.rank, step: end.words.and_then(LastWords::step) });
-    cause(first.rank, evidence)
+    let before = others.filter(|end| ended_well(end).is_some()).min_by_key(ended_well);
+    before.map(|end| Evidence::EndedBefore { rank: end.rank, step: step_of(&end) })
 }
 
 /// Whether two ranks say the same but for numbers: then they failed by the same cause.
@@ -241,7 +280,7 @@ mod tests {
         let victims = Run::new(4).exits(2, 100, 1).prints(2, 101, "peer gone").exits(0, 103, 1);
         let victims = victims.prints(0, 103, "ConnectionResetError: [Errno 104] Connection reset by peer");
         // ends a little later, by itself
-        let run = victims.prints(1, 130, OOM).exits(1, 108, 3);
+        let run = victims.prints(1, 90, OOM).exits(1, 108, 3);
         assert_eq!(run.cause(), (1, 2, Some(printed(OOM))));
         // was told to stop before it could
         let victims = Run::new(4).exits(2, 100, 1).prints(2, 101, "peer gone");
@@ -251,7 +290,12 @@ mod tests {
         assert_eq!(victims.prints(1, 99, OOM).cause(), (1, 2, Some(printed(OOM))));
         // says nothing
         let victims = Run::new(4).exits(2, 100, 1).prints(2, 101, "peer gone");
-        assert_eq!(victims.exits(1, 108, 3).cause(), (1, 2, None));
+        let lost = |text: Option<&str>| Evidence::Lost { by: Rank(2), text: text.map(str::to_owned) };
+        assert_eq!(victims.exits(1, 108, 3).cause(), (1, 2, Some(lost(None))));
+        // prints its error later than the other has ended
+        let victims = Run::new(4).exits(2, 100, 1).prints(2, 101, "peer gone");
+        let run = victims.prints(1, 140, OOM).exits(1, 150, 3);
+        assert_eq!(run.cause(), (1, 2, Some(lost(Some(OOM)))));
         // much later it is another failure
         let victims = Run::new(4).exits(2, 100, 1).prints(2, 101, "peer gone");
         assert_eq!(victims.exits(1, 60_000, 3).cause().0, 2);
@@ -278,6 +322,38 @@ mod tests {
         assert_eq!(run.exits(0, 100, 1).exits(1, 150, 3).cause(), (0, 0, None));
         // long afterwards
         let run = Run::new(2).exits(0, 100, 1).prints(1, 900, OOM).exits(1, 901, 3);
+        assert_eq!(run.cause(), (0, 0, None));
+    }
+
+    #[test]
+    fn what_a_rank_says_for_it_was_told_to_stop_is_no_cause() {
+        let killed = "RuntimeError: DataLoader worker (pid 7) is killed by signal: Terminated";
+        let run = Run::new(3).exits(0, 100, 1).prints(0, 99, "peer gone");
+        assert_eq!(run.prints(2, 1150, killed).exits(2, 1200, 143).cause(), (0, 0, None));
+        // one that was killed without a word by then is
+        let run = Run::new(3).exits(0, 100, 1).prints(0, 99, "peer gone").exits(1, 130, 137);
+        let run = run.prints(2, 1150, killed).exits(2, 1200, 143);
+        assert_eq!(run.cause(), (1, 0, Some(Evidence::Lost { by: Rank(0), text: None })));
+    }
+
+    #[test]
+    fn a_rank_that_was_killed_is_the_cause_whatever_others_printed_before() {
+        for signal in [137, 139, 135] {
+            let run = Run::new(2).prints(1, -20_000, "ERROR: upload failed, retrying");
+            assert_eq!(run.exits(0, 100, signal).exits(1, 1200, 143).cause(), (0, 0, None));
+        }
+        let run = Run::new(2).prints(1, 90, OOM).exits(0, 100, 137);
+        let too = Some(Evidence::PrintedToo { rank: Rank(1), text: OOM.to_owned() });
+        assert_eq!(run.cause(), (0, 0, too));
+        let mut run = Run::new(2).prints(1, -500, "ERROR: upload failed, retrying").exits(0, 100, 1);
+        run.0[0].0.as_mut().unwrap().1.cause =
+            Some("the OOM killer of its cgroup ended a process".to_owned());
+        assert_eq!(run.cause(), (0, 0, None));
+        // an abort may be an answer to another rank's end
+        let run = Run::new(2).prints(1, 20, OOM).exits(0, 100, 134).exits(1, 300, 1);
+        assert_eq!(run.cause(), (1, 0, Some(printed(OOM))));
+        // one that ended without a word is not the fault of what another said long before
+        let run = Run::new(2).prints(1, -20_000, "ERROR: upload failed, retrying").exits(0, 100, 1);
         assert_eq!(run.cause(), (0, 0, None));
     }
 

@@ -101,6 +101,11 @@ pub struct StepTiming {
 }
 
 impl StepTiming {
+    /// When it ended, on the host's clock.
+    pub fn end(&self) -> HostTime {
+        HostTime(self.start.0.saturating_add(self.dur_us.into()))
+    }
+
     /// Samples that this rank worked through a second; `None` where the job tells none.
     pub fn samples_per_second(&self) -> Option<f64> {
         (self.samples > 0 && self.dur_us > 0).then(|| f64::from(self.samples) * 1e6 / f64::from(self.dur_us))

@@ -147,8 +147,8 @@ pub fn split(line: &str) -> Result<Vec<Word>, Caret> {
 }
 
 /// A pasted text as a line that is edited keeps it: what a backslash joins is joined, comments and blank lines are left
-/// out, and a line ends with `\n` however it ended.
-pub fn tidy(text: &str) -> String {
+/// out, and a line ends with `\n` however it ended. `before`: what stands before it in the line.
+pub fn tidy(before: &str, text: &str) -> String {
     let text = text.replace("\r\n", "\n").replace('\r', "\n");
     let mut tidied = String::new();
     let mut quote = None;
@@ -156,7 +156,8 @@ pub fn tidy(text: &str) -> String {
     let mut begins_line = false;
     let mut letters = text.chars().peekable();
     while let Some(c) = letters.next() {
-        let begins_word = tidied.chars().next_back().is_none_or(char::is_whitespace);
+        let last = tidied.chars().next_back().or_else(|| before.chars().next_back());
+        let begins_word = last.is_none_or(char::is_whitespace);
         match (quote, c) {
             (Some('"') | None, '\\') if letters.peek() == Some(&'\n') => {
                 letters.next();

@@ -77,8 +77,10 @@ fn a_pasted_text_keeps_what_has_a_meaning() {
         ("# don't", ""),
         ("a ''", "a ''"),
     ] {
-        assert_eq!(tidy(text), tidied, "{text:?}");
+        assert_eq!(tidy("", text), tidied, "{text:?}");
     }
+    assert_eq!(tidy("--tag=", "#3 # a note"), "#3 ");
+    assert_eq!(tidy("a ", "# a note"), "");
 }
 
 #[test]

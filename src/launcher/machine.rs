@@ -264,6 +264,7 @@ impl RunMachine {
             Event::RankStarted { .. } => Progress::Started,
             Event::RankConnected => Progress::Connected,
             Event::StepDone { timing } => {
+                let at = self.moment(at, rank, Some(timing.end()));
                 self.words.entry(rank).or_default().1.stepped(at, timing.step);
                 Progress::Stepped
             }
@@ -491,7 +492,7 @@ impl RunMachine {
         if self.finished.len() == self.spec.hosts().len() {
             let outcome = self.outcome();
             match self.restarts_after(&outcome) {
-                Some(root) => self.restart(root, at, actions),
+                Some(root) => self.restart(root, &outcome, at, actions),
                 None => self.end(self.of_attempt(outcome), actions),
             }
         }

@@ -256,7 +256,9 @@ impl PlaceError {
         let fixed = match self {
             // more slots on a host make no more hosts
             Self::TooFewNodes { busy: false, large: large @ 1.., .. } => {
-                return Some(format!("`--nnodes {large}` fits; for more add a [[host]] to the hosts file"));
+                return Some(format!(
+                    "at most `--nnodes {large}` fits; for more add a [[host]] to the hosts file"
+                ));
             }
             Self::TooFewFree { busy: false, .. } => "ask for fewer, or write a wider filter",
             Self::TooFew { busy: false, .. } => {

@@ -110,3 +110,35 @@ async fn trusting_a_key_ends_with_the_file_and_who_has_locked_it() {
     drop(holder);
     assert_eq!(std::fs::read_to_string(&locked).unwrap(), "");
 }
+
+/// One thread for all hosts: a host whose file of known hosts lies on a machine that is down must not hold it.
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn a_file_of_known_hosts_that_does_not_answer_holds_up_no_other_host_and_is_named() {
+    let Some(sshd) = Sshd::start(&["ed25519"], "") else { return };
+    // who opens it to read hangs until someone writes
+    let hung = sshd.path("hung");
+    rustix::fs::mkfifoat(rustix::fs::CWD, &hung, rustix::fs::Mode::RWXU).unwrap();
+    let (prompter, person) = Person::answering(|_, _| Some(Answer::Yes));
+    let binary = agent(&sshd, AGENT);
+    let first = Target { host_key_alias: Some("first".into()), ..unknown(&sshd, &prompter, "hung") };
+    let slow = {
+        let binary = binary.clone();
+        tokio::spawn(async move { open(&first, &binary).await.map(|_| ()) })
+    };
+    tokio::time::sleep(Duration::from_millis(50)).await;
+    let second = Target { host_key_alias: Some("second".into()), ..unknown(&sshd, &prompter, "free") };
+    let quick = tokio::spawn(async move { open(&second, &binary).await.map(|_| ()) });
+    let quick = tokio::time::timeout(LONG, quick).await.expect("the other host waits");
+    quick.unwrap().unwrap();
+    assert!(!slow.is_finished() && person.asked().len() == 1);
+
+    let ended = tokio::time::timeout(LONG, slow).await.expect("it waits for the file for ever");
+    let error = ended.unwrap().unwrap_err().to_string();
+    for part in
+        [&hung.display().to_string(), "its file system does not answer within 15 s", "check the mount"]
+    {
+        assert!(error.contains(part), "{part} is not in: {error}");
+    }
+    // lets the reader go
+    drop(std::fs::OpenOptions::new().write(true).open(&hung).unwrap());
+}

@@ -125,7 +125,7 @@ fn target(args: &ExportArgs, reader: &Reader, output: &Path) -> Result<(PathBuf,
         return Ok((output.join(&name), Some(output.join(format!(".part-{}", std::process::id())))));
     }
     let mut name = output.file_name().unwrap_or_default().to_owned();
-    name.push(".part");
+    name.push(format!(".{}.part", std::process::id()));
     Ok((output.to_owned(), Some(output.with_file_name(name))))
 }
 
@@ -135,7 +135,9 @@ fn write(
     path: &Path,
     selection: &Selection,
 ) -> Result<Exported, Failure> {
-    let mut file = BufWriter::new(File::create(path).map_err(failed(path))?);
+    let opened =
+        if whole_file::is_special(path) { whole_file::open_special(path) } else { File::create(path) };
+    let mut file = BufWriter::new(opened.map_err(failed(path))?);
     match args.to.export(reader, &mut file, selection) {
         Ok(exported) => file.flush().map_err(failed(path)).map(|()| exported),
         Err(Error::Write(error)) => Err(failed(path)(error)),

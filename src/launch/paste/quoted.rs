@@ -26,7 +26,6 @@ pub fn read_quoted(text: &str, shown: Shown) -> Result<Option<Pasted>, Caret> {
     };
     let text = text.trim();
     match Line::typed(text) {
-        Ok(line) if line.words.len() < 2 => super::read(&Line::of(&[text])),
         Ok(line) if !line.before.is_empty() || text.contains(['\n', '\r']) => {
             if let Some(pasted) = super::read(&line)? {
                 return Ok(Some(pasted));
@@ -36,6 +35,7 @@ pub fn read_quoted(text: &str, shown: Shown) -> Result<Option<Pasted>, Caret> {
             draft.take_command(0)?;
             Ok(Some(draft.pasted))
         }
+        Ok(line) if line.words.len() < 2 => super::read(&Line::of(&[text])),
         Ok(line) => {
             let said = format!(
                 "the whole line stands in quotes, which makes it one word: leave the quotes out: `{before}{text}`"
@@ -105,6 +105,9 @@ mod tests {
         let line = read("# a note\nexport A=1\npython t.py");
         assert_eq!((line.env.len(), line.command.join(" ")), (1, "python t.py".to_owned()));
         assert_eq!(read("# a note\npython t.py").command.join(" "), "python t.py");
+        let line = read("cd /x && ./train.sh");
+        assert_eq!((line.workdir.as_deref(), line.command.join(" ")), (Some("/x"), "./train.sh".to_owned()));
+        assert_eq!(read("# a note\n./train.sh").command, ["./train.sh"]);
         assert_eq!(read_quoted("my\\ program", Shown::CommandLine), Ok(None));
     }
 }

@@ -2,7 +2,10 @@
 
 use std::sync::Arc;
 
-use super::{Action, BTreeMap, BTreeSet, Progress, Rendezvous, RunMachine, Secret, StopCause, VecDeque};
+use super::{
+    Action, BTreeMap, BTreeSet, LastWords, Progress, RankOutput, Rendezvous, RunMachine, Secret, StopCause,
+    VecDeque,
+};
 use crate::domain::event::Event;
 use crate::domain::ids::{HostId, Rank};
 use crate::domain::resume_point::{Backfill, RankResumePoint, ResumePoint};
@@ -42,7 +45,7 @@ impl RunMachine {
             images: BTreeMap::new(),
             finished: BTreeSet::new(),
             exits: BTreeMap::new(),
-            words: BTreeMap::new(),
+            words: resume_point.ranks.iter().map(|(rank, known)| (*rank, said(known))).collect(),
             stop_at: None,
             committed: true,
             attached: true,
@@ -100,6 +103,11 @@ impl RunMachine {
             self.stop_all(StopCause::Rank, false, at, actions);
         }
     }
+}
+
+/// What it had printed is not read again.
+fn said(known: &RankResumePoint) -> (RankOutput, LastWords) {
+    (RankOutput::default(), known.last_words.clone())
 }
 
 fn progress(known: &RankResumePoint) -> Option<Progress> {

@@ -8,22 +8,26 @@ use crate::domain::ids::Rank;
 use crate::domain::log::LogLine;
 use crate::domain::root_cause::SETTLE_US;
 use crate::domain::run::RankExit;
-use crate::domain::time::Stamp;
+use crate::domain::time::{HostTime, Stamp};
 
 impl RunMachine {
     /// A rank's line may tell why it ends.
     pub(super) fn printed(&mut self, at: Stamp, rank: Rank, line: &Arc<LogLine>) {
-        let clock = self.host_of(rank).and_then(|host| self.clocks.get(host));
-        let at = line.t.and_then(|t| clock?.stamp(t)).unwrap_or(at);
+        let at = self.moment(at, rank, line.t);
         let (output, words) = self.words.entry(rank).or_default();
         let logged = output.line(at, line);
         words.take(at, &logged, output);
     }
 
+    /// When it was on a rank's host, as far as that is known; else when it came.
+    pub(super) fn moment(&self, at: Stamp, rank: Rank, there: Option<HostTime>) -> Stamp {
+        let clock = self.host_of(rank).and_then(|host| self.clocks.get(host));
+        there.and_then(|there| clock?.stamp(there)).unwrap_or(at)
+    }
+
     pub(super) fn rank_exited(&mut self, at: Stamp, rank: Rank, exit: &RankExit, actions: &mut Vec<Action>) {
         // of one whose end was not seen, the host gives no time that means anything
-        let clock = self.host_of(rank).filter(|_| !exit.is_lost());
-        let when = clock.and_then(|host| self.clocks.get(host)?.stamp(exit.t)).unwrap_or(at);
+        let when = self.moment(at, rank, Some(exit.t).filter(|_| !exit.is_lost()));
         self.rank_gone(at, rank, when, exit, actions);
     }
 
@@ -45,7 +49,8 @@ impl RunMachine {
         if exit.shell_code() == 0 || exit.stopped || self.stopping.is_some() {
             return;
         }
-        let stop_at = when.plus_micros(i64::try_from(SETTLE_US).unwrap_or(i64::MAX));
+        // a clock that was set may put it into the future
+        let stop_at = when.min(at).plus_micros(SETTLE_US.cast_signed());
         if stop_at <= at || exit.error.is_some() || exit.is_lost() {
             // the host's own supervisor stops its other ranks by itself
             return self.stop_all(StopCause::Rank, false, at, actions);

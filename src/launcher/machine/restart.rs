@@ -9,7 +9,7 @@ use super::{Action, BTreeMap, BTreeSet, RunMachine, VecDeque};
 use crate::domain::event::Event;
 use crate::domain::ids::Rank;
 use crate::domain::outcome::{RunEnd, RunOutcome};
-
+use crate::domain::root_cause::Evidence;
 use crate::domain::time::Stamp;
 use crate::launcher::plan;
 
@@ -25,11 +25,16 @@ impl RunMachine {
     }
 
     /// Asks every host again whether it can start its ranks. Nothing is left of the attempt before.
-    pub(super) fn restart(&mut self, root: Rank, at: Stamp, actions: &mut Vec<Action>) {
+    pub(super) fn restart(&mut self, root: Rank, outcome: &RunOutcome, at: Stamp, actions: &mut Vec<Action>) {
         let attempt = self.attempt.unwrap_or_default().saturating_add(1);
         self.attempt = Some(attempt);
         let how = self.exits.get(&root).map(|(_, exit)| exit.describe()).unwrap_or_default();
-        let why = format!("rank {root} ({}) failed: {how}", self.place(root));
+        // one that was told to stop before it had ended failed by what it printed
+        let how = match &outcome.evidence {
+            None => format!("failed: {how}"),
+            evidence => Evidence::headline(evidence.as_ref(), &how),
+        };
+        let why = format!("rank {root} ({}) {how}", self.place(root));
         let of = self.spec.options.max_restarts.saturating_add(1);
         let event = Event::RunRestarted { attempt: attempt.saturating_add(1), of, why, root };
         actions.push(Action::Emit(self.origin(), event));

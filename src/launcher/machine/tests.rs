@@ -6,6 +6,9 @@ use crate::domain::run::JobKind;
 use crate::domain::run::{Placement, RefusalClass, Slot, Spool};
 use crate::wire::message::Refused;
 
+#[path = "failing_tests.rs"]
+mod failing;
+
 const T: Stamp = Stamp(1_000_000);
 
 fn spec(kind: JobKind) -> RunSpec {
@@ -259,7 +262,8 @@ fn what_ranks_printed_tells_the_root_cause() {
     assert_eq!((outcome.exit_code(), outcome.root), (3, Some(Rank(1))));
     assert_eq!(
         outcome.summary,
-        "rank 1 (b:0) printed an error first: RuntimeError: out of memory; exit 3; rank 0 failed too"
+        "rank 1 (b:0) failed: RuntimeError: out of memory; exit 3; rank 0 (a:0) ended before it, but had lost a peer; \
+         rank 0 failed too"
     );
 }
 

@@ -39,7 +39,8 @@ impl Timeline {
     fn target(&self, reader: &Reader, fold: &Fold, state: &PlaybackState) -> Option<Stamp> {
         let (_, to) = state.window(self.window);
         let to = to.min(state.end);
-        if self.window == 0 || to <= state.playhead {
+        // a recording that has lost what it is of shows no lanes
+        if self.window == 0 || to <= state.playhead || reader.spec().is_none() {
             return None;
         }
         if self.told.is_some_and(|(after, until)| after <= state.playhead && until >= to) {

@@ -6,10 +6,11 @@ use std::time::Duration;
 use tokio::time::timeout;
 
 use super::error::SshError;
+use super::known;
 use super::prompter::Busy;
 use super::target::Target;
 use crate::domain::question::{Answer, HostKeyPolicy, Question, Subject};
-use crate::ssh::trust::{HostKey, HostName, KnownHosts, Server, TrustError, Trusted, Verdict, trust};
+use crate::ssh::trust::{HostKey, HostName, Server, TrustError, Trusted, Verdict, trust};
 
 /// Whether the key that was refused is trusted from now on, so that the host can be tried again.
 pub(super) async fn accept_unknown(target: &Target, key: &HostKey) -> Result<bool, SshError> {
@@ -23,7 +24,7 @@ pub(super) async fn accept_unknown(target: &Target, key: &HostKey) -> Result<boo
     if target.prompter.is_pinned(&name, key) {
         return Ok(true);
     }
-    let known = KnownHosts::read(&server.files)?;
+    let known = known::read(&server.files).await?;
     let (also, other) = match known.judge(&name, key) {
         Verdict::Known => return Ok(true),
         Verdict::Unknown { also, .. } => (also, Vec::new()),
@@ -68,7 +69,7 @@ async fn write_down(target: &Target, server: &Server, key: &HostKey) -> Result<(
 }
 
 /// How long the file system may take for it. A home folder may lie on a machine that is down.
-const PATIENCE: Duration = Duration::from_secs(15);
+pub(super) const PATIENCE: Duration = Duration::from_secs(15);
 
 /// The same as [`trust`] beside the runtime's threads, and not for ever.
 pub async fn trust_in_time(

@@ -14,6 +14,7 @@ mod identities;
 mod jump;
 mod keyring;
 mod keys;
+mod known;
 mod limiter;
 mod mesh_key;
 mod names;

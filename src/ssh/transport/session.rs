@@ -18,6 +18,7 @@ use super::client::{Client, End, Policy, Shared, Stage};
 use super::connection::Transport;
 use super::error::SshError;
 use super::host_key_policy;
+use super::known;
 use super::limiter;
 use super::prompter::Busy;
 use super::proxy::ProxyStderr;
@@ -103,7 +104,7 @@ struct Attempt {
 impl Attempt {
     async fn connect(&mut self, target: &Target, note: Option<String>) -> Result<Session, SshError> {
         let _place = limiter::enter(&target.endpoint()).await;
-        let known = KnownHosts::read(&target.known_hosts)?;
+        let known = known::read(&target.known_hosts).await?;
         let config = config(&known, target, true);
         let opened = Opened::new(target, Policy::Check(known)).await?;
         let limit = target.patience();
@@ -138,7 +139,7 @@ impl Attempt {
 pub async fn scan(target: &Target) -> Result<HostKey, SshError> {
     target.check()?;
     let _place = limiter::enter(&target.endpoint()).await;
-    let known = KnownHosts::read(&target.known_hosts)?;
+    let known = known::read(&target.known_hosts).await?;
     let config = config(&known, target, false);
     let Opened { stream, client, found, token, stderr, .. } = Opened::new(target, Policy::Scan).await?;
     let _unfinished = token.drop_guard();

@@ -175,7 +175,8 @@ pub(super) fn paste(model: &mut Model, text: &str) -> Vec<Effect> {
     form.touch(true);
     let input = &mut form.inputs[field as usize];
     if field == Field::Command {
-        prompt::insert(input, &tidy(text));
+        let before: String = input.value().chars().take(input.cursor()).collect();
+        prompt::insert(input, &tidy(&before, text));
     } else {
         prompt::paste(input, text);
     }

@@ -1,6 +1,7 @@
 //! A plan rests on what the hosts told when it was made: where they have told something else since, it is made again, while
 //! the one before stays on the screen. Pure.
 
+use super::preview;
 use super::reading::{self, Outcome};
 use crate::domain::event::Event;
 use crate::launch::plan::LaunchPlan;
@@ -37,7 +38,10 @@ pub(in crate::tui::screens) fn ask_again(model: &mut Model) -> Vec<Effect> {
     }
     // a GPU that is named by its UUID is found once its host has told its GPUs
     let reading = reading::read(form, &model.variables.0, &model.world, &model.here);
-    let Outcome::Request(request) = reading.outcome else { return Vec::new() };
+    let Outcome::Request(request) = reading.outcome else {
+        // what it named is gone: the plan must not be started any more
+        return preview(model);
+    };
     let form = &mut model.ui.launch;
     form.outdated = Outdated { by_hosts: false, asked_again: true };
     form.request = Some((*request).clone());

@@ -91,8 +91,8 @@ const HOSTS_NAMED: usize = 3;
 
 /// The verdict on a run at a moment.
 pub fn verdict(run: &RunState, now: Stamp, zone: &Zone) -> Verdict {
-    if let Some(root) = run.root_cause() {
-        return with_collectives(run, failed(run, root, zone));
+    if let Some((root, evidence)) = run.why_failed() {
+        return with_collectives(run, failed(run, (root, evidence.as_ref()), zone));
     }
     if let Some(outcome) = &run.outcome {
         if outcome.is_stopped() || run.spec.is_imported() {
@@ -144,9 +144,13 @@ fn pause(run: &RunState, now: Stamp) -> Option<String> {
     let is_long = pause >= PAUSE_US.max(PAUSE_STEPS * i64::from(usual));
     let is_told = run.stage() == Some(RunStage::Training) && !is_over && is_long && !run.spec.is_imported();
     is_told.then(|| {
-        let behind = run.trainers().filter(|one| one.state.step().is_none_or(|own| own < step.step));
+        // of a rank that tells no step at all, nothing is known
+        let known =
+            || run.trainers().filter(|one| one.state.exit.is_none() && one.state.latest_step().is_some());
+        let behind = known().filter(|one| one.state.step().is_none_or(|own| own < step.step));
         let behind: Vec<u32> = behind.map(|one| one.number.0).collect();
         let who = match &behind[..] {
+            [] if known().count() < run.trainers().count() => format!("the last is step {}", step.step),
             [] => format!("all ranks have finished step {}", step.step),
             [rank] => format!("rank {rank} has not finished step {}", step.step),
             several => {
@@ -204,20 +208,17 @@ pub fn is_collateral_of(run: &RunState, root: Option<Rank>, rank: Rank) -> bool 
         && exit(rank).is_some_and(|(_, exit)| exit.stopped || exit.shell_code() != 0)
 }
 
-fn failed(run: &RunState, root: Rank, zone: &Zone) -> Verdict {
+fn failed(run: &RunState, (root, evidence): (Rank, Option<&Evidence>), zone: &Zone) -> Verdict {
     let Some(rank) = run.ranks.get(root.0 as usize) else {
         return say(Tone::Bad, format!("rank {root} failed first"));
     };
     let place = rank.placement.to_string();
     let place = sanitize(&place);
-    let evidence = run.outcome.as_ref().and_then(|outcome| outcome.evidence.as_ref());
     let how = rank.exit.as_ref().map_or_else(
-        || "failed first".to_owned(),
-        |(at, exit)| {
-            let how = format!("{} at {}", exit.describe(), clock_time(*at, zone, true));
-            sanitize(&Evidence::headline(evidence, &how)).into_owned()
-        },
+        || "it has not ended yet".to_owned(),
+        |(at, exit)| format!("{} at {}", exit.describe(), clock_time(*at, zone, true)),
     );
+    let how = sanitize(&Evidence::headline(evidence, &how)).into_owned();
     let name = |rank: Rank| {
         let place = run.ranks.get(rank.0 as usize).map(|state| state.placement.to_string());
         place.map_or_else(|| format!("rank {rank}"), |place| format!("rank {rank} ({place})"))

@@ -1,0 +1,101 @@
+//! What ranks printed and when, however late a client hears it.
+
+use super::*;
+use crate::domain::clock_fit::ClockSample;
+use crate::domain::log::Stream;
+use crate::domain::log_text::level::Level;
+use crate::domain::resume_point::{Backfill, RankResumePoint, ResumePoint};
+use crate::domain::timing::StepTiming;
+
+const SECOND: u64 = 1_000_000;
+
+/// Two ranks whose hosts' clocks are the client's.
+fn running() -> RunMachine {
+    let (mut machine, _) = started(JobKind::Plain);
+    for host in ["a", "b"] {
+        let mut clock = ClockFit::default();
+        clock.add(ClockSample { host_time: HostTime(1), offset_us: 0, rtt_us: 2 });
+        machine.know_clock(&HostId::from(host), clock);
+    }
+    prepared_on_both(&mut machine);
+    for rank in [0, 1] {
+        rank_event(&mut machine, 2, rank, &rank_started());
+    }
+    machine
+}
+
+fn exit_at(t: u64, code: i32, stopped: bool) -> Event {
+    let exit = RankExit { code: Some(code), signal: None, t: HostTime(t), error: None, stopped, cause: None };
+    Event::RankExited { exit }
+}
+
+fn line(rank: u32, t: u64, text: &str) -> Event {
+    let line = LogLine {
+        rank: Rank(rank),
+        stream: Stream::Stderr,
+        offset: 0,
+        text: text.to_owned(),
+        elided: 0,
+        t: Some(HostTime(t)),
+    };
+    Event::LogPrinted { line: Arc::new(line) }
+}
+
+fn step(step: u64, start: u64) -> Event {
+    let (spans, loss) = (Vec::new(), None);
+    let timing =
+        StepTiming { step, start: HostTime(start), dur_us: 100_000, loss, samples: 0, spans, hidden_us: 0 };
+    Event::StepDone { timing: Arc::new(timing) }
+}
+
+fn finish(machine: &mut RunMachine) -> RunOutcome {
+    let run = machine.id().clone();
+    reply(machine, "a", &Reply::Finished { run: run.clone() });
+    ended(&reply(machine, "b", &Reply::Finished { run })).unwrap()
+}
+
+#[test]
+fn what_is_heard_an_hour_later_comes_in_the_order_of_the_hosts() {
+    let mut machine = running();
+    let hour = 3_600 * SECOND as i64;
+    // of each rank the lines come first, then its steps
+    rank_event(&mut machine, hour, 1, &line(1, 9 * SECOND, "RuntimeError: CUDA error: out of memory"));
+    rank_event(&mut machine, hour + 400_000, 1, &step(40, 8 * SECOND));
+    rank_event(&mut machine, hour + 500_000, 0, &line(0, 9 * SECOND + 150_000, "EOFError"));
+    rank_event(&mut machine, hour + 900_000, 0, &step(40, 8 * SECOND));
+    rank_event(&mut machine, hour + 900_000, 0, &exit_at(9 * SECOND + 200_000, 1, false));
+    rank_event(&mut machine, hour + 900_000, 1, &exit_at(9 * SECOND + 700_000, 3, false));
+    let outcome = finish(&mut machine);
+    assert_eq!((outcome.root, outcome.code), (Some(Rank(1)), Some(3)), "{}", outcome.summary);
+    assert!(outcome.summary.contains("printed an error first: RuntimeError"), "{}", outcome.summary);
+}
+
+#[test]
+fn a_clock_that_was_set_forward_keeps_no_other_rank_running() {
+    let mut machine = running();
+    let actions = rank_event(&mut machine, 5_000_000, 1, &exit_at(3_600 * SECOND, 1, false));
+    assert_eq!(sent(&actions), [""; 0]);
+    assert_eq!(sent(&machine.handle_time(Stamp(5_999_999))), [""; 0]);
+    assert_eq!(sent(&machine.handle_time(Stamp(6_000_000))), ["a:Stop", "b:Stop"]);
+}
+
+#[test]
+fn what_was_recorded_tells_the_root_cause_after_an_attach_too() {
+    let said = |at: i64, text: &str| {
+        let mut last_words = LastWords::default();
+        last_words.line(Stamp(at), Level::Error, false, text);
+        RankResumePoint { started: true, last_words, ..RankResumePoint::default() }
+    };
+    let resume_point = ResumePoint {
+        spec: Some(spec(JobKind::Plain)),
+        last_at: Some(Stamp(5)),
+        stage: Some(RunStage::Training),
+        ranks: [(Rank(0), said(9, "EOFError")), (Rank(1), said(7, "KeyError: 'x'"))].into(),
+        ..ResumePoint::default()
+    };
+    let (mut machine, _) = RunMachine::attach(spec(JobKind::Plain), &resume_point, Backfill::Whole, Stamp(8));
+    rank_event(&mut machine, 10, 0, &exit_at(10, 1, false));
+    rank_event(&mut machine, 20, 1, &exit_at(20, 3, false));
+    let outcome = finish(&mut machine);
+    assert_eq!(outcome.root, Some(Rank(1)), "{}", outcome.summary);
+}
