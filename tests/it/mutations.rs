@@ -28,6 +28,26 @@ struct Fault {
     deadline: Option<u64>,
 }
 
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Pure {
+    module: Vec<Module>,
+}
+
+/// A module whose every mutant `tests/mutations/pure` makes.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Module {
+    name: String,
+    file: String,
+    lib: Vec<String>,
+    #[serde(default)]
+    it: Vec<String>,
+    /// Its functions that are pure, where not all are.
+    #[serde(default)]
+    only: Vec<String>,
+}
+
 /// Every source file below a folder.
 fn files(folder: &Path) -> Vec<PathBuf> {
     let entries = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
@@ -85,4 +105,28 @@ fn every_planted_fault_still_finds_its_place() {
     }
     assert!(list.fault.len() >= 30, "{} faults", list.fault.len());
     assert!(wrong.is_empty(), "tests/mutations/faults.toml:\n{}", wrong.join("\n"));
+}
+
+#[test]
+fn every_module_that_is_mutated_is_there_with_its_tests() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let list: Pure = toml::from_str(include_str!("../mutations/pure.toml")).unwrap();
+    let mut wrong = Vec::new();
+    for Module { name, file, lib, it, only } in &list.module {
+        let Ok(source) = std::fs::read_to_string(root.join(file)) else {
+            wrong.push(format!("{name}: there is no {file}"));
+            continue;
+        };
+        let absent = only.iter().filter(|function| !source.contains(&format!("fn {function}")));
+        wrong.extend(absent.map(|function| format!("{name}: {file} has no function {function}")));
+        let modules =
+            lib.iter().map(|module| ("src", module)).chain(it.iter().map(|module| ("tests/it", module)));
+        for (folder, module) in modules {
+            let place = root.join(folder).join(module.trim_end_matches("::").replace("::", "/"));
+            if !place.is_dir() && !place.with_extension("rs").exists() {
+                wrong.push(format!("{name}: there is no {folder}, {module}"));
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
