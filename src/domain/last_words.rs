@@ -65,6 +65,9 @@ pub struct LastWords {
 pub struct Printed {
     /// When its first line came.
     pub at: Stamp,
+    /// By how much it may have come earlier, microseconds.
+    #[serde(default)]
+    pub unsure_us: i64,
     /// The line that names it: the exception of a traceback. Empty while there is none.
     pub text: String,
 }
@@ -85,9 +88,16 @@ impl LastWords {
             self.said_peer |= is_of_lost_peer(text);
             return;
         }
-        let error = self.error.get_or_insert_with(|| Printed { at, text: String::new() });
+        let error = self.error.get_or_insert_with(|| Printed { at, unsure_us: 0, text: String::new() });
         if error.text.is_empty() && !is_part {
             error.text = plain(last_state(text)).trim().chars().take(TEXT).collect();
+        }
+    }
+
+    /// What it has printed may have come so much earlier than told: a file whose length was noted from time to time.
+    pub fn is_unsure(&mut self, unsure_us: i64) {
+        if let Some(error) = &mut self.error {
+            error.unsure_us = error.unsure_us.max(unsure_us);
         }
     }
 

@@ -186,15 +186,16 @@ pub fn of<'a>(ends: &(impl Iterator<Item = RankEnd<'a>> + Clone)) -> Option<Root
         return Some(found(first.rank, evidence));
     };
     let before_us = own.map_or(at, |own| own.at).micros_since(error.at);
+    let ordered_us = own.map_or(0, |own| own.unsure_us).max(error.unsure_us).max(ORDERED_US);
     let is_first = match own {
-        Some(_) => before_us >= ORDERED_US,
+        Some(_) => before_us >= ordered_us,
         None => (1..=WITHIN_US).contains(&before_us),
     };
     if is_first && !first.ended_by_itself() {
         return Some(found(rank, Some(Evidence::PrintedFirst { text: error.text })));
     }
     let is_close = match own {
-        Some(_) => before_us.abs() < ORDERED_US,
+        Some(_) => before_us.abs() < ordered_us,
         None => before_us.abs() < UNSURE_US,
     };
     Some(found(first.rank, is_close.then_some(Evidence::PrintedToo { rank, text: error.text })))
@@ -232,6 +233,15 @@ mod tests {
     use super::*;
     use crate::domain::log_text::level::Level;
     use crate::domain::time::HostTime;
+
+    /// Lines that a client did not hear when they were printed have the time of the next note.
+    #[test]
+    fn what_was_noted_once_a_second_is_not_ordered_by_less() {
+        let mut run = Run::new(2).prints(1, 400, OOM).prints(0, 900, "ValueError: bad gradient");
+        run.0[0].1.is_unsure(1_000_000);
+        let too = Some(Evidence::PrintedToo { rank: Rank(1), text: OOM.to_owned() });
+        assert_eq!(run.exits(0, 910, 1).exits(1, 950, 3).cause(), (0, 0, too));
+    }
 
     struct Run(Vec<(Option<(Stamp, RankExit)>, LastWords)>);
 

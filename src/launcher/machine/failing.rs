@@ -10,13 +10,21 @@ use crate::domain::root_cause::SETTLE_US;
 use crate::domain::run::RankExit;
 use crate::domain::time::{HostTime, Stamp};
 
+/// A line that comes so late was not read when it was printed: its moment is from the notes that its host makes of a file's length,
+/// one in so long, microseconds.
+const HEARD_LATE_US: i64 = 2_000_000;
+const NOTED_EVERY_US: i64 = 1_000_000;
+
 impl RunMachine {
     /// A rank's line may tell why it ends.
     pub(super) fn printed(&mut self, at: Stamp, rank: Rank, line: &Arc<LogLine>) {
-        let at = self.moment(at, rank, line.t);
+        let printed = self.moment(at, rank, line.t);
         let (output, words) = self.words.entry(rank).or_default();
-        let logged = output.line(at, line);
-        words.take(at, &logged, output);
+        let logged = output.line(printed, line);
+        words.take(printed, &logged, output);
+        if at.micros_since(printed) > HEARD_LATE_US {
+            words.is_unsure(NOTED_EVERY_US);
+        }
     }
 
     /// When it was on a rank's host, as far as that is known; else when it came.
