@@ -40,10 +40,12 @@ impl Drop for UnderWay {
 
 /// Begins all that are asked for; each answers for itself.
 pub(super) fn answer(ask: AskChecks, state: PathBuf, out: &Outgoing) {
-    let AskChecks { ask, at, mut checks, peers, mut paths, for_launch } = ask;
+    let AskChecks { ask, at, mut checks, peers, mut paths, mut modules, for_launch } = ask;
     checks.truncate(CHECKS.len());
     paths.truncate(AskChecks::MOST_PATHS);
-    let site = Arc::new(Site::new(at, clock::now(), state, peers).with_paths(paths).for_launch(for_launch));
+    modules.truncate(AskChecks::MOST_MODULES);
+    let site = Site::new(at, clock::now(), state, peers).with_paths(paths).with_modules(modules);
+    let site = Arc::new(site.for_launch(for_launch));
     for check in checks {
         let (site, out) = (Arc::clone(&site), out.clone());
         tokio::spawn(async move {

@@ -22,20 +22,21 @@ pub(crate) fn hint(run: &RunState) -> Option<String> {
              have"
         ));
     }
-    words(&symptoms::checks(run), &run.spec)
+    words(&symptoms::checks(run), symptoms::missing_module(run), &run.spec)
 }
 
 /// Those that look for what can keep a run's processes where they stand.
 pub(crate) fn hint_of_hang(groups: &[Alike<'_>], spec: &RunSpec) -> Option<String> {
-    words(symptoms::of_hang(groups), spec)
+    words(symptoms::of_hang(groups), None, spec)
 }
 
-fn words(checks: &[&str], spec: &RunSpec) -> Option<String> {
+fn words(checks: &[&str], module: Option<&str>, spec: &RunSpec) -> Option<String> {
     if checks.is_empty() {
         return None;
     }
     let hosts: BTreeSet<_> = spec.hosts().into_iter().collect();
     let mut words = vec![format!("what may be wrong there: hvtui doctor --only {}", checks.join(","))];
+    words.extend(module.filter(|_| checks.contains(&"python")).map(|module| format!("--module {module}")));
     if hosts.len() <= HOSTS {
         words.extend(hosts.iter().map(|host| format!("-H {host}")));
     }

@@ -6,6 +6,7 @@
 
 mod checks;
 mod compare;
+mod environments;
 mod python;
 mod site;
 

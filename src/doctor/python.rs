@@ -5,6 +5,7 @@ use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
+use super::environments::{self, Environment};
 use super::site::Site;
 
 /// Packages that a run's hosts should have alike.
@@ -33,8 +34,14 @@ def folder(name):
         return list(util.find_spec(name).submodule_search_locations)[0]
     except Exception:
         return None
+told["modules"] = {}
 for name in sys.argv[1:]:
     try:
+        if name[0] == "+":
+            from importlib import util
+            found = util.find_spec(name[1:])
+            told["modules"][name[1:]] = found and str(found.origin or list(found.submodule_search_locations)[0])
+            continue
         from importlib import metadata
         told["packages"][name] = metadata.version(name)
     except Exception:
@@ -103,6 +110,12 @@ pub(super) struct Python {
     pub(super) version: String,
     /// Versions by package.
     pub(super) packages: BTreeMap<String, String>,
+    /// Where the modules lie that are looked for; `None` for one that it does not find.
+    #[serde(default)]
+    pub(super) modules: BTreeMap<String, Option<String>>,
+    /// Which other environments have those that it does not find.
+    #[serde(default)]
+    pub(super) elsewhere: BTreeMap<String, Vec<Environment>>,
     /// The CUDA version that its torch was built for; empty for none. `None` where that is not known.
     #[serde(default)]
     pub(super) torch_cuda: Option<String>,
@@ -127,10 +140,17 @@ impl Python {
     pub(super) fn ask(site: &Site) -> Result<Self, String> {
         let program = site.program("python3").or_else(|| site.program("python"));
         let program = program.ok_or("no python3 on the PATH of commands over ssh")?;
-        let arguments: Vec<&str> = ["-c", SCRIPT].into_iter().chain(PACKAGES).collect();
+        let modules: Vec<String> = site.modules.iter().map(|name| format!("+{name}")).collect();
+        let modules = modules.iter().map(String::as_str);
+        let arguments: Vec<&str> = ["-c", SCRIPT].into_iter().chain(PACKAGES).chain(modules).collect();
         let told = site.ask(&program, &arguments)?;
         let line = told.out.lines().rev().find_map(|line| line.strip_prefix("hvtui "));
-        line.and_then(|line| serde_json::from_str(line).ok())
-            .ok_or_else(|| format!("{}: {}", program.display(), told.last_words()))
+        let mut found: Self = line
+            .and_then(|line| serde_json::from_str(line).ok())
+            .ok_or_else(|| format!("{}: {}", program.display(), told.last_words()))?;
+        let absent = found.modules.iter().filter(|(_, place)| place.is_none());
+        let elsewhere = absent.map(|(name, _)| (name.clone(), environments::having(name)));
+        found.elsewhere = elsewhere.collect();
+        Ok(found)
     }
 }

@@ -34,6 +34,8 @@ pub struct Site {
     pub peers: Vec<Peer>,
     /// What is compared with that of the others.
     pub paths: Vec<SamePath>,
+    /// Python modules that are looked for.
+    pub modules: Vec<String>,
     /// Whether it is looked at for a launch, which starts no login shell.
     pub for_launch: bool,
     login: OnceLock<Result<BTreeMap<String, String>, String>>,
@@ -44,13 +46,20 @@ impl Site {
     /// This host.
     pub fn new(asked_at: Stamp, arrived_at: Stamp, state: PathBuf, peers: Vec<Peer>) -> Self {
         let (login, python) = (OnceLock::new(), OnceLock::new());
-        Self { asked_at, arrived_at, state, peers, paths: Vec::new(), for_launch: false, login, python }
+        let (paths, modules) = (Vec::new(), Vec::new());
+        Self { asked_at, arrived_at, state, peers, paths, modules, for_launch: false, login, python }
     }
 
     /// The same with files and folders to compare.
     #[must_use]
     pub fn with_paths(self, paths: Vec<SamePath>) -> Self {
         Self { paths, ..self }
+    }
+
+    /// The same with Python modules to look for.
+    #[must_use]
+    pub fn with_modules(self, modules: Vec<String>) -> Self {
+        Self { modules, ..self }
     }
 
     /// Where a program lies that a command over ssh would start.

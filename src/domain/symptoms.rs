@@ -91,6 +91,24 @@ pub fn missing_file(run: &RunState) -> Option<&str> {
     lines.take(LINES).find_map(|line| named_and_missing(&line.text, &spec.command))
 }
 
+/// The Python module that the rank which failed first did not find: of `No module named 'a.b'`, `a`.
+pub fn missing_module(run: &RunState) -> Option<&str> {
+    let outcome = run.outcome.as_ref().filter(|outcome| !outcome.is_stopped() && outcome.exit_code() != 0)?;
+    if run.spec.options.container.is_some() || run.spec.is_imported() {
+        return None;
+    }
+    let of_root = |rank: Rank| outcome.root.is_none_or(|root| root == rank);
+    let lines = run.log.iter().rev().map(|(_, logged)| &logged.line).filter(|line| of_root(line.rank));
+    lines.take(LINES).find_map(|line| module_of(&line.text))
+}
+
+fn module_of(text: &str) -> Option<&str> {
+    let (_, name) = text.split_once("No module named ")?;
+    let name = name.trim_start_matches(['\'', '"']);
+    let end = name.find(|c: char| !c.is_alphanumeric() && c != '_').unwrap_or(name.len());
+    name.get(..end).filter(|name| !name.is_empty())
+}
+
 /// What a program says of a file that is not there, directly before or behind its name, in lower case.
 const NO_FILE: [&str; 5] =
     ["can't open file", "cannot open", "can't open", "no such file or directory", "not found"];
@@ -178,6 +196,17 @@ mod tests {
         assert_eq!(of("[Errno 98] Address already in use"), ["ports"]);
         assert_eq!(of("connect [127.0.1.1]:1 -> [172.17.0.1]:2: Connection refused"), ["interface"]);
         assert!(of("loss is nan").is_empty());
+    }
+
+    #[test]
+    fn the_module_that_was_not_found_is_named() {
+        let names = [
+            "ModuleNotFoundError: No module named 'apex'",
+            "/usr/bin/python3: No module named torch.distributed.run",
+        ];
+        assert_eq!(names.map(module_of), [Some("apex"), Some("torch")]);
+        assert_eq!(module_of("ImportError: No module named \"cv2.data\"; x"), Some("cv2"));
+        assert_eq!(["No module named ''", "no module", "No module named "].map(module_of), [None; 3]);
     }
 
     #[test]

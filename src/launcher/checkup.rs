@@ -21,6 +21,8 @@ pub struct Question {
     pub peers: Vec<Peer>,
     /// Files and folders that are compared.
     pub paths: Vec<SamePath>,
+    /// Python modules that are looked for.
+    pub modules: Vec<String>,
     /// Whether a launch rests on them.
     pub for_launch: bool,
 }
@@ -35,6 +37,8 @@ pub struct Checkup {
     asked: BTreeSet<(HostId, &'static str)>,
     /// What is compared, by host.
     paths: BTreeMap<HostId, Vec<SamePath>>,
+    /// Python modules that are looked for.
+    modules: Vec<String>,
     /// Whether a launch rests on it.
     for_launch: bool,
     has_given_up: bool,
@@ -62,6 +66,7 @@ impl Checkup {
             told: BTreeMap::new(),
             asked: BTreeSet::new(),
             paths: BTreeMap::new(),
+            modules: Vec::new(),
             for_launch: false,
             has_given_up: false,
         }
@@ -79,6 +84,12 @@ impl Checkup {
         }
         self.paths = paths;
         self
+    }
+
+    /// With these Python modules to look for.
+    #[must_use]
+    pub fn looking_for(self, modules: &[String]) -> Self {
+        Self { modules: modules.to_vec(), ..self }
     }
 
     /// The number of its questions.
@@ -196,8 +207,9 @@ impl Checkup {
                 let others = peers.iter().cycle().skip(own).take(peers.len());
                 let others = others.filter(|peer| meets && peer.host != *host).cloned().collect();
                 let paths = self.paths.get(host).cloned().unwrap_or_default();
-                let for_launch = self.for_launch;
-                questions.push(Question { host: host.clone(), checks, peers: others, paths, for_launch });
+                let (modules, for_launch) = (self.modules.clone(), self.for_launch);
+                let host = host.clone();
+                questions.push(Question { host, checks, peers: others, paths, modules, for_launch });
             }
         }
         questions

@@ -22,6 +22,9 @@ pub struct AskChecks {
     /// Files and folders that are compared with those of the others.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub paths: Vec<SamePath>,
+    /// Python modules that are looked for.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub modules: Vec<String>,
     /// Whether a launch rests on it: what a login shell alone has does not count then.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub for_launch: bool,
@@ -32,6 +35,8 @@ impl AskChecks {
     pub const SINCE: u32 = 4;
     /// Paths at most.
     pub const MOST_PATHS: usize = 16;
+    /// Modules at most.
+    pub const MOST_MODULES: usize = 16;
 }
 
 /// What one check has found.

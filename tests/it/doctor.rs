@@ -398,11 +398,25 @@ fn a_run_that_failed_names_the_checks_that_fit() {
     let Some(cluster) = Cluster::ready(1, &[]) else { return };
     let client = Client::new(&cluster);
     let failed = client.run(&["run", "-np", "1", "--", "python3", "-c", "import no_such_module"]);
-    let hint = "what may be wrong there: hvtui doctor --only python,path -H n1";
+    let hint = "what may be wrong there: hvtui doctor --only python,path --module no_such_module -H n1";
     assert!(failed.code == 1 && failed.err.contains(hint), "{failed:?}");
-    // what it names can be typed as it stands
-    let looked = client.run(&["doctor", "--only", "python,path", "-H", "n1"]);
-    assert!(looked.code == 0 && looked.out.contains("python"), "{looked:?}");
+    // what it names can be typed as it stands, and finds the cause
+    let look = || client.run(&["doctor", "--only", "python,path", "--module", "no_such_module", "-H", "n1"]);
+    let looked = look();
+    let found = looked.out.contains("finds no module no_such_module (no host has it)");
+    assert!(looked.code == 1 && found, "{looked:?}");
+    let environment = "~/venvs/train/lib/python3.11/site-packages/no_such_module ~/venvs/train/bin";
+    cluster.on("n1", &format!("mkdir -p {environment} && ln -s /usr/bin/python3 ~/venvs/train/bin/"));
+    let looked = look();
+    assert!(looked.out.contains("run in that environment: hvtui run --venv /root/venvs/train"), "{looked:?}");
+    let there = client.run(&["doctor", "--only", "python", "--module", "json.tool"]);
+    assert!(there.code == 0, "{there:?}");
+    for (module, says) in
+        [("a b", "write the name of a Python module"), ("", "write the name of a Python module")]
+    {
+        let ended = client.run(&["doctor", "--module", module]);
+        assert!(ended.code == 64 && ended.err.contains(says), "{ended:?}");
+    }
     let fine = client.run(&["run", "-np", "1", "--", "sh", "-c", "echo No module named x"]);
     assert!(fine.code == 0 && !fine.err.contains("hvtui doctor"), "{fine:?}");
     let other = client.run(&["run", "-np", "1", "--", "false"]);

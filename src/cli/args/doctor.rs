@@ -17,6 +17,9 @@ pub struct DoctorArgs {
     /// Compare this file or folder of the hosts, code or data, too; may be given several times
     #[arg(long, value_name = "PATH")]
     pub same: Vec<String>,
+    /// Look for this Python module on the hosts, too, and in which of their environments it is; may be given several times
+    #[arg(long, value_name = "NAME", value_delimiter = ',')]
+    pub module: Vec<String>,
     /// Tell what each host has where nothing is wrong, too
     #[arg(short, long)]
     pub verbose: bool,

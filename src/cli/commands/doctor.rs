@@ -48,7 +48,7 @@ pub fn run(args: &DoctorArgs, file: &HostsFile, paths: &Paths) -> Result<ExitCod
     if let Some(target) = &args.bundle {
         bundle::is_writable(target)?;
     }
-    let wanted = Wanted { only: &args.only, same: &args.same };
+    let wanted = Wanted { only: &args.only, same: &args.same, modules: &modules(args)? };
     let checkup = runtime::block_on(examine(&hosts, &wanted, paths))?;
     let matrix = checkup.matrix();
     let mut json = as_json(&matrix);
@@ -71,7 +71,8 @@ pub fn run(args: &DoctorArgs, file: &HostsFile, paths: &Paths) -> Result<ExitCod
         to_stdout(&as_text(fixed, args.verbose))?;
     }
     // a part of the matrix is no state to compare the whole with
-    if args.only.is_empty() && args.only_hosts.is_empty() && args.same.is_empty() {
+    let is_whole = args.only.is_empty() && args.only_hosts.is_empty();
+    if is_whole && args.same.is_empty() && args.module.is_empty() {
         history::keep(&paths.state, &Json { changes: None, ..json });
     }
     let red = matrix.rows.iter().filter(|row| row.worst() == Some(Mark::Bad));
@@ -100,6 +101,27 @@ fn choose(args: &DoctorArgs, file: &HostsFile) -> Result<Vec<HostConfig>, Failur
     choose_hosts(&args.only_hosts, file)
 }
 
+/// The modules to look for: of `pkg.part`, `pkg`, for the rest is found by importing that.
+fn modules(args: &DoctorArgs) -> Result<Vec<String>, Failure> {
+    let is_name = |name: &str| {
+        name.chars().all(|c| c.is_alphanumeric() || c == '_')
+            && !name.starts_with(|c: char| c.is_ascii_digit())
+    };
+    if args.module.len() > AskChecks::MOST_MODULES {
+        return Err(Failure::usage(format!("--module: {} modules at most", AskChecks::MOST_MODULES)));
+    }
+    if !args.module.is_empty() && !args.only.is_empty() && !args.only.iter().any(|name| name == "python") {
+        return Err(Failure::usage("--module belongs to the check python: add it to --only"));
+    }
+    let tops = args.module.iter().map(|name| match name.split('.').next().unwrap_or_default() {
+        top if !top.is_empty() && is_name(top) => Ok(top.to_owned()),
+        _ => Err(Failure::usage(format!(
+            "--module {name:?}: write the name of a Python module, such as numpy"
+        ))),
+    });
+    tops.collect()
+}
+
 /// Whether a check looks at what is named to it.
 fn is_of_paths(name: &str) -> bool {
     CHECKS.iter().any(|entry| entry.wants_paths && entry.name == name)
@@ -111,6 +133,8 @@ pub(super) struct Wanted<'a> {
     pub(super) only: &'a [String],
     /// Files and folders to compare.
     pub(super) same: &'a [String],
+    /// Python modules to look for.
+    pub(super) modules: &'a [String],
 }
 
 /// The hosts with these names; all where none is named.
@@ -140,7 +164,7 @@ pub(super) async fn examine(
     let same: Vec<SamePath> =
         wanted.same.iter().map(|path| SamePath { path: path.clone(), role: SameRole::Asked }).collect();
     let of_hosts = ids.clone().map(|host| (host, same.clone())).collect();
-    let mut checkup = Checkup::new(NUMBER, ids, wanted.only).comparing(of_hosts);
+    let mut checkup = Checkup::new(NUMBER, ids, wanted.only).comparing(of_hosts).looking_for(wanted.modules);
     let come = prompter.timeout(CONNECTING, hear(&mut session, &mut checkup, Until::AllHaveCome)).await;
     if come.is_none() && is_coming(&session, &checkup) {
         note("hvtui is being put on some hosts: that is waited for");

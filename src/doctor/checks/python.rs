@@ -1,9 +1,12 @@
-//! Whether Python and what a run imports are the same everywhere.
+//! Whether Python and what a run imports are the same everywhere, and whether the modules that are named to it are there.
+
+use std::collections::BTreeMap;
 
 use super::super::compare::{Compared, minor};
 use super::super::python::{PACKAGES, Python as Told};
 use super::super::{Check, Seen, Site, shell_word};
 use crate::domain::doctor::Verdict;
+use crate::domain::units::counted;
 
 pub(in crate::doctor) struct Python;
 
@@ -28,7 +31,14 @@ impl Check for Python {
             let version = |told: &'_ Told| told.packages.get(name).map_or(NONE, String::as_str).to_owned();
             (name, told().map(|(host, told)| (host, version(told))).collect::<Vec<_>>())
         });
+        let mut modules: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
+        for (host, told) in told() {
+            for name in told.modules.iter().filter(|(_, place)| place.is_some()).map(|(name, _)| name) {
+                modules.entry(name).or_default().push(host);
+            }
+        }
         let all = All {
+            modules,
             pythons: Compared::new(told().map(|(host, told)| (host, minor(&told.version)))),
             places: Compared::new(told().map(|(host, told)| (host, told.executable.as_str()))),
             packages: of_packages.each_ref().map(|(name, versions)| {
@@ -50,6 +60,8 @@ struct All<'a> {
     /// Where they lie: another conda or venv is another environment, though its versions are the same.
     places: Compared<'a>,
     packages: [(&'static str, Compared<'a>); PACKAGES.len()],
+    /// Which hosts have the modules that are looked for.
+    modules: BTreeMap<&'a str, Vec<&'a str>>,
 }
 
 fn judge(one: &Seen<'_, Found>, all: &All<'_>) -> Verdict {
@@ -72,6 +84,9 @@ fn judge(one: &Seen<'_, Found>, all: &All<'_>) -> Verdict {
             "install python3, or run with --conda or --env-from-login",
         );
     };
+    if let Some((name, _)) = own.modules.iter().find(|(_, place)| place.is_none()) {
+        return without(name, own, all);
+    }
     let mut differ = Vec::new();
     let mut is_fatal = false;
     if let Some(difference) = all.pythons.difference(minor(&own.version)) {
@@ -100,6 +115,9 @@ fn judge(one: &Seen<'_, Found>, all: &All<'_>) -> Verdict {
         let mut all: Vec<String> =
             FATAL.iter().filter_map(|name| Some(format!("{name} {}", own.packages.get(*name)?))).collect();
         all.insert(0, format!("{at} {}", own.version));
+        all.extend(
+            own.modules.iter().filter_map(|(name, place)| Some(format!("{name} in {}", place.as_ref()?))),
+        );
         return Verdict::good(all.join(", "));
     }
     let seen = format!("{at}: {}", differ.join(", "));
@@ -119,6 +137,26 @@ fn judge(one: &Seen<'_, Found>, all: &All<'_>) -> Verdict {
     if install.is_empty() { verdict } else { verdict.fixed_there(remedy) }
 }
 
+/// A module that is looked for is not there.
+fn without(name: &str, own: &Told, all: &All<'_>) -> Verdict {
+    let there: Vec<&str> = all.modules.get(name).map(|hosts| hosts.as_slice()).unwrap_or_default().to_vec();
+    let others = match &there[..] {
+        [] => "no host has it".to_owned(),
+        [host] => format!("{host} has it"),
+        [host, more @ ..] => format!("{host} and {} have it", counted(more.len() as u64, "more host")),
+    };
+    let at = &own.executable;
+    let cause = "what imports it ends there with ModuleNotFoundError";
+    let elsewhere = own.elsewhere.get(name).map(Vec::as_slice).unwrap_or_default();
+    let Some(environment) = elsewhere.first() else {
+        let remedy = "install there what brings it, with that Python's pip; your own code comes with hvtui run --sync FOLDER";
+        return Verdict::bad(format!("{at} finds no module {name} ({others})"), cause, remedy).may_run();
+    };
+    let seen = format!("{at} finds no module {name}, which is in {} ({others})", environment.folder);
+    Verdict::bad(seen, cause, format!("run in that environment: hvtui run {} …", environment.option()))
+        .may_run()
+}
+
 /// Whether it has no other characters than versions have: it stands in a command that a person may run.
 fn is_version(text: &str) -> bool {
     text.chars().all(|c| c.is_ascii_alphanumeric() || ".+!_-".contains(c))
@@ -127,6 +165,7 @@ fn is_version(text: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::doctor::environments::Environment;
     use crate::doctor::tests::seen;
     use crate::domain::preflight::Mark;
 
@@ -151,6 +190,29 @@ mod tests {
         let odd =
             Python::judge(&seen([told("/x; rm -rf ~ #", "2.3.1"), told("/a", "2.4.0"), told("/a", "2.4.0")]));
         assert!(odd[0].remedy.as_ref().unwrap().starts_with("'/x; rm -rf ~ #' -m pip"), "{odd:?}");
+    }
+
+    #[test]
+    fn a_module_that_a_host_lacks_is_told_with_the_environment_that_has_it() {
+        let with = |place: Option<&str>, elsewhere: &[Environment]| {
+            let mut told = told("3.11.2", &[]);
+            told.modules.insert("apex".to_owned(), place.map(str::to_owned));
+            told.elsewhere.insert("apex".to_owned(), elsewhere.to_vec());
+            Some(Ok(told))
+        };
+        let train = Environment { folder: "/opt/conda/envs/train".to_owned(), conda: true };
+        let here = || with(Some("/usr/lib/apex/__init__.py"), &[]);
+        let verdicts = Python::judge(&seen([here(), with(None, &[train]), with(None, &[])]));
+        assert_eq!(verdicts[0].evidence, "/opt/conda/bin/python3 3.11.2, apex in /usr/lib/apex/__init__.py");
+        assert_eq!(
+            verdicts[1].evidence,
+            "/opt/conda/bin/python3 finds no module apex, which is in /opt/conda/envs/train (host-0 has it)"
+        );
+        let remedy = "run in that environment: hvtui run --conda /opt/conda/envs/train …";
+        assert_eq!((verdicts[1].mark, verdicts[1].remedy.as_deref()), (Mark::Bad, Some(remedy)));
+        assert!(verdicts[2].remedy.as_ref().unwrap().contains("--sync FOLDER"), "{verdicts:?}");
+        let verdicts = Python::judge(&seen([with(None, &[])]));
+        assert!(verdicts[0].evidence.ends_with("finds no module apex (no host has it)"), "{verdicts:?}");
     }
 
     #[test]

@@ -11,11 +11,9 @@ use crate::wire::message::{AskPreflight, RunRef, ToAgent};
 impl Session {
     /// Asks hosts for checks of the doctor; [`super::Output::Checked`] comes for each.
     pub fn check(&mut self, number: u64, at: Stamp, questions: Vec<Question>) {
-        for Question { host, checks, peers, paths, for_launch } in questions {
-            self.cluster.send(
-                &host,
-                ToAgent::AskChecks(AskChecks { ask: number, at, checks, peers, paths, for_launch }),
-            );
+        for Question { host, checks, peers, paths, modules, for_launch } in questions {
+            let ask = AskChecks { ask: number, at, checks, peers, paths, modules, for_launch };
+            self.cluster.send(&host, ToAgent::AskChecks(ask));
         }
     }
 

@@ -78,7 +78,9 @@ pub(super) fn run(
     }
     let only: Vec<String> = done.into_iter().collect();
     to_stdout(&format!("\nlooking again: {}\n\n", only.join(", ")))?;
-    Ok(Some(runtime::block_on(examine(hosts, &Wanted { only: &only, same: &[] }, paths))?.matrix()))
+    Ok(Some(
+        runtime::block_on(examine(hosts, &Wanted { only: &only, same: &[], modules: &[] }, paths))?.matrix(),
+    ))
 }
 
 /// In the matrix's order; hosts with the same trouble and the same command are asked for together, and what is run here once.
