@@ -201,8 +201,11 @@ impl Store {
             return Err(Error::NotARecording(path.to_owned()));
         }
         if text.contains('/') || path.extension().is_some_and(|end| end == "mcap") {
+            if path.is_dir() {
+                return Err(Error::NotARecording(path.to_owned()));
+            }
             // no run is called so: a file was meant
-            let missing = std::io::Error::from(std::io::ErrorKind::NotFound);
+            let missing = std::io::Error::from(rustix::io::Errno::NOENT);
             return Err(Error::File { path: path.to_owned(), source: missing });
         }
         let mut meant: Vec<RunId> = ids.iter().filter(|run| run.matches(text)).cloned().collect();

@@ -74,13 +74,41 @@ fn a_full_standard_output_fails_the_run() {
 #[test]
 fn help_that_could_not_be_written_is_no_success() {
     let person = Person::new(1);
-    for arg in ["--help", "--version"] {
-        let out =
-            person.hvtui(&[arg]).stdout(File::options().write(true).open("/dev/full").unwrap()).output();
-        let out = out.unwrap();
+    assert!(person.run(&["run", "-np", "1", "--", "echo", "said"]).status.success());
+    for args in [
+        &["--help"][..],
+        &["--version"],
+        &["runs", "--local"],
+        &["runs", "--json"],
+        &["report", "last"],
+        &["logs", "last"],
+        &["doctor", "--only", "disk"],
+    ] {
+        let full = File::options().write(true).open("/dev/full").unwrap();
+        let out = person.hvtui(args).stdout(full).output().unwrap();
         let err = text(&out.stderr);
-        assert_eq!(out.status.code(), Some(74), "{err}");
-        assert!(err.contains("hvtui: can't write to standard output: No space left on device"), "{err}");
+        assert_eq!(out.status.code(), Some(74), "{args:?}: {err}");
+        assert!(
+            err.contains("hvtui: can't write to standard output: No space left on device"),
+            "{args:?}: {err}"
+        );
+    }
+}
+
+/// 64 is what was typed wrongly, 65 is data that are none, 74 is what the system refuses.
+#[test]
+fn a_recording_that_can_not_be_read_is_no_wrong_usage() {
+    let person = Person::new(1);
+    std::fs::write(person.home().join("text.mcap"), "no recording at all").unwrap();
+    std::fs::create_dir(person.home().join("folder.mcap")).unwrap();
+    for command in ["report", "export --to csv", "runs check"] {
+        for (file, code) in [("text.mcap", 65), ("folder.mcap", 65), ("none.mcap", 64)] {
+            let args: Vec<&str> = command.split(' ').chain([file]).collect();
+            let out = person.run(&args);
+            let err = text(&out.stderr) + &text(&out.stdout);
+            assert_eq!(out.status.code(), Some(code), "{args:?}: {err}");
+            assert!(err.contains(file), "{args:?}: {err}");
+        }
     }
 }
 
