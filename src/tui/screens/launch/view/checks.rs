@@ -6,7 +6,7 @@ use crate::domain::text::sanitize;
 use crate::domain::units::middle_cut;
 use crate::tui::canvas::{Canvas, width};
 use crate::tui::screens::Model;
-use crate::tui::screens::launch::checks::{is_looking, lines};
+use crate::tui::screens::launch::checks::{CheckLine, is_looking, lines};
 
 /// Rows of a terminal below which only what is wrong has a line.
 const ROOMY: u16 = 30;
@@ -14,6 +14,15 @@ const ROOMY: u16 = 30;
 const LEAST: u16 = 20;
 /// Columns of the hosts' names at most.
 const NAMES: usize = 24;
+
+/// The hosts of a line.
+fn names(line: &CheckLine) -> String {
+    let all: Vec<&str> = line.hosts.iter().map(HostId::as_str).collect();
+    match all.len() {
+        0..=3 => middle_cut(&all.join(" "), NAMES),
+        many => format!("{many} hosts"),
+    }
+}
 
 /// Draws them from row `y` on; returns the row below.
 pub(super) fn draw(model: &Model, canvas: &mut Canvas<'_>, y: u16) -> u16 {
@@ -34,7 +43,17 @@ pub(super) fn draw(model: &Model, canvas: &mut Canvas<'_>, y: u16) -> u16 {
     // the plan below has a head and two ranks at least
     let room = canvas.height().saturating_sub(y + 1);
     if room < 6 {
-        return y;
+        // what keeps it from starting has a row all the same, in the place of one of the plan
+        return match lines.first().filter(|line| line.mark == Some(Mark::Bad) && room > 2) {
+            Some(line) => {
+                let hosts = names(line);
+                let (glyph, _) = look(line.mark);
+                let words = format!("{glyph} {hosts}  {}", sanitize(&line.text));
+                canvas.text(2, y, canvas.width().saturating_sub(3), &words, bad);
+                y + 1
+            }
+            None => y,
+        };
     }
     let most = usize::from((canvas.height() / 6).min(room - 5).max(1));
     let worst = lines.first().and_then(|line| line.mark);
@@ -52,13 +71,6 @@ pub(super) fn draw(model: &Model, canvas: &mut Canvas<'_>, y: u16) -> u16 {
     let roomy = canvas.height() >= ROOMY;
     let shown: Vec<_> =
         lines.iter().filter(|line| roomy || line.mark.is_some_and(|mark| mark > Mark::Good)).collect();
-    let names = |line: &&crate::tui::screens::launch::checks::CheckLine| {
-        let all: Vec<&str> = line.hosts.iter().map(HostId::as_str).collect();
-        match all.len() {
-            0..=3 => middle_cut(&all.join(" "), NAMES),
-            many => format!("{many} hosts"),
-        }
-    };
     let column = shown.iter().take(most).map(|line| width(&names(line))).max().unwrap_or(0);
     let mut row = y + 1;
     for (at, line) in shown.iter().enumerate() {
