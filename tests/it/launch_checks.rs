@@ -304,6 +304,12 @@ fn a_host_looks_for_the_command_the_script_and_the_folder_while_one_types() {
     terminal.wait("that the script is missing", |screen| {
         screen.contains("no file missing.py in ") || screen.contains("command 'python3' not found")
     });
+    // where there is room for little else, too
+    terminal.resize(60, 15);
+    terminal.wait("that it is still told", |screen| {
+        screen.contains("✖ local  no file missing.py in ") || screen.contains("✖ local  command 'python3'")
+    });
+    terminal.resize(120, 40);
     std::fs::write(home.path().join("missing.py"), "print(1)").unwrap();
     terminal.type_in(" ");
     terminal.wait("that it is there", |screen| {

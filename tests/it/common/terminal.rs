@@ -107,6 +107,11 @@ impl Terminal {
         self.ask(&["send-keys", "-l", text]);
     }
 
+    /// Gives the terminal another size.
+    pub(crate) fn resize(&self, columns: u16, rows: u16) {
+        self.ask(&["resize-window", "-x", &columns.to_string(), "-y", &rows.to_string()]);
+    }
+
     /// The screen's text, line by line.
     pub(crate) fn screen(&self) -> String {
         self.ask(&["capture-pane", "-p"])
