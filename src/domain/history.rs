@@ -6,6 +6,7 @@ use std::collections::VecDeque;
 use serde::{Deserialize, Serialize};
 
 use super::ids::{HostId, Rank};
+use super::missing::Missing;
 use super::run::{RankExit, Slot};
 use super::series::{Merge, Series};
 use super::step_losses::StepLosses;
@@ -34,6 +35,9 @@ pub struct RunHistory {
     losses: StepLosses,
     /// What happened, oldest first.
     pub marks: VecDeque<(Stamp, Mark)>,
+    /// What never came of it, or is not recorded.
+    #[serde(default)]
+    pub missing: Missing,
     /// How busy the slot of each rank was.
     loads: Vec<Series<Load>>,
     /// Where the time of each that trains went, by its number.
@@ -186,6 +190,7 @@ impl RunHistory {
             points: Series::new(start, POINTS),
             losses: StepLosses::default(),
             marks: VecDeque::new(),
+            missing: Missing::default(),
             loads: vec![Series::new(start, LOAD_POINTS); ranks],
             phases: Vec::new(),
         }

@@ -903,6 +903,7 @@ fn playback(playhead: Stamp) -> PlaybackState {
         playing: false,
         damage: None,
         unattended: Vec::new(),
+        lost: Vec::new(),
         growing: false,
     }
 }

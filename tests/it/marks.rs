@@ -41,6 +41,7 @@ fn at(story: &mut Story, playhead: Stamp) {
         playing: false,
         damage: None,
         unattended: Vec::new(),
+        lost: Vec::new(),
         growing: false,
     };
     story.send(Msg::Playback(state));

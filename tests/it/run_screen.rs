@@ -293,6 +293,7 @@ fn in_a_replay_the_first_and_last_line_are_a_key_away_while_the_log_has_the_keys
         playing: false,
         damage: None,
         unattended: Vec::new(),
+        lost: Vec::new(),
         growing: false,
     }));
     story.send(Msg::Resize(80, 24));
@@ -564,6 +565,7 @@ fn a_replay_has_no_lanes_of_ranks_that_never_ran() {
         playing: false,
         damage: None,
         unattended: Vec::new(),
+        lost: Vec::new(),
         growing: false,
     }));
     let screen = shown(&mut story, (120, 40));

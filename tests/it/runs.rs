@@ -241,6 +241,7 @@ fn a_run_is_opened_at_its_outcome() {
         playing: false,
         damage: None,
         unattended: Vec::new(),
+        lost: Vec::new(),
         growing: false,
     };
     story.send(Msg::Playback(state.clone()));

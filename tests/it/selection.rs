@@ -61,6 +61,7 @@ fn state(story: &Story, playhead: Stamp) -> PlaybackState {
         playing: false,
         damage: None,
         unattended: Vec::new(),
+        lost: Vec::new(),
         growing: false,
     }
 }
