@@ -1287,7 +1287,7 @@ fn many_ranks_fold_and_unfold_by_host() {
 #[test]
 fn the_worst_ranks_stand_first_on_request() {
     let mut story = training();
-    press(&mut story, "ss");
+    press(&mut story, "sss");
     assert_eq!(rank_rows(&story)[0], RankRow::Rank(Rank(3)), "the straggler");
     story.down("gpu-a", "connection reset").wait_ms(1_000);
     let silent = hvtui::tui::screens::run::rows::silent_hosts(

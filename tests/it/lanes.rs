@@ -95,7 +95,7 @@ fn the_lanes_of_four_ranks_are_sorted_as_their_rows() {
     };
     let before: Vec<String> = ranks(&mut story);
     assert_eq!(before, ["rank 0", "rank 1", "rank 2", "rank 3!"]);
-    press(&mut story, "ss");
+    press(&mut story, "sss");
     let worst: Vec<String> = ranks(&mut story);
     assert_eq!(worst, ["rank 3!", "rank 0", "rank 1", "rank 2"]);
 }

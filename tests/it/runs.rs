@@ -121,7 +121,7 @@ fn escape_drops_the_filter_before_it_leaves() {
 }
 
 #[test]
-fn the_list_is_sorted_in_seven_ways_and_the_selection_stays() {
+fn the_list_is_sorted_in_eight_ways_and_the_selection_stays() {
     let mut story = listed();
     press(&mut story, "jj");
     let selected = story.model.ui.runs.cursor.on.clone();
@@ -136,6 +136,7 @@ fn the_list_is_sorted_in_seven_ways_and_the_selection_stays() {
     assert_eq!(sorted(), ["mnist", "imagenet", "diabetes", "digits"], "outcome");
     assert_eq!(sorted(), ["mnist", "digits", "imagenet", "diabetes"], "loss; not known of any");
     assert_eq!(sorted(), ["mnist", "digits", "imagenet", "diabetes"], "samples a second; likewise");
+    assert_eq!(sorted(), ["mnist", "digits", "imagenet", "diabetes"], "commit; likewise");
     assert_eq!(sorted(), ["mnist", "digits", "imagenet", "diabetes"], "newest");
 }
 

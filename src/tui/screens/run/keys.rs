@@ -60,7 +60,12 @@ pub(super) const BACK: &[Binding] = &[
 
 /// Keys of the table of ranks, on Run and Replay.
 pub(in crate::tui::screens) const RANKS: &[Binding] = &[
-    bind(&[c('s')], Action::Sort, "sort", "ranks in order: worst first, by number, slowest first"),
+    bind(
+        &[c('s')],
+        Action::Sort,
+        "sort",
+        "ranks in order: worst first, by number, slowest first, most delay first",
+    ),
     bind(&[c('z')], Action::Fold, "fold", "group the ranks by host; fold or unfold a host"),
     named(&[c('Z')], Action::FoldAll, "fold all", "group the ranks by host, or not"),
 ];

@@ -34,7 +34,7 @@ pub(super) const KEYS: &[Binding] = &[
         &[c('s')],
         Action::Sort,
         "sort",
-        "order by newest, longest, largest, name, outcome, loss, samples/s",
+        "order by newest, longest, largest, name, outcome, loss, samples/s, code (git)",
     ),
     bind(&[c(' ')], Action::Pick, "mark", "mark the run, or take its mark away"),
     bind(&[c('D')], Action::Delete, "delete", "delete the marked runs, or the selected one (asks first)"),
