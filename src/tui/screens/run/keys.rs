@@ -353,6 +353,17 @@ pub(in crate::tui::screens) fn find(model: &mut Model, forward: bool) -> Vec<Eff
         return moments::find(model, forward, height);
     }
     log::find(model, forward, height);
+/// The playhead goes to the line of the log that the search has come to, else to the last one that is shown.
+pub(in crate::tui::screens) fn go_to_line(model: &mut Model) -> Vec<Effect> {
+    let at = model.shown_run().and_then(|(_, run)| log::moment_shown(run, &model.ui.run));
+    let Some(at) = at.filter(|at| *at != model.moment() && model.ui.run.log_at != LogAt::Follow) else {
+        model.toast(Level::Info, "the log is at the playhead: scroll to a line".to_owned(), None);
+        return Vec::new();
+    };
+    model.ui.run.log_at = LogAt::Follow;
+    vec![Effect::Play(PlayCommand::SeekTo(at))]
+}
+
     if model.ui.run.log.pattern.is_some() && model.ui.run.log.found.is_none() {
         let text = format!("no line has {}", model.ui.run.searched());
         model.notice(Level::Info, text);

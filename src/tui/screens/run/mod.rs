@@ -124,7 +124,7 @@ impl RunUi {
         self.moments = moments::MomentsUi::default();
         if !numbered {
             self.log_at = LogAt::Follow;
-            self.log.found = None;
+            self.log.forget_found();
         }
     }
 }
