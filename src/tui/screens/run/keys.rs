@@ -82,6 +82,12 @@ pub(in crate::tui::screens) const MARKS: &[Binding] = &[
     named(&[c('m')], Action::Mark, "mark", "set a mark with a note at the moment that is shown"),
     named(&[c('M')], Action::Marks, "marks", "the marks of this run: go there, edit, delete"),
     named(&[c('I')], Action::Report, "report", "how the run went: what hvtui report prints"),
+    named(
+        &[c('X')],
+        Action::Compare,
+        "compare",
+        "beside another run: choose that on Runs, X there shows what hvtui diff prints",
+    ),
 ];
 
 /// Keys of the log, on Run and Replay.
@@ -121,15 +127,15 @@ pub(in crate::tui::screens) const LOG: &[Binding] = &[
 /// Why a key can do nothing as things stand: a run that has ended is not stopped, nor followed at its last line.
 pub(super) fn missing(model: &Model, action: Action) -> Option<&'static str> {
     use Action::{
-        Again, Follow, GoTo, Heat, IncidentBefore, NextIncident, OpenReplay, PageBack, PageForward,
+        Again, Compare, Follow, GoTo, Heat, IncidentBefore, NextIncident, OpenReplay, PageBack, PageForward,
         PlayPause, Report, SeekBack, SeekForward, Stacks, StepBack, StepForward, Stop, Trace,
     };
     let goes_on = model.shown_run().map(|(_, run)| run.is_live());
     match (action, goes_on) {
         (SeekBack | SeekForward, _) if moves_sideways(model) => None,
         (
-            Stop | Stacks | Trace | OpenReplay | Heat | Again | Report | PlayPause | SeekBack | StepBack
-            | IncidentBefore | PageBack | GoTo,
+            Stop | Stacks | Trace | OpenReplay | Heat | Again | Report | Compare | PlayPause | SeekBack
+            | StepBack | IncidentBefore | PageBack | GoTo,
             None,
         ) => Some("no run yet"),
         (SeekForward | StepForward | NextIncident | PageForward, Some(true)) => {
@@ -217,6 +223,11 @@ pub(crate) fn act(model: &mut Model, action: Action) -> Vec<Effect> {
         Action::Report => {
             if let Some(id) = model.shown_run().map(|(id, _)| id.clone()) {
                 return report::ask(model, id);
+            }
+        }
+        Action::Compare => {
+            if let Some(id) = model.shown_run().map(|(id, _)| id.clone()) {
+                return crate::tui::screens::runs::keys::choose_other(model, id);
             }
         }
         Action::Stacks => return crate::tui::screens::overlay::stacks::ask(model),
@@ -342,17 +353,6 @@ pub(crate) fn scroll_log(model: &mut Model, delta: isize) -> Vec<Effect> {
     back.map(Effect::Play).into_iter().collect()
 }
 
-fn log_height(model: &Model) -> usize {
-    usize::from(bands(model).logs.below_head().h)
-}
-
-/// Goes to the next match of the search, or to the one before. In a replay marks, stages and phases are searched too.
-pub(in crate::tui::screens) fn find(model: &mut Model, forward: bool) -> Vec<Effect> {
-    let height = log_height(model);
-    if model.is_replay() {
-        return moments::find(model, forward, height);
-    }
-    log::find(model, forward, height);
 /// The playhead goes to the line of the log that the search has come to, else to the last one that is shown.
 pub(in crate::tui::screens) fn go_to_line(model: &mut Model) -> Vec<Effect> {
     let at = model.shown_run().and_then(|(_, run)| log::moment_shown(run, &model.ui.run));
@@ -364,6 +364,17 @@ pub(in crate::tui::screens) fn go_to_line(model: &mut Model) -> Vec<Effect> {
     vec![Effect::Play(PlayCommand::SeekTo(at))]
 }
 
+fn log_height(model: &Model) -> usize {
+    usize::from(bands(model).logs.below_head().h)
+}
+
+/// Goes to the next match of the search, or to the one before. In a replay marks, stages and phases are searched too.
+pub(in crate::tui::screens) fn find(model: &mut Model, forward: bool) -> Vec<Effect> {
+    let height = log_height(model);
+    if model.is_replay() {
+        return moments::find(model, forward, height);
+    }
+    log::find(model, forward, height);
     if model.ui.run.log.pattern.is_some() && model.ui.run.log.found.is_none() {
         let text = format!("no line has {}", model.ui.run.searched());
         model.notice(Level::Info, text);
