@@ -894,6 +894,25 @@ fn plus_and_minus_zoom_the_timeline() {
     assert_eq!(story.model.ui.run.window, Some(2_000_000));
 }
 
+#[test]
+fn the_timeline_ends_at_a_millisecond_and_at_a_year() {
+    let mut story = printing();
+    story.model.ui.run.window = Some(1_000_000);
+    press(&mut story, &"+".repeat(12));
+    assert_eq!(story.model.ui.run.window, Some(1_000), "1 ms");
+    press(&mut story, "+");
+    assert_eq!(story.model.ui.run.window, Some(1_000));
+    // an hour and beyond
+    press(&mut story, &"-".repeat(22));
+    assert_eq!(story.model.ui.run.window, Some(1_000 << 22), "70 minutes");
+    press(&mut story, &"-".repeat(40));
+    assert_eq!(story.model.ui.run.window, Some(366 * 86_400_000_000), "366 days");
+    for window in [1_000, 3_600_000_000, 366 * 86_400_000_000] {
+        story.model.ui.run.window = Some(window);
+        assert!(text(&story.model, COLOR).contains(" log"), "it is drawn at {window}");
+    }
+}
+
 fn playback(playhead: Stamp) -> PlaybackState {
     PlaybackState {
         start: START,
