@@ -230,7 +230,7 @@ fn a_detached_run_took_as_long_as_its_ranks_whenever_it_is_looked_at() {
     assert!(listed["duration_us"].as_u64().unwrap().abs_diff(took) <= 1_000, "{listed}: {took}");
     let table = || {
         let out = person.run(&["runs", "--local"]);
-        let table = text(&out.stdout).to_owned();
+        let table = text(&out.stdout);
         let mut lines = table.lines();
         let at = lines.next().unwrap().find("DURATION").unwrap();
         lines.next().unwrap()[..at + "DURATION".len()].rsplit("  ").next().unwrap().trim().to_owned()

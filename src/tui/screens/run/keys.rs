@@ -227,7 +227,7 @@ pub(crate) fn act(model: &mut Model, action: Action) -> Vec<Effect> {
         }
         Action::Compare => {
             if let Some(id) = model.shown_run().map(|(id, _)| id.clone()) {
-                return crate::tui::screens::runs::keys::choose_other(model, id);
+                return crate::tui::screens::runs::keys::choose_other(model, &id);
             }
         }
         Action::Stacks => return crate::tui::screens::overlay::stacks::ask(model),

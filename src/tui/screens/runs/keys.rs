@@ -210,7 +210,7 @@ fn compare(model: &mut Model, chosen: Option<RunId>) -> Vec<Effect> {
 }
 
 /// Goes to the list with one run marked, so that another one can be chosen and `X` compares the two.
-pub(in crate::tui::screens) fn choose_other(model: &mut Model, run: RunId) -> Vec<Effect> {
+pub(in crate::tui::screens) fn choose_other(model: &mut Model, run: &RunId) -> Vec<Effect> {
     if model.ui.replay.alone {
         let words = format!("this is a recording alone: hvtui diff {} RUN compares it", run.short());
         model.notice(Level::Info, words);
