@@ -6,6 +6,7 @@ use std::collections::VecDeque;
 use serde::{Deserialize, Serialize};
 
 use super::ids::{HostId, Rank};
+use super::missing::Missing;
 use super::run::{RankExit, Slot};
 use super::series::{Merge, Series};
 use super::step_losses::StepLosses;
@@ -34,6 +35,9 @@ pub struct RunHistory {
     losses: StepLosses,
     /// What happened, oldest first.
     pub marks: VecDeque<(Stamp, Mark)>,
+    /// What never came of it, or is not recorded.
+    #[serde(default)]
+    pub missing: Missing,
     /// How busy the slot of each rank was.
     loads: Vec<Series<Load>>,
     /// Where the time of each that trains went, by its number.
@@ -186,6 +190,7 @@ impl RunHistory {
             points: Series::new(start, POINTS),
             losses: StepLosses::default(),
             marks: VecDeque::new(),
+            missing: Missing::default(),
             loads: vec![Series::new(start, LOAD_POINTS); ranks],
             phases: Vec::new(),
         }
@@ -287,6 +292,11 @@ impl RunHistory {
         load.0.map(|percent| f64::from(percent) / 100.0)
     }
 
+    /// Whether it is kept where the time of one that trains went.
+    pub fn has_phases(&self, number: Rank) -> bool {
+        self.phases.get(number.0 as usize).is_some()
+    }
+
     /// Where the time of one that trains went between two moments.
     pub fn phases_between(&self, number: Rank, from: Stamp, to: Stamp) -> Option<PhasePoint> {
         self.phases.get(number.0 as usize)?.between(from, to, |point| i64::from(point.longest_us))
@@ -313,6 +323,8 @@ impl RunState {
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
     use crate::domain::time::HostTime;
     use crate::domain::timing::PhaseSpan;
@@ -351,6 +363,54 @@ mod tests {
         assert!(phases.longest_us == 900_000 && phases.phases[Phase::Forward.index()] > 225_000);
         assert!(history.phases_between(Rank(1), from, to).is_none());
         assert!(history.phases[0].points().len() <= MOST_PHASE_POINTS);
+    }
+
+    proptest! {
+        #[test]
+        fn the_columns_of_a_run_have_the_phases_of_all_of_its_steps(
+            steps in prop::collection::vec((0..20_000_000_000i64, 0..3u32, prop::collection::vec(0..90_000u32, 6)), 1..300),
+            columns in 1..200i64,
+        ) {
+            let mut ordered = steps;
+            ordered.sort_by_key(|(at, ..)| *at);
+            let mut history = RunHistory::new(Stamp(0), 3);
+            let mut sums = [[0; Phase::COUNT]; 3];
+            for (at, rank, phases) in &ordered {
+                let mut start_us = 0;
+                let span = |(phase, dur_us): (Phase, &u32)| {
+                    let span = PhaseSpan { phase, start_us, dur_us: *dur_us };
+                    start_us += dur_us;
+                    span
+                };
+                let spans: Vec<PhaseSpan> = Phase::ALL.into_iter().zip(phases).map(span).collect();
+                let timing = StepTiming { dur_us: start_us, spans, ..step(None, 0) };
+                let totals = timing.phase_totals();
+                sums[*rank as usize].iter_mut().zip(totals).for_each(|(sum, us)| *sum += us);
+                history.step(Stamp(*at), (Rank(*rank), 3), &timing, false);
+            }
+            // columns that end where points do, so that none lies in two of them
+            for rank in 0..3u32 {
+                let series = &history.phases[rank as usize];
+                let count = series.points().len() as i64;
+                let each = series.width_us() * (count / columns).max(1);
+                let mut told = [0u64; Phase::COUNT];
+                let mut from = 0;
+                while from < count * series.width_us() {
+                    let (left, right) = (Stamp(from), Stamp(from + each));
+                    // what reaches back from a later column is told there
+                    if let Some(point) = series.between(left, right, |_| 0) {
+                        told.iter_mut().zip(point.phases).for_each(|(sum, us)| *sum += u64::from(us));
+                        prop_assert_eq!(history.phases_between(Rank(rank), left, right), Some(point));
+                    }
+                    from += each;
+                }
+                prop_assert_eq!(told, sums[rank as usize], "rank {}", rank);
+            }
+            let all = history.between(Stamp(0), Stamp(40_000_000_000)).unwrap();
+            let of_all: Vec<u64> = (0..Phase::COUNT).map(|at| sums.iter().map(|own| own[at]).sum()).collect();
+            prop_assert_eq!(&all.phases[..], &of_all[..]);
+            prop_assert_eq!(all.steps as usize, ordered.len());
+        }
     }
 
     #[test]

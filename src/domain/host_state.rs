@@ -22,6 +22,9 @@ use super::world::SAMPLE_HISTORY;
 /// What is said of the values of a GPU that has been described and of which no sample has come.
 const NOT_READ: &str = "not read yet";
 
+/// How many jumps of a clock are kept.
+const CLOCK_JUMPS: usize = 32;
+
 /// What is known of one host.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct HostState {
@@ -46,6 +49,9 @@ pub struct HostState {
     pub idle: IdleSince,
     /// Its clock against ours.
     pub clock: ClockFit,
+    /// When one of the two was set, or slept: by how much its clock went ahead of ours then, microseconds. Oldest first.
+    #[serde(default)]
+    pub clock_jumps: VecDeque<(Stamp, i64)>,
     /// Telemetry samples lost so far.
     pub dropped: u64,
     /// Who holds its GPUs for runs; `None` before it has told.
@@ -160,7 +166,11 @@ impl HostState {
                 self.idle.sample(at, infos, &sample.gpus, self.leases.as_ref());
                 self.sample = Some((at, sample));
             }
-            Event::ClockSampled { sample } => self.clock.add(*sample),
+            Event::ClockSampled { sample } => {
+                if let Some(by_us) = self.clock.add(*sample) {
+                    push_bounded(&mut self.clock_jumps, (at, by_us), CLOCK_JUMPS);
+                }
+            }
             Event::LeasesTold { leases } => self.leases = Some(leases.clone()),
             Event::GpuHappened { event } => self.gpu_events.add(at, event),
             Event::Gap { what, dropped } if what != GPU_EVENTS && what != MESSAGES => {

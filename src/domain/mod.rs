@@ -32,6 +32,7 @@ pub mod lease;
 pub mod log;
 pub mod log_text;
 pub mod marks;
+pub mod missing;
 pub mod mpirun;
 pub mod nccl_log;
 pub mod nccl_timing;

@@ -22,6 +22,9 @@ pub struct PlaybackState {
     /// Spans in which no client followed the run: from and to.
     #[serde(default)]
     pub unattended: Vec<(Stamp, Stamp)>,
+    /// Spans of which what was recorded can no longer be read: from and to.
+    #[serde(default)]
+    pub lost: Vec<(Stamp, Stamp)>,
     /// Whether the run is still being recorded: the last moment moves on.
     #[serde(default)]
     pub growing: bool,
@@ -52,6 +55,7 @@ mod tests {
                 playing: false,
                 damage: None,
                 unattended: Vec::new(),
+                lost: Vec::new(),
                 growing: false,
             };
             let (from, to) = state.window(length);

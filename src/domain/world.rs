@@ -327,6 +327,7 @@ impl World {
     /// Takes one event in. Events about runs or ranks that were never created are ignored.
     pub fn apply(&mut self, envelope: &Envelope) {
         self.last_seq = Some(envelope.seq);
+        self.miss(envelope);
         match &envelope.origin {
             Origin::Host(host) => {
                 let state = self.hosts.entry(host.clone()).or_default();

@@ -165,6 +165,7 @@ impl Player {
                 .or_else(|| self.unread.clone())
                 .or_else(|| self.reader.integrity().damage()),
             unattended: self.reader.unattended(),
+            lost: self.reader.lost().to_vec(),
             growing: self.writing == Writing::GoesOn,
         }
     }

@@ -41,6 +41,8 @@ pub struct Reader {
     integrity: Integrity,
     /// Spans in which no client recorded it.
     unattended: Vec<(Stamp, Stamp)>,
+    /// Spans whose chunks can't be read.
+    lost: Vec<(Stamp, Stamp)>,
     /// Whether it was opened by an index that an earlier walk has left.
     is_indexed: bool,
 }
@@ -123,6 +125,7 @@ impl Reader {
             spec: None,
             integrity: Integrity::Complete,
             unattended: Vec::new(),
+            lost: Vec::new(),
             is_indexed: false,
         };
         let bytes: Vec<&Bytes> = files.iter().map(|part| &part.bytes).collect();
@@ -135,6 +138,7 @@ impl Reader {
             surveys.push(reader.take_file(part)?);
         }
         reader.judge(&surveys);
+        reader.find_lost(0, &surveys);
         Ok(reader)
     }
 
@@ -162,6 +166,7 @@ impl Reader {
         if !matches!(self.integrity, Integrity::Damaged { .. }) {
             self.judge(&surveys);
         }
+        self.find_lost(file, &surveys);
         Ok(())
     }
 
@@ -203,6 +208,24 @@ impl Reader {
             (None, None, true) => Integrity::Complete,
             (None, None, false) => Integrity::NotClosed,
         };
+    }
+
+    /// Finds the times that are lost in files from this one on: between the good chunks beside each fault, unless their events
+    /// follow each other.
+    fn find_lost(&mut self, first: usize, surveys: &[Survey]) {
+        let faults = (first..)
+            .zip(surveys)
+            .flat_map(|(file, survey)| survey.faults.iter().map(move |fault| (file, fault.at)));
+        for fault in faults {
+            let next = self.chunks.partition_point(|chunk| (chunk.file, chunk.at) < fault);
+            let before = next.checked_sub(1).and_then(|last| self.chunks.get(last));
+            let (Some(before), Some(behind)) = (before, self.chunks.get(next)) else { continue };
+            let span = (before.end, behind.start);
+            let is_whole = behind.note.first_seq == before.note.last_seq.saturating_add(1);
+            if !is_whole && !self.lost.contains(&span) {
+                self.lost.push(span);
+            }
+        }
     }
 
     /// Takes a chunk into the index if it checks out.
@@ -266,6 +289,11 @@ impl Reader {
             before_end(&mut spans, end);
         }
         spans
+    }
+
+    /// Spans of which what was recorded can't be read, between chunks that can.
+    pub fn lost(&self) -> &[(Stamp, Stamp)] {
+        &self.lost
     }
 
     /// Its first file.

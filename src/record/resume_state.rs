@@ -59,18 +59,20 @@ impl Reader {
 
     /// The newest lines of the run in order, of whichever rank, and the chunk in which they begin.
     fn newest_lines(&self) -> (usize, Vec<Envelope>) {
-        let mut newest: Vec<Envelope> = Vec::new();
+        // a long run has a chunk a second: each one's lines are moved once
+        let (mut batches, mut count, mut first) = (Vec::new(), 0, 0);
         for chunk in (0..self.chunk_count()).rev() {
             let logs =
                 self.load_some(chunk, |channel| matches!(channel, Channel::Log(_))).unwrap_or_default();
-            let mut lines: Vec<Envelope> = logs.into_iter().map(|timed| timed.envelope).collect();
-            lines.append(&mut newest);
-            newest = lines;
-            if newest.len() >= LOG_LINES {
-                return (chunk, newest);
+            count += logs.len();
+            batches.push(logs);
+            if count >= LOG_LINES {
+                first = chunk;
+                break;
             }
         }
-        (0, newest)
+        let newest = batches.into_iter().rev().flatten().map(|timed| timed.envelope);
+        (first, newest.collect())
     }
 }
 
@@ -90,5 +92,56 @@ impl ResumeState {
                 known.last_words = rank.last_words.clone();
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::*;
+    use crate::domain::event::Event;
+    use crate::domain::ids::{Rank, RunId};
+    use crate::domain::log::{LogLine, Stream};
+    use crate::domain::time::Stamp;
+    use crate::record::Writer;
+
+    /// So many lines, so many a second.
+    fn recorded(lines: u64, a_second: u64) -> (tempfile::TempDir, Reader) {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("run.mcap");
+        let mut writer = Writer::new(std::fs::File::create(&path).unwrap()).unwrap();
+        for seq in 0..lines {
+            let text = format!("line {seq}");
+            let line =
+                LogLine { rank: Rank(0), stream: Stream::Stdout, offset: seq, text, elided: 0, t: None };
+            let at = Stamp((seq * 1_000_000 / a_second) as i64);
+            let origin = Origin::Rank(RunId::new(1, 1), Rank(0));
+            writer
+                .push(&Envelope { seq, at, origin, event: Event::LogPrinted { line: Arc::new(line) } })
+                .unwrap();
+        }
+        writer.finish().unwrap();
+        let reader = Reader::open(&path).unwrap();
+        (folder, reader)
+    }
+
+    #[test]
+    fn the_newest_lines_of_many_chunks_come_in_their_order() {
+        let numbers = |reader: &Reader| {
+            let (first, lines) = reader.newest_lines();
+            (first, lines.iter().map(|line| line.seq).collect::<Vec<_>>())
+        };
+        let (_folder, few) = recorded(300, 1);
+        assert!(few.chunk_count() > 100, "{}", few.chunk_count());
+        assert_eq!(numbers(&few), (0, (0..300).collect()));
+        // of more than are kept, the newest, whole chunks of them
+        let most = LOG_LINES as u64;
+        let (_folder, many) = recorded(most + 3_000, 100);
+        let (first, newest) = numbers(&many);
+        let begin = newest[0];
+        assert!(first > 0 && (2_000..=3_000).contains(&begin), "{first} {begin}");
+        assert_eq!(newest, (begin..most + 3_000).collect::<Vec<_>>());
+        assert_eq!(many.note(first).unwrap().first_seq, begin);
     }
 }

@@ -348,3 +348,36 @@ fn nothing_is_said_of_the_hosts_of_an_imported_run_that_is_deleted() {
     let out = said(&person.run(&["runs", "prune", "--keep", "0", "--dry-run"]));
     assert!(out.contains("1 to be deleted") && !out.contains("not in the hosts file"), "{out}");
 }
+
+/// The whole of it: 20 steps, of which the cache of responses hides the waits from the second on. The figures are those that the
+/// file's ticks give by hand: `late` 7997, 7997, 227, 226 and 438 µs.
+#[test]
+fn the_whole_of_horovods_timeline_has_its_figures() {
+    let person = Person::new(1);
+    let told = imported(&person, &[&fixture("horovod-whole.json"), "-o", "whole.mcap"]);
+    let file = &told["files"][0];
+    assert_eq!(
+        (&file["bytes"], &file["events"], &file["unread"]),
+        (&65_402.into(), &1_153.into(), &0.into())
+    );
+    assert_eq!((&file["cut"], &told["duration_us"]), (&Value::Null, &382_450.into()));
+    let steps = &told["steps"];
+    assert_eq!((&steps["first"], &steps["last"], &steps["count"]), (&1.into(), &20.into(), &20.into()));
+    assert_eq!(steps["with_waits"], 1);
+    assert_eq!(left_out(&told, "steps in which it is not told who waited"), Some(19));
+    assert_eq!(left_out(&told, "broadcasts, barriers and joins"), Some(6));
+    assert_eq!(left_out(&told, "turns of Horovod's loop"), Some(143));
+    let waits = &told["waits"];
+    assert_eq!((&waits["collectives"], &waits["told"]), (&100.into(), &5.into()));
+    let ranks = waits["ranks"].as_array().unwrap();
+    let of = |rank: &Value| (rank["last_in"].as_u64().unwrap(), rank["late"]["max_us"].as_u64().unwrap());
+    assert_eq!(ranks.iter().map(of).collect::<Vec<_>>(), [(0, 0), (5, 7_997)]);
+    let mean = (7_997.0 + 7_997.0 + 227.0 + 226.0 + 438.0) / 5.0;
+    assert!((ranks[1]["late"]["mean_us"].as_f64().unwrap() - mean).abs() < 0.1, "{ranks:?}");
+    let csv = said(&person.run(&["export", "whole.mcap", "--to", "csv"]));
+    assert_eq!(csv.lines().count(), 1 + 2 * 20);
+    // its first three steps are those of the part that the other tests read
+    imported(&person, &[&fixture("horovod.json"), "-o", "part.mcap"]);
+    let part = said(&person.run(&["export", "part.mcap", "--to", "csv"]));
+    assert!(csv.starts_with(&part), "{part}{csv}");
+}

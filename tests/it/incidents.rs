@@ -1,7 +1,10 @@
 //! What goes wrong or stands out in a run: the strip shows it, `{` and `}` stop there and say what it is.
 
-use crate::common::world::{FREE, Gpu, START, Story, phases, training};
+use crate::common::world::{FREE, Gpu, START, Story, host, phases, training};
 use crate::screens::{COLOR, text};
+use hvtui::domain::event::{Event, Origin};
+use hvtui::domain::ids::Rank;
+use hvtui::domain::log::{GapReason, LogGap, Stream};
 use hvtui::domain::playback::PlaybackState;
 use hvtui::domain::time::Stamp;
 use hvtui::tui::core::{Effect, Key, KeyCode, Msg, PlayCommand, Screen};
@@ -19,6 +22,7 @@ fn at(story: &mut Story, playhead: Stamp) {
         playing: false,
         damage: None,
         unattended: Vec::new(),
+        lost: Vec::new(),
         growing: false,
     };
     story.send(Msg::Playback(state));
@@ -107,4 +111,64 @@ fn a_step_behind_the_last_one_is_not_gone_to() {
     press(&mut story, "Jstep 200");
     let there = story.send(Msg::Key(Key::plain(KeyCode::Enter)));
     assert_eq!(there, [Effect::Play(PlayCommand::ToStep(200))]);
+}
+
+#[test]
+fn what_is_missing_and_a_clock_that_was_set_are_incidents() {
+    let mut story = training();
+    let at_step = |story: &mut Story, step: u64| {
+        for rank in 0..4 {
+            story.step(rank, step, 0.1, phases(rank));
+        }
+        story.wait_ms(1000);
+        story.at
+    };
+    let gap = LogGap {
+        rank: Rank(2),
+        stream: Stream::Stdout,
+        from: 0,
+        to: 12 << 20,
+        reason: GapReason::NotKept,
+        cap: Some(256 << 20),
+    };
+    let output = at_step(&mut story, 121);
+    story.rank(2, Event::LogGap { gap });
+    let lines = at_step(&mut story, 122);
+    story.rank(1, Event::Gap { what: "log".to_owned(), dropped: 7 });
+    let samples = at_step(&mut story, 123);
+    story.tell(Origin::Host(host("gpu-a")), Event::Gap { what: "telemetry".to_owned(), dropped: 3 });
+    let set = at_step(&mut story, 124);
+    story.clock("gpu-b", -60_000_000);
+    let all_set = at_step(&mut story, 125);
+    story.clock("gpu-a", 3_000_000).wait_ms(400).clock("gpu-b", -57_000_000);
+    let lost = at_step(&mut story, 126);
+    let end = at_step(&mut story, 140);
+    story.model.ui.screen = Screen::Replay;
+    story.model.ui.replay.open = true;
+    let state = PlaybackState {
+        start: START,
+        end,
+        playhead: end,
+        speed: 1.0,
+        playing: false,
+        damage: None,
+        unattended: Vec::new(),
+        lost: vec![(lost, lost.plus_micros(700_000))],
+        growing: false,
+    };
+    story.send(Msg::Playback(state.clone()));
+    let mut told = Vec::new();
+    while let [Effect::Play(PlayCommand::SeekTo(to))] = press(&mut story, "{")[..] {
+        told.push((to, said(&story).to_owned()));
+        // what was seen is known, wherever the playhead is
+        story.send(Msg::Playback(PlaybackState { playhead: to, ..state.clone() }));
+    }
+    let words = |of: Stamp| told.iter().find(|(at, _)| *at == of).map_or("", |(_, words)| words.as_str());
+    assert_eq!(words(output), "output of rank 2: 12 M were not kept (cap 256 M)", "{told:?}");
+    assert_eq!(words(lines), "rank 1: 7 lines not recorded", "{told:?}");
+    assert_eq!(words(samples), "gpu-a: 3 telemetry samples missing", "{told:?}");
+    let against = "against this machine's: one was set, or slept";
+    assert_eq!(words(set), format!("clock of gpu-b jumped by +01:00 {against}"), "{told:?}");
+    assert_eq!(words(all_set), format!("clocks of 2 hosts jumped by −3.0 s {against}"), "{told:?}");
+    assert_eq!(words(lost), "the recording is damaged: 700 ms cannot be read", "{told:?}");
 }

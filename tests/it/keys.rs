@@ -894,6 +894,25 @@ fn plus_and_minus_zoom_the_timeline() {
     assert_eq!(story.model.ui.run.window, Some(2_000_000));
 }
 
+#[test]
+fn the_timeline_ends_at_a_millisecond_and_at_a_year() {
+    let mut story = printing();
+    story.model.ui.run.window = Some(1_000_000);
+    press(&mut story, &"+".repeat(12));
+    assert_eq!(story.model.ui.run.window, Some(1_000), "1 ms");
+    press(&mut story, "+");
+    assert_eq!(story.model.ui.run.window, Some(1_000));
+    // an hour and beyond
+    press(&mut story, &"-".repeat(22));
+    assert_eq!(story.model.ui.run.window, Some(1_000 << 22), "70 minutes");
+    press(&mut story, &"-".repeat(40));
+    assert_eq!(story.model.ui.run.window, Some(366 * 86_400_000_000), "366 days");
+    for window in [1_000, 3_600_000_000, 366 * 86_400_000_000] {
+        story.model.ui.run.window = Some(window);
+        assert!(text(&story.model, COLOR).contains(" log"), "it is drawn at {window}");
+    }
+}
+
 fn playback(playhead: Stamp) -> PlaybackState {
     PlaybackState {
         start: START,
@@ -903,6 +922,7 @@ fn playback(playhead: Stamp) -> PlaybackState {
         playing: false,
         damage: None,
         unattended: Vec::new(),
+        lost: Vec::new(),
         growing: false,
     }
 }
@@ -1286,7 +1306,7 @@ fn many_ranks_fold_and_unfold_by_host() {
 #[test]
 fn the_worst_ranks_stand_first_on_request() {
     let mut story = training();
-    press(&mut story, "ss");
+    press(&mut story, "sss");
     assert_eq!(rank_rows(&story)[0], RankRow::Rank(Rank(3)), "the straggler");
     story.down("gpu-a", "connection reset").wait_ms(1_000);
     let silent = hvtui::tui::screens::run::rows::silent_hosts(

@@ -1,8 +1,13 @@
 //! The lanes of the timeline: they follow the table of ranks, however many there are, and say what they show.
 
-use crate::common::world::{FREE, Gpu, Story, many_ranks, phases, training};
+use crate::common::world::{FREE, Gpu, START, Story, many_ranks, phases, training};
 use crate::screens::{COLOR, shoot, text};
-use hvtui::tui::core::{Key, KeyCode, Msg};
+use hvtui::domain::playback::PlaybackState;
+use hvtui::domain::time::Stamp;
+use hvtui::tui::canvas::{Caps, ColorDepth};
+use hvtui::tui::core::{Key, KeyCode, Msg, Screen};
+use hvtui::tui::screens::run::lanes::lane_columns;
+use hvtui::tui::screens::run::timeline;
 
 fn press(story: &mut Story, keys: &str) {
     for c in keys.chars() {
@@ -95,7 +100,7 @@ fn the_lanes_of_four_ranks_are_sorted_as_their_rows() {
     };
     let before: Vec<String> = ranks(&mut story);
     assert_eq!(before, ["rank 0", "rank 1", "rank 2", "rank 3!"]);
-    press(&mut story, "ss");
+    press(&mut story, "sss");
     let worst: Vec<String> = ranks(&mut story);
     assert_eq!(worst, ["rank 3!", "rank 0", "rank 1", "rank 2"]);
 }
@@ -138,4 +143,85 @@ fn a_lane_of_a_slot_says_what_it_is_at_the_playhead() {
     }
     let wide = lanes(&shown(&mut story, (120, 40)));
     assert_eq!(line(&wide, "gpu-a:2"), " gpu-a:2", "{wide:?}");
+}
+
+const PLAIN: Caps = Caps { color: ColorDepth::None, ascii: false };
+
+/// The lane of this name, without the name.
+fn lane(story: &Story, name: &str) -> String {
+    let (x, w) = lane_columns(&story.model, story.model.shown_run().unwrap().1);
+    let screen = text(&story.model, PLAIN);
+    let line =
+        lanes(&screen).into_iter().find(|line| line.trim_start().starts_with(name)).unwrap_or_default();
+    line.chars().skip(x.into()).take(w.into()).collect()
+}
+
+#[test]
+fn where_nothing_is_held_a_lane_is_neither_idle_nor_blank() {
+    let mut story = training();
+    story.model.ui.screen = Screen::Replay;
+    story.model.ui.replay.open = true;
+    story.send(Msg::Resize(120, 40));
+    let (known, end) = (story.at, story.at.plus_micros(10_000_000));
+    // the recording goes on, and nothing of that is read; the window goes on behind its end
+    let state = PlaybackState {
+        start: START,
+        end,
+        playhead: known,
+        speed: 1.0,
+        playing: false,
+        damage: None,
+        unattended: Vec::new(),
+        lost: Vec::new(),
+        growing: false,
+    };
+    story.model.ui.run.window = Some(2 * end.micros_since(START));
+    story.send(Msg::Playback(state.clone()));
+    let shown = lane(&story, "rank 0");
+    let column = |at: Stamp| {
+        let (from, to) = timeline(&story.model);
+        shown.chars().count() as i64 * at.micros_since(from) / to.micros_since(from)
+    };
+    let glyphs: Vec<char> = shown.chars().collect();
+    let (read, over) = (column(known) as usize, column(end) as usize);
+    assert!(glyphs[read - 3..read].iter().all(|glyph| "dfbwxo".contains(*glyph)), "{shown}");
+    assert!(glyphs[read + 2..over].iter().all(|glyph| *glyph == '╌'), "{shown}");
+    assert!(glyphs[over + 1..].iter().all(|glyph| *glyph == '·'), "{shown}");
+    // before the first step it is known that there is none
+    assert_eq!(glyphs[0], '·', "{shown}");
+    // a part of the recording that is damaged
+    let lost = vec![(known.plus_micros(-4_000_000), known.plus_micros(-2_000_000))];
+    let mut idle = training();
+    idle.wait_ms(6_000);
+    idle.model.ui.screen = Screen::Replay;
+    idle.model.ui.replay.open = true;
+    idle.send(Msg::Resize(120, 40));
+    let known = idle.at;
+    let lost_idle = vec![(known.plus_micros(-4_000_000), known.plus_micros(-2_000_000))];
+    idle.send(Msg::Playback(PlaybackState { end: known, playhead: known, lost: lost_idle, ..state }));
+    let shown = lane(&idle, "rank 0");
+    assert!(shown.contains("·╌") && shown.contains("╌·"), "{shown} {lost:?}");
+}
+
+#[test]
+fn the_time_before_the_steps_in_memory_is_shown_whole_for_512_ranks() {
+    let mut story = many_ranks(64);
+    for step in 25..=200 {
+        story.quiet = true;
+        for rank in 0..512 {
+            story.step(rank, step, 2.0 / step as f32, phases(if rank == 77 { 3 } else { 0 }));
+        }
+        story.quiet = false;
+        story.wait_ms(61);
+    }
+    press(&mut story, "t");
+    story.send(Msg::Resize(200, 50));
+    let (_, run) = story.model.shown_run().unwrap();
+    let one = run.trainers().next().unwrap();
+    assert!(one.state.step_count > one.state.steps.len() as u64, "some steps are no longer held");
+    press(&mut story, "f");
+    let shown = lane(&story, "gpu-001");
+    let trained = shown.trim_start_matches('·');
+    let glyphs = trained.trim_end_matches('·');
+    assert!(glyphs.len() > 100 && glyphs.chars().all(|glyph| "dfbwxo".contains(glyph)), "{shown}");
 }

@@ -251,6 +251,21 @@ fn a_detached_run_took_as_long_as_its_ranks_whenever_it_is_looked_at() {
     let exit = runs.unwrap().next().expect("an exit").unwrap();
     let (first, last) = (written(&mark) - 1_000_000, written(&exit) + 1_000_000);
     assert!((first..=last).contains(&at), "{first} {at} {last}");
+    // so it says at each look, in the table as for scripts, however long after the end that is
+    let listed = person.recorded();
+    let created = chrono::DateTime::parse_from_rfc3339(listed["created"].as_str().unwrap()).unwrap();
+    let took = (at - created.timestamp_micros()).unsigned_abs();
+    assert!(listed["duration_us"].as_u64().unwrap().abs_diff(took) <= 1_000, "{listed}: {took}");
+    let table = || {
+        let out = person.run(&["runs", "--local"]);
+        let table = text(&out.stdout);
+        let mut lines = table.lines();
+        let at = lines.next().unwrap().find("DURATION").unwrap();
+        lines.next().unwrap()[..at + "DURATION".len()].rsplit("  ").next().unwrap().trim().to_owned()
+    };
+    let shown = table();
+    assert_eq!(shown, hvtui::domain::units::duration_us(listed["duration_us"].as_u64().unwrap()));
+    assert_eq!(table(), shown);
 }
 
 /// The hosts tell what they have rank by rank and in a moment. It is recorded as it happened all the same.

@@ -14,6 +14,8 @@ use hvtui::domain::time::Stamp;
 use hvtui::record::{Store, marks};
 use hvtui::tui::core::{Effect, Key, KeyCode, Msg, PlayCommand, Screen};
 use hvtui::tui::screens::model::Overlay;
+use hvtui::tui::screens::run::LogAt;
+use hvtui::tui::screens::run::log::matches;
 use hvtui::tui::source::EventSource;
 use hvtui::tui::source::replay::Replay;
 use serde_json::Value;
@@ -41,6 +43,7 @@ fn at(story: &mut Story, playhead: Stamp) {
         playing: false,
         damage: None,
         unattended: Vec::new(),
+        lost: Vec::new(),
         growing: false,
     };
     story.send(Msg::Playback(state));
@@ -198,6 +201,44 @@ fn braces_and_the_search_go_to_marks_and_phases() {
     press(&mut story, "/no such thing");
     assert_eq!(key(&mut story, KeyCode::Enter), []);
     assert_eq!(said(&story), "no line, mark, stage or phase has no such thing");
+}
+
+#[test]
+fn the_search_and_enter_on_the_log_move_the_playhead_to_a_line() {
+    let mut story = opened_again(&RunMarks::default());
+    let end = story.at;
+    at(&mut story, end);
+    story.send(Msg::Resize(80, 24));
+    // each rank prints a line of its own at the same moment
+    story.model.ui.run.log_rank = Some(Rank(0));
+    let line_at = |story: &Story, part: &str| {
+        let (_, run) = story.model.shown_run().unwrap();
+        let found = run.log.iter().find(|(_, line)| line.line.text.contains(part));
+        found.map(|(_, line)| line.at).unwrap()
+    };
+    let [first, second] = ["step 50 ", "step 110 "].map(|part| line_at(&story, part));
+    press(&mut story, "/step 50 ");
+    assert_eq!(key(&mut story, KeyCode::Enter), [Effect::Play(PlayCommand::SeekTo(first))]);
+    assert_eq!(story.model.ui.run.log_at, LogAt::Follow, "the log goes with it");
+    key(&mut story, KeyCode::Esc);
+    // two matches: at the first, the second lies behind the playhead and is still known
+    at(&mut story, end);
+    press(&mut story, "//step (50|110) /");
+    assert_eq!(key(&mut story, KeyCode::Enter), [Effect::Play(PlayCommand::SeekTo(second))]);
+    story.go_back(second);
+    assert_eq!(press(&mut story, "N"), [Effect::Play(PlayCommand::SeekTo(first))]);
+    story.go_back(first);
+    assert_eq!(matches(&story.model.ui.run), Some((1, 2)));
+    assert!(text(&story.model, COLOR).contains("1 of 2"), "{}", text(&story.model, COLOR));
+    assert_eq!(press(&mut story, "n"), [Effect::Play(PlayCommand::SeekTo(second))]);
+    // to the line that the log was scrolled to
+    key(&mut story, KeyCode::Esc);
+    story.go_back(end);
+    key(&mut story, KeyCode::Tab);
+    assert_eq!(key(&mut story, KeyCode::Enter), []);
+    assert_eq!(said(&story), "the log is at the playhead: scroll to a line");
+    key(&mut story, KeyCode::Up);
+    assert_eq!(key(&mut story, KeyCode::Enter), [Effect::Play(PlayCommand::SeekTo(second))]);
 }
 
 /// Messages until marks are told.

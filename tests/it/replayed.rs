@@ -32,6 +32,7 @@ fn state(start: Stamp, playhead: Stamp, end: Stamp) -> PlaybackState {
         playing: false,
         damage: None,
         unattended: Vec::new(),
+        lost: Vec::new(),
         growing: false,
     }
 }

@@ -17,6 +17,7 @@ use hvtui::domain::time::HostTime;
 use hvtui::domain::timing::{Phase, SeenStep};
 use hvtui::tui::core::{Key, KeyCode, Level, Msg, Screen};
 use hvtui::tui::screens::run::LogAt;
+use hvtui::tui::screens::run::rows::rows;
 use hvtui::tui::screens::view::draw;
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
@@ -145,6 +146,27 @@ fn no_stragglers_is_said_only_where_the_ranks_tell_their_waits() {
 fn order(screen: &str) -> Vec<String> {
     let place = |line: &str| line.split_whitespace().find(|word| word.starts_with("gpu-")).map(str::to_owned);
     screen.lines().skip(3).take(12).filter_map(place).collect()
+}
+
+#[test]
+fn the_rank_that_costs_the_most_comes_first_where_delay_is_the_order() {
+    let mut story = many_ranks(4);
+    // what is late in its data waits least; all steps are as long
+    for step in 25..75u64 {
+        for rank in 0..32 {
+            story.step(rank, step, 0.1, phases(if rank == 21 { 3 } else { 0 }));
+        }
+        story.wait_ms(61);
+    }
+    press(&mut story, "ss");
+    assert!(text(&story.model, COLOR).contains("most delay first"));
+    press(&mut story, "g");
+    let first = order(&shown(&mut story, (80, 24)));
+    assert_eq!((first[0].as_str(), first[1].as_str()), ("gpu-003:5", "gpu-001:0"), "{first:?}");
+    // grouped by host: the host of that rank first
+    press(&mut story, "Z");
+    let hosts: Vec<String> = rows(&story.model).iter().map(|row| format!("{row:?}")).collect();
+    assert!(hosts[0].contains("gpu-003"), "{hosts:?}");
 }
 
 #[test]
@@ -293,6 +315,7 @@ fn in_a_replay_the_first_and_last_line_are_a_key_away_while_the_log_has_the_keys
         playing: false,
         damage: None,
         unattended: Vec::new(),
+        lost: Vec::new(),
         growing: false,
     }));
     story.send(Msg::Resize(80, 24));
@@ -564,6 +587,7 @@ fn a_replay_has_no_lanes_of_ranks_that_never_ran() {
         playing: false,
         damage: None,
         unattended: Vec::new(),
+        lost: Vec::new(),
         growing: false,
     }));
     let screen = shown(&mut story, (120, 40));

@@ -16,7 +16,7 @@ use hvtui::domain::run::KeptRecordings;
 use hvtui::domain::trained::Trained;
 use hvtui::domain::world::World;
 use hvtui::record::Store;
-use hvtui::tui::core::{Effect, Key, KeyCode, Msg, Screen};
+use hvtui::tui::core::{Effect, Key, KeyCode, Msg, ReportOf, Screen};
 use hvtui::tui::screens::model::{Confirm, Overlay};
 use hvtui::tui::screens::run::rows::RankRow;
 use hvtui::tui::screens::runs::rows;
@@ -121,7 +121,7 @@ fn escape_drops_the_filter_before_it_leaves() {
 }
 
 #[test]
-fn the_list_is_sorted_in_seven_ways_and_the_selection_stays() {
+fn the_list_is_sorted_in_eight_ways_and_the_selection_stays() {
     let mut story = listed();
     press(&mut story, "jj");
     let selected = story.model.ui.runs.cursor.on.clone();
@@ -136,6 +136,7 @@ fn the_list_is_sorted_in_seven_ways_and_the_selection_stays() {
     assert_eq!(sorted(), ["mnist", "imagenet", "diabetes", "digits"], "outcome");
     assert_eq!(sorted(), ["mnist", "digits", "imagenet", "diabetes"], "loss; not known of any");
     assert_eq!(sorted(), ["mnist", "digits", "imagenet", "diabetes"], "samples a second; likewise");
+    assert_eq!(sorted(), ["mnist", "digits", "imagenet", "diabetes"], "commit; likewise");
     assert_eq!(sorted(), ["mnist", "digits", "imagenet", "diabetes"], "newest");
 }
 
@@ -223,6 +224,46 @@ fn a_run_that_goes_on_is_not_deleted() {
 }
 
 #[test]
+fn a_run_on_its_screen_is_compared_with_one_of_the_list() {
+    let mut story = listed();
+    press(&mut story, "jj");
+    let id = story.model.ui.runs.cursor.on.clone().unwrap();
+    key(&mut story, KeyCode::Enter);
+    let mut world: World = failed().model.world;
+    let run = world.runs.remove(&run_id()).unwrap();
+    world.runs.insert(id.clone(), run);
+    story.send(Msg::Reset(Box::new(world)));
+    story.send(Msg::Playback(PlaybackState {
+        start: START,
+        end: START.plus_micros(10_000_000),
+        playhead: START.plus_micros(10_000_000),
+        speed: 1.0,
+        playing: false,
+        damage: None,
+        unattended: Vec::new(),
+        lost: Vec::new(),
+        growing: false,
+    }));
+    assert_eq!(press(&mut story, "X"), [Effect::CloseReplay, Effect::ListRuns]);
+    assert_eq!(story.model.ui.screen, Screen::Runs);
+    assert_eq!(story.model.ui.runs.marked.iter().collect::<Vec<_>>(), [&id]);
+    press(&mut story, "j");
+    let other = story.model.ui.runs.cursor.on.clone().unwrap();
+    assert_ne!(other, id);
+    let [Effect::Report(ReportOf::Both(a, b))] = &press(&mut story, "X")[..] else { panic!("a comparison") };
+    assert_eq!([a.min(b), a.max(b)], [(&id).min(&other), (&id).max(&other)]);
+    // on Runs the mark stays for the next one
+    key(&mut story, KeyCode::Esc);
+    assert_eq!((story.model.ui.screen, &story.model.ui.overlay), (Screen::Runs, &Overlay::None));
+    assert_eq!(story.model.ui.runs.marked.len(), 1);
+    // where there is no list, the command is told
+    let mut alone = failed();
+    alone.model.ui.replay.alone = true;
+    assert_eq!(press(&mut alone, "X"), []);
+    assert!(text(&alone.model, COLOR).contains("RUN compares it"), "{}", text(&alone.model, COLOR));
+}
+
+#[test]
 fn a_run_is_opened_at_its_outcome() {
     let mut story = listed();
     press(&mut story, "jj");
@@ -241,6 +282,7 @@ fn a_run_is_opened_at_its_outcome() {
         playing: false,
         damage: None,
         unattended: Vec::new(),
+        lost: Vec::new(),
         growing: false,
     };
     story.send(Msg::Playback(state.clone()));

@@ -8,6 +8,7 @@ use crate::screens::{COLOR, shoot, text};
 use hvtui::domain::alerts::AlertRules;
 use hvtui::domain::analysis::{Analyzer, RunAnalysis, Window};
 use hvtui::domain::event::{Envelope, Event};
+use hvtui::domain::ids::Rank;
 use hvtui::domain::playback::PlaybackState;
 use hvtui::domain::run::RunStage;
 use hvtui::domain::time::{HostTime, Stamp};
@@ -16,6 +17,7 @@ use hvtui::tui::canvas::{Caps, ColorDepth};
 use hvtui::tui::core::{Analyzed, Effect, Key, KeyCode, Mouse, MouseKind, Msg, PlayCommand, Screen};
 use hvtui::tui::screens::replay::selection::{FiguresUi, selected};
 use hvtui::tui::screens::run::Pane;
+use hvtui::tui::screens::run::rows::{RankRow, rows};
 use hvtui::tui::source::EventSource;
 use hvtui::tui::source::replay::Replay;
 
@@ -61,6 +63,7 @@ fn state(story: &Story, playhead: Stamp) -> PlaybackState {
         playing: false,
         damage: None,
         unattended: Vec::new(),
+        lost: Vec::new(),
         growing: false,
     }
 }
@@ -265,6 +268,22 @@ fn the_heat_map_shows_how_late_each_rank_came() {
     let mut story = six_steps(training());
     assert_eq!(press(&mut story, "H"), [], "its figures are known");
     shoot("replay-heat-selection", story, &[(80, 24)], COLOR);
+}
+
+#[test]
+fn the_heat_map_is_ordered_by_the_delay_that_it_tells() {
+    let mut story = heated(uneven());
+    press(&mut story, "ss");
+    assert!(text(&story.model, COLOR).contains("most delay first"));
+    let known = Arc::clone(&story.model.ui.replay.figures.last.as_ref().unwrap().1);
+    let delay = |row: &RankRow| {
+        let RankRow::Rank(rank) = row else { panic!("{row:?}") };
+        known.ranks.iter().find(|figures| figures.rank == *rank).unwrap().wait_caused_us.unwrap()
+    };
+    let delays: Vec<u64> = rows(&story.model).iter().map(delay).collect();
+    assert!(delays.len() == 4 && delays[0] > delays[1], "{delays:?}");
+    assert!(delays.is_sorted_by(|a, b| a >= b), "{delays:?}");
+    assert_eq!(rows(&story.model)[0], RankRow::Rank(Rank(1)), "which falls behind more and more");
 }
 
 #[test]

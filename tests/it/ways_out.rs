@@ -31,6 +31,7 @@ fn playback() -> PlaybackState {
         playing: false,
         damage: None,
         unattended: Vec::new(),
+        lost: Vec::new(),
         growing: false,
     }
 }

@@ -41,6 +41,8 @@ struct Listed {
     version: u32,
     /// When it was launched.
     created: String,
+    /// How long it took, or has taken so far, as the table shows it; `null` where its end is not known.
+    duration_us: Option<u64>,
     #[serde(serialize_with = "plan")]
     spec: RunSpec,
     state: RunStatus,
@@ -68,12 +70,14 @@ impl Listed {
                 (None, RunStatus::Ended) => ListedState::Ended,
                 (None, RunStatus::Unknown) => ListedState::Unknown,
             },
-            duration_us: self
-                .until(now)
-                .map(|until| until.micros_since(self.spec.created).max(0).unsigned_abs()),
+            duration_us: self.duration_us(now),
             bytes: self.recorded.then_some(self.bytes),
             trained: self.trained.as_ref(),
         }
+    }
+
+    fn duration_us(&self, now: Stamp) -> Option<u64> {
+        self.until(now).map(|until| until.micros_since(self.spec.created).max(0).unsigned_abs())
     }
 
     /// Until when it ran, as far as that is known: a client that left long before its end recorded nothing since.
@@ -164,6 +168,9 @@ pub fn run(
         runs.retain(|run| filter.matches(&run.listed(now), now));
     }
     args.sort.sort(&mut runs, |run| run.listed(now));
+    for run in &mut runs {
+        run.duration_us = run.duration_us(now);
+    }
     if args.json {
         let text = serde_json::to_string_pretty(&runs)
             .map_err(|error| Failure::bug(format!("write the runs as JSON: {error}")))?;
@@ -222,6 +229,7 @@ fn merged(recorded: Vec<RunSummary>, asked: &Asked) -> Vec<Listed> {
         .map(|run| Listed {
             version: VERSION,
             created: moment(run.spec.created),
+            duration_us: None,
             state: inventory.status(&run.spec, run.outcome.as_ref()),
             recorded: true,
             unheard: if run.outcome.is_some() { Vec::new() } else { inventory.unheard(&run.spec) },
@@ -240,6 +248,7 @@ fn merged(recorded: Vec<RunSummary>, asked: &Asked) -> Vec<Listed> {
             runs.push(Listed {
                 version: VERSION,
                 created: moment(spec.created),
+                duration_us: None,
                 state: inventory.status(spec, None),
                 recorded: false,
                 stage: stages.map(|share| share.stage).min(),

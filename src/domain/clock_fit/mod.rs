@@ -111,16 +111,21 @@ pub struct ClockFit {
 }
 
 impl ClockFit {
-    /// Takes one more ping into account.
-    pub fn add(&mut self, sample: ClockSample) {
+    /// Takes one more ping into account. Where it shows that a clock was set, or slept, tells by how much the host's clock went
+    /// ahead of the client's then, microseconds.
+    pub fn add(&mut self, sample: ClockSample) -> Option<i64> {
+        let mut jump = None;
         if self.pings.contradict(&sample) {
             self.pings = Pings::default();
+            let before = self.line.map(|line| line.offset_ns(sample.host_time).div_euclid(1_000));
+            jump = before.map(|before| before.saturating_sub(sample.offset_us));
         }
         self.pings.add(sample);
         if self.pings.best.len() > BUCKETS {
             self.pings.best.pop_front();
         }
         self.line = self.pings.line(sample.host_time);
+        jump
     }
 
     /// The client's stamp of a host's moment; `None` before the first ping.

@@ -119,3 +119,16 @@ fn a_moment_is_known_the_less_the_further_it_is_from_a_ping() {
     assert_eq!(at(&fit, 5_000), None);
     assert!(at(&fit, 101).is_some_and(|unsure| unsure > 100_000), "by the line of the newest ping");
 }
+
+#[test]
+fn a_jump_is_told_with_how_far_the_host_went_ahead() {
+    let mut fit = ClockFit::default();
+    assert_eq!(fit.add(ping(10_000_000, 1_000, 100)), None);
+    assert_eq!(fit.add(ping(11_000_000, 1_001_000, 5_000)), None, "slow is no jump");
+    // the host's clock was set an hour ahead
+    let jump = fit.add(ping(12_000_000, 2_001_000 + 3_600_000_000, 100)).unwrap();
+    assert!((jump - 3_600_000_000).abs() < 3_000, "{jump}");
+    assert_eq!(fit.add(ping(13_000_000, 3_001_000 + 3_600_000_000, 100)), None);
+    let back = fit.add(ping(14_000_000, 4_001_000, 100)).unwrap();
+    assert!((back + 3_600_000_000).abs() < 3_000, "{back}");
+}

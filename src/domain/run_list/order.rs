@@ -1,10 +1,13 @@
 //! Which run of the list comes first.
 
 use std::cmp::Ordering;
+use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
 use super::ListedRun;
+use crate::domain::run::RunSpec;
+use crate::domain::time::Stamp;
 
 /// The orders of the list.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
@@ -25,12 +28,22 @@ pub enum RunOrder {
     Loss,
     /// The most samples a second first.
     Fastest,
+    /// Runs of one commit together, that of the latest launch first.
+    Git,
 }
 
 impl RunOrder {
     /// All of them, as the key goes through them.
-    pub const ALL: [Self; 7] =
-        [Self::Newest, Self::Longest, Self::Largest, Self::Name, Self::Outcome, Self::Loss, Self::Fastest];
+    pub const ALL: [Self; 8] = [
+        Self::Newest,
+        Self::Longest,
+        Self::Largest,
+        Self::Name,
+        Self::Outcome,
+        Self::Loss,
+        Self::Fastest,
+        Self::Git,
+    ];
 
     /// Its name on a command line.
     pub fn name(self) -> &'static str {
@@ -42,6 +55,7 @@ impl RunOrder {
             Self::Outcome => "outcome",
             Self::Loss => "loss",
             Self::Fastest => "fastest",
+            Self::Git => "git",
         }
     }
 
@@ -60,6 +74,7 @@ impl RunOrder {
             Self::Outcome => "by outcome",
             Self::Loss => "lowest loss first",
             Self::Fastest => "most samples/s first",
+            Self::Git => "by commit, newest first",
         }
     }
 
@@ -72,15 +87,30 @@ impl RunOrder {
 
     /// Sorts a list; among equals the newest comes first. What is not known comes last.
     pub fn sort<T>(self, runs: &mut [T], listed: impl for<'a> Fn(&'a T) -> ListedRun<'a>) {
+        let mut launched: BTreeMap<String, Stamp> = BTreeMap::new();
+        for run in runs.iter().filter(|_| self == Self::Git) {
+            let spec = listed(run).spec;
+            if let Some(commit) = commit(spec) {
+                let newest = launched.entry(commit.to_owned()).or_insert(spec.created);
+                *newest = spec.created.max(*newest);
+            }
+        }
+        // where none is known, after all that are
+        let code = |spec: &RunSpec| commit(spec).and_then(|commit| launched.get_key_value(commit));
         runs.sort_by(|a, b| {
             let (a, b) = (listed(a), listed(b));
-            self.compare(&a, &b).then_with(|| (b.spec.created, &b.spec.id).cmp(&(a.spec.created, &a.spec.id)))
+            let by_code = || {
+                let [a, b] = [code(a.spec), code(b.spec)].map(|code| code.map(|(commit, at)| (at, commit)));
+                b.cmp(&a)
+            };
+            let order = if self == Self::Git { by_code() } else { self.compare(&a, &b) };
+            order.then_with(|| (b.spec.created, &b.spec.id).cmp(&(a.spec.created, &a.spec.id)))
         });
     }
 
     fn compare(self, a: &ListedRun<'_>, b: &ListedRun<'_>) -> Ordering {
         match self {
-            Self::Newest => Ordering::Equal,
+            Self::Newest | Self::Git => Ordering::Equal,
             Self::Longest => b.duration_us.cmp(&a.duration_us),
             Self::Largest => b.bytes.cmp(&a.bytes),
             Self::Name => a.spec.name.to_lowercase().cmp(&b.spec.name.to_lowercase()),
@@ -99,4 +129,9 @@ impl RunOrder {
             }
         }
     }
+}
+
+/// The commit of the code that a run was launched with.
+fn commit(spec: &RunSpec) -> Option<&str> {
+    spec.code.as_ref()?.commit.as_deref()
 }

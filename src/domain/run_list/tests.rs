@@ -89,3 +89,28 @@ fn what_is_not_known_comes_last_in_every_order() {
         assert_eq!(RunOrder::named(order.name()), Some(order));
     }
 }
+
+#[test]
+fn runs_of_one_commit_stand_together_and_unknown_code_comes_last() {
+    let of = |name: &str, commit: Option<&str>, minutes: i64| {
+        let code = commit.map(|commit| Code { commit: Some(commit.into()), dirty: None, tree: None });
+        RunSpec { created: Stamp(minutes * 60_000_000), ..spec(name, code) }
+    };
+    let mut runs = [
+        of("old a", Some("aaaa"), 1),
+        of("none", None, 9),
+        of("b", Some("bbbb"), 3),
+        of("new a", Some("aaaa"), 5),
+        of("c", Some("cccc"), 2),
+    ];
+    RunOrder::Git.sort(&mut runs, |spec| ListedRun {
+        spec,
+        state: ListedState::Done,
+        duration_us: None,
+        bytes: None,
+        trained: None,
+    });
+    let names: Vec<&str> = runs.iter().map(|spec| spec.name.as_str()).collect();
+    assert_eq!(names, ["new a", "old a", "b", "c", "none"]);
+    assert_eq!(RunOrder::named("git"), Some(RunOrder::Git));
+}

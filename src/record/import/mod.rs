@@ -185,11 +185,17 @@ fn what_it_is<R: std::io::Read>(scanner: &Scanner<R>, events: u64, unread: u64) 
                 "a trace with {events} events, none of which is known: no step of torch's profiler (`ProfilerStep#1`), no collective of Horovod"
             )
         }
-        _ => format!(
-            "JSON without a trace event: {} of {} values are no object that is read",
-            scanner.refused() + unread,
-            scanner.refused() + events
-        ),
+        (_, End::Cut(_)) if scanner.refused() + events == 0 => {
+            "JSON without a trace event: its first value does not end".to_owned()
+        }
+        // events are objects too, and none of them could be read
+        _ => match scanner.refused() + events {
+            0 => "JSON without a trace event".to_owned(),
+            1 => "JSON without a trace event: its one value is not an object that is read".to_owned(),
+            count => {
+                format!("JSON without a trace event: none of its {count} values is an object that is read")
+            }
+        },
     }
 }
 

@@ -34,8 +34,9 @@ fn what_is_no_trace_is_named_with_what_is_read() {
         (
             "numbers.json",
             b"[1, 2, \"x\", [3]]",
-            "JSON without a trace event: 4 of 4 values are no object that is read",
+            "JSON without a trace event: none of its 4 values is an object that is read",
         ),
+        ("one.json", b"[[[[7]]]]", "JSON without a trace event: its one value is not an object that is read"),
         (
             "browser.json",
             br#"[{"ph":"X","name":"paint","cat":"gfx","ts":1,"dur":2,"pid":1}]"#,
@@ -170,7 +171,7 @@ fn nesting_and_size_have_bounds_and_cost_no_memory() {
     let person = Person::new(1);
     let deep = 3_000_000;
     let words = refused(&person, "deep.json", "[".repeat(deep).as_bytes());
-    assert!(words.contains("JSON without a trace event"), "{words}");
+    assert!(words.contains("JSON without a trace event: its first value does not end"), "{words}");
     let objects = refused(&person, "objects.json", "{\"a\":".repeat(deep / 5).as_bytes());
     assert!(objects.contains("without `traceEvents`"), "{objects}");
     let text = timeline(6, |step| match step {

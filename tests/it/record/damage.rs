@@ -174,3 +174,21 @@ fn fake_chunk() -> impl Strategy<Value = Vec<u8>> {
 fn option<T: Strategy>(of: T) -> impl Strategy<Value = Option<T::Value>> {
     proptest::option::of(of)
 }
+
+#[test]
+fn the_time_that_a_bad_chunk_has_taken_with_it_is_known() {
+    let (_folder, path, mut bytes) = recorded();
+    assert_eq!(Reader::open(&path).unwrap().lost(), []);
+    let middle = bytes.len() / 2;
+    bytes[middle..middle + 200].fill(0xff);
+    std::fs::write(&path, &bytes).unwrap();
+    let reader = Reader::open(&path).unwrap();
+    assert!(matches!(reader.integrity(), Integrity::Damaged { .. }), "{:?}", reader.integrity());
+    let &[(from, to)] = reader.lost() else { panic!("{:?}", reader.lost()) };
+    let there = read(&reader);
+    let missing: Vec<_> =
+        run(3, 12).into_iter().filter(|one| there.iter().all(|envelope| envelope.seq != one.seq)).collect();
+    assert!(!missing.is_empty());
+    assert!(missing.iter().all(|one| from <= one.at && one.at <= to), "{from:?} {to:?}");
+    assert!((500_000..2_500_000).contains(&to.micros_since(from)), "{from:?} {to:?}");
+}

@@ -114,3 +114,47 @@ fn an_empty_selection_is_said_and_a_wrong_one_refused() {
     let ran = export(folder.path(), &["--to", "csv", "--steps", "-2"]).output().unwrap();
     assert_eq!(String::from_utf8(ran.stdout).unwrap().lines().count(), 1 + 2 * 2);
 }
+
+/// A part of the time gives less than all of it in every format, and a time behind the end nothing.
+#[test]
+fn every_format_is_cut_to_the_time_that_is_asked_for() {
+    let folder = recorded();
+    let size = |format: &str, args: &[&str]| {
+        let ran = export(folder.path(), &[&["--to", format], args].concat()).output().unwrap();
+        assert!(ran.status.success(), "{format} {args:?}: {}", said(&ran));
+        ran
+    };
+    for format in FORMATS {
+        let all = size(format.name, &[]);
+        let half = size(format.name, &["--from", "3", "--to-time", "6"]);
+        let first = size(format.name, &["--to-time", "3"]);
+        let last = size(format.name, &["--from", "6"]);
+        let none = size(format.name, &["--from", "3600"]);
+        assert!(said(&none).contains("the export is empty"), "{}: {}", format.name, said(&none));
+        for (name, part) in [("half", &half), ("first", &first), ("last", &last)] {
+            assert!(!said(part).contains("empty"), "{} {name}: {}", format.name, said(part));
+            // Prometheus takes sums and last values alone: as many lines for a part
+            let is_less = part.stdout.len() < all.stdout.len() || format.name == "prometheus";
+            assert!(
+                part.stdout != all.stdout && is_less && part.stdout.len() > none.stdout.len(),
+                "{} {name}: {} of {}, {} of nothing",
+                format.name,
+                part.stdout.len(),
+                all.stdout.len(),
+                none.stdout.len()
+            );
+        }
+        assert_ne!(first.stdout, last.stdout, "{}", format.name);
+    }
+    // and by its numbers: steps 13 to 24 end between the third and the sixth second of ten, four a second
+    let rows = size("csv", &["--from", "3", "--to-time", "6"]).stdout;
+    let steps: std::collections::BTreeSet<u64> = String::from_utf8(rows)
+        .unwrap()
+        .lines()
+        .skip(1)
+        .map(|line| line.split(',').next().unwrap().parse().unwrap())
+        .collect();
+    let (least, most) = (*steps.first().unwrap(), *steps.last().unwrap());
+    assert!((12..=14).contains(&least) && (23..=25).contains(&most), "{least} to {most}");
+    assert_eq!(steps.len() as u64, most - least + 1);
+}

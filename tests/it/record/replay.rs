@@ -304,6 +304,22 @@ fn it_plays_at_its_speed_and_pauses_at_the_end() {
 }
 
 #[test]
+fn the_slowest_speed_is_an_eighth_and_the_fastest_64() {
+    let (_folder, mut player) = player(&run(2, 10));
+    for (asked, is) in [(0.0, 0.125), (0.01, 0.125), (-3.0, 0.125), (64.0, 64.0), (65.0, 64.0), (1e9, 64.0)] {
+        player.set_speed(asked);
+        assert!((player.state().speed - is).abs() < f64::EPSILON, "{asked}: {}", player.state().speed);
+    }
+    player.seek(Stamp(START));
+    let mut screen = Screen::default();
+    screen.advance(&mut player, Stamp(0));
+    player.toggle();
+    screen.advance(&mut player, Stamp(0));
+    screen.advance(&mut player, Stamp(100_000));
+    assert_eq!(player.state().playhead, Stamp(START + 6_400_000), "64 times as fast");
+}
+
+#[test]
 fn it_steps_to_where_all_ranks_finished() {
     let envelopes = run(3, 5);
     let (_folder, mut player) = player(&envelopes);

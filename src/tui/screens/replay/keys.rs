@@ -36,7 +36,8 @@ pub(super) const KEYS: &[Binding] = &[
         &[c('{')],
         Action::IncidentBefore,
         "incident -",
-        "the incident or mark before: an alert, a failure, a restart, a slow step, a GPU that computed no longer",
+        "the incident or mark before: an alert, a failure, a restart, a slow step, a GPU that computed no longer, \
+         what is missing, a clock that was set",
     ),
     named(&[c('}')], Action::NextIncident, "incident +", "the next incident or mark"),
     bind(&[c('J')], Action::GoTo, "go to", "go to 14:32:05, +90s, -10s, 50% or step 812"),
@@ -76,7 +77,12 @@ pub(super) const KEYS: &[Binding] = &[
     named(&[k(KeyCode::End), c('G')], Action::ToEnd, "end", "to the end, likewise"),
     named(&[k(KeyCode::Tab)], Action::NextPane, "ranks/logs", "move between ranks and logs"),
     named(&[c('A')], Action::AllRanks, "all logs", "log of all ranks"),
-    named(&[k(KeyCode::Enter)], Action::Open, "rank log", "log of the selected rank alone"),
+    named(
+        &[k(KeyCode::Enter)],
+        Action::Open,
+        "rank log",
+        "log of the selected rank alone; where the log has the arrows: the playhead to its match, else to its last line",
+    ),
 ];
 
 /// Why a key can do nothing as things stand: what has ended is not followed.
@@ -111,6 +117,7 @@ fn carry_out(model: &mut Model, action: Action) -> Vec<Effect> {
     match action {
         Action::SeekBack | Action::SeekForward if moves_sideways(model) => run::keys::act(model, action),
         Action::ToStart if model.ui.run.pane == Pane::Logs => run::keys::act(model, Action::Top),
+        Action::Open if model.ui.run.pane == Pane::Logs => run::keys::go_to_line(model),
         Action::ToEnd if model.ui.run.pane == Pane::Logs => run::keys::act(model, Action::Bottom),
         Action::ClearFilter if end_search(model) || end_view(model) => Vec::new(),
         Action::Select => {

@@ -344,6 +344,7 @@ mod tests {
             playing: false,
             damage: None,
             unattended: Vec::new(),
+            lost: Vec::new(),
             growing: false,
         };
         let model = Model::replay(state, start, 3600);

@@ -5,15 +5,20 @@ use std::sync::Arc;
 use crate::domain::history::Mark;
 use crate::domain::ids::RunId;
 use crate::domain::run::{RunStage, Slot};
+use crate::domain::text::sanitize;
 use crate::domain::time::Stamp;
-use crate::domain::units::{counted, short_duration_us};
+use crate::domain::units::{counted, duration_us, short_duration_us};
 use crate::domain::unusual::{APART_US, Cliff};
 use crate::domain::world::RunState;
-use crate::tui::screens::Model;
 use crate::tui::screens::run::{away_words, unattended, whole};
+use crate::tui::screens::{Model, replay};
 
 /// What stands out is looked for again after so much more of the run, microseconds.
 const AGAIN_US: i64 = 1_000_000;
+/// Jumps of the clocks of several hosts by as much within so long are one: each is pinged once a second, microseconds.
+const JUMPED_US: i64 = 5_000_000;
+/// What they may differ by, microseconds: how long the pings take.
+const ALIKE_US: u64 = 10_000;
 /// Falls of the utilisation that are told of a run at most, the first ones.
 const CLIFFS: usize = 32;
 
@@ -116,8 +121,46 @@ fn trained(run: &RunState) -> Vec<(Stamp, Stamp)> {
     each.map(|((at, _), end)| (*at, end)).collect()
 }
 
+/// What never came or is not recorded, and what can no longer be read.
+fn missing(model: &Model, run: &RunState) -> Vec<Incident> {
+    let parts = whole::history(model, run).missing.parts();
+    let parts = parts.iter().map(|part| Incident { at: part.at, words: part.words() });
+    let lost = replay::state(model).map_or(&[][..], |state| &state.lost).iter().map(|(from, to)| {
+        let long = u64::try_from(to.micros_since(*from)).unwrap_or(0);
+        let words = format!("the recording is damaged: {} cannot be read", duration_us(long));
+        Incident { at: *from, words }
+    });
+    parts.chain(lost).collect()
+}
+
+/// Where a host's clock and this machine's no longer agree with what they were; those of several hosts together are one.
+fn clock_jumps(model: &Model, run: &RunState) -> Vec<Incident> {
+    let all = whole::clock_jumps(model, run);
+    let mut told = Vec::new();
+    let mut rest = &all[..];
+    while let Some((at, host, by_us)) = rest.first() {
+        let is_one = |(other, _, us): &&whole::ClockJump| {
+            other.micros_since(*at) < JUMPED_US && us.abs_diff(*by_us) < ALIKE_US + by_us.unsigned_abs() / 100
+        };
+        let together = rest.iter().take_while(is_one).count();
+        let mut hosts: Vec<_> = rest[..together].iter().map(|(_, host, _)| host).collect();
+        hosts.sort_unstable();
+        hosts.dedup();
+        let of = match hosts.len() {
+            1 => format!("clock of {}", sanitize(host.as_str())),
+            several => format!("clocks of {}", counted(several, "host")),
+        };
+        let sign = if *by_us < 0 { '−' } else { '+' };
+        let by = short_duration_us(by_us.unsigned_abs());
+        let words = format!("{of} jumped by {sign}{by} against this machine's: one was set, or slept");
+        told.push(Incident { at: *at, words });
+        rest = &rest[together..];
+    }
+    told
+}
+
 /// When something went wrong or stands out, as far as is known: alerts began, ranks failed or were started again, no client
-/// followed, a step was slow, GPUs computed no longer. In rising order, one a moment.
+/// followed, something is missing, a clock was set, a step was slow, GPUs computed no longer. In rising order, one a moment.
 pub fn all(model: &Model, run: &RunState) -> Vec<Incident> {
     let told = |(at, words): (Stamp, String)| Incident { at, words };
     let alerts = whole::alerts(model, run).into_iter().map(told);
@@ -134,7 +177,8 @@ pub fn all(model: &Model, run: &RunState) -> Vec<Incident> {
     });
     let noticed = noticed(model, run).iter().map(|(_, incident)| incident.clone());
     let (start, end) = whole::range(model, run);
-    let mut all: Vec<Incident> = alerts.chain(marks).chain(away).chain(noticed).collect();
+    let all = alerts.chain(marks).chain(away).chain(missing(model, run)).chain(clock_jumps(model, run));
+    let mut all: Vec<Incident> = all.chain(noticed).collect();
     for one in &mut all {
         one.at = one.at.clamp(start, end);
     }

@@ -60,7 +60,12 @@ pub(super) const BACK: &[Binding] = &[
 
 /// Keys of the table of ranks, on Run and Replay.
 pub(in crate::tui::screens) const RANKS: &[Binding] = &[
-    bind(&[c('s')], Action::Sort, "sort", "ranks in order: worst first, by number, slowest first"),
+    bind(
+        &[c('s')],
+        Action::Sort,
+        "sort",
+        "ranks in order: worst first, by number, slowest first, most delay first",
+    ),
     bind(&[c('z')], Action::Fold, "fold", "group the ranks by host; fold or unfold a host"),
     named(&[c('Z')], Action::FoldAll, "fold all", "group the ranks by host, or not"),
 ];
@@ -77,6 +82,12 @@ pub(in crate::tui::screens) const MARKS: &[Binding] = &[
     named(&[c('m')], Action::Mark, "mark", "set a mark with a note at the moment that is shown"),
     named(&[c('M')], Action::Marks, "marks", "the marks of this run: go there, edit, delete"),
     named(&[c('I')], Action::Report, "report", "how the run went: what hvtui report prints"),
+    named(
+        &[c('X')],
+        Action::Compare,
+        "compare",
+        "beside another run: choose that on Runs, X there shows what hvtui diff prints",
+    ),
 ];
 
 /// Keys of the log, on Run and Replay.
@@ -116,15 +127,15 @@ pub(in crate::tui::screens) const LOG: &[Binding] = &[
 /// Why a key can do nothing as things stand: a run that has ended is not stopped, nor followed at its last line.
 pub(super) fn missing(model: &Model, action: Action) -> Option<&'static str> {
     use Action::{
-        Again, Follow, GoTo, Heat, IncidentBefore, NextIncident, OpenReplay, PageBack, PageForward,
+        Again, Compare, Follow, GoTo, Heat, IncidentBefore, NextIncident, OpenReplay, PageBack, PageForward,
         PlayPause, Report, SeekBack, SeekForward, Stacks, StepBack, StepForward, Stop, Trace,
     };
     let goes_on = model.shown_run().map(|(_, run)| run.is_live());
     match (action, goes_on) {
         (SeekBack | SeekForward, _) if moves_sideways(model) => None,
         (
-            Stop | Stacks | Trace | OpenReplay | Heat | Again | Report | PlayPause | SeekBack | StepBack
-            | IncidentBefore | PageBack | GoTo,
+            Stop | Stacks | Trace | OpenReplay | Heat | Again | Report | Compare | PlayPause | SeekBack
+            | StepBack | IncidentBefore | PageBack | GoTo,
             None,
         ) => Some("no run yet"),
         (SeekForward | StepForward | NextIncident | PageForward, Some(true)) => {
@@ -212,6 +223,11 @@ pub(crate) fn act(model: &mut Model, action: Action) -> Vec<Effect> {
         Action::Report => {
             if let Some(id) = model.shown_run().map(|(id, _)| id.clone()) {
                 return report::ask(model, id);
+            }
+        }
+        Action::Compare => {
+            if let Some(id) = model.shown_run().map(|(id, _)| id.clone()) {
+                return crate::tui::screens::runs::keys::choose_other(model, &id);
             }
         }
         Action::Stacks => return crate::tui::screens::overlay::stacks::ask(model),
@@ -335,6 +351,17 @@ pub(crate) fn scroll_log(model: &mut Model, delta: isize) -> Vec<Effect> {
     let height = log_height(model);
     let back = log::scroll(model, delta, height).map(PlayCommand::SeekTo);
     back.map(Effect::Play).into_iter().collect()
+}
+
+/// The playhead goes to the line of the log that the search has come to, else to the last one that is shown.
+pub(in crate::tui::screens) fn go_to_line(model: &mut Model) -> Vec<Effect> {
+    let at = model.shown_run().and_then(|(_, run)| log::moment_shown(run, &model.ui.run));
+    let Some(at) = at.filter(|at| *at != model.moment() && model.ui.run.log_at != LogAt::Follow) else {
+        model.toast(Level::Info, "the log is at the playhead: scroll to a line".to_owned(), None);
+        return Vec::new();
+    };
+    model.ui.run.log_at = LogAt::Follow;
+    vec![Effect::Play(PlayCommand::SeekTo(at))]
 }
 
 fn log_height(model: &Model) -> usize {

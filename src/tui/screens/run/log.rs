@@ -87,8 +87,8 @@ pub struct LogUi {
 #[derive(Debug, Clone, PartialEq)]
 struct FoundRows {
     of: Searched,
-    /// The first line of each.
-    firsts: Vec<u64>,
+    /// The first line of each, and when it came.
+    firsts: Vec<(u64, Stamp)>,
 }
 
 /// What decides which rows have what is searched: while it is the same, they are.
@@ -109,6 +109,18 @@ impl Searched {
             pattern: ui.searched().to_owned(),
             shown: (ui.log_rank, ui.log.least, ui.log.open),
         }
+    }
+
+    /// Whether the same is searched in the same ranks and levels, whatever lines there are.
+    fn is_same_search(&self, other: &Self) -> bool {
+        (&self.run, &self.pattern, &self.shown) == (&other.run, &other.pattern, &other.shown)
+    }
+}
+
+impl LogUi {
+    /// Forgets what was found: lines have other numbers now.
+    pub(super) fn forget_found(&mut self) {
+        (self.found, self.found_rows) = (None, None);
     }
 }
 
@@ -309,11 +321,14 @@ pub(super) fn find(model: &mut Model, forward: bool, height: usize) {
     show_found(model, &folds, at, height);
 }
 
-/// Each row that has what is searched: when its line came, and that line's number.
-pub(super) fn hits(run: &RunState, ui: &RunUi) -> Vec<(Stamp, u64)> {
-    let Some(pattern) = &ui.log.pattern else { return Vec::new() };
-    let folds = all(run, ui);
-    folds.iter().filter(|fold| has(fold, pattern)).map(|fold| (fold.line.at, fold.first)).collect()
+/// When the line came that the search has come to, else the last one that is shown.
+pub(super) fn moment_shown(run: &RunState, ui: &RunUi) -> Option<Stamp> {
+    let found = ui.log.found.and_then(|line| found_rows(ui).iter().find(|(first, _)| *first == line));
+    let last = || {
+        let last = log_rows(run, ui, None, 1).back()?.last;
+        run.log.until(last).next_back().map(|(_, line)| line.at)
+    };
+    found.map(|(_, at)| *at).or_else(last)
 }
 
 /// The search comes to the row of this line.
@@ -343,12 +358,17 @@ fn has(fold: &Fold, pattern: &Pattern) -> bool {
 /// there were at the last `look_again`.
 pub fn matches(ui: &RunUi) -> Option<(usize, usize)> {
     let firsts = &ui.log.found_rows.as_ref()?.firsts;
-    let at = ui.log.found.and_then(|line| firsts.binary_search(&line).ok());
+    let at = ui.log.found.and_then(|line| firsts.binary_search_by_key(&line, |(first, _)| *first).ok());
     Some((at.map_or(0, |at| at + 1), firsts.len()))
 }
 
+/// The first line of each row that has what is searched, and when it came, as of the last `look_again`.
+pub(super) fn found_rows(ui: &RunUi) -> &[(u64, Stamp)] {
+    ui.log.found_rows.as_ref().map_or(&[], |found| &found.firsts)
+}
+
 /// Looks for the rows that have what is searched, where there are other lines than the last time: folding all lines is too
-/// much for each frame.
+/// much for each frame. A replay that goes back to one keeps those behind it.
 pub(in crate::tui::screens) fn look_again(model: &mut Model) {
     let ui = &model.ui.run;
     let found = match (&ui.log.pattern, model.shown_run()) {
@@ -358,7 +378,12 @@ pub(in crate::tui::screens) fn look_again(model: &mut Model) {
                 return;
             }
             let folds = all(run, ui);
-            let firsts = folds.iter().filter(|fold| has(fold, pattern)).map(|fold| fold.first).collect();
+            let rows = folds.iter().filter(|fold| has(fold, pattern));
+            let mut firsts: Vec<(u64, Stamp)> = rows.map(|fold| (fold.first, fold.line.at)).collect();
+            let before =
+                ui.log.found_rows.as_ref().filter(|found| model.is_replay() && found.of.is_same_search(&of));
+            let behind = before.into_iter().flat_map(|found| found.firsts.iter());
+            firsts.extend(behind.filter(|(first, _)| *first >= run.log.count()));
             Some(FoundRows { of, firsts })
         }
         _ => None,

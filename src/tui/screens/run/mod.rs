@@ -55,7 +55,7 @@ pub(super) static ENTRY: Entry = Entry {
     },
 };
 
-/// The timeline's window goes from 1 ms to a day, microseconds.
+/// The timeline's window goes from 1 ms to 366 days, microseconds: a run of months fits into it.
 const WINDOW_BOUNDS: (i64, i64) = (1_000, 366 * 86_400_000_000);
 /// Lines of a verdict at most.
 const VERDICT_LINES: usize = 3;
@@ -124,7 +124,7 @@ impl RunUi {
         self.moments = moments::MomentsUi::default();
         if !numbered {
             self.log_at = LogAt::Follow;
-            self.log.found = None;
+            self.log.forget_found();
         }
     }
 }

@@ -1,11 +1,11 @@
-//! What a search finds in a replay beside lines of the log: marks, stages of the run, and phases of a rank's steps. Each is a
-//! moment, to which the playhead goes.
+//! What a search finds in a replay: lines of the log, marks, stages of the run, and phases of a rank's steps. The playhead goes
+//! to each.
 //!
 //! Lines, marks and stages are gone through together in the order of time. Every step has the same phases, so these are looked
 //! at where nothing else has what is searched.
 
 use super::rows::selected_rank;
-use super::{log, marks, whole};
+use super::{LogAt, log, marks, whole};
 use crate::domain::ids::Rank;
 use crate::domain::log_text::search::Pattern;
 use crate::domain::time::Stamp;
@@ -54,6 +54,7 @@ impl Hit {
 /// Goes to the next match, or to the one before; from the last one to the first. The newest one comes first.
 pub(super) fn find(model: &mut Model, forward: bool, height: usize) -> Vec<Effect> {
     let Some(pattern) = model.ui.run.log.pattern.clone() else { return Vec::new() };
+    log::look_again(model);
     let hits = hits(model, &pattern);
     let Some(last) = hits.len().checked_sub(1) else {
         model.ui.run.log.found = None;
@@ -78,10 +79,16 @@ pub(super) fn find(model: &mut Model, forward: bool, height: usize) -> Vec<Effec
         Some(on) => on.checked_sub(1).unwrap_or(last),
     };
     match &hits[to] {
-        Hit::Line(_, line) => {
+        Hit::Line(at, line) => {
             model.ui.run.moments.on = None;
-            log::come_to(model, *line, height);
-            Vec::new()
+            if replay::state(model).is_some_and(|state| state.playhead == *at) {
+                log::come_to(model, *line, height);
+                return Vec::new();
+            }
+            // the log goes with the playhead
+            let ui = &mut model.ui.run;
+            (ui.log.found, ui.log_at) = (Some(*line), LogAt::Follow);
+            vec![Effect::Play(PlayCommand::SeekTo(*at))]
         }
         Hit::Moment(at, words) => {
             model.ui.run.log.found = None;
@@ -95,7 +102,7 @@ pub(super) fn find(model: &mut Model, forward: bool, height: usize) -> Vec<Effec
 /// All that has it, in the order of time.
 fn hits(model: &mut Model, pattern: &Pattern) -> Vec<Hit> {
     let Some((_, run)) = model.shown_run() else { return Vec::new() };
-    let lines = log::hits(run, &model.ui.run).into_iter().map(|(at, line)| Hit::Line(at, line));
+    let lines = log::found_rows(&model.ui.run).iter().map(|(line, at)| Hit::Line(*at, *line));
     let marks = marks::shown(model).iter().map(|mark| (mark.at, format!("mark: {}", mark.words())));
     let stages = whole::stages(model, run).iter().map(|(at, stage)| (*at, format!("stage {}", stage.name())));
     let moments = marks.chain(stages).filter(|(_, words)| pattern.is_in(words));

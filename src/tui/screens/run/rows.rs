@@ -36,6 +36,8 @@ pub enum RankSort {
     Number,
     /// The longest steps first.
     Slowest,
+    /// Those that come latest to the allreduce first.
+    Late,
 }
 
 impl RankSort {
@@ -45,7 +47,8 @@ impl RankSort {
         match self {
             Self::Worst => Self::Number,
             Self::Number => Self::Slowest,
-            Self::Slowest => Self::Worst,
+            Self::Slowest => Self::Late,
+            Self::Late => Self::Worst,
         }
     }
 
@@ -55,6 +58,7 @@ impl RankSort {
             Self::Worst => "worst first",
             Self::Number => "by rank",
             Self::Slowest => "slowest first",
+            Self::Late => "most delay first",
         }
     }
 }
@@ -68,7 +72,7 @@ pub struct Arranged {
     pub sort: Option<RankSort>,
     /// The hosts whose ranks are shown below them.
     pub opened: BTreeSet<HostId>,
-    /// How slow each rank is, in grades; empty where the order does not ask for it.
+    /// How slow or late each rank is, in grades; empty where the order does not ask for it.
     grades: Vec<Option<i32>>,
 }
 
@@ -86,30 +90,57 @@ impl Arranged {
     }
 }
 
-/// How many times as long the steps of a rank take as those of one that is one grade faster.
+/// How many times as long the steps of a rank take as those of one that is one grade faster; by so much of a typical step one is
+/// later than another of the grade before.
 const GRADE: f64 = 1.05;
 /// How far a rank is from the middle of its grade when it gets another one, in grades: more than half of one, so that ranks
 /// whose steps take about as long keep their places.
 const NEXT_GRADE: f64 = 0.9;
 
-/// Grades the ranks by the mean of their recent steps, where their order asks for it.
+/// Grades the ranks by their recent steps, where their order asks for it.
 pub(super) fn grade(model: &mut Model) {
     let arranged = &model.ui.run.arranged;
     let grades = match model.shown_run() {
-        Some((_, run)) if arranged.order(run) == RankSort::Slowest => grades(run, &arranged.grades),
-        _ => Vec::new(),
+        Some((_, run)) => match arranged.order(run) {
+            RankSort::Slowest => kept(slow_places(run), &arranged.grades),
+            RankSort::Late => kept(late_places(run), &arranged.grades),
+            RankSort::Worst | RankSort::Number => Vec::new(),
+        },
+        None => Vec::new(),
     };
     model.ui.run.arranged.grades = grades;
 }
 
-/// How much slower than a typical rank each is. It keeps the grade it had while its steps are about as long as that says.
-fn grades(run: &RunState, before: &[Option<i32>]) -> Vec<Option<i32>> {
-    let means: Vec<Option<f64>> = run.ranks.iter().map(mean_step_us).collect();
-    let mut known: Vec<f64> = means.iter().copied().flatten().collect();
+/// What is typical of these.
+fn typical_of(values: impl Iterator<Item = f64>) -> f64 {
+    let mut known: Vec<f64> = values.collect();
     known.sort_unstable_by(f64::total_cmp);
-    let typical = known.get(known.len() / 2).copied().unwrap_or(1.0).max(1.0);
-    let graded = means.into_iter().enumerate().map(|(at, mean)| {
-        let place = (mean?.max(1.0) / typical).ln() / GRADE.ln();
+    known.get(known.len() / 2).copied().unwrap_or(1.0).max(1.0)
+}
+
+/// How much slower than a typical rank each is, in grades.
+fn slow_places(run: &RunState) -> Vec<Option<f64>> {
+    let means: Vec<Option<f64>> = run.ranks.iter().map(mean_step_us).collect();
+    let typical = typical_of(means.iter().copied().flatten());
+    means.into_iter().map(|mean| Some((mean?.max(1.0) / typical).ln() / GRADE.ln())).collect()
+}
+
+/// How much later than a typical rank each comes to the allreduce, in grades; of several processes in a rank the latest.
+fn late_places(run: &RunState) -> Vec<Option<f64>> {
+    let late = lateness_us(run);
+    let grade = typical_of(run.trainers().filter_map(|one| mean_step_us(one.state))) * (GRADE - 1.0);
+    let of = |(at, rank): (usize, &RankState)| {
+        let own = late.get(&Rank(at as u32)).filter(|_| rank.workers.is_empty()).copied();
+        let workers = rank.workers.keys().filter_map(|worker| late.get(&Rank(*worker)).copied());
+        own.into_iter().chain(workers).max_by(f64::total_cmp).map(|us| us / grade)
+    };
+    run.ranks.iter().enumerate().map(of).collect()
+}
+
+/// The grade of each rank. It keeps the one it had while it is about as slow or late as that says.
+fn kept(places: Vec<Option<f64>>, before: &[Option<i32>]) -> Vec<Option<i32>> {
+    let graded = places.into_iter().enumerate().map(|(at, place)| {
+        let place = place?;
         let kept = before.get(at).copied().flatten();
         let kept = kept.filter(|grade| (place - f64::from(*grade)).abs() < NEXT_GRADE);
         Some(kept.unwrap_or(place.round() as i32))
@@ -122,13 +153,23 @@ pub fn rows(model: &Model) -> Vec<RankRow> {
     let Some((_, run)) = model.shown_run() else { return Vec::new() };
     let arranged = &model.ui.run.arranged;
     let order = arranged.order(run);
+    let delays = if order == RankSort::Late { delays(model) } else { None };
     let mut ranks: Vec<(u64, usize)> = match order {
         RankSort::Number => (0..run.ranks.len()).map(|at| (0, at)).collect(),
         RankSort::Worst => {
             let look = Look::of(model, run);
             run.ranks.iter().enumerate().map(|(at, rank)| (look.badness(at, rank), at)).collect()
         }
-        RankSort::Slowest => {
+        RankSort::Late if delays.is_some() => {
+            let delays = delays.unwrap_or_default();
+            let delay = |at: usize| {
+                let workers = run.ranks[at].workers.keys().map(|worker| Rank(*worker));
+                let all = workers.chain([Rank(at as u32)]).filter_map(|rank| delays.get(&rank));
+                all.max().copied()
+            };
+            (0..run.ranks.len()).map(|at| (delay(at).map_or(u64::MAX, |us| u64::MAX - 1 - us), at)).collect()
+        }
+        RankSort::Slowest | RankSort::Late => {
             let grade = |at: usize| arranged.grades.get(at).copied().flatten();
             let place = |grade: i32| (i64::from(i32::MAX) - i64::from(grade)).cast_unsigned();
             (0..run.ranks.len()).map(|at| (grade(at).map_or(u64::MAX, place), at)).collect()
@@ -153,6 +194,13 @@ pub fn rows(model: &Model) -> Vec<RankRow> {
         }
     }
     rows
+}
+
+/// The delay that each rank caused in what the heat map shows, microseconds, while that is on the screen.
+fn delays(model: &Model) -> Option<BTreeMap<Rank, u64>> {
+    let replay = model.is_replay().then_some(&model.ui.replay).filter(|replay| replay.heat)?;
+    let (_, known) = replay.figures.last.as_ref()?;
+    Some(known.ranks.iter().filter_map(|figures| Some((figures.rank, figures.wait_caused_us?))).collect())
 }
 
 fn of_rank(run: &RunState, at: usize) -> impl Iterator<Item = RankRow> {

@@ -4,12 +4,12 @@ use std::sync::Arc;
 
 use crate::domain::alerts::{Alert, Place};
 use crate::domain::history::RunHistory;
-use crate::domain::ids::RunId;
+use crate::domain::ids::{HostId, RunId};
 use crate::domain::outcome::RunOutcome;
 use crate::domain::run::RunStage;
 use crate::domain::text::sanitize;
 use crate::domain::time::Stamp;
-use crate::domain::world::RunState;
+use crate::domain::world::{RunState, World};
 use crate::tui::screens::{Mode, Model};
 
 /// Pieces of the axis of a run that goes on.
@@ -26,6 +26,7 @@ pub struct Whole {
     outcome: Option<RunOutcome>,
     /// Since when its alerts were so and what they say, in the order in which they began.
     alerts: Vec<(Stamp, String)>,
+    clock_jumps: Vec<ClockJump>,
     /// The number of its newest step.
     step: Option<u64>,
 }
@@ -46,9 +47,26 @@ pub(super) fn keep(model: &mut Model) {
         stages: run.stages.clone(),
         outcome: run.outcome.clone(),
         alerts: model.world.alerts.all().map(told).collect(),
+        clock_jumps: jumps_in(&model.world, run),
         step: newest_step(run),
     };
     model.ui.run.whole = Some(Arc::new(whole));
+}
+
+/// A host's clock went ahead of this machine's by so many microseconds: one of the two was set, or slept.
+pub(super) type ClockJump = (Stamp, HostId, i64);
+
+/// The jumps of the clocks of a run's hosts since it was asked for, in the order of time.
+fn jumps_in(world: &World, run: &RunState) -> Vec<ClockJump> {
+    let start = run.history.points.start();
+    let hosts = run.by_host.keys().filter_map(|host| Some((host, world.hosts.get(host)?)));
+    let each = hosts.flat_map(|(host, state)| {
+        let jumps = state.clock_jumps.iter().filter(|(at, _)| *at >= start);
+        jumps.map(|(at, by_us)| (*at, host.clone(), *by_us))
+    });
+    let mut jumps: Vec<ClockJump> = each.collect();
+    jumps.sort_by_key(|(at, ..)| *at);
+    jumps
 }
 
 /// Since when an alert is so, and what it says; without the run, which is the one that is shown.
@@ -140,6 +158,26 @@ pub(super) fn alerts(model: &Model, run: &RunState) -> Vec<(Stamp, String)> {
     };
     let all = world.alerts.all().filter(|alert| is_of_it(&alert.place) && alert.since >= start);
     all.map(told).collect()
+}
+
+/// The jumps of the clocks of its hosts.
+pub(super) fn clock_jumps(model: &Model, run: &RunState) -> Vec<ClockJump> {
+    match seen(model, run) {
+        Seen::Kept(whole) => whole.clock_jumps.clone(),
+        Seen::Run(shown) => {
+            let away = model.away.as_deref().filter(|_| now(model, run).is_some());
+            jumps_in(away.unwrap_or(&model.world), shown)
+        }
+    }
+}
+
+/// Up to when the history of the run is known, where that is not all of it: what a replay has come to.
+pub(super) fn known_until(model: &Model, run: &RunState) -> Option<Stamp> {
+    let Mode::Replay(state) = &model.mode else { return None };
+    match seen(model, run) {
+        Seen::Kept(whole) => Some(whole.until).filter(|until| *until < state.end),
+        Seen::Run(_) => Some(state.playhead).filter(|_| now(model, run).is_none()),
+    }
 }
 
 /// The ends of the axis: of the recording in a replay; else from the start of the run to its end. Of what goes on to a little

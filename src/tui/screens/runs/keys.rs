@@ -11,7 +11,7 @@ use crate::tui::screens::overlay::prompt::{Prompt, PromptKind};
 use crate::tui::screens::overlay::report;
 use crate::tui::screens::run::RunUi;
 use crate::tui::screens::run::keys::ask_stop;
-use crate::tui::screens::update::wheel;
+use crate::tui::screens::update::{perform, wheel};
 use crate::tui::screens::{Model, replay};
 
 /// Its keys; the order is the footer's.
@@ -34,7 +34,7 @@ pub(super) const KEYS: &[Binding] = &[
         &[c('s')],
         Action::Sort,
         "sort",
-        "order by newest, longest, largest, name, outcome, loss, samples/s",
+        "order by newest, longest, largest, name, outcome, loss, samples/s, code (git)",
     ),
     bind(&[c(' ')], Action::Pick, "mark", "mark the run, or take its mark away"),
     bind(&[c('D')], Action::Delete, "delete", "delete the marked runs, or the selected one (asks first)"),
@@ -207,6 +207,20 @@ fn compare(model: &mut Model, chosen: Option<RunId>) -> Vec<Effect> {
         return Vec::new();
     }
     report::compare(model, a.clone(), b.clone())
+}
+
+/// Goes to the list with one run marked, so that another one can be chosen and `X` compares the two.
+pub(in crate::tui::screens) fn choose_other(model: &mut Model, run: &RunId) -> Vec<Effect> {
+    if model.ui.replay.alone {
+        let words = format!("this is a recording alone: hvtui diff {} RUN compares it", run.short());
+        model.notice(Level::Info, words);
+        return Vec::new();
+    }
+    let effects = perform(model, Action::Runs);
+    model.ui.runs.marked = [run.clone()].into();
+    let words = format!("run {} is marked: select another one, X compares them", run.short());
+    model.notice(Level::Info, words);
+    effects
 }
 
 /// A click selects, or orders by the column whose head it hits; a double click opens, the wheel moves.

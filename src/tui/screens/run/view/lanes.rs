@@ -1,6 +1,6 @@
 //! The timeline: a lane a rank with its phases around the moment shown, and a lane a slot with its load.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -21,7 +21,7 @@ use crate::domain::world::{HostState, RunState};
 use crate::tui::canvas::{Canvas, width};
 use crate::tui::core::layout::Band;
 use crate::tui::core::words::clock_time;
-use crate::tui::screens::replay::selection::selected;
+use crate::tui::screens::replay::{self, selection::selected};
 use crate::tui::screens::run::lanes::{Lane, Lanes, counter_lanes, lane_columns, trainer_lanes, worst};
 use crate::tui::screens::run::marks::shown as shown_marks;
 use crate::tui::screens::run::rows::{Look, rows};
@@ -61,7 +61,11 @@ pub(super) fn draw(model: &Model, canvas: &mut Canvas<'_>, band: Band, run: &Run
     let note = (room > rank_room).then(|| counters.axis()).flatten();
     let words = head(model, canvas, band.y, run, (window, end), (apart, hidden, note));
     let spans = unattended(model, run);
-    let away = |column: u16| is_away(spans, part.moment(column), part.moment(column + 1));
+    let lost = replay::state(model).map_or(&[][..], |state| &state.lost);
+    let away = |column: u16| {
+        let (from, to) = (part.moment(column), part.moment(column + 1));
+        is_away(spans, from, to) || is_away(lost, from, to)
+    };
     let mut y = lanes.y;
     let look = Look::of(model, run);
     let mut shown = Vec::new();
@@ -76,7 +80,8 @@ pub(super) fn draw(model: &Model, canvas: &mut Canvas<'_>, band: Band, run: &Run
         let style = if marked { canvas.theme.bad } else { canvas.theme.text };
         canvas.text(1, y, x - 2, &name(&lane, one, marked, x - 2), style);
         let host = model.world.hosts.get(&one.rank.placement.host);
-        strip::draw(canvas, x, y, w, &phases_of(ahead, one, host, part), away);
+        let (phases, unknown) = phases_of(ahead, one, host, part);
+        strip::draw(canvas, x, y, w, &phases, |column| away(column) || unknown.contains(&column));
         y += 1;
     }
     let has_steps = |one: Trainer<'_>| !one.state.steps.is_empty() || !ahead.steps(one.number).is_empty();
@@ -267,14 +272,20 @@ pub(super) struct Ahead<'a> {
     pub(super) moment: Stamp,
     /// The whole run, in short.
     pub(super) history: &'a RunHistory,
+    /// From when to when that tells nothing, though something is recorded.
+    unread: Option<(Stamp, Stamp)>,
 }
 
 impl<'a> Ahead<'a> {
     fn of(model: &'a Model, run: &'a RunState, end: Stamp) -> Self {
         let history = whole::history(model, run);
-        let Mode::Replay(state) = &model.mode else { return Self { after: None, moment: end, history } };
+        let Mode::Replay(state) = &model.mode else {
+            return Self { after: None, moment: end, history, unread: None };
+        };
         let after = model.ui.replay.timeline_ahead.as_deref();
-        Self { after: after.filter(|after| after.until > state.playhead), moment: state.playhead, history }
+        let after = after.filter(|after| after.until > state.playhead);
+        let unread = whole::known_until(model, run).map(|until| (until, state.end));
+        Self { after, moment: state.playhead, history, unread }
     }
 
     /// The steps that one tells after the moment.
@@ -310,8 +321,14 @@ fn placed<'a>(
 }
 
 /// What a lane shows: each phase where it was. Where steps are shorter than a column, and in columns of which the steps are not
-/// held, the two phases that took the most.
-fn phases_of(ahead: Ahead<'_>, one: Trainer<'_>, host: Option<&HostState>, part: Part) -> Vec<Segment> {
+/// held, the two phases that took the most. A cell of a terminal has two colours, so that of the others nothing can be shown.
+/// Beside them the columns of which nothing is held.
+fn phases_of(
+    ahead: Ahead<'_>,
+    one: Trainer<'_>,
+    host: Option<&HostState>,
+    part: Part,
+) -> (Vec<Segment>, BTreeSet<u16>) {
     let (steps, w) = (&one.state.steps, part.w);
     // the others are over before it begins
     let held = placed(steps.after(part.start.plus_micros(-EARLY_US)), host, part);
@@ -334,15 +351,26 @@ fn phases_of(ahead: Ahead<'_>, one: Trainer<'_>, host: Option<&HostState>, part:
     ];
     let is_known =
         |left: f64, right: f64| known.iter().flatten().any(|(from, to)| left < *to && right > *from);
+    let mut unknown = BTreeSet::new();
     for column in 0..w {
         let (left, right) = (f64::from(column) / f64::from(w), f64::from(column + 1) / f64::from(w));
-        if !is_known(left, right) {
-            let point =
-                ahead.history.phases_between(one.number, part.moment(column), part.moment(column + 1));
-            out.extend(main_two(point.unwrap_or_default().phases.map(u64::from), column, w));
+        if is_known(left, right) {
+            continue;
+        }
+        let (from, to) = (part.moment(column), part.moment(column + 1));
+        match ahead.history.phases_between(one.number, from, to) {
+            Some(point) => out.extend(main_two(point.phases.map(u64::from), column, w)),
+            None if ahead.unread.is_some_and(|(read, end)| read <= from && from < end) => {
+                unknown.insert(column);
+            }
+            // of very many ranks it is not kept, so before the steps that are held nothing is known since the run began
+            None if is_cut && !ahead.history.has_phases(one.number) => {
+                unknown.extend((from >= ahead.history.points.start()).then_some(column));
+            }
+            None => {}
         }
     }
-    out
+    (out, unknown)
 }
 
 /// Each phase where it was.
