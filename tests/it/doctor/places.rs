@@ -35,7 +35,8 @@ fn a_path_below_the_guard_of_bashrc_is_told_with_its_line() {
     assert!(path["remedy"].as_str().unwrap().contains("--env-from-login=interactive"), "{path:#}");
     assert_eq!(verdict(&told, "path", "n1")["mark"], "good", "{told:#}");
     // what the remedy names finds it, and the line above the guard does
-    let run = ["run", "-H", "n2:1", "--env-from-login=interactive", "--", "sh", "-c", "horovodrun"];
+    let finds = "import shutil; assert shutil.which('horovodrun')";
+    let run = ["run", "-H", "n2:1", "--env-from-login=interactive", "--", "python3", "-c", finds];
     let ran = client.run(&run);
     assert_eq!(ran.code, 0, "{ran:?}");
     cluster.on("n2", "sed -i '1i export PATH=$HOME/hvd/bin:$PATH' ~/.bashrc");
