@@ -13,6 +13,7 @@ use crate::domain::occupancy::FreeMemory;
 use crate::domain::question::HostKeyPolicy;
 use crate::domain::retention::Retention;
 use crate::domain::run::{JobKind, Spool};
+use crate::launch::by_hand::Reach;
 use crate::launch::request::Pick;
 
 /// The hosts and recipes to work with.
@@ -123,6 +124,35 @@ impl HostConfig {
         }
     }
 
+    /// How a person's ssh reaches it; `None` for this machine.
+    pub fn reach(&self) -> Option<Reach> {
+        let Address::Ssh(address) = &self.address else { return None };
+        let mut options = Vec::new();
+        if let Some(identity) = &self.identity {
+            options.extend(["-i".to_owned(), identity.display().to_string()]);
+        }
+        if let Some(jump) = &self.jump {
+            let hops: Vec<String> = jump.split(',').map(|hop| self.hop(hop)).collect();
+            options.extend(["-J".to_owned(), hops.join(",")]);
+        }
+        Some(Reach { host: address.clone(), user: self.user.clone(), port: self.port, options })
+    }
+
+    /// A host to go through as `ssh -J` takes it: the names of the file mean nothing to ssh.
+    fn hop(&self, name: &str) -> String {
+        let known = self.jump_hosts.iter().find(|host| host.id.as_str() == name);
+        let Some((host, Address::Ssh(address))) = known.map(|host| (host, &host.address)) else {
+            return name.to_owned();
+        };
+        let user = host.user.as_ref().map_or_else(String::new, |user| format!("{user}@"));
+        let port = host.port.map_or_else(String::new, |port| format!(":{port}"));
+        if address.contains(':') {
+            format!("{user}[{address}]{port}")
+        } else {
+            format!("{user}{address}{port}")
+        }
+    }
+
     /// Whether it is this machine, reached without ssh.
     pub fn is_local(&self) -> bool {
         self.address == Address::Local
@@ -206,4 +236,30 @@ pub enum RecipeWhere {
     Count(Option<u32>),
     /// On these slots; their hosts are in the file.
     Picks(Vec<Pick>),
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_persons_ssh_is_told_is_what_the_file_says() {
+        let host = |name: &str, address: &str| HostConfig {
+            id: HostId::from(name),
+            address: Address::Ssh(address.to_owned()),
+            ..HostConfig::this_machine()
+        };
+        let gate = HostConfig { user: Some("li".to_owned()), port: Some(2200), ..host("gate", "fd00::1") };
+        let behind = HostConfig {
+            user: Some("ml".to_owned()),
+            port: Some(2222),
+            identity: Some("/home/li/key".into()),
+            jump: Some("gate,other:22".to_owned()),
+            jump_hosts: vec![gate],
+            ..host("a", "10.0.0.1")
+        };
+        let words = behind.reach().unwrap().words().join(" ");
+        assert_eq!(words, "-p 2222 -i /home/li/key -J li@[fd00::1]:2200,other:22 ml@10.0.0.1");
+        assert!(HostConfig::this_machine().reach().is_none());
+    }
 }

@@ -132,7 +132,12 @@ mod tests {
         });
         let info: Arc<HostInfo> = Arc::new(serde_json::from_value(info).unwrap());
         let hosts = ["gpu-01", "gpu-02", "gpu-03"].map(HostId::from);
-        let peers = [Peer { host: hosts[1].clone(), addresses: vec!["10.20.0.12".parse().unwrap()] }];
+        let peers = [Peer {
+            host: hosts[1].clone(),
+            addresses: vec!["10.20.0.12".parse().unwrap()],
+            user: None,
+            port: None,
+        }];
         let paths = [SamePath { path: "~/train.py".to_owned(), role: SameRole::Script }];
         let mut told = BTreeMap::new();
         for (number, host) in (0..).zip(&hosts) {
@@ -144,7 +149,7 @@ mod tests {
         let reached: Vec<_> =
             hosts.iter().map(|host| (host.clone(), Reached::Up(Arc::clone(&info), None))).collect();
         let checks: Vec<&'static Entry> = CHECKS.iter().collect();
-        let matrix = matrix(&checks, &reached, &told);
+        let matrix = matrix(&checks, &reached, &told, &BTreeMap::new());
         for (row, entry) in matrix.rows.iter().skip(1).zip(&CHECKS).filter(|(_, entry)| entry.looks) {
             let first = &row.verdicts[&hosts[0]];
             // this host of the demo has no address to judge an interface by, and no GPU

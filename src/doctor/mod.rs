@@ -21,7 +21,7 @@ use serde_json::Value;
 
 pub use site::{PATIENCE, Site};
 
-use crate::domain::doctor::{CONNECTION, Fix, Matrix, Peer, Row, Verdict};
+use crate::domain::doctor::{CONNECTION, Fix, HostContext, Matrix, Peer, Row, Verdict};
 use crate::domain::host::{HostInfo, HostSample};
 use crate::domain::ids::HostId;
 use crate::domain::text::{plain, sanitize};
@@ -37,8 +37,12 @@ struct Seen<'a, F> {
     info: &'a HostInfo,
     /// The newest sample of its GPUs.
     sample: Option<&'a HostSample>,
+    /// Those variables that a launch gives its ranks there, where one is looked for.
+    given: &'a BTreeMap<String, String>,
     found: F,
 }
+
+static NOTHING_GIVEN: BTreeMap<String, String> = BTreeMap::new();
 
 /// One check.
 trait Check {
@@ -165,8 +169,11 @@ pub enum Reached {
     Down(String),
 }
 
-/// Which addresses each host offers to the others.
-pub fn peers(hosts: &[(HostId, Reached)]) -> Vec<Peer> {
+/// What is known of hosts without asking them.
+pub type Contexts = BTreeMap<HostId, HostContext>;
+
+/// Which addresses each host offers to the others, and how ssh comes in there.
+pub fn peers(hosts: &[(HostId, Reached)], contexts: &Contexts) -> Vec<Peer> {
     let described = hosts.iter().filter_map(|(host, reached)| match reached {
         Reached::Up(info, _) => {
             Some((host, info.addresses.iter().map(|one| one.address).collect::<Vec<_>>()))
@@ -174,7 +181,13 @@ pub fn peers(hosts: &[(HostId, Reached)]) -> Vec<Peer> {
         _ => None,
     });
     let described: Vec<(&HostId, Vec<IpAddr>)> = described.collect();
-    checks::reach::addresses(described.iter().map(|(host, all)| (*host, all.as_slice())))
+    let mut peers = checks::reach::addresses(described.iter().map(|(host, all)| (*host, all.as_slice())));
+    for peer in &mut peers {
+        if let Some(HostContext { user, port, .. }) = contexts.get(&peer.host) {
+            (peer.user, peer.port) = (user.clone(), *port);
+        }
+    }
+    peers
 }
 
 /// What a host has told for a check.
@@ -185,13 +198,14 @@ pub fn matrix(
     checks: &[&'static Entry],
     hosts: &[(HostId, Reached)],
     told: &BTreeMap<(HostId, &'static str), Told>,
+    contexts: &Contexts,
 ) -> Matrix {
-    let rows =
-        [connection(hosts)].into_iter().chain(checks.iter().map(|entry| row(entry, hosts, told))).collect();
+    let rows = checks.iter().map(|entry| row(entry, hosts, told, contexts));
+    let rows = [connection(hosts, contexts)].into_iter().chain(rows).collect();
     Matrix { hosts: hosts.iter().map(|(host, _)| host.clone()).collect(), rows }
 }
 
-fn connection(hosts: &[(HostId, Reached)]) -> Row {
+fn connection(hosts: &[(HostId, Reached)], contexts: &Contexts) -> Row {
     let cause = "no run can use the host, and nothing else is known of it";
     let verdicts = hosts.iter().filter_map(|(host, reached)| {
         let verdict = match reached {
@@ -201,7 +215,12 @@ fn connection(hosts: &[(HostId, Reached)]) -> Row {
                 Verdict::good(format!("{} as {}{by}", info.hostname, info.user))
             }
             Reached::Down(why) => {
-                Verdict::bad(plain(host, why), cause, format!("ssh -v {host} true, then: hvtui hosts check"))
+                let ssh = contexts.get(host).and_then(|context| context.ssh.as_ref());
+                let tried = ssh.map_or_else(String::new, |words| {
+                    let words: Vec<_> = words.iter().map(|word| shell_word(word)).collect();
+                    format!("ssh -v {} true, then: ", words.join(" "))
+                });
+                Verdict::bad(plain(host, why), cause, format!("{tried}hvtui hosts check {host}"))
             }
         };
         Some((host.clone(), verdict))
@@ -215,6 +234,7 @@ fn row(
     entry: &'static Entry,
     hosts: &[(HostId, Reached)],
     told: &BTreeMap<(HostId, &'static str), Told>,
+    contexts: &Contexts,
 ) -> Row {
     let mut verdicts = BTreeMap::new();
     let (mut seen, null) = (Vec::new(), Value::Null);
@@ -236,7 +256,8 @@ fn row(
             }
             None => continue,
         };
-        seen.push(Seen { host, info, sample, found });
+        let given = contexts.get(host).map_or(&NOTHING_GIVEN, |context| &context.given);
+        seen.push(Seen { host, info, sample, given, found });
     }
     let mut judged = (entry.judge)(&seen);
     let of_root = seen.iter().zip(&mut judged).filter(|(one, _)| one.info.user == "root");
@@ -284,7 +305,10 @@ fn judge<C: Check>(told: &[Seen<'_, &Value>]) -> Vec<Verdict> {
     let mut unread = Vec::new();
     for (at, one) in told.iter().enumerate() {
         match C::Found::deserialize(one.found) {
-            Ok(found) => seen.push(Seen { host: one.host, info: one.info, sample: one.sample, found }),
+            Ok(found) => {
+                let Seen { host, info, sample, given, .. } = *one;
+                seen.push(Seen { host, info, sample, given, found });
+            }
             Err(_) => unread.push(at),
         }
     }

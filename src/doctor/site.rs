@@ -72,7 +72,8 @@ impl Site {
     /// # Errors
     /// The shell does not tell, and why.
     pub fn of_login(&self, name: &str) -> Result<Option<String>, String> {
-        let changed = self.login.get_or_init(login).as_ref().map_err(Clone::clone)?;
+        let changed =
+            self.login.get_or_init(|| changed_by(LoginShell::Login)).as_ref().map_err(Clone::clone)?;
         Ok(changed.get(name).cloned().or_else(|| std::env::var(name).ok()))
     }
 
@@ -159,9 +160,18 @@ pub(super) fn on(path: Option<&OsStr>, name: &str) -> Option<PathBuf> {
     resolve(name, path, Path::new("/"), Path::new("")).ok()
 }
 
-/// What a login shell changes.
-fn login() -> Result<BTreeMap<String, String>, String> {
-    let plan = EnvironmentPlan { login: Some(LoginShell::Login), ..EnvironmentPlan::default() };
+/// A variable as a shell has it that a person has logged in to: an interactive one, which reads more of `~/.bashrc`.
+///
+/// # Errors
+/// The shell does not tell, and why.
+pub(super) fn of_interactive(name: &str) -> Result<Option<String>, String> {
+    let changed = changed_by(LoginShell::Interactive)?;
+    Ok(changed.get(name).cloned().or_else(|| std::env::var(name).ok()))
+}
+
+/// What such a shell changes.
+fn changed_by(shell: LoginShell) -> Result<BTreeMap<String, String>, String> {
+    let plan = EnvironmentPlan { login: Some(shell), ..EnvironmentPlan::default() };
     let deadline = Deadline::after(u64::try_from(OF_A_PROGRAM.as_micros()).unwrap_or(u64::MAX));
     let change = environment::resolve(&plan, &BTreeMap::new(), &home(), deadline);
     Ok(change.map_err(|error| error.to_string())?.set)

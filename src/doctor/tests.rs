@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::*;
+use crate::domain::host::InterfaceAddress;
 use crate::domain::preflight::Mark;
 use crate::domain::symptoms::{PLACES, SYMPTOMS};
 use crate::domain::time::Stamp;
@@ -29,9 +30,28 @@ pub(super) fn seen<F>(found: impl IntoIterator<Item = F>) -> Vec<Seen<'static, F
         .map(|(at, found)| {
             let host: &'static HostId = Box::leak(Box::new(HostId::from(format!("host-{at}").as_str())));
             let info: &'static HostInfo = Box::leak(Box::new(info()));
-            Seen { host, info, sample: None, found }
+            Seen { host, info, sample: None, given: &NOTHING_GIVEN, found }
         })
         .collect()
+}
+
+/// Facts of a host with these addresses, by interface.
+pub(super) fn info_with(addresses: &[(&str, &str)]) -> HostInfo {
+    let address = |(interface, address): &(&str, &str)| InterfaceAddress {
+        interface: (*interface).to_owned(),
+        address: address.parse().unwrap(),
+    };
+    HostInfo { addresses: addresses.iter().map(address).collect(), ..info() }
+}
+
+/// As hosts with these facts would have told it.
+pub(super) fn seen_with<F>(found: impl IntoIterator<Item = (HostInfo, F)>) -> Vec<Seen<'static, F>> {
+    let (infos, found): (Vec<HostInfo>, Vec<F>) = found.into_iter().unzip();
+    let mut all = seen(found);
+    for (one, info) in all.iter_mut().zip(infos) {
+        one.info = Box::leak(Box::new(info));
+    }
+    all
 }
 
 #[test]
@@ -42,7 +62,7 @@ fn each_check_looks_at_this_machine_and_is_judged() {
     let checks: Vec<&'static Entry> = CHECKS.iter().collect();
     let looks = CHECKS.iter().filter(|entry| entry.looks);
     let told: BTreeMap<_, _> = looks.map(|entry| ((host.clone(), entry.name), entry.look(&site))).collect();
-    let matrix = matrix(&checks, &hosts, &told);
+    let matrix = matrix(&checks, &hosts, &told, &BTreeMap::new());
     for row in &matrix.rows {
         let verdict = &row.verdicts[&host];
         assert!(!verdict.evidence.is_empty(), "{}: {verdict:?}", row.check);
@@ -127,10 +147,11 @@ fn a_host_that_tells_nonsense_is_judged_alone() {
         ((b.clone(), "shm"), good()),
         ((c.clone(), "shm"), good()),
     ]);
-    let row = &matrix(&[shm], &hosts, &told).rows[1];
+    let row = &matrix(&[shm], &hosts, &told, &BTreeMap::new()).rows[1];
     let marks: Vec<Mark> = [&a, &b, &c].map(|host| row.verdicts[host].mark).to_vec();
     assert_eq!(marks, [Mark::Unknown, Mark::Good, Mark::Good]);
-    let silent = &matrix(&[shm], &[(a.clone(), Reached::Down("refused".into()))], &told).rows[1];
+    let silent =
+        &matrix(&[shm], &[(a.clone(), Reached::Down("refused".into()))], &told, &BTreeMap::new()).rows[1];
     assert_eq!(silent.verdicts[&a].mark, Mark::Unknown);
-    assert_eq!(matrix(&[shm], &[(a, Reached::Waiting)], &told).due(), 1);
+    assert_eq!(matrix(&[shm], &[(a, Reached::Waiting)], &told, &BTreeMap::new()).due(), 1);
 }

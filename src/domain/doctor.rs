@@ -21,6 +21,25 @@ pub struct Peer {
     pub host: HostId,
     /// By which addresses.
     pub addresses: Vec<IpAddr>,
+    /// The login name there, where the hosts file says one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub user: Option<String>,
+    /// The port of its ssh, where the hosts file says one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub port: Option<u16>,
+}
+
+/// What is known of a host without asking it.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct HostContext {
+    /// The login name there, where the hosts file says one.
+    pub user: Option<String>,
+    /// The port of its ssh, where the hosts file says one.
+    pub port: Option<u16>,
+    /// The arguments with which a person's ssh reaches it; `None` for this machine.
+    pub ssh: Option<Vec<String>>,
+    /// Those variables that a launch gives its ranks there and that checks judge ([`super::needs::INTERFACES`]).
+    pub given: BTreeMap<String, String>,
 }
 
 /// A file or folder of a host that others should have alike.

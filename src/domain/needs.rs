@@ -14,7 +14,7 @@ const PYTHONS: [&str; 4] = ["python", "python3", "torchrun", "horovodrun"];
 /// Variables by which a launch brings libraries and programs of its own: what the host has is not what it uses.
 const OWN: [&str; 5] = ["PATH", "LD_LIBRARY_PATH", "LD_PRELOAD", "PYTHONPATH", "PYTHONHOME"];
 /// Variables that name interfaces.
-const INTERFACES: [&str; 4] =
+pub const INTERFACES: [&str; 4] =
     ["NCCL_SOCKET_IFNAME", "GLOO_SOCKET_IFNAME", "TP_SOCKET_IFNAME", "OMPI_MCA_btl_tcp_if_include"];
 
 /// The checks, by name. What the launch brings along itself, as an image, an environment or variables, is not looked at on the
@@ -30,8 +30,7 @@ pub fn checks(spec: &RunSpec, shares: &[HostRun]) -> Vec<&'static str> {
     let has_gpus = spec.placements.iter().any(|placement| placement.gpus().next().is_some());
     let mut checks = Vec::new();
     if spans_hosts {
-        checks.push("reach");
-        checks.extend((!sets(&INTERFACES)).then_some("interface"));
+        checks.extend(["reach", "interface"]);
     }
     if has_gpus && meets {
         checks.extend(["gpu", "driver"]);
@@ -68,6 +67,21 @@ pub fn checks(spec: &RunSpec, shares: &[HostRun]) -> Vec<&'static str> {
         checks.extend((is_of_mpi && !brings_own).then_some("mpi"));
     }
     checks
+}
+
+/// The variables that name interfaces and that a launch gives its ranks, by host: they count before what a host has.
+pub fn given(shares: &[HostRun]) -> BTreeMap<HostId, BTreeMap<String, String>> {
+    let of_share = |share: &HostRun| {
+        let mut given = BTreeMap::new();
+        for name in INTERFACES {
+            let value = share.ranks.iter().find_map(|rank| rank.env.get(name));
+            given.extend(
+                value.filter(|value| !value.is_empty()).map(|value| (name.to_owned(), value.clone())),
+            );
+        }
+        (share.host.clone(), given)
+    };
+    shares.iter().map(of_share).filter(|(_, given)| !given.is_empty()).collect()
 }
 
 /// Those of the checks that read the script which is executed.
@@ -213,8 +227,16 @@ mod tests {
         let torch = spec(JobKind::Torch, "python3", &["a", "b"]);
         let path = checks(&torch, &shares(&torch, &[("LD_LIBRARY_PATH", "/opt/cuda")]));
         assert_eq!(path, ["reach", "interface", "gpu", "driver", "shm"]);
-        let network = checks(&torch, &shares(&torch, &[("NCCL_SOCKET_IFNAME", "eth1")]));
-        assert!(!network.contains(&"interface") && network.contains(&"torch"), "{network:?}");
+    }
+
+    #[test]
+    fn an_interface_that_it_names_itself_is_looked_for_on_each_host() {
+        let torch = spec(JobKind::Torch, "python3", &["a", "b"]);
+        let shares = shares(&torch, &[("NCCL_SOCKET_IFNAME", "eth1"), ("X", "y")]);
+        assert!(checks(&torch, &shares).contains(&"interface"));
+        let given = given(&shares);
+        let names = BTreeMap::from([("NCCL_SOCKET_IFNAME".to_owned(), "eth1".to_owned())]);
+        assert_eq!((given.len(), &given[&HostId::from("b")]), (2, &names));
     }
 
     #[test]

@@ -4,8 +4,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use crate::doctor::{self, Entry, Reached, Told};
-use crate::domain::doctor::{Matrix, Peer, SamePath, SameRole};
+use crate::config::HostConfig;
+use crate::doctor::{self, Contexts, Entry, Reached, Told};
+use crate::domain::doctor::{HostContext, Matrix, Peer, SamePath, SameRole};
 use crate::domain::host::{HostInfo, HostSample};
 use crate::domain::ids::HostId;
 use crate::wire::doctor::Checked;
@@ -27,6 +28,17 @@ pub struct Question {
     pub for_launch: bool,
 }
 
+/// What the hosts file says of how ssh reaches hosts.
+pub fn contexts(configs: &[HostConfig]) -> Contexts {
+    let context = |config: &HostConfig| HostContext {
+        user: config.user.clone(),
+        port: config.port,
+        ssh: config.reach().map(|reach| reach.words()),
+        given: BTreeMap::new(),
+    };
+    configs.iter().map(|config| (config.id.clone(), context(config))).collect()
+}
+
 /// What was asked and told so far.
 #[derive(Debug)]
 pub struct Checkup {
@@ -39,6 +51,8 @@ pub struct Checkup {
     paths: BTreeMap<HostId, Vec<SamePath>>,
     /// Python modules that are looked for.
     modules: Vec<String>,
+    /// What is known of the hosts without asking them.
+    contexts: Contexts,
     /// Whether a launch rests on it.
     for_launch: bool,
     has_given_up: bool,
@@ -67,6 +81,7 @@ impl Checkup {
             asked: BTreeSet::new(),
             paths: BTreeMap::new(),
             modules: Vec::new(),
+            contexts: Contexts::new(),
             for_launch: false,
             has_given_up: false,
         }
@@ -90,6 +105,24 @@ impl Checkup {
     #[must_use]
     pub fn looking_for(self, modules: &[String]) -> Self {
         Self { modules: modules.to_vec(), ..self }
+    }
+
+    /// With what is known of the hosts without asking them.
+    #[must_use]
+    pub fn reached_as(mut self, contexts: &Contexts) -> Self {
+        let is_asked = |host: &HostId| self.hosts.iter().any(|(one, _)| one == host);
+        let known = contexts.iter().filter(|(host, _)| is_asked(host));
+        self.contexts = known.map(|(host, context)| (host.clone(), context.clone())).collect();
+        self
+    }
+
+    /// With the variables that a launch gives its ranks on each host.
+    #[must_use]
+    pub fn giving(mut self, given: BTreeMap<HostId, BTreeMap<String, String>>) -> Self {
+        for (host, given) in given {
+            self.contexts.entry(host).or_default().given = given;
+        }
+        self
     }
 
     /// The number of its questions.
@@ -187,7 +220,7 @@ impl Checkup {
     /// needs the others' addresses.
     pub fn questions(&mut self) -> Vec<Question> {
         let complete = self.have_all_come();
-        let peers = if complete { doctor::peers(&self.hosts) } else { Vec::new() };
+        let peers = if complete { doctor::peers(&self.hosts, &self.contexts) } else { Vec::new() };
         let mut questions = Vec::new();
         for (host, reached) in &self.hosts {
             if !matches!(reached, Reached::Up(..)) {
@@ -236,7 +269,7 @@ impl Checkup {
 
     /// The verdicts so far.
     pub fn matrix(&self) -> Matrix {
-        doctor::matrix(&self.checks, &self.hosts, &self.told)
+        doctor::matrix(&self.checks, &self.hosts, &self.told, &self.contexts)
     }
 }
 
@@ -300,6 +333,28 @@ mod tests {
         assert!(checkup.is_over());
         checkup.is_up(&a, info("10.0.0.1"));
         assert_eq!(checkup.questions()[0].checks, ["shm"]);
+    }
+
+    #[test]
+    fn how_ssh_reaches_a_host_is_that_of_the_hosts_file() {
+        let host = |name: &str, port| HostConfig {
+            id: HostId::from(name),
+            address: crate::config::Address::Ssh(format!("{name}.lab")),
+            user: Some("ml".to_owned()),
+            port,
+            ..HostConfig::this_machine()
+        };
+        let configs = [host("a", None), host("b", Some(2222))];
+        let ids = configs.iter().map(|config| config.id.clone());
+        let mut checkup = Checkup::new(1, ids, &["logins".to_owned()]).reached_as(&contexts(&configs));
+        let (a, b) = (&configs[0].id, &configs[1].id);
+        checkup.is_up(a, info("10.0.0.1"));
+        checkup.is_up(b, info("10.0.0.2"));
+        let peer = &checkup.questions()[0].peers[0];
+        assert_eq!((&peer.host, peer.user.as_deref(), peer.port), (b, Some("ml"), Some(2222)));
+        checkup.is_down(b, "refused".to_owned());
+        let remedy = checkup.matrix().rows[0].verdicts[b].remedy.clone().unwrap();
+        assert_eq!(remedy, "ssh -v -p 2222 ml@b.lab true, then: hvtui hosts check b");
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! `hvtui doctor` over real ssh: each trouble of a host is planted, found, and told with what helps.
 
 mod alike;
+mod places;
 
 use std::ffi::OsStr;
 use std::process::{Command, Stdio};
@@ -92,6 +93,9 @@ fn troubles_of_hosts_are_found_and_told_with_what_helps() {
         "{stub:#}"
     );
     let ports = verdict(&told, "ports", "n2");
+    let holder = cluster.on("n2", "pgrep -f '[h]ttp.server 29500'");
+    let ends = format!("kill {} there ends what has 29500; ", holder.trim());
+    assert!(ports["remedy"].as_str().unwrap().starts_with(&ends), "{ports:#}");
     let taken =
         "29500 (torch's MASTER_PORT) is taken by root (python3 -m http.server 29500), for every machine";
     assert_eq!((&ports["mark"], &ports["evidence"]), (&"look".into(), &taken.into()));
@@ -166,7 +170,12 @@ fn a_remedy_that_is_one_command_is_run_when_a_person_says_so_and_looked_at_again
         "{file}"
     );
     let without = client.run(&["doctor", "--only", "logins", "--fix"]);
-    assert!(without.code == 64 && without.err.contains("--fix asks before each command"), "{without:?}");
+    assert!(
+        without.code == 64
+            && without.out.is_empty()
+            && without.err.contains("--fix asks before each command"),
+        "{without:?}"
+    );
     // what helps is run with root's own right, and hvtui's own command for all hosts together
     let toolkit = "mkdir -p /run/cdi && echo '- hostPath: /usr/lib/libcuda.so.535.54.03' > /run/cdi/nvidia.yaml && \
                    printf '#!/bin/sh\ncase $1 in cdi) echo /lib/libcuda.so.550.54.14 > ${3#--output=};; *) echo CLI version 1.17.4;; esac\n' \
@@ -320,9 +329,11 @@ fn a_bundle_shows_its_files_first_and_holds_no_secret() {
     assert_eq!(client.run(&["run", "-np", "1", "--", "sh", "-c", script]).code, 3);
     let unasked = client.run(&["doctor", "--only", "shm", "--bundle", "help.tar.gz"]);
     assert_eq!(unasked.code, 64, "{unasked:?}");
-    assert!(unasked.out.contains("help.tar.gz will hold:") && unasked.err.contains("--yes"), "{unasked:?}");
+    // before any host is asked
+    assert!(unasked.out.is_empty() && unasked.err.contains("--yes"), "{unasked:?}");
     assert!(!client.path("help.tar.gz").exists());
     let written = client.run(&["doctor", "--bundle", "help.tar.gz", "--yes"]);
+    assert!(written.out.contains("help.tar.gz will hold:"), "{written:?}");
     assert!(written.out.contains("written: help.tar.gz"), "{written:?}");
     let unpacked = std::process::Command::new("tar")
         .args(["-xzf", "help.tar.gz"])

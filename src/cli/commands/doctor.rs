@@ -5,6 +5,7 @@ mod fix;
 mod history;
 mod text;
 
+use std::io::IsTerminal;
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -21,7 +22,7 @@ use crate::cli::{ask, connect, runtime};
 use crate::clock;
 use crate::config::{HostConfig, HostsFile};
 use crate::doctor::CHECKS;
-use crate::domain::doctor::{Matrix, SamePath, SameRole};
+use crate::domain::doctor::{CONNECTION, Matrix, SamePath, SameRole};
 use crate::domain::event::{Event, Origin};
 use crate::domain::host::LinkState;
 use crate::domain::preflight::Mark;
@@ -48,6 +49,7 @@ pub fn run(args: &DoctorArgs, file: &HostsFile, paths: &Paths) -> Result<ExitCod
     if let Some(target) = &args.bundle {
         bundle::is_writable(target)?;
     }
+    is_asked_for(args)?;
     let wanted = Wanted { only: &args.only, same: &args.same, modules: &modules(args)? };
     let checkup = runtime::block_on(examine(&hosts, &wanted, paths))?;
     let matrix = checkup.matrix();
@@ -55,7 +57,7 @@ pub fn run(args: &DoctorArgs, file: &HostsFile, paths: &Paths) -> Result<ExitCod
     if let Some(before) = before {
         json.changes = Some(changes(&before, &json));
         if !args.json {
-            to_stdout(&changes_text(&before, json.changes.as_deref().unwrap_or_default()))?;
+            to_stdout(&changes_text(&before, &json, json.changes.as_deref().unwrap_or_default()))?;
         }
     } else if !args.json {
         to_stdout(&as_text(&matrix, args.verbose))?;
@@ -85,8 +87,9 @@ pub fn run(args: &DoctorArgs, file: &HostsFile, paths: &Paths) -> Result<ExitCod
 
 fn choose(args: &DoctorArgs, file: &HostsFile) -> Result<Vec<HostConfig>, Failure> {
     for name in &args.only {
-        if !CHECKS.iter().any(|entry| entry.name == name) {
-            let names: Vec<&str> = CHECKS.iter().map(|entry| entry.name).collect();
+        if name != CONNECTION && !CHECKS.iter().any(|entry| entry.name == name) {
+            let names = [CONNECTION].into_iter().chain(CHECKS.iter().map(|entry| entry.name));
+            let names: Vec<&str> = names.collect();
             return Err(Failure::usage(format!("there is no check '{name}': {}", names.join(", "))));
         }
     }
@@ -120,6 +123,22 @@ fn modules(args: &DoctorArgs) -> Result<Vec<String>, Failure> {
         ))),
     });
     tops.collect()
+}
+
+/// What asks a person needs a terminal: that is said before all hosts are asked.
+fn is_asked_for(args: &DoctorArgs) -> Result<(), Failure> {
+    if std::io::stdin().is_terminal() {
+        return Ok(());
+    }
+    if args.fix {
+        return Err(Failure::usage("--fix asks before each command, and standard input is no terminal"));
+    }
+    if args.bundle.is_some() && !args.yes {
+        return Err(Failure::usage(
+            "--bundle shows what it will hold and asks, and standard input is no terminal: say --yes to write it",
+        ));
+    }
+    Ok(())
 }
 
 /// Whether a check looks at what is named to it.
@@ -164,7 +183,8 @@ pub(super) async fn examine(
     let same: Vec<SamePath> =
         wanted.same.iter().map(|path| SamePath { path: path.clone(), role: SameRole::Asked }).collect();
     let of_hosts = ids.clone().map(|host| (host, same.clone())).collect();
-    let mut checkup = Checkup::new(NUMBER, ids, wanted.only).comparing(of_hosts).looking_for(wanted.modules);
+    let checkup = Checkup::new(NUMBER, ids, wanted.only).comparing(of_hosts).looking_for(wanted.modules);
+    let mut checkup = checkup.reached_as(&session.contexts());
     let come = prompter.timeout(CONNECTING, hear(&mut session, &mut checkup, Until::AllHaveCome)).await;
     if come.is_none() && is_coming(&session, &checkup) {
         note("hvtui is being put on some hosts: that is waited for");

@@ -17,7 +17,7 @@ use crate::cli::rank_files::RankFiles;
 use crate::cli::run_printer::RunPrinter;
 use crate::cli::runtime;
 use crate::cli::{ask, connect, launch, secret_file};
-use crate::config::{Address, HostConfig, HostsFile};
+use crate::config::{HostConfig, HostsFile};
 use crate::domain::doctor::troubles;
 use crate::domain::ids::HostId;
 use crate::domain::preflight::Mark;
@@ -149,14 +149,5 @@ async fn compared(session: &mut Session, planned: &LaunchPlan) -> Result<Vec<Str
 
 /// How a person's ssh reaches a host; `None` for this machine.
 pub(super) fn reach(hosts: &[HostConfig], id: &HostId) -> Option<Reach> {
-    let host = hosts.iter().find(|host| host.id == *id)?;
-    let Address::Ssh(address) = &host.address else { return None };
-    let mut options = Vec::new();
-    if let Some(identity) = &host.identity {
-        options.extend(["-i".to_owned(), identity.display().to_string()]);
-    }
-    if let Some(jump) = &host.jump {
-        options.extend(["-J".to_owned(), jump.clone()]);
-    }
-    Some(Reach { host: address.clone(), user: host.user.clone(), port: host.port, options })
+    hosts.iter().find(|host| host.id == *id)?.reach()
 }

@@ -27,6 +27,9 @@ pub(in crate::doctor) struct Place {
     /// Files that can still be made; absent where the file system does not count them.
     files_free: Option<u64>,
     read_only: bool,
+    /// Whether it is the folder of `TMPDIR`, and is not there.
+    #[serde(default)]
+    absent: bool,
 }
 
 impl Check for Disk {
@@ -38,8 +41,23 @@ impl Check for Disk {
         let tmp = std::env::var_os("TMPDIR").map_or_else(|| "/tmp".into(), PathBuf::from);
         let mut seen = BTreeSet::new();
         let mut places = Vec::new();
-        for path in [home(), existing(&site.state), tmp] {
-            let Ok(stat) = rustix::fs::statvfs(&path) else { continue };
+        for path in [home(), existing(&site.state), tmp.clone()] {
+            let stat = match rustix::fs::statvfs(&path) {
+                Ok(stat) => stat,
+                Err(rustix::io::Errno::NOENT) if path == tmp => {
+                    let path = path.display().to_string();
+                    places.push(Place {
+                        path,
+                        total: 0,
+                        free: 0,
+                        files_free: None,
+                        read_only: false,
+                        absent: true,
+                    });
+                    continue;
+                }
+                Err(_) => continue,
+            };
             if seen.insert((stat.f_fsid, stat.f_blocks)) {
                 places.push(Place {
                     path: path.display().to_string(),
@@ -47,6 +65,7 @@ impl Check for Disk {
                     free: stat.f_bavail.saturating_mul(stat.f_frsize),
                     files_free: (stat.f_files > 0).then_some(stat.f_favail),
                     read_only: stat.f_flag.contains(StatVfsMountFlags::RDONLY),
+                    absent: false,
                 });
             }
         }
@@ -66,6 +85,16 @@ fn existing(path: &Path) -> PathBuf {
 fn judge(places: &[Place]) -> Verdict {
     let verdicts = places.iter().map(|place| {
         let path = &place.path;
+        if place.absent {
+            let command = format!("mkdir -p {}", shell_word(path));
+            let cause = "programs that write temporary files end at once";
+            return Verdict::look(
+                format!("the folder for temporary files, {path}, is not there"),
+                cause,
+                command.clone(),
+            )
+            .fixed_there(command);
+        }
         let free = format!("{} of {} free at {path}", units::bytes(place.free), units::bytes(place.total));
         let at = shell_word(path);
         let remedy = format!("du -xh --max-depth=2 {at} | sort -h | tail -20");
@@ -114,6 +143,7 @@ mod tests {
             free,
             files_free: files,
             read_only,
+            absent: false,
         };
         let roomy = || place("/home/li", 500 << 30, Some(9), false);
         assert_eq!(judge(&[roomy()]).mark, Mark::Good);
@@ -122,5 +152,10 @@ mod tests {
         assert!(full.mark == Mark::Bad && full.evidence.contains("/tmp"), "{full:?}");
         assert_eq!(judge(&[place("/tmp", 1 << 40, Some(0), false)]).mark, Mark::Bad);
         assert_eq!(judge(&[place("/home", 1 << 40, None, true)]).mark, Mark::Bad);
+        let absent = judge(&[roomy(), Place { absent: true, ..place("/scratch/li", 0, None, false) }]);
+        assert_eq!(
+            (absent.mark, absent.evidence.as_str()),
+            (Mark::Look, "the folder for temporary files, /scratch/li, is not there")
+        );
     }
 }

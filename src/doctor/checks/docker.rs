@@ -32,6 +32,41 @@ pub(in crate::doctor) struct Found {
     mirrors: Vec<String>,
     /// Whether it can give GPUs to containers: a runtime of NVIDIA's, its hook, or a description for CDI.
     gives_gpus: bool,
+    /// How services are started here; absent where an older hvtui looks.
+    #[serde(default)]
+    services: Option<Services>,
+}
+
+/// What starts services on a host.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum Services {
+    Systemd,
+    /// A script in `/etc/init.d`.
+    Script,
+    /// Neither, as in a container.
+    None,
+}
+
+impl Services {
+    fn here() -> Self {
+        if Path::new("/run/systemd/system").is_dir() {
+            Self::Systemd
+        } else if Path::new("/etc/init.d/docker").exists() {
+            Self::Script
+        } else {
+            Self::None
+        }
+    }
+}
+
+/// The command that starts, restarts or reloads the daemon there; `None` where it is no single one.
+fn daemon(found: &Found, verb: &str) -> Option<String> {
+    match found.services.unwrap_or(Services::Systemd) {
+        Services::Systemd => Some(format!("sudo systemctl {verb} docker")),
+        Services::Script => Some(format!("sudo service docker {verb}")),
+        Services::None => None,
+    }
 }
 
 impl Check for Docker {
@@ -43,7 +78,7 @@ impl Check for Docker {
         let Some(program) = site.program("docker") else { return Ok(Found::default()) };
         let form = "{{.ServerVersion}} {{.DockerRootDir}} {{with .RegistryConfig}}{{json .Mirrors}}{{else}}null{{end}} {{json .Runtimes}}";
         let told = site.ask(&program, &["info", "--format", form])?;
-        let mut found = Found { installed: true, ..Found::default() };
+        let mut found = Found { installed: true, services: Some(Services::here()), ..Found::default() };
         let said = told.out.trim();
         match said.split_once(' ').filter(|(version, _)| told.status.success() && !version.is_empty()) {
             Some((version, rest)) => {
@@ -125,20 +160,30 @@ fn judge(found: &Found, has_gpus: bool, (all, of_mirrors): (&Compared<'_>, &Comp
         return Verdict::unknown(words);
     }
     if let Some(why) = &found.refused {
-        let remedy = if why.contains("permission denied") {
-            "sudo usermod -aG docker $USER, then log in again"
-        } else {
-            "sudo systemctl start docker"
+        let cause = "runs in containers can't be started here";
+        if why.contains("permission denied") {
+            let command = "sudo usermod -aG docker $USER";
+            return Verdict::look(why, cause, format!("{command}, then log in again")).fixed_there(command);
+        }
+        return match daemon(found, "start") {
+            Some(command) => Verdict::look(why, cause, command.clone()).fixed_there(command),
+            None => Verdict::look(
+                why,
+                cause,
+                "start dockerd there as root (the host has neither systemd nor /etc/init.d/docker); in a container: mount the \
+                 /var/run/docker.sock of the machine around it",
+            ),
         };
-        let command = remedy.split(',').next().unwrap_or(remedy);
-        return Verdict::look(why, "runs in containers can't be started here", remedy).fixed_there(command);
     }
     let version = found.version.as_deref().unwrap_or_default();
     if has_gpus && !found.gives_gpus {
         return Verdict::look(
             format!("docker {version} without NVIDIA's runtime, and there are GPUs"),
             "docker run --gpus fails: \"could not select device driver\"",
-            "install nvidia-container-toolkit, then: sudo nvidia-ctk runtime configure --runtime=docker && sudo systemctl restart docker",
+            format!(
+                "install nvidia-container-toolkit, then: sudo nvidia-ctk runtime configure --runtime=docker && {}",
+                daemon(found, "restart").unwrap_or_else(|| "restart dockerd".to_owned())
+            ),
         );
     }
     if let Some(first) = found.small.first() {
@@ -165,12 +210,22 @@ fn judge(found: &Found, has_gpus: bool, (all, of_mirrors): (&Compared<'_>, &Comp
         return Verdict::look(
             format!("its mirror of Docker Hub: {mirrors} ({difference})"),
             "the same pull is slow on some hosts, or refused there by Docker Hub's limit",
-            "make \"registry-mirrors\" in /etc/docker/daemon.json the same, then: sudo systemctl reload docker",
+            format!(
+                "make \"registry-mirrors\" in /etc/docker/daemon.json the same, then: {}",
+                daemon(found, "reload").unwrap_or_else(|| "sudo pkill -HUP -x dockerd".to_owned())
+            ),
         );
     }
     match all.difference(minor(version)) {
         None => Verdict::good(format!("docker {version}")),
-        Some(difference) => Verdict::good(format!("docker {version} ({difference})")),
+        Some(difference) => Verdict::look(
+            format!("docker {version} ({difference})"),
+            "the same docker run may be understood otherwise: options, defaults and the forms of images change between versions",
+            format!(
+                "install docker {} there: apt-cache madison docker-ce (or docker.io) lists what can be had",
+                all.wanted(minor(version)).unwrap_or("of the other hosts' version")
+            ),
+        ),
     }
 }
 
@@ -200,6 +255,36 @@ mod tests {
             };
         assert!(judge(&refused, false).remedy.unwrap().starts_with("sudo usermod -aG docker"));
         assert_eq!(judge(&Found::default(), false).mark, Mark::Unknown);
+    }
+
+    #[test]
+    fn a_command_of_systemd_is_offered_where_there_is_one() {
+        let refused = |services| {
+            let refused = Some("Cannot connect to the Docker daemon".into());
+            judge(&Found { installed: true, refused, services, ..Found::default() }, false)
+        };
+        let command = |services| match refused(services).fix {
+            Some(crate::domain::doctor::Fix::There(command)) => command,
+            _ => String::new(),
+        };
+        assert_eq!(command(Some(Services::Systemd)), "sudo systemctl start docker");
+        assert_eq!(command(Some(Services::Script)), "sudo service docker start");
+        assert_eq!(command(None), "sudo systemctl start docker", "an older answer");
+        let none = refused(Some(Services::None));
+        assert!(none.fix.is_none() && none.remedy.unwrap().starts_with("start dockerd there"));
+    }
+
+    #[test]
+    fn another_version_is_told() {
+        let host =
+            |version: &str| Found { installed: true, version: Some(version.into()), ..Found::default() };
+        let verdicts = Docker::judge(&seen([host("27.3.1"), host("27.3.0"), host("20.10.24")]));
+        assert_eq!([verdicts[0].mark, verdicts[1].mark], [Mark::Good, Mark::Good]);
+        assert_eq!(
+            (verdicts[2].mark, verdicts[2].evidence.as_str()),
+            (Mark::Look, "docker 20.10.24 (other hosts have 27.3)")
+        );
+        assert!(verdicts[2].remedy.as_ref().unwrap().starts_with("install docker 27.3 there"));
     }
 
     #[test]

@@ -5,6 +5,7 @@ use std::net::{IpAddr, ToSocketAddrs};
 use serde::{Deserialize, Serialize};
 
 use super::super::{Check, Seen, Site};
+use super::interface;
 use crate::domain::doctor::Verdict;
 
 pub(in crate::doctor) struct Hostname;
@@ -29,12 +30,21 @@ impl Check for Hostname {
     }
 
     fn judge(seen: &[Seen<'_, Found>]) -> Vec<Verdict> {
-        seen.iter().map(|one| judge(&one.found)).collect()
+        let holders = interface::holders(seen.iter().map(|one| one.info));
+        let own = |one: &Seen<'_, Found>| {
+            interface::first(one.info, &holders, |_| false).map(|one| one.address.to_string())
+        };
+        seen.iter().map(|one| judge(&one.found, own(one).as_deref())).collect()
     }
 }
 
-fn judge(found: &Found) -> Verdict {
+/// `own` is the address by which other hosts reach it, where that is known.
+fn judge(found: &Found, own: Option<&str>) -> Verdict {
     let name = &found.name;
+    let own = own.unwrap_or("<its network address>");
+    // the whole name first, as `hostname -f` reads it
+    let short = name.split_once('.').map_or_else(String::new, |(short, _)| format!(" {short}"));
+    let line = format!("{own} {name}{short}");
     if !is_legal(&found.name) {
         return Verdict::bad(
             format!("its name is '{name}'"),
@@ -46,14 +56,16 @@ fn judge(found: &Found) -> Verdict {
         return Verdict::look(
             format!("{name} has no address on the host itself"),
             "programs that look their own host's name up fail, as gloo does",
-            format!("add '<its address> {name}' to /etc/hosts there"),
+            format!("add this line to /etc/hosts there: {line}"),
         );
     };
     if all.iter().any(IpAddr::is_loopback) {
         return Verdict::look(
             format!("{name} is {first} on the host itself"),
             "a program that tells others its own name listens where only this host can connect",
-            format!("in /etc/hosts there: write its network address beside {name} instead of {first}"),
+            format!(
+                "in /etc/hosts there, write this line in the place of the one with {first} and {name}: {line}"
+            ),
         );
     }
     Verdict::good(format!("{name} is {first}"))
@@ -69,13 +81,31 @@ fn is_legal(name: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::doctor::tests::{info_with, seen_with};
     use crate::domain::preflight::Mark;
+
+    #[test]
+    fn the_line_for_the_file_is_told_with_its_address() {
+        let of = |name: &str, address: &str| {
+            let addresses = address.parse().into_iter().collect();
+            let told = (
+                info_with(&[("docker0", "172.17.0.1"), ("eth0", "10.0.0.2")]),
+                Found { name: name.to_owned(), addresses },
+            );
+            Hostname::judge(&seen_with([told])).remove(0).remedy.unwrap()
+        };
+        assert_eq!(
+            of("gpu-a", "127.0.1.1"),
+            "in /etc/hosts there, write this line in the place of the one with 127.0.1.1 and gpu-a: 10.0.0.2 gpu-a"
+        );
+        assert_eq!(of("gpu-a.lab", ""), "add this line to /etc/hosts there: 10.0.0.2 gpu-a.lab gpu-a");
+    }
 
     #[test]
     fn names_and_addresses_are_told_apart() {
         let of = |name: &str, address: &str| {
             let addresses = address.parse().into_iter().collect();
-            judge(&Found { name: name.to_owned(), addresses }).mark
+            judge(&Found { name: name.to_owned(), addresses }, None).mark
         };
         assert_eq!(of("gpu-a.lab", "10.0.0.1"), Mark::Good);
         assert_eq!(of("gpu-a", "127.0.1.1"), Mark::Look, "Debian's default");

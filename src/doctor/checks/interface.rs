@@ -2,7 +2,7 @@
 //! the same size.
 
 use std::collections::BTreeMap;
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv4Addr};
 use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
@@ -10,23 +10,23 @@ use serde::{Deserialize, Serialize};
 use super::super::compare::Compared;
 use super::super::{Check, Seen, Site, shell_word};
 use crate::domain::doctor::Verdict;
-use crate::domain::host::HostInfo;
+use crate::domain::host::{HostInfo, InterfaceAddress};
+use crate::domain::needs::INTERFACES;
 
 pub(in crate::doctor) struct Interface;
 
-/// Variables that name interfaces.
-const VARIABLES: [&str; 4] =
-    ["NCCL_SOCKET_IFNAME", "GLOO_SOCKET_IFNAME", "TP_SOCKET_IFNAME", "OMPI_MCA_btl_tcp_if_include"];
-
-#[derive(Debug, Serialize, Deserialize)]
+#[derive(Debug, Default, Serialize, Deserialize)]
 pub(in crate::doctor) struct Found {
-    /// Those variables that are set, for a command over ssh or in a login shell.
+    /// The variables that name interfaces and are set, for a command over ssh or in a login shell.
     variables: BTreeMap<String, String>,
-    /// All interfaces that are up, with loopback and those without an address.
+    /// All interfaces, with loopback, those that are down and those without an address.
     interfaces: Vec<String>,
     /// The largest packet of each, bytes.
     #[serde(default)]
     mtus: BTreeMap<String, u32>,
+    /// Those that carry nothing, and why: `is down`.
+    #[serde(default)]
+    down: BTreeMap<String, String>,
 }
 
 impl Check for Interface {
@@ -37,39 +37,51 @@ impl Check for Interface {
 
     fn look(site: &Site) -> Result<Found, String> {
         let mut variables = BTreeMap::new();
-        for name in VARIABLES {
+        for name in INTERFACES {
             let value = std::env::var(name).ok().or_else(|| site.of_login_too(name));
             variables.extend(value.filter(|value| !value.is_empty()).map(|value| (name.to_owned(), value)));
         }
-        let mtus = mtus(site)
+        let links = links(site)
             .or_else(by_files)
             .ok_or("neither `ip link` nor /sys/class/net tells its interfaces")?;
-        Ok(Found { variables, interfaces: mtus.keys().cloned().collect(), mtus })
+        let mut found = Found { variables, ..Found::default() };
+        for Link { name, mtu, down } in links {
+            found.interfaces.push(name.clone());
+            found.down.extend(down.map(|why| (name.clone(), why.to_owned())));
+            found.mtus.insert(name, mtu);
+        }
+        found.interfaces.sort_unstable();
+        Ok(found)
     }
 
     fn judge(seen: &[Seen<'_, Found>]) -> Vec<Verdict> {
-        let mut holders: BTreeMap<IpAddr, usize> = BTreeMap::new();
-        for address in seen.iter().flat_map(|one| &one.info.addresses) {
-            *holders.entry(address.address).or_default() += 1;
-        }
-        let own: Vec<Option<String>> = seen.iter().map(|one| first(one.info, &holders)).collect();
-        let names =
-            seen.iter().zip(&own).filter_map(|(one, name)| Some((one.host.as_str(), name.as_deref()?)));
-        let all = Compared::new(names);
-        let mtus: Vec<Option<String>> = seen
-            .iter()
-            .zip(&own)
-            .map(|(one, own)| own.as_ref().and_then(|own| one.found.mtus.get(own)).map(ToString::to_string))
-            .collect();
+        let holders = holders(seen.iter().map(|one| one.info));
+        let own = |one: &Seen<'_, Found>| {
+            first(one.info, &holders, |name| one.found.down.contains_key(name)).cloned()
+        };
+        let own: Vec<Option<InterfaceAddress>> = seen.iter().map(own).collect();
+        let told = seen.iter().zip(&own).filter_map(|(one, own)| Some((one, own.as_ref()?)));
+        let all = Compared::new(told.map(|(one, own)| (one.host.as_str(), own.interface.as_str())));
+        let mtu = |(one, own): (&Seen<'_, Found>, &Option<InterfaceAddress>)| {
+            one.found.mtus.get(&own.as_ref()?.interface).map(ToString::to_string)
+        };
+        let mtus: Vec<Option<String>> = seen.iter().zip(&own).map(mtu).collect();
         let told = seen.iter().zip(&mtus).filter_map(|(one, mtu)| Some((one.host.as_str(), mtu.as_deref()?)));
         let sizes = Compared::new(told);
         let hosts = seen.iter().zip(&own).zip(&mtus);
         hosts
             .map(|((one, own), mtu)| {
-                let verdict = judge(&one.found, own.as_deref(), &all);
+                let others = seen.iter().filter(|other| other.host != one.host);
+                let here = Here {
+                    found: &one.found,
+                    info: one.info,
+                    own: own.as_ref(),
+                    others: others.map(|other| other.info).collect(),
+                };
+                let verdict = judge(&here, one.given, &all);
                 let (Some(own), Some(mtu)) = (own, mtu) else { return verdict };
                 match sizes.difference(mtu).filter(|_| !verdict.is_trouble()) {
-                    Some(difference) => unlike_packets(own, mtu, &difference, sizes.wanted(mtu)),
+                    Some(difference) => unlike_packets(&own.interface, mtu, &difference, sizes.wanted(mtu)),
                     None => verdict,
                 }
             })
@@ -87,107 +99,469 @@ fn unlike_packets(own: &str, mtu: &str, difference: &str, wanted: Option<&str>) 
     .fixed_there(command)
 }
 
-/// The interfaces and the largest packet of each, as `ip link` tells them: of this process's own network, which those of the
-/// files may not be within a container.
-fn mtus(site: &Site) -> Option<BTreeMap<String, u32>> {
+/// A network interface.
+#[derive(Debug, PartialEq, Eq)]
+struct Link {
+    name: String,
+    mtu: u32,
+    /// Why it carries nothing.
+    down: Option<&'static str>,
+}
+
+const DOWN: &str = "is down";
+const NO_CARRIER: &str = "has no carrier";
+
+/// The interfaces as `ip link` tells them: of this process's own network, which those of the files may not be within a
+/// container.
+fn links(site: &Site) -> Option<Vec<Link>> {
     let places = ["/usr/sbin/ip", "/sbin/ip"].map(PathBuf::from).into_iter().filter(|path| path.exists());
     let program = site.program("ip").or_else(|| places.into_iter().next())?;
     let told = site.ask(&program, &["-o", "link", "show"]).ok()?;
-    Some(told.out.lines().filter_map(link).collect()).filter(|all: &BTreeMap<_, _>| !all.is_empty())
+    Some(told.out.lines().filter_map(link).collect()).filter(|all: &Vec<_>| !all.is_empty())
 }
 
-/// `2: eth0@if5: <BROADCAST,UP> mtu 1500 qdisc …`
-fn link(line: &str) -> Option<(String, u32)> {
+/// `2: eth0@if5: <BROADCAST,UP> mtu 1500 qdisc … state UP …`
+fn link(line: &str) -> Option<Link> {
     let mut words = line.split_whitespace().skip(1);
     let name = words.next()?.trim_end_matches(':');
     let name = name.split_once('@').map_or(name, |(name, _)| name);
-    let mtu = words.skip_while(|word| *word != "mtu").nth(1)?;
-    Some((name.to_owned(), mtu.parse().ok()?))
+    let flags: Vec<&str> = words.next()?.trim_matches(['<', '>']).split(',').collect();
+    let mut words = words.skip_while(|word| *word != "mtu").skip(1);
+    let mtu = words.next()?.parse().ok()?;
+    let state = words.skip_while(|word| *word != "state").nth(1).unwrap_or_default();
+    let down = if !flags.contains(&"UP") {
+        Some(DOWN)
+    } else if flags.contains(&"NO-CARRIER") || ["DOWN", "LOWERLAYERDOWN"].contains(&state) {
+        Some(NO_CARRIER)
+    } else {
+        None
+    };
+    Some(Link { name: name.to_owned(), mtu, down })
 }
 
-fn by_files() -> Option<BTreeMap<String, u32>> {
+fn by_files() -> Option<Vec<Link>> {
     let names = std::fs::read_dir("/sys/class/net").ok()?.flatten();
     let names = names.map(|one| one.file_name().to_string_lossy().into_owned());
-    let mtu = |name: String| {
-        let text = std::fs::read_to_string(format!("/sys/class/net/{name}/mtu")).ok()?;
-        Some((name, text.trim().parse().ok()?))
+    let link = |name: String| {
+        let read = |what: &str| std::fs::read_to_string(format!("/sys/class/net/{name}/{what}")).ok();
+        let mtu = read("mtu")?.trim().parse().ok()?;
+        // `IFF_UP` is the lowest bit; the carrier of one that is down can't be read
+        let flags =
+            read("flags").and_then(|text| u32::from_str_radix(text.trim().trim_start_matches("0x"), 16).ok());
+        let is_up = flags.is_none_or(|flags| flags & 1 == 1);
+        let has_carrier = read("carrier").is_none_or(|text| text.trim() != "0");
+        let down = if is_up { (!has_carrier).then_some(NO_CARRIER) } else { Some(DOWN) };
+        Some(Link { name, mtu, down })
     };
-    Some(names.filter_map(mtu).collect())
+    Some(names.filter_map(link).collect())
 }
 
-/// The interface by which ssh came, else the first whose address no other host has, as docker0's is.
-fn first(info: &HostInfo, holders: &BTreeMap<IpAddr, usize>) -> Option<String> {
+/// How many hosts have each address.
+pub(super) fn holders<'a>(infos: impl Iterator<Item = &'a HostInfo>) -> BTreeMap<IpAddr, usize> {
+    let mut holders = BTreeMap::new();
+    for one in infos.flat_map(|info| &info.addresses) {
+        *holders.entry(one.address).or_default() += 1;
+    }
+    holders
+}
+
+/// The interface by which ssh came, else the first whose address no other host has, as docker0's is; one that is down where
+/// there is no other.
+pub(super) fn first<'a>(
+    info: &'a HostInfo,
+    holders: &BTreeMap<IpAddr, usize>,
+    is_down: impl Fn(&str) -> bool,
+) -> Option<&'a InterfaceAddress> {
+    let fits = |one: &&InterfaceAddress| {
+        one.address.is_ipv4() && holders.get(&one.address) == Some(&1) && !is_bridge(&one.interface)
+    };
     let by_ssh = info.addresses.iter().find(|one| Some(one.address) == info.ssh_server_address);
-    let alone =
-        || info.addresses.iter().find(|one| one.address.is_ipv4() && holders.get(&one.address) == Some(&1));
-    by_ssh.or_else(alone).map(|one| one.interface.clone())
+    let up = || info.addresses.iter().filter(fits).find(|one| !is_down(&one.interface));
+    by_ssh.or_else(up).or_else(|| info.addresses.iter().find(fits))
 }
 
-/// The names that a variable's value wants, as NCCL reads it: a beginning, or with `=` the whole name. What is excluded by
-/// `^`, and networks such as `10.0.0.0/24`, name none.
-fn wanted(value: &str) -> Vec<(&str, bool)> {
-    if value.starts_with('^') {
-        return Vec::new();
-    }
-    let (value, whole) = value.strip_prefix('=').map_or((value, false), |rest| (rest, true));
-    let names = value.split(',').map(str::trim).filter(|name| !name.is_empty() && !name.contains('/'));
-    names.map(|name| (name, whole)).collect()
+/// Whether it is a bridge that programs for containers and virtual machines make for those on this host.
+fn is_bridge(name: &str) -> bool {
+    let of_docker = name
+        .strip_prefix("br-")
+        .is_some_and(|id| id.len() == 12 && id.chars().all(|c| c.is_ascii_hexdigit()));
+    of_docker
+        || ["docker", "podman", "cni", "virbr", "lxcbr", "lxdbr"].iter().any(|kind| {
+            name.strip_prefix(kind)
+                .is_some_and(|number| !number.is_empty() && number.chars().all(|c| c.is_ascii_digit()))
+        })
 }
 
-fn judge(found: &Found, own: Option<&str>, all: &Compared<'_>) -> Verdict {
-    for (variable, value) in &found.variables {
-        let is_there = |(name, whole): &(&str, bool)| {
-            // Gloo's and MPI's are whole names
-            let whole = *whole || !variable.starts_with("NCCL");
-            found.interfaces.iter().any(|one| one == name || !whole && one.starts_with(name))
-        };
-        let names = wanted(value);
-        if !names.is_empty() && !names.iter().any(is_there) {
-            let there: Vec<&str> = found.interfaces.iter().map(String::as_str).collect();
-            return Verdict::bad(
-                format!("{variable}={value}, and there is {} alone", there.join(", ")),
-                "ranks end at their start: no such interface, or \"Unable to find address for\"",
-                format!("unset {variable} there, or name an interface that the host has"),
-            );
+/// What a variable's value names.
+struct Wanted<'a> {
+    names: Vec<&'a str>,
+    /// Whether those are whole names; beginnings if not.
+    are_whole: bool,
+    /// Whether all are taken but those.
+    excludes: bool,
+    /// Networks, as Open MPI takes them: `10.0.0.0/24`.
+    networks: Vec<(Ipv4Addr, u32)>,
+}
+
+impl<'a> Wanted<'a> {
+    /// As the program reads it that the variable is of. `None` where it is in no form that is known.
+    fn read(variable: &str, value: &'a str) -> Option<Self> {
+        let split = |text: &'a str| text.split(',').map(str::trim).filter(|name| !name.is_empty());
+        let mut wanted = Self { names: Vec::new(), are_whole: true, excludes: false, networks: Vec::new() };
+        if variable.starts_with("NCCL") {
+            // beginnings of names, or whole ones behind `=`; all others behind `^`
+            let rest = value.strip_prefix('^').inspect(|_| wanted.excludes = true).unwrap_or(value);
+            wanted.are_whole = rest.starts_with('=');
+            wanted.names.extend(split(rest.trim_start_matches('=')));
+        } else if variable.starts_with("OMPI") {
+            for word in split(value).filter(|word| !word.starts_with('^')) {
+                match word.split_once('/') {
+                    Some((network, bits)) => {
+                        wanted
+                            .networks
+                            .push((network.parse().ok()?, bits.parse().ok().filter(|bits| *bits <= 32)?));
+                    }
+                    None => wanted.names.push(word),
+                }
+            }
+        } else {
+            // Gloo's and TensorPipe's know no signs
+            wanted.names.extend(split(value));
         }
+        (!wanted.names.is_empty() || !wanted.networks.is_empty()).then_some(wanted)
     }
-    let Some(own) = own else { return Verdict::unknown("no address that other hosts could reach") };
-    match all.difference(own) {
-        None => Verdict::good(own),
+
+    fn names(&self, interface: &str) -> bool {
+        let is = |name: &&str| if self.are_whole { interface == *name } else { interface.starts_with(*name) };
+        self.names.iter().any(is)
+    }
+
+    fn holds(&self, address: IpAddr) -> bool {
+        let IpAddr::V4(address) = address else { return false };
+        self.networks.iter().any(|(network, bits)| {
+            let mask = u32::MAX.checked_shl(32 - bits).unwrap_or(0);
+            u32::from(address) & mask == u32::from(*network) & mask
+        })
+    }
+}
+
+/// A host whose variables are judged.
+struct Here<'a> {
+    found: &'a Found,
+    info: &'a HostInfo,
+    own: Option<&'a InterfaceAddress>,
+    /// The other hosts.
+    others: Vec<&'a HostInfo>,
+}
+
+/// An interface and its address, in words.
+fn words(one: &InterfaceAddress) -> String {
+    format!("{} {}", one.interface, one.address)
+}
+
+impl Here<'_> {
+    fn address_of(&self, interface: &str) -> Option<IpAddr> {
+        self.info.addresses.iter().find(|one| one.interface == interface).map(|one| one.address)
+    }
+
+    fn named(&self, interface: &str) -> String {
+        self.address_of(interface)
+            .map_or_else(|| interface.to_owned(), |address| format!("{interface} {address}"))
+    }
+
+    /// All that is there, in words.
+    fn there(&self) -> String {
+        self.found.interfaces.iter().map(|name| self.named(name)).collect::<Vec<_>>().join(", ")
+    }
+
+    /// Whether an interface leads to this host and what runs on it alone, though there are other hosts.
+    fn leads_nowhere(&self, interface: &str) -> bool {
+        if self.others.is_empty() {
+            return false;
+        }
+        if interface == "lo" {
+            return true;
+        }
+        let Some(IpAddr::V4(own)) = self.address_of(interface).filter(|_| is_bridge(interface)) else {
+            return false;
+        };
+        // other hosts may be containers on it
+        let is_beside = |other: &InterfaceAddress| match other.address {
+            IpAddr::V4(address) => address != own && address.octets()[..2] == own.octets()[..2],
+            IpAddr::V6(_) => false,
+        };
+        !self.others.iter().flat_map(|info| &info.addresses).any(is_beside)
+    }
+
+    /// What is wrong with a variable's value here, and the command that helps where it is one.
+    fn fault(&self, variable: &str, value: &str) -> Option<(String, Option<String>)> {
+        let wanted = Wanted::read(variable, value)?;
+        let carries = |name: &&str| !self.found.down.contains_key(*name);
+        let all = self.found.interfaces.iter().map(String::as_str);
+        if wanted.excludes {
+            let left = all.filter(|name| !wanted.names(name) && self.address_of(name).is_some());
+            let left = left.filter(carries).any(|name| !self.leads_nowhere(name));
+            let is_known = !self.info.addresses.is_empty();
+            return (!left && is_known)
+                .then(|| (format!("{variable}={value} leaves no interface by which other hosts are reached; there is {}", self.there()), None));
+        }
+        let in_networks = self.info.addresses.iter().any(|one| wanted.holds(one.address));
+        if in_networks {
+            return None;
+        }
+        if wanted.names.is_empty() {
+            return Some((
+                format!(
+                    "{variable}={value}, and no address of the host is in that network; there is {}",
+                    self.there()
+                ),
+                None,
+            ));
+        }
+        let named: Vec<&str> = all.filter(|name| wanted.names(name)).collect();
+        // torch's Gloo takes each of them
+        let each = variable.starts_with("GLOO");
+        let is_there = |name: &&str| self.found.interfaces.iter().any(|one| one == name);
+        if named.is_empty() || each && !wanted.names.iter().all(is_there) {
+            return Some((format!("{variable}={value}, and there is {} alone", self.there()), None));
+        }
+        let up: Vec<&str> = named.iter().copied().filter(carries).collect();
+        if up.is_empty() {
+            let (name, why) = named.iter().find_map(|name| self.found.down.get_key_value(*name))?;
+            let command = (why == DOWN).then(|| format!("sudo ip link set dev {} up", shell_word(name)));
+            return Some((format!("{variable}={value}: {} {why}", self.named(name)), command));
+        }
+        let is_addressed = |name: &&str| *name == "lo" || self.address_of(name).is_some();
+        // what the facts of a host do not tell is not missed
+        let is_known = !self.info.addresses.is_empty();
+        if is_known && !up.iter().any(|name| is_addressed(name)) {
+            return Some((
+                format!("{variable}={value}: {} has no address; there is {}", up.join(", "), self.there()),
+                None,
+            ));
+        }
+        let nowhere = up.iter().all(|name| self.leads_nowhere(name));
+        let first = up.first().filter(|_| nowhere)?;
+        Some((
+            format!(
+                "{variable}={value}: {} leads to this host and what runs on it alone; there is {}",
+                self.named(first),
+                self.there()
+            ),
+            None,
+        ))
+    }
+}
+
+fn judge(here: &Here<'_>, given: &BTreeMap<String, String>, all: &Compared<'_>) -> Verdict {
+    // what the run itself sets counts before what the host has
+    let of_host = here.found.variables.iter().filter(|(name, _)| !given.contains_key(*name));
+    let variables = given.iter().map(|one| (one, true)).chain(of_host.map(|one| (one, false)));
+    for ((variable, value), is_given) in variables {
+        let Some((evidence, command)) = here.fault(variable, value) else { continue };
+        let name = here.own.map_or_else(String::new, |own| format!(", such as {}", own.interface));
+        let other = if is_given {
+            format!(
+                "leave {variable} out of the run, so that hvtui names each host's own, or give an interface that all hosts have{name}"
+            )
+        } else {
+            format!(
+                "name an interface{name}, or unset {variable} there: grep -n {variable} ~/.bashrc ~/.profile /etc/environment shows where \
+                 it is set"
+            )
+        };
+        let cause = "ranks end at their start (no such interface, \"Unable to find address for\"), or never reach each other";
+        return match command {
+            Some(command) => {
+                Verdict::bad(evidence, cause, format!("{command}   (or: {other})")).fixed_there(command)
+            }
+            None => Verdict::bad(evidence, cause, other),
+        };
+    }
+    let Some(own) = here.own else { return no_address(here) };
+    let seen = words(own);
+    if let Some(why) = here.found.down.get(&own.interface) {
+        let command = format!("sudo ip link set dev {} up", shell_word(&own.interface));
+        let cause = "no other host reaches this one by it";
+        return if why == DOWN {
+            Verdict::bad(format!("{seen} {why}"), cause, command.clone()).fixed_there(command)
+        } else {
+            Verdict::bad(
+                format!("{seen} {why}"),
+                cause,
+                "look at its cable, its switch and its driver: dmesg | tail there",
+            )
+        };
+    }
+    match all.difference(&own.interface) {
+        None => Verdict::good(seen),
         Some(difference) => Verdict::look(
-            format!("{own}; {difference}"),
+            format!("{seen}; {difference}"),
             "one interface name for all hosts (--network-interface, NCCL_SOCKET_IFNAME) fails on some of them",
             "interface = \"…\" of each host in hosts.toml: hvtui then tells each rank its own host's",
         ),
     }
 }
 
+/// Of a host without an address that other hosts could reach.
+fn no_address(here: &Here<'_>) -> Verdict {
+    let bridge = here.info.addresses.iter().find(|one| is_bridge(&one.interface));
+    let Some(bridge) = bridge.filter(|_| here.info.addresses.iter().all(|one| is_bridge(&one.interface)))
+    else {
+        return Verdict::unknown("no address that other hosts could reach");
+    };
+    let seen = format!("no address but {}, which leads to this host's own containers alone", words(bridge));
+    if here.others.is_empty() {
+        return Verdict::unknown(seen);
+    }
+    Verdict::bad(
+        seen,
+        "no other host reaches this one: ranks on several hosts can't connect to each other",
+        "give it an address in the network of the other hosts: ip -4 addr shows what there is, ip link which interfaces are down",
+    )
+    .may_run()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::doctor::tests::{info_with, seen_with};
     use crate::domain::preflight::Mark;
 
+    const HOST: [(&str, &str); 2] = [("ens3f0", "10.0.0.2"), ("docker0", "172.17.0.1")];
+
     fn found(variable: &str, value: &str) -> Found {
+        let interfaces = ["docker0", "ens3f0", "ib0", "lo"].map(str::to_owned).to_vec();
         let variables = [(variable.to_owned(), value.to_owned())].into();
-        Found { variables, interfaces: vec!["lo".to_owned(), "ens3f0".to_owned()], mtus: BTreeMap::new() }
+        Found { variables, interfaces, ..Found::default() }
+    }
+
+    /// Beside another host, of which nothing is set.
+    fn of(variable: &str, value: &str) -> Verdict {
+        let other = Found { variables: BTreeMap::new(), ..found("", "") };
+        let hosts =
+            [(info_with(&HOST), found(variable, value)), (info_with(&[("ens3f0", "10.0.0.3")]), other)];
+        Interface::judge(&seen_with(hosts)).remove(0)
     }
 
     #[test]
     fn a_name_that_is_not_there_ends_ranks() {
-        let of = |variable, value| judge(&found(variable, value), Some("ens3f0"), &Compared::new([])).mark;
-        assert_eq!(of("NCCL_SOCKET_IFNAME", "eth0"), Mark::Bad);
-        assert_eq!(of("NCCL_SOCKET_IFNAME", "ens"), Mark::Good, "NCCL takes beginnings");
-        assert_eq!(of("NCCL_SOCKET_IFNAME", "=ens"), Mark::Bad);
-        assert_eq!(of("NCCL_SOCKET_IFNAME", "^docker0"), Mark::Good);
-        assert_eq!(of("GLOO_SOCKET_IFNAME", "ens"), Mark::Bad);
-        assert_eq!(of("OMPI_MCA_btl_tcp_if_include", "10.0.0.0/24"), Mark::Good);
+        assert_eq!(of("NCCL_SOCKET_IFNAME", "eth0").mark, Mark::Bad);
+        assert_eq!(of("NCCL_SOCKET_IFNAME", "ens").mark, Mark::Good, "NCCL takes beginnings");
+        assert_eq!(of("NCCL_SOCKET_IFNAME", "=ens").mark, Mark::Bad);
+        assert_eq!(of("NCCL_SOCKET_IFNAME", "^docker0").mark, Mark::Good);
+        assert_eq!(of("GLOO_SOCKET_IFNAME", "ens").mark, Mark::Bad);
+        assert_eq!(of("GLOO_SOCKET_IFNAME", "^docker0").mark, Mark::Bad, "Gloo knows no ^");
+        assert_eq!(of("GLOO_SOCKET_IFNAME", "ens3f0,eth1").mark, Mark::Bad, "Gloo takes each of them");
+        assert_eq!(of("OMPI_MCA_btl_tcp_if_include", "10.0.0.0/24").mark, Mark::Good);
+        let good = of("NCCL_SOCKET_IFNAME", "ens3f0");
+        assert_eq!((good.mark, good.evidence.as_str()), (Mark::Good, "ens3f0 10.0.0.2"));
+    }
+
+    #[test]
+    fn an_interface_that_is_there_and_leads_nowhere_is_told_with_the_reason() {
+        let seen = |variable, value| {
+            let verdict = of(variable, value);
+            assert_eq!(verdict.mark, Mark::Bad, "{verdict:?}");
+            verdict.evidence
+        };
+        let there = "there is docker0 172.17.0.1, ens3f0 10.0.0.2, ib0, lo";
+        assert_eq!(
+            seen("NCCL_SOCKET_IFNAME", "=docker0"),
+            format!(
+                "NCCL_SOCKET_IFNAME==docker0: docker0 172.17.0.1 leads to this host and what runs on it alone; {there}"
+            )
+        );
+        assert!(seen("NCCL_SOCKET_IFNAME", "=lo").contains(": lo leads to this host"));
+        assert!(seen("GLOO_SOCKET_IFNAME", "ib0").contains(": ib0 has no address"));
+        assert_eq!(
+            seen("NCCL_SOCKET_IFNAME", "^ens,lo"),
+            format!(
+                "NCCL_SOCKET_IFNAME=^ens,lo leaves no interface by which other hosts are reached; {there}"
+            )
+        );
+        assert_eq!(
+            seen("OMPI_MCA_btl_tcp_if_include", "10.200.0.0/16"),
+            format!(
+                "OMPI_MCA_btl_tcp_if_include=10.200.0.0/16, and no address of the host is in that network; {there}"
+            )
+        );
+        // one host needs no other one's way to it
+        let alone = [(info_with(&HOST), found("NCCL_SOCKET_IFNAME", "=lo"))];
+        assert_eq!(Interface::judge(&seen_with(alone))[0].mark, Mark::Good);
+        // and the other host may be a container there
+        let beside = Found { variables: BTreeMap::new(), ..found("", "") };
+        let hosts = [
+            (info_with(&HOST), found("NCCL_SOCKET_IFNAME", "=docker0")),
+            (info_with(&[("ens3f0", "172.17.0.2")]), beside),
+        ];
+        assert_eq!(Interface::judge(&seen_with(hosts))[0].mark, Mark::Good);
+    }
+
+    #[test]
+    fn an_interface_that_is_down_is_told() {
+        let down = |name: &str| [(name.to_owned(), DOWN.to_owned())].into();
+        let named = Found { down: down("ens3f0"), ..found("GLOO_SOCKET_IFNAME", "ens3f0") };
+        let verdict = Interface::judge(&seen_with([(info_with(&HOST), named)])).remove(0);
+        assert_eq!(
+            (verdict.mark, verdict.evidence.as_str()),
+            (Mark::Bad, "GLOO_SOCKET_IFNAME=ens3f0: ens3f0 10.0.0.2 is down")
+        );
+        assert!(verdict.remedy.unwrap().starts_with("sudo ip link set dev ens3f0 up"));
+        let own = Found { down: down("ens3f0"), variables: BTreeMap::new(), ..found("", "") };
+        let verdict = Interface::judge(&seen_with([(info_with(&HOST), own)])).remove(0);
+        assert_eq!((verdict.mark, verdict.evidence.as_str()), (Mark::Bad, "ens3f0 10.0.0.2 is down"));
+        // another one that is up counts
+        let two = [("eth1", "10.9.0.2"), ("ens3f0", "10.0.0.2")];
+        let other = Found { down: down("eth1"), variables: BTreeMap::new(), ..found("", "") };
+        let verdict = Interface::judge(&seen_with([(info_with(&two), other)])).remove(0);
+        assert_eq!((verdict.mark, verdict.evidence.as_str()), (Mark::Good, "ens3f0 10.0.0.2"));
+    }
+
+    #[test]
+    fn what_a_run_sets_itself_counts_before_what_the_host_has() {
+        let two = || {
+            let host = || Found { variables: BTreeMap::new(), ..found("", "") };
+            [
+                (info_with(&HOST), host()),
+                (info_with(&[("ens3f0", "10.0.0.3")]), found("NCCL_SOCKET_IFNAME", "eth9")),
+            ]
+        };
+        let judged = |value: &str| {
+            let given = BTreeMap::from([("NCCL_SOCKET_IFNAME".to_owned(), value.to_owned())]);
+            let mut seen = seen_with(two());
+            for one in &mut seen {
+                one.given = Box::leak(Box::new(given.clone()));
+            }
+            Interface::judge(&seen)
+        };
+        assert!(judged("ens3f0").iter().all(|one| one.mark == Mark::Good), "the host's own does not count");
+        let named = judged("docker0");
+        assert_eq!([named[0].mark, named[1].mark], [Mark::Bad, Mark::Bad]);
+        assert!(named[0].remedy.as_ref().unwrap().starts_with("leave NCCL_SOCKET_IFNAME out of the run"));
+        assert_eq!(Interface::judge(&seen_with(two()))[1].mark, Mark::Bad, "without a run it does");
+    }
+
+    #[test]
+    fn a_host_with_dockers_address_alone_is_told() {
+        let host = || Found { variables: BTreeMap::new(), ..found("", "") };
+        let hosts = [(info_with(&HOST[1..]), host()), (info_with(&HOST[..1]), host())];
+        let verdict = Interface::judge(&seen_with(hosts)).remove(0);
+        assert_eq!(verdict.mark, Mark::Bad);
+        assert!(verdict.evidence.starts_with("no address but docker0 172.17.0.1"), "{verdict:?}");
     }
 
     #[test]
     fn links_are_read_as_ip_tells_them() {
+        let up = |name: &str, mtu| Some(Link { name: name.to_owned(), mtu, down: None });
         let line = "7: eth0@if8: <BROADCAST,MULTICAST,UP,LOWER_UP> mtu 1400 qdisc noqueue state UP mode DEFAULT group default";
-        assert_eq!(link(line), Some(("eth0".to_owned(), 1400)));
-        assert_eq!(link("1: lo: <LOOPBACK,UP> mtu 65536 qdisc noqueue"), Some(("lo".to_owned(), 65536)));
+        assert_eq!(link(line), up("eth0", 1400));
+        assert_eq!(link("1: lo: <LOOPBACK,UP> mtu 65536 qdisc noqueue state UNKNOWN"), up("lo", 65536));
+        let down = "3: eth1: <BROADCAST,MULTICAST> mtu 1500 qdisc noop state DOWN mode DEFAULT";
+        assert_eq!(link(down).unwrap().down, Some(DOWN));
+        let unplugged =
+            "4: eth2: <NO-CARRIER,BROADCAST,MULTICAST,UP> mtu 1500 qdisc mq state DOWN mode DEFAULT";
+        assert_eq!(link(unplugged).unwrap().down, Some(NO_CARRIER));
         assert_eq!(link("garbage"), None);
     }
 
@@ -202,8 +576,12 @@ mod tests {
 
     #[test]
     fn unlike_names_are_told_with_the_others() {
-        let all = Compared::new([("a", "eth0"), ("b", "eth0"), ("c", "ens3f0")]);
-        let verdict = judge(&found("TP_SOCKET_IFNAME", "^lo"), Some("ens3f0"), &all);
-        assert_eq!((verdict.mark, verdict.evidence.as_str()), (Mark::Look, "ens3f0; other hosts have eth0"));
+        let host = || Found { variables: BTreeMap::new(), ..found("", "") };
+        let hosts = [("eth0", "10.0.0.1"), ("eth0", "10.0.0.2"), ("ens3f0", "10.0.0.3")];
+        let verdict = Interface::judge(&seen_with(hosts.map(|one| (info_with(&[one]), host())))).remove(2);
+        assert_eq!(
+            (verdict.mark, verdict.evidence.as_str()),
+            (Mark::Look, "ens3f0 10.0.0.3; other hosts have eth0")
+        );
     }
 }

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 use super::super::{Check, Seen, Site};
-use crate::domain::doctor::{Fix, Verdict};
+use crate::domain::doctor::{Fix, Peer, Verdict};
 use crate::domain::ids::HostId;
 
 pub(in crate::doctor) struct Logins;
@@ -29,13 +29,10 @@ impl Check for Logins {
 
     fn look(site: &Site) -> Result<Self::Found, String> {
         let Some(ssh) = site.program("ssh") else { return Ok(None) };
-        let peers = site.peers.iter().filter_map(|peer| Some((&peer.host, peer.addresses.first()?)));
-        let tried: Vec<_> = peers.take(TRIED).collect();
-        let login = |(host, address): (&HostId, &std::net::IpAddr)| {
-            let address = address.to_string();
-            let options =
-                ["-o", "BatchMode=yes", "-o", "ConnectTimeout=2", "-o", "StrictHostKeyChecking=yes"];
-            let words = [&options[..], &[address.as_str(), "true"]].concat();
+        let tried: Vec<(&Peer, Vec<String>)> =
+            site.peers.iter().filter_map(|peer| Some((peer, words(peer)?))).take(TRIED).collect();
+        let login = |(Peer { host, .. }, words): (&Peer, Vec<String>)| {
+            let words: Vec<&str> = words.iter().map(String::as_str).collect();
             let fault = match site.ask(&ssh, &words) {
                 Ok(told) if told.status.success() => None,
                 Ok(told) => Some(told.last_words().trim_end_matches('\r').to_owned()),
@@ -53,6 +50,17 @@ impl Check for Logins {
     fn judge(seen: &[Seen<'_, Self::Found>]) -> Vec<Verdict> {
         seen.iter().map(|one| judge(one.found.as_deref())).collect()
     }
+}
+
+/// The arguments of ssh for one of them: port and login name are those of the hosts file, else ssh's own.
+fn words(peer: &Peer) -> Option<Vec<String>> {
+    let address = peer.addresses.first()?;
+    let options = ["-o", "BatchMode=yes", "-o", "ConnectTimeout=2", "-o", "StrictHostKeyChecking=yes"];
+    let mut words: Vec<String> = options.map(str::to_owned).to_vec();
+    words.extend(peer.port.iter().flat_map(|port| ["-p".to_owned(), port.to_string()]));
+    words.extend(peer.user.iter().flat_map(|user| ["-l".to_owned(), user.clone()]));
+    words.extend([address.to_string(), "true".to_owned()]);
+    Some(words)
 }
 
 fn judge(logins: Option<&[Login]>) -> Verdict {
@@ -84,6 +92,20 @@ fn judge(logins: Option<&[Login]>) -> Verdict {
 mod tests {
     use super::*;
     use crate::domain::preflight::Mark;
+
+    #[test]
+    fn port_and_login_name_are_those_of_the_hosts_file() {
+        let peer = |user: Option<&str>, port| Peer {
+            host: HostId::from("b"),
+            addresses: vec!["10.0.0.2".parse().unwrap()],
+            user: user.map(str::to_owned),
+            port,
+        };
+        let of = |peer: &Peer| words(peer).unwrap()[6..].join(" ");
+        assert_eq!(of(&peer(Some("ml"), Some(2222))), "-p 2222 -l ml 10.0.0.2 true");
+        assert_eq!(of(&peer(None, None)), "10.0.0.2 true");
+        assert!(words(&Peer { addresses: Vec::new(), ..peer(None, None) }).is_none());
+    }
 
     #[test]
     fn what_ssh_says_is_told_with_the_host() {

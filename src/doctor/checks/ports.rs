@@ -35,6 +35,9 @@ pub(in crate::doctor) struct Held {
     user: String,
     /// Its process: only that of a user of one's own can be told.
     command: Option<String>,
+    /// That process.
+    #[serde(default)]
+    pid: Option<u32>,
     /// Whether any machine that reaches this one can connect to it.
     from_everywhere: bool,
 }
@@ -71,15 +74,16 @@ impl Check for Ports {
         let mut found = Vec::new();
         for (port, _) in WANTED {
             if let Some(one) = listening.get(&port) {
-                let (user, command) = (user_name(one.uid), command(one.inode));
-                found.push(Held { port, user, command, from_everywhere: one.address.is_unspecified() });
+                let (user, holder) = (user_name(one.uid), holder(one.inode));
+                let (pid, command) = (holder, holder.and_then(command));
+                found.push(Held { port, user, command, pid, from_everywhere: one.address.is_unspecified() });
             }
         }
         Ok(Found { held: found, of_runs: of_runs(&all) })
     }
 
     fn judge(seen: &[Seen<'_, Found>]) -> Vec<Verdict> {
-        seen.iter().map(|one| judge(&one.found)).collect()
+        seen.iter().map(|one| judge(&one.found, &one.info.user)).collect()
     }
 }
 
@@ -147,11 +151,13 @@ fn address_of(text: &str) -> Option<IpAddr> {
     }
 }
 
-/// The command line of the process that has a socket.
-fn command(inode: u64) -> Option<String> {
-    let has = |pid: u32| sockets(pid).contains(&inode);
-    let process = table::all().into_iter().find(|process| has(process.pid))?;
-    let line = memory::command_line(process.pid).ok()?;
+/// The process that has a socket.
+fn holder(inode: u64) -> Option<u32> {
+    table::all().into_iter().map(|process| process.pid).find(|pid| sockets(*pid).contains(&inode))
+}
+
+fn command(pid: u32) -> Option<String> {
+    let line = memory::command_line(pid).ok()?;
     let words: Vec<_> = line.split(|byte| *byte == 0).map(String::from_utf8_lossy).collect();
     Some(words.join(" ").trim_end().chars().take(COMMAND).collect())
 }
@@ -173,7 +179,23 @@ fn listen(of_runs: &[OfRun]) -> Vec<String> {
     of_runs.chunk_by(same).filter_map(one_run).collect()
 }
 
-fn judge(found: &Found) -> Verdict {
+/// What frees a port, for the user that is logged in.
+fn freed(held: &Held, of_runs: &[OfRun], own: &str) -> String {
+    let Held { port, user, pid, .. } = held;
+    if let Some(of_run) = of_runs.iter().find(|one| one.port == *port) {
+        return format!("hvtui stop {} ends the run that has {port}", of_run.run.short());
+    }
+    match pid {
+        Some(pid) if user == own => format!("kill {pid} there ends what has {port}"),
+        Some(pid) => format!("{port} is held by process {pid} of {user}: ask {user} to end it"),
+        None if user == own => format!("ss -ltnp 'sport = :{port}' there shows what has {port}"),
+        None => format!(
+            "{port} is held by a process of {user}: ask {user} (sudo ss -ltnp 'sport = :{port}' shows it)"
+        ),
+    }
+}
+
+fn judge(found: &Found, own: &str) -> Verdict {
     let whose = |port: u16| WANTED.iter().find(|(one, _)| *one == port).map_or("", |(_, whose)| whose);
     let mut words: Vec<String> = found
         .held
@@ -194,10 +216,12 @@ fn judge(found: &Found) -> Verdict {
     if is_free {
         return Verdict::good(words.join("; "));
     }
+    let freed: Vec<String> =
+        found.held.iter().take(WANTED.len()).map(|one| freed(one, &found.of_runs, own)).collect();
     Verdict::look(
         words.join("; "),
         "a job that is started by itself ends with \"Address already in use\", or joins another one; the runs of hvtui find free ports",
-        "end it, or give another port: torchrun --master-port 29501",
+        format!("{}; or give another port: torchrun --master-port 29501", freed.join("; ")),
     )
 }
 
@@ -228,15 +252,31 @@ mod tests {
         let port = socket.local_addr().unwrap().port();
         let table = std::fs::read_to_string("/proc/net/tcp").unwrap();
         let own = table.lines().filter_map(listens).find(|one| one.port == port).unwrap();
-        assert!(command(own.inode).is_some(), "it is this process");
-        assert_eq!(judge(&Found::default()).mark, Mark::Good);
+        assert_eq!(holder(own.inode), Some(std::process::id()));
+        assert!(command(std::process::id()).is_some());
+        assert_eq!(judge(&Found::default(), "li").mark, Mark::Good);
         let held = Held {
             port: 29_500,
             user: "li".into(),
             command: Some("python3 a.py".into()),
+            pid: Some(4711),
             from_everywhere: true,
         };
-        let verdict = judge(&Found { held: vec![held], of_runs: Vec::new() });
+        let found = Found { held: vec![held.clone()], of_runs: Vec::new() };
+        let verdict = judge(&found, "li");
+        let remedy = verdict.remedy.clone().unwrap();
+        assert_eq!(
+            remedy,
+            "kill 4711 there ends what has 29500; or give another port: torchrun --master-port 29501"
+        );
+        let other = judge(&found, "wu").remedy.unwrap();
+        assert!(other.starts_with("29500 is held by process 4711 of li: ask li to end it"), "{other}");
+        let unseen = Found { held: vec![Held { pid: None, ..held.clone() }], of_runs: Vec::new() };
+        assert!(judge(&unseen, "wu").remedy.unwrap().contains("sudo ss -ltnp 'sport = :29500'"));
+        let run = RunId::new(7, 7);
+        let of_runs = vec![OfRun { run: run.clone(), port: 29_500, address: "::".parse().unwrap() }];
+        let of_run = judge(&Found { held: vec![held], of_runs }, "li").remedy.unwrap();
+        assert!(of_run.starts_with(&format!("hvtui stop {} ends", run.short())), "{of_run}");
         let words = "29500 (torch's MASTER_PORT) is taken by li (python3 a.py), for every machine";
         assert_eq!((verdict.mark, verdict.evidence.as_str()), (Mark::Look, words));
     }
@@ -246,7 +286,7 @@ mod tests {
         let run = RunId::new(7, 7);
         let at = |address: &str, port| OfRun { run: run.clone(), port, address: address.parse().unwrap() };
         let found = Found { held: Vec::new(), of_runs: vec![at("10.0.0.1", 4100), at("::", 41_234)] };
-        let verdict = judge(&found);
+        let verdict = judge(&found, "li");
         let words = format!("; run {} listens on 10.0.0.1:4100, 41234 for every machine", run.short());
         assert!(verdict.mark == Mark::Good && verdict.evidence.ends_with(&words), "{verdict:?}");
     }

@@ -19,7 +19,7 @@ pub(in crate::doctor) struct Reach;
 
 /// A port of the kind that ranks listen on. Nothing need listen there: a refusal has come the whole way too.
 const HIGH: u16 = 29_500;
-/// One that is open wherever there is ssh.
+/// The one of ssh where the hosts file says no other.
 const SSH: u16 = 22;
 /// How long an answer may take.
 const PATIENCE: Duration = Duration::from_millis(1500);
@@ -38,6 +38,13 @@ pub(in crate::doctor) struct Way {
     why: Option<String>,
     /// Whether the port of ssh answers.
     ssh: bool,
+    /// Which one that is.
+    #[serde(default = "usual_port")]
+    ssh_port: u16,
+}
+
+fn usual_port() -> u16 {
+    SSH
 }
 
 impl Check for Reach {
@@ -48,19 +55,19 @@ impl Check for Reach {
 
     fn look(site: &Site) -> Result<Vec<Way>, String> {
         let mut wanted = Vec::new();
-        for Peer { host, addresses } in &site.peers {
+        for Peer { host, addresses, port, .. } in &site.peers {
             for address in addresses.iter().take(ADDRESSES) {
-                wanted.push((host.clone(), *address));
+                wanted.push((host.clone(), *address, port.unwrap_or(SSH)));
             }
         }
         let mut ways = Vec::new();
         for some in wanted.chunks(AT_ONCE / 2) {
             let targets: Vec<SocketAddr> = some
                 .iter()
-                .flat_map(|(_, at)| [SocketAddr::new(*at, HIGH), SocketAddr::new(*at, SSH)])
+                .flat_map(|(_, at, ssh)| [SocketAddr::new(*at, HIGH), SocketAddr::new(*at, *ssh)])
                 .collect();
             let answers = knock(&targets);
-            for ((host, address), pair) in some.iter().zip(answers.chunks(2)) {
+            for ((host, address, ssh_port), pair) in some.iter().zip(answers.chunks(2)) {
                 let [high, ssh] = pair else { continue };
                 ways.push(Way {
                     host: host.clone(),
@@ -68,6 +75,7 @@ impl Check for Reach {
                     high_us: high.as_ref().ok().copied(),
                     why: high.as_ref().err().cloned(),
                     ssh: ssh.is_ok(),
+                    ssh_port: *ssh_port,
                 });
             }
         }
@@ -95,6 +103,8 @@ pub(in crate::doctor) fn addresses<'a>(
     let peer = |(host, all): (&HostId, &[IpAddr])| Peer {
         host: host.clone(),
         addresses: all.iter().filter(own).copied().collect(),
+        user: None,
+        port: None,
     };
     hosts.map(peer).collect()
 }
@@ -167,16 +177,18 @@ fn judge(ways: &[Way]) -> Verdict {
         }
         let Some(first) = ways.first() else { continue };
         match ways.iter().find(|way| way.ssh) {
-            Some(way) => filtered.push((*host, way.address)),
+            Some(way) => filtered.push((*host, way.address, way.ssh_port)),
             None => lost.push((*host, first.address, first.why.clone().unwrap_or_default())),
         }
     }
     let joined = |all: Vec<String>| all.join(", ");
     if !filtered.is_empty() {
-        let seen = filtered.iter().map(|(host, at)| format!("{host} ({at})")).collect();
+        let seen = filtered.iter().map(|(host, at, _)| format!("{host} ({at})")).collect();
         let first = filtered[0].1;
+        let ports: BTreeSet<String> = filtered.iter().map(|(.., port)| port.to_string()).collect();
+        let ports = ports.into_iter().collect::<Vec<_>>().join(", ");
         return Verdict::bad(
-            format!("port {HIGH} gets no answer from {}, port {SSH} does", joined(seen)),
+            format!("port {HIGH} gets no answer from {}, port {ports} does", joined(seen)),
             "a firewall drops what ranks say to each other: the run hangs when they connect",
             format!(
                 "there: sudo ufw allow from <this host>   (or firewall-cmd/iptables); then: nc -vz {first} {HIGH}"
@@ -206,7 +218,7 @@ mod tests {
 
     fn way(host: &str, address: &str, high_us: Option<u64>, ssh: bool) -> Way {
         let why = high_us.is_none().then(|| "no answer in 1.5 s".to_owned());
-        Way { host: HostId::from(host), address: address.parse().unwrap(), high_us, why, ssh }
+        Way { host: HostId::from(host), address: address.parse().unwrap(), high_us, why, ssh, ssh_port: SSH }
     }
 
     #[test]
@@ -216,6 +228,8 @@ mod tests {
         assert_eq!((verdict.mark, verdict.evidence.as_str()), (Mark::Good, "1 other host in 0.2 ms at most"));
         let filtered = judge(&[way("b", "10.0.0.2", None, true)]);
         assert!(filtered.mark == Mark::Bad && filtered.evidence.contains("port 22 does"), "{filtered:?}");
+        let other = judge(&[Way { ssh_port: 2222, ..way("b", "10.0.0.2", None, true) }]);
+        assert!(other.evidence.ends_with("port 2222 does"), "{other:?}");
         let lost = judge(&[way("b", "10.0.0.2", None, false)]);
         assert_eq!(lost.evidence, "does not reach b at 10.0.0.2: no answer in 1.5 s");
         assert_eq!(judge(&[]).mark, Mark::Unknown);
@@ -227,8 +241,12 @@ mod tests {
         let (a, b) = (HostId::from("a"), HostId::from("b"));
         let (of_a, of_b) = ([docker, "10.0.0.1".parse().unwrap()], [docker, "10.0.0.2".parse().unwrap()]);
         let found = addresses([(&a, &of_a[..]), (&b, &of_b[..])].into_iter());
-        let peer =
-            |host: &HostId, addresses: &[IpAddr]| Peer { host: host.clone(), addresses: addresses.to_vec() };
+        let peer = |host: &HostId, addresses: &[IpAddr]| Peer {
+            host: host.clone(),
+            addresses: addresses.to_vec(),
+            user: None,
+            port: None,
+        };
         assert_eq!(found, [peer(&a, &of_a[1..]), peer(&b, &of_b[1..])]);
     }
 

@@ -292,6 +292,10 @@ fn judge_path(Found { asked, thing }: &Found, all: &All<'_>) -> (Mark, String) {
     let differs = if asked.role == SameRole::Beside { Mark::Look } else { Mark::Bad };
     match thing {
         Thing::Unread(_) => return (Mark::Look, format!("{path}: {words}")),
+        // a person has named it: most often it is written wrongly
+        Thing::Absent if all.things.is_empty() && asked.role == SameRole::Asked => {
+            return (Mark::Bad, format!("{path}: on no host"));
+        }
         Thing::Absent if all.things.is_empty() => return (Mark::Unknown, format!("{path}: on no host")),
         Thing::Absent => return (differs, format!("{path}: not there, as on other hosts")),
         Thing::File { .. } | Thing::Folder { .. } => {}
@@ -345,7 +349,16 @@ fn judge(one: &Seen<'_, Vec<Found>>, all: &[All<'_>]) -> Verdict {
     let shown = shown.join("; ");
     let cause = "ranks of one run read unlike files: they end at once, or compute something else";
     let remedy = "make it the same before the start: hvtui run --sync FOLDER, rsync -a, or a file system that all share";
+    let is_nowhere = |(found, all): (&Found, &All<'_>)| {
+        found.asked.role == SameRole::Asked && found.thing == Thing::Absent && all.things.is_empty()
+    };
+    let nowhere = one.found.iter().zip(all).filter(|one| is_nowhere(*one)).count();
     match worst {
+        Mark::Bad if nowhere == told.iter().filter(|(mark, _)| *mark == Mark::Bad).count() => Verdict::bad(
+            shown,
+            "there is nothing to compare: a run that reads it ends on every host",
+            "see how it is written: a path of the hosts, from / on or with ~/ for the home folder there",
+        ),
         Mark::Bad => Verdict::bad(shown, cause, remedy),
         Mark::Look => Verdict::look(shown, cause, remedy),
         Mark::Unknown => Verdict::unknown(shown),
@@ -418,6 +431,9 @@ mod tests {
         assert_eq!(written[1].mark, Mark::Look, "rank 0 may have written it");
         let none = Same::judge(&seen([found(&absent, SameRole::Script), found(&absent, SameRole::Script)]));
         assert_eq!((none[0].mark, none[0].evidence.as_str()), (Mark::Unknown, "~/train: on no host"));
+        let asked = Same::judge(&seen([found(&absent, SameRole::Asked), found(&absent, SameRole::Asked)]));
+        assert_eq!((asked[0].mark, asked[0].evidence.as_str()), (Mark::Bad, "~/train: on no host"));
+        assert!(asked[0].remedy.as_ref().unwrap().starts_with("see how it is written"), "{asked:?}");
         let device = Same::judge(&seen([found(Path::new("/dev/null"), SameRole::Script)]));
         assert_eq!(device[0].mark, Mark::Look, "{device:?}");
     }

@@ -2,6 +2,7 @@
 //! on. What is red there keeps it from starting, unless that is wanted all the same.
 
 use super::{Output, Session};
+use crate::doctor::Contexts;
 use crate::domain::doctor::{CONNECTION, Group, Matrix, groups, names, troubles};
 use crate::domain::host::LinkState;
 use crate::domain::ids::HostId;
@@ -12,7 +13,7 @@ use crate::domain::units::counted;
 use crate::launch::error::{LaunchError, LaunchFault};
 use crate::launch::plan::LaunchPlan;
 use crate::launch::request::OnRed;
-use crate::launcher::checkup::Checkup;
+use crate::launcher::checkup::{Checkup, contexts};
 use crate::launcher::waiting::PendingLaunch;
 use crate::wire::doctor::Checked;
 
@@ -60,12 +61,19 @@ impl Session {
         self.end_looks(at);
     }
 
+    /// What the hosts file says of how ssh reaches the hosts.
+    pub fn contexts(&self) -> Contexts {
+        contexts(&self.hosts)
+    }
+
     /// A look for what a plan rests on, of which nothing is asked yet.
     pub fn checkup(&self, number: u64, planned: &LaunchPlan) -> Checkup {
         let hosts = planned.spec.hosts();
         let checks = needs::checks(&planned.spec, &planned.hosts);
         let paths = needs::paths(&planned.spec, &planned.hosts);
-        let mut checkup = Checkup::for_launch(number, hosts.iter().cloned(), &checks).comparing(paths);
+        let given = needs::given(&planned.hosts);
+        let checkup = Checkup::for_launch(number, hosts.iter().cloned(), &checks).comparing(paths);
+        let mut checkup = checkup.reached_as(&self.contexts()).giving(given);
         for host in &hosts {
             let info = self.world.hosts.get(host).and_then(|state| state.info.clone());
             match info {

@@ -34,6 +34,8 @@ pub enum LookOf {
         hosts: Vec<HostId>,
         /// The checks, by name.
         checks: Vec<&'static str>,
+        /// The variables that checks judge and that the launch gives its ranks, by host.
+        given: BTreeMap<HostId, BTreeMap<String, String>>,
     },
     /// The hosts of a launch, by the files that its command names.
     Files {

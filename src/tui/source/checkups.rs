@@ -1,11 +1,12 @@
 //! The doctor's looks at the hosts, for the screens: who is still awaited, and for how long. Knows no session.
 
+use std::collections::BTreeMap;
 use std::pin::Pin;
 use std::time::Duration;
 
 use tokio::time::{Sleep, sleep};
 
-use crate::domain::doctor::Matrix;
+use crate::domain::doctor::{HostContext, Matrix};
 use crate::domain::event::Event;
 use crate::domain::host::LinkState;
 use crate::domain::ids::HostId;
@@ -49,6 +50,9 @@ enum Due {
     Patience,
 }
 
+/// What is known of the hosts without asking them.
+type Contexts = BTreeMap<HostId, HostContext>;
+
 /// What to ask hosts under which number.
 pub(super) type Asking = (u64, Vec<Question>);
 
@@ -65,15 +69,21 @@ pub(super) struct Checkups {
 
 impl Checkups {
     /// Begins a look; an earlier one for the same is forgotten. `all` are all hosts.
-    pub(super) fn begin(&mut self, look: &Look, all: &[HostId], world: &World) -> Asking {
+    pub(super) fn begin(
+        &mut self,
+        look: &Look,
+        all: &[HostId],
+        contexts: &Contexts,
+        world: &World,
+    ) -> Asking {
         match &look.of {
             LookOf::All => {
                 let checkup = Checkup::new(look.number, all.iter().cloned(), &[]);
-                self.all.begin(checkup, world)
+                self.all.begin(checkup.reached_as(contexts), world)
             }
-            LookOf::Plan { hosts, checks } => {
+            LookOf::Plan { hosts, checks, given } => {
                 let checkup = Checkup::for_launch(look.number, hosts.iter().cloned(), checks);
-                self.plan.begin(checkup, world)
+                self.plan.begin(checkup.reached_as(contexts).giving(given.clone()), world)
             }
             LookOf::Files { hosts, paths, checks } => {
                 let checkup = Checkup::for_launch(look.number, hosts.iter().cloned(), checks);

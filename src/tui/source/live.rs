@@ -356,7 +356,7 @@ impl Live {
     fn look_at_hosts(&mut self, look: &Look) {
         let session = self.recorded.session();
         let hosts: Vec<HostId> = session.hosts().iter().map(|host| host.id.clone()).collect();
-        let asking = self.checkups.begin(look, &hosts, session.world());
+        let asking = self.checkups.begin(look, &hosts, &session.contexts(), session.world());
         self.check([asking]);
         let found = self.checkups.so_far();
         self.checked(found);

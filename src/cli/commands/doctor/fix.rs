@@ -2,7 +2,6 @@
 //! host (by the system's ssh, so that `sudo` can ask for its password), and looks again.
 
 use std::collections::BTreeSet;
-use std::io::IsTerminal;
 use std::path::Path;
 use std::process::Command;
 
@@ -41,9 +40,6 @@ pub(super) fn run(
             "\nthere is nothing to fix\n"
         })?;
         return Ok(None);
-    }
-    if !std::io::stdin().is_terminal() {
-        return Err(Failure::usage("--fix asks before each command, and standard input is no terminal"));
     }
     let mut done = BTreeSet::new();
     for (at, trouble) in troubles.iter().enumerate() {

@@ -3,7 +3,7 @@
 use std::fmt::Write;
 
 use super::history::{Change, Json};
-use crate::domain::doctor::{Group, Matrix, glyph, groups, names, troubles};
+use crate::domain::doctor::{CONNECTION, Group, Matrix, Row, glyph, groups, names, troubles};
 use crate::domain::preflight::Mark;
 use crate::domain::units::counted;
 
@@ -11,10 +11,8 @@ use crate::domain::units::counted;
 pub(super) fn as_text(matrix: &Matrix, verbose: bool) -> String {
     let (red, yellow) = (matrix.count(Mark::Bad), matrix.count(Mark::Look));
     let verdict = match (red, yellow) {
-        (0, 0) => "nothing is wrong".to_owned(),
-        (0, yellow) => format!("{yellow} to look at"),
-        (red, 0) => format!("{red} red"),
-        (red, yellow) => format!("{red} red, {yellow} to look at"),
+        (0, 0) => calm(matrix),
+        (red, yellow) => count(red, yellow),
     };
     let (hosts, checks) = (counted(matrix.hosts.len(), "host"), counted(matrix.rows.len(), "check"));
     let mut out = format!("{hosts}, {checks}: {verdict}\n\n");
@@ -26,10 +24,10 @@ pub(super) fn as_text(matrix: &Matrix, verbose: bool) -> String {
         out.push('\n');
     }
     for row in &matrix.rows {
-        let calm =
+        let of_mark =
             |mark| all.iter().filter(move |group| group.row.check == row.check && group.verdict.mark == mark);
         for mark in [Mark::Good, Mark::Unknown] {
-            let of: Vec<&Group<'_>> = calm(mark).collect();
+            let of: Vec<&Group<'_>> = of_mark(mark).collect();
             // what most of a cluster does not have says nothing
             if of.is_empty()
                 || (mark == Mark::Unknown
@@ -38,7 +36,8 @@ pub(super) fn as_text(matrix: &Matrix, verbose: bool) -> String {
             {
                 continue;
             }
-            if verbose {
+            // each reason is told with its hosts
+            if verbose || mark == Mark::Unknown && of.len() > 1 {
                 for group in of {
                     let _ = writeln!(
                         out,
@@ -63,13 +62,37 @@ pub(super) fn as_text(matrix: &Matrix, verbose: bool) -> String {
     out
 }
 
-pub(super) fn changes_text(before: &Json, changes: &[Change]) -> String {
+/// Where nothing is red or yellow: whether that was seen, and what could not be looked at.
+fn calm(matrix: &Matrix) -> String {
+    let rows = matrix.rows.iter().filter(|row| row.check != CONNECTION);
+    let is_unseen = |row: &&Row| row.verdicts.values().all(|verdict| verdict.mark == Mark::Unknown);
+    let (unseen, seen): (Vec<&Row>, Vec<&Row>) = rows.partition(is_unseen);
+    let names: Vec<&str> = unseen.iter().map(|row| row.check).collect();
+    match (unseen.is_empty(), seen.is_empty()) {
+        (true, _) => "nothing is wrong".to_owned(),
+        (false, true) => format!("nothing to judge on any host for {}", names.join(", ")),
+        (false, false) => format!("nothing is wrong; nothing to judge on any host for {}", names.join(", ")),
+    }
+}
+
+/// `1 red, 2 to look at`.
+fn count(red: usize, yellow: usize) -> String {
+    match (red, yellow) {
+        (0, 0) => "nothing red, nothing to look at".to_owned(),
+        (0, yellow) => format!("{yellow} to look at"),
+        (red, 0) => format!("{red} red"),
+        (red, yellow) => format!("{red} red, {yellow} to look at"),
+    }
+}
+
+pub(super) fn changes_text(before: &Json, now: &Json, changes: &[Change]) -> String {
     let mut out = format!("since {}: ", before.at);
+    let count = count(now.red, now.yellow);
     if changes.is_empty() {
-        out.push_str("nothing has changed\n");
+        let _ = writeln!(out, "nothing has changed; now {count}");
         return out;
     }
-    let _ = writeln!(out, "{} changed\n", counted(changes.len(), "verdict"));
+    let _ = writeln!(out, "{} changed; now {count}\n", counted(changes.len(), "verdict"));
     for change in changes {
         let now = &change.now;
         let _ = writeln!(out, "{} {:10} {}: {}", glyph(now.mark), change.check, change.host, now.evidence);
@@ -83,4 +106,57 @@ pub(super) fn changes_text(before: &Json, changes: &[Change]) -> String {
         }
     }
     out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::domain::doctor::Verdict;
+    use crate::domain::ids::HostId;
+
+    fn matrix(rows: &[(&'static str, [Verdict; 2])]) -> Matrix {
+        let hosts = ["a", "b"].map(HostId::from);
+        let row = |(check, verdicts): &(&'static str, [Verdict; 2])| Row {
+            check,
+            asks: "",
+            verdicts: hosts.iter().cloned().zip(verdicts.clone()).collect(),
+        };
+        Matrix { rows: rows.iter().map(row).collect(), hosts: hosts.to_vec() }
+    }
+
+    fn reached() -> (&'static str, [Verdict; 2]) {
+        (CONNECTION, ["a", "b"].map(Verdict::good))
+    }
+
+    #[test]
+    fn what_could_be_looked_at_nowhere_is_named() {
+        let unseen = ("driver", ["no GPU", "no GPU"].map(Verdict::unknown));
+        let alone = as_text(&matrix(&[reached(), unseen.clone()]), false);
+        assert!(alone.starts_with("2 hosts, 2 checks: nothing to judge on any host for driver\n"), "{alone}");
+        let shm = ("shm", ["1 T", "1 T"].map(Verdict::good));
+        let text = as_text(&matrix(&[reached(), shm.clone(), unseen]), false);
+        let title = "2 hosts, 3 checks: nothing is wrong; nothing to judge on any host for driver\n";
+        assert!(text.starts_with(title), "{text}");
+        let seen = as_text(&matrix(&[reached(), shm]), false);
+        assert!(seen.starts_with("2 hosts, 2 checks: nothing is wrong\n"), "{seen}");
+    }
+
+    #[test]
+    fn several_reasons_of_a_check_are_told_each_with_its_hosts() {
+        let verdicts = [Verdict::unknown("no other host is reached"), Verdict::unknown("no answer in 4 s")];
+        let text = as_text(&matrix(&[reached(), ("reach", verdicts)]), false);
+        assert!(text.contains("– reach      a  no other host is reached\n"), "{text}");
+        assert!(text.contains("– reach      b  no answer in 4 s\n"), "{text}");
+    }
+
+    #[test]
+    fn changes_are_told_with_how_it_stands_now() {
+        let json = |rows: &[(&'static str, [Verdict; 2])]| super::super::history::as_json(&matrix(rows));
+        let (before, now) =
+            (json(&[reached()]), json(&[("shm", [Verdict::bad("0", "", ""), Verdict::look("1", "", "")])]));
+        let text = changes_text(&before, &now, &[]);
+        assert!(text.ends_with(": nothing has changed; now 1 red, 1 to look at\n"), "{text}");
+        let text = changes_text(&before, &before, &[]);
+        assert!(text.ends_with("; now nothing red, nothing to look at\n"), "{text}");
+    }
 }

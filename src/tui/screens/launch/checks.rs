@@ -110,7 +110,8 @@ pub(super) fn look(model: &mut Model, plan: &LaunchPlan) -> Vec<Effect> {
     let paths = needs::paths(&plan.spec, &plan.hosts);
     let reads = |check: &&str| !paths.is_empty() && needs::READ_SCRIPTS.contains(check);
     let (reading, checks): (Vec<_>, Vec<_>) = checks.into_iter().partition(reads);
-    let rests = (!checks.is_empty()).then(|| LookOf::Plan { hosts: hosts.clone(), checks });
+    let given = needs::given(&plan.hosts);
+    let rests = (!checks.is_empty()).then(|| LookOf::Plan { hosts: hosts.clone(), checks, given });
     // one host has nothing to differ from
     let is_wanted = !reading.is_empty() || (hosts.len() > 1 && !paths.is_empty());
     let names = is_wanted.then_some(LookOf::Files { hosts, paths, checks: reading });

@@ -1,0 +1,165 @@
+//! Where programs, interfaces, ports of ssh and folders are: what a host has in another place than it is looked for.
+
+use super::{json, verdict};
+use crate::common::client::Client;
+use crate::common::cluster::Cluster;
+
+#[test]
+fn a_path_below_the_guard_of_bashrc_is_told_with_its_line() {
+    let Some(cluster) = Cluster::ready(3, &[]) else { return };
+    let client = Client::new(&cluster);
+    let make =
+        "mkdir -p ~/hvd/bin && printf '#!/bin/sh\\n' > ~/hvd/bin/horovodrun && chmod +x ~/hvd/bin/horovodrun";
+    for host in ["n1", "n2", "n3"] {
+        cluster.on(host, make);
+    }
+    for host in ["n1", "n3"] {
+        cluster.on(host, "mount --bind ~/hvd/bin /usr/local/sbin");
+    }
+    // as Debian's files are, with a line at the end as people add it
+    cluster.on("n2", "printf 'if [ -n \"$BASH_VERSION\" ]; then\\n  . ~/.bashrc\\nfi\\n' > ~/.profile");
+    let bashrc =
+        "# ~/.bashrc\\ncase $- in\\n  *i*) ;;\\n  *) return;;\\nesac\\nexport PATH=$HOME/hvd/bin:$PATH\\n";
+    cluster.on("n2", &format!("printf '{bashrc}' > ~/.bashrc"));
+    let ended = client.run(&["doctor", "--json", "--only", "path"]);
+    let told = json(&ended);
+    let path = verdict(&told, "path", "n2");
+    let home = cluster.on("n2", "echo ~");
+    let seen = format!(
+        "only an interactive shell finds horovodrun ({}/hvd/bin/horovodrun): line 6 of ~/.bashrc sets it, below line 2, which ends the \
+         file for shells that are not interactive",
+        home.trim()
+    );
+    assert_eq!((&path["mark"], &path["evidence"]), (&"bad".into(), &seen.into()), "{told:#}");
+    assert_eq!(ended.code, 1);
+    assert!(path["remedy"].as_str().unwrap().contains("--env-from-login=interactive"), "{path:#}");
+    assert_eq!(verdict(&told, "path", "n1")["mark"], "good", "{told:#}");
+    // what the remedy names finds it, and the line above the guard does
+    let finds = "import shutil; assert shutil.which('horovodrun')";
+    let run = ["run", "-H", "n2:1", "--env-from-login=interactive", "--", "python3", "-c", finds];
+    let ran = client.run(&run);
+    assert_eq!(ran.code, 0, "{ran:?}");
+    cluster.on("n2", "sed -i '1i export PATH=$HOME/hvd/bin:$PATH' ~/.bashrc");
+    let told = json(&client.run(&["doctor", "--json", "--only", "path"]));
+    assert_eq!(verdict(&told, "path", "n2")["mark"], "good", "{told:#}");
+    // and where no shell is told of it, it is found where it is often installed
+    cluster
+        .on("n2", "rm ~/.bashrc ~/.profile; mkdir -p ~/.local/bin && cp ~/hvd/bin/horovodrun ~/.local/bin");
+    let told = json(&client.run(&["doctor", "--json", "--only", "path"]));
+    let path = verdict(&told, "path", "n2");
+    let seen = format!("no shell finds horovodrun ({}/.local/bin/horovodrun)", home.trim());
+    assert_eq!((&path["mark"], &path["evidence"]), (&"bad".into(), &seen.into()), "{told:#}");
+}
+
+#[test]
+fn interfaces_that_lead_nowhere_are_told_and_keep_a_run_from_starting() {
+    let Some(cluster) = Cluster::ready(2, &[]) else { return };
+    let client = Client::new(&cluster);
+    let interface = "ip -o -4 addr show scope global | awk '{ print $2; exit }'";
+    let name = cluster.on("n1", interface).trim().split('@').next().unwrap_or_default().to_owned();
+    for host in ["n1", "n2"] {
+        cluster.on(host, "ip link add ib0 type veth peer name ib1; ip addr add 10.99.0.1/24 dev ib0; ip link set ib1 up; ip link set ib0 up");
+        cluster.on(
+            host,
+            "ip link add docker0 type bridge; ip addr add 172.17.0.1/16 dev docker0; ip link set docker0 up",
+        );
+    }
+    cluster.on("n2", "ip link set ib0 down");
+    let look = |line: &str| {
+        cluster.on("n2", &format!("echo 'export {line}' > ~/.profile"));
+        let told = json(&client.run(&["doctor", "--json", "--only", "interface"]));
+        let one = verdict(&told, "interface", "n2");
+        (one["mark"].as_str().unwrap().to_owned(), one["evidence"].as_str().unwrap().to_owned())
+    };
+    let bad = |line: &str, words: &str| {
+        let (mark, evidence) = look(line);
+        assert!(mark == "bad" && evidence.contains(words), "{line}: {mark} {evidence}");
+    };
+    bad("NCCL_SOCKET_IFNAME=ib0", "NCCL_SOCKET_IFNAME=ib0: ib0");
+    bad("NCCL_SOCKET_IFNAME=ib0", " is down");
+    bad("NCCL_SOCKET_IFNAME==lo", "lo leads to this host and what runs on it alone");
+    bad("OMPI_MCA_btl_tcp_if_include=10.200.0.0/16", "no address of the host is in that network; there is ");
+    bad(
+        "NCCL_SOCKET_IFNAME=^eth,ib,lo,docker,hvt,n,v",
+        "leaves no interface by which other hosts are reached",
+    );
+    let (mark, evidence) = look("X=1");
+    assert!(mark == "good" && evidence.starts_with(&format!("{name} 10.77.0.1")), "{mark} {evidence}");
+    // what a run sets itself is judged on each host
+    let run = |value: &str| {
+        let env = format!("NCCL_SOCKET_IFNAME={value}");
+        client.run(&["run", "-H", "n1:1,n2:1", "--kind", "torch", "--env", &env, "--", "true"])
+    };
+    let down = run("ib0");
+    assert!(down.code == 78 && down.err.contains("NCCL_SOCKET_IFNAME=ib0: ib0"), "{down:?}");
+    let absent = run("eth7");
+    assert!(
+        absent.code == 78 && absent.err.contains("leave NCCL_SOCKET_IFNAME out of the run"),
+        "{absent:?}"
+    );
+    let own = run(&format!("={name}"));
+    assert_eq!(own.code, 0, "{own:?}");
+}
+
+#[test]
+fn a_host_with_another_port_of_ssh_is_logged_in_to_and_told_by_it() {
+    let Some(cluster) = Cluster::ready(2, &[]) else { return };
+    let client = Client::new(&cluster);
+    assert_eq!(client.run(&["hosts", "mesh", "--yes"]).code, 0);
+    // where ssh is no longer answered, the hosts file says another port
+    cluster.change("sshd", "n2 Port 2222");
+    cluster.on("n2", "iptables -I INPUT -p tcp --dport 22 -j REJECT --reject-with tcp-reset");
+    let other = "name = \"n2\"\nport = 2222\nhost_keys = \"accept-new\"\n";
+    let toml = cluster.hosts_toml(1).replace("name = \"n2\"\n", other);
+    client.write("hosts.toml", &toml);
+    let told = json(&client.run(&["doctor", "--json", "--only", "logins,ssh"]));
+    assert_eq!(verdict(&told, "ssh", "n2")["mark"], "good", "{told:#}");
+    let logins = verdict(&told, "logins", "n1");
+    assert_eq!(logins["mark"], "good", "{logins:#}");
+    let gone = toml.replace("port = 2222", "port = 2223");
+    client.write("hosts.toml", &gone);
+    let told = json(&client.run(&["doctor", "--json", "--only", "ssh"]));
+    let remedy = verdict(&told, "ssh", "n2")["remedy"].as_str().unwrap();
+    assert!(
+        remedy.starts_with("ssh -v -p 2223 ") && remedy.ends_with(" true, then: hvtui hosts check n2"),
+        "{told:#}"
+    );
+}
+
+#[test]
+fn a_folder_for_temporary_files_that_is_absent_or_full_is_told_as_such() {
+    let Some(cluster) = Cluster::ready(2, &[]) else { return };
+    let client = Client::new(&cluster);
+    cluster.change("sshd", "n1 SetEnv TMPDIR=/run/absent/li");
+    cluster.change("disk", "n2 /run/small 4096");
+    cluster.on("n2", "cat /dev/zero > /run/small/fill 2>/dev/null");
+    cluster.change("sshd", "n2 SetEnv TMPDIR=/run/small");
+    let told = json(&client.run(&["doctor", "--json", "--only", "tmp,disk"]));
+    let of = |check: &str, host: &str| {
+        let one = verdict(&told, check, host);
+        (one["mark"].as_str().unwrap(), one["remedy"].as_str().unwrap_or_default())
+    };
+    let (mark, remedy) = of("tmp", "n1");
+    assert!(mark == "bad" && remedy.starts_with("mkdir -p /run/absent/li"), "{told:#}");
+    assert_eq!(of("disk", "n1"), ("look", "mkdir -p /run/absent/li"), "{told:#}");
+    let (mark, remedy) = of("tmp", "n2");
+    assert!(mark == "bad" && remedy.starts_with("make room: "), "{told:#}");
+}
+
+#[test]
+fn what_was_looked_at_nowhere_is_said() {
+    let Some(cluster) = Cluster::ready(2, &[]) else { return };
+    let client = Client::new(&cluster);
+    let driver = client.run(&["doctor", "--only", "driver"]);
+    assert!(
+        driver.out.starts_with("2 hosts, 2 checks: nothing to judge on any host for driver\n"),
+        "{driver:?}"
+    );
+    let typo = client.run(&["doctor", "--only", "same", "--same", "/no/such/typo"]);
+    assert!(typo.code == 1 && typo.out.contains("n1, n2: /no/such/typo: on no host"), "{typo:?}");
+    let ssh = client.run(&["doctor", "--only", "ssh"]);
+    assert!(ssh.code == 0 && ssh.out.starts_with("2 hosts, 1 check: nothing is wrong\n"), "{ssh:?}");
+    assert!(client.run(&["doctor"]).code < 64);
+    let since = client.run(&["doctor", "--since", "last"]);
+    assert!(since.out.lines().next().unwrap().contains("; now "), "{since:?}");
+}
