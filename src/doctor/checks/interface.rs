@@ -334,7 +334,7 @@ impl Here<'_> {
         let is_addressed = |name: &&str| *name == "lo" || self.address_of(name).is_some();
         // what the facts of a host do not tell is not missed
         let is_known = !self.info.addresses.is_empty();
-        if is_known && !up.iter().any(|name| is_addressed(name)) {
+        if is_known && !up.iter().any(is_addressed) {
             return Some((
                 format!("{variable}={value}: {} has no address; there is {}", up.join(", "), self.there()),
                 None,
