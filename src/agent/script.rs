@@ -4,7 +4,7 @@ use std::path::Path;
 
 use crate::domain::python::{Runs, runs};
 use crate::domain::run::RankSpec;
-use crate::launch::names::closest;
+use crate::domain::text::closest;
 use crate::program::{home, working_directory};
 
 /// Names of a folder that are looked at for one that was meant.

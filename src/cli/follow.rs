@@ -20,6 +20,7 @@ use crate::domain::ids::RunId;
 use crate::domain::outcome::STOPPED;
 use crate::domain::run::RunStage;
 use crate::domain::text::sanitize;
+use crate::domain::units;
 use crate::domain::world::RunState;
 use crate::launcher::session::Output;
 use crate::ssh::Prompter;
@@ -109,7 +110,7 @@ async fn stream(
     prompter: &Prompter,
     (signals, stillness): (&mut Signals, &mut Stillness),
 ) -> Result<End, Failure> {
-    let (mut tick, began) = (time::interval(PATIENCE / 2), time::Instant::now());
+    let (mut tick, began) = (time::interval(PATIENCE / 2), clock::now());
     let mut look = time::interval(LOOK);
     look.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let mut told_to_stop = false;
@@ -204,8 +205,8 @@ async fn stream(
                         continue;
                     }
                     let hosts: Vec<String> = hosts.iter().map(ToString::to_string).collect();
-                    let waited = began.elapsed().as_secs();
-                    screen.own(&format!("connecting: waiting for {} for {waited} s", hosts.join(", ")));
+                    let waited = units::duration_us(clock::now().micros_since(began).max(0).unsigned_abs());
+                    screen.own(&format!("connecting: waiting for {} for {waited}", hosts.join(", ")));
                 }
             }
         }

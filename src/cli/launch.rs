@@ -15,6 +15,7 @@ use crate::domain::ids::HostId;
 use crate::domain::options::{ReachedHost, RunOptions};
 use crate::domain::run::{JobKind, RunSpec};
 use crate::domain::sync::{Code, SyncPlan};
+use crate::domain::text::closest;
 use crate::launch::allocation::{Allocation, AllocationError};
 use crate::launch::container::WrittenContainer;
 use crate::launch::paste::{self, Launcher, Pasted, Shown};
@@ -179,7 +180,7 @@ fn pasted_line(pasted: &Pasted, args: &RunArgs) -> Result<LaunchRequest, Failure
 fn recipe(name: &str, recipes: &[Recipe]) -> Result<LaunchRequest, Failure> {
     let Some(recipe) = recipes.iter().find(|recipe| recipe.name == name) else {
         let known: Vec<&str> = recipes.iter().map(|recipe| recipe.name.as_str()).collect();
-        let hint = match names::closest(name, known.iter().copied()) {
+        let hint = match closest(name, known.iter().copied()) {
             _ if known.is_empty() => "the hosts file has none: add a [[recipe]]".to_owned(),
             Some(near) => format!("did you mean {near}?"),
             None => format!("the hosts file has {}", known.join(", ")),

@@ -15,6 +15,7 @@ use crate::domain::occupancy::FreeMemory;
 use crate::domain::question::HostKeyPolicy;
 use crate::domain::redaction::MASK;
 use crate::domain::run::{JobKind, MinFree};
+use crate::domain::text::closest;
 use crate::launch::folder;
 use crate::launch::names;
 use crate::launch::request::Pick;
@@ -487,7 +488,7 @@ pub(super) fn validate_sync(text: &Text) -> Checked<String> {
 /// What to do about a word that is none of `known`.
 pub(super) fn known(what: &str, typed: &str, known: &[&str]) -> String {
     let list = known.join(", ");
-    match names::closest(typed, known.iter().copied()) {
+    match closest(typed, known.iter().copied()) {
         Some(closest) => format!("did you mean `{closest}`? known {what}: {list}"),
         None => format!("known {what}: {list}"),
     }

@@ -67,6 +67,17 @@ fn mark(c: char) -> char {
     }
 }
 
+/// The one of `known` that a person who typed `typed` most likely meant.
+pub fn closest<'a>(typed: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
+    let near = typed.chars().count().div_ceil(3).max(1);
+    known
+        .into_iter()
+        .map(|word| (strsim::damerau_levenshtein(&typed.to_lowercase(), &word.to_lowercase()), word))
+        .filter(|(distance, _)| *distance <= near)
+        .min_by_key(|(distance, _)| *distance)
+        .map(|(_, word)| word)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -92,5 +103,12 @@ mod tests {
             let clean = sanitize(&text);
             prop_assert!(!clean.chars().any(|c| c.is_control() || needs_mark(c)));
         }
+    }
+
+    #[test]
+    fn a_slip_of_the_finger_is_recognised() {
+        assert_eq!(closest("prot", ["name", "port", "user"]), Some("port"));
+        assert_eq!(closest("gpua", ["gpu-a", "gpu-b"]), Some("gpu-a"));
+        assert_eq!(closest("zebra", ["gpu-a", "gpu-b"]), None);
     }
 }

@@ -131,17 +131,6 @@ pub fn jump_name(hop: &str) -> &str {
     }
 }
 
-/// The one of `known` that a person who typed `typed` most likely meant.
-pub fn closest<'a>(typed: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
-    let near = typed.chars().count().div_ceil(3).max(1);
-    known
-        .into_iter()
-        .map(|word| (strsim::damerau_levenshtein(&typed.to_lowercase(), &word.to_lowercase()), word))
-        .filter(|(distance, _)| *distance <= near)
-        .min_by_key(|(distance, _)| *distance)
-        .map(|(_, word)| word)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -179,12 +168,5 @@ mod tests {
         }
         assert_eq!(jump_name("[::1]:22"), "::1");
         assert_eq!(jump_name("::1"), "::1");
-    }
-
-    #[test]
-    fn a_slip_of_the_finger_is_recognised() {
-        assert_eq!(closest("prot", ["name", "port", "user"]), Some("port"));
-        assert_eq!(closest("gpua", ["gpu-a", "gpu-b"]), Some("gpu-a"));
-        assert_eq!(closest("zebra", ["gpu-a", "gpu-b"]), None);
     }
 }

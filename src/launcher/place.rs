@@ -8,8 +8,8 @@ pub use super::place_error::PlaceError;
 use crate::domain::ids::{GpuUuid, HostId, Rank};
 use crate::domain::occupancy;
 use crate::domain::run::{Placement, Slot};
+use crate::domain::text::closest;
 use crate::domain::text::plain;
-use crate::launch::names::closest;
 use crate::launch::paste::ranks_option;
 use crate::launch::request::{ALL_SLOTS, LaunchRequest, Only, Pick, PlacementSpec, SlotName};
 

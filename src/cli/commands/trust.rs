@@ -7,7 +7,7 @@ use crate::cli::errors::{Code, Failure, to_stdout};
 use crate::cli::paths::Paths;
 use crate::cli::{ask, connect, runtime};
 use crate::config::{HostConfig, HostsFile};
-use crate::launch::names::closest;
+use crate::domain::text::closest;
 use crate::ssh;
 
 /// Fetches the key, shows its fingerprint, asks, and writes it to the user's known hosts. With `fingerprint`

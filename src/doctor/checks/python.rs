@@ -139,8 +139,8 @@ fn judge(one: &Seen<'_, Found>, all: &All<'_>) -> Verdict {
 
 /// A module that is looked for is not there.
 fn without(name: &str, own: &Told, all: &All<'_>) -> Verdict {
-    let there: Vec<&str> = all.modules.get(name).map(|hosts| hosts.as_slice()).unwrap_or_default().to_vec();
-    let others = match &there[..] {
+    let there = all.modules.get(name).map(Vec::as_slice).unwrap_or_default();
+    let others = match there {
         [] => "no host has it".to_owned(),
         [host] => format!("{host} has it"),
         [host, more @ ..] => format!("{host} and {} have it", counted(more.len() as u64, "more host")),
