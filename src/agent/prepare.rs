@@ -71,8 +71,9 @@ pub(super) fn prepare(config: &AgentConfig, spec: &HostRun) -> Result<Option<Rea
         let command =
             |reason| NotReady { rank: Some(rank.rank), reason, class: RefusalClass::Command, busy: false };
         place.check_rank(rank, setup.is_some()).map_err(command)?;
-        // in a container the script is the image's
+        // in a container the script is the image's; ranks of srun run on other machines
         if setup.is_none()
+            && spec.engine.as_ref().is_none_or(Engine::seats_ranks)
             && let Some(Err(missing)) = script::find(rank)
         {
             return Err(command(missing));

@@ -14,7 +14,9 @@ const LOOKED_AT: usize = 1000;
 pub(super) fn find(rank: &RankSpec) -> Option<Result<&str, String>> {
     let (program, words) = rank.argv.split_first()?;
     let name = Path::new(program).file_name()?.to_str()?;
-    if !name.starts_with("python") {
+    // of other programs whose names begin so, nothing is known
+    let version = name.strip_prefix("python")?;
+    if !version.chars().all(|c| c.is_ascii_digit() || c == '.') {
         return None;
     }
     let Some(Runs::Script(script)) = runs(words.iter().map(String::as_str)) else { return None };
@@ -65,6 +67,11 @@ mod tests {
             ["there.py", "-u there.py", "-X dev -u there.py --lr 1", "-Wignore there.py", "-W error there.py"]
         {
             assert_eq!(find(&rank(words)), Some(Ok("there.py")), "{words}");
+        }
+        let others = ["python3-coverage", "python_wrapper.sh", "./python-launch"];
+        for program in others {
+            let argv = [program, "missing.py"].map(str::to_owned).into();
+            assert_eq!(find(&RankSpec { argv, ..rank("x") }), None, "{program}");
         }
         for words in ["-m", "-m pkg.train", "-u -m pkg.train x.py", "-c x.py", "-uc x.py", "-"] {
             assert_eq!(find(&rank(words)), None, "{words}");

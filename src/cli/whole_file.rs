@@ -1,9 +1,10 @@
 //! Files that are written whole: beside their place first, so that one that can't be written leaves what was there, and a reader
 //! never sees half of one. A link is followed; a pipe or a device is written to, for nothing may replace it.
 
-use std::fs::{self, File, OpenOptions};
+use std::fs::{self, File, OpenOptions, Permissions};
 use std::io;
-use std::os::unix::fs::OpenOptionsExt;
+use std::os::fd::AsFd;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 /// More links than this lead nowhere.
@@ -28,9 +29,12 @@ pub(crate) fn is_special(path: &Path) -> bool {
         || fs::metadata(path).is_ok_and(|found| !found.is_file() && !found.is_dir())
 }
 
-/// Opens such a path. Behind what a file holds that the shell has opened, as `>>` wants it.
+/// Opens such a path. A file that the shell has opened goes on where it is, with `>>` and with what another command prints behind it.
 pub(crate) fn open_special(path: &Path) -> io::Result<File> {
-    OpenOptions::new().append(true).open(path)
+    if STDOUT.iter().any(|name| path == Path::new(name)) {
+        return io::stdout().as_fd().try_clone_to_owned().map(File::from);
+    }
+    OpenOptions::new().write(true).open(path)
 }
 
 /// Writes a file of this mode by `fill`, or to the pipe or device of that path.
@@ -55,7 +59,7 @@ pub(crate) fn write(
     let written = opened.and_then(|mut to| {
         if let Ok(before) = fs::metadata(&path) {
             // what a person has closed to others stays closed
-            to.set_permissions(before.permissions())?;
+            to.set_permissions(Permissions::from_mode(before.mode() & mode))?;
         }
         fill(&mut to)
     });
@@ -70,7 +74,7 @@ pub(crate) fn write(
 #[cfg(test)]
 mod tests {
     use std::io::Write;
-    use std::os::unix::fs::{FileTypeExt, PermissionsExt, symlink};
+    use std::os::unix::fs::{FileTypeExt, symlink};
 
     use super::*;
 
@@ -128,6 +132,10 @@ mod tests {
         fs::write(&path, "old").unwrap();
         fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).unwrap();
         put(&path).unwrap();
+        assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
+        // and what is to be closed is, though a file was there that others could read
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o644)).unwrap();
+        write(&path, 0o600, |file| file.write_all(b"new")).unwrap();
         assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
     }
 

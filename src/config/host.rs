@@ -14,6 +14,7 @@ use crate::domain::question::HostKeyPolicy;
 use crate::domain::retention::Retention;
 use crate::domain::run::{JobKind, Spool};
 use crate::launch::by_hand::Reach;
+use crate::launch::names::jump_name;
 use crate::launch::request::Pick;
 
 /// The hosts and recipes to work with.
@@ -138,14 +139,20 @@ impl HostConfig {
         Some(Reach { host: address.clone(), user: self.user.clone(), port: self.port, options })
     }
 
-    /// A host to go through as `ssh -J` takes it: the names of the file mean nothing to ssh.
-    fn hop(&self, name: &str) -> String {
+    /// A host to go through as `ssh -J` takes it: the names of the file mean nothing to ssh. A user and a port that stand beside
+    /// the name count before those of the file.
+    fn hop(&self, hop: &str) -> String {
+        let hop = hop.trim();
+        let name = jump_name(hop);
         let known = self.jump_hosts.iter().find(|host| host.id.as_str() == name);
         let Some((host, Address::Ssh(address))) = known.map(|host| (host, &host.address)) else {
-            return name.to_owned();
+            return hop.to_owned();
         };
-        let user = host.user.as_ref().map_or_else(String::new, |user| format!("{user}@"));
-        let port = host.port.map_or_else(String::new, |port| format!(":{port}"));
+        let (user, place) = hop.rsplit_once('@').map_or((None, hop), |(user, place)| (Some(user), place));
+        let user = user.or(host.user.as_deref()).map_or_else(String::new, |user| format!("{user}@"));
+        let port = place.strip_prefix(name).and_then(|rest| rest.strip_prefix(':')).map(str::to_owned);
+        let port = port.or_else(|| host.port.map(|port| port.to_string()));
+        let port = port.map_or_else(String::new, |port| format!(":{port}"));
         if address.contains(':') {
             format!("{user}[{address}]{port}")
         } else {
@@ -254,12 +261,18 @@ mod tests {
             user: Some("ml".to_owned()),
             port: Some(2222),
             identity: Some("/home/li/key".into()),
-            jump: Some("gate,other:22".to_owned()),
+            jump: Some("gate, other:22".to_owned()),
             jump_hosts: vec![gate],
             ..host("a", "10.0.0.1")
         };
         let words = behind.reach().unwrap().words().join(" ");
         assert_eq!(words, "-p 2222 -i /home/li/key -J li@[fd00::1]:2200,other:22 ml@10.0.0.1");
+        let words = |jump: &str| {
+            let host = HostConfig { jump: Some(jump.to_owned()), ..behind.clone() };
+            host.reach().unwrap().options[3].clone()
+        };
+        assert_eq!(words("ml@gate:22"), "ml@[fd00::1]:22");
+        assert_eq!(words("ml@gate"), "ml@[fd00::1]:2200");
         assert!(HostConfig::this_machine().reach().is_none());
     }
 }

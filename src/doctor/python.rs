@@ -26,6 +26,7 @@ pub(super) const PACKAGES: [&str; 11] = [
 /// Tells by the packages' own metadata: an import of torch alone takes seconds.
 const SCRIPT: &str = r#"
 import glob, json, os, re, sys
+sys.path[:] = [place for place in sys.path if place]
 told = {"executable": sys.executable, "version": "%d.%d.%d" % sys.version_info[:3], "packages": {}, "libraries": []}
 told.update({"cuda_packages": {}, "wants": [], "loads": {}})
 def folder(name):

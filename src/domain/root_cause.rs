@@ -155,16 +155,17 @@ pub fn of<'a>(ends: &(impl Iterator<Item = RankEnd<'a>> + Clone)) -> Option<Root
     let within = |end: &RankEnd<'a>| {
         end.exit.is_none_or(|(when, exit)| exit.shell_code() != 0 && when.micros_since(at) <= WITHIN_US)
     };
-    let printed = |end: RankEnd<'a>| Some((end.own_error(at)?.clone(), end.rank));
-    let printed = others().filter(within).filter_map(printed);
-    let printed = printed.min_by_key(|(error, rank)| (error.at, *rank));
     let own = first.own_error(at);
+    let printed = |end: RankEnd<'a>| Some((end.own_error(at)?.clone(), end.rank));
+    let printed = || others().filter(within).filter_map(printed);
+    let time = |(error, rank): &(last_words::Printed, Rank)| (error.at, *rank);
     if own.is_none() && first.lost_a_peer() {
         let by_itself = others().filter(|end| within(end) && end.ended_by_itself()).min_by_key(failed);
         // ended without a word, and no other rank is what it lost
         let silent = |end: &RankEnd<'a>| within(end) && !end.lost_a_peer() && end.failed_at().is_some();
-        let silent = others().filter(silent).min_by_key(failed);
-        let ended = by_itself.or(silent.filter(|_| printed.is_none()));
+        let silent = || others().filter(silent).min_by_key(failed);
+        let printed = printed().min_by_key(time);
+        let ended = by_itself.or_else(|| if printed.is_none() { silent() } else { None });
         let ended = ended.as_ref().and_then(failed);
         return Some(match (printed, ended) {
             (Some((error, rank)), ended) if ended.is_none_or(|(when, _)| error.at < when) => {
@@ -178,9 +179,11 @@ pub fn of<'a>(ends: &(impl Iterator<Item = RankEnd<'a>> + Clone)) -> Option<Root
             (_, None) => found(first.rank, ended_before(&first, at, others())),
         });
     }
-    let Some((error, rank)) =
-        printed.filter(|(error, _)| own.is_none_or(|own| !is_alike(&own.text, &error.text)))
-    else {
+    // what lies long before it may be one from which the rank recovered; what says the same has the same cause
+    let counts = |(error, _): &(last_words::Printed, Rank)| {
+        at.micros_since(error.at) <= WITHIN_US && own.is_none_or(|own| !is_alike(&own.text, &error.text))
+    };
+    let Some((error, rank)) = printed().filter(counts).min_by_key(time) else {
         let is_told = own.is_some() || first.ended_by_itself() || exit.code.is_none();
         let evidence = if is_told { None } else { ended_before(&first, at, others()) };
         return Some(found(first.rank, evidence));
@@ -189,7 +192,7 @@ pub fn of<'a>(ends: &(impl Iterator<Item = RankEnd<'a>> + Clone)) -> Option<Root
     let ordered_us = own.map_or(0, |own| own.unsure_us).max(error.unsure_us).max(ORDERED_US);
     let is_first = match own {
         Some(_) => before_us >= ordered_us,
-        None => (1..=WITHIN_US).contains(&before_us),
+        None => before_us > 0,
     };
     if is_first && !first.ended_by_itself() {
         return Some(found(rank, Some(Evidence::PrintedFirst { text: error.text })));
@@ -365,6 +368,12 @@ mod tests {
         // one that ended without a word is not the fault of what another said long before
         let run = Run::new(2).prints(1, -20_000, "ERROR: upload failed, retrying").exits(0, 100, 1);
         assert_eq!(run.cause(), (0, 0, None));
+        // and hides no other one
+        let run = Run::new(3).prints(2, -20_000, "ERROR: upload failed, retrying").prints(1, 50, OOM);
+        assert_eq!(run.exits(0, 100, 1).exits(1, 150, 3).cause(), (1, 0, Some(printed(OOM))));
+        let run =
+            Run::new(2).prints(1, -50_000, "ERROR: upload failed, retrying").prints(0, 90, "ValueError: x");
+        assert_eq!(run.exits(0, 100, 1).exits(1, 1200, 143).cause(), (0, 0, None));
     }
 
     #[test]

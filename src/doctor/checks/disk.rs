@@ -38,7 +38,9 @@ impl Check for Disk {
     type Found = Vec<Place>;
 
     fn look(site: &Site) -> Result<Vec<Place>, String> {
-        let tmp = std::env::var_os("TMPDIR").map_or_else(|| "/tmp".into(), PathBuf::from);
+        let tmp = std::env::var_os("TMPDIR")
+            .filter(|folder| !folder.is_empty())
+            .map_or_else(|| "/tmp".into(), PathBuf::from);
         let mut seen = BTreeSet::new();
         let mut places = Vec::new();
         for path in [home(), existing(&site.state), tmp.clone()] {

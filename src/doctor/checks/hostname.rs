@@ -59,12 +59,12 @@ fn judge(found: &Found, own: Option<&str>) -> Verdict {
             format!("add this line to /etc/hosts there: {line}"),
         );
     };
-    if all.iter().any(IpAddr::is_loopback) {
+    if let Some(loopback) = all.iter().find(|address| address.is_loopback()) {
         return Verdict::look(
-            format!("{name} is {first} on the host itself"),
+            format!("{name} is {loopback} on the host itself"),
             "a program that tells others its own name listens where only this host can connect",
             format!(
-                "in /etc/hosts there, write this line in the place of the one with {first} and {name}: {line}"
+                "in /etc/hosts there, write this line in the place of the one with {loopback} and {name}: {line}"
             ),
         );
     }

@@ -57,13 +57,13 @@ impl Check for Interface {
     fn judge(seen: &[Seen<'_, Found>]) -> Vec<Verdict> {
         let holders = holders(seen.iter().map(|one| one.info));
         let own = |one: &Seen<'_, Found>| {
-            first(one.info, &holders, |name| one.found.down.contains_key(name)).cloned()
+            first(one.info, &holders, |name| one.found.down.contains_key(without_label(name))).cloned()
         };
         let own: Vec<Option<InterfaceAddress>> = seen.iter().map(own).collect();
         let told = seen.iter().zip(&own).filter_map(|(one, own)| Some((one, own.as_ref()?)));
-        let all = Compared::new(told.map(|(one, own)| (one.host.as_str(), own.interface.as_str())));
+        let all = Compared::new(told.map(|(one, own)| (one.host.as_str(), without_label(&own.interface))));
         let mtu = |(one, own): (&Seen<'_, Found>, &Option<InterfaceAddress>)| {
-            one.found.mtus.get(&own.as_ref()?.interface).map(ToString::to_string)
+            one.found.mtus.get(without_label(&own.as_ref()?.interface)).map(ToString::to_string)
         };
         let mtus: Vec<Option<String>> = seen.iter().zip(&own).map(mtu).collect();
         let told = seen.iter().zip(&mtus).filter_map(|(one, mtu)| Some((one.host.as_str(), mtu.as_deref()?)));
@@ -71,7 +71,13 @@ impl Check for Interface {
         let hosts = seen.iter().zip(&own).zip(&mtus);
         hosts
             .map(|((one, own), mtu)| {
-                let others = seen.iter().filter(|other| other.host != one.host);
+                // a machine may be several hosts of the file
+                let is_other = |other: &&Seen<'_, Found>| {
+                    other.host != one.host
+                        && (other.info.boot_id != one.info.boot_id
+                            || other.info.addresses != one.info.addresses)
+                };
+                let others = seen.iter().filter(is_other);
                 let here = Here {
                     found: &one.found,
                     info: one.info,
@@ -192,6 +198,11 @@ fn is_bridge(name: &str) -> bool {
         })
 }
 
+/// The interface of a further address: of `eth0:1`, `eth0`.
+fn without_label(name: &str) -> &str {
+    name.split_once(':').map_or(name, |(name, _)| name)
+}
+
 /// What a variable's value names.
 struct Wanted<'a> {
     names: Vec<&'a str>,
@@ -212,7 +223,9 @@ impl<'a> Wanted<'a> {
             // beginnings of names, or whole ones behind `=`; all others behind `^`
             let rest = value.strip_prefix('^').inspect(|_| wanted.excludes = true).unwrap_or(value);
             wanted.are_whole = rest.starts_with('=');
-            wanted.names.extend(split(rest.trim_start_matches('=')));
+            // what stands behind `:` is a port to NCCL
+            let names = split(rest.trim_start_matches('='));
+            wanted.names.extend(names.map(|name| name.split_once(':').map_or(name, |(name, _)| name)));
         } else if variable.starts_with("OMPI") {
             for word in split(value).filter(|word| !word.starts_with('^')) {
                 match word.split_once('/') {
@@ -261,7 +274,25 @@ fn words(one: &InterfaceAddress) -> String {
 
 impl Here<'_> {
     fn address_of(&self, interface: &str) -> Option<IpAddr> {
-        self.info.addresses.iter().find(|one| one.interface == interface).map(|one| one.address)
+        let is_of = |one: &&InterfaceAddress| {
+            one.interface == interface || without_label(&one.interface) == interface
+        };
+        self.info.addresses.iter().find(is_of).map(|one| one.address)
+    }
+
+    /// The interfaces, and the names of further addresses: `eth0:1`.
+    fn names(&self) -> Vec<&str> {
+        let of_addresses = self.info.addresses.iter().map(|one| one.interface.as_str());
+        let mut names: Vec<&str> =
+            self.found.interfaces.iter().map(String::as_str).chain(of_addresses).collect();
+        names.sort_unstable();
+        names.dedup();
+        names
+    }
+
+    /// Why an interface carries nothing.
+    fn down(&self, interface: &str) -> Option<&str> {
+        self.found.down.get(without_label(interface)).map(String::as_str)
     }
 
     fn named(&self, interface: &str) -> String {
@@ -280,7 +311,8 @@ impl Here<'_> {
             return false;
         }
         if interface == "lo" {
-            return true;
+            // an address of the network may be routed to it
+            return self.address_of("lo").is_none();
         }
         let Some(IpAddr::V4(own)) = self.address_of(interface).filter(|_| is_bridge(interface)) else {
             return false;
@@ -296,8 +328,9 @@ impl Here<'_> {
     /// What is wrong with a variable's value here, and the command that helps where it is one.
     fn fault(&self, variable: &str, value: &str) -> Option<(String, Option<String>)> {
         let wanted = Wanted::read(variable, value)?;
-        let carries = |name: &&str| !self.found.down.contains_key(*name);
-        let all = self.found.interfaces.iter().map(String::as_str);
+        let carries = |name: &&str| self.down(name).is_none();
+        let there = self.names();
+        let all = there.iter().copied();
         if wanted.excludes {
             let left = all.filter(|name| !wanted.names(name) && self.address_of(name).is_some());
             let left = left.filter(carries).any(|name| !self.leads_nowhere(name));
@@ -321,13 +354,13 @@ impl Here<'_> {
         let named: Vec<&str> = all.filter(|name| wanted.names(name)).collect();
         // torch's Gloo takes each of them
         let each = variable.starts_with("GLOO");
-        let is_there = |name: &&str| self.found.interfaces.iter().any(|one| one == name);
+        let is_there = |name: &&str| there.contains(name);
         if named.is_empty() || each && !wanted.names.iter().all(is_there) {
             return Some((format!("{variable}={value}, and there is {} alone", self.there()), None));
         }
         let up: Vec<&str> = named.iter().copied().filter(carries).collect();
         if up.is_empty() {
-            let (name, why) = named.iter().find_map(|name| self.found.down.get_key_value(*name))?;
+            let (name, why) = named.iter().find_map(|name| Some((without_label(name), self.down(name)?)))?;
             let command = (why == DOWN).then(|| format!("sudo ip link set dev {} up", shell_word(name)));
             return Some((format!("{variable}={value}: {} {why}", self.named(name)), command));
         }
@@ -371,29 +404,29 @@ fn judge(here: &Here<'_>, given: &BTreeMap<String, String>, all: &Compared<'_>) 
             )
         };
         let cause = "ranks end at their start (no such interface, \"Unable to find address for\"), or never reach each other";
-        return match command {
+        let verdict = match command {
             Some(command) => {
                 Verdict::bad(evidence, cause, format!("{command}   (or: {other})")).fixed_there(command)
             }
             None => Verdict::bad(evidence, cause, other),
         };
+        // what the host has may be of another library than the run's, or not reach its ranks
+        return if is_given { verdict } else { verdict.may_run() };
     }
     let Some(own) = here.own else { return no_address(here) };
     let seen = words(own);
-    if let Some(why) = here.found.down.get(&own.interface) {
+    if let Some(why) = here.down(&own.interface) {
         let command = format!("sudo ip link set dev {} up", shell_word(&own.interface));
         let cause = "no other host reaches this one by it";
+        // which interface it is is a guess where ssh came by none of them
         return if why == DOWN {
-            Verdict::bad(format!("{seen} {why}"), cause, command.clone()).fixed_there(command)
+            Verdict::bad(format!("{seen} {why}"), cause, command.clone()).fixed_there(command).may_run()
         } else {
-            Verdict::bad(
-                format!("{seen} {why}"),
-                cause,
-                "look at its cable, its switch and its driver: dmesg | tail there",
-            )
+            let remedy = "look at its cable, its switch and its driver: dmesg | tail there";
+            Verdict::bad(format!("{seen} {why}"), cause, remedy).may_run()
         };
     }
-    match all.difference(&own.interface) {
+    match all.difference(without_label(&own.interface)) {
         None => Verdict::good(seen),
         Some(difference) => Verdict::look(
             format!("{seen}; {difference}"),
@@ -410,6 +443,9 @@ fn no_address(here: &Here<'_>) -> Verdict {
     else {
         return Verdict::unknown("no address that other hosts could reach");
     };
+    if !here.others.is_empty() && !here.leads_nowhere(&bridge.interface) {
+        return Verdict::good(words(bridge));
+    }
     let seen = format!("no address but {}, which leads to this host's own containers alone", words(bridge));
     if here.others.is_empty() {
         return Verdict::unknown(seen);
@@ -549,6 +585,39 @@ mod tests {
         let verdict = Interface::judge(&seen_with(hosts)).remove(0);
         assert_eq!(verdict.mark, Mark::Bad);
         assert!(verdict.evidence.starts_with("no address but docker0 172.17.0.1"), "{verdict:?}");
+    }
+
+    #[test]
+    fn what_works_is_not_red() {
+        let mark = |hosts: [(HostInfo, Found); 2]| {
+            let verdict = Interface::judge(&seen_with(hosts)).remove(0);
+            (verdict.mark, verdict.for_launch())
+        };
+        let plain = || Found { variables: BTreeMap::new(), ..found("", "") };
+        let other = || (info_with(&[("ens3f0", "10.0.0.3")]), plain());
+        let good = (Mark::Good, Mark::Good);
+        // a further address of an interface, and NCCL's port behind a name
+        let labelled = || info_with(&[("ens3f0:1", "10.0.0.2")]);
+        for (variable, value) in [
+            ("GLOO_SOCKET_IFNAME", "ens3f0:1"),
+            ("NCCL_SOCKET_IFNAME", "=ens3f0"),
+            ("NCCL_SOCKET_IFNAME", "ens3f0:4000"),
+        ] {
+            assert_eq!(mark([(labelled(), found(variable, value)), other()]), good, "{variable}={value}");
+        }
+        // one machine under two names, which has no other to reach
+        let here = || info_with(&[("ens3f0", "10.0.0.2")]);
+        let lo = || found("GLOO_SOCKET_IFNAME", "lo");
+        assert_eq!(mark([(here(), lo()), (here(), lo())]).0, Mark::Unknown);
+        // an address of the network that is routed to the loopback
+        let routed = info_with(&[("lo", "10.255.0.2"), ("ens3f0", "10.0.0.2")]);
+        assert_eq!(mark([(routed, lo()), other()]).0, Mark::Look, "another name than that of the other host");
+        // the other host is a container of this one
+        let container = (info_with(&[("eth0", "172.17.0.2")]), plain());
+        assert_eq!(mark([(info_with(&HOST[1..]), plain()), container]).0, Mark::Good);
+        // what the host has set may not be what the run reads
+        let mpi = found("OMPI_MCA_btl_tcp_if_include", "ib7");
+        assert_eq!(mark([(here(), mpi), other()]), (Mark::Bad, Mark::Look));
     }
 
     #[test]

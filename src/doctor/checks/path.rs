@@ -190,7 +190,7 @@ impl<'a> Unfound<'a> {
         };
         // the file stays the one that it is, with its mode and behind its links
         let command = format!(
-            "{{ echo 'export PATH={folders}:$PATH'; cat ~/.bashrc 2>/dev/null; }} > ~/.bashrc.hvtui && cat ~/.bashrc.hvtui > ~/.bashrc && rm ~/.bashrc.hvtui"
+            "{{ echo 'export PATH={folders}:$PATH'; if [ -e ~/.bashrc ]; then cat ~/.bashrc; fi; }} > ~/.bashrc.hvtui && cat ~/.bashrc.hvtui > ~/.bashrc && rm ~/.bashrc.hvtui"
         );
         if is_plain { verdict.fixed_there(command) } else { verdict }
     }

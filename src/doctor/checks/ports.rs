@@ -179,6 +179,14 @@ fn listen(of_runs: &[OfRun]) -> Vec<String> {
     of_runs.chunk_by(same).filter_map(one_run).collect()
 }
 
+/// Whether who ends it may lock everybody out of the host.
+fn is_of_system(held: &Held) -> bool {
+    let program = held.command.as_deref().and_then(|command| command.split_whitespace().next());
+    let name = program.map_or("", |program| program.rsplit('/').next().unwrap_or_default());
+    let services = ["sshd", "systemd", "init", "dockerd", "docker-proxy", "containerd"];
+    held.pid == Some(1) || services.contains(&name.trim_end_matches(':'))
+}
+
 /// What frees a port, for the user that is logged in.
 fn freed(held: &Held, of_runs: &[OfRun], own: &str) -> String {
     let Held { port, user, pid, .. } = held;
@@ -186,6 +194,7 @@ fn freed(held: &Held, of_runs: &[OfRun], own: &str) -> String {
         return format!("hvtui stop {} ends the run that has {port}", of_run.run.short());
     }
     match pid {
+        Some(_) if is_of_system(held) => format!("{port} belongs to a service of the host: leave that alone"),
         Some(pid) if user == own => format!("kill {pid} there ends what has {port}"),
         Some(pid) => format!("{port} is held by process {pid} of {user}: ask {user} to end it"),
         None if user == own => format!("ss -ltnp 'sport = :{port}' there shows what has {port}"),
@@ -271,6 +280,15 @@ mod tests {
         );
         let other = judge(&found, "wu").remedy.unwrap();
         assert!(other.starts_with("29500 is held by process 4711 of li: ask li to end it"), "{other}");
+        for (pid, command) in [
+            (700, "sshd: /usr/sbin/sshd -D [listener]"),
+            (1, "/sbin/init"),
+            (9, "/usr/bin/docker-proxy -proto tcp"),
+        ] {
+            let service = Held { pid: Some(pid), command: Some(command.to_owned()), ..held.clone() };
+            let remedy = freed(&service, &[], "li");
+            assert_eq!(remedy, "29500 belongs to a service of the host: leave that alone", "{command}");
+        }
         let unseen = Found { held: vec![Held { pid: None, ..held.clone() }], of_runs: Vec::new() };
         assert!(judge(&unseen, "wu").remedy.unwrap().contains("sudo ss -ltnp 'sport = :29500'"));
         let run = RunId::new(7, 7);

@@ -64,7 +64,7 @@ impl Check for Tmp {
     type Found = Found;
 
     fn look(_: &Site) -> Result<Found, String> {
-        let named = std::env::var_os("TMPDIR");
+        let named = std::env::var_os("TMPDIR").filter(|folder| !folder.is_empty());
         let is_named = named.is_some();
         let folder = named.map_or_else(|| "/tmp".into(), PathBuf::from);
         let written = tempfile::Builder::new().prefix("hvtui-check.").tempfile_in(&folder);
