@@ -12,6 +12,7 @@ use super::note::Note;
 use super::outcome::RunOutcome;
 use super::run::{RankExit, RunSpec, RunStage};
 use super::time::Stamp;
+use super::world::World;
 
 /// How the gap of a report line that is no report begins.
 const NO_REPORT: &str = "report line";
@@ -127,6 +128,16 @@ impl ResumePoint {
     /// Knows the last line of a rank's stream, where the lines themselves were not read.
     pub fn know_line(&mut self, rank: Rank, stream: Stream, offset: u64) {
         self.ranks.entry(rank).or_default().know_line(stream, offset);
+    }
+
+    /// Knows what the ranks printed last, which is for the world to tell.
+    pub fn know_last_words(&mut self, world: &World) {
+        let ranks = world.runs.values().flat_map(|run| (0..).zip(&run.ranks));
+        for (number, rank) in ranks {
+            if let Some(known) = self.ranks.get_mut(&Rank(number)) {
+                known.last_words = rank.last_words.clone();
+            }
+        }
     }
 
     /// The bytes that are wanted of a host's files. The last line of each is read again, since nothing tells

@@ -4,7 +4,6 @@ use super::error::Error;
 use super::format::Channel;
 use super::reader::Reader;
 use crate::domain::event::{Envelope, Origin};
-use crate::domain::ids::Rank;
 use crate::domain::resume_point::ResumePoint;
 use crate::domain::run_log::LOG_LINES;
 use crate::domain::world::World;
@@ -53,7 +52,7 @@ impl Reader {
             resume_state.resume_point.last_at = resume_state.resume_point.last_at.max(Some(note.end));
         }
         resume_state.resume_point.spec = self.spec().cloned();
-        resume_state.know_last_words();
+        resume_state.resume_point.know_last_words(&resume_state.world);
         Ok(resume_state)
     }
 
@@ -81,16 +80,6 @@ impl ResumeState {
         self.resume_point.take(envelope);
         if !matches!(envelope.origin, Origin::Host(_)) {
             self.world.apply(envelope);
-        }
-    }
-
-    /// What the ranks printed last is known by the world alone.
-    fn know_last_words(&mut self) {
-        let ranks = self.world.runs.values().flat_map(|run| (0..).zip(&run.ranks));
-        for (number, rank) in ranks {
-            if let Some(known) = self.resume_point.ranks.get_mut(&Rank(number)) {
-                known.last_words = rank.last_words.clone();
-            }
         }
     }
 }

@@ -155,6 +155,7 @@ fn a_recap_is_the_fold_of_all_and_knows_where_lines_begin() {
         resume_point.take(envelope);
         world.apply(envelope);
     }
+    resume_point.know_last_words(&world);
     assert_eq!(resume_state.resume_point, resume_point);
     assert!(resume_state.resume_point.ranks[&Rank(2)].lines[0].is_some());
     let spec = spec(3);
