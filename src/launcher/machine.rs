@@ -65,6 +65,7 @@ pub struct RunMachine {
     /// Values of the ranks' secret variables.
     values: Values,
     stage: RunStage,
+    /// When the stage began; while hosts are asked and ranks are started, when the last of them answered.
     entered: Stamp,
     /// Hosts whose answer the stage waits for.
     hosts_due: BTreeSet<HostId>,
@@ -274,8 +275,8 @@ impl RunMachine {
         };
         let progress = self.progress.entry(rank).or_insert(reached);
         *progress = reached.max(*progress);
-        if wanted(self.stage).is_some_and(|wanted| *progress >= wanted) {
-            self.ranks_due.remove(&rank);
+        if wanted(self.stage).is_some_and(|wanted| *progress >= wanted) && self.ranks_due.remove(&rank) {
+            self.came(at);
         }
         self.advance(at, actions);
     }
@@ -404,15 +405,7 @@ impl RunMachine {
         if let Some((end, summary)) = self.late_meeting(now) {
             self.give_up(end, summary, now, &mut actions);
         }
-        let starting = matches!(self.stage, RunStage::Prepare | RunStage::Start) && !self.attached;
-        let deadline = match self.stage {
-            RunStage::Start => i64::from(kinds::of(&self.spec).start_deadline_s()) * 1_000_000,
-            _ => START_DEADLINE_US,
-        };
-        if starting && now.micros_since(self.entered) > deadline {
-            let who = self.waiting_for();
-            let seconds = deadline / 1_000_000;
-            let summary = format!("no answer from {who} to {} within {seconds} s", self.stage.name());
+        if let Some(summary) = self.late_start(now) {
             self.give_up(RunEnd::Unreachable, summary, now, &mut actions);
         }
         actions

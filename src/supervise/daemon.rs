@@ -123,23 +123,29 @@ pub fn stage2(dir: &Path, adopt: bool) -> Result<(), SuperviseError> {
         let dir = RunDir::open(dir)?;
         let path = dir.path().to_owned();
         let begun = match input {
-            Some((input, leases)) => Supervisor::begin(dir, input, leases),
-            None => Supervisor::adopt(dir),
+            Some((input, leases)) => Supervisor::begin(dir, input, leases, || answer(&Reply::Ready, &path)),
+            None => Supervisor::adopt(dir).and_then(|adopted| {
+                adopted.as_ref().map_or(Ok(()), |_| answer(&Reply::Ready, &path))?;
+                Ok(adopted)
+            }),
         };
-        let reply = match &begun {
-            Ok(Some(_)) => Reply::Ready,
-            Ok(None) => Reply::Already,
-            Err(error) => Reply::Failed(error.to_string()),
-        };
-        // When stage 1 is gone nothing waits for the answer, and the run goes on all the same.
-        let _ = serde_json::to_string(&reply).map(|text| io::stdout().write_all(text.as_bytes()));
-        let _ = io::stdout().flush();
-        close(rustix::stdio::dup2_stdout).map_err(|e| SuperviseError::io("leave the output of", &path, e))?;
-        match begun? {
-            Some(supervisor) => supervisor.run().await,
-            None => Ok(()),
+        match begun {
+            Ok(Some(supervisor)) => supervisor.run().await,
+            Ok(None) => answer(&Reply::Already, &path),
+            Err(error) => {
+                answer(&Reply::Failed(error.to_string()), &path)?;
+                Err(error)
+            }
         }
     })
+}
+
+/// Tells stage 1, which waits for the end of this output, and leaves the output.
+fn answer(reply: &Reply, dir: &Path) -> Result<(), SuperviseError> {
+    // When stage 1 is gone nothing waits for the answer, and the run goes on all the same.
+    let _ = serde_json::to_string(reply).map(|text| io::stdout().write_all(text.as_bytes()));
+    let _ = io::stdout().flush();
+    close(rustix::stdio::dup2_stdout).map_err(|e| SuperviseError::io("leave the output of", dir, e))
 }
 
 fn read_input() -> io::Result<(Input, Vec<OwnedFd>)> {

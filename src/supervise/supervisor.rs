@@ -103,9 +103,16 @@ impl Listener {
 }
 
 impl Supervisor {
-    /// Claims the run and starts its ranks, which get the `leases` that came with the input; `None` when the run was
-    /// started before. After an error nothing runs and the run may be started again.
-    pub fn begin(dir: RunDir, input: Input, leases: Vec<OwnedFd>) -> Result<Option<Self>, SuperviseError> {
+    /// Claims the run, says that it is `owned`, and starts its ranks, which get the `leases` that came with the input;
+    /// `None` when the run was started before. After an error nothing runs and the run may be started again.
+    ///
+    /// Whether a rank could be started is told of each rank: many take longer than an answer may.
+    pub fn begin(
+        dir: RunDir,
+        input: Input,
+        leases: Vec<OwnedFd>,
+        owned: impl FnOnce() -> Result<(), SuperviseError>,
+    ) -> Result<Option<Self>, SuperviseError> {
         let failed = |doing| {
             let path = dir.path().to_owned();
             move |e: std::io::Error| SuperviseError::io(doing, &path, e)
@@ -174,6 +181,9 @@ impl Supervisor {
         }
         supervisor.start_tracing(false);
         supervisor.start_recorders();
+        if let Err(error) = owned() {
+            supervisor.note(&error.to_string());
+        }
         supervisor.start_ranks(&spec, (&late, &environment), claims);
         Ok(Some(supervisor))
     }

@@ -7,7 +7,7 @@
 
 use std::collections::BTreeMap;
 
-use super::{Action, RunMachine};
+use super::{Action, RunMachine, START_DEADLINE_US};
 use crate::domain::container::ImageId;
 use crate::domain::host::LinkState;
 use crate::domain::ids::HostId;
@@ -35,6 +35,28 @@ impl RunMachine {
         for host in free.into_iter().map(|plan| plan.host).chain(first) {
             self.ask(&host, actions);
         }
+    }
+
+    /// A rank has reached what the stage waits for.
+    pub(super) fn came(&mut self, at: Stamp) {
+        if self.stage == RunStage::Start {
+            // a host starts its ranks one after the other: while some come, the others have time
+            self.entered = at;
+        }
+    }
+
+    /// Why the run is given up, when hosts or ranks have not answered in time.
+    pub(super) fn late_start(&self, now: Stamp) -> Option<String> {
+        let limit = match self.stage {
+            RunStage::Prepare => START_DEADLINE_US,
+            RunStage::Start => i64::from(kinds::of(&self.spec).start_deadline_s()) * 1_000_000,
+            _ => return None,
+        };
+        if self.attached || now.micros_since(self.entered) <= limit {
+            return None;
+        }
+        let (who, stage, seconds) = (self.waiting_for(), self.stage.name(), limit / 1_000_000);
+        Some(format!("no answer from {who} to {stage} within {seconds} s"))
     }
 
     fn ask(&self, host: &HostId, actions: &mut Vec<Action>) {

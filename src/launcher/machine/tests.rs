@@ -293,6 +293,20 @@ fn silence_has_a_deadline_that_names_the_silent() {
 }
 
 #[test]
+fn while_ranks_come_one_after_the_other_the_others_have_time() {
+    let (mut machine, _) = started(JobKind::Plain);
+    prepared_on_both(&mut machine);
+    let late = T.plus_micros(START_DEADLINE_US);
+    assert!(machine.handle_time(late).is_empty());
+    rank_event(&mut machine, late.0, 0, &rank_started());
+    assert!(machine.handle_time(late.plus_micros(START_DEADLINE_US)).is_empty());
+    // the same one again is no answer of another
+    rank_event(&mut machine, late.0 + 5, 0, &rank_started());
+    let actions = machine.handle_time(late.plus_micros(START_DEADLINE_US + 1));
+    assert_eq!(sent(&actions), ["a:Stop", "b:Stop"]);
+}
+
+#[test]
 fn its_owner_stops_a_run() {
     let (mut machine, _) = started(JobKind::Plain);
     prepared_on_both(&mut machine);
