@@ -322,8 +322,8 @@ fn how_far_the_ranks_came_is_noted_when_the_run_ends_at_once() {
     let bed = Bed::new();
     let (dir, at) = start(&bed);
     join(at, "global", 0, 2);
-    std::fs::write(bed.work("go"), "").unwrap();
     join(at, "global", 1, 2);
+    std::fs::write(bed.work("go"), "").unwrap();
     ended(&dir);
     assert_eq!(told(&dir).last(), Some(&Progress::Joined { ranks: [0, 1].map(Rank).into(), world: 2 }));
 }

@@ -141,7 +141,14 @@ fn a_rank_that_stops_is_named_with_its_phase_and_those_that_wait_for_it() {
     let out = file.try_clone().expect("a file");
     let mut run = run.stdin(Stdio::null()).stdout(out).stderr(file).spawn().expect("hvtui");
     let says = |words: &str| std::fs::read_to_string(&log).unwrap_or_default().contains(words);
-    until("steps", || says("hvtui: step "));
+    // in the forward pass of the second step DDP lays its buckets anew, for which the ranks wait there
+    until("a third step", || {
+        let said = std::fs::read_to_string(&log).unwrap_or_default();
+        let steps = said
+            .lines()
+            .filter_map(|line| line.strip_prefix("hvtui: step ")?.split(' ').next()?.parse().ok());
+        steps.max().is_some_and(|step: u64| step >= 3)
+    });
     let signal = |name: &str| {
         let all = cluster.processes("n2");
         let ranks = all.iter().filter(|process| process.args.ends_with("train.py 0 backward 100000"));
