@@ -394,6 +394,119 @@ mod tests {
         assert_eq!(Run::new(3).exits(1, 50, 0).exits(0, 100, 137).cause(), (0, 0, None));
     }
 
+    fn too(rank: u32) -> Option<Evidence> {
+        Some(Evidence::PrintedToo { rank: Rank(rank), text: OOM.to_owned() })
+    }
+
+    #[test]
+    fn an_exit_counts_within_ten_seconds_and_no_longer() {
+        let run = |ms| Run::new(2).exits(0, 100, 1).prints(0, 99, "peer gone").exits(1, ms, 137).cause().0;
+        assert_eq!((run(10_100), run(10_101)), (1, 0));
+        // nor does one that ended well
+        let run = Run::new(2).exits(0, 100, 1).prints(0, 99, "peer gone").prints(1, 90, OOM).exits(1, 150, 0);
+        assert_eq!(run.cause(), (0, 0, None));
+    }
+
+    #[test]
+    fn an_error_counts_for_ten_seconds_and_no_longer() {
+        let run = |ms| Run::new(2).prints(1, ms, OOM).exits(0, 10_100, 1).exits(1, 10_150, 3).cause().0;
+        assert_eq!((run(100), run(99)), (1, 0));
+    }
+
+    #[test]
+    fn own_words_of_two_ranks_have_an_order_from_fifty_milliseconds_on() {
+        let run = |ms| {
+            let run = Run::new(2).prints(1, ms, OOM).prints(0, 500, "ValueError: bad gradient");
+            let (rank, _, evidence) = run.exits(0, 510, 1).exits(1, 600, 3).cause();
+            (rank, evidence)
+        };
+        assert_eq!(run(450), (1, Some(printed(OOM))));
+        assert_eq!((run(451), run(549), run(550)), ((0, too(1)), (0, too(1)), (0, None)));
+    }
+
+    #[test]
+    fn an_error_beside_a_silent_exit_is_close_for_less_than_a_third_of_a_second() {
+        let run = |ms| Run::new(2).exits(0, 1000, 1).prints(1, ms, OOM).exits(1, 1500, 3).cause();
+        assert_eq!(run(999), (1, 0, Some(printed(OOM))));
+        // of the same moment the exit counts
+        assert_eq!((run(1000), run(1299), run(1300)), ((0, 0, too(1)), (0, 0, too(1)), (0, 0, None)));
+        // one that was killed is the cause though an error lies before it
+        let killed = |ms| Run::new(2).exits(0, 1000, 137).prints(1, ms, OOM).exits(1, 1500, 3).cause();
+        assert_eq!((killed(701), killed(700)), ((0, 0, too(1)), (0, 0, None)));
+    }
+
+    #[test]
+    fn behind_a_rank_that_lost_its_peer_the_first_of_error_and_death_counts() {
+        let victim = || Run::new(3).exits(0, 100, 1).prints(0, 99, "peer gone");
+        let lost = |text: Option<&str>| Evidence::Lost { by: Rank(0), text: text.map(str::to_owned) };
+        let run = |ms| victim().prints(1, ms, OOM).exits(2, 200, 137).cause();
+        assert_eq!(run(199), (1, 0, Some(lost(Some(OOM)))));
+        assert_eq!((run(200), run(201)), ((2, 0, Some(lost(None))), (2, 0, Some(lost(None)))));
+        // an error of the moment of the exit was printed first
+        assert_eq!((run(100), run(101)), ((1, 0, Some(printed(OOM))), (1, 0, Some(lost(Some(OOM))))));
+        // of ranks without a word none counts where an error was printed, and of two deaths the first
+        let run = victim().prints(1, 300, OOM).exits(1, 310, 1).exits(2, 200, 1);
+        assert_eq!(run.cause(), (1, 0, Some(lost(Some(OOM)))));
+        assert_eq!(victim().exits(1, 300, 137).exits(2, 200, 139).cause().0, 2);
+        assert_eq!(victim().exits(1, 300, 3).exits(2, 200, 3).cause().0, 2);
+        // another victim is no cause, and one that was told to stop has not failed
+        assert_eq!(victim().exits(1, 120, 1).prints(1, 119, "peer gone").cause(), (0, 0, None));
+        assert_eq!(victim().exits(1, 120, 143).cause(), (0, 0, None));
+        // a broken pipe says by itself that another one is gone; the victim of one that was killed is none
+        assert_eq!(Run::new(2).exits(0, 100, 141).exits(1, 150, 3).cause(), (1, 0, Some(lost(None))));
+        assert_eq!(victim().exits(1, 120, 137).prints(1, 119, "peer gone").cause(), (0, 0, None));
+    }
+
+    #[test]
+    fn an_error_counts_until_ranks_are_told_to_stop_or_where_they_end_by_themselves() {
+        let victim = || Run::new(2).exits(0, 100, 1).prints(0, 99, "peer gone");
+        let stopped = |ms| victim().prints(1, ms, OOM).exits(1, 1500, 143).cause().0;
+        assert_eq!((stopped(1099), stopped(1100)), (1, 0));
+        assert_eq!(victim().prints(1, 1100, OOM).exits(1, 1500, 1).cause().0, 1);
+    }
+
+    #[test]
+    fn who_had_ended_well_before_is_told_only_where_it_was_waited_for() {
+        let run =
+            |own, ended| Run::new(2).steps(1, 40).exits(1, ended, 0).steps(0, own).exits(0, 100, 1).cause().2;
+        let before = Some(Evidence::EndedBefore { rank: Rank(1), step: Some(40) });
+        assert_eq!((run(41, 99), run(42, 99), run(41, 100)), (before, None, None));
+        let steps = |rank, step| Run::new(2).steps(rank, step).exits(1, 50, 0).exits(0, 100, 1).cause().2;
+        assert_eq!((steps(0, 1), steps(1, 1)), (None, None));
+        // of two the first; none that failed
+        let run = Run::new(4).exits(3, 40, 0).exits(1, 50, 0).exits(2, 30, 143).exits(0, 100, 1).prints(
+            0,
+            99,
+            "peer gone",
+        );
+        assert_eq!(run.cause().2, Some(Evidence::EndedBefore { rank: Rank(3), step: None }));
+    }
+
+    #[test]
+    fn of_exits_of_one_moment_the_lowest_rank_s_is_first() {
+        assert_eq!(Run::new(3).exits(2, 100, 1).exits(1, 100, 2).cause(), (1, 1, None));
+        // one that could not be started says so itself, whatever others print
+        let mut run = Run::new(2).prints(1, 90, OOM).exits(0, 100, 126);
+        run.0[0].0.as_mut().unwrap().1.error = Some("no such file".to_owned());
+        assert_eq!(run.cause(), (0, 0, None));
+    }
+
+    #[test]
+    fn words_and_headlines_tell_each_kind_of_evidence() {
+        let name = |rank: Rank| format!("rank {rank}");
+        let lost = Evidence::Lost { by: Rank(2), text: None };
+        assert_eq!(lost.words(name).unwrap(), "rank 2 ended before it, but had lost a peer");
+        let said = too(1).unwrap().words(name).unwrap();
+        assert_eq!(said, format!("rank 1 printed an error at about the same time: {OOM}"));
+        assert_eq!((printed(OOM).words(name), Evidence::Unknown.words(name)), (None, None));
+        let headline = |evidence: Option<&Evidence>| Evidence::headline(evidence, "exit 3");
+        assert_eq!(headline(None), "failed first: exit 3");
+        assert_eq!(headline(Some(&lost)), "failed: exit 3");
+        let told = Evidence::Lost { by: Rank(2), text: Some("boom".to_owned()) };
+        assert_eq!(headline(Some(&told)), "failed: boom; exit 3");
+        assert_eq!(headline(Some(&printed("boom"))), "printed an error first: boom; exit 3");
+    }
+
     #[test]
     fn what_a_newer_version_knows_is_read() {
         let text = serde_json::to_string(&Evidence::EndedBefore { rank: Rank(1), step: None }).unwrap();
