@@ -81,7 +81,9 @@ pub(super) fn found(
         "reach" => {
             let way = |peer: &Peer| {
                 let address = peer.addresses.first()?;
-                Some(json!({"host": peer.host, "address": address, "usual": {"refused": 180}, "door": {"open": 180}}))
+                Some(
+                    json!({"host": peer.host, "address": address, "usual": {"refused": 180}, "door": {"open": 180}}),
+                )
             };
             json!({"ways": peers.iter().filter_map(way).collect::<Vec<_>>(), "wall": {"ports": [32_768, 60_999]}})
         }

@@ -63,7 +63,7 @@ impl Compat {
 fn served(line: &str) -> Option<String> {
     let numbers: Vec<u32> = line.split_whitespace().map_while(|word| word.parse().ok()).collect();
     match numbers[..] {
-        [0, 0, version @ 1000..] => Some(format!("{}.{}", version / 1000, version % 1000 / 10)),
+        [0, 0, version] if version >= 1000 => Some(format!("{}.{}", version / 1000, version % 1000 / 10)),
         _ => None,
     }
 }

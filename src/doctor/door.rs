@@ -19,7 +19,8 @@ const WAITING: i32 = 1024;
 pub fn open() -> io::Result<TcpListener> {
     // a kernel without IPv6 has the other alone
     let everywhere = listener(AddressFamily::INET6, (Ipv6Addr::UNSPECIFIED, 0).into());
-    let listener = everywhere.or_else(|_| listener(AddressFamily::INET, (Ipv4Addr::UNSPECIFIED, 0).into()))?;
+    let listener =
+        everywhere.or_else(|_| listener(AddressFamily::INET, (Ipv4Addr::UNSPECIFIED, 0).into()))?;
     listener.set_nonblocking(true)?;
     Ok(listener)
 }

@@ -17,7 +17,8 @@ pub(super) struct There<'a> {
 /// Whether one of the alternatives holds. What is not known here, as a brand, is taken to.
 pub(super) fn holds(requires: &str, there: There<'_>) -> bool {
     let mut alternatives = requires.split_whitespace().peekable();
-    alternatives.peek().is_none() || alternatives.any(|all| all.split(',').all(|part| part_holds(part, there)))
+    alternatives.peek().is_none()
+        || alternatives.any(|all| all.split(',').all(|part| part_holds(part, there)))
 }
 
 /// The CUDA that is asked for first, for people: `12.4`.
@@ -65,7 +66,8 @@ mod tests {
 
     #[test]
     fn one_alternative_with_all_of_its_parts_is_enough() {
-        let of = |requires: &str, cuda: &str, driver: &str| holds(requires, There { cuda, driver: Some(driver) });
+        let of =
+            |requires: &str, cuda: &str, driver: &str| holds(requires, There { cuda, driver: Some(driver) });
         let image = "cuda>=12.4 brand=tesla,driver>=470,driver<471 brand=tesla,driver>=525,driver<526";
         assert!(of(image, "12.4", "550.54.14") && of(image, "13.0", "580.65"));
         assert!(!of(image, "12.2", "535.104.05"));

@@ -51,7 +51,19 @@ impl Site {
     pub fn new(asked_at: Stamp, arrived_at: Stamp, state: PathBuf, peers: Vec<Peer>) -> Self {
         let (login, python) = (OnceLock::new(), OnceLock::new());
         let (paths, modules) = (Vec::new(), Vec::new());
-        Self { asked_at, arrived_at, state, peers, paths, modules, for_launch: false, run: None, image: None, login, python }
+        Self {
+            asked_at,
+            arrived_at,
+            state,
+            peers,
+            paths,
+            modules,
+            for_launch: false,
+            run: None,
+            image: None,
+            login,
+            python,
+        }
     }
 
     /// The same with files and folders to compare.

@@ -265,7 +265,8 @@ mod tests {
             EnvironmentPlan { conda: Some("train".to_owned()), ..EnvironmentPlan::default() };
         assert!(!of(&conda).contains(&"torch"));
         assert!(of(&conda).contains(&"import"), "its own Python is tried");
-        let python = &pythons(&conda, &shares(&conda, &[("LD_LIBRARY_PATH", "/opt/cuda"), ("X", "y")]))[&HostId::from("a")];
+        let python = &pythons(&conda, &shares(&conda, &[("LD_LIBRARY_PATH", "/opt/cuda"), ("X", "y")]))
+            [&HostId::from("a")];
         assert_eq!((python.environment.conda.as_deref(), python.env.len()), (Some("train"), 1));
         let own = of(&spec(JobKind::Torch, "/opt/conda/bin/python3", &["a"]));
         assert!(!own.contains(&"python") && own.contains(&"cuda"), "{own:?}");

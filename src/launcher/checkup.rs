@@ -72,6 +72,8 @@ pub struct Checkup {
     has_given_up: bool,
     /// How many pings have told of each host's clock.
     pings: BTreeMap<HostId, u32>,
+    /// Whether something has happened from which questions may follow: thousands of answers come from which none do.
+    may_ask: bool,
     /// Whether the others are tried without what some have not told of themselves.
     goes_on_without_doors: bool,
 }
@@ -108,6 +110,7 @@ impl Checkup {
             for_launch: false,
             has_given_up: false,
             pings: BTreeMap::new(),
+            may_ask: true,
             goes_on_without_doors: false,
         }
         .comparing(BTreeMap::new())
@@ -204,6 +207,7 @@ impl Checkup {
 
     /// Hosts that have not answered yet are not waited for any more.
     pub fn go_on_without(&mut self, why: &str) {
+        self.may_ask = true;
         for (_, reached) in &mut self.hosts {
             if *reached == Reached::Waiting {
                 *reached = Reached::Down(why.to_owned());
@@ -212,6 +216,7 @@ impl Checkup {
     }
 
     fn reached(&mut self, host: &HostId, now: Reached) {
+        self.may_ask = true;
         if let Some((_, reached)) = self.hosts.iter_mut().find(|(one, _)| one == host) {
             *reached = now;
         }
@@ -223,6 +228,7 @@ impl Checkup {
             return;
         }
         if let (true, Some(why)) = (checked.check.is_empty(), &checked.why) {
+            self.may_ask = true;
             let of_it = self.asked.iter().filter(|(one, _)| one == host).cloned();
             return self.told.extend(of_it.map(|key| (key, Err(why.clone()))));
         }
@@ -230,6 +236,7 @@ impl Checkup {
         let Some(name) = name.or_else(|| Some(doctor::check(&checked.check)?.name)) else { return };
         let key = (host.clone(), name);
         if self.asked.contains(&key) {
+            self.may_ask |= name == DOOR;
             let why = || checked.why.unwrap_or_else(|| "it says nothing".to_owned());
             self.told.insert(key, checked.found.ok_or_else(why));
         }
@@ -274,6 +281,7 @@ impl Checkup {
     /// What hosts have not told of themselves for the others is not waited for any more.
     pub fn go_on_without_doors(&mut self) {
         self.goes_on_without_doors = true;
+        self.may_ask = true;
     }
 
     /// Whether the others are not tried yet, as some host has not told of itself for them.
@@ -303,6 +311,9 @@ impl Checkup {
     /// What to ask now: of each host that answers what it can tell alone; when all have come or are not waited for, where the
     /// others find it; and when all have told that, what needs the others.
     pub fn questions(&mut self) -> Vec<Question> {
+        if !std::mem::take(&mut self.may_ask) {
+            return Vec::new();
+        }
         let complete = self.have_all_come();
         let opens = complete && self.awaits_doors();
         let meets = complete && !opens;
@@ -404,6 +415,7 @@ mod tests {
         // each opens a door first, and behind a gateway has another port of ssh than the hosts file says
         let doors = checkup.questions();
         assert_eq!((doors.len(), &doors[0].checks[..]), (2, &["door".to_owned()][..]));
+        assert_eq!(doors[1].checks, ["shm", "door"]);
         assert!(checkup.awaits_doors());
         for (host, found) in [(&a, Some(serde_json::json!({"port": 40_001, "ssh_port": 22}))), (&b, None)] {
             assert!(checkup.questions().is_empty(), "none is tried before all have told");
@@ -415,8 +427,8 @@ mod tests {
         let of_a = &second[1].peers[0];
         assert_eq!((of_a.door, of_a.port, second[0].peers[0].door), (Some(40_001), Some(22), None));
         assert!(!checkup.is_over());
-        for question in first.into_iter().chain(second) {
-            for check in question.checks {
+        for question in first.into_iter().chain(doors).chain(second) {
+            for check in question.checks.into_iter().filter(|check| check != "door") {
                 let of_reach = serde_json::json!({"ways": [], "wall": {}});
                 let of_shm = serde_json::json!({"total": 1_u64 << 40, "free": 1_u64 << 40});
                 let found = Some(if check == "shm" { of_shm } else { of_reach });

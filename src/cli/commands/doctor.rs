@@ -255,7 +255,10 @@ async fn hear(session: &mut Session, checkup: &mut Checkup, until: Until) {
                 match &envelope.event {
                     Event::HostDescribed { info } => checkup.is_up(host, info.clone()),
                     Event::HostSampled { sample } => checkup.sampled(host, sample),
-                    Event::ClockSampled { sample } => checkup.clocked(host, *sample),
+                    Event::ClockSampled { sample } => {
+                        checkup.clocked(host, *sample);
+                        continue;
+                    }
                     Event::LinkChanged { state } => {
                         if let Some((_, why)) = fault(state) {
                             checkup.is_down(host, why);

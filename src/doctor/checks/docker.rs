@@ -119,10 +119,8 @@ impl Check for Docker {
         let judge = |one: &Seen<'_, Found>| {
             let has_gpus = !one.info.gpus.is_empty();
             let cuda = one.info.cuda_driver.value().filter(|_| has_gpus);
-            let there =
-                cuda.map(|cuda| There { cuda, driver: one.info.driver.value().map(String::as_str) });
-            too_new(&one.found, there)
-                .unwrap_or_else(|| judge(&one.found, has_gpus, (&all, &mirrors)))
+            let there = cuda.map(|cuda| There { cuda, driver: one.info.driver.value().map(String::as_str) });
+            too_new(&one.found, there).unwrap_or_else(|| judge(&one.found, has_gpus, (&all, &mirrors)))
         };
         seen.iter().map(judge).collect()
     }

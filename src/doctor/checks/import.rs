@@ -100,7 +100,8 @@ fn modules(site: &Site, run: &RunPython) -> Vec<String> {
         let mut modules: Vec<&str> =
             ["torch", "tensorflow"].into_iter().filter(|framework| has(framework)).collect();
         let of_horovod = [("torch", "horovod.torch"), ("tensorflow", "horovod.tensorflow")];
-        modules.extend(of_horovod.iter().filter(|(of, _)| has("horovod") && has(of)).map(|(_, module)| *module));
+        modules
+            .extend(of_horovod.iter().filter(|(of, _)| has("horovod") && has(of)).map(|(_, module)| *module));
         return modules.into_iter().map(str::to_owned).collect();
     }
     let scripts: Vec<String> = site
@@ -124,7 +125,8 @@ fn imports(script: &str, module: &str) -> bool {
         if let Some(names) = line.strip_prefix("import ") {
             return names.split(',').any(is_it);
         }
-        let Some((from, names)) = line.strip_prefix("from ").and_then(|rest| rest.split_once(" import ")) else {
+        let Some((from, names)) = line.strip_prefix("from ").and_then(|rest| rest.split_once(" import "))
+        else {
             return false;
         };
         // `from horovod import torch as hvd`
@@ -246,7 +248,11 @@ fn judge(tried: &[Tried]) -> Verdict {
         let Tried { module, python, .. } = one;
         if let Some(words) = &one.fault {
             let known = cause::of(module, python, words);
-            return Verdict::bad(format!("{python} can't import {module}: {words}"), known.cause, known.remedy);
+            return Verdict::bad(
+                format!("{python} can't import {module}: {words}"),
+                known.cause,
+                known.remedy,
+            );
         }
     }
     if let Some(one) = tried.iter().find(|one| one.warning.is_some()) {

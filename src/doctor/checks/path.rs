@@ -160,7 +160,9 @@ impl<'a> Unfound<'a> {
             let all = list(&mut self.by_none.iter().copied());
             words.push(match self.is_untold {
                 None => format!("no shell finds {all}"),
-                Some(why) => format!("commands over ssh don't find {all}, and no shell tells what it finds: {why}"),
+                Some(why) => {
+                    format!("commands over ssh don't find {all}, and no shell tells what it finds: {why}")
+                }
             });
         }
         words.join("; ")

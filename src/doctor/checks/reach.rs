@@ -74,8 +74,7 @@ impl Check for Reach {
         let ports: BTreeMap<&HostId, u16> =
             site.peers.iter().map(|peer| (&peer.host, peer.port.unwrap_or(SSH))).collect();
         let port = |way: &Way| ports.get(&way.host).copied().unwrap_or(SSH);
-        let mut others: Vec<&mut Way> =
-            ways.iter_mut().filter(|way| !reached.contains(&way.host)).collect();
+        let mut others: Vec<&mut Way> = ways.iter_mut().filter(|way| !reached.contains(&way.host)).collect();
         for some in others.chunks_mut(AT_ONCE) {
             let targets: Vec<SocketAddr> =
                 some.iter().map(|way| SocketAddr::new(way.address, port(way))).collect();
@@ -222,7 +221,7 @@ impl All<'_> {
             return Verdict::unknown("no other host is reached");
         }
         let mut shut: BTreeMap<Closed, Vec<&Way>> = BTreeMap::new();
-        let mut without_usual = Vec::new();
+        let mut without_usual: Vec<&Way> = Vec::new();
         let mut slowest = 0;
         for host in &hosts {
             let of_host = || ways.iter().filter(|way| way.host == **host);
@@ -273,7 +272,9 @@ impl All<'_> {
         match closed {
             Closed::Rejected(words) => Verdict::bad(
                 format!("a port on which hvtui listens is answered with \"{words}\" by {seen}{ssh}"),
-                format!("a firewall rejects what ranks say to each other: they end with \"{words}\", or try again until they give up"),
+                format!(
+                    "a firewall rejects what ranks say to each other: they end with \"{words}\", or try again until they give up"
+                ),
                 remedy(),
             ),
             Closed::Dropped => Verdict::bad(
@@ -284,7 +285,10 @@ impl All<'_> {
             Closed::Lost(why) => Verdict::bad(
                 format!("does not reach {seen}: {why}"),
                 "ranks on these hosts can't connect to each other: the run hangs at its start",
-                format!("ip route get {}; give the network that both have as interface in hosts.toml", first.address),
+                format!(
+                    "ip route get {}; give the network that both have as interface in hosts.toml",
+                    first.address
+                ),
             ),
         }
     }
@@ -317,10 +321,8 @@ mod tests {
 
     #[test]
     fn one_way_to_each_host_is_enough() {
-        let ways = [
-            way("b", "10.0.0.2", Answer::Open(200), None),
-            way("b", "192.168.7.2", Answer::Silent, None),
-        ];
+        let ways =
+            [way("b", "10.0.0.2", Answer::Open(200), None), way("b", "192.168.7.2", Answer::Silent, None)];
         let verdict = judge(&ways);
         assert_eq!((verdict.mark, verdict.evidence.as_str()), (Mark::Good, "1 other host in 0.2 ms at most"));
         assert_eq!(judge(&[]).mark, Mark::Unknown);

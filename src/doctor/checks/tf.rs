@@ -152,7 +152,9 @@ fn judge(found: &Found, has_gpus: bool, driver: Option<&str>) -> Verdict {
             format!("{seen}; the driver serves CUDA {driver} at most"),
             NO_GPU,
             match found.compat.as_ref().zip(cuda).and_then(|(compat, cuda)| compat.words(cuda)) {
-                Some(words) => format!("{words}; or install a newer driver, or a TensorFlow for CUDA {served}"),
+                Some(words) => {
+                    format!("{words}; or install a newer driver, or a TensorFlow for CUDA {served}")
+                }
                 None => format!("install a newer driver, or a TensorFlow for CUDA {served}"),
             },
         )

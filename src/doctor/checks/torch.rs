@@ -102,7 +102,12 @@ mod tests {
     #[test]
     fn torch_and_driver_must_fit() {
         let of = |cuda: &str, gpus, driver| {
-            let found = Found { version: Some("2.4.0".into()), cuda: Some(cuda.into()), missing: Vec::new(), compat: None };
+            let found = Found {
+                version: Some("2.4.0".into()),
+                cuda: Some(cuda.into()),
+                missing: Vec::new(),
+                compat: None,
+            };
             judge(&found, gpus, driver).mark
         };
         assert_eq!(of("12.4", true, Some("12.2")), Mark::Good, "minor versions are compatible");
@@ -112,7 +117,8 @@ mod tests {
         assert_eq!(of("", false, None), Mark::Good);
         assert_eq!(judge(&Found::default(), true, None).mark, Mark::Unknown);
         let missing = vec!["libmpi.so.40".into()];
-        let broken = Found { version: Some("2.4.0".into()), cuda: Some("12.4".into()), missing, compat: None };
+        let broken =
+            Found { version: Some("2.4.0".into()), cuda: Some("12.4".into()), missing, compat: None };
         assert_eq!(judge(&broken, false, None).evidence, "torch 2.4.0 does not find libmpi.so.40");
     }
 }

@@ -203,9 +203,7 @@ impl One {
         let current = self.0.as_mut()?;
         let (next, patience) = match current.awaits {
             Awaits::Hosts => {
-                current
-                    .checkup
-                    .go_on_without(&format!("not connected within {} s", CONNECTING.as_secs()));
+                current.checkup.go_on_without(&format!("not connected within {} s", CONNECTING.as_secs()));
                 (Awaits::Doors, MEETING)
             }
             Awaits::Doors => {

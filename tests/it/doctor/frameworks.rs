@@ -38,8 +38,14 @@ fn an_import_that_fails_is_told_with_its_cause_and_keeps_a_run_from_starting() {
     let client = Client::new(&cluster);
     let absent = "void *_ZN2at4_ops3addEv(void);\nvoid *PyInit__C(void) { return _ZN2at4_ops3addEv(); }\n";
     let symbol = library(&cluster, "symbol.so", absent, &[]);
-    let runtime = library(&cluster, "libcudart.so.12", "int cudaRuntimeGetVersion(int *v) { return 0; }\n", &["-Wl,-soname,libcudart.so.12"]);
-    let uses = "int cudaRuntimeGetVersion(int *);\nvoid *PyInit__C(void) { cudaRuntimeGetVersion(0); return 0; }\n";
+    let runtime = library(
+        &cluster,
+        "libcudart.so.12",
+        "int cudaRuntimeGetVersion(int *v) { return 0; }\n",
+        &["-Wl,-soname,libcudart.so.12"],
+    );
+    let uses =
+        "int cudaRuntimeGetVersion(int *);\nvoid *PyInit__C(void) { cudaRuntimeGetVersion(0); return 0; }\n";
     let linked = library(&cluster, "linked.so", uses, &["-L.", "-l:libcudart.so.12"]);
     std::fs::remove_file(runtime).expect("the library of CUDA goes");
     give_broken_torch(&cluster, "n1", None, GOOD);
@@ -48,17 +54,41 @@ fn an_import_that_fails_is_told_with_its_cause_and_keeps_a_run_from_starting() {
     give_broken_torch(&cluster, "n4", None, "import no_such_package\\n");
     let told = json(&client.run(&["doctor", "--json", "--only", "import"]));
     let good = verdict(&told, "import", "n1");
-    assert_eq!((&good["mark"], &good["evidence"]), (&"good".into(), &"/usr/bin/python3 imports torch 2.4.0".into()), "{told:#}");
+    assert_eq!(
+        (&good["mark"], &good["evidence"]),
+        (&"good".into(), &"/usr/bin/python3 imports torch 2.4.0".into()),
+        "{told:#}"
+    );
     for (host, words, cause, remedy) in [
-        ("n2", "undefined symbol: _ZN2at4_ops3addEv", "was built against another torch", "--force-reinstall torch"),
-        ("n3", "libcudart.so.12: cannot open shared object file", "does not find libcudart.so.12", "nvidia-cuda-runtime-cu12"),
-        ("n4", "ModuleNotFoundError: No module named 'no_such_package'", "a package that it needs is not", "-m pip install no_such_package"),
+        (
+            "n2",
+            "undefined symbol: _ZN2at4_ops3addEv",
+            "was built against another torch",
+            "--force-reinstall torch",
+        ),
+        (
+            "n3",
+            "libcudart.so.12: cannot open shared object file",
+            "does not find libcudart.so.12",
+            "nvidia-cuda-runtime-cu12",
+        ),
+        (
+            "n4",
+            "ModuleNotFoundError: No module named 'no_such_package'",
+            "a package that it needs is not",
+            "-m pip install no_such_package",
+        ),
     ] {
         let one = verdict(&told, "import", host);
         let text = |name: &str| one[name].as_str().unwrap_or_default().to_owned();
         assert_eq!(text("mark"), "bad", "{host}: {told:#}");
         assert!(text("evidence").starts_with("/usr/bin/python3 can't import torch: "), "{one:#}");
-        assert!(text("evidence").contains(words) && text("cause").contains(cause) && text("remedy").contains(remedy), "{one:#}");
+        assert!(
+            text("evidence").contains(words)
+                && text("cause").contains(cause)
+                && text("remedy").contains(remedy),
+            "{one:#}"
+        );
     }
     // unasked it is not made
     let all = json(&client.run(&["doctor", "--json", "-H", "n1"]));
@@ -66,7 +96,8 @@ fn an_import_that_fails_is_told_with_its_cause_and_keeps_a_run_from_starting() {
 
     // a launch whose script imports it is told before its ranks are started
     for host in ["n1", "n2"] {
-        cluster.on(host, "mkdir -p ~/t && printf 'import torch as t\\nprint(t.__version__)\\n' > ~/t/train.py");
+        cluster
+            .on(host, "mkdir -p ~/t && printf 'import torch as t\\nprint(t.__version__)\\n' > ~/t/train.py");
     }
     let run = |host: &str, more: &[&str]| {
         let line = ["--workdir", "~/t", "--kind", "torch", "--", "python3", "train.py"];
@@ -86,7 +117,10 @@ fn an_import_that_fails_is_told_with_its_cause_and_keeps_a_run_from_starting() {
     // and the Python that counts is the run's own
     cluster.on("n2", "python3 -m venv --without-pip ~/venv");
     let venv = run("n2:1", &["--venv", "~/venv"]);
-    assert!(venv.code == 78 && venv.err.contains("/venv/bin/python3 can't import torch: ModuleNotFoundError"), "{venv:?}");
+    assert!(
+        venv.code == 78 && venv.err.contains("/venv/bin/python3 can't import torch: ModuleNotFoundError"),
+        "{venv:?}"
+    );
 }
 
 #[test]
@@ -120,17 +154,32 @@ fn an_old_driver_is_told_with_the_library_that_serves_a_newer_cuda() {
 
 #[test]
 fn what_is_as_it_should_be_passes_by_name() {
-    let Some(cluster) = Cluster::ready(2, &[]) else { return };
+    let scripts = tempfile::tempdir().unwrap();
+    let gpus = serde_json::json!([{ "uuid": "GPU-00000000-0000-0000-0000-000000000001" }]);
+    let script = serde_json::json!({ "gpus": gpus, "cuda": 12040 });
+    std::fs::write(scripts.path().join("n1.json"), script.to_string()).unwrap();
+    let nvml = built::example("libfake_nvml.so");
+    let fake: [&OsStr; 3] = ["--fake-nvml".as_ref(), nvml.as_ref(), scripts.path().as_ref()];
+    let Some(cluster) = Cluster::ready(2, &fake) else { return };
     let client = Client::new(&cluster);
+    client.write("hosts.toml", &cluster.hosts_toml(1).replace("slots = 1\n", ""));
     // a driver that starts, found by the loader's cache
-    let file = library(&cluster, "libcuda.so.1", "int cuInit(unsigned f) { return f ? 1 : 0; }\n", &["-Wl,-soname,libcuda.so.1"]);
+    let file = library(
+        &cluster,
+        "libcuda.so.1",
+        "int cuInit(unsigned f) { return f ? 1 : 0; }\n",
+        &["-Wl,-soname,libcuda.so.1"],
+    );
     cluster.on("n1", &format!("mkdir -p ~/cuda && cp {} ~/cuda", file.display()));
     cluster.on("n1", "/sbin/ldconfig -C ~/ld.cache ~/cuda && mount --bind ~/ld.cache /etc/ld.so.cache");
     cluster.on("n1", "printf 'MaxStartups 100:30:200\\nMaxSessions 20\\n' > ~/sshd_config && mount --bind ~/sshd_config /etc/ssh/sshd_config");
     let told = json(&client.run(&["doctor", "--json", "--only", "sshd,hostname,stub,cuda"]));
-    for (check, words) in
-        [("sshd", "OpenSSH_"), ("hostname", "n1"), ("stub", "/cuda/libcuda.so.1"), ("cuda", "cuInit")]
-    {
+    for (check, words) in [
+        ("sshd", "OpenSSH_"),
+        ("hostname", "n1"),
+        ("stub", "/cuda/libcuda.so.1"),
+        ("cuda", "cuInit succeeds"),
+    ] {
         let one = verdict(&told, check, "n1");
         assert_eq!(one["mark"], "good", "{check}: {told:#}");
         assert!(one["evidence"].as_str().unwrap().contains(words), "{check}: {one:#}");
@@ -138,7 +187,10 @@ fn what_is_as_it_should_be_passes_by_name() {
     // and the same checks fail where it is not
     cluster.on("n2", &format!("mkdir -p ~/cuda/stubs && cp {} ~/cuda/stubs", file.display()));
     cluster.on("n2", "/sbin/ldconfig -C ~/ld.cache ~/cuda/stubs && mount --bind ~/ld.cache /etc/ld.so.cache");
-    cluster.on("n2", "echo MaxStartups 2:50:4 > ~/sshd_config && mount --bind ~/sshd_config /etc/ssh/sshd_config");
+    cluster.on(
+        "n2",
+        "echo MaxStartups 2:50:4 > ~/sshd_config && mount --bind ~/sshd_config /etc/ssh/sshd_config",
+    );
     cluster.on("n2", "printf '127.0.1.1 n2\\n' > ~/hosts && mount --bind ~/hosts /etc/hosts");
     let told = json(&client.run(&["doctor", "--json", "--only", "sshd,hostname,stub"]));
     for (check, mark) in [("sshd", "look"), ("hostname", "look"), ("stub", "bad")] {
@@ -161,8 +213,7 @@ fn a_rank_without_hooks_is_looked_into_by_py_spy() {
     cluster.change("sshd", "n1 SetEnv PATH=/usr/local/bin:/usr/bin:/bin");
     let home = cluster.on("n1", "echo ~");
     let path = format!("PATH={}/bin:/usr/bin:/bin", home.trim());
-    let started =
-        client.run(&["run", "--detach", "-H", "n1:1", "--env", &path, "--", "sleep", "1000"]);
+    let started = client.run(&["run", "--detach", "-H", "n1:1", "--env", &path, "--", "sleep", "1000"]);
     assert_eq!(started.code, 0, "{started:?}");
     until_says("by py-spy", || client.run(&["stacks", "last"]).out);
     let told = client.run(&["stacks", "last"]).out;

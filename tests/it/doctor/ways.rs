@@ -26,11 +26,16 @@ fn firewalls_that_reject_and_that_drop_are_told_apart_and_opened_by_what_is_said
     for host in ["n1", "n2", "n3"] {
         assert_eq!(verdict(&before, "reach", host)["mark"], "good", "{before:#}");
     }
-    let answered = "is answered with \"Connection refused\" by n1 (10.77.0.11); port 22, that of ssh, answers";
+    let answered =
+        "is answered with \"Connection refused\" by n1 (10.77.0.11); port 22, that of ssh, answers";
     for (answer, evidence, cause) in [
         ("REJECT --reject-with tcp-reset", answered, "rejects"),
         ("REJECT", answered, "rejects"),
-        ("REJECT --reject-with icmp-host-prohibited", "is answered with \"No route to host\" by n1", "rejects"),
+        (
+            "REJECT --reject-with icmp-host-prohibited",
+            "is answered with \"no route to host\" by n1",
+            "rejects",
+        ),
         ("DROP", "gets no answer from n1 (10.77.0.11); port 22, that of ssh, answers", "drops"),
     ] {
         wall(&cluster, answer);
@@ -93,13 +98,15 @@ fn a_port_that_a_gateway_forwards_is_none_inside_of_it() {
     for (host, address, port) in [("n1", "10.77.0.11", 2201), ("n2", "10.77.0.12", 2202)] {
         let own = format!("name = \"{host}\"\naddress = \"{address}\"\n");
         assert!(toml.contains(&own), "{toml}");
-        let behind =
-            format!("name = \"{host}\"\naddress = \"127.0.0.1\"\nport = {port}\nhost_keys = \"accept-new\"\n");
+        let behind = format!(
+            "name = \"{host}\"\naddress = \"127.0.0.1\"\nport = {port}\nhost_keys = \"accept-new\"\n"
+        );
         toml = toml.replace(&own, &behind);
     }
     client.write("hosts.toml", &toml);
     let told = json(&client.run(&["doctor", "--json", "--only", "logins,reach"]));
-    for (check, host) in [("ssh", "n1"), ("logins", "n1"), ("logins", "n2"), ("reach", "n1"), ("reach", "n2")] {
+    for (check, host) in [("ssh", "n1"), ("logins", "n1"), ("logins", "n2"), ("reach", "n1"), ("reach", "n2")]
+    {
         assert_eq!(verdict(&told, check, host)["mark"], "good", "{told:#}");
     }
     // and where a wall keeps the rest out, it is sshd's own port that answers beside it

@@ -70,11 +70,14 @@ fn undefined(module: &str, python: &str, words: &str) -> Option<Cause> {
     let symbol = after(words, "undefined symbol: ")?;
     let is_of = |(beginnings, _): &&(&[&str], &str)| beginnings.iter().any(|one| symbol.starts_with(one));
     let of = SYMBOLS.iter().find(is_of).map(|(_, of)| *of);
-    let library = words.split_once(": undefined symbol").and_then(|(before, _)| before.split_whitespace().last());
+    let library =
+        words.split_once(": undefined symbol").and_then(|(before, _)| before.split_whitespace().last());
     let library = library.unwrap_or("a library of it");
     let cause = match of {
         Some(of) => format!("{library} was built against another {of} than the one that is loaded"),
-        None => format!("{library} was built against another version of a library than the one that is loaded"),
+        None => {
+            format!("{library} was built against another version of a library than the one that is loaded")
+        }
     };
     let top = module.split('.').next().unwrap_or(module);
     let python = shell_word(python);
@@ -108,7 +111,9 @@ fn missing_library(_: &str, python: &str, words: &str) -> Option<Cause> {
         (None, _) if library.starts_with("libcuda.so") => {
             "install NVIDIA's driver there: the library is a part of it".to_owned()
         }
-        (None, _) => format!("find / -name '{library}*' 2>/dev/null there, and put its folder on LD_LIBRARY_PATH (--env)"),
+        (None, _) => format!(
+            "find / -name '{library}*' 2>/dev/null there, and put its folder on LD_LIBRARY_PATH (--env)"
+        ),
     };
     Some(Cause { cause: format!("the loader does not find {library}: its ranks end at the import"), remedy })
 }
@@ -141,7 +146,9 @@ fn other_versions(module: &str, python: &str, words: &str) -> Option<Cause> {
     if lower.contains("driver") && (lower.contains("too old") || lower.contains("insufficient")) {
         return Some(Cause {
             cause: "the driver serves an older CUDA than it was built for: no GPU is used".to_owned(),
-            remedy: format!("install a newer driver, or a {module} for the driver's CUDA (nvidia-smi names it)"),
+            remedy: format!(
+                "install a newer driver, or a {module} for the driver's CUDA (nvidia-smi names it)"
+            ),
         });
     }
     None
@@ -173,8 +180,16 @@ mod tests {
     #[test]
     fn last_words_are_told_with_what_helps() {
         for (words, cause, remedy) in [
-            ("ModuleNotFoundError: No module named 'torch'", "has not what its kind needs", "-m pip install torch "),
-            ("ModuleNotFoundError: No module named 'typing_extensions'", "a package that it needs", "install typing_extensions "),
+            (
+                "ModuleNotFoundError: No module named 'torch'",
+                "has not what its kind needs",
+                "-m pip install torch ",
+            ),
+            (
+                "ModuleNotFoundError: No module named 'typing_extensions'",
+                "a package that it needs",
+                "install typing_extensions ",
+            ),
             (
                 "ImportError: /o/_C.cpython-311.so: undefined symbol: _ZN3c104cuda9SetDeviceEi",
                 "/o/_C.cpython-311.so was built against another torch",
@@ -200,7 +215,11 @@ mod tests {
                 "no GLIBCXX_3.4.30",
                 "libstdcxx-ng",
             ),
-            ("CUDA initialization: The NVIDIA driver on your system is too old (found version 11040).", "older CUDA", "newer driver"),
+            (
+                "CUDA initialization: The NVIDIA driver on your system is too old (found version 11040).",
+                "older CUDA",
+                "newer driver",
+            ),
             ("it is ended by signal 4", "AVX", "for this processor"),
             ("SyntaxError: invalid syntax", "end at that line", "-c 'import torch' there"),
         ] {

@@ -71,7 +71,9 @@ impl Wall {
             }
             Some(Keeper::Nft) => {
                 let family = if is_v6 { "ip6" } else { "ip" };
-                format!("sudo nft insert rule inet filter input {family} saddr {source} tcp dport {low}-{high} accept")
+                format!(
+                    "sudo nft insert rule inet filter input {family} saddr {source} tcp dport {low}-{high} accept"
+                )
             }
             Some(Keeper::Iptables) => {
                 let program = if is_v6 { "ip6tables" } else { "iptables" };
