@@ -115,7 +115,7 @@ pub fn given(shares: &[HostRun]) -> BTreeMap<HostId, BTreeMap<String, String>> {
 }
 
 /// Those of the checks that read the script which is executed.
-pub const READ_SCRIPTS: [&str; 1] = ["tf"];
+pub const READ_SCRIPTS: [&str; 2] = ["tf", "import"];
 
 /// Whether a program executes a script that is named to it.
 fn is_python(program: &str) -> bool {

@@ -74,6 +74,9 @@ impl Check for Import {
             Some(run) => run.clone(),
             None => RunPython { program: "python3".to_owned(), ..RunPython::default() },
         };
+        if site.for_launch && site.run.is_none() {
+            return Ok(Vec::new());
+        }
         let modules = modules(site, &run);
         if modules.is_empty() {
             return Ok(Vec::new());

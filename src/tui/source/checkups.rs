@@ -90,13 +90,14 @@ impl Checkups {
                 let checkup = Checkup::new(look.number, all.iter().cloned(), &[]);
                 self.all.begin(checkup.reached_as(contexts), world)
             }
-            LookOf::Plan { hosts, checks, given } => {
+            LookOf::Plan { hosts, checks, given, image } => {
                 let checkup = Checkup::for_launch(look.number, hosts.iter().cloned(), checks);
-                self.plan.begin(checkup.reached_as(contexts).giving(given.clone()), world)
+                let checkup = checkup.reached_as(contexts).giving(given.clone());
+                self.plan.begin(checkup.in_image(image.clone()), world)
             }
-            LookOf::Files { hosts, paths, checks } => {
+            LookOf::Files { hosts, paths, checks, runs } => {
                 let checkup = Checkup::for_launch(look.number, hosts.iter().cloned(), checks);
-                self.files.begin(checkup.comparing(paths.clone()), world)
+                self.files.begin(checkup.comparing(paths.clone()).running(runs.clone()), world)
             }
         }
     }
