@@ -243,7 +243,6 @@ fn an_image_for_a_newer_driver_keeps_a_run_from_starting() {
     std::fs::write(cluster.dir().join("docker"), docker).expect("a docker");
     let from = cluster.dir().join("docker");
     cluster.on("n1", &format!("mkdir -p ~/bin && cp {} ~/bin && chmod +x ~/bin/docker", from.display()));
-    cluster.change("sshd", "n1 SetEnv PATH=/usr/local/bin:/usr/bin:/bin");
     cluster.on("n1", "mount --bind ~/bin /usr/local/bin");
     let run = |image: &str| client.run(&["run", "-np", "1", "--image", image, "--", "true"]);
     let new = run("new:1");
