@@ -9,8 +9,10 @@ use std::thread;
 use tokio::sync::oneshot;
 use tokio::time::timeout;
 
+use super::door::Doors;
 use super::outgoing::Outgoing;
 use crate::clock;
+use crate::doctor::door::DOOR;
 use crate::doctor::{self, CHECKS, PATIENCE, Site};
 use crate::wire::doctor::{AskChecks, Checked};
 use crate::wire::message::FromAgent;
@@ -39,17 +41,22 @@ impl Drop for UnderWay {
 }
 
 /// Begins all that are asked for; each answers for itself.
-pub(super) fn answer(ask: AskChecks, state: PathBuf, out: &Outgoing) {
-    let AskChecks { ask, at, mut checks, peers, mut paths, mut modules, for_launch } = ask;
-    checks.truncate(CHECKS.len());
+pub(super) fn answer(ask: AskChecks, state: PathBuf, doors: &Doors, out: &Outgoing) {
+    let AskChecks { ask, at, mut checks, peers, mut paths, mut modules, for_launch, run, image } = ask;
+    checks.truncate(CHECKS.len() + 1);
     paths.truncate(AskChecks::MOST_PATHS);
     modules.truncate(AskChecks::MOST_MODULES);
     let site = Site::new(at, clock::now(), state, peers).with_paths(paths).with_modules(modules);
-    let site = Arc::new(site.for_launch(for_launch));
+    let site = Arc::new(site.for_launch(for_launch).with_run(run).with_image(image));
     for check in checks {
-        let (site, out) = (Arc::clone(&site), out.clone());
+        let (site, out, doors) = (Arc::clone(&site), out.clone(), doors.clone());
         tokio::spawn(async move {
-            let told = look(&check, site).await;
+            let told = match check.as_str() {
+                DOOR => {
+                    doors.ask().and_then(|door| serde_json::to_value(door).map_err(|error| error.to_string()))
+                }
+                _ => look(&check, site).await,
+            };
             let (found, why) = match told {
                 Ok(found) => (Some(found), None),
                 Err(why) => (None, Some(why)),

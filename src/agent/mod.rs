@@ -7,6 +7,7 @@ pub mod build;
 mod collectives;
 mod deletion;
 mod doctor;
+mod door;
 mod follow;
 mod image;
 mod lag;

@@ -9,6 +9,7 @@ use tokio::time::timeout;
 
 use super::deletion;
 use super::doctor;
+use super::door::Doors;
 use super::mesh;
 use super::outgoing::{Outgoing, lanes};
 use super::owners::Owners;
@@ -45,7 +46,8 @@ pub async fn serve(
     deletion::sweep_aside(&config);
     let state = config.state_dir.clone();
     let runs = Runs::new(config, out.clone());
-    let session = Session { ours, greeted: false, out, sampling, requests, uploads, state };
+    let doors = Doors::default();
+    let session = Session { ours, greeted: false, out, sampling, requests, uploads, state, doors };
     tokio::select! {
         read = session.read(reader, SILENCE) => read,
         written = queue.write_to(writer) => written,
@@ -63,6 +65,7 @@ struct Session {
     requests: mpsc::Sender<Request>,
     uploads: Uploads,
     state: PathBuf,
+    doors: Doors,
 }
 
 impl Session {
@@ -140,7 +143,7 @@ impl Session {
                 return Ok(());
             }
             ToAgent::AskChecks(ask) => {
-                doctor::answer(ask, self.state.clone(), &self.out);
+                doctor::answer(ask, self.state.clone(), &self.doors, &self.out);
                 return Ok(());
             }
             ToAgent::Queue(queue) => Request::Queue(queue),
@@ -211,8 +214,8 @@ mod tests {
         let config =
             AgentConfig { exe: "/bin/true".into(), state_dir: "/nowhere".into(), build: String::new() };
         let uploads = Uploads::new(config, out.clone());
-        let session =
-            Session { ours, greeted: false, out, sampling, requests, uploads, state: "/nowhere".into() };
+        let (state, doors) = ("/nowhere".into(), Doors::default());
+        let session = Session { ours, greeted: false, out, sampling, requests, uploads, state, doors };
         let (mut client, reader) = tokio::io::duplex(64);
         // Half a frame is no word either.
         client.write_all(&[200]).await.unwrap();

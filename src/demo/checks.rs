@@ -5,6 +5,7 @@ use std::net::IpAddr;
 
 use serde_json::{Value, json};
 
+use crate::doctor::door::DOOR;
 use crate::domain::doctor::{Peer, SamePath};
 
 /// Which hosts have those troubles, by number.
@@ -63,6 +64,9 @@ pub(super) fn found(
         "horovod" => {
             json!({"version": "0.28.1", "frameworks": ["tensorflow", "torch"], "missing": [], "built": ["gloo", "mpi", "nccl"]})
         }
+        "import" => {
+            json!([{"module": "torch", "python": "/usr/bin/python3", "version": torch(number)}])
+        }
         "mpi" => json!({"mpi": "Open MPI 4.1.6", "agent": null}),
         "docker" => {
             json!({"installed": true, "version": "27.3.1", "refused": null, "gives_gpus": true, "root": "/var/lib/docker", "free": 1500 * G})
@@ -73,12 +77,15 @@ pub(super) fn found(
             let file = json!({"file": {"bytes": 4207, "hash": "9b1c04d2e8a7f365"}});
             paths.iter().map(|asked| json!({"asked": asked, "thing": file})).collect()
         }
+        DOOR => json!({"port": 45_113, "ssh_port": 22}),
         "reach" => {
             let way = |peer: &Peer| {
                 let address = peer.addresses.first()?;
-                Some(json!({"host": peer.host, "address": address, "high_us": 180, "why": null, "ssh": true}))
+                Some(
+                    json!({"host": peer.host, "address": address, "usual": {"refused": 180}, "door": {"open": 180}}),
+                )
             };
-            peers.iter().filter_map(way).collect()
+            json!({"ways": peers.iter().filter_map(way).collect::<Vec<_>>(), "wall": {"ports": [32_768, 60_999]}})
         }
         _ => Value::Null,
     }
@@ -137,6 +144,7 @@ mod tests {
             addresses: vec!["10.20.0.12".parse().unwrap()],
             user: None,
             port: None,
+            door: None,
         }];
         let paths = [SamePath { path: "~/train.py".to_owned(), role: SameRole::Script }];
         let mut told = BTreeMap::new();

@@ -6,8 +6,11 @@
 
 mod checks;
 mod compare;
+mod compat;
+pub mod door;
 mod environments;
 mod python;
+mod requires;
 mod site;
 
 use std::borrow::Cow;
@@ -21,7 +24,8 @@ use serde_json::Value;
 
 pub use site::{PATIENCE, Site};
 
-use crate::domain::doctor::{CONNECTION, Fix, HostContext, Matrix, Peer, Row, Verdict};
+use crate::domain::clock_fit::ClockFit;
+use crate::domain::doctor::{CONNECTION, Door, Fix, HostContext, Matrix, Peer, Row, Verdict};
 use crate::domain::host::{HostInfo, HostSample};
 use crate::domain::ids::HostId;
 use crate::domain::text::{plain, sanitize};
@@ -39,6 +43,8 @@ struct Seen<'a, F> {
     sample: Option<&'a HostSample>,
     /// Those variables that a launch gives its ranks there, where one is looked for.
     given: &'a BTreeMap<String, String>,
+    /// Where the link's pings place its clock.
+    clock: Option<&'a ClockFit>,
     found: F,
 }
 
@@ -56,6 +62,10 @@ trait Check {
     const MEETS_OTHERS: bool = false;
     /// Whether it judges the values of the GPUs, too.
     const WANTS_SAMPLE: bool = false;
+    /// Whether it judges the host's clock, as the link's pings place it.
+    const WANTS_CLOCK: bool = false;
+    /// Whether it is made for a launch, and where a person names it, alone: it costs too much to be made unasked.
+    const ONLY_BY_NAME: bool = false;
     /// Whether it looks at files and folders that are named to it: without any it is not made.
     const WANTS_PATHS: bool = false;
     /// What it finds on a host.
@@ -85,6 +95,10 @@ pub struct Entry {
     pub meets_others: bool,
     /// Whether it judges the values of the GPUs, too.
     pub wants_sample: bool,
+    /// Whether it judges the host's clock.
+    pub wants_clock: bool,
+    /// Whether it is made for a launch, and where a person names it, alone.
+    pub only_by_name: bool,
     /// Whether it looks at files and folders that are named to it.
     pub wants_paths: bool,
     look: fn(&Site) -> Result<Value, String>,
@@ -98,6 +112,8 @@ const fn entry<C: Check>() -> Entry {
         looks: C::LOOKS,
         meets_others: C::MEETS_OTHERS,
         wants_sample: C::WANTS_SAMPLE,
+        wants_clock: C::WANTS_CLOCK,
+        only_by_name: C::ONLY_BY_NAME,
         wants_paths: C::WANTS_PATHS,
         look: |site| {
             let found = C::look(site)?;
@@ -108,7 +124,7 @@ const fn entry<C: Check>() -> Entry {
 }
 
 /// All checks, in the order in which they are shown: what others need comes first.
-pub static CHECKS: [Entry; 32] = [
+pub static CHECKS: [Entry; 33] = [
     entry::<checks::reach::Reach>(),
     entry::<checks::sshd::Sshd>(),
     entry::<checks::logins::Logins>(),
@@ -136,6 +152,7 @@ pub static CHECKS: [Entry; 32] = [
     entry::<checks::torch::Torch>(),
     entry::<checks::tf::Tensorflow>(),
     entry::<checks::horovod::Horovod>(),
+    entry::<checks::import::Import>(),
     entry::<checks::mpi::Mpi>(),
     entry::<checks::docker::Docker>(),
     entry::<checks::toolkit::Toolkit>(),
@@ -172,8 +189,11 @@ pub enum Reached {
 /// What is known of hosts without asking them.
 pub type Contexts = BTreeMap<HostId, HostContext>;
 
-/// Which addresses each host offers to the others, and how ssh comes in there.
-pub fn peers(hosts: &[(HostId, Reached)], contexts: &Contexts) -> Vec<Peer> {
+/// What hosts have told of themselves for the others.
+pub type Doors = BTreeMap<HostId, Door>;
+
+/// Which addresses each host offers to the others, and how they come in there.
+pub fn peers(hosts: &[(HostId, Reached)], contexts: &Contexts, doors: &Doors) -> Vec<Peer> {
     let described = hosts.iter().filter_map(|(host, reached)| match reached {
         Reached::Up(info, _) => {
             Some((host, info.addresses.iter().map(|one| one.address).collect::<Vec<_>>()))
@@ -185,6 +205,11 @@ pub fn peers(hosts: &[(HostId, Reached)], contexts: &Contexts) -> Vec<Peer> {
     for peer in &mut peers {
         if let Some(HostContext { user, port, .. }) = contexts.get(&peer.host) {
             (peer.user, peer.port) = (user.clone(), *port);
+        }
+        if let Some(door) = doors.get(&peer.host) {
+            peer.door = door.port;
+            // the hosts file's may be that of a gateway
+            peer.port = door.ssh_port.or(peer.port);
         }
     }
     peers
@@ -256,8 +281,10 @@ fn row(
             }
             None => continue,
         };
-        let given = contexts.get(host).map_or(&NOTHING_GIVEN, |context| &context.given);
-        seen.push(Seen { host, info, sample, given, found });
+        let context = contexts.get(host);
+        let given = context.map_or(&NOTHING_GIVEN, |context| &context.given);
+        let clock = context.map(|context| &context.clock);
+        seen.push(Seen { host, info, sample, given, clock, found });
     }
     let mut judged = (entry.judge)(&seen);
     let of_root = seen.iter().zip(&mut judged).filter(|(one, _)| one.info.user == "root");
@@ -306,8 +333,8 @@ fn judge<C: Check>(told: &[Seen<'_, &Value>]) -> Vec<Verdict> {
     for (at, one) in told.iter().enumerate() {
         match C::Found::deserialize(one.found) {
             Ok(found) => {
-                let Seen { host, info, sample, given, .. } = *one;
-                seen.push(Seen { host, info, sample, given, found });
+                let Seen { host, info, sample, given, clock, .. } = *one;
+                seen.push(Seen { host, info, sample, given, clock, found });
             }
             Err(_) => unread.push(at),
         }

@@ -8,7 +8,7 @@ use std::sync::OnceLock;
 use std::time::Duration;
 
 use super::python::Python;
-use crate::domain::doctor::{Peer, SamePath, SameRole};
+use crate::domain::doctor::{Peer, RunPython, SamePath, SameRole};
 use crate::domain::environment::{EnvironmentPlan, LoginShell};
 use crate::domain::text::os_text;
 use crate::domain::time::Stamp;
@@ -38,6 +38,10 @@ pub struct Site {
     pub modules: Vec<String>,
     /// Whether it is looked at for a launch, which starts no login shell.
     pub for_launch: bool,
+    /// The Python of that launch.
+    pub run: Option<RunPython>,
+    /// The image of that launch.
+    pub image: Option<String>,
     login: OnceLock<Result<BTreeMap<String, String>, String>>,
     python: OnceLock<Result<Python, String>>,
 }
@@ -47,7 +51,19 @@ impl Site {
     pub fn new(asked_at: Stamp, arrived_at: Stamp, state: PathBuf, peers: Vec<Peer>) -> Self {
         let (login, python) = (OnceLock::new(), OnceLock::new());
         let (paths, modules) = (Vec::new(), Vec::new());
-        Self { asked_at, arrived_at, state, peers, paths, modules, for_launch: false, login, python }
+        Self {
+            asked_at,
+            arrived_at,
+            state,
+            peers,
+            paths,
+            modules,
+            for_launch: false,
+            run: None,
+            image: None,
+            login,
+            python,
+        }
     }
 
     /// The same with files and folders to compare.
@@ -60,6 +76,18 @@ impl Site {
     #[must_use]
     pub fn with_modules(self, modules: Vec<String>) -> Self {
         Self { modules, ..self }
+    }
+
+    /// The same with the Python of a launch.
+    #[must_use]
+    pub fn with_run(self, run: Option<RunPython>) -> Self {
+        Self { run, ..self }
+    }
+
+    /// The same with the image of a launch.
+    #[must_use]
+    pub fn with_image(self, image: Option<String>) -> Self {
+        Self { image, ..self }
     }
 
     /// Where a program lies that a command over ssh would start.

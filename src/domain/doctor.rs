@@ -8,6 +8,8 @@ use std::net::IpAddr;
 use serde::{Deserialize, Serialize};
 
 pub use self::words::{Group, glyph, groups, names, troubles};
+use super::clock_fit::ClockFit;
+use super::environment::EnvironmentPlan;
 use super::ids::HostId;
 use super::preflight::Mark;
 
@@ -24,13 +26,26 @@ pub struct Peer {
     /// The login name there, where the hosts file says one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub user: Option<String>,
-    /// The port of its ssh, where the hosts file says one.
+    /// The port of its ssh as other hosts reach it: what it tells itself, else what the hosts file says.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub port: Option<u16>,
+    /// A port on which it listens just now, so that others can try it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub door: Option<u16>,
+}
+
+/// What a host tells of itself before others try to reach it.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Door {
+    /// The port on which it listens for them for some seconds.
+    pub port: Option<u16>,
+    /// The port at which its sshd took the connection that it was asked over. Behind a gateway that forwards ports it is not the
+    /// hosts file's.
+    pub ssh_port: Option<u16>,
 }
 
 /// What is known of a host without asking it.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, PartialEq, Default)]
 pub struct HostContext {
     /// The login name there, where the hosts file says one.
     pub user: Option<String>,
@@ -40,6 +55,23 @@ pub struct HostContext {
     pub ssh: Option<Vec<String>>,
     /// Those variables that a launch gives its ranks there and that checks judge ([`super::needs::INTERFACES`]).
     pub given: BTreeMap<String, String>,
+    /// Where the link's pings place its clock.
+    pub clock: ClockFit,
+}
+
+/// The Python of a launch as its ranks find it on a host, and what they may import.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RunPython {
+    /// The program that they execute: a Python, or what one executes, such as torchrun.
+    pub program: String,
+    /// What is activated first.
+    #[serde(default)]
+    pub environment: EnvironmentPlan,
+    /// Those variables of the launch that lead to other programs and libraries ([`super::needs::OWN`]).
+    #[serde(default)]
+    pub env: BTreeMap<String, String>,
+    /// Modules: those that the script imports are tried.
+    pub imports: Vec<String>,
 }
 
 /// A file or folder of a host that others should have alike.

@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use super::doctor::{SamePath, SameRole};
+use super::doctor::{RunPython, SamePath, SameRole};
 use super::ids::HostId;
 use super::run::{HostRun, JobKind, RunSpec};
 
@@ -12,7 +12,7 @@ use super::run::{HostRun, JobKind, RunSpec};
 const PYTHONS: [&str; 4] = ["python", "python3", "torchrun", "horovodrun"];
 
 /// Variables by which a launch brings libraries and programs of its own: what the host has is not what it uses.
-const OWN: [&str; 5] = ["PATH", "LD_LIBRARY_PATH", "LD_PRELOAD", "PYTHONPATH", "PYTHONHOME"];
+pub const OWN: [&str; 5] = ["PATH", "LD_LIBRARY_PATH", "LD_PRELOAD", "PYTHONPATH", "PYTHONHOME"];
 /// Variables that name interfaces.
 pub const INTERFACES: [&str; 4] =
     ["NCCL_SOCKET_IFNAME", "GLOO_SOCKET_IFNAME", "TP_SOCKET_IFNAME", "OMPI_MCA_btl_tcp_if_include"];
@@ -60,6 +60,9 @@ pub fn checks(spec: &RunSpec, shares: &[HostRun]) -> Vec<&'static str> {
             _ => {}
         }
     }
+    if !imports(spec).is_empty() && (is_found_by_name || is_python(program)) {
+        checks.push("import");
+    }
     if spec.options.delegate.is_some() {
         checks.extend((!activates && !brings_own).then_some("path"));
         checks.extend(spans_hosts.then_some("logins"));
@@ -67,6 +70,33 @@ pub fn checks(spec: &RunSpec, shares: &[HostRun]) -> Vec<&'static str> {
         checks.extend((is_of_mpi && !brings_own).then_some("mpi"));
     }
     checks
+}
+
+/// Modules that ranks of this kind import.
+fn imports(spec: &RunSpec) -> &'static [&'static str] {
+    match spec.kind {
+        JobKind::Torch => &["torch"],
+        JobKind::Tensorflow => &["tensorflow"],
+        JobKind::Horovod => &["horovod.torch", "horovod.tensorflow", "horovod.keras"],
+        _ => &[],
+    }
+}
+
+/// The Python of a launch as its ranks find it, by host.
+pub fn pythons(spec: &RunSpec, shares: &[HostRun]) -> BTreeMap<HostId, RunPython> {
+    let options = &spec.options;
+    let of_share = |share: &HostRun| {
+        let given = share.ranks.first().map(|rank| &rank.env);
+        let env = OWN.iter().filter_map(|name| Some(((*name).to_owned(), given?.get(*name)?.clone())));
+        let python = RunPython {
+            program: spec.command.first().cloned().unwrap_or_default(),
+            environment: options.environments.get(&share.host).unwrap_or(&options.environment).clone(),
+            env: env.collect(),
+            imports: imports(spec).iter().map(|module| (*module).to_owned()).collect(),
+        };
+        (share.host.clone(), python)
+    };
+    if imports(spec).is_empty() { BTreeMap::new() } else { shares.iter().map(of_share).collect() }
 }
 
 /// The variables that name interfaces and that a launch gives its ranks, by host: they count before what a host has.
@@ -85,7 +115,7 @@ pub fn given(shares: &[HostRun]) -> BTreeMap<HostId, BTreeMap<String, String>> {
 }
 
 /// Those of the checks that read the script which is executed.
-pub const READ_SCRIPTS: [&str; 1] = ["tf"];
+pub const READ_SCRIPTS: [&str; 2] = ["tf", "import"];
 
 /// Whether a program executes a script that is named to it.
 fn is_python(program: &str) -> bool {
@@ -202,7 +232,19 @@ mod tests {
         let torch = spec(JobKind::Torch, "python3", &["a", "b"]);
         assert_eq!(
             of(&torch),
-            ["reach", "interface", "gpu", "driver", "shm", "stub", "cuda", "python", "packages", "torch"]
+            [
+                "reach",
+                "interface",
+                "gpu",
+                "driver",
+                "shm",
+                "stub",
+                "cuda",
+                "python",
+                "packages",
+                "torch",
+                "import"
+            ]
         );
         let alone = of(&spec(JobKind::Horovod, "python", &["a"]));
         assert!(alone.contains(&"horovod") && !alone.contains(&"reach"), "{alone:?}");
@@ -222,11 +264,15 @@ mod tests {
         conda.options.environment =
             EnvironmentPlan { conda: Some("train".to_owned()), ..EnvironmentPlan::default() };
         assert!(!of(&conda).contains(&"torch"));
+        assert!(of(&conda).contains(&"import"), "its own Python is tried");
+        let python = &pythons(&conda, &shares(&conda, &[("LD_LIBRARY_PATH", "/opt/cuda"), ("X", "y")]))
+            [&HostId::from("a")];
+        assert_eq!((python.environment.conda.as_deref(), python.env.len()), (Some("train"), 1));
         let own = of(&spec(JobKind::Torch, "/opt/conda/bin/python3", &["a"]));
         assert!(!own.contains(&"python") && own.contains(&"cuda"), "{own:?}");
         let torch = spec(JobKind::Torch, "python3", &["a", "b"]);
         let path = checks(&torch, &shares(&torch, &[("LD_LIBRARY_PATH", "/opt/cuda")]));
-        assert_eq!(path, ["reach", "interface", "gpu", "driver", "shm"]);
+        assert_eq!(path, ["reach", "interface", "gpu", "driver", "shm", "import"]);
     }
 
     #[test]

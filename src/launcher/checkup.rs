@@ -5,8 +5,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use crate::config::HostConfig;
-use crate::doctor::{self, Contexts, Entry, Reached, Told};
-use crate::domain::doctor::{HostContext, Matrix, Peer, SamePath, SameRole};
+use crate::doctor::door::DOOR;
+use crate::doctor::{self, Contexts, Doors, Entry, Reached, Told};
+use crate::domain::clock_fit::{ClockFit, ClockSample};
+use crate::domain::doctor::{HostContext, Matrix, Peer, RunPython, SamePath, SameRole};
 use crate::domain::host::{HostInfo, HostSample};
 use crate::domain::ids::HostId;
 use crate::wire::doctor::Checked;
@@ -26,6 +28,10 @@ pub struct Question {
     pub modules: Vec<String>,
     /// Whether a launch rests on them.
     pub for_launch: bool,
+    /// The Python of that launch.
+    pub run: Option<RunPython>,
+    /// The image of that launch.
+    pub image: Option<String>,
 }
 
 /// What the hosts file says of how ssh reaches hosts.
@@ -35,9 +41,13 @@ pub fn contexts(configs: &[HostConfig]) -> Contexts {
         port: config.port,
         ssh: config.reach().map(|reach| reach.words()),
         given: BTreeMap::new(),
+        clock: ClockFit::default(),
     };
     configs.iter().map(|config| (config.id.clone(), context(config))).collect()
 }
+
+/// Pings of a host that are waited for before its clock is judged: the quickest of so few is a good one already.
+const PINGS: u32 = 8;
 
 /// What was asked and told so far.
 #[derive(Debug)]
@@ -51,17 +61,30 @@ pub struct Checkup {
     paths: BTreeMap<HostId, Vec<SamePath>>,
     /// Python modules that are looked for.
     modules: Vec<String>,
+    /// The Python of a launch, by host.
+    runs: BTreeMap<HostId, RunPython>,
+    /// The image of a launch.
+    image: Option<String>,
     /// What is known of the hosts without asking them.
     contexts: Contexts,
     /// Whether a launch rests on it.
     for_launch: bool,
     has_given_up: bool,
+    /// How many pings have told of each host's clock.
+    pings: BTreeMap<HostId, u32>,
+    /// Whether something has happened from which questions may follow: thousands of answers come from which none do.
+    may_ask: bool,
+    /// Whether the others are tried without what some have not told of themselves.
+    goes_on_without_doors: bool,
 }
 
 impl Checkup {
     /// Of these hosts, by the checks with these names; all where none is named. `number` is that of its questions.
     pub fn new(number: u64, hosts: impl IntoIterator<Item = HostId>, only: &[String]) -> Self {
-        let wanted = |entry: &&Entry| only.is_empty() || only.iter().any(|name| name == entry.name);
+        let wanted = |entry: &&Entry| match only {
+            [] => !entry.only_by_name,
+            only => only.iter().any(|name| name == entry.name),
+        };
         Self::of(number, hosts, doctor::CHECKS.iter().filter(wanted).collect())
     }
 
@@ -81,9 +104,14 @@ impl Checkup {
             asked: BTreeSet::new(),
             paths: BTreeMap::new(),
             modules: Vec::new(),
+            runs: BTreeMap::new(),
+            image: None,
             contexts: Contexts::new(),
             for_launch: false,
             has_given_up: false,
+            pings: BTreeMap::new(),
+            may_ask: true,
+            goes_on_without_doors: false,
         }
         .comparing(BTreeMap::new())
     }
@@ -105,6 +133,18 @@ impl Checkup {
     #[must_use]
     pub fn looking_for(self, modules: &[String]) -> Self {
         Self { modules: modules.to_vec(), ..self }
+    }
+
+    /// With the Python of a launch on each host.
+    #[must_use]
+    pub fn running(self, runs: BTreeMap<HostId, RunPython>) -> Self {
+        Self { runs, ..self }
+    }
+
+    /// With the image of a launch.
+    #[must_use]
+    pub fn in_image(self, image: Option<String>) -> Self {
+        Self { image, ..self }
     }
 
     /// With what is known of the hosts without asking them.
@@ -143,6 +183,20 @@ impl Checkup {
         }
     }
 
+    /// A ping has told of a host's clock.
+    pub fn clocked(&mut self, host: &HostId, sample: ClockSample) {
+        if self.hosts.iter().any(|(one, _)| one == host) {
+            self.contexts.entry(host.clone()).or_default().clock.add(sample);
+            *self.pings.entry(host.clone()).or_default() += 1;
+        }
+    }
+
+    /// What earlier pings have told of it.
+    pub fn knows_clock(&mut self, host: &HostId, clock: &ClockFit) {
+        self.contexts.entry(host.clone()).or_default().clock = clock.clone();
+        self.pings.insert(host.clone(), PINGS);
+    }
+
     /// A host does not.
     pub fn is_down(&mut self, host: &HostId, why: String) {
         self.reached(host, Reached::Down(why));
@@ -153,6 +207,7 @@ impl Checkup {
 
     /// Hosts that have not answered yet are not waited for any more.
     pub fn go_on_without(&mut self, why: &str) {
+        self.may_ask = true;
         for (_, reached) in &mut self.hosts {
             if *reached == Reached::Waiting {
                 *reached = Reached::Down(why.to_owned());
@@ -161,6 +216,7 @@ impl Checkup {
     }
 
     fn reached(&mut self, host: &HostId, now: Reached) {
+        self.may_ask = true;
         if let Some((_, reached)) = self.hosts.iter_mut().find(|(one, _)| one == host) {
             *reached = now;
         }
@@ -172,12 +228,15 @@ impl Checkup {
             return;
         }
         if let (true, Some(why)) = (checked.check.is_empty(), &checked.why) {
+            self.may_ask = true;
             let of_it = self.asked.iter().filter(|(one, _)| one == host).cloned();
             return self.told.extend(of_it.map(|key| (key, Err(why.clone()))));
         }
-        let Some(entry) = doctor::check(&checked.check) else { return };
-        let key = (host.clone(), entry.name);
+        let name = if checked.check == DOOR { Some(DOOR) } else { None };
+        let Some(name) = name.or_else(|| Some(doctor::check(&checked.check)?.name)) else { return };
+        let key = (host.clone(), name);
         if self.asked.contains(&key) {
+            self.may_ask |= name == DOOR;
             let why = || checked.why.unwrap_or_else(|| "it says nothing".to_owned());
             self.told.insert(key, checked.found.ok_or_else(why));
         }
@@ -211,38 +270,81 @@ impl Checkup {
     pub fn give_up(&mut self, why: &str) {
         self.go_on_without(why);
         self.has_given_up = true;
-        for key in &self.asked {
-            self.told.entry(key.clone()).or_insert_with(|| Err(why.to_owned()));
+        for (host, reached) in &self.hosts {
+            let looks = self.checks.iter().filter(|entry| entry.looks && matches!(reached, Reached::Up(..)));
+            for name in looks.map(|entry| entry.name) {
+                self.told.entry((host.clone(), name)).or_insert_with(|| Err(why.to_owned()));
+            }
         }
     }
 
-    /// What to ask now: of each host that answers what it can tell alone, and when all have come or are not waited for, what
-    /// needs the others' addresses.
+    /// What hosts have not told of themselves for the others is not waited for any more.
+    pub fn go_on_without_doors(&mut self) {
+        self.goes_on_without_doors = true;
+        self.may_ask = true;
+    }
+
+    /// Whether the others are not tried yet, as some host has not told of itself for them.
+    pub fn awaits_doors(&self) -> bool {
+        let is_up = |(_, reached): &&(HostId, Reached)| matches!(reached, Reached::Up(..));
+        let mut up = self.hosts.iter().filter(is_up);
+        self.meets_others()
+            && !self.goes_on_without_doors
+            && up.any(|(host, _)| !self.told.contains_key(&(host.clone(), DOOR)))
+    }
+
+    /// Whether hosts are to try each other.
+    fn meets_others(&self) -> bool {
+        let up = self.hosts.iter().filter(|(_, reached)| matches!(reached, Reached::Up(..)));
+        self.checks.iter().any(|entry| entry.meets_others) && up.count() > 1
+    }
+
+    /// What hosts have told of themselves for the others.
+    fn doors(&self) -> Doors {
+        let doors = self.told.iter().filter(|((_, check), _)| *check == DOOR);
+        let doors = doors.filter_map(|((host, _), told)| {
+            Some((host.clone(), serde_json::from_value(told.clone().ok()?).ok()?))
+        });
+        doors.collect()
+    }
+
+    /// What to ask now: of each host that answers what it can tell alone; when all have come or are not waited for, where the
+    /// others find it; and when all have told that, what needs the others.
     pub fn questions(&mut self) -> Vec<Question> {
+        if !std::mem::take(&mut self.may_ask) {
+            return Vec::new();
+        }
         let complete = self.have_all_come();
-        let peers = if complete { doctor::peers(&self.hosts, &self.contexts) } else { Vec::new() };
+        let opens = complete && self.awaits_doors();
+        let meets = complete && !opens;
+        let peers =
+            if meets { doctor::peers(&self.hosts, &self.contexts, &self.doors()) } else { Vec::new() };
         let mut questions = Vec::new();
         for (host, reached) in &self.hosts {
             if !matches!(reached, Reached::Up(..)) {
                 continue;
             }
             let mut checks = Vec::new();
-            let mut meets = false;
-            for entry in self.checks.iter().filter(|entry| entry.looks && (complete || !entry.meets_others)) {
+            let mut tries_others = false;
+            for entry in self.checks.iter().filter(|entry| entry.looks && (meets || !entry.meets_others)) {
                 if self.asked.insert((host.clone(), entry.name)) {
                     checks.push(entry.name.to_owned());
-                    meets |= entry.meets_others;
+                    tries_others |= entry.meets_others;
                 }
+            }
+            if opens && self.asked.insert((host.clone(), DOOR)) {
+                checks.push(DOOR.to_owned());
             }
             if !checks.is_empty() {
                 // from the one behind it on: a check that tries but a few does not try the same few on all hosts
                 let own = peers.iter().position(|peer| peer.host == *host).unwrap_or(0);
                 let others = peers.iter().cycle().skip(own).take(peers.len());
-                let others = others.filter(|peer| meets && peer.host != *host).cloned().collect();
+                let others = others.filter(|peer| tries_others && peer.host != *host).cloned().collect();
                 let paths = self.paths.get(host).cloned().unwrap_or_default();
                 let (modules, for_launch) = (self.modules.clone(), self.for_launch);
-                let host = host.clone();
-                questions.push(Question { host, checks, peers: others, paths, modules, for_launch });
+                let (host, run, image) = (host.clone(), self.runs.get(host).cloned(), self.image.clone());
+                let peers = others;
+                questions.push(Question { host, checks, peers, paths, modules, for_launch, run, image });
             }
         }
         questions
@@ -255,12 +357,18 @@ impl Checkup {
             Reached::Down(_) => true,
             // what it does not tell of its GPUs in time is told as such
             Reached::Up(info, None) if self.awaits_sample() && !info.gpus.is_empty() => false,
+            Reached::Up(..) if self.awaits_clock(host) => false,
             Reached::Up(..) => {
                 let due =
                     |entry: &&&Entry| entry.looks && !self.told.contains_key(&(host.clone(), entry.name));
                 self.checks.iter().find(due).is_none()
             }
         })
+    }
+
+    fn awaits_clock(&self, host: &HostId) -> bool {
+        let has_few = self.pings.get(host).is_none_or(|pings| *pings < PINGS);
+        !self.has_given_up && has_few && self.checks.iter().any(|entry| entry.wants_clock)
     }
 
     fn awaits_sample(&self) -> bool {
@@ -304,13 +412,24 @@ mod tests {
         assert!(checkup.questions().is_empty(), "each is asked once");
         checkup.is_up(&b, info("10.0.0.2"));
         checkup.is_down(&c, "refused".to_owned());
+        // each opens a door first, and behind a gateway has another port of ssh than the hosts file says
+        let doors = checkup.questions();
+        assert_eq!((doors.len(), &doors[0].checks[..]), (2, &["door".to_owned()][..]));
+        assert_eq!(doors[1].checks, ["shm", "door"]);
+        assert!(checkup.awaits_doors());
+        for (host, found) in [(&a, Some(serde_json::json!({"port": 40_001, "ssh_port": 22}))), (&b, None)] {
+            assert!(checkup.questions().is_empty(), "none is tried before all have told");
+            checkup.told(host, Checked { ask: 7, check: "door".to_owned(), found, why: None });
+        }
         let second = checkup.questions();
         assert_eq!(second.len(), 2);
         assert_eq!((&second[0].checks[..], &second[0].peers[0].host), (&["reach".to_owned()][..], &b));
+        let of_a = &second[1].peers[0];
+        assert_eq!((of_a.door, of_a.port, second[0].peers[0].door), (Some(40_001), Some(22), None));
         assert!(!checkup.is_over());
-        for question in first.into_iter().chain(second) {
-            for check in question.checks {
-                let of_reach = serde_json::json!([]);
+        for question in first.into_iter().chain(doors).chain(second) {
+            for check in question.checks.into_iter().filter(|check| check != "door") {
+                let of_reach = serde_json::json!({"ways": [], "wall": {}});
                 let of_shm = serde_json::json!({"total": 1_u64 << 40, "free": 1_u64 << 40});
                 let found = Some(if check == "shm" { of_shm } else { of_reach });
                 checkup.told(&question.host, Checked { ask: 7, check, found, why: None });
@@ -350,6 +469,9 @@ mod tests {
         let (a, b) = (&configs[0].id, &configs[1].id);
         checkup.is_up(a, info("10.0.0.1"));
         checkup.is_up(b, info("10.0.0.2"));
+        checkup.questions();
+        // one that hangs keeps no other one waiting
+        checkup.go_on_without_doors();
         let peer = &checkup.questions()[0].peers[0];
         assert_eq!((&peer.host, peer.user.as_deref(), peer.port), (b, Some("ml"), Some(2222)));
         checkup.is_down(b, "refused".to_owned());

@@ -4,7 +4,7 @@
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::Value;
 
-use crate::domain::doctor::{Peer, SamePath};
+use crate::domain::doctor::{Peer, RunPython, SamePath};
 use crate::domain::time::Stamp;
 
 /// Make these checks; each is answered by a [`Checked`] of its own when it has ended.
@@ -28,6 +28,12 @@ pub struct AskChecks {
     /// Whether a launch rests on it: what a login shell alone has does not count then.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub for_launch: bool,
+    /// The Python of that launch.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub run: Option<RunPython>,
+    /// The image of that launch.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub image: Option<String>,
 }
 
 impl AskChecks {

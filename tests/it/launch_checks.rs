@@ -222,7 +222,10 @@ fn the_script_of_tensorflow_is_read_while_one_types() {
     let [LookOf::Plan { checks: rests, .. }, LookOf::Files { checks, paths, .. }] = &looks[..] else {
         panic!("{effects:?}")
     };
-    assert!(checks == &["tf"] && rests.contains(&"packages") && !rests.contains(&"tf"), "{looks:?}");
+    assert!(
+        checks == &["tf", "import"] && rests.contains(&"packages") && !rests.contains(&"tf"),
+        "{looks:?}"
+    );
     assert!(paths[&host("gpu-b")].iter().any(|asked| asked.path.ends_with("train.py")), "{paths:?}");
 }
 

@@ -36,6 +36,8 @@ use crate::wire::doctor::AskChecks;
 const CONNECTING: Duration = Duration::from_secs(10);
 /// How long it may take to put hvtui on them, where that has begun.
 const INSTALLING: Duration = Duration::from_secs(120);
+/// How long it may take until all have told where the others find them.
+const MEETING: Duration = Duration::from_secs(1);
 /// How long their checks may take then.
 const CHECKING: Duration = Duration::from_secs(8);
 /// The number of the only question.
@@ -194,6 +196,10 @@ pub(super) async fn examine(
         checkup.go_on_without(&format!("no answer within {} s", CONNECTING.as_secs()));
         session.check(NUMBER, clock::now(), checkup.questions());
     }
+    if timeout(MEETING, hear(&mut session, &mut checkup, Until::AllMeet)).await.is_err() {
+        checkup.go_on_without_doors();
+        session.check(NUMBER, clock::now(), checkup.questions());
+    }
     if prompter.timeout(CHECKING, hear(&mut session, &mut checkup, Until::AllIsTold)).await.is_none() {
         checkup.give_up(&format!("no answer within {} s", CHECKING.as_secs()));
     }
@@ -204,6 +210,10 @@ pub(super) async fn examine(
 pub(super) async fn examine_plan(session: &mut Session, planned: &LaunchPlan) -> Matrix {
     let mut checkup = session.checkup(NUMBER, planned);
     session.check(NUMBER, clock::now(), checkup.questions());
+    if timeout(MEETING, hear(session, &mut checkup, Until::AllMeet)).await.is_err() {
+        checkup.go_on_without_doors();
+        session.check(NUMBER, clock::now(), checkup.questions());
+    }
     if timeout(CHECKING, hear(session, &mut checkup, Until::AllIsTold)).await.is_err() {
         checkup.give_up(&format!("no answer within {} s", CHECKING.as_secs()));
     }
@@ -214,6 +224,7 @@ pub(super) async fn examine_plan(session: &mut Session, planned: &LaunchPlan) ->
 enum Until {
     AllHaveCome,
     NoneIsComing,
+    AllMeet,
     AllIsTold,
 }
 
@@ -228,18 +239,26 @@ async fn hear(session: &mut Session, checkup: &mut Checkup, until: Until) {
         let over = match until {
             Until::AllHaveCome => checkup.have_all_come(),
             Until::NoneIsComing => !is_coming(session, checkup),
+            Until::AllMeet => !checkup.awaits_doors(),
             Until::AllIsTold => checkup.is_over(),
         };
         if over {
             return;
         }
         match session.next().await {
-            Output::Checked(host, checked) => checkup.told(&host, checked),
+            Output::Checked(host, checked) => {
+                checkup.told(&host, checked);
+                session.check(NUMBER, clock::now(), checkup.questions());
+            }
             Output::Event(envelope) => {
                 let Origin::Host(host) = &envelope.origin else { continue };
                 match &envelope.event {
                     Event::HostDescribed { info } => checkup.is_up(host, info.clone()),
                     Event::HostSampled { sample } => checkup.sampled(host, sample),
+                    Event::ClockSampled { sample } => {
+                        checkup.clocked(host, *sample);
+                        continue;
+                    }
                     Event::LinkChanged { state } => {
                         if let Some((_, why)) = fault(state) {
                             checkup.is_down(host, why);

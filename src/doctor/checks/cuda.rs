@@ -1,11 +1,16 @@
 //! Whether CUDA starts: the driver's library is loaded and asked by a Python of its own, as every framework does it first.
 
+use std::path::Path;
+
 use serde::{Deserialize, Serialize};
 
 use super::super::{Check, Seen, Site};
+use super::libraries;
 use crate::domain::doctor::Verdict;
 
 pub(in crate::doctor) struct Cuda;
+
+const LIBRARY: &str = "libcuda.so.1";
 
 /// A child does it: what goes wrong in the driver's library takes nothing else with it.
 const SCRIPT: &str = "import ctypes, os, sys
@@ -34,6 +39,9 @@ impl Check for Cuda {
         let Some(python) = site.program("python3").or_else(|| site.program("python")) else {
             return Ok(Found::Absent);
         };
+        if !is_anywhere(site) {
+            return Ok(Found::Absent);
+        }
         let told = site.ask(&python, &["-c", SCRIPT])?;
         if let Some(answer) = told.out.lines().find_map(|line| line.strip_prefix("hvtui ")?.parse().ok()) {
             return Ok(Found::Answer(answer));
@@ -49,6 +57,16 @@ impl Check for Cuda {
     fn judge(seen: &[Seen<'_, Found>]) -> Vec<Verdict> {
         seen.iter().map(|one| judge(&one.found, !one.info.gpus.is_empty())).collect()
     }
+}
+
+/// Whether the loader may find the driver's library: no Python is started for one that is not there.
+fn is_anywhere(site: &Site) -> bool {
+    let named = std::env::var("LD_LIBRARY_PATH").unwrap_or_default();
+    let usual = ["/lib64", "/usr/lib64", "/lib", "/usr/lib"];
+    let mut folders = named.split(':').chain(usual).filter(|folder| !folder.is_empty());
+    folders.any(|folder| Path::new(folder).join(LIBRARY).exists())
+        // where the cache can't be read, the loader is asked
+        || libraries::cached(site).map_or(true, |all| all.iter().any(|(name, _)| name == LIBRARY))
 }
 
 /// Known answers: CUDA's name, what goes wrong, what helps, and whether that is one command.

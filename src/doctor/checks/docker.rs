@@ -5,6 +5,7 @@ use std::path::Path;
 use serde::{Deserialize, Serialize};
 
 use super::super::compare::{Compared, minor};
+use super::super::requires::{There, cuda, holds};
 use super::super::{Check, Seen, Site};
 use crate::domain::doctor::Verdict;
 use crate::domain::units;
@@ -32,6 +33,9 @@ pub(in crate::doctor) struct Found {
     mirrors: Vec<String>,
     /// Whether it can give GPUs to containers: a runtime of NVIDIA's, its hook, or a description for CDI.
     gives_gpus: bool,
+    /// What the image of a launch demands of the driver, where the image is here and says so.
+    #[serde(default)]
+    requires: Option<String>,
     /// How services are started here; absent where an older hvtui looks.
     #[serde(default)]
     services: Option<Services>,
@@ -87,6 +91,7 @@ impl Check for Docker {
                 found.mirrors = mirrors_of(mirrors);
                 found.free = rustix::fs::statvfs(root).ok().map(|fs| fs.f_bavail.saturating_mul(fs.f_frsize));
                 found.root = Some(root.to_owned()).filter(|root| !root.is_empty());
+                found.requires = site.image.as_deref().and_then(|image| requires(site, &program, image));
                 // a launch starts its own
                 if !site.for_launch {
                     found.small = small(site, &program).unwrap_or_default();
@@ -111,8 +116,39 @@ impl Check for Docker {
         let mirrors: Vec<(&str, String)> =
             running.map(|one| (one.host.as_str(), mirrors(&one.found))).collect();
         let mirrors = Compared::new(mirrors.iter().map(|(host, mirrors)| (*host, mirrors.as_str())));
-        seen.iter().map(|one| judge(&one.found, !one.info.gpus.is_empty(), (&all, &mirrors))).collect()
+        let judge = |one: &Seen<'_, Found>| {
+            let has_gpus = !one.info.gpus.is_empty();
+            let cuda = one.info.cuda_driver.value().filter(|_| has_gpus);
+            let there = cuda.map(|cuda| There { cuda, driver: one.info.driver.value().map(String::as_str) });
+            too_new(&one.found, there).unwrap_or_else(|| judge(&one.found, has_gpus, (&all, &mirrors)))
+        };
+        seen.iter().map(judge).collect()
     }
+}
+
+/// What an image demands of the driver: `cuda>=12.4 …`.
+fn requires(site: &Site, docker: &Path, image: &str) -> Option<String> {
+    let form = "{{range .Config.Env}}{{println .}}{{end}}";
+    let told = site.ask(docker, &["image", "inspect", "--format", form, "--", image]).ok()?;
+    let own = |line: &str| line.strip_prefix("NVIDIA_REQUIRE_CUDA=").map(str::to_owned);
+    told.out.lines().find_map(own).filter(|_| told.status.success())
+}
+
+/// Where the image of a launch is for another driver than the one that is there.
+fn too_new(found: &Found, there: Option<There<'_>>) -> Option<Verdict> {
+    let (requires, there) = (found.requires.as_deref()?, there?);
+    if holds(requires, there) {
+        return None;
+    }
+    let wanted = cuda(requires).unwrap_or("another version");
+    Some(Verdict::bad(
+        format!("the image is for CUDA {wanted} and later; the driver serves {} at most", there.cuda),
+        "its containers don't start: \"nvidia-container-cli: requirement error: unsatisfied condition\"",
+        format!(
+            "install a newer driver there, or take an image for CUDA {}; --env NVIDIA_DISABLE_REQUIRE=1 starts it all the same",
+            there.cuda
+        ),
+    ))
 }
 
 /// The mirrors as docker prints them: a list in JSON, or `null`.

@@ -120,6 +120,8 @@ struct Unfound<'a> {
     by_none: Vec<(&'a str, &'a str)>,
     /// Whether other hosts find one of them.
     is_uneven: bool,
+    /// Why the shells have not told what they find, where none has.
+    is_untold: Option<&'a str>,
 }
 
 impl<'a> Unfound<'a> {
@@ -155,7 +157,13 @@ impl<'a> Unfound<'a> {
             words.push(format!("only an interactive shell finds {}{place}", list(&mut all)));
         }
         if !self.by_none.is_empty() {
-            words.push(format!("no shell finds {}", list(&mut self.by_none.iter().copied())));
+            let all = list(&mut self.by_none.iter().copied());
+            words.push(match self.is_untold {
+                None => format!("no shell finds {all}"),
+                Some(why) => {
+                    format!("commands over ssh don't find {all}, and no shell tells what it finds: {why}")
+                }
+            });
         }
         words.join("; ")
     }
@@ -197,7 +205,8 @@ impl<'a> Unfound<'a> {
 }
 
 fn judge(one: &Seen<'_, Found>, all: &[Seen<'_, Found>]) -> Verdict {
-    let mut unfound = Unfound::default();
+    let is_untold = one.found.login.as_deref().filter(|_| one.found.interactive.is_some());
+    let mut unfound = Unfound { is_untold, ..Unfound::default() };
     let mut absent = Vec::new();
     for name in PROGRAMS {
         let Some((ssh, login)) = one.found.programs.get(name) else { continue };
@@ -306,6 +315,16 @@ mod tests {
             (Mark::Bad, "no shell finds horovodrun (/opt/hvd/bin/horovodrun)")
         );
         assert!(verdict.remedy.unwrap().contains("export PATH=/opt/hvd/bin:$PATH"));
+        let silent = Found {
+            login: Some("no answer in 3.5 s".to_owned()),
+            interactive: Some("no answer in 3.5 s".to_owned()),
+            ..hidden(false, None)
+        };
+        let silent = ProgramPath::judge(&seen([both(), silent])).remove(1);
+        assert_eq!(
+            silent.evidence,
+            "commands over ssh don't find horovodrun (/opt/hvd/bin/horovodrun), and no shell tells what it finds: no answer in 3.5 s"
+        );
         let nowhere_else = ProgramPath::judge(&seen([hidden(false, None), found(None, None)]));
         assert_eq!(nowhere_else[0].mark, Mark::Good, "an environment that is activated by hand");
     }

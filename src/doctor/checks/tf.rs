@@ -8,6 +8,7 @@ use std::path::Path;
 use serde::{Deserialize, Serialize};
 
 use super::super::compare::numbers;
+use super::super::compat::Compat;
 use super::super::{Check, Seen, Site};
 use super::libraries::cached;
 use crate::domain::doctor::Verdict;
@@ -30,6 +31,9 @@ pub(in crate::doctor) struct Found {
     /// What the script of the launch calls that TensorFlow 2 has not: `tf.Session`.
     #[serde(default)]
     first_version: Option<String>,
+    /// A library of the toolkit's by which an older driver serves a newer CUDA.
+    #[serde(default)]
+    compat: Option<Compat>,
 }
 
 /// Calls of TensorFlow 1 that are gone.
@@ -64,6 +68,7 @@ impl Check for Tensorflow {
             found.cuda = build.get("cuda_version").cloned();
             found.cudnn = build.get("cudnn_version").cloned();
         }
+        found.compat = Compat::look(site);
         found.first_version = site.scripts().find_map(|path| call_of_the_first(&path));
         let packages = told.cuda_packages.iter().filter(|(name, _)| name.contains("cudnn"));
         found.cudnn_there.extend(packages.filter_map(|(_, version)| Some(numbers(version)?.0)));
@@ -146,7 +151,12 @@ fn judge(found: &Found, has_gpus: bool, driver: Option<&str>) -> Verdict {
         return Verdict::bad(
             format!("{seen}; the driver serves CUDA {driver} at most"),
             NO_GPU,
-            format!("install a newer driver, or a TensorFlow for CUDA {served}"),
+            match found.compat.as_ref().zip(cuda).and_then(|(compat, cuda)| compat.words(cuda)) {
+                Some(words) => {
+                    format!("{words}; or install a newer driver, or a TensorFlow for CUDA {served}")
+                }
+                None => format!("install a newer driver, or a TensorFlow for CUDA {served}"),
+            },
         )
         .may_run();
     }
@@ -184,6 +194,7 @@ mod tests {
                 cudnn: Some("8".into()),
                 cudnn_there: cudnn.iter().copied().collect(),
                 first_version: None,
+                compat: None,
             };
             judge(&found, has_gpus, Some(driver))
         };

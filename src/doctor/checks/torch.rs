@@ -3,6 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::super::compare::numbers;
+use super::super::compat::Compat;
 use super::super::{Check, Seen, Site};
 use crate::domain::doctor::Verdict;
 
@@ -17,6 +18,9 @@ pub(in crate::doctor) struct Found {
     /// Libraries that its import does not find.
     #[serde(default)]
     missing: Vec<String>,
+    /// A library of the toolkit's by which an older driver serves a newer CUDA.
+    #[serde(default)]
+    compat: Option<Compat>,
 }
 
 /// Libraries with such names its import looks for among Python's packages itself.
@@ -35,7 +39,9 @@ impl Check for Torch {
             None => Vec::new(),
         };
         missing.retain(|name| !PRELOADED.iter().any(|own| name.starts_with(own)));
-        Ok(Found { version: told.packages.get("torch").cloned(), cuda: told.torch_cuda, missing })
+        let version = told.packages.get("torch").cloned();
+        let compat = version.as_ref().and_then(|_| Compat::look(site));
+        Ok(Found { version, cuda: told.torch_cuda, missing, compat })
     }
 
     fn judge(seen: &[Seen<'_, Found>]) -> Vec<Verdict> {
@@ -78,7 +84,10 @@ fn judge(found: &Found, has_gpus: bool, driver: Option<&str>) -> Verdict {
         (Some((wanted, _)), Some((served, _))) if wanted > served => Verdict::bad(
             format!("{seen}; the driver serves CUDA {driver} at most"),
             "\"The NVIDIA driver on your system is too old\": no GPU is used",
-            format!("install a newer driver, or torch for CUDA {served}"),
+            match found.compat.as_ref().and_then(|compat| compat.words(cuda)) {
+                Some(words) => format!("{words}; or install a newer driver, or torch for CUDA {served}"),
+                None => format!("install a newer driver, or torch for CUDA {served}"),
+            },
         )
         .may_run(),
         _ => Verdict::good(format!("{seen}; the driver serves {driver}")),
@@ -93,7 +102,12 @@ mod tests {
     #[test]
     fn torch_and_driver_must_fit() {
         let of = |cuda: &str, gpus, driver| {
-            let found = Found { version: Some("2.4.0".into()), cuda: Some(cuda.into()), missing: Vec::new() };
+            let found = Found {
+                version: Some("2.4.0".into()),
+                cuda: Some(cuda.into()),
+                missing: Vec::new(),
+                compat: None,
+            };
             judge(&found, gpus, driver).mark
         };
         assert_eq!(of("12.4", true, Some("12.2")), Mark::Good, "minor versions are compatible");
@@ -103,7 +117,8 @@ mod tests {
         assert_eq!(of("", false, None), Mark::Good);
         assert_eq!(judge(&Found::default(), true, None).mark, Mark::Unknown);
         let missing = vec!["libmpi.so.40".into()];
-        let broken = Found { version: Some("2.4.0".into()), cuda: Some("12.4".into()), missing };
+        let broken =
+            Found { version: Some("2.4.0".into()), cuda: Some("12.4".into()), missing, compat: None };
         assert_eq!(judge(&broken, false, None).evidence, "torch 2.4.0 does not find libmpi.so.40");
     }
 }

@@ -20,6 +20,9 @@ use crate::wire::doctor::Checked;
 /// How long the checks may take: what has not been told by then keeps nothing from starting.
 const PATIENCE_US: i64 = 5_000_000;
 
+/// How long it may take until its hosts have told where the others find them.
+const MEETING_US: i64 = 1_000_000;
+
 /// The looks of launches have numbers from here on; those below belong to callers of [`Session::check`].
 const FIRST: u64 = 1 << 62;
 
@@ -73,6 +76,8 @@ impl Session {
         let paths = needs::paths(&planned.spec, &planned.hosts);
         let given = needs::given(&planned.hosts);
         let checkup = Checkup::for_launch(number, hosts.iter().cloned(), &checks).comparing(paths);
+        let image = planned.spec.options.container.as_ref().map(|container| container.image.clone());
+        let checkup = checkup.running(needs::pythons(&planned.spec, &planned.hosts)).in_image(image);
         let mut checkup = checkup.reached_as(&self.contexts()).giving(given);
         for host in &hosts {
             let info = self.world.hosts.get(host).and_then(|state| state.info.clone());
@@ -89,9 +94,12 @@ impl Session {
         if told.ask < FIRST {
             return self.outputs.push_back(Output::Checked(host, told));
         }
+        let told_of = told.ask;
         // one that is over takes nothing more
         if let Some(look) = self.looks.all.iter_mut().find(|look| look.checkup.number() == told.ask) {
             look.checkup.told(&host, told);
+            let questions = look.checkup.questions();
+            self.check(told_of, at, questions);
             self.end_looks(at);
         }
     }
@@ -114,10 +122,19 @@ impl Session {
 
     /// Looks that have taken too long go on with what they have.
     pub(super) fn end_late_looks(&mut self, now: Stamp) {
+        let mut more = Vec::new();
         for look in &mut self.looks.all {
-            if now.micros_since(look.since) > PATIENCE_US {
+            let gone = now.micros_since(look.since);
+            if gone > MEETING_US && look.checkup.awaits_doors() {
+                look.checkup.go_on_without_doors();
+                more.push((look.checkup.number(), look.checkup.questions()));
+            }
+            if gone > PATIENCE_US {
                 look.checkup.give_up(&format!("no answer within {} s", PATIENCE_US / 1_000_000));
             }
+        }
+        for (number, questions) in more {
+            self.check(number, now, questions);
         }
         self.end_looks(now);
     }

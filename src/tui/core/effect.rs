@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use crate::domain::alerts::News;
-use crate::domain::doctor::SamePath;
+use crate::domain::doctor::{RunPython, SamePath};
 use crate::domain::ids::{HostId, RunId};
 use crate::domain::marks::MarkChange;
 use crate::domain::question::Answer;
@@ -36,6 +36,8 @@ pub enum LookOf {
         checks: Vec<&'static str>,
         /// The variables that checks judge and that the launch gives its ranks, by host.
         given: BTreeMap<HostId, BTreeMap<String, String>>,
+        /// The image that its ranks run in.
+        image: Option<String>,
     },
     /// The hosts of a launch, by the files that its command names.
     Files {
@@ -45,6 +47,8 @@ pub enum LookOf {
         paths: BTreeMap<HostId, Vec<SamePath>>,
         /// The checks that read them, by name.
         checks: Vec<&'static str>,
+        /// The Python that it would use, by host.
+        runs: BTreeMap<HostId, RunPython>,
     },
 }
 

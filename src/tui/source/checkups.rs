@@ -17,16 +17,25 @@ use crate::wire::doctor::Checked;
 
 /// How long a host that is not connected is waited for, and then those that are for their answers.
 const CONNECTING: Duration = Duration::from_secs(5);
+/// How long it may take until all have told where the others find them.
+const MEETING: Duration = Duration::from_secs(1);
 const CHECKING: Duration = Duration::from_secs(8);
 /// What is told within so long is told as one.
 const TOGETHER: Duration = Duration::from_millis(100);
+
+/// What is waited for, one after the other.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Awaits {
+    Hosts,
+    Doors,
+    Checks,
+}
 
 #[derive(Debug)]
 struct Current {
     checkup: Checkup,
     patience: Pin<Box<Sleep>>,
-    /// Whether hosts that have not come are still waited for.
-    hosts_may_come: bool,
+    awaits: Awaits,
     /// When what is known is told; `None` while nothing is new.
     tell: Option<Pin<Box<Sleep>>>,
 }
@@ -81,20 +90,21 @@ impl Checkups {
                 let checkup = Checkup::new(look.number, all.iter().cloned(), &[]);
                 self.all.begin(checkup.reached_as(contexts), world)
             }
-            LookOf::Plan { hosts, checks, given } => {
+            LookOf::Plan { hosts, checks, given, image } => {
                 let checkup = Checkup::for_launch(look.number, hosts.iter().cloned(), checks);
-                self.plan.begin(checkup.reached_as(contexts).giving(given.clone()), world)
+                let checkup = checkup.reached_as(contexts).giving(given.clone());
+                self.plan.begin(checkup.in_image(image.clone()), world)
             }
-            LookOf::Files { hosts, paths, checks } => {
+            LookOf::Files { hosts, paths, checks, runs } => {
                 let checkup = Checkup::for_launch(look.number, hosts.iter().cloned(), checks);
-                self.files.begin(checkup.comparing(paths.clone()), world)
+                self.files.begin(checkup.comparing(paths.clone()).running(runs.clone()), world)
             }
         }
     }
 
-    /// A host has told of a check.
-    pub(super) fn told(&mut self, host: &HostId, checked: &Checked) {
-        self.each().for_each(|one| one.told(host, checked));
+    /// A host has told of a check: what to ask now.
+    pub(super) fn told(&mut self, host: &HostId, checked: &Checked) -> Vec<Asking> {
+        self.each().filter_map(|one| one.told(host, checked)).collect()
     }
 
     /// Something has happened to a host: what to ask now.
@@ -143,15 +153,15 @@ impl One {
         }
         let questions = checkup.questions();
         let patience = Box::pin(sleep(CONNECTING));
-        self.0 = Some(Current { checkup, patience, hosts_may_come: true, tell: None });
+        self.0 = Some(Current { checkup, patience, awaits: Awaits::Hosts, tell: None });
         (number, questions)
     }
 
-    fn told(&mut self, host: &HostId, checked: &Checked) {
-        if let Some(current) = self.0.as_mut().filter(|current| current.checkup.number() == checked.ask) {
-            current.checkup.told(host, checked.clone());
-            current.tell_soon();
-        }
+    fn told(&mut self, host: &HostId, checked: &Checked) -> Option<Asking> {
+        let current = self.0.as_mut().filter(|current| current.checkup.number() == checked.ask)?;
+        current.checkup.told(host, checked.clone());
+        current.tell_soon();
+        Some((current.checkup.number(), current.checkup.questions()))
     }
 
     fn happened(&mut self, host: &HostId, event: &Event) -> Option<Asking> {
@@ -159,6 +169,10 @@ impl One {
         match event {
             Event::HostDescribed { info } => current.checkup.is_up(host, info.clone()),
             Event::HostSampled { sample } => current.checkup.sampled(host, sample),
+            Event::ClockSampled { sample } => {
+                current.checkup.clocked(host, *sample);
+                return None;
+            }
             Event::LinkChanged { state } => down(&mut current.checkup, host, state),
             _ => return None,
         }
@@ -188,13 +202,22 @@ impl One {
     /// Patience has ended: what to ask now.
     fn out_of_patience(&mut self) -> Option<Asking> {
         let current = self.0.as_mut()?;
-        if !current.hosts_may_come {
-            current.checkup.give_up(&format!("no answer within {} s", CHECKING.as_secs()));
-            return None;
-        }
-        current.hosts_may_come = false;
-        current.patience = Box::pin(sleep(CHECKING));
-        current.checkup.go_on_without(&format!("not connected within {} s", CONNECTING.as_secs()));
+        let (next, patience) = match current.awaits {
+            Awaits::Hosts => {
+                current.checkup.go_on_without(&format!("not connected within {} s", CONNECTING.as_secs()));
+                (Awaits::Doors, MEETING)
+            }
+            Awaits::Doors => {
+                current.checkup.go_on_without_doors();
+                (Awaits::Checks, CHECKING)
+            }
+            Awaits::Checks => {
+                current.checkup.give_up(&format!("no answer within {} s", CHECKING.as_secs()));
+                return None;
+            }
+        };
+        current.awaits = next;
+        current.patience = Box::pin(sleep(patience));
         Some((current.checkup.number(), current.checkup.questions()))
     }
 
@@ -214,6 +237,7 @@ fn tell(checkup: &mut Checkup, host: &HostId, state: &HostState) {
     match (&state.info, &state.link) {
         (Some(info), _) if state.is_up() => {
             checkup.is_up(host, info.clone());
+            checkup.knows_clock(host, &state.clock);
             if let Some((_, sample)) = &state.sample {
                 checkup.sampled(host, sample);
             }

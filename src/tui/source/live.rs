@@ -178,7 +178,10 @@ impl Live {
                 self.preflights.answered(number, &host);
                 self.queue.push_back(Msg::Preflight(number, host, findings));
             }
-            Output::Checked(host, checked) => self.checkups.told(&host, &checked),
+            Output::Checked(host, checked) => {
+                let asking = self.checkups.told(&host, &checked);
+                self.check(asking);
+            }
             Output::Refused(Refused { run, host, reason, .. }) => {
                 self.notice(Level::Error, format!("run {} on {host}: {reason}", run.short()));
             }

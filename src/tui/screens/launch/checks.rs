@@ -109,12 +109,15 @@ pub(super) fn look(model: &mut Model, plan: &LaunchPlan) -> Vec<Effect> {
     let checks = needs::checks(&plan.spec, &plan.hosts);
     let paths = needs::paths(&plan.spec, &plan.hosts);
     let reads = |check: &&str| !paths.is_empty() && needs::READ_SCRIPTS.contains(check);
-    let (reading, checks): (Vec<_>, Vec<_>) = checks.into_iter().partition(reads);
-    let given = needs::given(&plan.hosts);
-    let rests = (!checks.is_empty()).then(|| LookOf::Plan { hosts: hosts.clone(), checks, given });
+    let (reading, mut checks): (Vec<_>, Vec<_>) = checks.into_iter().partition(reads);
+    // without a script nothing that it imports is known
+    checks.retain(|check| *check != "import");
+    let (given, runs) = (needs::given(&plan.hosts), needs::pythons(&plan.spec, &plan.hosts));
+    let image = plan.spec.options.container.as_ref().map(|container| container.image.clone());
+    let rests = (!checks.is_empty()).then(|| LookOf::Plan { hosts: hosts.clone(), checks, given, image });
     // one host has nothing to differ from
     let is_wanted = !reading.is_empty() || (hosts.len() > 1 && !paths.is_empty());
-    let names = is_wanted.then_some(LookOf::Files { hosts, paths, checks: reading });
+    let names = is_wanted.then_some(LookOf::Files { hosts, paths, checks: reading, runs });
     let rests = begin(model, rests, |checks| &mut checks.looked);
     rests.into_iter().chain(begin(model, names, |checks| &mut checks.compared)).collect()
 }

@@ -1,0 +1,90 @@
+//! The door of a host: for some seconds it listens on a port, so that other hosts can try whether they reach it. Who comes in is
+//! shown out at once: nothing is read from it and nothing is told.
+
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use tokio::net::TcpListener;
+use tokio::time::sleep;
+
+use crate::clock;
+use crate::doctor::door;
+use crate::domain::doctor::Door;
+use crate::domain::text::os_text;
+use crate::domain::time::HostTime;
+
+/// How long it stays open after it was asked for last: others are told of it within a second, and knock for four at most.
+const HELD: Duration = Duration::from_secs(6);
+
+/// The door that is open, if one is.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Doors(Arc<Mutex<Option<Open>>>);
+
+#[derive(Debug)]
+struct Open {
+    port: u16,
+    until: HostTime,
+}
+
+impl Doors {
+    /// Opens it, or leaves the open one open for longer.
+    ///
+    /// # Errors
+    /// It can't listen, and why.
+    pub(super) fn ask(&self) -> Result<Door, String> {
+        let until = HostTime(clock::host_now().0 + HELD.as_micros() as u64);
+        let mut open = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let port = if let Some(open) = open.as_mut() {
+            open.until = until;
+            open.port
+        } else {
+            let listener = door::open().and_then(TcpListener::from_std);
+            let listener =
+                listener.map_err(|error| format!("can't listen on any port: {}", os_text(&error)))?;
+            let port = listener.local_addr().map_err(|error| os_text(&error))?.port();
+            *open = Some(Open { port, until });
+            tokio::spawn(self.clone().keep(listener));
+            port
+        };
+        Ok(Door { port: Some(port), ssh_port: door::ssh_port() })
+    }
+
+    /// Until its time is over.
+    async fn keep(self, listener: TcpListener) {
+        while let Some(left) = self.left() {
+            tokio::select! {
+                // an error, as of too many files, is not answered by trying at once again
+                came = listener.accept() => if came.is_err() { sleep(Duration::from_millis(10)).await },
+                () = sleep(left) => {}
+            }
+        }
+    }
+
+    /// How long it is to be open yet; where that is over, it is no more.
+    fn left(&self) -> Option<Duration> {
+        let mut open = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let left = open.as_ref().map(|open| open.until.0.saturating_sub(clock::host_now().0));
+        if left == Some(0) {
+            *open = None;
+            return None;
+        }
+        left.map(Duration::from_micros)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn one_door_is_open_however_often_it_is_asked_for() {
+        let doors = Doors::default();
+        let (first, second) = (doors.ask().unwrap(), doors.ask().unwrap());
+        assert_eq!(first, second);
+        let port = first.port.unwrap();
+        assert!(tokio::net::TcpStream::connect(("127.0.0.1", port)).await.is_ok());
+        doors.0.lock().unwrap().as_mut().unwrap().until = HostTime(0);
+        assert_eq!(doors.left(), None);
+        assert!(doors.0.lock().unwrap().is_none(), "the next one opens another");
+    }
+}

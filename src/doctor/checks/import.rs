@@ -1,0 +1,342 @@
+//! Whether the Python that a run would use imports what its kind needs. What goes wrong in an import is found by an import alone: a
+//! symbol that a library lacks, a package within a package. It takes seconds of a processor, so it is made for a launch whose script
+//! imports it, and where a person asks for it by name; what a launch has seen succeed is not tried again while nothing of it changes.
+
+mod cause;
+mod known;
+
+use std::collections::BTreeMap;
+use std::ffi::OsString;
+use std::os::unix::process::ExitStatusExt;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+use self::known::Known;
+use super::super::site::on;
+use super::super::{Check, Seen, Site};
+use crate::clock;
+use crate::domain::doctor::{RunPython, Verdict};
+use crate::domain::text::os_text;
+use crate::program::{asked, home};
+use crate::supervise::environment::{self, Deadline};
+
+pub(in crate::doctor) struct Import;
+
+/// How long the run's environment may take, and with it all imports.
+const ENVIRONMENT: Duration = Duration::from_millis(1500);
+const PATIENCE: Duration = Duration::from_millis(3700);
+/// Bytes of a script that are read.
+const SCRIPT: usize = 1 << 20;
+
+/// Torch is asked for its GPUs, too: a driver that is too old is told by a warning alone.
+const TRIES: &str = "import importlib, json, os, sys, warnings
+sys.path[:] = [place for place in sys.path if place]
+with warnings.catch_warnings(record=True) as said:
+    warnings.simplefilter('always')
+    module = importlib.import_module(sys.argv[1])
+    if sys.argv[1] == 'torch' and module.version.cuda:
+        module.cuda.is_available()
+said = [str(one.message) for one in said if 'driver' in str(one.message).lower()]
+version = getattr(module, '__version__', None)
+print('\\nhvtui ' + json.dumps({'file': module.__file__, 'version': version and str(version), 'said': said[:1]}))
+sys.stdout.flush()
+os._exit(0)";
+
+/// One import that was tried.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(in crate::doctor) struct Tried {
+    module: String,
+    python: String,
+    #[serde(default)]
+    version: Option<String>,
+    /// The last words of one that failed.
+    #[serde(default)]
+    fault: Option<String>,
+    /// What it said of the driver.
+    #[serde(default)]
+    warning: Option<String>,
+    /// Whether it had not ended in time.
+    #[serde(default)]
+    is_late: bool,
+}
+
+impl Check for Import {
+    const NAME: &'static str = "import";
+    const ASKS: &'static str = "does the run's Python import torch, TensorFlow or Horovod";
+    const ONLY_BY_NAME: bool = true;
+    type Found = Vec<Tried>;
+
+    fn look(site: &Site) -> Result<Vec<Tried>, String> {
+        let run = match &site.run {
+            Some(run) => run.clone(),
+            None => RunPython { program: "python3".to_owned(), ..RunPython::default() },
+        };
+        if site.for_launch && site.run.is_none() {
+            return Ok(Vec::new());
+        }
+        let modules = modules(site, &run);
+        if modules.is_empty() {
+            return Ok(Vec::new());
+        }
+        let begun = clock::host_now().0;
+        let place = Place::of(&run)?;
+        let left = || {
+            let gone = clock::host_now().0.saturating_sub(begun);
+            PATIENCE.saturating_sub(Duration::from_micros(gone))
+        };
+        Ok(modules.iter().map(|module| place.tried(site, module, left())).collect())
+    }
+
+    fn judge(seen: &[Seen<'_, Vec<Tried>>]) -> Vec<Verdict> {
+        seen.iter().map(|one| judge(&one.found)).collect()
+    }
+}
+
+/// What is tried: of a launch what its script imports, else all of them that the Python has.
+fn modules(site: &Site, run: &RunPython) -> Vec<String> {
+    if site.run.is_none() {
+        let Ok(python) = site.python() else { return Vec::new() };
+        let has = |name: &str| python.packages.contains_key(name);
+        let mut modules: Vec<&str> =
+            ["torch", "tensorflow"].into_iter().filter(|framework| has(framework)).collect();
+        let of_horovod = [("torch", "horovod.torch"), ("tensorflow", "horovod.tensorflow")];
+        modules
+            .extend(of_horovod.iter().filter(|(of, _)| has("horovod") && has(of)).map(|(_, module)| *module));
+        return modules.into_iter().map(str::to_owned).collect();
+    }
+    let scripts: Vec<String> = site
+        .scripts()
+        .filter_map(|path| {
+            let bytes = std::fs::read(path).ok()?;
+            Some(String::from_utf8_lossy(bytes.get(..SCRIPT).unwrap_or(&bytes)).into_owned())
+        })
+        .collect();
+    let is_imported = |module: &&String| scripts.iter().any(|text| imports(text, module));
+    run.imports.iter().filter(is_imported).cloned().collect()
+}
+
+/// Whether a script's own lines import a module.
+fn imports(script: &str, module: &str) -> bool {
+    let is_it = |name: &str| {
+        let rest = name.trim().strip_prefix(module);
+        rest.is_some_and(|rest| rest.is_empty() || rest.starts_with(['.', ' ', '\t', ';']))
+    };
+    script.lines().map(|line| line.split('#').next().unwrap_or_default().trim()).any(|line| {
+        if let Some(names) = line.strip_prefix("import ") {
+            return names.split(',').any(is_it);
+        }
+        let Some((from, names)) = line.strip_prefix("from ").and_then(|rest| rest.split_once(" import "))
+        else {
+            return false;
+        };
+        // `from horovod import torch as hvd`
+        is_it(from) || names.split(',').any(|name| is_it(&format!("{}.{}", from.trim(), name.trim())))
+    })
+}
+
+/// The Python, and the variables that it would have.
+struct Place {
+    python: PathBuf,
+    set: BTreeMap<String, String>,
+    unset: Vec<String>,
+}
+
+impl Place {
+    fn of(run: &RunPython) -> Result<Self, String> {
+        let deadline = Deadline::after(u64::try_from(ENVIRONMENT.as_micros()).unwrap_or(u64::MAX));
+        let change = environment::resolve(&run.environment, &run.env, &home(), deadline)
+            .map_err(|error| error.to_string())?;
+        let path = environment::search_path(&run.env, &change);
+        let python = python(&run.program, path)?;
+        let mut set = change.set;
+        set.extend(run.env.clone());
+        Ok(Self { python, set, unset: change.unset.into_iter().collect() })
+    }
+
+    fn tried(&self, site: &Site, module: &str, left: Duration) -> Tried {
+        let mut tried = Tried {
+            module: module.to_owned(),
+            python: self.python.display().to_string(),
+            ..Tried::default()
+        };
+        let value = |name: &str| {
+            let own = || std::env::var(name).ok().filter(|_| !self.unset.iter().any(|unset| unset == name));
+            self.set.get(name).cloned().or_else(own).unwrap_or_default()
+        };
+        let known = Known::new(&site.state, &self.python, module, value);
+        if let Some(version) = known.succeeded().filter(|_| site.for_launch) {
+            tried.version = version;
+            return tried;
+        }
+        let mut command = Command::new(&self.python);
+        command.args(["-c", TRIES, module]).current_dir("/").env("LC_ALL", "C").envs(&self.set);
+        self.unset.iter().filter(|name| !self.set.contains_key(*name)).for_each(|name| {
+            command.env_remove(name);
+        });
+        match asked::ask(command, left) {
+            Ok(told) => {
+                let line = told.out.lines().rev().find_map(|line| line.strip_prefix("hvtui "));
+                match line.and_then(|line| serde_json::from_str::<Succeeded>(line).ok()) {
+                    Some(Succeeded { file, version, said }) => {
+                        if said.is_empty() {
+                            known.keep(file.as_deref(), version.as_deref());
+                        }
+                        (tried.version, tried.warning) = (version, said.into_iter().next());
+                    }
+                    None => {
+                        tried.fault = Some(match told.status.signal() {
+                            Some(signal) => format!("it is ended by signal {signal}"),
+                            None => told.last_words().to_owned(),
+                        });
+                    }
+                }
+            }
+            Err(error) if error.kind() == std::io::ErrorKind::TimedOut => tried.is_late = true,
+            Err(error) => tried.fault = Some(os_text(&error)),
+        }
+        tried
+    }
+}
+
+/// What an import that succeeded tells.
+#[derive(Debug, Deserialize)]
+struct Succeeded {
+    file: Option<PathBuf>,
+    version: Option<String>,
+    said: Vec<String>,
+}
+
+/// The Python behind a run's program: itself, or what executes it, as of torchrun.
+fn python(program: &str, path: Option<OsString>) -> Result<PathBuf, String> {
+    let found = if program.contains('/') {
+        Some(super::super::site::at_home(program)).filter(|path| path.exists())
+    } else {
+        on(path.as_deref(), program)
+    };
+    let found = found.ok_or_else(|| format!("no {program} on the PATH of the run"))?;
+    let is_python = found.file_name().is_some_and(|name| name.to_string_lossy().starts_with("python"));
+    if is_python {
+        return Ok(found);
+    }
+    let by = first_line(&found).ok_or_else(|| format!("{} is no program of Python's", found.display()))?;
+    let mut words = by.split_whitespace();
+    let first = words.next().unwrap_or_default();
+    if first.ends_with("/env") {
+        let name = words.next().unwrap_or("python3");
+        return on(path.as_deref(), name).ok_or_else(|| format!("no {name} on the PATH of the run"));
+    }
+    if !first.rsplit('/').next().is_some_and(|name| name.starts_with("python")) {
+        return Err(format!("{} is no program of Python's", found.display()));
+    }
+    Ok(PathBuf::from(first))
+}
+
+/// What executes a script: its first line behind `#!`.
+fn first_line(script: &Path) -> Option<String> {
+    use std::io::Read;
+    let mut bytes = Vec::new();
+    std::fs::File::open(script).ok()?.take(512).read_to_end(&mut bytes).ok()?;
+    let text = String::from_utf8_lossy(&bytes).into_owned();
+    Some(text.lines().next()?.strip_prefix("#!")?.trim().to_owned())
+}
+
+fn judge(tried: &[Tried]) -> Verdict {
+    if tried.is_empty() {
+        return Verdict::unknown("nothing that it would import is known");
+    }
+    for one in tried {
+        let Tried { module, python, .. } = one;
+        if let Some(words) = &one.fault {
+            let known = cause::of(module, python, words);
+            return Verdict::bad(
+                format!("{python} can't import {module}: {words}"),
+                known.cause,
+                known.remedy,
+            );
+        }
+    }
+    if let Some(one) = tried.iter().find(|one| one.warning.is_some()) {
+        let words = one.warning.as_deref().unwrap_or_default();
+        let known = cause::of(&one.module, &one.python, words);
+        return Verdict::bad(format!("{}: {words}", one.module), known.cause, known.remedy).may_run();
+    }
+    if let Some(one) = tried.iter().find(|one| one.is_late) {
+        return Verdict::unknown(format!(
+            "{} has not imported {} in {:.1} s: a file system that is slow, or busy processors",
+            one.python,
+            one.module,
+            PATIENCE.as_secs_f64()
+        ));
+    }
+    let words = |one: &Tried| {
+        let version = one.version.as_ref().map_or_else(String::new, |version| format!(" {version}"));
+        format!("{}{version}", one.module)
+    };
+    let all: Vec<String> = tried.iter().map(words).collect();
+    Verdict::good(format!("{} imports {}", tried[0].python, all.join(", ")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::domain::preflight::Mark;
+
+    #[test]
+    fn what_a_script_imports_is_read_from_its_lines() {
+        let script = "import os, torch as t\nfrom horovod import tensorflow as hvd\n# import jax\nimport numpy.linalg\n\
+                      from keras.layers import Dense\nimport torchvision\n";
+        for module in ["torch", "horovod.tensorflow", "numpy", "keras", "os", "horovod", "torchvision"] {
+            assert!(imports(script, module), "{module}");
+        }
+        for module in ["jax", "tensorflow", "horovod.torch", "num", "torchvis"] {
+            assert!(!imports(script, module), "{module}");
+        }
+    }
+
+    #[test]
+    fn the_python_of_a_program_is_what_executes_it() {
+        let folder = tempfile::tempdir().unwrap();
+        let write = |name: &str, text: &str| {
+            use std::os::unix::fs::PermissionsExt;
+            let path = folder.path().join(name);
+            std::fs::write(&path, text).unwrap();
+            std::fs::set_permissions(&path, PermissionsExt::from_mode(0o755)).unwrap();
+            path
+        };
+        let own = write("python3", "#!/bin/sh\n");
+        write("torchrun", "#!/opt/conda/bin/python3.11\nimport sys\n");
+        write("horovodrun", "#!/usr/bin/env python3\n");
+        write("train", "#!/bin/sh\n");
+        let of = |program: &str| python(program, Some(folder.path().into()));
+        assert_eq!(of("python3").unwrap(), own);
+        assert_eq!(of("torchrun").unwrap(), Path::new("/opt/conda/bin/python3.11"));
+        assert_eq!(of("horovodrun").unwrap(), own);
+        assert!(of("train").unwrap_err().ends_with("train is no program of Python's"));
+        assert_eq!(of("accelerate").unwrap_err(), "no accelerate on the PATH of the run");
+    }
+
+    #[test]
+    fn a_fault_is_red_and_what_is_not_known_is_not() {
+        let one = || Tried {
+            module: "torch".to_owned(),
+            python: "/usr/bin/python3".to_owned(),
+            version: Some("2.4.0".to_owned()),
+            ..Tried::default()
+        };
+        assert_eq!(judge(&[one()]).evidence, "/usr/bin/python3 imports torch 2.4.0");
+        let words = "ImportError: /x/_C.so: undefined symbol: _ZN2at4_opsEv";
+        let fault = judge(&[Tried { fault: Some(words.to_owned()), ..one() }]);
+        assert_eq!((fault.mark, fault.for_launch()), (Mark::Bad, Mark::Bad));
+        assert!(fault.evidence.ends_with(words) && fault.cause.unwrap().contains("another torch"));
+        assert_eq!(judge(&[Tried { is_late: true, ..one() }]).mark, Mark::Unknown);
+        assert_eq!(judge(&[]).mark, Mark::Unknown);
+        let warned = judge(&[Tried {
+            warning: Some("CUDA initialization: The NVIDIA driver on your system is too old".to_owned()),
+            ..one()
+        }]);
+        assert_eq!((warned.mark, warned.for_launch()), (Mark::Bad, Mark::Look));
+    }
+}

@@ -1,0 +1,231 @@
+//! What the last words of an import that failed mean, and what helps. Pure.
+
+use super::super::super::shell_word;
+
+/// What follows from them.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Cause {
+    pub(super) cause: String,
+    pub(super) remedy: String,
+}
+
+/// Beginnings of the names of symbols, and whose library they are of.
+const SYMBOLS: [(&[&str], &str); 5] = [
+    (&["_ZN2at", "_ZNK2at", "_ZN3c10", "_ZNK3c10", "_ZN5torch", "_ZNK5torch", "_ZTIN3c10"], "torch"),
+    (&["_ZN10tensorflow", "_ZNK10tensorflow", "_ZTIN10tensorflow", "TF_"], "TensorFlow"),
+    (&["__cuda", "cuda", "cublas", "cusparse", "__nv", "_nv"], "CUDA"),
+    (&["nccl", "pnccl"], "NCCL"),
+    (&["cudnn"], "cuDNN"),
+];
+
+/// Libraries that are packages of Python's themselves: how their file begins, and the package.
+const PACKAGES: [(&str, &str); 8] = [
+    ("libcudart.so", "nvidia-cuda-runtime"),
+    ("libcublas", "nvidia-cublas"),
+    ("libcudnn", "nvidia-cudnn"),
+    ("libnccl.so", "nvidia-nccl"),
+    ("libcufft", "nvidia-cufft"),
+    ("libcurand", "nvidia-curand"),
+    ("libcusparse", "nvidia-cusparse"),
+    ("libcusolver", "nvidia-cusolver"),
+];
+
+/// Of the import of a module by a Python.
+pub(super) fn of(module: &str, python: &str, words: &str) -> Cause {
+    let known = [absent_module, undefined, missing_library, other_versions, of_the_machine];
+    let found = known.iter().find_map(|known| known(module, python, words));
+    found.unwrap_or_else(|| Cause {
+        cause: "the ranks on this host end at that line, and the others wait for them".to_owned(),
+        remedy: format!("{} -c 'import {module}' there tells the whole of it", shell_word(python)),
+    })
+}
+
+/// `words` up to the first character that is no part of a name.
+fn name(words: &str) -> &str {
+    let end = words.find(|c: char| c.is_whitespace() || matches!(c, '\'' | '"' | ',' | ':' | ';'));
+    &words[..end.unwrap_or(words.len())]
+}
+
+fn after<'a>(words: &'a str, start: &str) -> Option<&'a str> {
+    words.split_once(start).map(|(_, rest)| name(rest))
+}
+
+fn absent_module(module: &str, python: &str, words: &str) -> Option<Cause> {
+    let absent = after(words, "No module named '")?;
+    let python = shell_word(python);
+    let top = absent.split('.').next().unwrap_or(absent);
+    let whose = if module == absent || module.starts_with(&format!("{absent}.")) {
+        "the run's Python has not what its kind needs: its ranks end at the import".to_owned()
+    } else {
+        format!("{module} is there, and a package that it needs is not: its ranks end at the import")
+    };
+    let remedy = format!(
+        "{python} -m pip install {}   (or name the environment that has it: --venv, --conda; hvtui doctor --module {top} finds it)",
+        shell_word(top)
+    );
+    Some(Cause { cause: whose, remedy })
+}
+
+fn undefined(module: &str, python: &str, words: &str) -> Option<Cause> {
+    let symbol = after(words, "undefined symbol: ")?;
+    let is_of = |(beginnings, _): &&(&[&str], &str)| beginnings.iter().any(|one| symbol.starts_with(one));
+    let of = SYMBOLS.iter().find(is_of).map(|(_, of)| *of);
+    let library =
+        words.split_once(": undefined symbol").and_then(|(before, _)| before.split_whitespace().last());
+    let library = library.unwrap_or("a library of it");
+    let cause = match of {
+        Some(of) => format!("{library} was built against another {of} than the one that is loaded"),
+        None => {
+            format!("{library} was built against another version of a library than the one that is loaded")
+        }
+    };
+    let top = module.split('.').next().unwrap_or(module);
+    let python = shell_word(python);
+    let remedy = match of {
+        Some("CUDA" | "NCCL" | "cuDNN") => format!(
+            "env -u LD_LIBRARY_PATH {python} -c 'import {module}' shows whether an older one on LD_LIBRARY_PATH comes first; else build it \
+             for this one: {python} -m pip install --no-cache-dir --force-reinstall {top}"
+        ),
+        _ => format!(
+            "build it for what is there: {python} -m pip install --no-cache-dir --no-binary :all: --force-reinstall {top} (of an extension of \
+             your own: its package)"
+        ),
+    };
+    Some(Cause { cause, remedy })
+}
+
+fn missing_library(_: &str, python: &str, words: &str) -> Option<Cause> {
+    let before = words.split_once(": cannot open shared object file")?.0;
+    let library = before.split_whitespace().last()?;
+    let python = shell_word(python);
+    let package = PACKAGES.iter().find(|(beginning, _)| library.starts_with(beginning));
+    let major = library.rsplit(".so.").next().and_then(|rest| rest.split('.').next());
+    let remedy = match (package, major) {
+        // their names end with CUDA's major version, which the others' files do not tell
+        (Some((beginning, package)), Some(major)) if *beginning == "libcudart.so" => format!(
+            "{python} -m pip install {package}-cu{major}, or put the lib64 of CUDA {major} on LD_LIBRARY_PATH (--env)"
+        ),
+        (Some((_, package)), _) => format!(
+            "{python} -m pip install {package}-cu12 (or -cu11, as CUDA is), or put its folder on LD_LIBRARY_PATH (--env)"
+        ),
+        (None, _) if library.starts_with("libcuda.so") => {
+            "install NVIDIA's driver there: the library is a part of it".to_owned()
+        }
+        (None, _) => format!(
+            "find / -name '{library}*' 2>/dev/null there, and put its folder on LD_LIBRARY_PATH (--env)"
+        ),
+    };
+    Some(Cause { cause: format!("the loader does not find {library}: its ranks end at the import"), remedy })
+}
+
+fn other_versions(module: &str, python: &str, words: &str) -> Option<Cause> {
+    let python = shell_word(python);
+    if let Some((_, rest)) = words.split_once("version `") {
+        let wanted = name(rest.split('\'').next()?);
+        let (cause, remedy) = if wanted.starts_with("GLIBCXX") || wanted.starts_with("CXXABI") {
+            (
+                format!("an older libstdc++ than it was built with is loaded: it has no {wanted}"),
+                "take the folder with the older libstdc++.so.6 out of LD_LIBRARY_PATH; in conda: conda install -c conda-forge libstdcxx-ng"
+                    .to_owned(),
+            )
+        } else {
+            (
+                format!("it was built for a newer Linux than this one: its C library has no {wanted}"),
+                format!("install a build of {module} for this system, or run it in a container (--image)"),
+            )
+        };
+        return Some(Cause { cause, remedy });
+    }
+    let lower = words.to_lowercase();
+    if lower.contains("numpy") && (lower.contains("multiarray") || lower.contains("numpy 1.x")) {
+        return Some(Cause {
+            cause: "it was built for numpy 1, and numpy 2 is there (or the other way round)".to_owned(),
+            remedy: format!("{python} -m pip install 'numpy<2'   (or a newer {module})"),
+        });
+    }
+    if lower.contains("driver") && (lower.contains("too old") || lower.contains("insufficient")) {
+        return Some(Cause {
+            cause: "the driver serves an older CUDA than it was built for: no GPU is used".to_owned(),
+            remedy: format!(
+                "install a newer driver, or a {module} for the driver's CUDA (nvidia-smi names it)"
+            ),
+        });
+    }
+    None
+}
+
+fn of_the_machine(module: &str, _: &str, words: &str) -> Option<Cause> {
+    let signal: i32 = after(words, "it is ended by signal ")?.parse().ok()?;
+    let (cause, remedy) = match signal {
+        libc::SIGILL => (
+            "it was built for processors with instructions that this one has not (AVX and the like)",
+            format!("install a build of {module} for this processor: conda-forge has some"),
+        ),
+        libc::SIGKILL => (
+            "the kernel ended it, as it does where memory is short",
+            "free -g and dmesg there tell; a limit of the cgroup may be too small".to_owned(),
+        ),
+        _ => (
+            "a library of it ends the program: mostly two that do not fit each other",
+            format!("install {module} anew, in an environment of its own"),
+        ),
+    };
+    Some(Cause { cause: cause.to_owned(), remedy })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn last_words_are_told_with_what_helps() {
+        for (words, cause, remedy) in [
+            (
+                "ModuleNotFoundError: No module named 'torch'",
+                "has not what its kind needs",
+                "-m pip install torch ",
+            ),
+            (
+                "ModuleNotFoundError: No module named 'typing_extensions'",
+                "a package that it needs",
+                "install typing_extensions ",
+            ),
+            (
+                "ImportError: /o/_C.cpython-311.so: undefined symbol: _ZN3c104cuda9SetDeviceEi",
+                "/o/_C.cpython-311.so was built against another torch",
+                "--no-binary :all: --force-reinstall torch",
+            ),
+            (
+                "ImportError: /o/mpi_lib.so: undefined symbol: __cudaRegisterFatBinaryEnd",
+                "another CUDA than the one that is loaded",
+                "env -u LD_LIBRARY_PATH /usr/bin/python3",
+            ),
+            (
+                "ImportError: libcudart.so.12: cannot open shared object file: No such file or directory",
+                "does not find libcudart.so.12",
+                "pip install nvidia-cuda-runtime-cu12, or put the lib64 of CUDA 12",
+            ),
+            (
+                "ImportError: libmpi.so.40: cannot open shared object file: No such file or directory",
+                "does not find libmpi.so.40",
+                "find / -name 'libmpi.so.40*'",
+            ),
+            (
+                "ImportError: /lib/x.so: version `GLIBCXX_3.4.30' not found (required by /o/_C.so)",
+                "no GLIBCXX_3.4.30",
+                "libstdcxx-ng",
+            ),
+            (
+                "CUDA initialization: The NVIDIA driver on your system is too old (found version 11040).",
+                "older CUDA",
+                "newer driver",
+            ),
+            ("it is ended by signal 4", "AVX", "for this processor"),
+            ("SyntaxError: invalid syntax", "end at that line", "-c 'import torch' there"),
+        ] {
+            let found = of("torch", "/usr/bin/python3", words);
+            assert!(found.cause.contains(cause), "{words}: {found:?}");
+            assert!(found.remedy.contains(remedy), "{words}: {found:?}");
+        }
+    }
+}

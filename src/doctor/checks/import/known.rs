@@ -1,0 +1,108 @@
+//! Imports that have succeeded here, so that not each launch waits for one: kept in the state folder, and believed while the Python,
+//! the package, its neighbours, the driver and the variables that lead to libraries are what they were, and for a day at most.
+
+use std::fs;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+
+use crate::clock;
+use crate::domain::time::Stamp;
+use crate::sha256;
+
+/// Variables that lead to other libraries.
+const VARIABLES: [&str; 5] = ["LD_LIBRARY_PATH", "LD_PRELOAD", "PYTHONPATH", "PYTHONHOME", "PATH"];
+const DRIVER: &str = "/sys/module/nvidia/version";
+/// How long one is believed, microseconds.
+const AGE_US: i64 = 24 * 3600 * 1_000_000;
+
+/// What succeeded, and of which files.
+#[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
+struct Success {
+    at: Stamp,
+    version: Option<String>,
+    /// The module's file, and how it and the folder of its package's neighbours were.
+    file: PathBuf,
+    was: Vec<Option<(i64, i64, u64)>>,
+}
+
+/// Where one import is remembered.
+#[derive(Debug)]
+pub(super) struct Known(PathBuf);
+
+impl Known {
+    pub(super) fn new(state: &Path, python: &Path, module: &str, value: impl Fn(&str) -> String) -> Self {
+        let driver = fs::read_to_string(DRIVER).unwrap_or_default();
+        let variables = VARIABLES.map(|name| format!("{name}={}", value(name)));
+        let python = (python, state_of(python));
+        let all = format!("{python:?} {module} {variables:?} {driver}");
+        let digest = sha256::of_bytes(all.as_bytes()).to_string();
+        let name = digest.get(..16).unwrap_or(&digest).to_owned();
+        Self(state.join("imports").join(name + ".json"))
+    }
+
+    /// Its version, where it succeeded and nothing of it has changed.
+    pub(super) fn succeeded(&self) -> Option<Option<String>> {
+        let success: Success = serde_json::from_slice(&fs::read(&self.0).ok()?).ok()?;
+        let age = clock::now().micros_since(success.at);
+        let is_same = success.was == places(&success.file).map(|place| state_of(&place)).collect::<Vec<_>>();
+        ((0..AGE_US).contains(&age) && is_same).then_some(success.version)
+    }
+
+    /// Remembers it. Where that fails, it is tried again the next time.
+    pub(super) fn keep(&self, file: Option<&Path>, version: Option<&str>) {
+        let (Some(file), Some(folder)) = (file, self.0.parent()) else { return };
+        let was = places(file).map(|place| state_of(&place)).collect();
+        let success =
+            Success { at: clock::now(), version: version.map(str::to_owned), file: file.to_owned(), was };
+        let beside = self.0.with_extension(std::process::id().to_string());
+        let write = || -> std::io::Result<()> {
+            fs::create_dir_all(folder)?;
+            fs::write(&beside, serde_json::to_vec(&success)?)?;
+            fs::rename(&beside, &self.0)
+        };
+        if let Err(error) = write() {
+            tracing::debug!(%error, "an import that succeeded is not remembered");
+        }
+    }
+}
+
+/// The file, its folder, and the folder of all packages, which changes when one is installed.
+fn places(file: &Path) -> impl Iterator<Item = PathBuf> {
+    file.ancestors().take(3).map(Path::to_path_buf).collect::<Vec<_>>().into_iter()
+}
+
+/// When it changed, and how long it is.
+fn state_of(path: &Path) -> Option<(i64, i64, u64)> {
+    let known = fs::metadata(path).ok()?;
+    Some((known.mtime(), known.mtime_nsec(), known.len()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_success_is_believed_until_something_changes() {
+        let folder = tempfile::tempdir().unwrap();
+        let package = folder.path().join("site-packages/torch");
+        fs::create_dir_all(&package).unwrap();
+        let file = package.join("__init__.py");
+        fs::write(&file, "").unwrap();
+        let (state, python) = (folder.path().join("state"), Path::new("/usr/bin/python3"));
+        let of = |path: &str| {
+            let path = path.to_owned();
+            Known::new(&state, python, "torch", move |name| {
+                if name == "LD_LIBRARY_PATH" { path.clone() } else { String::new() }
+            })
+        };
+        assert_eq!(of("").succeeded(), None);
+        of("").keep(Some(&file), Some("2.4.0"));
+        assert_eq!(of("").succeeded(), Some(Some("2.4.0".to_owned())));
+        assert_eq!(of("/opt/cuda").succeeded(), None, "other libraries");
+        // a package is installed beside it
+        fs::create_dir(folder.path().join("site-packages/apex")).unwrap();
+        assert_eq!(of("").succeeded(), None);
+    }
+}

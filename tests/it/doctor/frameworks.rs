@@ -1,0 +1,252 @@
+//! Imports that are tried, the toolkit's own way around an old driver, and what passes by name.
+
+use std::ffi::OsStr;
+use std::path::PathBuf;
+use std::process::Command;
+
+use super::{give_torch, json, verdict};
+use crate::common::built;
+use crate::common::client::Client;
+use crate::common::cluster::Cluster;
+use crate::common::processes::until_says;
+
+/// A library from C, in the cluster's folder.
+fn library(cluster: &Cluster, name: &str, code: &str, more: &[&str]) -> PathBuf {
+    let (source, library) = (cluster.dir().join("source.c"), cluster.dir().join(name));
+    std::fs::write(&source, code).expect("a source");
+    let mut compile = Command::new("gcc");
+    compile.args(["-shared", "-fPIC", "-o"]).arg(&library).arg(&source).args(more);
+    assert!(compile.current_dir(cluster.dir()).status().expect("gcc").success(), "{name}");
+    library
+}
+
+/// Gives a host a torch of its own, which loads this extension where there is one.
+fn give_broken_torch(cluster: &Cluster, host: &str, extension: Option<&PathBuf>, init: &str) {
+    give_torch(cluster, host, "2.4.0", "None");
+    let copy = extension.map_or_else(String::new, |file| format!("cp {} $d/_C.so; ", file.display()));
+    let line = format!(
+        "for v in 9 10 11 12 13; do d=~/.local/lib/python3.$v/site-packages/torch; {copy}printf '{init}' > $d/__init__.py; done"
+    );
+    cluster.on(host, &line);
+}
+
+const GOOD: &str = "from . import version\\n__version__ = \"2.4.0\"\\n";
+
+#[test]
+fn an_import_that_fails_is_told_with_its_cause_and_keeps_a_run_from_starting() {
+    let Some(cluster) = Cluster::ready(4, &[]) else { return };
+    let client = Client::new(&cluster);
+    let absent = "void *_ZN2at4_ops3addEv(void);\nvoid *PyInit__C(void) { return _ZN2at4_ops3addEv(); }\n";
+    let symbol = library(&cluster, "symbol.so", absent, &[]);
+    let runtime = library(
+        &cluster,
+        "libcudart.so.12",
+        "int cudaRuntimeGetVersion(int *v) { return 0; }\n",
+        &["-Wl,-soname,libcudart.so.12"],
+    );
+    let uses =
+        "int cudaRuntimeGetVersion(int *);\nvoid *PyInit__C(void) { cudaRuntimeGetVersion(0); return 0; }\n";
+    let linked = library(&cluster, "linked.so", uses, &["-L.", "-l:libcudart.so.12"]);
+    std::fs::remove_file(runtime).expect("the library of CUDA goes");
+    give_broken_torch(&cluster, "n1", None, GOOD);
+    give_broken_torch(&cluster, "n2", Some(&symbol), "from . import _C\\n");
+    give_broken_torch(&cluster, "n3", Some(&linked), "from . import _C\\n");
+    give_broken_torch(&cluster, "n4", None, "import no_such_package\\n");
+    let told = json(&client.run(&["doctor", "--json", "--only", "import"]));
+    let good = verdict(&told, "import", "n1");
+    assert_eq!(
+        (&good["mark"], &good["evidence"]),
+        (&"good".into(), &"/usr/bin/python3 imports torch 2.4.0".into()),
+        "{told:#}"
+    );
+    for (host, words, cause, remedy) in [
+        (
+            "n2",
+            "undefined symbol: _ZN2at4_ops3addEv",
+            "was built against another torch",
+            "--force-reinstall torch",
+        ),
+        (
+            "n3",
+            "libcudart.so.12: cannot open shared object file",
+            "does not find libcudart.so.12",
+            "nvidia-cuda-runtime-cu12",
+        ),
+        (
+            "n4",
+            "ModuleNotFoundError: No module named 'no_such_package'",
+            "a package that it needs is not",
+            "-m pip install no_such_package",
+        ),
+    ] {
+        let one = verdict(&told, "import", host);
+        let text = |name: &str| one[name].as_str().unwrap_or_default().to_owned();
+        assert_eq!(text("mark"), "bad", "{host}: {told:#}");
+        assert!(text("evidence").starts_with("/usr/bin/python3 can't import torch: "), "{one:#}");
+        assert!(
+            text("evidence").contains(words)
+                && text("cause").contains(cause)
+                && text("remedy").contains(remedy),
+            "{one:#}"
+        );
+    }
+    // unasked it is not made
+    let all = json(&client.run(&["doctor", "--json", "-H", "n1"]));
+    assert!(all["checks"].as_array().unwrap().iter().all(|row| row["check"] != "import"), "{all:#}");
+
+    // a launch whose script imports it is told before its ranks are started
+    for host in ["n1", "n2"] {
+        cluster
+            .on(host, "mkdir -p ~/t && printf 'import torch as t\\nprint(t.__version__)\\n' > ~/t/train.py");
+    }
+    let run = |host: &str, more: &[&str]| {
+        let line = ["--workdir", "~/t", "--kind", "torch", "--", "python3", "train.py"];
+        client.run(&[&["run", "-H", host], more, &line].concat())
+    };
+    let fine = run("n1:1", &[]);
+    assert!(fine.code == 0 && fine.out.contains("2.4.0"), "{fine:?}");
+    let refused = run("n2:1", &[]);
+    assert!(refused.code == 78 && refused.err.contains("undefined symbol: _ZN2at4_ops3addEv"), "{refused:?}");
+    assert_eq!(run("n2:1", &["--force"]).code, 1, "its ranks end as was said");
+    // what has been seen to succeed is not tried again, until something of it changes
+    let count = "find ~/.local/state/hvtui/imports -name '*.json' | wc -l";
+    assert_eq!(cluster.on("n1", count).trim(), "1");
+    give_broken_torch(&cluster, "n1", Some(&symbol), "from . import _C\\n");
+    let changed = run("n1:1", &[]);
+    assert!(changed.code == 78 && changed.err.contains("undefined symbol"), "{changed:?}");
+    // and the Python that counts is the run's own
+    cluster.on("n2", "python3 -m venv --without-pip ~/venv");
+    let venv = run("n2:1", &["--venv", "~/venv"]);
+    assert!(
+        venv.code == 78 && venv.err.contains("/venv/bin/python3 can't import torch: ModuleNotFoundError"),
+        "{venv:?}"
+    );
+}
+
+#[test]
+fn an_old_driver_is_told_with_the_library_that_serves_a_newer_cuda() {
+    let scripts = tempfile::tempdir().unwrap();
+    let gpus = serde_json::json!([{ "uuid": "GPU-00000000-0000-0000-0000-000000000001" }]);
+    let script = serde_json::json!({ "gpus": gpus, "cuda": 11040 });
+    for host in ["n1", "n2"] {
+        std::fs::write(scripts.path().join(format!("{host}.json")), script.to_string()).unwrap();
+    }
+    let nvml = built::example("libfake_nvml.so");
+    let fake: [&OsStr; 3] = ["--fake-nvml".as_ref(), nvml.as_ref(), scripts.path().as_ref()];
+    let Some(cluster) = Cluster::ready(2, &fake) else { return };
+    let client = Client::new(&cluster);
+    client.write("hosts.toml", &cluster.hosts_toml(1).replace("slots = 1\n", ""));
+    let code = "int cuInit(unsigned f) { return f ? 1 : 0; }\nint cuDriverGetVersion(int *v) { *v = 12040; return 0; }\n";
+    let file = library(&cluster, "libcuda.so.1", code, &[]);
+    for host in ["n1", "n2"] {
+        give_torch(&cluster, host, "2.4.0", "'12.1'");
+    }
+    let place = "mount -t tmpfs none /usr/local && mkdir -p /usr/local/cuda-12.4/compat";
+    cluster.on("n1", &format!("{place} && cp {} /usr/local/cuda-12.4/compat", file.display()));
+    let told = json(&client.run(&["doctor", "--json", "--only", "torch"]));
+    let remedy = |host: &str| verdict(&told, "torch", host)["remedy"].as_str().unwrap_or_default().to_owned();
+    let seen = verdict(&told, "torch", "n1");
+    assert!(seen["evidence"].as_str().unwrap().ends_with("the driver serves CUDA 11.4 at most"), "{told:#}");
+    let proposed = "hvtui run --env LD_LIBRARY_PATH=/usr/local/cuda-12.4/compat: with it the driver there starts, and serves CUDA 12.4; or ";
+    assert!(remedy("n1").starts_with(proposed), "{told:#}");
+    assert!(remedy("n2").starts_with("install a newer driver"), "{told:#}");
+}
+
+#[test]
+fn what_is_as_it_should_be_passes_by_name() {
+    let scripts = tempfile::tempdir().unwrap();
+    let gpus = serde_json::json!([{ "uuid": "GPU-00000000-0000-0000-0000-000000000001" }]);
+    let script = serde_json::json!({ "gpus": gpus, "cuda": 12040 });
+    std::fs::write(scripts.path().join("n1.json"), script.to_string()).unwrap();
+    let nvml = built::example("libfake_nvml.so");
+    let fake: [&OsStr; 3] = ["--fake-nvml".as_ref(), nvml.as_ref(), scripts.path().as_ref()];
+    let Some(cluster) = Cluster::ready(2, &fake) else { return };
+    let client = Client::new(&cluster);
+    client.write("hosts.toml", &cluster.hosts_toml(1).replace("slots = 1\n", ""));
+    // a driver that starts, found by the loader's cache
+    let file = library(
+        &cluster,
+        "libcuda.so.1",
+        "int cuInit(unsigned f) { return f ? 1 : 0; }\n",
+        &["-Wl,-soname,libcuda.so.1"],
+    );
+    cluster.on("n1", &format!("mkdir -p ~/cuda && cp {} ~/cuda", file.display()));
+    cluster.on("n1", "/sbin/ldconfig -C ~/ld.cache ~/cuda && mount --bind ~/ld.cache /etc/ld.so.cache");
+    cluster.on("n1", "printf 'MaxStartups 100:30:200\\nMaxSessions 20\\n' > ~/sshd_config && mount --bind ~/sshd_config /etc/ssh/sshd_config");
+    let told = json(&client.run(&["doctor", "--json", "--only", "sshd,hostname,stub,cuda"]));
+    for (check, words) in [
+        ("sshd", "OpenSSH_"),
+        ("hostname", "n1"),
+        ("stub", "/cuda/libcuda.so.1"),
+        ("cuda", "cuInit succeeds"),
+    ] {
+        let one = verdict(&told, check, "n1");
+        assert_eq!(one["mark"], "good", "{check}: {told:#}");
+        assert!(one["evidence"].as_str().unwrap().contains(words), "{check}: {one:#}");
+    }
+    // and the same checks fail where it is not
+    cluster.on("n2", &format!("mkdir -p ~/cuda/stubs && cp {} ~/cuda/stubs", file.display()));
+    cluster.on("n2", "/sbin/ldconfig -C ~/ld.cache ~/cuda/stubs && mount --bind ~/ld.cache /etc/ld.so.cache");
+    cluster.on(
+        "n2",
+        "echo MaxStartups 2:50:4 > ~/sshd_config && mount --bind ~/sshd_config /etc/ssh/sshd_config",
+    );
+    cluster.on("n2", "printf '127.0.1.1 n2\\n' > ~/hosts && mount --bind ~/hosts /etc/hosts");
+    let told = json(&client.run(&["doctor", "--json", "--only", "sshd,hostname,stub"]));
+    for (check, mark) in [("sshd", "look"), ("hostname", "look"), ("stub", "bad")] {
+        assert_eq!(verdict(&told, check, "n2")["mark"], mark, "{check}: {told:#}");
+        assert_eq!(verdict(&told, check, "n1")["mark"], "good", "{check}: {told:#}");
+    }
+}
+
+#[test]
+fn a_rank_without_hooks_is_looked_into_by_py_spy() {
+    let Some(cluster) = Cluster::ready(1, &[]) else { return };
+    let client = Client::new(&cluster);
+    // prints what the real one does, and the process that it was asked for
+    let spy = "#!/bin/sh\n[ \"$1 $2 $3\" = \"dump --nonblocking --pid\" ] || exit 2\n\
+               printf 'Process %%s: python3 train.py\\nPython v3.11.2 (/usr/bin/python3)\\n\\nThread %%s (idle): \"MainThread\"\\n    \
+               wait (torch/distributed/distributed_c10d.py:2806)\\n    train (train.py:41)\\n    <module> (train.py:60)\\n' $4 $4\n";
+    std::fs::write(cluster.dir().join("py-spy"), spy.replace("%%", "%")).expect("a py-spy");
+    let at = cluster.dir().join("py-spy");
+    cluster.on("n1", &format!("mkdir -p ~/bin && cp {} ~/bin && chmod +x ~/bin/py-spy", at.display()));
+    cluster.change("sshd", "n1 SetEnv PATH=/usr/local/bin:/usr/bin:/bin");
+    let home = cluster.on("n1", "echo ~");
+    let path = format!("PATH={}/bin:/usr/bin:/bin", home.trim());
+    let started = client.run(&["run", "--detach", "-H", "n1:1", "--env", &path, "--", "sleep", "1000"]);
+    assert_eq!(started.code, 0, "{started:?}");
+    until_says("by py-spy", || client.run(&["stacks", "last"]).out);
+    let told = client.run(&["stacks", "last"]).out;
+    for words in ["distributed_c10d.py:2806", "wait", "train.py:41"] {
+        assert!(told.contains(words), "{words}: {told}");
+    }
+    assert_eq!(client.run(&["stop", "last", "--now"]).code, 0);
+}
+
+#[test]
+fn an_image_for_a_newer_driver_keeps_a_run_from_starting() {
+    let scripts = tempfile::tempdir().unwrap();
+    let gpus = serde_json::json!([{ "uuid": "GPU-00000000-0000-0000-0000-000000000001" }]);
+    let script = serde_json::json!({ "gpus": gpus, "cuda": 12020, "driver": "535.104.05" });
+    std::fs::write(scripts.path().join("n1.json"), script.to_string()).unwrap();
+    let nvml = built::example("libfake_nvml.so");
+    let fake: [&OsStr; 3] = ["--fake-nvml".as_ref(), nvml.as_ref(), scripts.path().as_ref()];
+    let Some(cluster) = Cluster::ready(1, &fake) else { return };
+    let client = Client::new(&cluster);
+    client.write("hosts.toml", &cluster.hosts_toml(1).replace("slots = 1\n", ""));
+    // a docker that has one image for a newer driver and one for this one
+    let docker = "#!/bin/sh\ncase \"$1 $*\" in\n\
+                  'info '*) echo '27.3.1 /var/lib/docker null {\"nvidia\":{}}';;\n\
+                  *new:1) echo 'NVIDIA_REQUIRE_CUDA=cuda>=12.4 brand=tesla,driver>=550,driver<551';;\n\
+                  *old:1) echo 'NVIDIA_REQUIRE_CUDA=cuda>=12.1';;\n\
+                  *) exit 1;;\nesac\n";
+    std::fs::write(cluster.dir().join("docker"), docker).expect("a docker");
+    let from = cluster.dir().join("docker");
+    cluster.on("n1", &format!("mkdir -p ~/bin && cp {} ~/bin && chmod +x ~/bin/docker", from.display()));
+    cluster.on("n1", "mount --bind ~/bin /usr/local/bin");
+    let run = |image: &str| client.run(&["run", "-np", "1", "--image", image, "--", "true"]);
+    let new = run("new:1");
+    let words = "the image is for CUDA 12.4 and later; the driver serves 12.2 at most";
+    assert!(new.code == 78 && new.err.contains(words), "{new:?}");
+    assert!(!run("old:1").err.contains("the image is for CUDA"), "that one is not what keeps it");
+}

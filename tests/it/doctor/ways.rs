@@ -1,0 +1,165 @@
+//! Ways between hosts: firewalls that refuse and that say nothing, gateways that forward ports, and clocks that differ.
+
+use std::process::Command;
+
+use serde_json::Value;
+
+use super::{json, verdict};
+use crate::common::client::Client;
+use crate::common::cluster::Cluster;
+use crate::common::processes::until;
+
+/// Has n1 answer what comes for its higher ports so, but for what comes from itself.
+fn wall(cluster: &Cluster, answer: &str) {
+    let rule =
+        format!("iptables -A INPUT -p tcp --dport 1024: ! -i lo -m conntrack --ctstate NEW -j {answer}");
+    cluster.on("n1", &format!("iptables -F INPUT && {rule}"));
+    assert!(cluster.on("n1", "iptables -S INPUT").contains(answer.split(' ').next().unwrap()), "{answer}");
+}
+
+#[test]
+fn firewalls_that_reject_and_that_drop_are_told_apart_and_opened_by_what_is_said() {
+    let Some(cluster) = Cluster::ready(3, &[]) else { return };
+    let client = Client::new(&cluster);
+    let look = || json(&client.run(&["doctor", "--json", "--only", "reach"]));
+    let before = look();
+    for host in ["n1", "n2", "n3"] {
+        assert_eq!(verdict(&before, "reach", host)["mark"], "good", "{before:#}");
+    }
+    let answered =
+        "is answered with \"Connection refused\" by n1 (10.77.0.11); port 22, that of ssh, answers";
+    for (answer, evidence, cause) in [
+        ("REJECT --reject-with tcp-reset", answered, "rejects"),
+        ("REJECT", answered, "rejects"),
+        (
+            "REJECT --reject-with icmp-host-prohibited",
+            "is answered with \"no route to host\" by n1",
+            "rejects",
+        ),
+        ("DROP", "gets no answer from n1 (10.77.0.11); port 22, that of ssh, answers", "drops"),
+    ] {
+        wall(&cluster, answer);
+        let told = look();
+        let reach = verdict(&told, "reach", "n2");
+        let text = |name: &str| reach[name].as_str().unwrap_or_default();
+        assert_eq!(text("mark"), "bad", "{answer}: {told:#}");
+        assert!(text("evidence").contains(evidence) && text("cause").contains(cause), "{answer}: {reach:#}");
+        assert_eq!(verdict(&told, "reach", "n1")["mark"], "good", "who is walled in gets out: {told:#}");
+        // what is said is what helps
+        let remedy = text("remedy").strip_prefix("on n1: ").and_then(|rest| rest.split_once(';'));
+        let (command, _) = remedy.unwrap_or_else(|| panic!("{reach:#}"));
+        assert!(command.contains("-s 10.77.0.0/24 --dport 29400:"), "{command}");
+        cluster.on("n1", command);
+        let told = look();
+        assert_eq!(verdict(&told, "reach", "n2")["mark"], "good", "{answer}: {told:#}");
+    }
+    // a run does not start before it would hang, or end
+    wall(&cluster, "REJECT");
+    let run = client.run(&["run", "-H", "n1:1,n2:1", "--kind", "torch", "--", "true"]);
+    assert!(run.code == 78 && run.err.contains("a firewall rejects what ranks say"), "{run:?}");
+    // a rule for torch's own port alone keeps those runs that are told no other one
+    cluster.on("n1", "iptables -F INPUT; iptables -A INPUT -p tcp --dport 29500 ! -i lo -j DROP");
+    let told = look();
+    let reach = verdict(&told, "reach", "n2");
+    let seen = "port 29500 gets no answer from n1 (10.77.0.11), other ports do";
+    assert_eq!((&reach["mark"], &reach["evidence"]), (&"bad".into(), &seen.into()), "{told:#}");
+    let run = client.run(&["run", "-H", "n1:1,n2:1", "--kind", "torch", "--", "true"]);
+    assert_eq!(run.code, 0, "hvtui gives its runs a port that is open: {run:?}");
+}
+
+#[test]
+fn a_port_that_a_gateway_forwards_is_none_inside_of_it() {
+    let Some(cluster) = Cluster::ready(2, &[]) else { return };
+    let client = Client::new(&cluster);
+    assert_eq!(client.run(&["hosts", "mesh", "--yes"]).code, 0);
+    // as a router does that has one address for all of them
+    let forward = "import socket,sys,threading\n\
+                   def pass_on(a, b):\n    \
+                       try:\n        \
+                           while (said := a.recv(65536)): b.sendall(said)\n    \
+                       except OSError: pass\n    \
+                       b.close()\n\
+                   def serve(port, to):\n    \
+                       s = socket.create_server(('127.0.0.1', port))\n    \
+                       while True:\n        \
+                           a, b = s.accept()[0], socket.create_connection((to, 22))\n        \
+                           threading.Thread(target=pass_on, args=(a, b), daemon=True).start()\n        \
+                           threading.Thread(target=pass_on, args=(b, a), daemon=True).start()\n\
+                   threading.Thread(target=serve, args=(2201, '10.77.0.11'), daemon=True).start()\n\
+                   serve(2202, '10.77.0.12')\n";
+    let mut gateway = cluster.hub("python3").args(["-c", forward]).spawn().expect("a gateway");
+    until("the gateway to listen", || {
+        let mut look = cluster.hub("cat");
+        let out = look.arg("/proc/net/tcp").output().expect("cat").stdout;
+        let text = String::from_utf8_lossy(&out);
+        [":0899 ", ":089A "].iter().all(|port| text.contains(port))
+    });
+    let mut toml = cluster.hosts_toml(1);
+    for (host, address, port) in [("n1", "10.77.0.11", 2201), ("n2", "10.77.0.12", 2202)] {
+        let own = format!("name = \"{host}\"\naddress = \"{address}\"\n");
+        assert!(toml.contains(&own), "{toml}");
+        let behind = format!(
+            "name = \"{host}\"\naddress = \"127.0.0.1\"\nport = {port}\nhost_keys = \"accept-new\"\n"
+        );
+        toml = toml.replace(&own, &behind);
+    }
+    client.write("hosts.toml", &toml);
+    let told = json(&client.run(&["doctor", "--json", "--only", "logins,reach"]));
+    for (check, host) in [("ssh", "n1"), ("logins", "n1"), ("logins", "n2"), ("reach", "n1"), ("reach", "n2")]
+    {
+        assert_eq!(verdict(&told, check, host)["mark"], "good", "{told:#}");
+    }
+    // and where a wall keeps the rest out, it is sshd's own port that answers beside it
+    wall(&cluster, "DROP");
+    let told = json(&client.run(&["doctor", "--json", "--only", "reach"]));
+    let evidence = verdict(&told, "reach", "n2")["evidence"].as_str().unwrap();
+    assert!(evidence.ends_with("port 22, that of ssh, answers"), "{told:#}");
+    gateway.kill().expect("its end");
+    gateway.wait().expect("its end");
+}
+
+/// A library that sets the clock of programs which load it ahead by so many milliseconds.
+fn clock_ahead(cluster: &Cluster, ms: u32) -> std::path::PathBuf {
+    let source = cluster.dir().join("clock.c");
+    let code = format!(
+        "#include <time.h>\n#include <unistd.h>\n#include <sys/syscall.h>\n\
+         int clock_gettime(clockid_t id, struct timespec *t) {{\n\
+           int answer = syscall(SYS_clock_gettime, id, t);\n\
+           if (!answer && id == CLOCK_REALTIME) {{ long ns = t->tv_nsec + {ms}000000L;\n\
+             t->tv_sec += ns / 1000000000L; t->tv_nsec = ns % 1000000000L; }}\n\
+           return answer; }}\n"
+    );
+    std::fs::write(&source, code).expect("a source");
+    let library = cluster.dir().join("libclock.so");
+    let mut compile = Command::new("gcc");
+    compile.args(["-shared", "-fPIC", "-o"]).arg(&library).arg(&source);
+    assert!(compile.status().expect("gcc").success());
+    library
+}
+
+#[test]
+fn a_clock_that_differs_is_told_with_its_doubt() {
+    let Some(cluster) = Cluster::ready(3, &[]) else { return };
+    let client = Client::new(&cluster);
+    let look = || json(&client.run(&["doctor", "--json", "--only", "clock"]));
+    let of = |told: &Value, host: &str| {
+        let one = verdict(told, "clock", host);
+        (one["mark"].as_str().unwrap().to_owned(), one["evidence"].as_str().unwrap().to_owned())
+    };
+    let before = look();
+    for host in ["n1", "n2", "n3"] {
+        let (mark, evidence) = of(&before, host);
+        assert!(mark == "good" && evidence.starts_with("within ") && evidence.contains("(± "), "{before:#}");
+    }
+    let library = clock_ahead(&cluster, 300);
+    cluster.change("sshd", &format!("n2 SetEnv LD_PRELOAD={}", library.display()));
+    let told = look();
+    let (mark, evidence) = of(&told, "n2");
+    let words: Vec<&str> = evidence.split(' ').collect();
+    let ms: f64 = words[3].parse().unwrap_or_else(|_| panic!("{evidence}"));
+    let doubt = evidence.split("(± ").nth(1).and_then(|rest| rest.split(' ').next());
+    let doubt: f64 = doubt.and_then(|doubt| doubt.parse().ok()).unwrap_or_else(|| panic!("{evidence}"));
+    assert!(mark == "look" && evidence.contains(" ms ahead of that of most hosts"), "{told:#}");
+    assert!((ms - 300.0).abs() <= doubt + 1.0, "it lies within its doubt: {evidence}");
+    assert_eq!([of(&told, "n1").0, of(&told, "n3").0], ["good", "good"], "{told:#}");
+}
