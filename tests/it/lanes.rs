@@ -79,7 +79,7 @@ fn lanes_follow_the_table_and_a_folded_host_has_one() {
         // all ranks, by number: likewise
         press(&mut story, "Zg");
         let (lanes, _) = names(&mut story, size);
-        assert!(lanes[0].starts_with("rank 0 ") && starts(&lanes, "rank 77!"), "{lanes:?}");
+        assert!(lanes[0].starts_with("rank 0") && starts(&lanes, "rank 77!"), "{lanes:?}");
         press(&mut story, "s");
         assert!(starts(&names(&mut story, size).0, "rank 77!"));
     }
@@ -125,7 +125,7 @@ fn a_lane_of_a_slot_says_what_it_is_at_the_playhead() {
     let tall = lanes(&shown(&mut story, (200, 50)));
     let places: Vec<&str> =
         tall.iter().map(|line| line[..11].trim()).filter(|name| !name.starts_with("rank")).collect();
-    assert_eq!(places[..4], ["gpu-a:2", "mem", "gpu-a:3", "mem"], "{tall:?}");
+    assert_eq!(places[..4], ["gpu-a:2", "mem 141G", "gpu-a:3", "mem 141G"], "{tall:?}");
     assert!(line(&tall, "mem").contains("▁▁▁ ") && line(&tall, "mem").ends_with(" 11G"), "{tall:?}");
     // what is not known is blank: a GPU that tells nothing, then a host that is lost
     let unknown = |sample: &mut hvtui::domain::gpu::GpuSample| {
