@@ -217,30 +217,44 @@ fn look(path: &Path) {
     model.ui.screen = Screen::Replay;
     model.ui.replay.open = true;
     let mut buffer = Buffer::empty(Rect::new(0, 0, SIZE.0, SIZE.1));
-    let mut show = |model: &mut Model, player: &mut Player| {
+    let mut show = |model: &mut Model, messages: Vec<Msg>| {
         let begin = host_now().0;
-        let mut playback = player.advance(Stamp(0));
-        while playback.reading.is_some() {
-            playback = player.advance(Stamp(0));
-        }
-        let folded = host_now().0;
-        let mut messages: Vec<Msg> = playback.reset.map(Msg::Reset).into_iter().collect();
-        messages.extend(playback.envelopes.into_iter().map(Msg::Replayed));
-        messages.push(Msg::Playback(player.state()));
         let _ = update_all(model, messages);
         let taken = host_now().0;
         buffer.reset();
         draw(model, Caps::from_env(|_| None), &mut buffer);
-        let drawn = host_now().0;
-        (folded - begin, taken - folded, drawn - taken)
+        (taken - begin, host_now().0 - taken)
     };
-    let (folded, taken, drawn) = show(&mut model, &mut player);
+    // the first thing that is told, then all of it: how long each took, and the last frame alone
+    let mut go = |model: &mut Model, player: &mut Player| {
+        let begin = host_now().0;
+        let mut first = None;
+        loop {
+            let playback = player.advance(Stamp(0));
+            let state = Msg::Playback(player.state());
+            if let Some(percent) = playback.reading {
+                if let Some(world) = playback.glimpse {
+                    show(model, vec![Msg::Glimpsed(world), state, Msg::ReadingOn(percent)]);
+                    first = Some(host_now().0 - begin);
+                }
+                continue;
+            }
+            let mut messages: Vec<Msg> = playback.reset.map(Msg::Reset).into_iter().collect();
+            messages.extend(playback.envelopes.into_iter().map(Msg::Replayed));
+            messages.push(state);
+            let (taken, drawn) = show(model, messages);
+            let all = host_now().0 - begin;
+            return (first.unwrap_or(all), all, taken, drawn);
+        }
+    };
+    let (first, all, taken, drawn) = go(&mut model, &mut player);
     let ms = |us: u64| us as f64 / 1e3;
+    let opening = opened - begin;
     println!(
-        "first frame {:.0} ms: opened {:.0}, folded {:.0}, taken in {:.1}, drawn {:.1}",
-        ms(host_now().0 - begin),
-        ms(opened - begin),
-        ms(folded),
+        "first frame {:.0} ms, of which opened {:.0}; all of it {:.0} ms: the last frame taken in {:.1}, drawn {:.1}",
+        ms(opening + first),
+        ms(opening),
+        ms(opening + all),
         ms(taken),
         ms(drawn)
     );
@@ -248,16 +262,18 @@ fn look(path: &Path) {
     let state = player.state();
     let span = state.end.0.abs_diff(state.start.0);
     let mut noise = Noise(11);
-    let (mut moves, mut frames) = (Vec::new(), Vec::new());
+    let (mut firsts, mut moves, mut frames) = (Vec::new(), Vec::new(), Vec::new());
     let begin = host_now().0;
     // of the largest recordings fewer
     while moves.len() < SEEKS && host_now().0 - begin < LONGEST_US {
         player.seek(state.start.plus_micros(noise.below(span) as i64));
-        let (folded, taken, drawn) = show(&mut model, &mut player);
-        moves.push(folded + taken + drawn);
+        let (first, all, _, drawn) = go(&mut model, &mut player);
+        firsts.push(first);
+        moves.push(all);
         frames.push(drawn);
     }
-    println!("seek       {} of {}", spread(&mut moves), moves.len());
+    println!("seek       {} of {}, until something is told", spread(&mut firsts), firsts.len());
+    println!("           {}, until all of it is", spread(&mut moves));
     println!("frame      {} at {}×{}", spread(&mut frames), SIZE.0, SIZE.1);
     println!("memory     {} MB now, {} MB at most", memory("VmRSS:"), memory("VmHWM:"));
 }

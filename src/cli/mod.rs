@@ -5,6 +5,7 @@
 
 pub mod args;
 mod ask;
+mod cast;
 pub mod commands;
 mod complete;
 mod connect;

@@ -196,6 +196,19 @@ impl RunHistory {
         }
     }
 
+    /// Of the same run of so many ranks, with what is known of its beginning and at most so many points, none of them known yet.
+    pub(super) fn coarse(of: &Self, ranks: usize, points: usize) -> Self {
+        let start = of.points.start();
+        Self {
+            points: Series::new(start, points.min(POINTS)),
+            losses: of.losses.clone(),
+            marks: of.marks.clone(),
+            missing: of.missing.clone(),
+            loads: vec![Series::new(start, points.min(LOAD_POINTS)); ranks],
+            phases: Vec::new(),
+        }
+    }
+
     /// One of so many that train finished a step; `late`: a rank is a straggler now.
     pub(super) fn step(
         &mut self,
@@ -208,6 +221,7 @@ impl RunHistory {
         if number >= self.phases.len() && number < MOST_TRAINERS {
             let trainers = self.loads.len().max(number + 1);
             let points = (PHASE_POINTS / trainers).clamp(LEAST_PHASE_POINTS, MOST_PHASE_POINTS);
+            let points = points.min(self.points.most());
             self.phases.resize(trainers, Series::new(self.points.start(), points));
         }
         if let Some(phases) = self.phases.get_mut(number) {

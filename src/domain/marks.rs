@@ -170,7 +170,8 @@ impl RunMarks {
 /// # Errors
 /// [`MarkError::TooLong`].
 pub fn fitting(note: &str) -> Result<String, MarkError> {
-    let line: String = note.trim().chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
+    let line: String = note.chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
+    let line = line.trim().to_owned();
     let length = line.chars().count();
     if length > LONGEST_NOTE { Err(MarkError::TooLong(length)) } else { Ok(line) }
 }

@@ -2,6 +2,9 @@
 
 use serde::{Deserialize, Serialize};
 
+use super::ids::Rank;
+use super::log_text::level::Level;
+use super::log_text::search::Pattern;
 use super::time::Stamp;
 
 /// The state of a replay: its bounds, its one playhead, and whether it moves.
@@ -38,6 +41,23 @@ impl PlaybackState {
         let first = self.playhead.plus_micros(-length / 2).min(latest).max(self.start);
         (first, first.plus_micros(length))
     }
+}
+
+/// Which line of a recording is searched.
+#[derive(Debug, Clone, PartialEq)]
+pub struct LineSearch {
+    /// What it has.
+    pub pattern: Pattern,
+    /// Whose line it is; `None` = of any rank.
+    pub rank: Option<Rank>,
+    /// How serious it is at least.
+    pub least: Level,
+    /// The first one after a moment; else the last one before it.
+    pub forward: bool,
+    /// The moment.
+    pub from: Stamp,
+    /// Where there is none, the other way from there.
+    pub turns: bool,
 }
 
 #[cfg(test)]

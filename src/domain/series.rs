@@ -29,6 +29,11 @@ impl<P: Merge + Default + Clone + PartialEq> Series<P> {
         Self { start, width_us: FIRST_WIDTH_US, most: most.max(2), points: Vec::new() }
     }
 
+    /// How many points there are at most.
+    pub(super) fn most(&self) -> usize {
+        self.most
+    }
+
     /// The point of a moment; one before the start counts as the start.
     pub fn at(&mut self, at: Stamp) -> &mut P {
         let since = at.micros_since(self.start).max(0);

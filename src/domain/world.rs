@@ -3,6 +3,8 @@
 //! Two properties are tested: folding from a clone ("checkpoint") equals folding from the start, and
 //! folding what was read back from a recording equals the live fold.
 
+mod glimpse;
+
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 

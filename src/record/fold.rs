@@ -13,8 +13,8 @@ const SPACING_ENVELOPES: usize = 20_000;
 /// With more checkpoints than this, every second one goes and the spacing doubles.
 const MOST_CHECKPOINTS: usize = 64;
 /// Where runs have many ranks, what checkpoints keep is theirs alone: so many steps in all, about 200 bytes each, but checkpoints of this number.
-const MOST_STEPS: usize = 1 << 19;
-const LEAST_CHECKPOINTS: usize = 8;
+const MOST_STEPS: usize = 1 << 18;
+const LEAST_CHECKPOINTS: usize = 4;
 /// Folding on through fewer chunks than this is as quick as a jump, and lets the screen keep its world.
 const WORTH_A_JUMP: usize = 12;
 
@@ -64,6 +64,11 @@ impl Fold {
     pub(super) fn branch(&self) -> Self {
         let (world, last) = (self.world.clone(), self.last);
         Self { world, chunk: self.chunk, index: self.index, last, is_plain: true, ..Self::default() }
+    }
+
+    /// The world that it has come to.
+    pub(super) fn into_world(self) -> World {
+        self.world
     }
 
     pub(super) fn world(&self) -> &World {

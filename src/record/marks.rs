@@ -114,14 +114,13 @@ fn parse(text: &[u8]) -> Result<RunMarks, String> {
     if version > VERSION {
         return Err(format!("it has version {version}, this hvtui reads up to {VERSION}: update hvtui"));
     }
-    let kept: Kept = serde_json::from_slice(text).map_err(bad)?;
+    let mut kept: Kept = serde_json::from_slice(text).map_err(bad)?;
     if kept.marks.len() > MOST_MARKS {
         return Err(format!("marks: {} of them, {MOST_MARKS} are the most: {REMEDY}", kept.marks.len()));
     }
-    if let Some((at, error)) =
-        kept.marks.iter().enumerate().find_map(|(at, mark)| Some((at, fitting(&mark.note).err()?)))
-    {
-        return Err(format!("marks[{at}].note: {error}: {REMEDY}"));
+    // one of a stranger may be surrounded by blanks without end, or hold what drives a terminal
+    for (at, mark) in kept.marks.iter_mut().enumerate() {
+        mark.note = fitting(&mark.note).map_err(|error| format!("marks[{at}].note: {error}: {REMEDY}"))?;
     }
     Ok(RunMarks::new(kept.next, kept.marks))
 }

@@ -10,14 +10,16 @@ use std::time::Duration;
 use super::ahead::{Lines, Timeline};
 use super::error::Error;
 use super::fold::Fold;
+use super::glimpse::Glimpse;
 use super::integrity::Integrity;
+use super::lookup::{Looked, Lookup};
 use super::reader::{Reader, Timed};
 use super::saved::Saved;
 use super::steps::Steps;
 use crate::domain::ahead::TimelineAhead;
 use crate::domain::alerts::AlertRules;
 use crate::domain::event::Envelope;
-use crate::domain::playback::PlaybackState;
+use crate::domain::playback::{LineSearch, PlaybackState};
 use crate::domain::run::RunSpec;
 use crate::domain::time::Stamp;
 use crate::domain::world::{LoggedLine, World};
@@ -37,6 +39,8 @@ const LONGEST_CALL: usize = 60_000;
 const STILL_US: i64 = 5_000_000;
 /// A state beside the recording is read where it saves so many envelopes: reading one takes as long as folding those.
 const WORTH_A_STATE: u64 = 60_000;
+/// A way of so many envelopes takes a quarter of a second: what can be told at once is told first.
+const LONG_WAY: u64 = 150_000;
 
 /// What a move of the playhead means for the world on screen.
 #[derive(Debug, Default)]
@@ -45,9 +49,11 @@ pub struct Playback {
     pub reset: Option<Box<World>>,
     /// What happened between the old playhead and the new one.
     pub envelopes: Vec<Envelope>,
-    /// How much of the way to the playhead is read, percent; `None` when it is there. Until then nothing else is told, and what is
-    /// on screen is the moment before.
+    /// How much of the way to the playhead is read, percent; `None` when it is there. Until then nothing else is told but, where
+    /// the way is long, a glimpse; without one, what is on screen is the moment before.
     pub reading: Option<u8>,
+    /// What can be told of the playhead at once: the first of a long way. The whole world follows.
+    pub glimpse: Option<Box<World>>,
 }
 
 /// What lies after the playhead.
@@ -57,6 +63,8 @@ pub enum LookedAhead {
     Timeline(Arc<TimelineAhead>),
     /// The first lines that are printed after this moment.
     Lines(Stamp, Vec<Arc<LoggedLine>>),
+    /// The moment of the line that was searched, to which the playhead goes; `None` where there is no such line.
+    Line(Option<Stamp>),
 }
 
 /// The replay of one recording.
@@ -79,6 +87,10 @@ pub struct Player {
     /// What is kept beside the recording, and whether it was looked for.
     saved: Option<Saved>,
     has_looked: bool,
+    /// What is told first of long ways.
+    glimpse: Option<Glimpse>,
+    /// The search for a line.
+    lookup: Option<Lookup>,
     /// What is printed after the playhead, as far as that is read.
     lines_ahead: Option<Lines>,
     /// What lies after it in the window of the timeline.
@@ -128,6 +140,8 @@ impl Player {
             way_from: None,
             saved: None,
             has_looked: false,
+            glimpse: None,
+            lookup: None,
             lines_ahead: None,
             timeline: Timeline::default(),
             writing: Writing::Over,
@@ -214,7 +228,7 @@ impl Player {
     /// Whether something after the playhead is still to be read for the screen.
     pub fn looks_ahead(&self) -> bool {
         let is_there = !self.moved && !self.reset_due && self.way_from.is_none();
-        is_there && (self.timeline_is_due() || self.lines_are_due())
+        is_there && (self.lookup.is_some() || self.timeline_is_due() || self.lines_are_due())
     }
 
     fn timeline_is_due(&self) -> bool {
@@ -229,6 +243,19 @@ impl Player {
 
     /// Reads some of what lies after the playhead; gives what is read once it is what a screen has room for.
     pub fn look_ahead(&mut self) -> Option<LookedAhead> {
+        if let Some(lookup) = &mut self.lookup {
+            return match lookup.read(&self.reader) {
+                Looked::GoesOn => None,
+                Looked::Found(at) => {
+                    self.seek(at);
+                    Some(LookedAhead::Line(Some(at)))
+                }
+                Looked::Nothing => {
+                    self.lookup = None;
+                    Some(LookedAhead::Line(None))
+                }
+            };
+        }
         if self.timeline_is_due() {
             let state = self.state();
             let told = self.timeline.read(&self.reader, &self.fold, &state);
@@ -240,6 +267,12 @@ impl Player {
         }
         let is_read = !lines.is_due(&self.reader);
         is_read.then(|| LookedAhead::Lines(self.playhead, lines.lines().to_vec()))
+    }
+
+    /// Searches a line, and goes to it; [`Player::look_ahead`] tells what came of it. A move ends the search.
+    pub fn find_line(&mut self, search: LineSearch) {
+        self.motion.playing = false;
+        self.lookup = Some(Lookup::new(&self.reader, search));
     }
 
     /// Plays what is recorded as it comes.
@@ -270,6 +303,7 @@ impl Player {
     pub fn seek(&mut self, to: Stamp) {
         self.playhead = to.clamp(self.start, self.end);
         self.lines_ahead = None;
+        self.lookup = None;
         self.motion.waits = false;
         self.moved = true;
         self.way_from = None;
@@ -354,6 +388,12 @@ impl Player {
             }
         }
         self.reset_due |= self.fold.jump_towards(self.playhead) | self.jump_to_saved();
+        if let Some(world) = self.glimpse() {
+            // the world that replaces it is told once it is folded
+            self.reset_due = true;
+            let (reading, glimpse) = (Some(self.share_read()), Some(Box::new(world)));
+            return Playback { reading, glimpse, ..Playback::default() };
+        }
         let mut playback = Playback::default();
         if !self.fold_forward(&mut playback.envelopes) {
             // the rest of the way replaces what is on screen
@@ -368,6 +408,19 @@ impl Player {
             playback.reset = Some(Box::new(self.fold.world().clone()));
         }
         playback
+    }
+
+    /// What can be told at once, where a long way begins.
+    fn glimpse(&mut self) -> Option<World> {
+        let way = |chunk| self.reader.envelopes_before(chunk);
+        let left = way(self.reader.chunk_at(self.playhead)).saturating_sub(way(self.fold.chunk()));
+        if self.way_from.is_some() || left < LONG_WAY {
+            return None;
+        }
+        if self.glimpse.is_none() {
+            self.glimpse = Glimpse::new(&self.reader, Arc::clone(&self.fold.world().alerts.rules));
+        }
+        Some(self.glimpse.as_mut()?.at(&self.reader, self.playhead))
     }
 
     /// Goes on from what an earlier replay has come to, where that saves much. Says whether the world jumped.

@@ -16,6 +16,7 @@ use super::cache::Cache;
 use super::chunk;
 use super::error::Error;
 use super::format::{Channel, ChunkNote};
+use super::heads::{Head, Heads};
 use super::index::Index;
 use super::integrity::Integrity;
 use super::scan::{self, Bytes, Found, RecordScanner};
@@ -154,7 +155,9 @@ impl Reader {
         let last = self.chunks.last().filter(|last| last.file == file);
         let from = last.map_or(part.data, Entry::end);
         let grown = part.bytes.grow().and_then(|()| {
-            Survey::new(&mut part.bytes, from, |at, record| self.take_chunk(file, at, record))
+            Survey::walk(&mut part.bytes, from, |bytes, at, length| {
+                self.take_chunk(file, bytes, (at, length), None)
+            })
         });
         let grown = grown.map_err(Error::file(&part.path));
         self.files.push(part);
@@ -173,7 +176,11 @@ impl Reader {
     /// Takes in all of a file that follows the others.
     fn take_file(&mut self, mut part: Part) -> Result<Survey, Error> {
         let file = self.files.len();
-        let survey = Survey::new(&mut part.bytes, part.data, |at, record| self.take_chunk(file, at, record));
+        let survey = Heads::read(&mut part.bytes, part.data).and_then(|mut heads| {
+            Survey::walk(&mut part.bytes, part.data, |bytes, at, length| {
+                self.take_chunk(file, bytes, (at, length), heads.take(at, length))
+            })
+        });
         let survey = survey.map_err(Error::file(&part.path))?;
         self.files.push(part);
         Ok(survey)
@@ -228,9 +235,32 @@ impl Reader {
         }
     }
 
-    /// Takes a chunk into the index if it checks out.
-    fn take_chunk(&mut self, file: usize, at: u64, record: &[u8]) -> Result<(), String> {
-        let (note, spec) = chunk::head(record)?;
+    /// Takes a chunk into the index if it checks out. `head`: what stands at its beginning, where that was read already.
+    fn take_chunk(
+        &mut self,
+        file: usize,
+        bytes: &Bytes,
+        (at, length): (u64, usize),
+        head: Option<Head>,
+    ) -> std::io::Result<Result<(), String>> {
+        let is_first = self.chunks.last().is_some_and(|last| last.file != file);
+        let record = if is_first || head.is_none() { bytes.read(at, length)? } else { Vec::new() };
+        let head = head.unwrap_or_else(|| chunk::head(&record));
+        let taken = head.and_then(|head| self.take_head(file, (at, length), head));
+        if is_first && let Ok((floor, start)) = taken {
+            let (from, to) = unattended(&record).unwrap_or((floor, start));
+            self.unattended.extend((from < to).then_some((from, to)));
+        }
+        Ok(taken.map(drop))
+    }
+
+    /// Takes a chunk into the index; gives when the one before it ends and when it begins.
+    fn take_head(
+        &mut self,
+        file: usize,
+        (at, length): (u64, usize),
+        (note, spec): (ChunkNote, Option<RunSpec>),
+    ) -> Result<(Stamp, Stamp), String> {
         let (after, floor) = match self.chunks.last() {
             Some(last) => (Some(last.note.last_seq), last.end),
             None => (None, note.start),
@@ -242,13 +272,9 @@ impl Reader {
             self.spec = spec;
         }
         let (start, end) = (note.start.max(floor), note.end.max(floor));
-        if self.chunks.last().is_some_and(|last| last.file != file) {
-            let (from, to) = unattended(record).unwrap_or((floor, start));
-            self.unattended.extend((from < to).then_some((from, to)));
-        }
         let before = self.envelopes_before(self.chunks.len());
-        self.chunks.push(Entry { file, at, length: record.len(), note, before, start, end });
-        Ok(())
+        self.chunks.push(Entry { file, at, length, note, before, start, end });
+        Ok((floor, start))
     }
 
     /// Whether nothing is recorded in it, and nothing was: its client was killed before the first event.

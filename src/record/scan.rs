@@ -21,6 +21,8 @@ const SIGNATURE_AT: usize = RECORD_HEAD + 8 + 8 + 8 + 4;
 /// From the start of a chunk record to its compressed bytes.
 const CHUNK_HEAD: usize = SIGNATURE_AT + SIGNATURE.len() + 8;
 const WINDOW: usize = 256 << 10;
+/// So much is read at least.
+const LEAST_READ: usize = 4 << 10;
 /// The first chunk begins before this byte.
 const LONGEST_BEGINNING: usize = 4 << 10;
 
@@ -80,7 +82,8 @@ impl Bytes {
             at >= self.window_at && at + count as u64 <= self.window_at + self.window.len() as u64;
         if !in_window {
             let left = usize::try_from(self.length.saturating_sub(at)).unwrap_or(usize::MAX);
-            self.window.resize(count.max(WINDOW).min(left), 0);
+            // a walk from chunk to chunk looks at their heads alone
+            self.window.resize(count.max(LEAST_READ).min(left), 0);
             self.window_at = at;
             let read = read_up_to(&self.file, &mut self.window, at)?;
             self.window.truncate(read);

@@ -35,6 +35,15 @@ impl Survey {
         from: u64,
         mut take: impl FnMut(u64, &[u8]) -> Result<(), String>,
     ) -> std::io::Result<Self> {
+        Self::walk(bytes, from, |bytes, at, length| Ok(take(at, &bytes.read(at, length)?)))
+    }
+
+    /// The same, where `take` reads what it wants of each chunk itself.
+    pub(super) fn walk(
+        bytes: &mut Bytes,
+        from: u64,
+        mut take: impl FnMut(&Bytes, u64, usize) -> std::io::Result<Result<(), String>>,
+    ) -> std::io::Result<Self> {
         let mut scanner = RecordScanner::new(from);
         let (mut survey, mut bad_bytes) = (Self::default(), 0);
         while let Some(found) = scanner.next(bytes)? {
@@ -44,7 +53,7 @@ impl Survey {
             }
             match found {
                 Found::Chunk(at, length) => {
-                    if let Err(reason) = take(at, &bytes.read(at, length)?) {
+                    if let Err(reason) = take(bytes, at, length)? {
                         survey.add(at, reason);
                         // looking again costs time; a file made to cost it gets no second look
                         if bad_bytes <= bytes.length() {

@@ -17,6 +17,7 @@ use hvtui::domain::event::{Envelope, Event, Origin};
 use hvtui::domain::filter::{CompletionValues, Filter, LENGTH_MAX, complete};
 use hvtui::domain::ids::{HostId, Rank, RunId};
 use hvtui::domain::log::Stream;
+use hvtui::domain::marks::{LONGEST_NOTE, MOST_MARKS, MarkChange, NewMark};
 use hvtui::domain::nccl_log::{NcclFacts, parse as parse_nccl};
 use hvtui::domain::options::RunOptions;
 use hvtui::domain::progress_reader::{ProgressReader, Update};
@@ -27,10 +28,13 @@ use hvtui::domain::time::Stamp;
 use hvtui::domain::waiting::Waiting;
 use hvtui::domain::world::World;
 use hvtui::record::import::{Asked, Place, import};
-use hvtui::record::{Reader, Writer};
+use hvtui::record::{Reader, Writer, marks};
 use hvtui::ssh::HostKey;
 use hvtui::ssh::config::{Question, understand};
 use hvtui::ssh::known_hosts::{HostName, KnownHosts};
+use hvtui::supervise::rundir::RunDir;
+use hvtui::supervise::state::times_file;
+use hvtui::supervise::times::moments;
 use hvtui::sync::manifest::Manifest;
 use hvtui::wire::frame::Decoder;
 use hvtui::wire::message::{Credit, Follow, FromAgent, ListRuns, ToAgent};
@@ -457,4 +461,63 @@ pub(crate) fn imports(data: &[u8]) {
         }
         Err(error) => assert!(!error.to_string().is_empty() && !to.exists(), "{error}"),
     }
+}
+
+/// A file of marks beside a recording. What can be read can be changed, and is then read as it was changed. Whether it could be read.
+pub(crate) fn marks(data: &[u8]) -> bool {
+    let folder = tempfile::tempdir().expect("a folder");
+    let recording = folder.path().join("run.mcap");
+    std::fs::write(marks::path_of(&recording), data).expect("a file");
+    let read = match marks::read(&recording) {
+        Ok(read) => read,
+        Err(error) => {
+            assert!(!error.to_string().is_empty());
+            return false;
+        }
+    };
+    assert!(read.all().len() <= MOST_MARKS);
+    let is_note = |note: &str| note.chars().count() <= LONGEST_NOTE && !note.chars().any(char::is_control);
+    assert!(read.all().iter().all(|mark| is_note(&mark.note)));
+    let add = MarkChange::Add(NewMark { at: Stamp(1), step: None, rank: None, note: "seen".to_owned() });
+    match marks::change(&recording, &add) {
+        Ok(changed) => {
+            assert!(changed.all().iter().any(|mark| mark.note == "seen"));
+            let again = marks::read(&recording).expect("what was written");
+            assert_eq!(format!("{:?}", again.all()), format!("{:?}", changed.all()));
+        }
+        Err(error) => {
+            let left = marks::read(&recording).expect("as before");
+            assert_eq!(format!("{:?}", left.all()), format!("{:?}", read.all()), "{error}");
+        }
+    }
+    true
+}
+
+/// The file that notes how a rank's output grew, as it is and behind a good beginning. What is told of it is no more than it holds, in
+/// the order of the output. How many moments were told.
+pub(crate) fn times(data: &[u8]) -> usize {
+    let folder = tempfile::tempdir().expect("a folder");
+    let dir = RunDir::create(folder.path(), &RunId::new(1, 1), &HostId::from("a")).expect("a run's folder");
+    let file = dir.path().join(times_file(Rank(0)));
+    let mut count = 0;
+    for begin in [Vec::new(), times_head()] {
+        std::fs::write(&file, [&begin, data].concat()).expect("a file");
+        for stream in Stream::ALL {
+            for (from, to) in [(0, u64::MAX), (150, 1_000), (u64::MAX - 1, u64::MAX)] {
+                let told = moments(&dir, Rank(0), stream, from, to);
+                assert!(told.len() <= (begin.len() + data.len()) / 24);
+                assert!(told.is_sorted_by(|(before, _), (after, _)| before < after), "{told:?}");
+                assert!(told.first().is_none_or(|(length, _)| *length > from));
+                count += told.len();
+            }
+        }
+    }
+    count
+}
+
+/// What stands before the first note, of this boot.
+fn times_head() -> Vec<u8> {
+    let boot = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").expect("/proc");
+    let boot = u128::from_str_radix(&boot.trim().replace('-', ""), 16).expect("a boot");
+    [&b"hvtimes1"[..], &boot.to_be_bytes()].concat()
 }

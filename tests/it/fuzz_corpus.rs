@@ -93,6 +93,16 @@ fn stacks() {
 }
 
 #[test]
+fn marks() {
+    over_corpus("marks", bodies::marks);
+}
+
+#[test]
+fn times() {
+    over_corpus("times", bodies::times);
+}
+
+#[test]
 fn mnist() {
     over_corpus("mnist", bodies::mnist);
 }
@@ -122,6 +132,8 @@ fn the_seeds_of_what_ranks_write_are_read() {
         assert!(bodies::progress(&seed("progress", name)), "{name}");
     }
     assert!(bodies::nccl_log(&seed("nccl_log", "two_ranks")));
+    assert!(bodies::times(&seed("times", "rising")) > 40);
+    assert!(bodies::marks(&seed("marks", "two")) && !bodies::marks(&seed("marks", "later")));
     assert!(bodies::stacks(&seed("stacks", "two_threads")));
 }
 

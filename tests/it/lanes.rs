@@ -79,7 +79,7 @@ fn lanes_follow_the_table_and_a_folded_host_has_one() {
         // all ranks, by number: likewise
         press(&mut story, "Zg");
         let (lanes, _) = names(&mut story, size);
-        assert!(lanes[0].starts_with("rank 0 ") && starts(&lanes, "rank 77!"), "{lanes:?}");
+        assert!(lanes[0].starts_with("rank 0") && starts(&lanes, "rank 77!"), "{lanes:?}");
         press(&mut story, "s");
         assert!(starts(&names(&mut story, size).0, "rank 77!"));
     }
@@ -120,13 +120,13 @@ fn a_lane_of_a_slot_says_what_it_is_at_the_playhead() {
     let wide = lanes(&screen);
     assert!(line(&wide, "gpu-a:2").ends_with("▇  97%  11G  678W"), "{wide:?}");
     assert!(line(&wide, "gpu-b:1").ends_with("▆  74%  11G  535W"), "{wide:?}");
-    assert!(!starts(&wide, "   memory"), "{wide:?}");
+    assert!(!starts(&wide, "   mem"), "{wide:?}");
     // on a tall terminal each GPU's memory is below it
     let tall = lanes(&shown(&mut story, (200, 50)));
     let places: Vec<&str> =
         tall.iter().map(|line| line[..11].trim()).filter(|name| !name.starts_with("rank")).collect();
-    assert_eq!(places[..4], ["gpu-a:2", "memory", "gpu-a:3", "memory"], "{tall:?}");
-    assert!(line(&tall, "memory").contains("▁▁▁ ") && line(&tall, "memory").ends_with(" 8%"), "{tall:?}");
+    assert_eq!(places[..4], ["gpu-a:2", "mem 141G", "gpu-a:3", "mem 141G"], "{tall:?}");
+    assert!(line(&tall, "mem").contains("▁▁▁ ") && line(&tall, "mem").ends_with(" 11G"), "{tall:?}");
     // what is not known is blank: a GPU that tells nothing, then a host that is lost
     let unknown = |sample: &mut hvtui::domain::gpu::GpuSample| {
         sample.power_mw = hvtui::domain::gpu::Reading::Unsupported;
@@ -224,4 +224,42 @@ fn the_time_before_the_steps_in_memory_is_shown_whole_for_512_ranks() {
     let trained = shown.trim_start_matches('·');
     let glyphs = trained.trim_end_matches('·');
     assert!(glyphs.len() > 100 && glyphs.chars().all(|glyph| "dfbwxo".contains(glyph)), "{shown}");
+}
+
+/// The times below the lanes, each with its column.
+fn ruler(story: &mut Story, size: (u16, u16)) -> Vec<(usize, String)> {
+    let screen = shown(story, size);
+    let row =
+        lanes(&screen).into_iter().find(|line| line.contains('╵')).unwrap_or_else(|| panic!("{screen}"));
+    let columns: Vec<char> = row.chars().collect();
+    let ticks = columns.iter().enumerate().filter(|(_, c)| **c == '╵').map(|(at, _)| at);
+    let time =
+        |at: usize| columns[at + 1..].iter().take_while(|c| !c.is_whitespace() && **c != '╵').collect();
+    ticks.map(|at| (at, time(at))).collect()
+}
+
+#[test]
+fn times_stand_below_the_lanes_at_every_zoom() {
+    for size in [(80, 24), (200, 50)] {
+        let mut story = training();
+        press(&mut story, "t");
+        let mut forms = std::collections::BTreeSet::new();
+        for zoom in ["", "-", "-", "-", "-", "+", "+", "+", "+", "+", "+", "+", "+", "+", "+", "+"] {
+            press(&mut story, zoom);
+            let ticks = ruler(&mut story, size);
+            assert!(ticks.len() >= 2, "{zoom}: {ticks:?}");
+            // as far from each other as the times say, to a column
+            let apart: Vec<usize> = ticks.windows(2).map(|pair| pair[1].0 - pair[0].0).collect();
+            let (least, most) = (apart.iter().min().unwrap(), apart.iter().max().unwrap());
+            assert!(most - least <= 1, "{ticks:?}");
+            forms.insert(ticks[0].1.len());
+            let (_, w) = {
+                let (_, run) = story.model.shown_run().unwrap();
+                lane_columns(&story.model, run)
+            };
+            let (from, to) = timeline(&story.model);
+            assert!(to > from && usize::from(w) > apart[0]);
+        }
+        assert!(forms.len() >= 2, "parts of a second, and whole ones: {forms:?}");
+    }
 }

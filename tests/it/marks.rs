@@ -199,8 +199,16 @@ fn braces_and_the_search_go_to_marks_and_phases() {
     assert_eq!(press(&mut story, "n"), go_to(newest), "what lies behind the playhead is still known");
     key(&mut story, KeyCode::Esc);
     press(&mut story, "/no such thing");
-    assert_eq!(key(&mut story, KeyCode::Enter), []);
+    // what is not in memory is looked for in all of the recording
+    let asked = key(&mut story, KeyCode::Enter);
+    let [Effect::FindLine(search)] = &asked[..] else { panic!("{asked:?}") };
+    assert!(search.turns && !search.forward && search.from == before, "{search:?}");
+    assert_eq!(story.send(Msg::LineFound(None)), []);
     assert_eq!(said(&story), "no line, mark, stage or phase has no such thing");
+    // a line that was found: the playhead is on its way there, and the log with it
+    press(&mut story, "n");
+    assert_eq!(story.send(Msg::LineFound(Some(newest))), []);
+    assert_eq!(story.model.ui.run.log_at, LogAt::Follow);
 }
 
 #[test]

@@ -1,5 +1,6 @@
 //! Recordings end to end: what is written comes back, whatever happens to the file in between.
 
+mod cast;
 mod continued;
 mod damage;
 pub(crate) mod events;

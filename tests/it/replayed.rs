@@ -296,3 +296,60 @@ fn lines_after_the_playhead_are_below_those_before_it_until_it_moves() {
         assert!(!text(&story.model, COLOR).contains("later"), "{}", text(&story.model, COLOR));
     }
 }
+
+#[test]
+fn the_playhead_goes_from_event_to_event_of_the_selected_rank() {
+    let at = |moment: Stamp| {
+        let mut story = opened(training(), START);
+        story.go_back(moment);
+        story
+    };
+    let sought = |story: &mut Story, keys: &str| {
+        let effects = press(story, keys);
+        let to = effects.iter().find_map(|effect| match effect {
+            Effect::Play(PlayCommand::SeekTo(to)) => Some(*to),
+            _ => None,
+        });
+        let to = to.unwrap_or_else(|| panic!("{effects:?}"));
+        let words = story.model.ui.toasts.back().map(|toast| toast.text.clone()).unwrap_or_default();
+        (to, words)
+    };
+    let middle = training().at.plus_micros(-1_000_000);
+    let (next, words) = sought(&mut at(middle), ".");
+    assert!(next > middle && next.micros_since(middle) < 300_000, "{words}");
+    assert!(words.starts_with("rank 0: "), "{words}");
+    let (before, words) = sought(&mut at(middle), ",");
+    assert!(before < middle && middle.micros_since(before) < 300_000, "{words}");
+    // what is met on the way forward is met on the way back
+    assert!(sought(&mut at(next), ",").0 <= middle);
+    assert!(sought(&mut at(before), ".").0 <= next);
+    // of the rank that is selected
+    let mut story = at(middle);
+    key(&mut story, KeyCode::Down);
+    assert!(sought(&mut story, ".").1.starts_with("rank 1: "));
+    // a run that tells no steps: its end, and then that no more is known
+    let (story, start) = short();
+    let mut story = opened(story, start);
+    story.wait_ms(500);
+    let (end, start) = (story.at, start);
+    story.send(Msg::Playback(state(start, end, end)));
+    let (to, words) = sought(&mut story, ",");
+    assert!(words == "rank 0: ends" && to < end, "{words}");
+    assert_eq!(press(&mut story, "."), []);
+}
+
+#[test]
+fn what_is_told_at_once_of_a_long_way_says_so_until_all_is_read() {
+    let mut story = opened(training(), START);
+    let (world, end) = (story.model.world.clone(), story.at);
+    let title = |story: &Story| text(&story.model, COLOR).lines().next().unwrap().to_owned();
+    assert!(!title(&story).contains("rough"));
+    story.send(Msg::Resize(200, 50));
+    story.send(Msg::Glimpsed(Box::new(world.clone())));
+    story.send(Msg::Playback(state(START, end, end)));
+    story.send(Msg::ReadingOn(12));
+    assert!(title(&story).contains("reading 12 %, rough until then"), "{}", title(&story));
+    story.send(Msg::Reset(Box::new(world)));
+    story.send(Msg::Playback(state(START, end, end)));
+    assert!(!title(&story).contains("rough"), "{}", title(&story));
+}

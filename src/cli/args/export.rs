@@ -21,9 +21,20 @@ pub struct ExportArgs {
     /// File to write, or folder for tensorboard [default: standard output]
     #[arg(short, long, value_name = "FILE")]
     pub output: Option<PathBuf>,
+    /// For asciicast: the Replay screen as it plays, in so many columns and rows, instead of the ranks' lines; with one rank, its log
+    #[arg(long, value_name = "COLSxROWS", num_args = 0..=1, default_missing_value = "120x36", value_parser = screen)]
+    pub screens: Option<(u16, u16)>,
     /// What of the run
     #[command(flatten)]
     pub selection: SelectionArgs,
+}
+
+/// `120x36`: a terminal that the UI has room on.
+fn screen(text: &str) -> Result<(u16, u16), String> {
+    let size =
+        text.split_once('x').and_then(|(columns, rows)| Some((columns.parse().ok()?, rows.parse().ok()?)));
+    let fits = |(columns, rows): &(u16, u16)| (60..=500).contains(columns) && (15..=200).contains(rows);
+    size.filter(fits).ok_or_else(|| "write columns and rows as 120x36, from 60x15 to 500x200".to_owned())
 }
 
 /// What of a run is exported.

@@ -6,14 +6,19 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use crate::cli::args::{ExportArgs, SelectionArgs};
+use crate::cli::commands::ui::here_zone;
 use crate::cli::errors::{Code, Failure, note, written};
 use crate::cli::paths::Paths;
-use crate::cli::{recording, whole_file};
+use crate::cli::{cast, recording, whole_file};
+use crate::clock;
 use crate::domain::ids::Rank;
 use crate::domain::run::RunSpec;
 use crate::domain::time::Stamp;
 use crate::record::export::{Exported, Selection, Target};
-use crate::record::{Error, Reader};
+use crate::record::{Error, Player, Reader};
+
+/// The format that may have screens.
+const CAST: &str = "asciicast";
 
 /// Writes the export.
 pub fn run(args: &ExportArgs, paths: &Paths) -> Result<ExitCode, Failure> {
@@ -21,6 +26,9 @@ pub fn run(args: &ExportArgs, paths: &Paths) -> Result<ExitCode, Failure> {
         && from > to
     {
         return Err(Failure::usage(format!("--from {from} is later than --to-time {to}")));
+    }
+    if args.screens.is_some() && args.to.name != CAST {
+        return Err(Failure::usage(format!("--screens is for --to {CAST}: {} has no screens", args.to.name)));
     }
     let meant = recording::meant(&args.run, paths)?;
     let reader = Reader::open(&meant.path)?;
@@ -72,6 +80,24 @@ fn selection(args: &SelectionArgs, start: Stamp) -> Selection {
     }
 }
 
+/// Writes what the selection takes.
+fn export(
+    args: &ExportArgs,
+    reader: &Reader,
+    to: &mut dyn Write,
+    selection: &Selection,
+) -> Result<Exported, Error> {
+    let Some(size) = args.screens else { return args.to.export(reader, to, selection) };
+    let player = Player::open(reader.path())?;
+    let told = cast::write(player, to, selection, size, here_zone(clock::now()))?;
+    Ok(Exported {
+        events: told.frames,
+        recorded: told.frames,
+        truncated: told.truncated,
+        ..Exported::default()
+    })
+}
+
 /// To standard output; `None` when its reader went away.
 fn to_stdout(args: &ExportArgs, reader: &Reader, selection: &Selection) -> Result<Option<Exported>, Failure> {
     let stdout = io::stdout().lock();
@@ -81,7 +107,7 @@ fn to_stdout(args: &ExportArgs, reader: &Reader, selection: &Selection) -> Resul
         return Err(Failure::usage(text));
     }
     let mut out = BufWriter::new(stdout);
-    match args.to.export(reader, &mut out, selection) {
+    match export(args, reader, &mut out, selection) {
         Ok(exported) => Ok(written(out.flush())?.then_some(exported)),
         Err(Error::Write(error)) => {
             // what is buffered can't be written either
@@ -138,7 +164,7 @@ fn write(
     let opened =
         if whole_file::is_special(path) { whole_file::open_special(path) } else { File::create(path) };
     let mut file = BufWriter::new(opened.map_err(failed(path))?);
-    match args.to.export(reader, &mut file, selection) {
+    match export(args, reader, &mut file, selection) {
         Ok(exported) => file.flush().map_err(failed(path)).map(|()| exported),
         Err(Error::Write(error)) => Err(failed(path)(error)),
         Err(error) => Err(error.into()),

@@ -236,7 +236,7 @@ fn variables() -> Variables {
 }
 
 /// This machine's time zone.
-fn here_zone(now: Stamp) -> Zone {
+pub(in crate::cli) fn here_zone(now: Stamp) -> Zone {
     Zone::around(now, |at| match Local.timestamp_micros(at.0).single() {
         Some(time) => time.offset().fix().local_minus_utc(),
         None => 0,

@@ -143,6 +143,11 @@ impl ClockFit {
         Some(HostTime(u64::try_from(stamp.0.saturating_sub(offset_us)).unwrap_or_default()))
     }
 
+    /// What the pings say together; `None` before the first one.
+    pub fn line(&self) -> Option<ClockLine> {
+        self.line
+    }
+
     /// The offset is within this many microseconds.
     pub fn uncertainty_us(&self) -> Option<u32> {
         self.line.map(|line| line.uncertainty_us)

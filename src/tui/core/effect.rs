@@ -7,6 +7,7 @@ use crate::domain::alerts::News;
 use crate::domain::doctor::{RunPython, SamePath};
 use crate::domain::ids::{HostId, RunId};
 use crate::domain::marks::MarkChange;
+use crate::domain::playback::LineSearch;
 use crate::domain::question::Answer;
 use crate::domain::run::RunSpec;
 use crate::domain::signal::SignalRequest;
@@ -90,6 +91,8 @@ pub enum Effect {
     /// The timeline of the replay is so long, microseconds: what lies after the playhead is told as far as that shows it, by
     /// [`crate::tui::core::Msg::TimelineAhead`].
     ShowWindow(i64),
+    /// Go to a line of the recording that is shown, wherever it lies; answered by [`crate::tui::core::Msg::LineFound`].
+    FindLine(Box<LineSearch>),
     /// Tell the figures of what the recording that is shown has after `from`, up to and including `to`; answered by
     /// [`crate::tui::core::Msg::Analyzed`], unless another part is asked for before.
     Analyze {

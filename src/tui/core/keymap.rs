@@ -88,6 +88,8 @@ pub enum Action {
     PageForward,
     StepBack,
     StepForward,
+    EventBefore,
+    NextEvent,
     IncidentBefore,
     NextIncident,
     Mark,

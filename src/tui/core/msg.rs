@@ -103,10 +103,15 @@ pub enum Msg {
     Notice(Level, String),
     /// Where the replay stands.
     Playback(PlaybackState),
+    /// What can be told at once of where the replay is to stand: how the run began, what came last, and where its time went at some
+    /// moments between. [`Msg::Reset`] follows with all of it.
+    Glimpsed(Box<World>),
     /// How much of the recording up to where the replay is to stand is read, percent; [`Msg::Playback`] follows.
     ReadingOn(u8),
     /// What is printed after this moment, at which the replay stands: the first lines.
     LinesAhead(Stamp, Vec<Arc<LoggedLine>>),
+    /// The moment of the line that was searched in the recording, to which the playhead goes; `None` where there is no such line.
+    LineFound(Option<Stamp>),
     /// Steps and samples after the playhead, up to the end of the timeline's window.
     TimelineAhead(Arc<TimelineAhead>),
     /// The recording could not be opened, and why.

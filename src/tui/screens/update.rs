@@ -72,6 +72,14 @@ fn take(model: &mut Model, msg: Msg) -> Vec<Effect> {
         }
         Msg::Reset(world) => {
             if model.ui.replay.open {
+                model.ui.replay.is_glimpse = false;
+                model.show_recording(*world);
+            }
+            Vec::new()
+        }
+        Msg::Glimpsed(world) => {
+            if model.ui.replay.open {
+                model.ui.replay.is_glimpse = true;
                 model.show_recording(*world);
             }
             Vec::new()
@@ -156,6 +164,7 @@ fn take(model: &mut Model, msg: Msg) -> Vec<Effect> {
         msg @ (Msg::Playback(_)
         | Msg::ReadingOn(_)
         | Msg::LinesAhead(..)
+        | Msg::LineFound(_)
         | Msg::TimelineAhead(_)
         | Msg::Analyzed { .. }
         | Msg::ReplayFailed(_)) => replay_told(model, msg),
@@ -175,6 +184,7 @@ fn replay_told(model: &mut Model, msg: Msg) -> Vec<Effect> {
             model.ui.replay.timeline_ahead = Some(ahead);
             Vec::new()
         }
+        Msg::LineFound(at) => run::moments::line_found(model, at),
         Msg::LinesAhead(after, lines) => {
             model.ui.replay.ahead = Some((after, lines));
             Vec::new()

@@ -463,6 +463,11 @@ impl EventSource for Live {
                     replay.show_window(length);
                 }
             }
+            Effect::FindLine(search) => {
+                if let Some(replay) = &self.replay {
+                    replay.find_line(search);
+                }
+            }
             Effect::Analyze { from, to } => {
                 if let Some(replay) = &mut self.replay {
                     replay.analyze(from, to);

@@ -13,6 +13,7 @@ use crate::clock;
 use crate::domain::alerts::AlertRules;
 use crate::domain::ids::RunId;
 use crate::domain::marks::MarkChange;
+use crate::domain::playback::LineSearch;
 use crate::domain::time::Stamp;
 use crate::record::{Error, Flush, LookedAhead, Player};
 use crate::tui::core::{Analyzed, Effect, Msg, PlayCommand};
@@ -49,6 +50,8 @@ enum Asked {
     Now(PlayCommand),
     /// A move once the recording is read.
     Then(PlayCommand),
+    /// To find a line.
+    Find(Box<LineSearch>),
     /// To look so far ahead that a timeline of this length is known, microseconds.
     Window(i64),
 }
@@ -122,6 +125,12 @@ impl Replay {
         let _ = self.commands.send(Asked::Window(length));
     }
 
+    /// Asks for a line of the recording.
+    pub fn find_line(&self, search: Box<LineSearch>) {
+        // likewise
+        let _ = self.commands.send(Asked::Find(search));
+    }
+
     /// Asks for the figures of a part; [`Replay::advance`] tells them.
     pub fn analyze(&mut self, from: Stamp, to: Stamp) {
         if let Err(why) = self.figures.ask(from, to) {
@@ -157,7 +166,13 @@ fn play(mut player: Player, asked: &Receiver<Asked>, moved: &told::Sender<Vec<Ms
         let playback = player.advance(clock::now());
         let is_there = playback.reading.is_none();
         let messages = if let Some(percent) = playback.reading {
-            vec![Msg::ReadingOn(percent)]
+            let mut messages = Vec::new();
+            if let Some(world) = playback.glimpse {
+                messages.extend([Msg::Glimpsed(world), Msg::Playback(player.state())]);
+                messages.extend(marks.take());
+            }
+            messages.push(Msg::ReadingOn(percent));
+            messages
         } else {
             let mut messages: Vec<Msg> = playback.reset.map(Msg::Reset).into_iter().collect();
             messages.extend(playback.envelopes.into_iter().map(Msg::Replayed));
@@ -180,6 +195,7 @@ fn play(mut player: Player, asked: &Receiver<Asked>, moved: &told::Sender<Vec<Ms
                 for command in [first].into_iter().chain(asked.try_iter()) {
                     match command {
                         Asked::Window(length) => player.show_window(length),
+                        Asked::Find(search) => player.find_line(*search),
                         Asked::Then(command) if !has_arrived => then = Some(command),
                         // another way is wanted
                         Asked::Then(command) | Asked::Now(command) => {
@@ -213,6 +229,7 @@ fn wait(
             let told = player.look_ahead().map(|told| match told {
                 LookedAhead::Timeline(ahead) => Msg::TimelineAhead(ahead),
                 LookedAhead::Lines(after, lines) => Msg::LinesAhead(after, lines),
+                LookedAhead::Line(at) => Msg::LineFound(at),
             });
             if told.is_some_and(|told| moved.blocking_send(vec![told]).is_err()) {
                 return Err(RecvTimeoutError::Disconnected);
@@ -267,6 +284,7 @@ impl EventSource for Replay {
             Effect::Play(command) => self.play(command),
             Effect::PlayThen(command) => self.play_then(command),
             Effect::ShowWindow(length) => self.show_window(length),
+            Effect::FindLine(search) => self.find_line(search),
             Effect::Analyze { from, to } => self.analyze(from, to),
             Effect::Mark(run, change) => self.mark(run, change),
             // there is no other run here

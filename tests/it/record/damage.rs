@@ -69,6 +69,32 @@ fn one_changed_byte_costs_at_most_one_chunk() {
     assert!(damaged > 10, "only {damaged} of the changes hit a chunk");
 }
 
+/// The chunks of a large file are looked at side by side.
+#[test]
+fn of_many_chunks_one_that_is_damaged_is_left_out_too() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("run.mcap");
+    let all = run(2, 400);
+    write(&path, &all);
+    let bytes = std::fs::read(&path).unwrap();
+    let reader = Reader::open(&path).unwrap();
+    assert!(read(&reader) == all && *reader.integrity() == Integrity::Complete);
+    let file = std::fs::OpenOptions::new().write(true).open(&path).unwrap();
+    for share in 1..8 {
+        let at = bytes.len() * share / 8;
+        file.write_all_at(&[bytes[at] ^ 0x10], at as u64).unwrap();
+        let reader = Reader::open(&path).unwrap();
+        let back = read(&reader);
+        assert!(back.iter().all(|envelope| {
+            all.binary_search_by_key(&envelope.seq, |e| e.seq).is_ok_and(|i| all[i] == *envelope)
+        }));
+        assert!(back.len() <= all.len() && all.len() - back.len() <= all.len() / 200, "{}", back.len());
+        let is_damaged = matches!(reader.integrity(), Integrity::Damaged { chunks: 1, .. });
+        assert_eq!(is_damaged, back.len() < all.len(), "{:?}", reader.integrity());
+        file.write_all_at(&bytes[at..=at], at as u64).unwrap();
+    }
+}
+
 #[test]
 fn a_changed_byte_at_the_beginning_costs_nothing_but_is_told() {
     let (_folder, path, bytes) = recorded();

@@ -11,6 +11,9 @@ use hvtui::domain::alerts::{AlertKind, AlertRules, HeatRule};
 use hvtui::domain::event::{Envelope, Event, Origin};
 use hvtui::domain::gpu::{GpuInfo, GpuSample, Reading};
 use hvtui::domain::ids::{HostId, Rank, RunId};
+use hvtui::domain::log_text::level::Level;
+use hvtui::domain::log_text::search::Pattern;
+use hvtui::domain::playback::LineSearch;
 use hvtui::domain::time::Stamp;
 use hvtui::domain::world::{LoggedLine, RunState, World};
 use hvtui::record::{Integrity, Lock, LookedAhead, Player, Reader, Recorder, Writer};
@@ -93,6 +96,95 @@ fn a_long_way_is_gone_in_several_calls_and_can_be_left() {
     player.seek(state.end);
     way(&mut screen, &mut player);
     assert!(screen.0 == world_at(&envelopes, state.end));
+}
+
+#[test]
+fn of_a_long_way_what_can_be_told_at_once_is_told_first() {
+    let envelopes = run(400, 120);
+    assert!(envelopes.len() > 200_000, "{}", envelopes.len());
+    let (_folder, mut player) = player(&envelopes);
+    let end = player.state().end;
+    player.seek(end);
+    let first = player.advance(Stamp(0));
+    let glimpse = first.glimpse.expect("what can be told at once");
+    assert!(first.reading == Some(0) && first.reset.is_none() && first.envelopes.is_empty());
+    let mut screen = Screen::default();
+    let shares = way(&mut screen, &mut player);
+    assert!(shares.len() >= 2 && shares.is_sorted(), "{shares:?}");
+    assert!(screen.0 == world_at(&envelopes, end), "all of it follows");
+
+    let (rough, exact) = (&glimpse.runs[&run_id()], &screen.0.runs[&run_id()]);
+    assert_eq!((&rough.spec, &rough.stages, &rough.outcome), (&exact.spec, &exact.stages, &exact.outcome));
+    assert_eq!((rough.step(), rough.last_step()), (exact.step(), exact.last_step()));
+    for (rough, exact) in rough.ranks.iter().zip(&exact.ranks) {
+        assert!(rough.steps.len() >= 8, "{}", rough.steps.len());
+        assert!(rough.steps.iter().rev().zip(exact.steps.iter().rev()).all(|(rough, exact)| rough == exact));
+    }
+    let newest = |run: &RunState| -> Vec<_> {
+        run.log.iter().rev().take(50).map(|(_, line)| line.line.clone()).collect()
+    };
+    assert_eq!(newest(rough), newest(exact));
+    // and where the time went, all along the run
+    let length = end.micros_since(Stamp(START));
+    for piece in 0..16 {
+        let (from, to) = (Stamp(START + length * piece / 16), Stamp(START + length * (piece + 1) / 16));
+        let shares =
+            |run: &RunState| run.history.between(from, to).and_then(|point| point.shares()).expect("shares");
+        let near = shares(rough).iter().zip(shares(exact)).all(|(rough, exact)| (rough - exact).abs() < 0.03);
+        assert!(near, "piece {piece}: {:?}, {:?}", shares(rough), shares(exact));
+        assert!(rough.history.phases_between(Rank(399), from, to).is_some(), "piece {piece}");
+    }
+}
+
+#[test]
+fn a_moment_far_away_is_told_as_it_was_then() {
+    let envelopes = run(400, 160);
+    let (_folder, mut player) = player(&envelopes);
+    let state = player.state();
+    // the first way goes to the end, another one is wanted before it is there
+    player.seek(state.end);
+    assert!(player.advance(Stamp(0)).glimpse.is_some());
+    let middle = state.start.plus_micros(110_000_000);
+    player.seek(middle);
+    let glimpse = player.advance(Stamp(0)).glimpse.expect("of the middle");
+    let exact = world_at(&envelopes, middle);
+    let (rough, exact) = (&glimpse.runs[&run_id()], &exact.runs[&run_id()]);
+    assert_eq!((rough.step(), &rough.outcome), (exact.step(), &exact.outcome));
+    assert!(rough.log.iter().all(|(_, line)| line.at <= middle), "nothing of what comes later");
+    let mut screen = Screen::default();
+    way(&mut screen, &mut player);
+    assert!(screen.0.runs[&run_id()] == *exact);
+    // a short way needs none
+    player.seek(middle.plus_micros(1_000_000));
+    assert!(player.advance(Stamp(0)).glimpse.is_none());
+}
+
+#[test]
+fn a_line_is_found_wherever_it_lies() {
+    let (_folder, mut player) = player(&run(3, 60));
+    let end = player.state().end;
+    player.seek(end);
+    let mut find = |text: &str, forward: bool, turns: bool| {
+        while player.advance(Stamp(0)).reading.is_some() {}
+        let (pattern, from) = (Pattern::parse(text).unwrap(), player.state().playhead);
+        let (rank, least) = (Some(Rank(1)), Level::default());
+        player.find_line(LineSearch { pattern, rank, least, forward, from, turns });
+        let found = loop {
+            assert!(player.looks_ahead());
+            if let Some(LookedAhead::Line(at)) = player.look_ahead() {
+                break at;
+            }
+        };
+        assert_eq!(player.state().playhead, found.unwrap_or(from), "the playhead goes there");
+        found
+    };
+    let second = |second: i64| Some(Stamp(START + second * 1_000_000));
+    assert_eq!(find("step 8 loss", false, false), second(3));
+    assert_eq!(find("WARNING", true, false), second(4));
+    assert_eq!(find("warning", true, false), second(11), "the next one");
+    assert_eq!(find("/^step 8 /", true, false), None, "none after it");
+    assert_eq!(find("/^step 8 /", true, true), second(3), "but before");
+    assert_eq!(find("no such thing", false, true), None);
 }
 
 /// A recording where hvtui puts them, long enough that a state of it is kept.
@@ -523,7 +615,7 @@ fn looked_ahead(player: &mut Player) -> (Option<Vec<Arc<LoggedLine>>>, Option<Ar
                 told.0 = Some(lines);
             }
             Some(LookedAhead::Timeline(ahead)) => told.1 = Some(ahead),
-            None => {}
+            Some(LookedAhead::Line(_)) | None => {}
         }
         calls += 1;
         assert!(calls < 10_000, "it comes to an end");

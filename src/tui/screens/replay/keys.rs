@@ -1,7 +1,7 @@
 //! The keys that move the playhead.
 
 use super::selection::Selection;
-use super::{HeatColumns, close, follow, is_followed, no_steps, selection, state};
+use super::{HeatColumns, close, events, follow, is_followed, no_steps, selection, state};
 use crate::tui::core::keymap::{Action, Binding, bind, c, k, named};
 use crate::tui::core::{Effect, KeyCode, Level, Mouse, MouseKind, PlayCommand};
 use crate::tui::screens::run::keys::{end_search, moves_sideways};
@@ -66,6 +66,13 @@ pub(super) const KEYS: &[Binding] = &[
     ),
     bind(&[c('>')], Action::Faster, "faster", "play twice as fast"),
     bind(&[c('<')], Action::Slower, "slower", "play half as fast"),
+    named(
+        &[c(',')],
+        Action::EventBefore,
+        "event -",
+        "what the selected rank did before: a phase, a step, a line, its end",
+    ),
+    named(&[c('.')], Action::NextEvent, "event +", "what the selected rank does next, likewise"),
     named(&[c('(')], Action::PageBack, "window back", "a whole window back"),
     named(&[c(')')], Action::PageForward, "window forward", "a whole window forward"),
     named(
@@ -144,6 +151,9 @@ fn carry_out(model: &mut Model, action: Action) -> Vec<Effect> {
         Action::StepForward => play(PlayCommand::StepBy(1)),
         Action::IncidentBefore | Action::NextIncident => {
             incident(model, action == Action::NextIncident).map(Effect::Play).into_iter().collect()
+        }
+        Action::EventBefore | Action::NextEvent => {
+            events::go(model, action == Action::NextEvent).map(Effect::Play).into_iter().collect()
         }
         Action::Follow if is_followed(model) => follow(model),
         Action::Stop | Action::Stacks | Action::Trace => {

@@ -1,5 +1,6 @@
 //! The Replay screen: keys that move the playhead, and where `go to` goes.
 
+mod events;
 pub(super) mod keys;
 pub mod selection;
 pub(super) mod view;
@@ -79,6 +80,8 @@ pub struct ReplayUi {
     pub figures: FiguresUi,
     /// How much of the way to a moment is read, percent, while the moment before is shown.
     pub reading: Option<u8>,
+    /// Whether what is shown is what could be told at once of a long way: all of it is still being read.
+    pub is_glimpse: bool,
     /// The first lines that are printed after a moment.
     pub ahead: Option<(Stamp, Vec<Arc<LoggedLine>>)>,
     /// Steps and samples after the playhead, or after where it was.

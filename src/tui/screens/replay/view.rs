@@ -47,7 +47,8 @@ pub(in crate::tui::screens) fn words(
         words.push((behind, theme.accent));
     }
     if let Some(percent) = model.ui.replay.reading {
-        words.push((format!("reading {percent} %"), theme.warn));
+        let rough = if model.ui.replay.is_glimpse { ", rough until then" } else { "" };
+        words.push((format!("reading {percent} %{rough}"), theme.warn));
     }
     if let Some(damage) = &state.damage {
         words.push((damage.clone(), theme.warn));

@@ -228,11 +228,46 @@ pub fn has_memory(model: &Model, placement: &Placement) -> bool {
         })
 }
 
-/// How many lanes there are with enough room, given the rows of the table.
+/// Which of its hosts have lanes of their own below the slots, given enough lines: on a tall terminal those that have told how busy
+/// they are; of a host of whose CPUs the ranks are, that lane is there already.
+pub fn host_lanes<'a>(model: &Model, run: &'a RunState) -> Vec<(&'a HostId, HostLane)> {
+    if model.size.1 < MEMORY_FROM {
+        return Vec::new();
+    }
+    let placements = &run.spec.placements;
+    let is_gpu = |rank: &Rank| {
+        placements.get(rank.0 as usize).is_some_and(|place| matches!(place.slot, Slot::Gpu { .. }))
+    };
+    let each = run.by_host.iter().flat_map(|(host, ranks)| {
+        let newest = model.world.hosts.get(host).and_then(|state| state.past.back());
+        let cpu = newest.filter(|past| past.cpu.is_some() && ranks.iter().all(is_gpu));
+        let memory = newest.filter(|past| past.memory.is_some());
+        let cpu = cpu.map(|_| (host, HostLane::Cpu));
+        cpu.into_iter().chain(memory.map(|_| (host, HostLane::Memory)))
+    });
+    each.collect()
+}
+
+/// What a lane of a host shows.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum HostLane {
+    /// How busy its CPUs are.
+    Cpu,
+    /// How full its memory is.
+    Memory,
+}
+
+/// Whether times stand below so many lanes, given so many rows: where a lane goes for them, others are left.
+pub fn has_ruler(rows: u16, lanes: usize) -> bool {
+    lanes > 0 && (rows >= 5 || usize::from(rows) > lanes)
+}
+
+/// How many lanes there are with enough room, given the rows of the table; the times below them are one.
 pub fn wanted(model: &Model, run: &RunState, rows: &[RankRow]) -> usize {
     let counters = counter_lanes(run);
     let memory = counters.iter().filter(|at| has_memory(model, &run.spec.placements[**at])).count();
-    Lanes::of(model, run, rows).all.len() + counters.len() + memory
+    let all = Lanes::of(model, run, rows).all.len() + counters.len() + memory;
+    all + host_lanes(model, run).len() + usize::from(all > 0)
 }
 
 /// First column and columns of the lanes; behind them stand the values at their end.
@@ -244,7 +279,9 @@ pub fn lane_columns(model: &Model, run: &RunState) -> (u16, u16) {
     let number = run.ranks.len().to_string().len();
     let is_grouped = model.ui.run.arranged.is_grouped(run);
     let hosts = run.by_host.keys().filter(|_| is_grouped).map(|host| host.as_str().width() + number + 4);
-    let label = places.chain(hosts).max().unwrap_or(0) as u16;
+    // beside the name of a host what its lane shows: `gpu-a mem 512G`
+    let shares = host_lanes(model, run).into_iter().map(|(host, _)| host.as_str().width() + 9);
+    let label = places.chain(hosts).chain(shares).max().unwrap_or(0) as u16;
     let label = label.clamp(8, if columns >= VALUES_FROM { 20 } else { 14 });
     let is_gpu = |at: &usize| matches!(run.spec.placements[*at].slot, Slot::Gpu { .. });
     let values = match counters.is_empty() {

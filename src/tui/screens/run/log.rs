@@ -57,12 +57,17 @@ impl Least {
         }
     }
 
-    fn takes(self, level: Level) -> bool {
+    /// The least serious of them.
+    pub(super) fn level(self) -> Level {
         match self {
-            Self::All => true,
-            Self::Warnings => level >= Level::Warning,
-            Self::Errors => level >= Level::Error,
+            Self::All => Level::default(),
+            Self::Warnings => Level::Warning,
+            Self::Errors => Level::Error,
         }
+    }
+
+    fn takes(self, level: Level) -> bool {
+        level >= self.level()
     }
 }
 

@@ -5,7 +5,7 @@ pub(super) mod keys;
 pub mod lanes;
 pub mod log;
 pub mod marks;
-mod moments;
+pub(in crate::tui::screens) mod moments;
 pub mod rows;
 pub mod verdict;
 pub(super) mod view;

@@ -8,6 +8,7 @@ use super::rows::selected_rank;
 use super::{LogAt, log, marks, whole};
 use crate::domain::ids::Rank;
 use crate::domain::log_text::search::Pattern;
+use crate::domain::playback::LineSearch;
 use crate::domain::time::Stamp;
 use crate::domain::timing::Phase;
 use crate::domain::world::RunState;
@@ -24,6 +25,10 @@ pub struct MomentsUi {
     on: Option<(Stamp, String)>,
     /// The phases that were found: a playhead that goes back to one must not lose those behind it.
     phases: Option<Phases>,
+    /// Of what is searched in all of the recording: whether forward, until that is answered.
+    asked: Option<bool>,
+    /// In this direction the recording has no more of it.
+    exhausted: Option<bool>,
 }
 
 #[derive(Debug, Clone, PartialEq)]
@@ -56,7 +61,13 @@ pub(super) fn find(model: &mut Model, forward: bool, height: usize) -> Vec<Effec
     let Some(pattern) = model.ui.run.log.pattern.clone() else { return Vec::new() };
     log::look_again(model);
     let hits = hits(model, &pattern);
+    let exhausted = model.ui.run.moments.exhausted.take();
     let Some(last) = hits.len().checked_sub(1) else {
+        if exhausted.is_none()
+            && let Some(effect) = beyond(model, &pattern, Stretch::All)
+        {
+            return vec![effect];
+        }
         model.ui.run.log.found = None;
         let text = format!("no line, mark, stage or phase has {}", pattern.source());
         model.notice(Level::Info, text);
@@ -67,7 +78,23 @@ pub(super) fn find(model: &mut Model, forward: bool, height: usize) -> Vec<Effec
         Hit::Line(_, line) => ui.log.found == Some(*line),
         Hit::Moment(at, words) => ui.moments.on.as_ref().is_some_and(|on| (on.0, &on.1) == (*at, words)),
     };
-    let to = match hits.iter().position(is_on) {
+    let playhead = replay::state(model).map(|state| state.playhead);
+    // the one that was found beyond those in memory is the newest of them now
+    let on = hits.iter().position(is_on).or_else(|| (Some(hits[last].at()) == playhead).then_some(last));
+    let is_at_end = on.is_some_and(|on| if forward { on == last } else { on == 0 });
+    let is_line = |hit: &Hit| matches!(hit, Hit::Line(..));
+    if is_at_end
+        && exhausted != Some(forward)
+        && hits.iter().any(is_line)
+        && let Some(effect) = beyond(
+            model,
+            &pattern,
+            if forward { Stretch::After(hits[last].at()) } else { Stretch::Before(hits[0].at()) },
+        )
+    {
+        return vec![effect];
+    }
+    let to = match on {
         None => last,
         Some(on) if forward => {
             if on < last {
@@ -97,6 +124,43 @@ pub(super) fn find(model: &mut Model, forward: bool, height: usize) -> Vec<Effec
             vec![Effect::Play(PlayCommand::SeekTo(*at))]
         }
     }
+}
+
+/// A part of a recording.
+enum Stretch {
+    All,
+    After(Stamp),
+    Before(Stamp),
+}
+
+/// Has all of a recording looked through, beyond the lines in memory.
+fn beyond(model: &mut Model, pattern: &Pattern, stretch: Stretch) -> Option<Effect> {
+    let state = replay::state(model)?;
+    let (forward, from, turns) = match stretch {
+        Stretch::All => (false, state.playhead, true),
+        Stretch::After(at) => (true, at.max(state.playhead), false),
+        Stretch::Before(at) => (false, at.min(state.playhead), false),
+    };
+    let ui = &mut model.ui.run;
+    ui.moments.asked = Some(forward);
+    let (rank, least) = (ui.log_rank, ui.log.least.level());
+    let search = LineSearch { pattern: pattern.clone(), rank, least, forward, from, turns };
+    model.toast(Level::Info, format!("looking through the recording for {} …", pattern.source()), None);
+    Some(Effect::FindLine(Box::new(search)))
+}
+
+/// All of the recording was looked through: the playhead goes to the line, or there is none and what is in memory is gone
+/// through from its other end.
+pub(in crate::tui::screens) fn line_found(model: &mut Model, at: Option<Stamp>) -> Vec<Effect> {
+    let Some(forward) = model.ui.run.moments.asked.take() else { return Vec::new() };
+    if at.is_some() {
+        let ui = &mut model.ui.run;
+        (ui.log.found, ui.log_at, ui.moments.on) = (None, LogAt::Follow, None);
+        return Vec::new();
+    }
+    model.ui.run.moments.exhausted = Some(forward);
+    let height = usize::from(super::bands(model).logs.below_head().h);
+    find(model, forward, height)
 }
 
 /// All that has it, in the order of time.

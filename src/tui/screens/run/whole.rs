@@ -29,6 +29,8 @@ pub struct Whole {
     clock_jumps: Vec<ClockJump>,
     /// The number of its newest step.
     step: Option<u64>,
+    /// Whether it was looked at for some moments alone.
+    is_glimpse: bool,
 }
 
 /// Remembers what the playhead has reached, where that is more than before.
@@ -37,7 +39,9 @@ pub(super) fn keep(model: &mut Model) {
     let until = state.playhead;
     let Some((id, run)) = model.shown_run() else { return };
     let kept = model.ui.run.whole.as_deref().filter(|whole| whole.run == *id);
-    if kept.is_some_and(|whole| whole.until >= until) {
+    let is_glimpse = model.ui.replay.is_glimpse;
+    if kept.is_some_and(|whole| whole.until > until || whole.until == until && whole.is_glimpse <= is_glimpse)
+    {
         return;
     }
     let whole = Whole {
@@ -49,6 +53,7 @@ pub(super) fn keep(model: &mut Model) {
         alerts: model.world.alerts.all().map(told).collect(),
         clock_jumps: jumps_in(&model.world, run),
         step: newest_step(run),
+        is_glimpse,
     };
     model.ui.run.whole = Some(Arc::new(whole));
 }

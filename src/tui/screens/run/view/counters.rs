@@ -6,13 +6,16 @@ use std::ops::Range;
 use crate::domain::ids::{HostId, Rank};
 use crate::domain::past::PastSample;
 use crate::domain::run::{Placement, Slot};
+use crate::domain::text::sanitize;
 use crate::domain::time::Stamp;
 use crate::domain::units;
 use crate::domain::world::{HostState, RunState};
-use crate::tui::canvas::Canvas;
 use crate::tui::canvas::bars::level;
+use crate::tui::canvas::{Canvas, width};
 use crate::tui::screens::Model;
-use crate::tui::screens::run::lanes::{VALUE, counters_first, has_memory, has_more_values};
+use crate::tui::screens::run::lanes::{
+    HostLane, VALUE, counters_first, has_memory, has_more_values, host_lanes,
+};
 use crate::tui::screens::run::view::lanes::{Ahead, Part};
 use crate::tui::screens::run::view::strip;
 
@@ -66,7 +69,45 @@ impl Counters<'_> {
                 (y, left) = (y + 1, left - 1);
             }
         }
+        // first those of the ranks that are shown
+        let of_shown = |host: &HostId| {
+            let at = |rank: &Rank| self.run.spec.placements.get(rank.0 as usize);
+            ranks.iter().position(|rank| at(rank).is_some_and(|place| place.host == *host))
+        };
+        let mut hosts = host_lanes(self.model, self.run);
+        hosts.sort_by_key(|(host, _)| of_shown(host).unwrap_or(usize::MAX));
+        for (host, lane) in hosts.into_iter().take(left) {
+            self.host(canvas, y, (host, lane), part, &away);
+            y += 1;
+        }
         y
+    }
+
+    /// How busy a host was, or how full its memory.
+    fn host(
+        &self,
+        canvas: &mut Canvas<'_>,
+        y: u16,
+        (host, lane): (&HostId, HostLane),
+        part: Part,
+        away: impl Fn(u16) -> bool,
+    ) {
+        let Some(state) = self.model.world.hosts.get(host) else { return };
+        let total = state.info.as_ref().and_then(|info| info.memory_total.value().copied());
+        let (what, of, total): (_, fn(&PastSample) -> Option<f32>, _) = match lane {
+            HostLane::Cpu => ("cpu".to_owned(), |past| past.cpu, None),
+            HostLane::Memory => (memory_axis(total), |past| past.memory, total),
+        };
+        let end = format!(" {what}");
+        let room = (part.x - 2).saturating_sub(width(&end));
+        let name = units::middle_cut(&sanitize(host.as_str()), room.into()) + &end;
+        canvas.text(1, y, part.x - 2, &name, canvas.theme.dim);
+        let samples = self.samples(state, host, part);
+        let share =
+            |bounds, away: bool| peak_between(&samples, bounds, !away, |past| of(past).map(f64::from));
+        draw_line(canvas, y, part, &away, share);
+        let (at, is_away) = self.moment(part, &away);
+        value(canvas, y, part, share((at, at), is_away), (total, is_away));
     }
 
     fn load(&self, canvas: &mut Canvas<'_>, y: u16, at: usize, part: Part, away: impl Fn(u16) -> bool) {
@@ -84,7 +125,7 @@ impl Counters<'_> {
         };
         draw_line(canvas, y, part, &away, load);
         let (at, is_away) = self.moment(part, &away);
-        percent(canvas, y, part, load((at, at), is_away), is_away);
+        value(canvas, y, part, load((at, at), is_away), (None, is_away));
         if has_more_values(self.model) && !is_away {
             more_values(canvas, y, part, (state, &samples, at), &placement.slot);
         }
@@ -114,23 +155,42 @@ impl Counters<'_> {
 
     fn memory(&self, canvas: &mut Canvas<'_>, y: u16, at: usize, part: Part, away: impl Fn(u16) -> bool) {
         let placement = self.placement(at);
-        canvas.text(1, y, part.x - 2, "  memory", canvas.theme.dim);
         let Some(state) = self.model.world.hosts.get(&placement.host) else { return };
         let Some(gpu) = state.gpu_of(&placement.slot) else { return };
+        let total = state.info.as_ref().and_then(|info| info.gpus.get(gpu)?.memory_total.value().copied());
+        canvas.text(1, y, part.x - 2, &format!(" {}", memory_axis(total)), canvas.theme.dim);
         let of = |past: &PastSample| past.gpus.get(gpu)?.memory().map(f64::from);
         let samples = self.samples(state, &placement.host, part);
         let used = |bounds, away: bool| peak_between(&samples, bounds, !away, of);
         draw_line(canvas, y, part, &away, used);
         let (at, is_away) = self.moment(part, &away);
-        percent(canvas, y, part, used((at, at), is_away), is_away);
+        value(canvas, y, part, used((at, at), is_away), (total, is_away));
     }
 }
 
-/// The share at the end of a lane; blank where it is not known.
-fn percent(canvas: &mut Canvas<'_>, y: u16, part: Part, share: Option<f64>, away: bool) {
+/// What the lane of a memory is, and what its height is.
+fn memory_axis(total: Option<u64>) -> String {
+    total.map_or_else(|| "mem".to_owned(), |total| format!("mem {}", short_bytes(total)))
+}
+
+fn short_bytes(bytes: u64) -> String {
+    units::bytes(bytes).replace(' ', "")
+}
+
+/// The value at the end of a lane, of so much where that is no share; blank where it is not known.
+fn value(
+    canvas: &mut Canvas<'_>,
+    y: u16,
+    part: Part,
+    share: Option<f64>,
+    (total, away): (Option<u64>, bool),
+) {
     let (text, dim) = (canvas.theme.text, canvas.theme.dim);
     let (words, style) = match share {
-        Some(share) => (format!("{:.0}%", share * 100.0), text),
+        Some(share) => match total {
+            Some(total) => (short_bytes((share * total as f64).round() as u64), text),
+            None => (format!("{:.0}%", share * 100.0), text),
+        },
         None if away => (strip::AWAY.to_string(), dim),
         None => return,
     };
@@ -151,7 +211,7 @@ fn more_values(
     let memory = |past: &PastSample| past.gpus.get(gpu)?.memory().map(f64::from);
     let total = state.info.as_ref().and_then(|info| info.gpus.get(gpu)?.memory_total.value().copied());
     if let Some((share, total)) = peak_between(samples, (at, at), true, memory).zip(total) {
-        let words = units::bytes((share * total as f64).round() as u64).replace(' ', "");
+        let words = short_bytes((share * total as f64).round() as u64);
         canvas.right(x, y, VALUE, &words, text);
     }
     let power = |past: &PastSample| past.gpus.get(gpu)?.power().map(f64::from);

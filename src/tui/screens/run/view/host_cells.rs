@@ -4,6 +4,7 @@ use std::borrow::Cow;
 
 use ratatui::style::Style;
 
+use crate::domain::clock_fit::ClockLine;
 use crate::domain::gpu::Reading;
 use crate::domain::ids::{HostId, Rank};
 use crate::domain::past::SlotValues;
@@ -195,12 +196,23 @@ fn gpu_words(row: &HostRow<'_>, column: Col) -> String {
     words.unwrap_or_else(|| "–".to_owned())
 }
 
-/// What the rank to look at says.
+/// What the rank to look at says, else how its clock runs.
 fn line(row: &HostRow<'_>, canvas: &Canvas<'_>) -> (String, Style) {
     if let Some((number, rank)) = row.culprit() {
         let of = Row { table: row.table, number, worker: None, rank, heard: None };
         let (words, style) = last_words(&of, canvas);
         return (format!("rank {number}: {words}"), style);
     }
-    (String::new(), canvas.theme.dim)
+    let clock = row.table.model.world.hosts.get(row.host).and_then(|state| state.clock.line());
+    (clock.map_or_else(String::new, clock_words), canvas.theme.dim)
+}
+
+/// Where a host's clock stands against the client's, how sure that is, and how it runs: `clock +1795003600.123456 s ±0.02 ms,
+/// 3.1 ppm slow`.
+fn clock_words(line: ClockLine) -> String {
+    let ppm = line.drift * 1e6;
+    let runs = if ppm < 0.0 { "fast" } else { "slow" };
+    let drifts = if ppm == 0.0 { String::new() } else { format!(", {:.1} ppm {runs}", ppm.abs()) };
+    let (offset, unsure) = (line.offset_ns as f64 / 1e9, f64::from(line.uncertainty_us) / 1e3);
+    format!("clock {offset:+.6} s ±{unsure:.2} ms{drifts}")
 }

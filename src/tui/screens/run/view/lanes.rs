@@ -22,11 +22,14 @@ use crate::tui::canvas::{Canvas, width};
 use crate::tui::core::layout::Band;
 use crate::tui::core::words::clock_time;
 use crate::tui::screens::replay::{self, selection::selected};
-use crate::tui::screens::run::lanes::{Lane, Lanes, counter_lanes, lane_columns, trainer_lanes, worst};
+use crate::tui::screens::run::lanes::{
+    Lane, Lanes, counter_lanes, has_ruler, lane_columns, trainer_lanes, worst,
+};
 use crate::tui::screens::run::marks::shown as shown_marks;
 use crate::tui::screens::run::rows::{Look, rows};
 use crate::tui::screens::run::verdict::culprit;
 use crate::tui::screens::run::view::counters::Counters;
+use crate::tui::screens::run::view::ruler;
 use crate::tui::screens::run::view::strip;
 use crate::tui::screens::run::view::strip::Segment;
 use crate::tui::screens::run::{away_words, timeline, unattended, whole};
@@ -36,6 +39,8 @@ use crate::tui::screens::{Mode, Model};
 const CLOCK_RANKS: usize = 64;
 /// No step is told so long before its end by its host's clock, microseconds.
 const EARLY_US: i64 = 1_000_000;
+/// Of so many hosts each clock is told.
+const MOST_CLOCKS: usize = 4;
 /// Columns of a rule beside its words: the line and a blank before them, the same behind.
 const LEAST_RULE: u16 = 4;
 
@@ -47,7 +52,9 @@ pub(super) fn draw(model: &Model, canvas: &mut Canvas<'_>, band: Band, run: &Run
     let rows = rows(model);
     let all = Lanes::of(model, run, &rows);
     let counters = counter_lanes(run);
-    let lanes = band.below_head();
+    let below = band.below_head();
+    let ruler = u16::from(has_ruler(below.h, all.all.len() + counters.len()));
+    let lanes = Band { h: below.h - ruler, ..below };
     // with too little room the ranks go first
     let room = usize::from(lanes.h);
     let rank_room = room.saturating_sub(counters.len().min(room / 3)).min(all.all.len());
@@ -92,7 +99,11 @@ pub(super) fn draw(model: &Model, canvas: &mut Canvas<'_>, band: Band, run: &Run
         let words = if run.is_live() { "no phases reported yet" } else { "no phases reported" };
         canvas.text(x, lanes.y, w, words, canvas.theme.dim);
     }
-    let y = counters.draw(canvas, y..lanes.y + lanes.h, &shown, part, away);
+    let mut y = counters.draw(canvas, y..lanes.y + lanes.h, &shown, part, away);
+    if ruler > 0 {
+        ruler::draw(canvas, &model.zone, y, part);
+        y += 1;
+    }
     playhead(model, canvas, part, lanes.y..y);
     edges(model, canvas, part, lanes.y..y);
     if lanes.h > 0 {
@@ -114,7 +125,7 @@ fn name(lane: &Lane<'_>, one: Trainer<'_>, marked: bool, room: u16) -> String {
 }
 
 /// The column of a moment of the window; the last one is its end.
-fn column(part: Part, at: Stamp) -> Option<u16> {
+pub(super) fn column(part: Part, at: Stamp) -> Option<u16> {
     let since = at.micros_since(part.start);
     let share = since as f64 / part.window.max(1) as f64;
     let is_shown = (0..=part.window).contains(&since) && part.w > 0;
@@ -194,6 +205,21 @@ fn clock_words(model: &Model, hosts: &[HostId], apart: Option<&ClocksApart>) -> 
     most.map_or_else(String::new, |us| format!("   clock ±{:.2} ms", f64::from(us) / 1000.0))
 }
 
+/// How sure the clock of each host is: of a few hosts, where they are not all the same one.
+fn clocks_of_each(model: &Model, hosts: &[HostId]) -> Option<String> {
+    if !(2..=MOST_CLOCKS).contains(&hosts.len()) {
+        return None;
+    }
+    let clock = |host: &HostId| {
+        let us = model.world.hosts.get(host)?.clock.uncertainty_us().filter(|us| *us > 0)?;
+        Some((units::middle_cut(&sanitize(host.as_str()), 14), format!("±{:.2}", f64::from(us) / 1000.0)))
+    };
+    let each: Vec<(String, String)> = hosts.iter().filter_map(clock).collect();
+    let differ = each.windows(2).any(|pair| pair[0].1 != pair[1].1);
+    let words: Vec<String> = each.into_iter().map(|(host, unsure)| format!("{host} {unsure}")).collect();
+    differ.then(|| format!("   clock {} ms", words.join(", ")))
+}
+
 /// Draws the ruler, which says too how many ranks have no lane, and at the right what the lanes of slots are; gives the first
 /// column behind its words, and that of those at the right.
 fn head(
@@ -205,7 +231,9 @@ fn head(
     (apart, hidden, note): (Option<ClocksApart>, Option<String>, Option<&str>),
 ) -> (u16, u16) {
     let (text, dim) = (canvas.theme.text, canvas.theme.dim);
-    let clock = clock_words(model, &run.spec.hosts(), apart.as_ref());
+    let hosts = run.spec.hosts();
+    let clock = clock_words(model, &hosts, apart.as_ref());
+    let of_each = clocks_of_each(model, &hosts).filter(|_| apart.is_none());
     let clock_style = if apart.is_some() { canvas.theme.warn } else { dim };
     let length = units::duration_us(window.unsigned_abs());
     let start = end.plus_micros(-window);
@@ -227,7 +255,13 @@ fn head(
     let mut words = vec![("timeline".to_owned(), text), (bounds, dim)];
     room = words.iter().fold(room, |room, (word, _)| room.saturating_sub(width(word)));
     let hidden = hidden.unwrap_or_default();
-    for (word, style) in [(away, canvas.theme.warn), (hidden, dim), (clock, clock_style), (zoom, dim)] {
+    for (word, other, style) in [
+        (away, None, canvas.theme.warn),
+        (hidden, None, dim),
+        (clock, of_each, clock_style),
+        (zoom, None, dim),
+    ] {
+        let word = other.filter(|other| width(other) <= room).unwrap_or(word);
         if width(&word) <= room {
             room -= width(&word);
             words.push((word, style));

@@ -10,6 +10,7 @@ mod lanes;
 mod logs;
 mod rank_cells;
 mod ranks;
+mod ruler;
 pub(in crate::tui::screens) mod strip;
 pub(in crate::tui::screens) mod title;
 mod whole;

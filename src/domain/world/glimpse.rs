@@ -1,0 +1,77 @@
+//! A world that is told before all of what leads to it is read: the beginning of a run, moments between, and what came last.
+//!
+//! [`World::leap`] stands between these parts. What holds of events that follow each other alone is forgotten there, so that
+//! nothing is claimed of what was not read.
+
+use std::sync::Arc;
+
+use super::{
+    Alerts, Collected, Envelope, Event, HostState, LeastWait, NcclTimings, Origin, Rank, RankState,
+    RunHistory, RunLog, RunStage, RunState, Stragglers, World,
+};
+use crate::domain::idle::IdleSince;
+use crate::domain::time::Stamp;
+
+impl World {
+    /// What comes next does not follow what came last. The history of each run begins anew, with so few points that each has a
+    /// moment that is looked at.
+    pub fn leap(&mut self, points: usize) {
+        let rules = Arc::clone(&self.alerts.rules);
+        self.alerts = Alerts::default();
+        self.alerts.rules = rules;
+        self.hosts.values_mut().for_each(HostState::leap);
+        self.runs.values_mut().for_each(|run| run.leap(points));
+    }
+
+    /// Takes in an event of a moment between: where the time of a step went.
+    pub fn look_at(&mut self, envelope: &Envelope) {
+        let Event::StepDone { timing } = &envelope.event else { return };
+        let number = match &envelope.origin {
+            Origin::Rank(_, rank) => *rank,
+            Origin::Worker(_, _, worker) => Rank(*worker),
+            Origin::Host(_) | Origin::Run(_) => return,
+        };
+        let Some(run) = envelope.origin.run().and_then(|id| self.runs.get_mut(id)) else { return };
+        let count = run.ranks.len();
+        run.history.step(envelope.at, (number, count), timing, false);
+    }
+
+    /// A run had entered this stage by then.
+    pub fn had_entered(&mut self, at: Stamp, stage: RunStage) {
+        for run in self.runs.values_mut().filter(|run| run.stage() != Some(stage)) {
+            run.stages.push((at, stage));
+        }
+    }
+}
+
+impl HostState {
+    fn leap(&mut self) {
+        self.past.clear();
+        self.idle = IdleSince::default();
+        self.last_values.clear();
+    }
+}
+
+impl RunState {
+    fn leap(&mut self, points: usize) {
+        self.log = RunLog::default();
+        self.stragglers = Stragglers::default();
+        self.least_wait = LeastWait::default();
+        self.collectives = NcclTimings::default();
+        self.collected = Collected::default();
+        self.history = RunHistory::coarse(&self.history, self.ranks.len(), points);
+        for rank in &mut self.ranks {
+            rank.leap();
+            rank.workers.values_mut().for_each(RankState::leap);
+        }
+    }
+}
+
+impl RankState {
+    fn leap(&mut self) {
+        self.steps.clear();
+        self.standing = None;
+        self.last_line = None;
+        self.metrics.clear();
+    }
+}

@@ -1,0 +1,100 @@
+//! What can be told of a moment of a long recording before the way there is folded: how the run began, where its time went at some
+//! moments, and what came last. It takes the same time however long the run is, and the fold replaces it.
+
+use std::sync::Arc;
+
+use super::fold::Fold;
+use super::format::Channel;
+use super::reader::Reader;
+use crate::domain::alerts::AlertRules;
+use crate::domain::time::Stamp;
+use crate::domain::world::World;
+
+/// So many envelopes of the beginning are folded, so many of what came last, and so many are looked at between: each about a
+/// microsecond or two.
+const HEAD: u64 = 8_000;
+const TAIL: u64 = 8_000;
+const LOOKED_AT: u64 = 64_000;
+/// At so many moments at least and at most.
+const LEAST_LOOKS: u64 = 32;
+const MOST_LOOKS: u64 = 256;
+/// So many of them for each point of the history, so that none is empty.
+const LOOKS_A_POINT: usize = 2;
+
+/// The beginning of a recording, and how far it was looked at.
+#[derive(Debug)]
+pub(super) struct Glimpse {
+    head: World,
+    /// The first chunk behind the beginning.
+    chunk: usize,
+    /// Up to here it was looked at where the time went: a screen keeps that.
+    looked_until: Option<Stamp>,
+}
+
+impl Glimpse {
+    /// Of a recording that tells which run it is of.
+    pub(super) fn new(reader: &Reader, rules: Arc<AlertRules>) -> Option<Self> {
+        reader.spec()?;
+        let mut fold = Fold::plain(rules);
+        while reader.envelopes_before(fold.chunk()) < HEAD
+            && let Some((start, _)) = reader.chunk_span(fold.chunk())
+        {
+            let envelopes = reader.load(fold.chunk()).unwrap_or_default();
+            fold.take(&envelopes, start, Stamp(i64::MAX));
+        }
+        let (chunk, head) = (fold.chunk(), fold.into_world());
+        Some(Self { head, chunk, looked_until: None })
+    }
+
+    /// What can be told of a moment.
+    pub(super) fn at(&mut self, reader: &Reader, moment: Stamp) -> World {
+        let last = reader.chunk_at(moment);
+        let tail = (self.chunk..=last).rev();
+        let is_near = |chunk: usize| {
+            let way = reader.envelopes_before(last + 1).saturating_sub(reader.envelopes_before(chunk));
+            chunk == last || way <= TAIL
+        };
+        let first = tail.take_while(|chunk| is_near(*chunk)).last().unwrap_or(self.chunk);
+        let looks = self.looks(reader, first, moment);
+        let mut world = self.head.clone();
+        world.leap(looks.len().div_ceil(LOOKS_A_POINT));
+        for chunk in looks {
+            let steps = reader.load_some(chunk, |channel| channel == Channel::Phase).unwrap_or_default();
+            steps.iter().for_each(|timed| world.look_at(&timed.envelope));
+        }
+        for chunk in self.chunk..first {
+            if let Some((note, (_, end))) = reader.note(chunk).zip(reader.chunk_span(chunk))
+                && let Some(stage) = note.stage
+            {
+                world.had_entered(end, stage);
+            }
+        }
+        for chunk in first..=last {
+            let envelopes = reader.load(chunk).unwrap_or_default();
+            envelopes
+                .iter()
+                .take_while(|timed| timed.time <= moment)
+                .for_each(|timed| world.apply(&timed.envelope));
+        }
+        world
+    }
+
+    /// The chunks that are looked at between the beginning and the chunk `until`: as far from each other in time.
+    fn looks(&mut self, reader: &Reader, until: usize, moment: Stamp) -> Vec<usize> {
+        if self.looked_until.is_some_and(|looked| looked >= moment) {
+            return Vec::new();
+        }
+        self.looked_until = Some(moment);
+        let Some((from, _)) = reader.chunk_span(self.chunk) else { return Vec::new() };
+        let chunks = (until - self.chunk.min(until)) as u64;
+        let way = reader.envelopes_before(until).saturating_sub(reader.envelopes_before(self.chunk));
+        let each = way / chunks.max(1);
+        let count = (LOOKED_AT / each.max(1)).clamp(LEAST_LOOKS, MOST_LOOKS) as i64;
+        let between = moment.micros_since(from) / count;
+        let places =
+            (0..count).map(|number| reader.chunk_at(from.plus_micros(number * between + between / 2)));
+        let mut looks: Vec<usize> = places.filter(|chunk| *chunk < until).collect();
+        looks.dedup();
+        looks
+    }
+}

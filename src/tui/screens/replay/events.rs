@@ -1,0 +1,65 @@
+//! The events of one lane: where phases begin and steps end, what its rank prints, its end. The playhead goes from one to the next.
+
+use std::sync::Arc;
+
+use crate::domain::ids::Rank;
+use crate::domain::text::sanitize;
+use crate::domain::time::Stamp;
+use crate::domain::timing::StepTiming;
+use crate::domain::trainers::Trainer;
+use crate::domain::world::{LoggedLine, RunState};
+use crate::tui::core::{Level, PlayCommand};
+use crate::tui::screens::Model;
+use crate::tui::screens::run::rows::selected_rank;
+
+/// The event of the selected lane that comes next, or the one before. Where none is known so close to the playhead, a step on or back.
+pub(super) fn go(model: &mut Model, forward: bool) -> Option<PlayCommand> {
+    let at = model.moment();
+    let (_, run) = model.shown_run()?;
+    let number = selected_rank(model).unwrap_or(Rank(0));
+    let one = run.trainers().find(|one| one.rank.placement.rank == number)?;
+    let all = events(model, run, one);
+    let found = if forward {
+        all.filter(|(moment, _)| *moment > at).min_by_key(|(moment, _)| *moment)
+    } else {
+        all.filter(|(moment, _)| *moment < at).max_by_key(|(moment, _)| *moment)
+    };
+    if let Some((to, words)) = found {
+        model.toast(Level::Info, format!("rank {number}: {words}"), None);
+        return Some(PlayCommand::SeekTo(to));
+    }
+    if super::no_steps(model).is_none() {
+        return Some(PlayCommand::StepBy(if forward { 1 } else { -1 }));
+    }
+    let which = if forward { "after" } else { "before" };
+    model.toast(Level::Info, format!("rank {number}: no event is known {which} this moment"), None);
+    None
+}
+
+/// What is known of a lane around the playhead, in no order.
+fn events<'a>(
+    model: &'a Model,
+    run: &'a RunState,
+    one: Trainer<'a>,
+) -> impl Iterator<Item = (Stamp, String)> + 'a {
+    let (playhead, rank) = (model.moment(), one.rank.placement.rank);
+    let later =
+        model.ui.replay.timeline_ahead.as_deref().map_or(&[][..], |ahead| ahead.steps(one.number, playhead));
+    let clock = model.world.hosts.get(&one.rank.placement.host).map(|host| &host.clock);
+    let of_step = move |(arrived, step): &'a (Stamp, Arc<StepTiming>)| {
+        let begin = clock
+            .and_then(|clock| clock.stamp(step.start))
+            .unwrap_or_else(|| arrived.plus_micros(-i64::from(step.dur_us)));
+        let spans = step.spans.iter().map(move |span| {
+            let words = format!("{} of step {}", span.phase.name(), step.step);
+            (begin.plus_micros(i64::from(span.start_us)), words)
+        });
+        let end = (begin.plus_micros(i64::from(step.dur_us)), format!("step {} is done", step.step));
+        spans.chain([end])
+    };
+    let lines = run.log.iter().map(|(_, line)| line).chain(super::lines_ahead(model));
+    let lines = lines.filter(move |line| line.line.rank == rank);
+    let printed = |line: &'a Arc<LoggedLine>| (line.at, format!("prints {}", sanitize(&line.line.text)));
+    let exit = one.rank.exit.iter().map(|(at, _)| (*at, "ends".to_owned()));
+    one.state.steps.iter().chain(later).flat_map(of_step).chain(lines.map(printed)).chain(exit)
+}

@@ -1,0 +1,157 @@
+//! The graduation of the timeline: times at round moments, at every zoom.
+
+use ratatui::style::Style;
+
+use crate::domain::time::Stamp;
+use crate::tui::canvas::{Canvas, width};
+use crate::tui::core::words::clock_time;
+use crate::tui::core::zone::Zone;
+use crate::tui::screens::run::view::lanes::{Part, column};
+
+/// What may lie between two ticks, microseconds: round numbers of what clocks show.
+const STEPS: [i64; 32] = [
+    10,
+    20,
+    50,
+    100,
+    200,
+    500,
+    MS,
+    2 * MS,
+    5 * MS,
+    10 * MS,
+    20 * MS,
+    50 * MS,
+    100 * MS,
+    200 * MS,
+    500 * MS,
+    SECOND,
+    2 * SECOND,
+    5 * SECOND,
+    10 * SECOND,
+    20 * SECOND,
+    30 * SECOND,
+    MINUTE,
+    2 * MINUTE,
+    5 * MINUTE,
+    10 * MINUTE,
+    20 * MINUTE,
+    30 * MINUTE,
+    HOUR,
+    2 * HOUR,
+    6 * HOUR,
+    12 * HOUR,
+    24 * HOUR,
+];
+const MS: i64 = 1_000;
+const SECOND: i64 = 1_000 * MS;
+const MINUTE: i64 = 60 * SECOND;
+const HOUR: i64 = 60 * MINUTE;
+/// Stands before each time, in the column of its moment.
+const TICK: &str = "╵";
+
+/// Draws it, in the time zone in which moments are told.
+pub(super) fn draw(canvas: &mut Canvas<'_>, zone: &Zone, y: u16, part: Part) {
+    let end = part.start.plus_micros(part.window);
+    let dim = canvas.theme.dim;
+    let step = step(part.window, part.w);
+    canvas.text(1, y, part.x.saturating_sub(2), unit(step), dim);
+    let mut at = first(zone, part.start, step);
+    let mut free = part.x;
+    while at <= end {
+        if let Some(x) = column(part, at).filter(|x| *x >= free) {
+            free = label(canvas, (x, y), part.x + part.w, &words(zone, at, step), dim);
+        }
+        at = at.plus_micros(step);
+    }
+}
+
+/// A tick and its time, which is left out where it has no room before `end`; gives the first column behind it.
+fn label(canvas: &mut Canvas<'_>, (x, y): (u16, u16), end: u16, words: &str, style: Style) -> u16 {
+    canvas.text(x, y, 1, TICK, style);
+    if x + 1 + width(words) > end {
+        return x + 2;
+    }
+    canvas.text(x + 1, y, width(words), words, style) + 1
+}
+
+/// The least step whose times stand apart from each other.
+fn step(window: i64, columns: u16) -> i64 {
+    let fits = |step: &&i64| {
+        let between = **step as f64 * f64::from(columns) / window.max(1) as f64;
+        // the tick, the time, and two blanks
+        between >= f64::from(columns_of(**step) + 3)
+    };
+    let largest = STEPS[STEPS.len() - 1];
+    // of a window of weeks whole days, so many that they fit
+    let days =
+        || largest * (window / largest * i64::from(columns_of(largest) + 3) / i64::from(columns.max(1)) + 1);
+    STEPS.iter().find(fits).copied().unwrap_or_else(days)
+}
+
+/// How wide the times of a step are.
+fn columns_of(step: i64) -> u16 {
+    match step {
+        ..MS => 11,
+        MS..SECOND => 7,
+        SECOND..MINUTE => 8,
+        MINUTE.. => 5,
+    }
+}
+
+/// The first round moment from `start` on, by the clocks of the time zone.
+fn first(zone: &Zone, start: Stamp, step: i64) -> Stamp {
+    let local = zone.local_us(start);
+    start.plus_micros((-local).rem_euclid(step))
+}
+
+/// `14:32`, `14:32:05`, of parts of a second `:05.250` and `:05.250300`.
+fn words(zone: &Zone, at: Stamp, step: i64) -> String {
+    let time = clock_time(at, zone, false);
+    let part = zone.local_us(at).rem_euclid(SECOND);
+    match step {
+        ..MS => format!("{}.{part:06}", &time[5..]),
+        MS..SECOND => format!("{}.{:03}", &time[5..], part / MS),
+        SECOND..MINUTE => time,
+        MINUTE.. => time[..5].to_owned(),
+    }
+}
+
+/// What the times are, at the left of the ruler.
+fn unit(step: i64) -> &'static str {
+    match step {
+        ..SECOND => "   s",
+        SECOND..MINUTE => "   h:m:s",
+        MINUTE.. => "   h:m",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_are_round_and_stand_apart_at_every_zoom() {
+        let zone = Zone::from(3600);
+        let start = Stamp(1_795_003_600_123_456);
+        let mut window = MS;
+        while window <= 40 * 24 * HOUR {
+            for columns in [20, 66, 180] {
+                let step = step(window, columns);
+                let at = first(&zone, start, step);
+                assert_eq!(zone.local_us(at) % step, 0);
+                assert!(at >= start && at.micros_since(start) < step);
+                let told = words(&zone, at, step);
+                assert_eq!(told.chars().count(), usize::from(columns_of(step)), "{told}");
+                let apart = step as f64 * f64::from(columns) / window as f64;
+                assert!(apart >= (told.len() + 2) as f64, "{window} µs in {columns} columns: {apart}");
+                // and not so far that there is none
+                assert!(columns < 60 || step <= window / 2, "{window} µs in {columns} columns: {step}");
+            }
+            window = window * 3 / 2;
+        }
+        assert_eq!(words(&zone, Stamp(1_795_003_600_250_000), 50 * MS), ":40.250");
+        assert_eq!(words(&zone, Stamp(1_795_003_600_000_000), 30 * SECOND), "13:06:40");
+        assert_eq!(words(&zone, Stamp(1_795_003_600_000_000), HOUR), "13:06");
+    }
+}
