@@ -47,7 +47,7 @@ pub(super) fn answer(ask: AskChecks, state: PathBuf, doors: &Doors, out: &Outgoi
     paths.truncate(AskChecks::MOST_PATHS);
     modules.truncate(AskChecks::MOST_MODULES);
     let site = Site::new(at, clock::now(), state, peers).with_paths(paths).with_modules(modules);
-    let site = Arc::new(site.for_launch(for_launch).with_run(run).with_image(image));
+    let site = Arc::new(site.for_launch(for_launch).with_run(run.map(|run| *run)).with_image(image));
     for check in checks {
         let (site, out, doors) = (Arc::clone(&site), out.clone(), doors.clone());
         tokio::spawn(async move {

@@ -51,6 +51,7 @@ const PINGS: u32 = 8;
 
 /// What was asked and told so far.
 #[derive(Debug)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a property of its own")]
 pub struct Checkup {
     number: u64,
     checks: Vec<&'static Entry>,

@@ -30,7 +30,7 @@ pub struct AskChecks {
     pub for_launch: bool,
     /// The Python of that launch.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub run: Option<RunPython>,
+    pub run: Option<Box<RunPython>>,
     /// The image of that launch.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub image: Option<String>,

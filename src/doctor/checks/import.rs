@@ -6,7 +6,7 @@ mod cause;
 mod known;
 
 use std::collections::BTreeMap;
-use std::ffi::OsString;
+use std::ffi::OsStr;
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -150,7 +150,7 @@ impl Place {
         let change = environment::resolve(&run.environment, &run.env, &home(), deadline)
             .map_err(|error| error.to_string())?;
         let path = environment::search_path(&run.env, &change);
-        let python = python(&run.program, path)?;
+        let python = python(&run.program, path.as_deref())?;
         let mut set = change.set;
         set.extend(run.env.clone());
         Ok(Self { python, set, unset: change.unset.into_iter().collect() })
@@ -167,8 +167,8 @@ impl Place {
             self.set.get(name).cloned().or_else(own).unwrap_or_default()
         };
         let known = Known::new(&site.state, &self.python, module, value);
-        if let Some(version) = known.succeeded().filter(|_| site.for_launch) {
-            tried.version = version;
+        if let Some(before) = known.succeeded().filter(|_| site.for_launch) {
+            tried.version = before.version;
             return tried;
         }
         let mut command = Command::new(&self.python);
@@ -210,11 +210,11 @@ struct Succeeded {
 }
 
 /// The Python behind a run's program: itself, or what executes it, as of torchrun.
-fn python(program: &str, path: Option<OsString>) -> Result<PathBuf, String> {
+fn python(program: &str, path: Option<&OsStr>) -> Result<PathBuf, String> {
     let found = if program.contains('/') {
         Some(super::super::site::at_home(program)).filter(|path| path.exists())
     } else {
-        on(path.as_deref(), program)
+        on(path, program)
     };
     let found = found.ok_or_else(|| format!("no {program} on the PATH of the run"))?;
     let is_python = found.file_name().is_some_and(|name| name.to_string_lossy().starts_with("python"));
@@ -226,7 +226,7 @@ fn python(program: &str, path: Option<OsString>) -> Result<PathBuf, String> {
     let first = words.next().unwrap_or_default();
     if first.ends_with("/env") {
         let name = words.next().unwrap_or("python3");
-        return on(path.as_deref(), name).ok_or_else(|| format!("no {name} on the PATH of the run"));
+        return on(path, name).ok_or_else(|| format!("no {name} on the PATH of the run"));
     }
     if !first.rsplit('/').next().is_some_and(|name| name.starts_with("python")) {
         return Err(format!("{} is no program of Python's", found.display()));
@@ -310,7 +310,7 @@ mod tests {
         write("torchrun", "#!/opt/conda/bin/python3.11\nimport sys\n");
         write("horovodrun", "#!/usr/bin/env python3\n");
         write("train", "#!/bin/sh\n");
-        let of = |program: &str| python(program, Some(folder.path().into()));
+        let of = |program: &str| python(program, Some(folder.path().as_os_str()));
         assert_eq!(of("python3").unwrap(), own);
         assert_eq!(of("torchrun").unwrap(), Path::new("/opt/conda/bin/python3.11"));
         assert_eq!(of("horovodrun").unwrap(), own);

@@ -27,6 +27,12 @@ struct Success {
     was: Vec<Option<(i64, i64, u64)>>,
 }
 
+/// An import that has succeeded before.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Remembered {
+    pub(super) version: Option<String>,
+}
+
 /// Where one import is remembered.
 #[derive(Debug)]
 pub(super) struct Known(PathBuf);
@@ -43,11 +49,11 @@ impl Known {
     }
 
     /// Its version, where it succeeded and nothing of it has changed.
-    pub(super) fn succeeded(&self) -> Option<Option<String>> {
+    pub(super) fn succeeded(&self) -> Option<Remembered> {
         let success: Success = serde_json::from_slice(&fs::read(&self.0).ok()?).ok()?;
         let age = clock::now().micros_since(success.at);
         let is_same = success.was == places(&success.file).map(|place| state_of(&place)).collect::<Vec<_>>();
-        ((0..AGE_US).contains(&age) && is_same).then_some(success.version)
+        ((0..AGE_US).contains(&age) && is_same).then_some(Remembered { version: success.version })
     }
 
     /// Remembers it. Where that fails, it is tried again the next time.
@@ -99,7 +105,7 @@ mod tests {
         };
         assert_eq!(of("").succeeded(), None);
         of("").keep(Some(&file), Some("2.4.0"));
-        assert_eq!(of("").succeeded(), Some(Some("2.4.0".to_owned())));
+        assert_eq!(of("").succeeded(), Some(Remembered { version: Some("2.4.0".to_owned()) }));
         assert_eq!(of("/opt/cuda").succeeded(), None, "other libraries");
         // a package is installed beside it
         fs::create_dir(folder.path().join("site-packages/apex")).unwrap();
