@@ -12,6 +12,7 @@ use ratatui::layout::Rect;
 use serde_json::{Value, json};
 
 use crate::domain::marks::RunMark;
+use crate::domain::run::RunSpec;
 use crate::domain::text::sanitize;
 use crate::domain::time::Stamp;
 use crate::record::export::Selection;
@@ -134,7 +135,7 @@ impl<'a> Writer<'a> {
         }
         let state = self.player.state();
         let outcome = self.model.shown_run().and_then(|(_, run)| run.outcome.clone());
-        let is_imported = self.player.spec().is_some_and(|spec| spec.is_imported());
+        let is_imported = self.player.spec().is_some_and(RunSpec::is_imported);
         if let Some(outcome) = outcome.filter(|_| until == state.end && !cast.truncated && !is_imported) {
             self.event(until.micros_since(from), "x", &outcome.exit_code().to_string())?;
         }

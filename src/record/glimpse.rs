@@ -60,7 +60,9 @@ impl Glimpse {
         world.leap(looks.len().div_ceil(LOOKS_A_POINT));
         for chunk in looks {
             let steps = reader.load_some(chunk, |channel| channel == Channel::Phase).unwrap_or_default();
-            steps.iter().for_each(|timed| world.look_at(&timed.envelope));
+            for timed in &*steps {
+                world.look_at(&timed.envelope);
+            }
         }
         for chunk in self.chunk..first {
             if let Some((note, (_, end))) = reader.note(chunk).zip(reader.chunk_span(chunk))

@@ -240,7 +240,7 @@ fn ruler(story: &mut Story, size: (u16, u16)) -> Vec<(usize, String)> {
 
 #[test]
 fn times_stand_below_the_lanes_at_every_zoom() {
-    for size in [(80, 24), (200, 50)] {
+    for size in [(80, 40), (200, 50)] {
         let mut story = training();
         press(&mut story, "t");
         let mut forms = std::collections::BTreeSet::new();

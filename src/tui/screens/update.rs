@@ -6,6 +6,7 @@ use crate::domain::ids::HostId;
 use crate::domain::note::Note;
 use crate::domain::outcome::restart_words;
 use crate::domain::text::about;
+use crate::domain::world::World;
 use crate::tui::core::keymap::Action;
 use crate::tui::core::layout::is_enough;
 use crate::tui::core::{Effect, Key, KeyCode, Level, Mouse, MouseKind, Msg, Screen};
@@ -63,27 +64,6 @@ pub fn update_all(model: &mut Model, messages: Vec<Msg>) -> Vec<Effect> {
 fn take(model: &mut Model, msg: Msg) -> Vec<Effect> {
     match msg {
         Msg::Event(envelope) => event(model, &envelope),
-        Msg::Replayed(envelope) => {
-            // a late word of a recording that was closed meanwhile is no word of the hosts
-            if model.away.is_some() || model.ui.replay.alone {
-                model.world.apply(&envelope);
-            }
-            Vec::new()
-        }
-        Msg::Reset(world) => {
-            if model.ui.replay.open {
-                model.ui.replay.is_glimpse = false;
-                model.show_recording(*world);
-            }
-            Vec::new()
-        }
-        Msg::Glimpsed(world) => {
-            if model.ui.replay.open {
-                model.ui.replay.is_glimpse = true;
-                model.show_recording(*world);
-            }
-            Vec::new()
-        }
         Msg::Resumed(run) => {
             let now = model.now;
             for (host, note) in model.live_world().stands(*run, now) {
@@ -161,7 +141,10 @@ fn take(model: &mut Model, msg: Msg) -> Vec<Effect> {
             model.notice(level, text);
             Vec::new()
         }
-        msg @ (Msg::Playback(_)
+        msg @ (Msg::Replayed(_)
+        | Msg::Reset(_)
+        | Msg::Glimpsed(_)
+        | Msg::Playback(_)
         | Msg::ReadingOn(_)
         | Msg::LinesAhead(..)
         | Msg::LineFound(_)
@@ -175,6 +158,15 @@ fn take(model: &mut Model, msg: Msg) -> Vec<Effect> {
 /// What is told of the recording that is replayed.
 fn replay_told(model: &mut Model, msg: Msg) -> Vec<Effect> {
     match msg {
+        Msg::Replayed(envelope) => {
+            // a late word of a recording that was closed meanwhile is no word of the hosts
+            if model.away.is_some() || model.ui.replay.alone {
+                model.world.apply(&envelope);
+            }
+            Vec::new()
+        }
+        Msg::Reset(world) => told_anew(model, *world, false),
+        Msg::Glimpsed(world) => told_anew(model, *world, true),
         Msg::Playback(state) => replay::moved(model, state),
         Msg::ReadingOn(percent) => {
             model.ui.replay.reading = Some(percent);
@@ -196,6 +188,15 @@ fn replay_told(model: &mut Model, msg: Msg) -> Vec<Effect> {
         Msg::ReplayFailed(reason) => replay::failed(model, reason),
         _ => Vec::new(),
     }
+}
+
+/// All that a recording has told until the playhead; of a glimpse the rest comes.
+fn told_anew(model: &mut Model, world: World, is_glimpse: bool) -> Vec<Effect> {
+    if model.ui.replay.open {
+        model.ui.replay.is_glimpse = is_glimpse;
+        model.show_recording(world);
+    }
+    Vec::new()
 }
 
 /// What is told of runs, their recordings, marks and reports.

@@ -228,6 +228,9 @@ pub fn has_memory(model: &Model, placement: &Placement) -> bool {
         })
 }
 
+/// With so many rows the times are worth a rank's lane.
+const RULER_FROM: usize = 9;
+
 /// Which of its hosts have lanes of their own below the slots, given enough lines: on a tall terminal those that have told how busy
 /// they are; of a host of whose CPUs the ranks are, that lane is there already.
 pub fn host_lanes<'a>(model: &Model, run: &'a RunState) -> Vec<(&'a HostId, HostLane)> {
@@ -257,9 +260,15 @@ pub enum HostLane {
     Memory,
 }
 
-/// Whether times stand below so many lanes, given so many rows: where a lane goes for them, others are left.
-pub fn has_ruler(rows: u16, lanes: usize) -> bool {
-    lanes > 0 && (rows >= 5 || usize::from(rows) > lanes)
+/// How many lanes of ranks there are in so many rows; with too little room they go before those of slots, which keep a third.
+pub fn rank_rows(rows: usize, ranks: usize, slots: usize) -> usize {
+    rows.saturating_sub(slots.min(rows / 3)).min(ranks)
+}
+
+/// Whether times stand below the lanes, given so many rows: a few ranks keep their lanes, of many one goes for them.
+pub fn has_ruler(rows: usize, ranks: usize, slots: usize) -> bool {
+    let kept = rank_rows(rows.saturating_sub(1), ranks, slots) == rank_rows(rows, ranks, slots);
+    rows > 1 && ranks + slots > 0 && (kept || rows >= RULER_FROM)
 }
 
 /// How many lanes there are with enough room, given the rows of the table; the times below them are one.

@@ -127,6 +127,7 @@ pub(super) fn find(model: &mut Model, forward: bool, height: usize) -> Vec<Effec
 }
 
 /// A part of a recording.
+#[derive(Clone, Copy)]
 enum Stretch {
     All,
     After(Stamp),

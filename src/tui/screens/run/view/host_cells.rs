@@ -13,8 +13,8 @@ use crate::domain::time::Stamp;
 use crate::domain::timing::Phase;
 use crate::domain::units::{self, ranges};
 use crate::domain::world::RankState;
-use crate::tui::canvas::Canvas;
 use crate::tui::canvas::columns::Column;
+use crate::tui::canvas::{Canvas, width};
 use crate::tui::screens::cluster::rows::age;
 use crate::tui::screens::run::rows::mean_step_us;
 use crate::tui::screens::run::view::rank_cells::{
@@ -129,7 +129,7 @@ pub(super) fn cell(row: &HostRow<'_>, canvas: &mut Canvas<'_>, column: &Column<C
             return;
         }
         Col::Line => {
-            let (words, style) = line(row, canvas);
+            let (words, style) = line(row, canvas, w);
             canvas.text(x, y, w, &words, style);
             return;
         }
@@ -197,22 +197,54 @@ fn gpu_words(row: &HostRow<'_>, column: Col) -> String {
 }
 
 /// What the rank to look at says, else how its clock runs.
-fn line(row: &HostRow<'_>, canvas: &Canvas<'_>) -> (String, Style) {
+fn line(row: &HostRow<'_>, canvas: &Canvas<'_>, room: u16) -> (String, Style) {
     if let Some((number, rank)) = row.culprit() {
         let of = Row { table: row.table, number, worker: None, rank, heard: None };
         let (words, style) = last_words(&of, canvas);
         return (format!("rank {number}: {words}"), style);
     }
     let clock = row.table.model.world.hosts.get(row.host).and_then(|state| state.clock.line());
-    (clock.map_or_else(String::new, clock_words), canvas.theme.dim)
+    (clock.map_or_else(String::new, |clock| clock_words(clock, room)), canvas.theme.dim)
 }
 
-/// Where a host's clock stands against the client's, how sure that is, and how it runs: `clock +1795003600.123456 s ±0.02 ms,
-/// 3.1 ppm slow`.
-fn clock_words(line: ClockLine) -> String {
-    let ppm = line.drift * 1e6;
-    let runs = if ppm < 0.0 { "fast" } else { "slow" };
-    let drifts = if ppm == 0.0 { String::new() } else { format!(", {:.1} ppm {runs}", ppm.abs()) };
-    let (offset, unsure) = (line.offset_ns as f64 / 1e9, f64::from(line.uncertainty_us) / 1e3);
-    format!("clock {offset:+.6} s ±{unsure:.2} ms{drifts}")
+/// The longest of what there is to say of a host's clock that fits; half a number would be another one.
+fn clock_words(line: ClockLine, room: u16) -> String {
+    let [whole, short] = clock_says(line);
+    let fits = |words: &String| width(words) <= room;
+    Some(whole).filter(fits).or(Some(short).filter(fits)).unwrap_or_default()
+}
+
+/// How far a host's clock is from the client's, where that is known, how sure that is, and how it runs:
+/// `clock 12 ms behind ±0.30 ms, 3.1 ppm slow`; and the same in short.
+fn clock_says(line: ClockLine) -> [String; 2] {
+    let ppm = line.drift.abs() * 1e6;
+    let runs = if line.drift < 0.0 { "fast" } else { "slow" };
+    let drifts = if ppm < 0.05 { String::new() } else { format!(", {ppm:.1} ppm {runs}") };
+    let apart_us = line.offset_ns.unsigned_abs() / 1000;
+    let unsure = format!("±{:.2} ms", f64::from(line.uncertainty_us) / 1e3);
+    if apart_us <= line.uncertainty_us.into() {
+        return [format!("clock {unsure}{drifts}"), format!("clock {unsure}")];
+    }
+    let side = if line.offset_ns > 0 { "behind" } else { "ahead" };
+    let apart = units::duration_us(apart_us);
+    [format!("clock {apart} {side} {unsure}{drifts}"), format!("clock {apart} {side}")]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::domain::time::HostTime;
+
+    #[test]
+    fn a_clock_is_told_as_far_as_it_is_known_and_whole_or_not_at_all() {
+        let line = |offset_ns, drift| ClockLine { at: HostTime(0), offset_ns, drift, uncertainty_us: 300 };
+        assert_eq!(clock_says(line(12_000_000, 3.1e-6))[0], "clock 12 ms behind ±0.30 ms, 3.1 ppm slow");
+        assert_eq!(clock_says(line(-12_000_000, -3.1e-6))[0], "clock 12 ms ahead ±0.30 ms, 3.1 ppm fast");
+        assert_eq!(clock_says(line(300_000, 0.0)), ["clock ±0.30 ms", "clock ±0.30 ms"]);
+        let words = |room| clock_words(line(12_000_000, 3.1e-6), room);
+        assert_eq!(
+            (words(41).len(), words(40), words(17)),
+            (42, "clock 12 ms behind".to_owned(), String::new())
+        );
+    }
 }

@@ -23,7 +23,7 @@ use crate::tui::core::layout::Band;
 use crate::tui::core::words::clock_time;
 use crate::tui::screens::replay::{self, selection::selected};
 use crate::tui::screens::run::lanes::{
-    Lane, Lanes, counter_lanes, has_ruler, lane_columns, trainer_lanes, worst,
+    Lane, Lanes, counter_lanes, has_ruler, lane_columns, rank_rows, trainer_lanes, worst,
 };
 use crate::tui::screens::run::marks::shown as shown_marks;
 use crate::tui::screens::run::rows::{Look, rows};
@@ -53,11 +53,9 @@ pub(super) fn draw(model: &Model, canvas: &mut Canvas<'_>, band: Band, run: &Run
     let all = Lanes::of(model, run, &rows);
     let counters = counter_lanes(run);
     let below = band.below_head();
-    let ruler = u16::from(has_ruler(below.h, all.all.len() + counters.len()));
+    let ruler = u16::from(has_ruler(below.h.into(), all.all.len(), counters.len()));
     let lanes = Band { h: below.h - ruler, ..below };
-    // with too little room the ranks go first
-    let room = usize::from(lanes.h);
-    let rank_room = room.saturating_sub(counters.len().min(room / 3)).min(all.all.len());
+    let rank_room = rank_rows(lanes.h.into(), all.all.len(), counters.len());
     let culprit = culprit(model, run);
     let places = all.shown(run, rank_room, culprit);
     let hidden = all.hidden_words(&places);
@@ -65,7 +63,7 @@ pub(super) fn draw(model: &Model, canvas: &mut Canvas<'_>, band: Band, run: &Run
     let part = Part { x, w, start, window };
     let ahead = Ahead::of(model, run, end);
     let counters = Counters { model, run, all: counters, ahead };
-    let note = (room > rank_room).then(|| counters.axis()).flatten();
+    let note = (usize::from(lanes.h) > rank_room).then(|| counters.axis()).flatten();
     let words = head(model, canvas, band.y, run, (window, end), (apart, hidden, note));
     let spans = unattended(model, run);
     let lost = replay::state(model).map_or(&[][..], |state| &state.lost);

@@ -92,7 +92,7 @@ fn step(window: i64, columns: u16) -> i64 {
 /// How wide the times of a step are.
 fn columns_of(step: i64) -> u16 {
     match step {
-        ..MS => 11,
+        ..MS => 10,
         MS..SECOND => 7,
         SECOND..MINUTE => 8,
         MINUTE.. => 5,
