@@ -13,8 +13,9 @@ use crate::domain::doctor::Door;
 use crate::domain::text::os_text;
 use crate::domain::time::HostTime;
 
-/// How long it stays open after it was asked for last: others are told of it within a second, and knock for four at most.
-const HELD: Duration = Duration::from_secs(6);
+/// How long it stays open after it was asked for last. Others may be waited for for six seconds before they are told of it, and
+/// knock for four: one that had closed by then would look as if a firewall rejected them.
+const HELD: Duration = Duration::from_secs(15);
 
 /// The door that is open, if one is.
 #[derive(Debug, Clone, Default)]

@@ -1,18 +1,22 @@
 //! The toolkit's libraries for forward compatibility (`cuda/compat`): with one of them an older driver serves a newer CUDA, on the
 //! GPUs of data centres. Each is tried before it is proposed.
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
 use super::compare::numbers;
+use super::shell_word;
 use super::site::Site;
 
 /// Where the toolkits put them.
 const PLACES: [&str; 3] =
     ["/usr/local/cuda-*/compat", "/usr/local/cuda/compat", "/usr/lib/x86_64-linux-gnu/nvidia/cuda/compat"];
-/// Of so many the newest is looked for.
-const MOST: usize = 8;
+/// So many are tried, the newest first: each starts the driver anew.
+const MOST: usize = 2;
+/// The driver's own version.
+const DRIVER: &str = "/sys/module/nvidia/version";
 
 /// Starts the driver's library as the loader finds it then, and asks it for the CUDA that it serves.
 const SCRIPT: &str = "import ctypes
@@ -31,10 +35,15 @@ pub(super) struct Compat {
 impl Compat {
     /// The one that serves the newest CUDA, of those that start here.
     pub(super) fn look(site: &Site) -> Option<Self> {
+        let driver = std::fs::read_to_string(DRIVER).ok().and_then(|version| numbers(&version));
         let found = PLACES.iter().filter_map(|pattern| glob::glob(pattern).ok()).flatten().flatten();
-        let folders: Vec<PathBuf> =
-            found.filter(|folder| folder.join("libcuda.so.1").exists()).take(MOST).collect();
-        let all = folders.iter().filter_map(|folder| Self::tried(site, folder));
+        let found: BTreeSet<PathBuf> = found.filter_map(|folder| folder.canonicalize().ok()).collect();
+        let found = found.into_iter().filter(|folder| folder.join("libcuda.so.1").exists());
+        let mut folders: Vec<(Option<(u32, u32)>, PathBuf)> =
+            found.map(|folder| (version(&folder), folder)).collect();
+        folders.retain(|(own, _)| own.is_none() || driver.is_none() || *own > driver);
+        folders.sort();
+        let all = folders.iter().rev().take(MOST).filter_map(|(_, folder)| Self::tried(site, folder));
         all.max_by_key(|one| numbers(&one.serves))
     }
 
@@ -54,9 +63,16 @@ impl Compat {
         let serves = |version: &str| numbers(version).map(|(major, _)| major);
         (serves(&self.serves)? >= serves(wanted)?).then(|| {
             let Self { folder, serves } = self;
+            let folder = shell_word(folder);
             format!("hvtui run --env LD_LIBRARY_PATH={folder}: with it the driver there starts, and serves CUDA {serves}")
         })
     }
+}
+
+/// The driver that its library is of: of `libcuda.so.550.54.15`.
+fn version(folder: &Path) -> Option<(u32, u32)> {
+    let library = folder.join("libcuda.so.1").canonicalize().ok()?;
+    numbers(library.file_name()?.to_str()?.strip_prefix("libcuda.so.")?).filter(|version| version.0 > 1)
 }
 
 /// Of the script's answer: `cuInit`'s, `cuDriverGetVersion`'s, and the version in thousands.

@@ -67,9 +67,12 @@ pub struct RunPython {
     /// What is activated first.
     #[serde(default)]
     pub environment: EnvironmentPlan,
-    /// Those variables of the launch that lead to other programs and libraries ([`super::needs::OWN`]).
+    /// Those variables of the launch that may lead to other programs and libraries, or change what an import does.
     #[serde(default)]
     pub env: BTreeMap<String, String>,
+    /// Their working directory; the home directory when absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cwd: Option<String>,
     /// Modules: those that the script imports are tried.
     pub imports: Vec<String>,
 }

@@ -82,16 +82,36 @@ fn imports(spec: &RunSpec) -> &'static [&'static str] {
     }
 }
 
+/// How the names of variables begin that decide what an import finds and does.
+const IMPORTS_BY: [&str; 9] = ["PYTHON", "PYENV", "LD_", "KMP_", "OMP_", "MKL_", "TF_", "TORCH", "CUDA_"];
+
+/// The image of a launch, where its containers get GPUs and keep its demands of the driver.
+pub fn image(spec: &RunSpec, shares: &[HostRun]) -> Option<String> {
+    let has_gpus = spec.placements.iter().any(|placement| placement.gpus().next().is_some());
+    let mut ranks = shares.iter().flat_map(|share| &share.ranks);
+    let demands_nothing = ranks.any(|rank| rank.env.contains_key(DEMANDS_NOTHING));
+    let container = spec.options.container.as_ref().filter(|_| has_gpus && !demands_nothing);
+    container.map(|container| container.image.clone())
+}
+
+/// Set for a container whose image's demands of the driver don't count.
+pub const DEMANDS_NOTHING: &str = "NVIDIA_DISABLE_REQUIRE";
+
 /// The Python of a launch as its ranks find it, by host.
 pub fn pythons(spec: &RunSpec, shares: &[HostRun]) -> BTreeMap<HostId, RunPython> {
     let options = &spec.options;
     let of_share = |share: &HostRun| {
-        let given = share.ranks.first().map(|rank| &rank.env);
-        let env = OWN.iter().filter_map(|name| Some(((*name).to_owned(), given?.get(*name)?.clone())));
+        let first = share.ranks.first();
+        let matters = |name: &str| {
+            let is_of_rank = name == "TF_CONFIG" || name == "CUDA_VISIBLE_DEVICES";
+            name == "PATH" || (!is_of_rank && IMPORTS_BY.iter().any(|begin| name.starts_with(begin)))
+        };
+        let given = first.into_iter().flat_map(|rank| &rank.env).filter(|(name, _)| matters(name));
         let python = RunPython {
             program: spec.command.first().cloned().unwrap_or_default(),
             environment: options.environments.get(&share.host).unwrap_or(&options.environment).clone(),
-            env: env.collect(),
+            env: given.map(|(name, value)| (name.clone(), value.clone())).collect(),
+            cwd: first.and_then(|rank| rank.cwd.clone()),
             imports: imports(spec).iter().map(|module| (*module).to_owned()).collect(),
         };
         (share.host.clone(), python)

@@ -56,6 +56,8 @@ pub struct LineSearch {
     pub forward: bool,
     /// The moment.
     pub from: Stamp,
+    /// No farther than here.
+    pub to: Option<Stamp>,
     /// Where there is none, the other way from there.
     pub turns: bool,
 }

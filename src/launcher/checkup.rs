@@ -201,6 +201,8 @@ impl Checkup {
     /// A host does not.
     pub fn is_down(&mut self, host: &HostId, why: String) {
         self.reached(host, Reached::Down(why));
+        // its door went with it
+        self.told.remove(&(host.clone(), DOOR));
         // should it come back, it is asked again
         let told = &self.told;
         self.asked.retain(|key| key.0 != *host || told.contains_key(key));

@@ -27,8 +27,6 @@ pub(super) struct Glimpse {
     head: World,
     /// The first chunk behind the beginning.
     chunk: usize,
-    /// Up to here it was looked at where the time went: a screen keeps that.
-    looked_until: Option<Stamp>,
 }
 
 impl Glimpse {
@@ -43,11 +41,11 @@ impl Glimpse {
             fold.take(&envelopes, start, Stamp(i64::MAX));
         }
         let (chunk, head) = (fold.chunk(), fold.into_world());
-        Some(Self { head, chunk, looked_until: None })
+        Some(Self { head, chunk })
     }
 
     /// What can be told of a moment.
-    pub(super) fn at(&mut self, reader: &Reader, moment: Stamp) -> World {
+    pub(super) fn at(&self, reader: &Reader, moment: Stamp) -> World {
         let last = reader.chunk_at(moment);
         let tail = (self.chunk..=last).rev();
         let is_near = |chunk: usize| {
@@ -82,11 +80,7 @@ impl Glimpse {
     }
 
     /// The chunks that are looked at between the beginning and the chunk `until`: as far from each other in time.
-    fn looks(&mut self, reader: &Reader, until: usize, moment: Stamp) -> Vec<usize> {
-        if self.looked_until.is_some_and(|looked| looked >= moment) {
-            return Vec::new();
-        }
-        self.looked_until = Some(moment);
+    fn looks(&self, reader: &Reader, until: usize, moment: Stamp) -> Vec<usize> {
         let Some((from, _)) = reader.chunk_span(self.chunk) else { return Vec::new() };
         let chunks = (until - self.chunk.min(until)) as u64;
         let way = reader.envelopes_before(until).saturating_sub(reader.envelopes_before(self.chunk));

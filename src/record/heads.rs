@@ -49,8 +49,9 @@ impl Heads {
         };
         let parts = places.chunks(places.len().div_ceil(threads));
         let heads = thread::scope(|scope| {
-            let work: Vec<_> = parts.map(|part| scope.spawn(move || read(part))).collect();
-            // what a thread did not come to is read by the walk
+            let start = |part| thread::Builder::new().spawn_scoped(scope, move || read(part)).ok();
+            let work: Vec<_> = parts.filter_map(start).collect();
+            // what no thread came to is read by the walk
             work.into_iter().flat_map(|work| work.join().unwrap_or_default()).collect()
         });
         Ok(Self(heads))

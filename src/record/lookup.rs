@@ -41,7 +41,9 @@ impl Lookup {
 
     /// Reads a chunk; what can't be read is passed over, as the playhead does.
     pub(super) fn read(&mut self, reader: &Reader) -> Looked {
-        let Some(chunk) = self.next.filter(|chunk| *chunk < reader.chunk_count()) else {
+        let is_left =
+            |chunk: &usize| *chunk < reader.chunk_count() && !self.is_beyond(reader.chunk_span(*chunk));
+        let Some(chunk) = self.next.filter(is_left) else {
             if !std::mem::take(&mut self.search.turns) {
                 return Looked::Nothing;
             }
@@ -65,9 +67,16 @@ impl Lookup {
         Looked::GoesOn
     }
 
+    /// Whether a chunk with these first and last moments lies where nothing is searched any more.
+    fn is_beyond(&self, span: Option<(Stamp, Stamp)>) -> bool {
+        let (Some(to), Some((start, end))) = (self.search.to, span) else { return false };
+        if self.search.forward { start > to } else { end < to }
+    }
+
     fn has(&self, timed: &Timed) -> bool {
-        let LineSearch { pattern, rank, least, forward, from, .. } = &self.search;
-        let is_there = if *forward { timed.time > *from } else { timed.time < *from };
+        let LineSearch { pattern, rank, least, forward, from, to, .. } = &self.search;
+        let (time, to) = (timed.time, to.unwrap_or(if *forward { Stamp(i64::MAX) } else { Stamp(i64::MIN) }));
+        let is_there = if *forward { time > *from && time < to } else { time < *from && time > to };
         is_there
             && LoggedLine::of(&timed.envelope).is_some_and(|line| {
                 rank.is_none_or(|rank| line.line.rank == rank)

@@ -247,7 +247,7 @@ impl Player {
             return match lookup.read(&self.reader) {
                 Looked::GoesOn => None,
                 Looked::Found(at) => {
-                    self.seek(at);
+                    self.lookup = None;
                     Some(LookedAhead::Line(Some(at)))
                 }
                 Looked::Nothing => {
@@ -269,7 +269,7 @@ impl Player {
         is_read.then(|| LookedAhead::Lines(self.playhead, lines.lines().to_vec()))
     }
 
-    /// Searches a line, and goes to it; [`Player::look_ahead`] tells what came of it. A move ends the search.
+    /// Searches a line; [`Player::look_ahead`] tells where it is. A move ends the search, and so does playing.
     pub fn find_line(&mut self, search: LineSearch) {
         self.motion.playing = false;
         self.lookup = Some(Lookup::new(&self.reader, search));
@@ -284,6 +284,7 @@ impl Player {
 
     /// Plays or pauses. At the end, plays from the start again; while that moves on, plays on.
     pub fn toggle(&mut self) {
+        self.lookup = None;
         self.motion.waits = false;
         self.motion.playing = !self.motion.playing;
         self.motion.halt();

@@ -188,13 +188,17 @@ fn vector_08_who_may_write_to_the_folder_never_has_his_own_program_started() {
     assert_eq!(cluster.on("n1", theirs).trim(), "done");
     cluster.on("n1", &format!("cat >/run/swapper <<'END'\n{SWAPPER}END"));
     let other = "setpriv --reuid=65534 --regid=65534 --clear-groups";
-    cluster.on("n1", &format!("({other} python3 /run/swapper </dev/null &) >/dev/null 2>&1"));
+    cluster.on(
+        "n1",
+        &format!("({other} python3 /run/swapper </dev/null & echo $! >/run/swapper.pid) >/dev/null 2>&1"),
+    );
     until("the swaps", || cluster.on("n1", "ls /run/shared").contains("swapping"));
     let all: Vec<_> = (0..20).map(|_| client.run(&["hosts", "check"])).collect();
     let ran = cluster.on("n1", "cat /run/shared/ran 2>/dev/null; touch /run/shared/stop");
     assert_eq!(ran, "", "the uids under which their program ran");
     // one that is in the middle of a swap would undo what follows
-    until("the swaps to end", || cluster.on("n1", "pgrep -f '[/]run/swapper' || echo gone") == "gone\n");
+    let gone = "ps -o pid= -p $(cat /run/swapper.pid) || echo gone";
+    until("the swaps to end", || cluster.on("n1", gone) == "gone\n");
     for checked in all {
         assert_eq!(checked.code, 69, "{checked:?}");
         let words = ["/run/shared belongs to uid 65534 (mode drwxr-xr-x)", "cache_dir"];

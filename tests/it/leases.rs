@@ -376,11 +376,11 @@ fn a_holder_is_named_after_his_agent_has_ended() {
         uuid("n3", 2)
     );
     let locker = cluster.on("n3", &locker).trim().to_owned();
-    // this client and its agent: that user has others on this host meanwhile
-    let client_and_agent = "c=$(pgrep -f '^/run/other/hvtui run --name theirs'); echo $c $(pgrep -P $c)";
-    let victims = cluster.on("n3", client_and_agent);
-    assert!(victims.split_whitespace().any(|pid| pid == locker), "{locker} took the lock, of {victims}");
-    cluster.on("n3", &format!("kill -9 {}", victims.trim()));
+    // this client and its agent, which took the lock: that user has others on this host meanwhile
+    let client_of = cluster.on("n3", &format!("ps -o ppid= -p {locker}")).trim().to_owned();
+    let its = cluster.on("n3", &format!("ps -o args= -p {client_of}"));
+    assert!(its.starts_with("/run/other/hvtui run --name theirs"), "{locker} took the lock, below {its}");
+    cluster.on("n3", &format!("kill -9 {client_of} {locker}"));
     until_says("gone", || cluster.on("n3", &format!("ps -p {locker} -o pid,stat,args || echo gone")));
     cluster.on("n3", &format!("rm {note}"));
     assert_eq!(lease_on(&client, "n3", 2).expect("a lease")["user"], "nobody");

@@ -75,6 +75,10 @@ fn keep(story: &mut Story, kept: &mut RunMarks, change: &MarkChange) {
     story.send(Msg::MarksTold(run_id(), Ok(Arc::new(kept.clone()))));
 }
 
+fn go_to(at: Stamp) -> [Effect; 1] {
+    [Effect::Play(PlayCommand::SeekTo(at))]
+}
+
 fn said(story: &Story) -> &str {
     story.model.ui.toasts.back().map_or("", |toast| &toast.text)
 }
@@ -163,7 +167,6 @@ fn braces_and_the_search_go_to_marks_and_phases() {
         kept.change(&MarkChange::Add(new)).unwrap();
     }
     let mut story = opened_again(&kept);
-    let go_to = |at: Stamp| [Effect::Play(PlayCommand::SeekTo(at))];
     let mut seen = Vec::new();
     let mut playhead = end;
     while let [Effect::Play(PlayCommand::SeekTo(to))] = press(&mut story, "{")[..] {
@@ -181,9 +184,15 @@ fn braces_and_the_search_go_to_marks_and_phases() {
     assert_eq!(key(&mut story, KeyCode::Enter), go_to(when[0]));
     assert_eq!(said(&story), "match 2 of 2: mark: step 8: Checkpoint b");
     at(&mut story, when[0]);
-    assert_eq!(press(&mut story, "n"), go_to(when[1]));
-    assert_eq!(press(&mut story, "n"), go_to(when[0]));
-    assert_eq!(press(&mut story, "N"), go_to(when[1]));
+    // lines that are not in memory may lie between them
+    let mut further = |keys: &str| {
+        let asked = press(&mut story, keys);
+        assert!(matches!(asked[..], [Effect::FindLine(_)]), "{asked:?}");
+        story.send(Msg::LineFound(None))
+    };
+    assert_eq!(further("n"), go_to(when[1]));
+    assert_eq!(further("n"), go_to(when[0]));
+    assert_eq!(further("N"), go_to(when[1]));
     // a phase, which is in no line and no mark: of the newest step first
     key(&mut story, KeyCode::Esc);
     at(&mut story, end);
@@ -207,7 +216,7 @@ fn braces_and_the_search_go_to_marks_and_phases() {
     assert_eq!(said(&story), "no line, mark, stage or phase has no such thing");
     // a line that was found: the playhead is on its way there, and the log with it
     press(&mut story, "n");
-    assert_eq!(story.send(Msg::LineFound(Some(newest))), []);
+    assert_eq!(story.send(Msg::LineFound(Some(newest))), go_to(newest));
     assert_eq!(story.model.ui.run.log_at, LogAt::Follow);
 }
 
@@ -247,6 +256,47 @@ fn the_search_and_enter_on_the_log_move_the_playhead_to_a_line() {
     assert_eq!(said(&story), "the log is at the playhead: scroll to a line");
     key(&mut story, KeyCode::Up);
     assert_eq!(key(&mut story, KeyCode::Enter), [Effect::Play(PlayCommand::SeekTo(second))]);
+}
+
+#[test]
+fn a_search_goes_on_from_the_line_that_it_has_landed_on() {
+    let mut story = opened_again(&RunMarks::default());
+    story.send(Msg::Resize(80, 24));
+    story.model.ui.run.log_rank = Some(Rank(0));
+    let newest = {
+        let (_, run) = story.model.shown_run().unwrap();
+        run.log.iter().filter(|(_, line)| line.line.text.contains("step 50 ")).map(|(_, line)| line.at).max()
+    };
+    let newest = newest.unwrap();
+    let end = story.at;
+    at(&mut story, end);
+    press(&mut story, "/step 50 ");
+    assert_eq!(key(&mut story, KeyCode::Enter), go_to(newest));
+    at(&mut story, newest);
+    let search = |effects: Vec<Effect>| match &effects[..] {
+        [Effect::FindLine(search)] => (search.forward, search.from, search.to),
+        other => panic!("{other:?}"),
+    };
+    assert_eq!(search(press(&mut story, "n")), (true, newest, None));
+    // a repetition: in memory it is one more of the row that began before
+    let landed = newest.plus_micros(300_000);
+    assert_eq!(story.send(Msg::LineFound(Some(landed))), go_to(landed));
+    at(&mut story, landed);
+    assert_eq!(search(press(&mut story, "n")), (true, landed, None));
+    // a search that was ended moves nothing
+    key(&mut story, KeyCode::Esc);
+    assert_eq!(story.send(Msg::LineFound(Some(newest))), []);
+    // before the next thing that is known it is looked for what lies between
+    at(&mut story, landed);
+    let mut kept = RunMarks::default();
+    let change = mark(&mut story, "step 50 looks odd");
+    keep(&mut story, &mut kept, &change);
+    press(&mut story, "/step 50 ");
+    assert_eq!(key(&mut story, KeyCode::Enter), go_to(landed), "the mark");
+    assert_eq!(press(&mut story, "N"), go_to(newest), "the line, which is in memory");
+    at(&mut story, newest);
+    assert_eq!(search(press(&mut story, "n")), (true, newest, Some(landed)));
+    assert_eq!(story.send(Msg::LineFound(None)), go_to(landed), "nothing is between them");
 }
 
 /// Messages until marks are told.

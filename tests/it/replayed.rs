@@ -13,7 +13,7 @@ use hvtui::domain::time::{HostTime, Stamp};
 use hvtui::domain::world::LoggedLine;
 use hvtui::tui::core::{Effect, Key, KeyCode, Msg, PlayCommand, Screen};
 use hvtui::tui::screens::model::Overlay;
-use hvtui::tui::screens::run::window_us;
+use hvtui::tui::screens::run::{LogAt, window_us};
 
 fn press(story: &mut Story, keys: &str) -> Vec<Effect> {
     keys.chars().flat_map(|c| story.send(Msg::Key(Key::char(c)))).collect()
@@ -345,11 +345,21 @@ fn what_is_told_at_once_of_a_long_way_says_so_until_all_is_read() {
     let title = |story: &Story| text(&story.model, COLOR).lines().next().unwrap().to_owned();
     assert!(!title(&story).contains("rough"));
     story.send(Msg::Resize(200, 50));
+    let seen = |story: &Story| (story.model.ui.run.whole.is_some(), story.model.ui.run.noticed.is_some());
+    (story.model.ui.run.whole, story.model.ui.run.noticed) = (None, None);
+    story.model.ui.run.log_at = LogAt::Line(3);
     story.send(Msg::Glimpsed(Box::new(world.clone())));
     story.send(Msg::Playback(state(START, end, end)));
     story.send(Msg::ReadingOn(12));
+    assert_eq!(
+        seen(&story),
+        (false, false),
+        "what is not all of it is kept apart, and nothing is found in it"
+    );
+    assert_eq!(story.model.ui.run.log_at, LogAt::Follow, "it counts its lines anew");
     assert!(title(&story).contains("reading 12 %, rough until then"), "{}", title(&story));
     story.send(Msg::Reset(Box::new(world)));
     story.send(Msg::Playback(state(START, end, end)));
     assert!(!title(&story).contains("rough"), "{}", title(&story));
+    assert_eq!(seen(&story), (true, true));
 }

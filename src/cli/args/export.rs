@@ -22,7 +22,7 @@ pub struct ExportArgs {
     #[arg(short, long, value_name = "FILE")]
     pub output: Option<PathBuf>,
     /// For asciicast: the Replay screen as it plays, in so many columns and rows, instead of the ranks' lines; with one rank, its log
-    #[arg(long, value_name = "COLSxROWS", num_args = 0..=1, default_missing_value = "120x36", value_parser = screen)]
+    #[arg(long, value_name = "COLSxROWS", num_args = 0..=1, require_equals = true, default_missing_value = "120x36", value_parser = screen)]
     pub screens: Option<(u16, u16)>,
     /// What of the run
     #[command(flatten)]

@@ -92,7 +92,8 @@ impl Ahead {
 
 /// With as many digits as tell something: `0.3 ms`, `412 ms`, `3.2 s`.
 fn span(us: i64) -> String {
-    let (us, seconds) = (us.abs(), us.abs() as f64 / 1e6);
+    let us = us.saturating_abs();
+    let seconds = us as f64 / 1e6;
     match us {
         0..10_000 => format!("{:.1} ms", seconds * 1e3),
         10_000..1_000_000 => format!("{:.0} ms", seconds * 1e3),

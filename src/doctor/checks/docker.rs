@@ -8,6 +8,7 @@ use super::super::compare::{Compared, minor};
 use super::super::requires::{There, cuda, holds};
 use super::super::{Check, Seen, Site};
 use crate::domain::doctor::Verdict;
+use crate::domain::needs::DEMANDS_NOTHING;
 use crate::domain::units;
 
 pub(in crate::doctor) struct Docker;
@@ -91,16 +92,18 @@ impl Check for Docker {
                 found.mirrors = mirrors_of(mirrors);
                 found.free = rustix::fs::statvfs(root).ok().map(|fs| fs.f_bavail.saturating_mul(fs.f_frsize));
                 found.root = Some(root.to_owned()).filter(|root| !root.is_empty());
-                found.requires = site.image.as_deref().and_then(|image| requires(site, &program, image));
                 // a launch starts its own
                 if !site.for_launch {
                     found.small = small(site, &program).unwrap_or_default();
                 }
                 let cdi = ["/etc/cdi/nvidia.yaml", "/var/run/cdi/nvidia.yaml"];
                 found.version = Some(version.to_owned());
-                found.gives_gpus = runtimes.contains("\"nvidia\"")
-                    || site.program("nvidia-container-runtime-hook").is_some()
-                    || cdi.iter().any(|file| Path::new(file).exists());
+                let by_hook = runtimes.contains("\"nvidia\"")
+                    || site.program("nvidia-container-runtime-hook").is_some();
+                found.gives_gpus = by_hook || cdi.iter().any(|file| Path::new(file).exists());
+                // a device of CDI's is given without a look at what the image demands
+                let image = site.image.as_deref().filter(|_| by_hook);
+                found.requires = image.and_then(|image| requires(site, &program, image));
             }
             None => found.refused = Some(told.last_words().to_owned()),
         }
@@ -131,7 +134,9 @@ fn requires(site: &Site, docker: &Path, image: &str) -> Option<String> {
     let form = "{{range .Config.Env}}{{println .}}{{end}}";
     let told = site.ask(docker, &["image", "inspect", "--format", form, "--", image]).ok()?;
     let own = |line: &str| line.strip_prefix("NVIDIA_REQUIRE_CUDA=").map(str::to_owned);
-    told.out.lines().find_map(own).filter(|_| told.status.success())
+    let is_off = |line: &str| line.split_once('=').is_some_and(|(name, _)| name == DEMANDS_NOTHING);
+    let is_told = told.status.success() && !told.out.lines().any(is_off);
+    told.out.lines().find_map(own).filter(|_| is_told)
 }
 
 /// Where the image of a launch is for another driver than the one that is there.

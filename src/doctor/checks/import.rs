@@ -61,6 +61,9 @@ pub(in crate::doctor) struct Tried {
     /// Whether it had not ended in time.
     #[serde(default)]
     is_late: bool,
+    /// Whether the script changes where modules and libraries are found before it imports them.
+    #[serde(default)]
+    is_led: bool,
 }
 
 impl Check for Import {
@@ -77,7 +80,9 @@ impl Check for Import {
         if site.for_launch && site.run.is_none() {
             return Ok(Vec::new());
         }
-        let modules = modules(site, &run);
+        let scripts = scripts(site);
+        let modules = modules(site, &run, &scripts);
+        let is_led = scripts.iter().any(|script| LEADS.iter().any(|word| script.contains(word)));
         if modules.is_empty() {
             return Ok(Vec::new());
         }
@@ -87,7 +92,8 @@ impl Check for Import {
             let gone = clock::host_now().0.saturating_sub(begun);
             PATIENCE.saturating_sub(Duration::from_micros(gone))
         };
-        Ok(modules.iter().map(|module| place.tried(site, module, left())).collect())
+        let tried = |module: &String| Tried { is_led, ..place.tried(site, module, left()) };
+        Ok(modules.iter().map(tried).collect())
     }
 
     fn judge(seen: &[Seen<'_, Vec<Tried>>]) -> Vec<Verdict> {
@@ -95,8 +101,21 @@ impl Check for Import {
     }
 }
 
+/// What scripts say that lead to other modules or libraries while they run.
+const LEADS: [&str; 6] =
+    ["sys.path", "addsitedir", "CDLL(", "os.environ[", "os.environ.setdefault", "os.environ.update"];
+
+/// The texts of the scripts of a launch.
+fn scripts(site: &Site) -> Vec<String> {
+    let text = |path: &Path| {
+        let bytes = std::fs::read(path).ok()?;
+        Some(String::from_utf8_lossy(bytes.get(..SCRIPT).unwrap_or(&bytes)).into_owned())
+    };
+    site.scripts().filter_map(|path| text(path.as_ref())).collect()
+}
+
 /// What is tried: of a launch what its script imports, else all of them that the Python has.
-fn modules(site: &Site, run: &RunPython) -> Vec<String> {
+fn modules(site: &Site, run: &RunPython, scripts: &[String]) -> Vec<String> {
     if site.run.is_none() {
         let Ok(python) = site.python() else { return Vec::new() };
         let has = |name: &str| python.packages.contains_key(name);
@@ -107,24 +126,18 @@ fn modules(site: &Site, run: &RunPython) -> Vec<String> {
             .extend(of_horovod.iter().filter(|(of, _)| has("horovod") && has(of)).map(|(_, module)| *module));
         return modules.into_iter().map(str::to_owned).collect();
     }
-    let scripts: Vec<String> = site
-        .scripts()
-        .filter_map(|path| {
-            let bytes = std::fs::read(path).ok()?;
-            Some(String::from_utf8_lossy(bytes.get(..SCRIPT).unwrap_or(&bytes)).into_owned())
-        })
-        .collect();
     let is_imported = |module: &&String| scripts.iter().any(|text| imports(text, module));
     run.imports.iter().filter(is_imported).cloned().collect()
 }
 
-/// Whether a script's own lines import a module.
+/// Whether a script surely imports a module: what is indented depends on something, as of `try` or `if`.
 fn imports(script: &str, module: &str) -> bool {
     let is_it = |name: &str| {
         let rest = name.trim().strip_prefix(module);
         rest.is_some_and(|rest| rest.is_empty() || rest.starts_with(['.', ' ', '\t', ';']))
     };
-    script.lines().map(|line| line.split('#').next().unwrap_or_default().trim()).any(|line| {
+    let lines = script.lines().filter(|line| !line.starts_with([' ', '\t']));
+    lines.map(|line| line.split('#').next().unwrap_or_default().trim()).any(|line| {
         if let Some(names) = line.strip_prefix("import ") {
             return names.split(',').any(is_it);
         }
@@ -137,9 +150,10 @@ fn imports(script: &str, module: &str) -> bool {
     })
 }
 
-/// The Python, and the variables that it would have.
+/// The Python, where it would be started, and the variables that it would have.
 struct Place {
     python: PathBuf,
+    folder: PathBuf,
     set: BTreeMap<String, String>,
     unset: Vec<String>,
 }
@@ -150,10 +164,13 @@ impl Place {
         let change = environment::resolve(&run.environment, &run.env, &home(), deadline)
             .map_err(|error| error.to_string())?;
         let path = environment::search_path(&run.env, &change);
-        let python = python(&run.program, path.as_deref())?;
+        let folder = run.cwd.as_deref().map_or_else(home, super::super::site::at_home);
+        let python = python(&run.program, &folder, path.as_deref())?;
         let mut set = change.set;
         set.extend(run.env.clone());
-        Ok(Self { python, set, unset: change.unset.into_iter().collect() })
+        // a shim of pyenv's chooses by the folder
+        let folder = if folder.is_dir() { folder } else { "/".into() };
+        Ok(Self { python, folder, set, unset: change.unset.into_iter().collect() })
     }
 
     fn tried(&self, site: &Site, module: &str, left: Duration) -> Tried {
@@ -172,7 +189,9 @@ impl Place {
             return tried;
         }
         let mut command = Command::new(&self.python);
-        command.args(["-c", TRIES, module]).current_dir("/").env("LC_ALL", "C").envs(&self.set);
+        // nothing is written beside the modules
+        let args = ["-B", "-c", TRIES, module];
+        command.args(args).current_dir(&self.folder).env("LC_ALL", "C").envs(&self.set);
         self.unset.iter().filter(|name| !self.set.contains_key(*name)).for_each(|name| {
             command.env_remove(name);
         });
@@ -210,9 +229,11 @@ struct Succeeded {
 }
 
 /// The Python behind a run's program: itself, or what executes it, as of torchrun.
-fn python(program: &str, path: Option<&OsStr>) -> Result<PathBuf, String> {
-    let found = if program.contains('/') {
+fn python(program: &str, folder: &Path, path: Option<&OsStr>) -> Result<PathBuf, String> {
+    let found = if program.starts_with('~') {
         Some(super::super::site::at_home(program)).filter(|path| path.exists())
+    } else if program.contains('/') {
+        Some(folder.join(program)).filter(|path| path.exists())
     } else {
         on(path, program)
     };
@@ -251,11 +272,10 @@ fn judge(tried: &[Tried]) -> Verdict {
         let Tried { module, python, .. } = one;
         if let Some(words) = &one.fault {
             let known = cause::of(module, python, words);
-            return Verdict::bad(
-                format!("{python} can't import {module}: {words}"),
-                known.cause,
-                known.remedy,
-            );
+            let evidence = format!("{python} can't import {module}: {words}");
+            let verdict = Verdict::bad(evidence, known.cause, known.remedy);
+            // by its own doing it may find what it needs
+            return if one.is_led { verdict.may_run() } else { verdict };
         }
     }
     if let Some(one) = tried.iter().find(|one| one.warning.is_some()) {
@@ -287,11 +307,11 @@ mod tests {
     #[test]
     fn what_a_script_imports_is_read_from_its_lines() {
         let script = "import os, torch as t\nfrom horovod import tensorflow as hvd\n# import jax\nimport numpy.linalg\n\
-                      from keras.layers import Dense\nimport torchvision\n";
+                      from keras.layers import Dense\nimport torchvision\nif tf:\n    import tensorflow\ntry:\n\timport apex\n";
         for module in ["torch", "horovod.tensorflow", "numpy", "keras", "os", "horovod", "torchvision"] {
             assert!(imports(script, module), "{module}");
         }
-        for module in ["jax", "tensorflow", "horovod.torch", "num", "torchvis"] {
+        for module in ["jax", "tensorflow", "horovod.torch", "num", "torchvis", "apex"] {
             assert!(!imports(script, module), "{module}");
         }
     }
@@ -310,8 +330,9 @@ mod tests {
         write("torchrun", "#!/opt/conda/bin/python3.11\nimport sys\n");
         write("horovodrun", "#!/usr/bin/env python3\n");
         write("train", "#!/bin/sh\n");
-        let of = |program: &str| python(program, Some(folder.path().as_os_str()));
+        let of = |program: &str| python(program, folder.path(), Some(folder.path().as_os_str()));
         assert_eq!(of("python3").unwrap(), own);
+        assert_eq!(of("./python3").unwrap(), folder.path().join("./python3"), "of the run's folder");
         assert_eq!(of("torchrun").unwrap(), Path::new("/opt/conda/bin/python3.11"));
         assert_eq!(of("horovodrun").unwrap(), own);
         assert!(of("train").unwrap_err().ends_with("train is no program of Python's"));
@@ -331,6 +352,8 @@ mod tests {
         let fault = judge(&[Tried { fault: Some(words.to_owned()), ..one() }]);
         assert_eq!((fault.mark, fault.for_launch()), (Mark::Bad, Mark::Bad));
         assert!(fault.evidence.ends_with(words) && fault.cause.unwrap().contains("another torch"));
+        let led = judge(&[Tried { fault: Some(words.to_owned()), is_led: true, ..one() }]);
+        assert_eq!((led.mark, led.for_launch()), (Mark::Bad, Mark::Look));
         assert_eq!(judge(&[Tried { is_late: true, ..one() }]).mark, Mark::Unknown);
         assert_eq!(judge(&[]).mark, Mark::Unknown);
         let warned = judge(&[Tried {

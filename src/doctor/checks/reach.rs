@@ -7,6 +7,7 @@ mod wall;
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, SocketAddr};
 use std::path::Path;
+use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
@@ -25,6 +26,8 @@ const SSH: u16 = 22;
 /// Addresses of one host, and of those that are knocked at at a time.
 const ADDRESSES: usize = 4;
 const AT_ONCE: usize = 200;
+/// How long all of them may take.
+const ALL: Duration = Duration::from_millis(3200);
 
 /// What came of the ways to one address.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -67,7 +70,13 @@ impl Check for Reach {
             .iter()
             .flat_map(|(peer, addresses)| addresses.iter().map(move |address| (peer, *address)))
             .collect();
-        let mut ways: Vec<Way> = each.chunks(AT_ONCE).flat_map(ways).collect();
+        // of each the ports of ranks, and then perhaps that of ssh: together in less time than the check has
+        let rounds = u32::try_from(2 * each.len().div_ceil(AT_ONCE)).unwrap_or(u32::MAX).max(1);
+        let patience = knock::PATIENCE.min(ALL / rounds);
+        let mut ways: Vec<Way> = Vec::with_capacity(each.len());
+        for some in each.chunks(AT_ONCE) {
+            ways.extend(ways_to(some, patience)?);
+        }
         // ssh says whether it is the host that is not reached, or its ports
         let reached: BTreeSet<HostId> =
             ways.iter().filter(|way| is_open(way)).map(|way| way.host.clone()).collect();
@@ -78,7 +87,7 @@ impl Check for Reach {
         for some in others.chunks_mut(AT_ONCE) {
             let targets: Vec<SocketAddr> =
                 some.iter().map(|way| SocketAddr::new(way.address, port(way))).collect();
-            let told = knock(&targets, |_| false);
+            let told = knock(&targets, patience, |_| false)?;
             for (way, answer) in some.iter_mut().zip(told.answers) {
                 way.ssh = Some((port(way), answer.unwrap_or(Answer::Silent)));
             }
@@ -98,7 +107,7 @@ impl Check for Reach {
 }
 
 /// Knocks at the port of torch and at the one on which each listens. Who is open by one address is not waited for at the others.
-fn ways(some: &[(&Peer, IpAddr)]) -> Vec<Way> {
+fn ways_to(some: &[(&Peer, IpAddr)], patience: Duration) -> Result<Vec<Way>, String> {
     let mut targets = Vec::new();
     // by way: its place among the targets, and that of the port on which it listens
     let mut places = Vec::new();
@@ -123,7 +132,7 @@ fn ways(some: &[(&Peer, IpAddr)]) -> Vec<Way> {
         }
         open == hosts
     };
-    let told = knock(&targets, is_enough);
+    let told = knock(&targets, patience, is_enough)?;
     let way = |(peer, address): &(&Peer, IpAddr), (_, usual, door): &(&HostId, usize, Option<usize>)| {
         let is_over = |at: usize| Some(told.answers[at].clone().unwrap_or(Answer::Silent));
         Way {
@@ -135,7 +144,7 @@ fn ways(some: &[(&Peer, IpAddr)]) -> Vec<Way> {
             ssh: None,
         }
     };
-    some.iter().zip(&places).map(|(one, place)| way(one, place)).collect()
+    Ok(some.iter().zip(&places).map(|(one, place)| way(one, place)).collect())
 }
 
 /// Which addresses of hosts others may reach: those that more than one host has, such as docker0's, lead nowhere.
@@ -166,6 +175,11 @@ fn is_open(way: &Way) -> bool {
         (None, Some(usual)) => usual.micros().is_some(),
         (None, None) => false,
     }
+}
+
+/// Whether something is in the way, of all ports or of torch's own.
+fn is_barred(way: &Way) -> bool {
+    !is_open(way) || way.usual.as_ref().is_none_or(|usual| usual.micros().is_none())
 }
 
 /// How a way is closed.
@@ -204,10 +218,13 @@ impl All<'_> {
         let from: Vec<IpAddr> = self
             .ways
             .iter()
-            .filter_map(|ways| ways.iter().filter(|way| way.host == *host).find_map(|way| way.from))
+            .filter_map(|ways| {
+                let mut barred = ways.iter().filter(|way| way.host == *host && is_barred(way));
+                barred.find_map(|way| way.from)
+            })
             .collect();
         let source = wall::source(&from).or_else(|| own.map(|own| own.to_string()));
-        let source = source.unwrap_or_else(|| "<this host>".to_owned());
+        let source = source.unwrap_or_else(|| "THIS_HOST".to_owned());
         let wall = self.walls.get(host).copied().cloned().unwrap_or_default();
         format!(
             "on {host}: {}; where that changes nothing: the cloud's security group, or a firewall between them",

@@ -6,8 +6,8 @@
 use std::sync::Arc;
 
 use super::{
-    Alerts, Collected, Envelope, Event, HostState, LeastWait, NcclTimings, Origin, Rank, RankState,
-    RunHistory, RunLog, RunStage, RunState, Stragglers, World,
+    Alerts, Collected, Envelope, Event, HostState, LastWords, LeastWait, NcclTimings, Origin, Rank,
+    RankOutput, RankState, RunHistory, RunLog, RunStage, RunState, Stragglers, World,
 };
 use crate::domain::idle::IdleSince;
 use crate::domain::time::Stamp;
@@ -40,6 +40,10 @@ impl World {
     pub fn had_entered(&mut self, at: Stamp, stage: RunStage) {
         for run in self.runs.values_mut().filter(|run| run.stage() != Some(stage)) {
             run.stages.push((at, stage));
+            if stage == RunStage::Prepare {
+                // it was started again
+                run.ranks.iter_mut().for_each(|rank| rank.exit = None);
+            }
         }
     }
 }
@@ -49,6 +53,11 @@ impl HostState {
         self.past.clear();
         self.idle = IdleSince::default();
         self.last_values.clear();
+        // what changed since did not change just now
+        self.sample = None;
+        if !self.is_up() && !self.is_limited() {
+            (self.link, self.down_since, self.down_why) = (None, None, None);
+        }
     }
 }
 
@@ -73,5 +82,8 @@ impl RankState {
         self.standing = None;
         self.last_line = None;
         self.metrics.clear();
+        self.output = RankOutput::default();
+        self.last_words = LastWords::default();
+        (self.values, self.seen) = (None, None);
     }
 }

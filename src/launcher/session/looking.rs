@@ -76,7 +76,7 @@ impl Session {
         let paths = needs::paths(&planned.spec, &planned.hosts);
         let given = needs::given(&planned.hosts);
         let checkup = Checkup::for_launch(number, hosts.iter().cloned(), &checks).comparing(paths);
-        let image = planned.spec.options.container.as_ref().map(|container| container.image.clone());
+        let image = needs::image(&planned.spec, &planned.hosts);
         let checkup = checkup.running(needs::pythons(&planned.spec, &planned.hosts)).in_image(image);
         let mut checkup = checkup.reached_as(&self.contexts()).giving(given);
         for host in &hosts {

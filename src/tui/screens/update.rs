@@ -193,7 +193,12 @@ fn replay_told(model: &mut Model, msg: Msg) -> Vec<Effect> {
 /// All that a recording has told until the playhead; of a glimpse the rest comes.
 fn told_anew(model: &mut Model, world: World, is_glimpse: bool) -> Vec<Effect> {
     if model.ui.replay.open {
-        model.ui.replay.is_glimpse = is_glimpse;
+        let was_glimpse = std::mem::replace(&mut model.ui.replay.is_glimpse, is_glimpse);
+        if is_glimpse || was_glimpse {
+            // a glimpse counts its lines anew
+            model.ui.run.log_at = run::LogAt::Follow;
+            model.ui.run.log.forget_found();
+        }
         model.show_recording(world);
     }
     Vec::new()

@@ -41,6 +41,15 @@ struct Current {
 }
 
 impl Current {
+    /// What to ask now. When all hosts have come they are waited for no longer.
+    fn ask(&mut self) -> Asking {
+        if self.awaits == Awaits::Hosts && self.checkup.have_all_come() {
+            self.awaits = Awaits::Doors;
+            self.patience = Box::pin(sleep(MEETING));
+        }
+        (self.checkup.number(), self.checkup.questions())
+    }
+
     /// Many hosts tell many things at once: they are told together, and at once when there is no more to come.
     fn tell_soon(&mut self) {
         let is_over = self.checkup.is_over();
@@ -144,24 +153,21 @@ struct One(Option<Current>);
 
 impl One {
     fn begin(&mut self, mut checkup: Checkup, world: &World) -> Asking {
-        let number = checkup.number();
         let hosts: Vec<HostId> = checkup.hosts().map(|(host, _)| host.clone()).collect();
         for host in &hosts {
             if let Some(state) = world.hosts.get(host) {
                 tell(&mut checkup, host, state);
             }
         }
-        let questions = checkup.questions();
         let patience = Box::pin(sleep(CONNECTING));
-        self.0 = Some(Current { checkup, patience, awaits: Awaits::Hosts, tell: None });
-        (number, questions)
+        self.0.insert(Current { checkup, patience, awaits: Awaits::Hosts, tell: None }).ask()
     }
 
     fn told(&mut self, host: &HostId, checked: &Checked) -> Option<Asking> {
         let current = self.0.as_mut().filter(|current| current.checkup.number() == checked.ask)?;
         current.checkup.told(host, checked.clone());
         current.tell_soon();
-        Some((current.checkup.number(), current.checkup.questions()))
+        Some(current.ask())
     }
 
     fn happened(&mut self, host: &HostId, event: &Event) -> Option<Asking> {
@@ -177,7 +183,7 @@ impl One {
             _ => return None,
         }
         current.tell_soon();
-        Some((current.checkup.number(), current.checkup.questions()))
+        Some(current.ask())
     }
 
     /// What is due next; pending while nothing is awaited. Cancel-safe.
@@ -218,7 +224,7 @@ impl One {
         };
         current.awaits = next;
         current.patience = Box::pin(sleep(patience));
-        Some((current.checkup.number(), current.checkup.questions()))
+        Some(current.ask())
     }
 
     /// What is known now. A look that is over is forgotten then.

@@ -74,10 +74,10 @@ fn the_screens_of_a_replay_are_an_asciicast() {
     write(&here.join("a.mcap"), &training().told);
     good(here, &["runs", "mark", "a.mcap", "loader slow", "--at", "1.5"]);
     let export = |more: &[&str]| {
-        let cast = good(here, &[&["export", "a.mcap", "--to", "asciicast", "--screens"], more].concat());
+        let cast = good(here, &[&["export", "a.mcap", "--to", "asciicast"], more].concat());
         cast.lines().map(|line| serde_json::from_str::<Value>(line).unwrap()).collect::<Vec<_>>()
     };
-    let lines = export(&["100x30"]);
+    let lines = export(&["--screens=100x30"]);
     assert_eq!(
         (&lines[0]["version"], &lines[0]["term"]["cols"], &lines[0]["term"]["rows"]),
         (&3.into(), &100.into(), &30.into())
@@ -103,11 +103,11 @@ fn the_screens_of_a_replay_are_an_asciicast() {
     assert!((at - 1.5_f64).abs() < 0.001 && words.contains("loader slow"), "{at} {words}");
 
     // a part of it, on the usual size
-    let part = export(&["--from", "1", "--to-time", "2"]);
+    let part = export(&["--screens", "--from", "1", "--to-time", "2"]);
     assert_eq!(part[0]["term"]["cols"], 120);
     let clock: f64 = part[1..].iter().map(|event| event[0].as_f64().unwrap()).sum();
     assert!(clock <= 1.001, "{clock}");
-    let steps = export(&["--steps", "10-20"]);
+    let steps = export(&["--screens", "--steps", "10-20"]);
     let mut terminal = Shown::new(120, 36);
     let mut first = None;
     for event in steps[1..].iter().filter(|event| event[1] == "o") {

@@ -30,6 +30,16 @@ const PACKAGES: [(&str, &str); 8] = [
     ("libcusolver", "nvidia-cusolver"),
 ];
 
+/// Modules whose package has another name.
+const NAMED_OTHERWISE: [(&str, &str); 6] = [
+    ("google", "protobuf"),
+    ("cv2", "opencv-python"),
+    ("yaml", "pyyaml"),
+    ("PIL", "pillow"),
+    ("sklearn", "scikit-learn"),
+    ("dateutil", "python-dateutil"),
+];
+
 /// Of the import of a module by a Python.
 pub(super) fn of(module: &str, python: &str, words: &str) -> Cause {
     let known = [absent_module, undefined, missing_library, other_versions, of_the_machine];
@@ -59,8 +69,17 @@ fn absent_module(module: &str, python: &str, words: &str) -> Option<Cause> {
     } else {
         format!("{module} is there, and a package that it needs is not: its ranks end at the import")
     };
+    if absent.starts_with(&format!("{module}.")) {
+        return Some(Cause {
+            cause: format!("{module} is there in part alone: its ranks end at the import"),
+            remedy: format!("{python} -m pip install --no-cache-dir --force-reinstall {}", shell_word(top)),
+        });
+    }
+    let package =
+        NAMED_OTHERWISE.iter().find(|(module, _)| *module == top).map_or(top, |(_, package)| package);
     let remedy = format!(
-        "{python} -m pip install {}   (or name the environment that has it: --venv, --conda; hvtui doctor --module {top} finds it)",
+        "{python} -m pip install {}   (or name the environment that has it: --venv, --conda; hvtui doctor --module {} finds it)",
+        shell_word(package),
         shell_word(top)
     );
     Some(Cause { cause: whose, remedy })
@@ -86,9 +105,12 @@ fn undefined(module: &str, python: &str, words: &str) -> Option<Cause> {
             "env -u LD_LIBRARY_PATH {python} -c 'import {module}' shows whether an older one on LD_LIBRARY_PATH comes first; else build it \
              for this one: {python} -m pip install --no-cache-dir --force-reinstall {top}"
         ),
+        // these are not built from a source package
+        _ if matches!(top, "torch" | "tensorflow") => format!(
+            "{python} -m pip install --no-cache-dir --force-reinstall {top} (of an extension of your own: build its package anew)"
+        ),
         _ => format!(
-            "build it for what is there: {python} -m pip install --no-cache-dir --no-binary :all: --force-reinstall {top} (of an extension of \
-             your own: its package)"
+            "build it for what is there: {python} -m pip install --no-cache-dir --no-deps --no-binary {top} --force-reinstall {top}"
         ),
     };
     Some(Cause { cause, remedy })
@@ -100,6 +122,7 @@ fn missing_library(_: &str, python: &str, words: &str) -> Option<Cause> {
     let python = shell_word(python);
     let package = PACKAGES.iter().find(|(beginning, _)| library.starts_with(beginning));
     let major = library.rsplit(".so.").next().and_then(|rest| rest.split('.').next());
+    let major = major.filter(|major| !major.is_empty() && major.bytes().all(|byte| byte.is_ascii_digit()));
     let remedy = match (package, major) {
         // their names end with CUDA's major version, which the others' files do not tell
         (Some((beginning, package)), Some(major)) if *beginning == "libcudart.so" => format!(
@@ -112,7 +135,8 @@ fn missing_library(_: &str, python: &str, words: &str) -> Option<Cause> {
             "install NVIDIA's driver there: the library is a part of it".to_owned()
         }
         (None, _) => format!(
-            "find / -name '{library}*' 2>/dev/null there, and put its folder on LD_LIBRARY_PATH (--env)"
+            "find / -name {} 2>/dev/null there, and put its folder on LD_LIBRARY_PATH (--env)",
+            shell_word(&format!("{library}*"))
         ),
     };
     Some(Cause { cause: format!("the loader does not find {library}: its ranks end at the import"), remedy })
@@ -193,7 +217,7 @@ mod tests {
             (
                 "ImportError: /o/_C.cpython-311.so: undefined symbol: _ZN3c104cuda9SetDeviceEi",
                 "/o/_C.cpython-311.so was built against another torch",
-                "--no-binary :all: --force-reinstall torch",
+                "--no-cache-dir --force-reinstall torch (of an extension",
             ),
             (
                 "ImportError: /o/mpi_lib.so: undefined symbol: __cudaRegisterFatBinaryEnd",

@@ -14,6 +14,8 @@ use crate::sha256;
 /// Variables that lead to other libraries.
 const VARIABLES: [&str; 5] = ["LD_LIBRARY_PATH", "LD_PRELOAD", "PYTHONPATH", "PYTHONHOME", "PATH"];
 const DRIVER: &str = "/sys/module/nvidia/version";
+/// So far up the folder of all packages is looked for.
+const FOLDERS: usize = 6;
 /// How long one is believed, microseconds.
 const AGE_US: i64 = 24 * 3600 * 1_000_000;
 
@@ -74,9 +76,12 @@ impl Known {
     }
 }
 
-/// The file, its folder, and the folder of all packages, which changes when one is installed.
+/// The file, its folders, and the folder of all packages, which changes when one is installed.
 fn places(file: &Path) -> impl Iterator<Item = PathBuf> {
-    file.ancestors().take(3).map(Path::to_path_buf).collect::<Vec<_>>().into_iter()
+    let all: Vec<PathBuf> = file.ancestors().take(FOLDERS).map(Path::to_path_buf).collect();
+    let is_of_all = |place: &PathBuf| place.ends_with("site-packages") || place.ends_with("dist-packages");
+    let count = all.iter().position(is_of_all).map_or(3, |last| last + 1);
+    all.into_iter().take(count)
 }
 
 /// When it changed, and how long it is.
@@ -104,6 +109,8 @@ mod tests {
             })
         };
         assert_eq!(of("").succeeded(), None);
+        let nested = folder.path().join("site-packages/horovod/torch/__init__.py");
+        assert_eq!(places(&nested).last(), Some(folder.path().join("site-packages")));
         of("").keep(Some(&file), Some("2.4.0"));
         assert_eq!(of("").succeeded(), Some(Remembered { version: Some("2.4.0".to_owned()) }));
         assert_eq!(of("/opt/cuda").succeeded(), None, "other libraries");

@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 use crate::clock;
 use crate::domain::text::os_text;
 
-/// How long an answer may take.
+/// How long an answer may take where few are knocked at.
 pub(super) const PATIENCE: Duration = Duration::from_millis(1500);
 
 /// What comes back from a port.
@@ -53,8 +53,18 @@ pub(super) struct Answers {
     pub(super) from: Vec<Option<IpAddr>>,
 }
 
-/// Connects to all of these at once, until each has answered, patience has ended, or what has come is enough.
-pub(super) fn knock(targets: &[SocketAddr], is_enough: impl Fn(&[Option<Answer>]) -> bool) -> Answers {
+/// Faults of this host's own, which say nothing of another one.
+const OWN: [Errno; 5] = [Errno::MFILE, Errno::NFILE, Errno::NOBUFS, Errno::NOMEM, Errno::ADDRNOTAVAIL];
+
+/// Connects to all of these at once, until each has answered, `patience` has ended, or what has come is enough.
+///
+/// # Errors
+/// This host can't, and why.
+pub(super) fn knock(
+    targets: &[SocketAddr],
+    patience: Duration,
+    is_enough: impl Fn(&[Option<Answer>]) -> bool,
+) -> Result<Answers, String> {
     let begun = clock::host_now().0;
     let mut answers: Vec<Option<Answer>> = vec![None; targets.len()];
     let mut from = vec![None; targets.len()];
@@ -74,13 +84,16 @@ pub(super) fn knock(targets: &[SocketAddr], is_enough: impl Fn(&[Option<Answer>]
                 from[at] = own.map(|own| own.ip().to_canonical());
                 open.push((at, socket));
             }
+            Err(error) if OWN.contains(&error) => {
+                return Err(format!("can't connect to others: {}", os_text(&error.into())));
+            }
             Err(error) => answers[at] = Some(Answer::of(error, 0)),
         }
     }
     let mut is_late = false;
     while !open.is_empty() && !is_late && !is_enough(&answers) {
         let gone = clock::host_now().0.saturating_sub(begun);
-        let left = PATIENCE.saturating_sub(Duration::from_micros(gone));
+        let left = patience.saturating_sub(Duration::from_micros(gone));
         // a last look: what came while this process had no processor has come
         is_late = left.is_zero();
         let mut polled: Vec<PollFd<'_>> =
@@ -103,7 +116,7 @@ pub(super) fn knock(targets: &[SocketAddr], is_enough: impl Fn(&[Option<Answer>]
             false
         });
     }
-    Answers { answers, from }
+    Ok(Answers { answers, from })
 }
 
 #[cfg(test)]
@@ -119,9 +132,10 @@ mod tests {
         // an address for documentation: nothing answers
         let nowhere: SocketAddr = "192.0.2.1:9".parse().unwrap();
         let begun = clock::host_now().0;
-        let told = knock(&[open.local_addr().unwrap(), gone, nowhere], |answers| {
+        let told = knock(&[open.local_addr().unwrap(), gone, nowhere], PATIENCE, |answers| {
             answers[..2].iter().all(Option::is_some)
         });
+        let told = told.unwrap();
         assert!(matches!(told.answers[0], Some(Answer::Open(_))), "{told:?}");
         assert!(matches!(told.answers[1], Some(Answer::Refused(_))), "{told:?}");
         assert_eq!(told.from[0], Some("127.0.0.1".parse().unwrap()));

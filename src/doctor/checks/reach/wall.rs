@@ -93,7 +93,7 @@ fn range(text: &str) -> Option<(u16, u16)> {
 }
 
 /// The addresses as a firewall's rule names them: one, or the network of 256 or of 65536 that all of them are in. `None` for
-/// addresses without a network in common.
+/// addresses without a network in common, and for those of the internet, whose neighbours are strangers.
 pub(super) fn source(addresses: &[IpAddr]) -> Option<String> {
     let first = *addresses.first()?;
     if addresses.iter().all(|one| *one == first) {
@@ -102,7 +102,7 @@ pub(super) fn source(addresses: &[IpAddr]) -> Option<String> {
     let v4: Option<Vec<[u8; 4]>> = addresses
         .iter()
         .map(|one| match one {
-            IpAddr::V4(one) => Some(one.octets()),
+            IpAddr::V4(one) => is_private(*one).then(|| one.octets()),
             IpAddr::V6(_) => None,
         })
         .collect();
@@ -115,6 +115,12 @@ pub(super) fn source(addresses: &[IpAddr]) -> Option<String> {
     } else {
         None
     }
+}
+
+/// Of a network of one's own, or of the addresses that providers share among theirs (100.64.0.0/10).
+fn is_private(address: Ipv4Addr) -> bool {
+    let [a, b, ..] = address.octets();
+    address.is_private() || address.is_link_local() || (a == 100 && b & 0xc0 == 64)
 }
 
 #[cfg(test)]
@@ -168,5 +174,7 @@ mod tests {
         assert_eq!(of(&["10.0.0.2", "10.0.7.9"]).as_deref(), Some("10.0.0.0/16"));
         assert_eq!(of(&["10.0.0.2", "192.168.0.2"]), None);
         assert_eq!(of(&["fd00::1", "fd00::2"]), None);
+        assert_eq!(of(&["34.1.2.3", "34.1.2.7"]), None, "strangers are between them");
+        assert_eq!(of(&["100.64.0.1", "100.64.0.2"]).as_deref(), Some("100.64.0.0/24"));
     }
 }

@@ -113,7 +113,7 @@ pub(super) fn look(model: &mut Model, plan: &LaunchPlan) -> Vec<Effect> {
     // without a script nothing that it imports is known
     checks.retain(|check| *check != "import");
     let (given, runs) = (needs::given(&plan.hosts), needs::pythons(&plan.spec, &plan.hosts));
-    let image = plan.spec.options.container.as_ref().map(|container| container.image.clone());
+    let image = needs::image(&plan.spec, &plan.hosts);
     let rests = (!checks.is_empty()).then(|| LookOf::Plan { hosts: hosts.clone(), checks, given, image });
     // one host has nothing to differ from
     let is_wanted = !reading.is_empty() || (hosts.len() > 1 && !paths.is_empty());

@@ -6,8 +6,7 @@ use crate::domain::ids::Rank;
 use crate::domain::text::sanitize;
 use crate::domain::time::Stamp;
 use crate::domain::timing::StepTiming;
-use crate::domain::trainers::Trainer;
-use crate::domain::world::{LoggedLine, RunState};
+use crate::domain::world::{LoggedLine, RankState, RunState};
 use crate::tui::core::{Level, PlayCommand};
 use crate::tui::screens::Model;
 use crate::tui::screens::run::rows::selected_rank;
@@ -17,8 +16,8 @@ pub(super) fn go(model: &mut Model, forward: bool) -> Option<PlayCommand> {
     let at = model.moment();
     let (_, run) = model.shown_run()?;
     let number = selected_rank(model).unwrap_or(Rank(0));
-    let one = run.trainers().find(|one| one.rank.placement.rank == number)?;
-    let all = events(model, run, one);
+    let rank = run.ranks.get(number.0 as usize)?;
+    let all = events(model, run, rank);
     let found = if forward {
         all.filter(|(moment, _)| *moment > at).min_by_key(|(moment, _)| *moment)
     } else {
@@ -40,12 +39,11 @@ pub(super) fn go(model: &mut Model, forward: bool) -> Option<PlayCommand> {
 fn events<'a>(
     model: &'a Model,
     run: &'a RunState,
-    one: Trainer<'a>,
+    of: &'a RankState,
 ) -> impl Iterator<Item = (Stamp, String)> + 'a {
-    let (playhead, rank) = (model.moment(), one.rank.placement.rank);
-    let later =
-        model.ui.replay.timeline_ahead.as_deref().map_or(&[][..], |ahead| ahead.steps(one.number, playhead));
-    let clock = model.world.hosts.get(&one.rank.placement.host).map(|host| &host.clock);
+    let (playhead, rank) = (model.moment(), of.placement.rank);
+    let ahead = model.ui.replay.timeline_ahead.as_deref();
+    let clock = model.world.hosts.get(&of.placement.host).map(|host| &host.clock);
     let of_step = move |(arrived, step): &'a (Stamp, Arc<StepTiming>)| {
         let begin = clock
             .and_then(|clock| clock.stamp(step.start))
@@ -60,6 +58,11 @@ fn events<'a>(
     let lines = run.log.iter().map(|(_, line)| line).chain(super::lines_ahead(model));
     let lines = lines.filter(move |line| line.line.rank == rank);
     let printed = |line: &'a Arc<LoggedLine>| (line.at, format!("prints {}", sanitize(&line.line.text)));
-    let exit = one.rank.exit.iter().map(|(at, _)| (*at, "ends".to_owned()));
-    one.state.steps.iter().chain(later).flat_map(of_step).chain(lines.map(printed)).chain(exit)
+    let exit = of.exit.iter().map(|(at, _)| (*at, "ends".to_owned()));
+    // itself, or all workers of which it is the parent
+    let trainers = run.trainers().filter(move |one| one.rank.placement.rank == rank);
+    let steps = trainers.flat_map(move |one| {
+        one.state.steps.iter().chain(ahead.map_or(&[][..], |ahead| ahead.steps(one.number, playhead)))
+    });
+    steps.flat_map(of_step).chain(lines.map(printed)).chain(exit)
 }

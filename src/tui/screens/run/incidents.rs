@@ -52,6 +52,10 @@ pub struct Noticed {
 
 /// Looks through the run that is shown, where more of it is known than before. A replay that goes back keeps what it has seen.
 pub(super) fn notice(model: &mut Model) {
+    // a glimpse has some moments alone, and what replaces it ends at the same one
+    if model.ui.replay.is_glimpse {
+        return;
+    }
     let Some((id, shown)) = model.shown_run() else { return };
     let run = whole::now(model, shown).unwrap_or(shown);
     let (until, ended) = (run.last_at, run.outcome.is_some());

@@ -124,7 +124,7 @@ impl Searched {
 
 impl LogUi {
     /// Forgets what was found: lines have other numbers now.
-    pub(super) fn forget_found(&mut self) {
+    pub(in crate::tui::screens) fn forget_found(&mut self) {
         (self.found, self.found_rows) = (None, None);
     }
 }

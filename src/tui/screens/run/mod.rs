@@ -93,6 +93,8 @@ pub struct RunUi {
     pub failure: Option<Rank>,
     /// All that a replay has seen of the whole run: the playhead may stand before it.
     pub whole: Option<Arc<Whole>>,
+    /// The same where it was looked at for some moments alone.
+    pub glimpse: Option<Arc<Whole>>,
     /// What stands out in the steps and loads of the run, as far as it has been looked through.
     pub noticed: Option<Arc<incidents::Noticed>>,
     /// Which part the arrows move.
@@ -120,7 +122,7 @@ impl RunUi {
     /// Forgets what belongs to the moments that were shown, and keeps how they are shown; also where the log stands, where
     /// `numbered`: lines have the same numbers in the recording.
     pub fn leave_moment(&mut self, numbered: bool) {
-        self.whole = None;
+        (self.whole, self.glimpse) = (None, None);
         self.moments = moments::MomentsUi::default();
         if !numbered {
             self.log_at = LogAt::Follow;

@@ -27,6 +27,8 @@ pub struct MomentsUi {
     phases: Option<Phases>,
     /// Of what is searched in all of the recording: whether forward, until that is answered.
     asked: Option<bool>,
+    /// The line that was found there.
+    landed: Option<Stamp>,
     /// In this direction the recording has no more of it.
     exhausted: Option<bool>,
 }
@@ -60,7 +62,7 @@ impl Hit {
 pub(super) fn find(model: &mut Model, forward: bool, height: usize) -> Vec<Effect> {
     let Some(pattern) = model.ui.run.log.pattern.clone() else { return Vec::new() };
     log::look_again(model);
-    let hits = hits(model, &pattern);
+    let (hits, of_steps) = hits(model, &pattern);
     let exhausted = model.ui.run.moments.exhausted.take();
     let Some(last) = hits.len().checked_sub(1) else {
         if exhausted.is_none()
@@ -73,24 +75,11 @@ pub(super) fn find(model: &mut Model, forward: bool, height: usize) -> Vec<Effec
         model.notice(Level::Info, text);
         return Vec::new();
     };
-    let ui = &model.ui.run;
-    let is_on = |hit: &Hit| match hit {
-        Hit::Line(_, line) => ui.log.found == Some(*line),
-        Hit::Moment(at, words) => ui.moments.on.as_ref().is_some_and(|on| (on.0, &on.1) == (*at, words)),
-    };
-    let playhead = replay::state(model).map(|state| state.playhead);
-    // the one that was found beyond those in memory is the newest of them now
-    let on = hits.iter().position(is_on).or_else(|| (Some(hits[last].at()) == playhead).then_some(last));
-    let is_at_end = on.is_some_and(|on| if forward { on == last } else { on == 0 });
-    let is_line = |hit: &Hit| matches!(hit, Hit::Line(..));
-    if is_at_end
+    let on = position(model, &hits);
+    if !of_steps
         && exhausted != Some(forward)
-        && hits.iter().any(is_line)
-        && let Some(effect) = beyond(
-            model,
-            &pattern,
-            if forward { Stretch::After(hits[last].at()) } else { Stretch::Before(hits[0].at()) },
-        )
+        && let Some(stretch) = unread(&hits, on, forward)
+        && let Some(effect) = beyond(model, &pattern, stretch)
     {
         return vec![effect];
     }
@@ -126,58 +115,85 @@ pub(super) fn find(model: &mut Model, forward: bool, height: usize) -> Vec<Effec
     }
 }
 
+/// Which of them the search has come to.
+fn position(model: &Model, hits: &[Hit]) -> Option<usize> {
+    let ui = &model.ui.run;
+    let is_on = |hit: &Hit| match hit {
+        Hit::Line(_, line) => ui.log.found == Some(*line),
+        Hit::Moment(at, words) => ui.moments.on.as_ref().is_some_and(|on| (on.0, &on.1) == (*at, words)),
+    };
+    // a line that was found beyond those in memory is in the newest row of them now, which may have begun before
+    let landed = replay::state(model).map(|state| state.playhead).filter(|at| ui.moments.landed == Some(*at));
+    let is_landed = |hit: &Hit| matches!(hit, Hit::Line(..)) && landed.is_some_and(|at| hit.at() <= at);
+    hits.iter().position(is_on).or_else(|| hits.iter().rposition(is_landed))
+}
+
+/// What of the recording lies between a match and the next one that is known, where no further line is known in that direction.
+fn unread(hits: &[Hit], on: Option<usize>, forward: bool) -> Option<Stretch> {
+    let on = on?;
+    let (before, after) = (&hits[..on], &hits[on + 1..]);
+    let (ahead, next) = if forward { (after, after.first()) } else { (before, before.last()) };
+    let (at, to) = (hits[on].at(), next.map(Hit::at));
+    let is_known = ahead.iter().any(|hit| matches!(hit, Hit::Line(..)));
+    (!is_known).then_some(if forward { Stretch::After(at, to) } else { Stretch::Before(at, to) })
+}
+
 /// A part of a recording.
 #[derive(Clone, Copy)]
 enum Stretch {
     All,
-    After(Stamp),
-    Before(Stamp),
+    /// From a moment on, up to another one.
+    After(Stamp, Option<Stamp>),
+    /// Before a moment, back to another one.
+    Before(Stamp, Option<Stamp>),
 }
 
-/// Has all of a recording looked through, beyond the lines in memory.
+/// Has a part of a recording looked through, beyond the lines in memory.
 fn beyond(model: &mut Model, pattern: &Pattern, stretch: Stretch) -> Option<Effect> {
     let state = replay::state(model)?;
-    let (forward, from, turns) = match stretch {
-        Stretch::All => (false, state.playhead, true),
-        Stretch::After(at) => (true, at.max(state.playhead), false),
-        Stretch::Before(at) => (false, at.min(state.playhead), false),
+    let (forward, from, to, turns) = match stretch {
+        Stretch::All => (false, state.playhead, None, true),
+        Stretch::After(at, to) => (true, at.max(state.playhead), to, false),
+        Stretch::Before(at, to) => (false, at.min(state.playhead), to, false),
     };
     let ui = &mut model.ui.run;
     ui.moments.asked = Some(forward);
     let (rank, least) = (ui.log_rank, ui.log.least.level());
-    let search = LineSearch { pattern: pattern.clone(), rank, least, forward, from, turns };
+    let search = LineSearch { pattern: pattern.clone(), rank, least, forward, from, to, turns };
     model.toast(Level::Info, format!("looking through the recording for {} …", pattern.source()), None);
     Some(Effect::FindLine(Box::new(search)))
 }
 
-/// All of the recording was looked through: the playhead goes to the line, or there is none and what is in memory is gone
-/// through from its other end.
+/// The recording was looked through: the playhead goes to the line, or there is none and the next of what is known is gone to.
+/// What comes when the search has ended moves nothing.
 pub(in crate::tui::screens) fn line_found(model: &mut Model, at: Option<Stamp>) -> Vec<Effect> {
     let Some(forward) = model.ui.run.moments.asked.take() else { return Vec::new() };
-    if at.is_some() {
+    if let Some(at) = at {
         let ui = &mut model.ui.run;
         (ui.log.found, ui.log_at, ui.moments.on) = (None, LogAt::Follow, None);
-        return Vec::new();
+        ui.moments.landed = Some(at);
+        return vec![Effect::Play(PlayCommand::SeekTo(at))];
     }
     model.ui.run.moments.exhausted = Some(forward);
     let height = usize::from(super::bands(model).logs.below_head().h);
     find(model, forward, height)
 }
 
-/// All that has it, in the order of time.
-fn hits(model: &mut Model, pattern: &Pattern) -> Vec<Hit> {
-    let Some((_, run)) = model.shown_run() else { return Vec::new() };
+/// All that has it, in the order of time; and whether that is of the steps alone.
+fn hits(model: &mut Model, pattern: &Pattern) -> (Vec<Hit>, bool) {
+    let Some((_, run)) = model.shown_run() else { return (Vec::new(), false) };
     let lines = log::found_rows(&model.ui.run).iter().map(|(line, at)| Hit::Line(*at, *line));
     let marks = marks::shown(model).iter().map(|mark| (mark.at, format!("mark: {}", mark.words())));
     let stages = whole::stages(model, run).iter().map(|(at, stage)| (*at, format!("stage {}", stage.name())));
     let moments = marks.chain(stages).filter(|(_, words)| pattern.is_in(words));
     let mut hits: Vec<Hit> = lines.chain(moments.map(|(at, words)| Hit::Moment(at, words))).collect();
-    if hits.is_empty() {
+    let of_steps = hits.is_empty();
+    if of_steps {
         let phases = phases(model, pattern).into_iter();
         hits = phases.map(|(at, words)| Hit::Moment(at, words)).collect();
     }
     hits.sort_by_key(Hit::at);
-    hits
+    (hits, of_steps)
 }
 
 /// The phases that have it, of the selected rank, as far as the replay keeps steps or had them at the search before.

@@ -29,8 +29,6 @@ pub struct Whole {
     clock_jumps: Vec<ClockJump>,
     /// The number of its newest step.
     step: Option<u64>,
-    /// Whether it was looked at for some moments alone.
-    is_glimpse: bool,
 }
 
 /// Remembers what the playhead has reached, where that is more than before.
@@ -38,10 +36,10 @@ pub(super) fn keep(model: &mut Model) {
     let Mode::Replay(state) = &model.mode else { return };
     let until = state.playhead;
     let Some((id, run)) = model.shown_run() else { return };
-    let kept = model.ui.run.whole.as_deref().filter(|whole| whole.run == *id);
+    let ui = &model.ui.run;
     let is_glimpse = model.ui.replay.is_glimpse;
-    if kept.is_some_and(|whole| whole.until > until || whole.until == until && whole.is_glimpse <= is_glimpse)
-    {
+    let kept = if is_glimpse { &ui.glimpse } else { &ui.whole };
+    if kept.as_deref().is_some_and(|whole| whole.run == *id && whole.until >= until) {
         return;
     }
     let whole = Whole {
@@ -53,9 +51,9 @@ pub(super) fn keep(model: &mut Model) {
         alerts: model.world.alerts.all().map(told).collect(),
         clock_jumps: jumps_in(&model.world, run),
         step: newest_step(run),
-        is_glimpse,
     };
-    model.ui.run.whole = Some(Arc::new(whole));
+    let kept = if is_glimpse { &mut model.ui.run.glimpse } else { &mut model.ui.run.whole };
+    *kept = Some(Arc::new(whole));
 }
 
 /// A host's clock went ahead of this machine's by so many microseconds: one of the two was set, or slept.
@@ -100,8 +98,14 @@ pub fn last_step(model: &Model, run: &RunState) -> Option<u64> {
     kept(model, run).filter(|whole| whole.until >= state.end)?.step
 }
 
+/// What was seen of it; more of it was looked at for some moments alone, which counts while the rest is read.
 fn kept<'a>(model: &'a Model, run: &RunState) -> Option<&'a Whole> {
-    model.ui.run.whole.as_deref().filter(|whole| model.is_replay() && whole.run == run.spec.id)
+    let ui = &model.ui.run;
+    let of = |whole: &'a Option<Arc<Whole>>| {
+        whole.as_deref().filter(|whole| model.is_replay() && whole.run == run.spec.id)
+    };
+    let glimpse = of(&ui.glimpse).filter(|_| model.ui.replay.is_glimpse);
+    [of(&ui.whole), glimpse].into_iter().flatten().max_by_key(|whole| whole.until)
 }
 
 /// What is shown of the whole run, whatever the playhead stands at.

@@ -62,7 +62,12 @@ pub(super) fn draw(canvas: &mut Canvas<'_>, zone: &Zone, y: u16, part: Part) {
         if let Some(x) = column(part, at).filter(|x| *x >= free) {
             free = label(canvas, (x, y), part.x + part.w, &words(zone, at, step), dim);
         }
-        at = at.plus_micros(step);
+        let next = at.plus_micros(step);
+        // at the end of all time it stands still
+        if next <= at {
+            break;
+        }
+        at = next;
     }
 }
 
@@ -102,7 +107,7 @@ fn columns_of(step: i64) -> u16 {
 /// The first round moment from `start` on, by the clocks of the time zone.
 fn first(zone: &Zone, start: Stamp, step: i64) -> Stamp {
     let local = zone.local_us(start);
-    start.plus_micros((-local).rem_euclid(step))
+    start.plus_micros(local.wrapping_neg().rem_euclid(step))
 }
 
 /// `14:32`, `14:32:05`, of parts of a second `:05.250` and `:05.250300`.
