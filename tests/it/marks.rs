@@ -341,13 +341,13 @@ fn a_mark_of_a_replay_stands_there_when_it_is_opened_again() {
     assert_eq!(std::fs::read(&path).unwrap(), before, "the recording is as it was");
 }
 
-fn hvtui(folder: &Path, args: &[&str]) -> Output {
+pub(crate) fn hvtui(folder: &Path, args: &[&str]) -> Output {
     let mut command = Command::new(env!("CARGO_BIN_EXE_hvtui"));
     command.args(args).current_dir(folder).env_clear().env("HOME", folder).env("TZ", "UTC");
     command.stdin(Stdio::null()).output().unwrap()
 }
 
-fn good(folder: &Path, args: &[&str]) -> String {
+pub(crate) fn good(folder: &Path, args: &[&str]) -> String {
     let output = hvtui(folder, args);
     assert!(output.status.success() && output.stderr.is_empty(), "{output:?}");
     String::from_utf8(output.stdout).unwrap()

@@ -1,24 +1,10 @@
 //! The screens of a replay as an asciicast: played, they are the screens.
 
-use std::path::Path;
-use std::process::{Command, Output, Stdio};
-
 use serde_json::Value;
 
 use super::write;
 use crate::common::world::training;
-
-fn hvtui(folder: &Path, args: &[&str]) -> Output {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_hvtui"));
-    command.args(args).current_dir(folder).env_clear().env("HOME", folder).env("TZ", "UTC");
-    command.stdin(Stdio::null()).output().unwrap()
-}
-
-fn good(folder: &Path, args: &[&str]) -> String {
-    let output = hvtui(folder, args);
-    assert!(output.status.success() && output.stderr.is_empty(), "{output:?}");
-    String::from_utf8(output.stdout).unwrap()
-}
+use crate::marks::{good, hvtui};
 
 /// What a terminal shows that has been given these bytes: text, places and clearing, without colours.
 struct Shown {
