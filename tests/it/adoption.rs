@@ -5,6 +5,7 @@ use std::process::Command;
 
 use crate::common::bed::{Bed, ended, exit, hvtui, rank_process, running, state, text};
 use crate::common::cluster;
+use crate::common::in_time::OutputInTime;
 use crate::common::processes::{alive, kill, pid_in, until, wait_for};
 use hvtui::domain::engine::{Engine, Launcher, Program};
 use hvtui::domain::ids::Rank;
@@ -212,7 +213,7 @@ fn what_a_supervisor_may_know_does_not_reach_the_one_that_adopts() {
 
 /// The spec with mpirun as the one that starts its ranks; `None`, after saying why, where there is none.
 fn by_mpirun(mut spec: HostRun) -> Option<HostRun> {
-    if Command::new("mpirun").arg("--version").output().is_err() {
+    if Command::new("mpirun").arg("--version").output_in_time().is_err() {
         cluster::skip("no mpirun: apt-get install openmpi-bin");
         return None;
     }

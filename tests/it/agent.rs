@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use crate::common::plan;
-use crate::common::processes::{alive, kill, pid_in, until, wait_for, waited_for_processors};
+use crate::common::processes::{alive, end_of, kill, pid_in, until, wait_for, waited_for_processors};
 use bytes::BytesMut;
 use hvtui::agent::{AgentConfig, AgentError, Telemetry, serve};
 use hvtui::domain::gpu::Reading;
@@ -862,6 +862,6 @@ fn death_between_prepare_and_commit_frees_the_gpu() {
     }
     assert!(lease::claim(&other).is_err());
     agent.kill().unwrap();
-    agent.wait().unwrap();
+    end_of(&mut agent);
     until("the GPU to be free", || lease::claim(&other).is_ok());
 }

@@ -8,6 +8,7 @@ use std::sync::OnceLock;
 
 use crate::common::client::{Client, Ended};
 use crate::common::cluster::Cluster;
+use crate::common::in_time::StatusInTime;
 use crate::common::processes::{end_of, until, until_says};
 use hvtui::supervise::state::Phase;
 use serde_json::Value;
@@ -53,7 +54,7 @@ impl Running {
     }
 
     fn signal(&self, cluster: &Cluster, name: &str) {
-        let sent = cluster.hub("kill").args(["-s", name, &self.child.id().to_string()]).status();
+        let sent = cluster.hub("kill").args(["-s", name, &self.child.id().to_string()]).status_in_time();
         assert!(sent.expect("kill").success());
     }
 

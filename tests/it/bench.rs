@@ -5,6 +5,7 @@ use std::process::{Command, Output};
 use serde_json::Value;
 
 use crate::common::built;
+use crate::common::in_time::OutputInTime;
 use crate::json_forms::assert_value_fits;
 
 fn command(arguments: &[&str]) -> Command {
@@ -28,7 +29,7 @@ fn links_carry_bytes_and_say_how_many() {
             .env_remove("WORLD_SIZE")
             .args(["bench", "link", "--millis", "100"])
             .args(arguments);
-        command.output().unwrap()
+        command.output_in_time().unwrap()
     };
     let output = link(&["-np", "3", "--streams", "2", "--json"]);
     assert!(output.status.success(), "{}", text(&output.stderr));
@@ -50,7 +51,7 @@ fn links_carry_bytes_and_say_how_many() {
 }
 
 fn bench(arguments: &[&str]) -> Output {
-    command(arguments).output().unwrap()
+    command(arguments).output_in_time().unwrap()
 }
 
 /// With the scripted library of `tests/fake_nccl` under the names of NCCL and of the driver; and what it was asked to do.
@@ -68,7 +69,7 @@ fn with_gpus(arguments: &[&str], script: &[(&str, &str)]) -> (Output, String) {
     }
     command.env("LD_LIBRARY_PATH", folder.path()).env("HVTUI_GPU_LIBS", folder.path());
     command.env("FAKE_NCCL_MEET", meet).env("FAKE_NCCL_LOG", &log).envs(script.iter().copied());
-    let output = command.output().unwrap();
+    let output = command.output_in_time().unwrap();
     (output, std::fs::read_to_string(log).unwrap_or_default())
 }
 
@@ -240,7 +241,7 @@ fn without_gpus_nccl_is_an_error_that_says_what_is_missing() {
         .env("HVTUI_GPU_LIBS", "/nonexistent")
         .env("PATH", "")
         .env("HOME", "/nonexistent")
-        .output();
+        .output_in_time();
     let err = text(&one.unwrap().stderr);
     let driver = std::fs::exists("/dev/nvidiactl").unwrap_or(false);
     let library = err.contains("no libnccl.so.2") && err.contains("or name its folder in HVTUI_GPU_LIBS");

@@ -13,6 +13,7 @@ use tempfile::TempDir;
 
 use super::common::processes::{alive, kill, pid_in, until, wait_for};
 use super::common::terminal::Terminal;
+use crate::common::in_time::OutputInTime;
 
 /// Prints without end; its pid is in the file `printer`.
 const ENDLESS: &str = "echo $$ > printer; i=0; while :; do i=$((i+1)); echo said $i; done";
@@ -43,7 +44,7 @@ impl Person {
     }
 
     fn run(&self, args: &[&str]) -> Output {
-        self.hvtui(args).output().unwrap()
+        self.hvtui(args).output_in_time().unwrap()
     }
 
     /// The only run, as `runs --json` tells it.
@@ -64,7 +65,7 @@ impl Drop for Person {
     /// A test that failed leaves nothing behind.
     fn drop(&mut self) {
         if std::thread::panicking() {
-            let _ = self.hvtui(&["stop", "last", "--now"]).output();
+            let _ = self.hvtui(&["stop", "last", "--now"]).output_in_time();
         }
     }
 }

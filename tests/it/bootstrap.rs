@@ -4,6 +4,7 @@ use std::process::Stdio;
 
 use crate::common::client::Client;
 use crate::common::cluster::{Cluster, skip, text};
+use crate::common::in_time::OutputInTime;
 use crate::common::processes::until;
 
 /// What nvidia-smi says on a host with one GPU and one process: to each field that it is asked for, by its name.
@@ -96,7 +97,7 @@ fn clients_and_hosts_that_install_at_once_into_one_home_leave_one_binary() {
         command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("hvtui")
     };
     for running in clients.each_ref().map(start) {
-        let out = running.wait_with_output().expect("an end");
+        let out = running.output_in_time().expect("an end");
         assert!(out.status.success(), "{}{}", text(&out.stdout), text(&out.stderr));
     }
     assert_eq!(files(&cluster, "n1", "~/.cache"), ["hvtui"]);
@@ -219,10 +220,10 @@ fn an_upload_that_is_cut_leaves_nothing_and_the_next_one_is_whole() {
     let Some(cluster) = Cluster::up(1, &[]) else { return };
     let client = Client::new(&cluster);
     let tc = |words: &str| {
-        let out = cluster.hub("tc").args(words.split(' ')).output().expect("tc");
+        let out = cluster.hub("tc").args(words.split(' ')).output_in_time().expect("tc");
         assert!(out.status.success(), "tc {words}: {}", text(&out.stderr));
     };
-    if cluster.hub("tc").arg("-V").output().is_err() {
+    if cluster.hub("tc").arg("-V").output_in_time().is_err() {
         return skip("tc is not installed: apt-get install iproute2");
     }
     tc("qdisc add dev n1 root tbf rate 40mbit burst 64k latency 400ms");
@@ -231,7 +232,7 @@ fn an_upload_that_is_cut_leaves_nothing_and_the_next_one_is_whole() {
     let arriving = || cluster.on("n1", "find ~/.cache/hvtui -name '.up.*' -size +1M 2>/dev/null");
     until("the upload to be under way", || !arriving().is_empty());
     cluster.change("stop", "n1");
-    let out = running.wait_with_output().expect("an end");
+    let out = running.output_in_time().expect("an end");
     assert_eq!(out.status.code(), Some(69), "{}", text(&out.stdout));
     assert!(!files(&cluster, "n1", "~/.cache").contains(&"hvtui".to_owned()));
     tc("qdisc del dev n1 root");

@@ -8,6 +8,8 @@ use serde_json::Value;
 use crate::json_forms::assert_fits;
 use crate::local_runs::Person;
 
+use crate::common::in_time::OutputInTime;
+
 fn said(out: &Output) -> String {
     format!("{}{}", String::from_utf8_lossy(&out.stdout), String::from_utf8_lossy(&out.stderr))
 }
@@ -78,7 +80,7 @@ fn a_cut_recording_is_named_and_closed_and_one_that_is_written_is_left_alone() {
         .env_clear()
         .env("HOME", person.home())
         .env("PATH", "/usr/bin:/bin")
-        .output()
+        .output_in_time()
         .unwrap();
     if before.len() > 1024 {
         assert_eq!(full.status.code(), Some(74), "{}", said(&full));

@@ -3,6 +3,8 @@
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
 
+use crate::common::in_time::{OutputInTime, StatusInTime};
+
 struct Ran {
     code: i32,
     out: String,
@@ -17,7 +19,7 @@ fn hvtui_in(dir: &Path, args: &[&str]) -> Ran {
         .env_clear()
         .env("HOME", dir)
         .stdin(Stdio::null())
-        .output()
+        .output_in_time()
         .unwrap();
     Ran {
         code: output.status.code().unwrap(),
@@ -115,7 +117,7 @@ fn completions_for_each_shell() {
     insta::assert_snapshot!("completions_bash", hvtui(&["completions", "bash"]).out);
     let dir = tempfile::tempdir().unwrap();
     std::fs::write(dir.path().join("hvtui.bash"), hvtui(&["completions", "bash"]).out).unwrap();
-    let checked = Command::new("bash").arg("-n").arg(dir.path().join("hvtui.bash")).status();
+    let checked = Command::new("bash").arg("-n").arg(dir.path().join("hvtui.bash")).status_in_time();
     assert!(checked.unwrap().success(), "bash reads it");
 }
 
@@ -186,7 +188,7 @@ fn the_log_goes_into_a_file_and_never_to_the_terminal() {
             .current_dir(dir.path())
             .env_clear()
             .envs([("HOME", dir.path().to_str().unwrap()), ("HVTUI_LOG", filter)])
-            .output()
+            .output_in_time()
             .unwrap()
     };
     let log = dir.path().join(".local/state/hvtui/hvtui.log");
@@ -209,6 +211,6 @@ fn a_reader_that_goes_away_is_no_failure() {
         .spawn()
         .unwrap();
     drop(child.stdout.take());
-    let output = child.wait_with_output().unwrap();
+    let output = child.output_in_time().unwrap();
     assert_eq!((output.status.code(), output.stderr.len()), (Some(0), 0));
 }

@@ -8,6 +8,7 @@ use crate::common::built;
 use crate::common::client::{Client, Ended};
 use crate::common::cluster::Cluster;
 use crate::common::docker::{IMAGE, up};
+use crate::common::in_time::OutputInTime;
 use crate::common::processes::{end_of, kill, until, wait_for};
 use rustix::process::Signal;
 use serde_json::{Value, json};
@@ -368,7 +369,7 @@ fn secrets_are_in_no_argument_and_reach_the_ranks() {
         "0"
     );
     let_go(cluster);
-    let out = child.wait_with_output().expect("its end");
+    let out = child.output_in_time().expect("its end");
     assert!(String::from_utf8_lossy(&out.stdout).contains("has it"), "{out:?}");
     none_is_left(cluster);
 }
@@ -535,7 +536,7 @@ fn ranks_get_their_gpus_and_what_they_start_on_them_is_theirs() {
     assert!(small.out.contains("container tutorial has GPUs and 64 MB of /dev/shm"), "{small:#?}");
     cluster.on("n1", "docker rm -f tutorial");
     let_go(&cluster);
-    let out = child.wait_with_output().expect("its end");
+    let out = child.output_in_time().expect("its end");
     let said = String::from_utf8_lossy(&out.stdout).into_owned();
     let both = format!("{},{}", uuid(2), uuid(0));
     assert_eq!(said.matches(&format!("{both} and {both}")).count(), 2, "{out:?}");
@@ -578,7 +579,7 @@ fn a_sync_leaves_a_running_container_its_tree() {
     let trees = || cluster.on("n1", "ls -d ~/.code.hvtui-* | wc -l");
     assert_eq!(trees().trim(), "1", "the older tree stays: {second:#?}");
     let_go(cluster);
-    let out = child.wait_with_output().expect("its end");
+    let out = child.output_in_time().expect("its end");
     let said = String::from_utf8_lossy(&out.stdout);
     assert!(said.contains("one") && out.status.success(), "{out:?}");
 }

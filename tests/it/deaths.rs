@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use crate::common::bed::{Bed, ended, exit, hvtui, rank_process, running};
+use crate::common::in_time::OutputInTime;
 use crate::common::processes::{alive, kill, pid_in, until};
 use crate::common::stuck_file::StuckFile;
 use hvtui::domain::ids::Rank;
@@ -65,7 +66,7 @@ fn a_reboot_is_told_and_is_no_success() {
         hvtui().display()
     );
     let rebooted = wrapper(&bed, "rebooted", &script);
-    if !Command::new(&rebooted).arg("--version").output().is_ok_and(|out| out.status.success()) {
+    if !Command::new(&rebooted).arg("--version").output_in_time().is_ok_and(|out| out.status.success()) {
         return skip("no right to mount in a namespace of its own");
     }
     let dir = bed.start(bed.spec(&["exit 0", "exec sleep 600", "exec sleep 600"], 1000));

@@ -4,6 +4,7 @@
 use std::process::Command;
 use std::time::Duration;
 
+use crate::common::in_time::OutputInTime;
 use crate::common::terminal::Terminal;
 
 #[test]
@@ -80,14 +81,14 @@ fn the_keys_of_the_recorded_tour_still_do_what_it_shows() {
     let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR"));
     let folder = tempfile::tempdir().expect("a folder");
     let cast = folder.path().join("tour.cast");
-    if Command::new("tmux").arg("-V").output().is_err() {
+    if Command::new("tmux").arg("-V").output_in_time().is_err() {
         return crate::common::cluster::skip("no tmux: apt-get install tmux");
     }
     let tour = Command::new("python3")
         .arg(root.join("tests/screenshot"))
         .args(["--quick", "--hvtui", env!("CARGO_BIN_EXE_hvtui"), "--cast"])
         .arg(&cast)
-        .output()
+        .output_in_time()
         .expect("python3");
     assert!(tour.status.success(), "{}", String::from_utf8_lossy(&tour.stderr));
     // of what is in the repository the same must be true

@@ -13,6 +13,7 @@ use serde_json::Value;
 use crate::common::built;
 use crate::common::client::{Client, Ended};
 use crate::common::cluster::Cluster;
+use crate::common::in_time::{OutputInTime, StatusInTime};
 use crate::common::processes::until;
 use crate::common::terminal::Terminal;
 use crate::json_forms::assert_value_fits;
@@ -231,7 +232,7 @@ fn file_systems_and_drivers_are_judged_on_the_host_itself() {
     let library = cluster.dir().join("libcuda.so.1");
     let mut compile = Command::new("gcc");
     compile.args(["-shared", "-fPIC", "-o"]).arg(&library).arg(&source);
-    assert!(compile.status().expect("gcc").success());
+    assert!(compile.status_in_time().expect("gcc").success());
     cluster.on("n3", &format!("mkdir -p ~/cuda && cp {} ~/cuda", library.display()));
     cluster.on("n3", "/sbin/ldconfig -C ~/ld.cache ~/cuda && mount --bind ~/ld.cache /etc/ld.so.cache");
     let told = json(&client.run(&["doctor", "--json"]));
@@ -337,7 +338,7 @@ fn a_bundle_shows_its_files_first_and_holds_no_secret() {
     let unpacked = std::process::Command::new("tar")
         .args(["-xzf", "help.tar.gz"])
         .current_dir(client.path(""))
-        .status()
+        .status_in_time()
         .expect("tar");
     assert!(unpacked.success());
     let mut names = Vec::new();
@@ -392,7 +393,7 @@ fn a_host_that_hangs_or_is_gone_keeps_no_other_one_waiting() {
         cluster.processes("n3").iter().any(|process| process.args.ends_with("sleep 1000"))
     });
     cluster.change("cut", "n3");
-    let out = asking.wait_with_output().expect("its end");
+    let out = asking.output_in_time().expect("its end");
     let told: Value = serde_json::from_slice(&out.stdout).expect("JSON");
     assert_eq!(verdict(&told, "python", "n3")["mark"], "unknown", "{told:#}");
     assert_eq!(

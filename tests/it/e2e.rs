@@ -13,6 +13,7 @@ use crate::common::built;
 use crate::common::client::{Client, Ended};
 use crate::common::cluster;
 use crate::common::cluster::Cluster;
+use crate::common::in_time::{OutputInTime, StatusInTime};
 use crate::common::left;
 use crate::common::processes::{end_of, until};
 use serde_json::Value;
@@ -174,7 +175,7 @@ fn a_key_that_the_host_does_not_accept_is_named() {
         .hub("ssh-keygen")
         .args(["-q", "-t", "ed25519", "-N", "", "-f"])
         .arg(client.path("other"))
-        .status();
+        .status_in_time();
     assert!(made.expect("ssh-keygen").success());
     let own = format!("identity = \"{}\"", client.path("other").display());
     let toml: Vec<String> = cluster
@@ -333,7 +334,7 @@ fn a_stop_waits_for_a_host_that_comes_back() {
     until("the end of n1's share", || said().contains("n1: nothing of run"));
     assert!(said().contains("hvtui: n2: "), "{}", said());
     cluster.change("start", "n2");
-    let ended = stop.wait_with_output().expect("its end");
+    let ended = stop.output_in_time().expect("its end");
     assert!(ended.status.success() && said().contains("n2: nothing of run"), "{}", said());
     nothing_left(&cluster, &run);
 }
@@ -346,7 +347,7 @@ fn an_interrupted_run_is_stopped_everywhere() {
     let said = || fs::read_to_string(client.path("out")).unwrap_or_default();
     until("both ranks", || said().matches("up").count() >= 2);
     let run = only_run(&client);
-    let sent = cluster.hub("kill").args(["-s", "INT", &first.id().to_string()]).status();
+    let sent = cluster.hub("kill").args(["-s", "INT", &first.id().to_string()]).status_in_time();
     assert!(sent.expect("kill").success());
     let status = end_of(&mut first);
     assert_eq!(status.code(), Some(130), "an interrupted run is stopped: {}", said());
@@ -435,7 +436,8 @@ fn the_secret_of_a_run_is_nowhere_on_disk() {
     for host in ["n1", "n2"] {
         assert_eq!(cluster.on(host, &format!("grep -rl {secret} ~ | wc -l")).trim(), "0", "{host}");
     }
-    let here = cluster.hub("grep").args(["-rl", &secret]).arg(client.path("")).output().expect("grep");
+    let here =
+        cluster.hub("grep").args(["-rl", &secret]).arg(client.path("")).output_in_time().expect("grep");
     assert_eq!(String::from_utf8_lossy(&here.stdout), "");
 }
 

@@ -9,6 +9,7 @@ use std::sync::OnceLock;
 
 use crate::common::client::{Client, Ended};
 use crate::common::cluster::{Cluster, skip};
+use crate::common::in_time::OutputInTime;
 
 /// `conda NAME...`: a Miniconda in `~/miniconda3` with these environments; the first has an activation script, a
 /// variable of its own and one of a package.
@@ -264,7 +265,8 @@ fn what_a_login_environment_holds_is_in_no_file() {
         let found = cluster.on(host, "grep -rl canary-77aa ~ /run/lock /dev/shm 2>/dev/null; true");
         assert!(found.lines().all(|file| file.ends_with("/.profile")), "on {host}: {found}");
     }
-    let own = std::process::Command::new("grep").args(["-rl", "canary-77aa"]).arg(client.path("")).output();
+    let own =
+        std::process::Command::new("grep").args(["-rl", "canary-77aa"]).arg(client.path("")).output_in_time();
     assert_eq!(String::from_utf8_lossy(&own.expect("grep").stdout), "", "nor here");
 }
 
@@ -362,7 +364,7 @@ fn a_shared_library_that_is_missing_is_named_as_the_cause() {
 #[test]
 fn torchrun_starts_the_python_of_the_venv_on_both_hosts() {
     let Some(cluster) = two() else { return };
-    let torch = std::process::Command::new("/usr/bin/python3").args(["-c", "import torch"]).output();
+    let torch = std::process::Command::new("/usr/bin/python3").args(["-c", "import torch"]).output_in_time();
     if !torch.is_ok_and(|out| out.status.success()) {
         skip("python3-torch is not installed");
         return;

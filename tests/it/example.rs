@@ -3,6 +3,7 @@
 use std::process::Command;
 
 use crate::common::built;
+use crate::common::in_time::OutputInTime;
 
 #[test]
 fn they_run_alone() {
@@ -14,7 +15,7 @@ fn they_run_alone() {
         for name in ["RANK", "WORLD_SIZE", "HVTUI_REPORT"] {
             command.env_remove(name);
         }
-        let output = command.output().unwrap();
+        let output = command.output_in_time().unwrap();
         assert_eq!(String::from_utf8_lossy(&output.stdout), words);
     }
 }
@@ -40,7 +41,7 @@ fn run(name: &str, transport: &str, words: &str) {
         .args(["run", "-np", "3", "--env", &format!("HVTUI_TRANSPORT={transport}"), "--"])
         .arg(built::example(name));
     command.env_remove("XDG_STATE_HOME").env_remove("XDG_RUNTIME_DIR").env("HOME", home.path());
-    let output = command.output().unwrap();
+    let output = command.output_in_time().unwrap();
     let printed = String::from_utf8_lossy(&output.stdout);
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     for rank in 0..3 {

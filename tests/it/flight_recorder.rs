@@ -8,6 +8,8 @@ use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
 use crate::common::fake_nvml::FakeNvml;
+use crate::common::in_time::OutputInTime;
+use crate::common::processes::end_of;
 use crate::json_forms::assert_value_fits;
 use hvtui::domain::world::World;
 use serde_json::{Value, json};
@@ -42,7 +44,7 @@ impl Person {
     }
 
     fn said(&self, args: &[&str]) -> String {
-        let output = self.hvtui(args).output().unwrap();
+        let output = self.hvtui(args).output_in_time().unwrap();
         assert!(output.status.success(), "{output:?}");
         String::from_utf8(output.stdout).unwrap()
     }
@@ -91,7 +93,7 @@ fn the_rank_that_has_not_come_is_named_while_the_run_stands() {
     assert_eq!(stacks["collectives"][1]["groups"][0]["last"], 2, "{stacks}");
     assert_eq!(stacks["nccl"]["differences"][0]["function"], "AllReduce");
     person.said(&["stop", "last"]);
-    assert_ne!(run.wait().unwrap().code(), Some(0));
+    assert_ne!(end_of(&mut run).code(), Some(0));
 }
 
 #[test]
@@ -101,14 +103,14 @@ fn nccl_that_knows_text_alone_is_understood() {
     let said = person.wait_for("hvtui: NCCL RAS: rank 1 has launched 62 AllReduce, 2 ranks have launched 63");
     assert!(said.contains("; rank 2 does not answer"), "{said}");
     person.said(&["stop", "last"]);
-    run.wait().unwrap();
+    end_of(&mut run);
 }
 
 #[test]
 fn a_rank_that_fails_leaves_the_collective_that_was_waited_for() {
     let person = Person::new("fails");
     let mut run = person.launch("differing", "1:7");
-    assert_eq!(run.wait().unwrap().code(), Some(7));
+    assert_eq!(end_of(&mut run).code(), Some(7));
     let differs = "rank 2 called broadcast #3 of the default group where ranks 0-1 called all_reduce #3";
     let said = std::fs::read_to_string(person.log()).unwrap();
     assert!(said.contains(&format!("hvtui: {differs}\n")), "{said}");
@@ -120,7 +122,7 @@ fn a_rank_that_fails_leaves_the_collective_that_was_waited_for() {
     reader.envelopes(..).for_each(|envelope| world.apply(&envelope.unwrap()));
     assert_eq!(world.runs.values().next().unwrap().collected.words()[0], differs);
     // who attaches later hears it from the files that are left
-    let again = person.hvtui(&["attach", "last"]).output().unwrap();
+    let again = person.hvtui(&["attach", "last"]).output_in_time().unwrap();
     let said = String::from_utf8_lossy(&again.stderr).into_owned();
     assert!(said.contains("exit 7"), "{said}");
 }

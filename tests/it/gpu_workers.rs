@@ -7,7 +7,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use crate::common::processes::until;
+use crate::common::in_time::OutputInTime;
+use crate::common::processes::{end_of, until};
 use crate::common::scripted_gpu::{LIBRARIES, ScriptedGpu};
 use hvtui::domain::report::Report;
 use hvtui::domain::timing::StepTiming;
@@ -102,13 +103,13 @@ impl<'a> Run<'a> {
     fn alone(&self) -> Rank {
         let (mut command, report) = self.command(0);
         command.arg("--checkpoint").arg(self.checkpoint());
-        Rank { output: command.output().unwrap(), report }
+        Rank { output: command.output_in_time().unwrap(), report }
     }
 
     /// Several, of this host; `own` adds what sets a rank apart.
     fn ranks(&self, world: usize, own: impl Fn(usize, &mut Command)) -> Vec<Rank> {
         let ended =
-            |(child, report): (Child, PathBuf)| Rank { output: child.wait_with_output().unwrap(), report };
+            |(child, report): (Child, PathBuf)| Rank { output: child.output_in_time().unwrap(), report };
         self.start(world, own).into_iter().map(ended).collect()
     }
 
@@ -345,7 +346,7 @@ fn a_host_without_a_driver_says_so() {
 #[test]
 fn the_checks_of_a_real_gpu_need_one() {
     let checks = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/gpu/run");
-    let ran = Command::new(checks).arg(hvtui()).env("CUDA_VISIBLE_DEVICES", "").output().unwrap();
+    let ran = Command::new(checks).arg(hvtui()).env("CUDA_VISIBLE_DEVICES", "").output_in_time().unwrap();
     let out = String::from_utf8_lossy(&ran.stdout);
     assert_eq!(ran.status.code(), Some(77), "{out}");
     assert!(out.starts_with("no GPU to test with:\n  hvtui: rank 0: --device gpu: "), "{out}");
@@ -383,8 +384,8 @@ fn a_rank_that_dies_ends_the_other_on_its_card() {
     let under_way = || std::fs::read_to_string(&report).is_ok_and(|text| text.lines().count() > 20);
     until("20 lines in the report of rank 0", under_way);
     dies.kill().unwrap();
-    dies.wait().unwrap();
-    let rank = Rank { output: lives.wait_with_output().unwrap(), report };
+    end_of(&mut dies);
+    let rank = Rank { output: lives.output_in_time().unwrap(), report };
     assert!(rank.failed().contains("rank 1 is gone"), "{}", rank.err());
 }
 

@@ -6,6 +6,7 @@ use std::sync::OnceLock;
 use crate::common::client::{Client, Ended};
 use crate::common::cluster::{Cluster, text};
 use crate::common::docker::{IMAGE, up};
+use crate::common::in_time::OutputInTime;
 use crate::common::processes;
 use crate::common::processes::until;
 
@@ -55,7 +56,7 @@ fn hvtui(cluster: &Cluster, client: &Client<'_>, args: &[&str]) -> Command {
 }
 
 fn run(cluster: &Cluster, client: &Client<'_>, args: &[&str]) -> Ended {
-    let out = hvtui(cluster, client, args).output().expect("hvtui");
+    let out = hvtui(cluster, client, args).output_in_time().expect("hvtui");
     Ended { code: out.status.code().expect("a code"), out: text(&out.stdout), err: text(&out.stderr) }
 }
 
@@ -91,7 +92,7 @@ fn going(cluster: &Cluster, client: &Client<'_>, name: &str) -> Child {
 }
 
 fn ended(child: Child) -> Ended {
-    let out = child.wait_with_output().expect("its end");
+    let out = child.output_in_time().expect("its end");
     Ended { code: out.status.code().expect("a code"), out: text(&out.stdout), err: text(&out.stderr) }
 }
 

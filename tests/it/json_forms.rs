@@ -11,6 +11,8 @@ use serde_json::Value;
 use tempfile::TempDir;
 
 use crate::common::fake_nvml::FakeNvml;
+use crate::common::in_time::OutputInTime;
+use crate::common::processes::end_of;
 
 fn home() -> TempDir {
     let home = tempfile::tempdir().unwrap();
@@ -24,7 +26,7 @@ fn home() -> TempDir {
 fn hvtui(home: &Path, args: &[&str]) -> Output {
     let mut command = Command::new("timeout");
     command.args(["-k", "5", "120", env!("CARGO_BIN_EXE_hvtui")]).args(args).current_dir(home);
-    command.env_clear().env("HOME", home).env("PATH", "/usr/bin:/bin").output().unwrap()
+    command.env_clear().env("HOME", home).env("PATH", "/usr/bin:/bin").output_in_time().unwrap()
 }
 
 fn schema(name: &str) -> Value {
@@ -152,7 +154,7 @@ fn alerts_stand_among_the_ticks_and_are_given_to_the_command() {
     // ends its child too
     rustix::process::kill_process(rustix::process::Pid::from_child(&child), rustix::process::Signal::TERM)
         .unwrap();
-    child.wait().unwrap();
+    end_of(&mut child);
 }
 
 #[test]
@@ -255,7 +257,7 @@ fn numbers_for_other_programs_are_printed_or_put_into_a_file_at_once() {
 /// By python's urllib, a client that is not ours; what it printed, or its last line of error.
 fn fetched(url: &str) -> Result<String, String> {
     let script = "import sys, urllib.request\nprint(urllib.request.urlopen(sys.argv[1], timeout=60).read().decode(), end='')";
-    let out = Command::new("python3").args(["-c", script, url]).output().unwrap();
+    let out = Command::new("python3").args(["-c", script, url]).output_in_time().unwrap();
     let error = || String::from_utf8_lossy(&out.stderr).lines().last().unwrap_or_default().to_owned();
     if out.status.success() { Ok(String::from_utf8(out.stdout).unwrap()) } else { Err(error()) }
 }
@@ -292,7 +294,7 @@ fn numbers_for_prometheus_are_served_on_a_loopback_port() {
 
     rustix::process::kill_process(rustix::process::Pid::from_child(&watch), rustix::process::Signal::INT)
         .unwrap();
-    let ended = watch.wait_with_output().unwrap();
+    let ended = watch.output_in_time().unwrap();
     assert_eq!(ended.status.code(), Some(130));
     assert!(ended.stdout.is_empty(), "{}", String::from_utf8_lossy(&ended.stdout));
     assert!(std::net::TcpStream::connect(address).is_err(), "the port is closed");
@@ -364,7 +366,7 @@ fn an_xid_error_is_in_the_next_tick_with_words_and_the_topology_stands_with_the_
         here["gpu_events"].as_array().is_some_and(|events| !events.is_empty())
     });
     watch.kill().unwrap();
-    watch.wait().unwrap();
+    end_of(&mut watch);
     let tick = last.expect("watch ended before it told the event");
     assert_value_fits("watch", &tick);
     let here = &tick["hosts"][0];

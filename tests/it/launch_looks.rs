@@ -5,7 +5,7 @@ use std::process::Stdio;
 
 use crate::common::client::Client;
 use crate::common::cluster::Cluster;
-use crate::common::processes::until_says;
+use crate::common::processes::{end_of, until_says};
 
 /// Gives hosts a script.
 fn script(cluster: &Cluster, hosts: &[&str], text: &str) {
@@ -93,7 +93,7 @@ fn a_check_that_hangs_is_named_and_keeps_a_run_no_longer_than_five_seconds() {
     let mut going = client.hvtui(&line).stdout(to()).stderr(to()).spawn().expect("hvtui");
     let said = || std::fs::read_to_string(&log).expect("its words");
     until_says("hvtui: checking the hosts: waiting for python of n2", said);
-    let ended = going.wait().expect("its end");
+    let ended = end_of(&mut going);
     assert!(ended.success(), "{}", said());
     assert!(said().contains("[1] 1"), "{}", said());
 }

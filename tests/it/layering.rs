@@ -168,6 +168,18 @@ fn each_file_says_what_it_is_for_and_stays_short() {
 }
 
 #[test]
+fn tests_wait_for_processes_with_a_deadline() {
+    let tests = read_tree(&root().join("tests/it"));
+    let waits = |file: &&SourceFile| {
+        let made =
+            ["common/in_time.rs", "common/built.rs", "common/scripted_gpu.rs"].contains(&file.name.as_str());
+        !made && ["output()", "wait_with_output()"].iter().any(|word| file.says(word))
+    };
+    let faults: Vec<&str> = tests.iter().filter(waits).map(|file| file.name.as_str()).collect();
+    assert!(tests.len() > 100 && faults.is_empty(), "common/in_time.rs has the ways that end: {faults:#?}");
+}
+
+#[test]
 fn the_modules_of_the_library_are_the_rows_of_the_table() {
     let library = std::fs::read_to_string(root().join("src/lib.rs")).unwrap();
     let picture: String = library.lines().filter(|line| line.starts_with("//!")).collect();

@@ -201,7 +201,7 @@ fn death_frees_a_gpu_whoever_dies() {
         let again = client.run(&["run", "--gpus", "n1:2", "--", "echo", "mine"]);
         assert_eq!(again.code, 0, "{again:#?}");
         run.child.kill().expect("the client");
-        run.child.wait().expect("the client");
+        end_of(&mut run.child);
         let mut left = cluster.processes("n1");
         left.retain(|process| process.args.contains("e ~/never"));
         let left: Vec<String> = left.iter().map(|process| process.pid.to_string()).collect();
@@ -290,7 +290,7 @@ fn a_launch_waits_in_line_and_starts_when_its_gpu_is_free() {
     let mut gone = spawn(&client, "gone", &["--wait", "--gpus", "n1:4"], "true");
     until("its ticket", || queue() == "3");
     gone.child.kill().expect("the client");
-    gone.child.wait().expect("the client");
+    end_of(&mut gone.child);
     until("its ticket to go", || queue() == "2");
     let patience = client.run(&["run", "--wait=1", "--gpus", "n1:4", "--", "true"]);
     assert_eq!(patience.code, 75, "{patience:#?}");

@@ -13,8 +13,9 @@ use hvtui::domain::world::{RunState, World};
 use hvtui::record::Player;
 
 use super::common::built;
-use super::common::processes::until;
+use super::common::processes::{end_of, until};
 use super::common::terminal::Terminal;
+use crate::common::in_time::{OutputInTime, StatusInTime};
 
 /// A person with an empty home, whose hosts file gives this machine so many slots.
 pub(crate) struct Person {
@@ -43,7 +44,7 @@ impl Person {
     }
 
     pub(crate) fn run(&self, args: &[&str]) -> Output {
-        self.hvtui(args).output().unwrap()
+        self.hvtui(args).output_in_time().unwrap()
     }
 
     /// The only run, as `runs --json` tells it.
@@ -63,7 +64,8 @@ fn text(bytes: &[u8]) -> String {
 fn a_full_standard_output_fails_the_run() {
     let person = Person::new(1);
     let mut command = person.hvtui(&["run", "-np", "1", "--", "sh", "-c", "echo said; exec sleep 600"]);
-    let out = command.stdout(File::options().write(true).open("/dev/full").unwrap()).output().unwrap();
+    let out =
+        command.stdout(File::options().write(true).open("/dev/full").unwrap()).output_in_time().unwrap();
     let err = text(&out.stderr);
     assert_eq!(out.status.code(), Some(74), "{err}");
     assert!(err.contains("hvtui: can't write to standard output: No space left on device"), "{err}");
@@ -85,7 +87,7 @@ fn help_that_could_not_be_written_is_no_success() {
         &["doctor", "--only", "disk"],
     ] {
         let full = File::options().write(true).open("/dev/full").unwrap();
-        let out = person.hvtui(args).stdout(full).output().unwrap();
+        let out = person.hvtui(args).stdout(full).output_in_time().unwrap();
         let err = text(&out.stderr);
         assert_eq!(out.status.code(), Some(74), "{args:?}: {err}");
         assert!(
@@ -138,7 +140,7 @@ fn a_reader_that_goes_away_stops_the_run() {
         lines.read_line(&mut first).unwrap();
         assert_eq!(first, "[0] said\n");
         drop(lines);
-        let out = hvtui.wait_with_output().unwrap();
+        let out = hvtui.output_in_time().unwrap();
         let err = text(&out.stderr);
         assert_eq!((out.status.code(), out.status.signal()), (Some(141), None), "{script}: {err}");
         assert!(err.contains("nothing reads standard output any more: stopping the run"), "{err}");
@@ -156,7 +158,7 @@ fn what_another_client_follows_goes_on_when_its_reader_goes_away() {
     let mut lines = BufReader::new(attached.stdout.take().unwrap());
     lines.read_line(&mut first).unwrap();
     drop(lines);
-    let out = attached.wait_with_output().unwrap();
+    let out = attached.output_in_time().unwrap();
     assert!(out.status.success(), "{}", text(&out.stderr));
     assert!(text(&out.stderr).contains("detached; the run goes on"), "{}", text(&out.stderr));
     assert_eq!(person.recorded()["state"], "running");
@@ -188,13 +190,13 @@ fn who_follows_a_run_says_when_the_client_that_recorded_it_is_gone() {
     let mut said = BufReader::new(second.stderr.take().unwrap()).lines().map(Result::unwrap);
     assert!(said.any(|line| line.contains("another hvtui here records it")));
     first.kill().unwrap();
-    first.wait().unwrap();
+    end_of(&mut first);
     let told = said.find(|line| line.contains("is not recorded any more")).expect("a word of it");
     assert!(told.contains(&format!("then hvtui attach {} goes on", &run[22..])), "{told}");
     let mut third = follows(&mut person.hvtui(&["attach", &run]));
     assert!(person.run(&["stop", &run]).status.success());
-    second.wait().unwrap();
-    third.wait().unwrap();
+    end_of(&mut second);
+    end_of(&mut third);
     assert_eq!(person.recorded()["outcome"]["end"], "stopped");
 }
 
@@ -223,7 +225,7 @@ fn without_a_name_the_newest_run_that_goes_on_is_meant() {
     lines.read_line(&mut first).unwrap();
     assert_eq!(first, "[0] said\n");
     assert!(person.run(&["stop", "long", "--now"]).status.success());
-    assert!(!attached.wait().unwrap().success());
+    assert!(!end_of(&mut attached).success());
     // what the newest one printed is asked of the newest one
     assert_eq!(person.run(&["logs"]).stdout, b"");
     let diff = person.run(&["diff", "short"]);
@@ -342,7 +344,7 @@ fn a_hosts_own_environment_counts_before_hvtuis_defaults() {
     let person = Person::new(2);
     let line = ["run", "-np", "2", "--", "sh", "-c", "echo $OMP_NUM_THREADS $PYTHONUNBUFFERED"];
     let said = |mut command: Command| {
-        let out = text(&command.output().unwrap().stdout);
+        let out = text(&command.output_in_time().unwrap().stdout);
         let mut lines: Vec<String> = out.lines().map(str::to_owned).collect();
         lines.sort();
         lines.join(" ")
@@ -369,7 +371,7 @@ fn a_run_is_launched_again_only_where_its_hosts_are_known() {
     assert!(person.run(&["run", "-np", "1", "--", "true"]).status.success());
     let elsewhere = person.home().join("elsewhere");
     std::fs::create_dir(&elsewhere).unwrap();
-    let out = person.hvtui(&["run", "--again", "last"]).current_dir(&elsewhere).output().unwrap();
+    let out = person.hvtui(&["run", "--again", "last"]).current_dir(&elsewhere).output_in_time().unwrap();
     let err = text(&out.stderr);
     assert_eq!(out.status.code(), Some(64), "{err}");
     assert!(err.contains("it ran on host here, which no hosts file names"), "{err}");
@@ -589,10 +591,10 @@ fn a_run_that_is_stopped_exits_130_whoever_stops_it() {
             if way == "stop" {
                 assert!(person.run(&["stop", "last"]).status.success());
             } else {
-                let sent = Command::new("kill").args([way, &child_of(hvtui.id())]).status().unwrap();
+                let sent = Command::new("kill").args([way, &child_of(hvtui.id())]).status_in_time().unwrap();
                 assert!(sent.success());
             }
-            let out = hvtui.wait_with_output().unwrap();
+            let out = hvtui.output_in_time().unwrap();
             let err = text(&out.stderr);
             assert!(err.contains("exit 130 after") && err.contains(": stopped\n"), "{way}: {err}");
             out.status.code()
@@ -619,9 +621,9 @@ fn a_run_ends_also_where_there_is_no_pidfd() {
         command.current_dir(person.home()).env("HOME", person.home()).stdin(Stdio::null());
         let hvtui = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
         until("both ranks", || (0..2).all(|rank| ready.with_extension(rank.to_string()).exists()));
-        let sent = Command::new("kill").args(["-INT", &child_of(hvtui.id())]).status().unwrap();
+        let sent = Command::new("kill").args(["-INT", &child_of(hvtui.id())]).status_in_time().unwrap();
         assert!(sent.success());
-        let out = hvtui.wait_with_output().unwrap();
+        let out = hvtui.output_in_time().unwrap();
         let err = text(&out.stderr);
         assert_eq!(out.status.code(), Some(130), "errno {errno} of {calls}: {err}");
         assert!(err.contains("nothing of the run is left"), "errno {errno} of {calls}: {err}");

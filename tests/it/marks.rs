@@ -20,6 +20,7 @@ use hvtui::tui::source::EventSource;
 use hvtui::tui::source::replay::Replay;
 use serde_json::Value;
 
+use crate::common::in_time::OutputInTime;
 use crate::common::terminal::Terminal;
 use crate::common::world::{START, Story, run_id, training};
 use crate::json_forms::assert_fits;
@@ -344,7 +345,7 @@ fn a_mark_of_a_replay_stands_there_when_it_is_opened_again() {
 pub(crate) fn hvtui(folder: &Path, args: &[&str]) -> Output {
     let mut command = Command::new(env!("CARGO_BIN_EXE_hvtui"));
     command.args(args).current_dir(folder).env_clear().env("HOME", folder).env("TZ", "UTC");
-    command.stdin(Stdio::null()).output().unwrap()
+    command.stdin(Stdio::null()).output_in_time().unwrap()
 }
 
 pub(crate) fn good(folder: &Path, args: &[&str]) -> String {
@@ -430,8 +431,12 @@ fn what_can_not_be_written_is_named_and_nothing_is_lost() {
     // a disk that takes nothing more: no file may grow
     let script =
         format!("trap '' XFSZ; ulimit -f 0; exec {} runs mark a.mcap second", env!("CARGO_BIN_EXE_hvtui"));
-    let full =
-        Command::new("sh").args(["-c", &script]).current_dir(here).env_clear().env("HOME", here).output();
+    let full = Command::new("sh")
+        .args(["-c", &script])
+        .current_dir(here)
+        .env_clear()
+        .env("HOME", here)
+        .output_in_time();
     let full = full.unwrap();
     let told = String::from_utf8_lossy(&full.stderr).into_owned();
     assert!(full.status.code() == Some(74) && told.starts_with("hvtui: a.marks.json: "), "{full:?}");

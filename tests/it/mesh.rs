@@ -2,6 +2,7 @@
 
 use crate::common::client::Client;
 use crate::common::cluster::{Cluster, skip};
+use crate::common::in_time::OutputInTime;
 
 /// Every file of `~/.ssh` on the host: mode, hash and name.
 fn files(cluster: &Cluster, host: &str) -> String {
@@ -69,7 +70,8 @@ fn each_host_logs_in_to_each_other_and_nothing_is_left_afterwards() {
         "IdentitiesOnly=yes",
     ]);
     ssh.arg("-o").arg(format!("UserKnownHostsFile={}", client.path("none").display()));
-    let out = ssh.arg("-i").arg(client.path("stolen")).args(["10.77.0.11", "true"]).output().expect("ssh");
+    let out =
+        ssh.arg("-i").arg(client.path("stolen")).args(["10.77.0.11", "true"]).output_in_time().expect("ssh");
     assert!(!out.status.success(), "the key let the hub in, which is no part of the mesh");
 
     let there = hosts.map(|host| files(&cluster, host));
@@ -90,7 +92,7 @@ fn each_host_logs_in_to_each_other_and_nothing_is_left_afterwards() {
 
 #[test]
 fn mpirun_starts_on_other_hosts_by_the_mesh() {
-    let mpirun = std::process::Command::new("mpirun").arg("--version").output();
+    let mpirun = std::process::Command::new("mpirun").arg("--version").output_in_time();
     if !mpirun.is_ok_and(|out| String::from_utf8_lossy(&out.stdout).contains("Open MPI")) {
         return skip("Open MPI is not installed: apt-get install openmpi-bin");
     }

@@ -16,7 +16,8 @@ use hvtui::tui::screens::users::users;
 use serde_json::{Value, json};
 
 use crate::common::fake_nvml::FakeNvml;
-use crate::common::processes::until;
+use crate::common::in_time::OutputInTime;
+use crate::common::processes::{end_of, until};
 use crate::common::world::{FREE, Story, busy};
 use crate::local_runs::Person;
 use crate::screens::{COLOR, shoot, text};
@@ -65,7 +66,7 @@ impl Host {
 
     /// What it prints, and what it says beside that.
     fn said(&self, args: &[&str]) -> (String, String) {
-        let out = self.hvtui(args).output().unwrap();
+        let out = self.hvtui(args).output_in_time().unwrap();
         let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
         (text(&out.stdout), text(&out.stderr))
     }
@@ -89,7 +90,7 @@ impl Host {
 
     fn end(&self, slice: &str, mut child: Child) {
         std::fs::remove_file(self.person.home().join(slice.replace(':', "-"))).unwrap();
-        assert!(child.wait().unwrap().success());
+        assert!(end_of(&mut child).success());
     }
 }
 

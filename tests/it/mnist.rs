@@ -8,6 +8,7 @@ use std::process::Command;
 use std::time::Duration;
 
 use crate::common::group_config::{config, own_loopback};
+use crate::common::in_time::OutputInTime;
 use hvtui::worker::mnist::{Found, Mnist, find};
 use hvtui::worker::{RankEnv, SyntheticOptions, TrainOptions, run_as};
 
@@ -15,7 +16,7 @@ use hvtui::worker::{RankEnv, SyntheticOptions, TrainOptions, run_as};
 fn made() -> Option<tempfile::TempDir> {
     let folder = tempfile::tempdir().unwrap();
     let script = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/idx/make");
-    match Command::new("python3").arg(script).arg(folder.path()).output() {
+    match Command::new("python3").arg(script).arg(folder.path()).output_in_time() {
         Ok(output) => {
             assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
             Some(folder)
@@ -101,7 +102,7 @@ fn what_is_wrong_with_the_data_ends_a_rank_with_one_message() {
     let run = |args: &[&str], data: &Path| {
         let mut command = Command::new(env!("CARGO_BIN_EXE_hvtui"));
         command.args(["train"]).args(args).env_clear().env("HOME", home.path()).current_dir(home.path());
-        let output = command.env("HVTUI_DATA", data).output().unwrap();
+        let output = command.env("HVTUI_DATA", data).output_in_time().unwrap();
         (output.status.code(), String::from_utf8(output.stderr).unwrap())
     };
     let (code, said) = run(&["mnist"], Path::new(""));

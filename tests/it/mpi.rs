@@ -8,6 +8,7 @@ use std::process::Command;
 
 use crate::common::bed::{Bed, ended, exit, hvtui, rank_process, text};
 use crate::common::cluster::skip;
+use crate::common::in_time::OutputInTime;
 use crate::common::processes::{until, waited_for_processors};
 use crate::common::{bed, plan};
 use hvtui::domain::engine::{Engine, Launcher, Program};
@@ -18,7 +19,7 @@ use hvtui::supervise::stop::{Stopped, stop};
 use rustix::process::Signal;
 
 fn mpi_is_missing() -> bool {
-    let missing = Command::new("mpirun").arg("--version").output().is_err();
+    let missing = Command::new("mpirun").arg("--version").output_in_time().is_err();
     if missing {
         skip("no mpirun: apt-get install openmpi-bin");
     }
@@ -88,7 +89,7 @@ fn summing(folder: &Path) -> Option<String> {
         if (c > 1) { if (r == atoi(v[1])) MPI_Abort(MPI_COMM_WORLD, 3); MPI_Barrier(MPI_COMM_WORLD); }\n\
         MPI_Finalize(); return 0; }\n";
     std::fs::write(folder.join("sum.c"), source).unwrap();
-    let built = Command::new("mpicc").args(["-o", "sum", "sum.c"]).current_dir(folder).output();
+    let built = Command::new("mpicc").args(["-o", "sum", "sum.c"]).current_dir(folder).output_in_time();
     match built {
         Ok(output) if output.status.success() => Some(folder.join("sum").display().to_string()),
         other => {

@@ -8,6 +8,7 @@ use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 use crate::common::client::{Client, Ended};
 use crate::common::cluster;
 use crate::common::cluster::{Cluster, skip};
+use crate::common::in_time::{OutputInTime, StatusInTime};
 use crate::common::processes::{end_of, until};
 
 /// An MPI: its launcher, a program that is linked with it, and what `hvtui run` is told of its folder.
@@ -87,7 +88,7 @@ fn of_folder(cluster: &Cluster, folder: &Path) -> Mpi {
 fn built(cluster: &Cluster, name: &str, mut compiler: Command) -> String {
     let program = cluster.dir().join(format!("ends-{name}"));
     let source = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/mpi/ends.c");
-    let out = compiler.arg("-o").arg(&program).arg(source).output().expect("a compiler");
+    let out = compiler.arg("-o").arg(&program).arg(source).output_in_time().expect("a compiler");
     assert!(out.status.success(), "{name}: {}", cluster::text(&out.stderr));
     program.display().to_string()
 }
@@ -105,7 +106,7 @@ fn told(said: &str) -> String {
 }
 
 fn is_open_mpi_5(mpi: &Mpi) -> bool {
-    let said = Command::new(&mpi.launcher).arg("--version").output().expect("a launcher").stdout;
+    let said = Command::new(&mpi.launcher).arg("--version").output_in_time().expect("a launcher").stdout;
     cluster::text(&said).contains("(Open MPI) 5")
 }
 
@@ -172,7 +173,7 @@ fn nothing_of_any_mpi_is_left_of_a_run_that_is_interrupted() {
         let mut child = client.hvtui(&words).stdout(log).stderr(err).spawn().expect("hvtui");
         let said = || std::fs::read_to_string(client.path("out")).unwrap_or_default();
         until("all ranks", || said().matches(" of 4 on ").count() == 4);
-        let sent = Command::new("kill").args(["-s", "INT", &child.id().to_string()]).status();
+        let sent = Command::new("kill").args(["-s", "INT", &child.id().to_string()]).status_in_time();
         assert!(sent.expect("kill").success());
         assert_eq!(end_of(&mut child).code(), Some(130), "{}: {}", mpi.launcher, said());
         bed.is_free();

@@ -6,6 +6,7 @@ use std::path::Path;
 use std::process::{Command, Output};
 
 use crate::common::built;
+use crate::common::in_time::OutputInTime;
 use hvtui::cluster::lines::RankFiles;
 use hvtui::domain::event::Event;
 use hvtui::domain::ids::Rank;
@@ -31,7 +32,7 @@ fn play(nccl: u32, script: &[&str], report: Option<&Path>) -> Command {
 /// It played to its end, whatever the plugin met.
 #[track_caller]
 fn said(command: &mut Command) -> String {
-    let Output { status, stdout, stderr } = command.output().unwrap();
+    let Output { status, stdout, stderr } = command.output_in_time().unwrap();
     let said = String::from_utf8_lossy(&stdout).into_owned();
     assert!(status.success() && said.ends_with("to the end\n"), "{said}{}", String::from_utf8_lossy(&stderr));
     said
@@ -168,7 +169,7 @@ fn run(options: &[&str], script: &[&str]) -> (String, String) {
     let hvtui = |args: &[&str]| {
         let mut command = Command::new("timeout");
         command.args(["-k", "5", "120", env!("CARGO_BIN_EXE_hvtui"), "--hosts"]).arg(&hosts).args(args);
-        command.env_clear().env("HOME", home.path()).env("PATH", "/usr/bin:/bin").output().unwrap()
+        command.env_clear().env("HOME", home.path()).env("PATH", "/usr/bin:/bin").output_in_time().unwrap()
     };
     let host = built::example("nccl_host");
     // each kind's own variable says the rank; this is torch's
@@ -232,8 +233,11 @@ fn nccl_that_takes_no_path_finds_the_plugin_that_the_hooks_have_opened() {
         command.current_dir(folder.path()).args(["-B", "-c", script]);
         command.env("PYTHONPATH", format!("{}:{}", hooks.display(), folder.path().display()));
         command.env("HVTUI_REPORT", report).env("NCCL", nccl).env_remove("HVTUI_PYTHON_HOOKS");
-        let out =
-            command.env("HVTUI_NCCL_PLUGIN", path).env("NCCL_PROFILER_PLUGIN", plugin).output().unwrap();
+        let out = command
+            .env("HVTUI_NCCL_PLUGIN", path)
+            .env("NCCL_PROFILER_PLUGIN", plugin)
+            .output_in_time()
+            .unwrap();
         let said = String::from_utf8_lossy(&out.stdout).into_owned() + &String::from_utf8_lossy(&out.stderr);
         assert!(said.contains(r#""torch":"2.8.0""#) && !said.contains(r#""off""#), "the hooks go on: {said}");
         said.lines().next().unwrap().to_owned()

@@ -5,6 +5,8 @@ use std::io::{BufRead, BufReader};
 use std::process::{Command, Output, Stdio};
 
 use crate::common::fake_nvml::FakeNvml;
+use crate::common::in_time::OutputInTime;
+use crate::common::processes::end_of;
 use crate::common::{cluster, processes};
 use crate::json_forms::assert_fits;
 use hvtui::supervise::rundir::RunDir;
@@ -51,7 +53,7 @@ impl Person {
     }
 
     fn run(&self, args: &[&str]) -> Output {
-        self.hvtui(args).output().unwrap()
+        self.hvtui(args).output_in_time().unwrap()
     }
 
     /// A run on one GPU is refused as busy, and what it says.
@@ -115,13 +117,13 @@ fn a_lease_takes_a_gpu() {
     assert!(person.starts(&["-np", "1"]).contains("on gpu-c:1"));
     assert_eq!(person.run(&["stop", "first", "--now"]).status.code(), Some(0));
     lines.for_each(drop);
-    assert!(!holder.wait().unwrap().success());
+    assert!(!end_of(&mut holder).success());
     assert!(person.starts(&["--gpus", "gpu-c:0"]).contains("on gpu-c:0"), "it is free again");
 }
 
 #[test]
 fn ranks_of_mpirun_hold_their_gpus_when_their_supervisor_is_killed() {
-    if Command::new("mpirun").arg("--version").output().is_err() {
+    if Command::new("mpirun").arg("--version").output_in_time().is_err() {
         return cluster::skip("no mpirun: apt-get install openmpi-bin");
     }
     let person = Person::new("mpirun", &[free(), free(), free()]);
@@ -144,7 +146,7 @@ fn ranks_of_mpirun_hold_their_gpus_when_their_supervisor_is_killed() {
     assert!(person.starts(&["-np", "1"]).contains("on gpu-c:2"));
     assert_eq!(person.run(&["stop", "first", "--now"]).status.code(), Some(0));
     lines.for_each(drop);
-    assert!(!holder.wait().unwrap().success());
+    assert!(!end_of(&mut holder).success());
     for gpu in ["gpu-c:0", "gpu-c:1"] {
         assert!(person.starts(&["--gpus", gpu]).contains(&format!("on {gpu}")), "it is free again");
     }
@@ -300,7 +302,7 @@ fn a_launch_waits_for_gpus_that_its_filter_lets_through_once_they_are_free() {
     gpu["uuid"] = uuid;
     person.gpus.set(&json!({ "gpus": [gpu] }));
     said.for_each(drop);
-    let output = waits.wait_with_output().unwrap();
+    let output = waits.output_in_time().unwrap();
     let printed = String::from_utf8_lossy(&output.stdout).into_owned();
     assert!(output.status.success() && printed.contains("on gpu-c:0"), "{output:?}");
 
@@ -332,6 +334,6 @@ fn what_is_leased_is_not_picked() {
     assert_eq!(picked(&["1", "--filter", "run!=first"]), "gpu-c:1\n");
     assert_eq!(person.run(&["stop", "first", "--now"]).status.code(), Some(0));
     lines.for_each(drop);
-    assert!(!holder.wait().unwrap().success());
+    assert!(!end_of(&mut holder).success());
     assert_eq!(picked(&["2"]), "gpu-c:0,1\n", "it is free again");
 }

@@ -14,7 +14,7 @@ use rustix::process::Signal;
 
 use crate::common::bed::{Bed, ended, exit, hvtui, rank_process, state};
 use crate::common::cluster::skip;
-use crate::common::processes::{alive, pid_in, until, wait_for};
+use crate::common::processes::{alive, end_of, pid_in, until, wait_for};
 
 /// One at a time: all of them look at every process of the machine.
 static ALONE: Mutex<()> = Mutex::new(());
@@ -151,7 +151,7 @@ fn of_a_run_with_a_control_group_the_group_tells_who_belongs_to_it() {
     assert!(!rank.alive() && !cgroup.exists());
     assert!(stranger.try_wait().unwrap().is_none(), "it was none of the run");
     stranger.kill().unwrap();
-    stranger.wait().unwrap();
+    end_of(&mut stranger);
 }
 
 #[test]

@@ -8,6 +8,7 @@ use std::time::SystemTime;
 use serde_json::Value;
 
 use super::common::cluster::skip;
+use crate::common::in_time::OutputInTime;
 use crate::local_runs::Person;
 
 fn said(out: &Output) -> String {
@@ -169,7 +170,7 @@ fn prune_with_a_mount(person: &Person, path: &Path) -> Option<Output> {
         .env("HOME", person.home())
         .env("PATH", "/usr/sbin:/usr/bin:/sbin:/bin")
         .stdin(Stdio::null());
-    let out = command.output().unwrap();
+    let out = command.output_in_time().unwrap();
     if out.status.code() == Some(42) || out.stderr.starts_with(b"unshare: ") {
         skip("no right to mount in a namespace of its own");
         return None;

@@ -7,13 +7,14 @@ use std::sync::OnceLock;
 use crate::common::client::{Client, Ended};
 use crate::common::cluster;
 use crate::common::cluster::Cluster;
-use crate::common::processes::{until, until_says};
+use crate::common::in_time::OutputInTime;
+use crate::common::processes::{end_of, until, until_says};
 
 /// The distribution's Python: it is the one that has the distribution's PyTorch.
 const PYTHON: &str = "/usr/bin/python3";
 
 fn has_torch() -> bool {
-    let found = Command::new(PYTHON).args(["-c", "import torch.distributed"]).output();
+    let found = Command::new(PYTHON).args(["-c", "import torch.distributed"]).output_in_time();
     let found = found.is_ok_and(|out| out.status.success());
     if !found {
         cluster::skip(&format!("{PYTHON} has no torch: install python3-torch"));
@@ -201,7 +202,7 @@ fn a_rank_that_stops_is_named_with_its_phase_and_those_that_wait_for_it() {
     let steps = || std::fs::read_to_string(&log).unwrap_or_default().matches("hvtui: step ").count();
     until("more steps", || steps() > before + 1);
     signal("KILL");
-    let code = run.wait().expect("hvtui").code();
+    let code = end_of(&mut run).code();
     assert_eq!(code, Some(137));
 }
 
@@ -274,7 +275,7 @@ fn the_checks_of_the_hooks_pass() {
         return;
     }
     let check = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/hooks/check.py");
-    let out = Command::new(PYTHON).arg(check).output().expect("the checks");
+    let out = Command::new(PYTHON).arg(check).output_in_time().expect("the checks");
     let said = format!("{}{}", String::from_utf8_lossy(&out.stdout), String::from_utf8_lossy(&out.stderr));
     assert!(out.status.success(), "{said}");
     println!("{said}");

@@ -7,6 +7,7 @@ use std::process::{Command, Output, Stdio};
 use serde_json::Value;
 
 use crate::common::built;
+use crate::common::in_time::OutputInTime;
 use crate::common::terminal::Terminal;
 use crate::json_forms::assert_fits;
 use crate::local_runs::Person;
@@ -163,11 +164,11 @@ fn what_can_not_be_understood_or_written_is_a_failure() {
     let full = person
         .hvtui(&["report", "last"])
         .stdout(File::options().write(true).open("/dev/full").unwrap())
-        .output();
+        .output_in_time();
     assert_eq!(full.unwrap().status.code(), Some(74));
     let (reader, writer) = std::io::pipe().unwrap();
     drop(reader);
-    let closed = person.hvtui(&["report", "last"]).stdout(Stdio::from(writer)).output().unwrap();
+    let closed = person.hvtui(&["report", "last"]).stdout(Stdio::from(writer)).output_in_time().unwrap();
     assert_eq!(
         (closed.status.code(), text(&closed.stderr).as_str()),
         (Some(0), ""),

@@ -8,6 +8,7 @@ use std::sync::OnceLock;
 use crate::common::client::{Client, Ended};
 use crate::common::cluster;
 use crate::common::cluster::Cluster;
+use crate::common::in_time::StatusInTime;
 use crate::common::left;
 use crate::common::processes::{end_of, until};
 use serde_json::Value;
@@ -120,7 +121,7 @@ fn an_owner_who_stops_the_second_attempt_stops_the_run() {
         command.stdin(Stdio::null()).stdout(file("out")).stderr(file("err")).spawn().expect("hvtui");
     let said = |name: &str| fs::read_to_string(client.path(name)).unwrap_or_default();
     until("the second attempt of both ranks", || said("out").matches("begun 1.").count() == 2);
-    let sent = cluster.hub("kill").args(["-s", "INT", &running.id().to_string()]).status();
+    let sent = cluster.hub("kill").args(["-s", "INT", &running.id().to_string()]).status_in_time();
     assert!(sent.expect("kill").success());
     let status = end_of(&mut running);
     assert_eq!(status.code(), Some(130), "{}", said("err"));

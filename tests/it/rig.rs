@@ -4,6 +4,7 @@ use std::process::Command;
 
 use crate::common::cluster;
 use crate::common::cluster::{Cluster, text};
+use crate::common::in_time::OutputInTime;
 use crate::common::processes::end_of;
 use crate::common::terminal::Terminal;
 
@@ -17,7 +18,7 @@ fn ssh(cluster: &Cluster, host: &str) -> String {
         "echo",
         "works",
     ]);
-    let out = command.output().expect("ssh");
+    let out = command.output_in_time().expect("ssh");
     (text(&out.stdout) + &text(&out.stderr)).trim().to_owned()
 }
 
@@ -146,7 +147,7 @@ fn nothing_is_left() {
 #[test]
 fn mpirun_reaches_both_hosts() {
     let Some(cluster) = Cluster::up(2, &[]) else { return };
-    let out = cluster.hub("mpirun").args(["-H", "n1:1,n2:1", "-np", "2", "hostname"]).output();
+    let out = cluster.hub("mpirun").args(["-H", "n1:1,n2:1", "-np", "2", "hostname"]).output_in_time();
     let Ok(out) = out else { return cluster::skip("no nsenter") };
     if out.status.code() == Some(127) {
         return cluster::skip("no mpirun: apt-get install openmpi-bin");

@@ -4,6 +4,7 @@
 use std::os::unix::fs::DirBuilderExt;
 use std::process::Command;
 
+use crate::common::in_time::{OutputInTime, StatusInTime};
 use crate::common::terminal::Terminal;
 use crate::common::world::{START, Story, failed, recordings, run_id, training};
 use crate::json_forms::assert_fits;
@@ -380,7 +381,7 @@ fn a_recording_is_opened_at_its_end_and_deleted_from_the_screen() {
             "-c",
             "echo the first line; echo the last line; exit 3",
         ])
-        .output()
+        .output_in_time()
         .unwrap();
     assert_eq!(ran.status.code(), Some(3), "{ran:?}");
     let store = Store::new(&home.path().join("state/hvtui"));
@@ -425,7 +426,7 @@ fn files_that_hang_delay_no_key() {
     let id = RunId::new(1_795_000_000_000, 1);
     let path = Store::new(&home.path().join("state/hvtui")).path_of(&id);
     std::fs::DirBuilder::new().recursive(true).mode(0o700).create(path.parent().unwrap()).unwrap();
-    let made = Command::new("mkfifo").arg(&path).status().unwrap();
+    let made = Command::new("mkfifo").arg(&path).status_in_time().unwrap();
     assert!(made.success());
     let Some(terminal) = Terminal::start(&hvtui(home.path()), 100, 30) else { return };
     terminal.wait("the cluster", |screen| screen.contains("local") && screen.contains('%'));

@@ -9,6 +9,7 @@ use std::sync::LazyLock;
 
 use crate::common::client::Client;
 use crate::common::cluster::Cluster;
+use crate::common::in_time::OutputInTime;
 use crate::common::processes::{end_of, until, until_says};
 
 /// Made when it is used: a source or a program that holds it would be found, wherever this repository lies.
@@ -111,7 +112,8 @@ fn vector_06_a_secret_variable_is_seen_by_its_ranks_and_by_nobody_else() {
     let logs = client.run(&["logs", id]);
     assert_eq!(logs.out.matches("token=•••").count(), 2, "{logs:?}");
     assert!(!format!("{listed:?}{logs:?}").contains("canary"), "{logs:?}");
-    let here = cluster.hub("grep").args(["-rl", "canary"]).arg(client.path("")).output().expect("grep");
+    let here =
+        cluster.hub("grep").args(["-rl", "canary"]).arg(client.path("")).output_in_time().expect("grep");
     assert_eq!(String::from_utf8_lossy(&here.stdout), "", "no file of the client");
 }
 
@@ -155,7 +157,8 @@ fn vector_06_who_attaches_from_elsewhere_sees_no_secret_value_either() {
         assert!(!shown.contains("canary"), "{shown}");
     }
     for client in [&guest, &late] {
-        let here = cluster.hub("grep").args(["-rl", "canary"]).arg(client.path("")).output().expect("grep");
+        let here =
+            cluster.hub("grep").args(["-rl", "canary"]).arg(client.path("")).output_in_time().expect("grep");
         assert_eq!(String::from_utf8_lossy(&here.stdout), "", "no file of who attached");
     }
     for host in ["n1", "n2"] {

@@ -10,6 +10,7 @@ use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 use crate::common::client::{Client, Ended};
 use crate::common::cluster;
 use crate::common::cluster::Cluster;
+use crate::common::in_time::{OutputInTime, StatusInTime};
 use crate::common::processes::{end_of, until};
 
 /// Two hosts that are nodes of a Slurm, whose controller runs in the hub; they end with this process.
@@ -77,7 +78,7 @@ impl Slurm {
             self.cluster.on(node, &line);
         }
         until("both nodes to be idle", || {
-            let seen = self.hub("sinfo").args(["-h", "-N", "-o", "%N %T"]).output().expect("sinfo");
+            let seen = self.hub("sinfo").args(["-h", "-N", "-o", "%N %T"]).output_in_time().expect("sinfo");
             cluster::text(&seen.stdout) == "n1 idle\nn2 idle\n"
         });
     }
@@ -98,7 +99,7 @@ impl Slurm {
         }
         command.arg(env!("CARGO_BIN_EXE_hvtui")).arg("--hosts").arg(client.path("hosts.toml")).args(args);
         command.env("HOME", client.path("")).current_dir(client.path(""));
-        let out = command.output().expect("salloc");
+        let out = command.output_in_time().expect("salloc");
         Ended {
             code: out.status.code().expect("an exit code"),
             out: cluster::text(&out.stdout),
@@ -109,7 +110,7 @@ impl Slurm {
     /// Until no job is left: what was asked of Slurm is given back.
     fn gives_back(&self) {
         until("no job to be left", || {
-            let jobs = self.hub("squeue").args(["-h", "-o", "%i %T"]).output().expect("squeue");
+            let jobs = self.hub("squeue").args(["-h", "-o", "%i %T"]).output_in_time().expect("squeue");
             jobs.status.success() && jobs.stdout.is_empty()
         });
     }
@@ -125,7 +126,7 @@ fn write_config(cluster: &Cluster, dir: &Path) -> PathBuf {
     let file =
         std::fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(dir.join("munge/key"));
     std::io::Write::write_all(&mut file.expect("a key"), &key).expect("a key");
-    let hub = cluster.hub("hostname").output().expect("a name");
+    let hub = cluster.hub("hostname").output_in_time().expect("a name");
     let text = include_str!("../fixtures/slurm/slurm.conf");
     let text =
         text.replace("DIR", &dir.display().to_string()).replace("HUB", cluster::text(&hub.stdout).trim());
@@ -271,7 +272,7 @@ fn a_run_of_srun_that_is_interrupted_gives_its_nodes_back() {
     let mut child = command.stdout(log).stderr(err).spawn().expect("hvtui");
     let said = || std::fs::read_to_string(client.path("out")).unwrap_or_default();
     until("both ranks", || said().matches("] up").count() == 2);
-    let sent = slurm.cluster.hub("kill").args(["-s", "INT", &child.id().to_string()]).status();
+    let sent = slurm.cluster.hub("kill").args(["-s", "INT", &child.id().to_string()]).status_in_time();
     assert!(sent.expect("kill").success());
     assert_eq!(end_of(&mut child).code(), Some(130), "{}", said());
     slurm.gives_back();
@@ -284,7 +285,11 @@ fn a_run_of_srun_that_is_interrupted_gives_its_nodes_back() {
 fn real_torch_meets_under_srun() {
     let Some((slurm, _turn)) = slurm() else { return };
     let python = "/usr/bin/python3";
-    if !Command::new(python).args(["-c", "import torch"]).output().is_ok_and(|out| out.status.success()) {
+    if !Command::new(python)
+        .args(["-c", "import torch"])
+        .output_in_time()
+        .is_ok_and(|out| out.status.success())
+    {
         return cluster::skip(&format!("{python} has no torch: install python3-torch"));
     }
     let client = Client::new(&slurm.cluster);

@@ -8,6 +8,7 @@ use serde_json::Value;
 use crate::common::built;
 use crate::common::client::{Client, Ended};
 use crate::common::cluster::Cluster;
+use crate::common::in_time::{OutputInTime, StatusInTime};
 use crate::common::processes::until;
 use crate::common::scripted_gpu::{LIBRARIES, ScriptedGpu};
 use crate::common::terminal::Terminal;
@@ -167,8 +168,8 @@ fn a_signal_to_it_alone_ends_its_run_too() {
         cluster.processes("n1").iter().any(|process| process.args.contains("train digits"))
     });
     let pid = child.id().to_string();
-    assert!(Command::new("kill").args(["-s", "TERM", &pid]).status().unwrap().success());
-    let out = child.wait_with_output().unwrap();
+    assert!(Command::new("kill").args(["-s", "TERM", &pid]).status_in_time().unwrap().success());
+    let out = child.output_in_time().unwrap();
     assert_eq!(out.status.code(), Some(143));
     cluster.until_none("n1", |process| process.args.contains("train digits"));
 }

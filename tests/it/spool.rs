@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use crate::common::bed::{Bed, ended, exit, launch, state, text};
+use crate::common::in_time::OutputInTime;
 use crate::common::processes::{until, wait_for};
 use hvtui::domain::ids::Rank;
 use hvtui::domain::run::{HostRun, MinFree, RankExit, Spool};
@@ -28,7 +29,7 @@ fn on_a_small_disk(test: &str, mib: u32) -> Option<PathBuf> {
         .args(["-m", "--propagation", "private", "sh", "-c", script, "sh", &mib.to_string()])
         .args([folder.path(), &own])
         .arg(test)
-        .output();
+        .output_in_time();
     match again {
         Ok(done) if done.status.success() => {}
         Ok(done) if done.status.code() == Some(42) || done.stderr.starts_with(b"unshare: ") => {

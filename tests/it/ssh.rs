@@ -8,6 +8,7 @@ use std::process::Command;
 use std::time::Duration;
 
 use crate::common::echo::{AGENT, agent, assert_echoes, open, refused, target, user};
+use crate::common::in_time::{OutputInTime, StatusInTime};
 use crate::common::sshd;
 use crate::common::sshd::{Sshd, keygen, skip};
 use hvtui::ssh::{
@@ -92,7 +93,13 @@ async fn hashed_lines_are_accepted() {
     let known = target(&sshd);
     let mut ssh_keygen = Command::new("ssh-keygen");
     assert!(
-        ssh_keygen.args(["-q", "-H", "-f"]).arg(sshd.path("known_hosts")).output().unwrap().status.success()
+        ssh_keygen
+            .args(["-q", "-H", "-f"])
+            .arg(sshd.path("known_hosts"))
+            .output_in_time()
+            .unwrap()
+            .status
+            .success()
     );
     assert!(std::fs::read_to_string(sshd.path("known_hosts")).unwrap().starts_with("|1|"));
     assert_echoes(&mut open(&known, &binary).await.unwrap()).await;
@@ -184,7 +191,9 @@ impl KeyAgent {
         for _ in 0..2000 {
             if std::os::unix::net::UnixStream::connect(socket).is_ok() {
                 let mut add = Command::new("ssh-add");
-                assert!(add.arg("-q").args(keys).env("SSH_AUTH_SOCK", socket).status().unwrap().success());
+                assert!(
+                    add.arg("-q").args(keys).env("SSH_AUTH_SOCK", socket).status_in_time().unwrap().success()
+                );
                 return Some(this);
             }
             std::thread::sleep(Duration::from_millis(10));
@@ -235,11 +244,11 @@ async fn keys_of_the_ssh_agent_are_offered() {
     lock.args(["-q", "-p", "-N", "secret", "-f"])
         .arg(sshd.path("locked"))
         .stdout(std::process::Stdio::null());
-    assert!(lock.status().unwrap().success());
+    assert!(lock.status_in_time().unwrap().success());
     let mut again = Command::new(std::env::current_exe().unwrap());
     again.args(["--exact", "ssh::keys_of_the_ssh_agent_are_offered", "--nocapture"]);
     again.env("HVTUI_TEST_AGENT_FOLDER", sshd.path("")).env("SSH_AUTH_SOCK", socket).env("HOME", sshd.home());
-    let output = tokio::task::spawn_blocking(move || again.output().unwrap()).await.unwrap();
+    let output = tokio::task::spawn_blocking(move || again.output_in_time().unwrap()).await.unwrap();
     let said = String::from_utf8_lossy(&output.stdout);
     assert!(said.contains("1 passed"), "{said}{}", String::from_utf8_lossy(&output.stderr));
 }
@@ -331,7 +340,7 @@ async fn what_the_host_prints_is_the_banner_and_harmless() {
 }
 
 fn user_shell() -> String {
-    let output = Command::new("getent").args(["passwd", &user()]).output().unwrap();
+    let output = Command::new("getent").args(["passwd", &user()]).output_in_time().unwrap();
     let line = String::from_utf8(output.stdout).unwrap();
     line.trim().rsplit(':').next().unwrap_or_default().to_owned()
 }

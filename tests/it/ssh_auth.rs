@@ -10,6 +10,7 @@ use std::process::Command;
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::common::in_time::OutputInTime;
 use crate::common::person::{Person, text};
 use crate::common::processes::until;
 use crate::common::sshd;
@@ -23,7 +24,7 @@ use hvtui::ssh::{
 const AGENT: &str = "#!/bin/sh\nprintf '\\001HVT1 %s\\n' \"$4\"\nexec cat\n";
 
 fn user() -> String {
-    let output = Command::new("id").arg("-un").output().unwrap();
+    let output = Command::new("id").arg("-un").output_in_time().unwrap();
     String::from_utf8(output.stdout).unwrap().trim().to_owned()
 }
 
@@ -55,7 +56,7 @@ async fn refused(sshd: &Sshd, target: &Target) -> AgentError {
 fn lock(file: &Path, passphrase: &str) {
     let mut lock = Command::new("ssh-keygen");
     lock.args(["-q", "-p", "-P", "", "-N", passphrase, "-f"]).arg(file);
-    assert!(lock.output().unwrap().status.success());
+    assert!(lock.output_in_time().unwrap().status.success());
 }
 
 /// Whether sshd has told a client that it would take a key, and waits for the proof.
@@ -67,7 +68,7 @@ fn wants_signature(log: &Path) -> bool {
 fn sign(ca: &Path, file: &Path, validity: &str) {
     let mut sign = Command::new("ssh-keygen");
     sign.args(["-q", "-s"]).arg(ca).args(["-I", "test", "-n", &user(), "-V", validity]);
-    assert!(sign.arg(file.with_extension("pub")).output().unwrap().status.success());
+    assert!(sign.arg(file.with_extension("pub")).output_in_time().unwrap().status.success());
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -583,7 +584,7 @@ async fn certificates_of_the_ssh_agent_and_identities_only() {
     let mut shell = Command::new("sh");
     shell.arg("-c").arg(line.replace("exec_test", &again)).current_dir(sshd.path(""));
     shell.env("HVTUI_TEST_AGENT_FOLDER", sshd.path("")).env("HOME", sshd.home());
-    let output = tokio::task::spawn_blocking(move || shell.output().unwrap()).await.unwrap();
+    let output = tokio::task::spawn_blocking(move || shell.output_in_time().unwrap()).await.unwrap();
     let said = String::from_utf8_lossy(&output.stdout);
     assert!(said.contains("1 passed"), "{said}{}", String::from_utf8_lossy(&output.stderr));
 }

@@ -5,6 +5,7 @@ use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
 
+use crate::common::in_time::OutputInTime;
 use crate::common::sshd::{Sshd, keygen};
 use hvtui::domain::question::HostKeyPolicy;
 use hvtui::ssh::{
@@ -15,7 +16,7 @@ use hvtui::ssh::{
 const AGENT: &str = "#!/bin/sh\nprintf '\\001HVT1 %s\\n' \"$4\"\nexec cat\n";
 
 fn user() -> String {
-    let output = Command::new("id").arg("-un").output().unwrap();
+    let output = Command::new("id").arg("-un").output_in_time().unwrap();
     String::from_utf8(output.stdout).unwrap().trim().to_owned()
 }
 
@@ -55,7 +56,7 @@ fn openssh_with(sshd: &Sshd, options: &[&str]) -> Result<(), String> {
     ssh.arg(format!("-oUserKnownHostsFile={}", sshd.path("known_hosts").display()));
     ssh.args(["-oGlobalKnownHostsFile=none", "-oIdentitiesOnly=yes", "-oLogLevel=ERROR", "-i"]);
     ssh.arg(sshd.path("user")).args(["-p", &sshd.port.to_string()]);
-    let output = ssh.arg(format!("{}@localhost", user())).arg("exit 0").output().unwrap();
+    let output = ssh.arg(format!("{}@localhost", user())).arg("exit 0").output_in_time().unwrap();
     let said = String::from_utf8_lossy(&output.stderr).into_owned();
     if output.status.success() { Ok(()) } else { Err(said) }
 }
@@ -136,7 +137,7 @@ impl Certified {
         keygen(&host, kind, "");
         let mut keygen = Command::new("ssh-keygen");
         keygen.args(["-q", "-s"]).arg(&ca).args(["-I", "test"]).args(sign).arg(host.with_extension("pub"));
-        let output = keygen.output().unwrap();
+        let output = keygen.output_in_time().unwrap();
         assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
         let certificate = folder.path().join("host-cert.pub");
         let more = format!("HostKey {}\nHostCertificate {}", host.display(), certificate.display());

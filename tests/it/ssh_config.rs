@@ -3,6 +3,7 @@
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
+use crate::common::in_time::OutputInTime;
 use crate::common::sshd;
 use hvtui::ssh::config::{Proxy, Question, Reader, Settings};
 use hvtui::ssh::{Family, HostKeyPolicy};
@@ -112,7 +113,10 @@ async fn read(home: &Path, name: &str, ssh: Option<&Path>) -> Settings {
 }
 
 fn is_root() -> bool {
-    std::process::Command::new("id").arg("-un").output().is_ok_and(|output| output.stdout == b"root\n")
+    std::process::Command::new("id")
+        .arg("-un")
+        .output_in_time()
+        .is_ok_and(|output| output.stdout == b"root\n")
 }
 
 #[tokio::test]

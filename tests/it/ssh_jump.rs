@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use crate::common::echo::{AGENT, agent, assert_echoes, known_lines, open, user};
+use crate::common::in_time::OutputInTime;
 use crate::common::person::{Person, text};
 use crate::common::processes::until;
 use crate::common::sshd::{Sshd, children};
@@ -69,7 +70,7 @@ async fn open_all(targets: &[Target], binary: &AgentBinary) -> Vec<Result<AgentS
 async fn kill_connections(sshd: &Sshd) {
     for pid in children(sshd.pid()) {
         // one may have ended with another
-        let _ = Command::new("kill").args(["-9", &pid.to_string()]).output().unwrap();
+        let _ = Command::new("kill").args(["-9", &pid.to_string()]).output_in_time().unwrap();
     }
     sshd.left().await;
 }

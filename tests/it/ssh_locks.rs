@@ -5,6 +5,7 @@ use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
 use crate::common::echo::{AGENT, agent, open, target};
+use crate::common::in_time::StatusInTime;
 use crate::common::person::Person;
 use crate::common::processes::until;
 use crate::common::sshd::{Sshd, skip};
@@ -27,7 +28,7 @@ impl Holder {
             return None;
         };
         let holds = || {
-            let tried = Command::new("flock").arg("-n").arg(file).arg("true").status().unwrap();
+            let tried = Command::new("flock").arg("-n").arg(file).arg("true").status_in_time().unwrap();
             !tried.success()
         };
         until("the lock to be held", holds);
@@ -38,7 +39,7 @@ impl Holder {
 impl Drop for Holder {
     fn drop(&mut self) {
         let pid = self.0.id().to_string();
-        let _ = Command::new("pkill").args(["-P", &pid]).status();
+        let _ = Command::new("pkill").args(["-P", &pid]).status_in_time();
         let _ = self.0.kill();
         let _ = self.0.wait();
     }

@@ -6,6 +6,7 @@ use std::process::Command;
 use std::time::Duration;
 
 use crate::common::echo::{AGENT, agent, known_lines, open, target, user};
+use crate::common::in_time::OutputInTime;
 use crate::common::sshd::{Sshd, skip};
 use hvtui::ssh::{AgentBinary, AgentError, Prompter, SshError, Target};
 
@@ -51,7 +52,7 @@ fn a_dead_resolver_takes_few_threads_and_holds_up_no_address() {
     std::fs::write(sshd.path("port"), sshd.port.to_string()).unwrap();
     std::fs::write(sshd.path("known_hosts"), known_lines(&sshd)).unwrap();
     agent(&sshd, AGENT);
-    let output = again.env("HVTUI_TEST_NAMES", sshd.path("")).output().unwrap();
+    let output = again.env("HVTUI_TEST_NAMES", sshd.path("")).output_in_time().unwrap();
     let said = String::from_utf8_lossy(&output.stdout);
     assert!(said.contains("1 passed"), "{said}{}", String::from_utf8_lossy(&output.stderr));
     drop(dead);

@@ -9,6 +9,7 @@ use std::sync::Mutex;
 use std::time::Duration;
 
 use crate::common::echo::{AGENT, agent, assert_echoes, known_lines, open, refused, target, user};
+use crate::common::in_time::{OutputInTime, StatusInTime};
 use crate::common::sshd;
 use crate::common::sshd::{Sshd, children, keygen, skip};
 use hvtui::ssh::config::Reader;
@@ -318,7 +319,7 @@ async fn a_hop_that_dies_ends_the_link() {
     assert_echoes(&mut stream).await;
     // The session's own server process at the hop: the child of its listener.
     for pid in children(hop.pid()) {
-        assert!(Command::new("kill").args(["-9", &pid.to_string()]).status().unwrap().success());
+        assert!(Command::new("kill").args(["-9", &pid.to_string()]).status_in_time().unwrap().success());
     }
     let mut rest = Vec::new();
     stream.read_to_end(&mut rest).await.unwrap_err();
@@ -499,7 +500,7 @@ fn hvtui(home: &Path, hosts: &str, words: &[&str]) -> (Option<i32>, String) {
     let mut command = Command::new(env!("CARGO_BIN_EXE_hvtui"));
     command.args(words).arg("--hosts").arg(&file).env("HOME", home).env_remove("SSH_AUTH_SOCK");
     command.env("XDG_STATE_HOME", home.join("state")).env_remove("XDG_CONFIG_HOME");
-    let output = command.output().unwrap();
+    let output = command.output_in_time().unwrap();
     let text = [output.stdout, output.stderr].map(|bytes| String::from_utf8_lossy(&bytes).into_owned());
     (output.status.code(), text.concat())
 }

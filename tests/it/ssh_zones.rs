@@ -2,6 +2,7 @@
 //! both transports, as OpenSSH does it. Against a real sshd on such an address of this machine.
 
 use crate::common::echo::{AGENT, agent, assert_echoes, open, target};
+use crate::common::in_time::OutputInTime;
 use crate::common::sshd::{self, Sshd, skip};
 use hvtui::ssh::{ErrorKind, HostKey, OpenSsh, Target, TransportKind};
 
@@ -43,7 +44,7 @@ async fn an_address_with_a_zone_is_reached_and_known_by_its_whole_name() {
     let found = std::process::Command::new("ssh-keygen")
         .args(["-F", &format!("[{address}]:{}", sshd.port), "-f"])
         .arg(&plain.known_hosts[0])
-        .output()
+        .output_in_time()
         .unwrap();
     assert!(found.status.success());
     let nowhere = Target { address: format!("{}%none0", address.split('%').next().unwrap()), ..plain };

@@ -4,6 +4,7 @@
 use std::process::Command;
 
 use crate::common::built;
+use crate::common::in_time::OutputInTime;
 
 /// From this step on a rank is late.
 const FROM: u64 = 40;
@@ -24,12 +25,12 @@ fn run(steps: u64, env: &[(&str, String)]) -> (Vec<String>, usize) {
     for (name, value) in env {
         command.args(["--env", &format!("{name}={value}")]);
     }
-    let output = command.arg("--").arg(built::example("late_rank")).output().unwrap();
+    let output = command.arg("--").arg(built::example("late_rank")).output_in_time().unwrap();
     let said = String::from_utf8(output.stderr).unwrap();
     assert!(output.status.success(), "{said}");
     let about = |line: &&str| line.starts_with("hvtui: step ") && line.contains("a straggler");
     let named = said.lines().filter(about).map(str::to_owned).collect();
-    let trace = hvtui(&["export", "last", "--to", "chrome"]).output().unwrap();
+    let trace = hvtui(&["export", "last", "--to", "chrome"]).output_in_time().unwrap();
     assert!(trace.status.success(), "{trace:?}");
     let trace = String::from_utf8(trace.stdout).unwrap();
     let parsed: serde_json::Value = serde_json::from_str(&trace).unwrap();

@@ -9,6 +9,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use super::common::cluster::skip;
 use super::common::stuck_file::StuckFile;
 use super::common::terminal::Terminal;
+use crate::common::processes::end_of;
 use crate::local_runs::Person;
 
 fn hvtui(person: &Person, args: &[&str]) -> Command {
@@ -47,7 +48,7 @@ fn a_run_that_is_left_tells_that_it_was_not_recorded() {
     assert_eq!(line, "[0] said\n");
     send(&run, Signal::HUP);
     run.stderr.take().unwrap().read_to_string(&mut said).unwrap();
-    assert_eq!(run.wait().unwrap().code(), Some(129), "{said}");
+    assert_eq!(end_of(&mut run).code(), Some(129), "{said}");
     assert!(said.contains("is not recorded: ") && said.contains(".local/state/hvtui/runs"), "{said}");
     assert!(said.contains("leaving; the run goes on"), "{said}");
     std::fs::remove_file(recordings(&person)).unwrap();
@@ -69,7 +70,7 @@ fn a_run_whose_disk_hangs_says_so_at_its_end_and_a_signal_leaves() {
         );
         assert!(waits.contains("`hvtui attach "), "{waits}");
         send(&run, signal);
-        assert_eq!(run.wait().unwrap().code(), Some(code));
+        assert_eq!(end_of(&mut run).code(), Some(code));
     }
 }
 

@@ -12,6 +12,7 @@ use std::sync::OnceLock;
 
 use crate::common::client::{Client, Ended};
 use crate::common::cluster::Cluster;
+use crate::common::in_time::OutputInTime;
 use crate::common::processes::{end_of, until};
 use serde_json::Value;
 
@@ -341,7 +342,7 @@ fn hosts_with_one_home_get_one_copy() {
 fn git(dir: &Path, args: &[&str]) {
     let mut git = std::process::Command::new("git");
     git.arg("-C").arg(dir).args(["-c", "user.name=a", "-c", "user.email=a@b"]).args(args);
-    assert!(git.output().expect("git").status.success(), "git {args:?}");
+    assert!(git.output_in_time().expect("git").status.success(), "git {args:?}");
 }
 
 #[test]

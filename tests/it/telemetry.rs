@@ -8,6 +8,8 @@ use std::time::Duration;
 use crate::common::alone::alone;
 use crate::common::built;
 use crate::common::fake_nvml::FakeNvml;
+use crate::common::in_time::OutputInTime;
+use crate::common::processes::end_of;
 use hvtui::domain::gpu::{GpuProcess, Reading};
 use hvtui::domain::host::{GpuAbsenceReason, HostSample};
 use hvtui::domain::ids::GpuUuid;
@@ -109,7 +111,7 @@ fn the_host_is_read_beside_its_gpus() {
     let mut sampler = Sampler::start(config, at(0));
     let info = sampler.info();
     let asked = |program: &str, argument: &str| {
-        let output = Command::new(program).arg(argument).output().unwrap();
+        let output = Command::new(program).arg(argument).output_in_time().unwrap();
         String::from_utf8(output.stdout).unwrap().trim().to_owned()
     };
     assert_eq!(info.hostname, asked("uname", "-n"));
@@ -210,7 +212,7 @@ fn a_driver_before_510_tells_its_memory() {
 fn processes_have_owners_and_commands() {
     let mut child = Command::new("sleep").arg("1000").spawn().unwrap();
     let mut gone = Command::new("true").spawn().unwrap();
-    gone.wait().unwrap();
+    end_of(&mut gone);
     let fake = FakeNvml::new(&json!({ "gpus": [{ "processes": [
         { "pid": "self", "memory": 1_048_576 },
         { "pid": "self", "memory": 1_048_576, "graphics": true },
@@ -219,12 +221,12 @@ fn processes_have_owners_and_commands() {
     ] }] }));
     let sample = start(&fake).sample(at(1));
     child.kill().unwrap();
-    child.wait().unwrap();
+    end_of(&mut child);
 
     let processes = sample.gpus[0].processes.value().unwrap();
     let of = |pid: u32| -> &GpuProcess { processes.iter().find(|one| one.pid == pid).unwrap() };
     assert_eq!(processes.len(), 3, "{processes:?}");
-    let user = String::from_utf8(Command::new("id").arg("-un").output().unwrap().stdout).unwrap();
+    let user = String::from_utf8(Command::new("id").arg("-un").output_in_time().unwrap().stdout).unwrap();
     let test = of(std::process::id());
     assert_eq!(test.user, Reading::Value(user.trim().to_owned()));
     let own = std::env::current_exe().unwrap();
@@ -274,7 +276,7 @@ fn processes_tell_their_use_and_their_age() {
     fake.set(&script(Value::Null, json!({ "process_utilization": "not_supported" })));
     assert_eq!(sm(at(8))[1].sm_percent, Reading::Unsupported);
     child.kill().unwrap();
-    child.wait().unwrap();
+    end_of(&mut child);
 }
 
 #[test]

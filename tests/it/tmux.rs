@@ -7,6 +7,7 @@ use std::process::Command;
 use crate::common::built;
 use crate::common::client::Client;
 use crate::common::cluster::Cluster;
+use crate::common::in_time::OutputInTime;
 use crate::common::processes::until;
 use crate::common::terminal::Terminal;
 use crate::local_runs::Person;
@@ -307,7 +308,7 @@ fn lock(cluster: &Cluster, client: &Client<'_>, passphrase: &str) {
         .write("hosts.toml", &cluster.hosts_toml(1).replace(&shared, &client.path("").display().to_string()));
     let mut keygen = std::process::Command::new("ssh-keygen");
     keygen.args(["-q", "-p", "-P", "", "-N", passphrase, "-f"]).arg(client.path(".ssh/id_ed25519"));
-    assert!(keygen.output().expect("ssh-keygen").status.success());
+    assert!(keygen.output_in_time().expect("ssh-keygen").status.success());
 }
 
 #[test]
@@ -389,7 +390,11 @@ fn a_command_asks_on_its_terminal_and_gives_it_back() {
     client.write("askpass", "#!/bin/sh\necho \"$1\" >> ~/asked\necho open sesame\n");
     std::fs::set_permissions(&askpass, PermissionsExt::from_mode(0o700)).expect("askpass");
     let mut check = client.hvtui(&["hosts", "check"]);
-    let out = check.env("SSH_ASKPASS", &askpass).env("SSH_ASKPASS_REQUIRE", "force").output().expect("hvtui");
+    let out = check
+        .env("SSH_ASKPASS", &askpass)
+        .env("SSH_ASKPASS_REQUIRE", "force")
+        .output_in_time()
+        .expect("hvtui");
     assert!(out.status.success(), "{}", String::from_utf8_lossy(&out.stdout));
     let asked = std::fs::read_to_string(client.path("asked")).expect("what was asked");
     assert!(asked.contains("id_ed25519") && asked.contains("passphrase:"), "{asked}");

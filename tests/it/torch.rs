@@ -8,6 +8,7 @@ use crate::common::built;
 use crate::common::client::{Client, Ended};
 use crate::common::cluster;
 use crate::common::cluster::Cluster;
+use crate::common::in_time::OutputInTime;
 use crate::common::processes::waited_for_processors;
 use serde_json::json;
 
@@ -19,7 +20,7 @@ const SCRIPTS: [&str; 4] = ["ddp.py", "local_rank.py", "raises.py", "recorded.py
 const STOPPED_WITHIN: f64 = 2.0;
 
 fn has_torch() -> bool {
-    let found = Command::new(PYTHON).args(["-c", "import torch.distributed"]).output();
+    let found = Command::new(PYTHON).args(["-c", "import torch.distributed"]).output_in_time();
     let found = found.is_ok_and(|out| out.status.success());
     if !found {
         cluster::skip(&format!("{PYTHON} has no torch: install python3-torch"));

@@ -6,7 +6,7 @@ use std::sync::OnceLock;
 
 use crate::common::client::{Client, Ended};
 use crate::common::cluster::Cluster;
-use crate::common::processes::until;
+use crate::common::processes::{end_of, until};
 use serde_json::Value;
 
 /// Two hosts with the script in their home folders; they end with this process.
@@ -168,7 +168,7 @@ fn who_gives_up_leaves_nothing_behind_and_what_a_rank_is_given_counts() {
     assert!(second.code == 69 && second.err.contains("somebody else has asked"), "{second:#?}");
     let pid = rustix::process::Pid::from_child(&traced);
     rustix::process::kill_process(pid, rustix::process::Signal::INT).expect("signal");
-    assert_eq!(traced.wait().expect("hvtui").code(), Some(130));
+    assert_eq!(end_of(&mut traced).code(), Some(130));
     let left = std::fs::read_dir(client.path("")).expect("home").filter_map(Result::ok);
     assert_eq!(left.filter(|entry| entry.file_name().to_string_lossy().contains("never")).count(), 0);
     // the first one's request is void with its agent

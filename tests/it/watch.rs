@@ -5,6 +5,7 @@ use std::process::Command;
 use serde_json::json;
 
 use crate::common::fake_nvml::FakeNvml;
+use crate::common::in_time::OutputInTime;
 use crate::common::terminal::Terminal;
 
 #[test]
@@ -17,7 +18,7 @@ fn a_lost_gpu_and_one_that_hangs_are_not_ok() {
         let mut command = Command::new(env!("CARGO_BIN_EXE_hvtui"));
         command.args(["watch", "--once", "--json", "--filter", filter]).current_dir(home.path());
         command.env_clear().env("HOME", home.path()).env("PATH", "/usr/bin:/bin").envs(fake.env());
-        let out = command.output().unwrap();
+        let out = command.output_in_time().unwrap();
         let told: serde_json::Value = serde_json::from_slice(&out.stdout)
             .unwrap_or_else(|error| panic!("{error}: {}", String::from_utf8_lossy(&out.stderr)));
         let gpus = told["hosts"][0]["gpus"].as_array().cloned().unwrap_or_default();
@@ -58,7 +59,7 @@ fn many_hosts_get_the_files_that_they_need() {
     let mut command = Command::new("/bin/sh");
     let line = format!("ulimit -Sn 48; exec {} watch --once --json", env!("CARGO_BIN_EXE_hvtui"));
     command.args(["-c", &line]).current_dir(home.path()).env("HOME", home.path());
-    let out = command.output().unwrap();
+    let out = command.output_in_time().unwrap();
     let told: serde_json::Value = serde_json::from_slice(&out.stdout)
         .unwrap_or_else(|error| panic!("{error}: {}", String::from_utf8_lossy(&out.stderr)));
     let links = told["hosts"].as_array().unwrap().iter().map(|host| &host["link"]["link"]);

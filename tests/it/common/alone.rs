@@ -3,6 +3,8 @@
 use std::ffi::OsString;
 use std::process::Command;
 
+use super::in_time::OutputInTime;
+
 /// Runs the test of this name in a process of its own, with more in its environment; true in there.
 pub(crate) fn alone(test: &str, env: &[(&str, OsString)]) -> bool {
     if std::env::var_os("HVTUI_TEST_ALONE").is_some() {
@@ -12,7 +14,7 @@ pub(crate) fn alone(test: &str, env: &[(&str, OsString)]) -> bool {
         .args(["--exact", test, "--test-threads", "1"])
         .env("HVTUI_TEST_ALONE", "1")
         .envs(env.iter().map(|(name, value)| (*name, value)))
-        .output()
+        .output_in_time()
         .unwrap();
     let said = String::from_utf8_lossy(&output.stdout);
     assert!(output.status.success() && said.contains("1 passed"), "{said}");

@@ -8,6 +8,7 @@ use std::process::{Command, Output};
 use tempfile::TempDir;
 
 use super::cluster::{Cluster, text};
+use super::in_time::OutputInTime;
 
 /// A person's home directory in the hub: own known hosts, own recordings.
 pub(crate) struct Client<'a> {
@@ -56,7 +57,7 @@ impl<'a> Client<'a> {
 
     /// Runs it to its end, which must come within two minutes.
     pub(crate) fn run(&self, args: &[&str]) -> Ended {
-        let out: Output = self.command("timeout", args).output().expect("timeout runs hvtui");
+        let out: Output = self.command("timeout", args).output_in_time().expect("timeout runs hvtui");
         Ended {
             code: out.status.code().expect("an exit code"),
             out: text(&out.stdout),

@@ -14,7 +14,8 @@ use hvtui::sha256;
 use hvtui::supervise::state::{STATE, State};
 use serde_json::Value;
 
-use super::processes::{output, until, wait_for};
+use super::in_time::OutputInTime;
+use super::processes::{until, wait_for};
 
 /// Hosts `n1` … `nN` with a real sshd each, and the hub where clients run.
 pub(crate) struct Cluster {
@@ -102,11 +103,12 @@ impl Cluster {
         let dir = std::env::temp_dir().join(format!("hvtui-cluster.{}.{number}", std::process::id()));
         // Should this process be killed, the cluster ends with it.
         let owner = std::process::id().to_string();
-        if let Err(error) = Command::new("python3").arg("--version").output() {
+        if let Err(error) = Command::new("python3").arg("--version").output_in_time() {
             skip(&format!("tests/cluster/hosts: python3: {error}"));
             return None;
         }
-        let out = output(script(&dir).args(["up", &n.to_string(), "--owner", &owner]).args(more));
+        let out =
+            script(&dir).args(["up", &n.to_string(), "--owner", &owner]).args(more).output_in_time().unwrap();
         if matches!(out.status.code(), Some(3 | 127)) {
             skip(text(&out.stderr).trim());
             return None;
@@ -124,7 +126,7 @@ impl Cluster {
 
     /// A hosts file for all hosts, each with `slots` CPU slots.
     pub(crate) fn hosts_toml(&self, slots: u32) -> String {
-        text(&output(script(&self.dir).args(["hosts-toml", &slots.to_string()])).stdout)
+        text(&script(&self.dir).args(["hosts-toml", &slots.to_string()]).output_in_time().unwrap().stdout)
     }
 
     /// A command that runs in the hub as process itself, so that signals reach it.
@@ -148,7 +150,7 @@ impl Cluster {
         for (name, value) in self.member(host)["variables"].as_object().expect("variables") {
             command.env(name, value.as_str().expect("text"));
         }
-        text(&output(command.current_dir("/").stdin(Stdio::null())).stdout)
+        text(&command.current_dir("/").stdin(Stdio::null()).output_in_time().unwrap().stdout)
     }
 
     /// Takes away what of the person at the machine must not reach a test.
@@ -235,7 +237,7 @@ impl Cluster {
     /// needs after the host: `n1 in`.
     #[track_caller]
     pub(crate) fn change(&self, verb: &str, host: &str) {
-        let out = output(script(&self.dir).arg(verb).args(host.split_whitespace()));
+        let out = script(&self.dir).arg(verb).args(host.split_whitespace()).output_in_time().unwrap();
         assert!(out.status.success(), "hosts {verb} {host}: {}", text(&out.stderr));
     }
 
@@ -259,9 +261,9 @@ impl Cluster {
 impl Drop for Cluster {
     fn drop(&mut self) {
         if std::thread::panicking() {
-            let _ = script(&self.dir).arg("down").output();
+            let _ = script(&self.dir).arg("down").output_in_time();
         } else {
-            let out = output(script(&self.dir).arg("down"));
+            let out = script(&self.dir).arg("down").output_in_time().unwrap();
             assert!(out.status.success(), "hosts down: {}", text(&out.stderr));
         }
     }

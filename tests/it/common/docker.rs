@@ -5,6 +5,7 @@ use std::path::Path;
 use std::process::Command;
 
 use super::cluster::{Cluster, skip};
+use super::in_time::StatusInTime;
 
 /// The image that the first host has.
 pub(crate) const IMAGE: &str = "hvtui-test:base";
@@ -21,7 +22,7 @@ pub(crate) fn up(hosts: u32, more: &[&OsStr]) -> Option<Cluster> {
     let cluster = Cluster::ready(hosts as usize, more)?;
     let script = |name: &str| format!("{}/tests/cluster/{name}", env!("CARGO_MANIFEST_DIR"));
     let root = cluster.dir().join("rootfs");
-    let made = Command::new(script("rootfs")).arg(&root).status().expect("the script");
+    let made = Command::new(script("rootfs")).arg(&root).status_in_time().expect("the script");
     assert!(made.success(), "no root file system was made");
     for host in (1..=hosts).map(|number| format!("n{number}")) {
         let data = cluster.dir().join(&host).join("docker");

@@ -6,6 +6,7 @@ use std::time::Duration;
 use hvtui::ssh::{AgentBinary, AgentError, AgentStream, Target, open_agent};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
+use super::in_time::OutputInTime;
 use super::sshd::Sshd;
 
 /// A program that says the agent's first word and then echoes, so that the stream can be checked byte by byte.
@@ -14,7 +15,7 @@ pub(crate) const AGENT: &str = "#!/bin/sh\n[ \"$1 $2 $3\" = \"agent --stdio --no
 
 /// The account that runs the tests.
 pub(crate) fn user() -> String {
-    let output = Command::new("id").arg("-un").output().unwrap();
+    let output = Command::new("id").arg("-un").output_in_time().unwrap();
     String::from_utf8(output.stdout).unwrap().trim().to_owned()
 }
 

@@ -11,6 +11,7 @@ pub(crate) mod fake_nvml;
 pub(crate) mod group_config;
 pub(crate) mod group_threads;
 pub(crate) mod horovod_client;
+pub(crate) mod in_time;
 pub(crate) mod left;
 pub(crate) mod matrix;
 pub(crate) mod person;

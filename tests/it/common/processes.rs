@@ -1,6 +1,5 @@
 //! Waiting for conditions of real processes: polled against a deadline that only a failing test reaches.
 
-use std::process::{Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
 use hvtui::procs::identity::Stat;
@@ -51,29 +50,6 @@ fn wait_or<T>(mut condition: impl FnMut() -> Option<T>, what: impl Fn() -> Strin
         // The condition itself may be a real command: half of the time is left to what is waited for.
         std::thread::sleep(looked.elapsed().clamp(POLL, LONGEST));
     }
-}
-
-/// What a command printed and how it ended, which it must do in time: a test that hangs tells nothing.
-#[track_caller]
-pub(crate) fn output(command: &mut Command) -> Output {
-    let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn();
-    let child = child.as_mut().unwrap_or_else(|error| panic!("{command:?}: {error}"));
-    let (told, heard) = std::sync::mpsc::channel();
-    let (mut out, mut err) = (child.stdout.take().unwrap(), child.stderr.take().unwrap());
-    let of_err = std::thread::spawn(move || all_of(&mut err));
-    std::thread::spawn(move || told.send((all_of(&mut out), of_err.join().unwrap())));
-    let Ok((stdout, stderr)) = heard.recv_timeout(DEADLINE) else {
-        let _ = child.kill();
-        panic!("{command:?} does not end");
-    };
-    let status = wait_for(&format!("the end of {command:?}"), || child.try_wait().unwrap());
-    Output { status, stdout, stderr }
-}
-
-fn all_of(stream: &mut impl std::io::Read) -> Vec<u8> {
-    let mut bytes = Vec::new();
-    let _ = stream.read_to_end(&mut bytes);
-    bytes
 }
 
 /// How a process that the test started has ended, which it must do in time.

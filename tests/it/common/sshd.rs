@@ -9,6 +9,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
+use super::in_time::{OutputInTime, StatusInTime};
+
 /// A running sshd. Ends with the value; its log is printed if the test fails.
 pub(crate) struct Sshd {
     child: Child,
@@ -34,7 +36,7 @@ pub(crate) fn program(name: &str) -> Option<PathBuf> {
 pub(crate) fn keygen(file: &Path, kind: &str, passphrase: &str) {
     let arguments =
         ["-q", "-t", kind, "-b", if kind == "rsa" { "2048" } else { "256" }, "-C", "test", "-N", passphrase];
-    let status = Command::new("ssh-keygen").args(arguments).arg("-f").arg(file).status().unwrap();
+    let status = Command::new("ssh-keygen").args(arguments).arg("-f").arg(file).status_in_time().unwrap();
     assert!(status.success(), "ssh-keygen failed");
 }
 
@@ -62,13 +64,15 @@ impl Sshd {
     }
 
     fn start_with_shadow(password: &str, aging: &str, host_keys: &[&str], more: &str) -> Option<Self> {
-        let allowed =
-            Command::new("unshare").args(["-m", "true"]).output().is_ok_and(|out| out.status.success());
+        let allowed = Command::new("unshare")
+            .args(["-m", "true"])
+            .output_in_time()
+            .is_ok_and(|out| out.status.success());
         if !allowed || program("openssl").is_none() || !Path::new("/etc/pam.d/sshd").exists() {
             skip("a server with a password needs root, unshare, openssl and PAM");
             return None;
         }
-        let hash = Command::new("openssl").args(["passwd", "-6", password]).output().unwrap().stdout;
+        let hash = Command::new("openssl").args(["passwd", "-6", password]).output_in_time().unwrap().stdout;
         let hash = String::from_utf8(hash).unwrap();
         let private = tempfile::tempdir().unwrap();
         let (shadow, pam) = (private.path().join("shadow"), private.path().join("pam"));
@@ -204,7 +208,7 @@ impl Sshd {
 
 /// The processes that a server has for its connections, one or two each.
 pub(crate) fn children(server: u32) -> Vec<u32> {
-    let found = Command::new("pgrep").args(["-P", &server.to_string()]).output().unwrap();
+    let found = Command::new("pgrep").args(["-P", &server.to_string()]).output_in_time().unwrap();
     String::from_utf8(found.stdout).unwrap().lines().map(|pid| pid.parse().unwrap()).collect()
 }
 

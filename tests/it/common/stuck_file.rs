@@ -6,6 +6,8 @@ use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
+use super::in_time::StatusInTime;
+
 /// Answers the kernel's greeting (opcode 26) and nothing after it. Of a folder it takes nothing either: who hangs there can be
 /// killed, as on NFS.
 const DAEMON: &str = r#"
@@ -75,7 +77,7 @@ impl StuckFile {
 
 impl Drop for StuckFile {
     fn drop(&mut self) {
-        let _ = Command::new("umount").arg("-l").arg(&self.path).status();
+        let _ = Command::new("umount").arg("-l").arg(&self.path).status_in_time();
         let _ = self.daemon.kill();
         let _ = self.daemon.wait();
     }

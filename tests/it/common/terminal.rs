@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 use tempfile::TempDir;
 
 use super::cluster::skip;
+use super::in_time::{OutputInTime, StatusInTime};
 
 /// How long a screen may take to show what is waited for; generous, since many tests share the machine.
 const DEADLINE: Duration = Duration::from_secs(60);
@@ -54,13 +55,13 @@ fn child_of(pid: &str) -> String {
 }
 
 fn send(signal: &str, pid: &str) {
-    assert!(Command::new("kill").args(["-s", signal, pid]).status().expect("kill").success());
+    assert!(Command::new("kill").args(["-s", signal, pid]).status_in_time().expect("kill").success());
 }
 
 impl Terminal {
     /// Shows `command` on a screen of that size; `None` (after saying why) where there is no tmux.
     pub(crate) fn start(command: &Command, columns: u16, rows: u16) -> Option<Self> {
-        if Command::new("tmux").arg("-V").stdout(Stdio::null()).status().is_err() {
+        if Command::new("tmux").arg("-V").stdout(Stdio::null()).status_in_time().is_err() {
             skip("no tmux: apt-get install tmux");
             return None;
         }
@@ -80,7 +81,7 @@ impl Terminal {
             .arg("-f")
             .arg(conf)
             .args(["new-session", "-d", "-x", &columns, "-y", &rows, "/bin/sh", "-c", &line])
-            .status();
+            .status_in_time();
         assert!(started.expect("tmux").success(), "tmux new-session");
         Some(terminal)
     }
@@ -92,7 +93,7 @@ impl Terminal {
     }
 
     fn ask(&self, args: &[&str]) -> String {
-        let out = self.tmux().args(args).output().expect("tmux");
+        let out = self.tmux().args(args).output_in_time().expect("tmux");
         assert!(out.status.success(), "tmux {args:?}: {}", String::from_utf8_lossy(&out.stderr));
         String::from_utf8_lossy(&out.stdout).into_owned()
     }
@@ -177,6 +178,6 @@ impl Terminal {
 
 impl Drop for Terminal {
     fn drop(&mut self) {
-        let _ = self.tmux().arg("kill-server").stderr(Stdio::null()).status();
+        let _ = self.tmux().arg("kill-server").stderr(Stdio::null()).status_in_time();
     }
 }

@@ -9,6 +9,7 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 
 use super::cluster::skip;
+use super::in_time::OutputInTime;
 
 /// The exit code of the script where the processor can't be had.
 const MISSING: i32 = 77;
@@ -56,7 +57,7 @@ impl TraceProcessor {
         let mut first = String::new();
         answers.read_line(&mut first).unwrap();
         if first.is_empty() {
-            let ended = child.wait_with_output().unwrap();
+            let ended = child.output_in_time().unwrap();
             let said = String::from_utf8_lossy(&ended.stderr);
             assert_eq!(ended.status.code(), Some(MISSING), "{said}");
             return Err(said.trim().to_owned());

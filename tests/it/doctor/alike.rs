@@ -10,6 +10,7 @@ use super::{json, verdict};
 use crate::common::built;
 use crate::common::client::Client;
 use crate::common::cluster::Cluster;
+use crate::common::in_time::StatusInTime;
 
 /// Python packages of a host that are their metadata alone, and files of one of them.
 fn give_packages(cluster: &Cluster, host: &str, packages: &[(&str, &str)], files: &[(&str, &str)]) {
@@ -122,7 +123,7 @@ fn hosts_that_are_set_up_unlike_each_other_are_told_apart() {
     let file = cluster.dir().join("libnccl.so.2.19.3");
     let mut compile = Command::new("gcc");
     compile.args(["-shared", "-fPIC", "-Wl,-soname,libnccl.so.2", "-o"]).arg(&file).arg(&source);
-    assert!(compile.status().expect("gcc").success());
+    assert!(compile.status_in_time().expect("gcc").success());
     cluster.on(
         "n3",
         &format!(
@@ -225,7 +226,8 @@ fn compilers_toolkits_and_clocks_of_hosts_are_compared() {
     let shift = cluster.dir().join("shift");
     std::fs::write(&shift, 60_i64.to_ne_bytes()).expect("the shift");
     let always = format!("-DCLOCK_SHIFT=\"{}\"", shift.display());
-    let made = Command::new("gcc").args(["-shared", "-fPIC", &always, "-o"]).arg(&shim).arg(source).status();
+    let made =
+        Command::new("gcc").args(["-shared", "-fPIC", &always, "-o"]).arg(&shim).arg(source).status_in_time();
     assert!(made.expect("gcc").success());
     cluster.change("sshd", &format!("n3 SetEnv LD_PRELOAD={}", shim.display()));
     let told = json(&client.run(&["doctor", "--json", "--only", "compiler,toolkit,clock,docker"]));

@@ -8,6 +8,7 @@ use super::{give_torch, json, verdict};
 use crate::common::built;
 use crate::common::client::Client;
 use crate::common::cluster::Cluster;
+use crate::common::in_time::StatusInTime;
 use crate::common::processes::until_says;
 
 /// A library from C, in the cluster's folder.
@@ -16,7 +17,7 @@ fn library(cluster: &Cluster, name: &str, code: &str, more: &[&str]) -> PathBuf 
     std::fs::write(&source, code).expect("a source");
     let mut compile = Command::new("gcc");
     compile.args(["-shared", "-fPIC", "-o"]).arg(&library).arg(&source).args(more);
-    assert!(compile.current_dir(cluster.dir()).status().expect("gcc").success(), "{name}");
+    assert!(compile.current_dir(cluster.dir()).status_in_time().expect("gcc").success(), "{name}");
     library
 }
 

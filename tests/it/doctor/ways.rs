@@ -7,7 +7,8 @@ use serde_json::Value;
 use super::{json, verdict};
 use crate::common::client::Client;
 use crate::common::cluster::Cluster;
-use crate::common::processes::until;
+use crate::common::in_time::{OutputInTime, StatusInTime};
+use crate::common::processes::{end_of, until};
 
 /// Has n1 answer what comes for its higher ports so, but for what comes from itself.
 fn wall(cluster: &Cluster, answer: &str) {
@@ -90,7 +91,7 @@ fn a_port_that_a_gateway_forwards_is_none_inside_of_it() {
     let mut gateway = cluster.hub("python3").args(["-c", forward]).spawn().expect("a gateway");
     until("the gateway to listen", || {
         let mut look = cluster.hub("cat");
-        let out = look.arg("/proc/net/tcp").output().expect("cat").stdout;
+        let out = look.arg("/proc/net/tcp").output_in_time().expect("cat").stdout;
         let text = String::from_utf8_lossy(&out);
         [":0899 ", ":089A "].iter().all(|port| text.contains(port))
     });
@@ -115,7 +116,7 @@ fn a_port_that_a_gateway_forwards_is_none_inside_of_it() {
     let evidence = verdict(&told, "reach", "n2")["evidence"].as_str().unwrap();
     assert!(evidence.ends_with("port 22, that of ssh, answers"), "{told:#}");
     gateway.kill().expect("its end");
-    gateway.wait().expect("its end");
+    end_of(&mut gateway);
 }
 
 /// A library that sets the clock of programs which load it ahead by so many milliseconds.
@@ -133,7 +134,7 @@ fn clock_ahead(cluster: &Cluster, ms: u32) -> std::path::PathBuf {
     let library = cluster.dir().join("libclock.so");
     let mut compile = Command::new("gcc");
     compile.args(["-shared", "-fPIC", "-o"]).arg(&library).arg(&source);
-    assert!(compile.status().expect("gcc").success());
+    assert!(compile.status_in_time().expect("gcc").success());
     library
 }
 

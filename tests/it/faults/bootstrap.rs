@@ -7,6 +7,7 @@ use super::invariants::{Ends, exits_agree, no_byte_lost, nothing_left};
 use super::matrix::Notes;
 use super::rig::{Rig, until};
 use crate::bootstrap::{SWAPS, swap};
+use crate::common::processes::end_of;
 
 /// The folder of the binaries on a host.
 const AGENTS: &str = ".cache/hvtui/agents";
@@ -39,7 +40,7 @@ pub(crate) fn upload_cut(notes: &mut Notes) -> Option<()> {
     until("the binary to be there", || installed(&rig, "n1").0.len() == 1);
     until("the agent", || rig.cluster.on("n1", "ps ax").contains("agent --stdio"));
     watch.kill().expect("kill");
-    watch.wait().expect("its end");
+    end_of(&mut watch);
     assert_whole(&rig, "n1");
     until("what was cut to be gone", || installed(&rig, "n1").1.is_empty());
     let uploads = relay.bytes_up() as f64 / size as f64;

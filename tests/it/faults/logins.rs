@@ -11,6 +11,7 @@ use super::invariants::{Ends, exits_agree, no_byte_lost, nothing_left};
 use super::matrix::Notes;
 use super::rig::Rig;
 use crate::common::client::{Client, Ended};
+use crate::common::in_time::{OutputInTime, StatusInTime};
 
 /// Runs the trainer for a second on these places; everything must hold.
 fn all_works(rig: &Rig, person: &Client<'_>, places: &str, ranks: usize) {
@@ -192,7 +193,7 @@ pub(crate) fn dead_ssh_agent(notes: &mut Notes) -> Option<()> {
         .hub("ssh-keygen")
         .args(["-q", "-t", "ed25519", "-N", "secret", "-f"])
         .arg(&locked)
-        .status();
+        .status_in_time();
     assert!(made.expect("ssh-keygen").success());
     let toml = rig.cluster.hosts_toml(1);
     let bare: Vec<&str> = toml.lines().filter(|line| !line.starts_with("identity")).collect();
@@ -203,7 +204,7 @@ pub(crate) fn dead_ssh_agent(notes: &mut Notes) -> Option<()> {
     let run = |host: &str| {
         let mut command = person.hvtui(&["run", "-H", &format!("{host}:1"), "--", "true"]);
         let started = Instant::now();
-        let out = command.env("SSH_AUTH_SOCK", person.path("no-agent")).output().expect("hvtui");
+        let out = command.env("SSH_AUTH_SOCK", person.path("no-agent")).output_in_time().expect("hvtui");
         (out, started.elapsed().as_secs_f64())
     };
     let (out, _) = run("n2");

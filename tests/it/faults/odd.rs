@@ -12,6 +12,8 @@ use hvtui::domain::host::LinkState;
 use super::invariants::{Ends, exits_agree, no_byte_lost, nothing_left};
 use super::matrix::Notes;
 use super::rig::{Rig, lasts, until};
+use crate::common::in_time::StatusInTime;
+use crate::common::processes::end_of;
 
 pub(crate) fn wrong_key(notes: &mut Notes) -> Option<()> {
     let rig = Rig::up(1)?;
@@ -21,7 +23,7 @@ pub(crate) fn wrong_key(notes: &mut Notes) -> Option<()> {
         .hub("ssh-keygen")
         .args(["-q", "-t", "ed25519", "-N", "", "-f"])
         .arg(person.path("other"))
-        .status();
+        .status_in_time();
     assert!(made.expect("ssh-keygen").success());
     let own = format!("identity = \"{}\"", person.path("other").display());
     let toml = rig.cluster.hosts_toml(1);
@@ -33,7 +35,7 @@ pub(crate) fn wrong_key(notes: &mut Notes) -> Option<()> {
     until("the refusal", || rig.relay("n1").connects() > before);
     lasts(Duration::from_secs(15));
     watch.kill().expect("kill");
-    watch.wait().expect("its end");
+    end_of(&mut watch);
     notes.count("further connects in 15 s", u64::from(rig.relay("n1").connects() - before - 1), 0);
     assert_eq!(rig.relay("n1").connects() - before, 1, "nobody tries again what a person has to change");
     Some(())
@@ -143,7 +145,8 @@ pub(crate) fn unkillable(notes: &mut Notes) -> Option<()> {
 fn clock_shim(rig: &Rig) -> Option<PathBuf> {
     let library = rig.cluster.dir().join("clock.so");
     let source = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/faults/clock.c");
-    let made = Command::new("cc").args(["-shared", "-fPIC", "-O1", "-o"]).arg(&library).arg(source).status();
+    let made =
+        Command::new("cc").args(["-shared", "-fPIC", "-O1", "-o"]).arg(&library).arg(source).status_in_time();
     if !made.is_ok_and(|status| status.success()) {
         crate::common::cluster::skip("no C compiler: apt-get install gcc");
         return None;
@@ -186,7 +189,7 @@ pub(crate) fn clock_steps(notes: &mut Notes) -> Option<()> {
     let negative = ages().into_iter().find(|age| *age < 0.0);
     assert_eq!(negative, None, "a negative age");
     watch.kill().expect("kill");
-    watch.wait().expect("its end");
+    end_of(&mut watch);
     let downs = |job: &super::rig::Job<'_>, host: &str| {
         job.links(host).iter().filter(|(_, state)| matches!(state, LinkState::Down { .. })).count()
     };

@@ -16,6 +16,7 @@ use hvtui::record::Reader;
 use super::relay::Relay;
 use crate::common::client::Client;
 use crate::common::cluster::Cluster;
+use crate::common::processes::end_of;
 
 /// How long anything may take before a test fails: far beyond every bound of the matrix.
 const DEADLINE: Duration = Duration::from_secs(90);
@@ -305,7 +306,7 @@ impl Job<'_> {
     pub(crate) fn kill_client(&mut self) {
         let mut child = self.child.take().expect("it runs");
         child.kill().expect("kill -9");
-        child.wait().expect("its end");
+        end_of(&mut child);
     }
 
     /// Whether the client goes on.

@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use super::matrix::Notes;
 use super::rig::{Rig, until, until_some};
+use crate::common::processes::end_of;
 
 /// The files in the folders of the binaries on a host, each with its length.
 fn files(rig: &Rig) -> Vec<(PathBuf, u64)> {
@@ -43,7 +44,7 @@ pub(crate) fn cut_at_half(notes: &mut Notes) -> Option<()> {
         rig.cluster.processes("n1").iter().any(|process| process.args.contains("agent --stdio"))
     });
     watch.kill().expect("kill");
-    watch.wait().expect("its end");
+    end_of(&mut watch);
     let there = files(&rig);
     let [(path, length)] = &there[..] else { panic!("the binary and nothing else: {there:?}") };
     assert!(is_binary(path) && *length == size, "{there:?}");

@@ -8,6 +8,7 @@ use flate2::write::GzEncoder;
 use serde_json::{Value, json};
 
 use super::{fixture, imported, left_out};
+use crate::common::in_time::OutputInTime;
 use crate::local_runs::Person;
 
 /// What an import says that fails.
@@ -189,7 +190,7 @@ fn nesting_and_size_have_bounds_and_cost_no_memory() {
     let mut limited = std::process::Command::new("sh");
     limited.args(["-c", &command]).current_dir(person.home()).env_clear();
     limited.env("HOME", person.home()).env("PATH", "/usr/bin:/bin");
-    let out = limited.output().unwrap();
+    let out = limited.output_in_time().unwrap();
     let told = crate::json_forms::assert_fits("import", &out);
     assert_eq!((&told["steps"]["count"], &told["steps"]["with_waits"]), (&6.into(), &6.into()), "{told:#}");
     assert_eq!(left_out(&told, "events that can't be read"), Some(7), "{told:#}");

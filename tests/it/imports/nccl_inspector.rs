@@ -3,6 +3,7 @@
 use std::fmt::Write;
 
 use super::{imported, left_out, said};
+use crate::common::in_time::StatusInTime;
 use crate::local_runs::Person;
 
 /// When the run began, microseconds since the Unix epoch.
@@ -55,8 +56,10 @@ fn inspectors_logs_tell_who_comes_last_to_the_collectives() {
         said(&person.run(&["report", "inspector.mcap"])).split_whitespace().collect::<Vec<_>>().join(" ");
     assert!(report.contains("rank 2 (gpu-b:0) comes last in 50 of 50"), "{report}");
     // and packed, by name, as one file
-    let packed =
-        std::process::Command::new("gzip").args(["-k", "gpu-a-pid4000.log"]).current_dir(&logs).status();
+    let packed = std::process::Command::new("gzip")
+        .args(["-k", "gpu-a-pid4000.log"])
+        .current_dir(&logs)
+        .status_in_time();
     assert!(packed.unwrap().success());
     let one = imported(&person, &["nccl-inspector-77/gpu-a-pid4000.log.gz", "--name", "one rank"]);
     assert_eq!(left_out(&told, "ranks whose number is not told"), None);

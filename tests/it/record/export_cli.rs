@@ -7,6 +7,7 @@ use hvtui::record::export::FORMATS;
 
 use super::events::run;
 use super::write;
+use crate::common::in_time::{OutputInTime, StatusInTime};
 
 fn export(dir: &Path, args: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_hvtui"));
@@ -29,10 +30,10 @@ fn recorded() -> tempfile::TempDir {
 fn a_file_and_a_pipe_get_the_same_and_a_failed_export_leaves_what_was_there() {
     let folder = recorded();
     for format in FORMATS {
-        let piped = export(folder.path(), &["--to", format.name]).output().unwrap();
+        let piped = export(folder.path(), &["--to", format.name]).output_in_time().unwrap();
         assert!(piped.status.success() && piped.stderr.is_empty() && !piped.stdout.is_empty(), "{piped:?}");
         let target = format!("out-{}", format.name);
-        let ran = export(folder.path(), &["--to", format.name, "-o", &target]).output().unwrap();
+        let ran = export(folder.path(), &["--to", format.name, "-o", &target]).output_in_time().unwrap();
         assert!(ran.status.success() && ran.stdout.is_empty() && ran.stderr.is_empty(), "{ran:?}");
         let mut file = folder.path().join(target);
         if format.name == "tensorboard" {
@@ -50,7 +51,7 @@ fn a_file_and_a_pipe_get_the_same_and_a_failed_export_leaves_what_was_there() {
     // a folder is in the way of the file, a file in that of the folder
     std::fs::create_dir(folder.path().join("there")).unwrap();
     for (format, target) in [("csv", "there"), ("tensorboard", "out-csv"), ("csv", "missing/file")] {
-        let ran = export(folder.path(), &["--to", format, "-o", target]).output().unwrap();
+        let ran = export(folder.path(), &["--to", format, "-o", target]).output_in_time().unwrap();
         let told = said(&ran);
         assert_eq!(ran.status.code(), Some(74), "{told}");
         assert!(told.starts_with(&format!("hvtui: {target}")) && told.lines().count() == 1, "{told}");
@@ -63,16 +64,16 @@ fn a_file_and_a_pipe_get_the_same_and_a_failed_export_leaves_what_was_there() {
 fn a_device_is_written_and_not_replaced() {
     let folder = recorded();
     let fifo = folder.path().join("fifo");
-    assert!(Command::new("mkfifo").arg(&fifo).status().unwrap().success());
+    assert!(Command::new("mkfifo").arg(&fifo).status_in_time().unwrap().success());
     let reading = std::thread::spawn({
         let fifo = fifo.clone();
         move || std::fs::read_to_string(fifo).unwrap()
     });
-    let ran = export(folder.path(), &["--to", "csv", "-o", "fifo"]).output().unwrap();
+    let ran = export(folder.path(), &["--to", "csv", "-o", "fifo"]).output_in_time().unwrap();
     assert!(ran.status.success(), "{ran:?}");
     assert!(reading.join().unwrap().starts_with("step,rank,"));
     assert!(!std::fs::metadata(fifo).unwrap().is_file());
-    let full = export(folder.path(), &["--to", "csv", "-o", "/dev/full"]).output().unwrap();
+    let full = export(folder.path(), &["--to", "csv", "-o", "/dev/full"]).output_in_time().unwrap();
     assert_eq!(full.status.code(), Some(74));
     assert!(said(&full).starts_with("hvtui: /dev/full: "), "{}", said(&full));
 }
@@ -84,11 +85,11 @@ fn a_reader_that_goes_away_is_no_failure() {
         let mut child = export(folder.path(), &["--to", format.name]);
         let mut child = child.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
         drop(child.stdout.take());
-        let ended = child.wait_with_output().unwrap();
+        let ended = child.output_in_time().unwrap();
         assert!(ended.status.success() && ended.stderr.is_empty(), "{}: {ended:?}", format.name);
     }
     let full = std::fs::File::options().write(true).open("/dev/full").unwrap();
-    let ran = export(folder.path(), &["--to", "csv"]).stdout(full).output().unwrap();
+    let ran = export(folder.path(), &["--to", "csv"]).stdout(full).output_in_time().unwrap();
     assert_eq!(ran.status.code(), Some(74));
     assert!(said(&ran).starts_with("hvtui: can't write to standard output: "), "{}", said(&ran));
 }
@@ -97,7 +98,7 @@ fn a_reader_that_goes_away_is_no_failure() {
 fn an_empty_selection_is_said_and_a_wrong_one_refused() {
     let folder = recorded();
     for format in FORMATS {
-        let ran = export(folder.path(), &["--to", format.name, "--ranks", "7"]).output().unwrap();
+        let ran = export(folder.path(), &["--to", format.name, "--ranks", "7"]).output_in_time().unwrap();
         let told = said(&ran);
         assert!(ran.status.success() && told.contains("the export is empty"), "{}: {told}", format.name);
     }
@@ -107,11 +108,11 @@ fn an_empty_selection_is_said_and_a_wrong_one_refused() {
         (&["--steps", "x"], "write it as 5-10, 5-, -10 or 7"),
         (&["--from", "9", "--to-time", "3"], "--from 9 is later than --to-time 3"),
     ] {
-        let ran = export(folder.path(), &[&["--to", "csv"], args].concat()).output().unwrap();
+        let ran = export(folder.path(), &[&["--to", "csv"], args].concat()).output_in_time().unwrap();
         assert_eq!(ran.status.code(), Some(64), "{args:?}");
         assert!(said(&ran).contains(words), "{args:?}: {}", said(&ran));
     }
-    let ran = export(folder.path(), &["--to", "csv", "--steps", "-2"]).output().unwrap();
+    let ran = export(folder.path(), &["--to", "csv", "--steps", "-2"]).output_in_time().unwrap();
     assert_eq!(String::from_utf8(ran.stdout).unwrap().lines().count(), 1 + 2 * 2);
 }
 
@@ -120,7 +121,7 @@ fn an_empty_selection_is_said_and_a_wrong_one_refused() {
 fn every_format_is_cut_to_the_time_that_is_asked_for() {
     let folder = recorded();
     let size = |format: &str, args: &[&str]| {
-        let ran = export(folder.path(), &[&["--to", format], args].concat()).output().unwrap();
+        let ran = export(folder.path(), &[&["--to", format], args].concat()).output_in_time().unwrap();
         assert!(ran.status.success(), "{format} {args:?}: {}", said(&ran));
         ran
     };

@@ -16,6 +16,7 @@ use proptest::prelude::*;
 
 use super::events::{START, any_envelopes, run, same, spec};
 use super::{assert_refused, read, write};
+use crate::common::processes::end_of;
 
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(200))]
@@ -155,7 +156,7 @@ fn kill_9_leaves_all_that_was_written() {
         }
     }
     child.kill().unwrap();
-    assert_eq!(child.wait().unwrap().signal(), Some(9));
+    assert_eq!(end_of(&mut child).signal(), Some(9));
 
     let reader = Reader::open(&path).unwrap();
     assert!(

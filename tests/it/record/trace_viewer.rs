@@ -17,6 +17,7 @@ use super::events::{START, run, run_id, step_timing};
 use super::write;
 use crate::common::built;
 use crate::common::fake_nvml::FakeNvml;
+use crate::common::in_time::OutputInTime;
 use crate::common::trace_processor::TraceProcessor;
 use crate::local_runs::Person;
 
@@ -261,7 +262,7 @@ fn a_real_run_of_two_ranks_on_gpus_is_what_was_recorded() {
     let late = built::example("late_rank");
     let mut run = person.hvtui(&["run", "--name", "late", "-np", "2", "--env", "LATE_STEPS=100"]);
     run.args(["--env", "LATE_RANK=1", "--env", "LATE_PHASE=data", "--env", "LATE_MS=10", "--"]).arg(late);
-    let ran = run.envs(nvml.env()).output().unwrap();
+    let ran = run.envs(nvml.env()).output_in_time().unwrap();
     assert!(ran.status.success(), "{ran:?}");
     for mark in [&["lr was changed", "--at", "1.5", "--rank", "1"][..], &["all of them", "--at", "1.25"]] {
         let marked = person.run(&[&["runs", "mark", "late"], mark].concat());

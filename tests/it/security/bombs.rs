@@ -2,6 +2,7 @@
 
 use super::person::Person;
 use crate::common::bodies;
+use crate::common::in_time::OutputInTime;
 
 const MIB: usize = 1 << 20;
 /// The largest chunk that is read, packed and unpacked, is 64 MiB: both at once, and what was made of it.
@@ -52,8 +53,10 @@ print(use.ru_maxrss, os.waitstatus_to_exitcode(status))";
     let person = Person::new();
     std::fs::write(person.path("bomb.mcap"), recording).unwrap();
     let mut command = person.command("python3");
-    let output =
-        command.args(["-c", WAIT, env!("CARGO_BIN_EXE_hvtui"), "logs", "bomb.mcap"]).output().unwrap();
+    let output = command
+        .args(["-c", WAIT, env!("CARGO_BIN_EXE_hvtui"), "logs", "bomb.mcap"])
+        .output_in_time()
+        .unwrap();
     let said = String::from_utf8_lossy(&output.stderr).into_owned();
     let figures = String::from_utf8_lossy(&output.stdout).into_owned();
     let (kib, code) = figures.trim().split_once(' ').unwrap_or_else(|| panic!("{figures}{said}"));

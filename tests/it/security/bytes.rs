@@ -9,6 +9,7 @@ use super::escapes::{ESCAPES, drives_a_terminal};
 use super::person::Person;
 use crate::common::client::Client;
 use crate::common::cluster::{Cluster, skip};
+use crate::common::in_time::OutputInTime;
 
 fn harmless(what: &str, bytes: &[u8]) {
     let text = String::from_utf8_lossy(bytes);
@@ -52,7 +53,8 @@ fn vector_04_no_text_of_a_rank_drives_the_terminal_of_the_command_line() {
     }
     // A pipe gets the bytes as they are, a terminal does not.
     let in_a_terminal = format!("{} logs last", env!("CARGO_BIN_EXE_hvtui"));
-    let output = person.command("script").args(["-qec", &in_a_terminal, "/dev/null"]).output().unwrap();
+    let output =
+        person.command("script").args(["-qec", &in_a_terminal, "/dev/null"]).output_in_time().unwrap();
     let shown = String::from_utf8_lossy(&output.stdout).replace("\r\n", "\n");
     assert!(shown.contains("at the end"), "{shown}");
     harmless("logs in a terminal", shown.as_bytes());
@@ -61,7 +63,7 @@ fn vector_04_no_text_of_a_rank_drives_the_terminal_of_the_command_line() {
         .command("script")
         .args(["-qec", &in_a_terminal, "/dev/null"])
         .env("TERM", "xterm-256color")
-        .output()
+        .output_in_time()
         .unwrap();
     let shown = String::from_utf8_lossy(&output.stdout).replace("\r\n", "\n");
     // a colour goes on over lines: an earlier one has turned reverse on

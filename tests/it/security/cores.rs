@@ -8,6 +8,7 @@ use std::process::{Child, Stdio};
 use rustix::process::{Pid, Resource, Rlimit, Signal, kill_process, setrlimit};
 
 use super::person::Person;
+use crate::common::in_time::OutputInTime;
 use crate::common::processes::until;
 
 const OWNER: u32 = 40_011;
@@ -93,7 +94,7 @@ fn vector_06_no_core_file_holds_a_secret_value() {
     // as the same user
     let readable = |pid: i32, file: &str| {
         let mut cat = owner.command("cat");
-        cat.arg(format!("/proc/{pid}/{file}")).output().unwrap().status.success()
+        cat.arg(format!("/proc/{pid}/{file}")).output_in_time().unwrap().status.success()
     };
     for (who, pid) in [("client", client_pid), ("agent", agent), ("supervisor", supervisor)] {
         assert!(!readable(pid, "environ") && !readable(pid, "maps"), "{who}");

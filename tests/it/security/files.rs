@@ -10,7 +10,8 @@ use hvtui::supervise::rundir::RunDir;
 
 use super::person::Person;
 use super::tree::{changes, tree};
-use crate::common::processes::until;
+use crate::common::in_time::OutputInTime;
+use crate::common::processes::{end_of, until};
 
 #[test]
 fn vector_07_nothing_that_is_written_is_open_to_others() {
@@ -20,7 +21,7 @@ fn vector_07_nothing_that_is_written_is_open_to_others() {
         .args(["-c", "umask 0; exec \"$0\" \"$@\""])
         .arg(env!("CARGO_BIN_EXE_hvtui"))
         .args(["run", "-np", "2", "--", "hvtui", "train", "diabetes"])
-        .output()
+        .output_in_time()
         .unwrap();
     assert!(ran.status.success(), "{}", String::from_utf8_lossy(&ran.stderr));
     let ours = tree(&person.path(".local/state/hvtui"));
@@ -116,7 +117,7 @@ fn vector_17_reading_a_strangers_recording_writes_nothing() {
         String::from_utf8_lossy(&shown).contains("last line")
     });
     keys.write_all(b"q").unwrap();
-    assert!(screen.wait().unwrap().success());
+    assert!(end_of(&mut screen).success());
     reading.join().unwrap();
     let text = String::from_utf8_lossy(&shown);
     assert!(!text.contains("]52;") || text.contains("␛]52;"), "{text:?}");

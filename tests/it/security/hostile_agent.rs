@@ -11,6 +11,7 @@ use hvtui::domain::event::{Event, Origin};
 use hvtui::domain::host::LinkState;
 use hvtui::record::{Reader, Store};
 
+use crate::common::in_time::OutputInTime;
 use crate::common::sshd::{Sshd, program, skip};
 use crate::common::terminal::Terminal;
 
@@ -120,7 +121,7 @@ fn flood(kinds: &str, seconds: u64) -> Option<Cost> {
     };
     let ticks = "n=0; while :; do n=$((n+1)); echo tick $n.; sleep 0.2; done";
     let honest = ["run", "-H", "good", "-np", "1", "--name", "honest", "--detach", "--", "sh", "-c", ticks];
-    let ran = hvtui(&honest).output().unwrap();
+    let ran = hvtui(&honest).output_in_time().unwrap();
     assert!(ran.status.success(), "{}", String::from_utf8_lossy(&ran.stderr));
     let cost = {
         let terminal = Terminal::start(&hvtui(&[]), 120, 40)?;
@@ -160,7 +161,7 @@ fn flood(kinds: &str, seconds: u64) -> Option<Cost> {
         let disk = taken(&at(".local/state")) - disk;
         (memory >> 10, disk >> 20, still)
     };
-    let ran = hvtui(&["stop", "honest", "--now"]).output().unwrap();
+    let ran = hvtui(&["stop", "honest", "--now"]).output_in_time().unwrap();
     assert!(ran.status.success(), "{}", String::from_utf8_lossy(&ran.stderr));
     let links = fs::read_to_string(plan.path().join("links")).unwrap();
     let store = Store::new(&at(".local/state/hvtui"));

@@ -4,7 +4,8 @@
 use std::process::{Child, Command};
 
 use super::person::Person;
-use crate::common::processes::until;
+use crate::common::in_time::OutputInTime;
+use crate::common::processes::{end_of, until};
 
 /// Longer than a piece of a rank's file that is read at once, and with characters that each form writes in its own way.
 fn value() -> String {
@@ -75,7 +76,7 @@ fn vector_06_a_value_is_hidden_in_every_form_and_at_every_length() {
         "python3",
         "forms.py",
     ]);
-    let launched = launch.env("TOKEN", &long).env("SHORT", short).output().unwrap();
+    let launched = launch.env("TOKEN", &long).env("SHORT", short).output_in_time().unwrap();
     assert!(launched.status.success(), "{}", String::from_utf8_lossy(&launched.stderr));
     let run = String::from_utf8(launched.stdout).unwrap().trim().to_owned();
 
@@ -91,7 +92,7 @@ fn vector_06_a_value_is_hidden_in_every_form_and_at_every_length() {
     until("the rank's last line", || said("between").contains("the end\n"));
     std::fs::write(person.path("go-stray"), "").unwrap();
     for mut client in [early, between] {
-        client.0.wait().unwrap();
+        end_of(&mut client.0);
     }
     std::fs::remove_dir_all(person.path(".local/state/hvtui/runs")).unwrap();
     let late = person.hvtui(&["logs", &run]);

@@ -7,6 +7,8 @@ use std::process::{Command, Stdio};
 
 use tempfile::TempDir;
 
+use crate::common::in_time::OutputInTime;
+
 /// A person; everything of theirs is under one directory.
 pub(crate) struct Person {
     home: TempDir,
@@ -51,7 +53,7 @@ impl Person {
 
     pub(crate) fn hvtui(&self, args: &[impl AsRef<OsStr>]) -> Ran {
         let mut command = self.command(env!("CARGO_BIN_EXE_hvtui"));
-        let output = command.args(args).output().unwrap();
+        let output = command.args(args).output_in_time().unwrap();
         Ran { code: output.status.code(), out: output.stdout, err: output.stderr }
     }
 

@@ -8,6 +8,7 @@ use super::person::Person;
 use super::tree::{changes, tree};
 use crate::common::client::Client;
 use crate::common::cluster::{Cluster, text};
+use crate::common::in_time::OutputInTime;
 use crate::common::processes::until;
 
 /// Everything in a host's own network at which another process may knock: TCP in state 0A, any UDP, raw and packet
@@ -20,7 +21,7 @@ awk 'FNR > 1 && ($4 == "00010000" || $5 != "0001" && $8 != "") { print "unix " $
 
 fn doors(cluster: &Cluster, host: &str) -> Vec<String> {
     let said = match host {
-        "hub" => text(&cluster.hub("sh").args(["-c", DOORS]).output().unwrap().stdout),
+        "hub" => text(&cluster.hub("sh").args(["-c", DOORS]).output_in_time().unwrap().stdout),
         host => cluster.on(host, DOORS),
     };
     let mut all: Vec<String> = said.lines().map(str::to_owned).collect();
@@ -141,7 +142,7 @@ fn vector_16_another_user_can_neither_read_nor_steer_a_run() {
     let probe = |person: &Person, line: &str| {
         let mut command = person.command("sh");
         command.args(["-c", line]).env("DIR", &spool).env("STATE", &state).env("SOCKET", &socket);
-        command.env("SUPERVISOR", supervisor.to_string()).output().unwrap()
+        command.env("SUPERVISOR", supervisor.to_string()).output_in_time().unwrap()
     };
     for (what, line) in PROBES {
         let output = probe(&other, line);
@@ -162,7 +163,7 @@ fn vector_16_another_user_can_neither_read_nor_steer_a_run() {
         assert!(said.contains(&answer.replace("RUN", &run)), "{words:?}: {said}");
         // and where he tells it to look where the owner lives
         let mut command = other.command(env!("CARGO_BIN_EXE_hvtui"));
-        let ran = command.args(&words).env("HOME", owner.path("")).output().unwrap();
+        let ran = command.args(&words).env("HOME", owner.path("")).output_in_time().unwrap();
         let said = text(&ran.stderr);
         assert_eq!(ran.status.code(), Some(77), "{words:?}: {said}");
         assert!(
