@@ -73,7 +73,7 @@ fn of_another_program(file: &Path) -> Result<Meant, Failure> {
         Failure::new(Code::from(&error), format!("a folder for the import of {}: {error}", file.display()))
     })?;
     let path = folder.path().join("run.mcap");
-    let imported = read(&[file.to_owned()], None, Place::File(&path))?;
+    let imported = read(&[file.to_owned()], None, None, Place::File(&path))?;
     let (format, file) = (imported.format, file.display());
     note(&format!("{file} is read as {format}; `hvtui import {file}` keeps it among the runs"));
     for (one, cut) in imported.files.iter().filter_map(|one| Some((one, one.cut.as_ref()?))) {
@@ -111,9 +111,14 @@ fn sweep() {
 ///
 /// # Errors
 /// They can't be read, or what they become can't be written.
-pub(crate) fn read(files: &[PathBuf], name: Option<&str>, place: Place<'_>) -> Result<Imported, Failure> {
+pub(crate) fn read(
+    files: &[PathBuf],
+    name: Option<&str>,
+    step: Option<&str>,
+    place: Place<'_>,
+) -> Result<Imported, Failure> {
     let mut random = [0; 16];
     SystemRandom::new().fill(&mut random).map_err(|_| Failure::bug("the system gives no random numbers"))?;
     let (now, random) = (clock::now(), u128::from_le_bytes(random));
-    Ok(import(&Asked { files, name, place, now, random })?)
+    Ok(import(&Asked { files, name, step, place, now, random })?)
 }

@@ -449,6 +449,7 @@ pub(crate) fn imports(data: &[u8]) {
     let asked = Asked {
         files: std::slice::from_ref(&file),
         name: None,
+        step: None,
         place: Place::File(&to),
         now: Stamp(1_700_000_000_000_000),
         random: 7,

@@ -8,6 +8,7 @@ mod kineto;
 mod kineto_folders;
 mod kineto_work;
 mod nccl_inspector;
+mod slices;
 mod tensorboard;
 
 use std::collections::BTreeMap;

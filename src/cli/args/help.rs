@@ -219,6 +219,7 @@ Examples:
   hvtui import timeline.json --name before
   hvtui import log/resnet/
   hvtui import rank-0.json.gz rank-1.json.gz -o profile.mcap
+  hvtui import jax.trace.json.gz --step train
   hvtui import timeline.json --json | jq '.waits.ranks[]'";
 
 pub(super) const TRAIN: &str = "\

@@ -13,6 +13,9 @@ pub struct ImportArgs {
     /// Write the recording to this file instead of among the runs; it must not be there yet
     #[arg(short, long, value_name = "FILE")]
     pub output: Option<PathBuf>,
+    /// Of a Chrome trace that another program wrote: the slices of this name are the steps [default: those with a `step_num`, or called `train_step`, `step`, `iteration`]
+    #[arg(long, value_name = "NAME")]
+    pub step: Option<String>,
     /// A name for people [default: that of the file]
     #[arg(long)]
     pub name: Option<String>,

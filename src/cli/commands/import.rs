@@ -31,7 +31,7 @@ struct Told<'a> {
 pub fn run(args: &ImportArgs, paths: &Paths) -> Result<ExitCode, Failure> {
     let store = Store::new(&paths.state);
     let place = args.output.as_deref().map_or(Place::Store(&store), Place::File);
-    let imported = recording::read(&args.files, args.name.as_deref(), place)?;
+    let imported = recording::read(&args.files, args.name.as_deref(), args.step.as_deref(), place)?;
     if args.json {
         to_stdout(&line(&Told { version: VERSION, imported: &imported })?)?;
     } else {

@@ -12,7 +12,7 @@ use super::{Judged, Kind, judge, readable};
 /// Files that are named where some are left out.
 const MOST_NAMED: usize = 8;
 /// Which of the traces in a folder are taken, where there are several kinds.
-const PREFERRED: [Kind; 2] = [Kind::Kineto, Kind::NcclInspector];
+const PREFERRED: [Kind; 3] = [Kind::Kineto, Kind::NcclInspector, Kind::Slices];
 
 /// The files that are imported.
 #[derive(Debug, Default)]
@@ -22,20 +22,22 @@ pub(super) struct Chosen {
     pub(super) kinds: Vec<Kind>,
     /// What lies in a folder beside them.
     pub(super) left_out: Vec<LeftOut>,
+    /// The name of the slices that are steps, as it was asked for or found.
+    pub(super) step: Option<String>,
 }
 
 /// Chooses among files and folders.
 ///
 /// # Errors
 /// Of a file that was named and is no trace, and of a folder without one.
-pub(super) fn choose(paths: &[PathBuf]) -> Result<Chosen, Error> {
-    let mut chosen = Chosen::default();
+pub(super) fn choose(paths: &[PathBuf], step: Option<&str>) -> Result<Chosen, Error> {
+    let mut chosen = Chosen { step: step.map(str::to_owned), ..Chosen::default() };
     for path in paths {
         if path.is_dir() {
             chosen.folder(path)?;
             continue;
         }
-        match judge(path)? {
+        match judge(path, &mut chosen.step)? {
             Judged::Known(kind) => chosen.take(path.clone(), kind),
             Judged::Other(what) => return Err(Error::foreign(path, &readable(&what))),
         }
@@ -56,7 +58,7 @@ impl Chosen {
         }
         let mut found = Found::default();
         for path in files {
-            found.judge(path);
+            found.judge(path, &mut self.step);
         }
         let (mut traces, events): (Vec<_>, Vec<_>) =
             found.known.into_iter().partition(|(_, kind)| *kind != Kind::TensorBoard);
@@ -72,7 +74,7 @@ impl Chosen {
             // as TensorBoard's own folders are: `plugins/profile/…`
             let mut found = Found::default();
             for path in below {
-                found.judge(path);
+                found.judge(path, &mut self.step);
             }
             traces = found.known;
             if events.is_empty() || !traces.is_empty() {
@@ -147,8 +149,8 @@ struct Found {
 }
 
 impl Found {
-    fn judge(&mut self, path: PathBuf) {
-        match judge(&path) {
+    fn judge(&mut self, path: PathBuf, step: &mut Option<String>) {
+        match judge(&path, step) {
             Ok(Judged::Known(kind)) => self.known.push((path, kind)),
             Ok(Judged::Other(what)) => self.others.push((path, what)),
             Err(Error::Foreign { reason, .. }) => self.others.push((path, reason)),

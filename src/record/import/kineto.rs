@@ -6,6 +6,8 @@
 //! the rank that came last did not wait; what the others' lasted longer they waited. Else all of it is called transfer, which is
 //! said. What runs while the rank computes is hidden. Nothing tells where forward ends and backward begins: no phase stands for
 //! them.
+//!
+//! The [`slices`](super::slices) of other programs' traces are folded the same way: each thread with steps is a rank.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -16,9 +18,11 @@ use serde_json::Value;
 use super::super::error::Error;
 use super::intervals::Span;
 use super::kineto_events::Work;
-use super::kineto_ranks::{MOST_RANKS, Ranks, TraceFile, assign, host_of};
+use super::kineto_ranks::{MOST_RANKS, Ranks, TraceFile, assign, host_of, rank_within};
 use super::kineto_steps::{Comm, Lane, Part, Step, part_waits};
 use super::run::{Asked, is_moment, unknown_places};
+use super::slices::{Slices, Told};
+use super::source::natural;
 use super::summary::{Folded, LeftOut, StepsRead};
 use super::target::Target;
 use super::trace_event::TraceEvent;
@@ -27,6 +31,8 @@ use crate::domain::hooks::HookFacts;
 use crate::domain::ids::{HostId, Rank};
 use crate::domain::run::{JobKind, Placement};
 use crate::domain::time::Stamp;
+use crate::domain::timing::Phase;
+use crate::domain::units::counted;
 
 /// Processes of a file.
 const MOST_PROCESSES: usize = 1 << 12;
@@ -102,12 +108,18 @@ pub(super) struct Traces<'a> {
     ops: u64,
     first_ns: Option<i64>,
     last_ns: i64,
+    /// Of traces that are not torch's: how their slices are read, and the ranks whose numbers nothing tells.
+    slices: Option<Slices>,
+    numbered: u64,
 }
 
 impl<'a> Traces<'a> {
+    /// Of torch's profiler.
     pub(super) fn new(asked: &'a Asked<'a>) -> Self {
         Self {
             asked,
+            slices: None,
+            numbered: 0,
             open: BTreeMap::new(),
             labels: BTreeMap::new(),
             kept: 0,
@@ -126,6 +138,11 @@ impl<'a> Traces<'a> {
         }
     }
 
+    /// Of any program whose steps are the slices of this name.
+    pub(super) fn of_slices(asked: &'a Asked<'a>, step: &str) -> Self {
+        Self { slices: Some(Slices::new(step)), ..Self::new(asked) }
+    }
+
     /// From the first event of the open file to its newest, microseconds.
     pub(super) fn length_us(&self) -> i64 {
         self.last_ns.saturating_sub(self.first_ns.unwrap_or_default()) / 1_000
@@ -140,17 +157,20 @@ impl<'a> Traces<'a> {
             }
             return;
         }
+        if let Some(slices) = &mut self.slices {
+            match slices.take(event) {
+                Some((thread, told, span)) => self.slice(thread, told, span),
+                None => self.ops += u64::from(matches!(phase, "X" | "B")),
+            }
+            return;
+        }
         let Some(span) = event.span().filter(|_| phase == "X") else { return };
-        self.first_ns = Some(self.first_ns.map_or(span.0, |first| first.min(span.0)));
-        self.last_ns = self.last_ns.max(span.1);
+        self.reach(span);
         let Some(kind) = Work::of(cat, name) else {
             self.ops += 1;
             return;
         };
-        let key = match event.pid.whole() {
-            Some(pid) => pid.to_string(),
-            None => event.pid.text().chars().take(64).collect(),
-        };
+        let key = event.pid.key();
         let is_operator = matches!(kind, Work::Operator);
         let is_crowded = if is_operator { self.operators >= MOST_OPERATORS } else { self.kept >= MOST_KEPT };
         if !self.open.contains_key(&key) && self.open.len() >= MOST_PROCESSES || is_crowded {
@@ -189,6 +209,65 @@ impl<'a> Traces<'a> {
         self.kept += 1;
     }
 
+    /// The file tells something from when to when.
+    fn reach(&mut self, span: Span) {
+        self.first_ns = Some(self.first_ns.map_or(span.0, |first| first.min(span.0)));
+        self.last_ns = self.last_ns.max(span.1);
+    }
+
+    /// Takes a slice of a thread in.
+    fn slice(&mut self, thread: String, told: Told, span: Span) {
+        self.reach(span);
+        if self.kept >= MOST_KEPT || !self.open.contains_key(&thread) && self.open.len() >= MOST_PROCESSES {
+            self.dropped += 1;
+            return;
+        }
+        self.kept += 1;
+        let lane = self.open.entry(thread).or_default();
+        lane.is_one_thread = true;
+        match told {
+            Told::Step(number) => {
+                let number = number.unwrap_or(lane.steps.len() as u64);
+                lane.steps.push(Step { number, span, is_cut: false });
+            }
+            Told::Part(Phase::Transfer) => lane.gloo.push(Comm { span, func: 0, group: 0, wait: 0 }),
+            Told::Part(Phase::Optimizer) => lane.optimizer.push((0, span)),
+            Told::Part(Phase::Backward) => lane.backward.push(span),
+            Told::Part(Phase::Forward) => lane.forward.push(span),
+            Told::Part(_) => lane.data.push(span),
+        }
+    }
+
+    /// The threads that have steps, as the file's own or its ranks: by the names of their processes, else in their order.
+    fn threads(&mut self, file: &mut TraceFile, lanes: Vec<(String, Lane)>) -> Result<(), String> {
+        let mut lanes: Vec<(String, Lane)> =
+            lanes.into_iter().filter(|(_, lane)| !lane.steps.is_empty()).collect();
+        if lanes.len() < 2 {
+            if let Some((thread, lane)) = lanes.pop() {
+                file.pid = thread;
+                file.own = lane;
+            }
+            return Ok(());
+        }
+        if self.asked.files.len() > 1 {
+            return Err(format!(
+                "{} of it have steps: import it by itself, not among other files",
+                counted(lanes.len(), "thread")
+            ));
+        }
+        lanes.sort_by_cached_key(|(thread, _)| natural(Path::new(thread)));
+        let named = |thread: &str| thread.split_once('\n').and_then(|(pid, _)| self.labels.get(pid));
+        let ranks: Vec<Option<u32>> = lanes.iter().map(|(thread, _)| Some(named(thread)?.0)).collect();
+        let told: BTreeSet<u32> = ranks.iter().flatten().copied().collect();
+        let are_named = told.len() == lanes.len();
+        self.numbered += if are_named { 0 } else { lanes.len() as u64 };
+        for ((at, (_, lane)), rank) in (0..).zip(lanes).zip(ranks) {
+            let rank = rank.filter(|_| are_named).unwrap_or(at);
+            file.others.insert(rank, (String::new(), lane));
+        }
+        Ok(())
+    }
+
     /// The number of a collective's or an optimizer's name; the last one stands for all that are too many.
     fn named(&mut self, name: &str) -> u16 {
         let at = self.names.iter().position(|known| known == name);
@@ -205,6 +284,12 @@ impl<'a> Traces<'a> {
     /// `rank 3 on gpu-b`, with more behind it for what is not its process.
     fn label(&mut self, event: &TraceEvent<'_>) {
         let label = event.args.get("name").text();
+        if self.slices.is_some() {
+            if let Some(rank) = rank_within(label).filter(|_| self.labels.len() < MOST_PROCESSES) {
+                self.labels.insert(event.pid.key(), (rank, String::new()));
+            }
+            return;
+        }
         let Some((rank, place)) = label.strip_prefix("rank ").and_then(|rest| rest.split_once(" on ")) else {
             return;
         };
@@ -246,7 +331,6 @@ impl<'a> Traces<'a> {
             self.no_moment += 1;
             self.asked.now.0.saturating_mul(1_000).saturating_sub(first_ns)
         };
-        let labels = std::mem::take(&mut self.labels);
         let mut file = TraceFile {
             path: path.to_owned(),
             rank: info.rank,
@@ -254,11 +338,19 @@ impl<'a> Traces<'a> {
             has_moment,
             ..TraceFile::default()
         };
-        for (pid, mut lane) in std::mem::take(&mut self.open) {
+        let mut lanes: Vec<(String, Lane)> = std::mem::take(&mut self.open).into_iter().collect();
+        for (_, lane) in &mut lanes {
             lane.shift(shift);
             if is_cut {
                 lane.cut();
             }
+        }
+        if let Some(slices) = &mut self.slices {
+            slices.end_file();
+            self.threads(&mut file, std::mem::take(&mut lanes))?;
+        }
+        let labels = std::mem::take(&mut self.labels);
+        for (pid, lane) in lanes {
             match labels.get(&pid) {
                 Some((rank, host)) => {
                     let (of, all) = file.others.entry(*rank).or_default();
@@ -301,7 +393,9 @@ impl<'a> Traces<'a> {
     /// Whether each collective is one of all ranks, so that they can be compared.
     fn is_comparable(&self, ranks: &BTreeMap<u32, Lane>, is_gloo: bool) -> bool {
         let all = || ranks.values().flat_map(|lane| &lane.comms);
-        self.world > 1
+        // that a slice lasts until all are through is not told
+        self.slices.is_none()
+            && self.world > 1
             && ranks.len() == self.world as usize
             && !(is_gloo && self.has_groups)
             && all().all(|comm| {
@@ -339,19 +433,24 @@ impl<'a> Traces<'a> {
             beside += lane.parts(&mut |step, part| drop(parts.entry(step).or_default().insert(rank, part)));
         }
         let Some(created) = parts.values().flat_map(BTreeMap::values).map(|part| part.span.0).min() else {
-            let what = "no step is marked (`ProfilerStep#N`): torch marks steps where the profiler has a schedule, \
+            let what = if self.slices.is_some() {
+                "no slice of that name has ended"
+            } else {
+                "no step is marked (`ProfilerStep#N`): torch marks steps where the profiler has a schedule, \
                         `profile(schedule=torch.profiler.schedule(wait=1, warmup=1, active=3))`, and the loop calls \
-                        `prof.step()` once a step";
+                        `prof.step()` once a step"
+            };
             return Err(no_step(self.asked.nothing(what)));
         };
         let mut target = self.begin(Stamp(created.div_euclid(1_000)), &told_ranks)?;
         let mut steps = StepsRead::default();
         let (mut unparted, mut crowded, mut unknown) = (0, 0, 0);
+        // torch counts them from 0
+        let from_0 = u64::from(self.slices.is_none() || parts.contains_key(&0));
         for (number, of_step) in parts {
             let has_comms = of_step.values().any(|part| !part.comms.is_empty());
             let is_parted = has_comms && parted.contains(&number);
-            // torch counts them from 0
-            let number = number.saturating_add(1);
+            let number = number.saturating_add(from_0);
             steps.add(number);
             steps.with_waits += u64::from(is_parted);
             unparted += u64::from(!is_parted && has_comms && self.world > 1);
@@ -362,7 +461,7 @@ impl<'a> Traces<'a> {
                 target.step(Rank(rank), timing)?;
             }
         }
-        let numbered = if by_optimizer { 0 } else { steps.count };
+        let numbered = if by_optimizer || from_0 == 0 { 0 } else { steps.count };
         let left_out = left_out(&[
             (
                 "steps whose communication is unknown",
@@ -375,7 +474,11 @@ impl<'a> Traces<'a> {
                 "a collective lasts from its rank's arrival on: only the traces of all ranks, with the same \
                  collectives, tell them apart",
             ),
-            ("steps numbered from 1", numbered, "ProfilerStep#0 is step 1, and so on"),
+            (
+                "steps numbered from 1",
+                numbered,
+                "the trace counts them from 0: its step 0 is step 1, and so on",
+            ),
             (
                 "steps that no ProfilerStep#N marks",
                 if by_optimizer { steps.count } else { 0 },
@@ -384,8 +487,8 @@ impl<'a> Traces<'a> {
             ),
             (
                 "ranks that no file tells",
-                if told_ranks.len() > 1 { assigned.numbered } else { 0 },
-                "neither distributedInfo nor a name such as rank3.json: they are numbered in the order of the names",
+                if told_ranks.len() > 1 { assigned.numbered + self.numbered } else { 0 },
+                "neither the file nor a name such as rank3.json: they are numbered in the order of the names",
             ),
             ("files told twice", assigned.twice.len() as u64, &assigned.twice.join(", ")),
             (
@@ -442,13 +545,17 @@ impl<'a> Traces<'a> {
             }
         }
         count_on_hosts(&mut places);
-        let spec = self.asked.spec(JobKind::Torch, "trace of torch's profiler", places, created);
+        let (kind, about) = match self.slices {
+            None => (JobKind::Torch, "trace of torch's profiler"),
+            Some(_) => (JobKind::Plain, "Chrome trace"),
+        };
+        let spec = self.asked.spec(kind, about, places, created);
         let mut target = Target::begin(self.asked.place, spec)?;
         if let Some(host) = self.only_host(told).filter(|_| told.len() > 1) {
             // their moments can be compared: it is one clock
             target.clock(&HostId::from(host.as_str()), 0)?;
         }
-        for rank in told {
+        for rank in told.iter().filter(|_| self.slices.is_none()) {
             let described = Event::JobDescribed {
                 job: "torch".to_owned(),
                 transport: (!self.backend.is_empty()).then(|| self.backend.clone()),

@@ -62,12 +62,12 @@ impl FileName {
 }
 
 /// The rank that `rank3`, `rank-3` or `trace_rank_3` names.
-fn rank_within(stem: &str) -> Option<u32> {
+pub(super) fn rank_within(stem: &str) -> Option<u32> {
     let lower = stem.to_ascii_lowercase();
     lower.match_indices("rank").find_map(|(at, word)| {
         let is_word = !lower.get(..at)?.ends_with(|letter: char| letter.is_ascii_alphabetic());
         let rest = lower.get(at + word.len()..)?;
-        let rest = rest.strip_prefix(['_', '-']).unwrap_or(rest);
+        let rest = rest.strip_prefix(['_', '-', ' ']).unwrap_or(rest);
         let digits = rest.bytes().take_while(u8::is_ascii_digit).count();
         rest.get(..digits)?.parse().ok().filter(|rank| is_word && *rank < MOST_RANKS)
     })

@@ -52,6 +52,11 @@ pub(super) struct Lane {
     pub(super) data: Vec<Span>,
     /// Steps of optimizers, with which of them it was.
     pub(super) optimizer: Vec<(u16, Span)>,
+    /// Forward and backward passes, which torch's profiler does not tell.
+    pub(super) forward: Vec<Span>,
+    pub(super) backward: Vec<Span>,
+    /// It is one thread, which computes nothing while it moves bytes.
+    pub(super) is_one_thread: bool,
     /// A file of it is cut.
     pub(super) is_cut: bool,
 }
@@ -64,6 +69,7 @@ impl Lane {
         self.comms.iter_mut().chain(&mut self.gloo).for_each(|comm| moved(&mut comm.span));
         self.computing.iter_mut().chain(&mut self.operators).chain(&mut self.data).for_each(moved);
         self.optimizer.iter_mut().for_each(|(_, span)| moved(span));
+        self.forward.iter_mut().chain(&mut self.backward).for_each(moved);
     }
 
     /// Takes what another process of the rank did.
@@ -75,12 +81,20 @@ impl Lane {
         self.operators.append(&mut other.operators);
         self.data.append(&mut other.data);
         self.optimizer.append(&mut other.optimizer);
+        self.forward.append(&mut other.forward);
+        self.backward.append(&mut other.backward);
+        self.is_one_thread |= other.is_one_thread;
         self.is_cut |= other.is_cut;
     }
 
     /// The file is cut: kernels and gloo's work stand behind the program's events, so what is there of them says nothing of
-    /// what is missing.
+    /// what is missing. Of one thread's slices the last step is not whole.
     pub(super) fn cut(&mut self) {
+        if self.is_one_thread {
+            let last = self.steps.iter().map(|step| step.span).max();
+            self.steps.retain(|step| Some(step.span) != last);
+            return;
+        }
         self.is_cut = true;
         self.steps.iter_mut().for_each(|step| step.is_cut = true);
         self.comms.clear();
@@ -133,7 +147,9 @@ impl Lane {
             self.comms = std::mem::take(&mut self.gloo);
         }
         self.gloo = Vec::new();
-        if on_cpu {
+        if self.is_one_thread {
+            self.computing = Vec::new();
+        } else if on_cpu {
             self.computing = std::mem::take(&mut self.operators);
             self.computing.extend(&self.data);
             self.computing.extend(self.optimizer.iter().map(|(_, span)| *span));
@@ -143,7 +159,9 @@ impl Lane {
         }
         self.operators = Vec::new();
         self.computing = united(std::mem::take(&mut self.computing));
-        self.data = united(std::mem::take(&mut self.data));
+        for spans in [&mut self.data, &mut self.forward, &mut self.backward] {
+            *spans = united(std::mem::take(spans));
+        }
         self.steps.sort_by_key(|step| (step.span, step.number));
         self.comms.sort_by_key(|comm| comm.span);
         let told = self.steps.len();
@@ -212,6 +230,8 @@ impl Lane {
                     computing: within(&self.computing, step.span),
                     data: within(&self.data, step.span),
                     optimizer: within(&optimizer, step.span),
+                    forward: within(&self.forward, step.span),
+                    backward: within(&self.backward, step.span),
                 },
             );
         }
@@ -320,6 +340,8 @@ pub(super) struct Part {
     computing: Vec<Span>,
     data: Vec<Span>,
     optimizer: Vec<Span>,
+    forward: Vec<Span>,
+    backward: Vec<Span>,
 }
 
 impl Part {
@@ -345,13 +367,14 @@ impl Part {
             taken = united([&taken[..], &own[..]].concat());
             own
         };
-        let (optimizer, data) = (free(&self.optimizer), free(&self.data));
-        let phases = [
-            (Phase::Wait, waiting),
-            (Phase::Transfer, moving),
-            (Phase::Data, data),
-            (Phase::Optimizer, optimizer),
+        let own = [
+            (Phase::Optimizer, &self.optimizer),
+            (Phase::Data, &self.data),
+            (Phase::Backward, &self.backward),
+            (Phase::Forward, &self.forward),
         ];
+        let own = own.map(|(phase, spans)| (phase, free(spans)));
+        let phases = [(Phase::Wait, waiting), (Phase::Transfer, moving)].into_iter().chain(own);
         let mut spans: Vec<PhaseSpan> = Vec::new();
         for (phase, all) in phases {
             spans.extend(all.iter().map(|(from, to)| PhaseSpan {

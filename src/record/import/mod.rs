@@ -17,6 +17,7 @@ mod kineto_steps;
 mod nccl_inspector;
 mod run;
 mod scanner;
+mod slices;
 mod source;
 mod summary;
 mod target;
@@ -37,6 +38,7 @@ use self::chrome::{OtherData, Trace};
 use self::horovod::Timeline;
 use self::kineto::{Head, Profile, Traces};
 use self::scanner::{End, Item, Scanner, Shape};
+use self::slices::Census;
 use self::summary::Folded;
 use self::tfevents::Records;
 use self::trace_event::TraceEvent;
@@ -46,10 +48,11 @@ use crate::domain::text::sanitize;
 use crate::domain::units::duration_us;
 
 /// What can be imported, in words.
-pub const READS: &str = "a timeline of Horovod, a trace of torch's profiler (Kineto), event files of TensorBoard, logs of NCCL's Inspector, or what `hvtui export --to chrome` writes";
+pub const READS: &str = "a timeline of Horovod, a trace of torch's profiler (Kineto), event files of TensorBoard, logs of NCCL's Inspector, what `hvtui export --to chrome` writes, or another program's Chrome trace with slices that are steps (`--step NAME`)";
 
-/// Events by which it is judged what a trace is.
+/// Events by which it is judged what a trace is, and those in which the name of a step is looked for.
 const JUDGED: u64 = 20_000;
+const COUNTED: u64 = 1_000_000;
 
 /// What a trace is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -59,6 +62,8 @@ enum Kind {
     Kineto,
     TensorBoard,
     NcclInspector,
+    /// Of another program, in Chrome's format.
+    Slices,
 }
 
 impl Kind {
@@ -69,6 +74,7 @@ impl Kind {
             Self::Kineto => "kineto",
             Self::TensorBoard => "tensorboard",
             Self::NcclInspector => "nccl-inspector",
+            Self::Slices => "slices",
         }
     }
 }
@@ -78,11 +84,24 @@ impl Kind {
 /// # Errors
 /// [`Error::Foreign`] names a file that is none of those that are read, and what it is. Nothing is left where an import fails.
 pub fn import(asked: &Asked<'_>) -> Result<Imported, Error> {
-    let Chosen { files, kinds, left_out } = choose(asked.files)?;
+    let Chosen { files, kinds, left_out, step } = choose(asked.files, asked.step)?;
+    if asked.step.is_some()
+        && let Some(known) = kinds.iter().position(|kind| *kind != Kind::Slices)
+    {
+        let words =
+            format!("a {} trace, which tells its steps itself: leave out `--step`", kinds[known].name());
+        return Err(Error::foreign(&files[known], &words));
+    }
     let mut imported = match (&kinds[..], &files[..]) {
         ([Kind::Horovod], [path]) => import_horovod(asked, path),
         ([Kind::Chrome], [path]) => import_chrome(asked, path),
-        (kinds, files) if kinds.iter().all(|kind| *kind == Kind::Kineto) => import_kineto(asked, files),
+        (kinds, files) if kinds.iter().all(|kind| *kind == Kind::Kineto) => {
+            import_traces(Kind::Kineto, Traces::new(asked), files)
+        }
+        (kinds, files) if kinds.iter().all(|kind| *kind == Kind::Slices) => {
+            let traces = Traces::of_slices(asked, step.as_deref().unwrap_or_default());
+            import_traces(Kind::Slices, traces, files)
+        }
         (kinds, files) if kinds.iter().all(|kind| *kind == Kind::TensorBoard) => {
             import_tensorboard(asked, files)
         }
@@ -107,8 +126,9 @@ enum Judged {
     Other(String),
 }
 
-/// What a trace is, by its contents.
-fn judge(path: &Path) -> Result<Judged, Error> {
+/// What a trace is, by its contents. `step` is the name of the slices that are steps in one of another program; where none was asked
+/// for, the first such trace tells it.
+fn judge(path: &Path, step: &mut Option<String>) -> Result<Judged, Error> {
     if Records::new(source::open(path)?.text).is_events() {
         return Ok(Judged::Known(Kind::TensorBoard));
     }
@@ -117,6 +137,7 @@ fn judge(path: &Path) -> Result<Judged, Error> {
     }
     let mut scanner = Scanner::new(source::open(path)?.text);
     let (mut events, mut unread, mut is_torch) = (0, 0, false);
+    let mut census = Census::default();
     while let Some(item) = scanner.next(true) {
         match item {
             Item::Event(_) if is_torch => return Ok(Judged::Known(Kind::Kineto)),
@@ -124,13 +145,15 @@ fn judge(path: &Path) -> Result<Judged, Error> {
                 events += 1;
                 match TraceEvent::read(text) {
                     Some(event) => {
-                        if let Some(kind) = kind_of(&event) {
+                        if let Some(kind) = kind_of(&event).filter(|_| events <= JUDGED) {
                             return Ok(Judged::Known(kind));
                         }
+                        census.add(&event);
                     }
                     None => unread += 1,
                 }
-                if events >= JUDGED {
+                let is_found = step.as_ref().map_or_else(|| census.step().is_some(), |name| census.has(name));
+                if is_found && events >= JUDGED || events == unread && events >= JUDGED || events >= COUNTED {
                     break;
                 }
             }
@@ -143,7 +166,19 @@ fn judge(path: &Path) -> Result<Judged, Error> {
     if is_torch && scanner.has_events() {
         return Ok(Judged::Known(Kind::Kineto));
     }
-    Ok(Judged::Other(what_it_is(&scanner, events, unread)))
+    match step {
+        Some(name) if census.has(name) => Ok(Judged::Known(Kind::Slices)),
+        Some(name) if !census.is_empty() => Ok(Judged::Other(format!(
+            "a trace without a slice that is called `{}`: {}",
+            sanitize(name),
+            census.most_frequent()
+        ))),
+        None if census.step().is_some() => {
+            *step = census.step().map(str::to_owned);
+            Ok(Judged::Known(Kind::Slices))
+        }
+        _ => Ok(Judged::Other(what_it_is(&scanner, events, unread, &census))),
+    }
 }
 
 /// What is none of those that are read, with what is.
@@ -168,7 +203,7 @@ fn kind_of(event: &TraceEvent<'_>) -> Option<Kind> {
 }
 
 /// What a file is that is none of those that are read.
-fn what_it_is<R: std::io::Read>(scanner: &Scanner<R>, events: u64, unread: u64) -> String {
+fn what_it_is<R: std::io::Read>(scanner: &Scanner<R>, events: u64, unread: u64, census: &Census) -> String {
     match (scanner.shape(), scanner.ending()) {
         (Shape::Empty, End::Unreadable(_, why)) => format!("can't be unpacked: {why}"),
         (Shape::Empty, _) => "empty: nothing was written into it".to_owned(),
@@ -181,8 +216,13 @@ fn what_it_is<R: std::io::Read>(scanner: &Scanner<R>, events: u64, unread: u64) 
         (Shape::Other(first), _) => format!("no JSON list or object, it begins with `{}`", sanitize(first)),
         (Shape::Object, _) if !scanner.has_events() => "a JSON object without `traceEvents`".to_owned(),
         _ if events > unread => {
+            let slices = if census.is_empty() {
+                String::new()
+            } else {
+                format!("; say by `--step NAME` which of its slices is the step: {}", census.most_frequent())
+            };
             format!(
-                "a trace with {events} events, none of which is known: no step of torch's profiler (`ProfilerStep#1`), no collective of Horovod"
+                "a trace with {events} events, none of which is known: no step of torch's profiler (`ProfilerStep#1`), no collective of Horovod{slices}"
             )
         }
         (_, End::Cut(_)) if scanner.refused() + events == 0 => {
@@ -273,8 +313,7 @@ fn import_chrome(asked: &Asked<'_>, path: &Path) -> Result<Imported, Error> {
     imported(Kind::Chrome, chrome::CLOCK, &spec, vec![file], told)
 }
 
-fn import_kineto(asked: &Asked<'_>, paths: &[PathBuf]) -> Result<Imported, Error> {
-    let mut traces = Traces::new(asked);
+fn import_traces(kind: Kind, mut traces: Traces<'_>, paths: &[PathBuf]) -> Result<Imported, Error> {
     let mut files = Vec::new();
     for path in paths {
         let mut head = Head::default();
@@ -283,7 +322,7 @@ fn import_kineto(asked: &Asked<'_>, paths: &[PathBuf]) -> Result<Imported, Error
             Ok(traces.length_us())
         };
         let (mut file, end) = read(path, &mut take, &mut |key, text| head.take(key, text))?;
-        if end == End::Open {
+        if end == End::Open && kind == Kind::Kineto {
             // torch closes its list; Horovod does not
             let after = duration_us(traces.length_us().max(0).unsigned_abs());
             let reason =
@@ -302,7 +341,7 @@ fn import_kineto(asked: &Asked<'_>, paths: &[PathBuf]) -> Result<Imported, Error
         file.rank = rank;
     }
     let spec = told.target.spec().clone();
-    imported(Kind::Kineto, &clock, &spec, files, told)
+    imported(kind, &clock, &spec, files, told)
 }
 
 fn import_tensorboard(asked: &Asked<'_>, paths: &[PathBuf]) -> Result<Imported, Error> {

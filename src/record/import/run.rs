@@ -26,6 +26,8 @@ pub struct Asked<'a> {
     pub files: &'a [PathBuf],
     /// The run's name; that of the first file when absent.
     pub name: Option<&'a str>,
+    /// Of a trace that no known program wrote: the name of the slices that are its steps; found by itself when absent.
+    pub step: Option<&'a str>,
     /// Where its recording is put.
     pub place: Place<'a>,
     /// The moment of the import: stands for that of the run where the trace does not tell it.

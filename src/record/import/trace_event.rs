@@ -7,9 +7,13 @@ use std::fmt;
 use serde::Deserialize;
 use serde::de::{Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
 
+/// Letters of a process or a thread that is no number.
+const MOST_KEY: usize = 64;
 /// The arguments that are looked at.
-const ARGS: [&str; 19] = [
+const ARGS: [&str; 21] = [
     "step",
+    "step_num",
+    "iteration",
     "loss",
     "samples",
     "hidden_us",
@@ -111,6 +115,14 @@ impl Scalar<'_> {
             Self::Whole(number) => Some(*number as f64),
             Self::Real(number) => Some(*number),
             _ => None,
+        }
+    }
+
+    /// What it is, as one text: that of a process or a thread.
+    pub(super) fn key(&self) -> String {
+        match self.whole() {
+            Some(number) => number.to_string(),
+            None => self.text().chars().take(MOST_KEY).collect(),
         }
     }
 
