@@ -489,21 +489,28 @@ pub struct RshAgentArgs {
     pub words: Vec<String>,
 }
 
-/// Rewrites horovodrun's and mpirun's `-np N` before `--` as `--np N`: a short option of two letters is beyond
-/// clap. What follows `--` belongs to the job.
+/// Rewrites what is beyond clap, before `--`: horovodrun's and mpirun's `-np N`, a short option of two letters, as `--np N`, and the
+/// size behind `--screens`, which may stand alone. What follows `--` belongs to the job.
 pub fn horovodrun_spellings(args: impl IntoIterator<Item = OsString>) -> Vec<OsString> {
+    let mut told: Vec<OsString> = Vec::new();
     let mut ours = true;
-    let rewrite = |arg: OsString| {
+    for arg in args {
         ours &= arg != "--";
-        match arg.to_str().and_then(|text| text.strip_prefix("-np")) {
-            Some("") if ours => OsString::from("--np"),
-            Some(rest) if ours && rest.trim_start_matches('=').parse::<u32>().is_ok() => {
-                OsString::from(format!("--np={}", rest.trim_start_matches('=')))
+        let is_behind_screens = ours && told.last().is_some_and(|last| last == "--screens");
+        let text = arg.to_str().filter(|_| ours).unwrap_or_default();
+        let np = text.strip_prefix("-np").map(|rest| rest.trim_start_matches('='));
+        let told_as = match np {
+            Some("") if text == "-np" => OsString::from("--np"),
+            Some(rest) if rest.parse::<u32>().is_ok() => OsString::from(format!("--np={rest}")),
+            _ if is_behind_screens && export::screen(text).is_ok() => {
+                told.pop();
+                OsString::from(format!("--screens={text}"))
             }
             _ => arg,
-        }
-    };
-    args.into_iter().map(rewrite).collect()
+        };
+        told.push(told_as);
+    }
+    told
 }
 
 /// A number of ranks, hosts and the like.

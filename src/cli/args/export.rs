@@ -30,7 +30,7 @@ pub struct ExportArgs {
 }
 
 /// `120x36`: a terminal that the UI has room on.
-fn screen(text: &str) -> Result<(u16, u16), String> {
+pub(super) fn screen(text: &str) -> Result<(u16, u16), String> {
     let size =
         text.split_once('x').and_then(|(columns, rows)| Some((columns.parse().ok()?, rows.parse().ok()?)));
     let fits = |(columns, rows): &(u16, u16)| (60..=500).contains(columns) && (15..=200).contains(rows);

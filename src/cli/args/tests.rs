@@ -69,6 +69,21 @@ fn ranks_are_numbers_and_ranges_of_them() {
 }
 
 #[test]
+fn the_size_of_the_screens_stands_behind_them_either_way() {
+    let screens = |line: &str| match parse(line).map(|cli| cli.command) {
+        Ok(Some(Command::Export(args))) => Ok((args.run, args.screens)),
+        Ok(other) => panic!("{other:?}"),
+        Err(error) => Err(error.to_string()),
+    };
+    let sized = |run: &str| Ok((run.to_owned(), Some((100, 30))));
+    assert_eq!(screens("hvtui export --to asciicast --screens 100x30"), sized("last"));
+    assert_eq!(screens("hvtui export abc --screens 100x30 --to asciicast"), sized("abc"));
+    assert_eq!(screens("hvtui export --to asciicast --screens=100x30 abc"), sized("abc"));
+    let plain = screens("hvtui export --to asciicast --screens abc");
+    assert_eq!(plain, Ok(("abc".to_owned(), Some((120, 36)))));
+}
+
+#[test]
 fn roles_are_there_for_hvtui_itself() {
     let cli = parse("hvtui agent --stdio --nonce 00ff").unwrap();
     assert!(matches!(cli.command, Some(Command::Agent(AgentArgs { nonce: Some(_), .. }))));
