@@ -209,6 +209,18 @@ impl RunHistory {
         }
     }
 
+    /// Of the same run, with what is known of its beginning, and up to a moment with what a later one tells of it.
+    pub(super) fn known_until(of: &Self, later: &Self, moment: Stamp) -> Self {
+        Self {
+            points: later.points.until(moment),
+            losses: of.losses.clone(),
+            marks: later.marks.iter().filter(|(at, _)| *at <= moment).copied().collect(),
+            missing: of.missing.clone(),
+            loads: later.loads.iter().map(|load| load.until(moment)).collect(),
+            phases: later.phases.iter().map(|phases| phases.until(moment)).collect(),
+        }
+    }
+
     /// One of so many that train finished a step; `late`: a rank is a straggler now.
     pub(super) fn step(
         &mut self,

@@ -60,6 +60,14 @@ impl<P: Merge + Default + Clone + PartialEq> Series<P> {
         self.points = merged.collect();
     }
 
+    /// The same up to a moment, without the point in which that lies: it speaks of what comes later too.
+    pub(super) fn until(&self, moment: Stamp) -> Self {
+        let whole = moment.micros_since(self.start).max(0) / self.width_us;
+        let kept = usize::try_from(whole).map_or(self.points.len(), |whole| whole.min(self.points.len()));
+        let points = self.points.get(..kept).unwrap_or_default().to_vec();
+        Self { points, ..*self }
+    }
+
     /// Where it starts.
     pub fn start(&self) -> Stamp {
         self.start
@@ -141,6 +149,20 @@ mod tests {
         assert_eq!(seen(0, 250_000, 0), Some(Peak(9, 2)));
         assert_eq!(seen(250_000, 300_000, 1_000_000), None, "what comes later is not known");
         assert_eq!(Series::<Peak>::new(Stamp(5), 4).between(Stamp(0), Stamp(9), |_| 9), None);
+    }
+
+    #[test]
+    fn what_is_cut_off_speaks_of_no_later_time() {
+        let mut series = Series::new(Stamp(0), 8);
+        (0..8).for_each(|point| take(&mut series, point * 50_000, point as u32 + 1));
+        for (moment, count) in [(-7, 0), (0, 0), (49_999, 0), (50_000, 1), (199_999, 3), (i64::MAX, 8)] {
+            let cut = series.until(Stamp(moment));
+            assert_eq!((cut.points(), cut.width_us()), (&series.points()[..count], 50_000), "{moment}");
+        }
+        // and goes on as it would have
+        let mut cut = series.until(Stamp(200_000));
+        (4..8).for_each(|point| take(&mut cut, point * 50_000, point as u32 + 1));
+        assert_eq!(cut, series);
     }
 
     proptest! {

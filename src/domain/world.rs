@@ -5,6 +5,8 @@
 
 mod glimpse;
 
+pub use glimpse::Histories;
+
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 

@@ -1,6 +1,7 @@
 //! What can be told of a moment of a long recording before the way there is folded: how the run began, where its time went at some
 //! moments, and what came last. It takes the same time however long the run is, and the fold replaces it.
 
+use std::ops::RangeInclusive;
 use std::sync::Arc;
 
 use super::fold::Fold;
@@ -8,12 +9,14 @@ use super::format::Channel;
 use super::reader::Reader;
 use crate::domain::alerts::AlertRules;
 use crate::domain::time::Stamp;
-use crate::domain::world::World;
+use crate::domain::world::{Histories, World};
 
 /// So many envelopes of the beginning are folded, so many of what came last, and so many are looked at between: each about a
 /// microsecond or two.
 const HEAD: u64 = 8_000;
 const TAIL: u64 = 8_000;
+/// So many of what came last where the rest is known.
+const SHORT_TAIL: u64 = 4_000;
 const LOOKED_AT: u64 = 64_000;
 /// At so many moments at least and at most.
 const LEAST_LOOKS: u64 = 32;
@@ -44,15 +47,10 @@ impl Glimpse {
         Some(Self { head, chunk })
     }
 
-    /// What can be told of a moment.
+    /// What can be told of a moment, where nothing is known but the recording: looks between tell where the time went.
     pub(super) fn at(&self, reader: &Reader, moment: Stamp) -> World {
         let last = reader.chunk_at(moment);
-        let tail = (self.chunk..=last).rev();
-        let is_near = |chunk: usize| {
-            let way = reader.envelopes_before(last + 1).saturating_sub(reader.envelopes_before(chunk));
-            chunk == last || way <= TAIL
-        };
-        let first = tail.take_while(|chunk| is_near(*chunk)).last().unwrap_or(self.chunk);
+        let first = self.tail(reader, last, TAIL);
         let looks = self.looks(reader, first, moment);
         let mut world = self.head.clone();
         world.leap(looks.len().div_ceil(LOOKS_A_POINT));
@@ -62,14 +60,37 @@ impl Glimpse {
                 world.look_at(&timed.envelope);
             }
         }
-        for chunk in self.chunk..first {
+        self.end(reader, world, first..=last, moment)
+    }
+
+    /// What can be told of a moment, where a later one has told where the time went: quicker by far.
+    pub(super) fn before(&self, reader: &Reader, moment: Stamp, later: &Histories) -> World {
+        let last = reader.chunk_at(moment);
+        let first = self.tail(reader, last, SHORT_TAIL);
+        let mut world = self.head.clone();
+        world.leap_to(reader.chunk_span(first).map_or(moment, |(start, _)| start), later);
+        self.end(reader, world, first..=last, moment)
+    }
+
+    /// The first chunk of what came last: so many envelopes at most, and one chunk at least.
+    fn tail(&self, reader: &Reader, last: usize, most: u64) -> usize {
+        let is_near = |chunk: usize| {
+            let way = reader.envelopes_before(last + 1).saturating_sub(reader.envelopes_before(chunk));
+            chunk == last || way <= most
+        };
+        (self.chunk..=last).rev().take_while(|chunk| is_near(*chunk)).last().unwrap_or(self.chunk)
+    }
+
+    /// Takes in the stages that were entered before what came last, and that.
+    fn end(&self, reader: &Reader, mut world: World, chunks: RangeInclusive<usize>, moment: Stamp) -> World {
+        for chunk in self.chunk..*chunks.start() {
             if let Some((note, (_, end))) = reader.note(chunk).zip(reader.chunk_span(chunk))
                 && let Some(stage) = note.stage
             {
                 world.had_entered(end, stage);
             }
         }
-        for chunk in first..=last {
+        for chunk in chunks {
             let envelopes = reader.load(chunk).unwrap_or_default();
             envelopes
                 .iter()

@@ -22,7 +22,7 @@ use crate::domain::event::Envelope;
 use crate::domain::playback::{LineSearch, PlaybackState};
 use crate::domain::run::RunSpec;
 use crate::domain::time::Stamp;
-use crate::domain::world::{LoggedLine, World};
+use crate::domain::world::{Histories, LoggedLine, World};
 
 /// How often a playing recording wants to be advanced.
 const TICK: Duration = Duration::from_millis(50);
@@ -41,6 +41,8 @@ const STILL_US: i64 = 5_000_000;
 const WORTH_A_STATE: u64 = 60_000;
 /// A way of so many envelopes takes a quarter of a second: what can be told at once is told first.
 const LONG_WAY: u64 = 150_000;
+/// Where a later moment has told where the time went, that takes some milliseconds: it is told before so many, too.
+const FELT_WAY: u64 = 16_000;
 
 /// What a move of the playhead means for the world on screen.
 #[derive(Debug, Default)]
@@ -89,6 +91,8 @@ pub struct Player {
     has_looked: bool,
     /// What is told first of long ways.
     glimpse: Option<Glimpse>,
+    /// Where the time of runs went, up to the latest moment that was left.
+    known: Option<(Stamp, Histories)>,
     /// The search for a line.
     lookup: Option<Lookup>,
     /// What is printed after the playhead, as far as that is read.
@@ -141,6 +145,7 @@ impl Player {
             saved: None,
             has_looked: false,
             glimpse: None,
+            known: None,
             lookup: None,
             lines_ahead: None,
             timeline: Timeline::default(),
@@ -388,8 +393,12 @@ impl Player {
                 self.motion.waits = self.may_grow();
             }
         }
-        self.reset_due |= self.fold.jump_towards(self.playhead) | self.jump_to_saved();
-        if let Some(world) = self.glimpse() {
+        let known = self.glimpse_of_known();
+        self.reset_due |= self.fold.jump_towards(self.playhead);
+        if known.is_none() {
+            self.reset_due |= self.jump_to_saved();
+        }
+        if let Some(world) = known.or_else(|| self.glimpse()) {
             // the world that replaces it is told once it is folded
             self.reset_due = true;
             let (reading, glimpse) = (Some(self.share_read()), Some(Box::new(world)));
@@ -411,17 +420,44 @@ impl Player {
         playback
     }
 
-    /// What can be told at once, where a long way begins.
-    fn glimpse(&mut self) -> Option<World> {
-        let way = |chunk| self.reader.envelopes_before(chunk);
-        let left = way(self.reader.chunk_at(self.playhead)).saturating_sub(way(self.fold.chunk()));
-        if self.way_from.is_some() || left < LONG_WAY {
+    /// What can be told at once of a moment before one that was left, where the way there is felt.
+    fn glimpse_of_known(&mut self) -> Option<World> {
+        if self.way_from.is_some() || !self.moved || self.way_left() < FELT_WAY {
             return None;
         }
+        let left = self.fold.last().filter(|last| self.known.as_ref().is_none_or(|(known, _)| known < last));
+        if let Some(last) = left {
+            self.known = Some((last, self.fold.world().histories()));
+        }
+        let (until, _) = self.known.as_ref()?;
+        if *until < self.playhead {
+            return None;
+        }
+        self.begin_glimpses();
+        let (glimpse, (_, known)) = self.glimpse.as_ref().zip(self.known.as_ref())?;
+        Some(glimpse.before(&self.reader, self.playhead, known))
+    }
+
+    /// What can be told at once of any moment, where a long way begins.
+    fn glimpse(&mut self) -> Option<World> {
+        if self.way_from.is_some() || self.way_left() < LONG_WAY {
+            return None;
+        }
+        self.begin_glimpses();
+        Some(self.glimpse.as_ref()?.at(&self.reader, self.playhead))
+    }
+
+    fn begin_glimpses(&mut self) {
         if self.glimpse.is_none() {
             self.glimpse = Glimpse::new(&self.reader, Arc::clone(&self.fold.world().alerts.rules));
         }
-        Some(self.glimpse.as_mut()?.at(&self.reader, self.playhead))
+    }
+
+    /// How many envelopes lie before the playhead that are not folded, as far as one can go back to.
+    fn way_left(&self) -> u64 {
+        let way = |chunk| self.reader.envelopes_before(chunk);
+        let from = self.fold.nearest(self.playhead);
+        way(self.reader.chunk_at(self.playhead)).saturating_sub(way(from))
     }
 
     /// Goes on from what an earlier replay has come to, where that saves much. Says whether the world jumped.

@@ -3,6 +3,7 @@
 //! [`World::leap`] stands between these parts. What holds of events that follow each other alone is forgotten there, so that
 //! nothing is claimed of what was not read.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::{
@@ -10,17 +11,44 @@ use super::{
     RankOutput, RankState, RunHistory, RunLog, RunStage, RunState, Stragglers, World,
 };
 use crate::domain::idle::IdleSince;
+use crate::domain::ids::RunId;
 use crate::domain::time::Stamp;
+
+/// What is kept of whole runs, as it was at a moment.
+#[derive(Debug, Clone)]
+pub struct Histories(BTreeMap<RunId, RunHistory>);
 
 impl World {
     /// What comes next does not follow what came last. The history of each run begins anew, with so few points that each has a
     /// moment that is looked at.
     pub fn leap(&mut self, points: usize) {
+        self.forget();
+        for run in self.runs.values_mut() {
+            run.history = RunHistory::coarse(&run.history, run.ranks.len(), points);
+        }
+    }
+
+    /// The same up to a moment of which later ones have told where the time went.
+    pub fn leap_to(&mut self, moment: Stamp, later: &Histories) {
+        self.forget();
+        for (id, run) in &mut self.runs {
+            if let Some(later) = later.0.get(id) {
+                run.history = RunHistory::known_until(&run.history, later, moment);
+            }
+        }
+    }
+
+    /// What is kept of whole runs.
+    pub fn histories(&self) -> Histories {
+        Histories(self.runs.iter().map(|(id, run)| (id.clone(), run.history.clone())).collect())
+    }
+
+    fn forget(&mut self) {
         let rules = Arc::clone(&self.alerts.rules);
         self.alerts = Alerts::default();
         self.alerts.rules = rules;
         self.hosts.values_mut().for_each(HostState::leap);
-        self.runs.values_mut().for_each(|run| run.leap(points));
+        self.runs.values_mut().for_each(RunState::leap);
     }
 
     /// Takes in an event of a moment between: where the time of a step went.
@@ -62,13 +90,12 @@ impl HostState {
 }
 
 impl RunState {
-    fn leap(&mut self, points: usize) {
+    fn leap(&mut self) {
         self.log = RunLog::default();
         self.stragglers = Stragglers::default();
         self.least_wait = LeastWait::default();
         self.collectives = NcclTimings::default();
         self.collected = Collected::default();
-        self.history = RunHistory::coarse(&self.history, self.ranks.len(), points);
         for rank in &mut self.ranks {
             rank.leap();
             rank.workers.values_mut().for_each(RankState::leap);
