@@ -42,7 +42,7 @@ const WORTH_A_STATE: u64 = 60_000;
 /// A way of so many envelopes takes a quarter of a second: what can be told at once is told first.
 const LONG_WAY: u64 = 150_000;
 /// Where a later moment has told where the time went, that takes some milliseconds: it is told before so many, too.
-const FELT_WAY: u64 = 16_000;
+const FELT_WAY: u64 = 32_000;
 
 /// What a move of the playhead means for the world on screen.
 #[derive(Debug, Default)]

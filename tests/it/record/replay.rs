@@ -160,6 +160,48 @@ fn a_moment_far_away_is_told_as_it_was_then() {
 }
 
 #[test]
+fn before_a_moment_that_was_left_it_is_known_where_the_time_went() {
+    let envelopes = run(400, 160);
+    let (_folder, mut player) = player(&envelopes);
+    let (start, end) = (player.state().start, player.state().end);
+    let mut screen = Screen::default();
+    player.seek(end);
+    way(&mut screen, &mut player);
+    // between the moments that are kept: the way there is felt
+    let told = (20..150).rev().find_map(|second| {
+        let moment = start.plus_micros(second * 1_000_000);
+        player.seek(moment);
+        let glimpse = player.advance(Stamp(0)).glimpse;
+        if glimpse.is_none() {
+            way_if_any(&mut player);
+        }
+        Some((moment, glimpse?))
+    });
+    let (moment, glimpse) = told.expect("a moment far from all that are kept");
+    let exact = world_at(&envelopes, moment);
+    let (rough, exact) = (&glimpse.runs[&run_id()], &exact.runs[&run_id()]);
+    assert_eq!((rough.step(), &rough.stages), (exact.step(), &exact.stages));
+    assert!(rough.log.iter().all(|(_, line)| line.at <= moment), "nothing of what comes later");
+    for piece in 0..8 {
+        let length = moment.micros_since(start);
+        let (from, to) = (start.plus_micros(length * piece / 8), start.plus_micros(length * (piece + 1) / 8));
+        let shares =
+            |run: &RunState| run.history.between(from, to).and_then(|point| point.shares()).expect("shares");
+        let near = shares(rough).iter().zip(shares(exact)).all(|(rough, exact)| (rough - exact).abs() < 0.03);
+        assert!(near, "piece {piece}: {:?}, {:?}", shares(rough), shares(exact));
+        assert!(rough.history.phases_between(Rank(399), from, to).is_some(), "piece {piece}");
+    }
+    let after = rough.history.between(moment.plus_micros(5_000_000), end);
+    assert!(after.is_none_or(|point| point.steps == 0), "nothing of what comes later: {after:?}");
+    way(&mut screen, &mut player);
+    assert!(screen.0.runs[&run_id()] == *exact, "all of it follows");
+}
+
+fn way_if_any(player: &mut Player) {
+    while player.advance(Stamp(0)).reading.is_some() {}
+}
+
+#[test]
 fn a_line_is_found_wherever_it_lies() {
     let (_folder, mut player) = player(&run(3, 60));
     let end = player.state().end;
