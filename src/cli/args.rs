@@ -496,7 +496,8 @@ pub fn horovodrun_spellings(args: impl IntoIterator<Item = OsString>) -> Vec<OsS
     let mut ours = true;
     for arg in args {
         ours &= arg != "--";
-        let is_behind_screens = ours && told.last().is_some_and(|last| last == "--screens");
+        let is_export = told.iter().any(|word| word == "export") && told.iter().all(|word| word != "run");
+        let is_behind_screens = ours && is_export && told.last().is_some_and(|last| last == "--screens");
         let text = arg.to_str().filter(|_| ours).unwrap_or_default();
         let np = text.strip_prefix("-np").map(|rest| rest.trim_start_matches('='));
         let told_as = match np {

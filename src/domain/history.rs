@@ -214,7 +214,7 @@ impl RunHistory {
         Self {
             points: later.points.until(moment),
             losses: of.losses.clone(),
-            marks: later.marks.iter().filter(|(at, _)| *at <= moment).copied().collect(),
+            marks: later.marks.iter().filter(|(at, _)| *at < moment).copied().collect(),
             missing: of.missing.clone(),
             loads: later.loads.iter().map(|load| load.until(moment)).collect(),
             phases: later.phases.iter().map(|phases| phases.until(moment)).collect(),

@@ -362,4 +362,5 @@ fn what_is_told_at_once_of_a_long_way_says_so_until_all_is_read() {
     story.send(Msg::Playback(state(START, end, end)));
     assert!(!title(&story).contains("rough"), "{}", title(&story));
     assert_eq!(seen(&story), (true, true));
+    assert_eq!(story.model.ui.run.log_at, LogAt::Line(3), "lines have the numbers that they had");
 }

@@ -81,6 +81,8 @@ fn the_size_of_the_screens_stands_behind_them_either_way() {
     assert_eq!(screens("hvtui export --to asciicast --screens=100x30 abc"), sized("abc"));
     let plain = screens("hvtui export --to asciicast --screens abc");
     assert_eq!(plain, Ok(("abc".to_owned(), Some((120, 36)))));
+    let job = run("hvtui run -np 2 python export --screens 100x30").command;
+    assert_eq!(job, ["python", "export", "--screens", "100x30"], "the job's own words stay");
 }
 
 #[test]

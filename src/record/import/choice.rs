@@ -12,7 +12,7 @@ use super::{Judged, Kind, judge, readable};
 /// Files that are named where some are left out.
 const MOST_NAMED: usize = 8;
 /// Which of the traces in a folder are taken, where there are several kinds.
-const PREFERRED: [Kind; 3] = [Kind::Kineto, Kind::NcclInspector, Kind::Slices];
+const PREFERRED: [Kind; 2] = [Kind::Kineto, Kind::NcclInspector];
 
 /// The files that are imported.
 #[derive(Debug, Default)]
@@ -22,8 +22,15 @@ pub(super) struct Chosen {
     pub(super) kinds: Vec<Kind>,
     /// What lies in a folder beside them.
     pub(super) left_out: Vec<LeftOut>,
-    /// The name of the slices that are steps, as it was asked for or found.
-    pub(super) step: Option<String>,
+    pub(super) step: StepName,
+}
+
+/// The name of the slices that are steps in the traces of other programs.
+#[derive(Debug, Default)]
+pub(super) struct StepName {
+    /// As it was asked for, or found in the first such trace.
+    pub(super) name: Option<String>,
+    pub(super) is_asked: bool,
 }
 
 /// Chooses among files and folders.
@@ -31,7 +38,10 @@ pub(super) struct Chosen {
 /// # Errors
 /// Of a file that was named and is no trace, and of a folder without one.
 pub(super) fn choose(paths: &[PathBuf], step: Option<&str>) -> Result<Chosen, Error> {
-    let mut chosen = Chosen { step: step.map(str::to_owned), ..Chosen::default() };
+    let mut chosen = Chosen {
+        step: StepName { name: step.map(str::to_owned), is_asked: step.is_some() },
+        ..Chosen::default()
+    };
     for path in paths {
         if path.is_dir() {
             chosen.folder(path)?;
@@ -83,9 +93,23 @@ impl Chosen {
         } else {
             not_looked_at = below;
         }
+        // those of other programs count where there is nothing else, or where they are meant
+        let are_slices = |(_, kind): &(PathBuf, Kind)| *kind == Kind::Slices;
+        let takes_slices = self.step.is_asked || events.is_empty() && traces.iter().all(are_slices);
+        if traces.iter().any(are_slices) {
+            traces.retain(|trace| {
+                let is_taken = are_slices(trace) == takes_slices;
+                if !is_taken {
+                    let words = format!("a {} trace: import it by itself", trace.1.name());
+                    others.push((trace.0.clone(), words));
+                }
+                is_taken
+            });
+        }
         let preferred = PREFERRED.into_iter().find(|kind| traces.iter().any(|(_, of)| of == kind));
         // several that can't be taken together, or one in a folder below, do not stand for the event files
-        let is_fallback = preferred.is_none() && !events.is_empty() && (is_below || traces.len() > 1);
+        let is_fallback =
+            preferred.is_none() && !takes_slices && !events.is_empty() && (is_below || traces.len() > 1);
         if preferred.is_some() || is_fallback {
             traces.retain(|(path, kind)| {
                 let is_taken = Some(*kind) == preferred;
@@ -149,7 +173,7 @@ struct Found {
 }
 
 impl Found {
-    fn judge(&mut self, path: PathBuf, step: &mut Option<String>) {
+    fn judge(&mut self, path: PathBuf, step: &mut StepName) {
         match judge(&path, step) {
             Ok(Judged::Known(kind)) => self.known.push((path, kind)),
             Ok(Judged::Other(what)) => self.others.push((path, what)),

@@ -7,7 +7,8 @@
 //! said. What runs while the rank computes is hidden. Nothing tells where forward ends and backward begins: no phase stands for
 //! them.
 //!
-//! The [`slices`](super::slices) of other programs' traces are folded the same way: each thread with steps is a rank.
+//! The [`slices`](super::slices) of other programs' traces are folded the same way: each of the [`threads`](super::threads) with steps
+//! is a rank.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -21,18 +22,16 @@ use super::kineto_events::Work;
 use super::kineto_ranks::{MOST_RANKS, Ranks, TraceFile, assign, host_of, rank_within};
 use super::kineto_steps::{Comm, Lane, Part, Step, part_waits};
 use super::run::{Asked, is_moment, unknown_places};
-use super::slices::{Slices, Told};
-use super::source::natural;
+use super::slices::Told;
 use super::summary::{Folded, LeftOut, StepsRead};
 use super::target::Target;
+use super::threads::Threads;
 use super::trace_event::TraceEvent;
 use crate::domain::event::Event;
 use crate::domain::hooks::HookFacts;
 use crate::domain::ids::{HostId, Rank};
 use crate::domain::run::{JobKind, Placement};
 use crate::domain::time::Stamp;
-use crate::domain::timing::Phase;
-use crate::domain::units::counted;
 
 /// Processes of a file.
 const MOST_PROCESSES: usize = 1 << 12;
@@ -108,9 +107,8 @@ pub(super) struct Traces<'a> {
     ops: u64,
     first_ns: Option<i64>,
     last_ns: i64,
-    /// Of traces that are not torch's: how their slices are read, and the ranks whose numbers nothing tells.
-    slices: Option<Slices>,
-    numbered: u64,
+    /// Of traces that are not torch's.
+    threads: Option<Threads>,
 }
 
 impl<'a> Traces<'a> {
@@ -118,8 +116,7 @@ impl<'a> Traces<'a> {
     pub(super) fn new(asked: &'a Asked<'a>) -> Self {
         Self {
             asked,
-            slices: None,
-            numbered: 0,
+            threads: None,
             open: BTreeMap::new(),
             labels: BTreeMap::new(),
             kept: 0,
@@ -138,9 +135,9 @@ impl<'a> Traces<'a> {
         }
     }
 
-    /// Of any program whose steps are the slices of this name.
-    pub(super) fn of_slices(asked: &'a Asked<'a>, step: &str) -> Self {
-        Self { slices: Some(Slices::new(step)), ..Self::new(asked) }
+    /// Of so many files of any program whose steps are the slices of this name.
+    pub(super) fn of_slices(asked: &'a Asked<'a>, step: &str, files: usize) -> Self {
+        Self { threads: Some(Threads::new(step, files)), ..Self::new(asked) }
     }
 
     /// From the first event of the open file to its newest, microseconds.
@@ -157,10 +154,9 @@ impl<'a> Traces<'a> {
             }
             return;
         }
-        if let Some(slices) = &mut self.slices {
-            match slices.take(event) {
-                Some((thread, told, span)) => self.slice(thread, told, span),
-                None => self.ops += u64::from(matches!(phase, "X" | "B")),
+        if let Some(threads) = &mut self.threads {
+            if let Some((thread, told, span)) = threads.take(event) {
+                self.slice(thread, told, span);
             }
             return;
         }
@@ -218,54 +214,16 @@ impl<'a> Traces<'a> {
     /// Takes a slice of a thread in.
     fn slice(&mut self, thread: String, told: Told, span: Span) {
         self.reach(span);
-        if self.kept >= MOST_KEPT || !self.open.contains_key(&thread) && self.open.len() >= MOST_PROCESSES {
+        let kept = match told {
+            Told::Step(_) => &mut self.kept,
+            Told::Part(_) => &mut self.operators,
+        };
+        if *kept >= MOST_KEPT || !self.open.contains_key(&thread) && self.open.len() >= MOST_PROCESSES {
             self.dropped += 1;
             return;
         }
-        self.kept += 1;
-        let lane = self.open.entry(thread).or_default();
-        lane.is_one_thread = true;
-        match told {
-            Told::Step(number) => {
-                let number = number.unwrap_or(lane.steps.len() as u64);
-                lane.steps.push(Step { number, span, is_cut: false });
-            }
-            Told::Part(Phase::Transfer) => lane.gloo.push(Comm { span, func: 0, group: 0, wait: 0 }),
-            Told::Part(Phase::Optimizer) => lane.optimizer.push((0, span)),
-            Told::Part(Phase::Backward) => lane.backward.push(span),
-            Told::Part(Phase::Forward) => lane.forward.push(span),
-            Told::Part(_) => lane.data.push(span),
-        }
-    }
-
-    /// The threads that have steps, as the file's own or its ranks: by the names of their processes, else in their order.
-    fn threads(&mut self, file: &mut TraceFile, lanes: Vec<(String, Lane)>) -> Result<(), String> {
-        let mut lanes: Vec<(String, Lane)> =
-            lanes.into_iter().filter(|(_, lane)| !lane.steps.is_empty()).collect();
-        if lanes.len() < 2 {
-            if let Some((thread, lane)) = lanes.pop() {
-                file.pid = thread;
-                file.own = lane;
-            }
-            return Ok(());
-        }
-        if self.asked.files.len() > 1 {
-            return Err(format!(
-                "{} of it have steps: import it by itself, not among other files",
-                counted(lanes.len(), "thread")
-            ));
-        }
-        lanes.sort_by_cached_key(|(thread, _)| natural(Path::new(thread)));
-        let named = |thread: &str| thread.split_once('\n').and_then(|(pid, _)| self.labels.get(pid));
-        let ranks: Vec<Option<u32>> = lanes.iter().map(|(thread, _)| Some(named(thread)?.0)).collect();
-        let told: BTreeSet<u32> = ranks.iter().flatten().copied().collect();
-        let are_named = told.len() == lanes.len();
-        self.numbered += if are_named { 0 } else { lanes.len() as u64 };
-        for ((at, (_, lane)), rank) in (0..).zip(lanes).zip(ranks) {
-            let rank = rank.filter(|_| are_named).unwrap_or(at);
-            file.others.insert(rank, (String::new(), lane));
-        }
-        Ok(())
+        *kept += 1;
+        self.open.entry(thread).or_default().take_slice(told, span);
     }
 
     /// The number of a collective's or an optimizer's name; the last one stands for all that are too many.
@@ -284,7 +242,7 @@ impl<'a> Traces<'a> {
     /// `rank 3 on gpu-b`, with more behind it for what is not its process.
     fn label(&mut self, event: &TraceEvent<'_>) {
         let label = event.args.get("name").text();
-        if self.slices.is_some() {
+        if self.threads.is_some() {
             if let Some(rank) = rank_within(label).filter(|_| self.labels.len() < MOST_PROCESSES) {
                 self.labels.insert(event.pid.key(), (rank, String::new()));
             }
@@ -345,11 +303,10 @@ impl<'a> Traces<'a> {
                 lane.cut();
             }
         }
-        if let Some(slices) = &mut self.slices {
-            slices.end_file();
-            self.threads(&mut file, std::mem::take(&mut lanes))?;
-        }
         let labels = std::mem::take(&mut self.labels);
+        if let Some(threads) = &mut self.threads {
+            threads.end_file(&mut file, std::mem::take(&mut lanes), &labels)?;
+        }
         for (pid, lane) in lanes {
             match labels.get(&pid) {
                 Some((rank, host)) => {
@@ -394,7 +351,7 @@ impl<'a> Traces<'a> {
     fn is_comparable(&self, ranks: &BTreeMap<u32, Lane>, is_gloo: bool) -> bool {
         let all = || ranks.values().flat_map(|lane| &lane.comms);
         // that a slice lasts until all are through is not told
-        self.slices.is_none()
+        self.threads.is_none()
             && self.world > 1
             && ranks.len() == self.world as usize
             && !(is_gloo && self.has_groups)
@@ -433,7 +390,7 @@ impl<'a> Traces<'a> {
             beside += lane.parts(&mut |step, part| drop(parts.entry(step).or_default().insert(rank, part)));
         }
         let Some(created) = parts.values().flat_map(BTreeMap::values).map(|part| part.span.0).min() else {
-            let what = if self.slices.is_some() {
+            let what = if self.threads.is_some() {
                 "no slice of that name has ended"
             } else {
                 "no step is marked (`ProfilerStep#N`): torch marks steps where the profiler has a schedule, \
@@ -446,7 +403,7 @@ impl<'a> Traces<'a> {
         let mut steps = StepsRead::default();
         let (mut unparted, mut crowded, mut unknown) = (0, 0, 0);
         // torch counts them from 0
-        let from_0 = u64::from(self.slices.is_none() || parts.contains_key(&0));
+        let from_0 = u64::from(self.threads.is_none() || parts.contains_key(&0));
         for (number, of_step) in parts {
             let has_comms = of_step.values().any(|part| !part.comms.is_empty());
             let is_parted = has_comms && parted.contains(&number);
@@ -461,19 +418,23 @@ impl<'a> Traces<'a> {
                 target.step(Rank(rank), timing)?;
             }
         }
-        let numbered = if by_optimizer || from_0 == 0 { 0 } else { steps.count };
-        let left_out = left_out(&[
+        let threads = self.threads.as_ref();
+        let is_from_0 = from_0 > 0 && !by_optimizer && threads.is_none_or(|threads| threads.has_0);
+        let numbered = if is_from_0 { steps.count } else { 0 };
+        let unnamed = assigned.numbered + threads.map_or(0, |threads| threads.numbered);
+        let together = if threads.is_some() {
+            "that a slice lasts until all ranks are through is not told"
+        } else {
+            "a collective lasts from its rank's arrival on: only the traces of all ranks, with the same \
+             collectives, tell them apart"
+        };
+        let mut left_out = left_out(&[
             (
                 "steps whose communication is unknown",
                 unknown,
                 "a file is cut: kernels stand behind the program's events, so any of them may be missing",
             ),
-            (
-                "steps whose transfer includes waiting",
-                unparted,
-                "a collective lasts from its rank's arrival on: only the traces of all ranks, with the same \
-                 collectives, tell them apart",
-            ),
+            ("steps whose transfer includes waiting", unparted, together),
             (
                 "steps numbered from 1",
                 numbered,
@@ -487,7 +448,7 @@ impl<'a> Traces<'a> {
             ),
             (
                 "ranks that no file tells",
-                if told_ranks.len() > 1 { assigned.numbered + self.numbered } else { 0 },
+                if told_ranks.len() > 1 { unnamed } else { 0 },
                 "neither the file nor a name such as rank3.json: they are numbered in the order of the names",
             ),
             ("files told twice", assigned.twice.len() as u64, &assigned.twice.join(", ")),
@@ -513,6 +474,7 @@ impl<'a> Traces<'a> {
                 "the file does not tell it; that of the import stands for it",
             ),
         ]);
+        left_out.extend(threads.into_iter().flat_map(|threads| self::left_out(&threads.left_out())));
         let clock = self.clock(&told_ranks);
         let told = Folded { target, told_ranks: told_ranks.len() as u32, steps, waits: None, left_out };
         Ok(Profile { told, clock, ranks: assigned.of_files })
@@ -545,7 +507,7 @@ impl<'a> Traces<'a> {
             }
         }
         count_on_hosts(&mut places);
-        let (kind, about) = match self.slices {
+        let (kind, about) = match self.threads {
             None => (JobKind::Torch, "trace of torch's profiler"),
             Some(_) => (JobKind::Plain, "Chrome trace"),
         };
@@ -555,7 +517,7 @@ impl<'a> Traces<'a> {
             // their moments can be compared: it is one clock
             target.clock(&HostId::from(host.as_str()), 0)?;
         }
-        for rank in told.iter().filter(|_| self.slices.is_none()) {
+        for rank in told.iter().filter(|_| self.threads.is_none()) {
             let described = Event::JobDescribed {
                 job: "torch".to_owned(),
                 transport: (!self.backend.is_empty()).then(|| self.backend.clone()),

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 
 use super::intervals::{Span, clipped, length, united, without};
+use super::slices::{Told, numbered};
 use crate::domain::time::HostTime;
 use crate::domain::timing::{Phase, PhaseSpan, StepTiming};
 
@@ -57,6 +58,8 @@ pub(super) struct Lane {
     pub(super) backward: Vec<Span>,
     /// It is one thread, which computes nothing while it moves bytes.
     pub(super) is_one_thread: bool,
+    /// What of its slices are steps, by the numbers that they have.
+    pub(super) slices: Vec<(Option<u64>, Span)>,
     /// A file of it is cut.
     pub(super) is_cut: bool,
 }
@@ -66,6 +69,7 @@ impl Lane {
     pub(super) fn shift(&mut self, by: i64) {
         let moved = |span: &mut Span| *span = (span.0.saturating_add(by), span.1.saturating_add(by));
         self.steps.iter_mut().for_each(|step| moved(&mut step.span));
+        self.slices.iter_mut().for_each(|(_, span)| moved(span));
         self.comms.iter_mut().chain(&mut self.gloo).for_each(|comm| moved(&mut comm.span));
         self.computing.iter_mut().chain(&mut self.operators).chain(&mut self.data).for_each(moved);
         self.optimizer.iter_mut().for_each(|(_, span)| moved(span));
@@ -91,8 +95,8 @@ impl Lane {
     /// what is missing. Of one thread's slices the last step is not whole.
     pub(super) fn cut(&mut self) {
         if self.is_one_thread {
-            let last = self.steps.iter().map(|step| step.span).max();
-            self.steps.retain(|step| Some(step.span) != last);
+            let last = self.slices.iter().map(|(_, span)| *span).max();
+            self.slices.retain(|(_, span)| Some(*span) != last);
             return;
         }
         self.is_cut = true;
@@ -103,6 +107,55 @@ impl Lane {
         self.operators.clear();
         // a step with some phases would say that the others took no time
         self.data.clear();
+    }
+
+    /// Takes a slice of its thread in.
+    pub(super) fn take_slice(&mut self, told: Told, span: Span) {
+        self.is_one_thread = true;
+        match told {
+            Told::Step(number) => self.slices.push((number, span)),
+            Told::Part(Phase::Transfer) => self.gloo.push(Comm { span, func: 0, group: 0, wait: 0 }),
+            Told::Part(Phase::Optimizer) => self.optimizer.push((0, span)),
+            Told::Part(Phase::Backward) => self.backward.push(span),
+            Told::Part(Phase::Forward) => self.forward.push(span),
+            Told::Part(_) => self.data.push(span),
+        }
+    }
+
+    /// How many of its slices are phases.
+    pub(super) fn parts_of_thread(&self) -> usize {
+        let passes = self.data.len() + self.forward.len() + self.backward.len();
+        passes + self.gloo.len() + self.optimizer.len()
+    }
+
+    /// A thread's slices are all there: makes its steps of them, and leaves out phases that lie in none. How many steps lie in
+    /// another one, and how many got another number than they have.
+    pub(super) fn end_thread(&mut self) -> (u64, u64) {
+        let mut slices = std::mem::take(&mut self.slices);
+        slices.sort_by_key(|(_, (from, to))| (*from, std::cmp::Reverse(*to)));
+        let told = slices.len();
+        let mut ended = i64::MIN;
+        slices.retain(|(_, (_, to))| {
+            let is_within = *to <= ended;
+            ended = ended.max(*to);
+            !is_within
+        });
+        let nested = told - slices.len();
+        let (numbered, other) = numbered(&slices);
+        self.steps =
+            numbered.into_iter().map(|(number, span)| Step { number, span, is_cut: false }).collect();
+        let steps = &self.steps;
+        let lies = |span: &Span| {
+            let before = steps.partition_point(|step| step.span.0 <= span.0);
+            let step = before.checked_sub(1).and_then(|at| steps.get(at));
+            step.is_some_and(|step| span.1 <= step.span.1.saturating_add(ROUNDED))
+        };
+        self.gloo.retain(|comm| lies(&comm.span));
+        self.optimizer.retain(|(_, span)| lies(span));
+        for spans in [&mut self.data, &mut self.forward, &mut self.backward] {
+            spans.retain(lies);
+        }
+        (nested as u64, other)
     }
 
     /// A file is over: takes the steps of its optimizer where none are marked. Of a file that is cut the optimizer is no phase, for

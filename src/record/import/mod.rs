@@ -23,6 +23,7 @@ mod summary;
 mod target;
 mod tensorboard;
 mod tfevents;
+mod threads;
 mod trace_event;
 mod waits;
 
@@ -33,7 +34,7 @@ pub use summary::{Cut, FileRead, Imported, LeftOut, StepsRead};
 pub use target::Place;
 pub use waits::{RankWaits, Spread, WaitTable};
 
-use self::choice::{Chosen, choose};
+use self::choice::{Chosen, StepName, choose};
 use self::chrome::{OtherData, Trace};
 use self::horovod::Timeline;
 use self::kineto::{Head, Profile, Traces};
@@ -50,7 +51,7 @@ use crate::domain::units::duration_us;
 /// What can be imported, in words.
 pub const READS: &str = "a timeline of Horovod, a trace of torch's profiler (Kineto), event files of TensorBoard, logs of NCCL's Inspector, what `hvtui export --to chrome` writes, or another program's Chrome trace with slices that are steps (`--step NAME`)";
 
-/// Events by which it is judged what a trace is, and those in which the name of a step is looked for.
+/// Events by which it is judged what a trace is, and those in which the name of a step is looked for where none is sure.
 const JUDGED: u64 = 20_000;
 const COUNTED: u64 = 1_000_000;
 
@@ -99,7 +100,8 @@ pub fn import(asked: &Asked<'_>) -> Result<Imported, Error> {
             import_traces(Kind::Kineto, Traces::new(asked), files)
         }
         (kinds, files) if kinds.iter().all(|kind| *kind == Kind::Slices) => {
-            let traces = Traces::of_slices(asked, step.as_deref().unwrap_or_default());
+            of_one_session(files)?;
+            let traces = Traces::of_slices(asked, step.name.as_deref().unwrap_or_default(), files.len());
             import_traces(Kind::Slices, traces, files)
         }
         (kinds, files) if kinds.iter().all(|kind| *kind == Kind::TensorBoard) => {
@@ -119,6 +121,25 @@ pub fn import(asked: &Asked<'_>) -> Result<Imported, Error> {
     Ok(imported)
 }
 
+/// The profilers of JAX and TensorFlow give each session a folder below `profile`, and do not tell when it was: of several it is not
+/// known which came first.
+fn of_one_session(files: &[PathBuf]) -> Result<(), Error> {
+    let session = |file: &Path| {
+        let session = file.parent()?;
+        (session.parent()?.file_name()? == "profile").then(|| session.to_owned())
+    };
+    let mut sessions = files.iter().map(|file| (file, session(file)));
+    let Some((_, Some(first))) = sessions.next() else { return Ok(()) };
+    match sessions.find(|(_, other)| other.as_ref().is_some_and(|other| *other != first)) {
+        Some((file, _)) => {
+            let words =
+                format!("of another session than {}: import the folder of one session", first.display());
+            Err(Error::foreign(file, &words))
+        }
+        None => Ok(()),
+    }
+}
+
 /// What a file is.
 enum Judged {
     Known(Kind),
@@ -128,7 +149,7 @@ enum Judged {
 
 /// What a trace is, by its contents. `step` is the name of the slices that are steps in one of another program; where none was asked
 /// for, the first such trace tells it.
-fn judge(path: &Path, step: &mut Option<String>) -> Result<Judged, Error> {
+fn judge(path: &Path, step: &mut StepName) -> Result<Judged, Error> {
     if Records::new(source::open(path)?.text).is_events() {
         return Ok(Judged::Known(Kind::TensorBoard));
     }
@@ -137,23 +158,24 @@ fn judge(path: &Path, step: &mut Option<String>) -> Result<Judged, Error> {
     }
     let mut scanner = Scanner::new(source::open(path)?.text);
     let (mut events, mut unread, mut is_torch) = (0, 0, false);
-    let mut census = Census::default();
+    let mut census = Census::new(step.name.as_deref());
+    let is_asked = step.is_asked;
     while let Some(item) = scanner.next(true) {
         match item {
-            Item::Event(_) if is_torch => return Ok(Judged::Known(Kind::Kineto)),
+            Item::Event(_) if is_torch && !is_asked => return Ok(Judged::Known(Kind::Kineto)),
             Item::Event(text) => {
                 events += 1;
                 match TraceEvent::read(text) {
                     Some(event) => {
-                        if let Some(kind) = kind_of(&event).filter(|_| events <= JUDGED) {
+                        if let Some(kind) = kind_of(&event, is_asked) {
                             return Ok(Judged::Known(kind));
                         }
                         census.add(&event);
                     }
                     None => unread += 1,
                 }
-                let is_found = step.as_ref().map_or_else(|| census.step().is_some(), |name| census.has(name));
-                if is_found && events >= JUDGED || events == unread && events >= JUDGED || events >= COUNTED {
+                let is_long = events >= COUNTED && !is_asked;
+                if events >= JUDGED && (is_long || unread == events || census.is_sure()) {
                     break;
                 }
             }
@@ -163,22 +185,20 @@ fn judge(path: &Path, step: &mut Option<String>) -> Result<Judged, Error> {
             }
         }
     }
-    if is_torch && scanner.has_events() {
+    if is_torch && !is_asked && scanner.has_events() {
         return Ok(Judged::Known(Kind::Kineto));
     }
-    match step {
-        Some(name) if census.has(name) => Ok(Judged::Known(Kind::Slices)),
-        Some(name) if !census.is_empty() => Ok(Judged::Other(format!(
-            "a trace without a slice that is called `{}`: {}",
-            sanitize(name),
-            census.most_frequent()
-        ))),
-        None if census.step().is_some() => {
-            *step = census.step().map(str::to_owned);
-            Ok(Judged::Known(Kind::Slices))
-        }
-        _ => Ok(Judged::Other(what_it_is(&scanner, events, unread, &census))),
+    if let Some(found) = census.step() {
+        step.name = Some(found.to_owned());
+        return Ok(Judged::Known(Kind::Slices));
     }
+    Ok(Judged::Other(match &step.name {
+        Some(name) if !census.is_empty() => {
+            let (name, others) = (sanitize(name), census.most_frequent());
+            format!("a trace without a slice that is called `{name}`: {others}")
+        }
+        _ => what_it_is(&scanner, events, unread, &census),
+    }))
 }
 
 /// What is none of those that are read, with what is.
@@ -186,7 +206,8 @@ fn readable(what: &str) -> String {
     format!("{what}; `hvtui import` reads {READS}")
 }
 
-fn kind_of(event: &TraceEvent<'_>) -> Option<Kind> {
+/// `by_name`: the slices that are steps are named, so that a trace that marks none is not torch's.
+fn kind_of(event: &TraceEvent<'_>, by_name: bool) -> Option<Kind> {
     let (name, cat) = (event.name.text(), event.cat.text());
     let label = event.args.get("name").text();
     let is_start = event.args.get("start_time_since_epoch_in_micros").whole().is_some();
@@ -199,7 +220,8 @@ fn kind_of(event: &TraceEvent<'_>) -> Option<Kind> {
         return Some(Kind::Chrome);
     }
     let of_torch = ["cpu_op", "user_annotation", "kernel", "cuda_runtime", "gpu_memcpy", "python_function"];
-    (name.starts_with("ProfilerStep#") || of_torch.contains(&cat)).then_some(Kind::Kineto)
+    let is_torch = name.starts_with("ProfilerStep#") || !by_name && of_torch.contains(&cat);
+    is_torch.then_some(Kind::Kineto)
 }
 
 /// What a file is that is none of those that are read.

@@ -1,7 +1,9 @@
 //! Traces that other programs write in Chrome's format, such as JAX, TensorFlow and viztracer: the slices of one name are the steps,
 //! and what is named as a phase on the step's own thread is that phase.
 
+use std::cmp::Reverse;
 use std::collections::BTreeMap;
+use std::hash::{DefaultHasher, Hash, Hasher};
 
 use super::intervals::Span;
 use super::trace_event::TraceEvent;
@@ -22,18 +24,21 @@ const MOST_TOLD: usize = 5;
 const STEPS: [&str; 10] = [
     "trainstep",
     "trainingstep",
-    "step",
     "trainonestep",
     "trainbatch",
     "trainiteration",
     "trainingiteration",
+    "step",
+    "globalstep",
     "iteration",
     "iter",
-    "globalstep",
 ];
+/// So many of them are a step also where they are a function of something: `Trainer.train_step`, but not `Adam.step`.
+const STEPS_OF_ANYTHING: usize = 6;
+/// As likely as this nothing else is: what has a `step_num`, and a `train_step`.
+const SURE: usize = 1;
 /// Arguments that are a step's number.
 const NUMBERS: [&str; 3] = ["step_num", "step", "iteration"];
-
 /// How the fetching of a batch is called, in small letters.
 const DATA: [&str; 9] = [
     "dataload",
@@ -61,52 +66,104 @@ pub(super) enum Told {
 pub(super) struct Slices {
     step: String,
     /// Of each thread, what began and has not ended.
-    open: BTreeMap<String, Vec<(Option<Told>, i64)>>,
+    open: BTreeMap<String, Open>,
+    /// Slices that are neither a step nor a phase.
+    pub(super) others: u64,
+    /// Steps and phases that did not end, and ends of nothing that is known.
+    pub(super) unended: u64,
+}
+
+/// What began on a thread and has not ended, the outermost first.
+#[derive(Debug, Default)]
+struct Open {
+    begun: Vec<Begun>,
+    /// What lies deeper is only counted.
+    deeper: u64,
+}
+
+#[derive(Debug)]
+struct Begun {
+    name: u64,
+    told: Option<Told>,
+    from: Option<i64>,
 }
 
 impl Slices {
     /// Steps are the slices of this name.
     pub(super) fn new(step: &str) -> Self {
-        Self { step: step.to_owned(), open: BTreeMap::new() }
+        Self { step: step.to_owned(), open: BTreeMap::new(), others: 0, unended: 0 }
     }
 
     /// A file is over: what is open in it stays without an end.
     pub(super) fn end_file(&mut self) {
-        self.open.clear();
+        let open = std::mem::take(&mut self.open);
+        let open = open.values().flat_map(|open| &open.begun);
+        self.unended += open.filter(|begun| begun.told.is_some()).count() as u64;
     }
 
     /// The thread, what it did, and from when to when; `None` of what is neither a step nor a phase, and of what has not ended.
     pub(super) fn take(&mut self, event: &TraceEvent<'_>) -> Option<(String, Told, Span)> {
         match event.phase() {
             "X" => {
-                let told = self.told(event)?;
+                let told = self.counted(event)?;
                 Some((thread(event), told, event.span()?))
             }
             "B" => {
-                let (told, from) = (self.told(event), event.ts.nanos()?);
+                let told = self.counted(event);
                 let thread = thread(event);
                 if self.open.len() < MOST_THREADS || self.open.contains_key(&thread) {
-                    let stack = self.open.entry(thread).or_default();
-                    // what lies deeper is counted, so that its end is not another one's
-                    stack.push((told.filter(|_| stack.len() < MOST_DEEP), from));
+                    let open = self.open.entry(thread).or_default();
+                    if open.begun.len() < MOST_DEEP {
+                        let (name, from) = (hash(event.name.text()), event.ts.nanos());
+                        open.begun.push(Begun { name, told, from });
+                    } else {
+                        open.deeper += 1;
+                    }
+                } else {
+                    self.unended += u64::from(told.is_some());
                 }
                 None
             }
             "E" => {
                 let thread = thread(event);
-                let (told, from) = self.open.get_mut(&thread)?.pop()?;
-                let to = event.ts.nanos()?;
-                told.map(|told| (thread, told, (from, to.max(from))))
+                let open = self.open.get_mut(&thread)?;
+                if open.deeper > 0 {
+                    open.deeper -= 1;
+                    return None;
+                }
+                // where it says what ends, what began within that and has not ended never will
+                let name = event.name.text();
+                let at = if name.is_empty() {
+                    open.begun.len().checked_sub(1)
+                } else {
+                    open.begun.iter().rposition(|begun| begun.name == hash(name))
+                };
+                let ended = open.begun.drain(at?..).collect::<Vec<_>>();
+                if open.begun.is_empty() {
+                    self.open.remove(&thread);
+                }
+                let (ended, lost) = ended.split_first()?;
+                self.unended += lost.iter().filter(|begun| begun.told.is_some()).count() as u64;
+                let (from, to) = ended.from.zip(event.ts.nanos())?;
+                ended.told.map(|told| (thread, told, (from, to.max(from))))
             }
             _ => None,
         }
     }
 
+    fn counted(&mut self, event: &TraceEvent<'_>) -> Option<Told> {
+        let told = self.told(event);
+        self.others += u64::from(told.is_none());
+        told
+    }
+
     fn told(&self, event: &TraceEvent<'_>) -> Option<Told> {
-        let name = event.name.text();
-        if name == self.step || base(name) == self.step {
+        let name = plain(event.name.text());
+        let is_whole = name == self.step;
+        if is_whole || base(name) == self.step {
             let told = NUMBERS.iter().find_map(|name| event.args.get(name).count());
-            return Some(Told::Step(told.or_else(|| number(name))));
+            // a number that is part of the name is none of the step
+            return Some(Told::Step(told.or_else(|| number(name).filter(|_| !is_whole))));
         }
         phase(name).map(Told::Part)
     }
@@ -115,22 +172,37 @@ impl Slices {
 /// The names of slices, by which the step is found.
 #[derive(Debug, Default)]
 pub(super) struct Census {
+    asked: Option<String>,
+    has_asked: bool,
     counts: BTreeMap<String, (u64, usize)>,
+    /// How likely the likeliest is.
+    least: Option<usize>,
 }
 
 impl Census {
+    /// A census that also looks whether there are slices of this name.
+    pub(super) fn new(asked: Option<&str>) -> Self {
+        Self { asked: asked.map(str::to_owned), ..Self::default() }
+    }
+
     /// Counts a slice.
     pub(super) fn add(&mut self, event: &TraceEvent<'_>) {
         if !matches!(event.phase(), "X" | "B") {
             return;
         }
-        let name = base(event.name.text());
-        if let Some((count, likely)) = self.counts.get_mut(name) {
+        let whole = plain(event.name.text());
+        let name = base(whole);
+        self.has_asked |= self.asked.as_ref().is_some_and(|asked| asked == whole || asked == name);
+        let likely = likeliness(name, event);
+        if let Some((count, least)) = self.counts.get_mut(name) {
             *count += 1;
-            *likely = (*likely).min(likeliness(name, event));
+            *least = (*least).min(likely);
         } else if self.counts.len() < MOST_NAMES && !name.is_empty() && name.len() <= MOST_NAME {
-            self.counts.insert(name.to_owned(), (1, likeliness(name, event)));
+            self.counts.insert(name.to_owned(), (1, likely));
+        } else {
+            return;
         }
+        self.least = Some(self.least.map_or(likely, |least| least.min(likely)));
     }
 
     /// Whether there are no slices.
@@ -138,22 +210,29 @@ impl Census {
         self.counts.is_empty()
     }
 
-    /// Whether there are slices of this name.
-    pub(super) fn has(&self, name: &str) -> bool {
-        self.counts.contains_key(name) || self.counts.contains_key(base(name))
+    /// Whether more of the trace would change nothing: what was asked for is there, or nothing likelier can come.
+    pub(super) fn is_sure(&self) -> bool {
+        match self.asked {
+            Some(_) => self.has_asked,
+            None => self.least.is_some_and(|least| least <= SURE),
+        }
     }
 
-    /// The name of the slices that are most likely steps.
+    /// The name of the slices that are steps: the one that was asked for, else the likeliest, of several that which is there most often.
     pub(super) fn step(&self) -> Option<&str> {
-        let likely = self.counts.iter().filter(|(_, (_, likely))| *likely <= STEPS.len());
-        likely.min_by_key(|(_, (_, likely))| *likely).map(|(name, _)| &**name)
+        if let Some(asked) = &self.asked {
+            return Some(&**asked).filter(|_| self.has_asked);
+        }
+        let least = self.least.filter(|least| *least <= STEPS.len())?;
+        let likeliest = self.counts.iter().filter(|(_, (_, likely))| *likely == least);
+        likeliest.max_by_key(|(_, (count, _))| *count).map(|(name, _)| &**name)
     }
 
     /// What is there most often, in words: `forward` (12 times).
     pub(super) fn most_frequent(&self) -> String {
         let mut all: Vec<(&String, u64)> =
             self.counts.iter().map(|(name, (count, _))| (name, *count)).collect();
-        all.sort_by_key(|(_, count)| std::cmp::Reverse(*count));
+        all.sort_by_key(|(_, count)| Reverse(*count));
         let names = all.iter().take(MOST_TOLD);
         let names = names.map(|(name, count)| format!("`{}` ({})", sanitize(name), counted(*count, "time")));
         names.collect::<Vec<_>>().join(", ")
@@ -166,29 +245,32 @@ fn likeliness(name: &str, event: &TraceEvent<'_>) -> usize {
         return 0;
     }
     let last = name.rsplit(['.', ':']).next().unwrap_or(name);
-    let plain: String =
+    let letters: String =
         last.chars().filter(|letter| letter.is_alphanumeric()).flat_map(char::to_lowercase).collect();
-    STEPS.iter().position(|known| *known == plain).map_or(usize::MAX, |at| at + 1)
+    let known = STEPS.iter().position(|known| *known == letters);
+    let is_meant = |at: &usize| *at < STEPS_OF_ANYTHING || last == name && !name.starts_with("__");
+    known.filter(is_meant).map_or(usize::MAX, |at| at + 1)
 }
 
-/// A name without what differs from one slice to the next or is no name: `step 12` and `step#12` are `step`, as is
-/// `step (train.py:6)`.
-pub(super) fn base(name: &str) -> &str {
-    let name = name.split_once(" (").map_or(name, |(name, _)| name);
+/// A name without the place in the source: `train_step (train.py:6)` is `train_step`.
+fn plain(name: &str) -> &str {
+    name.split_once(" (").map_or(name, |(name, _)| name)
+}
+
+/// A name without the number that differs from one slice to the next: `step 12` and `step#12` are `step`.
+fn base(name: &str) -> &str {
     name.trim_end_matches(|letter: char| letter.is_ascii_digit() || " #_:=-/".contains(letter))
 }
 
 /// The number at the end of a name.
 fn number(name: &str) -> Option<u64> {
-    let name = name.split_once(" (").map_or(name, |(name, _)| name);
     let digits = name.bytes().rev().take_while(u8::is_ascii_digit).count();
     name.get(name.len() - digits..)?.parse().ok()
 }
 
 /// What a slice's name says of its work.
 fn phase(name: &str) -> Option<Phase> {
-    let name = name.split_once(" (").map_or(name, |(name, _)| name);
-    let lower = name.to_ascii_lowercase();
+    let lower = base(name).to_ascii_lowercase();
     let words = || lower.split(|letter: char| !letter.is_ascii_alphanumeric());
     let says = |some: &[&str]| words().any(|word| some.contains(&word));
     let joined: String = lower.chars().filter(char::is_ascii_alphanumeric).collect();
@@ -211,6 +293,30 @@ fn thread(event: &TraceEvent<'_>) -> String {
     format!("{}\n{}", event.pid.key(), event.tid.key())
 }
 
+fn hash(name: &str) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    name.hash(&mut hasher);
+    hasher.finish()
+}
+
+/// Numbers the steps of a thread, which are given in the order of time: those without a number are counted, and where numbers begin
+/// anew, as in each epoch, they go on behind the ones before. How many got another number than they have.
+pub(super) fn numbered(steps: &[(Option<u64>, Span)]) -> (Vec<(u64, Span)>, u64) {
+    let (mut newest, mut added, mut other) = (None::<u64>, 0_u64, 0);
+    let number = |(told, span): &(Option<u64>, Span)| {
+        let next = newest.map_or(0, |newest| newest.saturating_add(1));
+        let mut number = told.map_or(next, |told| told.saturating_add(added));
+        if number < next {
+            added = added.saturating_add(next - number);
+            number = next;
+        }
+        other += u64::from(told.is_some_and(|told| told != number));
+        newest = Some(number);
+        (number, *span)
+    };
+    (steps.iter().map(number).collect(), other)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -227,7 +333,6 @@ mod tests {
     fn names_are_compared_without_numbers_and_places() {
         for (name, is, number_is) in [
             ("train_step", "train_step", None),
-            ("train_step (/home/a/train.py:6)", "train_step", None),
             ("Step 12", "Step", Some(12)),
             ("step#3", "step", Some(3)),
             ("0", "", Some(0)),
@@ -281,6 +386,43 @@ mod tests {
     }
 
     #[test]
+    fn what_does_not_end_takes_no_other_end() {
+        let mut slices = Slices::new("train_v2");
+        let b = |name: &str, ts: u32| format!(r#"{{"ph":"B","name":"{name}","ts":{ts}}}"#);
+        let e = |name: &str, ts: u32| format!(r#"{{"ph":"E","name":"{name}","ts":{ts}}}"#);
+        let texts = [
+            b("train_v2 (t.py:5)", 1),
+            b("forward", 2),
+            b("work", 3),
+            e("train_v2 (t.py:5)", 9),
+            e("never begun", 10),
+        ];
+        let all = told(&mut slices, &texts.each_ref().map(String::as_str));
+        assert_eq!(all, [(Told::Step(None), (1_000, 9_000))]);
+        assert_eq!((slices.others, slices.unended), (1, 1));
+        // however deep
+        let deep: Vec<String> =
+            (0..2_000).map(|at| b("forward", at)).chain((0..2_000).map(|at| e("", 9_000 + at))).collect();
+        let deep: Vec<&str> = deep.iter().map(String::as_str).collect();
+        assert_eq!(told(&mut slices, &deep).len(), MOST_DEEP);
+        slices.end_file();
+        assert_eq!((slices.open.len(), slices.unended), (0, 1));
+    }
+
+    #[test]
+    fn steps_without_numbers_are_counted_and_epochs_go_on() {
+        let of = |told: &[Option<u64>]| {
+            let steps: Vec<_> = told.iter().zip(0..).map(|(told, at)| (*told, (at, at + 1))).collect();
+            let (all, other) = numbered(&steps);
+            (all.into_iter().map(|(number, _)| number).collect::<Vec<_>>(), other)
+        };
+        assert_eq!(of(&[None, None, None]), (vec![0, 1, 2], 0));
+        assert_eq!(of(&[Some(5), Some(6), Some(9)]), (vec![5, 6, 9], 0));
+        assert_eq!(of(&[Some(0), Some(1), Some(0), Some(1), Some(0)]), (vec![0, 1, 2, 3, 4], 3));
+        assert_eq!(of(&[Some(u64::MAX), Some(0), None]).0, vec![u64::MAX; 3]);
+    }
+
+    #[test]
     fn the_likeliest_name_is_the_step() {
         let census = |texts: &[&str]| {
             let mut census = Census::default();
@@ -292,6 +434,12 @@ mod tests {
         assert_eq!(all.step(), Some("Trainer.train_step"));
         let marked = r#"{"ph":"X","name":"fit","ts":1,"dur":1,"args":{"step_num":"0"}}"#;
         assert_eq!(census(&[&x("train_step"), marked]).step(), Some("fit"));
+        // of two that are as likely the one that is there most often
+        let (eval, train) = (marked.replace("fit", "eval"), marked.replace("fit", "train"));
+        assert_eq!(census(&[&eval, &train, &train]).step(), Some("train"));
+        for name in ["Adam.step", "DataLoader.__iter__", "__iter__", "torch::optim::SGD::step"] {
+            assert_eq!(census(&[&x(name)]).step(), None, "{name}");
+        }
         let none = census(&[&x("b 1"), &x("b 2"), &x("a")]);
         assert_eq!((none.step(), &*none.most_frequent()), (None, "`b` (2 times), `a` (1 time)"));
     }

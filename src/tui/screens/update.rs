@@ -194,10 +194,13 @@ fn replay_told(model: &mut Model, msg: Msg) -> Vec<Effect> {
 fn told_anew(model: &mut Model, world: World, is_glimpse: bool) -> Vec<Effect> {
     if model.ui.replay.open {
         let was_glimpse = std::mem::replace(&mut model.ui.replay.is_glimpse, is_glimpse);
-        if is_glimpse || was_glimpse {
-            // a glimpse counts its lines anew
-            model.ui.run.log_at = run::LogAt::Follow;
-            model.ui.run.log.forget_found();
+        // a glimpse counts its lines anew
+        if is_glimpse && !was_glimpse {
+            model.ui.replay.aside = Some(model.ui.run.put_log_aside());
+        } else if is_glimpse {
+            model.ui.run.put_log_aside();
+        } else if let Some(aside) = model.ui.replay.aside.take() {
+            model.ui.run.give_log_back(aside);
         }
         model.show_recording(world);
     }

@@ -2,7 +2,7 @@
 
 use std::io;
 use std::process::{Child, Command, ExitStatus, Output};
-use std::sync::mpsc::channel;
+use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::thread;
 use std::time::Duration;
 
@@ -72,15 +72,14 @@ fn within<T: Send + 'static>(
 ) -> T {
     let (place, thread) = channel();
     let (told, heard) = channel();
-    let working = thread::spawn(move || {
+    thread::spawn(move || {
         let _ = place.send(rustix::thread::gettid().as_raw_nonzero().get());
         let _ = told.send(work());
     });
-    if let Ok(gives) = heard.recv_timeout(DEADLINE) {
-        return gives;
-    }
-    if working.is_finished() {
-        panic!("{what} could not be run");
+    match heard.recv_timeout(DEADLINE) {
+        Ok(gives) => return gives,
+        Err(RecvTimeoutError::Disconnected) => panic!("{what} could not be run"),
+        Err(RecvTimeoutError::Timeout) => {}
     }
     for pid in thread.recv().map_or_else(|_| Vec::new(), whose) {
         let _ = Pid::from_raw(pid.cast_signed()).map(|pid| kill_process(pid, Signal::KILL));

@@ -84,6 +84,87 @@ fn a_trace_whose_step_is_not_found_names_its_slices() {
     assert!(words.contains("a horovod trace, which tells its steps itself: leave out `--step`"), "{words}");
 }
 
+fn slice(name: &str, ts: u32, dur: u32, tid: u32) -> Value {
+    json!({"ph": "X", "name": name, "ts": ts, "dur": dur, "pid": 1, "tid": tid})
+}
+
+#[test]
+fn numbers_go_on_over_epochs_and_what_is_no_step_of_its_thread_is_told() {
+    let person = Person::new(1);
+    let mut events: Vec<Value> = (0..6)
+        .map(|at| {
+            let mut step = slice("train_step", at * 100, 90, 1);
+            step["args"] = json!({"step": at % 3});
+            step
+        })
+        .collect();
+    // the same function within itself, an end of nothing, a loop around all, another thread's work
+    events.extend([slice("train_step", 310, 20, 1), slice("train_with_dataloader", 0, 600, 1)]);
+    events.extend([slice("load_batch", 10, 30, 1), slice("load_batch", 10, 500, 2)]);
+    events.push(json!({"ph": "E", "ts": 5, "pid": 1, "tid": 1}));
+    events.push(json!({"ph": "B", "name": "forward", "ts": 50, "pid": 1, "tid": 1}));
+    std::fs::write(person.home().join("epochs.json"), Value::from(events).to_string()).unwrap();
+    let told = imported(&person, &["epochs.json"]);
+    assert_eq!((&told["steps"]["count"], &told["steps"]["last"]), (&6.into(), &6.into()));
+    for (what, count) in [
+        ("steps numbered onwards", 3),
+        ("steps within a step", 1),
+        ("phases on threads without a step", 1),
+        ("steps and phases without an end", 1),
+        ("steps numbered from 1", 6),
+    ] {
+        assert_eq!(left_out(&told, what), Some(count), "{what}: {told:#}");
+    }
+    let steps = steps(&recording(&told));
+    assert_eq!(
+        (spent(&steps[&(Rank(0), 1)], Phase::Data), spent(&steps[&(Rank(0), 2)], Phase::Data)),
+        (30, 0)
+    );
+}
+
+#[test]
+fn in_a_folder_they_count_where_there_is_nothing_else() {
+    let person = Person::new(1);
+    let folder = person.home().join("logs");
+    std::fs::create_dir(&folder).unwrap();
+    let label = |rank: u32| {
+        let args = json!({"name": format!("rank {rank}")});
+        json!({"ph": "M", "name": "process_name", "pid": 1, "args": args})
+    };
+    for (file, rank) in [("a.json", 1), ("b.json", 0)] {
+        let events =
+            json!([label(rank), slice("step", 10 + rank, 5, 1), slice("step", 20 + rank, 6 + rank, 1)]);
+        std::fs::write(folder.join(file), events.to_string()).unwrap();
+    }
+    let told = imported(&person, &["logs"]);
+    assert_eq!((&told["ranks"], left_out(&told, "ranks that no file tells")), (&2.into(), None));
+    assert_eq!(steps(&recording(&told))[&(Rank(1), 2)].dur_us, 7);
+    // two threads with steps in one of several files
+    let both = json!([slice("step", 10, 5, 1), slice("step", 10, 5, 2)]);
+    std::fs::write(folder.join("c.json"), both.to_string()).unwrap();
+    let out = person.run(&["import", "logs"]);
+    let words = String::from_utf8(out.stderr).unwrap();
+    assert!(words.contains("c.json: 2 threads of it have steps: import it by itself"), "{words}");
+    // of Horovod's timeline beside them they are left out
+    std::fs::remove_file(folder.join("c.json")).unwrap();
+    std::fs::copy(fixture("horovod.json"), folder.join("horovod.json")).unwrap();
+    let told = imported(&person, &["logs"]);
+    assert_eq!((&told["format"], left_out(&told, "files that are no traces")), (&"horovod".into(), Some(2)));
+    let told = imported(&person, &["logs", "--step", "step"]);
+    assert_eq!((&told["format"], &told["ranks"]), (&"slices".into(), &2.into()));
+    // two sessions of JAX's profiler
+    for session in ["2026_01_01", "2026_01_02"] {
+        let folder = person.home().join("jax/plugins/profile").join(session);
+        std::fs::create_dir_all(&folder).unwrap();
+        std::fs::copy(fixture("jax.trace.json.gz"), folder.join("vm.trace.json.gz")).unwrap();
+    }
+    let out = person.run(&["import", "jax"]);
+    let words = String::from_utf8(out.stderr).unwrap();
+    assert!(words.contains("2026_01_01: import the folder of one session"), "{words}");
+    let told = imported(&person, &["jax/plugins/profile/2026_01_02"]);
+    assert_eq!(told["steps"]["count"], 5);
+}
+
 /// Threads of one file, and files, are ranks; of a file that is cut the last step is left out, for its phases may be missing.
 #[test]
 fn ranks_are_processes_or_files() {

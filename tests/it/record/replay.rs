@@ -21,6 +21,7 @@ use proptest::prelude::*;
 
 use super::events::{START, any_envelopes, run, run_id};
 use super::write;
+use crate::common::processes::until;
 
 /// The world at a playhead, folded from the start.
 fn world_at(envelopes: &[Envelope], playhead: Stamp) -> World {
@@ -291,7 +292,7 @@ fn it_opens_where_an_earlier_replay_came_to() {
 }
 
 /// Sends all of it to a recorder of a client that keeps states of long runs.
-fn record(recorder: Recorder, envelopes: &[Envelope]) {
+fn record(recorder: Recorder, envelopes: &[Envelope], before_its_end: impl Fn()) {
     recorder.keep_states(Arc::default());
     for envelope in envelopes {
         while recorder.backlog().is_some() {
@@ -299,6 +300,7 @@ fn record(recorder: Recorder, envelopes: &[Envelope]) {
         }
         recorder.send(envelope.clone());
     }
+    before_its_end();
     assert_eq!(recorder.finish().unwrap().dropped, 0);
 }
 
@@ -310,11 +312,12 @@ fn a_client_that_records_a_long_run_leaves_states_of_it() {
     let rules = Arc::default();
     // of a short part nothing is kept yet
     let (first, second) = envelopes.split_at(60_000);
-    record(Recorder::start(path.clone(), || ()).unwrap(), first);
+    record(Recorder::start(path.clone(), || ()).unwrap(), first, || ());
     let states = path.with_file_name("run.mcap.states");
     assert!(!states.exists());
-    // another client attaches to it, and has its end
-    record(Recorder::resume(Lock::take(&path).unwrap()).unwrap(), second);
+    // another client attaches to it, and has its end: what is not folded by then is folded at the close, if it has been opened
+    let goes_on = || until("the first of them", || states.exists());
+    record(Recorder::resume(Lock::take(&path).unwrap()).unwrap(), second, goes_on);
     assert_eq!(fs::metadata(&states).unwrap().mode() & 0o777, 0o600);
     let written = fs::read(&states).unwrap();
     let (calls, world) = open_at_end(&path, &rules);

@@ -17,6 +17,7 @@ use crate::tui::core::words::clock_time;
 use crate::tui::core::{Effect, Level, PlayCommand, Screen, Zone};
 use crate::tui::screens::Entry;
 use crate::tui::screens::replay::selection::{FiguresUi, Selection};
+use crate::tui::screens::run::log::PutAside;
 use crate::tui::screens::run::{LogAt, RunUi};
 use crate::tui::screens::{Mode, Model, run};
 
@@ -82,6 +83,8 @@ pub struct ReplayUi {
     pub reading: Option<u8>,
     /// Whether what is shown is what could be told at once of a long way: all of it is still being read.
     pub is_glimpse: bool,
+    /// The place in the log and what was found there, until then.
+    pub aside: Option<PutAside>,
     /// The first lines that are printed after a moment.
     pub ahead: Option<(Stamp, Vec<Arc<LoggedLine>>)>,
     /// Steps and samples after the playhead, or after where it was.

@@ -122,6 +122,28 @@ impl Searched {
     }
 }
 
+/// The place in the log and what was found there, while the lines of a glimpse have other numbers.
+#[derive(Debug, Clone, PartialEq)]
+pub struct PutAside {
+    at: LogAt,
+    found: Option<u64>,
+    rows: Option<FoundRows>,
+}
+
+impl RunUi {
+    /// Puts the place in the log aside.
+    pub(in crate::tui::screens) fn put_log_aside(&mut self) -> PutAside {
+        let at = std::mem::replace(&mut self.log_at, LogAt::Follow);
+        PutAside { at, found: self.log.found.take(), rows: self.log.found_rows.take() }
+    }
+
+    /// Gives it back: lines have the numbers that they had.
+    pub(in crate::tui::screens) fn give_log_back(&mut self, aside: PutAside) {
+        let PutAside { at, found, rows } = aside;
+        (self.log_at, self.log.found, self.log.found_rows) = (at, found, rows);
+    }
+}
+
 impl LogUi {
     /// Forgets what was found: lines have other numbers now.
     pub(in crate::tui::screens) fn forget_found(&mut self) {

@@ -105,7 +105,8 @@ fn kept<'a>(model: &'a Model, run: &RunState) -> Option<&'a Whole> {
         whole.as_deref().filter(|whole| model.is_replay() && whole.run == run.spec.id)
     };
     let glimpse = of(&ui.glimpse).filter(|_| model.ui.replay.is_glimpse);
-    [of(&ui.whole), glimpse].into_iter().flatten().max_by_key(|whole| whole.until)
+    // of two that are as long the last counts: that which was seen
+    [glimpse, of(&ui.whole)].into_iter().flatten().max_by_key(|whole| whole.until)
 }
 
 /// What is shown of the whole run, whatever the playhead stands at.
