@@ -91,7 +91,8 @@ fn the_screens_of_a_replay_are_an_asciicast() {
     let [(at, words)] = markers[1..] else { panic!("{markers:?}") };
     assert!((1.5..*length).contains(&at) && words.contains("rank 3"), "{at} {words}");
     let told = screens.iter().find(|(_, screen)| screen.contains("is a straggler")).unwrap().0;
-    assert!((at - told).abs() < 0.2, "{at} {told}");
+    // the verdict names it a little before it is an incident
+    assert!((told..told + 1.0).contains(&at), "{at} {told}");
 
     // a part of it, on the usual size
     let part = export(&["--screens", "--from", "1", "--to-time", "2"]);
