@@ -2,6 +2,9 @@
 
 use super::units::{bytes, counted};
 
+/// Less than so many bytes wait at any moment.
+const BACKLOG: u64 = 1 << 20;
+
 /// What the recordings that are being written cost, over the last seconds.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct RecordingCost {
@@ -25,8 +28,8 @@ impl RecordingCost {
             several => format!("{several} recordings"),
         };
         let waiting = match self.waiting {
-            0 => String::new(),
-            waiting => format!(", {} wait for the disk", bytes(waiting)),
+            waiting if waiting >= BACKLOG => format!(", {} wait for the disk", bytes(waiting)),
+            _ => String::new(),
         };
         let lost = match self.dropped {
             0 => "nothing lost".to_owned(),
@@ -44,7 +47,7 @@ mod tests {
     #[test]
     fn what_is_lost_and_what_waits_is_said() {
         let cost =
-            RecordingCost { recordings: 1, cores: 0.0012, bytes_per_s: 8_300.0, dropped: 0, waiting: 0 };
+            RecordingCost { recordings: 1, cores: 0.0012, bytes_per_s: 8_300.0, dropped: 0, waiting: 304 };
         assert_eq!(cost.words(), "recording: 0.1 % of a core, 8.1 K/s, nothing lost");
         let late = RecordingCost { recordings: 2, dropped: 1, waiting: 3 << 20, ..cost };
         let words = "2 recordings: 0.1 % of a core, 8.1 K/s, 3.0 M wait for the disk, 1 event lost";

@@ -83,10 +83,9 @@ pub(super) fn by_steps(a: &RunAnalysis, b: &RunAnalysis, common: Window) -> BySt
     let buckets: Vec<StepBucket> = buckets.collect();
     let span = part_of(&buckets);
     let part = span.map(|(first, last, relative)| {
-        let of = |side: fn(&(_, Option<StepPoint>, Option<StepPoint>)) -> &Option<StepPoint>| {
-            mean_phases(told[first..=last].iter().filter_map(|one| side(one).as_ref()))
-        };
-        let (a, b) = (of(|one| &one.1), of(|one| &one.2));
+        let part = &told[first..=last];
+        let a = mean_phases(part.iter().filter_map(|(_, a, _)| a.as_ref()));
+        let b = mean_phases(part.iter().filter_map(|(.., b)| b.as_ref()));
         let (from_step, to_step) = (buckets[first].from_step, buckets[last].to_step);
         Part { from_step, to_step, relative, phase: a.zip(b).and_then(|(a, b)| main_phase(&a, &b)) }
     });

@@ -206,7 +206,7 @@ impl Live {
         let now = clock::host_now();
         if self.cost.is_due(now) {
             let told = self.cost.look(now, self.recorded.statuses());
-            self.queue.extend(told.map(Msg::RecordingCosts));
+            self.queue.extend(told);
         }
     }
 

@@ -91,7 +91,7 @@ fn drawn(all: &[(f64, f64, Phase)], columns: u16) -> Vec<Segment> {
             out.push(Segment { phase, from: from.max(0.0), to: to.min(1.0) });
             continue;
         }
-        let at = ((from + to) / 2.0 * w).clamp(0.0, w - 1.0) as usize;
+        let at = (f64::midpoint(from, to) * w).clamp(0.0, w - 1.0) as usize;
         if let Some(share) = short.get_mut(at) {
             *share += (to - from) * w;
         }

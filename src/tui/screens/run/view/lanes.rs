@@ -71,7 +71,7 @@ pub(super) fn draw(model: &Model, canvas: &mut Canvas<'_>, band: Band, run: &Run
         if matches!(lane, Lane::Communication(_)) {
             let parts = communication::segments(ahead, run, one, host, part);
             canvas.text(1, y, x - 2, "  network", canvas.theme.dim);
-            strip::draw(canvas, x, y, w, &parts, &away);
+            strip::draw(canvas, x, y, w, &parts, away);
         } else {
             canvas.text(1, y, x - 2, &name(&lane, one, marked, x - 2), style);
             let of = phases_of(ahead, one, host, part);
