@@ -18,6 +18,12 @@ pub fn host_now() -> HostTime {
     HostTime(time.tv_sec.unsigned_abs() * 1_000_000 + time.tv_nsec.unsigned_abs() / 1_000)
 }
 
+/// How long this thread has run on a processor, microseconds.
+pub fn thread_us() -> u64 {
+    let time = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
+    time.tv_sec.unsigned_abs() * 1_000_000 + time.tv_nsec.unsigned_abs() / 1_000
+}
+
 /// A clock for stamps of some nanoseconds' cost: the processor's own counter where the kernel trusts it too, else
 /// `CLOCK_MONOTONIC`. Takes two milliseconds once in a process, to learn the counter's rate.
 pub fn ticker() -> Ticker {

@@ -11,7 +11,6 @@ use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 use serde_json::{Value, json};
 
-use crate::domain::marks::RunMark;
 use crate::domain::run::RunSpec;
 use crate::domain::text::sanitize;
 use crate::domain::time::Stamp;
@@ -62,7 +61,8 @@ struct Writer<'a> {
     player: Player,
     model: Model,
     to: &'a mut dyn Write,
-    marks: Vec<RunMark>,
+    /// When players may stop, and what they call it.
+    markers: Vec<(Stamp, String)>,
     shown: Buffer,
     next: Buffer,
     /// When the last event was, microseconds since the first; events have the time since the one before.
@@ -77,11 +77,11 @@ impl<'a> Writer<'a> {
         let kept = marks::read(player.path()).unwrap_or_default();
         let area = Rect::new(0, 0, columns, rows);
         let (shown, next) = (Buffer::empty(area), Buffer::empty(area));
-        let all = kept.all().to_vec();
+        let markers = kept.all().iter().map(|mark| (mark.at, mark.words())).collect();
         if let Some(id) = player.spec().map(|spec| spec.id.clone()) {
             drop(update_all(&mut model, vec![Msg::MarksTold(id, Ok(Arc::new(kept)))]));
         }
-        Self { player, model, to, marks: all, shown, next, last_us: 0 }
+        Self { player, model, to, markers, shown, next, last_us: 0 }
     }
 
     /// From when to when: steps go from the end of the one before the first to the end of the last.
@@ -110,6 +110,7 @@ impl<'a> Writer<'a> {
 
     fn play(mut self, from: Stamp, until: Stamp, most: u64) -> io::Result<Cast> {
         self.head(from)?;
+        self.mark_incidents(until);
         let every = EVERY_US.max(until.micros_since(from) / MOST_FRAMES);
         let (mut at, mut painted) = (from, None);
         let mut cast = Cast { frames: 0, truncated: false };
@@ -140,6 +141,17 @@ impl<'a> Writer<'a> {
             self.event(until.micros_since(from), "x", &outcome.exit_code().to_string())?;
         }
         Ok(cast)
+    }
+
+    /// What went wrong up to a moment has markers too. The frames show it as it comes.
+    fn mark_incidents(&mut self, until: Stamp) {
+        let before = self.model.clone();
+        self.go_to(until);
+        let known = self.model.shown_run().map(|(_, run)| run::incidents::all(&self.model, run));
+        let known = known.into_iter().flatten().map(|incident| (incident.at, incident.words));
+        self.markers.extend(known);
+        self.markers.sort_by_key(|(at, _)| *at);
+        self.model = before;
     }
 
     /// Has the model show a moment, with what lies after it as far as the screen shows that.
@@ -182,10 +194,10 @@ impl<'a> Writer<'a> {
         self.event(since_us, "o", &String::from_utf8_lossy(&bytes))
     }
 
-    /// The marks after one moment, up to another.
+    /// The markers after one moment, up to another.
     fn told_between(&mut self, after: Stamp, until: Stamp, from: Stamp) -> io::Result<()> {
-        let due = self.marks.iter().filter(|mark| mark.at > after && mark.at <= until);
-        let due: Vec<(Stamp, String)> = due.map(|mark| (mark.at, mark.words())).collect();
+        let due = self.markers.iter().filter(|(at, _)| *at > after && *at <= until);
+        let due: Vec<(Stamp, String)> = due.cloned().collect();
         for (at, words) in due {
             self.event(at.micros_since(from), "m", &sanitize(&words))?;
         }

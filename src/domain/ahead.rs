@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use super::ids::{HostId, Rank, RunId};
 use super::past::PastSample;
-use super::time::Stamp;
+use super::time::{HostTime, Stamp};
 use super::timing::StepTiming;
 use super::world::World;
 
@@ -19,6 +19,8 @@ pub struct TimelineAhead {
     /// By the number of the one that trains, each with the moment at which it was told, oldest first.
     steps: BTreeMap<Rank, Vec<(Stamp, Arc<StepTiming>)>>,
     samples: BTreeMap<HostId, Vec<PastSample>>,
+    /// When NCCL's collectives began, and how many microseconds they took.
+    collectives: BTreeMap<Rank, Vec<(HostTime, u32)>>,
 }
 
 impl TimelineAhead {
@@ -34,6 +36,7 @@ impl TimelineAhead {
                 ahead.after = ahead.after.max(*oldest);
             }
             ahead.steps.insert(one.number, state.steps.after(after).cloned().collect());
+            ahead.collectives.insert(one.number, run.collectives.recent(one.number).collect());
         }
         for host in run.by_host.keys() {
             let Some(state) = later.hosts.get(host) else { continue };
@@ -47,6 +50,11 @@ impl TimelineAhead {
     pub fn steps(&self, number: Rank, moment: Stamp) -> &[(Stamp, Arc<StepTiming>)] {
         let steps = self.steps.get(&number).map_or(&[][..], Vec::as_slice);
         &steps[steps.partition_point(|(arrived, _)| *arrived <= moment)..]
+    }
+
+    /// The newest collectives of one that trains, oldest first; some may have begun before the moment.
+    pub fn collectives(&self, number: Rank) -> &[(HostTime, u32)] {
+        self.collectives.get(&number).map_or(&[], Vec::as_slice)
     }
 
     /// The samples of a host, oldest first, those that came after `moment`.

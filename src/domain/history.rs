@@ -1,12 +1,14 @@
 //! What is kept of a whole run, from its start to now: loss, throughput, step times, where the time went, when a rank was
 //! late or failed, and how busy each rank's slot was. Bounded, however long the run is.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 
 use serde::{Deserialize, Serialize};
 
 use super::ids::{HostId, Rank};
+use super::loads::{HostLoad, SlotLoad};
 use super::missing::Missing;
+use super::nccl_timing::CollectiveTiming;
 use super::run::{RankExit, Slot};
 use super::series::{Merge, Series};
 use super::step_losses::StepLosses;
@@ -39,7 +41,9 @@ pub struct RunHistory {
     #[serde(default)]
     pub missing: Missing,
     /// How busy the slot of each rank was.
-    loads: Vec<Series<Load>>,
+    loads: Vec<Series<SlotLoad>>,
+    /// How busy each of its hosts was, and what went over their networks.
+    hosts: BTreeMap<HostId, Series<HostLoad>>,
     /// Where the time of each that trains went, by its number.
     phases: Vec<Series<PhasePoint>>,
 }
@@ -49,6 +53,12 @@ pub struct RunHistory {
 pub struct PhasePoint {
     /// The longest step that ended then, microseconds.
     pub longest_us: u32,
+    /// The same without what each step waited for others: in an allreduce all of them wait for one that stalls.
+    pub longest_own_us: u32,
+    /// Allreduce that passed behind the computing, microseconds.
+    pub hidden_us: u32,
+    /// What NCCL's collectives took, where they are told, microseconds.
+    pub collectives_us: u32,
     /// Microseconds a phase, indexed as [`Phase::ALL`].
     pub phases: [u32; Phase::COUNT],
 }
@@ -56,13 +66,31 @@ pub struct PhasePoint {
 impl PhasePoint {
     fn of(timing: &StepTiming) -> Self {
         let us = |us: u64| u32::try_from(us).unwrap_or(u32::MAX);
-        Self { longest_us: timing.dur_us, phases: timing.phase_totals().map(us) }
+        Self {
+            longest_us: timing.dur_us,
+            longest_own_us: timing.own_us(),
+            hidden_us: timing.hidden_us,
+            collectives_us: 0,
+            phases: timing.phase_totals().map(us),
+        }
+    }
+
+    /// How long gradients were on their way, as NCCL tells it, else the steps: microseconds.
+    pub fn communication_us(&self) -> u64 {
+        if self.collectives_us > 0 {
+            return self.collectives_us.into();
+        }
+        let exposed = [Phase::Wait, Phase::Transfer].map(|phase| u64::from(self.phases[phase.index()]));
+        u64::from(self.hidden_us) + exposed.iter().sum::<u64>()
     }
 }
 
 impl Merge for PhasePoint {
     fn merge(&mut self, other: &Self) {
         self.longest_us = self.longest_us.max(other.longest_us);
+        self.longest_own_us = self.longest_own_us.max(other.longest_own_us);
+        self.hidden_us = self.hidden_us.saturating_add(other.hidden_us);
+        self.collectives_us = self.collectives_us.saturating_add(other.collectives_us);
         for (own, more) in self.phases.iter_mut().zip(other.phases) {
             *own = own.saturating_add(more);
         }
@@ -170,16 +198,6 @@ impl Merge for RunPoint {
     }
 }
 
-/// How busy a slot was: the peak, in percent.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
-struct Load(Option<u8>);
-
-impl Merge for Load {
-    fn merge(&mut self, other: &Self) {
-        self.0 = self.0.max(other.0);
-    }
-}
-
 /// Telemetry tells of the time before it, so long at most, microseconds.
 const LOAD_HOLDS_US: i64 = 2_500_000;
 
@@ -192,6 +210,7 @@ impl RunHistory {
             marks: VecDeque::new(),
             missing: Missing::default(),
             loads: vec![Series::new(start, LOAD_POINTS); ranks],
+            hosts: BTreeMap::new(),
             phases: Vec::new(),
         }
     }
@@ -205,6 +224,7 @@ impl RunHistory {
             marks: of.marks.clone(),
             missing: of.missing.clone(),
             loads: vec![Series::new(start, points.min(LOAD_POINTS)); ranks],
+            hosts: BTreeMap::new(),
             phases: Vec::new(),
         }
     }
@@ -217,6 +237,7 @@ impl RunHistory {
             marks: later.marks.iter().filter(|(at, _)| *at < moment).copied().collect(),
             missing: of.missing.clone(),
             loads: later.loads.iter().map(|load| load.until(moment)).collect(),
+            hosts: later.hosts.iter().map(|(host, load)| (host.clone(), load.until(moment))).collect(),
             phases: later.phases.iter().map(|phases| phases.until(moment)).collect(),
         }
     }
@@ -229,16 +250,7 @@ impl RunHistory {
         timing: &StepTiming,
         late: bool,
     ) {
-        let number = number.0 as usize;
-        if number >= self.phases.len() && number < MOST_TRAINERS {
-            let trainers = self.loads.len().max(number + 1);
-            let points = (PHASE_POINTS / trainers).clamp(LEAST_PHASE_POINTS, MOST_PHASE_POINTS);
-            let points = points.min(self.points.most());
-            self.phases.resize(trainers, Series::new(self.points.start(), points));
-        }
-        if let Some(phases) = self.phases.get_mut(number) {
-            phases.at(at).merge(&PhasePoint::of(timing));
-        }
+        self.of_trainer(at, number, &PhasePoint::of(timing));
         self.points.at(at).merge(&RunPoint {
             steps: 1,
             step_us: timing.dur_us.into(),
@@ -250,6 +262,26 @@ impl RunHistory {
             late,
         });
         self.loss(at, timing.step, timing.loss, ranks);
+    }
+
+    fn of_trainer(&mut self, at: Stamp, number: Rank, point: &PhasePoint) {
+        let number = number.0 as usize;
+        if number >= self.phases.len() && number < MOST_TRAINERS {
+            let trainers = self.loads.len().max(number + 1);
+            let points = (PHASE_POINTS / trainers).clamp(LEAST_PHASE_POINTS, MOST_PHASE_POINTS);
+            let points = points.min(self.points.most());
+            self.phases.resize(trainers, Series::new(self.points.start(), points));
+        }
+        if let Some(phases) = self.phases.get_mut(number) {
+            phases.at(at).merge(point);
+        }
+    }
+
+    /// One that trains told of a collective, which stands for so many.
+    pub(super) fn collective(&mut self, at: Stamp, number: Rank, timing: &CollectiveTiming) {
+        let us = (timing.dur_ns / 1000).saturating_mul(timing.every.into());
+        let collectives_us = u32::try_from(us).unwrap_or(u32::MAX);
+        self.of_trainer(at, number, &PhasePoint { collectives_us, ..PhasePoint::default() });
     }
 
     /// One of so many ranks prints that it has come to a step.
@@ -289,17 +321,33 @@ impl RunHistory {
         self.marks.push_back((at, mark));
     }
 
+    /// How busy the slot of a rank is by the newest sample of its host.
     fn load(&mut self, at: Stamp, rank: Rank, host: &HostState, slot: &Slot) {
-        let util = host.past.back().and_then(|past| host.util_of(past, slot));
-        if let Some(util) = util {
-            self.loaded_by(at, rank, (util.clamp(0.0, 1.0) * 100.0).round() as u32);
+        let Some(past) = host.past.back() else { return };
+        let load = SlotLoad::new(host.util_of(past, slot), host.memory_of(past, slot));
+        self.loaded_by(at, rank, load);
+    }
+
+    /// How busy the slot of a rank was.
+    pub(super) fn loaded_by(&mut self, at: Stamp, rank: Rank, load: SlotLoad) {
+        let series = self.loads.get_mut(rank.0 as usize).filter(|_| load != SlotLoad::default());
+        if let Some(series) = series {
+            series.at(at).merge(&load);
         }
     }
 
-    /// So many percent of a rank's slot were busy.
-    pub(super) fn loaded_by(&mut self, at: Stamp, rank: Rank, percent: u32) {
-        if let Some(series) = self.loads.get_mut(rank.0 as usize) {
-            series.at(at).merge(&Load(Some(percent.min(100) as u8)));
+    /// How busy a host of the run is by its newest sample.
+    fn host_load(&mut self, at: Stamp, host: &HostId, state: &HostState) {
+        let load = state.past.back().map(HostLoad::of).unwrap_or_default();
+        if load == HostLoad::default() {
+            return;
+        }
+        if !self.hosts.contains_key(host) {
+            let points = self.points.most().min(LOAD_POINTS);
+            self.hosts.insert(host.clone(), Series::new(self.points.start(), points));
+        }
+        if let Some(series) = self.hosts.get_mut(host) {
+            series.at(at).merge(&load);
         }
     }
 
@@ -308,19 +356,49 @@ impl RunHistory {
     pub(super) fn loads_of(&self, rank: Rank) -> (impl Iterator<Item = (Stamp, u32)>, i64) {
         let series = self.loads.get(rank.0 as usize);
         let known = series.into_iter().flat_map(Series::timed);
-        let known = known.filter_map(|(at, load)| Some((at, u32::from(load.0?))));
+        let known = known.filter_map(|(at, load)| Some((at, load.util()?)));
         (known, series.map_or(0, Series::width_us))
     }
 
     /// The peak load of a rank's slot between two moments, 0..=1.
     pub fn load_between(&self, rank: Rank, from: Stamp, to: Stamp) -> Option<f64> {
-        let load = self.loads.get(rank.0 as usize)?.between(from, to, |_| LOAD_HOLDS_US)?;
-        load.0.map(|percent| f64::from(percent) / 100.0)
+        self.slot_between(rank, from, to)?.util().map(|percent| f64::from(percent) / 100.0)
+    }
+
+    /// The peak of the used share of the memory of a rank's GPU between two moments, 0..=1.
+    pub fn memory_between(&self, rank: Rank, from: Stamp, to: Stamp) -> Option<f64> {
+        self.slot_between(rank, from, to)?.memory()
+    }
+
+    fn slot_between(&self, rank: Rank, from: Stamp, to: Stamp) -> Option<SlotLoad> {
+        self.loads.get(rank.0 as usize)?.between(from, to, |_| LOAD_HOLDS_US)
+    }
+
+    /// The peaks of what a host told between two moments.
+    pub fn host_between(&self, host: &HostId, from: Stamp, to: Stamp) -> Option<HostLoad> {
+        self.hosts.get(host)?.between(from, to, |_| LOAD_HOLDS_US)
     }
 
     /// Whether it is kept where the time of one that trains went.
     pub fn has_phases(&self, number: Rank) -> bool {
         self.phases.get(number.0 as usize).is_some()
+    }
+
+    /// What is kept of one that trains, oldest first.
+    pub(super) fn phases_of(&self, number: Rank) -> Option<&Series<PhasePoint>> {
+        self.phases.get(number.0 as usize)
+    }
+
+    /// Whether one that trains has told more of its communication than its phases show: that it passed behind the computing, or
+    /// when NCCL's collectives ran.
+    pub fn has_communication(&self, number: Rank) -> bool {
+        let points = self.phases_of(number).map_or(&[][..], Series::points);
+        points.iter().any(|point| point.hidden_us > 0 || point.collectives_us > 0)
+    }
+
+    /// How long a point of one that trains lasts, microseconds; 0 where nothing is kept.
+    pub fn phases_width_us(&self, number: Rank) -> i64 {
+        self.phases_of(number).map_or(0, Series::width_us)
     }
 
     /// Where the time of one that trains went between two moments.
@@ -337,7 +415,9 @@ impl RunHistory {
 impl RunState {
     /// A host of it told how busy it is.
     pub(super) fn loaded(&mut self, at: Stamp, host: &HostId, state: &HostState) {
-        for number in self.by_host.get(host).into_iter().flatten() {
+        let Some(ranks) = self.by_host.get(host) else { return };
+        self.history.host_load(at, host, state);
+        for number in ranks {
             let Some(rank) = self.ranks.get_mut(number.0 as usize) else { continue };
             self.history.load(at, *number, state, &rank.placement.slot);
             if rank.exit.is_none() && rank.has_run() {

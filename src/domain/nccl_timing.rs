@@ -33,6 +33,12 @@ const GROUPS: usize = 32;
 const OPEN: usize = 64;
 /// Ranks' parts in all of those.
 const PARTS: usize = 1 << 16;
+/// How many of the newest collectives are kept with their times, of all ranks, and of one at least and at most.
+const RECENT: usize = 1 << 15;
+const LEAST_RECENT: usize = 16;
+const MOST_RECENT: usize = 512;
+/// Of so many ranks.
+const MOST_RANKS: usize = 1 << 12;
 /// How many letters of a function's name are kept.
 const NAME: usize = 24;
 
@@ -119,6 +125,8 @@ pub struct NcclTimings {
     /// Counts what was taken in.
     turn: u64,
     lost: u64,
+    /// Of each rank when its newest ones began and how many microseconds they took, oldest first.
+    recent: BTreeMap<Rank, VecDeque<(HostTime, u32)>>,
 }
 
 /// The calls of one function in one communicator.
@@ -194,6 +202,7 @@ impl NcclTimings {
             return;
         }
         self.turn += 1;
+        self.remember(rank, timing);
         let key = (timing.comm, name(&timing.func));
         if !self.groups.contains_key(&key) && self.groups.len() >= GROUPS {
             self.forget_a_group();
@@ -229,6 +238,25 @@ impl NcclTimings {
         if self.parts > PARTS {
             self.forget_a_group();
         }
+    }
+
+    fn remember(&mut self, rank: Rank, timing: &CollectiveTiming) {
+        let Some(start) = timing.t else { return };
+        if self.recent.len() >= MOST_RANKS && !self.recent.contains_key(&rank) {
+            return;
+        }
+        let most = (RECENT / (self.recent.len() + 1)).clamp(LEAST_RECENT, MOST_RECENT);
+        let us = u32::try_from(timing.dur_ns / 1000).unwrap_or(u32::MAX);
+        let own = self.recent.entry(rank).or_default();
+        own.push_back((start, us));
+        while own.len() > most {
+            own.pop_front();
+        }
+    }
+
+    /// When the newest collectives of a rank began, by the clock of its host, and how many microseconds they took.
+    pub fn recent(&self, rank: Rank) -> impl Iterator<Item = (HostTime, u32)> {
+        self.recent.get(&rank).into_iter().flatten().copied()
     }
 
     fn forget_a_group(&mut self) {

@@ -4,11 +4,12 @@ use serde::{Deserialize, Serialize};
 
 use super::gpu::{GpuSample, Reading};
 use super::host::{HostInfo, HostSample};
+use super::loads::{logarithm, power};
 use super::run::Slot;
 use super::time::Stamp;
 use super::world::HostState;
 
-/// A sample as graphs know it. Each value is a share, 0..=1.
+/// A sample as graphs know it. Each value but the network's is a share, 0..=1.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct PastSample {
     /// When it arrived.
@@ -17,6 +18,8 @@ pub struct PastSample {
     pub cpu: Option<f32>,
     /// The used share of the host's memory.
     pub memory: Option<f32>,
+    /// What went over its network.
+    pub net: PastNet,
     /// One per GPU.
     pub gpus: Box<[PastGpu]>,
 }
@@ -79,6 +82,7 @@ impl PastSample {
             at,
             cpu: sample.cpu_percent.value().map(|percent| percent / 100.0),
             memory: share(sample.memory_used.value().copied(), total),
+            net: PastNet::of(sample),
             gpus: sample.gpus.iter().map(PastGpu::of).collect(),
         }
     }
@@ -132,6 +136,49 @@ impl PastGpu {
     }
 }
 
+/// The network in a [`PastSample`]: two rates in four bytes, to a thousandth.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[serde(from = "u32", into = "u32")]
+pub struct PastNet {
+    rx: u16,
+    tx: u16,
+}
+
+impl PastNet {
+    const UNKNOWN: u16 = u16::MAX;
+    /// So many steps are twice as much.
+    const STEPS: f64 = 1000.0;
+
+    fn of(sample: &HostSample) -> Self {
+        let packed = |rate: Option<&u64>| {
+            rate.map_or(Self::UNKNOWN, |rate| logarithm(*rate as f64, Self::STEPS, Self::UNKNOWN - 1))
+        };
+        Self { rx: packed(sample.net_rx.value()), tx: packed(sample.net_tx.value()) }
+    }
+
+    /// Bytes a second received.
+    pub fn rx(self) -> Option<f64> {
+        (self.rx != Self::UNKNOWN).then(|| power(self.rx, Self::STEPS))
+    }
+
+    /// Bytes a second sent.
+    pub fn tx(self) -> Option<f64> {
+        (self.tx != Self::UNKNOWN).then(|| power(self.tx, Self::STEPS))
+    }
+}
+
+impl From<PastNet> for u32 {
+    fn from(net: PastNet) -> Self {
+        Self::from(net.rx) << 16 | Self::from(net.tx)
+    }
+}
+
+impl From<u32> for PastNet {
+    fn from(all: u32) -> Self {
+        Self { rx: (all >> 16) as u16, tx: all as u16 }
+    }
+}
+
 /// What a slot tells beside its rank.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct SlotValues {
@@ -169,6 +216,11 @@ impl HostState {
         util.map(f64::from)
     }
 
+    /// The used share of the memory of a slot's GPU in one sample, 0..=1.
+    pub fn memory_of(&self, past: &PastSample, slot: &Slot) -> Option<f64> {
+        past.gpus.get(self.gpu_of(slot)?)?.memory().map(f64::from)
+    }
+
     /// The place of a slot's GPU in the host's facts and samples.
     pub fn gpu_of(&self, slot: &Slot) -> Option<usize> {
         let Slot::Gpu { uuid, .. } = slot else { return None };
@@ -195,9 +247,31 @@ mod tests {
         };
         let past = PastGpu::of(&gpu);
         assert_eq!((past.util(), past.memory(), past.power()), (Some(0.07), Some(0.75), None));
-        assert_eq!(size_of::<PastGpu>(), 6);
+        assert_eq!((size_of::<PastGpu>(), size_of::<PastNet>()), (6, 4));
         let beyond =
             [-1.0, 0.0, 1.0, 6.0, 1e9, f32::NAN].map(|share| CompactFraction::new(Some(share)).value());
         assert_eq!(beyond, [Some(0.0), Some(0.0), Some(1.0), Some(6.0), Some(6.5534), Some(0.0)]);
+    }
+
+    #[test]
+    fn a_rate_is_kept_to_a_thousandth_and_none_is_none() {
+        let kept = |rx: Reading<u64>| {
+            let sample = HostSample {
+                cpu_percent: Reading::Unsupported,
+                memory_used: Reading::Unsupported,
+                load: Reading::Unsupported,
+                net_rx: rx,
+                net_tx: Reading::Unsupported,
+                gpus: Vec::new(),
+            };
+            let net = PastNet::of(&sample);
+            assert_eq!((PastNet::from(u32::from(net)), net.tx()), (net, None));
+            net.rx()
+        };
+        assert_eq!((kept(Reading::Unsupported), kept(Reading::Value(0))), (None, Some(0.0)));
+        for rate in [1, 1_500, 12_345_678, u64::MAX] {
+            let told = kept(Reading::Value(rate)).unwrap();
+            assert!((told / rate as f64 - 1.0).abs() < 0.001, "{rate} is kept as {told}");
+        }
     }
 }

@@ -51,6 +51,11 @@ impl StepTotals {
         let all = self.hidden_us + self.exposed_us;
         (all > 0).then(|| self.hidden_us as f64 / all as f64)
     }
+
+    /// What a step stood still for its allreduce on the average, microseconds; `None` without a step.
+    pub fn mean_exposed_us(&self) -> Option<f64> {
+        (self.steps > 0).then(|| self.exposed_us as f64 / self.steps as f64)
+    }
 }
 
 impl AddAssign for StepTotals {
@@ -84,6 +89,7 @@ mod tests {
         ];
         let totals = StepTotals::of(&steps);
         assert_eq!((totals.overlap(), totals.samples_per_second()), (Some(0.7), Some(1_600.0)));
+        assert_eq!((totals.mean_exposed_us(), StepTotals::of(&[]).mean_exposed_us()), (Some(150.0), None));
         assert_eq!(StepTotals::of(&[step(&[(Phase::Wait, 4)], 0)]).overlap(), Some(0.0));
         assert_eq!(StepTotals::of(&[step(&[(Phase::Backward, 4)], 0)]).overlap(), None);
         assert_eq!(StepTotals::of(&[]).samples_per_second(), None);

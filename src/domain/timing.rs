@@ -111,6 +111,12 @@ impl StepTiming {
         (self.samples > 0 && self.dur_us > 0).then(|| f64::from(self.samples) * 1e6 / f64::from(self.dur_us))
     }
 
+    /// How long it took without what it waited for others, microseconds.
+    pub fn own_us(&self) -> u32 {
+        let waits = self.spans.iter().filter(|span| span.phase == Phase::Wait);
+        waits.fold(self.dur_us, |own, span| own.saturating_sub(span.dur_us))
+    }
+
     /// Microseconds a phase, indexed as [`Phase::ALL`].
     pub fn phase_totals(&self) -> [u64; Phase::COUNT] {
         let mut totals = [0; Phase::COUNT];

@@ -1,7 +1,7 @@
 //! What stands out in what is kept of a whole run: steps that took far longer than the others, and GPUs that no longer computed.
 //! Pure; what it says of a run grows with the run and needs none of its events.
 
-use super::history::{RunHistory, RunPoint};
+use super::history::{PhasePoint, RunHistory, RunPoint};
 use super::ids::Rank;
 use super::time::Stamp;
 
@@ -9,6 +9,11 @@ use super::time::Stamp;
 const OF_P95: f64 = 1.5;
 const OF_MEDIAN: f64 = 2.0;
 const LONGER_US: f64 = 20_000.0;
+/// A stall of one rank took so many times as long as 75 of 100 of its pieces, and so many times their median, without what it
+/// waited for others, and so much longer.
+const STALL_OF_P75: f64 = 1.25;
+const STALL_OF_MEDIAN: f64 = 1.5;
+const STALL_LONGER_US: f64 = 5_000.0;
 /// In less than so many pieces of the run's time no step is unusual.
 const LEAST_PIECES: usize = 20;
 /// A drop of the utilisation below half of its median is told from this length on, microseconds.
@@ -61,6 +66,12 @@ pub fn median_percent(counts: &[u32; 101]) -> Option<u32> {
     at.filter(|_| all > 0).map(|at| at as u32)
 }
 
+/// The value that so large a share of them do not exceed; there is one at least.
+fn place(mut values: Vec<f64>, share: f64) -> f64 {
+    values.sort_unstable_by(f64::total_cmp);
+    values[((values.len() as f64 * share) as usize).min(values.len() - 1)]
+}
+
 impl RunHistory {
     /// The slow steps, oldest first: of the run's time as it is kept in pieces, each with its longest step. Several slow pieces in
     /// a row are told once. Not of the first piece: a first step is slow in every run.
@@ -73,10 +84,6 @@ impl RunHistory {
         if pieces.len() < LEAST_PIECES {
             return Vec::new();
         }
-        let place = |mut values: Vec<f64>, share: f64| {
-            values.sort_unstable_by(f64::total_cmp);
-            values[((values.len() as f64 * share) as usize).min(values.len() - 1)]
-        };
         let mean = pieces.iter().map(|piece| piece.step_us as f64 / f64::from(piece.steps));
         let median = place(mean.collect(), 0.5);
         let p95 = place(pieces.iter().map(|piece| f64::from(piece.longest_us)).collect(), 0.95);
@@ -91,6 +98,25 @@ impl RunHistory {
             goes_on = is_slow;
         }
         slow
+    }
+
+    /// From how many microseconds on a step of one that trains, without what it waited for others, is a stall of its own; and from
+    /// when on that is judged: a first step is slow in every run.
+    pub fn stalls_from(&self, number: Rank) -> Option<(Stamp, f64)> {
+        let series = self.phases_of(number)?;
+        let told = |(_, point): &(Stamp, &PhasePoint)| point.longest_own_us > 0;
+        let mut pieces = series.timed().filter(told);
+        let (first, _) = pieces.next()?;
+        let mut own: Vec<u32> = pieces.map(|(_, point)| point.longest_own_us).collect();
+        if own.len() < LEAST_PIECES {
+            return None;
+        }
+        // each lane of each frame asks: all of them need not be sorted
+        let (middle, third) = (own.len() / 2, own.len() * 3 / 4);
+        let p75 = f64::from(*own.select_nth_unstable(third).1);
+        let median = f64::from(*own[..third].select_nth_unstable(middle).1);
+        let least = (p75 * STALL_OF_P75).max(median * STALL_OF_MEDIAN).max(median + STALL_LONGER_US);
+        Some((first.plus_micros(series.width_us()), least))
     }
 
     /// Since when the slot of a rank did little, of the time from `from` to `to`, each time that it was busy before.
@@ -135,6 +161,7 @@ impl RunHistory {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::domain::loads::SlotLoad;
     use crate::domain::time::HostTime;
     use crate::domain::timing::StepTiming;
 
@@ -205,7 +232,11 @@ mod tests {
     fn cliffs(percents: &[u32], (from, to): (i64, i64)) -> Vec<(i64, u32)> {
         let mut history = RunHistory::new(Stamp(0), 1);
         for (second, percent) in (0..).zip(percents) {
-            history.loaded_by(Stamp(second * 1_000_000), Rank(0), *percent);
+            history.loaded_by(
+                Stamp(second * 1_000_000),
+                Rank(0),
+                SlotLoad::new(Some(f64::from(*percent) / 100.0), None),
+            );
         }
         let within = (Stamp(from * 1_000_000), Stamp(to * 1_000_000));
         history.cliffs(Rank(0), within).iter().map(|one| (one.at.0 / 1_000_000, one.util)).collect()

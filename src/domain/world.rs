@@ -529,7 +529,10 @@ impl RunState {
                 }
             }
             Event::StepSeen { seen } => self.history.seen(self.last_at, seen, self.ranks.len()),
-            Event::CollectiveDone { timing } => self.collectives.take(number, timing),
+            Event::CollectiveDone { timing } => {
+                self.collectives.take(number, timing);
+                self.history.collective(self.last_at, number, timing);
+            }
             Event::StepsBy { .. } => {
                 self.stragglers = Stragglers::default();
                 self.least_wait = LeastWait::default();

@@ -17,7 +17,7 @@ use super::saved::Place;
 use crate::domain::ids::RunId;
 use crate::filelock::give_back;
 
-const MAGIC: &[u8; 16] = b"hvtui states 2\r\n";
+const MAGIC: &[u8; 16] = b"hvtui states 3\r\n";
 /// Bytes before head and data of a record.
 const NUMBERS: usize = 16;
 /// The longest head; a place takes less than a hundred bytes, the sums of a recording's files as many each.

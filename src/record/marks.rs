@@ -40,9 +40,14 @@ struct Versioned {
 
 /// Where the marks of a recording are, by its first file.
 pub fn path_of(recording: &Path) -> PathBuf {
+    beside(recording, "marks")
+}
+
+/// A file beside a recording that has something of this name.
+pub(super) fn beside(recording: &Path, what: &str) -> PathBuf {
     let name = recording.file_name().unwrap_or_default().to_string_lossy();
     let stem = name.strip_suffix(".mcap").unwrap_or(&name);
-    recording.with_file_name(format!("{stem}.marks.json"))
+    recording.with_file_name(format!("{stem}.{what}.json"))
 }
 
 /// The marks of a recording; none where there is no file.
@@ -87,7 +92,7 @@ pub fn change(recording: &Path, change: &MarkChange) -> Result<RunMarks, Error> 
 }
 
 /// Puts a whole new file in the place of one, readable by its owner alone.
-fn replace(path: &Path, text: &[u8]) -> Result<(), Error> {
+pub(super) fn replace(path: &Path, text: &[u8]) -> Result<(), Error> {
     let mut name = path.file_name().unwrap_or_default().to_owned();
     name.push(format!(".part-{}", std::process::id()));
     let part = path.with_file_name(name);

@@ -48,6 +48,7 @@ mod study;
 mod summary;
 mod survey;
 mod tfrecord;
+pub mod waits;
 pub mod writer;
 
 pub use check::{Check, FileCheck, FileState};

@@ -139,6 +139,11 @@ impl Queue {
         (state.bytes > self.limit / 4).then_some(state.taken)
     }
 
+    /// Bytes that wait.
+    pub(super) fn waiting(&self) -> u64 {
+        self.lock().bytes as u64
+    }
+
     /// How many envelopes were dropped in all.
     pub(super) fn dropped(&self) -> u64 {
         self.lock().dropped

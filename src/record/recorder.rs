@@ -15,6 +15,7 @@ use super::keeper::Keeper;
 use super::queue::{Queue, Taken};
 use super::segments::{self, Lock};
 use super::writer::{Totals, Writer};
+use crate::clock;
 use crate::domain::alerts::AlertRules;
 use crate::domain::event::Envelope;
 
@@ -57,6 +58,10 @@ struct Progress {
     opened: bool,
     /// How often nothing waited any more and all was put into the file.
     flushes: u64,
+    /// What the thread has taken of a processor, microseconds.
+    cpu_us: u64,
+    /// What it has written, bytes.
+    bytes: u64,
     error: Option<String>,
     left_out: Option<String>,
 }
@@ -68,6 +73,12 @@ pub struct Status {
     pub written: u64,
     /// Envelopes that were dropped because the disk was too slow, or too large to be written.
     pub dropped: u64,
+    /// Bytes that wait for the disk.
+    pub waiting: u64,
+    /// What writing has taken of a processor, microseconds.
+    pub cpu_us: u64,
+    /// Bytes that were written by this recorder.
+    pub bytes: u64,
     /// Whether there is a file.
     pub opened: bool,
     /// Why some of what came is left out: the recording has taken as much as it may.
@@ -176,6 +187,9 @@ impl Recorder {
         Status {
             written: progress.totals.envelopes,
             dropped: self.shared.queue.dropped(),
+            waiting: self.shared.queue.waiting(),
+            cpu_us: progress.cpu_us,
+            bytes: progress.bytes,
             opened: progress.opened,
             left_out: progress.left_out.clone(),
             error: progress.error.clone(),
@@ -301,6 +315,7 @@ impl Shared {
             let mut progress = self.progress();
             progress.totals = open.totals();
             progress.flushes += u64::from(is_flush);
+            progress.cpu_us = clock::thread_us();
             if let Err(error) = result {
                 progress.error = Some(error.to_string());
                 writer = None;
@@ -327,7 +342,9 @@ impl Shared {
     ) -> Result<(), Error> {
         budget.limit(self.cap.load(Ordering::Relaxed));
         for envelope in batch {
-            budget.took(envelope.at, bytes.swap(0, Ordering::Relaxed));
+            let written = bytes.swap(0, Ordering::Relaxed);
+            self.progress().bytes += written;
+            budget.took(envelope.at, written);
             let (worth, what) = budget::worth(&envelope.event);
             if !budget.admits(worth, writer.waiting()) {
                 writer.leave_out(envelope, what)?;

@@ -35,6 +35,9 @@ pub fn render(a: &RunAnalysis, b: &RunAnalysis, comparison: &Comparison) -> Stri
         out.push_str(row(metric).trim_end());
         out.push('\n');
     }
+    if let Some(part) = comparison.by_steps.as_ref().and_then(|steps| steps.part) {
+        let _ = writeln!(out, "\n{}", wrapped(&part.words(), 0));
+    }
     out.push_str("\nWhat differs\n");
     if comparison.differences.is_empty() {
         out.push_str("  nothing that is recorded\n");

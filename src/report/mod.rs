@@ -5,8 +5,10 @@ mod html;
 mod page;
 mod svg;
 pub mod text;
+mod waits_text;
 
 pub use page::page;
+pub use waits_text::waits_table;
 
 use chrono::{DateTime, Local};
 use unicode_width::UnicodeWidthStr;

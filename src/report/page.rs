@@ -8,6 +8,7 @@ use super::text::{number, step_facts};
 use crate::domain::analysis::{Finding, HostFigures, MetricFigures, RunAnalysis, StepPoint};
 use crate::domain::timing::Phase;
 use crate::domain::units::{bytes, counted, rate, short_duration_us};
+use crate::domain::wait_table::RankWaits;
 
 /// GPUs and ranks of which a line of its own is drawn.
 const LINES: usize = 8;
@@ -224,6 +225,35 @@ fn hosts(run: &RunAnalysis) -> String {
     table("Hosts", "", &["Host", "CPU", "peak", "memory", "clock ±"], &rows)
 }
 
+/// Who came late to the collectives of an imported run.
+fn waits(run: &RunAnalysis) -> String {
+    let Some(waits) = &run.waits else { return String::new() };
+    let us = |us: u32| short_duration_us(us.into());
+    let mean = |us: f64| short_duration_us(us.round() as u64);
+    let row = |one: &RankWaits| {
+        vec![
+            one.rank.to_string(),
+            format!("{:.0} %", one.last_share() * 100.0),
+            mean(one.late.mean_us),
+            us(one.late.p95_us),
+            us(one.late.max_us),
+            mean(one.wait.mean_us),
+            us(one.wait.p95_us),
+            us(one.wait.max_us),
+            short_duration_us(one.idle_us),
+        ]
+    };
+    let rows: Vec<Vec<String>> = waits.ranks.iter().map(row).collect();
+    let title = format!("Waits by rank, of {} of {} collectives", waits.told, waits.collectives);
+    let head = ["Rank", "last in", "late", "p95", "longest", "wait", "p95", "longest", "idle"];
+    let note = format!(
+        "<p class=\"dim\">{}; late: after the first rank; wait: until the last one had come</p>\n",
+        escaped(&waits.clock)
+    );
+    let table = table(&title, "", &head, if waits.told == 0 { &[] } else { &rows });
+    if table.is_empty() { table } else { table + &note }
+}
+
 fn tables(run: &RunAnalysis) -> String {
     let us = |value: u32| short_duration_us(value.into());
     let untold = run.ranks.iter().filter(|rank| rank.is_untold()).count();
@@ -268,6 +298,7 @@ fn tables(run: &RunAnalysis) -> String {
     if untold > 0 {
         let _ = writeln!(out, "<p class=\"dim\">{} told no steps</p>", counted(untold, "rank"));
     }
+    out.push_str(&waits(run));
     let gpus: Vec<Vec<String>> = run
         .gpus
         .iter()

@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use super::{WIDTH, local_second, local_time, wrapped};
+use super::{WIDTH, local_second, local_time, waits_table, wrapped};
 use crate::domain::analysis::{Finding, GpuFigures, RankFigures, RunAnalysis, Spread};
 use crate::domain::hooks::StepsBy;
 use crate::domain::ids::HostId;
@@ -32,6 +32,9 @@ pub fn render(run: &RunAnalysis, findings: &[Finding]) -> String {
     out.push_str(&metrics(run));
     out.push_str(&phases(run));
     out.push_str(&ranks(run));
+    if let Some(waits) = &run.waits {
+        out.push_str(&waits_table(waits, ROWS));
+    }
     out.push_str(&gpus(run));
     out.push_str(&rest(run));
     out.push_str(&marks(run));

@@ -10,6 +10,7 @@ use hvtui::domain::gpu::event::{GpuEvent, Happening};
 use hvtui::domain::host::LinkState;
 use hvtui::domain::ids::{HostId, Rank, RunId};
 use hvtui::domain::lease::{Lease, Leases};
+use hvtui::domain::recording_cost::RecordingCost;
 use hvtui::domain::run::RunStage;
 use hvtui::domain::run_status::{HostRunStatus, RunInventory};
 use hvtui::domain::standstill::StalledPhase;
@@ -29,6 +30,23 @@ fn press(story: &mut Story, keys: &str) -> Vec<Effect> {
 
 fn key(story: &mut Story, code: KeyCode) -> Vec<Effect> {
     story.send(Msg::Key(Key::plain(code)))
+}
+
+#[test]
+fn what_recording_costs_is_said_while_a_run_is_recorded() {
+    let mut story = training();
+    press(&mut story, "E");
+    let second_line = |story: &Story| text(&story.model, COLOR).lines().nth(1).unwrap().to_owned();
+    assert!(!second_line(&story).contains("recording"), "nothing is told yet");
+    let cost = RecordingCost { recordings: 1, cores: 0.0012, bytes_per_s: 8_300.0, dropped: 0, waiting: 0 };
+    story.send(Msg::RecordingCosts(Some(cost)));
+    let words = "recording: 0.1 % of a core, 8.1 K/s, nothing lost";
+    for size in [(80, 24), (200, 50)] {
+        story.send(Msg::Resize(size.0, size.1));
+        assert!(second_line(&story).trim_end().ends_with(words), "{}", second_line(&story));
+    }
+    story.send(Msg::RecordingCosts(None));
+    assert!(!second_line(&story).contains("recording"));
 }
 
 /// Both hosts of [`hanging`] tell what their GPUs do.

@@ -120,6 +120,16 @@ fn the_mnist_seeds_are_read() {
     }
 }
 
+#[test]
+fn waits() {
+    over_corpus("waits", bodies::waits);
+    let seed = |name: &str| {
+        let path = format!("{}/tests/fuzz/corpus/waits/{name}", env!("CARGO_MANIFEST_DIR"));
+        bodies::waits(&std::fs::read(path).expect("a seed"))
+    };
+    assert!(seed("two_ranks") && !seed("later"));
+}
+
 /// Else the fuzzer would only ever see what nothing is said of.
 #[test]
 fn the_seeds_of_what_ranks_write_are_read() {

@@ -64,6 +64,47 @@ fn left_out(told: &Value, what: &str) -> Option<u64> {
         .map(|one| one["count"].as_u64().unwrap())
 }
 
+/// The table of waits, from its head to the line behind it.
+fn waits_of(text: &str) -> &str {
+    let from = text.find("Waits by rank").unwrap_or_else(|| panic!("{text}"));
+    let table = &text[from..];
+    &table[..table.find("\n\n").unwrap_or(table.len())]
+}
+
+#[test]
+fn the_waits_of_a_horovod_timeline_are_in_its_reports() {
+    let person = Person::new(1);
+    let file = fixture("horovod.json");
+    let at_import = said(&person.run(&["import", &file, "--name", "kept"]));
+    let table = waits_of(&at_import);
+    assert!(table.lines().count() > 4 && table.contains("RANK   LAST"), "{at_import}");
+    // of the file itself, and of the run that was made of it
+    for run in [file.as_str(), "kept"] {
+        let report = said(&person.run(&["report", run]));
+        assert_eq!(waits_of(&report), table, "{report}");
+        let json = assert_fits("run-report", &person.run(&["report", run, "--json"]));
+        let ranks = json["waits"]["ranks"].as_array().unwrap();
+        assert_eq!((ranks.len(), &json["waits"]["clock"].is_string()), (2, &true));
+        let last: u64 = ranks.iter().map(|rank| rank["last_in"].as_u64().unwrap()).sum();
+        assert_eq!(last, json["waits"]["told"].as_u64().unwrap(), "one rank came last to each: {json}");
+        let page = said(&person.run(&["report", run, "--html", "-"]));
+        assert!(page.contains("<h2>Waits by rank, of "), "{page}");
+    }
+    // into a file: beside it, and of no other run
+    person.run(&["import", &file, "-o", "out.mcap"]);
+    assert!(said(&person.run(&["report", "out.mcap"])).contains("Waits by rank"));
+    std::fs::remove_file(person.home().join("out.mcap")).unwrap();
+    write(&person.home().join("out.mcap"), &events::run(2, 3));
+    let other = said(&person.run(&["report", "out.mcap"]));
+    assert!(!other.contains("Waits by rank"), "{other}");
+    // what can't be read costs the table alone
+    let broken = person.home().join("out.waits.json");
+    std::fs::write(&broken, "{\"version\":1,").unwrap();
+    let report = person.run(&["report", "out.mcap"]);
+    let words = String::from_utf8(report.stderr).unwrap();
+    assert!(report.status.success() && words.contains("out.waits.json: not the table of waits"), "{words}");
+}
+
 #[test]
 fn a_file_of_another_program_is_looked_at_without_being_kept() {
     let person = Person::new(1);

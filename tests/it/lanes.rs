@@ -1,9 +1,12 @@
 //! The lanes of the timeline: they follow the table of ranks, however many there are, and say what they show.
 
-use crate::common::world::{FREE, Gpu, START, Story, many_ranks, phases, training};
+use crate::common::world::{CLOCK_OFFSET, FREE, Gpu, START, Story, gpu_slots, many_ranks, phases, training};
 use crate::screens::{COLOR, shoot, text};
+use hvtui::domain::event::Event;
+use hvtui::domain::nccl_timing::{CollectiveTiming, CommId};
 use hvtui::domain::playback::PlaybackState;
-use hvtui::domain::time::Stamp;
+use hvtui::domain::run::RunStage;
+use hvtui::domain::time::{HostTime, Stamp};
 use hvtui::tui::canvas::{Caps, ColorDepth};
 use hvtui::tui::core::{Key, KeyCode, Msg, Screen};
 use hvtui::tui::screens::run::lanes::lane_columns;
@@ -261,5 +264,147 @@ fn times_stand_below_the_lanes_at_every_zoom() {
             assert!(to > from && usize::from(w) > apart[0]);
         }
         assert!(forms.len() >= 2, "parts of a second, and whole ones: {forms:?}");
+    }
+}
+
+/// A run on these GPUs for so many seconds, with a step each; `stall` says which rank takes how much longer in one.
+fn seconds(gpus: &[(&'static str, u32)], seconds: u64, stall: impl Fn(u64) -> Option<(u32, u32)>) -> Story {
+    let ranks = gpus.len() as u32;
+    let mut story = Story::new(&["gpu-a", "gpu-b"]);
+    story.gpu_host("gpu-a", 2).gpu_host("gpu-b", 2);
+    story.run("mnist", &gpu_slots(gpus));
+    story.stage(RunStage::Training, &[]);
+    story.model.ui.screen = Screen::Run;
+    for rank in 0..ranks {
+        story.rank(rank, Event::RankStarted { pid: 4000 + rank, t: HostTime(1) });
+    }
+    for second in 1..=seconds {
+        story.quiet = true;
+        let (who, longer) = stall(second).unwrap_or((0, 0));
+        for rank in 0..ranks {
+            let (own, waits) = if rank == who { (longer, 0) } else { (0, longer) };
+            story.step(rank, second, 1.0, [4_900, 14_200, 22_900 + own, 1_000 + waits, 5_400, 2_500]);
+        }
+        let gpu = |mem| Gpu { util: 60, mem, user: None, throttle: &[] };
+        story.sample("gpu-a", 40.0, &[gpu(if second < seconds / 2 { 20 } else { 120 }), gpu(20)]);
+        story.sample("gpu-b", 40.0, &[gpu(20), gpu(20)]);
+        story.quiet = false;
+        story.wait_ms(1_000);
+    }
+    press(&mut story, "t");
+    story
+}
+
+const FOUR: [(&str, u32); 4] = [("gpu-a", 0), ("gpu-a", 1), ("gpu-b", 0), ("gpu-b", 1)];
+
+#[test]
+fn memories_hosts_and_networks_have_their_lanes_from_the_start_of_the_run() {
+    // samples of five minutes are kept whole
+    let mut story = seconds(&[("gpu-a", 0), ("gpu-b", 0)], 1_500, |_| None);
+    story.send(Msg::Resize(200, 60));
+    press(&mut story, "f");
+    let of = |name: &str| lane(&story, name);
+    for name in
+        ["gpu-a:0", "mem 141G", "gpu-a cpu", "gpu-a mem", "gpu-a rx 12K", "gpu-a tx 46M", "gpu-b tx 46M"]
+    {
+        let shown = of(name);
+        let (from, to) = (shown.len() / 20, shown.chars().count() * 19 / 20);
+        let known = shown.chars().take(to).skip(from);
+        let screen = text(&story.model, PLAIN);
+        assert!(to > 100 && known.clone().all(|glyph| glyph != ' '), "{name}: {shown}\n{screen}");
+    }
+    let memory: Vec<char> = of("mem 141G").chars().collect();
+    assert!(memory[40] < memory[120], "it grew: {memory:?}");
+    shoot("lanes-whole-run", story, &[(200, 60)], COLOR);
+}
+
+#[test]
+fn a_stall_stands_in_the_lane_of_the_rank_that_stalled_at_any_zoom() {
+    let stall = |second: u64| (second == 200).then_some((2, 60_000));
+    for length in [400, 3_000] {
+        let mut story = seconds(&FOUR, length, stall);
+        let (_, run) = story.model.shown_run().unwrap();
+        let held = run.trainers().all(|one| one.state.step_count == one.state.steps.len() as u64);
+        assert_eq!(held, length < 500, "some steps are no longer held");
+        story.send(Msg::Resize(120, 40));
+        press(&mut story, "f");
+        let stalls = |rank: u32| lane(&story, &format!("rank {rank}")).matches('↑').count();
+        let told = [0, 1, 2, 3].map(stalls);
+        // what is kept of that time may lie in two columns
+        assert!(told == [0, 0, 1, 0] || told == [0, 0, 2, 0], "{told:?} {}", text(&story.model, PLAIN));
+    }
+    let mut story = seconds(&FOUR, 400, stall);
+    story.send(Msg::Resize(120, 40));
+    press(&mut story, "f");
+    shoot("lanes-stall", story, &[(80, 24), (120, 40)], COLOR);
+}
+
+/// The training of four ranks, each of which hides some of its allreduce.
+fn hiding() -> Story {
+    let mut story = training();
+    for step in 121..=160 {
+        for rank in 0..4 {
+            story.step_hiding(rank, step, 0.1, phases(0), 14_000);
+        }
+        story.wait_ms(62);
+    }
+    press(&mut story, "t");
+    story
+}
+
+#[test]
+fn what_is_hidden_of_the_allreduce_has_a_lane_below_the_selected_rank() {
+    let mut story = hiding();
+    press(&mut story, "ssj");
+    let (lanes, _) = names(&mut story, (120, 40));
+    let at = lanes.iter().position(|name| name.starts_with("network")).unwrap_or_else(|| panic!("{lanes:?}"));
+    assert!(lanes[at - 1].starts_with("rank 1"), "{lanes:?}");
+    let shares = |name: &str| {
+        let shown = lane(&story, name);
+        let count = |glyphs: &str| shown.chars().filter(|glyph| glyphs.contains(*glyph)).count() as f64;
+        count("wx") / shown.chars().count() as f64
+    };
+    // 11.3 + 5.4 of 61.2 ms are exposed, 14 more are hidden
+    let (own, network) = (shares("rank 1"), shares("network"));
+    assert!((0.2..0.34).contains(&own) && (0.42..0.58).contains(&network), "{own} {network}");
+    shoot("lanes-network", hiding(), &[(80, 24), (120, 40)], COLOR);
+}
+
+#[test]
+fn collectives_of_nccl_have_a_lane_where_no_steps_are_told() {
+    let mut story = Story::new(&["gpu-a"]);
+    story.gpu_host("gpu-a", 2);
+    story.run("mnist", &gpu_slots(&[("gpu-a", 0), ("gpu-a", 1)]));
+    story.stage(RunStage::Training, &[]);
+    story.model.ui.screen = Screen::Run;
+    story.clock("gpu-a", 0);
+    for seq in 1..=400 {
+        for rank in 0..2 {
+            let t = Some(HostTime((story.at.0 - CLOCK_OFFSET) as u64));
+            let timing = CollectiveTiming {
+                comm: CommId(7),
+                ranks: 2,
+                comm_rank: rank,
+                func: "AllReduce".to_owned(),
+                seq,
+                bytes: 1 << 20,
+                datatype: String::new(),
+                t,
+                dur_ns: 80_000_000,
+                gpu_ns: None,
+                every: 1,
+                lost: 0,
+            };
+            story.rank(rank, Event::CollectiveDone { timing: Box::new(timing) });
+        }
+        story.wait_ms(100);
+    }
+    press(&mut story, "t");
+    story.send(Msg::Resize(120, 40));
+    for zoom in ["", "f"] {
+        press(&mut story, zoom);
+        let shown = lane(&story, "network");
+        let busy = shown.chars().filter(|glyph| *glyph == 'x').count() as f64;
+        assert!(busy > 20.0, "{shown}");
     }
 }

@@ -16,8 +16,9 @@ use hvtui::record::{Reader, Study, Writer};
 use hvtui::tui::canvas::{Caps, ColorDepth};
 use hvtui::tui::core::{Analyzed, Effect, Key, KeyCode, Mouse, MouseKind, Msg, PlayCommand, Screen};
 use hvtui::tui::screens::replay::selection::{FiguresUi, selected};
-use hvtui::tui::screens::run::Pane;
+use hvtui::tui::screens::run::lanes::lane_columns;
 use hvtui::tui::screens::run::rows::{RankRow, rows};
+use hvtui::tui::screens::run::{Pane, timeline};
 use hvtui::tui::source::EventSource;
 use hvtui::tui::source::replay::Replay;
 
@@ -208,6 +209,129 @@ fn the_mouse_selects_on_the_lanes() {
     story.send(Msg::Mouse(Mouse { kind: MouseKind::Click, column: 40, row }));
     let moved = story.send(Msg::Mouse(Mouse { kind: MouseKind::Drag, column: 50, row }));
     assert!(matches!(moved[..], [Effect::Play(PlayCommand::SeekTo(_))]), "{moved:?}");
+}
+
+/// The row of the screen on which the lane of a rank stands: behind the table, which has it too.
+fn lane_of(story: &Story, rank: u32) -> u16 {
+    let screen = text(&story.model, COLOR);
+    let begins = format!(" rank {rank}");
+    let lines = screen.lines().collect::<Vec<_>>();
+    let row = lines.iter().rposition(|line| line.starts_with(&begins));
+    row.unwrap_or_else(|| panic!("the lane of rank {rank} on\n{screen}")) as u16
+}
+
+/// The moment under a column of the lanes.
+fn moment_at(story: &Story, column: u16) -> i64 {
+    let (from, to) = timeline(&story.model);
+    let (x, w) = lane_columns(&story.model, story.model.shown_run().unwrap().1);
+    from.0 + to.micros_since(from) * i64::from(column - x) / i64::from(w - 1)
+}
+
+#[test]
+fn a_click_on_a_lane_goes_there_and_selects_its_rank() {
+    let mut story = opened(training());
+    story.send(Msg::Resize(120, 40));
+    let row = lane_of(&story, 2);
+    let at = moment_at(&story, 60);
+    let click = |kind| Msg::Mouse(Mouse { kind, column: 60, row });
+    assert_eq!(story.send(click(MouseKind::Click)), [], "it may become a selection");
+    assert_eq!(story.send(Msg::Released), [Effect::Play(PlayCommand::SeekTo(Stamp(at)))]);
+    assert_eq!(story.model.ui.run.ranks.on, Some(RankRow::Rank(Rank(2))));
+    assert_eq!(selected(&story.model), None);
+    // the lanes have moved away below the second press
+    go(&mut story, Stamp(at));
+    assert_eq!(story.send(click(MouseKind::DoubleClick)), []);
+    assert_eq!(story.send(Msg::Released), []);
+    // one that became a selection is no click
+    story.send(click(MouseKind::Click));
+    story.send(Msg::Mouse(Mouse { kind: MouseKind::Drag, column: 70, row }));
+    assert_eq!(story.send(Msg::Released), []);
+    assert!(selected(&story.model).is_some());
+    // nor is one that a question has covered meanwhile
+    story.send(click(MouseKind::Click));
+    press(&mut story, "?");
+    assert_eq!(story.send(Msg::Released), []);
+}
+
+#[test]
+fn the_lane_of_a_slot_selects_the_rank_that_is_on_it() {
+    let mut story = opened(training());
+    story.send(Msg::Resize(120, 40));
+    let screen = text(&story.model, COLOR);
+    let row =
+        screen.lines().collect::<Vec<_>>().iter().rposition(|line| line.starts_with(" gpu-b:1")).unwrap();
+    story.send(Msg::Mouse(Mouse { kind: MouseKind::Click, column: 60, row: row as u16 }));
+    assert!(matches!(story.send(Msg::Released)[..], [Effect::Play(PlayCommand::SeekTo(_))]));
+    assert_eq!(story.model.ui.run.ranks.on, Some(RankRow::Rank(Rank(3))));
+}
+
+#[test]
+fn the_wheel_zooms_at_the_mouse() {
+    let mut story = opened(training());
+    story.send(Msg::Resize(120, 40));
+    let middle = Stamp(i64::midpoint(START.0, story.at.0));
+    go(&mut story, middle);
+    let row = lane_of(&story, 1);
+    for kind in [MouseKind::WheelUp, MouseKind::WheelUp, MouseKind::WheelUp, MouseKind::WheelDown] {
+        let (before, under) = (timeline(&story.model), moment_at(&story, 90));
+        let effects = story.send(Msg::Mouse(Mouse { kind, column: 90, row }));
+        let [Effect::Play(PlayCommand::SeekTo(to)), Effect::ShowWindow(_)] = effects[..] else {
+            panic!("{effects:?}")
+        };
+        go(&mut story, to);
+        let (after, still) = (timeline(&story.model), moment_at(&story, 90));
+        let length = |(from, to): (Stamp, Stamp)| to.micros_since(from);
+        assert_eq!(length(after) < length(before), kind == MouseKind::WheelUp);
+        assert!((still - under).abs() <= length(after) / 100, "{under} is now {still}");
+    }
+    // beside the lanes it moves the selected rank, as before
+    let before = story.model.ui.run.window;
+    story.send(Msg::Mouse(Mouse { kind: MouseKind::WheelDown, column: 2, row }));
+    assert_eq!(
+        (story.model.ui.run.window, &story.model.ui.run.ranks.on),
+        (before, &Some(RankRow::Rank(Rank(3))))
+    );
+}
+
+#[test]
+fn the_mouse_freezes_a_run_that_goes_on() {
+    let live = || {
+        let mut story = training();
+        story.model.ui.screen = Screen::Run;
+        story.send(Msg::Resize(120, 40));
+        if !text(&story.model, COLOR).contains("─ timeline") {
+            press(&mut story, "t");
+        }
+        story
+    };
+    let mut story = live();
+    let row = lane_of(&story, 1);
+    let at = |kind, column| Msg::Mouse(Mouse { kind, column, row });
+    // it is zoomed without being frozen
+    let before = timeline(&story.model);
+    assert_eq!(story.send(at(MouseKind::WheelUp, 60)), []);
+    let after = timeline(&story.model);
+    assert!(after.1 == before.1 && after.0 > before.0 && story.model.ui.screen == Screen::Run);
+    let moment = moment_at(&story, 60);
+    story.send(at(MouseKind::Click, 60));
+    let effects = story.send(Msg::Released);
+    let [Effect::OpenReplay(_), Effect::Play(PlayCommand::SeekTo(to))] = effects[..] else {
+        panic!("{effects:?}")
+    };
+    assert_eq!((to.0, story.model.ui.screen), (moment, Screen::Replay));
+    assert_eq!(story.model.ui.run.ranks.on, Some(RankRow::Rank(Rank(1))));
+
+    let mut story = live();
+    story.send(at(MouseKind::Click, 60));
+    let effects = story.send(at(MouseKind::Drag, 64));
+    assert!(matches!(effects[..], [Effect::OpenReplay(_)]), "{effects:?}");
+    story.send(at(MouseKind::Drag, 70));
+    assert_eq!(story.send(Msg::Released), []);
+    let end = story.at;
+    let effects = go(&mut story, end);
+    assert!(matches!(effects[0], Effect::Analyze { .. }), "{effects:?}");
+    let (from, to) = selected(&story.model).unwrap();
+    assert!(from.0 < to.0 && to <= end);
 }
 
 #[test]

@@ -12,9 +12,9 @@ use crate::cli::paths::Paths;
 use crate::cli::recording;
 use crate::domain::text::sanitize;
 use crate::domain::units::{bytes, counted, duration_us};
-use crate::record::Store;
-use crate::record::import::{Imported, Place, WaitTable};
-use crate::report::wrapped;
+use crate::record::import::{Imported, Place};
+use crate::record::{Store, waits};
+use crate::report::{waits_table, wrapped};
 
 /// Ranks of the table, the latest; `--json` has all.
 const ROWS: usize = 32;
@@ -86,55 +86,9 @@ fn words(imported: &Imported, to_file: bool) -> String {
         let words = format!("{}: {}; {}", left_out.what, left_out.count, left_out.why);
         let _ = writeln!(out, "{}", wrapped(&sanitize(&words), 2));
     }
-    if let Some(waits) = &imported.waits {
-        out.push_str(&table(waits, &imported.clock));
+    if let Some(waits) = waits::of(imported) {
+        out.push_str(&waits_table(&waits, ROWS));
     }
     let _ = writeln!(out, "\nNext: hvtui report {label}\n      hvtui replay {label}");
-    out
-}
-
-/// Who came late, and who waited how long.
-fn table(waits: &WaitTable, clock: &str) -> String {
-    let mut out =
-        format!("\nWaits by rank, of {} of {} collectives ({clock})\n", waits.told, waits.collectives);
-    if waits.told == 0 {
-        out.push_str("  none tells when each rank came\n");
-        return out;
-    }
-    let _ = writeln!(
-        out,
-        "  {:>5} {:>6} {:>8} {:>8} {:>8} {:>8} {:>8} {:>8} {:>8}",
-        "RANK", "LAST", "LATE", "P95", "MAX", "WAIT", "P95", "MAX", "IDLE"
-    );
-    let mut rows: Vec<_> = waits.ranks.iter().collect();
-    if rows.len() > ROWS {
-        rows.sort_by(|a, b| b.late.mean_us.total_cmp(&a.late.mean_us));
-        rows.truncate(ROWS);
-        rows.sort_by_key(|row| row.rank);
-    }
-    let us = |us: u32| duration_us(us.into());
-    for row in &rows {
-        let last = row.last_in as f64 * 100.0 / row.collectives.max(1) as f64;
-        let _ = writeln!(
-            out,
-            "  {:>5} {:>6} {:>8} {:>8} {:>8} {:>8} {:>8} {:>8} {:>8}",
-            row.rank.0,
-            format!("{last:.0} %"),
-            duration_us(row.late.mean_us.round() as u64),
-            us(row.late.p95_us),
-            us(row.late.max_us),
-            duration_us(row.wait.mean_us.round() as u64),
-            us(row.wait.p95_us),
-            us(row.wait.max_us),
-            duration_us(row.idle_us)
-        );
-    }
-    if waits.ranks.len() > rows.len() {
-        let _ =
-            writeln!(out, "  {} more ranks are less late; --json has all", waits.ranks.len() - rows.len());
-    }
-    let legend = "LATE: mean time after the first rank; WAIT: mean time until the last one had come; \
-                  IDLE: sum of what it waited after its last tensor of a step, where all ranks tell";
-    let _ = writeln!(out, "{}", wrapped(legend, 2));
     out
 }

@@ -13,7 +13,7 @@ use crate::cli::paths::Paths;
 use crate::cli::{recording, whole_file};
 use crate::domain::analysis::{Finding, RunAnalysis, Window, findings};
 use crate::domain::marks::RunMarks;
-use crate::record::{Reader, figures, marks};
+use crate::record::{Reader, figures, marks, waits};
 use crate::report::{page, text};
 
 /// The object of `--json`.
@@ -29,7 +29,7 @@ struct Told<'a> {
 pub fn run(args: &ReportArgs, paths: &Paths) -> Result<ExitCode, Failure> {
     let meant = recording::meant(&args.run, paths)?;
     let reader = figures::open(&meant.path)?;
-    let run = with_marks(&reader, analyze(&reader)?);
+    let run = with_kept(&reader, analyze(&reader)?);
     let findings = findings(&run);
     if let Some(path) = &args.html {
         write(path, &page(&run, &findings))?;
@@ -47,13 +47,18 @@ fn analyze(reader: &Reader) -> Result<RunAnalysis, Failure> {
     run.ok_or_else(|| Failure::usage("the recording was not read to its end"))
 }
 
-/// With what a person has noted; figures are right without it.
-fn with_marks(reader: &Reader, run: RunAnalysis) -> RunAnalysis {
+/// With what lies beside the recording: what a person has noted, and the waits of an import. Figures are right without it.
+fn with_kept(reader: &Reader, run: RunAnalysis) -> RunAnalysis {
     let marks = marks::read(reader.path()).unwrap_or_else(|error| {
         note(&error.to_string());
         RunMarks::default()
     });
-    RunAnalysis { marks: marks.all().to_vec(), ..run }
+    let waits = reader.spec().map_or(Ok(None), |spec| waits::read(reader.path(), &spec.id));
+    let waits = waits.unwrap_or_else(|error| {
+        note(&error.to_string());
+        None
+    });
+    RunAnalysis { marks: marks.all().to_vec(), waits, ..run }
 }
 
 /// Into a file; `-` is standard output.

@@ -19,6 +19,7 @@ use crate::domain::series::Series;
 use crate::domain::straggler::Lost;
 use crate::domain::time::Stamp;
 use crate::domain::timing::Phase;
+use crate::domain::wait_table::WaitTable;
 
 use super::gpus::UtilPoint;
 
@@ -459,6 +460,8 @@ pub struct RunAnalysis {
     /// What a person has noted of it; they lie beside the recording.
     #[serde(serialize_with = "as_told")]
     pub marks: Vec<RunMark>,
+    /// Who came late to its collectives, where it was imported from a trace that tells that.
+    pub waits: Option<WaitTable>,
     /// What charts show.
     #[serde(skip)]
     pub charts: Charts,

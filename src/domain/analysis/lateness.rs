@@ -90,3 +90,36 @@ pub(super) fn part_waits(parts: &mut [Part]) {
         part.moved(least);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use crate::domain::analysis::fixtures::{Told, spec, timing};
+    use crate::domain::clock_fit::ClockSample;
+    use crate::domain::event::{Event, Origin};
+    use crate::domain::ids::HostId;
+    use crate::domain::time::HostTime;
+
+    #[test]
+    fn a_lead_is_judged_by_what_a_message_takes_at_its_time() {
+        let mut spec = spec(2);
+        spec.placements[1].host = HostId::from("gpu-b");
+        let mut told = Told::new(spec);
+        // the way to the hosts is quick at first, and slow after an outage of an hour
+        for (from, rtt_us) in [(0, 400), (3_600, 9_000)] {
+            for second in from..from + 30 {
+                for host in ["gpu-a", "gpu-b"] {
+                    let host_time = HostTime(second * 1_000_000);
+                    let sample = ClockSample { host_time, offset_us: 0, rtt_us };
+                    told.tell(Origin::Host(HostId::from(host)), Event::ClockSampled { sample });
+                }
+            }
+            // the second one is last, by 2 ms
+            for step in from + 2..from + 12 {
+                told.step(0, timing(step, [10, 20, 30, 2, 10, 10]));
+                told.step(1, timing(step, [12, 20, 30, 0, 10, 10]));
+            }
+        }
+        let run = told.analyzer.finish(None);
+        assert_eq!((run.steps.judged, run.ranks[1].last_in), (20, Some(10)), "the 10 before the outage");
+    }
+}

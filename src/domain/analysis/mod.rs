@@ -265,6 +265,9 @@ impl Analyzer {
     fn step(&mut self, number: u32, within: Option<Rank>, timing: &StepTiming) {
         let clock = self.clock_of(within.unwrap_or(Rank(number)));
         let start = self.fits.get(clock.host);
+        // what a message takes now: the quickest of all was maybe hours ago, on another way
+        let near = start.and_then(|fit| fit.message_us(timing.start));
+        let clock = HostClock { unsure_us: near.unwrap_or(clock.unsure_us), ..clock };
         let start = start.and_then(|fit| Some((fit.stamp(timing.start)?, fit.unsure_us(timing.start)?)));
         self.steps.step(number, within.is_some(), (clock, start), timing);
         if self.counting && self.window.holds(timing.step) {

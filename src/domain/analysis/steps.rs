@@ -77,7 +77,7 @@ impl Part {
 pub(super) struct HostClock {
     /// Which host.
     pub(super) host: usize,
-    /// It is known to so much, microseconds: half of the fastest ping.
+    /// What a message to it takes, microseconds: half of the quickest ping around the step, else of all.
     pub(super) unsure_us: u32,
 }
 

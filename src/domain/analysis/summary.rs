@@ -94,6 +94,7 @@ pub(super) fn of(analyzer: Analyzer, damage: Option<String>) -> RunAnalysis {
         collectives: collectives.sentence(place),
         facts,
         marks: Vec::new(),
+        waits: None,
         estimates: estimates(&steps, &all),
         ranks,
         log: logs.figures(outcome.as_ref().and_then(|outcome| outcome.root)),

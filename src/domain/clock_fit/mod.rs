@@ -167,6 +167,15 @@ impl ClockFit {
         Some(line.uncertainty_us.saturating_add(line::drifted_us(drifts_us)))
     }
 
+    /// What a message to the host takes around a moment of it, microseconds: half of the quickest ping near it. `None` where none
+    /// is near.
+    pub fn message_us(&self, time: HostTime) -> Option<u32> {
+        let (first, last) = (time.0.saturating_sub(NEAR_US), time.0.saturating_add(NEAR_US));
+        let newest_first = self.pings.best.iter().rev().skip_while(|ping| ping.host_time.0 > last);
+        let near = newest_first.take_while(|ping| ping.host_time.0 >= first);
+        near.map(|ping| ping.rtt_us.div_ceil(2)).min()
+    }
+
     /// The latest round trip in microseconds.
     pub fn rtt_us(&self) -> Option<u32> {
         self.pings.recent.back().map(|s| s.rtt_us)

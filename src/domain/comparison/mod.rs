@@ -1,6 +1,7 @@
 //! Two runs side by side: the same metrics over the steps that both have, how sure their difference is, and what differs in
 //! what was run. Pure.
 
+mod by_step;
 mod condition;
 mod metric;
 
@@ -8,6 +9,7 @@ use serde::Serialize;
 
 use crate::domain::analysis::{Fact, RunAnalysis, Window};
 
+pub use by_step::{BySteps, Part, StepBucket};
 pub use condition::{Condition, ConditionError, Verdict};
 pub use metric::{METRICS, Metric, Unit, metric};
 
@@ -74,6 +76,8 @@ pub struct Comparison {
     pub differences: Vec<Difference>,
     /// What limits the comparison, in sentences.
     pub notes: Vec<String>,
+    /// Their common steps side by side, and where the runs part; `None` where they have none.
+    pub by_steps: Option<BySteps>,
 }
 
 /// The steps that both runs have; `None` where there are none.
@@ -90,6 +94,8 @@ pub fn compare(a: &Side, b: &Side) -> Comparison {
         metrics: metrics.filter(|metric| metric.a.is_some() || metric.b.is_some()).collect(),
         differences: differences(&a.whole.facts, &b.whole.facts),
         notes: notes(&a.whole, &b.whole),
+        by_steps: common_steps(&a.whole, &b.whole)
+            .map(|common| by_step::by_steps(a.common(), b.common(), common)),
     }
 }
 

@@ -160,3 +160,32 @@ fn a_bad_condition_is_pointed_at() {
     assert_eq!(pointed(" p95 >+5q"), " p95 >+5q\n        ^ not a unit of p95: write +5% or +5ms");
     assert!(Condition::parse("samples/s<-100/s").is_ok() && Condition::parse("gpu-memory>+1GiB").is_ok());
 }
+
+#[test]
+fn the_steps_in_which_two_runs_part_are_told_with_their_phase() {
+    let run = |slower: &dyn Fn(u64) -> u32| {
+        let mut told = Told::new(spec(1));
+        for step in 1..=640 {
+            told.step(0, timing(step, [10 + slower(step), 40, 50, 0, 0, 0]));
+        }
+        side(told.finish(RunEnd::Finished))
+    };
+    let part = |a: &Side, b: &Side| compare(a, b).by_steps.unwrap().part.map(|part| part.words());
+    let even = run(&|_| 0);
+    let late = run(&|step| if (201..=300).contains(&step) { 18 } else { 0 });
+    // by so much, as well as the buckets know their medians
+    let says = |words: String, how: &str, percents: [u32; 3]| {
+        let told = percents.map(|percent| format!("B is {how}{percent} %, in data"));
+        assert!(told.contains(&words), "{words}");
+    };
+    says(part(&even, &late).unwrap(), "slower in steps 201 to 300: +", [17, 18, 19]);
+    says(part(&late, &even).unwrap(), "faster in steps 201 to 300: −", [14, 15, 16]);
+    // from the first step to the last it is what the metrics say, and one stall is no part
+    for b in [run(&|_| 18), run(&|step| if step == 300 { 900 } else { 0 }), run(&|_| 0)] {
+        assert_eq!(part(&even, &b), None);
+    }
+    let buckets = compare(&even, &late).by_steps.unwrap().buckets;
+    assert_eq!((buckets.len(), buckets[0].from_step, buckets[63].to_step), (64, 1, 640));
+    assert!(buckets[25].a_us == buckets[0].a_us && buckets[25].b_us > buckets[25].a_us, "{buckets:?}");
+    assert_eq!(compare(&side(noisy(0, 1)), &side(noisy(0, 777))).by_steps.unwrap().part, None);
+}

@@ -10,6 +10,7 @@ use crate::domain::marks::RunMarks;
 use crate::domain::playback::PlaybackState;
 use crate::domain::preflight::Finding;
 use crate::domain::question::Question;
+use crate::domain::recording_cost::RecordingCost;
 use crate::domain::run::{KeptRecordings, RunSummary};
 use crate::domain::run_status::RunInventory;
 use crate::domain::signal::SignalAnswer;
@@ -36,6 +37,8 @@ pub enum Msg {
     Key(Key),
     /// The mouse was used.
     Mouse(Mouse),
+    /// The left button of the mouse was let go.
+    Released,
     /// Text was pasted.
     Paste(String),
     /// The terminal has this many columns and rows.
@@ -46,6 +49,8 @@ pub enum Msg {
     RunsListed(Vec<RunSummary>),
     /// What these recordings take.
     RecordingsKept(KeptRecordings),
+    /// What it costs to write those that are being written; `None` once there is none.
+    RecordingCosts(Option<RecordingCost>),
     /// Answer to [`crate::tui::core::Effect::DeleteRuns`].
     RunsDeleted {
         /// Those that have no recording any more.

@@ -44,6 +44,7 @@ fn message(clicks: &mut Clicks, event: &Event, now: HostTime) -> Option<Msg> {
             let kind = match event.kind {
                 MouseEventKind::Down(MouseButton::Left) => clicks.pressed((event.column, event.row), now),
                 MouseEventKind::Drag(MouseButton::Left) => MouseKind::Drag,
+                MouseEventKind::Up(MouseButton::Left) => return Some(Msg::Released),
                 MouseEventKind::ScrollUp => MouseKind::WheelUp,
                 MouseEventKind::ScrollDown => MouseKind::WheelDown,
                 _ => return None,

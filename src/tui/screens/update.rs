@@ -35,7 +35,7 @@ pub fn update_all(model: &mut Model, messages: Vec<Msg>) -> Vec<Effect> {
     // the first notice takes a line of the screen, the last one gives it back
     let mut area = model.area();
     for msg in messages {
-        let is_input = matches!(msg, Msg::Key(_) | Msg::Mouse(_) | Msg::Paste(_));
+        let is_input = matches!(msg, Msg::Key(_) | Msg::Mouse(_) | Msg::Released | Msg::Paste(_));
         if is_input && (unsettled || area != model.area()) {
             settle(model);
             unsettled = false;
@@ -73,6 +73,7 @@ fn take(model: &mut Model, msg: Msg) -> Vec<Effect> {
         }
         Msg::Key(key) => key_pressed(model, key),
         Msg::Mouse(mouse) => mouse_used(model, mouse),
+        Msg::Released => run::mouse::released(model),
         Msg::Paste(text) => pasted(model, &text),
         Msg::Resize(columns, rows) => {
             model.size = (columns, rows);
@@ -87,6 +88,10 @@ fn take(model: &mut Model, msg: Msg) -> Vec<Effect> {
             let mut effects = ask_hosts(model);
             effects.extend(launch::outdated::ask_again(model));
             effects
+        }
+        Msg::RecordingCosts(cost) => {
+            model.ui.events.recording = cost;
+            Vec::new()
         }
         msg @ (Msg::RunsListed(_)
         | Msg::RecordingsKept(_)

@@ -26,6 +26,7 @@ use crate::launcher::session::{Output, Session};
 use crate::record::Store;
 use crate::tui::core::{Effect, Level, Look, Msg};
 use crate::tui::source::checkups::{Asking, Checkups, SoFar};
+use crate::tui::source::cost::CostMeter;
 use crate::tui::source::ended::{Ended, Finished, Troubles};
 use crate::tui::source::files::{Filed, Files};
 use crate::tui::source::finishing::Finishing;
@@ -67,6 +68,8 @@ pub struct Live {
     alerts: AlertCommand,
     /// When alerts of a replay are told.
     rules: Arc<AlertRules>,
+    /// What recording costs.
+    cost: CostMeter,
 }
 
 impl Live {
@@ -98,6 +101,7 @@ impl Live {
             unseen: 0,
             alerts: AlertCommand::new(None),
             rules: Arc::default(),
+            cost: CostMeter::default(),
         }
     }
 
@@ -198,6 +202,11 @@ impl Live {
     fn tell_troubles(&mut self) {
         while let Some(trouble) = self.recorded.trouble() {
             self.notice(Level::Warning, trouble);
+        }
+        let now = clock::host_now();
+        if self.cost.is_due(now) {
+            let told = self.cost.look(now, self.recorded.statuses());
+            self.queue.extend(told);
         }
     }
 

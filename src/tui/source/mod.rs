@@ -4,6 +4,7 @@
 mod behind;
 mod catch_up;
 mod checkups;
+mod cost;
 pub mod ended;
 mod figures;
 mod files;

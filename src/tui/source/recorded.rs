@@ -23,7 +23,7 @@ use crate::domain::run::RunSpec;
 use crate::domain::time::{HostTime, Stamp};
 use crate::domain::world::RunState;
 use crate::launcher::session::{Output, Session};
-use crate::record::{Flush, Recorder, Store, weight};
+use crate::record::{Flush, Recorder, Status, Store, weight};
 use crate::tui::source::behind::{Behind, is_of_now};
 use crate::tui::source::ended::{Ended, Finished, Troubles, no_longer_whole, not_recorded};
 use crate::tui::source::lookout::Lookout;
@@ -301,6 +301,11 @@ impl Recorded {
     /// Whether a run is recorded here, or was up to its end.
     pub fn is_recorded(&self, run: &RunId) -> bool {
         !self.unrecorded.contains(run)
+    }
+
+    /// How the recordings go that are being written.
+    pub fn statuses(&self) -> impl Iterator<Item = Status> {
+        self.active.values().map(|active| active.recorder.status())
     }
 
     /// What went wrong with recordings: a sentence each, once. Runs go on without.

@@ -35,7 +35,7 @@ use hvtui::tui::screens::{HostEntry, Mode, Model, update};
 pub(crate) const START: Stamp = Stamp(1_795_271_400_000_000);
 
 /// How far a host's clock is behind the client's in these tests, microseconds.
-const CLOCK_OFFSET: i64 = START.0 - 1_000_000_000;
+pub(crate) const CLOCK_OFFSET: i64 = START.0 - 1_000_000_000;
 
 /// A model with its event stream; every method is one thing that happens.
 pub(crate) struct Story {

@@ -85,8 +85,14 @@ fn the_screens_of_a_replay_are_an_asciicast() {
     assert!(screens.len() > 20 && *length > 2.0, "{} in {length}", screens.len());
     assert!(last.contains("Replay") && last.contains("─ timeline") && last.contains("rank 3!"), "{last}");
     assert!(screens[0].1.contains("+00:00"), "it begins at the beginning: {}", screens[0].1);
-    let [(at, words)] = markers[..] else { panic!("{markers:?}") };
+    let (at, words) = markers[0];
     assert!((at - 1.5_f64).abs() < 0.001 && words.contains("loader slow"), "{at} {words}");
+    // what the screen tells as an incident is one too, at its moment and once
+    let [(at, words)] = markers[1..] else { panic!("{markers:?}") };
+    assert!((1.5..*length).contains(&at) && words.contains("rank 3"), "{at} {words}");
+    let told = screens.iter().find(|(_, screen)| screen.contains("is a straggler")).unwrap().0;
+    // the verdict names it a little before it is an incident
+    assert!((told..told + 1.0).contains(&at), "{at} {told}");
 
     // a part of it, on the usual size
     let part = export(&["--screens", "--from", "1", "--to-time", "2"]);

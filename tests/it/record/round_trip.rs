@@ -201,6 +201,9 @@ fn a_recorder_ends_a_chunk_that_nothing_follows() {
     while recorder.status().written < all.len() as u64 {
         std::thread::yield_now();
     }
+    // and says what that cost
+    let status = recorder.status();
+    assert!(status.cpu_us > 0 && status.waiting == 0, "{status:?}");
     let reader = Reader::open(&path).unwrap();
     assert_eq!(reader.integrity(), &Integrity::NotClosed);
     assert_eq!(read(&reader), all);

@@ -8,6 +8,7 @@ use std::collections::VecDeque;
 
 use crate::domain::alerts::{Alert, AlertKind};
 use crate::domain::gpu::health::Severity;
+use crate::domain::recording_cost::RecordingCost;
 use crate::domain::time::Stamp;
 use crate::tui::core::keymap::{EVERYWHERE, LAUNCH, LISTS};
 use crate::tui::core::list::Cursor;
@@ -41,6 +42,8 @@ pub(super) static ENTRY: Entry = Entry {
 pub struct EventsUi {
     /// The cursor.
     pub cursor: Cursor<EventId>,
+    /// What it costs to write recordings, while some are written.
+    pub recording: Option<RecordingCost>,
     /// Notices of this program, oldest first.
     notices: VecDeque<Notice>,
     /// How many notices there have been.

@@ -36,7 +36,17 @@ pub(in crate::tui::screens) fn draw(model: &Model, canvas: &mut Canvas<'_>) {
     let active = model.world.alerts.active().count();
     let dim = canvas.theme.dim;
     let head = format!("{} {}, {active} active", rows.len(), plural(rows.len(), "event"));
-    canvas.text(1, 1, canvas.width() - 2, &head, dim);
+    let x = canvas.text(1, 1, canvas.width() - 2, &head, dim);
+    if let Some(cost) = &model.ui.events.recording {
+        let style = if cost.dropped > 0 { canvas.theme.warn } else { dim };
+        let words = cost.words();
+        let room = canvas.width().saturating_sub(x + 4);
+        if width(&words) <= room {
+            canvas.right(canvas.width() - 1 - width(&words), 1, width(&words), &words, style);
+        } else {
+            canvas.text(x + 3, 1, room, &words, style);
+        }
+    }
     let band = events_list((canvas.width(), canvas.height()));
     if rows.is_empty() {
         let text = "nothing to tell yet: hot GPUs, lost hosts, hangs, held idle GPUs and failures stand here";

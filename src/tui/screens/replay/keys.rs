@@ -1,9 +1,8 @@
 //! The keys that move the playhead.
 
-use super::selection::Selection;
 use super::{HeatColumns, close, events, follow, is_followed, no_steps, selection, state};
 use crate::tui::core::keymap::{Action, Binding, bind, c, k, named};
-use crate::tui::core::{Effect, KeyCode, Level, Mouse, MouseKind, PlayCommand};
+use crate::tui::core::{Effect, KeyCode, Level, Mouse, PlayCommand};
 use crate::tui::screens::run::keys::{end_search, moves_sideways};
 use crate::tui::screens::run::{LogAt, Pane, window_us};
 use crate::tui::screens::update::perform;
@@ -193,20 +192,9 @@ fn end_view(model: &mut Model) -> bool {
     ui.selection.take().is_some()
 }
 
-/// Moved with the button held, the mouse selects a part of the timeline; all else is as on the Run screen.
+/// As on the Run screen.
 pub(super) fn mouse(model: &mut Model, mouse: Mouse) -> Vec<Effect> {
-    let at = run::lane_moment(model, mouse);
-    match mouse.kind {
-        MouseKind::Click => model.ui.replay.pressed = at,
-        MouseKind::Drag => {
-            if let (Some(anchor), Some(end)) = (model.ui.replay.pressed, at) {
-                model.ui.replay.selection = Some(Selection { anchor, end: Some(end) });
-                return selection::ask(model);
-            }
-        }
-        _ => {}
-    }
-    let mut effects = run::keys::mouse(model, mouse);
+    let mut effects = run::mouse::used(model, mouse);
     effects.append(&mut selection::ask(model));
     effects
 }

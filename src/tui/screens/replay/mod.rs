@@ -18,6 +18,7 @@ use crate::tui::core::{Effect, Level, PlayCommand, Screen, Zone};
 use crate::tui::screens::Entry;
 use crate::tui::screens::replay::selection::{FiguresUi, Selection};
 use crate::tui::screens::run::log::PutAside;
+use crate::tui::screens::run::mouse::Pressed;
 use crate::tui::screens::run::{LogAt, RunUi};
 use crate::tui::screens::{Mode, Model, run};
 
@@ -71,8 +72,8 @@ pub struct ReplayUi {
     pub alone: bool,
     /// The part that is selected.
     pub selection: Option<Selection>,
-    /// Where the timeline was pressed: a selection begins there when the mouse is moved.
-    pub pressed: Option<Stamp>,
+    /// Where a lane of the timeline was pressed.
+    pub pressed: Option<Pressed>,
     /// Whether the lateness of the ranks is shown as a map.
     pub heat: bool,
     /// What its columns are.

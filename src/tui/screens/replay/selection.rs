@@ -66,7 +66,7 @@ fn wanted(model: &Model) -> Option<(Stamp, Stamp)> {
 }
 
 /// Asks for the figures that the screen shows, where they are others than before.
-pub(super) fn ask(model: &mut Model) -> Vec<Effect> {
+pub(in crate::tui::screens) fn ask(model: &mut Model) -> Vec<Effect> {
     let wanted = wanted(model);
     let figures = &mut model.ui.replay.figures;
     if figures.asked == wanted {

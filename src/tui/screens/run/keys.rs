@@ -1,15 +1,14 @@
 //! What the keys and the mouse do on the Run screen, and on Replay for the parts that both have.
 
 use super::rows::{RankRow, host_of, rows, selected_rank};
-use super::{LogAt, Pane, WINDOW_BOUNDS, bands, log, marks, moments, whole, whole_us, window_us};
+use super::{LogAt, Pane, WINDOW_BOUNDS, bands, log, marks, moments, whole_us, window_us};
 use crate::domain::ids::{Rank, RunId};
 use crate::tui::core::keymap::{Action, Binding, bind, c, k, named};
-use crate::tui::core::{Effect, KeyCode, Level, Mouse, MouseKind, PlayCommand, Screen, layout, list};
+use crate::tui::core::{Effect, KeyCode, Level, PlayCommand, list};
 use crate::tui::screens::model::{Confirm, Overlay};
 use crate::tui::screens::overlay::prompt::{Prompt, PromptKind};
 use crate::tui::screens::overlay::report;
 use crate::tui::screens::replay::keys::incident;
-use crate::tui::screens::update::{wheel, wheel_lines};
 use crate::tui::screens::view::title::plural;
 use crate::tui::screens::{Model, replay};
 use std::sync::Arc;
@@ -317,7 +316,7 @@ fn fold_all(model: &mut Model) {
     model.ui.run.ranks.on = rank.map(RankRow::Rank);
 }
 
-fn zoom(model: &mut Model, factor: f64) {
+pub(super) fn zoom(model: &mut Model, factor: f64) {
     let window = (window_us(model) as f64 * factor) as i64;
     model.ui.run.window = Some(window.clamp(WINDOW_BOUNDS.0, WINDOW_BOUNDS.1));
 }
@@ -423,57 +422,4 @@ fn save(model: &mut Model) -> Vec<Effect> {
     }
     let older = if forgotten > 0 { format!(", without {forgotten} older ones") } else { String::new() };
     vec![Effect::Save { name, text, what: format!("{lines} {}{older}", plural(lines, "line")) }]
-}
-
-/// A click on a row of the screen.
-pub(crate) fn click(model: &mut Model, row: u16) {
-    let bands = bands(model);
-    if let Some(line) = bands.ranks.below_head().line_of(row) {
-        let rows = rows(model);
-        let at = model.ui.run.ranks.offset + line;
-        if at < rows.len() {
-            model.ui.run.pane = Pane::Ranks;
-            model.ui.run.ranks.move_to(at, &rows, usize::from(bands.ranks.below_head().h));
-        }
-    } else if bands.logs.line_of(row).is_some() {
-        model.ui.run.pane = Pane::Logs;
-    }
-}
-
-/// The playhead goes to the moment under a column of the strip; a run is frozen there.
-fn go_there(model: &mut Model, column: u16, columns: u16) -> Vec<Effect> {
-    let (start, end) = match (model.shown_run(), replay::state(model)) {
-        (Some((_, run)), _) => whole::range(model, run),
-        (None, Some(state)) => (state.start, state.end),
-        (None, None) => return Vec::new(),
-    };
-    let Some(at) = layout::whole_moment(columns, column, start, end).map(PlayCommand::SeekTo) else {
-        return Vec::new();
-    };
-    let is_frozen = model.ui.screen == Screen::Replay;
-    if is_frozen { vec![Effect::Play(at)] } else { replay::freeze(model, Some(at)) }
-}
-
-/// A click selects, a double click shows the rank's log alone; on the scrub bar press and drag go there; the wheel moves what
-/// lies under it.
-pub(in crate::tui::screens) fn mouse(model: &mut Model, mouse: Mouse) -> Vec<Effect> {
-    let bands = bands(model);
-    match mouse.kind {
-        MouseKind::Click | MouseKind::DoubleClick | MouseKind::Drag => {
-            if bands.whole.line_of(mouse.row).is_some() {
-                return go_there(model, mouse.column, model.size.0 - bands.side);
-            }
-            if mouse.kind != MouseKind::Drag {
-                click(model, mouse.row);
-            }
-            if mouse.kind == MouseKind::DoubleClick && bands.ranks.below_head().line_of(mouse.row).is_some() {
-                return act(model, Action::Open);
-            }
-        }
-        kind if bands.logs.line_of(mouse.row).is_some() => {
-            return scroll_log(model, wheel_lines(kind));
-        }
-        kind => wheel(model, kind, act),
-    }
-    Vec::new()
 }

@@ -8,6 +8,8 @@ use unicode_width::UnicodeWidthStr;
 use crate::domain::gpu::Reading;
 use crate::domain::history::{PhasePoint, RunHistory};
 use crate::domain::ids::{HostId, Rank};
+use crate::domain::loads::HostLoad;
+use crate::domain::past::PastSample;
 use crate::domain::run::{Placement, Slot};
 use crate::domain::time::Stamp;
 use crate::domain::timing::Phase;
@@ -15,7 +17,9 @@ use crate::domain::trainers::Trainer;
 use crate::domain::world::{RankState, RunState};
 use crate::tui::core::words::more_words;
 use crate::tui::screens::Model;
-use crate::tui::screens::run::rows::{Look, RankRow};
+use crate::tui::screens::run::rows::{Look, RankRow, rows};
+use crate::tui::screens::run::verdict::culprit;
+use crate::tui::screens::run::{timeline, whole};
 use crate::tui::screens::view::title::plural;
 
 /// From so many rows of the terminal on a GPU's memory has a lane, where there is room.
@@ -35,6 +39,23 @@ pub enum Lane<'a> {
     One(Trainer<'a>),
     /// Of a host that is folded.
     Host(&'a HostId),
+    /// How long gradients of one that trains were on their way, behind its computing and beside it.
+    Communication(Trainer<'a>),
+}
+
+impl Lane<'_> {
+    /// Its row of the table.
+    fn row(&self) -> RankRow {
+        match self {
+            Self::Host(host) => RankRow::Host((*host).clone()),
+            Self::One(one) | Self::Communication(one) if std::ptr::eq(one.state, one.rank) => {
+                RankRow::Rank(one.number)
+            }
+            Self::One(one) | Self::Communication(one) => {
+                RankRow::Worker(one.rank.placement.rank, one.number.0)
+            }
+        }
+    }
 }
 
 /// The lanes of phases in their order.
@@ -87,7 +108,7 @@ impl<'a> Lanes<'a> {
             state.map(|state| &state.placement.host)
         });
         let is_it = |lane: &Lane<'_>| match lane {
-            Lane::One(one) => culprit == Some(one.number),
+            Lane::One(one) | Lane::Communication(one) => culprit == Some(one.number),
             Lane::Host(name) => host == Some(*name),
         };
         chosen(self.all.len(), room, self.on, self.all.iter().position(is_it))
@@ -104,6 +125,109 @@ impl<'a> Lanes<'a> {
         };
         hidden_words(self.all.len(), shown, self.on, what)
     }
+}
+
+/// What stands in the rows of the timeline, from top to bottom.
+#[derive(Debug)]
+pub struct Shown<'a> {
+    /// The lanes of phases, each with the one whose phases it shows.
+    pub ranks: Vec<(Lane<'a>, Trainer<'a>)>,
+    /// How many of them there is room for.
+    pub room: usize,
+    /// How many have none, in words.
+    pub hidden: Option<String>,
+    /// The lanes below them.
+    pub slots: Vec<SlotLane<'a>>,
+    /// Whether times stand below all of them.
+    pub ruler: bool,
+}
+
+/// A lane below those of phases.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum SlotLane<'a> {
+    /// How busy the slot of the placement at this place is.
+    Load(usize),
+    /// How full its memory is.
+    Memory(usize),
+    /// What a host tells.
+    Host(&'a HostId, HostLane),
+}
+
+impl<'a> Shown<'a> {
+    /// Of a timeline of so many rows.
+    pub fn of(model: &Model, run: &'a RunState, height: usize) -> Self {
+        let all = Lanes::of(model, run, &rows(model));
+        let counters = counter_lanes(run);
+        let (look, history, window) = (Look::of(model, run), whole::history(model, run), timeline(model));
+        let of = |lane: Lane<'a>| match lane {
+            Lane::One(one) | Lane::Communication(one) => Some((lane, one)),
+            Lane::Host(host) => worst(&look, run, history, host, window).map(|one| (lane, one)),
+        };
+        let selected = all.all.get(all.on).and_then(|lane| of(*lane));
+        let has_room = |height: usize| {
+            let room = |lanes: usize| rank_rows(height, lanes, counters.len());
+            height >= RULER_FROM || room(all.all.len() + 1) > room(all.all.len())
+        };
+        // it takes no lane of a few ranks
+        let communication = selected.filter(|(_, one)| history.has_communication(one.number));
+        let communication = communication.filter(|_| has_room(height));
+        let count = all.all.len() + usize::from(communication.is_some());
+        let ruler = has_ruler(height, count, counters.len());
+        let height = height - usize::from(ruler);
+        let room = rank_rows(height, count, counters.len());
+        let communication = communication.filter(|_| room > 1);
+        let places = all.shown(run, room - usize::from(communication.is_some()), culprit(model, run));
+        let mut ranks: Vec<_> = places.iter().filter_map(|at| of(all.all[*at])).collect();
+        let below = places.iter().position(|at| *at == all.on).map(|at| at + 1);
+        if let Some(((_, one), below)) = communication.zip(below.filter(|at| *at <= ranks.len())) {
+            ranks.insert(below, (Lane::Communication(one), one));
+        }
+        let numbers: Vec<Rank> = ranks.iter().map(|(_, one)| one.rank.placement.rank).collect();
+        let slots = slot_lanes(model, run, &counters, &numbers, height - ranks.len());
+        Self { hidden: all.hidden_words(&places), ranks, room, slots, ruler }
+    }
+
+    /// The row of the table to which the lane in a row of the timeline belongs.
+    pub fn row_at(&self, run: &RunState, row: usize) -> Option<RankRow> {
+        if let Some((lane, _)) = self.ranks.get(row) {
+            return Some(lane.row());
+        }
+        match self.slots.get(row - self.ranks.len())? {
+            SlotLane::Load(at) | SlotLane::Memory(at) => {
+                run.spec.placements.get(*at).map(|place| RankRow::Rank(place.rank))
+            }
+            SlotLane::Host(host, _) => Some(RankRow::Host((*host).clone())),
+        }
+    }
+}
+
+/// The lanes below those of these ranks, as many as there is room for: first those of their slots, then those of their hosts.
+fn slot_lanes<'a>(
+    model: &Model,
+    run: &'a RunState,
+    all: &[usize],
+    ranks: &[Rank],
+    room: usize,
+) -> Vec<SlotLane<'a>> {
+    let shown = counters_first(run, all, ranks, room);
+    let mut left = room - shown.len();
+    let mut lanes = Vec::with_capacity(room);
+    for at in shown {
+        lanes.push(SlotLane::Load(at));
+        if left > 0 && has_memory(model, &run.spec.placements[at]) {
+            lanes.push(SlotLane::Memory(at));
+            left -= 1;
+        }
+    }
+    let of_shown = |host: &HostId| {
+        let at = |rank: &Rank| run.spec.placements.get(rank.0 as usize);
+        ranks.iter().position(|rank| at(rank).is_some_and(|place| place.host == *host))
+    };
+    let mut hosts = host_lanes(model, run);
+    // networks after the processors and memories of all
+    hosts.sort_by_key(|(host, lane)| (lane.is_rate(), of_shown(host).unwrap_or(usize::MAX)));
+    lanes.extend(hosts.into_iter().take(left).map(|(host, lane)| SlotLane::Host(host, lane)));
+    lanes
 }
 
 /// Which of `count` lanes stand in `room` rows.
@@ -144,7 +268,7 @@ fn on_host<'a>(run: &'a RunState, host: &HostId) -> impl Iterator<Item = Trainer
 
 /// The one of a folded host that its lane shows: what failed or is waited for, else the one that came latest to the allreduces
 /// of the window, else the one whose steps are the longest; the first where they are alike.
-pub(super) fn worst<'a>(
+fn worst<'a>(
     look: &Look<'_>,
     run: &'a RunState,
     history: &RunHistory,
@@ -201,7 +325,7 @@ pub fn counter_lanes(run: &RunState) -> Vec<usize> {
 }
 
 /// The first `room` of them: first those of the ranks that are shown above, in their order.
-pub fn counters_first(run: &RunState, all: &[usize], shown: &[Rank], room: usize) -> Vec<usize> {
+fn counters_first(run: &RunState, all: &[usize], shown: &[Rank], room: usize) -> Vec<usize> {
     let placements = &run.spec.placements;
     let mut first: Vec<usize> = Vec::new();
     for rank in shown {
@@ -219,7 +343,7 @@ pub fn counters_first(run: &RunState, all: &[usize], shown: &[Rank], room: usize
 
 /// Whether the memory of a slot has a lane of its own below its utilisation, given enough lines: on a tall terminal, where its
 /// GPU tells it.
-pub fn has_memory(model: &Model, placement: &Placement) -> bool {
+fn has_memory(model: &Model, placement: &Placement) -> bool {
     let host = model.world.hosts.get(&placement.host);
     model.size.1 >= MEMORY_FROM
         && host.is_some_and(|host| {
@@ -233,7 +357,7 @@ const RULER_FROM: usize = 9;
 
 /// Which of its hosts have lanes of their own below the slots, given enough lines: on a tall terminal those that have told how busy
 /// they are; of a host of whose CPUs the ranks are, that lane is there already.
-pub fn host_lanes<'a>(model: &Model, run: &'a RunState) -> Vec<(&'a HostId, HostLane)> {
+fn host_lanes<'a>(model: &Model, run: &'a RunState) -> Vec<(&'a HostId, HostLane)> {
     if model.size.1 < MEMORY_FROM {
         return Vec::new();
     }
@@ -243,10 +367,11 @@ pub fn host_lanes<'a>(model: &Model, run: &'a RunState) -> Vec<(&'a HostId, Host
     };
     let each = run.by_host.iter().flat_map(|(host, ranks)| {
         let newest = model.world.hosts.get(host).and_then(|state| state.past.back());
-        let cpu = newest.filter(|past| past.cpu.is_some() && ranks.iter().all(is_gpu));
-        let memory = newest.filter(|past| past.memory.is_some());
-        let cpu = cpu.map(|_| (host, HostLane::Cpu));
-        cpu.into_iter().chain(memory.map(|_| (host, HostLane::Memory)))
+        let lanes = HostLane::ALL.into_iter().filter(move |lane| {
+            let is_told = newest.is_some_and(|past| lane.near(past).is_some());
+            is_told && (*lane != HostLane::Cpu || ranks.iter().all(is_gpu))
+        });
+        lanes.map(move |lane| (host, lane))
     });
     each.collect()
 }
@@ -258,15 +383,48 @@ pub enum HostLane {
     Cpu,
     /// How full its memory is.
     Memory,
+    /// What it receives.
+    Received,
+    /// What it sends.
+    Sent,
+}
+
+impl HostLane {
+    const ALL: [Self; 4] = [Self::Cpu, Self::Memory, Self::Received, Self::Sent];
+
+    /// Whether it is about the network: bytes a second, not a share.
+    pub fn is_rate(self) -> bool {
+        matches!(self, Self::Received | Self::Sent)
+    }
+
+    /// What a sample tells of it.
+    pub fn near(self, past: &PastSample) -> Option<f64> {
+        match self {
+            Self::Cpu => past.cpu.map(f64::from),
+            Self::Memory => past.memory.map(f64::from),
+            Self::Received => past.net.rx(),
+            Self::Sent => past.net.tx(),
+        }
+    }
+
+    /// What is kept of it of the whole run.
+    pub fn far(self, load: HostLoad) -> Option<f64> {
+        match self {
+            Self::Cpu => load.cpu(),
+            Self::Memory => load.memory(),
+            Self::Received => load.rx(),
+            Self::Sent => load.tx(),
+        }
+    }
 }
 
 /// How many lanes of ranks there are in so many rows; with too little room they go before those of slots, which keep a third.
-pub fn rank_rows(rows: usize, ranks: usize, slots: usize) -> usize {
+fn rank_rows(rows: usize, ranks: usize, slots: usize) -> usize {
     rows.saturating_sub(slots.min(rows / 3)).min(ranks)
 }
 
 /// Whether times stand below the lanes, given so many rows: a few ranks keep their lanes, of many one goes for them.
-pub fn has_ruler(rows: usize, ranks: usize, slots: usize) -> bool {
+fn has_ruler(rows: usize, ranks: usize, slots: usize) -> bool {
     let kept = rank_rows(rows.saturating_sub(1), ranks, slots) == rank_rows(rows, ranks, slots);
     rows > 1 && ranks + slots > 0 && (kept || rows >= RULER_FROM)
 }
@@ -275,7 +433,13 @@ pub fn has_ruler(rows: usize, ranks: usize, slots: usize) -> bool {
 pub fn wanted(model: &Model, run: &RunState, rows: &[RankRow]) -> usize {
     let counters = counter_lanes(run);
     let memory = counters.iter().filter(|at| has_memory(model, &run.spec.placements[**at])).count();
-    let all = Lanes::of(model, run, rows).all.len() + counters.len() + memory;
+    let lanes = Lanes::of(model, run, rows);
+    let history = whole::history(model, run);
+    let on = lanes.all.get(lanes.on).is_some_and(|lane| match lane {
+        Lane::One(one) | Lane::Communication(one) => history.has_communication(one.number),
+        Lane::Host(host) => on_host(run, host).any(|one| history.has_communication(one.number)),
+    });
+    let all = lanes.all.len() + usize::from(on) + counters.len() + memory;
     all + host_lanes(model, run).len() + usize::from(all > 0)
 }
 
@@ -333,7 +497,7 @@ mod tests {
         let point = |wait, longest_us| {
             let mut phases = [0; Phase::COUNT];
             (phases[Phase::Forward.index()], phases[Phase::Wait.index()]) = (100_000 - wait, wait);
-            PhasePoint { longest_us, phases }
+            PhasePoint { longest_us, phases, ..PhasePoint::default() }
         };
         let alike = [point(20_000, 60), point(19_000, 61), point(20_000, 60)];
         assert_eq!(latest(&alike), 0);

@@ -6,6 +6,7 @@ pub mod lanes;
 pub mod log;
 pub mod marks;
 pub(in crate::tui::screens) mod moments;
+pub(in crate::tui::screens) mod mouse;
 pub mod rows;
 pub mod verdict;
 pub(super) mod view;
@@ -20,7 +21,7 @@ use crate::tui::core::keymap::{EVERYWHERE, LAUNCH, LISTS};
 use crate::tui::core::layout::{RunBands, RunWants};
 use crate::tui::core::list::Cursor;
 use crate::tui::core::words::wrap;
-use crate::tui::core::{Mouse, Screen, layout};
+use crate::tui::core::{Screen, layout};
 use crate::tui::screens::Entry;
 use crate::tui::screens::replay::selection::shown_part;
 use crate::tui::screens::run::rows::{Arranged, RankRow, rows};
@@ -48,7 +49,7 @@ pub(super) static ENTRY: Entry = Entry {
     typed: |_, _| Vec::new(),
     pasted: |_, _| Vec::new(),
     settle,
-    mouse: keys::mouse,
+    mouse: mouse::used,
     draw: |model, canvas| {
         view::draw(model, canvas);
         None
@@ -167,18 +168,6 @@ pub fn log_columns(model: &Model) -> u16 {
         Some(_) => layout::log_columns_beside_figures(columns),
         None => layout::log_columns(columns),
     }
-}
-
-/// The moment under the mouse, where that is on a lane of the timeline.
-pub(super) fn lane_moment(model: &Model, mouse: Mouse) -> Option<Stamp> {
-    bands(model).lanes.below_head().line_of(mouse.row)?;
-    let (_, run) = model.shown_run()?;
-    let (x, w) = lanes::lane_columns(model, run);
-    let at = mouse.column.checked_sub(x).filter(|at| *at < w)?;
-    let (start, end) = timeline(model);
-    // the last column is the end
-    let length = end.micros_since(start);
-    Some(start.plus_micros(length.saturating_mul(i64::from(at)) / i64::from(w.saturating_sub(1).max(1))))
 }
 
 /// The length of the whole run, as a timeline may have it.

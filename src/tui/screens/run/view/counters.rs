@@ -1,9 +1,7 @@
 //! The lanes of slots below those of the ranks: how busy each was, how full a GPU's memory, and what they tell at the moment
 //! shown.
 
-use std::ops::Range;
-
-use crate::domain::ids::{HostId, Rank};
+use crate::domain::ids::HostId;
 use crate::domain::past::PastSample;
 use crate::domain::run::{Placement, Slot};
 use crate::domain::text::sanitize;
@@ -13,9 +11,7 @@ use crate::domain::world::{HostState, RunState};
 use crate::tui::canvas::bars::level;
 use crate::tui::canvas::{Canvas, width};
 use crate::tui::screens::Model;
-use crate::tui::screens::run::lanes::{
-    HostLane, VALUE, counters_first, has_memory, has_more_values, host_lanes,
-};
+use crate::tui::screens::run::lanes::{HostLane, SlotLane, VALUE, has_more_values};
 use crate::tui::screens::run::view::lanes::{Ahead, Part};
 use crate::tui::screens::run::view::strip;
 
@@ -48,42 +44,28 @@ impl Counters<'_> {
         Some(if gpus { "util 0–100 %" } else { "cpu 0–100 %" })
     }
 
-    /// Draws as many as there is room for, first those of the ranks that have a lane; gives the row behind them.
+    /// Draws them from a row on; gives the row behind them.
     pub(super) fn draw(
         &self,
         canvas: &mut Canvas<'_>,
-        rows: Range<u16>,
-        ranks: &[Rank],
+        first: u16,
+        lanes: &[SlotLane<'_>],
         part: Part,
         away: impl Fn(u16) -> bool,
     ) -> u16 {
-        let room = usize::from(rows.end.saturating_sub(rows.start));
-        let shown = counters_first(self.run, &self.all, ranks, room);
-        let mut left = room - shown.len();
-        let mut y = rows.start;
-        for at in shown {
-            self.load(canvas, y, at, part, &away);
-            y += 1;
-            if left > 0 && has_memory(self.model, self.placement(at)) {
-                self.memory(canvas, y, at, part, &away);
-                (y, left) = (y + 1, left - 1);
+        let mut y = first;
+        for lane in lanes {
+            match *lane {
+                SlotLane::Load(at) => self.load(canvas, y, at, part, &away),
+                SlotLane::Memory(at) => self.memory(canvas, y, at, part, &away),
+                SlotLane::Host(host, lane) => self.host(canvas, y, (host, lane), part, &away),
             }
-        }
-        // first those of the ranks that are shown
-        let of_shown = |host: &HostId| {
-            let at = |rank: &Rank| self.run.spec.placements.get(rank.0 as usize);
-            ranks.iter().position(|rank| at(rank).is_some_and(|place| place.host == *host))
-        };
-        let mut hosts = host_lanes(self.model, self.run);
-        hosts.sort_by_key(|(host, _)| of_shown(host).unwrap_or(usize::MAX));
-        for (host, lane) in hosts.into_iter().take(left) {
-            self.host(canvas, y, (host, lane), part, &away);
             y += 1;
         }
         y
     }
 
-    /// How busy a host was, or how full its memory.
+    /// What a host tells: how busy it was, how full its memory, or what went over its network.
     fn host(
         &self,
         canvas: &mut Canvas<'_>,
@@ -93,18 +75,27 @@ impl Counters<'_> {
         away: impl Fn(u16) -> bool,
     ) {
         let Some(state) = self.model.world.hosts.get(host) else { return };
+        let samples = self.samples(state, host, part);
+        let told = |bounds: (Stamp, Stamp), away: bool| {
+            let near = peak_between(&samples, bounds, !away, |past| lane.near(past));
+            let far = || self.ahead.history.host_between(host, bounds.0, bounds.1);
+            near.or_else(|| lane.far((!away && !self.is_known(state, bounds)).then(far).flatten()?))
+        };
+        // a network has no whole: the lane is as high as the most of its window
+        let columns = || (0..part.w).map(|at| told((part.moment(at), part.moment(at + 1)), away(at)));
+        let peak = if lane.is_rate() { columns().flatten().fold(0.0, f64::max) } else { 1.0 };
         let total = state.info.as_ref().and_then(|info| info.memory_total.value().copied());
-        let (what, of, total): (_, fn(&PastSample) -> Option<f32>, _) = match lane {
-            HostLane::Cpu => ("cpu".to_owned(), |past| past.cpu, None),
-            HostLane::Memory => (memory_axis(total), |past| past.memory, total),
+        let (what, total) = match lane {
+            HostLane::Cpu => ("cpu".to_owned(), None),
+            HostLane::Memory => (memory_axis(total), total),
+            HostLane::Received => (format!("rx {}", short_bytes(peak as u64)), Some(peak as u64)),
+            HostLane::Sent => (format!("tx {}", short_bytes(peak as u64)), Some(peak as u64)),
         };
         let end = format!(" {what}");
         let room = (part.x - 2).saturating_sub(width(&end));
         let name = units::middle_cut(&sanitize(host.as_str()), room.into()) + &end;
         canvas.text(1, y, part.x - 2, &name, canvas.theme.dim);
-        let samples = self.samples(state, host, part);
-        let share =
-            |bounds, away: bool| peak_between(&samples, bounds, !away, |past| of(past).map(f64::from));
+        let share = |bounds, away: bool| told(bounds, away).map(|value| value / peak.max(f64::MIN_POSITIVE));
         draw_line(canvas, y, part, &away, share);
         let (at, is_away) = self.moment(part, &away);
         value(canvas, y, part, share((at, at), is_away), (total, is_away));
@@ -161,7 +152,11 @@ impl Counters<'_> {
         canvas.text(1, y, part.x - 2, &format!(" {}", memory_axis(total)), canvas.theme.dim);
         let of = |past: &PastSample| past.gpus.get(gpu)?.memory().map(f64::from);
         let samples = self.samples(state, &placement.host, part);
-        let used = |bounds, away: bool| peak_between(&samples, bounds, !away, of);
+        let used = |bounds: (Stamp, Stamp), away: bool| {
+            let near = peak_between(&samples, bounds, !away, of);
+            let far = || self.ahead.history.memory_between(placement.rank, bounds.0, bounds.1);
+            near.or_else(|| (!away && !self.is_known(state, bounds)).then(far).flatten())
+        };
         draw_line(canvas, y, part, &away, used);
         let (at, is_away) = self.moment(part, &away);
         value(canvas, y, part, used((at, at), is_away), (total, is_away));

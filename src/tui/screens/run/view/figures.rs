@@ -115,6 +115,15 @@ fn summary(
         }
         None => vec![label("step ms"), ("no step was finished by all ranks".to_owned(), dim)],
     });
+    let mut exposed = exposed_words(known);
+    let used: u16 = lines.iter().flatten().map(|(words, _)| width(words)).sum();
+    if usize::from(used) + 3 + exposed.chars().count() <= room
+        && !exposed.is_empty()
+        && let Some(line) = lines.last_mut()
+    {
+        line.push((format!("   {}", std::mem::take(&mut exposed)), text));
+    }
+    lines.extend((!exposed.is_empty()).then(|| vec![label(""), (exposed, text)]));
     if let Some(us) = idle_us {
         let us = units::duration_us(us);
         lines
@@ -146,6 +155,14 @@ fn summary(
         (format!("   {}", count(errors, "error")), mark(errors, theme.bad)),
     ]);
     lines
+}
+
+/// `exposed 10.2   overlap 45 %`: what a step stood still for its allreduce, and how much of that passed behind the computing.
+fn exposed_words(known: &RunAnalysis) -> String {
+    let Some(exposed) = known.steps.exposed_us else { return String::new() };
+    let overlap =
+        known.steps.overlap.map_or_else(String::new, |of| format!("   overlap {:.0} %", of * 100.0));
+    format!("exposed {:.1}{overlap}", exposed / 1e3)
 }
 
 /// Puts words behind each other, two blanks between, into as many lines as it takes.

@@ -18,7 +18,8 @@ use crate::tui::canvas::{Canvas, width};
 use crate::tui::screens::cluster::rows::age;
 use crate::tui::screens::run::rows::mean_step_us;
 use crate::tui::screens::run::view::rank_cells::{
-    NO_STEP, last_words, mean_phase_us, milliseconds, phases, rate_words, recent, style_of, values,
+    NO_STEP, exposed_us, last_words, mean_phase_us, milliseconds, phases, rate_words, recent, style_of,
+    values,
 };
 use crate::tui::screens::run::view::ranks::{Col, Row, Table};
 use crate::tui::screens::run::view::strip;
@@ -168,6 +169,7 @@ pub(super) fn cell(row: &HostRow<'_>, canvas: &mut Canvas<'_>, column: &Column<C
             let steps = row.trainers().flat_map(|(_, rank)| recent(rank));
             percent(StepTotals::of(steps).overlap().map(|share| share * 100.0))
         }
+        Col::Exposed => milliseconds(row.worst(exposed_us)),
         Col::Util | Col::Memory | Col::Power | Col::Temperature => {
             let words = gpu_words(row, column.id);
             let is_old = row.values().all(|(_, is_old)| is_old);

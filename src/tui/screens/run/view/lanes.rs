@@ -13,7 +13,7 @@ use crate::domain::hooks::StepsBy;
 use crate::domain::ids::{HostId, Rank};
 use crate::domain::past::PastSample;
 use crate::domain::text::sanitize;
-use crate::domain::time::Stamp;
+use crate::domain::time::{HostTime, Stamp};
 use crate::domain::timing::{Phase, StepTiming};
 use crate::domain::trainers::Trainer;
 use crate::domain::units;
@@ -22,12 +22,10 @@ use crate::tui::canvas::{Canvas, width};
 use crate::tui::core::layout::Band;
 use crate::tui::core::words::clock_time;
 use crate::tui::screens::replay::{self, selection::selected};
-use crate::tui::screens::run::lanes::{
-    Lane, Lanes, counter_lanes, has_ruler, lane_columns, rank_rows, trainer_lanes, worst,
-};
+use crate::tui::screens::run::lanes::{Lane, Shown, counter_lanes, lane_columns, trainer_lanes};
 use crate::tui::screens::run::marks::shown as shown_marks;
-use crate::tui::screens::run::rows::{Look, rows};
 use crate::tui::screens::run::verdict::culprit;
+use crate::tui::screens::run::view::communication;
 use crate::tui::screens::run::view::counters::Counters;
 use crate::tui::screens::run::view::ruler;
 use crate::tui::screens::run::view::strip;
@@ -49,22 +47,16 @@ pub(super) fn draw(model: &Model, canvas: &mut Canvas<'_>, band: Band, run: &Run
     let (start, end) = timeline(model);
     let window = end.micros_since(start);
     let apart = clocks_apart(model, run, start, end);
-    let rows = rows(model);
-    let all = Lanes::of(model, run, &rows);
-    let counters = counter_lanes(run);
     let below = band.below_head();
-    let ruler = u16::from(has_ruler(below.h.into(), all.all.len(), counters.len()));
-    let lanes = Band { h: below.h - ruler, ..below };
-    let rank_room = rank_rows(lanes.h.into(), all.all.len(), counters.len());
-    let culprit = culprit(model, run);
-    let places = all.shown(run, rank_room, culprit);
-    let hidden = all.hidden_words(&places);
+    let shown = Shown::of(model, run, below.h.into());
+    let lanes = Band { h: below.h - u16::from(shown.ruler), ..below };
+    let (rank_room, culprit) = (shown.room, culprit(model, run));
     let (x, w) = lane_columns(model, run);
     let part = Part { x, w, start, window };
     let ahead = Ahead::of(model, run, end);
-    let counters = Counters { model, run, all: counters, ahead };
+    let counters = Counters { model, run, all: counter_lanes(run), ahead };
     let note = (usize::from(lanes.h) > rank_room).then(|| counters.axis()).flatten();
-    let words = head(model, canvas, band.y, run, (window, end), (apart, hidden, note));
+    let words = head(model, canvas, band.y, run, (window, end), (apart, shown.hidden, note));
     let spans = unattended(model, run);
     let lost = replay::state(model).map_or(&[][..], |state| &state.lost);
     let away = |column: u16| {
@@ -72,21 +64,20 @@ pub(super) fn draw(model: &Model, canvas: &mut Canvas<'_>, band: Band, run: &Run
         is_away(spans, from, to) || is_away(lost, from, to)
     };
     let mut y = lanes.y;
-    let look = Look::of(model, run);
-    let mut shown = Vec::new();
-    for lane in places.into_iter().map(|at| all.all[at]) {
-        let one = match lane {
-            Lane::One(one) => Some(one),
-            Lane::Host(host) => worst(&look, run, ahead.history, host, (start, end)),
-        };
-        let Some(one) = one else { continue };
-        shown.push(one.rank.placement.rank);
+    for (lane, one) in shown.ranks {
         let marked = culprit == Some(one.number);
         let style = if marked { canvas.theme.bad } else { canvas.theme.text };
-        canvas.text(1, y, x - 2, &name(&lane, one, marked, x - 2), style);
         let host = model.world.hosts.get(&one.rank.placement.host);
-        let (phases, unknown) = phases_of(ahead, one, host, part);
-        strip::draw(canvas, x, y, w, &phases, |column| away(column) || unknown.contains(&column));
+        if matches!(lane, Lane::Communication(_)) {
+            let parts = communication::segments(ahead, run, one, host, part);
+            canvas.text(1, y, x - 2, "  network", canvas.theme.dim);
+            strip::draw(canvas, x, y, w, &parts, away);
+        } else {
+            canvas.text(1, y, x - 2, &name(&lane, one, marked, x - 2), style);
+            let of = phases_of(ahead, one, host, part);
+            strip::draw(canvas, x, y, w, &of.phases, |column| away(column) || of.unknown.contains(&column));
+            stalls(canvas, (x, y), &of.stalls);
+        }
         y += 1;
     }
     let has_steps = |one: Trainer<'_>| !one.state.steps.is_empty() || !ahead.steps(one.number).is_empty();
@@ -97,8 +88,8 @@ pub(super) fn draw(model: &Model, canvas: &mut Canvas<'_>, band: Band, run: &Run
         let words = if run.is_live() { "no phases reported yet" } else { "no phases reported" };
         canvas.text(x, lanes.y, w, words, canvas.theme.dim);
     }
-    let mut y = counters.draw(canvas, y..lanes.y + lanes.h, &shown, part, away);
-    if ruler > 0 {
+    let mut y = counters.draw(canvas, y, &shown.slots, part, away);
+    if shown.ruler {
         ruler::draw(canvas, &model.zone, y, part);
         y += 1;
     }
@@ -113,12 +104,21 @@ pub(super) fn draw(model: &Model, canvas: &mut Canvas<'_>, band: Band, run: &Run
 fn name(lane: &Lane<'_>, one: Trainer<'_>, marked: bool, room: u16) -> String {
     let mark = if marked { "!" } else { "" };
     match lane {
-        Lane::One(_) => format!("rank {}{mark}", one.number),
+        Lane::One(_) | Lane::Communication(_) => format!("rank {}{mark}", one.number),
         Lane::Host(host) => {
             let end = format!(" ▸ {}{mark}", one.number);
             let host = units::middle_cut(&sanitize(host.as_str()), room.saturating_sub(width(&end)).into());
             host + &end
         }
+    }
+}
+
+/// Marks the columns in which the rank itself took far longer than it does.
+fn stalls(canvas: &mut Canvas<'_>, (x, y): (u16, u16), columns: &BTreeSet<u16>) {
+    let warn = canvas.theme.warn;
+    for column in columns {
+        canvas.cell(x + column, y).reset();
+        canvas.text(x + column, y, 1, strip::STALL, warn);
     }
 }
 
@@ -293,7 +293,7 @@ impl Part {
 }
 
 /// A step, and where in the window it lies by the client's clock: 0..=1.
-type Placed<'a> = (f64, f64, &'a StepTiming);
+pub(super) type Placed<'a> = (f64, f64, &'a StepTiming);
 
 /// What is known of the time around the moment shown, beside the run as it was then.
 #[derive(Debug, Clone, Copy)]
@@ -320,8 +320,13 @@ impl<'a> Ahead<'a> {
         Self { after, moment: state.playhead, history, unread }
     }
 
+    /// The collectives of NCCL that one has told, as far as is read ahead.
+    pub(super) fn collectives(&self, number: Rank) -> &'a [(HostTime, u32)] {
+        self.after.map_or(&[], |after| after.collectives(number))
+    }
+
     /// The steps that one tells after the moment.
-    fn steps(&self, number: Rank) -> &'a [(Stamp, Arc<StepTiming>)] {
+    pub(super) fn steps(&self, number: Rank) -> &'a [(Stamp, Arc<StepTiming>)] {
         self.after.map_or(&[], |after| after.steps(number, self.moment))
     }
 
@@ -337,7 +342,7 @@ impl<'a> Ahead<'a> {
 }
 
 /// Those of the steps that lie in the window.
-fn placed<'a>(
+pub(super) fn placed<'a>(
     steps: impl Iterator<Item = &'a (Stamp, Arc<StepTiming>)>,
     host: Option<&HostState>,
     part: Part,
@@ -352,15 +357,20 @@ fn placed<'a>(
     placed.skip_while(|(_, to, _)| *to < 0.0).take_while(|(from, ..)| *from < 1.0).collect()
 }
 
+/// What the lane of a rank shows.
+#[derive(Debug, Default)]
+struct OfRank {
+    phases: Vec<Segment>,
+    /// Columns of which nothing is held.
+    unknown: BTreeSet<u16>,
+    /// Columns in which it took far longer than it does, where single steps can't be seen.
+    stalls: BTreeSet<u16>,
+}
+
 /// What a lane shows: each phase where it was. Where steps are shorter than a column, and in columns of which the steps are not
 /// held, the two phases that took the most. A cell of a terminal has two colours, so that of the others nothing can be shown.
-/// Beside them the columns of which nothing is held.
-fn phases_of(
-    ahead: Ahead<'_>,
-    one: Trainer<'_>,
-    host: Option<&HostState>,
-    part: Part,
-) -> (Vec<Segment>, BTreeSet<u16>) {
+/// Beside them the columns of which nothing is held, and those of stalls.
+fn phases_of(ahead: Ahead<'_>, one: Trainer<'_>, host: Option<&HostState>, part: Part) -> OfRank {
     let (steps, w) = (&one.state.steps, part.w);
     // the others are over before it begins
     let held = placed(steps.after(part.start.plus_micros(-EARLY_US)), host, part);
@@ -368,6 +378,14 @@ fn phases_of(
     let is_short = |(from, to, _): &Placed<'_>| (to - from) * f64::from(w) < 1.0;
     let all = held.iter().chain(&later).copied();
     let (short, long): (Vec<Placed<'_>>, Vec<Placed<'_>>) = all.partition(|one| is_short(one));
+    let stalls_from = ahead.history.stalls_from(one.number);
+    let is_stall = |column: u16, own_us: u32| {
+        stalls_from.is_some_and(|(since, us)| part.moment(column) >= since && f64::from(own_us) > us)
+    };
+    let ends_in = |to: f64| (to * f64::from(w)).clamp(0.0, f64::from(w.max(1) - 1)) as u16;
+    let short_own = short.iter().map(|(_, to, step)| (ends_in(*to), step.own_us()));
+    let mut stalls: BTreeSet<u16> =
+        short_own.filter(|(at, own)| is_stall(*at, *own)).map(|(at, _)| at).collect();
     let mut out = shares(&short, w);
     out.extend(phases(&long, part.window));
     let share = |at: Stamp| at.micros_since(part.start) as f64 / part.window as f64;
@@ -391,7 +409,10 @@ fn phases_of(
         }
         let (from, to) = (part.moment(column), part.moment(column + 1));
         match ahead.history.phases_between(one.number, from, to) {
-            Some(point) => out.extend(main_two(point.phases.map(u64::from), column, w)),
+            Some(point) => {
+                out.extend(main_two(point.phases.map(u64::from), column, w));
+                stalls.extend(is_stall(column, point.longest_own_us).then_some(column));
+            }
             None if ahead.unread.is_some_and(|(read, end)| read <= from && from < end) => {
                 unknown.insert(column);
             }
@@ -402,7 +423,7 @@ fn phases_of(
             None => {}
         }
     }
-    (out, unknown)
+    OfRank { phases: out, unknown, stalls }
 }
 
 /// Each phase where it was.
@@ -457,7 +478,6 @@ fn is_away(spans: &[(Stamp, Stamp)], left: Stamp, right: Stamp) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::domain::time::HostTime;
     use crate::domain::timing::PhaseSpan;
 
     #[test]

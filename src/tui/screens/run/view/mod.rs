@@ -1,6 +1,7 @@
 //! The Run screen, and Replay, which adds the playhead and keeps the timeline open.
 
 mod charts;
+mod communication;
 mod counters;
 mod figures;
 mod heat;

@@ -135,6 +135,7 @@ pub(super) fn cell(row: &Row<'_>, canvas: &mut Canvas<'_>, column: &Column<Col>,
         Col::Wait => milliseconds(mean_phase_us(rank, Phase::Wait)),
         Col::Transfer => milliseconds(mean_phase_us(rank, Phase::Transfer)),
         Col::Overlap => percent(StepTotals::of(recent(rank)).overlap().map(|share| share * 100.0)),
+        Col::Exposed => milliseconds(exposed_us(rank)),
         Col::Util | Col::Memory | Col::Power | Col::Temperature => {
             let Some((values, is_old)) = values(table, row.number, rank) else {
                 return canvas.right(x, y, w, "–", text);
@@ -157,6 +158,11 @@ pub(super) fn mean_phase_us(rank: &RankState, phase: Phase) -> Option<f64> {
         .filter(|step| !step.spans.is_empty())
         .fold((0, 0u32), |(sum, n), step| (sum + step.phase_totals()[phase.index()], n + 1));
     (count > 0).then(|| sum as f64 / f64::from(count))
+}
+
+/// How long it stood still for the allreduce of a recent step on the average, microseconds.
+pub(super) fn exposed_us(rank: &RankState) -> Option<f64> {
+    StepTotals::of(recent(rank).filter(|step| !step.spans.is_empty())).mean_exposed_us()
 }
 
 fn state(row: &Row<'_>, canvas: &Canvas<'_>) -> (String, Style) {

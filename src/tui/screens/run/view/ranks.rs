@@ -32,6 +32,7 @@ pub(super) enum Col {
     Wait,
     Transfer,
     Overlap,
+    Exposed,
     Via,
     Util,
     Memory,
@@ -209,6 +210,7 @@ fn columns(w: u16, run: &RunState, grouped: bool, hangs: bool) -> Vec<Column<Col
         if has_hidden {
             let (title, least) = if is_narrow { ("OVLAP", 5) } else { ("OVERLAP", 7) };
             wishes.push(wish(Col::Overlap, title, least, least, 6, true));
+            wishes.push(wish(Col::Exposed, "EXPOSED", 7, 7, 16, true));
         }
         if w >= 160 {
             wishes.push(wish(Col::Via, "VIA", 7, 7, 15, false));

@@ -14,6 +14,9 @@ pub(in crate::tui::screens) const AWAY: char = '╌';
 /// Stands where a person has set a mark.
 pub(in crate::tui::screens) const MARK: &str = "▾";
 
+/// Stands in the lane of a rank where it took far longer than it does.
+pub(in crate::tui::screens) const STALL: &str = "↑";
+
 /// Eighths of a cell.
 const SUB: usize = 8;
 

@@ -1,0 +1,108 @@
+//! The lane below that of the selected rank: when its gradients were on their way. As NCCL tells it, collective by collective; else
+//! by its steps, whose hidden part lies at the end of the backward pass.
+
+use crate::domain::ids::Rank;
+use crate::domain::time::HostTime;
+use crate::domain::timing::{Phase, StepTiming};
+use crate::domain::trainers::Trainer;
+use crate::domain::world::{HostState, RunState};
+use crate::tui::screens::run::view::lanes::{Ahead, Part, Placed, placed};
+use crate::tui::screens::run::view::strip::Segment;
+
+/// What the lane shows: each collective or exposed phase where it was, and where they are shorter than a column the share of its
+/// time.
+pub(super) fn segments(
+    ahead: Ahead<'_>,
+    run: &RunState,
+    one: Trainer<'_>,
+    host: Option<&HostState>,
+    part: Part,
+) -> Vec<Segment> {
+    let told = collectives(ahead, run, one.number, host, part);
+    let own = one.state.steps.iter();
+    let mut steps = placed(own, host, part);
+    steps.extend(placed(ahead.steps(one.number).iter(), host, part));
+    let near: Vec<(f64, f64, Phase)> =
+        if told.is_empty() { steps.iter().flat_map(|step| by_step(step, part)).collect() } else { told };
+    let first = near.iter().map(|(from, ..)| *from).fold(f64::INFINITY, f64::min);
+    let last = near.iter().map(|(_, to, _)| *to).fold(f64::NEG_INFINITY, f64::max);
+    let w = f64::from(part.w.max(1));
+    let mut out = drawn(&near, part.w);
+    for column in 0..part.w {
+        let (left, right) = (f64::from(column) / w, f64::from(column + 1) / w);
+        if right > first && left < last {
+            continue;
+        }
+        let (from, to) = (part.moment(column), part.moment(column + 1));
+        let point = ahead.history.phases_between(one.number, from, to);
+        let width_us = ahead.history.phases_width_us(one.number).max(to.micros_since(from)).max(1);
+        let share = point.map_or(0.0, |point| point.communication_us() as f64 / width_us as f64);
+        out.extend(share_of_column(share, left, right, Phase::Transfer));
+    }
+    out
+}
+
+/// The collectives that NCCL has told, in the window: 0..=1.
+fn collectives(
+    ahead: Ahead<'_>,
+    run: &RunState,
+    number: Rank,
+    host: Option<&HostState>,
+    part: Part,
+) -> Vec<(f64, f64, Phase)> {
+    let share = |at: i64| at as f64 / part.window.max(1) as f64;
+    let place = |(start, us): (HostTime, u32)| {
+        let begin = host?.clock.stamp(start)?.micros_since(part.start);
+        let (from, to) = (share(begin), share(begin + i64::from(us)));
+        (to > 0.0 && from < 1.0).then_some((from, to, Phase::Transfer))
+    };
+    let later = ahead.collectives(number);
+    let before = later.first().map(|(first, _)| *first);
+    let own = run.collectives.recent(number).filter(|(start, _)| before.is_none_or(|first| *start < first));
+    own.chain(later.iter().copied()).filter_map(place).collect()
+}
+
+/// What a step tells: what it stood still for, and what passed behind the backward pass, at whose end it lies.
+fn by_step((begin, _, step): &Placed<'_>, part: Part) -> Vec<(f64, f64, Phase)> {
+    let at = |us: i64| begin + us as f64 / part.window.max(1) as f64;
+    let exposed = step.spans.iter().filter(|span| matches!(span.phase, Phase::Wait | Phase::Transfer));
+    let exposed = exposed.map(|span| {
+        let from = i64::from(span.start_us);
+        (at(from), at(from + i64::from(span.dur_us)), span.phase)
+    });
+    let hidden = hidden(step).map(|(from, to)| (at(from), at(to), Phase::Transfer));
+    hidden.into_iter().chain(exposed).filter(|(from, to, _)| *to > 0.0 && *from < 1.0).collect()
+}
+
+/// From when to when what a step hides is shown, microseconds from its start.
+fn hidden(step: &StepTiming) -> Option<(i64, i64)> {
+    let ends = step.spans.iter().filter(|span| span.phase == Phase::Backward);
+    let end = ends.map(|span| i64::from(span.start_us) + i64::from(span.dur_us)).max()?;
+    (step.hidden_us > 0).then(|| ((end - i64::from(step.hidden_us)).max(0), end))
+}
+
+/// Those that a column shows, and of shorter ones the shares of their columns.
+fn drawn(all: &[(f64, f64, Phase)], columns: u16) -> Vec<Segment> {
+    let w = f64::from(columns.max(1));
+    let mut out = Vec::new();
+    let mut short = vec![0.0; usize::from(columns)];
+    for (from, to, phase) in all.iter().copied() {
+        if (to - from) * w >= 1.0 {
+            out.push(Segment { phase, from: from.max(0.0), to: to.min(1.0) });
+            continue;
+        }
+        let at = (f64::midpoint(from, to) * w).clamp(0.0, w - 1.0) as usize;
+        if let Some(share) = short.get_mut(at) {
+            *share += (to - from) * w;
+        }
+    }
+    for (column, share) in (0..columns).zip(short) {
+        let (left, right) = (f64::from(column) / w, f64::from(column + 1) / w);
+        out.extend(share_of_column(share, left, right, Phase::Transfer));
+    }
+    out
+}
+
+fn share_of_column(share: f64, left: f64, right: f64, phase: Phase) -> Option<Segment> {
+    (share > 0.0).then(|| Segment { phase, from: left, to: left + (right - left) * share.min(1.0) })
+}
