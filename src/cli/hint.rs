@@ -5,15 +5,15 @@ use std::path::Path;
 
 use crate::domain::run::RunSpec;
 use crate::domain::stacks::Alike;
-use crate::domain::symptoms;
-use crate::domain::world::RunState;
+use crate::domain::world::{RunState, World};
+use crate::domain::{symptoms, told_address};
 
 /// Hosts that are named; of more, all are looked at.
 const HOSTS: usize = 8;
 
 /// How the file of its command comes to where its ranks look for it, where they did not find it; else the doctor's checks that
 /// look for the cause of what it said, on the run's hosts; `None` where none fits.
-pub(crate) fn hint(run: &RunState) -> Option<String> {
+pub(crate) fn hint(run: &RunState, world: &World) -> Option<String> {
     // one that is not here either was written wrongly
     if let Some(file) = symptoms::missing_file(run).filter(|file| Path::new(file).exists()) {
         let folder = run.spec.workdir.as_deref().unwrap_or("the folder");
@@ -22,7 +22,15 @@ pub(crate) fn hint(run: &RunState) -> Option<String> {
              have"
         ));
     }
-    words(&symptoms::checks(run), symptoms::missing_module(run), &run.spec)
+    let mut checks = symptoms::checks(run);
+    let has_failed =
+        run.outcome.as_ref().is_some_and(|outcome| !outcome.is_stopped() && outcome.exit_code() != 0);
+    let nowhere = has_failed.then(|| told_address::leads_nowhere(run, world)).flatten();
+    if nowhere.is_some() && !checks.contains(&"interface") {
+        checks.insert(0, "interface");
+    }
+    let looked = words(&checks, symptoms::missing_module(run), &run.spec)?;
+    Some(nowhere.map_or(looked.clone(), |nowhere| format!("{nowhere}; {looked}")))
 }
 
 /// Those that look for what can keep a run's processes where they stand.

@@ -255,7 +255,7 @@ impl RunPrinter {
         {
             lines.push(own(&format!("the last line of rank {root}: {words}")));
         }
-        lines.extend(hint(run).map(|words| own(&words)));
+        lines.extend(hint(run, &self.world).map(|words| own(&words)));
         if is_recorded {
             lines.push(own(&format!("replay it: hvtui replay {}", run.spec.id.short())));
         }

@@ -14,7 +14,7 @@ mod requires;
 mod site;
 
 use std::borrow::Cow;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 use std::sync::Arc;
 
@@ -27,7 +27,7 @@ pub use site::{PATIENCE, Site};
 use crate::domain::clock_fit::ClockFit;
 use crate::domain::doctor::{CONNECTION, Door, Fix, HostContext, Matrix, Peer, Row, Verdict};
 use crate::domain::host::{HostInfo, HostSample};
-use crate::domain::ids::HostId;
+use crate::domain::ids::{GpuUuid, HostId};
 use crate::domain::text::{plain, sanitize};
 
 /// Characters of evidence, cause and remedy each.
@@ -43,6 +43,10 @@ struct Seen<'a, F> {
     sample: Option<&'a HostSample>,
     /// Those variables that a launch gives its ranks there, where one is looked for.
     given: &'a BTreeMap<String, String>,
+    /// The GPUs that a launch would use there, where one is looked for.
+    uses: Option<&'a BTreeSet<GpuUuid>>,
+    /// By what the ranks of a launch by Horovod agree, where one is looked for.
+    controller: Option<&'static str>,
     /// Where the link's pings place its clock.
     clock: Option<&'a ClockFit>,
     found: F,
@@ -283,12 +287,18 @@ fn row(
         };
         let context = contexts.get(host);
         let given = context.map_or(&NOTHING_GIVEN, |context| &context.given);
+        let uses = context.and_then(|context| context.uses.as_ref());
         let clock = context.map(|context| &context.clock);
-        seen.push(Seen { host, info, sample, given, clock, found });
+        let controller = context.and_then(|context| context.controller);
+        seen.push(Seen { host, info, sample, given, uses, controller, clock, found });
     }
     let mut judged = (entry.judge)(&seen);
-    let of_root = seen.iter().zip(&mut judged).filter(|(one, _)| one.info.user == "root");
-    of_root.for_each(|(_, verdict)| without_sudo(verdict));
+    for (one, verdict) in seen.iter().zip(&mut judged) {
+        let whose = verdict.fix.as_ref().and_then(|fix| fix.place(one.host)).unwrap_or(one.host);
+        if seen.iter().any(|of| of.host == whose && of.info.user == "root") {
+            without_sudo(verdict);
+        }
+    }
     verdicts.extend(seen.iter().map(|one| one.host.clone()).zip(judged));
     verdicts.values_mut().for_each(bound);
     Row { check: entry.name, asks: entry.asks, verdicts }
@@ -298,14 +308,19 @@ fn row(
 fn without_sudo(verdict: &mut Verdict) {
     let bare = |text: &mut String| *text = text.replace("sudo ", "");
     verdict.remedy.as_mut().map(bare);
-    if let Some(Fix::There(command)) = &mut verdict.fix {
+    if let Some(Fix::There(command) | Fix::On(_, command)) = &mut verdict.fix {
         bare(command);
     }
 }
 
 /// What hosts have said stands in it: it is shown to people, and is no longer than they read.
 fn bound(verdict: &mut Verdict) {
-    let texts = [Some(&mut verdict.evidence), verdict.cause.as_mut(), verdict.remedy.as_mut()];
+    let texts = [
+        Some(&mut verdict.evidence),
+        verdict.lasting.as_mut(),
+        verdict.cause.as_mut(),
+        verdict.remedy.as_mut(),
+    ];
     for text in texts.into_iter().flatten() {
         *text = sanitize(text).into_owned();
         if let Some((end, _)) = text.char_indices().nth(LONGEST) {
@@ -315,7 +330,9 @@ fn bound(verdict: &mut Verdict) {
     }
     // what is run is what a person can see whole
     let is_seen = |fix: &Fix| match fix {
-        Fix::There(command) => sanitize(command) == *command && command.chars().count() <= LONGEST,
+        Fix::There(command) | Fix::On(_, command) => {
+            sanitize(command) == *command && command.chars().count() <= LONGEST
+        }
         Fix::Here(_) => true,
     };
     verdict.fix = verdict.fix.take().filter(is_seen);
@@ -333,8 +350,8 @@ fn judge<C: Check>(told: &[Seen<'_, &Value>]) -> Vec<Verdict> {
     for (at, one) in told.iter().enumerate() {
         match C::Found::deserialize(one.found) {
             Ok(found) => {
-                let Seen { host, info, sample, given, clock, .. } = *one;
-                seen.push(Seen { host, info, sample, given, clock, found });
+                let Seen { host, info, sample, given, uses, controller, clock, .. } = *one;
+                seen.push(Seen { host, info, sample, given, uses, controller, clock, found });
             }
             Err(_) => unread.push(at),
         }

@@ -30,7 +30,16 @@ pub(super) fn seen<F>(found: impl IntoIterator<Item = F>) -> Vec<Seen<'static, F
         .map(|(at, found)| {
             let host: &'static HostId = Box::leak(Box::new(HostId::from(format!("host-{at}").as_str())));
             let info: &'static HostInfo = Box::leak(Box::new(info()));
-            Seen { host, info, sample: None, given: &NOTHING_GIVEN, clock: None, found }
+            Seen {
+                host,
+                info,
+                sample: None,
+                given: &NOTHING_GIVEN,
+                uses: None,
+                controller: None,
+                clock: None,
+                found,
+            }
         })
         .collect()
 }

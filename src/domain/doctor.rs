@@ -2,7 +2,7 @@
 
 mod words;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 
 use serde::{Deserialize, Serialize};
@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 pub use self::words::{Group, glyph, groups, names, troubles};
 use super::clock_fit::ClockFit;
 use super::environment::EnvironmentPlan;
-use super::ids::HostId;
+use super::ids::{GpuUuid, HostId};
 use super::preflight::Mark;
 
 /// The name of the row that tells which hosts are reached: no host looks at that.
@@ -55,6 +55,10 @@ pub struct HostContext {
     pub ssh: Option<Vec<String>>,
     /// Those variables that a launch gives its ranks there and that checks judge ([`super::needs::INTERFACES`]).
     pub given: BTreeMap<String, String>,
+    /// The GPUs that a launch would use there, where one is looked for.
+    pub uses: Option<BTreeSet<GpuUuid>>,
+    /// By what the ranks of a launch by Horovod agree: `gloo` or `mpi`, where that is known.
+    pub controller: Option<&'static str>,
     /// Where the link's pings place its clock.
     pub clock: ClockFit,
 }
@@ -75,6 +79,12 @@ pub struct RunPython {
     pub cwd: Option<String>,
     /// Modules: those that the script imports are tried.
     pub imports: Vec<String>,
+    /// The script where it stands in the command: `-c 'import torch'`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub code: Option<String>,
+    /// The module that is executed: `-m train.main`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub module: Option<String>,
 }
 
 /// A file or folder of a host that others should have alike.
@@ -117,6 +127,9 @@ pub struct Verdict {
     /// Of a red one: whether a run may succeed all the same, so that no launch is kept from starting for it.
     #[serde(skip)]
     pub may_run: bool,
+    /// What was seen without the figures that move all the time; absent where there are none. Two looks are compared by it.
+    #[serde(skip)]
+    pub lasting: Option<String>,
 }
 
 /// A command that helps. It is run for a person who has seen and wanted it alone.
@@ -124,8 +137,29 @@ pub struct Verdict {
 pub enum Fix {
     /// In a shell on the host.
     There(String),
+    /// In a shell on another host, which is in the way of this one.
+    On(HostId, String),
     /// One of hvtui's own here, for all hosts: its words.
     Here(Vec<String>),
+}
+
+impl Fix {
+    /// The command as a person types it, on the host that it is for.
+    pub fn command(&self) -> String {
+        match self {
+            Self::There(command) | Self::On(_, command) => command.clone(),
+            Self::Here(words) => format!("hvtui {}", words.join(" ")),
+        }
+    }
+
+    /// Where it is typed, for a verdict on `host`; `None` for this machine.
+    pub fn place<'a>(&'a self, host: &'a HostId) -> Option<&'a HostId> {
+        match self {
+            Self::There(_) => Some(host),
+            Self::On(other, _) => Some(other),
+            Self::Here(_) => None,
+        }
+    }
 }
 
 impl Verdict {
@@ -138,6 +172,7 @@ impl Verdict {
             remedy: None,
             fix: None,
             may_run: false,
+            lasting: None,
         }
     }
 
@@ -149,7 +184,7 @@ impl Verdict {
     /// A run may fail for it.
     pub fn look(evidence: impl Into<String>, cause: impl Into<String>, remedy: impl Into<String>) -> Self {
         let (cause, remedy) = (Some(cause.into()), Some(remedy.into()));
-        Self { mark: Mark::Look, evidence: evidence.into(), cause, remedy, fix: None, may_run: false }
+        Self { cause, remedy, mark: Mark::Look, ..Self::good(evidence) }
     }
 
     /// Runs fail for it.
@@ -178,6 +213,22 @@ impl Verdict {
     #[must_use]
     pub fn fixed_there(self, command: impl Into<String>) -> Self {
         self.fixed_by(Fix::There(command.into()))
+    }
+
+    /// Of what was seen this lasts; the rest are figures that move all the time. Nothing, where the mark alone does.
+    #[must_use]
+    pub fn lasting(self, what: impl Into<String>) -> Self {
+        Self { lasting: Some(what.into()), ..self }
+    }
+
+    /// Whether a launch that rests on it is kept from starting.
+    pub fn stops_launch(&self) -> bool {
+        self.for_launch() == Mark::Bad
+    }
+
+    /// What a person types or reads to have it helped: the command alone where it is one.
+    pub fn help(&self) -> Option<String> {
+        self.fix.as_ref().map(Fix::command).or_else(|| self.remedy.clone())
     }
 
     /// Whether something has to be done about it.

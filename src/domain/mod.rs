@@ -82,6 +82,7 @@ pub mod task_end;
 pub mod text;
 pub mod time;
 pub mod timing;
+pub mod told_address;
 pub mod trace;
 pub mod trained;
 pub mod trainers;

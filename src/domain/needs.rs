@@ -1,11 +1,11 @@
 //! Which of the doctor's checks a launch rests on, so that they are made while its form is still open. Pure: a plan in, names of
 //! checks out.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
 use super::doctor::{RunPython, SamePath, SameRole};
-use super::ids::HostId;
+use super::ids::{GpuUuid, HostId};
 use super::run::{HostRun, JobKind, RunSpec};
 
 /// Programs that the doctor's check of Python looks at: those that a command over ssh finds by name.
@@ -14,8 +14,16 @@ const PYTHONS: [&str; 4] = ["python", "python3", "torchrun", "horovodrun"];
 /// Variables by which a launch brings libraries and programs of its own: what the host has is not what it uses.
 pub const OWN: [&str; 5] = ["PATH", "LD_LIBRARY_PATH", "LD_PRELOAD", "PYTHONPATH", "PYTHONHOME"];
 /// Variables that name interfaces.
-pub const INTERFACES: [&str; 4] =
-    ["NCCL_SOCKET_IFNAME", "GLOO_SOCKET_IFNAME", "TP_SOCKET_IFNAME", "OMPI_MCA_btl_tcp_if_include"];
+pub const INTERFACES: [&str; 8] = [
+    "NCCL_SOCKET_IFNAME",
+    "GLOO_SOCKET_IFNAME",
+    "TP_SOCKET_IFNAME",
+    "HOROVOD_GLOO_IFACE",
+    "OMPI_MCA_btl_tcp_if_include",
+    "OMPI_MCA_btl_tcp_if_exclude",
+    "OMPI_MCA_oob_tcp_if_include",
+    "PRTE_MCA_prte_if_include",
+];
 
 /// The checks, by name. What the launch brings along itself, as an image, an environment or variables, is not looked at on the
 /// host, nor what its command may never use: a check that is red keeps it from starting.
@@ -35,16 +43,21 @@ pub fn checks(spec: &RunSpec, shares: &[HostRun]) -> Vec<&'static str> {
     if has_gpus && meets {
         checks.extend(["gpu", "driver"]);
     }
+    // its ranks register memory with a card for RDMA
+    checks.extend((spans_hosts && has_gpus).then_some("limits"));
     let shares_memory = has_gpus && shares.iter().any(|share| share.ranks.len() > 1);
     if spec.options.container.is_some() {
         // its containers share the host's /dev/shm
         checks.extend((shares_memory && meets).then_some("shm"));
         checks.push("docker");
+        checks.extend(has_gpus.then_some(["health", "toolkit"]).into_iter().flatten());
         return checks;
     }
     let program = spec.command.first().map_or("", String::as_str);
     let is_found_by_name = PYTHONS.contains(&program);
     let computes = meets || is_found_by_name || is_python(program);
+    checks.extend((has_gpus && computes).then_some("health"));
+    checks.extend(computes.then_some("disk"));
     checks.extend((shares_memory && computes).then_some("shm"));
     let brings_own = sets(&OWN);
     if has_gpus && computes && !brings_own {
@@ -94,6 +107,27 @@ pub fn image(spec: &RunSpec, shares: &[HostRun]) -> Option<String> {
     container.map(|container| container.image.clone())
 }
 
+/// By what the ranks of a launch by Horovod agree, where that is known: hvtui's own start takes Gloo, mpirun MPI.
+pub fn controller(spec: &RunSpec, shares: &[HostRun]) -> Option<&'static str> {
+    let mut ranks = shares.iter().flat_map(|share| &share.ranks);
+    let named = ranks.find_map(|rank| rank.env.get("HOROVOD_CONTROLLER"));
+    match (spec.kind, named.map(String::as_str)) {
+        (JobKind::Horovod, Some("gloo")) => Some("gloo"),
+        (JobKind::Horovod, Some("mpi")) => Some("mpi"),
+        (JobKind::Horovod, None) if spec.options.delegate.is_none() => Some("gloo"),
+        _ => None,
+    }
+}
+
+/// The GPUs that a launch would use, by host.
+pub fn gpus(spec: &RunSpec) -> BTreeMap<HostId, BTreeSet<GpuUuid>> {
+    let mut gpus: BTreeMap<HostId, BTreeSet<GpuUuid>> = BTreeMap::new();
+    for placement in &spec.placements {
+        gpus.entry(placement.host.clone()).or_default().extend(placement.gpus().cloned());
+    }
+    gpus
+}
+
 /// Set for a container whose image's demands of the driver don't count.
 pub const DEMANDS_NOTHING: &str = "NVIDIA_DISABLE_REQUIRE";
 
@@ -113,10 +147,31 @@ pub fn pythons(spec: &RunSpec, shares: &[HostRun]) -> BTreeMap<HostId, RunPython
             env: given.map(|(name, value)| (name.clone(), value.clone())).collect(),
             cwd: first.and_then(|rank| rank.cwd.clone()),
             imports: imports(spec).iter().map(|module| (*module).to_owned()).collect(),
+            code: given_by(&spec.command, "-c"),
+            module: given_by(&spec.command, "-m"),
         };
         (share.host.clone(), python)
     };
     if imports(spec).is_empty() { BTreeMap::new() } else { shares.iter().map(of_share).collect() }
+}
+
+/// What a Python is given by an option in the place of a script: the first of its words that is none of its other options.
+fn given_by(command: &[String], option: &str) -> Option<String> {
+    let (program, words) = command.split_first()?;
+    if !is_python(program) {
+        return None;
+    }
+    let mut words = words.iter();
+    while let Some(word) = words.next() {
+        match word.as_str() {
+            "-W" | "-X" => drop(words.next()),
+            word if word == option => return words.next().cloned(),
+            "-c" | "-m" => return None,
+            word if word.starts_with('-') && word.len() > 1 => {}
+            _ => return None,
+        }
+    }
+    None
 }
 
 /// The variables that name interfaces and that a launch gives its ranks, by host: they count before what a host has.
@@ -204,7 +259,7 @@ pub fn paths(spec: &RunSpec, shares: &[HostRun]) -> BTreeMap<HostId, Vec<SamePat
 mod tests {
     use super::*;
     use crate::domain::environment::EnvironmentPlan;
-    use crate::domain::ids::{GpuUuid, Rank, RunId};
+    use crate::domain::ids::{Rank, RunId};
     use crate::domain::options::RunOptions;
     use crate::domain::run::{Placement, Slot};
     use crate::domain::time::Stamp;
@@ -257,6 +312,9 @@ mod tests {
                 "interface",
                 "gpu",
                 "driver",
+                "limits",
+                "health",
+                "disk",
                 "shm",
                 "stub",
                 "cuda",
@@ -275,7 +333,8 @@ mod tests {
     fn what_its_ranks_may_have_nothing_to_do_with_stops_no_launch() {
         assert!(of(&spec(JobKind::Plain, "nvidia-smi", &["a", "b"])).is_empty());
         let script = of(&spec(JobKind::Plain, "python3", &["a", "b"]));
-        assert_eq!(script, ["shm", "stub", "cuda", "python"], "they may be jobs by themselves");
+        let own = ["health", "disk", "shm", "stub", "cuda", "python"];
+        assert_eq!(script, own, "they may be jobs by themselves");
     }
 
     #[test]
@@ -291,8 +350,20 @@ mod tests {
         let own = of(&spec(JobKind::Torch, "/opt/conda/bin/python3", &["a"]));
         assert!(!own.contains(&"python") && own.contains(&"cuda"), "{own:?}");
         let torch = spec(JobKind::Torch, "python3", &["a", "b"]);
+        let given = |line: &[&str], option| {
+            given_by(&line.iter().map(|word| (*word).to_owned()).collect::<Vec<_>>(), option)
+        };
+        let code = ["python3", "-u", "-X", "dev", "-c", "import torch", "-m"];
+        assert_eq!((given(&code, "-c").as_deref(), given(&code, "-m")), (Some("import torch"), None));
+        assert_eq!(given(&["python", "-m", "train.main", "-c", "x"], "-m").as_deref(), Some("train.main"));
+        assert_eq!(given(&["python", "-m", "train.main", "-c", "x"], "-c"), None, "it is the module's");
+        assert_eq!(given(&["bash", "-c", "import torch"], "-c"), None);
+        assert_eq!(given(&["python", "train.py", "-c", "x"], "-c"), None, "it is the script's");
         let path = checks(&torch, &shares(&torch, &[("LD_LIBRARY_PATH", "/opt/cuda")]));
-        assert_eq!(path, ["reach", "interface", "gpu", "driver", "shm", "import"]);
+        let left = ["reach", "interface", "gpu", "driver", "limits", "health", "disk", "shm", "import"];
+        assert_eq!(path, left);
+        let uses = gpus(&torch);
+        assert_eq!((uses.len(), uses[&HostId::from("b")].len()), (2, 1));
     }
 
     #[test]

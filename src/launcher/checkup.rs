@@ -10,7 +10,7 @@ use crate::doctor::{self, Contexts, Doors, Entry, Reached, Told};
 use crate::domain::clock_fit::{ClockFit, ClockSample};
 use crate::domain::doctor::{HostContext, Matrix, Peer, RunPython, SamePath, SameRole};
 use crate::domain::host::{HostInfo, HostSample};
-use crate::domain::ids::HostId;
+use crate::domain::ids::{GpuUuid, HostId};
 use crate::wire::doctor::Checked;
 
 /// A question to one host.
@@ -41,6 +41,8 @@ pub fn contexts(configs: &[HostConfig]) -> Contexts {
         port: config.port,
         ssh: config.reach().map(|reach| reach.words()),
         given: BTreeMap::new(),
+        uses: None,
+        controller: None,
         clock: ClockFit::default(),
     };
     configs.iter().map(|config| (config.id.clone(), context(config))).collect()
@@ -162,6 +164,24 @@ impl Checkup {
     pub fn giving(mut self, given: BTreeMap<HostId, BTreeMap<String, String>>) -> Self {
         for (host, given) in given {
             self.contexts.entry(host).or_default().given = given;
+        }
+        self
+    }
+
+    /// With the GPUs that a launch would use on each host.
+    #[must_use]
+    pub fn using(mut self, uses: BTreeMap<HostId, BTreeSet<GpuUuid>>) -> Self {
+        for (host, uses) in uses {
+            self.contexts.entry(host).or_default().uses = Some(uses);
+        }
+        self
+    }
+
+    /// With the controller of a launch by Horovod.
+    #[must_use]
+    pub fn controlled_by(mut self, controller: Option<&'static str>) -> Self {
+        for (host, _) in &self.hosts {
+            self.contexts.entry(host.clone()).or_default().controller = controller;
         }
         self
     }
@@ -375,7 +395,8 @@ impl Checkup {
     }
 
     fn awaits_sample(&self) -> bool {
-        !self.has_given_up && self.checks.iter().any(|entry| entry.wants_sample)
+        // a launch does not wait for what may never come: it has what is known
+        !self.has_given_up && !self.for_launch && self.checks.iter().any(|entry| entry.wants_sample)
     }
 
     /// The verdicts so far.

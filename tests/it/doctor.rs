@@ -1,7 +1,9 @@
 //! `hvtui doctor` over real ssh: each trouble of a host is planted, found, and told with what helps.
 
 mod alike;
+mod before;
 mod frameworks;
+mod gpus;
 mod places;
 mod ways;
 

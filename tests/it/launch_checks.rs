@@ -197,7 +197,11 @@ fn what_the_doctor_finds_red_on_a_host_of_the_plan_is_started_by_a_second_enter_
     let lines = said(&story);
     assert_eq!(
         lines[0],
-        (Some(Mark::Bad), "gpu-b".to_owned(), "shm: 64 MB of 64 MB free: NCCL ends".to_owned()),
+        (
+            Some(Mark::Bad),
+            "gpu-b".to_owned(),
+            "shm: 64 MB of 64 MB free: NCCL ends; fix: remount it".to_owned()
+        ),
         "{lines:?}"
     );
     let starts = |effects: &[Effect]| effects.iter().any(|effect| matches!(effect, Effect::Start(_)));

@@ -31,6 +31,7 @@ use hvtui::launch::plan::LaunchPlan;
 use hvtui::launch::request::{LaunchRequest, PlacementSpec};
 use hvtui::tui::canvas::{Caps, ColorDepth};
 use hvtui::tui::core::{Effect, Key, KeyCode, Level, Look, LookOf, Msg, Screen};
+use hvtui::tui::screens::model::Overlay;
 use hvtui::tui::screens::view::draw;
 use hvtui::tui::screens::{Model, update};
 use ratatui::buffer::Buffer;
@@ -1035,7 +1036,9 @@ fn checked(hosts: &[&str]) -> Matrix {
     };
     let shm = |at| match at {
         0 => {
-            Some(Verdict::look("512 M of 512 M free", "NCCL ends", "sudo mount -o remount,size=16G /dev/shm"))
+            let command = "sudo mount -o remount,size=16G /dev/shm";
+            let remedy = format!("{command}; of a container: --ipc=host or --shm-size=16g");
+            Some(Verdict::look("512 M of 512 M free", "NCCL ends", remedy).fixed_there(command))
         }
         _ => Some(good("63 G of 63 G free")),
     };
@@ -1066,6 +1069,28 @@ fn what_is_wrong_with_the_hosts() {
     assert!(
         matches!(&press(&mut story, "y")[..], [Effect::Copy(fix)] if fix.starts_with("write 'export PATH="))
     );
+    // the whole of a cell, from trouble to trouble
+    story.send(Msg::Key(Key::plain(KeyCode::Enter)));
+    shoot_now("doctor-whole", &mut story, &[(60, 15), (80, 24)], COLOR);
+    story.send(Msg::Resize(60, 15));
+    press(&mut story, "G");
+    let end = text(&story.model, COLOR);
+    assert!(end.contains("  lines ") && end.contains("asks   do commands over ssh"), "{end}");
+    story.send(Msg::Resize(80, 24));
+    press(&mut story, "nn");
+    let shm = text(&story.model, COLOR);
+    assert!(shm.contains("shm on gpu-a") && shm.contains("run    on gpu-a: sudo mount"), "{shm}");
+    assert!(
+        matches!(&press(&mut story, "y")[..], [Effect::Copy(fix)] if fix == "sudo mount -o remount,size=16G /dev/shm")
+    );
+    for key in [KeyCode::Right, KeyCode::Esc] {
+        story.send(Msg::Key(Key::plain(key)));
+    }
+    assert_eq!((&story.model.ui.overlay, story.model.ui.screen), (&Overlay::None, Screen::Doctor));
+    for _ in 0..9 {
+        story.send(Msg::Key(Key::plain(KeyCode::Left)));
+    }
+    press(&mut story, "n");
     // an answer to an earlier question is none
     let many: Vec<String> = (0..64).map(|at| format!("node{at:03}")).collect();
     let many: Vec<&str> = many.iter().map(String::as_str).collect();

@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use tokio::time::timeout;
 
-use self::history::{Json, Since, as_json, changes};
+use self::history::{Since, as_json, compare};
 use self::text::{as_text, changes_text};
 use super::stop::fault;
 use crate::cli::args::DoctorArgs;
@@ -47,7 +47,10 @@ const NUMBER: u64 = 1;
 pub fn run(args: &DoctorArgs, file: &HostsFile, paths: &Paths) -> Result<ExitCode, Failure> {
     let hosts = choose(args, file)?;
     let since = args.since.as_deref().map(Since::read).transpose()?;
-    let before = since.map(|since| history::read(&paths.state, since, clock::now())).transpose()?;
+    let names: Vec<String> = hosts.iter().map(|host| host.id.to_string()).collect();
+    let of_all = args.only_hosts.is_empty();
+    let before =
+        since.map(|since| history::read(&paths.state, since, clock::now(), (&names, of_all))).transpose()?;
     if let Some(target) = &args.bundle {
         bundle::is_writable(target)?;
     }
@@ -57,7 +60,7 @@ pub fn run(args: &DoctorArgs, file: &HostsFile, paths: &Paths) -> Result<ExitCod
     let matrix = checkup.matrix();
     let mut json = as_json(&matrix);
     if let Some(before) = before {
-        json.changes = Some(changes(&before, &json));
+        compare(&before, &mut json, of_all);
         if !args.json {
             to_stdout(&changes_text(&before, &json, json.changes.as_deref().unwrap_or_default()))?;
         }
@@ -74,17 +77,24 @@ pub fn run(args: &DoctorArgs, file: &HostsFile, paths: &Paths) -> Result<ExitCod
     if let Some(fixed) = &fixed {
         to_stdout(&as_text(fixed, args.verbose))?;
     }
-    // a part of the matrix is no state to compare the whole with
-    let is_whole = args.only.is_empty() && args.only_hosts.is_empty();
-    if is_whole && args.same.is_empty() && args.module.is_empty() {
-        history::keep(&paths.state, &Json { changes: None, ..json });
-    }
-    let red = matrix.rows.iter().filter(|row| row.worst() == Some(Mark::Bad));
     // what was looked at again counts as it is now
-    let again =
-        |check: &str| fixed.as_ref().and_then(|fixed| fixed.rows.iter().find(|row| row.check == check));
-    let is_red = red.clone().any(|row| again(row.check).unwrap_or(row).worst() == Some(Mark::Bad));
-    Ok(if is_red { ExitCode::from(1) } else { ExitCode::SUCCESS })
+    let matrix = overlaid(matrix, fixed);
+    // a part of the matrix is no state to compare the whole with
+    let is_whole = args.only.is_empty() && of_all;
+    if is_whole && args.same.is_empty() && args.module.is_empty() {
+        history::keep(&paths.state, &as_json(&matrix));
+    }
+    Ok(if matrix.count(Mark::Bad) > 0 { ExitCode::from(1) } else { ExitCode::SUCCESS })
+}
+
+/// A matrix with the rows of a later one.
+fn overlaid(mut matrix: Matrix, later: Option<Matrix>) -> Matrix {
+    for row in later.into_iter().flat_map(|later| later.rows) {
+        if let Some(old) = matrix.rows.iter_mut().find(|old| old.check == row.check) {
+            *old = row;
+        }
+    }
+    matrix
 }
 
 fn choose(args: &DoctorArgs, file: &HostsFile) -> Result<Vec<HostConfig>, Failure> {

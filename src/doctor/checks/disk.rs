@@ -103,7 +103,8 @@ fn judge(places: &[Place]) -> Verdict {
         if place.read_only {
             let remedy =
                 format!("sudo mount -o remount,rw {at}, after a look at `dmesg` for errors of the disk");
-            return Verdict::bad(format!("{path} is read-only"), "nothing can be written there", remedy);
+            return Verdict::bad(format!("{path} is read-only"), "nothing can be written there", remedy)
+                .may_run();
         }
         if place.files_free == Some(0) {
             let cause = "no file can be made there though there is room";
@@ -111,16 +112,19 @@ fn judge(places: &[Place]) -> Verdict {
                 format!("no inode is free at {path}"),
                 cause,
                 format!("df -i {at}; delete small files"),
-            );
+            )
+            .may_run();
         }
         let cause = "logs, checkpoints and caches fail when it is full";
-        if place.free < LEAST {
-            Verdict::bad(free, cause, remedy)
+        // a run may write elsewhere
+        let verdict = if place.free < LEAST {
+            Verdict::bad(free, cause, remedy).may_run()
         } else if place.free < LITTLE && place.free / (place.total / 100).max(1) < LITTLE_PERCENT {
             Verdict::look(free, cause, remedy)
         } else {
             Verdict::good(free)
-        }
+        };
+        verdict.lasting(format!("room at {path}"))
     });
     let mut all: Vec<Verdict> = verdicts.collect();
     // the first of the worst
@@ -129,7 +133,8 @@ fn judge(places: &[Place]) -> Verdict {
         return all.swap_remove(0);
     }
     let evidence: Vec<&str> = all.iter().map(|verdict| verdict.evidence.as_str()).collect();
-    Verdict::good(evidence.join(", "))
+    let lasting: Vec<&str> = all.iter().filter_map(|verdict| verdict.lasting.as_deref()).collect();
+    Verdict::good(evidence.join(", ")).lasting(lasting.join(", "))
 }
 
 #[cfg(test)]

@@ -18,6 +18,7 @@ impl Check for Gpu {
     const NAME: &'static str = "gpu";
     const ASKS: &'static str = "are its GPUs there, the same as on the other hosts, and who has them";
     const LOOKS: bool = false;
+    const WANTS_SAMPLE: bool = true;
     type Found = ();
 
     fn look(_: &Site) -> Result<(), String> {
@@ -29,9 +30,9 @@ impl Check for Gpu {
             seen.iter().filter_map(|one| Some((one.host.as_str(), words(one.info)?))).collect();
         let all = Compared::new(owned.iter().map(|(host, words)| (*host, words.as_str())));
         let judge = |one: &Seen<'_, ()>| {
-            let mut verdict = judge(one.info, &all);
-            verdict.evidence += &holders(one.sample);
-            verdict
+            let verdict = judge(one.info, &all);
+            let lasting = verdict.evidence.clone();
+            Verdict { evidence: lasting.clone() + &holders(one.sample), ..verdict }.lasting(lasting)
         };
         seen.iter().map(judge).collect()
     }

@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 use super::super::compare::Compared;
 use super::super::{Check, Seen, Site};
 use crate::domain::doctor::Verdict;
+use crate::domain::preflight::Mark;
 
 pub(in crate::doctor) struct Horovod;
 
@@ -31,6 +32,9 @@ pub(in crate::doctor) struct Found {
     /// By what it can reduce: `gloo`, `mpi`, `nccl`; absent where its libraries can't be read.
     #[serde(default)]
     built: Option<Vec<String>>,
+    /// Whether the host itself says by what ranks agree (`HOROVOD_CONTROLLER`), which counts before the kind's own.
+    #[serde(default)]
+    is_told: bool,
 }
 
 impl Check for Horovod {
@@ -59,6 +63,7 @@ impl Check for Horovod {
             names.sort();
             names.dedup();
         }
+        found.is_told = std::env::var_os("HOROVOD_CONTROLLER").is_some();
         found.built = told.libraries.first().and_then(|library| built(library));
         Ok(found)
     }
@@ -68,8 +73,36 @@ impl Check for Horovod {
         let all: Vec<(&str, String)> =
             seen.iter().filter_map(|one| Some((one.host.as_str(), built(&one.found)?))).collect();
         let all = Compared::new(all.iter().map(|(host, built)| (*host, built.as_str())));
-        seen.iter().map(|one| judge(&one.found, !one.info.gpus.is_empty(), &all)).collect()
+        let judge_one = |one: &Seen<'_, Found>| {
+            let verdict = judge(&one.found, !one.info.gpus.is_empty(), &all);
+            let wanted = one.controller.filter(|_| !one.found.is_told && verdict.for_launch() < Mark::Bad);
+            wanted.and_then(|controller| without(&one.found, controller)).unwrap_or(verdict)
+        };
+        seen.iter().map(judge_one).collect()
     }
+}
+
+/// Of one that was built without what its ranks would agree by. One that was built with neither is not known by its names.
+fn without(found: &Found, controller: &str) -> Option<Verdict> {
+    let (version, built) = (found.version.as_deref()?, found.built.as_ref()?);
+    let is_known = built.iter().any(|part| part == "gloo" || part == "mpi");
+    if !is_known || built.iter().any(|part| part == controller) {
+        return None;
+    }
+    let (name, option) =
+        if controller == "mpi" { ("MPI", "HOROVOD_WITH_MPI=1") } else { ("Gloo", "HOROVOD_WITH_GLOO=1") };
+    let other = if controller == "mpi" {
+        "hvtui's own start takes Gloo: leave HOROVOD_CONTROLLER out"
+    } else {
+        "mpirun starts it by MPI: --delegate"
+    };
+    Some(Verdict::bad(
+        format!("Horovod {version} was built with {}, without {name}", built.join(", ")),
+        format!(
+            "the ranks of this launch agree by {name}: hvd.init() ends with \"Horovod has not been built with {name} support\""
+        ),
+        format!("{option} pip install --no-cache-dir --force-reinstall horovod   (or: {other})"),
+    ))
 }
 
 /// By what a library of Horovod's can reduce: the names of its classes stand in it.
@@ -131,7 +164,7 @@ fn judge(found: &Found, has_gpus: bool, all: &Compared<'_>) -> Verdict {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::domain::preflight::Mark;
+    use crate::doctor::tests::seen;
 
     #[test]
     fn what_is_not_found_is_named() {
@@ -144,6 +177,7 @@ mod tests {
                     missing: all(missing),
                     undefined: Vec::new(),
                     built: None,
+                    is_told: false,
                 },
                 true,
                 &Compared::new([]),
@@ -172,7 +206,27 @@ mod tests {
             missing: Vec::new(),
             undefined: Vec::new(),
             built: Some(parts.iter().map(|part| (*part).to_owned()).collect()),
+            is_told: false,
         };
+        let controlled = |parts: &[&str], controller, is_told| {
+            let mut all = seen([Found { is_told, ..found(parts) }]);
+            all[0].controller = controller;
+            Horovod::judge(&all).remove(0)
+        };
+        let lacking = controlled(&["mpi"], Some("gloo"), false);
+        assert_eq!(
+            (lacking.for_launch(), lacking.evidence.as_str()),
+            (Mark::Bad, "Horovod 0.28.1 was built with mpi, without Gloo")
+        );
+        for fine in [
+            controlled(&["gloo", "mpi"], Some("gloo"), false),
+            controlled(&["mpi"], Some("mpi"), false),
+            controlled(&["mpi"], None, false),
+            controlled(&["mpi"], Some("gloo"), true),
+            controlled(&[], Some("gloo"), false),
+        ] {
+            assert_eq!(fine.mark, Mark::Good, "{fine:?}");
+        }
         let of = |parts: &[&str], has_gpus| judge(&found(parts), has_gpus, &Compared::new([])).mark;
         assert_eq!(
             (of(&["gloo"], false), of(&["gloo"], true), of(&["gloo", "nccl"], true)),

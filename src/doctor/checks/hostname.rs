@@ -41,6 +41,7 @@ impl Check for Hostname {
 /// `own` is the address by which other hosts reach it, where that is known.
 fn judge(found: &Found, own: Option<&str>) -> Verdict {
     let name = &found.name;
+    let known = own;
     let own = own.unwrap_or("<its network address>");
     // the whole name first, as `hostname -f` reads it
     let short = name.split_once('.').map_or_else(String::new, |(short, _)| format!(" {short}"));
@@ -49,26 +50,42 @@ fn judge(found: &Found, own: Option<&str>) -> Verdict {
         return Verdict::bad(
             format!("its name is '{name}'"),
             "mpirun refuses a host whose name has other characters than letters, digits, '-' and '.'",
-            "hostnamectl set-hostname gpu-1",
+            format!("sudo hostnamectl set-hostname {}, where no other host has that name", legal(name)),
         );
     }
     let (Some(first), all) = (found.addresses.first(), &found.addresses) else {
-        return Verdict::look(
+        let verdict = Verdict::look(
             format!("{name} has no address on the host itself"),
             "programs that look their own host's name up fail, as gloo does",
             format!("add this line to /etc/hosts there: {line}"),
         );
+        let command = format!("echo '{line}' | sudo tee -a /etc/hosts");
+        return if known.is_some() { verdict.fixed_there(command) } else { verdict };
     };
     if let Some(loopback) = all.iter().find(|address| address.is_loopback()) {
-        return Verdict::look(
+        let verdict = Verdict::look(
             format!("{name} is {loopback} on the host itself"),
             "a program that tells others its own name listens where only this host can connect",
             format!(
                 "in /etc/hosts there, write this line in the place of the one with {loopback} and {name}: {line}"
             ),
         );
+        // the line of 127.0.0.1 is localhost's, too
+        let is_debians = known.is_some() && loopback.to_string() == DEBIANS;
+        let command = format!("sudo sed -i 's/^127\\.0\\.1\\.1[[:space:]].*/{line}/' /etc/hosts");
+        return if is_debians { verdict.fixed_there(command) } else { verdict };
     }
     Verdict::good(format!("{name} is {first}"))
+}
+
+/// What Debian's installer gives a host's own name.
+const DEBIANS: &str = "127.0.1.1";
+
+/// A name that mpirun takes, as near to this one as can be.
+fn legal(name: &str) -> String {
+    let legal = name.replace(|c: char| !c.is_ascii_alphanumeric() && c != '.', "-");
+    let legal = legal.trim_matches(['-', '.']);
+    if legal.is_empty() { "gpu-1".to_owned() } else { legal.to_owned() }
 }
 
 /// The names that Open MPI takes (its `orte/util/help-regex.txt`).
@@ -99,6 +116,20 @@ mod tests {
             "in /etc/hosts there, write this line in the place of the one with 127.0.1.1 and gpu-a: 10.0.0.2 gpu-a"
         );
         assert_eq!(of("gpu-a.lab", ""), "add this line to /etc/hosts there: 10.0.0.2 gpu-a.lab gpu-a");
+    }
+
+    #[test]
+    fn the_command_changes_debians_line_alone() {
+        let of = |name: &str, address: &str, own: Option<&str>| {
+            let addresses = address.parse().into_iter().collect();
+            judge(&Found { name: name.to_owned(), addresses }, own).help().unwrap()
+        };
+        let command = of("gpu-a", "127.0.1.1", Some("10.0.0.2"));
+        assert_eq!(command, r"sudo sed -i 's/^127\.0\.1\.1[[:space:]].*/10.0.0.2 gpu-a/' /etc/hosts");
+        assert!(of("gpu-a", "127.0.0.1", Some("10.0.0.2")).starts_with("in /etc/hosts there, write"));
+        assert!(of("gpu-a", "127.0.1.1", None).starts_with("in /etc/hosts there, write"));
+        assert_eq!(of("gpu-a", "", Some("10.0.0.2")), "echo '10.0.0.2 gpu-a' | sudo tee -a /etc/hosts");
+        assert_eq!(["gpu_a", "_", "a b."].map(legal), ["gpu-a", "gpu-1", "a-b"]);
     }
 
     #[test]

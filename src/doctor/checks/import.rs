@@ -15,6 +15,8 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use self::known::Known;
+use super::super::environments::{self as pythons, Environment};
+use super::super::python::Python;
 use super::super::site::on;
 use super::super::{Check, Seen, Site};
 use crate::clock;
@@ -64,7 +66,15 @@ pub(in crate::doctor) struct Tried {
     /// Whether the script changes where modules and libraries are found before it imports them.
     #[serde(default)]
     is_led: bool,
+    /// Of one that the Python does not have, so that it was not tried: the environments that have it.
+    #[serde(default)]
+    absent: Option<Vec<Environment>>,
 }
+
+/// What a person who names this check may mean.
+const FRAMEWORKS: [&str; 2] = ["torch", "tensorflow"];
+/// Environments that are named.
+const NAMED: usize = 3;
 
 impl Check for Import {
     const NAME: &'static str = "import";
@@ -80,11 +90,13 @@ impl Check for Import {
         if site.for_launch && site.run.is_none() {
             return Ok(Vec::new());
         }
-        let scripts = scripts(site);
+        let mut scripts = scripts(site);
+        scripts.extend(run.code.clone());
+        scripts.extend(run.module.as_deref().and_then(|module| of_module(&run, module)));
         let modules = modules(site, &run, &scripts);
         let is_led = scripts.iter().any(|script| LEADS.iter().any(|word| script.contains(word)));
         if modules.is_empty() {
-            return Ok(Vec::new());
+            return Ok(if site.run.is_none() { absent(&site.python()?) } else { Vec::new() });
         }
         let begun = clock::host_now().0;
         let place = Place::of(&run)?;
@@ -107,11 +119,35 @@ const LEADS: [&str; 6] =
 
 /// The texts of the scripts of a launch.
 fn scripts(site: &Site) -> Vec<String> {
-    let text = |path: &Path| {
-        let bytes = std::fs::read(path).ok()?;
-        Some(String::from_utf8_lossy(bytes.get(..SCRIPT).unwrap_or(&bytes)).into_owned())
+    site.scripts().filter_map(|path| text(&path)).collect()
+}
+
+fn text(path: &Path) -> Option<String> {
+    let bytes = std::fs::read(path).ok()?;
+    Some(String::from_utf8_lossy(bytes.get(..SCRIPT).unwrap_or(&bytes)).into_owned())
+}
+
+/// The text of a module that lies in the run's folder, where Python looks first.
+fn of_module(run: &RunPython, module: &str) -> Option<String> {
+    let folder = run.cwd.as_deref().map_or_else(home, super::super::site::at_home);
+    let parts: Vec<&str> = module.split('.').collect();
+    let is_name = |part: &&str| !part.is_empty() && part.chars().all(|c| c.is_alphanumeric() || c == '_');
+    if !parts.iter().all(is_name) {
+        return None;
+    }
+    let path = folder.join(parts.join("/"));
+    [path.with_extension("py"), path.join("__main__.py")].iter().find_map(|path| text(path))
+}
+
+/// Of a Python that has none of the frameworks: each, and the environments that have it.
+fn absent(python: &Python) -> Vec<Tried> {
+    let tried = |module: &str| Tried {
+        module: module.to_owned(),
+        python: python.executable.clone(),
+        absent: Some(pythons::having(module)),
+        ..Tried::default()
     };
-    site.scripts().filter_map(|path| text(path.as_ref())).collect()
+    FRAMEWORKS.map(tried).to_vec()
 }
 
 /// What is tried: of a launch what its script imports, else all of them that the Python has.
@@ -119,8 +155,7 @@ fn modules(site: &Site, run: &RunPython, scripts: &[String]) -> Vec<String> {
     if site.run.is_none() {
         let Ok(python) = site.python() else { return Vec::new() };
         let has = |name: &str| python.packages.contains_key(name);
-        let mut modules: Vec<&str> =
-            ["torch", "tensorflow"].into_iter().filter(|framework| has(framework)).collect();
+        let mut modules: Vec<&str> = FRAMEWORKS.into_iter().filter(|framework| has(framework)).collect();
         let of_horovod = [("torch", "horovod.torch"), ("tensorflow", "horovod.tensorflow")];
         modules
             .extend(of_horovod.iter().filter(|(of, _)| has("horovod") && has(of)).map(|(_, module)| *module));
@@ -268,12 +303,19 @@ fn judge(tried: &[Tried]) -> Verdict {
     if tried.is_empty() {
         return Verdict::unknown("nothing that it would import is known");
     }
+    if let Some(words) = not_there(tried) {
+        return Verdict::unknown(words);
+    }
     for one in tried {
         let Tried { module, python, .. } = one;
         if let Some(words) = &one.fault {
             let known = cause::of(module, python, words);
             let evidence = format!("{python} can't import {module}: {words}");
             let verdict = Verdict::bad(evidence, known.cause, known.remedy);
+            let verdict = match known.fix {
+                Some(command) => verdict.fixed_there(command),
+                None => verdict,
+            };
             // by its own doing it may find what it needs
             return if one.is_led { verdict.may_run() } else { verdict };
         }
@@ -299,6 +341,36 @@ fn judge(tried: &[Tried]) -> Verdict {
     Verdict::good(format!("{} imports {}", tried[0].python, all.join(", ")))
 }
 
+/// Where the Python has none of what would be tried: that one, and how a run starts in one that has some.
+fn not_there(tried: &[Tried]) -> Option<String> {
+    let absent = tried.iter().map(|one| Some((one, one.absent.as_ref()?)));
+    let absent: Vec<(&Tried, &Vec<Environment>)> = absent.collect::<Option<_>>()?;
+    let (first, _) = absent.first()?;
+    let modules: Vec<&str> = absent.iter().map(|(one, _)| one.module.as_str()).collect();
+    let mut by_option: BTreeMap<String, Vec<&str>> = BTreeMap::new();
+    for (one, environments) in &absent {
+        for environment in *environments {
+            by_option.entry(environment.option()).or_default().push(&one.module);
+        }
+    }
+    let mut words = format!(
+        "{}, the first on the PATH of commands over ssh, has no {}",
+        first.python,
+        modules.join(" and no ")
+    );
+    let mut named: Vec<String> = by_option
+        .iter()
+        .take(NAMED)
+        .map(|(option, modules)| format!("{option} has {}", modules.join(" and ")))
+        .collect();
+    let more = by_option.len().saturating_sub(NAMED);
+    named.extend((more > 0).then(|| format!("{more} more have some")));
+    if !named.is_empty() {
+        words = format!("{words}; of a run, {}", named.join(", "));
+    }
+    Some(words)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -313,6 +385,20 @@ mod tests {
         }
         for module in ["jax", "tensorflow", "horovod.torch", "num", "torchvis", "apex"] {
             assert!(!imports(script, module), "{module}");
+        }
+    }
+
+    #[test]
+    fn a_module_is_read_where_python_looks_first() {
+        let folder = tempfile::tempdir().unwrap();
+        let run = RunPython { cwd: Some(folder.path().display().to_string()), ..RunPython::default() };
+        std::fs::create_dir_all(folder.path().join("train/eval")).unwrap();
+        std::fs::write(folder.path().join("train/main.py"), "import torch\n").unwrap();
+        std::fs::write(folder.path().join("train/eval/__main__.py"), "import jax\n").unwrap();
+        assert_eq!(of_module(&run, "train.main").as_deref(), Some("import torch\n"));
+        assert_eq!(of_module(&run, "train.eval").as_deref(), Some("import jax\n"));
+        for none in ["torch.distributed.run", "../train.main", "train..main", ""] {
+            assert_eq!(of_module(&run, none), None, "{none}");
         }
     }
 
@@ -356,6 +442,18 @@ mod tests {
         assert_eq!((led.mark, led.for_launch()), (Mark::Bad, Mark::Look));
         assert_eq!(judge(&[Tried { is_late: true, ..one() }]).mark, Mark::Unknown);
         assert_eq!(judge(&[]).mark, Mark::Unknown);
+        let train = Environment { folder: "/opt/conda/envs/train".to_owned(), conda: true };
+        let absent = |module: &str, elsewhere: &[Environment]| Tried {
+            module: module.to_owned(),
+            absent: Some(elsewhere.to_vec()),
+            ..one()
+        };
+        let none = judge(&[absent("torch", &[train]), absent("tensorflow", &[])]);
+        let words = "/usr/bin/python3, the first on the PATH of commands over ssh, has no torch and no tensorflow; of a run, \
+                     --conda /opt/conda/envs/train has torch";
+        assert_eq!((none.mark, none.evidence.as_str()), (Mark::Unknown, words));
+        let nowhere = judge(&[absent("torch", &[])]);
+        assert!(nowhere.evidence.ends_with("has no torch"), "{nowhere:?}");
         let warned = judge(&[Tried {
             warning: Some("CUDA initialization: The NVIDIA driver on your system is too old".to_owned()),
             ..one()

@@ -12,6 +12,8 @@ use super::super::{Check, Seen, Site, shell_word};
 use crate::domain::doctor::Verdict;
 use crate::domain::host::{HostInfo, InterfaceAddress};
 use crate::domain::needs::INTERFACES;
+use crate::domain::told_address::is_bridge;
+use crate::program::home;
 
 pub(in crate::doctor) struct Interface;
 
@@ -38,7 +40,8 @@ impl Check for Interface {
     fn look(site: &Site) -> Result<Found, String> {
         let mut variables = BTreeMap::new();
         for name in INTERFACES {
-            let value = std::env::var(name).ok().or_else(|| site.of_login_too(name));
+            let value =
+                std::env::var(name).ok().or_else(|| site.of_login_too(name)).or_else(|| of_file(name));
             variables.extend(value.filter(|value| !value.is_empty()).map(|value| (name.to_owned(), value)));
         }
         let links = links(site)
@@ -186,18 +189,6 @@ pub(super) fn first<'a>(
     by_ssh.or_else(up).or_else(|| info.addresses.iter().find(fits))
 }
 
-/// Whether it is a bridge that programs for containers and virtual machines make for those on this host.
-fn is_bridge(name: &str) -> bool {
-    let of_docker = name
-        .strip_prefix("br-")
-        .is_some_and(|id| id.len() == 12 && id.chars().all(|c| c.is_ascii_hexdigit()));
-    of_docker
-        || ["docker", "podman", "cni", "virbr", "lxcbr", "lxdbr"].iter().any(|kind| {
-            name.strip_prefix(kind)
-                .is_some_and(|number| !number.is_empty() && number.chars().all(|c| c.is_ascii_digit()))
-        })
-}
-
 /// The interface of a further address: of `eth0:1`, `eth0`.
 fn without_label(name: &str) -> &str {
     name.split_once(':').map_or(name, |(name, _)| name)
@@ -226,7 +217,8 @@ impl<'a> Wanted<'a> {
             // what stands behind `:` is a port to NCCL
             let names = split(rest.trim_start_matches('='));
             wanted.names.extend(names.map(|name| name.split_once(':').map_or(name, |(name, _)| name)));
-        } else if variable.starts_with("OMPI") {
+        } else if variable.starts_with("OMPI") || variable.starts_with("PRTE") {
+            wanted.excludes = variable.ends_with("_exclude");
             for word in split(value).filter(|word| !word.starts_with('^')) {
                 match word.split_once('/') {
                     Some((network, bits)) => {
@@ -332,7 +324,9 @@ impl Here<'_> {
         let there = self.names();
         let all = there.iter().copied();
         if wanted.excludes {
-            let left = all.filter(|name| !wanted.names(name) && self.address_of(name).is_some());
+            let left = all.filter(|name| !wanted.names(name));
+            let left =
+                left.filter(|name| self.address_of(name).is_some_and(|address| !wanted.holds(address)));
             let left = left.filter(carries).any(|name| !self.leads_nowhere(name));
             let is_known = !self.info.addresses.is_empty();
             return (!left && is_known)
@@ -390,6 +384,9 @@ fn judge(here: &Here<'_>, given: &BTreeMap<String, String>, all: &Compared<'_>) 
     // what the run itself sets counts before what the host has
     let of_host = here.found.variables.iter().filter(|(name, _)| !given.contains_key(*name));
     let variables = given.iter().map(|one| (one, true)).chain(of_host.map(|one| (one, false)));
+    if let Some(verdict) = of_open_mpi(here, given) {
+        return verdict;
+    }
     for ((variable, value), is_given) in variables {
         let Some((evidence, command)) = here.fault(variable, value) else { continue };
         let name = here.own.map_or_else(String::new, |own| format!(", such as {}", own.interface));
@@ -434,6 +431,48 @@ fn judge(here: &Here<'_>, given: &BTreeMap<String, String>, all: &Compared<'_>) 
             "interface = \"…\" of each host in hosts.toml: hvtui then tells each rank its own host's",
         ),
     }
+}
+
+/// Of the two lists of Open MPI, of which it takes one.
+fn of_open_mpi(here: &Here<'_>, given: &BTreeMap<String, String>) -> Option<Verdict> {
+    let value = |name: &str| given.get(name).or_else(|| here.found.variables.get(name));
+    let excluded = value(EXCLUDE)?;
+    let is_given = [INCLUDE, EXCLUDE].iter().all(|name| given.contains_key(*name));
+    let whose = |verdict: Verdict| if is_given { verdict } else { verdict.may_run() };
+    if let Some(included) = value(INCLUDE) {
+        return Some(whose(Verdict::bad(
+            format!("{INCLUDE}={included} and {EXCLUDE}={excluded}"),
+            "Open MPI takes one of them alone: mpirun's ranks end in MPI_Init",
+            "leave one of them out: grep -rn btl_tcp_if ~/.bashrc ~/.profile /etc/environment there shows where they are set",
+        )));
+    }
+    // set, it takes the place of Open MPI's own list, which is that of loopback
+    let names_loopback = excluded.split(',').map(str::trim).any(|one| one == "lo" || one.starts_with("127."));
+    (!names_loopback && !here.others.is_empty()).then(|| {
+        Verdict::look(
+            format!("{EXCLUDE}={excluded} leaves loopback in"),
+            "it takes the place of Open MPI's own list: ranks tell other hosts 127.0.0.1, and hang when they send",
+            format!("{EXCLUDE}={excluded},lo"),
+        )
+    })
+}
+
+const INCLUDE: &str = "OMPI_MCA_btl_tcp_if_include";
+const EXCLUDE: &str = "OMPI_MCA_btl_tcp_if_exclude";
+
+/// What NCCL's own files say of a variable, which count where it is not set: a person's before the host's.
+fn of_file(name: &str) -> Option<String> {
+    let own = std::env::var_os("NCCL_CONF_FILE").map_or_else(|| home().join(".nccl.conf"), PathBuf::from);
+    let value = |path: PathBuf| in_conf(&std::fs::read_to_string(path).ok()?, name);
+    let files = [own, PathBuf::from("/etc/nccl.conf")].into_iter();
+    files.filter(|_| name.starts_with("NCCL_")).find_map(value)
+}
+
+/// The value of a variable in such a file.
+fn in_conf(text: &str, name: &str) -> Option<String> {
+    let lines = text.lines().map(str::trim).filter(|line| !line.starts_with('#'));
+    let values = lines.filter_map(|line| line.split_once('=')).filter(|(one, _)| one.trim() == name);
+    values.map(|(_, value)| value.trim().to_owned()).next_back().filter(|value| !value.is_empty())
 }
 
 /// Of a host without an address that other hosts could reach.

@@ -186,3 +186,40 @@ fn unlike_names_are_told_with_the_others() {
         (Mark::Look, "ens3f0 10.0.0.3; other hosts have eth0")
     );
 }
+
+#[test]
+fn open_mpis_two_lists_exclude_each_other_and_its_own_is_not_forgotten() {
+    let both = |include: Option<&str>, exclude: &str| {
+        let mut one = found("OMPI_MCA_btl_tcp_if_exclude", exclude);
+        one.variables
+            .extend(include.map(|value| ("OMPI_MCA_btl_tcp_if_include".to_owned(), value.to_owned())));
+        let other = Found { variables: BTreeMap::new(), ..found("", "") };
+        let hosts = [(info_with(&HOST), one), (info_with(&[("ens3f0", "10.0.0.3")]), other)];
+        Interface::judge(&seen_with(hosts)).remove(0)
+    };
+    let two = both(Some("ens3f0"), "lo,docker0");
+    assert_eq!((two.mark, two.for_launch()), (Mark::Bad, Mark::Look), "{two:?}");
+    assert_eq!(both(None, "lo,docker0").mark, Mark::Good, "as people set it");
+    assert_eq!(both(None, "127.0.0.0/8,docker0").mark, Mark::Good);
+    let without = both(None, "docker0");
+    assert_eq!(
+        (without.mark, without.remedy.as_deref()),
+        (Mark::Look, Some("OMPI_MCA_btl_tcp_if_exclude=docker0,lo"))
+    );
+    let none = both(None, "lo,docker0,10.0.0.0/24");
+    assert!(none.mark == Mark::Bad && none.evidence.contains("leaves no interface"), "{none:?}");
+}
+
+#[test]
+fn the_variables_of_other_programs_are_judged_as_they_read_them() {
+    assert_eq!(of("HOROVOD_GLOO_IFACE", "ens3f0").mark, Mark::Good);
+    assert_eq!(of("HOROVOD_GLOO_IFACE", "ens").mark, Mark::Bad, "it takes whole names");
+    assert_eq!(of("OMPI_MCA_oob_tcp_if_include", "10.0.0.0/24").mark, Mark::Good);
+    assert_eq!(of("PRTE_MCA_prte_if_include", "eth7").mark, Mark::Bad);
+    let file = "# of the site\nNCCL_DEBUG=WARN\n NCCL_SOCKET_IFNAME = eth7 \n";
+    assert_eq!(in_conf(file, "NCCL_SOCKET_IFNAME").as_deref(), Some("eth7"));
+    assert_eq!(
+        (in_conf(file, "NCCL_IB_HCA"), in_conf("NCCL_SOCKET_IFNAME=", "NCCL_SOCKET_IFNAME")),
+        (None, None)
+    );
+}

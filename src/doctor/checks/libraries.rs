@@ -1,7 +1,7 @@
 //! Whether the loader finds the same NCCL, cuDNN and CUDA everywhere.
 
 use std::collections::BTreeMap;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use super::super::compare::Compared;
 use super::super::{Check, Seen, Site};
@@ -24,6 +24,14 @@ impl Check for Libraries {
 
     fn look(site: &Site) -> Result<Self::Found, String> {
         let mut found = BTreeMap::new();
+        found.extend(toolkit().map(|version| (TOOLKIT.to_owned(), version)));
+        // the loader looks there first
+        let folders = std::env::var("LD_LIBRARY_PATH").unwrap_or_default();
+        for (title, version) in
+            folders.split(':').filter(|one| one.starts_with('/')).flat_map(|one| inside(Path::new(one)))
+        {
+            found.entry(title.to_owned()).or_insert(version);
+        }
         for (name, file) in cached(site)? {
             let wanted = WANTED.iter().find(|(wanted, _)| name.starts_with(wanted));
             if let Some((_, title)) = wanted {
@@ -44,8 +52,17 @@ impl Check for Libraries {
         let compared = versions.each_ref().map(|(title, all)| {
             (*title, Compared::new(all.iter().map(|(host, version)| (*host, version.as_str()))))
         });
+        // not every host builds: one without it lacks nothing
+        let toolkits =
+            seen.iter().filter_map(|one| Some((one.host.as_str(), one.found.get(TOOLKIT)?.as_str())));
+        let toolkits = Compared::new(toolkits);
         let judge = |one: &Seen<'_, Self::Found>| {
             let mut differ = Vec::new();
+            if let Some((own, difference)) =
+                one.found.get(TOOLKIT).and_then(|own| Some((own, toolkits.difference(own)?)))
+            {
+                differ.push(format!("{TOOLKIT} {own} ({difference})"));
+            }
             for (title, all) in &compared {
                 let own = of(one, title);
                 if let Some(difference) = all.difference(&own) {
@@ -68,6 +85,40 @@ impl Check for Libraries {
         };
         seen.iter().map(judge).collect()
     }
+}
+
+/// CUDA's compiler and headers, where its installer puts them.
+const TOOLKIT: &str = "CUDA toolkit";
+const AT: &str = "/usr/local/cuda";
+/// Files of a folder that are looked at.
+const FILES: usize = 5000;
+
+/// Its version, as its own file says it.
+fn toolkit() -> Option<String> {
+    let read = |name: &str| std::fs::read_to_string(Path::new(AT).join(name)).ok();
+    let by_json = || {
+        let told: serde_json::Value = serde_json::from_str(&read("version.json")?).ok()?;
+        Some(told["cuda"]["version"].as_str()?.to_owned())
+    };
+    // of CUDA 10 and before: `CUDA Version 10.2.89`
+    by_json().or_else(|| Some(read("version.txt")?.split_whitespace().nth(2)?.to_owned()))
+}
+
+/// The libraries of a folder, and their versions.
+fn inside(folder: &Path) -> Vec<(&'static str, String)> {
+    let entries = std::fs::read_dir(folder).into_iter().flatten().take(FILES).flatten();
+    let title = |path: PathBuf| {
+        let name = path.file_name()?.to_str()?.to_owned();
+        // without a number it is for linking
+        let (_, title) = WANTED
+            .iter()
+            .find(|(wanted, _)| name.strip_prefix(wanted).is_some_and(|rest| rest.starts_with('.')))?;
+        Some((*title, version(path.to_str()?)))
+    };
+    let mut found: Vec<_> = entries.filter_map(|entry| title(entry.path())).collect();
+    found.sort();
+    found.dedup_by_key(|(title, _)| *title);
+    found
 }
 
 /// The libraries of the loader's cache: name and file, in its order.
@@ -111,6 +162,39 @@ mod tests {
         );
         assert_eq!(entry("123 libs found in cache `/etc/ld.so.cache'"), None);
         assert_eq!(version("/no/such/libnccl.so.2.18.3"), "2.18.3");
+    }
+
+    #[test]
+    fn what_a_folder_holds_is_told_by_its_numbers() {
+        let folder = tempfile::tempdir().unwrap();
+        for name in [
+            "libnccl.so.2.18.3",
+            "libcudart.so.12.4.99",
+            "libnccl_static.a",
+            "libcudart.so",
+            "libnccl-net.so.1",
+        ] {
+            std::fs::write(folder.path().join(name), "").unwrap();
+        }
+        std::os::unix::fs::symlink("libnccl.so.2.18.3", folder.path().join("libnccl.so.2")).unwrap();
+        let found = inside(folder.path());
+        assert_eq!(found, [("CUDA runtime", "12.4.99".to_owned()), ("NCCL", "2.18.3".to_owned())]);
+        assert!(inside(Path::new("/no/such/folder")).is_empty());
+    }
+
+    #[test]
+    fn a_host_that_builds_nothing_lacks_no_toolkit() {
+        let of = |version: Option<&str>| {
+            version.map(|one| (TOOLKIT.to_owned(), one.to_owned())).into_iter().collect::<BTreeMap<_, _>>()
+        };
+        let marks = |hosts: [Option<&str>; 3]| -> Vec<Mark> {
+            Libraries::judge(&seen(hosts.map(of))).iter().map(|one| one.mark).collect()
+        };
+        assert_eq!(marks([Some("12.4.1"), None, None]), [Mark::Good; 3]);
+        assert_eq!(
+            marks([Some("12.4.1"), Some("12.4.1"), Some("11.8.0")]),
+            [Mark::Good, Mark::Good, Mark::Look]
+        );
     }
 
     #[test]

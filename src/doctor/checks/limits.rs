@@ -5,6 +5,7 @@ use serde::{Deserialize, Serialize};
 
 use super::super::{Check, Seen, Site};
 use crate::domain::doctor::Verdict;
+use crate::domain::preflight::Mark;
 use crate::domain::units;
 
 pub(in crate::doctor) struct Limits;
@@ -16,9 +17,11 @@ const FILES_LEAST: u64 = 1024;
 const LOCKED: u64 = 1 << 30;
 const PROCESSES: u64 = 4096;
 
+/// What lets processes look into their children again, from the next boot on.
+const YAMA_FILE: &str = "echo kernel.yama.ptrace_scope=1 | sudo tee /etc/sysctl.d/99-hvtui-ptrace.conf";
 const YAMA: &str = "/proc/sys/kernel/yama/ptrace_scope";
 
-#[derive(Debug, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, Serialize, Deserialize)]
 pub(in crate::doctor) struct Found {
     /// Open files, soft and hard; absent: no limit.
     files: Option<u64>,
@@ -63,8 +66,20 @@ impl Check for Limits {
     }
 
     fn judge(seen: &[Seen<'_, Found>]) -> Vec<Verdict> {
-        seen.iter().map(|one| judge(&one.found)).collect()
+        // what tells where a rank hangs is no reason not to start one
+        let judge_one = |one: &Seen<'_, Found>| match one.uses {
+            Some(_) => judge(&Found { ptrace: None, ..one.found }),
+            None => judge(&one.found),
+        };
+        seen.iter().map(judge_one).collect()
     }
+}
+
+/// The command that sets a limit for all users, root among them, whom `*` does not mean.
+fn drop_in(item: &str, value: &str) -> String {
+    format!(
+        "printf '* - {item} {value}\\nroot - {item} {value}\\n' | sudo tee /etc/security/limits.d/99-hvtui-{item}.conf"
+    )
 }
 
 fn ptrace() -> Option<u8> {
@@ -77,45 +92,51 @@ fn judge(found: &Found) -> Verdict {
         return Verdict::bad(
             format!("{} of locked memory, and an RDMA card", units::bytes(locked)),
             "NCCL and MPI can't register memory with the card: they end, or are slow over TCP",
-            "'* - memlock unlimited' in /etc/security/limits.conf; for a run: --ulimit memlock=unlimited",
-        );
+            format!(
+                "{}   (then log in again; for a run: --ulimit memlock=unlimited)",
+                drop_in("memlock", "unlimited")
+            ),
+        )
+        .fixed_there(drop_in("memlock", "unlimited"))
+        // the card may be one of Ethernet alone
+        .may_run();
     }
     if let Some(files) = found.files.filter(|files| *files < FILES) {
         let seen = format!("{files} open files");
         let cause = "many ranks and data loaders end with \"Too many open files\"";
         let possible = found.files_hard.is_none_or(|hard| hard >= FILES);
-        let remedy = if possible {
-            "for a run: --ulimit nofile=65536; for all: '* soft nofile 65536' in /etc/security/limits.conf"
-        } else {
-            "'* - nofile 65536' in /etc/security/limits.conf, then log in again"
-        };
         // a run can raise what the hard limit allows
-        return if files < FILES_LEAST && !possible {
-            Verdict::bad(seen, cause, remedy)
-        } else if possible {
-            Verdict::good(format!("{seen}, and a run may raise them (--ulimit nofile=65536)"))
-        } else {
-            Verdict::look(seen, cause, remedy)
-        };
+        if possible {
+            return Verdict::good(format!("{seen}, and a run may raise them (--ulimit nofile=65536)"));
+        }
+        let command = drop_in("nofile", "65536");
+        let remedy = format!("{command}   (then log in again)");
+        let verdict = Verdict::look(seen, cause, remedy).fixed_there(command);
+        return if files < FILES_LEAST { Verdict { mark: Mark::Bad, ..verdict }.may_run() } else { verdict };
     }
     if let Some(processes) = found.processes.filter(|processes| *processes < PROCESSES) {
         return Verdict::look(
             format!("{processes} processes and threads"),
             "torch and OpenMP start threads for each core: \"Resource temporarily unavailable\"",
-            "'* - nproc 65536' in /etc/security/limits.conf, then log in again",
-        );
+            format!("{}   (then log in again)", drop_in("nproc", "65536")),
+        )
+        .fixed_there(drop_in("nproc", "65536"));
     }
     if let Some(scope) = found.ptrace.filter(|scope| *scope > 1) {
-        let remedy = if scope > 2 {
-            "kernel.yama.ptrace_scope=1 in /etc/sysctl.d, then: sudo reboot (3 can't be lowered before)"
+        let (command, more) = if scope > 2 {
+            (YAMA_FILE, "then: sudo reboot (3 can't be lowered before)")
         } else {
-            "sudo sysctl kernel.yama.ptrace_scope=1; the stacks of hvtui's Python hooks need none of it"
+            (
+                "sudo sysctl kernel.yama.ptrace_scope=1",
+                "until the next boot; the stacks of hvtui's Python hooks need none of it",
+            )
         };
         return Verdict::look(
             format!("no process may look into another one (kernel.yama.ptrace_scope {scope})"),
             "py-spy and gdb can't tell where a rank hangs, and MPI copies twice between the ranks of a host",
-            remedy,
-        );
+            format!("{command}   ({more})"),
+        )
+        .fixed_there(command);
     }
     let count = |most: Option<u64>| most.map_or_else(|| "any".to_owned(), |most| most.to_string());
     let cores = match found.core {
@@ -130,7 +151,6 @@ fn judge(found: &Found) -> Verdict {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::domain::preflight::Mark;
 
     #[test]
     fn each_limit_is_judged_by_what_needs_it() {

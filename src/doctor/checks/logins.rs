@@ -1,10 +1,10 @@
 //! Whether a host can log in to others without a person: mpirun and horovodrun start their ranks so, hvtui does not need it.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
 
-use super::super::{Check, Seen, Site};
+use super::super::{Check, Seen, Site, shell_word};
 use crate::domain::doctor::{Fix, Peer, Verdict};
 use crate::domain::ids::HostId;
 
@@ -20,6 +20,9 @@ pub(in crate::doctor) struct Login {
     host: HostId,
     /// Why it failed; absent where it did not.
     fault: Option<String>,
+    /// Under which name its key stands in `known_hosts`, where it failed.
+    #[serde(default)]
+    at: Option<String>,
 }
 
 impl Check for Logins {
@@ -34,14 +37,16 @@ impl Check for Logins {
         let most = if site.peers.len() < LARGE { TRIED } else { 1 };
         let tried: Vec<(&Peer, Vec<String>)> =
             site.peers.iter().filter_map(|peer| Some((peer, words(peer)?))).take(most).collect();
-        let login = |(Peer { host, .. }, words): (&Peer, Vec<String>)| {
+        let login = |(peer, words): (&Peer, Vec<String>)| {
+            let host = &peer.host;
             let words: Vec<&str> = words.iter().map(String::as_str).collect();
             let fault = match site.ask(&ssh, &words) {
                 Ok(told) if told.status.success() => None,
-                Ok(told) => Some(told.last_words().trim_end_matches('\r').to_owned()),
+                Ok(told) => Some(said(&told.err, told.last_words())),
                 Err(why) => Some(why),
             };
-            Login { host: host.clone(), fault }
+            let at = fault.is_some().then(|| known_as(peer)).flatten();
+            Login { host: host.clone(), fault, at }
         };
         // at once: each may take seconds
         Ok(Some(std::thread::scope(|scope| {
@@ -53,6 +58,25 @@ impl Check for Logins {
     fn judge(seen: &[Seen<'_, Self::Found>]) -> Vec<Verdict> {
         seen.iter().map(|one| judge(one.found.as_deref())).collect()
     }
+}
+
+/// What ssh says: the sentence that tells most, for its last one is the same for a key that is not known and for another one.
+fn said(all: &str, last: &str) -> String {
+    let changed = all.lines().find(|line| line.contains("IDENTIFICATION HAS CHANGED"));
+    let last = last.trim_end_matches('\r');
+    match changed {
+        Some(line) => format!("{} {last}", line.trim_matches(['@', ' ', '\r'])),
+        None => last.to_owned(),
+    }
+}
+
+/// As ssh writes it: with the port where it is not the usual one.
+fn known_as(peer: &Peer) -> Option<String> {
+    let address = peer.addresses.first()?;
+    Some(match peer.port.filter(|port| *port != 22) {
+        Some(port) => format!("[{address}]:{port}"),
+        None => address.to_string(),
+    })
 }
 
 /// The arguments of ssh for one of them: port and login name are those of the hosts file, else ssh's own.
@@ -83,12 +107,100 @@ fn judge(logins: Option<&[Login]>) -> Verdict {
         let hosts: Vec<&str> = logins.iter().map(|login| login.host.as_str()).collect();
         return Verdict::good(format!("logs in to {}", hosts.join(", ")));
     }
-    Verdict::look(
-        failed.join("; "),
-        "mpirun and horovodrun started by themselves end or hang there; the runs of hvtui need no login between hosts",
-        "hvtui hosts mesh   (or: ssh-copy-id and ssh-keyscan there)",
-    )
-    .fixed_by(Fix::Here(vec!["hosts".to_owned(), "mesh".to_owned()]))
+    let faults: BTreeSet<Fault> = by_fault.keys().map(|fault| Fault::of(fault)).collect();
+    let causes: Vec<&str> = faults.iter().map(|fault| fault.cause()).collect();
+    let address = |login: &&Login| Fault::of(login.fault.as_deref().unwrap_or_default()) == Fault::Changed;
+    let changed = logins.iter().filter(|login| login.fault.is_some()).find(address);
+    let cause = format!(
+        "{}: mpirun and horovodrun started by themselves end or hang there; the runs of hvtui need no login between hosts",
+        causes.join("; ")
+    );
+    let verdict = |remedy: &str| Verdict::look(failed.join("; "), cause.clone(), remedy);
+    let worst = faults.iter().next().copied().unwrap_or(Fault::Other);
+    match (worst, changed) {
+        // whether it is the same machine is not for a program to say
+        (Fault::Changed, changed) => {
+            let at = changed
+                .and_then(|login| login.at.as_deref())
+                .map_or_else(|| "ADDRESS".to_owned(), |at| shell_word(at).into_owned());
+            verdict(&format!(
+                "ask who keeps the host whether it was installed anew; if so: ssh-keygen -R {at} there, then: hvtui hosts mesh"
+            ))
+        }
+        (Fault::UnknownKey | Fault::NoKey, _) => {
+            verdict("hvtui hosts mesh   (or: ssh-copy-id and ssh-keyscan there)")
+                .fixed_by(Fix::Here(vec!["hosts".to_owned(), "mesh".to_owned()]))
+        }
+        (Fault::Refused, _) => verdict(
+            "sudo systemctl enable --now ssh (or sshd) on the other host; its port there: sudo ss -ltnp | grep sshd",
+        ),
+        (Fault::Unreached, _) => verdict("hvtui doctor --only reach tells which way is closed, and opens it"),
+        (Fault::Name | Fault::Other, _) => {
+            verdict("ssh -v to it there tells more; hvtui hosts mesh sets keys and names up")
+        }
+    }
+}
+
+/// Why a login fails, as ssh says it; what a person has to do first comes first.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Fault {
+    /// The host's key is another one than the one that was known.
+    Changed,
+    /// Its key is not known there.
+    UnknownKey,
+    /// It takes none of the keys there.
+    NoKey,
+    /// Nothing listens.
+    Refused,
+    /// Nothing answers.
+    Unreached,
+    /// A name leads nowhere.
+    Name,
+    Other,
+}
+
+impl Fault {
+    fn of(words: &str) -> Self {
+        let words = words.to_lowercase();
+        let says = |parts: &[&str]| parts.iter().any(|part| words.contains(part));
+        if says(&["identification has changed"]) {
+            Self::Changed
+        } else if says(&["host key verification failed", "host key is known for", "no matching host key"]) {
+            Self::UnknownKey
+        } else if says(&[
+            "permission denied",
+            "too many authentication failures",
+            "no more authentication methods",
+        ]) {
+            Self::NoKey
+        } else if says(&["connection refused"]) {
+            Self::Refused
+        } else if says(&["timed out", "no route to host", "network is unreachable", "does not answer in"]) {
+            Self::Unreached
+        } else if says(&["could not resolve"]) {
+            Self::Name
+        } else {
+            Self::Other
+        }
+    }
+
+    fn cause(self) -> &'static str {
+        match self {
+            Self::Changed => {
+                "the other host has another key than the one that is known here: it was installed anew, or another machine answers"
+            }
+            Self::UnknownKey => {
+                "the other host's key is not in known_hosts here, and ssh can ask no person there"
+            }
+            Self::NoKey => {
+                "the other host takes none of the keys here: there is none, or it is not in its authorized_keys"
+            }
+            Self::Refused => "no ssh server listens at that address and port",
+            Self::Unreached => "nothing answers at that address: a firewall, or no way there",
+            Self::Name => "a name leads nowhere here",
+            Self::Other => "the login fails",
+        }
+    }
 }
 
 #[cfg(test)]
@@ -113,13 +225,68 @@ mod tests {
 
     #[test]
     fn what_ssh_says_is_told_with_the_host() {
-        let login = |fault: Option<&str>| Login { host: HostId::from("b"), fault: fault.map(str::to_owned) };
+        let login = |fault: Option<&str>| Login {
+            host: HostId::from("b"),
+            fault: fault.map(str::to_owned),
+            at: Some("[10.0.0.2]:2222".to_owned()),
+        };
         assert_eq!(judge(Some(&[login(None)])).mark, Mark::Good);
         let refused = judge(Some(&[login(None), login(Some("Host key verification failed."))]));
         assert_eq!(
             (refused.mark, refused.evidence.as_str()),
             (Mark::Look, "to b: Host key verification failed.")
         );
+        // each fault has a cause of its own, and the command where one helps
+        for (says, cause, remedy, is_fixed) in [
+            ("Host key verification failed.", "not in known_hosts", "hvtui hosts mesh", true),
+            (
+                "No ED25519 host key is known for 10.0.0.2 and you have requested strict checking.",
+                "not in known_hosts",
+                "hosts mesh",
+                true,
+            ),
+            (
+                "REMOTE HOST IDENTIFICATION HAS CHANGED! Host key verification failed.",
+                "another key",
+                "ssh-keygen -R '[10.0.0.2]:2222'",
+                false,
+            ),
+            (
+                "root@10.0.0.2: Permission denied (publickey,password).",
+                "none of the keys",
+                "hosts mesh",
+                true,
+            ),
+            (
+                "ssh: connect to host 10.0.0.2 port 22: Connection refused",
+                "no ssh server",
+                "systemctl",
+                false,
+            ),
+            (
+                "ssh: connect to host 10.0.0.2 port 22: Connection timed out",
+                "nothing answers",
+                "--only reach",
+                false,
+            ),
+            (
+                "kex_exchange_identification: Connection closed by remote host",
+                "the login fails",
+                "ssh -v",
+                false,
+            ),
+        ] {
+            let verdict = judge(Some(&[login(Some(says))]));
+            assert!(verdict.cause.as_ref().unwrap().contains(cause), "{verdict:?}");
+            assert!(verdict.remedy.as_ref().unwrap().contains(remedy), "{verdict:?}");
+            assert_eq!((verdict.mark, verdict.fix.is_some()), (Mark::Look, is_fixed), "{verdict:?}");
+        }
+        let both =
+            judge(Some(&[login(Some("Connection refused")), login(Some("Permission denied (publickey)."))]));
+        assert!(both.fix.is_some() && both.cause.unwrap().contains("no ssh server"), "both are told");
+        let warned = "@@@@@@@\n@    WARNING: REMOTE HOST IDENTIFICATION HAS CHANGED!     @\n@@@@@@@\nHost key verification failed.\r\n";
+        let said = said(warned, "Host key verification failed.\r");
+        assert_eq!(said, "WARNING: REMOTE HOST IDENTIFICATION HAS CHANGED! Host key verification failed.");
         assert_eq!(judge(None).mark, Mark::Unknown);
         assert_eq!(judge(Some(&[])).mark, Mark::Unknown);
     }

@@ -51,7 +51,11 @@ fn judge(found: &Found) -> Verdict {
             let (seen, remedy) = text.rsplit_once(": ").unwrap_or((text, "sudo loginctl enable-linger"));
             let cause =
                 "systemd's login manager ends all processes of a user who logs out, detached runs too";
-            Verdict::look(seen, cause, remedy)
+            let user = remedy.split_once("enable-linger ").and_then(|(_, rest)| rest.split('`').next());
+            match user {
+                Some(user) => Verdict::look(seen, cause, linger(user)).fixed_there(linger(user)),
+                None => Verdict::look(seen, cause, remedy),
+            }
         }
     }
 }
@@ -65,7 +69,8 @@ mod tests {
         let text =
             "logging out ends the run here (KillUserProcesses=yes): `loginctl enable-linger li` prevents it";
         let verdict = judge(&Found { ends: Some(text.to_owned()), removes_of: None });
-        assert_eq!(verdict.remedy.unwrap(), "`loginctl enable-linger li` prevents it");
+        assert_eq!(verdict.remedy.as_deref(), Some("sudo loginctl enable-linger li"));
+        assert_eq!(verdict.help(), verdict.remedy);
         let of = |removes_of: Option<&str>| {
             judge(&Found { ends: None, removes_of: removes_of.map(str::to_owned) })
         };

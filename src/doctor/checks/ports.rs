@@ -221,17 +221,29 @@ fn judge(found: &Found, own: &str) -> Verdict {
         let ports: Vec<String> = WANTED.iter().map(|(port, _)| port.to_string()).collect();
         words.push(format!("{} are free", ports.join(", ")));
     }
+    // runs come and go
+    let lasting = words.join("; ");
     words.extend(listen(&found.of_runs));
     if is_free {
-        return Verdict::good(words.join("; "));
+        return Verdict::good(words.join("; ")).lasting(lasting);
     }
     let freed: Vec<String> =
         found.held.iter().take(WANTED.len()).map(|one| freed(one, &found.of_runs, own)).collect();
-    Verdict::look(
+    // a process of one's own that is none of a run, which has its own way to end
+    let ended: Vec<String> = found
+        .held
+        .iter()
+        .filter(|one| one.user == own && !is_of_system(one))
+        .filter(|one| found.of_runs.iter().all(|run| run.port != one.port))
+        .filter_map(|one| one.pid.map(|pid| pid.to_string()))
+        .collect();
+    let verdict = Verdict::look(
         words.join("; "),
         "a job that is started by itself ends with \"Address already in use\", or joins another one; the runs of hvtui find free ports",
         format!("{}; or give another port: torchrun --master-port 29501", freed.join("; ")),
     )
+    .lasting(lasting);
+    if ended.is_empty() { verdict } else { verdict.fixed_there(format!("kill {}", ended.join(" "))) }
 }
 
 #[cfg(test)]
@@ -278,6 +290,8 @@ mod tests {
             remedy,
             "kill 4711 there ends what has 29500; or give another port: torchrun --master-port 29501"
         );
+        assert_eq!(verdict.help().as_deref(), Some("kill 4711"));
+        assert_eq!(judge(&found, "wu").fix, None, "another user's is not ended");
         let other = judge(&found, "wu").remedy.unwrap();
         assert!(other.starts_with("29500 is held by process 4711 of li: ask li to end it"), "{other}");
         for (pid, command) in [
@@ -288,12 +302,15 @@ mod tests {
             let service = Held { pid: Some(pid), command: Some(command.to_owned()), ..held.clone() };
             let remedy = freed(&service, &[], "li");
             assert_eq!(remedy, "29500 belongs to a service of the host: leave that alone", "{command}");
+            assert_eq!(judge(&Found { held: vec![service], of_runs: Vec::new() }, "li").fix, None);
         }
         let unseen = Found { held: vec![Held { pid: None, ..held.clone() }], of_runs: Vec::new() };
         assert!(judge(&unseen, "wu").remedy.unwrap().contains("sudo ss -ltnp 'sport = :29500'"));
         let run = RunId::new(7, 7);
         let of_runs = vec![OfRun { run: run.clone(), port: 29_500, address: "::".parse().unwrap() }];
-        let of_run = judge(&Found { held: vec![held], of_runs }, "li").remedy.unwrap();
+        let of_run = judge(&Found { held: vec![held], of_runs }, "li");
+        assert_eq!(of_run.fix, None);
+        let of_run = of_run.remedy.unwrap();
         assert!(of_run.starts_with(&format!("hvtui stop {} ends", run.short())), "{of_run}");
         let words = "29500 (torch's MASTER_PORT) is taken by li (python3 a.py), for every machine";
         assert_eq!((verdict.mark, verdict.evidence.as_str()), (Mark::Look, words));

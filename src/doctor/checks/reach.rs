@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 use self::knock::{Answer, knock};
 use self::wall::Wall;
 use super::super::{Check, Seen, Site};
-use crate::domain::doctor::{Peer, Verdict};
+use crate::domain::doctor::{Fix, Peer, Verdict};
 use crate::domain::ids::HostId;
 
 pub(in crate::doctor) struct Reach;
@@ -23,6 +23,8 @@ pub(in crate::doctor) struct Reach;
 const USUAL: u16 = 29_500;
 /// The one of ssh where no other is known.
 const SSH: u16 = 22;
+/// Who is let in, where that is not known.
+const UNKNOWN: &str = "THIS_HOST";
 /// Addresses of one host, and of those that are knocked at at a time.
 const ADDRESSES: usize = 4;
 const AT_ONCE: usize = 200;
@@ -213,8 +215,8 @@ struct All<'a> {
 }
 
 impl All<'_> {
-    /// What to do on a host so that the others come in: those that do not, by the addresses that they come from.
-    fn remedy(&self, host: &HostId, own: Option<IpAddr>) -> String {
+    /// With what to do on a host so that the others come in: those that do not, by the addresses that they come from.
+    fn helped(&self, verdict: Verdict, host: &HostId, own: Option<IpAddr>) -> Verdict {
         let from: Vec<IpAddr> = self
             .ways
             .iter()
@@ -224,12 +226,15 @@ impl All<'_> {
             })
             .collect();
         let source = wall::source(&from).or_else(|| own.map(|own| own.to_string()));
-        let source = source.unwrap_or_else(|| "THIS_HOST".to_owned());
+        let source = source.unwrap_or_else(|| UNKNOWN.to_owned());
         let wall = self.walls.get(host).copied().cloned().unwrap_or_default();
-        format!(
-            "on {host}: {}; where that changes nothing: the cloud's security group, or a firewall between them",
-            wall.opened_to(&source)
-        )
+        let opened = wall.opened_to(&source);
+        let remedy = format!(
+            "on {host}: {opened}; where that changes nothing: the cloud's security group, or a firewall between them"
+        );
+        let verdict = Verdict { remedy: Some(remedy), ..verdict };
+        let is_command = wall.keeper.is_some() && source != UNKNOWN;
+        if is_command { verdict.fixed_by(Fix::On(host.clone(), opened)) } else { verdict }
     }
 
     fn judge(&self, ways: &[Way]) -> Verdict {
@@ -261,16 +266,17 @@ impl All<'_> {
         if let Some(first) = without_usual.first() {
             let seen: Vec<String> =
                 without_usual.iter().map(|way| format!("{} ({})", way.host, way.address)).collect();
-            return Verdict::bad(
+            let verdict = Verdict::bad(
                 format!("port {USUAL} gets no answer from {}, other ports do", seen.join(", ")),
                 "a firewall has a rule for that port, torch's own: torchrun that is told no other one hangs when its ranks connect",
-                self.remedy(&first.host, first.from),
-            )
-            .may_run();
+                "",
+            );
+            return self.helped(verdict.may_run(), &first.host, first.from);
         }
         let count = hosts.len();
         let s = if count == 1 { "" } else { "s" };
-        Verdict::good(format!("{count} other host{s} in {:.1} ms at most", slowest as f64 / 1e3))
+        let lasting = format!("{count} other host{s}");
+        Verdict::good(format!("{lasting} in {:.1} ms at most", slowest as f64 / 1e3)).lasting(lasting)
     }
 
     fn shut(&self, closed: &Closed, ways: &[&Way]) -> Verdict {
@@ -285,20 +291,20 @@ impl All<'_> {
             .collect();
         let ssh = ports.into_iter().collect::<Vec<_>>().join(", ");
         let ssh = if ssh.is_empty() { String::new() } else { format!("; port {ssh}, that of ssh, answers") };
-        let remedy = || self.remedy(&first.host, first.from);
+        let helped = |verdict| self.helped(verdict, &first.host, first.from);
         match closed {
-            Closed::Rejected(words) => Verdict::bad(
+            Closed::Rejected(words) => helped(Verdict::bad(
                 format!("a port on which hvtui listens is answered with \"{words}\" by {seen}{ssh}"),
                 format!(
                     "a firewall rejects what ranks say to each other: they end with \"{words}\", or try again until they give up"
                 ),
-                remedy(),
-            ),
-            Closed::Dropped => Verdict::bad(
+                "",
+            )),
+            Closed::Dropped => helped(Verdict::bad(
                 format!("a port on which hvtui listens gets no answer from {seen}{ssh}"),
                 "a firewall drops what ranks say to each other: the run hangs when they connect",
-                remedy(),
-            ),
+                "",
+            )),
             Closed::Lost(why) => Verdict::bad(
                 format!("does not reach {seen}: {why}"),
                 "ranks on these hosts can't connect to each other: the run hangs at its start",

@@ -58,6 +58,7 @@ fn judge(found: Option<&Found>) -> Verdict {
         found if found.total < LITTLE => Verdict::look(words, cause, larger).fixed_there(LARGER),
         _ => Verdict::good(words),
     }
+    .lasting("")
 }
 
 #[cfg(test)]

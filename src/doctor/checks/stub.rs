@@ -76,11 +76,25 @@ fn judge(found: &Found) -> Verdict {
     } else {
         "take the stubs folder out of /etc/ld.so.conf.d, then: sudo ldconfig"
     };
-    Verdict::bad(
+    let verdict = Verdict::bad(
         format!("{first}, named by {by}, is the toolkit's stub"),
         "programs find no GPU, or end with \"CUDA driver is a stub library\"",
         remedy,
-    )
+    );
+    match unnamed(first).filter(|_| !by.starts_with(PATH)) {
+        Some(command) => verdict.fixed_there(command),
+        None => verdict,
+    }
+}
+
+/// The command by which the loader's cache forgets the folder of a file.
+fn unnamed(file: &str) -> Option<String> {
+    let (folder, _) = file.rsplit_once('/')?;
+    // nothing of it has a meaning of its own to the shell or to sed, but for dots
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || "/._-".contains(c);
+    let is_safe = folder.starts_with('/') && folder.ends_with("/stubs") && folder.chars().all(is_plain);
+    let folder = folder.replace('.', "\\.");
+    is_safe.then(|| format!("sudo sed -i '\\#^{folder}/*$#d' /etc/ld.so.conf.d/*.conf && sudo ldconfig"))
 }
 
 #[cfg(test)]
@@ -99,5 +113,11 @@ mod tests {
         assert!(!is_stub(&folder.path().join("real")));
         let found = |is_stub| Found { first: Some("/x/libcuda.so.1".into()), is_stub, by: PATH.into() };
         assert!(judge(&found(true)).is_trouble() && !judge(&found(false)).is_trouble());
+        assert_eq!(judge(&found(true)).fix, None);
+        let cached = Found { by: "the loader's cache (ldconfig)".into(), ..found(true) };
+        let named = Found { first: Some("/usr/local/cuda-12.4/lib64/stubs/libcuda.so.1".into()), ..cached };
+        let command = r"sudo sed -i '\#^/usr/local/cuda-12\.4/lib64/stubs/*$#d' /etc/ld.so.conf.d/*.conf && sudo ldconfig";
+        assert_eq!(judge(&named).help().as_deref(), Some(command));
+        assert_eq!(unnamed("/x'; rm -rf ~ #/stubs/libcuda.so.1"), None);
     }
 }

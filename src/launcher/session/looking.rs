@@ -78,12 +78,17 @@ impl Session {
         let checkup = Checkup::for_launch(number, hosts.iter().cloned(), &checks).comparing(paths);
         let image = needs::image(&planned.spec, &planned.hosts);
         let checkup = checkup.running(needs::pythons(&planned.spec, &planned.hosts)).in_image(image);
-        let mut checkup = checkup.reached_as(&self.contexts()).giving(given);
+        let checkup = checkup.reached_as(&self.contexts()).giving(given);
+        let controller = needs::controller(&planned.spec, &planned.hosts);
+        let mut checkup = checkup.using(needs::gpus(&planned.spec)).controlled_by(controller);
         for host in &hosts {
-            let info = self.world.hosts.get(host).and_then(|state| state.info.clone());
-            match info {
+            let state = self.world.hosts.get(host);
+            match state.and_then(|state| state.info.clone()) {
                 Some(info) => checkup.is_up(host, info),
                 None => checkup.is_down(host, "it has not told its facts".to_owned()),
+            }
+            if let Some((_, sample)) = state.and_then(|state| state.sample.as_ref()) {
+                checkup.sampled(host, sample);
             }
         }
         checkup

@@ -1,11 +1,11 @@
 //! What the core asks of the world outside, as data.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use crate::domain::alerts::News;
 use crate::domain::doctor::{RunPython, SamePath};
-use crate::domain::ids::{HostId, RunId};
+use crate::domain::ids::{GpuUuid, HostId, RunId};
 use crate::domain::marks::MarkChange;
 use crate::domain::playback::LineSearch;
 use crate::domain::question::Answer;
@@ -39,6 +39,10 @@ pub enum LookOf {
         given: BTreeMap<HostId, BTreeMap<String, String>>,
         /// The image that its ranks run in.
         image: Option<String>,
+        /// The GPUs that it would use, by host.
+        uses: BTreeMap<HostId, BTreeSet<GpuUuid>>,
+        /// By what its ranks agree, of a launch by Horovod.
+        controller: Option<&'static str>,
     },
     /// The hosts of a launch, by the files that its command names.
     Files {

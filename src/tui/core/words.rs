@@ -1,6 +1,6 @@
 //! Text as lines hold it: a sentence cut into lines, numbers and moments as words.
 
-use unicode_width::UnicodeWidthStr;
+use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
 
 use crate::domain::time::Stamp;
 use crate::domain::units;
@@ -17,6 +17,28 @@ pub fn wrap(text: &str, width: usize) -> Vec<String> {
                 line.push_str(&word);
             }
             _ => lines.push(word),
+        }
+    }
+    lines
+}
+
+/// Breaks a text at blanks into lines of at most `width` columns. Nothing of it is left out: a longer word goes on in the next
+/// line, and blanks stay, as they may belong to a command.
+pub fn broken(text: &str, width: usize) -> Vec<String> {
+    let mut lines: Vec<String> = vec![String::new()];
+    for (at, word) in text.split(' ').enumerate() {
+        let used = lines.last().map_or(0, |line| line.width());
+        if at > 0 && used + 1 + word.width() <= width {
+            lines.iter_mut().last().into_iter().for_each(|line| line.push(' '));
+        } else if at > 0 {
+            lines.push(String::new());
+        }
+        for c in word.chars() {
+            let used = lines.last().map_or(0, |line| line.width());
+            if used > 0 && used + c.width().unwrap_or(0) > width {
+                lines.push(String::new());
+            }
+            lines.iter_mut().last().into_iter().for_each(|line| line.push(c));
         }
     }
     lines
@@ -54,6 +76,10 @@ mod tests {
     fn sentences_wrap_and_numbers_fold() {
         assert_eq!(wrap("one two three", 7), ["one two", "three"]);
         assert_eq!(wrap("abcdefghij", 5), ["ab…ij"]);
+        assert_eq!(broken("one two three", 7), ["one two", "three"]);
+        assert_eq!(broken("a abcdefghij", 5), ["a", "abcde", "fghij"], "of a command nothing is left out");
+        assert_eq!((broken("a  b", 9), broken("", 9)), (vec!["a  b".to_owned()], vec![String::new()]));
+        assert_eq!(broken("训练节点", 5), ["训练", "节点"]);
         assert_eq!(more_words(0, 0), None);
         let more = [(4, 0), (0, 31), (4, 31)].map(|(above, below)| more_words(above, below).unwrap());
         assert_eq!(more, ["↑ 4 more", "↓ 31 more", "↑ 4 ↓ 31 more"]);

@@ -115,6 +115,8 @@ pub enum Overlay {
     Marks(MarksList),
     /// The report of a run, or the comparison of two.
     Report(Box<ReportUi>),
+    /// The chosen cell of the Doctor screen; the number is the first line shown.
+    Verdict(usize),
     /// A signal to a process.
     Signal(Box<SignalUi>),
 }

@@ -13,7 +13,7 @@ use crate::tui::core::{Effect, Key, KeyCode, Level, Mouse, MouseKind, Msg, Scree
 use crate::tui::screens::model::{Confirm, Overlay};
 use crate::tui::screens::overlay::help::Help;
 use crate::tui::screens::overlay::mouse::mouse as over;
-use crate::tui::screens::overlay::{palette, prompt, question, report, signal, stacks};
+use crate::tui::screens::overlay::{palette, prompt, question, report, signal, stacks, verdict};
 use crate::tui::screens::view::footer;
 use crate::tui::screens::{Model, cluster, doctor, entry, events, launch, readonly, replay, run, runs};
 
@@ -352,6 +352,7 @@ pub(super) fn key_pressed(model: &mut Model, key: Key) -> Vec<Effect> {
         Overlay::Signal(_) => return signal::handle_key(model, key),
         Overlay::Marks(_) => return run::marks::handle_key(model, key),
         Overlay::Report(_) => return report::handle_key(model, key),
+        Overlay::Verdict(_) => return verdict::handle_key(model, key),
         Overlay::Help(line) => {
             let line = *line;
             help_key(model, line, key);

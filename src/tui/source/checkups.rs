@@ -99,9 +99,10 @@ impl Checkups {
                 let checkup = Checkup::new(look.number, all.iter().cloned(), &[]);
                 self.all.begin(checkup.reached_as(contexts), world)
             }
-            LookOf::Plan { hosts, checks, given, image } => {
+            LookOf::Plan { hosts, checks, given, image, uses, controller } => {
                 let checkup = Checkup::for_launch(look.number, hosts.iter().cloned(), checks);
-                let checkup = checkup.reached_as(contexts).giving(given.clone());
+                let checkup = checkup.reached_as(contexts).giving(given.clone()).using(uses.clone());
+                let checkup = checkup.controlled_by(*controller);
                 self.plan.begin(checkup.in_image(image.clone()), world)
             }
             LookOf::Files { hosts, paths, checks, runs } => {
@@ -177,6 +178,10 @@ impl One {
             Event::HostSampled { sample } => current.checkup.sampled(host, sample),
             Event::ClockSampled { sample } => {
                 current.checkup.clocked(host, *sample);
+                // hundreds come a minute: none but the last that is awaited is told
+                if current.checkup.is_over() {
+                    current.tell_soon();
+                }
                 return None;
             }
             Event::LinkChanged { state } => down(&mut current.checkup, host, state),

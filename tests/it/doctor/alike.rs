@@ -152,6 +152,24 @@ fn hosts_that_are_set_up_unlike_each_other_are_told_apart() {
         "{told:#}"
     );
     assert_eq!([mark(&told, "mpi", "n3"), mark(&told, "mpi", "n1")], ["bad", "good"], "{told:#}");
+    // a toolkit of its own, and a library that a variable names before the loader's cache
+    let toolkit = |host: &str, version: &str| {
+        let line = format!(
+            "mount -t tmpfs none /usr/local && mkdir -p /usr/local/cuda && echo '{{\"cuda\": {{\"version\": \"{version}\"}}}}' > \
+             /usr/local/cuda/version.json"
+        );
+        cluster.on(host, &line);
+    };
+    toolkit("n1", "12.4.1");
+    let alone = look();
+    assert_eq!(mark(&alone, "libraries", "n1"), "good", "{alone:#}");
+    toolkit("n2", "11.8.0");
+    cluster.on("n3", "cp ~/nccl/libnccl.so.2.19.3 ~/libnccl.so.2.21.5");
+    cluster.change("sshd", "n3 SetEnv LD_LIBRARY_PATH=/root");
+    let told = look();
+    let seen = |host: &str| verdict(&told, "libraries", host)["evidence"].as_str().unwrap().to_owned();
+    assert!(seen("n2").contains("CUDA toolkit 11.8.0 (n1 has 12.4.1)"), "{told:#}");
+    assert!(seen("n3").contains("NCCL 2.21.5 ("), "{told:#}");
 }
 
 #[test]
@@ -187,6 +205,27 @@ fn networks_and_builds_that_differ_are_told_with_the_odd_host() {
         assert_eq!(verdict(&told, check, host)["mark"], "good", "{told:#}");
     }
     assert_eq!(verdict(&told, "leftover", "n1")["evidence"], "no process has outlived its run");
+    // one without what its ranks would agree by does not start, and one that has it does
+    let built = |host: &str, classes: &str| {
+        let line = format!(
+            "for d in ~/.local/lib/python3.*/site-packages/horovod/torch; do echo '{classes}' > $d/mpi_lib_v2.so; done"
+        );
+        cluster.on(host, &line);
+    };
+    built("n3", "MPIAllreduce");
+    let run = |more: &[&str]| {
+        let line =
+            [&["run", "-H", "n3:1", "--kind", "horovod"], more, &["--", "python3", "-c", "print('ran')"]]
+                .concat();
+        client.run(&line)
+    };
+    let lacking = run(&[]);
+    let words = "Horovod 0.28.1 was built with mpi, without Gloo";
+    assert!(lacking.code == 78 && lacking.err.contains(words), "{lacking:?}");
+    let told = run(&["--env", "HOROVOD_CONTROLLER=mpi"]);
+    assert!(told.code == 0 && told.out.contains("ran"), "{told:?}");
+    built("n3", "GlooAllreduce MPIAllreduce");
+    assert_eq!(run(&[]).code, 0);
 }
 
 #[test]
@@ -285,7 +324,7 @@ fn a_logout_that_ends_runs_or_takes_their_memory_is_told_with_what_prevents_it()
         (one["mark"].clone(), one["evidence"].clone(), one["remedy"].clone())
     };
     let (mark, seen, remedy) = look("KillUserProcesses=yes");
-    assert_eq!((mark, remedy), ("look".into(), "`loginctl enable-linger li` prevents it".into()), "{seen}");
+    assert_eq!((mark, remedy), ("look".into(), "sudo loginctl enable-linger li".into()), "{seen}");
     assert_eq!(seen, "logging out ends the run here (KillUserProcesses=yes)");
     let (mark, seen, remedy) = look("KillUserProcesses=no\\nRemoveIPC=yes");
     assert_eq!((mark, remedy), ("look".into(), "sudo loginctl enable-linger li".into()), "{seen}");

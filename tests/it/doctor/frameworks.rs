@@ -109,6 +109,7 @@ fn an_import_that_fails_is_told_with_its_cause_and_keeps_a_run_from_starting() {
     let refused = run("n2:1", &[]);
     assert!(refused.code == 78 && refused.err.contains("undefined symbol: _ZN2at4_ops3addEv"), "{refused:?}");
     assert_eq!(run("n2:1", &["--force"]).code, 1, "its ranks end as was said");
+    also_where_the_script_is_in_the_command(&cluster, &client);
     // what has been seen to succeed is not tried again, until something of it changes
     let count = "find ~/.local/state/hvtui/imports -name '*.json' | wc -l";
     assert_eq!(cluster.on("n1", count).trim(), "1");
@@ -122,6 +123,40 @@ fn an_import_that_fails_is_told_with_its_cause_and_keeps_a_run_from_starting() {
         venv.code == 78 && venv.err.contains("/venv/bin/python3 can't import torch: ModuleNotFoundError"),
         "{venv:?}"
     );
+}
+
+/// Beside a host whose torch is as it should be, n2 has one that can't be imported.
+fn also_where_the_script_is_in_the_command(cluster: &Cluster, client: &Client<'_>) {
+    for host in ["n1", "n2"] {
+        cluster.on(host, "mkdir -p ~/t/pkg && cp ~/t/train.py ~/t/pkg/main.py");
+    }
+    for words in [&["-c", "import torch; print(torch.__version__)"][..], &["-u", "-m", "pkg.main"]] {
+        let run = |host: &str| {
+            let line = ["run", "-H", host, "--workdir", "~/t", "--kind", "torch", "--", "python3"];
+            client.run(&[&line[..], words].concat())
+        };
+        let fine = run("n1:1");
+        assert!(fine.code == 0 && fine.out.contains("2.4.0"), "{fine:?}");
+        let refused = run("n2:1");
+        assert!(
+            refused.code == 78 && refused.err.contains("undefined symbol: _ZN2at4_ops3addEv"),
+            "{refused:?}"
+        );
+    }
+}
+
+#[test]
+fn a_python_without_a_framework_is_named_with_the_environment_that_has_one() {
+    let Some(cluster) = Cluster::ready(1, &[]) else { return };
+    let client = Client::new(&cluster);
+    cluster.on("n1", "/usr/bin/python3 -m venv --without-pip ~/plain && mkdir -p ~/venvs/train/lib/python3.11/site-packages/torch");
+    cluster.on("n1", "mkdir -p ~/venvs/train/bin && ln -s /usr/bin/python3 ~/venvs/train/bin/python3");
+    cluster.change("sshd", "n1 SetEnv PATH=/root/plain/bin:/usr/local/bin:/usr/bin:/bin");
+    let told = json(&client.run(&["doctor", "--json", "--only", "import", "-H", "n1"]));
+    let none = verdict(&told, "import", "n1");
+    let seen = "/root/plain/bin/python3, the first on the PATH of commands over ssh, has no torch and no tensorflow; of a run, --venv \
+                /root/venvs/train has torch";
+    assert_eq!((&none["mark"], &none["evidence"]), (&"unknown".into(), &seen.into()), "{told:#}");
 }
 
 #[test]

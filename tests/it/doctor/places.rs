@@ -83,6 +83,14 @@ fn interfaces_that_lead_nowhere_are_told_and_keep_a_run_from_starting() {
         "NCCL_SOCKET_IFNAME=^eth,ib,lo,docker,hvt,n,v",
         "leaves no interface by which other hosts are reached",
     );
+    // a file of NCCL's own counts where no variable is set
+    cluster.on("n2", "echo 'NCCL_SOCKET_IFNAME=ib0' > ~/.nccl.conf");
+    bad("X=1", "NCCL_SOCKET_IFNAME=ib0: ib0");
+    cluster.on("n2", "rm ~/.nccl.conf");
+    let (mark, evidence) = look("OMPI_MCA_btl_tcp_if_exclude=docker0");
+    assert!(mark == "look" && evidence.ends_with("=docker0 leaves loopback in"), "{mark} {evidence}");
+    let (mark, evidence) = look("OMPI_MCA_btl_tcp_if_exclude=lo,docker0");
+    assert!(mark == "good", "{mark} {evidence}");
     let (mark, evidence) = look("X=1");
     assert!(mark == "good" && evidence.starts_with(&format!("{name} 10.77.0.1")), "{mark} {evidence}");
     // what a run sets itself is judged on each host
@@ -162,4 +170,31 @@ fn what_was_looked_at_nowhere_is_said() {
     assert!(client.run(&["doctor"]).code < 64);
     let since = client.run(&["doctor", "--since", "last"]);
     assert!(since.out.lines().next().unwrap().contains("; now "), "{since:?}");
+}
+
+#[test]
+fn a_run_that_failed_names_the_rank_that_was_sent_to_dockers_own_address() {
+    let Some(cluster) = Cluster::ready(2, &[]) else { return };
+    let client = Client::new(&cluster);
+    let bridge =
+        "ip link add docker0 type bridge; ip addr add 172.17.0.1/16 dev docker0; ip link set docker0 up";
+    for host in ["n1", "n2"] {
+        cluster.on(host, bridge);
+    }
+    let fails = |says: &str| {
+        let script = format!("[ $RANK = 0 ] && exec sleep 1000; echo '{says}' >&2; exit 1");
+        client.run(&["run", "-H", "n1:1,n2:1", "--kind", "torch", "--", "sh", "-c", &script])
+    };
+    let sent = fails("Gloo connectFullMesh failed: Connect timeout [172.17.0.1]:41234");
+    let words = "rank 1 (n2) was sent to 172.17.0.1, docker0 of n1, n2: by it each of them reaches itself; what may be wrong there: hvtui \
+                 doctor --only ";
+    assert!(sent.code == 1 && sent.err.contains(words) && sent.err.contains("interface"), "{sent:?}");
+    let own = fails("n2:9:9 [0] NCCL INFO Bootstrap : Using docker0:172.17.0.1<0>");
+    assert!(own.err.contains("rank 1 (n2) told the others 172.17.0.1, docker0 of n1, n2"), "{own:?}");
+    // an address of the other host is told by no such words
+    let fine = fails("connect to 10.77.0.11:29500: Connection timed out");
+    assert!(
+        fine.code == 1 && !fine.err.contains("reaches itself") && fine.err.contains("--only reach"),
+        "{fine:?}"
+    );
 }

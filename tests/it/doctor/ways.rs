@@ -9,6 +9,7 @@ use crate::common::client::Client;
 use crate::common::cluster::Cluster;
 use crate::common::in_time::{OutputInTime, StatusInTime};
 use crate::common::processes::{end_of, until};
+use crate::common::terminal::Terminal;
 
 /// Has n1 answer what comes for its higher ports so, but for what comes from itself.
 fn wall(cluster: &Cluster, answer: &str) {
@@ -50,7 +51,18 @@ fn firewalls_that_reject_and_that_drop_are_told_apart_and_opened_by_what_is_said
         let remedy = text("remedy").strip_prefix("on n1: ").and_then(|rest| rest.split_once(';'));
         let (command, _) = remedy.unwrap_or_else(|| panic!("{reach:#}"));
         assert!(command.contains("-s 10.77.0.0/24 --dport 29400:"), "{command}");
-        cluster.on("n1", command);
+        assert_eq!(reach["fix"], serde_json::json!({ "on": "n1", "command": command }), "{reach:#}");
+        if answer == "DROP" {
+            // asked once for both hosts that are kept out, and run where it helps
+            let fix = client.hvtui(&["doctor", "--only", "reach", "--fix"]);
+            let Some(terminal) = Terminal::start(&fix, 150, 50) else { return };
+            terminal.wait("the rule", |screen| screen.contains("1 of 1, would run on n1: iptables -I INPUT"));
+            terminal.type_in("y\n");
+            let screen = terminal.assert_restored(0);
+            assert!(screen.contains("reach on n2, n3: ") && screen.contains("✔ reach"), "{screen}");
+        } else {
+            cluster.on("n1", command);
+        }
         let told = look();
         assert_eq!(verdict(&told, "reach", "n2")["mark"], "good", "{answer}: {told:#}");
     }
@@ -163,4 +175,40 @@ fn a_clock_that_differs_is_told_with_its_doubt() {
     assert!(mark == "look" && evidence.contains(" ms ahead of that of most hosts"), "{told:#}");
     assert!((ms - 300.0).abs() <= doubt + 1.0, "it lies within its doubt: {evidence}");
     assert_eq!([of(&told, "n1").0, of(&told, "n3").0], ["good", "good"], "{told:#}");
+}
+
+#[test]
+fn logins_that_fail_are_told_apart_and_made_to_work_by_what_is_said() {
+    let Some(cluster) = Cluster::ready(4, &[]) else { return };
+    let client = Client::new(&cluster);
+    let scan = "mkdir -p ~/.ssh && ssh-keyscan -t ed25519 10.77.0.11 10.77.0.12 10.77.0.13 10.77.0.14 2>/dev/null > ~/.ssh/known_hosts";
+    for host in ["n2", "n3", "n4"] {
+        cluster.on(host, scan);
+    }
+    // n1 has another key than n3 knows, and refuses n4
+    let other = "ssh-keygen -q -t ed25519 -N '' -f ~/other && sed -i '/^10.77.0.11 /d' ~/.ssh/known_hosts && \
+                 echo \"10.77.0.11 $(cut -d' ' -f1,2 ~/other.pub)\" >> ~/.ssh/known_hosts";
+    cluster.on("n3", other);
+    cluster.on("n1", "iptables -I INPUT -s 10.77.0.14 -p tcp --dport 22 -j REJECT --reject-with tcp-reset");
+    let look = || json(&client.run(&["doctor", "--json", "--only", "logins"]));
+    let told = look();
+    for (host, seen, cause, remedy) in [
+        ("n1", "host key", "is not in known_hosts", "hvtui hosts mesh "),
+        ("n2", "Permission denied", "takes none of the keys", "hvtui hosts mesh "),
+        ("n3", "IDENTIFICATION HAS CHANGED", "another key than the one", "ssh-keygen -R 10.77.0.11 there"),
+        ("n4", "Connection refused", "no ssh server listens", "hvtui hosts mesh "),
+    ] {
+        let one = verdict(&told, "logins", host);
+        let text = |name: &str| one[name].as_str().unwrap_or_default().to_owned();
+        assert_eq!((text("mark"), one["fix"].is_null()), ("look".to_owned(), host == "n3"), "{told:#}");
+        let says = text("evidence").to_lowercase().contains(&seen.to_lowercase());
+        assert!(says && text("cause").contains(cause) && text("remedy").contains(remedy), "{host}: {one:#}");
+    }
+    cluster.on("n3", "ssh-keygen -R 10.77.0.11");
+    cluster.on("n1", "iptables -F INPUT");
+    assert_eq!(client.run(&["hosts", "mesh", "--yes"]).code, 0);
+    let told = look();
+    for host in ["n1", "n2", "n3", "n4"] {
+        assert_eq!(verdict(&told, "logins", host)["mark"], "good", "{told:#}");
+    }
 }

@@ -49,7 +49,8 @@ pub(super) fn run(
         to_stdout(&format!("\n{} {check} on {whose}: {}\n", glyph(verdict.mark), verdict.evidence))?;
         let command = match fix {
             Fix::There(command) => format!("on {whose}: {command}"),
-            Fix::Here(words) => format!("here: hvtui {}", words.join(" ")),
+            Fix::On(host, command) => format!("on {host}: {command}"),
+            Fix::Here(_) => format!("here: {}", fix.command()),
         };
         to_stdout(&format!("  {number} of {count}, would run {command}\n  run it? [y/N] "))?;
         if !runtime::block_on(async { Ok(ask::is_yes().await) })? {
@@ -62,6 +63,7 @@ pub(super) fn run(
                 // each host has its turn, whatever becomes of another one
                 ends.collect::<Vec<bool>>().into_iter().all(|ended| ended)
             }
+            Fix::On(host, command) => start(there(hosts, &paths.home, host, command), host.as_str()),
             Fix::Here(words) => here(hosts, file, words).is_ok_and(|command| start(command, "hvtui")),
         };
         if ran {
@@ -79,7 +81,8 @@ pub(super) fn run(
     ))
 }
 
-/// In the matrix's order; hosts with the same trouble and the same command are asked for together, and what is run here once.
+/// In the matrix's order; hosts with the same trouble and the same command are asked for together. What is run here, or on a host
+/// that is in the way of several, is run once.
 fn troubles(matrix: &Matrix) -> Vec<Trouble<'_>> {
     let mut troubles: Vec<Trouble<'_>> = Vec::new();
     for row in &matrix.rows {
@@ -155,13 +158,16 @@ mod tests {
             asks: "",
             verdicts: verdicts.into_iter().map(|(at, verdict)| (hosts[at].clone(), verdict)).collect(),
         };
+        let walled =
+            || Verdict::bad("rejected", "hangs", "x").fixed_by(Fix::On("c".into(), "ufw allow".to_owned()));
         let rows = vec![
+            row("reach", vec![(0, walled()), (1, walled()), (2, Verdict::good("fine"))]),
             row("logins", vec![(0, login()), (1, login()), (2, Verdict::good("fine"))]),
             row("health", vec![(0, off()), (1, Verdict::look("other", "x", "prose")), (2, off())]),
         ];
         let matrix = Matrix { hosts: hosts.clone(), rows };
         let found = troubles(&matrix);
         let told: Vec<(&str, usize)> = found.iter().map(|one| (one.check, one.hosts.len())).collect();
-        assert_eq!(told, [("logins", 2), ("health", 2)]);
+        assert_eq!(told, [("reach", 2), ("logins", 2), ("health", 2)]);
     }
 }

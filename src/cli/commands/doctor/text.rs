@@ -4,6 +4,7 @@ use std::fmt::Write;
 
 use super::history::{Change, Json};
 use crate::domain::doctor::{CONNECTION, Group, Matrix, Row, glyph, groups, names, troubles};
+use crate::domain::ids::HostId;
 use crate::domain::preflight::Mark;
 use crate::domain::units::counted;
 
@@ -90,9 +91,9 @@ pub(super) fn changes_text(before: &Json, now: &Json, changes: &[Change]) -> Str
     let count = count(now.red, now.yellow);
     if changes.is_empty() {
         let _ = writeln!(out, "nothing has changed; now {count}");
-        return out;
+    } else {
+        let _ = writeln!(out, "{} changed; now {count}\n", counted(changes.len(), "verdict"));
     }
-    let _ = writeln!(out, "{} changed; now {count}\n", counted(changes.len(), "verdict"));
     for change in changes {
         let now = &change.now;
         let _ = writeln!(out, "{} {:10} {}: {}", glyph(now.mark), change.check, change.host, now.evidence);
@@ -105,6 +106,15 @@ pub(super) fn changes_text(before: &Json, now: &Json, changes: &[Change]) -> Str
             let _ = writeln!(out, "  {:10} fix: {remedy}", "");
         }
     }
+    for (hosts, what) in [
+        (&now.new_hosts, "not looked at then: of such hosts what is wrong is told"),
+        (&now.gone_hosts, "looked at then, and not among the hosts of now"),
+    ] {
+        let hosts: Vec<HostId> = hosts.iter().map(|host| HostId::from(host.as_str())).collect();
+        if !hosts.is_empty() {
+            let _ = writeln!(out, "· {}: {what}", names(&hosts.iter().collect::<Vec<_>>()));
+        }
+    }
     out
 }
 
@@ -112,7 +122,6 @@ pub(super) fn changes_text(before: &Json, now: &Json, changes: &[Change]) -> Str
 mod tests {
     use super::*;
     use crate::domain::doctor::Verdict;
-    use crate::domain::ids::HostId;
 
     fn matrix(rows: &[(&'static str, [Verdict; 2])]) -> Matrix {
         let hosts = ["a", "b"].map(HostId::from);

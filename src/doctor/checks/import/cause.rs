@@ -1,12 +1,21 @@
 //! What the last words of an import that failed mean, and what helps. Pure.
 
+use super::super::super::python::PACKAGES as PACKAGES_OF_RUNS;
 use super::super::super::shell_word;
 
 /// What follows from them.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Cause {
+pub(super) struct Meaning {
     pub(super) cause: String,
     pub(super) remedy: String,
+    /// The remedy as a command alone, where it is one.
+    pub(super) fix: Option<String>,
+}
+
+impl Meaning {
+    fn new(cause: impl Into<String>, remedy: impl Into<String>) -> Self {
+        Self { cause: cause.into(), remedy: remedy.into(), fix: None }
+    }
 }
 
 /// Beginnings of the names of symbols, and whose library they are of.
@@ -41,12 +50,14 @@ const NAMED_OTHERWISE: [(&str, &str); 6] = [
 ];
 
 /// Of the import of a module by a Python.
-pub(super) fn of(module: &str, python: &str, words: &str) -> Cause {
+pub(super) fn of(module: &str, python: &str, words: &str) -> Meaning {
     let known = [absent_module, undefined, missing_library, other_versions, of_the_machine];
     let found = known.iter().find_map(|known| known(module, python, words));
-    found.unwrap_or_else(|| Cause {
-        cause: "the ranks on this host end at that line, and the others wait for them".to_owned(),
-        remedy: format!("{} -c 'import {module}' there tells the whole of it", shell_word(python)),
+    found.unwrap_or_else(|| {
+        Meaning::new(
+            "the ranks on this host end at that line, and the others wait for them",
+            format!("{} -c 'import {module}' there tells the whole of it", shell_word(python)),
+        )
     })
 }
 
@@ -60,7 +71,7 @@ fn after<'a>(words: &'a str, start: &str) -> Option<&'a str> {
     words.split_once(start).map(|(_, rest)| name(rest))
 }
 
-fn absent_module(module: &str, python: &str, words: &str) -> Option<Cause> {
+fn absent_module(module: &str, python: &str, words: &str) -> Option<Meaning> {
     let absent = after(words, "No module named '")?;
     let python = shell_word(python);
     let top = absent.split('.').next().unwrap_or(absent);
@@ -70,22 +81,25 @@ fn absent_module(module: &str, python: &str, words: &str) -> Option<Cause> {
         format!("{module} is there, and a package that it needs is not: its ranks end at the import")
     };
     if absent.starts_with(&format!("{module}.")) {
-        return Some(Cause {
-            cause: format!("{module} is there in part alone: its ranks end at the import"),
-            remedy: format!("{python} -m pip install --no-cache-dir --force-reinstall {}", shell_word(top)),
-        });
+        return Some(Meaning::new(
+            format!("{module} is there in part alone: its ranks end at the import"),
+            format!("{python} -m pip install --no-cache-dir --force-reinstall {}", shell_word(top)),
+        ));
     }
     let package =
         NAMED_OTHERWISE.iter().find(|(module, _)| *module == top).map_or(top, |(_, package)| package);
+    let command = format!("{python} -m pip install {}", shell_word(package));
     let remedy = format!(
-        "{python} -m pip install {}   (or name the environment that has it: --venv, --conda; hvtui doctor --module {} finds it)",
-        shell_word(package),
+        "{command}   (or name the environment that has it: --venv, --conda; hvtui doctor --module {} finds it)",
         shell_word(top)
     );
-    Some(Cause { cause: whose, remedy })
+    // the package of another module's name may be a stranger's
+    let is_known =
+        NAMED_OTHERWISE.iter().any(|(module, _)| *module == top) || PACKAGES_OF_RUNS.contains(&top);
+    Some(Meaning { fix: is_known.then_some(command), ..Meaning::new(whose, remedy) })
 }
 
-fn undefined(module: &str, python: &str, words: &str) -> Option<Cause> {
+fn undefined(module: &str, python: &str, words: &str) -> Option<Meaning> {
     let symbol = after(words, "undefined symbol: ")?;
     let is_of = |(beginnings, _): &&(&[&str], &str)| beginnings.iter().any(|one| symbol.starts_with(one));
     let of = SYMBOLS.iter().find(is_of).map(|(_, of)| *of);
@@ -113,10 +127,10 @@ fn undefined(module: &str, python: &str, words: &str) -> Option<Cause> {
             "build it for what is there: {python} -m pip install --no-cache-dir --no-deps --no-binary {top} --force-reinstall {top}"
         ),
     };
-    Some(Cause { cause, remedy })
+    Some(Meaning::new(cause, remedy))
 }
 
-fn missing_library(_: &str, python: &str, words: &str) -> Option<Cause> {
+fn missing_library(_: &str, python: &str, words: &str) -> Option<Meaning> {
     let before = words.split_once(": cannot open shared object file")?.0;
     let library = before.split_whitespace().last()?;
     let python = shell_word(python);
@@ -139,10 +153,10 @@ fn missing_library(_: &str, python: &str, words: &str) -> Option<Cause> {
             shell_word(&format!("{library}*"))
         ),
     };
-    Some(Cause { cause: format!("the loader does not find {library}: its ranks end at the import"), remedy })
+    Some(Meaning::new(format!("the loader does not find {library}: its ranks end at the import"), remedy))
 }
 
-fn other_versions(module: &str, python: &str, words: &str) -> Option<Cause> {
+fn other_versions(module: &str, python: &str, words: &str) -> Option<Meaning> {
     let python = shell_word(python);
     if let Some((_, rest)) = words.split_once("version `") {
         let wanted = name(rest.split('\'').next()?);
@@ -158,27 +172,25 @@ fn other_versions(module: &str, python: &str, words: &str) -> Option<Cause> {
                 format!("install a build of {module} for this system, or run it in a container (--image)"),
             )
         };
-        return Some(Cause { cause, remedy });
+        return Some(Meaning::new(cause, remedy));
     }
     let lower = words.to_lowercase();
     if lower.contains("numpy") && (lower.contains("multiarray") || lower.contains("numpy 1.x")) {
-        return Some(Cause {
-            cause: "it was built for numpy 1, and numpy 2 is there (or the other way round)".to_owned(),
-            remedy: format!("{python} -m pip install 'numpy<2'   (or a newer {module})"),
-        });
+        let command = format!("{python} -m pip install 'numpy<2'");
+        let cause = "it was built for numpy 1, and numpy 2 is there (or the other way round)";
+        let remedy = format!("{command}   (or a newer {module})");
+        return Some(Meaning { fix: Some(command), ..Meaning::new(cause, remedy) });
     }
     if lower.contains("driver") && (lower.contains("too old") || lower.contains("insufficient")) {
-        return Some(Cause {
-            cause: "the driver serves an older CUDA than it was built for: no GPU is used".to_owned(),
-            remedy: format!(
-                "install a newer driver, or a {module} for the driver's CUDA (nvidia-smi names it)"
-            ),
-        });
+        return Some(Meaning::new(
+            "the driver serves an older CUDA than it was built for: no GPU is used",
+            format!("install a newer driver, or a {module} for the driver's CUDA (nvidia-smi names it)"),
+        ));
     }
     None
 }
 
-fn of_the_machine(module: &str, _: &str, words: &str) -> Option<Cause> {
+fn of_the_machine(module: &str, _: &str, words: &str) -> Option<Meaning> {
     let signal: i32 = after(words, "it is ended by signal ")?.parse().ok()?;
     let (cause, remedy) = match signal {
         libc::SIGILL => (
@@ -194,7 +206,7 @@ fn of_the_machine(module: &str, _: &str, words: &str) -> Option<Cause> {
             format!("install {module} anew, in an environment of its own"),
         ),
     };
-    Some(Cause { cause: cause.to_owned(), remedy })
+    Some(Meaning::new(cause, remedy))
 }
 
 #[cfg(test)]
@@ -251,5 +263,10 @@ mod tests {
             assert!(found.cause.contains(cause), "{words}: {found:?}");
             assert!(found.remedy.contains(remedy), "{words}: {found:?}");
         }
+        let fix = |absent: &str| {
+            of("torch", "/usr/bin/python3", &format!("ModuleNotFoundError: No module named '{absent}'")).fix
+        };
+        assert_eq!(fix("yaml").as_deref(), Some("/usr/bin/python3 -m pip install pyyaml"));
+        assert_eq!(fix("my_private_module"), None, "a package of that name may be a stranger's");
     }
 }

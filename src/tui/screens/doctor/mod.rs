@@ -4,6 +4,8 @@
 mod keys;
 pub(super) mod view;
 
+pub(super) use self::keys::act;
+
 use crate::domain::doctor::{Matrix, Row, Verdict};
 use crate::domain::ids::HostId;
 use crate::domain::time::Stamp;

@@ -8,7 +8,7 @@ use crate::domain::preflight::Mark;
 use crate::domain::text::sanitize;
 use crate::tui::canvas::{Canvas, width};
 use crate::tui::core::layout::{doctor_cell, doctor_list};
-use crate::tui::core::words::clock_time;
+use crate::tui::core::words::{broken, clock_time};
 use crate::tui::screens::Model;
 use crate::tui::screens::view::title::{self, plural};
 
@@ -146,7 +146,7 @@ pub(super) fn host_at(model: &Model, column: u16) -> Option<&HostId> {
     columns.shown().find(|(at, _)| (*at..*at + columns.each).contains(&column)).map(|(_, host)| host)
 }
 
-fn style(canvas: &Canvas<'_>, mark: Option<Mark>) -> (&'static str, Style) {
+pub(in crate::tui::screens) fn style(canvas: &Canvas<'_>, mark: Option<Mark>) -> (&'static str, Style) {
     match mark {
         Some(Mark::Good) => ("✔", canvas.theme.good),
         Some(Mark::Unknown) => ("–", canvas.theme.dim),
@@ -214,8 +214,11 @@ fn cell(model: &Model, canvas: &mut Canvas<'_>) {
     for (name, text, style) in parts {
         let Some(text) = text else { continue };
         let x = 2 + width(name);
-        for (at, words) in wrapped(&sanitize(text), usize::from(w.saturating_sub(x + 1))).iter().enumerate() {
+        for (at, words) in broken(&sanitize(text), usize::from(w.saturating_sub(x + 1))).iter().enumerate() {
             if y >= list.y + list.h {
+                let more = " … enter: the whole ";
+                let x = w.saturating_sub(width(more) + 1);
+                canvas.text(x, y.saturating_sub(1), width(more), more, dim);
                 return;
             }
             if at == 0 {
@@ -225,21 +228,4 @@ fn cell(model: &Model, canvas: &mut Canvas<'_>) {
             y += 1;
         }
     }
-}
-
-/// A text in lines of this many columns, broken at its words; a word that is longer keeps a line of its own.
-fn wrapped(text: &str, columns: usize) -> Vec<String> {
-    let mut lines: Vec<String> = vec![String::new()];
-    for word in text.split(' ') {
-        let last = lines.last_mut().map_or(0, |line| usize::from(width(line)));
-        match lines.last_mut() {
-            Some(line) if line.is_empty() => line.push_str(word),
-            Some(line) if last + 1 + usize::from(width(word)) <= columns => {
-                line.push(' ');
-                line.push_str(word);
-            }
-            _ => lines.push(word.to_owned()),
-        }
-    }
-    lines
 }

@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use crate::domain::doctor::{CONNECTION, Matrix, Verdict};
+use crate::domain::doctor::{CONNECTION, Matrix};
 use crate::domain::ids::{GpuUuid, HostId};
 use crate::domain::needs;
 use crate::domain::occupancy::Occupancy;
@@ -37,9 +37,11 @@ impl Looked {
         // whether it is reached at all is told by the plan
         let troubles = rows.filter(|(check, verdict)| verdict.is_trouble() && *check != CONNECTION);
         troubles.map(|(check, verdict)| {
-            let Verdict { evidence, cause, .. } = verdict;
-            let cause = cause.as_ref().map_or_else(String::new, |cause| format!(": {cause}"));
-            Finding::new(verdict.for_launch(), format!("{check}: {evidence}{cause}"))
+            let cause = verdict.cause.as_ref().map_or_else(String::new, |cause| format!(": {cause}"));
+            // what may be left as it is takes no room
+            let helps = verdict.help().filter(|_| verdict.stops_launch());
+            let fix = helps.map_or_else(String::new, |helps| format!("; fix: {helps}"));
+            Finding::new(verdict.for_launch(), format!("{check}: {}{cause}{fix}", verdict.evidence))
         })
     }
 
@@ -108,13 +110,26 @@ pub(super) fn look(model: &mut Model, plan: &LaunchPlan) -> Vec<Effect> {
     let hosts = plan.spec.hosts();
     let checks = needs::checks(&plan.spec, &plan.hosts);
     let paths = needs::paths(&plan.spec, &plan.hosts);
-    let reads = |check: &&str| !paths.is_empty() && needs::READ_SCRIPTS.contains(check);
+    let (given, runs) = (needs::given(&plan.hosts), needs::pythons(&plan.spec, &plan.hosts));
+    // of a script, or of what stands in its place in the command
+    let has_code = runs.values().any(|run| run.code.is_some() || run.module.is_some());
+    let reads = |check: &&str| {
+        let is_read = needs::READ_SCRIPTS.contains(check);
+        is_read && (!paths.is_empty() || has_code && *check == "import")
+    };
     let (reading, mut checks): (Vec<_>, Vec<_>) = checks.into_iter().partition(reads);
     // without a script nothing that it imports is known
     checks.retain(|check| *check != "import");
-    let (given, runs) = (needs::given(&plan.hosts), needs::pythons(&plan.spec, &plan.hosts));
-    let image = needs::image(&plan.spec, &plan.hosts);
-    let rests = (!checks.is_empty()).then(|| LookOf::Plan { hosts: hosts.clone(), checks, given, image });
+    let (image, uses) = (needs::image(&plan.spec, &plan.hosts), needs::gpus(&plan.spec));
+    let controller = needs::controller(&plan.spec, &plan.hosts);
+    let rests = (!checks.is_empty()).then(|| LookOf::Plan {
+        hosts: hosts.clone(),
+        checks,
+        given,
+        image,
+        uses,
+        controller,
+    });
     // one host has nothing to differ from
     let is_wanted = !reading.is_empty() || (hosts.len() > 1 && !paths.is_empty());
     let names = is_wanted.then_some(LookOf::Files { hosts, paths, checks: reading, runs });

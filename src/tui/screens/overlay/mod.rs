@@ -9,4 +9,5 @@ pub mod report;
 pub mod signal;
 pub mod stacks;
 pub mod toasts;
+pub mod verdict;
 pub(super) mod view;

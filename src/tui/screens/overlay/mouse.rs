@@ -8,7 +8,7 @@ use crate::tui::screens::overlay::palette::matches;
 use crate::tui::screens::overlay::question;
 use crate::tui::screens::overlay::view::palette::command_at;
 use crate::tui::screens::overlay::view::signal::{Hit, hit};
-use crate::tui::screens::overlay::view::{answer_at, marks, question as asked, report, stacks};
+use crate::tui::screens::overlay::view::{answer_at, marks, question as asked, report, stacks, verdict};
 use crate::tui::screens::update::{key_pressed, wheel_lines};
 
 /// The mouse is used while something lies over the screen.
@@ -24,7 +24,9 @@ pub fn mouse(model: &mut Model, mouse: Mouse) -> Vec<Effect> {
 fn turned(model: &mut Model, kind: MouseKind) -> Vec<Effect> {
     let times = match &model.ui.overlay {
         _ if question::is_shown(model) => 0,
-        Overlay::Help(_) | Overlay::Stacks(_) | Overlay::Report(_) => wheel_lines(kind).unsigned_abs(),
+        Overlay::Help(_) | Overlay::Stacks(_) | Overlay::Report(_) | Overlay::Verdict(_) => {
+            wheel_lines(kind).unsigned_abs()
+        }
         Overlay::Palette(_) | Overlay::Signal(_) | Overlay::Marks(_) => 1,
         Overlay::None | Overlay::Confirm(_) | Overlay::Prompt(_) => 0,
     };
@@ -77,6 +79,7 @@ fn pressed(model: &mut Model, mouse: Mouse) -> Option<Key> {
         }
         Overlay::Report(shown) => report::key_at(shown, size, (column, row)).filter(|_| is_first),
         Overlay::Marks(list) => marks::key_at(model, list, (column, row)).filter(|_| is_first),
+        Overlay::Verdict(_) => verdict::key_at(model, (column, row)).filter(|_| is_first),
         Overlay::None | Overlay::Prompt(_) => None,
     }
 }

@@ -5,6 +5,7 @@ use crate::domain::preflight::Mark;
 use crate::domain::text::sanitize;
 use crate::domain::units::middle_cut;
 use crate::tui::canvas::{Canvas, width};
+use crate::tui::core::words::wrap;
 use crate::tui::screens::Model;
 use crate::tui::screens::launch::checks::{CheckLine, is_looking, lines};
 
@@ -73,6 +74,8 @@ pub(super) fn draw(model: &Model, canvas: &mut Canvas<'_>, y: u16) -> u16 {
         lines.iter().filter(|line| roomy || line.mark.is_some_and(|mark| mark > Mark::Good)).collect();
     let column = shown.iter().take(most).map(|line| width(&names(line))).max().unwrap_or(0);
     let mut row = y + 1;
+    // what keeps it from starting is shown whole, with what helps, as far as there is room
+    let mut spare = most.saturating_sub(shown.len());
     for (at, line) in shown.iter().enumerate() {
         if at + 1 == most && shown.len() > most {
             let hosts: usize = shown[at..].iter().map(|line| line.hosts.len()).sum();
@@ -84,7 +87,18 @@ pub(super) fn draw(model: &Model, canvas: &mut Canvas<'_>, y: u16) -> u16 {
         canvas.text(4, row, column, &names(line), text);
         let x = 4 + column + 2;
         let style = if line.mark == Some(Mark::Bad) { bad } else { dim };
-        canvas.text(x, row, canvas.width().saturating_sub(x + 1), &sanitize(&line.text), style);
+        let room = canvas.width().saturating_sub(x + 1);
+        let words = sanitize(&line.text);
+        let wrapped = if line.mark == Some(Mark::Bad) { wrap(&words, usize::from(room)) } else { Vec::new() };
+        let rows = wrapped.len().min(1 + spare);
+        spare -= rows.saturating_sub(1);
+        for whole in wrapped.iter().take(rows.saturating_sub(1)) {
+            canvas.text(x, row, room, whole, style);
+            row += 1;
+        }
+        // the last one says that there is more
+        let rest = wrapped.get(rows.saturating_sub(1)..).unwrap_or_default().join(" ");
+        canvas.text(x, row, room, if rest.is_empty() { &words } else { &rest }, style);
         row += 1;
     }
     row

@@ -7,6 +7,7 @@ pub(in crate::tui::screens) mod question;
 pub(in crate::tui::screens) mod report;
 pub(in crate::tui::screens) mod signal;
 pub(in crate::tui::screens) mod stacks;
+pub(in crate::tui::screens) mod verdict;
 
 use ratatui::style::Style;
 
@@ -64,6 +65,7 @@ pub(in crate::tui::screens) fn overlay(model: &Model, canvas: &mut Canvas<'_>) -
         Overlay::Signal(shown) => signal::draw(shown, canvas),
         Overlay::Marks(list) => marks::draw(model, list, canvas),
         Overlay::Report(shown) => report::draw(shown, canvas),
+        Overlay::Verdict(first) => verdict::draw(model, *first, canvas),
         Overlay::Confirm(confirm) => {
             let size = (canvas.width(), canvas.height());
             question_of(model, &canvas.theme, size, confirm).draw(canvas);

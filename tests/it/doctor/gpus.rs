@@ -1,0 +1,94 @@
+//! What is wrong with GPUs themselves, and which launches it stops.
+
+use std::ffi::OsStr;
+
+use super::{json, verdict};
+use crate::common::built;
+use crate::common::client::Client;
+use crate::common::cluster::Cluster;
+
+#[test]
+fn faults_of_gpus_are_told_and_a_lost_one_keeps_its_own_runs_from_starting() {
+    let scripts = tempfile::tempdir().unwrap();
+    let set = |host: &str, gpus: serde_json::Value| {
+        let script = serde_json::json!({ "driver": "550.54.14", "gpus": gpus }).to_string();
+        std::fs::write(scripts.path().join(format!("{host}.json")), script).unwrap();
+    };
+    // an uncorrectable error; clocks that heat holds down; pages that wait for a reset, and those that are retired
+    set("n1", serde_json::json!([{ "ecc": true, "ecc_uncorrected": 3 }]));
+    set("n2", serde_json::json!([{ "throttle": 0x40 }]));
+    set("n3", serde_json::json!([{ "pages_retired": [2, 1], "pages_pending": true }]));
+    set("n4", serde_json::json!([{ "pages_retired": [2, 1] }, {}]));
+    let library = built::example("libfake_nvml.so");
+    let fake: [&OsStr; 3] = ["--fake-nvml".as_ref(), library.as_ref(), scripts.path().as_ref()];
+    let Some(cluster) = Cluster::ready(4, &fake) else { return };
+    let client = Client::new(&cluster);
+    client.write("hosts.toml", &cluster.hosts_toml(1).replace("slots = 1\n", ""));
+    let told = json(&client.run(&["doctor", "--json", "--only", "health"]));
+    let of = |told: &serde_json::Value, host: &str| {
+        let one = verdict(told, "health", host);
+        (one["mark"].as_str().unwrap().to_owned(), one["evidence"].as_str().unwrap().to_owned())
+    };
+    for (host, mark, seen) in [
+        ("n1", "bad", "GPU 0: ecc errors"),
+        ("n2", "bad", "GPU 0: hw thermal"),
+        ("n3", "look", "GPU 0: pages due"),
+        ("n4", "good", "no GPU has a fault; retired pages of memory: 3 on GPU 0"),
+    ] {
+        assert_eq!(of(&told, host), (mark.to_owned(), seen.to_owned()), "{told:#}");
+    }
+    assert_eq!(verdict(&told, "health", "n1")["stops_launch"], false, "its next run may be as it should be");
+    set("n4", serde_json::json!([{ "pages_retired": [64, 1] }, {}]));
+    let worn = json(&client.run(&["doctor", "--json", "--only", "health", "-H", "n4"]));
+    assert_eq!(of(&worn, "n4"), ("look".to_owned(), "retired pages of memory: 65 on GPU 0".to_owned()));
+
+    // a GPU that fell off the bus stops what would use it, and nothing else
+    let run = |gpus: &str| client.run(&["run", "--gpus", gpus, "--kind", "torch", "--", "true"]);
+    for gpus in ["n1:0", "n2:0", "n3:0", "n4:0"] {
+        let ran = run(gpus);
+        assert_eq!(ran.code, 0, "{gpus}: {ran:?}");
+    }
+    set("n4", serde_json::json!([{}, { "errors": lost() }]));
+    let told = json(&client.run(&["doctor", "--json", "--only", "health", "-H", "n4"]));
+    assert_eq!(of(&told, "n4"), ("bad".to_owned(), "GPU 1: lost".to_owned()), "{told:#}");
+    let beside = run("n4:0");
+    assert_eq!(beside.code, 0, "{beside:?}");
+    let refused = run("n4:1");
+    assert!(
+        refused.code == 75 && refused.err.contains("n4:1: ") && refused.err.contains("the GPU is lost"),
+        "{refused:?}"
+    );
+}
+
+/// What a GPU answers that fell off the bus: its facts were read before.
+fn lost() -> serde_json::Value {
+    let values = [
+        "util",
+        "memory",
+        "memory_v1",
+        "temperature",
+        "power",
+        "clock",
+        "pstate",
+        "throttle",
+        "processes",
+        "graphics_processes",
+        "process_utilization",
+        "fan",
+        "encoder",
+        "decoder",
+        "ecc",
+        "pcie_link",
+        "pcie_throughput",
+        "persistence",
+        "nvlink",
+        "fields",
+        "gpm",
+        "gpm_sample",
+    ];
+    values
+        .iter()
+        .map(|name| ((*name).to_owned(), serde_json::json!("gpu_is_lost")))
+        .collect::<serde_json::Map<_, _>>()
+        .into()
+}
