@@ -338,7 +338,9 @@ impl RunHistory {
 
     /// How busy a host of the run is by its newest sample.
     fn host_load(&mut self, at: Stamp, host: &HostId, state: &HostState) {
-        let load = state.past.back().map(HostLoad::of).unwrap_or_default();
+        // as of slots: of a host without facts nothing is known
+        let known = state.past.back().filter(|_| state.info.is_some());
+        let load = known.map(HostLoad::of).unwrap_or_default();
         if load == HostLoad::default() {
             return;
         }
