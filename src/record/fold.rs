@@ -83,28 +83,27 @@ impl Fold {
     /// Takes the nearest way to `time` that is not simply folding on: back to a checkpoint when something
     /// behind `time` is folded already, ahead to one when it saves much. Says whether the world jumped.
     pub(super) fn jump_towards(&mut self, time: Stamp) -> bool {
-        let Some(found) = self.jump(time) else { return false };
-        let (world, chunk, last) = found
-            .map(|checkpoint| (checkpoint.world.clone(), checkpoint.chunk, checkpoint.last))
-            .unwrap_or_default();
+        let Some((chunk, found)) = self.jump(time) else { return false };
+        let (world, last) =
+            found.map(|checkpoint| (checkpoint.world.clone(), checkpoint.last)).unwrap_or_default();
         self.jump_to(chunk, last, world);
         true
     }
 
     /// The chunk from which on is folded what leads to `time`, by that way.
     pub(super) fn nearest(&self, time: Stamp) -> usize {
-        self.jump(time).map_or(self.chunk, |found| found.map_or(0, |checkpoint| checkpoint.chunk))
+        self.jump(time).map_or(self.chunk, |(chunk, _)| chunk)
     }
 
-    /// Where the way to `time` begins, if not here: at a checkpoint, or at the start where there is none.
-    fn jump(&self, time: Stamp) -> Option<Option<&Checkpoint>> {
+    /// The chunk at which the way to `time` begins, if not here: that of a checkpoint, or the first where there is none.
+    fn jump(&self, time: Stamp) -> Option<(usize, Option<&Checkpoint>)> {
         let is_ahead = self.last.is_some_and(|last| last > time);
         // both rise from checkpoint to checkpoint
         let before =
             self.checkpoints.partition_point(|checkpoint| checkpoint.last.is_none_or(|last| last <= time));
         let found = before.checked_sub(1).and_then(|index| self.checkpoints.get(index));
         let saves = found.is_some_and(|checkpoint| checkpoint.chunk >= self.chunk + WORTH_A_JUMP);
-        (is_ahead || saves).then_some(found)
+        (is_ahead || saves).then(|| (found.map_or(0, |checkpoint| checkpoint.chunk), found))
     }
 
     /// Goes to a state that is known from elsewhere: that before the first envelope of `chunk`.

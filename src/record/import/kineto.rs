@@ -87,6 +87,19 @@ pub(super) struct Profile {
     pub(super) ranks: Vec<Option<u32>>,
 }
 
+/// What was counted while the steps were written.
+struct Counted {
+    steps: u64,
+    ranks: usize,
+    is_from_0: bool,
+    repeated: u64,
+    overlapping: u64,
+    beside: u64,
+    unparted: u64,
+    crowded: u64,
+    unknown: u64,
+}
+
 /// The fold over the files.
 pub(super) struct Traces<'a> {
     asked: &'a Asked<'a>,
@@ -418,9 +431,28 @@ impl<'a> Traces<'a> {
                 target.step(Rank(rank), timing)?;
             }
         }
+        let count = Counted {
+            steps: steps.count,
+            ranks: told_ranks.len(),
+            is_from_0: from_0 > 0 && !by_optimizer,
+            repeated,
+            overlapping,
+            beside,
+            unparted,
+            crowded,
+            unknown,
+        };
+        let left_out = self.left_out(&count, &assigned);
+        let clock = self.clock(&told_ranks);
+        let told = Folded { target, told_ranks: told_ranks.len() as u32, steps, waits: None, left_out };
+        Ok(Profile { told, clock, ranks: assigned.of_files })
+    }
+
+    /// What is left out or unknown, and why.
+    fn left_out(&self, count: &Counted, assigned: &Ranks) -> Vec<LeftOut> {
         let threads = self.threads.as_ref();
-        let is_from_0 = from_0 > 0 && !by_optimizer && threads.is_none_or(|threads| threads.has_0);
-        let numbered = if is_from_0 { steps.count } else { 0 };
+        let is_from_0 = count.is_from_0 && threads.is_none_or(|threads| threads.has_0);
+        let numbered = if is_from_0 { count.steps } else { 0 };
         let unnamed = assigned.numbered + threads.map_or(0, |threads| threads.numbered);
         let together = if threads.is_some() {
             "that a slice lasts until all ranks are through is not told"
@@ -428,13 +460,13 @@ impl<'a> Traces<'a> {
             "a collective lasts from its rank's arrival on: only the traces of all ranks, with the same \
              collectives, tell them apart"
         };
-        let mut left_out = left_out(&[
+        let mut all = left_out(&[
             (
                 "steps whose communication is unknown",
-                unknown,
+                count.unknown,
                 "a file is cut: kernels stand behind the program's events, so any of them may be missing",
             ),
-            ("steps whose transfer includes waiting", unparted, together),
+            ("steps whose transfer includes waiting", count.unparted, together),
             (
                 "steps numbered from 1",
                 numbered,
@@ -442,13 +474,13 @@ impl<'a> Traces<'a> {
             ),
             (
                 "steps that no ProfilerStep#N marks",
-                if by_optimizer { steps.count } else { 0 },
+                if assigned.by_optimizer { count.steps } else { 0 },
                 "they are counted from the first `Optimizer.step` of the trace: each lasts from the end of one to the \
                  end of the next",
             ),
             (
                 "ranks that no file tells",
-                if told_ranks.len() > 1 { unnamed } else { 0 },
+                if count.ranks > 1 { unnamed } else { 0 },
                 "neither the file nor a name such as rank3.json: they are numbered in the order of the names",
             ),
             ("files told twice", assigned.twice.len() as u64, &assigned.twice.join(", ")),
@@ -462,10 +494,14 @@ impl<'a> Traces<'a> {
                 assigned.anew,
                 "a process was profiled anew and counted from the beginning: they go on behind the ones before",
             ),
-            ("steps told twice", repeated, "a file has their number again: the first one counts"),
-            ("steps that overlap the one before", overlapping, "they begin before it has ended"),
-            ("collectives outside of the steps", beside, "they belong to no step"),
-            ("phases beyond what a step has", crowded, "a step has thousands of stretches of communication"),
+            ("steps told twice", count.repeated, "a file has their number again: the first one counts"),
+            ("steps that overlap the one before", count.overlapping, "they begin before it has ended"),
+            ("collectives outside of the steps", count.beside, "they belong to no step"),
+            (
+                "phases beyond what a step has",
+                count.crowded,
+                "a step has thousands of stretches of communication",
+            ),
             ("other operations", self.ops, "operators, calls and copies are not what a recording holds"),
             ("steps and kernels beyond what is kept", self.dropped, "there are millions of them"),
             (
@@ -474,10 +510,8 @@ impl<'a> Traces<'a> {
                 "the file does not tell it; that of the import stands for it",
             ),
         ]);
-        left_out.extend(threads.into_iter().flat_map(|threads| self::left_out(&threads.left_out())));
-        let clock = self.clock(&told_ranks);
-        let told = Folded { target, told_ranks: told_ranks.len() as u32, steps, waits: None, left_out };
-        Ok(Profile { told, clock, ranks: assigned.of_files })
+        all.extend(threads.into_iter().flat_map(|threads| self::left_out(&threads.left_out())));
+        all
     }
 
     /// The one host on which all ranks ran, where each tells it; its clock is theirs where no moment stands for that of a file.

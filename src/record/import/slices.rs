@@ -426,7 +426,9 @@ mod tests {
     fn the_likeliest_name_is_the_step() {
         let census = |texts: &[&str]| {
             let mut census = Census::default();
-            texts.iter().for_each(|text| census.add(&TraceEvent::read(text.as_bytes()).unwrap()));
+            for text in texts {
+                census.add(&TraceEvent::read(text.as_bytes()).unwrap());
+            }
             census
         };
         let x = |name: &str| format!(r#"{{"ph":"X","name":"{name}","ts":1,"dur":1}}"#);

@@ -39,7 +39,7 @@ impl OutputInTime for Child {
     #[track_caller]
     fn output_in_time(self) -> io::Result<Output> {
         let pid = self.id();
-        within(format!("process {pid}"), move || self.wait_with_output(), move |_| vec![pid])
+        within(&format!("process {pid}"), move || self.wait_with_output(), move |_| vec![pid])
     }
 }
 
@@ -52,7 +52,7 @@ fn taken<T: Send + 'static>(
     let name = format!("{command:?}");
     let mut own = std::mem::replace(command, Command::new("true"));
     let (ended, own) = within(
-        name,
+        &name,
         move || {
             let ended = run(&mut own);
             (ended, own)
@@ -66,7 +66,7 @@ fn taken<T: Send + 'static>(
 /// What `work` gives; where it takes too long the processes that `whose` finds by its thread are ended.
 #[track_caller]
 fn within<T: Send + 'static>(
-    what: String,
+    what: &str,
     work: impl FnOnce() -> T + Send + 'static,
     whose: impl FnOnce(i32) -> Vec<u32>,
 ) -> T {
