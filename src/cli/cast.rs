@@ -110,7 +110,7 @@ impl<'a> Writer<'a> {
 
     fn play(mut self, from: Stamp, until: Stamp, most: u64) -> io::Result<Cast> {
         self.head(from)?;
-        self.mark_incidents(until);
+        self.mark_incidents(until)?;
         let every = EVERY_US.max(until.micros_since(from) / MOST_FRAMES);
         let (mut at, mut painted) = (from, None);
         let mut cast = Cast { frames: 0, truncated: false };
@@ -126,6 +126,9 @@ impl<'a> Writer<'a> {
                 painted = Some(since);
             }
             self.frame(since, whole)?;
+            if cast.frames == 0 {
+                self.told_between(at.plus_micros(-1), at, from)?;
+            }
             cast.frames += 1;
             let before = at;
             at = at.plus_micros(every).min(until);
@@ -144,14 +147,17 @@ impl<'a> Writer<'a> {
     }
 
     /// What went wrong up to a moment has markers too. The frames show it as it comes.
-    fn mark_incidents(&mut self, until: Stamp) {
+    fn mark_incidents(&mut self, until: Stamp) -> io::Result<()> {
         let before = self.model.clone();
+        let again = self.player.again().map_err(io::Error::other)?;
         self.go_to(until);
         let known = self.model.shown_run().map(|(_, run)| run::incidents::all(&self.model, run));
         let known = known.into_iter().flatten().map(|incident| (incident.at, incident.words));
         self.markers.extend(known);
         self.markers.sort_by_key(|(at, _)| *at);
-        self.model = before;
+        // what is shown next is told as a whole, wherever it is
+        (self.model, self.player) = (before, again);
+        Ok(())
     }
 
     /// Has the model show a moment, with what lies after it as far as the screen shows that.

@@ -53,7 +53,7 @@ pub struct RunHistory {
 pub struct PhasePoint {
     /// The longest step that ended then, microseconds.
     pub longest_us: u32,
-    /// The same without what each step waited for others: in an allreduce all of them wait for one that stalls.
+    /// The same without each step's allreduce, in which all of them wait for one that stalls.
     pub longest_own_us: u32,
     /// Allreduce that passed behind the computing, microseconds.
     pub hidden_us: u32,
@@ -398,9 +398,12 @@ impl RunHistory {
         points.iter().any(|point| point.hidden_us > 0 || point.collectives_us > 0)
     }
 
-    /// How long a point of one that trains lasts, microseconds; 0 where nothing is kept.
-    pub fn phases_width_us(&self, number: Rank) -> i64 {
-        self.phases_of(number).map_or(0, Series::width_us)
+    /// The share of the time between two moments in which one that trains communicated, as its points tell it, of which the newest
+    /// lasts until `now` at most.
+    pub fn communication_share(&self, number: Rank, (from, to): (Stamp, Stamp), now: Stamp) -> f64 {
+        let Some(points) = self.phases_of(number) else { return 0.0 };
+        let communication = points.between(from, to, |_| 0).map_or(0, |point| point.communication_us());
+        communication as f64 / points.told_us(from, to, now).max(1) as f64
     }
 
     /// Where the time of one that trains went between two moments.

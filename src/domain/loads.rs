@@ -177,9 +177,9 @@ impl CoarseRate {
 }
 
 /// A rate on a scale on which so many steps are twice as much: 0 for none, 1 for one byte a second.
-pub(super) fn logarithm<N: TryFrom<u64>>(rate: f64, steps: f64, most: N) -> N {
+pub(super) fn logarithm<N: TryFrom<u64> + Ord + Copy>(rate: f64, steps: f64, most: N) -> N {
     let scaled = if rate < 1.0 { 0.0 } else { 1.0 + (rate.log2() * steps).round() };
-    N::try_from(scaled as u64).unwrap_or(most)
+    N::try_from(scaled as u64).map_or(most, |scaled| scaled.min(most))
 }
 
 /// The rate of a place on that scale.

@@ -242,6 +242,11 @@ impl NcclTimings {
 
     fn remember(&mut self, rank: Rank, timing: &CollectiveTiming) {
         let Some(start) = timing.t else { return };
+        if timing.every > 1 {
+            // of those between nothing is told: the history has their share
+            self.recent.remove(&rank);
+            return;
+        }
         if self.recent.len() >= MOST_RANKS && !self.recent.contains_key(&rank) {
             return;
         }

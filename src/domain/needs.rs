@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
 use super::doctor::{RunPython, SamePath, SameRole};
+use super::environment::Limit;
 use super::ids::{GpuUuid, HostId};
 use super::run::{HostRun, JobKind, RunSpec};
 
@@ -44,7 +45,10 @@ pub fn checks(spec: &RunSpec, shares: &[HostRun]) -> Vec<&'static str> {
         checks.extend(["gpu", "driver"]);
     }
     // its ranks register memory with a card for RDMA
-    checks.extend((spans_hosts && has_gpus).then_some("limits"));
+    let options = &spec.options;
+    // a container has limits of its own, and a run may set the one that matters
+    let has_own = options.container.is_some() || options.environment.limits.contains_key(&Limit::Memlock);
+    checks.extend((spans_hosts && has_gpus && !has_own).then_some("limits"));
     let shares_memory = has_gpus && shares.iter().any(|share| share.ranks.len() > 1);
     if spec.options.container.is_some() {
         // its containers share the host's /dev/shm

@@ -18,6 +18,8 @@ pub struct RecordingCost {
     pub dropped: u64,
     /// Bytes in memory that wait for the disk.
     pub waiting: u64,
+    /// One has taken as much as it may: some of what comes is left out.
+    pub is_full: bool,
 }
 
 impl RecordingCost {
@@ -32,6 +34,7 @@ impl RecordingCost {
             _ => String::new(),
         };
         let lost = match self.dropped {
+            0 if self.is_full => "full: some of what comes is left out".to_owned(),
             0 => "nothing lost".to_owned(),
             dropped => format!("{} lost", counted(dropped, "event")),
         };
@@ -46,9 +49,17 @@ mod tests {
 
     #[test]
     fn what_is_lost_and_what_waits_is_said() {
-        let cost =
-            RecordingCost { recordings: 1, cores: 0.0012, bytes_per_s: 8_300.0, dropped: 0, waiting: 304 };
+        let cost = RecordingCost {
+            recordings: 1,
+            cores: 0.0012,
+            bytes_per_s: 8_300.0,
+            dropped: 0,
+            waiting: 304,
+            is_full: false,
+        };
         assert_eq!(cost.words(), "recording: 0.1 % of a core, 8.1 K/s, nothing lost");
+        let full = RecordingCost { is_full: true, ..cost };
+        assert!(full.words().ends_with("K/s, full: some of what comes is left out"), "{}", full.words());
         let late = RecordingCost { recordings: 2, dropped: 1, waiting: 3 << 20, ..cost };
         let words = "2 recordings: 0.1 % of a core, 8.1 K/s, 3.0 M wait for the disk, 1 event lost";
         assert_eq!(late.words(), words);

@@ -94,6 +94,16 @@ impl<P: Merge + Default + Clone + PartialEq> Series<P> {
         self.width_us
     }
 
+    /// How long the points together last that speak of the time from `from` up to `to`, microseconds: whole ones, but the last of all
+    /// until `now`.
+    pub(super) fn told_us(&self, from: Stamp, to: Stamp, now: Stamp) -> i64 {
+        let first = from.micros_since(self.start).max(0) / self.width_us;
+        let last = (to.micros_since(self.start).max(1) - 1) / self.width_us;
+        let behind = (last + 1).min(self.points.len() as i64).max(first);
+        let end = behind.saturating_mul(self.width_us).min(now.micros_since(self.start));
+        (end - first.saturating_mul(self.width_us)).max(0)
+    }
+
     /// What is known of the time from `from` up to `to`, all in one. Where nothing was told then, the next point that was
     /// told of counts, if it reaches back so far: `reach` is how many microseconds before its start it speaks of.
     pub fn between(&self, from: Stamp, to: Stamp, reach: impl Fn(&P) -> i64) -> Option<P> {
@@ -149,6 +159,16 @@ mod tests {
         assert_eq!(seen(0, 250_000, 0), Some(Peak(9, 2)));
         assert_eq!(seen(250_000, 300_000, 1_000_000), None, "what comes later is not known");
         assert_eq!(Series::<Peak>::new(Stamp(5), 4).between(Stamp(0), Stamp(9), |_| 9), None);
+    }
+
+    #[test]
+    fn the_points_of_a_part_last_as_long_as_they_do() {
+        let mut series = Series::new(Stamp(0), 8);
+        (0..4).for_each(|point| take(&mut series, point * 50_000, 1));
+        let told = |from, to, now| series.told_us(Stamp(from), Stamp(to), Stamp(now));
+        assert_eq!((told(0, 50_000, 1_000_000), told(40_000, 60_000, 1_000_000)), (50_000, 100_000));
+        assert_eq!((told(150_000, 200_000, 160_000), told(0, 900_000, 160_000)), (10_000, 160_000));
+        assert_eq!((told(300_000, 400_000, 1_000_000), told(-9, -1, 1_000_000)), (0, 50_000));
     }
 
     #[test]

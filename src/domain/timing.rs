@@ -111,10 +111,14 @@ impl StepTiming {
         (self.samples > 0 && self.dur_us > 0).then(|| f64::from(self.samples) * 1e6 / f64::from(self.dur_us))
     }
 
-    /// How long it took without what it waited for others, microseconds.
+    /// How long it took without its allreduce, microseconds: others may have kept it there, and how much of that was waiting may be
+    /// told later. 0 where no phase is told.
     pub fn own_us(&self) -> u32 {
-        let waits = self.spans.iter().filter(|span| span.phase == Phase::Wait);
-        waits.fold(self.dur_us, |own, span| own.saturating_sub(span.dur_us))
+        if self.spans.is_empty() {
+            return 0;
+        }
+        let shared = self.spans.iter().filter(|span| matches!(span.phase, Phase::Wait | Phase::Transfer));
+        shared.fold(self.dur_us, |own, span| own.saturating_sub(span.dur_us))
     }
 
     /// Microseconds a phase, indexed as [`Phase::ALL`].

@@ -10,7 +10,10 @@ use super::world::{RunState, World};
 /// How many of the newest lines are looked at.
 const LINES: usize = 400;
 /// What a line says of an address that could not be reached, in lower case.
-const UNREACHED: [&str; 5] = ["connect", "timed out", "timeout", "no route to host", "unreachable"];
+const UNREACHED: [&str; 6] =
+    ["connect", "refused", "timed out", "timeout", "no route to host", "unreachable"];
+/// What it says of one that was.
+const REACHED: [&str; 3] = ["connected", "connecting to http", "connection established"];
 /// Behind it a rank of NCCL's names the address that it tells the others.
 const OWN: [&str; 2] = ["Bootstrap : Using ", "NET/Socket : Using "];
 /// Hosts that are named.
@@ -47,7 +50,8 @@ pub fn leads_nowhere(run: &RunState, world: &World) -> Option<String> {
 /// What one line of a rank says of it.
 fn said((rank, host): (Rank, &HostId), text: &str, hosts: &[(&HostId, &HostInfo)]) -> Option<String> {
     let own = OWN.iter().find_map(|begin| Some(text.split_once(begin)?.1));
-    if own.is_none() && !has_any(&text.to_ascii_lowercase(), &UNREACHED) {
+    let lower = text.to_ascii_lowercase();
+    if own.is_none() && (!has_any(&lower, &UNREACHED) || has_any(&lower, &REACHED)) {
         return None;
     }
     let mut all = addresses(own.unwrap_or(text));

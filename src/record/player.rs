@@ -165,6 +165,14 @@ impl Player {
         Self { fold: Fold::new(rules), ..self }
     }
 
+    /// A second replay of the same, at its start, with alerts by the same rules.
+    ///
+    /// # Errors
+    /// The recording can't be read any more.
+    pub fn again(&self) -> Result<Self, Error> {
+        Ok(Self::open(self.path())?.with_rules(Arc::clone(&self.fold.world().alerts.rules)))
+    }
+
     /// The first file of the recording.
     pub fn path(&self) -> &std::path::Path {
         self.reader.path()

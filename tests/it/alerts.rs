@@ -38,7 +38,14 @@ fn what_recording_costs_is_said_while_a_run_is_recorded() {
     press(&mut story, "E");
     let second_line = |story: &Story| text(&story.model, COLOR).lines().nth(1).unwrap().to_owned();
     assert!(!second_line(&story).contains("recording"), "nothing is told yet");
-    let cost = RecordingCost { recordings: 1, cores: 0.0012, bytes_per_s: 8_300.0, dropped: 0, waiting: 0 };
+    let cost = RecordingCost {
+        recordings: 1,
+        cores: 0.0012,
+        bytes_per_s: 8_300.0,
+        dropped: 0,
+        waiting: 0,
+        is_full: false,
+    };
     story.send(Msg::RecordingCosts(Some(cost)));
     let words = "recording: 0.1 % of a core, 8.1 K/s, nothing lost";
     for size in [(80, 24), (200, 50)] {

@@ -122,8 +122,7 @@ fn judge(found: &Found, all: &Compared<'_>) -> Verdict {
             format!(
                 "sudo apt install g++-{most}; for a build: CC=gcc-{most} CXX=g++-{most} NVCC_PREPEND_FLAGS='-ccbin g++-{most}'"
             ),
-        )
-        .fixed_there(format!("sudo apt install g++-{most}"));
+        );
     }
     if let Some(kernel) = found.of_kernel.filter(|kernel| *kernel > own) {
         return Verdict::look(
@@ -132,8 +131,7 @@ fn judge(found: &Found, all: &Compared<'_>) -> Verdict {
             ),
             "the module's next build may be refused: this host would be without a driver",
             format!("sudo apt install gcc-{kernel}; for the build: CC=gcc-{kernel}"),
-        )
-        .fixed_there(format!("sudo apt install gcc-{kernel}"));
+        );
     }
     match all.difference(&own.to_string()) {
         None => Verdict::good(format!("gcc {gcc}")),

@@ -244,7 +244,9 @@ fn judge(found: &Found, has_gpus: bool, (all, of_mirrors): (&Compared<'_>, &Comp
             format!("{} free at {root}", units::bytes(free)),
             "an image of a framework takes 5 to 20 GB: a pull fails half way",
             "docker system df shows what is kept, docker image prune what can go",
-        );
+        )
+        // how much it is moves
+        .lasting(format!("little is free at {root}"));
     }
     let mirrors = mirrors(found);
     if let Some(difference) = of_mirrors.difference(&mirrors) {

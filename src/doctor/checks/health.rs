@@ -1,8 +1,12 @@
 //! Whether anything is wrong with the GPUs themselves: what the Cluster screen's health column says, for all at once.
 
+use std::collections::BTreeSet;
+
 use super::super::{Check, Seen, Site};
 use crate::domain::doctor::Verdict;
+use crate::domain::gpu::GpuInfo;
 use crate::domain::gpu::health::{Severity, Unreadable, faults};
+use crate::domain::ids::GpuUuid;
 
 pub(in crate::doctor) struct Health;
 
@@ -67,7 +71,12 @@ fn judge(one: &Seen<'_, ()>) -> Verdict {
     let mut is_lost = false;
     for (info, sample) in one.info.gpus.iter().zip(&sample.gpus) {
         // a launch may do without the others
-        if one.uses.is_some_and(|uses| !uses.contains(&info.uuid)) {
+        let is_slice_of = |slice: &&GpuInfo| slice.parent == Some(info.index);
+        let is_used = |uses: &BTreeSet<GpuUuid>| {
+            uses.contains(&info.uuid)
+                || one.info.gpus.iter().filter(is_slice_of).any(|slice| uses.contains(&slice.uuid))
+        };
+        if one.uses.is_some_and(|uses| !is_used(uses)) {
             continue;
         }
         is_lost |= matches!(Unreadable::of(sample), Some(Unreadable::Lost));

@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 use super::super::{Check, Seen, Site};
 use super::interface;
 use crate::domain::doctor::Verdict;
+use crate::domain::told_address::is_bridge;
 
 pub(in crate::doctor) struct Hostname;
 
@@ -32,7 +33,9 @@ impl Check for Hostname {
     fn judge(seen: &[Seen<'_, Found>]) -> Vec<Verdict> {
         let holders = interface::holders(seen.iter().map(|one| one.info));
         let own = |one: &Seen<'_, Found>| {
-            interface::first(one.info, &holders, |_| false).map(|one| one.address.to_string())
+            let first = interface::first(one.info, &holders, |_| false);
+            // by a bridge of containers the host reaches itself
+            first.filter(|one| !is_bridge(&one.interface)).map(|one| one.address.to_string())
         };
         seen.iter().map(|one| judge(&one.found, own(one).as_deref())).collect()
     }
@@ -59,20 +62,19 @@ fn judge(found: &Found, own: Option<&str>) -> Verdict {
             "programs that look their own host's name up fail, as gloo does",
             format!("add this line to /etc/hosts there: {line}"),
         );
-        let command = format!("echo '{line}' | sudo tee -a /etc/hosts");
+        // its last line may lack an end
+        let command = format!("printf '\\n%s\\n' '{line}' | sudo tee -a /etc/hosts");
         return if known.is_some() { verdict.fixed_there(command) } else { verdict };
     };
     if let Some(loopback) = all.iter().find(|address| address.is_loopback()) {
         let verdict = Verdict::look(
             format!("{name} is {loopback} on the host itself"),
             "a program that tells others its own name listens where only this host can connect",
-            format!(
-                "in /etc/hosts there, write this line in the place of the one with {loopback} and {name}: {line}"
-            ),
+            format!("in /etc/hosts there, give {name} its own address in the place of {loopback}: {line}"),
         );
         // the line of 127.0.0.1 is localhost's, too
         let is_debians = known.is_some() && loopback.to_string() == DEBIANS;
-        let command = format!("sudo sed -i 's/^127\\.0\\.1\\.1[[:space:]].*/{line}/' /etc/hosts");
+        let command = format!("sudo sed -i 's/^127\\.0\\.1\\.1\\([[:space:]]\\)/{own}\\1/' /etc/hosts");
         return if is_debians { verdict.fixed_there(command) } else { verdict };
     }
     Verdict::good(format!("{name} is {first}"))
@@ -113,7 +115,7 @@ mod tests {
         };
         assert_eq!(
             of("gpu-a", "127.0.1.1"),
-            "in /etc/hosts there, write this line in the place of the one with 127.0.1.1 and gpu-a: 10.0.0.2 gpu-a"
+            "in /etc/hosts there, give gpu-a its own address in the place of 127.0.1.1: 10.0.0.2 gpu-a"
         );
         assert_eq!(of("gpu-a.lab", ""), "add this line to /etc/hosts there: 10.0.0.2 gpu-a.lab gpu-a");
     }
@@ -125,10 +127,13 @@ mod tests {
             judge(&Found { name: name.to_owned(), addresses }, own).help().unwrap()
         };
         let command = of("gpu-a", "127.0.1.1", Some("10.0.0.2"));
-        assert_eq!(command, r"sudo sed -i 's/^127\.0\.1\.1[[:space:]].*/10.0.0.2 gpu-a/' /etc/hosts");
-        assert!(of("gpu-a", "127.0.0.1", Some("10.0.0.2")).starts_with("in /etc/hosts there, write"));
-        assert!(of("gpu-a", "127.0.1.1", None).starts_with("in /etc/hosts there, write"));
-        assert_eq!(of("gpu-a", "", Some("10.0.0.2")), "echo '10.0.0.2 gpu-a' | sudo tee -a /etc/hosts");
+        assert_eq!(command, r"sudo sed -i 's/^127\.0\.1\.1\([[:space:]]\)/10.0.0.2\1/' /etc/hosts");
+        assert!(of("gpu-a", "127.0.0.1", Some("10.0.0.2")).starts_with("in /etc/hosts there, give"));
+        assert!(of("gpu-a", "127.0.1.1", None).starts_with("in /etc/hosts there, give"));
+        assert_eq!(
+            of("gpu-a", "", Some("10.0.0.2")),
+            r"printf '\n%s\n' '10.0.0.2 gpu-a' | sudo tee -a /etc/hosts"
+        );
         assert_eq!(["gpu_a", "_", "a b."].map(legal), ["gpu-a", "gpu-1", "a-b"]);
     }
 

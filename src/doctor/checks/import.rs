@@ -92,9 +92,15 @@ impl Check for Import {
         }
         let mut scripts = scripts(site);
         scripts.extend(run.code.clone());
-        scripts.extend(run.module.as_deref().and_then(|module| of_module(&run, module)));
+        scripts.extend(run.module.as_deref().map(|module| of_module(&run, module)).unwrap_or_default());
         let modules = modules(site, &run, &scripts);
-        let is_led = scripts.iter().any(|script| LEADS.iter().any(|word| script.contains(word)));
+        // what lies in the run's folder is found before what the Python has
+        let is_own = |module: &String| {
+            let folder = folder(&run);
+            folder.join(module).exists() || folder.join(module).with_extension("py").exists()
+        };
+        let is_led = scripts.iter().any(|script| LEADS.iter().any(|word| script.contains(word)))
+            || (run.code.is_some() || run.module.is_some()) && modules.iter().any(is_own);
         if modules.is_empty() {
             return Ok(if site.run.is_none() { absent(&site.python()?) } else { Vec::new() });
         }
@@ -127,16 +133,25 @@ fn text(path: &Path) -> Option<String> {
     Some(String::from_utf8_lossy(bytes.get(..SCRIPT).unwrap_or(&bytes)).into_owned())
 }
 
-/// The text of a module that lies in the run's folder, where Python looks first.
-fn of_module(run: &RunPython, module: &str) -> Option<String> {
-    let folder = run.cwd.as_deref().map_or_else(home, super::super::site::at_home);
+fn folder(run: &RunPython) -> PathBuf {
+    run.cwd.as_deref().map_or_else(home, super::super::site::at_home)
+}
+
+/// The texts of a module that lies in the run's folder, where Python looks first, and of the packages around it, which it runs before.
+fn of_module(run: &RunPython, module: &str) -> Vec<String> {
     let parts: Vec<&str> = module.split('.').collect();
     let is_name = |part: &&str| !part.is_empty() && part.chars().all(|c| c.is_alphanumeric() || c == '_');
     if !parts.iter().all(is_name) {
-        return None;
+        return Vec::new();
     }
-    let path = folder.join(parts.join("/"));
-    [path.with_extension("py"), path.join("__main__.py")].iter().find_map(|path| text(path))
+    let mut path = folder(run);
+    let mut texts = Vec::new();
+    for part in parts {
+        path.push(part);
+        texts.extend(text(&path.join("__init__.py")));
+    }
+    texts.extend([path.with_extension("py"), path.join("__main__.py")].iter().find_map(|path| text(path)));
+    texts
 }
 
 /// Of a Python that has none of the frameworks: each, and the environments that have it.
@@ -395,11 +410,14 @@ mod tests {
         std::fs::create_dir_all(folder.path().join("train/eval")).unwrap();
         std::fs::write(folder.path().join("train/main.py"), "import torch\n").unwrap();
         std::fs::write(folder.path().join("train/eval/__main__.py"), "import jax\n").unwrap();
-        assert_eq!(of_module(&run, "train.main").as_deref(), Some("import torch\n"));
-        assert_eq!(of_module(&run, "train.eval").as_deref(), Some("import jax\n"));
+        assert_eq!(of_module(&run, "train.main"), ["import torch\n"]);
+        assert_eq!(of_module(&run, "train.eval"), ["import jax\n"]);
         for none in ["torch.distributed.run", "../train.main", "train..main", ""] {
-            assert_eq!(of_module(&run, none), None, "{none}");
+            assert_eq!(of_module(&run, none), [""; 0], "{none}");
         }
+        // the packages around it run first
+        std::fs::write(folder.path().join("train/__init__.py"), "import sys\n").unwrap();
+        assert_eq!(of_module(&run, "train.main"), ["import sys\n", "import torch\n"]);
     }
 
     #[test]

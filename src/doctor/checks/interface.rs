@@ -384,9 +384,6 @@ fn judge(here: &Here<'_>, given: &BTreeMap<String, String>, all: &Compared<'_>) 
     // what the run itself sets counts before what the host has
     let of_host = here.found.variables.iter().filter(|(name, _)| !given.contains_key(*name));
     let variables = given.iter().map(|one| (one, true)).chain(of_host.map(|one| (one, false)));
-    if let Some(verdict) = of_open_mpi(here, given) {
-        return verdict;
-    }
     for ((variable, value), is_given) in variables {
         let Some((evidence, command)) = here.fault(variable, value) else { continue };
         let name = here.own.map_or_else(String::new, |own| format!(", such as {}", own.interface));
@@ -396,8 +393,8 @@ fn judge(here: &Here<'_>, given: &BTreeMap<String, String>, all: &Compared<'_>) 
             )
         } else {
             format!(
-                "name an interface{name}, or unset {variable} there: grep -n {variable} ~/.bashrc ~/.profile /etc/environment shows where \
-                 it is set"
+                "name an interface{name}, or unset {variable} there: grep -sn {variable} ~/.bashrc ~/.profile /etc/environment \
+                 ~/.nccl.conf /etc/nccl.conf shows where it is set"
             )
         };
         let cause = "ranks end at their start (no such interface, \"Unable to find address for\"), or never reach each other";
@@ -409,6 +406,9 @@ fn judge(here: &Here<'_>, given: &BTreeMap<String, String>, all: &Compared<'_>) 
         };
         // what the host has may be of another library than the run's, or not reach its ranks
         return if is_given { verdict } else { verdict.may_run() };
+    }
+    if let Some(verdict) = of_open_mpi(here, given) {
+        return verdict;
     }
     let Some(own) = here.own else { return no_address(here) };
     let seen = words(own);
@@ -437,14 +437,14 @@ fn judge(here: &Here<'_>, given: &BTreeMap<String, String>, all: &Compared<'_>) 
 fn of_open_mpi(here: &Here<'_>, given: &BTreeMap<String, String>) -> Option<Verdict> {
     let value = |name: &str| given.get(name).or_else(|| here.found.variables.get(name));
     let excluded = value(EXCLUDE)?;
-    let is_given = [INCLUDE, EXCLUDE].iter().all(|name| given.contains_key(*name));
-    let whose = |verdict: Verdict| if is_given { verdict } else { verdict.may_run() };
     if let Some(included) = value(INCLUDE) {
-        return Some(whose(Verdict::bad(
+        let verdict = Verdict::bad(
             format!("{INCLUDE}={included} and {EXCLUDE}={excluded}"),
             "Open MPI takes one of them alone: mpirun's ranks end in MPI_Init",
             "leave one of them out: grep -rn btl_tcp_if ~/.bashrc ~/.profile /etc/environment there shows where they are set",
-        )));
+        );
+        // ranks that load no Open MPI, or reach each other by UCX, do without
+        return Some(verdict.may_run());
     }
     // set, it takes the place of Open MPI's own list, which is that of loopback
     let names_loopback = excluded.split(',').map(str::trim).any(|one| one == "lo" || one.starts_with("127."));
@@ -470,9 +470,10 @@ fn of_file(name: &str) -> Option<String> {
 
 /// The value of a variable in such a file.
 fn in_conf(text: &str, name: &str) -> Option<String> {
-    let lines = text.lines().map(str::trim).filter(|line| !line.starts_with('#'));
-    let values = lines.filter_map(|line| line.split_once('=')).filter(|(one, _)| one.trim() == name);
-    values.map(|(_, value)| value.trim().to_owned()).next_back().filter(|value| !value.is_empty())
+    // NCCL takes the first, and a name as it stands
+    let lines = text.lines().filter(|line| !line.starts_with('#'));
+    let mut values = lines.filter_map(|line| line.split_once('=')).filter(|(one, _)| *one == name);
+    values.next().map(|(_, value)| value.trim().to_owned()).filter(|value| !value.is_empty())
 }
 
 /// Of a host without an address that other hosts could reach.

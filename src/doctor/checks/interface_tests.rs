@@ -216,8 +216,8 @@ fn the_variables_of_other_programs_are_judged_as_they_read_them() {
     assert_eq!(of("HOROVOD_GLOO_IFACE", "ens").mark, Mark::Bad, "it takes whole names");
     assert_eq!(of("OMPI_MCA_oob_tcp_if_include", "10.0.0.0/24").mark, Mark::Good);
     assert_eq!(of("PRTE_MCA_prte_if_include", "eth7").mark, Mark::Bad);
-    let file = "# of the site\nNCCL_DEBUG=WARN\n NCCL_SOCKET_IFNAME = eth7 \n";
-    assert_eq!(in_conf(file, "NCCL_SOCKET_IFNAME").as_deref(), Some("eth7"));
+    let file = "# of the site\nNCCL_DEBUG=WARN\n NCCL_SOCKET_IFNAME=eth9\nNCCL_SOCKET_IFNAME=eth7\nNCCL_SOCKET_IFNAME=eth8\n";
+    assert_eq!(in_conf(file, "NCCL_SOCKET_IFNAME").as_deref(), Some("eth7"), "the first, by its whole name");
     assert_eq!(
         (in_conf(file, "NCCL_IB_HCA"), in_conf("NCCL_SOCKET_IFNAME=", "NCCL_SOCKET_IFNAME")),
         (None, None)

@@ -129,6 +129,8 @@ fn judge(one: &Seen<'_, Vec<Outlived>>) -> Verdict {
         "a process in another container, or of a driver that was not told of its end, leaves less memory: CUDA out of memory",
         "sudo fuser -v /dev/nvidia* shows who; with none there: sudo nvidia-smi --gpu-reset -i N",
     )
+    // how much it is moves
+    .lasting("memory that no process has")
 }
 
 /// Memory in use that no listed process has; `None` where there is none, or it can't be told.

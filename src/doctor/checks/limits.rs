@@ -75,10 +75,12 @@ impl Check for Limits {
     }
 }
 
-/// The command that sets a limit for all users, root among them, whom `*` does not mean.
+/// The command that sets a limit for the user who is logged in: `*` counts less than a line for a group, and would lower what others
+/// have.
 fn drop_in(item: &str, value: &str) -> String {
+    let name = item.rsplit(' ').next().unwrap_or_default();
     format!(
-        "printf '* - {item} {value}\\nroot - {item} {value}\\n' | sudo tee /etc/security/limits.d/99-hvtui-{item}.conf"
+        "echo \"$(id -un) {item} {value}\" | sudo tee \"/etc/security/limits.d/99-hvtui-$(id -un)-{name}.conf\""
     )
 }
 
@@ -94,10 +96,10 @@ fn judge(found: &Found) -> Verdict {
             "NCCL and MPI can't register memory with the card: they end, or are slow over TCP",
             format!(
                 "{}   (then log in again; for a run: --ulimit memlock=unlimited)",
-                drop_in("memlock", "unlimited")
+                drop_in("- memlock", "unlimited")
             ),
         )
-        .fixed_there(drop_in("memlock", "unlimited"))
+        .fixed_there(drop_in("- memlock", "unlimited"))
         // the card may be one of Ethernet alone
         .may_run();
     }
@@ -109,7 +111,7 @@ fn judge(found: &Found) -> Verdict {
         if possible {
             return Verdict::good(format!("{seen}, and a run may raise them (--ulimit nofile=65536)"));
         }
-        let command = drop_in("nofile", "65536");
+        let command = drop_in("- nofile", "65536");
         let remedy = format!("{command}   (then log in again)");
         let verdict = Verdict::look(seen, cause, remedy).fixed_there(command);
         return if files < FILES_LEAST { Verdict { mark: Mark::Bad, ..verdict }.may_run() } else { verdict };
@@ -118,9 +120,9 @@ fn judge(found: &Found) -> Verdict {
         return Verdict::look(
             format!("{processes} processes and threads"),
             "torch and OpenMP start threads for each core: \"Resource temporarily unavailable\"",
-            format!("{}   (then log in again)", drop_in("nproc", "65536")),
+            format!("{}   (then log in again)", drop_in("soft nproc", "65536")),
         )
-        .fixed_there(drop_in("nproc", "65536"));
+        .fixed_there(drop_in("soft nproc", "65536"));
     }
     if let Some(scope) = found.ptrace.filter(|scope| *scope > 1) {
         let (command, more) = if scope > 2 {

@@ -165,7 +165,7 @@ impl Fault {
         let says = |parts: &[&str]| parts.iter().any(|part| words.contains(part));
         if says(&["identification has changed"]) {
             Self::Changed
-        } else if says(&["host key verification failed", "host key is known for", "no matching host key"]) {
+        } else if says(&["host key verification failed", "host key is known for"]) {
             Self::UnknownKey
         } else if says(&[
             "permission denied",

@@ -181,10 +181,18 @@ fn listen(of_runs: &[OfRun]) -> Vec<String> {
 
 /// Whether who ends it may lock everybody out of the host.
 fn is_of_system(held: &Held) -> bool {
+    let services = ["ssh", "dropbear", "systemd", "init", "docker", "containerd"];
+    held.pid == Some(1) || services.iter().any(|service| program(held).starts_with(service))
+}
+
+/// Whether it is what a person starts for a training and may end again; of other programs it is not known who rests on them.
+fn is_of_training(held: &Held) -> bool {
+    ["python", "torchrun", "horovodrun", "mpirun"].iter().any(|name| program(held).starts_with(name))
+}
+
+fn program(held: &Held) -> &str {
     let program = held.command.as_deref().and_then(|command| command.split_whitespace().next());
-    let name = program.map_or("", |program| program.rsplit('/').next().unwrap_or_default());
-    let services = ["sshd", "systemd", "init", "dockerd", "docker-proxy", "containerd"];
-    held.pid == Some(1) || services.contains(&name.trim_end_matches(':'))
+    program.map_or("", |program| program.rsplit('/').next().unwrap_or_default())
 }
 
 /// What frees a port, for the user that is logged in.
@@ -233,7 +241,7 @@ fn judge(found: &Found, own: &str) -> Verdict {
     let ended: Vec<String> = found
         .held
         .iter()
-        .filter(|one| one.user == own && !is_of_system(one))
+        .filter(|one| one.user == own && is_of_training(one))
         .filter(|one| found.of_runs.iter().all(|run| run.port != one.port))
         .filter_map(|one| one.pid.map(|pid| pid.to_string()))
         .collect();

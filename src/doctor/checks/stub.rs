@@ -94,7 +94,11 @@ fn unnamed(file: &str) -> Option<String> {
     let is_plain = |c: char| c.is_ascii_alphanumeric() || "/._-".contains(c);
     let is_safe = folder.starts_with('/') && folder.ends_with("/stubs") && folder.chars().all(is_plain);
     let folder = folder.replace('.', "\\.");
-    is_safe.then(|| format!("sudo sed -i '\\#^{folder}/*$#d' /etc/ld.so.conf.d/*.conf && sudo ldconfig"))
+    is_safe.then(|| {
+        // of files that do not name it nothing is written anew
+        let found = format!("grep -ls '^{folder}/*$' /etc/ld.so.conf.d/*.conf");
+        format!("sudo sed -i --follow-symlinks '\\#^{folder}/*$#d' $({found}) && sudo ldconfig")
+    })
 }
 
 #[cfg(test)]
@@ -116,7 +120,7 @@ mod tests {
         assert_eq!(judge(&found(true)).fix, None);
         let cached = Found { by: "the loader's cache (ldconfig)".into(), ..found(true) };
         let named = Found { first: Some("/usr/local/cuda-12.4/lib64/stubs/libcuda.so.1".into()), ..cached };
-        let command = r"sudo sed -i '\#^/usr/local/cuda-12\.4/lib64/stubs/*$#d' /etc/ld.so.conf.d/*.conf && sudo ldconfig";
+        let command = r"sudo sed -i --follow-symlinks '\#^/usr/local/cuda-12\.4/lib64/stubs/*$#d' $(grep -ls '^/usr/local/cuda-12\.4/lib64/stubs/*$' /etc/ld.so.conf.d/*.conf) && sudo ldconfig";
         assert_eq!(judge(&named).help().as_deref(), Some(command));
         assert_eq!(unnamed("/x'; rm -rf ~ #/stubs/libcuda.so.1"), None);
     }

@@ -70,13 +70,16 @@ pub(super) fn by_steps(a: &RunAnalysis, b: &RunAnalysis, common: Window) -> BySt
     // a bucket is not narrower than what is kept of the runs
     let kept = [a, b].map(|run| run.charts.steps.width()).into_iter().max().unwrap_or(1);
     let width = count.div_ceil(BUCKETS).max(kept);
-    let bounds = (0..count.div_ceil(width)).map(|at| (from + at * width, from + (at + 1) * width));
+    let bounds = (0..count.div_ceil(width)).map(|at| {
+        let of = |at: u64| from.saturating_add(at.saturating_mul(width));
+        (of(at), of(at.saturating_add(1)))
+    });
     let points = |run: &RunAnalysis, (from, to): (u64, u64)| run.charts.steps.between(from, to);
     let told: Vec<_> = bounds.map(|bounds| (bounds, points(a, bounds), points(b, bounds))).collect();
     let median = |point: &Option<StepPoint>| point.as_ref()?.lengths.quantile(0.5);
     let buckets = told.iter().map(|((from, behind), a, b)| StepBucket {
         from_step: *from,
-        to_step: (behind - 1).min(common.to),
+        to_step: behind.saturating_sub(1).min(common.to),
         a_us: median(a),
         b_us: median(b),
     });

@@ -25,9 +25,11 @@ impl CostMeter {
     /// What recorders that are at work cost, where that is news; once also that there is none any more.
     pub(super) fn look(&mut self, now: HostTime, all: impl Iterator<Item = Status>) -> Option<Msg> {
         let (mut cpu_us, mut bytes, mut recordings) = (0, 0, 0);
-        let (mut dropped, mut waiting) = (0, 0);
-        for status in all {
+        let (mut dropped, mut waiting, mut is_full) = (0, 0, false);
+        // one that has failed is told by itself, and writes nothing
+        for status in all.filter(|status| status.error.is_none()) {
             recordings += 1;
+            is_full |= status.left_out.is_some();
             (cpu_us, bytes) = (cpu_us + status.cpu_us, bytes + status.bytes);
             (dropped, waiting) = (dropped + status.dropped, waiting + status.waiting);
         }
@@ -41,7 +43,7 @@ impl CostMeter {
         let us = now.0.saturating_sub(at.0).max(1) as f64;
         self.told = true;
         let (cores, bytes_per_s) = (cpu as f64 / us, written as f64 * 1e6 / us);
-        let cost = RecordingCost { recordings, cores, bytes_per_s, dropped, waiting };
+        let cost = RecordingCost { recordings, cores, bytes_per_s, dropped, waiting, is_full };
         Some(Msg::RecordingCosts(Some(cost)))
     }
 }
@@ -65,5 +67,8 @@ mod tests {
         assert_eq!(meter.look(second(21), [status(7, 7)].into_iter()), None, "another one");
         assert_eq!(meter.look(second(26), std::iter::empty()), Some(Msg::RecordingCosts(None)));
         assert_eq!(meter.look(second(31), std::iter::empty()), None, "said once");
+        let failed = || Status { error: Some("disk full".to_owned()), ..Status::default() };
+        assert_eq!(meter.look(second(36), [failed()].into_iter()), None, "it writes nothing");
+        assert_eq!(meter.look(second(41), [failed()].into_iter()), None);
     }
 }

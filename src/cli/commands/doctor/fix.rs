@@ -91,7 +91,12 @@ fn troubles(matrix: &Matrix) -> Vec<Trouble<'_>> {
                 continue;
             };
             let Some(fix) = &verdict.fix else { continue };
-            let known = troubles.iter_mut().find(|one| one.check == row.check && one.fix == fix);
+            // the number of a process is another one's on another host
+            let is_same = |one: &Trouble<'_>| {
+                let is_of_one = fix.command().starts_with("kill ");
+                one.check == row.check && one.fix == fix && !is_of_one
+            };
+            let known = troubles.iter_mut().find(|one| is_same(one));
             match known {
                 Some(one) => one.hosts.push(host),
                 None => troubles.push(Trouble { check: row.check, hosts: vec![host], verdict, fix }),

@@ -177,9 +177,14 @@ fn other_versions(module: &str, python: &str, words: &str) -> Option<Meaning> {
     let lower = words.to_lowercase();
     if lower.contains("numpy") && (lower.contains("multiarray") || lower.contains("numpy 1.x")) {
         let command = format!("{python} -m pip install 'numpy<2'");
-        let cause = "it was built for numpy 1, and numpy 2 is there (or the other way round)";
-        let remedy = format!("{command}   (or a newer {module})");
-        return Some(Meaning { fix: Some(command), ..Meaning::new(cause, remedy) });
+        if lower.contains("numpy 1.x") || lower.contains("numpy 2") {
+            let cause = "it was built for numpy 1, and numpy 2 is there";
+            let remedy = format!("{command}   (or a newer {module})");
+            return Some(Meaning { fix: Some(command), ..Meaning::new(cause, remedy) });
+        }
+        let cause = "it was built for another numpy than the one that is there";
+        let remedy = format!("install a {module} that was built for this numpy, or: {command}");
+        return Some(Meaning::new(cause, remedy));
     }
     if lower.contains("driver") && (lower.contains("too old") || lower.contains("insufficient")) {
         return Some(Meaning::new(

@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use crate::domain::doctor::{CONNECTION, Matrix};
+use crate::domain::doctor::{CONNECTION, Fix, Matrix};
 use crate::domain::ids::{GpuUuid, HostId};
 use crate::domain::needs;
 use crate::domain::occupancy::Occupancy;
@@ -39,7 +39,10 @@ impl Looked {
         troubles.map(|(check, verdict)| {
             let cause = verdict.cause.as_ref().map_or_else(String::new, |cause| format!(": {cause}"));
             // what may be left as it is takes no room
-            let helps = verdict.help().filter(|_| verdict.stops_launch());
+            let on_another = matches!(&verdict.fix, Some(Fix::On(..)));
+            // what is to be done on another host names it
+            let helps = if on_another { verdict.remedy.clone() } else { verdict.help() };
+            let helps = helps.filter(|_| verdict.stops_launch());
             let fix = helps.map_or_else(String::new, |helps| format!("; fix: {helps}"));
             Finding::new(verdict.for_launch(), format!("{check}: {}{cause}{fix}", verdict.evidence))
         })

@@ -1,7 +1,7 @@
 //! Which lanes the timeline has: those of phases follow the table of ranks, where a host that is folded has one lane; below
 //! them those of slots.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashMap};
 
 use unicode_width::UnicodeWidthStr;
 
@@ -219,13 +219,15 @@ fn slot_lanes<'a>(
             left -= 1;
         }
     }
-    let of_shown = |host: &HostId| {
-        let at = |rank: &Rank| run.spec.placements.get(rank.0 as usize);
-        ranks.iter().position(|rank| at(rank).is_some_and(|place| place.host == *host))
-    };
+    let mut of_shown: HashMap<&HostId, usize> = HashMap::new();
+    for (at, rank) in ranks.iter().enumerate() {
+        if let Some(place) = run.spec.placements.get(rank.0 as usize) {
+            of_shown.entry(&place.host).or_insert(at);
+        }
+    }
     let mut hosts = host_lanes(model, run);
     // networks after the processors and memories of all
-    hosts.sort_by_key(|(host, lane)| (lane.is_rate(), of_shown(host).unwrap_or(usize::MAX)));
+    hosts.sort_by_key(|(host, lane)| (lane.is_rate(), of_shown.get(host).copied().unwrap_or(usize::MAX)));
     lanes.extend(hosts.into_iter().take(left).map(|(host, lane)| SlotLane::Host(host, lane)));
     lanes
 }

@@ -34,6 +34,7 @@ pub(in crate::tui::screens) fn used(model: &mut Model, mouse: Mouse) -> Vec<Effe
     match mouse.kind {
         MouseKind::Click | MouseKind::DoubleClick | MouseKind::Drag => {
             if bands.whole.line_of(mouse.row).is_some() {
+                model.ui.replay.pressed = None;
                 return go_there(model, mouse.column, model.size.0 - bands.side);
             }
             match mouse.kind {
@@ -94,6 +95,10 @@ fn pressed(model: &Model, mouse: Mouse) -> Option<Pressed> {
 /// The part from where the lanes were pressed to the mouse is selected; a run is frozen for it.
 fn dragged(model: &mut Model, mouse: Mouse) -> Vec<Effect> {
     let end = lane_moment(model, mouse);
+    if let Some(pressed) = model.ui.replay.pressed.as_mut().filter(|_| end.is_none()) {
+        // to let go elsewhere is no click
+        pressed.is_moved = true;
+    }
     let Some((pressed, end)) = model.ui.replay.pressed.clone().zip(end) else { return Vec::new() };
     if end == pressed.at && !pressed.is_moved {
         return Vec::new();
@@ -125,6 +130,10 @@ fn zoom_at(model: &mut Model, at: Stamp, factor: f64) -> Vec<Effect> {
     zoom(model, factor);
     let Some(state) = replay::state(model) else { return Vec::new() };
     let (before, length) = (end.micros_since(start).max(1), window_us(model));
+    // where all of it is shown, or no more can be, the playhead stays
+    if length == before || length >= state.end.micros_since(state.start) {
+        return Vec::new();
+    }
     let columns = model.shown_run().map_or(1, |(_, run)| lanes::lane_columns(model, run).1.max(1));
     if at.micros_since(state.playhead).abs() <= before / i64::from(columns) {
         return Vec::new();

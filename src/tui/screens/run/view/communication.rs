@@ -18,25 +18,31 @@ pub(super) fn segments(
     host: Option<&HostState>,
     part: Part,
 ) -> Vec<Segment> {
-    let told = collectives(ahead, run, one.number, host, part);
-    let own = one.state.steps.iter();
-    let mut steps = placed(own, host, part);
-    steps.extend(placed(ahead.steps(one.number).iter(), host, part));
-    let near: Vec<(f64, f64, Phase)> =
-        if told.is_empty() { steps.iter().flat_map(|step| by_step(step, part)).collect() } else { told };
-    let first = near.iter().map(|(from, ..)| *from).fold(f64::INFINITY, f64::min);
-    let last = near.iter().map(|(_, to, _)| *to).fold(f64::NEG_INFINITY, f64::max);
+    let stamp = |at: HostTime| host.and_then(|host| host.clock.stamp(at));
+    let (own, later) = (run.collectives.recent(one.number).next(), ahead.collectives(one.number).first());
+    let by_nccl = own.is_some() || later.is_some();
+    let (near, since, behind): (Vec<(f64, f64, Phase)>, _, _) = if by_nccl {
+        let all = collectives(ahead, run, one.number, host, part);
+        (all, own.and_then(|(at, _)| stamp(at)), later.and_then(|(at, _)| stamp(*at)))
+    } else {
+        let mut steps = placed(one.state.steps.iter(), host, part);
+        steps.extend(placed(ahead.steps(one.number).iter(), host, part));
+        let since = one.state.steps.front().and_then(|(_, step)| stamp(step.start));
+        let all = steps.iter().flat_map(|step| by_step(step, part)).collect();
+        (all, since, ahead.known().map(|(from, _)| from))
+    };
+    // what is held, before the moment and behind it
+    let held = [since.map(|since| (since, ahead.moment)), behind.zip(ahead.known().map(|(_, until)| until))];
     let w = f64::from(part.w.max(1));
     let mut out = drawn(&near, part.w);
     for column in 0..part.w {
-        let (left, right) = (f64::from(column) / w, f64::from(column + 1) / w);
-        if right > first && left < last {
+        let (from, to) = (part.moment(column), part.moment(column + 1));
+        let middle = from.plus_micros(to.micros_since(from) / 2);
+        if held.iter().flatten().any(|(since, until)| (*since..=*until).contains(&middle)) {
             continue;
         }
-        let (from, to) = (part.moment(column), part.moment(column + 1));
-        let point = ahead.history.phases_between(one.number, from, to);
-        let width_us = ahead.history.phases_width_us(one.number).max(to.micros_since(from)).max(1);
-        let share = point.map_or(0.0, |point| point.communication_us() as f64 / width_us as f64);
+        let share = ahead.history.communication_share(one.number, (from, to), ahead.until);
+        let (left, right) = (f64::from(column) / w, f64::from(column + 1) / w);
         out.extend(share_of_column(share, left, right, Phase::Transfer));
     }
     out

@@ -304,6 +304,8 @@ pub(super) struct Ahead<'a> {
     pub(super) moment: Stamp,
     /// The whole run, in short.
     pub(super) history: &'a RunHistory,
+    /// Until when that tells.
+    pub(super) until: Stamp,
     /// From when to when that tells nothing, though something is recorded.
     unread: Option<(Stamp, Stamp)>,
 }
@@ -312,12 +314,14 @@ impl<'a> Ahead<'a> {
     fn of(model: &'a Model, run: &'a RunState, end: Stamp) -> Self {
         let history = whole::history(model, run);
         let Mode::Replay(state) = &model.mode else {
-            return Self { after: None, moment: end, history, unread: None };
+            return Self { after: None, moment: end, history, until: end, unread: None };
         };
         let after = model.ui.replay.timeline_ahead.as_deref();
         let after = after.filter(|after| after.until > state.playhead);
-        let unread = whole::known_until(model, run).map(|until| (until, state.end));
-        Self { after, moment: state.playhead, history, unread }
+        let known_until = whole::known_until(model, run);
+        let unread = known_until.map(|until| (until, state.end));
+        let until = known_until.unwrap_or(state.end);
+        Self { after, moment: state.playhead, history, until, unread }
     }
 
     /// The collectives of NCCL that one has told, as far as is read ahead.
