@@ -110,6 +110,7 @@ impl<'a> Writer<'a> {
 
     fn play(mut self, from: Stamp, until: Stamp, most: u64) -> io::Result<Cast> {
         self.head(from)?;
+        let end = self.player.state().end;
         self.mark_incidents(until)?;
         let every = EVERY_US.max(until.micros_since(from) / MOST_FRAMES);
         let (mut at, mut painted) = (from, None);
@@ -137,10 +138,9 @@ impl<'a> Writer<'a> {
                 break;
             }
         }
-        let state = self.player.state();
         let outcome = self.model.shown_run().and_then(|(_, run)| run.outcome.clone());
         let is_imported = self.player.spec().is_some_and(RunSpec::is_imported);
-        if let Some(outcome) = outcome.filter(|_| until == state.end && !cast.truncated && !is_imported) {
+        if let Some(outcome) = outcome.filter(|_| until == end && !cast.truncated && !is_imported) {
             self.event(until.micros_since(from), "x", &outcome.exit_code().to_string())?;
         }
         Ok(cast)

@@ -402,8 +402,10 @@ impl RunHistory {
     /// lasts until `now` at most.
     pub fn communication_share(&self, number: Rank, (from, to): (Stamp, Stamp), now: Stamp) -> f64 {
         let Some(points) = self.phases_of(number) else { return 0.0 };
-        let communication = points.between(from, to, |_| 0).map_or(0, |point| point.communication_us());
-        communication as f64 / points.told_us(from, to, now).max(1) as f64
+        let Some(point) = points.between(from, to, |point| i64::from(point.longest_us)) else { return 0.0 };
+        // a step that is longer than a point tells of the time before it
+        let told_us = points.told_us(from, to, now).max(point.longest_us.into()).max(1);
+        point.communication_us() as f64 / told_us as f64
     }
 
     /// Where the time of one that trains went between two moments.

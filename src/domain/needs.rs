@@ -46,7 +46,7 @@ pub fn checks(spec: &RunSpec, shares: &[HostRun]) -> Vec<&'static str> {
     }
     // its ranks register memory with a card for RDMA
     let options = &spec.options;
-    // a container has limits of its own, and a run may set the one that matters
+    // a container has limits of its own, and a run that sets the one that matters has thought of them
     let has_own = options.container.is_some() || options.environment.limits.contains_key(&Limit::Memlock);
     checks.extend((spans_hosts && has_gpus && !has_own).then_some("limits"));
     let shares_memory = has_gpus && shares.iter().any(|share| share.ranks.len() > 1);

@@ -33,11 +33,16 @@ impl RecordingCost {
             waiting if waiting >= BACKLOG => format!(", {} wait for the disk", bytes(waiting)),
             _ => String::new(),
         };
-        let lost = match self.dropped {
-            0 if self.is_full => "full: some of what comes is left out".to_owned(),
+        let mut lost = match self.dropped {
+            0 if self.is_full => String::new(),
             0 => "nothing lost".to_owned(),
             dropped => format!("{} lost", counted(dropped, "event")),
         };
+        if self.is_full {
+            let comma = if lost.is_empty() { "" } else { ", " };
+            lost.push_str(comma);
+            lost.push_str("full: some of what comes is left out");
+        }
         let (core, rate) = (self.cores * 100.0, bytes(self.bytes_per_s as u64));
         format!("{what}: {core:.1} % of a core, {rate}/s{waiting}, {lost}")
     }

@@ -13,7 +13,7 @@ const LINES: usize = 400;
 const UNREACHED: [&str; 6] =
     ["connect", "refused", "timed out", "timeout", "no route to host", "unreachable"];
 /// What it says of one that was.
-const REACHED: [&str; 3] = ["connected", "connecting to http", "connection established"];
+const REACHED: [&str; 3] = [" connected to", "connecting to http", "connection established"];
 /// Behind it a rank of NCCL's names the address that it tells the others.
 const OWN: [&str; 2] = ["Bootstrap : Using ", "NET/Socket : Using "];
 /// Hosts that are named.

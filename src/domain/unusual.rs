@@ -100,7 +100,7 @@ impl RunHistory {
         slow
     }
 
-    /// From how many microseconds on a step of one that trains, without what it waited for others, is a stall of its own; and from
+    /// From how many microseconds on a step of one that trains, without its allreduce, is a stall of its own; and from
     /// when on that is judged: a first step is slow in every run.
     pub fn stalls_from(&self, number: Rank) -> Option<(Stamp, f64)> {
         let series = self.phases_of(number)?;

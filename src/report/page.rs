@@ -5,6 +5,7 @@ use std::fmt::Write as _;
 use super::html::{STYLE, escaped};
 use super::svg::{self, Axes, Line};
 use super::text::{number, step_facts};
+use super::waits_text::cells;
 use crate::domain::analysis::{Finding, HostFigures, MetricFigures, RunAnalysis, StepPoint};
 use crate::domain::timing::Phase;
 use crate::domain::units::{bytes, counted, rate, short_duration_us};
@@ -228,21 +229,7 @@ fn hosts(run: &RunAnalysis) -> String {
 /// Who came late to the collectives of an imported run.
 fn waits(run: &RunAnalysis) -> String {
     let Some(waits) = &run.waits else { return String::new() };
-    let us = |us: u32| short_duration_us(us.into());
-    let mean = |us: f64| short_duration_us(us.round() as u64);
-    let row = |one: &RankWaits| {
-        vec![
-            one.rank.to_string(),
-            format!("{:.0} %", one.last_share() * 100.0),
-            mean(one.late.mean_us),
-            us(one.late.p95_us),
-            us(one.late.max_us),
-            mean(one.wait.mean_us),
-            us(one.wait.p95_us),
-            us(one.wait.max_us),
-            short_duration_us(one.idle_us),
-        ]
-    };
+    let row = |one: &RankWaits| cells(one, short_duration_us).to_vec();
     let rows: Vec<Vec<String>> = waits.ranks.iter().map(row).collect();
     let title = format!("Waits by rank, of {} of {} collectives", waits.told, waits.collectives);
     let head = ["Rank", "last in", "late", "p95", "longest", "wait", "p95", "longest", "idle"];

@@ -35,7 +35,11 @@ impl Check for Hostname {
         let own = |one: &Seen<'_, Found>| {
             let first = interface::first(one.info, &holders, |_| false);
             // by a bridge of containers the host reaches itself
-            first.filter(|one| !is_bridge(&one.interface)).map(|one| one.address.to_string())
+            let others = || one.info.addresses.iter().filter(|one| one.address.is_ipv4());
+            let first = first.filter(|one| !is_bridge(&one.interface)).or_else(|| {
+                others().find(|one| !is_bridge(&one.interface) && holders.get(&one.address) == Some(&1))
+            });
+            first.map(|one| one.address.to_string())
         };
         seen.iter().map(|one| judge(&one.found, own(one).as_deref())).collect()
     }

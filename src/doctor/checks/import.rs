@@ -96,8 +96,8 @@ impl Check for Import {
         let modules = modules(site, &run, &scripts);
         // what lies in the run's folder is found before what the Python has
         let is_own = |module: &String| {
-            let folder = folder(&run);
-            folder.join(module).exists() || folder.join(module).with_extension("py").exists()
+            let path = folder(&run).join(module.split('.').next().unwrap_or_default());
+            path.join("__init__.py").exists() || path.with_extension("py").exists()
         };
         let is_led = scripts.iter().any(|script| LEADS.iter().any(|word| script.contains(word)))
             || (run.code.is_some() || run.module.is_some()) && modules.iter().any(is_own);

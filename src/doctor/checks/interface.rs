@@ -12,6 +12,7 @@ use super::super::{Check, Seen, Site, shell_word};
 use crate::domain::doctor::Verdict;
 use crate::domain::host::{HostInfo, InterfaceAddress};
 use crate::domain::needs::INTERFACES;
+use crate::domain::preflight::Mark;
 use crate::domain::told_address::is_bridge;
 use crate::program::home;
 
@@ -407,7 +408,8 @@ fn judge(here: &Here<'_>, given: &BTreeMap<String, String>, all: &Compared<'_>) 
         // what the host has may be of another library than the run's, or not reach its ranks
         return if is_given { verdict } else { verdict.may_run() };
     }
-    if let Some(verdict) = of_open_mpi(here, given) {
+    let of_mpi = of_open_mpi(here, given);
+    if let Some(verdict) = of_mpi.clone().filter(|verdict| verdict.mark == Mark::Bad) {
         return verdict;
     }
     let Some(own) = here.own else { return no_address(here) };
@@ -424,7 +426,7 @@ fn judge(here: &Here<'_>, given: &BTreeMap<String, String>, all: &Compared<'_>) 
         };
     }
     match all.difference(without_label(&own.interface)) {
-        None => Verdict::good(seen),
+        None => of_mpi.unwrap_or_else(|| Verdict::good(seen)),
         Some(difference) => Verdict::look(
             format!("{seen}; {difference}"),
             "one interface name for all hosts (--network-interface, NCCL_SOCKET_IFNAME) fails on some of them",

@@ -29,6 +29,8 @@ pub(in crate::doctor) struct Found {
     /// Locked memory, bytes.
     locked: Option<u64>,
     processes: Option<u64>,
+    #[serde(default)]
+    processes_hard: Option<u64>,
     /// Whether there is an RDMA card.
     rdma: bool,
     /// Of a core file, after a crash; absent where it is not told.
@@ -59,6 +61,7 @@ impl Check for Limits {
             files_hard: files.maximum,
             locked: getrlimit(Resource::Memlock).current,
             processes: processes.current,
+            processes_hard: processes.maximum,
             rdma,
             core: Some(getrlimit(Resource::Core).current.map_or(Cores::Any, Cores::UpTo)),
             ptrace: ptrace(),
@@ -79,9 +82,9 @@ impl Check for Limits {
 /// have.
 fn drop_in(item: &str, value: &str) -> String {
     let name = item.rsplit(' ').next().unwrap_or_default();
-    format!(
-        "echo \"$(id -un) {item} {value}\" | sudo tee \"/etc/security/limits.d/99-hvtui-$(id -un)-{name}.conf\""
-    )
+    let file = format!("/etc/security/limits.d/99-hvtui-$(id -un)-{name}.conf");
+    // whatever shell the login has
+    format!("sh -c 'echo \"$(id -un) {item} {value}\" | sudo tee \"{file}\"'")
 }
 
 fn ptrace() -> Option<u8> {
@@ -117,12 +120,15 @@ fn judge(found: &Found) -> Verdict {
         return if files < FILES_LEAST { Verdict { mark: Mark::Bad, ..verdict }.may_run() } else { verdict };
     }
     if let Some(processes) = found.processes.filter(|processes| *processes < PROCESSES) {
+        // a hard limit that is higher stays as it is
+        let is_enough = found.processes_hard.is_none_or(|hard| hard >= 65_536);
+        let nproc = if is_enough { "soft nproc" } else { "- nproc" };
         return Verdict::look(
             format!("{processes} processes and threads"),
             "torch and OpenMP start threads for each core: \"Resource temporarily unavailable\"",
-            format!("{}   (then log in again)", drop_in("soft nproc", "65536")),
+            format!("{}   (then log in again)", drop_in(nproc, "65536")),
         )
-        .fixed_there(drop_in("soft nproc", "65536"));
+        .fixed_there(drop_in(nproc, "65536"));
     }
     if let Some(scope) = found.ptrace.filter(|scope| *scope > 1) {
         let (command, more) = if scope > 2 {
@@ -161,6 +167,7 @@ mod tests {
             files_hard: None,
             locked: Some(64 << 10),
             processes: None,
+            processes_hard: None,
             rdma: false,
             core: Some(Cores::UpTo(0)),
             ptrace: Some(1),

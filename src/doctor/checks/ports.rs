@@ -181,8 +181,10 @@ fn listen(of_runs: &[OfRun]) -> Vec<String> {
 
 /// Whether who ends it may lock everybody out of the host.
 fn is_of_system(held: &Held) -> bool {
-    let services = ["ssh", "dropbear", "systemd", "init", "docker", "containerd"];
-    held.pid == Some(1) || services.iter().any(|service| program(held).starts_with(service))
+    let services = ["sshd", "dropbear", "systemd", "dockerd", "docker-proxy", "containerd"];
+    held.pid == Some(1)
+        || program(held) == "init"
+        || services.iter().any(|service| program(held).starts_with(service))
 }
 
 /// Whether it is what a person starts for a training and may end again; of other programs it is not known who rests on them.

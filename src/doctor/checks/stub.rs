@@ -96,8 +96,10 @@ fn unnamed(file: &str) -> Option<String> {
     let folder = folder.replace('.', "\\.");
     is_safe.then(|| {
         // of files that do not name it nothing is written anew
-        let found = format!("grep -ls '^{folder}/*$' /etc/ld.so.conf.d/*.conf");
-        format!("sudo sed -i --follow-symlinks '\\#^{folder}/*$#d' $({found}) && sudo ldconfig")
+        let line = format!("^{folder}/*[[:space:]]*$");
+        format!(
+            "grep -ls '{line}' /etc/ld.so.conf.d/*.conf | xargs -r sudo sed -i --follow-symlinks '\\#{line}#d'; sudo ldconfig"
+        )
     })
 }
 
@@ -120,7 +122,7 @@ mod tests {
         assert_eq!(judge(&found(true)).fix, None);
         let cached = Found { by: "the loader's cache (ldconfig)".into(), ..found(true) };
         let named = Found { first: Some("/usr/local/cuda-12.4/lib64/stubs/libcuda.so.1".into()), ..cached };
-        let command = r"sudo sed -i --follow-symlinks '\#^/usr/local/cuda-12\.4/lib64/stubs/*$#d' $(grep -ls '^/usr/local/cuda-12\.4/lib64/stubs/*$' /etc/ld.so.conf.d/*.conf) && sudo ldconfig";
+        let command = r"grep -ls '^/usr/local/cuda-12\.4/lib64/stubs/*[[:space:]]*$' /etc/ld.so.conf.d/*.conf | xargs -r sudo sed -i --follow-symlinks '\#^/usr/local/cuda-12\.4/lib64/stubs/*[[:space:]]*$#d'; sudo ldconfig";
         assert_eq!(judge(&named).help().as_deref(), Some(command));
         assert_eq!(unnamed("/x'; rm -rf ~ #/stubs/libcuda.so.1"), None);
     }

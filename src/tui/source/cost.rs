@@ -27,11 +27,15 @@ impl CostMeter {
         let (mut cpu_us, mut bytes, mut recordings) = (0, 0, 0);
         let (mut dropped, mut waiting, mut is_full) = (0, 0, false);
         // one that has failed is told by itself, and writes nothing
-        for status in all.filter(|status| status.error.is_none()) {
+        for status in all {
+            dropped += status.dropped;
+            if status.error.is_some() {
+                continue;
+            }
             recordings += 1;
             is_full |= status.left_out.is_some();
             (cpu_us, bytes) = (cpu_us + status.cpu_us, bytes + status.bytes);
-            (dropped, waiting) = (dropped + status.dropped, waiting + status.waiting);
+            waiting += status.waiting;
         }
         let before = self.last.replace((now, cpu_us, bytes));
         if recordings == 0 {

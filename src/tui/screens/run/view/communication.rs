@@ -19,20 +19,25 @@ pub(super) fn segments(
     part: Part,
 ) -> Vec<Segment> {
     let stamp = |at: HostTime| host.and_then(|host| host.clock.stamp(at));
-    let (own, later) = (run.collectives.recent(one.number).next(), ahead.collectives(one.number).first());
-    let by_nccl = own.is_some() || later.is_some();
-    let (near, since, behind): (Vec<(f64, f64, Phase)>, _, _) = if by_nccl {
-        let all = collectives(ahead, run, one.number, host, part);
-        (all, own.and_then(|(at, _)| stamp(at)), later.and_then(|(at, _)| stamp(*at)))
-    } else {
+    let told = collectives(ahead, run, one.number, host, part);
+    let known = ahead.known();
+    // what is held, before the moment and behind it; where that tells nothing of communication, the history may
+    let (near, held) = if told.is_empty() {
         let mut steps = placed(one.state.steps.iter(), host, part);
         steps.extend(placed(ahead.steps(one.number).iter(), host, part));
-        let since = one.state.steps.front().and_then(|(_, step)| stamp(step.start));
-        let all = steps.iter().flat_map(|step| by_step(step, part)).collect();
-        (all, since, ahead.known().map(|(from, _)| from))
+        let all: Vec<(f64, f64, Phase)> = steps.iter().flat_map(|step| by_step(step, part)).collect();
+        let first = one.state.steps.front().map(|(arrived, step)| {
+            stamp(step.start).unwrap_or_else(|| arrived.plus_micros(-i64::from(step.dur_us)))
+        });
+        let held = [first.map(|first| (first, ahead.moment)), known];
+        let is_told = !all.is_empty();
+        (all, held.map(|held| held.filter(|_| is_told)))
+    } else {
+        let first = run.collectives.recent(one.number).next().and_then(|(at, _)| stamp(at));
+        let later = ahead.collectives(one.number).first().and_then(|(at, _)| stamp(*at));
+        let behind = later.zip(known).map(|(first, (_, until))| (first, until));
+        (told, [first.map(|first| (first, ahead.moment)), behind])
     };
-    // what is held, before the moment and behind it
-    let held = [since.map(|since| (since, ahead.moment)), behind.zip(ahead.known().map(|(_, until)| until))];
     let w = f64::from(part.w.max(1));
     let mut out = drawn(&near, part.w);
     for column in 0..part.w {
