@@ -206,6 +206,11 @@ fn open_mpis_two_lists_exclude_each_other_and_its_own_is_not_forgotten() {
         (without.mark, without.remedy.as_deref()),
         (Mark::Look, Some("OMPI_MCA_btl_tcp_if_exclude=docker0,lo"))
     );
+    // what is yellow hides nothing that is red
+    let mut worse = found("OMPI_MCA_btl_tcp_if_exclude", "docker0");
+    worse.variables.insert("NCCL_SOCKET_IFNAME".to_owned(), "eth9".to_owned());
+    let worse = Interface::judge(&seen_with([(info_with(&HOST), worse)])).remove(0);
+    assert!(worse.mark == Mark::Bad && worse.evidence.contains("eth9"), "{worse:?}");
     let none = both(None, "lo,docker0,10.0.0.0/24");
     assert!(none.mark == Mark::Bad && none.evidence.contains("leaves no interface"), "{none:?}");
 }

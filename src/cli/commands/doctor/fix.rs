@@ -165,7 +165,10 @@ mod tests {
         };
         let walled =
             || Verdict::bad("rejected", "hangs", "x").fixed_by(Fix::On("c".into(), "ufw allow".to_owned()));
+        // process 42 is another one on each host
+        let held = || Verdict::look("29500 is taken", "x", "x").fixed_by(Fix::There("kill 42".to_owned()));
         let rows = vec![
+            row("ports", vec![(0, held()), (1, held())]),
             row("reach", vec![(0, walled()), (1, walled()), (2, Verdict::good("fine"))]),
             row("logins", vec![(0, login()), (1, login()), (2, Verdict::good("fine"))]),
             row("health", vec![(0, off()), (1, Verdict::look("other", "x", "prose")), (2, off())]),
@@ -173,6 +176,6 @@ mod tests {
         let matrix = Matrix { hosts: hosts.clone(), rows };
         let found = troubles(&matrix);
         let told: Vec<(&str, usize)> = found.iter().map(|one| (one.check, one.hosts.len())).collect();
-        assert_eq!(told, [("reach", 2), ("logins", 2), ("health", 2)]);
+        assert_eq!(told, [("ports", 1), ("ports", 1), ("reach", 2), ("logins", 2), ("health", 2)]);
     }
 }
