@@ -14,7 +14,7 @@ pub struct ImportArgs {
     #[arg(short, long, value_name = "FILE")]
     pub output: Option<PathBuf>,
     /// Of a Chrome trace that another program wrote: the slices of this name are the steps [default: those with a `step_num`, or called `train_step`, `step`, `iteration`]
-    #[arg(long, value_name = "NAME")]
+    #[arg(long, value_name = "NAME", value_parser = step_name)]
     pub step: Option<String>,
     /// A name for people [default: that of the file]
     #[arg(long)]
@@ -22,4 +22,12 @@ pub struct ImportArgs {
     /// Print one JSON object
     #[arg(long)]
     pub json: bool,
+}
+
+/// The name of a step: an empty one, as a variable that is not set gives it, is none.
+fn step_name(text: &str) -> Result<String, String> {
+    if text.trim().is_empty() {
+        return Err("the name of the step is empty; leave it out to have it found".to_owned());
+    }
+    Ok(text.to_owned())
 }

@@ -77,6 +77,9 @@ fn a_trace_whose_step_is_not_found_names_its_slices() {
     );
     let words = refused(&["--step", "wrok"]);
     assert!(words.contains("a trace without a slice that is called `wrok`: `work` (2 times)"), "{words}");
+    let unset = person.run(&["import", "own.json", "--step", ""]);
+    assert_eq!(unset.status.code(), Some(64), "{unset:?}");
+    assert!(String::from_utf8(unset.stderr).unwrap().contains("the name of the step is empty"));
     let told = imported(&person, &["own.json", "--step", "work"]);
     assert_eq!((&told["steps"]["first"], &told["steps"]["last"]), (&1.into(), &2.into()));
     let horovod = person.run(&["import", &fixture("horovod.json"), "--step", "work"]);
