@@ -121,8 +121,8 @@ pub fn import(asked: &Asked<'_>) -> Result<Imported, Error> {
     Ok(imported)
 }
 
-/// The profilers of JAX and TensorFlow give each session a folder below `profile`, and do not tell when it was: of several it is not
-/// known which came first.
+/// JAX's profiler gives each session a folder below `profile`, and does not tell when it was: of several it is not known which came
+/// first.
 fn of_one_session(files: &[PathBuf]) -> Result<(), Error> {
     let session = |file: &Path| {
         let session = file.parent()?;

@@ -1,4 +1,4 @@
-//! Traces that other programs write in Chrome's format, such as JAX, TensorFlow and viztracer: the slices of one name are the steps,
+//! Traces that other programs write in Chrome's format, such as JAX and viztracer: the slices of one name are the steps,
 //! and what is named as a phase on the step's own thread is that phase.
 
 use std::cmp::Reverse;
