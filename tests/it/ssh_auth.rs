@@ -171,6 +171,26 @@ async fn user_certificates_are_offered_and_their_end_is_told() {
     assert_eq!(person.subjects(), ["passphrase"]);
 }
 
+/// One P-256 key of 256: OpenSSH leaves the leading zeros of its scalar out.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_key_whose_scalar_is_short_lets_in_also_where_it_is_locked() {
+    let Some(sshd) = Sshd::start(&["ed25519"], "") else { return };
+    let keys = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/ssh/keys");
+    let (prompter, _) = Person::answering(|_, _| text("secret"));
+    for name in ["ecdsa_short", "ecdsa_locked", "ecdsa_sealed"] {
+        let file = sshd.path(name);
+        std::fs::copy(keys.join(name), &file).unwrap();
+        std::fs::set_permissions(&file, std::fs::Permissions::from_mode(0o600)).unwrap();
+        let public = Command::new("ssh-keygen")
+            .args(["-y", "-P", "secret", "-f"])
+            .arg(&file)
+            .output_in_time()
+            .unwrap();
+        std::fs::write(sshd.path("authorized"), public.stdout).unwrap();
+        open(&sshd, &Target { identities: vec![file], ..target(&sshd, &prompter) }).await.unwrap();
+    }
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_password_is_asked_three_times_at_most() {
     let more = "PasswordAuthentication yes";

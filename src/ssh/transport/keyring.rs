@@ -9,6 +9,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use russh::keys::PrivateKey;
 use tokio::sync::Mutex as Turn;
 
+use super::private_key;
 use super::prompter::{Busy, Prompter};
 use super::target::Target;
 use crate::domain::question::{Answer, Question, Subject};
@@ -95,9 +96,8 @@ pub(super) async fn unlock(
         };
         // The key derivation is slow on purpose.
         let text = locked.text.clone();
-        let decoded = tokio::task::spawn_blocking(move || {
-            russh::keys::decode_secret_key(&text, Some(secret.reveal())).ok()
-        });
+        let decoded =
+            tokio::task::spawn_blocking(move || private_key::decode(&text, Some(secret.reveal())).ok());
         if let Ok(Some(key)) = decoded.await {
             let key = Arc::new(key);
             held.key = Some((locked.text.clone(), Arc::clone(&key)));

@@ -8,6 +8,7 @@ use russh::keys::ssh_key::certificate::CertType;
 use russh::keys::{Certificate, HashAlg, PrivateKey, PublicKey};
 
 use super::keyring::Locked;
+use super::private_key;
 
 /// The key files that are offered when a host names none, best first.
 pub fn default_identities(home: &Path) -> Vec<PathBuf> {
@@ -48,7 +49,7 @@ pub(super) fn load(path: &Path) -> KeyFile {
         Ok(text) => text,
         Err(error) => return KeyFile::Bad(error.to_string()),
     };
-    match russh::keys::decode_secret_key(&text, None) {
+    match private_key::decode(&text, None) {
         Ok(key) => KeyFile::Ready(Arc::new(key)),
         Err(error) => {
             let inside = PrivateKey::from_openssh(&text).ok().filter(PrivateKey::is_encrypted);

@@ -19,6 +19,7 @@ mod limiter;
 mod mesh_key;
 mod names;
 mod openssh;
+mod private_key;
 mod prompter;
 mod prompts;
 mod proxy;
