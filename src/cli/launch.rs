@@ -113,7 +113,7 @@ pub fn asked(
 }
 
 /// The line that a command is, if it is one.
-fn pasted(command: &[String]) -> Result<Option<Pasted>, Caret> {
+pub(super) fn pasted(command: &[String]) -> Result<Option<Pasted>, Caret> {
     match command {
         [line] if line.trim().contains(char::is_whitespace) && !Path::new(line).exists() => {
             paste::read_quoted(line, Shown::CommandLine)
@@ -164,7 +164,7 @@ fn base(
     Ok(base)
 }
 
-fn pasted_line(pasted: &Pasted, args: &RunArgs) -> Result<LaunchRequest, Failure> {
+pub(super) fn pasted_line(pasted: &Pasted, args: &RunArgs) -> Result<LaunchRequest, Failure> {
     let hostfile = match &pasted.hostfile {
         None => None,
         Some(name) => Some(host_list::host_file(name, &text_of(Path::new(name))?)?),
@@ -239,7 +239,7 @@ fn since(reader: &Reader, spec: &RunSpec) -> Option<Since> {
     Some(Since { run: spec.id.short().to_owned(), code, tree: Some(tree) })
 }
 
-fn read(args: &RunArgs, base: Option<LaunchRequest>, file: &HostsFile) -> Result<LaunchRequest, Failure> {
+pub(super) fn read(args: &RunArgs, base: Option<LaunchRequest>, file: &HostsFile) -> Result<LaunchRequest, Failure> {
     let hostfile = match &args.hostfile {
         None => None,
         Some(path) => Some((path.display().to_string(), text_of(path)?)),
@@ -443,15 +443,7 @@ mod tests {
         let words = shlex::split(line).unwrap().into_iter().map(Into::into);
         match Cli::try_parse_from(horovodrun_spellings(words)).unwrap().command {
             Some(Command::Run(args)) => {
-                let file = HostsFile {
-                    path: None,
-                    hosts: vec![HostConfig::this_machine()],
-                    recipes: Vec::new(),
-                    alerts: crate::config::AlertsConfig::default(),
-                    views: Vec::new(),
-                    retention: crate::domain::retention::Retention::default(),
-                    max_recording: None,
-                };
+                let file = HostsFile::this_machine();
                 let paths =
                     Paths { home: "/".into(), state: "/nonexistent".into(), config: "/nonexistent".into() };
                 match asked(&args, &BTreeMap::new(), &file, &paths)? {

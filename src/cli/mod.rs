@@ -30,6 +30,7 @@ mod progress_line;
 mod rank_files;
 mod recording;
 pub mod roles;
+pub mod run_line;
 pub mod run_printer;
 mod runtime;
 mod secret_file;

@@ -3,11 +3,9 @@
 
 use std::path::{Path, PathBuf};
 
-use super::alerts::AlertsConfig;
 use super::error::ConfigError;
-use super::host::{HostConfig, HostsFile};
+use super::host::HostsFile;
 use super::merge;
-use crate::domain::retention::Retention;
 
 /// Where the hosts come from.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -32,18 +30,7 @@ pub fn find(explicit: Option<&Path>, cwd: &Path, config_dir: &Path) -> Source {
 pub fn load(source: &Source, home: &Path) -> Result<HostsFile, ConfigError> {
     let path = match source {
         Source::File(path) => path,
-        Source::ThisMachine => {
-            let hosts = vec![HostConfig::this_machine()];
-            return Ok(HostsFile {
-                path: None,
-                hosts,
-                recipes: Vec::new(),
-                views: Vec::new(),
-                alerts: AlertsConfig::default(),
-                retention: Retention::default(),
-                max_recording: None,
-            });
-        }
+        Source::ThisMachine => return Ok(HostsFile::this_machine()),
     };
     let bytes =
         std::fs::read(path).map_err(|source| ConfigError::Unreadable { path: path.clone(), source })?;

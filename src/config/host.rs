@@ -36,6 +36,21 @@ pub struct HostsFile {
     pub views: Vec<View>,
 }
 
+impl HostsFile {
+    /// This machine alone, where there is no hosts file.
+    pub fn this_machine() -> Self {
+        Self {
+            path: None,
+            hosts: vec![HostConfig::this_machine()],
+            recipes: Vec::new(),
+            alerts: AlertsConfig::default(),
+            retention: Retention::default(),
+            max_recording: None,
+            views: Vec::new(),
+        }
+    }
+}
+
 /// One host as a person described it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct HostConfig {

@@ -68,12 +68,19 @@ pub fn read(line: &Line) -> Result<Option<Pasted>, Caret> {
     Ok(Some(draft.pasted))
 }
 
+/// Whether words are `hvtui run …`, and where `run` stands.
+pub fn own_run<S: AsRef<str>>(words: &[S]) -> Option<usize> {
+    let [program, behind @ ..] = words else { return None };
+    let at = behind.iter().position(|word| !word.as_ref().starts_with('-'))?;
+    (base(program.as_ref()) == "hvtui" && behind[at].as_ref() == "run").then_some(at + 1)
+}
+
 /// `hvtui run …`: as a command it would start hvtui again, once a rank.
 fn own_launch(draft: &Draft<'_>, at: usize) -> Result<(), Caret> {
-    let words = &draft.line.words;
-    let [program, behind @ ..] = words.get(at..).unwrap_or_default() else { return Ok(()) };
-    let run = behind.iter().find(|word| !word.text.starts_with('-')).filter(|word| word.text == "run");
-    let Some(run) = run.filter(|_| base(&program.text) == "hvtui") else { return Ok(()) };
+    let words = draft.line.words.get(at..).unwrap_or_default();
+    let texts: Vec<&str> = words.iter().map(|word| word.text.as_str()).collect();
+    let Some(run) = own_run(&texts) else { return Ok(()) };
+    let (program, run, behind) = (&words[0], &words[run], &words[1..]);
     let command =
         behind.iter().position(|word| word.text == "--").and_then(|dashes| behind.get(dashes + 1..));
     let command: Vec<String> = command.unwrap_or_default().iter().map(|word| quote(&word.text)).collect();

@@ -222,6 +222,7 @@ fn an_old_preview_does_not_answer_for_a_new_form() {
 #[test]
 fn the_form_fills_a_request() {
     let mut story = Story::new(&["local"]);
+    story.model.here.read_run = hvtui::cli::run_line::read;
     story.cpu_host("local", 4);
     press(&mut story, "l");
     story.send(Msg::Key(Key::ctrl('u')));
@@ -433,13 +434,30 @@ fn what_prepares_a_shell_fills_the_fields() {
 }
 
 #[test]
+fn hvtui_run_is_read_in_the_form_as_on_the_command_line() {
+    let mut story = form();
+    let line = "$ hvtui run -np 2 --env LR=1 --workdir /data --image torch:2 --detach -- python3 t.py --seed 1";
+    let request = only_preview(&paste(&mut story, line));
+    assert_eq!(request.command, ["python3", "t.py", "--seed", "1"]);
+    let form = &story.model.ui.launch;
+    for (field, says) in
+        [(Field::Ranks, "2"), (Field::Env, "LR=1"), (Field::Workdir, "/data"), (Field::Image, "torch:2")]
+    {
+        assert_eq!(form.when_empty(field), format!("{says} · from the line"));
+    }
+    assert_eq!(request.remarks, ["no effect in the form: --detach."]);
+    let request = only_preview(&paste(&mut story, "hvtui run -H local:3 -- torchrun --nproc_per_node=3 t.py"));
+    assert_eq!(request.kind, Some(JobKind::Torch));
+    assert_eq!(story.model.ui.launch.when_empty(Field::On), "-H local:3 · from the line");
+}
+
+#[test]
 fn lines_that_the_form_cannot_start_say_what_can() {
     for (line, says) in [
         ("srun -n 2 python3 t.py", "`hvtui run -- srun -n 2 python3 t.py`"),
-        (
-            "hvtui run -np 2 -- python3 t.py",
-            "each rank would start `hvtui run` again: write `python3 t.py` alone",
-        ),
+        ("hvtui run --npp 2 -- python3 t.py", "unexpected argument '--npp' found"),
+        ("hvtui run --again last", "on the Runs screen a edits a launch"),
+        ("LR=1 hvtui run -np 2 -- python3 t.py", "each rank would start `hvtui run` again"),
         ("'python3 t.py --lr 1'", "leave the quotes out: `python3 t.py --lr 1`"),
         ("python3 a.py && python3 b.py", "`&&` needs a shell"),
     ] {

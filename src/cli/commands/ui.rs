@@ -21,7 +21,7 @@ use crate::cli::launch::from_recipe;
 use crate::cli::paths::Paths;
 use crate::cli::signals::Signals;
 use crate::cli::ui_settings;
-use crate::cli::{connect, recording, runtime};
+use crate::cli::{connect, recording, run_line, runtime};
 use crate::clock;
 use crate::config::{self, HostsFile, SlotCount};
 use crate::domain::time::Stamp;
@@ -225,7 +225,7 @@ fn model(file: &HostsFile) -> Model {
 fn here() -> Here {
     let home = std::env::home_dir().unwrap_or_else(|| "/".into());
     let cwd = std::env::current_dir().unwrap_or_else(|_| home.clone());
-    Here { cwd: cwd.display().to_string(), home: home.display().to_string() }
+    Here { cwd: cwd.display().to_string(), home: home.display().to_string(), read_run: run_line::read }
 }
 
 /// The variables of this process that are text.

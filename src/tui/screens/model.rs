@@ -49,18 +49,33 @@ impl std::fmt::Debug for Variables {
     }
 }
 
-/// Where hvtui was started: what paths of this machine count from.
-#[derive(Debug, Clone, PartialEq, Eq)]
+/// Reads the words of `hvtui run …` as the command line does.
+///
+/// # Errors
+/// In words: what is wrong, or what a form can't do.
+pub type ReadRun = fn(&[String]) -> Result<LaunchRequest, String>;
+
+/// Where hvtui was started: what paths of this machine count from, and how its command line is read.
+#[derive(Debug, Clone)]
 pub struct Here {
     /// The current folder.
     pub cwd: String,
     /// The user's home folder.
     pub home: String,
+    /// How `hvtui run …` is read.
+    pub read_run: ReadRun,
+}
+
+impl PartialEq for Here {
+    fn eq(&self, other: &Self) -> bool {
+        (&self.cwd, &self.home) == (&other.cwd, &other.home)
+    }
 }
 
 impl Default for Here {
     fn default() -> Self {
-        Self { cwd: "/".to_owned(), home: "/".to_owned() }
+        let read_run = |_: &[String]| Err("`hvtui run` is not read here".to_owned());
+        Self { cwd: "/".to_owned(), home: "/".to_owned(), read_run }
     }
 }
 

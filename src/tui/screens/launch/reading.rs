@@ -55,7 +55,7 @@ pub(super) fn read(
 ) -> Reading {
     let mut faults = Vec::new();
     let (mut command, mut line) = (Vec::new(), None);
-    match command_field(form, variables) {
+    match command_field(form, variables, here) {
         Said::Command(words) => command = words,
         Said::Line(request) => line = Some(*request),
         Said::NeedsFile(name) => return Reading { line: None, outcome: Outcome::NeedsFile(name) },
@@ -172,11 +172,18 @@ pub(super) fn optional(form: &LaunchForm, field: Field) -> Option<String> {
 }
 
 /// The command field: a command, or a launcher's line, which is read as `hvtui run` reads it.
-fn command_field(form: &LaunchForm, variables: &BTreeMap<String, String>) -> Said {
+fn command_field(form: &LaunchForm, variables: &BTreeMap<String, String>, here: &Here) -> Said {
     let line = match Line::typed(form.text(Field::Command)) {
         Ok(line) => line,
         Err(caret) => return Said::Fault(Fault::under(caret)),
     };
+    let words: Vec<String> = line.words.iter().map(|word| word.text.clone()).collect();
+    if line.before.is_empty() && paste::own_run(&words).is_some() {
+        return match (here.read_run)(&words) {
+            Ok(request) => Said::Line(Box::new(request)),
+            Err(text) => Said::Fault(Fault::new(Field::Command, text)),
+        };
+    }
     // a path may have blanks
     let whole = match line.words.as_slice() {
         [word] if word.text.contains(char::is_whitespace) && !word.text.starts_with(['/', '.', '~']) => {

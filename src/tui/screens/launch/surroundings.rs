@@ -137,7 +137,7 @@ mod tests {
     use crate::tui::screens::launch::reading::{Outcome, read};
 
     fn here() -> Here {
-        Here { cwd: "/home/li/mnist".to_owned(), home: "/home/li".to_owned() }
+        Here { cwd: "/home/li/mnist".to_owned(), home: "/home/li".to_owned(), ..Here::default() }
     }
 
     fn form(texts: &[(Field, &str)]) -> LaunchForm {
