@@ -239,7 +239,11 @@ fn since(reader: &Reader, spec: &RunSpec) -> Option<Since> {
     Some(Since { run: spec.id.short().to_owned(), code, tree: Some(tree) })
 }
 
-pub(super) fn read(args: &RunArgs, base: Option<LaunchRequest>, file: &HostsFile) -> Result<LaunchRequest, Failure> {
+pub(super) fn read(
+    args: &RunArgs,
+    base: Option<LaunchRequest>,
+    file: &HostsFile,
+) -> Result<LaunchRequest, Failure> {
     let hostfile = match &args.hostfile {
         None => None,
         Some(path) => Some((path.display().to_string(), text_of(path)?)),

@@ -93,13 +93,23 @@ mod tests {
 
     #[test]
     fn options_and_command_are_read_as_on_the_command_line() {
-        let request = asked("hvtui run -np 4 -H a:2,b:2 --env LR=1 --name x --detach -- python train.py -H").unwrap();
+        let request =
+            asked("hvtui run -np 4 -H a:2,b:2 --env LR=1 --name x --detach -- python train.py -H").unwrap();
         assert_eq!(request.command, ["python", "train.py", "-H"]);
-        assert_eq!(request.place, PlacementSpec::Hosts { hosts: vec![("a".into(), 2), ("b".into(), 2)], np: Some(4) });
-        assert_eq!((request.env.get("LR").map(String::as_str), request.name.as_deref()), (Some("1"), Some("x")));
+        assert_eq!(
+            request.place,
+            PlacementSpec::Hosts { hosts: vec![("a".into(), 2), ("b".into(), 2)], np: Some(4) }
+        );
+        assert_eq!(
+            (request.env.get("LR").map(String::as_str), request.name.as_deref()),
+            (Some("1"), Some("x"))
+        );
         assert_eq!(request.remarks, ["no effect in the form: --detach."]);
         let line = asked("hvtui run -- torchrun --nproc_per_node=2 t.py").unwrap();
-        assert_eq!((line.kind, line.command.last().map(String::as_str)), (Some(JobKind::Torch), Some("t.py")));
+        assert_eq!(
+            (line.kind, line.command.last().map(String::as_str)),
+            (Some(JobKind::Torch), Some("t.py"))
+        );
     }
 
     #[test]

@@ -10,7 +10,8 @@ use hvtui::tui::screens::launch::{Field, completion};
 fn form(is_local: bool) -> Story {
     let mut story = Story::new(&["box"]);
     story.model.hosts[0].is_local = is_local;
-    story.model.here = Here { cwd: "/home/li/code".to_owned(), home: "/home/li".to_owned(), ..Here::default() };
+    story.model.here =
+        Here { cwd: "/home/li/code".to_owned(), home: "/home/li".to_owned(), ..Here::default() };
     story.gpu_host("box", 2);
     story.send(Msg::Key(Key::char('l')));
     story
