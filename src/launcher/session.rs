@@ -134,6 +134,8 @@ pub struct Session {
     look: Interval,
     lookup: Lookup,
     trees: Trees,
+    /// Whether output that can't be caught up with is left out.
+    may_pass_over: bool,
 }
 
 impl Session {
@@ -156,6 +158,7 @@ impl Session {
             next_seq: 0,
             look,
             lookup: Lookup::new(|_| None),
+            may_pass_over: true,
             trees: Trees::default(),
         }
     }
@@ -207,6 +210,11 @@ impl Session {
             self.take_in(item);
         }
         self.outputs.pop_front()
+    }
+
+    /// All output is wanted, however long it takes: it goes to a file or another program.
+    pub fn pass_over_nothing(&mut self) {
+        self.may_pass_over = false;
     }
 
     /// Stops a run of this session; `now` kills without grace. `false` when it is not one, or over.
@@ -442,7 +450,10 @@ impl Session {
         for action in actions {
             match action {
                 Action::Emit(origin, event) => self.emit(at, origin, event),
-                Action::Send(host, message) => {
+                Action::Send(host, mut message) => {
+                    if let ToAgent::Follow(follow) = &mut message {
+                        follow.hurry &= self.may_pass_over;
+                    }
                     self.cluster.send(&host, message);
                 }
             }

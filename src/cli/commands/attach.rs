@@ -1,5 +1,6 @@
 //! `hvtui attach`: attaches to a run that goes on, or has ended since, and streams it to its end.
 
+use std::io::IsTerminal;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
@@ -59,6 +60,9 @@ async fn attach(
         (_, true) => Backfill::Recent,
         _ => Backfill::after(&resumed.resume_state.resume_point),
     };
+    if !std::io::stdout().is_terminal() {
+        recorded.session().pass_over_nothing();
+    }
     recorded.attach(found.spec, resumed, backfill);
     follow(recorded, screen, Some(run), Part::Guest, prompter, &paths.state).await
 }

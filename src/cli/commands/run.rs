@@ -1,5 +1,6 @@
 //! `hvtui run`: launches, streams, records, and ends with the run's exit code.
 
+use std::io::IsTerminal;
 use std::path::Path;
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -79,6 +80,9 @@ pub fn run(args: &RunArgs, file: &HostsFile, paths: &Paths) -> Result<ExitCode, 
             recorded.limit(file.max_recording);
             recorded.keep_states(Arc::new(file.alerts.rules.clone()));
             close_recordings(&paths.state);
+            if output.is_some() || !std::io::stdout().is_terminal() {
+                recorded.session().pass_over_nothing();
+            }
             recorded.session().launch(request);
             follow(recorded, screen, None, part, &prompter, &paths.state).await
         }
