@@ -26,11 +26,16 @@ pub(super) fn find(rank: &RankSpec) -> Option<Result<&str, String>> {
     if path.try_exists().unwrap_or(true) {
         return Some(Ok(script));
     }
+    let (place, usual) = if Path::new(script).is_absolute() {
+        (String::new(), "write its path on this host, or sync its folder (--sync)")
+    } else {
+        (format!(" in {}", folder.display()), "set workdir (--workdir), or sync a folder (--sync)")
+    };
     let remedy = meant(&path).map_or_else(
-        || "set workdir (--workdir), or sync a folder (--sync)".to_owned(),
+        || usual.to_owned(),
         |near| format!("did you mean {}?", Path::new(script).with_file_name(near).display()),
     );
-    Some(Err(format!("no file {script} in {}: {remedy}", folder.display())))
+    Some(Err(format!("no file {script}{place}: {remedy}")))
 }
 
 /// The file beside a path that a person most likely meant by it.
@@ -82,6 +87,9 @@ mod tests {
             let words = format!("no file {script} in {at}: {remedy}");
             assert_eq!(find(&rank(&format!("-u {script}"))), Some(Err(words)));
         }
+        let absolute = format!("{at}/nosuch/train.py");
+        let words = "write its path on this host, or sync its folder (--sync)";
+        assert_eq!(missing(&absolute), format!("no file {absolute}: {words}"));
         assert_eq!(missing("thrre.py"), format!("no file thrre.py in {at}: did you mean there.py?"));
         assert_eq!(
             missing("src/trian.py"),

@@ -224,8 +224,8 @@ pub struct RunArgs {
     /// Variables likewise, NAME=value a line, from a file that nobody else can read
     #[arg(long, value_name = "FILE", help_heading = "What")]
     pub secret_file: Option<PathBuf>,
-    /// Directory on the hosts in which ranks start [default: the hosts file's, else the home folder; on this
-    /// machine the current directory]
+    /// Directory on the hosts in which ranks start; `.` is the path of the current one [default: the hosts file's, else the
+    /// home folder; on this machine the current directory]
     #[arg(long, value_name = "DIR", help_heading = "What")]
     pub workdir: Option<String>,
     /// Start each rank in a container of this image, by docker or podman on its host

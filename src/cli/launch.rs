@@ -4,17 +4,17 @@
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
 
 use super::args::{self, RunArgs};
 use super::errors::Failure;
 use super::find::recorded;
+use super::here::{code_here, from_here, lies_here};
 use super::paths::Paths;
 use crate::config::{Address, HostConfig, HostsFile, Recipe, RecipeWhere, SlotCount};
 use crate::domain::ids::HostId;
 use crate::domain::options::{ReachedHost, RunOptions};
 use crate::domain::run::{JobKind, RunSpec};
-use crate::domain::sync::{Code, SyncPlan};
+use crate::domain::sync::SyncPlan;
 use crate::domain::text::closest;
 use crate::launch::allocation::{Allocation, AllocationError};
 use crate::launch::container::WrittenContainer;
@@ -26,11 +26,7 @@ use crate::launch::{folder, host_list, names, pasted_request, srun};
 use crate::launcher::place::unknown_host;
 use crate::launcher::{host_names, script, trees};
 use crate::record::Reader;
-use crate::sync::git;
 use crate::tui::source::recorded::TREE_FILE;
-
-/// How long git may be silent where nothing is copied: the launch does not wait for a large repository.
-const GIT: Duration = Duration::from_millis(100);
 
 /// What a command line of `run` comes to.
 #[derive(Debug)]
@@ -83,10 +79,12 @@ pub fn asked(
         request.env.insert("HOROVOD_TIMELINE".to_owned(), file.clone());
     }
     if request.options.sync.is_none() {
-        request.code = code_here();
+        request.code = code_here(&request, &hosts);
         let differs = request.since.as_ref().zip(request.code.as_ref());
         let differs = differs.and_then(|(since, code)| trees::differs(since, code, None));
         request.remarks.extend(differs);
+        let lies_here = lies_here(&request, &hosts);
+        request.remarks.extend(lies_here);
     }
     script::look(&mut request);
     let port = args.ssh_port.or_else(|| pasted.as_ref()?.ssh_port);
@@ -226,12 +224,6 @@ fn nowhere(text: &str) -> SyncPlan {
     SyncPlan { dir: text.to_owned(), remote: "~".to_owned(), delete: false }
 }
 
-/// What is known of the code before the hosts are: git's facts of the current folder, where they are there at once.
-fn code_here() -> Option<Code> {
-    let here = std::env::current_dir().ok()?;
-    Some(git::code(&here, GIT)).filter(|code| !code.is_empty())
-}
-
 /// The code of the run that is launched once more.
 fn since(reader: &Reader, spec: &RunSpec) -> Option<Since> {
     let code = spec.code.clone()?;
@@ -248,6 +240,7 @@ pub(super) fn read(
         None => None,
         Some(path) => Some((path.display().to_string(), text_of(path)?)),
     };
+    let workdir = args.workdir.as_deref().map(from_here).transpose()?;
     let written = Written {
         name: args.name.as_deref(),
         kind: args.kind.as_deref().and_then(args::kind),
@@ -263,7 +256,7 @@ pub(super) fn read(
         gpu_view: args.gpu_view.map(Into::into),
         gpus_per_rank: args.gpus_per_rank,
         env: &args.env,
-        workdir: args.workdir.as_deref(),
+        workdir: workdir.as_deref(),
         interface: args.network_interface.as_deref(),
         start_timeout_s: args.start_timeout,
         max_restarts: args.max_restarts,
@@ -389,7 +382,7 @@ fn is_address(text: &str) -> bool {
 }
 
 /// The hosts that are named, each once.
-fn named(place: &PlacementSpec) -> Vec<HostId> {
+pub(super) fn named(place: &PlacementSpec) -> Vec<HostId> {
     let mut ids: Vec<HostId> = match place {
         PlacementSpec::Hosts { hosts, .. } => hosts.iter().map(|(id, _)| id.clone()).collect(),
         PlacementSpec::Picks(picks) => picks.iter().map(|pick| pick.host.clone()).collect(),
@@ -483,6 +476,16 @@ mod tests {
         assert_eq!(failure.code, Code::Usage);
         assert!(failure.message.ends_with("with a comma and no space: -H a:1,b:1"), "{failure}");
         assert_eq!(ask("hvtui run -np 2 python train.py").unwrap().command, ["python", "train.py"]);
+    }
+
+    #[test]
+    fn a_relative_workdir_counts_from_here() {
+        let here = std::env::current_dir().unwrap();
+        let workdir =
+            |text: &str| ask(&format!("hvtui run --workdir {text} -- ./x")).unwrap().workdir.unwrap();
+        assert_eq!(Path::new(&workdir(".")).canonicalize().unwrap(), here.canonicalize().unwrap());
+        assert!(workdir("./a/../b").ends_with("/b") && workdir("..").starts_with('/'));
+        assert_eq!((workdir("~/x"), workdir("/data")), ("~/x".to_owned(), "/data".to_owned()));
     }
 
     #[test]

@@ -15,6 +15,7 @@ pub mod errors;
 mod find;
 mod follow;
 mod hearing;
+mod here;
 mod hint;
 mod image_progress;
 mod in_place;

@@ -1,0 +1,79 @@
+//! What the current folder means for a launch: a relative working directory, the commit, a script that lies here alone.
+
+use std::path::{Component, Path, PathBuf};
+use std::time::Duration;
+
+use super::errors::Failure;
+use super::launch::named;
+use crate::config::HostConfig;
+use crate::domain::sync::Code;
+use crate::launch::request::LaunchRequest;
+use crate::launcher::{host_names, script};
+use crate::sync::git;
+
+/// How long git may be silent where nothing is copied: the launch does not wait for a large repository.
+const GIT: Duration = Duration::from_millis(100);
+
+/// `.`, `./x` and `../x` count from the current folder; everything else is a path on the hosts.
+pub(super) fn from_here(workdir: &str) -> Result<String, Failure> {
+    let Some(first) = Path::new(workdir).components().next().filter(|_| workdir.starts_with('.')) else {
+        return Ok(workdir.to_owned());
+    };
+    if !matches!(first, Component::CurDir | Component::ParentDir) {
+        return Ok(workdir.to_owned());
+    }
+    let here = logical_folder()
+        .map_err(|error| Failure::usage(format!("--workdir {workdir}: the current folder: {error}")))?;
+    let mut folder = here;
+    for part in Path::new(workdir).components() {
+        match part {
+            Component::ParentDir => drop(folder.pop()),
+            Component::Normal(name) => folder.push(name),
+            _ => {}
+        }
+    }
+    Ok(folder.display().to_string())
+}
+
+/// The current folder by the name that the shell has for it: hosts that share it know no other.
+fn logical_folder() -> std::io::Result<PathBuf> {
+    let real = std::env::current_dir()?;
+    let named = std::env::var_os("PWD").map(PathBuf::from).filter(|path| path.is_absolute());
+    let same = |path: &PathBuf| std::fs::canonicalize(path).is_ok_and(|path| path == real);
+    Ok(named.filter(same).unwrap_or(real))
+}
+
+/// A script that lies in the current folder, while its ranks start in the home folder of their hosts.
+pub(super) fn lies_here(request: &LaunchRequest, hosts: &[HostConfig]) -> Option<String> {
+    let chosen = chosen(request, hosts);
+    let begins_at_home = request.workdir.is_none()
+        && chosen.iter().all(|host| host.workdir.is_none())
+        && chosen.iter().any(|host| !host.is_local());
+    let script = script::path_of(&request.command).filter(|path| begins_at_home && path.is_relative())?;
+    let here = logical_folder().ok()?;
+    let home = std::env::home_dir()?;
+    (here.join(script).is_file() && !home.join(script).exists()).then(|| {
+        format!(
+            "{} is in {here}; ranks start in the home folder of each host: --workdir . where the hosts share {here}, \
+             --sync . to copy it there.",
+            script.display(),
+            here = here.display()
+        )
+    })
+}
+
+/// The hosts that a launch names, else all.
+fn chosen<'a>(request: &LaunchRequest, hosts: &'a [HostConfig]) -> Vec<&'a HostConfig> {
+    let named = named(&request.place);
+    if named.is_empty() {
+        return hosts.iter().collect();
+    }
+    named.iter().filter_map(|id| host_names::find(id, hosts)).collect()
+}
+
+/// What is known of the code before the hosts are: git's facts of the folder in which it lies, where they are there at once.
+pub(super) fn code_here(request: &LaunchRequest, hosts: &[HostConfig]) -> Option<Code> {
+    let here = std::env::current_dir().ok()?;
+    let folder = script::code_folder(request, &chosen(request, hosts), &here)?;
+    Some(git::code(&folder, GIT)).filter(|code| !code.is_empty())
+}
