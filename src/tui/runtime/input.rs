@@ -84,9 +84,82 @@ fn key(event: KeyEvent) -> Option<Key> {
     })
 }
 
+/// So many characters before an enter and [`BEHIND`] after it within one frame: they were pasted, not typed.
+const BEFORE: usize = 8;
+const BEHIND: usize = 4;
+/// What follows a part of a paste within so long belongs to it, microseconds.
+const GOES_ON_US: u64 = 50_000;
+
+/// Pastes that the terminal does not mark as such: the keys of several lines at once. An enter among them is the end of a
+/// line, not a command.
+#[derive(Debug, Default)]
+pub(super) struct UnmarkedPaste {
+    /// When the last part of one came.
+    last: Option<HostTime>,
+}
+
+impl UnmarkedPaste {
+    /// The messages of a frame, with such a paste in the place of its keys. For screens where text is written.
+    pub(super) fn gather(&mut self, messages: Vec<Msg>, now: HostTime) -> Vec<Msg> {
+        let typed: Vec<Option<char>> = messages.iter().map(character).collect();
+        let goes_on = self.last.take().is_some_and(|last| now.0.saturating_sub(last.0) <= GOES_ON_US);
+        let Some(first) = typed.iter().position(Option::is_some) else { return messages };
+        let run: String = typed[first..].iter().map_while(|typed| *typed).collect();
+        let is_first = first == 0 || messages[..first].iter().all(|msg| !matches!(msg, Msg::Key(_)));
+        let lines: Vec<&str> = run.split('\n').collect();
+        let long = |line: &&str, least| line.chars().count() >= least;
+        let several = lines.windows(2).any(|two| long(&two[0], BEFORE) && long(&two[1], BEHIND));
+        if !(several || goes_on && is_first && run.contains('\n')) {
+            return messages;
+        }
+        self.last = Some(now);
+        let length = run.chars().count();
+        let mut rest = messages;
+        let behind = rest.split_off(first + length);
+        rest.truncate(first);
+        rest.push(Msg::Paste(run));
+        rest.extend(behind);
+        rest
+    }
+}
+
+/// What a key writes; the enter key ends a line.
+fn character(message: &Msg) -> Option<char> {
+    match message {
+        Msg::Key(Key { code: KeyCode::Char(c), ctrl: false, alt: false }) => Some(*c),
+        Msg::Key(Key { code: KeyCode::Enter, ctrl: false, alt: false }) => Some('\n'),
+        _ => None,
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn keys(text: &str) -> Vec<Msg> {
+        let key = |c| if c == '\n' { Key::plain(KeyCode::Enter) } else { Key::char(c) };
+        text.chars().map(|c| Msg::Key(key(c))).collect()
+    }
+
+    #[test]
+    fn several_lines_at_once_are_a_paste_and_their_enters_start_nothing() {
+        let mut paste = UnmarkedPaste::default();
+        let text = "cd /data/proj\nmpirun -np 2 \\\n  python3 t.py\n";
+        assert_eq!(paste.gather(keys(text), HostTime(0)), [Msg::Paste(text.to_owned())]);
+        assert_eq!(paste.gather(keys("--lr 1\n"), HostTime(20_000)), [Msg::Paste("--lr 1\n".to_owned())]);
+        // a second later a person presses enter
+        assert_eq!(paste.gather(keys("\n"), HostTime(1_000_000)), keys("\n"));
+    }
+
+    #[test]
+    fn what_is_typed_stays_keys() {
+        for text in ["python3 train.py --lr 1\n", "a\nb\n", "jjjjjjjjjjjjj\nyes", ""] {
+            assert_eq!(UnmarkedPaste::default().gather(keys(text), HostTime(0)), keys(text), "{text}");
+        }
+        let mut mixed = keys("python3 train.py");
+        mixed.insert(3, Msg::Resize(80, 24));
+        assert_eq!(UnmarkedPaste::default().gather(mixed.clone(), HostTime(0)), mixed);
+    }
 
     fn message(event: &Event) -> Option<Msg> {
         super::message(&mut Clicks::default(), event, HostTime(0))

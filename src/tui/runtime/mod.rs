@@ -20,13 +20,13 @@ use tokio::sync::mpsc::unbounded_channel;
 use tokio::time::{MissedTickBehavior, interval, sleep};
 
 use self::frame_budget::FrameBudget;
-use self::input::Clicks;
+use self::input::{Clicks, UnmarkedPaste};
 use self::signals::{Asked, Signals, Whom};
 use self::term::Screen;
 use super::canvas::Caps;
 use super::core::{Effect, Level, Msg};
 use super::screens::view::draw;
-use super::screens::{Model, update_all};
+use super::screens::{Model, takes_lines, update_all};
 use super::source::EventSource;
 use crate::clock;
 use crate::domain::time::HostTime;
@@ -67,13 +67,16 @@ pub async fn run(
     let mut tick = interval(TICK);
     tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let size = screen.size()?;
-    let mut clicks = Clicks::default();
+    let (mut clicks, mut unmarked) = (Clicks::default(), UnmarkedPaste::default());
     let mut queue = vec![Msg::Tick(clock::now()), Msg::Resize(size.0, size.1)];
     let mut budget = FrameBudget::default();
     let (told, mut tellings) = unbounded_channel();
     loop {
         let taken_in = clock::host_now();
         let (mut redraw, mut suspend) = (false, false);
+        if takes_lines(model) {
+            queue = unmarked.gather(queue, taken_in);
+        }
         for effect in update_all(model, queue) {
             match effect {
                 Effect::Quit => return Ok(None),

@@ -22,7 +22,7 @@ pub mod view;
 
 pub use hosts::HostEntry;
 pub use model::{Here, Mode, Model, Variables};
-pub use update::{update, update_all};
+pub use update::{takes_lines, update, update_all};
 
 use super::canvas::Canvas;
 use super::core::keymap::{Action, Binding};

@@ -315,6 +315,12 @@ fn noted(model: &mut Model, host: &HostId, note: &Note) {
     model.notice(level, about(host, &note.text));
 }
 
+/// Whether keys write into a text of which several lines mean something: the command of a launch.
+pub fn takes_lines(model: &Model) -> bool {
+    let writes = model.ui.screen == Screen::Launch && !model.ui.launch.focus.is_choice();
+    writes && model.ui.overlay == Overlay::None && !question::is_shown(model)
+}
+
 fn pasted(model: &mut Model, text: &str) -> Vec<Effect> {
     if question::is_shown(model) {
         question::paste(model, text);
