@@ -30,9 +30,10 @@ pub(crate) struct Found {
     hosts: Vec<HostConfig>,
 }
 
-/// The name of the run that is meant: where none is given, the newest one of which no end is recorded, else the newest.
+/// The name of the run that is meant by a command for runs that go on: where none is given, or `last`, the newest one of
+/// which no end is recorded, else the newest.
 pub(crate) fn going_on(run: Option<&str>, paths: &Paths) -> Result<String, Failure> {
-    if let Some(run) = run {
+    if let Some(run) = run.filter(|run| *run != "last") {
         return Ok(run.to_owned());
     }
     let runs = Store::new(&paths.state).list()?.runs;
@@ -168,7 +169,7 @@ fn choose(text: &str, asked: &Asked) -> Result<RunId, Failure> {
         several => {
             let names: Vec<String> =
                 several.iter().map(|run| format!("{} {}", run.short(), name(run))).collect();
-            Err(Failure::usage(format!("'{text}' may be any of {}: type more of it", names.join(", "))))
+            Err(Failure::usage(format!("'{text}' may be any of {}: write more of the id", names.join(", "))))
         }
     }
 }

@@ -12,6 +12,7 @@ use crate::domain::event::{Envelope, Event, Origin};
 use crate::domain::hooks::StepsBy;
 use crate::domain::host::LinkState;
 use crate::domain::ids::{HostId, Rank, RunId};
+use crate::domain::last_words;
 use crate::domain::log::Stream;
 use crate::domain::log_text;
 use crate::domain::note::what;
@@ -73,7 +74,7 @@ pub struct RunPrinter {
     last_timings: Option<(Stamp, u64)>,
     /// The straggler that was told of: which rank, after which step it was named.
     told_straggler: Option<(Rank, u64)>,
-    /// The last line of each rank on standard error: of the one that failed it tells why.
+    /// The last line of each rank on standard error that says something: of the one that failed it tells why.
     last_words: BTreeMap<Rank, String>,
     /// `--verbose`: tell of links and processes too.
     verbose: bool,
@@ -144,7 +145,7 @@ impl RunPrinter {
                 let look = last.map(|last| (last.level, last.style)).unwrap_or_default();
                 let painted = self.paint.line(line.stream, &line.text, look);
                 let text = format!("[{}] {painted}{}", self.rank_label(*rank), line.cut_words());
-                if line.stream == Stream::Stderr && !said.trim().is_empty() {
+                if line.stream == Stream::Stderr && last_words::tells(&said) {
                     self.last_words.insert(*rank, said.chars().take(LAST_WORDS).collect());
                 }
                 vec![if line.stream == Stream::Stderr { Line::Err(text) } else { Line::Out(text) }]

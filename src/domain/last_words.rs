@@ -50,6 +50,20 @@ pub fn is_of_lost_peer(text: &str) -> bool {
     LOST_PEER.iter().any(|words| text.contains(words))
 }
 
+/// How programs point to their help, in lower case, behind the line that says what is wrong.
+const POINTERS: [&str; 7] =
+    ["type '", "try '", "try \"", "usage:", "for usage", "for more information", "for more details"];
+
+/// Whether a line says something of what happened: it is no rule of dashes, and does not only point to a program's help.
+pub fn tells(line: &str) -> bool {
+    let text = line.trim().to_lowercase();
+    let points = text.starts_with(POINTERS[3])
+        || POINTERS.iter().any(|words| text.contains(words))
+            && (text.contains("help") || text.contains("usage"))
+        || text.starts_with("see ") && text.contains("for more");
+    text.contains(char::is_alphanumeric) && !points
+}
+
 /// What of a rank's output and steps tells why it ended.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LastWords {
@@ -153,6 +167,27 @@ mod tests {
         }
         for text in ["RuntimeError: CUDA error: out of memory", "KeyError: 'x'", "loss is nan"] {
             assert!(!is_of_lost_peer(text), "{text}");
+        }
+    }
+
+    #[test]
+    fn rules_and_pointers_to_a_help_tell_nothing() {
+        for line in [
+            "--------------------------------------------------------------------------",
+            "Type '/usr/bin/mpirun --help' for usage.",
+            "Try 'ls --help' for more information.",
+            "usage: train.py [-h] [--lr LR]",
+            "  ",
+            "See the manual for more details.",
+        ] {
+            assert!(!tells(line), "{line}");
+        }
+        for line in [
+            "mpirun: Error: unknown option \"--bogus-opt\"",
+            "train.py: error: unrecognized arguments: --lr",
+            "Killed",
+        ] {
+            assert!(tells(line), "{line}");
         }
     }
 

@@ -128,7 +128,7 @@ pub enum Error {
         candidates: Vec<String>,
     },
     /// Several recordings answer to the text.
-    #[error("'{text}' may be any of {}: type more of it", candidates.join(", "))]
+    #[error("'{text}' may be any of {}: write more of the id", candidates.join(", "))]
     Ambiguous {
         /// What was typed.
         text: String,

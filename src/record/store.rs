@@ -210,8 +210,14 @@ impl Store {
         }
         let mut meant: Vec<RunId> = ids.iter().filter(|run| run.matches(text)).cloned().collect();
         if meant.is_empty() {
-            let named = self.list()?.runs.into_iter().filter(|run| run.spec.name == text);
-            meant = named.map(|run| run.spec.id).collect();
+            let mut named = self.list()?.runs;
+            named.retain(|run| run.spec.name == text);
+            // of several the one that goes on
+            let is_live = |run: &RunSummary| run.outcome.is_none() && !run.spec.is_imported();
+            if named.iter().filter(|run| is_live(run)).count() == 1 {
+                named.retain(is_live);
+            }
+            meant = named.into_iter().map(|run| run.spec.id).collect();
         }
         match &meant[..] {
             [run] => Ok(self.path_of(run)),

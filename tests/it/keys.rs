@@ -1061,11 +1061,13 @@ fn a_recording_that_grows_is_followed_in_a_replay_alone() {
 }
 
 #[test]
-fn a_replay_alone_ends_the_program() {
+fn a_replay_alone_ends_with_the_program_but_not_by_an_esc_too_many() {
     let mut model = Model::replay(playback(START), START, 0);
     update(&mut model, Msg::Resize(80, 24));
     assert_eq!(update(&mut model, Msg::Key(Key::char('c'))), []);
-    assert_eq!(update(&mut model, Msg::Key(Key::plain(KeyCode::Esc))), [Effect::Quit]);
+    assert_eq!(update(&mut model, Msg::Key(Key::plain(KeyCode::Esc))), []);
+    assert!(text(&model, COLOR).contains("q ends hvtui"));
+    assert_eq!(update(&mut model, Msg::Key(Key::char('d'))), [Effect::Quit]);
 }
 
 #[test]

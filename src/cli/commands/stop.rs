@@ -8,7 +8,7 @@ use crate::cli::args::StopArgs;
 use crate::cli::ask;
 use crate::cli::complete::complete;
 use crate::cli::errors::{Code, Failure, note, to_stdout};
-use crate::cli::find::find;
+use crate::cli::find::{find, going_on};
 use crate::cli::paths::Paths;
 use crate::cli::runtime;
 use crate::config::HostsFile;
@@ -31,7 +31,8 @@ const COMPLETION: Duration = Duration::from_secs(10);
 pub fn run(args: &StopArgs, file: &HostsFile, paths: &Paths) -> Result<ExitCode, Failure> {
     runtime::block_on(async {
         let prompter = ask::person();
-        let mut found = find(&args.run, file, paths, None, &prompter).await?;
+        let run = going_on(Some(&args.run), paths)?;
+        let mut found = find(&run, file, paths, None, &prompter).await?;
         let spec = found.spec.clone();
         if let Some(outcome) = found.recording.as_ref().and_then(|reader| reader.outcome()) {
             to_stdout(&format!("run {} has ended already: {}\n", spec.id.short(), outcome.summary))?;

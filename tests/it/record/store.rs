@@ -102,5 +102,5 @@ fn an_ambiguous_name_lists_who_it_may_be() {
         record(&store, &RunId::new(n * 1_000_000, u128::from(n)), "mnist", 1);
     }
     let error = store.find("mnist").unwrap_err().to_string();
-    assert!(error.contains("type more of it") && error.contains("2 more"), "{error}");
+    assert!(error.contains("write more of the id") && error.contains("2 more"), "{error}");
 }

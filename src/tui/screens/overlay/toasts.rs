@@ -1,6 +1,7 @@
 //! The line of notices above the footer: how many rows it takes, and what stands in it. The screen gets the rows above.
 
 use crate::domain::text::sanitize;
+use crate::tui::core::Screen;
 use crate::tui::core::layout::LEAST;
 use crate::tui::core::words::wrap;
 use crate::tui::screens::Model;
@@ -21,7 +22,12 @@ pub fn rows(model: &Model, size: (u16, u16)) -> u16 {
 pub fn lines(model: &Model, columns: u16) -> (Vec<String>, String) {
     let Some(toast) = model.ui.toasts.back() else { return (Vec::new(), String::new()) };
     let others = model.ui.toasts.len() - 1;
-    let more = if others > 0 { format!("  +{others} more (E)") } else { String::new() };
+    let more = match others {
+        0 => String::new(),
+        // there E is a letter of the field
+        _ if model.ui.screen == Screen::Launch => format!("  +{others} more"),
+        _ => format!("  +{others} more (E)"),
+    };
     let room = usize::from(columns).saturating_sub(4 + MORE);
     (wrap(&sanitize(&toast.text), room), more)
 }

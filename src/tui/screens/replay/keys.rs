@@ -61,7 +61,7 @@ pub(super) const KEYS: &[Binding] = &[
         &[k(KeyCode::Esc)],
         Action::ClearFilter,
         "leave",
-        "end the search, the heat map, the selection; else close the replay",
+        "end the search, the heat map, the selection; else close the replay, unless it was opened from the shell",
     ),
     bind(&[c('>')], Action::Faster, "faster", "play twice as fast"),
     bind(&[c('<')], Action::Slower, "slower", "play half as fast"),
@@ -175,6 +175,11 @@ fn carry_out(model: &mut Model, action: Action) -> Vec<Effect> {
                 "",
             );
             model.ui.overlay = crate::tui::screens::model::Overlay::Prompt(prompt);
+            Vec::new()
+        }
+        // there is nothing behind it: one esc too many must not end the program
+        Action::ClearFilter if model.ui.replay.alone => {
+            model.toast(Level::Info, "nothing more to close: q ends hvtui".to_owned(), None);
             Vec::new()
         }
         Action::Back | Action::ClearFilter => close(model),

@@ -230,7 +230,8 @@ pub(in crate::tui::screens) fn alerts_words(model: &Model, theme: &Theme) -> Opt
     let active: Vec<Severity> = model.world.alerts.active().map(|alert| alert.severity).collect();
     let worst = active.iter().max()?;
     let style = if *worst == Severity::Act { theme.bad } else { theme.warn };
-    Some((format!("▲ {} {} (E)", active.len(), plural(active.len(), "alert")), style))
+    let key = if model.ui.screen == Screen::Launch { "" } else { " (E)" };
+    Some((format!("▲ {} {}{key}", active.len(), plural(active.len(), "alert")), style))
 }
 
 fn lone_host(model: &Model) -> Option<(f32, u32)> {

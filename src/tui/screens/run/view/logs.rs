@@ -82,6 +82,15 @@ fn instead(run: &RunState, columns: u16) -> Vec<String> {
     }
 }
 
+/// By how many seconds the lines of a run that goes on come later than they were written, where that is seen.
+fn behind(model: &Model, run: &RunState) -> Option<u64> {
+    let (_, newest) = run.log.iter().next_back().filter(|_| run.outcome.is_none())?;
+    let host = &run.ranks.get(newest.line.rank.0 as usize)?.placement.host;
+    let written = model.world.hosts.get(host)?.clock.stamp(newest.line.t?)?;
+    let seconds = newest.at.0.saturating_sub(written.0) / 1_000_000;
+    u64::try_from(seconds).ok().filter(|seconds| *seconds >= BEHIND_S)
+}
+
 fn head(model: &Model, canvas: &mut Canvas<'_>, y: u16, run: &RunState, last: Option<u64>) {
     let ui = &model.ui.run;
     let older = run.log.forgotten();
@@ -90,7 +99,10 @@ fn head(model: &Model, canvas: &mut Canvas<'_>, y: u16, run: &RunState, last: Op
     let who = ui.log_rank.map_or("all ranks".to_owned(), |rank| format!("rank {rank}"));
     let place = match (ui.log_at, model.ui.screen) {
         (LogAt::Follow, Screen::Replay) => "at the playhead".to_owned(),
-        (LogAt::Follow, _) => "follow".to_owned(),
+        (LogAt::Follow, _) => match behind(model, run) {
+            Some(seconds) => format!("follow, {seconds} s behind"),
+            None => "follow".to_owned(),
+        },
         (LogAt::Line(_), _) => {
             let (at, of) = counted(run, ui, last);
             format!("line {at} of {of} · F follows")
@@ -132,6 +144,9 @@ fn counted(run: &RunState, ui: &RunUi, last: Option<u64>) -> (u64, u64) {
     let shown = run.log.iter().filter(|(_, line)| ui.shows(line));
     shown.fold((0, 0), |(at, of), (number, _)| (at + u64::from(Some(number) <= last), of + 1))
 }
+
+/// A log that is so far behind says so, seconds.
+const BEHIND_S: u64 = 3;
 
 /// What a row tells.
 #[derive(Clone, Copy, PartialEq, Eq, Default)]
