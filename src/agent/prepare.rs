@@ -14,7 +14,7 @@ use crate::domain::ids::{HostId, Rank, RunId};
 use crate::domain::run::{HostRun, RankSpec, RefusalClass, Spool};
 use crate::domain::units;
 use crate::image::engine::EngineError;
-use crate::program::{ProgramError, resolve, working_directory};
+use crate::program::{ProgramError, resolve, resolve_python_of, working_directory};
 use crate::supervise::SuperviseError;
 use crate::supervise::attempts;
 use crate::supervise::container::SETUP;
@@ -237,7 +237,8 @@ impl Place<'_> {
         }
         let cwd = working_directory(rank.cwd.as_deref()).map_err(on_host)?;
         let path = environment::search_path(&rank.env, self.change);
-        let found = resolve(command, path.as_deref(), &cwd, &self.config.exe);
+        let of = self.spec.python_of();
+        let found = resolve_python_of(of, command, path.as_deref(), &cwd, &self.config.exe);
         found.map(Some).map_err(|error| {
             let text = on(&self.spec.host, &error);
             match self.hint(command, &rank.env, &cwd) {

@@ -146,7 +146,7 @@ pub fn pythons(spec: &RunSpec, shares: &[HostRun]) -> BTreeMap<HostId, RunPython
         };
         let given = first.into_iter().flat_map(|rank| &rank.env).filter(|(name, _)| matters(name));
         let python = RunPython {
-            program: spec.command.first().cloned().unwrap_or_default(),
+            program: options.python_of.clone().or_else(|| spec.command.first().cloned()).unwrap_or_default(),
             environment: options.environments.get(&share.host).unwrap_or(&options.environment).clone(),
             env: given.map(|(name, value)| (name.clone(), value.clone())).collect(),
             cwd: first.and_then(|rank| rank.cwd.clone()),

@@ -48,6 +48,9 @@ pub struct RunOptions {
     /// The argument by which `torch.distributed.launch` tells each rank its local rank.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub local_rank_arg: Option<LocalRankArg>,
+    /// The launcher whose own interpreter the command's `python3` is, as its first line names it: `torchrun`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub python_of: Option<String>,
     /// Hosts that no hosts file named at the launch, and how they were reached.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub reached: Vec<ReachedHost>,
@@ -118,6 +121,7 @@ impl Default for RunOptions {
             mpi_program: None,
             mpi_args: Vec::new(),
             local_rank_arg: None,
+            python_of: None,
             reached: Vec::new(),
             tasks: Vec::new(),
             max_restarts: 0,

@@ -244,6 +244,11 @@ impl HostRun {
         spec.and_then(|spec| spec.options.environments.get(&self.host)).cloned().unwrap_or_default()
     }
 
+    /// The launcher whose own interpreter a rank's `python3` is.
+    pub fn python_of(&self) -> Option<&str> {
+        self.run_spec.as_ref()?.options.python_of.as_deref()
+    }
+
     /// Whether hvtui's plugin is put into the NCCL of its ranks.
     pub fn wants_nccl_timings(&self) -> bool {
         self.run_spec.as_ref().is_some_and(|spec| spec.options.nccl_timings)

@@ -60,6 +60,7 @@ pub fn request(
         max_restarts: pasted.max_restarts.unwrap_or_default(),
         gpu_view: pasted.gpu_view,
         environment: pasted.environment.clone(),
+        python_of: python_of(pasted),
         ..RunOptions::default()
     };
     let way = delegate::way(pasted, delegated, &hosts);
@@ -144,6 +145,13 @@ fn contain(pasted: &Pasted, meaning: Meaning, options: &mut RunOptions) -> Vec<S
     }
     options.container = Some(meaning.options);
     meaning.remarks
+}
+
+/// torchrun executes the script by the interpreter that its own first line names, whatever `python3` is on the search path.
+fn python_of(pasted: &Pasted) -> Option<String> {
+    let is_named = pasted.argv.first().is_some_and(|program| program == "torchrun");
+    let interprets = pasted.command.first().is_some_and(|program| program == "python3");
+    (is_named && interprets && !pasted.is_delegated()).then(|| "torchrun".to_owned())
 }
 
 /// What to do instead of launching a line that starts no job.

@@ -121,6 +121,15 @@ fn what_prepares_a_shell_for_a_line_goes_to_its_options() {
     assert_eq!(asked.options.environment.conda.as_deref(), Some("y"));
     assert_eq!(asked.env.get("A").map(String::as_str), Some("1"));
     assert_eq!(asked.place, PlacementSpec::Nodes { nodes: 1, each: Some(2) });
+    assert_eq!(asked.options.python_of.as_deref(), Some("torchrun"));
+    for (line, of) in [
+        ("/opt/torchrun --nproc_per_node=2 t.py", None),
+        ("python3 -m torch.distributed.run --nproc_per_node=2 t.py", None),
+        ("torchrun --no_python --nproc_per_node=2 ./t", None),
+        ("torchrun --nproc_per_node=2 t.py", Some("torchrun")),
+    ] {
+        assert_eq!(super::tests::asked(line).options.python_of.as_deref(), of, "{line}");
+    }
     let shell = super::tests::asked("sh -c 'cd /x && torchrun --nproc_per_node=2 t.py'");
     assert_eq!((shell.workdir.as_deref(), shell.single), (Some("/x"), false));
     assert_eq!(shell.command.join(" "), "python3 -u t.py");

@@ -5,6 +5,8 @@
 pub mod asked;
 
 use std::ffi::{OsStr, OsString};
+use std::io::Read;
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 use crate::domain::text::os_text;
@@ -16,6 +18,9 @@ pub struct ProgramError(String);
 
 /// The command that means hvtui's own binary.
 pub const OURS: &str = "hvtui";
+
+/// The kernel reads no more of a script's first line.
+const FIRST_LINE: u64 = 256;
 
 /// Where programs are looked for when the environment does not say.
 const DEFAULT_PATH: &str = "/usr/local/bin:/usr/bin:/bin";
@@ -82,6 +87,33 @@ pub fn resolve(
         })
 }
 
+/// The file that a rank's command names, as [`resolve`] finds it. `python3` is the interpreter of the launcher `of` where that is
+/// on the search path and its first line names one by its path.
+pub fn resolve_python_of(
+    of: Option<&str>,
+    command: &str,
+    path: Option<&OsStr>,
+    cwd: &Path,
+    ours: &Path,
+) -> Result<PathBuf, ProgramError> {
+    let launcher = of.filter(|_| command == "python3").and_then(|of| resolve(of, path, cwd, ours).ok());
+    match launcher.and_then(|launcher| interpreter(&launcher)) {
+        Some(python) => Ok(python),
+        None => resolve(command, path, cwd, ours),
+    }
+}
+
+/// The Python that a script's first line names by its path.
+fn interpreter(script: &Path) -> Option<PathBuf> {
+    let mut first = Vec::new();
+    std::fs::File::open(script).ok()?.take(FIRST_LINE).read_to_end(&mut first).ok()?;
+    let line = first.split(|byte| *byte == b'\n').next()?.strip_prefix(b"#!")?;
+    let word = line.split(u8::is_ascii_whitespace).find(|word| !word.is_empty())?;
+    let python = Path::new(OsStr::from_bytes(word));
+    let is_python = python.file_name().is_some_and(|name| name.as_bytes().starts_with(b"python"));
+    (is_python && executable(python)).then(|| python.to_owned())
+}
+
 fn executable(file: &Path) -> bool {
     file.is_file() && rustix::fs::access(file, rustix::fs::Access::EXEC_OK).is_ok()
 }
@@ -112,6 +144,29 @@ mod tests {
         let absent = find("/x/y").unwrap_err().to_string();
         assert_eq!(absent, "exec /x/y: no such file or directory");
         assert!(find("./plain").unwrap_err().to_string().contains("chmod +x"));
+    }
+
+    #[test]
+    fn a_launchers_own_python_is_the_one_of_its_first_line() {
+        let folder = tempfile::tempdir().unwrap();
+        let (cwd, path) = (folder.path(), Some(folder.path().as_os_str()));
+        let write = |name: &str, text: &str| {
+            std::fs::write(cwd.join(name), text).unwrap();
+            std::fs::set_permissions(cwd.join(name), PermissionsExt::from_mode(0o755)).unwrap();
+        };
+        write("python3", "");
+        write("python3.11", "");
+        let find = |command: &str| {
+            let found = resolve_python_of(Some("torchrun"), command, path, cwd, Path::new("/h"));
+            found.unwrap().file_name().unwrap().to_string_lossy().into_owned()
+        };
+        assert_eq!(find("python3"), "python3", "no torchrun is there");
+        write("torchrun", &format!("#!{}/python3.11 -s\nimport sys\n", cwd.display()));
+        assert_eq!((find("python3").as_str(), find("torchrun").as_str()), ("python3.11", "torchrun"));
+        for other in ["#!/usr/bin/env python3\n", "#!/bin/sh\n", "#!/no/such/python3\n", "\x7fELF", ""] {
+            write("torchrun", other);
+            assert_eq!(find("python3"), "python3", "{other}");
+        }
     }
 
     #[test]

@@ -12,7 +12,7 @@ use super::{container, error_file, flight, kineto, nccl_timings, python_hooks};
 use crate::domain::container::ContainerOptions;
 use crate::domain::ids::Rank;
 use crate::domain::run::{HostRun, RankSpec};
-use crate::program::{OURS, ProgramError, own_binary, resolve, working_directory};
+use crate::program::{OURS, ProgramError, own_binary, resolve_python_of, working_directory};
 
 /// The code that a shell gives for a program that is not there.
 const NOT_FOUND: i32 = 127;
@@ -53,9 +53,13 @@ impl Invocation {
         }
         add_ours(dir, run, rank.rank, &mut variables);
         let cwd = working_directory(rank.cwd.as_deref()).map_err(not_found)?;
-        let program = resolve(name, variables.get("PATH"), &cwd, &own_binary()).map_err(not_found)?;
+        let path = variables.get("PATH");
+        let program =
+            resolve_python_of(run.python_of(), name, path, &cwd, &own_binary()).map_err(not_found)?;
+        // Python finds its modules by what it is called
+        let name = if run.python_of().is_some() { program.display().to_string() } else { name.clone() };
         let arguments = arguments.iter().map(OsString::from).collect();
-        Ok(Self { program, name: name.clone(), arguments, cwd, variables })
+        Ok(Self { program, name, arguments, cwd, variables })
     }
 
     /// As a command, in a process group of its own.

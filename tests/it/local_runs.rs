@@ -2,6 +2,7 @@
 
 use std::fs::File;
 use std::io::{BufRead, BufReader};
+use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
@@ -391,6 +392,31 @@ fn a_command_that_lies_beside_is_named() {
         err.matches("here: ").count(),
         err.lines().filter(|line| line.contains("here: ")).count(),
         "{err}"
+    );
+}
+
+/// As torchrun itself does: another Python may be the first `python3` of the search path.
+#[test]
+fn a_bare_torchrun_runs_its_script_by_its_own_python() {
+    let person = Person::new(1);
+    let bin = person.home().join("bin");
+    std::fs::create_dir(&bin).unwrap();
+    for (name, text) in
+        [("python3", "#!/bin/sh\necho the other; exit 3\n"), ("torchrun", "#!/usr/bin/python3\n")]
+    {
+        std::fs::write(bin.join(name), text).unwrap();
+        std::fs::set_permissions(bin.join(name), std::fs::Permissions::from_mode(0o755)).unwrap();
+    }
+    std::fs::write(person.home().join("t.py"), "import sys\nprint(sys.executable)\n").unwrap();
+    let path = format!("{}:/usr/bin:/bin", bin.display());
+    // no torch is needed for that
+    let mut run = person.hvtui(&["run", "--force", "--", "torchrun", "--nproc_per_node=1", "t.py"]);
+    let ended = run.env("PATH", path).output_in_time().unwrap();
+    assert_eq!(
+        (text(&ended.stdout).as_str(), ended.status.code()),
+        ("[0] /usr/bin/python3\n", Some(0)),
+        "{}",
+        text(&ended.stderr)
     );
 }
 

@@ -215,7 +215,12 @@ impl Place {
             .map_err(|error| error.to_string())?;
         let path = environment::search_path(&run.env, &change);
         let folder = run.cwd.as_deref().map_or_else(home, super::super::site::at_home);
-        let python = python(&run.program, &folder, path.as_deref())?;
+        let found = python(&run.program, &folder, path.as_deref());
+        // a launcher that is not there is not needed: hvtui starts its ranks
+        let python = match found {
+            Err(_) if run.program == "torchrun" => python("python3", &folder, path.as_deref())?,
+            found => found?,
+        };
         let mut set = change.set;
         set.extend(run.env.clone());
         // a shim of pyenv's chooses by the folder
