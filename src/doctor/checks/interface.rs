@@ -483,8 +483,8 @@ fn of_file(name: &str) -> Option<String> {
 /// The value of a parameter in a file of Open MPI's, where the last counts.
 fn in_params(text: &str, name: &str) -> Option<String> {
     let lines = text.lines().filter(|line| !line.trim_start().starts_with('#'));
-    let values = lines.filter_map(|line| line.split_once('=')).filter(|(one, _)| one.trim() == name);
-    values.last().map(|(_, value)| value.trim().to_owned()).filter(|value| !value.is_empty())
+    let mut values = lines.filter_map(|line| line.split_once('=')).filter(|(one, _)| one.trim() == name);
+    values.next_back().map(|(_, value)| value.trim().to_owned()).filter(|value| !value.is_empty())
 }
 
 /// The value of a variable in a file of NCCL's.
