@@ -130,12 +130,11 @@ pub fn controller(spec: &RunSpec, shares: &[HostRun]) -> Option<&'static str> {
     let named = ranks.find_map(|rank| rank.env.get("HOROVOD_CONTROLLER"));
     match (spec.kind, named.map(String::as_str)) {
         (JobKind::Horovod, Some("gloo")) => Some("gloo"),
-        (JobKind::Horovod, Some("mpi")) => Some("mpi"),
+        (JobKind::Horovod, Some("mpi")) | (JobKind::Mpi, _) => Some("mpi"),
         (JobKind::Horovod, None) => match &spec.options.delegate {
             None => Some("gloo"),
             Some(launcher) => by_launcher(launcher),
         },
-        (JobKind::Mpi, _) => Some("mpi"),
         _ => None,
     }
 }
