@@ -42,12 +42,31 @@ impl Drop for UnderWay {
 
 /// Begins all that are asked for; each answers for itself.
 pub(super) fn answer(ask: AskChecks, state: PathBuf, doors: &Doors, out: &Outgoing) {
-    let AskChecks { ask, at, mut checks, peers, mut paths, mut modules, for_launch, run, image } = ask;
+    let AskChecks {
+        ask,
+        at,
+        mut checks,
+        peers,
+        mut paths,
+        mut modules,
+        for_launch,
+        run,
+        image,
+        mut ports,
+        all_pairs,
+    } = ask;
     checks.truncate(CHECKS.len() + 1);
     paths.truncate(AskChecks::MOST_PATHS);
     modules.truncate(AskChecks::MOST_MODULES);
+    ports.truncate(AskChecks::MOST_PORTS);
     let site = Site::new(at, clock::now(), state, peers).with_paths(paths).with_modules(modules);
-    let site = Arc::new(site.for_launch(for_launch).with_run(run.map(|run| *run)).with_image(image));
+    let site = Arc::new(
+        site.for_launch(for_launch)
+            .with_run(run.map(|run| *run))
+            .with_image(image)
+            .with_ports(ports)
+            .with_all_pairs(all_pairs),
+    );
     for check in checks {
         let (site, out, doors) = (Arc::clone(&site), out.clone(), doors.clone());
         tokio::spawn(async move {

@@ -29,6 +29,7 @@ pub(super) fn found(
         "interface" => {
             json!({"variables": {}, "interfaces": ["lo", "eth0"], "mtus": {"lo": 65536, "eth0": 9000}})
         }
+        "choice" => json!({"named": {}, "name": name, "address": address, "down": {}, "has_open_mpi": true}),
         "ports" => json!({"held": [], "of_runs": []}),
         "leftover" => json!([]),
         "clock" => json!({"ahead_us": 900}),
@@ -145,6 +146,7 @@ mod tests {
             user: None,
             port: None,
             door: None,
+            ports: Vec::new(),
         }];
         let paths = [SamePath { path: "~/train.py".to_owned(), role: SameRole::Script }];
         let mut told = BTreeMap::new();

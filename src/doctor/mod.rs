@@ -128,11 +128,12 @@ const fn entry<C: Check>() -> Entry {
 }
 
 /// All checks, in the order in which they are shown: what others need comes first.
-pub static CHECKS: [Entry; 33] = [
+pub static CHECKS: [Entry; 34] = [
     entry::<checks::reach::Reach>(),
     entry::<checks::sshd::Sshd>(),
     entry::<checks::logins::Logins>(),
     entry::<checks::interface::Interface>(),
+    entry::<checks::choice::Choice>(),
     entry::<checks::ports::Ports>(),
     entry::<checks::hostname::Hostname>(),
     entry::<checks::clock::Clock>(),
@@ -207,8 +208,9 @@ pub fn peers(hosts: &[(HostId, Reached)], contexts: &Contexts, doors: &Doors) ->
     let described: Vec<(&HostId, Vec<IpAddr>)> = described.collect();
     let mut peers = checks::reach::addresses(described.iter().map(|(host, all)| (*host, all.as_slice())));
     for peer in &mut peers {
-        if let Some(HostContext { user, port, .. }) = contexts.get(&peer.host) {
+        if let Some(HostContext { user, port, ports, .. }) = contexts.get(&peer.host) {
             (peer.user, peer.port) = (user.clone(), *port);
+            peer.ports = ports.iter().map(|one| one.port).collect();
         }
         if let Some(door) = doors.get(&peer.host) {
             peer.door = door.port;

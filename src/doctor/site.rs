@@ -8,7 +8,7 @@ use std::sync::OnceLock;
 use std::time::Duration;
 
 use super::python::Python;
-use crate::domain::doctor::{Peer, RunPython, SamePath, SameRole};
+use crate::domain::doctor::{Peer, RunPort, RunPython, SamePath, SameRole};
 use crate::domain::environment::{EnvironmentPlan, LoginShell};
 use crate::domain::text::os_text;
 use crate::domain::time::Stamp;
@@ -42,6 +42,10 @@ pub struct Site {
     pub run: Option<RunPython>,
     /// The image of that launch.
     pub image: Option<String>,
+    /// The ports that it takes here.
+    pub ports: Vec<RunPort>,
+    /// Whether each of the other hosts is logged in to, not a few of them.
+    pub all_pairs: bool,
     login: OnceLock<Result<BTreeMap<String, String>, String>>,
     python: OnceLock<Result<Python, String>>,
 }
@@ -61,6 +65,8 @@ impl Site {
             for_launch: false,
             run: None,
             image: None,
+            ports: Vec::new(),
+            all_pairs: false,
             login,
             python,
         }
@@ -88,6 +94,18 @@ impl Site {
     #[must_use]
     pub fn with_image(self, image: Option<String>) -> Self {
         Self { image, ..self }
+    }
+
+    /// The same with the ports of a launch.
+    #[must_use]
+    pub fn with_ports(self, ports: Vec<RunPort>) -> Self {
+        Self { ports, ..self }
+    }
+
+    /// The same with logins to each of the other hosts.
+    #[must_use]
+    pub fn with_all_pairs(self, all_pairs: bool) -> Self {
+        Self { all_pairs, ..self }
     }
 
     /// Where a program lies that a command over ssh would start.

@@ -32,6 +32,18 @@ pub struct Peer {
     /// A port on which it listens just now, so that others can try it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub door: Option<u16>,
+    /// The ports that a launch takes there.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub ports: Vec<u16>,
+}
+
+/// A port that a launch takes on a host.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RunPort {
+    /// Its number.
+    pub port: u16,
+    /// What says so: `--master-port`, `TF_CONFIG's worker 0`.
+    pub whose: String,
 }
 
 /// What a host tells of itself before others try to reach it.
@@ -59,6 +71,8 @@ pub struct HostContext {
     pub uses: Option<BTreeSet<GpuUuid>>,
     /// By what the ranks of a launch by Horovod agree: `gloo` or `mpi`, where that is known.
     pub controller: Option<&'static str>,
+    /// The ports that a launch takes there.
+    pub ports: Vec<RunPort>,
     /// Where the link's pings place its clock.
     pub clock: ClockFit,
 }

@@ -1,12 +1,16 @@
 //! Which of the doctor's checks a launch rests on, so that they are made while its form is still open. Pure: a plan in, names of
 //! checks out.
 
+mod ports;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
+pub use self::ports::{MOST_PORTS, ports};
 use super::doctor::{RunPython, SamePath, SameRole};
 use super::environment::Limit;
 use super::ids::{GpuUuid, HostId};
+use super::options::Delegated;
 use super::run::{HostRun, JobKind, RunSpec};
 
 /// Programs that the doctor's check of Python looks at: those that a command over ssh finds by name.
@@ -40,6 +44,11 @@ pub fn checks(spec: &RunSpec, shares: &[HostRun]) -> Vec<&'static str> {
     let mut checks = Vec::new();
     if spans_hosts {
         checks.extend(["reach", "interface"]);
+    }
+    if !ports(spec, shares).is_empty() {
+        // whatever its kind, its ranks meet there
+        checks.extend((!spans_hosts && spec.hosts().len() > 1).then_some("reach"));
+        checks.push("ports");
     }
     if has_gpus && meets {
         checks.extend(["gpu", "driver"]);
@@ -80,6 +89,9 @@ pub fn checks(spec: &RunSpec, shares: &[HostRun]) -> Vec<&'static str> {
     if !imports(spec).is_empty() && (is_found_by_name || is_python(program)) {
         checks.push("import");
     }
+    if spec.kind == JobKind::Mpi && spec.options.delegate.is_none() {
+        checks.extend((has_gpus && !activates && !brings_own).then_some("mpi"));
+    }
     if spec.options.delegate.is_some() {
         checks.extend((!activates && !brings_own).then_some("path"));
         checks.extend(spans_hosts.then_some("logins"));
@@ -111,14 +123,30 @@ pub fn image(spec: &RunSpec, shares: &[HostRun]) -> Option<String> {
     container.map(|container| container.image.clone())
 }
 
-/// By what the ranks of a launch by Horovod agree, where that is known: hvtui's own start takes Gloo, mpirun MPI.
+/// By what the ranks of a launch by Horovod or MPI agree, where that is known: hvtui's own start of Horovod takes Gloo, mpirun MPI,
+/// and horovodrun what it is told.
 pub fn controller(spec: &RunSpec, shares: &[HostRun]) -> Option<&'static str> {
     let mut ranks = shares.iter().flat_map(|share| &share.ranks);
     let named = ranks.find_map(|rank| rank.env.get("HOROVOD_CONTROLLER"));
     match (spec.kind, named.map(String::as_str)) {
         (JobKind::Horovod, Some("gloo")) => Some("gloo"),
-        (JobKind::Horovod, Some("mpi")) => Some("mpi"),
-        (JobKind::Horovod, None) if spec.options.delegate.is_none() => Some("gloo"),
+        (JobKind::Horovod, Some("mpi")) | (JobKind::Mpi, _) => Some("mpi"),
+        (JobKind::Horovod, None) => match &spec.options.delegate {
+            None => Some("gloo"),
+            Some(launcher) => by_launcher(launcher),
+        },
+        _ => None,
+    }
+}
+
+fn by_launcher(launcher: &Delegated) -> Option<&'static str> {
+    let words = || launcher.line.iter().chain(&launcher.program).chain(&launcher.options);
+    let program = words().next()?.rsplit('/').next()?;
+    let has = |option: &str| words().any(|word| word == option);
+    match program {
+        "mpirun" | "mpiexec" => Some("mpi"),
+        "horovodrun" if has("--gloo") => Some("gloo"),
+        "horovodrun" if has("--mpi") => Some("mpi"),
         _ => None,
     }
 }
@@ -268,7 +296,7 @@ mod tests {
     use crate::domain::run::{Placement, Slot};
     use crate::domain::time::Stamp;
 
-    fn spec(kind: JobKind, program: &str, hosts: &[&str]) -> RunSpec {
+    pub(super) fn spec(kind: JobKind, program: &str, hosts: &[&str]) -> RunSpec {
         let slot = Slot::Gpu { index: 0, uuid: GpuUuid::from("GPU-1") };
         let placement = |(rank, host): (usize, &&str)| Placement {
             rank: Rank(rank as u32),
@@ -291,7 +319,7 @@ mod tests {
         }
     }
 
-    fn shares(spec: &RunSpec, env: &[(&str, &str)]) -> Vec<HostRun> {
+    pub(super) fn shares(spec: &RunSpec, env: &[(&str, &str)]) -> Vec<HostRun> {
         let rank = serde_json::json!({"rank": 0, "argv": ["x"], "env": env.iter().copied().collect::<BTreeMap<_, _>>()});
         let share = |host: HostId| {
             let ranks = [rank.clone(), rank.clone()];

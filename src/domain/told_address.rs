@@ -96,6 +96,21 @@ fn is_shared(address: Ipv4Addr, hosts: &[(&HostId, &HostInfo)]) -> bool {
     if address.is_loopback() || address.is_unspecified() {
         return false;
     }
+    match machines_with(address, hosts).as_slice() {
+        [] => false,
+        // other hosts may be containers on it
+        [(_, interface)] => is_bridge(interface) && !leads_to_another(address, hosts),
+        _ => true,
+    }
+}
+
+/// Whether more than one machine has an address: by it each of them reaches itself.
+pub fn is_of_several(address: Ipv4Addr, hosts: &[(&HostId, &HostInfo)]) -> bool {
+    machines_with(address, hosts).len() > 1
+}
+
+/// The machines that have an address, by boot, and by which interface.
+fn machines_with<'a>(address: Ipv4Addr, hosts: &[(&'a HostId, &'a HostInfo)]) -> Vec<(&'a str, &'a str)> {
     // several hosts of the file may be one machine
     let mut of: Vec<(&str, &str)> = Vec::new();
     for (host, info) in hosts {
@@ -105,12 +120,7 @@ fn is_shared(address: Ipv4Addr, hosts: &[(&HostId, &HostInfo)]) -> bool {
     }
     of.sort_unstable();
     of.dedup_by_key(|(boot, _)| *boot);
-    match of.as_slice() {
-        [] => false,
-        // other hosts may be containers on it
-        [(_, interface)] => is_bridge(interface) && !leads_to_another(address, hosts),
-        _ => true,
-    }
+    of
 }
 
 /// Whether another host has an address beside it.

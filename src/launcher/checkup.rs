@@ -8,7 +8,7 @@ use crate::config::HostConfig;
 use crate::doctor::door::DOOR;
 use crate::doctor::{self, Contexts, Doors, Entry, Reached, Told};
 use crate::domain::clock_fit::{ClockFit, ClockSample};
-use crate::domain::doctor::{HostContext, Matrix, Peer, RunPython, SamePath, SameRole};
+use crate::domain::doctor::{HostContext, Matrix, Peer, RunPort, RunPython, SamePath, SameRole};
 use crate::domain::host::{HostInfo, HostSample};
 use crate::domain::ids::{GpuUuid, HostId};
 use crate::wire::doctor::Checked;
@@ -32,6 +32,10 @@ pub struct Question {
     pub run: Option<RunPython>,
     /// The image of that launch.
     pub image: Option<String>,
+    /// The ports that it takes there.
+    pub ports: Vec<RunPort>,
+    /// Whether each of the other hosts is logged in to, not a few of them.
+    pub all_pairs: bool,
 }
 
 /// What the hosts file says of how ssh reaches hosts.
@@ -43,6 +47,7 @@ pub fn contexts(configs: &[HostConfig]) -> Contexts {
         given: BTreeMap::new(),
         uses: None,
         controller: None,
+        ports: Vec::new(),
         clock: ClockFit::default(),
     };
     configs.iter().map(|config| (config.id.clone(), context(config))).collect()
@@ -50,6 +55,9 @@ pub fn contexts(configs: &[HostConfig]) -> Contexts {
 
 /// Pings of a host that are waited for before its clock is judged: the quickest of so few is a good one already.
 const PINGS: u32 = 8;
+
+/// The check that tries each pair of hosts where a person names it.
+const LOGINS: &str = "logins";
 
 /// What was asked and told so far.
 #[derive(Debug)]
@@ -72,6 +80,8 @@ pub struct Checkup {
     contexts: Contexts,
     /// Whether a launch rests on it.
     for_launch: bool,
+    /// Whether each host logs in to each other one.
+    all_pairs: bool,
     has_given_up: bool,
     /// How many pings have told of each host's clock.
     pings: BTreeMap<HostId, u32>,
@@ -88,7 +98,9 @@ impl Checkup {
             [] => !entry.only_by_name,
             only => only.iter().any(|name| name == entry.name),
         };
-        Self::of(number, hosts, doctor::CHECKS.iter().filter(wanted).collect())
+        // who names the check wants to know it of each pair
+        let all_pairs = only.iter().any(|name| name == LOGINS);
+        Self { all_pairs, ..Self::of(number, hosts, doctor::CHECKS.iter().filter(wanted).collect()) }
     }
 
     /// Of the hosts of a launch, by the checks that it rests on, which may be none.
@@ -111,6 +123,7 @@ impl Checkup {
             image: None,
             contexts: Contexts::new(),
             for_launch: false,
+            all_pairs: false,
             has_given_up: false,
             pings: BTreeMap::new(),
             may_ask: true,
@@ -182,6 +195,15 @@ impl Checkup {
     pub fn controlled_by(mut self, controller: Option<&'static str>) -> Self {
         for (host, _) in &self.hosts {
             self.contexts.entry(host.clone()).or_default().controller = controller;
+        }
+        self
+    }
+
+    /// With the ports that a launch takes on each host.
+    #[must_use]
+    pub fn taking(mut self, ports: BTreeMap<HostId, Vec<RunPort>>) -> Self {
+        for (host, ports) in ports {
+            self.contexts.entry(host).or_default().ports = ports;
         }
         self
     }
@@ -365,9 +387,21 @@ impl Checkup {
                 let others = others.filter(|peer| tries_others && peer.host != *host).cloned().collect();
                 let paths = self.paths.get(host).cloned().unwrap_or_default();
                 let (modules, for_launch) = (self.modules.clone(), self.for_launch);
+                let ports = self.contexts.get(host).map_or_else(Vec::new, |context| context.ports.clone());
                 let (host, run, image) = (host.clone(), self.runs.get(host).cloned(), self.image.clone());
                 let peers = others;
-                questions.push(Question { host, checks, peers, paths, modules, for_launch, run, image });
+                questions.push(Question {
+                    host,
+                    checks,
+                    peers,
+                    paths,
+                    modules,
+                    for_launch,
+                    run,
+                    image,
+                    ports,
+                    all_pairs: self.all_pairs,
+                });
             }
         }
         questions

@@ -4,7 +4,8 @@
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::Value;
 
-use crate::domain::doctor::{Peer, RunPython, SamePath};
+use crate::domain::doctor::{Peer, RunPort, RunPython, SamePath};
+use crate::domain::needs::MOST_PORTS;
 use crate::domain::time::Stamp;
 
 /// Make these checks; each is answered by a [`Checked`] of its own when it has ended.
@@ -34,6 +35,12 @@ pub struct AskChecks {
     /// The image of that launch.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub image: Option<String>,
+    /// The ports that it takes there.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub ports: Vec<RunPort>,
+    /// Whether each of the other hosts is logged in to, not a few of them.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub all_pairs: bool,
 }
 
 impl AskChecks {
@@ -43,6 +50,8 @@ impl AskChecks {
     pub const MOST_PATHS: usize = 16;
     /// Modules at most.
     pub const MOST_MODULES: usize = 16;
+    /// Ports at most.
+    pub const MOST_PORTS: usize = MOST_PORTS;
 }
 
 /// What one check has found.

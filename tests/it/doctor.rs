@@ -2,9 +2,12 @@
 
 mod alike;
 mod before;
+mod choice;
+mod fixtures;
 mod frameworks;
 mod gpus;
 mod places;
+mod run_ports;
 mod ways;
 
 use std::ffi::OsStr;

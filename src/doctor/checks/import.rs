@@ -39,11 +39,15 @@ sys.path[:] = [place for place in sys.path if place]
 with warnings.catch_warnings(record=True) as said:
     warnings.simplefilter('always')
     module = importlib.import_module(sys.argv[1])
+    nccl = None
     if sys.argv[1] == 'torch' and module.version.cuda:
         module.cuda.is_available()
+        distributed = getattr(module, 'distributed', None)
+        if distributed and distributed.is_available():
+            nccl = bool(distributed.is_nccl_available())
 said = [str(one.message) for one in said if 'driver' in str(one.message).lower()]
 version = getattr(module, '__version__', None)
-print('\\nhvtui ' + json.dumps({'file': module.__file__, 'version': version and str(version), 'said': said[:1]}))
+print('\\nhvtui ' + json.dumps({'file': module.__file__, 'version': version and str(version), 'said': said[:1], 'nccl': nccl}))
 sys.stdout.flush()
 os._exit(0)";
 
@@ -66,6 +70,12 @@ pub(in crate::doctor) struct Tried {
     /// Whether the script changes where modules and libraries are found before it imports them.
     #[serde(default)]
     is_led: bool,
+    /// Of a torch for CUDA: whether it was built with NCCL.
+    #[serde(default)]
+    nccl: Option<bool>,
+    /// Whether the script surely takes NCCL.
+    #[serde(default)]
+    wants_nccl: bool,
     /// Of one that the Python does not have, so that it was not tried: the environments that have it.
     #[serde(default)]
     absent: Option<Vec<Environment>>,
@@ -110,14 +120,27 @@ impl Check for Import {
             let gone = clock::host_now().0.saturating_sub(begun);
             PATIENCE.saturating_sub(Duration::from_micros(gone))
         };
-        let tried = |module: &String| Tried { is_led, ..place.tried(site, module, left()) };
+        let wants_nccl = scripts.iter().any(|script| NCCL.iter().any(|words| script.contains(words)));
+        let tried = |module: &String| Tried { is_led, wants_nccl, ..place.tried(site, module, left()) };
         Ok(modules.iter().map(tried).collect())
     }
 
     fn judge(seen: &[Seen<'_, Vec<Tried>>]) -> Vec<Verdict> {
-        seen.iter().map(|one| judge(&one.found)).collect()
+        let has_gpus = |one: &Seen<'_, Vec<Tried>>| match one.uses {
+            Some(uses) => !uses.is_empty(),
+            None => !one.info.gpus.is_empty(),
+        };
+        seen.iter().map(|one| judge(&one.found, has_gpus(one))).collect()
     }
 }
+
+/// How scripts say that their ranks meet by NCCL, whatever else they say.
+const NCCL: [&str; 4] = [
+    "init_process_group(\"nccl\"",
+    "init_process_group('nccl'",
+    "init_process_group(backend=\"nccl\"",
+    "init_process_group(backend='nccl'",
+];
 
 /// What scripts say that lead to other modules or libraries while they run.
 const LEADS: [&str; 6] =
@@ -254,11 +277,13 @@ impl Place {
             Ok(told) => {
                 let line = told.out.lines().rev().find_map(|line| line.strip_prefix("hvtui "));
                 match line.and_then(|line| serde_json::from_str::<Succeeded>(line).ok()) {
-                    Some(Succeeded { file, version, said }) => {
-                        if said.is_empty() {
+                    Some(Succeeded { file, version, said, nccl }) => {
+                        // what is wrong with it is told each time
+                        if said.is_empty() && nccl != Some(false) {
                             known.keep(file.as_deref(), version.as_deref());
                         }
                         (tried.version, tried.warning) = (version, said.into_iter().next());
+                        tried.nccl = nccl;
                     }
                     None => {
                         tried.fault = Some(match told.status.signal() {
@@ -281,6 +306,8 @@ struct Succeeded {
     file: Option<PathBuf>,
     version: Option<String>,
     said: Vec<String>,
+    #[serde(default)]
+    nccl: Option<bool>,
 }
 
 /// The Python behind a run's program: itself, or what executes it, as of torchrun.
@@ -319,7 +346,25 @@ fn first_line(script: &Path) -> Option<String> {
     Some(text.lines().next()?.strip_prefix("#!")?.trim().to_owned())
 }
 
-fn judge(tried: &[Tried]) -> Verdict {
+/// Of a torch for CUDA without NCCL, on a host with GPUs.
+fn without_nccl(one: &Tried) -> Verdict {
+    let evidence = format!(
+        "{} {} of {} is built without NCCL",
+        one.module,
+        one.version.as_deref().unwrap_or_default(),
+        one.python
+    );
+    let cause = "init_process_group(\"nccl\") ends with \"Distributed package doesn't have NCCL built in\"; gloo takes the way through the \
+                 hosts' memory";
+    let remedy = "install torch's own build for CUDA: https://pytorch.org/get-started/locally; or init_process_group(\"gloo\")";
+    if one.wants_nccl {
+        Verdict::bad(evidence, cause, remedy)
+    } else {
+        Verdict::look(evidence, cause, remedy)
+    }
+}
+
+fn judge(tried: &[Tried], has_gpus: bool) -> Verdict {
     if tried.is_empty() {
         return Verdict::unknown("nothing that it would import is known");
     }
@@ -344,6 +389,9 @@ fn judge(tried: &[Tried]) -> Verdict {
         let words = one.warning.as_deref().unwrap_or_default();
         let known = cause::of(&one.module, &one.python, words);
         return Verdict::bad(format!("{}: {words}", one.module), known.cause, known.remedy).may_run();
+    }
+    if let Some(one) = tried.iter().find(|one| has_gpus && one.nccl == Some(false)) {
+        return without_nccl(one);
     }
     if let Some(one) = tried.iter().find(|one| one.is_late) {
         return Verdict::unknown(format!(
@@ -456,31 +504,42 @@ mod tests {
             version: Some("2.4.0".to_owned()),
             ..Tried::default()
         };
-        assert_eq!(judge(&[one()]).evidence, "/usr/bin/python3 imports torch 2.4.0");
+        assert_eq!(judge(&[one()], true).evidence, "/usr/bin/python3 imports torch 2.4.0");
         let words = "ImportError: /x/_C.so: undefined symbol: _ZN2at4_opsEv";
-        let fault = judge(&[Tried { fault: Some(words.to_owned()), ..one() }]);
+        let fault = judge(&[Tried { fault: Some(words.to_owned()), ..one() }], true);
         assert_eq!((fault.mark, fault.for_launch()), (Mark::Bad, Mark::Bad));
         assert!(fault.evidence.ends_with(words) && fault.cause.unwrap().contains("another torch"));
-        let led = judge(&[Tried { fault: Some(words.to_owned()), is_led: true, ..one() }]);
+        let led = judge(&[Tried { fault: Some(words.to_owned()), is_led: true, ..one() }], true);
         assert_eq!((led.mark, led.for_launch()), (Mark::Bad, Mark::Look));
-        assert_eq!(judge(&[Tried { is_late: true, ..one() }]).mark, Mark::Unknown);
-        assert_eq!(judge(&[]).mark, Mark::Unknown);
+        assert_eq!(judge(&[Tried { is_late: true, ..one() }], true).mark, Mark::Unknown);
+        assert_eq!(judge(&[], true).mark, Mark::Unknown);
         let train = Environment { folder: "/opt/conda/envs/train".to_owned(), conda: true };
         let absent = |module: &str, elsewhere: &[Environment]| Tried {
             module: module.to_owned(),
             absent: Some(elsewhere.to_vec()),
             ..one()
         };
-        let none = judge(&[absent("torch", &[train]), absent("tensorflow", &[])]);
+        let none = judge(&[absent("torch", &[train]), absent("tensorflow", &[])], true);
         let words = "/usr/bin/python3, the first on the PATH of commands over ssh, has no torch and no tensorflow; of a run, \
                      --conda /opt/conda/envs/train has torch";
         assert_eq!((none.mark, none.evidence.as_str()), (Mark::Unknown, words));
-        let nowhere = judge(&[absent("torch", &[])]);
+        let nowhere = judge(&[absent("torch", &[])], true);
         assert!(nowhere.evidence.ends_with("has no torch"), "{nowhere:?}");
-        let warned = judge(&[Tried {
-            warning: Some("CUDA initialization: The NVIDIA driver on your system is too old".to_owned()),
-            ..one()
-        }]);
+        let warned = judge(
+            &[Tried {
+                warning: Some("CUDA initialization: The NVIDIA driver on your system is too old".to_owned()),
+                ..one()
+            }],
+            true,
+        );
         assert_eq!((warned.mark, warned.for_launch()), (Mark::Bad, Mark::Look));
+        let without =
+            |has_gpus, wants_nccl| judge(&[Tried { nccl: Some(false), wants_nccl, ..one() }], has_gpus);
+        let evidence = "torch 2.4.0 of /usr/bin/python3 is built without NCCL";
+        assert_eq!(
+            (without(true, false).mark, without(true, false).evidence.as_str()),
+            (Mark::Look, evidence)
+        );
+        assert_eq!((without(true, true).stops_launch(), without(false, true).mark), (true, Mark::Good));
     }
 }

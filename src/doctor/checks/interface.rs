@@ -39,12 +39,7 @@ impl Check for Interface {
     type Found = Found;
 
     fn look(site: &Site) -> Result<Found, String> {
-        let mut variables = BTreeMap::new();
-        for name in INTERFACES {
-            let value =
-                std::env::var(name).ok().or_else(|| site.of_login_too(name)).or_else(|| of_file(name));
-            variables.extend(value.filter(|value| !value.is_empty()).map(|value| (name.to_owned(), value)));
-        }
+        let variables = named(site);
         let links = links(site)
             .or_else(by_files)
             .ok_or("neither `ip link` nor /sys/class/net tells its interfaces")?;
@@ -99,6 +94,16 @@ impl Check for Interface {
     }
 }
 
+/// What names interfaces here: variables of a command over ssh or of a login shell, and the libraries' own files.
+pub(super) fn named(site: &Site) -> BTreeMap<String, String> {
+    let mut variables = BTreeMap::new();
+    for name in INTERFACES {
+        let value = std::env::var(name).ok().or_else(|| site.of_login_too(name)).or_else(|| of_file(name));
+        variables.extend(value.filter(|value| !value.is_empty()).map(|value| (name.to_owned(), value)));
+    }
+    variables
+}
+
 fn unlike_packets(own: &str, mtu: &str, difference: &str, wanted: Option<&str>) -> Verdict {
     let command = format!("sudo ip link set dev {} mtu {}", shell_word(own), wanted.unwrap_or("1500"));
     Verdict::look(
@@ -111,19 +116,19 @@ fn unlike_packets(own: &str, mtu: &str, difference: &str, wanted: Option<&str>) 
 
 /// A network interface.
 #[derive(Debug, PartialEq, Eq)]
-struct Link {
-    name: String,
+pub(super) struct Link {
+    pub(super) name: String,
     mtu: u32,
     /// Why it carries nothing.
-    down: Option<&'static str>,
+    pub(super) down: Option<&'static str>,
 }
 
-const DOWN: &str = "is down";
+pub(super) const DOWN: &str = "is down";
 const NO_CARRIER: &str = "has no carrier";
 
 /// The interfaces as `ip link` tells them: of this process's own network, which those of the files may not be within a
 /// container.
-fn links(site: &Site) -> Option<Vec<Link>> {
+pub(super) fn links(site: &Site) -> Option<Vec<Link>> {
     let places = ["/usr/sbin/ip", "/sbin/ip"].map(PathBuf::from).into_iter().filter(|path| path.exists());
     let program = site.program("ip").or_else(|| places.into_iter().next())?;
     let told = site.ask(&program, &["-o", "link", "show"]).ok()?;
@@ -149,7 +154,7 @@ fn link(line: &str) -> Option<Link> {
     Some(Link { name: name.to_owned(), mtu, down })
 }
 
-fn by_files() -> Option<Vec<Link>> {
+pub(super) fn by_files() -> Option<Vec<Link>> {
     let names = std::fs::read_dir("/sys/class/net").ok()?.flatten();
     let names = names.map(|one| one.file_name().to_string_lossy().into_owned());
     let link = |name: String| {
@@ -394,8 +399,9 @@ fn judge(here: &Here<'_>, given: &BTreeMap<String, String>, all: &Compared<'_>) 
             )
         } else {
             format!(
-                "name an interface{name}, or unset {variable} there: grep -sn {variable} ~/.bashrc ~/.profile /etc/environment \
-                 ~/.nccl.conf /etc/nccl.conf shows where it is set"
+                "name an interface{name}, or unset {variable} there: grep -sn {} ~/.bashrc ~/.profile /etc/environment \
+                 ~/.nccl.conf /etc/nccl.conf ~/.openmpi/mca-params.conf shows where it is set",
+                variable.trim_start_matches("OMPI_MCA_")
             )
         };
         let cause = "ranks end at their start (no such interface, \"Unable to find address for\"), or never reach each other";
@@ -462,15 +468,26 @@ fn of_open_mpi(here: &Here<'_>, given: &BTreeMap<String, String>) -> Option<Verd
 const INCLUDE: &str = "OMPI_MCA_btl_tcp_if_include";
 const EXCLUDE: &str = "OMPI_MCA_btl_tcp_if_exclude";
 
-/// What NCCL's own files say of a variable, which count where it is not set: a person's before the host's.
+/// What NCCL's and Open MPI's own files say of a variable, which count where it is not set: a person's before the host's.
 fn of_file(name: &str) -> Option<String> {
+    if let Some(parameter) = name.strip_prefix("OMPI_MCA_") {
+        let files = [home().join(".openmpi/mca-params.conf"), "/etc/openmpi/openmpi-mca-params.conf".into()];
+        return files.iter().find_map(|path| in_params(&std::fs::read_to_string(path).ok()?, parameter));
+    }
     let own = std::env::var_os("NCCL_CONF_FILE").map_or_else(|| home().join(".nccl.conf"), PathBuf::from);
     let value = |path: PathBuf| in_conf(&std::fs::read_to_string(path).ok()?, name);
     let files = [own, PathBuf::from("/etc/nccl.conf")].into_iter();
     files.filter(|_| name.starts_with("NCCL_")).find_map(value)
 }
 
-/// The value of a variable in such a file.
+/// The value of a parameter in a file of Open MPI's, where the last counts.
+fn in_params(text: &str, name: &str) -> Option<String> {
+    let lines = text.lines().filter(|line| !line.trim_start().starts_with('#'));
+    let mut values = lines.filter_map(|line| line.split_once('=')).filter(|(one, _)| one.trim() == name);
+    values.next_back().map(|(_, value)| value.trim().to_owned()).filter(|value| !value.is_empty())
+}
+
+/// The value of a variable in a file of NCCL's.
 fn in_conf(text: &str, name: &str) -> Option<String> {
     // NCCL takes the first, and a name as it stands
     let lines = text.lines().filter(|line| !line.starts_with('#'));

@@ -1,10 +1,12 @@
 //! Whether a host can log in to others without a person: mpirun and horovodrun start their ranks so, hvtui does not need it.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
 use super::super::{Check, Seen, Site, shell_word};
+use crate::clock;
 use crate::domain::doctor::{Fix, Peer, Verdict};
 use crate::domain::ids::HostId;
 
@@ -12,6 +14,10 @@ pub(in crate::doctor) struct Logins;
 
 /// So many of the hosts behind it each one tries: together they try each host, and none tries all of a large cluster.
 const TRIED: usize = 3;
+/// At a time: a login costs both sides a key exchange.
+const AT_ONCE: usize = 16;
+/// Those of more hosts begin within so long.
+const BEGINNING: Duration = Duration::from_millis(1500);
 /// Of a cluster with more hosts each tries the next one alone: a login costs both sides a key exchange.
 const LARGE: usize = 16;
 
@@ -23,6 +29,9 @@ pub(in crate::doctor) struct Login {
     /// Under which name its key stands in `known_hosts`, where it failed.
     #[serde(default)]
     at: Option<String>,
+    /// Whether it was not tried, as those before took so long.
+    #[serde(default)]
+    is_untried: bool,
 }
 
 impl Check for Logins {
@@ -34,10 +43,14 @@ impl Check for Logins {
 
     fn look(site: &Site) -> Result<Self::Found, String> {
         let Some(ssh) = site.program("ssh") else { return Ok(None) };
-        let most = if site.peers.len() < LARGE { TRIED } else { 1 };
+        let most = match site.peers.len() {
+            all if site.all_pairs => all,
+            few if few < LARGE => TRIED,
+            _ => 1,
+        };
         let tried: Vec<(&Peer, Vec<String>)> =
             site.peers.iter().filter_map(|peer| Some((peer, words(peer)?))).take(most).collect();
-        let login = |(peer, words): (&Peer, Vec<String>)| {
+        let login = |(peer, words): &(&Peer, Vec<String>)| {
             let host = &peer.host;
             let words: Vec<&str> = words.iter().map(String::as_str).collect();
             let fault = match site.ask(&ssh, &words) {
@@ -46,13 +59,27 @@ impl Check for Logins {
                 Err(why) => Some(why),
             };
             let at = fault.is_some().then(|| known_as(peer)).flatten();
-            Login { host: host.clone(), fault, at }
+            Login { host: host.clone(), fault, at, is_untried: false }
         };
-        // at once: each may take seconds
-        Ok(Some(std::thread::scope(|scope| {
-            let logins: Vec<_> = tried.into_iter().map(|one| scope.spawn(move || login(one))).collect();
-            logins.into_iter().filter_map(|login| login.join().ok()).collect()
-        })))
+        let begun = clock::host_now().0;
+        let mut logins = Vec::new();
+        for some in tried.chunks(AT_ONCE) {
+            if clock::host_now().0.saturating_sub(begun) > BEGINNING.as_micros() as u64 {
+                logins.extend(some.iter().map(|(peer, _)| Login {
+                    host: peer.host.clone(),
+                    fault: None,
+                    at: None,
+                    is_untried: true,
+                }));
+                continue;
+            }
+            // at once: each may take seconds
+            std::thread::scope(|scope| {
+                let each: Vec<_> = some.iter().map(|one| scope.spawn(|| login(one))).collect();
+                logins.extend(each.into_iter().filter_map(|login| login.join().ok()));
+            });
+        }
+        Ok(Some(logins))
     }
 
     fn judge(seen: &[Seen<'_, Self::Found>]) -> Vec<Verdict> {
@@ -104,8 +131,18 @@ fn judge(logins: Option<&[Login]>) -> Verdict {
     let failed: Vec<String> =
         by_fault.iter().map(|(fault, hosts)| format!("to {}: {fault}", hosts.join(", "))).collect();
     if failed.is_empty() {
-        let hosts: Vec<&str> = logins.iter().map(|login| login.host.as_str()).collect();
-        return Verdict::good(format!("logs in to {}", hosts.join(", ")));
+        let (late, tried): (Vec<&Login>, Vec<&Login>) = logins.iter().partition(|login| login.is_untried);
+        let names =
+            |all: &[&Login]| all.iter().map(|login| login.host.as_str()).collect::<Vec<_>>().join(", ");
+        let words = format!("logs in to {}", names(&tried));
+        return if late.is_empty() {
+            Verdict::good(words)
+        } else {
+            Verdict::unknown(format!(
+                "{words}; not tried in time: {}; hvtui hosts mesh tries them",
+                names(&late)
+            ))
+        };
     }
     let faults: BTreeSet<Fault> = by_fault.keys().map(|fault| Fault::of(fault)).collect();
     let causes: Vec<&str> = faults.iter().map(|fault| fault.cause()).collect();
@@ -216,6 +253,7 @@ mod tests {
             user: user.map(str::to_owned),
             port,
             door: None,
+            ports: Vec::new(),
         };
         let of = |peer: &Peer| words(peer).unwrap()[6..].join(" ");
         assert_eq!(of(&peer(Some("ml"), Some(2222))), "-p 2222 -l ml 10.0.0.2 true");
@@ -229,6 +267,7 @@ mod tests {
             host: HostId::from("b"),
             fault: fault.map(str::to_owned),
             at: Some("[10.0.0.2]:2222".to_owned()),
+            is_untried: false,
         };
         assert_eq!(judge(Some(&[login(None)])).mark, Mark::Good);
         let refused = judge(Some(&[login(None), login(Some("Host key verification failed."))]));

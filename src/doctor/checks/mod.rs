@@ -1,5 +1,6 @@
 //! One file a check.
 
+pub(super) mod choice;
 pub(super) mod clock;
 pub(super) mod compiler;
 pub(super) mod cuda;

@@ -1,10 +1,13 @@
 //! Whether mpirun is the same MPI everywhere, and may start ranks on other hosts.
 
+use std::path::Path;
+
 use serde::{Deserialize, Serialize};
 
 use super::super::compare::{Compared, minor};
 use super::super::{Check, Seen, Site};
 use crate::domain::doctor::Verdict;
+use crate::domain::preflight::Mark;
 
 pub(in crate::doctor) struct Mpi;
 
@@ -17,6 +20,9 @@ pub(in crate::doctor) struct Found {
     mpi: Option<String>,
     /// With which program Open MPI is told to log in to other hosts.
     agent: Option<String>,
+    /// Of Open MPI: whether it takes buffers of GPUs. Asked for a launch, and where there is NVIDIA's driver.
+    #[serde(default)]
+    takes_gpus: Option<bool>,
 }
 
 impl Check for Mpi {
@@ -26,24 +32,63 @@ impl Check for Mpi {
 
     fn look(site: &Site) -> Result<Found, String> {
         let agent = std::env::var(AGENT).ok();
-        let Some(program) = site.program("mpirun") else { return Ok(Found { mpi: None, agent }) };
+        let none = Found { mpi: None, agent, takes_gpus: None };
+        let Some(program) = site.program("mpirun") else { return Ok(none) };
         let told = site.ask(&program, &["--version"])?;
         let mpi = version(&told.out).ok_or_else(|| format!("mpirun --version: {}", told.last_words()))?;
-        Ok(Found { mpi: Some(mpi), agent })
+        let is_wanted = site.for_launch || Path::new(DRIVER).exists();
+        let takes_gpus = if is_wanted && mpi.starts_with(OPEN_MPI) { takes_gpus(site) } else { None };
+        Ok(Found { mpi: Some(mpi), takes_gpus, ..none })
     }
 
     fn judge(seen: &[Seen<'_, Found>]) -> Vec<Verdict> {
         let mpis = seen.iter().filter_map(|one| Some((one.host.as_str(), one.found.mpi.as_deref()?)));
         let all = Compared::new(mpis);
-        seen.iter().map(|one| judge(&one.found, &all)).collect()
+        let judge_one = |one: &Seen<'_, Found>| {
+            let verdict = judge(&one.found, &all);
+            // of Horovod's ranks NCCL has the GPUs' buffers
+            let gives_gpus = one.controller == Some("mpi") && one.uses.is_some_and(|uses| !uses.is_empty());
+            match (&one.found.mpi, one.found.takes_gpus) {
+                (Some(mpi), Some(false)) if gives_gpus && !verdict.is_trouble() => without_cuda(mpi),
+                (_, Some(false)) if verdict.mark == Mark::Good => {
+                    Verdict { evidence: format!("{}, without CUDA", verdict.evidence), ..verdict }
+                }
+                _ => verdict,
+            }
+        };
+        seen.iter().map(judge_one).collect()
     }
+}
+
+const DRIVER: &str = "/dev/nvidiactl";
+const OPEN_MPI: &str = "Open MPI ";
+/// How `ompi_info --parsable` tells it, by the names of different versions.
+const BUILT: [&str; 2] = ["opal_built_with_cuda_support:value:", "mpi_built_with_cuda_support:value:"];
+
+fn takes_gpus(site: &Site) -> Option<bool> {
+    let told = site.ask(&site.program("ompi_info")?, &["--parsable", "--all"]).ok()?;
+    built_with_cuda(&told.out)
+}
+
+fn built_with_cuda(told: &str) -> Option<bool> {
+    let mut values =
+        told.lines().filter_map(|line| BUILT.iter().find_map(|name| Some(line.split_once(name)?.1)));
+    values.next().map(|value| value.trim() == "true")
+}
+
+fn without_cuda(mpi: &str) -> Verdict {
+    Verdict::look(
+        format!("{mpi} is built without CUDA"),
+        "a rank that gives MPI a buffer in a GPU's memory ends with a segmentation fault; one in the host's memory is taken",
+        "an Open MPI that is built with --with-cuda, or a copy to the host's memory before each call of MPI",
+    )
 }
 
 /// Which MPI, from what its mpirun says.
 fn version(said: &str) -> Option<String> {
     let said = said.trim_start();
     if let Some(version) = said.strip_prefix("mpirun (Open MPI) ") {
-        return Some(format!("Open MPI {}", version.lines().next()?.trim()));
+        return Some(format!("{OPEN_MPI}{}", version.lines().next()?.trim()));
     }
     if said.starts_with("HYDRA") {
         let version = said.lines().find_map(|line| line.trim().strip_prefix("Version:"))?;
@@ -86,8 +131,11 @@ fn judge(found: &Found, all: &Compared<'_>) -> Verdict {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeSet;
+
     use super::*;
-    use crate::domain::preflight::Mark;
+    use crate::doctor::tests::seen;
+    use crate::domain::ids::GpuUuid;
 
     #[test]
     fn each_mpi_is_known_by_its_words() {
@@ -102,14 +150,45 @@ mod tests {
     }
 
     #[test]
+    fn one_without_cuda_matters_to_ranks_that_have_gpus() {
+        let told = "config:user:x\nmca:opal:base:param:opal_built_with_cuda_support:value:false\n";
+        assert_eq!(built_with_cuda(told), Some(false));
+        assert_eq!(built_with_cuda(&told.replace("false", "true").replace("opal_", "mpi_")), Some(true));
+        assert_eq!(built_with_cuda("config:user:x\n"), None);
+        let gpus: BTreeSet<GpuUuid> = [GpuUuid::from("GPU-1")].into();
+        let of = |takes_gpus, controller, has_gpus: bool| {
+            let mut all = seen([Found { mpi: Some("Open MPI 4.1.4".to_owned()), agent: None, takes_gpus }]);
+            (all[0].controller, all[0].uses) = (controller, has_gpus.then_some(&gpus));
+            Mpi::judge(&all).remove(0)
+        };
+        let without = of(Some(false), Some("mpi"), true);
+        assert_eq!(
+            (without.mark, without.evidence.as_str()),
+            (Mark::Look, "Open MPI 4.1.4 is built without CUDA")
+        );
+        let elsewhere = of(Some(false), None, false);
+        assert_eq!(
+            (elsewhere.mark, elsewhere.evidence.as_str()),
+            (Mark::Good, "Open MPI 4.1.4, without CUDA")
+        );
+        for fine in [
+            of(Some(true), Some("mpi"), true),
+            of(None, Some("mpi"), true),
+            of(Some(false), Some("gloo"), true),
+        ] {
+            assert_eq!(fine.mark, Mark::Good, "{fine:?}");
+        }
+    }
+
+    #[test]
     fn another_mpi_is_red_another_patch_yellow() {
-        let found = |mpi: &str| Found { mpi: Some(mpi.to_owned()), agent: None };
+        let found = |mpi: &str| Found { mpi: Some(mpi.to_owned()), agent: None, takes_gpus: None };
         let all = Compared::new([("a", "Open MPI 4.1.4"), ("b", "Open MPI 4.1.4"), ("c", "MPICH 4.0.2")]);
         assert_eq!(judge(&found("MPICH 4.0.2"), &all).mark, Mark::Bad);
         assert_eq!(judge(&found("Open MPI 4.1.4"), &all).mark, Mark::Good);
         let near = Compared::new([("a", "Open MPI 4.1.4"), ("b", "Open MPI 4.1.4"), ("c", "Open MPI 4.1.6")]);
         assert_eq!(judge(&found("Open MPI 4.1.6"), &near).mark, Mark::Look);
-        let none = Found { mpi: None, agent: Some("/bin/false".into()) };
+        let none = Found { mpi: None, agent: Some("/bin/false".into()), takes_gpus: None };
         assert_eq!(judge(&none, &Compared::new([])).mark, Mark::Bad);
     }
 }

@@ -1,4 +1,5 @@
-//! Whether the ports that launchers take unless they are told another are free, who has them, and where runs listen.
+//! Whether the ports that launchers take unless they are told another are free, or those of a launch, who has them, and where runs
+//! listen.
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -6,8 +7,9 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use serde::{Deserialize, Serialize};
 
 use super::super::{Check, Seen, Site};
-use crate::domain::doctor::Verdict;
+use crate::domain::doctor::{RunPort, Verdict};
 use crate::domain::ids::RunId;
+use crate::domain::needs::MOST_PORTS;
 use crate::procs::status::user_name;
 use crate::procs::{marks, memory, table};
 
@@ -55,6 +57,9 @@ pub(in crate::doctor) struct OfRun {
 pub(in crate::doctor) struct Found {
     held: Vec<Held>,
     of_runs: Vec<OfRun>,
+    /// The ports that a launch takes here: of one, those alone are looked at.
+    #[serde(default)]
+    planned: Option<Vec<RunPort>>,
 }
 
 impl Check for Ports {
@@ -63,7 +68,7 @@ impl Check for Ports {
         "are the ports free that torchrun and TensorFlow take unless told another, and where do runs listen";
     type Found = Found;
 
-    fn look(_: &Site) -> Result<Found, String> {
+    fn look(site: &Site) -> Result<Found, String> {
         let tables =
             ["/proc/net/tcp", "/proc/net/tcp6"].map(|path| std::fs::read_to_string(path).unwrap_or_default());
         let all: Vec<Listening> = tables.iter().flat_map(|text| text.lines()).filter_map(listens).collect();
@@ -72,14 +77,19 @@ impl Check for Ports {
             listening.entry(one.port).or_insert(one);
         }
         let mut found = Vec::new();
-        for (port, _) in WANTED {
+        let planned = site.for_launch.then(|| site.ports.clone());
+        let wanted: Vec<u16> = match &planned {
+            Some(planned) => planned.iter().map(|one| one.port).collect(),
+            None => WANTED.iter().map(|(port, _)| *port).collect(),
+        };
+        for port in wanted {
             if let Some(one) = listening.get(&port) {
                 let (user, holder) = (user_name(one.uid), holder(one.inode));
                 let (pid, command) = (holder, holder.and_then(command));
                 found.push(Held { port, user, command, pid, from_everywhere: one.address.is_unspecified() });
             }
         }
-        Ok(Found { held: found, of_runs: of_runs(&all) })
+        Ok(Found { held: found, of_runs: of_runs(&all), planned })
     }
 
     fn judge(seen: &[Seen<'_, Found>]) -> Vec<Verdict> {
@@ -214,18 +224,59 @@ fn freed(held: &Held, of_runs: &[OfRun], own: &str) -> String {
     }
 }
 
-fn judge(found: &Found, own: &str) -> Verdict {
-    let whose = |port: u16| WANTED.iter().find(|(one, _)| *one == port).map_or("", |(_, whose)| whose);
-    let mut words: Vec<String> = found
+/// A port that is taken, in words.
+fn taken(held: &Held, whose: &str) -> String {
+    let Held { port, user, .. } = held;
+    let command = held.command.as_ref().map_or_else(String::new, |command| format!(" ({command})"));
+    let from = if held.from_everywhere { ", for every machine" } else { "" };
+    format!("{port} ({whose}) is taken by {user}{command}{from}")
+}
+
+/// The command that ends what has these ports: processes of one's own that are none of a run, which has its own way to end.
+fn ended(found: &Found, own: &str) -> Option<String> {
+    let pids: Vec<String> = found
         .held
         .iter()
-        .take(WANTED.len())
-        .map(|one| {
-            let command = one.command.as_ref().map_or_else(String::new, |command| format!(" ({command})"));
-            let from = if one.from_everywhere { ", for every machine" } else { "" };
-            format!("{} ({}) is taken by {}{command}{from}", one.port, whose(one.port), one.user)
-        })
+        .filter(|one| one.user == own && is_of_training(one))
+        .filter(|one| found.of_runs.iter().all(|run| run.port != one.port))
+        .filter_map(|one| one.pid.map(|pid| pid.to_string()))
         .collect();
+    (!pids.is_empty()).then(|| format!("kill {}", pids.join(" ")))
+}
+
+/// Of the ports that a launch takes here.
+fn judge_planned(found: &Found, planned: &[RunPort], own: &str) -> Verdict {
+    let whose = |port: u16| planned.iter().find(|one| one.port == port).map(|one| one.whose.as_str());
+    let held: Vec<(&Held, &str)> =
+        found.held.iter().filter_map(|one| Some((one, whose(one.port)?))).take(MOST_PORTS).collect();
+    if held.is_empty() {
+        let ports: Vec<String> = planned.iter().map(|one| format!("{} ({})", one.port, one.whose)).collect();
+        return Verdict::good(if ports.is_empty() {
+            "the run names no port of this host".to_owned()
+        } else {
+            format!("free: {}", ports.join(", "))
+        });
+    }
+    let words: Vec<String> = held.iter().map(|(one, whose)| taken(one, whose)).collect();
+    let freed: Vec<String> = held.iter().map(|(one, _)| freed(one, &found.of_runs, own)).collect();
+    let verdict = Verdict::bad(
+        words.join("; "),
+        "the rank that takes it ends with \"Address already in use\", or joins another run",
+        format!("{}; or give the run another port", freed.join("; ")),
+    );
+    match ended(found, own) {
+        Some(command) => verdict.fixed_there(command),
+        None => verdict,
+    }
+}
+
+fn judge(found: &Found, own: &str) -> Verdict {
+    if let Some(planned) = &found.planned {
+        return judge_planned(found, planned, own);
+    }
+    let whose = |port: u16| WANTED.iter().find(|(one, _)| *one == port).map_or("", |(_, whose)| whose);
+    let mut words: Vec<String> =
+        found.held.iter().take(WANTED.len()).map(|one| taken(one, whose(one.port))).collect();
     let is_free = words.is_empty();
     if is_free {
         let ports: Vec<String> = WANTED.iter().map(|(port, _)| port.to_string()).collect();
@@ -239,21 +290,16 @@ fn judge(found: &Found, own: &str) -> Verdict {
     }
     let freed: Vec<String> =
         found.held.iter().take(WANTED.len()).map(|one| freed(one, &found.of_runs, own)).collect();
-    // a process of one's own that is none of a run, which has its own way to end
-    let ended: Vec<String> = found
-        .held
-        .iter()
-        .filter(|one| one.user == own && is_of_training(one))
-        .filter(|one| found.of_runs.iter().all(|run| run.port != one.port))
-        .filter_map(|one| one.pid.map(|pid| pid.to_string()))
-        .collect();
     let verdict = Verdict::look(
         words.join("; "),
         "a job that is started by itself ends with \"Address already in use\", or joins another one; the runs of hvtui find free ports",
         format!("{}; or give another port: torchrun --master-port 29501", freed.join("; ")),
     )
     .lasting(lasting);
-    if ended.is_empty() { verdict } else { verdict.fixed_there(format!("kill {}", ended.join(" "))) }
+    match ended(found, own) {
+        Some(command) => verdict.fixed_there(command),
+        None => verdict,
+    }
 }
 
 #[cfg(test)]
@@ -293,7 +339,7 @@ mod tests {
             pid: Some(4711),
             from_everywhere: true,
         };
-        let found = Found { held: vec![held.clone()], of_runs: Vec::new() };
+        let found = Found { held: vec![held.clone()], of_runs: Vec::new(), planned: None };
         let verdict = judge(&found, "li");
         let remedy = verdict.remedy.clone().unwrap();
         assert_eq!(
@@ -312,13 +358,17 @@ mod tests {
             let service = Held { pid: Some(pid), command: Some(command.to_owned()), ..held.clone() };
             let remedy = freed(&service, &[], "li");
             assert_eq!(remedy, "29500 belongs to a service of the host: leave that alone", "{command}");
-            assert_eq!(judge(&Found { held: vec![service], of_runs: Vec::new() }, "li").fix, None);
+            assert_eq!(
+                judge(&Found { held: vec![service], of_runs: Vec::new(), planned: None }, "li").fix,
+                None
+            );
         }
-        let unseen = Found { held: vec![Held { pid: None, ..held.clone() }], of_runs: Vec::new() };
+        let unseen =
+            Found { held: vec![Held { pid: None, ..held.clone() }], of_runs: Vec::new(), planned: None };
         assert!(judge(&unseen, "wu").remedy.unwrap().contains("sudo ss -ltnp 'sport = :29500'"));
         let run = RunId::new(7, 7);
         let of_runs = vec![OfRun { run: run.clone(), port: 29_500, address: "::".parse().unwrap() }];
-        let of_run = judge(&Found { held: vec![held], of_runs }, "li");
+        let of_run = judge(&Found { held: vec![held], of_runs, planned: None }, "li");
         assert_eq!(of_run.fix, None);
         let of_run = of_run.remedy.unwrap();
         assert!(of_run.starts_with(&format!("hvtui stop {} ends", run.short())), "{of_run}");
@@ -327,10 +377,35 @@ mod tests {
     }
 
     #[test]
+    fn of_a_launch_its_own_ports_count_alone() {
+        let planned = vec![RunPort { port: 2300, whose: "--master-port".to_owned() }];
+        let of = |held: Vec<Held>, planned: &[RunPort]| {
+            judge(&Found { held, of_runs: Vec::new(), planned: Some(planned.to_vec()) }, "li")
+        };
+        let held = |port, user: &str| Held {
+            port,
+            user: user.to_owned(),
+            command: Some("python3 t.py".to_owned()),
+            pid: Some(7),
+            from_everywhere: false,
+        };
+        let free = of(Vec::new(), &planned);
+        assert_eq!((free.mark, free.evidence.as_str()), (Mark::Good, "free: 2300 (--master-port)"));
+        let own = of(vec![held(2300, "li")], &planned);
+        let words = "2300 (--master-port) is taken by li (python3 t.py)";
+        assert_eq!((own.stops_launch(), own.evidence.as_str()), (true, words));
+        assert_eq!(own.help().as_deref(), Some("kill 7"));
+        assert_eq!(of(vec![held(2300, "wu")], &planned).fix, None);
+        assert_eq!(of(vec![held(29_500, "li")], &planned).mark, Mark::Good, "of an older agent");
+        assert_eq!(of(Vec::new(), &[]).mark, Mark::Good);
+    }
+
+    #[test]
     fn where_runs_listen_is_told_with_who_can_reach_it() {
         let run = RunId::new(7, 7);
         let at = |address: &str, port| OfRun { run: run.clone(), port, address: address.parse().unwrap() };
-        let found = Found { held: Vec::new(), of_runs: vec![at("10.0.0.1", 4100), at("::", 41_234)] };
+        let found =
+            Found { held: Vec::new(), of_runs: vec![at("10.0.0.1", 4100), at("::", 41_234)], planned: None };
         let verdict = judge(&found, "li");
         let words = format!("; run {} listens on 10.0.0.1:4100, 41234 for every machine", run.short());
         assert!(verdict.mark == Mark::Good && verdict.evidence.ends_with(&words), "{verdict:?}");

@@ -1,5 +1,6 @@
 //! Whether each host reaches each other one by TCP, on ports as ranks use them: one on which the other listens just now, so that a
-//! firewall that refuses is told apart from a port that nothing has, and the one that torch takes unless told another.
+//! firewall that refuses is told apart from a port that nothing has, the one that torch takes unless told another, and those that a
+//! launch takes there.
 
 mod knock;
 mod wall;
@@ -47,6 +48,9 @@ pub(in crate::doctor) struct Way {
     /// What came from the port of ssh, where that was tried, and which one that is.
     #[serde(default)]
     ssh: Option<(u16, Answer)>,
+    /// What came from the ports that a launch takes there.
+    #[serde(default)]
+    run: Vec<(u16, Answer)>,
 }
 
 #[derive(Debug, Default, Serialize, Deserialize)]
@@ -72,11 +76,14 @@ impl Check for Reach {
             .iter()
             .flat_map(|(peer, addresses)| addresses.iter().map(move |address| (peer, *address)))
             .collect();
+        // the more ports each has, the fewer at a time
+        let most = site.peers.iter().map(|peer| peer.ports.len()).max().unwrap_or_default();
+        let at_once = (2 * AT_ONCE / (2 + most)).max(1);
         // of each the ports of ranks, and then perhaps that of ssh: together in less time than the check has
-        let rounds = u32::try_from(2 * each.len().div_ceil(AT_ONCE)).unwrap_or(u32::MAX).max(1);
+        let rounds = u32::try_from(2 * each.len().div_ceil(at_once)).unwrap_or(u32::MAX).max(1);
         let patience = knock::PATIENCE.min(ALL / rounds);
         let mut ways: Vec<Way> = Vec::with_capacity(each.len());
-        for some in each.chunks(AT_ONCE) {
+        for some in each.chunks(at_once) {
             ways.extend(ways_to(some, patience)?);
         }
         // ssh says whether it is the host that is not reached, or its ports
@@ -108,10 +115,18 @@ impl Check for Reach {
     }
 }
 
-/// Knocks at the port of torch and at the one on which each listens. Who is open by one address is not waited for at the others.
+/// Which targets belong to one way.
+struct Places<'a> {
+    host: &'a HostId,
+    usual: usize,
+    door: Option<usize>,
+    run: Vec<(u16, usize)>,
+}
+
+/// Knocks at the port of torch, at the one on which each listens, and at those of a launch. Who is open by one address is not waited
+/// for at the others.
 fn ways_to(some: &[(&Peer, IpAddr)], patience: Duration) -> Result<Vec<Way>, String> {
     let mut targets = Vec::new();
-    // by way: its place among the targets, and that of the port on which it listens
     let mut places = Vec::new();
     for (peer, address) in some {
         let usual = targets.len();
@@ -120,30 +135,37 @@ fn ways_to(some: &[(&Peer, IpAddr)], patience: Duration) -> Result<Vec<Way>, Str
             targets.push(SocketAddr::new(*address, port));
             targets.len() - 1
         });
-        places.push((&peer.host, usual, door));
+        let mut run = Vec::new();
+        for port in &peer.ports {
+            targets.push(SocketAddr::new(*address, *port));
+            run.push((*port, targets.len() - 1));
+        }
+        places.push(Places { host: &peer.host, usual, door, run });
     }
     let is_enough = |answers: &[Option<Answer>]| {
         let mut open = BTreeSet::new();
         let mut hosts = BTreeSet::new();
-        for (host, usual, door) in &places {
+        for Places { host, usual, door, run } in &places {
             hosts.insert(*host);
             let is_open = |answer: &Option<Answer>| matches!(answer, Some(Answer::Open(_)));
-            if answers[*usual].is_some() && door.is_some_and(|door| is_open(&answers[door])) {
+            let is_told = answers[*usual].is_some() && run.iter().all(|(_, at)| answers[*at].is_some());
+            if is_told && door.is_some_and(|door| is_open(&answers[door])) {
                 open.insert(*host);
             }
         }
         open == hosts
     };
     let told = knock(&targets, patience, is_enough)?;
-    let way = |(peer, address): &(&Peer, IpAddr), (_, usual, door): &(&HostId, usize, Option<usize>)| {
-        let is_over = |at: usize| Some(told.answers[at].clone().unwrap_or(Answer::Silent));
+    let way = |(peer, address): &(&Peer, IpAddr), Places { usual, door, run, .. }: &Places<'_>| {
+        let of = |at: usize| told.answers[at].clone().unwrap_or(Answer::Silent);
         Way {
             host: peer.host.clone(),
             address: *address,
             from: told.from[*usual],
-            usual: is_over(*usual),
-            door: door.and_then(is_over),
+            usual: Some(of(*usual)),
+            door: door.map(of),
             ssh: None,
+            run: run.iter().map(|(port, at)| (*port, of(*at))).collect(),
         }
     };
     Ok(some.iter().zip(&places).map(|(one, place)| way(one, place)).collect())
@@ -166,6 +188,7 @@ pub(in crate::doctor) fn addresses<'a>(
         user: None,
         port: None,
         door: None,
+        ports: Vec::new(),
     };
     hosts.map(peer).collect()
 }
@@ -179,9 +202,22 @@ fn is_open(way: &Way) -> bool {
     }
 }
 
-/// Whether something is in the way, of all ports or of torch's own.
+/// Whether something is in the way, of all ports, of torch's own, or of one of a launch.
 fn is_barred(way: &Way) -> bool {
-    !is_open(way) || way.usual.as_ref().is_none_or(|usual| usual.micros().is_none())
+    !is_open(way)
+        || way.usual.as_ref().is_none_or(|usual| usual.micros().is_none())
+        || way.run.iter().any(|(_, answer)| answer.micros().is_none())
+}
+
+/// The first port of a launch that no way to its host leads to, though others do, and one of these ways. What refuses may be the
+/// host itself: nothing listens there yet.
+fn without<'a>(open: &[&'a Way]) -> Option<(&'a Way, u16)> {
+    let first = open.first()?;
+    let is_shut = |port: u16| {
+        let mut answers = open.iter().flat_map(|way| &way.run).filter(|(one, _)| *one == port);
+        answers.all(|(_, answer)| answer.micros().is_none())
+    };
+    first.run.iter().map(|(port, _)| *port).find(|port| is_shut(*port)).map(|port| (*first, port))
 }
 
 /// How a way is closed.
@@ -215,8 +251,9 @@ struct All<'a> {
 }
 
 impl All<'_> {
-    /// With what to do on a host so that the others come in: those that do not, by the addresses that they come from.
-    fn helped(&self, verdict: Verdict, host: &HostId, own: Option<IpAddr>) -> Verdict {
+    /// With what to do on a host so that the others come in, to one port or to those of ranks: those that do not, by the addresses
+    /// that they come from.
+    fn helped(&self, verdict: Verdict, host: &HostId, own: Option<IpAddr>, port: Option<u16>) -> Verdict {
         let from: Vec<IpAddr> = self
             .ways
             .iter()
@@ -228,7 +265,7 @@ impl All<'_> {
         let source = wall::source(&from).or_else(|| own.map(|own| own.to_string()));
         let source = source.unwrap_or_else(|| UNKNOWN.to_owned());
         let wall = self.walls.get(host).copied().cloned().unwrap_or_default();
-        let opened = wall.opened_to(&source);
+        let opened = wall.opened_to(&source, port);
         let remedy = format!(
             "on {host}: {opened}; where that changes nothing: the cloud's security group, or a firewall between them"
         );
@@ -244,6 +281,7 @@ impl All<'_> {
         }
         let mut shut: BTreeMap<Closed, Vec<&Way>> = BTreeMap::new();
         let mut without_usual: Vec<&Way> = Vec::new();
+        let mut without_own: Vec<(&Way, u16)> = Vec::new();
         let mut slowest = 0;
         for host in &hosts {
             let of_host = || ways.iter().filter(|way| way.host == **host);
@@ -255,6 +293,7 @@ impl All<'_> {
                 }
                 continue;
             }
+            without_own.extend(without(&open().collect::<Vec<_>>()));
             match open().filter_map(|way| way.usual.as_ref()?.micros()).min() {
                 Some(best) => slowest = slowest.max(best),
                 None => without_usual.extend(open().next()),
@@ -262,6 +301,20 @@ impl All<'_> {
         }
         if let Some((closed, ways)) = shut.into_iter().next() {
             return self.shut(&closed, &ways);
+        }
+        if let Some((first, port)) = without_own.first() {
+            let of_port = without_own.iter().filter(|(_, one)| one == port);
+            let seen: Vec<String> =
+                of_port.map(|(way, _)| format!("{} ({})", way.host, way.address)).collect();
+            let verdict = Verdict::bad(
+                format!(
+                    "port {port}, which the run takes there, gets no answer from {}; other ports do",
+                    seen.join(", ")
+                ),
+                "a firewall has a rule for that port: the ranks of this host hang, or end, when they connect to it",
+                "",
+            );
+            return self.helped(verdict, &first.host, first.from, Some(*port));
         }
         if let Some(first) = without_usual.first() {
             let seen: Vec<String> =
@@ -271,7 +324,7 @@ impl All<'_> {
                 "a firewall has a rule for that port, torch's own: torchrun that is told no other one hangs when its ranks connect",
                 "",
             );
-            return self.helped(verdict.may_run(), &first.host, first.from);
+            return self.helped(verdict.may_run(), &first.host, first.from, None);
         }
         let count = hosts.len();
         let s = if count == 1 { "" } else { "s" };
@@ -291,7 +344,7 @@ impl All<'_> {
             .collect();
         let ssh = ports.into_iter().collect::<Vec<_>>().join(", ");
         let ssh = if ssh.is_empty() { String::new() } else { format!("; port {ssh}, that of ssh, answers") };
-        let helped = |verdict| self.helped(verdict, &first.host, first.from);
+        let helped = |verdict| self.helped(verdict, &first.host, first.from, None);
         match closed {
             Closed::Rejected(words) => helped(Verdict::bad(
                 format!("a port on which hvtui listens is answered with \"{words}\" by {seen}{ssh}"),
@@ -333,6 +386,7 @@ mod tests {
             }),
             door: Some(door),
             ssh: ssh.map(|answer| (SSH, answer)),
+            run: Vec::new(),
         }
     }
 
@@ -385,6 +439,28 @@ mod tests {
     }
 
     #[test]
+    fn a_port_of_a_launch_that_a_firewall_keeps_is_told_with_its_own_rule() {
+        let to = |address: &str, answer: Answer| Way {
+            run: vec![(2223, Answer::Refused(80)), (2222, answer)],
+            ..way("b", address, Answer::Open(90), None)
+        };
+        let shut = judge(&[to("10.0.0.2", Answer::Silent)]);
+        assert_eq!(
+            (shut.mark, shut.stops_launch(), shut.evidence.as_str()),
+            (
+                Mark::Bad,
+                true,
+                "port 2222, which the run takes there, gets no answer from b (10.0.0.2); other ports do"
+            )
+        );
+        let help = shut.help().unwrap();
+        assert_eq!(help, "sudo iptables -I INPUT -p tcp -s 10.0.0.1 --dport 2222 -j ACCEPT");
+        // by another address it is reached, and what refuses is the host itself
+        let both = judge(&[to("10.0.0.2", Answer::Silent), to("10.1.0.2", Answer::Refused(70))]);
+        assert_eq!((both.mark, judge(&[to("10.0.0.2", Answer::Open(70))]).mark), (Mark::Good, Mark::Good));
+    }
+
+    #[test]
     fn an_address_that_two_hosts_have_leads_nowhere() {
         let docker: IpAddr = "172.17.0.1".parse().unwrap();
         let (a, b) = (HostId::from("a"), HostId::from("b"));
@@ -396,6 +472,7 @@ mod tests {
             user: None,
             port: None,
             door: None,
+            ports: Vec::new(),
         };
         assert_eq!(found, [peer(&a, &of_a[1..]), peer(&b, &of_b[1..])]);
     }

@@ -80,7 +80,8 @@ impl Session {
         let checkup = checkup.running(needs::pythons(&planned.spec, &planned.hosts)).in_image(image);
         let checkup = checkup.reached_as(&self.contexts()).giving(given);
         let controller = needs::controller(&planned.spec, &planned.hosts);
-        let mut checkup = checkup.using(needs::gpus(&planned.spec)).controlled_by(controller);
+        let checkup = checkup.using(needs::gpus(&planned.spec)).controlled_by(controller);
+        let mut checkup = checkup.taking(needs::ports(&planned.spec, &planned.hosts));
         for host in &hosts {
             let state = self.world.hosts.get(host);
             match state.and_then(|state| state.info.clone()) {

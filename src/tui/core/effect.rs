@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use crate::domain::alerts::News;
-use crate::domain::doctor::{RunPython, SamePath};
+use crate::domain::doctor::{RunPort, RunPython, SamePath};
 use crate::domain::ids::{GpuUuid, HostId, RunId};
 use crate::domain::marks::MarkChange;
 use crate::domain::playback::LineSearch;
@@ -43,6 +43,8 @@ pub enum LookOf {
         uses: BTreeMap<HostId, BTreeSet<GpuUuid>>,
         /// By what its ranks agree, of a launch by Horovod.
         controller: Option<&'static str>,
+        /// The ports that it takes, by host.
+        ports: BTreeMap<HostId, Vec<RunPort>>,
     },
     /// The hosts of a launch, by the files that its command names.
     Files {

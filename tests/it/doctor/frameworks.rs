@@ -7,7 +7,7 @@ use std::process::Command;
 use super::{give_torch, json, verdict};
 use crate::common::built;
 use crate::common::client::Client;
-use crate::common::cluster::Cluster;
+use crate::common::cluster::{Cluster, skip};
 use crate::common::in_time::StatusInTime;
 use crate::common::processes::until_says;
 
@@ -233,6 +233,66 @@ fn what_is_as_it_should_be_passes_by_name() {
         assert_eq!(verdict(&told, check, "n2")["mark"], mark, "{check}: {told:#}");
         assert_eq!(verdict(&told, check, "n1")["mark"], "good", "{check}: {told:#}");
     }
+}
+
+/// GPUs for each host, and the arguments of a cluster that has them.
+fn with_gpus(hosts: &[&str], then: impl FnOnce(&Cluster)) {
+    let scripts = tempfile::tempdir().unwrap();
+    for (at, host) in hosts.iter().enumerate() {
+        let uuid = format!("GPU-00000000-0000-0000-0000-00000000000{at}");
+        let script = serde_json::json!({ "gpus": [{ "uuid": uuid }], "cuda": 12040 });
+        std::fs::write(scripts.path().join(format!("{host}.json")), script.to_string()).unwrap();
+    }
+    let nvml = built::example("libfake_nvml.so");
+    let fake: [&OsStr; 3] = ["--fake-nvml".as_ref(), nvml.as_ref(), scripts.path().as_ref()];
+    if let Some(cluster) = Cluster::ready(hosts.len(), &fake) {
+        then(&cluster);
+    }
+}
+
+#[test]
+fn builds_that_lack_what_the_kind_needs_are_told_where_there_are_gpus() {
+    with_gpus(&["n1", "n2"], |cluster| {
+        let client = Client::new(cluster);
+        client.write("hosts.toml", &cluster.hosts_toml(1).replace("slots = 1\n", ""));
+        // a torch for CUDA, with NCCL on n1 and without it on n2
+        for (host, nccl) in [("n1", "True"), ("n2", "False")] {
+            give_torch(cluster, host, "2.4.0", "'12.4'");
+            let init = "from . import version\\n__version__ = \"2.4.0\"\\nclass cuda:\\n    def is_available(): return True\\n\
+                        class distributed:\\n    def is_available(): return True\\n    def is_nccl_available(): return ";
+            cluster.on(host, &format!(
+                "for v in 9 10 11 12 13; do printf '{init}{nccl}\\n' > ~/.local/lib/python3.$v/site-packages/torch/__init__.py; done"
+            ));
+            cluster.on(host, "mkdir -p ~/t && printf 'import torch\\n' > ~/t/any.py");
+            cluster.on(host, "printf 'import torch\\n# init_process_group(\"nccl\")\\n' > ~/t/nccl.py");
+        }
+        let told = json(&client.run(&["doctor", "--json", "--only", "import"]));
+        let without = verdict(&told, "import", "n2");
+        let seen = "torch 2.4.0 of /usr/bin/python3 is built without NCCL";
+        assert_eq!((&without["mark"], &without["evidence"]), (&"look".into(), &seen.into()), "{told:#}");
+        assert_eq!(verdict(&told, "import", "n1")["mark"], "good", "{told:#}");
+        let run = |host: &str, script: &str| {
+            let line = ["run", "-H", host, "--workdir", "~/t", "--kind", "torch", "--", "python3", script];
+            client.run(&line)
+        };
+        let refused = run("n2:1", "nccl.py");
+        assert!(refused.code == 78 && refused.err.contains(seen), "{refused:?}");
+        // each time, as it is not remembered as one that is well
+        assert_eq!(run("n2:1", "nccl.py").code, 78);
+        for (host, script) in [("n2:1", "any.py"), ("n1:1", "nccl.py")] {
+            let fine = run(host, script);
+            assert_eq!(fine.code, 0, "{fine:?}");
+        }
+        // the Open MPI of Debian is built without CUDA: of a launch whose ranks have GPUs it is told
+        if !std::path::Path::new("/usr/bin/ompi_info").exists() {
+            return skip("no ompi_info: apt-get install openmpi-bin");
+        }
+        let looked = client.run(&["run", "--dry-run", "-np", "2", "--kind", "mpi", "--", "./solver"]);
+        assert!(
+            looked.out.contains("Open MPI 4.") && looked.out.contains(" is built without CUDA"),
+            "{looked:?}"
+        );
+    });
 }
 
 #[test]

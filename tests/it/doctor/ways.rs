@@ -212,3 +212,25 @@ fn logins_that_fail_are_told_apart_and_made_to_work_by_what_is_said() {
         assert_eq!(verdict(&told, "logins", host)["mark"], "good", "{told:#}");
     }
 }
+
+#[test]
+fn who_names_the_logins_has_each_pair_of_hosts_tried() {
+    let Some(cluster) = Cluster::ready(5, &[]) else { return };
+    let client = Client::new(&cluster);
+    assert_eq!(client.run(&["hosts", "mesh", "--yes"]).code, 0);
+    // a pair that is not tried among all checks
+    cluster.on("n5", "iptables -I INPUT -s 10.77.0.11 -p tcp --dport 22 -j REJECT --reject-with tcp-reset");
+    let of = |args: &[&str]| {
+        let told = json(&client.run(&[&["doctor", "--json"], args].concat()));
+        let one = verdict(&told, "logins", "n1");
+        (one["mark"].as_str().unwrap().to_owned(), one["evidence"].as_str().unwrap().to_owned())
+    };
+    assert_eq!(of(&[]), ("good".to_owned(), "logs in to n2, n3, n4".to_owned()));
+    let (mark, evidence) = of(&["--only", "logins"]);
+    assert!(
+        mark == "look" && evidence.starts_with("to n5: ") && evidence.contains("Connection refused"),
+        "{evidence}"
+    );
+    cluster.on("n5", "iptables -F INPUT");
+    assert_eq!(of(&["--only", "logins"]), ("good".to_owned(), "logs in to n2, n3, n4, n5".to_owned()));
+}

@@ -53,32 +53,36 @@ impl Wall {
         Self { keeper, ports: range(&text("proc/sys/net/ipv4/ip_local_port_range")) }
     }
 
-    /// What lets TCP from there in.
-    pub(super) fn opened_to(&self, source: &str) -> String {
+    /// What lets TCP from there in, to one port or to all that ranks take.
+    pub(super) fn opened_to(&self, source: &str, port: Option<u16>) -> String {
         let (low, high) = self.ports.unwrap_or(USUAL);
-        let low = low.min(FIRST);
+        let (low, high) = port.map_or((low.min(FIRST), high), |port| (port, port));
+        let between = |sign: &str| if low == high { low.to_string() } else { format!("{low}{sign}{high}") };
         let is_v6 = source.contains(':');
         match self.keeper {
             Some(Keeper::Ufw) => {
-                format!("sudo ufw allow proto tcp from {source} to any port {low}:{high}")
+                format!("sudo ufw allow proto tcp from {source} to any port {}", between(":"))
             }
             Some(Keeper::Firewalld) => {
                 let family = if is_v6 { "ipv6" } else { "ipv4" };
                 format!(
                     "sudo firewall-cmd --permanent --add-rich-rule='rule family={family} source address={source} port \
-                     port={low}-{high} protocol=tcp accept' && sudo firewall-cmd --reload"
+                     port={} protocol=tcp accept' && sudo firewall-cmd --reload",
+                    between("-")
                 )
             }
             Some(Keeper::Nft) => {
                 let family = if is_v6 { "ip6" } else { "ip" };
                 format!(
-                    "sudo nft insert rule inet filter input {family} saddr {source} tcp dport {low}-{high} accept"
+                    "sudo nft insert rule inet filter input {family} saddr {source} tcp dport {} accept",
+                    between("-")
                 )
             }
             Some(Keeper::Iptables) => {
                 let program = if is_v6 { "ip6tables" } else { "iptables" };
-                format!("sudo {program} -I INPUT -p tcp -s {source} --dport {low}:{high} -j ACCEPT")
+                format!("sudo {program} -I INPUT -p tcp -s {source} --dport {} -j ACCEPT", between(":"))
             }
+            None if low == high => format!("let TCP from {source} to port {low} in"),
             None => format!("let TCP from {source} to ports {low} to {high} in"),
         }
     }
@@ -129,7 +133,7 @@ mod tests {
 
     #[test]
     fn each_keeper_of_a_firewall_has_its_own_line() {
-        let of = |keeper| Wall { keeper, ports: Some((40_000, 50_000)) }.opened_to("10.0.0.0/24");
+        let of = |keeper| Wall { keeper, ports: Some((40_000, 50_000)) }.opened_to("10.0.0.0/24", None);
         assert_eq!(
             of(Some(Keeper::Ufw)),
             "sudo ufw allow proto tcp from 10.0.0.0/24 to any port 29400:50000"
@@ -144,7 +148,7 @@ mod tests {
         );
         let firewalld = of(Some(Keeper::Firewalld));
         assert!(firewalld.contains("source address=10.0.0.0/24 port port=29400-50000 protocol=tcp accept'"));
-        let v6 = Wall { keeper: Some(Keeper::Iptables), ports: None }.opened_to("fd00::7");
+        let v6 = Wall { keeper: Some(Keeper::Iptables), ports: None }.opened_to("fd00::7", None);
         assert_eq!(v6, "sudo ip6tables -I INPUT -p tcp -s fd00::7 --dport 29400:60999 -j ACCEPT");
     }
 

@@ -132,6 +132,7 @@ pub(super) fn look(model: &mut Model, plan: &LaunchPlan) -> Vec<Effect> {
         image,
         uses,
         controller,
+        ports: needs::ports(&plan.spec, &plan.hosts),
     });
     // one host has nothing to differ from
     let is_wanted = !reading.is_empty() || (hosts.len() > 1 && !paths.is_empty());
