@@ -152,8 +152,10 @@ pub fn run(
         let mut failed = missed(&beyond, &asked, &names);
         let mut surplus = surplus(beyond, &store, &asked, &names);
         if let Some(limit) = by_age {
-            surplus.splice(..0, on_hosts::surplus(limit, rules.why(Beyond::Age), &recorded, &asked));
-            on_hosts::silent(&asked, &failed).iter().for_each(|words| note(words));
+            surplus.splice(..0, on_hosts::surplus(limit, &rules.why(Beyond::Age), &recorded, &asked));
+            for words in on_hosts::silent(&asked, &failed) {
+                note(&words);
+            }
         }
         let (count, size) = sum(&surplus);
         if !args.json {
@@ -162,7 +164,7 @@ pub fn run(
         let (mut freed, mut is_stuck) = (0, false);
         if count > 0 && !args.dry_run {
             let what = if count == 1 { "1 run".to_owned() } else { format!("{count} runs") };
-            confirm(&format!("Delete {what}, {}?", bytes(size)), args.yes).await?;
+            confirm(&format!("Delete {what}, {}?", size_here(&surplus, size)), args.yes).await?;
             // the hosts first: of a run that is not recorded here any more nothing would be deleted there again
             if let Some(session) = &mut session {
                 let undone = forget(session, &surplus, &asked.inventory, &names).await;
@@ -184,7 +186,7 @@ pub fn run(
             to_stdout(&format!("{text}\n"))?;
         } else if !args.dry_run && count > 0 {
             let deleted = surplus.iter().filter(|run| run.deleted).count();
-            to_stdout(&format!("{deleted} deleted, {} freed\n", bytes(freed)))?;
+            to_stdout(&format!("{deleted} deleted, {} freed\n", size_here(&surplus, freed)))?;
         }
         for (host, why) in &failed {
             note(&about(host, why));
@@ -304,6 +306,12 @@ fn sum(surplus: &[Surplus]) -> (usize, u64) {
     going.fold((0, 0), |(count, sum), run| (count + 1, sum + run.bytes))
 }
 
+/// What recordings take; how much hosts keep is not known.
+fn size_here(surplus: &[Surplus], size: u64) -> String {
+    let here = if surplus.iter().all(|run| run.recorded) { "" } else { " here" };
+    bytes(size) + here
+}
+
 /// A row a run, then the sum.
 fn shown(surplus: &[Surplus]) -> String {
     let mut text = String::new();
@@ -336,7 +344,7 @@ fn shown(surplus: &[Surplus]) -> String {
     match sum(surplus) {
         (0, _) => text.push_str("no run is to be deleted\n"),
         (count, size) => {
-            let _ = writeln!(text, "{count} to be deleted, {}", bytes(size));
+            let _ = writeln!(text, "{count} to be deleted, {}", size_here(surplus, size));
         }
     }
     text

@@ -354,9 +354,10 @@ fn judge(tried: &[Tried]) -> Verdict {
         return Verdict::bad(format!("{}: {words}", one.module), known.cause, known.remedy).may_run();
     }
     if let Some(one) = tried.iter().find(|one| one.is_late) {
-        let again = match one.is_given_up {
-            true => " twice; for a day launches try it no more, `hvtui doctor --only import` does",
-            false => ": a file system that is slow, or busy processors",
+        let again = if one.is_given_up {
+            " twice; for a day launches try it no more, `hvtui doctor --only import` does"
+        } else {
+            ": a file system that is slow, or busy processors"
         };
         let (python, module, seconds) = (&one.python, &one.module, PATIENCE.as_secs_f64());
         return Verdict::unknown(format!("{python} has not imported {module} in {seconds:.1} s{again}"));

@@ -34,7 +34,16 @@ const VERSION: u32 = 1;
 
 struct Lines;
 
-/// A line.
+/// The first line.
+#[derive(Serialize)]
+struct First {
+    r#type: &'static str,
+    version: u32,
+    #[serde(flatten)]
+    rest: Value,
+}
+
+/// Another line.
 #[derive(Serialize)]
 struct Line<'a> {
     r#type: &'static str,
@@ -111,7 +120,7 @@ impl Sink for Lines {
 }
 
 /// The first line.
-fn of_run(run: &Run<'_>) -> Value {
+fn of_run(run: &Run<'_>) -> First {
     let clocks = run.clocks.hosts().filter(|host| run.chosen.has_host(host)).filter_map(|host| {
         let clock = run.clocks.of(host)?;
         Some(json!({
@@ -120,9 +129,7 @@ fn of_run(run: &Run<'_>) -> Value {
         }))
     });
     let spec = run.spec;
-    let mut first = json!({
-        "type": "run",
-        "version": VERSION,
+    let mut rest = json!({
         "hvtui": env!("CARGO_PKG_VERSION"),
         "origin_unix_us": run.start,
         "clocks": clocks.collect::<Vec<_>>(),
@@ -136,10 +143,10 @@ fn of_run(run: &Run<'_>) -> Value {
         ("outcome", run.outcome.map(|outcome| json!(outcome.summary))),
     ] {
         if let Some(value) = value {
-            first[name] = value;
+            rest[name] = value;
         }
     }
-    first
+    First { r#type: "run", version: VERSION, rest }
 }
 
 /// A step, then its phases in the order in which they began.

@@ -19,17 +19,12 @@ pub(super) fn ids(listing: &Listing) -> BTreeSet<RunId> {
 }
 
 /// Runs without a recording here of which nothing has been written on any host for longer than `limit`, newest first.
-pub(super) fn surplus(
-    limit: Duration,
-    why: String,
-    recorded: &BTreeSet<RunId>,
-    asked: &Asked,
-) -> Vec<Surplus> {
+pub(super) fn surplus(limit: Duration, why: &str, recorded: &BTreeSet<RunId>, asked: &Asked) -> Vec<Surplus> {
     let told = asked.inventory.shares.iter().rev().filter(|(run, _)| !recorded.contains(run));
     told.filter_map(|(run, shares)| {
         let quiet_s = shares.values().map(|share| share.quiet_s).min().flatten()?;
         let is_old = Duration::from_secs(quiet_s) > limit;
-        is_old.then(|| of_hosts(run, shares, why.clone(), asked))
+        is_old.then(|| of_hosts(run, shares, why.to_owned(), asked))
     })
     .collect()
 }
