@@ -1,4 +1,4 @@
-//! One JSON object a line, for `jq`, DuckDB and scripts: first the run, then one line a step, phase of a step, allreduce, line,
+//! One JSON object a line, for `jq`, `DuckDB` and scripts: first the run, then one line a step, phase of a step, allreduce, line,
 //! sample and whatever else happened. What all lines have comes first in them.
 
 use std::io::{self, Write};
