@@ -501,7 +501,7 @@ impl EventSource for Live {
                 self.unless(asked);
             }
             Effect::AskHosts => {
-                self.recorded.session().list_some_runs(ListRuns { newest: NEWEST, oldest: 0 })
+                self.recorded.session().list_some_runs(ListRuns { newest: NEWEST, oldest: 0 });
             }
             Effect::Answer(number, answer) => {
                 if let Some(sender) = self.unanswered.remove(&number) {
