@@ -196,7 +196,10 @@ mod tests {
         let host = HostId::from("a");
         let own = Identity::own().unwrap();
         let gone = Identity { start: own.start + 1, ..own.clone() };
-        let long_ago = FileTimes::new().set_modified(SystemTime::now() - Duration::from_secs(7200));
+        let long_ago = FileTimes::new().set_modified(
+            SystemTime::UNIX_EPOCH + Duration::from_micros(clock::now().0.unsigned_abs())
+                - Duration::from_secs(7200),
+        );
         let quiet = |number, phase, supervisor: &Identity| {
             let run = RunId::new(number, 1);
             let dir = RunDir::create(&config.state_dir, &run, &host).unwrap();

@@ -258,7 +258,8 @@ fn json_of(ended: &Ended) -> Value {
 
 /// Has both hosts' shares of a run look as if nothing had been written there for 40 days.
 fn make_old(cluster: &Cluster, run: &str) {
-    let then = SystemTime::now() - Duration::from_secs(40 * 86_400);
+    let now = Duration::from_micros(hvtui::clock::now().0.unsigned_abs());
+    let then = SystemTime::UNIX_EPOCH + now - Duration::from_secs(40 * 86_400);
     for host in ["n1", "n2"] {
         let folder = cluster.spool(host, run).expect("its share");
         File::open(folder).unwrap().set_times(FileTimes::new().set_modified(then)).unwrap();
