@@ -1,11 +1,15 @@
 //! Tells which runs this host knows, from their files alone: a client that launched none of them can attach
 //! to them. A live one is always told.
 
+use std::os::unix::fs::MetadataExt;
+
 use super::AgentConfig;
 use super::outgoing::Outgoing;
+use crate::clock;
 use crate::domain::ids::{HostId, Rank, RunId};
 use crate::domain::run::{HostRun, RunStage};
 use crate::domain::run_status::HostRunStatus;
+use crate::domain::time::Stamp;
 use crate::procs::identity::Identity;
 use crate::supervise::SuperviseError;
 use crate::supervise::adopt;
@@ -18,14 +22,16 @@ const MESSAGE_BYTES: usize = 256 << 10;
 /// A run that takes more is told without its whole spec.
 const SHARE_BYTES: usize = 768 << 10;
 
-/// Sends the newest runs, newest first, then older ones that are live, in as many messages as it takes.
+/// Sends the newest runs, newest first, then older ones that are live or among the oldest asked for, in as many messages as
+/// it takes.
 pub(super) fn tell(config: &AgentConfig, asked: ListRuns, out: &Outgoing) {
     let most = match asked.newest {
         0 => ListRuns::MOST,
         newest => ListRuns::MOST.min(newest as usize),
     };
+    let oldest = ListRuns::MOST.min(asked.oldest as usize);
     let (mut shares, mut bytes) = (Vec::new(), 0);
-    for (share, size) in chosen(config, most).map(fitting) {
+    for (share, size) in chosen(config, most, oldest).map(fitting) {
         if bytes + size > MESSAGE_BYTES && !shares.is_empty() {
             let full = Runs { shares: std::mem::take(&mut shares), last: false };
             if !out.control_blocking(FromAgent::Runs(full)) {
@@ -39,15 +45,16 @@ pub(super) fn tell(config: &AgentConfig, asked: ListRuns, out: &Outgoing) {
     out.control_blocking(FromAgent::Runs(Runs { shares, last: true }));
 }
 
-/// The shares of the `most` newest runs and of those older ones that are live. What can't be read is left out and logged.
-fn chosen(config: &AgentConfig, most: usize) -> impl Iterator<Item = HostRunStatus> {
+/// The shares of the `most` newest runs, of the `oldest`, and of those between that are live. What can't be read is left out
+/// and logged.
+fn chosen(config: &AgentConfig, most: usize, oldest: usize) -> impl Iterator<Item = HostRunStatus> {
     let found = RunDir::list(&config.state_dir).unwrap_or_else(|error| {
         tracing::warn!(%error, "the runs of this host can't be listed");
         Vec::new()
     });
-    let mut told = 0;
-    found.into_iter().filter_map(move |(run, host)| {
-        let is_beyond = told >= most;
+    let (mut told, among_oldest) = (0, found.len().saturating_sub(oldest));
+    found.into_iter().enumerate().filter_map(move |(at, (run, host))| {
+        let is_beyond = told >= most && at < among_oldest;
         if is_beyond && !may_live(config, &run, &host) {
             return None;
         }
@@ -103,6 +110,7 @@ pub(super) fn share(
         exits: std::collections::BTreeMap::new(),
         spec: spec.and_then(|spec| spec.run_spec),
         ranks,
+        quiet_s: None,
     };
     for rank in share.ranks.clone() {
         if let Some(started) = dir.read_json::<Started>(&started_file(rank))? {
@@ -113,7 +121,22 @@ pub(super) fn share(
             share.exits.insert(rank, exit);
         }
     }
+    if !share.live {
+        share.quiet_s = Some(quiet_s(&dir, state.phase)?);
+    }
     Ok(Some(share))
+}
+
+/// How long nothing has been written of a run that has ended. The last that a supervisor writes are names in the folder; of
+/// one that came to no end its ranks may have written later.
+fn quiet_s(dir: &RunDir, phase: Phase) -> Result<u64, SuperviseError> {
+    let mut last = dir.written()?;
+    if phase != Phase::Ended {
+        let metadata = |name: String| std::fs::symlink_metadata(dir.path().join(name)).ok();
+        let modified = dir.names()?.into_iter().filter_map(metadata).map(|about| about.mtime());
+        last = last.max(Stamp(modified.max().unwrap_or_default().saturating_mul(1_000_000)));
+    }
+    Ok(clock::now().micros_since(last).max(0).unsigned_abs() / 1_000_000)
 }
 
 fn stage(phase: Phase) -> RunStage {
@@ -127,6 +150,9 @@ fn stage(phase: Phase) -> RunStage {
 
 #[cfg(test)]
 mod tests {
+    use std::fs::{File, FileTimes};
+    use std::time::{Duration, SystemTime};
+
     use super::*;
 
     #[test]
@@ -155,9 +181,40 @@ mod tests {
                 run
             })
             .collect();
-        let told = |most| chosen(&config, most).map(|share| share.run).collect::<Vec<_>>();
+        let told = |most, oldest| chosen(&config, most, oldest).map(|share| share.run).collect::<Vec<_>>();
         let [live, orphan, old, _, newest] = &ids[..] else { unreachable!() };
-        assert_eq!(told(1), [newest.clone(), live.clone()]);
-        assert_eq!(told(9), [newest.clone(), old.clone(), orphan.clone(), live.clone()]);
+        assert_eq!(told(1, 0), [newest.clone(), live.clone()]);
+        assert_eq!(told(9, 0), [newest.clone(), old.clone(), orphan.clone(), live.clone()]);
+        assert_eq!(told(1, 2), [newest.clone(), orphan.clone(), live.clone()], "the oldest, too");
+    }
+
+    #[test]
+    fn how_long_a_run_has_been_quiet_is_told_once_nothing_of_it_lives() {
+        let home = tempfile::tempdir().unwrap();
+        let state_dir = home.path().join("hvtui");
+        let config = AgentConfig { exe: "/bin/true".into(), state_dir, build: String::new() };
+        let host = HostId::from("a");
+        let own = Identity::own().unwrap();
+        let gone = Identity { start: own.start + 1, ..own.clone() };
+        let long_ago = FileTimes::new().set_modified(
+            SystemTime::UNIX_EPOCH + Duration::from_micros(clock::now().0.unsigned_abs())
+                - Duration::from_secs(7200),
+        );
+        let quiet = |number, phase, supervisor: &Identity| {
+            let run = RunId::new(number, 1);
+            let dir = RunDir::create(&config.state_dir, &run, &host).unwrap();
+            dir.write_json(STATE, &State::of_test(phase, supervisor.clone())).unwrap();
+            // a rank writes on into its file, which changes nothing in the folder
+            let out = dir.append("rank-0.out").unwrap();
+            if phase == Phase::Ended {
+                out.set_times(long_ago).unwrap();
+            }
+            File::open(dir.path()).unwrap().set_times(long_ago).unwrap();
+            File::open(dir.path().join(STATE)).unwrap().set_times(long_ago).unwrap();
+            share(&config, &run, &host).unwrap().unwrap().quiet_s
+        };
+        assert_eq!(quiet(1, Phase::Running, &own), None);
+        assert!(quiet(2, Phase::Ended, &gone).is_some_and(|seconds| (7200..7300).contains(&seconds)));
+        assert!(quiet(3, Phase::Running, &gone).is_some_and(|seconds| seconds < 100), "its rank wrote last");
     }
 }

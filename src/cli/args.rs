@@ -503,7 +503,7 @@ pub fn horovodrun_spellings(args: impl IntoIterator<Item = OsString>) -> Vec<OsS
         let told_as = match np {
             Some("") if text == "-np" => OsString::from("--np"),
             Some(rest) if rest.parse::<u32>().is_ok() => OsString::from(format!("--np={rest}")),
-            _ if is_behind_screens && export::screen(text).is_ok() => {
+            _ if is_behind_screens && export::is_meant_as_screen(text) => {
                 told.pop();
                 OsString::from(format!("--screens={text}"))
             }

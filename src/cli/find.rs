@@ -195,6 +195,7 @@ mod tests {
             started: Vec::new(),
             exits: BTreeMap::new(),
             spec: None,
+            quiet_s: None,
         }
     }
 

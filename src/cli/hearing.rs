@@ -11,6 +11,7 @@ use crate::domain::ids::HostId;
 use crate::domain::run_status::RunInventory;
 use crate::launcher::session::{Output, Session};
 use crate::ssh::Prompter;
+use crate::wire::message::ListRuns;
 
 /// What came of asking.
 #[derive(Debug, Default)]
@@ -28,9 +29,20 @@ pub(crate) async fn ask(
     prompter: &Prompter,
     enough: impl Fn(&RunInventory) -> bool,
 ) -> Asked {
+    ask_for(session, ListRuns::default(), patience, prompter, enough).await
+}
+
+/// The same for some runs of each host.
+pub(crate) async fn ask_for(
+    session: &mut Session,
+    which: ListRuns,
+    patience: Duration,
+    prompter: &Prompter,
+    enough: impl Fn(&RunInventory) -> bool,
+) -> Asked {
     let mut answers = Asked::default();
     let mut due: BTreeSet<HostId> = session.hosts().iter().map(|host: &HostConfig| host.id.clone()).collect();
-    session.list_runs();
+    session.list_some_runs(which);
     // what a person types takes its time
     let hearing = async {
         while !due.is_empty() && !enough(&answers.inventory) {

@@ -182,6 +182,7 @@ fn a_host_tells_its_runs_when_it_is_asked_and_not_without_end() {
         started: Vec::new(),
         exits: [].into(),
         spec: None,
+        quiet_s: None,
     };
     let list = |last| FromAgent::Runs(Runs { shares: (0..600).map(share).collect(), last });
     let mut ingress = following(3);

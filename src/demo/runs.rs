@@ -208,6 +208,7 @@ impl SimulatedRun {
             started: self.ranks.iter().map(|rank| rank.rank).collect(),
             exits: self.ranks.iter().filter_map(ended).collect(),
             spec: self.plan.run_spec.clone(),
+            quiet_s: self.is_over().then_some(0),
         }
     }
 }

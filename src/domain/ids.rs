@@ -86,6 +86,11 @@ impl RunId {
         &self.0
     }
 
+    /// When it was launched, in milliseconds since the Unix epoch.
+    pub fn unix_ms(&self) -> u64 {
+        ulid::Ulid::from_string(&self.0).map_or(0, |id| id.timestamp_ms())
+    }
+
     /// The last four characters: what screens show and people type.
     pub fn short(&self) -> &str {
         self.0.get(self.0.len().saturating_sub(4)..).unwrap_or(&self.0)

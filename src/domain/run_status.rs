@@ -38,6 +38,9 @@ pub struct HostRunStatus {
     /// The whole run, where the client that launched it left that there.
     #[serde(default)]
     pub spec: Option<Box<RunSpec>>,
+    /// For how many seconds nothing has been written of it there; not told while anything of it lives.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub quiet_s: Option<u64>,
 }
 
 /// How a run stands, by its recording and its hosts together.
@@ -211,6 +214,7 @@ mod tests {
             started: Vec::new(),
             exits: BTreeMap::new(),
             spec: (host == "b").then(|| Box::new(spec())),
+            quiet_s: None,
         }
     }
 

@@ -279,13 +279,13 @@ impl Session {
 
     /// Asks every host for the runs that it knows; [`Output::Found`] comes from each that is or gets connected.
     pub fn list_runs(&mut self) {
-        self.list_newest_runs(0);
+        self.list_some_runs(ListRuns::default());
     }
 
-    /// The same for the `newest` runs of each host; 0 for all.
-    pub fn list_newest_runs(&mut self, newest: u32) {
+    /// The same for some runs of each host.
+    pub fn list_some_runs(&mut self, which: ListRuns) {
         for host in &self.hosts {
-            self.cluster.send(&host.id, ToAgent::ListRuns(ListRuns { newest }));
+            self.cluster.send(&host.id, ToAgent::ListRuns(which));
         }
     }
 

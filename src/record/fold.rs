@@ -175,8 +175,15 @@ impl Fold {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::domain::analysis::fixtures::{START, spec, timing};
+    use crate::domain::clock_fit::ClockSample;
     use crate::domain::event::{Envelope, Event, Origin};
-    use crate::domain::ids::RunId;
+    use crate::domain::gpu::{GpuSample, Reading};
+    use crate::domain::host::HostSample;
+    use crate::domain::ids::{HostId, Rank, RunId};
+    use crate::domain::log::{LogLine, Stream};
+    use crate::domain::run::RunSpec;
+    use crate::domain::time::HostTime;
 
     /// One event each 20 s.
     fn chunk(number: i64) -> Vec<Timed> {
@@ -198,5 +205,76 @@ mod tests {
         assert!(fold.jump_towards(Stamp(0)));
         assert_eq!(fold.chunk(), 1);
         assert!(!fold.jump_towards(Stamp(10_000_000)), "nothing behind it is folded");
+    }
+
+    /// One second of a run of two ranks: a step and a line of each, the host's values, a ping.
+    fn second(second: u64, spec: &RunSpec) -> Vec<Timed> {
+        let at = START.plus_micros(second as i64 * 1_000_000);
+        let host = || Origin::Host(HostId::from("gpu-a"));
+        let t = HostTime(second * 1_000_000);
+        let clock = ClockSample { host_time: t, offset_us: START.0, rtt_us: 80 + (second % 7) as u32 };
+        let sample = HostSample { gpus: vec![GpuSample::unknown(0), GpuSample::unknown(1)], ..host_sample() };
+        let of_host =
+            [Event::ClockSampled { sample: clock }, Event::HostSampled { sample: Arc::new(sample) }];
+        let mut told: Vec<(Origin, Event)> = of_host.into_iter().map(|event| (host(), event)).collect();
+        for rank in [0, 1] {
+            let origin = Origin::Rank(spec.id.clone(), Rank(rank));
+            let mut timing = timing(second + 1, [5, 200, 400, 20 + 3 * rank, 100, 50]);
+            timing.start = t;
+            let text = format!("epoch {} step {second} loss 0.{second}", second / 100);
+            let line = LogLine {
+                rank: Rank(rank),
+                stream: Stream::Stdout,
+                offset: second * 40,
+                text,
+                elided: 0,
+                t: Some(t),
+            };
+            told.push((origin.clone(), Event::StepDone { timing: Arc::new(timing) }));
+            told.push((origin, Event::LogPrinted { line: Arc::new(line) }));
+        }
+        let timed = |(number, (origin, event)): (usize, (Origin, Event))| {
+            let seq = second * 6 + number as u64 + 1;
+            Timed { time: at, envelope: Envelope { seq, at, origin, event } }
+        };
+        told.into_iter().enumerate().map(timed).collect()
+    }
+
+    fn host_sample() -> HostSample {
+        HostSample {
+            cpu_percent: Reading::Value(12.5),
+            memory_used: Reading::Value(33 << 30),
+            load: Reading::Value([1.5, 1.25, 1.0]),
+            net_rx: Reading::Value(1 << 20),
+            net_tx: Reading::Value(2 << 20),
+            gpus: Vec::new(),
+        }
+    }
+
+    #[test]
+    fn what_is_kept_of_a_long_run_does_not_grow_with_it() {
+        let (spec, mut fold) = (spec(2), Fold::new(Arc::default()));
+        let created = Event::RunCreated { spec: Arc::new(spec.clone()) };
+        let origin = Origin::Run(spec.id.clone());
+        let first = Timed { time: START, envelope: Envelope { seq: 0, at: START, origin, event: created } };
+        fold.take(&[first], START, START);
+        let mut bytes = Vec::new();
+        // chunks of ten seconds, as long as a recorder holds events back at most
+        for hour in 0..8 {
+            for begin in (hour * 3600..(hour + 1) * 3600).step_by(10) {
+                let chunk: Vec<Timed> = (begin..begin + 10).flat_map(|at| second(at, &spec)).collect();
+                fold.take(&chunk, chunk[0].time, Stamp(i64::MAX));
+                assert!(fold.checkpoints.len() <= MOST_CHECKPOINTS);
+            }
+            bytes.push(rmp_serde::to_vec_named(fold.world()).unwrap().len());
+        }
+        assert!(bytes[7] < 8 << 20, "{bytes:?}");
+        assert!(bytes[7] <= bytes[3] + bytes[3] / 20, "a state of eight hours is one of four: {bytes:?}");
+        let held =
+            |checkpoint: &Checkpoint| checkpoint.world.runs.values().map(RunState::steps_held).sum::<usize>();
+        let held: usize = fold.checkpoints.iter().map(held).sum();
+        assert!(held <= MOST_STEPS && fold.checkpoints.len() >= LEAST_CHECKPOINTS, "{held}");
+        let way = fold.checkpoints.windows(2).map(|two| two[1].chunk - two[0].chunk).max();
+        assert!(way <= Some(2880 / (MOST_CHECKPOINTS / 4)), "and they are spread over all of it: {way:?}");
     }
 }

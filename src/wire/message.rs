@@ -280,14 +280,22 @@ pub struct ListRuns {
     /// At most so many, the newest, and all live ones; 0 for [`Self::MOST`].
     #[serde(default)]
     pub newest: u32,
+    /// So many of the oldest beside them, at most [`Self::MOST`].
+    #[serde(default, skip_serializing_if = "is_none")]
+    pub oldest: u32,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
+fn is_none(count: &u32) -> bool {
+    *count == 0
 }
 
 impl ListRuns {
-    /// The most runs that an agent tells, but for live ones; older ones have to be named.
+    /// The most runs that an agent tells of each end, but for live ones; others have to be named.
     pub const MOST: usize = 500;
 }
 
-/// Runs of a host: the newest, newest first, then older ones that are live.
+/// Runs of a host: the newest, newest first, then older ones that are live or among the oldest that were asked for.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Runs {
     /// Some of them.

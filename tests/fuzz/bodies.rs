@@ -7,9 +7,10 @@ use std::collections::BTreeMap;
 use std::io::Write;
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::OnceLock;
+use std::sync::{Mutex, OnceLock, PoisonError};
 
 use bytes::BytesMut;
+use flate2::Crc;
 use hvtui::cluster::ingress::{Ingress, Verdict};
 use hvtui::cluster::lines::RankFiles;
 use hvtui::domain::collectives::{dump, ras};
@@ -27,8 +28,9 @@ use hvtui::domain::text::sanitize;
 use hvtui::domain::time::Stamp;
 use hvtui::domain::waiting::Waiting;
 use hvtui::domain::world::World;
+use hvtui::record::export::kernels::{self, Part};
 use hvtui::record::import::{Asked, Place, import};
-use hvtui::record::{Reader, Writer, marks, waits};
+use hvtui::record::{Player, Reader, Writer, marks, waits};
 use hvtui::report::waits_table;
 use hvtui::ssh::HostKey;
 use hvtui::ssh::config::{Question, understand};
@@ -540,4 +542,151 @@ fn times_head() -> Vec<u8> {
     let boot = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").expect("/proc");
     let boot = u128::from_str_radix(&boot.trim().replace('-', ""), 16).expect("a boot");
     [&b"hvtimes1"[..], &boot.to_be_bytes()].concat()
+}
+
+/// A kernel trace that a rank has written, by itself and beside a good one: one trace comes of them that can be read, or it is refused
+/// with words. How many events it has.
+pub(crate) fn kernel_traces(data: &[u8]) -> u64 {
+    let folder = tempfile::tempdir().expect("a folder");
+    let part = |name: &str, bytes: &[u8], shift_us| {
+        let path = folder.path().join(name);
+        std::fs::write(&path, bytes).expect("a file");
+        Part { path, name: name.to_owned(), pid: 42, shift_us }
+    };
+    let (other, good) = (part("other", data, None), part("good", GOOD_TRACE.as_bytes(), Some(-2_000_000)));
+    let mut events = 0;
+    for parts in [vec![other.clone()], vec![good.clone(), other.clone()], vec![other, good]] {
+        let mut merged = Vec::new();
+        match kernels::merge(&parts, &mut merged) {
+            Ok(count) => {
+                let whole: serde_json::Value = serde_json::from_slice(&merged).expect("JSON");
+                let all = whole["traceEvents"].as_array().expect("a list");
+                assert_eq!(all.len() as u64, count);
+                assert!(all.iter().all(serde_json::Value::is_object));
+                let is_placed = |event: &&serde_json::Value| event["name"] == "gemm of the good one";
+                assert_eq!(all.iter().filter(is_placed).count() >= 1, parts.len() > 1);
+                events += count;
+            }
+            Err(error) => assert!(error.to_string().starts_with("kernel trace of other: "), "{error}"),
+        }
+    }
+    events
+}
+
+const GOOD_TRACE: &str = r#"{"baseTimeNanoseconds": 1790857026000000000, "traceEvents": [
+    {"ph": "X", "cat": "kernel", "name": "gemm of the good one", "pid": 0, "tid": 7, "ts": 4530.25, "dur": 3}]}"#;
+
+/// What lies beside a recording, by the first byte: records behind the one that names this program, where chunks lie, a state of the
+/// run, what a record is about. Nothing of the first and last is believed, and none of them harms. How many events there were.
+pub(crate) fn states(data: &[u8]) -> usize {
+    static KEPT: OnceLock<Mutex<Kept>> = OnceLock::new();
+    let Some((form, data)) = data.split_first() else { return 0 };
+    let kept = KEPT.get_or_init(|| Mutex::new(Kept::new())).lock().unwrap_or_else(PoisonError::into_inner);
+    let mut bytes = kept.head.clone();
+    match form % 4 {
+        0 => bytes.extend_from_slice(data),
+        1 => put(&mut bytes, &kept.index, &stored(data)),
+        2 => put(&mut bytes, &kept.state, &stored(data)),
+        _ => put(&mut bytes, data, &[]),
+    }
+    std::fs::write(&kept.states, &bytes).expect("a file");
+    let Ok(mut player) = Player::open(&kept.recording) else { return 0 };
+    player.seek(player.state().end);
+    let mut world = None;
+    for now in 0..1_000 {
+        let told = player.advance(Stamp(now));
+        world = told.reset.or(world);
+        if told.reading.is_none() {
+            break;
+        }
+    }
+    if matches!(form % 4, 0 | 3) {
+        assert!(world.is_some_and(|world| *world == kept.world), "it is believed");
+    }
+    let Ok(reader) = Reader::open(&kept.recording) else { return 0 };
+    reader.envelopes(..).take(200_000).flatten().count()
+}
+
+/// A recording where hvtui puts them, with what is kept beside it.
+struct Kept {
+    _folder: tempfile::TempDir,
+    recording: std::path::PathBuf,
+    states: std::path::PathBuf,
+    /// What the file begins with that is kept there.
+    head: Vec<u8>,
+    /// What the records are about that tell where the chunks lie, and of a state.
+    index: Vec<u8>,
+    state: Vec<u8>,
+    /// The run at its end.
+    world: World,
+}
+
+impl Kept {
+    fn new() -> Self {
+        let folder = tempfile::tempdir().expect("a folder");
+        let run = RunId::new(1, 1);
+        let recording = folder.path().join(run.as_str()).join("run.mcap");
+        std::fs::create_dir(recording.parent().expect("a folder")).expect("a folder");
+        let mut writer = Writer::new(std::fs::File::create(&recording).expect("a file")).expect("a writer");
+        let created = Event::RunCreated { spec: Arc::new(run_of_one(run.clone())) };
+        writer
+            .push(Envelope { seq: 0, at: Stamp(0), origin: Origin::Run(run.clone()), event: created })
+            .expect("a file");
+        // many, so that a state of them is kept, and such that they take their place, so that where they lie is
+        let mut random = 7_u64;
+        for seq in 1..85_000 {
+            random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            let event =
+                Event::MetricReported { name: "loss".to_owned(), value: random as f64, step: Some(random) };
+            let origin = Origin::Rank(run.clone(), Rank(0));
+            writer.push(Envelope { seq, at: Stamp(seq as i64 * 1_000), origin, event }).expect("a file");
+        }
+        writer.finish().expect("a file");
+        let states = recording.with_file_name("run.mcap.states");
+        let mut player = Player::open(&recording).expect("a recording");
+        player.seek(player.state().end);
+        let mut world = None;
+        while world.is_none() {
+            world = player.advance(Stamp(0)).reset;
+        }
+        drop(player);
+        let bytes = std::fs::read(&states).expect("what is kept");
+        let records = records(&bytes);
+        let about = |kind: &[u8]| {
+            let of_kind = |head: &&&[u8]| head.windows(kind.len()).any(|part| part == kind);
+            let heads: Vec<&[u8]> = records.iter().map(|(head, ..)| *head).collect();
+            heads.iter().find(of_kind).expect("a record").to_vec()
+        };
+        let (_, _, end) = records[0];
+        let (head, index, state) = (bytes[..end].to_vec(), about(b"Index"), about(b"State"));
+        Self { _folder: folder, recording, states, head, index, state, world: *world.expect("a world") }
+    }
+}
+
+/// The records of a file of states: their heads, their data, and where they end.
+fn records(bytes: &[u8]) -> Vec<(&[u8], &[u8], usize)> {
+    let (mut at, mut found) = (16, Vec::new());
+    while at + 16 <= bytes.len() {
+        let number = |place: usize| {
+            let number: [u8; 4] = bytes[at + place * 4..][..4].try_into().expect("four bytes");
+            u32::from_le_bytes(number) as usize
+        };
+        let (head, data) = (at + 16, at + 16 + number(0));
+        at = data + number(1);
+        found.push((&bytes[head..data], &bytes[data..at], at));
+    }
+    found
+}
+
+fn put(to: &mut Vec<u8>, head: &[u8], data: &[u8]) {
+    let crc = |bytes: &[u8]| {
+        let mut crc = Crc::new();
+        crc.update(bytes);
+        crc.sum()
+    };
+    for number in [head.len() as u32, data.len() as u32, crc(head), crc(data)] {
+        to.extend_from_slice(&number.to_le_bytes());
+    }
+    to.extend_from_slice(head);
+    to.extend_from_slice(data);
 }

@@ -286,6 +286,7 @@ fn a_live_run_that_is_not_opened_here_is_announced_once() {
         started: Vec::new(),
         exits: [].into(),
         spec: None,
+        quiet_s: None,
     };
     let mut inventory = RunInventory::default();
     inventory.take(&"gpu-a".into(), vec![share], true);

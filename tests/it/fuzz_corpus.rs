@@ -130,6 +130,18 @@ fn waits() {
     assert!(seed("two_ranks") && !seed("later"));
 }
 
+#[test]
+fn kernel_traces() {
+    over_corpus("kernel_traces", bodies::kernel_traces);
+    let path = format!("{}/tests/fuzz/corpus/kernel_traces/torch", env!("CARGO_MANIFEST_DIR"));
+    assert!(bodies::kernel_traces(&std::fs::read(path).expect("a seed")) > 30);
+}
+
+#[test]
+fn states() {
+    over_corpus("states", bodies::states);
+}
+
 /// Else the fuzzer would only ever see what nothing is said of.
 #[test]
 fn the_seeds_of_what_ranks_write_are_read() {

@@ -370,6 +370,49 @@ fn what_is_hidden_of_the_allreduce_has_a_lane_below_the_selected_rank() {
     shoot("lanes-network", hiding(), &[(80, 24), (120, 40)], COLOR);
 }
 
+/// NCCL tells of an allreduce that begins now.
+fn collective(story: &mut Story, rank: u32, seq: u64, dur_ns: u64) {
+    let timing = CollectiveTiming {
+        comm: CommId(7),
+        ranks: 2,
+        comm_rank: rank,
+        func: "AllReduce".to_owned(),
+        seq,
+        bytes: 1 << 20,
+        datatype: String::new(),
+        t: Some(HostTime((story.at.0 - CLOCK_OFFSET) as u64)),
+        dur_ns,
+        gpu_ns: None,
+        every: 1,
+        lost: 0,
+    };
+    story.rank(rank, Event::CollectiveDone { timing: Box::new(timing) });
+}
+
+#[test]
+fn where_nccl_tells_no_more_the_steps_tell_of_communication() {
+    let mut story = training();
+    for seq in 1..=20 {
+        collective(&mut story, 1, seq, 30_000_000);
+        story.wait_ms(60);
+    }
+    for step in 121..=320 {
+        for rank in 0..4 {
+            story.step_hiding(rank, step, 0.1, phases(0), 14_000);
+        }
+        story.wait_ms(62);
+    }
+    press(&mut story, "t");
+    press(&mut story, "ssj");
+    story.send(Msg::Resize(120, 40));
+    for zoom in ["", "f"] {
+        press(&mut story, zoom);
+        let shown: Vec<char> = lane(&story, "network").chars().collect();
+        let busy = |part: &[char]| part.iter().filter(|glyph| "wx".contains(**glyph)).count();
+        assert!(busy(&shown[shown.len() / 2..]) > shown.len() / 8, "{}", shown.iter().collect::<String>());
+    }
+}
+
 #[test]
 fn collectives_of_nccl_have_a_lane_where_no_steps_are_told() {
     let mut story = Story::new(&["gpu-a"]);
@@ -380,22 +423,7 @@ fn collectives_of_nccl_have_a_lane_where_no_steps_are_told() {
     story.clock("gpu-a", 0);
     for seq in 1..=400 {
         for rank in 0..2 {
-            let t = Some(HostTime((story.at.0 - CLOCK_OFFSET) as u64));
-            let timing = CollectiveTiming {
-                comm: CommId(7),
-                ranks: 2,
-                comm_rank: rank,
-                func: "AllReduce".to_owned(),
-                seq,
-                bytes: 1 << 20,
-                datatype: String::new(),
-                t,
-                dur_ns: 80_000_000,
-                gpu_ns: None,
-                every: 1,
-                lost: 0,
-            };
-            story.rank(rank, Event::CollectiveDone { timing: Box::new(timing) });
+            collective(&mut story, rank, seq, 80_000_000);
         }
         story.wait_ms(100);
     }

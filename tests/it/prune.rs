@@ -3,11 +3,12 @@
 use std::fs::{File, FileTimes};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
 use serde_json::Value;
 
-use super::common::cluster::skip;
+use super::common::client::{Client, Ended};
+use super::common::cluster::{Cluster, skip};
 use crate::common::in_time::OutputInTime;
 use crate::local_runs::Person;
 
@@ -249,4 +250,83 @@ fn a_run_that_its_host_cannot_delete_stays_recorded() {
     assert_eq!(folders(&person, &run).map(|folder| folder.exists()), [true; 2]);
     let out = person.run(&["runs", "prune", "--keep", "0", "--yes"]);
     assert!(out.status.success() && said(&out).contains("1 deleted, "), "{}", said(&out));
+}
+
+fn json_of(ended: &Ended) -> Value {
+    serde_json::from_str(&ended.out).unwrap_or_else(|error| panic!("{error}: {}", ended.said()))
+}
+
+/// Has both hosts' shares of a run look as if nothing had been written there for 40 days.
+fn make_old(cluster: &Cluster, run: &str) {
+    let now = Duration::from_micros(hvtui::clock::now().0.unsigned_abs());
+    let then = SystemTime::UNIX_EPOCH + now - Duration::from_secs(40 * 86_400);
+    for host in ["n1", "n2"] {
+        let folder = cluster.spool(host, run).expect("its share");
+        File::open(folder).unwrap().set_times(FileTimes::new().set_modified(then)).unwrap();
+    }
+}
+
+#[test]
+fn runs_that_hosts_alone_know_go_by_their_age() {
+    let Some(cluster) = Cluster::ready(2, &[]) else { return };
+    let (owner, other) = (Client::new(&cluster), Client::new(&cluster));
+    let run = |args: &[&str], name: &str| {
+        let ended =
+            owner.run(&[args, &["--name", name, "--", "sh", "-c", "echo said; exec sleep $HOLD"]].concat());
+        assert_eq!(ended.code, 0, "{}", ended.said());
+        json_of(&owner.run(&["runs", "--json", "--local"]))[0]["spec"]["id"].as_str().unwrap().to_owned()
+    };
+    let short = ["run", "-np", "2", "--env", "HOLD=0"];
+    let (old, young) = (run(&short, "old"), run(&short, "young"));
+    let live = run(&["run", "-np", "2", "--detach", "--env", "HOLD=600"], "live");
+    make_old(&cluster, &old);
+    make_old(&cluster, &live);
+    let there = |run: &str| ["n1", "n2"].map(|host| cluster.spool(host, run).is_some());
+    let prune = |more: &[&str]| other.run(&[&["runs", "prune"][..], more].concat());
+
+    let dry = prune(&["--older-than", "30d", "--dry-run"]);
+    assert_eq!(dry.code, 0, "{}", dry.said());
+    assert!(
+        dry.out.contains("old ") && dry.out.contains("older than 30d 0h, on n1 n2 only"),
+        "{}",
+        dry.said()
+    );
+    assert!(dry.out.contains("1 to be deleted, "), "{}", dry.said());
+    let by_count = prune(&["--keep", "0", "--dry-run"]);
+    assert!(by_count.out.contains("no run is to be deleted"), "only age tells of them: {}", by_count.said());
+    let unasked = prune(&["--older-than", "30d"]);
+    assert_eq!((unasked.code, there(&old)), (64, [true; 2]), "{}", unasked.said());
+
+    // a host of it that does not answer may run it on
+    let hosts = std::fs::read_to_string(other.path("hosts.toml")).unwrap();
+    let (first, second) = hosts.split_at(hosts.rfind("[[host]]").unwrap());
+    let away = "[[host]]\nname = \"n2\"\naddress = \"127.0.0.1\"\nport = 1\n";
+    other.write("hosts.toml", &format!("{first}{away}"));
+    let half = prune(&["--older-than", "30d", "--yes"]);
+    assert_eq!((half.code, there(&old)), (0, [true; 2]), "{}", half.said());
+    assert!(half.out.contains("stays: it may be running: n2 did not answer"), "{}", half.said());
+    assert!(
+        half.err.contains("hvtui: n2: ") && half.err.contains(": runs that it alone knows stay there"),
+        "{}",
+        half.err
+    );
+
+    other.write("hosts.toml", &format!("{first}{second}"));
+    let done = prune(&["--older-than", "30d", "--yes", "--json"]);
+    let told = json_of(&done);
+    assert_eq!((done.code, told["runs"].as_array().map(Vec::len)), (0, Some(1)), "{}", done.said());
+    let run = &told["runs"][0];
+    assert_eq!((&run["run"], &run["recorded"]), (&Value::from(old.as_str()), &false.into()), "{told:#}");
+    assert_eq!(
+        (&run["deleted"], &run["hosts"]),
+        (&true.into(), &serde_json::json!(["n1", "n2"])),
+        "{told:#}"
+    );
+    assert_eq!([&old, &young, &live].map(|run| there(run)), [[false; 2], [true; 2], [true; 2]]);
+    assert!(
+        owner.path(".local/state/hvtui/runs").join(&old).join("run.mcap").exists(),
+        "its owner's recording"
+    );
+    let stopped = owner.run(&["stop", &live]);
+    assert_eq!(stopped.code, 0, "{}", stopped.said());
 }

@@ -284,6 +284,29 @@ fn the_wheel_zooms_at_the_mouse() {
         assert_eq!(length(after) < length(before), kind == MouseKind::WheelUp);
         assert!((still - under).abs() <= length(after) / 100, "{under} is now {still}");
     }
+    // several turns before the first one is answered
+    let (middle, under) = (story.model.moment(), moment_at(&story, 90));
+    let mut last = middle;
+    for _ in 0..3 {
+        let effects = story.send(Msg::Mouse(Mouse { kind: MouseKind::WheelUp, column: 90, row }));
+        let [Effect::Play(PlayCommand::SeekTo(to)), Effect::ShowWindow(_)] = effects[..] else {
+            panic!("{effects:?}")
+        };
+        last = to;
+    }
+    go(&mut story, last);
+    let (from, to) = timeline(&story.model);
+    let still = moment_at(&story, 90);
+    assert!((still - under).abs() <= to.micros_since(from) / 100, "{under} is now {still}");
+    // one that is being selected ends at the playhead, which stays
+    press(&mut story, "v");
+    go(&mut story, last.plus_micros(-200_000));
+    let part = selected(&story.model);
+    let before = timeline(&story.model);
+    let effects = story.send(Msg::Mouse(Mouse { kind: MouseKind::WheelUp, column: 90, row }));
+    assert!(matches!(effects[..], [Effect::ShowWindow(_)]), "{effects:?}");
+    assert!(selected(&story.model) == part && timeline(&story.model) != before);
+    press(&mut story, "v");
     // beside the lanes it moves the selected rank, as before
     let before = story.model.ui.run.window;
     story.send(Msg::Mouse(Mouse { kind: MouseKind::WheelDown, column: 2, row }));

@@ -37,6 +37,13 @@ pub(super) fn screen(text: &str) -> Result<(u16, u16), String> {
     size.filter(fits).ok_or_else(|| "write columns and rows as 120x36, from 60x15 to 500x200".to_owned())
 }
 
+/// Whether a word behind `--screens` is its size, be it a right one, and no run's name.
+pub(super) fn is_meant_as_screen(text: &str) -> bool {
+    let Some((columns, rows)) = text.split_once('x') else { return false };
+    let is_number = columns.len() > 1 && columns.bytes().all(|byte| byte.is_ascii_digit());
+    is_number && rows.bytes().next().is_none_or(|byte| byte.is_ascii_digit())
+}
+
 /// What of a run is exported.
 #[derive(Debug, Args)]
 pub struct SelectionArgs {

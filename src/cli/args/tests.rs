@@ -81,6 +81,12 @@ fn the_size_of_the_screens_stands_behind_them_either_way() {
     assert_eq!(screens("hvtui export --to asciicast --screens=100x30 abc"), sized("abc"));
     let plain = screens("hvtui export --to asciicast --screens abc");
     assert_eq!(plain, Ok(("abc".to_owned(), Some((120, 36)))));
+    for wrong in ["80x24x", "80x", "8000x24", "120x3"] {
+        let error = screens(&format!("hvtui export --to asciicast --screens {wrong}")).unwrap_err();
+        assert!(error.contains("write columns and rows as 120x36") && error.contains(wrong), "{error}");
+    }
+    let named = screens("hvtui export --to asciicast --screens box4x4");
+    assert_eq!(named, Ok(("box4x4".to_owned(), Some((120, 36)))), "a run's name");
     let job = run("hvtui run -np 2 python export --screens 100x30").command;
     assert_eq!(job, ["python", "export", "--screens", "100x30"], "the job's own words stay");
 }

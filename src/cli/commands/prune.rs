@@ -13,7 +13,7 @@ use crate::cli::ask::{confirm, person};
 use crate::cli::commands::stop::fault;
 use crate::cli::connect;
 use crate::cli::errors::{Code, Failure, note, to_stdout};
-use crate::cli::hearing::{Asked, ask};
+use crate::cli::hearing::{Asked, ask_for};
 use crate::cli::json::{VERSION, moment};
 use crate::cli::paths::Paths;
 use crate::cli::runtime;
@@ -21,7 +21,7 @@ use crate::clock;
 use crate::config::HostsFile;
 use crate::domain::event::{Event, Origin};
 use crate::domain::ids::{HostId, RunId};
-use crate::domain::retention::{Age, Retention};
+use crate::domain::retention::{Age, Beyond, Retention};
 use crate::domain::run::{RunSpec, RunSummary};
 use crate::domain::run_status::{RunInventory, RunStatus};
 use crate::domain::text::{about, sanitize};
@@ -31,6 +31,9 @@ use crate::launcher::session::{Output, Session};
 use crate::record::Store;
 use crate::record::store::{Listing, Unreadable};
 use crate::report::local_time;
+use crate::wire::message::ListRuns;
+
+mod on_hosts;
 
 /// How long hosts may take to say which runs they know.
 const PATIENCE: Duration = Duration::from_secs(8);
@@ -48,6 +51,9 @@ struct Surplus {
     run: RunId,
     name: String,
     created: String,
+    /// Whether it is recorded here; else hosts alone know it.
+    recorded: bool,
+    /// Of its recording.
     bytes: u64,
     /// The rule, in words.
     why: String,
@@ -120,15 +126,23 @@ pub fn run(
         return Err(Failure::usage(format!("nothing says which runs are to go: {remedy}")));
     }
     let store = Store::new(&paths.state);
-    let beyond = beyond(rules, store.list()?, clock::now());
+    let listing = store.list()?;
+    let recorded = on_hosts::ids(&listing);
+    let beyond = beyond(rules, listing, clock::now());
+    // what hosts alone know goes by its age
+    let by_age = rules.older_than.filter(|_| !args.local);
     runtime::block_on(async {
-        let (mut session, asked) = match file.filter(|_| !args.local && !beyond.is_empty()) {
+        let is_asking = !beyond.is_empty() || by_age.is_some();
+        let (mut session, asked) = match file.filter(|_| !args.local && is_asking) {
             Some(file) => {
                 let person = person();
                 let mut session = connect::session(&file.hosts, &paths.home, None, &person).await?;
-                let enough =
-                    |inventory: &RunInventory| specs(&beyond).all(|spec| inventory.unheard(spec).is_empty());
-                let asked = ask(&mut session, PATIENCE, &person, enough).await;
+                let enough = |inventory: &RunInventory| {
+                    by_age.is_none() && specs(&beyond).all(|spec| inventory.unheard(spec).is_empty())
+                };
+                let oldest = by_age.map_or(0, |_| ListRuns::MOST as u32);
+                let which = ListRuns { newest: 0, oldest };
+                let asked = ask_for(&mut session, which, PATIENCE, &person, enough).await;
                 (Some(session), asked)
             }
             None => (None, Asked::default()),
@@ -137,6 +151,12 @@ pub fn run(
             session.iter().flat_map(Session::hosts).map(|host| host.id.clone()).collect();
         let mut failed = missed(&beyond, &asked, &names);
         let mut surplus = surplus(beyond, &store, &asked, &names);
+        if let Some(limit) = by_age {
+            surplus.splice(..0, on_hosts::surplus(limit, &rules.why(Beyond::Age), &recorded, &asked));
+            for words in on_hosts::silent(&asked, &failed) {
+                note(&words);
+            }
+        }
         let (count, size) = sum(&surplus);
         if !args.json {
             to_stdout(&shown(&surplus))?;
@@ -144,7 +164,7 @@ pub fn run(
         let (mut freed, mut is_stuck) = (0, false);
         if count > 0 && !args.dry_run {
             let what = if count == 1 { "1 run".to_owned() } else { format!("{count} runs") };
-            confirm(&format!("Delete {what}, {}?", bytes(size)), args.yes).await?;
+            confirm(&format!("Delete {what}, {}?", size_here(&surplus, size)), args.yes).await?;
             // the hosts first: of a run that is not recorded here any more nothing would be deleted there again
             if let Some(session) = &mut session {
                 let undone = forget(session, &surplus, &asked.inventory, &names).await;
@@ -166,7 +186,7 @@ pub fn run(
             to_stdout(&format!("{text}\n"))?;
         } else if !args.dry_run && count > 0 {
             let deleted = surplus.iter().filter(|run| run.deleted).count();
-            to_stdout(&format!("{deleted} deleted, {} freed\n", bytes(freed)))?;
+            to_stdout(&format!("{deleted} deleted, {} freed\n", size_here(&surplus, freed)))?;
         }
         for (host, why) in &failed {
             note(&about(host, why));
@@ -247,6 +267,7 @@ fn surplus(beyond: Vec<Past>, store: &Store, asked: &Asked, names: &BTreeSet<Hos
             name: spec.as_ref().map(|spec| spec.name.clone()).unwrap_or_default(),
             created: moment(created),
             at: created,
+            recorded: true,
             bytes,
             hosts: shares.into_iter().flat_map(|shares| shares.keys().cloned()).collect(),
             stays,
@@ -285,12 +306,23 @@ fn sum(surplus: &[Surplus]) -> (usize, u64) {
     going.fold((0, 0), |(count, sum), run| (count + 1, sum + run.bytes))
 }
 
+/// What recordings take; how much hosts keep is not known.
+fn size_here(surplus: &[Surplus], size: u64) -> String {
+    let here = if surplus.iter().all(|run| run.recorded) { "" } else { " here" };
+    bytes(size) + here
+}
+
 /// A row a run, then the sum.
 fn shown(surplus: &[Surplus]) -> String {
     let mut text = String::new();
     for run in surplus {
         let hosts: Vec<String> = run.hosts.iter().map(ToString::to_string).collect();
-        let mut on = if hosts.is_empty() { String::new() } else { format!(", and on {}", hosts.join(" ")) };
+        let mut on = match (run.recorded, hosts.join(" ")) {
+            (true, hosts) if hosts.is_empty() => String::new(),
+            (true, hosts) => format!(", and on {hosts}"),
+            (false, hosts) => format!(", on {hosts} only"),
+        };
+        let size = if run.recorded { bytes(run.bytes) } else { "–".to_owned() };
         if !run.unnamed.is_empty() {
             let unnamed: Vec<String> = run.unnamed.iter().map(ToString::to_string).collect();
             let _ = write!(on, "; not on {}: not in the hosts file", unnamed.join(" "));
@@ -305,14 +337,14 @@ fn shown(surplus: &[Surplus]) -> String {
             run.run.short(),
             local_time(run.at),
             padded(&run.name, 18),
-            bytes(run.bytes),
+            size,
             sanitize(&what),
         );
     }
     match sum(surplus) {
         (0, _) => text.push_str("no run is to be deleted\n"),
         (count, size) => {
-            let _ = writeln!(text, "{count} to be deleted, {}", bytes(size));
+            let _ = writeln!(text, "{count} to be deleted, {}", size_here(surplus, size));
         }
     }
     text
@@ -341,7 +373,8 @@ fn words(runs: &BTreeMap<RunId, String>) -> Option<String> {
 fn delete(surplus: &mut [Surplus], store: &Store) -> (u64, bool) {
     let (mut freed, mut is_stuck) = (0, false);
     for run in surplus.iter_mut().filter(|run| run.stays.is_none()) {
-        match store.delete(&run.run) {
+        let deletion = if run.recorded { store.delete(&run.run) } else { Ok(0) };
+        match deletion {
             Ok(bytes) => {
                 run.deleted = true;
                 freed += bytes;
@@ -474,6 +507,7 @@ mod tests {
             run: id.clone(),
             name: String::new(),
             created: String::new(),
+            recorded: true,
             bytes: 0,
             hosts: BTreeSet::new(),
             stays: None,

@@ -67,6 +67,9 @@ pub(in crate::doctor) struct Tried {
     /// Whether it had not ended in time.
     #[serde(default)]
     is_late: bool,
+    /// Whether it was not tried, since it took too long before.
+    #[serde(default)]
+    is_given_up: bool,
     /// Whether the script changes where modules and libraries are found before it imports them.
     #[serde(default)]
     is_led: bool,
@@ -266,6 +269,10 @@ impl Place {
             tried.version = before.version;
             return tried;
         }
+        if site.for_launch && known.is_given_up() {
+            (tried.is_late, tried.is_given_up) = (true, true);
+            return tried;
+        }
         let mut command = Command::new(&self.python);
         // nothing is written beside the modules
         let args = ["-B", "-c", TRIES, module];
@@ -293,7 +300,13 @@ impl Place {
                     }
                 }
             }
-            Err(error) if error.kind() == std::io::ErrorKind::TimedOut => tried.is_late = true,
+            Err(error) if error.kind() == std::io::ErrorKind::TimedOut => {
+                // of what another module has left of the time it says nothing
+                if left > PATIENCE / 2 {
+                    known.keep_late();
+                }
+                tried.is_late = true;
+            }
             Err(error) => tried.fault = Some(os_text(&error)),
         }
         tried
@@ -394,12 +407,13 @@ fn judge(tried: &[Tried], has_gpus: bool) -> Verdict {
         return without_nccl(one);
     }
     if let Some(one) = tried.iter().find(|one| one.is_late) {
-        return Verdict::unknown(format!(
-            "{} has not imported {} in {:.1} s: a file system that is slow, or busy processors",
-            one.python,
-            one.module,
-            PATIENCE.as_secs_f64()
-        ));
+        let again = if one.is_given_up {
+            " twice; for a day launches try it no more, `hvtui doctor --only import` does"
+        } else {
+            ": a file system that is slow, or busy processors"
+        };
+        let (python, module, seconds) = (&one.python, &one.module, PATIENCE.as_secs_f64());
+        return Verdict::unknown(format!("{python} has not imported {module} in {seconds:.1} s{again}"));
     }
     let words = |one: &Tried| {
         let version = one.version.as_ref().map_or_else(String::new, |version| format!(" {version}"));
@@ -511,7 +525,13 @@ mod tests {
         assert!(fault.evidence.ends_with(words) && fault.cause.unwrap().contains("another torch"));
         let led = judge(&[Tried { fault: Some(words.to_owned()), is_led: true, ..one() }], true);
         assert_eq!((led.mark, led.for_launch()), (Mark::Bad, Mark::Look));
-        assert_eq!(judge(&[Tried { is_late: true, ..one() }], true).mark, Mark::Unknown);
+        let late = judge(&[Tried { is_late: true, ..one() }], true);
+        assert!(late.mark == Mark::Unknown && late.evidence.contains("in 3.7 s: a file system"), "{late:?}");
+        let given_up = judge(&[Tried { is_late: true, is_given_up: true, ..one() }], true);
+        assert!(
+            given_up.evidence.contains("in 3.7 s twice; for a day launches try it no more"),
+            "{given_up:?}"
+        );
         assert_eq!(judge(&[], true).mark, Mark::Unknown);
         let train = Environment { folder: "/opt/conda/envs/train".to_owned(), conda: true };
         let absent = |module: &str, elsewhere: &[Environment]| Tried {

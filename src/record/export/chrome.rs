@@ -111,6 +111,7 @@ impl Sink for Chrome {
                 instant(out, run, (rank, *at), (name, "mark", scope), &args)
             }
             Item::Host { at, host, sample } => self.host(out, run, *at, host, sample),
+            Item::Other { .. } => Ok(()),
         }
     }
 

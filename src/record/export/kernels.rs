@@ -83,15 +83,17 @@ pub fn write(parts: &[Part], target: &Path) -> Result<Written, Error> {
 /// When a part can't be read or is no trace, or `to` can't be written.
 pub fn merge(parts: &[Part], mut to: impl Write) -> Result<u64, Error> {
     let heads: Vec<Head> = parts.iter().map(Head::read).collect::<Result<_, _>>()?;
-    let begins =
-        parts.iter().zip(&heads).filter_map(|(part, head)| Some(head.first_ns? + head.offset_ns(part)));
+    let begins = parts
+        .iter()
+        .zip(&heads)
+        .filter_map(|(part, head)| Some(head.first_ns?.saturating_add(head.offset_ns(part))));
     let origin_ns = begins.min().unwrap_or_default();
     let mut out = Events { to: &mut to, written: 0, failed: None };
     out.raw(b"{\"displayTimeUnit\": \"ms\", \"traceEvents\": [");
     let mut next_id = 1;
     for (at, (part, head)) in parts.iter().zip(&heads).enumerate() {
         let micros = |ns: i128| ns as f64 / 1e3;
-        let by = micros(head.offset_ns(part) - origin_ns);
+        let by = micros(head.offset_ns(part).saturating_sub(origin_ns));
         let mut renamed = Renamed { pids: BTreeMap::new(), tids: BTreeMap::new(), ids: BTreeMap::new() };
         let own = renamed.pid(&json!(part.pid), at, parts.len());
         visit(part, &mut |event: Map<String, Value>| {

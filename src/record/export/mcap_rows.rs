@@ -11,16 +11,16 @@ use mcap::write::NoSeek;
 use serde_json::{Map, Value, json};
 
 use super::super::log_json;
+use super::json_values::{collective, finite, object, of_gpu, of_host, of_mark, step};
 use super::out::{Out, Written};
-use super::pass::{Item, Run, Sink, length};
+use super::pass::{Item, Run, Sink};
 use super::{Format, Target};
-use crate::domain::gpu::{GpuSample, Number};
-use crate::domain::host::HostSample;
+use crate::domain::gpu::GpuSample;
 use crate::domain::ids::Rank;
 use crate::domain::log_text::level::Level;
 use crate::domain::log_text::plain;
 use crate::domain::run::Slot;
-use crate::domain::timing::{Phase, StepTiming};
+use crate::domain::timing::Phase;
 
 /// The format.
 pub(super) const FORMAT: Format = Format {
@@ -163,21 +163,18 @@ impl Sink for Rows {
     fn take(&mut self, out: &mut Out<'_>, run: &Run<'_>, item: &Item<'_>) -> io::Result<()> {
         match item {
             Item::Step { rank, span, timing } => {
-                self.row(out, (&STEP, format!("/rank_{rank}/step")), span.1, &step(run, *span, timing))
+                let mut row = step(run, timing);
+                row["start_us"] = run.micros(span.0);
+                self.row(out, (&STEP, format!("/rank_{rank}/step")), span.1, &row)
             }
             Item::Metric { rank, at, name, value, step } => {
                 let row = [("value", finite(*value)), ("step", step.map(Value::from))];
                 self.row(out, (&METRIC, format!("/rank_{rank}/metric/{}", topic(name))), *at, &object(row))
             }
             Item::Collective { rank, span, timing } => {
-                let row = [
-                    ("func", Some(Value::from(timing.func.clone()))),
-                    ("start_us", Some(run.micros(span.0))),
-                    ("dur_us", Some(length(*span))),
-                    ("bytes", Some(timing.bytes.into())),
-                    ("ranks", Some(timing.ranks.into())),
-                ];
-                self.row(out, (&COLLECTIVE, format!("/rank_{rank}/collective")), span.1, &object(row))
+                let mut row = collective(*span, timing);
+                row["start_us"] = run.micros(span.0);
+                self.row(out, (&COLLECTIVE, format!("/rank_{rank}/collective")), span.1, &row)
             }
             Item::Line { at, line } => {
                 let level = Level::of(&line.text);
@@ -189,14 +186,7 @@ impl Sink for Rows {
                 let row = [("rank", Some(straggler.rank.0.into())), ("words", Some(words.into()))];
                 self.row(out, (&STRAGGLER, "/stragglers".to_owned()), *at, &object(row))
             }
-            Item::Mark { at, mark } => {
-                let row = [
-                    ("note", Some(Value::from(mark.note.clone()))),
-                    ("step", mark.step.map(Value::from)),
-                    ("rank", mark.rank.map(|rank| rank.0.into())),
-                ];
-                self.row(out, (&MARK, "/marks".to_owned()), *at, &object(row))
-            }
+            Item::Mark { at, mark } => self.row(out, (&MARK, "/marks".to_owned()), *at, &of_mark(mark)),
             Item::Host { at, host, sample } => {
                 let name = topic(host.as_str());
                 self.row(out, (&HOST, format!("/host/{name}")), *at, &of_host(sample))?;
@@ -209,7 +199,7 @@ impl Sink for Rows {
                 }
                 Ok(())
             }
-            Item::Allreduce(_) => Ok(()),
+            Item::Allreduce(_) | Item::Other { .. } => Ok(()),
         }
     }
 
@@ -302,51 +292,4 @@ fn define(
 /// A name as a part of a topic.
 fn topic(name: &str) -> String {
     name.chars().map(|c| if c.is_control() { '_' } else { c }).collect()
-}
-
-/// The values that are there.
-fn object<const N: usize>(values: [(&str, Option<Value>); N]) -> Value {
-    Value::Object(values.into_iter().filter_map(|(name, value)| Some((name.to_owned(), value?))).collect())
-}
-
-/// JSON knows no other numbers.
-fn finite(value: f64) -> Option<Value> {
-    value.is_finite().then(|| value.into())
-}
-
-fn step(run: &Run<'_>, span: (i64, i64), timing: &StepTiming) -> Value {
-    let known = run.told.known(timing);
-    let mut row = object([
-        ("step", Some(timing.step.into())),
-        ("start_us", Some(run.micros(span.0))),
-        ("dur_us", Some(timing.dur_us.into())),
-        ("hidden_us", known.hidden_us.map(Value::from)),
-        ("loss", timing.loss.and_then(|loss| finite(loss.into()))),
-        ("samples", known.samples.map(Value::from)),
-        ("samples_per_s", timing.samples_per_second().and_then(finite)),
-    ]);
-    for (phase, us) in Phase::ALL.into_iter().zip(known.phases_us) {
-        if let Some(us) = us {
-            row[format!("{}_us", phase.name())] = us.into();
-        }
-    }
-    row
-}
-
-fn of_host(sample: &HostSample) -> Value {
-    object([
-        ("cpu_percent", sample.cpu_percent.value().and_then(|percent| finite((*percent).into()))),
-        ("memory_used", sample.memory_used.value().map(|bytes| (*bytes).into())),
-        ("load", sample.load.value().and_then(|load| finite(load[0].into()))),
-        ("net_rx", sample.net_rx.value().map(|bytes| (*bytes).into())),
-        ("net_tx", sample.net_tx.value().map(|bytes| (*bytes).into())),
-    ])
-}
-
-fn of_gpu(gpu: &GpuSample) -> Value {
-    let known = GpuSample::NUMBERS.iter().filter_map(|field| match (field.get)(gpu) {
-        Number::Value(value) => Some((field.name.to_owned(), Value::from(value))),
-        Number::Failed(_) | Number::Unsupported => None,
-    });
-    Value::Object(known.collect())
 }

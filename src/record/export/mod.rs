@@ -10,6 +10,8 @@ mod asciicast;
 mod chrome;
 mod csv;
 mod horovod;
+mod json_values;
+mod jsonl;
 pub mod kernels;
 mod mcap_rows;
 mod out;
@@ -33,11 +35,12 @@ use super::error::Error;
 use super::reader::Reader;
 
 /// All formats, in the order of the help.
-pub const FORMATS: [&Format; 10] = [
+pub const FORMATS: [&Format; 11] = [
     &chrome::FORMAT,
     &horovod::FORMAT,
     &csv::STEPS,
     &csv::GPUS,
+    &jsonl::FORMAT,
     &parquet_file::STEPS,
     &parquet_file::GPUS,
     &tensorboard::FORMAT,

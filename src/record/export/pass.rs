@@ -108,6 +108,8 @@ pub(super) enum Item<'a> {
     Mark { at: i64, mark: &'a RunMark },
     /// The values of a host.
     Host { at: i64, host: &'a HostId, sample: &'a HostSample },
+    /// Whatever else happened, but for what only the recording itself needs.
+    Other { at: i64, origin: &'a Origin, event: &'a Event },
 }
 
 /// What was exported.
@@ -260,9 +262,10 @@ impl Pass<'_, '_> {
                 let held = self.parting.told_by(*rank, *by);
                 self.held(&held)
             }
-            (Event::RunRestarted { .. }, _) => {
+            (event @ Event::RunRestarted { .. }, origin) => {
                 let held = self.parting.rest();
-                self.held(&held)
+                self.held(&held)?;
+                self.at(at, &Item::Other { at, origin, event })
             }
             (Event::CollectiveDone { timing }, Origin::Rank(_, rank)) => {
                 self.collective(*rank, timing, envelope.at)
@@ -282,7 +285,30 @@ impl Pass<'_, '_> {
             (Event::HostSampled { sample }, Origin::Host(host)) if self.run.chosen.has_host(host) => {
                 self.at(at, &Item::Host { at, host, sample })
             }
+            (
+                Event::StepDone { .. }
+                | Event::StepsBy { .. }
+                | Event::ClockSampled { .. }
+                | Event::CollectiveDone { .. }
+                | Event::MetricReported { .. }
+                | Event::LogGap { .. }
+                | Event::LogPrinted { .. }
+                | Event::LogUnfinished { .. }
+                | Event::HostSampled { .. }
+                | Event::ReportsRead { .. },
+                _,
+            ) => Ok(()),
+            (event, origin) if self.is_chosen(origin) => self.at(at, &Item::Other { at, origin, event }),
             _ => Ok(()),
+        }
+    }
+
+    /// Whether whom an event is about is chosen.
+    fn is_chosen(&self, origin: &Origin) -> bool {
+        match origin {
+            Origin::Run(_) => self.run.spec.is_none() || self.run.chosen.placements().next().is_some(),
+            Origin::Host(host) => self.run.chosen.has_host(host),
+            Origin::Rank(_, rank) | Origin::Worker(_, rank, _) => self.run.chosen.has_rank(*rank),
         }
     }
 

@@ -247,6 +247,9 @@ fn what_it_is<R: std::io::Read>(scanner: &Scanner<R>, events: u64, unread: u64, 
                 "a trace with {events} events, none of which is known: no step of torch's profiler (`ProfilerStep#1`), no collective of Horovod{slices}"
             )
         }
+        (_, End::Unreadable(byte, why)) if events == 0 => {
+            format!("JSON without a trace event; read up to byte {byte}: {why}")
+        }
         (_, End::Cut(_)) if scanner.refused() + events == 0 => {
             "JSON without a trace event: its first value does not end".to_owned()
         }

@@ -14,6 +14,12 @@ const MOST_HEAD: usize = 1 << 18;
 const MOST_KEY: usize = 256;
 /// How deep an event may be nested.
 const MOST_DEPTH: usize = 64;
+/// Bytes that may be nested deeper, one behind another: with more it is no trace, and may have no end.
+const MOST_DEEP: u64 = 16 << 20;
+/// Bytes between two values that say nothing: blanks, commas, stray signs.
+const MOST_IDLE: u64 = 16 << 20;
+/// Values among the events that may be passed over where there is no event.
+const MOST_REFUSED: u64 = 1 << 20;
 const READ: usize = 1 << 18;
 
 /// What stands next in the trace.
@@ -85,6 +91,10 @@ pub(super) struct Scanner<R> {
     cut: Option<u64>,
     /// Events that are too large or nested too deep, and values that are no events.
     refused: u64,
+    /// Bytes between values that were passed since the last item.
+    idle: u64,
+    /// Whether any event was given out.
+    has_given: bool,
     /// Whether there was a list `traceEvents`.
     has_events: bool,
 }
@@ -103,6 +113,8 @@ impl<R: Read> Scanner<R> {
             shape: Shape::Empty,
             cut: None,
             refused: 0,
+            idle: 0,
+            has_given: false,
             has_events: false,
         }
     }
@@ -149,11 +161,15 @@ impl<R: Read> Scanner<R> {
                         self.start += 1;
                         self.place = if in_object { Place::Object } else { Place::Done };
                     }
-                    b',' => self.start += 1,
+                    b',' => self.pass(),
                     _ => match self.value(if byte == b'{' && events { MOST_EVENT } else { 0 }) {
                         Found::At(to) => {
                             let from = std::mem::replace(&mut self.start, to);
+                            (self.has_given, self.idle) = (true, 0);
                             return Some(Item::Event(&self.buffer[from..to]));
+                        }
+                        Found::Refused if !self.has_given && self.refused >= MOST_REFUSED => {
+                            return self.give_up(format!("its first {MOST_REFUSED} values are no events"));
                         }
                         Found::Refused => self.refused += 1,
                         Found::Cut => return None,
@@ -179,16 +195,31 @@ impl<R: Read> Scanner<R> {
                         match self.value(most) {
                             Found::At(to) => {
                                 let from = std::mem::replace(&mut self.start, to);
+                                self.idle = 0;
                                 return Some(Item::Head(key, &self.buffer[from..to]));
                             }
                             Found::Refused => {}
                             Found::Cut => return None,
                         }
                     }
-                    _ => self.start += 1,
+                    _ => self.pass(),
                 },
             }
         }
+    }
+
+    /// Passes a byte that says nothing.
+    fn pass(&mut self) {
+        self.start += 1;
+        self.idle += 1;
+    }
+
+    /// Reads no further.
+    fn give_up<T>(&mut self, why: String) -> Option<T> {
+        self.failed = Some(why);
+        self.is_over = true;
+        self.place = Place::Done;
+        None
     }
 
     fn begin(&mut self, byte: u8) {
@@ -235,7 +266,10 @@ impl<R: Read> Scanner<R> {
                 if !byte.is_ascii_whitespace() && !is_mark {
                     return Some(*byte);
                 }
-                self.start += 1;
+                self.pass();
+            }
+            if self.idle > MOST_IDLE {
+                return self.give_up(format!("{} M of it say nothing", MOST_IDLE >> 20));
             }
             if !self.fill() {
                 return None;
@@ -276,6 +310,8 @@ impl<R: Read> Scanner<R> {
         let began = self.bytes();
         let (mut depth, mut in_string, mut escaped) = (0_usize, false, false);
         let mut is_kept = most > 0;
+        // from where on it is nested too deep
+        let mut deep_from = None;
         // how far behind `start` it was looked at
         let mut seen = 0;
         loop {
@@ -311,8 +347,16 @@ impl<R: Read> Scanner<R> {
                 }
                 match byte {
                     b'"' => in_string = true,
-                    b'{' | b'[' => depth += 1,
+                    b'{' | b'[' => {
+                        depth += 1;
+                        if depth == MOST_DEPTH + 1 {
+                            deep_from = Some(self.bytes() + (seen + at) as u64);
+                        }
+                    }
                     b'}' | b']' if depth > 0 => {
+                        if depth == MOST_DEPTH + 1 {
+                            deep_from = None;
+                        }
                         depth -= 1;
                         if depth == 0 {
                             ends = Some(at + 1);
@@ -341,6 +385,14 @@ impl<R: Read> Scanner<R> {
                 return Found::Refused;
             }
             seen += looked;
+            if deep_from.is_some_and(|from| self.bytes() + seen as u64 > from + MOST_DEEP) {
+                self.cut = Some(began);
+                self.give_up::<()>(format!(
+                    "more than {} M of it are nested deeper than {MOST_DEPTH}",
+                    MOST_DEEP >> 20
+                ));
+                return Found::Cut;
+            }
             if self.start + seen == self.end && !self.fill() {
                 self.cut = Some(began);
                 self.start += seen;
@@ -424,5 +476,34 @@ mod tests {
         assert_eq!(scanned(large.as_bytes(), 1 << 16), (rest(), End::Open, 1));
         let cut = &large.as_bytes()[..large.len() - 12];
         assert_eq!(scanned(cut, 1 << 16), (vec![], End::Cut(1), 0));
+    }
+
+    /// Gives the same bytes again and again, without end.
+    struct Endless(&'static [u8], u64);
+
+    impl Read for Endless {
+        fn read(&mut self, to: &mut [u8]) -> std::io::Result<usize> {
+            for (at, byte) in to.iter_mut().enumerate() {
+                *byte = self.0[(self.1 as usize + at) % self.0.len()];
+            }
+            self.1 += to.len() as u64;
+            Ok(to.len())
+        }
+    }
+
+    #[test]
+    fn what_has_no_end_is_not_read_to_its_end() {
+        for (text, words) in [
+            (&b"["[..], "more than 16 M of it are nested deeper than 64"),
+            (b"{\"a\":", "more than 16 M of it are nested deeper than 64"),
+            (b"[],", "its first 1048576 values are no events"),
+            (b" ", "16 M of it say nothing"),
+            (b",", "16 M of it say nothing"),
+        ] {
+            let mut scanner = Scanner::new((&b"["[..]).chain(Endless(text, 0)));
+            assert_eq!(scanner.next(true), None);
+            assert!(matches!(scanner.ending(), End::Unreadable(_, why) if why == words), "{words}");
+            assert!(scanner.bytes() < 18 << 20 && scanner.buffer.len() <= 4 * READ, "{words}");
+        }
     }
 }

@@ -223,6 +223,7 @@ mod tests {
             started: Vec::new(),
             exits: BTreeMap::new(),
             spec: Some(Box::new(spec.clone())),
+            quiet_s: None,
         };
         let mut model = Model::live(Vec::new(), Stamp(1), 0);
         let (a, b) = (HostId::from("a"), HostId::from("b"));

@@ -36,7 +36,7 @@ use crate::tui::source::replay::Replay;
 use crate::tui::source::resume::Resumed;
 use crate::tui::source::tracing::Tracing;
 use crate::tui::source::{EventSource, Left};
-use crate::wire::message::Refused;
+use crate::wire::message::{ListRuns, Refused};
 
 /// How many runs of a host are asked for, to know which of its slots are taken.
 const NEWEST: u32 = 32;
@@ -500,7 +500,9 @@ impl EventSource for Live {
                 let asked = self.files.delete(runs, self.finishing.so_far());
                 self.unless(asked);
             }
-            Effect::AskHosts => self.recorded.session().list_newest_runs(NEWEST),
+            Effect::AskHosts => {
+                self.recorded.session().list_some_runs(ListRuns { newest: NEWEST, oldest: 0 });
+            }
             Effect::Answer(number, answer) => {
                 if let Some(sender) = self.unanswered.remove(&number) {
                     // the connection may be gone meanwhile

@@ -229,3 +229,44 @@ fn a_clock_that_runs_backwards_makes_no_negative_time() {
     assert!(all.values().all(|timing| timing.dur_us <= 2_000), "{all:?}");
     assert_eq!(all.len(), 12);
 }
+
+/// A frame of zstd that says so many times how often a byte comes: 4 bytes for 128 KiB (RFC 8878, 3.1.1.2: RLE blocks).
+fn packed_2_g(byte: u8) -> Vec<u8> {
+    const BLOCK: u32 = 128 << 10;
+    // a window of 128 KiB, no size, no checksum
+    let mut frame = b"\x28\xb5\x2f\xfd\x00\x38".to_vec();
+    for block in (0..2 << 30_u64).step_by(BLOCK as usize) {
+        let is_last = block + u64::from(BLOCK) >= 2 << 30;
+        let head = BLOCK << 3 | 1 << 1 | u32::from(is_last);
+        frame.extend_from_slice(&head.to_le_bytes()[..3]);
+        frame.push(byte);
+    }
+    frame
+}
+
+#[test]
+fn two_gigabytes_of_brackets_are_refused_before_they_are_read() {
+    let person = Person::new(1);
+    for (name, byte) in [("lists.json.zst", b'['), ("objects.json.zst", b'{')] {
+        std::fs::write(person.home().join(name), packed_2_g(byte)).unwrap();
+        // less than the text takes
+        let import = format!("ulimit -v 1500000; exec \"$0\" import {name}");
+        let program = env!("CARGO_BIN_EXE_hvtui");
+        let mut command = std::process::Command::new("timeout");
+        command.args(["-k", "5", "60", "sh", "-c", &import, program]);
+        command
+            .current_dir(person.home())
+            .env_clear()
+            .env("HOME", person.home())
+            .env("PATH", "/usr/bin:/bin");
+        let out = command.output_in_time().unwrap();
+        let words = String::from_utf8_lossy(&out.stderr).into_owned();
+        assert_eq!(out.status.code(), Some(65), "{words}");
+        assert!(words.contains(name) && words.contains("JSON"), "{words}");
+        let place = match byte {
+            b'[' => "read up to byte 1: more than 16 M of it are nested deeper than 64",
+            _ => "a JSON object without `traceEvents`",
+        };
+        assert!(words.contains(place), "{words}");
+    }
+}

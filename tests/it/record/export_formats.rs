@@ -491,3 +491,65 @@ fn an_asciicast_has_the_lines_at_their_times() {
     assert_eq!(events[40], serde_json::json!([0.0, "x", "0"]));
     assert_eq!(self::text("asciicast", &nothing()).lines().count(), 1, "its head alone");
 }
+
+#[test]
+fn json_lines_tell_steps_phases_and_whatever_else_happened() {
+    let whole = text("jsonl", &Selection::default());
+    let lines: Vec<Value> = whole.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let (first, rest) = lines.split_first().unwrap();
+    assert_eq!(
+        (&first["type"], &first["ranks"], &first["origin_unix_us"]),
+        (&"run".into(), &4.into(), &START.into())
+    );
+    assert_eq!(first["clocks"][1]["host"], "gpu-b");
+    let of = |kind: &str| rest.iter().filter(|line| line["type"] == kind).collect::<Vec<_>>();
+    let counts = ["step", "phase", "allreduce", "line", "host", "gpu"].map(|kind| of(kind).len());
+    assert_eq!(counts, [640, 640 * 6, 160, 160, 80, 160]);
+
+    // as the table of steps has it
+    let csv = text("csv", &Selection::default());
+    let (head, rows) = table(&csv);
+    let column =
+        |row: &[&str], name: &str| row[head.iter().position(|cell| *cell == name).unwrap()].to_owned();
+    for (row, step) in rows.iter().zip(of("step")) {
+        for name in ["step", "rank", "dur_us", "data_us", "wait_us", "hidden_us", "samples"] {
+            assert_eq!(column(row, name), step[name].to_string(), "{name} of {step}");
+        }
+        assert_eq!(
+            (column(row, "host"), column(row, "at")),
+            (step["host"].as_str().unwrap().into(), step["at"].as_str().unwrap().into())
+        );
+    }
+    let phases = of("phase");
+    let of_step =
+        |step: u64, rank: u32| phases.iter().filter(move |line| line["step"] == step && line["rank"] == rank);
+    let names: Vec<&str> = of_step(9, 3).map(|line| line["phase"].as_str().unwrap()).collect();
+    assert_eq!(names, ["data", "forward", "backward", "wait", "transfer", "optimizer"]);
+    let step = of("step").into_iter().find(|line| line["step"] == 9 && line["rank"] == 3).unwrap();
+    let begins: Vec<f64> = of_step(9, 3).map(|line| line["time_us"].as_f64().unwrap()).collect();
+    assert_eq!(Some(begins[0]), step["time_us"].as_f64());
+    assert!(begins.is_sorted(), "{begins:?}");
+    let least = |step: u64| {
+        (0..4).min_by_key(|rank| step_timing(step, HostTime(0), *rank).phase_totals()[3]).unwrap()
+    };
+    for allreduce in of("allreduce") {
+        assert_eq!(allreduce["last"], least(allreduce["step"].as_u64().unwrap()), "{allreduce}");
+        assert_eq!(allreduce["came"].as_array().unwrap().len(), 4);
+    }
+    let warning =
+        of("line").into_iter().find(|line| line["rank"] == 1 && line["level"] == "warning").unwrap();
+    assert_eq!((&warning["text"], &warning["stream"]), (&"WARNING slow loader".into(), &"out".into()));
+    let gpu = of("gpu").into_iter().find(|line| line["rank"] == 3).unwrap();
+    assert!(gpu["gpu"] == 1 && gpu["uuid"] == "GPU-3" && gpu["power_mw"] == 650_123, "{gpu}");
+    assert!(gpu.get("pcie_rx_bytes_per_s").is_none(), "what failed is left out");
+    let events: Vec<&str> = of("event").iter().map(|line| line["event"]["type"].as_str().unwrap()).collect();
+    assert_eq!(events, ["link_changed", "link_changed", "run_created", "stage_entered", "run_ended"]);
+
+    let one = text("jsonl", &Selection { ranks: Some(vec![Rank(3)]), ..steps("9-10") });
+    let one: Vec<Value> = one.lines().skip(1).map(|line| serde_json::from_str(line).unwrap()).collect();
+    let told = one.iter().filter(|line| line["type"] == "step").map(|line| line["step"].as_u64().unwrap());
+    assert_eq!(told.collect::<Vec<_>>(), [9, 10]);
+    assert!(one.iter().all(|line| line["rank"].is_null() || line["rank"] == 3));
+    assert!(one.iter().all(|line| line["host"].is_null() || line["host"] == "gpu-b"));
+    assert_eq!(text("jsonl", &nothing()).lines().count(), 1, "the run alone");
+}

@@ -19,6 +19,9 @@ const FOLDERS: usize = 6;
 /// How long one is believed, microseconds.
 const AGE_US: i64 = 24 * 3600 * 1_000_000;
 
+/// So often one may take too long before launches try it no more.
+const TRIES: u32 = 2;
+
 /// What succeeded, and of which files.
 #[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
 struct Success {
@@ -58,8 +61,37 @@ impl Known {
         ((0..AGE_US).contains(&age) && is_same).then_some(Remembered { version: success.version })
     }
 
+    /// Whether it took too long so often that another launch need not wait for it.
+    pub(super) fn is_given_up(&self) -> bool {
+        self.times_late() >= TRIES
+    }
+
+    fn times_late(&self) -> u32 {
+        let late = || serde_json::from_slice::<(Stamp, u32)>(&fs::read(self.late()).ok()?).ok();
+        let is_young = |at: Stamp| (0..AGE_US).contains(&clock::now().micros_since(at));
+        late().filter(|(at, _)| is_young(*at)).map_or(0, |(_, times)| times)
+    }
+
+    fn late(&self) -> PathBuf {
+        self.0.with_extension("late")
+    }
+
+    /// Remembers that it took too long.
+    pub(super) fn keep_late(&self) {
+        let Some(folder) = self.0.parent() else { return };
+        let told = (clock::now(), self.times_late().saturating_add(1));
+        let write = || -> std::io::Result<()> {
+            fs::create_dir_all(folder)?;
+            fs::write(self.late(), serde_json::to_vec(&told)?)
+        };
+        if let Err(error) = write() {
+            tracing::debug!(%error, "that an import takes long is not remembered");
+        }
+    }
+
     /// Remembers it. Where that fails, it is tried again the next time.
     pub(super) fn keep(&self, file: Option<&Path>, version: Option<&str>) {
+        let _ = fs::remove_file(self.late());
         let (Some(file), Some(folder)) = (file, self.0.parent()) else { return };
         let was = places(file).map(|place| state_of(&place)).collect();
         let success =
@@ -117,5 +149,25 @@ mod tests {
         // a package is installed beside it
         fs::create_dir(folder.path().join("site-packages/apex")).unwrap();
         assert_eq!(of("").succeeded(), None);
+    }
+
+    #[test]
+    fn what_takes_too_long_is_given_up_until_it_has_succeeded() {
+        let folder = tempfile::tempdir().unwrap();
+        let of = |module: &str| {
+            Known::new(folder.path(), Path::new("/usr/bin/python3"), module, |_| String::new())
+        };
+        let (torch, other) = (of("torch"), of("tensorflow"));
+        let mut told = Vec::new();
+        for _ in 0..3 {
+            told.push(torch.is_given_up());
+            torch.keep_late();
+        }
+        assert_eq!((told, other.is_given_up()), (vec![false, false, true], false));
+        let yesterday = (clock::now().plus_micros(-AGE_US), 9);
+        fs::write(other.late(), serde_json::to_vec(&yesterday).unwrap()).unwrap();
+        assert!(!other.is_given_up(), "a day is over");
+        torch.keep(None, None);
+        assert!(!torch.is_given_up());
     }
 }

@@ -7,7 +7,7 @@ use super::{Pane, bands, lanes, timeline, whole, window_us};
 use crate::domain::time::Stamp;
 use crate::tui::core::keymap::Action;
 use crate::tui::core::{Effect, Mouse, MouseKind, PlayCommand, Screen, layout};
-use crate::tui::screens::model::Overlay;
+use crate::tui::screens::model::{Mode, Overlay};
 use crate::tui::screens::overlay::question;
 use crate::tui::screens::replay::selection::{self, Selection};
 use crate::tui::screens::update::{wheel, wheel_lines};
@@ -135,12 +135,18 @@ fn zoom_at(model: &mut Model, at: Stamp, factor: f64) -> Vec<Effect> {
         return Vec::new();
     }
     let columns = model.shown_run().map_or(1, |(_, run)| lanes::lane_columns(model, run).1.max(1));
-    if at.micros_since(state.playhead).abs() <= before / i64::from(columns) {
+    // a selection that is being made ends at the playhead: it would go along
+    let is_selecting = model.ui.replay.selection.is_some_and(|selection| selection.end.is_none());
+    if is_selecting || at.micros_since(state.playhead).abs() <= before / i64::from(columns) {
         return Vec::new();
     }
     let share = at.micros_since(start) as f64 / before as f64;
     let first = at.plus_micros(-(length as f64 * share) as i64);
     let playhead = first.plus_micros(length / 2).clamp(state.start, state.end);
+    // the next turn may come before the answer: it is counted from where the lanes stand then
+    if let Mode::Replay(state) = &mut model.mode {
+        state.playhead = playhead;
+    }
     vec![Effect::Play(PlayCommand::SeekTo(playhead))]
 }
 

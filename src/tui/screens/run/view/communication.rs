@@ -2,12 +2,15 @@
 //! by its steps, whose hidden part lies at the end of the backward pass.
 
 use crate::domain::ids::Rank;
-use crate::domain::time::HostTime;
+use crate::domain::time::{HostTime, Stamp};
 use crate::domain::timing::{Phase, StepTiming};
 use crate::domain::trainers::Trainer;
 use crate::domain::world::{HostState, RunState};
 use crate::tui::screens::run::view::lanes::{Ahead, Part, Placed, placed};
 use crate::tui::screens::run::view::strip::Segment;
+
+/// Between two collectives it may take so long that a silence behind the last one says nothing, microseconds.
+const PATIENCE_US: u64 = 1_000_000;
 
 /// What the lane shows: each collective or exposed phase where it was, and where they are shorter than a column the share of its
 /// time.
@@ -21,22 +24,28 @@ pub(super) fn segments(
     let stamp = |at: HostTime| host.and_then(|host| host.clock.stamp(at));
     let told = collectives(ahead, run, one.number, host, part);
     let known = ahead.known();
+    let silent = silent_from(ahead, run, one.number, host);
     // what is held, before the moment and behind it; where that tells nothing of communication, the history may
     let (near, held) = if told.is_empty() {
-        let mut steps = placed(one.state.steps.iter(), host, part);
-        steps.extend(placed(ahead.steps(one.number).iter(), host, part));
-        let all: Vec<(f64, f64, Phase)> = steps.iter().flat_map(|step| by_step(step, part)).collect();
-        let first = one.state.steps.front().map(|(arrived, step)| {
-            stamp(step.start).unwrap_or_else(|| arrived.plus_micros(-i64::from(step.dur_us)))
-        });
+        let (all, first) = of_steps(ahead, one, host, part, None);
         let held = [first.map(|first| (first, ahead.moment)), known];
         let is_told = !all.is_empty();
-        (all, held.map(|held| held.filter(|_| is_told)))
+        (all, held.map(|held| held.filter(|_| is_told)).to_vec())
     } else {
         let first = run.collectives.recent(one.number).next().and_then(|(at, _)| stamp(at));
         let later = ahead.collectives(one.number).first().and_then(|(at, _)| stamp(*at));
         let behind = later.zip(known).map(|(first, (_, until))| (first, until));
-        (told, [first.map(|first| (first, ahead.moment)), behind])
+        let mut held = vec![first.map(|first| (first, silent.unwrap_or(ahead.moment))), behind];
+        let mut near = told;
+        if let Some(since) = silent {
+            let (more, first) = of_steps(ahead, one, host, part, Some(since));
+            held.extend(
+                [first.map(|first| (first.max(since), ahead.moment)), known]
+                    .map(|held| held.filter(|_| !more.is_empty())),
+            );
+            near.extend(more);
+        }
+        (near, held)
     };
     let w = f64::from(part.w.max(1));
     let mut out = drawn(&near, part.w);
@@ -51,6 +60,40 @@ pub(super) fn segments(
         out.extend(share_of_column(share, left, right, Phase::Transfer));
     }
     out
+}
+
+/// From when on NCCL tells nothing more of one that went on: its plugin was lost, or the program left it out.
+fn silent_from(ahead: Ahead<'_>, run: &RunState, number: Rank, host: Option<&HostState>) -> Option<Stamp> {
+    if !ahead.collectives(number).is_empty() {
+        return None;
+    }
+    let starts = || run.collectives.recent(number).map(|(start, _)| start.0);
+    let (last, us) = run.collectives.recent(number).last()?;
+    let longest = starts().zip(starts().skip(1)).map(|(one, next)| next.saturating_sub(one)).max();
+    let patience = longest.unwrap_or_default().saturating_mul(2).max(PATIENCE_US);
+    let end = host?.clock.stamp(HostTime(last.0.saturating_add(us.into())))?;
+    (ahead.moment.micros_since(end) > i64::try_from(patience).unwrap_or(i64::MAX)).then_some(end)
+}
+
+/// What the steps tell that began after `since`: in the window, and from when on they tell it.
+fn of_steps(
+    ahead: Ahead<'_>,
+    one: Trainer<'_>,
+    host: Option<&HostState>,
+    part: Part,
+    since: Option<Stamp>,
+) -> (Vec<(f64, f64, Phase)>, Option<Stamp>) {
+    let mut steps = placed(one.state.steps.iter(), host, part);
+    steps.extend(placed(ahead.steps(one.number).iter(), host, part));
+    let from = since
+        .map_or(f64::NEG_INFINITY, |since| since.micros_since(part.start) as f64 / part.window.max(1) as f64);
+    let all =
+        steps.iter().filter(|(begin, ..)| *begin >= from).flat_map(|step| by_step(step, part)).collect();
+    let first = one.state.steps.front().map(|(arrived, step)| {
+        let begin = host.and_then(|host| host.clock.stamp(step.start));
+        begin.unwrap_or_else(|| arrived.plus_micros(-i64::from(step.dur_us)))
+    });
+    (all, first)
 }
 
 /// The collectives that NCCL has told, in the window: 0..=1.
