@@ -96,8 +96,7 @@ fn field<'a>(rest: &mut &'a [u8]) -> Option<&'a [u8]> {
 }
 
 fn put(to: &mut Vec<u8>, field: &[u8]) {
-    let length = u32::try_from(field.len()).unwrap_or(u32::MAX);
-    to.extend(length.to_be_bytes());
+    to.extend((field.len() as u32).to_be_bytes());
     to.extend(field);
 }
 
