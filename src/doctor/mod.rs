@@ -22,6 +22,7 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+pub use checks::import::decides_imports;
 pub use site::{PATIENCE, Site};
 
 use crate::domain::clock_fit::ClockFit;

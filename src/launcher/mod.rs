@@ -3,6 +3,7 @@
 pub mod alerts;
 pub mod checkup;
 pub mod free;
+pub mod gist;
 pub mod host_names;
 pub mod images;
 pub mod inventory;

@@ -149,6 +149,12 @@ const NCCL: [&str; 4] = [
 const LEADS: [&str; 6] =
     ["sys.path", "addsitedir", "CDLL(", "os.environ[", "os.environ.setdefault", "os.environ.update"];
 
+/// Whether a line of a script says what it imports, or from where.
+pub fn decides_imports(line: &str) -> bool {
+    let says = |words: &[&str]| words.iter().any(|words| line.contains(words));
+    line.starts_with("import ") || line.starts_with("from ") || says(&LEADS) || says(&NCCL)
+}
+
 /// The texts of the scripts of a launch.
 fn scripts(site: &Site) -> Vec<String> {
     site.scripts().filter_map(|path| text(&path)).collect()

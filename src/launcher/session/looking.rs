@@ -14,6 +14,7 @@ use crate::launch::error::{LaunchError, LaunchFault};
 use crate::launch::plan::LaunchPlan;
 use crate::launch::request::OnRed;
 use crate::launcher::checkup::{Checkup, contexts};
+use crate::launcher::gist;
 use crate::launcher::waiting::PendingLaunch;
 use crate::wire::doctor::Checked;
 
@@ -77,7 +78,11 @@ impl Session {
         let given = needs::given(&planned.hosts);
         let checkup = Checkup::for_launch(number, hosts.iter().cloned(), &checks).comparing(paths);
         let image = needs::image(&planned.spec, &planned.hosts);
-        let checkup = checkup.running(needs::pythons(&planned.spec, &planned.hosts)).in_image(image);
+        let mut runs = needs::pythons(&planned.spec, &planned.hosts);
+        if let Some(sync) = &planned.spec.options.sync {
+            gist::add(sync, &planned.spec.command, &mut runs);
+        }
+        let checkup = checkup.running(runs).in_image(image);
         let checkup = checkup.reached_as(&self.contexts()).giving(given);
         let controller = needs::controller(&planned.spec, &planned.hosts);
         let checkup = checkup.using(needs::gpus(&planned.spec)).controlled_by(controller);

@@ -11,6 +11,7 @@ use crate::domain::playback::LineSearch;
 use crate::domain::question::Answer;
 use crate::domain::run::RunSpec;
 use crate::domain::signal::SignalRequest;
+use crate::domain::sync::SyncPlan;
 use crate::domain::time::Stamp;
 use crate::launch::plan::LaunchPlan;
 use crate::launch::request::LaunchRequest;
@@ -56,6 +57,8 @@ pub enum LookOf {
         checks: Vec<&'static str>,
         /// The Python that it would use, by host.
         runs: BTreeMap<HostId, RunPython>,
+        /// The folder that is copied first, and the command, whose script lies in it here.
+        synced: Option<(SyncPlan, Vec<String>)>,
     },
 }
 

@@ -12,6 +12,7 @@ use crate::domain::host::LinkState;
 use crate::domain::ids::HostId;
 use crate::domain::world::{HostState, World};
 use crate::launcher::checkup::{Checkup, Question};
+use crate::launcher::gist;
 use crate::tui::core::{Look, LookOf};
 use crate::wire::doctor::Checked;
 
@@ -105,9 +106,13 @@ impl Checkups {
                 let checkup = checkup.controlled_by(*controller).taking(ports.clone());
                 self.plan.begin(checkup.in_image(image.clone()), world)
             }
-            LookOf::Files { hosts, paths, checks, runs } => {
+            LookOf::Files { hosts, paths, checks, runs, synced } => {
+                let mut runs = runs.clone();
+                if let Some((sync, command)) = synced {
+                    gist::add(sync, command, &mut runs);
+                }
                 let checkup = Checkup::for_launch(look.number, hosts.iter().cloned(), checks);
-                self.files.begin(checkup.comparing(paths.clone()).running(runs.clone()), world)
+                self.files.begin(checkup.comparing(paths.clone()).running(runs), world)
             }
         }
     }

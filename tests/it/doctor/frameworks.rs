@@ -110,6 +110,7 @@ fn an_import_that_fails_is_told_with_its_cause_and_keeps_a_run_from_starting() {
     assert!(refused.code == 78 && refused.err.contains("undefined symbol: _ZN2at4_ops3addEv"), "{refused:?}");
     assert_eq!(run("n2:1", &["--force"]).code, 1, "its ranks end as was said");
     also_where_the_script_is_in_the_command(&cluster, &client);
+    also_where_the_script_is_copied_there(&client);
     // what has been seen to succeed is not tried again, until something of it changes
     let count = "find ~/.local/state/hvtui/imports -name '*.json' | wc -l";
     assert_eq!(cluster.on("n1", count).trim(), "1");
@@ -142,6 +143,27 @@ fn also_where_the_script_is_in_the_command(cluster: &Cluster, client: &Client<'_
             refused.code == 78 && refused.err.contains("undefined symbol: _ZN2at4_ops3addEv"),
             "{refused:?}"
         );
+    }
+}
+
+/// The folder is on this machine alone, until the run has come to its hosts.
+fn also_where_the_script_is_copied_there(client: &Client<'_>) {
+    std::fs::create_dir_all(client.path("code/pkg")).expect("a folder");
+    for file in ["code/train.py", "code/pkg/main.py"] {
+        client.write(file, "import torch\nprint(torch.__version__)\n");
+    }
+    for words in [&["train.py"][..], &["-m", "pkg.main"]] {
+        let run = |host: &str| {
+            let line = ["run", "-H", host, "--sync", "code", "--kind", "torch", "--", "python3"];
+            client.run(&[&line[..], words].concat())
+        };
+        let refused = run("n2:1");
+        assert!(
+            refused.code == 78 && refused.err.contains("undefined symbol: _ZN2at4_ops3addEv"),
+            "{refused:?}"
+        );
+        let fine = run("n1:1");
+        assert!(fine.code == 0 && fine.out.contains("2.4.0"), "{fine:?}");
     }
 }
 

@@ -115,7 +115,8 @@ pub(super) fn look(model: &mut Model, plan: &LaunchPlan) -> Vec<Effect> {
     let paths = needs::paths(&plan.spec, &plan.hosts);
     let (given, runs) = (needs::given(&plan.hosts), needs::pythons(&plan.spec, &plan.hosts));
     // of a script, or of what stands in its place in the command
-    let has_code = runs.values().any(|run| run.code.is_some() || run.module.is_some());
+    let synced = plan.spec.options.sync.clone().map(|sync| (sync, plan.spec.command.clone()));
+    let has_code = synced.is_some() || runs.values().any(|run| run.code.is_some() || run.module.is_some());
     let reads = |check: &&str| {
         let is_read = needs::READ_SCRIPTS.contains(check);
         is_read && (!paths.is_empty() || has_code && *check == "import")
@@ -136,7 +137,7 @@ pub(super) fn look(model: &mut Model, plan: &LaunchPlan) -> Vec<Effect> {
     });
     // one host has nothing to differ from
     let is_wanted = !reading.is_empty() || (hosts.len() > 1 && !paths.is_empty());
-    let names = is_wanted.then_some(LookOf::Files { hosts, paths, checks: reading, runs });
+    let names = is_wanted.then_some(LookOf::Files { hosts, paths, checks: reading, runs, synced });
     let rests = begin(model, rests, |checks| &mut checks.looked);
     rests.into_iter().chain(begin(model, names, |checks| &mut checks.compared)).collect()
 }
