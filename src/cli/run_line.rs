@@ -117,7 +117,7 @@ mod tests {
         for (line, says) in [
             ("hvtui run -np 0 -- x", "-np 0 starts nothing"),
             ("hvtui run --npp 2 x", "unexpected argument '--npp' found"),
-            ("hvtui run", "a command"),
+            ("hvtui run", "no command to run"),
             ("hvtui run --again last", "a edits a launch"),
             ("hvtui run --hostfile f -- x", "-H gpu-a:2,gpu-b:2"),
             ("hvtui run -- watch -n 1 nvidia-smi", "the Cluster screen shows them"),
