@@ -222,7 +222,6 @@ fn an_old_preview_does_not_answer_for_a_new_form() {
 #[test]
 fn the_form_fills_a_request() {
     let mut story = Story::new(&["local"]);
-    story.model.here.read_run = hvtui::cli::run_line::read;
     story.cpu_host("local", 4);
     press(&mut story, "l");
     story.send(Msg::Key(Key::ctrl('u')));
@@ -257,6 +256,7 @@ fn the_form_fills_a_request() {
 /// The Launch screen of a machine with CPUs, with an empty command field.
 fn form() -> Story {
     let mut story = Story::new(&["local"]);
+    story.model.here.read_run = hvtui::cli::run_line::read;
     story.cpu_host("local", 4);
     press(&mut story, "l");
     story.send(Msg::Key(Key::ctrl('u')));

@@ -61,7 +61,7 @@ pub(super) const KEYS: &[Binding] = &[
         &[k(KeyCode::Esc)],
         Action::ClearFilter,
         "leave",
-        "end the search, the heat map, the selection; else close the replay, unless it was opened from the shell",
+        "end the search, the heat map, the selection; else the screen before",
     ),
     bind(&[c('>')], Action::Faster, "faster", "play twice as fast"),
     bind(&[c('<')], Action::Slower, "slower", "play half as fast"),
