@@ -119,7 +119,7 @@ mod tests {
     #[test]
     fn what_is_wrong_is_said_in_one_line() {
         for (line, says) in [
-            ("hvtui run -np 0 -- x", "invalid value '0' for '--np <N>'"),
+            ("hvtui run -np 0 -- x", "-np 0 starts nothing"),
             ("hvtui run --npp 2 x", "unexpected argument '--npp' found"),
             ("hvtui run", "a command"),
             ("hvtui run --again last", "a edits a launch"),

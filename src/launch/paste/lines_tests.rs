@@ -181,7 +181,6 @@ fn what_is_not_understood_is_named_and_the_line_kept() {
         ("horovodrun -np 2 --nework-interface eth0 python x.py", "--nework-interface", "--network-interface"),
         ("torchrun --npoc_per_node=3 ddp.py", "--npoc_per_node", "--nproc_per_node"),
         ("torchrun --nproc-per-nodes 3 ddp.py", "--nproc-per-nodes", "--nproc-per-node"),
-        ("torchrun --nnode 2 ddp.py", "--nnode", "--nnodes"),
         ("mpirun -np 2 --alow-run-as-root ./a", "--alow-run-as-root", "--allow-run-as-root"),
         ("mpirun -np 2 -hostfle f ./a", "-hostfle", "-hostfile"),
         ("docker run --gpu all IMG python x.py", "--gpu", "--gpus"),
