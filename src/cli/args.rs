@@ -355,7 +355,7 @@ pub struct LogsArgs {
     #[arg(value_parser = run_name, default_value = "last")]
     pub run: String,
     /// Only this rank
-    #[arg(long, value_name = "R")]
+    #[arg(long, value_name = "R", value_parser = number)]
     pub rank: Option<u32>,
     /// Go on as long as the run does
     #[arg(short, long)]
@@ -494,7 +494,7 @@ pub struct RshAgentArgs {
 pub fn horovodrun_spellings(args: impl IntoIterator<Item = OsString>) -> Vec<OsString> {
     let mut told: Vec<OsString> = Vec::new();
     let mut ours = true;
-    for arg in args {
+    for arg in help_word(args.into_iter().collect()) {
         ours &= arg != "--";
         let is_export = told.iter().any(|word| word == "export") && told.iter().all(|word| word != "run");
         let is_behind_screens = ours && is_export && told.last().is_some_and(|last| last == "--screens");
@@ -512,6 +512,28 @@ pub fn horovodrun_spellings(args: impl IntoIterator<Item = OsString>) -> Vec<OsS
         told.push(told_as);
     }
     told
+}
+
+/// `hvtui help run` is `hvtui run --help`.
+fn help_word(mut args: Vec<OsString>) -> Vec<OsString> {
+    if args.get(1).is_some_and(|word| word == "help") {
+        args.remove(1);
+        args.push("--help".into());
+    }
+    args
+}
+
+/// The definition by which a line is read. A negative number is a value in it: what takes the value says what it may be.
+pub fn command() -> clap::Command {
+    with_negative_numbers(<Cli as clap::CommandFactory>::command())
+}
+
+fn with_negative_numbers(command: clap::Command) -> clap::Command {
+    let takes = |arg: clap::Arg| {
+        let is_value = arg.get_action().takes_values() && !arg.is_trailing_var_arg_set();
+        if is_value { arg.allow_negative_numbers(true) } else { arg }
+    };
+    command.mut_args(takes).mut_subcommands(with_negative_numbers)
 }
 
 /// A number of ranks, hosts and the like.
@@ -534,7 +556,7 @@ fn run_name(text: &str) -> Result<String, String> {
 
 fn moment(text: &str) -> Result<f64, String> {
     let seconds = text.parse::<f64>().ok().filter(|seconds| seconds.is_finite() && *seconds >= 0.0);
-    seconds.ok_or_else(|| "give a number of seconds".to_owned())
+    seconds.ok_or_else(|| "give a number of seconds from 0 on".to_owned())
 }
 
 mod bench;

@@ -163,6 +163,9 @@ fn base(
 }
 
 pub(super) fn pasted_line(pasted: &Pasted, args: &RunArgs) -> Result<LaunchRequest, Failure> {
+    if let Some(misspelt) = pasted.misspelt.as_ref().filter(|_| !args.delegate) {
+        return Err(Failure::usage(misspelt.to_string()));
+    }
     let hostfile = match &pasted.hostfile {
         None => None,
         Some(name) => Some(host_list::host_file(name, &text_of(Path::new(name))?)?),
@@ -201,6 +204,7 @@ pub fn from_recipe(recipe: &Recipe) -> LaunchRequest {
             RecipeWhere::Picks(picks) => PlacementSpec::Picks(picks.clone()),
         },
         env: recipe.env.clone(),
+        workdir: recipe.workdir.clone(),
         options: RunOptions {
             container: recipe.container.clone(),
             environment: recipe.environment.clone(),
@@ -489,16 +493,17 @@ mod tests {
     }
 
     #[test]
-    fn a_whole_line_in_quotes_starts_nothing() {
+    fn a_line_that_is_likely_wrong_starts_nothing() {
         let refused = |line: &str| {
             let failure = ask(line).unwrap_err();
             assert_eq!(failure.code, Code::Usage, "{line}");
             failure.message
         };
-        let said = refused("hvtui run -np 2 -- 'python train.py --lr 1'");
-        assert!(said.contains("leave the quotes out: `hvtui run -- python train.py --lr 1`"), "{said}");
-        let said = refused(r#"hvtui run "TF_CONFIG='{}' python3 tf.py""#);
-        assert!(said.contains("leave the quotes out"), "{said}");
+        let said = refused("hvtui run -- torchrun --npoc_per_node=3 ddp.py");
+        assert!(said.contains("`--nproc_per_node` may be meant; correct it"), "{said}");
+        assert!(said.ends_with("\n           ^^^^^^^^^^^^^^^"), "{said}");
+        let asked_anyway = ask("hvtui run --delegate -- torchrun --npoc_per_node=3 ddp.py").unwrap();
+        assert_eq!(asked_anyway.options.delegate.unwrap().options, ["--npoc_per_node=3"]);
         let said = refused("hvtui run 'make && python t.py'");
         assert!(said.contains("`hvtui run -- sh -c 'make && python t.py'`"), "{said}");
         let said = refused("hvtui run -- hvtui run -np 2 -- python3 t.py");
@@ -526,6 +531,37 @@ mod tests {
         assert_eq!(asked.options.environment.conda.as_deref(), Some("z"));
         let asked = ask("hvtui run '# note\npython t.py'").unwrap();
         assert_eq!(asked.command, ["python", "t.py"]);
+    }
+
+    #[test]
+    fn what_stands_around_a_command_changes_nothing_of_its_ranks() {
+        let alone = ask("hvtui run -- python3 x.py").unwrap();
+        for line in [
+            "hvtui run -- '$' python3 x.py",
+            "hvtui run -- nohup python3 x.py",
+            "hvtui run -- setsid -f python3 x.py",
+            "hvtui run -- time python3 x.py",
+            "hvtui run -- 'nohup python3 x.py > train.log 2>&1 &'",
+            "hvtui run -- '(base) me@gpu-a:~/proj$ python3 x.py'",
+            "hvtui run -- 'python3 x.py \\'",
+            "hvtui run -- 'FOO=1 python3 x.py'",
+            "hvtui run -- FOO=1 python3 x.py",
+            "hvtui run -- 'cd /x && python3 x.py'",
+        ] {
+            let asked = ask(line).unwrap();
+            assert_eq!(
+                (asked.command, asked.place, asked.kind.unwrap_or(JobKind::Plain)),
+                (alone.command.clone(), alone.place.clone(), JobKind::Plain),
+                "{line}"
+            );
+        }
+        let said = ask("hvtui run -- 'nohup python3 x.py > train.log 2>&1 &'").unwrap().remarks;
+        assert!(
+            said.iter().any(|remark| remark.contains("`> train.log` and `2>&1` are left out")),
+            "{said:?}"
+        );
+        let native = ask("hvtui run -- 'FOO=1 hvtui train digits'").unwrap();
+        assert_eq!((native.kind, native.env.len()), (Some(JobKind::Native), 1));
     }
 
     #[test]

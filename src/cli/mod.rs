@@ -49,8 +49,8 @@ use std::io::IsTerminal;
 use std::path::Path;
 use std::process::ExitCode;
 
-use clap::error::{ContextKind, ContextValue};
-use clap::{CommandFactory, Parser};
+use clap::error::{ContextKind, ContextValue, ErrorKind};
+use clap::{CommandFactory, FromArgMatches};
 
 use crate::config::{self, HostsFile};
 use crate::procs::secrecy;
@@ -76,7 +76,38 @@ pub fn main() -> ExitCode {
 
 /// Reads a command line, the program's name first. The error is clap's, also for `--help` and `--version`.
 pub fn parse(args: impl IntoIterator<Item = OsString>) -> Result<Cli, clap::Error> {
-    Cli::try_parse_from(args::horovodrun_spellings(args))
+    let words = args::horovodrun_spellings(args);
+    let mut command = args::command();
+    let matches = command.try_get_matches_from_mut(&words).map_err(|error| of_one_run(error, &words))?;
+    Cli::from_arg_matches(&matches).map_err(|error| error.format(&mut command))
+}
+
+/// `hvtui runs last` asks for one run, of which other commands tell.
+fn of_one_run(error: clap::Error, words: &[OsString]) -> clap::Error {
+    const VERBS: [&str; 8] = ["show", "info", "view", "get", "open", "logs", "report", "replay"];
+    let unknown = error.get(ContextKind::InvalidSubcommand).or_else(|| error.get(ContextKind::InvalidArg));
+    let Some(ContextValue::String(word)) = unknown else { return error };
+    let behind = words.iter().position(|known| known == "runs").map_or(&[][..], |at| &words[at + 1..]);
+    let mut behind = behind.iter().filter_map(|next| next.to_str()).filter(|next| !next.starts_with('-'));
+    if behind.next() != Some(word.as_str()) || error.get(ContextKind::SuggestedSubcommand).is_some() {
+        return error;
+    }
+    let named = behind.next();
+    let text = if matches!(word.as_str(), "list" | "ls" | "all") {
+        format!("'{word}' is no command of `hvtui runs`: `hvtui runs` alone lists them")
+    } else {
+        let run = if VERBS.contains(&word.as_str()) { named.unwrap_or("RUN") } else { word };
+        format!(
+            "'{word}' is no command of `hvtui runs`, which lists them; of one run tell `hvtui report {run}`, `hvtui logs {run}`, \
+             `hvtui replay {run}`"
+        )
+    };
+    let mut command = args::command();
+    command.build();
+    match command.find_subcommand_mut("runs") {
+        Some(runs) => runs.error(ErrorKind::InvalidSubcommand, text),
+        None => error,
+    }
 }
 
 /// Leaves commands out of clap's suggestions that are no person's: agent, supervisor and the like. Other programs' words for
@@ -90,8 +121,9 @@ fn suggest_public(error: &mut clap::Error) {
         return;
     }
     let command = Cli::command();
+    // those of a command's own are public
     let is_public = |name: &String| {
-        command.get_subcommands().any(|known| known.get_name() == name && !known.is_hide_set())
+        !command.get_subcommands().any(|known| known.get_name() == name && known.is_hide_set())
     };
     let names: Vec<String> = match error.get(kind) {
         Some(ContextValue::Strings(names)) => names.iter().filter(|name| is_public(name)).cloned().collect(),

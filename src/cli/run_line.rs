@@ -28,6 +28,10 @@ pub fn read(words: &[String]) -> Result<LaunchRequest, String> {
     if let Some(text) = pasted.as_ref().and_then(pasted_request::instead) {
         return Err(text);
     }
+    if let Some(misspelt) = pasted.as_ref().and_then(|line| line.misspelt.as_ref()).filter(|_| !args.delegate)
+    {
+        return Err(misspelt.text.clone());
+    }
     let base = pasted.as_ref().map(|line| launch::pasted_line(line, &args)).transpose();
     let file = HostsFile::this_machine();
     let request = base.and_then(|base| launch::read(&args, base, &file));
@@ -122,6 +126,7 @@ mod tests {
             ("hvtui run --hostfile f -- x", "-H gpu-a:2,gpu-b:2"),
             ("hvtui run -- watch -n 1 nvidia-smi", "the Cluster screen shows them"),
             ("hvtui run --timeline-filename t -- x", "the kind is plain"),
+            ("hvtui run -- torchrun --npoc_per_node=3 t.py", "`--nproc_per_node` may be meant"),
             ("hvtui run --help", "write a command"),
         ] {
             let error = asked(line).unwrap_err();

@@ -103,6 +103,7 @@ pub(super) struct RecipeTable {
     pub(super) image: Option<Text>,
     pub(super) volumes: Option<Vec<Text>>,
     pub(super) sync: Option<Text>,
+    pub(super) workdir: Option<Text>,
     pub(super) conda: Option<Text>,
     pub(super) venv: Option<Text>,
     pub(super) modules: Option<Vec<Text>>,

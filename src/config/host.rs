@@ -249,6 +249,8 @@ pub struct Recipe {
     pub environment: EnvironmentPlan,
     /// The folder that is copied to the hosts: `DIR[:REMOTE]`, from the current folder on.
     pub sync: Option<String>,
+    /// The folder on the hosts in which its ranks start.
+    pub workdir: Option<String>,
 }
 
 /// Where a recipe's ranks go.

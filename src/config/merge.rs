@@ -357,7 +357,9 @@ fn recipe(table: &Spanned<RecipeTable>, hosts: &[&str], faults: &mut Faults) -> 
     faults.take(problems);
     let container = recipe_container(table, faults);
     let environment = environment::of(&table.into(), &mut |problem| faults.add(problem));
-    Some(Recipe { name: name?, kind, command: command?, place: place?, env, container, environment, sync })
+    let workdir = table.workdir.as_ref().and_then(|dir| faults.check(validate::validate_workdir(dir)));
+    let (name, command, place) = (name?, command?, place?);
+    Some(Recipe { name, kind, command, place, env, container, environment, sync, workdir })
 }
 
 fn recipe_container(table: &RecipeTable, faults: &mut Faults) -> Option<ContainerOptions> {
@@ -401,6 +403,23 @@ fn single_table<'a>(text: &'a str, message: &str) -> Option<(&'a str, std::ops::
     })
 }
 
+/// The key that means what other programs and hvtui's own options call so.
+fn other_word(field: &str) -> Option<&'static str> {
+    Some(match field {
+        "ranks" | "n" | "nprocs" | "num_proc" | "ntasks" | "nproc" => "np",
+        "cmd" | "run" | "script" => "command",
+        "gpus" | "slots" | "places" => "picks",
+        "cwd" | "dir" | "directory" | "chdir" | "folder" => "workdir",
+        "volume" => "volumes",
+        "module" => "modules",
+        "environment" => "env",
+        "hostname" | "host" | "ip" => "address",
+        "key" | "identity_file" => "identity",
+        "proxy_jump" => "jump",
+        _ => return None,
+    })
+}
+
 /// The parser's own words, with the key that was likely meant where it met an unknown one.
 fn from_toml(error: &toml::de::Error, text: &str) -> Problem {
     let span = error.span().unwrap_or(0..0);
@@ -417,7 +436,8 @@ fn from_toml(error: &toml::de::Error, text: &str) -> Problem {
     if let Some((field, rest)) = message.strip_prefix("unknown field `").and_then(|m| m.split_once('`')) {
         let keys = rest.split('`').skip(1).step_by(2);
         let keys: Vec<&str> = keys.collect();
-        return Problem::new(span, format!("unknown key `{field}`"), validate::known("keys", field, &keys));
+        let meant = other_word(field).filter(|key| keys.contains(key)).unwrap_or(field);
+        return Problem::new(span, format!("unknown key `{field}`"), validate::known("keys", meant, &keys));
     }
     let title = message.lines().collect::<Vec<_>>().join(": ");
     Problem::new(span, title, "correct the line; `hvtui config template` prints a file that works")

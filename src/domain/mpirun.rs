@@ -107,7 +107,7 @@ pub fn recognise(program: &str, version: &str) -> Result<Mpi, MpiError> {
 pub fn command(plan: &MpiPlan, version: &str, agent: &str, root: bool) -> Result<MpiCommand, MpiError> {
     let mpi = recognise(&plan.program, version)?;
     if !plan.line.is_empty() {
-        return Ok(as_typed(plan, mpi));
+        return Ok(as_typed(plan, mpi, root));
     }
     match mpi {
         mpi @ (Mpi::OpenMpi4 | Mpi::OpenMpi5) => Ok(open_mpi(plan, mpi, agent, root)),
@@ -117,7 +117,7 @@ pub fn command(plan: &MpiPlan, version: &str, agent: &str, root: bool) -> Result
 
 /// The user's line, with an option more: its output is to be split into ranks. It finds the nodes by the ssh of its
 /// search path.
-fn as_typed(plan: &MpiPlan, mpi: Mpi) -> MpiCommand {
+fn as_typed(plan: &MpiPlan, mpi: Mpi, root: bool) -> MpiCommand {
     let (option, known, style): (_, &[&str], _) = match mpi {
         Mpi::OpenMpi4 => ("--tag-output", &["tag-output"], TagStyle::OpenMpi4),
         Mpi::OpenMpi5 => ("--tag-output", &["tag-output", "output"], TagStyle::OpenMpi5),
@@ -136,7 +136,15 @@ fn as_typed(plan: &MpiPlan, mpi: Mpi) -> MpiCommand {
         "OMPI_MCA_orte_keep_fqdn_hostnames",
         "PRTE_MCA_prte_keep_fqdn_hostnames",
     ];
-    let env = set.map(|name| (name.to_owned(), "1".to_owned())).into();
+    // what `--allow-run-as-root` says, in each part of a line
+    let of_root = [
+        "OMPI_ALLOW_RUN_AS_ROOT",
+        "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM",
+        "PRTE_ALLOW_RUN_AS_ROOT",
+        "PRTE_ALLOW_RUN_AS_ROOT_CONFIRM",
+    ];
+    let names = set.into_iter().chain(of_root.into_iter().filter(|_| root));
+    let env = names.map(|name| (name.to_owned(), "1".to_owned())).collect();
     MpiCommand { argv, env, tags: Some(style) }
 }
 
@@ -354,6 +362,11 @@ mod tests {
         assert_eq!(tags, Some(TagStyle::OpenMpi4));
         let (once, _) = typed("mpirun -tag-output -rf x y", V4);
         assert_eq!(once, "mpirun -tag-output -rf x y");
+        let of_root = |root| {
+            let plan = MpiPlan { line: words("mpirun -n 2 y"), ..plan(&[2], &[]) };
+            command(&plan, V4, "/x/rsh", root).unwrap().env.contains_key("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM")
+        };
+        assert_eq!((of_root(true), of_root(false)), (true, false));
         let (mpich, tags) = typed("mpirun -genvall -n 2 y", MPICH);
         assert_eq!((mpich.as_str(), tags), ("mpirun -prepend-rank -genvall -n 2 y", Some(TagStyle::Hydra)));
     }

@@ -36,6 +36,8 @@ pub mod what {
     pub const UNKILLABLE: &str = "unkillable";
     /// The run was stopped and nothing of it is left; `count` processes were ended.
     pub const GONE: &str = "gone";
+    /// Ranks have ended by themselves and left `count` processes behind, which were ended.
+    pub const BACKGROUND: &str = "background";
     /// The run's files can't be read any more: what becomes of its ranks here is not known.
     pub const UNREADABLE: &str = "unreadable";
     /// The run goes on there, and its agent can't tell of it: the run's files are of another hvtui, or can't be read now.

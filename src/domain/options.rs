@@ -57,6 +57,12 @@ pub struct RunOptions {
     /// What each TensorFlow task is, in rank order; workers where it says nothing.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub tasks: Vec<TaskRole>,
+    /// The programs of an MPI job that has several, in rank order; the run's command is that of the first.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub programs: Vec<RankProgram>,
+    /// More ranks than slots may be on a host without GPUs: they share its CPU slots.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub oversubscribe: bool,
     /// `--max-restarts`: how often all ranks are started again after one has failed.
     #[serde(skip_serializing_if = "is_zero")]
     pub max_restarts: u32,
@@ -81,6 +87,24 @@ pub struct RunOptions {
     /// What the run was made of by `hvtui import`, and from which file: it was never launched by hvtui.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub imported: Option<String>,
+}
+
+/// One of several programs: so many ranks, behind those of the programs before it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RankProgram {
+    /// How many.
+    pub ranks: u32,
+    /// Program and arguments.
+    pub command: Vec<String>,
+}
+
+impl RankProgram {
+    /// What each rank executes, in rank order.
+    pub fn commands(programs: &[Self]) -> impl Iterator<Item = &[String]> {
+        programs
+            .iter()
+            .flat_map(|program| std::iter::repeat_n(program.command.as_slice(), program.ranks as usize))
+    }
 }
 
 /// How the framework's own launcher is called, where it starts the ranks. What is empty is chosen by hvtui.
@@ -124,6 +148,8 @@ impl Default for RunOptions {
             python_of: None,
             reached: Vec::new(),
             tasks: Vec::new(),
+            programs: Vec::new(),
+            oversubscribe: false,
             max_restarts: 0,
             delegate: None,
             nccl_timings: false,

@@ -2,11 +2,12 @@
 //! one. Pure. What is secret does not show.
 
 use std::collections::BTreeMap;
+use std::ops::Range;
 
 use super::own_line::{self, Torchrun};
 use super::plan::LaunchPlan;
 use crate::domain::ids::HostId;
-use crate::domain::options::GpuView;
+use crate::domain::options::{GpuView, RankProgram};
 use crate::domain::redaction::MASK;
 use crate::domain::run::{HostRun, JobKind, RankSpec};
 use crate::domain::text::sanitize;
@@ -190,25 +191,48 @@ fn all_see_all(plan: &LaunchPlan) -> bool {
 fn horovodrun(plan: &LaunchPlan, reach: &impl Fn(&HostId) -> Option<Reach>) -> String {
     let options = &plan.spec.options;
     let port = plan.hosts.iter().find_map(|share| reach(&share.host)?.port);
-    let (hosts, interface) = (named(plan, reach), options.interface.as_deref());
+    let (hosts, interface) = (named(plan, reach, &(0..plan.spec.world())), options.interface.as_deref());
     let command = &plan.spec.command;
     by_launcher(plan, &own_line::horovodrun(&hosts, port, interface, options.start_timeout_s, command))
 }
 
 fn mpirun(plan: &LaunchPlan, reach: &impl Fn(&HostId) -> Option<Reach>) -> String {
-    let mut words = own_line::on_hosts("mpirun", &named(plan, reach));
-    words.extend(plan.spec.options.mpi_args.iter().cloned());
+    let options = &plan.spec.options;
     // by its name alone Open MPI passes a variable on
     let names = plan.spec.env.iter().filter(|(name, value)| is_shown(name, value)).map(|(name, _)| name);
-    words.extend(names.flat_map(|name| ["-x".to_owned(), name.clone()]));
-    words.extend(plan.spec.command.iter().cloned());
+    let passed: Vec<String> = names.flat_map(|name| ["-x".to_owned(), name.clone()]).collect();
+    let mut words = Vec::new();
+    let one = [RankProgram { ranks: plan.spec.world(), command: plan.spec.command.clone() }];
+    let programs = if options.programs.is_empty() { &one[..] } else { &options.programs };
+    let mut first = 0;
+    for program in programs {
+        let ranks = first..first + program.ranks;
+        first = ranks.end;
+        let part = own_line::on_hosts("mpirun", &named(plan, reach, &ranks));
+        if words.is_empty() {
+            words = part;
+            words.extend(options.mpi_args.iter().cloned());
+        } else {
+            words.push(":".to_owned());
+            words.extend_from_slice(&part[1..]);
+        }
+        words.extend(passed.iter().chain(&program.command).cloned());
+    }
     by_launcher(plan, &words)
 }
 
-/// The hosts as a person reaches them, each with its ranks.
-fn named(plan: &LaunchPlan, reach: &impl Fn(&HostId) -> Option<Reach>) -> Vec<(String, usize)> {
+/// The hosts of these ranks as a person reaches them, each with how many of them it has.
+fn named(
+    plan: &LaunchPlan,
+    reach: &impl Fn(&HostId) -> Option<Reach>,
+    ranks: &Range<u32>,
+) -> Vec<(String, usize)> {
     let name = |id: &HostId| reach(id).map_or_else(|| "localhost".to_owned(), |at| at.host);
-    plan.hosts.iter().map(|share| (name(&share.host), share.ranks.len())).collect()
+    let of = |share: &HostRun| {
+        let count = share.ranks.iter().filter(|rank| ranks.contains(&rank.rank.0)).count();
+        (count > 0).then(|| (name(&share.host), count))
+    };
+    plan.hosts.iter().filter_map(of).collect()
 }
 
 /// A launcher's line, which is given where its first rank runs.

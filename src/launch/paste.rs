@@ -14,6 +14,7 @@ mod hosts;
 mod mpirun;
 mod options;
 mod pasted;
+mod programs;
 mod quoted;
 mod rsh_args;
 mod srun;
@@ -34,6 +35,24 @@ pub use tools::ranks_option;
 /// # Errors
 /// A caret under what the launcher would have refused or misunderstood.
 pub fn read(line: &Line) -> Result<Option<Pasted>, Caret> {
+    let read = read_command(line)?;
+    if line.ending.is_empty() {
+        return Ok(read);
+    }
+    let mut pasted = read.map_or_else(|| plain(line), Ok)?;
+    pasted.left_out.extend(line.ending.remarks());
+    Ok(Some(pasted))
+}
+
+/// A line that is a command and nothing else.
+fn plain(line: &Line) -> Result<Pasted, Caret> {
+    let mut draft = Draft::new(line);
+    draft.pasted.argv = draft.texts(0);
+    draft.take_command(0)?;
+    Ok(draft.pasted)
+}
+
+fn read_command(line: &Line) -> Result<Option<Pasted>, Caret> {
     let mut draft = Draft::new(line);
     let setup::Prepared { workdir, environment } = setup::prepared(line)?;
     (draft.pasted.workdir, draft.pasted.environment) = (workdir, environment);
@@ -171,7 +190,7 @@ fn container(draft: &mut Draft<'_>, at: usize) -> Result<bool, Caret> {
     Ok(true)
 }
 
-/// What stands before the program: a prompt, variables, `env`, `nohup`, `time`. Returns the program's place;
+/// What stands before the program: a prompt, variables, `env`, `nohup`, `setsid`, `time`. Returns the program's place;
 /// `None` for a line without words.
 fn before_command(draft: &mut Draft<'_>) -> Result<Option<usize>, Caret> {
     let words: &[Word] = &draft.line.words;
@@ -200,9 +219,12 @@ fn before_command(draft: &mut Draft<'_>) -> Result<Option<usize>, Caret> {
         match base(&word.text) {
             _ if !followed => break,
             "env" => at = env_options(draft, at + 1)?,
-            "nohup" => {
-                draft.remark("`nohup` is left out: a run goes on without this terminal.");
+            name @ ("nohup" | "setsid") => {
+                draft.remark(format!("`{name}` is left out: a run goes on without this terminal."));
                 at += 1;
+                while words.get(at).is_some_and(|word| name == "setsid" && word.text.starts_with('-')) {
+                    at += 1;
+                }
             }
             "time" => {
                 draft.remark("`time` is left out: the recording holds when each rank began and ended.");
@@ -253,9 +275,9 @@ fn assignment(word: &str) -> Option<(&str, usize)> {
 /// A launcher behind another program, such as `sudo horovodrun` or `timeout 60 mpirun`: the line is not for
 /// slots, and what stands before the launcher has no meaning here.
 fn wrapped(draft: &mut Draft<'_>, at: usize) -> Result<Option<Pasted>, Caret> {
-    const WRAPPERS: [&str; 14] = [
-        "sudo", "doas", "nice", "ionice", "timeout", "numactl", "taskset", "setsid", "stdbuf", "chrt",
-        "exec", "unbuffer", "strace", "xvfb-run",
+    const WRAPPERS: [&str; 13] = [
+        "sudo", "doas", "nice", "ionice", "timeout", "numactl", "taskset", "stdbuf", "chrt", "exec",
+        "unbuffer", "strace", "xvfb-run",
     ];
     let words = &draft.line.words;
     let Some(wrapper) = words.get(at) else { return Ok(None) };
@@ -304,6 +326,7 @@ fn shell(draft: &mut Draft<'_>, at: usize) -> Result<Option<Pasted>, Caret> {
     if options.len() == 1
         && options[0].text == "-c"
         && let Ok(line) = Line::typed(&text.text)
+        && line.ending.is_empty()
         && setup::prepared(&line).is_ok()
         && let Some(mut inside) = read(&line)?
     {

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::delegate::{self, Way, further};
+use super::name::kind_of;
 use super::names;
 use super::paste::{HostSlots, Launcher, Pasted, PerNode, Task};
 use super::pasted_container::{self, Meaning};
@@ -28,19 +29,7 @@ pub fn request(
     let whole = contained.as_ref().map(|meaning| meaning.joined(pasted));
     let pasted = whole.as_ref().unwrap_or(pasted);
     let mut remarks = pasted.remarks.clone();
-    let mut env: BTreeMap<String, String> = pasted.env.iter().cloned().collect();
-    for name in &pasted.env_from_here {
-        match variable(name) {
-            _ if OWN_TO_HOST.contains(&name.as_str()) => {
-                remarks.push(format!("`{name}` is each host's own, not this machine's."));
-            }
-            Some(value) => drop(env.insert(name.clone(), value)),
-            None => remarks.push(format!("`{name}` is not set here and is left out.")),
-        }
-    }
-    if let Some(timeline) = &pasted.timeline {
-        env.insert("HOROVOD_TIMELINE".to_owned(), timeline.clone());
-    }
+    let mut env = env(pasted, variable, &mut remarks);
     let hosts = match hostfile {
         Some(hosts) => hosts,
         None => pasted.hosts.iter().map(|one| (name(one), slots(pasted, one))).collect(),
@@ -63,6 +52,7 @@ pub fn request(
         python_of: python_of(pasted),
         ..RunOptions::default()
     };
+    remarks.extend(shared(pasted, &hosts));
     let way = delegate::way(pasted, delegated, &hosts);
     if pasted.is_delegated() {
         let as_what = if way == Way::OneProcess { ", as one process" } else { "" };
@@ -94,6 +84,7 @@ pub fn request(
             remarks.extend(delegate::remarks(pasted, &hosts));
             options.mpi_args.clear();
             options.local_rank_arg = local_rank_arg(pasted, script);
+            options.oversubscribe = oversubscribes(pasted, &hosts);
             options.delegate = Some(launcher);
             (pasted.kind, pasted.command.clone(), delegate::place(pasted, place(pasted, hosts)))
         }
@@ -101,10 +92,13 @@ pub fn request(
             remarks
                 .extend(contained.map(|meaning| contain(pasted, meaning, &mut options)).unwrap_or_default());
             options.tasks = tasks(&pasted.cluster);
+            options.programs.clone_from(&pasted.programs);
+            options.oversubscribe = oversubscribes(pasted, &hosts);
             options.local_rank_arg = local_rank_arg(pasted, script);
-            (pasted.kind, pasted.command.clone(), place(pasted, hosts))
+            (kind(pasted), pasted.command.clone(), place(pasted, hosts))
         }
     };
+    remarks.extend(pasted.left_out.iter().cloned());
     LaunchRequest {
         code: None,
         since: None,
@@ -129,11 +123,41 @@ pub fn request(
     }
 }
 
+/// The variables of a line, those too that it takes from here.
+fn env(
+    pasted: &Pasted,
+    variable: impl Fn(&str) -> Option<String>,
+    remarks: &mut Vec<String>,
+) -> BTreeMap<String, String> {
+    let mut env: BTreeMap<String, String> = pasted.env.iter().cloned().collect();
+    for name in &pasted.env_from_here {
+        match variable(name) {
+            _ if OWN_TO_HOST.contains(&name.as_str()) => {
+                remarks.push(format!("`{name}` is each host's own, not this machine's."));
+            }
+            Some(value) => drop(env.insert(name.clone(), value)),
+            None => remarks.push(format!("`{name}` is not set here and is left out.")),
+        }
+    }
+    if let Some(timeline) = &pasted.timeline {
+        env.insert("HOROVOD_TIMELINE".to_owned(), timeline.clone());
+    }
+    env
+}
+
 /// Whether a remark holds where the line's own launcher is started as one process: what hvtui does in the place of an option
 /// it does not do then.
 fn holds_delegated(pasted: &Pasted, remark: &str) -> bool {
     let is_whole = pasted.is_delegated() && pasted.container.is_none();
     !is_whole || !remark.contains("hvtui") || remark.starts_with("not understood: ")
+}
+
+/// The kind of a line's job; without a launcher it is that of its command.
+fn kind(pasted: &Pasted) -> JobKind {
+    match (&pasted.launcher, pasted.kind, &pasted.container) {
+        (Launcher::Plain, JobKind::Plain, None) => kind_of(&pasted.command),
+        (_, kind, _) => kind,
+    }
 }
 
 /// Ranks in the containers of a line; what is said about it.
@@ -171,6 +195,9 @@ pub fn instead(pasted: &Pasted) -> Option<String> {
 /// Slots of a host: one without a number counts as one slot, as with mpirun; where the line has more ranks than its hosts have slots
 /// by that, which mpirun refuses, as all that the host has.
 fn slots(pasted: &Pasted, host: &HostSlots) -> u32 {
+    if pasted.oversubscribe {
+        return host.slots.unwrap_or(1);
+    }
     let counted = pasted.hosts.iter().map(|host| host.slots.unwrap_or(1)).fold(0, u32::saturating_add);
     let ranks = pasted.np.map(|np| np.saturating_add(further(pasted)));
     let unnamed = if ranks.is_some_and(|ranks| ranks > counted) { ALL_SLOTS } else { 1 };
@@ -217,6 +244,8 @@ fn place(pasted: &Pasted, mut hosts: Vec<(HostId, u32)>) -> PlacementSpec {
             for (_, slots) in &mut hosts {
                 *slots = each;
             }
+        } else if oversubscribes(pasted, &hosts) {
+            share_out(pasted, &mut hosts);
         }
         return PlacementSpec::Hosts { hosts, np: pasted.np };
     }
@@ -227,16 +256,51 @@ fn place(pasted: &Pasted, mut hosts: Vec<(HostId, u32)>) -> PlacementSpec {
             let nodes = pasted.nodes.or(by_count.map(|(np, each)| np / each)).unwrap_or(1);
             PlacementSpec::Nodes { nodes, each }
         }
-        // A rank for each GPU that the line names. Another command with variables before it is one process, as it was
-        // where it comes from.
-        (None, np) if masks(pasted) => PlacementSpec::Count(np),
-        (None, np) => PlacementSpec::Count(np.or((pasted.launcher == Launcher::Plain).then_some(1))),
+        // One process, as it was where the line comes from: it hides its GPUs, or has a container of its own.
+        (None, None) if pasted.launcher == Launcher::Plain && is_one(pasted) => PlacementSpec::Count(Some(1)),
+        (None, np) => PlacementSpec::Count(np),
     }
 }
 
-/// Whether the line names GPUs.
-fn masks(pasted: &Pasted) -> bool {
-    pasted.gpu_mask.as_ref().is_some_and(|mask| !mask.is_empty())
+/// Whether a command without a launcher says that it is one process. What else stands before it changes nothing of how many
+/// ranks there are.
+fn is_one(pasted: &Pasted) -> bool {
+    match &pasted.gpu_mask {
+        Some(mask) => mask.is_empty(),
+        None => pasted.container.is_some(),
+    }
+}
+
+/// Whether the line wants more ranks than its hosts have slots.
+fn oversubscribes(pasted: &Pasted, hosts: &[(HostId, u32)]) -> bool {
+    let given = hosts.iter().map(|(_, slots)| (*slots).max(1)).fold(0, u32::saturating_add);
+    pasted.oversubscribe
+        && pasted.per_node.is_none()
+        && pasted.np.is_some_and(|np| !hosts.is_empty() && np > given)
+}
+
+/// What becomes of `--oversubscribe`.
+fn shared(pasted: &Pasted, hosts: &[(HostId, u32)]) -> Option<String> {
+    if pasted.oversubscribe && hosts.is_empty() && pasted.kind == JobKind::Mpi {
+        return Some("`--oversubscribe` shares the slots of hosts that `-H` names: here each rank takes one of its own.".to_owned());
+    }
+    let given = hosts.iter().map(|(_, slots)| (*slots).max(1)).fold(0, u32::saturating_add);
+    let np = pasted.np.filter(|_| oversubscribes(pasted, hosts))?;
+    Some(format!(
+        "`--oversubscribe`: {np} ranks share {given} CPU slots of the line's hosts; a GPU is never shared."
+    ))
+}
+
+/// Ranks beyond the slots, as Open MPI places them: as many on each host, the first hosts have one more.
+fn share_out(pasted: &Pasted, hosts: &mut [(HostId, u32)]) {
+    for (_, slots) in &mut *hosts {
+        *slots = (*slots).max(1);
+    }
+    let given = hosts.iter().map(|(_, slots)| *slots).fold(0, u32::saturating_add);
+    let (more, count) = (pasted.np.unwrap_or(given) - given, hosts.len() as u32);
+    for ((_, slots), at) in hosts.iter_mut().zip(0..) {
+        *slots += more / count + u32::from(at < more % count);
+    }
 }
 
 /// The hosts of a cluster, each in one block, chief and workers first.

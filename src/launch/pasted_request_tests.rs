@@ -79,6 +79,26 @@ fn a_line_that_hides_each_gpu_names_no_slots() {
 }
 
 #[test]
+fn ranks_beyond_the_slots_are_shared_out_as_open_mpi_does() {
+    let placed = |line: &str| {
+        let asked = asked(line);
+        let PlacementSpec::Hosts { hosts, np } = asked.place else { panic!("{line}") };
+        let list: Vec<String> = hosts.iter().map(|(host, slots)| format!("{host}:{slots}")).collect();
+        (list.join(","), np, asked.options.oversubscribe)
+    };
+    let shared = |hosts: &str, np| (hosts.to_owned(), Some(np), true);
+    assert_eq!(placed("mpirun --oversubscribe -np 8 -H n1:2,n2:2 ./a"), shared("n1:4,n2:4", 8));
+    assert_eq!(placed("mpirun --oversubscribe -np 5 -H n1:2,n2:2 ./a"), shared("n1:3,n2:2", 5));
+    assert_eq!(placed("mpirun --map-by slot:OVERSUBSCRIBE -np 4 -H n1,n2 ./a"), shared("n1:2,n2:2", 4));
+    let fits = placed("mpirun --oversubscribe -np 3 -H n1:2,n2:2 ./a");
+    assert_eq!(fits, ("n1:2,n2:2".to_owned(), Some(3), false));
+    let said = asked("mpirun --oversubscribe -np 8 -H n1:2,n2:2 ./a").remarks;
+    assert!(said.iter().any(|remark| remark.contains("8 ranks share 4 CPU slots")), "{said:?}");
+    let said = asked("mpirun --oversubscribe -np 8 ./a").remarks;
+    assert!(said.iter().any(|remark| remark.contains("hosts that `-H` names")), "{said:?}");
+}
+
+#[test]
 fn a_mask_changes_neither_the_number_of_ranks_nor_where_they_go() {
     for line in [
         "torchrun --nproc_per_node=2 ddp.py",
@@ -234,8 +254,13 @@ fn a_host_without_a_number_is_one_slot_while_the_ranks_fit_so() {
     assert_eq!(hosts("mpirun -np 3 -H a:2,b ./t"), ("a:2,b:1".to_owned(), Some(3)));
     assert_eq!(hosts("mpirun -H a,b ./t"), ("a:1,b:1".to_owned(), None));
     let all = crate::launch::request::ALL_SLOTS;
-    let programs = asked("mpirun -np 1 -H a ./a : -np 3 ./b").place;
-    assert_eq!(programs, PlacementSpec::Hosts { hosts: self::hosts(&[("a", all)]), np: Some(4) });
+    let programs = asked("mpirun -np 1 -H a ./a : -np 3 ./b");
+    assert_eq!(programs.place, PlacementSpec::Hosts { hosts: self::hosts(&[("a", 4)]), np: Some(4) });
+    assert_eq!((programs.options.programs.len(), programs.command.join(" ").as_str()), (2, "./a"));
+    let by_mpirun = asked("mpirun -np 1 -H a ./a : -np 3 -x A=1 ./b").place;
+    assert_eq!(by_mpirun, PlacementSpec::Hosts { hosts: self::hosts(&[("a", all)]), np: Some(4) });
+    let each = asked("mpirun -np 1 -H a:1 ./a : -np 2 -H b:2 -x A=1 ./b").place;
+    assert_eq!(each, PlacementSpec::Hosts { hosts: self::hosts(&[("a", 1), ("b", 2)]), np: None });
     let too_many = asked("mpirun -np 4 -H a,b ./t");
     assert!(too_many.remarks.iter().any(|remark| remark.contains("counts one slot")), "{too_many:?}");
     assert_eq!(hosts("mpirun -np 4 -H a,b ./t"), (format!("a:{all},b:{all}"), Some(4)));

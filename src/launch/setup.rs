@@ -195,7 +195,7 @@ mod tests {
             "python t.py",
         );
         is("export A=1 B='x y' && cd /p && export C=2; python t.py", "/p||", "", "A=1 B=x y C=2 python t.py");
-        is("$ cd /p\n$ export A=1\n$ python t.py", "/p||", "", "A=1 $ python t.py");
+        is("$ cd /p\n$ export A=1\n$ python t.py", "/p||", "", "A=1 python t.py");
         is("cd /p &&\n  python t.py", "/p||", "", "python t.py");
     }
 

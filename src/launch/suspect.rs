@@ -18,9 +18,23 @@ struct Evidence {
     says: &'static str,
 }
 
+/// Who starts the ranks of a kind.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum StartedBy {
+    /// hvtui, with the variables that every rank finds, whatever its kind.
+    Us,
+    /// A launcher's whole line, with that launcher's variables alone.
+    Line,
+}
+
 /// A warning where the script of `command`, of which `script` is the text, finds its `np` ranks in another
 /// way than `kind` starts them; it names the option that is meant.
-pub fn suspect(script: &str, command: &[String], kind: JobKind, np: u32) -> Option<String> {
+pub fn suspect(
+    script: &str,
+    command: &[String],
+    (kind, by): (JobKind, StartedBy),
+    np: u32,
+) -> Option<String> {
     if np > 1 && spawns(script) {
         let name = name_of(command);
         return Some(format!(
@@ -30,7 +44,7 @@ pub fn suspect(script: &str, command: &[String], kind: JobKind, np: u32) -> Opti
     }
     let found = evidence(script);
     let first = found.first()?;
-    if np < 2 || found.iter().any(|evidence| serves(kind, evidence.kind)) {
+    if np < 2 || found.iter().any(|evidence| serves(kind, by, evidence.kind)) {
         return None;
     }
     let name = name_of(command);
@@ -67,13 +81,13 @@ fn is_script(word: &str) -> bool {
 }
 
 /// Whether ranks started as `kind` find each other in a script made for `meant`.
-fn serves(kind: JobKind, meant: JobKind) -> bool {
+fn serves(kind: JobKind, by: StartedBy, meant: JobKind) -> bool {
     // Horovod runs over MPI as well, and Slurm's own variables serve any program that asks for them.
-    // A plain rank has what torch's `env://` asks for.
+    // Each rank that is not a launcher's alone has what torch's `env://` asks for: RANK, WORLD_SIZE, MASTER_ADDR, MASTER_PORT.
     kind == meant
         || kind == JobKind::Slurm
         || (kind == JobKind::Mpi && meant == JobKind::Horovod)
-        || (kind == JobKind::Plain && meant == JobKind::Torch)
+        || (by == StartedBy::Us && meant == JobKind::Torch)
 }
 
 /// All that is found, the most telling first.

@@ -6,6 +6,8 @@ use std::ops::Range;
 
 use unicode_width::UnicodeWidthChar;
 
+use super::ending::{self, Ending};
+use super::prompt;
 use super::setup::{self, Does, Step};
 use crate::domain::text::sanitize;
 
@@ -110,14 +112,16 @@ pub struct Line {
     /// The commands before its command that only prepare a shell for it; variables that one of them exports stand
     /// before the command.
     pub before: Vec<Step>,
+    /// What stands behind its command and is left out.
+    pub ending: Ending,
 }
 
 impl Line {
     /// Reads a line that was typed, or a note of several lines: one command, perhaps with others before it that only
-    /// prepare a shell for it.
+    /// prepare a shell for it. Prompts that were copied along and what sends its output elsewhere are left out.
     pub fn typed(text: &str) -> Result<Self, Caret> {
-        let (words, before) = Splitter::of(text, true).run()?;
-        Ok(Self { text: text.to_owned(), words, before })
+        let Split { words, before, ending } = Splitter::of(text, true).run()?;
+        Ok(Self { text: text.to_owned(), words, before, ending })
     }
 
     /// The line of words that a shell has split already.
@@ -125,7 +129,13 @@ impl Line {
         let text = join(words);
         // What `join` writes is readable; a line without words is what is left to say otherwise.
         let words = split(&text).unwrap_or_default();
-        Self { text, words, before: Vec::new() }
+        Self { text, words, before: Vec::new(), ending: Ending::default() }
+    }
+
+    /// Some of its words as a line of its own, at the places where they stand.
+    pub fn part(&self, words: Range<usize>) -> Self {
+        let words = self.words.get(words).unwrap_or_default().to_vec();
+        Self { text: self.text.clone(), words, before: Vec::new(), ending: Ending::default() }
     }
 
     /// An error about a place of this line.
@@ -143,7 +153,7 @@ impl Line {
 /// together, a backslash takes the next character as it is, a backslash at the end of a line joins it with
 /// the next, and `#` begins a comment. What needs a shell is an error: hvtui starts programs without one.
 pub fn split(line: &str) -> Result<Vec<Word>, Caret> {
-    Splitter::of(line, false).run().map(|(words, _)| words)
+    Splitter::of(line, false).run().map(|split| split.words)
 }
 
 /// A pasted text as a line that is edited keeps it: what a backslash joins is joined, comments and blank lines are left
@@ -162,6 +172,9 @@ pub fn tidy(before: &str, text: &str) -> String {
             (Some('"') | None, '\\') if letters.peek() == Some(&'\n') => {
                 letters.next();
                 begins_line = quote.is_none();
+                // a shell's own `> ` before what goes on
+                let rest: String = letters.clone().collect();
+                letters.by_ref().take(prompt::continued(&rest)).for_each(drop);
             }
             (Some('"') | None, '\\') => {
                 tidied.push(c);
@@ -208,6 +221,13 @@ pub fn quote(word: &str) -> String {
     }
 }
 
+/// What a line comes to.
+struct Split {
+    words: Vec<Word>,
+    before: Vec<Step>,
+    ending: Ending,
+}
+
 struct Splitter<'a> {
     line: &'a str,
     at: usize,
@@ -216,19 +236,20 @@ struct Splitter<'a> {
     /// Whether commands before the command may prepare a shell.
     prepares: bool,
     before: Vec<Step>,
+    ending: Ending,
     /// The first word of the command that is being read.
     from: usize,
 }
 
 impl<'a> Splitter<'a> {
     fn of(line: &'a str, prepares: bool) -> Self {
-        Self { line, at: 0, words: Vec::new(), word: None, prepares, before: Vec::new(), from: 0 }
+        let (words, before, ending) = (Vec::new(), Vec::new(), Ending::default());
+        Self { line, at: 0, words, word: None, prepares, before, ending, from: 0 }
     }
 
     /// The command that ends here only prepares a shell for the next one: its words are taken away, but for variables.
     fn take_step(&mut self) -> bool {
         let words = self.words.get(self.from..).unwrap_or_default();
-        let words = if words.first().is_some_and(|word| word.text == "$") { &words[1..] } else { words };
         let Some(does) = setup::read(words).filter(|_| self.prepares) else { return false };
         let span = words[0].span.start..words[words.len() - 1].span.end;
         let variables = if does == Does::Export { words[1..].to_vec() } else { Vec::new() };
@@ -236,6 +257,8 @@ impl<'a> Splitter<'a> {
         self.words.extend(variables);
         self.from = self.words.len();
         self.before.push(Step { does, span });
+        // what such a command prints is none of a rank
+        self.ending = Ending::default();
         true
     }
 
@@ -250,14 +273,18 @@ impl<'a> Splitter<'a> {
         is(from, &["docker", "podman", "nvidia-docker"]) && is(from + 1, &["run", "container"])
     }
 
-    fn run(mut self) -> Result<(Vec<Word>, Vec<Step>), Caret> {
+    fn run(mut self) -> Result<Split, Caret> {
         let mut ended = false;
+        self.skip_prompt();
         while let Some((at, c)) = self.next() {
             match c {
                 '\n' | '\r' => {
                     self.end_word(at);
                     let is_command = self.words.len() > self.from;
                     ended = is_command && (ended || !self.take_step());
+                    if !ended || self.opens_a_container() {
+                        self.skip_prompt();
+                    }
                 }
                 c if c.is_whitespace() => self.end_word(at),
                 '#' if self.word.is_none() => self.skip_comment(),
@@ -270,8 +297,11 @@ impl<'a> Splitter<'a> {
                 }
                 '\'' => self.single_quoted(at)?,
                 '"' => self.double_quoted(at)?,
-                '\\' => self.escape(at)?,
+                '\\' => self.escape(at),
                 '|' | '&' | ';' | '<' | '>' | '(' | ')' => {
+                    if self.ends_command(at) {
+                        continue;
+                    }
                     self.end_word(at);
                     if !self.ends_step(at, c) {
                         return Err(self.operator(at, c));
@@ -285,7 +315,37 @@ impl<'a> Splitter<'a> {
             }
         }
         self.end_word(self.line.len());
-        Ok((self.words, self.before))
+        Ok(Split { words: self.words, before: self.before, ending: self.ending })
+    }
+
+    /// At the beginning of a command that was typed.
+    fn skip_prompt(&mut self) {
+        if self.prepares {
+            self.at += prompt::len(self.rest());
+        }
+    }
+
+    /// `> train.log 2>&1 &` and the like up to the end of the line, behind a command.
+    fn ends_command(&mut self, at: usize) -> bool {
+        let is_number = |word: &&Word| {
+            !word.text.is_empty() && self.line[word.span.start..at].bytes().all(|byte| byte.is_ascii_digit())
+        };
+        // the `2` of `2>`
+        let descriptor =
+            self.word.as_ref().filter(|_| self.line[at..].starts_with(['<', '>'])).filter(is_number);
+        let from = descriptor.map_or(at, |word| word.span.start);
+        let is_behind = self.words.len() > self.from || (from == at && self.word.is_some());
+        let Some(ending) = ending::read(&self.line[from..]).filter(|_| self.prepares && is_behind) else {
+            return false;
+        };
+        if from < at {
+            self.word = None;
+        } else {
+            self.end_word(at);
+        }
+        self.at = from + ending.len;
+        self.ending = ending;
+        true
     }
 
     /// `&&` or `;` behind a command that prepares a shell, and before another one.
@@ -334,21 +394,27 @@ impl<'a> Splitter<'a> {
         for end in ["\r\n", "\n", "\r"] {
             if self.rest().starts_with(end) {
                 self.at += end.len();
+                if self.prepares {
+                    self.at += prompt::continued(self.rest());
+                }
                 return true;
             }
         }
         false
     }
 
-    fn escape(&mut self, at: usize) -> Result<(), Caret> {
+    fn escape(&mut self, at: usize) {
         if self.continuation() {
-            return Ok(());
+            return;
         }
-        let Some((_, c)) = self.next() else {
-            return Err(self.error(at, 1, "nothing follows the last backslash: leave it out"));
-        };
-        self.push(c, at);
-        Ok(())
+        // it would join a line that is not there
+        let ends = self.rest().is_empty() || self.prepares && self.rest().trim().is_empty();
+        if ends {
+            self.at = self.line.len();
+            self.end_word(at);
+        } else if let Some((_, c)) = self.next() {
+            self.push(c, at);
+        }
     }
 
     fn single_quoted(&mut self, open: usize) -> Result<(), Caret> {
@@ -413,8 +479,9 @@ impl<'a> Splitter<'a> {
         let len = self.line[at..].chars().take_while(|next| *next == c).count();
         let operator = &self.line[at..at + len];
         let remedy = match c {
-            '&' if len == 1 && self.rest().trim().is_empty() => {
-                "leave it out, a run goes on without this terminal".to_owned()
+            '&' if len == 1 => {
+                "give one command: what stays in the background is ended with its rank, and a run goes on without this terminal"
+                    .to_owned()
             }
             '>' | '<' | '|' if len == 1 => {
                 "leave it out, output is recorded anyway, or start `sh -c '…'`".to_owned()

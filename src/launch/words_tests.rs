@@ -32,6 +32,8 @@ fn lines_split_as_in_a_shell() {
         ("a $ b$ \"$\" \"$ x\" '$HOME' \\$HOME", vec!["a", "$", "b$", "$", "$ x", "$HOME", "$HOME"]),
         ("x=$% 'a|b' a\\;b", vec!["x=$%", "a|b", "a;b"]),
         ("naïve – \u{a0}x", vec!["naïve", "–", "x"]),
+        // a backslash that joins nothing
+        ("a b \\", vec!["a", "b"]),
     ] {
         assert_eq!(texts(line), words, "{line}");
     }
@@ -57,7 +59,6 @@ fn what_needs_a_shell_is_refused_at_its_place() {
         ("a\rb c", "a second command begins here", "b c"),
         ("a 'b", "the quote ' is never closed", "'"),
         ("a \"b\\", "the quote \" is never closed", "\""),
-        ("a \\", "nothing follows the last backslash", "\\"),
     ] {
         let (text, at) = fault(line);
         assert!(text.contains(says), "{line}: {text}");
@@ -81,6 +82,41 @@ fn a_pasted_text_keeps_what_has_a_meaning() {
     }
     assert_eq!(tidy("--tag=", "#3 # a note"), "#3 ");
     assert_eq!(tidy("a ", "# a note"), "");
+}
+
+#[test]
+fn what_was_copied_along_is_left_out_of_a_typed_line() {
+    let typed = |line: &str| {
+        let line = Line::typed(line).unwrap_or_else(|caret| panic!("{line}: {caret}"));
+        let words: Vec<&str> = line.words.iter().map(|word| word.text.as_str()).collect();
+        (words.join(" "), line.ending.output.join("+"), line.ending.background.unwrap_or_default())
+    };
+    for (line, words, output, background) in [
+        ("nohup python3 ddp.py > train.log 2>&1 &", "nohup python3 ddp.py", "> train.log+2>&1", "&"),
+        ("python3 x 2> err", "python3 x", "2> err", ""),
+        ("python3 x 2>&1 | tee log", "python3 x", "2>&1+| tee log", ""),
+        ("python3 x>log", "python3 x", ">log", ""),
+        ("python3 x \\  \n", "python3 x", "", ""),
+        ("python3 x2>log", "python3 x2", ">log", ""),
+        ("cd /x && python3 x > log # note", "python3 x", "> log", ""),
+        ("source e/bin/activate > /dev/null\npython3 x", "python3 x", "", ""),
+        ("(base) me@gpu-a:~/proj$ torchrun x", "torchrun x", "", ""),
+        ("root@n1:~# mpirun -np 2 x &", "mpirun -np 2 x", "", "&"),
+        ("$ cd /p\n$ torchrun \\\n> --nproc_per_node=2 \\\n> x", "torchrun --nproc_per_node=2 x", "", ""),
+        ("python3 x \\\n> train.log", "python3 x", "> train.log", ""),
+        ("docker run -it IMG\nroot@1f:/w# python3 x", "docker run -it IMG python3 x", "", ""),
+    ] {
+        let told = (words.to_owned(), output.to_owned(), background.to_owned());
+        assert_eq!(typed(line), told, "{line}");
+    }
+    for line in
+        ["python3 x > log --lr 1", "python3 x > log && y", "> log", ">>> x", "a & b", "python3 x > log\ny"]
+    {
+        assert!(Line::typed(line).is_err(), "{line}");
+        assert!(split(line).is_err(), "{line}");
+    }
+    assert!(split("python3 x > log").is_err(), "a field of the form is no line of a shell");
+    assert_eq!(tidy("", "torchrun \\\n> --nproc_per_node=2 \\\r\n> x"), "torchrun --nproc_per_node=2 x");
 }
 
 #[test]

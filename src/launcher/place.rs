@@ -26,7 +26,9 @@ pub fn place(request: &LaunchRequest, hosts: &[HostFacts]) -> Result<Vec<Placeme
         PlacementSpec::Count(np) => {
             by_count(*np, each, hosts, share).map_err(|error| of_line(error, request))?
         }
-        PlacementSpec::Hosts { hosts: list, np } => by_hosts(list, *np, each, hosts, share)?,
+        PlacementSpec::Hosts { hosts: list, np } => {
+            by_hosts((list, *np), each, hosts, (share, request.options.oversubscribe))?
+        }
         PlacementSpec::Nodes { nodes, each: ranks } => {
             by_nodes((*nodes, *ranks), each, hosts, (share, request.only))?
         }
@@ -34,7 +36,7 @@ pub fn place(request: &LaunchRequest, hosts: &[HostFacts]) -> Result<Vec<Placeme
             let count = free::Count { ranks: *ranks, per_host: *per_host, each, share };
             free::by_free(count, filter, hosts)?
         }
-        PlacementSpec::Picks(picks) => by_picks(picks, each, hosts, share)?,
+        PlacementSpec::Picks(picks) => by_picks(picks, each, hosts, (share, request.options.oversubscribe))?,
     };
     let chosen = by_mask(chosen, request, each, hosts)?;
     let placements = number(chosen, each);
@@ -169,11 +171,10 @@ fn by_nodes(
 }
 
 fn by_hosts(
-    list: &[(HostId, u32)],
-    np: Option<u32>,
+    (list, np): (&[(HostId, u32)], Option<u32>),
     each: usize,
     hosts: &[HostFacts],
-    share: bool,
+    (share, oversubscribe): (bool, bool),
 ) -> Result<Chosen, PlaceError> {
     let list = list.iter().map(|(id, count)| {
         let host = find(id, hosts)?;
@@ -196,6 +197,10 @@ fn by_hosts(
         let each = each as u32;
         // The list is checked as it was written, also where -np leaves some of it unused.
         if count.saturating_mul(each) > slots {
+            if oversubscribe {
+                chosen.push((id.clone(), shared_slots(host, wanted, each)?));
+                continue;
+            }
             return Err(PlaceError::HostTooSmall { host: id.clone(), wanted: *count, each, slots });
         }
         let mut free = host.usable(share);
@@ -208,6 +213,15 @@ fn by_hosts(
         chosen.push((id.clone(), free));
     }
     Ok(chosen)
+}
+
+/// More ranks than a host has slots, as `--oversubscribe` says: its processors are shared, GPUs are not.
+fn shared_slots(host: &HostFacts, ranks: u32, each: u32) -> Result<Vec<Slot>, PlaceError> {
+    if host.slots.is_empty() || host.slots.iter().any(|slot| matches!(slot, Slot::Gpu { .. })) {
+        let slots = host.slots.len() as u32;
+        return Err(PlaceError::NotShared { host: host.id.clone(), wanted: ranks, slots });
+    }
+    Ok((0..ranks.saturating_mul(each)).map(|index| Slot::Cpu { index }).collect())
 }
 
 /// On hosts with GPUs those that the `CUDA_VISIBLE_DEVICES` of the line names take the place of the chosen ones. It chooses
@@ -235,7 +249,7 @@ fn by_mask(
         }
         let pick = |slot: &SlotName| Pick { host: host.clone(), slot: slot.clone() };
         let picks: Vec<Pick> = mask.iter().take(wanted).map(pick).collect();
-        named.extend(by_picks(&picks, each, hosts, request.on_busy.share)?);
+        named.extend(by_picks(&picks, each, hosts, (request.on_busy.share, false))?);
     }
     Ok(named)
 }
@@ -248,14 +262,25 @@ fn mask(request: &LaunchRequest) -> Vec<SlotName> {
     }
 }
 
-fn by_picks(picks: &[Pick], each: usize, hosts: &[HostFacts], share: bool) -> Result<Chosen, PlaceError> {
+fn by_picks(
+    picks: &[Pick],
+    each: usize,
+    hosts: &[HostFacts],
+    (share, oversubscribe): (bool, bool),
+) -> Result<Chosen, PlaceError> {
     let mut chosen = Chosen::new();
     let mut held = Vec::new();
     let mut own = false;
     let mut seen = BTreeSet::new();
     for pick in picks {
         let host = find(&pick.host, hosts)?;
-        let slot = picked(host, &pick.slot)?;
+        let beyond = match &pick.slot {
+            SlotName::Index(index) if oversubscribe && shared_slots(host, 1, 1).is_ok() => {
+                Some(Slot::Cpu { index: *index })
+            }
+            _ => None,
+        };
+        let slot = beyond.as_ref().map_or_else(|| picked(host, &pick.slot), Ok)?;
         if !seen.insert((pick.host.clone(), slot.clone())) {
             return Err(PlaceError::PickedTwice { host: pick.host.clone(), slot: slot.index() });
         }

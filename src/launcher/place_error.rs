@@ -101,6 +101,19 @@ pub enum PlaceError {
         /// Slots it has.
         slots: u32,
     },
+    /// More ranks than GPUs, where slots are to be shared.
+    #[error(
+        "host {host}: {wanted} ranks on {}: --oversubscribe shares CPU slots alone, and a GPU has one rank: lower the number of ranks",
+        if *slots == 1 { "1 GPU".to_owned() } else { format!("{slots} GPUs") }
+    )]
+    NotShared {
+        /// The host.
+        host: HostId,
+        /// Ranks asked for.
+        wanted: u32,
+        /// GPUs it has.
+        slots: u32,
+    },
     /// Enough slots, too few of them free.
     #[error(
         "host {host}: {wanted} ranks{} asked for, {free} of its {} free ({held})",

@@ -44,6 +44,24 @@ fn a_count_takes_free_slots_in_file_order() {
 }
 
 #[test]
+fn slots_of_processors_are_shared_where_that_is_asked_for_and_gpus_never() {
+    let hosts = [cpu_host("a", 2), cpu_host("b", 4), gpu_host("g", 1)];
+    let placed = |at: PlacementSpec| {
+        let mut asked = request("true", at);
+        asked.options.oversubscribe = true;
+        let placed = place(&asked, &hosts).map_err(|error| said(&error))?;
+        Ok::<_, String>(placed.iter().map(Placement::to_string).collect::<Vec<_>>().join(" "))
+    };
+    assert_eq!(placed(list(&[("a", 3), ("b", 2)], Some(5))).as_deref(), Ok("a:0 a:1 a:2 b:0 b:1"));
+    assert_eq!(placed(list(&[("a", 3)], Some(2))).as_deref(), Ok("a:0 a:1"), "as many as are asked for");
+    let again = [0, 1, 2].map(|index| pick("a", SlotName::Index(index)));
+    assert_eq!(placed(PlacementSpec::Picks(again.to_vec())).as_deref(), Ok("a:0 a:1 a:2"));
+    let gpus = placed(list(&[("g", 2)], Some(2))).unwrap_err();
+    assert!(gpus.starts_with("host g: 2 ranks on 1 GPU: --oversubscribe shares CPU slots alone"), "{gpus}");
+    assert!(fails(list(&[("a", 3)], None), &hosts).starts_with("host a: 3 ranks asked for, it has 2 slots"));
+}
+
+#[test]
 fn a_gpu_at_risk_is_taken_after_the_sound_slots_of_all_hosts() {
     let mut hosts = cluster();
     hosts[0].at_risk.insert(0, "xid 48".to_owned());

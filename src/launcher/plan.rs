@@ -13,7 +13,7 @@ use crate::domain::ids::{GpuUuid, HostId, Rank, RunId};
 use crate::domain::lease::LeasePlan;
 use crate::domain::log::Stream;
 use crate::domain::options::GpuView;
-use crate::domain::options::PythonHooks;
+use crate::domain::options::{PythonHooks, RankProgram};
 use crate::domain::run::{HostRun, JobKind, Placement, RankSpec, RunSpec};
 use crate::domain::text::plain;
 use crate::domain::time::Stamp;
@@ -54,6 +54,7 @@ pub fn plan(
     }
     let placements = place::place(request, facts)?;
     let mut spec = spec(request, placements, id, at);
+    several_programs(&mut spec)?;
     let rendezvous = rendezvous_address(&spec, facts, spec.options.interface.as_deref())
         .map_err(|error| LaunchError::usage(error.to_string()))?;
     spec.options.environments = environments(&spec, facts);
@@ -98,6 +99,26 @@ pub fn plan(
     let mut plan = LaunchPlan { spec, hosts, rendezvous, lease_order, remarks };
     kinds::of(&plan.spec).complete(&mut plan, facts)?;
     Ok(plan)
+}
+
+/// The programs of a job that has several start all of its ranks; those of another command mean nothing.
+fn several_programs(spec: &mut RunSpec) -> Result<(), LaunchError> {
+    let programs = &spec.options.programs;
+    if programs.first().is_none_or(|first| first.command != spec.command) {
+        spec.options.programs.clear();
+        return Ok(());
+    }
+    let (ranks, world) =
+        (programs.iter().map(|program| program.ranks).fold(0, u32::saturating_add), spec.world());
+    if ranks == world {
+        return Ok(());
+    }
+    let counts: Vec<String> = programs.iter().map(|program| program.ranks.to_string()).collect();
+    Err(LaunchError::usage(format!(
+        "the line's {} programs have {} = {ranks} ranks, and {world} are asked for: change their numbers in the line",
+        programs.len(),
+        counts.join(" + ")
+    )))
 }
 
 /// What is activated on each host: the launch's word, then the hosts file's.
@@ -235,13 +256,14 @@ pub(super) fn spec(
 /// Each host's share, hosts in rank order. With `share`, GPUs that the same user holds are used too.
 pub(super) fn host_runs(spec: &RunSpec, hosts: &[HostFacts], share: bool) -> Vec<HostRun> {
     let mut runs = Vec::new();
+    let programs: Vec<&[String]> = RankProgram::commands(&spec.options.programs).collect();
     for id in spec.hosts() {
         let facts = hosts.iter().find(|host| host.id == id);
         let ours: Vec<&Placement> = spec.placements.iter().filter(|p| p.host == id).collect();
         let rank = |placement: &&Placement| {
             let mut rank = RankSpec {
                 rank: placement.rank,
-                argv: spec.command.clone(),
+                argv: programs.get(placement.rank.0 as usize).map_or(&spec.command[..], |argv| argv).to_vec(),
                 env: rank_env(spec, placement, &ours, facts),
                 defaults: BTreeMap::new(),
                 cwd: spec.workdir.clone().or_else(|| facts?.workdir.clone()),

@@ -7,7 +7,8 @@ use std::path::{Path, PathBuf};
 use crate::config::HostConfig;
 use crate::domain::run::JobKind;
 use crate::launch::request::{LaunchRequest, PlacementSpec};
-use crate::launch::{name, pasted_request, suspect};
+use crate::launch::suspect::{self, StartedBy};
+use crate::launch::{name, pasted_request};
 
 /// The most of a script that is looked at.
 const SCRIPT: u64 = 256 * 1024;
@@ -82,7 +83,11 @@ pub fn look(request: &mut LaunchRequest) {
         PlacementSpec::Free { ranks, .. } => *ranks,
         PlacementSpec::Picks(picks) => picks.len() as u32,
     };
-    request.remarks.extend(suspect::suspect(&text, &request.command, kind, ranks));
+    // torchrun and a kind's own mpirun start hvtui's shims
+    let delegate = request.options.delegate.as_ref();
+    let by_line = delegate.is_some_and(|launcher| kind == JobKind::Horovod || !launcher.line.is_empty());
+    let by = if by_line { StartedBy::Line } else { StartedBy::Us };
+    request.remarks.extend(suspect::suspect(&text, &request.command, (kind, by), ranks));
 }
 
 #[cfg(test)]

@@ -66,6 +66,9 @@ pub fn resolve(
         return match std::fs::metadata(&file) {
             Err(e) => Err(ProgramError(format!("exec {}: {}", file.display(), os_text(&e)))),
             Ok(_) if executable(&file) => Ok(file),
+            Ok(meta) if meta.is_dir() => {
+                Err(ProgramError(format!("exec {}: it is a folder, not a program", file.display())))
+            }
             Ok(_) => Err(ProgramError(format!(
                 "exec {0}: not an executable file: chmod +x '{0}'?",
                 file.display()
@@ -144,6 +147,8 @@ mod tests {
         let absent = find("/x/y").unwrap_err().to_string();
         assert_eq!(absent, "exec /x/y: no such file or directory");
         assert!(find("./plain").unwrap_err().to_string().contains("chmod +x"));
+        let folder = resolve("/tmp", None, cwd, ours).unwrap_err().to_string();
+        assert_eq!(folder, "exec /tmp: it is a folder, not a program");
     }
 
     #[test]

@@ -8,6 +8,7 @@
 pub mod adopt;
 mod adopted;
 pub mod attempts;
+mod background;
 mod beside;
 mod contained;
 pub mod container;

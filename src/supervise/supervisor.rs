@@ -15,6 +15,7 @@ use rustix::process::{Signal, WaitOptions, WaitStatus, getpid, set_child_subreap
 use tokio::signal::unix::{Signal as Signals, SignalKind, signal};
 
 use super::SuperviseError;
+use super::background::Background;
 use super::container;
 use super::daemon::Input;
 use super::engine::{self, own::Watch};
@@ -68,6 +69,8 @@ pub struct Supervisor {
     pub(super) adopted: Option<u32>,
     /// Processes that were told to end: pid and start time.
     ended: BTreeSet<(u32, u64)>,
+    /// What ranks left behind that ended by themselves.
+    background: Background,
     /// Until the last rank has ended.
     pub(super) spool_trimmer: Option<SpoolTrimmer>,
     /// Where the run may be silent for a limited time.
@@ -204,6 +207,7 @@ impl Supervisor {
             signals,
             adopted: None,
             ended: BTreeSet::new(),
+            background: Background::default(),
             spool_trimmer: None,
             silence,
             meeting: None,
@@ -407,7 +411,11 @@ impl Supervisor {
                 }
                 Action::Term => {
                     self.unseat_all();
+                    let is_left = self.leaves_background();
                     for process in self.told_to_end() {
+                        if is_left {
+                            self.background.see(&process);
+                        }
                         self.ended.insert((process.pid, process.stat.start));
                         process.tell_to_end();
                     }
@@ -508,6 +516,8 @@ impl Supervisor {
             let processes = if count == 1 { "process" } else { "processes" };
             let text = format!("nothing of the run is left ({count} {processes} ended)");
             self.tell(&Note { count, ..Note::new(what::GONE, text, clock::host_now()) });
+        } else if let Some(note) = self.background.note() {
+            self.tell(&note);
         }
         if let Some(cgroup) = self.cgroup() {
             cgroup.remove();

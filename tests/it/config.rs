@@ -369,6 +369,17 @@ fn recipes_have_rules() {
     ] {
         insta::assert_snapshot!(format!("recipe_{name}"), fault(&format!("{host}{lines}\n")));
     }
+    for (key, meant) in
+        [("ranks", "np"), ("cwd", "workdir"), ("gpus", "picks"), ("cmd", "command"), ("imag", "image")]
+    {
+        let unknown = fault(&format!("{host}command = \"true\"\n{key} = 2\n"));
+        assert!(unknown.contains(&format!("unknown key `{key}`")), "{unknown}");
+        assert!(unknown.contains(&format!("did you mean `{meant}`?")), "{unknown}");
+    }
+    let placed = load(&format!("{host}command = \"true\"\nworkdir = \"~/mnist\"\n")).unwrap();
+    assert_eq!(placed.recipes[0].workdir.as_deref(), Some("~/mnist"));
+    let relative = fault(&format!("{host}command = \"true\"\nworkdir = \"mnist\"\n"));
+    assert!(relative.contains("workdir `mnist` is a relative path"), "{relative}");
     let twice = fault(&format!("{host}command = \"a\"\n[[recipe]]\nname = \"r\"\ncommand = \"b\"\n"));
     assert!(twice.contains("duplicate recipe `r`"));
 }

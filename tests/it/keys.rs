@@ -372,7 +372,15 @@ fn pasted_lines_are_read_as_run_reads_them() {
             "python3 -u t.py",
             PlacementSpec::Nodes { nodes: 1, each: Some(2) },
         ),
-        ("LR=1 python t.py", JobKind::Plain, "python t.py", PlacementSpec::Count(Some(1))),
+        ("LR=1 python t.py", JobKind::Plain, "python t.py", PlacementSpec::Count(None)),
+        ("nohup python t.py > train.log 2>&1 &", JobKind::Plain, "python t.py", PlacementSpec::Count(None)),
+        ("'LR=1 TAG=\"a b\" python t.py'", JobKind::Plain, "python t.py", PlacementSpec::Count(None)),
+        (
+            "(base) me@gpu-a:~/proj$ torchrun \\\n> --nproc_per_node=2 \\\n> t.py \\",
+            JobKind::Torch,
+            "python3 -u t.py",
+            PlacementSpec::Nodes { nodes: 1, each: Some(2) },
+        ),
         ("CUDA_VISIBLE_DEVICES=1 python t.py", JobKind::Plain, "python t.py", PlacementSpec::Count(Some(1))),
         (
             r#"TF_CONFIG='{"cluster": {"worker": ["a:9761", "b:9762"]}, "task": {"index": 0, "type": "worker"}}' python w.py"#,
@@ -419,6 +427,22 @@ fn a_pasted_note_of_several_lines_is_one_command() {
 }
 
 #[test]
+fn what_a_shell_would_have_done_with_the_output_is_said() {
+    let mut story = form();
+    let request = only_preview(&paste(&mut story, "[li@gpu-a proj]$ nohup python3 t.py > train.log 2>&1 &"));
+    assert_eq!(request.command, ["python3", "t.py"]);
+    for says in ["`nohup` is left out", "`> train.log` and `2>&1` are left out", "`&` is left out"] {
+        assert!(
+            request.remarks.iter().any(|remark| remark.starts_with(says)),
+            "{says}: {:?}",
+            request.remarks
+        );
+    }
+    let quoted = only_preview(&paste(&mut story, "'python3 t.py | tee log'"));
+    assert!(quoted.remarks.iter().any(|remark| remark.starts_with("`| tee log` is left out")), "{quoted:?}");
+}
+
+#[test]
 fn what_prepares_a_shell_fills_the_fields() {
     for (line, field, says) in [
         ("cd ~/mnist && torchrun --nproc_per_node=2 t.py", Field::Workdir, "~/mnist"),
@@ -460,7 +484,8 @@ fn lines_that_the_form_cannot_start_say_what_can() {
         ("hvtui run --npp 2 -- python3 t.py", "unexpected argument '--npp' found"),
         ("hvtui run --again last", "on the Runs screen a edits a launch"),
         ("LR=1 hvtui run -np 2 -- python3 t.py", "each rank would start `hvtui run` again"),
-        ("'python3 t.py --lr 1'", "leave the quotes out: `python3 t.py --lr 1`"),
+        ("torchrun --npoc_per_node=3 t.py", "`--nproc_per_node` may be meant"),
+        ("python3 t.py > log & tail -f log", "`>` needs a shell"),
         ("python3 a.py && python3 b.py", "`&&` needs a shell"),
     ] {
         let mut story = form();

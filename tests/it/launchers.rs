@@ -233,9 +233,73 @@ fn a_whole_line_of_mpirun_keeps_its_ranks_and_needs_no_ssh_between_its_hosts() {
 }
 
 #[test]
+fn several_programs_of_one_mpirun_line_are_one_job_on_the_hosts_of_all() {
+    let Some(cluster) = two() else { return };
+    if !has("mpirun") {
+        return;
+    }
+    let _alone = only_mpirun();
+    let client = person(cluster);
+    let program = |name: &str| {
+        format!("sh -c 'echo {name} $OMPI_COMM_WORLD_RANK of $OMPI_COMM_WORLD_SIZE on $HVTUI_HOST'")
+    };
+    let line = |a: &str, b: &str| format!("mpirun -np 1 -H n1 {} : -np 2 -H n2:2 {}", program(a), program(b));
+    let ended = run(&client, &format!("-- {}", line("x", "x")));
+    assert_eq!(ended.code, 0, "{ended:#?}");
+    assert_eq!(
+        printed(&ended),
+        ["[0] x 0 of 3 on n1", "[1] x 1 of 3 on n2", "[2] x 2 of 3 on n2"],
+        "{ended:#?}"
+    );
+    let ended = run(&client, &format!("-- {}", line("a", "b")));
+    let lines = ["[0] a 0 of 3 on n1", "[1] b 1 of 3 on n2", "[2] b 2 of 3 on n2"];
+    assert_eq!((ended.code, printed(&ended)), (0, lines.map(str::to_owned).to_vec()), "{ended:#?}");
+    let again = run(&client, "--again last");
+    assert_eq!((again.code, printed(&again)), (0, lines.map(str::to_owned).to_vec()), "{again:#?}");
+    let dry = run(&client, &format!("--dry-run -- {}", line("a", "b")));
+    for command in ["echo a $OMPI", "echo b $OMPI"] {
+        assert!(dry.out.contains(command), "{dry:#?}");
+    }
+    let refused = run(&client, &format!("-np 2 -- {}", line("a", "b")));
+    assert!(refused.code == 64 && refused.err.contains("2 programs have 1 + 2 = 3 ranks"), "{refused:#?}");
+    // what one program alone is told is mpirun's own, which hvtui starts as it is, as root too
+    let ended = run(
+        &client,
+        "-- mpirun -np 1 -H 10.77.0.11 sh -c 'echo a on $(hostname)' : -np 1 -H 10.77.0.12 -x WORD=b sh -c 'echo $WORD on $(hostname)'",
+    );
+    assert_eq!(
+        (ended.code, printed(&ended)),
+        (0, vec!["[0] a on n1".to_owned(), "[1] b on n2".to_owned()]),
+        "{ended:#?}"
+    );
+    assert!(ended.err.contains("2 ranks on n1:0 n2:0"), "{ended:#?}");
+    for host in ["n1", "n2"] {
+        cluster.assert_none(host, &["mpirun", "orted"]);
+    }
+}
+
+#[test]
 fn two_trainings_of_rank_0_of_1_never_pass_silently() {
     let Some(cluster) = two() else { return };
     let client = person(cluster);
+    client.write("ddp.py", "import torch.distributed as dist\ndist.init_process_group('gloo')\n");
+    let ddp = client.path("ddp.py").display().to_string();
+    for line in ["mpirun -np 2 -H n1:2", "horovodrun -np 2 -H n1:2", "LR=1"] {
+        let dry = run(&client, &format!("--dry-run -np 2 -- {line} python3 {ddp}"));
+        let said = format!("{}{}", dry.out, dry.err);
+        assert!(
+            dry.code == 0 && !said.contains("does not connect"),
+            "each rank has what env:// asks for: {dry:#?}"
+        );
+        for name in ["RANK=1", "WORLD_SIZE=2", "MASTER_ADDR=", "MASTER_PORT"] {
+            assert!(said.contains(name), "{name}: {dry:#?}");
+        }
+    }
+    let dry = run(&client, &format!("--dry-run -- mpirun -np 2 -H n1:2 --rank-by slot python3 {ddp}"));
+    assert!(
+        dry.out.contains("`--kind torch` is meant"),
+        "mpirun's own ranks have its variables alone: {dry:#?}"
+    );
     client.write("train.py", "import horovod.torch as hvd\nhvd.init()\n");
     let ended = run(&client, &format!("-np 2 -H n1:2 -- python3 {}", client.path("train.py").display()));
     assert!(ended.err.contains("`--kind horovod` is meant"), "{ended:#?}");

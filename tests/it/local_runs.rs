@@ -459,21 +459,96 @@ fn a_mask_of_gpus_that_are_not_there_leaves_no_rank_out() {
 }
 
 #[test]
-fn a_line_in_quotes_starts_nothing() {
+fn a_line_that_is_likely_wrong_starts_nothing() {
     let person = Person::new(2);
-    for line in ["python train.py --lr 1", "TF_CONFIG='{}' python3 tf.py", "make && python t.py"] {
+    for (line, says) in [
+        ("make && python t.py", "makes it one word"),
+        ("TF_CONFIG='{}' python3 tf.py", "it names no cluster"),
+        ("python t.py > log & tail -f log", "`>` needs a shell"),
+        ("torchrun --npoc_per_node=3 ddp.py", "`--nproc_per_node` may be meant"),
+        ("mpirun -np 4 -H here:2 true", "4 ranks do not fit the 2 slots"),
+    ] {
         let out = person.run(&["run", "--", line]);
         let err = text(&out.stderr);
-        assert_eq!(out.status.code(), Some(64), "{err}");
-        assert!(err.contains("makes it one word"), "{err}");
+        assert_eq!(out.status.code(), Some(64), "{line}: {err}");
+        assert!(err.contains(says), "{line}: {err}");
     }
     let out = person.run(&["run", "--", "hvtui", "run", "-np", "2", "--", "true"]);
     assert_eq!(out.status.code(), Some(64), "{}", text(&out.stderr));
     assert!(text(&out.stderr).contains("write `true` alone"), "{}", text(&out.stderr));
     let runs = person.run(&["runs", "--json"]);
     assert_eq!(text(&runs.stdout).trim(), "[]", "nothing is recorded");
-    let out = person.run(&["run", "-np", "1", "--", "cd /tmp && export A=7; sh -c 'echo $A in $PWD'"]);
-    assert!(text(&out.stdout).contains("7 in /tmp"), "{}{}", text(&out.stdout), text(&out.stderr));
+    let folder = person.run(&["run", "-np", "1", "--", "/tmp"]);
+    assert!(
+        text(&folder.stderr).contains("exec /tmp: it is a folder, not a program"),
+        "{}",
+        text(&folder.stderr)
+    );
+}
+
+#[test]
+fn a_line_is_started_as_it_was_copied_from_a_shell() {
+    let person = Person::new(2);
+    for (line, printed) in [
+        ("cd /tmp && export A=7; sh -c 'echo $A in $PWD'", "7 in /tmp"),
+        ("nohup sh -c 'echo rank $RANK' > train.log 2>&1 &", "rank R"),
+        ("(base) me@gpu-a:~/proj$ FOO='a b' sh -c 'echo $FOO' \\", "a b"),
+        ("root@n1:~# sh \\\n> -c 'echo $RANK of $WORLD_SIZE' | tee -a out.log", "R of 2"),
+    ] {
+        let out = person.run(&["run", "--", line]);
+        let (said, err) = (text(&out.stdout), text(&out.stderr));
+        assert!(out.status.success(), "{line}: {err}");
+        for rank in 0..2 {
+            let wanted = format!("[{rank}] {}", printed.replace('R', &rank.to_string()));
+            assert!(said.lines().any(|line| line == wanted), "{line}: {said}{err}");
+        }
+        assert_eq!(
+            err.contains("left out: what ranks print is recorded"),
+            line.contains("log"),
+            "{line}: {err}"
+        );
+    }
+    for file in ["train.log", "out.log"] {
+        assert!(!person.home().join(file).exists(), "{file}");
+    }
+}
+
+#[test]
+fn what_a_rank_leaves_in_the_background_is_told_at_the_end() {
+    let person = Person::new(1);
+    let script = "sleep 600 & until [ \"$(cat /proc/$!/comm)\" = sleep ]; do :; done";
+    let out = person.run(&["run", "-np", "1", "--", "sh", "-c", script]);
+    let err = text(&out.stderr);
+    assert!(out.status.success(), "{err}");
+    assert!(err.contains("1 process left in the background was ended with its rank: sleep 600"), "{err}");
+    let out = person.run(&["run", "-np", "1", "--", "sh", "-c", "sleep 0.1 & wait"]);
+    assert!(!text(&out.stderr).contains("background"), "{}", text(&out.stderr));
+}
+
+#[test]
+fn more_ranks_than_cpu_slots_share_them_where_that_is_asked_for() {
+    let person = Person::new(2);
+    let words = [
+        "mpirun",
+        "--oversubscribe",
+        "-np",
+        "5",
+        "-H",
+        "here:2",
+        "sh",
+        "-c",
+        "echo $RANK of $WORLD_SIZE on $HVTUI_PLACE",
+    ];
+    // whatever launcher there is, the placement is hvtui's
+    let asked = [&["run", "--kind", "plain", "--"][..], &words].concat();
+    for args in [&asked[..], &["run", "--again", "last"]] {
+        let out = person.run(args);
+        let (said, err) = (text(&out.stdout), text(&out.stderr));
+        assert!(out.status.success(), "{args:?}: {err}");
+        for rank in 0..5 {
+            assert!(said.contains(&format!("{rank} of 5 on here:{rank}")), "{args:?}: {said}{err}");
+        }
+    }
 }
 
 #[test]

@@ -3,7 +3,7 @@ use clap::CommandFactory;
 use super::*;
 
 fn parse(line: &str) -> Result<Cli, clap::Error> {
-    Cli::try_parse_from(horovodrun_spellings(line.split(' ').map(OsString::from)))
+    crate::cli::parse(line.split(' ').map(OsString::from))
 }
 
 fn run(line: &str) -> RunArgs {
@@ -38,6 +38,55 @@ fn dashes_before_the_command_may_be_left_out() {
         assert_eq!(args.command, ["python", "train.py", "--lr", "1", "-H"], "{line}");
     }
     assert!(parse("hvtui run --npp 2 python train.py").is_err(), "an option that is none begins no command");
+}
+
+#[test]
+fn a_negative_number_is_a_value_that_is_not_taken() {
+    for (line, option, takes) in [
+        ("hvtui run -np -2 -- x", "--np <N>", "write a whole number, such as 2"),
+        ("hvtui run -n -2 x", "--np <N>", "write a whole number"),
+        ("hvtui run --gpus-per-rank -1 x", "--gpus-per-rank <N>", "write a whole number"),
+        ("hvtui pick -1", "<N>", "-1 is not in 1..=100000"),
+        ("hvtui logs --rank -1", "--rank <R>", "write a whole number"),
+        ("hvtui export --to csv --from -5", "--from <S>", "give a number of seconds from 0 on"),
+        ("hvtui watch -n -3", "<S", "seconds"),
+    ] {
+        let error = parse(line).unwrap_err().to_string();
+        assert!(error.contains("invalid value '-") && error.contains(option), "{line}: {error}");
+        assert!(error.contains(takes) && !error.contains("-- -"), "{line}: {error}");
+    }
+    assert_eq!(run("hvtui run -np 2 -- x -5").command, ["x", "-5"]);
+    assert_eq!(run("hvtui run -np 2 x --lr -5").command, ["x", "--lr", "-5"]);
+}
+
+#[test]
+fn help_is_a_word_too() {
+    let help = |line: &str| parse(line).unwrap_err().to_string();
+    assert_eq!(help("hvtui help run"), help("hvtui run --help"));
+    assert_eq!(help("hvtui help"), help("hvtui --help"));
+    assert_eq!(help("hvtui help runs mark"), help("hvtui runs mark --help"));
+    assert!(help("hvtui help nothing").contains("unrecognized subcommand 'nothing'"));
+    assert_eq!(run("hvtui run -- help").command, ["help"]);
+}
+
+#[test]
+fn one_run_has_commands_of_its_own() {
+    for (line, run) in [
+        ("hvtui runs last", "last"),
+        ("hvtui runs show last", "last"),
+        ("hvtui runs 7QK2", "7QK2"),
+        ("hvtui runs --local show", "RUN"),
+    ] {
+        let error = parse(line).unwrap_err().to_string();
+        for command in ["report", "logs", "replay"] {
+            assert!(error.contains(&format!("hvtui {command} {run}")), "{line}: {error}");
+        }
+        assert!(error.contains("Usage: hvtui runs"), "{error}");
+    }
+    let list = parse("hvtui runs list").unwrap_err().to_string();
+    assert!(list.contains("`hvtui runs` alone lists them"), "{list}");
+    let near = parse("hvtui runs prun").unwrap_err().to_string();
+    assert!(near.contains("'prune'") && !near.contains("hvtui report"), "{near}");
 }
 
 #[test]

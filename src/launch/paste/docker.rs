@@ -95,13 +95,13 @@ pub(super) fn read(draft: &mut Draft<'_>, engine: usize, at: usize) -> Result<()
     second_line(line, image)?;
     here(draft).command.clone_from(&command);
     // The rest is a line of its own, with its words at the places where they stand.
-    let inner =
-        Line { text: draft.line.text.clone(), words: words[image + 1..].to_vec(), before: Vec::new() };
+    let inner = line.part(image + 1..words.len());
     let read = super::read(&inner)?;
     if draft.pasted.workdir.is_some() || draft.pasted.environment.activates() {
         draft.remark("What stands before the engine's `run` is left out: the container does not see it.");
     }
     let container = draft.pasted.container.take();
+    let misspelt = draft.pasted.misspelt.take();
     let argv = std::mem::take(&mut draft.pasted.argv);
     let (options, remarks) =
         (std::mem::take(&mut draft.pasted.not_understood), std::mem::take(&mut draft.pasted.remarks));
@@ -114,6 +114,7 @@ pub(super) fn read(draft: &mut Draft<'_>, engine: usize, at: usize) -> Result<()
     }
     draft.pasted.argv = argv;
     draft.pasted.container = container;
+    draft.pasted.misspelt = misspelt.or(draft.pasted.misspelt.take());
     // a folder of the line inside is the container's
     if let Some(folder) = draft.pasted.workdir.take() {
         here(draft).workdir = Some(folder);

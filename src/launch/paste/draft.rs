@@ -29,6 +29,8 @@ pub(super) struct Draft<'a> {
     pub query: bool,
     /// `--check-build`.
     pub check_build: bool,
+    /// torchrun's agents number their hosts themselves: `--rdzv-backend=c10d`.
+    pub numbers_hosts: bool,
 }
 
 impl<'a> Draft<'a> {
@@ -44,6 +46,7 @@ impl<'a> Draft<'a> {
             leading: Vec::new(),
             query: false,
             check_build: false,
+            numbers_hosts: false,
         }
     }
 

@@ -46,7 +46,7 @@ fn variables_before_a_command() {
     assert_eq!(pasted("env -u X A=1 python x.py").not_understood, ["env -u X"]);
     assert_eq!(pasted("env A=1 python x.py").env, pairs(&[("A", "1")]));
     let read = pasted("$ nohup env A=1 time -p mpirun -np 2 ./a.out");
-    assert_eq!((read.kind, read.np, read.remarks.len()), (JobKind::Mpi, Some(2), 4));
+    assert_eq!((read.kind, read.np, read.remarks.len()), (JobKind::Mpi, Some(2), 3));
     assert_eq!(read.argv, words("mpirun -np 2 ./a.out"));
     assert!(read.not_understood.is_empty());
 }
@@ -158,7 +158,7 @@ fn what_is_not_understood_is_named_and_the_line_kept() {
         ("horovodrun -np 2 --nework-interface eth0 python x.py", "--nework-interface eth0"),
         ("mpirun -np 2 --map-by node python x.py", "--map-by node"),
         ("mpirun -np 2 --map-by ppr:2:node:PE=4 python x.py", "--map-by ppr:2:node:PE=4"),
-        ("mpirun -np 1 ./a : -np 2 ./b", ": (several programs)"),
+        ("mpirun -np 1 ./a : -np 2 -x A=1 ./b", ": (several programs)"),
         ("mpirun -np 2 -gpu-mask 0,1 python x.py", "-gpu-mask 0,1"),
         ("mpirun -np 2 -mca plm_rsh_agent /bin/false python x.py", "-mca plm_rsh_agent /bin/false"),
         ("torchrun --nnodes 1:4 --nproc-per-node 2 x.py", "--nnodes 1:4"),
@@ -177,6 +177,24 @@ fn what_is_not_understood_is_named_and_the_line_kept() {
         read.remarks,
         ["`--nework-interface` is no known option of horovodrun: `--network-interface` may be meant."]
     );
+    for (line, typed, meant) in [
+        ("horovodrun -np 2 --nework-interface eth0 python x.py", "--nework-interface", "--network-interface"),
+        ("torchrun --npoc_per_node=3 ddp.py", "--npoc_per_node", "--nproc_per_node"),
+        ("torchrun --nproc-per-nodes 3 ddp.py", "--nproc-per-nodes", "--nproc-per-node"),
+        ("mpirun -np 2 --alow-run-as-root ./a", "--alow-run-as-root", "--allow-run-as-root"),
+        ("mpirun -np 2 -hostfle f ./a", "-hostfle", "-hostfile"),
+        ("docker run --gpu all IMG python x.py", "--gpu", "--gpus"),
+    ] {
+        let caret = pasted(line).misspelt.unwrap_or_else(|| panic!("{line}"));
+        assert!(caret.text.contains(&format!("`{typed}` is no option of")), "{line}: {}", caret.text);
+        assert!(caret.text.contains(&format!("`{meant}` may be meant")), "{line}: {}", caret.text);
+        assert_eq!(&line[caret.at..caret.at + caret.len], typed, "{line}");
+    }
+    for line in
+        ["mpirun -np 2 -gpu-mask 0,1 ./a", "torchrun --new-thing=3 ddp.py", "srun -n 2 --tres-per-task=x y"]
+    {
+        assert_eq!(pasted(line).misspelt, None, "{line}");
+    }
 }
 
 #[test]
@@ -237,6 +255,10 @@ fn torchrun_of_the_tutorials() {
     );
     assert_eq!((read.kind, read.np, read.nodes), (JobKind::Torch, Some(16), Some(2)));
     assert_eq!((read.master_addr.as_deref(), read.master_port), (Some("node1"), Some(29400)));
+    let said = "torchrun has to be started on each of the 2 hosts; hvtui starts all ranks by itself.";
+    assert!(read.remarks.iter().any(|remark| remark == said), "c10d needs no node rank: {:?}", read.remarks);
+    let read_static = pasted("torchrun --nnodes=2 --nproc_per_node=8 --node_rank=0 --master_addr=node1 x.py");
+    assert!(read_static.remarks[0].contains("with a node rank each"), "{:?}", read_static.remarks);
     assert_eq!(read.command, words("python3 -u elastic_ddp.py"));
     assert!(read.not_understood.is_empty());
     let read = pasted("torchrun --standalone --nproc_per_node=gpu multigpu_torchrun.py 50 10");

@@ -8,7 +8,7 @@ use super::draft::{Draft, add};
 use super::options::Does::{Delegate, Mark, NoEffect, Pass, Try};
 use super::options::{Allows, Given, Row, Style, read as read_options, row};
 use super::pasted::{Launcher, PerNode};
-use super::rsh_args;
+use super::{programs, rsh_args};
 
 const STYLE: Style = Style { program: "mpirun", allows: &[Allows::AnyDashes] };
 
@@ -87,9 +87,7 @@ pub(super) fn read(draft: &mut Draft<'_>, at: usize) -> Result<(), Caret> {
     }
     draft.check_hosts(command)?;
     draft.take_command(command)?;
-    if draft.pasted.command.iter().any(|word| word == ":") {
-        draft.pasted.not_understood.push(": (several programs)".to_owned());
-    }
+    programs::read(draft, command)?;
     remarks(draft);
     Ok(())
 }

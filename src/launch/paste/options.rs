@@ -257,11 +257,14 @@ fn bundle<'a>(
 /// that looks more like a program is taken for one.
 fn unknown(draft: &mut Draft<'_>, table: &[Row], style: Style, word: &Word, at: &mut usize) {
     let name = word.text.split('=').next().unwrap_or_default();
-    let names = table.iter().flat_map(|row| row.names.split(' ')).filter(|name| name.len() > 4);
-    let near = names.map(|known| (strsim::jaro_winkler(known, name), known));
-    let near = near.filter(|(score, _)| *score > 0.9).max_by(|a, b| a.0.total_cmp(&b.0));
-    if let Some((_, known)) = near {
+    if let Some(known) = near(table, style, name) {
         draft.remark(format!("`{name}` is no known option of {}: `{known}` may be meant.", style.program));
+        let text = format!(
+            "`{name}` is no option of {}: `{known}` may be meant; correct it, or start the line as it is with --delegate",
+            style.program
+        );
+        let caret = draft.line.caret(word.part(0..name.len()), text);
+        draft.pasted.misspelt.get_or_insert(caret);
     }
     let words = &draft.line.words;
     let mut text = quote(&word.text);
@@ -277,6 +280,23 @@ fn unknown(draft: &mut Draft<'_>, table: &[Row], style: Style, word: &Word, at: 
         *at += 1;
     }
     draft.pasted.not_understood.push(text);
+}
+
+/// The option of the table that was likely meant, spelled as the line spells its own.
+fn near(table: &[Row], style: Style, name: &str) -> Option<String> {
+    let typed = normal(style, name);
+    let most = if typed.len() < 8 { 1 } else { 2 };
+    let known = table.iter().flat_map(|row| row.names.split(' ')).filter(|known| known.len() > 4);
+    let distance = |known: &str| strsim::damerau_levenshtein(&normal(style, known), &typed);
+    let (distance, known) =
+        known.map(|known| (distance(known), known)).min_by_key(|(distance, _)| *distance)?;
+    let underscores = style.has(Allows::Underscores) && name.contains('_');
+    let dashes = name.len() - name.trim_start_matches('-').len();
+    let bare = known.trim_start_matches('-');
+    let bare = if underscores { bare.replace('-', "_") } else { bare.to_owned() };
+    let dashes =
+        if style.has(Allows::AnyDashes) { dashes } else { known.len() - known.trim_start_matches('-').len() };
+    (distance <= most).then(|| "-".repeat(dashes) + &bare)
 }
 
 /// Whether a word is more likely a program than an option's value.

@@ -3,8 +3,9 @@
 use std::collections::BTreeSet;
 
 use crate::domain::environment::EnvironmentPlan;
-use crate::domain::options::{GpuView, TaskRole};
+use crate::domain::options::{GpuView, RankProgram, TaskRole};
 use crate::domain::run::JobKind;
+use crate::launch::words::Caret;
 
 /// The program that the line would have started its ranks with.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -193,6 +194,8 @@ pub struct Pasted {
     pub pass: Vec<String>,
     /// The tasks of `TF_CONFIG`.
     pub cluster: Vec<Task>,
+    /// The programs of mpirun's line, where they are several.
+    pub programs: Vec<RankProgram>,
     /// The container that all of it is started in.
     pub container: Option<Container>,
     /// Options whose meaning is not kept, each with its value. Where there is one, the line's own launcher starts the
@@ -200,10 +203,14 @@ pub struct Pasted {
     pub not_understood: Vec<String>,
     /// The same as words, for a launcher whose line is written anew.
     pub not_understood_words: Vec<String>,
+    /// An option that is likely written wrongly: it is among those that are not understood.
+    pub misspelt: Option<Caret>,
     /// Who knows what ranks there are.
     pub known_to: KnownTo,
     /// What the line would have done wrong and what has no effect here, one sentence each.
     pub remarks: Vec<String>,
+    /// What of the shell's line has no part in a run, one sentence each.
+    pub left_out: Vec<String>,
 }
 
 impl Default for Pasted {
@@ -245,11 +252,14 @@ impl Default for Pasted {
             prefix: None,
             pass: Vec::new(),
             cluster: Vec::new(),
+            programs: Vec::new(),
             container: None,
             not_understood: Vec::new(),
             not_understood_words: Vec::new(),
+            misspelt: None,
             known_to: KnownTo::default(),
             remarks: Vec::new(),
+            left_out: Vec::new(),
         }
     }
 }

@@ -2,7 +2,6 @@
 
 use crate::launch::words::{Caret, Line, quote};
 
-use super::draft::Draft;
 use super::pasted::Pasted;
 
 /// Where the line was written, for the words that are right there.
@@ -14,11 +13,10 @@ pub enum Shown {
     Form,
 }
 
-/// Reads a word with blanks in it that is the name of no file. What a shell would have taken apart where there are no
-/// quotes is read as it was typed: several lines, and a command with `cd` and the like before it.
+/// Reads a word with blanks in it that is the name of no file: the line that it is, as if it stood without its quotes.
 ///
 /// # Errors
-/// That it is one word, with the words that are right; else as [`super::read`].
+/// What needs a shell, with the words that are right; else as [`super::read`].
 pub fn read_quoted(text: &str, shown: Shown) -> Result<Option<Pasted>, Caret> {
     let before = match shown {
         Shown::CommandLine => "hvtui run -- ",
@@ -26,23 +24,19 @@ pub fn read_quoted(text: &str, shown: Shown) -> Result<Option<Pasted>, Caret> {
     };
     let text = text.trim();
     match Line::typed(text) {
-        Ok(line) if !line.before.is_empty() || text.contains(['\n', '\r']) => {
-            if let Some(pasted) = super::read(&line)? {
-                return Ok(Some(pasted));
-            }
-            let mut draft = Draft::new(&line);
-            draft.pasted.argv = draft.texts(0);
-            draft.take_command(0)?;
-            Ok(Some(draft.pasted))
+        // a name with a blank
+        Ok(line) if matches!(&line.words[..], [word] if word.span == (0..text.len())) => {
+            super::read(&Line::of(&[text]))
         }
-        Ok(line) if line.words.len() < 2 => super::read(&Line::of(&[text])),
-        Ok(line) => {
-            let said = format!(
-                "the whole line stands in quotes, which makes it one word: leave the quotes out: `{before}{text}`"
-            );
-            Err(line.caret(0..text.len(), said))
-        }
-        Err(caret) if caret.text.contains("needs a shell") => {
+        Ok(line) => match super::read(&line)? {
+            Some(pasted) => Ok(Some(pasted)),
+            None => super::plain(&line).map(Some),
+        },
+        // a shell would give up what stays in the background, and lines are no words to type again
+        Err(caret)
+            if caret.text.contains("needs a shell")
+                && !(has_background(text) || text.contains(['\n', '\r'])) =>
+        {
             let what = caret.text.split(" needs a shell").next().unwrap_or_default();
             let said = format!(
                 "the whole line stands in quotes, which makes it one word, and {what} needs a shell: `{before}sh -c {}`",
@@ -52,6 +46,16 @@ pub fn read_quoted(text: &str, shown: Shown) -> Result<Option<Pasted>, Caret> {
         }
         Err(caret) => Err(caret),
     }
+}
+
+/// Whether a shell would start something in the background.
+fn has_background(text: &str) -> bool {
+    let letters: Vec<char> = text.chars().collect();
+    let at = |place: Option<usize>| place.and_then(|place| letters.get(place)).copied();
+    letters.iter().enumerate().any(|(place, c)| {
+        let around = [at(place.checked_sub(1)), at(Some(place + 1))];
+        *c == '&' && !around.iter().flatten().any(|c| "&>|".contains(*c))
+    })
 }
 
 #[cfg(test)]
@@ -66,25 +70,42 @@ mod tests {
     }
 
     #[test]
-    fn a_line_in_quotes_is_told_without_them() {
-        for line in [
-            "python train.py --lr 1",
-            "NCCL_DEBUG=INFO torchrun --nproc_per_node=2 t.py",
-            "TF_CONFIG='{\"cluster\": {}}' python3 tf.py",
+    fn a_line_in_quotes_is_the_line_that_it_is() {
+        for (line, command) in [
+            ("python train.py --lr 1", "python train.py --lr 1"),
+            ("FOO=1 BAR=\"a b\" python3 x", "python3 x"),
+            ("$ ./train.sh", "./train.sh"),
+            ("nohup ./train.sh > log 2>&1 &", "./train.sh"),
+            ("python a.py \\", "python a.py"),
+            ("me@a:~$ python a.py \\\n> --lr 1", "python a.py --lr 1"),
         ] {
-            let said = fault(line);
-            assert!(said.contains("makes it one word: leave the quotes out"), "{said}");
-            assert!(said.ends_with(&format!(": `hvtui run -- {line}`")), "{said}");
+            let read = read_quoted(line, Shown::CommandLine).unwrap().unwrap();
+            assert_eq!(
+                (read.launcher, read.command.join(" ")),
+                (super::super::Launcher::Plain, command.to_owned())
+            );
         }
-        let form = read_quoted("python t.py", Shown::Form).unwrap_err().text;
-        assert!(form.ends_with("leave the quotes out: `python t.py`"), "{form}");
+        let line =
+            read_quoted("NCCL_DEBUG=INFO torchrun --nproc_per_node=2 t.py", Shown::Form).unwrap().unwrap();
+        assert_eq!((line.np, line.env.len()), (Some(2), 1));
+        let said = fault("TF_CONFIG='{\"cluster\": {}}' python3 tf.py");
+        assert!(said.contains("it names no cluster"), "{said}");
+    }
+
+    #[test]
+    fn what_would_be_left_in_the_background_is_given_to_no_shell() {
+        for line in ["python a.py > log & tail -f log", "python a.py & python b.py", "a | b\n&& c"] {
+            let said = fault(line);
+            assert!(!said.contains("hvtui run -- sh -c"), "{said}");
+            assert!(!said.contains(['\n', '␊']), "{said}");
+        }
     }
 
     #[test]
     fn what_needs_a_shell_is_told_with_one() {
         for (line, what) in [
             ("make && python t.py", "`&&`"),
-            ("python t.py | tee log", "`|`"),
+            ("python t.py | grep loss", "`|`"),
             ("python t.py; echo done", "`;`"),
             ("python t.py --lr $LR", "a variable"),
         ] {

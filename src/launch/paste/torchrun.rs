@@ -185,6 +185,7 @@ fn nproc(draft: &mut Draft<'_>, given: &Given<'_>) -> Result<(), Caret> {
 }
 
 fn backend(draft: &mut Draft<'_>, given: &Given<'_>) {
+    draft.numbers_hosts = given.text() != "static";
     match given.text() {
         "static" | "c10d" => draft.no_effect(given, MEET),
         _ => draft.leave(given),
@@ -215,8 +216,9 @@ fn remarks(draft: &mut Draft<'_>) {
     let pasted = &draft.pasted;
     let mut said = Vec::new();
     if let Some(nodes) = pasted.nodes.filter(|nodes| *nodes > 1) {
+        let numbered = if draft.numbers_hosts { "" } else { ", with a node rank each" };
         said.push(format!(
-            "torchrun has to be started on each of the {nodes} hosts, with a node rank each; hvtui starts all ranks by itself."
+            "torchrun has to be started on each of the {nodes} hosts{numbered}; hvtui starts all ranks by itself."
         ));
     }
     if let Some(rank) = pasted.node_rank {

@@ -12,7 +12,7 @@ use crate::launch::part::Part;
 use crate::launch::paste::{self, Pasted, Shown};
 use crate::launch::read::{self, RequestError, Written};
 use crate::launch::request::{LaunchRequest, PlacementSpec, SlotName};
-use crate::launch::words::{Line, split};
+use crate::launch::words::{Caret, Line, split};
 use crate::launch::{host_list, pasted_request};
 use crate::tui::screens::Here;
 use crate::tui::screens::launch::surroundings::Surroundings;
@@ -192,10 +192,13 @@ fn command_field(form: &LaunchForm, variables: &BTreeMap<String, String>, here: 
         _ => None,
     };
     let read = match whole {
-        Some(word) => paste::read_quoted(&word.text, Shown::Form).map_err(|caret| {
-            let text = caret.text;
-            line.caret(word.span.clone(), text)
-        }),
+        Some(word) => {
+            let here = |caret: Caret| line.caret(word.span.clone(), caret.text);
+            let read = paste::read_quoted(&word.text, Shown::Form).map_err(here);
+            read.map(|read| {
+                read.map(|pasted| Pasted { misspelt: pasted.misspelt.clone().map(here), ..pasted })
+            })
+        }
         None => paste::read(&line),
     };
     match read {
@@ -209,6 +212,9 @@ fn of_line(form: &LaunchForm, pasted: &Pasted, variables: &BTreeMap<String, Stri
     let fault = |text: String| Said::Fault(Fault::new(Field::Command, text));
     if let Some(text) = pasted_request::instead(pasted) {
         return fault(text);
+    }
+    if let Some(misspelt) = &pasted.misspelt {
+        return Said::Fault(Fault::under(misspelt.clone()));
     }
     if pasted.kind == JobKind::Slurm {
         let line = form.text(Field::Command).trim();
