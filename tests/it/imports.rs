@@ -90,6 +90,16 @@ fn the_waits_of_a_horovod_timeline_are_in_its_reports() {
         let page = said(&person.run(&["report", run, "--html", "-"]));
         assert!(page.contains("<h2>Waits by rank, of "), "{page}");
     }
+    // a second time it is there already, and under another name it is another one
+    let again = person.run(&["import", &file, "--name", "kept"]);
+    let words = String::from_utf8(again.stderr).unwrap();
+    assert!(again.status.success() && words.contains("this is there already as run "), "{words}");
+    let count = || person.run(&["runs", "--local"]).stdout.iter().filter(|byte| **byte == b'\n').count() - 1;
+    assert_eq!(count(), 1);
+    let name = words.rsplit(' ').next().unwrap().trim();
+    assert!(said(&person.run(&["report", name])).contains("Waits by rank"), "{words}");
+    person.run(&["import", &file, "--name", "other"]);
+    assert_eq!(count(), 2);
     // into a file: beside it, and of no other run
     person.run(&["import", &file, "-o", "out.mcap"]);
     assert!(said(&person.run(&["report", "out.mcap"])).contains("Waits by rank"));
