@@ -258,8 +258,10 @@ fn worst<T>(all: &[T], cost: impl Fn(&T) -> u64) -> (Vec<&T>, usize) {
 fn ranks(run: &RunAnalysis) -> String {
     let has_phases = run.ranks.iter().any(|rank| rank.shares.is_some());
     let columns = columns(run);
-    let mut out = format!("\n{:<19} {:>7}", "Ranks", "P50");
-    if columns.len() == COLUMNS.len() {
+    let is_usual = columns.len() == COLUMNS.len();
+    let width = if is_usual { 19 } else { 17 };
+    let mut out = format!("\n{:<width$} {:>7}", "Ranks", "P50");
+    if is_usual {
         let _ = write!(out, " {:>7}", "P95");
     }
     if has_phases {
@@ -328,14 +330,15 @@ const OTHER_FROM: f64 = 0.01;
 fn rank_row(run: &RunAnalysis, rank: &RankFigures, columns: Option<&Vec<(Phase, &str)>>) -> String {
     let judged = run.steps.judged;
     let place = rank.place.clone().unwrap_or_default();
+    // beside all phases there is less room, and none for the quantile
+    let is_usual = columns.is_none_or(|columns| columns.len() == COLUMNS.len());
     let mut row = format!(
         "  {:>4} {} {:>7}",
         rank.rank.0,
-        padded(&place, 12),
+        padded(&place, if is_usual { 12 } else { 10 }),
         us(rank.length.map(|length| length.p50_us.into()))
     );
-    // beside all phases there is no room for it
-    if columns.is_none_or(|columns| columns.len() == COLUMNS.len()) {
+    if is_usual {
         let _ = write!(row, " {:>7}", us(rank.length.map(|length| length.p95_us.into())));
     }
     if let Some(columns) = columns {

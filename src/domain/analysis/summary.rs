@@ -48,6 +48,9 @@ pub(super) fn of(analyzer: Analyzer, damage: Option<String>) -> RunAnalysis {
         .flat_map(|(number, rank)| rank.what_if.told(Rank(*number), steps.judged, steps.judged_us))
         .collect();
     what_if.sort_by_key(|line| std::cmp::Reverse(line.gain_us));
+    // beside where a rank loses most of its time, a tenth of that is not worth a word
+    let most: BTreeMap<Rank, u64> = what_if.iter().rev().map(|line| (line.rank, line.gain_us)).collect();
+    what_if.retain(|line| most.get(&line.rank).is_none_or(|most| line.gain_us.saturating_mul(10) >= *most));
     what_if.truncate(WHAT_IFS);
     let all = lengths(&steps);
     let totals = Totals::of(&steps);
