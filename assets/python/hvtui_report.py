@@ -25,11 +25,13 @@ from time import monotonic_ns
 import hvtui_start as start
 
 # The first seven are the numbers on the page. PENDING is the time after a backward whose name the next event decides,
-# BETWEEN the time from the end of a step to the first event of the next one.
-DATA, FORWARD, BACKWARD, WAIT, TRANSFER, OPTIMIZER, OTHER, PENDING, BETWEEN = range(9)
-NAMES = ("data", "forward", "backward", "wait", "transfer", "optimizer", "other", "other", "other")
-# What stands above the sequence on the page.
-SHOWN = tuple(min(phase, OTHER) << 32 for phase in range(9))
+# BETWEEN the time from the end of a step to the first event of the next one, READY that from a batch to the forward pass.
+DATA, FORWARD, BACKWARD, WAIT, TRANSFER, OPTIMIZER, OTHER, PENDING, BETWEEN, READY = range(10)
+NAMES = ("data", "forward", "backward", "wait", "transfer", "optimizer", "other")
+# What stands above the sequence on the page. Where no model was seen to begin, READY may be the forward pass itself.
+SHOWN = [min(phase, OTHER) << 32 for phase in range(9)] + [FORWARD << 32]
+# Under which name the hook on the next call of a model is kept.
+CALL = "hvtui"
 # Spans of one line; a step with more of them (many micro-batches) is summed up, one span for each phase.
 MOST_SPANS = 40
 # Two waits so close together (all_reduce for each parameter) are one.
@@ -214,9 +216,9 @@ class Steps:
 
     # with more than 30 attributes Python looks each of them up in a dict
     __slots__ = (
-        "at_exit", "attached", "backwards", "batches", "child", "claimed", "closures", "device", "events",
+        "at_exit", "attached", "backwards", "batches", "calls", "child", "claimed", "closures", "device", "events",
         "every", "forms", "full", "group", "handle", "in_backward", "in_batch", "in_optimizer", "in_wait",
-        "loss", "many", "off", "optimizers", "page", "paused", "phases", "recent", "report", "samples",
+        "loss", "many", "off", "on_call", "optimizers", "page", "paused", "phases", "recent", "report", "samples",
         "slots", "step", "stepped_inside", "thread", "times", "unused", "wanted",
     )
 
@@ -238,6 +240,7 @@ class Steps:
         self.forms = {}
         self.batches = deque(maxlen=16)  # samples of the batches that no backward has used
         self.unused = 0
+        self.calls = self.on_call = None  # torch's hooks on every module, and ours on the next one that is called
         self.restart()
         self.begin_step()
         self.reset_depths()
@@ -352,6 +355,8 @@ class Steps:
         self.group = size
         self.report.hello(transport=transport)
         self.report.write('{"kind":"met","by":"hooks","rank":%d,"t":%d}' % (self.report.rank(), monotonic_ns() // 1000))
+        if not self.step:
+            self.awaits_call()  # of the first step too
 
     # -- marks
 
@@ -408,7 +413,8 @@ class Steps:
         self.enter(DATA, now)
 
     def data_ends(self, batch):
-        self.enter(FORWARD, monotonic_ns() // 1000)
+        self.enter(READY, monotonic_ns() // 1000)
+        self.awaits_call()
         self.unused += 1
         self.batches.append(samples_of(batch))
 
@@ -425,7 +431,8 @@ class Steps:
         if self.backwards:
             self.show(OTHER, now)
         elif self.batches:  # one was fetched ahead, as Accelerate does: its forward comes now
-            self.enter(FORWARD, now)
+            self.enter(READY, now)
+            self.awaits_call()
         else:
             self.restart()
             self.enter(BETWEEN, now)
@@ -442,15 +449,33 @@ class Steps:
         if self.paused and self.last() == BETWEEN and not self.off:
             self.restart()
             self.enter(BETWEEN, monotonic_ns() // 1000)
+            self.awaits_call()
+
+    def awaits_call(self):
+        """The next model that is called begins the forward pass. Our hook stands only until then: while there is one,
+        torch calls every module the slow way."""
+        if self.calls is not None and (self.full or not self.many):
+            self.calls[CALL] = self.on_call
+
+    def forward_begins(self, now):
+        """A model is called. What lay before, since the step or the micro-batch before, is no forward pass."""
+        last = self.last()
+        if last == READY:
+            self.phases[-1] = DATA  # the script prepares the batch
+        elif not (last == BETWEEN and not self.paused or last == PENDING and not self.optimizers):
+            return
+        self.enter(FORWARD, now)
 
     def backward_begins(self, now):
         phases = self.phases
+        if self.calls:
+            self.calls.pop(CALL, None)
         if phases and phases[-1] == FORWARD:
             pass
         elif self.paused and self.last() == BETWEEN:
             self.restart()
-        elif phases and phases[-1] in (BETWEEN, PENDING, OPTIMIZER):
-            phases[-1] = FORWARD
+        elif phases and phases[-1] in (BETWEEN, PENDING, OPTIMIZER, READY):
+            phases[-1] = FORWARD  # no model was called: where the forward pass began is not known
         self.enter(BACKWARD, now)
 
     def ready(self):
@@ -470,6 +495,7 @@ class Steps:
             self.finish(now)
         elif not self.in_batch or self.last() != PENDING:
             self.enter(PENDING, now)
+            self.awaits_call()
 
     def count(self, loss):
         """Adds the loss and samples of a backward. An optimizer with a closure (LBFGS) may run it many times for the
@@ -511,6 +537,7 @@ class Steps:
         elif not self.backwards:
             # a second optimizer after one backward is the same step: from the next step on the end waits for it
             self.enter(BETWEEN, now)
+            self.awaits_call()
             self.wanted += 1
         else:
             self.optimizers += 1
@@ -581,6 +608,7 @@ class Steps:
         self.restart()
         self.begin_step()
         self.enter(BETWEEN, end)
+        self.awaits_call()
         if not times:
             times, phases = [end], [BETWEEN]
         took = end - times[0]
@@ -650,7 +678,7 @@ def spans(times, phases, values):
     for number, phase in enumerate(phases, 1):
         end = times[number] - origin
         if phase > OTHER:
-            phase = OTHER
+            phase = DATA if phase == READY else OTHER
         if end > at and (phase != OTHER or end - at > least):
             if kinds and kinds[-1] == phase and lengths[-2] + lengths[-1] == at:
                 lengths[-1] = end - lengths[-2]
@@ -836,6 +864,7 @@ def attach_torch(torch):
     known.part("Optimizer.step", lambda: hook_optimizer(known))
     known.part("GradScaler.scale", lambda: hook_scaler(known))
     known.part("Module.eval", lambda: hook_eval(known))
+    known.part("Module.forward", lambda: hook_forward(known))
     known.part("torch.distributed", lambda: hook_distributed(known))
     known.part("NCCL plugin", lambda: load_nccl_plugin(torch))
     guarded("attach to torch", STEPS.attach, "torch", torch.__version__.split("+")[0], known.missing)
@@ -1115,6 +1144,37 @@ def hook_eval(known):
         return result
 
     module.eval = eval
+
+
+def hook_forward(known):
+    """The first call of a model after a step or a batch: there the forward pass begins. Losses and transforms are modules
+    too; a model has parameters. Who compiles gets no such hook: it would be compiled into the model, or torch warns of it."""
+    steps, torch, get_ident = STEPS, known.torch, threading.get_ident
+    calls = sys.modules["torch.nn.modules.module"]._global_forward_pre_hooks
+
+    def begins(module, _values):
+        try:
+            if steps.off or not steps.claimed:
+                calls.pop(CALL, None)
+            elif get_ident() == steps.thread and not known.compiling() and next(module.parameters(), None) is not None:
+                calls.pop(CALL, None)
+                SHOWN[READY] = SHOWN[DATA]
+                steps.forward_begins(monotonic_ns() // 1000)
+        except Exception as error:
+            calls.pop(CALL, None)
+            steps.fail("forward hook", error)
+
+    steps.calls, steps.on_call = calls, begins
+    if hasattr(torch, "compile"):
+        original = torch.compile
+
+        @functools.wraps(original)
+        def compile(*values, **names):
+            steps.calls = None
+            calls.pop(CALL, None)
+            return original(*values, **names)
+
+        torch.compile = compile
 
 
 COLLECTIVES = (

@@ -1,6 +1,7 @@
 //! The command line as types, and its help. Knows no command's work.
 
 use std::ffi::OsString;
+use std::ops::RangeInclusive;
 use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
@@ -354,9 +355,15 @@ pub struct LogsArgs {
     /// The run: its id, at least 8 characters from its beginning, or at least 4 from its end; its name; or `last`
     #[arg(value_parser = run_name, default_value = "last")]
     pub run: String,
-    /// Only this rank
-    #[arg(long, value_name = "R", value_parser = number)]
-    pub rank: Option<u32>,
+    /// Only these ranks: 0,3 or 0-2,5
+    #[arg(long, visible_alias = "ranks", value_name = "R,..", value_delimiter = ',', value_parser = export::ranks)]
+    pub rank: Vec<RangeInclusive<u32>>,
+    /// Only what ranks printed on standard error
+    #[arg(long)]
+    pub stderr: bool,
+    /// Only the last N lines, and with --follow those that come
+    #[arg(long, value_name = "N")]
+    pub tail: Option<usize>,
     /// Go on as long as the run does
     #[arg(short, long)]
     pub follow: bool,

@@ -188,6 +188,7 @@ impl From<record::Error> for Failure {
             Error::File { source, .. } if source.kind() == io::ErrorKind::NotFound => Code::Usage,
             Error::File { source, .. } | Error::Write(source) => Code::from(source),
             Error::NotARecording(_)
+            | Error::OtherMcap(_)
             | Error::Foreign { .. }
             | Error::Marks { .. }
             | Error::Mcap(_)

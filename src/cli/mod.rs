@@ -33,6 +33,7 @@ mod recording;
 pub mod roles;
 pub mod run_line;
 pub mod run_printer;
+mod run_table;
 mod runtime;
 mod secret_file;
 mod sieve;
@@ -196,7 +197,7 @@ fn dispatch(cli: &Cli) -> Result<ExitCode, Failure> {
         Command::Smoke(args) => commands::smoke::run(args, &file()?, &paths()?),
         Command::Replay(args) => commands::ui::replay(args, file, &paths()?),
         Command::Demo(args) => commands::ui::demo(args),
-        Command::Report(args) => commands::report::run(args, &paths()?),
+        Command::Report(args) => commands::report::run(args, file, &paths()?),
         Command::Diff(args) => commands::diff::run(args, &paths()?),
         Command::Export(args) => commands::export::run(args, &paths()?),
         Command::Import(args) => commands::import::run(args, &paths()?),

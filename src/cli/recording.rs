@@ -49,7 +49,7 @@ pub(crate) fn meant(text: &str, paths: &Paths) -> Result<Meant, Failure> {
     match Store::new(&paths.state).find(text) {
         Ok(path) if path == given && is_foreign(&path) => of_another_program(given),
         Ok(path) => Ok(Meant { path, folder: None }),
-        Err(Error::NoSuchRun { .. }) if given.is_dir() => of_another_program(given),
+        Err(Error::NoSuchRun { .. } | Error::NotARecording(_)) if given.is_dir() => of_another_program(given),
         Err(Error::File { path, source })
             if path == given && source.kind() == ErrorKind::NotFound && given.is_dir() =>
         {

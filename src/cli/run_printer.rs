@@ -4,10 +4,9 @@
 
 use std::collections::BTreeMap;
 
-use unicode_width::UnicodeWidthStr as _;
-
 use super::hint::hint;
 use super::log_line::Paint;
+use super::run_table::{Mean, Means};
 use crate::domain::event::{Envelope, Event, Origin};
 use crate::domain::hooks::StepsBy;
 use crate::domain::host::LinkState;
@@ -20,13 +19,10 @@ use crate::domain::outcome::STOPPED;
 use crate::domain::outcome::restart_words;
 use crate::domain::run::{Placement, RunStage};
 use crate::domain::standstill::Standstill;
-use crate::domain::step_totals::StepTotals;
 use crate::domain::text::{about, plain, sanitize};
 use crate::domain::time::Stamp;
-use crate::domain::timing::Phase;
-use crate::domain::trainers::Trainer;
-use crate::domain::units::{bytes, duration_us, middle_cut, rate};
-use crate::domain::world::{RankState, RunState, World};
+use crate::domain::units::{bytes, duration_us};
+use crate::domain::world::{RunState, World};
 
 /// A stage that lasts longer says whom it waits for.
 const PATIENCE_US: i64 = 2_000_000;
@@ -36,8 +32,6 @@ const TIMINGS_EVERY_US: i64 = 1_000_000;
 const LAST_WORDS: usize = 300;
 /// How long hosts may take after the first that tells of its collectives, microseconds.
 const DIFFERING_US: i64 = 2_000_000;
-/// Over how many of the last steps timings are averaged.
-const TIMING_STEPS: usize = 50;
 
 /// A line and where it goes.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -74,6 +68,8 @@ pub struct RunPrinter {
     last_timings: Option<(Stamp, u64)>,
     /// The straggler that was told of: which rank, after which step it was named.
     told_straggler: Option<(Rank, u64)>,
+    /// What the steps were like of which this printer heard.
+    means: Means,
     /// The last line of each rank on standard error that says something: of the one that failed it tells why.
     last_words: BTreeMap<Rank, String>,
     /// `--verbose`: tell of links and processes too.
@@ -131,6 +127,7 @@ impl RunPrinter {
             }
             (Origin::Run(_), Event::RunRestarted { attempt, of, why, .. }) => {
                 (self.told_straggler, self.last_timings) = (None, None);
+                self.means = Means::default();
                 vec![own(&restart_words(*attempt, *of, why))]
             }
             (Origin::Run(_), Event::Attached { since, .. }) => self.attached(*since, envelope.at),
@@ -157,7 +154,8 @@ impl RunPrinter {
                 vec![own(&format!("rank {rank} ({}): {}", self.place(*rank), facts.why_no_steps()))]
             }
             (Origin::Rank(..), Event::StepSeen { .. }) => self.seen(envelope.at).into_iter().collect(),
-            (Origin::Rank(..) | Origin::Worker(..), Event::StepDone { .. }) => {
+            (Origin::Rank(_, Rank(number)) | Origin::Worker(_, _, number), Event::StepDone { timing }) => {
+                self.means.take(*number, timing);
                 self.stragglers().into_iter().chain(self.timings(envelope.at)).collect()
             }
             (Origin::Rank(_, rank), Event::RankExited { exit })
@@ -237,7 +235,7 @@ impl RunPrinter {
         let Some((run, outcome)) = self.state().and_then(|run| Some((run, run.outcome.as_ref()?))) else {
             return Vec::new();
         };
-        let mut lines = table(run, width);
+        let mut lines: Vec<Line> = self.means.table(run, width).iter().map(|row| own(row)).collect();
         let differing = Some(run.collected.words()).filter(|words| *words != self.told_differing.0);
         lines.extend(differing.into_iter().flatten().map(|words| own(&sanitize(words))));
         lines.extend(run.collectives_words().map(|[words, _]| own(&words)));
@@ -425,174 +423,6 @@ fn stages(run: &RunState) -> Line {
         format!("{} {}", pair[0].1.name(), duration_us(took))
     });
     own(&spans.collect::<Vec<_>>().join(" · "))
-}
-
-/// What ranks' last steps were like on the average.
-#[derive(Default)]
-struct Mean {
-    totals: StepTotals,
-    phases: [u64; Phase::COUNT],
-    /// Samples a second of all ranks together.
-    rate: Option<f64>,
-}
-
-impl Mean {
-    fn of_rank(rank: &RankState) -> Self {
-        let mut mean = Self { rate: rank.samples_per_second(), ..Self::default() };
-        for step in rank.recent_steps(TIMING_STEPS) {
-            mean.totals.add(step);
-            for (sum, phase) in mean.phases.iter_mut().zip(step.phase_totals()) {
-                *sum += phase;
-            }
-        }
-        mean
-    }
-
-    fn of_run(run: &RunState) -> Self {
-        let mut all = Self::default();
-        for mean in run.trainers().map(|one| Self::of_rank(one.state)) {
-            all.totals += mean.totals;
-            all.rate = mean.rate.map(|rate| rate + all.rate.unwrap_or(0.0)).or(all.rate);
-            for (sum, phase) in all.phases.iter_mut().zip(mean.phases) {
-                *sum += phase;
-            }
-        }
-        all
-    }
-
-    /// Percent of the step that each phase takes, in the order of [`Phase::ALL`].
-    fn shares(&self) -> [u64; Phase::COUNT] {
-        let step_us = self.totals.step_us;
-        self.phases.map(|phase| (phase * 100 + step_us / 2).checked_div(step_us).unwrap_or(0))
-    }
-
-    fn step_text(&self) -> String {
-        match self.totals.step_us.checked_div(self.totals.steps) {
-            Some(us) if us > 0 => duration_us(us),
-            _ => "–".to_owned(),
-        }
-    }
-
-    fn overlap_text(&self) -> String {
-        self.totals.overlap().map_or_else(|| "–".to_owned(), |share| format!("{:.0} %", share * 100.0))
-    }
-
-    fn text(&self) -> String {
-        let mut text = format!("{} a step", self.step_text());
-        if let Some(samples) = self.rate {
-            text.extend(["  ", &rate(samples), " samples/s"]);
-        }
-        if self.phases.iter().any(|phase| *phase > 0) {
-            let shares = Phase::ALL.into_iter().zip(self.shares());
-            for (phase, share) in shares.filter(|(phase, share)| *phase != Phase::Other || *share > 0) {
-                text.extend(["  ".to_owned(), phase.name().to_owned(), format!(" {share} %")]);
-            }
-        }
-        if self.totals.hidden_us > 0 {
-            text.extend(["  overlap ", &self.overlap_text()]);
-        }
-        text
-    }
-}
-
-/// A column of the last table.
-struct Column {
-    head: &'static str,
-    cells: Vec<String>,
-    /// Its least width where there is room.
-    least: usize,
-    is_left: bool,
-    /// Whether it goes where there is no room.
-    is_spare: bool,
-}
-
-impl Column {
-    fn content(&self) -> usize {
-        self.cells.iter().map(|cell| cell.width()).max().unwrap_or(0).max(self.head.len())
-    }
-}
-
-/// One row a rank: how long a step took, where the time went, and how much of the allreduce was hidden, where any
-/// was. Nothing for a job that reports no steps. Fits into `width` columns, where there are so many.
-fn table(run: &RunState, width: Option<usize>) -> Vec<Line> {
-    if !run.ranks.iter().any(RankState::trains) {
-        return Vec::new();
-    }
-    let ranks: Vec<_> = run.trainers().map(|one| (Mean::of_rank(one.state), one)).collect();
-    let column = |head, least, of: &dyn Fn(&(Mean, Trainer<'_>)) -> String| Column {
-        head,
-        least,
-        cells: ranks.iter().map(of).collect(),
-        is_left: false,
-        is_spare: false,
-    };
-    let optional = |head, of: &dyn Fn(&(Mean, Trainer<'_>)) -> String| Column {
-        is_spare: true,
-        ..column(head, SPARE, of)
-    };
-    let place = column("PLACE", 5, &|(_, one)| one.rank.placement.to_string());
-    let mut columns = vec![
-        column("RANK", 4, &|(_, one)| one.number.to_string()),
-        Column { is_left: true, ..place },
-        column("STEPS", 7, &|(_, one)| one.state.step_count.to_string()),
-        column("STEP", 8, &|(mean, _)| mean.step_text()),
-    ];
-    let has_other = ranks.iter().any(|(mean, _)| mean.phases[Phase::Other.index()] > 0);
-    let phases = Phase::ALL.into_iter().filter(|phase| has_other || *phase != Phase::Other);
-    let share_of =
-        |phase: Phase| optional(phase.name(), &|(mean, _)| format!("{} %", mean.shares()[phase.index()]));
-    columns.extend(phases.map(share_of));
-    if ranks.iter().any(|(mean, _)| mean.totals.hidden_us > 0) {
-        columns.push(optional("overlap", &|(mean, _)| mean.overlap_text()));
-    }
-    if ranks.iter().any(|(mean, _)| mean.rate.is_some()) {
-        columns.push(optional("samples/s", &|(mean, _)| mean.rate.map_or_else(|| "–".to_owned(), rate)));
-    }
-    let exit = |one: &Trainer<'_>| one.rank.exit.as_ref().map(|(_, exit)| exit.describe());
-    let end = column("END", 0, &|(_, one)| exit(one).unwrap_or_else(|| "–".to_owned()));
-    columns.push(Column { is_left: true, ..end });
-    rows(columns, width.map(|width| width.saturating_sub(own_width())))
-}
-
-/// The least width of a column that goes where there is no room.
-const SPARE: usize = 9;
-
-/// What stands before each of hvtui's own lines, in columns.
-fn own_width() -> usize {
-    "hvtui: ".len()
-}
-
-/// The head and the rows. Where they are wider than `width` columns get as narrow as they can, then the last spare ones go,
-/// then the last column is cut.
-fn rows(mut columns: Vec<Column>, width: Option<usize>) -> Vec<Line> {
-    let total = |widths: &[usize]| widths.iter().sum::<usize>() + 2 * widths.len().saturating_sub(1);
-    let room = width.unwrap_or(usize::MAX);
-    let mut widths: Vec<usize> = columns.iter().map(|column| column.content().max(column.least)).collect();
-    if total(&widths) > room {
-        widths = columns.iter().map(Column::content).collect();
-    }
-    while total(&widths) > room
-        && let Some(spare) = columns.iter().rposition(|column| column.is_spare)
-    {
-        columns.remove(spare);
-        widths.remove(spare);
-    }
-    let over = total(&widths).saturating_sub(room);
-    if let Some(last) = widths.last_mut() {
-        *last = last.saturating_sub(over).max(1);
-    }
-    let row = |cells: Vec<&str>| {
-        let cells = cells.into_iter().zip(&columns).zip(&widths).map(|((cell, column), &width)| {
-            let cell = middle_cut(&sanitize(cell), width);
-            let pad = " ".repeat(width.saturating_sub(cell.width()));
-            if column.is_left { format!("{cell}{pad}") } else { format!("{pad}{cell}") }
-        });
-        own(cells.collect::<Vec<_>>().join("  ").trim_end())
-    };
-    let head = row(columns.iter().map(|column| column.head).collect());
-    let ranks = columns.first().map_or(0, |column| column.cells.len());
-    let cells = |rank: usize| columns.iter().map(|column| column.cells[rank].as_str()).collect();
-    std::iter::once(head).chain((0..ranks).map(|rank| row(cells(rank)))).collect()
 }
 
 #[cfg(test)]

@@ -6,7 +6,7 @@ use crate::domain::log::LogLine;
 use crate::domain::outcome::{RunEnd, RunOutcome};
 use crate::domain::run::{JobKind, RankExit, RunSpec, Slot};
 use crate::domain::time::HostTime;
-use crate::domain::timing::{PhaseSpan, StepTiming};
+use crate::domain::timing::{Phase, PhaseSpan, StepTiming};
 use crate::domain::waiting::Waiting;
 use std::sync::Arc;
 
@@ -219,6 +219,35 @@ fn the_last_table_tells_speed_and_what_was_hidden() {
     let lines = table(0);
     // all but «other», of which there is none
     assert_eq!(columns(&lines[1]).iter().filter(|word| *word == "%").count(), Phase::COUNT - 1);
+}
+
+#[test]
+fn the_table_is_of_the_whole_run_and_its_shares_add_up() {
+    let mut story = Story::begun();
+    for step in 1..=200 {
+        for rank in 0..2 {
+            // the first one warms up, the last fifty are shorter, and one of eight tells its phases
+            let dur_us = if step == 1 {
+                900_000
+            } else if step > 150 {
+                4_000
+            } else {
+                10_000
+            };
+            let spans = [(Phase::Forward, dur_us / 4), (Phase::Wait, dur_us / 4)];
+            let spans = spans.map(|(phase, dur_us)| PhaseSpan { phase, start_us: 0, dur_us }).to_vec();
+            let spans = if step % 8 == 0 { spans } else { Vec::new() };
+            let start = HostTime(0);
+            let timing = StepTiming { step, start, dur_us, loss: None, samples: 0, spans, hidden_us: 0 };
+            story.rank(0, rank, Event::StepDone { timing: Arc::new(timing) });
+        }
+    }
+    let outcome = RunOutcome::new(RunEnd::Finished, "done");
+    story.tell(4_000_000, Origin::Run(run()), Event::RunEnded { outcome });
+    let lines = texts(story.printer.end(false, None));
+    let words = |line: &str| line.split_whitespace().skip(2).collect::<Vec<_>>().join(" ");
+    assert!(words(&lines[0]).ends_with("wait transfer optimizer other END"), "{lines:#?}");
+    assert_eq!(words(&lines[1]), "0 a:0 200 8.5 ms 0 % 25 % 0 % 25 % 0 % 0 % 50 % –");
 }
 
 #[test]

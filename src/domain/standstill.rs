@@ -95,6 +95,11 @@ impl Standstill {
         stands.iter().any(|(_, since, _)| long(*since)).then_some(Self { stands, step })
     }
 
+    /// One that is told of: those that stand in a step, and since when.
+    pub(crate) fn told(stands: Vec<(Rank, Stamp, StalledPhase)>, step: u64) -> Self {
+        Self { stands, step }
+    }
+
     /// Since when it stands: its rank that stands the longest.
     pub fn since(&self) -> Option<Stamp> {
         self.stands.iter().map(|(_, since, _)| *since).min()

@@ -369,6 +369,7 @@ impl Stragglers {
         let last = self.last[at].filter(|last| last.step.checked_add(1) == Some(timing.step));
         let start = timing.start.0;
         let between = last.filter(|last| last.end > 0).map_or(0, |last| start.saturating_sub(last.end));
+        let between = between.saturating_add(timing.between_us());
         let has_wait = timing.spans.iter().any(|span| span.phase == Phase::Wait);
         let part = Part {
             wait: has_wait.then_some(totals[Phase::Wait.index()]),

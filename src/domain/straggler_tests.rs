@@ -101,6 +101,32 @@ fn train(fold: &mut Stragglers, training: &mut Training, steps: u64, trouble: Tr
 }
 
 #[test]
+fn what_hooks_tell_before_the_forward_pass_is_between_two_steps() {
+    let (mut fold, mut start) = (Stragglers::default(), 1_000_000);
+    for step in 1..=60 {
+        for rank in 0..2 {
+            // steps follow each other without a gap
+            let nap = if rank == 1 { 20_000 } else { 100 };
+            let spans = [
+                (Phase::Other, nap),
+                (Phase::Forward, 9_000),
+                (Phase::Backward, 9_000),
+                (Phase::Wait, 20_100 - nap),
+                (Phase::Optimizer, 1_000),
+            ];
+            let spans = spans.map(|(phase, dur_us)| PhaseSpan { phase, start_us: 0, dur_us }).to_vec();
+            let (start, dur_us) = (HostTime(start), 39_100);
+            let timing = StepTiming { step, start, dur_us, loss: None, samples: 1, spans, hidden_us: 0 };
+            fold.step(2, Rank(rank), &timing);
+        }
+        start += 39_100;
+    }
+    let now = fold.now().unwrap();
+    assert_eq!((now.rank, now.lost), (Rank(1), Some(Lost::BetweenSteps)));
+    assert!(now.words().contains(", late between steps, "), "{}", now.words());
+}
+
+#[test]
 fn a_sleep_of_20_ms_is_named_with_rank_and_place_within_60_steps_and_over_within_60() {
     for seed in 0..20 {
         for lost in Lost::ALL {

@@ -47,7 +47,7 @@ impl Phase {
     }
 
     /// Its place in [`Phase::ALL`].
-    pub fn index(self) -> usize {
+    pub const fn index(self) -> usize {
         self as usize
     }
 }
@@ -119,6 +119,16 @@ impl StepTiming {
         }
         let shared = self.spans.iter().filter(|span| matches!(span.phase, Phase::Wait | Phase::Transfer));
         shared.fold(self.dur_us, |own, span| own.saturating_sub(span.dur_us))
+    }
+
+    /// What of it lies before its batch and its forward pass, microseconds: where steps follow each other without a gap, as
+    /// hooks tell them, that is the time between two of them. 0 where it tells none of what a step does.
+    pub fn between_us(&self) -> u64 {
+        let is_work =
+            |span: &&PhaseSpan| matches!(span.phase, Phase::Data | Phase::Forward | Phase::Backward);
+        let Some(first) = self.spans.iter().position(|span| is_work(&span)) else { return 0 };
+        let other = self.spans.iter().take(first).filter(|span| span.phase == Phase::Other);
+        other.map(|span| u64::from(span.dur_us)).sum()
     }
 
     /// Microseconds a phase, indexed as [`Phase::ALL`].

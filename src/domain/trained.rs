@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 use super::event::{Envelope, Event, Origin};
 use super::hooks::{HookFacts, StepsBy};
 use super::ids::Rank;
+use super::time::Stamp;
 
 /// How many that train are followed at most.
 const MOST: usize = 4096;
@@ -28,9 +29,21 @@ pub struct Trained {
     /// The libraries, where hooks know them: `torch 2.9.0`.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub libraries: String,
+    /// Since when a rank is in one phase of a step that it has not made yet, by its hooks.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub stands_since: Option<Stamp>,
 }
 
+/// So long a rank must have been in one phase for its run to be listed as one that stands, microseconds: it is not known here how
+/// long its steps take.
+const STANDS_US: i64 = 60_000_000;
+
 impl Trained {
+    /// Since when the run stands still, of which something was heard last at that moment.
+    pub fn stands(&self, last_at: Stamp) -> Option<Stamp> {
+        self.stands_since.filter(|since| last_at.micros_since(*since) >= STANDS_US)
+    }
+
     /// Of a run whose parts, in order, are told each by itself: the last one with the samples a second of all. Of a job that began
     /// again at an earlier step, those since then.
     pub fn of_parts(parts: Vec<Self>) -> Option<Self> {
@@ -76,6 +89,9 @@ struct Newest {
     samples: u64,
     /// The time of the steps that had them.
     sample_us: u64,
+    /// Since when it is in one phase, and of which step.
+    #[serde(default)]
+    stands: Option<(Stamp, u64)>,
 }
 
 impl Newest {
@@ -103,10 +119,16 @@ impl Follower {
             Event::StepDone { timing } => {
                 let newest = self.ranks.entry(who).or_default();
                 (newest.step, newest.loss) = (Some(timing.step), timing.loss);
+                newest.stands = newest.stands.filter(|(_, step)| *step > timing.step);
                 if timing.samples > 0 {
                     newest.samples = newest.samples.saturating_add(u64::from(timing.samples));
                     newest.sample_us = newest.sample_us.saturating_add(timing.dur_us.into());
                 }
+            }
+            Event::RankStands { standing } => {
+                let for_us = i64::try_from(standing.for_us).unwrap_or(i64::MAX);
+                let since = envelope.at.plus_micros(-for_us);
+                self.ranks.entry(who).or_default().stands = Some((since, standing.step));
             }
             Event::StepSeen { seen } => {
                 let newest = self.ranks.entry(who).or_default();
@@ -135,13 +157,17 @@ impl Follower {
         let by = told().next().map(|newest| newest.by).unwrap_or_default();
         let libraries = if by == StepsBy::Hooks { self.hooks.libraries() } else { String::new() };
         // JSON has no words for what is not finite.
-        Some(Trained { step, loss: loss.filter(|loss| loss.is_finite()), samples_per_s, by, libraries })
+        let loss = loss.filter(|loss| loss.is_finite());
+        let stands_since = told().filter_map(|newest| newest.stands).map(|(since, _)| since).min();
+        Some(Trained { step, loss, samples_per_s, by, libraries, stands_since })
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::super::time::{HostTime, Stamp};
+    use super::super::standstill::StalledPhase;
+    use super::super::time::HostTime;
+    use super::super::timing::Phase;
     use super::super::timing::{SeenStep, StepTiming};
     use std::sync::Arc;
 
@@ -178,6 +204,7 @@ mod tests {
             samples_per_s: None,
             by: StepsBy::Log,
             libraries: String::new(),
+            stands_since: None,
         };
         assert_eq!(follower.trained(), Some(log));
         let facts: HookFacts = serde_json::from_str(r#"{"versions":{"torch":"2.9.0"}}"#).unwrap();
@@ -196,10 +223,19 @@ mod tests {
             samples_per_s: Some(6e6),
             by: StepsBy::Hooks,
             libraries: "torch 2.9.0".to_owned(),
+            stands_since: None,
         };
         assert_eq!(follower.trained(), Some(hooks));
         follow(&mut follower, 1, step(9, f32::NAN));
         assert_eq!(follower.trained().and_then(|trained| trained.loss), None);
+        let standing =
+            StalledPhase { phase: Phase::Wait, step: 9, for_us: 1_000_000, stopped: false, at: None };
+        follow(&mut follower, 0, Event::RankStands { standing });
+        let stands =
+            |follower: &Follower, seconds: i64| follower.trained()?.stands(Stamp(seconds * 1_000_000));
+        assert_eq!((stands(&follower, 58), stands(&follower, 59)), (None, Some(Stamp(-1_000_000))));
+        follow(&mut follower, 0, step(9, 1.0));
+        assert_eq!(stands(&follower, 100), None, "it goes on");
         for rank in 0..2 {
             follow(&mut follower, rank, Event::RankStarted { pid: 7, t: HostTime(0) });
         }
@@ -214,6 +250,7 @@ mod tests {
             samples_per_s,
             by: StepsBy::Program,
             libraries: String::new(),
+            stands_since: None,
         };
         let rate = |parts: Vec<Trained>| Trained::of_parts(parts).and_then(|all| all.samples_per_s);
         // 100 steps at 1000/s, 300 at 500/s

@@ -196,7 +196,7 @@ impl Gathered {
                     *last = Some(bytes);
                 }
             }
-            Err(Error::NotARecording(_)) => file.state = FileState::NotARecording,
+            Err(Error::NotARecording(_) | Error::OtherMcap(_)) => file.state = FileState::NotARecording,
             Err(Error::Newer { found, .. }) => file.state = FileState::Later { found },
             Err(Error::File { source, .. }) => file.state = FileState::Unreadable(source.to_string()),
             Err(error) => file.state = FileState::Unreadable(error.to_string()),

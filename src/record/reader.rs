@@ -7,6 +7,7 @@
 //! numbers. Where the client's clock was set back, that keeps «before» and «after» the same by time
 //! and by number, which a playhead needs.
 
+use std::collections::BTreeSet;
 use std::ops::{Bound, RangeBounds};
 use std::path::{Path, PathBuf};
 
@@ -22,7 +23,7 @@ use super::integrity::Integrity;
 use super::scan::{self, Bytes, Found, RecordScanner};
 use super::segments;
 use super::survey::Survey;
-use crate::domain::event::{Envelope, Event};
+use crate::domain::event::{Envelope, Event, Origin};
 use crate::domain::ids::Rank;
 use crate::domain::outcome::{RunOutcome, before_end};
 use crate::domain::run::{RunSpec, RunStage};
@@ -67,7 +68,7 @@ impl Part {
     /// One that follows another. A client that was killed as it attached has left the beginning of a file.
     fn begun(path: PathBuf) -> Result<Option<Self>, Error> {
         match Self::open(path) {
-            Err(Error::NotARecording(_)) => Ok(None),
+            Err(Error::NotARecording(_) | Error::OtherMcap(_)) => Ok(None),
             part => part.map(Some),
         }
     }
@@ -407,6 +408,16 @@ impl Reader {
         self.select(range, |_| true)
     }
 
+    /// The numbers of the processes that train within ranks.
+    pub fn workers(&self) -> BTreeSet<u32> {
+        let envelopes = self.select(.., |_| true).filter_map(Result::ok);
+        let worker = |envelope: Envelope| match envelope.origin {
+            Origin::Worker(_, _, worker) => Some(worker),
+            _ => None,
+        };
+        envelopes.filter_map(worker).collect()
+    }
+
     /// The lines that ranks printed, in order, and those that stand for missing bytes: of one rank, or of all.
     pub fn log(&self, rank: Option<Rank>) -> impl Iterator<Item = Result<LoggedLine, Error>> + '_ {
         let wanted = move |of: Rank| rank.is_none_or(|rank| rank == of);
@@ -519,7 +530,7 @@ pub(super) fn summarize(path: &Path) -> Result<RecordingSummary, Error> {
                 }
                 open.push((path, bytes, data));
             }
-            Err(Error::NotARecording(_)) if !open.is_empty() => {}
+            Err(Error::NotARecording(_) | Error::OtherMcap(_)) if !open.is_empty() => {}
             Err(error) => return Err(error),
         }
     }

@@ -157,7 +157,11 @@ fn is_message_index(head: &[u8], body: u64) -> bool {
 /// that is where the file begins.
 pub(super) fn check_head(bytes: &mut Bytes, path: &Path) -> Result<u64, Error> {
     match whole_head(bytes, path) {
-        Err(Error::NotARecording(_)) if begins_with_chunk(bytes).map_err(Error::file(path))? => Ok(0),
+        Err(Error::NotARecording(_) | Error::OtherMcap(_))
+            if begins_with_chunk(bytes).map_err(Error::file(path))? =>
+        {
+            Ok(0)
+        }
         told => told,
     }
 }
@@ -183,8 +187,12 @@ fn whole_head(bytes: &mut Bytes, path: &Path) -> Result<u64, Error> {
     let header =
         bytes.read(at + RECORD_HEAD as u64, length as usize - RECORD_HEAD).map_err(Error::file(path))?;
     let mut texts = &*header;
+    match take_text(&mut texts) {
+        Some(profile) if profile != PROFILE => return Err(Error::OtherMcap(path.to_owned())),
+        profile => profile.ok_or_else(not_ours)?,
+    };
     // the library behind the profile, and nothing more
-    if take_text(&mut texts) != Some(PROFILE) || take_text(&mut texts).is_none() || !texts.is_empty() {
+    if take_text(&mut texts).is_none() || !texts.is_empty() {
         return Err(not_ours());
     }
     let after = at + length;

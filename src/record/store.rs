@@ -78,7 +78,7 @@ impl Store {
         // one that has a chunk is damaged, and not read to its end for a list
         let may_be = match error {
             Error::Chunk { reason, .. } => reason == reader::NO_CHUNK,
-            Error::NotARecording(_) => true,
+            Error::NotARecording(_) | Error::OtherMcap(_) => true,
             _ => false,
         };
         let empty = if may_be { self.empty(&run, &path) } else { None };

@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use super::html::{STYLE, escaped};
 use super::svg::{self, Axes, Line};
-use super::text::{number, step_facts};
+use super::text::{code, number, step_facts};
 use super::waits_text::cells;
 use crate::domain::analysis::{Finding, HostFigures, MetricFigures, RunAnalysis, StepPoint};
 use crate::domain::timing::Phase;
@@ -37,6 +37,9 @@ pub fn page(run: &RunAnalysis, findings: &[Finding]) -> String {
         escaped(&hosts.join(", ")),
         escaped(run.outcome_words())
     );
+    if let Some(code) = code(run) {
+        let _ = writeln!(out, "<p class=\"dim\">{}</p>", escaped(&code));
+    }
     out.push_str("<h2>What to look at</h2>\n");
     if findings.is_empty() {
         out.push_str("<p>Nothing stands out.</p>\n");
@@ -103,7 +106,7 @@ fn charts(run: &RunAnalysis) -> String {
 
     let columns: Vec<(f64, Vec<f64>)> = points
         .iter()
-        .filter(|(_, point)| point.step_us > 0 && point.phases.iter().sum::<u64>() > 0)
+        .filter(|(_, point)| point.phased_us > 0 && point.phases.iter().sum::<u64>() > 0)
         .map(|(step, point)| (*step, shares(point)))
         .collect();
     let names: Vec<(String, &str)> =
@@ -118,7 +121,7 @@ fn charts(run: &RunAnalysis) -> String {
 
 fn shares(point: &StepPoint) -> Vec<f64> {
     let told: u64 = point.phases.iter().sum();
-    let all = point.step_us.max(told).max(1);
+    let all = point.phased_us.max(told).max(1);
     let mut shares: Vec<f64> = point.phases.iter().map(|us| *us as f64 / all as f64).collect();
     shares[Phase::Other.index()] += (all - told.min(all)) as f64 / all as f64;
     shares

@@ -174,7 +174,7 @@ fn steps_of_an_excerpt_are_named_by_their_numbers_and_silent_ranks_are_counted()
     assert!(ranks.contains("   2 gpu-a:2 ") && !ranks.contains("   3 gpu-a:3 "), "{text}");
     let page = page(&a, &findings(&a));
     assert!(page.contains(">125 ranks told no steps<") && !page.contains("gpu-a:3<"), "{page}");
-    assert!(text::render(&b, &[]).contains("\nSteps: 552\n"));
+    assert!(text::render(&b, &[]).contains("\nSteps: 1, number 552\n"));
     let diff = diff_text::render(&a, &b, &compare(&side(run(1009..=1014)), &side(run(552..=552))));
     assert!(
         diff.contains("(128 ranks, steps 1009 to 1014)") && diff.contains("(128 ranks, step 552)"),
@@ -197,6 +197,37 @@ fn times_below_a_tenth_of_a_millisecond_are_microseconds() {
     assert_fits(&text);
     let line = text.lines().find(|line| line.contains("slowest rank")).unwrap();
     assert!(line.contains("   40 µs    40 µs") && !line.contains("0.0 ms"), "{text}");
+}
+
+#[test]
+fn shares_are_those_of_the_steps_that_tell_their_phases_and_add_up() {
+    let mut told = Told::new(crate::domain::run::RunSpec {
+        code: Some(crate::domain::sync::Code {
+            commit: Some("1a2b3c4d5e6f".to_owned()),
+            dirty: Some("f".repeat(64)),
+            tree: None,
+        }),
+        ..spec(2)
+    });
+    for step in 1..=200 {
+        for rank in 0..2 {
+            let whole = timing(step, [0, 10, 20, if rank == 1 { 0 } else { 40 }, 0, 10]);
+            let dur_us = 100_000;
+            let spans = if step % 8 == 0 { whole.spans.clone() } else { Vec::new() };
+            told.step(rank, crate::domain::timing::StepTiming { dur_us, spans, ..whole });
+        }
+    }
+    let run = told.finish(RunEnd::Finished);
+    let text = text::render(&run, &findings(&run));
+    assert_fits(&text);
+    assert!(text.contains("\n  commit 1a2b3c4, with uncommitted changes\n"), "{text}");
+    let line = |begin: &str| text.lines().find(|line| line.starts_with(begin)).unwrap_or_default();
+    assert!(line("Ranks").ends_with("P50 DATA  FWD  BWD WAIT XFER  OPT OTHER LAST  CAUSED  EXIT"), "{text}");
+    let row = line("     1 gpu-a:1").split_whitespace().skip(4).take(8).collect::<Vec<_>>();
+    assert_eq!(row, ["–", "10%", "20%", "0%", "–", "10%", "60%", "100%"], "{text}");
+    assert!(line("  forward").contains(" 10 %    10 ms    10 ms"), "{text}");
+    assert!(text.contains("\n  of the 25 steps (of 199) whose phases are told\n"), "{text}");
+    assert!(text.contains("last in 25 of the 25 steps (of 199) whose phases are told"), "{text}");
 }
 
 #[test]

@@ -76,10 +76,21 @@ fn head(run: &RunAnalysis) -> String {
         )
     );
     let _ = writeln!(out, "{}", wrapped(&sanitize(run.outcome_words()), 2));
+    if let Some(code) = code(run) {
+        let _ = writeln!(out, "{}", wrapped(&sanitize(&code), 2));
+    }
     if run.restarts > 0 {
         let _ = writeln!(out, "  started again after a failure: {} times", run.restarts);
     }
     out
+}
+
+/// `commit 1a2b3c4, with uncommitted changes`.
+pub(super) fn code(run: &RunAnalysis) -> Option<String> {
+    let fact = |name: &str| run.facts.iter().find(|fact| fact.name == name);
+    let commit = fact("commit")?.value.chars().take(7).collect::<String>();
+    let changed = fact("uncommitted changes").map_or("", |_| ", with uncommitted changes");
+    Some(format!("commit {commit}{changed}"))
 }
 
 /// `P50 P95 P99 MAX MEAN`.
@@ -117,7 +128,8 @@ fn steps_told(run: &RunAnalysis) -> String {
     };
     let numbers = match numbers {
         (Some(first), last) if first < last => format!("{first} to {last}"),
-        (_, last) => last.to_string(),
+        (Some(_), last) => format!("1, number {last}"),
+        (None, last) => last.to_string(),
     };
     let mut out = format!("\nSteps: {numbers}{of}{by}\n");
     if let Some(length) = &figures.length {
@@ -140,10 +152,13 @@ pub(super) fn step_facts(run: &RunAnalysis) -> Vec<String> {
     let figures = &run.steps;
     let mut facts: Vec<String> = Vec::new();
     if let Some(warm_up) = figures.warm_up_us {
-        facts.push(format!("first step {}, not among these", short_duration_us(warm_up.into())));
+        facts.push(format!(
+            "the first step took {}, and is not among these",
+            short_duration_us(warm_up.into())
+        ));
     }
     if let Some(after) = run.first_step_after_us {
-        facts.push(format!("done {} after the launch", short_duration_us(after)));
+        facts.push(format!("the first step had ended {} after the launch", short_duration_us(after)));
     }
     if let Some(exposed) = figures.exposed_us {
         let overlap = figures.overlap.map_or_else(String::new, |of| format!(", overlap {}", percent(of)));
@@ -212,7 +227,21 @@ fn phases(run: &RunAnalysis) -> String {
         );
         let _ = writeln!(out, "{}", line.trim_end());
     }
+    if let Some(words) = phased_words(run) {
+        let _ = writeln!(out, "{}", wrapped(&words, 2));
+    }
     out
+}
+
+/// Of which steps the phases are, where not all tell theirs.
+pub(super) fn phased_words(run: &RunAnalysis) -> Option<String> {
+    let (phased, all) = (run.steps.phased, run.steps.length.filter(|_| run.steps.aligned)?.count);
+    let why = match run.steps.by {
+        Some(StepsBy::Hooks) => ": of many short steps hooks tell the phases of some",
+        _ => "",
+    };
+    (0 < phased && phased < all)
+        .then(|| format!("of the {phased} steps (of {all}) whose phases are told{why}"))
 }
 
 /// Those that cost the most, in their own order; and how many are left out.
@@ -228,9 +257,15 @@ fn worst<T>(all: &[T], cost: impl Fn(&T) -> u64) -> (Vec<&T>, usize) {
 
 fn ranks(run: &RunAnalysis) -> String {
     let has_phases = run.ranks.iter().any(|rank| rank.shares.is_some());
-    let mut out = format!("\n{:<19} {:>7} {:>7}", "Ranks", "P50", "P95");
+    let columns = columns(run);
+    let is_usual = columns.len() == COLUMNS.len();
+    let width = if is_usual { 19 } else { 17 };
+    let mut out = format!("\n{:<width$} {:>7}", "Ranks", "P50");
+    if is_usual {
+        let _ = write!(out, " {:>7}", "P95");
+    }
     if has_phases {
-        for name in ["DATA", "FWD", "BWD", "WAIT", "XFER"] {
+        for (_, name) in &columns {
             let _ = write!(out, " {name:>4}");
         }
         let _ = write!(out, " {:>4} {:>7}", "LAST", "CAUSED");
@@ -243,7 +278,7 @@ fn ranks(run: &RunAnalysis) -> String {
         run.ranks.iter().partition(|rank| rank.is_untold());
     let (rows, more) = worst(if told.is_empty() { &untold } else { &told }, |rank| cost(rank));
     for rank in rows {
-        out.push_str(rank_row(run, rank, has_phases).trim_end());
+        out.push_str(rank_row(run, rank, has_phases.then_some(&columns)).trim_end());
         out.push('\n');
     }
     let less = if run.ranks.iter().any(|rank| rank.wait_caused_us.is_some()) {
@@ -271,23 +306,49 @@ fn ranks(run: &RunAnalysis) -> String {
     out
 }
 
-fn rank_row(run: &RunAnalysis, rank: &RankFigures, has_phases: bool) -> String {
-    let steps = run.steps.length.map_or(0, |length| length.count);
+/// The phases that a row has.
+const COLUMNS: [(Phase, &str); 5] = [
+    (Phase::Data, "DATA"),
+    (Phase::Forward, "FWD"),
+    (Phase::Backward, "BWD"),
+    (Phase::Wait, "WAIT"),
+    (Phase::Transfer, "XFER"),
+];
+
+/// The same with those that are left, where a rank spends a hundredth and more of its time in none of these and in no optimizer.
+fn columns(run: &RunAnalysis) -> Vec<(Phase, &'static str)> {
+    let mut columns = COLUMNS.to_vec();
+    let other = run.ranks.iter().filter_map(|rank| run.share(rank, Phase::Other));
+    if other.fold(0.0, f64::max) >= OTHER_FROM {
+        columns.extend([(Phase::Optimizer, "OPT"), (Phase::Other, "OTHER")]);
+    }
+    columns
+}
+
+const OTHER_FROM: f64 = 0.01;
+
+fn rank_row(run: &RunAnalysis, rank: &RankFigures, columns: Option<&Vec<(Phase, &str)>>) -> String {
+    let judged = run.steps.judged;
     let place = rank.place.clone().unwrap_or_default();
+    // beside all phases there is less room, and none for the quantile
+    let is_usual = columns.is_none_or(|columns| columns.len() == COLUMNS.len());
     let mut row = format!(
-        "  {:>4} {} {:>7} {:>7}",
+        "  {:>4} {} {:>7}",
         rank.rank.0,
-        padded(&place, 12),
-        us(rank.length.map(|length| length.p50_us.into())),
-        us(rank.length.map(|length| length.p95_us.into()))
+        padded(&place, if is_usual { 12 } else { 10 }),
+        us(rank.length.map(|length| length.p50_us.into()))
     );
-    if has_phases {
-        for phase in [Phase::Data, Phase::Forward, Phase::Backward, Phase::Wait, Phase::Transfer] {
-            let share = or_unknown(run.share(rank, phase), |share| format!("{:.0}%", share * 100.0));
-            let _ = write!(row, " {share:>4}");
+    if is_usual {
+        let _ = write!(row, " {:>7}", us(rank.length.map(|length| length.p95_us.into())));
+    }
+    if let Some(columns) = columns {
+        for (phase, name) in columns {
+            let share = or_unknown(run.share(rank, *phase), |share| format!("{:.0}%", share * 100.0));
+            let width = name.len().max(4);
+            let _ = write!(row, " {share:>width$}");
         }
-        let last = or_unknown(rank.last_in.filter(|_| steps > 0), |last| {
-            format!("{:.0}%", last as f64 * 100.0 / steps as f64)
+        let last = or_unknown(rank.last_in.filter(|_| judged > 0), |last| {
+            format!("{:.0}%", last as f64 * 100.0 / judged as f64)
         });
         let _ = write!(row, " {last:>4} {:>7}", us(rank.wait_caused_us));
     }

@@ -457,6 +457,23 @@ def late(place):
         need(min(more, key=more.get) == "wait" and -more["wait"] > more[phase] / 4, told)
 
 
+@check("the time outside of the forward pass needs its own name: forward_begins and awaits_call in hvtui_report.py")
+def between(place):
+    # where the script naps for 20 ms in each step, and in which phase that is told
+    places = {"after": "other", "before": "other", "loader-after": "other", "loader-before": "data", "micro": "other",
+              "two": "other", "evaluation": None, "forward": "forward", "loader-forward": "forward"}
+    steps = script(place, "between", *places, wanted=None)[0]
+    for where, phase in places.items():
+        mine, steps = steps[:32 if where == "two" else 16], steps[32 if where == "two" else 16:]
+        spans = [{name: sum(span["dur_us"] for span in step["spans"] if span["phase"] == name) for name in PHASES}
+                 for step in mine[2:] if "spans" in step]
+        if where == "two":
+            spans = max(spans[::2], spans[1::2], key=lambda some: some[0]["other"])
+        usual = {name: statistics.median(step[name] for step in spans) for name in PHASES}
+        more = [name for name, us in usual.items() if us >= 10_000]
+        need(more == ([phase] if phase else []), "%s: %s" % (where, usual))
+
+
 @check("lines of inner workers need their rank, and files beside the report their own name")
 def torchrun(place):
     report = place.report()

@@ -90,6 +90,16 @@ fn the_waits_of_a_horovod_timeline_are_in_its_reports() {
         let page = said(&person.run(&["report", run, "--html", "-"]));
         assert!(page.contains("<h2>Waits by rank, of "), "{page}");
     }
+    // a second time it is there already, and under another name it is another one
+    let again = person.run(&["import", &file, "--name", "kept"]);
+    let words = String::from_utf8(again.stderr).unwrap();
+    assert!(again.status.success() && words.contains("this is there already as run "), "{words}");
+    let count = || person.run(&["runs", "--local"]).stdout.iter().filter(|byte| **byte == b'\n').count() - 1;
+    assert_eq!(count(), 1);
+    let name = words.rsplit(' ').next().unwrap().trim();
+    assert!(said(&person.run(&["report", name])).contains("Waits by rank"), "{words}");
+    person.run(&["import", &file, "--name", "other"]);
+    assert_eq!(count(), 2);
     // into a file: beside it, and of no other run
     person.run(&["import", &file, "-o", "out.mcap"]);
     assert!(said(&person.run(&["report", "out.mcap"])).contains("Waits by rank"));
@@ -188,11 +198,12 @@ fn horovods_timeline_becomes_a_run_that_every_command_takes() {
     assert_eq!((&json["world"], &json["steps"]["last"]), (&2.into(), &3.into()));
     assert_eq!(json["success"], Value::Null);
     assert_eq!(json["ranks"][1]["last_in"], Value::Null, "nothing tells it of the steps that count");
-    // data, forward, backward, wait, and who came last
+    // data, forward, backward, wait, optimizer, and who came last; a tensor's way and the rest of the step are told
     let row = report.lines().find(|line| line.starts_with("     1 unknown:1")).unwrap();
-    let cells: Vec<&str> = row.split_whitespace().skip(6).collect();
+    let cells: Vec<&str> = row.split_whitespace().skip(4).collect();
+    let unknown = [&cells[..4], &cells[5..6], &cells[7..]].concat();
     assert!(
-        cells[..4].iter().chain(&cells[5..]).all(|cell| *cell == "–") && cells[4].ends_with('%'),
+        unknown.iter().all(|cell| *cell == "–") && cells[4].ends_with('%') && cells[6].ends_with('%'),
         "{row}"
     );
     let csv = said(&person.run(&["export", id, "--to", "csv"]));

@@ -63,16 +63,23 @@ fn row(ended: &Ended, rank: u32) -> Vec<String> {
 fn an_unmodified_script_tells_its_steps_and_who_is_late_in_what() {
     let Some(cluster) = two() else { return };
     let client = person(cluster);
-    for (late, place, phase) in [("1", "n2:0", "backward"), ("0", "n1:0", "forward"), ("1", "n2:0", "loader")]
-    {
+    for (late, place, phase, told) in [
+        ("1", "n2:0", "backward", "in backward"),
+        ("0", "n1:0", "forward", "in forward"),
+        ("1", "n2:0", "loader", "in data"),
+        ("0", "n1:0", "prepare", "in data"),
+        ("1", "n2:0", "after", "between steps"),
+    ] {
         let ended = train(&client, &[], [late, phase, "1"]);
         assert_eq!(ended.code, 0, "{ended:#?}");
         assert!(ended.err.contains("hvtui: steps by hooks (torch "), "{ended:#?}");
         let named = format!("rank {late} ({place}) is a straggler: +");
         let line = ended.err.lines().find(|line| line.contains(&named));
         let line = line.unwrap_or_else(|| panic!("late in {phase}: {ended:#?}"));
-        let phase = if phase == "loader" { "data" } else { phase };
-        assert!(line.contains(&format!("late in {phase}")), "{line}");
+        assert!(line.contains(&format!("late {told}")), "{line}");
+        let report = client.run(&["report", "last"]);
+        let named = format!("  1. rank {late} ({place}) is late {told}: ");
+        assert!(report.out.contains(&named), "{report:#?}");
         let step = line.split("step ").nth(1).and_then(|rest| rest.split(':').next()?.parse::<u32>().ok());
         // its steps take about 22 ms: half a second of them after it was late for the first time
         assert!(step.is_some_and(|step| step <= 50), "{line}");

@@ -85,7 +85,7 @@ fn a_late_rank_is_found_and_its_cost_decides() {
     let report = said(&person.run(&["report", "late"]));
     assert!(report.lines().all(|line| line.chars().count() <= 80), "{report}");
     assert!(
-        report.contains("  1. rank 1 (here:1) is late in data: without rank 1's data phase:"),
+        report.contains("  1. rank 1 (here:1) is late in data: if it took no longer there than the"),
         "{report}"
     );
 
@@ -113,7 +113,11 @@ fn a_late_rank_is_found_and_its_cost_decides() {
     // how long a whole step takes is the machine's business, the time in data is not: one of the ranks sleeps there
     let slower = person.run(&["diff", "even", "late", "--fail-if", "data>+20ms"]);
     assert_eq!(slower.status.code(), Some(1), "{slower:?}");
-    assert!(text(&slower.stderr).contains("hvtui: data>+20ms: "), "{slower:?}");
+    assert!(
+        text(&slower.stderr).contains("hvtui: --fail-if failed: data>+20ms: ")
+            && text(&slower.stderr).contains(", where at most +20 ms passes"),
+        "{slower:?}"
+    );
     let faster = person.run(&["diff", "late", "even", "--fail-if", "data>+20ms", "--json"]);
     let json = assert_fits("run-diff", &faster);
     assert_eq!((faster.status.code(), &json["conditions"][0]["holds"]), (Some(0), &false.into()));
@@ -159,8 +163,27 @@ fn what_can_not_be_understood_or_written_is_a_failure() {
         );
     }
 
-    let out = person.run(&["run", "-np", "1", "--", "true"]);
+    let out = person.run(&["run", "-np", "1", "--", "sh", "-c", "echo one; echo two >&2; echo three"]);
     assert!(out.status.success(), "{out:?}");
+    let of = |command: &[&str]| {
+        let out = person.run(command);
+        (out.status.code(), text(&out.stdout), text(&out.stderr))
+    };
+    let none = "the run has rank 0 alone";
+    let (code, out, err) = of(&["export", "last", "--to", "csv", "--ranks", "9"]);
+    assert!((code, out.as_str()) == (Some(64), "") && err.contains(&format!("--ranks 9: {none}")), "{err}");
+    let (code, _, err) = of(&["logs", "last", "--rank", "0-7"]);
+    assert!(code == Some(64) && err.contains(&format!("--rank 7: {none}")), "{err}");
+    assert_eq!(of(&["logs", "last", "--rank", "0", "--tail", "1"]).1.lines().count(), 1);
+    assert_eq!(of(&["logs", "last", "--stderr"]).1, "[0] two\n");
+    assert_eq!(of(&["logs", "last", "--ranks", "0,0-0"]).1.lines().count(), 3);
+    let (code, _, err) = of(&["export", "last", "--to", "csv", "-o", "/nowhere/a.csv"]);
+    assert!(code == Some(74) && err.contains("/nowhere/a.csv: ") && !err.contains(".part"), "{err}");
+    assert_eq!(of(&["export", "last", "--to", "mcap", "-o", "d.mcap"]).0, Some(0));
+    for command in [&["report", "d.mcap"][..], &["import", "d.mcap"]] {
+        let (code, _, err) = of(command);
+        assert!(code == Some(65) && err.contains("`hvtui export --to mcap` writes"), "{code:?} {err}");
+    }
     let full = person
         .hvtui(&["report", "last"])
         .stdout(File::options().write(true).open("/dev/full").unwrap())

@@ -153,6 +153,7 @@ fn what_training_came_to_has_columns_of_which_the_sorted_one_stays_at_80() {
         samples_per_s: Some(rate),
         by: StepsBy::Program,
         libraries: String::new(),
+        stands_since: None,
     };
     told[0].trained = Some(trained(0.25, 1_485.0));
     told[1].trained = Some(trained(0.125, 990.0));

@@ -68,7 +68,7 @@ pub struct SelectionArgs {
 const TOO_MANY_RANKS: u32 = 1 << 20;
 
 /// `3` or `0-2`.
-fn ranks(text: &str) -> Result<RangeInclusive<u32>, String> {
+pub(super) fn ranks(text: &str) -> Result<RangeInclusive<u32>, String> {
     let number = |text: &str| {
         let is_number = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
         let rank = text.parse().ok().filter(|rank| is_number && *rank < TOO_MANY_RANKS);

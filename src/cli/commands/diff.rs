@@ -79,7 +79,7 @@ fn decide(verdicts: &[Verdict]) -> Result<ExitCode, Failure> {
     for verdict in verdicts {
         if let Verdict::Holds(words) = verdict {
             failed = true;
-            note(words);
+            note(&format!("--fail-if failed: {words}"));
         }
     }
     if failed {

@@ -1,11 +1,13 @@
 //! `hvtui export`: a run in another program's format.
 
+use std::collections::BTreeSet;
 use std::fs::{self, File};
 use std::io::{self, BufWriter, IsTerminal, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use crate::cli::args::{ExportArgs, SelectionArgs};
+use crate::cli::commands::logs::there_are;
 use crate::cli::commands::ui::here_zone;
 use crate::cli::errors::{Code, Failure, note, written};
 use crate::cli::paths::Paths;
@@ -34,6 +36,9 @@ pub fn run(args: &ExportArgs, paths: &Paths) -> Result<ExitCode, Failure> {
     let reader = Reader::open(&meant.path)?;
     let start = reader.range().map_or(Stamp(0), |(start, _)| start);
     let selection = selection(&args.selection, start);
+    if let (Some(ranks), Some(spec)) = (&selection.ranks, reader.spec()) {
+        known(ranks, spec, &reader)?;
+    }
     if let Some(damage) = reader.integrity().damage() {
         note(&format!("run {}: {damage}", args.run));
     }
@@ -77,6 +82,16 @@ fn selection(args: &SelectionArgs, start: Stamp) -> Selection {
         ranks: (!args.ranks.is_empty()).then(|| args.ranks.iter().cloned().flatten().map(Rank).collect()),
         steps: args.steps,
         max_events: args.max_events,
+    }
+}
+
+/// That the run has these ranks. Of processes within ranks the recording alone tells which there are.
+fn known(ranks: &[Rank], spec: &RunSpec, reader: &Reader) -> Result<(), Failure> {
+    let unknown: Vec<Rank> = ranks.iter().copied().filter(|rank| rank.0 >= spec.world()).collect();
+    let workers = if unknown.is_empty() { BTreeSet::new() } else { reader.workers() };
+    match unknown.iter().find(|rank| !workers.contains(&rank.0)) {
+        Some(rank) => Err(Failure::usage(format!("--ranks {rank}: {}", there_are(spec.world())))),
+        None => Ok(()),
     }
 }
 
@@ -127,7 +142,7 @@ fn to_file(
 ) -> Result<Exported, Failure> {
     let (path, part) = target(args, reader, output)?;
     let writing = part.as_deref().unwrap_or(&path);
-    let exported = write(args, reader, writing, selection).and_then(|exported| {
+    let exported = write(args, reader, (writing, &path), selection).and_then(|exported| {
         if let Some(part) = &part {
             fs::rename(part, &path).map_err(failed(&path))?;
         }
@@ -155,18 +170,19 @@ fn target(args: &ExportArgs, reader: &Reader, output: &Path) -> Result<(PathBuf,
     Ok((output.to_owned(), Some(output.with_file_name(name))))
 }
 
+/// Writes a file; `meant` is the one that it becomes, which errors name.
 fn write(
     args: &ExportArgs,
     reader: &Reader,
-    path: &Path,
+    (path, meant): (&Path, &Path),
     selection: &Selection,
 ) -> Result<Exported, Failure> {
     let opened =
         if whole_file::is_special(path) { whole_file::open_special(path) } else { File::create(path) };
-    let mut file = BufWriter::new(opened.map_err(failed(path))?);
+    let mut file = BufWriter::new(opened.map_err(failed(meant))?);
     match export(args, reader, &mut file, selection) {
-        Ok(exported) => file.flush().map_err(failed(path)).map(|()| exported),
-        Err(Error::Write(error)) => Err(failed(path)(error)),
+        Ok(exported) => file.flush().map_err(failed(meant)).map(|()| exported),
+        Err(Error::Write(error)) => Err(failed(meant)(error)),
         Err(error) => Err(error.into()),
     }
 }

@@ -6,10 +6,12 @@ use std::process::ExitCode;
 use serde::Serialize;
 
 use crate::cli::args::ImportArgs;
-use crate::cli::errors::{Failure, to_stdout};
+use crate::cli::errors::{Failure, note, to_stdout};
 use crate::cli::json::{VERSION, line};
 use crate::cli::paths::Paths;
 use crate::cli::recording;
+use crate::domain::ids::RunId;
+use crate::domain::run::{RunSpec, RunSummary};
 use crate::domain::text::sanitize;
 use crate::domain::units::{bytes, counted, duration_us};
 use crate::record::import::{Imported, Place};
@@ -32,12 +34,38 @@ pub fn run(args: &ImportArgs, paths: &Paths) -> Result<ExitCode, Failure> {
     let store = Store::new(&paths.state);
     let place = args.output.as_deref().map_or(Place::Store(&store), Place::File);
     let imported = recording::read(&args.files, args.name.as_deref(), args.step.as_deref(), place)?;
+    if args.output.is_none()
+        && let Some(before) = before(&store, &imported)?
+    {
+        store.delete(&imported.run)?;
+        let name = before.short();
+        note(&format!("this is there already as run {name}, and is not kept twice: hvtui report {name}"));
+        if args.json {
+            let imported = Imported { run: before.clone(), recording: store.path_of(&before), ..imported };
+            to_stdout(&line(&Told { version: VERSION, imported: &imported })?)?;
+        }
+        return Ok(ExitCode::SUCCESS);
+    }
     if args.json {
         to_stdout(&line(&Told { version: VERSION, imported: &imported })?)?;
     } else {
         to_stdout(&words(&imported, args.output.is_some()))?;
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// The run that was made of the same before, if there is one: of the same beginning and end, command, places and steps, and with
+/// the same name.
+fn before(store: &Store, imported: &Imported) -> Result<Option<RunId>, Failure> {
+    let runs = store.list()?.runs;
+    let Some(new) = runs.iter().find(|run| run.spec.id == imported.run) else { return Ok(None) };
+    let is_same = |run: &&RunSummary| {
+        let spec = RunSpec { id: new.spec.id.clone(), ..run.spec.clone() };
+        run.spec.id != new.spec.id
+            && run.spec.is_imported()
+            && (spec == new.spec && run.last_at == new.last_at && run.trained == new.trained)
+    };
+    Ok(runs.iter().find(is_same).map(|run| run.spec.id.clone()))
 }
 
 /// The summary.

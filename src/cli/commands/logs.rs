@@ -1,7 +1,7 @@
 //! `hvtui logs`: the lines that a run's ranks printed, from its recording and from its hosts.
 
 use std::borrow::Cow;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::io::{self, IsTerminal, Write};
 use std::process::ExitCode;
 
@@ -35,7 +35,9 @@ pub fn run(
 ) -> Result<ExitCode, Failure> {
     let here = if args.whole { None } else { recorded(&args.run, paths)? };
     if let Some(reader) = here.as_ref().filter(|reader| reader.spec().is_none()) {
-        Printer::new(args, None)?.recording(reader)?;
+        let mut printer = Printer::new(args, None)?;
+        printer.recording(reader)?;
+        printer.release()?;
         note(&format!(
             "run {}: the beginning of its recording is missing, and with it the hosts it is on: what they still have is not \
              shown",
@@ -46,7 +48,9 @@ pub fn run(
     let file = hosts();
     // without its end, a recording may lack what the ranks printed since
     if let Some(reader) = here.as_ref().filter(|reader| reader.outcome().is_some() || file.is_err()) {
-        Printer::new(args, reader.spec())?.recording(reader)?;
+        let mut printer = Printer::new(args, reader.spec())?;
+        printer.recording(reader)?;
+        printer.release()?;
         return file.map(|_| ExitCode::SUCCESS).or_else(|failure| match reader.outcome() {
             Some(_) => Ok(ExitCode::SUCCESS),
             None => Err(failure),
@@ -67,10 +71,22 @@ pub fn run(
         };
         let session = found.session(&file, paths, None, &prompter).await?;
         output::start(&paths.state)?;
+        if args.follow {
+            printer.release()?;
+        }
         let code = stream(session, &found, resume_point, &mut printer).await;
+        let code = code.and_then(|code| printer.release().map(|()| code));
         let taken = output::end(None).await;
         code.and_then(|code| taken.map(|()| code))
     })
+}
+
+/// `the run has ranks 0 to 3`.
+pub(super) fn there_are(world: u32) -> String {
+    match world {
+        0 | 1 => "the run has rank 0 alone".to_owned(),
+        world => format!("the run has ranks 0 to {}", world - 1),
+    }
 }
 
 /// Prints what the hosts have, and with `--follow` what comes.
@@ -133,6 +149,8 @@ async fn stream(
 /// Writes lines to standard output.
 struct Printer<'a> {
     args: &'a LogsArgs,
+    /// Whether one rank alone is asked for: its lines need no label.
+    is_one: bool,
     terminal: bool,
     paint: Paint,
     /// What each stream's last lines say of the next one's level and colours.
@@ -141,19 +159,50 @@ struct Printer<'a> {
     unfinished: ProgressLine,
     /// Whose that is.
     shown: Option<(Rank, Stream)>,
+    /// With `--tail`: the last lines so far.
+    held: Option<VecDeque<LogLine>>,
 }
 
 impl<'a> Printer<'a> {
     fn new(args: &'a LogsArgs, spec: Option<&RunSpec>) -> Result<Self, Failure> {
-        let world = spec.map(RunSpec::world);
-        if let (Some(rank), Some(world)) = (args.rank, world)
-            && rank >= world
+        if let Some(world) = spec.map(RunSpec::world)
+            && let Some(rank) = args.rank.iter().map(|ranks| *ranks.end()).find(|rank| *rank >= world)
         {
-            return Err(Failure::usage(format!("--rank {rank}: the run has {world} ranks, from 0 on")));
+            return Err(Failure::usage(format!("--rank {rank}: {}", there_are(world))));
         }
+        let is_one = args.rank.len() == 1 && args.rank.iter().all(|ranks| ranks.start() == ranks.end());
         let terminal = io::stdout().is_terminal();
         let (carried, unfinished) = (BTreeMap::new(), ProgressLine::default());
-        Ok(Self { args, terminal, paint: Paint::of_process(), carried, unfinished, shown: None })
+        let held = args.tail.map(|_| VecDeque::new());
+        Ok(Self {
+            args,
+            is_one,
+            terminal,
+            paint: Paint::of_process(),
+            carried,
+            unfinished,
+            shown: None,
+            held,
+        })
+    }
+
+    /// Prints the last lines of those that were held back, and from here on each line at once.
+    fn release(&mut self) -> Result<(), Failure> {
+        let mut text = Vec::new();
+        for line in self.held.take().unwrap_or_default() {
+            written(self.write(&mut text, &line))?;
+        }
+        to_stdout(&String::from_utf8_lossy(&text))
+    }
+
+    /// Keeps a line for the end, if the last ones alone are wanted.
+    fn hold(&mut self, line: &LogLine) -> bool {
+        let (Some(held), Some(most)) = (&mut self.held, self.args.tail) else { return false };
+        held.push_back(line.clone());
+        if held.len() > most {
+            held.pop_front();
+        }
+        true
     }
 
     /// Prints what is recorded; `false` when the reader is gone.
@@ -162,7 +211,8 @@ impl<'a> Printer<'a> {
             note(&format!("run {}: {damage}", self.args.run));
         }
         let mut out = io::BufWriter::new(io::stdout().lock());
-        for logged in reader.log(self.args.rank.map(Rank)) {
+        let one = self.args.rank.first().filter(|_| self.is_one).map(|ranks| Rank(*ranks.start()));
+        for logged in reader.log(one) {
             let LoggedLine { line, gap, .. } = logged?;
             if gap && self.wants(line.rank) {
                 // not among what the ranks printed: beside it
@@ -170,7 +220,7 @@ impl<'a> Printer<'a> {
                 note(&format!("rank {}: {}", line.rank, line.text));
                 continue;
             }
-            if self.wants(line.rank) && !written(self.write(&mut out, &line))? {
+            if self.takes(&line) && !self.hold(&line) && !written(self.write(&mut out, &line))? {
                 return Ok(false);
             }
         }
@@ -179,7 +229,7 @@ impl<'a> Printer<'a> {
 
     /// Prints one line at once.
     fn line(&mut self, line: &LogLine) -> Result<(), Failure> {
-        if !self.wants(line.rank) {
+        if !self.takes(line) || self.hold(line) {
             return Ok(());
         }
         self.unfinished.clear();
@@ -189,12 +239,16 @@ impl<'a> Printer<'a> {
     }
 
     fn wants(&self, rank: Rank) -> bool {
-        self.args.rank.is_none_or(|wanted| rank == Rank(wanted))
+        self.args.rank.is_empty() || self.args.rank.iter().any(|ranks| ranks.contains(&rank.0))
+    }
+
+    fn takes(&self, line: &LogLine) -> bool {
+        self.wants(line.rank) && (!self.args.stderr || line.stream == Stream::Stderr)
     }
 
     /// Shows what has not ended yet, on a terminal.
     fn unfinished(&mut self, line: &LogLine) {
-        if !self.terminal || !self.wants(line.rank) {
+        if !self.terminal || !self.takes(line) {
             return;
         }
         let of = (line.rank, line.stream);
@@ -206,7 +260,7 @@ impl<'a> Printer<'a> {
             }
             return;
         }
-        let label = if self.args.rank.is_some() { String::new() } else { format!("[{}] ", line.rank) };
+        let label = if self.is_one { String::new() } else { format!("[{}] ", line.rank) };
         let rows: Vec<String> = rows.iter().map(|row| format!("{label}{row}")).collect();
         self.unfinished.write(&rows.join("\n"));
         self.shown = Some(of);
@@ -221,9 +275,9 @@ impl<'a> Printer<'a> {
             Cow::Borrowed(line.text.as_str())
         };
         let cut = line.cut_words();
-        match self.args.rank {
-            Some(_) => writeln!(out, "{text}{cut}"),
-            None => writeln!(out, "[{}] {text}{cut}", line.rank),
+        if self.is_one {
+            return writeln!(out, "{text}{cut}");
         }
+        writeln!(out, "[{}] {text}{cut}", line.rank)
     }
 }

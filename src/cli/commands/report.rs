@@ -3,16 +3,23 @@
 use std::io::Write;
 use std::path::Path;
 use std::process::ExitCode;
+use std::time::Duration;
 
 use serde::Serialize;
 
 use crate::cli::args::ReportArgs;
+use crate::cli::ask::person;
 use crate::cli::errors::{Code, Failure, note, to_stdout};
+use crate::cli::find::hosts_of;
+use crate::cli::hearing::ask;
 use crate::cli::json::{VERSION, line};
 use crate::cli::paths::Paths;
-use crate::cli::{recording, whole_file};
+use crate::cli::{connect, recording, runtime, whole_file};
+use crate::config::HostsFile;
 use crate::domain::analysis::{Finding, RunAnalysis, Window, findings};
 use crate::domain::marks::RunMarks;
+use crate::domain::run::RunSpec;
+use crate::domain::run_status::RunStatus;
 use crate::record::{Reader, figures, marks, waits};
 use crate::report::{page, text};
 
@@ -25,11 +32,22 @@ struct Told<'a> {
     run: &'a RunAnalysis,
 }
 
+/// How long hosts may take to say whether a run goes on of which no end is recorded.
+const PATIENCE: Duration = Duration::from_secs(3);
+
 /// Prints the report, or writes it as a page.
-pub fn run(args: &ReportArgs, paths: &Paths) -> Result<ExitCode, Failure> {
+pub fn run(
+    args: &ReportArgs,
+    hosts: impl Fn() -> Result<HostsFile, Failure>,
+    paths: &Paths,
+) -> Result<ExitCode, Failure> {
     let meant = recording::meant(&args.run, paths)?;
     let reader = figures::open(&meant.path)?;
-    let run = with_kept(&reader, analyze(&reader)?);
+    let mut run = with_kept(&reader, analyze(&reader)?);
+    let is_here = meant.path.starts_with(&paths.state);
+    if let Some(spec) = reader.spec().filter(|_| is_here && run.outcome.is_none() && !run.live) {
+        run.live = goes_on(spec, hosts, paths);
+    }
     let findings = findings(&run);
     if let Some(path) = &args.html {
         write(path, &page(&run, &findings))?;
@@ -40,6 +58,35 @@ pub fn run(args: &ReportArgs, paths: &Paths) -> Result<ExitCode, Failure> {
         to_stdout(&text::render(&run, &findings))?;
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// Whether a run goes on of which no end is recorded, by its hosts. Says what there is to do with one that may.
+fn goes_on(spec: &RunSpec, hosts: impl Fn() -> Result<HostsFile, Failure>, paths: &Paths) -> bool {
+    let heard = hosts().and_then(|file| hosts_of(spec, &file)).and_then(|hosts| {
+        runtime::block_on(async {
+            let prompter = person();
+            let mut session = connect::session(&hosts, &paths.home, None, &prompter).await?;
+            let told = ask(&mut session, PATIENCE, &prompter, |known| known.is_live(&spec.id)).await;
+            Ok(told.inventory.status(spec, None))
+        })
+    });
+    let name = spec.id.short();
+    match heard {
+        Ok(RunStatus::Running) => {
+            note(&format!("run {name} goes on, its hosts say; hvtui attach {name} follows and records it"));
+            true
+        }
+        Ok(RunStatus::Ended) => {
+            note(&format!("run {name} has ended, its hosts say; hvtui runs records its end"));
+            false
+        }
+        _ => {
+            note(&format!(
+                "run {name} may go on, its hosts did not say; hvtui attach {name} follows it then"
+            ));
+            false
+        }
+    }
 }
 
 fn analyze(reader: &Reader) -> Result<RunAnalysis, Failure> {

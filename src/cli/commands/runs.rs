@@ -28,7 +28,7 @@ use crate::domain::time::Stamp;
 use crate::domain::trained::Trained;
 use crate::domain::units::{bytes, duration_us, metric, middle_cut, padded, rate as rate_words};
 use crate::record::Store;
-use crate::report::local_time;
+use crate::report::{local_second, local_time};
 
 /// How long hosts may take to answer.
 const PATIENCE: Duration = Duration::from_secs(3);
@@ -53,6 +53,9 @@ struct Listed {
     last_at: Option<Stamp>,
     outcome: Option<Told>,
     trained: Option<Trained>,
+    /// Since when it stands still, by what is recorded here.
+    #[serde(serialize_with = "as_moment")]
+    stands_since: Option<Stamp>,
     bytes: u64,
     damage: Option<String>,
     /// Hosts of it that were not heard.
@@ -236,7 +239,9 @@ fn merged(recorded: Vec<RunSummary>, asked: &Asked) -> Vec<Listed> {
             stage: run.stage,
             last_at: Some(run.last_at),
             outcome: run.outcome.map(|outcome| Told { outcome, is_imported: run.spec.is_imported() }),
-            trained: run.trained,
+            stands_since: run.trained.as_ref().and_then(|trained| trained.stands(run.last_at)),
+            // a moment of other programs' is no number
+            trained: run.trained.map(|trained| Trained { stands_since: None, ..trained }),
             bytes: run.bytes,
             damage: run.damage,
             spec: run.spec,
@@ -255,6 +260,7 @@ fn merged(recorded: Vec<RunSummary>, asked: &Asked) -> Vec<Listed> {
                 last_at: None,
                 outcome: None,
                 trained: None,
+                stands_since: None,
                 bytes: 0,
                 damage: None,
                 unheard: inventory.unheard(spec),
@@ -316,7 +322,10 @@ fn state(run: &Listed, local: bool) -> String {
         // how it ended is not known
         (Some(Told { outcome, .. }), _) if run.spec.is_imported() => outcome.summary.clone(),
         (Some(Told { outcome, .. }), _) => format!("exit {}: {}", outcome.exit_code(), outcome.summary),
-        (None, RunStatus::Running) if run.recorded => "running".to_owned(),
+        (None, RunStatus::Running) if run.recorded => {
+            let since = run.stands_since.map(|since| format!("; no step since {}", local_second(since)));
+            format!("running{}", since.unwrap_or_default())
+        }
         (None, RunStatus::Running) => "running; not recorded here".to_owned(),
         (None, RunStatus::Ended) if run.recorded => format!("ended, its hosts say; no end recorded{last}"),
         (None, RunStatus::Ended) => "ended; not recorded here".to_owned(),

@@ -102,6 +102,9 @@ pub struct StepFigures {
     /// Steps of which all ranks tell their waits.
     #[serde(skip)]
     pub judged: u64,
+    /// Steps of which all ranks tell their phases.
+    #[serde(skip)]
+    pub phased: u64,
     /// The mean step of the first and of the last tenth, where there are 50 steps and more.
     pub first_tenth_us: Option<f64>,
     /// See `first_tenth_us`.
@@ -151,6 +154,9 @@ pub struct RankFigures {
     /// What of that comes again and again, and is worth a word.
     #[serde(skip)]
     pub recurring_us: Option<u64>,
+    /// Whether it comes last far more often than by chance.
+    #[serde(skip)]
+    pub is_last_too_often: bool,
     /// In which part of the run most of it lies; `None` where it is spread over the run.
     pub caused_in: Option<Span>,
     /// The share of its allreduce that is hidden behind computing.
@@ -200,6 +206,17 @@ pub struct Span {
     pub to_step: u64,
 }
 
+/// A time in which a signal had stopped a rank, as far as it was told.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Stop {
+    /// Which.
+    pub rank: Rank,
+    /// Since when.
+    pub from: Stamp,
+    /// When it made its step, else when it was told last.
+    pub to: Stamp,
+}
+
 /// A step that took longer than others.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SlowStep {
@@ -211,6 +228,8 @@ pub struct SlowStep {
     pub last: Option<(Rank, u32)>,
     /// Where that rank lost the time.
     pub lost: Option<Lost>,
+    /// The rank that a signal had stopped in it.
+    pub stop: Option<Stop>,
 }
 
 /// A time in which a rank was a straggler.
@@ -414,7 +433,7 @@ pub struct RunAnalysis {
     pub after_last_step_us: Option<u64>,
     /// How it ended; `None` where no end is recorded.
     pub outcome: Option<String>,
-    /// Whether it goes on: a client of this machine records it at this moment.
+    /// Whether it goes on: a client of this machine records it at this moment, or its hosts say so.
     pub live: bool,
     /// Whether it ended well; `None` where that is not told: no end is recorded, or the run was imported.
     pub success: Option<bool>,
@@ -423,6 +442,9 @@ pub struct RunAnalysis {
     /// The rank by which it failed.
     #[serde(skip)]
     pub failed_by: Option<Rank>,
+    /// Where ranks stand behind the last step, in words.
+    #[serde(skip)]
+    pub stands: Option<String>,
     /// How often all ranks were started again.
     pub restarts: u32,
     /// Its steps.
@@ -476,7 +498,7 @@ impl RunAnalysis {
         match &self.outcome {
             Some(outcome) => outcome,
             None if self.live => "it goes on: these are its figures so far",
-            None => "no end is recorded",
+            None => "no end is recorded here: it may go on",
         }
     }
 

@@ -15,11 +15,9 @@ const MOST: usize = 5;
 /// A phase that takes this share of all ranks' steps is told.
 const DATA_FROM: f64 = 0.15;
 const EXPOSED_FROM: f64 = 0.25;
-/// A rank that comes last is told without its phase from this share of the steps' time on, where it is last so many times and
-/// chance makes any rank last so often less than so many times in one.
+/// A rank that comes last is told without its phase from this share of the steps' time on, where it is last so many times.
 const LAST_FROM: f64 = 0.05;
 const LAST_LEAST: u64 = 3;
-const LAST_BY_CHANCE: f64 = 0.025;
 /// A step that takes so many times the median is looked at alone, from this share of the steps' time or so many microseconds on, and
 /// where fewer than so many are as slow.
 const SLOW_FROM: f64 = 10.0;
@@ -165,6 +163,12 @@ fn failure(run: &RunAnalysis) -> Option<Finding> {
 
 /// A run that did not end well took no step any more before its end: it hung.
 fn stalled(run: &RunAnalysis) -> Option<Finding> {
+    if run.steps.last.is_none() {
+        let words = run.stands.as_deref().filter(|_| run.success != Some(true))?;
+        let long = run.duration_us.filter(|us| *us >= START_LEAST_US)?;
+        let evidence = format!("no rank told a step in {}", short_duration_us(long));
+        return Some(Finding::new(3.5, format!("the run {words}"), evidence));
+    }
     let (since, longest) = (run.after_last_step_us?, run.steps.length?.max_us);
     // how an imported run ended is not known
     let may_have_hung = run.success == Some(false) || run.outcome.is_none();
@@ -172,7 +176,9 @@ fn stalled(run: &RunAnalysis) -> Option<Finding> {
         return None;
     }
     let before = if run.outcome.is_some() { "before its end" } else { "until now" };
-    let words = format!("no rank took a step for {} {before}", short_duration_us(since));
+    let place = run.stands.as_deref().and_then(|words| words.split_once(": "));
+    let place = place.map_or_else(String::new, |(_, ranks)| format!(": {ranks}"));
+    let words = format!("no rank took a step for {} {before}{place}", short_duration_us(since));
     let evidence = format!(
         "the last step was {}; the longest took {}",
         run.steps.last?,
@@ -188,13 +194,19 @@ fn not_finite(run: &RunAnalysis) -> Option<Finding> {
     Some(Finding::new(3.0, words, last).seen_at(Place::Step(step)))
 }
 
-/// `without rank 3's data phase: 18 % faster`.
+/// `if it took as long there as the other ranks, steps would be 18 % shorter`.
 fn what_if_words(line: &WhatIf) -> String {
-    let place = match line.phase.words().split_once(' ') {
-        Some(("in", phase)) => format!("{phase} phase"),
-        _ => "time between steps".to_owned(),
-    };
-    format!("without rank {}'s {place}: {} faster", line.rank, percent(line.share))
+    format!("if it took no longer there than the others, steps would be {} shorter", percent(line.share))
+}
+
+/// `99 steps`, `the 31 steps of 599 whose phases are told`: those of which it is known who came last.
+fn judged_words(run: &RunAnalysis) -> String {
+    let judged = run.steps.judged;
+    let all = run.steps.length.map_or(0, |length| length.count);
+    if judged < all {
+        return format!("the {judged} steps (of {all}) whose phases are told");
+    }
+    counted(judged, "step")
 }
 
 fn late(run: &RunAnalysis) -> Vec<Finding> {
@@ -204,10 +216,9 @@ fn late(run: &RunAnalysis) -> Vec<Finding> {
         let rank = run.ranks.iter().find(|rank| rank.rank == line.rank);
         let last = rank.and_then(|rank| rank.last_in).unwrap_or(line.in_steps);
         let evidence = format!(
-            "{} a step; last to the allreduce in {} of {} steps",
+            "{} a step; last to the allreduce in {last} of {}",
             short_duration_us(line.gain_us / line.of_steps.max(1)),
-            last,
-            line.of_steps
+            judged_words(run)
         );
         let words =
             format!("{} is late {}: {}", rank_words(run, line.rank), line.phase.words(), what_if_words(line));
@@ -251,18 +262,13 @@ fn last(run: &RunAnalysis) -> Option<(Rank, Finding)> {
     let judged = run.steps.judged;
     let steps_us = run.steps.length.filter(|_| run.steps.aligned)?.mean_us * judged as f64;
     let is_told = |rank: Rank| run.what_if.iter().any(|line| line.rank == rank);
-    // if the last one were drawn by lot
-    let ranks = run.ranks.len().max(2) as f64;
     let recurs = |last_in: u64, us: u64| {
-        us as f64 >= LAST_FROM * steps_us
-            && matters(us, judged, steps_us as u64)
-            && last_in >= LAST_LEAST
-            && at_least(last_in, judged, 1.0 / ranks) * ranks < LAST_BY_CHANCE
+        us as f64 >= LAST_FROM * steps_us && matters(us, judged, steps_us as u64) && last_in >= LAST_LEAST
     };
     let (rank, last_in, us) = run
         .ranks
         .iter()
-        .filter(|rank| !is_told(rank.rank))
+        .filter(|rank| !is_told(rank.rank) && rank.is_last_too_often)
         .filter_map(|rank| Some((rank, rank.last_in?, rank.recurring_us?)))
         .filter(|(_, last_in, us)| recurs(*last_in, *us))
         .max_by_key(|(_, _, us)| *us)?;
@@ -277,11 +283,11 @@ fn last(run: &RunAnalysis) -> Option<(Rank, Finding)> {
     let finding = Finding::new(
         1.0 + share,
         format!(
-            "{} comes last to the allreduce: without that {} faster",
+            "{} comes last to the allreduce: without that, steps would be {} shorter",
             rank_words(run, rank.rank),
             percent(share)
         ),
-        format!("{a_step} a step; last in {last_in} of {judged} steps; {place}"),
+        format!("{a_step} a step; last in {last_in} of {}; {place}", judged_words(run)),
     );
     let seen_at = episode.map(|episode| Place::Step(episode.from_step));
     Some((rank.rank, finding.mostly_in(rank.caused_in, us).or_seen_at(seen_at)))
@@ -300,10 +306,16 @@ fn slow_step(run: &RunAnalysis) -> Option<Finding> {
         return None;
     }
     let waited = worst.last.filter(|(_, caused_us)| u64::from(*caused_us) * 2 >= extra_us);
-    let whom = waited.map_or_else(String::new, |(rank, _)| {
+    let mut whom = waited.map_or_else(String::new, |(rank, _)| {
         let place = worst.lost.map_or_else(String::new, |lost| format!(", {}", lost.words()));
         format!(": all waited for {}{place}", rank_words(run, rank))
     });
+    if let Some((stop, created)) = worst.stop.zip(run.created) {
+        let after = |at: Stamp| short_duration_us(at.micros_since(created).max(0).unsigned_abs());
+        let (from, to) = (after(stop.from), after(stop.to));
+        let rank = rank_words(run, stop.rank);
+        whom = format!(": a signal had stopped {rank}, from {from} to {to} after the launch");
+    }
     let words = format!(
         "step {} took {} (usually {}){whom}",
         worst.step,
@@ -318,35 +330,10 @@ fn slow_step(run: &RunAnalysis) -> Option<Finding> {
         let word = if more.len() == 1 { "step" } else { "steps" };
         evidence.extend(["; as slow: ", word, " ", &others.join(", ")]);
     }
-    let weight = if waited.is_some() { 1.0 + share } else { share };
+    let weight = if waited.is_some() || worst.stop.is_some() { 1.0 + share } else { share };
     let span = Some(Span { from_step: worst.step, to_step: worst.step });
     let finding = Finding::new(weight, words, evidence).seen_at(Place::Step(worst.step));
     Some(Finding { span, ..finding })
-}
-
-/// How likely `times` or more of `of` draws hit, each of which does so with this chance: the upper tail of the binomial
-/// distribution. Less than its mean is taken as certain.
-fn at_least(times: u64, of: u64, chance: f64) -> f64 {
-    let (hits, draws) = (times as f64, of as f64);
-    if times > of {
-        return 0.0;
-    }
-    if hits <= draws * chance {
-        return 1.0;
-    }
-    let fewer = times.min(of - times);
-    let ways = (1..=fewer).map(|at| ((draws - (fewer - at) as f64) / at as f64).ln()).sum::<f64>();
-    let mut one = (ways + hits * chance.ln() + (draws - hits) * (1.0 - chance).ln()).exp();
-    let mut all = one;
-    // above the mean each is less than the one before
-    for hits in times..of {
-        one *= (of - hits) as f64 / (hits + 1) as f64 * chance / (1.0 - chance);
-        all += one;
-        if one <= all * 1e-9 {
-            break;
-        }
-    }
-    all.min(1.0)
 }
 
 fn share_of(run: &RunAnalysis, phase: Phase) -> f64 {
@@ -555,23 +542,4 @@ fn errors(run: &RunAnalysis) -> Option<Finding> {
         format!("first, rank {}: {}", first.rank, first.text),
     );
     Some(finding.seen_at(first.at.map(Place::At)))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::at_least;
-
-    #[test]
-    fn the_tail_of_the_binomial_distribution_is_exact() {
-        let close = |got: f64, want: f64| assert!((got - want).abs() < 1e-9 * want.max(1e-3), "{got} {want}");
-        close(at_least(5, 5, 0.5), 1.0 / 32.0);
-        close(at_least(4, 5, 0.5), 6.0 / 32.0);
-        close(at_least(3, 3, 0.125), 1.0 / 512.0);
-        close(at_least(3, 4, 0.25), 13.0 / 256.0);
-        close(at_least(0, 4, 0.25), 1.0);
-        close(at_least(5, 4, 0.25), 0.0);
-        // 600 of 1000 coins: 1.36e-10
-        assert!((1.3e-10..1.5e-10).contains(&at_least(600, 1000, 0.5)));
-        assert!(at_least(1_000_000, 1_000_000, 0.5).abs() < f64::MIN_POSITIVE);
-    }
 }

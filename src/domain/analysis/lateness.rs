@@ -1,7 +1,7 @@
 //! Who came last to the allreduce of a step, and how much later than the others: from the waits alone, for all ranks leave it
 //! together.
 
-use super::steps::Part;
+use super::part::Part;
 use super::what_if::BEFORE;
 use crate::domain::series::Merge;
 use crate::domain::timing::Phase;
@@ -52,7 +52,8 @@ pub(super) fn judge(parts: &[Part]) -> Option<Judged> {
     let second = (0..waits.len()).filter(|at| *at != last).min_by_key(|at| waits[*at])?;
     // ranks of two hosts leave the allreduce as far apart as a message takes
     let unsure_us = parts[last].clock.unsure_to(parts[second].clock);
-    let is_sure = waits[second] - waits[last] >= unsure_us;
+    // and of two that came together none is the last
+    let is_sure = waits[second] - waits[last] >= unsure_us && waits[second] > waits[last];
     let last = Some(last).filter(|_| is_sure);
     waits.sort_unstable();
     let typical = i64::from(waits[waits.len() / 2]);

@@ -2,6 +2,7 @@
 //! figures that come of it. `hvtui report` and `hvtui diff` show them. Knows nothing of files.
 
 pub mod by_step;
+mod chance;
 mod correlation;
 mod facts;
 mod figures;
@@ -12,7 +13,9 @@ pub mod histogram;
 mod lateness;
 mod logs;
 mod metrics;
+mod part;
 mod points;
+mod stands;
 mod steps;
 mod summary;
 mod trend;
@@ -25,7 +28,8 @@ use self::facts::JobFacts;
 use self::gpus::Telemetry;
 use self::logs::Logs;
 use self::metrics::Metrics;
-use self::steps::{HostClock, Steps};
+use self::part::HostClock;
+use self::steps::Steps;
 use crate::domain::clock_fit::{ClockFit, ClockSample};
 use crate::domain::event::{Envelope, Event, Origin};
 use crate::domain::ids::{HostId, Rank};
@@ -39,7 +43,7 @@ use crate::domain::timing::StepTiming;
 pub use figures::{
     Charts, Cliffs, Counted, Episode, Estimates, Fact, FirstError, GapFigures, GpuFigures, HostFigures,
     LogFigures, LossFigures, PhaseFigures, RankFigures, RunAnalysis, SampleFigures, SlowStep, Span, Spread,
-    StepFigures, Throttle, WhatIf, Window,
+    StepFigures, Stop, Throttle, WhatIf, Window,
 };
 pub use finding::{Finding, Place, findings};
 pub use gpus::UtilPoint;
@@ -244,9 +248,11 @@ impl Analyzer {
             Event::StepDone { timing } => {
                 self.first_step_at = self.first_step_at.or(Some(at));
                 self.last_step_at = self.last_step_at.max(Some(at));
+                self.steps.stands.ended(number, timing.step, at);
                 self.step(number, within, timing);
                 self.steps.ended(timing.step, at);
             }
+            Event::RankStands { standing } => self.steps.stands.take(number, at, standing),
             Event::StepSeen { seen } => {
                 self.total_steps = seen.total.or(self.total_steps);
                 self.steps.seen(number, seen.step, seen.loss);

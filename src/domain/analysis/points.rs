@@ -14,6 +14,8 @@ pub struct StepPoint {
     pub phases: [u64; Phase::COUNT],
     /// Microseconds of the steps, over all ranks.
     pub step_us: u64,
+    /// The same of the steps that tell their phases.
+    pub phased_us: u64,
     /// Samples, over all ranks.
     pub samples: u64,
     /// Sum and number of the losses.
@@ -22,7 +24,14 @@ pub struct StepPoint {
 
 impl Default for StepPoint {
     fn default() -> Self {
-        Self { lengths: Histogram::coarse(), phases: [0; 7], step_us: 0, samples: 0, loss: (0.0, 0) }
+        Self {
+            lengths: Histogram::coarse(),
+            phases: [0; 7],
+            step_us: 0,
+            phased_us: 0,
+            samples: 0,
+            loss: (0.0, 0),
+        }
     }
 }
 
@@ -31,6 +40,7 @@ impl Merge for StepPoint {
         self.lengths.merge(&other.lengths);
         self.phases.iter_mut().zip(other.phases).for_each(|(own, more)| *own += more);
         self.step_us += other.step_us;
+        self.phased_us += other.phased_us;
         self.samples += other.samples;
         self.loss = (self.loss.0 + other.loss.0, self.loss.1.saturating_add(other.loss.1));
     }

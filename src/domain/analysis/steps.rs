@@ -9,13 +9,15 @@ use super::figures::{SlowStep, Span, Window};
 use super::gains::{CostSeries, Gains};
 use super::histogram::Histogram;
 use super::lateness::{self, Late};
+use super::part::{HostClock, Part};
 use super::points::{Ended, StepPoint};
+use super::stands::Stands;
 use super::what_if::{BEFORE, WhatIfSums};
 use crate::domain::clock_check::{ClockCheck, ClocksApart, Passage};
 use crate::domain::hooks::StepsBy;
 use crate::domain::ids::Rank;
 use crate::domain::series::Merge;
-use crate::domain::straggler::Lost;
+use crate::domain::straggler::{LEAST_US, Lost};
 use crate::domain::time::Stamp;
 use crate::domain::timing::{Phase, StepTiming};
 
@@ -37,56 +39,10 @@ const LONGEST: usize = 16;
 /// what a rank costs lies.
 const USUAL_EVERY: u64 = 64;
 const USUAL_STEPS: u32 = 4;
+/// A wait of a usual step's so many-th part is much of it.
+const DEAR: u32 = 10;
 /// Points of the lateness of one rank.
 const LATE_POINTS: usize = 240;
-
-/// What one rank tells of one step.
-#[derive(Debug, Clone, Copy)]
-#[expect(clippy::struct_excessive_bools, reason = "facts that have nothing to do with each other")]
-pub(super) struct Part {
-    pub(super) number: u32,
-    pub(super) dur_us: u32,
-    pub(super) phases: [u32; Phase::COUNT],
-    hidden_us: u32,
-    samples: u32,
-    loss: Option<f32>,
-    /// The first of the rank's process: it warms up.
-    warm: bool,
-    /// It tells how long it waited.
-    pub(super) waits: bool,
-    /// Hooks tell it: its wait may be transfer, too.
-    hooks: bool,
-    told: bool,
-    /// Whether it counts: what is told outside of the span that is looked at is only known.
-    counts: bool,
-    pub(super) clock: HostClock,
-    /// How it went through the allreduce by the client's clock, where the job itself tells that.
-    passage: Option<Passage>,
-    /// What the rank did from the allreduce before to this one, as [`BEFORE`].
-    pub(super) before: [u32; BEFORE.len()],
-}
-
-impl Part {
-    pub(super) fn wait_us(&self) -> u32 {
-        self.phases[Phase::Wait.index()]
-    }
-}
-
-/// The clock of the host that a rank is on.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(super) struct HostClock {
-    /// Which host.
-    pub(super) host: usize,
-    /// What a message to it takes, microseconds: half of the quickest ping around the step, else of all.
-    pub(super) unsure_us: u32,
-}
-
-impl HostClock {
-    /// What two ranks may seem to differ by and be equal: nothing on one host.
-    pub(super) fn unsure_to(self, other: Self) -> u32 {
-        if self.host == other.host { 0 } else { self.unsure_us.saturating_add(other.unsure_us) }
-    }
-}
 
 /// What is known of one rank.
 #[derive(Debug, Clone, Default)]
@@ -102,14 +58,17 @@ pub(super) struct RankSteps {
     pub(super) first_us: Option<u32>,
     /// Lengths of all others, microseconds.
     pub(super) lengths: Histogram,
-    pub(super) step_us: u64,
+    /// Those of them of which it tells phases, and how long they took together: hooks tell those of some of many short steps.
+    pub(super) phased: u64,
+    pub(super) phased_us: u64,
     pub(super) phases: [u64; Phase::COUNT],
-    pub(super) tells_phases: bool,
     pub(super) hidden_us: u64,
     pub(super) samples: u64,
     pub(super) sample_us: u64,
     /// Steps in which it came last, and what the second last waited for it.
     pub(super) last_in: u64,
+    /// Those of them in which that was much of the step.
+    pub(super) dear_in: u64,
     pub(super) caused: Gains,
     /// By step, where none counts for more than [`USUAL_STEPS`].
     pub(super) caused_in: CostSeries,
@@ -166,6 +125,8 @@ pub(super) struct Steps {
     /// Those of them of which all ranks tell their waits, and how long they took together.
     pub(super) judged: u64,
     pub(super) judged_us: u64,
+    /// Those in which the second last waited for much of the step, whoever was the last.
+    pub(super) dear: u64,
     /// The first and the last of these.
     pub(super) judged_span: Option<(u64, u64)>,
     /// The longest whole steps, the longest first.
@@ -188,6 +149,7 @@ pub(super) struct Steps {
     pub(super) losses: Losses,
     pub(super) points: ByStep<StepPoint>,
     pub(super) ended: ByStep<Ended>,
+    pub(super) stands: Stands,
 }
 
 impl Steps {
@@ -205,6 +167,7 @@ impl Steps {
             whole_span: None,
             judged: 0,
             judged_us: 0,
+            dear: 0,
             judged_span: None,
             longest: Vec::new(),
             usual_us: u32::MAX,
@@ -220,6 +183,7 @@ impl Steps {
             losses: Losses::default(),
             points: ByStep::new(POINTS),
             ended: ByStep::new(POINTS),
+            stands: Stands::default(),
         }
     }
 
@@ -280,6 +244,7 @@ impl Steps {
     pub(super) fn restart(&mut self) {
         self.close_all();
         self.clocks = ClockCheck::default();
+        self.stands.clear();
         for rank in self.ranks.values_mut() {
             rank.last = None;
         }
@@ -393,6 +358,9 @@ impl Steps {
             return;
         }
         parts.sort_unstable_by_key(|part| part.number);
+        for part in parts.iter_mut().filter(|part| self.stands.was_stopped(step, part.number)) {
+            part.was_stopped();
+        }
         if whole {
             lateness::part_waits(&mut parts);
         }
@@ -441,7 +409,8 @@ impl Steps {
         }
         self.means(&parts);
         let (last, phase) = self.judge(step, &parts, longest);
-        self.keep_longest(SlowStep { step, us: longest, last, lost: phase });
+        let stop = self.stands.stopped_in(step);
+        self.keep_longest(SlowStep { step, us: longest, last, lost: phase, stop });
         self.check_clocks(&parts);
     }
 
@@ -500,8 +469,11 @@ impl Steps {
         let Some(last) = judged.last else { return (None, None) };
         let excess = excess.get(last).copied().unwrap_or_default();
         let Some(number) = parts.get(last).map(|part| part.number) else { return (None, None) };
+        let is_dear = u64::from(judged.caused_us) >= LEAST_US && judged.caused_us >= self.usual_us / DEAR;
+        self.dear += u64::from(is_dear);
         if let Some(rank) = self.ranks.get_mut(&number) {
             rank.last_in += 1;
+            rank.dear_in += u64::from(is_dear);
             rank.caused.add(judged.caused_us);
             let counts = judged.caused_us.min(self.usual_us.saturating_mul(USUAL_STEPS));
             rank.caused_in.add(step, counts.into());
@@ -526,6 +498,7 @@ impl RankSteps {
         let last = self.last.filter(|last| last.step.checked_add(1) == Some(timing.step));
         let start = timing.start.0;
         let between = last.filter(|last| last.end > 0).map_or(0, |last| start.saturating_sub(last.end));
+        let between = between.saturating_add(timing.between_us());
         let end = if start > 0 { start.saturating_add(timing.dur_us.into()) } else { 0 };
         let [data, forward, backward, _, transfer, optimizer, _] = phases;
         self.last = Some(Last { step: timing.step, end, transfer, optimizer });
@@ -559,8 +532,10 @@ impl RankSteps {
 
     fn add(&mut self, part: &Part) {
         self.lengths.add(part.dur_us);
-        self.step_us += u64::from(part.dur_us);
-        self.tells_phases |= part.told;
+        if part.told {
+            self.phased += 1;
+            self.phased_us += u64::from(part.dur_us);
+        }
         self.hidden_us += u64::from(part.hidden_us);
         self.phases.iter_mut().zip(part.phases).for_each(|(own, more)| *own += u64::from(more));
         if part.samples > 0 {
@@ -573,18 +548,8 @@ impl RankSteps {
 impl StepPoint {
     fn add(&mut self, part: &Part) {
         self.step_us += u64::from(part.dur_us);
+        self.phased_us += if part.told { u64::from(part.dur_us) } else { 0 };
         self.samples += u64::from(part.samples);
         self.phases.iter_mut().zip(part.phases).for_each(|(own, more)| *own += u64::from(more));
-    }
-}
-
-impl Part {
-    /// Of the wait that hooks tell, so much was moving bytes.
-    pub(super) fn moved(&mut self, least: u32) {
-        if self.hooks {
-            let moved = least.min(self.wait_us());
-            self.phases[Phase::Wait.index()] -= moved;
-            self.phases[Phase::Transfer.index()] += moved;
-        }
     }
 }

@@ -8,7 +8,7 @@ use super::figures::{
 };
 use super::histogram::Histogram;
 use super::steps::{RankSteps, Steps};
-use super::{Analyzer, facts};
+use super::{Analyzer, chance, facts};
 use crate::domain::ids::Rank;
 use crate::domain::outcome::before_end;
 use crate::domain::run::{JobKind, RunSpec};
@@ -44,9 +44,13 @@ pub(super) fn of(analyzer: Analyzer, damage: Option<String>) -> RunAnalysis {
     let mut what_if: Vec<WhatIf> = steps
         .ranks
         .iter()
+        .filter(|(_, rank)| is_last_too_often(&steps, rank))
         .flat_map(|(number, rank)| rank.what_if.told(Rank(*number), steps.judged, steps.judged_us))
         .collect();
     what_if.sort_by_key(|line| std::cmp::Reverse(line.gain_us));
+    // beside where a rank loses most of its time, a tenth of that is not worth a word
+    let most: BTreeMap<Rank, u64> = what_if.iter().rev().map(|line| (line.rank, line.gain_us)).collect();
+    what_if.retain(|line| most.get(&line.rank).is_none_or(|most| line.gain_us.saturating_mul(10) >= *most));
     what_if.truncate(WHAT_IFS);
     let all = lengths(&steps);
     let totals = Totals::of(&steps);
@@ -72,6 +76,7 @@ pub(super) fn of(analyzer: Analyzer, damage: Option<String>) -> RunAnalysis {
             .filter(|_| !spec.is_imported())
             .map(crate::domain::outcome::RunOutcome::is_success),
         failed_by: outcome.as_ref().and_then(|outcome| outcome.root),
+        stands: steps.stands.after(steps.newest),
         restarts: analyzer.restarts,
         steps: step_figures(&spec, &steps, &all, &totals, analyzer.total_steps),
         phases: phases(&steps, &totals),
@@ -112,7 +117,14 @@ pub(super) fn of(analyzer: Analyzer, damage: Option<String>) -> RunAnalysis {
     }
 }
 
-/// Sums over all ranks.
+/// Whether a rank comes last far more often than by chance: in all steps, or in those in which others wait for long.
+fn is_last_too_often(steps: &Steps, rank: &RankSteps) -> bool {
+    let ranks = steps.world();
+    chance::is_far_off(rank.last_in, steps.judged, ranks)
+        || chance::is_far_off(rank.dear_in, steps.dear, ranks)
+}
+
+/// Sums over the steps of all ranks that tell their phases.
 struct Totals {
     step_us: u64,
     steps: u64,
@@ -123,9 +135,9 @@ struct Totals {
 impl Totals {
     fn of(steps: &Steps) -> Self {
         let mut totals = Self { step_us: 0, steps: 0, phases: [0; Phase::COUNT], hidden_us: 0 };
-        for rank in steps.ranks.values().filter(|rank| rank.tells_phases) {
-            totals.step_us += rank.step_us;
-            totals.steps += rank.lengths.count();
+        for rank in steps.ranks.values().filter(|rank| rank.phased > 0) {
+            totals.step_us += rank.phased_us;
+            totals.steps += rank.phased;
             totals.hidden_us += rank.hidden_us;
             totals.phases.iter_mut().zip(rank.phases).for_each(|(sum, us)| *sum += us);
         }
@@ -171,8 +183,8 @@ fn ranks(spec: &RunSpec, steps: &Steps) -> Vec<RankFigures> {
     let is_judged = steps.judged > 0;
     let tells_hidden = tells_hidden(spec, steps);
     let figures = all.into_iter().map(|(number, rank)| {
-        let told = rank.tells_phases && rank.step_us > 0;
-        let count = rank.lengths.count();
+        let told = rank.phased_us > 0;
+        let count = rank.phased;
         let exposed_us = exposed(&rank.phases);
         let has_allreduce = told && has_allreduce(&rank.phases, rank.hidden_us);
         RankFigures {
@@ -182,10 +194,11 @@ fn ranks(spec: &RunSpec, steps: &Steps) -> Vec<RankFigures> {
             length: Spread::of(&rank.lengths),
             warm_up_us: rank.first_us,
             phases_us: told.then_some(rank.phases),
-            shares: told.then(|| shares(&rank.phases, rank.step_us)),
+            shares: told.then(|| shares(&rank.phases, rank.phased_us)),
             last_in: is_judged.then_some(rank.last_in),
             wait_caused_us: is_judged.then_some(rank.caused.us),
             recurring_us: rank.caused.recurring(steps.judged),
+            is_last_too_often: is_last_too_often(steps, rank),
             caused_in: steps.judged_span.and_then(|span| rank.caused_in.span(span)),
             overlap: overlap(tells_hidden, rank.hidden_us, exposed_us),
             exposed_us: has_allreduce.then(|| exposed_us as f64 / count.max(1) as f64),
@@ -230,6 +243,7 @@ fn step_figures(
         longest: steps.longest.clone(),
         whole: steps.whole_span,
         judged: steps.judged,
+        phased: steps.mean_exposed.count(),
         first_tenth_us: tenth(steps, false).and_then(|part| part.mean_us),
         last_tenth_us: tenth(steps, true).and_then(|part| part.mean_us),
         exposed_us: told.then(|| exposed_us as f64 / totals.steps as f64),

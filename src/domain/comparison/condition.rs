@@ -183,7 +183,12 @@ impl Condition {
         if beyond && compared.same && compared.interval.is_some() && !without_change {
             Verdict::No(format!("{words}, not significant"))
         } else if beyond {
-            Verdict::Holds(words)
+            let most = if self.more { "at most" } else { "at least" };
+            let limit = match self.limit {
+                Limit::Share(limit) => signed_percent(limit),
+                Limit::Absolute(limit) => unit.change_words(limit),
+            };
+            Verdict::Holds(format!("{words}, where {most} {limit} passes"))
         } else {
             Verdict::No(words)
         }

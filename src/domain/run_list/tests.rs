@@ -18,7 +18,14 @@ fn spec(name: &str, code: Option<Code>) -> RunSpec {
 }
 
 fn trained(loss: Option<f32>, samples_per_s: Option<f32>) -> Trained {
-    Trained { step: 1200, loss, samples_per_s, by: StepsBy::Program, libraries: String::new() }
+    Trained {
+        step: 1200,
+        loss,
+        samples_per_s,
+        by: StepsBy::Program,
+        libraries: String::new(),
+        stands_since: None,
+    }
 }
 
 fn passes(text: &str, spec: &RunSpec, trained: Option<&Trained>) -> bool {

@@ -59,16 +59,19 @@ impl Horovod {
             allreduce.arrivals.iter().map(|arrival| (arrival.came, arrival.rank)).collect();
         ticks.sort_unstable();
         let together = micros(ticks.last().map_or(first, |(came, _)| *came)).max(self.last);
+        let together = together.max(micros(begun));
         ticks.retain(|(_, rank)| run.chosen.has_rank(*rank));
         if !out.take(5 + ticks.len() as u64) {
             return Ok(());
         }
         let mut event = |event: Value| out.element(&event);
-        event(json!({ "ph": "i", "name": "CYCLE_START", "ts": micros(begun), "s": "g" }))?;
-        let first = micros(first).max(self.last);
+        // by clocks that are not quite alike a rank may begin a step before another one has ended the one before
+        let begun = micros(begun).max(self.last);
+        event(json!({ "ph": "i", "name": "CYCLE_START", "ts": begun, "s": "g" }))?;
+        let first = micros(first).max(begun);
         event(json!({ "ph": "B", "name": "NEGOTIATE_ALLREDUCE", "ts": first, "pid": 1 }))?;
         for (came, rank) in ticks {
-            let ts = micros(came).max(self.last);
+            let ts = micros(came).max(first);
             event(json!({ "ph": "X", "name": rank.to_string(), "ts": ts, "pid": 1, "dur": 0 }))?;
         }
         event(json!({ "ph": "E", "ts": together, "pid": 1 }))?;

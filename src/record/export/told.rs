@@ -3,6 +3,8 @@
 use crate::domain::run::{JobKind, RunSpec};
 use crate::domain::timing::{Phase, StepTiming};
 
+const OTHER: usize = Phase::Other.index();
+
 /// What is told somewhere in the run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(super) struct Told {
@@ -33,6 +35,7 @@ impl Told {
     /// A step of the run.
     pub(super) fn take(&mut self, timing: &StepTiming) {
         timing.spans.iter().for_each(|span| self.phases[span.phase.index()] = true);
+        self.phases[OTHER] |= !timing.spans.is_empty();
         self.hidden |= timing.hidden_us > 0;
         self.samples |= timing.samples > 0;
     }
@@ -51,7 +54,12 @@ impl Told {
     pub(super) fn known(self, timing: &StepTiming) -> StepNumbers {
         // one that tells neither phases nor what is hidden is not known: its trace was cut, or its rank told its length alone
         let tells = !timing.spans.is_empty() || timing.hidden_us > 0;
-        let mut phases_us = timing.phase_totals().map(Some);
+        let mut totals = timing.phase_totals();
+        if !timing.spans.is_empty() {
+            // what no phase tells: all of them together are the step, but where phases overlap
+            totals[OTHER] += u64::from(timing.dur_us).saturating_sub(totals.iter().sum());
+        }
+        let mut phases_us = totals.map(Some);
         for (us, told) in phases_us.iter_mut().zip(self.phases) {
             // what was told as one phase may have been parted into two
             *us = us.filter(|us| told && tells || *us > 0);
@@ -91,5 +99,21 @@ mod tests {
         assert_eq!(of(&timing(&[], 0)), ([None; 3], None), "its trace is cut");
         assert_eq!(of(&timing(&[(Phase::Transfer, 9)], 0)), ([None, Some(0), Some(9)], Some(0)));
         assert_eq!(of(&timing(&[], 50)), ([None, Some(0), Some(0)], Some(50)), "all of it was hidden");
+    }
+
+    #[test]
+    fn the_phases_of_a_step_are_the_whole_of_it() {
+        let mut told = Told::default();
+        let some = timing(&[(Phase::Forward, 20), (Phase::Wait, 36)], 0);
+        told.take(&some);
+        let other = |timing: &StepTiming| told.known(timing).phases_us[OTHER];
+        assert_eq!(other(&some), Some(44));
+        assert_eq!(
+            other(&timing(&[(Phase::Other, 10), (Phase::Wait, 36)], 0)),
+            Some(64),
+            "10 told and 54 that are not"
+        );
+        assert_eq!(other(&timing(&[(Phase::Forward, 70), (Phase::Wait, 36)], 0)), Some(0), "they overlap");
+        assert_eq!(other(&timing(&[], 0)), None, "of a step that tells no phases nothing is known");
     }
 }

@@ -396,7 +396,11 @@ impl<'a> Timeline<'a> {
         tell("unfinished step at the end", u64::from(is_torn), "its collectives are not all there");
         tell("collectives not through", counts.unfinished + pending, "they were begun and never ended");
         tell("broadcasts, barriers and joins", counts.beside, "they are no part of a step");
-        tell("turns of Horovod's loop", counts.cycles, "CYCLE_START tells no steps");
+        tell(
+            "turns of Horovod's loop",
+            counts.cycles,
+            "a turn of its loop (CYCLE_START) is no training step",
+        );
         tell("steps without a collective that was through", counts.empty, "nothing is known of them");
         tell("ticks of ranks beyond those of the first step", counts.late_ranks, "the run had no such ranks");
         tell("events beyond what is kept", counts.crowded, "more tensors or ticks than an import keeps");

@@ -41,7 +41,8 @@ pub(super) fn open(path: &Path) -> Result<Source, Error> {
     let mut file = BufReader::with_capacity(READ, file);
     let first = file.fill_buf().map_err(Error::file(path))?;
     if first.starts_with(MCAP) {
-        let words = "an MCAP file: `hvtui report` and `hvtui replay` take a recording's file as it is";
+        let words = "an MCAP file: `hvtui report` and `hvtui replay` take a recording of hvtui as it is, and nothing reads what \
+                     `hvtui export --to mcap` writes for viewers";
         return Err(Error::foreign(path, words));
     }
     Ok(if first.starts_with(GZIP) {

@@ -44,7 +44,11 @@ fn what_is_no_trace_is_named_with_what_is_read() {
             "a trace with 1 events, none of which is known",
         ),
         ("rows.json", b"[{\"ph\":1},{\"ph\" oops},{]}", "events"),
-        ("run.mcap", b"\x89MCAP0\r\n", "`hvtui report` and `hvtui replay` take a recording's file as it is"),
+        (
+            "run.mcap",
+            b"\x89MCAP0\r\n",
+            "`hvtui report` and `hvtui replay` take a recording of hvtui as it is",
+        ),
         ("broken.zst", b"\x28\xb5\x2f\xfd\0\0", "can't be unpacked"),
         // a window of 2 GiB
         ("wide.zst", b"\x28\xb5\x2f\xfd\x00\xa8\x01\x00\x00", "can't be unpacked"),

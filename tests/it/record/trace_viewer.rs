@@ -137,7 +137,14 @@ fn assert_steps(loaded: &mut TraceProcessor, export: &Export, ranks: Ranks<'_>) 
     );
     let shown: BTreeMap<_, _> =
         shown.into_iter().map(|(rank, thread, name, ns)| ((rank, thread, name), ns)).collect();
-    assert_eq!(shown, told, "sums by rank, thread and name, nanoseconds");
+    // the table has what no phase tells of a step too, of which the trace has no slice
+    let parted = |all: &BTreeMap<(i64, String, String), i64>, other: bool| -> BTreeMap<_, _> {
+        let some = all.iter().filter(|((_, _, name), _)| (name == "other") == other);
+        some.map(|(key, ns)| (key.clone(), *ns)).collect()
+    };
+    assert_eq!(parted(&shown, false), parted(&told, false), "sums by rank, thread and name, nanoseconds");
+    let (shown, told) = (parted(&shown, true), parted(&told, true));
+    assert!(shown.iter().all(|(key, ns)| told.get(key).is_some_and(|all| all >= ns)), "{shown:?} {told:?}");
     assert!(!told.is_empty());
 
     let mut begins: Vec<(i64, i64, i64)> =

@@ -61,7 +61,7 @@ fn parts(host: &HostId, verdict: &Verdict) -> Vec<(&'static str, String)> {
         parts.push(("", format!("hvtui doctor --fix asks for it and runs it{there}")));
     }
     if verdict.stops_launch() {
-        parts.push(("", "a launch that rests on it does not start, but by force".to_owned()));
+        parts.push(("", "a launch that needs it does not start unless forced".to_owned()));
     }
     parts
 }

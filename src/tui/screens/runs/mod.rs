@@ -104,6 +104,11 @@ impl<'a> RunRow<'a> {
         self.recording?.trained.as_ref()
     }
 
+    /// Since when it stands still, by its recording.
+    pub fn stands_since(&self) -> Option<Stamp> {
+        self.trained()?.stands(self.recording?.last_at)
+    }
+
     /// Whether it goes on, as far as that is known.
     pub fn goes_on(&self) -> bool {
         self.is_elsewhere() || self.live.is_some_and(RunState::is_live)

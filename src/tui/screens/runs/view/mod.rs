@@ -208,7 +208,10 @@ fn state(model: &Model, row: &RunRow<'_>, theme: &Theme) -> (String, Style) {
             let (word, style) = state_word(theme, run);
             (format!("● {word}"), style)
         }
-        (None, None) if row.is_elsewhere() => ("● running".to_owned(), theme.accent),
+        (None, None) if row.is_elsewhere() => match row.stands_since() {
+            Some(since) => (format!("▲ no step {}", age(model.now, since)), theme.warn),
+            None => ("● running".to_owned(), theme.accent),
+        },
         (None, None) if row.recording.is_none() => match row.status {
             RunStatus::Ended => ("· ended".to_owned(), theme.dim),
             _ => ("? unknown".to_owned(), theme.warn),

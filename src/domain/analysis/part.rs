@@ -1,0 +1,67 @@
+//! What one rank tells of one step, until all ranks have told it.
+
+use super::what_if::BEFORE;
+use crate::domain::clock_check::Passage;
+use crate::domain::timing::Phase;
+
+/// What one rank tells of one step.
+#[derive(Debug, Clone, Copy)]
+#[expect(clippy::struct_excessive_bools, reason = "facts that have nothing to do with each other")]
+pub(super) struct Part {
+    pub(super) number: u32,
+    pub(super) dur_us: u32,
+    pub(super) phases: [u32; Phase::COUNT],
+    pub(super) hidden_us: u32,
+    pub(super) samples: u32,
+    pub(super) loss: Option<f32>,
+    /// The first of the rank's process: it warms up.
+    pub(super) warm: bool,
+    /// It tells how long it waited.
+    pub(super) waits: bool,
+    /// Hooks tell it: its wait may be transfer, too.
+    pub(super) hooks: bool,
+    pub(super) told: bool,
+    /// Whether it counts: what is told outside of the span that is looked at is only known.
+    pub(super) counts: bool,
+    pub(super) clock: HostClock,
+    /// How it went through the allreduce by the client's clock, where the job itself tells that.
+    pub(super) passage: Option<Passage>,
+    /// What the rank did from the allreduce before to this one, as [`BEFORE`].
+    pub(super) before: [u32; BEFORE.len()],
+}
+
+impl Part {
+    pub(super) fn wait_us(&self) -> u32 {
+        self.phases[Phase::Wait.index()]
+    }
+
+    /// While a signal had stopped it, it waited for none.
+    pub(super) fn was_stopped(&mut self) {
+        self.phases[Phase::Other.index()] += std::mem::take(&mut self.phases[Phase::Wait.index()]);
+    }
+
+    /// Of the wait that hooks tell, so much was moving bytes.
+    pub(super) fn moved(&mut self, least: u32) {
+        if self.hooks {
+            let moved = least.min(self.wait_us());
+            self.phases[Phase::Wait.index()] -= moved;
+            self.phases[Phase::Transfer.index()] += moved;
+        }
+    }
+}
+
+/// The clock of the host that a rank is on.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(super) struct HostClock {
+    /// Which host.
+    pub(super) host: usize,
+    /// What a message to it takes, microseconds: half of the quickest ping around the step, else of all.
+    pub(super) unsure_us: u32,
+}
+
+impl HostClock {
+    /// What two ranks may seem to differ by and be equal: nothing on one host.
+    pub(super) fn unsure_to(self, other: Self) -> u32 {
+        if self.host == other.host { 0 } else { self.unsure_us.saturating_add(other.unsure_us) }
+    }
+}
