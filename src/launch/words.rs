@@ -133,6 +133,7 @@ impl Line {
     }
 
     /// Some of its words as a line of its own, at the places where they stand.
+    #[must_use]
     pub fn part(&self, words: Range<usize>) -> Self {
         let words = self.words.get(words).unwrap_or_default().to_vec();
         Self { text: self.text.clone(), words, before: Vec::new(), ending: Ending::default() }

@@ -31,8 +31,12 @@ pub(super) struct Background {
 }
 
 impl Background {
-    /// Before one of them is told to end. Python's own helpers end by themselves a moment after their script.
-    pub(super) fn see(&mut self, process: &Process) {
+    /// Before one of them is told to end; `is_left`: by what a rank left, not by a stop. Python's own helpers end by themselves a
+    /// moment after their script.
+    pub(super) fn see(&mut self, is_left: bool, process: &Process) {
+        if !is_left {
+            return;
+        }
         if self.found.len() == NAMED {
             self.more += 1;
             return;
@@ -78,14 +82,14 @@ mod tests {
             std::thread::yield_now();
         }
         let process = table::all().into_iter().find(|process| process.pid == child.id()).unwrap();
-        background.see(&process);
+        background.see(true, &process);
         let one = background.note().unwrap();
         assert_eq!(
             one.text,
             "1 process left in the background was ended with its rank: sleep 600; a rank must stay until its work is done"
         );
         for _ in 0..4 {
-            background.see(&process);
+            background.see(true, &process);
         }
         let many = background.note().unwrap();
         assert!(

@@ -413,9 +413,7 @@ impl Supervisor {
                     self.unseat_all();
                     let is_left = self.leaves_background();
                     for process in self.told_to_end() {
-                        if is_left {
-                            self.background.see(&process);
-                        }
+                        self.background.see(is_left, &process);
                         self.ended.insert((process.pid, process.stat.start));
                         process.tell_to_end();
                     }
@@ -513,8 +511,8 @@ impl Supervisor {
         }
         if self.state.left.is_empty() && self.dir.has(STOP) {
             let count = self.ended.len() as u64;
-            let processes = if count == 1 { "process" } else { "processes" };
-            let text = format!("nothing of the run is left ({count} {processes} ended)");
+            let ended = crate::domain::units::counted(count, "process");
+            let text = format!("nothing of the run is left ({ended} ended)");
             self.tell(&Note { count, ..Note::new(what::GONE, text, clock::host_now()) });
         } else if let Some(note) = self.background.note() {
             self.tell(&note);

@@ -94,7 +94,7 @@ fn the_waits_of_a_horovod_timeline_are_in_its_reports() {
     let again = person.run(&["import", &file, "--name", "kept"]);
     let words = String::from_utf8(again.stderr).unwrap();
     assert!(again.status.success() && words.contains("this is there already as run "), "{words}");
-    let count = || person.run(&["runs", "--local"]).stdout.iter().filter(|byte| **byte == b'\n').count() - 1;
+    let count = || String::from_utf8_lossy(&person.run(&["runs", "--local"]).stdout).lines().count() - 1;
     assert_eq!(count(), 1);
     let name = words.rsplit(' ').next().unwrap().trim();
     assert!(said(&person.run(&["report", name])).contains("Waits by rank"), "{words}");

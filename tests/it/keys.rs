@@ -438,7 +438,7 @@ fn what_a_shell_would_have_done_with_the_output_is_said() {
             request.remarks
         );
     }
-    let quoted = only_preview(&paste(&mut story, "'python3 t.py | tee log'"));
+    let quoted = only_preview(&paste(&mut form(), "'python3 t.py | tee log'"));
     assert!(quoted.remarks.iter().any(|remark| remark.starts_with("`| tee log` is left out")), "{quoted:?}");
 }
 
@@ -471,6 +471,7 @@ fn hvtui_run_is_read_in_the_form_as_on_the_command_line() {
         assert_eq!(form.when_empty(field), format!("{says} · from the line"));
     }
     assert_eq!(request.remarks, ["no effect in the form: --detach."]);
+    let mut story = self::form();
     let request =
         only_preview(&paste(&mut story, "hvtui run -H local:3 -- torchrun --nproc_per_node=3 t.py"));
     assert_eq!(request.kind, Some(JobKind::Torch));

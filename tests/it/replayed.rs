@@ -203,7 +203,7 @@ fn a_place_that_is_none_stays_to_be_corrected() {
     press(&mut story, "Jstep x");
     assert_eq!(key(&mut story, KeyCode::Enter), []);
     let screen = text(&story.model, COLOR);
-    assert!(screen.contains("step x   not a valid moment or step"), "{screen}");
+    assert!(screen.contains("step x   not a valid moment"), "{screen}");
     key(&mut story, KeyCode::Backspace);
     let Overlay::Prompt(prompt) = &story.model.ui.overlay else { panic!("it is still asked") };
     assert_eq!(prompt.error, None);

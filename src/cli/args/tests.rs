@@ -47,7 +47,7 @@ fn a_negative_number_is_a_value_that_is_not_taken() {
         ("hvtui run -n -2 x", "--np <N>", "write a whole number"),
         ("hvtui run --gpus-per-rank -1 x", "--gpus-per-rank <N>", "write a whole number"),
         ("hvtui pick -1", "<N>", "-1 is not in 1..=100000"),
-        ("hvtui logs --rank -1", "--rank <R>", "write a whole number"),
+        ("hvtui logs --rank -1", "--rank <R,..>", "write ranks as 0,3 or 0-2,5"),
         ("hvtui export --to csv --from -5", "--from <S>", "give a number of seconds from 0 on"),
         ("hvtui watch -n -3", "<S", "seconds"),
     ] {

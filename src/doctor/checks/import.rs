@@ -52,6 +52,7 @@ sys.stdout.flush()
 os._exit(0)";
 
 /// One import that was tried.
+#[expect(clippy::struct_excessive_bools, reason = "each is a finding of its own")]
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(in crate::doctor) struct Tried {
     module: String,

@@ -409,8 +409,8 @@ impl Steps {
         }
         self.means(&parts);
         let (last, phase) = self.judge(step, &parts, longest);
-        let stop = self.stands.stopped_in(step);
-        self.keep_longest(SlowStep { step, us: longest, last, lost: phase, stop });
+        let stopped = self.stands.stopped_in(step);
+        self.keep_longest(SlowStep { step, us: longest, last, lost: phase, stop: stopped });
         self.check_clocks(&parts);
     }
 

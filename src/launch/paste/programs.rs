@@ -33,15 +33,14 @@ pub(super) fn read(draft: &mut Draft<'_>, command: usize) -> Result<(), Caret> {
     }
     let one = one_host(&parts);
     let placed: Option<Vec<Vec<HostSlots>>> = parts.iter().map(|part| placed(part, one.as_ref())).collect();
-    match placed.filter(|placed| can_start(draft, &parts, placed)) {
-        Some(placed) => start(draft, parts, &placed),
-        None => {
-            draft.pasted.not_understood.push(": (several programs)".to_owned());
-            draft.pasted.hosts = match one {
-                Some(host) => vec![HostSlots { slots: slots_of_all(&parts), ..host }],
-                None => hosts_of_all(parts),
-            };
-        }
+    if let Some(placed) = placed.filter(|placed| can_start(draft, &parts, placed)) {
+        start(draft, parts, &placed);
+    } else {
+        draft.pasted.not_understood.push(": (several programs)".to_owned());
+        draft.pasted.hosts = match one {
+            Some(host) => vec![HostSlots { slots: slots_of_all(&parts), ..host }],
+            None => hosts_of_all(parts),
+        };
     }
     Ok(())
 }

@@ -59,7 +59,7 @@ impl Prompt {
             PromptKind::PickFree => "pick how many free",
             PromptKind::LogSearch => "search log (or /regex/)",
             PromptKind::RunsFilter => "filter runs",
-            PromptKind::GoTo => "go to (14:32:05, +90s, -10s, 50%, step 812)",
+            PromptKind::GoTo => "go to (14:32:05, ±90s, 50%, step 812)",
             PromptKind::MarkNote => "note of the mark",
         }
     }
@@ -193,7 +193,7 @@ fn go_to(model: &mut Model, text: &str) -> Vec<Effect> {
     let wrong = match (&command, last) {
         (Some(PlayCommand::ToStep(step)), Some(last)) if *step > last => format!("the last step is {last}"),
         (Some(PlayCommand::SeekTo(at)), _) if !replay::is_recorded(model, *at) => replay::bounds_words(model),
-        (None, _) => "not a valid moment or step".to_owned(),
+        (None, _) => "not a valid moment".to_owned(),
         _ => {
             model.ui.overlay = Overlay::None;
             return command.map(Effect::Play).into_iter().collect();
