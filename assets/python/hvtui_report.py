@@ -411,10 +411,11 @@ class Steps:
             self.batches.clear()
             self.unused = 0
         self.enter(DATA, now)
+        if self.calls:
+            self.calls.pop(CALL, None)  # a loader in this process may call modules of its own
 
     def data_ends(self, batch):
-        self.enter(READY, monotonic_ns() // 1000)
-        self.awaits_call()
+        self.enter(READY if self.awaits_call() else FORWARD, monotonic_ns() // 1000)
         self.unused += 1
         self.batches.append(samples_of(batch))
 
@@ -431,8 +432,7 @@ class Steps:
         if self.backwards:
             self.show(OTHER, now)
         elif self.batches:  # one was fetched ahead, as Accelerate does: its forward comes now
-            self.enter(READY, now)
-            self.awaits_call()
+            self.enter(READY if self.awaits_call() else FORWARD, now)
         else:
             self.restart()
             self.enter(BETWEEN, now)
@@ -453,9 +453,11 @@ class Steps:
 
     def awaits_call(self):
         """The next model that is called begins the forward pass. Our hook stands only until then: while there is one,
-        torch calls every module the slow way."""
-        if self.calls is not None and (self.full or not self.many):
-            self.calls[CALL] = self.on_call
+        torch calls every module the slow way. Whether it stands."""
+        if self.calls is None or not (self.full or not self.many):
+            return False
+        self.calls[CALL] = self.on_call
+        return True
 
     def forward_begins(self, now):
         """A model is called. What lay before, since the step or the micro-batch before, is no forward pass."""
@@ -1152,11 +1154,19 @@ def hook_forward(known):
     steps, torch, get_ident = STEPS, known.torch, threading.get_ident
     calls = sys.modules["torch.nn.modules.module"]._global_forward_pre_hooks
 
+    def has_parameters(module):
+        try:
+            return next(iter(module.parameters()), None) is not None
+        except Exception:  # a model's own method of that name
+            return False
+
     def begins(module, _values):
+        if known.compiling():
+            return
         try:
             if steps.off or not steps.claimed:
                 calls.pop(CALL, None)
-            elif get_ident() == steps.thread and not known.compiling() and next(module.parameters(), None) is not None:
+            elif get_ident() == steps.thread and has_parameters(module):
                 calls.pop(CALL, None)
                 SHOWN[READY] = SHOWN[DATA]
                 steps.forward_begins(monotonic_ns() // 1000)

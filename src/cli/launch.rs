@@ -152,6 +152,8 @@ fn base(
             // Both were those of the other command.
             (base.name, base.kind) = (None, None);
             (base.options.delegate, base.options.local_rank_arg, base.single) = (None, None, false);
+            base.options.programs.clear();
+            (base.options.python_of, base.options.oversubscribe) = (None, false);
         }
         (Some(_), Some(_)) => {
             let text = "a launcher's line can not be joined with --recipe or --again: leave one of them out";

@@ -28,6 +28,11 @@ pub fn read(words: &[String]) -> Result<LaunchRequest, String> {
     if let Some(text) = pasted.as_ref().and_then(pasted_request::instead) {
         return Err(text);
     }
+    if pasted.as_ref().is_some_and(|line| line.hostfile.is_some()) {
+        return Err(
+            "the line's host file: write its hosts into the on field, as -H gpu-a:2,gpu-b:2".to_owned()
+        );
+    }
     if let Some(misspelt) = pasted.as_ref().and_then(|line| line.misspelt.as_ref()).filter(|_| !args.delegate)
     {
         return Err(misspelt.text.clone());
@@ -124,6 +129,7 @@ mod tests {
             ("hvtui run", "no command to run"),
             ("hvtui run --again last", "a edits a launch"),
             ("hvtui run --hostfile f -- x", "-H gpu-a:2,gpu-b:2"),
+            ("hvtui run -- mpirun --hostfile h -np 2 ./a", "-H gpu-a:2,gpu-b:2"),
             ("hvtui run -- watch -n 1 nvidia-smi", "the Cluster screen shows them"),
             ("hvtui run --timeline-filename t -- x", "the kind is plain"),
             ("hvtui run -- torchrun --npoc_per_node=3 t.py", "`--nproc_per_node` may be meant"),

@@ -47,7 +47,8 @@ pub fn checks(spec: &RunSpec, shares: &[HostRun]) -> Vec<&'static str> {
     }
     if !ports(spec, shares).is_empty() {
         // whatever its kind, its ranks meet there
-        checks.extend((!spans_hosts && spec.hosts().len() > 1).then_some("reach"));
+        let meets = spec.hosts().len() > 1 && ports::meets(spec, shares);
+        checks.extend((!spans_hosts && meets).then_some("reach"));
         checks.push("ports");
     }
     if has_gpus && meets {

@@ -174,7 +174,9 @@ fn contain(pasted: &Pasted, meaning: Meaning, options: &mut RunOptions) -> Vec<S
 /// torchrun executes the script by the interpreter that its own first line names, whatever `python3` is on the search path.
 fn python_of(pasted: &Pasted) -> Option<String> {
     let is_named = pasted.argv.first().is_some_and(|program| program == "torchrun");
-    let interprets = pasted.command.first().is_some_and(|program| program == "python3");
+    // with --no-python it executes what is named
+    let interprets =
+        pasted.script != Some(0) && pasted.command.first().is_some_and(|program| program == "python3");
     (is_named && interprets && !pasted.is_delegated()).then(|| "torchrun".to_owned())
 }
 

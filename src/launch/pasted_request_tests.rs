@@ -146,6 +146,7 @@ fn what_prepares_a_shell_for_a_line_goes_to_its_options() {
         ("/opt/torchrun --nproc_per_node=2 t.py", None),
         ("python3 -m torch.distributed.run --nproc_per_node=2 t.py", None),
         ("torchrun --no_python --nproc_per_node=2 ./t", None),
+        ("torchrun --no_python --nproc_per_node=2 python3 t.py", None),
         ("torchrun --nproc_per_node=2 t.py", Some("torchrun")),
     ] {
         assert_eq!(super::tests::asked(line).options.python_of.as_deref(), of, "{line}");

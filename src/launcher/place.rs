@@ -215,10 +215,16 @@ fn by_hosts(
     Ok(chosen)
 }
 
+/// No host starts more ranks.
+const MOST_SHARED: u32 = 1 << 14;
+
 /// More ranks than a host has slots, as `--oversubscribe` says: its processors are shared, GPUs are not.
 fn shared_slots(host: &HostFacts, ranks: u32, each: u32) -> Result<Vec<Slot>, PlaceError> {
-    if host.slots.is_empty() || host.slots.iter().any(|slot| matches!(slot, Slot::Gpu { .. })) {
-        let slots = host.slots.len() as u32;
+    let slots = host.slots.len() as u32;
+    if slots == 0 || ranks.saturating_mul(each) > MOST_SHARED {
+        return Err(PlaceError::HostTooSmall { host: host.id.clone(), wanted: ranks, each, slots });
+    }
+    if host.slots.iter().any(|slot| matches!(slot, Slot::Gpu { .. })) {
         return Err(PlaceError::NotShared { host: host.id.clone(), wanted: ranks, slots });
     }
     Ok((0..ranks.saturating_mul(each)).map(|index| Slot::Cpu { index }).collect())

@@ -214,7 +214,10 @@ impl Store {
             named.retain(|run| run.spec.name == text);
             // of several the one that goes on
             let is_live = |run: &RunSummary| run.outcome.is_none() && !run.spec.is_imported();
-            if named.iter().filter(|run| is_live(run)).count() == 1 {
+            // an older one without an end may have died with its client
+            let newest = named.iter().map(|run| run.spec.id.clone()).max();
+            let only = named.iter().filter(|run| is_live(run)).map(|run| &run.spec.id);
+            if only.clone().count() == 1 && only.max() == newest.as_ref() {
                 named.retain(is_live);
             }
             meant = named.into_iter().map(|run| run.spec.id).collect();

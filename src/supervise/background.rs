@@ -37,17 +37,17 @@ impl Background {
         if !is_left {
             return;
         }
+        let words = command_line(process.pid).unwrap_or_default();
+        let words = String::from_utf8_lossy(&words).trim_end_matches('\0').replace('\0', " ");
+        if process.stat.state == 'Z' || words.contains("multiprocessing.") {
+            return;
+        }
         if self.found.len() == NAMED {
             self.more += 1;
             return;
         }
-        let words = command_line(process.pid).unwrap_or_default();
-        let words = String::from_utf8_lossy(&words).trim_end_matches('\0').replace('\0', " ");
-        let ends_by_itself = process.stat.state == 'Z' || words.contains("multiprocessing.");
-        if !ends_by_itself {
-            let words = if words.is_empty() { process.stat.name.clone() } else { words };
-            self.found.push(middle_cut(&sanitize(&words), WIDTH));
-        }
+        let words = if words.is_empty() { process.stat.name.clone() } else { words };
+        self.found.push(middle_cut(&sanitize(&words), WIDTH));
     }
 
     /// What to say of them, if there were any.

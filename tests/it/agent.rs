@@ -546,7 +546,7 @@ async fn a_dead_supervisor_changes_nothing_for_the_ranks() {
     assert_eq!((exits[&0].code, exits[&0].stopped), (Some(5), false));
     assert_eq!(client.bytes(0, Stream::Stdout), b"late\n");
     assert!(!alive(daemon), "what the dead supervisor would have ended is ended");
-    assert_eq!(client.notes, ["supervisor_lost", "adopted"]);
+    assert_eq!(client.notes, ["supervisor_lost", "adopted", "background"]);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -460,17 +460,22 @@ fn what_prepares_a_shell_fills_the_fields() {
 #[test]
 fn hvtui_run_is_read_in_the_form_as_on_the_command_line() {
     let mut story = form();
-    let line =
-        "$ hvtui run -np 2 --env LR=1 --workdir /data --image torch:2 --detach -- python3 t.py --seed 1";
+    let line = "$ hvtui run -np 2 --env LR=1 --workdir /data --image torch:2 --name big --detach -- python3 t.py --seed 1";
     let request = only_preview(&paste(&mut story, line));
     assert_eq!(request.command, ["python3", "t.py", "--seed", "1"]);
     let form = &story.model.ui.launch;
-    for (field, says) in
-        [(Field::Ranks, "2"), (Field::Env, "LR=1"), (Field::Workdir, "/data"), (Field::Image, "torch:2")]
-    {
+    for (field, says) in [
+        (Field::Ranks, "2"),
+        (Field::Env, "LR=1"),
+        (Field::Workdir, "/data"),
+        (Field::Image, "torch:2"),
+        (Field::Name, "big"),
+    ] {
         assert_eq!(form.when_empty(field), format!("{says} · from the line"));
     }
     assert_eq!(request.remarks, ["no effect in the form: --detach."]);
+    let request = only_preview(&paste(&mut self::form(), "cd ~/proj && hvtui run -np 2 -- python3 t.py"));
+    assert_eq!(request.workdir.as_deref(), Some("~/proj"));
     let mut story = self::form();
     let request =
         only_preview(&paste(&mut story, "hvtui run -H local:3 -- torchrun --nproc_per_node=3 t.py"));

@@ -4,6 +4,9 @@ use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::io::{self, IsTerminal, Write};
 use std::process::ExitCode;
+use std::time::Duration;
+
+use tokio::time::sleep;
 
 use crate::cli::args::LogsArgs;
 use crate::cli::commands::stop::fault;
@@ -71,9 +74,6 @@ pub fn run(
         };
         let session = found.session(&file, paths, None, &prompter).await?;
         output::start(&paths.state)?;
-        if args.follow {
-            printer.release()?;
-        }
         let code = stream(session, &found, resume_point, &mut printer).await;
         let code = code.and_then(|code| printer.release().map(|()| code));
         let taken = output::end(None).await;
@@ -89,6 +89,11 @@ pub(super) fn there_are(world: u32) -> String {
     }
 }
 
+/// With `--tail` and `--follow`: after so long without a word from the hosts, and after so long at all, what was printed before has
+/// come.
+const QUIET: Duration = Duration::from_millis(500);
+const LONGEST: Duration = Duration::from_secs(5);
+
 /// Prints what the hosts have, and with `--follow` what comes.
 async fn stream(
     mut session: Session,
@@ -100,13 +105,21 @@ async fn stream(
     let mut due: BTreeSet<HostId> = spec.hosts().into_iter().collect();
     let mut failed = None;
     session.read(spec, resume_point, !follow);
+    let longest = sleep(LONGEST);
+    tokio::pin!(longest);
     while !due.is_empty() {
         if output::closed().is_some() {
             return Ok(ExitCode::SUCCESS);
         }
+        let holds = follow && printer.held.is_some();
         let next = tokio::select! {
             next = session.next() => next,
             () = output::changed() => continue,
+            // what was printed before has come: from here on each line is shown at once
+            () = async { tokio::select! { () = sleep(QUIET) => {}, () = &mut longest => {} } }, if holds => {
+                printer.release()?;
+                continue;
+            }
         };
         match next {
             Output::Event(envelope) => match (&envelope.origin, &envelope.event) {

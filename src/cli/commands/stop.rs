@@ -32,6 +32,9 @@ pub fn run(args: &StopArgs, file: &HostsFile, paths: &Paths) -> Result<ExitCode,
     runtime::block_on(async {
         let prompter = ask::person();
         let run = going_on(Some(&args.run), paths)?;
+        if args.run == "last" && run != "last" {
+            note(&format!("last is run {run}, the newest of which no end is recorded"));
+        }
         let mut found = find(&run, file, paths, None, &prompter).await?;
         let spec = found.spec.clone();
         if let Some(outcome) = found.recording.as_ref().and_then(|reader| reader.outcome()) {

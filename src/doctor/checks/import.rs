@@ -124,7 +124,12 @@ impl Check for Import {
             let gone = clock::host_now().0.saturating_sub(begun);
             PATIENCE.saturating_sub(Duration::from_micros(gone))
         };
-        let wants_nccl = scripts.iter().any(|script| NCCL.iter().any(|words| script.contains(words)));
+        let takes = |script: &String| {
+            let mut lines = script.lines().filter(|line| !line.trim_start().starts_with('#'));
+            lines.any(|line| NCCL.iter().any(|words| line.contains(words)))
+        };
+        // a script that knows both chooses
+        let wants_nccl = scripts.iter().any(takes) && !scripts.iter().any(|script| script.contains("gloo"));
         let tried = |module: &String| Tried { is_led, wants_nccl, ..place.tried(site, module, left()) };
         Ok(modules.iter().map(tried).collect())
     }

@@ -164,7 +164,9 @@ fn failure(run: &RunAnalysis) -> Option<Finding> {
 /// A run that did not end well took no step any more before its end: it hung.
 fn stalled(run: &RunAnalysis) -> Option<Finding> {
     if run.steps.last.is_none() {
-        let words = run.stands.as_deref().filter(|_| run.success != Some(true))?;
+        let words = run.stands.as_deref().filter(|_| run.outcome.is_none() || run.stopped)?;
+        let words =
+            if run.outcome.is_some() { words.replacen("stands", "stood", 1) } else { words.to_owned() };
         let long = run.duration_us.filter(|us| *us >= START_LEAST_US)?;
         let evidence = format!("no rank told a step in {}", short_duration_us(long));
         return Some(Finding::new(3.5, format!("the run {words}"), evidence));

@@ -49,6 +49,7 @@ impl Stands {
     /// A rank has made its step: nothing stops it any more.
     pub(super) fn ended(&mut self, number: u32, step: u64, at: Stamp) {
         let stood = self.0.get_mut(&step).and_then(|ranks| ranks.get_mut(&number));
+        let stood = stood.filter(|stood| stood.standing.stopped);
         if let Some(stop) = stood.and_then(|stood| stood.stop.as_mut()) {
             stop.to = at;
         }
@@ -68,7 +69,7 @@ impl Stands {
     /// Whether a signal had stopped this one in a step.
     pub(super) fn was_stopped(&self, step: u64, number: u32) -> bool {
         let ranks = self.0.get(&step);
-        ranks.and_then(|ranks| ranks.get(&number)).is_some_and(|stood| stood.stop.is_some())
+        ranks.and_then(|ranks| ranks.get(&number)).is_some_and(|stood| stood.standing.stopped)
     }
 
     /// Where the ranks stand behind the last step that all have told: `stands still in step 57: rank 1 in backward, train.py:57`.

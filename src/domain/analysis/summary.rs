@@ -44,8 +44,13 @@ pub(super) fn of(analyzer: Analyzer, damage: Option<String>) -> RunAnalysis {
     let mut what_if: Vec<WhatIf> = steps
         .ranks
         .iter()
-        .filter(|(_, rank)| is_last_too_often(&steps, rank))
-        .flat_map(|(number, rank)| rank.what_if.told(Rank(*number), steps.judged, steps.judged_us))
+        .flat_map(|(number, rank)| {
+            let often = is_last_too_often(&steps, rank);
+            // of a few steps chance can't be ruled out, but where it is always the same one and costs a third of them
+            let always = rank.last_in == steps.judged && steps.judged >= ALWAYS;
+            let told = rank.what_if.told(Rank(*number), steps.judged, steps.judged_us);
+            told.filter(move |line| often || always && line.share >= 1.0 / 3.0)
+        })
         .collect();
     what_if.sort_by_key(|line| std::cmp::Reverse(line.gain_us));
     // beside where a rank loses most of its time, a tenth of that is not worth a word
@@ -117,11 +122,15 @@ pub(super) fn of(analyzer: Analyzer, damage: Option<String>) -> RunAnalysis {
     }
 }
 
+/// Of fewer steps than these no rank is told to be always the last.
+const ALWAYS: u64 = 4;
+
 /// Whether a rank comes last far more often than by chance: in all steps, or in those in which others wait for long.
 fn is_last_too_often(steps: &Steps, rank: &RankSteps) -> bool {
     let ranks = steps.world();
-    chance::is_far_off(rank.last_in, steps.judged, ranks)
-        || chance::is_far_off(rank.dear_in, steps.dear, ranks)
+    // of those in which one can be said to be the last
+    let decided = steps.ranks.values().map(|rank| rank.last_in).sum();
+    chance::is_far_off(rank.last_in, decided, ranks) || chance::is_far_off(rank.dear_in, steps.dear, ranks)
 }
 
 /// Sums over the steps of all ranks that tell their phases.

@@ -46,6 +46,26 @@ pub fn ports(spec: &RunSpec, shares: &[HostRun]) -> BTreeMap<HostId, Vec<RunPort
     ports
 }
 
+/// Whether the ranks of a launch meet at a host of it that is named: by its name or address, not as the own machine.
+pub(super) fn meets(spec: &RunSpec, shares: &[HostRun]) -> bool {
+    let place = |(name, value): &(&str, &str)| {
+        let place = if ADDRESSES.contains(name) {
+            Some(*value)
+        } else if ENDPOINTS.contains(name) {
+            Some(value.rsplit_once(':').map_or(*value, |(place, _)| place))
+        } else if URLS.contains(name) {
+            let rest = value.strip_prefix("tcp://")?;
+            Some(rest.rsplit_once(':')?.0)
+        } else {
+            None
+        };
+        of_place(place?, None, shares)
+    };
+    let ranks = || shares.iter().flat_map(|share| &share.ranks);
+    told(spec, shares).iter().any(|one| place(one).is_some())
+        || ranks().any(|rank| rank.env.get("TF_CONFIG").is_some_and(|text| own_task(text).is_some()))
+}
+
 /// The port of the task that a `TF_CONFIG` is for, and its name: `worker 0`.
 fn own_task(text: &str) -> Option<(u16, String)> {
     let config: Value = serde_json::from_str(text).ok()?;

@@ -62,6 +62,11 @@ static OPTIONS: &[Row] = &[
         Mark(other),
     ),
     row(
+        "--pod --pod-id-file --cgroups --pidfile --conmon-pidfile --uidmap --gidmap --umask --secret --systemd --arch --tz",
+        1,
+        Mark(other),
+    ),
+    row(
         "-a --attach --detach-keys --annotation --storage-opt --oom-score-adj --health-cmd --health-interval",
         1,
         Mark(other),

@@ -59,11 +59,14 @@ fn first_part(draft: &Draft<'_>, from: usize, to: usize) -> Part {
 }
 
 /// The part of these words: options of mpirun, then a program.
-fn part(draft: &Draft<'_>, from: usize, to: usize) -> Result<Part, Caret> {
+fn part(draft: &mut Draft<'_>, from: usize, to: usize) -> Result<Part, Caret> {
     let line = draft.line.part(from..to);
     let mut inner = Draft::new(&line);
     let command = mpirun::options(&mut inner, 0)?;
     inner.check_hosts(command)?;
+    if let Some(caret) = inner.pasted.misspelt.take() {
+        draft.pasted.misspelt.get_or_insert(caret);
+    }
     if line.words.get(command).is_none() {
         let end = draft.line.words.get(to).map_or(draft.line.text.len(), |word| word.span.start);
         let text =

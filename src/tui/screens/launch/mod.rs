@@ -350,7 +350,8 @@ fn said(line: &LaunchRequest, field: Field) -> Option<String> {
         Field::Activate | Field::Sync | Field::Image | Field::Volumes => {
             surroundings::text(&line.options, field, "")
         }
-        Field::Recipe | Field::Command | Field::Name => None,
+        Field::Name => line.name.clone(),
+        Field::Recipe | Field::Command => None,
     }
 }
 

@@ -13,7 +13,7 @@ use crate::launch::paste::{self, Pasted, Shown};
 use crate::launch::read::{self, RequestError, Written};
 use crate::launch::request::{LaunchRequest, PlacementSpec, SlotName};
 use crate::launch::words::{Caret, Line, split};
-use crate::launch::{host_list, pasted_request};
+use crate::launch::{host_list, pasted_request, setup};
 use crate::tui::screens::Here;
 use crate::tui::screens::launch::surroundings::Surroundings;
 use crate::tui::screens::launch::{Fault, Field, LaunchForm, surroundings};
@@ -178,11 +178,22 @@ fn command_field(form: &LaunchForm, variables: &BTreeMap<String, String>, here: 
         Err(caret) => return Said::Fault(Fault::under(caret)),
     };
     let words: Vec<String> = line.words.iter().map(|word| word.text.clone()).collect();
-    if line.before.is_empty() && paste::own_run(&words).is_some() {
-        return match (here.read_run)(&words) {
-            Ok(request) => Said::Line(Box::new(request)),
-            Err(text) => Said::Fault(Fault::new(Field::Command, text)),
+    if paste::own_run(&words).is_some() {
+        let before = match setup::prepared(&line) {
+            Ok(before) => before,
+            Err(caret) => return Said::Fault(Fault::under(caret)),
         };
+        // what else is prepared there is prepared for hvtui, not for its ranks
+        if before.environment.is_empty() {
+            return match (here.read_run)(&words) {
+                Ok(mut request) => {
+                    request.remarks.extend(line.ending.remarks());
+                    let workdir = request.workdir.clone().or(before.workdir);
+                    Said::Line(Box::new(LaunchRequest { workdir, ..request }))
+                }
+                Err(text) => Said::Fault(Fault::new(Field::Command, text)),
+            };
+        }
     }
     // a path may have blanks
     let whole = match line.words.as_slice() {
