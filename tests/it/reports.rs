@@ -212,9 +212,11 @@ fn failed(person: &Person, script: &str) -> (Option<i32>, String, String) {
 #[test]
 fn the_rank_that_printed_its_error_is_the_cause_though_others_end_first() {
     let person = Person::new(4);
-    let script =
-        "if [ $RANK = 1 ]; then echo 'RuntimeError: CUDA error: out of memory' >&2; sleep 0.4; exit 3; fi
-                  sleep 0.2; echo 'peer gone' >&2; exit 1";
+    // the others end behind it however late each is started
+    let script = "if [ $RANK = 1 ]; then
+                      echo 'RuntimeError: CUDA error: out of memory' >&2; echo > told; sleep 0.4; exit 3
+                  fi
+                  while [ ! -e told ]; do sleep 0.01; done; sleep 0.2; echo 'peer gone' >&2; exit 1";
     let (code, last, report) = failed(&person, script);
     let cause = "rank 1 (here:1) printed an error first: RuntimeError: CUDA error: out of memory; exit 3; ranks 0, \
                  2-3 failed too";
@@ -222,8 +224,8 @@ fn the_rank_that_printed_its_error_is_the_cause_though_others_end_first() {
     assert!(last.ends_with(cause), "{last}");
     assert!(report.contains("first error, rank 1: RuntimeError: CUDA error: out of memory"), "{report}");
     // what does not end by itself is stopped all the same
-    let script = "if [ $RANK = 1 ]; then echo 'RuntimeError: no' >&2; exec sleep 600; fi
-                  sleep 0.2; echo 'ConnectionResetError: [Errno 104] Connection reset by peer' >&2; exit 1";
+    let script = "if [ $RANK = 1 ]; then echo 'RuntimeError: no' >&2; echo > said; exec sleep 600; fi
+                  while [ ! -e said ]; do sleep 0.01; done; sleep 0.2; echo 'ConnectionResetError: [Errno 104] Connection reset by peer' >&2; exit 1";
     let (code, last, _) = failed(&person, script);
     assert_eq!(code, Some(1), "{last}");
     let cause = "rank 1 (here:1) printed an error first: RuntimeError: no; killed by SIGTERM; ranks 0, 2-3 failed too";

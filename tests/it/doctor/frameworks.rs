@@ -286,7 +286,7 @@ fn builds_that_lack_what_the_kind_needs_are_told_where_there_are_gpus() {
                 "for v in 9 10 11 12 13; do printf '{init}{nccl}\\n' > ~/.local/lib/python3.$v/site-packages/torch/__init__.py; done"
             ));
             cluster.on(host, "mkdir -p ~/t && printf 'import torch\\n' > ~/t/any.py");
-            cluster.on(host, "printf 'import torch\\n# init_process_group(\"nccl\")\\n' > ~/t/nccl.py");
+            cluster.on(host, "printf 'import torch\\nif False: torch.distributed.init_process_group(\"nccl\")\\n' > ~/t/nccl.py");
         }
         let told = json(&client.run(&["doctor", "--json", "--only", "import"]));
         let without = verdict(&told, "import", "n2");
