@@ -101,22 +101,25 @@ pub(super) struct UnmarkedPaste {
 impl UnmarkedPaste {
     /// The messages of a frame, with such a paste in the place of its keys. For screens where text is written.
     pub(super) fn gather(&mut self, messages: Vec<Msg>, now: HostTime) -> Vec<Msg> {
-        let typed: Vec<Option<char>> = messages.iter().map(character).collect();
+        let is_key = |message: &Msg| matches!(message, Msg::Key(_));
+        let typed: Vec<Option<char>> = messages.iter().filter(|msg| is_key(msg)).map(character).collect();
         let goes_on = self.last.take().is_some_and(|last| now.0.saturating_sub(last.0) <= GOES_ON_US);
-        let Some(first) = typed.iter().position(Option::is_some) else { return messages };
+        // a tabulator alone moves the cursor to the next field
+        let first = typed.iter().position(|typed| typed.is_some_and(|c| c != '\t'));
+        let Some(first) = first else { return messages };
         let run: String = typed[first..].iter().map_while(|typed| *typed).collect();
-        let is_first = first == 0 || messages[..first].iter().all(|msg| !matches!(msg, Msg::Key(_)));
         let lines: Vec<&str> = run.split('\n').collect();
-        let long = |line: &&str, least| line.chars().count() >= least;
-        let several = lines.windows(2).any(|two| long(&two[0], BEFORE) && long(&two[1], BEHIND));
-        if !(several || goes_on && is_first && run.contains('\n')) {
+        let long = |line: &str, least| line.trim().chars().count() >= least;
+        let several = lines.windows(2).any(|two| long(two[0], BEFORE) && long(two[1], BEHIND));
+        if !(several || goes_on && first == 0 && run.contains('\n')) {
             return messages;
         }
         self.last = Some(now);
-        let length = run.chars().count();
-        let mut rest = messages;
-        let behind = rest.split_off(first + length);
-        rest.truncate(first);
+        // what else came meanwhile does not cut it
+        let (keys, mut rest): (Vec<Msg>, Vec<Msg>) = messages.into_iter().partition(is_key);
+        let mut keys = keys.into_iter();
+        rest.extend(keys.by_ref().take(first));
+        let behind = keys.skip(run.chars().count());
         rest.push(Msg::Paste(run));
         rest.extend(behind);
         rest
@@ -128,6 +131,7 @@ fn character(message: &Msg) -> Option<char> {
     match message {
         Msg::Key(Key { code: KeyCode::Char(c), ctrl: false, alt: false }) => Some(*c),
         Msg::Key(Key { code: KeyCode::Enter, ctrl: false, alt: false }) => Some('\n'),
+        Msg::Key(Key { code: KeyCode::Tab, ctrl: false, alt: false }) => Some('\t'),
         _ => None,
     }
 }
@@ -137,7 +141,11 @@ mod tests {
     use super::*;
 
     fn keys(text: &str) -> Vec<Msg> {
-        let key = |c| if c == '\n' { Key::plain(KeyCode::Enter) } else { Key::char(c) };
+        let key = |c| match c {
+            '\n' => Key::plain(KeyCode::Enter),
+            '\t' => Key::plain(KeyCode::Tab),
+            c => Key::char(c),
+        };
         text.chars().map(|c| Msg::Key(key(c))).collect()
     }
 
@@ -152,8 +160,21 @@ mod tests {
     }
 
     #[test]
+    fn what_comes_between_the_keys_of_a_paste_does_not_cut_it() {
+        let text = "python3 train.py \\\n\t--lr 1\n";
+        let mut messages = keys(text);
+        messages.insert(20, Msg::Resize(80, 24));
+        let gathered = UnmarkedPaste::default().gather(messages, HostTime(0));
+        assert_eq!(gathered, [Msg::Resize(80, 24), Msg::Paste(text.to_owned())]);
+        let mut behind = keys(text);
+        behind.push(Msg::Key(Key::plain(KeyCode::Esc)));
+        let gathered = UnmarkedPaste::default().gather(behind, HostTime(0));
+        assert_eq!(gathered, [Msg::Paste(text.to_owned()), Msg::Key(Key::plain(KeyCode::Esc))]);
+    }
+
+    #[test]
     fn what_is_typed_stays_keys() {
-        for text in ["python3 train.py --lr 1\n", "a\nb\n", "jjjjjjjjjjjjj\nyes", ""] {
+        for text in ["python3 train.py --lr 1\n", "\ta\t\n", "a\nb\n", "jjjjjjjjjjjjj\nyes", ""] {
             assert_eq!(UnmarkedPaste::default().gather(keys(text), HostTime(0)), keys(text), "{text}");
         }
         let mut mixed = keys("python3 train.py");
