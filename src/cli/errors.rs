@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use super::output;
 use crate::config::ConfigError;
 use crate::domain::filter::Filter;
-use crate::domain::host::RefusalKind;
+use crate::domain::host::{LinkState, RefusalKind};
 use crate::domain::outcome::{self, RunOutcome};
 use crate::domain::text::sanitize;
 use crate::launch::error::{LaunchError, LaunchFault};
@@ -225,6 +225,17 @@ pub fn written(result: io::Result<()>) -> Result<bool, Failure> {
 /// Writes all of `text` to standard output. A reader that went away (`| head`) is no failure.
 pub fn to_stdout(text: &str) -> Result<(), Failure> {
     written(output::out(text)).map(|_| ())
+}
+
+/// What is wrong with a link, if something is, and the exit code that tells it.
+pub(crate) fn fault(state: &LinkState) -> Option<(Code, String)> {
+    match state {
+        LinkState::Down { reason, .. } | LinkState::Limited { reason } => {
+            Some((Code::Unreachable, reason.clone()))
+        }
+        LinkState::Refused { reason, kind } => Some(((*kind).into(), reason.clone())),
+        _ => None,
+    }
 }
 
 #[cfg(test)]

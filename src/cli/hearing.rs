@@ -3,8 +3,8 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use super::commands::stop::fault;
 use super::errors::Code;
+use crate::cli::errors::fault;
 use crate::config::HostConfig;
 use crate::domain::event::{Event, Origin};
 use crate::domain::ids::HostId;

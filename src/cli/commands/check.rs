@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use serde::Serialize;
 
-use super::stop::fault;
+use crate::cli::errors::fault;
 use crate::cli::errors::{Code, Failure, to_stdout};
 use crate::cli::json::{self, VERSION};
 use crate::cli::paths::Paths;

@@ -13,8 +13,8 @@ use tokio::time::timeout;
 
 use self::history::{Since, as_json, compare};
 use self::text::{as_text, changes_text};
-use super::stop::fault;
 use crate::cli::args::DoctorArgs;
+use crate::cli::errors::fault;
 use crate::cli::errors::{Failure, note, to_stdout};
 use crate::cli::json;
 use crate::cli::paths::Paths;

@@ -9,7 +9,7 @@ use std::time::Duration;
 use tokio::time::sleep;
 
 use crate::cli::args::LogsArgs;
-use crate::cli::commands::stop::fault;
+use crate::cli::errors::fault;
 use crate::cli::errors::{Code, Failure, note, to_stdout, written};
 use crate::cli::find::{Found, find, recorded};
 use crate::cli::log_line::Paint;

@@ -12,9 +12,9 @@ use futures_util::future::try_join_all;
 use ring::rand::{SecureRandom, SystemRandom};
 use tokio::time;
 
-use super::stop::fault;
 use super::trust::find;
 use crate::cli::ask::confirm;
+use crate::cli::errors::fault;
 use crate::cli::errors::{Code, Failure, note, to_stdout};
 use crate::cli::paths::Paths;
 use crate::cli::{ask, connect, runtime};

@@ -10,8 +10,8 @@ use tokio::time;
 
 use crate::cli::args::PruneArgs;
 use crate::cli::ask::{confirm, person};
-use crate::cli::commands::stop::fault;
 use crate::cli::connect;
+use crate::cli::errors::fault;
 use crate::cli::errors::{Code, Failure, note, to_stdout};
 use crate::cli::hearing::{Asked, ask_for};
 use crate::cli::json::{VERSION, moment};

@@ -9,7 +9,7 @@ use serde::Serialize;
 
 use crate::cli::args::StacksArgs;
 use crate::cli::ask;
-use crate::cli::commands::stop::fault;
+use crate::cli::errors::fault;
 use crate::cli::errors::{Code, Failure, note, to_stdout};
 use crate::cli::find::{find, going_on};
 use crate::cli::hint::hint_of_hang;

@@ -7,7 +7,7 @@ use std::time::Duration;
 use crate::cli::args::StopArgs;
 use crate::cli::ask;
 use crate::cli::complete::complete;
-use crate::cli::errors::{Code, Failure, note, to_stdout};
+use crate::cli::errors::{Code, Failure, fault, note, to_stdout};
 use crate::cli::find::{find, going_on};
 use crate::cli::paths::Paths;
 use crate::cli::runtime;
@@ -165,17 +165,6 @@ fn link_changed(shares: &mut Shares, host: &HostId, state: &LinkState) {
                 shares.failed(host, code, &reason);
             }
         }
-    }
-}
-
-/// What is wrong with a link, if something is, and the exit code that tells it.
-pub(crate) fn fault(state: &LinkState) -> Option<(Code, String)> {
-    match state {
-        LinkState::Down { reason, .. } | LinkState::Limited { reason } => {
-            Some((Code::Unreachable, reason.clone()))
-        }
-        LinkState::Refused { reason, kind } => Some(((*kind).into(), reason.clone())),
-        _ => None,
     }
 }
 

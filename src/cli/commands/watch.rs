@@ -8,8 +8,8 @@ use std::time::Duration;
 
 use tokio::time;
 
-use super::stop::fault;
 use crate::cli::args::{Prometheus, WatchArgs, WatchForm};
+use crate::cli::errors::fault;
 use crate::cli::errors::{Code, Failure, filter, note, to_stdout};
 use crate::cli::metrics_port::MetricsPort;
 use crate::cli::paths::Paths;

@@ -125,7 +125,7 @@ pub(super) struct Steps {
     /// Those of them of which all ranks tell their waits, and how long they took together.
     pub(super) judged: u64,
     pub(super) judged_us: u64,
-    /// Those in which the second last waited for much of the step, whoever was the last.
+    /// Those in which the second last waited for much of the step, whichever rank was the last.
     pub(super) dear: u64,
     /// The first and the last of these.
     pub(super) judged_span: Option<(u64, u64)>,
