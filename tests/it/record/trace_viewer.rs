@@ -143,9 +143,10 @@ fn assert_steps(loaded: &mut TraceProcessor, export: &Export, ranks: Ranks<'_>) 
         some.map(|(key, ns)| (key.clone(), *ns)).collect()
     };
     assert_eq!(parted(&shown, false), parted(&told, false), "sums by rank, thread and name, nanoseconds");
+    assert!(!told.is_empty(), "the table tells of steps");
+    // how much that is depends on the program: a step whose phases touch has none of it
     let (shown, told) = (parted(&shown, true), parted(&told, true));
     assert!(shown.iter().all(|(key, ns)| told.get(key).is_some_and(|all| all >= ns)), "{shown:?} {told:?}");
-    assert!(!told.is_empty());
 
     let mut begins: Vec<(i64, i64, i64)> =
         loaded.rows("SELECT rank, step, ts / 1000 FROM ours WHERE name = 'step' ORDER BY 1, 2");
