@@ -6,7 +6,10 @@ use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
+use clap_complete::engine::ArgValueCompleter;
 
+use self::values::{moment, new_name, number, run_name, seconds};
+use super::candidates;
 use crate::domain::options::GpuView;
 use crate::domain::run::JobKind;
 use crate::domain::trace::TraceSpan;
@@ -159,13 +162,13 @@ pub struct RunArgs {
     #[arg(short = 'n', long = "np", visible_alias = "num-proc", value_parser = number, value_name = "N", help_heading = "Where")]
     pub np: Option<u32>,
     /// Ranks on each host, joined by commas: gpu-a:2,gpu-b:2
-    #[arg(short = 'H', long = "host-list", value_name = "HOST:N,..", conflicts_with_all = ["hostfile", "gpus"], help_heading = "Where")]
+    #[arg(short = 'H', long = "host-list", value_name = "HOST:N,..", conflicts_with_all = ["hostfile", "gpus"], help_heading = "Where", add = ArgValueCompleter::new(candidates::hosts))]
     pub host_list: Option<String>,
     /// File with a host a line: `gpu-a slots=2`, `gpu-a:2` or `gpu-a`
     #[arg(long, value_name = "FILE", conflicts_with = "gpus", help_heading = "Where")]
     pub hostfile: Option<PathBuf>,
     /// Exactly these slots, by number or GPU UUID: 'gpu-a:0,1;gpu-b:GPU-3f2a..'
-    #[arg(long, value_name = "HOST:SLOT,..", help_heading = "Where")]
+    #[arg(long, value_name = "HOST:SLOT,..", help_heading = "Where", add = ArgValueCompleter::new(candidates::hosts))]
     pub gpus: Option<String>,
     /// N ranks on free GPUs that suit each other: of one host and one model where that is possible
     #[arg(long, value_parser = number, value_name = "N", conflicts_with_all = ["np", "host_list", "hostfile", "gpus", "nnodes", "nproc_per_node"], help_heading = "Where")]
@@ -205,10 +208,10 @@ pub struct RunArgs {
     #[arg(long, alias = "max_restarts", value_parser = number, value_name = "N", help_heading = "What")]
     pub max_restarts: Option<u32>,
     /// Launch this recipe of the hosts file; further options change it
-    #[arg(long, value_name = "NAME", conflicts_with = "again", help_heading = "What")]
+    #[arg(long, value_name = "NAME", conflicts_with = "again", help_heading = "What", add = ArgValueCompleter::new(candidates::recipes))]
     pub recipe: Option<String>,
     /// Launch a past run once more, on the same slots; further options change it
-    #[arg(long, value_name = "RUN", value_parser = run_name, help_heading = "What")]
+    #[arg(long, value_name = "RUN", value_parser = run_name, help_heading = "What", add = ArgValueCompleter::new(candidates::runs))]
     pub again: Option<String>,
     /// So many GPUs for each rank [default: 1]
     #[arg(long, value_parser = number, value_name = "N", help_heading = "Where")]
@@ -265,7 +268,7 @@ pub struct RunArgs {
     #[arg(long, help_heading = "What")]
     pub traceable: bool,
     /// A name for people [default: made from the command]
-    #[arg(long, help_heading = "What")]
+    #[arg(long, value_parser = new_name, help_heading = "What")]
     pub name: Option<String>,
     /// Write what each rank prints into DIR/rank.N/stdout and stderr on this machine, too
     #[arg(long, value_name = "DIR", conflicts_with = "detach", help_heading = "What")]
@@ -289,7 +292,7 @@ pub struct RunArgs {
     #[arg(long)]
     pub verbose: bool,
     /// The command and its arguments; one that begins with `hvtui` is hvtui itself, on every host
-    #[arg(trailing_var_arg = true, value_name = "COMMAND")]
+    #[arg(trailing_var_arg = true, value_name = "COMMAND", add = ArgValueCompleter::new(candidates::files))]
     pub command: Vec<String>,
 }
 
@@ -336,7 +339,7 @@ impl From<View> for GpuView {
 #[derive(Debug, Args)]
 pub struct AttachArgs {
     /// The run: its id, at least 8 characters from its beginning, or at least 4 from its end; its name; or `last` [default: the newest run that goes on]
-    #[arg(value_parser = run_name)]
+    #[arg(value_parser = run_name, add = ArgValueCompleter::new(candidates::runs))]
     pub run: Option<String>,
     /// Read all that was printed and is not recorded here; without, a run of which nothing is recorded here begins with the last MiB of each log
     #[arg(long, conflicts_with = "tail")]
@@ -353,7 +356,7 @@ pub struct AttachArgs {
 #[derive(Debug, Args)]
 pub struct LogsArgs {
     /// The run: its id, at least 8 characters from its beginning, or at least 4 from its end; its name; or `last`
-    #[arg(value_parser = run_name, default_value = "last")]
+    #[arg(value_parser = run_name, default_value = "last", add = ArgValueCompleter::new(candidates::runs))]
     pub run: String,
     /// Only these ranks: 0,3 or 0-2,5
     #[arg(long, visible_alias = "ranks", value_name = "R,..", value_delimiter = ',', value_parser = export::ranks)]
@@ -377,7 +380,7 @@ pub struct LogsArgs {
 pub struct TraceArgs {
     /// The run, launched with --traceable: its id, at least 8 characters from its beginning, or at least 4 from its
     /// end; its name; or `last`
-    #[arg(value_parser = run_name)]
+    #[arg(value_parser = run_name, add = ArgValueCompleter::new(candidates::runs))]
     pub run: String,
     /// So many steps of the optimizer
     #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=i64::from(TraceSpan::MOST_STEPS)))]
@@ -408,7 +411,7 @@ fn trace_time(text: &str) -> Result<u32, String> {
 #[derive(Debug, Args)]
 pub struct StopArgs {
     /// The run: its id, at least 8 characters from its beginning, or at least 4 from its end; its name; or `last`
-    #[arg(value_parser = run_name)]
+    #[arg(value_parser = run_name, add = ArgValueCompleter::new(candidates::runs))]
     pub run: String,
     /// KILL at once instead of TERM and a grace period
     #[arg(long)]
@@ -419,7 +422,7 @@ pub struct StopArgs {
 #[derive(Debug, Args)]
 pub struct StacksArgs {
     /// The run: its id, at least 8 characters from its beginning, or at least 4 from its end; its name; or `last` [default: the newest run that goes on]
-    #[arg(value_parser = run_name)]
+    #[arg(value_parser = run_name, add = ArgValueCompleter::new(candidates::runs))]
     pub run: Option<String>,
     /// Every thread, not the main one alone
     #[arg(long)]
@@ -433,7 +436,7 @@ pub struct StacksArgs {
 #[derive(Debug, Args)]
 pub struct ReplayArgs {
     /// The run: its id, at least 8 characters from its beginning, or at least 4 from its end; its name; `last`; or a file: a recording, or what `hvtui import` reads [default: the newest run]
-    #[arg(value_parser = run_name, value_name = "RUN|FILE")]
+    #[arg(value_parser = run_name, value_name = "RUN|FILE", add = ArgValueCompleter::new(candidates::runs_and_files))]
     pub run: Option<String>,
 }
 
@@ -543,29 +546,6 @@ fn with_negative_numbers(command: clap::Command) -> clap::Command {
     command.mut_args(takes).mut_subcommands(with_negative_numbers)
 }
 
-/// A number of ranks, hosts and the like.
-fn number(text: &str) -> Result<u32, String> {
-    text.parse().map_err(|_| "write a whole number, such as 2".to_owned())
-}
-
-fn seconds(text: &str) -> Result<f64, String> {
-    let seconds = moment(text)?;
-    if (0.1..=3600.0).contains(&seconds) { Ok(seconds) } else { Err("give 0.1 to 3600 seconds".to_owned()) }
-}
-
-/// A run that is named: an empty name, as a variable that is not set gives it, is none.
-fn run_name(text: &str) -> Result<String, String> {
-    if text.trim().is_empty() {
-        return Err("the name of the run is empty; `last` is the newest run".to_owned());
-    }
-    Ok(text.to_owned())
-}
-
-fn moment(text: &str) -> Result<f64, String> {
-    let seconds = text.parse::<f64>().ok().filter(|seconds| seconds.is_finite() && *seconds >= 0.0);
-    seconds.ok_or_else(|| "give a number of seconds from 0 on".to_owned())
-}
-
 mod bench;
 mod demo;
 mod doctor;
@@ -578,6 +558,7 @@ mod pick;
 mod report;
 mod runs;
 mod train;
+mod values;
 mod watch;
 
 pub use bench::{AllreduceArgs, BenchCommand, LinkArgs};

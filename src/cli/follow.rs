@@ -127,7 +127,11 @@ async fn stream(
                     _ => Ok(End::Left(ExitCode::SUCCESS)),
                 };
             }
-            screen.own(&format!("{why}: stopping the run"));
+            let code = match &screen.closed {
+                Some(Closed::Failed(_)) => Code::Io.number(),
+                _ => PIPE,
+            };
+            screen.own(&format!("{why}: stopping the run; this command exits with {code}"));
             recorded.session().stop(run, false);
         }
         tokio::select! {

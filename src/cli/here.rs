@@ -1,18 +1,11 @@
-//! What the current folder means for a launch: a relative working directory, the commit, a script that lies here alone.
+//! What the current folder means for a launch: a relative working directory, a script that lies here alone.
 
 use std::path::{Component, Path, PathBuf};
-use std::time::Duration;
 
 use super::errors::Failure;
-use super::launch::named;
 use crate::config::HostConfig;
-use crate::domain::sync::Code;
 use crate::launch::request::LaunchRequest;
-use crate::launcher::{host_names, script};
-use crate::sync::git;
-
-/// How long git may be silent where nothing is copied: the launch does not wait for a large repository.
-const GIT: Duration = Duration::from_millis(100);
+use crate::launcher::{code, script};
 
 /// `.`, `./x` and `../x` count from the current folder; everything else is a path on the hosts.
 pub(super) fn from_here(workdir: &str) -> Result<String, Failure> {
@@ -45,7 +38,7 @@ fn logical_folder() -> std::io::Result<PathBuf> {
 
 /// A script that lies in the current folder, while its ranks start in the home folder of their hosts.
 pub(super) fn lies_here(request: &LaunchRequest, hosts: &[HostConfig]) -> Option<String> {
-    let chosen = chosen(request, hosts);
+    let chosen = code::chosen(&request.place.named(), hosts);
     let begins_at_home = request.workdir.is_none()
         && chosen.iter().all(|host| host.workdir.is_none())
         && chosen.iter().any(|host| !host.is_local());
@@ -60,20 +53,4 @@ pub(super) fn lies_here(request: &LaunchRequest, hosts: &[HostConfig]) -> Option
             here = here.display()
         )
     })
-}
-
-/// The hosts that a launch names, else all.
-fn chosen<'a>(request: &LaunchRequest, hosts: &'a [HostConfig]) -> Vec<&'a HostConfig> {
-    let named = named(&request.place);
-    if named.is_empty() {
-        return hosts.iter().collect();
-    }
-    named.iter().filter_map(|id| host_names::find(id, hosts)).collect()
-}
-
-/// What is known of the code before the hosts are: git's facts of the folder in which it lies, where they are there at once.
-pub(super) fn code_here(request: &LaunchRequest, hosts: &[HostConfig]) -> Option<Code> {
-    let here = std::env::current_dir().ok()?;
-    let folder = script::code_folder(request, &chosen(request, hosts), &here)?;
-    Some(git::code(&folder, GIT)).filter(|code| !code.is_empty())
 }

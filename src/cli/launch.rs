@@ -8,8 +8,9 @@ use std::path::{Path, PathBuf};
 use super::args::{self, RunArgs};
 use super::errors::Failure;
 use super::find::recorded;
-use super::here::{code_here, from_here, lies_here};
+use super::here::{from_here, lies_here};
 use super::paths::Paths;
+use super::unread_input;
 use crate::config::{Address, HostConfig, HostsFile, Recipe, RecipeWhere, SlotCount};
 use crate::domain::ids::HostId;
 use crate::domain::options::{ReachedHost, RunOptions};
@@ -23,6 +24,7 @@ use crate::launch::read::{self, RequestError, Written};
 use crate::launch::request::{LaunchRequest, OnBusy, Patience, PlacementSpec, Since};
 use crate::launch::words::Caret;
 use crate::launch::{folder, host_list, names, pasted_request, srun};
+use crate::launcher::code::CodeFinder;
 use crate::launcher::place::unknown_host;
 use crate::launcher::{host_names, script, trees};
 use crate::record::Reader;
@@ -79,7 +81,8 @@ pub fn asked(
         request.env.insert("HOROVOD_TIMELINE".to_owned(), file.clone());
     }
     if request.options.sync.is_none() {
-        request.code = code_here(&request, &hosts);
+        let finder = CodeFinder { hosts: hosts.clone() };
+        request.code = finder.find(&request.command, request.workdir.as_deref(), &request.place.named());
         let differs = request.since.as_ref().zip(request.code.as_ref());
         let differs = differs.and_then(|(since, code)| trees::differs(since, code, None));
         request.remarks.extend(differs);
@@ -87,10 +90,11 @@ pub fn asked(
         request.remarks.extend(lies_here);
     }
     script::look(&mut request);
+    request.remarks.extend(unread_input::remark());
     let port = args.ssh_port.or_else(|| pasted.as_ref()?.ssh_port);
     add_hosts(&mut hosts, &mut request, pasted.as_ref(), (port, file.path.is_none() && args.again.is_none()));
     if let Some(run) = &args.again
-        && let Some(missing) = named(&request.place).iter().find(|id| host_names::find(id, &hosts).is_none())
+        && let Some(missing) = request.place.named().iter().find(|id| host_names::find(id, &hosts).is_none())
     {
         let file = match &file.path {
             Some(path) => format!("{} does not name", path.display()),
@@ -360,7 +364,7 @@ fn add_hosts(
             hosts.push(reached(host));
         }
     }
-    for id in named(&request.place) {
+    for id in request.place.named() {
         if host_names::find(&id, hosts).is_some() {
             continue;
         }
@@ -387,17 +391,6 @@ fn is_address(text: &str) -> bool {
     names::is_ipv6(text) || text.parse::<IpAddr>().is_ok()
 }
 
-/// The hosts that are named, each once.
-pub(super) fn named(place: &PlacementSpec) -> Vec<HostId> {
-    let mut ids: Vec<HostId> = match place {
-        PlacementSpec::Hosts { hosts, .. } => hosts.iter().map(|(id, _)| id.clone()).collect(),
-        PlacementSpec::Picks(picks) => picks.iter().map(|pick| pick.host.clone()).collect(),
-        PlacementSpec::Count(_) | PlacementSpec::Nodes { .. } | PlacementSpec::Free { .. } => Vec::new(),
-    };
-    ids.dedup();
-    ids
-}
-
 /// A host that is known by its address alone.
 pub(crate) fn reached(host: &ReachedHost) -> HostConfig {
     HostConfig {
@@ -412,7 +405,7 @@ pub(crate) fn reached(host: &ReachedHost) -> HostConfig {
 
 /// What a line says of ssh: of the hosts that are named, of all of them where none is.
 fn set_login(hosts: &mut [HostConfig], place: &PlacementSpec, pasted: Option<&Pasted>, port: Option<u16>) {
-    let named = named(place);
+    let named = place.named();
     for host in hosts.iter_mut().filter(|host| !host.is_local()) {
         if !named.is_empty() && !named.contains(&host.id) {
             continue;

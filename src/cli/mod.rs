@@ -5,10 +5,12 @@
 
 pub mod args;
 mod ask;
+mod candidates;
 mod cast;
 pub mod commands;
 mod complete;
 mod connect;
+mod demo_folder;
 mod descriptors;
 mod disk;
 pub mod errors;
@@ -40,13 +42,13 @@ mod sieve;
 mod signals;
 pub mod table;
 mod ui_settings;
+mod unread_input;
 mod whole_file;
 
 #[cfg(test)]
 mod fixtures;
 
 use std::ffi::OsString;
-use std::io::IsTerminal;
 use std::path::Path;
 use std::process::ExitCode;
 
@@ -61,6 +63,14 @@ use paths::Paths;
 
 /// The whole program: its exit code is the process's.
 pub fn main() -> ExitCode {
+    match commands::completions::answered() {
+        Ok(false) => {}
+        Ok(true) => return ExitCode::SUCCESS,
+        Err(failure) => {
+            errors::print(&failure);
+            return failure.code.into();
+        }
+    }
     let cli = match parse(std::env::args_os()) {
         Ok(cli) => cli,
         Err(error) => return usage(error),
@@ -111,14 +121,28 @@ fn of_one_run(error: clap::Error, words: &[OsString]) -> clap::Error {
     }
 }
 
-/// Leaves commands out of clap's suggestions that are no person's: agent, supervisor and the like. Other programs' words for
-/// `run` mean that.
+/// What a word means that other programs have for a command.
+fn of_other_programs(word: &str) -> Option<&'static [&'static str]> {
+    Some(match word {
+        "launch" | "start" | "exec" | "submit" => &["run"],
+        "ps" | "ls" | "list" | "jobs" | "history" | "squeue" => &["runs"],
+        "kill" | "cancel" | "scancel" | "rm" | "delete" => &["stop", "runs"],
+        "status" | "top" | "htop" | "nvtop" | "nvidia-smi" | "smi" | "gpus" | "sinfo" => &["watch", "runs"],
+        "log" | "tail" | "output" => &["logs"],
+        "check" | "diagnose" | "ping" => &["doctor"],
+        "compare" => &["diff"],
+        "timeline" | "show" | "view" => &["replay", "report"],
+        _ => return None,
+    })
+}
+
+/// Leaves commands out of clap's suggestions that are no person's: agent, supervisor and the like.
 fn suggest_public(error: &mut clap::Error) {
     let kind = ContextKind::SuggestedSubcommand;
     if let Some(ContextValue::String(word)) = error.get(ContextKind::InvalidSubcommand)
-        && matches!(word.as_str(), "launch" | "start" | "exec" | "submit")
+        && let Some(meant) = of_other_programs(word)
     {
-        error.insert(kind, ContextValue::Strings(vec!["run".to_owned()]));
+        error.insert(kind, ContextValue::Strings(meant.iter().map(|&name| name.to_owned()).collect()));
         return;
     }
     let command = Cli::command();
@@ -165,11 +189,10 @@ fn dispatch(cli: &Cli) -> Result<ExitCode, Failure> {
         secrecy::keep_to_itself();
     }
     let Some(command) = &cli.command else {
-        if !std::io::stdout().is_terminal() {
-            return Err(Failure::usage(
-                "standard output is not a terminal, and the UI needs one: use `hvtui watch --once` to see the \
-                 hosts, or `hvtui run` to launch",
-            ));
+        if let Some(why) = commands::ui::no_screen() {
+            return Err(Failure::usage(format!(
+                "{why}, and the UI needs one: use `hvtui watch --once` to see the hosts, or `hvtui run` to launch"
+            )));
         }
         return commands::ui::live(&file()?, &paths()?, cli.readonly);
     };

@@ -155,7 +155,8 @@ impl RunPrinter {
             }
             (Origin::Rank(..), Event::StepSeen { .. }) => self.seen(envelope.at).into_iter().collect(),
             (Origin::Rank(_, Rank(number)) | Origin::Worker(_, _, number), Event::StepDone { timing }) => {
-                self.means.take(*number, timing);
+                let count = self.state().map_or(0, RunState::step_tellers);
+                self.means.take(*number, timing, count);
                 self.stragglers().into_iter().chain(self.timings(envelope.at)).collect()
             }
             (Origin::Rank(_, rank), Event::RankExited { exit })

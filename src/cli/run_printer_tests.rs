@@ -177,6 +177,34 @@ fn a_straggler_is_told_once_and_once_when_it_is_over() {
     assert_eq!(said, [named, "E hvtui: step 70: rank 1 (b:0) is no longer a straggler"]);
 }
 
+/// Hooks see an allreduce as one wait; the least of all ranks' is what moving the bytes took.
+#[test]
+fn the_last_table_parts_the_wait_that_hooks_tell_as_the_lines_do() {
+    let mut story = Story::begun();
+    for step in 1..=60 {
+        for (rank, wait) in [(0, 30_000), (1, 10_000)] {
+            let spans = [(Phase::Backward, 70_000 - wait), (Phase::Wait, wait)];
+            let spans = spans.map(|(phase, dur_us)| PhaseSpan { phase, start_us: 0, dur_us }).to_vec();
+            let (start, dur_us) = (HostTime(0), 70_000);
+            let timing = StepTiming { step, start, dur_us, loss: None, samples: 1, spans, hidden_us: 0 };
+            story.rank(0, rank, Event::StepDone { timing: Arc::new(timing) });
+        }
+    }
+    let outcome = RunOutcome::new(RunEnd::Finished, "done");
+    story.tell(4_000_000, Origin::Run(run()), Event::RunEnded { outcome });
+    let lines = texts(story.printer.end(false, None));
+    let cells = |line: &str| line.split_whitespace().map(str::to_owned).collect::<Vec<_>>();
+    let at = |name: &str| cells(&lines[0]).iter().position(|head| head == name).unwrap() - 1;
+    // each share is two words
+    let share = |line: &str, name: &str| {
+        let words = cells(line);
+        let step = words.iter().position(|word| word == "ms").unwrap();
+        words[step + 1 + 2 * (at(name) - at("data"))].clone()
+    };
+    assert_eq!(["wait", "transfer"].map(|name| share(&lines[1], name)), ["29", "14"], "{lines:#?}");
+    assert_eq!(["wait", "transfer"].map(|name| share(&lines[2], name)), ["0", "14"], "{lines:#?}");
+}
+
 #[test]
 fn the_last_table_tells_speed_and_what_was_hidden() {
     let table_in = |told: u32, width: Option<usize>| {

@@ -8,6 +8,7 @@ use crate::domain::step_totals::StepTotals;
 use crate::domain::text::sanitize;
 use crate::domain::timing::{Phase, StepTiming};
 use crate::domain::trainers::Trainer;
+use crate::domain::transfer::LeastWait;
 use crate::domain::units::{counted, duration_us, middle_cut, rate};
 use crate::domain::world::{RankState, RunState};
 
@@ -34,9 +35,16 @@ impl Mean {
         }
     }
 
+    /// So much of the wait of one of the steps moved bytes.
+    fn part(&mut self, least: u64) {
+        let moved = least.min(self.phases[Phase::Wait.index()]);
+        self.phases[Phase::Wait.index()] -= moved;
+        self.phases[Phase::Transfer.index()] += moved;
+    }
+
     /// Of a rank's last steps.
     fn of_rank(rank: &RankState) -> Self {
-        let mut mean = Self { rate: rank.samples_per_second(), ..Self::default() };
+        let mut mean = Self::default();
         rank.recent_steps(TIMING_STEPS).for_each(|step| mean.add(step));
         mean
     }
@@ -44,15 +52,16 @@ impl Mean {
     /// Of all ranks' last steps.
     pub(super) fn of_run(run: &RunState) -> Self {
         let mut all = Self::default();
+        let mut longest_us = 0;
         for mean in run.trainers().map(|one| Self::of_rank(one.state)) {
             all.totals += mean.totals;
             all.phased_us += mean.phased_us;
-            all.rate = mean.rate.map(|rate| rate + all.rate.unwrap_or(0.0)).or(all.rate);
+            longest_us = mean.totals.step_us.max(longest_us);
             for (sum, phase) in all.phases.iter_mut().zip(mean.phases) {
                 *sum += phase;
             }
         }
-        all
+        Self { rate: rate_over(&all.totals, longest_us), ..all }
     }
 
     /// Percent of the step that each phase takes, in the order of [`Phase::ALL`]; what no phase tells is [`Phase::Other`].
@@ -100,6 +109,11 @@ impl Mean {
     }
 }
 
+/// Samples a second, where the one whose steps took the longest took so long: the others waited for it outside of their steps.
+fn rate_over(totals: &StepTotals, longest_us: u64) -> Option<f64> {
+    (totals.samples > 0 && longest_us > 0).then(|| totals.samples as f64 * 1e6 / longest_us as f64)
+}
+
 /// A column of the last table.
 struct Column {
     head: &'static str,
@@ -119,11 +133,17 @@ impl Column {
 
 /// What the steps of each that trains were like, from the first one that was heard of.
 #[derive(Debug, Default)]
-pub(super) struct Means(BTreeMap<u32, Steps>);
+pub(super) struct Means {
+    steps: BTreeMap<u32, Steps>,
+    /// What of the wait that hooks tell was transfer is known when all have told the step.
+    least_wait: LeastWait,
+}
 
 /// The first step warms up, and is left out where there are others.
 #[derive(Debug, Default)]
 struct Steps {
+    /// The number of the first one.
+    first_step: u64,
     first: Mean,
     others: Mean,
 }
@@ -133,17 +153,26 @@ impl Steps {
         self.first.totals.steps + self.others.totals.steps
     }
 
+    fn of(&mut self, step: u64) -> &mut Mean {
+        if step == self.first_step { &mut self.first } else { &mut self.others }
+    }
+
     fn mean(&self) -> Mean {
-        let mean = if self.others.totals.steps > 0 { self.others } else { self.first };
-        Mean { rate: mean.totals.samples_per_second(), ..mean }
+        if self.others.totals.steps > 0 { self.others } else { self.first }
     }
 }
 
 impl Means {
-    /// A step of one that trains.
-    pub(super) fn take(&mut self, number: u32, step: &StepTiming) {
-        let steps = self.0.entry(number).or_default();
-        if steps.first.totals.steps == 0 { &mut steps.first } else { &mut steps.others }.add(step);
+    /// A step of one of `count` that train.
+    pub(super) fn take(&mut self, number: u32, step: &StepTiming, count: usize) {
+        let steps = self.steps.entry(number).or_default();
+        if steps.first.totals.steps == 0 {
+            steps.first_step = step.step;
+        }
+        steps.of(step.step).add(step);
+        if let Some(least) = self.least_wait.step(count, step) {
+            self.steps.values_mut().for_each(|steps| steps.of(step.step).part(least));
+        }
     }
 
     /// One row a rank: how long its steps took on the average, where the time went, and how much of the allreduce was hidden, where
@@ -153,8 +182,12 @@ impl Means {
             return Vec::new();
         }
         let none = Steps::default();
-        let of = |one: &Trainer<'_>| self.0.get(&one.number.0).unwrap_or(&none);
-        let ranks: Vec<_> = run.trainers().map(|one| (of(&one).mean(), one)).collect();
+        let of = |one: &Trainer<'_>| self.steps.get(&one.number.0).unwrap_or(&none);
+        let mut ranks: Vec<_> = run.trainers().map(|one| (of(&one).mean(), one)).collect();
+        let longest_us = ranks.iter().map(|(mean, _)| mean.totals.step_us).max().unwrap_or(0);
+        for (mean, _) in &mut ranks {
+            mean.rate = rate_over(&mean.totals, longest_us);
+        }
         let column = |head, least, of: &dyn Fn(&(Mean, Trainer<'_>)) -> String| Column {
             head,
             least,

@@ -7,7 +7,7 @@ use toml::{Spanned, Value};
 use super::error::Problem;
 use super::file::{RunsTable, Text};
 use crate::domain::retention::Retention;
-use crate::domain::units::{parse_bytes, parse_duration};
+use crate::domain::units::{parse_age, parse_bytes};
 
 /// What the table asks for; what is wrong with it goes to `fault`.
 pub(super) fn of(table: &RunsTable, fault: &mut dyn FnMut(Problem)) -> Retention {
@@ -28,7 +28,7 @@ pub(super) fn recording(table: &RunsTable, fault: &mut dyn FnMut(Problem)) -> Op
 }
 
 fn older_than(text: &Text) -> Result<Duration, Problem> {
-    parse_duration(text.get_ref()).ok_or_else(|| {
+    parse_age(text.get_ref()).ok_or_else(|| {
         let title = format!("older_than `{}` is not a length of time", text.get_ref());
         Problem::new(text.span(), title, "write after how long `hvtui runs prune` deletes, such as \"30d\"")
     })

@@ -14,14 +14,14 @@ const MOST_OPEN: usize = 8192;
 
 /// The least wait of each step until all have reported it.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
-pub(super) struct LeastWait {
+pub(crate) struct LeastWait {
     /// By step: how many have reported it, and the least of what they waited, microseconds.
     open: BTreeMap<u64, (usize, u64)>,
 }
 
 impl LeastWait {
     /// Takes in a step of one of `count`; gives the least wait when all have reported it.
-    pub(super) fn step(&mut self, count: usize, timing: &StepTiming) -> Option<u64> {
+    pub(crate) fn step(&mut self, count: usize, timing: &StepTiming) -> Option<u64> {
         let totals = timing.phase_totals();
         if count < 2 || totals[Phase::Transfer.index()] > 0 {
             return None;

@@ -92,6 +92,12 @@ pub fn parse_duration(text: &str) -> Option<Duration> {
     (seconds < 3.2e9).then(|| Duration::from_secs_f64(seconds))
 }
 
+/// The same for an age, whose unit must be written: of `30` alone people mean days.
+pub fn parse_age(text: &str) -> Option<Duration> {
+    let age = parse_duration(text)?;
+    (age.is_zero() || text.ends_with(|c: char| c.is_ascii_alphabetic())).then_some(age)
+}
+
 /// A length of time: `0.4 ms`, `61 ms`, `1.2 s`, `02:14`, `3h05`, `2d 4h`.
 pub fn duration_us(micros: u64) -> String {
     let seconds = micros / 1_000_000;
@@ -199,6 +205,7 @@ mod tests {
 
     #[test]
     fn lengths_of_time_are_read_as_people_write_them() {
+        assert_eq!(["30", "30d", "0"].map(|text| parse_age(text).is_some()), [false, true, true]);
         let read = ["90", "90s", "30m", "1.5h", "2 d", "0", "0.25s", "20 ms"].map(parse_duration);
         let millis = [90_000, 90_000, 1_800_000, 5_400_000, 172_800_000, 0, 250, 20];
         assert_eq!(read, millis.map(|ms| Some(Duration::from_millis(ms))));

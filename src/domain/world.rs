@@ -428,13 +428,18 @@ impl RunState {
         }
     }
 
+    /// How many tell each step.
+    pub fn step_tellers(&self) -> usize {
+        if self.has_workers { self.trainers().count() } else { self.ranks.len() }
+    }
+
     /// Takes what one that trains has told into the search for stragglers.
     fn judge(&mut self, number: Rank, event: &Event) {
         match event {
             Event::StepDone { timing } => {
                 // it goes on
                 self.collected = Collected::default();
-                let count = if self.has_workers { self.trainers().count() } else { self.ranks.len() };
+                let count = self.step_tellers();
                 self.stragglers.step(count, number, timing);
                 let late = self.stragglers.now().is_some();
                 self.history.step(self.last_at, (number, count), timing, late);

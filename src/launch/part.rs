@@ -4,6 +4,7 @@
 use super::container::ContainerFault;
 use super::read::RequestError;
 use super::request::GPU_MASK;
+use crate::domain::units::counted;
 
 /// A part of what is written about a launch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -69,7 +70,7 @@ impl RequestError {
             Self::NoRanks => "0 ranks start nothing: give a number from 1 on".to_owned(),
             Self::BadCount(text) => format!("`{text}` is no number of ranks"),
             Self::MoreThanPicked { np, picks, .. } => {
-                format!("{np} ranks on {picks} picked slots: pick {np}, or give a lower number")
+                format!("{np} ranks on {}: pick {np}, or give a lower number", counted(*picks, "picked slot"))
             }
             Self::BadHost { entry, fault, .. } => {
                 format!("`{entry}` {fault}; write -H gpu-a:2,gpu-b:2")

@@ -15,13 +15,14 @@ pub(super) fn len(line: &str) -> usize {
     }
 }
 
-/// The bytes of the `> ` before a line that goes on with the one before. One word that is named as a log may be is
-/// the file of a redirection.
+/// The bytes of the `> ` before a line that goes on with the one before. One word that is named as what programs
+/// print into is the file of a redirection.
 pub(super) fn continued(line: &str) -> usize {
     let line = line.split(['\n', '\r']).next().unwrap_or_default();
     let Some(rest) = line.strip_prefix("> ") else { return 0 };
     let first = rest.split_whitespace().next().unwrap_or_default();
-    let is_log = [".log", ".txt", ".out", ".err", "/dev/null"].iter().any(|end| first.ends_with(end));
+    let written = [".log", ".txt", ".out", ".err", ".json", ".jsonl", ".csv", ".tsv", "/dev/null"];
+    let is_log = written.iter().any(|end| first.ends_with(end));
     if is_log { 0 } else { line.len() - rest.len() }
 }
 
@@ -136,7 +137,8 @@ mod tests {
     fn a_line_that_goes_on_has_a_prompt_of_its_own() {
         assert_eq!(continued("> --lr 1"), 2);
         assert_eq!(continued("> ddp.py --lr 1"), 2);
-        for line in ["  > --lr 1", "--lr 1", "> train.log 2>&1", "> /dev/null", ">> x", ">"] {
+        for line in ["  > --lr 1", "--lr 1", "> train.log 2>&1", "> /dev/null", "> results.json", ">> x", ">"]
+        {
             assert_eq!(continued(line), 0, "{line}");
         }
     }

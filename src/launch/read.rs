@@ -14,6 +14,7 @@ use crate::domain::options::{GpuView, PythonHooks};
 use crate::domain::redaction::MASK;
 use crate::domain::run::JobKind;
 use crate::domain::sync::SyncPlan;
+use crate::domain::units::counted;
 
 /// The variable that says here what `--python-hooks` says.
 const PYTHON_HOOKS: &str = "HVTUI_PYTHON_HOOKS";
@@ -111,7 +112,7 @@ pub enum RequestError {
         slot: String,
     },
     /// More ranks than picked slots.
-    #[error("-np {np} with {picks} picked slots: pick {np}, or lower -np")]
+    #[error("-np {np} with {}: pick {np}, or lower -np", counted(*picks, "picked slot"))]
     MoreThanPicked {
         /// Ranks asked for.
         np: u32,

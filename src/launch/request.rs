@@ -241,6 +241,19 @@ pub enum PlacementSpec {
     Picks(Vec<Pick>),
 }
 
+impl PlacementSpec {
+    /// The hosts that it names, each once.
+    pub fn named(&self) -> Vec<HostId> {
+        let mut ids: Vec<HostId> = match self {
+            Self::Hosts { hosts, .. } => hosts.iter().map(|(id, _)| id.clone()).collect(),
+            Self::Picks(picks) => picks.iter().map(|pick| pick.host.clone()).collect(),
+            Self::Count(_) | Self::Nodes { .. } | Self::Free { .. } => Vec::new(),
+        };
+        ids.dedup();
+        ids
+    }
+}
+
 /// One picked slot.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Pick {

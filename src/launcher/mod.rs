@@ -2,6 +2,7 @@
 
 pub mod alerts;
 pub mod checkup;
+pub mod code;
 pub mod free;
 pub mod gist;
 pub mod host_names;

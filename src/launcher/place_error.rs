@@ -1,6 +1,7 @@
 //! Why the hosts can't take a launch, in words. Pure.
 
 use crate::domain::ids::HostId;
+use crate::domain::units::counted;
 
 /// A launch that the hosts can't take.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -12,7 +13,7 @@ pub enum PlaceError {
     #[error("no command to run")]
     NoCommand,
     /// More ranks than free slots.
-    #[error("-np {np}{} on {free} free slots ({have})", each_words(*each))]
+    #[error("-np {np}{} on {} ({have})", each_words(*each), counted(*free, "free slot"))]
     TooFew {
         /// Ranks asked for.
         np: u32,

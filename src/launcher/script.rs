@@ -4,11 +4,11 @@
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
-use crate::config::HostConfig;
 use crate::domain::run::JobKind;
 use crate::launch::request::{LaunchRequest, PlacementSpec};
 use crate::launch::suspect::{self, StartedBy};
 use crate::launch::{name, pasted_request};
+use crate::launcher::code;
 
 /// The most of a script that is looked at.
 const SCRIPT: u64 = 256 * 1024;
@@ -30,37 +30,10 @@ pub fn text_of(command: &[String], folders: &[PathBuf]) -> Option<String> {
     Some(String::from_utf8_lossy(&text).into_owned())
 }
 
-/// The folder of this machine that holds the code of a launch to `hosts`, as far as its paths tell: that of the script, the
-/// folder in which ranks start, and where all of them are on this machine `cwd`. Other hosts begin in the user's home
-/// folder: nothing of theirs is known here.
-pub fn code_folder(request: &LaunchRequest, hosts: &[&HostConfig], cwd: &Path) -> Option<PathBuf> {
-    let shared = || {
-        let first = hosts.first()?.workdir.as_deref()?;
-        hosts.iter().all(|host| host.workdir.as_deref() == Some(first)).then_some(first)
-    };
-    let is_here = !hosts.is_empty() && hosts.iter().all(|host| host.is_local());
-    let folder = match request.workdir.as_deref().or_else(shared) {
-        Some(folder) => Some(if is_here { cwd.join(here(folder)?) } else { here(folder)? }),
-        None => is_here.then(|| cwd.to_owned()),
-    };
-    let folder = folder.filter(|folder| folder.is_absolute());
-    let Some(script) = path_of(&request.command) else { return folder };
-    let script = folder.map_or_else(|| script.to_owned(), |folder| folder.join(script));
-    script.is_absolute().then(|| script.parent().map(Path::to_owned)).flatten()
-}
-
-/// `~` is the user's home folder.
-fn here(folder: &str) -> Option<PathBuf> {
-    match folder.strip_prefix('~') {
-        Some(rest) => std::env::home_dir().map(|home| home.join(rest.trim_start_matches('/'))),
-        None => Some(PathBuf::from(folder)),
-    }
-}
-
 /// Where on this machine the files of a launch are: the folder that is copied, and the one of that name in which its ranks start.
 fn folders(request: &LaunchRequest) -> Vec<PathBuf> {
     let copied = request.options.sync.as_ref().map(|plan| plan.dir.as_str());
-    copied.into_iter().chain(request.workdir.as_deref()).filter_map(here).collect()
+    copied.into_iter().chain(request.workdir.as_deref()).filter_map(code::here).collect()
 }
 
 /// Looks at a launch's script: says where its framework and the kind do not fit, and spells the argument with the local
@@ -93,7 +66,6 @@ pub fn look(request: &mut LaunchRequest) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::config::Address;
     use crate::domain::options::LocalRankArg;
 
     #[test]
@@ -111,27 +83,6 @@ mod tests {
         look(&mut request);
         assert!(request.remarks[0].contains("`--kind horovod` is meant"), "{:?}", request.remarks);
         assert_eq!(request.options.local_rank_arg.unwrap().option, "--local-rank");
-    }
-
-    #[test]
-    fn the_code_is_where_the_script_lies_or_the_ranks_start() {
-        let local = HostConfig::this_machine();
-        let remote = HostConfig { address: Address::Ssh("gpu-a".to_owned()), ..HostConfig::this_machine() };
-        let set = HostConfig { workdir: Some("/data/proj".to_owned()), ..remote.clone() };
-        let folder = |hosts: &[&HostConfig], workdir: Option<&str>, command: &str| {
-            let words = command.split(' ').map(str::to_owned).collect();
-            let request = LaunchRequest { workdir: workdir.map(str::to_owned), ..LaunchRequest::of(words) };
-            let folder = code_folder(&request, hosts, Path::new("/here"));
-            folder.map(|folder| folder.display().to_string())
-        };
-        let some = |text: &str| Some(text.to_owned());
-        assert_eq!(folder(&[&local], None, "python t.py"), some("/here"));
-        assert_eq!(folder(&[&local], Some("w"), "python sub/t.py"), some("/here/w/sub"));
-        assert_eq!(folder(&[&remote], None, "python t.py"), None, "they begin at home there");
-        assert_eq!(folder(&[&local, &remote], None, "python /p/t.py"), some("/p"));
-        assert_eq!(folder(&[&remote], Some("/w"), "python t.py"), some("/w"));
-        assert_eq!(folder(&[&set, &set], None, "./train"), some("/data/proj"));
-        assert_eq!(folder(&[&set, &remote], None, "./train"), None);
     }
 
     #[test]

@@ -16,6 +16,7 @@ use std::time::Duration;
 use tokio::time::{self, Interval, MissedTickBehavior};
 
 use self::looking::Looks;
+use super::code::CodeFinder;
 use super::machine::{Action, RunMachine};
 use super::plan;
 use super::readiness::ClusterView;
@@ -172,6 +173,11 @@ impl Session {
     /// The hosts, in file order.
     pub fn hosts(&self) -> &[HostConfig] {
         &self.hosts
+    }
+
+    /// What finds the code of launches to them.
+    pub fn code_finder(&self) -> CodeFinder {
+        CodeFinder { hosts: self.hosts.clone() }
     }
 
     /// What is known of the hosts.

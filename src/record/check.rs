@@ -125,13 +125,14 @@ struct Gathered {
 /// What is said of a recording in which there is nothing, and what helps.
 pub fn nothing(first: &Path) -> String {
     format!(
-        "empty; its client was killed before the first event: `hvtui runs prune` deletes it by its age, or delete {}",
+        "empty; no event could be written (a full disk), or its client was killed before the first one: `hvtui runs prune` deletes it \
+         by its age, or delete {}",
         first.display()
     )
 }
 
 impl Check {
-    /// Whether nothing is recorded in it: its client was killed before the first events were written.
+    /// Whether nothing is recorded in it: the disk was full, or its client was killed before the first events were written.
     pub fn is_empty(&self) -> bool {
         self.files.iter().all(FileCheck::is_empty)
     }

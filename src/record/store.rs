@@ -74,6 +74,13 @@ impl Store {
         Ok(listing)
     }
 
+    /// The newest recordings that can be read, at most so many are looked at; newest first.
+    pub fn newest(&self, most: usize) -> Vec<RunSummary> {
+        let ids = self.ids().unwrap_or_default();
+        let summaries = ids.iter().take(most).filter_map(|run| reader::summarize(&self.path_of(run)).ok());
+        summaries.map(run_summary).collect()
+    }
+
     fn unreadable(&self, run: RunId, path: PathBuf, error: &Error) -> Unreadable {
         // one that has a chunk is damaged, and not read to its end for a list
         let may_be = match error {
@@ -193,10 +200,12 @@ impl Store {
             return Ok(self.path_of(newest));
         }
         let path = Path::new(text);
-        if path.is_file() {
+        // runs are called after their scripts, which may lie in the current folder
+        let may_be_name = !text.contains('/') && !is_of_data(path);
+        if path.is_file() && !(may_be_name && self.list()?.runs.iter().any(|run| run.spec.name == text)) {
             return Ok(path.to_owned());
         }
-        if path.exists() && !path.is_dir() {
+        if path.exists() && !path.is_dir() && !path.is_file() {
             // a pipe, a device: it can't be read from its end
             return Err(Error::NotARecording(path.to_owned()));
         }
@@ -259,6 +268,12 @@ impl Store {
         ids.sort_unstable_by(|a, b| b.cmp(a));
         Ok(ids)
     }
+}
+
+/// Whether its name is that of a recording or a trace.
+fn is_of_data(path: &Path) -> bool {
+    let end = path.extension().and_then(|end| end.to_str());
+    end.is_some_and(|end| matches!(end, "mcap" | "json" | "jsonl" | "gz"))
 }
 
 /// Removes a file or folder; the error names it.

@@ -69,6 +69,17 @@ pub enum SuperviseError {
         /// What is wrong and the remedy.
         detail: String,
     },
+    /// The folder of all runs can't be made.
+    #[error(
+        "create {path}: {text}: runs keep their logs there; XDG_STATE_HOME, set for logins to that host, names another folder",
+        path = path.display(), text = os_text(source)
+    )]
+    StateFolder {
+        /// The folder.
+        path: PathBuf,
+        /// The system's answer.
+        source: io::Error,
+    },
     /// A system call failed.
     #[error("{doing} {path}: {text}", path = path.display(), text = os_text(source))]
     Io {
@@ -121,10 +132,12 @@ impl SuperviseError {
         match self {
             Self::Lease(lease::LeaseError::Busy(_)) => RefusalClass::Busy,
             Self::HostName(_) | Self::Unsafe { .. } | Self::Lease(_) => RefusalClass::Permission,
-            Self::Io { source, .. } if source.kind() == io::ErrorKind::PermissionDenied => {
+            Self::Io { source, .. } | Self::StateFolder { source, .. }
+                if source.kind() == io::ErrorKind::PermissionDenied =>
+            {
                 RefusalClass::Permission
             }
-            Self::Io { .. } => RefusalClass::Io,
+            Self::Io { .. } | Self::StateFolder { .. } => RefusalClass::Io,
             Self::Rendezvous(_) | Self::OtherVersion { .. } => RefusalClass::Unavailable,
             Self::Program(_) => RefusalClass::Command,
             Self::Damaged { .. } | Self::NotStarted(_) => RefusalClass::Fault,

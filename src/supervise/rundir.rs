@@ -37,11 +37,11 @@ impl RunDir {
     /// Makes the directory where it is not there yet, and opens it.
     pub fn create(state_dir: &Path, run: &RunId, host: &HostId) -> Result<Self, SuperviseError> {
         let key = host_key(host)?;
-        std::fs::create_dir_all(state_dir.parent().unwrap_or(state_dir))
-            .map_err(|e| SuperviseError::io("create", state_dir, e))?;
+        let failed = |source| SuperviseError::StateFolder { path: state_dir.to_owned(), source };
+        std::fs::create_dir_all(state_dir.parent().unwrap_or(state_dir)).map_err(failed)?;
         match rustix::fs::mkdir(state_dir, Mode::RWXU) {
             Ok(()) | Err(Errno::EXIST) => {}
-            Err(e) => return Err(SuperviseError::io("create", state_dir, e)),
+            Err(error) => return Err(failed(error.into())),
         }
         let mut dir = Self::open(state_dir)?;
         for name in [SPOOL, run.as_str(), &key] {

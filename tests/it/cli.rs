@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
 
-use crate::common::in_time::{OutputInTime, StatusInTime};
+use crate::common::in_time::OutputInTime;
 
 struct Ran {
     code: i32,
@@ -112,13 +112,70 @@ fn completions_for_each_shell() {
     for shell in ["bash", "zsh", "fish", "elvish", "powershell"] {
         let ran = hvtui(&["completions", shell]);
         assert_eq!(ran.code, 0, "{}", ran.err);
-        assert!(ran.out.contains("hvtui") && ran.out.contains("network-interface"), "{shell}");
+        assert!(ran.out.contains("hvtui") && ran.out.contains("HVTUI_COMPLETE"), "{shell}");
     }
-    insta::assert_snapshot!("completions_bash", hvtui(&["completions", "bash"]).out);
+}
+
+/// What a real shell offers for a line in `home`, as it would be shown; `None` where there is no such shell.
+fn offered(home: &Path, shell: &str, line: &str) -> Option<String> {
+    let words: Vec<&str> = line.split(' ').collect();
+    let script = match shell {
+        "bash" => format!(
+            "source <(hvtui completions bash)
+             COMP_WORDS=({}) COMP_CWORD={} COMP_TYPE=9
+             _clap_complete_hvtui hvtui \"${{COMP_WORDS[COMP_CWORD]}}\" x
+             printf '%s\n' \"${{COMPREPLY[@]}}\"",
+            words.iter().map(|word| format!("'{word}'")).collect::<Vec<_>>().join(" "),
+            words.len() - 1
+        ),
+        _ => format!("hvtui completions fish | source; complete -C '{line}'"),
+    };
+    let path = Path::new(env!("CARGO_BIN_EXE_hvtui")).parent().unwrap();
+    let mut command = Command::new(shell);
+    command.args(["-c", &script]).current_dir(home).env_clear().env("HOME", home).stdin(Stdio::null());
+    command.env("PATH", format!("{}:/usr/bin:/bin", path.display()));
+    match command.output_in_time() {
+        Ok(ran) => {
+            assert!(ran.status.success(), "{shell}, {line}: {ran:?}");
+            Some(String::from_utf8(ran.stdout).unwrap())
+        }
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => None,
+        Err(error) => panic!("{shell}: {error}"),
+    }
+}
+
+#[test]
+fn a_shell_offers_hosts_recipes_runs_checks_and_files() {
     let dir = tempfile::tempdir().unwrap();
-    std::fs::write(dir.path().join("hvtui.bash"), hvtui(&["completions", "bash"]).out).unwrap();
-    let checked = Command::new("bash").arg("-n").arg(dir.path().join("hvtui.bash")).status_in_time();
-    assert!(checked.unwrap().success(), "bash reads it");
+    let home = dir.path();
+    let hosts = "[[host]]\nname = \"gpu-a\"\naddress = \"local\"\nslots = 2\n
+                 [[host]]\nname = \"gpu-b\"\naddress = \"192.0.2.1\"\n
+                 [[recipe]]\nname = \"digits\"\ncommand = \"hvtui train digits\"\nnp = 2\n";
+    std::fs::write(home.join("hosts.toml"), hosts).unwrap();
+    std::fs::write(home.join("train.py"), "").unwrap();
+    let ran = hvtui_in(home, &["run", "-H", "gpu-a:1", "--name", "sweep-7", "--", "true"]);
+    assert_eq!(ran.code, 0, "{}", ran.err);
+    let shells: Vec<&str> =
+        ["bash", "fish"].into_iter().filter(|shell| offered(home, shell, "hvtui ").is_some()).collect();
+    assert!(shells.contains(&"bash"));
+    for shell in shells {
+        let offered = |line: &str| -> Vec<String> {
+            let text = offered(home, shell, line).unwrap();
+            let words = text.lines().filter_map(|line| line.split('\t').next());
+            let words = words.map(|word| word.trim().to_owned());
+            words.filter(|word| !word.is_empty() && !word.starts_with('-')).collect()
+        };
+        assert_eq!(offered("hvtui run -H gpu"), ["gpu-a", "gpu-b"], "{shell}");
+        assert_eq!(offered("hvtui run -H gpu-a,"), ["gpu-a,gpu-b"], "{shell}: each once");
+        assert_eq!(offered("hvtui run --recipe d"), ["digits"], "{shell}");
+        assert_eq!(offered("hvtui logs "), ["last", "sweep-7"], "{shell}");
+        assert_eq!(offered("hvtui report sw"), ["sweep-7"], "{shell}");
+        assert_eq!(offered("hvtui doctor --only shm,dri"), ["shm,driver"], "{shell}");
+        assert_eq!(offered("hvtui run -- python3 tr"), ["train.py"], "{shell}");
+        assert_eq!(offered("hvtui runs pr"), ["prune"], "{shell}");
+        // a hosts file that can't be read offers nothing, and says nothing into the line
+        assert_eq!(offered("hvtui --hosts absent.toml run -H gpu").len(), 0, "{shell}");
+    }
 }
 
 #[test]

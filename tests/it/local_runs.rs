@@ -708,6 +708,31 @@ fn a_run_that_is_stopped_exits_130_whoever_stops_it() {
     }
 }
 
+/// A launch of the form records the commit of its code as one of the command line does.
+#[test]
+fn a_launch_of_the_form_records_the_commit_of_its_code() {
+    let person = Person::new(1);
+    for args in [&["init", "-q"][..], &["add", "hosts.toml"], &["commit", "-qm", "one"]] {
+        let mut git = Command::new("git");
+        git.arg("-C").arg(person.home()).args(["-c", "user.name=a", "-c", "user.email=a@b"]).args(args);
+        assert!(git.output_in_time().unwrap().status.success(), "{args:?}");
+    }
+    let mut ui = Command::new(env!("CARGO_BIN_EXE_hvtui"));
+    ui.current_dir(person.home()).env("HOME", person.home());
+    let Some(ui) = Terminal::start(&ui, 80, 24) else { return };
+    ui.wait("the hosts", |screen| screen.contains("here") && screen.contains("4 Doctor"));
+    ui.press(&["l"]);
+    ui.wait("the form", |screen| screen.contains("command"));
+    ui.type_in("echo said");
+    ui.wait("its plan", |screen| screen.contains("enter starts"));
+    ui.press(&["Enter"]);
+    ui.wait("its end", |screen| screen.contains("finished"));
+    ui.press(&["q"]);
+    ui.assert_restored(0);
+    let run = person.recorded();
+    assert!(run["spec"]["code"]["commit"].as_str().is_some_and(|commit| commit.len() == 40), "{run}");
+}
+
 /// Where a kernel before 5.3 has no pidfd (38: ENOSYS) and where a sandbox forbids it (1: EPERM).
 #[test]
 fn a_run_ends_also_where_there_is_no_pidfd() {

@@ -3,16 +3,19 @@
 use std::path::PathBuf;
 
 use clap::Args;
+use clap_complete::engine::ArgValueCompleter;
+
+use crate::cli::candidates;
 
 /// `doctor`.
 #[derive(Debug, Args)]
 #[expect(clippy::struct_excessive_bools, reason = "each is a flag of its own")]
 pub struct DoctorArgs {
     /// Only these hosts; may be given several times
-    #[arg(long = "host", short = 'H', value_name = "HOST")]
+    #[arg(long = "host", short = 'H', value_name = "HOST", add = ArgValueCompleter::new(candidates::hosts))]
     pub only_hosts: Vec<String>,
     /// Only these checks, by name, with commas between them
-    #[arg(long, value_name = "CHECK", value_delimiter = ',')]
+    #[arg(long, value_name = "CHECK", add = ArgValueCompleter::new(candidates::checks), value_delimiter = ',')]
     pub only: Vec<String>,
     /// Compare this file or folder of the hosts, code or data, too; may be given several times
     #[arg(long, value_name = "PATH")]
@@ -44,7 +47,7 @@ pub struct DoctorArgs {
 #[derive(Debug, Args)]
 pub struct SmokeArgs {
     /// Only these hosts; may be given several times
-    #[arg(long = "host", short = 'H', value_name = "HOST")]
+    #[arg(long = "host", short = 'H', value_name = "HOST", add = ArgValueCompleter::new(candidates::hosts))]
     pub only_hosts: Vec<String>,
     /// Only these steps, by name, with commas between them: doctor, link, tcp, shm, nccl, train, container, mpirun
     #[arg(long, value_name = "STEP", value_delimiter = ',')]

@@ -5,15 +5,17 @@ use std::path::PathBuf;
 
 use clap::Args;
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
+use clap_complete::engine::ArgValueCompleter;
 
 use super::moment;
+use crate::cli::candidates;
 use crate::record::export::{FORMATS, Format, StepRange};
 
 /// `export`.
 #[derive(Debug, Args)]
 pub struct ExportArgs {
     /// The run: its id, at least 8 characters from its beginning, or at least 4 from its end; its name; `last`; or a file: a recording, or what `hvtui import` reads
-    #[arg(default_value = "last", value_parser = super::run_name)]
+    #[arg(default_value = "last", value_parser = super::run_name, add = ArgValueCompleter::new(candidates::runs_and_files))]
     pub run: String,
     /// The format
     #[arg(long, value_parser = formats())]

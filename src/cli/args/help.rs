@@ -287,8 +287,12 @@ Example:
   hvtui config template > hosts.toml";
 
 pub(super) const COMPLETIONS: &str = "\
-Example:
-  hvtui completions bash > ~/.local/share/bash-completion/completions/hvtui";
+The shell asks hvtui itself then: for hosts, recipes, runs, checks and files.
+
+Examples:
+  hvtui completions bash > ~/.local/share/bash-completion/completions/hvtui
+  hvtui completions fish > ~/.config/fish/completions/hvtui.fish
+  hvtui completions zsh > ~/.zfunc/_hvtui     (with fpath+=~/.zfunc before compinit)";
 
 pub(super) const MAN: &str = "\
 Example:

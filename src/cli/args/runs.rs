@@ -4,10 +4,12 @@ use std::time::Duration;
 
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use clap::{Args, Subcommand};
+use clap_complete::engine::ArgValueCompleter;
 
 use super::{help, moment};
+use crate::cli::candidates;
 use crate::domain::run_list::{RunFilter, RunOrder};
-use crate::domain::units::{parse_bytes, parse_duration};
+use crate::domain::units::{parse_age, parse_bytes};
 
 /// `runs`.
 #[derive(Debug, Args)]
@@ -55,7 +57,7 @@ pub enum RunsCommand {
 #[derive(Debug, Args)]
 pub struct MarkArgs {
     /// The run: its id, at least 8 characters from its beginning, or at least 4 from its end; its name; or `last`
-    #[arg(value_parser = super::run_name)]
+    #[arg(value_parser = super::run_name, add = ArgValueCompleter::new(candidates::runs))]
     pub run: String,
     /// What the mark says; without it the marks are listed
     #[arg(value_parser = note)]
@@ -86,7 +88,7 @@ fn note(text: &str) -> Result<String, String> {
 #[derive(Debug, Args)]
 pub struct CheckRunsArgs {
     /// Runs by id, part of it, name or `last`, or files [default: all recordings]
-    #[arg(value_name = "RUN", value_parser = super::run_name)]
+    #[arg(value_name = "RUN", value_parser = super::run_name, add = ArgValueCompleter::new(candidates::runs))]
     pub runs: Vec<String>,
     /// Close what was not closed or is cut, and leave out what is damaged; the damaged file is kept as run.mcap.damaged
     #[arg(long)]
@@ -124,7 +126,7 @@ pub struct PruneArgs {
 }
 
 fn age(text: &str) -> Result<Duration, String> {
-    parse_duration(text).ok_or_else(|| "not a length of time: write 30d, 12h or 90m".to_owned())
+    parse_age(text).ok_or_else(|| "not a length of time with its unit: write 30d, 12h or 90m".to_owned())
 }
 
 fn size(text: &str) -> Result<u64, String> {

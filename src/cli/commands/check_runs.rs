@@ -305,7 +305,10 @@ fn words(state: &FileState) -> String {
         FileState::Written => "being recorded".to_owned(),
         FileState::NotClosed => "not closed; no event is missing".to_owned(),
         FileState::BadIndex => "index damaged; no event is missing".to_owned(),
-        FileState::Empty => "empty; its client was killed before the first event".to_owned(),
+        FileState::Empty => {
+            "empty; no event could be written (a full disk), or its client was killed before the first one"
+                .to_owned()
+        }
         FileState::Cut { at_byte, until } => {
             let until = until.map(|until| format!(", complete up to {}", clock(until))).unwrap_or_default();
             format!("cut at byte {at_byte}{until}")

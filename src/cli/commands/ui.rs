@@ -12,6 +12,7 @@ use chrono::{Local, Offset, TimeZone};
 use crate::cli::args::{DemoArgs, ReplayArgs};
 use crate::cli::ask::person;
 use crate::cli::complete::{close_recordings, complete};
+use crate::cli::demo_folder::DemoFolder;
 use crate::cli::disk;
 use crate::cli::errors::{Code, Failure, note};
 use crate::cli::find::hosts_of;
@@ -68,15 +69,24 @@ pub fn live(file: &HostsFile, paths: &Paths, readonly: bool) -> Result<ExitCode,
     })
 }
 
+/// Why no screen can be drawn here, if so.
+pub(crate) fn no_screen() -> Option<&'static str> {
+    if !std::io::stdout().is_terminal() {
+        return Some("standard output is not a terminal");
+    }
+    let is_dumb = std::env::var_os("TERM").is_some_and(|term| term == "dumb");
+    is_dumb.then_some("this terminal draws no screens (TERM=dumb)")
+}
+
 /// The UI over hosts that do not exist. Two runs are launched.
 pub fn demo(args: &DemoArgs) -> Result<ExitCode, Failure> {
-    if !std::io::stdout().is_terminal() {
-        return Err(Failure::usage("standard output is not a terminal, and the demo is for looking at"));
+    if let Some(why) = no_screen() {
+        return Err(Failure::usage(format!("{why}, and the demo is for looking at")));
     }
     let size = args.size();
     let file = config::parse(Path::new("the demo's hosts file"), size.hosts_file(), Path::new("/"))
         .map_err(|error| Failure::bug(error.to_string()))?;
-    let state = tempfile::Builder::new().prefix("hvtui-demo-").tempdir().map_err(|error| {
+    let state = DemoFolder::make().map_err(|error| {
         Failure::new(Code::from(&error), format!("make a folder for the demo's recordings: {error}"))
     })?;
     let mut model = model(&file);
@@ -100,13 +110,12 @@ pub fn replay(
     paths: &Paths,
 ) -> Result<ExitCode, Failure> {
     let text = args.run.as_deref().unwrap_or_default();
-    if !std::io::stdout().is_terminal() {
+    if let Some(why) = no_screen() {
         // what is wrong with the recording comes first
         Player::open(&Store::new(&paths.state).find(text)?)?;
-        return Err(Failure::usage(
-            "standard output is not a terminal, and a replay needs one: use `hvtui logs`, `hvtui runs --json` or \
-             `hvtui export --to chrome`",
-        ));
+        return Err(Failure::usage(format!(
+            "{why}, and a replay needs one: use `hvtui logs`, `hvtui runs --json` or `hvtui export --to chrome`"
+        )));
     }
     let meant = recording::meant(text, paths)?;
     read_to_its_end(&meant.path, &hosts, paths)?;

@@ -20,6 +20,7 @@ use crate::config::{HostConfig, HostsFile};
 use crate::domain::filter::Filter;
 use crate::domain::host::LinkState;
 use crate::domain::ids::HostId;
+use crate::domain::units::counted;
 use crate::domain::world::{HostState, World};
 use crate::launcher::alerts::{AlertCommand, AlertObject};
 use crate::launcher::session::{Output, Session};
@@ -237,7 +238,16 @@ fn print(
     let size = if is_in_place(args) { crossterm::terminal::size().ok() } else { None };
     let columns = || crossterm::terminal::size().ok().filter(|_| std::io::stdout().is_terminal());
     let width = size.or_else(columns).map_or(WIDE, |(columns, _)| usize::from(columns));
-    let table = table::render(world, hosts, now, width);
+    let mut table = table::render(world, hosts, now, width);
+    if table.is_empty() {
+        let gpus = all.hosts.values().filter_map(|state| state.info.as_ref());
+        let gpus = gpus.map(|info| info.gpus.len()).sum::<usize>();
+        table = format!(
+            "none of {} passes {}\n",
+            counted(gpus, "GPU"),
+            args.filter.as_deref().unwrap_or_default()
+        );
+    }
     match size {
         // each table takes the place of the last one
         Some((_, rows)) => {

@@ -297,7 +297,7 @@ fn judge_path(Found { asked, thing }: &Found, all: &All<'_>) -> (Mark, String) {
             return (Mark::Bad, format!("{path}: on no host"));
         }
         Thing::Absent if all.things.is_empty() => return (Mark::Unknown, format!("{path}: on no host")),
-        Thing::Absent => return (differs, format!("{path}: not there, as on other hosts")),
+        Thing::Absent => return (differs, format!("{path}: not there (other hosts have it)")),
         Thing::File { .. } | Thing::Folder { .. } => {}
     }
     let mut odd: Vec<String> = Vec::new();
@@ -426,7 +426,7 @@ mod tests {
         let absent = folder.path().join("no/train.py");
         let verdicts = Same::judge(&seen([found(&file, SameRole::Script), found(&absent, SameRole::Script)]));
         assert_eq!([verdicts[0].mark, verdicts[1].mark], [Mark::Good, Mark::Bad]);
-        assert_eq!(verdicts[1].evidence, "~/train: not there, as on other hosts");
+        assert_eq!(verdicts[1].evidence, "~/train: not there (other hosts have it)");
         let written = Same::judge(&seen([found(&file, SameRole::Beside), found(&absent, SameRole::Beside)]));
         assert_eq!(written[1].mark, Mark::Look, "rank 0 may have written it");
         let none = Same::judge(&seen([found(&absent, SameRole::Script), found(&absent, SameRole::Script)]));

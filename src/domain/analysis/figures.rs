@@ -217,6 +217,19 @@ pub struct Stop {
     pub to: Stamp,
 }
 
+/// A time in which this client did not reach a host of the run.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Silence {
+    /// Which host.
+    pub host: HostId,
+    /// Since when the link was down.
+    pub from: Stamp,
+    /// When it was up again; `None` where it was not.
+    pub until: Option<Stamp>,
+    /// Why, by the link's own words.
+    pub why: String,
+}
+
 /// A step that took longer than others.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SlowStep {
@@ -469,6 +482,9 @@ pub struct RunAnalysis {
     pub gpus: Vec<GpuFigures>,
     /// Its hosts.
     pub host_figures: Vec<HostFigures>,
+    /// Times in which this client did not reach one of them; a finding tells the longest.
+    #[serde(skip)]
+    pub silences: Vec<Silence>,
     /// Two of their clocks that its steps show to be apart.
     pub clocks_apart: Option<ClocksApart>,
     /// What it printed.

@@ -3,6 +3,7 @@
 use serde::Serialize;
 
 use super::figures::{GpuFigures, RunAnalysis, SlowStep, Span, WhatIf};
+use super::silence;
 use super::what_if::matters;
 use crate::domain::ids::Rank;
 use crate::domain::text::sanitize;
@@ -71,12 +72,12 @@ pub struct Finding {
 }
 
 impl Finding {
-    fn new(weight: f64, words: impl Into<String>, evidence: impl Into<String>) -> Self {
+    pub(super) fn new(weight: f64, words: impl Into<String>, evidence: impl Into<String>) -> Self {
         Self { words: words.into(), evidence: evidence.into(), weight, place: None, span: None }
     }
 
     /// The same, with where it can be seen.
-    fn seen_at(self, place: impl Into<Option<Place>>) -> Self {
+    pub(super) fn seen_at(self, place: impl Into<Option<Place>>) -> Self {
         Self { place: place.into(), ..self }
     }
 
@@ -103,7 +104,15 @@ pub fn findings(run: &RunAnalysis) -> Vec<Finding> {
     let mut found: Vec<Finding> =
         [failure(run), stalled(run), not_finite(run), slow_step(run), uneven(run), drift(run), start(run)]
             .into_iter()
-            .chain([data(run), exposed(run), idle(run), missing(run), errors(run), clocks(run)])
+            .chain([
+                data(run),
+                exposed(run),
+                idle(run),
+                missing(run),
+                errors(run),
+                clocks(run),
+                silence::finding(run),
+            ])
             .flatten()
             .collect();
     found.extend(late(run));
@@ -362,7 +371,10 @@ fn data(run: &RunAnalysis) -> Option<Finding> {
 }
 
 fn exposed(run: &RunAnalysis) -> Option<Finding> {
-    let share = least_share(run, |shares| shares[Phase::Transfer.index()]);
+    let (stall, steps) = stalls(run);
+    // of a stall that no rank explains it is not known whether it moved bytes
+    let without = |share: f64| ((share - stall) / (1.0 - stall).max(f64::MIN_POSITIVE)).clamp(0.0, 1.0);
+    let share = without(least_share(run, |shares| shares[Phase::Transfer.index()]));
     let hidden = run
         .steps
         .overlap
@@ -378,10 +390,30 @@ fn exposed(run: &RunAnalysis) -> Option<Finding> {
     (share >= EXPOSED_FROM).then(|| {
         Finding::new(
             share,
-            format!("communication is exposed for {} of a step", percent(share_of(run, Phase::Transfer))),
-            format!("{what}; {hidden}"),
+            format!(
+                "communication is exposed for {} of a step",
+                percent(without(share_of(run, Phase::Transfer)))
+            ),
+            format!("{what}; {hidden}{steps}"),
         )
     })
+}
+
+/// The share of the time of all steps that stalls took which no rank explains, and the words for their being left out.
+fn stalls(run: &RunAnalysis) -> (f64, String) {
+    let Some(length) = run.steps.length.filter(|_| run.steps.aligned) else { return (0.0, String::new()) };
+    let is_stall = |step: &&SlowStep| {
+        f64::from(step.us) >= SLOW_FROM * f64::from(length.p50_us.max(1))
+            && step.last.is_none()
+            && step.stop.is_none()
+    };
+    let stalled: Vec<&SlowStep> = run.steps.longest.iter().filter(is_stall).collect();
+    let extra: u64 = stalled.iter().map(|step| u64::from(step.us.saturating_sub(length.p50_us))).sum();
+    let share = extra as f64 / (length.mean_us * length.count as f64).max(1.0);
+    if stalled.is_empty() {
+        return (0.0, String::new());
+    }
+    (share, format!("; without the {} of 10 times the usual length", counted(stalled.len(), "step")))
 }
 
 fn uneven(run: &RunAnalysis) -> Option<Finding> {

@@ -15,6 +15,7 @@ mod logs;
 mod metrics;
 mod part;
 mod points;
+mod silence;
 mod stands;
 mod steps;
 mod summary;
@@ -29,6 +30,7 @@ use self::gpus::Telemetry;
 use self::logs::Logs;
 use self::metrics::Metrics;
 use self::part::HostClock;
+use self::silence::Silences;
 use self::steps::Steps;
 use crate::domain::clock_fit::{ClockFit, ClockSample};
 use crate::domain::event::{Envelope, Event, Origin};
@@ -42,8 +44,8 @@ use crate::domain::timing::StepTiming;
 
 pub use figures::{
     Charts, Cliffs, Counted, Episode, Estimates, Fact, FirstError, GapFigures, GpuFigures, HostFigures,
-    LogFigures, LossFigures, PhaseFigures, RankFigures, RunAnalysis, SampleFigures, SlowStep, Span, Spread,
-    StepFigures, Stop, Throttle, WhatIf, Window,
+    LogFigures, LossFigures, PhaseFigures, RankFigures, RunAnalysis, SampleFigures, Silence, SlowStep, Span,
+    Spread, StepFigures, Stop, Throttle, WhatIf, Window,
 };
 pub use finding::{Finding, Place, findings};
 pub use gpus::UtilPoint;
@@ -87,6 +89,7 @@ pub struct Analyzer {
     dropped: BTreeMap<String, u64>,
     log_bytes: u64,
     unattended: Vec<(Stamp, Stamp)>,
+    silences: Silences,
 }
 
 impl Analyzer {
@@ -120,6 +123,7 @@ impl Analyzer {
             dropped: BTreeMap::new(),
             log_bytes: 0,
             unattended: Vec::new(),
+            silences: Silences::default(),
             spec,
         }
     }
@@ -141,6 +145,12 @@ impl Analyzer {
                 }
                 if let Event::ClockSampled { sample } = event {
                     self.clock(host, *sample);
+                }
+                if let Event::LinkChanged { state } = event
+                    && self.counting
+                    && self.hosts.contains(host)
+                {
+                    self.silences.take(at, host, state);
                 }
                 if !self.counting && matches!(event, Event::GpuHappened { .. }) {
                     return;

@@ -16,6 +16,8 @@ pub(super) struct Part {
     pub(super) loss: Option<f32>,
     /// The first of the rank's process: it warms up.
     pub(super) warm: bool,
+    /// Since its last step, where hooks tell its steps: what no step tells. Part of [`Phase::Other`].
+    pub(super) gap_us: u32,
     /// It tells how long it waited.
     pub(super) waits: bool,
     /// Hooks tell it: its wait may be transfer, too.
@@ -31,6 +33,11 @@ pub(super) struct Part {
 }
 
 impl Part {
+    /// The time in which its phases lie.
+    pub(super) fn phased_us(&self) -> u64 {
+        u64::from(self.dur_us) + u64::from(self.gap_us)
+    }
+
     pub(super) fn wait_us(&self) -> u32 {
         self.phases[Phase::Wait.index()]
     }

@@ -497,24 +497,29 @@ impl RankSteps {
         self.told += 1;
         let last = self.last.filter(|last| last.step.checked_add(1) == Some(timing.step));
         let start = timing.start.0;
-        let between = last.filter(|last| last.end > 0).map_or(0, |last| start.saturating_sub(last.end));
-        let between = between.saturating_add(timing.between_us());
+        let gap = last.filter(|last| last.end > 0).map_or(0, |last| start.saturating_sub(last.end));
+        let between = gap.saturating_add(timing.between_us());
         let end = if start > 0 { start.saturating_add(timing.dur_us.into()) } else { 0 };
         let [data, forward, backward, _, transfer, optimizer, _] = phases;
         self.last = Some(Last { step: timing.step, end, transfer, optimizer });
         if self.by == StepsBy::Log {
             self.by = StepsBy::Program;
         }
+        let hooks = self.by == StepsBy::Hooks;
+        let gap_us = if hooks { u32::try_from(gap).unwrap_or(u32::MAX) } else { 0 };
+        let mut phases = phases;
+        phases[Phase::Other.index()] = phases[Phase::Other.index()].saturating_add(gap_us);
         (timing.dur_us > 0).then(|| Part {
             number,
             dur_us: timing.dur_us,
             phases,
+            gap_us,
             hidden_us: timing.hidden_us,
             samples: timing.samples,
             loss: timing.loss,
             warm: std::mem::take(&mut self.fresh) || timing.step <= 1,
             waits: timing.spans.iter().any(|span| span.phase == Phase::Wait),
-            hooks: self.by == StepsBy::Hooks,
+            hooks,
             told: !timing.spans.is_empty(),
             counts: true,
             clock: HostClock::default(),
@@ -534,7 +539,7 @@ impl RankSteps {
         self.lengths.add(part.dur_us);
         if part.told {
             self.phased += 1;
-            self.phased_us += u64::from(part.dur_us);
+            self.phased_us += part.phased_us();
         }
         self.hidden_us += u64::from(part.hidden_us);
         self.phases.iter_mut().zip(part.phases).for_each(|(own, more)| *own += u64::from(more));
@@ -548,7 +553,7 @@ impl RankSteps {
 impl StepPoint {
     fn add(&mut self, part: &Part) {
         self.step_us += u64::from(part.dur_us);
-        self.phased_us += if part.told { u64::from(part.dur_us) } else { 0 };
+        self.phased_us += if part.told { part.phased_us() } else { 0 };
         self.samples += u64::from(part.samples);
         self.phases.iter_mut().zip(part.phases).for_each(|(own, more)| *own += u64::from(more));
     }

@@ -24,7 +24,8 @@ const LEFT_OUT: f64 = 0.05;
 const WHAT_IFS: usize = 5;
 
 pub(super) fn of(analyzer: Analyzer, damage: Option<String>) -> RunAnalysis {
-    let Analyzer { spec, mut telemetry, logs, metrics, steps, episodes, collectives, .. } = analyzer;
+    let Analyzer { spec, mut telemetry, logs, metrics, steps, episodes, collectives, silences, .. } =
+        analyzer;
     let created = spec.created;
     let outcome = analyzer.outcome;
     let ended_at = outcome.as_ref().and_then(|outcome| outcome.at).or(analyzer.last_at);
@@ -93,6 +94,7 @@ pub(super) fn of(analyzer: Analyzer, damage: Option<String>) -> RunAnalysis {
         samples: samples(&steps),
         gpus,
         host_figures,
+        silences: silences.all(ended_at),
         clocks_apart,
         gaps: GapFigures {
             dropped: Counted::all(&analyzer.dropped),
@@ -316,7 +318,9 @@ fn loss(steps: &Steps) -> Option<LossFigures> {
 
 fn samples(steps: &Steps) -> Option<SampleFigures> {
     let telling = || steps.ranks.values().filter(|rank| rank.sample_us > 0 && rank.samples > 0);
-    let rates = telling().map(|rank| rank.samples as f64 * 1e6 / rank.sample_us as f64);
+    // where all make the same steps none is quicker than the one that took the longest: the others waited for it outside of theirs
+    let longest_us = telling().map(|rank| rank.sample_us).max().filter(|_| steps.whole > 0);
+    let rates = telling().map(|rank| rank.samples as f64 * 1e6 / longest_us.unwrap_or(rank.sample_us) as f64);
     let per_s: f64 = rates.sum();
     let ranks = telling().count() as f64;
     (ranks > 0.0).then(|| SampleFigures {

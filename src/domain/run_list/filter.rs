@@ -2,7 +2,7 @@
 
 use super::{ListedRun, ListedState};
 use crate::domain::time::Stamp;
-use crate::domain::units::{parse_bytes, parse_duration};
+use crate::domain::units::{parse_age, parse_bytes, parse_duration};
 
 /// A filter: every term must hold.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -184,7 +184,10 @@ fn term(text: &str) -> Result<Term, RunFilterError> {
         "kind" => of_text(TextField::Kind)?,
         "git" | "commit" => of_text(TextField::Git)?,
         "ranks" => number(NumberField::Ranks, "number of ranks", value.parse().ok(), "ranks>4")?,
-        "age" => number(NumberField::Age, "age", length(), "age>30d or age<2h")?,
+        "age" => {
+            let age = parse_age(value).map(|age| age.as_secs_f64());
+            number(NumberField::Age, "age", age, "age>30d or age<2h")?
+        }
         "duration" => number(NumberField::Duration, "length of time", length(), "duration>90s")?,
         "size" => {
             number(NumberField::Size, "size", parse_bytes(value).map(|bytes| bytes as f64), "size>100M")?

@@ -19,12 +19,24 @@ const TABS: [(Screen, &str, u16); 4] = [
     (Screen::Runs, "3 Runs", 26),
     (Screen::Doctor, "4 Doctor", 34),
 ];
-/// From how many columns on the last of them has room beside the figures of the cluster.
-const ALL_TABS: u16 = 100;
+/// The same, a blank apart.
+const NARROW_TABS: [(Screen, &str, u16); 4] = [
+    (Screen::Cluster, "1 Cluster", 7),
+    (Screen::Run, "2 Run", 17),
+    (Screen::Runs, "3 Runs", 23),
+    (Screen::Doctor, "4 Doctor", 30),
+];
+/// From how many columns on they stand two blanks apart beside the figures of the cluster, and all of them at all.
+const WIDE_TABS: u16 = 100;
+const ALL_TABS: u16 = 72;
 
 /// The screens that the title line names on a terminal of so many columns.
 pub fn tabs(columns: u16) -> &'static [(Screen, &'static str, u16)] {
-    if columns >= ALL_TABS { &TABS } else { &TABS[..3] }
+    match columns {
+        WIDE_TABS.. => &TABS,
+        ALL_TABS.. => &NARROW_TABS,
+        _ => &TABS[..3],
+    }
 }
 
 /// The screen whose name stands at a column of the title line.

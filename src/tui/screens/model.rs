@@ -136,6 +136,13 @@ pub enum Overlay {
     Signal(Box<SignalUi>),
 }
 
+impl Overlay {
+    /// Whether it takes the whole screen: the newest notice stands over it then.
+    pub fn takes_all(&self) -> bool {
+        matches!(self, Self::Report(_) | Self::Verdict(_))
+    }
+}
+
 /// The state of the screens.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Ui {

@@ -10,7 +10,9 @@ use crate::domain::ids::RunId;
 use crate::domain::marks::MarkChange;
 use crate::domain::run::{KeptRecordings, RunSpec};
 use crate::domain::sync::SyncPlan;
+use crate::launch::plan::LaunchPlan;
 use crate::launch::request::LaunchRequest;
+use crate::launcher::code::CodeFinder;
 use crate::launcher::script;
 use crate::record::store::Listing;
 use crate::record::{Error, Store};
@@ -36,6 +38,8 @@ pub(super) enum Filed {
     Looked(Box<LaunchRequest>, Option<String>),
     /// A launch whose files were looked at is to be started.
     Launch(Box<LaunchRequest>),
+    /// A plan whose code was looked at is to be started.
+    Start(Box<LaunchPlan>),
     /// A host file was read, or could not be.
     HostFile(String, Result<String, String>),
     /// The marks of a run, or its report.
@@ -146,10 +150,28 @@ impl Files {
         })
     }
 
-    pub(super) fn look_and_launch(&mut self, mut request: LaunchRequest) -> Result<(), String> {
+    pub(super) fn look_and_launch(
+        &mut self,
+        mut request: LaunchRequest,
+        finder: CodeFinder,
+    ) -> Result<(), String> {
         self.launches.ask(move || {
             script::look(&mut request);
+            if request.options.sync.is_none() {
+                let (workdir, named) = (request.workdir.as_deref(), request.place.named());
+                request.code = finder.find(&request.command, workdir, &named);
+            }
             Filed::Launch(Box::new(request))
+        })
+    }
+
+    pub(super) fn look_and_start(&mut self, mut plan: LaunchPlan, finder: CodeFinder) -> Result<(), String> {
+        self.launches.ask(move || {
+            let spec = &mut plan.spec;
+            if spec.options.sync.is_none() {
+                spec.code = finder.find(&spec.command, spec.workdir.as_deref(), &spec.hosts());
+            }
+            Filed::Start(Box::new(plan))
         })
     }
 

@@ -310,6 +310,7 @@ impl Live {
             }
             Filed::Looked(request, None) => self.preview(&request),
             Filed::Launch(request) => self.recorded.session().launch(*request),
+            Filed::Start(plan) => self.recorded.session().start_plan(*plan),
             Filed::HostFile(name, text) => self.queue.push_back(Msg::HostFileRead(name, text)),
             Filed::Told(told) => self.queue.push_back(*told),
             Filed::Folder(path, names) => self.queue.push_back(Msg::FolderListed(path, names)),
@@ -438,9 +439,14 @@ impl EventSource for Live {
                 let asked = self.files.read_host_file(name);
                 self.unless(asked);
             }
-            Effect::Start(plan) => self.recorded.session().start_plan(Arc::unwrap_or_clone(plan)),
+            Effect::Start(plan) => {
+                let finder = self.recorded.session().code_finder();
+                let asked = self.files.look_and_start(Arc::unwrap_or_clone(plan), finder);
+                self.unless(asked);
+            }
             Effect::Launch(request) => {
-                let asked = self.files.look_and_launch(request);
+                let finder = self.recorded.session().code_finder();
+                let asked = self.files.look_and_launch(request, finder);
                 self.unless(asked);
             }
             Effect::LeaveQueue => self.recorded.session().forget_launches(),

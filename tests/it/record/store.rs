@@ -1,5 +1,6 @@
 //! The list of runs, and finding the one that a person means.
 
+use std::path::Path;
 use std::sync::Arc;
 
 use hvtui::domain::event::{Envelope, Event};
@@ -103,4 +104,23 @@ fn an_ambiguous_name_lists_who_it_may_be() {
     }
     let error = store.find("mnist").unwrap_err().to_string();
     assert!(error.contains("write more of the id") && error.contains("2 more"), "{error}");
+}
+
+/// Runs are called after their scripts, and the script lies in the folder in which one works.
+#[test]
+fn a_name_that_a_file_has_too_is_the_runs_unless_the_file_is_one_of_data() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = Store::new(folder.path());
+    let id = RunId::new(1_000_000, 1);
+    record(&store, &id, "store.rs", 1);
+    let here = std::env::current_dir().unwrap();
+    let script =
+        std::fs::canonicalize(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/it/record/store.rs")).unwrap();
+    assert_eq!(store.find("store.rs").unwrap(), store.path_of(&id));
+    // a path is a path
+    assert_eq!(store.find(script.to_str().unwrap()).unwrap(), script);
+    assert!(here.join("Cargo.toml").is_file());
+    assert_eq!(store.find("Cargo.toml").unwrap(), Path::new("Cargo.toml"), "no run is called so");
+    record(&store, &RunId::new(2_000_000, 2), "Cargo.toml", 1);
+    assert_eq!(store.find("Cargo.toml").unwrap(), store.path_of(&RunId::new(2_000_000, 2)));
 }

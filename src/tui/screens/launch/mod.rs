@@ -53,8 +53,18 @@ pub(super) static ENTRY: Entry = Entry {
     draw: view::draw,
 };
 
-/// Ranks of the launch that the form suggests.
-const SUGGESTED_RANKS: &str = "2";
+/// Ranks of the launch that the form suggests: one where there is one slot in all.
+fn suggested_ranks(model: &Model) -> &'static str {
+    let of_host = |host: &&HostId| -> usize {
+        let info = model.world.hosts.get(*host).and_then(|state| state.info.as_ref());
+        // one that has not told yet may have any number
+        info.map_or(2, |info| match model.configured_slots(host) {
+            None if !info.gpus.is_empty() => info.gpus.iter().filter(|gpu| gpu.takes_ranks()).count(),
+            _ => model.cpu_slots(host) as usize,
+        })
+    };
+    if model.host_order().iter().map(of_host).sum::<usize>() == 1 { "1" } else { "2" }
+}
 
 /// Why a field makes no request.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -399,7 +409,7 @@ fn fill_in(model: &mut Model) {
 pub fn preview(model: &mut Model) -> Vec<Effect> {
     let mut reading = reading::read(&model.ui.launch, &model.variables.0, &model.world, &model.here);
     if model.ui.launch.suggested {
-        let ranks = if reading.line.is_some() { "" } else { SUGGESTED_RANKS };
+        let ranks = if reading.line.is_some() { "" } else { suggested_ranks(model) };
         if model.ui.launch.text(Field::Ranks) != ranks {
             model.ui.launch.set(Field::Ranks, ranks);
             reading = reading::read(&model.ui.launch, &model.variables.0, &model.world, &model.here);

@@ -145,13 +145,19 @@ pub(super) fn read(
     Reading { line, outcome }
 }
 
-/// The host that is likely misspelt where too few of its slots are picked.
+/// The host that is not known, or likely misspelt, where too few of its slots are picked.
 fn misspelt(error: &RequestError, world: &World) -> Option<String> {
     let RequestError::MoreThanPicked { hosts, .. } = error else { return None };
     let known = || world.hosts.keys().map(HostId::as_str);
     let mut unknown = hosts.iter().filter(|host| !world.hosts.contains_key(*host));
-    let near = unknown.find_map(|host| Some((host, closest(host.as_str(), known())?)));
-    near.map(|(host, near)| format!("unknown host {host}: did you mean {near}?"))
+    let near = |host: &HostId| closest(host.as_str(), known()).map(|near| format!("did you mean {near}?"));
+    let all = || format!("the hosts file names {}", known().collect::<Vec<_>>().join(", "));
+    // an address may be that of a host
+    let is_name = |host: &HostId| !host.as_str().contains(['.', ':']);
+    unknown.find_map(|host| {
+        let hint = near(host).or_else(|| is_name(host).then(all))?;
+        Some(format!("unknown host {host}: {hint}"))
+    })
 }
 
 fn field_of(part: Part) -> Field {

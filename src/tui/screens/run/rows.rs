@@ -365,7 +365,9 @@ pub(super) fn lateness_us(run: &RunState) -> BTreeMap<Rank, f64> {
     let mut waits = Vec::new();
     for one in run.trainers() {
         let steps = one.state.recent_steps(RECENT);
-        let told = steps.filter(|step| step.spans.iter().any(|span| span.phase == Phase::Wait));
+        // the one that comes last has no wait once what moved the bytes is known
+        let is_told = |phase| matches!(phase, Phase::Wait | Phase::Transfer);
+        let told = steps.filter(|step| step.spans.iter().any(|span| is_told(span.phase)));
         let (sum, count) =
             told.fold((0, 0u32), |(sum, n), step| (sum + step.phase_totals()[Phase::Wait.index()], n + 1));
         if count == 0 {
@@ -380,4 +382,35 @@ pub(super) fn lateness_us(run: &RunState) -> BTreeMap<Rank, f64> {
     sorted.sort_unstable_by(f64::total_cmp);
     let typical = sorted[sorted.len() / 2];
     waits.into_iter().map(|(number, wait)| (number, (typical - wait).max(0.0))).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::*;
+    use crate::domain::analysis::fixtures::{START, spec, timing};
+    use crate::domain::event::{Envelope, Event, Origin};
+    use crate::domain::world::World;
+
+    /// Hooks tell one wait, of which the least is transfer: the rank that comes last has none of its own then.
+    #[test]
+    fn the_rank_that_comes_last_is_late_by_what_the_others_wait() {
+        let (mut world, spec) = (World::default(), Arc::new(spec(3)));
+        let mut seq = 0;
+        let mut tell = |origin: Origin, event: Event| {
+            seq += 1;
+            world.apply(&Envelope { seq, at: START.plus_micros(seq as i64), origin, event });
+        };
+        tell(Origin::Run(spec.id.clone()), Event::RunCreated { spec: Arc::clone(&spec) });
+        for step in 1..=30 {
+            for (rank, backward, wait) in [(0, 20, 80), (1, 90, 10), (2, 21, 79)] {
+                let timing = Arc::new(timing(step, [0, 0, backward, wait, 0, 5]));
+                tell(Origin::Rank(spec.id.clone(), Rank(rank)), Event::StepDone { timing });
+            }
+        }
+        let late = lateness_us(&world.runs[&spec.id]);
+        let ms = |rank| (late[&Rank(rank)] / 1e3).round();
+        assert_eq!([ms(0), ms(1), ms(2)], [0.0, 69.0, 0.0]);
+    }
 }

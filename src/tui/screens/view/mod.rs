@@ -52,6 +52,9 @@ fn screen(model: &Model, canvas: &mut Canvas<'_>) -> Option<(u16, u16)> {
     let prompt = footer::draw(model, canvas);
     overlay::notice(model, canvas);
     let over = overlay::overlay(model, canvas);
+    if model.ui.overlay.takes_all() {
+        overlay::notice(model, canvas);
+    }
     overlay::question::draw(model, canvas).or(over).or(prompt).or(cursor)
 }
 

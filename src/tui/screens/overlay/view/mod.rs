@@ -40,6 +40,7 @@ pub(in crate::tui::screens) fn notice(model: &Model, canvas: &mut Canvas<'_>) {
         Level::Error => ("✖", canvas.theme.bad),
     };
     let y = h - 1 - rows;
+    canvas.clear(0, y, w, rows);
     canvas.text(1, y, 1, glyph, style);
     let (lines, more) = toasts::lines(model, w);
     let cut = lines.len() > usize::from(rows);

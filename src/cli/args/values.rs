@@ -1,0 +1,33 @@
+//! Reads the values of options: numbers, times, names of runs.
+
+/// A number of ranks, hosts and the like.
+pub(super) fn number(text: &str) -> Result<u32, String> {
+    text.parse().map_err(|_| "write a whole number, such as 2".to_owned())
+}
+
+pub(super) fn seconds(text: &str) -> Result<f64, String> {
+    let seconds = moment(text).ok().filter(|seconds| (0.1..=3600.0).contains(seconds));
+    seconds.ok_or_else(|| "give 0.1 to 3600 seconds".to_owned())
+}
+
+/// A run that is named: an empty name, as a variable that is not set gives it, is none.
+pub(super) fn run_name(text: &str) -> Result<String, String> {
+    if text.trim().is_empty() {
+        return Err("the name of the run is empty; `last` is the newest run".to_owned());
+    }
+    Ok(text.to_owned())
+}
+
+/// The name of a new run: `last` would be another one.
+pub(super) fn new_name(text: &str) -> Result<String, String> {
+    match text.trim() {
+        "" => Err("it is empty; without --name it is made from the command".to_owned()),
+        "last" => Err("`last` is the newest run, whatever its name: give another one".to_owned()),
+        _ => Ok(text.to_owned()),
+    }
+}
+
+pub(super) fn moment(text: &str) -> Result<f64, String> {
+    let seconds = text.parse::<f64>().ok().filter(|seconds| seconds.is_finite() && *seconds >= 0.0);
+    seconds.ok_or_else(|| "give a number of seconds from 0 on".to_owned())
+}

@@ -1,0 +1,138 @@
+//! Hosts of the run that this client did not reach for a while, though their ranks may have gone on.
+
+use super::figures::{RunAnalysis, Silence};
+use super::finding::{Finding, Place};
+use crate::domain::host::LinkState;
+use crate::domain::ids::HostId;
+use crate::domain::text::sanitize;
+use crate::domain::time::Stamp;
+use crate::domain::units::short_duration_us;
+
+/// A link that is made anew in this time was only renewed, microseconds.
+const LEAST_US: i64 = 1_000_000;
+/// So many are kept.
+const MOST: usize = 64;
+
+/// What the links have told.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Silences {
+    /// Of which host, since when, and why.
+    open: Vec<(HostId, Stamp, String)>,
+    ended: Vec<Silence>,
+}
+
+impl Silences {
+    /// The link to a host of the run has changed.
+    pub(super) fn take(&mut self, at: Stamp, host: &HostId, state: &LinkState) {
+        let known = self.open.iter().position(|(other, ..)| other == host);
+        match (state, known) {
+            (LinkState::Down { reason, .. } | LinkState::Refused { reason, .. }, None) => {
+                self.open.push((host.clone(), at, reason.clone()));
+            }
+            (LinkState::Up, Some(open)) => {
+                let (host, from, why) = self.open.swap_remove(open);
+                if at.micros_since(from) >= LEAST_US && self.ended.len() < MOST {
+                    self.ended.push(Silence { host, from, until: Some(at), why });
+                }
+            }
+            _ => {}
+        }
+    }
+
+    /// All of them, in the order of time; a host that never came back is silent up to `end`.
+    pub(super) fn all(self, end: Option<Stamp>) -> Vec<Silence> {
+        let mut all = self.ended;
+        let open = self
+            .open
+            .into_iter()
+            .filter(|(_, from, _)| end.is_none_or(|end| end.micros_since(*from) >= LEAST_US));
+        all.extend(open.map(|(host, from, why)| Silence { host, from, until: None, why }));
+        all.sort_by_key(|silence| silence.from);
+        all
+    }
+}
+
+/// The host that was not reached for the longest time: whatever stands still then is the network's, or the host's.
+pub(super) fn finding(run: &RunAnalysis) -> Option<Finding> {
+    let (created, end) = run.charts.range?;
+    let length = |silence: &&Silence| silence.until.unwrap_or(end).micros_since(silence.from);
+    let worst = run.silences.iter().max_by_key(length)?;
+    let long = length(&worst).max(0).unsigned_abs();
+    let after = worst.from.micros_since(created).max(0).unsigned_abs();
+    let reached = if worst.until.is_some() { "could not be reached" } else { "was not reached any more" };
+    let words = format!(
+        "{} {reached} for {}, from {} after the launch on: {}",
+        worst.host,
+        short_duration_us(long),
+        short_duration_us(after),
+        sanitize(&worst.why)
+    );
+    let others: Vec<&str> =
+        run.silences.iter().filter(|other| *other != worst).map(|other| other.host.as_str()).collect();
+    let evidence = match others.as_slice() {
+        [] => "by this client's link to it; its ranks may have gone on".to_owned(),
+        [..] => format!("by this client's links; so were {} for less", others.join(", ")),
+    };
+    let share = long as f64 / run.duration_us.unwrap_or(long).max(1) as f64;
+    Some(Finding::new(1.0 + share, words, evidence).seen_at(Place::At(worst.from)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::domain::analysis::findings;
+    use crate::domain::analysis::fixtures::{Told, spec, timing};
+    use crate::domain::event::Event;
+    use crate::domain::outcome::RunEnd;
+
+    fn down() -> Event {
+        Event::LinkChanged { state: LinkState::Down { reason: "no word for 6 s".to_owned(), retry_at: None } }
+    }
+
+    /// 400 steps of two ranks of 32 ms, a third of which moves bytes; in one of them the host is cut off for 8 s.
+    fn cut_off() -> Told {
+        let mut told = Told::new(spec(2));
+        for step in 1..=400 {
+            let stall = if step == 187 { 8_000 } else { 0 };
+            if stall > 0 {
+                told.at = told.at.plus_micros(6_000_000);
+                told.host(down());
+                told.at = told.at.plus_micros(2_000_000);
+                told.host(Event::LinkChanged { state: LinkState::Up });
+            }
+            told.at = told.at.plus_micros(32_000);
+            for rank in 0..2 {
+                told.step(rank, timing(step, [2, 10, 8, 0, 7 + stall, 5]));
+            }
+        }
+        told
+    }
+
+    #[test]
+    fn a_host_that_was_cut_off_is_the_first_finding_and_its_stall_is_no_slow_network() {
+        let run = cut_off().finish(RunEnd::Finished);
+        let found: Vec<String> = findings(&run).into_iter().map(|finding| finding.words).collect();
+        assert_eq!(
+            found[0],
+            "gpu-a could not be reached for 2.0 s, from 12.0 s after the launch on: no word for 6 s"
+        );
+        assert!(found[1].starts_with("step 187 took 8.0 s"), "{found:#?}");
+        assert!(!found.iter().any(|words| words.contains("exposed")), "{found:#?}");
+        assert_eq!(run.silences.len(), 1);
+    }
+
+    #[test]
+    fn a_link_that_is_renewed_at_once_is_none_and_one_that_never_came_back_is() {
+        let mut told = Told::new(spec(1));
+        told.host(down());
+        told.at = told.at.plus_micros(900_000);
+        told.host(Event::LinkChanged { state: LinkState::Up });
+        told.at = told.at.plus_micros(5_000_000);
+        told.host(down());
+        told.at = told.at.plus_micros(9_000_000);
+        told.line(0, "goes on");
+        let silences = told.finish(RunEnd::Lost).silences;
+        assert_eq!(silences.len(), 1);
+        assert_eq!(silences[0].until, None);
+    }
+}
