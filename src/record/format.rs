@@ -186,6 +186,7 @@ pub(crate) fn weight(envelope: &Envelope) -> usize {
         Event::HostDescribed { .. } | Event::RunCreated { .. } => 4096,
         _ => 64,
     }
+        Event::WaitsTold { waits } => 128 * waits.ranks.len(),
 }
 
 fn gpu_weight(gpu: &GpuSample) -> usize {

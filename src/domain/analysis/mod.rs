@@ -39,6 +39,7 @@ use crate::domain::run::{RankExit, RunSpec};
 use crate::domain::straggler::{Straggler, Stragglers};
 use crate::domain::time::Stamp;
 use crate::domain::timing::StepTiming;
+use crate::domain::wait_table::WaitTable;
 
 pub use figures::{
     Charts, Cliffs, Counted, Episode, Estimates, Fact, FirstError, GapFigures, GpuFigures, HostFigures,
@@ -87,6 +88,7 @@ pub struct Analyzer {
     dropped: BTreeMap<String, u64>,
     log_bytes: u64,
     unattended: Vec<(Stamp, Stamp)>,
+    waits: Option<WaitTable>,
 }
 
 impl Analyzer {
@@ -120,6 +122,7 @@ impl Analyzer {
             dropped: BTreeMap::new(),
             log_bytes: 0,
             unattended: Vec::new(),
+            waits: None,
             spec,
         }
     }
@@ -208,6 +211,7 @@ impl Analyzer {
             }
             Event::RunEnded { outcome } => self.outcome = Some(outcome.clone()),
             Event::Gap { what, dropped } => self.dropped(what, *dropped),
+            Event::WaitsTold { waits } if self.counting => self.waits = Some((**waits).clone()),
             _ => {}
         }
     }
