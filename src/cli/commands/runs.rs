@@ -23,10 +23,12 @@ use crate::domain::retention::{Age, Retention};
 use crate::domain::run::{RunSpec, RunStage, RunSummary};
 use crate::domain::run_list::{ListedRun, ListedState};
 use crate::domain::run_status::RunStatus;
+use crate::domain::sync::Code;
 use crate::domain::text::sanitize;
 use crate::domain::time::Stamp;
 use crate::domain::trained::Trained;
 use crate::domain::units::{bytes, duration_us, metric, middle_cut, padded, rate as rate_words};
+use crate::launch::words::join;
 use crate::record::Store;
 use crate::report::{local_second, local_time};
 
@@ -183,7 +185,7 @@ pub fn run(
     } else if runs.is_empty() {
         note("no run passes the filter");
     } else {
-        to_stdout(&table(&runs, args.local, now))?;
+        to_stdout(&table(&runs, args, now))?;
     }
     for words in asked.silent_words() {
         note(&words);
@@ -272,14 +274,14 @@ fn merged(recorded: Vec<RunSummary>, asked: &Asked) -> Vec<Listed> {
     runs
 }
 
-/// Loss and samples a second have columns where a run tells them.
-fn table(runs: &[Listed], local: bool, now: Stamp) -> String {
+/// Loss and samples a second have columns where a run tells them; the commit and the command where they are asked for.
+fn table(runs: &[Listed], args: &RunsArgs, now: Stamp) -> String {
     let (loss, rate) = (
         runs.iter().any(|run| run.trained.as_ref().is_some_and(|trained| trained.loss.is_some())),
         runs.iter().any(|run| run.trained.as_ref().is_some_and(|trained| trained.samples_per_s.is_some())),
     );
-    let line = |cells: [&str; 9], state: &str| {
-        let [id, started, name, ranks, hosts, took, size, at_loss, at_rate] = cells;
+    let line = |cells: [&str; 10], state: &str| {
+        let [id, started, name, ranks, hosts, took, size, at_loss, at_rate, commit] = cells;
         let mut line =
             format!("{id:<5} {started:<16}  {name} {ranks:>5}  {hosts:<20}  {took:>8}  {size:>8}  ");
         if loss {
@@ -291,7 +293,7 @@ fn table(runs: &[Listed], local: bool, now: Stamp) -> String {
         line + state + "\n"
     };
     let name = padded("NAME", 18);
-    let head = ["RUN", "STARTED", &name, "RANKS", "HOSTS", "DURATION", "SIZE", "LOSS", "SAMPLES/S"];
+    let head = ["RUN", "STARTED", &name, "RANKS", "HOSTS", "DURATION", "SIZE", "LOSS", "SAMPLES/S", "COMMIT"];
     let mut text = line(head, "STATE");
     for run in runs {
         let hosts: Vec<String> = run.spec.hosts().iter().map(ToString::to_string).collect();
@@ -308,9 +310,15 @@ fn table(runs: &[Listed], local: bool, now: Stamp) -> String {
             &or_dash(listed.duration_us.map(duration_us)),
             &or_dash(listed.bytes.map(bytes)),
             &or_dash(trained.and_then(|trained| trained.loss).map(|loss| metric(loss.into()))),
+        if args.long {
+            let _ = write!(line, "{commit:<8}  ");
+        }
             &or_dash(trained.and_then(|trained| trained.samples_per_s).map(|each| rate_words(each.into()))),
         ];
-        text.push_str(&line(cells, &sanitize(&format!("{}{damage}", state(run, local)))));
+        text.push_str(&line(cells, &sanitize(&format!("{}{damage}", state(run, args.local)))));
+        if args.long {
+            let _ = writeln!(text, "      {}", sanitize(&join(&run.spec.command)));
+        }
     }
     text
 }
@@ -329,6 +337,7 @@ fn state(run: &Listed, local: bool) -> String {
         (None, RunStatus::Running) => "running; not recorded here".to_owned(),
         (None, RunStatus::Ended) if run.recorded => format!("ended, its hosts say; no end recorded{last}"),
         (None, RunStatus::Ended) => "ended; not recorded here".to_owned(),
+            &or_dash(run.spec.code.as_ref().and_then(Code::short)),
         (None, RunStatus::Unknown) if local => format!("no end recorded{last}"),
         (None, RunStatus::Unknown) => format!("unknown: {} did not answer{last}", names(&run.unheard)),
     }
