@@ -58,6 +58,8 @@ struct Listed {
     /// Since when it stands still, by what is recorded here.
     #[serde(serialize_with = "as_moment")]
     stands_since: Option<Stamp>,
+    /// That it stood still before its end, by what is recorded here.
+    stood: Option<StoodStill>,
     bytes: u64,
     damage: Option<String>,
     /// Hosts of it that were not heard.
@@ -142,6 +144,22 @@ impl Serialize for Told {
             summary: &outcome.summary,
         };
         ended.serialize(to)
+    }
+}
+
+/// For how long no step was made before the end of a run, and where its ranks stood.
+#[derive(Debug, Serialize)]
+struct StoodStill {
+    for_us: u64,
+    ranks: String,
+    #[serde(skip)]
+    words: String,
+}
+
+impl StoodStill {
+    fn of(run: &RunSummary) -> Option<Self> {
+        let (stood, end) = run.stood()?;
+        Some(Self { for_us: stood.for_us(end)?, ranks: stood.ranks.clone(), words: stood.words(end)? })
     }
 }
 
@@ -237,6 +255,7 @@ fn merged(recorded: Vec<RunSummary>, asked: &Asked) -> Vec<Listed> {
             duration_us: None,
             state: inventory.status(&run.spec, run.outcome.as_ref()),
             recorded: true,
+            stood: StoodStill::of(&run),
             unheard: if run.outcome.is_some() { Vec::new() } else { inventory.unheard(&run.spec) },
             stage: run.stage,
             last_at: Some(run.last_at),
@@ -263,6 +282,7 @@ fn merged(recorded: Vec<RunSummary>, asked: &Asked) -> Vec<Listed> {
                 outcome: None,
                 trained: None,
                 stands_since: None,
+                stood: None,
                 bytes: 0,
                 damage: None,
                 unheard: inventory.unheard(spec),
@@ -290,6 +310,9 @@ fn table(runs: &[Listed], args: &RunsArgs, now: Stamp) -> String {
         if rate {
             let _ = write!(line, "{at_rate:>9}  ");
         }
+        if args.long {
+            let _ = write!(line, "{commit:<8}  ");
+        }
         line + state + "\n"
     };
     let name = padded("NAME", 18);
@@ -310,10 +333,8 @@ fn table(runs: &[Listed], args: &RunsArgs, now: Stamp) -> String {
             &or_dash(listed.duration_us.map(duration_us)),
             &or_dash(listed.bytes.map(bytes)),
             &or_dash(trained.and_then(|trained| trained.loss).map(|loss| metric(loss.into()))),
-        if args.long {
-            let _ = write!(line, "{commit:<8}  ");
-        }
             &or_dash(trained.and_then(|trained| trained.samples_per_s).map(|each| rate_words(each.into()))),
+            &or_dash(run.spec.code.as_ref().and_then(Code::short)),
         ];
         text.push_str(&line(cells, &sanitize(&format!("{}{damage}", state(run, args.local)))));
         if args.long {
@@ -329,7 +350,10 @@ fn state(run: &Listed, local: bool) -> String {
     match (&run.outcome, run.state) {
         // how it ended is not known
         (Some(Told { outcome, .. }), _) if run.spec.is_imported() => outcome.summary.clone(),
-        (Some(Told { outcome, .. }), _) => format!("exit {}: {}", outcome.exit_code(), outcome.summary),
+        (Some(Told { outcome, .. }), _) => {
+            let stood = run.stood.as_ref().map(|stood| format!("; {}", stood.words)).unwrap_or_default();
+            format!("exit {}: {}{stood}", outcome.exit_code(), outcome.summary)
+        }
         (None, RunStatus::Running) if run.recorded => {
             let since = run.stands_since.map(|since| format!("; no step since {}", local_second(since)));
             format!("running{}", since.unwrap_or_default())
@@ -337,7 +361,6 @@ fn state(run: &Listed, local: bool) -> String {
         (None, RunStatus::Running) => "running; not recorded here".to_owned(),
         (None, RunStatus::Ended) if run.recorded => format!("ended, its hosts say; no end recorded{last}"),
         (None, RunStatus::Ended) => "ended; not recorded here".to_owned(),
-            &or_dash(run.spec.code.as_ref().and_then(Code::short)),
         (None, RunStatus::Unknown) if local => format!("no end recorded{last}"),
         (None, RunStatus::Unknown) => format!("unknown: {} did not answer{last}", names(&run.unheard)),
     }
