@@ -12,7 +12,7 @@ use super::errors::{Code, Failure, note};
 use super::paths::Paths;
 use crate::clock;
 use crate::record::import::{Asked, Imported, Place, import};
-use crate::record::{Error, MAGIC, Store, marks, waits};
+use crate::record::{Error, MAGIC, Store, marks};
 
 /// How the folders of what is imported for the moment begin; the number of the process follows.
 const FOLDER: &str = "hvtui-import-";
@@ -120,9 +120,5 @@ pub(crate) fn read(
     let mut random = [0; 16];
     SystemRandom::new().fill(&mut random).map_err(|_| Failure::bug("the system gives no random numbers"))?;
     let (now, random) = (clock::now(), u128::from_le_bytes(random));
-    let imported = import(&Asked { files, name, step, place, now, random })?;
-    if let Err(error) = waits::keep(&imported) {
-        note(&format!("{error}; reports of the run lack the table of its waits"));
-    }
-    Ok(imported)
+    Ok(import(&Asked { files, name, step, place, now, random })?)
 }

@@ -20,6 +20,7 @@ use super::run::{RankExit, RunSpec, RunStage};
 use super::standstill::StalledPhase;
 use super::time::{HostTime, Stamp};
 use super::timing::{SeenStep, StepTiming};
+use super::wait_table::WaitTable;
 use super::waiting::Waiting;
 
 /// What a [`Event::Gap`] names that stands for events of GPUs beyond what is taken in.
@@ -236,6 +237,11 @@ pub enum Event {
         host: HostId,
         /// What they told.
         told: Box<HostCollectives>,
+    },
+    /// Who came late to the collectives of an imported run, which its steps do not tell. Origin: run.
+    WaitsTold {
+        /// The table.
+        waits: Box<WaitTable>,
     },
     /// A rank failed, nothing of the run is left on any host, and all ranks are started again. Origin: run.
     RunRestarted {

@@ -15,7 +15,7 @@ use super::outcome::{RunOutcome, UNREACHABLE};
 use super::rendezvous::RendezvousPlan;
 use super::sync::Code;
 use super::time::{HostTime, Stamp};
-use super::trained::Trained;
+use super::trained::{Stood, Trained};
 
 fn no_hooks() -> PythonHooks {
     PythonHooks::Off
@@ -494,10 +494,25 @@ pub struct RunSummary {
     pub outcome: Option<RunOutcome>,
     /// How far its training came; `None` before the first step, and where nothing told any.
     pub trained: Option<Trained>,
+    /// Where its ranks stood behind its newest step.
+    pub stood: Option<Stood>,
     /// Size of the recording in bytes.
     pub bytes: u64,
     /// What is wrong with the recording, in words: `cut at 1.2 M`, `2 damaged chunks`.
     pub damage: Option<String>,
+}
+
+impl RunSummary {
+    /// Where its ranks stood before its end, of a run that neither finished nor was imported: it hung.
+    pub fn stood(&self) -> Option<(&Stood, Stamp)> {
+        let outcome = self.outcome.as_ref()?;
+        let may_have_hung = !outcome.is_success() && !self.spec.is_imported();
+        let end = outcome.at.unwrap_or(self.last_at);
+        self.stood
+            .as_ref()
+            .filter(|stood| may_have_hung && stood.for_us(end).is_some())
+            .map(|stood| (stood, end))
+    }
 }
 
 /// What all recordings of a machine take together.

@@ -19,6 +19,9 @@ const PATIENT_US: u64 = 10_000_000;
 const FIRST_US: u64 = 30_000_000;
 /// How many steps' time a rank may take for one phase.
 const STEPS: u64 = 3;
+/// Before the end of a run no step for that long is worth a word, microseconds, and for so many times the longest one.
+const SILENCE_US: u64 = 10_000_000;
+const SILENCE_STEPS: u64 = 5;
 /// Over how many of its newest steps the time of a step is taken.
 const RECENT: usize = 20;
 
@@ -134,7 +137,18 @@ impl Standstill {
         self.words_at(None)
     }
 
+    /// The same without the step: `rank 1 in backward, train.py:57; rank 0 in wait, train.py:57`.
+    pub(crate) fn ranks_words(&self) -> String {
+        self.ranks_at(None)
+    }
+
     fn words_at(&self, now: Option<Stamp>) -> String {
+        let place =
+            if self.step == 0 { "before the first step".into() } else { format!("in step {}", self.step) };
+        format!("stands still {place}: {}", self.ranks_at(now))
+    }
+
+    fn ranks_at(&self, now: Option<Stamp>) -> String {
         let mut groups: BTreeMap<_, Vec<_>> = BTreeMap::new();
         for (rank, since, standing) in &self.stands {
             // where those that wait do so tells little: one place for all of them, if it is one
@@ -151,9 +165,7 @@ impl Standstill {
         if more > 0 {
             groups.push(format!("{more} more ranks elsewhere"));
         }
-        let place =
-            if self.step == 0 { "before the first step".into() } else { format!("in step {}", self.step) };
-        format!("stands still {place}: {}", groups.join("; "))
+        groups.join("; ")
     }
 
     /// Those that stand at one place: `ranks 0, 2 in wait for 2.0 s, train.py:57`.
@@ -189,6 +201,11 @@ const WAITS: u8 = 2;
 pub(crate) fn patience_us(step_us: Option<u64>, phase: Phase) -> u64 {
     let patience = step_us.map_or(FIRST_US, |mean| mean.saturating_mul(STEPS).max(LEAST_US));
     if phase == Phase::Other { patience.max(PATIENT_US) } else { patience }
+}
+
+/// For how long no step may come before the end of a run, where the longest one took so long if there was one; microseconds.
+pub(crate) fn silence_us(longest_us: Option<u64>) -> u64 {
+    longest_us.map_or(FIRST_US, |longest| longest.saturating_mul(SILENCE_STEPS).max(SILENCE_US))
 }
 
 fn patience_of(rank: &RankState) -> u64 {

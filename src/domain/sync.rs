@@ -39,6 +39,12 @@ impl Code {
         *self == Self::default()
     }
 
+    /// The beginning of the commit, with a `+` where something differs from it: `4f2a91c+`.
+    pub fn short(&self) -> Option<String> {
+        let commit: String = self.commit.as_ref()?.chars().take(7).collect();
+        Some(commit + if self.dirty.is_some() { "+" } else { "" })
+    }
+
     /// One line for people: `commit abc1234, changed since, tree 0123456`.
     pub fn words(&self) -> String {
         let short = |text: &str| text.chars().take(7).collect::<String>();

@@ -7,7 +7,9 @@ use serde::{Deserialize, Serialize};
 use super::event::{Envelope, Event, Origin};
 use super::hooks::{HookFacts, StepsBy};
 use super::ids::Rank;
+use super::standstill::{StalledPhase, Standstill, silence_us};
 use super::time::Stamp;
+use super::units::duration_us;
 
 /// How many that train are followed at most.
 const MOST: usize = 4096;
@@ -67,6 +69,32 @@ impl Trained {
     }
 }
 
+/// Where the ranks of a run stand behind its newest step, and since when none was made.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Stood {
+    /// When the newest step was made; before the first one since when the ranks stand.
+    pub since: Stamp,
+    /// For so long no step may come before that is worth a word, microseconds.
+    pub patience_us: u64,
+    /// `rank 1 in backward, train.py:57; rank 0 in wait`; empty where no rank tells where it stands.
+    pub ranks: String,
+}
+
+impl Stood {
+    /// For how long no step was made before the end of the run, microseconds, where that is worth a word.
+    pub fn for_us(&self, end: Stamp) -> Option<u64> {
+        let us = u64::try_from(end.micros_since(self.since)).ok()?;
+        (us >= self.patience_us).then_some(us)
+    }
+
+    /// `no step for 01:35 before its end: rank 1 in backward, train.py:57; rank 0 in wait`.
+    pub fn words(&self, end: Stamp) -> Option<String> {
+        let us = self.for_us(end)?;
+        let ranks = if self.ranks.is_empty() { String::new() } else { format!(": {}", self.ranks) };
+        Some(format!("no step for {} before its end{ranks}", duration_us(us)))
+    }
+}
+
 #[derive(Default)]
 struct Rate {
     steps: f64,
@@ -79,9 +107,14 @@ pub struct Follower {
     /// By rank, and by the number of a process within it.
     ranks: BTreeMap<(Rank, Option<u32>), Newest>,
     hooks: HookFacts,
+    /// When any of them made its newest step, and how long the longest took beside their first ones, microseconds.
+    #[serde(default)]
+    newest_at: Option<Stamp>,
+    #[serde(default)]
+    longest_us: u64,
 }
 
-#[derive(Debug, Clone, Copy, Default, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
 struct Newest {
     by: StepsBy,
     step: Option<u64>,
@@ -89,9 +122,9 @@ struct Newest {
     samples: u64,
     /// The time of the steps that had them.
     sample_us: u64,
-    /// Since when it is in one phase, and of which step.
+    /// Since when it is in one phase, and where.
     #[serde(default)]
-    stands: Option<(Stamp, u64)>,
+    stands: Option<(Stamp, StalledPhase)>,
 }
 
 impl Newest {
@@ -118,8 +151,12 @@ impl Follower {
             }
             Event::StepDone { timing } => {
                 let newest = self.ranks.entry(who).or_default();
+                if newest.step.is_some() {
+                    self.longest_us = self.longest_us.max(timing.dur_us.into());
+                }
+                self.newest_at = Some(envelope.at);
                 (newest.step, newest.loss) = (Some(timing.step), timing.loss);
-                newest.stands = newest.stands.filter(|(_, step)| *step > timing.step);
+                newest.stands = newest.stands.take().filter(|(_, standing)| standing.step > timing.step);
                 if timing.samples > 0 {
                     newest.samples = newest.samples.saturating_add(u64::from(timing.samples));
                     newest.sample_us = newest.sample_us.saturating_add(timing.dur_us.into());
@@ -128,12 +165,16 @@ impl Follower {
             Event::RankStands { standing } => {
                 let for_us = i64::try_from(standing.for_us).unwrap_or(i64::MAX);
                 let since = envelope.at.plus_micros(-for_us);
-                self.ranks.entry(who).or_default().stands = Some((since, standing.step));
+                self.ranks.entry(who).or_default().stands = Some((since, standing.clone()));
             }
             Event::StepSeen { seen } => {
                 let newest = self.ranks.entry(who).or_default();
                 // A step that is told weighs more than one that is printed.
                 if newest.step.is_none() || newest.by == StepsBy::Log {
+                    // it tells no length: the time since the one before stands for it
+                    let gap = self.newest_at.map_or(0, |before| envelope.at.micros_since(before));
+                    self.longest_us = self.longest_us.max(gap.max(0).unsigned_abs());
+                    self.newest_at = Some(envelope.at);
                     let loss = seen.loss.or(newest.loss);
                     *newest = Newest { by: StepsBy::Log, step: Some(seen.step), loss, ..Newest::default() };
                 }
@@ -141,6 +182,9 @@ impl Follower {
             // Another attempt begins anew.
             Event::RankStarted { .. } => {
                 self.ranks.retain(|(rank, _), _| *rank != who.0);
+                if self.ranks.is_empty() {
+                    self.newest_at = None;
+                }
             }
             _ => {}
         }
@@ -158,8 +202,20 @@ impl Follower {
         let libraries = if by == StepsBy::Hooks { self.hooks.libraries() } else { String::new() };
         // JSON has no words for what is not finite.
         let loss = loss.filter(|loss| loss.is_finite());
-        let stands_since = told().filter_map(|newest| newest.stands).map(|(since, _)| since).min();
+        let stands_since = told().filter_map(|newest| newest.stands.as_ref()).map(|(since, _)| *since).min();
         Some(Trained { step, loss, samples_per_s, by, libraries, stands_since })
+    }
+
+    /// Where the ranks stand now; `None` before anything is known of that.
+    pub fn stood(&self) -> Option<Stood> {
+        let stands = self.ranks.iter().filter_map(|((rank, worker), newest)| {
+            let (since, standing) = newest.stands.clone()?;
+            Some((worker.map_or(*rank, Rank), since, standing))
+        });
+        let stands: Vec<_> = stands.collect();
+        let since = self.newest_at.or_else(|| stands.iter().map(|(_, since, _)| *since).min())?;
+        let patience_us = silence_us(self.newest_at.map(|_| self.longest_us));
+        Some(Stood { since, patience_us, ranks: Standstill::told(stands, 1).ranks_words() })
     }
 }
 
@@ -240,6 +296,50 @@ mod tests {
             follow(&mut follower, rank, Event::RankStarted { pid: 7, t: HostTime(0) });
         }
         assert_eq!(follower.trained(), None);
+    }
+
+    #[test]
+    fn who_stood_where_before_the_end_is_told_where_it_was_long() {
+        let mut follower = Follower::default();
+        let tell = |follower: &mut Follower, seconds: i64, rank: u32, event: Event| {
+            let run = "01M833ZBPRG911CJJWVKGZJ3C6".parse().unwrap();
+            let origin = Origin::Rank(run, Rank(rank));
+            follower.follow(&Envelope { seq: 0, at: Stamp(seconds * 1_000_000), origin, event });
+        };
+        let stands = |phase: Phase, step: u64| {
+            let standing = StalledPhase { phase, step, for_us: 1_000_000, stopped: false, at: None };
+            Event::RankStands { standing }
+        };
+        let end = |follower: &Follower, seconds: i64| follower.stood()?.words(Stamp(seconds * 1_000_000));
+        assert_eq!(follower.stood(), None);
+        // before the first step they load models and data
+        tell(&mut follower, 1, 0, stands(Phase::Other, 1));
+        assert_eq!(end(&follower, 29), None);
+        let first = "no step for 30.0 s before its end: rank 0 before its first step";
+        assert_eq!(end(&follower, 30).as_deref(), Some(first));
+        for (at, of) in [(40, 1), (41, 2)] {
+            for rank in 0..2 {
+                tell(&mut follower, at, rank, step(of, 1.0));
+            }
+        }
+        assert_eq!(end(&follower, 50), None, "a stop after nine seconds");
+        tell(&mut follower, 43, 0, stands(Phase::Wait, 3));
+        tell(&mut follower, 43, 1, stands(Phase::Backward, 3));
+        let words = "no step for 01:35 before its end: rank 1 in backward; rank 0 in wait";
+        assert_eq!(end(&follower, 136).as_deref(), Some(words));
+        tell(&mut follower, 140, 1, step(3, 1.0));
+        let words = "no step for 15.0 s before its end: rank 0 in wait";
+        assert_eq!(end(&follower, 155).as_deref(), Some(words), "it went on");
+        for rank in 0..2 {
+            tell(&mut follower, 160, rank, Event::RankStarted { pid: 7, t: HostTime(0) });
+        }
+        assert_eq!(follower.stood(), None, "another attempt");
+        // what a progress bar tells comes once a minute
+        for minute in 3..6_i64 {
+            let seen = SeenStep { step: minute.unsigned_abs(), total: None, loss: None };
+            tell(&mut follower, minute * 60, 0, Event::StepSeen { seen });
+        }
+        assert_eq!((end(&follower, 400), end(&follower, 600).is_some()), (None, true));
     }
 
     #[test]

@@ -36,14 +36,6 @@ pub enum Error {
         /// What it is instead.
         reason: String,
     },
-    /// The table of waits beside a recording can't be read.
-    #[error("{}: {reason}", path.display())]
-    Waits {
-        /// The file.
-        path: PathBuf,
-        /// What is wrong, and what helps.
-        reason: String,
-    },
     /// The file of marks beside a recording can't be read.
     #[error("{}: {reason}", path.display())]
     Marks {

@@ -12,7 +12,7 @@ use crate::domain::log::Stream;
 use crate::domain::outcome::RunOutcome;
 use crate::domain::run::{RunSpec, RunStage};
 use crate::domain::time::Stamp;
-use crate::domain::trained::Trained;
+use crate::domain::trained::{Stood, Trained};
 
 /// Version of the format that is written; the highest that is read. 2: `/phase` has `hidden`. 3: there are origins
 /// within a rank, and the phase `other`.
@@ -153,6 +153,9 @@ pub(super) struct ChunkNote {
     /// How far the training came. Absent before the first step, and where an older version wrote it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) trained: Option<Trained>,
+    /// Where the ranks stand behind the newest step. Absent before anything is known of that, and where an older version wrote it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) stood: Option<Stood>,
     /// Where the last line of each rank's output in this chunk begins, so that the lines need not be read to
     /// go on behind them. Absent where an older version wrote it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -183,6 +186,7 @@ pub(crate) fn weight(envelope: &Envelope) -> usize {
         Event::MetricReported { name, .. } => name.len(),
         Event::CollectiveDone { timing } => 128 + timing.func.len() + timing.datatype.len(),
         Event::CollectivesTold { told, .. } => told.weight(),
+        Event::WaitsTold { waits } => 128 * waits.ranks.len(),
         Event::HostDescribed { .. } | Event::RunCreated { .. } => 4096,
         _ => 64,
     }

@@ -48,7 +48,6 @@ mod study;
 mod summary;
 mod survey;
 mod tfrecord;
-pub mod waits;
 pub mod writer;
 
 pub use check::{Check, FileCheck, FileState};

@@ -543,13 +543,15 @@ pub(super) fn summarize(path: &Path) -> Result<RecordingSummary, Error> {
     let mut newest: Option<(ChunkNote, Integrity)> = None;
     // Each client tells what it has recorded itself.
     let mut parts = Vec::new();
+    let mut stood = None;
     for (path, bytes, _) in &mut open {
         let Some((mut note, integrity)) = last_note(bytes).map_err(Error::file(path))? else { continue };
         parts.extend(note.trained.take());
+        stood = note.stood.take().or(stood);
         newest = Some((note, integrity));
     }
     let (mut last, integrity) = newest.ok_or_else(|| unreadable("no whole chunk"))?;
-    last.trained = Trained::of_parts(parts);
+    (last.trained, last.stood) = (Trained::of_parts(parts), stood);
     Ok(RecordingSummary { spec, last, bytes: size, damage: integrity.damage() })
 }
 

@@ -295,6 +295,7 @@ fn run_summary(summary: RecordingSummary) -> RunSummary {
         last_at: summary.last.end,
         outcome: summary.last.outcome,
         trained: summary.last.trained,
+        stood: summary.last.stood,
         bytes: summary.bytes,
         damage: summary.damage,
     }

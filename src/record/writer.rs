@@ -189,6 +189,7 @@ impl<W: Write> Writer<W> {
         note.stage = self.stage;
         note.outcome.clone_from(&self.outcome);
         note.trained = self.training.trained();
+        note.stood = self.training.stood();
         let lines = std::mem::take(&mut pending.lines).into_iter();
         note.lines = Some(lines.map(|((rank, stream), offset)| (rank, stream, offset)).collect());
         let time = log_time(note.start);
@@ -306,6 +307,7 @@ impl Pending {
             stage: None,
             outcome: None,
             trained: None,
+            stood: None,
             lines: None,
         });
         if let Event::LogPrinted { line } = &envelope.event {

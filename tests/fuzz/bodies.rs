@@ -30,8 +30,7 @@ use hvtui::domain::waiting::Waiting;
 use hvtui::domain::world::World;
 use hvtui::record::export::kernels::{self, Part};
 use hvtui::record::import::{Asked, Place, import};
-use hvtui::record::{Player, Reader, Writer, marks, waits};
-use hvtui::report::waits_table;
+use hvtui::record::{Player, Reader, Writer, marks};
 use hvtui::ssh::HostKey;
 use hvtui::ssh::config::{Question, understand};
 use hvtui::ssh::known_hosts::{HostName, KnownHosts};
@@ -495,24 +494,6 @@ pub(crate) fn marks(data: &[u8]) -> bool {
         }
     }
     true
-}
-
-/// The table of waits beside the recording of an import: it is shown, or refused with words. Whether there is one of the run.
-pub(crate) fn waits(data: &[u8]) -> bool {
-    let folder = tempfile::tempdir().expect("a folder");
-    let recording = folder.path().join("run.mcap");
-    std::fs::write(waits::path_of(&recording), data).expect("a file");
-    match waits::read(&recording, &RunId::new(1, 1)) {
-        Ok(Some(table)) => {
-            assert!(waits_table(&table, 16).lines().count() < 40);
-            true
-        }
-        Ok(None) => false,
-        Err(error) => {
-            assert!(error.to_string().contains("run.waits.json"), "{error}");
-            false
-        }
-    }
 }
 
 /// The file that notes how a rank's output grew, as it is and behind a good beginning. What is told of it is no more than it holds, in

@@ -121,16 +121,6 @@ fn the_mnist_seeds_are_read() {
 }
 
 #[test]
-fn waits() {
-    over_corpus("waits", bodies::waits);
-    let seed = |name: &str| {
-        let path = format!("{}/tests/fuzz/corpus/waits/{name}", env!("CARGO_MANIFEST_DIR"));
-        bodies::waits(&std::fs::read(path).expect("a seed"))
-    };
-    assert!(seed("two_ranks") && !seed("later"));
-}
-
-#[test]
 fn kernel_traces() {
     over_corpus("kernel_traces", bodies::kernel_traces);
     let path = format!("{}/tests/fuzz/corpus/kernel_traces/torch", env!("CARGO_MANIFEST_DIR"));

@@ -9,6 +9,7 @@ use std::process::{Command, Output, Stdio};
 
 use tempfile::TempDir;
 
+use hvtui::clock::host_now;
 use hvtui::domain::time::Stamp;
 use hvtui::domain::world::{RunState, World};
 use hvtui::record::Player;
@@ -167,6 +168,28 @@ fn what_another_client_follows_goes_on_when_its_reader_goes_away() {
     assert!(text(&stopped.stdout).contains("nothing of run"), "{}", text(&stopped.stdout));
     let again = person.run(&["stop", &run]);
     assert!(text(&again.stdout).contains("has ended already"), "{}", text(&again.stdout));
+}
+
+#[test]
+fn a_run_that_hung_before_it_was_stopped_says_so_in_the_list() {
+    let person = Person::new(1);
+    let step = r#"echo "{\"kind\":\"step\",\"step\":$i,\"dur_us\":1000}" >>$HVTUI_REPORT"#;
+    let script = format!("for i in 1 2 3; do {step}; done; echo told; exec sleep 600");
+    let mut run = person.hvtui(&["run", "-np", "1", "--", "sh", "-c", &script]).spawn().unwrap();
+    let mut told = String::new();
+    BufReader::new(run.stdout.as_mut().unwrap()).read_line(&mut told).unwrap();
+    assert_eq!(told, "[0] told\n");
+    // a stop after less is no hang
+    let since = host_now();
+    until("ten seconds without a step", || host_now().0 - since.0 > 11_000_000);
+    assert!(person.run(&["stop", "last"]).status.success());
+    assert_eq!(end_of(&mut run).code(), Some(130));
+    let run = person.recorded();
+    let for_us = run["stood"]["for_us"].as_u64().unwrap_or_default();
+    assert!((10_000_000..60_000_000).contains(&for_us) && run["stood"]["ranks"] == "", "{run}");
+    let listed = text(&person.run(&["runs", "--local", "--long"]).stdout);
+    assert!(listed.contains("; no step for 1") && listed.contains(" before its end\n"), "{listed}");
+    assert!(listed.contains("COMMIT") && listed.contains("\n      sh -c 'for i in "), "{listed}");
 }
 
 #[test]

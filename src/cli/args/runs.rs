@@ -21,6 +21,9 @@ pub struct RunsArgs {
     /// Print one JSON array of objects
     #[arg(long)]
     pub json: bool,
+    /// Also the commit and the command of each
+    #[arg(long, conflicts_with = "json")]
+    pub long: bool,
     /// Only what is recorded here; ask no host
     #[arg(long)]
     pub local: bool,

@@ -14,8 +14,8 @@ use crate::domain::ids::RunId;
 use crate::domain::run::{RunSpec, RunSummary};
 use crate::domain::text::sanitize;
 use crate::domain::units::{bytes, counted, duration_us};
+use crate::record::Store;
 use crate::record::import::{Imported, Place};
-use crate::record::{Store, waits};
 use crate::report::{waits_table, wrapped};
 
 /// Ranks of the table, the latest; `--json` has all.
@@ -114,8 +114,8 @@ fn words(imported: &Imported, to_file: bool) -> String {
         let words = format!("{}: {}; {}", left_out.what, left_out.count, left_out.why);
         let _ = writeln!(out, "{}", wrapped(&sanitize(&words), 2));
     }
-    if let Some(waits) = waits::of(imported) {
-        out.push_str(&waits_table(&waits, ROWS));
+    if let Some(waits) = &imported.waits {
+        out.push_str(&waits_table(waits, ROWS));
     }
     let _ = writeln!(out, "\nNext: hvtui report {label}\n      hvtui replay {label}");
     out

@@ -20,7 +20,7 @@ use crate::domain::analysis::{Finding, RunAnalysis, Window, findings};
 use crate::domain::marks::RunMarks;
 use crate::domain::run::RunSpec;
 use crate::domain::run_status::RunStatus;
-use crate::record::{Reader, figures, marks, waits};
+use crate::record::{Reader, figures, marks};
 use crate::report::{page, text};
 
 /// The object of `--json`.
@@ -94,18 +94,13 @@ fn analyze(reader: &Reader) -> Result<RunAnalysis, Failure> {
     run.ok_or_else(|| Failure::usage("the recording was not read to its end"))
 }
 
-/// With what lies beside the recording: what a person has noted, and the waits of an import. Figures are right without it.
+/// With what lies beside the recording: what a person has noted. Figures are right without it.
 fn with_kept(reader: &Reader, run: RunAnalysis) -> RunAnalysis {
     let marks = marks::read(reader.path()).unwrap_or_else(|error| {
         note(&error.to_string());
         RunMarks::default()
     });
-    let waits = reader.spec().map_or(Ok(None), |spec| waits::read(reader.path(), &spec.id));
-    let waits = waits.unwrap_or_else(|error| {
-        note(&error.to_string());
-        None
-    });
-    RunAnalysis { marks: marks.all().to_vec(), waits, ..run }
+    RunAnalysis { marks: marks.all().to_vec(), ..run }
 }
 
 /// Into a file; `-` is standard output.

@@ -23,10 +23,12 @@ use crate::domain::retention::{Age, Retention};
 use crate::domain::run::{RunSpec, RunStage, RunSummary};
 use crate::domain::run_list::{ListedRun, ListedState};
 use crate::domain::run_status::RunStatus;
+use crate::domain::sync::Code;
 use crate::domain::text::sanitize;
 use crate::domain::time::Stamp;
 use crate::domain::trained::Trained;
 use crate::domain::units::{bytes, duration_us, metric, middle_cut, padded, rate as rate_words};
+use crate::launch::words::join;
 use crate::record::Store;
 use crate::report::{local_second, local_time};
 
@@ -56,6 +58,8 @@ struct Listed {
     /// Since when it stands still, by what is recorded here.
     #[serde(serialize_with = "as_moment")]
     stands_since: Option<Stamp>,
+    /// That it stood still before its end, by what is recorded here.
+    stood: Option<StoodStill>,
     bytes: u64,
     damage: Option<String>,
     /// Hosts of it that were not heard.
@@ -143,6 +147,22 @@ impl Serialize for Told {
     }
 }
 
+/// For how long no step was made before the end of a run, and where its ranks stood.
+#[derive(Debug, Serialize)]
+struct StoodStill {
+    for_us: u64,
+    ranks: String,
+    #[serde(skip)]
+    words: String,
+}
+
+impl StoodStill {
+    fn of(run: &RunSummary) -> Option<Self> {
+        let (stood, end) = run.stood()?;
+        Some(Self { for_us: stood.for_us(end)?, ranks: stood.ranks.clone(), words: stood.words(end)? })
+    }
+}
+
 /// Lists them, newest first unless another order is asked for.
 pub fn run(
     args: &RunsArgs,
@@ -183,7 +203,7 @@ pub fn run(
     } else if runs.is_empty() {
         note("no run passes the filter");
     } else {
-        to_stdout(&table(&runs, args.local, now))?;
+        to_stdout(&table(&runs, args, now))?;
     }
     for words in asked.silent_words() {
         note(&words);
@@ -235,6 +255,7 @@ fn merged(recorded: Vec<RunSummary>, asked: &Asked) -> Vec<Listed> {
             duration_us: None,
             state: inventory.status(&run.spec, run.outcome.as_ref()),
             recorded: true,
+            stood: StoodStill::of(&run),
             unheard: if run.outcome.is_some() { Vec::new() } else { inventory.unheard(&run.spec) },
             stage: run.stage,
             last_at: Some(run.last_at),
@@ -261,6 +282,7 @@ fn merged(recorded: Vec<RunSummary>, asked: &Asked) -> Vec<Listed> {
                 outcome: None,
                 trained: None,
                 stands_since: None,
+                stood: None,
                 bytes: 0,
                 damage: None,
                 unheard: inventory.unheard(spec),
@@ -272,14 +294,14 @@ fn merged(recorded: Vec<RunSummary>, asked: &Asked) -> Vec<Listed> {
     runs
 }
 
-/// Loss and samples a second have columns where a run tells them.
-fn table(runs: &[Listed], local: bool, now: Stamp) -> String {
+/// Loss and samples a second have columns where a run tells them; the commit and the command where they are asked for.
+fn table(runs: &[Listed], args: &RunsArgs, now: Stamp) -> String {
     let (loss, rate) = (
         runs.iter().any(|run| run.trained.as_ref().is_some_and(|trained| trained.loss.is_some())),
         runs.iter().any(|run| run.trained.as_ref().is_some_and(|trained| trained.samples_per_s.is_some())),
     );
-    let line = |cells: [&str; 9], state: &str| {
-        let [id, started, name, ranks, hosts, took, size, at_loss, at_rate] = cells;
+    let line = |cells: [&str; 10], state: &str| {
+        let [id, started, name, ranks, hosts, took, size, at_loss, at_rate, commit] = cells;
         let mut line =
             format!("{id:<5} {started:<16}  {name} {ranks:>5}  {hosts:<20}  {took:>8}  {size:>8}  ");
         if loss {
@@ -288,10 +310,13 @@ fn table(runs: &[Listed], local: bool, now: Stamp) -> String {
         if rate {
             let _ = write!(line, "{at_rate:>9}  ");
         }
+        if args.long {
+            let _ = write!(line, "{commit:<8}  ");
+        }
         line + state + "\n"
     };
     let name = padded("NAME", 18);
-    let head = ["RUN", "STARTED", &name, "RANKS", "HOSTS", "DURATION", "SIZE", "LOSS", "SAMPLES/S"];
+    let head = ["RUN", "STARTED", &name, "RANKS", "HOSTS", "DURATION", "SIZE", "LOSS", "SAMPLES/S", "COMMIT"];
     let mut text = line(head, "STATE");
     for run in runs {
         let hosts: Vec<String> = run.spec.hosts().iter().map(ToString::to_string).collect();
@@ -309,8 +334,12 @@ fn table(runs: &[Listed], local: bool, now: Stamp) -> String {
             &or_dash(listed.bytes.map(bytes)),
             &or_dash(trained.and_then(|trained| trained.loss).map(|loss| metric(loss.into()))),
             &or_dash(trained.and_then(|trained| trained.samples_per_s).map(|each| rate_words(each.into()))),
+            &or_dash(run.spec.code.as_ref().and_then(Code::short)),
         ];
-        text.push_str(&line(cells, &sanitize(&format!("{}{damage}", state(run, local)))));
+        text.push_str(&line(cells, &sanitize(&format!("{}{damage}", state(run, args.local)))));
+        if args.long {
+            let _ = writeln!(text, "      {}", sanitize(&join(&run.spec.command)));
+        }
     }
     text
 }
@@ -321,7 +350,10 @@ fn state(run: &Listed, local: bool) -> String {
     match (&run.outcome, run.state) {
         // how it ended is not known
         (Some(Told { outcome, .. }), _) if run.spec.is_imported() => outcome.summary.clone(),
-        (Some(Told { outcome, .. }), _) => format!("exit {}: {}", outcome.exit_code(), outcome.summary),
+        (Some(Told { outcome, .. }), _) => {
+            let stood = run.stood.as_ref().map(|stood| format!("; {}", stood.words)).unwrap_or_default();
+            format!("exit {}: {}{stood}", outcome.exit_code(), outcome.summary)
+        }
         (None, RunStatus::Running) if run.recorded => {
             let since = run.stands_since.map(|since| format!("; no step since {}", local_second(since)));
             format!("running{}", since.unwrap_or_default())

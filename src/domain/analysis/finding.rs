@@ -6,6 +6,7 @@ use super::figures::{GpuFigures, RunAnalysis, SlowStep, Span, WhatIf};
 use super::silence;
 use super::what_if::matters;
 use crate::domain::ids::Rank;
+use crate::domain::standstill::silence_us;
 use crate::domain::text::sanitize;
 use crate::domain::time::Stamp;
 use crate::domain::timing::Phase;
@@ -33,9 +34,6 @@ const DRIFT_FROM: f64 = 0.10;
 const IDLE_BELOW: f64 = 50.0;
 /// Clocks that are held down for this share of the run.
 const THROTTLE_FROM: f64 = 0.05;
-/// So long no step, microseconds, and so many times the longest one: the run stood still.
-const STALLED_LEAST_US: u64 = 10_000_000;
-const STALLED_STEPS: u64 = 5;
 /// A start that takes this share of the run, and so long, microseconds.
 const START_FROM: f64 = 0.2;
 const START_LEAST_US: u64 = 30_000_000;
@@ -183,7 +181,7 @@ fn stalled(run: &RunAnalysis) -> Option<Finding> {
     let (since, longest) = (run.after_last_step_us?, run.steps.length?.max_us);
     // how an imported run ended is not known
     let may_have_hung = run.success == Some(false) || run.outcome.is_none();
-    if !may_have_hung || since < STALLED_LEAST_US || since < STALLED_STEPS * u64::from(longest) {
+    if !may_have_hung || since < silence_us(Some(longest.into())) {
         return None;
     }
     let before = if run.outcome.is_some() { "before its end" } else { "until now" };

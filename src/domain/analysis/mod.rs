@@ -41,6 +41,7 @@ use crate::domain::run::{RankExit, RunSpec};
 use crate::domain::straggler::{Straggler, Stragglers};
 use crate::domain::time::Stamp;
 use crate::domain::timing::StepTiming;
+use crate::domain::wait_table::WaitTable;
 
 pub use figures::{
     Charts, Cliffs, Counted, Episode, Estimates, Fact, FirstError, GapFigures, GpuFigures, HostFigures,
@@ -90,6 +91,7 @@ pub struct Analyzer {
     log_bytes: u64,
     unattended: Vec<(Stamp, Stamp)>,
     silences: Silences,
+    waits: Option<WaitTable>,
 }
 
 impl Analyzer {
@@ -124,6 +126,7 @@ impl Analyzer {
             log_bytes: 0,
             unattended: Vec::new(),
             silences: Silences::default(),
+            waits: None,
             spec,
         }
     }
@@ -218,6 +221,7 @@ impl Analyzer {
             }
             Event::RunEnded { outcome } => self.outcome = Some(outcome.clone()),
             Event::Gap { what, dropped } => self.dropped(what, *dropped),
+            Event::WaitsTold { waits } if self.counting => self.waits = Some((**waits).clone()),
             _ => {}
         }
     }

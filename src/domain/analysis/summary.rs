@@ -106,7 +106,7 @@ pub(super) fn of(analyzer: Analyzer, damage: Option<String>) -> RunAnalysis {
         collectives: collectives.sentence(place),
         facts,
         marks: Vec::new(),
-        waits: None,
+        waits: analyzer.waits,
         estimates: estimates(&steps, &all),
         ranks,
         log: logs.figures(outcome.as_ref().and_then(|outcome| outcome.root)),

@@ -263,14 +263,10 @@ impl Chrome {
         ] {
             counter(out, run, (pid, at), ("host", name), values)?;
         }
-        for placement in run.chosen.placements().filter(|placement| placement.host == *host) {
-            let several = !placement.more.is_empty();
-            for slot in placement.slots() {
-                let Slot::Gpu { index, .. } = slot else { continue };
-                let Some(gpu) = sample.gpus.iter().find(|gpu| gpu.index == *index) else { continue };
-                let which = if several { format!("GPU{index} ") } else { String::new() };
-                gpu_counters(out, run, (pid_of(placement.rank), at), &which, gpu)?;
-            }
+        for (placement, _, gpu) in run.chosen.gpus(host, sample) {
+            let is_one = placement.more.is_empty();
+            let which = if is_one { String::new() } else { format!("GPU{} ", gpu.index) };
+            gpu_counters(out, run, (pid_of(placement.rank), at), &which, gpu)?;
         }
         Ok(())
     }

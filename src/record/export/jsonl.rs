@@ -17,7 +17,6 @@ use crate::domain::host::HostSample;
 use crate::domain::ids::{HostId, Rank};
 use crate::domain::log_text::level::Level;
 use crate::domain::log_text::plain;
-use crate::domain::run::Slot;
 use crate::domain::time::Stamp;
 use crate::domain::timing::StepTiming;
 
@@ -181,14 +180,10 @@ fn of_sample(
     sample: &HostSample,
 ) -> io::Result<()> {
     write(out, run, "host", at, (None, Some(host)), of_host(sample))?;
-    for placement in run.chosen.placements().filter(|placement| placement.host == *host) {
-        for slot in placement.slots() {
-            let Slot::Gpu { index, uuid } = slot else { continue };
-            let Some(gpu) = sample.gpus.iter().find(|gpu| gpu.index == *index) else { continue };
-            let mut rest = of_gpu(gpu);
-            (rest["gpu"], rest["uuid"]) = ((*index).into(), uuid.to_string().into());
-            write(out, run, "gpu", at, (Some(placement.rank), Some(host)), rest)?;
-        }
+    for (placement, uuid, gpu) in run.chosen.gpus(host, sample) {
+        let mut rest = of_gpu(gpu);
+        (rest["gpu"], rest["uuid"]) = (gpu.index.into(), uuid.to_string().into());
+        write(out, run, "gpu", at, (Some(placement.rank), Some(host)), rest)?;
     }
     Ok(())
 }

@@ -19,7 +19,6 @@ use crate::domain::gpu::GpuSample;
 use crate::domain::ids::Rank;
 use crate::domain::log_text::level::Level;
 use crate::domain::log_text::plain;
-use crate::domain::run::Slot;
 use crate::domain::timing::Phase;
 
 /// The format.
@@ -190,12 +189,8 @@ impl Sink for Rows {
             Item::Host { at, host, sample } => {
                 let name = topic(host.as_str());
                 self.row(out, (&HOST, format!("/host/{name}")), *at, &of_host(sample))?;
-                for placement in run.chosen.placements().filter(|placement| placement.host == **host) {
-                    for slot in placement.slots() {
-                        let Slot::Gpu { index, .. } = slot else { continue };
-                        let Some(gpu) = sample.gpus.iter().find(|gpu| gpu.index == *index) else { continue };
-                        self.row(out, (&GPU, format!("/gpu/{name}/{index}")), *at, &of_gpu(gpu))?;
-                    }
+                for (_, _, gpu) in run.chosen.gpus(host, sample) {
+                    self.row(out, (&GPU, format!("/gpu/{name}/{}", gpu.index)), *at, &of_gpu(gpu))?;
                 }
                 Ok(())
             }

@@ -13,7 +13,6 @@ use crate::domain::gpu::GpuSample;
 use crate::domain::host::HostSample;
 use crate::domain::ids::{GpuUuid, HostId, Rank};
 use crate::domain::quote::prometheus_label as label;
-use crate::domain::run::Slot;
 use crate::domain::timing::{Phase, StepTiming};
 
 /// The format.
@@ -145,14 +144,9 @@ impl Prometheus {
     }
 
     fn sample(&mut self, out: &mut Out<'_>, run: &Run<'_>, host: &HostId, sample: &HostSample) {
-        for placement in run.chosen.placements().filter(|placement| placement.host == *host) {
-            for slot in placement.slots() {
-                let Slot::Gpu { index, uuid } = slot else { continue };
-                if let Some(gpu) = sample.gpus.iter().find(|gpu| gpu.index == *index)
-                    && out.take(1)
-                {
-                    self.gpus.insert((host.clone(), *index), (uuid.clone(), gpu.clone()));
-                }
+        for (_, uuid, gpu) in run.chosen.gpus(host, sample) {
+            if out.take(1) {
+                self.gpus.insert((host.clone(), gpu.index), (uuid.clone(), gpu.clone()));
             }
         }
     }

@@ -3,8 +3,10 @@
 use std::collections::BTreeMap;
 use std::str::FromStr;
 
-use crate::domain::ids::{HostId, Rank};
-use crate::domain::run::{Placement, RunSpec};
+use crate::domain::gpu::GpuSample;
+use crate::domain::host::HostSample;
+use crate::domain::ids::{GpuUuid, HostId, Rank};
+use crate::domain::run::{Placement, RunSpec, Slot};
 use crate::domain::time::Stamp;
 
 /// What to export; all of a recording by default.
@@ -112,6 +114,20 @@ impl<'a> Chosen<'a> {
     /// The chosen ranks and where they run; empty where the recording does not tell.
     pub(super) fn placements(&self) -> impl Iterator<Item = &Placement> {
         self.placements.values().filter(|placement| self.has_rank(placement.rank))
+    }
+
+    /// The GPUs of the chosen ranks on a host, as a sample of it tells them, with the ranks that have them.
+    pub(super) fn gpus<'s>(
+        &'s self,
+        host: &'s HostId,
+        sample: &'s HostSample,
+    ) -> impl Iterator<Item = (&'s Placement, &'s GpuUuid, &'s GpuSample)> {
+        let here = self.placements().filter(move |placement| placement.host == *host);
+        let slots = here.flat_map(|placement| placement.slots().map(move |slot| (placement, slot)));
+        slots.filter_map(|(placement, slot)| {
+            let Slot::Gpu { index, uuid } = slot else { return None };
+            Some((placement, uuid, sample.gpus.iter().find(|gpu| gpu.index == *index)?))
+        })
     }
 
     /// Where a rank runs, chosen or not.

@@ -7,7 +7,6 @@ use std::io;
 use super::pass::{Item, Run};
 use super::table::{Cell, Column, Kind, Table};
 use crate::domain::gpu::{GpuSample, Number};
-use crate::domain::run::Slot;
 use crate::domain::time::Stamp;
 
 /// The table.
@@ -36,21 +35,17 @@ impl Table for Gpus {
     ) -> io::Result<()> {
         let Item::Host { at, host, sample } = item else { return Ok(()) };
         let at = Stamp(at.div_euclid(1_000));
-        for placement in run.chosen.placements().filter(|placement| placement.host == **host) {
-            for slot in placement.slots() {
-                let Slot::Gpu { index, uuid } = slot else { continue };
-                let Some(gpu) = sample.gpus.iter().find(|gpu| gpu.index == *index) else { continue };
-                let mut cells = vec![
-                    Cell::Moment(at),
-                    Cell::Integer(at.micros_since(run.start)),
-                    Cell::Integer(placement.rank.0.into()),
-                    Cell::Text(host.as_str()),
-                    Cell::Integer(i64::from(*index)),
-                    Cell::Text(uuid.as_str()),
-                ];
-                cells.extend(GpuSample::NUMBERS.iter().map(|field| cell((field.get)(gpu))));
-                row(&cells)?;
-            }
+        for (placement, uuid, gpu) in run.chosen.gpus(host, sample) {
+            let mut cells = vec![
+                Cell::Moment(at),
+                Cell::Integer(at.micros_since(run.start)),
+                Cell::Integer(placement.rank.0.into()),
+                Cell::Text(host.as_str()),
+                Cell::Integer(i64::from(gpu.index)),
+                Cell::Text(uuid.as_str()),
+            ];
+            cells.extend(GpuSample::NUMBERS.iter().map(|field| cell((field.get)(gpu))));
+            row(&cells)?;
         }
         Ok(())
     }

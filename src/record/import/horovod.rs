@@ -425,7 +425,7 @@ impl<'a> Timeline<'a> {
         Ok(Folded {
             told_ranks: self.ranks,
             steps: self.steps,
-            waits: Some(self.waits.finish()),
+            waits: Some(self.waits.finish(CLOCK)),
             left_out,
             target,
         })

@@ -32,7 +32,6 @@ use std::path::{Path, PathBuf};
 pub use run::Asked;
 pub use summary::{Cut, FileRead, Imported, LeftOut, StepsRead};
 pub use target::Place;
-pub use waits::{RankWaits, Spread, WaitTable};
 
 use self::choice::{Chosen, StepName, choose};
 use self::chrome::{OtherData, Trace};
@@ -409,7 +408,7 @@ fn imported(
         };
         left_out.push(LeftOut::new("events that can't be read", unread, why));
     }
-    let (recording, end) = told.target.finish(ended(spec))?;
+    let (recording, end) = told.target.finish(ended(spec), told.waits.clone())?;
     Ok(Imported {
         run: spec.id.clone(),
         name: spec.name.clone(),

@@ -21,6 +21,19 @@ const MOST_IDLE: u64 = 16 << 20;
 /// Values among the events that may be passed over where there is no event.
 const MOST_REFUSED: u64 = 1 << 20;
 const READ: usize = 1 << 18;
+/// What is looked for within a string, and within an object or a list: most bytes are neither, and are passed quickly.
+const IN_STRING: [bool; 256] = any_of(b"\"\\");
+const NESTED: [bool; 256] = any_of(b"\"{}[]");
+
+const fn any_of(bytes: &[u8]) -> [bool; 256] {
+    let mut all = [false; 256];
+    let mut at = 0;
+    while at < bytes.len() {
+        all[bytes[at] as usize] = true;
+        at += 1;
+    }
+    all
+}
 
 /// What stands next in the trace.
 #[derive(Debug, PartialEq, Eq)]
@@ -321,28 +334,30 @@ impl<R: Read> Scanner<R> {
                 seen = 0;
             }
             let rest = &self.buffer[self.start + seen..self.end];
-            let mut bytes = rest.iter().copied().enumerate();
             let mut ends = None;
             let mut looked = rest.len();
-            while let Some((at, byte)) = bytes.next() {
+            let mut at = 0;
+            while at < rest.len() {
+                if escaped {
+                    escaped = false;
+                    at += 1;
+                    continue;
+                }
+                if in_string || depth > 0 {
+                    let wanted = if in_string { &IN_STRING } else { &NESTED };
+                    let passed = rest[at..].iter().position(|byte| wanted[usize::from(*byte)]);
+                    let Some(passed) = passed else { break };
+                    at += passed;
+                }
+                let byte = rest[at];
                 if in_string {
-                    if escaped {
-                        escaped = false;
-                        continue;
+                    escaped = byte == b'\\';
+                    in_string = escaped;
+                    if !in_string && depth == 0 {
+                        ends = Some(at + 1);
+                        break;
                     }
-                    let Some(more) = memchr::memchr2(b'"', b'\\', &rest[at..]) else { break };
-                    if more > 0 {
-                        bytes.nth(more - 1);
-                    }
-                    if rest[at + more] == b'\\' {
-                        escaped = true;
-                    } else {
-                        in_string = false;
-                        if depth == 0 {
-                            ends = Some(at + more + 1);
-                            break;
-                        }
-                    }
+                    at += 1;
                     continue;
                 }
                 match byte {
@@ -375,6 +390,7 @@ impl<R: Read> Scanner<R> {
                     looked = at + 1;
                     break;
                 }
+                at += 1;
             }
             if let Some(at) = ends {
                 let to = self.start + seen + at;

@@ -5,9 +5,9 @@ use std::path::PathBuf;
 use serde::Serialize;
 
 use super::target::Target;
-use super::waits::WaitTable;
 use crate::domain::ids::RunId;
 use crate::domain::time::Stamp;
+use crate::domain::wait_table::WaitTable;
 
 /// What a fold over the events comes to.
 pub(super) struct Folded {

@@ -20,6 +20,7 @@ use crate::domain::outcome::{RunEnd, RunOutcome};
 use crate::domain::run::{RunSpec, RunStage};
 use crate::domain::time::{HostTime, Stamp};
 use crate::domain::timing::StepTiming;
+use crate::domain::wait_table::WaitTable;
 use crate::domain::waiting::Waiting;
 
 /// How many events wait to be put in order, beside two for each rank.
@@ -192,16 +193,24 @@ impl Target {
         }
     }
 
-    /// Ends the recording, whose run is over by the last of its events: gives its file and when that was.
+    /// Ends the recording, whose run is over by the last of its events, with the table of its waits where there is one: gives its file
+    /// and when that was.
     ///
     /// # Errors
     /// What the file system says; nothing is left then.
-    pub(super) fn finish(mut self, summary: String) -> Result<(PathBuf, Stamp), Error> {
+    pub(super) fn finish(
+        mut self,
+        summary: String,
+        waits: Option<WaitTable>,
+    ) -> Result<(PathBuf, Stamp), Error> {
         while !self.waiting.is_empty() {
             self.write_first()?;
         }
         let outcome = RunOutcome { at: Some(self.last), ..RunOutcome::new(RunEnd::Finished, summary) };
         let (at, run) = (self.last, Origin::Run(self.run().clone()));
+        if let Some(waits) = waits.map(Box::new) {
+            self.write(at, run.clone(), Event::WaitsTold { waits })?;
+        }
         self.write(at, run, Event::RunEnded { outcome })?;
         if let Some(writer) = self.writer.take() {
             let written = writer.finish().and_then(|(file, _)| {

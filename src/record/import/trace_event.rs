@@ -191,18 +191,17 @@ impl<'de> Visitor<'de> for AnyScalar {
     }
 }
 
-/// The arguments of an event.
+/// The arguments of an event that are looked at, by their place in [`ARGS`]; most events have none.
 #[derive(Debug, Default)]
-pub(super) struct Args<'a> {
-    known: [Scalar<'a>; ARGS.len()],
-}
+pub(super) struct Args<'a>(Vec<(usize, Scalar<'a>)>);
 
 impl<'a> Args<'a> {
     /// An argument by its name, one of [`ARGS`].
     pub(super) fn get(&self, name: &str) -> &Scalar<'a> {
         const MISSING: &Scalar<'_> = &Scalar::Missing;
-        let at = ARGS.iter().position(|known| *known == name);
-        at.and_then(|at| self.known.get(at)).unwrap_or(MISSING)
+        // of one that is told twice the last
+        let told = self.0.iter().rev().find(|(at, _)| ARGS[*at] == name);
+        told.map_or(MISSING, |(_, value)| value)
     }
 }
 
@@ -243,8 +242,8 @@ impl<'de> Visitor<'de> for AnyArgs {
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
         let mut args = Args::default();
         while let Some(Key(at)) = map.next_key()? {
-            match at.and_then(|at| args.known.get_mut(at)) {
-                Some(place) => *place = map.next_value()?,
+            match at {
+                Some(at) => args.0.push((at, map.next_value()?)),
                 None => {
                     map.next_value::<IgnoredAny>()?;
                 }

@@ -1,53 +1,9 @@
 //! Who came late to the collectives of a run, and how long each rank waited in them: the table that Horovod's own timeline has
 //! the numbers for and never prints.
 
-use serde::Serialize;
-
 use crate::domain::analysis::histogram::Histogram;
 use crate::domain::ids::Rank;
-
-/// The waits of all ranks.
-#[derive(Debug, Clone, Serialize)]
-pub struct WaitTable {
-    /// Collectives of the steps.
-    pub collectives: u64,
-    /// Those of which each rank's arrival is told.
-    pub told: u64,
-    /// By rank.
-    pub ranks: Vec<RankWaits>,
-}
-
-/// Those of one rank. Lateness is how long after the first rank it came, wait is how long after it the last one came; both
-/// are microseconds of one collective.
-#[derive(Debug, Clone, Serialize)]
-pub struct RankWaits {
-    /// The rank.
-    pub rank: Rank,
-    /// Collectives to which its arrival is told.
-    pub collectives: u64,
-    /// In how many of them it came last.
-    pub last_in: u64,
-    /// How late it came.
-    pub late: Spread,
-    /// How long it waited.
-    pub wait: Spread,
-    /// How long it waited with nothing left to do, over all steps: what overlapping collectives have in common counts
-    /// once, and what passed while it still handed in tensors does not count.
-    pub idle_us: u64,
-}
-
-/// How a length of time spreads, microseconds.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize)]
-pub struct Spread {
-    /// Its mean.
-    pub mean_us: f64,
-    /// 50 of 100 are not longer.
-    pub p50_us: u32,
-    /// 95 of 100 are not longer.
-    pub p95_us: u32,
-    /// The longest.
-    pub max_us: u32,
-}
+use crate::domain::wait_table::{RankWaits, WaitSpread, WaitTable};
 
 /// The fold over the collectives.
 #[derive(Debug, Default)]
@@ -105,28 +61,28 @@ impl Waits {
         }
     }
 
-    pub(super) fn finish(self) -> WaitTable {
+    /// The table, of a trace with this clock.
+    pub(super) fn finish(self, clock: &str) -> WaitTable {
         let ranks = self.ranks.into_iter().zip(0..).map(|(of, rank)| RankWaits {
             rank: Rank(rank),
             collectives: of.late.count(),
             last_in: of.last_in,
-            late: Spread::of(&of.late),
-            wait: Spread::of(&of.wait),
+            late: spread(&of.late),
+            wait: spread(&of.wait),
             idle_us: of.idle_us,
         });
-        WaitTable { collectives: self.collectives, told: self.told, ranks: ranks.collect() }
+        let (collectives, told) = (self.collectives, self.told);
+        WaitTable { clock: clock.to_owned(), collectives, told, ranks: ranks.collect() }
     }
 }
 
-impl Spread {
-    fn of(lengths: &Histogram) -> Self {
-        let quantile = |share| lengths.quantile(share).unwrap_or_default();
-        Self {
-            mean_us: lengths.mean().unwrap_or_default(),
-            p50_us: quantile(0.5),
-            p95_us: quantile(0.95),
-            max_us: lengths.max().unwrap_or_default(),
-        }
+fn spread(lengths: &Histogram) -> WaitSpread {
+    let quantile = |share| lengths.quantile(share).unwrap_or_default();
+    WaitSpread {
+        mean_us: lengths.mean().unwrap_or_default(),
+        p50_us: quantile(0.5),
+        p95_us: quantile(0.95),
+        max_us: lengths.max().unwrap_or_default(),
     }
 }
 
@@ -147,7 +103,7 @@ mod tests {
         waits.collective(3, &[(2, 400)], 500);
         waits.collective(3, &[], 500);
         waits.idle(1, 40);
-        let table = waits.finish();
+        let table = waits.finish("x");
         assert_eq!((table.collectives, table.told), (4, 2));
         let of = |rank: usize| &table.ranks[rank];
         assert_eq!([0, 1, 2].map(|rank| of(rank).last_in), [1, 0, 1]);

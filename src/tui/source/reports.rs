@@ -9,7 +9,7 @@ use std::thread;
 use crate::clock;
 use crate::domain::analysis::{Place, RunAnalysis, Window, findings};
 use crate::domain::comparison::{Side, compare};
-use crate::record::{Error, Reader, figures, marks, waits};
+use crate::record::{Error, Reader, figures, marks};
 use crate::report::{diff_text, text};
 use crate::tui::core::{Msg, ReportOf, Reported};
 
@@ -88,8 +88,7 @@ fn words(paths: &[PathBuf], goes_on: &mut dyn FnMut(f64) -> bool) -> Result<Opti
             Ok(run.map(|run| {
                 // that they can't be read is said where they are listed
                 let marks = marks::read(reader.path()).unwrap_or_default().all().to_vec();
-                let waits = reader.spec().and_then(|spec| waits::read(reader.path(), &spec.id).ok()?);
-                let run = RunAnalysis { marks, waits, ..run };
+                let run = RunAnalysis { marks, ..run };
                 let findings = findings(&run);
                 (text::render(&run, &findings), findings.iter().map(|finding| finding.place).collect())
             }))

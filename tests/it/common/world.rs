@@ -623,6 +623,7 @@ pub(crate) fn recordings() -> Vec<RunSummary> {
                 _ => RunOutcome::failed(Rank(1), code, text),
             }),
             trained: None,
+            stood: None,
             bytes: 1_234_567 * n,
             damage: damage.map(str::to_owned),
         }

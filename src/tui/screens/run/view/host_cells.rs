@@ -18,8 +18,8 @@ use crate::tui::canvas::{Canvas, width};
 use crate::tui::screens::cluster::rows::age;
 use crate::tui::screens::run::rows::mean_step_us;
 use crate::tui::screens::run::view::rank_cells::{
-    NO_STEP, exposed_us, last_words, mean_phase_us, milliseconds, phases, rate_words, recent, style_of,
-    values,
+    NO_STEP, exposed_us, last_words, mean_other_us, mean_phase_us, milliseconds, phases, rate_words, recent,
+    style_of, values,
 };
 use crate::tui::screens::run::view::ranks::{Col, Row, Table};
 use crate::tui::screens::run::view::strip;
@@ -165,6 +165,7 @@ pub(super) fn cell(row: &HostRow<'_>, canvas: &mut Canvas<'_>, column: &Column<C
         }
         Col::Wait => milliseconds(row.worst(|rank| mean_phase_us(rank, Phase::Wait))),
         Col::Transfer => milliseconds(row.worst(|rank| mean_phase_us(rank, Phase::Transfer))),
+        Col::Other => milliseconds(row.worst(mean_other_us)),
         Col::Overlap => {
             let steps = row.trainers().flat_map(|(_, rank)| recent(rank));
             percent(StepTotals::of(steps).overlap().map(|share| share * 100.0))

@@ -192,6 +192,9 @@ fn clocks_apart(model: &Model, run: &RunState, from: Stamp, to: Stamp) -> Option
     check.apart()?.named(&hosts)
 }
 
+/// By the pings of which time the clocks are known here; the report's are those of the whole run.
+const CLOCK_TIME: &str = " (10 min)";
+
 /// How sure the clocks of the run's hosts are, or that they are apart.
 fn clock_words(model: &Model, hosts: &[HostId], apart: Option<&ClocksApart>) -> String {
     if let Some(apart) = apart {
@@ -200,7 +203,7 @@ fn clock_words(model: &Model, hosts: &[HostId], apart: Option<&ClocksApart>) -> 
     let clock = |host| model.world.hosts.get(host).and_then(|state| state.clock.uncertainty_us());
     // 0 is no ping: an imported run whose ranks are told by one clock
     let most = hosts.iter().filter_map(clock).max().filter(|us| *us > 0);
-    most.map_or_else(String::new, |us| format!("   clock ±{:.2} ms", f64::from(us) / 1000.0))
+    most.map_or_else(String::new, |us| format!("   clock ±{:.2} ms{CLOCK_TIME}", f64::from(us) / 1000.0))
 }
 
 /// How sure the clock of each host is: of a few hosts, where they are not all the same one.
@@ -215,7 +218,7 @@ fn clocks_of_each(model: &Model, hosts: &[HostId]) -> Option<String> {
     let each: Vec<(String, String)> = hosts.iter().filter_map(clock).collect();
     let differ = each.windows(2).any(|pair| pair[0].1 != pair[1].1);
     let words: Vec<String> = each.into_iter().map(|(host, unsure)| format!("{host} {unsure}")).collect();
-    differ.then(|| format!("   clock {} ms", words.join(", ")))
+    differ.then(|| format!("   clock {} ms{CLOCK_TIME}", words.join(", ")))
 }
 
 /// Draws the ruler, which says too how many ranks have no lane, and at the right what the lanes of slots are; gives the first

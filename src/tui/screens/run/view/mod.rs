@@ -258,6 +258,13 @@ fn verdict_lines(model: &Model, canvas: &mut Canvas<'_>, band: Band, run: &RunSt
     for (line, y) in lines.iter().zip(band.y..end) {
         canvas.text(1, y, room, line, style);
     }
+    // the table and this line tell of the moment
+    let hint = "I whole run";
+    let used = lines.first().map_or(0, |line| width(line));
+    if model.ui.screen == Screen::Replay && used + width(hint) + 3 <= room {
+        let dim = canvas.theme.dim;
+        canvas.right(1, band.y, room, hint, dim);
+    }
     if let Some([long, short]) = collectives.filter(|_| band.h > 1) {
         let dim = canvas.theme.dim;
         canvas.text(1, end, room, if width(&long) > room { &short } else { &long }, dim);

@@ -134,6 +134,7 @@ pub(super) fn cell(row: &Row<'_>, canvas: &mut Canvas<'_>, column: &Column<Col>,
         Col::Loss => rank.loss().map_or("–".to_owned(), loss_words),
         Col::Wait => milliseconds(mean_phase_us(rank, Phase::Wait)),
         Col::Transfer => milliseconds(mean_phase_us(rank, Phase::Transfer)),
+        Col::Other => milliseconds(mean_other_us(rank)),
         Col::Overlap => percent(StepTotals::of(recent(rank)).overlap().map(|share| share * 100.0)),
         Col::Exposed => milliseconds(exposed_us(rank)),
         Col::Util | Col::Memory | Col::Power | Col::Temperature => {
@@ -157,6 +158,17 @@ pub(super) fn mean_phase_us(rank: &RankState, phase: Phase) -> Option<f64> {
     let (sum, count) = recent(rank)
         .filter(|step| !step.spans.is_empty())
         .fold((0, 0u32), |(sum, n), step| (sum + step.phase_totals()[phase.index()], n + 1));
+    (count > 0).then(|| sum as f64 / f64::from(count))
+}
+
+/// What the phases leave of a recent step on the average, microseconds.
+pub(super) fn mean_other_us(rank: &RankState) -> Option<f64> {
+    let other = |step: &StepTiming| {
+        let told: u64 = step.phase_totals().iter().sum();
+        u64::from(step.dur_us).saturating_sub(told) + step.phase_totals()[Phase::Other.index()]
+    };
+    let told = recent(rank).filter(|step| !step.spans.is_empty());
+    let (sum, count) = told.fold((0, 0u32), |(sum, n), step| (sum + other(step), n + 1));
     (count > 0).then(|| sum as f64 / f64::from(count))
 }
 

@@ -13,10 +13,13 @@ use crate::tui::core::layout::Band;
 use crate::tui::screens::Model;
 use crate::tui::screens::cluster::view::mark_selected;
 use crate::tui::screens::run::Pane;
-use crate::tui::screens::run::rows::{Look, RankRow, lateness_us, mean_step_us, rows};
+use crate::tui::screens::run::rows::{Look, RECENT, RankRow, lateness_us, mean_step_us, rows};
 use crate::tui::screens::run::view::host_cells;
-use crate::tui::screens::run::view::rank_cells::{self, recent};
+use crate::tui::screens::run::view::rank_cells::{self, mean_other_us, recent};
 use crate::tui::screens::run::view::strip;
+
+/// What no phase tells of a step has a column from this on, microseconds.
+const OTHER_US: f64 = 100.0;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Col {
@@ -31,6 +34,7 @@ pub(super) enum Col {
     Phases,
     Wait,
     Transfer,
+    Other,
     Overlap,
     Exposed,
     Via,
@@ -91,7 +95,12 @@ pub(super) fn draw(model: &Model, canvas: &mut Canvas<'_>, band: Band, w: u16, r
     let cursor = &model.ui.run.ranks;
     for column in &columns {
         if column.id == Col::Phases {
-            strip::legend(canvas, column.x, band.y, column.x + column.w);
+            let end = column.x + column.w;
+            let x = strip::legend(canvas, column.x, band.y, end);
+            let of = format!("last {RECENT}");
+            if x + width(&of) <= end {
+                canvas.text(x, band.y, end - x, &of, dim);
+            }
         } else if column.right {
             canvas.right(column.x, band.y, column.w, column.title, dim);
         } else {
@@ -201,12 +210,16 @@ fn columns(w: u16, run: &RunState, grouped: bool, hangs: bool) -> Vec<Column<Col
         // 0 is also what a job says that knows nothing of it: then there is nothing to show
         let has_hidden = run.trainers().flat_map(|one| recent(one.state)).any(|step| step.hidden_us > 0);
         let is_narrow = w < 100;
-        // the legend in words needs 58
-        let most = if w >= 180 { 58 } else { 22 };
+        // the legend in words needs 58, of which steps it is 9
+        let most = if w >= 180 { 67 } else { 22 };
         wishes.push(wish(Col::Phases, "", if has_hidden && is_narrow { 14 } else { 16 }, most, 3, false));
         // in milliseconds, as the step
         wishes.push(wish(Col::Wait, "WAIT", 5, 5, 7, true));
         wishes.push(wish(Col::Transfer, "XFER", 5, 5, 10, true));
+        // what the phases leave of the step
+        if run.trainers().filter_map(|one| mean_other_us(one.state)).any(|us| us >= OTHER_US) {
+            wishes.push(wish(Col::Other, "OTHER", 5, 5, 17, true));
+        }
         if has_hidden {
             let (title, least) = if is_narrow { ("OVLAP", 5) } else { ("OVERLAP", 7) };
             wishes.push(wish(Col::Overlap, title, least, least, 6, true));

@@ -4,6 +4,7 @@ pub(in crate::tui::screens) mod delete;
 
 use ratatui::style::Style;
 
+use crate::domain::run::RunSummary;
 use crate::domain::run_list::RunOrder;
 use crate::domain::run_status::RunStatus;
 use crate::domain::trained::Trained;
@@ -199,7 +200,10 @@ fn state(model: &Model, row: &RunRow<'_>, theme: &Theme) -> (String, Style) {
     match (row.outcome, row.live) {
         (Some(_), ..) if row.spec.is_imported() => ("· imported".to_owned(), theme.dim),
         (Some(outcome), ..) if outcome.is_success() => ("✔ done".to_owned(), theme.good),
-        (Some(outcome), ..) if outcome.is_stopped() => ("· stopped".to_owned(), theme.dim),
+        (Some(outcome), ..) if outcome.is_stopped() => match row.recording.and_then(RunSummary::stood) {
+            Some(_) => ("▲ hung, stopped".to_owned(), theme.warn),
+            None => ("· stopped".to_owned(), theme.dim),
+        },
         (Some(outcome), ..) => (format!("✖ exit {}", outcome.exit_code()), theme.bad),
         (None, Some(run)) => {
             if let Some((_, last)) = hang(model, run) {
@@ -275,8 +279,14 @@ fn details(canvas: &mut Canvas<'_>, y: u16, row: &RunRow<'_>) {
     let words = match (row.outcome, row.recording.and_then(|recording| recording.damage.as_deref())) {
         (_, Some(damage)) => (format!("the recording is damaged: {damage}"), warn),
         (Some(outcome), None) => {
-            let is_fine = outcome.is_success() || outcome.is_stopped();
-            (outcome.summary.clone(), if is_fine { dim } else { bad })
+            let stood = row.recording.and_then(RunSummary::stood);
+            let words = stood.and_then(|(stood, end)| stood.words(end));
+            let style = match (outcome.is_success() || outcome.is_stopped(), &words) {
+                (true, None) => dim,
+                (true, Some(_)) => warn,
+                (false, _) => bad,
+            };
+            (words.map_or(outcome.summary.clone(), |words| format!("{}; {words}", outcome.summary)), style)
         }
         (None, None) if row.is_elsewhere() => {
             ("it is live on its hosts; enter attaches to it".to_owned(), dim)
