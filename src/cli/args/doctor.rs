@@ -46,7 +46,7 @@ pub struct SmokeArgs {
     /// Only these hosts; may be given several times
     #[arg(long = "host", short = 'H', value_name = "HOST")]
     pub only_hosts: Vec<String>,
-    /// Only these steps, by name, with commas between them: doctor, link, tcp, shm, nccl, train, container, mpirun
+    /// Only these steps, by name, with commas between them: doctor, link, tcp, shm, mixed, nccl, train, container, mpirun
     #[arg(long, value_name = "STEP", value_delimiter = ',')]
     pub only: Vec<String>,
     /// Start a container of this image, which the hosts have
