@@ -20,6 +20,9 @@ pub struct DoctorArgs {
     /// Look for this Python module on the hosts, too, and in which of their environments it is; may be given several times
     #[arg(long, value_name = "NAME", value_delimiter = ',')]
     pub module: Vec<String>,
+    /// Look into this image on each host: what a container of it has, started as a run would start it
+    #[arg(long, value_name = "IMAGE", conflicts_with_all = ["same", "since", "bundle"])]
+    pub image: Option<String>,
     /// Tell what each host has where nothing is wrong, too
     #[arg(short, long)]
     pub verbose: bool,
@@ -38,6 +41,13 @@ pub struct DoctorArgs {
     /// With --bundle: write it without a question
     #[arg(short, long, requires = "bundle")]
     pub yes: bool,
+}
+
+/// `look-inside`.
+#[derive(Debug, Args)]
+pub struct LookInsideArgs {
+    /// What is asked, as JSON
+    pub ask: String,
 }
 
 /// `smoke`.

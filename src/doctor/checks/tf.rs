@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use super::super::compare::numbers;
 use super::super::compat::Compat;
-use super::super::{Check, Seen, Site};
+use super::super::{Check, OfImage, Seen, Site};
 use super::libraries::cached;
 use crate::domain::doctor::Verdict;
 
@@ -52,6 +52,7 @@ impl Check for Tensorflow {
     const NAME: &'static str = "tf";
     const ASKS: &'static str =
         "does TensorFlow find its libraries, and is it built for the CUDA and cuDNN that are there";
+    const OF_IMAGE: OfImage = OfImage::Inside;
     type Found = Found;
 
     fn look(site: &Site) -> Result<Found, String> {

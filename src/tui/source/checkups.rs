@@ -48,7 +48,7 @@ impl Current {
             self.awaits = Awaits::Doors;
             self.patience = Box::pin(sleep(MEETING));
         }
-        (self.checkup.number(), self.checkup.questions())
+        self.checkup.questions()
     }
 
     /// Many hosts tell many things at once: they are told together, and at once when there is no more to come.
@@ -72,8 +72,8 @@ enum Due {
 /// What is known of the hosts without asking them.
 type Contexts = BTreeMap<HostId, HostContext>;
 
-/// What to ask hosts under which number.
-pub(super) type Asking = (u64, Vec<Question>);
+/// What to ask hosts.
+pub(super) type Asking = Vec<Question>;
 
 /// What a look has found so far, and whether that is all.
 pub(super) type SoFar = (u64, Matrix, bool);

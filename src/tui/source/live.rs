@@ -355,8 +355,8 @@ impl Live {
 
     /// Asks hosts for checks.
     fn check(&mut self, asking: impl IntoIterator<Item = Asking>) {
-        for (number, questions) in asking.into_iter().filter(|(_, questions)| !questions.is_empty()) {
-            self.recorded.session().check(number, clock::now(), questions);
+        for questions in asking {
+            self.recorded.session().check(clock::now(), questions);
         }
     }
 
