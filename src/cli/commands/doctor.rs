@@ -2,7 +2,7 @@
 
 mod bundle;
 mod fix;
-mod history;
+pub(in crate::cli) mod history;
 mod text;
 
 use std::io::IsTerminal;

@@ -84,6 +84,8 @@ pub(super) struct Checkups {
     all: One,
     plan: One,
     files: One,
+    /// The number of the newest look at all hosts.
+    of_all: Option<u64>,
 }
 
 impl Checkups {
@@ -97,6 +99,7 @@ impl Checkups {
     ) -> Asking {
         match &look.of {
             LookOf::All => {
+                self.of_all = Some(look.number);
                 let checkup = Checkup::new(look.number, all.iter().cloned(), &[]);
                 self.all.begin(checkup.reached_as(contexts), world)
             }
@@ -146,6 +149,11 @@ impl Checkups {
     /// What all looks have found so far. A look that is over is forgotten then.
     pub(super) fn so_far(&mut self) -> Vec<SoFar> {
         self.each().filter_map(One::so_far).collect()
+    }
+
+    /// Whether this is the number of a look at all hosts.
+    pub(super) fn is_of_all(&self, number: u64) -> bool {
+        self.of_all == Some(number)
     }
 
     fn each(&mut self) -> impl Iterator<Item = &mut One> {
