@@ -57,14 +57,19 @@ pub(super) fn answers(question: &Question) -> Vec<(String, Told)> {
 /// Why there was none, and what helps: the texts of the engine's errors say both.
 fn words(error: &LookError) -> (String, Option<String>) {
     let text = error.to_string();
-    match error {
+    let parts = match error {
         LookError::Engine(EngineError::NoImage { .. } | EngineError::NoGpus { .. } | EngineError::None) => {
-            match text.split_once(": ") {
-                Some((why, remedy)) => (why.to_owned(), Some(remedy.to_owned())),
-                None => (text, None),
-            }
+            text.split_once(": ")
         }
-        _ => (text, None),
+        // the engine's own words stand between
+        LookError::Engine(EngineError::NotAllowed { .. } | EngineError::NotRunning { .. }) => {
+            text.rsplit_once(": ")
+        }
+        _ => None,
+    };
+    match parts {
+        Some((why, remedy)) => (why.to_owned(), Some(remedy.to_owned())),
+        None => (text, None),
     }
 }
 
@@ -78,6 +83,12 @@ mod tests {
         let (why, remedy) = words(&LookError::Engine(none));
         assert_eq!(why, "no image x:1 for docker");
         assert!(remedy.unwrap().starts_with("`hvtui image push x:1` from"));
+        let program = || "docker".to_owned();
+        let stopped =
+            EngineError::NotRunning { program: program(), words: "Cannot connect: no socket".to_owned() };
+        let (why, remedy) = words(&LookError::Engine(stopped));
+        assert_eq!(why, "docker does not run: Cannot connect: no socket");
+        assert!(remedy.unwrap().starts_with("start it (sudo systemctl start docker), or "));
         let words = |said: &str| {
             let (engine, words) = ("docker".to_owned(), said.to_owned());
             super::words(&LookError::NotStarted { engine, words })
