@@ -5,18 +5,22 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
+use std::time::Duration;
 
 use tokio::sync::oneshot;
 use tokio::time::timeout;
 
 use super::door::Doors;
+use super::inside::{Question, answers};
 use super::outgoing::Outgoing;
 use crate::clock;
 use crate::doctor::door::DOOR;
-use crate::doctor::{self, CHECKS, PATIENCE, Site};
+use crate::doctor::{self, CHECKS, PATIENCE, Site, inside};
 use crate::wire::doctor::{AskChecks, Checked};
 use crate::wire::message::FromAgent;
 
+/// A look into an image: the engine is asked, starts a container, and may have to remove it.
+const IN_CONTAINER: Duration = Duration::from_secs(45);
 /// Checks that may be under way, those that hang among them.
 const MOST: usize = 4 * CHECKS.len();
 
@@ -54,11 +58,21 @@ pub(super) fn answer(ask: AskChecks, state: PathBuf, doors: &Doors, out: &Outgoi
         image,
         mut ports,
         all_pairs,
+        engine,
+        mut gpus,
     } = ask;
     checks.truncate(CHECKS.len() + 1);
     paths.truncate(AskChecks::MOST_PATHS);
     modules.truncate(AskChecks::MOST_MODULES);
     ports.truncate(AskChecks::MOST_PORTS);
+    gpus.truncate(AskChecks::MOST_GPUS);
+    let (inside, checks): (Vec<String>, Vec<String>) =
+        checks.into_iter().partition(|check| inside::asked(check).is_some());
+    if let Some(image) = image.clone().filter(|_| !inside.is_empty()) {
+        let own = inside.iter().filter_map(|name| inside::asked(name).map(str::to_owned)).collect();
+        let question = Question { at, image, engine, gpus, modules: modules.clone(), checks: own };
+        tokio::spawn(answer_inside(ask, inside, question, out.clone()));
+    }
     let site = Site::new(at, clock::now(), state, peers).with_paths(paths).with_modules(modules);
     let site = Arc::new(
         site.for_launch(for_launch)
@@ -76,33 +90,58 @@ pub(super) fn answer(ask: AskChecks, state: PathBuf, doors: &Doors, out: &Outgoi
                 }
                 _ => look(&check, site).await,
             };
-            let (found, why) = match told {
-                Ok(found) => (Some(found), None),
-                Err(why) => (None, Some(why)),
-            };
-            out.control(FromAgent::Checked(Checked { ask, check, found, why })).await;
+            tell(ask, check, told, &out).await;
         });
+    }
+}
+
+async fn tell(ask: u64, check: String, told: doctor::Told, out: &Outgoing) {
+    let (found, why) = match told {
+        Ok(found) => (Some(found), None),
+        Err(why) => (None, Some(why)),
+    };
+    out.control(FromAgent::Checked(Checked { ask, check, found, why })).await;
+}
+
+/// Has checks made in a container; `names` are those by which they were asked for, in the same order.
+async fn answer_inside(ask: u64, names: Vec<String>, question: Question, out: Outgoing) {
+    let answers = on_thread("look", IN_CONTAINER, move || answers(&question)).await;
+    let told: Vec<doctor::Told> = match answers {
+        Ok(answers) => answers.into_iter().map(|(_, told)| told).collect(),
+        Err(why) => names.iter().map(|_| Err(why.clone())).collect(),
+    };
+    for (name, told) in names.into_iter().zip(told) {
+        tell(ask, name, told, &out).await;
     }
 }
 
 async fn look(check: &str, site: Arc<Site>) -> doctor::Told {
     let entry =
         doctor::check(check).ok_or("its hvtui does not know this check: use the same version there")?;
+    on_thread(&format!("check {check}"), PATIENCE, move || entry.look(&site)).await?
+}
+
+/// What a thread of its own answers.
+async fn on_thread<T: Send + 'static>(
+    name: &str,
+    patience: Duration,
+    work: impl FnOnce() -> T + Send + 'static,
+) -> Result<T, String> {
     let under_way = UnderWay::begin().ok_or_else(|| {
         format!("{MOST} earlier checks hang on this host: reconnect, and see what hangs there")
     })?;
     let (tell, told) = oneshot::channel();
     let body = move || {
-        let found = entry.look(&site);
+        let found = work();
         drop(under_way);
         // the link may be gone, or the patience
         let _ = tell.send(found);
     };
-    let thread = thread::Builder::new().name(format!("check {check}")).spawn(body);
+    let thread = thread::Builder::new().name(name.to_owned()).spawn(body);
     thread.map_err(|error| format!("no thread for the check: {error}"))?;
-    match timeout(PATIENCE, told).await {
-        Ok(Ok(found)) => found,
+    match timeout(patience, told).await {
+        Ok(Ok(found)) => Ok(found),
         Ok(Err(_)) => Err("the check has failed: a fault of hvtui".to_owned()),
-        Err(_) => Err(format!("no answer in {} s: something hangs on this host", PATIENCE.as_secs())),
+        Err(_) => Err(format!("no answer in {} s: something hangs on this host", patience.as_secs())),
     }
 }

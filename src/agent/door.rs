@@ -1,14 +1,16 @@
 //! The door of a host: for some seconds it listens on a port, so that other hosts can try whether they reach it. Who comes in is
-//! shown out at once: nothing is read from it and nothing is told.
+//! shown out when it has said what it has to say, of which nothing is kept, or after a second: nothing is told.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use tokio::net::TcpListener;
-use tokio::time::sleep;
+use tokio::io::{AsyncReadExt, copy, sink};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::Semaphore;
+use tokio::time::{sleep, timeout};
 
 use crate::clock;
-use crate::doctor::door;
+use crate::doctor::door::{self, BULK};
 use crate::domain::doctor::Door;
 use crate::domain::text::os_text;
 use crate::domain::time::HostTime;
@@ -16,6 +18,10 @@ use crate::domain::time::HostTime;
 /// How long it stays open after it was asked for last. Others may be waited for for six seconds before they are told of it, and
 /// knock for four: one that had closed by then would look as if a firewall rejected them.
 const HELD: Duration = Duration::from_secs(15);
+
+/// How long one who comes in may take to say what it has to say, and how many may at a time.
+const HEARD: Duration = Duration::from_secs(1);
+const AT_ONCE: usize = 512;
 
 /// The door that is open, if one is.
 #[derive(Debug, Clone, Default)]
@@ -52,10 +58,21 @@ impl Doors {
 
     /// Until its time is over.
     async fn keep(self, listener: TcpListener) {
+        let heard = Arc::new(Semaphore::new(AT_ONCE));
         while let Some(left) = self.left() {
             tokio::select! {
-                // an error, as of too many files, is not answered by trying at once again
-                came = listener.accept() => if came.is_err() { sleep(Duration::from_millis(10)).await },
+                came = listener.accept() => match (came, Arc::clone(&heard).try_acquire_owned()) {
+                    (Ok((stream, _)), Ok(place)) => {
+                        tokio::spawn(async move {
+                            hear(stream).await;
+                            drop(place);
+                        });
+                    }
+                    // too many: that one is shown out at once
+                    (Ok(_), Err(_)) => {}
+                    // an error, as of too many files, is not answered by trying at once again
+                    (Err(_), _) => sleep(Duration::from_millis(10)).await,
+                },
                 () = sleep(left) => {}
             }
         }
@@ -71,6 +88,12 @@ impl Doors {
         }
         left.map(Duration::from_micros)
     }
+}
+
+/// Until it has said all: it is told by the end of the connection that it has come.
+async fn hear(stream: TcpStream) {
+    let mut said = stream.take(BULK as u64 + 1);
+    let _ = timeout(HEARD, copy(&mut said, &mut sink())).await;
 }
 
 #[cfg(test)]

@@ -10,6 +10,7 @@ mod doctor;
 mod door;
 mod follow;
 mod image;
+mod inside;
 mod lag;
 mod list;
 mod mesh;

@@ -149,6 +149,9 @@ pub enum Command {
     /// Become the rank that a launcher has started
     #[command(hide = true)]
     RankShim,
+    /// Make the doctor's checks in a container
+    #[command(hide = true)]
+    LookInside(LookInsideArgs),
     /// Take a launcher's command to another host
     #[command(hide = true, disable_help_flag = true)]
     RshAgent(RshAgentArgs),
@@ -563,7 +566,7 @@ mod watch;
 
 pub use bench::{AllreduceArgs, BenchCommand, LinkArgs};
 pub use demo::DemoArgs;
-pub use doctor::{DoctorArgs, SmokeArgs};
+pub use doctor::{DoctorArgs, LookInsideArgs, SmokeArgs};
 pub use environment::EnvironmentArgs;
 pub use export::{ExportArgs, SelectionArgs};
 pub use image::{ImageBuildArgs, ImageCommand, ImagePushArgs};

@@ -13,10 +13,12 @@ use tokio::net::unix::pipe;
 
 use crate::agent::{self, AgentConfig, AgentError, TelemetryStart};
 use crate::clock;
+use crate::doctor::inside;
 use crate::domain::ids::Rank;
 use crate::image::staging;
 use crate::program::own_binary;
 use crate::sched::{self, For};
+use crate::supervise::container::look::ANSWER;
 use crate::supervise::daemon::{self, Reply};
 use crate::supervise::engine;
 use crate::supervise::rank_wrap;
@@ -143,6 +145,15 @@ pub fn node_wrap(dir: &Path) -> i32 {
 /// `hvtui rank-shim`: what a launcher takes for a rank.
 pub fn rank_shim() -> i32 {
     engine::shim::run().unwrap_or_else(|error| complain(&error))
+}
+
+/// `hvtui look-inside ASK`: makes checks in the container of which it is a process, and prints what they have found, in one line.
+pub fn look_inside(ask: &str) -> i32 {
+    let told = serde_json::from_str(ask).and_then(|ask| serde_json::to_string(&inside::look(ask)));
+    match told {
+        Ok(told) => writeln!(io::stdout(), "{ANSWER}{told}").map_or_else(|error| complain(&error), |()| 0),
+        Err(error) => complain(&error),
+    }
 }
 
 /// `hvtui rsh-agent …`: what a launcher takes for ssh.

@@ -9,6 +9,9 @@ use rustix::net::{AddressFamily, SocketFlags, SocketType, bind, listen, socket_w
 /// The name by which hosts are asked for it, beside those of the checks.
 pub const DOOR: &str = "door";
 
+/// The most that one who comes in says: enough for one packet of full size with jumbo frames, and little for a slow line.
+pub const BULK: usize = 12 << 10;
+
 /// Connections that may wait to be taken.
 const WAITING: i32 = 1024;
 

@@ -9,6 +9,7 @@ mod compare;
 mod compat;
 pub mod door;
 mod environments;
+pub mod inside;
 mod python;
 mod requires;
 mod site;
@@ -55,6 +56,21 @@ struct Seen<'a, F> {
 
 static NOTHING_GIVEN: BTreeMap<String, String> = BTreeMap::new();
 
+/// What a check has to do with a look into an image.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum OfImage {
+    /// Nothing.
+    No,
+    /// It is made on the host, and says whether containers can be had there.
+    Beside,
+    /// It is made in a container, too; what helps is done on the host.
+    There,
+    /// It is made in a container, too; what helps is done in the image.
+    Inside,
+    /// It is made in a container alone.
+    Alone,
+}
+
 /// One check.
 trait Check {
     /// Its name: one lower-case word.
@@ -73,6 +89,8 @@ trait Check {
     const ONLY_BY_NAME: bool = false;
     /// Whether it looks at files and folders that are named to it: without any it is not made.
     const WANTS_PATHS: bool = false;
+    /// What it has to do with a look into an image.
+    const OF_IMAGE: OfImage = OfImage::No;
     /// What it finds on a host.
     type Found: Serialize + DeserializeOwned;
 
@@ -106,6 +124,8 @@ pub struct Entry {
     pub only_by_name: bool,
     /// Whether it looks at files and folders that are named to it.
     pub wants_paths: bool,
+    /// What it has to do with a look into an image.
+    pub of_image: OfImage,
     look: fn(&Site) -> Result<Value, String>,
     judge: fn(&[Seen<'_, &Value>]) -> Vec<Verdict>,
 }
@@ -120,6 +140,7 @@ const fn entry<C: Check>() -> Entry {
         wants_clock: C::WANTS_CLOCK,
         only_by_name: C::ONLY_BY_NAME,
         wants_paths: C::WANTS_PATHS,
+        of_image: C::OF_IMAGE,
         look: |site| {
             let found = C::look(site)?;
             serde_json::to_value(found).map_err(|error| error.to_string())
@@ -129,7 +150,7 @@ const fn entry<C: Check>() -> Entry {
 }
 
 /// All checks, in the order in which they are shown: what others need comes first.
-pub static CHECKS: [Entry; 34] = [
+pub static CHECKS: [Entry; 35] = [
     entry::<checks::reach::Reach>(),
     entry::<checks::sshd::Sshd>(),
     entry::<checks::logins::Logins>(),
@@ -163,6 +184,7 @@ pub static CHECKS: [Entry; 34] = [
     entry::<checks::docker::Docker>(),
     entry::<checks::toolkit::Toolkit>(),
     entry::<checks::images::Images>(),
+    entry::<checks::image::Image>(),
     entry::<checks::same::Same>(),
 ];
 
@@ -171,7 +193,34 @@ pub fn check(name: &str) -> Option<&'static Entry> {
     CHECKS.iter().find(|entry| entry.name == name)
 }
 
+/// The check that is asked for by this name, on a host or in a container.
+pub fn asked(name: &str) -> Option<&'static Entry> {
+    check(inside::asked(name).unwrap_or(name))
+}
+
+/// The GPUs of a host that ranks are given: of one that is cut into slices those.
+pub fn given_to_ranks(info: &HostInfo) -> impl Iterator<Item = &GpuUuid> {
+    info.gpus.iter().filter(|gpu| gpu.slices.is_none()).map(|gpu| &gpu.uuid)
+}
+
 impl Entry {
+    /// Whether it is one of hosts without regard to an image.
+    pub fn is_of_hosts(&self) -> bool {
+        self.of_image != OfImage::Alone
+    }
+
+    /// Whether it belongs to a look into an image.
+    pub fn is_of_image(&self) -> bool {
+        self.of_image != OfImage::No
+    }
+
+    /// The name by which a host is asked for it; in a look into an image those that are made in a container have another one, so
+    /// that an older hvtui does not tell of its host instead.
+    pub fn question(&self, in_container: bool) -> String {
+        let is_inside = matches!(self.of_image, OfImage::There | OfImage::Inside | OfImage::Alone);
+        if in_container && is_inside { inside::name(self.name) } else { self.name.to_owned() }
+    }
+
     /// Looks at this host.
     ///
     /// # Errors

@@ -44,7 +44,9 @@ for name in sys.argv[1:]:
             told["modules"][name[1:]] = found and str(found.origin or list(found.submodule_search_locations)[0])
             continue
         from importlib import metadata
-        told["packages"][name] = metadata.version(name)
+        version = metadata.version(name)
+        if version:
+            told["packages"][name] = version
     except Exception:
         pass
 torch = folder("torch")
@@ -65,7 +67,9 @@ if tensorflow:
     for name in ["tensorflow-cpu", "tensorflow-gpu", "tf-nightly"]:
         try:
             from importlib import metadata
-            told["packages"].setdefault("tensorflow", metadata.version(name))
+            version = metadata.version(name)
+            if version:
+                told["packages"].setdefault("tensorflow", version)
         except Exception:
             pass
     for name in glob.glob(os.path.join(tensorflow, "python", "_pywrap_tensorflow_internal.so")):

@@ -46,6 +46,8 @@ pub struct Site {
     pub ports: Vec<RunPort>,
     /// Whether each of the other hosts is logged in to, not a few of them.
     pub all_pairs: bool,
+    /// Whether it is a container: no login shell is started in it then.
+    pub in_container: bool,
     login: OnceLock<Result<BTreeMap<String, String>, String>>,
     python: OnceLock<Result<Python, String>>,
 }
@@ -67,6 +69,7 @@ impl Site {
             image: None,
             ports: Vec::new(),
             all_pairs: false,
+            in_container: false,
             login,
             python,
         }
@@ -108,6 +111,12 @@ impl Site {
         Self { all_pairs, ..self }
     }
 
+    /// The same within a container of this image.
+    #[must_use]
+    pub fn in_container(self, image: String) -> Self {
+        Self { image: Some(image), in_container: true, ..self }
+    }
+
     /// Where a program lies that a command over ssh would start.
     pub fn program(&self, name: &str) -> Option<PathBuf> {
         on(std::env::var_os("PATH").as_deref(), name)
@@ -131,7 +140,7 @@ impl Site {
 
     /// A variable as a login shell has it, where one counts and it can be told.
     pub(super) fn of_login_too(&self, name: &str) -> Option<String> {
-        if self.for_launch { None } else { self.of_login(name).ok().flatten() }
+        if self.for_launch || self.in_container { None } else { self.of_login(name).ok().flatten() }
     }
 
     /// The scripts that a launch would start.

@@ -75,6 +75,8 @@ pub struct HostContext {
     pub ports: Vec<RunPort>,
     /// Where the link's pings place its clock.
     pub clock: ClockFit,
+    /// The container engine that the hosts file names.
+    pub engine: Option<String>,
 }
 
 /// The Python of a launch as its ranks find it on a host, and what they may import.

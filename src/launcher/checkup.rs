@@ -6,36 +6,20 @@ use std::sync::Arc;
 
 use crate::config::HostConfig;
 use crate::doctor::door::DOOR;
-use crate::doctor::{self, Contexts, Doors, Entry, Reached, Told};
+use crate::doctor::{self, Contexts, Doors, Entry, Reached, Told, inside};
 use crate::domain::clock_fit::{ClockFit, ClockSample};
-use crate::domain::doctor::{HostContext, Matrix, Peer, RunPort, RunPython, SamePath, SameRole};
+use crate::domain::doctor::{HostContext, Matrix, RunPort, RunPython, SamePath, SameRole};
 use crate::domain::host::{HostInfo, HostSample};
 use crate::domain::ids::{GpuUuid, HostId};
-use crate::wire::doctor::Checked;
+use crate::wire::doctor::{AskChecks, Checked};
 
 /// A question to one host.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Question {
     /// The host.
     pub host: HostId,
-    /// The checks, by name.
-    pub checks: Vec<String>,
-    /// The other hosts.
-    pub peers: Vec<Peer>,
-    /// Files and folders that are compared.
-    pub paths: Vec<SamePath>,
-    /// Python modules that are looked for.
-    pub modules: Vec<String>,
-    /// Whether a launch rests on them.
-    pub for_launch: bool,
-    /// The Python of that launch.
-    pub run: Option<RunPython>,
-    /// The image of that launch.
-    pub image: Option<String>,
-    /// The ports that it takes there.
-    pub ports: Vec<RunPort>,
-    /// Whether each of the other hosts is logged in to, not a few of them.
-    pub all_pairs: bool,
+    /// What it is asked. The time of it is that at which it is sent.
+    pub ask: AskChecks,
 }
 
 /// What the hosts file says of how ssh reaches hosts.
@@ -49,6 +33,7 @@ pub fn contexts(configs: &[HostConfig]) -> Contexts {
         controller: None,
         ports: Vec::new(),
         clock: ClockFit::default(),
+        engine: config.container.clone(),
     };
     configs.iter().map(|config| (config.id.clone(), context(config))).collect()
 }
@@ -74,8 +59,10 @@ pub struct Checkup {
     modules: Vec<String>,
     /// The Python of a launch, by host.
     runs: BTreeMap<HostId, RunPython>,
-    /// The image of a launch.
+    /// The image of a launch, or the one that is looked into.
     image: Option<String>,
+    /// Whether it is looked into: checks that can be made in a container are made in one of it.
+    in_container: bool,
     /// What is known of the hosts without asking them.
     contexts: Contexts,
     /// Whether a launch rests on it.
@@ -95,7 +82,7 @@ impl Checkup {
     /// Of these hosts, by the checks with these names; all where none is named. `number` is that of its questions.
     pub fn new(number: u64, hosts: impl IntoIterator<Item = HostId>, only: &[String]) -> Self {
         let wanted = |entry: &&Entry| match only {
-            [] => !entry.only_by_name,
+            [] => entry.is_of_hosts() && !entry.only_by_name,
             only => only.iter().any(|name| name == entry.name),
         };
         // who names the check wants to know it of each pair
@@ -110,6 +97,21 @@ impl Checkup {
         Self { for_launch: true, ..Self::of(number, hosts, checks) }
     }
 
+    /// Of an image on these hosts: what a container of it has, and whether one can be had.
+    pub fn of_image(
+        number: u64,
+        hosts: impl IntoIterator<Item = HostId>,
+        only: &[String],
+        image: &str,
+    ) -> Self {
+        let wanted = |entry: &&Entry| match only {
+            [] => entry.is_of_image() && !entry.only_by_name,
+            only => only.iter().any(|name| name == entry.name),
+        };
+        let checks = doctor::CHECKS.iter().filter(wanted).collect();
+        Self { image: Some(image.to_owned()), in_container: true, ..Self::of(number, hosts, checks) }
+    }
+
     fn of(number: u64, hosts: impl IntoIterator<Item = HostId>, checks: Vec<&'static Entry>) -> Self {
         Self {
             number,
@@ -121,6 +123,7 @@ impl Checkup {
             modules: Vec::new(),
             runs: BTreeMap::new(),
             image: None,
+            in_container: false,
             contexts: Contexts::new(),
             for_launch: false,
             all_pairs: false,
@@ -278,7 +281,7 @@ impl Checkup {
             return self.told.extend(of_it.map(|key| (key, Err(why.clone()))));
         }
         let name = if checked.check == DOOR { Some(DOOR) } else { None };
-        let Some(name) = name.or_else(|| Some(doctor::check(&checked.check)?.name)) else { return };
+        let Some(name) = name.or_else(|| Some(doctor::asked(&checked.check)?.name)) else { return };
         let key = (host.clone(), name);
         if self.asked.contains(&key) {
             self.may_ask |= name == DOOR;
@@ -366,14 +369,12 @@ impl Checkup {
             if meets { doctor::peers(&self.hosts, &self.contexts, &self.doors()) } else { Vec::new() };
         let mut questions = Vec::new();
         for (host, reached) in &self.hosts {
-            if !matches!(reached, Reached::Up(..)) {
-                continue;
-            }
+            let Reached::Up(info, _) = reached else { continue };
             let mut checks = Vec::new();
             let mut tries_others = false;
             for entry in self.checks.iter().filter(|entry| entry.looks && (meets || !entry.meets_others)) {
                 if self.asked.insert((host.clone(), entry.name)) {
-                    checks.push(entry.name.to_owned());
+                    checks.push(entry.question(self.in_container));
                     tries_others |= entry.meets_others;
                 }
             }
@@ -385,23 +386,25 @@ impl Checkup {
                 let own = peers.iter().position(|peer| peer.host == *host).unwrap_or(0);
                 let others = peers.iter().cycle().skip(own).take(peers.len());
                 let others = others.filter(|peer| tries_others && peer.host != *host).cloned().collect();
-                let paths = self.paths.get(host).cloned().unwrap_or_default();
-                let (modules, for_launch) = (self.modules.clone(), self.for_launch);
-                let ports = self.contexts.get(host).map_or_else(Vec::new, |context| context.ports.clone());
-                let (host, run, image) = (host.clone(), self.runs.get(host).cloned(), self.image.clone());
-                let peers = others;
-                questions.push(Question {
-                    host,
+                let info = self.in_container.then_some(info);
+                let gpus = info.map_or_else(Vec::new, |info| doctor::given_to_ranks(info).cloned().collect());
+                let context = self.contexts.get(host);
+                let ask = AskChecks {
+                    ask: self.number,
                     checks,
-                    peers,
-                    paths,
-                    modules,
-                    for_launch,
-                    run,
-                    image,
-                    ports,
+                    peers: others,
+                    paths: self.paths.get(host).cloned().unwrap_or_default(),
+                    modules: self.modules.clone(),
+                    for_launch: self.for_launch,
+                    run: self.runs.get(host).cloned().map(Box::new),
+                    image: self.image.clone(),
+                    ports: context.map_or_else(Vec::new, |context| context.ports.clone()),
                     all_pairs: self.all_pairs,
-                });
+                    engine: context.and_then(|context| context.engine.clone()),
+                    gpus,
+                    ..AskChecks::default()
+                };
+                questions.push(Question { host: host.clone(), ask });
             }
         }
         questions
@@ -435,7 +438,8 @@ impl Checkup {
 
     /// The verdicts so far.
     pub fn matrix(&self) -> Matrix {
-        doctor::matrix(&self.checks, &self.hosts, &self.told, &self.contexts)
+        let matrix = doctor::matrix(&self.checks, &self.hosts, &self.told, &self.contexts);
+        if self.in_container { inside::of_image(matrix) } else { matrix }
     }
 }
 
@@ -463,7 +467,7 @@ mod tests {
         checkup.is_up(&a, info("10.0.0.1"));
         let first = checkup.questions();
         assert_eq!(
-            (first.len(), &first[0].checks[..]),
+            (first.len(), &first[0].ask.checks[..]),
             (1, &["shm".to_owned()][..]),
             "no facts are asked for"
         );
@@ -472,8 +476,8 @@ mod tests {
         checkup.is_down(&c, "refused".to_owned());
         // each opens a door first, and behind a gateway has another port of ssh than the hosts file says
         let doors = checkup.questions();
-        assert_eq!((doors.len(), &doors[0].checks[..]), (2, &["door".to_owned()][..]));
-        assert_eq!(doors[1].checks, ["shm", "door"]);
+        assert_eq!((doors.len(), &doors[0].ask.checks[..]), (2, &["door".to_owned()][..]));
+        assert_eq!(doors[1].ask.checks, ["shm", "door"]);
         assert!(checkup.awaits_doors());
         for (host, found) in [(&a, Some(serde_json::json!({"port": 40_001, "ssh_port": 22}))), (&b, None)] {
             assert!(checkup.questions().is_empty(), "none is tried before all have told");
@@ -481,12 +485,15 @@ mod tests {
         }
         let second = checkup.questions();
         assert_eq!(second.len(), 2);
-        assert_eq!((&second[0].checks[..], &second[0].peers[0].host), (&["reach".to_owned()][..], &b));
-        let of_a = &second[1].peers[0];
-        assert_eq!((of_a.door, of_a.port, second[0].peers[0].door), (Some(40_001), Some(22), None));
+        assert_eq!(
+            (&second[0].ask.checks[..], &second[0].ask.peers[0].host),
+            (&["reach".to_owned()][..], &b)
+        );
+        let of_a = &second[1].ask.peers[0];
+        assert_eq!((of_a.door, of_a.port, second[0].ask.peers[0].door), (Some(40_001), Some(22), None));
         assert!(!checkup.is_over());
         for question in first.into_iter().chain(doors).chain(second) {
-            for check in question.checks.into_iter().filter(|check| check != "door") {
+            for check in question.ask.checks.into_iter().filter(|check| check != "door") {
                 let of_reach = serde_json::json!({"ways": [], "wall": {}});
                 let of_shm = serde_json::json!({"total": 1_u64 << 40, "free": 1_u64 << 40});
                 let found = Some(if check == "shm" { of_shm } else { of_reach });
@@ -504,12 +511,12 @@ mod tests {
         let a = HostId::from("a");
         let mut checkup = Checkup::new(1, [a.clone()], &["shm".to_owned(), "disk".to_owned()]);
         checkup.is_up(&a, info("10.0.0.1"));
-        assert_eq!(checkup.questions()[0].checks, ["disk", "shm"]);
+        assert_eq!(checkup.questions()[0].ask.checks, ["disk", "shm"]);
         checkup.told(&a, Checked { ask: 1, check: "disk".to_owned(), found: None, why: None });
         checkup.is_down(&a, "lost".to_owned());
         assert!(checkup.is_over());
         checkup.is_up(&a, info("10.0.0.1"));
-        assert_eq!(checkup.questions()[0].checks, ["shm"]);
+        assert_eq!(checkup.questions()[0].ask.checks, ["shm"]);
     }
 
     #[test]
@@ -530,7 +537,7 @@ mod tests {
         checkup.questions();
         // one that hangs keeps no other one waiting
         checkup.go_on_without_doors();
-        let peer = &checkup.questions()[0].peers[0];
+        let peer = &checkup.questions()[0].ask.peers[0];
         assert_eq!((&peer.host, peer.user.as_deref(), peer.port), (b, Some("ml"), Some(2222)));
         checkup.is_down(b, "refused".to_owned());
         let remedy = checkup.matrix().rows[0].verdicts[b].remedy.clone().unwrap();

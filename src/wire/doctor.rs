@@ -5,11 +5,12 @@ use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::Value;
 
 use crate::domain::doctor::{Peer, RunPort, RunPython, SamePath};
+use crate::domain::ids::GpuUuid;
 use crate::domain::needs::MOST_PORTS;
 use crate::domain::time::Stamp;
 
 /// Make these checks; each is answered by a [`Checked`] of its own when it has ended.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AskChecks {
     /// The number that its answers bear.
     pub ask: u64,
@@ -32,7 +33,7 @@ pub struct AskChecks {
     /// The Python of that launch.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub run: Option<Box<RunPython>>,
-    /// The image of that launch.
+    /// The image of that launch, or the one that is looked into.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub image: Option<String>,
     /// The ports that it takes there.
@@ -41,6 +42,12 @@ pub struct AskChecks {
     /// Whether each of the other hosts is logged in to, not a few of them.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub all_pairs: bool,
+    /// Of a look into an image: the engine that the hosts file names.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub engine: Option<String>,
+    /// Of a look into an image: the GPUs that its container is given.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub gpus: Vec<GpuUuid>,
 }
 
 impl AskChecks {
@@ -52,6 +59,8 @@ impl AskChecks {
     pub const MOST_MODULES: usize = 16;
     /// Ports at most.
     pub const MOST_PORTS: usize = MOST_PORTS;
+    /// GPUs at most.
+    pub const MOST_GPUS: usize = 1024;
 }
 
 /// What one check has found.

@@ -6,6 +6,8 @@ mod choice;
 mod fixtures;
 mod frameworks;
 mod gpus;
+mod image;
+mod packets;
 mod places;
 mod run_ports;
 mod ways;

@@ -36,7 +36,7 @@ fn two_slots(cluster: &Cluster) -> Client<'_> {
 fn a_cluster_is_proven_step_by_step_and_each_is_a_run() {
     let Some(cluster) = Cluster::ready(2, &[]) else { return };
     let client = two_slots(&cluster);
-    let ended = client.run(&["smoke", "--json", "--only", "link,tcp,shm,nccl,train,container,mpirun"]);
+    let ended = client.run(&["smoke", "--json", "--only", "link,tcp,shm,mixed,nccl,train,container,mpirun"]);
     let told = json(&ended);
     assert_eq!(ended.code, 0, "{told:#}");
     let marks: Vec<(&str, &str)> = told["steps"]
@@ -46,18 +46,20 @@ fn a_cluster_is_proven_step_by_step_and_each_is_a_run() {
         .map(|step| (step["step"].as_str().unwrap(), step["mark"].as_str().unwrap()))
         .collect();
     let names: Vec<&str> = marks.iter().map(|(name, _)| *name).collect();
-    assert_eq!(names, ["link", "tcp", "shm", "nccl", "train", "container", "mpirun"]);
+    assert_eq!(names, ["link", "tcp", "shm", "mixed", "nccl", "train", "container", "mpirun"]);
     for (name, mark) in marks {
         match name {
             // what is not there is no failure, and says what is missing
             "nccl" | "container" => assert_eq!(mark, "unknown", "{told:#}"),
             // two processors carry all of it
-            "link" | "tcp" | "shm" => assert!(mark == "good" || mark == "look", "{told:#}"),
+            "link" | "tcp" | "shm" | "mixed" => assert!(mark == "good" || mark == "look", "{told:#}"),
             _ => assert_eq!(mark, "good", "{told:#}"),
         }
     }
     assert!(step(&told, "link")["rate"].as_f64().unwrap() > 0.0);
     assert_eq!(step(&told, "tcp")["expected_rate"], step(&told, "link")["rate"], "what the links give");
+    let mixed = step(&told, "mixed")["measured"].as_str().unwrap();
+    assert!(mixed.ends_with(", by shm+tcp"), "each transport has its turn: {mixed}");
     assert!(step(&told, "train")["measured"].as_str().unwrap().starts_with("weights equal on 4 ranks"));
     assert!(step(&told, "container")["measured"].as_str().unwrap().contains("--image"));
     // a run of each host for its shared memory, one of both for the rest
@@ -66,8 +68,8 @@ fn a_cluster_is_proven_step_by_step_and_each_is_a_run() {
     let count =
         |name: &str| runs.as_array().unwrap().iter().filter(|run| run["spec"]["name"] == name).count();
     assert_eq!(
-        ["smoke-link", "smoke-tcp", "smoke-shm", "smoke-train", "smoke-mpirun"].map(count),
-        [1, 1, 2, 1, 1]
+        ["smoke-link", "smoke-tcp", "smoke-shm", "smoke-mixed", "smoke-train", "smoke-mpirun"].map(count),
+        [1, 1, 2, 1, 1, 1]
     );
 }
 

@@ -23,6 +23,9 @@ pub struct DoctorArgs {
     /// Look for this Python module on the hosts, too, and in which of their environments it is; may be given several times
     #[arg(long, value_name = "NAME", value_delimiter = ',')]
     pub module: Vec<String>,
+    /// Look into this image on each host: what a container of it has, started as a run would start it
+    #[arg(long, value_name = "IMAGE", conflicts_with_all = ["same", "since", "bundle"])]
+    pub image: Option<String>,
     /// Tell what each host has where nothing is wrong, too
     #[arg(short, long)]
     pub verbose: bool,
@@ -43,13 +46,20 @@ pub struct DoctorArgs {
     pub yes: bool,
 }
 
+/// `look-inside`.
+#[derive(Debug, Args)]
+pub struct LookInsideArgs {
+    /// What is asked, as JSON
+    pub ask: String,
+}
+
 /// `smoke`.
 #[derive(Debug, Args)]
 pub struct SmokeArgs {
     /// Only these hosts; may be given several times
     #[arg(long = "host", short = 'H', value_name = "HOST", add = ArgValueCompleter::new(candidates::hosts))]
     pub only_hosts: Vec<String>,
-    /// Only these steps, by name, with commas between them: doctor, link, tcp, shm, nccl, train, container, mpirun
+    /// Only these steps, by name, with commas between them: doctor, link, tcp, shm, mixed, nccl, train, container, mpirun
     #[arg(long, value_name = "STEP", value_delimiter = ',')]
     pub only: Vec<String>,
     /// Start a container of this image, which the hosts have

@@ -2,7 +2,7 @@
 
 mod bundle;
 mod fix;
-mod history;
+pub(in crate::cli) mod history;
 mod text;
 
 use std::io::IsTerminal;
@@ -21,7 +21,7 @@ use crate::cli::paths::Paths;
 use crate::cli::{ask, connect, runtime};
 use crate::clock;
 use crate::config::{HostConfig, HostsFile};
-use crate::doctor::CHECKS;
+use crate::doctor::{self, CHECKS};
 use crate::domain::doctor::{CONNECTION, Matrix, SamePath, SameRole};
 use crate::domain::event::{Event, Origin};
 use crate::domain::host::LinkState;
@@ -40,6 +40,8 @@ const INSTALLING: Duration = Duration::from_secs(120);
 const MEETING: Duration = Duration::from_secs(1);
 /// How long their checks may take then.
 const CHECKING: Duration = Duration::from_secs(8);
+/// And in containers: an engine takes a while to start one, or to say that it can't.
+const IN_CONTAINERS: Duration = Duration::from_secs(50);
 /// The number of the only question.
 const NUMBER: u64 = 1;
 
@@ -55,7 +57,8 @@ pub fn run(args: &DoctorArgs, file: &HostsFile, paths: &Paths) -> Result<ExitCod
         bundle::is_writable(target)?;
     }
     is_asked_for(args)?;
-    let wanted = Wanted { only: &args.only, same: &args.same, modules: &modules(args)? };
+    let image = args.image.as_deref();
+    let wanted = Wanted { only: &args.only, same: &args.same, modules: &modules(args)?, image };
     let checkup = runtime::block_on(examine(&hosts, &wanted, paths))?;
     let matrix = checkup.matrix();
     let mut json = as_json(&matrix);
@@ -73,7 +76,7 @@ pub fn run(args: &DoctorArgs, file: &HostsFile, paths: &Paths) -> Result<ExitCod
     if let Some(target) = &args.bundle {
         bundle::write(target, args.yes, &checkup, &json, file, paths)?;
     }
-    let fixed = if args.fix { fix::run(&matrix, &hosts, file, paths)? } else { None };
+    let fixed = if args.fix { fix::run(&matrix, &hosts, file, (paths, image))? } else { None };
     if let Some(fixed) = &fixed {
         to_stdout(&as_text(fixed, args.verbose))?;
     }
@@ -81,7 +84,7 @@ pub fn run(args: &DoctorArgs, file: &HostsFile, paths: &Paths) -> Result<ExitCod
     let matrix = overlaid(matrix, fixed);
     // a part of the matrix is no state to compare the whole with
     let is_whole = args.only.is_empty() && of_all;
-    if is_whole && args.same.is_empty() && args.module.is_empty() {
+    if is_whole && args.same.is_empty() && args.module.is_empty() && image.is_none() {
         history::keep(&paths.state, &as_json(&matrix));
     }
     Ok(if matrix.count(Mark::Bad) > 0 { ExitCode::from(1) } else { ExitCode::SUCCESS })
@@ -104,6 +107,20 @@ fn choose(args: &DoctorArgs, file: &HostsFile) -> Result<Vec<HostConfig>, Failur
             let names: Vec<&str> = names.collect();
             return Err(Failure::usage(format!("there is no check '{name}': {}", names.join(", "))));
         }
+    }
+    let is_misplaced = |name: &&String| match (doctor::check(name), &args.image) {
+        (Some(entry), Some(_)) => !entry.is_of_image(),
+        (Some(entry), None) => !entry.is_of_hosts(),
+        (None, _) => false,
+    };
+    if let Some(name) = args.only.iter().find(is_misplaced) {
+        let names = CHECKS.iter().filter(|entry| entry.is_of_image()).map(|entry| entry.name);
+        return Err(Failure::usage(match &args.image {
+            Some(_) => {
+                format!("--only {name}: a look into an image has {}", names.collect::<Vec<_>>().join(", "))
+            }
+            None => format!("--only {name}: name the image to look into by --image IMAGE"),
+        }));
     }
     if let Some(name) = args.only.iter().find(|name| args.same.is_empty() && is_of_paths(name)) {
         return Err(Failure::usage(format!(
@@ -166,6 +183,8 @@ pub(super) struct Wanted<'a> {
     pub(super) same: &'a [String],
     /// Python modules to look for.
     pub(super) modules: &'a [String],
+    /// The image that is looked into.
+    pub(super) image: Option<&'a str>,
 }
 
 /// The hosts with these names; all where none is named.
@@ -195,8 +214,11 @@ pub(super) async fn examine(
     let same: Vec<SamePath> =
         wanted.same.iter().map(|path| SamePath { path: path.clone(), role: SameRole::Asked }).collect();
     let of_hosts = ids.clone().map(|host| (host, same.clone())).collect();
-    let checkup = Checkup::new(NUMBER, ids, wanted.only).comparing(of_hosts).looking_for(wanted.modules);
-    let mut checkup = checkup.reached_as(&session.contexts());
+    let checkup = match wanted.image {
+        Some(image) => Checkup::of_image(NUMBER, ids, wanted.only, image),
+        None => Checkup::new(NUMBER, ids, wanted.only).comparing(of_hosts),
+    };
+    let mut checkup = checkup.looking_for(wanted.modules).reached_as(&session.contexts());
     let come = prompter.timeout(CONNECTING, hear(&mut session, &mut checkup, Until::AllHaveCome)).await;
     if come.is_none() && is_coming(&session, &checkup) {
         note("hvtui is being put on some hosts: that is waited for");
@@ -204,14 +226,15 @@ pub(super) async fn examine(
     }
     if !checkup.have_all_come() {
         checkup.go_on_without(&format!("no answer within {} s", CONNECTING.as_secs()));
-        session.check(NUMBER, clock::now(), checkup.questions());
+        session.check(clock::now(), checkup.questions());
     }
     if timeout(MEETING, hear(&mut session, &mut checkup, Until::AllMeet)).await.is_err() {
         checkup.go_on_without_doors();
-        session.check(NUMBER, clock::now(), checkup.questions());
+        session.check(clock::now(), checkup.questions());
     }
-    if prompter.timeout(CHECKING, hear(&mut session, &mut checkup, Until::AllIsTold)).await.is_none() {
-        checkup.give_up(&format!("no answer within {} s", CHECKING.as_secs()));
+    let checking = if wanted.image.is_some() { IN_CONTAINERS } else { CHECKING };
+    if prompter.timeout(checking, hear(&mut session, &mut checkup, Until::AllIsTold)).await.is_none() {
+        checkup.give_up(&format!("no answer within {} s", checking.as_secs()));
     }
     Ok(checkup)
 }
@@ -219,10 +242,10 @@ pub(super) async fn examine(
 /// Asks the hosts of a plan for the checks that it rests on.
 pub(super) async fn examine_plan(session: &mut Session, planned: &LaunchPlan) -> Matrix {
     let mut checkup = session.checkup(NUMBER, planned);
-    session.check(NUMBER, clock::now(), checkup.questions());
+    session.check(clock::now(), checkup.questions());
     if timeout(MEETING, hear(session, &mut checkup, Until::AllMeet)).await.is_err() {
         checkup.go_on_without_doors();
-        session.check(NUMBER, clock::now(), checkup.questions());
+        session.check(clock::now(), checkup.questions());
     }
     if timeout(CHECKING, hear(session, &mut checkup, Until::AllIsTold)).await.is_err() {
         checkup.give_up(&format!("no answer within {} s", CHECKING.as_secs()));
@@ -258,7 +281,7 @@ async fn hear(session: &mut Session, checkup: &mut Checkup, until: Until) {
         match session.next().await {
             Output::Checked(host, checked) => {
                 checkup.told(&host, checked);
-                session.check(NUMBER, clock::now(), checkup.questions());
+                session.check(clock::now(), checkup.questions());
             }
             Output::Event(envelope) => {
                 let Origin::Host(host) = &envelope.origin else { continue };
@@ -276,7 +299,7 @@ async fn hear(session: &mut Session, checkup: &mut Checkup, until: Until) {
                     }
                     _ => continue,
                 }
-                session.check(NUMBER, clock::now(), checkup.questions());
+                session.check(clock::now(), checkup.questions());
             }
             _ => {}
         }

@@ -55,6 +55,11 @@ pub fn rank_shim() -> ExitCode {
     code(roles::rank_shim())
 }
 
+/// `hvtui look-inside`.
+pub fn look_inside(ask: &str) -> ExitCode {
+    code(roles::look_inside(ask))
+}
+
 /// `hvtui rsh-agent`.
 pub fn rsh_agent(args: &RshAgentArgs) -> ExitCode {
     code(roles::rsh_agent(&args.words))

@@ -96,7 +96,7 @@ impl Trial<'_> {
         }
         let only: Vec<String> =
             if self.wants("doctor") { Vec::new() } else { ["mpi", "docker"].map(str::to_owned).to_vec() };
-        let wanted = doctor::Wanted { only: &only, same: &[], modules: &[] };
+        let wanted = doctor::Wanted { only: &only, same: &[], modules: &[], image: None };
         self.line.show("doctor: the hosts and their checks");
         let begun = clock::host_now();
         let examined = tokio::select! {

@@ -11,6 +11,7 @@ use chrono::{Local, Offset, TimeZone};
 
 use crate::cli::args::{DemoArgs, ReplayArgs};
 use crate::cli::ask::person;
+use crate::cli::commands::doctor::history;
 use crate::cli::complete::{close_recordings, complete};
 use crate::cli::demo_folder::DemoFolder;
 use crate::cli::disk;
@@ -25,6 +26,7 @@ use crate::cli::ui_settings;
 use crate::cli::{connect, recording, run_line, runtime};
 use crate::clock;
 use crate::config::{self, HostsFile, SlotCount};
+use crate::domain::doctor::Matrix;
 use crate::domain::time::Stamp;
 use crate::launch::request::{LaunchRequest, PlacementSpec};
 use crate::launcher::alerts::AlertCommand;
@@ -63,7 +65,8 @@ pub fn live(file: &HostsFile, paths: &Paths, readonly: bool) -> Result<ExitCode,
         let command = AlertCommand::new(file.alerts.command.clone());
         let mut source = Live::new(session, &paths.state, questions)
             .with_max_recording(file.max_recording)
-            .with_alerts(command, Arc::new(file.alerts.rules.clone()));
+            .with_alerts(command, Arc::new(file.alerts.rules.clone()))
+            .with_keeper(keep_look, &paths.state);
         source.perform(Effect::ListRuns);
         Box::pin(show(source, model, &paths.state)).await
     })
@@ -76,6 +79,11 @@ pub(crate) fn no_screen() -> Option<&'static str> {
     }
     let is_dumb = std::env::var_os("TERM").is_some_and(|term| term == "dumb");
     is_dumb.then_some("this terminal draws no screens (TERM=dumb)")
+/// Keeps the looks of the Doctor screen, each on a thread of its own: a disk may be slow.
+fn keep_look(state: &Path, matrix: &Matrix) {
+    let (state, matrix) = (state.to_owned(), matrix.clone());
+    let keep = move || history::keep_of_screen(&state, &matrix);
+    let _ = std::thread::Builder::new().name("doctor".to_owned()).spawn(keep);
 }
 
 /// The UI over hosts that do not exist. Two runs are launched.

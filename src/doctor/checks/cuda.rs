@@ -4,7 +4,7 @@ use std::path::Path;
 
 use serde::{Deserialize, Serialize};
 
-use super::super::{Check, Seen, Site};
+use super::super::{Check, OfImage, Seen, Site};
 use super::libraries;
 use crate::domain::doctor::Verdict;
 
@@ -33,6 +33,7 @@ pub(in crate::doctor) enum Found {
 impl Check for Cuda {
     const NAME: &'static str = "cuda";
     const ASKS: &'static str = "does CUDA start (cuInit)";
+    const OF_IMAGE: OfImage = OfImage::There;
     type Found = Found;
 
     fn look(site: &Site) -> Result<Found, String> {

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use super::super::compare::{Compared, minor};
 use super::super::requires::{There, cuda, holds};
-use super::super::{Check, Seen, Site};
+use super::super::{Check, OfImage, Seen, Site};
 use crate::domain::doctor::Verdict;
 use crate::domain::needs::DEMANDS_NOTHING;
 use crate::domain::units;
@@ -77,6 +77,7 @@ fn daemon(found: &Found, verb: &str) -> Option<String> {
 impl Check for Docker {
     const NAME: &'static str = "docker";
     const ASKS: &'static str = "can containers be started, with GPUs";
+    const OF_IMAGE: OfImage = OfImage::Beside;
     type Found = Found;
 
     fn look(site: &Site) -> Result<Found, String> {

@@ -6,7 +6,7 @@ use memchr::memmem;
 use serde::{Deserialize, Serialize};
 
 use super::super::compare::Compared;
-use super::super::{Check, Seen, Site};
+use super::super::{Check, OfImage, Seen, Site};
 use crate::domain::doctor::Verdict;
 use crate::domain::preflight::Mark;
 
@@ -40,6 +40,7 @@ pub(in crate::doctor) struct Found {
 impl Check for Horovod {
     const NAME: &'static str = "horovod";
     const ASKS: &'static str = "does Horovod find its libraries, and was it built with NCCL, MPI and Gloo";
+    const OF_IMAGE: OfImage = OfImage::Inside;
     type Found = Found;
 
     fn look(site: &Site) -> Result<Found, String> {

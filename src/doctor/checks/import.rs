@@ -18,7 +18,7 @@ use self::known::Known;
 use super::super::environments::{self as pythons, Environment};
 use super::super::python::Python;
 use super::super::site::on;
-use super::super::{Check, Seen, Site};
+use super::super::{Check, OfImage, Seen, Site};
 use crate::clock;
 use crate::domain::doctor::{RunPython, Verdict};
 use crate::domain::text::os_text;
@@ -94,6 +94,7 @@ impl Check for Import {
     const NAME: &'static str = "import";
     const ASKS: &'static str = "does the run's Python import torch, TensorFlow or Horovod";
     const ONLY_BY_NAME: bool = true;
+    const OF_IMAGE: OfImage = OfImage::Inside;
     type Found = Vec<Tried>;
 
     fn look(site: &Site) -> Result<Vec<Tried>, String> {

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use super::super::compare::Compared;
-use super::super::{Check, Seen, Site};
+use super::super::{Check, OfImage, Seen, Site};
 use crate::domain::doctor::Verdict;
 
 pub(in crate::doctor) struct Libraries;
@@ -19,6 +19,7 @@ const WANTED: [(&str, &str); 4] = [
 impl Check for Libraries {
     const NAME: &'static str = "libraries";
     const ASKS: &'static str = "are the system's NCCL, cuDNN, CUDA and MPI libraries the same on all hosts";
+    const OF_IMAGE: OfImage = OfImage::Inside;
     /// Versions by library.
     type Found = BTreeMap<String, String>;
 

@@ -3,7 +3,7 @@
 use rustix::process::{Resource, getrlimit};
 use serde::{Deserialize, Serialize};
 
-use super::super::{Check, Seen, Site};
+use super::super::{Check, OfImage, Seen, Site};
 use crate::domain::doctor::Verdict;
 use crate::domain::preflight::Mark;
 use crate::domain::units;
@@ -51,6 +51,7 @@ enum Cores {
 impl Check for Limits {
     const NAME: &'static str = "limits";
     const ASKS: &'static str = "open files, locked memory, processes and core files of a command over ssh";
+    const OF_IMAGE: OfImage = OfImage::There;
     type Found = Found;
 
     fn look(_: &Site) -> Result<Found, String> {

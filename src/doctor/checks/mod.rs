@@ -11,6 +11,7 @@ pub(super) mod gpu;
 pub(super) mod health;
 pub(super) mod horovod;
 pub(super) mod hostname;
+pub(super) mod image;
 pub(super) mod images;
 pub(super) mod import;
 pub(super) mod interface;

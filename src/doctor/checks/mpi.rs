@@ -5,7 +5,7 @@ use std::path::Path;
 use serde::{Deserialize, Serialize};
 
 use super::super::compare::{Compared, minor};
-use super::super::{Check, Seen, Site};
+use super::super::{Check, OfImage, Seen, Site};
 use crate::domain::doctor::Verdict;
 use crate::domain::preflight::Mark;
 
@@ -28,6 +28,7 @@ pub(in crate::doctor) struct Found {
 impl Check for Mpi {
     const NAME: &'static str = "mpi";
     const ASKS: &'static str = "is mpirun the same on all hosts";
+    const OF_IMAGE: OfImage = OfImage::Inside;
     type Found = Found;
 
     fn look(site: &Site) -> Result<Found, String> {

@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde::{Deserialize, Serialize};
 
 use super::super::compare::{Compared, numbers};
-use super::super::{Check, Seen, Site, shell_word};
+use super::super::{Check, OfImage, Seen, Site, shell_word};
 use crate::domain::doctor::Verdict;
 
 pub(in crate::doctor) struct Packages;
@@ -27,6 +27,7 @@ impl Check for Packages {
     const NAME: &'static str = "packages";
     const ASKS: &'static str =
         "are NCCL, cuDNN and CUDA of Python's packages the same on all hosts, and fit its frameworks";
+    const OF_IMAGE: OfImage = OfImage::Inside;
     type Found = Found;
 
     fn look(site: &Site) -> Result<Found, String> {

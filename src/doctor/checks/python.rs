@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use super::super::compare::{Compared, minor};
 use super::super::python::{PACKAGES, Python as Told};
-use super::super::{Check, Seen, Site, shell_word};
+use super::super::{Check, OfImage, Seen, Site, shell_word};
 use crate::domain::doctor::Verdict;
 use crate::domain::units::counted;
 
@@ -16,6 +16,7 @@ const FATAL: [&str; 4] = ["torch", "tensorflow", "horovod", "jax"];
 impl Check for Python {
     const NAME: &'static str = "python";
     const ASKS: &'static str = "are Python, torch, TensorFlow, Horovod and their like the same on all hosts";
+    const OF_IMAGE: OfImage = OfImage::Inside;
     /// Absent without a Python; else what it tells, or why it does not.
     type Found = Option<Result<Told, String>>;
 

@@ -2,7 +2,9 @@
 //! firewall that refuses is told apart from a port that nothing has, the one that torch takes unless told another, and those that a
 //! launch takes there.
 
+mod bulk;
 mod knock;
+mod pace;
 mod wall;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -15,6 +17,7 @@ use serde::{Deserialize, Serialize};
 use self::knock::{Answer, knock};
 use self::wall::Wall;
 use super::super::{Check, Seen, Site};
+use crate::clock;
 use crate::domain::doctor::{Fix, Peer, Verdict};
 use crate::domain::ids::HostId;
 
@@ -31,6 +34,10 @@ const ADDRESSES: usize = 4;
 const AT_ONCE: usize = 200;
 /// How long all of them may take.
 const ALL: Duration = Duration::from_millis(3200);
+/// How long all that is looked at may take, what is looked at more closely, and how often that is.
+const WHOLE: Duration = Duration::from_millis(3700);
+const CLOSER: Duration = Duration::from_millis(800);
+const AGAIN: usize = 3;
 
 /// What came of the ways to one address.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -51,6 +58,9 @@ pub(in crate::doctor) struct Way {
     /// What came from the ports that a launch takes there.
     #[serde(default)]
     run: Vec<(u16, Answer)>,
+    /// Whether packets of full size come through where small ones do; absent where that is not known.
+    #[serde(default)]
+    large: Option<bool>,
 }
 
 #[derive(Debug, Default, Serialize, Deserialize)]
@@ -67,6 +77,7 @@ impl Check for Reach {
     type Found = Found;
 
     fn look(site: &Site) -> Result<Found, String> {
+        let begun = clock::host_now().0;
         let of_peer = |peer: &'_ Peer| {
             let addresses: Vec<IpAddr> = peer.addresses.iter().take(ADDRESSES).copied().collect();
             (peer.clone(), addresses)
@@ -101,6 +112,7 @@ impl Check for Reach {
                 way.ssh = Some((port(way), answer.unwrap_or(Answer::Silent)));
             }
         }
+        look_closer(&mut ways, &site.peers, begun)?;
         Ok(Found { ways, wall: Wall::below(Path::new("/")) })
     }
 
@@ -110,8 +122,65 @@ impl Check for Reach {
         let ways = |one: &'_ Found| one.ways.get(..most).unwrap_or(&one.ways).to_vec();
         let ways: Vec<Vec<Way>> = seen.iter().map(|one| ways(&one.found)).collect();
         let walls = seen.iter().map(|one| (one.host, &one.found.wall)).collect();
-        let all = All { walls, ways: &ways };
+        let all = All { walls, ways: &ways, usual: pace::usual(&ways) };
         ways.iter().map(|own| all.judge(own)).collect()
+    }
+}
+
+/// Of one open way to each host: whether large packets come through, and how quick it is where it was not quick at once. For that the
+/// time that is left is taken, or none.
+fn look_closer(ways: &mut [Way], peers: &[Peer], begun: u64) -> Result<(), String> {
+    let left = || {
+        let gone = Duration::from_micros(clock::host_now().0.saturating_sub(begun));
+        WHOLE.saturating_sub(gone)
+    };
+    let doors: BTreeMap<&HostId, u16> =
+        peers.iter().filter_map(|peer| Some((&peer.host, peer.door?))).collect();
+    let mut firsts = BTreeSet::new();
+    let mut open: Vec<(&mut Way, SocketAddr)> = Vec::new();
+    for way in ways.iter_mut().filter(|way| is_open(way)) {
+        if let Some(port) = doors.get(&way.host)
+            && firsts.insert(way.host.clone())
+        {
+            let door = SocketAddr::new(way.address, *port);
+            open.push((way, door));
+        }
+    }
+    if left() < CLOSER / 2 {
+        return Ok(());
+    }
+    for some in open.chunks_mut(AT_ONCE) {
+        large_passes(&mut some.iter_mut().collect::<Vec<_>>(), left().min(CLOSER));
+    }
+    // of a line that is full what is large comes late
+    let mut lost: Vec<&mut (&mut Way, SocketAddr)> =
+        open.iter_mut().filter(|(way, _)| way.large == Some(false)).take(AT_ONCE).collect();
+    large_passes(&mut lost, left().min(CLOSER));
+    // what looked slow may have been this host's own processor
+    let is_slow = |way: &Way| quickest(way).is_some_and(|micros| micros > pace::SLOW);
+    let mut slow: Vec<_> = open.iter_mut().filter(|(way, _)| is_slow(way)).collect();
+    for _ in 0..AGAIN {
+        let targets: Vec<SocketAddr> = slow.iter().map(|(_, door)| *door).take(AT_ONCE).collect();
+        if targets.is_empty() || left() < CLOSER / 2 {
+            break;
+        }
+        let told = knock(&targets, left().min(CLOSER), |_| false)?;
+        for ((way, _), answer) in slow.iter_mut().zip(told.answers) {
+            if let Some(Answer::Open(micros)) = answer
+                && quickest(way).is_none_or(|before| micros < before)
+            {
+                way.door = Some(Answer::Open(micros));
+            }
+        }
+    }
+    Ok(())
+}
+
+fn large_passes(some: &mut [&mut (&mut Way, SocketAddr)], patience: Duration) {
+    let targets: Vec<SocketAddr> = some.iter().map(|(_, door)| *door).collect();
+    for ((way, _), large) in some.iter_mut().map(|one| &mut **one).zip(bulk::large_passes(&targets, patience))
+    {
+        way.large = large;
     }
 }
 
@@ -166,6 +235,7 @@ fn ways_to(some: &[(&Peer, IpAddr)], patience: Duration) -> Result<Vec<Way>, Str
             door: door.map(of),
             ssh: None,
             run: run.iter().map(|(port, at)| (*port, of(*at))).collect(),
+            large: None,
         }
     };
     Ok(some.iter().zip(&places).map(|(one, place)| way(one, place)).collect())
@@ -202,6 +272,11 @@ fn is_open(way: &Way) -> bool {
     }
 }
 
+/// How long its quickest answer took.
+fn quickest(way: &Way) -> Option<u64> {
+    way.door.iter().chain(&way.usual).filter_map(Answer::micros).min()
+}
+
 /// Whether something is in the way, of all ports, of torch's own, or of one of a launch.
 fn is_barred(way: &Way) -> bool {
     !is_open(way)
@@ -218,6 +293,23 @@ fn without<'a>(open: &[&'a Way]) -> Option<(&'a Way, u16)> {
         answers.all(|(_, answer)| answer.micros().is_none())
     };
     first.run.iter().map(|(port, _)| *port).find(|port| is_shut(*port)).map(|port| (*first, port))
+}
+
+/// Where small packets come through and large ones are lost.
+fn narrow(ways: &[Way]) -> Option<Verdict> {
+    let narrow: Vec<&Way> = ways.iter().filter(|way| way.large == Some(false)).collect();
+    let first = narrow.first()?;
+    let seen: Vec<String> = narrow.iter().map(|way| format!("{} ({})", way.host, way.address)).collect();
+    Some(Verdict::bad(
+        format!("small packets reach {}, and those of full size do not", seen.join(", ")),
+        "something between them passes smaller packets than the interface's MTU and does not say so: ranks connect, and hang at the first \
+         tensor",
+        format!(
+            "ping -M do -s 1472 {} finds the size; then a smaller MTU on both hosts (sudo ip link set dev IFACE mtu 1400), jumbo frames \
+             on every switch between them, or let ICMP \"fragmentation needed\" through",
+            first.address
+        ),
+    ))
 }
 
 /// How a way is closed.
@@ -248,6 +340,8 @@ fn closed(way: &Way) -> Closed {
 struct All<'a> {
     walls: BTreeMap<&'a HostId, &'a Wall>,
     ways: &'a [Vec<Way>],
+    /// How long the way from one host to another one usually takes.
+    usual: Option<u64>,
 }
 
 impl All<'_> {
@@ -282,7 +376,7 @@ impl All<'_> {
         let mut shut: BTreeMap<Closed, Vec<&Way>> = BTreeMap::new();
         let mut without_usual: Vec<&Way> = Vec::new();
         let mut without_own: Vec<(&Way, u16)> = Vec::new();
-        let mut slowest = 0;
+        let mut paces: Vec<(&Way, u64)> = Vec::new();
         for host in &hosts {
             let of_host = || ways.iter().filter(|way| way.host == **host);
             let open = || of_host().filter(|way| is_open(way));
@@ -294,10 +388,12 @@ impl All<'_> {
                 continue;
             }
             without_own.extend(without(&open().collect::<Vec<_>>()));
-            match open().filter_map(|way| way.usual.as_ref()?.micros()).min() {
-                Some(best) => slowest = slowest.max(best),
-                None => without_usual.extend(open().next()),
+            if open().all(|way| way.usual.as_ref().and_then(Answer::micros).is_none()) {
+                without_usual.extend(open().next());
             }
+            paces.extend(
+                open().filter_map(|way| Some((way, quickest(way)?))).min_by_key(|(_, micros)| *micros),
+            );
         }
         if let Some((closed, ways)) = shut.into_iter().next() {
             return self.shut(&closed, &ways);
@@ -326,6 +422,10 @@ impl All<'_> {
             );
             return self.helped(verdict.may_run(), &first.host, first.from, None);
         }
+        if let Some(verdict) = narrow(ways).or_else(|| pace::judge(&paces, self.usual)) {
+            return verdict;
+        }
+        let slowest = paces.iter().map(|(_, micros)| *micros).max().unwrap_or_default();
         let count = hosts.len();
         let s = if count == 1 { "" } else { "s" };
         let lasting = format!("{count} other host{s}");
@@ -387,13 +487,14 @@ mod tests {
             door: Some(door),
             ssh: ssh.map(|answer| (SSH, answer)),
             run: Vec::new(),
+            large: None,
         }
     }
 
     fn judge(ways: &[Way]) -> Verdict {
         let b = HostId::from("b");
         let wall = Wall { keeper: Some(wall::Keeper::Iptables), ports: None };
-        All { walls: [(&b, &wall)].into(), ways: &[ways.to_vec()] }.judge(ways)
+        All { walls: [(&b, &wall)].into(), ways: &[ways.to_vec()], usual: None }.judge(ways)
     }
 
     #[test]
@@ -458,6 +559,15 @@ mod tests {
         // by another address it is reached, and what refuses is the host itself
         let both = judge(&[to("10.0.0.2", Answer::Silent), to("10.1.0.2", Answer::Refused(70))]);
         assert_eq!((both.mark, judge(&[to("10.0.0.2", Answer::Open(70))]).mark), (Mark::Good, Mark::Good));
+    }
+
+    #[test]
+    fn a_way_on_which_large_packets_are_lost_is_told() {
+        let of = |large| Way { large, ..way("b", "10.0.0.2", Answer::Open(90), None) };
+        let lost = judge(&[of(Some(false))]);
+        let seen = "small packets reach b (10.0.0.2), and those of full size do not";
+        assert_eq!((lost.stops_launch(), lost.evidence.as_str()), (true, seen));
+        assert_eq!((judge(&[of(Some(true))]).mark, judge(&[of(None)]).mark), (Mark::Good, Mark::Good));
     }
 
     #[test]

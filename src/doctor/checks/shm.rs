@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::super::{Check, Seen, Site};
+use super::super::{Check, OfImage, Seen, Site};
 use crate::domain::doctor::Verdict;
 use crate::domain::units;
 
@@ -26,6 +26,7 @@ pub(in crate::doctor) struct Found {
 impl Check for Shm {
     const NAME: &'static str = "shm";
     const ASKS: &'static str = "is /dev/shm large enough for data loaders and NCCL";
+    const OF_IMAGE: OfImage = OfImage::There;
     type Found = Option<Found>;
 
     fn look(_: &Site) -> Result<Option<Found>, String> {

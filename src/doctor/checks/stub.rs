@@ -4,7 +4,7 @@ use std::path::Path;
 
 use serde::{Deserialize, Serialize};
 
-use super::super::{Check, Seen, Site};
+use super::super::{Check, OfImage, Seen, Site};
 use super::libraries;
 use crate::domain::doctor::Verdict;
 
@@ -26,6 +26,7 @@ pub(in crate::doctor) struct Found {
 impl Check for Stub {
     const NAME: &'static str = "stub";
     const ASKS: &'static str = "is libcuda.so.1 the driver's own, not the toolkit's stub";
+    const OF_IMAGE: OfImage = OfImage::Inside;
     type Found = Found;
 
     fn look(site: &Site) -> Result<Found, String> {

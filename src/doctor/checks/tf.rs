@@ -1,5 +1,7 @@
 //! Whether TensorFlow can be imported, and is built for the CUDA and the cuDNN that are there.
 
+mod compilers;
+
 use std::collections::BTreeSet;
 use std::fs::File;
 use std::io::Read;
@@ -7,9 +9,10 @@ use std::path::Path;
 
 use serde::{Deserialize, Serialize};
 
+use self::compilers::Compilers;
 use super::super::compare::numbers;
 use super::super::compat::Compat;
-use super::super::{Check, Seen, Site};
+use super::super::{Check, OfImage, Seen, Site};
 use super::libraries::cached;
 use crate::domain::doctor::Verdict;
 
@@ -34,6 +37,9 @@ pub(in crate::doctor) struct Found {
     /// A library of the toolkit's by which an older driver serves a newer CUDA.
     #[serde(default)]
     compat: Option<Compat>,
+    /// The compilers of TensorFlow and of the host, where Horovod would have to be built.
+    #[serde(default)]
+    compilers: Option<Compilers>,
 }
 
 /// Calls of TensorFlow 1 that are gone.
@@ -52,6 +58,7 @@ impl Check for Tensorflow {
     const NAME: &'static str = "tf";
     const ASKS: &'static str =
         "does TensorFlow find its libraries, and is it built for the CUDA and cuDNN that are there";
+    const OF_IMAGE: OfImage = OfImage::Inside;
     type Found = Found;
 
     fn look(site: &Site) -> Result<Found, String> {
@@ -69,6 +76,7 @@ impl Check for Tensorflow {
             found.cudnn = build.get("cudnn_version").cloned();
         }
         found.compat = Compat::look(site);
+        found.compilers = Compilers::look(site, &told);
         found.first_version = site.scripts().find_map(|path| call_of_the_first(&path));
         let packages = told.cuda_packages.iter().filter(|(name, _)| name.contains("cudnn"));
         found.cudnn_there.extend(packages.filter_map(|(_, version)| Some(numbers(version)?.0)));
@@ -81,7 +89,10 @@ impl Check for Tensorflow {
     fn judge(seen: &[Seen<'_, Found>]) -> Vec<Verdict> {
         let judge = |one: &Seen<'_, Found>| {
             let driver = one.info.cuda_driver.value().map(String::as_str);
-            judge(&one.found, !one.info.gpus.is_empty(), driver)
+            let verdict = judge(&one.found, !one.info.gpus.is_empty(), driver);
+            let compilers = one.found.compilers.as_ref().zip(one.found.version.as_ref());
+            let odd = compilers.and_then(|(compilers, version)| compilers.judge(version));
+            odd.filter(|_| !verdict.is_trouble()).unwrap_or(verdict)
         };
         seen.iter().map(judge).collect()
     }
@@ -195,6 +206,7 @@ mod tests {
                 cudnn_there: cudnn.iter().copied().collect(),
                 first_version: None,
                 compat: None,
+                compilers: None,
             };
             judge(&found, has_gpus, Some(driver))
         };

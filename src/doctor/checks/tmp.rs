@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use rustix::fs::{StatVfs, StatVfsMountFlags};
 use serde::{Deserialize, Serialize};
 
-use super::super::{Check, Seen, Site, shell_word};
+use super::super::{Check, OfImage, Seen, Site, shell_word};
 use crate::domain::doctor::Verdict;
 use crate::domain::text::os_text;
 
@@ -61,6 +61,7 @@ impl Fault {
 impl Check for Tmp {
     const NAME: &'static str = "tmp";
     const ASKS: &'static str = "can temporary files be written and started";
+    const OF_IMAGE: OfImage = OfImage::Inside;
     type Found = Found;
 
     fn look(_: &Site) -> Result<Found, String> {

@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::super::compare::{Compared, minor};
-use super::super::{Check, Seen, Site};
+use super::super::{Check, OfImage, Seen, Site};
 use crate::domain::doctor::Verdict;
 
 pub(in crate::doctor) struct Toolkit;
@@ -24,6 +24,7 @@ impl Check for Toolkit {
     const NAME: &'static str = "toolkit";
     const ASKS: &'static str =
         "is nvidia-container-toolkit the same on all hosts, and knows the driver that runs";
+    const OF_IMAGE: OfImage = OfImage::Beside;
     type Found = Found;
 
     fn look(site: &Site) -> Result<Found, String> {

@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use super::super::compare::numbers;
 use super::super::compat::Compat;
-use super::super::{Check, Seen, Site};
+use super::super::{Check, OfImage, Seen, Site};
 use crate::domain::doctor::Verdict;
 
 pub(in crate::doctor) struct Torch;
@@ -30,6 +30,7 @@ impl Check for Torch {
     const NAME: &'static str = "torch";
     const ASKS: &'static str =
         "does torch find its libraries, and is it built for the CUDA that the driver serves";
+    const OF_IMAGE: OfImage = OfImage::Inside;
     type Found = Found;
 
     fn look(site: &Site) -> Result<Found, String> {

@@ -10,25 +10,9 @@ use crate::wire::message::{AskPreflight, RunRef, ToAgent};
 
 impl Session {
     /// Asks hosts for checks of the doctor; [`super::Output::Checked`] comes for each.
-    pub fn check(&mut self, number: u64, at: Stamp, questions: Vec<Question>) {
-        for Question { host, checks, peers, paths, modules, for_launch, run, image, ports, all_pairs } in
-            questions
-        {
-            let run = run.map(Box::new);
-            let ask = AskChecks {
-                ask: number,
-                at,
-                checks,
-                peers,
-                paths,
-                modules,
-                for_launch,
-                run,
-                image,
-                ports,
-                all_pairs,
-            };
-            self.cluster.send(&host, ToAgent::AskChecks(ask));
+    pub fn check(&mut self, at: Stamp, questions: Vec<Question>) {
+        for Question { host, ask } in questions {
+            self.cluster.send(&host, ToAgent::AskChecks(AskChecks { at, ..ask }));
         }
     }
 

@@ -60,7 +60,7 @@ impl Session {
         let number = FIRST + self.looks.begun;
         self.looks.begun += 1;
         let mut checkup = self.checkup(number, &planned);
-        self.check(number, at, checkup.questions());
+        self.check(at, checkup.questions());
         self.looks.all.push(Look { checkup, since: at, pending });
         self.end_looks(at);
     }
@@ -105,12 +105,11 @@ impl Session {
         if told.ask < FIRST {
             return self.outputs.push_back(Output::Checked(host, told));
         }
-        let told_of = told.ask;
         // one that is over takes nothing more
         if let Some(look) = self.looks.all.iter_mut().find(|look| look.checkup.number() == told.ask) {
             look.checkup.told(&host, told);
             let questions = look.checkup.questions();
-            self.check(told_of, at, questions);
+            self.check(at, questions);
             self.end_looks(at);
         }
     }
@@ -138,15 +137,13 @@ impl Session {
             let gone = now.micros_since(look.since);
             if gone > MEETING_US && look.checkup.awaits_doors() {
                 look.checkup.go_on_without_doors();
-                more.push((look.checkup.number(), look.checkup.questions()));
+                more.extend(look.checkup.questions());
             }
             if gone > PATIENCE_US {
                 look.checkup.give_up(&format!("no answer within {} s", PATIENCE_US / 1_000_000));
             }
         }
-        for (number, questions) in more {
-            self.check(number, now, questions);
-        }
+        self.check(now, more);
         self.end_looks(now);
     }
 

@@ -15,7 +15,7 @@ use crate::image::engine::first;
 use crate::supervise::rundir::RunDir;
 
 /// What the engine's client ends with where the container was not started.
-const ENGINES_FAULT: i32 = 125;
+pub(super) const ENGINES_FAULT: i32 = 125;
 /// What a shell, and an engine's client, ends with where the command is not there, or is no program.
 const NOT_FOUND: i32 = 127;
 const CANNOT: i32 = 126;
@@ -187,7 +187,7 @@ fn not_started(
 }
 
 /// The line of an engine's client that says why it failed: behind it come only how it is used and where its help is.
-fn why(said: &str) -> Option<&str> {
+pub(super) fn why(said: &str) -> Option<&str> {
     let is_help = |line: &str| {
         let begins = ["Usage:", "Run '", "See '"].iter().any(|begin| line.starts_with(begin));
         begins && (line.contains("--help") || line.starts_with("Usage:"))

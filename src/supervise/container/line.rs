@@ -48,24 +48,15 @@ pub(in crate::supervise) fn contain(
     host: Variables,
 ) -> Result<Invocation, String> {
     let Contained { run, rank, options, setup, .. } = of;
-    let engine = &setup.engine;
     let mut line = Line(Vec::new());
     line.all(["run", "--name", &container::name(&run.run, rank.rank, run.attempt)]);
     line.label(RUN_LABEL, run.run.as_str());
     line.label(RANK_LABEL, &rank.rank.to_string());
     line.label(PLACE_LABEL, &of.dir.display().to_string());
     line.add("--cidfile").add(of.dir.join(cid_file(rank.rank)));
-    line.all(["--pull=never", "--log-driver=none", "--network=host", "--ipc=host", "--pid=host"]);
-    // MPI's ranks read each other's memory, and engines forbid the call without it. Who is not root gets no right by it.
-    line.add("--cap-add=SYS_PTRACE");
-    if engine.maps_users {
-        line.add("--userns=host");
-    }
-    line.user(of);
-    line.gpus(of, inside);
-    if setup.infiniband && !engine.rootless {
-        line.all(["--device=/dev/infiniband", "--ulimit=memlock=-1:-1", "--cap-add=IPC_LOCK"]);
-    }
+    let seen = inside.get(VISIBLE).map(OsStr::to_string_lossy).unwrap_or_default();
+    let seen: Vec<&str> = seen.split(',').filter(|one| !one.is_empty()).collect();
+    line.surroundings(setup, options.user.as_deref(), &seen);
     for (limit, bound) in run.environment().limits {
         let bound = match bound {
             Bound::Unlimited => "-1".to_owned(),
@@ -87,14 +78,42 @@ pub(in crate::supervise) fn contain(
     line.all(options.arguments.iter().map(String::as_str));
     line.add(&setup.image.id);
     line.all(rank.argv.iter().map(String::as_str));
-    let name = engine.name();
+    let name = setup.engine.name();
     Ok(Invocation {
-        program: engine.program.clone(),
+        program: setup.engine.program.clone(),
         name,
         arguments: line.0,
         cwd: PathBuf::from("/"),
         variables: client,
     })
+}
+
+/// The engine's arguments for a container that is started as a rank's is, for a look into the image: with this name and label,
+/// these files under other names, and these GPUs.
+pub(super) fn look(
+    setup: &Setup,
+    (name, label): (&str, (&str, &str)),
+    files: &[(PathBuf, String)],
+    gpus: &[&str],
+    entrypoint: Option<&str>,
+    command: &[String],
+) -> Vec<OsString> {
+    let mut line = Line(Vec::new());
+    line.all(["run", "--rm", "--name", name]);
+    line.label(label.0, label.1);
+    line.surroundings(setup, None, gpus);
+    for (source, target) in files {
+        line.mount_at(source, Path::new(target), ",readonly");
+    }
+    for (name, value) in setup.person(&ContainerOptions::default()) {
+        line.add("-e").add(format!("{name}={value}"));
+    }
+    if let Some(entrypoint) = entrypoint {
+        line.all(["--entrypoint", entrypoint]);
+    }
+    line.add(&setup.image.id);
+    line.all(command.iter().map(String::as_str));
+    line.0
 }
 
 struct Line(Vec<OsString>);
@@ -114,17 +133,38 @@ impl Line {
     }
 
     fn mount(&mut self, path: &Path) {
+        self.mount_at(path, path, "");
+    }
+
+    fn mount_at(&mut self, source: &Path, target: &Path, options: &str) {
         let mut text = OsString::from("type=bind,source=");
-        text.push(path);
+        text.push(source);
         text.push(",target=");
-        text.push(path);
+        text.push(target);
+        text.push(options);
         self.add("--mount").add(text);
     }
 
+    /// What a rank's container shares with its host, whom it runs as, and the GPUs that it is given.
+    fn surroundings(&mut self, setup: &Setup, user: Option<&str>, gpus: &[&str]) {
+        let engine = &setup.engine;
+        self.all(["--pull=never", "--log-driver=none", "--network=host", "--ipc=host", "--pid=host"]);
+        // MPI's ranks read each other's memory, and engines forbid the call without it. Who is not root gets no right by it.
+        self.add("--cap-add=SYS_PTRACE");
+        if engine.maps_users {
+            self.add("--userns=host");
+        }
+        self.user(setup, user);
+        self.gpus(setup, gpus);
+        if setup.infiniband && !engine.rootless {
+            self.all(["--device=/dev/infiniband", "--ulimit=memlock=-1:-1", "--cap-add=IPC_LOCK"]);
+        }
+    }
+
     /// What the rank writes is the user's, as it is outside.
-    fn user(&mut self, of: &Contained<'_>) {
-        let Setup { engine, user, .. } = of.setup;
-        if let Some(user) = &of.options.user {
+    fn user(&mut self, setup: &Setup, wanted: Option<&str>) {
+        let Setup { engine, user, .. } = setup;
+        if let Some(user) = wanted {
             self.add("--user").add(user);
             return;
         }
@@ -145,10 +185,8 @@ impl Line {
         }
     }
 
-    fn gpus(&mut self, of: &Contained<'_>, inside: &Variables) {
-        let seen = inside.get(VISIBLE).map(OsStr::to_string_lossy).unwrap_or_default();
-        let seen: Vec<&str> = seen.split(',').filter(|one| !one.is_empty()).collect();
-        match of.setup.engine.gpus.filter(|_| !seen.is_empty()) {
+    fn gpus(&mut self, setup: &Setup, seen: &[&str]) {
+        match setup.engine.gpus.filter(|_| !seen.is_empty()) {
             Some(GpuWay::Gpus) => {
                 // The quotes are docker's: without them it splits at the comma.
                 self.add("--gpus").add(format!("\"device={}\"", seen.join(",")));

@@ -4,11 +4,13 @@
 //! - [`setup`]: all that was found before the run is started, a [`Setup`] in the run directory.
 //! - `line`: the engine's command line for a rank. Pure.
 //! - `end`: how a rank's container ended, and its removal.
+//! - [`look`]: a container of an image for one question.
 //! - [`members`]: the processes inside, by their control groups.
 //! - [`sweep`]: what was left behind.
 
 mod end;
 mod line;
+pub mod look;
 pub mod members;
 pub mod setup;
 pub mod sweep;

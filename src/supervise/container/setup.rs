@@ -68,13 +68,25 @@ pub enum SetupError {
 impl Setup {
     /// Finds and checks everything for the ranks of `run`, with this search path.
     pub fn find(run: &HostRun, options: &ContainerOptions, path: Option<&OsStr>) -> Result<Self, SetupError> {
-        let engine = Engine::find(options.engines.get(&run.host).map(String::as_str), path)?;
-        let image = engine.image(&options.image)?;
-        if engine.gpus.is_none() && !run.leases.held.is_empty() {
-            return Err(EngineError::NoGpus { program: engine.name() }.into());
-        }
+        let named = options.engines.get(&run.host).map(String::as_str);
+        let setup = Self::of_image(named, &options.image, !run.leases.held.is_empty(), path)?;
         let volumes = options.volumes.iter().map(here).collect::<Result<_, _>>()?;
-        let infiniband = Path::new("/dev/infiniband").exists();
+        Ok(Self { volumes, ..setup })
+    }
+
+    /// The same for an image, without volumes; `named` is the engine that the hosts file names.
+    pub(super) fn of_image(
+        named: Option<&str>,
+        image: &str,
+        needs_gpus: bool,
+        path: Option<&OsStr>,
+    ) -> Result<Self, EngineError> {
+        let engine = Engine::find(named, path)?;
+        let image = engine.image(image)?;
+        if engine.gpus.is_none() && needs_gpus {
+            return Err(EngineError::NoGpus { program: engine.name() });
+        }
+        let (volumes, infiniband) = (Vec::new(), Path::new("/dev/infiniband").exists());
         Ok(Self { engine, image: image.id, image_env: image.env, volumes, user: User::own(), infiniband })
     }
 

@@ -48,7 +48,7 @@ impl Current {
             self.awaits = Awaits::Doors;
             self.patience = Box::pin(sleep(MEETING));
         }
-        (self.checkup.number(), self.checkup.questions())
+        self.checkup.questions()
     }
 
     /// Many hosts tell many things at once: they are told together, and at once when there is no more to come.
@@ -72,8 +72,8 @@ enum Due {
 /// What is known of the hosts without asking them.
 type Contexts = BTreeMap<HostId, HostContext>;
 
-/// What to ask hosts under which number.
-pub(super) type Asking = (u64, Vec<Question>);
+/// What to ask hosts.
+pub(super) type Asking = Vec<Question>;
 
 /// What a look has found so far, and whether that is all.
 pub(super) type SoFar = (u64, Matrix, bool);
@@ -84,6 +84,8 @@ pub(super) struct Checkups {
     all: One,
     plan: One,
     files: One,
+    /// The number of the newest look at all hosts.
+    of_all: Option<u64>,
 }
 
 impl Checkups {
@@ -97,6 +99,7 @@ impl Checkups {
     ) -> Asking {
         match &look.of {
             LookOf::All => {
+                self.of_all = Some(look.number);
                 let checkup = Checkup::new(look.number, all.iter().cloned(), &[]);
                 self.all.begin(checkup.reached_as(contexts), world)
             }
@@ -146,6 +149,11 @@ impl Checkups {
     /// What all looks have found so far. A look that is over is forgotten then.
     pub(super) fn so_far(&mut self) -> Vec<SoFar> {
         self.each().filter_map(One::so_far).collect()
+    }
+
+    /// Whether this is the number of a look at all hosts.
+    pub(super) fn is_of_all(&self, number: u64) -> bool {
+        self.of_all == Some(number)
     }
 
     fn each(&mut self) -> impl Iterator<Item = &mut One> {

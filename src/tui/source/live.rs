@@ -3,7 +3,7 @@
 //! While a replay is open the live stream goes on: it is recorded, and the UI folds it beside what it shows.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use tokio::sync::oneshot;
@@ -11,6 +11,7 @@ use tokio::sync::oneshot;
 use crate::clock;
 use crate::cluster::{Asked, Questions};
 use crate::domain::alerts::AlertRules;
+use crate::domain::doctor::Matrix;
 use crate::domain::event::Origin;
 use crate::domain::ids::{HostId, RunId};
 use crate::domain::marks::MarkChange;
@@ -70,7 +71,12 @@ pub struct Live {
     rules: Arc<AlertRules>,
     /// What recording costs.
     cost: CostMeter,
+    /// What keeps what a look at all hosts has found, and the state folder.
+    keeper: Option<(Keeper, PathBuf)>,
 }
+
+/// Keeps what a look at all hosts has found below the state folder. It must not block.
+pub type Keeper = fn(&Path, &Matrix);
 
 impl Live {
     /// Recordings may take so many bytes each; the recorder's own choice when `None`.
@@ -102,7 +108,14 @@ impl Live {
             alerts: AlertCommand::new(None),
             rules: Arc::default(),
             cost: CostMeter::default(),
+            keeper: None,
         }
+    }
+
+    /// Has what a look at all hosts finds kept below this state folder.
+    #[must_use]
+    pub fn with_keeper(self, keeper: Keeper, state_dir: &Path) -> Self {
+        Self { keeper: Some((keeper, state_dir.to_owned())), ..self }
     }
 
     /// Executes a command for each alert, and tells those of a replay by the same rules.
@@ -356,14 +369,19 @@ impl Live {
 
     /// Asks hosts for checks.
     fn check(&mut self, asking: impl IntoIterator<Item = Asking>) {
-        for (number, questions) in asking.into_iter().filter(|(_, questions)| !questions.is_empty()) {
-            self.recorded.session().check(number, clock::now(), questions);
+        for questions in asking {
+            self.recorded.session().check(clock::now(), questions);
         }
     }
 
     fn checked(&mut self, found: impl IntoIterator<Item = SoFar>) {
-        let told = |(number, matrix, is_over)| Msg::HostsChecked(number, Box::new(matrix), is_over);
-        self.queue.extend(found.into_iter().map(told));
+        for (number, matrix, is_over) in found {
+            let is_whole = is_over && self.checkups.is_of_all(number);
+            if let Some((keep, state)) = self.keeper.as_ref().filter(|_| is_whole) {
+                keep(state, &matrix);
+            }
+            self.queue.push_back(Msg::HostsChecked(number, Box::new(matrix), is_over));
+        }
     }
 
     fn look_at_hosts(&mut self, look: &Look) {

@@ -80,6 +80,38 @@ fn what_pythons_packages_bring_along_is_compared_and_must_fit() {
     let seen = |host: &str| verdict(&told, "packages", host)["evidence"].as_str().unwrap().to_owned();
     assert_eq!(seen("n1"), "tensorflow 2.15.0 beside numpy 2.0.1", "{told:#}");
     assert_eq!(seen("n2"), "tensorflow was built with nvidia-nccl-cu12 2.19.3, and 2.20.5 is there");
+    of_another_compiler(&cluster, &client);
+}
+
+/// n2 has a TensorFlow that an old GCC has built, as its library's notes say, and no Horovod yet; that of n1 is of this GCC.
+fn of_another_compiler(cluster: &Cluster, client: &Client<'_>) {
+    for (host, note) in [("n1", ""), ("n2", "__asm__(\".ident \\\"GCC: (GNU) 4.8.5 20150623\\\"\");\n")] {
+        let (source, library) =
+            (cluster.dir().join("tensorflow.c"), cluster.dir().join(format!("{host}.so")));
+        std::fs::write(&source, format!("{note}int tensorflow;\n")).expect("a source");
+        let mut compile = Command::new("gcc");
+        compile.args(["-shared", "-fPIC", "-nostdlib"]).args((!note.is_empty()).then_some("-fno-ident"));
+        assert!(compile.arg("-o").arg(&library).arg(&source).status_in_time().expect("gcc").success());
+        let copy = format!(
+            "for v in 9 10 11 12 13; do cp {} ~/.local/lib/python3.$v/site-packages/tensorflow/python/_pywrap_tensorflow_internal.so; done",
+            library.display()
+        );
+        cluster.on(host, &copy);
+    }
+    let told = json(&client.run(&["doctor", "--json", "--only", "tf", "-H", "n1", "-H", "n2"]));
+    let (same, odd) = (verdict(&told, "tf", "n1"), verdict(&told, "tf", "n2"));
+    assert_eq!((&same["mark"], &odd["mark"]), (&"good".into(), &"look".into()), "{told:#}");
+    assert!(
+        odd["evidence"]
+            .as_str()
+            .unwrap()
+            .starts_with("TensorFlow 2.15.0 was built by GCC 4.8.5; here is GCC "),
+        "{odd:#}"
+    );
+    assert!(
+        odd["remedy"].as_str().unwrap().starts_with("CC=gcc-4 CXX=g++-4 HOROVOD_WITH_TENSORFLOW=1 "),
+        "{odd:#}"
+    );
 }
 
 #[test]

@@ -8,6 +8,7 @@ use super::{give_torch, json, verdict};
 use crate::common::built;
 use crate::common::client::Client;
 use crate::common::cluster::Cluster;
+use crate::common::processes::until;
 use crate::common::terminal::Terminal;
 
 /// What has changed, by check and host.
@@ -103,4 +104,33 @@ fn after_a_fix_the_next_look_is_compared_with_what_it_left() {
     assert!(screen.contains("✔ shm"), "{screen}");
     let since = json(&client.run(&["doctor", "--json", "--since", "last"]));
     assert_eq!(changed(&since), [""; 0], "{since:#}");
+}
+
+#[test]
+fn what_the_screen_has_found_counts_and_what_is_as_it_was_is_kept_once() {
+    let Some(cluster) = Cluster::ready(2, &[]) else { return };
+    let client = Client::new(&cluster);
+    assert_eq!(client.run(&["doctor", "--since", "last"]).code, 64, "nothing was kept yet");
+    let kept = || std::fs::read_dir(client.path(".local/state/hvtui/doctor")).map_or(0, Iterator::count);
+    let Some(terminal) = Terminal::start(&client.hvtui(&[]), 150, 50) else { return };
+    terminal.wait("the hosts", |screen| screen.contains("n1") && screen.contains("n2"));
+    terminal.press(&["4"]);
+    until("the look to be kept", || kept() == 1);
+    // the same once more is told apart by its time alone
+    let at = |screen: &str| screen.lines().find(|line| line.contains("looked at")).map(str::to_owned);
+    let first = at(&terminal.wait("its time", |screen| at(screen).is_some()));
+    until("another look", || {
+        terminal.press(&["R"]);
+        let now = at(&terminal.screen());
+        now.is_some() && now != first
+    });
+    assert_eq!(kept(), 1, "it has found the same");
+    cluster.on("n2", "touch /run/reboot-required");
+    until("what has changed to be kept", || {
+        terminal.press(&["R"]);
+        kept() == 2
+    });
+    terminal.press(&["q"]);
+    let since = json(&client.run(&["doctor", "--json", "--since", "last"]));
+    assert_eq!(changed(&since), [""; 0], "the screen has seen it: {since:#}");
 }

@@ -16,7 +16,7 @@ const COMPILERS: &str = "compilers_toolkits_and_clocks_of_hosts_are_compared";
 const PASSES: &str = "what_is_as_it_should_be_passes_by_name";
 const PACKAGES: &str = "what_pythons_packages_bring_along_is_compared_and_must_fit";
 
-const FIXTURES: [Fixture; 34] = [
+const FIXTURES: [Fixture; 35] = [
     (
         "reach",
         "doctor/ways.rs",
@@ -80,6 +80,7 @@ const FIXTURES: [Fixture; 34] = [
     ("docker", "doctor/frameworks.rs", "an_image_for_a_newer_driver_keeps_a_run_from_starting", None),
     ("toolkit", "doctor/alike.rs", COMPILERS, None),
     ("images", "images.rs", "an_image_comes_to_all_hosts_and_then_only_what_is_new", None),
+    ("image", "doctor/image.rs", "an_image_is_looked_into_on_each_host_and_its_faults_are_told", None),
     (
         "same",
         "launch_looks.rs",

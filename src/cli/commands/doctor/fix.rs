@@ -29,7 +29,7 @@ pub(super) fn run(
     matrix: &Matrix,
     hosts: &[HostConfig],
     file: &HostsFile,
-    paths: &Paths,
+    (paths, image): (&Paths, Option<&str>),
 ) -> Result<Option<Matrix>, Failure> {
     let troubles = troubles(matrix);
     if troubles.is_empty() {
@@ -76,9 +76,8 @@ pub(super) fn run(
     }
     let only: Vec<String> = done.into_iter().collect();
     to_stdout(&format!("\nlooking again: {}\n\n", only.join(", ")))?;
-    Ok(Some(
-        runtime::block_on(examine(hosts, &Wanted { only: &only, same: &[], modules: &[] }, paths))?.matrix(),
-    ))
+    let wanted = Wanted { only: &only, same: &[], modules: &[], image };
+    Ok(Some(runtime::block_on(examine(hosts, &wanted, paths))?.matrix()))
 }
 
 /// In the matrix's order; hosts with the same trouble and the same command are asked for together. What is run here, or on a host

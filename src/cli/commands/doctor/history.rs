@@ -20,6 +20,8 @@ use crate::domain::time::Stamp;
 const FOLDER: &str = "doctor";
 /// How many of them are kept.
 const KEPT: usize = 50;
+/// For so long a look of the screen that has found nothing new is not kept.
+const UNCHANGED: Duration = Duration::from_secs(30 * 60);
 
 /// What `--json` prints, and what is kept.
 #[derive(Debug, Serialize, Deserialize)]
@@ -222,18 +224,46 @@ fn at(path: &Path) -> Option<Stamp> {
 /// A state that can't be kept is no reason to fail: what was found has been printed.
 pub(super) fn keep(state: &Path, json: &Json) {
     let folder = folder(state);
-    let write = || -> std::io::Result<()> {
-        std::fs::create_dir_all(&folder)?;
-        let mut file = tempfile::NamedTempFile::new_in(&folder)?;
-        serde_json::to_writer(&mut file, json)?;
-        let name = format!("{}.json", json.at.replace(':', "-"));
-        file.persist(folder.join(name)).map_err(|error| error.error)?;
-        let kept = kept(&folder)?;
-        kept.iter().take(kept.len().saturating_sub(KEPT)).try_for_each(std::fs::remove_file)
-    };
-    if let Err(error) = write() {
+    if let Err(error) = write(&folder, json) {
         note(&format!("{}: {}: --since will not know of this", folder.display(), os_text(&error)));
     }
+}
+
+/// A look of the screen, which looks whenever it is opened: one that has found what the newest has is not kept beside that for a while.
+pub(in crate::cli) fn keep_of_screen(state: &Path, matrix: &Matrix) {
+    let (folder, json) = (folder(state), as_json(matrix));
+    // what can't be kept was shown all the same
+    if !is_known(&folder, &json)
+        && let Err(error) = write(&folder, &json)
+    {
+        tracing::warn!(%error, "a look of the doctor was not kept");
+    }
+}
+
+/// Whether the newest has found the same not long ago.
+fn is_known(folder: &Path, json: &Json) -> bool {
+    let newest = || {
+        let path = kept(folder).ok()?.pop()?;
+        let then: Json = serde_json::from_str(&std::fs::read_to_string(&path).ok()?).ok()?;
+        let age = at(&folder.join(file_name(json)))?.micros_since(at(&path)?);
+        Some((u64::try_from(age).unwrap_or(u64::MAX), then))
+    };
+    newest().is_some_and(|(age, then)| {
+        then.hosts == json.hosts && Duration::from_micros(age) < UNCHANGED && changes(&then, json).is_empty()
+    })
+}
+
+fn file_name(json: &Json) -> String {
+    format!("{}.json", json.at.replace(':', "-"))
+}
+
+fn write(folder: &Path, json: &Json) -> std::io::Result<()> {
+    std::fs::create_dir_all(folder)?;
+    let mut file = tempfile::NamedTempFile::new_in(folder)?;
+    serde_json::to_writer(&mut file, json)?;
+    file.persist(folder.join(file_name(json))).map_err(|error| error.error)?;
+    let kept = kept(folder)?;
+    kept.iter().take(kept.len().saturating_sub(KEPT)).try_for_each(std::fs::remove_file)
 }
 
 /// What is not as it was, into `now`. `all` says whether all hosts were looked at now, and not some alone.
@@ -353,6 +383,23 @@ mod tests {
         assert_eq!(evidence("5d"), "22 08");
         assert_eq!(evidence("300d"), "2 08", "the oldest there is; of 52 two went");
         assert!(Since::read("yesterday").is_err());
+    }
+
+    #[test]
+    fn looks_of_the_screen_that_find_nothing_new_do_not_fill_it() {
+        let state = tempfile::tempdir().unwrap();
+        let folder = folder(state.path());
+        let is_new = |minute: u32, evidence: &str| {
+            let json = found(&format!("2026-11-26T08:{minute:02}:00.000Z"), evidence);
+            let is_new = !is_known(&folder, &json);
+            if is_new {
+                write(&folder, &json).unwrap();
+            }
+            is_new
+        };
+        assert!(is_new(0, "6.1") && !is_new(1, "6.1") && !is_new(29, "6.1"));
+        assert!(is_new(30, "6.1"), "that it was so then is worth a file");
+        assert!(is_new(31, "6.2") && !is_new(32, "6.2") && is_new(33, "6.1"), "what changes is kept at once");
     }
 
     #[test]

@@ -75,6 +75,12 @@ pub(super) fn judge(step: &'static str, place: &str, ran: &[Ran], link: Option<f
     match step {
         "link" => links(row, ran),
         "tcp" | "nccl" => rated(row, ran, link),
+        "mixed" => {
+            let row = rated(row, ran, link);
+            let head = ran.iter().flat_map(|one| objects(&one.out)).find(is("head")).unwrap_or_default();
+            let transport = head["transport"].as_str().unwrap_or("an unknown transport");
+            Row { measured: format!("{}, by {transport}", row.measured), ..row }
+        }
         "shm" => rated(row, ran, None),
         "train" => trained(row, ran),
         "container" => {
@@ -242,6 +248,10 @@ mod tests {
             (of(1.0, Some(1.1)), of(0.5, Some(1.1)), of(0.5, None)),
             (Mark::Good, Mark::Look, Mark::Good)
         );
+        let head = "[0] {\"type\":\"head\",\"transport\":\"shm+tcp\"}\n";
+        let mixed = judge("mixed", "2 hosts", &[ran("2 hosts", &format!("{head}{}", sized(0.5)))], Some(1.1));
+        let words = "0.50 GB/s busbw, sums right, by shm+tcp";
+        assert_eq!((mixed.mark, mixed.measured.as_str()), (Mark::Look, words));
         let all = [ran("a", &sized(9.0)), ran("b", &sized(2.0)), ran("c", &sized(8.0))];
         let row = judge("shm", "each host", &all, Some(100.0));
         assert_eq!((row.mark, row.expected_rate), (Mark::Look, Some(8.0)));

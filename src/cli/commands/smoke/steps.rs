@@ -1,7 +1,8 @@
 //! What a smoke test tries, in which order, and where: command lines of hvtui's own, which a person can repeat. Pure.
 
 /// The steps, in their order.
-pub(super) const STEPS: [&str; 8] = ["doctor", "link", "tcp", "shm", "nccl", "train", "container", "mpirun"];
+pub(super) const STEPS: [&str; 9] =
+    ["doctor", "link", "tcp", "shm", "mixed", "nccl", "train", "container", "mpirun"];
 
 /// Bytes of an allreduce: enough for the rate of a link, in a second on slow ones.
 const SIZE: &str = "16M";
@@ -63,10 +64,14 @@ fn step(name: &'static str, all: &[Facts], asked: &Asked<'_>) -> Step {
         |transport| ["hvtui", "bench", "allreduce", "--transport", transport, "--sizes", SIZE, "--json"];
     let plan = match name {
         _ if hosts.is_empty() => Plan::Left("no host that takes ranks is reached".to_owned()),
-        "link" | "tcp" if hosts.len() < 2 => Plan::Left("that takes two hosts".to_owned()),
+        "link" | "tcp" | "mixed" if hosts.len() < 2 => Plan::Left("that takes two hosts".to_owned()),
         "link" => on_all(&|_| 1, &[], &["hvtui", "bench", "link", "--json"]),
         "tcp" => on_all(&|_| 1, &[], &bench("tcp")),
         "shm" => shm(name, &hosts, &bench("shm")),
+        "mixed" if hosts.iter().all(|host| host.slots < 2) => {
+            Plan::Left("no host takes two ranks".to_owned())
+        }
+        "mixed" => on_all(&|host| host.slots.min(2), &[], &bench("auto")),
         "nccl" => match hosts.iter().copied().filter(|host| host.gpus > 0).collect::<Vec<_>>() {
             with if with.is_empty() => Plan::Left("no host has a GPU that takes ranks".to_owned()),
             with => run_on(name, &with, &|host| host.gpus, &[], &bench("nccl")),
@@ -161,6 +166,7 @@ mod tests {
                 "run --name smoke-link -H a:1,b:1 -- hvtui bench link --json",
                 "run --name smoke-tcp -H a:1,b:1 -- hvtui bench allreduce --transport tcp --sizes 16M --json",
                 "run --name smoke-shm -H a:2 -- hvtui bench allreduce --transport shm --sizes 16M --json",
+                "run --name smoke-mixed -H a:2,b:1 -- hvtui bench allreduce --transport auto --sizes 16M --json",
                 "run --name smoke-nccl -H a:2 -- hvtui bench allreduce --transport nccl --sizes 16M --json",
                 "run --name smoke-train -H a:2,b:1 -- hvtui train digits --epochs 3",
                 "left: no docker on b",
@@ -168,7 +174,7 @@ mod tests {
             ]
         );
         let places: Vec<&str> = steps.iter().map(|step| step.place.as_str()).collect();
-        assert_eq!(places, ["2 hosts", "2 hosts", "a", "a", "2 hosts", "", "2 hosts"]);
+        assert_eq!(places, ["2 hosts", "2 hosts", "a", "2 hosts", "a", "2 hosts", "", "2 hosts"]);
     }
 
     #[test]
@@ -182,6 +188,7 @@ mod tests {
                 "left: that takes two hosts",
                 "left: that takes two hosts",
                 "left: no host takes two ranks",
+                "left: that takes two hosts",
                 "left: no host has a GPU that takes ranks",
                 "left: name an image that the hosts have: --image IMAGE",
             ]

@@ -69,9 +69,12 @@ pub(super) fn knock(
     let mut answers: Vec<Option<Answer>> = vec![None; targets.len()];
     let mut from = vec![None; targets.len()];
     let mut open: Vec<(usize, OwnedFd)> = Vec::new();
+    // each from when it was begun: hundreds of sockets take a while
+    let mut starts = vec![begun; targets.len()];
     for (at, target) in targets.iter().enumerate() {
         let family = if target.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
         let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
+        starts[at] = clock::host_now().0;
         let begun = socket_with(family, SocketType::STREAM, flags, None).and_then(|socket| {
             match connect(&socket, target) {
                 Ok(()) | Err(Errno::INPROGRESS) => Ok(socket),
@@ -103,12 +106,13 @@ pub(super) fn knock(
             continue;
         }
         let ready: Vec<bool> = polled.iter().map(|one| !one.revents().is_empty()).collect();
-        let took = clock::host_now().0.saturating_sub(begun);
+        let now = clock::host_now().0;
         let mut ready = ready.into_iter();
         open.retain(|(at, socket)| {
             if !ready.next().unwrap_or(false) {
                 return true;
             }
+            let took = now.saturating_sub(starts[*at]);
             answers[*at] = Some(match sockopt::socket_error(socket) {
                 Ok(Ok(())) => Answer::Open(took),
                 Ok(Err(error)) | Err(error) => Answer::of(error, took),

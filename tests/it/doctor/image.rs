@@ -1,0 +1,189 @@
+//! `hvtui doctor --image` with a real docker daemon on each of two real ssh hosts: a container of the image is looked into from inside.
+//! NVIDIA's runtime is a stand-in that gives nothing; the image brings an `nvidia-smi` of its own.
+
+use std::ffi::OsStr;
+use std::path::Path;
+
+use serde_json::Value;
+
+use super::{json, verdict};
+use crate::common::built;
+use crate::common::client::Client;
+use crate::common::cluster::Cluster;
+use crate::common::docker::{IMAGE, up};
+use crate::common::in_time::OutputInTime;
+use crate::common::processes::until;
+
+const UUID: &str = "GPU-00000000-0000-0000-0000-000000000001";
+
+/// Makes an image on a host: the base with these files in it, each its path and its text, and these words of a Dockerfile.
+fn image(cluster: &Cluster, host: &str, name: &str, files: &[(&str, &str)], changes: &[&str]) {
+    let root = cluster.dir().join("rootfs");
+    for (path, text) in files {
+        let file = root.join(path);
+        std::fs::create_dir_all(file.parent().expect("a folder")).expect("a folder");
+        std::fs::write(&file, text).expect("a file");
+        let mode = std::os::unix::fs::PermissionsExt::from_mode(0o755);
+        std::fs::set_permissions(&file, mode).expect("its mode");
+    }
+    let changes: Vec<String> = changes.iter().map(|change| format!("--change '{change}'")).collect();
+    let line = format!("tar -C {} -c . | docker import {} - {name}", root.display(), changes.join(" "));
+    assert!(cluster.on(host, &format!("{line} >/dev/null && echo done")).ends_with("done\n"), "{name}");
+    for (path, _) in files {
+        std::fs::remove_file(root.join(path)).expect("it is of that image alone");
+    }
+}
+
+fn containers(cluster: &Cluster, host: &str) -> String {
+    cluster.on(host, "docker ps --all --quiet --filter label=hvtui.look")
+}
+
+#[test]
+fn an_image_is_looked_into_on_each_host_and_its_faults_are_told() {
+    let scripts = tempfile::tempdir().unwrap();
+    let script = serde_json::json!({ "gpus": [{ "uuid": UUID }], "cuda": 12020, "driver": "535.104.05" });
+    std::fs::write(scripts.path().join("n1.json"), script.to_string()).unwrap();
+    let nvml = built::example("libfake_nvml.so");
+    let fake: [&OsStr; 3] = ["--fake-nvml".as_ref(), nvml.as_ref(), scripts.path().as_ref()];
+    let Some(cluster) = up(2, &fake) else { return };
+    let client = Client::new(&cluster);
+    client.write("hosts.toml", &cluster.hosts_toml(1).replace("slots = 1\n", ""));
+    let look = |image: &str, more: &[&str]| {
+        let told = json(&client.run(&[&["doctor", "--json", "--image", image], more].concat()));
+        for host in ["n1", "n2"] {
+            assert_eq!(containers(&cluster, host), "", "{host}: none is left");
+        }
+        told
+    };
+    let of = |told: &Value, check: &str, host: &str| {
+        let one = verdict(told, check, host);
+        let text = |name: &str| one[name].as_str().unwrap_or_default().to_owned();
+        (text("mark"), text("evidence"), text("remedy"))
+    };
+
+    // an image that is on one host alone; what it has is what is told, and not what the host has
+    let plain = look(IMAGE, &[]);
+    let (mark, absent, remedy) = of(&plain, "image", "n2");
+    assert_eq!((mark.as_str(), absent.as_str()), ("bad", "no image hvtui-test:base for docker"), "{plain:#}");
+    assert!(remedy.contains("hvtui image push hvtui-test:base"), "{remedy}");
+    assert_eq!(of(&plain, "python", "n2").0, "unknown", "{plain:#}");
+    let (mark, seen, _) = of(&plain, "image", "n1");
+    assert!(mark == "good" && seen.contains("no nvidia-smi") && seen.ends_with("python3"), "{seen}");
+    assert_eq!(of(&plain, "torch", "n1").1, "no torch", "the host's own torch is not the image's");
+    for check in ["shm", "python", "limits", "tmp"] {
+        assert_eq!(of(&plain, check, "n1").0, "good", "{check}: {plain:#}");
+    }
+    let checks = plain["checks"].as_array().unwrap();
+    assert!(checks.iter().all(|row| row["check"] != "kernel"), "what is the host's own is not told");
+    let usage = client.run(&["doctor", "--image", IMAGE, "--only", "kernel"]);
+    assert!(usage.code == 64 && usage.err.contains("a look into an image has "), "{usage:?}");
+    assert_eq!(client.run(&["doctor", "--only", "image"]).code, 64, "of which image");
+
+    faults(&cluster, look, of);
+
+    // one whose entry point hangs: told in time, and its container goes
+    let hangs = ["ENTRYPOINT [\"/usr/bin/sleep\",\"1000\"]"];
+    image(&cluster, "n1", "hangs:1", &[], &hangs);
+    image(&cluster, "n1", "hangs:2", &[("hang", "#!/bin/sh\nsleep 1000\n")], &["ENTRYPOINT [\"/hang\"]"]);
+    let told = json(&client.run(&["doctor", "--json", "--image", "hangs:2", "-H", "n1"]));
+    let (mark, seen, _) = of(&told, "image", "n1");
+    assert!(mark == "bad" && seen.contains("no answer in 20 s"), "{told:#}");
+    assert_eq!(containers(&cluster, "n1"), "");
+    // one that takes what it is given for its own arguments is looked into all the same
+    assert_eq!(
+        of(&json(&client.run(&["doctor", "--json", "--image", "hangs:1", "-H", "n1"])), "image", "n1").0,
+        "good"
+    );
+}
+
+/// Of an image with a fault in everything that is looked at.
+fn faults(
+    cluster: &Cluster,
+    look: impl Fn(&str, &[&str]) -> Value,
+    of: impl Fn(&Value, &str, &str) -> (String, String, String),
+) {
+    let version = std::process::Command::new("/usr/bin/python3")
+        .args(["-c", "import sys; print('python%d.%d' % sys.version_info[:2])"])
+        .output_in_time()
+        .expect("Python");
+    let version = String::from_utf8_lossy(&version.stdout).trim().to_owned();
+    let packages = format!("usr/lib/{version}");
+    let torch = format!("{packages}/torch/version.py");
+    let init = format!("{packages}/torch/__init__.py");
+    let meta = format!("{packages}/torch-2.4.0.dist-info/METADATA");
+    let smi = "#!/bin/sh\necho 'GPU 0: NVIDIA H200 (UUID: GPU-other)'\n";
+    let files = [
+        ("usr/bin/nvidia-smi", smi),
+        (torch.as_str(), "__version__ = '2.4.0'\ncuda = '13.0'\n"),
+        (init.as_str(), "import no_such_package\n"),
+        (meta.as_str(), "Metadata-Version: 2.1\nName: torch\nVersion: 2.4.0\n"),
+        ("usr/local/cuda/lib64/stubs/libcuda.so.1", ""),
+        ("usr/bin/mpirun", "#!/bin/sh\necho 'mpirun (Open MPI) 4.1.4'\n"),
+    ];
+    let changes = [
+        "ENV LD_LIBRARY_PATH=/usr/local/cuda/lib64/stubs",
+        "ENV OMPI_MCA_plm_rsh_agent=/bin/false",
+        "ENV NVIDIA_REQUIRE_CUDA=cuda>=12.4",
+    ];
+    image(cluster, "n1", "train:1", &files, &changes);
+    image(cluster, "n2", "train:1", &files[..3], &[]);
+    let told = look("train:1", &[]);
+    for (check, host, evidence, remedy) in [
+        (
+            "docker",
+            "n1",
+            "the image is for CUDA 12.4 and later; the driver serves 12.2 at most",
+            "install a newer driver",
+        ),
+        (
+            "stub",
+            "n1",
+            "/usr/local/cuda/lib64/stubs/libcuda.so.1, named by LD_LIBRARY_PATH",
+            "in the image: take the stubs",
+        ),
+        (
+            "torch",
+            "n1",
+            "torch 2.4.0 for CUDA 13.0; the driver serves CUDA 12.2",
+            "install a newer driver, or torch",
+        ),
+        ("mpi", "n1", "OMPI_MCA_plm_rsh_agent=/bin/false", "in the image: unset"),
+        ("image", "n1", "the image is ", "hvtui image push"),
+    ] {
+        let (mark, seen, helps) = of(&told, check, host);
+        assert!(mark == "bad" && seen.starts_with(evidence) && helps.contains(remedy), "{check}: {told:#}");
+        assert_eq!(
+            verdict(&told, check, host)["fix"],
+            Value::Null,
+            "{check}: nothing is run on the host for it"
+        );
+    }
+    // a package whose own files are damaged does not hide the others
+    assert!(of(&told, "torch", "n2").1.starts_with("torch 2.4.0"), "{told:#}");
+    let imports = look("train:1", &["--only", "image,import", "-H", "n1"]);
+    let (mark, seen, _) = of(&imports, "import", "n1");
+    assert!(mark == "bad" && seen.contains("No module named 'no_such_package'"), "{imports:#}");
+    let (mark, seen, _) = of(&imports, "image", "n1");
+    let words = format!("a container does not have {UUID} that it was given");
+    assert_eq!((mark.as_str(), seen), ("bad", words), "{imports:#}");
+    // and one that is as it should be
+    let smi = format!("#!/bin/sh\necho 'GPU 0: NVIDIA H200 (UUID: {UUID})'\n");
+    image(cluster, "n1", "good:1", &[("usr/bin/nvidia-smi", &smi)], &[]);
+    let good = look("good:1", &["-H", "n1"]);
+    let (mark, seen, _) = of(&good, "image", "n1");
+    assert!(mark == "good" && seen.contains(", 1 GPU, python3"), "{good:#}");
+    assert_eq!(good["red"], 0, "{good:#}");
+}
+
+#[test]
+fn a_container_that_a_killed_agent_has_left_goes_with_the_next_look() {
+    let Some(cluster) = up(1, &[]) else { return };
+    let client = Client::new(&cluster);
+    let left = "docker run -d --name hvtui-look-1-0 --label hvtui.look=\"$(id -u) 4194999\"";
+    cluster.on("n1", &format!("{left} --entrypoint sleep {IMAGE} 1000"));
+    until("it", || !containers(&cluster, "n1").is_empty());
+    assert!(Path::new("/proc/4194999").metadata().is_err(), "no process has that number");
+    let told = json(&client.run(&["doctor", "--json", "--image", IMAGE, "--only", "image"]));
+    assert_eq!(verdict(&told, "image", "n1")["mark"], "good", "{told:#}");
+    assert_eq!(containers(&cluster, "n1"), "");
+}
