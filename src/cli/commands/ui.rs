@@ -79,6 +79,8 @@ pub(crate) fn no_screen() -> Option<&'static str> {
     }
     let is_dumb = std::env::var_os("TERM").is_some_and(|term| term == "dumb");
     is_dumb.then_some("this terminal draws no screens (TERM=dumb)")
+}
+
 /// Keeps the looks of the Doctor screen, each on a thread of its own: a disk may be slow.
 fn keep_look(state: &Path, matrix: &Matrix) {
     let (state, matrix) = (state.to_owned(), matrix.clone());

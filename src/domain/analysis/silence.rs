@@ -131,7 +131,7 @@ mod tests {
         told.host(down());
         told.at = told.at.plus_micros(9_000_000);
         told.line(0, "goes on");
-        let silences = told.finish(RunEnd::Lost).silences;
+        let silences = told.finish(RunEnd::Failed).silences;
         assert_eq!(silences.len(), 1);
         assert_eq!(silences[0].until, None);
     }
