@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use unicode_width::UnicodeWidthStr as _;
 
-use crate::domain::step_totals::StepTotals;
+use crate::domain::step_totals::{StepTotals, Worked, rates};
 use crate::domain::text::sanitize;
 use crate::domain::timing::{Phase, StepTiming};
 use crate::domain::trainers::Trainer;
@@ -35,6 +35,11 @@ impl Mean {
         }
     }
 
+    fn worked(&self) -> Worked {
+        let totals = &self.totals;
+        Worked { samples: totals.samples, us: totals.step_us, meets: totals.meets() }
+    }
+
     /// So much of the wait of one of the steps moved bytes.
     fn part(&mut self, least: u64) {
         let moved = least.min(self.phases[Phase::Wait.index()]);
@@ -52,16 +57,14 @@ impl Mean {
     /// Of all ranks' last steps.
     pub(super) fn of_run(run: &RunState) -> Self {
         let mut all = Self::default();
-        let mut longest_us = 0;
         for mean in run.trainers().map(|one| Self::of_rank(one.state)) {
             all.totals += mean.totals;
             all.phased_us += mean.phased_us;
-            longest_us = mean.totals.step_us.max(longest_us);
             for (sum, phase) in all.phases.iter_mut().zip(mean.phases) {
                 *sum += phase;
             }
         }
-        Self { rate: rate_over(&all.totals, longest_us), ..all }
+        Self { rate: run.samples_per_second(), ..all }
     }
 
     /// Percent of the step that each phase takes, in the order of [`Phase::ALL`]; what no phase tells is [`Phase::Other`].
@@ -107,11 +110,6 @@ impl Mean {
         }
         text
     }
-}
-
-/// Samples a second, where the one whose steps took the longest took so long: the others waited for it outside of their steps.
-fn rate_over(totals: &StepTotals, longest_us: u64) -> Option<f64> {
-    (totals.samples > 0 && longest_us > 0).then(|| totals.samples as f64 * 1e6 / longest_us as f64)
 }
 
 /// A column of the last table.
@@ -184,9 +182,9 @@ impl Means {
         let none = Steps::default();
         let of = |one: &Trainer<'_>| self.steps.get(&one.number.0).unwrap_or(&none);
         let mut ranks: Vec<_> = run.trainers().map(|one| (of(&one).mean(), one)).collect();
-        let longest_us = ranks.iter().map(|(mean, _)| mean.totals.step_us).max().unwrap_or(0);
-        for (mean, _) in &mut ranks {
-            mean.rate = rate_over(&mean.totals, longest_us);
+        let worked: Vec<Worked> = ranks.iter().map(|(mean, _)| mean.worked()).collect();
+        for ((mean, _), rate) in ranks.iter_mut().zip(rates(&worked)) {
+            mean.rate = Some(rate).filter(|rate| *rate > 0.0);
         }
         let column = |head, least, of: &dyn Fn(&(Mean, Trainer<'_>)) -> String| Column {
             head,

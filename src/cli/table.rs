@@ -333,7 +333,7 @@ fn age(since: Stamp, now: Stamp) -> String {
 }
 
 /// Cuts the end off a line that is wider than `width` columns.
-fn end_cut(line: &str, width: usize) -> String {
+pub(super) fn end_cut(line: &str, width: usize) -> String {
     if line.width() <= width {
         return line.to_owned();
     }

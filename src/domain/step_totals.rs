@@ -46,6 +46,11 @@ impl StepTotals {
         (self.samples > 0 && self.step_us > 0).then(|| self.samples as f64 * 1e6 / self.step_us as f64)
     }
 
+    /// Whether they tell of an allreduce.
+    pub fn meets(&self) -> bool {
+        self.hidden_us + self.exposed_us > 0
+    }
+
     /// The share of the allreduce that was hidden, 0 to 1; `None` without an allreduce.
     pub fn overlap(&self) -> Option<f64> {
         let all = self.hidden_us + self.exposed_us;
@@ -66,6 +71,36 @@ impl AddAssign for StepTotals {
         self.hidden_us += other.hidden_us;
         self.exposed_us += other.exposed_us;
     }
+}
+
+/// What one of several that train has worked through.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Worked {
+    /// Samples.
+    pub samples: u64,
+    /// How long the steps took that had them, microseconds.
+    pub us: u64,
+    /// Whether its steps tell of an allreduce.
+    pub meets: bool,
+}
+
+/// The samples a second of each, in order; 0 where it tells none. Of those that meet in an allreduce none is quicker than the one
+/// whose steps took the longest: outside of its own steps each waits for that one.
+pub fn rates(each: &[Worked]) -> Vec<f64> {
+    let tells = |one: &&Worked| one.samples > 0 && one.us > 0;
+    let telling = || each.iter().filter(tells);
+    let longest = telling().map(|one| one.us).max().filter(|_| telling().all(|one| one.meets));
+    let rate = |one: &Worked| match tells(&one) {
+        true => one.samples as f64 * 1e6 / longest.unwrap_or(one.us) as f64,
+        false => 0.0,
+    };
+    each.iter().map(rate).collect()
+}
+
+/// The same of all together; `None` where none of them tells samples.
+pub fn rate_of_all(each: &[Worked]) -> Option<f64> {
+    let sum: f64 = rates(each).iter().sum();
+    (sum > 0.0).then_some(sum)
 }
 
 #[cfg(test)]
@@ -93,5 +128,15 @@ mod tests {
         assert_eq!(StepTotals::of(&[step(&[(Phase::Wait, 4)], 0)]).overlap(), Some(0.0));
         assert_eq!(StepTotals::of(&[step(&[(Phase::Backward, 4)], 0)]).overlap(), None);
         assert_eq!(StepTotals::of(&[]).samples_per_second(), None);
+    }
+
+    #[test]
+    fn those_that_meet_are_as_quick_as_the_one_that_takes_the_longest() {
+        let worked = |samples, us, meets| Worked { samples, us, meets };
+        // rank 0 saves between its steps for as long as rank 1 waits within its own
+        assert_eq!(rates(&[worked(100, 500_000, true), worked(100, 1_000_000, true)]), [100.0, 100.0]);
+        assert_eq!(rate_of_all(&[worked(100, 500_000, false), worked(100, 1_000_000, false)]), Some(300.0));
+        assert_eq!(rate_of_all(&[worked(0, 500_000, true), worked(100, 1_000_000, true)]), Some(100.0));
+        assert_eq!(rate_of_all(&[worked(0, 5, true)]), None);
     }
 }

@@ -8,7 +8,9 @@ use super::event::{Envelope, Event, Origin};
 use super::hooks::{HookFacts, StepsBy};
 use super::ids::Rank;
 use super::standstill::{StalledPhase, Standstill, silence_us};
+use super::step_totals::{Worked, rate_of_all};
 use super::time::Stamp;
+use super::timing::{Phase, PhaseSpan};
 use super::units::duration_us;
 
 /// How many that train are followed at most.
@@ -122,14 +124,17 @@ struct Newest {
     samples: u64,
     /// The time of the steps that had them.
     sample_us: u64,
+    /// Whether its steps tell of an allreduce.
+    #[serde(default)]
+    meets: bool,
     /// Since when it is in one phase, and where.
     #[serde(default)]
     stands: Option<(Stamp, StalledPhase)>,
 }
 
 impl Newest {
-    fn samples_per_s(&self) -> Option<f64> {
-        (self.samples > 0 && self.sample_us > 0).then(|| self.samples as f64 * 1e6 / self.sample_us as f64)
+    fn worked(&self) -> Worked {
+        Worked { samples: self.samples, us: self.sample_us, meets: self.meets }
     }
 }
 
@@ -157,6 +162,8 @@ impl Follower {
                 self.newest_at = Some(envelope.at);
                 (newest.step, newest.loss) = (Some(timing.step), timing.loss);
                 newest.stands = newest.stands.take().filter(|(_, standing)| standing.step > timing.step);
+                let is_met = |span: &PhaseSpan| matches!(span.phase, Phase::Wait | Phase::Transfer);
+                newest.meets |= timing.hidden_us > 0 || timing.spans.iter().any(is_met);
                 if timing.samples > 0 {
                     newest.samples = newest.samples.saturating_add(u64::from(timing.samples));
                     newest.sample_us = newest.sample_us.saturating_add(timing.dur_us.into());
@@ -196,8 +203,8 @@ impl Follower {
         let step = told().filter_map(|newest| newest.step).max()?;
         let losses: Vec<f32> = told().filter_map(|newest| newest.loss).collect();
         let loss = (!losses.is_empty()).then(|| losses.iter().sum::<f32>() / losses.len() as f32);
-        let rates = told().filter_map(Newest::samples_per_s).map(|rate| rate as f32);
-        let samples_per_s = rates.reduce(|sum, rate| sum + rate);
+        let worked: Vec<Worked> = told().map(Newest::worked).collect();
+        let samples_per_s = rate_of_all(&worked).map(|rate| rate as f32);
         let by = told().next().map(|newest| newest.by).unwrap_or_default();
         let libraries = if by == StepsBy::Hooks { self.hooks.libraries() } else { String::new() };
         // JSON has no words for what is not finite.

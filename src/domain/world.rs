@@ -35,7 +35,7 @@ use super::run::{Placement, RankExit, RunSpec, RunStage};
 pub use super::run_log::LoggedLine;
 use super::run_log::RunLog;
 use super::standstill::StalledPhase;
-use super::step_totals::StepTotals;
+use super::step_totals::{StepTotals, Worked, rate_of_all};
 use super::straggler::{Straggler, Stragglers};
 use super::time::Stamp;
 use super::timing::{SeenStep, StepTiming};
@@ -426,6 +426,12 @@ impl RunState {
                 transfer::part(timing, least);
             }
         }
+    }
+
+    /// Samples a second of all together, over their newest steps.
+    pub fn samples_per_second(&self) -> Option<f64> {
+        let worked: Vec<Worked> = self.trainers().map(|one| one.state.worked()).collect();
+        rate_of_all(&worked)
     }
 
     /// How many tell each step.

@@ -1,10 +1,12 @@
 //! `hvtui runs`: past and present runs, from their recordings here and from the hosts.
 
 use std::fmt::Write as _;
+use std::io::IsTerminal as _;
 use std::process::ExitCode;
 use std::time::Duration;
 
 use serde::{Serialize, Serializer};
+use unicode_width::UnicodeWidthStr as _;
 
 use crate::cli::args::RunsArgs;
 use crate::cli::ask::person;
@@ -15,6 +17,7 @@ use crate::cli::hearing::{Asked, ask};
 use crate::cli::json::{VERSION, moment};
 use crate::cli::paths::Paths;
 use crate::cli::runtime;
+use crate::cli::table::end_cut;
 use crate::clock;
 use crate::config::HostsFile;
 use crate::domain::ids::{HostId, Rank};
@@ -27,7 +30,7 @@ use crate::domain::sync::Code;
 use crate::domain::text::sanitize;
 use crate::domain::time::Stamp;
 use crate::domain::trained::Trained;
-use crate::domain::units::{bytes, duration_us, metric, middle_cut, padded, rate as rate_words};
+use crate::domain::units::{bytes, duration_us, metric, middle_cut, rate as rate_words};
 use crate::launch::words::join;
 use crate::record::Store;
 use crate::report::{local_second, local_time};
@@ -203,7 +206,9 @@ pub fn run(
     } else if runs.is_empty() {
         note("no run passes the filter");
     } else {
-        to_stdout(&table(&runs, args, now))?;
+        let is_terminal = std::io::stdout().is_terminal();
+        let size = crossterm::terminal::size().ok().filter(|_| is_terminal);
+        to_stdout(&table(&runs, args, now, size.map(|(columns, _)| columns.into())))?;
     }
     for words in asked.silent_words() {
         note(&words);
@@ -294,49 +299,74 @@ fn merged(recorded: Vec<RunSummary>, asked: &Asked) -> Vec<Listed> {
     runs
 }
 
-/// Loss and samples a second have columns where a run tells them; the commit and the command where they are asked for.
-fn table(runs: &[Listed], args: &RunsArgs, now: Stamp) -> String {
-    let (loss, rate) = (
-        runs.iter().any(|run| run.trained.as_ref().is_some_and(|trained| trained.loss.is_some())),
-        runs.iter().any(|run| run.trained.as_ref().is_some_and(|trained| trained.samples_per_s.is_some())),
-    );
-    let line = |cells: [&str; 10], state: &str| {
-        let [id, started, name, ranks, hosts, took, size, at_loss, at_rate, commit] = cells;
-        let mut line =
-            format!("{id:<5} {started:<16}  {name} {ranks:>5}  {hosts:<20}  {took:>8}  {size:>8}  ");
-        if loss {
-            let _ = write!(line, "{at_loss:>8}  ");
-        }
-        if rate {
-            let _ = write!(line, "{at_rate:>9}  ");
-        }
-        if args.long {
-            let _ = write!(line, "{commit:<8}  ");
-        }
-        line + state + "\n"
+/// A column of the list.
+struct Column {
+    head: &'static str,
+    is_right: bool,
+    cells: Vec<String>,
+}
+
+impl Column {
+    fn width(&self) -> usize {
+        self.cells.iter().map(|cell| cell.width()).max().unwrap_or(0).max(self.head.len())
+    }
+}
+
+/// Loss and samples a second have columns where a run tells them; the commit and the command where they are asked for. On a
+/// terminal of `width` columns a row is one line: the size goes first, then the state is cut.
+fn table(runs: &[Listed], args: &RunsArgs, now: Stamp, width: Option<usize>) -> String {
+    let or_dash = |words: Option<String>| words.unwrap_or_else(|| "–".to_owned());
+    let column = |head, is_right, of: &dyn Fn(&Listed) -> String| Column {
+        head,
+        is_right,
+        cells: runs.iter().map(of).collect(),
     };
-    let name = padded("NAME", 18);
-    let head = ["RUN", "STARTED", &name, "RANKS", "HOSTS", "DURATION", "SIZE", "LOSS", "SAMPLES/S", "COMMIT"];
-    let mut text = line(head, "STATE");
-    for run in runs {
-        let hosts: Vec<String> = run.spec.hosts().iter().map(ToString::to_string).collect();
-        let listed = run.listed(now);
-        let trained = run.trained.as_ref();
-        let or_dash = |words: Option<String>| words.unwrap_or_else(|| "–".to_owned());
-        let damage = run.damage.as_ref().map(|damage| format!(" ({damage})")).unwrap_or_default();
-        let cells = [
-            run.spec.id.short(),
-            &local_time(run.spec.created),
-            &padded(&run.spec.name, 18),
-            &run.spec.world().to_string(),
-            &middle_cut(&hosts.join(" "), 20),
-            &or_dash(listed.duration_us.map(duration_us)),
-            &or_dash(listed.bytes.map(bytes)),
-            &or_dash(trained.and_then(|trained| trained.loss).map(|loss| metric(loss.into()))),
-            &or_dash(trained.and_then(|trained| trained.samples_per_s).map(|each| rate_words(each.into()))),
-            &or_dash(run.spec.code.as_ref().and_then(Code::short)),
-        ];
-        text.push_str(&line(cells, &sanitize(&format!("{}{damage}", state(run, args.local)))));
+    let hosts = |run: &Listed| run.spec.hosts().iter().map(ToString::to_string).collect::<Vec<_>>().join(" ");
+    let trained = |run: &Listed, of: &dyn Fn(&Trained) -> Option<String>| run.trained.as_ref().and_then(of);
+    let loss = |run: &Listed| trained(run, &|trained| trained.loss.map(|loss| metric(loss.into())));
+    let rate =
+        |run: &Listed| trained(run, &|trained| trained.samples_per_s.map(|each| rate_words(each.into())));
+    let mut columns = vec![
+        column("RUN", false, &|run| run.spec.id.short().to_owned()),
+        column("STARTED", false, &|run| local_time(run.spec.created)),
+        column("NAME", false, &|run| middle_cut(&sanitize(&run.spec.name), 18)),
+        column("RANKS", true, &|run| run.spec.world().to_string()),
+        column("HOSTS", false, &|run| middle_cut(&hosts(run), 20)),
+        column("DURATION", true, &|run| or_dash(run.listed(now).duration_us.map(duration_us))),
+        column("SIZE", true, &|run| or_dash(run.listed(now).bytes.map(bytes))),
+    ];
+    if runs.iter().any(|run| loss(run).is_some()) {
+        columns.push(column("LOSS", true, &|run| or_dash(loss(run))));
+    }
+    if runs.iter().any(|run| rate(run).is_some()) {
+        columns.push(column("SAMPLES/S", true, &|run| or_dash(rate(run))));
+    }
+    if args.long {
+        columns.push(column("COMMIT", false, &|run| or_dash(run.spec.code.as_ref().and_then(Code::short))));
+    }
+    let damage = |run: &Listed| run.damage.as_ref().map(|damage| format!(" ({damage})")).unwrap_or_default();
+    let state = |run: &Listed| sanitize(&format!("{}{}", state(run, args.local), damage(run))).into_owned();
+    let before = |columns: &[Column]| columns.iter().map(|column| column.width() + 2).sum::<usize>();
+    let longest = runs.iter().map(|run| state(run).width()).max().unwrap_or(0);
+    if width.is_some_and(|width| before(&columns) + longest > width) {
+        columns.retain(|column| column.head != "SIZE");
+    }
+    let room = width.map_or(usize::MAX, |width| width.saturating_sub(before(&columns)).max("STATE".len()));
+    let widths: Vec<usize> = columns.iter().map(Column::width).collect();
+    let line = |cells: &[&str], state: &str| {
+        let mut text = String::new();
+        for ((cell, column), width) in cells.iter().zip(&columns).zip(&widths) {
+            let blanks = " ".repeat(width.saturating_sub(cell.width()));
+            let (before, behind) =
+                if column.is_right { (blanks.as_str(), "") } else { ("", blanks.as_str()) };
+            text.extend([before, *cell, behind, "  "]);
+        }
+        text + &end_cut(state, room) + "\n"
+    };
+    let mut text = line(&columns.iter().map(|column| column.head).collect::<Vec<_>>(), "STATE");
+    for (at, run) in runs.iter().enumerate() {
+        let cells: Vec<&str> = columns.iter().map(|column| column.cells[at].as_str()).collect();
+        text.push_str(&line(&cells, &state(run)));
         if args.long {
             let _ = writeln!(text, "      {}", sanitize(&join(&run.spec.command)));
         }

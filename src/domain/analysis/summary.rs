@@ -12,6 +12,7 @@ use super::{Analyzer, chance, facts};
 use crate::domain::ids::Rank;
 use crate::domain::outcome::before_end;
 use crate::domain::run::{JobKind, RunSpec};
+use crate::domain::step_totals::{Worked, rate_of_all};
 use crate::domain::straggler::Straggler;
 use crate::domain::time::Stamp;
 use crate::domain::timing::Phase;
@@ -318,10 +319,14 @@ fn loss(steps: &Steps) -> Option<LossFigures> {
 
 fn samples(steps: &Steps) -> Option<SampleFigures> {
     let telling = || steps.ranks.values().filter(|rank| rank.sample_us > 0 && rank.samples > 0);
-    // where all make the same steps none is quicker than the one that took the longest: the others waited for it outside of theirs
-    let longest_us = telling().map(|rank| rank.sample_us).max().filter(|_| steps.whole > 0);
-    let rates = telling().map(|rank| rank.samples as f64 * 1e6 / longest_us.unwrap_or(rank.sample_us) as f64);
-    let per_s: f64 = rates.sum();
+    let worked: Vec<Worked> = telling()
+        .map(|rank| Worked {
+            samples: rank.samples,
+            us: rank.sample_us,
+            meets: has_allreduce(&rank.phases, rank.hidden_us),
+        })
+        .collect();
+    let per_s = rate_of_all(&worked).unwrap_or(0.0);
     let ranks = telling().count() as f64;
     (ranks > 0.0).then(|| SampleFigures {
         per_s,

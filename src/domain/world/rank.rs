@@ -4,8 +4,12 @@ use std::collections::BTreeMap;
 
 use super::{
     HookFacts, LastWords, NcclFacts, Placement, RATE_STEPS, RankOutput, RankState, RecentSteps, StepTiming,
-    StepTotals, StepsBy,
+    StepTotals, StepsBy, Worked,
 };
+use crate::domain::timing::{Phase, PhaseSpan};
+
+/// In so many of its newest steps an allreduce is looked for: hooks tell the phases of some of many short ones.
+const MET_STEPS: usize = 8;
 
 impl RankState {
     pub(super) fn new(placement: Placement) -> Self {
@@ -67,6 +71,21 @@ impl RankState {
 
     /// Samples a second over its newest steps.
     pub fn samples_per_second(&self) -> Option<f64> {
+        self.speed().samples_per_second()
+    }
+
+    /// What it has worked through in its newest steps.
+    pub fn worked(&self) -> Worked {
+        let speed = self.speed();
+        let is_met = |step: &StepTiming| {
+            let told = |span: &PhaseSpan| matches!(span.phase, Phase::Wait | Phase::Transfer);
+            step.hidden_us > 0 || step.spans.iter().any(told)
+        };
+        let meets = self.recent_steps(MET_STEPS).any(is_met);
+        Worked { samples: speed.samples, us: speed.step_us, meets }
+    }
+
+    fn speed(&self) -> StepTotals {
         // without the sums over phases, which a screen of hundreds of ranks does not need
         let speed = |step: &StepTiming| StepTotals {
             step_us: step.dur_us.into(),
@@ -75,7 +94,7 @@ impl RankState {
         };
         let mut totals = StepTotals::default();
         self.recent_steps(RATE_STEPS).for_each(|step| totals += speed(step));
-        totals.samples_per_second()
+        totals
     }
 
     /// The number of the step that it has finished, told or read from what it prints.

@@ -147,8 +147,7 @@ fn metric(run: &RunState, name: &str) -> Option<f64> {
 
 /// Samples a second of all ranks together.
 pub(super) fn samples_per_second(run: &RunState) -> Option<f64> {
-    let rates = run.trainers().filter_map(|one| one.state.samples_per_second());
-    rates.reduce(|sum, rate| sum + rate).filter(|_| !run.is_behind)
+    run.samples_per_second().filter(|_| !run.is_behind)
 }
 
 fn eta_us(run: &RunState) -> Option<u64> {
