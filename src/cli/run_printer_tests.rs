@@ -275,7 +275,11 @@ fn the_table_is_of_the_whole_run_and_its_shares_add_up() {
     let lines = texts(story.printer.end(false, None));
     let words = |line: &str| line.split_whitespace().skip(2).collect::<Vec<_>>().join(" ");
     assert!(words(&lines[0]).ends_with("wait transfer optimizer other END"), "{lines:#?}");
-    assert_eq!(words(&lines[1]), "0 a:0 200 8.5 ms 0 % 25 % 0 % 25 % 0 % 0 % 50 % –");
+    assert_eq!(
+        words(&lines[1]),
+        "0 a:0 200 8.5 ms 0 % 25 % 0 % 0 % 25 % 0 % 50 % –",
+        "both waited alike: that was transfer"
+    );
 }
 
 #[test]

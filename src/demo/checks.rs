@@ -52,6 +52,9 @@ pub(super) fn found(
         "cuda" => json!({"answer": 0}),
         "libraries" => json!({"NCCL": "2.22.3", "cuDNN": "9.1.0"}),
         "compiler" => json!({"gcc": "13.3.0", "nvcc_takes": 13, "of_kernel": null}),
+        "image" => json!({"container": {
+            "id": "3f2a9c1e", "system": "Ubuntu 24.04", "programs": ["python3"], "gpus": null, "reads_memory": true,
+        }}),
         "path" => path(number),
         "python" => python(number),
         "packages" => json!({

@@ -90,7 +90,13 @@ fn of_many_chunks_one_that_is_damaged_is_left_out_too() {
         }));
         assert!(back.len() <= all.len() && all.len() - back.len() <= all.len() / 200, "{}", back.len());
         let is_damaged = matches!(reader.integrity(), Integrity::Damaged { chunks: 1, .. });
-        assert_eq!(is_damaged, back.len() < all.len(), "{:?}", reader.integrity());
+        assert_eq!(
+            is_damaged,
+            back.len() < all.len(),
+            "byte {at} of {}: {:?}",
+            bytes.len(),
+            reader.integrity()
+        );
         file.write_all_at(&bytes[at..=at], at as u64).unwrap();
     }
 }
