@@ -127,11 +127,7 @@ async fn stream(
                     _ => Ok(End::Left(ExitCode::SUCCESS)),
                 };
             }
-            let code = match &screen.closed {
-                Some(Closed::Failed(_)) => Code::Io.number(),
-                _ => PIPE,
-            };
-            screen.own(&format!("{why}: stopping the run; this command exits with {code}"));
+            screen.own(&format!("{why}: stopping the run; this command exits with {}", screen.code()));
             recorded.session().stop(run, false);
         }
         tokio::select! {
@@ -391,6 +387,11 @@ impl Screen {
                 Line::Err(text) | Line::Progress { text, .. } => output::err(&(text + "\n")),
             }
         }
+    }
+
+    /// The exit code of a command whose standard output is closed.
+    fn code(&self) -> u8 {
+        if matches!(self.closed, Some(Closed::Failed(_))) { Code::Io.number() } else { PIPE }
     }
 
     /// What to say of a standard output that takes nothing more.

@@ -90,9 +90,8 @@ pub fn rates(each: &[Worked]) -> Vec<f64> {
     let tells = |one: &&Worked| one.samples > 0 && one.us > 0;
     let telling = || each.iter().filter(tells);
     let longest = telling().map(|one| one.us).max().filter(|_| telling().all(|one| one.meets));
-    let rate = |one: &Worked| match tells(&one) {
-        true => one.samples as f64 * 1e6 / longest.unwrap_or(one.us) as f64,
-        false => 0.0,
+    let rate = |one: &Worked| {
+        if tells(&one) { one.samples as f64 * 1e6 / longest.unwrap_or(one.us) as f64 } else { 0.0 }
     };
     each.iter().map(rate).collect()
 }

@@ -21,6 +21,7 @@ use crate::domain::resume_point::Backfill;
 use crate::domain::run::RunSpec;
 use crate::domain::run_status::RunInventory;
 use crate::launch::error::{LaunchError, LaunchFault};
+use crate::launch::plan::LaunchPlan;
 use crate::launch::request::LaunchRequest;
 use crate::launcher::alerts::{AlertCommand, AlertObject};
 use crate::launcher::session::{Output, Session};
@@ -393,6 +394,13 @@ impl Live {
         self.checked(found);
     }
 
+    /// Its code is looked at first.
+    fn start(&mut self, plan: LaunchPlan) {
+        let finder = self.recorded.session().code_finder();
+        let asked = self.files.look_and_start(plan, finder);
+        self.unless(asked);
+    }
+
     fn preview(&mut self, request: &LaunchRequest) {
         let planned = self.recorded.session().preview(request);
         self.queue.push_back(Msg::LaunchPlanned(planned.map(Arc::new)));
@@ -457,11 +465,7 @@ impl EventSource for Live {
                 let asked = self.files.read_host_file(name);
                 self.unless(asked);
             }
-            Effect::Start(plan) => {
-                let finder = self.recorded.session().code_finder();
-                let asked = self.files.look_and_start(Arc::unwrap_or_clone(plan), finder);
-                self.unless(asked);
-            }
+            Effect::Start(plan) => self.start(Arc::unwrap_or_clone(plan)),
             Effect::Launch(request) => {
                 let finder = self.recorded.session().code_finder();
                 let asked = self.files.look_and_launch(request, finder);

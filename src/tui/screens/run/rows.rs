@@ -410,7 +410,7 @@ mod tests {
             }
         }
         let late = lateness_us(&world.runs[&spec.id]);
-        let ms = |rank| (late[&Rank(rank)] / 1e3).round();
-        assert_eq!([ms(0), ms(1), ms(2)], [0.0, 69.0, 0.0]);
+        let ms = |rank| (late[&Rank(rank)] / 1e3).round() as i64;
+        assert_eq!([ms(0), ms(1), ms(2)], [0, 69, 0]);
     }
 }
