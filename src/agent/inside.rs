@@ -43,15 +43,20 @@ pub(super) fn answers(question: &Question) -> Vec<(String, Told)> {
             Ok(answers) => {
                 answers.remove(check).unwrap_or_else(|| Err("the container did not tell".to_owned()))
             }
-            Err(error) if check == IMAGE => {
+            Err(error) if check == IMAGE && is_of_image(error) => {
                 let (why, remedy) = words(error);
                 Ok(refused(why, remedy))
             }
-            Err(_) => Err("no container of the image was had".to_owned()),
+            Err(error) => Err(format!("no container of the image was had: {error}")),
         };
         (check.clone(), answer)
     };
     checks.iter().map(answer).collect()
+}
+
+/// Whether a run would fail by it, too; else it is this look alone that had no answer.
+fn is_of_image(error: &LookError) -> bool {
+    matches!(error, LookError::Engine(_) | LookError::NotStarted { .. })
 }
 
 /// Why there was none, and what helps: the texts of the engine's errors say both.

@@ -28,8 +28,11 @@ impl DemoFolder {
             tracing::debug!(%error, "what earlier demos left is not looked at");
         }
         let dir = tempfile::Builder::new().prefix(PREFIX).tempdir_in(temporary)?;
-        let lock = File::create_new(dir.path().join(LOCK))?;
+        // another demo must not find it before it is locked
+        let making = dir.path().join("making");
+        let lock = File::create_new(&making)?;
         filelock::exclusive(&lock, Duration::ZERO).map_err(io::Error::other)?;
+        std::fs::rename(making, dir.path().join(LOCK))?;
         Ok(Self { dir, _lock: lock })
     }
 

@@ -37,7 +37,7 @@ impl Mean {
 
     fn worked(&self) -> Worked {
         let totals = &self.totals;
-        Worked { samples: totals.samples, us: totals.step_us, meets: totals.meets() }
+        Worked { steps: totals.steps, samples: totals.samples, us: totals.step_us, meets: totals.meets() }
     }
 
     /// So much of the wait of one of the steps moved bytes.

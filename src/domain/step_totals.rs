@@ -76,24 +76,28 @@ impl AddAssign for StepTotals {
 /// What one of several that train has worked through.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Worked {
-    /// Samples.
+    /// Steps.
+    pub steps: u64,
+    /// Samples of them.
     pub samples: u64,
-    /// How long the steps took that had them, microseconds.
+    /// How long they took, microseconds.
     pub us: u64,
-    /// Whether its steps tell of an allreduce.
+    /// Whether they tell of an allreduce.
     pub meets: bool,
 }
 
 /// The samples a second of each, in order; 0 where it tells none. Of those that meet in an allreduce none is quicker than the one
-/// whose steps took the longest: outside of its own steps each waits for that one.
+/// whose steps take the longest: outside of its own steps each waits for that one.
 pub fn rates(each: &[Worked]) -> Vec<f64> {
     let tells = |one: &&Worked| one.samples > 0 && one.us > 0;
     let telling = || each.iter().filter(tells);
-    let longest = telling().map(|one| one.us).max().filter(|_| telling().all(|one| one.meets));
-    let rate = |one: &Worked| {
-        if tells(&one) { one.samples as f64 * 1e6 / longest.unwrap_or(one.us) as f64 } else { 0.0 }
+    let do_meet = telling().all(|one| one.meets && one.steps > 0);
+    let longest = telling().map(|one| one.us as f64 / one.steps.max(1) as f64).reduce(f64::max);
+    let rate = |one: &Worked| match longest.filter(|_| do_meet) {
+        Some(step_us) => one.samples as f64 * 1e6 / (step_us * one.steps as f64),
+        None => one.samples as f64 * 1e6 / one.us as f64,
     };
-    each.iter().map(rate).collect()
+    each.iter().map(|one| if tells(&one) { rate(one) } else { 0.0 }).collect()
 }
 
 /// The same of all together; `None` where none of them tells samples.
@@ -131,11 +135,14 @@ mod tests {
 
     #[test]
     fn those_that_meet_are_as_quick_as_the_one_that_takes_the_longest() {
-        let worked = |samples, us, meets| Worked { samples, us, meets };
+        let worked = |samples, us, meets| Worked { steps: 10, samples, us, meets };
         // rank 0 saves between its steps for as long as rank 1 waits within its own
         assert_eq!(rates(&[worked(100, 500_000, true), worked(100, 1_000_000, true)]), [100.0, 100.0]);
         assert_eq!(rate_of_all(&[worked(100, 500_000, false), worked(100, 1_000_000, false)]), Some(300.0));
         assert_eq!(rate_of_all(&[worked(0, 500_000, true), worked(100, 1_000_000, true)]), Some(100.0));
         assert_eq!(rate_of_all(&[worked(0, 5, true)]), None);
+        // one that left early did its steps as quickly as the others
+        let left = Worked { steps: 5, ..worked(50, 250_000, true) };
+        assert_eq!(rates(&[left, worked(100, 1_000_000, true)]), [100.0, 100.0]);
     }
 }

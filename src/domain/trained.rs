@@ -78,6 +78,9 @@ pub struct Stood {
     pub since: Stamp,
     /// For so long no step may come before that is worth a word, microseconds.
     pub patience_us: u64,
+    /// Whether one of them stands within a step: it hangs.
+    #[serde(default)]
+    pub is_within: bool,
     /// `rank 1 in backward, train.py:57; rank 0 in wait`; empty where no rank tells where it stands.
     pub ranks: String,
 }
@@ -97,6 +100,9 @@ impl Stood {
     }
 }
 
+/// Between steps no step for so long is worth a word, microseconds.
+const BETWEEN_US: u64 = 40_000_000;
+
 #[derive(Default)]
 struct Rate {
     steps: f64,
@@ -109,11 +115,13 @@ pub struct Follower {
     /// By rank, and by the number of a process within it.
     ranks: BTreeMap<(Rank, Option<u32>), Newest>,
     hooks: HookFacts,
-    /// When any of them made its newest step, and how long the longest took beside their first ones, microseconds.
+    /// When any of them made its newest step, and how long the longest took beside their first ones, and of these, microseconds.
     #[serde(default)]
     newest_at: Option<Stamp>,
     #[serde(default)]
     longest_us: u64,
+    #[serde(default)]
+    first_us: u64,
 }
 
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
@@ -122,7 +130,9 @@ struct Newest {
     step: Option<u64>,
     loss: Option<f32>,
     samples: u64,
-    /// The time of the steps that had them.
+    /// The steps that had them, and their time.
+    #[serde(default)]
+    steps: u64,
     sample_us: u64,
     /// Whether its steps tell of an allreduce.
     #[serde(default)]
@@ -134,7 +144,7 @@ struct Newest {
 
 impl Newest {
     fn worked(&self) -> Worked {
-        Worked { samples: self.samples, us: self.sample_us, meets: self.meets }
+        Worked { steps: self.steps, samples: self.samples, us: self.sample_us, meets: self.meets }
     }
 }
 
@@ -156,15 +166,15 @@ impl Follower {
             }
             Event::StepDone { timing } => {
                 let newest = self.ranks.entry(who).or_default();
-                if newest.step.is_some() {
-                    self.longest_us = self.longest_us.max(timing.dur_us.into());
-                }
+                let longest = if newest.step.is_some() { &mut self.longest_us } else { &mut self.first_us };
+                *longest = u64::from(timing.dur_us).max(*longest);
                 self.newest_at = Some(envelope.at);
                 (newest.step, newest.loss) = (Some(timing.step), timing.loss);
                 newest.stands = newest.stands.take().filter(|(_, standing)| standing.step > timing.step);
                 let is_met = |span: &PhaseSpan| matches!(span.phase, Phase::Wait | Phase::Transfer);
                 newest.meets |= timing.hidden_us > 0 || timing.spans.iter().any(is_met);
                 if timing.samples > 0 {
+                    newest.steps = newest.steps.saturating_add(1);
                     newest.samples = newest.samples.saturating_add(u64::from(timing.samples));
                     newest.sample_us = newest.sample_us.saturating_add(timing.dur_us.into());
                 }
@@ -185,6 +195,11 @@ impl Follower {
                     let loss = seen.loss.or(newest.loss);
                     *newest = Newest { by: StepsBy::Log, step: Some(seen.step), loss, ..Newest::default() };
                 }
+            }
+            // one that a stop has ended stood where it was until then
+            Event::RankExited { exit } if !exit.stopped => {
+                let own = self.ranks.iter_mut().filter(|((rank, _), _)| *rank == who.0);
+                own.for_each(|(_, newest)| newest.stands = None);
             }
             // Another attempt begins anew.
             Event::RankStarted { .. } => {
@@ -221,8 +236,14 @@ impl Follower {
         });
         let stands: Vec<_> = stands.collect();
         let since = self.newest_at.or_else(|| stands.iter().map(|(_, since, _)| *since).min())?;
-        let patience_us = silence_us(self.newest_at.map(|_| self.longest_us));
-        Some(Stood { since, patience_us, ranks: Standstill::told(stands, 1).ranks_words() })
+        // of first steps alone it is not known how long the next ones take
+        let known_us = self.newest_at.map(|_| self.longest_us).filter(|longest| *longest > 0);
+        let patience_us = silence_us(known_us).max(silence_us(Some(self.first_us)));
+        let within = |standing: &StalledPhase| standing.phase != Phase::Other || standing.stopped;
+        let is_within = stands.iter().any(|(_, _, standing)| within(standing));
+        // an evaluation or a checkpoint lies between steps, too
+        let patience_us = if is_within { patience_us } else { patience_us.max(BETWEEN_US) };
+        Some(Stood { since, patience_us, is_within, ranks: Standstill::told(stands, 1).ranks_words() })
     }
 }
 

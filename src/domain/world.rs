@@ -39,6 +39,7 @@ use super::step_totals::{StepTotals, Worked, rate_of_all};
 use super::straggler::{Straggler, Stragglers};
 use super::time::Stamp;
 use super::timing::{SeenStep, StepTiming};
+use super::trainers::Trainer;
 use super::transfer::{self, LeastWait};
 use super::waiting::Waiting;
 
@@ -430,7 +431,10 @@ impl RunState {
 
     /// Samples a second of all together, over their newest steps.
     pub fn samples_per_second(&self) -> Option<f64> {
-        let worked: Vec<Worked> = self.trainers().map(|one| one.state.worked()).collect();
+        let goes_on = |one: &Trainer<'_>| one.rank.exit.is_none();
+        let is_over = !self.trainers().any(|one| goes_on(&one));
+        let counted = self.trainers().filter(|one| is_over || goes_on(one));
+        let worked: Vec<Worked> = counted.map(|one| one.state.worked()).collect();
         rate_of_all(&worked)
     }
 

@@ -1,6 +1,8 @@
 //! The code of a launch that copies nothing, as far as it is on this machine too: in which folder it lies, and git's facts of it.
 
 use std::path::{Path, PathBuf};
+use std::sync::mpsc;
+use std::thread;
 use std::time::Duration;
 
 use super::{host_names, script};
@@ -11,6 +13,8 @@ use crate::sync::git;
 
 /// How long git may be silent: the launch does not wait for a large repository.
 const GIT: Duration = Duration::from_millis(100);
+/// How long it may take in all; a folder may lie on a file system that hangs.
+const PATIENCE: Duration = Duration::from_millis(500);
 
 /// Finds the code of launches to some hosts.
 #[derive(Debug, Clone)]
@@ -25,7 +29,11 @@ impl CodeFinder {
     pub fn find(&self, command: &[String], workdir: Option<&str>, named: &[HostId]) -> Option<Code> {
         let here = std::env::current_dir().ok()?;
         let folder = folder(command, workdir, &chosen(named, &self.hosts), &here)?;
-        Some(git::code(&folder, GIT)).filter(|code| !code.is_empty())
+        let (answer, answers) = mpsc::channel();
+        // what comes later comes to none
+        let look = move || drop(answer.send(git::code(&folder, GIT)));
+        thread::Builder::new().name("git".to_owned()).spawn(look).ok()?;
+        answers.recv_timeout(PATIENCE).ok().filter(|code| !code.is_empty())
     }
 }
 

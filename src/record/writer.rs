@@ -126,6 +126,8 @@ impl<W: Write> Writer<W> {
 
     /// Counts an envelope as left out: a gap for all of its kind and origin stands in their place in this chunk.
     pub(super) fn leave_out(&mut self, envelope: &Envelope, what: &'static str) -> Result<(), Error> {
+        // a list tells the newest step all the same
+        self.training.follow(envelope);
         if self.has_pending() && self.pending.is_full_before(envelope.at) {
             self.flush()?;
         }

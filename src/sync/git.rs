@@ -24,18 +24,17 @@ pub fn code(dir: &Path, limit: Duration) -> Code {
     // both at once: each is little more than the start of a process
     let diff = start(dir, &["diff", "HEAD", "--no-ext-diff", "--no-color", "--binary"]);
     let others = start(dir, &["ls-files", "--others", "--exclude-standard", "-z", "--full-name"]);
-    let head = start(dir, &["rev-parse", "--verify", "-q", "HEAD"]).and_then(|child| all(child, limit));
-    let diff = diff.and_then(|child| all(child, limit));
-    let others = others.and_then(|child| all(child, limit));
-    let commit = head.and_then(|text| String::from_utf8(text).ok()).map(|text| text.trim().to_owned());
+    let mut head = Vec::new();
+    let told = start(dir, &["rev-parse", "--verify", "-q", "HEAD"])
+        .and_then(|child| all(child, limit, |bytes| head.extend_from_slice(bytes)));
+    // a large change is never whole in memory
+    let mut hash = Hasher::default();
+    let diff = diff.and_then(|child| all(child, limit, |bytes| hash.update(bytes)));
+    let others = others.and_then(|child| all(child, limit, |bytes| hash.update(bytes)));
+    let commit = told.and_then(|_| String::from_utf8(head).ok()).map(|text| text.trim().to_owned());
     let commit = commit.filter(|text| text.len() >= 40 && text.bytes().all(|byte| byte.is_ascii_hexdigit()));
     let dirty = match (&commit, diff, others) {
-        (Some(_), Some(diff), Some(others)) if !diff.is_empty() || !others.is_empty() => {
-            let mut hash = Hasher::default();
-            hash.update(&diff);
-            hash.update(&others);
-            Some(hash.finish().to_string())
-        }
+        (Some(_), Some(diff), Some(others)) if diff + others > 0 => Some(hash.finish().to_string()),
         _ => None,
     };
     Code { commit, dirty, tree: None }
@@ -51,9 +50,13 @@ fn start(dir: &Path, args: &[&str]) -> Option<(Child, ChildStdout)> {
     Some((child, out))
 }
 
-/// What it prints until its end; `None` when it fails, or is silent for longer than `limit`.
-fn all((mut child, mut out): (Child, ChildStdout), limit: Duration) -> Option<Vec<u8>> {
-    let mut text = Vec::new();
+/// Takes what it prints until its end, and gives how many bytes that were; `None` when it fails, or is silent for longer than `limit`.
+fn all(
+    (mut child, mut out): (Child, ChildStdout),
+    limit: Duration,
+    mut take: impl FnMut(&[u8]),
+) -> Option<u64> {
+    let mut count = 0;
     let mut buffer = vec![0; 1 << 16];
     let whole = loop {
         let wait = Timespec::try_from(limit).ok()?;
@@ -63,7 +66,10 @@ fn all((mut child, mut out): (Child, ChildStdout), limit: Duration) -> Option<Ve
         }
         match out.read(&mut buffer) {
             Ok(0) => break true,
-            Ok(read) => text.extend_from_slice(buffer.get(..read).unwrap_or_default()),
+            Ok(read) => {
+                count += read as u64;
+                take(buffer.get(..read).unwrap_or_default());
+            }
             Err(error) if error.kind() == ErrorKind::Interrupted => {}
             Err(_) => break false,
         }
@@ -72,7 +78,7 @@ fn all((mut child, mut out): (Child, ChildStdout), limit: Duration) -> Option<Ve
         drop(child.kill());
     }
     let ended = child.wait().ok()?;
-    (whole && ended.success()).then_some(text)
+    (whole && ended.success()).then_some(count)
 }
 
 #[cfg(test)]

@@ -342,7 +342,9 @@ fn table(runs: &[Listed], args: &RunsArgs, now: Stamp, width: Option<usize>) -> 
         columns.push(column("SAMPLES/S", true, &|run| or_dash(rate(run))));
     }
     if args.long {
-        columns.push(column("COMMIT", false, &|run| or_dash(run.spec.code.as_ref().and_then(Code::short))));
+        columns.push(column("COMMIT", false, &|run| {
+            sanitize(&or_dash(run.spec.code.as_ref().and_then(Code::short))).into_owned()
+        }));
     }
     let damage = |run: &Listed| run.damage.as_ref().map(|damage| format!(" ({damage})")).unwrap_or_default();
     let state = |run: &Listed| sanitize(&format!("{}{}", state(run, args.local), damage(run))).into_owned();

@@ -38,7 +38,7 @@ pub(in crate::doctor) struct Container {
     system: Option<String>,
     /// Those programs that it has.
     programs: Vec<String>,
-    /// The GPUs that it sees, or why not; absent without `nvidia-smi`, which NVIDIA's runtime puts there.
+    /// The GPUs that it sees, or why not; absent without an answer of `nvidia-smi`, which NVIDIA's runtime puts there.
     gpus: Option<Result<BTreeSet<String>, String>>,
     /// Whether ranks may read each other's memory.
     reads_memory: bool,
@@ -59,8 +59,9 @@ impl Check for Image {
             .map(|name| (*name).to_owned())
             .collect();
         programs.extend(Path::new(SSHD).exists().then(|| "sshd".to_owned()));
-        let gpus = site.program("nvidia-smi").map(|program| {
-            let told = site.ask(&program, &["-L"])?;
+        // without persistence mode it may take longer than a look has
+        let told = site.program("nvidia-smi").and_then(|program| site.ask(&program, &["-L"]).ok());
+        let gpus = told.map(|told| {
             if told.status.success() { Ok(uuids(&told.out)) } else { Err(told.last_words().to_owned()) }
         });
         let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
@@ -163,7 +164,9 @@ fn judge(container: &Container, info: &HostInfo, all: &Compared<'_>) -> Verdict 
     words.extend(container.system.clone());
     words.extend(match &container.gpus {
         Some(Ok(there)) if !there.is_empty() => Some(counted(there.len(), "GPU")),
-        None if !given.is_empty() => Some("no nvidia-smi, so that its GPUs are not known".to_owned()),
+        None if !given.is_empty() => {
+            Some("no answer of nvidia-smi, so that its GPUs are not known".to_owned())
+        }
         _ => None,
     });
     words.extend(container.programs.iter().cloned());

@@ -235,6 +235,8 @@ pub struct Silence {
 pub struct SlowStep {
     /// Which.
     pub step: u64,
+    /// How much of it moved bytes, the mean over its ranks, microseconds.
+    pub transfer_us: u32,
     /// How long it took.
     pub us: u32,
     /// The rank that the others waited for, and how long the second last did.

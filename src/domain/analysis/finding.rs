@@ -369,9 +369,8 @@ fn data(run: &RunAnalysis) -> Option<Finding> {
 }
 
 fn exposed(run: &RunAnalysis) -> Option<Finding> {
-    let (stall, steps) = stalls(run);
-    // of a stall that no rank explains it is not known whether it moved bytes
-    let without = |share: f64| ((share - stall) / (1.0 - stall).max(f64::MIN_POSITIVE)).clamp(0.0, 1.0);
+    let (stall, moved, steps) = stalls(run);
+    let without = |share: f64| ((share - moved) / (1.0 - stall).max(f64::MIN_POSITIVE)).clamp(0.0, 1.0);
     let share = without(least_share(run, |shares| shares[Phase::Transfer.index()]));
     let hidden = run
         .steps
@@ -397,21 +396,24 @@ fn exposed(run: &RunAnalysis) -> Option<Finding> {
     })
 }
 
-/// The share of the time of all steps that stalls took which no rank explains, and the words for their being left out.
-fn stalls(run: &RunAnalysis) -> (f64, String) {
-    let Some(length) = run.steps.length.filter(|_| run.steps.aligned) else { return (0.0, String::new()) };
+/// The shares of the time of all steps that stalls took which no rank explains, and what in them moved bytes; and the words for
+/// their being left out.
+fn stalls(run: &RunAnalysis) -> (f64, f64, String) {
+    let none = (0.0, 0.0, String::new());
+    let Some(length) = run.steps.length.filter(|_| run.steps.aligned) else { return none };
     let is_stall = |step: &&SlowStep| {
-        f64::from(step.us) >= SLOW_FROM * f64::from(length.p50_us.max(1))
-            && step.last.is_none()
-            && step.stop.is_none()
+        let is_slow = f64::from(step.us) >= SLOW_FROM * f64::from(length.p50_us.max(1));
+        is_slow && step.last.is_none() && step.stop.is_none()
     };
     let stalled: Vec<&SlowStep> = run.steps.longest.iter().filter(is_stall).collect();
-    let extra: u64 = stalled.iter().map(|step| u64::from(step.us.saturating_sub(length.p50_us))).sum();
-    let share = extra as f64 / (length.mean_us * length.count as f64).max(1.0);
     if stalled.is_empty() {
-        return (0.0, String::new());
+        return none;
     }
-    (share, format!("; without the {} of 10 times the usual length", counted(stalled.len(), "step")))
+    let all_us = (length.mean_us * length.count as f64).max(1.0);
+    let share =
+        |of: fn(&SlowStep) -> u32| stalled.iter().map(|step| f64::from(of(step))).sum::<f64>() / all_us;
+    let words = format!("; without the {} of 10 times the usual length", counted(stalled.len(), "step"));
+    (share(|step| step.us), share(|step| step.transfer_us), words)
 }
 
 fn uneven(run: &RunAnalysis) -> Option<Finding> {

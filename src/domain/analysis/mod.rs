@@ -149,11 +149,11 @@ impl Analyzer {
                 if let Event::ClockSampled { sample } = event {
                     self.clock(host, *sample);
                 }
-                if let Event::LinkChanged { state } = event
-                    && self.counting
-                    && self.hosts.contains(host)
-                {
-                    self.silences.take(at, host, state);
+                if self.counting && self.hosts.contains(host) {
+                    match event {
+                        Event::LinkChanged { state } => self.silences.take(at, host, state),
+                        _ => self.silences.heard(at, host),
+                    }
                 }
                 if !self.counting && matches!(event, Event::GpuHappened { .. }) {
                     return;
@@ -210,6 +210,7 @@ impl Analyzer {
     fn of_run(&mut self, at: Stamp, event: &Event) {
         match event {
             Event::Attached { since: Some(since), until } if self.counting => {
+                self.silences.left(*since);
                 self.unattended.push((*since, until.unwrap_or(at)));
             }
             Event::RunRestarted { .. } => {

@@ -18,6 +18,8 @@ const MOST: usize = 64;
 pub(super) struct Silences {
     /// Of which host, since when, and why.
     open: Vec<(HostId, Stamp, String)>,
+    /// When each host was heard last.
+    heard: Vec<(HostId, Stamp)>,
     ended: Vec<Silence>,
 }
 
@@ -27,7 +29,9 @@ impl Silences {
         let known = self.open.iter().position(|(other, ..)| other == host);
         match (state, known) {
             (LinkState::Down { reason, .. } | LinkState::Refused { reason, .. }, None) => {
-                self.open.push((host.clone(), at, reason.clone()));
+                let heard =
+                    self.heard.iter().find(|(other, _)| other == host).map_or(at, |(_, heard)| *heard);
+                self.open.push((host.clone(), heard, reason.clone()));
             }
             (LinkState::Up, Some(open)) => {
                 let (host, from, why) = self.open.swap_remove(open);
@@ -37,6 +41,24 @@ impl Silences {
             }
             _ => {}
         }
+    }
+
+    /// A host has told something.
+    pub(super) fn heard(&mut self, at: Stamp, host: &HostId) {
+        match self.heard.iter_mut().find(|(other, _)| other == host) {
+            Some((_, heard)) => *heard = at,
+            None => self.heard.push((host.clone(), at)),
+        }
+    }
+
+    /// The client left at that moment: what its links were from then on is not known.
+    pub(super) fn left(&mut self, at: Stamp) {
+        for (host, from, why) in std::mem::take(&mut self.open) {
+            if at.micros_since(from) >= LEAST_US && self.ended.len() < MOST {
+                self.ended.push(Silence { host, from, until: Some(at), why });
+            }
+        }
+        self.heard.clear();
     }
 
     /// All of them, in the order of time; a host that never came back is silent up to `end`.
@@ -95,6 +117,7 @@ mod tests {
         for step in 1..=400 {
             let stall = if step == 187 { 8_000 } else { 0 };
             if stall > 0 {
+                told.sample(Vec::new());
                 told.at = told.at.plus_micros(6_000_000);
                 told.host(down());
                 told.at = told.at.plus_micros(2_000_000);
@@ -114,7 +137,7 @@ mod tests {
         let found: Vec<String> = findings(&run).into_iter().map(|finding| finding.words).collect();
         assert_eq!(
             found[0],
-            "gpu-a could not be reached for 2.0 s, from 12.0 s after the launch on: no word for 6 s"
+            "gpu-a could not be reached for 8.0 s, from 6.0 s after the launch on: no word for 6 s"
         );
         assert!(found[1].starts_with("step 187 took 8.0 s"), "{found:#?}");
         assert!(!found.iter().any(|words| words.contains("exposed")), "{found:#?}");
@@ -134,5 +157,19 @@ mod tests {
         let silences = told.finish(RunEnd::Failed).silences;
         assert_eq!(silences.len(), 1);
         assert_eq!(silences[0].until, None);
+    }
+
+    #[test]
+    fn what_lies_without_a_client_is_no_silence() {
+        let mut told = Told::new(spec(1));
+        told.host(down());
+        told.at = told.at.plus_micros(3_000_000);
+        let since = told.at;
+        told.at = told.at.plus_micros(50_000_000_000);
+        told.whole(Event::Attached { since: Some(since), until: None });
+        told.host(Event::LinkChanged { state: LinkState::Up });
+        told.line(0, "goes on");
+        let silences = told.finish(RunEnd::Finished).silences;
+        assert_eq!(silences.iter().map(|one| one.until).collect::<Vec<_>>(), [Some(since)]);
     }
 }

@@ -410,7 +410,9 @@ impl Steps {
         self.means(&parts);
         let (last, phase) = self.judge(step, &parts, longest);
         let stopped = self.stands.stopped_in(step);
-        self.keep_longest(SlowStep { step, us: longest, last, lost: phase, stop: stopped });
+        let transfer = parts.iter().map(|part| u64::from(part.phases[Phase::Transfer.index()])).sum::<u64>();
+        let transfer_us = u32::try_from(transfer / parts.len() as u64).unwrap_or(u32::MAX);
+        self.keep_longest(SlowStep { step, us: longest, transfer_us, last, lost: phase, stop: stopped });
         self.check_clocks(&parts);
     }
 

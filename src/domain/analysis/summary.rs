@@ -268,6 +268,8 @@ struct Tenth {
     mean_us: Option<f64>,
     samples: u64,
     step_us: u64,
+    /// The same of the longest rank of each step.
+    longest_us: Option<f64>,
 }
 
 fn tenth(steps: &Steps, last: bool) -> Option<Tenth> {
@@ -285,7 +287,9 @@ fn tenth(steps: &Steps, last: bool) -> Option<Tenth> {
         }
         crate::domain::series::Merge::merge(&mut all, point);
     }
-    Some(Tenth { mean_us: all.lengths.mean(), samples: all.samples, step_us: all.step_us })
+    let mean_us = all.lengths.mean();
+    let longest_us = mean_us.map(|mean| mean * all.lengths.count() as f64).filter(|us| *us > 0.0);
+    Some(Tenth { mean_us, samples: all.samples, step_us: all.step_us, longest_us })
 }
 
 fn phases(steps: &Steps, totals: &Totals) -> Vec<PhaseFigures> {
@@ -324,15 +328,20 @@ fn samples(steps: &Steps) -> Option<SampleFigures> {
             samples: rank.samples,
             us: rank.sample_us,
             meets: has_allreduce(&rank.phases, rank.hidden_us),
+            steps: rank.lengths.count(),
         })
         .collect();
     let per_s = rate_of_all(&worked).unwrap_or(0.0);
+    let meet = worked.iter().all(|one| one.meets);
     let ranks = telling().count() as f64;
     (ranks > 0.0).then(|| SampleFigures {
         per_s,
-        last_tenth_per_s: tenth(steps, true)
-            .filter(|part| part.step_us > 0)
-            .map(|part| part.samples as f64 * 1e6 / part.step_us as f64 * ranks),
+        last_tenth_per_s: tenth(steps, true).filter(|part| part.step_us > 0).map(|part| {
+            match part.longest_us.filter(|_| meet) {
+                Some(us) => part.samples as f64 * 1e6 / us,
+                None => part.samples as f64 * 1e6 / part.step_us as f64 * ranks,
+            }
+        }),
     })
 }
 

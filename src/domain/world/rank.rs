@@ -82,12 +82,13 @@ impl RankState {
             step.hidden_us > 0 || step.spans.iter().any(told)
         };
         let meets = self.recent_steps(MET_STEPS).any(is_met);
-        Worked { samples: speed.samples, us: speed.step_us, meets }
+        Worked { steps: speed.steps, samples: speed.samples, us: speed.step_us, meets }
     }
 
     fn speed(&self) -> StepTotals {
         // without the sums over phases, which a screen of hundreds of ranks does not need
         let speed = |step: &StepTiming| StepTotals {
+            steps: 1,
             step_us: step.dur_us.into(),
             samples: step.samples.into(),
             ..StepTotals::default()

@@ -137,6 +137,11 @@ impl Checkups {
             due = self.plan.due() => (due, 1),
             due = self.files.due() => (due, 2),
         };
+        // one that is still being installed is not known
+        let misses = self.all.0.as_ref().is_some_and(|current| current.awaits != Awaits::Doors);
+        if (due, one) == (Due::Patience, 0) && misses {
+            self.of_all = None;
+        }
         let one = match one {
             0 => &mut self.all,
             1 => &mut self.plan,
@@ -151,7 +156,7 @@ impl Checkups {
         self.each().filter_map(One::so_far).collect()
     }
 
-    /// Whether this is the number of a look at all hosts.
+    /// Whether this is the number of a look at all hosts, each of which has answered or can't be reached.
     pub(super) fn is_of_all(&self, number: u64) -> bool {
         self.of_all == Some(number)
     }

@@ -201,8 +201,8 @@ fn state(model: &Model, row: &RunRow<'_>, theme: &Theme) -> (String, Style) {
         (Some(_), ..) if row.spec.is_imported() => ("· imported".to_owned(), theme.dim),
         (Some(outcome), ..) if outcome.is_success() => ("✔ done".to_owned(), theme.good),
         (Some(outcome), ..) if outcome.is_stopped() => match row.recording.and_then(RunSummary::stood) {
-            Some(_) => ("▲ hung, stopped".to_owned(), theme.warn),
-            None => ("· stopped".to_owned(), theme.dim),
+            Some((stood, _)) if stood.is_within => ("▲ hung, stopped".to_owned(), theme.warn),
+            _ => ("· stopped".to_owned(), theme.dim),
         },
         (Some(outcome), ..) => (format!("✖ exit {}", outcome.exit_code()), theme.bad),
         (None, Some(run)) => {
