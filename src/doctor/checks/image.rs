@@ -217,7 +217,7 @@ mod tests {
         );
         let words = "Failed to initialize NVML: Unknown Error".to_owned();
         assert_eq!(of(Container { gpus: Some(Err(words)), ..one() }).mark, Mark::Bad);
-        assert!(of(Container { gpus: None, ..one() }).evidence.contains("no nvidia-smi"));
+        assert!(of(Container { gpus: None, ..one() }).evidence.contains("no answer of nvidia-smi"));
         assert_eq!(of(Container { reads_memory: false, ..one() }).mark, Mark::Look);
         let text = "GPU 0: NVIDIA H200 (UUID: GPU-aa)\n  MIG 1g.18gb     Device  0: (UUID: MIG-bb)\n";
         assert_eq!(uuids(text), ["GPU-aa".to_owned(), "MIG-bb".to_owned()].into());
