@@ -299,6 +299,11 @@ fn merged(recorded: Vec<RunSummary>, asked: &Asked) -> Vec<Listed> {
     runs
 }
 
+/// Columns that go on a narrow terminal, in this order.
+const SPARE: [&str; 4] = ["SIZE", "SAMPLES/S", "LOSS", "HOSTS"];
+/// So much of the state stays.
+const STATE: usize = 28;
+
 /// A column of the list.
 struct Column {
     head: &'static str,
@@ -313,7 +318,7 @@ impl Column {
 }
 
 /// Loss and samples a second have columns where a run tells them; the commit and the command where they are asked for. On a
-/// terminal of `width` columns a row is one line: the size goes first, then the state is cut.
+/// terminal of `width` columns a row is one line: other columns go before much of the state is cut.
 fn table(runs: &[Listed], args: &RunsArgs, now: Stamp, width: Option<usize>) -> String {
     let or_dash = |words: Option<String>| words.unwrap_or_else(|| "–".to_owned());
     let column = |head, is_right, of: &dyn Fn(&Listed) -> String| Column {
@@ -350,8 +355,11 @@ fn table(runs: &[Listed], args: &RunsArgs, now: Stamp, width: Option<usize>) -> 
     let state = |run: &Listed| sanitize(&format!("{}{}", state(run, args.local), damage(run))).into_owned();
     let before = |columns: &[Column]| columns.iter().map(|column| column.width() + 2).sum::<usize>();
     let longest = runs.iter().map(|run| state(run).width()).max().unwrap_or(0);
-    if width.is_some_and(|width| before(&columns) + longest > width) {
-        columns.retain(|column| column.head != "SIZE");
+    let is_narrow = |columns: &[Column], wanted| width.is_some_and(|width| before(columns) + wanted > width);
+    for head in SPARE {
+        if is_narrow(&columns, if head == SPARE[0] { longest } else { longest.min(STATE) }) {
+            columns.retain(|column| column.head != head);
+        }
     }
     let room = width.map_or(usize::MAX, |width| width.saturating_sub(before(&columns)).max("STATE".len()));
     let widths: Vec<usize> = columns.iter().map(Column::width).collect();

@@ -41,8 +41,32 @@ impl Check for Hostname {
             });
             first.map(|one| one.address.to_string())
         };
-        seen.iter().map(|one| judge(&one.found, own(one).as_deref())).collect()
+        let judge = |one: &Seen<'_, Found>| match twin(one, seen) {
+            Some(other) => same_machine(other),
+            None => judge(&one.found, own(one).as_deref()),
+        };
+        seen.iter().map(judge).collect()
     }
+}
+
+/// Another host of the hosts file that is this machine too: it was started at the same time and has the same addresses.
+/// Containers of one machine have their own.
+fn twin<'a>(one: &Seen<'_, Found>, seen: &'a [Seen<'_, Found>]) -> Option<&'a str> {
+    let is_same = |other: &&Seen<'_, Found>| {
+        let (own, others) = (one.info, other.info);
+        other.host != one.host
+            && !own.addresses.is_empty()
+            && (&own.boot_id, &own.addresses) == (&others.boot_id, &others.addresses)
+    };
+    seen.iter().find(is_same).map(|other| other.host.as_str())
+}
+
+fn same_machine(other: &str) -> Verdict {
+    Verdict::look(
+        format!("it is the same machine as {other}"),
+        "its GPUs and slots are counted twice, and a run is planned on more than there are",
+        "remove one of the two from the hosts file",
+    )
 }
 
 /// `own` is the address by which other hosts reach it, where that is known.
@@ -106,6 +130,20 @@ mod tests {
     use super::*;
     use crate::doctor::tests::{info_with, seen_with};
     use crate::domain::preflight::Mark;
+
+    #[test]
+    fn one_machine_under_two_names_is_told() {
+        let told = |address: &str| {
+            let found = Found { name: "n1".to_owned(), addresses: address.parse().into_iter().collect() };
+            (info_with(&[("eth0", address)]), found)
+        };
+        let verdicts = Hostname::judge(&seen_with([told("10.0.0.2"), told("10.0.0.3"), told("10.0.0.2")]));
+        assert_eq!(
+            verdicts.iter().map(|one| one.mark).collect::<Vec<_>>(),
+            [Mark::Look, Mark::Good, Mark::Look]
+        );
+        assert!(verdicts[0].evidence.starts_with("it is the same machine as "), "{verdicts:?}");
+    }
 
     #[test]
     fn the_line_for_the_file_is_told_with_its_address() {

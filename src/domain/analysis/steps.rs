@@ -67,8 +67,9 @@ pub(super) struct RankSteps {
     pub(super) sample_us: u64,
     /// Steps in which it came last, and what the second last waited for it.
     pub(super) last_in: u64,
-    /// Those of them in which that was much of the step.
+    /// Those of them in which that was much of the step, and those in which it was as long as a whole one usually is.
     pub(super) dear_in: u64,
+    pub(super) huge_in: u64,
     pub(super) caused: Gains,
     /// By step, where none counts for more than [`USUAL_STEPS`].
     pub(super) caused_in: CostSeries,
@@ -125,8 +126,9 @@ pub(super) struct Steps {
     /// Those of them of which all ranks tell their waits, and how long they took together.
     pub(super) judged: u64,
     pub(super) judged_us: u64,
-    /// Those in which the second last waited for much of the step, whichever rank was the last.
+    /// Those in which the second last waited for much of the step, whichever rank was the last; and for as long as a whole one.
     pub(super) dear: u64,
+    pub(super) huge: u64,
     /// The first and the last of these.
     pub(super) judged_span: Option<(u64, u64)>,
     /// The longest whole steps, the longest first.
@@ -168,6 +170,7 @@ impl Steps {
             judged: 0,
             judged_us: 0,
             dear: 0,
+            huge: 0,
             judged_span: None,
             longest: Vec::new(),
             usual_us: u32::MAX,
@@ -472,10 +475,13 @@ impl Steps {
         let excess = excess.get(last).copied().unwrap_or_default();
         let Some(number) = parts.get(last).map(|part| part.number) else { return (None, None) };
         let is_dear = u64::from(judged.caused_us) >= LEAST_US && judged.caused_us >= self.usual_us / DEAR;
+        let is_huge = is_dear && judged.caused_us >= self.usual_us;
         self.dear += u64::from(is_dear);
+        self.huge += u64::from(is_huge);
         if let Some(rank) = self.ranks.get_mut(&number) {
             rank.last_in += 1;
             rank.dear_in += u64::from(is_dear);
+            rank.huge_in += u64::from(is_huge);
             rank.caused.add(judged.caused_us);
             let counts = judged.caused_us.min(self.usual_us.saturating_mul(USUAL_STEPS));
             rank.caused_in.add(step, counts.into());

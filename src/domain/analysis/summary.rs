@@ -128,12 +128,14 @@ pub(super) fn of(analyzer: Analyzer, damage: Option<String>) -> RunAnalysis {
 /// Of fewer steps than these no rank is told to be always the last.
 const ALWAYS: u64 = 4;
 
-/// Whether a rank comes last far more often than by chance: in all steps, or in those in which others wait for long.
+/// Whether a rank comes last far more often than by chance: in all steps, in those in which others wait for long, or in those in
+/// which they wait for a whole step and more, as for a checkpoint that one rank saves each epoch.
 fn is_last_too_often(steps: &Steps, rank: &RankSteps) -> bool {
     let ranks = steps.world();
     // of those in which one can be said to be the last
     let decided = steps.ranks.values().map(|rank| rank.last_in).sum();
-    chance::is_far_off(rank.last_in, decided, ranks) || chance::is_far_off(rank.dear_in, steps.dear, ranks)
+    let of = [(rank.last_in, decided), (rank.dear_in, steps.dear), (rank.huge_in, steps.huge)];
+    of.into_iter().any(|(last_in, of)| chance::is_far_off(last_in, of, ranks))
 }
 
 /// Sums over the steps of all ranks that tell their phases.

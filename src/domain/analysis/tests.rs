@@ -586,3 +586,20 @@ fn what_a_part_has_in_no_step_is_known() {
     assert_eq!(run.in_no_step_us(6_400_000), None);
     assert_eq!(run.in_no_step_us(12_000_000), Some(5_600_000));
 }
+
+/// Rank 0 saves at the end of each epoch, while rank 1 is a little late in each step.
+#[test]
+fn a_rank_that_saves_each_epoch_is_told_beside_one_that_is_late_in_each_step() {
+    let mut told = Told::new(spec(3));
+    for step in 1..=200 {
+        let saves = if step % 20 == 0 { 300 } else { 0 };
+        told.step(0, timing(step, [20 + saves, 5, 5, if saves > 0 { 0 } else { 30 }, 2, 3]));
+        told.step(1, timing(step, [50, 5, 5, if saves > 0 { saves - 30 } else { 0 }, 2, 3]));
+        told.step(2, timing(step, [20, 5, 5, if saves > 0 { saves } else { 30 }, 2, 3]));
+    }
+    let run = told.finish(RunEnd::Finished);
+    let found: Vec<String> = findings(&run).into_iter().map(|finding| finding.words).collect();
+    let tells =
+        |rank: &str| found.iter().any(|words| words.starts_with(rank) && words.contains("late in data"));
+    assert!(tells("rank 0") && tells("rank 1") && !tells("rank 2"), "{found:#?}");
+}
