@@ -157,7 +157,7 @@ mod tests {
         let place = Place::new();
         place.create("a");
         place.delete().unwrap();
-        assert!(place.is_clean(), "an empty one holds nobody up");
+        assert!(place.is_clean(), "an empty one holds none up");
         let dir = place.create("a");
         dir.append("container.json").unwrap();
         let why = place.delete().unwrap_err();

@@ -172,11 +172,11 @@ mod tests {
 
     impl super::super::Telemetry for Never {
         fn info(&mut self) -> HostInfo {
-            unreachable!("nobody asked")
+            unreachable!("it was not asked for")
         }
 
         fn sample(&mut self, _: HostTime) -> HostSample {
-            unreachable!("nobody asked")
+            unreachable!("it was not asked for")
         }
     }
 

@@ -228,7 +228,7 @@ pub struct RunArgs {
     /// A variable for every rank whose value is taken from here, and neither shown nor stored
     #[arg(long, value_name = "K", help_heading = "What")]
     pub secret_env: Vec<String>,
-    /// Variables likewise, NAME=value a line, from a file that nobody else can read
+    /// Variables likewise, NAME=value a line, from a file that no other user can read
     #[arg(long, value_name = "FILE", help_heading = "What")]
     pub secret_file: Option<PathBuf>,
     /// Directory on the hosts in which ranks start; `.` is the path of the current one [default: the hosts file's, else the

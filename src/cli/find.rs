@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use super::connect;
 use super::errors::{Code, Failure};
-use super::hearing::{Asked, ask};
 use super::paths::Paths;
+use super::runs_of_hosts::{Asked, ask};
 use crate::config::{HostConfig, HostsFile};
 use crate::domain::ids::{HostId, RunId};
 use crate::domain::run::RunSpec;

@@ -227,7 +227,7 @@ fn a_client_that_resumes_a_run_takes_unfinished_rows_back_once() {
     assert_eq!(push(4, b"a\n"), [printed(4, "a"), nothing(6)]);
     assert_eq!(push(6, b"b\n"), [printed(6, "b")]);
     let mut files = RankFiles::default();
-    assert_eq!(plain(files.push(Rank(0), Stream::Stderr, 0, b"a\n")).len(), 1, "nobody was before");
+    assert_eq!(plain(files.push(Rank(0), Stream::Stderr, 0, b"a\n")).len(), 1, "none was before");
 }
 
 /// The real tqdm, in colour: its bytes, 10 ms after each other.

@@ -92,7 +92,7 @@ enum Keeper {
     Child(Child),
     Ssh(ssh::Link),
     /// Who is at the other end of a pipe ends when that does.
-    Nobody,
+    None,
 }
 
 /// Why no link came about.
@@ -140,7 +140,7 @@ fn open_within(agent: Arc<dyn Within>) -> Result<Link, LinkError> {
         limited: None,
         banner: String::new(),
         login: String::new(),
-        keeper: Keeper::Nobody,
+        keeper: Keeper::None,
     })
 }
 
@@ -228,7 +228,7 @@ impl Link {
             limited: None,
             banner: String::new(),
             login: String::new(),
-            keeper: Keeper::Nobody,
+            keeper: Keeper::None,
         }
     }
 
@@ -240,7 +240,7 @@ impl Link {
                 Ok(status) => format!("agent ended: {status}"),
                 Err(error) => format!("agent ended: {error}"),
             },
-            Keeper::Nobody => String::new(),
+            Keeper::None => String::new(),
             Keeper::Ssh(link) => {
                 let end = link.closed().await;
                 if end.stderr.is_empty() {

@@ -15,7 +15,7 @@ use super::socket;
 
 /// How long rank 0 collects reports of a standstill before it judges, µs: all ranks' deadlines end together, give
 /// or take how fast they are woken.
-const HEARING: u64 = 700_000;
+const REPORTING: u64 = 700_000;
 /// How long a rank waits for rank 0's verdict on a standstill, µs. Rank 0 had the whole deadline already.
 const GRACE: u64 = 900_000;
 /// How long rank 0 waits on at a barrier at which a rank is missed that has gone, µs: a rank that came, did its part and
@@ -277,9 +277,9 @@ impl FailureDetector {
     ) -> CollectiveError {
         // A standstill ends for all ranks at about the same time; a rank that says nothing until then is stuck.
         if reports.iter().all(|report| report.cause == Cause::Stuck) {
-            let hearing = Deadline::after(config.clock, HEARING);
+            let reporting = Deadline::after(config.clock, REPORTING);
             let all_but_one = config.world as usize - 2;
-            while !hearing.passed() && reports.len() < all_but_one.max(1) {
+            while !reporting.passed() && reports.len() < all_but_one.max(1) {
                 match self.listen(config, op) {
                     Ok(more) => reports.extend(more),
                     Err(error) => return error,
@@ -287,7 +287,7 @@ impl FailureDetector {
                 if reports.iter().any(|report| report.cause != Cause::Stuck) {
                     break;
                 }
-                if let Err(error) = self.wait_for_lines(config, hearing) {
+                if let Err(error) = self.wait_for_lines(config, reporting) {
                     return error;
                 }
             }

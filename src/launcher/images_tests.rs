@@ -160,7 +160,7 @@ fn a_link_that_comes_back_begins_with_what_is_there() {
     assert_eq!(copy.pushing.is_down(&host, "it is gone", Stamp(7)), None);
     assert_eq!(copy.pushing.progress().lost.to_string(), "a");
     assert_eq!(copy.pushing.look(Stamp(8)), []);
-    assert_eq!(copy.pushing.content(blob(TOP)), [], "nobody is sent anything");
+    assert_eq!(copy.pushing.content(blob(TOP)), [], "none is sent anything");
     copy.pushing.content(blob(CONFIG));
     copy.pushing.saved(Copy::saved());
     copy.up("a");

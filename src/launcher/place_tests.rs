@@ -212,7 +212,7 @@ fn what_somebody_has_is_refused_and_shared_only_by_its_owner() {
         let error = place(&request("true", PlacementSpec::Count(Some(np))), &hosts[..2]).unwrap_err();
         matches!(error, PlaceError::TooFew { busy: true, .. })
     };
-    assert!(few(4) && !few(5), "busy only when there would be enough if nobody had any");
+    assert!(few(4) && !few(5), "busy only when there would be enough if all were free");
 }
 
 #[test]

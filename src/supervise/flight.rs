@@ -250,8 +250,8 @@ mod tests {
     #[test]
     fn the_port_is_kept_for_those_that_share_it() {
         let (held, port) = keep_port().unwrap();
-        assert!(TcpListener::bind(("127.0.0.1", port)).is_err(), "nobody else's");
-        assert!(TcpStream::connect(("127.0.0.1", port)).is_err(), "nobody answers yet");
+        assert!(TcpListener::bind(("127.0.0.1", port)).is_err(), "no other's");
+        assert!(TcpStream::connect(("127.0.0.1", port)).is_err(), "none answers yet");
         let nccl = socket_with(AddressFamily::INET, SocketType::STREAM, SocketFlags::CLOEXEC, None).unwrap();
         sockopt::set_socket_reuseaddr(&nccl, true).unwrap();
         sockopt::set_socket_reuseport(&nccl, true).unwrap();
@@ -280,7 +280,7 @@ mod tests {
         std::fs::write(at("0-0"), "dump").unwrap();
         std::fs::write(at("x-0"), "").unwrap();
         assert_eq!(processes(&folder), [(Rank(0), 0), (Rank(1), 1), (Rank(2), 2), (Rank(3), 3)]);
-        assert!(!ask(&folder, (Rank(0), 0)), "nobody reads it");
+        assert!(!ask(&folder, (Rank(0), 0)), "none reads it");
         let flags = OFlags::RDONLY | OFlags::NONBLOCK;
         let mut reader = folder.open_with("0-0.pipe", flags).unwrap();
         assert!(ask(&folder, (Rank(0), 0)) && listens(&folder, (Rank(0), 0)));

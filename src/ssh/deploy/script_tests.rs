@@ -382,7 +382,7 @@ fn what_an_upload_left_that_was_cut_off_goes_with_the_next_one() {
     assert_eq!(left(), 1);
     cut.kill().unwrap();
     cut.wait().unwrap();
-    assert_eq!(left(), 1, "nobody could clean up");
+    assert_eq!(left(), 1, "none could clean up");
     assert!(home.upload("sh", &Nonce::new().unwrap(), AGENT.as_bytes()).ends_with("\ndone\n"));
     assert_eq!(left(), 0);
 }

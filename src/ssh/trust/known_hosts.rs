@@ -335,7 +335,7 @@ mod tests {
         assert_eq!(
             known.kinds(&name("host")),
             [key(B).kind(), key(RSA).kind()],
-            "a mark that nobody knows says nothing"
+            "an unknown mark says nothing"
         );
         assert_eq!(known.kinds(&name("@strange")), [], "nor is it a name");
         for text in [B, RSA] {

@@ -267,7 +267,7 @@ mod tests {
                 .map(|(name, value)| (name, value.into_string().unwrap()))
                 .collect::<BTreeMap<_, _>>()
         };
-        assert!(variables(&[]).is_empty(), "nobody listens");
+        assert!(variables(&[]).is_empty(), "none listens");
         let known = Tracers { sockets: Some("/tmp/x".into()), ..Tracers::default() };
         dir.write_json(KNOWN, &known).unwrap();
         let all = variables(&[]);

@@ -171,7 +171,7 @@ fn slices_of_a_gpu_are_leased_beside_each_other_and_exclude_the_whole() {
     let first = claim(&sliced(&dir, 1, &["MIG-1", "MIG-2"])).unwrap();
     let second = claim(&sliced(&dir, 2, &["MIG-3"])).unwrap();
     assert_eq!(busy(claim(&sliced(&dir, 3, &["MIG-3"]))).run, Some(RunId::new(1, 2)));
-    assert_eq!(held(&dir), [], "the GPU itself is nobody's");
+    assert_eq!(held(&dir), [], "the GPU itself is free");
     assert_eq!(busy(claim(&spec(&dir, 4, &["GPU-0"]))).gpu.as_str(), "GPU-0");
     drop(first);
     assert_eq!(busy(claim(&spec(&dir, 4, &["GPU-0"]))).gpu.as_str(), "GPU-0", "a slice is left");
@@ -347,7 +347,7 @@ fn of_two_that_race_exactly_one_gets_all_in_every_round() {
             (one.join().unwrap(), other.join().unwrap())
         });
         let (winner, loser) = if one.is_ok() { (one, other) } else { (other, one) };
-        assert!(winner.is_ok(), "round {round}: nobody");
+        assert!(winner.is_ok(), "round {round}: none");
         let holder = busy(loser);
         assert!(holder.run.is_some(), "round {round}: the loser hears who: {holder:?}");
     }

@@ -253,7 +253,7 @@ fn what_is_found_behind_the_answer_is_told_by_the_next_look() {
     job.end();
     pair.write("code", "three");
     let (_, done) = pair.sync();
-    assert_eq!(done.notes, Vec::<String>::new(), "nobody waits for the look");
+    assert_eq!(done.notes, Vec::<String>::new(), "none waits for the look");
     let notes = tidy(&pair.place(), "here");
     assert_eq!(pair.read("state.hvtui-1"), "job\n");
     assert!(notes.iter().any(|note| note.contains("state.hvtui-1")), "{notes:?}");

@@ -97,8 +97,8 @@ impl Reader {
 
     async fn usual(&self, ssh: &Path) -> Result<&Found, String> {
         let asked = self.usual.get_or_try_init(|| async {
-            let nobody = Question { name: "localhost", user: None, port: None, local_user: "" };
-            let mut found = ask::understand(&ask::ask(ssh, Read::Nothing, &nobody).await?, None);
+            let unnamed = Question { name: "localhost", user: None, port: None, local_user: "" };
+            let mut found = ask::understand(&ask::ask(ssh, Read::Nothing, &unnamed).await?, None);
             found.values.remove("hostname");
             Ok(found)
         });
