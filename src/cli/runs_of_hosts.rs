@@ -44,7 +44,7 @@ pub(crate) async fn ask_for(
     let mut due: BTreeSet<HostId> = session.hosts().iter().map(|host: &HostConfig| host.id.clone()).collect();
     session.list_some_runs(which);
     // what a person types takes its time
-    let answers = async {
+    let come = async {
         while !due.is_empty() && !enough(&answers.inventory) {
             match session.next().await {
                 Output::Found { host, shares, last } => {
@@ -66,7 +66,7 @@ pub(crate) async fn ask_for(
             }
         }
     };
-    prompter.timeout(patience, answers).await;
+    prompter.timeout(patience, come).await;
     if !enough(&answers.inventory) {
         let seconds = patience.as_secs();
         let late = due.into_iter().map(|host| (host, Code::Unreachable, format!("no answer in {seconds} s")));

@@ -242,7 +242,7 @@ impl Follower {
         let within = |standing: &StalledPhase| standing.phase != Phase::Other || standing.stopped;
         let is_within = stands.iter().any(|(_, _, standing)| within(standing));
         // an evaluation or a checkpoint lies between steps, too
-        let is_between = self.newest_at.is_some() && !is_within;
+        let is_between = self.newest_at.is_some() && !stands.is_empty() && !is_within;
         let patience_us = if is_between { patience_us.max(BETWEEN_US) } else { patience_us };
         Some(Stood { since, patience_us, is_within, ranks: Standstill::told(stands, 1).ranks_words() })
     }

@@ -2,16 +2,26 @@
 
 /// Chance makes some rank of a run come last so often in less than so many runs.
 const BY_CHANCE: f64 = 0.01;
+const SURELY: f64 = 0.001;
 /// So much of the way from its due share to all steps a rank must come last more often, or twice as often: with two ranks 63 of 100.
 const FAR: f64 = 0.25;
 const TIMES: f64 = 2.0;
 
 /// Whether a rank that comes last in so many of some steps does so far more often than each of so many ranks would by lot.
 pub(super) fn is_far_off(last_in: u64, of: u64, ranks: usize) -> bool {
+    is_off(last_in, of, ranks, BY_CHANCE)
+}
+
+/// The same, far less likely by chance: of steps that are few and look alike in many runs.
+pub(super) fn is_surely_off(last_in: u64, of: u64, ranks: usize) -> bool {
+    is_off(last_in, of, ranks, SURELY)
+}
+
+fn is_off(last_in: u64, of: u64, ranks: usize, by_chance: f64) -> bool {
     let ranks = ranks.max(2) as f64;
     let due = 1.0 / ranks;
     let far = (due + (1.0 - due) * FAR).min(due * TIMES);
-    last_in as f64 >= far * of as f64 && at_least(last_in, of, due) * ranks < BY_CHANCE
+    last_in as f64 >= far * of as f64 && at_least(last_in, of, due) * ranks < by_chance
 }
 
 /// How likely `times` or more of `of` draws hit, each of which does so with this chance: the upper tail of the binomial

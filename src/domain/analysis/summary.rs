@@ -134,8 +134,9 @@ fn is_last_too_often(steps: &Steps, rank: &RankSteps) -> bool {
     let ranks = steps.world();
     // of those in which one can be said to be the last
     let decided = steps.ranks.values().map(|rank| rank.last_in).sum();
-    let of = [(rank.last_in, decided), (rank.dear_in, steps.dear), (rank.huge_in, steps.huge)];
-    of.into_iter().any(|(last_in, of)| chance::is_far_off(last_in, of, ranks))
+    chance::is_far_off(rank.last_in, decided, ranks)
+        || chance::is_far_off(rank.dear_in, steps.dear, ranks)
+        || chance::is_surely_off(rank.huge_in, steps.huge, ranks)
 }
 
 /// Sums over the steps of all ranks that tell their phases.

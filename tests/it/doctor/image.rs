@@ -68,7 +68,10 @@ fn an_image_is_looked_into_on_each_host_and_its_faults_are_told() {
     assert!(remedy.contains("hvtui image push hvtui-test:base"), "{remedy}");
     assert_eq!(of(&plain, "python", "n2").0, "unknown", "{plain:#}");
     let (mark, seen, _) = of(&plain, "image", "n1");
-    assert!(mark == "good" && seen.contains("no nvidia-smi") && seen.ends_with("python3"), "{seen}");
+    assert!(
+        mark == "good" && seen.contains("no answer of nvidia-smi") && seen.ends_with("python3"),
+        "{seen}"
+    );
     assert_eq!(of(&plain, "torch", "n1").1, "no torch", "the host's own torch is not the image's");
     for check in ["shm", "python", "limits", "tmp"] {
         assert_eq!(of(&plain, check, "n1").0, "good", "{check}: {plain:#}");
