@@ -62,12 +62,12 @@ pub(super) fn large_passes(doors: &[SocketAddr], patience: Duration) -> Vec<Opti
         all.iter().find(|one| (one.target, one.size) == (target, size)).and_then(|one| one.whole)
     };
     // what never connected was lost as any packet may be
-    let began =
+    let is_connected =
         |target: usize| all.iter().any(|one| (one.target, one.size) == (target, BULK) && one.sent > 0);
     let judge = |target| match SIZES.map(|size| of(target, size)) {
         [Some(true), _] => Some(true),
         // not a word of it, while the other one is through
-        [None, Some(true)] if began(target) => Some(false),
+        [None, Some(true)] if is_connected(target) => Some(false),
         _ => None,
     };
     (0..doors.len()).map(judge).collect()
