@@ -117,15 +117,29 @@ pub fn is_unnamed(cause: &str) -> bool {
     cause.ends_with(UNNAMED)
 }
 
-/// Whether a launcher's words tell of what it has lost itself: one of its daemons, or the way to it.
+/// How a launcher says that it has lost one of its daemons, or the way to it.
+const LOSSES: [&str; 3] = [
+    "lost communication with",
+    "daemon has unexpectedly failed",
+    "unable to reliably start one or more daemons",
+];
+
+/// Whether a launcher's words tell of what it has lost itself before they tell of a rank that failed: after that it ends its
+/// daemons, and may take the end of one for a loss.
 pub fn names_a_loss(text: &str) -> bool {
-    [
-        "lost communication with",
-        "daemon has unexpectedly failed",
-        "unable to reliably start one or more daemons",
-    ]
-    .iter()
-    .any(|words| text.contains(words))
+    let loss = LOSSES.iter().filter_map(|words| text.find(words)).min();
+    loss.is_some_and(|at| !text.get(..at).is_some_and(names_a_rank))
+}
+
+/// How lines begin that a launcher or its daemon says itself.
+const OWN_STARTS: [&str; 4] = ["[mpiexec@", "[proxy:", "srun: ", "slurmstepd: "];
+/// What stands in such lines behind a host, a process or a time.
+const OWN_NAMES: [&str; 5] =
+    ["ORTE_ERROR_LOG", "PRTE ERROR", "PMIX ERROR", "torch.distributed.elastic", "torch/distributed/elastic"];
+
+/// Whether a line is a launcher's or its daemon's own, though it stands in the output of the first rank of a host.
+pub fn is_launchers(line: &str) -> bool {
+    OWN_STARTS.iter().any(|mark| line.starts_with(mark)) || OWN_NAMES.iter().any(|mark| line.contains(mark))
 }
 
 /// What to say of a launcher that has ended: the first sentence of its last message, in one line.
@@ -274,6 +288,29 @@ mod tests {
         assert!(names_a_loss(text) && !names_a_rank(text));
         let text = "Primary job  terminated normally, but 1 process returned\na non-zero exit code. Per user-direction";
         assert!(names_a_rank(text) && !names_a_loss(text));
+        // the end of a daemon that it has told to end
+        let lost = "ORTE has lost communication with a remote daemon.\n";
+        assert!(!names_a_loss(&format!("{text}\n{lost}")) && names_a_loss(&format!("{lost}{text}")));
+    }
+
+    #[test]
+    fn what_a_launcher_says_itself_is_known_by_its_marks() {
+        for line in [
+            "[n1:00194] [[6621,0],0] ORTE_ERROR_LOG: Data unpack would read past end of buffer in file x.c at line 513",
+            "[proxy:0:1@n2] HYD_pmcd_pmip_control_cmd_cb (pmip_cb.c:480): assert (!closed) failed",
+            "srun: error: n2: task 1: Killed",
+            "ERROR:torch.distributed.elastic.multiprocessing.api:failed (exitcode: 3) local_rank: 1 (pid: 7) of binary: x",
+            "E1121 14:32:07.310 4711 torch/distributed/elastic/multiprocessing/api.py:874] failed (exitcode: 1)",
+        ] {
+            assert!(is_launchers(line), "{line}");
+        }
+        for line in [
+            "RuntimeError: out of memory",
+            "RuntimeError: srun: command not found",
+            "[n1:00194] *** An error occurred in MPI_Send",
+        ] {
+            assert!(!is_launchers(line), "{line}");
+        }
     }
 
     #[test]

@@ -2,6 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
+use super::blame;
 use super::log::Stream;
 use super::log_text::level::Level;
 use super::log_text::{last_state, plain};
@@ -100,6 +101,11 @@ impl LastWords {
     pub fn line(&mut self, at: Stamp, level: Level, is_part: bool, text: &str) {
         if level < Level::Error {
             self.said_peer |= is_of_lost_peer(text);
+            return;
+        }
+        if !is_part && blame::is_launchers(text) {
+            // a traceback that it names was the launcher's too
+            self.error = self.error.take().filter(|error| !error.text.is_empty());
             return;
         }
         let error = self.error.get_or_insert_with(|| Printed { at, unsure_us: 0, text: String::new() });
@@ -201,6 +207,25 @@ mod tests {
         let error = words.own_error(Stamp(9)).unwrap();
         assert_eq!((error.at, error.text.as_str()), (Stamp(5), "RuntimeError: out of memory"));
         assert!(!words.is_of_lost_peer());
+    }
+
+    #[test]
+    fn what_a_launcher_says_in_the_output_of_a_rank_is_no_error_of_that() {
+        let mut words = LastWords::default();
+        let of_daemon = "[n1:00194] [[6621,0],0] ORTE_ERROR_LOG: Data unpack would read past end of buffer";
+        words.line(Stamp(5), Level::Error, false, of_daemon);
+        words.line(Stamp(6), Level::Error, true, "Traceback (most recent call last):");
+        words.line(
+            Stamp(7),
+            Level::Error,
+            false,
+            "torch.distributed.elastic.multiprocessing.errors.ChildFailedError:",
+        );
+        assert_eq!(words.own_error(Stamp(9)), None);
+        words.line(Stamp(8), Level::Error, false, "KeyError: 'x'");
+        assert_eq!(words.own_error(Stamp(9)).unwrap().at, Stamp(8));
+        words.line(Stamp(8), Level::Error, false, of_daemon);
+        assert_eq!(words.own_error(Stamp(9)).unwrap().text, "KeyError: 'x'");
     }
 
     #[test]

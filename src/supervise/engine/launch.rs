@@ -300,7 +300,7 @@ impl Work<'_> {
         if let Some(signal) = status.signal() {
             let words = format!("{name} was killed by {}", signal_name(signal));
             // One that crashes while it ends its ranks is not what ended them.
-            let died = !self.dir.has(STOP) && !self.rank_failed();
+            let died = !self.dir.has(STOP) && !self.rank_failed() && !blame::names_a_rank(tail);
             return EngineEnd { code: 128 + signal, died, words, t };
         }
         match status.code().unwrap_or(255) {
