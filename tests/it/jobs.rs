@@ -6,6 +6,7 @@ use std::process::Command;
 
 use tempfile::TempDir;
 
+use crate::common::processes::until;
 use crate::common::terminal::Terminal;
 
 /// `program` with a home folder of its own.
@@ -54,6 +55,25 @@ fn a_screen_that_others_wrote_on_is_drawn_whole_and_keys_go_on() {
     terminal.press(&["C-l"]);
     terminal.press(&["C-c"]);
     terminal.assert_restored(0);
+}
+
+#[test]
+fn the_mouse_is_left_to_the_terminal_where_that_is_wanted_also_at_the_next_start() {
+    let home = tempfile::tempdir().expect("a home folder");
+    let command = alone(env!("CARGO_BIN_EXE_hvtui"), &home);
+    for (has_mouse, typed) in [(true, ":mouse off"), (false, ":mouse on"), (true, "")] {
+        let Some(terminal) = Terminal::start(&command, 100, 30) else { return };
+        terminal.wait("the cluster", |screen| screen.contains("1 Cluster") && screen.contains("q quit"));
+        assert_eq!(is_taken(&terminal), has_mouse, "as it was left");
+        if !typed.is_empty() {
+            terminal.type_in(typed);
+            terminal.press(&["Enter"]);
+            until("the change", || is_taken(&terminal) != has_mouse);
+            assert_eq!(terminal.mode("#{alternate_on}"), "1");
+        }
+        terminal.press(&["q"]);
+        terminal.assert_restored(0);
+    }
 }
 
 #[test]

@@ -83,4 +83,6 @@ pub struct Settings {
     pub wrap: bool,
     /// The Run screen has its timeline.
     pub timeline: bool,
+    /// The mouse is the terminal's own: it selects text there, and no click comes to the UI.
+    pub terminal_mouse: bool,
 }

@@ -59,7 +59,7 @@ pub async fn run(
     caps: Caps,
 ) -> Result<Option<u8>, RuntimeError> {
     let mut signals = Signals::new()?;
-    let mut screen = Screen::enter()?;
+    let mut screen = Screen::enter(!model.settings.terminal_mouse)?;
     // a key passes two threads: the one that the stream of keys starts now, and this one
     sched::short_turns(For::ItsThreadsToo);
     let mut keys = EventStream::new();
@@ -91,6 +91,7 @@ pub async fn run(
             screen.forget()?;
         }
         queue = if suspend { stop(&mut screen, &mut signals, Whom::Job).await? } else { Vec::new() };
+        screen.listen_to_mouse(!model.settings.terminal_mouse)?;
         screen.draw(|buffer| draw(model, caps, buffer))?;
         let begun = clock::host_now();
         let cost = Duration::from_micros(begun.0.saturating_sub(taken_in.0));

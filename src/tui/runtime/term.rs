@@ -24,19 +24,36 @@ pub(super) struct Screen {
     /// What it shows.
     shown: Buffer,
     cursor: Option<(u16, u16)>,
+    /// Whether clicks come as messages.
+    has_mouse: bool,
 }
 
 impl Screen {
-    /// Takes the terminal over.
-    pub(super) fn enter() -> Result<Self, std::io::Error> {
+    /// Takes the terminal over; the mouse where `has_mouse`.
+    pub(super) fn enter(has_mouse: bool) -> Result<Self, std::io::Error> {
         restore_before_panics();
         enable_raw_mode()?;
         // from here on Drop gives back, also when the next lines fail
         let output = BufWriter::with_capacity(FRAME_BYTES, stdout());
         let terminal = Terminal::new(CrosstermBackend::new(output))?;
-        let guard = Self { terminal, shown: Buffer::default(), cursor: None };
-        take()?;
+        let guard = Self { terminal, shown: Buffer::default(), cursor: None, has_mouse };
+        guard.take()?;
         Ok(guard)
+    }
+
+    /// Asks for a screen of its own, the mouse where it is wanted, and pasted text as such.
+    fn take(&self) -> Result<(), std::io::Error> {
+        execute!(stdout(), EnterAlternateScreen, EnableBracketedPaste, cursor::Hide)?;
+        if self.has_mouse { execute!(stdout(), EnableMouseCapture) } else { Ok(()) }
+    }
+
+    /// Asks for the mouse, or leaves it to the terminal, where that is not so already.
+    pub(super) fn listen_to_mouse(&mut self, wanted: bool) -> Result<(), std::io::Error> {
+        if self.has_mouse == wanted {
+            return Ok(());
+        }
+        self.has_mouse = wanted;
+        if wanted { execute!(stdout(), EnableMouseCapture) } else { execute!(stdout(), DisableMouseCapture) }
     }
 
     /// Columns and rows.
@@ -72,7 +89,7 @@ impl Screen {
         // after an unannounced stop it counts as raw, and a shell has changed that since
         disable_raw_mode()?;
         enable_raw_mode()?;
-        take()?;
+        self.take()?;
         self.cursor = None;
         self.forget()
     }
@@ -109,11 +126,6 @@ impl Drop for Screen {
     fn drop(&mut self) {
         restore();
     }
-}
-
-/// Asks for a screen of its own, the mouse and pasted text as such.
-fn take() -> Result<(), std::io::Error> {
-    execute!(stdout(), EnterAlternateScreen, EnableMouseCapture, EnableBracketedPaste, cursor::Hide)
 }
 
 /// Gives the terminal back; harmless when it was given back already. Errors are passed over: there is

@@ -33,6 +33,8 @@ pub enum Does {
     Act(Action),
     /// Changes the colours.
     Theme(ThemeName),
+    /// Leaves the mouse to the terminal, or takes it.
+    TerminalMouse(bool),
     /// Moves the playhead.
     Play(PlayCommand),
 }
@@ -49,6 +51,10 @@ pub struct Command {
     /// What it does.
     pub does: Does,
 }
+
+/// What the mouse does with hvtui, and without it.
+const MOUSE_ON: &str = "a click selects, the wheel scrolls";
+const MOUSE_OFF: &str = "it is the terminal's, which selects text to copy";
 
 /// Actions that a command line makes no sense of: moves of a cursor, and itself.
 fn is_command(binding: &Binding) -> bool {
@@ -70,6 +76,11 @@ pub fn matches(model: &Model, typed: &str) -> Vec<Command> {
     commands.extend(ThemeName::ALL.map(|theme| {
         Command::new(format!("theme {}", theme.name()), theme.words(), String::new(), Does::Theme(theme))
     }));
+    let mouse = match model.settings.terminal_mouse {
+        true => Command::new("mouse on".to_owned(), MOUSE_ON, String::new(), Does::TerminalMouse(false)),
+        false => Command::new("mouse off".to_owned(), MOUSE_OFF, String::new(), Does::TerminalMouse(true)),
+    };
+    commands.push(mouse);
     let mut found: Vec<(u32, Command)> =
         commands.into_iter().filter_map(|command| Some((score(&command, typed)?, command))).collect();
     found.sort_by_key(|(score, _)| *score);
@@ -142,6 +153,10 @@ fn carry_out(model: &mut Model, does: Does) -> Vec<Effect> {
         Does::Act(action) => perform(model, action),
         Does::Theme(theme) => {
             model.settings.theme = theme;
+            Vec::new()
+        }
+        Does::TerminalMouse(is_terminals) => {
+            model.settings.terminal_mouse = is_terminals;
             Vec::new()
         }
         Does::Play(command) => vec![Effect::Play(command)],

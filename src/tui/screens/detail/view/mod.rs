@@ -21,7 +21,7 @@ use crate::tui::canvas::Canvas;
 use crate::tui::canvas::bars::{graph, peaks};
 use crate::tui::canvas::theme::Theme;
 use crate::tui::core::Screen;
-use crate::tui::core::words::wrap;
+use crate::tui::core::words::{more_words, wrap};
 use crate::tui::screens::cluster::rows::{RowId, age, message};
 use crate::tui::screens::cluster::view::{mark_selected, silent_since};
 use crate::tui::screens::faults::faults;
@@ -337,7 +337,6 @@ fn processes(
         return None;
     }
     let (rows, failure) = super::processes(model, row);
-    canvas.rule(y, &[("processes".to_owned(), text), (format!("   {}", rows.len()), dim)]);
     // below those that are told
     let end = if let Some(error) = &failure {
         let line = if rows.is_empty() { y + 1 } else { end - 1 };
@@ -346,7 +345,12 @@ fn processes(
     } else {
         end
     };
+    let head = |canvas: &mut Canvas<'_>, hidden: Option<String>| {
+        let hidden = hidden.map_or_else(String::new, |hidden| format!("   {hidden}"));
+        canvas.rule(y, &[("processes".to_owned(), text), (format!("   {}{hidden}", rows.len()), dim)]);
+    };
     if rows.is_empty() {
+        head(canvas, None);
         if failure.is_none() {
             canvas.text(2, y + 1, canvas.width() - 3, "no process is visible here", dim);
         }
@@ -370,5 +374,7 @@ fn processes(
         }
     }
     let shown = u16::try_from(rows.len() - first).unwrap_or(u16::MAX);
+    let below = usize::from(shown.saturating_sub(end.saturating_sub(top)));
+    head(canvas, more_words(first, below));
     Some((first, top..top.saturating_add(shown).min(end)))
 }
