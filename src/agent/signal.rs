@@ -5,18 +5,17 @@
 use std::collections::BTreeSet;
 
 use rustix::io::Errno;
-use rustix::process::{Pid, Signal, test_kill_process};
+use rustix::process::Signal;
 
 use super::outgoing::Outgoing;
-use crate::domain::gpu::Reading;
 use crate::domain::ids::RunId;
 use crate::domain::signal::{
     FoundProcess, MOST_PROCESSES, ProcessKey, SignalAnswer, SignalName, SignalRequest, Signalled,
 };
 use crate::procs::identity::{Identity, boot_id};
 use crate::procs::marks;
-use crate::procs::memory;
 use crate::procs::table::{self, Process};
+use crate::procs::{memory, permission};
 use crate::telemetry;
 use crate::wire::message::FromAgent;
 use crate::wire::signal::{SignalAsk, SignalTold};
@@ -79,7 +78,7 @@ fn signalled(boot: &str, key: ProcessKey, signal: Signal) -> Option<String> {
         Ok(true) => None,
         Ok(false) => Some(GONE.to_owned()),
         Err(error) if error.raw_os_error() == Some(Errno::PERM.raw_os_error()) => {
-            Some(not_permitted(key.pid))
+            Some(permission::not_permitted(key.pid))
         }
         Err(error) => Some(error.to_string()),
     }
@@ -99,28 +98,8 @@ fn key_of(process: &Process) -> ProcessKey {
 
 fn described(process: &Process, own: &Own) -> FoundProcess {
     let (user, command) = telemetry::identify(process.pid);
-    let refusal = own.refusal(process.pid).or_else(|| permission(process.pid));
+    let refusal = own.refusal(process.pid).or_else(|| permission::refusal(process.pid));
     FoundProcess { key: key_of(process), user, command, refusal }
-}
-
-/// Why this user may not signal it, if it may not.
-fn permission(pid: u32) -> Option<String> {
-    let raw = i32::try_from(pid).ok().and_then(Pid::from_raw)?;
-    (test_kill_process(raw) == Err(Errno::PERM)).then(|| not_permitted(pid))
-}
-
-fn not_permitted(pid: u32) -> String {
-    let (owner, _) = telemetry::identify(pid);
-    let us = telemetry::identify(std::process::id()).0;
-    match (owner, us) {
-        (Reading::Value(owner), Reading::Value(us)) if owner == us => {
-            format!("the kernel does not let {us} signal it: it runs with other rights, ask an administrator")
-        }
-        (Reading::Value(owner), Reading::Value(us)) => format!(
-            "belongs to {owner}; hvtui is logged in as {us} there: ask {owner} or an administrator, or log in as {owner}"
-        ),
-        _ => "this user may not signal it: ask an administrator".to_owned(),
-    }
 }
 
 /// Processes that hvtui itself needs.

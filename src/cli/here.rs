@@ -36,13 +36,15 @@ fn logical_folder() -> std::io::Result<PathBuf> {
     Ok(named.filter(same).unwrap_or(real))
 }
 
-/// A script that lies in the current folder, while its ranks start in the home folder of their hosts.
+/// A script, or a program by its path, that lies in the current folder, while its ranks start in the home folder of their hosts.
 pub(super) fn lies_here(request: &LaunchRequest, hosts: &[HostConfig]) -> Option<String> {
     let chosen = code::chosen(&request.place.named(), hosts);
     let begins_at_home = request.workdir.is_none()
         && chosen.iter().all(|host| host.workdir.is_none())
         && chosen.iter().any(|host| !host.is_local());
-    let script = script::path_of(&request.command).filter(|path| begins_at_home && path.is_relative())?;
+    let program = || request.command.first().filter(|word| word.contains('/')).map(Path::new);
+    let named = script::path_of(&request.command).or_else(program);
+    let script = named.filter(|path| begins_at_home && path.is_relative())?;
     let here = logical_folder().ok()?;
     let home = std::env::home_dir()?;
     (here.join(script).is_file() && !home.join(script).exists()).then(|| {

@@ -8,6 +8,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::lines::{RankFiles, Told};
 use crate::domain::event::Event;
+use crate::domain::gpu::Reading;
+use crate::domain::host::HostSample;
 use crate::domain::ids::{Rank, RunId};
 use crate::domain::log::Stream;
 use crate::domain::redaction::Masks;
@@ -214,6 +216,24 @@ impl Followed {
         match self.masks.get(run) {
             Some(masks) => masks.apply(event),
             None => event,
+        }
+    }
+
+    /// Hides the values of runs in what processes are called: one may stand in a rank's command line.
+    pub(crate) fn mask_commands(&self, sample: &mut HostSample) {
+        if self.masks.is_empty() {
+            return;
+        }
+        let lists = sample.gpus.iter_mut().filter_map(|gpu| match &mut gpu.processes {
+            Reading::Value(processes) => Some(processes),
+            _ => None,
+        });
+        for process in lists.flatten() {
+            if let Reading::Value(command) = &mut process.command {
+                for masks in self.masks.values() {
+                    *command = masks.hide(command).into_owned();
+                }
+            }
         }
     }
 

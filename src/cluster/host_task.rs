@@ -9,7 +9,6 @@ use ring::rand::{SecureRandom, SystemRandom};
 use tokio::sync::mpsc;
 use tokio::time;
 
-use super::agent::Agent;
 use super::backoff::Backoff;
 use super::followed::Followed;
 use super::ingress::Ingress;
@@ -19,7 +18,7 @@ use super::signals::Signals;
 use super::{session, watch};
 use crate::clock;
 use crate::domain::event::{Event, Origin};
-use crate::domain::host::LinkState;
+use crate::domain::host::{HostSample, LinkState};
 use crate::domain::ids::RunId;
 use crate::domain::redaction::Masks;
 use crate::wire::message::ToAgent;
@@ -36,8 +35,6 @@ pub(crate) struct HostTask {
     pub(crate) followed: Followed,
     /// Messages for the next link: requests to stop runs that are not followed, to list runs, and whether a run can be traced.
     pub(crate) kept: VecDeque<ToAgent>,
-    /// The agent of the link there is.
-    pub(crate) agent: Agent,
     /// Signals that the host has not answered yet.
     pub(crate) signals: Signals,
     /// What the agent may still send.
@@ -62,14 +59,12 @@ impl HostTask {
         inbox: mpsc::UnboundedReceiver<Command>,
         outbox: mpsc::Sender<Item>,
     ) -> Self {
-        let agent = Agent::of(&entry.id);
         Self {
             entry,
             inbox,
             outbox,
             followed: Followed::default(),
             kept: VecDeque::new(),
-            agent,
             signals: Signals::default(),
             ingress: Ingress::default(),
         }
@@ -226,6 +221,12 @@ impl HostTask {
 
     pub(crate) async fn event(&self, origin: Origin, event: Event) -> Result<(), Closed> {
         self.put(Incoming::Event(origin, event)).await
+    }
+
+    /// Tells a sample, without the secret values of runs.
+    pub(crate) async fn sampled(&self, mut sample: HostSample) -> Result<(), Closed> {
+        self.followed.mask_commands(&mut sample);
+        self.event(self.origin(), Event::HostSampled { sample: Arc::new(sample) }).await
     }
 
     /// Tells what was dropped of what the agent sent, if anything was.

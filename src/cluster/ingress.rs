@@ -20,8 +20,6 @@ use crate::wire::frame::Frame;
 use crate::wire::lane::Lane;
 use crate::wire::message::{FromAgent, ToAgent};
 
-/// The protocol since which every agent knows of credit.
-const CREDIT_SINCE: u32 = 2;
 /// For how long an agent may send too much, microseconds, before its link is ended; and for how long it must not have, so that
 /// this begins anew.
 const PATIENCE_US: i64 = 3_000_000;
@@ -51,8 +49,6 @@ pub struct Ingress {
     asked: Asked,
     /// Whether it has said hello on this link. What comes instead of that is judged by who waits for it.
     greeted: bool,
-    /// Whether the agent knows of credit.
-    knows_credit: bool,
     /// Bytes of files that it may have sent on this link, and has.
     granted: u64,
     received: u64,
@@ -85,7 +81,6 @@ impl Default for Ingress {
             gpu_events: GpuEventBudget::default(),
             asked: Asked::default(),
             greeted: false,
-            knows_credit: false,
             granted: 0,
             received: 0,
             over: None,
@@ -97,13 +92,12 @@ impl Default for Ingress {
 impl Ingress {
     /// A link begins.
     pub fn begin(&mut self) {
-        (self.greeted, self.knows_credit) = (false, false);
-        (self.granted, self.received, self.over) = (0, 0, None);
+        (self.greeted, self.granted, self.received, self.over) = (false, 0, 0, None);
     }
 
-    /// Both sides speak this protocol on the link.
-    pub fn agreed(&mut self, protocol: u32) {
-        (self.greeted, self.knows_credit) = (true, protocol >= CREDIT_SINCE);
+    /// Both sides speak one protocol on the link.
+    pub fn greeted(&mut self) {
+        self.greeted = true;
     }
 
     /// A message is sent to the agent: what it asks for may be answered.
@@ -205,7 +199,7 @@ impl Ingress {
         self.received = self.received.saturating_add(bytes as u64);
         // the piece that crosses the line may still come
         let most = self.granted.saturating_add(CHUNK_BYTES as u64);
-        (self.knows_credit && self.received > most).then(|| {
+        (self.received > most).then(|| {
             let (received, granted) = (self.received, self.granted);
             format!(
                 "its agent sent more of its ranks' files than it was granted: {received} bytes of {granted}"

@@ -31,11 +31,11 @@ fn run() -> RunId {
     RunId::new(1, 1)
 }
 
-/// One that follows a run on a link of that protocol.
-fn following(protocol: u32) -> Ingress {
+/// One that follows a run.
+fn following() -> Ingress {
     let mut ingress = Ingress::default();
     ingress.begin();
-    ingress.agreed(protocol);
+    ingress.greeted();
     let (run, host) = (run(), HostId::from("a"));
     ingress.sent(&ToAgent::Follow(Follow {
         run,
@@ -73,22 +73,18 @@ fn is_admitted(verdict: &Verdict) -> bool {
 
 #[test]
 fn the_piece_that_crosses_the_line_may_come_and_the_next_ends_the_link() {
-    let mut ingress = following(3);
+    let mut ingress = following();
     ingress.sent(&ToAgent::Credit(Credit { until: 32 << 10 }));
     let piece = frame(&chunk(run(), 16 << 10));
     let verdicts: Vec<bool> = (0..3).map(|_| is_admitted(&ingress.admit(at(0), &piece))).collect();
     assert_eq!(verdicts, [true; 3]);
     let Verdict::Refused(why) = ingress.admit(at(0), &piece) else { panic!("it went on") };
     assert!(why.contains("than it was granted: 65536 bytes of 32768"), "{why}");
-    // a new link is granted anew; an agent of before credit is only slowed down
-    let mut older = following(1);
-    older.sent(&ToAgent::Credit(Credit { until: 32 << 10 }));
-    assert!((0..100).all(|_| is_admitted(&older.admit(at(0), &piece))));
 }
 
 #[test]
 fn a_piece_longer_than_one_is_refused() {
-    let mut ingress = following(3);
+    let mut ingress = following();
     ingress.sent(&ToAgent::Credit(Credit { until: 1 << 30 }));
     let verdict = ingress.admit(at(0), &frame(&chunk(run(), (16 << 10) + 1)));
     assert!(matches!(verdict, Verdict::Refused(why) if why.contains("longer than a piece")));
@@ -97,7 +93,7 @@ fn a_piece_longer_than_one_is_refused() {
 /// Eight GPUs sampled ten times a second, 64 ranks that print line by line on both streams, notes: for so long that no room is left of what is there at once.
 #[test]
 fn a_busy_honest_host_meets_no_limit() {
-    let mut ingress = following(3);
+    let mut ingress = following();
     ingress.sent(&ToAgent::Credit(Credit { until: u64::MAX / 2 }));
     let telemetry = frame(&sample(8));
     let line = frame(&chunk(run(), 200));
@@ -126,7 +122,7 @@ fn a_busy_honest_host_meets_no_limit() {
 
 #[test]
 fn a_flood_is_left_out_counted_and_ended_and_a_new_link_is_no_new_beginning() {
-    let mut ingress = following(3);
+    let mut ingress = following();
     let telemetry = frame(&sample(1));
     let mut admitted = 0;
     let mut why = None;
@@ -156,7 +152,7 @@ fn a_flood_is_left_out_counted_and_ended_and_a_new_link_is_no_new_beginning() {
 
 #[test]
 fn an_answer_to_nothing_is_left_out() {
-    let mut ingress = following(3);
+    let mut ingress = following();
     ingress.sent(&ToAgent::Credit(Credit { until: 1 << 20 }));
     let other = RunId::new(9, 9);
     let about = |run: RunId| RunRef { run, host: HostId::from("a") };
@@ -185,7 +181,7 @@ fn a_host_tells_its_runs_when_it_is_asked_and_not_without_end() {
         quiet_s: None,
     };
     let list = |last| FromAgent::Runs(Runs { shares: (0..600).map(share).collect(), last });
-    let mut ingress = following(3);
+    let mut ingress = following();
     assert_eq!(ingress.admit(at(0), &frame(&list(true))), Verdict::Dropped);
     ingress.sent(&ToAgent::ListRuns(ListRuns::default()));
     let count = |verdict| match verdict {
@@ -203,7 +199,7 @@ fn a_host_tells_its_runs_when_it_is_asked_and_not_without_end() {
 
 #[test]
 fn what_would_take_many_times_its_frame_is_refused_unread() {
-    let mut ingress = following(3);
+    let mut ingress = following();
     let json = |kind, text: String| Frame { kind, payload: Bytes::from(text) };
     let many = |of: &str, count| format!("{{\"sample\":{{\"gpus\":[{}]}}}}", vec![of; count].join(","));
     for text in ["[".repeat(1 << 20), many("\"\"", 300_000), many("{\"index\":0}", 80_000)] {
@@ -229,7 +225,7 @@ fn what_a_second_of_64_hosts_costs() {
         (0..100 * 64).for_each(judge);
         began.elapsed() / 100
     };
-    let mut hosts: Vec<Ingress> = (0..64).map(|_| following(3)).collect();
+    let mut hosts: Vec<Ingress> = (0..64).map(|_| following()).collect();
     for _ in 0..3 {
         let decoded = time(&mut |_| assert!(FromAgent::decode(&telemetry).is_ok()));
         let counted = time(&mut |_| assert!(crate::wire::limits::check(&telemetry.payload).is_ok()));
@@ -241,6 +237,6 @@ fn what_a_second_of_64_hosts_costs() {
             "{} bytes: {decoded:?} decoded, of it {counted:?} counted, {admitted:?} admitted",
             telemetry.payload.len()
         );
-        hosts = (0..64).map(|_| following(3)).collect();
+        hosts = (0..64).map(|_| following()).collect();
     }
 }

@@ -10,7 +10,6 @@
 //!
 //! A host's task knows nothing of the others: one that is dead, slow or hostile changes nothing for them.
 
-mod agent;
 pub mod backoff;
 mod flow_control;
 mod followed;

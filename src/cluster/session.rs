@@ -139,10 +139,7 @@ impl Session {
             return Err(End::Refused(RefusalKind::Agent, "agent did not begin with hello".to_owned()));
         };
         match ours.agree(&theirs) {
-            Ok(protocol) => {
-                task.agent.agreed(protocol, &theirs.version);
-                self.ingress.agreed(protocol);
-            }
+            Ok(_) => self.ingress.greeted(),
             Err(incompatible) => return Err(End::Refused(RefusalKind::Agent, incompatible.to_string())),
         }
         if let Some(build) = link.build.as_ref().filter(|build| **build != theirs.build) {
@@ -233,10 +230,7 @@ impl Session {
             self.send(link, &message).await?;
         }
         while let Some(message) = task.kept.front() {
-            match task.agent.refusal(message) {
-                Some(told) => task.reply(told).await?,
-                None => self.send(link, message).await?,
-            }
+            self.send(link, message).await?;
             task.kept.pop_front();
         }
         let mut pings = 0;
@@ -264,10 +258,6 @@ impl Session {
                 command = task.inbox.recv() => match command.ok_or(End::Closed)? {
                     Command::Reconnect => {}
                     Command::Send(mut message) => {
-                        if let Some(told) = task.agent.refusal(&message) {
-                            task.reply(told).await?;
-                            continue;
-                        }
                         task.signals.sent(&message);
                         task.remember(&mut message);
                         let sent = self.send(link, &message).await;
@@ -383,7 +373,7 @@ async fn receive(task: &mut HostTask, message: FromAgent, said: &Said) -> Result
                 let event = Event::Gap { what: "telemetry".to_owned(), dropped: sampled.dropped };
                 task.event(task.origin(), event).await?;
             }
-            task.event(task.origin(), Event::HostSampled { sample: Arc::new(sampled.sample) }).await
+            task.sampled(sampled.sample).await
         }
         FromAgent::GpuEvents(told) => {
             for event in told.events {

@@ -13,13 +13,11 @@ use crate::domain::gpu::event::{GpuEvent, Happening};
 use crate::domain::host::HostSample;
 use crate::domain::ids::{GpuUuid, HostId, Rank, RunId};
 use crate::domain::log::Stream;
-use crate::domain::preflight::Mark;
-use crate::domain::run::HostRun;
 use crate::domain::signal::{FoundProcess, ProcessKey, SignalAnswer, SignalRequest};
 use crate::domain::sync::Digest;
 use crate::wire::chunk::Chunk;
 use crate::wire::gpu::GpuEventsTold;
-use crate::wire::message::{AskPreflight, AskStacks, Follow, Forgotten, RunRef, Sampled, Stop};
+use crate::wire::message::{Follow, Forgotten, RunRef, Sampled, Stop};
 use crate::wire::signal::{SignalAsk, SignalTold};
 use crate::wire::upload::{BlobPiece, BlobsTaken};
 
@@ -253,97 +251,6 @@ fn told_of_signals(bench: &mut Bench) -> Vec<(u32, String)> {
         SignalAnswer::Sent { processes } => (number, format!("{processes:?}")),
     });
     words.collect()
-}
-
-#[tokio::test]
-async fn an_agent_that_may_not_know_stacks_is_not_asked() {
-    let mut bench = bench();
-    let host = HostId::from("a1");
-    bench.send(ToAgent::AskStacks(AskStacks { run: run(), host: host.clone(), threads: false }));
-    bench.send(stop(run()));
-    let older = Hello { proto_max: 1, version: "0.0.9".to_owned(), ..Hello::ours(String::new()) };
-    bench
-        .talk(None, async |agent| {
-            agent.say(FromAgent::Hello(older)).await;
-            assert!(matches!(agent.hear().await, ToAgent::Hello(_)));
-            assert_eq!(agent.hear().await, stop(run()), "what it knows is sent");
-        })
-        .await;
-    let told = std::iter::from_fn(|| bench.items.try_recv().ok()).find_map(|item| match item.incoming {
-        Incoming::Reply(Reply::Stacks(told)) => Some(told),
-        _ => None,
-    });
-    let told = told.expect("an answer");
-    assert_eq!((told.run, told.host, told.last), (run(), host, true));
-    insta::assert_snapshot!(told.why.unwrap_or_default(), @"the agent on a is hvtui 0.0.9, which can't tell what the processes of a run are doing: reconnect, or use the same hvtui there");
-}
-
-#[tokio::test]
-async fn an_agent_that_knows_no_signals_is_not_asked() {
-    let mut bench = bench();
-    bench.send(signal(1));
-    bench.send(stop(run()));
-    let older = Hello { proto_max: 1, version: "0.0.9".to_owned(), ..Hello::ours(String::new()) };
-    bench
-        .talk(None, async |agent| {
-            agent.say(FromAgent::Hello(older)).await;
-            assert!(matches!(agent.hear().await, ToAgent::Hello(_)));
-            assert_eq!(agent.hear().await, stop(run()), "what follows is sent");
-        })
-        .await;
-    let told = told_of_signals(&mut bench);
-    let reason =
-        "the agent on a is hvtui 0.0.9, which can't signal processes: reconnect, or use the same hvtui there";
-    assert_eq!(told, [(1, reason.to_owned())]);
-}
-
-#[tokio::test]
-async fn an_older_agent_is_not_asked_to_delete_or_to_check() {
-    let mut bench = bench();
-    let about = RunRef { run: run(), host: HostId::from("a1") };
-    // one that waited for a link, and one that comes while there is one
-    assert!(bench.task.not_connected(ToAgent::Forget(about.clone()), "no route to host").await.is_ok());
-    let spec = HostRun {
-        rendezvous: None,
-        engine: None,
-        attempt: 0,
-        run: run(),
-        host: HostId::from("a1"),
-        name: String::new(),
-        ranks: Vec::new(),
-        grace_ms: 0,
-        max_silence_ms: None,
-        python_hooks: crate::domain::options::PythonHooks::Off,
-        traceable: false,
-        spool: crate::domain::run::Spool::default(),
-        run_spec: None,
-        ports: 1,
-        leases: crate::domain::lease::LeasePlan::default(),
-    };
-    bench.send(ToAgent::AskPreflight(Box::new(AskPreflight { ask: 7, spec, copied: false })));
-    bench.send(stop(run()));
-    let older = Hello { proto_max: 2, version: "0.0.9".to_owned(), ..Hello::ours(String::new()) };
-    bench
-        .talk(None, async |agent| {
-            agent.say(FromAgent::Hello(older)).await;
-            assert!(matches!(agent.hear().await, ToAgent::Hello(_)));
-            assert_eq!(agent.hear().await, stop(run()), "what it knows is sent");
-        })
-        .await;
-    let told: Vec<String> = std::iter::from_fn(|| bench.items.try_recv().ok())
-        .filter_map(|item| match item.incoming {
-            Incoming::Reply(Reply::Forgotten(told)) => told.why,
-            Incoming::Reply(Reply::Preflight(told)) => {
-                assert_eq!((told.ask, told.findings[0].mark), (7, Mark::Unknown));
-                Some(told.findings[0].text.clone())
-            }
-            _ => None,
-        })
-        .collect();
-    insta::assert_snapshot!(told.join("\n"), @r"
-    the agent on a is hvtui 0.0.9, which can't delete runs: reconnect, or use the same hvtui there
-    the agent on a is hvtui 0.0.9, which can't check a launch before it starts: reconnect, or use the same hvtui there
-    ");
 }
 
 #[tokio::test]

@@ -58,8 +58,7 @@ pub(crate) async fn watch(task: &mut HostTask, mut link: Link) -> Result<LinkErr
                         let info = Arc::new(known.insert(info).clone());
                         task.event(task.origin(), Event::HostDescribed { info }).await?;
                     }
-                    let sample = Arc::new(sample);
-                    task.event(task.origin(), Event::HostSampled { sample }).await?;
+                    task.sampled(sample).await?;
                 }
             }
             () = &mut silence => break format!("no reading for {} s", SILENCE.as_secs()),

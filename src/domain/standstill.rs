@@ -150,9 +150,10 @@ impl Standstill {
 
     fn ranks_at(&self, now: Option<Stamp>) -> String {
         let mut groups: BTreeMap<_, Vec<_>> = BTreeMap::new();
+        // where those that wait for another one do so tells little: one place for all of them, if it is one
+        let all_wait = self.stands.iter().all(|(.., standing)| standing.place() >= WAITS);
         for (rank, since, standing) in &self.stands {
-            // where those that wait do so tells little: one place for all of them, if it is one
-            let at = standing.at.as_ref().filter(|_| standing.place() < WAITS);
+            let at = standing.at.as_ref().filter(|_| all_wait || standing.place() < WAITS);
             let key = (standing.place(), standing.place_in_step(), at);
             groups.entry(key).or_default().push((rank, *since, standing));
         }
@@ -307,6 +308,25 @@ mod tests {
         tell(4 * second, 2, step(57));
         let now = tell(4 * second, 1, step(57));
         assert_eq!(of(&now, 9 * second), None);
+    }
+
+    #[test]
+    fn where_all_wait_it_is_said_who_waits_at_which_line() {
+        let standing = |rank, phase, line: u32| {
+            let at = Some(CodeLine { file: "t.py".to_owned(), line });
+            let standing = StalledPhase { phase, step: 20, for_us: 1, stopped: false, at };
+            (Rank(rank), Stamp(0), standing)
+        };
+        let wait = |rank, line| standing(rank, Phase::Wait, line);
+        let all = vec![wait(0, 33), wait(1, 60), wait(2, 33)];
+        let told = Standstill::told(all.clone(), 20).ranks_words();
+        assert_eq!(told, "ranks 0, 2 in wait, t.py:33; rank 1 in wait, t.py:60");
+        let one = [all, vec![standing(3, Phase::Backward, 12)]].concat();
+        let told = Standstill::told(one, 20).ranks_words();
+        assert_eq!(
+            told, "rank 3 in backward, t.py:12; ranks 0-2 in wait",
+            "where they wait for it tells little"
+        );
     }
 
     #[test]

@@ -38,8 +38,9 @@ pub fn suspect(
     if np > 1 && spawns(script) {
         let name = name_of(command);
         return Some(format!(
-            "{name} starts a process for each GPU itself (torch.multiprocessing.spawn): each of the {np} ranks would start \
-             all of them; one rank with all GPUs is meant: `-np 1 --gpus-per-rank {np}`"
+            "{name} calls torch.multiprocessing.spawn: unless an option of its own keeps it from that, it starts a process for \
+             each GPU, and each rank would start all of them; one rank a host with its GPUs is meant then: `--nproc-per-node 1 \
+             --gpus-per-rank N`"
         ));
     }
     let found = evidence(script);

@@ -23,8 +23,8 @@ fn a_script_that_starts_its_ranks_itself_is_one_rank() {
     ];
     for script in spawning {
         let said = suspect(script, &command, (JobKind::Plain, StartedBy::Us), 2).unwrap();
-        assert!(said.starts_with("train.py starts a process for each GPU itself"), "{said}");
-        assert!(said.contains("-np 1 --gpus-per-rank 2"), "{said}");
+        assert!(said.starts_with("train.py calls torch.multiprocessing.spawn: unless"), "{said}");
+        assert!(said.contains("--nproc-per-node 1 --gpus-per-rank N"), "{said}");
         assert!(suspect(script, &command, (JobKind::Torch, StartedBy::Us), 4).is_some());
         assert_eq!(suspect(script, &command, (JobKind::Plain, StartedBy::Us), 1), None, "{script}");
     }

@@ -6,6 +6,7 @@ pub(crate) mod cgroup;
 pub mod identity;
 pub mod marks;
 pub(crate) mod memory;
+pub(crate) mod permission;
 pub(crate) mod pidfd;
 pub mod secrecy;
 pub(crate) mod signal;

@@ -18,8 +18,8 @@ pub use deploy::{
 pub use transport::{
     AgentReader, AgentWriter, Algorithms, Asked, Attempts, Choice, ErrorKind, Family, HostKeyPolicy, KeyPair,
     Link, LinkEnd, OpenSsh, Prompter, Questions, Resolver, Route, SshError, Target, TransportKind, Wanted,
-    config, default_identities, default_known_hosts, known_key, new_key_pair, scan, trust_in_time,
+    config, default_identities, default_known_hosts, is_known, known_key, new_key_pair, scan, trust_in_time,
 };
 pub use trust::{
-    Allowed, CertificateFault, HostKey, Server, ShownKey, TrustError, Trusted, is_known, known_hosts, trust,
+    Allowed, CertificateFault, HostKey, Server, ShownKey, TrustError, Trusted, known_hosts, trust,
 };

@@ -14,6 +14,7 @@ use crate::domain::ids::Rank;
 use crate::domain::run::HostRun;
 use crate::procs::cgroup::Cgroup;
 use crate::procs::marks;
+use crate::procs::permission;
 use crate::procs::table::{self, Process};
 
 /// Every process of the run but the rank-wraps, for one that did not start them.
@@ -73,6 +74,17 @@ pub(super) fn inside(dir: &RunDir, spec: &HostRun, all: &[Process]) -> BTreeMap<
         }
     }
     found
+}
+
+/// What is said of a process of a run that does not end.
+pub(super) fn why_left(process: &Process) -> String {
+    let described = process.describe();
+    match permission::refusal(process.pid) {
+        Some(why) => format!("process {described} goes on and keeps what it holds: {why}"),
+        None => {
+            format!("KILL does not end process {described}: it hangs in the kernel and keeps what it holds")
+        }
+    }
 }
 
 fn grouped<'a>(all: &'a [Process], cgroup: Option<&Cgroup>) -> impl Iterator<Item = Process> + use<'a> {

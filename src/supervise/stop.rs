@@ -14,6 +14,7 @@ use super::state::{SPEC, STATE, STOP, State, StopMark};
 use crate::clock;
 use crate::domain::run::HostRun;
 use crate::procs::cgroup::Cgroup;
+use crate::procs::identity::Stat;
 
 /// What a stop found.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -56,7 +57,12 @@ pub fn stop(exe: &Path, dir: &RunDir, now: bool) -> Result<Stopped, SuperviseErr
 fn tell(dir: &RunDir, state: &State, now: bool) -> Result<bool, SuperviseError> {
     let signal = if now { Signal::INT } else { Signal::TERM };
     let (_, owner) = adopt::owner(dir, state)?;
-    owner.signal(signal).map_err(|e| SuperviseError::io("signal the supervisor of", dir.path(), e))
+    let told = owner.signal(signal).and_then(|told| {
+        // one that is halted could not obey
+        let is_halted = told && Stat::read(owner.pid).is_ok_and(|stat| stat.state == 'T');
+        if is_halted { owner.signal(Signal::CONT) } else { Ok(told) }
+    });
+    told.map_err(|e| SuperviseError::io("signal the supervisor of", dir.path(), e))
 }
 
 /// Ends what a dead supervisor left behind: TERM, grace unless `now`, KILL until nothing is found twice. The

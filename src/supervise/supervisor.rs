@@ -497,12 +497,10 @@ impl Supervisor {
         self.tracing = None;
         self.ras = None;
         self.hide_values();
-        self.state.left = self.processes().iter().map(table::Process::describe).collect();
-        for process in self.state.left.clone() {
-            let text = format!(
-                "KILL does not end process {process}: it hangs in the kernel and keeps what it holds"
-            );
-            self.tell(&Note::new(what::UNKILLABLE, text, clock::host_now()));
+        let left = self.processes();
+        self.state.left = left.iter().map(table::Process::describe).collect();
+        for process in &left {
+            self.tell(&Note::new(what::UNKILLABLE, process_set::why_left(process), clock::host_now()));
         }
         for rank in self.machine.open().clone() {
             let mut exit = self.exit(None, None);

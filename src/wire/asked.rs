@@ -21,11 +21,6 @@ pub struct AskStacks {
     pub threads: bool,
 }
 
-impl AskStacks {
-    /// The protocol since which all agents know it. An older one may pass over it without an answer.
-    pub const SINCE: u32 = 2;
-}
-
 /// What the processes of a run on one host are doing.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Stacks {
@@ -45,8 +40,7 @@ pub struct Stacks {
     pub last: bool,
 }
 
-/// What became of a request to delete what a run has left on a host. An agent tells it from protocol
-/// [`Forgotten::SINCE`] on.
+/// What became of a request to delete what a run has left on a host.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Forgotten {
     /// The run.
@@ -56,11 +50,6 @@ pub struct Forgotten {
     /// Why it is still there.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub why: Option<String>,
-}
-
-impl Forgotten {
-    /// The protocol since which agents know the request. An older one passes over it without an answer.
-    pub const SINCE: u32 = 3;
 }
 
 /// A launch that is still being written.
@@ -73,11 +62,6 @@ pub struct AskPreflight {
     /// Whether the folder that the ranks work in is copied at the start.
     #[serde(default)]
     pub copied: bool,
-}
-
-impl AskPreflight {
-    /// The protocol since which agents know it. An older one passes over it without an answer.
-    pub const SINCE: u32 = 3;
 }
 
 /// What a launch would find on a host.

@@ -51,8 +51,6 @@ pub struct AskChecks {
 }
 
 impl AskChecks {
-    /// The protocol since which all agents know it. An older one passes over it without an answer.
-    pub const SINCE: u32 = 4;
     /// Paths at most.
     pub const MOST_PATHS: usize = 16;
     /// Modules at most.

@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 /// The oldest protocol this build speaks.
-pub const PROTOCOL_MIN: u32 = 1;
+pub const PROTOCOL_MIN: u32 = 4;
 /// The newest protocol this build speaks.
 pub const PROTOCOL_MAX: u32 = 4;
 

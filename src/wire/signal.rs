@@ -14,11 +14,6 @@ pub struct SignalAsk {
     pub request: SignalRequest,
 }
 
-impl SignalAsk {
-    /// The protocol since which agents know this message.
-    pub const SINCE: u32 = 2;
-}
-
 /// The agent's answer.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SignalTold {

@@ -75,7 +75,7 @@ pub(crate) fn frames(data: &[u8]) {
 pub(crate) fn agent_ingress(data: &[u8]) -> usize {
     let mut ingress = Ingress::default();
     ingress.begin();
-    ingress.agreed(3);
+    ingress.greeted();
     ingress.sent(&ToAgent::Credit(Credit { until: 64 << 10 }));
     ingress.sent(&ToAgent::ListRuns(ListRuns::default()));
     ingress.sent(&ToAgent::Follow(Follow {

@@ -291,7 +291,7 @@ def listen():
 
 
 say(b"\x01HVT1 " + NONCE.encode() + b"\n")
-say(frame(101, {"proto_min": 1, "proto_max": 3, "version": "0.1.0", "build": ""}))
+say(frame(101, {"proto_min": 4, "proto_max": 4, "version": "0.1.0", "build": ""}))
 note(f"begin {kind_now()}")
 threading.Thread(target=listen, daemon=True).start()
 try:

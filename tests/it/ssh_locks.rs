@@ -112,6 +112,30 @@ async fn trusting_a_key_ends_with_the_file_and_who_has_locked_it() {
     assert_eq!(std::fs::read_to_string(&locked).unwrap(), "");
 }
 
+/// A key whose file lies on a machine that is down: the login of that host ends with its name, and holds up no other one.
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn a_key_whose_file_does_not_answer_holds_up_no_other_host_and_is_named() {
+    let Some(sshd) = Sshd::start(&["ed25519"], "") else { return };
+    // who opens it to read hangs until someone writes
+    let hung = sshd.path("hung-key");
+    rustix::fs::mkfifoat(rustix::fs::CWD, &hung, rustix::fs::Mode::RWXU).unwrap();
+    let binary = agent(&sshd, AGENT);
+    let first = Target { identities: vec![hung.clone()], auth_agent: false, ..target(&sshd) };
+    let slow = {
+        let binary = binary.clone();
+        tokio::spawn(async move { open(&first, &binary).await.map(|_| ()) })
+    };
+    tokio::time::sleep(Duration::from_millis(200)).await;
+    let second = target(&sshd);
+    let quick = tokio::spawn(async move { open(&second, &binary).await.map(|_| ()) });
+    tokio::time::timeout(LONG, quick).await.expect("the other host waits").unwrap().unwrap();
+    let ended = tokio::time::timeout(LONG, slow).await.expect("it waits for the file for ever");
+    let error = ended.unwrap().unwrap_err().to_string();
+    for part in [&hung.display().to_string(), "not offered: its file system does not answer within 5 s"] {
+        assert!(error.contains(part), "{part} is not in: {error}");
+    }
+}
+
 /// One thread for all hosts: a host whose file of known hosts lies on a machine that is down must not hold it.
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
 async fn a_file_of_known_hosts_that_does_not_answer_holds_up_no_other_host_and_is_named() {

@@ -210,8 +210,8 @@ Examples:
 pub(super) const IMPORT: &str = "\
 Reads Horovod's timeline (HOROVOD_TIMELINE), also of a killed run; traces of
 torch's profiler, one file a rank or their folder; TensorBoard's event files or
-log folder; logs of NCCL's Inspector plugin; and what `hvtui export --to chrome`
-writes. Files are plain, gzip or zstd, and may be cut in the middle. Their
+log folder; logs of NCCL's Inspector plugin; Chrome traces of other programs,
+whose steps `--step` names; and what `hvtui export --to chrome` writes. Files are plain, gzip or zstd, and may be cut in the middle. Their
 contents decide what they are, not their names. The recording is one like any
 other: report, replay, diff, export and runs take it.
 

@@ -1,5 +1,6 @@
 //! `hvtui runs check`: which recordings are whole, what is missing in the others, and their repair.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
@@ -123,7 +124,7 @@ pub fn run(args: &CheckRunsArgs, paths: &Paths) -> Result<ExitCode, Failure> {
             .map_err(|error| Failure::bug(format!("write the result as JSON: {error}")))?;
         to_stdout(&format!("{text}\n"))?;
     } else {
-        to_stdout(&format!("{}\n", summary(&recordings, args.repair)))?;
+        to_stdout(&format!("{}\n", summary(&recordings, args)))?;
     }
     Ok(code.map_or(ExitCode::SUCCESS, ExitCode::from))
 }
@@ -399,7 +400,7 @@ fn folder(path: &str) -> String {
         .unwrap_or_default()
 }
 
-fn summary(recordings: &[Recording], repair: bool) -> String {
+fn summary(recordings: &[Recording], args: &CheckRunsArgs) -> String {
     let files = || recordings.iter().flat_map(|recording| &recording.files);
     let counted = |states: &[&str]| files().filter(|file| states.contains(&file.state)).count();
     let mut parts = Vec::new();
@@ -426,8 +427,16 @@ fn summary(recordings: &[Recording], repair: bool) -> String {
     let all = format!("{}, {}", plural(recordings.len(), "recording"), plural(files().count(), "file"));
     let parts = if parts.is_empty() { String::new() } else { format!(": {}", parts.join(", ")) };
     let repairable = counted(&["not_closed", "cut", "damaged", "bad_index"]);
-    let remedy =
-        if repairable > 0 && !repair { "; to close and repair them: hvtui runs check --repair" } else { "" };
+    let remedy = if repairable > 0 && !args.repair {
+        let runs: String = args
+            .runs
+            .iter()
+            .map(|run| format!(" {}", shlex::try_quote(run).unwrap_or(Cow::Borrowed(run))))
+            .collect();
+        format!("; to close and repair them: hvtui runs check --repair{runs}")
+    } else {
+        String::new()
+    };
     format!("{all}{parts}{remedy}")
 }
 

@@ -24,7 +24,7 @@ pub fn run(
         // A host on the way comes first: what is behind it can't be asked before it is trusted.
         for hop in target.hops() {
             let key = scan(hop, &target).await?;
-            if ssh::is_known(&hop.server(), &key)? {
+            if ssh::is_known(&hop.server(), &key).await? {
                 continue;
             }
             trust(name, hop, &key, fingerprint).await?;
@@ -50,7 +50,7 @@ async fn trust(
     key: &ssh::HostKey,
     fingerprint: Option<&str>,
 ) -> Result<(), Failure> {
-    if fingerprint.is_none() && target.fingerprint.is_none() && !ssh::is_known(&target.server(), key)? {
+    if fingerprint.is_none() && target.fingerprint.is_none() && !ssh::is_known(&target.server(), key).await? {
         confirm(&target.shown(), key).await?;
     }
     let trusted = ssh::trust_in_time(&target.server(), key, fingerprint).await?;

@@ -15,6 +15,7 @@ use crate::domain::clock_check::ClocksApart;
 use crate::domain::hooks::StepsBy;
 use crate::domain::ids::{GpuUuid, HostId, Rank};
 use crate::domain::marks::{RunMark, as_told};
+use crate::domain::nccl_timing::NcclPace;
 use crate::domain::series::Series;
 use crate::domain::straggler::Lost;
 use crate::domain::time::Stamp;
@@ -495,6 +496,9 @@ pub struct RunAnalysis {
     pub gaps: GapFigures,
     /// A sentence on the collectives of NCCL.
     pub collectives: Option<String>,
+    /// What that sentence rests on.
+    #[serde(skip)]
+    pub nccl: Option<NcclPace>,
     /// What it was: command, code, versions.
     pub facts: Vec<Fact>,
     /// What a person has noted of it; they lie beside the recording.

@@ -3,8 +3,8 @@
 use serde::Serialize;
 
 use super::figures::{GpuFigures, RunAnalysis, SlowStep, Span, WhatIf};
-use super::silence;
 use super::what_if::matters;
+use super::{latecomer, silence};
 use crate::domain::ids::Rank;
 use crate::domain::standstill::silence_us;
 use crate::domain::text::sanitize;
@@ -110,6 +110,7 @@ pub fn findings(run: &RunAnalysis) -> Vec<Finding> {
                 errors(run),
                 clocks(run),
                 silence::finding(run),
+                latecomer::finding(run),
             ])
             .flatten()
             .collect();
@@ -142,7 +143,7 @@ fn clocks(run: &RunAnalysis) -> Option<Finding> {
 }
 
 /// `rank 3 (gpu-b:1)`.
-fn rank_words(run: &RunAnalysis, rank: Rank) -> String {
+pub(super) fn rank_words(run: &RunAnalysis, rank: Rank) -> String {
     let place =
         run.ranks.iter().find(|figures| figures.rank == rank).and_then(|figures| figures.place.as_ref());
     place.map_or_else(|| format!("rank {rank}"), |place| format!("rank {rank} ({place})"))

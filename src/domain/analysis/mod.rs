@@ -10,6 +10,7 @@ mod finding;
 mod gains;
 mod gpus;
 pub mod histogram;
+mod latecomer;
 mod lateness;
 mod logs;
 mod metrics;

@@ -105,6 +105,7 @@ pub(super) fn of(analyzer: Analyzer, damage: Option<String>) -> RunAnalysis {
             damage,
         },
         collectives: collectives.sentence(place),
+        nccl: collectives.pace(),
         facts,
         marks: Vec::new(),
         waits: analyzer.waits,
@@ -271,8 +272,6 @@ struct Tenth {
     mean_us: Option<f64>,
     samples: u64,
     step_us: u64,
-    /// The same of the longest rank of each step.
-    longest_us: Option<f64>,
 }
 
 fn tenth(steps: &Steps, last: bool) -> Option<Tenth> {
@@ -290,9 +289,7 @@ fn tenth(steps: &Steps, last: bool) -> Option<Tenth> {
         }
         crate::domain::series::Merge::merge(&mut all, point);
     }
-    let mean_us = all.lengths.mean();
-    let longest_us = mean_us.map(|mean| mean * all.lengths.count() as f64).filter(|us| *us > 0.0);
-    Some(Tenth { mean_us, samples: all.samples, step_us: all.step_us, longest_us })
+    Some(Tenth { mean_us: all.lengths.mean(), samples: all.samples, step_us: all.step_us })
 }
 
 fn phases(steps: &Steps, totals: &Totals) -> Vec<PhaseFigures> {
@@ -335,16 +332,13 @@ fn samples(steps: &Steps) -> Option<SampleFigures> {
         })
         .collect();
     let per_s = rate_of_all(&worked).unwrap_or(0.0);
-    let meet = worked.iter().all(|one| one.meets);
-    let ranks = telling().count() as f64;
-    (ranks > 0.0).then(|| SampleFigures {
+    // of both by the time of all ranks: of those that meet, the longest of each step takes longer than any rank does
+    let a_sample = |samples: u64, us: u64| (samples > 0 && us > 0).then(|| us as f64 / samples as f64);
+    let (samples, us) = worked.iter().fold((0, 0), |sum, one| (sum.0 + one.samples, sum.1 + one.us));
+    (!worked.is_empty()).then(|| SampleFigures {
         per_s,
-        last_tenth_per_s: tenth(steps, true).filter(|part| part.step_us > 0).map(|part| {
-            match part.longest_us.filter(|_| meet) {
-                Some(us) => part.samples as f64 * 1e6 / us,
-                None => part.samples as f64 * 1e6 / part.step_us as f64 * ranks,
-            }
-        }),
+        last_tenth_per_s: tenth(steps, true)
+            .and_then(|part| Some(per_s * a_sample(samples, us)? / a_sample(part.samples, part.step_us)?)),
     })
 }
 

@@ -8,6 +8,7 @@ mod metric;
 use serde::Serialize;
 
 use crate::domain::analysis::{Fact, RunAnalysis, Window};
+use crate::domain::units::counted;
 
 pub use by_step::{BySteps, Part, StepBucket};
 pub use condition::{Condition, ConditionError, Verdict};
@@ -173,7 +174,11 @@ fn notes(a: &RunAnalysis, b: &RunAnalysis) -> Vec<String> {
         }
     }
     if a.world != b.world {
-        notes.push(format!("A has {} ranks, B has {}: a step is not the same work", a.world, b.world));
+        notes.push(format!(
+            "A has {}, B has {}: a step is not the same work",
+            counted(u64::from(a.world), "rank"),
+            b.world
+        ));
     }
     for (name, run) in sides {
         if run.live {

@@ -120,7 +120,7 @@ pub(super) async fn authenticate(
     let notes = &mut attempts.notes;
     let agent = if target.auth_agent { open_agent(handle, target, notes).await } else { None };
     let (agent, keys) = agent.unzip();
-    let identities = identities::identities(target, &keys.unwrap_or_default(), &mut attempts.notes);
+    let identities = identities::read(target, keys.unwrap_or_default(), notes).await;
     let mut login = Login { handle, target, busy, note, wrong: 0, agent, rsa_hash: None };
     let ending = login.go_through(identities, &mut attempts).await;
     if let Ending::In(by) = ending {

@@ -3,11 +3,13 @@
 use std::collections::VecDeque;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::Duration;
 
 use russh::keys::agent::AgentIdentity;
 use russh::keys::ssh_key::public::KeyData;
 use russh::keys::{Certificate, PrivateKey, PublicKey};
 
+use super::files::beside;
 use super::keyring::{Locked, remedy};
 use super::keys::{self, KeyFile};
 use super::target::Target;
@@ -43,6 +45,7 @@ pub(super) enum Private {
 }
 
 /// A key of the ssh-agent.
+#[derive(Clone)]
 pub(super) struct AgentKey {
     shown: Shown,
     comment: String,
@@ -85,17 +88,52 @@ impl Shown {
     }
 }
 
+/// How long the file system may take for the keys.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// The same as [`identities`], read beside the runtime's threads; the agent's alone where the files can't be read in time.
+pub(super) async fn read(
+    target: &Target,
+    agent: Vec<AgentKey>,
+    notes: &mut Vec<String>,
+) -> VecDeque<Identity> {
+    let (of, keys) = (target.clone(), agent.clone());
+    let reading = move || {
+        let mut notes = Vec::new();
+        (identities(&of, &keys, &mut notes), notes)
+    };
+    match beside(PATIENCE, reading).await {
+        Ok((found, told)) => {
+            notes.extend(told);
+            found
+        }
+        Err(why) => {
+            let files: Vec<String> = named(target).iter().map(|path| path.display().to_string()).collect();
+            notes.push(format!("{} not offered: {why}", files.join(", ")));
+            if target.identities_only {
+                VecDeque::new()
+            } else {
+                agent.iter().map(AgentKey::identity).collect()
+            }
+        }
+    }
+}
+
+/// The key files that are offered: those that are named, else the usual ones.
+fn named(target: &Target) -> Vec<PathBuf> {
+    if target.identities.is_empty() {
+        std::env::home_dir().map(|home| keys::default_identities(&home)).unwrap_or_default()
+    } else {
+        target.identities.clone()
+    }
+}
+
 /// All keys in the order in which they are offered, each once. Certificates come first; then the named files' keys
 /// that the agent has, the named files, and the rest of the agent. Without named files the agent comes first.
-pub(super) fn identities(target: &Target, agent: &[AgentKey], notes: &mut Vec<String>) -> VecDeque<Identity> {
+fn identities(target: &Target, agent: &[AgentKey], notes: &mut Vec<String>) -> VecDeque<Identity> {
     let named = !target.identities.is_empty();
-    let files = if named {
-        target.identities.clone()
-    } else {
-        std::env::home_dir().map(|home| keys::default_identities(&home)).unwrap_or_default()
-    };
     let files: Vec<(PathBuf, KeyFile)> =
-        files.into_iter().map(|path| (path.clone(), keys::load(&path))).collect();
+        self::named(target).into_iter().map(|path| (path.clone(), keys::load(&path))).collect();
     let is_ours = |key: &KeyData| {
         files.iter().any(|(_, file)| file.public().is_some_and(|public| public.key_data() == key))
     };

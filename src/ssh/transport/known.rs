@@ -1,39 +1,33 @@
-//! Reads the files of known hosts beside the runtime's threads, and not for ever: a home folder may lie on a machine that is down.
+//! The files of known hosts, read beside the runtime's threads.
 
-use std::io;
 use std::path::PathBuf;
 
-use tokio::sync::{Semaphore, oneshot};
-use tokio::time::timeout;
-
+use super::files::beside;
 use super::host_key_policy::PATIENCE;
-use crate::ssh::trust::{KnownHosts, TrustError};
-
-/// So many read at once: where those hang, the files of further hosts would hang with them.
-static READERS: Semaphore = Semaphore::const_new(16);
+use crate::ssh::trust::{self, HostKey, KnownHosts, Server, TrustError};
 
 /// The same as [`KnownHosts::read`].
 pub(super) async fn read(files: &[PathBuf]) -> Result<KnownHosts, TrustError> {
-    let fault =
-        |detail: String| TrustError::KnownHosts { file: files.first().cloned().unwrap_or_default(), detail };
     let of = files.to_vec();
-    let reading = async {
-        let place = READERS.acquire().await.map_err(io::Error::other)?;
-        let (tell, told) = oneshot::channel();
-        // no thread of the runtime's: its end would wait for this one
-        std::thread::Builder::new().name("known hosts".to_owned()).spawn(move || {
-            let _place = place;
-            // it may have been given up
-            let _ = tell.send(KnownHosts::read(&of));
-        })?;
-        told.await.map_err(io::Error::other)
-    };
-    match timeout(PATIENCE, reading).await {
-        Ok(Ok(known)) => known,
-        Ok(Err(error)) => Err(fault(error.to_string())),
-        Err(_) => Err(fault(format!(
-            "its file system does not answer within {} s: check the mount (a home folder on NFS, say)",
-            PATIENCE.as_secs()
-        ))),
-    }
+    judged(files, move || KnownHosts::read(&of)).await
+}
+
+/// An error for a key that the files do not vouch for.
+pub(super) async fn accept(server: &Server, key: &HostKey) -> Result<(), TrustError> {
+    let (of, key) = (server.clone(), key.clone());
+    judged(&server.files, move || trust::accept(&of, &key)).await
+}
+
+/// Whether a key is pinned as the host's or known to the files. An error for one that must not be accepted in any case.
+pub async fn is_known(server: &Server, key: &HostKey) -> Result<bool, TrustError> {
+    let (of, key) = (server.clone(), key.clone());
+    judged(&server.files, move || trust::is_known(&of, &key)).await
+}
+
+async fn judged<T: Send + 'static>(
+    files: &[PathBuf],
+    judge: impl FnOnce() -> Result<T, TrustError> + Send + 'static,
+) -> Result<T, TrustError> {
+    let fault = |detail| TrustError::KnownHosts { file: files.first().cloned().unwrap_or_default(), detail };
+    beside(PATIENCE, judge).await.map_err(fault)?
 }

@@ -4,9 +4,9 @@ use russh::keys::ssh_key::LineEnding;
 use russh::keys::{Algorithm, PrivateKey};
 
 use super::error::SshError;
+use super::known;
 use super::session;
 use super::target::Target;
-use crate::ssh::trust::accept;
 
 /// A new ed25519 key pair.
 pub struct KeyPair {
@@ -31,6 +31,6 @@ pub fn new_key_pair() -> Result<KeyPair, SshError> {
 /// The key that a host shows, as `type base64`, if it is one that the files of known hosts or the hosts file vouch for.
 pub async fn known_key(target: &Target) -> Result<String, SshError> {
     let key = session::scan(target).await?;
-    accept(&target.server(), &key)?;
+    known::accept(&target.server(), &key).await?;
     key.fields().ok_or(SshError::Random)
 }

@@ -86,7 +86,7 @@ pub(in crate::ssh) fn accept(server: &Server, key: &HostKey) -> Result<(), Trust
 }
 
 /// Whether a key is pinned as the host's or known to the files. An error for one that must not be accepted in any case.
-pub fn is_known(server: &Server, key: &HostKey) -> Result<bool, TrustError> {
+pub(in crate::ssh) fn is_known(server: &Server, key: &HostKey) -> Result<bool, TrustError> {
     let known = KnownHosts::read(&server.files)?;
     match known.judge(&HostName::of(server), key) {
         Verdict::Known => Ok(true),

@@ -10,13 +10,13 @@ pub(super) mod pattern;
 mod server;
 
 pub use error::{ShownKey, TrustError};
-pub use file::{Trusted, is_known, trust};
+pub use file::{Trusted, trust};
 pub use host_cert::CertificateFault;
 pub use host_key::HostKey;
 pub use server::{Allowed, Server};
 
 pub(super) use error::refusal;
-pub(super) use file::accept;
+pub(super) use file::{accept, is_known};
 pub(super) use host_cert::{Verdict as CertificateVerdict, judge as judge_certificate, key_of, moment};
 pub(super) use host_key::rsa_bits;
 pub(super) use known_hosts::{HostName, KnownHosts, Place, Verdict};

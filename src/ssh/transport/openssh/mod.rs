@@ -14,12 +14,13 @@ use self::run::{Failed, Shown};
 use crate::ssh::transport::connection::Transport;
 use crate::ssh::transport::error::{ErrorKind, SshError};
 use crate::ssh::transport::host_key_policy::accept_unknown;
+use crate::ssh::transport::known;
 use crate::ssh::transport::limiter;
 use crate::ssh::transport::route::OpenSsh;
 use crate::ssh::transport::session::scan;
 use crate::ssh::transport::streams::{AgentReader, AgentWriter};
 use crate::ssh::transport::target::Target;
-use crate::ssh::trust::{HostKey, HostName, ShownKey, TrustError, accept};
+use crate::ssh::trust::{HostKey, HostName, ShownKey, TrustError};
 
 pub(super) use argv::through;
 
@@ -75,7 +76,7 @@ impl System {
 
     /// An error for a key that is not, and is not from now on, the host's.
     async fn admitted(&self, key: &HostKey) -> Result<(), SshError> {
-        match accept(&self.target.server(), key) {
+        match known::accept(&self.target.server(), key).await {
             // A host on the way was accepted meanwhile.
             Ok(()) => {}
             Err(error) => {
@@ -109,7 +110,7 @@ async fn pinned(target: &Target, wanted: &str) -> Result<String, SshError> {
         let key = Box::new(ShownKey::new(server.endpoint(), &key));
         return Err(TrustError::OtherFingerprint { host: server.host, key, wanted: wanted.to_owned() }.into());
     }
-    accept(&server, &key)?;
+    known::accept(&server, &key).await?;
     Ok(line_of(target, &key))
 }
 

@@ -1,0 +1,107 @@
+//! The rank that comes last to the collectives, of a run whose steps do not tell it: by a trace, or by NCCL itself.
+
+use super::chance::is_surely_off;
+use super::figures::RunAnalysis;
+use super::finding::{Finding, rank_words};
+use crate::domain::ids::Rank;
+use crate::domain::units::{counted, short_duration_us};
+
+/// So many collectives at least are judged.
+const LEAST: u64 = 10;
+/// Others that wait less than this on the mean lose nothing that matters, microseconds.
+const LEAST_WAIT_US: f64 = 100.0;
+/// What it weighs, where the share of the run's time that it costs is not known.
+const WEIGHT: f64 = 0.1;
+
+/// Who comes last, where that is no chance.
+struct Latecomer {
+    rank: Rank,
+    last_in: u64,
+    of: u64,
+    ranks: usize,
+    wait_us: f64,
+    /// `AllReduce`, `collective`.
+    what: String,
+}
+
+pub(super) fn finding(run: &RunAnalysis) -> Option<Finding> {
+    let late = by_trace(run).or_else(|| by_nccl(run))?;
+    let is_told = run.what_if.iter().any(|line| line.rank == late.rank);
+    let matters = late.of >= LEAST && late.wait_us >= LEAST_WAIT_US;
+    if is_told || !matters || !is_surely_off(late.last_in, late.of, late.ranks) {
+        return None;
+    }
+    let others = if late.ranks > 2 { "the others wait" } else { "the other waits" };
+    let wait = short_duration_us(late.wait_us as u64);
+    let words =
+        format!("{} comes last to the collectives: {others} {wait} for it", rank_words(run, late.rank));
+    let evidence = format!("last in {} of {}", late.last_in, counted(late.of, &late.what));
+    Some(Finding::new(WEIGHT, words, evidence))
+}
+
+fn by_trace(run: &RunAnalysis) -> Option<Latecomer> {
+    let waits = run.waits.as_ref().filter(|waits| waits.told > 0)?;
+    let last = waits.ranks.iter().max_by_key(|rank| rank.last_in)?;
+    let others = waits.ranks.iter().filter(|rank| rank.rank != last.rank);
+    let (sum, count) = others.fold((0.0, 0.0), |(sum, count), rank| (sum + rank.wait.mean_us, count + 1.0));
+    Some(Latecomer {
+        rank: last.rank,
+        last_in: last.last_in,
+        of: waits.told,
+        ranks: waits.ranks.len(),
+        wait_us: if count > 0.0 { sum / count } else { 0.0 },
+        what: "collective".to_owned(),
+    })
+}
+
+fn by_nccl(run: &RunAnalysis) -> Option<Latecomer> {
+    let pace = run.nccl.as_ref()?;
+    let late = pace.late?;
+    Some(Latecomer {
+        rank: late.rank,
+        last_in: late.late_in as u64,
+        of: pace.of as u64,
+        ranks: pace.ranks as usize,
+        wait_us: late.wait_ns as f64 / 1e3,
+        what: pace.func.clone(),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::domain::analysis::findings;
+    use crate::domain::analysis::fixtures::{Told, spec};
+    use crate::domain::event::Event;
+    use crate::domain::ids::Rank;
+    use crate::domain::outcome::RunEnd;
+    use crate::domain::wait_table::{RankWaits, WaitSpread, WaitTable};
+
+    fn told(last_in: [u64; 2]) -> Vec<String> {
+        let spread = |mean_us| WaitSpread { mean_us, ..WaitSpread::default() };
+        let rank = |number: usize| RankWaits {
+            rank: Rank(number as u32),
+            collectives: 40,
+            last_in: last_in[number],
+            late: spread(0.0),
+            wait: spread(3000.0),
+            idle_us: 0,
+        };
+        let waits = WaitTable {
+            clock: "rank 0".to_owned(),
+            collectives: 40,
+            told: 40,
+            ranks: vec![rank(0), rank(1)],
+        };
+        let mut told = Told::new(spec(2));
+        told.whole(Event::WaitsTold { waits: Box::new(waits) });
+        let found = findings(&told.finish(RunEnd::Finished));
+        found.into_iter().map(|finding| format!("{}; {}", finding.words, finding.evidence)).collect()
+    }
+
+    #[test]
+    fn the_rank_that_comes_last_to_the_collectives_of_a_trace_is_told_unless_that_may_be_chance() {
+        let words = "rank 1 (gpu-a:1) comes last to the collectives: the other waits 3.0 ms for it; last in 39 of 40 collectives";
+        assert_eq!(told([1, 39]), [words]);
+        assert_eq!(told([18, 22]), [""; 0]);
+    }
+}
