@@ -15,7 +15,7 @@ use super::inside::{Question, answers};
 use super::outgoing::Outgoing;
 use crate::clock;
 use crate::doctor::door::DOOR;
-use crate::doctor::{self, CHECKS, PATIENCE, Site, inside};
+use crate::doctor::{self, CHECKS, Site, inside};
 use crate::wire::doctor::{AskChecks, Checked};
 use crate::wire::message::FromAgent;
 
@@ -118,7 +118,7 @@ async fn answer_inside(ask: u64, names: Vec<String>, question: Question, out: Ou
 async fn look(check: &str, site: Arc<Site>) -> doctor::Told {
     let entry =
         doctor::check(check).ok_or("its hvtui does not know this check: use the same version there")?;
-    on_thread(&format!("check {check}"), PATIENCE, move || entry.look(&site)).await?
+    on_thread(&format!("check {check}"), entry.patience, move || entry.look(&site)).await?
 }
 
 /// What a thread of its own answers.

@@ -12,7 +12,7 @@ use crate::domain::text::sanitize;
 #[derive(Debug, thiserror::Error)]
 pub enum ConfigError {
     /// It can't be read.
-    #[error("can't read hosts file {}: {source}", path.display())]
+    #[error("can't read hosts file {}: {source}{}", path.display(), begin(path, source))]
     Unreadable {
         /// The file.
         path: PathBuf,
@@ -37,6 +37,16 @@ pub enum ConfigError {
         /// What is wrong, at least one.
         problems: Vec<Problem>,
     },
+}
+
+/// What helps where there is none.
+fn begin(path: &Path, source: &std::io::Error) -> String {
+    if source.kind() != std::io::ErrorKind::NotFound {
+        return String::new();
+    }
+    let path = path.to_string_lossy();
+    let file = shlex::try_quote(&path).unwrap_or_default();
+    format!("; a commented one to begin with: hvtui config template > {file}")
 }
 
 /// One fault in a hosts file.

@@ -18,6 +18,7 @@ use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 use std::sync::Arc;
+use std::time::Duration;
 
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
@@ -91,6 +92,8 @@ trait Check {
     const WANTS_PATHS: bool = false;
     /// What it has to do with a look into an image.
     const OF_IMAGE: OfImage = OfImage::No;
+    /// How long it may take.
+    const PATIENCE: Duration = PATIENCE;
     /// What it finds on a host.
     type Found: Serialize + DeserializeOwned;
 
@@ -126,6 +129,8 @@ pub struct Entry {
     pub wants_paths: bool,
     /// What it has to do with a look into an image.
     pub of_image: OfImage,
+    /// How long it may take.
+    pub patience: Duration,
     look: fn(&Site) -> Result<Value, String>,
     judge: fn(&[Seen<'_, &Value>]) -> Vec<Verdict>,
 }
@@ -141,6 +146,7 @@ const fn entry<C: Check>() -> Entry {
         only_by_name: C::ONLY_BY_NAME,
         wants_paths: C::WANTS_PATHS,
         of_image: C::OF_IMAGE,
+        patience: C::PATIENCE,
         look: |site| {
             let found = C::look(site)?;
             serde_json::to_value(found).map_err(|error| error.to_string())

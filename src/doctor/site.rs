@@ -1,25 +1,31 @@
 //! The place where checks look: other programs, the search paths and the other hosts. Nothing of it is changed.
 
 use std::collections::BTreeMap;
-use std::ffi::OsStr;
+use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::sync::OnceLock;
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
 use super::python::Python;
 use crate::domain::doctor::{Peer, RunPort, RunPython, SamePath, SameRole};
 use crate::domain::environment::{EnvironmentPlan, LoginShell};
+use crate::domain::gpu::RunOfProcess;
 use crate::domain::text::os_text;
 use crate::domain::time::Stamp;
+use crate::procs::marks;
+use crate::procs::table::{self, Process};
 use crate::program::asked::{self, Told};
 use crate::program::{home, resolve};
 use crate::supervise::environment::{self, Deadline};
 
-/// No check may take longer.
+/// How long a check may take, unless it says otherwise.
 pub const PATIENCE: Duration = Duration::from_secs(4);
 /// Another program is asked for a little less, so that it is its name that is told.
 const OF_A_PROGRAM: Duration = Duration::from_millis(3500);
+
+/// What a program has answered, or why it has not.
+type Answer = Result<Arc<Told>, String>;
 
 /// The host that is looked at, and what its checks share.
 #[derive(Debug)]
@@ -50,6 +56,9 @@ pub struct Site {
     pub in_container: bool,
     login: OnceLock<Result<BTreeMap<String, String>, String>>,
     python: OnceLock<Result<Python, String>>,
+    /// By program and arguments.
+    answers: Mutex<BTreeMap<Vec<OsString>, Arc<OnceLock<Answer>>>>,
+    of_runs: OnceLock<Vec<(Process, RunOfProcess)>>,
 }
 
 impl Site {
@@ -72,6 +81,8 @@ impl Site {
             in_container: false,
             login,
             python,
+            answers: Mutex::default(),
+            of_runs: OnceLock::new(),
         }
     }
 
@@ -184,14 +195,31 @@ impl Site {
         Ok(said.out.lines().chain(said.err.lines()).filter_map(symbol).collect())
     }
 
-    /// Has another program answer.
+    /// The processes of runs, each with its run: looked for once, for all checks.
+    pub(super) fn of_runs(&self) -> &[(Process, RunOfProcess)] {
+        self.of_runs.get_or_init(|| marks::of_runs(table::all()))
+    }
+
+    /// Has another program answer: started once, for all checks that ask it the same.
     ///
     /// # Errors
     /// It can't be started, or does not answer in time.
-    pub fn ask(&self, program: &Path, arguments: &[&str]) -> Result<Told, String> {
+    pub fn ask(&self, program: &Path, arguments: &[&str]) -> Answer {
+        let words = [program.as_os_str()].into_iter().chain(arguments.iter().map(OsStr::new));
+        let words = words.map(OsStr::to_owned).collect();
+        let mut answers = self.answers.lock().unwrap_or_else(PoisonError::into_inner);
+        let answer = Arc::clone(answers.entry(words).or_default());
+        drop(answers);
+        answer.get_or_init(|| Self::ask_within(program, arguments, OF_A_PROGRAM).map(Arc::new)).clone()
+    }
+
+    /// Has another program answer within so long, whether or not it was asked the same before.
+    ///
+    /// # Errors
+    /// It can't be started, or does not answer in time.
+    pub(super) fn ask_within(program: &Path, arguments: &[&str], patience: Duration) -> Result<Told, String> {
         let mut command = Command::new(program);
         command.args(arguments).current_dir("/").env("LC_ALL", "C");
-        let patience = OF_A_PROGRAM;
         asked::ask(command, patience).map_err(|error| match error.kind() {
             std::io::ErrorKind::TimedOut => {
                 format!("{} does not answer in {:.1} s", program.display(), patience.as_secs_f64())

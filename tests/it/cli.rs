@@ -232,7 +232,7 @@ fn a_bad_hosts_file_exits_65_with_its_line() {
     ");
     let ran = hvtui_in(dir.path(), &["--hosts", "none.toml", "hosts"]);
     assert_eq!(ran.code, 74);
-    insta::assert_snapshot!(ran.err, @"hvtui: can't read hosts file none.toml: No such file or directory (os error 2)");
+    insta::assert_snapshot!(ran.err, @"hvtui: can't read hosts file none.toml: No such file or directory (os error 2); a commented one to begin with: hvtui config template > none.toml");
 }
 
 #[test]

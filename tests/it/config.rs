@@ -177,7 +177,7 @@ fn the_file_that_counts() {
 fn an_unreadable_file_is_named() {
     let dir = tempfile::tempdir().unwrap();
     let missing = config::load(&Source::File(dir.path().join("hosts.toml")), dir.path()).unwrap_err();
-    insta::assert_snapshot!(shown(&missing, dir.path()), @"hvtui: can't read hosts file hosts.toml: No such file or directory (os error 2)");
+    insta::assert_snapshot!(shown(&missing, dir.path()), @"hvtui: can't read hosts file hosts.toml: No such file or directory (os error 2); a commented one to begin with: hvtui config template > hosts.toml");
     std::fs::create_dir(dir.path().join("hosts.toml")).unwrap();
     let folder = config::load(&Source::File(dir.path().join("hosts.toml")), dir.path()).unwrap_err();
     insta::assert_snapshot!(shown(&folder, dir.path()), @"hvtui: can't read hosts file hosts.toml: Is a directory (os error 21)");

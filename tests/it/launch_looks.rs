@@ -38,7 +38,7 @@ fn a_script_that_is_another_one_on_a_host_is_not_started_unless_it_is_wanted_all
     for words in [
         "hvtui: nothing was started: 1 check of the hosts is red; --force starts it all the same\n",
         "✖ same       n3: ~/train/train.py: 9 bytes, SHA-256 ",
-        " fix: make it the same before the start: hvtui run --sync FOLDER",
+        " fix: make it the same before the start: let the run copy it (--sync FOLDER, on the Launch screen the field sync)",
     ] {
         assert!(refused.err.contains(words), "{words}: {refused:?}");
     }

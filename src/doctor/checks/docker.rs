@@ -1,6 +1,7 @@
 //! Whether containers can be started here, with GPUs where there are some.
 
 use std::path::Path;
+use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
@@ -10,6 +11,7 @@ use super::super::{Check, OfImage, Seen, Site};
 use crate::domain::doctor::Verdict;
 use crate::domain::needs::DEMANDS_NOTHING;
 use crate::domain::units;
+use crate::program::asked::Told;
 
 pub(in crate::doctor) struct Docker;
 
@@ -37,6 +39,9 @@ pub(in crate::doctor) struct Found {
     /// What the image of a launch demands of the driver, where the image is here and says so.
     #[serde(default)]
     requires: Option<String>,
+    /// Podman's version where there is no docker: runs take it then.
+    #[serde(default)]
+    podman: Option<String>,
     /// How services are started here; absent where an older hvtui looks.
     #[serde(default)]
     services: Option<Services>,
@@ -81,9 +86,10 @@ impl Check for Docker {
     type Found = Found;
 
     fn look(site: &Site) -> Result<Found, String> {
-        let Some(program) = site.program("docker") else { return Ok(Found::default()) };
-        let form = "{{.ServerVersion}} {{.DockerRootDir}} {{with .RegistryConfig}}{{json .Mirrors}}{{else}}null{{end}} {{json .Runtimes}}";
-        let told = site.ask(&program, &["info", "--format", form])?;
+        let Some(program) = site.program("docker") else {
+            return Ok(Found { podman: podman(site), gives_gpus: has_cdi(), ..Found::default() });
+        };
+        let told = info(site, &program)?;
         let mut found = Found { installed: true, services: Some(Services::here()), ..Found::default() };
         let said = told.out.trim();
         match said.split_once(' ').filter(|(version, _)| told.status.success() && !version.is_empty()) {
@@ -97,11 +103,10 @@ impl Check for Docker {
                 if !site.for_launch {
                     found.small = small(site, &program).unwrap_or_default();
                 }
-                let cdi = ["/etc/cdi/nvidia.yaml", "/var/run/cdi/nvidia.yaml"];
                 found.version = Some(version.to_owned());
                 let by_hook = runtimes.contains("\"nvidia\"")
                     || site.program("nvidia-container-runtime-hook").is_some();
-                found.gives_gpus = by_hook || cdi.iter().any(|file| Path::new(file).exists());
+                found.gives_gpus = by_hook || has_cdi();
                 // a device of CDI's is given without a look at what the image demands
                 let image = site.image.as_deref().filter(|_| by_hook);
                 found.requires = image.and_then(|image| requires(site, &program, image));
@@ -128,6 +133,23 @@ impl Check for Docker {
         };
         seen.iter().map(judge).collect()
     }
+}
+
+/// Whether the host's GPUs are described for containers.
+fn has_cdi() -> bool {
+    ["/etc/cdi/nvidia.yaml", "/var/run/cdi/nvidia.yaml"].iter().any(|file| Path::new(file).exists())
+}
+
+/// Of `podman version 4.3.1`.
+fn podman(site: &Site) -> Option<String> {
+    let told = site.ask(&site.program("podman")?, &["--version"]).ok()?;
+    told.out.split_whitespace().last().filter(|_| told.status.success()).map(str::to_owned)
+}
+
+/// What the daemon tells of itself; where it refuses, it answers no other question either.
+pub(super) fn info(site: &Site, docker: &Path) -> Result<Arc<Told>, String> {
+    let form = "{{.ServerVersion}} {{.DockerRootDir}} {{with .RegistryConfig}}{{json .Mirrors}}{{else}}null{{end}} {{json .Runtimes}}";
+    site.ask(docker, &["info", "--format", form])
 }
 
 /// What an image demands of the driver: `cuda>=12.4 …`.
@@ -197,6 +219,18 @@ fn is_small(line: &str) -> Option<String> {
 }
 
 fn judge(found: &Found, has_gpus: bool, (all, of_mirrors): (&Compared<'_>, &Compared<'_>)) -> Verdict {
+    if let (false, Some(version)) = (found.installed, &found.podman) {
+        if has_gpus && !found.gives_gpus {
+            let command = "sudo nvidia-ctk cdi generate --output=/etc/cdi/nvidia.yaml";
+            return Verdict::look(
+                format!("no docker, but podman {version}, which is not told of the GPUs"),
+                "podman gives GPUs by a description (CDI) alone: runs in containers get none",
+                format!("{command}   (nvidia-ctk comes with nvidia-container-toolkit)"),
+            )
+            .fixed_there(command);
+        }
+        return Verdict::good(format!("no docker; podman {version} starts the containers of runs"));
+    }
     if !found.installed {
         let words = if all.is_empty() { "no docker" } else { "no docker here; other hosts have it" };
         return Verdict::unknown(words);
@@ -278,6 +312,19 @@ mod tests {
     use super::*;
     use crate::doctor::tests::seen;
     use crate::domain::preflight::Mark;
+
+    #[test]
+    fn podman_is_what_starts_containers_where_there_is_no_docker() {
+        let found = |gives_gpus| Found { podman: Some("4.3.1".to_owned()), gives_gpus, ..Found::default() };
+        let good = judge(&found(false), false);
+        assert_eq!(
+            (good.mark, good.evidence.as_str()),
+            (Mark::Good, "no docker; podman 4.3.1 starts the containers of runs")
+        );
+        assert_eq!(judge(&found(true), true).mark, Mark::Good);
+        let untold = judge(&found(false), true);
+        assert!(untold.mark == Mark::Look && untold.help().unwrap().contains("cdi generate"), "{untold:?}");
+    }
 
     /// Of a host without others.
     fn judge(found: &Found, has_gpus: bool) -> Verdict {

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use super::super::compare::Compared;
 use super::super::{Check, Seen, Site, shell_word};
+use super::docker;
 use crate::domain::doctor::Verdict;
 
 pub(in crate::doctor) struct Images;
@@ -20,6 +21,9 @@ impl Check for Images {
 
     fn look(site: &Site) -> Result<Self::Found, String> {
         let Some(program) = site.program("docker") else { return Ok(None) };
+        if !docker::info(site, &program)?.status.success() {
+            return Ok(None);
+        }
         let told = site
             .ask(&program, &["image", "ls", "--no-trunc", "--format", "{{.Repository}}:{{.Tag}} {{.ID}}"])?;
         // why it refuses is told by another check

@@ -12,7 +12,6 @@ use crate::domain::ids::RunId;
 use crate::domain::units;
 use crate::procs::identity::Stat;
 use crate::procs::table::Process;
-use crate::procs::{marks, table};
 use crate::supervise::rundir::RunDir;
 use crate::supervise::state::{Phase, STATE, State};
 
@@ -39,23 +38,24 @@ impl Check for Leftover {
     type Found = Vec<Outlived>;
 
     fn look(site: &Site) -> Result<Vec<Outlived>, String> {
-        let mut by_run: BTreeMap<RunId, Vec<Process>> = BTreeMap::new();
-        for (process, run) in marks::of_runs(table::all()) {
-            by_run.entry(run.id).or_default().push(process);
+        let mut by_run: BTreeMap<&RunId, Vec<&Process>> = BTreeMap::new();
+        for (process, run) in site.of_runs() {
+            by_run.entry(&run.id).or_default().push(process);
         }
         if by_run.is_empty() {
             return Ok(Vec::new());
         }
-        let ended = ended(&site.state, &by_run.keys().collect())?;
-        let outlived = by_run.into_iter().filter(|(run, _)| ended.contains(run));
+        let ended = ended(&site.state, &by_run.keys().copied().collect())?;
+        let outlived = by_run.into_iter().filter(|(run, _)| ended.contains(*run));
         Ok(outlived
             .map(|(run, processes)| {
                 // a run may have ended between the two looks, and its processes with it
-                let lives = |process: &Process| {
+                let lives = |process: &&Process| {
                     Stat::read(process.pid).is_ok_and(|now| now.start == process.stat.start && now.runs())
                 };
                 let left = processes.into_iter().filter(lives).take(MOST);
-                Outlived { run, processes: left.map(|process| (process.pid, process.stat.name)).collect() }
+                let processes = left.map(|process| (process.pid, process.stat.name.clone())).collect();
+                Outlived { run: run.clone(), processes }
             })
             .filter(|outlived| !outlived.processes.is_empty())
             .collect())

@@ -1,6 +1,8 @@
 //! Whether a host can log in to others without a person: mpirun and horovodrun start their ranks so, hvtui does not need it.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::net::IpAddr;
+use std::path::Path;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
@@ -20,6 +22,15 @@ const AT_ONCE: usize = 16;
 const BEGINNING: Duration = Duration::from_millis(1500);
 /// Of a cluster with more hosts each tries the next one alone: a login costs both sides a key exchange.
 const LARGE: usize = 16;
+/// For a connection and the first word of the server, seconds, and for all of a login: of the first try.
+const FIRST: (u32, Duration) = (2, Duration::from_millis(3500));
+/// And of the second one, of those to whose connection no answer came in time: a busy host is late.
+const SECOND: (u32, Duration) = (3, Duration::from_millis(3500));
+/// Both tries together.
+const BOTH: Duration = Duration::from_millis(6800);
+
+/// Of what ssh says where the connection is there and the server says nothing.
+const NO_BANNER: &str = "during banner exchange";
 
 #[derive(Debug, Serialize, Deserialize)]
 pub(in crate::doctor) struct Login {
@@ -38,6 +49,8 @@ impl Check for Logins {
     const NAME: &'static str = "logins";
     const ASKS: &'static str = "can it log in to other hosts by ssh, as mpirun and horovodrun do";
     const MEETS_OTHERS: bool = true;
+    // a client waits for 8 s
+    const PATIENCE: Duration = Duration::from_secs(7);
     /// Absent without an ssh.
     type Found = Option<Vec<Login>>;
 
@@ -48,24 +61,14 @@ impl Check for Logins {
             few if few < LARGE => TRIED,
             _ => 1,
         };
-        let tried: Vec<(&Peer, Vec<String>)> =
-            site.peers.iter().filter_map(|peer| Some((peer, words(peer)?))).take(most).collect();
-        let login = |(peer, words): &(&Peer, Vec<String>)| {
-            let host = &peer.host;
-            let words: Vec<&str> = words.iter().map(String::as_str).collect();
-            let fault = match site.ask(&ssh, &words) {
-                Ok(told) if told.status.success() => None,
-                Ok(told) => Some(said(&told.err, told.last_words())),
-                Err(why) => Some(why),
-            };
-            let at = fault.is_some().then(|| known_as(peer)).flatten();
-            Login { host: host.clone(), fault, at, is_untried: false }
-        };
+        let reachable = site.peers.iter().filter(|peer| !peer.addresses.is_empty());
+        let tried: Vec<&Peer> = reachable.take(most).collect();
         let begun = clock::host_now().0;
+        let gone = || Duration::from_micros(clock::host_now().0.saturating_sub(begun));
         let mut logins = Vec::new();
         for some in tried.chunks(AT_ONCE) {
-            if clock::host_now().0.saturating_sub(begun) > BEGINNING.as_micros() as u64 {
-                logins.extend(some.iter().map(|(peer, _)| Login {
+            if !logins.is_empty() && gone() > BEGINNING {
+                logins.extend(some.iter().map(|peer| Login {
                     host: peer.host.clone(),
                     fault: None,
                     at: None,
@@ -73,11 +76,17 @@ impl Check for Logins {
                 }));
                 continue;
             }
-            // at once: each may take seconds
-            std::thread::scope(|scope| {
-                let each: Vec<_> = some.iter().map(|one| scope.spawn(|| login(one))).collect();
-                logins.extend(each.into_iter().filter_map(|login| login.join().ok()));
-            });
+            logins.extend(at_once(&ssh, some, FIRST));
+        }
+        let is_passing = |login: &Login| login.fault.as_deref().is_some_and(is_passing);
+        let again = logins.iter().filter(|login| is_passing(login)).map(|login| login.host.clone());
+        let again: BTreeSet<HostId> = again.take(AT_ONCE).collect();
+        let again: Vec<&Peer> = tried.into_iter().filter(|peer| again.contains(&peer.host)).collect();
+        let all = SECOND.1.min(BOTH.saturating_sub(gone()));
+        for second in at_once(&ssh, &again, (SECOND.0, all)) {
+            if let Some(first) = logins.iter_mut().find(|login| login.host == second.host) {
+                *first = second;
+            }
         }
         Ok(Some(logins))
     }
@@ -87,13 +96,41 @@ impl Check for Logins {
     }
 }
 
+/// Tries to log in to each of these at once: each may take seconds.
+fn at_once(ssh: &Path, peers: &[&Peer], patience: (u32, Duration)) -> Vec<Login> {
+    std::thread::scope(|scope| {
+        let each: Vec<_> = peers.iter().map(|peer| scope.spawn(|| login(ssh, peer, patience))).collect();
+        each.into_iter().filter_map(|login| login.join().ok()).collect()
+    })
+}
+
+fn login(ssh: &Path, peer: &Peer, (connect, all): (u32, Duration)) -> Login {
+    let words = words(peer, connect);
+    let words: Vec<&str> = words.iter().map(String::as_str).collect();
+    let fault = match Site::ask_within(ssh, &words, all) {
+        Ok(told) if told.status.success() => None,
+        Ok(told) => Some(said(&told.err, told.last_words())),
+        Err(why) => Some(why),
+    };
+    let at = fault.is_some().then(|| known_as(peer)).flatten();
+    Login { host: peer.host.clone(), fault, at, is_untried: false }
+}
+
+/// Whether a second try may find it otherwise: the connection was taken, and what came then, or did not, may be due to a host that
+/// is busy or to many logins at once.
+fn is_passing(fault: &str) -> bool {
+    matches!(Fault::of(fault), Fault::Silent | Fault::Slow)
+        || fault.starts_with("kex_exchange_identification")
+}
+
 /// What ssh says: the sentence that tells most, for its last one is the same for a key that is not known and for another one.
 fn said(all: &str, last: &str) -> String {
-    let changed = all.lines().find(|line| line.contains("IDENTIFICATION HAS CHANGED"));
+    let line = |part: &str| all.lines().find(|line| line.contains(part));
     let last = last.trim_end_matches('\r');
-    match changed {
-        Some(line) => format!("{} {last}", line.trim_matches(['@', ' ', '\r'])),
-        None => last.to_owned(),
+    match (line("IDENTIFICATION HAS CHANGED"), line(NO_BANNER)) {
+        (Some(line), _) => format!("{} {last}", line.trim_matches(['@', ' ', '\r'])),
+        (None, Some(line)) => line.trim_end_matches('\r').to_owned(),
+        (None, None) => last.to_owned(),
     }
 }
 
@@ -107,14 +144,15 @@ fn known_as(peer: &Peer) -> Option<String> {
 }
 
 /// The arguments of ssh for one of them: port and login name are those of the hosts file, else ssh's own.
-fn words(peer: &Peer) -> Option<Vec<String>> {
-    let address = peer.addresses.first()?;
-    let options = ["-o", "BatchMode=yes", "-o", "ConnectTimeout=2", "-o", "StrictHostKeyChecking=yes"];
+fn words(peer: &Peer, connect: u32) -> Vec<String> {
+    let connect = format!("ConnectTimeout={connect}");
+    let options = ["-o", "BatchMode=yes", "-o", &connect, "-o", "StrictHostKeyChecking=yes"];
     let mut words: Vec<String> = options.map(str::to_owned).to_vec();
     words.extend(peer.port.iter().flat_map(|port| ["-p".to_owned(), port.to_string()]));
     words.extend(peer.user.iter().flat_map(|user| ["-l".to_owned(), user.clone()]));
-    words.extend([address.to_string(), "true".to_owned()]);
-    Some(words)
+    words.extend(peer.addresses.first().map(IpAddr::to_string));
+    words.push("true".to_owned());
+    words
 }
 
 fn judge(logins: Option<&[Login]>) -> Verdict {
@@ -171,6 +209,9 @@ fn judge(logins: Option<&[Login]>) -> Verdict {
         (Fault::Refused, _) => verdict(
             "sudo systemctl enable --now ssh (or sshd) on the other host; its port there: sudo ss -ltnp | grep sshd",
         ),
+        (Fault::Silent | Fault::Slow, _) => verdict(
+            "on the other host: uptime tells how busy it is, sudo ss -ltnp what listens at the port of ssh; then: hvtui doctor --only logins",
+        ),
         (Fault::Unreached, _) => verdict("hvtui doctor --only reach tells which way is closed, and opens it"),
         (Fault::Name | Fault::Other, _) => {
             verdict("ssh -v to it there tells more; hvtui hosts mesh sets keys and names up")
@@ -191,6 +232,10 @@ enum Fault {
     Refused,
     /// Nothing answers.
     Unreached,
+    /// The connection is taken, and nothing is said.
+    Silent,
+    /// The server speaks, and the login does not end.
+    Slow,
     /// A name leads nowhere.
     Name,
     Other,
@@ -212,7 +257,11 @@ impl Fault {
             Self::NoKey
         } else if says(&["connection refused"]) {
             Self::Refused
-        } else if says(&["timed out", "no route to host", "network is unreachable", "does not answer in"]) {
+        } else if says(&[NO_BANNER]) {
+            Self::Silent
+        } else if says(&["does not answer in"]) {
+            Self::Slow
+        } else if says(&["timed out", "no route to host", "network is unreachable"]) {
             Self::Unreached
         } else if says(&["could not resolve"]) {
             Self::Name
@@ -234,6 +283,12 @@ impl Fault {
             }
             Self::Refused => "no ssh server listens at that address and port",
             Self::Unreached => "nothing answers at that address: a firewall, or no way there",
+            Self::Silent => {
+                "the connection is taken, and no ssh server speaks in time, at a second try either: the host is too busy, its sshd hangs, or another program listens there"
+            }
+            Self::Slow => {
+                "the ssh server speaks, and the login does not end in time, at a second try either: the host is too busy, or the login waits there (a name server, a file server)"
+            }
             Self::Name => "a name leads nowhere here",
             Self::Other => "the login fails",
         }
@@ -255,10 +310,9 @@ mod tests {
             door: None,
             ports: Vec::new(),
         };
-        let of = |peer: &Peer| words(peer).unwrap()[6..].join(" ");
+        let of = |peer: &Peer| words(peer, 2)[6..].join(" ");
         assert_eq!(of(&peer(Some("ml"), Some(2222))), "-p 2222 -l ml 10.0.0.2 true");
         assert_eq!(of(&peer(None, None)), "10.0.0.2 true");
-        assert!(words(&Peer { addresses: Vec::new(), ..peer(None, None) }).is_none());
     }
 
     #[test]
@@ -309,6 +363,13 @@ mod tests {
                 false,
             ),
             (
+                "Connection timed out during banner exchange",
+                "no ssh server speaks in time",
+                "uptime tells how busy",
+                false,
+            ),
+            ("/usr/bin/ssh does not answer in 3.5 s", "the login does not end in time", "uptime", false),
+            (
                 "kex_exchange_identification: Connection closed by remote host",
                 "the login fails",
                 "ssh -v",
@@ -326,6 +387,15 @@ mod tests {
         let warned = "@@@@@@@\n@    WARNING: REMOTE HOST IDENTIFICATION HAS CHANGED!     @\n@@@@@@@\nHost key verification failed.\r\n";
         let said = said(warned, "Host key verification failed.\r");
         assert_eq!(said, "WARNING: REMOTE HOST IDENTIFICATION HAS CHANGED! Host key verification failed.");
+        let silent =
+            "Connection timed out during banner exchange\r\nConnection to 10.0.0.2 port 22 timed out\r\n";
+        let said = super::said(silent, "Connection to 10.0.0.2 port 22 timed out");
+        assert_eq!(said, "Connection timed out during banner exchange");
+        assert!(is_passing(&said) && is_passing("/usr/bin/ssh does not answer in 3.5 s"));
+        assert!(
+            !is_passing("ssh: connect to host 10.0.0.2 port 22: Connection timed out"),
+            "nothing took it"
+        );
         assert_eq!(judge(None).mark, Mark::Unknown);
         assert_eq!(judge(Some(&[])).mark, Mark::Unknown);
     }

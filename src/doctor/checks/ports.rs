@@ -11,7 +11,7 @@ use crate::domain::doctor::{RunPort, Verdict};
 use crate::domain::ids::RunId;
 use crate::domain::needs::MOST_PORTS;
 use crate::procs::status::user_name;
-use crate::procs::{marks, memory, table};
+use crate::procs::{memory, table};
 
 pub(in crate::doctor) struct Ports;
 
@@ -89,7 +89,7 @@ impl Check for Ports {
                 found.push(Held { port, user, command, pid, from_everywhere: one.address.is_unspecified() });
             }
         }
-        Ok(Found { held: found, of_runs: of_runs(&all), planned })
+        Ok(Found { held: found, of_runs: of_runs(site, &all), planned })
     }
 
     fn judge(seen: &[Seen<'_, Found>]) -> Vec<Verdict> {
@@ -98,9 +98,9 @@ impl Check for Ports {
 }
 
 /// Those that processes of runs have.
-fn of_runs(listening: &[Listening]) -> Vec<OfRun> {
+fn of_runs(site: &Site, listening: &[Listening]) -> Vec<OfRun> {
     let mut found = Vec::new();
-    for (process, run) in marks::of_runs(table::all()) {
+    for (process, run) in site.of_runs() {
         for inode in sockets(process.pid) {
             if let Some(one) = listening.iter().find(|one| one.inode == inode) {
                 found.push(OfRun { run: run.id.clone(), port: one.port, address: one.address });

@@ -348,7 +348,7 @@ fn judge(one: &Seen<'_, Vec<Found>>, all: &[All<'_>]) -> Verdict {
         .collect();
     let shown = shown.join("; ");
     let cause = "ranks of one run read unlike files: they end at once, or compute something else";
-    let remedy = "make it the same before the start: hvtui run --sync FOLDER, rsync -a, or a file system that all share";
+    let remedy = "make it the same before the start: let the run copy it (--sync FOLDER, on the Launch screen the field sync), rsync -a, or a file system that all share";
     let is_nowhere = |(found, all): (&Found, &All<'_>)| {
         found.asked.role == SameRole::Asked && found.thing == Thing::Absent && all.things.is_empty()
     };

@@ -198,3 +198,24 @@ fn a_run_that_failed_names_the_rank_that_was_sent_to_dockers_own_address() {
         "{fine:?}"
     );
 }
+
+#[test]
+fn a_look_starts_no_program_twice_with_the_same_words() {
+    let Some(cluster) = Cluster::ready(1, &[]) else { return };
+    let client = Client::new(&cluster);
+    cluster.on("n1", "mkdir ~/bin");
+    for name in ["ldconfig", "ip", "gcc", "mpirun", "sshd"] {
+        let real = format!("$(ls /usr/bin/{name} /usr/sbin/{name} 2>/dev/null | head -n 1)");
+        let text = format!("#!/bin/sh\necho {name} \"$@\" >> ~/asked\nexec {real} \"$@\"\n");
+        std::fs::write(cluster.dir().join(name), text).expect("a script");
+        cluster
+            .on("n1", &format!("cp {} ~/bin && chmod +x ~/bin/{name}", cluster.dir().join(name).display()));
+    }
+    cluster.on("n1", "mount --bind ~/bin /usr/local/bin");
+    let told = json(&client.run(&["doctor", "--json"]));
+    assert_ne!(verdict(&told, "libraries", "n1")["mark"], "unknown", "{told:#}");
+    let asked = cluster.on("n1", "sort ~/asked");
+    let asked: Vec<&str> = asked.lines().collect();
+    assert!(asked.contains(&"ldconfig -p") && asked.contains(&"ip -o link show"), "{asked:?}");
+    assert!(asked.windows(2).all(|pair| pair[0] != pair[1]), "{asked:?}");
+}

@@ -234,3 +234,39 @@ fn who_names_the_logins_has_each_pair_of_hosts_tried() {
     cluster.on("n5", "iptables -F INPUT");
     assert_eq!(of(&["--only", "logins"]), ("good".to_owned(), "logs in to n2, n3, n4, n5".to_owned()));
 }
+
+#[test]
+fn a_login_whose_connection_is_taken_and_not_answered_is_not_told_of_its_keys() {
+    let Some(cluster) = Cluster::ready(4, &[]) else { return };
+    let client = Client::new(&cluster);
+    assert_eq!(client.run(&["hosts", "mesh", "--yes"]).code, 0);
+    // what n1 sends to the port of ssh goes to another one; there nothing is ever said, and `then` is done after the first connection
+    let silent = |host: &str, then: &str| {
+        let listen = format!(
+            "import os, socket, time; s = socket.create_server(('', 2299)); c = s.accept(); os.system('{then}'); time.sleep(1000)"
+        );
+        cluster.on(host, &format!("python3 -c \"{listen}\" >/dev/null 2>&1 &"));
+        until("it to listen", || cluster.on(host, "cat /proc/net/tcp").contains(":08FB "));
+        let rule =
+            "iptables -t nat -I PREROUTING -s 10.77.0.11 -p tcp --dport 22 -j REDIRECT --to-ports 2299";
+        assert_eq!(cluster.on(host, &format!("{rule} && echo done")), "done\n");
+    };
+    let seen = || {
+        let told = json(&client.run(&["doctor", "--json", "--only", "logins"]));
+        let one = verdict(&told, "logins", "n1").clone();
+        let text = |name: &str| one[name].as_str().unwrap_or_default().to_owned();
+        (text("mark"), text("evidence"), text("cause"))
+    };
+    // one that is busy for a moment: tried again, and no fault
+    silent("n2", "iptables -t nat -F");
+    let (mark, evidence, _) = seen();
+    assert_eq!((mark.as_str(), evidence.as_str()), ("good", "logs in to n2, n3, n4"));
+    // one that never speaks, and one where the login does not end
+    silent("n3", "true");
+    cluster.on("n4", "sed -i 's/^from=/command=\"sleep 1000\",from=/' ~/.ssh/authorized_keys");
+    let (mark, evidence, cause) = seen();
+    assert!(mark == "look" && !cause.contains("keys"), "{evidence}: {cause}");
+    assert!(evidence.contains("to n3: Connection timed out during banner exchange"), "{evidence}");
+    assert!(evidence.contains("to n4: ") && evidence.contains("does not answer in 3"), "{evidence}");
+    assert!(cause.contains("no ssh server speaks") && cause.contains("the login does not end"), "{cause}");
+}
