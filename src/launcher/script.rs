@@ -101,9 +101,6 @@ mod tests {
         assert!(request.remarks.is_empty(), "it is not in the current folder");
         request.workdir = Some(dir.path().display().to_string());
         look(&mut request);
-        assert!(
-            request.remarks.iter().any(|remark| remark.contains("-np 1 --gpus-per-rank 2")),
-            "{request:?}"
-        );
+        assert!(request.remarks.iter().any(|remark| remark.contains("--nproc-per-node 1")), "{request:?}");
     }
 }

@@ -62,7 +62,7 @@ fn a_cut_recording_is_named_and_closed_and_one_that_is_written_is_left_alone() {
         code == 65 && text.contains("cut at byte ") && text.contains(", complete up to "),
         "{code} {text}"
     );
-    assert!(text.ends_with("1 cut; to close and repair them: hvtui runs check --repair\n"), "{text}");
+    assert!(text.ends_with("1 cut; to close and repair them: hvtui runs check --repair digits\n"), "{text}");
 
     let lock = std::fs::File::options().write(true).open(path.with_file_name("lock")).unwrap();
     lock.lock().unwrap();

@@ -4,6 +4,7 @@ use crate::common::world::{FREE, START, Story, cpu_slots, failed, run_id, spec, 
 use crate::screens::{COLOR, text};
 use std::sync::Arc;
 
+use hvtui::domain::ahead::TimelineAhead;
 use hvtui::domain::event::{Event, Origin};
 use hvtui::domain::ids::Rank;
 use hvtui::domain::log::{LogLine, Stream};
@@ -327,6 +328,12 @@ fn the_playhead_goes_from_event_to_event_of_the_selected_rank() {
     let mut story = at(middle);
     key(&mut story, KeyCode::Down);
     assert!(sought(&mut story, ".").1.starts_with("rank 1: "));
+    // steps that are not read are none that is passed over
+    let mut story = at(middle);
+    let mut unread = TimelineAhead::default();
+    (unread.after, unread.until) = (middle.plus_micros(10_000_000), middle.plus_micros(20_000_000));
+    story.model.ui.replay.timeline_ahead = Some(Arc::new(unread));
+    assert_eq!(press(&mut story, "."), [Effect::Play(PlayCommand::StepBy(1))]);
     // a run that tells no steps: its end, and then that no more is known
     let (story, start) = short();
     let mut story = opened(story, start);

@@ -25,8 +25,29 @@ pub(in crate::record) struct Timeline {
     fold: Option<(Fold, Stamp)>,
     /// The chunk that is folded.
     loaded: Option<(usize, Arc<[Timed]>)>,
-    /// The moments after which and up to which it was told.
-    told: Option<(Stamp, Stamp)>,
+    /// What was told last.
+    told: Option<Told>,
+}
+
+/// What a timeline was told.
+#[derive(Debug, Clone, Copy)]
+struct Told {
+    /// For a playhead there, and a window of this length.
+    playhead: Stamp,
+    window: i64,
+    /// The moments after which and up to which all of it is there. A fold keeps the newest steps alone: in a window in which there
+    /// are more, that begins behind the playhead.
+    after: Stamp,
+    until: Stamp,
+}
+
+impl Told {
+    /// Whether a window around a playhead, which ends at `to`, needs no more.
+    fn covers(&self, state: &PlaybackState, window: i64, to: Stamp) -> bool {
+        let is_whole = self.after <= state.playhead;
+        let is_all_there_is = self.playhead <= state.playhead && self.window <= window;
+        (is_whole || is_all_there_is) && self.until >= to
+    }
 }
 
 impl Timeline {
@@ -43,7 +64,7 @@ impl Timeline {
         if self.window == 0 || to <= state.playhead || reader.spec().is_none() {
             return None;
         }
-        if self.told.is_some_and(|(after, until)| after <= state.playhead && until >= to) {
+        if self.told.is_some_and(|told| told.covers(state, self.window, to)) {
             return None;
         }
         let played = if state.playing { (state.speed * PLAYED_US) as i64 } else { 0 };
@@ -93,8 +114,9 @@ impl Timeline {
         let is_there = reached >= target || start.is_none() || ahead.chunk() == chunk;
         let reached = if is_there { target } else { ahead.last().unwrap_or(reached) }.max(reached);
         let told = is_there.then(|| TimelineAhead::of(ahead.world(), run, state.playhead, reached));
-        if is_there {
-            self.told = Some((state.playhead, reached));
+        if let Some(told) = &told {
+            let (playhead, window) = (state.playhead, self.window);
+            self.told = Some(Told { playhead, window, after: told.after, until: told.until });
         }
         self.fold = Some((ahead, reached));
         told

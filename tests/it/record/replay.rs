@@ -716,6 +716,26 @@ fn steps_and_samples_after_the_playhead_are_told_up_to_the_end_of_the_timeline()
 }
 
 #[test]
+fn a_shorter_window_after_one_with_more_steps_than_are_kept_is_told_whole() {
+    let envelopes = run(4, 200);
+    let (_folder, mut player) = player(&envelopes);
+    let playhead = player.state().start.plus_micros(10_000_000);
+    player.show_window(400_000_000);
+    player.seek(playhead);
+    Screen::default().advance(&mut player, Stamp(0));
+    let told = looked_ahead(&mut player).1.expect("the whole run");
+    assert!(told.after > playhead, "of its first steps nothing is kept");
+    assert_eq!(looked_ahead(&mut player).1, None, "once");
+    player.show_window(10_000_000);
+    let told = looked_ahead(&mut player).1.expect("the shorter one");
+    let (_, to) = player.state().window(10_000_000);
+    assert_eq!(told.after, playhead);
+    let steps = told.steps(Rank(2), playhead).iter().filter(|(arrived, _)| *arrived <= to);
+    assert!(steps.eq(after(&envelopes, playhead, to).steps(Rank(2), playhead)));
+    assert!(!told.steps(Rank(2), playhead).is_empty());
+}
+
+#[test]
 fn while_it_plays_the_timeline_stays_ahead_and_is_told_now_and_then() {
     let envelopes = run(4, 60);
     let (_folder, mut player) = player(&envelopes);

@@ -76,11 +76,10 @@ pub fn matches(model: &Model, typed: &str) -> Vec<Command> {
     commands.extend(ThemeName::ALL.map(|theme| {
         Command::new(format!("theme {}", theme.name()), theme.words(), String::new(), Does::Theme(theme))
     }));
-    let mouse = match model.settings.terminal_mouse {
-        true => Command::new("mouse on".to_owned(), MOUSE_ON, String::new(), Does::TerminalMouse(false)),
-        false => Command::new("mouse off".to_owned(), MOUSE_OFF, String::new(), Does::TerminalMouse(true)),
-    };
-    commands.push(mouse);
+    let (name, help) =
+        if model.settings.terminal_mouse { ("mouse on", MOUSE_ON) } else { ("mouse off", MOUSE_OFF) };
+    let does = Does::TerminalMouse(!model.settings.terminal_mouse);
+    commands.push(Command::new(name.to_owned(), help, String::new(), does));
     let mut found: Vec<(u32, Command)> =
         commands.into_iter().filter_map(|command| Some((score(&command, typed)?, command))).collect();
     found.sort_by_key(|(score, _)| *score);
