@@ -21,6 +21,7 @@ use crate::domain::run::{Placement, RunStage};
 use crate::domain::standstill::Standstill;
 use crate::domain::text::{about, plain, sanitize};
 use crate::domain::time::Stamp;
+use crate::domain::trainer_keys::TrainerId;
 use crate::domain::units::{bytes, duration_us};
 use crate::domain::world::{RunState, World};
 
@@ -154,9 +155,11 @@ impl RunPrinter {
                 vec![own(&format!("rank {rank} ({}): {}", self.place(*rank), facts.why_no_steps()))]
             }
             (Origin::Rank(..), Event::StepSeen { .. }) => self.seen(envelope.at).into_iter().collect(),
-            (Origin::Rank(_, Rank(number)) | Origin::Worker(_, _, number), Event::StepDone { timing }) => {
-                let count = self.state().map_or(0, RunState::step_tellers);
-                self.means.take(*number, timing, count);
+            (origin @ (Origin::Rank(_, rank) | Origin::Worker(_, rank, _)), Event::StepDone { timing }) => {
+                let worker = if let Origin::Worker(_, _, worker) = origin { Some(*worker) } else { None };
+                let together = self.state().filter(|run| !run.trainer_keys.is_apart());
+                let count = together.map(RunState::step_tellers);
+                self.means.take(TrainerId::new(*rank, worker), timing, count);
                 self.stragglers().into_iter().chain(self.timings(envelope.at)).collect()
             }
             (Origin::Rank(_, rank), Event::RankExited { exit })
@@ -294,11 +297,11 @@ impl RunPrinter {
         if let Some((rank, named_at)) = self.told_straggler {
             let over = run.stragglers.past().rfind(|past| (past.rank, past.named_at) == (rank, named_at));
             let step = over.and_then(|over| over.over_at).unwrap_or(named_at);
-            let place = self.place(rank);
+            let place = self.trainer_place(rank);
             lines.push(own(&format!("step {step}: rank {rank} ({place}) is no longer a straggler")));
         }
         if let Some(now) = run.straggler() {
-            let (rank, place) = (now.rank, self.place(now.rank));
+            let (rank, place) = (now.rank, self.trainer_place(now.rank));
             lines.push(own(&format!("step {}: rank {rank} ({place}) {}", now.named_at, now.words())));
         }
         self.told_straggler = now;
@@ -353,6 +356,11 @@ impl RunPrinter {
         let world = self.state().map_or(1, |run| run.spec.world());
         let width = world.saturating_sub(1).to_string().len();
         format!("{:>width$}", rank.0)
+    }
+
+    /// Where one that trains is, by its key.
+    fn trainer_place(&self, key: Rank) -> String {
+        self.place(self.state().map_or(key, |run| run.rank_of(key)))
     }
 
     fn place(&self, rank: Rank) -> String {

@@ -7,6 +7,7 @@ use unicode_width::UnicodeWidthStr as _;
 use crate::domain::step_totals::{StepTotals, Worked, rates};
 use crate::domain::text::sanitize;
 use crate::domain::timing::{Phase, StepTiming};
+use crate::domain::trainer_keys::TrainerId;
 use crate::domain::trainers::Trainer;
 use crate::domain::transfer::LeastWait;
 use crate::domain::units::{counted, duration_us, middle_cut, rate};
@@ -132,7 +133,7 @@ impl Column {
 /// What the steps of each that trains were like, from the first one that was heard of.
 #[derive(Debug, Default)]
 pub(super) struct Means {
-    steps: BTreeMap<u32, Steps>,
+    steps: BTreeMap<TrainerId, Steps>,
     /// What of the wait that hooks tell was transfer is known when all have told the step.
     least_wait: LeastWait,
 }
@@ -161,14 +162,14 @@ impl Steps {
 }
 
 impl Means {
-    /// A step of one of `count` that train.
-    pub(super) fn take(&mut self, number: u32, step: &StepTiming, count: usize) {
-        let steps = self.steps.entry(number).or_default();
+    /// A step of one of `count` that train together; `None` where each rank holds a training of its own.
+    pub(super) fn take(&mut self, id: TrainerId, step: &StepTiming, count: Option<usize>) {
+        let steps = self.steps.entry(id).or_default();
         if steps.first.totals.steps == 0 {
             steps.first_step = step.step;
         }
         steps.of(step.step).add(step);
-        if let Some(least) = self.least_wait.step(count, step) {
+        if let Some(least) = count.and_then(|count| self.least_wait.step(count, step)) {
             self.steps.values_mut().for_each(|steps| steps.of(step.step).part(least));
         }
     }
@@ -180,8 +181,9 @@ impl Means {
             return Vec::new();
         }
         let none = Steps::default();
-        let of = |one: &Trainer<'_>| self.steps.get(&one.number.0).unwrap_or(&none);
+        let of = |one: &Trainer<'_>| self.steps.get(&one.id()).unwrap_or(&none);
         let mut ranks: Vec<_> = run.trainers().map(|one| (of(&one).mean(), one)).collect();
+        ranks.sort_by_key(|(_, one)| one.id());
         let worked: Vec<Worked> = ranks.iter().map(|(mean, _)| mean.worked()).collect();
         for ((mean, _), rate) in ranks.iter_mut().zip(rates(&worked)) {
             mean.rate = Some(rate).filter(|rate| *rate > 0.0);

@@ -16,7 +16,7 @@ pub struct TimelineAhead {
     pub after: Stamp,
     /// Up to this one.
     pub until: Stamp,
-    /// By the number of the one that trains, each with the moment at which it was told, oldest first.
+    /// By the key of the one that trains, each with the moment at which it was told, oldest first.
     steps: BTreeMap<Rank, Vec<(Stamp, Arc<StepTiming>)>>,
     samples: BTreeMap<HostId, Vec<PastSample>>,
     /// When NCCL's collectives began, and how many microseconds they took.
@@ -35,8 +35,8 @@ impl TimelineAhead {
             if let Some((oldest, _)) = oldest {
                 ahead.after = ahead.after.max(*oldest);
             }
-            ahead.steps.insert(one.number, state.steps.after(after).cloned().collect());
-            ahead.collectives.insert(one.number, run.collectives.recent(one.number).collect());
+            ahead.steps.insert(one.key, state.steps.after(after).cloned().collect());
+            ahead.collectives.insert(one.key, run.collectives.recent(one.key).collect());
         }
         for host in run.by_host.keys() {
             let Some(state) = later.hosts.get(host) else { continue };

@@ -85,6 +85,7 @@ pub mod timing;
 pub mod told_address;
 pub mod trace;
 pub mod trained;
+pub mod trainer_keys;
 pub mod trainers;
 pub(crate) mod transfer;
 pub mod units;

@@ -73,9 +73,16 @@ pub struct Frame {
     pub file: String,
     /// The line that is being executed, counted from 1.
     pub line: u32,
+    /// Whether the file is one of a package or of Python itself.
+    pub is_library: bool,
 }
 
 impl Frame {
+    fn new(function: &str, path: &str, line: u32) -> Self {
+        let (file, is_library) = short_path(path);
+        Self { function: function.to_owned(), file, line, is_library }
+    }
+
     /// `train.py:57`, or the file alone where no line is known.
     pub fn place(&self) -> String {
         if self.line == 0 { self.file.clone() } else { format!("{}:{}", self.file, self.line) }
@@ -144,11 +151,7 @@ fn frame(text: &str) -> Option<Frame> {
     if let Some(rest) = text.strip_prefix("File \"") {
         let (file, rest) = rest.rsplit_once("\", line ")?;
         let (line, function) = rest.split_once(" in ")?;
-        return Some(Frame {
-            function: function.to_owned(),
-            file: short_path(file),
-            line: line.parse().unwrap_or(0),
-        });
+        return Some(Frame::new(function, file, line.parse().unwrap_or(0)));
     }
     let (function, place) = text.strip_suffix(')')?.rsplit_once(" (")?;
     // of what is not Python it has no line
@@ -156,29 +159,37 @@ fn frame(text: &str) -> Option<Frame> {
         Some((file, line)) if line.parse::<u32>().is_ok() => (file, line.parse().unwrap_or(0)),
         _ => (place, 0),
     };
-    Some(Frame { function: function.to_owned(), file: short_path(file), line })
+    Some(Frame::new(function, file, line))
 }
 
-/// A path from the folder of packages on; the name alone of a file of the person's own.
-fn short_path(path: &str) -> String {
+/// A path from the folder of packages on, and that it lies in one; the name alone of a file of the person's own.
+fn short_path(path: &str) -> (String, bool) {
     if !path.starts_with('/') {
         // py-spy has shortened it already
-        return path.to_owned();
+        return (
+            path.to_owned(),
+            path.starts_with('<') || LIBRARIES.iter().any(|begin| path.starts_with(begin)),
+        );
     }
     for folder in ["/site-packages/", "/dist-packages/"] {
         if let Some((_, rest)) = path.rsplit_once(folder) {
-            return rest.to_owned();
+            return (rest.to_owned(), true);
         }
     }
     let in_library = path.match_indices("/python3.").find_map(|(at, _)| path[at + 1..].split_once('/'));
-    let rest = in_library.map_or_else(|| path.rsplit('/').next().unwrap_or(path), |(_, rest)| rest);
-    rest.to_owned()
+    match in_library {
+        Some((_, rest)) => (rest.to_owned(), true),
+        None => (path.rsplit('/').next().unwrap_or(path).to_owned(), false),
+    }
 }
 
-/// The line of the person's script that a thread is in: the innermost of the file that its outermost call is in.
+/// What calls a script from outside, as py-spy names it: `python -m`, and what starts processes in Python.
+const LIBRARIES: [&str; 4] = ["runpy.py", "multiprocessing/", "torch/", "concurrent/"];
+
+/// The line of the person's script that a thread is in: the innermost of the file that their outermost call is in. A process that
+/// Python's `multiprocessing` has started begins in that.
 pub fn script_line(thread: &Thread) -> Option<CodeLine> {
-    // `python -m` begins in runpy
-    let own = |frame: &&Frame| !frame.file.starts_with('<') && !frame.file.ends_with("runpy.py");
+    let own = |frame: &&Frame| !frame.is_library;
     let script = &thread.frames.iter().rfind(own)?.file;
     let innermost = thread.frames.iter().find(|frame| frame.file == *script)?;
     let file = script.rsplit('/').next().unwrap_or(script).to_owned();
@@ -268,6 +279,20 @@ Current thread 0x00007f2 (most recent call first):
         assert_eq!(places, ["torch/_tensor.py:487", "train.py:57", "train.py:80"]);
         assert_eq!(found[1].frames[0].place(), "threading.py:320");
         assert_eq!(script_line(&found[0]).unwrap().to_string(), "train.py:57");
+    }
+
+    #[test]
+    fn of_a_process_that_multiprocessing_has_started_the_line_of_the_script_is_told() {
+        let text = "\
+Current thread 0x00007f2 (most recent call first):
+  File \"/home/me/spawned.py\", line 18 in validate
+  File \"/home/me/spawned.py\", line 36 in train
+  File \"/usr/lib/python3/dist-packages/torch/multiprocessing/spawn.py\", line 69 in _wrap
+  File \"/usr/lib/python3.11/multiprocessing/process.py\", line 108 in run
+  File \"/usr/lib/python3.11/multiprocessing/spawn.py\", line 133 in _main
+  File \"<string>\", line 1 in <module>
+";
+        assert_eq!(script_line(&threads(text)[0]).unwrap().to_string(), "spawned.py:18");
     }
 
     #[test]

@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use super::ids::Rank;
 use super::stacks::CodeLine;
+use super::text::sanitize;
 use super::time::Stamp;
 use super::timing::Phase;
 use super::units::{duration_us, ranges};
@@ -75,6 +76,8 @@ pub struct Standstill {
     stands: Vec<(Rank, Stamp, StalledPhase)>,
     /// The step that the first of them is in.
     pub step: u64,
+    /// What each is called, where its number is also that of another one.
+    names: BTreeMap<Rank, String>,
 }
 
 impl Standstill {
@@ -83,24 +86,28 @@ impl Standstill {
         if !run.is_live() {
             return None;
         }
-        let mut stands = Vec::new();
+        let (mut stands, mut names) = (Vec::new(), BTreeMap::new());
         let (mut patience, mut step) = (u64::MAX, u64::MAX);
         for one in run.trainers().filter(|one| one.rank.exit.is_none()) {
             let Some((since, standing)) = &one.state.standing else { continue };
             patience = patience.min(patience_of(one.state));
             step = step.min(standing.step);
-            stands.push((one.number, *since, standing.clone()));
+            stands.push((one.key, *since, standing.clone()));
+            if run.trainer_keys.is_apart() {
+                let place = sanitize(&one.rank.placement.to_string()).into_owned();
+                names.insert(one.key, format!("{} ({place})", one.number));
+            }
         }
         if stands.iter().any(|(.., standing)| standing.phase == Phase::Other) {
             patience = patience.max(PATIENT_US);
         }
         let long = |since: Stamp| now.micros_since(since) >= patience.cast_signed();
-        stands.iter().any(|(_, since, _)| long(*since)).then_some(Self { stands, step })
+        stands.iter().any(|(_, since, _)| long(*since)).then_some(Self { stands, step, names })
     }
 
     /// One that is told of: those that stand in a step, and since when.
     pub(crate) fn told(stands: Vec<(Rank, Stamp, StalledPhase)>, step: u64) -> Self {
-        Self { stands, step }
+        Self { stands, step, names: BTreeMap::new() }
     }
 
     /// Since when it stands: its rank that stands the longest.
@@ -178,7 +185,9 @@ impl Standstill {
         now: Option<Stamp>,
     ) -> String {
         let longest = |now: Stamp| of.iter().map(|(_, since, _)| now.micros_since(*since)).max().unwrap_or(0);
-        let who = ranges(of.iter().map(|(rank, ..)| rank.0));
+        let names: Option<Vec<&str>> =
+            of.iter().map(|(rank, ..)| self.names.get(*rank).map(String::as_str)).collect();
+        let who = names.map_or_else(|| ranges(of.iter().map(|(rank, ..)| rank.0)), |names| names.join(", "));
         let rank = if of.len() == 1 { "rank" } else { "ranks" };
         let stopped = if place == STOPPED { " stopped by a signal" } else { "" };
         let longest = now.map(|now| format!(" for {}", duration_us(longest(now).max(0).cast_unsigned())));

@@ -5,12 +5,15 @@ use super::ids::Rank;
 use super::options::PythonHooks;
 use super::run::RunStage;
 use super::text::sanitize;
+use super::trainer_keys::{TrainerId, TrainerKeys};
 use super::world::{RankState, RunState};
 
 /// One that trains: a rank, or a process within it.
 #[derive(Debug, Clone, Copy)]
 pub struct Trainer<'a> {
-    /// Its number in the training.
+    /// By which it is kept.
+    pub key: Rank,
+    /// Its number in its training.
     pub number: Rank,
     /// What is known of it.
     pub state: &'a RankState,
@@ -19,6 +22,11 @@ pub struct Trainer<'a> {
 }
 
 impl Trainer<'_> {
+    /// Which it is.
+    pub fn id(&self) -> TrainerId {
+        TrainerId { rank: self.rank.placement.rank, number: self.number.0 }
+    }
+
     /// The libraries with which it trains: `torch 2.9.0`.
     pub fn libraries(&self) -> String {
         let own = self.state.hooks.libraries();
@@ -30,25 +38,38 @@ impl RunState {
     /// All that train: the ranks, but for those in which only others do, and the processes within them, each with its
     /// number in the training.
     pub fn trainers(&self) -> impl Iterator<Item = Trainer<'_>> {
-        (0u32..).zip(&self.ranks).flat_map(|(number, rank)| within(Rank(number), rank))
+        (0u32..).zip(&self.ranks).flat_map(|(number, rank)| within(&self.trainer_keys, Rank(number), rank))
     }
 
     /// Those of them that this rank is, or that are within it.
     pub fn trainers_in(&self, number: Rank) -> impl Iterator<Item = Trainer<'_>> {
         let rank = self.ranks.get(number.0 as usize);
-        rank.into_iter().flat_map(move |rank| within(number, rank))
+        rank.into_iter().flat_map(move |rank| within(&self.trainer_keys, number, rank))
     }
 
-    /// The one of them that has this number.
-    pub fn trainer(&self, number: Rank) -> Option<&RankState> {
-        let rank = self.ranks.get(number.0 as usize).filter(|rank| rank.workers.is_empty());
-        rank.or_else(|| self.trainers().find(|trainer| trainer.number == number).map(|trainer| trainer.state))
+    /// The one of them that has this key.
+    pub fn trainer(&self, key: Rank) -> Option<Trainer<'_>> {
+        let id = self.trainer_keys.id(key).unwrap_or(key.into());
+        let rank = self.ranks.get(id.rank.0 as usize)?;
+        let state = id.worker().map_or(Some(rank), |worker| rank.workers.get(&worker))?;
+        Some(Trainer { key, number: Rank(id.number), state, rank })
+    }
+
+    /// The key of a rank that trains, or of a process within it.
+    pub fn trainer_key(&self, rank: Rank, worker: Option<u32>) -> Option<Rank> {
+        let id = TrainerId::new(rank, worker);
+        self.trainers_in(rank).find(|one| one.id() == id).map(|one| one.key)
+    }
+
+    /// The rank that one is, or is in.
+    pub fn rank_of(&self, key: Rank) -> Rank {
+        self.trainer_keys.id(key).map_or(key, |id| id.rank)
     }
 
     /// What there is to say of NCCL's collectives, in a sentence and with fewer words; or why there is nothing, where
     /// `--nccl-timings` was given and the run has ended.
     pub fn collectives_words(&self) -> Option<[String; 2]> {
-        let place = |rank| Some(self.trainer(rank)?.placement.to_string());
+        let place = |key| Some(self.trainer(key)?.rank.placement.to_string());
         let told = self.collectives.sentence(place).zip(self.collectives.short());
         told.map(Into::into).or_else(|| {
             let is_missing = self.spec.options.nccl_timings && !self.is_live();
@@ -105,8 +126,11 @@ impl RunState {
 }
 
 /// A rank, where not only others train in it, and the processes within it.
-fn within(number: Rank, rank: &RankState) -> impl Iterator<Item = Trainer<'_>> {
-    let trainer = move |number, state| Trainer { number, state, rank };
+fn within<'a>(keys: &'a TrainerKeys, number: Rank, rank: &'a RankState) -> impl Iterator<Item = Trainer<'a>> {
+    let trainer = move |of: Rank, state| {
+        let key = keys.known(TrainerId { rank: number, number: of.0 });
+        Trainer { key, number: of, state, rank }
+    };
     let own = (!rank.steps.is_empty() || rank.workers.is_empty()).then(|| trainer(number, rank));
     own.into_iter().chain(rank.workers.iter().map(move |(number, worker)| trainer(Rank(*number), worker)))
 }

@@ -39,6 +39,7 @@ use super::step_totals::{StepTotals, Worked, rate_of_all};
 use super::straggler::{Straggler, Stragglers};
 use super::time::Stamp;
 use super::timing::{SeenStep, StepTiming};
+use super::trainer_keys::{TrainerId, TrainerKeys};
 use super::trainers::Trainer;
 use super::transfer::{self, LeastWait};
 use super::waiting::Waiting;
@@ -109,6 +110,9 @@ pub struct RunState {
     pub by_host: Arc<BTreeMap<HostId, Vec<Rank>>>,
     /// Whether processes within ranks have told anything.
     has_workers: bool,
+    /// By what those that train are kept.
+    #[serde(default)]
+    pub trainer_keys: TrainerKeys,
 }
 
 /// What is known of one rank.
@@ -170,6 +174,7 @@ impl RunState {
         Self {
             by_host: Arc::new(by_host),
             has_workers: false,
+            trainer_keys: TrainerKeys::default(),
             history: RunHistory::new(at, spec.placements.len()),
             spec,
             stages: Vec::new(),
@@ -332,6 +337,7 @@ impl RunState {
         self.collected = Collected::default();
         self.waiting_for = Waiting::default();
         self.has_workers = false;
+        self.trainer_keys = TrainerKeys::default();
         for rank in &mut self.ranks {
             let last_line = rank.last_line.take();
             *rank = RankState { last_line, ..RankState::new(rank.placement.clone()) };
@@ -396,12 +402,13 @@ impl RunState {
         if let Event::RankExited { exit } = event {
             self.history.exit(at, rank, exit);
         }
-        self.judge(rank, event);
+        self.judge(rank.into(), event);
     }
 
     fn apply_worker(&mut self, at: Stamp, rank: Rank, worker: u32, event: &Event) {
         self.last_at = at;
         let keep = self.steps_kept();
+        let id = TrainerId::new(rank, Some(worker));
         let Some(rank) = self.rank_mut(rank) else { return };
         // a collective alone makes no row
         let is_row = rank.workers.len() < WORKERS && !matches!(event, Event::CollectiveDone { .. });
@@ -410,8 +417,9 @@ impl RunState {
             let worker = rank.workers.entry(worker).or_insert_with(|| RankState::new(placement.clone()));
             worker.apply(at, event, keep);
             self.has_workers = true;
+            self.trainer_keys.key(id);
         }
-        self.judge(Rank(worker), event);
+        self.judge(id, event);
     }
 
     /// All have told this step: of what its hooks call waiting, that much was moving bytes.
@@ -444,23 +452,29 @@ impl RunState {
     }
 
     /// Takes what one that trains has told into the search for stragglers.
-    fn judge(&mut self, number: Rank, event: &Event) {
+    fn judge(&mut self, id: TrainerId, event: &Event) {
         match event {
             Event::StepDone { timing } => {
                 // it goes on
                 self.collected = Collected::default();
                 let count = self.step_tellers();
-                self.stragglers.step(count, number, timing);
-                let late = self.stragglers.now().is_some();
-                self.history.step(self.last_at, (number, count), timing, late);
-                if let Some(least) = self.least_wait.step(count, timing) {
-                    self.part(timing.step, least);
+                let key = self.trainer_keys.key(id);
+                if self.trainer_keys.is_apart() {
+                    self.stragglers = Stragglers::default();
+                } else {
+                    self.stragglers.step(count, key, timing);
+                    if let Some(least) = self.least_wait.step(count, timing) {
+                        self.part(timing.step, least);
+                    }
                 }
+                let late = self.stragglers.now().is_some();
+                self.history.step(self.last_at, (key, count), timing, late);
             }
             Event::StepSeen { seen } => self.history.seen(self.last_at, seen, self.ranks.len()),
             Event::CollectiveDone { timing } => {
-                self.collectives.take(number, timing);
-                self.history.collective(self.last_at, number, timing);
+                let key = self.trainer_keys.known(id);
+                self.collectives.take(key, timing);
+                self.history.collective(self.last_at, key, timing);
             }
             Event::StepsBy { .. } => {
                 self.stragglers = Stragglers::default();

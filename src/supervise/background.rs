@@ -39,14 +39,14 @@ impl Background {
         }
         let words = command_line(process.pid).unwrap_or_default();
         let words = String::from_utf8_lossy(&words).trim_end_matches('\0').replace('\0', " ");
-        if process.stat.state == 'Z' || words.contains("multiprocessing.") {
+        // one that is just ending has no command line any more
+        if process.stat.state == 'Z' || words.is_empty() || words.contains("multiprocessing.") {
             return;
         }
         if self.found.len() == NAMED {
             self.more += 1;
             return;
         }
-        let words = if words.is_empty() { process.stat.name.clone() } else { words };
         self.found.push(middle_cut(&sanitize(&words), WIDTH));
     }
 

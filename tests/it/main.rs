@@ -39,6 +39,7 @@ mod horovod_rendezvous;
 mod images;
 mod imports;
 mod incidents;
+mod inner_ranks;
 mod jobs;
 mod json_forms;
 mod keys;

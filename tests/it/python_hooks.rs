@@ -11,9 +11,9 @@ use crate::common::in_time::OutputInTime;
 use crate::common::processes::{end_of, until, until_says};
 
 /// The distribution's Python: it is the one that has the distribution's PyTorch.
-const PYTHON: &str = "/usr/bin/python3";
+pub(crate) const PYTHON: &str = "/usr/bin/python3";
 
-fn has_torch() -> bool {
+pub(crate) fn has_torch() -> bool {
     let found = Command::new(PYTHON).args(["-c", "import torch.distributed"]).output_in_time();
     let found = found.is_ok_and(|out| out.status.success());
     if !found {

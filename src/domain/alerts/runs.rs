@@ -162,7 +162,7 @@ impl Alerts {
 }
 
 fn place(id: &RunId, run: &RunState, rank: Option<Rank>) -> Place {
-    let of = rank.and_then(|rank| run.trainer(rank)).map(|rank| &rank.placement);
+    let of = rank.and_then(|rank| run.trainer(rank)).map(|one| &one.rank.placement);
     let gpu = of.and_then(|of| match of.slot {
         Slot::Gpu { index, .. } => Some(index),
         Slot::Cpu { .. } => None,

@@ -136,6 +136,9 @@ pub struct PhaseFigures {
 pub struct RankFigures {
     /// Which; of a process within a rank its number in the training.
     pub rank: Rank,
+    /// The rank that it is, or is in.
+    #[serde(skip)]
+    pub within: Rank,
     /// `gpu-a:3`.
     pub place: Option<String>,
     /// By whom its steps are told.

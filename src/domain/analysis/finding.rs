@@ -569,7 +569,7 @@ fn errors(run: &RunAnalysis) -> Option<Finding> {
     if count == 0 || run.success == Some(false) {
         return None;
     }
-    let tellers = run.ranks.iter().filter(|rank| rank.errors > 0).map(|rank| rank.rank.0);
+    let tellers = run.ranks.iter().filter(|rank| rank.errors > 0).map(|rank| rank.within.0);
     let first = run.log.first_error.as_ref()?;
     let finding = Finding::new(
         0.03,

@@ -42,6 +42,7 @@ use crate::domain::run::{RankExit, RunSpec};
 use crate::domain::straggler::{Straggler, Stragglers};
 use crate::domain::time::Stamp;
 use crate::domain::timing::StepTiming;
+use crate::domain::trainer_keys::{TrainerId, TrainerKeys};
 use crate::domain::wait_table::WaitTable;
 
 pub use figures::{
@@ -73,6 +74,7 @@ pub struct Analyzer {
     fits: Vec<ClockFit>,
     host_of: Vec<usize>,
     steps: Steps,
+    keys: TrainerKeys,
     stragglers: Stragglers,
     episodes: Vec<Straggler>,
     collectives: NcclTimings,
@@ -108,6 +110,7 @@ impl Analyzer {
             host_of: spec.placements.iter().map(|placement| place(&placement.host)).collect(),
             hosts,
             steps: Steps::new(spec.world(), window),
+            keys: TrainerKeys::default(),
             stragglers: Stragglers::default(),
             episodes: Vec::new(),
             collectives: NcclTimings::default(),
@@ -169,11 +172,11 @@ impl Analyzer {
             Origin::Rank(run, rank) if *run == self.spec.id => {
                 self.seen_at(at);
                 self.of_rank(at, *rank, event);
-                self.of_trainer(at, rank.0, None, event);
+                self.of_trainer(at, (*rank).into(), event);
             }
             Origin::Worker(run, rank, worker) if *run == self.spec.id => {
                 self.seen_at(at);
-                self.of_trainer(at, *worker, Some(*rank), event);
+                self.of_trainer(at, TrainerId::new(*rank, Some(*worker)), event);
             }
             Origin::Run(_) | Origin::Rank(..) | Origin::Worker(..) => {}
         }
@@ -219,6 +222,7 @@ impl Analyzer {
                 self.alive.clear();
                 self.exits.clear();
                 self.steps.restart();
+                self.keys = TrainerKeys::default();
                 self.end_of_stragglers();
             }
             Event::RunEnded { outcome } => self.outcome = Some(outcome.clone()),
@@ -250,50 +254,57 @@ impl Analyzer {
         }
     }
 
-    /// `within`: the rank of a process within one.
-    fn of_trainer(&mut self, at: Stamp, number: u32, within: Option<Rank>, event: &Event) {
+    fn of_trainer(&mut self, at: Stamp, id: TrainerId, event: &Event) {
         match event {
             Event::JobDescribed { job, transport, total_steps, facts } => {
                 self.total_steps = total_steps.or(self.total_steps);
                 self.job.add(job, transport.as_deref(), facts);
             }
             Event::StepsBy { by } => {
-                self.steps.told_by(number, *by);
+                self.steps.told_by(id, *by);
                 self.end_of_stragglers();
             }
             Event::StepDone { timing } => {
                 self.first_step_at = self.first_step_at.or(Some(at));
                 self.last_step_at = self.last_step_at.max(Some(at));
-                self.steps.stands.ended(number, timing.step, at);
-                self.step(number, within, timing);
+                self.steps.stands.ended(id, timing.step, at);
+                self.step(id, timing);
                 self.steps.ended(timing.step, at);
             }
-            Event::RankStands { standing } => self.steps.stands.take(number, at, standing),
+            Event::RankStands { standing } => self.steps.stands.take(id, at, standing),
             Event::StepSeen { seen } => {
                 self.total_steps = seen.total.or(self.total_steps);
-                self.steps.seen(number, seen.step, seen.loss);
+                self.steps.seen(id, seen.step, seen.loss);
             }
             Event::MetricReported { name, value, step } if self.counting => {
                 let is_within = step.is_none_or(|step| self.window.holds(step));
                 if is_within {
-                    self.metrics.take(number, name, *value, *step);
+                    self.metrics.take(self.keys.known(id).0, name, *value, *step);
                 }
             }
-            Event::CollectiveDone { timing } if self.counting => self.collectives.take(Rank(number), timing),
+            Event::CollectiveDone { timing } if self.counting => {
+                self.collectives.take(self.keys.known(id), timing);
+            }
             _ => {}
         }
     }
 
-    fn step(&mut self, number: u32, within: Option<Rank>, timing: &StepTiming) {
-        let clock = self.clock_of(within.unwrap_or(Rank(number)));
+    fn step(&mut self, id: TrainerId, timing: &StepTiming) {
+        let key = self.keys.key(id);
+        if self.keys.is_apart() {
+            self.steps.come_apart();
+            self.stragglers = Stragglers::default();
+            self.episodes.clear();
+        }
+        let clock = self.clock_of(id.rank);
         let start = self.fits.get(clock.host);
         // what a message takes now: the quickest of all was maybe hours ago, on another way
         let near = start.and_then(|fit| fit.message_us(timing.start));
         let clock = HostClock { unsure_us: near.unwrap_or(clock.unsure_us), ..clock };
         let start = start.and_then(|fit| Some((fit.stamp(timing.start)?, fit.unsure_us(timing.start)?)));
-        self.steps.step(number, within.is_some(), (clock, start), timing);
-        if self.counting && self.window.holds(timing.step) {
-            self.stragglers.step(self.steps.world(), Rank(number), timing);
+        self.steps.step(id, (clock, start), timing);
+        if self.counting && self.window.holds(timing.step) && !self.keys.is_apart() {
+            self.stragglers.step(self.steps.world(), key, timing);
         }
     }
 

@@ -3,12 +3,13 @@
 use super::what_if::BEFORE;
 use crate::domain::clock_check::Passage;
 use crate::domain::timing::Phase;
+use crate::domain::trainer_keys::TrainerId;
 
 /// What one rank tells of one step.
 #[derive(Debug, Clone, Copy)]
 #[expect(clippy::struct_excessive_bools, reason = "facts that have nothing to do with each other")]
 pub(super) struct Part {
-    pub(super) number: u32,
+    pub(super) id: TrainerId,
     pub(super) dur_us: u32,
     pub(super) phases: [u32; Phase::COUNT],
     pub(super) hidden_us: u32,

@@ -6,6 +6,7 @@ use super::figures::Stop;
 use crate::domain::ids::Rank;
 use crate::domain::standstill::{StalledPhase, Standstill};
 use crate::domain::time::Stamp;
+use crate::domain::trainer_keys::TrainerId;
 
 /// Of so many steps it is kept, those in which a rank stood the longest.
 const STEPS: usize = 32;
@@ -22,33 +23,34 @@ struct Stood {
 
 /// Those that stood, by step and rank.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Stands(BTreeMap<u64, BTreeMap<u32, Stood>>);
+pub(super) struct Stands(BTreeMap<u64, BTreeMap<TrainerId, Stood>>);
 
 impl Stands {
     /// What a rank's page told at a moment.
-    pub(super) fn take(&mut self, number: u32, at: Stamp, standing: &StalledPhase) {
+    pub(super) fn take(&mut self, id: TrainerId, at: Stamp, standing: &StalledPhase) {
         let ranks = self.0.entry(standing.step).or_default();
-        if ranks.len() >= RANKS && !ranks.contains_key(&number) {
+        if ranks.len() >= RANKS && !ranks.contains_key(&id) {
             return;
         }
         let since = at.plus_micros(-i64::try_from(standing.for_us).unwrap_or(i64::MAX));
-        let before = ranks.get(&number).and_then(|stood| stood.stop);
+        let before = ranks.get(&id).and_then(|stood| stood.stop);
         let stop = match before {
             Some(stop) if standing.stopped => Some(Stop { to: at, ..stop }),
-            None if standing.stopped => Some(Stop { rank: Rank(number), from: since, to: at }),
+            None if standing.stopped => Some(Stop { rank: Rank(id.number), from: since, to: at }),
             before => before,
         };
-        ranks.insert(number, Stood { since, standing: standing.clone(), stop });
+        ranks.insert(id, Stood { since, standing: standing.clone(), stop });
         if self.0.len() > STEPS {
-            let longest = |ranks: &BTreeMap<u32, Stood>| ranks.values().map(|one| one.standing.for_us).max();
+            let longest =
+                |ranks: &BTreeMap<TrainerId, Stood>| ranks.values().map(|one| one.standing.for_us).max();
             let least = self.0.iter().min_by_key(|(_, ranks)| longest(ranks)).map(|(step, _)| *step);
             least.and_then(|step| self.0.remove(&step));
         }
     }
 
     /// A rank has made its step: nothing stops it any more.
-    pub(super) fn ended(&mut self, number: u32, step: u64, at: Stamp) {
-        let stood = self.0.get_mut(&step).and_then(|ranks| ranks.get_mut(&number));
+    pub(super) fn ended(&mut self, id: TrainerId, step: u64, at: Stamp) {
+        let stood = self.0.get_mut(&step).and_then(|ranks| ranks.get_mut(&id));
         let stood = stood.filter(|stood| stood.standing.stopped);
         if let Some(stop) = stood.and_then(|stood| stood.stop.as_mut()) {
             stop.to = at;
@@ -67,16 +69,16 @@ impl Stands {
     }
 
     /// Whether a signal had stopped this one in a step.
-    pub(super) fn was_stopped(&self, step: u64, number: u32) -> bool {
+    pub(super) fn was_stopped(&self, step: u64, id: TrainerId) -> bool {
         let ranks = self.0.get(&step);
-        ranks.and_then(|ranks| ranks.get(&number)).is_some_and(|stood| stood.standing.stopped)
+        ranks.and_then(|ranks| ranks.get(&id)).is_some_and(|stood| stood.standing.stopped)
     }
 
     /// Where the ranks stand behind the last step that all have told: `stands still in step 57: rank 1 in backward, train.py:57`.
     pub(super) fn after(&self, last: Option<u64>) -> Option<String> {
         let (step, ranks) =
             self.0.iter().next_back().filter(|(step, _)| last.is_none_or(|last| **step > last))?;
-        let stands = ranks.iter().map(|(rank, stood)| (Rank(*rank), stood.since, stood.standing.clone()));
+        let stands = ranks.iter().map(|(id, stood)| (Rank(id.number), stood.since, stood.standing.clone()));
         Some(Standstill::told(stands.collect(), *step).lasting_words())
     }
 }

@@ -20,6 +20,7 @@ use crate::domain::series::Merge;
 use crate::domain::straggler::{LEAST_US, Lost};
 use crate::domain::time::Stamp;
 use crate::domain::timing::{Phase, StepTiming};
+use crate::domain::trainer_keys::TrainerId;
 
 /// Parts of steps that some ranks have told and others not. What a client has caught up with comes rank by rank, thousands of steps
 /// apart.
@@ -52,7 +53,7 @@ pub(super) struct RankSteps {
     fresh: bool,
     last: Option<Last>,
     /// Steps that it has told, and spans of those that it has passed over.
-    told: u64,
+    pub(super) told: u64,
     pub(super) skipped: Vec<Span>,
     /// The longest of its first steps.
     pub(super) first_us: Option<u32>,
@@ -114,7 +115,9 @@ pub(super) struct Steps {
     pub(super) counting: bool,
     world: u32,
     has_workers: bool,
-    pub(super) ranks: BTreeMap<u32, RankSteps>,
+    pub(super) ranks: BTreeMap<TrainerId, RankSteps>,
+    /// Each rank holds a training of its own: none comes last among all.
+    is_apart: bool,
     open: BTreeMap<u64, Vec<Part>>,
     /// The first and the last step that was told.
     pub(super) first: Option<u64>,
@@ -161,6 +164,7 @@ impl Steps {
             counting: true,
             world,
             has_workers: false,
+            is_apart: false,
             ranks: BTreeMap::new(),
             open: BTreeMap::new(),
             first: None,
@@ -192,7 +196,26 @@ impl Steps {
 
     /// How many train.
     pub(super) fn world(&self) -> usize {
-        if self.has_workers { self.ranks.len() } else { self.world as usize }
+        if !self.has_workers {
+            return self.world as usize;
+        }
+        // ranks that have told no step only started the others
+        self.ranks.iter().filter(|(id, rank)| id.worker().is_some() || rank.told > 0).count()
+    }
+
+    /// Each rank holds a training of its own: what was said of who comes last was said of several.
+    pub(super) fn come_apart(&mut self) {
+        if std::mem::replace(&mut self.is_apart, true) {
+            return;
+        }
+        (self.judged, self.judged_us, self.judged_span) = (0, 0, None);
+        (self.dear, self.huge) = (0, 0);
+        self.longest.iter_mut().for_each(|slow| (slow.last, slow.lost) = (None, None));
+        for rank in self.ranks.values_mut() {
+            (rank.last_in, rank.dear_in, rank.huge_in) = (0, 0, 0);
+            (rank.caused, rank.caused_in) = (Gains::default(), CostSeries::default());
+            (rank.what_if, rank.late) = (WhatIfSums::default(), None);
+        }
     }
 
     /// Steps that are not told though all others are, as one rank after the other tells: what held them is lost.
@@ -221,23 +244,23 @@ impl Steps {
         self.correlation.dependence()
     }
 
-    fn rank(&mut self, number: u32) -> Option<&mut RankSteps> {
-        if self.ranks.len() >= MOST_RANKS && !self.ranks.contains_key(&number) {
+    fn rank(&mut self, id: TrainerId) -> Option<&mut RankSteps> {
+        if self.ranks.len() >= MOST_RANKS && !self.ranks.contains_key(&id) {
             return None;
         }
-        Some(self.ranks.entry(number).or_default())
+        Some(self.ranks.entry(id).or_default())
     }
 
     /// A process of a rank has started: its next step warms up.
     pub(super) fn started(&mut self, rank: Rank) {
-        if let Some(rank) = self.rank(rank.0) {
+        if let Some(rank) = self.rank(rank.into()) {
             rank.fresh = true;
         }
     }
 
     /// From here on another one tells the steps of a rank.
-    pub(super) fn told_by(&mut self, number: u32, by: StepsBy) {
-        if let Some(rank) = self.rank(number) {
+    pub(super) fn told_by(&mut self, id: TrainerId, by: StepsBy) {
+        if let Some(rank) = self.rank(id) {
             (rank.by, rank.last) = (by, None);
         }
         self.open.clear();
@@ -254,8 +277,8 @@ impl Steps {
     }
 
     /// A rank's own lines show a step and maybe its loss.
-    pub(super) fn seen(&mut self, number: u32, step: u64, loss: Option<f32>) {
-        let Some(rank) = self.rank(number) else { return };
+    pub(super) fn seen(&mut self, id: TrainerId, step: u64, loss: Option<f32>) {
+        let Some(rank) = self.rank(id) else { return };
         if rank.last.is_some() {
             return;
         }
@@ -289,25 +312,20 @@ impl Steps {
         self.newest = Some(self.newest.map_or(step, |newest| newest.max(step)));
     }
 
-    /// A step of one that trains, which began at `start` by the client's clock, to so many microseconds; `worker`: a process within a rank.
+    /// A step of one that trains, which began at `start` by the client's clock, to so many microseconds.
     pub(super) fn step(
         &mut self,
-        number: u32,
-        worker: bool,
+        id: TrainerId,
         (clock, start): (HostClock, Option<(Stamp, u32)>),
         timing: &StepTiming,
     ) {
-        if worker && !self.has_workers {
-            self.has_workers = true;
-            // ranks that have only started are launchers of the workers
-            self.ranks.retain(|_, rank| rank.last.is_some());
-        }
-        let Some(rank) = self.rank(number) else { return };
+        self.has_workers |= id.worker().is_some();
+        let Some(rank) = self.rank(id) else { return };
         let last = rank.last;
         if last.is_some_and(|last| last.step == timing.step) {
             return;
         }
-        let Some(part) = rank.part(number, timing) else { return };
+        let Some(part) = rank.part(id, timing) else { return };
         // what hooks tell of a wait may begin after the rank has come
         let start = start.filter(|_| !part.hooks);
         let passage = start.and_then(|(start, unsure_us)| Passage::new(clock.host, unsure_us, start, timing));
@@ -360,11 +378,11 @@ impl Steps {
         if parts.is_empty() {
             return;
         }
-        parts.sort_unstable_by_key(|part| part.number);
-        for part in parts.iter_mut().filter(|part| self.stands.was_stopped(step, part.number)) {
+        parts.sort_unstable_by_key(|part| part.id);
+        for part in parts.iter_mut().filter(|part| self.stands.was_stopped(step, part.id)) {
             part.was_stopped();
         }
-        if whole {
+        if whole && !self.is_apart {
             lateness::part_waits(&mut parts);
         }
         let point = self.points.at(step);
@@ -380,7 +398,7 @@ impl Steps {
         }
         let warm = parts.iter().any(|part| part.warm);
         for part in &parts {
-            let Some(rank) = self.ranks.get_mut(&part.number) else { continue };
+            let Some(rank) = self.ranks.get_mut(&part.id) else { continue };
             if part.warm {
                 rank.first_us = rank.first_us.max(Some(part.dur_us));
                 continue;
@@ -460,25 +478,25 @@ impl Steps {
 
     /// Who came last, and what that cost; given back with where the rank lost the time, where one place makes up half of it.
     fn judge(&mut self, step: u64, parts: &[Part], longest: u32) -> (Option<(Rank, u32)>, Option<Lost>) {
-        let Some(judged) = lateness::judge(parts) else { return (None, None) };
+        let Some(judged) = lateness::judge(parts).filter(|_| !self.is_apart) else { return (None, None) };
         self.judged += 1;
         self.judged_span = Some(self.judged_span.map_or((step, step), |(a, b)| (a.min(step), b.max(step))));
         self.judged_us += u64::from(longest);
         let excess = lateness::excess(parts);
         for ((part, late), excess) in parts.iter().zip(&judged.late_us).zip(&excess) {
-            let Some(rank) = self.ranks.get_mut(&part.number) else { continue };
+            let Some(rank) = self.ranks.get_mut(&part.id) else { continue };
             rank.what_if.typical(excess);
             let series = rank.late.get_or_insert_with(|| ByStep::new(LATE_POINTS));
             series.at(step).merge(&Late::of(*late));
         }
         let Some(last) = judged.last else { return (None, None) };
         let excess = excess.get(last).copied().unwrap_or_default();
-        let Some(number) = parts.get(last).map(|part| part.number) else { return (None, None) };
+        let Some(id) = parts.get(last).map(|part| part.id) else { return (None, None) };
         let is_dear = u64::from(judged.caused_us) >= LEAST_US && judged.caused_us >= self.usual_us / DEAR;
         let is_huge = is_dear && judged.caused_us >= self.usual_us;
         self.dear += u64::from(is_dear);
         self.huge += u64::from(is_huge);
-        if let Some(rank) = self.ranks.get_mut(&number) {
+        if let Some(rank) = self.ranks.get_mut(&id) {
             rank.last_in += 1;
             rank.dear_in += u64::from(is_dear);
             rank.huge_in += u64::from(is_huge);
@@ -489,13 +507,13 @@ impl Steps {
         }
         let most = BEFORE.into_iter().zip(excess).max_by_key(|(_, us)| *us);
         let main = most.filter(|(_, us)| us.saturating_mul(2) >= i64::from(judged.caused_us));
-        (Some((Rank(number), judged.caused_us)), main.map(|(phase, _)| phase))
+        (Some((Rank(id.number), judged.caused_us)), main.map(|(phase, _)| phase))
     }
 }
 
 impl RankSteps {
     /// What is kept of a step until all have told it.
-    fn part(&mut self, number: u32, timing: &StepTiming) -> Option<Part> {
+    fn part(&mut self, id: TrainerId, timing: &StepTiming) -> Option<Part> {
         let phases = timing.phase_totals().map(|us| u32::try_from(us).unwrap_or(u32::MAX));
         if let Some(last) = self.last.filter(|last| last.step.saturating_add(1) < timing.step) {
             self.skipped.push(Span { from_step: last.step + 1, to_step: timing.step - 1 });
@@ -518,7 +536,7 @@ impl RankSteps {
         let mut phases = phases;
         phases[Phase::Other.index()] = phases[Phase::Other.index()].saturating_add(gap_us);
         (timing.dur_us > 0).then(|| Part {
-            number,
+            id,
             dur_us: timing.dur_us,
             phases,
             gap_us,

@@ -1,21 +1,23 @@
 //! The figures of a run when all of its events have been taken in.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::figures::{
     Charts, Counted, Episode, Estimates, GapFigures, LossFigures, PhaseFigures, RankFigures, RunAnalysis,
     SampleFigures, Spread, StepFigures, WhatIf,
 };
 use super::histogram::Histogram;
+use super::logs::Logs;
 use super::steps::{RankSteps, Steps};
 use super::{Analyzer, chance, facts};
 use crate::domain::ids::Rank;
 use crate::domain::outcome::before_end;
-use crate::domain::run::{JobKind, RunSpec};
+use crate::domain::run::{JobKind, RankExit, RunSpec};
 use crate::domain::step_totals::{Worked, rate_of_all};
 use crate::domain::straggler::Straggler;
 use crate::domain::time::Stamp;
 use crate::domain::timing::Phase;
+use crate::domain::trainer_keys::TrainerId;
 
 /// So many steps a run must have for its tenths to tell something.
 const LEAST_FOR_TENTHS: u64 = 50;
@@ -37,20 +39,21 @@ pub(super) fn of(analyzer: Analyzer, damage: Option<String>) -> RunAnalysis {
     let (host_figures, gpus) = telemetry.figures();
     let clocks_apart = steps.clocks_apart.clone().and_then(|apart| apart.named(&analyzer.hosts));
     let facts = facts::of(&spec, &telemetry.hosts, &analyzer.job, analyzer.total_steps);
-    let place = |rank: Rank| spec.placements.get(rank.0 as usize).map(ToString::to_string);
+    let keys = analyzer.keys;
+    let place = |key: Rank| {
+        let rank = keys.id(key).map_or(key, |id| id.rank);
+        spec.placements.get(rank.0 as usize).map(ToString::to_string)
+    };
     let mut ranks = ranks(&spec, &steps);
-    for figures in &mut ranks {
-        figures.exit = analyzer.exits.get(&figures.rank).map(crate::domain::run::RankExit::describe);
-        (figures.warnings, figures.errors) = logs.of(figures.rank);
-    }
+    tell_ends(&mut ranks, &analyzer.exits, &logs);
     let mut what_if: Vec<WhatIf> = steps
         .ranks
         .iter()
-        .flat_map(|(number, rank)| {
+        .flat_map(|(id, rank)| {
             let often = is_last_too_often(&steps, rank);
             // of a few steps chance can't be ruled out, but where it is always the same one and costs a third of them
             let always = rank.last_in == steps.judged && steps.judged >= ALWAYS;
-            let told = rank.what_if.told(Rank(*number), steps.judged, steps.judged_us);
+            let told = rank.what_if.told(Rank(id.number), steps.judged, steps.judged_us);
             told.filter(move |line| often || always && line.share >= 1.0 / 3.0)
         })
         .collect();
@@ -118,11 +121,22 @@ pub(super) fn of(analyzer: Analyzer, damage: Option<String>) -> RunAnalysis {
             late: steps
                 .ranks
                 .into_iter()
-                .filter_map(|(number, rank)| Some((Rank(number), rank.late?)))
+                .filter_map(|(id, rank)| Some((Rank(id.number), rank.late?)))
                 .collect(),
             steps: steps.points,
             ended: steps.ended,
         },
+    }
+}
+
+/// How the process of each ended, and what it printed; the processes within a rank print what is its log.
+fn tell_ends(ranks: &mut [RankFigures], exits: &BTreeMap<Rank, RankExit>, logs: &Logs) {
+    let mut logs_of = None;
+    for figures in ranks {
+        figures.exit = exits.get(&figures.within).map(RankExit::describe);
+        if logs_of.replace(figures.within) != Some(figures.within) {
+            (figures.warnings, figures.errors) = logs.of(figures.within);
+        }
     }
 }
 
@@ -191,21 +205,25 @@ fn has_allreduce(phases: &[u64; Phase::COUNT], hidden_us: u64) -> bool {
 
 fn ranks(spec: &RunSpec, steps: &Steps) -> Vec<RankFigures> {
     let empty = RankSteps::default();
-    let mut all: BTreeMap<u32, &RankSteps> =
-        steps.ranks.iter().map(|(number, rank)| (*number, rank)).collect();
+    let mut all: BTreeMap<TrainerId, &RankSteps> = steps.ranks.iter().map(|(id, rank)| (*id, rank)).collect();
     for placement in &spec.placements {
-        all.entry(placement.rank.0).or_insert(&empty);
+        all.entry(placement.rank.into()).or_insert(&empty);
     }
+    // one in which only others train has figures of its own in theirs
+    let with_workers: BTreeSet<Rank> =
+        all.keys().filter(|id| id.worker().is_some()).map(|id| id.rank).collect();
+    all.retain(|id, rank| id.worker().is_some() || rank.told > 0 || !with_workers.contains(&id.rank));
     let is_judged = steps.judged > 0;
     let tells_hidden = tells_hidden(spec, steps);
-    let figures = all.into_iter().map(|(number, rank)| {
+    let figures = all.into_iter().map(|(id, rank)| {
         let told = rank.phased_us > 0;
         let count = rank.phased;
         let exposed_us = exposed(&rank.phases);
         let has_allreduce = told && has_allreduce(&rank.phases, rank.hidden_us);
         RankFigures {
-            rank: Rank(number),
-            place: spec.placements.get(number as usize).map(ToString::to_string),
+            rank: Rank(id.number),
+            within: id.rank,
+            place: spec.placements.get(id.rank.0 as usize).map(ToString::to_string),
             by: rank.by,
             length: Spread::of(&rank.lengths),
             warm_up_us: rank.first_us,

@@ -7,12 +7,13 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::{
-    Alerts, Collected, Envelope, Event, HostState, LastWords, LeastWait, NcclTimings, Origin, Rank,
-    RankOutput, RankState, RunHistory, RunLog, RunStage, RunState, Stragglers, World,
+    Alerts, Collected, Envelope, Event, HostState, LastWords, LeastWait, NcclTimings, Origin, RankOutput,
+    RankState, RunHistory, RunLog, RunStage, RunState, Stragglers, World,
 };
 use crate::domain::idle::IdleSince;
 use crate::domain::ids::RunId;
 use crate::domain::time::Stamp;
+use crate::domain::trainer_keys::TrainerId;
 
 /// What is kept of whole runs, as it was at a moment.
 #[derive(Debug, Clone)]
@@ -54,14 +55,15 @@ impl World {
     /// Takes in an event of a moment between: where the time of a step went.
     pub fn look_at(&mut self, envelope: &Envelope) {
         let Event::StepDone { timing } = &envelope.event else { return };
-        let number = match &envelope.origin {
-            Origin::Rank(_, rank) => *rank,
-            Origin::Worker(_, _, worker) => Rank(*worker),
+        let id = match &envelope.origin {
+            Origin::Rank(_, rank) => TrainerId::from(*rank),
+            Origin::Worker(_, rank, worker) => TrainerId::new(*rank, Some(*worker)),
             Origin::Host(_) | Origin::Run(_) => return,
         };
         let Some(run) = envelope.origin.run().and_then(|id| self.runs.get_mut(id)) else { return };
         let count = run.ranks.len();
-        run.history.step(envelope.at, (number, count), timing, false);
+        let key = run.trainer_keys.key(id);
+        run.history.step(envelope.at, (key, count), timing, false);
     }
 
     /// A run had entered this stage by then.

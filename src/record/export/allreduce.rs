@@ -6,8 +6,8 @@
 use std::collections::BTreeMap;
 
 use super::selection::Span;
-use crate::domain::ids::Rank;
 use crate::domain::timing::{Phase, StepTiming};
+use crate::domain::trainer_keys::TrainerId;
 
 /// Parts of steps that some ranks have told and others not. What a client has caught up with comes rank by rank, thousands of steps
 /// apart.
@@ -16,7 +16,7 @@ const MOST_PARTS: usize = 1 << 18;
 /// A rank's part in an allreduce. Times are nanoseconds since the Unix epoch by the client's clock.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Arrival {
-    pub(super) rank: Rank,
+    pub(super) id: TrainerId,
     /// Its step.
     pub(super) step: Span,
     /// When it came.
@@ -71,8 +71,8 @@ impl Allreduce {
 /// The steps that are not whole yet.
 #[derive(Debug, Default)]
 pub(super) struct Meetings {
-    open: BTreeMap<u64, BTreeMap<Rank, Option<Arrival>>>,
-    last: BTreeMap<Rank, u64>,
+    open: BTreeMap<u64, BTreeMap<TrainerId, Option<Arrival>>>,
+    last: BTreeMap<TrainerId, u64>,
 }
 
 impl Meetings {
@@ -80,19 +80,19 @@ impl Meetings {
     pub(super) fn take(
         &mut self,
         world: usize,
-        rank: Rank,
+        id: TrainerId,
         timing: &StepTiming,
         span: Span,
     ) -> Option<Allreduce> {
-        if rank.0 as usize >= world {
+        if id.rank.0 as usize >= world {
             return None;
         }
         // ranks that were started again count from 1
-        if self.last.insert(rank, timing.step).is_some_and(|last| timing.step <= last) {
+        if self.last.insert(id, timing.step).is_some_and(|last| timing.step <= last) {
             self.open.clear();
         }
         let parts = self.open.entry(timing.step).or_default();
-        parts.insert(rank, arrival(rank, timing, span));
+        parts.insert(id, arrival(id, timing, span));
         if parts.len() < world {
             while self.open.len() > MOST_PARTS / world.max(1) {
                 self.open.pop_first();
@@ -107,7 +107,7 @@ impl Meetings {
 }
 
 /// A rank's part in the allreduce of a step; `None` where it does not tell.
-fn arrival(rank: Rank, timing: &StepTiming, step: Span) -> Option<Arrival> {
+fn arrival(id: TrainerId, timing: &StepTiming, step: Span) -> Option<Arrival> {
     let place = |us: u32| step.0.saturating_add(i64::from(us) * 1_000);
     let of = |phase: Phase| timing.spans.iter().rfind(move |span| span.phase == phase);
     let spans = [Phase::Wait, Phase::Transfer].map(|phase| {
@@ -121,12 +121,13 @@ fn arrival(rank: Rank, timing: &StepTiming, step: Span) -> Option<Arrival> {
         computing.map(|span| (place(span.start_us), place(span.start_us.saturating_add(span.dur_us))));
     let before = computing.filter(|span| is_some_time(span) && span.0 < came).max();
     let wait_us = timing.phase_totals()[Phase::Wait.index()];
-    Some(Arrival { rank, step, came, left, spans, before, wait_us })
+    Some(Arrival { id, step, came, left, spans, before, wait_us })
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::domain::ids::Rank;
     use crate::domain::time::HostTime;
     use crate::domain::timing::PhaseSpan;
 
@@ -152,10 +153,10 @@ mod tests {
         let mut meetings = Meetings::default();
         let early = timing(4, &[(Phase::Wait, 10, 60), (Phase::Transfer, 70, 9)]);
         let late = timing(4, &[(Phase::Backward, 9, 60), (Phase::Data, 0, 9), (Phase::Transfer, 71, 9)]);
-        assert_eq!(meetings.take(2, Rank(0), &early, (1_000, 101_000)), None);
-        assert_eq!(meetings.take(2, Rank(7), &early, (1_000, 101_000)), None, "it is none of them");
-        let whole = meetings.take(2, Rank(1), &late, (2_000, 102_000)).unwrap();
-        assert_eq!(whole.last().map(|arrival| (arrival.rank, arrival.came)), Some((Rank(1), 73_000)));
+        assert_eq!(meetings.take(2, Rank(0).into(), &early, (1_000, 101_000)), None);
+        assert_eq!(meetings.take(2, Rank(7).into(), &early, (1_000, 101_000)), None, "it is none of them");
+        let whole = meetings.take(2, Rank(1).into(), &late, (2_000, 102_000)).unwrap();
+        assert_eq!(whole.last().map(|arrival| (arrival.id.rank, arrival.came)), Some((Rank(1), 73_000)));
         assert_eq!(whole.span(), Some((11_000, 82_000)));
         let [early, late] = &whole.arrivals[..] else { panic!("{whole:?}") };
         assert_eq!((early.first(), early.last()), (Some((11_000, 71_000)), Some((71_000, 80_000))));
@@ -168,11 +169,15 @@ mod tests {
         let mut meetings = Meetings::default();
         let waits = |step| timing(step, &[(Phase::Wait, 10, 60)]);
         let span = (0, 100_000);
-        assert_eq!(meetings.take(2, Rank(0), &waits(1), span), None);
-        assert_eq!(meetings.take(2, Rank(1), &timing(1, &[(Phase::Forward, 0, 9)]), span), None);
-        assert_eq!(meetings.take(2, Rank(0), &waits(2), span), None);
+        assert_eq!(meetings.take(2, Rank(0).into(), &waits(1), span), None);
+        assert_eq!(meetings.take(2, Rank(1).into(), &timing(1, &[(Phase::Forward, 0, 9)]), span), None);
+        assert_eq!(meetings.take(2, Rank(0).into(), &waits(2), span), None);
         // both are started again
-        assert_eq!(meetings.take(2, Rank(0), &waits(1), span), None);
-        assert_eq!(meetings.take(2, Rank(1), &waits(2), span), None, "rank 0's was of the attempt before");
+        assert_eq!(meetings.take(2, Rank(0).into(), &waits(1), span), None);
+        assert_eq!(
+            meetings.take(2, Rank(1).into(), &waits(2), span),
+            None,
+            "rank 0's was of the attempt before"
+        );
     }
 }

@@ -46,7 +46,7 @@ impl Sink for Asciicast {
             Item::Gap { at, gap } => {
                 self.event(out, run, *at, "o", &format!("[{}] {}\r\n", gap.rank, gap.describe()))
             }
-            Item::Straggler { at, straggler } => {
+            Item::Straggler { at, straggler, .. } => {
                 let text = format!("rank {} {}", straggler.rank, straggler.words());
                 self.event(out, run, *at, "m", &text)
             }

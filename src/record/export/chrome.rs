@@ -25,6 +25,7 @@ use crate::domain::log_text::{self, level::Level};
 use crate::domain::nccl_timing::CollectiveTiming;
 use crate::domain::run::{Placement, Slot};
 use crate::domain::timing::{Phase, StepTiming};
+use crate::domain::trainer_keys::TrainerId;
 
 /// The format.
 pub(super) const FORMAT: Format = Format {
@@ -45,7 +46,8 @@ enum Thread {
 
 const THREADS: [(Thread, &str); 3] =
     [(Thread::Steps, "steps"), (Thread::Compute, "compute"), (Thread::Comm, "comm")];
-/// Hosts are processes from this number on; below it are ranks.
+/// Processes within ranks have these numbers, and hosts from the second on; below them are ranks.
+const FIRST_WORKER: u64 = 400_001;
 const FIRST_HOST: u64 = 500_001;
 /// No process has a number as large as a thread's.
 const FIRST_THREAD: u64 = 1_000_000;
@@ -54,14 +56,16 @@ fn pid_of(rank: Rank) -> u64 {
     u64::from(rank.0) + 1
 }
 
-fn tid_of(rank: Rank, thread: Thread) -> u64 {
-    FIRST_THREAD + pid_of(rank) * 10 + thread as u64
+fn tid_of(pid: u64, thread: Thread) -> u64 {
+    FIRST_THREAD + pid * 10 + thread as u64
 }
 
 #[derive(Default)]
 struct Chrome {
     /// Where the last slice of a thread of a rank ended, nanoseconds.
-    last_end: BTreeMap<(Rank, Thread), i64>,
+    last_end: BTreeMap<(TrainerId, Thread), i64>,
+    /// The processes within ranks that have been named, by their processes.
+    workers: BTreeMap<TrainerId, u64>,
     /// The hosts that have been named, by their processes.
     hosts: BTreeMap<HostId, u64>,
     /// How many arrows there are.
@@ -76,12 +80,13 @@ impl Sink for Chrome {
 
     fn take(&mut self, out: &mut Out<'_>, run: &Run<'_>, item: &Item<'_>) -> io::Result<()> {
         match item {
-            Item::Step { rank, span, timing } => self.step(out, run, *rank, *span, timing),
+            Item::Step { id, span, timing } => self.step(out, run, *id, *span, timing),
             Item::Allreduce(allreduce) => self.flows(out, run, allreduce),
-            Item::Collective { rank, span, timing } => self.collective(out, run, *rank, *span, timing),
-            Item::Metric { rank, at, name, value, .. } => {
+            Item::Collective { id, span, timing } => self.collective(out, run, *id, *span, timing),
+            Item::Metric { id, at, name, value, .. } => {
                 let value = [("value", value.is_finite().then_some(*value))];
-                counter(out, run, (pid_of(*rank), *at), ("metric", name), &value)
+                let pid = self.pid(out, run, *id)?;
+                counter(out, run, (pid, *at), ("metric", name), &value)
             }
             Item::Line { at, line } => {
                 let name = match Level::of(&line.text) {
@@ -97,9 +102,9 @@ impl Sink for Chrome {
                     json!({ "line": gap.describe(), "stream": gap.stream, "from": gap.from, "to": gap.to });
                 mark(out, run, (gap.rank, *at), ("GAP", "log"), &args)
             }
-            Item::Straggler { at, straggler } => {
+            Item::Straggler { id, at, straggler } => {
                 let args = json!({ "line": format!("rank {} {}", straggler.rank, straggler.words()) });
-                mark(out, run, (straggler.rank, *at), ("STRAGGLER", "straggler"), &args)
+                mark(out, run, (id.rank, *at), ("STRAGGLER", "straggler"), &args)
             }
             Item::Mark { at, mark: set } => {
                 let name = if set.note.is_empty() { "mark" } else { &set.note };
@@ -124,11 +129,24 @@ impl Sink for Chrome {
 }
 
 impl Chrome {
+    /// The process of one that trains; that of a process within a rank is named here.
+    fn pid(&mut self, out: &mut Out<'_>, run: &Run<'_>, id: TrainerId) -> io::Result<u64> {
+        let Some(worker) = id.worker() else { return Ok(pid_of(id.rank)) };
+        let next = FIRST_WORKER + self.workers.len() as u64;
+        let pid = *self.workers.entry(id).or_insert(next);
+        if pid == next {
+            let host = run.chosen.placement(id.rank).map_or("", |placement| placement.host.as_str());
+            name_process(out, pid, &format!("rank {worker} · {host} · in rank {}", id.rank))?;
+            THREADS.into_iter().try_for_each(|(thread, name)| name_thread(out, pid, thread, name))?;
+        }
+        Ok(pid)
+    }
+
     fn step(
         &mut self,
         out: &mut Out<'_>,
         run: &Run<'_>,
-        rank: Rank,
+        id: TrainerId,
         span: Span,
         timing: &StepTiming,
     ) -> io::Result<()> {
@@ -143,7 +161,7 @@ impl Chrome {
         for (name, value) in values.into_iter().filter_map(|(name, value)| Some((name, value?))) {
             args[name] = value;
         }
-        self.slice(out, run, (rank, Thread::Steps), ("step", "step"), span, &args)?;
+        self.slice(out, run, (id, Thread::Steps), ("step", "step"), span, &args)?;
         for part in &timing.spans {
             let from = span.0.saturating_add(i64::from(part.start_us) * 1_000);
             let to = from.saturating_add(i64::from(part.dur_us) * 1_000);
@@ -153,9 +171,9 @@ impl Chrome {
                 other => (Thread::Compute, other.name(), "phase"),
             };
             let args = json!({ "step": timing.step });
-            self.slice(out, run, (rank, thread), (name, cat), (from, to), &args)?;
+            self.slice(out, run, (id, thread), (name, cat), (from, to), &args)?;
         }
-        let place = (pid_of(rank), span.1);
+        let place = (self.pid(out, run, id)?, span.1);
         let loss = timing.loss.filter(|loss| loss.is_finite()).map(f64::from);
         counter(out, run, place, ("training", "loss"), &[("value", loss)])?;
         counter(out, run, place, ("training", "samples"), &[("per second", timing.samples_per_second())])
@@ -165,9 +183,9 @@ impl Chrome {
     /// round that leads to a slice which began earlier: so it never leads to the wait itself.
     fn flows(&mut self, out: &mut Out<'_>, run: &Run<'_>, allreduce: &Allreduce) -> io::Result<()> {
         let is_shown =
-            |arrival: &Arrival| run.chosen.has_rank(arrival.rank) && run.chosen.has_span(arrival.step);
+            |arrival: &Arrival| run.chosen.has_trainer(arrival.id) && run.chosen.has_span(arrival.step);
         let Some(last) = allreduce.last().filter(|last| is_shown(last)) else { return Ok(()) };
-        let others = allreduce.arrivals.iter().filter(|arrival| arrival.rank != last.rank);
+        let others = allreduce.arrivals.iter().filter(|arrival| arrival.id != last.id);
         for waiting in others.filter(|arrival| is_shown(arrival)) {
             let Some((begin, left)) = waiting.last() else { continue };
             let Some((thread, (from, to))) = origin(last, begin) else { continue };
@@ -181,11 +199,12 @@ impl Chrome {
                 return Ok(());
             }
             self.flows += 1;
-            let ends = [("s", last.rank, thread, start), ("f", waiting.rank, Thread::Comm, end)];
-            for (ph, rank, thread, at) in ends {
+            let ends = [("s", last.id, thread, start), ("f", waiting.id, Thread::Comm, end)];
+            for (ph, id, thread, at) in ends {
+                let pid = self.pid(out, run, id)?;
                 let mut event = json!({
-                    "ph": ph, "id": self.flows, "name": "came last", "cat": "allreduce", "pid": pid_of(rank),
-                    "tid": tid_of(rank, thread), "ts": run.micros(at), "args": { "step": allreduce.step },
+                    "ph": ph, "id": self.flows, "name": "came last", "cat": "allreduce", "pid": pid,
+                    "tid": tid_of(pid, thread), "ts": run.micros(at), "args": { "step": allreduce.step },
                 });
                 if ph == "f" {
                     event["bp"] = Value::from("e");
@@ -200,18 +219,19 @@ impl Chrome {
         &mut self,
         out: &mut Out<'_>,
         run: &Run<'_>,
-        rank: Rank,
+        id: TrainerId,
         span: Span,
         timing: &CollectiveTiming,
     ) -> io::Result<()> {
-        if !self.last_end.contains_key(&(rank, Thread::Nccl)) {
-            name_thread(out, rank, Thread::Nccl, "nccl")?;
+        if !self.last_end.contains_key(&(id, Thread::Nccl)) {
+            let pid = self.pid(out, run, id)?;
+            name_thread(out, pid, Thread::Nccl, "nccl")?;
         }
         let args = json!({
             "comm": timing.comm, "seq": timing.seq, "bytes": timing.bytes, "datatype": timing.datatype,
             "every": timing.every,
         });
-        self.slice(out, run, (rank, Thread::Nccl), (&timing.func, "nccl"), span, &args)
+        self.slice(out, run, (id, Thread::Nccl), (&timing.func, "nccl"), span, &args)
     }
 
     /// A slice of a thread. It begins where the one before ended, if a job reports them as overlapping:
@@ -220,18 +240,19 @@ impl Chrome {
         &mut self,
         out: &mut Out<'_>,
         run: &Run<'_>,
-        place: (Rank, Thread),
+        (id, thread): (TrainerId, Thread),
         (name, cat): (&str, &str),
         (from, to): Span,
         args: &Value,
     ) -> io::Result<()> {
-        let last = self.last_end.entry(place).or_insert(i64::MIN);
+        let pid = self.pid(out, run, id)?;
+        let last = self.last_end.entry((id, thread)).or_insert(i64::MIN);
         let from = from.max(*last);
         if to <= from {
             return Ok(());
         }
         *last = to;
-        let (pid, tid) = (pid_of(place.0), tid_of(place.0, place.1));
+        let tid = tid_of(pid, thread);
         let (ts, dur) = (run.micros(from), length((from, to)));
         let slice = json!({
             "ph": "X", "name": name, "cat": cat, "pid": pid, "tid": tid, "ts": ts, "dur": dur, "args": args,
@@ -369,7 +390,7 @@ fn instant(
     (name, cat, scope): (&str, &str, &str),
     args: &Value,
 ) -> io::Result<()> {
-    let (pid, tid, ts) = (pid_of(rank), tid_of(rank, Thread::Steps), run.micros(at));
+    let (pid, tid, ts) = (pid_of(rank), tid_of(pid_of(rank), Thread::Steps), run.micros(at));
     let mark = json!({
         "ph": "i", "s": scope, "name": name, "cat": cat, "pid": pid, "tid": tid, "ts": ts, "args": args,
     });
@@ -383,7 +404,7 @@ fn name_rank(out: &mut Out<'_>, placement: &Placement) -> io::Result<()> {
     };
     let rank = placement.rank;
     name_process(out, pid_of(rank), &format!("rank {rank} · {} · {place}", placement.host))?;
-    THREADS.into_iter().try_for_each(|(thread, name)| name_thread(out, rank, thread, name))
+    THREADS.into_iter().try_for_each(|(thread, name)| name_thread(out, pid_of(rank), thread, name))
 }
 
 /// Processes are sorted by their numbers.
@@ -392,8 +413,8 @@ fn name_process(out: &mut Out<'_>, pid: u64, name: &str) -> io::Result<()> {
     meta(out, "process_sort_index", json!({ "pid": pid, "args": { "sort_index": pid } }))
 }
 
-fn name_thread(out: &mut Out<'_>, rank: Rank, thread: Thread, name: &str) -> io::Result<()> {
-    let (pid, tid) = (pid_of(rank), tid_of(rank, thread));
+fn name_thread(out: &mut Out<'_>, pid: u64, thread: Thread, name: &str) -> io::Result<()> {
+    let tid = tid_of(pid, thread);
     meta(out, "thread_name", json!({ "pid": pid, "tid": tid, "args": { "name": name } }))?;
     meta(out, "thread_sort_index", json!({ "pid": pid, "tid": tid, "args": { "sort_index": thread as u64 } }))
 }

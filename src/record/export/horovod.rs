@@ -55,12 +55,11 @@ impl Horovod {
         let micros = |at: i64| (at.div_euclid(1_000)).saturating_sub(run.start.0);
         let begun = allreduce.arrivals.iter().map(|arrival| arrival.step.0).min();
         let (Some(begun), Some((first, end))) = (begun, allreduce.span()) else { return Ok(()) };
-        let mut ticks: Vec<_> =
-            allreduce.arrivals.iter().map(|arrival| (arrival.came, arrival.rank)).collect();
+        let mut ticks: Vec<_> = allreduce.arrivals.iter().map(|arrival| (arrival.came, arrival.id)).collect();
         ticks.sort_unstable();
         let together = micros(ticks.last().map_or(first, |(came, _)| *came)).max(self.last);
         let together = together.max(micros(begun));
-        ticks.retain(|(_, rank)| run.chosen.has_rank(*rank));
+        ticks.retain(|(_, id)| run.chosen.has_trainer(*id));
         if !out.take(5 + ticks.len() as u64) {
             return Ok(());
         }
@@ -70,9 +69,9 @@ impl Horovod {
         event(json!({ "ph": "i", "name": "CYCLE_START", "ts": begun, "s": "g" }))?;
         let first = micros(first).max(begun);
         event(json!({ "ph": "B", "name": "NEGOTIATE_ALLREDUCE", "ts": first, "pid": 1 }))?;
-        for (came, rank) in ticks {
+        for (came, id) in ticks {
             let ts = micros(came).max(first);
-            event(json!({ "ph": "X", "name": rank.to_string(), "ts": ts, "pid": 1, "dur": 0 }))?;
+            event(json!({ "ph": "X", "name": id.number.to_string(), "ts": ts, "pid": 1, "dur": 0 }))?;
         }
         event(json!({ "ph": "E", "ts": together, "pid": 1 }))?;
         event(json!({ "ph": "B", "name": "ALLREDUCE", "ts": together, "pid": 1 }))?;

@@ -19,6 +19,7 @@ use crate::domain::log_text::level::Level;
 use crate::domain::log_text::plain;
 use crate::domain::time::Stamp;
 use crate::domain::timing::StepTiming;
+use crate::domain::trainer_keys::TrainerId;
 
 /// The format.
 pub(super) const FORMAT: Format = Format {
@@ -64,18 +65,18 @@ impl Sink for Lines {
 
     fn take(&mut self, out: &mut Out<'_>, run: &Run<'_>, item: &Item<'_>) -> io::Result<()> {
         match item {
-            Item::Step { rank, span, timing } => of_step(out, run, *rank, *span, timing),
+            Item::Step { id, span, timing } => of_step(out, run, *id, *span, timing),
             Item::Allreduce(allreduce) => of_allreduce(out, run, allreduce),
-            Item::Metric { rank, at, name, value, step } => {
+            Item::Metric { id, at, name, value, step } => {
                 let rest = object([
                     ("name", Some((*name).into())),
                     ("value", finite(*value)),
                     ("step", step.map(Value::from)),
                 ]);
-                of_rank(out, run, "metric", (*rank, *at), rest)
+                of_trainer(out, run, "metric", (*id, *at), rest)
             }
-            Item::Collective { rank, span, timing } => {
-                of_rank(out, run, "collective", (*rank, span.0), collective(*span, timing))
+            Item::Collective { id, span, timing } => {
+                of_trainer(out, run, "collective", (*id, span.0), collective(*span, timing))
             }
             Item::Line { at, line } => {
                 let level = Level::of(&line.text);
@@ -93,9 +94,9 @@ impl Sink for Lines {
                 });
                 of_rank(out, run, "gap", (gap.rank, *at), rest)
             }
-            Item::Straggler { at, straggler } => {
+            Item::Straggler { id, at, straggler } => {
                 let rest = json!({ "words": straggler.words() });
-                of_rank(out, run, "straggler", (straggler.rank, *at), rest)
+                of_trainer(out, run, "straggler", (*id, *at), rest)
             }
             Item::Mark { at, mark } => write(out, run, "mark", *at, (None, None), of_mark(mark)),
             Item::Host { at, host, sample } => of_sample(out, run, *at, host, sample),
@@ -149,12 +150,18 @@ fn of_run(run: &Run<'_>) -> First {
 }
 
 /// A step, then its phases in the order in which they began.
-fn of_step(out: &mut Out<'_>, run: &Run<'_>, rank: Rank, span: Span, timing: &StepTiming) -> io::Result<()> {
-    of_rank(out, run, "step", (rank, span.0), step(run, timing))?;
+fn of_step(
+    out: &mut Out<'_>,
+    run: &Run<'_>,
+    id: TrainerId,
+    span: Span,
+    timing: &StepTiming,
+) -> io::Result<()> {
+    of_trainer(out, run, "step", (id, span.0), step(run, timing))?;
     for part in &timing.spans {
         let from = span.0.saturating_add(i64::from(part.start_us) * 1_000);
         let rest = json!({ "step": timing.step, "phase": part.phase.name(), "dur_us": part.dur_us });
-        of_rank(out, run, "phase", (rank, from), rest)?;
+        of_trainer(out, run, "phase", (id, from), rest)?;
     }
     Ok(())
 }
@@ -162,10 +169,10 @@ fn of_step(out: &mut Out<'_>, run: &Run<'_>, rank: Rank, span: Span, timing: &St
 /// Who came when to the allreduce of a step.
 fn of_allreduce(out: &mut Out<'_>, run: &Run<'_>, allreduce: &Allreduce) -> io::Result<()> {
     let Some(span) = allreduce.span() else { return Ok(()) };
-    let came = allreduce.arrivals.iter().filter(|arrival| run.chosen.has_rank(arrival.rank));
-    let came = came.map(|arrival| json!({ "rank": arrival.rank, "time_us": run.micros(arrival.came) }));
+    let came = allreduce.arrivals.iter().filter(|arrival| run.chosen.has_trainer(arrival.id));
+    let came = came.map(|arrival| json!({ "rank": arrival.id.number, "time_us": run.micros(arrival.came) }));
     let rest = json!({
-        "step": allreduce.step, "dur_us": length(span), "last": allreduce.last().map(|last| last.rank),
+        "step": allreduce.step, "dur_us": length(span), "last": allreduce.last().map(|last| last.id.number),
         "came": came.collect::<Vec<_>>(),
     });
     write(out, run, "allreduce", span.0, (None, None), rest)
@@ -186,6 +193,20 @@ fn of_sample(
         write(out, run, "gpu", at, (Some(placement.rank), Some(host)), rest)?;
     }
     Ok(())
+}
+
+/// What one that trains tells: of its rank, with its own number where it is a process within it.
+fn of_trainer(
+    out: &mut Out<'_>,
+    run: &Run<'_>,
+    kind: &'static str,
+    (id, at): (TrainerId, i64),
+    mut rest: Value,
+) -> io::Result<()> {
+    if let Some(worker) = id.worker() {
+        rest["worker"] = worker.into();
+    }
+    of_rank(out, run, kind, (id.rank, at), rest)
 }
 
 fn of_rank(

@@ -161,26 +161,26 @@ impl Sink for Rows {
 
     fn take(&mut self, out: &mut Out<'_>, run: &Run<'_>, item: &Item<'_>) -> io::Result<()> {
         match item {
-            Item::Step { rank, span, timing } => {
+            Item::Step { id, span, timing } => {
                 let mut row = step(run, timing);
                 row["start_us"] = run.micros(span.0);
-                self.row(out, (&STEP, format!("/rank_{rank}/step")), span.1, &row)
+                self.row(out, (&STEP, format!("/{id}/step")), span.1, &row)
             }
-            Item::Metric { rank, at, name, value, step } => {
+            Item::Metric { id, at, name, value, step } => {
                 let row = [("value", finite(*value)), ("step", step.map(Value::from))];
-                self.row(out, (&METRIC, format!("/rank_{rank}/metric/{}", topic(name))), *at, &object(row))
+                self.row(out, (&METRIC, format!("/{id}/metric/{}", topic(name))), *at, &object(row))
             }
-            Item::Collective { rank, span, timing } => {
+            Item::Collective { id, span, timing } => {
                 let mut row = collective(*span, timing);
                 row["start_us"] = run.micros(span.0);
-                self.row(out, (&COLLECTIVE, format!("/rank_{rank}/collective")), span.1, &row)
+                self.row(out, (&COLLECTIVE, format!("/{id}/collective")), span.1, &row)
             }
             Item::Line { at, line } => {
                 let level = Level::of(&line.text);
                 self.line(out, line.rank, *at, (level, &plain(&line.text)))
             }
             Item::Gap { at, gap } => self.line(out, gap.rank, *at, (Level::Warning, &gap.describe())),
-            Item::Straggler { at, straggler } => {
+            Item::Straggler { at, straggler, .. } => {
                 let words = format!("rank {} {}", straggler.rank, straggler.words());
                 let row = [("rank", Some(straggler.rank.0.into())), ("words", Some(words.into()))];
                 self.row(out, (&STRAGGLER, "/stragglers".to_owned()), *at, &object(row))

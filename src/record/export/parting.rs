@@ -5,19 +5,19 @@
 use std::collections::BTreeMap;
 
 use crate::domain::hooks::StepsBy;
-use crate::domain::ids::Rank;
 use crate::domain::time::Stamp;
 use crate::domain::timing::{Phase, PhaseSpan, StepTiming};
+use crate::domain::trainer_keys::TrainerId;
 use crate::domain::transfer;
 
 /// Parts of steps that some ranks have told and others not. What a client has caught up with comes rank by rank, thousands of steps
 /// apart.
 const MOST_PARTS: usize = 1 << 18;
 
-/// A step of a rank.
+/// A step of one that trains.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Held {
-    pub(super) rank: Rank,
+    pub(super) id: TrainerId,
     /// When it was heard of.
     pub(super) arrived: Stamp,
     pub(super) timing: StepTiming,
@@ -27,17 +27,17 @@ pub(super) struct Held {
 #[derive(Debug, Default)]
 pub(super) struct Parting {
     /// Whose steps hooks tell, and the newest step of each rank.
-    hooks: BTreeMap<Rank, bool>,
-    newest: BTreeMap<Rank, u64>,
+    hooks: BTreeMap<TrainerId, bool>,
+    newest: BTreeMap<TrainerId, u64>,
     open: BTreeMap<u64, Vec<Held>>,
     parts: usize,
 }
 
 impl Parting {
     /// From here on another one tells the steps of a rank. Gives what is held.
-    pub(super) fn told_by(&mut self, rank: Rank, by: StepsBy) -> Vec<Held> {
+    pub(super) fn told_by(&mut self, id: TrainerId, by: StepsBy) -> Vec<Held> {
         let held = self.rest();
-        self.hooks.insert(rank, by == StepsBy::Hooks);
+        self.hooks.insert(id, by == StepsBy::Hooks);
         held
     }
 
@@ -49,10 +49,10 @@ impl Parting {
     /// Holds a step; gives those that need not be held any more, in their order.
     pub(super) fn step(&mut self, world: usize, held: Held) -> Vec<Held> {
         let number = held.timing.step;
-        let before = self.newest.get(&held.rank);
+        let before = self.newest.get(&held.id);
         // all ranks were started again
         let mut done = if before.is_some_and(|before| *before >= number) { self.rest() } else { Vec::new() };
-        self.newest.insert(held.rank, number);
+        self.newest.insert(held.id, number);
         self.parts += 1;
         let parts = self.open.entry(number).or_default();
         parts.push(held);
@@ -90,7 +90,7 @@ impl Parting {
         if least == 0 || parts.iter().any(|held| total(held, Phase::Transfer) > 0) {
             return;
         }
-        for held in parts.iter_mut().filter(|held| self.hooks.get(&held.rank).copied().unwrap_or_default()) {
+        for held in parts.iter_mut().filter(|held| self.hooks.get(&held.id).copied().unwrap_or_default()) {
             transfer::part(&mut held.timing, least);
             let spans = &mut held.timing.spans;
             if !spans.iter().any(|span| span.phase == Phase::Wait)
@@ -106,20 +106,21 @@ impl Parting {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::domain::ids::Rank;
     use crate::domain::time::HostTime;
 
     fn held(rank: u32, step: u64, wait_us: u32) -> Held {
         let spans = vec![PhaseSpan { phase: Phase::Wait, start_us: 0, dur_us: wait_us }];
         let timing =
             StepTiming { step, start: HostTime(0), dur_us: 100, loss: None, samples: 0, spans, hidden_us: 0 };
-        Held { rank: Rank(rank), arrived: Stamp(0), timing }
+        Held { id: Rank(rank).into(), arrived: Stamp(0), timing }
     }
 
     /// Rank, step, wait, transfer.
     fn told(done: &[Held]) -> Vec<(u32, u64, u64, u64)> {
         let of = |held: &Held| {
             let totals = held.timing.phase_totals();
-            (held.rank.0, held.timing.step, totals[Phase::Wait.index()], totals[Phase::Transfer.index()])
+            (held.id.rank.0, held.timing.step, totals[Phase::Wait.index()], totals[Phase::Transfer.index()])
         };
         done.iter().map(of).collect()
     }
@@ -127,7 +128,7 @@ mod tests {
     fn hooks() -> Parting {
         let mut parting = Parting::default();
         assert!(!parting.holds(2), "not before hooks tell steps");
-        (0..2).for_each(|rank| assert_eq!(parting.told_by(Rank(rank), StepsBy::Hooks), []));
+        (0..2).for_each(|rank| assert_eq!(parting.told_by(Rank(rank).into(), StepsBy::Hooks), []));
         assert!(parting.holds(2) && !parting.holds(1));
         parting
     }

@@ -1,7 +1,7 @@
 //! The one pass over a recording that all formats share: what belongs to the selection, in the order of the recording,
 //! with its time on the client's clock.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io::{self, Write};
 
 use serde_json::Value;
@@ -27,6 +27,7 @@ use crate::domain::run::RunSpec;
 use crate::domain::straggler::{Straggler, Stragglers};
 use crate::domain::time::{HostTime, Stamp};
 use crate::domain::timing::StepTiming;
+use crate::domain::trainer_keys::TrainerId;
 
 /// What a format makes of a recording. Errors are those of the writing.
 pub(super) trait Sink {
@@ -52,9 +53,30 @@ pub(super) struct Run<'a> {
     pub(super) outcome: Option<&'a RunOutcome>,
     /// What its steps tell at all, chosen or not.
     pub(super) told: Told,
+    /// Those that tell steps, where processes within ranks are among them.
+    trainers: BTreeSet<TrainerId>,
 }
 
 impl Run<'_> {
+    /// How many tell each step.
+    fn world(&self) -> usize {
+        match self.trainers.len() {
+            0 => self.spec.map_or(0, |spec| spec.placements.len()),
+            trainers => trainers,
+        }
+    }
+
+    /// Whether one number stands for several: then each rank holds a training of its own, and none waits for one of another rank.
+    fn is_apart(&self) -> bool {
+        let numbers: BTreeSet<u32> = self.trainers.iter().map(|id| id.number).collect();
+        numbers.len() < self.trainers.len()
+    }
+
+    /// The one that trains under a number.
+    fn trainer(&self, number: Rank) -> TrainerId {
+        self.trainers.iter().find(|id| id.number == number.0).copied().unwrap_or(number.into())
+    }
+
     /// Which run it is, for the metadata of a file; nothing where that is lost.
     pub(super) fn facts(&self) -> Vec<(&'static str, String)> {
         let Some(spec) = self.spec else { return Vec::new() };
@@ -90,20 +112,20 @@ fn decimal_micros(ns: i128) -> Value {
 
 /// One thing of the recording. Times are nanoseconds since the Unix epoch by the client's clock.
 pub(super) enum Item<'a> {
-    /// A rank's step.
-    Step { rank: Rank, span: Span, timing: &'a StepTiming },
+    /// A step of one that trains.
+    Step { id: TrainerId, span: Span, timing: &'a StepTiming },
     /// The allreduce of a step of which all ranks have told, on clocks that are known; after their steps.
     Allreduce(&'a Allreduce),
-    /// A number that a rank reported by name.
-    Metric { rank: Rank, at: i64, name: &'a str, value: f64, step: Option<u64> },
-    /// A collective of NCCL on a rank's GPU.
-    Collective { rank: Rank, span: Span, timing: &'a CollectiveTiming },
+    /// A number that one reported by name.
+    Metric { id: TrainerId, at: i64, name: &'a str, value: f64, step: Option<u64> },
+    /// A collective of NCCL on the GPU of one.
+    Collective { id: TrainerId, span: Span, timing: &'a CollectiveTiming },
     /// A line that a rank printed.
     Line { at: i64, line: &'a LogLine },
     /// Bytes that a rank printed and that are missing.
     Gap { at: i64, gap: &'a LogGap },
-    /// A rank became a straggler.
-    Straggler { at: i64, straggler: &'a Straggler },
+    /// One that trains became a straggler.
+    Straggler { id: TrainerId, at: i64, straggler: &'a Straggler },
     /// A mark that a person has set.
     Mark { at: i64, mark: &'a RunMark },
     /// The values of a host.
@@ -135,13 +157,14 @@ pub(super) fn export(
     selection: &Selection,
 ) -> Result<Exported, Error> {
     let run = survey(reader, selection);
-    let world = run.spec.map_or(0, |spec| spec.placements.len());
+    let (world, is_apart) = (run.world(), run.is_apart());
     let out = Out::new(to, run.chosen.max_events());
     let (stragglers, meetings) = (Stragglers::default(), Meetings::default());
     let kept = marks::read(reader.path())?;
     let mut marks = kept.all().iter().peekable();
     let parting = Parting::default();
-    let mut pass = Pass { out, run, sink, stragglers, meetings, parting, world, unaligned_steps: 0 };
+    let mut pass =
+        Pass { out, run, sink, stragglers, meetings, parting, world, is_apart, unaligned_steps: 0 };
     let mut missing_chunks = 0;
     pass.sink.begin(&mut pass.out, &pass.run).map_err(Error::Write)?;
     for envelope in reader.envelopes(..) {
@@ -174,19 +197,34 @@ fn survey<'a>(reader: &'a Reader, selection: &'a Selection) -> Run<'a> {
     let chosen = Chosen::new(selection, spec);
     let wants = |channel| matches!(channel, Channel::Clock | Channel::Phase);
     let (mut gather, mut when, mut told) = (Gather::default(), When::default(), Told::of(spec));
+    let mut trainers = BTreeSet::new();
     for envelope in reader.select(.., wants).flatten() {
         gather.take(&envelope);
-        if let Event::StepDone { timing } = &envelope.event {
+        if let (Event::StepDone { timing }, Some(id)) = (&envelope.event, trainer(&envelope.origin)) {
             told.take(timing);
+            trainers.insert(id);
         }
         if chosen.is_by_steps() {
             when.take(&chosen, &envelope);
         }
     }
-    let mut run = Run { spec, chosen, clocks: gather.fit(), start, outcome: reader.outcome(), told };
+    if trainers.iter().all(|id| id.worker().is_none()) {
+        trainers.clear();
+    }
+    let outcome = reader.outcome();
+    let mut run = Run { spec, chosen, clocks: gather.fit(), start, outcome, told, trainers };
     let during = when.during(&run.clocks);
     run.chosen.set_during(during);
     run
+}
+
+/// Which of those that train an event is about.
+fn trainer(origin: &Origin) -> Option<TrainerId> {
+    match origin {
+        Origin::Rank(_, rank) => Some((*rank).into()),
+        Origin::Worker(_, rank, worker) => Some(TrainerId::new(*rank, Some(*worker))),
+        Origin::Host(_) | Origin::Run(_) => None,
+    }
 }
 
 /// When the chosen steps were, as long as the clocks are not known.
@@ -200,15 +238,15 @@ struct When {
 
 impl When {
     fn take(&mut self, chosen: &Chosen<'_>, envelope: &Envelope) {
-        let (Event::StepDone { timing }, Origin::Rank(_, rank)) = (&envelope.event, &envelope.origin) else {
+        let (Event::StepDone { timing }, Some(id)) = (&envelope.event, trainer(&envelope.origin)) else {
             return;
         };
-        if !chosen.has_rank(*rank) || !chosen.has_step(timing.step) {
+        if !chosen.has_trainer(id) || !chosen.has_step(timing.step) {
             return;
         }
         let length_us = i64::from(timing.dur_us);
         let end = HostTime(timing.start.0.saturating_add(u64::from(timing.dur_us)));
-        if let Some(placement) = chosen.placement(*rank) {
+        if let Some(placement) = chosen.placement(id.rank) {
             let (first, last) = self.hosts.entry(placement.host.clone()).or_insert((timing.start, end));
             (*first, *last) = ((*first).min(timing.start), (*last).max(end));
         }
@@ -250,6 +288,7 @@ struct Pass<'a, 'o> {
     /// Steps that hooks tell.
     parting: Parting,
     world: usize,
+    is_apart: bool,
     unaligned_steps: u64,
 }
 
@@ -257,9 +296,11 @@ impl Pass<'_, '_> {
     fn take(&mut self, envelope: &Envelope) -> io::Result<()> {
         let at = envelope.at.0.saturating_mul(1_000);
         match (&envelope.event, &envelope.origin) {
-            (Event::StepDone { timing }, Origin::Rank(_, rank)) => self.step(*rank, timing, envelope.at),
-            (Event::StepsBy { by }, Origin::Rank(_, rank)) => {
-                let held = self.parting.told_by(*rank, *by);
+            (Event::StepDone { timing }, Origin::Rank(..) | Origin::Worker(..)) => {
+                trainer(&envelope.origin).map_or(Ok(()), |id| self.step(id, timing, envelope.at))
+            }
+            (Event::StepsBy { by }, origin @ (Origin::Rank(..) | Origin::Worker(..))) => {
+                let held = trainer(origin).map_or_else(Vec::new, |id| self.parting.told_by(id, *by));
                 self.held(&held)
             }
             (event @ Event::RunRestarted { .. }, origin) => {
@@ -267,14 +308,15 @@ impl Pass<'_, '_> {
                 self.held(&held)?;
                 self.at(at, &Item::Other { at, origin, event })
             }
-            (Event::CollectiveDone { timing }, Origin::Rank(_, rank)) => {
-                self.collective(*rank, timing, envelope.at)
+            (Event::CollectiveDone { timing }, origin @ (Origin::Rank(..) | Origin::Worker(..))) => {
+                trainer(origin).map_or(Ok(()), |id| self.collective(id, timing, envelope.at))
             }
-            (Event::MetricReported { name, value, step }, Origin::Rank(_, rank))
-                if self.run.chosen.has_rank(*rank)
-                    && step.is_none_or(|step| self.run.chosen.has_step(step)) =>
-            {
-                self.at(at, &Item::Metric { rank: *rank, at, name, value: *value, step: *step })
+            (Event::MetricReported { name, value, step }, origin) => {
+                let id = trainer(origin).filter(|id| self.run.chosen.has_trainer(*id));
+                let is_chosen = step.is_none_or(|step| self.run.chosen.has_step(step));
+                id.filter(|_| is_chosen).map_or(Ok(()), |id| {
+                    self.at(at, &Item::Metric { id, at, name, value: *value, step: *step })
+                })
             }
             (Event::LogGap { gap }, _) if self.run.chosen.has_rank(gap.rank) => {
                 self.at(at, &Item::Gap { at, gap })
@@ -290,7 +332,6 @@ impl Pass<'_, '_> {
                 | Event::StepsBy { .. }
                 | Event::ClockSampled { .. }
                 | Event::CollectiveDone { .. }
-                | Event::MetricReported { .. }
                 | Event::LogGap { .. }
                 | Event::LogPrinted { .. }
                 | Event::LogUnfinished { .. }
@@ -329,52 +370,56 @@ impl Pass<'_, '_> {
         self.at(at, &Item::Mark { at, mark })
     }
 
-    fn step(&mut self, rank: Rank, timing: &StepTiming, arrived: Stamp) -> io::Result<()> {
+    fn step(&mut self, id: TrainerId, timing: &StepTiming, arrived: Stamp) -> io::Result<()> {
+        if self.is_apart {
+            return self.give_step(id, timing, arrived);
+        }
         let before = self.stragglers.now().map(|now| now.rank);
-        self.stragglers.step(self.world, rank, timing);
-        if let Some(now) = self.stragglers.now().filter(|now| before != Some(now.rank)).cloned()
-            && self.run.chosen.has_rank(now.rank)
-        {
-            let at = arrived.0.saturating_mul(1_000);
-            self.at(at, &Item::Straggler { at, straggler: &now })?;
+        self.stragglers.step(self.world, Rank(id.number), timing);
+        if let Some(now) = self.stragglers.now().filter(|now| before != Some(now.rank)).cloned() {
+            let (at, late) = (arrived.0.saturating_mul(1_000), self.run.trainer(now.rank));
+            if self.run.chosen.has_trainer(late) {
+                self.at(at, &Item::Straggler { id: late, at, straggler: &now })?;
+            }
         }
         if self.parting.holds(self.world) {
-            let done = self.parting.step(self.world, Held { rank, arrived, timing: timing.clone() });
+            let done = self.parting.step(self.world, Held { id, arrived, timing: timing.clone() });
             return self.held(&done);
         }
-        self.give_step(rank, timing, arrived)
+        self.give_step(id, timing, arrived)
     }
 
     /// Gives steps that were held.
     fn held(&mut self, held: &[Held]) -> io::Result<()> {
-        held.iter().try_for_each(|held| self.give_step(held.rank, &held.timing, held.arrived))
+        held.iter().try_for_each(|held| self.give_step(held.id, &held.timing, held.arrived))
     }
 
     /// Gives a step, and behind the last one of all ranks their allreduce.
-    fn give_step(&mut self, rank: Rank, timing: &StepTiming, arrived: Stamp) -> io::Result<()> {
+    fn give_step(&mut self, id: TrainerId, timing: &StepTiming, arrived: Stamp) -> io::Result<()> {
         let length = i64::from(timing.dur_us) * 1_000;
-        let (span, is_aligned) = self.place(rank, Some(timing.start), length, arrived);
+        let (span, is_aligned) = self.place(id.rank, Some(timing.start), length, arrived);
         let chosen = &self.run.chosen;
-        if chosen.has_rank(rank) && chosen.has_step(timing.step) && chosen.has_span(span) {
+        if chosen.has_trainer(id) && chosen.has_step(timing.step) && chosen.has_span(span) {
             self.unaligned_steps += u64::from(!is_aligned);
-            self.give(&Item::Step { rank, span, timing })?;
+            self.give(&Item::Step { id, span, timing })?;
         }
-        let whole = if is_aligned { self.meetings.take(self.world, rank, timing, span) } else { None };
+        let is_met = is_aligned && !self.is_apart;
+        let whole = if is_met { self.meetings.take(self.world, id, timing, span) } else { None };
         let chosen = |whole: &Allreduce| {
             let is_in_time = whole.span().is_some_and(|span| self.run.chosen.has_span(span));
-            let has_rank = whole.arrivals.iter().any(|arrival| self.run.chosen.has_rank(arrival.rank));
+            let has_rank = whole.arrivals.iter().any(|arrival| self.run.chosen.has_trainer(arrival.id));
             is_in_time && has_rank && self.run.chosen.has_step(whole.step)
         };
         whole.filter(chosen).map_or(Ok(()), |whole| self.give(&Item::Allreduce(&whole)))
     }
 
-    fn collective(&mut self, rank: Rank, timing: &CollectiveTiming, arrived: Stamp) -> io::Result<()> {
+    fn collective(&mut self, id: TrainerId, timing: &CollectiveTiming, arrived: Stamp) -> io::Result<()> {
         let length = i64::try_from(timing.dur_ns).unwrap_or(i64::MAX);
-        let (span, _) = self.place(rank, timing.t, length, arrived);
-        if !self.run.chosen.has_rank(rank) || !self.run.chosen.has_span(span) {
+        let (span, _) = self.place(id.rank, timing.t, length, arrived);
+        if !self.run.chosen.has_trainer(id) || !self.run.chosen.has_span(span) {
             return Ok(());
         }
-        self.give(&Item::Collective { rank, span, timing })
+        self.give(&Item::Collective { id, span, timing })
     }
 
     /// When something was that a rank tells of by its host's clock, and whether that clock is known.

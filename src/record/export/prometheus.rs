@@ -11,9 +11,10 @@ use super::told::Told;
 use super::{Format, Target};
 use crate::domain::gpu::GpuSample;
 use crate::domain::host::HostSample;
-use crate::domain::ids::{GpuUuid, HostId, Rank};
+use crate::domain::ids::{GpuUuid, HostId};
 use crate::domain::quote::prometheus_label as label;
 use crate::domain::timing::{Phase, StepTiming};
+use crate::domain::trainer_keys::TrainerId;
 
 /// The format.
 pub(super) const FORMAT: Format = Format {
@@ -31,7 +32,7 @@ const BOUNDS: [f64; 18] = [
 
 #[derive(Default)]
 struct Prometheus {
-    ranks: BTreeMap<Rank, Sums>,
+    ranks: BTreeMap<TrainerId, Sums>,
     /// The newest sample of each GPU of a chosen rank.
     gpus: BTreeMap<(HostId, u32), (GpuUuid, GpuSample)>,
 }
@@ -92,8 +93,8 @@ impl Sink for Prometheus {
 
     fn take(&mut self, out: &mut Out<'_>, run: &Run<'_>, item: &Item<'_>) -> io::Result<()> {
         match item {
-            Item::Step { rank, timing, .. } if out.take(1) => {
-                self.ranks.entry(*rank).or_default().add(timing);
+            Item::Step { id, timing, .. } if out.take(1) => {
+                self.ranks.entry(*id).or_default().add(timing);
             }
             Item::Host { host, sample, .. } => self.sample(out, run, host, sample),
             _ => {}
@@ -103,7 +104,10 @@ impl Sink for Prometheus {
 
     fn end(&mut self, out: &mut Out<'_>, run: &Run<'_>) -> io::Result<()> {
         let run_label = label(run.spec.map(|spec| spec.id.as_str()).unwrap_or_default());
-        let of = |rank: &Rank| format!("run={run_label},rank=\"{rank}\"");
+        let of = |id: &TrainerId| {
+            let worker = id.worker().map_or_else(String::new, |worker| format!(",worker=\"{worker}\""));
+            format!("run={run_label},rank=\"{}\"{worker}", id.rank)
+        };
         let mut text = String::new();
         for (name, kind, help, value) in &RANK {
             let values =

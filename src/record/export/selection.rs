@@ -8,6 +8,7 @@ use crate::domain::host::HostSample;
 use crate::domain::ids::{GpuUuid, HostId, Rank};
 use crate::domain::run::{Placement, RunSpec, Slot};
 use crate::domain::time::Stamp;
+use crate::domain::trainer_keys::TrainerId;
 
 /// What to export; all of a recording by default.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -140,6 +141,14 @@ impl<'a> Chosen<'a> {
         match &self.selection.ranks {
             Some(wanted) => wanted.contains(&rank),
             None => !self.is_known || self.placements.contains_key(&rank),
+        }
+    }
+
+    /// Whether one that trains is chosen: by its own number where some were asked for.
+    pub(super) fn has_trainer(&self, id: TrainerId) -> bool {
+        match &self.selection.ranks {
+            Some(wanted) => wanted.contains(&Rank(id.number)),
+            None => self.has_rank(id.rank),
         }
     }
 

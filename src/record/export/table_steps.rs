@@ -24,7 +24,12 @@ impl Table for Steps {
             ("dur_us", Kind::Integer),
         ];
         let phases = Phase::ALL.map(|phase| (Cow::Owned(format!("{}_us", phase.name())), Kind::Integer));
-        let behind = [("hidden_us", Kind::Integer), ("loss", Kind::Float), ("samples", Kind::Integer)];
+        let behind = [
+            ("hidden_us", Kind::Integer),
+            ("loss", Kind::Float),
+            ("samples", Kind::Integer),
+            ("worker", Kind::Integer),
+        ];
         let named = |(name, kind): (&'static str, Kind)| (Cow::Borrowed(name), kind);
         before.map(named).into_iter().chain(phases).chain(behind.map(named)).collect()
     }
@@ -35,8 +40,8 @@ impl Table for Steps {
         item: &Item<'_>,
         row: &mut dyn FnMut(&[Cell<'_>]) -> io::Result<()>,
     ) -> io::Result<()> {
-        let Item::Step { rank, span, timing } = item else { return Ok(()) };
-        let placement = run.chosen.placement(*rank);
+        let Item::Step { id, span, timing } = item else { return Ok(()) };
+        let placement = run.chosen.placement(id.rank);
         let gpu = match placement.map(|placement| &placement.slot) {
             Some(Slot::Gpu { index, .. }) => Cell::Integer(i64::from(*index)),
             Some(Slot::Cpu { .. }) | None => Cell::None,
@@ -47,7 +52,7 @@ impl Table for Steps {
         let or_none = |value: Option<u64>| value.map_or(Cell::None, whole);
         let mut cells = vec![
             whole(timing.step),
-            Cell::Integer(rank.0.into()),
+            Cell::Integer(id.rank.0.into()),
             placement.map_or(Cell::None, |placement| Cell::Text(placement.host.as_str())),
             gpu,
             Cell::Moment(start),
@@ -59,6 +64,7 @@ impl Table for Steps {
             or_none(known.hidden_us.map(u64::from)),
             timing.loss.map_or(Cell::None, Cell::Float),
             or_none(known.samples.map(u64::from)),
+            or_none(id.worker().map(u64::from)),
         ]);
         row(&cells)
     }

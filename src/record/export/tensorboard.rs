@@ -9,8 +9,8 @@ use super::super::tfrecord::masked_crc;
 use super::out::Out;
 use super::pass::{Item, Run, Sink};
 use super::{Format, Target};
-use crate::domain::ids::Rank;
 use crate::domain::timing::Phase;
+use crate::domain::trainer_keys::TrainerId;
 
 /// The format.
 pub(super) const FORMAT: Format = Format {
@@ -23,7 +23,7 @@ pub(super) const FORMAT: Format = Format {
 #[derive(Default)]
 struct TensorBoard {
     /// The newest step of each rank, for numbers that tell none.
-    steps: BTreeMap<Rank, u64>,
+    steps: BTreeMap<TrainerId, u64>,
 }
 
 impl Sink for TensorBoard {
@@ -35,8 +35,8 @@ impl Sink for TensorBoard {
 
     fn take(&mut self, out: &mut Out<'_>, _: &Run<'_>, item: &Item<'_>) -> io::Result<()> {
         match item {
-            Item::Step { rank, span, timing } => {
-                self.steps.insert(*rank, timing.step);
+            Item::Step { id, span, timing } => {
+                self.steps.insert(*id, timing.step);
                 let wait = timing.spans.iter().any(|span| span.phase == Phase::Wait);
                 let wait = wait.then(|| timing.phase_totals()[Phase::Wait.index()] as f64 / 1e6);
                 let values = [
@@ -46,11 +46,11 @@ impl Sink for TensorBoard {
                     ("wait_seconds", wait),
                 ];
                 let values = values.into_iter().filter_map(|(name, value)| Some((name, value?)));
-                scalars(out, (*rank, span.1, timing.step), values)
+                scalars(out, (*id, span.1, timing.step), values)
             }
-            Item::Metric { rank, at, name, value, step } => {
-                let step = step.or_else(|| self.steps.get(rank).copied()).unwrap_or_default();
-                scalars(out, (*rank, *at, step), [(&*format!("metric/{name}"), *value)].into_iter())
+            Item::Metric { id, at, name, value, step } => {
+                let step = step.or_else(|| self.steps.get(id).copied()).unwrap_or_default();
+                scalars(out, (*id, *at, step), [(&*format!("metric/{name}"), *value)].into_iter())
             }
             _ => Ok(()),
         }
@@ -64,13 +64,13 @@ impl Sink for TensorBoard {
 /// One event with scalars of a rank, at a moment and a step.
 fn scalars<'a>(
     out: &mut Out<'_>,
-    (rank, at, step): (Rank, i64, u64),
+    (id, at, step): (TrainerId, i64, u64),
     values: impl Iterator<Item = (&'a str, f64)>,
 ) -> io::Result<()> {
     let mut summary = Vec::new();
     for (name, number) in values {
         let mut value = Vec::new();
-        bytes(&mut value, 1, format!("{name}/rank_{rank}").as_bytes());
+        bytes(&mut value, 1, format!("{name}/{id}").as_bytes());
         value.push((2 << 3) | 5);
         value.extend_from_slice(&(number as f32).to_le_bytes());
         bytes(&mut summary, 1, &value);

@@ -89,7 +89,7 @@ fn events<'a>(
     // itself, or all workers of which it is the parent
     let trainers = run.trainers().filter(move |one| one.rank.placement.rank == rank);
     let steps = trainers.flat_map(move |one| {
-        one.state.steps.iter().chain(ahead.map_or(&[][..], |ahead| ahead.steps(one.number, playhead)))
+        one.state.steps.iter().chain(ahead.map_or(&[][..], |ahead| ahead.steps(one.key, playhead)))
     });
     steps.flat_map(of_step).chain(lines.map(printed)).chain(exit)
 }

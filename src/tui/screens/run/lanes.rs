@@ -90,9 +90,7 @@ impl<'a> Lanes<'a> {
                     lanes.all.extend(own.filter(|one| std::ptr::eq(one.state, one.rank)).map(Lane::One));
                 }
                 RankRow::Worker(rank, worker) => {
-                    let found = run.ranks.get(rank.0 as usize).and_then(|rank| {
-                        Some(Trainer { number: Rank(*worker), state: rank.workers.get(worker)?, rank })
-                    });
+                    let found = run.trainers_in(*rank).find(|one| one.id().worker() == Some(*worker));
                     lanes.all.extend(found.filter(|one| has_lane(run, one)).map(Lane::One));
                 }
             }
@@ -103,12 +101,10 @@ impl<'a> Lanes<'a> {
 
     /// Which of them stand in `room` rows: from the selected one on, and always that of the rank to look at.
     pub fn shown(&self, run: &RunState, room: usize, culprit: Option<Rank>) -> Vec<usize> {
-        let host = culprit.and_then(|number| {
-            let state = run.trainer(number).or_else(|| run.ranks.get(number.0 as usize));
-            state.map(|state| &state.placement.host)
-        });
+        let rank = culprit.and_then(|key| run.ranks.get(run.rank_of(key).0 as usize));
+        let host = rank.map(|rank| &rank.placement.host);
         let is_it = |lane: &Lane<'_>| match lane {
-            Lane::One(one) | Lane::Communication(one) => culprit == Some(one.number),
+            Lane::One(one) | Lane::Communication(one) => culprit == Some(one.key),
             Lane::Host(name) => host == Some(*name),
         };
         chosen(self.all.len(), room, self.on, self.all.iter().position(is_it))
@@ -169,7 +165,7 @@ impl<'a> Shown<'a> {
             height >= RULER_FROM || room(all.all.len() + 1) > room(all.all.len())
         };
         // it takes no lane of a few ranks
-        let communication = selected.filter(|(_, one)| history.has_communication(one.number));
+        let communication = selected.filter(|(_, one)| history.has_communication(one.key));
         let communication = communication.filter(|_| has_room(height));
         let count = all.all.len() + usize::from(communication.is_some());
         let ruler = has_ruler(height, count, counters.len());
@@ -278,12 +274,12 @@ fn worst<'a>(
     (from, to): (Stamp, Stamp),
 ) -> Option<Trainer<'a>> {
     let of: Vec<Trainer<'a>> = on_host(run, host).collect();
-    let is_bad = |one: &&Trainer<'_>| look.is_culprit(one.number);
+    let is_bad = |one: &&Trainer<'_>| look.is_culprit(one.rank.placement.rank, one.id().worker());
     let has_failed = |one: &&Trainer<'_>| look.has_failed(one.rank.placement.rank);
     if let Some(bad) = of.iter().find(is_bad).or_else(|| of.iter().find(has_failed)) {
         return Some(*bad);
     }
-    let of_window = |one: &Trainer<'_>| history.phases_between(one.number, from, to);
+    let of_window = |one: &Trainer<'_>| history.phases_between(one.key, from, to);
     let points: Option<Vec<PhasePoint>> = of.iter().map(of_window).collect();
     of.get(points.map_or(0, |points| latest(&points))).copied()
 }
@@ -438,8 +434,8 @@ pub fn wanted(model: &Model, run: &RunState, rows: &[RankRow]) -> usize {
     let lanes = Lanes::of(model, run, rows);
     let history = whole::history(model, run);
     let on = lanes.all.get(lanes.on).is_some_and(|lane| match lane {
-        Lane::One(one) | Lane::Communication(one) => history.has_communication(one.number),
-        Lane::Host(host) => on_host(run, host).any(|one| history.has_communication(one.number)),
+        Lane::One(one) | Lane::Communication(one) => history.has_communication(one.key),
+        Lane::Host(host) => on_host(run, host).any(|one| history.has_communication(one.key)),
     });
     let all = lanes.all.len() + usize::from(on) + counters.len() + memory;
     all + host_lanes(model, run).len() + usize::from(all > 0)

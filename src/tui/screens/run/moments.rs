@@ -213,7 +213,7 @@ fn phases(model: &mut Model, pattern: &Pattern) -> Vec<(Stamp, String)> {
 fn phases_of(model: &Model, run: &RunState, pattern: &Pattern) -> Vec<(Stamp, String)> {
     let wanted: Vec<Phase> = Phase::ALL.into_iter().filter(|phase| pattern.is_in(words_of(*phase))).collect();
     let number = selected_rank(model).unwrap_or(Rank(0));
-    let Some(one) = run.trainers().find(|one| one.number == number).or_else(|| run.trainers().next()) else {
+    let Some(one) = run.trainers_in(number).next().or_else(|| run.trainers().next()) else {
         return Vec::new();
     };
     let host = model.world.hosts.get(&one.rank.placement.host);

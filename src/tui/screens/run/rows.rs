@@ -6,6 +6,7 @@ use crate::domain::ids::{HostId, Rank};
 use crate::domain::standstill::Standstill;
 use crate::domain::time::Stamp;
 use crate::domain::timing::Phase;
+use crate::domain::trainers::Trainer;
 use crate::domain::world::{RankState, RunState};
 use crate::tui::screens::Model;
 use crate::tui::screens::cluster::rows::{SILENT_US, Trouble, trouble};
@@ -129,12 +130,11 @@ fn slow_places(run: &RunState) -> Vec<Option<f64>> {
 fn late_places(run: &RunState) -> Vec<Option<f64>> {
     let late = lateness_us(run);
     let grade = typical_of(run.trainers().filter_map(|one| mean_step_us(one.state))) * (GRADE - 1.0);
-    let of = |(at, rank): (usize, &RankState)| {
-        let own = late.get(&Rank(at as u32)).filter(|_| rank.workers.is_empty()).copied();
-        let workers = rank.workers.keys().filter_map(|worker| late.get(&Rank(*worker)).copied());
-        own.into_iter().chain(workers).max_by(f64::total_cmp).map(|us| us / grade)
+    let of = |at: usize| {
+        let late = run.trainers_in(Rank(at as u32)).filter_map(|one| late.get(&one.key).copied());
+        late.max_by(f64::total_cmp).map(|us| us / grade)
     };
-    run.ranks.iter().enumerate().map(of).collect()
+    (0..run.ranks.len()).map(of).collect()
 }
 
 /// The grade of each rank. It keeps the one it had while it is about as slow or late as that says.
@@ -163,9 +163,8 @@ pub fn rows(model: &Model) -> Vec<RankRow> {
         RankSort::Late if delays.is_some() => {
             let delays = delays.unwrap_or_default();
             let delay = |at: usize| {
-                let workers = run.ranks[at].workers.keys().map(|worker| Rank(*worker));
-                let all = workers.chain([Rank(at as u32)]).filter_map(|rank| delays.get(&rank));
-                all.max().copied()
+                let of = run.trainers_in(Rank(at as u32)).filter_map(|one| delays.get(&one.key));
+                of.max().copied()
             };
             (0..run.ranks.len()).map(|at| (delay(at).map_or(u64::MAX, |us| u64::MAX - 1 - us), at)).collect()
         }
@@ -258,7 +257,7 @@ impl<'a> Look<'a> {
             0
         } else if self.has_failed(number) {
             1
-        } else if self.is_late(number, rank) {
+        } else if self.is_late(number) {
             2
         } else if self.heard_last(rank).is_some() {
             3
@@ -275,19 +274,16 @@ impl<'a> Look<'a> {
     }
 
     /// Whether a rank, or a process within it, is the one that the others wait for.
-    pub(super) fn is_late(&self, number: Rank, rank: &RankState) -> bool {
-        self.waited_for.is_some_and(|late| {
-            if rank.workers.is_empty() { late == number } else { rank.workers.contains_key(&late.0) }
-        })
+    pub(super) fn is_late(&self, number: Rank) -> bool {
+        self.waited_for.is_some_and(|late| self.run.rank_of(late) == number)
     }
 
-    /// Since when a rank of a run that hangs has finished no step, or a process within it.
-    pub(super) fn no_step_since(&self, number: Rank, rank: &RankState) -> Option<Stamp> {
+    /// Since when a rank of a run that hangs has finished no step, or one of the processes within it; or this one of them.
+    pub(super) fn no_step_since(&self, number: Rank, worker: Option<u32>) -> Option<Stamp> {
         let (still, since) = self.hang.as_ref()?;
-        let hangs = if rank.workers.is_empty() {
-            still.has(number)
-        } else {
-            rank.workers.keys().any(|worker| still.has(Rank(*worker)))
+        let hangs = match worker {
+            None => self.run.trainers_in(number).any(|one| still.has(one.key)),
+            worker => self.run.trainer_key(number, worker).is_some_and(|key| still.has(key)),
         };
         hangs.then_some(*since)
     }
@@ -297,9 +293,12 @@ impl<'a> Look<'a> {
         self.hang.is_some()
     }
 
-    /// Whether a row is to be looked at first.
-    pub(super) fn is_culprit(&self, trainer: Rank) -> bool {
-        self.root.or(self.waited_for) == Some(trainer)
+    /// Whether the row of a rank, or of a process within it, is to be looked at first.
+    pub(super) fn is_culprit(&self, number: Rank, worker: Option<u32>) -> bool {
+        match self.root {
+            Some(root) => worker.is_none() && root == number,
+            None => self.waited_for.is_some_and(|late| self.run.trainer_key(number, worker) == Some(late)),
+        }
     }
 
     /// When a rank on a silent host was heard last, while it has not ended.
@@ -359,11 +358,18 @@ pub(super) fn mean_step_us(rank: &RankState) -> Option<f64> {
     (count > 0).then(|| sum / f64::from(count))
 }
 
-/// How much later than a typical one each that trains comes to the allreduce, microseconds a step: how much less it waits
-/// there. Nothing where not all of them tell of their waits.
+/// How much later than a typical one of its training each comes to the allreduce, microseconds a step, by its key: how much less
+/// it waits there. Nothing where not all of them tell of their waits.
 pub(super) fn lateness_us(run: &RunState) -> BTreeMap<Rank, f64> {
+    if !run.trainer_keys.is_apart() {
+        return lateness_among(run.trainers());
+    }
+    (0..).zip(&run.ranks).flat_map(|(number, _)| lateness_among(run.trainers_in(Rank(number)))).collect()
+}
+
+fn lateness_among<'a>(trainers: impl Iterator<Item = Trainer<'a>>) -> BTreeMap<Rank, f64> {
     let mut waits = Vec::new();
-    for one in run.trainers() {
+    for one in trainers {
         let steps = one.state.recent_steps(RECENT);
         // the one that comes last has no wait once what moved the bytes is known
         let is_told = |phase| matches!(phase, Phase::Wait | Phase::Transfer);
@@ -373,7 +379,7 @@ pub(super) fn lateness_us(run: &RunState) -> BTreeMap<Rank, f64> {
         if count == 0 {
             return BTreeMap::new();
         }
-        waits.push((one.number, sum as f64 / f64::from(count)));
+        waits.push((one.key, sum as f64 / f64::from(count)));
     }
     if waits.len() < 2 {
         return BTreeMap::new();
@@ -381,7 +387,7 @@ pub(super) fn lateness_us(run: &RunState) -> BTreeMap<Rank, f64> {
     let mut sorted: Vec<f64> = waits.iter().map(|(_, wait)| *wait).collect();
     sorted.sort_unstable_by(f64::total_cmp);
     let typical = sorted[sorted.len() / 2];
-    waits.into_iter().map(|(number, wait)| (number, (typical - wait).max(0.0))).collect()
+    waits.into_iter().map(|(key, wait)| (key, (typical - wait).max(0.0))).collect()
 }
 
 #[cfg(test)]

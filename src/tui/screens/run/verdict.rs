@@ -116,7 +116,7 @@ pub fn verdict(run: &RunState, now: Stamp, zone: &Zone) -> Verdict {
     if let Some(late) = run.straggler() {
         let place = run
             .trainer(late.rank)
-            .map_or_else(String::new, |rank| format!(" ({})", sanitize(&rank.placement.to_string())));
+            .map_or_else(String::new, |one| format!(" ({})", sanitize(&one.rank.placement.to_string())));
         let tone = if late.is_critical() { Tone::Bad } else { Tone::Look };
         return say(tone, format!("rank {}{place} {}", late.rank, late.words()));
     }
@@ -185,12 +185,13 @@ pub fn hang(model: &Model, run: &RunState) -> Option<(Standstill, Stamp)> {
     Some((Standstill::of(run, now).filter(|still| !still.may_pass(now))?, last))
 }
 
-/// The rank to look at: the one that failed first, or that holds the others up while the run goes on.
+/// The key of the one to look at: that failed first, or that holds the others up while the run goes on.
 pub fn culprit(model: &Model, run: &RunState) -> Option<Rank> {
-    run.root_cause().or_else(|| waited_for(run, hang(model, run).as_ref()))
+    let failed = run.root_cause().map(|root| run.trainers_in(root).next().map_or(root, |one| one.key));
+    failed.or_else(|| waited_for(run, hang(model, run).as_ref()))
 }
 
-/// The rank that all others wait for: the one that hangs, else the straggler.
+/// The key of the one that all others wait for: that hangs, else the straggler.
 pub fn waited_for(run: &RunState, hang: Option<&(Standstill, Stamp)>) -> Option<Rank> {
     let hangs = hang.and_then(|(still, _)| still.culprit());
     hangs.or_else(|| run.straggler().filter(|_| run.is_live()).map(|late| late.rank))

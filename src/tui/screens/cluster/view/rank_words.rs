@@ -17,11 +17,11 @@ pub(super) fn rank_words(row: &GpuRow<'_>, canvas: &Canvas<'_>, room: u16) -> Op
     let on_it = |one: &Trainer<'_>| one.rank.placement.gpus().any(|gpu| *gpu == row.gpu.uuid);
     let one = run.trainers().find(on_it)?;
     let number = one.number;
-    let is_late = run.straggler().is_some_and(|late| late.rank == number);
+    let is_late = run.straggler().is_some_and(|late| late.rank == one.key);
     let step = one.state.step();
     let state = step.map_or_else(|| one.state.word().to_owned(), |step| format!("step {step}"));
     let wait = wait_share(one).map(|share| format!(" wait {:.0} %", share * 100.0)).unwrap_or_default();
-    let is_hung = row.hung == Some(number);
+    let is_hung = row.hung == Some(one.key);
     let (mark, trouble, style) = match (is_hung, is_late) {
         (true, _) => ("! ", " hangs", canvas.theme.bad),
         (false, true) => ("! ", " straggler", canvas.theme.warn),

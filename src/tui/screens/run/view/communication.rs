@@ -22,9 +22,9 @@ pub(super) fn segments(
     part: Part,
 ) -> Vec<Segment> {
     let stamp = |at: HostTime| host.and_then(|host| host.clock.stamp(at));
-    let told = collectives(ahead, run, one.number, host, part);
+    let told = collectives(ahead, run, one.key, host, part);
     let known = ahead.known();
-    let silent = silent_from(ahead, run, one.number, host);
+    let silent = silent_from(ahead, run, one.key, host);
     // what is held, before the moment and behind it; where that tells nothing of communication, the history may
     let (near, held) = if told.is_empty() {
         let (all, first) = of_steps(ahead, one, host, part, None);
@@ -32,8 +32,8 @@ pub(super) fn segments(
         let is_told = !all.is_empty();
         (all, held.map(|held| held.filter(|_| is_told)).to_vec())
     } else {
-        let first = run.collectives.recent(one.number).next().and_then(|(at, _)| stamp(at));
-        let later = ahead.collectives(one.number).first().and_then(|(at, _)| stamp(*at));
+        let first = run.collectives.recent(one.key).next().and_then(|(at, _)| stamp(at));
+        let later = ahead.collectives(one.key).first().and_then(|(at, _)| stamp(*at));
         let behind = later.zip(known).map(|(first, (_, until))| (first, until));
         let mut held = vec![first.map(|first| (first, silent.unwrap_or(ahead.moment))), behind];
         let mut near = told;
@@ -55,7 +55,7 @@ pub(super) fn segments(
         if held.iter().flatten().any(|(since, until)| (*since..=*until).contains(&middle)) {
             continue;
         }
-        let share = ahead.history.communication_share(one.number, (from, to), ahead.until);
+        let share = ahead.history.communication_share(one.key, (from, to), ahead.until);
         let (left, right) = (f64::from(column) / w, f64::from(column + 1) / w);
         out.extend(share_of_column(share, left, right, Phase::Transfer));
     }
@@ -84,7 +84,7 @@ fn of_steps(
     since: Option<Stamp>,
 ) -> (Vec<(f64, f64, Phase)>, Option<Stamp>) {
     let mut steps = placed(one.state.steps.iter(), host, part);
-    steps.extend(placed(ahead.steps(one.number).iter(), host, part));
+    steps.extend(placed(ahead.steps(one.key).iter(), host, part));
     let from = since
         .map_or(f64::NEG_INFINITY, |since| since.micros_since(part.start) as f64 / part.window.max(1) as f64);
     let all =

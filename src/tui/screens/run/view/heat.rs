@@ -255,18 +255,14 @@ fn legend(canvas: &mut Canvas<'_>, y: u16, map: &Map<'_>, hidden: usize) {
     canvas.pieces(1, y, canvas.width() - 1, &words);
 }
 
-/// Those that train in a row.
+/// The keys of those that train in a row.
 fn ranks_of(table: &Table<'_>, row: &RankRow) -> Vec<Rank> {
-    let of = |number: Rank| -> Vec<Rank> {
-        let workers = table.run.ranks.get(number.0 as usize).map(|rank| &rank.workers);
-        match workers.filter(|workers| !workers.is_empty()) {
-            Some(workers) => workers.keys().map(|worker| Rank(*worker)).collect(),
-            None => vec![number],
-        }
-    };
+    let of = |number: Rank| table.run.trainers_in(number).map(|one| one.key);
     match row {
-        RankRow::Rank(number) => of(*number),
-        RankRow::Worker(_, worker) => vec![Rank(*worker)],
+        RankRow::Rank(number) => table.run.trainer_key(*number, None).into_iter().collect(),
+        RankRow::Worker(number, worker) => {
+            table.run.trainer_key(*number, Some(*worker)).into_iter().collect()
+        }
         RankRow::Host(host) => {
             let placed = table.run.spec.placements.iter().filter(|placement| placement.host == *host);
             placed.flat_map(|placement| of(placement.rank)).collect()

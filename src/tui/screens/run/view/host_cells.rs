@@ -47,12 +47,10 @@ impl<'a> HostRow<'a> {
         units::middle_cut(&ranges(self.ranks.iter().map(|(number, _)| number.0)), room.into())
     }
 
-    /// Those that train on it.
+    /// Those that train on it, by their keys.
     fn trainers(&self) -> impl Iterator<Item = (Rank, &'a RankState)> {
-        self.ranks.iter().flat_map(|(number, rank)| {
-            let own = rank.workers.is_empty().then_some((*number, *rank));
-            own.into_iter().chain(rank.workers.iter().map(|(worker, state)| (Rank(*worker), state)))
-        })
+        let of = |(number, _): &(Rank, _)| self.table.run.trainers_in(*number);
+        self.ranks.iter().flat_map(of).map(|one| (one.key, one.state))
     }
 
     fn worst(&self, of: impl Fn(&RankState) -> Option<f64>) -> Option<f64> {
@@ -62,13 +60,13 @@ impl<'a> HostRow<'a> {
     /// The rank that a row of the host tells of: the one that failed first, or is late.
     fn culprit(&self) -> Option<(Rank, &'a RankState)> {
         let look = &self.table.look;
-        let failed = self.ranks.iter().find(|(number, _)| look.is_culprit(*number));
+        let failed = self.ranks.iter().find(|(number, _)| look.is_culprit(*number, None));
         let failed = failed.or_else(|| self.ranks.iter().find(|(number, _)| look.has_failed(*number)));
-        failed.or_else(|| self.ranks.iter().find(|(number, rank)| look.is_late(*number, rank))).copied()
+        failed.or_else(|| self.ranks.iter().find(|(number, _)| look.is_late(*number))).copied()
     }
 
-    fn hangs(&self, number: Rank, rank: &RankState) -> bool {
-        self.table.look.no_step_since(number, rank).is_some()
+    fn hangs(&self, number: Rank) -> bool {
+        self.table.look.no_step_since(number, None).is_some()
     }
 
     /// What the slots of its ranks tell.
@@ -88,7 +86,7 @@ impl<'a> HostRow<'a> {
             return (format!("{} old", age(self.table.model.moment(), heard)), canvas.theme.dim);
         }
         let word = |(number, rank): (Rank, &RankState)| {
-            if self.hangs(number, rank) { NO_STEP } else { rank.word() }
+            if self.hangs(number) { NO_STEP } else { rank.word() }
         };
         let Some(first) = self.culprit().or(self.ranks.first().copied()) else {
             return ("–".to_owned(), canvas.theme.dim);
@@ -135,7 +133,7 @@ pub(super) fn cell(row: &HostRow<'_>, canvas: &mut Canvas<'_>, column: &Column<C
             return;
         }
         Col::Late => {
-            let late = row.trainers().filter_map(|(number, _)| row.table.late.get(&number).copied());
+            let late = row.trainers().filter_map(|(key, _)| row.table.late.get(&key).copied());
             let is_late = culprit.is_some() && row.heard.is_none();
             let style = if is_late { canvas.theme.warn } else { text };
             canvas.right(x, y, w, &milliseconds(late.max_by(f64::total_cmp)), style);
@@ -153,7 +151,7 @@ pub(super) fn cell(row: &HostRow<'_>, canvas: &mut Canvas<'_>, column: &Column<C
         Col::StepMs => row.worst(mean_step_us).map_or("–".to_owned(), |us| format!("{:.1}", us / 1000.0)),
         Col::Rate => {
             let rates = row.trainers().filter_map(|(_, rank)| rank.samples_per_second());
-            let is_old = row.ranks.iter().any(|(number, rank)| row.hangs(*number, rank));
+            let is_old = row.ranks.iter().any(|(number, _)| row.hangs(*number));
             let style = if is_old { canvas.theme.dim } else { text };
             canvas.right(x, y, w, &rate_words(rates.reduce(|sum, rate| sum + rate), is_old), style);
             return;
@@ -202,7 +200,7 @@ fn gpu_words(row: &HostRow<'_>, column: Col) -> String {
 /// What the rank to look at says, else how its clock runs.
 fn line(row: &HostRow<'_>, canvas: &Canvas<'_>, room: u16) -> (String, Style) {
     if let Some((number, rank)) = row.culprit() {
-        let of = Row { table: row.table, number, worker: None, rank, heard: None };
+        let of = Row { table: row.table, number, worker: None, rank, ended: None, heard: None };
         let (words, style) = last_words(&of, canvas);
         return (format!("rank {number}: {words}"), style);
     }

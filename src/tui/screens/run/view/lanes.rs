@@ -65,7 +65,7 @@ pub(super) fn draw(model: &Model, canvas: &mut Canvas<'_>, band: Band, run: &Run
     };
     let mut y = lanes.y;
     for (lane, one) in shown.ranks {
-        let marked = culprit == Some(one.number);
+        let marked = culprit == Some(one.key);
         let style = if marked { canvas.theme.bad } else { canvas.theme.text };
         let host = model.world.hosts.get(&one.rank.placement.host);
         if matches!(lane, Lane::Communication(_)) {
@@ -80,7 +80,7 @@ pub(super) fn draw(model: &Model, canvas: &mut Canvas<'_>, band: Band, run: &Run
         }
         y += 1;
     }
-    let has_steps = |one: Trainer<'_>| !one.state.steps.is_empty() || !ahead.steps(one.number).is_empty();
+    let has_steps = |one: Trainer<'_>| !one.state.steps.is_empty() || !ahead.steps(one.key).is_empty();
     if rank_room > 0
         && !run.trainers().any(has_steps)
         && ahead.history.points.points().iter().all(|point| point.steps == 0)
@@ -381,11 +381,11 @@ fn phases_of(ahead: Ahead<'_>, one: Trainer<'_>, host: Option<&HostState>, part:
     let (steps, w) = (&one.state.steps, part.w);
     // the others are over before it begins
     let held = placed(steps.after(part.start.plus_micros(-EARLY_US)), host, part);
-    let later = placed(ahead.steps(one.number).iter(), host, part);
+    let later = placed(ahead.steps(one.key).iter(), host, part);
     let is_short = |(from, to, _): &Placed<'_>| (to - from) * f64::from(w) < 1.0;
     let all = held.iter().chain(&later).copied();
     let (short, long): (Vec<Placed<'_>>, Vec<Placed<'_>>) = all.partition(|one| is_short(one));
-    let stalls_from = ahead.history.stalls_from(one.number);
+    let stalls_from = ahead.history.stalls_from(one.key);
     let is_stall = |column: u16, own_us: u32| {
         stalls_from.is_some_and(|(since, us)| part.moment(column) >= since && f64::from(own_us) > us)
     };
@@ -415,7 +415,7 @@ fn phases_of(ahead: Ahead<'_>, one: Trainer<'_>, host: Option<&HostState>, part:
             continue;
         }
         let (from, to) = (part.moment(column), part.moment(column + 1));
-        match ahead.history.phases_between(one.number, from, to) {
+        match ahead.history.phases_between(one.key, from, to) {
             Some(point) => {
                 out.extend(main_two(point.phases.map(u64::from), column, w));
                 stalls.extend(is_stall(column, point.longest_own_us).then_some(column));
@@ -424,7 +424,7 @@ fn phases_of(ahead: Ahead<'_>, one: Trainer<'_>, host: Option<&HostState>, part:
                 unknown.insert(column);
             }
             // of very many ranks it is not kept, so before the steps that are held nothing is known since the run began
-            None if is_cut && !ahead.history.has_phases(one.number) => {
+            None if is_cut && !ahead.history.has_phases(one.key) => {
                 unknown.extend((from >= ahead.history.points.start()).then_some(column));
             }
             None => {}

@@ -82,10 +82,9 @@ pub(super) fn cell(row: &Row<'_>, canvas: &mut Canvas<'_>, column: &Column<Col>,
     let (rank, table) = (row.rank, row.table);
     // what is old is dim
     let text = if row.heard.is_some() { canvas.theme.dim } else { canvas.theme.text };
-    let trainer = row.trainer();
     let words = match column.id {
         Col::Rank => {
-            let marked = table.look.is_culprit(trainer);
+            let marked = table.look.is_culprit(row.number, row.worker);
             let style = if marked { canvas.theme.bad } else { text };
             if marked {
                 canvas.text(1, y, 1, "!", style);
@@ -117,16 +116,18 @@ pub(super) fn cell(row: &Row<'_>, canvas: &mut Canvas<'_>, column: &Column<Col>,
             return;
         }
         Col::Late => {
-            let late = table.late.get(&trainer).copied();
-            let style =
-                if table.look.is_culprit(trainer) && row.heard.is_none() { canvas.theme.warn } else { text };
-            canvas.right(x, y, w, &milliseconds(late), style);
+            let style = if table.look.is_culprit(row.number, row.worker) && row.heard.is_none() {
+                canvas.theme.warn
+            } else {
+                text
+            };
+            canvas.right(x, y, w, &milliseconds(row.late()), style);
             return;
         }
         Col::Step => rank.step().map_or("–".to_owned(), |step| step.to_string()),
         Col::StepMs => mean_step_us(rank).map_or("–".to_owned(), |us| format!("{:.1}", us / 1000.0)),
         Col::Rate => {
-            let is_old = table.look.no_step_since(trainer, rank).is_some();
+            let is_old = table.look.no_step_since(row.number, row.worker).is_some();
             let style = if is_old { canvas.theme.dim } else { text };
             canvas.right(x, y, w, &rate_words(rank.samples_per_second(), is_old), style);
             return;
@@ -181,10 +182,10 @@ fn state(row: &Row<'_>, canvas: &Canvas<'_>) -> (String, Style) {
     if let Some(heard) = row.heard {
         return (format!("{} old", age(row.table.model.moment(), heard)), canvas.theme.dim);
     }
-    if let Some(since) = row.table.look.no_step_since(row.trainer(), row.rank) {
+    if let Some(since) = row.table.look.no_step_since(row.number, row.worker) {
         return (format!("{NO_STEP} {}", age(row.table.model.moment(), since)), canvas.theme.warn);
     }
-    let word = row.rank.word();
+    let word = row.ended.unwrap_or_else(|| row.rank.word());
     (word.to_owned(), style_of(row.table, row.number, word, canvas))
 }
 

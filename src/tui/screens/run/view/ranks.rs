@@ -52,7 +52,7 @@ pub(super) struct Table<'a> {
     pub(super) look: Look<'a>,
     /// The mean step of the slowest, microseconds: as long as the bar of phases is wide.
     pub(super) longest: f64,
-    /// How late each comes, microseconds.
+    /// How late each comes, by its key, microseconds.
     pub(super) late: BTreeMap<Rank, f64>,
 }
 
@@ -63,14 +63,17 @@ pub(super) struct Row<'a> {
     /// The process within the rank.
     pub(super) worker: Option<u32>,
     pub(super) rank: &'a RankState,
+    /// How the rank ended in which the process is.
+    pub(super) ended: Option<&'static str>,
     /// When it was heard last, on a silent host.
     pub(super) heard: Option<Stamp>,
 }
 
 impl Row<'_> {
-    /// Its number among those that train.
-    pub(super) fn trainer(&self) -> Rank {
-        Rank(self.worker.unwrap_or(self.number.0))
+    /// How late it comes, where it trains itself: microseconds.
+    pub(super) fn late(&self) -> Option<f64> {
+        let key = self.table.run.trainer_key(self.number, self.worker)?;
+        self.table.late.get(&key).copied()
     }
 }
 
@@ -156,7 +159,8 @@ fn rank_row(
 ) {
     let Some(of) = table.run.ranks.get(number.0 as usize) else { return };
     let Some(rank) = worker.map_or(Some(of), |worker| of.workers.get(&worker)) else { return };
-    let row = Row { table, number, worker, rank, heard: table.look.heard_last(of) };
+    let ended = worker.and(of.exit.as_ref()).map(|_| of.word());
+    let row = Row { table, number, worker, rank, ended, heard: table.look.heard_last(of) };
     for column in columns {
         rank_cells::cell(&row, canvas, column, y);
     }

@@ -273,7 +273,8 @@ fn loads_beside(
     let mut lanes: Vec<(String, Vec<Rank>)> = Vec::new();
     if all.len() > usize::from(rows.h) {
         lanes.push((format!("mean of {}", all.len()), all.clone()));
-        let first = culprit(model, run).into_iter().chain(selected_rank(model));
+        let culprit = culprit(model, run).map(|key| run.rank_of(key));
+        let first = culprit.into_iter().chain(selected_rank(model));
         let rest = first.chain(all.iter().copied());
         let mut seen = Vec::new();
         for rank in rest.filter(|rank| all.contains(rank)) {
