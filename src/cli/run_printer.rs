@@ -12,6 +12,7 @@ use crate::domain::hooks::StepsBy;
 use crate::domain::host::LinkState;
 use crate::domain::ids::{HostId, Rank, RunId};
 use crate::domain::last_words;
+use crate::domain::launcher_words::Messages;
 use crate::domain::log::Stream;
 use crate::domain::log_text;
 use crate::domain::note::what;
@@ -73,6 +74,8 @@ pub struct RunPrinter {
     means: Means,
     /// The last line of each rank on standard error that says something: of the one that failed it tells why.
     last_words: BTreeMap<Rank, String>,
+    /// Which of their lines are their launcher's.
+    launchers: BTreeMap<Rank, Messages>,
     /// `--verbose`: tell of links and processes too.
     verbose: bool,
     /// What colours there are for the ranks' lines.
@@ -143,7 +146,7 @@ impl RunPrinter {
                 let look = last.map(|last| (last.level, last.style)).unwrap_or_default();
                 let painted = self.paint.line(line.stream, &line.text, look);
                 let text = format!("[{}] {painted}{}", self.rank_label(*rank), line.cut_words());
-                if line.stream == Stream::Stderr && last_words::tells(&said) {
+                if line.stream == Stream::Stderr && self.is_own_word(*rank, &said) {
                     self.last_words.insert(*rank, said.chars().take(LAST_WORDS).collect());
                 }
                 vec![if line.stream == Stream::Stderr { Line::Err(text) } else { Line::Out(text) }]
@@ -277,6 +280,14 @@ impl RunPrinter {
         let rest = "what its ranks printed last is not read from the hosts, for nothing takes it";
         let rest = own(&format!("{rest}; hvtui logs {} prints it", run.spec.id.short()));
         vec![own(&format!("exit {STOPPED} after {took}: stopped")), rest]
+    }
+
+    /// Whether a line tells what happened to a rank, as its program has it: a traceback is told by its exception.
+    fn is_own_word(&mut self, rank: Rank, said: &str) -> bool {
+        let is_launchers = self.launchers.entry(rank).or_default().has(said);
+        let output = self.state().and_then(|run| run.ranks.get(rank.0 as usize)).map(|rank| &rank.output);
+        let is_part = output.is_some_and(|output| output.is_part(Stream::Stderr));
+        !is_launchers && !is_part && last_words::tells(said)
     }
 
     /// A client attached to the run: how it stands here.

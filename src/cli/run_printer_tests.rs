@@ -142,6 +142,36 @@ fn a_failure_is_said_once_and_the_end_has_the_code() {
 }
 
 #[test]
+fn the_last_line_of_a_rank_is_its_own_and_not_its_launchers() {
+    let mut story = Story::begun();
+    let rule = "-".repeat(74);
+    for text in [
+        "Traceback (most recent call last):",
+        "  File \"train.py\", line 1, in <module>",
+        "ModuleNotFoundError: No module named 'torch'",
+        "Traceback (most recent call last):",
+        "    raise ChildFailedError(",
+        "torch.distributed.elastic.multiprocessing.errors.ChildFailedError: ",
+        &rule,
+        "mpirun detected that one or more processes exited with non-zero status, thus causing",
+        "the job to be terminated. The first process to do so was:",
+        "",
+        "  Process name: [[31699,1],0]",
+        "  Exit code:    1",
+        &rule,
+        "[a:02616] *** End of error message ***",
+        "srun: error: b: task 1: Terminated",
+    ] {
+        story.rank(1, 0, line(Stream::Stderr, text, 0));
+    }
+    let outcome = RunOutcome::failed(Rank(0), 1, "rank 0 failed");
+    story.tell(4_000_000, Origin::Run(run()), Event::RunEnded { outcome });
+    let end = texts(story.printer.end(false, None));
+    let why = "E hvtui: the last line of rank 0: ModuleNotFoundError: No module named 'torch'".to_owned();
+    assert!(end.contains(&why), "{end:#?}");
+}
+
+#[test]
 fn verbose_tells_of_links_and_processes() {
     let mut printer = RunPrinter::new(true);
     let origin = Origin::Host(crate::domain::ids::HostId::from("a"));

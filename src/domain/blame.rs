@@ -1,6 +1,4 @@
-//! What a launcher's own words say of how its ranks ended, and of itself. Pure.
-
-use super::engine::Engine;
+//! What a launcher's own words say of how its ranks ended, and what it has lost itself. Pure.
 
 /// A rank that a launcher names, and how it says that it ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -11,10 +9,17 @@ pub struct Blamed {
     pub code: Option<i32>,
     /// The signal that ended it.
     pub signal: Option<i32>,
+    /// What else is said of its end.
+    pub cause: Option<&'static str>,
 }
 
+/// What srun says of a task that the kernel has ended for want of memory.
+const OUT_OF_MEMORY: &str = "Out Of Memory";
+/// How such an end is told.
+const OF_MEMORY: &str = "out of memory";
 /// The words that `strsignal` has for signals, as srun prints them.
-const SIGNALS: [(&str, i32); 9] = [
+const SIGNALS: [(&str, i32); 10] = [
+    (OUT_OF_MEMORY, 9),
     ("Hangup", 1),
     ("Interrupt", 2),
     ("Illegal instruction", 4),
@@ -26,7 +31,12 @@ const SIGNALS: [(&str, i32); 9] = [
     ("Terminated", 15),
 ];
 
-/// The ranks that failed by a launcher's words, each once, in the order in which they are named.
+/// How mpirun says that a rank has ended without `MPI_Finalize`, and why the rank is to blame.
+pub(super) const LEFT: &str = "has exited due to process rank ";
+const UNFINALIZED: &str = "it ended without MPI_Finalize";
+
+/// The ranks that failed by a launcher's words, each once, in the order in which they are named. Of one that is named without more,
+/// neither code nor signal is known.
 pub fn blamed(text: &str) -> Vec<Blamed> {
     let mut found: Vec<Blamed> = Vec::new();
     let mut named: Option<u32> = None;
@@ -34,6 +44,9 @@ pub fn blamed(text: &str) -> Vec<Blamed> {
         let line = line.trim();
         let mut ranks = Vec::new();
         let mut how = (None, None);
+        let mut cause = None;
+        // its name alone says that it failed
+        let mut is_bare = false;
         if let Some(rest) =
             line.strip_prefix("Process ").filter(|rest| rest.contains(" exit with status code "))
         {
@@ -46,16 +59,27 @@ pub fn blamed(text: &str) -> Vec<Blamed> {
                 let signal =
                     SIGNALS.iter().find(|(word, _)| what.starts_with(word)).map(|(_, signal)| *signal);
                 how = (first_number_of(after(what, "exit code ")), signal);
+                cause = what.starts_with(OUT_OF_MEMORY).then_some(OF_MEMORY);
             }
         } else if let Some(rest) = after(line, "noticed that process rank ") {
             // mpirun
             ranks.extend(first_number::<u32>(rest));
             how = (None, first_number_of(after(rest, "exited on signal ")));
+        } else if let Some(rest) = after(line, LEFT) {
+            ranks.extend(first_number::<u32>(rest));
+            (is_bare, cause) = (true, Some(UNFINALIZED));
+        } else if let Some(rank) = reporter(line) {
+            ranks.push(rank);
+            is_bare = true;
         } else if let Some(rest) = after(line, "MPI_ABORT was invoked on rank ") {
-            named = first_number(rest);
+            // of another communicator it is another number
+            named = first_number(rest).filter(|_| rest.contains(" MPI_COMM_WORLD"));
         } else if let Some(rest) = line.strip_prefix("with errorcode ") {
             ranks.extend(named.take());
-            how = (first_number(rest), None);
+            how = (low_byte(rest), None);
+        } else if let Some((rank, code)) = abort(line) {
+            ranks.extend(rank);
+            how = (Some(code), None);
         } else if let Some(rest) = line.strip_prefix("Process name: ") {
             // `[[8920,1],3]` of mpirun, `3` of horovodrun
             let name = rest.trim_end_matches(']').rsplit(',').next().unwrap_or(rest);
@@ -68,27 +92,58 @@ pub fn blamed(text: &str) -> Vec<Blamed> {
             ranks.extend(named.take());
             how = signed(Some(rest.trim_start_matches([' ', ':'])));
         }
-        if how == (None, None) || how == (Some(0), None) {
+        if !is_bare && matches!(how, (None | Some(0), None)) {
             continue;
         }
         for rank in ranks {
-            if !found.iter().any(|one| one.rank == rank) {
-                found.push(Blamed { rank, code: how.0, signal: how.1 });
+            match found.iter_mut().find(|one| one.rank == rank) {
+                Some(one) if (one.code, one.signal) == (None, None) => (one.code, one.signal) = how,
+                Some(_) => {}
+                None => found.push(Blamed { rank, code: how.0, signal: how.1, cause }),
             }
         }
     }
     found
 }
 
+/// The rank that Open MPI's handler of errors tells of: `[n2:79] *** reported by process [2079981569,1]`.
+pub fn reporter(line: &str) -> Option<u32> {
+    let process = error_handlers(line)?.strip_prefix("reported by process [")?;
+    first_number(process.split_once(',')?.1)
+}
+
+/// Whether a line is of Open MPI's handler of errors, which speaks for a rank: mpirun prints it where the rank is on another host.
+pub fn is_error_handlers(line: &str) -> bool {
+    error_handlers(line).is_some()
+}
+
+/// What stands behind `[n2:00079] *** `.
+pub(super) fn error_handlers(line: &str) -> Option<&str> {
+    let (process, said) = line.trim().strip_prefix('[')?.split_once("] *** ")?;
+    let (_, pid) = process.rsplit_once(':')?;
+    (!pid.is_empty() && pid.bytes().all(|byte| byte.is_ascii_digit())).then_some(said)
+}
+
+/// Whether a line in a rank's output tells that the rank is the cause, as its MPI library says before it ends.
+pub fn tells_of_end(line: &str) -> bool {
+    // what ends by stars too is of its handler of signals
+    abort(line).is_some() || error_handlers(line).is_some_and(|said| !said.ends_with("***"))
+}
+
 /// The exit code of a rank of MPICH or Intel MPI that has called `MPI_Abort`, by its own last words:
 /// `Abort(3) on node 2 (rank 2 in comm 0): application called MPI_Abort`.
 pub fn aborted(text: &str) -> Option<i32> {
-    let mut codes = text.lines().filter_map(|line| {
-        let (number, rest) = line.strip_prefix("Abort(")?.split_once(')')?;
-        let code = number.parse::<i64>().ok()?;
-        (rest.starts_with(" on node ") || rest.starts_with(": ")).then_some((code & 0xff) as i32)
-    });
-    codes.next_back().filter(|code| *code != 0)
+    text.lines().filter_map(abort).next_back().map(|(_, code)| code).filter(|code| *code != 0)
+}
+
+/// The rank where it is known, and the code, of a line that says so.
+fn abort(line: &str) -> Option<(Option<u32>, i32)> {
+    let (number, rest) = line.strip_prefix("Abort(")?.split_once(')')?;
+    let rank = match rest.strip_prefix(" on node ") {
+        Some(node) => Some(first_number(node)?),
+        None => None,
+    };
+    (rank.is_some() || rest.starts_with(": ")).then_some((rank, low_byte(number)?))
 }
 
 /// Whether a launcher's words tell of a rank that failed: then it ended because of that, not by itself.
@@ -99,6 +154,7 @@ pub fn names_a_rank(text: &str) -> bool {
             "exited with non-zero status",
             "MPI_ABORT was invoked",
             "BAD TERMINATION",
+            "exiting without calling \"finalize\"",
         ]
         .iter()
         .any(|words| text.contains(words))
@@ -117,6 +173,17 @@ pub fn is_unnamed(cause: &str) -> bool {
     cause.ends_with(UNNAMED)
 }
 
+/// What is said of a rank that failed by itself after another one that its launcher named.
+pub const LATER: &str = "its launcher told of another rank first";
+
+/// How the end is told of a rank that its launcher has ended without a stop of the run.
+pub const BY_LAUNCHER: &str = "its launcher ended it";
+
+/// Whether that is the cause of a rank's end.
+pub fn is_by_launcher(cause: &str) -> bool {
+    cause == BY_LAUNCHER
+}
+
 /// How a launcher says that it has lost one of its daemons, or the way to it.
 const LOSSES: [&str; 3] = [
     "lost communication with",
@@ -131,77 +198,7 @@ pub fn names_a_loss(text: &str) -> bool {
     loss.is_some_and(|at| !text.get(..at).is_some_and(names_a_rank))
 }
 
-/// How lines begin that a launcher or its daemon says itself.
-const OWN_STARTS: [&str; 4] = ["[mpiexec@", "[proxy:", "srun: ", "slurmstepd: "];
-/// What stands in such lines behind a host, a process or a time.
-const OWN_NAMES: [&str; 5] =
-    ["ORTE_ERROR_LOG", "PRTE ERROR", "PMIX ERROR", "torch.distributed.elastic", "torch/distributed/elastic"];
-
-/// Whether a line is a launcher's or its daemon's own, though it stands in the output of the first rank of a host.
-pub fn is_launchers(line: &str) -> bool {
-    OWN_STARTS.iter().any(|mark| line.starts_with(mark)) || OWN_NAMES.iter().any(|mark| line.contains(mark))
-}
-
-/// What to say of a launcher that has ended: the first sentence of its last message, in one line.
-pub fn words(text: &str) -> Option<String> {
-    let ruled = |line: &str| line.len() >= 20 && line.chars().all(|letter| letter == '-' || letter == '=');
-    let lines: Vec<&str> = text.lines().map(str::trim_end).collect();
-    let mut blocks: Vec<Vec<&str>> = vec![Vec::new()];
-    let mut boxed = false;
-    let mut messages: Vec<Vec<&str>> = Vec::new();
-    for line in &lines {
-        if ruled(line) {
-            let block = blocks.pop().unwrap_or_default();
-            if boxed && block.iter().any(|line| !line.is_empty()) {
-                messages.push(block);
-            }
-            boxed = !boxed;
-            blocks = vec![Vec::new()];
-        } else if let Some(block) = blocks.last_mut() {
-            block.push(line);
-        }
-    }
-    // mpirun puts its messages between rules: the first tells the cause. Others say it in their last line.
-    let paragraph: Vec<&str> = match messages.first() {
-        Some(message) => {
-            let text = message.iter().map(|line| line.trim()).skip_while(|line| line.is_empty());
-            text.take_while(|line| !line.is_empty()).collect()
-        }
-        None => match lines.iter().find_map(|line| hydra(line.trim())) {
-            Some(said) => vec![said],
-            None => {
-                lines.iter().rev().map(|line| line.trim()).find(|line| !line.is_empty()).into_iter().collect()
-            }
-        },
-    };
-    let said = paragraph.join(" ");
-    let said = said.trim_end_matches([':', '.', ' ']);
-    (!said.is_empty()).then(|| said.chars().take(400).collect())
-}
-
-/// `[mpiexec@n1] match_arg (utils/args/args.c:163): unrecognized argument x`: the first such line tells the cause, those
-/// after it the way back through Hydra's functions.
-fn hydra(line: &str) -> Option<&str> {
-    let said = after(line.strip_prefix("[mpiexec@")?, "] ")?;
-    Some(match said.split_once("): ") {
-        Some((place, said)) if place.contains(" (") && place.contains(".c:") => said,
-        _ => said,
-    })
-}
-
-/// `mpirun: There are not enough slots …`, once.
-pub fn sentence(engine: &Engine, said: Option<&str>, how: &str) -> String {
-    let name = engine.name();
-    match said {
-        Some(said) if said.starts_with(&format!("{name}: ")) || said.starts_with("hvtui: ") => {
-            said.to_owned()
-        }
-        Some(said) => format!("{name}: {said}"),
-        None => format!("{name} ended ({how}) without a word"),
-    }
-}
-
-fn after<'a>(text: &'a str, mark: &str) -> Option<&'a str> {
+pub(super) fn after<'a>(text: &'a str, mark: &str) -> Option<&'a str> {
     text.find(mark).and_then(|at| text.get(at + mark.len()..))
 }
 
@@ -212,6 +209,12 @@ fn first_number<N: std::str::FromStr>(text: &str) -> Option<N> {
 
 fn first_number_of<N: std::str::FromStr>(text: Option<&str>) -> Option<N> {
     first_number(text?)
+}
+
+/// What a process ends with that is told to end with this number.
+fn low_byte(text: &str) -> Option<i32> {
+    let end = text.find(|letter: char| letter != '-' && !letter.is_ascii_digit()).unwrap_or(text.len());
+    text.get(..end)?.parse::<i64>().ok().map(|code| (code & 0xff) as i32)
 }
 
 /// An exit code, or the signal of a negative one, as Python tells it.
@@ -240,6 +243,7 @@ fn numbers(text: &str) -> Vec<u32> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::domain::launcher_words;
 
     fn of(text: &str) -> Vec<(u32, Option<i32>, Option<i32>)> {
         blamed(text).into_iter().map(|one| (one.rank, one.code, one.signal)).collect()
@@ -265,9 +269,61 @@ mod tests {
         assert_eq!(of("  Process name: [[8920,1],3]\n  Exit code:    7\n"), [(3, Some(7), None)]);
         let abort = "MPI_ABORT was invoked on rank 2 in communicator MPI_COMM_WORLD\nwith errorcode 4.\n";
         assert_eq!(of(abort), [(2, Some(4), None)]);
+        let abort = "MPI_ABORT was invoked on rank 1 in communicator MPI_COMM_WORLD\nwith errorcode -1.\n";
+        assert_eq!(of(abort), [(1, Some(255), None)]);
+        let split = "MPI_ABORT was invoked on rank 0 in communicator MPI COMMUNICATOR 3 SPLIT FROM 0\nwith errorcode 4.";
+        assert_eq!(of(split), []);
+        let mpich = "Abort(3) on node 1 (rank 0 in comm 496): application called MPI_Abort(comm=0x84000002, 3) - process 0";
+        assert_eq!(of(mpich), [(1, Some(3), None)]);
         for none in ["Process 1 started", "rank 1: Exit code: 3", "Exit code: 3", "srun: job 6 queued"] {
             assert_eq!(of(none), [], "{none}");
         }
+    }
+
+    const HANDLER: &str = "[n2:00079] *** An error occurred in MPI_Send\n\
+                           [n2:00079] *** reported by process [2079981569,1]\n\
+                           [n2:00079] *** on communicator MPI_COMM_WORLD\n\
+                           [n2:00079] *** MPI_ERR_RANK: invalid rank\n\
+                           [n2:00079] *** MPI_ERRORS_ARE_FATAL (processes in this communicator will now abort,\n\
+                           [n2:00079] ***    and potentially your MPI job)\n";
+
+    #[test]
+    fn open_mpis_handler_of_errors_names_the_rank_for_which_it_speaks() {
+        assert_eq!(of(HANDLER), [(1, None, None)]);
+        assert!(names_a_rank(HANDLER));
+        let words = launcher_words::cause(HANDLER);
+        assert_eq!(words.as_deref(), Some("an error occurred in MPI_Send: MPI_ERR_RANK: invalid rank"));
+        assert_eq!(HANDLER.lines().find_map(reporter), Some(1));
+        assert!(HANDLER.lines().all(|line| is_error_handlers(line) && tells_of_end(line)));
+        for line in ["[n1:02616] *** Process received signal ***", "[n1:02616] *** End of error message ***"]
+        {
+            assert!(is_error_handlers(line) && !tells_of_end(line), "{line}");
+        }
+        for line in ["[rank1] *** a line", "*** reported by process [1,1]", "[10:42:07] ** x"] {
+            assert!(!is_error_handlers(line), "{line}");
+        }
+        // a code that comes later is its own
+        let later = format!("{HANDLER}  Process name: [[31739,1],1]\n  Exit code:    6\n");
+        assert_eq!(of(&later), [(1, Some(6), None)]);
+    }
+
+    #[test]
+    fn a_rank_that_ended_without_mpi_finalize_is_named() {
+        let said = "mpirun.openmpi has exited due to process rank 1 with PID 0 on\n\
+                    node vm exiting improperly. There are three reasons this could occur:\n";
+        let found = blamed(said);
+        assert_eq!((of(said), found[0].cause), (vec![(1, None, None)], Some(UNFINALIZED)));
+        assert!(names_a_rank(said));
+    }
+
+    #[test]
+    fn a_task_that_the_kernel_ended_for_want_of_memory_is_named() {
+        let said = "srun: error: n2: task 1: Out Of Memory\nsrun: error: n1: task 0: Terminated";
+        assert_eq!(of(said), [(1, None, Some(9)), (0, None, Some(15))]);
+        assert_eq!(
+            blamed(said).iter().map(|one| one.cause).collect::<Vec<_>>(),
+            [Some("out of memory"), None]
+        );
     }
 
     #[test]
@@ -291,51 +347,5 @@ mod tests {
         // the end of a daemon that it has told to end
         let lost = "ORTE has lost communication with a remote daemon.\n";
         assert!(!names_a_loss(&format!("{text}\n{lost}")) && names_a_loss(&format!("{lost}{text}")));
-    }
-
-    #[test]
-    fn what_a_launcher_says_itself_is_known_by_its_marks() {
-        for line in [
-            "[n1:00194] [[6621,0],0] ORTE_ERROR_LOG: Data unpack would read past end of buffer in file x.c at line 513",
-            "[proxy:0:1@n2] HYD_pmcd_pmip_control_cmd_cb (pmip_cb.c:480): assert (!closed) failed",
-            "srun: error: n2: task 1: Killed",
-            "ERROR:torch.distributed.elastic.multiprocessing.api:failed (exitcode: 3) local_rank: 1 (pid: 7) of binary: x",
-            "E1121 14:32:07.310 4711 torch/distributed/elastic/multiprocessing/api.py:874] failed (exitcode: 1)",
-        ] {
-            assert!(is_launchers(line), "{line}");
-        }
-        for line in [
-            "RuntimeError: out of memory",
-            "RuntimeError: srun: command not found",
-            "[n1:00194] *** An error occurred in MPI_Send",
-        ] {
-            assert!(!is_launchers(line), "{line}");
-        }
-    }
-
-    #[test]
-    fn the_cause_is_the_first_sentence_of_mpiruns_first_message() {
-        let rule = "-".repeat(74);
-        let text = format!(
-            "{rule}\nThere are not enough slots available in the system to satisfy the 3\nslots that were requested \
-             by the application:\n\n  hostname\n\nEither …\n{rule}\n{rule}\nmore\n{rule}\n"
-        );
-        let said = "There are not enough slots available in the system to satisfy the 3 slots that were requested by \
-                    the application";
-        assert_eq!(words(&text).as_deref(), Some(said));
-        let text =
-            "srun: job 6 queued\nsrun: error: Unable to allocate resources: Requested nodes are busy\n\n";
-        assert_eq!(
-            words(text).as_deref(),
-            Some("srun: error: Unable to allocate resources: Requested nodes are busy")
-        );
-        let text = "[mpiexec@n1] match_arg (utils/args/args.c:163): unrecognized argument genvexcl\n\
-                    [mpiexec@n1] main (ui/mpich/mpiexec.c:127): error parsing parameters\n";
-        assert_eq!(words(text).as_deref(), Some("unrecognized argument genvexcl"));
-        let text = "[mpiexec@hub] Error: Unable to run bstrap_proxy on 10.77.0.11 (pid 3, exit code 256)\n\
-                    [mpiexec@hub] poll_for_event (../demux_poll.c:157): check exit codes error\n";
-        let said = "Error: Unable to run bstrap_proxy on 10.77.0.11 (pid 3, exit code 256)";
-        assert_eq!(words(text).as_deref(), Some(said));
-        assert_eq!(words("\n \n"), None);
     }
 }

@@ -3,6 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::blame;
+use super::launcher_words;
 use super::log::Stream;
 use super::log_text::level::Level;
 use super::log_text::{last_state, plain};
@@ -14,7 +15,7 @@ use super::world::LoggedLine;
 const TEXT: usize = 160;
 
 /// What programs and libraries say when another rank has gone away, in lower case.
-const LOST_PEER: [&str; 28] = [
+const LOST_PEER: [&str; 35] = [
     "connection closed",
     "closed the connection",
     "connection was closed",
@@ -43,7 +44,17 @@ const LOST_PEER: [&str; 28] = [
     "collective operation timeout",
     "horovod has been shut down",
     "exception on one of the ranks",
+    "got 0 bytes",
+    "connection was likely closed",
+    "dump signal",
+    "communicator was aborted",
+    "for recv operation to complete",
+    "for send operation to complete",
+    "caused pair closure",
 ];
+
+/// What libraries print as an error that stops nothing: the dynamic loader, and TensorFlow at each start.
+const HARMLESS: [&str; 2] = ["ERROR: ld.so: object ", "Unable to register cu"];
 
 /// Whether a text says that another rank is gone.
 pub fn is_of_lost_peer(text: &str) -> bool {
@@ -69,8 +80,15 @@ pub fn tells(line: &str) -> bool {
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LastWords {
     error: Option<Printed>,
-    /// Lines of no level tell of a lost peer.
-    said_peer: bool,
+    /// When a traceback began whose exception has not come yet.
+    #[serde(default)]
+    traceback: Option<Stamp>,
+    /// When a line of no level told last of a lost peer.
+    #[serde(default)]
+    said_peer_at: Option<Stamp>,
+    /// Open MPI's handler of errors speaks here for another rank.
+    #[serde(default)]
+    handles_another: bool,
     /// The last step that it told.
     step: Option<u64>,
 }
@@ -83,8 +101,28 @@ pub struct Printed {
     /// By how much it may have come earlier, microseconds.
     #[serde(default)]
     pub unsure_us: i64,
-    /// The line that names it: the exception of a traceback. Empty while there is none.
+    /// The line that names it: the exception of a traceback.
     pub text: String,
+    /// All of the line says no more than that another rank is gone.
+    #[serde(default)]
+    of_peer: bool,
+    /// Programs end by it: an uncaught exception, or a fatal error.
+    #[serde(default)]
+    is_grave: bool,
+}
+
+impl Printed {
+    fn is_of_lost_peer(&self) -> bool {
+        self.of_peer || is_of_lost_peer(&self.text)
+    }
+
+    /// Whether a later error tells more of the end than this one. A program recovers from a plain one, and what it prints while it
+    /// goes down tells less than what it began with.
+    fn yields_to(&self, later: &Self) -> bool {
+        let after_us = later.at.micros_since(self.at);
+        let is_old = after_us >= if later.is_of_lost_peer() { APART_US } else { PLAIN_US };
+        !self.is_grave && (is_old || later.is_grave && !later.is_of_lost_peer())
+    }
 }
 
 impl LastWords {
@@ -93,6 +131,9 @@ impl LastWords {
         let line = &logged.line;
         // what programs print on their way is not looked through: it is much
         if logged.level >= Level::Error || line.stream == Stream::Stderr {
+            if let Some(reporter) = blame::reporter(&line.text) {
+                self.handles_another = reporter != line.rank.0;
+            }
             self.line(at, logged.level, output.is_part(line.stream), &line.text);
         }
     }
@@ -100,17 +141,35 @@ impl LastWords {
     /// A line; `is_part` where it is one of a traceback that another line names.
     pub fn line(&mut self, at: Stamp, level: Level, is_part: bool, text: &str) {
         if level < Level::Error {
-            self.said_peer |= is_of_lost_peer(text);
+            if is_of_lost_peer(text) {
+                self.said_peer_at = Some(at);
+            }
             return;
         }
-        if !is_part && blame::is_launchers(text) {
-            // a traceback that it names was the launcher's too
-            self.error = self.error.take().filter(|error| !error.text.is_empty());
+        if is_part {
+            if text.contains("Traceback (most recent call last)") {
+                self.traceback = Some(at);
+            }
             return;
         }
-        let error = self.error.get_or_insert_with(|| Printed { at, unsure_us: 0, text: String::new() });
-        if error.text.is_empty() && !is_part {
-            error.text = plain(last_state(text)).trim().chars().take(TEXT).collect();
+        let traceback = self.traceback.take();
+        let is_anothers = self.handles_another && blame::is_error_handlers(text);
+        // a traceback that a launcher names was the launcher's too
+        if is_anothers
+            || launcher_words::is_launchers(text)
+            || HARMLESS.iter().any(|words| text.contains(words))
+        {
+            return;
+        }
+        let error = Printed {
+            at: traceback.unwrap_or(at),
+            unsure_us: 0,
+            text: plain(last_state(text)).trim().chars().take(TEXT).collect(),
+            of_peer: is_of_lost_peer(text),
+            is_grave: traceback.is_some() || level == Level::Fatal,
+        };
+        if self.error.as_ref().is_none_or(|earlier| earlier.yields_to(&error)) {
+            self.error = Some(error);
         }
     }
 
@@ -125,7 +184,8 @@ impl LastWords {
     pub fn stepped(&mut self, at: Stamp, step: u64) {
         self.step = Some(step);
         if self.error.as_ref().is_none_or(|error| at.micros_since(error.at) >= APART_US) {
-            (self.error, self.said_peer) = (None, false);
+            (self.error, self.said_peer_at) = (None, None);
+            self.traceback = self.traceback.filter(|began| at.micros_since(*began) < APART_US);
         }
     }
 
@@ -139,12 +199,14 @@ impl LastWords {
     pub fn own_error(&self, end: Stamp) -> Option<&Printed> {
         let error = self.error.as_ref()?;
         let is_recent = self.step.is_some() || end.micros_since(error.at) <= RECENT_US;
-        (is_recent && !error.text.is_empty() && !is_of_lost_peer(&error.text)).then_some(error)
+        (is_recent && !error.text.is_empty() && !error.is_of_lost_peer()).then_some(error)
     }
 
-    /// Whether all that it says is that another rank is gone.
-    pub fn is_of_lost_peer(&self) -> bool {
-        self.error.as_ref().map_or(self.said_peer, |error| is_of_lost_peer(&error.text))
+    /// Whether all that it said before `end` is that another rank is gone.
+    pub fn is_of_lost_peer(&self, end: Stamp) -> bool {
+        // peers that are not there yet are waited for
+        let said_peer = || self.said_peer_at.is_some_and(|at| end.micros_since(at) <= PEER_US);
+        self.error.as_ref().map_or_else(said_peer, Printed::is_of_lost_peer)
     }
 }
 
@@ -152,6 +214,10 @@ impl LastWords {
 const APART_US: i64 = 300_000;
 /// An error of a program that tells no steps may be one from which it recovered: after so long it is no cause, microseconds.
 const RECENT_US: i64 = 60_000_000;
+/// A plain error may be one from which a program recovers, if another one comes so much later, microseconds.
+const PLAIN_US: i64 = 1_000_000;
+/// A line of no level that tells of a lost peer has to do with an end that comes so soon, microseconds.
+const PEER_US: i64 = 2_000_000;
 
 #[cfg(test)]
 mod tests {
@@ -168,6 +234,14 @@ mod tests {
             "torch.distributed.DistBackendError: NCCL error in: x.hpp:219, unhandled system error, NCCL version 2.18",
             "peer gone",
             "allreduce: rank 1 is gone (its connection closed); its log says why",
+            "torch.distributed.DistNetworkError: failed to recv, got 0 bytes",
+            "[rank0]:[E723 01:58:45.667329643 ProcessGroupNCCL.cpp:632] [PG ID 0 PG GUID 0(default_pg) Rank 0] Observed flight \
+             recorder dump signal from another rank via TCPStore.",
+            "[rank1]:[E723 01:58:45.667329643 ProcessGroupNCCL.cpp:698] [PG ID 0 PG GUID 0(default_pg) Rank 1] Received a dump \
+             signal due to a collective timeout from  rank 0 and we will try our best to dump the debug info.",
+            "RuntimeError: NCCL communicator was aborted on rank 0.",
+            "RuntimeError: [../third_party/gloo/gloo/transport/tcp/unbound_buffer.cc:81] Timed out waiting 1800000ms for recv \
+             operation to complete",
         ] {
             assert!(is_of_lost_peer(text), "{text}");
         }
@@ -206,7 +280,106 @@ mod tests {
         words.line(Stamp(7), Level::Error, false, "ConnectionResetError: in its teardown");
         let error = words.own_error(Stamp(9)).unwrap();
         assert_eq!((error.at, error.text.as_str()), (Stamp(5), "RuntimeError: out of memory"));
-        assert!(!words.is_of_lost_peer());
+        assert!(!words.is_of_lost_peer(Stamp(9)));
+    }
+
+    #[test]
+    fn the_whole_line_tells_of_a_lost_peer_though_only_its_beginning_is_kept() {
+        let mut words = LastWords::default();
+        let text = "torch.distributed.DistBackendError: [1] is setting up NCCL communicator and retrieving ncclUniqueId from [0] \
+                    via c10d key-value store by key '0', but store->get('0') got error: Connection reset by peer";
+        assert!(text.find("Connection reset").unwrap() > TEXT);
+        words.line(Stamp(5), Level::Error, false, text);
+        assert!(words.is_of_lost_peer(Stamp(9)) && words.own_error(Stamp(9)).is_none());
+    }
+
+    fn traceback(words: &mut LastWords, ms: i64, exception: &str) {
+        words.line(Stamp(ms * 1000), Level::Error, true, "Traceback (most recent call last):");
+        words.line(Stamp(ms * 1000 + 1), Level::Error, false, exception);
+    }
+
+    fn plain_error(words: &mut LastWords, ms: i64, text: &str) {
+        words.line(Stamp(ms * 1000), Level::of(text), false, text);
+    }
+
+    #[test]
+    fn an_error_that_stopped_nothing_yields_to_the_one_that_did() {
+        let own = |words: &LastWords| words.own_error(Stamp(9_000_000)).map(|error| error.text.clone());
+        let refused = "ConnectionResetError: [Errno 104] Connection reset by peer";
+        let mut words = LastWords::default();
+        for harmless in [
+            "ERROR: ld.so: object '/opt/x.so' from LD_PRELOAD cannot be preloaded (cannot open shared object file): ignored.",
+            "2026-11-21 14:32:07.310: E external/local_xla/xla/stream_executor/cuda/cuda_fft.cc:477] Unable to register cuFFT \
+             factory: Attempting to register factory for plugin cuFFT when one has already been registered",
+        ] {
+            assert_eq!(Level::of(harmless), Level::Error);
+            plain_error(&mut words, 0, harmless);
+            assert_eq!(own(&words), None);
+        }
+        plain_error(&mut words, 0, "ERROR: no cache");
+        traceback(&mut words, 100, "ValueError: no labels");
+        assert_eq!(own(&words).as_deref(), Some("ValueError: no labels"));
+        assert_eq!(words.own_error(Stamp(0)).unwrap().at, Stamp(100_000));
+        // what it prints on its way down is no cause
+        traceback(&mut words, 3000, "RuntimeError: can't join");
+        plain_error(&mut words, 4000, "ERROR: giving up");
+        assert_eq!(own(&words).as_deref(), Some("ValueError: no labels"));
+        // a lost peer behind an error of its own, and long behind one that stopped nothing
+        for (ms, own_is_last) in [(299, true), (300, false)] {
+            let mut words = LastWords::default();
+            plain_error(&mut words, 0, "ERROR: shard 3 is damaged");
+            traceback(&mut words, ms, refused);
+            assert_eq!((own(&words).is_some(), words.is_of_lost_peer(Stamp(0))), (own_is_last, !own_is_last));
+        }
+        for (ms, kept) in [(999, "ERROR: no cache"), (1000, "ERROR: disk full")] {
+            let mut words = LastWords::default();
+            plain_error(&mut words, 0, "ERROR: no cache");
+            plain_error(&mut words, ms, "ERROR: disk full");
+            assert_eq!(own(&words).as_deref(), Some(kept));
+        }
+    }
+
+    #[test]
+    fn a_peer_that_was_waited_for_at_the_start_has_to_do_with_no_later_end() {
+        let mut words = LastWords::default();
+        let text = "[W socket.cpp:601] [c10d] The client socket has failed to connect to [n1]:29500 (errno: 111 - Connection \
+                    refused).";
+        words.line(Stamp(5), Level::of(text), false, text);
+        let is_lost = |end| words.is_of_lost_peer(Stamp(end));
+        assert_eq!((is_lost(2_000_005), is_lost(2_000_006)), (true, false));
+    }
+
+    /// Takes a line of standard error of a rank.
+    fn prints(words: &mut LastWords, output: &mut RankOutput, rank: u32, text: &str) {
+        let line = crate::domain::log::LogLine {
+            rank: crate::domain::ids::Rank(rank),
+            stream: Stream::Stderr,
+            offset: 0,
+            text: text.to_owned(),
+            elided: 0,
+            t: None,
+        };
+        let logged = output.line(Stamp(5), &std::sync::Arc::new(line));
+        words.take(Stamp(5), &logged, output);
+    }
+
+    #[test]
+    fn open_mpis_handler_of_errors_accuses_the_rank_that_it_names_alone() {
+        let said = [
+            "[n2:00079] *** An error occurred in MPI_Send",
+            "[n2:00079] *** reported by process [2079981569,1]",
+            "[n2:00079] *** on communicator MPI_COMM_WORLD",
+            "[n2:00079] *** MPI_ERR_RANK: invalid rank",
+            "[n2:00079] *** MPI_ERRORS_ARE_FATAL (processes in this communicator will now abort,",
+            "[n2:00079] ***    and potentially your MPI job)",
+        ];
+        for (rank, is_own) in [(0, false), (1, true)] {
+            let (mut words, mut output) = (LastWords::default(), RankOutput::default());
+            for line in said {
+                prints(&mut words, &mut output, rank, line);
+            }
+            assert_eq!(words.own_error(Stamp(9)).is_some(), is_own, "rank {rank}");
+        }
     }
 
     #[test]
@@ -239,7 +412,7 @@ mod tests {
         words.stepped(Stamp(400_000), 3);
         assert!(words.own_error(Stamp(6)).is_none());
         words.line(Stamp(7), Level::Unknown, false, "peer gone");
-        assert!(words.is_of_lost_peer());
+        assert!(words.is_of_lost_peer(Stamp(9)));
         assert_eq!(words.step(), Some(3));
     }
 }

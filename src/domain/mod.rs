@@ -28,6 +28,7 @@ pub mod ids;
 pub mod json_size;
 pub mod last_words;
 pub mod late;
+pub mod launcher_words;
 pub mod lease;
 pub mod loads;
 pub mod log;

@@ -3,8 +3,10 @@
 
 use serde::{Deserialize, Serialize};
 
+use super::blame;
 use super::ids::Rank;
 use super::last_words::{self, LastWords};
+use super::log_text::level::Level;
 use super::run::RankExit;
 use super::time::Stamp;
 
@@ -42,27 +44,40 @@ impl RankEnd<'_> {
 
     /// Whether it ended because another rank was gone, by its own words.
     fn lost_a_peer(&self) -> bool {
-        let of_exit = self.exit.is_some_and(|(_, exit)| {
-            exit.signal == Some(SIGPIPE) || exit.cause.as_deref().is_some_and(last_words::is_of_lost_peer)
-        });
-        of_exit || self.words.is_some_and(LastWords::is_of_lost_peer)
+        self.exit.is_some_and(|(at, exit)| {
+            exit.signal == Some(SIGPIPE)
+                || exit.cause.as_deref().is_some_and(last_words::is_of_lost_peer)
+                || self.words.is_some_and(|words| words.is_of_lost_peer(at))
+        })
+    }
+
+    fn cause_is(&self, kind: impl Fn(&str) -> bool) -> bool {
+        self.exit.is_some_and(|(_, exit)| exit.cause.as_deref().is_some_and(kind))
+    }
+
+    /// Of ranks whose exits a launcher tells together, the first that it names is the first.
+    fn is_told_later(&self) -> bool {
+        self.cause_is(|cause| cause == blame::LATER)
     }
 
     /// Its own error, where a first exit at `first` did not bring it about: a rank that is told to stop may say so as an error.
     fn own_error(&self, first: Stamp) -> Option<&last_words::Printed> {
         let error = self.words.and_then(|words| words.own_error(first))?;
         let ended_by_itself = self.exit.is_some_and(|(_, exit)| !exit.stopped);
-        let told_to_stop = first.plus_micros(SETTLE_US.cast_signed());
+        // a launcher tells them at once
+        let settle_us = if self.cause_is(blame::is_by_launcher) { 0 } else { SETTLE_US };
+        let told_to_stop = first.plus_micros(settle_us.cast_signed());
         (ended_by_itself || error.at < told_to_stop).then_some(error)
     }
 
     /// Whether how it ended is a reason of its own, whatever others said: what killed it is known, or is no answer to anything.
     fn ended_by_itself(&self) -> bool {
-        self.failed_at().is_some()
-            && !self.lost_a_peer()
-            && self.exit.is_some_and(|(_, exit)| {
-                exit.cause.is_some() || exit.signal.is_some_and(|signal| OWN_SIGNALS.contains(&signal))
-            })
+        // an error that it has written down for torchrun is its own word, which has a time as others have
+        let is_known = |cause: &str| Level::of(cause) < Level::Error && cause != blame::LATER;
+        let killed = self
+            .exit
+            .is_some_and(|(_, exit)| exit.signal.is_some_and(|signal| OWN_SIGNALS.contains(&signal)));
+        self.failed_at().is_some() && !self.lost_a_peer() && (killed || self.cause_is(is_known))
     }
 }
 
@@ -145,7 +160,8 @@ pub struct RootCause {
 /// The root cause among ranks whose times are on one clock; `None` where none failed by itself.
 pub fn of<'a>(ends: &(impl Iterator<Item = RankEnd<'a>> + Clone)) -> Option<RootCause> {
     let failed = |end: &RankEnd<'a>| end.failed_at().map(|at| (at, end.rank));
-    let first = ends.clone().filter(|end| end.failed_at().is_some()).min_by_key(failed)?;
+    let order = |end: &RankEnd<'a>| (end.is_told_later(), failed(end));
+    let first = ends.clone().filter(|end| end.failed_at().is_some()).min_by_key(order)?;
     let (at, exit) = first.exit?;
     let found = |rank, evidence| RootCause { rank, first: first.rank, evidence };
     if exit.error.is_some() || exit.is_lost() {
@@ -160,10 +176,10 @@ pub fn of<'a>(ends: &(impl Iterator<Item = RankEnd<'a>> + Clone)) -> Option<Root
     let printed = || others().filter(within).filter_map(printed);
     let time = |(error, rank): &(last_words::Printed, Rank)| (error.at, *rank);
     if own.is_none() && first.lost_a_peer() {
-        let by_itself = others().filter(|end| within(end) && end.ended_by_itself()).min_by_key(failed);
+        let by_itself = others().filter(|end| within(end) && end.ended_by_itself()).min_by_key(order);
         // ended without a word, and no other rank is what it lost
         let silent = |end: &RankEnd<'a>| within(end) && !end.lost_a_peer() && end.failed_at().is_some();
-        let silent = || others().filter(silent).min_by_key(failed);
+        let silent = || others().filter(silent).min_by_key(order);
         let printed = printed().min_by_key(time);
         let ended = by_itself.or_else(|| if printed.is_none() { silent() } else { None });
         let ended = ended.as_ref().and_then(failed);
@@ -234,7 +250,6 @@ fn is_alike(a: &str, b: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::domain::log_text::level::Level;
     use crate::domain::time::HostTime;
 
     /// Lines that a client did not hear when they were printed have the time of the next note.
@@ -392,6 +407,55 @@ mod tests {
         let run = Run::new(3).exits(1, 50, 0).exits(0, 100, 1).prints(0, 99, OOM);
         assert_eq!(run.cause(), (0, 0, None));
         assert_eq!(Run::new(3).exits(1, 50, 0).exits(0, 100, 137).cause(), (0, 0, None));
+    }
+
+    impl Run {
+        fn because(mut self, rank: usize, cause: &str) -> Self {
+            self.0[rank].0.as_mut().unwrap().1.cause = Some(cause.to_owned());
+            self
+        }
+    }
+
+    #[test]
+    fn a_rank_that_waited_for_a_peer_at_its_start_may_be_the_cause() {
+        let waited = "[W socket.cpp:601] [c10d] The client socket has failed to connect to [n1]:29500 (errno: 111 - Connection \
+                      refused).";
+        let run = Run::new(2).prints(1, 0, waited).exits(1, 5000, 137);
+        let run =
+            run.prints(0, 4990, "RuntimeError: NCCL communicator was aborted on rank 0.").exits(0, 5100, 1);
+        assert_eq!(run.cause(), (1, 1, None));
+    }
+
+    #[test]
+    fn what_a_rank_says_for_its_launcher_ended_it_is_no_cause() {
+        let handler = "ERROR: interrupted by signal 15, saving a checkpoint";
+        let run = |ms| {
+            let run = Run::new(3).exits(1, 100, 3).prints(0, ms, handler).exits(0, 700, 143);
+            let run = run.because(0, blame::BY_LAUNCHER);
+            run.prints(2, 102, "ConnectionResetError: [Errno 104] Connection reset by peer")
+                .exits(2, 103, 1)
+                .cause()
+        };
+        assert_eq!((run(100), run(105)), ((1, 1, None), (1, 1, None)));
+        // nothing told it to stop yet
+        assert_eq!(run(99).0, 0);
+    }
+
+    #[test]
+    fn of_exits_that_a_launcher_tells_together_the_one_that_it_named_first_is_first() {
+        let run = Run::new(2).exits(0, 100, 1).exits(1, 100, 3).because(0, blame::LATER);
+        assert_eq!(run.cause(), (1, 1, None));
+        // it had only lost a peer
+        let run =
+            Run::new(2).prints(0, 90, "peer gone").exits(0, 100, 1).exits(1, 100, 3).because(1, blame::LATER);
+        assert_eq!(run.cause(), (1, 0, Some(Evidence::Lost { by: Rank(0), text: None })));
+    }
+
+    #[test]
+    fn an_error_that_a_rank_wrote_down_for_torchrun_is_no_more_than_its_own_word() {
+        let run = Run::new(2).prints(1, 10, OOM).prints(0, 90, "ValueError: bad gradient");
+        let run = run.exits(0, 100, 1).because(0, "ValueError: bad gradient").exits(1, 150, 3);
+        assert_eq!(run.cause(), (1, 0, Some(printed(OOM))));
     }
 
     fn too(rank: u32) -> Evidence {

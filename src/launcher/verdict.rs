@@ -31,39 +31,55 @@ pub fn outcome<'a>(
     if let (Some((_, (_, exit))), Some(summary)) = (first, unnamed) {
         return RunOutcome { code: Some(exit.shell_code()), ..RunOutcome::new(RunEnd::Failed, summary) };
     }
-    if let (Some((root, (_, exit))), Some(cause)) = (first, cause) {
-        let name = |rank: Rank| {
-            let place = spec.placements.get(rank.0 as usize).map(ToString::to_string).unwrap_or_default();
-            format!("rank {rank} ({place})")
-        };
-        let others = |stopped: bool| -> Vec<Rank> {
-            let of_kind = failed.clone().filter(|(rank, (_, exit))| *rank != root && exit.stopped == stopped);
-            of_kind.map(|(rank, _)| *rank).collect()
-        };
-        let words = |ranks: &[Rank], what: &str| match ranks {
+    let name = |rank: Rank| {
+        let place = spec.placements.get(rank.0 as usize).map(ToString::to_string).unwrap_or_default();
+        format!("rank {rank} ({place})")
+    };
+    let others = |root: Rank, stopped: bool, what: &str| {
+        let of_kind = failed.clone().filter(|(rank, (_, exit))| **rank != root && exit.stopped == stopped);
+        match of_kind.map(|(rank, _)| *rank).collect::<Vec<_>>().as_slice() {
             [] => String::new(),
             [rank] => format!("; rank {rank} {what}"),
             several => format!("; ranks {} {what}", ranges(several.iter().map(|rank| rank.0))),
-        };
-        let failed_too = words(&others(false), "failed too");
-        let collateral = failed_too + &words(&others(true), "stopped because of it");
+        }
+    };
+    let collateral = |root| others(root, false, "failed too") + &others(root, true, "stopped because of it");
+    if let (Some((root, (_, exit))), Some(cause)) = (first, cause) {
         let how = match spec.world() {
             1 => format!("failed: {}", exit.describe()),
             _ => Evidence::headline(cause.evidence.as_ref(), &exit.describe()),
         };
         let more = cause.evidence.as_ref().and_then(|evidence| evidence.words(name));
         let more = more.map_or_else(String::new, |more| format!("; {more}"));
-        let summary = format!("{} {how}{more}{collateral}", name(*root));
+        let summary = format!("{} {how}{more}{}", name(*root), collateral(*root));
         // the code of one that was told to stop is that of being told
         let told = Some(exit).filter(|exit| !exit.stopped).or_else(|| Some(&exits.get(&cause.first)?.1));
         let code = told.map_or(1, RankExit::shell_code);
         return RunOutcome { evidence: cause.evidence, ..RunOutcome::failed(*root, code, summary) };
+    }
+    if let Some(root) = ended_early(exits) {
+        let summary = format!("{} ended (exit 0) without MPI_Finalize{}", name(root), collateral(root));
+        return RunOutcome::failed(root, 1, summary);
     }
     if exits.values().any(|(_, exit)| exit.stopped && exit.shell_code() != 0) {
         return RunOutcome::new(RunEnd::StoppedElsewhere, "stopped");
     }
     let ranks = if spec.world() == 1 { "the rank".to_owned() } else { format!("all {} ranks", spec.world()) };
     RunOutcome::new(RunEnd::Finished, format!("{ranks} finished"))
+}
+
+/// How soon a launcher ends the other ranks when one has left them so, microseconds.
+const SOON_US: i64 = 10_000_000;
+
+/// The rank that ended with 0 before its MPI was over, where the launcher has ended the others soon afterwards.
+fn ended_early(exits: &BTreeMap<Rank, (Stamp, RankExit)>) -> Option<Rank> {
+    let ended = exits.iter().filter(|(_, (_, exit))| exit.shell_code() == 0 && !exit.stopped);
+    let (first, (left, _)) = ended.min_by_key(|(rank, (at, _))| (*at, **rank))?;
+    let follows = |(at, exit): &(Stamp, RankExit)| {
+        exit.cause.as_deref().is_some_and(blame::is_by_launcher)
+            && (0..=SOON_US).contains(&at.micros_since(*left))
+    };
+    exits.values().any(follows).then_some(*first)
 }
 
 #[cfg(test)]
@@ -139,6 +155,25 @@ mod tests {
         assert_eq!((outcome.end, outcome.code, outcome.root), (RunEnd::Failed, Some(5), None));
         let said = "mpirun: a process returned a non-zero exit code: which rank, it does not say";
         assert_eq!(outcome.summary, said);
+    }
+
+    #[test]
+    fn a_rank_that_ended_without_mpi_finalize_is_the_cause_and_nothing_was_stopped() {
+        let mut ends = exits(&[(0, 9, 143, true), (1, 5, 0, false), (2, 9, 143, true), (3, 7, 0, false)]);
+        let stopped = outcome(&spec(), &ends, |_| None);
+        assert_eq!((stopped.end, stopped.root), (RunEnd::StoppedElsewhere, None));
+        for (_, exit) in ends.values_mut().filter(|(_, exit)| exit.stopped) {
+            exit.cause = Some(blame::BY_LAUNCHER.to_owned());
+        }
+        let told = outcome(&spec(), &ends, |_| None);
+        assert_eq!((told.end, told.root, told.code), (RunEnd::Failed, Some(Rank(1)), Some(1)));
+        let said = "rank 1 (b:0) ended (exit 0) without MPI_Finalize; ranks 0, 2 stopped because of it";
+        assert_eq!(told.summary, said);
+        // long after one has ended, a launcher ends the others for another reason
+        for (at, end) in [(10_000_005, RunEnd::Failed), (10_000_006, RunEnd::StoppedElsewhere)] {
+            ends.values_mut().filter(|(_, exit)| exit.stopped).for_each(|(when, _)| *when = Stamp(at));
+            assert_eq!(outcome(&spec(), &ends, |_| None).end, end);
+        }
     }
 
     #[test]

@@ -21,19 +21,27 @@ impl Kills {
     pub(super) fn now() -> Self {
         let file = group_file();
         let count = file.as_deref().and_then(count_in);
-        let host = count_in(Path::new("/proc/vmstat"));
+        let host = count_in(Path::new(HOST));
         Self { group: file.zip(count), host }
     }
 
-    /// What has happened since, in words; `None` when nothing has.
-    pub(super) fn since(&self) -> Option<&'static str> {
-        let grown = |file: &Path, before: u64| count_in(file).is_some_and(|now| now > before);
-        if self.group.as_ref().is_some_and(|(file, before)| grown(file, *before)) {
-            return Some("out of memory (cgroup)");
-        }
-        let host = self.host.is_some_and(|before| grown(Path::new("/proc/vmstat"), before));
-        host.then_some("perhaps out of memory: the host's kernel ended a process for that meanwhile")
+    /// What has happened since in its control group, in words; `None` when nothing has.
+    pub(super) fn of_group(&self) -> Option<&'static str> {
+        let grown = self.group.as_ref().is_some_and(|(file, before)| grown(file, *before));
+        grown.then_some("out of memory (cgroup)")
     }
+
+    /// What has happened since anywhere on the host.
+    pub(super) fn of_host(&self) -> Option<&'static str> {
+        let grown = self.host.is_some_and(|before| grown(Path::new(HOST), before));
+        grown.then_some("perhaps out of memory: the host's kernel ended a process for that meanwhile")
+    }
+}
+
+const HOST: &str = "/proc/vmstat";
+
+fn grown(file: &Path, before: u64) -> bool {
+    count_in(file).is_some_and(|now| now > before)
 }
 
 /// The nearest file that counts kills: `memory.events` of the second version, which counts what happens below
@@ -60,14 +68,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_count_that_grows_is_told_and_the_nearer_one_first() {
+    fn a_count_that_grows_is_told() {
         let place = tempfile::tempdir().unwrap();
         let file = place.path().join("memory.events");
         fs::write(&file, "low 0\noom 3\noom_kill 2\n").unwrap();
         let at = |group: u64, host: u64| Kills { group: Some((file.clone(), group)), host: Some(host) };
-        assert_eq!(at(2, u64::MAX).since(), None);
-        assert_eq!(at(1, u64::MAX).since(), Some("out of memory (cgroup)"));
-        assert_eq!(Kills { group: None, host: None }.since(), None);
-        assert!(count_in(Path::new("/proc/vmstat")).is_some());
+        assert_eq!((at(2, u64::MAX).of_group(), at(2, u64::MAX).of_host()), (None, None));
+        assert_eq!(at(1, u64::MAX).of_group(), Some("out of memory (cgroup)"));
+        let none = Kills { group: None, host: None };
+        assert_eq!((none.of_group(), none.of_host()), (None, None));
+        assert!(count_in(Path::new(HOST)).is_some());
     }
 }

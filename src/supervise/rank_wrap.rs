@@ -38,6 +38,9 @@ use crate::procs::cgroup::Cgroup;
 use crate::procs::identity::Identity;
 use crate::procs::secrecy;
 
+/// What a shell says of a process that SIGKILL has ended.
+const KILLED: i32 = 137;
+
 /// Runs a rank to its end. Its environment and its standard streams are this process's own.
 ///
 /// Returns the code a shell would give for the rank: should the disk be full, that is all that is left of
@@ -86,7 +89,7 @@ pub fn run(dir: &Path, rank: Rank) -> Result<i32, SuperviseError> {
     seated.iter_mut().for_each(Seated::started);
     let mut exit = match started {
         Ok(pid) => {
-            let status = runtime.block_on(ended(pid, &mut child, &mut watchdog, seated.as_mut()));
+            let status = runtime.block_on(ended(&dir, pid, &mut child, &mut watchdog, seated.as_mut()));
             let status = status.ok_or_else(|| failed("wait for a rank of")(Errno::CHILD.into()))?;
             let exit = exit(status.exit_status(), status.terminating_signal(), None);
             match &contained {
@@ -113,7 +116,10 @@ pub fn run(dir: &Path, rank: Rank) -> Result<i32, SuperviseError> {
             let cause = library::cause(&last_words(&dir, rank), &spec.environment(), path.as_deref())?;
             Some(secrets::own(ours).hide(&cause).into_owned())
         };
-        exit.cause = kills.since().map(str::to_owned).or_else(told).or_else(absent).or_else(full);
+        let of_group = kills.of_group().map(str::to_owned);
+        // a hint fits a kill alone, and says less than all that is known of this rank
+        let perhaps = || kills.of_host().filter(|_| exit.shell_code() == KILLED).map(str::to_owned);
+        exit.cause = of_group.or_else(told).or_else(absent).or_else(full).or_else(perhaps);
     }
     let hide_values = || {
         if secrets::any(ours)
@@ -180,6 +186,7 @@ async fn seat(
 
 /// Waits for the end of the rank. `None` when the kernel says that there is none.
 async fn ended(
+    dir: &RunDir,
     rank: u32,
     child: &mut Signals,
     watchdog: &mut Watchdog,
@@ -198,7 +205,7 @@ async fn ended(
         }
         let left = async {
             match seated.as_mut() {
-                Some(seated) => seated.left().await,
+                Some(seated) => seated.left(dir).await,
                 None => std::future::pending().await,
             }
         };

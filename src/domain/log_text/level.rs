@@ -99,7 +99,7 @@ fn by_word(word: &str, lower: bool) -> Option<Level> {
     })
 }
 
-/// By one letter: `E1121 14:32:07.310` of glog, `E20261121 …` of its newer versions, and `…14:32:07.310: E file.cc` of
+/// By one letter: `E1121 14:32:07.310` of glog, `E723 01:58:45.667` of PyTorch, `E20261121 …` of its newer versions, and `…14:32:07.310: E file.cc` of
 /// TensorFlow.
 fn by_letter(text: &str, word: &str) -> Option<Level> {
     let mut letters = word.chars();
@@ -115,7 +115,7 @@ fn by_letter(text: &str, word: &str) -> Option<Level> {
         let behind = text.get(at + word.len()..)?.strip_prefix(' ')?.trim_start();
         let is_time =
             behind.as_bytes().get(2) == Some(&b':') && behind.starts_with(|c: char| c.is_ascii_digit());
-        let is_date = matches!(date.len(), 4 | 8) && date.bytes().all(|byte| byte.is_ascii_digit());
+        let is_date = matches!(date.len(), 3 | 4 | 8) && date.bytes().all(|byte| byte.is_ascii_digit());
         return (is_date && is_time).then_some(level);
     }
     let is_dated = text.starts_with(|c: char| c.is_ascii_digit()) && text[..at].ends_with(": ");
@@ -199,7 +199,9 @@ mod tests {
             ("E1121 14:32:07.310 4711 pool.cc:12] no memory", Level::Error),
             ("W20261121 14:32:07.310 4711 pool.cc:12] low", Level::Warning),
             ("[rank0]:[W1121 14:32:07.310 ProcessGroupNCCL.cpp:12] slow", Level::Warning),
+            ("[rank1]:[E723 01:58:45.667329643 ProcessGroupNCCL.cpp:632] [PG ID 0] x", Level::Error),
             ("E1121 was the train's number", Level::Unknown),
+            ("E723 is a number too", Level::Unknown),
             ("2026-11-21 14:32:07.310: E external/xla/cuda_dnn.cc:12] no", Level::Error),
             ("2026-11-21 14:32:07.310: I tensorflow/core/x.cc:12] E", Level::Info),
             ("gpu-a:4711:4712 [0] NCCL WARN Call to connect failed", Level::Warning),

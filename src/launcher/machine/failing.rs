@@ -19,9 +19,12 @@ impl RunMachine {
     /// A rank's line may tell why it ends.
     pub(super) fn printed(&mut self, at: Stamp, rank: Rank, line: &Arc<LogLine>) {
         let printed = self.moment(at, rank, line.t);
+        let clock = self.host_of(rank).and_then(|host| self.clocks.get(host));
+        let unsure_us = line.t.and_then(|there| clock?.unsure_us(there)).map_or(0, i64::from);
         let (output, words) = self.words.entry(rank).or_default();
         let logged = output.line(printed, line);
         words.take(printed, &logged, output);
+        words.is_unsure(unsure_us);
         if at.micros_since(printed) > HEARD_LATE_US {
             words.is_unsure(NOTED_EVERY_US);
         }

@@ -71,6 +71,28 @@ fn what_is_heard_an_hour_later_comes_in_the_order_of_the_hosts() {
 }
 
 #[test]
+fn what_two_ranks_printed_is_ordered_no_finer_than_their_hosts_clocks_are_known() {
+    let of_pings = |rtt_us: u32| {
+        let mut machine = running();
+        for host in ["a", "b"] {
+            let mut clock = ClockFit::default();
+            clock.add(ClockSample { host_time: HostTime(9 * SECOND), offset_us: 0, rtt_us });
+            machine.know_clock(&HostId::from(host), clock);
+        }
+        let at = 9 * SECOND as i64;
+        rank_event(&mut machine, at, 1, &line(1, 9 * SECOND, "RuntimeError: CUDA error: out of memory"));
+        rank_event(&mut machine, at, 0, &line(0, 9 * SECOND + 80_000, "ValueError: bad gradient"));
+        rank_event(&mut machine, at + 100_000, 0, &exit_at(9 * SECOND + 100_000, 1, false));
+        rank_event(&mut machine, at + 150_000, 1, &exit_at(9 * SECOND + 150_000, 3, false));
+        finish(&mut machine)
+    };
+    assert_eq!(of_pings(2).root, Some(Rank(1)));
+    let unsure = of_pings(400_000);
+    assert_eq!(unsure.root, Some(Rank(0)), "{}", unsure.summary);
+    assert!(unsure.summary.contains("printed an error at about the same time"), "{}", unsure.summary);
+}
+
+#[test]
 fn a_clock_that_was_set_forward_keeps_no_other_rank_running() {
     let mut machine = running();
     let actions = rank_event(&mut machine, 5_000_000, 1, &exit_at(3_600 * SECOND, 1, false));

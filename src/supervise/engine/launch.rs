@@ -27,6 +27,7 @@ use crate::domain::engine::{
     EXE, Engine, Launcher, NODE_PORT, Program, RUN_DIR, SSH_HERE, SSH_NODES, TORCH_LOGS,
 };
 use crate::domain::ids::Rank;
+use crate::domain::launcher_words;
 use crate::domain::log::Stream;
 use crate::domain::mpirun;
 use crate::domain::run::{HostRun, RankExit, signal_name};
@@ -306,8 +307,8 @@ impl Work<'_> {
         match status.code().unwrap_or(255) {
             0 => EngineEnd { code: 0, died: false, words: format!("{name} ended with exit 0"), t },
             code => {
-                let said = blame::words(tail);
-                let words = blame::sentence(self.engine, said.as_deref(), &format!("exit {code}"));
+                let said = launcher_words::cause(tail);
+                let words = launcher_words::sentence(self.engine, said.as_deref(), &format!("exit {code}"));
                 EngineEnd { code, died: self.died(tail), words, t }
             }
         }

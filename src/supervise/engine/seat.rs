@@ -18,7 +18,7 @@ use crate::domain::log::Stream;
 use crate::domain::run::RankExit;
 use crate::supervise::SuperviseError;
 use crate::supervise::rundir::RunDir;
-use crate::supervise::state::stream_file;
+use crate::supervise::state::{STOP, stream_file};
 use crate::supervise::variables::Variables;
 
 /// How the answer to a shim begins whose rank a signal has ended; with 0 an exit code follows.
@@ -45,6 +45,8 @@ pub(in crate::supervise) struct Seated {
     by_hydra: bool,
     /// Whether the launcher has ended it while the rank ran.
     vanished: bool,
+    /// Whether it was so without a stop of the run.
+    unasked: bool,
 }
 
 impl Seat {
@@ -113,7 +115,7 @@ impl Seated {
         // Its number in the shim means nothing here.
         variables.retain(|name| !manager::is_variable(name));
         let by_hydra = manager.is_some();
-        Ok(Self { stream, variables, manager, by_hydra, vanished: false })
+        Ok(Self { stream, variables, manager, by_hydra, vanished: false, unasked: false })
     }
 
     /// The rank's variables; the next process to be started is the rank.
@@ -129,13 +131,14 @@ impl Seated {
     }
 
     /// Waits until the launcher ends the shim.
-    pub(in crate::supervise) async fn left(&mut self) {
+    pub(in crate::supervise) async fn left(&mut self, dir: &RunDir) {
         if self.vanished {
             return std::future::pending().await;
         }
         // It says nothing more: whatever comes is its end.
         let _ = self.stream.read_u8().await;
         self.vanished = true;
+        self.unasked = !dir.has(STOP);
     }
 
     /// What is known of a rank's end by its launcher's: one that ended since another rank had failed ends its ranks as
@@ -166,7 +169,12 @@ impl Seated {
                 exit.stopped = false;
                 exit.cause = Some(end.words);
             }
-            _ => exit.stopped |= self.vanished,
+            _ => {
+                exit.stopped |= self.vanished;
+                if self.unasked {
+                    exit.cause = Some(blame::BY_LAUNCHER.to_owned());
+                }
+            }
         }
     }
 
