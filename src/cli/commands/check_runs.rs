@@ -428,12 +428,10 @@ fn summary(recordings: &[Recording], args: &CheckRunsArgs) -> String {
     let parts = if parts.is_empty() { String::new() } else { format!(": {}", parts.join(", ")) };
     let repairable = counted(&["not_closed", "cut", "damaged", "bad_index"]);
     let remedy = if repairable > 0 && !args.repair {
-        let runs: String = args
-            .runs
-            .iter()
-            .map(|run| format!(" {}", shlex::try_quote(run).unwrap_or(Cow::Borrowed(run))))
-            .collect();
-        format!("; to close and repair them: hvtui runs check --repair{runs}")
+        let quoted = args.runs.iter().map(|run| shlex::try_quote(run).unwrap_or(Cow::Borrowed(run)));
+        let words: Vec<Cow<'_, str>> =
+            [Cow::Borrowed("hvtui runs check --repair")].into_iter().chain(quoted).collect();
+        format!("; to close and repair them: {}", words.join(" "))
     } else {
         String::new()
     };
