@@ -183,7 +183,7 @@ fn a_signal_stops_a_run_of_which_nobody_reads_the_output() {
 }
 
 /// Prints much at once, and says when it has.
-const FLOOD: &str = "echo $$ > printer; yes | head -c 200000000; touch printed; exec sleep 600";
+const FLOOD: &str = "echo $$ > printer; yes | head -c 40000000; touch printed; exec sleep 600";
 
 #[test]
 fn after_a_signal_nothing_is_read_that_nobody_takes() {
@@ -227,7 +227,7 @@ fn a_failed_rank_ends_a_run_of_which_nobody_reads_the_output() {
 #[test]
 fn all_lines_come_to_a_reader_that_begins_late() {
     let person = Person::new();
-    let count = 600_000;
+    let count = 250_000;
     let script = format!("seq 1 {count}; touch printed");
     let mut blocked =
         Blocked::start(person.hvtui(&["run", "-np", "1", "--", "sh", "-c", &script]), Stream::Out);
