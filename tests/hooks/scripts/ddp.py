@@ -1,4 +1,4 @@
-"""DistributedDataParallel. With `late`, one rank is late by 5 ms in one phase, in turn."""
+"""DistributedDataParallel. With `late`, one rank is late by 50 ms in one phase, in turn."""
 import sys
 import time
 
@@ -10,6 +10,7 @@ from torch.utils.data import DataLoader, DistributedSampler
 
 import common
 
+LATE = "late" in sys.argv
 TURNS = [(phase, rank) for phase in ("data", "forward", "backward") for rank in range(2)]
 
 
@@ -22,7 +23,7 @@ class Late(nn.Module):
 
     def sleep(self, phase):
         if self.phase == phase:
-            time.sleep(0.005)
+            time.sleep(0.05)
 
     def forward(self, x):
         self.sleep("forward")
@@ -36,7 +37,7 @@ def main():
     dist.init_process_group("gloo")
     module = Late(common.model())
     model = DistributedDataParallel(module)
-    dataset = common.dataset(35 * 16 * 2)
+    dataset = common.dataset((20 if LATE else 35) * 16 * 2)
     sampler = DistributedSampler(dataset)
 
     def collate(items):
@@ -46,8 +47,8 @@ def main():
     loader = DataLoader(dataset, batch_size=16, sampler=sampler, collate_fn=collate)
     optimizer = torch.optim.Adam(model.parameters(), lr=1e-3)
     steps = samples = 0
-    for epoch, (phase, rank) in enumerate(TURNS if "late" in sys.argv else TURNS[:1]):
-        module.phase = phase if "late" in sys.argv and rank == dist.get_rank() else None
+    for epoch, (phase, rank) in enumerate(TURNS if LATE else TURNS[:1]):
+        module.phase = phase if LATE and rank == dist.get_rank() else None
         sampler.set_epoch(epoch)
         for x, y in loader:
             optimizer.zero_grad()
