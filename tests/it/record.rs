@@ -7,6 +7,7 @@ pub(crate) mod events;
 mod export;
 mod export_cli;
 mod export_formats;
+mod export_selection;
 mod golden;
 mod repair;
 mod replay;
