@@ -12,8 +12,12 @@ use std::sync::mpsc::channel;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use crate::clock;
+
 /// How long a process may take to be read. Far beyond what any takes that does not hang: its answer counts.
 const PATIENCE: Duration = Duration::from_secs(1);
+/// How many are read at once after one of them has been found to hang.
+const AT_ONCE: usize = 64;
 /// The most that is taken of one process, bytes: more than the kernel lets a program be started with.
 const MOST: u64 = 8 << 20;
 
@@ -50,35 +54,69 @@ fn one(part: Part, pid: u32) -> io::Result<Vec<u8>> {
     each(part, &[pid]).pop().unwrap_or_else(|| Err(hangs()))
 }
 
-/// Reads one after the other, in one thread unless one of them hangs.
+/// Reads one after the other in one thread, up to the first that hangs, and then many at once: where the file server of a
+/// run has gone away, all of its processes may hang, and the wait for them is one.
 fn each(part: Part, pids: &[u32]) -> Vec<io::Result<Vec<u8>>> {
-    let mut answers = Vec::with_capacity(pids.len());
-    while let Some(rest) = pids.get(answers.len()..).filter(|rest| !rest.is_empty()).map(<[u32]>::to_vec) {
-        let (tell, told) = channel();
-        let reader = std::thread::Builder::new().name("proc-reader".to_owned());
-        let started = reader.spawn(move || {
-            for pid in rest {
-                if tell.send(read(part, pid)).is_err() {
-                    // It has hung, and its caller has stopped waiting.
-                    return;
-                }
-            }
-        });
-        if let Err(error) = started {
-            let failed = || Err(io::Error::new(error.kind(), format!("no thread to read it: {error}")));
-            answers.resize_with(pids.len(), failed);
-            break;
-        }
-        while let Some(pid) = pids.get(answers.len()) {
-            let Ok(answer) = told.recv_timeout(PATIENCE) else {
-                give_up(*pid);
-                answers.push(Err(hangs()));
-                break;
-            };
-            answers.push(answer);
-        }
+    let mut answers = in_turn(part, pids);
+    for some in pids.get(answers.len()..).unwrap_or_default().chunks(AT_ONCE) {
+        answers.extend(at_once(part, some));
     }
     answers
+}
+
+/// The answers of those up to the first that hangs, with it.
+fn in_turn(part: Part, pids: &[u32]) -> Vec<io::Result<Vec<u8>>> {
+    let (tell, told) = channel();
+    let asked = pids.to_vec();
+    // where nothing takes its answers any more it has hung, and its caller has stopped waiting
+    let started = reader(move || asked.into_iter().try_for_each(|pid| tell.send(read(part, pid)).ok()));
+    if let Err(error) = started {
+        return pids.iter().map(|_| Err(no_thread(&error))).collect();
+    }
+    let mut answers = Vec::with_capacity(pids.len());
+    for pid in pids {
+        let Ok(answer) = told.recv_timeout(PATIENCE) else {
+            give_up(*pid);
+            answers.push(Err(hangs()));
+            break;
+        };
+        answers.push(answer);
+    }
+    answers
+}
+
+/// Each has a thread of its own, and all have the same time.
+fn at_once(part: Part, pids: &[u32]) -> Vec<io::Result<Vec<u8>>> {
+    let (tell, told) = channel();
+    let until = clock::host_now().0 + PATIENCE.as_micros() as u64;
+    let mut answers: Vec<Option<io::Result<Vec<u8>>>> = pids.iter().map(|_| None).collect();
+    for (number, pid) in pids.iter().copied().enumerate() {
+        let tell = tell.clone();
+        if let Err(error) = reader(move || tell.send((number, read(part, pid))).ok()) {
+            answers[number] = Some(Err(no_thread(&error)));
+        }
+    }
+    drop(tell);
+    let left = || Duration::from_micros(until.saturating_sub(clock::host_now().0));
+    while let Ok((number, answer)) = told.recv_timeout(left()) {
+        answers[number] = Some(answer);
+    }
+    let given_up = |(answer, pid): (Option<_>, &u32)| {
+        answer.unwrap_or_else(|| {
+            give_up(*pid);
+            Err(hangs())
+        })
+    };
+    answers.into_iter().zip(pids).map(given_up).collect()
+}
+
+fn reader(read: impl FnOnce() -> Option<()> + Send + 'static) -> io::Result<()> {
+    let thread = std::thread::Builder::new().name("proc-reader".to_owned());
+    thread.spawn(read).map(drop)
+}
+
+fn no_thread(error: &io::Error) -> io::Error {
+    io::Error::new(error.kind(), format!("no thread to read it: {error}"))
 }
 
 /// The processes that are being read now, and whether a reader hangs over one.

@@ -102,6 +102,26 @@ fn the_command_of_a_process_that_cannot_be_read_is_unknown_and_costs_one_reader(
 }
 
 #[test]
+fn many_processes_that_cannot_be_read_are_waited_for_together() {
+    let _alone = alone();
+    const MANY: usize = 8;
+    let stuck: Vec<Stuck> = (0..MANY).map_while(|_| Stuck::new()).collect();
+    if stuck.len() < MANY {
+        return;
+    }
+    let processes = hvtui::procs::table::all();
+    let start = hvtui::clock::host_now();
+    let marked = hvtui::procs::marks::of_runs(processes);
+    let took_us = hvtui::clock::host_now().0 - start.0;
+    assert!(!marked.iter().any(|(process, _)| stuck.iter().any(|one| one.pid == process.pid)));
+    assert_eq!(hanging_readers(), MANY, "each is asked once");
+    // a second for the first and a second for all others; one after the other they are eight
+    assert!((1_000_000..6_000_000).contains(&took_us), "{took_us} us");
+    drop(stuck);
+    until("their readers to be let go", || hanging_readers() == 0);
+}
+
+#[test]
 fn a_rank_that_cannot_be_read_is_no_obstacle_to_a_new_supervisor_or_a_stop() {
     let _alone = alone();
     let bed = Bed::new();
