@@ -6,7 +6,7 @@ use std::path::Path;
 use crate::common::in_time::OutputInTime;
 use crate::common::sshd;
 use hvtui::ssh::config::{Proxy, Question, Reader, Settings};
-use hvtui::ssh::{Family, HostKeyPolicy};
+use hvtui::ssh::{Choice, Family, HostKeyPolicy, Resolver, Wanted};
 
 const ME: &str = "root";
 
@@ -228,5 +228,42 @@ async fn what_is_settled_already_counts_first() {
         assert_eq!(settings.identities, [home.path().join("ml")]);
         let settings = reader.settings(Question { port: Some(22), ..asked }).await.unwrap();
         assert_eq!((settings.port, settings.family), (Some(22), Family::Any));
+    }
+}
+
+/// The system's ssh goes through a jump host by itself and knows no fingerprint of it.
+#[tokio::test]
+async fn a_pinned_jump_host_is_not_left_to_the_systems_ssh() {
+    let Some(ssh) = sshd::program("ssh") else { return sshd::skip("no ssh here") };
+    let home = home("Host gpu\n ProxyJump bastion\n");
+    let reader = Reader::new(home.path(), Some(ssh)).without_system();
+    for (at, choice) in [("gpu", Choice::OpenSsh), ("bastion", Choice::OpenSsh), ("none", Choice::Russh)] {
+        let choice_of = |name: &str| if name == at { choice } else { Choice::Russh };
+        let find = |name: &str| {
+            let pinned =
+                Wanted { fingerprint: Some("SHA256:x".to_owned()), ..Wanted::new("jump".into(), name) };
+            (name == "bastion").then(|| Wanted { choice: choice_of(name), ..pinned })
+        };
+        let resolver = Resolver { reader: &reader, home: home.path(), local_user: Some(ME), find: &find };
+        let wanted = Wanted { choice: choice_of("gpu"), ..Wanted::new("gpu-a".into(), "gpu") };
+        match (at, resolver.target(&wanted).await) {
+            ("none", Ok(target)) => {
+                let pins: Vec<_> =
+                    target.hops().iter().filter_map(|hop| hop.fingerprint.as_deref()).collect();
+                assert_eq!(pins, ["SHA256:x"], "hvtui compares it itself");
+            }
+            (at, Err(error)) if at != "none" => {
+                let error = error.to_string();
+                for part in [
+                    "gpu-a",
+                    "bastion:22 has a pinned fingerprint",
+                    "hvtui hosts trust",
+                    "transport = \"russh\"",
+                ] {
+                    assert!(error.contains(part), "{at}: {error}");
+                }
+            }
+            (at, other) => panic!("{at}: {other:?}"),
+        }
     }
 }
