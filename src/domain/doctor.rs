@@ -82,7 +82,7 @@ pub struct HostContext {
 /// The Python of a launch as its ranks find it on a host, and what they may import.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RunPython {
-    /// The program that they execute: a Python, or what one executes, such as torchrun.
+    /// The program that they execute: a Python, what one executes, such as torchrun, or any other that mpirun starts.
     pub program: String,
     /// What is activated first.
     #[serde(default)]
@@ -101,6 +101,9 @@ pub struct RunPython {
     /// The module that is executed: `-m train.main`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub module: Option<String>,
+    /// The launcher of MPI that starts them, where that is known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub mpirun: Option<String>,
 }
 
 /// A file or folder of a host that others should have alike.

@@ -91,7 +91,9 @@ pub fn checks(spec: &RunSpec, shares: &[HostRun]) -> Vec<&'static str> {
         checks.push("import");
     }
     if spec.kind == JobKind::Mpi && spec.options.delegate.is_none() {
-        checks.extend((has_gpus && !activates && !brings_own).then_some("mpi"));
+        // a program that is linked with MPI has to be one of mpirun's
+        let is_linked = !is_found_by_name && !is_python(program);
+        checks.extend(((has_gpus || is_linked) && !activates && !brings_own).then_some("mpi"));
     }
     if spec.options.delegate.is_some() {
         checks.extend((!activates && !brings_own).then_some("path"));
@@ -142,7 +144,7 @@ pub fn controller(spec: &RunSpec, shares: &[HostRun]) -> Option<&'static str> {
 
 fn by_launcher(launcher: &Delegated) -> Option<&'static str> {
     let words = || launcher.line.iter().chain(&launcher.program).chain(&launcher.options);
-    let program = words().next()?.rsplit('/').next()?;
+    let program = base(words().next()?);
     let has = |option: &str| words().any(|word| word == option);
     match program {
         "mpirun" | "mpiexec" => Some("mpi"),
@@ -164,7 +166,7 @@ pub fn gpus(spec: &RunSpec) -> BTreeMap<HostId, BTreeSet<GpuUuid>> {
 /// Set for a container whose image's demands of the driver don't count.
 pub const DEMANDS_NOTHING: &str = "NVIDIA_DISABLE_REQUIRE";
 
-/// The Python of a launch as its ranks find it, by host.
+/// The Python of a launch as its ranks find it, by host; of one by MPI its program, whatever it is.
 pub fn pythons(spec: &RunSpec, shares: &[HostRun]) -> BTreeMap<HostId, RunPython> {
     let options = &spec.options;
     let of_share = |share: &HostRun| {
@@ -182,10 +184,31 @@ pub fn pythons(spec: &RunSpec, shares: &[HostRun]) -> BTreeMap<HostId, RunPython
             imports: imports(spec).iter().map(|module| (*module).to_owned()).collect(),
             code: given_by(&spec.command, "-c"),
             module: given_by(&spec.command, "-m"),
+            mpirun: mpirun(spec),
         };
         (share.host.clone(), python)
     };
-    if imports(spec).is_empty() { BTreeMap::new() } else { shares.iter().map(of_share).collect() }
+    if imports(spec).is_empty() && spec.kind != JobKind::Mpi {
+        return BTreeMap::new();
+    }
+    shares.iter().map(of_share).collect()
+}
+
+/// The launcher of MPI that a launch starts its ranks with; of a line that is executed as it is, where it begins with one.
+fn mpirun(spec: &RunSpec) -> Option<String> {
+    let named = spec.options.mpi_program.as_deref().unwrap_or("mpirun");
+    let launcher = match &spec.options.delegate {
+        Some(own) if !own.line.is_empty() => own.line.first().map(String::as_str),
+        Some(own) => own.program.first().map(String::as_str),
+        None => Some(named),
+    };
+    let is_one = |launcher: &&str| ["mpirun", "mpiexec"].iter().any(|name| base(launcher).starts_with(name));
+    launcher.filter(|launcher| spec.kind == JobKind::Mpi && is_one(launcher)).map(str::to_owned)
+}
+
+/// A program's name without its folder.
+fn base(program: &str) -> &str {
+    program.rsplit('/').next().unwrap_or(program)
 }
 
 /// What a Python is given by an option in the place of a script: the first of its words that is none of its other options.
@@ -227,7 +250,7 @@ pub const READ_SCRIPTS: [&str; 2] = ["tf", "import"];
 
 /// Whether a program executes a script that is named to it.
 fn is_python(program: &str) -> bool {
-    program.rsplit('/').next().is_some_and(|name| name.starts_with("python"))
+    base(program).starts_with("python")
 }
 
 /// Endings of files that a command names and every rank reads: scripts and configurations.

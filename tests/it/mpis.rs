@@ -137,6 +137,28 @@ fn each_mpi_reduces_on_one_host_and_on_two_with_different_numbers_of_ranks() {
 }
 
 #[test]
+fn a_program_of_another_mpi_than_the_launchers_starts_no_run() {
+    let Some((bed, _turn)) = bed() else { return };
+    let [open, mpich, ..] = &bed.mpis[..] else { return skip("one MPI alone") };
+    let client = bed.person();
+    for (launcher, program, says, linked) in [
+        (open, mpich, "mpirun is Open MPI ", "MPICH (libmpich.so."),
+        (mpich, open, "mpirun is MPICH ", "Open MPI (libmpi.so."),
+    ] {
+        let line = ["--", &launcher.launcher, "-np", "2", "-H", "n1:1,n2:1", &program.program];
+        let refused = client.run(&[&["run"], &line[..]].concat());
+        assert!(refused.code == 78 && refused.out.is_empty(), "{refused:#?}");
+        for part in ["n1", "n2", says, linked, "each is rank 0 of 1", "--force"] {
+            assert!(refused.err.contains(part), "{part}: {refused:#?}");
+        }
+        // what it is kept from
+        let forced = client.run(&[&["run", "--force"], &line[..]].concat());
+        assert!(forced.out.matches("rank 0 of 1").count() == 2, "{forced:#?}");
+        bed.is_free();
+    }
+}
+
+#[test]
 fn the_rank_of_each_mpi_that_exits_aborts_or_is_killed_is_named_and_ends_the_others() {
     let Some((bed, _turn)) = bed() else { return };
     let client = bed.person();
