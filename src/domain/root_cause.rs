@@ -157,12 +157,21 @@ pub struct RootCause {
     pub evidence: Option<Evidence>,
 }
 
-/// The root cause among ranks whose times are on one clock; `None` where none failed by itself.
+/// The root cause among ranks whose times are on one clock; `None` where none failed by itself, or none before others were told to
+/// stop: where a host could not be reached then, its ranks fail once it can, for want of the others.
 pub fn of<'a>(ends: &(impl Iterator<Item = RankEnd<'a>> + Clone)) -> Option<RootCause> {
     let failed = |end: &RankEnd<'a>| end.failed_at().map(|at| (at, end.rank));
     let order = |end: &RankEnd<'a>| (end.is_told_later(), failed(end));
     let first = ends.clone().filter(|end| end.failed_at().is_some()).min_by_key(order)?;
     let (at, exit) = first.exit?;
+    // a failure tells others to stop after this time, so that clocks that are apart turn nothing round
+    let was_stopped = |end: RankEnd<'a>| {
+        let ended = end.exit.filter(|(_, exit)| exit.stopped && exit.shell_code() != 0);
+        ended.is_some_and(|(when, _)| at.micros_since(when) > SETTLE_US.cast_signed())
+    };
+    if ends.clone().any(was_stopped) {
+        return None;
+    }
     let found = |rank, evidence| RootCause { rank, first: first.rank, evidence };
     if exit.error.is_some() || exit.is_lost() {
         return Some(found(first.rank, None));

@@ -448,11 +448,15 @@ impl RunMachine {
         }
         self.stop_at = None;
         self.abort_again(actions);
+        self.tell_to_stop(now, actions);
+        self.begin_stopping(at, actions);
+    }
+
+    fn tell_to_stop(&self, now: bool, actions: &mut Vec<Action>) {
         for host in self.spec.hosts().into_iter().filter(|host| !self.finished.contains(host)) {
             let (run, attempt) = (self.spec.id.clone(), self.attempt);
             actions.push(Action::Send(host.clone(), ToAgent::Stop(Stop { run, host, now, attempt })));
         }
-        self.begin_stopping(at, actions);
     }
 
     fn begin_stopping(&mut self, at: Stamp, actions: &mut Vec<Action>) {

@@ -132,6 +132,20 @@ mod tests {
         assert_eq!((told.root, told.code), (Some(Rank(1)), Some(1)));
     }
 
+    /// A host could not be reached when the others were told to stop, and its rank lost them.
+    #[test]
+    fn what_fails_after_others_were_stopped_is_no_cause() {
+        let words = said(69_000_000, "RuntimeError: Connection reset by peer");
+        for (at, end) in [(69_000_000, RunEnd::StoppedElsewhere), (1_000_004, RunEnd::Failed)] {
+            let ends = exits(&[(0, 4, 143, true), (1, at, 1, false), (2, 5, 143, true), (3, 5, 143, true)]);
+            let told = outcome(&spec(), &ends, |_| Some(&words));
+            assert_eq!((told.end, told.root.is_some()), (end, end == RunEnd::Failed), "{told:?}");
+        }
+        // one that had failed before stays the cause
+        let ends = exits(&[(0, 2, 9, false), (1, 69_000_000, 1, false), (2, 3_000_000, 143, true)]);
+        assert_eq!(outcome(&spec(), &ends, |_| Some(&words)).root, Some(Rank(0)));
+    }
+
     #[test]
     fn the_outcome_names_a_rank_that_had_ended_before() {
         let said = said(5, "peer gone");

@@ -305,6 +305,9 @@ fn a_rank_that_failed_while_nobody_looked_stops_the_others_when_somebody_does() 
         let exit = serde_json::from_str::<Value>(&in_spool(cluster, "n2", &run, "exit-1.json"));
         exit.is_ok_and(|exit| exit["code"] == 4)
     });
+    let listed = client.run(&["runs"]);
+    let words = format!("running; rank 1 (n2:0): exit 4; see it end: hvtui attach {}", &run[22..]);
+    assert_says(&listed, &[&words]);
     let attached = client.run(&["attach", &run]);
     assert_eq!(attached.code, 4, "{attached:#?}");
     assert_says(&attached, &["rank 1 (n2:0) failed first: exit 4; rank 0 stopped because of it"]);
@@ -382,4 +385,34 @@ fn a_dead_host_is_named_and_holds_up_no_list() {
     end(&cluster, &run);
     assert_eq!(second.code(), 0);
     assert_whole(&cluster, &client, &run);
+}
+
+#[test]
+fn what_is_stopped_while_a_host_can_not_be_reached_is_stopped_there_when_it_is_back() {
+    let Some(cluster) = Cluster::ready(2, &[]) else { return };
+    let client = Client::new(&cluster);
+    let script = NUMBERS.replace("sleep 0.02", "sleep 0.02; [ -e ~/fail-$HVTUI_RUN ] && exit 4");
+    for fails in [false, true] {
+        let (first, run) = begin(&client, &script);
+        cluster.change("blackhole", "n2");
+        first.wait_to_say("n2 (link down");
+        let stop = Running::start(&client, "stop", &["stop", &run]);
+        stop.wait_to_say(&format!("n1: nothing of run {} is left", &run[22..]));
+        stop.kill();
+        if fails {
+            // as one does that has lost the others: by itself, before it can be told to stop
+            cluster.on("n2", &format!("touch ~/fail-{run}"));
+            until("rank 1 to fail", || in_spool(&cluster, "n2", &run, "exit-1.json").contains("\"code\":4"));
+        }
+        cluster.change("heal", "n2");
+        assert_eq!(first.code(), 130, "fails: {fails}");
+        cluster.until_free("n2", &run);
+        let told = recorded(&client, &run).expect("it is listed");
+        assert_eq!(
+            (&told["outcome"]["end"], &told["outcome"]["root"]),
+            (&"stopped".into(), &Value::Null),
+            "{told:#}"
+        );
+        std::fs::remove_dir_all(client.path(".local/state/hvtui/runs").join(&run)).expect("its recording");
+    }
 }

@@ -7,7 +7,7 @@ use super::{Action, RunMachine, StopCause};
 use crate::domain::ids::Rank;
 use crate::domain::log::LogLine;
 use crate::domain::root_cause::SETTLE_US;
-use crate::domain::run::RankExit;
+use crate::domain::run::{RankExit, RunStage};
 use crate::domain::time::{HostTime, Stamp};
 
 /// A line that comes so late was not read when it was printed: its moment is from the notes that its host makes of a file's length,
@@ -57,8 +57,11 @@ impl RunMachine {
 
     /// One rank that failed by itself stops the others, a moment later: the cause may be another one that is just ending.
     fn fail_fast(&mut self, at: Stamp, when: Stamp, exit: &RankExit, actions: &mut Vec<Action>) {
-        if exit.shell_code() == 0 || exit.stopped || self.stopping.is_some() {
+        if exit.shell_code() == 0 || self.stopping.is_some() {
             return;
+        }
+        if exit.stopped {
+            return self.stopped_elsewhere(at, actions);
         }
         // a clock that was set may put it into the future
         let stop_at = when.min(at).plus_micros(SETTLE_US.cast_signed());
@@ -69,6 +72,15 @@ impl RunMachine {
         self.stopping = Some(StopCause::Rank);
         self.stop_at = Some(stop_at);
         self.begin_stopping(at, actions);
+    }
+
+    /// A rank was told to stop, and not from here: another client that did so may not have reached all hosts. A host that can't be reached now hears
+    /// of it when it is back.
+    fn stopped_elsewhere(&mut self, at: Stamp, actions: &mut Vec<Action>) {
+        if self.committed && self.stage != RunStage::Stopping {
+            self.tell_to_stop(false, actions);
+            self.begin_stopping(at, actions);
+        }
     }
 
     /// Tells the other hosts to stop when their ranks have had the time to end by themselves.
