@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 use super::ids::{HostId, Rank, RunId};
 use super::outcome::RunOutcome;
 use super::run::{RankExit, RunSpec, RunStage};
+use super::units::ranges;
 
 /// One host's share of one run.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -152,6 +153,34 @@ impl RunInventory {
         self.shares.get(run).is_some_and(|shares| shares.values().any(|share| share.live))
     }
 
+    /// What hosts tell of ranks that have ended while others of the run go on: `rank 0 (n1:0): killed by SIGKILL`,
+    /// `ranks 0, 2 were stopped`; nothing where all that have ended have ended well.
+    pub fn broken(&self, spec: &RunSpec) -> Option<String> {
+        let shares = self.shares.get(&spec.id).filter(|shares| shares.values().any(|share| share.live))?;
+        let exits: BTreeMap<Rank, &RankExit> =
+            shares.values().flat_map(|share| share.exits.iter().map(|(rank, exit)| (*rank, exit))).collect();
+        let of_kind = |stopped: bool| {
+            let of_kind = exits.iter().filter(|(_, exit)| exit.stopped == stopped && exit.shell_code() != 0);
+            of_kind.map(|(rank, exit)| (*rank, *exit)).collect::<Vec<_>>()
+        };
+        let numbers = |ranks: &[(Rank, &RankExit)]| ranges(ranks.iter().map(|(rank, _)| rank.0));
+        let failed = match of_kind(false).as_slice() {
+            [] => None,
+            [(rank, exit)] => {
+                let place = spec.placements.get(rank.0 as usize).map(|place| format!(" ({place})"));
+                Some(format!("rank {rank}{}: {}", place.unwrap_or_default(), exit.describe()))
+            }
+            several => Some(format!("ranks {} have failed", numbers(several))),
+        };
+        let stopped = match of_kind(true).as_slice() {
+            [] => None,
+            [(rank, _)] => Some(format!("rank {rank} was stopped")),
+            several => Some(format!("ranks {} were stopped", numbers(several))),
+        };
+        let words: Vec<String> = failed.into_iter().chain(stopped).collect();
+        (!words.is_empty()).then(|| words.join("; "))
+    }
+
     /// How a run stands.
     pub fn status(&self, spec: &RunSpec, outcome: Option<&RunOutcome>) -> RunStatus {
         if self.is_live(&spec.id) {
@@ -258,6 +287,44 @@ mod tests {
         assert_eq!(inventory.unheard(&spec()), std::slice::from_ref(&a));
         inventory.take(&a, Vec::new(), true);
         assert_eq!(inventory.status(&spec(), None), RunStatus::Ended);
+    }
+
+    #[test]
+    fn of_a_run_that_goes_on_ranks_that_failed_or_were_stopped_are_told() {
+        let (a, b) = (HostId::from("a"), HostId::from("b"));
+        let exit = |code: Option<i32>, signal: Option<i32>, stopped: bool| RankExit {
+            code,
+            signal,
+            t: crate::domain::time::HostTime(0),
+            error: None,
+            stopped,
+            cause: None,
+        };
+        let with = |host: &str, live: bool, exits: &[(u32, RankExit)]| HostRunStatus {
+            exits: exits.iter().map(|(rank, exit)| (Rank(*rank), exit.clone())).collect(),
+            ..share(host, live)
+        };
+        let killed = exit(None, Some(9), false);
+        for (first, second, words) in [
+            (
+                with("a", false, &[(0, killed.clone())]),
+                with("b", true, &[]),
+                Some("rank 0 (a:0): killed by SIGKILL"),
+            ),
+            (
+                with("a", false, &[(0, exit(Some(143), None, true))]),
+                with("b", true, &[]),
+                Some("rank 0 was stopped"),
+            ),
+            (with("a", false, &[(0, exit(Some(0), None, false))]), with("b", true, &[]), None),
+            // it is over
+            (with("a", false, &[(0, killed.clone())]), with("b", false, &[]), None),
+        ] {
+            let mut inventory = RunInventory::default();
+            inventory.take(&a, vec![first], true);
+            inventory.take(&b, vec![second], true);
+            assert_eq!(inventory.broken(&spec()).as_deref(), words);
+        }
     }
 
     #[test]

@@ -67,6 +67,8 @@ struct Listed {
     damage: Option<String>,
     /// Hosts of it that were not heard.
     unheard: Vec<HostId>,
+    /// What its hosts tell of ranks that have failed or were stopped while others go on.
+    broken: Option<String>,
 }
 
 impl Listed {
@@ -262,6 +264,7 @@ fn merged(recorded: Vec<RunSummary>, asked: &Asked) -> Vec<Listed> {
             recorded: true,
             stood: StoodStill::of(&run),
             unheard: if run.outcome.is_some() { Vec::new() } else { inventory.unheard(&run.spec) },
+            broken: if run.outcome.is_some() { None } else { inventory.broken(&run.spec) },
             stage: run.stage,
             last_at: Some(run.last_at),
             outcome: run.outcome.map(|outcome| Told { outcome, is_imported: run.spec.is_imported() }),
@@ -291,6 +294,7 @@ fn merged(recorded: Vec<RunSummary>, asked: &Asked) -> Vec<Listed> {
                 bytes: 0,
                 damage: None,
                 unheard: inventory.unheard(spec),
+                broken: inventory.broken(spec),
                 spec: spec.clone(),
             });
         }
@@ -393,6 +397,10 @@ fn state(run: &Listed, local: bool) -> String {
         (Some(Told { outcome, .. }), _) => {
             let stood = run.stood.as_ref().map(|stood| format!("; {}", stood.words)).unwrap_or_default();
             format!("exit {}: {}{stood}", outcome.exit_code(), outcome.summary)
+        }
+        (None, RunStatus::Running) if run.broken.is_some() => {
+            let (words, run) = (run.broken.as_deref().unwrap_or_default(), run.spec.id.short());
+            format!("running; {words}; see it end: hvtui attach {run}")
         }
         (None, RunStatus::Running) if run.recorded => {
             let since = run.stands_since.map(|since| format!("; no step since {}", local_second(since)));

@@ -171,7 +171,8 @@ fn with_collectives(run: &RunState, mut verdict: Verdict) -> Verdict {
 }
 
 /// The standstill of a run whose ranks hang, and its last step. Not one that has an end in sight: before the first step and
-/// after the last, while it is stopped, while one evaluates or saves. Of a silent host nothing is known, nor of a run that catches up.
+/// after the last, while it is stopped, while one evaluates or saves; nor of a run that catches up. Ranks that wait for one on a silent
+/// host stand, too.
 pub fn hang(model: &Model, run: &RunState) -> Option<(Standstill, Stamp)> {
     if run.is_behind {
         return None;
@@ -179,7 +180,7 @@ pub fn hang(model: &Model, run: &RunState) -> Option<(Standstill, Stamp)> {
     let now = model.moment();
     let last = run.trainers().filter_map(|one| one.state.steps.back().map(|(at, _)| *at)).max()?;
     let is_over = run.total_steps.is_some_and(|total| run.step().is_some_and(|step| step >= total));
-    if run.stage() != Some(RunStage::Training) || is_over || !silent_hosts(model, run).is_empty() {
+    if run.stage() != Some(RunStage::Training) || is_over {
         return None;
     }
     Some((Standstill::of(run, now).filter(|still| !still.may_pass(now))?, last))

@@ -18,6 +18,7 @@ use crate::tui::core::words::{clock_time, date, more_words};
 use crate::tui::screens::Model;
 use crate::tui::screens::cluster::rows::age;
 use crate::tui::screens::cluster::view::mark_selected;
+use crate::tui::screens::run::rows::silent_hosts;
 use crate::tui::screens::run::verdict::hang;
 use crate::tui::screens::run::view::{clock_length, short_length, state_word};
 use crate::tui::screens::runs::{RunRow, rows};
@@ -209,8 +210,14 @@ fn state(model: &Model, row: &RunRow<'_>, theme: &Theme) -> (String, Style) {
             if let Some((_, last)) = hang(model, run) {
                 return (format!("▲ no step {}", age(model.now, last)), theme.warn);
             }
+            if let Some(heard) = silent_hosts(model, run).into_values().min() {
+                return (format!("▲ silent {}", age(model.now, heard)), theme.warn);
+            }
             let (word, style) = state_word(theme, run);
             (format!("● {word}"), style)
+        }
+        (None, None) if row.is_elsewhere() && model.inventory.broken(row.spec).is_some() => {
+            ("▲ ranks ended".to_owned(), theme.warn)
         }
         (None, None) if row.is_elsewhere() => match row.stands_since() {
             Some(since) => (format!("▲ no step {}", age(model.now, since)), theme.warn),
