@@ -40,8 +40,8 @@ const INSTALLING: Duration = Duration::from_secs(120);
 const MEETING: Duration = Duration::from_secs(1);
 /// How long their checks may take then.
 const CHECKING: Duration = Duration::from_secs(8);
-/// And in containers: an engine takes a while to start one, or to say that it can't.
-const IN_CONTAINERS: Duration = Duration::from_secs(50);
+/// And in containers, which an engine takes a while to start, or to say that it can't; and for imports.
+const LONG: Duration = Duration::from_secs(50);
 /// The number of the only question.
 const NUMBER: u64 = 1;
 
@@ -232,7 +232,11 @@ pub(super) async fn examine(
         checkup.go_on_without_doors();
         session.check(clock::now(), checkup.questions());
     }
-    let checking = if wanted.image.is_some() { IN_CONTAINERS } else { CHECKING };
+    let checking = if wanted.image.is_some() || wanted.only.iter().any(|check| check == "import") {
+        LONG
+    } else {
+        CHECKING
+    };
     if prompter.timeout(checking, hear(&mut session, &mut checkup, Until::AllIsTold)).await.is_none() {
         checkup.give_up(&format!("no answer within {} s", checking.as_secs()));
     }

@@ -27,9 +27,11 @@ use crate::supervise::environment::{self, Deadline};
 
 pub(in crate::doctor) struct Import;
 
-/// How long the run's environment may take, and with it all imports.
+/// How long the run's environment may take, and with it all imports: before a launch, and in a container.
 const ENVIRONMENT: Duration = Duration::from_millis(1500);
-const PATIENCE: Duration = Duration::from_millis(3700);
+const OF_A_LAUNCH: Duration = Duration::from_millis(3700);
+/// And where a person asks for it by name: from a file server torch takes many seconds.
+const BY_NAME: Duration = Duration::from_secs(30);
 /// Bytes of a script that are read.
 const SCRIPT: usize = 1 << 20;
 
@@ -68,6 +70,9 @@ pub(in crate::doctor) struct Tried {
     /// Whether it had not ended in time.
     #[serde(default)]
     is_late: bool,
+    /// The time that all of them had, milliseconds.
+    #[serde(default)]
+    within_ms: u64,
     /// Whether it was not tried, since it took too long before.
     #[serde(default)]
     is_given_up: bool,
@@ -95,6 +100,7 @@ impl Check for Import {
     const ASKS: &'static str = "does the run's Python import torch, TensorFlow or Horovod";
     const ONLY_BY_NAME: bool = true;
     const OF_IMAGE: OfImage = OfImage::Inside;
+    const PATIENCE: Duration = Duration::from_secs(32);
     type Found = Vec<Tried>;
 
     fn look(site: &Site) -> Result<Vec<Tried>, String> {
@@ -121,9 +127,10 @@ impl Check for Import {
         }
         let begun = clock::host_now().0;
         let place = Place::of(&run)?;
+        let patience = if site.for_launch || site.in_container { OF_A_LAUNCH } else { BY_NAME };
         let left = || {
             let gone = clock::host_now().0.saturating_sub(begun);
-            PATIENCE.saturating_sub(Duration::from_micros(gone))
+            patience.saturating_sub(Duration::from_micros(gone))
         };
         let takes = |script: &String| {
             let mut lines = script.lines().filter(|line| !line.trim_start().starts_with('#'));
@@ -131,7 +138,9 @@ impl Check for Import {
         };
         // a script that knows both chooses
         let wants_nccl = scripts.iter().any(takes) && !scripts.iter().any(|script| script.contains("gloo"));
-        let tried = |module: &String| Tried { is_led, wants_nccl, ..place.tried(site, module, left()) };
+        let within_ms = u64::try_from(patience.as_millis()).unwrap_or(u64::MAX);
+        let tried =
+            |module: &String| Tried { is_led, wants_nccl, within_ms, ..place.tried(site, module, left()) };
         Ok(modules.iter().map(tried).collect())
     }
 
@@ -315,7 +324,7 @@ impl Place {
             }
             Err(error) if error.kind() == std::io::ErrorKind::TimedOut => {
                 // of what another module has left of the time it says nothing
-                if left > PATIENCE / 2 {
+                if site.for_launch && left > OF_A_LAUNCH / 2 {
                     known.keep_late();
                 }
                 tried.is_late = true;
@@ -425,7 +434,7 @@ fn judge(tried: &[Tried], has_gpus: bool) -> Verdict {
         } else {
             ": a file system that is slow, or busy processors"
         };
-        let (python, module, seconds) = (&one.python, &one.module, PATIENCE.as_secs_f64());
+        let (python, module, seconds) = (&one.python, &one.module, one.within_ms as f64 / 1e3);
         return Verdict::unknown(format!("{python} has not imported {module} in {seconds:.1} s{again}"));
     }
     let words = |one: &Tried| {
@@ -529,6 +538,7 @@ mod tests {
             module: "torch".to_owned(),
             python: "/usr/bin/python3".to_owned(),
             version: Some("2.4.0".to_owned()),
+            within_ms: 3700,
             ..Tried::default()
         };
         assert_eq!(judge(&[one()], true).evidence, "/usr/bin/python3 imports torch 2.4.0");
