@@ -47,8 +47,8 @@ pub enum PlaceError {
     },
     /// Too few hosts with enough free slots.
     #[error(
-        "--nnodes {nodes} --nproc-per-node {ranks}{}: {found} hosts have that many free slots ({have})",
-        each_words(*each)
+        "--nnodes {nodes} --nproc-per-node {ranks}{}: {} that many free slots ({have})",
+        each_words(*each), found_words(*found)
     )]
     TooFewNodes {
         /// Hosts asked for.
@@ -306,6 +306,15 @@ impl PlaceError {
             _ => return None,
         };
         Some(fixed.to_owned())
+    }
+}
+
+/// Who has enough: `no host has`, `1 host has`, `3 hosts have`.
+fn found_words(found: u32) -> String {
+    match found {
+        0 => "no host has".to_owned(),
+        1 => "1 host has".to_owned(),
+        _ => format!("{found} hosts have"),
     }
 }
 

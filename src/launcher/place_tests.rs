@@ -143,7 +143,7 @@ fn too_few_hosts_are_told_what_would_help() {
     let hosts = [cpu_host("n1", 2), cpu_host("n2", 2), cpu_host("n3", 2)];
     let nodes = |nodes, each| PlacementSpec::Nodes { nodes, each: Some(each) };
     insta::assert_snapshot!(fails(nodes(4, 2), &hosts), @"--nnodes 4 --nproc-per-node 2: 3 hosts have that many free slots (n1: 2, n2: 2, n3: 2): at most `--nnodes 3` fits; for more add a [[host]] to the hosts file");
-    insta::assert_snapshot!(fails(nodes(2, 3), &hosts), @"--nnodes 2 --nproc-per-node 3: 0 hosts have that many free slots (n1: 2, n2: 2, n3: 2): lower the ranks on each host, or give the hosts more by `slots` in the hosts file");
+    insta::assert_snapshot!(fails(nodes(2, 3), &hosts), @"--nnodes 2 --nproc-per-node 3: no host has that many free slots (n1: 2, n2: 2, n3: 2): lower the ranks on each host, or give the hosts more by `slots` in the hosts file");
     let down = HostFacts { absent: Some("n3: connection refused".to_owned()), ..cpu_host("n3", 2) };
     let said = fails(nodes(4, 2), &[cpu_host("n1", 2), down]);
     assert!(said.contains("n3: none, connection refused)"), "the host once: {said}");

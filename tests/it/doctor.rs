@@ -421,7 +421,8 @@ fn a_run_that_failed_names_the_checks_that_fit() {
     // what it names can be typed as it stands, and finds the cause
     let look = || client.run(&["doctor", "--only", "python,path", "--module", "no_such_module", "-H", "n1"]);
     let looked = look();
-    let found = looked.out.contains("finds no module no_such_module (no host has it)");
+    let found =
+        looked.out.contains("finds no module no_such_module (none of the hosts that were asked has it)");
     assert!(looked.code == 1 && found, "{looked:?}");
     let environment = "~/venvs/train/lib/python3.11/site-packages/no_such_module ~/venvs/train/bin";
     cluster.on("n1", &format!("mkdir -p {environment} && ln -s /usr/bin/python3 ~/venvs/train/bin/"));

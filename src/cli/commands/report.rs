@@ -9,6 +9,7 @@ use serde::Serialize;
 
 use crate::cli::args::ReportArgs;
 use crate::cli::ask::person;
+use crate::cli::complete::complete;
 use crate::cli::errors::{Code, Failure, note, to_stdout};
 use crate::cli::find::hosts_of;
 use crate::cli::json::{VERSION, line};
@@ -34,6 +35,8 @@ struct Told<'a> {
 
 /// How long hosts may take to say whether a run goes on of which no end is recorded.
 const PATIENCE: Duration = Duration::from_secs(3);
+/// How long the end of one that has ended may take to be read from them.
+const COMPLETION: Duration = Duration::from_secs(10);
 
 /// Prints the report, or writes it as a page.
 pub fn run(
@@ -42,11 +45,17 @@ pub fn run(
     paths: &Paths,
 ) -> Result<ExitCode, Failure> {
     let meant = recording::meant(&args.run, paths)?;
-    let reader = figures::open(&meant.path)?;
+    let mut reader = figures::open(&meant.path)?;
     let mut run = with_kept(&reader, analyze(&reader)?);
     let is_here = meant.path.starts_with(&paths.state);
-    if let Some(spec) = reader.spec().filter(|_| is_here && run.outcome.is_none() && !run.live) {
-        run.live = goes_on(spec, hosts, paths);
+    if let Some(spec) = reader.spec().filter(|_| is_here && run.outcome.is_none() && !run.live).cloned() {
+        let status = status(&spec, hosts, paths);
+        run.live = status == Some(RunStatus::Running);
+        if status == Some(RunStatus::Ended) {
+            // what its hosts keep of it has been recorded
+            reader = figures::open(&meant.path)?;
+            run = with_kept(&reader, analyze(&reader)?);
+        }
     }
     let findings = findings(&run);
     if let Some(path) = &args.html {
@@ -60,33 +69,45 @@ pub fn run(
     Ok(ExitCode::SUCCESS)
 }
 
-/// Whether a run goes on of which no end is recorded, by its hosts. Says what there is to do with one that may.
-fn goes_on(spec: &RunSpec, hosts: impl Fn() -> Result<HostsFile, Failure>, paths: &Paths) -> bool {
+/// How a run stands of which no end is recorded, by its hosts: where it has ended, its end is recorded now. Says what there is to do
+/// with one that may go on.
+fn status(
+    spec: &RunSpec,
+    hosts: impl Fn() -> Result<HostsFile, Failure>,
+    paths: &Paths,
+) -> Option<RunStatus> {
+    let name = spec.id.short();
     let heard = hosts().and_then(|file| hosts_of(spec, &file)).and_then(|hosts| {
         runtime::block_on(async {
             let prompter = person();
             let mut session = connect::session(&hosts, &paths.home, None, &prompter).await?;
             let told = ask(&mut session, PATIENCE, &prompter, |known| known.is_live(&spec.id)).await;
-            Ok(told.inventory.status(spec, None))
+            let status = told.inventory.status(spec, None);
+            let is_kept = told.inventory.shares.contains_key(&spec.id);
+            if status == RunStatus::Ended && !is_kept {
+                note(&format!(
+                    "run {name} has ended, and its hosts keep nothing of it: its end is not known"
+                ));
+            } else if status == RunStatus::Ended {
+                for trouble in complete(session, vec![spec.clone()], &paths.state, COMPLETION).await {
+                    note(&trouble);
+                }
+            }
+            Ok(status)
         })
     });
-    let name = spec.id.short();
     match heard {
+        Ok(RunStatus::Ended) => {}
         Ok(RunStatus::Running) => {
             note(&format!("run {name} goes on, its hosts say; hvtui attach {name} follows and records it"));
-            true
-        }
-        Ok(RunStatus::Ended) => {
-            note(&format!("run {name} has ended, its hosts say; hvtui runs records its end"));
-            false
         }
         _ => {
             note(&format!(
                 "run {name} may go on, its hosts did not say; hvtui attach {name} follows it then"
             ));
-            false
         }
     }
+    heard.ok()
 }
 
 fn analyze(reader: &Reader) -> Result<RunAnalysis, Failure> {

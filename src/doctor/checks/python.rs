@@ -142,7 +142,7 @@ fn judge(one: &Seen<'_, Found>, all: &All<'_>) -> Verdict {
 fn without(name: &str, own: &Told, all: &All<'_>) -> Verdict {
     let there = all.modules.get(name).map(Vec::as_slice).unwrap_or_default();
     let others = match there {
-        [] => "no host has it".to_owned(),
+        [] => "none of the hosts that were asked has it".to_owned(),
         [host] => format!("{host} has it"),
         [host, more @ ..] => format!("{host} and {} have it", counted(more.len() as u64, "more host")),
     };
@@ -213,7 +213,10 @@ mod tests {
         assert_eq!((verdicts[1].mark, verdicts[1].remedy.as_deref()), (Mark::Bad, Some(remedy)));
         assert!(verdicts[2].remedy.as_ref().unwrap().contains("--sync FOLDER"), "{verdicts:?}");
         let verdicts = Python::judge(&seen([with(None, &[])]));
-        assert!(verdicts[0].evidence.ends_with("finds no module apex (no host has it)"), "{verdicts:?}");
+        assert!(
+            verdicts[0].evidence.ends_with("finds no module apex (none of the hosts that were asked has it)"),
+            "{verdicts:?}"
+        );
     }
 
     #[test]
