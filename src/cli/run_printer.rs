@@ -24,7 +24,7 @@ use crate::domain::text::{about, plain, sanitize};
 use crate::domain::time::Stamp;
 use crate::domain::trainer_keys::TrainerId;
 use crate::domain::units::{bytes, duration_us};
-use crate::domain::world::{RunState, World};
+use crate::domain::world::{HostState, RunState, World};
 
 /// A stage that lasts longer says whom it waits for.
 const PATIENCE_US: i64 = 2_000_000;
@@ -32,6 +32,8 @@ const PATIENCE_US: i64 = 2_000_000;
 const TIMINGS_EVERY_US: i64 = 1_000_000;
 /// The most letters of a failed rank's last line that are said again at the end.
 const LAST_WORDS: usize = 300;
+/// A host that has not answered for so long is lost, microseconds: a link that is cut for a moment is not worth a line.
+const LOST_US: i64 = 5_000_000;
 /// How long hosts may take after the first that tells of its collectives, microseconds.
 const DIFFERING_US: i64 = 2_000_000;
 
@@ -67,6 +69,8 @@ pub struct RunPrinter {
     told_standstill: Option<u64>,
     /// What was said of the collective in which its ranks differ, and since when there is something else to say.
     told_differing: (Vec<String>, Option<Stamp>),
+    /// Hosts of which it was said that they are lost, and since when they are.
+    told_lost: BTreeMap<HostId, Stamp>,
     last_timings: Option<(Stamp, u64)>,
     /// The straggler that was told of: which rank, after which step it was named.
     told_straggler: Option<(Rank, u64)>,
@@ -193,13 +197,23 @@ impl RunPrinter {
         if !differing.is_empty() {
             return differing;
         }
+        let links = self.links(now);
+        if !links.is_empty() {
+            return links;
+        }
         let Some(run) = self.state() else {
             return Vec::new();
         };
         if let Some(still) = Standstill::of(run, now) {
+            // of ranks on hosts that are lost nothing is known
+            let lost = run.by_host.keys().filter(|host| self.lost_since(host, now).is_some());
+            let lost = lost.map(|host| {
+                format!("; {} does not answer ({})", sanitize(host.as_str()), run.ranks_on(host))
+            });
+            let words = format!("{}{}", still.words(now), lost.collect::<String>());
             // once for each step
             let told = self.told_standstill.replace(still.step) == Some(still.step);
-            return if told { Vec::new() } else { vec![own(&still.words(now))] };
+            return if told { Vec::new() } else { vec![own(&words)] };
         }
         let (Some(stage), Some(since)) = (run.stage(), self.waits_since) else {
             return Vec::new();
@@ -218,6 +232,41 @@ impl RunPrinter {
         };
         self.told_waiting = Some((stage, now));
         vec![own(&line)]
+    }
+
+    /// Since when a host is lost that has been so for long.
+    fn lost_since(&self, host: &HostId, now: Stamp) -> Option<Stamp> {
+        let since = self.world.hosts.get(host)?.down_since?;
+        (now.micros_since(since) >= LOST_US).then_some(since)
+    }
+
+    /// Says once that a host of the run is lost, with its ranks, and once that it is back.
+    fn links(&mut self, now: Stamp) -> Vec<Line> {
+        let Some(run) = self.state().filter(|run| run.is_live()) else { return Vec::new() };
+        let has_live = |ranks: &[Rank]| {
+            let mut of = ranks.iter().filter_map(|rank| run.ranks.get(rank.0 as usize));
+            of.any(|rank| rank.exit.is_none())
+        };
+        let (mut lines, mut told) = (Vec::new(), self.told_lost.clone());
+        for (host, ranks) in run.by_host.iter() {
+            let state = self.world.hosts.get(host);
+            let of = run.ranks_on(host);
+            if let Some(since) = self.lost_since(host, now).filter(|_| has_live(ranks)) {
+                if told.insert(host.clone(), since).is_none() {
+                    let why = state.and_then(|state| state.down_why.as_ref());
+                    let why = why.map(|why| format!(": {}", plain(host, why))).unwrap_or_default();
+                    let long = duration_us(now.micros_since(since).unsigned_abs());
+                    lines.push(own(&about(host, &format!("no answer for {long} ({of}){why}"))));
+                }
+            } else if state.is_some_and(HostState::is_up)
+                && let Some(since) = told.remove(host)
+            {
+                let long = duration_us(now.micros_since(since).max(0).unsigned_abs());
+                lines.push(own(&about(host, &format!("answers again after {long} ({of})"))));
+            }
+        }
+        self.told_lost = told;
+        lines
     }
 
     /// Says once in which collective the ranks differ, when all hosts have told or had the time to.

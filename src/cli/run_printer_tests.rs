@@ -5,6 +5,7 @@ use crate::domain::ids::HostId;
 use crate::domain::log::LogLine;
 use crate::domain::outcome::{RunEnd, RunOutcome};
 use crate::domain::run::{JobKind, RankExit, RunSpec, Slot};
+use crate::domain::standstill::StalledPhase;
 use crate::domain::time::HostTime;
 use crate::domain::timing::{Phase, PhaseSpan, StepTiming};
 use crate::domain::waiting::Waiting;
@@ -340,4 +341,37 @@ fn slots_that_follow_each_other_are_ranges() {
     assert_eq!(words(&[("a", 0), ("a", 1), ("b", 2)]), "a:0 a:1 b:2");
     assert_eq!(words(&[("a", 0), ("a", 1), ("a", 2), ("a", 7), ("b", 8)]), "a:0-2 a:7 b:8");
     assert_eq!(words(&[]), "");
+}
+
+#[test]
+fn a_host_that_is_lost_is_told_once_with_its_ranks_and_once_when_it_is_back() {
+    const S: i64 = 1_000_000;
+    let mut story = Story::begun();
+    story.enter(S, RunStage::Training, &[]);
+    let host = || Origin::Host(HostId::from("b"));
+    let link = |state| Event::LinkChanged { state };
+    story.tell(S, host(), link(LinkState::Up));
+    let down = || link(LinkState::Down { reason: "broken pipe".to_owned(), retry_at: None });
+    assert_eq!(story.tell(10 * S, host(), down()), [""; 0]);
+    // since its last word
+    assert_eq!(story.tick(5 * S), [""; 0]);
+    assert_eq!(story.tick(6 * S), ["E hvtui: b: no answer for 5.0 s (rank 1): broken pipe"]);
+    assert_eq!(story.tick(60 * S), [""; 0]);
+    // while it is tried again it is as lost as before
+    story.tell(61 * S, host(), link(LinkState::Connecting { to: "b".to_owned() }));
+    assert_eq!(story.tick(62 * S), [""; 0]);
+    let standing =
+        StalledPhase { phase: Phase::Wait, step: 57, for_us: 40_000_000, stopped: false, at: None };
+    story.rank(63 * S, 0, Event::RankStands { standing });
+    let told = story.tick(64 * S);
+    assert!(told.len() == 1 && told[0].ends_with("; b does not answer (rank 1)"), "{told:?}");
+    story.tell(70 * S, host(), link(LinkState::Up));
+    assert_eq!(story.tick(71 * S), ["E hvtui: b: answers again after 01:10 (rank 1)"]);
+    assert_eq!(story.tick(72 * S), [""; 0]);
+    // of ranks that have ended nothing more is expected
+    let exit =
+        RankExit { code: Some(0), signal: None, t: HostTime(1), error: None, stopped: false, cause: None };
+    story.rank(73 * S, 1, Event::RankExited { exit });
+    story.tell(80 * S, host(), down());
+    assert_eq!(story.tick(100 * S), [""; 0]);
 }

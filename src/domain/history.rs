@@ -9,6 +9,7 @@ use super::ids::{HostId, Rank};
 use super::loads::{HostLoad, SlotLoad};
 use super::missing::Missing;
 use super::nccl_timing::CollectiveTiming;
+use super::outage::Outages;
 use super::run::{RankExit, Slot};
 use super::series::{Merge, Series};
 use super::step_losses::StepLosses;
@@ -40,6 +41,9 @@ pub struct RunHistory {
     /// What never came of it, or is not recorded.
     #[serde(default)]
     pub missing: Missing,
+    /// When hosts of it were cut off.
+    #[serde(default)]
+    pub outages: Outages,
     /// How busy the slot of each rank was.
     loads: Vec<Series<SlotLoad>>,
     /// How busy each of its hosts was, and what went over their networks.
@@ -209,6 +213,7 @@ impl RunHistory {
             losses: StepLosses::default(),
             marks: VecDeque::new(),
             missing: Missing::default(),
+            outages: Outages::default(),
             loads: vec![Series::new(start, LOAD_POINTS); ranks],
             hosts: BTreeMap::new(),
             phases: Vec::new(),
@@ -223,6 +228,7 @@ impl RunHistory {
             losses: of.losses.clone(),
             marks: of.marks.clone(),
             missing: of.missing.clone(),
+            outages: of.outages.clone(),
             loads: vec![Series::new(start, points.min(LOAD_POINTS)); ranks],
             hosts: BTreeMap::new(),
             phases: Vec::new(),
@@ -236,6 +242,7 @@ impl RunHistory {
             losses: of.losses.clone(),
             marks: later.marks.iter().filter(|(at, _)| *at < moment).copied().collect(),
             missing: of.missing.clone(),
+            outages: of.outages.clone(),
             loads: later.loads.iter().map(|load| load.until(moment)).collect(),
             hosts: later.hosts.iter().map(|(host, load)| (host.clone(), load.until(moment))).collect(),
             phases: later.phases.iter().map(|phases| phases.until(moment)).collect(),

@@ -42,6 +42,7 @@ pub mod needs;
 pub mod note;
 pub mod occupancy;
 pub mod options;
+pub mod outage;
 pub mod outcome;
 pub mod past;
 pub mod pick;

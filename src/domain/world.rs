@@ -27,6 +27,7 @@ use super::log_text::level::Level;
 use super::nccl_log::NcclFacts;
 use super::nccl_timing::NcclTimings;
 use super::note::{Note, what};
+use super::outage::Change;
 use super::outcome::{RunOutcome, before_end, restart_words};
 use super::past::SlotValues;
 use super::rank_output::RankOutput;
@@ -256,11 +257,16 @@ impl World {
             Origin::Host(host) => {
                 let state = self.hosts.entry(host.clone()).or_default();
                 state.idle.after_us = self.alerts.rules.idle_after_us();
+                let (lost, was_heard) = (state.down_since, state.heard.is_some());
                 state.apply(envelope.at, &envelope.event);
+                let change = Change::of(lost, was_heard, state, envelope.at);
                 if matches!(envelope.event, Event::HostSampled { .. }) {
                     for run in self.runs.values_mut().filter(|run| run.is_live()) {
                         run.loaded(envelope.at, host, state);
                     }
+                }
+                if let Some(change) = change {
+                    self.link_changed(host, change);
                 }
             }
             Origin::Run(id) => {

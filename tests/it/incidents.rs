@@ -3,6 +3,7 @@
 use crate::common::world::{FREE, Gpu, START, Story, host, phases, training};
 use crate::screens::{COLOR, text};
 use hvtui::domain::event::{Event, Origin};
+use hvtui::domain::host::LinkState;
 use hvtui::domain::ids::Rank;
 use hvtui::domain::log::{GapReason, LogGap, Stream};
 use hvtui::domain::playback::PlaybackState;
@@ -171,4 +172,34 @@ fn what_is_missing_and_a_clock_that_was_set_are_incidents() {
     assert_eq!(words(set), format!("clock of gpu-b jumped by +01:00 {against}"), "{told:?}");
     assert_eq!(words(all_set), format!("clocks of 2 hosts jumped by −3.0 s {against}"), "{told:?}");
     assert_eq!(words(lost), "the recording is damaged: 700 ms cannot be read", "{told:?}");
+}
+
+#[test]
+fn a_host_that_is_cut_off_is_an_incident_when_it_is_lost_and_when_it_is_back() {
+    let mut story = training();
+    story.wait_ms(5_000);
+    story.sample("gpu-b", 38.0, &[FREE, FREE, FREE, FREE]);
+    let heard = story.at;
+    story.wait_ms(4_000);
+    story.down("gpu-b", "timed out");
+    story.wait_ms(30_000);
+    story.link("gpu-b", LinkState::Connecting { to: "gpu-b".to_owned() });
+    story.wait_ms(1_000);
+    story.link("gpu-b", LinkState::Up);
+    let back = story.at;
+    story.wait_ms(10_000);
+    story.model.ui.screen = Screen::Replay;
+    story.model.ui.replay.open = true;
+    let end = story.at;
+    at(&mut story, end);
+    let mut told = Vec::new();
+    while let [Effect::Play(PlayCommand::SeekTo(to))] = press(&mut story, "{")[..] {
+        told.push((to, said(&story).to_owned()));
+        at(&mut story, to);
+    }
+    let words = |of: Stamp| told.iter().filter(|(at, _)| *at == of).map(|(_, words)| words.as_str()).next();
+    let is_told =
+        |of, word: &str| words(of).is_some_and(|told| told.contains(word) && told.contains("ranks"));
+    assert!(is_told(heard, "gpu-b was lost for 35.0 s"), "{heard:?} in {told:?}");
+    assert!(is_told(back, "gpu-b is back after 35.0 s"), "{back:?} in {told:?}");
 }

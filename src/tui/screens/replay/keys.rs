@@ -36,7 +36,7 @@ pub(super) const KEYS: &[Binding] = &[
         Action::IncidentBefore,
         "incident -",
         "the incident or mark before: an alert, a failure, a restart, a slow step, a GPU that computed no longer, \
-         what is missing, a clock that was set",
+         a host that was lost or came back, what is missing, a clock that was set",
     ),
     named(&[c('}')], Action::NextIncident, "incident +", "the next incident or mark"),
     bind(&[c('J')], Action::GoTo, "go to", "go to 14:32:05, +90s, -10s, 50% or step 812"),

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use crate::domain::history::Mark;
 use crate::domain::ids::RunId;
+use crate::domain::outage::Outage;
 use crate::domain::run::{RunStage, Slot};
 use crate::domain::text::sanitize;
 use crate::domain::time::Stamp;
@@ -19,6 +20,8 @@ const AGAIN_US: i64 = 1_000_000;
 const JUMPED_US: i64 = 5_000_000;
 /// What they may differ by, microseconds: how long the pings take.
 const ALIKE_US: u64 = 10_000;
+/// A client that attaches to a run has reached its hosts so soon, and one that leaves it has heard them so late, microseconds.
+const REACHED_US: i64 = 5_000_000;
 /// Falls of the utilisation that are told of a run at most, the first ones.
 const CLIFFS: usize = 32;
 
@@ -163,8 +166,37 @@ fn clock_jumps(model: &Model, run: &RunState) -> Vec<Incident> {
     told
 }
 
+/// The times in which hosts of it were lost to a client that followed it: one that attaches to it reaches them anew.
+pub(super) fn lost_hosts<'a>(model: &'a Model, run: &'a RunState) -> impl Iterator<Item = &'a Outage> {
+    let is_away = |outage: &&Outage| {
+        let end = outage.until.unwrap_or(Stamp(i64::MAX));
+        let mut spans = unattended(model, run).iter();
+        spans.any(|(from, to)| {
+            outage.from <= to.plus_micros(REACHED_US) && end >= from.plus_micros(-REACHED_US)
+        })
+    };
+    whole::history(model, run).outages.iter().filter(move |outage| !is_away(outage))
+}
+
+/// When hosts of it were lost, and when they came back.
+fn outages(model: &Model, run: &RunState) -> Vec<Incident> {
+    let each = lost_hosts(model, run).flat_map(|outage| {
+        let host = sanitize(outage.host.as_str());
+        let ranks = run.ranks_on(&outage.host);
+        let Some(until) = outage.until else {
+            return vec![Incident { at: outage.from, words: format!("{host} was lost, with {ranks}") }];
+        };
+        let long = short_duration_us(until.micros_since(outage.from).max(0).unsigned_abs());
+        let lost = format!("{host} was lost for {long}, with {ranks}");
+        let back = format!("{host} is back after {long}, with {ranks}");
+        vec![Incident { at: outage.from, words: lost }, Incident { at: until, words: back }]
+    });
+    each.collect()
+}
+
 /// When something went wrong or stands out, as far as is known: alerts began, ranks failed or were started again, no client
-/// followed, something is missing, a clock was set, a step was slow, GPUs computed no longer. In rising order, one a moment.
+/// followed, a host was lost or came back, something is missing, a clock was set, a step was slow, GPUs computed no longer. In
+/// rising order, one a moment.
 pub fn all(model: &Model, run: &RunState) -> Vec<Incident> {
     let told = |(at, words): (Stamp, String)| Incident { at, words };
     let alerts = whole::alerts(model, run).into_iter().map(told);
@@ -181,7 +213,10 @@ pub fn all(model: &Model, run: &RunState) -> Vec<Incident> {
     });
     let noticed = noticed(model, run).iter().map(|(_, incident)| incident.clone());
     let (start, end) = whole::range(model, run);
-    let all = alerts.chain(marks).chain(away).chain(missing(model, run)).chain(clock_jumps(model, run));
+    // an alert of a host that is lost says less
+    let all =
+        outages(model, run).into_iter().chain(alerts).chain(marks).chain(away).chain(missing(model, run));
+    let all = all.chain(clock_jumps(model, run));
     let mut all: Vec<Incident> = all.chain(noticed).collect();
     for one in &mut all {
         one.at = one.at.clamp(start, end);

@@ -14,7 +14,7 @@ use crate::tui::canvas::bars::{column as lowest, level};
 use crate::tui::canvas::theme::letter;
 use crate::tui::core::layout::{Band, whole_columns};
 use crate::tui::screens::replay::selection::selected;
-use crate::tui::screens::run::incidents::{Unusual, noticed};
+use crate::tui::screens::run::incidents::{Unusual, lost_hosts, noticed};
 use crate::tui::screens::run::lanes::counter_lanes;
 use crate::tui::screens::run::marks::shown as shown_marks;
 use crate::tui::screens::run::rows::selected_rank;
@@ -173,6 +173,8 @@ fn happened(
         Unusual::Slow => (incident.at, "↑", warn),
         Unusual::Cliff => (incident.at, "↓", warn),
     }));
+    let links = lost_hosts(model, run).flat_map(|outage| [Some(outage.from), outage.until]);
+    marks.extend(links.flatten().map(|at| (at, "!", warn)));
     let stages = whole::stages(model, run).iter();
     marks.extend(stages.filter(|(_, stage)| *stage == RunStage::Training).map(|(at, _)| (*at, "◆", good)));
     if let Some(outcome) = whole::outcome(model, run) {
