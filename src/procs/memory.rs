@@ -8,14 +8,14 @@
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{self, ErrorKind, Read};
-use std::sync::mpsc::channel;
+use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use crate::clock;
-
 /// How long a process may take to be read. Far beyond what any takes that does not hang: its answer counts.
 const PATIENCE: Duration = Duration::from_secs(1);
+/// How long between two looks at the time.
+const STEP: Duration = Duration::from_millis(20);
 /// How many are read at once after one of them has been found to hang.
 const AT_ONCE: usize = 64;
 /// The most that is taken of one process, bytes: more than the kernel lets a program be started with.
@@ -88,7 +88,6 @@ fn in_turn(part: Part, pids: &[u32]) -> Vec<io::Result<Vec<u8>>> {
 /// Each has a thread of its own, and all have the same time.
 fn at_once(part: Part, pids: &[u32]) -> Vec<io::Result<Vec<u8>>> {
     let (tell, told) = channel();
-    let until = clock::host_now().0 + PATIENCE.as_micros() as u64;
     let mut answers: Vec<Option<io::Result<Vec<u8>>>> = pids.iter().map(|_| None).collect();
     for (number, pid) in pids.iter().copied().enumerate() {
         let tell = tell.clone();
@@ -97,9 +96,13 @@ fn at_once(part: Part, pids: &[u32]) -> Vec<io::Result<Vec<u8>>> {
         }
     }
     drop(tell);
-    let left = || Duration::from_micros(until.saturating_sub(clock::host_now().0));
-    while let Ok((number, answer)) = told.recv_timeout(left()) {
-        answers[number] = Some(answer);
+    let mut left = PATIENCE;
+    while !left.is_zero() {
+        match told.recv_timeout(STEP) {
+            Ok((number, answer)) => answers[number] = Some(answer),
+            Err(RecvTimeoutError::Timeout) => left = left.saturating_sub(STEP),
+            Err(RecvTimeoutError::Disconnected) => break,
+        }
     }
     let given_up = |(answer, pid): (Option<_>, &u32)| {
         answer.unwrap_or_else(|| {
