@@ -349,7 +349,10 @@ impl Pass<'_, '_> {
         match origin {
             Origin::Run(_) => self.run.spec.is_none() || self.run.chosen.placements().next().is_some(),
             Origin::Host(host) => self.run.chosen.has_host(host),
-            Origin::Rank(_, rank) | Origin::Worker(_, rank, _) => self.run.chosen.has_rank(*rank),
+            Origin::Rank(_, rank) => self.run.chosen.has_rank(*rank),
+            Origin::Worker(_, rank, worker) => {
+                self.run.chosen.has_trainer(TrainerId::new(*rank, Some(*worker)))
+            }
         }
     }
 
