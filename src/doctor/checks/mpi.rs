@@ -146,7 +146,13 @@ fn owner(library: &str) -> Option<&'static str> {
 
 fn of_another_mpi(found: &Found) -> Option<Verdict> {
     let (mpi, linked) = (found.mpi.as_deref()?, found.program.as_ref()?);
-    let starts = if mpi.starts_with(OPEN_MPI) { OPEN_MPI } else { MPICH };
+    // those that have MPICH's interface
+    let of_mpich = [MPICH, "Intel(R) MPI"];
+    let starts = if mpi.starts_with(OPEN_MPI) {
+        OPEN_MPI
+    } else {
+        of_mpich.iter().any(|name| mpi.starts_with(name)).then_some(MPICH)?
+    };
     let owner = owner(&linked.library)?;
     let is_old = mpi.strip_prefix(OPEN_MPI).is_some_and(|version| version.starts_with("1."));
     if owner == starts || is_old {
@@ -167,8 +173,11 @@ fn of_another_mpi(found: &Found) -> Option<Verdict> {
 /// Which MPI, from what its mpirun says.
 fn version(said: &str) -> Option<String> {
     let said = said.trim_start();
-    if let Some(version) = said.strip_prefix("mpirun (Open MPI) ") {
-        return Some(format!("{OPEN_MPI}{}", version.lines().next()?.trim()));
+    // it begins with the name by which it was called, and mpirun.openmpi calls itself OpenRTE
+    let first = said.lines().next().unwrap_or_default();
+    let open = ["(Open MPI) ", "(OpenRTE) "].iter().find_map(|name| Some(first.split_once(name)?.1));
+    if let Some(version) = open {
+        return Some(format!("{OPEN_MPI}{}", version.trim()));
     }
     if said.starts_with("HYDRA") {
         let version = said.lines().find_map(|line| line.trim().strip_prefix("Version:"))?;
@@ -220,6 +229,7 @@ mod tests {
     #[test]
     fn each_mpi_is_known_by_its_words() {
         assert_eq!(version("mpirun (Open MPI) 4.1.4\n\nReport bugs to").as_deref(), Some("Open MPI 4.1.4"));
+        assert_eq!(version("mpirun.openmpi (OpenRTE) 4.1.4\n\nReport").as_deref(), Some("Open MPI 4.1.4"));
         let mpich = "HYDRA build details:\n    Version:                                 4.0.2\n";
         assert_eq!(version(mpich).as_deref(), Some("MPICH 4.0.2"));
         assert_eq!(
@@ -297,6 +307,7 @@ mod tests {
             // its own number then
             ("Open MPI 1.10.7", "libmpi.so.12"),
             ("Open MPI 4.1.4", "libmpi.so.1"),
+            ("another launcher 1.0", "libmpi.so.40"),
         ] {
             assert_eq!(of(mpi, library).mark, Mark::Good, "{mpi} {library}");
         }
