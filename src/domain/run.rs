@@ -164,6 +164,11 @@ pub struct RunSpec {
 }
 
 impl RunSpec {
+    /// Whether a launcher starts its ranks, which ends all of them when one fails: hvtui starts and stops those of other runs.
+    pub fn has_launcher(&self) -> bool {
+        matches!(self.kind, JobKind::Mpi | JobKind::Slurm) || self.options.delegate.is_some()
+    }
+
     /// Whether it was made of another program's files: then how it ended is not known.
     pub fn is_imported(&self) -> bool {
         self.options.imported.is_some()

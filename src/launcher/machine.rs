@@ -100,6 +100,8 @@ pub struct RunMachine {
     half_started: bool,
     /// Why it is being stopped, when it is.
     stopping: Option<StopCause>,
+    /// Ranks that had been told to stop, though none was from here.
+    stopped_by_others: BTreeSet<Rank>,
     /// The ranks that the stage waits for. One that has ended is not waited for.
     ranks_due: BTreeSet<Rank>,
     /// Who is waited for, as it was told last.
@@ -185,6 +187,7 @@ impl RunMachine {
             unsure: false,
             half_started: false,
             stopping: None,
+            stopped_by_others: BTreeSet::new(),
             ranks_due: BTreeSet::new(),
             told: Waiting::default(),
             attempt: Some(0),
@@ -504,6 +507,7 @@ impl RunMachine {
             {
                 RunOutcome::new(RunEnd::Stopped, "stopped")
             }
+            _ if self.was_stopped_elsewhere() => RunOutcome::new(RunEnd::StoppedElsewhere, "stopped"),
             _ => verdict::outcome(&self.spec, &self.exits, |rank| Some(&self.words.get(&rank)?.1)),
         }
     }

@@ -52,6 +52,7 @@ impl RunMachine {
             unsure: resume_point.abandoned && resume_point.stage <= Some(RunStage::Start),
             half_started: false,
             stopping: None,
+            stopped_by_others: BTreeSet::new(),
             values: super::Values::default(),
             ranks_due: BTreeSet::new(),
             told: super::Waiting::default(),

@@ -52,6 +52,9 @@ impl RunMachine {
     ) {
         self.exits.insert(rank, (when, exit.clone()));
         self.ranks_due.remove(&rank);
+        if exit.stopped && self.stopping.is_none() && !self.spec.has_launcher() {
+            self.stopped_by_others.insert(rank);
+        }
         self.fail_fast(at, when, exit, actions);
     }
 
@@ -77,10 +80,24 @@ impl RunMachine {
     /// A rank was told to stop, and not from here: another client that did so may not have reached all hosts. A host that can't be reached now hears
     /// of it when it is back.
     fn stopped_elsewhere(&mut self, at: Stamp, actions: &mut Vec<Action>) {
-        if self.committed && self.stage != RunStage::Stopping {
+        if self.committed && self.stage != RunStage::Stopping && !self.spec.has_launcher() {
             self.tell_to_stop(false, actions);
             self.begin_stopping(at, actions);
         }
+    }
+
+    /// Whether another client stopped the run: ranks were told to stop before any here was, and neither a rank of their host nor one
+    /// that ended earlier had failed, for which its supervisor or that client stops the others.
+    pub(super) fn was_stopped_elsewhere(&self) -> bool {
+        let is_so = |rank: &Rank| {
+            let Some((stopped_at, exit)) = self.exits.get(rank) else { return false };
+            let failed = |(other, (at, exit)): (&Rank, &(Stamp, RankExit))| {
+                let ended_by_itself = exit.shell_code() != 0 && !exit.stopped;
+                ended_by_itself && (at <= stopped_at || self.host_of(*other) == self.host_of(*rank))
+            };
+            exit.shell_code() != 0 && !self.exits.iter().any(failed)
+        };
+        self.stopped_by_others.iter().any(is_so)
     }
 
     /// Tells the other hosts to stop when their ranks have had the time to end by themselves.

@@ -57,6 +57,7 @@ impl RunMachine {
         self.stop_at = None;
         self.committed = false;
         self.stopping = None;
+        self.stopped_by_others = BTreeSet::new();
         self.ask_first(at, actions);
     }
 
