@@ -12,6 +12,7 @@ use super::step_totals::{Worked, rate_of_all};
 use super::time::Stamp;
 use super::timing::{Phase, PhaseSpan};
 use super::units::duration_us;
+use super::world::RunState;
 
 /// How many that train are followed at most.
 const MOST: usize = 4096;
@@ -98,7 +99,33 @@ impl Stood {
         let ranks = if self.ranks.is_empty() { String::new() } else { format!(": {}", self.ranks) };
         Some(format!("no step for {} before its end{ranks}", duration_us(us)))
     }
+
+    /// The same of a run that was stopped, by what its ranks told last, where one of them stood within a step: it hung.
+    pub fn before_stop(run: &RunState) -> Option<String> {
+        let end = run.outcome.as_ref().filter(|outcome| outcome.is_stopped())?.at.unwrap_or(run.last_at);
+        let stands = run.trainers().filter_map(|one| {
+            let (since, standing) = one.state.standing.clone()?;
+            let was_stopped = one.rank.exit.as_ref().is_none_or(|(_, exit)| exit.stopped);
+            was_stopped.then_some((one.key, since, standing))
+        });
+        let stands: Vec<_> = stands.collect();
+        let within = |standing: &StalledPhase| standing.phase != Phase::Other || standing.stopped;
+        if !stands.iter().any(|(_, _, standing)| within(standing)) {
+            return None;
+        }
+        let steps = || run.trainers().filter_map(|one| one.state.steps.back());
+        let newest_at = steps().map(|(at, _)| *at).max();
+        let since = newest_at.or_else(|| stands.iter().map(|(_, since, _)| *since).min())?;
+        let longest_us =
+            run.trainers().flat_map(|one| one.state.recent_steps(RECENT)).map(|step| step.dur_us).max();
+        let patience_us = silence_us(longest_us.map(u64::from));
+        let ranks = Standstill::told(stands, 1).ranks_words();
+        Self { since, patience_us, is_within: true, ranks }.words(end)
+    }
 }
+
+/// Over how many of a rank's newest steps the longest is looked for.
+const RECENT: usize = 20;
 
 /// Between steps no step for so long is worth a word, microseconds.
 const BETWEEN_US: u64 = 40_000_000;

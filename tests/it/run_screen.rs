@@ -89,6 +89,22 @@ fn a_run_that_hangs_is_not_green_anywhere() {
     assert!(line(&runs, "mnist").contains("● training"), "{runs}");
 }
 
+/// `stopped` alone would hide why it was.
+#[test]
+fn a_run_that_hung_and_was_stopped_says_where_it_stood() {
+    let mut story = hanging();
+    story.stage(RunStage::Stopping, &[]);
+    for rank in 0..4 {
+        story.exit(rank, None, Some(15), true);
+    }
+    let outcome = RunOutcome::new(RunEnd::Stopped, "stopped");
+    story.tell(hvtui::domain::event::Origin::Run(run_id()), Event::RunEnded { outcome });
+    for size in [(80, 24), (200, 50)] {
+        let run = shown(&mut story, size);
+        assert!(run.contains("stopped · no step for 01:05 before its end: rank 3 in data"), "{run}");
+    }
+}
+
 #[test]
 fn a_run_of_short_steps_is_not_said_to_stand_before_five_seconds() {
     let mut story = training();

@@ -7,6 +7,7 @@ use crate::domain::standstill::Standstill;
 use crate::domain::symptoms;
 use crate::domain::text::sanitize;
 use crate::domain::time::Stamp;
+use crate::domain::trained::Stood;
 use crate::domain::units::{self, ranges};
 use crate::domain::world::RunState;
 use crate::tui::core::words::clock_time;
@@ -95,6 +96,9 @@ pub fn verdict(run: &RunState, now: Stamp, zone: &Zone) -> Verdict {
         return with_collectives(run, failed(run, (root, evidence.as_ref()), zone));
     }
     if let Some(outcome) = &run.outcome {
+        if let Some(hung) = Stood::before_stop(run) {
+            return say(Tone::Look, format!("{} · {}", sanitize(&outcome.summary), sanitize(&hung)));
+        }
         if outcome.is_stopped() || run.spec.is_imported() {
             return say(Tone::Plain, sanitize(&outcome.summary));
         }
