@@ -38,7 +38,7 @@ fn main() {
     for time in 0..TIMES {
         let recording = folder.join(format!("{time}.mcap"));
         let asked = Asked {
-            files: &[trace.clone()],
+            files: std::slice::from_ref(&trace),
             name: None,
             step: None,
             place: Place::File(&recording),

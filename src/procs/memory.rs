@@ -15,7 +15,7 @@ use std::time::Duration;
 /// How long a process may take to be read. Far beyond what any takes that does not hang: its answer counts.
 const PATIENCE: Duration = Duration::from_secs(1);
 /// How long between two looks at the time.
-const STEP: Duration = Duration::from_millis(20);
+const STEP: Duration = Duration::from_millis(100);
 /// How many are read at once after one of them has been found to hang.
 const AT_ONCE: usize = 64;
 /// The most that is taken of one process, bytes: more than the kernel lets a program be started with.

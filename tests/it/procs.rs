@@ -103,8 +103,8 @@ fn the_command_of_a_process_that_cannot_be_read_is_unknown_and_costs_one_reader(
 
 #[test]
 fn many_processes_that_cannot_be_read_are_waited_for_together() {
-    let _alone = alone();
     const MANY: usize = 8;
+    let _alone = alone();
     let stuck: Vec<Stuck> = (0..MANY).map_while(|_| Stuck::new()).collect();
     if stuck.len() < MANY {
         return;

@@ -140,7 +140,7 @@ impl Check for Import {
         let wants_nccl = scripts.iter().any(takes) && !scripts.iter().any(|script| script.contains("gloo"));
         let within_ms = u64::try_from(patience.as_millis()).unwrap_or(u64::MAX);
         let tried =
-            |module: &String| Tried { is_led, wants_nccl, within_ms, ..place.tried(site, module, left()) };
+            |module: &String| Tried { within_ms, is_led, wants_nccl, ..place.tried(site, module, left()) };
         Ok(modules.iter().map(tried).collect())
     }
 
