@@ -31,6 +31,8 @@ const BOTH: Duration = Duration::from_millis(6800);
 
 /// Of what ssh says where the connection is there and the server says nothing.
 const NO_BANNER: &str = "during banner exchange";
+/// And where the server hangs up before the login.
+const HUNG_UP: [&str; 3] = ["kex_exchange_identification", "connection reset by", "connection closed by"];
 
 #[derive(Debug, Serialize, Deserialize)]
 pub(in crate::doctor) struct Login {
@@ -119,8 +121,7 @@ fn login(ssh: &Path, peer: &Peer, (connect, all): (u32, Duration)) -> Login {
 /// Whether a second try may find it otherwise: the connection was taken, and what came then, or did not, may be due to a host that
 /// is busy or to many logins at once.
 fn is_passing(fault: &str) -> bool {
-    matches!(Fault::of(fault), Fault::Silent | Fault::Slow)
-        || fault.starts_with("kex_exchange_identification")
+    matches!(Fault::of(fault), Fault::Silent | Fault::Slow | Fault::HungUp)
 }
 
 /// What ssh says: the sentence that tells most, for its last one is the same for a key that is not known and for another one.
@@ -209,6 +210,9 @@ fn judge(logins: Option<&[Login]>) -> Verdict {
         (Fault::Refused, _) => verdict(
             "sudo systemctl enable --now ssh (or sshd) on the other host; its port there: sudo ss -ltnp | grep sshd",
         ),
+        (Fault::HungUp, _) => verdict(
+            "on the other host: sudo journalctl -n 20 -u ssh (or sshd) tells why; then: hvtui doctor --only logins",
+        ),
         (Fault::Silent | Fault::Slow, _) => verdict(
             "on the other host: uptime tells how busy it is, sudo ss -ltnp what listens at the port of ssh; then: hvtui doctor --only logins",
         ),
@@ -236,6 +240,8 @@ enum Fault {
     Silent,
     /// The server speaks, and the login does not end.
     Slow,
+    /// The connection is taken, and ended before the login.
+    HungUp,
     /// A name leads nowhere.
     Name,
     Other,
@@ -261,6 +267,8 @@ impl Fault {
             Self::Silent
         } else if says(&["does not answer in"]) {
             Self::Slow
+        } else if says(&HUNG_UP) {
+            Self::HungUp
         } else if says(&["timed out", "no route to host", "network is unreachable"]) {
             Self::Unreached
         } else if says(&["could not resolve"]) {
@@ -288,6 +296,9 @@ impl Fault {
             }
             Self::Slow => {
                 "the ssh server speaks, and the login does not end in time, at a second try either: the host is too busy, or the login waits there (a name server, a file server)"
+            }
+            Self::HungUp => {
+                "the ssh server takes the connection and ends it before the login, at a second try either: too many logins at once (MaxStartups), an address that it refuses, or a fault of its own"
             }
             Self::Name => "a name leads nowhere here",
             Self::Other => "the login fails",
@@ -371,10 +382,12 @@ mod tests {
             ("/usr/bin/ssh does not answer in 3.5 s", "the login does not end in time", "uptime", false),
             (
                 "kex_exchange_identification: Connection closed by remote host",
-                "the login fails",
-                "ssh -v",
+                "before the login",
+                "journalctl",
                 false,
             ),
+            ("Connection reset by 10.0.0.2 port 22", "before the login", "journalctl", false),
+            ("no such identity", "the login fails", "ssh -v", false),
         ] {
             let verdict = judge(Some(&[login(Some(says))]));
             assert!(verdict.cause.as_ref().unwrap().contains(cause), "{verdict:?}");
@@ -392,6 +405,8 @@ mod tests {
         let said = super::said(silent, "Connection to 10.0.0.2 port 22 timed out");
         assert_eq!(said, "Connection timed out during banner exchange");
         assert!(is_passing(&said) && is_passing("/usr/bin/ssh does not answer in 3.5 s"));
+        let reset = "kex_exchange_identification: read: Connection reset by peer\r\nConnection reset by 10.0.0.2 port 22\r\n";
+        assert!(is_passing(&super::said(reset, "Connection reset by 10.0.0.2 port 22\r")), "its last line, too");
         assert!(
             !is_passing("ssh: connect to host 10.0.0.2 port 22: Connection timed out"),
             "nothing took it"
