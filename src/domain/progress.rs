@@ -160,7 +160,9 @@ pub fn recognise(piece: &[u8]) -> Option<Progress> {
             keras_epoch(&text).or_else(|| epoch_and_step(&text))
         }
         b'{' if piece.starts_with(b"{'") => dict(&String::from_utf8_lossy(piece)),
-        b'0'..=b'9' | b' ' | b'\x08' | b'\x1b' => keras(piece),
+        b' ' => keras(piece).or_else(|| of_own_form(piece)),
+        b'0'..=b'9' | b'\x08' | b'\x1b' => keras(piece),
+        b'S' | b's' | b'I' | b'i' => of_own_form(piece),
         _ => None,
     }
 }
@@ -452,6 +454,38 @@ fn epoch_and_step(text: &str) -> Option<Progress> {
         epoch: Some(epoch as f64),
         epochs,
         loss: loss_in(rest),
+        ..Progress::new(Form::Example, Counts::Steps, Role::Training)
+    })
+}
+
+/// How a line of a script's own form begins that counts steps.
+const COUNTED: [&str; 4] = ["step", "steps", "iter", "iteration"];
+
+/// A line that begins with a step's number and has a training loss: `step 250: train loss 2.31, val loss 2.35`,
+/// `iter 100: loss 2.45, time 23.4ms`, `Step #100⇥Loss: 2.302585`, ` iteration      100/  500 | … | lm loss: 9.1E+00 |`.
+fn of_own_form(piece: &[u8]) -> Option<Progress> {
+    let text = String::from_utf8_lossy(piece);
+    let text = text.trim_start();
+    let (word, rest) = text.split_at(text.find(|c: char| !c.is_ascii_alphabetic())?);
+    let word = COUNTED.into_iter().find(|known| known.eq_ignore_ascii_case(word))?;
+    let (done, rest) = number(rest.trim_start_matches([' ', '\t', ':', '=', '#', '[', '(']))?;
+    // no number: a version, a time, a name
+    if rest.starts_with(|c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '-' | '_')) {
+        return None;
+    }
+    let of = rest.trim_start();
+    let of = of.strip_prefix('/').or_else(|| of.strip_prefix("of "));
+    let total =
+        of.and_then(|of| number(of.trim_start())).map(|(total, _)| total).filter(|total| *total >= done);
+    // the loss of an evaluation is another one: `val loss 2.35`
+    let before = rest.to_ascii_lowercase().find("loss").and_then(|at| rest.get(..at))?;
+    let whose = words(before).last().unwrap_or_default();
+    let loss = loss_in(rest).filter(|_| role_of(&whose) != Role::Elsewhere)?;
+    Some(Progress {
+        label: word.trim_end_matches('s').to_owned(),
+        done: Some(done),
+        total,
+        loss: Some(loss),
         ..Progress::new(Form::Example, Counts::Steps, Role::Training)
     })
 }

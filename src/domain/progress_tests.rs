@@ -290,6 +290,46 @@ fn other_lines_are_no_progress() {
     assert_eq!(recognise(&[b' '; LONGEST + 1]), None);
 }
 
+#[test]
+fn lines_of_ones_own_form_begin_with_a_step_and_have_a_training_loss() {
+    for (line, done, total, loss) in [
+        ("step 12 loss 0.31", 12, None, 0.31),
+        ("step 250: train loss 2.3101, val loss 2.3502", 250, None, 2.3101),
+        ("iter 100: loss 2.4512, time 23.45ms, mfu 12.10%", 100, None, 2.4512),
+        ("Step #100\tLoss: 2.302585", 100, None, 2.302585),
+        ("Iteration 40/500, train_loss=0.5", 40, Some(500), 0.5),
+        ("step    1/74 | loss 4.367857 | norm 2.1 | 23.0 ms", 1, Some(74), 4.367857),
+        (
+            " iteration      100/  500000 | consumed samples:        25600 | elapsed time per iteration (ms): 303.2 | \
+             learning rate: 1.500E-06 | lm loss: 9.100000E+00 |",
+            100,
+            Some(500_000),
+            9.1,
+        ),
+    ] {
+        let told = said(line);
+        assert_eq!(
+            (told.form, told.counts, told.role),
+            (Form::Example, Counts::Steps, Role::Training),
+            "{line}"
+        );
+        assert_eq!((told.done, told.total, told.loss), (Some(done), total, Some(loss)), "{line}");
+    }
+    for line in [
+        "step 250: val loss 2.3502",
+        "step 1.5 loss 3",
+        "step 3: loading the loss",
+        "steps: loss 3",
+        "stepping 3 loss 4",
+        "iterate 3 loss 4",
+        "iter-3 loss 4",
+        "step 3",
+        "step 3a loss 4",
+    ] {
+        assert_eq!(recognise(line.as_bytes()), None, "{line}");
+    }
+}
+
 proptest! {
     #[test]
     fn bytes_are_never_a_fault(bytes in proptest::collection::vec(any::<u8>(), 0..300)) {
