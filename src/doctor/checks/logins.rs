@@ -406,7 +406,10 @@ mod tests {
         assert_eq!(said, "Connection timed out during banner exchange");
         assert!(is_passing(&said) && is_passing("/usr/bin/ssh does not answer in 3.5 s"));
         let reset = "kex_exchange_identification: read: Connection reset by peer\r\nConnection reset by 10.0.0.2 port 22\r\n";
-        assert!(is_passing(&super::said(reset, "Connection reset by 10.0.0.2 port 22\r")), "its last line, too");
+        assert!(
+            is_passing(&super::said(reset, "Connection reset by 10.0.0.2 port 22\r")),
+            "its last line, too"
+        );
         assert!(
             !is_passing("ssh: connect to host 10.0.0.2 port 22: Connection timed out"),
             "nothing took it"
