@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::path::Path;
 
-use crate::domain::run::RunSpec;
+use crate::domain::run::{OF_GROUP, RunSpec};
 use crate::domain::stacks::Alike;
 use crate::domain::world::{RunState, World};
 use crate::domain::{symptoms, told_address};
@@ -29,6 +29,11 @@ pub(crate) fn hint(run: &RunState, world: &World) -> Option<String> {
     if nowhere.is_some() && !checks.contains(&"interface") {
         checks.insert(0, "interface");
     }
+    if checks.is_empty()
+        && let Some((host, exit)) = symptoms::killed(run)
+    {
+        return Some(after_a_kill(host.as_str(), exit.cause.as_deref()));
+    }
     let looked = words(&checks, symptoms::missing_module(run), &run.spec)?;
     Some(nowhere.map_or(looked.clone(), |nowhere| format!("{nowhere}; {looked}")))
 }
@@ -36,6 +41,19 @@ pub(crate) fn hint(run: &RunState, world: &World) -> Option<String> {
 /// Those that look for what can keep a run's processes where they stand.
 pub(crate) fn hint_of_hang(groups: &[Alike<'_>], spec: &RunSpec) -> Option<String> {
     words(symptoms::of_hang(groups), None, spec)
+}
+
+/// What tells who sent SIGKILL, which no program can tell itself.
+fn after_a_kill(host: &str, cause: Option<&str>) -> String {
+    if cause == Some(OF_GROUP) {
+        return "its control group had no memory left: more of it from the scheduler or for the container, or fewer workers of its data \
+                loader, or smaller batches"
+            .to_owned();
+    }
+    format!(
+        "SIGKILL comes from outside of the program: from the kernel for want of memory (on {host}: sudo dmesg -T | grep -i 'killed \
+         process'), from a scheduler, or from a person"
+    )
 }
 
 fn words(checks: &[&str], module: Option<&str>, spec: &RunSpec) -> Option<String> {

@@ -412,6 +412,9 @@ impl RefusalClass {
     }
 }
 
+/// The cause of the end of a rank whose control group the kernel had to take memory back from.
+pub const OF_GROUP: &str = "out of memory (cgroup)";
+
 /// How a rank's process ended, as its wrapper saw it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RankExit {

@@ -1,12 +1,14 @@
 //! Which checks of the doctor fit what a run that failed has said, or where one that hangs stands. Pure: words in, names of
 //! checks out.
 
-use super::ids::Rank;
+use super::ids::{HostId, Rank};
+use super::run::RankExit;
 use super::stacks::{Alike, Frame};
 use super::world::RunState;
 
 /// How many of the newest lines are looked at.
 const LINES: usize = 400;
+const SIGKILL: i32 = 9;
 /// Checks at most: more are no hint any more.
 const MOST: usize = 4;
 
@@ -100,6 +102,15 @@ pub fn missing_module(run: &RunState) -> Option<&str> {
     let of_root = |rank: Rank| outcome.root.is_none_or(|root| root == rank);
     let lines = run.log.iter().rev().map(|(_, logged)| &logged.line).filter(|line| of_root(line.rank));
     lines.take(LINES).find_map(|line| module_of(&line.text))
+}
+
+/// The rank that failed first of a run that failed, where SIGKILL ended it: its host and its end.
+pub fn killed(run: &RunState) -> Option<(&HostId, &RankExit)> {
+    let outcome = run.outcome.as_ref().filter(|outcome| !outcome.is_stopped())?;
+    let root = outcome.root?.0 as usize;
+    let (_, exit) = run.ranks.get(root)?.exit.as_ref()?;
+    let place = run.spec.placements.get(root)?;
+    (exit.signal == Some(SIGKILL) && !exit.stopped && !run.spec.is_imported()).then_some((&place.host, exit))
 }
 
 fn module_of(text: &str) -> Option<&str> {

@@ -62,7 +62,8 @@ pub fn resolve(
         return Ok(ours.to_owned());
     }
     if command.contains('/') {
-        let file = cwd.join(command);
+        // `./train` of a folder is told without the dot
+        let file: PathBuf = cwd.join(command).components().collect();
         return match std::fs::metadata(&file) {
             Err(e) => Err(ProgramError(format!("exec {}: {}", file.display(), os_text(&e)))),
             Ok(_) if executable(&file) => Ok(file),

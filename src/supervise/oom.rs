@@ -5,6 +5,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use crate::domain::run::OF_GROUP;
 use crate::procs::cgroup::locate;
 
 /// The counts at one moment.
@@ -28,7 +29,7 @@ impl Kills {
     /// What has happened since in its control group, in words; `None` when nothing has.
     pub(super) fn of_group(&self) -> Option<&'static str> {
         let grown = self.group.as_ref().is_some_and(|(file, before)| grown(file, *before));
-        grown.then_some("out of memory (cgroup)")
+        grown.then_some(OF_GROUP)
     }
 
     /// What has happened since anywhere on the host.

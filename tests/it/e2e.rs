@@ -262,7 +262,7 @@ fn a_killed_rank_gives_the_signal_s_code_and_takes_its_tree_along() {
     let line = "[ $RANK = 1 ] && kill -9 $$; setsid sleep 600 & exec sleep 600";
     let ended = client.run(&["run", "-np", "2", "--", "sh", "-c", line]);
     assert_eq!(ended.code, 137, "{ended:#?}");
-    assert_says(&ended, &["rank 1", "SIGKILL"]);
+    assert_says(&ended, &["rank 1", "SIGKILL", "sudo dmesg -T"]);
     nothing_left(cluster, &only_run(&client));
 }
 

@@ -57,6 +57,20 @@ fn said(story: &Story) -> &str {
     story.model.ui.toasts.back().map_or("", |toast| &toast.text)
 }
 
+/// Each incident from the end of the replay on, by `{`: the moment it leads to, and what is said there.
+fn told_backwards(story: &mut Story) -> Vec<(Stamp, String)> {
+    story.model.ui.screen = Screen::Replay;
+    story.model.ui.replay.open = true;
+    let end = story.at;
+    at(story, end);
+    let mut told = Vec::new();
+    while let [Effect::Play(PlayCommand::SeekTo(to))] = press(story, "{")[..] {
+        told.push((to, said(story).to_owned()));
+        at(story, to);
+    }
+    told
+}
+
 #[test]
 fn a_slow_step_and_a_gpu_that_computes_no_longer_are_incidents() {
     let (mut story, slow, fell) = eventful();
@@ -68,15 +82,7 @@ fn a_slow_step_and_a_gpu_that_computes_no_longer_are_incidents() {
         let strip = screen.lines().find(|line| line.contains('◆')).unwrap_or_default();
         assert!(strip.contains('↑') && strip.contains('↓'), "{screen}");
     }
-    story.model.ui.screen = Screen::Replay;
-    story.model.ui.replay.open = true;
-    let end = story.at;
-    at(&mut story, end);
-    let mut told = Vec::new();
-    while let [Effect::Play(PlayCommand::SeekTo(to))] = press(&mut story, "{")[..] {
-        told.push((to, said(&story).to_owned()));
-        at(&mut story, to);
-    }
+    let told = told_backwards(&mut story);
     let words = |of: Stamp| {
         let near = told.iter().find(|(at, _)| at.micros_since(of).abs() < 700_000);
         near.map_or("", |(_, words)| words.as_str())
@@ -188,15 +194,7 @@ fn a_host_that_is_cut_off_is_an_incident_when_it_is_lost_and_when_it_is_back() {
     story.link("gpu-b", LinkState::Up);
     let back = story.at;
     story.wait_ms(10_000);
-    story.model.ui.screen = Screen::Replay;
-    story.model.ui.replay.open = true;
-    let end = story.at;
-    at(&mut story, end);
-    let mut told = Vec::new();
-    while let [Effect::Play(PlayCommand::SeekTo(to))] = press(&mut story, "{")[..] {
-        told.push((to, said(&story).to_owned()));
-        at(&mut story, to);
-    }
+    let told = told_backwards(&mut story);
     let words = |of: Stamp| told.iter().filter(|(at, _)| *at == of).map(|(_, words)| words.as_str()).next();
     let is_told =
         |of, word: &str| words(of).is_some_and(|told| told.contains(word) && told.contains("ranks"));

@@ -532,6 +532,10 @@ fn a_run_is_not_called_training_while_a_host_is_silent() {
         assert!(rank.contains("4 s old") && rank.contains("74 %"), "the last value:\n{screen}");
         let dim = color_of(&story, size, "RANK", "PLACE");
         assert_eq!(color_of(&story, size, "gpu-b:1", "74 %"), dim);
+        press(&mut story, "r");
+        let runs = shown(&mut story, size);
+        assert!(line(&runs, "mnist").contains("▲ silent 4 s"), "{runs}");
+        press(&mut story, "2");
     }
     let clock = line(&shown(&mut story, (200, 50)), "● training");
     story.wait_ms(1_000);

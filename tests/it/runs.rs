@@ -13,7 +13,9 @@ use crate::screens::{COLOR, text};
 use hvtui::domain::hooks::StepsBy;
 use hvtui::domain::ids::{Rank, RunId};
 use hvtui::domain::playback::PlaybackState;
-use hvtui::domain::run::KeptRecordings;
+use hvtui::domain::run::{KeptRecordings, RankExit, RunStage};
+use hvtui::domain::run_status::{HostRunStatus, RunInventory};
+use hvtui::domain::time::HostTime;
 use hvtui::domain::trained::Trained;
 use hvtui::domain::world::World;
 use hvtui::record::Store;
@@ -60,6 +62,43 @@ fn an_imported_run_has_no_exit_code() {
     let screen = text(&story.model, COLOR);
     let row = screen.lines().find(|line| line.contains("digits") && line.contains("imported")).unwrap();
     assert!(!row.contains("done") && !row.contains("exit"), "{screen}");
+}
+
+#[test]
+fn a_run_of_another_client_that_has_lost_ranks_is_not_said_to_run() {
+    let mut story = listed();
+    let run = recordings().swap_remove(2).spec.id;
+    let share = |host: &str, ranks: &[u32], signal: Option<i32>| {
+        let exit = RankExit { code: None, signal, t: HostTime(9), error: None, stopped: false, cause: None };
+        let ranks: Vec<Rank> = ranks.iter().map(|rank| Rank(*rank)).collect();
+        HostRunStatus {
+            run: run.clone(),
+            host: host.into(),
+            name: "diabetes".to_owned(),
+            exits: signal.iter().map(|_| (ranks[0], exit.clone())).collect(),
+            started: ranks.clone(),
+            ranks,
+            stage: RunStage::Training,
+            supervised: true,
+            live: true,
+            stop: None,
+            spec: None,
+            quiet_s: None,
+        }
+    };
+    let mut row = |signal: Option<i32>, size: (u16, u16)| {
+        let mut inventory = RunInventory::default();
+        inventory.take(&"gpu-a".into(), vec![share("gpu-a", &[0, 1], signal)], true);
+        inventory.take(&"gpu-b".into(), vec![share("gpu-b", &[2], None)], true);
+        story.send(Msg::RunsHeard(Box::new(inventory)));
+        story.send(Msg::Resize(size.0, size.1));
+        let screen = text(&story.model, COLOR);
+        screen.lines().find(|line| line.contains("diabetes")).unwrap_or(&screen).to_owned()
+    };
+    for size in [(80, 24), (200, 50)] {
+        assert!(row(None, size).contains("● running"), "{}", row(None, size));
+        assert!(row(Some(9), size).contains("▲ ranks ended"), "{}", row(Some(9), size));
+    }
 }
 
 #[test]

@@ -77,8 +77,8 @@ impl RunMachine {
         self.begin_stopping(at, actions);
     }
 
-    /// A rank was told to stop, and not from here: another client that did so may not have reached all hosts. A host that can't be reached now hears
-    /// of it when it is back.
+    /// A rank was told to stop, and not from here: another client that did so may not have reached all hosts. A host that can't be
+    /// reached now is told when it is back.
     fn stopped_elsewhere(&mut self, at: Stamp, actions: &mut Vec<Action>) {
         if self.committed && self.stage != RunStage::Stopping && !self.spec.has_launcher() {
             self.tell_to_stop(false, actions);
