@@ -8,6 +8,7 @@ use super::world::RunState;
 
 /// How many of the newest lines are looked at.
 const LINES: usize = 400;
+
 const SIGKILL: i32 = 9;
 /// Checks at most: more are no hint any more.
 const MOST: usize = 4;

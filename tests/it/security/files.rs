@@ -7,6 +7,7 @@ use std::process::Stdio;
 
 use hvtui::domain::ids::{HostId, RunId};
 use hvtui::supervise::rundir::RunDir;
+use hvtui::sync::manifest::{Kind, Manifest};
 
 use super::person::Person;
 use super::tree::{changes, tree};
@@ -179,8 +180,8 @@ fn hostile_names() -> Vec<String> {
 
 #[test]
 fn vector_11_no_name_from_outside_leads_out_of_its_folder() {
-    // Code is not copied to hosts, and no archive is unpacked. What comes from outside and becomes a part of a path
-    // are the ids of runs, which hosts and recordings tell, and the hosts' names in them, which a client tells.
+    // No archive is unpacked. What comes from outside and becomes a part of a path are the ids of runs, which hosts and
+    // recordings tell, the hosts' names in them, which a client tells, and the list of what `--sync` brings.
     let place = tempfile::tempdir().unwrap();
     let state = place.path().join("home/state");
     let run: RunId = "01JD3HS0000000000000000000".parse().unwrap();
@@ -201,6 +202,57 @@ fn vector_11_no_name_from_outside_leads_out_of_its_folder() {
     let outside: Vec<PathBuf> =
         tree(place.path()).into_keys().filter(|path| !path.starts_with(&state)).collect();
     assert!(outside.iter().all(|path| state.starts_with(path)), "{outside:?}");
+}
+
+#[test]
+fn vector_11_no_list_of_a_sync_leads_out_of_its_folder() {
+    // where a path leads by its words: the entries are made one by one in a new folder, in which no link is followed by an
+    // entry, as each one lies in folders of the list
+    let depth = |path: &str| {
+        path.split('/').try_fold(0_u32, |depth, part| match part {
+            "" | "." => Some(depth),
+            ".." => depth.checked_sub(1),
+            _ => Some(depth + 1),
+        })
+    };
+    let is_within = |path: &str| !path.starts_with('/') && depth(path).is_some();
+    let mut accepted = Vec::new();
+    for name in hostile_names() {
+        let hash = "0".repeat(64);
+        let lines = [
+            format!("d 755 {name}\n"),
+            format!("f 644 0 {hash} {name}\n"),
+            format!("d 755 a\nf 644 0 {hash} a/{name}\n"),
+            format!("l a\t{name}\n"),
+            format!("d 755 a\nl a/b\t{name}\n"),
+            // through a link of the same list
+            format!("l a\t.\nf 644 0 {hash} a/{name}\n"),
+        ];
+        for lines in lines {
+            let Ok(list) = Manifest::decode(format!("hvtui-tree 1\n{lines}").as_bytes()) else { continue };
+            for entry in list.entries() {
+                assert!(is_within(&entry.path) && !entry.path.is_empty(), "{lines:?}");
+                let folders = entry.path.rsplit_once('/').map(|(folder, _)| folder);
+                let is_folder = |path: &str| {
+                    list.entries().iter().any(|e| e.path == path && matches!(e.kind, Kind::Dir { .. }))
+                };
+                assert!(folders.is_none_or(is_folder), "below what is no folder: {lines:?}");
+                if let Kind::Link { target } = &entry.kind {
+                    let from = folders.unwrap_or_default();
+                    assert!(
+                        !target.starts_with('/')
+                            && is_within(&format!("{from}/{target}")[usize::from(from.is_empty())..]),
+                        "{lines:?}"
+                    );
+                }
+            }
+            accepted.push(lines);
+        }
+    }
+    assert!(
+        accepted.iter().any(|lines| lines.starts_with("f 644")),
+        "names that are but odd are taken: {accepted:?}"
+    );
 }
 
 #[test]
