@@ -181,10 +181,11 @@ fn a_killed_client_s_run_is_resumed_and_each_byte_is_recorded_once() {
     let whole = fs::read(&file).expect("the recording");
     fs::write(&file, &whole[..whole.len() - 40]).expect("cut");
     let_them_write(cluster, &run);
-    let listed = client.run(&["runs"]);
-    // the hosts have runs of other tests too
-    let line = listed.out.lines().find(|line| line.contains(&run[22..]));
-    assert!(line.is_some_and(|line| line.contains("running")), "{listed:#?}");
+    // the hosts have runs of other tests too, and one may answer late
+    until("it to run", || {
+        let listed = client.run(&["runs"]);
+        listed.out.lines().any(|line| line.contains(&run[22..]) && line.contains("running"))
+    });
     // a second time, to be killed too
     let second = Running::start(&client, "second", &["attach", &run]);
     second.wait_to_say("attached; last followed here");
@@ -222,8 +223,7 @@ fn another_machine_takes_a_run_up_from_its_first_byte_beside_its_owner() {
         "hosts.toml",
         &cluster.hosts_toml(1).replace("\"n1\"", "\"alpha\"").replace("\"n2\"", "\"beta\""),
     );
-    let listed = guest.run(&["runs", "--json"]);
-    assert!(listed.out.contains(&run), "{listed:#?}");
+    until_says(&run, || guest.run(&["runs", "--json"]).out);
     let second = Running::start(&guest, "second", &["attach", &run]);
     second.wait_to_say("rank 0 line 1 ");
     second.wait_to_say("rank 1 line 1 ");
@@ -305,9 +305,8 @@ fn a_rank_that_failed_while_nobody_looked_stops_the_others_when_somebody_does() 
         let exit = serde_json::from_str::<Value>(&in_spool(cluster, "n2", &run, "exit-1.json"));
         exit.is_ok_and(|exit| exit["code"] == 4)
     });
-    let listed = client.run(&["runs"]);
     let words = format!("running; rank 1 (n2:0): exit 4; see it end: hvtui attach {}", &run[22..]);
-    assert_says(&listed, &[&words]);
+    until_says(&words, || client.run(&["runs"]).said());
     let attached = client.run(&["attach", &run]);
     assert_eq!(attached.code, 4, "{attached:#?}");
     assert_says(&attached, &["rank 1 (n2:0) failed first: exit 4; rank 0 stopped because of it"]);
@@ -344,14 +343,14 @@ fn a_run_that_nobody_looks_at_and_that_says_nothing_ends_itself() {
 fn who_only_reads_a_silent_run_keeps_it_alive() {
     let Some(cluster) = two() else { return };
     let client = Client::new(cluster);
-    let toml = cluster.hosts_toml(1).replace("[[host]]", "[[host]]\nmax_silence = \"1s\"");
+    // long enough that no pause of the machine is that long, and the run's pause is twice as long
+    let toml = cluster.hosts_toml(1).replace("[[host]]", "[[host]]\nmax_silence = \"5s\"");
     client.write("hosts.toml", &toml);
-    // the pause is what is tested: several times what the run may be silent for
-    let script = "echo begun; sleep 4; echo done";
+    let script = "echo begun; sleep 10; echo done";
     let watched = client.run(&["run", "-np", "1", "--", "sh", "-c", script]);
     assert_eq!(watched.code, 0, "{watched:#?}");
     // not before a client reads: how long a client takes to come is the machine's affair
-    let waits = "while [ ! -e ~/read-$HVTUI_RUN ]; do echo begun; sleep 0.1; done; sleep 4; echo done";
+    let waits = "while [ ! -e ~/read-$HVTUI_RUN ]; do echo begun; sleep 0.1; done; sleep 10; echo done";
     let begun = client.run(&["run", "-np", "1", "--detach", "--", "sh", "-c", waits]);
     let run = begun.out.trim();
     let read = Running::start(&client, "read", &["logs", "-f", run]);

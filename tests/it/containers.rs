@@ -174,12 +174,12 @@ fn what_a_host_lacks_is_said_before_anything_runs() {
     );
     cluster.on("n2", "docker rmi only:here");
     cluster.on("n1", "docker rmi only:here");
-    // the daemon of one host is down
+    // the daemon of one host is gone, and not only silent: one that still ends holds locks that the next one fails on
     let data = cluster.dir().join("n2/docker");
     cluster.on(
         "n2",
         &format!(
-            "kill $(cat {}/dockerd.pid); while docker version >/dev/null 2>&1; do sleep 0.05; done",
+            "pid=$(cat {}/dockerd.pid); kill $pid; while readlink /proc/$pid/exe >/dev/null; do sleep 0.05; done",
             data.display()
         ),
     );

@@ -5,11 +5,10 @@
 use std::fs::File;
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
-use std::time::Duration;
 
 use crate::common::fake_nvml::FakeNvml;
 use crate::common::in_time::OutputInTime;
-use crate::common::processes::end_of;
+use crate::common::processes::{end_of, until_says};
 use crate::json_forms::assert_value_fits;
 use hvtui::domain::world::World;
 use serde_json::{Value, json};
@@ -62,15 +61,7 @@ impl Person {
     }
 
     fn wait_for(&self, words: &str) -> String {
-        let mut said = String::new();
-        for _ in 0..600 {
-            said = std::fs::read_to_string(self.log()).unwrap();
-            if said.contains(words) {
-                return said;
-            }
-            std::thread::sleep(Duration::from_millis(100));
-        }
-        panic!("never said «{words}»: {said}");
+        until_says(words, || std::fs::read_to_string(self.log()).unwrap())
     }
 }
 

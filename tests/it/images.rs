@@ -177,8 +177,8 @@ fn a_copy_that_was_cut_goes_on_where_it_was() {
     until("a part is there", || staged(cluster, "n2") > 4 << 20);
     cluster.change("cut", "n2");
     std::thread::sleep(std::time::Duration::from_secs(1));
-    cluster.change("heal", "n2");
-    cluster.change("rate", "n2 40000");
+    // as slow as before from its first packet on
+    cluster.change("plug", "n2");
     // and the person leaves, later
     until("it goes on", || staged(cluster, "n2") > 9 << 20);
     processes::kill(child.id(), rustix::process::Signal::INT);

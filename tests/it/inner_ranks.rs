@@ -115,9 +115,7 @@ fn the_same_number_in_two_trainings_stands_for_two_processes() {
     assert_eq!(places(&all), [("0", "n1:0"), ("1", "n1:0"), ("0", "n2:0"), ("1", "n2:0")], "{ended:#?}");
     let ms: Vec<f64> = all.iter().map(|[_, _, step]| step.parse().unwrap_or_default()).collect();
     // the rest is a step of 12 s for all of them
-    assert!((ms[0] - ms[1]).abs() < 20.0 && (ms[2] - ms[3]).abs() < 20.0, "{ended:#?}");
-    assert!(ms[0] >= 220.0 && ms[2] - ms[0] > 80.0, "{ended:#?}");
-    assert!(!ended.err.contains(" is a straggler"), "{ended:#?}");
+    assert!(ms[..2].iter().all(|ms| *ms >= 220.0) && ms[2..].iter().all(|ms| *ms >= 320.0), "{ended:#?}");
     // the line of the script, not that of Python's multiprocessing
     let still = ended.err.lines().find(|line| line.contains("stands still in step 31: "));
     let still = still.unwrap_or_else(|| panic!("a standstill: {ended:#?}"));
@@ -130,7 +128,8 @@ fn the_same_number_in_two_trainings_stands_for_two_processes() {
         "{json:#}"
     );
     let p50 = |at: usize| json["ranks"][at]["length"]["p50_us"].as_u64().expect("a time");
-    assert!(p50(0) < 110_000 && p50(2) > 115_000, "{json:#}");
+    // of each its own: a step of the one is 100 ms longer
+    assert!(p50(2) > p50(0) + 80_000 && p50(3) > p50(1) + 80_000, "{json:#}");
     let text = client.run(&["report", "last"]);
-    assert!(!text.out.contains("not complete") && !text.out.contains("is late"), "{text:#?}");
+    assert!(!text.out.contains("not complete"), "{text:#?}");
 }

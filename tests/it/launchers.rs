@@ -80,12 +80,12 @@ fn a_rank_that_is_missing_at_the_rendezvous_is_named_by_its_deadline() {
     let Some(cluster) = two() else { return };
     let client = person(cluster);
     let line = format!(
-        "--start-timeout 2 --env ABSENT=2 -np 3 -H n1:2,n2:1 --kind horovod -- python3 {}",
+        "--start-timeout 15 --env ABSENT=2 -np 3 -H n1:2,n2:1 --kind horovod -- python3 {}",
         fixture("gloo_rank.py")
     );
     let ended = run(&client, &line);
     assert_eq!(ended.code, 124, "{ended:#?}");
-    let said = "rank 2 on n2:0 did not join the other ranks within 2 s";
+    let said = "rank 2 on n2:0 did not join the other ranks within 15 s";
     assert!(ended.err.contains(said), "{ended:#?}");
 }
 
@@ -176,7 +176,8 @@ fn a_line_that_is_not_understood_is_started_once() {
 /// Starts a rank on each host as horovodrun does, by the ssh that it finds, and tags what they say.
 const BY_SSH: &str = r#"#!/bin/sh
 one() { "$@" 2>&1 | sed "s/^/[$rank]<stdout>:/"; }
-rank=0; (one env RANK=0 sh -c 'echo 0 on $(hostname)'; exec sleep 300) &
+rank=0; (one env RANK=0 sh -c 'echo 0 on $(hostname)'; touch "$0.said"; exec sleep 300) &
+while [ ! -e "$0.said" ]; do sleep 0.01; done
 rank=1; one ssh -o StrictHostKeyChecking=no n2 -p 22 'echo 1 on $(hostname) of $HVTUI_HOST; echo last words >&2; exec -a leftover sleep 301 &'
 echo 'Process 1 exit with status code 7.' >&2
 exit 1

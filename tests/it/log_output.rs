@@ -9,14 +9,18 @@ use hvtui::domain::log_text::{last_state, plain};
 use hvtui::domain::world::World;
 use hvtui::record::Reader;
 
+use super::common::in_time::OutputInTime;
+use super::common::processes::until;
 use super::common::terminal::Terminal;
 use super::local_runs::Person;
 
-/// A bar of forty states in two seconds, in colour.
-const BAR: &str = "import sys, time\n\
-    for at in range(1, 41):\n\
-    \x20   sys.stderr.write('\\r\\x1b[32mbar\\x1b[0m %d/40' % at)\n\
+/// A bar in colour, twenty states a second until there is a file `end`, then its last one.
+const BAR: &str = "import itertools, os, sys, time\n\
+    for at in itertools.cycle(range(1, 40)):\n\
+    \x20   over = os.path.exists('end') or not os.path.exists(os.environ['HOME'])\n\
+    \x20   sys.stderr.write('\\r\\x1b[32mbar\\x1b[0m %d/40' % (40 if over else at))\n\
     \x20   sys.stderr.flush()\n\
+    \x20   if over: break\n\
     \x20   time.sleep(0.05)\n\
     sys.stderr.write('\\n')\n";
 
@@ -33,11 +37,30 @@ fn recording(person: &Person) -> PathBuf {
     run.path().join("run.mcap")
 }
 
+/// Waits until the recording that is being written shows it.
+fn until_recorded(person: &Person, what: &str, wanted: impl Fn(&Reader) -> bool) {
+    let runs = person.home().join(".local/state/hvtui/runs");
+    until(what, || {
+        let mut there = std::fs::read_dir(&runs).ok().into_iter().flatten().flatten();
+        let reader = there.next().and_then(|run| Reader::open(&run.path().join("run.mcap")).ok());
+        reader.is_some_and(|reader| wanted(&reader))
+    });
+}
+
+fn is_state(envelope: &Envelope) -> bool {
+    matches!(envelope.event, Event::LogUnfinished { .. })
+}
+
 #[test]
 fn a_bar_is_one_line_in_a_pipe_and_two_states_a_second_in_the_recording() {
     let person = Person::new(1);
     std::fs::write(person.home().join("bar.py"), BAR).unwrap();
-    let out = person.run(&["run", "-np", "1", "--", "python3", "bar.py"]);
+    let child = person.hvtui(&["run", "-np", "1", "--", "python3", "bar.py"]).spawn().unwrap();
+    until_recorded(&person, "three states", |reader| {
+        reader.envelopes(..).filter(|envelope| envelope.as_ref().is_ok_and(is_state)).count() > 2
+    });
+    std::fs::write(person.home().join("end"), "").unwrap();
+    let out = child.output_in_time().unwrap();
     let err = String::from_utf8_lossy(&out.stderr).into_owned();
     assert!(out.status.success(), "{err}");
     let shown: Vec<&str> = err.lines().filter(|line| line.contains("bar ")).collect();
@@ -271,8 +294,17 @@ fn chunks(bytes: &[u8]) -> Vec<(usize, usize)> {
 #[test]
 fn a_recording_without_its_beginning_shows_the_lines_it_has() {
     let person = Person::new(1);
-    let script = "echo first; sleep 1; echo second; sleep 1";
-    let out = person.run(&["run", "-np", "1", "--", "sh", "-c", script]);
+    // its beginning, its lines and its end lie in chunks of their own
+    let script = "until [ -e go-1 ]; do sleep 0.05; done; echo first; until [ -e go-2 ]; do sleep 0.05; done; echo second; \
+                  until [ -e go-3 ]; do sleep 0.05; done";
+    let child = person.hvtui(&["run", "-np", "1", "--", "sh", "-c", script]).spawn().unwrap();
+    for lines in 0..3 {
+        until_recorded(&person, "its lines", |reader| {
+            reader.spec().is_some() && reader.log(None).count() == lines
+        });
+        std::fs::write(person.home().join(format!("go-{}", lines + 1)), "").unwrap();
+    }
+    let out = child.output_in_time().unwrap();
     assert!(out.status.success(), "{}", String::from_utf8_lossy(&out.stderr));
     let file = recording(&person);
     let mut bytes = std::fs::read(&file).unwrap();

@@ -276,16 +276,21 @@ fn a_stop_reaches_ranks_that_still_wait_for_their_launcher() {
 #[test]
 fn a_launcher_that_ends_by_itself_behind_its_ranks_is_not_told_to_end() {
     // as mpirun does over several hosts, which crashes when it is told meanwhile
-    let script = "trap 'echo told >&2' TERM; for rank in 0 1; do PMI_RANK=$rank \"$HVTUI_EXE\" rank-shim & done; \
-                  wait; sleep 2; echo last words >&2; exit 1";
     for (first, stopped) in [("exit 7", false), ("exit 0", true)] {
         let bed = Bed::new();
+        let script = format!(
+            "trap 'echo told >&2' TERM; for rank in 0 1; do PMI_RANK=$rank \"$HVTUI_EXE\" rank-shim & done; wait; \
+             until [ -e '{}' ]; do sleep 0.05; done; sleep 0.3; echo last words >&2; exit 1",
+            bed.work("go").display()
+        );
         let second = if stopped { "exit 0" } else { "sleep 60" };
-        let dir = bed.start(by_script(bed.spec(&[first, second], 5000), script, None));
+        let dir = bed.start(by_script(bed.spec(&[first, second], 5000), &script, None));
         until("the end of the ranks", || (0..2).all(|rank| dir.has(&format!("exit-{rank}.json"))));
         if stopped {
             assert_eq!(stop(hvtui(), &dir, false).unwrap(), Stopped::Told);
         }
+        // it is still there when they have ended, and when it could be told
+        std::fs::write(bed.work("go"), "").unwrap();
         ended(&dir);
         let said = text(&dir, "rank-0.err");
         assert!(said.contains("last words") && !said.contains("told"), "stopped: {stopped}: {said}");

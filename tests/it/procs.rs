@@ -14,7 +14,7 @@ use rustix::process::Signal;
 
 use crate::common::bed::{Bed, ended, exit, hvtui, rank_process, state};
 use crate::common::cluster::skip;
-use crate::common::processes::{alive, end_of, pid_in, until, wait_for};
+use crate::common::processes::{alive, end_of, pid_in, until, wait_for, waited_for_processors};
 
 /// One at a time: all of them look at every process of the machine.
 static ALONE: Mutex<()> = Mutex::new(());
@@ -93,7 +93,7 @@ fn the_command_of_a_process_that_cannot_be_read_is_unknown_and_costs_one_reader(
         assert!(matches!(user, Reading::Value(_)), "{user:?}");
     }
     assert!(hangs(stuck.pid));
-    assert_eq!(hanging_readers(), 1);
+    until("one reader to hang", || hanging_readers() == 1);
     let all = hvtui::procs::table::all();
     assert!(all.iter().any(|process| process.pid == stuck.pid), "the table has it");
     assert_eq!(hvtui::procs::marks::run_of(stuck.pid), None);
@@ -110,13 +110,14 @@ fn many_processes_that_cannot_be_read_are_waited_for_together() {
         return;
     }
     let processes = hvtui::procs::table::all();
-    let start = hvtui::clock::host_now();
+    let (start, waited) = (hvtui::clock::host_now(), waited_for_processors());
     let marked = hvtui::procs::marks::of_runs(processes);
     let took_us = hvtui::clock::host_now().0 - start.0;
+    let without_us = took_us.saturating_sub(waited_for_processors() - waited);
     assert!(!marked.iter().any(|(process, _)| stuck.iter().any(|one| one.pid == process.pid)));
-    assert_eq!(hanging_readers(), MANY, "each is asked once");
+    until("each to be asked once", || hanging_readers() == MANY);
     // a second for the first and a second for all others; one after the other they are eight
-    assert!((1_000_000..6_000_000).contains(&took_us), "{took_us} us");
+    assert!(took_us >= 1_000_000 && without_us < 6_000_000, "{took_us} us, {without_us} us with a processor");
     drop(stuck);
     until("their readers to be let go", || hanging_readers() == 0);
 }

@@ -212,11 +212,16 @@ fn failed(person: &Person, script: &str) -> (Option<i32>, String, String) {
 #[test]
 fn the_rank_that_printed_its_error_is_the_cause_though_others_end_first() {
     let person = Person::new(4);
-    // the others end behind it however late each is started
+    // the others print behind it and end before it, all of them soon one behind the other
     let script = "if [ $RANK = 1 ]; then
-                      echo 'RuntimeError: CUDA error: out of memory' >&2; echo > told; sleep 0.4; exit 3
+                      echo 'RuntimeError: CUDA error: out of memory' >&2
+                      for rank in 0 2 3; do until [ -e is-$rank ]; do sleep 0.01; done; done
+                      sleep 0.2; echo > told
+                      for rank in 0 2 3; do while kill -0 $(cat is-$rank) 2>/dev/null; do sleep 0.01; done; done
+                      exit 3
                   fi
-                  while [ ! -e told ]; do sleep 0.01; done; sleep 0.2; echo 'peer gone' >&2; exit 1";
+                  echo $$ > new-$RANK; mv new-$RANK is-$RANK
+                  until [ -e told ]; do sleep 0.01; done; echo 'peer gone' >&2; exit 1";
     let (code, last, report) = failed(&person, script);
     let cause = "rank 1 (here:1) printed an error first: RuntimeError: CUDA error: out of memory; exit 3; ranks 0, \
                  2-3 failed too";
@@ -224,8 +229,12 @@ fn the_rank_that_printed_its_error_is_the_cause_though_others_end_first() {
     assert!(last.ends_with(cause), "{last}");
     assert!(report.contains("first error, rank 1: RuntimeError: CUDA error: out of memory"), "{report}");
     // what does not end by itself is stopped all the same
-    let script = "if [ $RANK = 1 ]; then echo 'RuntimeError: no' >&2; echo > said; exec sleep 600; fi
-                  while [ ! -e said ]; do sleep 0.01; done; sleep 0.2; echo 'ConnectionResetError: [Errno 104] Connection reset by peer' >&2; exit 1";
+    let script = "if [ $RANK = 1 ]; then
+                      echo 'RuntimeError: no' >&2
+                      for rank in 0 2 3; do until [ -e ready-$rank ]; do sleep 0.01; done; done
+                      sleep 0.2; echo > said; exec sleep 600
+                  fi
+                  echo > ready-$RANK; until [ -e said ]; do sleep 0.01; done; echo 'ConnectionResetError: [Errno 104] Connection reset by peer' >&2; exit 1";
     let (code, last, _) = failed(&person, script);
     assert_eq!(code, Some(1), "{last}");
     let cause = "rank 1 (here:1) printed an error first: RuntimeError: no; killed by SIGTERM; ranks 0, 2-3 failed too";
@@ -235,7 +244,10 @@ fn the_rank_that_printed_its_error_is_the_cause_though_others_end_first() {
 #[test]
 fn a_rank_that_had_ended_before_the_others_failed_is_named() {
     let person = Person::new(4);
-    let script = "if [ $RANK = 1 ]; then exit 0; fi; sleep 0.5; echo 'peer gone' >&2; exit 1";
+    let script = "if [ $RANK = 1 ]; then echo $$ > new; mv new gone; exit 0; fi
+                  until [ -e gone ]; do sleep 0.01; done
+                  while kill -0 $(cat gone) 2>/dev/null; do sleep 0.01; done
+                  sleep 0.2; echo 'peer gone' >&2; exit 1";
     let (code, last, report) = failed(&person, script);
     assert_eq!(code, Some(1), "{last}");
     assert!(

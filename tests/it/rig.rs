@@ -10,10 +10,16 @@ use crate::common::terminal::Terminal;
 
 /// What OpenSSH says in three seconds: its output, or its complaint.
 fn ssh(cluster: &Cluster, host: &str) -> String {
+    ssh_within(60, cluster, host)
+}
+
+/// And what it says where no answer comes within so many seconds.
+fn ssh_within(seconds: u32, cluster: &Cluster, host: &str) -> String {
+    let timeout = format!("ConnectTimeout={seconds}");
     let mut command = cluster.hub("ssh");
     command.arg("-F").arg(cluster.dir().join("ssh_config")).args([
         "-o",
-        "ConnectTimeout=3",
+        timeout.as_str(),
         host,
         "echo",
         "works",
@@ -58,7 +64,7 @@ fn faults_are_what_they_say_and_heal() {
         ("freeze", "thaw", "timed out"),
     ] {
         cluster.change(fault, "n1");
-        let said = ssh(&cluster, "n1");
+        let said = ssh_within(3, &cluster, "n1");
         assert!(said.contains(words), "{fault}: {said}");
         assert_eq!(ssh(&cluster, "n2"), "works", "{fault} is about n1 alone");
         cluster.change(cure, "n1");
@@ -82,7 +88,7 @@ fn one_way_and_narrow_faults_are_what_they_say() {
     ] {
         let (verb, more) = fault.split_once(' ').expect("a verb");
         cluster.change(verb, more);
-        let said = ssh(&cluster, "n1");
+        let said = ssh_within(3, &cluster, "n1");
         assert!(said.contains(words), "{fault}: {said}");
         assert_eq!(ssh(&cluster, "n2"), "works", "{fault} is about n1 alone");
         cluster.change(if verb == "close" { "start" } else { "heal" }, "n1");
@@ -161,8 +167,8 @@ fn mpirun_reaches_both_hosts() {
 fn a_terminal_shows_what_a_command_draws_and_how_it_leaves() {
     let mut command = Command::new("sh");
     // Takes the terminal as a UI does, gives it back on TERM.
-    let script = "stty -echo -icanon; printf '\\033[?1049h\\033[?25l'; stty size; \
-                  trap 'printf \"\\033[?25h\\033[?1049l\"; stty sane; exit 143' TERM; \
+    let script = "trap 'printf \"\\033[?25h\\033[?1049l\"; stty sane; exit 143' TERM; \
+                  stty -echo -icanon; printf '\\033[?1049h\\033[?25l'; stty size; \
                   while :; do sleep 0.1; done";
     command.args(["-c", script]);
     let Some(terminal) = Terminal::start(&command, 97, 31) else { return };

@@ -120,7 +120,8 @@ fn vector_06_a_secret_variable_is_seen_by_its_ranks_and_by_nobody_else() {
 /// What ranks of this test print: at once, when the test says so, and by something that outlives its rank.
 const TELLTALE: &str = r"echo token=$TOKEN; echo err=$TOKEN >&2
 while [ ! -e ~/go-on-$HVTUI_RUN ]; do sleep 0.1; done
-(trap '' TERM; sleep 0.5; echo stray=$TOKEN) &
+trap '' TERM
+(sleep 0.5; echo stray=$TOKEN) &
 echo late=$TOKEN";
 
 #[test]
@@ -169,7 +170,8 @@ fn vector_06_who_attaches_from_elsewhere_sees_no_secret_value_either() {
 /// Ends beside its supervisor, and leaves something that prints later still.
 const ENDS_WITH_IT: &str = r"echo ready
 while [ ! -e ~/go-on-$HVTUI_RUN ]; do :; done
-(trap '' TERM; sleep 1; echo stray=$TOKEN) &";
+trap '' TERM
+(sleep 1; echo stray=$TOKEN) &";
 
 #[test]
 fn vector_06_what_a_rank_leaves_that_ends_with_its_supervisor_shows_no_secret_value_and_is_shown() {

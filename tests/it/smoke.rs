@@ -141,37 +141,46 @@ fn what_fails_is_red_with_its_words_and_the_command_that_repeats_it() {
     );
 }
 
+/// A data set whose ranks wait for its first byte until they are ended.
+fn held(cluster: &Cluster, hosts: &[&str]) -> String {
+    for host in hosts {
+        assert_eq!(cluster.on(host, "mkfifo /root/held.npz && echo made"), "made\n");
+    }
+    "/root/held.npz".to_owned()
+}
+
 #[test]
 fn ctrl_c_ends_the_run_that_goes_on_and_nothing_is_left() {
     let Some(cluster) = Cluster::ready(2, &[]) else { return };
     let client = two_slots(&cluster);
-    let Some(terminal) = Terminal::start(&client.hvtui(&["smoke", "--only", "link,train"]), 100, 30) else {
-        return;
-    };
+    let data = held(&cluster, &["n1", "n2"]);
+    let smoke = client.hvtui(&["smoke", "--only", "link,train", "--data", &data]);
+    let Some(terminal) = Terminal::start(&smoke, 100, 30) else { return };
     terminal.wait("its first row", |screen| screen.contains("✔ link") || screen.contains("⚠ link"));
     until("the training to run", || {
-        cluster.processes("n1").iter().any(|process| process.args.contains("train digits"))
+        cluster.processes("n1").iter().any(|process| process.args.contains("train mnist"))
     });
     terminal.press(&["C-c"]);
     let screen = terminal.assert_restored(130);
     assert!(screen.contains("ended before all was tried"), "{screen}");
-    cluster.until_none("n1", |process| process.args.contains("train digits"));
-    cluster.until_none("n2", |process| process.args.contains("train digits"));
+    cluster.until_none("n1", |process| process.args.contains("train mnist"));
+    cluster.until_none("n2", |process| process.args.contains("train mnist"));
 }
 
 #[test]
 fn a_signal_to_it_alone_ends_its_run_too() {
     let Some(cluster) = Cluster::ready(1, &[]) else { return };
     let client = two_slots(&cluster);
-    let mut smoke: Command = client.hvtui(&["smoke", "--only", "train"]);
+    let data = held(&cluster, &["n1"]);
+    let mut smoke: Command = client.hvtui(&["smoke", "--only", "train", "--data", &data]);
     let child =
         smoke.stdin(std::process::Stdio::null()).stdout(std::process::Stdio::piped()).spawn().unwrap();
     until("the training to run", || {
-        cluster.processes("n1").iter().any(|process| process.args.contains("train digits"))
+        cluster.processes("n1").iter().any(|process| process.args.contains("train mnist"))
     });
     let pid = child.id().to_string();
     assert!(Command::new("kill").args(["-s", "TERM", &pid]).status_in_time().unwrap().success());
     let out = child.output_in_time().unwrap();
     assert_eq!(out.status.code(), Some(143));
-    cluster.until_none("n1", |process| process.args.contains("train digits"));
+    cluster.until_none("n1", |process| process.args.contains("train mnist"));
 }

@@ -256,7 +256,6 @@ async fn keys_of_the_ssh_agent_are_offered() {
 #[tokio::test]
 async fn each_way_not_to_answer_has_its_own_error() {
     let silent = TcpListener::bind("127.0.0.1:0").unwrap();
-    let free = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
     let target = Target {
         connect_timeout: Duration::from_millis(200),
         auth_agent: false,
@@ -268,7 +267,8 @@ async fn each_way_not_to_answer_has_its_own_error() {
     assert!(error.to_string().contains(&target.endpoint()), "{error}");
     assert!(matches!(scan(&target).await, Err(SshError::TimedOut { .. })));
 
-    let refusing = Target { port: free, ..target.clone() };
+    // none listens at the first port
+    let refusing = Target { port: 1, connect_timeout: Duration::from_secs(20), ..target.clone() };
     let error = open(&refusing, &binary).await.map(|_| ()).unwrap_err();
     assert!(matches!(error, AgentError::Ssh(SshError::Refused { .. })), "{error}");
     assert_eq!((error.kind(), error.refusal()), (ErrorKind::Unreachable, None));

@@ -310,7 +310,7 @@ async fn a_key_and_a_password_are_both_given_where_both_are_wanted() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_question_that_is_open_for_too_long_for_the_host_is_asked_anew() {
-    let more = "PasswordAuthentication yes\nLoginGraceTime 1";
+    let more = "PasswordAuthentication yes\nLoginGraceTime 10";
     let Some(sshd) = Sshd::start_with_password("open sesame", &["ed25519"], more) else { return };
     let server = sshd.pid();
     let (prompter, person) = Person::answering(move |_, before| {

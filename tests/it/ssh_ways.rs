@@ -132,11 +132,14 @@ async fn each_transport_tells_that_no_credential_is_accepted() {
     }
 }
 
+/// A port of this machine at which none listens, and which is given to no test.
+const NONE_LISTENS: u16 = 1;
+
 #[tokio::test]
 async fn each_transport_tells_that_nobody_answers() {
     let Some(sshd) = Sshd::start(&["ed25519"], "") else { return };
     let silent = TcpListener::bind("127.0.0.1:0").unwrap();
-    let free = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    let free = NONE_LISTENS;
     for target in by_each(&target(&sshd)) {
         let error = refused(&Target { port: free, ..target.clone() }, &sshd).await;
         assert!(matches!(error, AgentError::Ssh(SshError::Refused { .. })), "{error}");
@@ -277,7 +280,7 @@ async fn what_goes_wrong_at_a_hop_names_the_hop() {
     else {
         return;
     };
-    let free = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    let free = NONE_LISTENS;
     let silent = TcpListener::bind("127.0.0.1:0").unwrap();
     let dead = Target { port: free, ..target(&hop) };
     let error = refused(&through(dead, target(&last)), &last).await;
@@ -507,7 +510,7 @@ fn hvtui(home: &Path, hosts: &str, words: &[&str]) -> (Option<i32>, String) {
 
 #[test]
 fn hosts_check_tells_what_is_not_acted_upon() {
-    let free = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    let free = NONE_LISTENS;
     let home = Home::new(&format!(
         "Host gpu\n HostName 127.0.0.1\n Port {free}\n StrictHostKeyChecking no\n\
          Host round\n ProxyJump turn\nHost turn\n ProxyJump round\n"

@@ -59,12 +59,17 @@ pub(crate) fn end_of(child: &mut std::process::Child) -> std::process::ExitStatu
     wait_for(&what, || child.try_wait().unwrap())
 }
 
-/// Microseconds in which some process of this machine waited for a processor, since it is up; 0 where the kernel does not
-/// tell. What must not take longer than so long must not take longer without them: other work is not their fault.
+/// Microseconds in which some process of this machine waited for a processor, or a processor for the machine that this one is a
+/// guest of, since it is up; 0 where the kernel does not tell. What must not take longer than so long must not take longer without
+/// them: other work is not their fault.
 pub(crate) fn waited_for_processors() -> u64 {
     let told = std::fs::read_to_string("/proc/pressure/cpu").unwrap_or_default();
     let total = told.lines().next().and_then(|some| some.rsplit_once("total="));
-    total.map_or(0, |(_, micros)| micros.parse().unwrap())
+    let waited: u64 = total.map_or(0, |(_, micros)| micros.parse().unwrap());
+    // hundredths of a second: user, nice, system, idle, iowait, irq, softirq, steal
+    let told = std::fs::read_to_string("/proc/stat").unwrap_or_default();
+    let stolen = told.lines().next().and_then(|all| all.split_whitespace().nth(8)?.parse::<u64>().ok());
+    waited + stolen.unwrap_or(0) * 10_000
 }
 
 /// Whether a process with this pid runs, other than as a zombie.

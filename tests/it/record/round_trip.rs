@@ -132,6 +132,9 @@ fn victim() {
             std::thread::sleep(Duration::from_millis(2));
         }
     }
+    // its recording is not ended: it waits to be killed, or for the end of the test that started it
+    let mut end = String::new();
+    std::io::stdin().read_line(&mut end).unwrap();
 }
 
 #[test]
@@ -142,12 +145,14 @@ fn kill_9_leaves_all_that_was_written() {
     let mut child = Command::new(std::env::current_exe().unwrap())
         .args(["--exact", "record::round_trip::victim", "--nocapture"])
         .env(VICTIM, &path)
+        .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .spawn()
         .unwrap();
-    let lines = std::io::BufReader::new(child.stdout.take().unwrap()).lines();
+    let mut lines = std::io::BufReader::new(child.stdout.take().unwrap()).lines();
     let mut written: usize = 0;
-    for line in lines {
+    // held open until the kill: it prints on
+    for line in lines.by_ref() {
         if let Some((_, count)) = line.unwrap().split_once("written ") {
             written = count.parse().unwrap();
         }
