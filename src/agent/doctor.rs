@@ -1,13 +1,14 @@
 //! Makes the checks of the doctor here. Each has a thread of its own and a deadline: one that hangs, at a file server that is
 //! gone or a driver that does not answer, keeps no other one waiting. Its thread ends with the agent.
 
+use std::num::NonZero;
 use std::path::PathBuf;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::thread;
 use std::time::Duration;
 
-use tokio::sync::oneshot;
+use tokio::sync::{Semaphore, oneshot};
 use tokio::time::timeout;
 
 use super::door::Doors;
@@ -21,6 +22,11 @@ use crate::wire::message::FromAgent;
 
 /// A look into an image: the engine is asked, starts a container, and may have to remove it.
 const IN_CONTAINER: Duration = Duration::from_secs(45);
+/// So many checks begin at once for each processor: most start programs, and one that gets no processor would be told as one that
+/// hangs.
+const PER_PROCESSOR: usize = 2;
+/// No check waits longer for its turn: those before it may hang.
+const TURN: Duration = Duration::from_secs(1);
 /// Checks that may be under way, those that hang among them.
 const MOST: usize = 4 * CHECKS.len();
 
@@ -81,18 +87,27 @@ pub(super) fn answer(ask: AskChecks, state: PathBuf, doors: &Doors, out: &Outgoi
             .with_ports(ports)
             .with_all_pairs(all_pairs),
     );
+    // other hosts wait for it, and it is there at once
+    let (door, checks): (Vec<String>, Vec<String>) = checks.into_iter().partition(|check| check == DOOR);
+    for check in door {
+        let told = doors.ask().and_then(|door| serde_json::to_value(door).map_err(|error| error.to_string()));
+        let out = out.clone();
+        tokio::spawn(async move { tell(ask, check, told, &out).await });
+    }
     for check in checks {
-        let (site, out, doors) = (Arc::clone(&site), out.clone(), doors.clone());
+        let (site, out) = (Arc::clone(&site), out.clone());
         tokio::spawn(async move {
-            let told = match check.as_str() {
-                DOOR => {
-                    doors.ask().and_then(|door| serde_json::to_value(door).map_err(|error| error.to_string()))
-                }
-                _ => look(&check, site).await,
-            };
+            let told = look(&check, site).await;
             tell(ask, check, told, &out).await;
         });
     }
+}
+
+/// The turns of checks that look at this host alone.
+fn turns() -> &'static Semaphore {
+    static TURNS: OnceLock<Semaphore> = OnceLock::new();
+    let processors = || thread::available_parallelism().map_or(1, NonZero::get);
+    TURNS.get_or_init(|| Semaphore::new(PER_PROCESSOR * processors()))
 }
 
 async fn tell(ask: u64, check: String, told: doctor::Told, out: &Outgoing) {
@@ -118,7 +133,11 @@ async fn answer_inside(ask: u64, names: Vec<String>, question: Question, out: Ou
 async fn look(check: &str, site: Arc<Site>) -> doctor::Told {
     let entry =
         doctor::check(check).ok_or("its hvtui does not know this check: use the same version there")?;
-    on_thread(&format!("check {check}"), entry.patience, move || entry.look(&site)).await?
+    // those that meet other hosts wait for most of their time, and the others for them
+    let turn = if entry.meets_others { None } else { timeout(TURN, turns().acquire()).await.ok() };
+    let told = on_thread(&format!("check {check}"), entry.patience, move || entry.look(&site)).await;
+    drop(turn);
+    told?
 }
 
 /// What a thread of its own answers.
