@@ -104,7 +104,8 @@ impl<'a> Writer<'a> {
     /// The log shows the lines of one rank, where one is chosen.
     fn choose(&mut self, selection: &Selection) {
         if let Some([rank]) = selection.ranks.as_deref() {
-            self.model.ui.run.log_rank = Some(*rank);
+            let ui = &mut self.model.ui.run;
+            (ui.log_rank, ui.log_chosen) = (Some(*rank), true);
         }
     }
 

@@ -24,7 +24,7 @@ use crate::domain::text::{about, plain, sanitize};
 use crate::domain::time::Stamp;
 use crate::domain::trainer_keys::TrainerId;
 use crate::domain::units::{bytes, duration_us};
-use crate::domain::world::{HostState, RunState, World};
+use crate::domain::world::{HostState, RankState, RunState, World};
 
 /// A stage that lasts longer says whom it waits for.
 const PATIENCE_US: i64 = 2_000_000;
@@ -377,7 +377,9 @@ impl RunPrinter {
             _ => {}
         }
         let of = run.total_steps.map(|total| format!("/{total}")).unwrap_or_default();
-        let loss = mean(run.trainers().filter_map(|one| one.state.latest_step()?.loss));
+        // a rank may be ahead of the step that all have taken
+        let loss_of = |rank: &RankState| rank.recent_steps(usize::MAX).find(|told| told.step <= step)?.loss;
+        let loss = mean(run.trainers().filter_map(|one| loss_of(one.state)));
         let loss = loss.map_or_else(String::new, |loss| format!("  loss {loss:.4}"));
         let line = format!("step {step}{of}{loss}  {}", Mean::of_run(run).text());
         self.last_timings = Some((at, step));

@@ -1399,11 +1399,38 @@ fn a_replay_keeps_the_whole_run_and_forgets_a_failure_that_is_to_come() {
     }
     let playhead = early.last().map_or(end, |envelope| envelope.at);
     story.send(Msg::Reset(Box::new(world)));
-    story.send(Msg::Playback(PlaybackState { playhead, ..state }));
+    story.send(Msg::Playback(PlaybackState { playhead, ..state.clone() }));
     assert_eq!(story.model.ui.run.log_rank, None);
     assert_eq!(charted(&story), whole, "what comes is on the strip");
     let now = story.model.shown_run().map_or(0, |(_, run)| run.history.points.points().len());
     assert!(now < whole, "{now} {whole}");
+    // at the outcome again it is the log of the rank that failed, and that of all ranks once that is asked for
+    let outcome = |story: &mut Story, of_all: bool| {
+        let mut world = hvtui::domain::world::World::default();
+        for envelope in &story.told {
+            world.apply(envelope);
+        }
+        story.send(Msg::Reset(Box::new(world)));
+        story.send(Msg::Playback(state.clone()));
+        if of_all {
+            press(story, "A");
+        }
+        story.model.ui.run.log_rank
+    };
+    assert_eq!(outcome(&mut story, false), Some(Rank(3)));
+    press(&mut story, "/no such thing");
+    story.send(Msg::Key(Key::plain(KeyCode::Enter)));
+    story.send(Msg::LineFound(None));
+    let said =
+        |story: &Story| story.model.ui.toasts.iter().map(|toast| toast.text.clone()).collect::<Vec<_>>();
+    let missed = "no line of rank 3, mark, stage or phase has no such thing: A shows the lines of all ranks";
+    assert!(said(&story).iter().any(|text| text == missed), "{:?}", said(&story));
+    assert_eq!(outcome(&mut story, true), None);
+    assert!(!said(&story).iter().any(|text| text == missed), "it is of other lines");
+    let mut world = hvtui::domain::world::World::default();
+    early.iter().for_each(|envelope| world.apply(envelope));
+    story.send(Msg::Reset(Box::new(world)));
+    assert_eq!(outcome(&mut story, false), None, "it stays what was asked for");
 }
 
 #[test]

@@ -166,8 +166,9 @@ pub(crate) fn act(model: &mut Model, action: Action) -> Vec<Effect> {
             }
         }
         Action::AllRanks => {
-            model.ui.run.log_rank = None;
-            model.ui.run.log_at = LogAt::Follow;
+            let ui = &mut model.ui.run;
+            (ui.log_rank, ui.log_chosen, ui.log_at) = (None, true, LogAt::Follow);
+            moments::look_again(model);
         }
         Action::Again => {
             if let Some(spec) = model.shown_run().map(|(_, run)| run.spec.clone()) {
@@ -274,7 +275,8 @@ fn show_rank(model: &mut Model, rank: Rank) {
     if model.shown_run().is_some_and(|(_, run)| (rank.0 as usize) < run.ranks.len()) {
         let ui = &mut model.ui.run;
         ui.log_rank = if ui.log_rank == Some(rank) { None } else { Some(rank) };
-        ui.log_at = LogAt::Follow;
+        (ui.log_chosen, ui.log_at) = (true, LogAt::Follow);
+        moments::look_again(model);
     } else {
         model.notice(Level::Info, format!("there is no rank {rank}"));
     }

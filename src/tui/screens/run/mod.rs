@@ -102,6 +102,8 @@ pub struct RunUi {
     pub pane: Pane,
     /// The rank whose log is shown; `None` = all.
     pub log_rank: Option<Rank>,
+    /// Whether a person chose that.
+    pub log_chosen: bool,
     /// Where the log stands.
     pub log_at: LogAt,
     /// How the log is shown.
@@ -266,6 +268,7 @@ fn select_failure(model: &mut Model) {
     let Some((root, (host, has_printed))) = root else {
         if let Some(rank) = ui.failure.take()
             && ui.log_rank == Some(rank)
+            && !ui.log_chosen
         {
             ui.log_rank = None;
         }
@@ -274,12 +277,10 @@ fn select_failure(model: &mut Model) {
     if ui.failure == Some(root) {
         return;
     }
-    // the log of the rank that was taken for the root cause before was chosen by no person
-    let is_chosen = ui.log_rank.is_some() && ui.log_rank != ui.failure;
     ui.failure = Some(root);
     ui.arranged.opened.insert(host);
     let row = RankRow::Rank(root);
-    if !is_chosen && has_printed {
+    if !ui.log_chosen && has_printed {
         ui.log_rank = Some(root);
         ui.log_at = LogAt::Follow;
     }

@@ -31,6 +31,8 @@ pub struct MomentsUi {
     landed: Option<Stamp>,
     /// In this direction the recording has no more of it.
     exhausted: Option<bool>,
+    /// What was said of a search that found nothing.
+    missed: Option<String>,
 }
 
 #[derive(Debug, Clone, PartialEq)]
@@ -71,7 +73,12 @@ pub(super) fn find(model: &mut Model, forward: bool, height: usize) -> Vec<Effec
             return vec![effect];
         }
         model.ui.run.log.found = None;
-        let text = format!("no line, mark, stage or phase has {}", pattern.source());
+        let (of, more) = match model.ui.run.log_rank {
+            Some(rank) => (format!(" of rank {rank}"), ": A shows the lines of all ranks"),
+            None => (String::new(), ""),
+        };
+        let text = format!("no line{of}, mark, stage or phase has {}{more}", pattern.source());
+        model.ui.run.moments.missed = Some(text.clone());
         model.notice(Level::Info, text);
         return Vec::new();
     };
@@ -112,6 +119,13 @@ pub(super) fn find(model: &mut Model, forward: bool, height: usize) -> Vec<Effec
             model.toast(Level::Info, format!("match {} of {}: {words}", to + 1, hits.len()), None);
             vec![Effect::Play(PlayCommand::SeekTo(*at))]
         }
+    }
+}
+
+/// Other lines are shown now: that there was nothing is said no longer.
+pub(super) fn look_again(model: &mut Model) {
+    if let Some(missed) = model.ui.run.moments.missed.take() {
+        model.ui.toasts.retain(|toast| toast.text != missed);
     }
 }
 
