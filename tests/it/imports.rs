@@ -185,7 +185,7 @@ fn horovods_timeline_becomes_a_run_that_every_command_takes() {
     let list = said(&person.run(&["runs", "--local"]));
     assert!(list.contains("imported: Horovod timeline") && !list.contains("exit 0"), "{list}");
     let filtered = |word: &str| said(&person.run(&["runs", "--local", "--filter", word])).contains("horovod");
-    assert_eq!([filtered("ended"), filtered("done")], [true, false]);
+    assert_eq!([filtered("imported"), filtered("ended"), filtered("done")], [true, false, false]);
 
     let report = said(&person.run(&["report", id]));
     assert!(report.contains("imported: Horovod timeline"), "{report}");

@@ -76,12 +76,7 @@ impl Listed {
     fn listed(&self, now: Stamp) -> ListedRun<'_> {
         ListedRun {
             spec: &self.spec,
-            state: match (&self.outcome, self.state) {
-                (Some(Told { outcome, .. }), _) => ListedState::of(&self.spec, outcome),
-                (None, RunStatus::Running) => ListedState::Running,
-                (None, RunStatus::Ended) => ListedState::Ended,
-                (None, RunStatus::Unknown) => ListedState::Unknown,
-            },
+            state: ListedState::of(&self.spec, self.outcome.as_ref().map(|told| &told.outcome), self.state),
             duration_us: self.duration_us(now),
             bytes: self.recorded.then_some(self.bytes),
             trained: self.trained.as_ref(),

@@ -11,6 +11,7 @@ pub use order::RunOrder;
 
 use super::outcome::RunOutcome;
 use super::run::RunSpec;
+use super::run_status::RunStatus;
 use super::trained::Trained;
 
 /// What the list knows of a run.
@@ -37,8 +38,10 @@ pub enum ListedState {
     Failed,
     /// Its recording has no end, and a host of it has not answered.
     Unknown,
-    /// It has ended, say its hosts; how is not recorded here. So is one that was imported.
+    /// It has ended, say its hosts; how is not recorded here.
     Ended,
+    /// It was read from another program's file, which tells of no end.
+    Imported,
     /// It was stopped.
     Stopped,
     /// All went well.
@@ -46,13 +49,16 @@ pub enum ListedState {
 }
 
 impl ListedState {
-    /// The state of one that has ended so.
-    pub fn of(spec: &RunSpec, outcome: &RunOutcome) -> Self {
-        match outcome {
-            _ if spec.is_imported() => Self::Ended,
-            _ if outcome.is_success() => Self::Done,
-            _ if outcome.is_stopped() => Self::Stopped,
-            _ => Self::Failed,
+    /// The state of one that has ended so, or of which no more is known than its status.
+    pub fn of(spec: &RunSpec, outcome: Option<&RunOutcome>, status: RunStatus) -> Self {
+        match (outcome, status) {
+            _ if spec.is_imported() => Self::Imported,
+            (Some(outcome), _) if outcome.is_success() => Self::Done,
+            (Some(outcome), _) if outcome.is_stopped() => Self::Stopped,
+            (Some(_), _) => Self::Failed,
+            (None, RunStatus::Running) => Self::Running,
+            (None, RunStatus::Ended) => Self::Ended,
+            (None, RunStatus::Unknown) => Self::Unknown,
         }
     }
 
@@ -63,6 +69,7 @@ impl ListedState {
             "failed" => Self::Failed,
             "unknown" => Self::Unknown,
             "ended" => Self::Ended,
+            "imported" => Self::Imported,
             "stopped" => Self::Stopped,
             "done" => Self::Done,
             _ => return None,

@@ -91,12 +91,8 @@ impl<'a> RunRow<'a> {
 
     /// How it stands.
     pub fn state(&self) -> ListedState {
-        match self.outcome {
-            Some(outcome) => ListedState::of(self.spec, outcome),
-            None if self.goes_on() => ListedState::Running,
-            None if self.status == RunStatus::Ended => ListedState::Ended,
-            None => ListedState::Unknown,
-        }
+        let status = if self.goes_on() { RunStatus::Running } else { self.status };
+        ListedState::of(self.spec, self.outcome, status)
     }
 
     /// How far its training came, by its recording.
