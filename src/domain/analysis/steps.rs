@@ -260,10 +260,12 @@ impl Steps {
 
     /// From here on another one tells the steps of a rank.
     pub(super) fn told_by(&mut self, id: TrainerId, by: StepsBy) {
-        if let Some(rank) = self.rank(id) {
-            (rank.by, rank.last) = (by, None);
+        let Some(rank) = self.rank(id) else { return };
+        rank.by = by;
+        // what the others have told already stays, where this rank is only the next of them to begin
+        if rank.last.take().is_some() {
+            self.open.clear();
         }
-        self.open.clear();
     }
 
     /// All ranks begin anew.

@@ -385,6 +385,44 @@ fn what_is_caught_up_with_rank_by_rank_is_put_together() {
 }
 
 #[test]
+fn the_first_step_is_that_of_all_ranks_though_each_says_by_whom_it_is_told_in_between() {
+    let mut told = Told::new(spec(4));
+    let attempt = |told: &mut Told, millis: [u32; 4]| {
+        (0..4).for_each(|rank| told.start(rank));
+        for (rank, millis) in (0..4).zip(millis) {
+            told.rank(rank, Event::StepsBy { by: StepsBy::Hooks });
+            let loss = Some(2.0 + rank as f32);
+            told.step(rank, StepTiming { loss, ..timing(1, [millis, 0, 0, 0, 0, 0]) });
+        }
+        for step in 2..=5 {
+            (0..4).for_each(|rank| told.step(rank, timing(step, [10, 0, 0, 0, 0, 0])));
+        }
+    };
+    attempt(&mut told, [43, 28, 66, 19]);
+    let run = told.analyzer.clone().finish(None);
+    assert_eq!(run.steps.warm_up_us, Some(66_000));
+    assert_eq!(run.loss.map(|loss| loss.first), Some(3.5));
+    assert_eq!(run.steps.length.map(|length| length.count), Some(4));
+    told.whole(Event::RunRestarted { attempt: 2, of: 3, why: "exit 1".to_owned(), root: Rank(1) });
+    attempt(&mut told, [10, 90, 10, 10]);
+    assert_eq!(told.finish(RunEnd::Finished).steps.warm_up_us, Some(90_000), "of another attempt too");
+}
+
+#[test]
+fn what_another_one_told_before_is_no_part_of_the_steps_that_are_told_now() {
+    let mut told = Told::new(spec(2));
+    // rank 1 lags behind, and both are told anew, with other numbers
+    (1..=3).for_each(|step| told.step(0, timing(step, [50, 0, 0, 0, 0, 0])));
+    told.step(1, timing(1, [50, 0, 0, 0, 0, 0]));
+    (0..2).for_each(|rank| told.rank(rank, Event::StepsBy { by: StepsBy::Hooks }));
+    for step in 2..=9 {
+        (0..2).for_each(|rank| told.step(rank, timing(step, [10, 0, 0, 0, 0, 0])));
+    }
+    let length = told.finish(RunEnd::Finished).steps.length.unwrap();
+    assert_eq!((length.count, length.max_us), (8, 10_000));
+}
+
+#[test]
 fn a_loss_that_is_no_number_is_told_with_its_step() {
     let mut told = Told::new(spec(1));
     for step in 1..=20 {

@@ -36,7 +36,8 @@ pub(super) struct Parting {
 impl Parting {
     /// From here on another one tells the steps of a rank. Gives what is held.
     pub(super) fn told_by(&mut self, id: TrainerId, by: StepsBy) -> Vec<Held> {
-        let held = self.rest();
+        // a rank that has told none yet is only the next of all to begin
+        let held = if self.newest.contains_key(&id) { self.rest() } else { Vec::new() };
         self.hooks.insert(id, by == StepsBy::Hooks);
         held
     }
@@ -145,6 +146,17 @@ mod tests {
         // rank 1 skips step 2
         assert_eq!(parting.step(2, held(0, 3, 20)), []);
         assert_eq!(told(&parting.step(2, held(1, 3, 25))), [(0, 2, 30, 0), (0, 3, 0, 20), (1, 3, 5, 20)]);
+    }
+
+    #[test]
+    fn a_rank_that_begins_lets_go_of_no_step_that_another_has_told() {
+        let mut parting = Parting::default();
+        assert_eq!(parting.told_by(Rank(0).into(), StepsBy::Hooks), []);
+        assert_eq!(parting.step(2, held(0, 1, 50)), []);
+        assert_eq!(parting.told_by(Rank(1).into(), StepsBy::Hooks), []);
+        assert_eq!(told(&parting.step(2, held(1, 1, 8))), [(0, 1, 42, 8), (1, 1, 0, 8)]);
+        assert_eq!(parting.step(2, held(0, 2, 50)), []);
+        assert_eq!(told(&parting.told_by(Rank(1).into(), StepsBy::Program)), [(0, 2, 50, 0)], "another one");
     }
 
     #[test]
