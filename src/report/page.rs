@@ -205,10 +205,11 @@ fn known<T>(value: Option<T>, words: impl Fn(T) -> String) -> String {
 
 fn metrics(run: &RunAnalysis) -> String {
     let row = |metric: &MetricFigures| {
-        let values = [metric.first, metric.least, metric.greatest, metric.last].map(number);
+        let values = [metric.first, metric.least, metric.greatest].map(|value| known(value, number));
         let (name, rank) = (metric.name.clone(), metric.rank.to_string());
-        let step = known(metric.last_step, |step| step.to_string());
-        [name, rank].into_iter().chain(values).chain([step]).collect()
+        let (last, step) = metric.ends(number);
+        let ends = [known(last, |last| last), known(step, |step| step.to_string())];
+        [name, rank].into_iter().chain(values).chain(ends).collect()
     };
     let rows: Vec<Vec<String>> = run.metrics.iter().map(row).collect();
     table("Metrics", "", &["Metric", "rank", "first", "least", "greatest", "last", "step"], &rows)

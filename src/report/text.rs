@@ -192,16 +192,17 @@ fn metrics(run: &RunAnalysis) -> String {
         "Metrics", "RANK", "FIRST", "LEAST", "GREATEST", "LAST", "STEP"
     );
     for figures in run.metrics.iter().take(ROWS) {
+        let (last, step) = figures.ends(number);
         let _ = writeln!(
             out,
             "  {} {:>4} {:>9} {:>9} {:>9} {:>9} {:>9}",
             padded(&figures.name, 22),
             figures.rank,
-            number(figures.first),
-            number(figures.least),
-            number(figures.greatest),
-            number(figures.last),
-            or_unknown(figures.last_step, |step| step.to_string())
+            or_unknown(figures.first, number),
+            or_unknown(figures.least, number),
+            or_unknown(figures.greatest, number),
+            or_unknown(last, |last| last),
+            or_unknown(step, |step| step.to_string())
         );
     }
     if let Some(more) = run.metrics.len().checked_sub(ROWS).filter(|more| *more > 0) {

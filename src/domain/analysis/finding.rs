@@ -4,7 +4,7 @@ use serde::Serialize;
 
 use super::figures::{GpuFigures, RunAnalysis, SlowStep, Span, WhatIf};
 use super::what_if::matters;
-use super::{latecomer, silence};
+use super::{latecomer, metrics, silence};
 use crate::domain::ids::Rank;
 use crate::domain::standstill::silence_us;
 use crate::domain::text::sanitize;
@@ -111,6 +111,7 @@ pub fn findings(run: &RunAnalysis) -> Vec<Finding> {
                 clocks(run),
                 silence::finding(run),
                 latecomer::finding(run),
+                metrics::finding(run),
             ])
             .flatten()
             .collect();

@@ -53,7 +53,7 @@ pub use figures::{
 pub use finding::{Finding, Place, findings};
 pub use gpus::UtilPoint;
 pub use lateness::Late;
-pub use metrics::MetricFigures;
+pub use metrics::{MetricFigures, NotFinite};
 pub use points::{Ended, StepPoint};
 
 /// Episodes of stragglers that are kept.
@@ -279,7 +279,7 @@ impl Analyzer {
             Event::MetricReported { name, value, step } if self.counting => {
                 let is_within = step.is_none_or(|step| self.window.holds(step));
                 if is_within {
-                    self.metrics.take(self.keys.known(id).0, name, *value, *step);
+                    self.metrics.take(self.keys.known(id).0, name, (at, *step), *value);
                 }
             }
             Event::CollectiveDone { timing } if self.counting => {

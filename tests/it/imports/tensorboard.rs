@@ -8,8 +8,10 @@ use hvtui::domain::ids::Rank;
 use hvtui::domain::time::Stamp;
 use hvtui::domain::timing::Phase;
 use hvtui::record::Reader;
+use serde_json::json;
 
 use super::{imported, left_out, said, steps};
+use crate::json_forms::assert_fits;
 use crate::local_runs::Person;
 use crate::record::{events, write};
 
@@ -179,4 +181,34 @@ fn folders_name_ranks_and_a_killed_writer_leaves_what_it_wrote() {
     let out = person.run(&["import", "empty"]);
     assert_eq!(out.status.code(), Some(65), "{out:?}");
     assert!(String::from_utf8_lossy(&out.stderr).contains("event files without a scalar"), "{out:?}");
+}
+
+#[test]
+fn a_loss_that_becomes_nan_is_the_first_thing_that_a_report_tells() {
+    let person = Person::new(1);
+    let loss = |step: u8| if step < 30 { 2.5 - f32::from(step) / 64.0 } else { f32::NAN };
+    let events = (0..50).map(|step| event(WALL + f64::from(step), step, &simple("train/loss", loss(step))));
+    std::fs::create_dir(person.home().join("log")).unwrap();
+    std::fs::write(person.home().join("log/events.out.tfevents.1.a.2.0"), file(&events.collect::<Vec<_>>()))
+        .unwrap();
+    imported(&person, &["log", "-o", "back.mcap"]);
+    let json = assert_fits("run-report", &person.run(&["report", "back.mcap", "--json"]));
+    let metric = &json["metrics"][0];
+    assert_eq!(
+        (&metric["count"], &metric["last"], &metric["last_step"]),
+        (&30.into(), &2.046875.into(), &29.into())
+    );
+    let not_finite = json!({ "count": 20, "from_step": 30, "to_step": 49, "ends_as": "NaN" });
+    assert_eq!(metric["not_finite"], not_finite);
+    let finding = &json["findings"][0];
+    assert_eq!(finding["words"], "train/loss is NaN from step 30 on");
+    assert_eq!(
+        (&finding["steps"]["from_step"], &finding["place"]["at"]),
+        (&30.into(), &"2026-11-18T11:07:10.000Z".into())
+    );
+    let report = said(&person.run(&["report", "back.mcap"]));
+    let row = "  train/loss                0    2.5000    2.0469    2.5000       NaN        49\n";
+    assert!(report.contains("1. train/loss is NaN from step 30 on\n") && report.contains(row), "{report}");
+    let page = said(&person.run(&["report", "back.mcap", "--html", "-"]));
+    assert!(page.contains("<td>NaN</td><td>49</td>"), "{page}");
 }
