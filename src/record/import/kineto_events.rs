@@ -1,4 +1,7 @@
 //! What the events of torch's profiler tell, by their category and name.
+//!
+//! Categories are those of Kineto. Up to torch 1.11 it wrote them otherwise: a `Kernel`, and an `Operator` for all of the program's.
+//! A torch that was built without Kineto, as Debian's, writes the program's events alone, and no category.
 
 /// What an event is of.
 pub(super) enum Work<'a> {
@@ -28,19 +31,24 @@ impl<'a> Work<'a> {
             return Some(Self::Step(step));
         }
         match cat {
-            "kernel" if name.starts_with("nccl") => {
+            "kernel" | "Kernel" if name.starts_with("nccl") => {
                 let func = name.split('_').nth(1).unwrap_or(name);
                 Some(Self::Nccl(func.split('(').next().unwrap_or_default()))
             }
-            "kernel" => Some(Self::Kernel),
-            "cpu_op" if name.starts_with("aten::") => Some(Self::Operator),
+            "kernel" | "Kernel" => Some(Self::Kernel),
+            "cpu_op" | "Operator" | "" if name.starts_with("aten::") => Some(Self::Operator),
             _ if name.starts_with("gloo:") => Some(Self::Gloo(name)),
-            "user_annotation" if name.starts_with("enumerate(DataLoader)#") && name.ends_with("__next__") => {
-                Some(Self::Data)
-            }
-            "user_annotation" => name.strip_prefix("Optimizer.step#").map(Self::Optimizer),
+            "user_annotation" | "Operator" | "" => Self::marked(name),
             _ => None,
         }
+    }
+
+    /// What torch itself marks in the program.
+    fn marked(name: &'a str) -> Option<Self> {
+        if name.starts_with("enumerate(DataLoader)#") && name.ends_with("__next__") {
+            return Some(Self::Data);
+        }
+        name.strip_prefix("Optimizer.step#").map(Self::Optimizer)
     }
 }
 
@@ -72,6 +80,22 @@ mod tests {
             ("user_annotation", "enumerate(DataLoader)#_MultiProcessingDataLoaderIter.__next__", "data"),
             ("user_annotation", "Optimizer.step#AdamW.step", "optimizer AdamW.step"),
             ("user_annotation", "Optimizer.zero_grad#AdamW.zero_grad", "none"),
+            // torch up to 1.11
+            ("Operator", "ProfilerStep#7", "step 7"),
+            ("Kernel", "ncclKernel_AllReduce_RING_LL_Sum_float(ncclWorkElem)", "nccl AllReduce"),
+            ("Kernel", "volta_sgemm_128x64_tn", "kernel"),
+            ("Operator", "aten::mm", "operator"),
+            ("Operator", "enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__", "data"),
+            ("Operator", "Optimizer.step#SGD.step", "optimizer SGD.step"),
+            ("Operator", "DistributedDataParallel.forward", "none"),
+            ("Runtime", "cudaLaunchKernel", "none"),
+            // torch without Kineto
+            ("", "ProfilerStep#7", "step 7"),
+            ("", "aten::mm", "operator"),
+            ("", "gloo:all_reduce", "gloo gloo:all_reduce"),
+            ("", "enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__", "data"),
+            ("", "Optimizer.step#SGD.step", "optimizer SGD.step"),
+            ("", "ncclDevKernel_AllReduce", "none"),
         ] {
             assert_eq!(kind(cat, name), told, "{cat} {name}");
         }

@@ -5,7 +5,7 @@ use hvtui::domain::timing::Phase;
 use hvtui::record::Reader;
 use serde_json::{Value, json};
 
-use super::{imported, left_out, said, steps};
+use super::{fixture, imported, left_out, said, steps};
 use crate::json_forms::assert_fits;
 use crate::local_runs::Person;
 
@@ -221,4 +221,41 @@ fn a_clock_is_that_of_a_host_only_where_all_files_have_their_moment() {
     let note = person.run(&["export", "log.mcap", "--to", "csv"]).stderr;
     let note = String::from_utf8(note).unwrap();
     assert!(note.contains("2 steps are placed by the clocks of their traces"), "{note}");
+}
+
+/// What torch 1.13 without Kineto wrote of a rank of a DistributedDataParallel by gloo: a list of events without categories.
+#[test]
+fn a_trace_of_a_torch_without_kineto_has_the_phases_of_its_events() {
+    let person = Person::new(1);
+    let file = fixture("torch-1.13.json.gz");
+    let packed = std::fs::File::open(&file).unwrap();
+    let text = std::io::read_to_string(flate2::read::GzDecoder::new(packed)).unwrap();
+    let events: Vec<Value> = serde_json::from_str(&text).unwrap();
+    assert!(events.iter().all(|event| event["cat"].is_null() && event["pid"] == "CPU functions"));
+    let within = |step: &Value, name: &str| {
+        let span = |event: &Value| {
+            let from = event["ts"].as_u64().unwrap();
+            (from, from + event["dur"].as_u64().unwrap())
+        };
+        let (begin, end) = span(step);
+        let own = events.iter().filter(|event| event["name"].as_str().unwrap().starts_with(name)).map(span);
+        own.filter(|(from, to)| begin <= *from && *to <= end).collect::<Vec<_>>()
+    };
+    let length = |spans: Vec<(u64, u64)>| spans.iter().map(|(from, to)| to - from).sum::<u64>();
+    let told = imported(&person, &[&file, "-o", "old.mcap"]);
+    assert_eq!(told["steps"], json!({ "first": 3, "last": 5, "count": 3, "with_waits": 0 }), "{told:#}");
+    let all = steps(&Reader::open(&person.home().join("old.mcap")).unwrap());
+    for step in events.iter().filter(|event| event["name"].as_str().unwrap().starts_with("ProfilerStep#")) {
+        let number: u64 = step["name"].as_str().unwrap()["ProfilerStep#".len()..].parse().unwrap();
+        let timing = &all[&(Rank(0), number + 1)];
+        let of = |phase: Phase| timing.phase_totals()[phase.index()];
+        assert_eq!(of(Phase::Data), length(within(step, "enumerate(DataLoader)#")), "{number}");
+        assert_eq!(of(Phase::Optimizer), length(within(step, "Optimizer.step#")), "{number}");
+        // the second collective runs beside the first one
+        let gloo = within(step, "gloo:");
+        let (from, to) = (gloo.iter().map(|span| span.0).min(), gloo.iter().map(|span| span.1).max());
+        let moved = of(Phase::Transfer) + u64::from(timing.hidden_us);
+        assert_eq!(Some(moved), to.zip(from).map(|(to, from)| to - from), "{number}");
+        assert!(timing.hidden_us > 0 && of(Phase::Transfer) > 0, "{timing:?}");
+    }
 }
