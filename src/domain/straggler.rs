@@ -83,6 +83,9 @@ impl Lost {
 pub struct Straggler {
     /// Which.
     pub rank: Rank,
+    /// The first step of the stretch in which it was late.
+    #[serde(default)]
+    pub since: u64,
     /// The step after which it was named.
     pub named_at: u64,
     /// The step after which it was over; `None` while it goes on.
@@ -221,6 +224,9 @@ impl Evidence {
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 struct Suspect {
     rank: Rank,
+    /// From which step on it was late.
+    #[serde(default)]
+    since: u64,
     evidence: Evidence,
 }
 
@@ -452,7 +458,10 @@ impl Stragglers {
         let accused = Sums::of(self.window.iter()).filter(Sums::accuse).map(|sums| sums.rank);
         self.suspect = accused.map(|rank| {
             let before = self.suspect.filter(|suspect| suspect.rank == rank);
-            Suspect { rank, evidence: before.map(|suspect| suspect.evidence).unwrap_or_default().and(us) }
+            // later the window may not reach back so far
+            let since = before.map_or_else(|| self.since(rank), |suspect| suspect.since);
+            let evidence = before.map(|suspect| suspect.evidence).unwrap_or_default().and(us);
+            Suspect { rank, since, evidence }
         });
         let named = self.now.as_ref().map(|named| named.rank);
         if let Some(rank) = named {
@@ -492,14 +501,31 @@ impl Stragglers {
             for step in self.window.iter().rev().take((EVERY * RUNNING) as usize) {
                 self.episode.take(suspect.rank, step, most);
             }
-            self.now = Some(self.figures(suspect.rank, number));
+            self.now = Some(self.figures(suspect.rank, (suspect.since, number)));
         } else if let Some(now) = &self.now {
-            self.now = Some(self.figures(now.rank, now.named_at));
+            self.now = Some(self.figures(now.rank, (now.since, now.named_at)));
         }
     }
 
-    /// What `rank` costs now.
-    fn figures(&self, rank: Rank, named_at: u64) -> Straggler {
+    /// The step from which on a rank is late: the steps from there to the newest outweigh what is no lateness by the most.
+    fn since(&self, rank: Rank) -> u64 {
+        let own = |step: &&Step| step.rank == rank && step.is_late();
+        // a single pause before that does not begin it
+        let usual = upper_median(self.window.iter().filter(own).map(|step| step.cost));
+        let (mut sum, mut most, mut since) = (0_i64, i64::MIN, 0);
+        for step in self.window.iter().rev() {
+            let cost = if step.rank == rank { step.cost.min(usual) } else { 0 };
+            let no_lateness = (step.length.saturating_mul(NAMED_FROM) / 100).max(LEAST_US);
+            sum = sum.saturating_add_unsigned(cost).saturating_sub_unsigned(no_lateness);
+            if sum >= most {
+                (most, since) = (sum, step.number);
+            }
+        }
+        since
+    }
+
+    /// What `rank` costs now, which is late since one step and was named after another.
+    fn figures(&self, rank: Rank, (since, named_at): (u64, u64)) -> Straggler {
         let newest = || self.window.iter().rev().take(RECENT);
         // one pause (a checkpoint, a stall) says nothing of what a step costs
         let mut lengths: Vec<u64> = newest().map(|step| step.length).collect();
@@ -516,6 +542,7 @@ impl Stragglers {
         let lost = Lost::ALL.into_iter().max_by_key(|lost| excess(*lost));
         Straggler {
             rank,
+            since,
             named_at,
             over_at: None,
             cost_us: cost / recent().count().max(1) as u64,

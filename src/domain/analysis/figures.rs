@@ -256,7 +256,7 @@ pub struct SlowStep {
 pub struct Episode {
     /// Which.
     pub rank: Rank,
-    /// The step after which it was named.
+    /// The first step of the stretch in which it was late.
     pub from_step: u64,
     /// The step after which it was over; `None` where the run ended before.
     pub to_step: Option<u64>,

@@ -84,15 +84,18 @@ impl Finding {
         Self { place: self.place.or(place), ..self }
     }
 
-    /// The same, which cost so much in all, most of it in these steps.
-    fn mostly_in(self, span: Option<Span>, us: u64) -> Self {
+    /// The same, which cost so much in all, most of it in these steps of a run.
+    fn mostly_in(self, run: &RunAnalysis, span: Option<Span>, us: u64) -> Self {
         let Some(Span { from_step, to_step }) = span else { return self };
         let steps = to_step.saturating_sub(from_step).saturating_add(1);
         let there = short_duration_us(us / steps.max(1));
-        let evidence = format!(
-            "{}\nmost of it in steps {from_step} to {to_step}: about {there} a step there",
-            self.evidence
-        );
+        let lasts = run.steps.last == Some(to_step) && run.steps.first < Some(from_step);
+        let which = if lasts {
+            format!("from step {from_step} on")
+        } else {
+            format!("in steps {from_step} to {to_step}")
+        };
+        let evidence = format!("{}\nmost of it {which}: about {there} a step there", self.evidence);
         Self { evidence, span, ..self.seen_at(Place::Step(from_step)) }
     }
 }
@@ -235,7 +238,7 @@ fn late(run: &RunAnalysis) -> Vec<Finding> {
             format!("{} is late {}: {}", rank_words(run, line.rank), line.phase.words(), what_if_words(line));
         let finding = Finding::new(1.0 + line.share, words, evidence);
         let span = rank.and_then(|rank| rank.caused_in);
-        found.push(finding.mostly_in(span, line.gain_us).or_seen_at(worst_episode(run, line.rank)));
+        found.push(finding.mostly_in(run, span, line.gain_us).or_seen_at(worst_episode(run, line.rank)));
     }
     if let Some((rank, finding)) = last(run) {
         told.push(rank);
@@ -301,7 +304,7 @@ fn last(run: &RunAnalysis) -> Option<(Rank, Finding)> {
         format!("{a_step} a step; last in {last_in} of {}; {place}", judged_words(run)),
     );
     let seen_at = episode.map(|episode| Place::Step(episode.from_step));
-    Some((rank.rank, finding.mostly_in(rank.caused_in, us).or_seen_at(seen_at)))
+    Some((rank.rank, finding.mostly_in(run, rank.caused_in, us).or_seen_at(seen_at)))
 }
 
 /// A step that took many times as long as others, and is none of many such ones: a stall.

@@ -13,9 +13,13 @@ const RECURS_LEAST: f64 = 3.0;
 const POINTS: usize = 240;
 /// In so many parts a run is looked at.
 const PARTS: usize = 24;
-/// So much of all lies in the part that is told, and that part is no more than so much of the run.
+/// So much of all lies in the part that is told, and that part is no more than so much of the run, ..
 const WITHIN: f64 = 0.8;
 const PART_OF_RUN: f64 = 0.6;
+/// .. or the run has so many parts before or behind it in which a step costs less than so much of what it does there, and more of
+/// them than twice the longest pause within.
+const OUTSIDE: usize = 2;
+const QUIET: f64 = 0.25;
 
 /// Sums over the steps in which a rank cost something.
 #[derive(Debug, Default, Clone, Copy)]
@@ -114,20 +118,39 @@ impl CostSeries {
         let grown = |part: &&f64| **part >= usual / 2.0;
         let from = from - parts[..from].iter().rev().take_while(grown).count();
         let to = to + parts[to + 1..].iter().take_while(grown).count();
-        if (to - from + 1) as f64 > parts.len() as f64 * PART_OF_RUN {
+        let is_small = (to - from + 1) as f64 <= parts.len() as f64 * PART_OF_RUN;
+        if !is_small && !has_an_end(&parts, from, to, usual * QUIET) {
             return None;
         }
         let range = first + from as u64 * part..first + (to as u64 + 1) * part;
         let floor = usual / part as f64 * width as f64 / 2.0;
-        let matter =
-            || self.points.points().filter(|(step, cost)| range.contains(step) && cost.0 as f64 >= floor);
-        let (from_step, _) = matter().next()?;
-        let (to_step, _) = matter().next_back()?;
+        let points: Vec<(u64, bool)> =
+            self.points.points().map(|(step, cost)| (step, cost.0 as f64 >= floor)).collect();
+        let matters = |(step, matters): &(u64, bool)| *matters && range.contains(step);
+        let begin = points.iter().position(matters)?;
+        let end = points.iter().rposition(matters)?;
+        // it may begin and end within a part of which less than half belongs to it
+        let more =
+            |points: &mut dyn Iterator<Item = &(u64, bool)>| points.take_while(|point| point.1).count();
+        let begin = begin - more(&mut points[..begin].iter().rev());
+        let end = end + more(&mut points[end + 1..].iter());
         Some(Span {
-            from_step: from_step.max(first),
-            to_step: (to_step + width - 1).min(self.last).min(last),
+            from_step: points[begin].0.max(first),
+            to_step: (points[end].0 + width - 1).min(self.last).min(last),
         })
     }
+}
+
+/// Whether what lies in these parts had not begun yet before them, or was over behind them: the run goes on for long there, and a
+/// part costs less than `quiet`.
+fn has_an_end(parts: &[f64], from: usize, to: usize, quiet: f64) -> bool {
+    let is_quiet = |part: &f64| *part < quiet;
+    let pauses = parts[from..=to].split(|part| !is_quiet(part)).map(<[f64]>::len);
+    let wanted = OUTSIDE + 2 * pauses.max().unwrap_or(0);
+    let is_outside = |parts: &[f64]| {
+        parts.len() >= wanted && is_quiet(&(parts.iter().sum::<f64>() / parts.len().max(1) as f64))
+    };
+    is_outside(&parts[..from]) || is_outside(&parts[to + 1..])
 }
 
 /// The fewest parts in a row that hold so much, the first and the last of them.
@@ -191,5 +214,26 @@ mod tests {
         let (from, to) = of(&|step| step > 100 && step % 5 == 0, 200).unwrap();
         assert!((101..=106).contains(&from) && to >= 199, "{from} {to}");
         assert_eq!(of(&|_| true, 5), None);
+    }
+
+    #[test]
+    fn what_lasts_for_most_of_the_run_is_told_where_it_begins_or_ends() {
+        let of = |is_late: &dyn Fn(u64) -> bool, steps: u64| {
+            let mut series = CostSeries::default();
+            for step in 2..=steps {
+                series.add(step, if is_late(step) { 20_000 } else { 40 });
+            }
+            series.span((2, steps)).map(|span| (span.from_step, span.to_step))
+        };
+        for (begins, steps, unsure) in [(21, 96, 0), (51, 480, 1), (101, 640, 3), (1001, 4000, 9)] {
+            let (from, to) = of(&|step| step >= begins, steps).unwrap();
+            assert!(from.abs_diff(begins) <= unsure && to == steps, "{begins} of {steps}: {from} to {to}");
+        }
+        let (from, to) = of(&|step| step <= 400, 480).unwrap();
+        assert!(from == 2 && to.abs_diff(400) <= 1, "{from} {to}");
+        // now and then all along: what lies before the first time is a pause as any other
+        assert_eq!(of(&|step| step % 300 == 0, 2400), None);
+        assert_eq!(of(&|step| step % 300 > 150, 2400), None);
+        assert_eq!(of(&|step| step > 10, 480), None, "it may as well have begun with the run");
     }
 }

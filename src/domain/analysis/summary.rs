@@ -363,7 +363,7 @@ fn samples(steps: &Steps) -> Option<SampleFigures> {
 fn episode(straggler: &Straggler) -> Episode {
     Episode {
         rank: straggler.rank,
-        from_step: straggler.named_at,
+        from_step: straggler.since,
         to_step: straggler.over_at,
         cost_us: straggler.cost_us,
         share: straggler.share,

@@ -562,6 +562,25 @@ fn a_rank_that_is_late_for_a_while_is_told_with_the_steps_and_what_it_cost_there
     let [episode] = &run.stragglers[..] else { panic!("{:#?}", run.stragglers) };
     assert!((18_000..=21_000).contains(&episode.cost_us) && episode.share > 0.4, "{episode:?}");
     assert_eq!((episode.rank, episode.phase), (Rank(2), Some(Lost::Data)));
+    assert!(episode.from_step.abs_diff(1500) <= 2, "not where it was named: {episode:?}");
+}
+
+#[test]
+fn a_rank_that_is_late_for_most_of_the_run_is_told_with_the_step_from_which_on() {
+    for (begins, steps, unsure) in [(21, 96, 0), (51, 480, 1), (101, 640, 3)] {
+        let run = four(steps, |step| (step >= begins).then_some((2, 0, 20)));
+        let found = &findings(&run)[0];
+        let Span { from_step, to_step } = found.span.unwrap();
+        assert!(from_step.abs_diff(begins) <= unsure && to_step == steps, "{begins} of {steps}: {found:#?}");
+        assert_eq!(found.place, Some(Place::Step(from_step)));
+        let words = format!("most of it from step {from_step} on: about ");
+        assert!(found.evidence.contains(&words), "{found:#?}");
+    }
+    // all along: at its first step that is judged
+    let run = four(200, |_| Some((2, 0, 20)));
+    let found = &findings(&run)[0];
+    assert_eq!(found.span, None);
+    assert!(matches!(found.place, Some(Place::Step(1..=3))), "{found:#?}");
 }
 
 #[test]
