@@ -20,13 +20,13 @@ const FEW: u64 = 20;
 /// How many of the newest collectives are looked at.
 const WINDOW: usize = 50;
 /// From how many on a rank is named.
-const LEAST: usize = 10;
+pub(super) const LEAST: usize = 10;
 /// A rank is named that comes last in so many percent of them, ..
 const NAMED_FROM: usize = 70;
 /// .. if the others wait so long for it, nanoseconds (the GPU's clock counts in steps of 1,024), ..
-const LEAST_NS: u64 = 20_000;
+pub(super) const LEAST_NS: u64 = 20_000;
 /// .. and at least this part of the collective itself.
-const LEAST_PART: u64 = 20;
+pub(super) const LEAST_PART: u64 = 20;
 /// Kinds of collectives, by communicator and function, that are told apart.
 const GROUPS: usize = 32;
 /// Collectives of a kind that some ranks have told and others not.
@@ -136,7 +136,7 @@ struct Group {
     /// By number: what the ranks have told.
     open: BTreeMap<u64, Vec<Part>>,
     /// The newest that all ranks have told.
-    whole: VecDeque<Whole>,
+    whole: VecDeque<WholeCollective>,
     /// When they began on one of the ranks, and for how many each stands.
     pace: (Option<u32>, VecDeque<(HostTime, u32)>),
     /// When it was last told of, as `NcclTimings::turn` counts.
@@ -154,13 +154,15 @@ struct Part {
 
 /// A collective that all ranks have told.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
-struct Whole {
-    last: Rank,
+pub struct WholeCollective {
+    /// The rank that came last.
+    pub last: Rank,
     /// What the last one took: the collective itself.
-    least_ns: u64,
+    pub least_ns: u64,
     /// What the median one of the others waited.
-    wait_ns: u64,
-    bytes: u64,
+    pub wait_ns: u64,
+    /// Its bytes.
+    pub bytes: u64,
 }
 
 /// What there is to say of the kind of collective that takes most of the time.
@@ -194,12 +196,12 @@ pub struct LateRank {
 }
 
 impl NcclTimings {
-    /// Takes in a collective of the rank that has this number in the training.
-    pub fn take(&mut self, rank: Rank, timing: &CollectiveTiming) {
+    /// Takes in a collective of the rank that has this number in the training; gives it where all ranks have told it now.
+    pub fn take(&mut self, rank: Rank, timing: &CollectiveTiming) -> Option<WholeCollective> {
         self.lost = self.lost.saturating_add(timing.lost);
         let ranks = timing.ranks as usize;
         if timing.comm_rank >= timing.ranks || ranks > PARTS / 2 || timing.dur_ns == 0 {
-            return;
+            return None;
         }
         self.turn += 1;
         self.remember(rank, timing);
@@ -221,8 +223,8 @@ impl NcclTimings {
             parts.push(part);
             self.parts += 1;
         }
-        if parts.len() >= ranks {
-            let whole = Whole::of(parts, timing.bytes);
+        let whole = (parts.len() >= ranks).then(|| WholeCollective::of(parts, timing.bytes));
+        if let Some(whole) = whole {
             // Ranks tell of theirs in order: what is older can't become whole any more.
             let newer = group.open.split_off(&(timing.seq.saturating_add(1)));
             self.parts -= group.parts();
@@ -238,6 +240,7 @@ impl NcclTimings {
         if self.parts > PARTS {
             self.forget_a_group();
         }
+        whole
     }
 
     fn remember(&mut self, rank: Rank, timing: &CollectiveTiming) {
@@ -385,7 +388,7 @@ impl Group {
     }
 }
 
-impl Whole {
+impl WholeCollective {
     fn of(parts: &[Part], bytes: u64) -> Self {
         let last = parts.iter().min_by_key(|part| part.dur_ns);
         let (least_ns, comm_rank) = last.map_or((0, 0), |part| (part.dur_ns, part.comm_rank));
@@ -400,12 +403,12 @@ fn median(mut values: Vec<u64>) -> u64 {
     values.get(values.len() / 2).copied().unwrap_or(0)
 }
 
-fn name(text: &str) -> String {
+pub(super) fn name(text: &str) -> String {
     sanitize(text).chars().take(NAME).collect()
 }
 
 /// A length of time, in hundredths of a millisecond where it is short.
-fn length(nanos: u64) -> String {
+pub(super) fn length(nanos: u64) -> String {
     match nanos {
         0..1_000_000 => format!("{:.2} ms", nanos as f64 / 1e6),
         _ => duration_us(nanos / 1_000),

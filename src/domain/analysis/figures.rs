@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 use serde::Serialize;
 
 use super::by_step::ByStep;
+use super::collectives::CollectiveFigures;
 use super::histogram::{Estimate, Histogram};
 use super::lateness::Late;
 use super::metrics::MetricFigures;
@@ -15,7 +16,6 @@ use crate::domain::clock_check::ClocksApart;
 use crate::domain::hooks::StepsBy;
 use crate::domain::ids::{GpuUuid, HostId, Rank};
 use crate::domain::marks::{RunMark, as_told};
-use crate::domain::nccl_timing::NcclPace;
 use crate::domain::series::Series;
 use crate::domain::straggler::Lost;
 use crate::domain::time::Stamp;
@@ -501,7 +501,7 @@ pub struct RunAnalysis {
     pub collectives: Option<String>,
     /// What that sentence rests on.
     #[serde(skip)]
-    pub nccl: Option<NcclPace>,
+    pub nccl: Option<CollectiveFigures>,
     /// What it was: command, code, versions.
     pub facts: Vec<Fact>,
     /// What a person has noted of it; they lie beside the recording.

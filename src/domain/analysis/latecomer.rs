@@ -20,22 +20,26 @@ struct Latecomer {
     of: u64,
     ranks: usize,
     wait_us: f64,
-    /// `AllReduce`, `collective`.
+    /// `AllReduce`, `40 collectives`.
     what: String,
+    /// Whether it comes last too often for chance.
+    is_sure: bool,
+    /// What else there is to say.
+    more: String,
 }
 
 pub(super) fn finding(run: &RunAnalysis) -> Option<Finding> {
     let late = by_trace(run).or_else(|| by_nccl(run))?;
     let is_told = run.what_if.iter().any(|line| line.rank == late.rank);
     let matters = late.of >= LEAST && late.wait_us >= LEAST_WAIT_US;
-    if is_told || !matters || !is_surely_off(late.last_in, late.of, late.ranks) {
+    if is_told || !matters || !late.is_sure {
         return None;
     }
     let others = if late.ranks > 2 { "the others wait" } else { "the other waits" };
     let wait = short_duration_us(late.wait_us as u64);
     let words =
         format!("{} comes last to the collectives: {others} {wait} for it", rank_words(run, late.rank));
-    let evidence = format!("last in {} of {}", late.last_in, counted(late.of, &late.what));
+    let evidence = format!("last in {} of {}{}", late.last_in, late.what, late.more);
     Some(Finding::new(WEIGHT, words, evidence))
 }
 
@@ -50,20 +54,27 @@ fn by_trace(run: &RunAnalysis) -> Option<Latecomer> {
         of: waits.told,
         ranks: waits.ranks.len(),
         wait_us: if count > 0.0 { sum / count } else { 0.0 },
-        what: "collective".to_owned(),
+        what: counted(waits.told, "collective"),
+        is_sure: is_surely_off(last.last_in, waits.told, waits.ranks.len()),
+        more: String::new(),
     })
 }
 
 fn by_nccl(run: &RunAnalysis) -> Option<Latecomer> {
-    let pace = run.nccl.as_ref()?;
-    let late = pace.late?;
+    let nccl = run.nccl.as_ref()?;
+    let late = nccl.late?;
+    let most = late.numbers.map_or_else(String::new, |span| {
+        format!("\nmost of it in {} {} to {}", nccl.func, span.from_step, span.to_step)
+    });
     Some(Latecomer {
         rank: late.rank,
-        last_in: late.late_in as u64,
-        of: pace.of as u64,
-        ranks: pace.ranks as usize,
-        wait_us: late.wait_ns as f64 / 1e3,
-        what: pace.func.clone(),
+        last_in: late.last_in,
+        of: nccl.of,
+        ranks: nccl.ranks as usize,
+        wait_us: late.wait_us,
+        what: format!("{} {}", nccl.of, nccl.func),
+        is_sure: true,
+        more: format!("; {:.0} % of the time in them is waiting for it{most}", late.share * 100.0),
     })
 }
 

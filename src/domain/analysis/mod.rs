@@ -3,6 +3,7 @@
 
 pub mod by_step;
 mod chance;
+mod collectives;
 mod correlation;
 mod facts;
 mod figures;
@@ -26,6 +27,7 @@ mod what_if;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use self::collectives::CollectiveTotals;
 use self::facts::JobFacts;
 use self::gpus::Telemetry;
 use self::logs::Logs;
@@ -45,6 +47,7 @@ use crate::domain::timing::StepTiming;
 use crate::domain::trainer_keys::{TrainerId, TrainerKeys};
 use crate::domain::wait_table::WaitTable;
 
+pub use collectives::{CollectiveFigures, LateToCollectives};
 pub use figures::{
     Charts, Cliffs, Counted, Episode, Estimates, Fact, FirstError, GapFigures, GpuFigures, HostFigures,
     LogFigures, LossFigures, PhaseFigures, RankFigures, RunAnalysis, SampleFigures, Silence, SlowStep, Span,
@@ -78,6 +81,7 @@ pub struct Analyzer {
     stragglers: Stragglers,
     episodes: Vec<Straggler>,
     collectives: NcclTimings,
+    collective_totals: CollectiveTotals,
     telemetry: Telemetry,
     logs: Logs,
     metrics: Metrics,
@@ -114,6 +118,7 @@ impl Analyzer {
             stragglers: Stragglers::default(),
             episodes: Vec::new(),
             collectives: NcclTimings::default(),
+            collective_totals: CollectiveTotals::default(),
             telemetry: Telemetry::new(&spec),
             logs: Logs::default(),
             metrics: Metrics::default(),
@@ -283,7 +288,8 @@ impl Analyzer {
                 }
             }
             Event::CollectiveDone { timing } if self.counting => {
-                self.collectives.take(self.keys.known(id), timing);
+                let whole = self.collectives.take(self.keys.known(id), timing);
+                self.collective_totals.take(timing, whole);
             }
             _ => {}
         }

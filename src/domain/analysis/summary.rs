@@ -38,6 +38,7 @@ pub(super) fn of(analyzer: Analyzer, damage: Option<String>) -> RunAnalysis {
     let unattended_us = lengths_us.fold(0, u64::saturating_add);
     let (host_figures, gpus) = telemetry.figures();
     let clocks_apart = steps.clocks_apart.clone().and_then(|apart| apart.named(&analyzer.hosts));
+    let nccl = analyzer.collective_totals.figures();
     let facts = facts::of(&spec, &telemetry.hosts, &analyzer.job, analyzer.total_steps);
     let keys = analyzer.keys;
     let place = |key: Rank| {
@@ -107,8 +108,11 @@ pub(super) fn of(analyzer: Analyzer, damage: Option<String>) -> RunAnalysis {
             steps: if spec.is_imported() { Vec::new() } else { steps.lost() },
             damage,
         },
-        collectives: collectives.sentence(place),
-        nccl: collectives.pace(),
+        collectives: match &nccl {
+            Some(nccl) => Some(nccl.sentence(place, collectives.lost())),
+            None => collectives.sentence(place),
+        },
+        nccl,
         facts,
         marks: Vec::new(),
         waits: analyzer.waits,
