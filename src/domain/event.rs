@@ -32,6 +32,9 @@ pub const LOG: &str = "log";
 /// What one names that stands for messages of a host beyond what it may send.
 pub const MESSAGES: &str = "messages";
 
+/// What one names that stands for steps of a timeline of Horovod without the ranks' ticks: they are there, and their waits are not.
+pub const UNTICKED: &str = "steps without the ranks' ticks";
+
 /// An event with its place in the total order.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Envelope {

@@ -3,7 +3,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::event::{Envelope, Event, LOG, Origin};
+use super::event::{Envelope, Event, LOG, Origin, UNTICKED};
 use super::ids::{HostId, Rank};
 use super::log::LogGap;
 use super::text::sanitize;
@@ -48,11 +48,14 @@ enum What {
 }
 
 impl What {
-    /// Of an event that tells of a loss. The state of a line that has not ended, and one ping of many, are none.
+    /// Of an event that tells of a loss. The state of a line that has not ended, one ping of many, and steps of which only the waits
+    /// are not told are none.
     fn of(event: &Event) -> Option<Self> {
         match event {
             Event::LogGap { gap } => Some(Self::Output(gap.clone())),
-            Event::Gap { what, dropped } if !matches!(what.as_str(), "unfinished line" | "clock") => {
+            Event::Gap { what, dropped }
+                if !matches!(what.as_str(), "unfinished line" | "clock" | UNTICKED) =>
+            {
                 Some(Self::Events(what.clone(), *dropped))
             }
             _ => None,

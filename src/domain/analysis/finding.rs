@@ -5,6 +5,7 @@ use serde::Serialize;
 use super::figures::{GpuFigures, RunAnalysis, SlowStep, Span, WhatIf};
 use super::what_if::matters;
 use super::{latecomer, metrics, silence};
+use crate::domain::event::UNTICKED;
 use crate::domain::ids::Rank;
 use crate::domain::standstill::silence_us;
 use crate::domain::text::sanitize;
@@ -110,6 +111,7 @@ pub fn findings(run: &RunAnalysis) -> Vec<Finding> {
                 exposed(run),
                 idle(run),
                 missing(run),
+                unticked(run),
                 errors(run),
                 clocks(run),
                 silence::finding(run),
@@ -559,13 +561,22 @@ fn missing(run: &RunAnalysis) -> Option<Finding> {
     if run.gaps.unattended_us > 0 {
         parts.push(format!("not followed for {}", short_duration_us(run.gaps.unattended_us)));
     }
-    parts.extend(run.gaps.dropped.iter().map(|gap| format!("{} dropped: {}", gap.count, gap.what)));
+    let dropped = run.gaps.dropped.iter().filter(|gap| gap.what != UNTICKED);
+    parts.extend(dropped.map(|gap| format!("{} dropped: {}", gap.count, gap.what)));
     if run.gaps.log_bytes > 0 {
         parts.push(format!("{} of logs", bytes(run.gaps.log_bytes)));
     }
     let first = run.gaps.steps.first().map(|span| Place::Step(span.from_step));
     (!parts.is_empty())
         .then(|| Finding::new(0.04, "the recording is not complete", parts.join("; ")).seen_at(first))
+}
+
+/// Steps of a timeline of Horovod, of which it does not tell who waited.
+fn unticked(run: &RunAnalysis) -> Option<Finding> {
+    let gap = run.gaps.dropped.iter().find(|gap| gap.what == UNTICKED)?;
+    let words = format!("of {} it is not known which ranks waited", counted(gap.count, "step"));
+    let evidence = "Horovod's cache of responses leaves the ranks' ticks out of its timeline; with HOROVOD_CACHE_CAPACITY=0 the run tells them";
+    Some(Finding::new(0.04, words, evidence))
 }
 
 fn errors(run: &RunAnalysis) -> Option<Finding> {

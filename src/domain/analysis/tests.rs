@@ -481,6 +481,16 @@ fn what_is_missing_is_counted() {
 }
 
 #[test]
+fn steps_without_the_ranks_ticks_are_not_missing() {
+    let mut told = Told::new(spec(1));
+    told.whole(Event::Gap { what: crate::domain::event::UNTICKED.to_owned(), dropped: 19 });
+    let found = findings(&told.finish(RunEnd::Finished));
+    let [finding] = &found[..] else { panic!("{found:#?}") };
+    assert_eq!(finding.words, "of 19 steps it is not known which ranks waited");
+    assert!(finding.evidence.contains("HOROVOD_CACHE_CAPACITY=0"), "{finding:?}");
+}
+
+#[test]
 fn what_was_not_followed_ends_with_the_run() {
     let mut told = Told::new(spec(1));
     let since = told.at;

@@ -18,7 +18,7 @@ use super::summary::{Folded, LeftOut, StepsRead};
 use super::target::Target;
 use super::trace_event::TraceEvent;
 use super::waits::{Waits, length};
-use crate::domain::event::Event;
+use crate::domain::event::{Event, UNTICKED};
 use crate::domain::hooks::HookFacts;
 use crate::domain::ids::{HostId, Rank};
 use crate::domain::run::JobKind;
@@ -414,7 +414,7 @@ impl<'a> Timeline<'a> {
                 "the file does not tell it; that of the import stands for it",
             ));
         }
-        let silent_run = Event::Gap { what: "steps without the ranks' ticks".to_owned(), dropped: silent };
+        let silent_run = Event::Gap { what: UNTICKED.to_owned(), dropped: silent };
         let end = Stamp(self.base()).plus_micros(self.clock.now());
         let Some(mut target) = self.target else {
             return Err(self.asked.nothing("no collective was recorded"));
