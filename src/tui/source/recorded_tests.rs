@@ -12,6 +12,7 @@ use crate::domain::ids::Rank;
 use crate::domain::options::RunOptions;
 use crate::domain::outcome::{RunEnd, RunOutcome};
 use crate::domain::run::{JobKind, Placement, Slot};
+use crate::domain::time::HostTime;
 use crate::record::Reader;
 use crate::tui::source::finishing::Finishing;
 
