@@ -56,15 +56,14 @@ pub(super) struct Budget {
     taken: u64,
     /// What may be taken at once; below zero where what is dear took more.
     left: f64,
-    /// When its first envelope was taken, by its own time and by a clock.
-    first: Option<(Stamp, HostTime)>,
-    at: Option<Stamp>,
+    /// The moment up to which there was room, and when that was by a clock.
+    last: Option<(Stamp, HostTime)>,
 }
 
 impl Budget {
     /// Of a recording whose earlier files take so much.
     pub(super) fn new(taken: u64) -> Self {
-        Self { cap: CAP, taken, left: AT_ONCE, first: None, at: None }
+        Self { cap: CAP, taken, left: AT_ONCE, last: None }
     }
 
     /// It may take so much in all.
@@ -74,11 +73,11 @@ impl Budget {
 
     /// So many bytes more were written before an envelope of the moment `at` was taken at `now`. What is told late may be of any time.
     pub(super) fn took(&mut self, at: Stamp, now: HostTime, bytes: u64) {
-        let (first, since) = *self.first.get_or_insert((at, now));
+        let (before, since) = self.last.unwrap_or((at, now));
         let passed_us = i64::try_from(now.0.saturating_sub(since.0)).unwrap_or(i64::MAX);
-        let at = first.plus_micros(passed_us).max(at);
-        let seconds = self.at.map_or(0.0, |before| at.seconds_since(before)).max(0.0);
-        self.at = self.at.max(Some(at));
+        let until = before.plus_micros(passed_us).max(at);
+        self.last = Some((until, now));
+        let seconds = until.seconds_since(before);
         self.left = (self.left + seconds * A_SECOND).min(AT_ONCE) - bytes as f64;
         self.taken = self.taken.saturating_add(bytes);
     }
@@ -179,6 +178,21 @@ mod tests {
         for ms in 0..10_000 {
             let more = if budget.admits(Worth::Line, 0) { 100 << 10 } else { 0 };
             budget.took(Stamp(5), HostTime(ms * 1000), more);
+            taken += more;
+        }
+        assert!((20 << 20..22 << 20).contains(&taken), "{taken}");
+    }
+
+    /// What lies an hour back is caught up with in a moment; then ten seconds pass in which all that comes is of one moment.
+    #[test]
+    fn time_gives_room_also_behind_what_was_caught_up_with() {
+        let (mut budget, mut taken) = (Budget::new(0), 0u64);
+        for second in 0..3600 {
+            budget.took(Stamp(second * 1_000_000), HostTime(7), 0);
+        }
+        for ms in 0..10_000 {
+            let more = if budget.admits(Worth::Line, 0) { 100 << 10 } else { 0 };
+            budget.took(Stamp(3_600_000_000), HostTime(7 + ms * 1000), more);
             taken += more;
         }
         assert!((20 << 20..22 << 20).contains(&taken), "{taken}");
