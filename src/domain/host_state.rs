@@ -13,7 +13,7 @@ use super::gpu::health::Unreadable;
 use super::gpu::{GpuInfo, GpuSample};
 use super::host::{HostInfo, HostSample, LinkState};
 use super::idle::IdleSince;
-use super::ids::{GpuUuid, RunId};
+use super::ids::{GpuUuid, Rank, RunId};
 use super::lease::Leases;
 use super::past::PastSample;
 use super::time::Stamp;
@@ -58,9 +58,9 @@ pub struct HostState {
     pub leases: Option<Leases>,
     /// What happened to its GPUs.
     pub gpu_events: GpuEvents,
-    /// The last that ranks there have told, by run.
+    /// The last that each rank there has told of a run that goes on.
     #[serde(default)]
-    pub told: BTreeMap<RunId, LastTold>,
+    pub told: BTreeMap<RunId, BTreeMap<Rank, LastTold>>,
 }
 
 impl HostState {

@@ -278,6 +278,9 @@ impl World {
                 } else if let Some(run) = self.runs.get_mut(id) {
                     run.apply(envelope.at, &envelope.event);
                 }
+                if matches!(envelope.event, Event::RunEnded { .. } | Event::RunRestarted { .. }) {
+                    self.forget_lag(id);
+                }
             }
             Origin::Rank(id, rank) => {
                 self.note_lag(id, *rank, envelope);
