@@ -402,18 +402,20 @@ impl SupervisedRun {
     }
 }
 
-/// By when the bytes from `from` up to `to` of a file were there: by what was seen, before that by what its supervisor has noted.
+/// By when the bytes from `from` up to `to` of a file were there: by what was seen, before that by what its supervisor has noted. Its
+/// rank ended at `end`.
 fn moments(
     tail: &mut Tail,
     dir: &RunDir,
     (rank, stream): (Rank, Stream),
     (from, to): (u64, u64),
+    end: Option<HostTime>,
 ) -> Vec<(u64, HostTime)> {
     tail.see(dir);
     let seen_from = tail.seen_from().clamp(from, to);
     let noted =
         if from < seen_from { times::moments(dir, rank, stream, from, seen_from) } else { Vec::new() };
-    let noted = noted.into_iter().map(|(length, t)| (length.min(seen_from), t));
+    let noted = noted.into_iter().map(|(length, t)| (length.min(seen_from), times::not_behind(t, end)));
     noted.chain(tail.seen(seen_from, to)).collect()
 }
 
@@ -546,7 +548,8 @@ impl RankView {
                             let until = offset + data.len() as u64;
                             tail.rewind(until);
                             if stream != Stream::Report {
-                                let moments = moments(tail, dir, (rank, stream), (offset, until));
+                                let end = self.exit.as_ref().map(|exit| exit.t);
+                                let moments = moments(tail, dir, (rank, stream), (offset, until), end);
                                 let written = Written::each(&run(), (rank, stream), &moments);
                                 due.extend(written.into_iter().map(FromAgent::Written));
                             }
