@@ -10,8 +10,8 @@ use crate::domain::clock_fit::ClockFit;
 use crate::domain::event::{Envelope, Event, Origin};
 use crate::domain::ids::{HostId, Rank};
 use crate::domain::log::Stream;
-use crate::domain::run::RunSpec;
-use crate::domain::time::Stamp;
+use crate::domain::run::{RunSpec, RunStage};
+use crate::domain::time::{HostTime, Stamp};
 use crate::tui::source::catch_up::PRESENT_US;
 
 /// What comes so long after it happened is late, microseconds: more than its way takes.
@@ -22,6 +22,8 @@ const LATE_US: i64 = 250_000;
 pub(super) struct EventTimes {
     created: Stamp,
     host_of: BTreeMap<Rank, HostId>,
+    /// When each rank's process was started, by its host's clock: nothing of it is earlier.
+    started: BTreeMap<Rank, HostTime>,
     /// When the last of each series happened: nothing behind it is earlier.
     last: BTreeMap<(Rank, Series), Stamp>,
     /// When the last with a time came of what a rank has reported, and of what it has printed, and when it happened.
@@ -29,13 +31,15 @@ pub(super) struct EventTimes {
     /// When something came last that was late.
     late_at: Option<Stamp>,
     /// When the latest event happened that a rank has told with its time.
-    pub(super) latest: Stamp,
+    latest: Stamp,
     /// When the latest event happened that a stage waits for, and when the last of them came.
     milestone: Told,
     /// Ranks that have told a step.
     stepped: BTreeSet<Rank>,
-    /// When the last stage was entered.
-    staged: Stamp,
+    /// When ranks ended.
+    ended: BTreeMap<Rank, Stamp>,
+    /// The stage that the run is in, and when it was entered.
+    stage: (Option<RunStage>, Stamp),
 }
 
 /// What is in order by itself.
@@ -51,6 +55,16 @@ enum Series {
 enum Way {
     Report,
     Output,
+}
+
+impl Series {
+    fn of(event: &Event, worker: Option<u32>) -> Option<Self> {
+        match event {
+            Event::LogPrinted { line } | Event::LogUnfinished { line } => Some(Self::Lines(line.stream)),
+            Event::StepDone { .. } => Some(Self::Steps(worker)),
+            _ => None,
+        }
+    }
 }
 
 impl Way {
@@ -76,13 +90,15 @@ impl EventTimes {
         Self {
             created,
             host_of: host_of.collect(),
+            started: BTreeMap::new(),
             last: BTreeMap::new(),
             ranks: BTreeMap::new(),
             late_at: None,
             latest: created,
             milestone: Told { came: created, happened: created },
             stepped: BTreeSet::new(),
-            staged: created,
+            ended: BTreeMap::new(),
+            stage: (None, created),
         }
     }
 
@@ -99,9 +115,11 @@ impl EventTimes {
             Origin::Rank(_, rank) => (*rank, None),
             Origin::Worker(_, rank, worker) => (*rank, Some(*worker)),
         };
-        let end = event.host_times().map(|(_, end)| end);
-        let known = end.and_then(|end| clock(self.host_of.get(&rank)?)?.stamp(end));
-        let happened = match known {
+        if let Event::RankStarted { t, .. } = event {
+            self.started.insert(rank, *t);
+        }
+        let clock = self.host_of.get(&rank).and_then(clock);
+        let happened = match clock.and_then(|clock| self.by_its_host(rank, event, clock)) {
             Some(happened) => self.known(rank, worker, event, Told { came, happened }),
             None => self.unknown(rank, event, came),
         };
@@ -111,7 +129,45 @@ impl EventTimes {
         if is_first_step || starts_or_ends {
             self.milestone = Told { came, happened: self.milestone.happened.max(happened) };
         }
+        if matches!(event, Event::RankExited { .. }) {
+            self.ended.insert(rank, happened);
+        }
         happened
+    }
+
+    /// An event lies at its `at`, for it was caught up with: what is dated from now on is not earlier where one follows the other.
+    pub(super) fn follow(&mut self, envelope: &Envelope) {
+        let (at, event) = (envelope.at, &envelope.event);
+        let (rank, worker) = match &envelope.origin {
+            Origin::Host(_) => return,
+            Origin::Run(_) => {
+                match event {
+                    Event::StageEntered { stage, .. } => self.enter(*stage, at),
+                    Event::RunRestarted { .. } => self.restart(),
+                    _ => {}
+                }
+                return;
+            }
+            Origin::Rank(_, rank) => (*rank, None),
+            Origin::Worker(_, rank, worker) => (*rank, Some(*worker)),
+        };
+        if matches!(event, Event::RankExited { .. }) {
+            self.ended.insert(rank, at);
+        }
+        if event.host_times().is_some() {
+            self.latest = self.latest.max(at);
+            if let Some(series) = Series::of(event, worker) {
+                let last = self.last.entry((rank, series)).or_insert(at);
+                *last = at.max(*last);
+            }
+        }
+    }
+
+    /// Until when all is told that happened, of which one knows at `now`; `None`: no more is awaited. While events come late, the ranks
+    /// have told up to the latest of them, and of a run whose ranks have ended nothing more happens.
+    pub(super) fn told_until(&self, now: Stamp) -> Option<Stamp> {
+        let end = self.ended.values().max().filter(|_| self.ended.len() >= self.host_of.len());
+        end.copied().or_else(|| self.is_late(now).then_some(self.latest))
     }
 
     /// Whether the ranks' events come late about the time `now`.
@@ -119,19 +175,21 @@ impl EventTimes {
         self.late_at.is_some_and(|late| (0..PRESENT_US).contains(&now.micros_since(late)))
     }
 
-    /// Until when the ranks have told what happened: behind that, no more of them is awaited at `now`.
-    pub(super) fn told_until(&self, now: Stamp) -> Option<Stamp> {
-        self.is_late(now).then_some(self.latest)
+    /// When an event happened by its host's clock. What a program reports is its own word: it may count in other units, or by the clock
+    /// of a container, and then happened before the program began.
+    fn by_its_host(&self, rank: Rank, event: &Event, clock: &ClockFit) -> Option<Stamp> {
+        let (begin, end) = event.host_times()?;
+        let started = self.started.get(&rank).copied().unwrap_or(HostTime(0));
+        if matches!(event, Event::StepDone { .. } | Event::CollectiveDone { .. }) {
+            let is_there = begin >= started && clock.stamp(begin)? >= self.created;
+            return clock.stamp(end).filter(|_| is_there);
+        }
+        clock.stamp(end.max(started))
     }
 
     fn known(&mut self, rank: Rank, worker: Option<u32>, event: &Event, told: Told) -> Stamp {
         let mut happened = told.happened.max(self.created);
-        let series = match event {
-            Event::LogPrinted { line } | Event::LogUnfinished { line } => Some(Series::Lines(line.stream)),
-            Event::StepDone { .. } => Some(Series::Steps(worker)),
-            _ => None,
-        };
-        if let Some(series) = series {
+        if let Some(series) = Series::of(event, worker) {
             let last = self.last.entry((rank, series)).or_insert(happened);
             happened = happened.max(*last);
             *last = happened.min(told.came);
@@ -167,19 +225,37 @@ impl EventTimes {
     }
 
     fn of_run(&mut self, event: &Event, came: Stamp) -> Stamp {
-        let happened = match event {
-            // what follows from an event is told with it
-            Event::StageEntered { .. } if self.milestone.came == came => self.milestone.happened,
-            Event::StageEntered { .. } => came,
-            Event::RunEnded { outcome } => outcome.at.map_or(came, |at| at.max(self.latest)),
-            Event::RunRestarted { .. } => {
-                self.stepped.clear();
-                return came;
+        let within = |happened: Stamp, staged: Stamp| happened.max(staged).min(came);
+        match event {
+            Event::StageEntered { stage, .. } => {
+                // what follows from an event is told with it
+                let is_due = self.milestone.came == came;
+                let happened = within(if is_due { self.milestone.happened } else { came }, self.stage.1);
+                self.enter(*stage, happened);
+                happened
             }
-            _ => return came,
-        };
-        self.staged = happened.max(self.staged).min(came);
-        self.staged
+            Event::RunEnded { outcome } => {
+                let last = self.ended.values().fold(self.latest, |last, ended| last.max(*ended));
+                within(outcome.at.map_or(came, |at| at.max(last)), self.stage.1)
+            }
+            Event::RunRestarted { .. } => {
+                self.restart();
+                came
+            }
+            _ => came,
+        }
+    }
+
+    /// A stage that is told again, for others are waited for now, was entered when it was.
+    fn enter(&mut self, stage: RunStage, at: Stamp) {
+        if self.stage.0 != Some(stage) {
+            self.stage = (Some(stage), at.max(self.stage.1));
+        }
+    }
+
+    fn restart(&mut self) {
+        self.stepped.clear();
+        self.ended.clear();
     }
 }
 

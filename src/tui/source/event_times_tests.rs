@@ -77,7 +77,8 @@ fn what_has_a_hosts_time_happened_then_and_never_before_the_run_nor_after_it_cam
     assert_eq!(bed.rank(130 * S, 0, started(2_000_000)), Stamp(102 * S));
     assert_eq!(bed.rank(130 * S, 0, line(Stream::Stdout, Some(2_500_000))), Stamp(102 * S + S / 2));
     assert_eq!(bed.rank(130 * S, 0, step(1, 2_600_000)).0, 102 * S + 600_000 + i64::from(STEP_US));
-    assert_eq!(bed.rank(130 * S, 0, line(Stream::Stderr, Some(500_000))), Stamp(101 * S), "created");
+    assert_eq!(bed.rank(130 * S, 0, line(Stream::Stderr, Some(500_000))), Stamp(102 * S), "its rank's start");
+    assert_eq!(bed.rank(130 * S, 1, line(Stream::Stderr, Some(500_000))), Stamp(101 * S), "created");
     assert_eq!(bed.rank(130 * S, 0, exited(31_000_000)), Stamp(130 * S), "came");
     let host = Event::Gap { what: "telemetry".to_owned(), dropped: 1 };
     assert_eq!(bed.date(131 * S, Origin::Host(HostId::from("gpu-a")), host), Stamp(131 * S));
@@ -156,13 +157,109 @@ fn what_has_no_time_is_of_now_unless_its_rank_is_late() {
     assert_eq!(bed.rank(113 * S, 0, met()), Stamp(113 * S), "nothing late has come for long");
     // the client's clock was set back
     assert!(!bed.times.is_late(Stamp(90 * S)));
-    let lost = RankExit {
-        code: None,
-        ..match exited(0) {
-            Event::RankExited { exit } => exit,
-            _ => unreachable!(),
-        }
-    };
     bed.rank(120 * S, 0, line(Stream::Stdout, Some(3_000_000)));
-    assert_eq!(bed.rank(120 * S, 0, Event::RankExited { exit: lost }), Stamp(120 * S), "with its host");
+    assert_eq!(bed.rank(120 * S, 0, lost()), Stamp(120 * S), "with its host");
+}
+
+/// What a program tells of itself by another clock, or in other units, is no word on how late it comes.
+#[test]
+fn an_odd_time_of_a_program_is_none() {
+    let mut bed = Bed::new();
+    bed.rank(103 * S, 0, started(2_900_000));
+    for odd in [1_000, 1_900_000, 2_899_999] {
+        assert_eq!(bed.rank(104 * S, 0, step(1, odd)), Stamp(104 * S), "{odd}");
+        assert_eq!(bed.times.told_until(Stamp(104 * S)), None, "{odd}: nothing is late");
+    }
+    // one whose start was not told: nothing was before the run
+    assert_eq!(bed.rank(104 * S, 1, step(1, 900_000)), Stamp(104 * S));
+    assert_eq!(bed.rank(104 * S, 1, step(2, 1_900_000)), Stamp(102 * S));
+    // what comes after an odd one is believed
+    assert_eq!(bed.rank(104 * S, 0, step(2, 2_900_000)), Stamp(103 * S));
+    // and nothing happens after it came
+    assert_eq!(bed.rank(105 * S, 0, step(3, u64::MAX)), Stamp(105 * S));
+}
+
+#[test]
+fn a_stage_that_is_told_again_keeps_the_time_at_which_it_was_entered() {
+    let mut bed = Bed::new();
+    bed.run(102 * S, stage(RunStage::Start));
+    // others are waited for, and others again
+    assert_eq!(bed.run(118 * S, stage(RunStage::Start)), Stamp(118 * S));
+    bed.rank(120 * S, 0, started(3_000_000));
+    assert_eq!(bed.run(120 * S, stage(RunStage::Training)), Stamp(103 * S));
+    assert_eq!(bed.run(121 * S, stage(RunStage::Training)), Stamp(121 * S));
+    bed.rank(122 * S, 0, exited(4_000_000));
+    let outcome = RunOutcome { at: Some(Stamp(104 * S)), ..RunOutcome::new(RunEnd::Finished, "done") };
+    assert_eq!(bed.run(122 * S, Event::RunEnded { outcome }), Stamp(104 * S));
+}
+
+/// How a rank ended is not known: its host was lost, and that is of now.
+fn lost() -> Event {
+    match exited(0) {
+        Event::RankExited { exit } => Event::RankExited { exit: RankExit { code: None, ..exit } },
+        _ => unreachable!(),
+    }
+}
+
+#[test]
+fn a_run_ends_behind_all_its_ranks() {
+    for (first, last) in [(0, 1), (1, 0)] {
+        let mut bed = Bed::new();
+        let lost_at = bed.rank(115 * S, first, lost());
+        assert_eq!(lost_at, Stamp(115 * S));
+        bed.rank(118 * S, last, exited(6_000_000));
+        let outcome = RunOutcome { at: Some(Stamp(106 * S)), ..RunOutcome::new(RunEnd::Failed, "lost") };
+        assert_eq!(bed.run(120 * S, Event::RunEnded { outcome }), lost_at);
+    }
+}
+
+#[test]
+fn when_all_ranks_have_ended_nothing_more_happens_unless_they_are_started_again() {
+    let mut bed = Bed::new();
+    bed.rank(105 * S, 0, exited(5_000_000));
+    assert_eq!(bed.times.told_until(Stamp(105 * S)), None, "one goes on");
+    bed.rank(107 * S, 1, exited(6_900_000));
+    bed.rank(107 * S, 0, exited(5_000_000));
+    for now in [107, 200] {
+        assert_eq!(bed.times.told_until(Stamp(now * S)), Some(Stamp(106_900_000)), "{now}");
+    }
+    let event = Event::RunRestarted { attempt: 2, of: 2, why: "it failed".to_owned(), root: Rank(0) };
+    assert_eq!(bed.run(201 * S, event), Stamp(201 * S));
+    assert_eq!(bed.times.told_until(Stamp(201 * S)), None);
+    // the first step of the attempt is waited for, too
+    bed.rank(210 * S, 0, step(1, 105_000_000));
+    assert_eq!(bed.run(210 * S, stage(RunStage::Training)), Stamp(205 * S + i64::from(STEP_US)));
+}
+
+#[test]
+fn what_was_caught_up_with_is_not_overtaken_by_what_comes_behind_it() {
+    let mut bed = Bed::new();
+    let put = |bed: &mut Bed, at: i64, origin: Origin, event: Event| {
+        bed.times.follow(&Envelope { seq: 0, at: Stamp(at), origin, event });
+    };
+    let (run, rank) = (Origin::Run(bed.spec.id.clone()), Origin::Rank(bed.spec.id.clone(), Rank(0)));
+    put(&mut bed, 106 * S, run.clone(), stage(RunStage::Start));
+    put(&mut bed, 108 * S, run.clone(), stage(RunStage::Start));
+    put(&mut bed, 107 * S, rank.clone(), line(Stream::Stdout, Some(7_000_000)));
+    put(&mut bed, 109 * S, rank.clone(), line(Stream::Stderr, None));
+    put(&mut bed, 107 * S, rank.clone(), step(1, 6_900_000));
+    assert_eq!(bed.rank(120 * S, 0, line(Stream::Stdout, Some(6_999_000))), Stamp(107 * S));
+    assert_eq!(
+        bed.rank(120 * S, 0, line(Stream::Stderr, Some(6_999_000))),
+        Stamp(106_999_000),
+        "its own time"
+    );
+    assert_eq!(bed.rank(120 * S, 0, step(2, 6_000_000)), Stamp(107 * S));
+    assert_eq!(bed.times.told_until(Stamp(120 * S)), Some(Stamp(107 * S)));
+    bed.rank(120 * S, 0, started(5_000_000));
+    // as its first step that is dated, and not as late as the stage before was told again
+    assert_eq!(bed.run(120 * S, stage(RunStage::Training)), Stamp(107 * S));
+    put(&mut bed, 110 * S, rank, lost());
+    put(&mut bed, 110 * S, run.clone(), stage(RunStage::Stopping));
+    bed.rank(121 * S, 1, exited(8_000_000));
+    let outcome = RunOutcome { at: Some(Stamp(108 * S)), ..RunOutcome::new(RunEnd::Failed, "lost") };
+    assert_eq!(bed.run(121 * S, Event::RunEnded { outcome }), Stamp(110 * S));
+    let event = Event::RunRestarted { attempt: 2, of: 2, why: "it failed".to_owned(), root: Rank(0) };
+    put(&mut bed, 122 * S, run, event);
+    assert_eq!(bed.times.told_until(Stamp(125 * S)), None);
 }

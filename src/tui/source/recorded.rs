@@ -20,6 +20,7 @@ use std::time::Duration;
 
 use crate::clock;
 use crate::domain::alerts::AlertRules;
+use crate::domain::clock_fit::ClockFit;
 use crate::domain::event::{Envelope, Event, Origin};
 use crate::domain::ids::{HostId, RunId};
 use crate::domain::resume_point::Backfill;
@@ -91,6 +92,8 @@ struct HostBaseline {
     sampled: Option<Envelope>,
     leases: Option<Envelope>,
     clocks: VecDeque<Envelope>,
+    /// Its clock on the client's.
+    clock: ClockFit,
 }
 
 impl Recorded {
@@ -309,6 +312,7 @@ impl Recorded {
             self.begin(run.clone(), spec, envelope.at);
             self.times.insert(run.clone(), EventTimes::new(spec));
         }
+        let came = envelope.at;
         self.date(&mut envelope);
         let origin = &envelope.origin;
         if let Origin::Host(host) = origin {
@@ -317,11 +321,11 @@ impl Recorded {
             let runs: BTreeSet<RunId> =
                 of.filter(|(_, hosts)| hosts.contains(host)).map(|(run, _)| run.clone()).collect();
             for run in runs {
-                self.record(&run, &envelope);
+                self.record(&run, &envelope, came);
             }
             self.known.entry(host.clone()).or_default().remember(&envelope);
         } else if let Some(run) = origin.run() {
-            self.record(run, &envelope);
+            self.record(run, &envelope, came);
         }
         let is_shown_later = |run| self.behind.get(run).is_some_and(Behind::is_shown);
         let is_late = !is_of_now(origin) && origin.run().is_some_and(is_shown_later);
@@ -333,39 +337,56 @@ impl Recorded {
         }
     }
 
-    /// Gives an event the time at which it happened. A run that is behind does that by itself: it knows what came next.
+    /// Gives an event the time at which it happened. A run that catches up does that by itself: it knows what came next.
     fn date(&mut self, envelope: &mut Envelope) {
-        let Some(run) = envelope.origin.run().filter(|run| !self.behind.contains_key(run)) else { return };
-        if let Some(times) = self.times.get_mut(run) {
-            let hosts = &self.session.world().hosts;
-            envelope.at = times.date(envelope, |host| hosts.get(host).map(|state| &state.clock));
+        let Some(run) = envelope.origin.run() else { return };
+        let is_past = self.behind.get(run).is_some_and(Behind::is_catching_up);
+        let Some(times) = self.times.get_mut(run) else { return };
+        if is_past && matches!(envelope.origin, Origin::Run(_)) {
+            // what follows from what is caught up with has its time when that is in order
+            return;
+        }
+        let at = times.date(envelope, |host| self.known.get(host).map(|known| &known.clock));
+        if !is_past {
+            envelope.at = at;
         }
     }
 
-    /// Records what concerns a run, in its order.
-    fn record(&mut self, run: &RunId, envelope: &Envelope) {
-        let active = self.active.get_mut(run);
-        let Some(behind) = self.behind.get_mut(run) else {
-            let Some(active) = active else { return };
-            let Some(times) = self.times.get(run) else { return active.send(envelope.clone()) };
-            match (&envelope.origin, &envelope.event) {
-                (Origin::Host(_), _) | (_, Event::RunNoted { .. }) => {
-                    let until = times.told_until(envelope.at);
-                    active.release(until);
-                    if until.is_some_and(|until| envelope.at > until) {
-                        return active.hold(envelope.clone());
-                    }
-                }
-                (_, Event::RunEnded { .. }) => active.release_at_end(envelope.at),
-                _ => active.release(Some(times.latest)),
+    /// Records what concerns a run and came at `came`, in its order.
+    fn record(&mut self, run: &RunId, envelope: &Envelope, came: Stamp) {
+        if let Some(behind) = self.behind.get_mut(run) {
+            let was_catching_up = behind.is_catching_up();
+            let released = behind.take(envelope.clone(), clock::host_now());
+            if was_catching_up {
+                // what waits at the end of a run is written when there is room for it
+                let is_end = matches!(envelope.event, Event::RunEnded { .. });
+                return self.go_on(run, released, is_end);
             }
+        }
+        let Some(active) = self.active.get_mut(run) else { return };
+        let Some(times) = self.times.get(run) else { return active.send(envelope.clone()) };
+        if matches!(envelope.event, Event::RunEnded { .. }) {
+            active.release_at_end(envelope.at);
             return active.send(envelope.clone());
-        };
-        let released = behind.take(envelope.clone(), clock::host_now());
-        if let Some(active) = active {
+        }
+        let until = times.told_until(came);
+        active.release(until);
+        let is_of_host =
+            matches!((&envelope.origin, &envelope.event), (Origin::Host(_), _) | (_, Event::RunNoted { .. }));
+        if is_of_host && until.is_some_and(|until| envelope.at > until) {
+            return active.hold(envelope.clone());
+        }
+        active.send(envelope.clone());
+    }
+
+    /// Records what a run has caught up with.
+    fn go_on(&mut self, run: &RunId, released: Vec<Envelope>, is_end: bool) {
+        if let Some(times) = self.times.get_mut(run) {
+            released.iter().for_each(|envelope| times.follow(envelope));
+        }
+        if let Some(active) = self.active.get_mut(run) {
             active.queue(released);
-            // what waits at the end of a run is written when there is room for it
-            if !matches!(envelope.event, Event::RunEnded { .. }) {
+            if !is_end {
                 active.leave_room();
             }
         }
@@ -379,11 +400,7 @@ impl Recorded {
         for run in runs {
             let Some(behind) = self.behind.get_mut(&run) else { continue };
             let released = behind.look(now);
-            if let Some(active) = self.active.get_mut(&run) {
-                active.queue(released);
-                active.leave_room();
-            }
-            self.catch_up_with(&run);
+            self.go_on(&run, released, false);
         }
     }
 
@@ -454,7 +471,7 @@ impl Recorded {
             known.flat_map(HostBaseline::all).map(|known| Envelope { at, ..known.clone() }).collect();
         before.sort_by_key(|envelope| envelope.seq);
         for envelope in &before {
-            self.record(run, envelope);
+            self.record(run, envelope, at);
         }
     }
 
@@ -474,7 +491,8 @@ impl HostBaseline {
             Event::HostDescribed { .. } => self.described = Some(envelope.clone()),
             Event::HostSampled { .. } => self.sampled = Some(envelope.clone()),
             Event::LeasesTold { .. } => self.leases = Some(envelope.clone()),
-            Event::ClockSampled { .. } => {
+            Event::ClockSampled { sample } => {
+                self.clock.add(*sample);
                 if self.clocks.len() == CLOCK_SAMPLES {
                     self.clocks.pop_front();
                 }
