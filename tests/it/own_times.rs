@@ -1,19 +1,25 @@
-//! What ranks tell lies where it happened on their hosts, however late a client reads it: ranks that print faster than it reads.
+//! What ranks tell lies where it happened on their hosts, however late a client reads it: one that is stopped while they print.
 
 use std::collections::BTreeMap;
+use std::fs::File;
 use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
 
+use hvtui::clock::now;
 use hvtui::domain::event::{Envelope, Event, Origin};
 use hvtui::domain::ids::Rank;
 use hvtui::domain::run::RunStage;
 use hvtui::domain::time::Stamp;
 use hvtui::domain::world::{RunState, World};
 use hvtui::record::{Player, Reader};
+use rustix::process::Signal;
 use serde_json::Value;
 
+use super::common::processes::{end_of, kill, until};
 use super::local_runs::Person;
 
-/// Ten steps, in each of which 2,000 lines are printed in one go.
+/// Two times five steps, in each of which 2,000 lines are printed in one go, and a pause between.
 const FLOODS: &str = r#"
 import json, os, time
 report = open(os.environ["HVTUI_REPORT"], "a", buffering=1)
@@ -21,33 +27,82 @@ def tell(**fields):
     report.write(json.dumps(fields) + "\n")
 def now():
     return time.monotonic_ns() // 1000
-tell(kind="hello", job="flood", total_steps=10)
-tell(kind="met", t=now())
+def flood(steps):
+    for step in steps:
+        t = now()
+        os.write(1, text)
+        forward = now() - t
+        time.sleep(0.01)
+        dur = now() - t
+        spans = [{"phase": "forward", "start_us": 0, "dur_us": forward}, {"phase": "wait", "start_us": forward, "dur_us": dur - forward}]
+        tell(kind="step", step=step, t=t, dur_us=dur, samples=8, loss=1 / step, spans=spans)
 text = b"".join(b"this is line %04d of many\n" % line for line in range(2000))
-for step in range(1, 11):
-    t = now()
-    os.write(1, text)
-    forward = now() - t
+open("ready-" + os.environ["HVTUI_RANK"], "w").close()
+while not os.path.exists("go"):
     time.sleep(0.01)
-    dur = now() - t
-    spans = [{"phase": "forward", "start_us": 0, "dur_us": forward}, {"phase": "wait", "start_us": forward, "dur_us": dur - forward}]
-    tell(kind="step", step=step, t=t, dur_us=dur, samples=8, loss=1 / step, spans=spans)
-tell(kind="done")
+flood(range(1, 6))
+time.sleep(2)
+flood(range(6, 11))
 "#;
-const LINES: usize = 40_000;
+/// Lines of a rank.
+const LINES: usize = 20_000;
 /// Bytes that are printed in a step.
 const OF_A_STEP: u64 = 52_000;
+/// Steps of a rank before the pause.
+const BEFORE: usize = 5;
 
-/// A run of two ranks that print so; how long it took, microseconds.
-fn flooded() -> (Person, u64) {
+/// A client, which does not outlive its test.
+struct Client(Child);
+
+impl Client {
+    fn is_stopped(&self) -> bool {
+        let stat = std::fs::read_to_string(format!("/proc/{}/stat", self.0.id())).unwrap();
+        stat.rsplit(')').next().unwrap().trim_start().starts_with('T')
+    }
+}
+
+impl Drop for Client {
+    fn drop(&mut self) {
+        // it has ended, unless the test fails
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// A run of two ranks that print so while its client is stopped.
+struct Flooded {
+    person: Person,
+    /// When the client was stopped: neither rank had printed anything.
+    stopped: Stamp,
+    /// When it went on: both ranks had ended, a while ago.
+    freed: Stamp,
+}
+
+fn flooded() -> Flooded {
     let person = Person::new(2);
+    let home = person.home();
     let hosts = "[[host]]\nname = \"here\"\naddress = \"local\"\nslots = 2\n";
-    std::fs::write(person.home().join("hosts.toml"), hosts).unwrap();
-    std::fs::write(person.home().join("floods.py"), FLOODS).unwrap();
-    let begun = std::time::Instant::now();
-    let out = person.run(&["run", "-np", "2", "--", "python3", "floods.py"]);
-    assert!(out.status.success(), "{}", String::from_utf8_lossy(&out.stderr));
-    (person, begun.elapsed().as_micros() as u64)
+    std::fs::write(home.join("hosts.toml"), hosts).unwrap();
+    std::fs::write(home.join("floods.py"), FLOODS).unwrap();
+    let mut command = Command::new(env!("CARGO_BIN_EXE_hvtui"));
+    command.args(["run", "-np", "2", "--", "python3", "floods.py"]).current_dir(home);
+    command.env_clear().env("HOME", home).env("PATH", "/usr/bin:/bin").stdin(Stdio::null());
+    command.stdout(File::create(home.join("out")).unwrap()).stderr(File::create(home.join("err")).unwrap());
+    let mut client = Client(command.spawn().unwrap());
+    let pid = client.0.id();
+    until("both ranks", || home.join("ready-0").exists() && home.join("ready-1").exists());
+    kill(pid, Signal::STOP);
+    until("a stopped client", || client.is_stopped());
+    let stopped = now();
+    File::create(home.join("go")).unwrap();
+    let exits = format!("{}/.local/state/hvtui/spool/*/*/exit-[01].json", home.display());
+    until("the end of both ranks", || glob::glob(&exits).unwrap().count() == 2);
+    // more than the clock of a host may be off by, which its pings place on the client's
+    std::thread::sleep(Duration::from_millis(500));
+    let freed = now();
+    kill(pid, Signal::CONT);
+    assert!(end_of(&mut client.0).success(), "{}", std::fs::read_to_string(home.join("err")).unwrap());
+    Flooded { person, stopped, freed }
 }
 
 fn recording(person: &Person) -> PathBuf {
@@ -55,42 +110,62 @@ fn recording(person: &Person) -> PathBuf {
     glob::glob(&pattern).unwrap().next().unwrap().unwrap()
 }
 
-fn envelopes(person: &Person) -> Vec<Envelope> {
-    Reader::open(&recording(person)).unwrap().envelopes(..).map(Result::unwrap).collect()
+/// What a rank has told, each with the moment at which it lies.
+#[derive(Default)]
+struct Told {
+    started: Vec<(Stamp, u64)>,
+    /// With its beginning and its end by the clock of the host.
+    steps: Vec<(Stamp, u64, u64)>,
+    /// With the step in which it was printed, counted from 0, and its time by the clock of the host.
+    lines: Vec<(Stamp, usize, u64)>,
+    exited: Vec<(Stamp, u64)>,
+}
+
+impl Told {
+    /// Of each rank.
+    fn of(person: &Person) -> BTreeMap<Rank, Self> {
+        let mut ranks: BTreeMap<Rank, Self> = BTreeMap::new();
+        for envelope in Reader::open(&recording(person)).unwrap().envelopes(..) {
+            let Envelope { at, origin: Origin::Rank(_, rank), event, .. } = envelope.unwrap() else {
+                continue;
+            };
+            let told = ranks.entry(rank).or_default();
+            match event {
+                Event::RankStarted { t, .. } => told.started.push((at, t.0)),
+                Event::RankExited { exit } => told.exited.push((at, exit.t.0)),
+                Event::StepDone { timing } => {
+                    told.steps.push((at, timing.start.0, timing.start.0 + u64::from(timing.dur_us)));
+                }
+                Event::LogPrinted { line } => {
+                    let t = line.t.unwrap_or_else(|| panic!("no time of {line:?}"));
+                    told.lines.push((at, (line.offset / OF_A_STEP) as usize, t.0));
+                }
+                _ => {}
+            }
+        }
+        for told in ranks.values() {
+            let counts = (told.started.len(), told.steps.len(), told.lines.len(), told.exited.len());
+            assert_eq!(counts, (1, 2 * BEFORE, LINES, 1));
+        }
+        assert_eq!(ranks.len(), 2);
+        ranks
+    }
 }
 
 #[test]
 fn lines_have_the_time_at_which_they_were_printed_however_late_they_are_read() {
-    let (person, took_us) = flooded();
-    let all = envelopes(&person);
-    let of = |rank: Rank| {
-        all.iter().filter(
-            move |envelope| matches!(&envelope.origin, Origin::Rank(_, of) | Origin::Worker(_, of, _) if *of == rank),
-        )
-    };
-    for rank in [Rank(0), Rank(1)] {
-        let begun = of(rank)
-            .find_map(|one| if let Event::RankStarted { t, .. } = one.event { Some(t.0) } else { None });
-        let end = of(rank)
-            .find_map(|one| if let Event::RankExited { exit } = &one.event { Some(exit.t.0) } else { None });
-        let (begun, end) = begun.zip(end).unwrap();
-        // else nothing was late, and this test shows nothing
-        assert!(took_us > 2 * (end - begun) + 1_000_000, "{took_us} for a run of {} µs", end - begun);
-        let steps: Vec<u64> = of(rank)
-            .filter_map(
-                |one| if let Event::StepDone { timing } = &one.event { Some(timing.start.0) } else { None },
-            )
-            .collect();
-        let lines = of(rank)
-            .filter_map(|one| if let Event::LogPrinted { line } = &one.event { Some(line) } else { None });
-        let lines: Vec<_> = lines.collect();
-        assert_eq!((steps.len(), lines.len()), (10, LINES / 2));
-        for line in lines {
-            let t = line.t.unwrap_or_else(|| panic!("no time of {line:?}")).0;
-            let step = steps[(line.offset / OF_A_STEP) as usize];
-            assert!(t >= step, "{line:?} is earlier than its step, which began at {step}");
-            // a client reads it seconds later
-            assert!(t <= end + 500_000, "{line:?} is later than the end of its rank at {end}");
+    let Flooded { person, .. } = flooded();
+    for (rank, told) in Told::of(&person) {
+        let (exit, goes_on) = (told.exited[0].1, told.steps[BEFORE].1);
+        for (_, step, t) in told.lines {
+            let begun = told.steps[step].1;
+            assert!(t >= begun, "rank {rank}: printed at {t}, in the step {step} that began at {begun}");
+            assert!(t <= exit, "rank {rank}: printed in step {step} at {t}, behind its end at {exit}");
+            let is_there = step >= BEFORE || t < goes_on;
+            assert!(
+                is_there,
+                "rank {rank}: printed in step {step} at {t}, behind the pause that ended at {goes_on}"
+            );
         }
     }
 }
@@ -117,87 +192,48 @@ fn entered(run: &RunState, stage: RunStage) -> Stamp {
 }
 
 #[test]
-fn a_flood_of_lines_is_a_short_run_wherever_it_is_looked_at() {
-    let (person, _) = flooded();
-    let (mut starts, mut ends) = (BTreeMap::new(), BTreeMap::new());
-    let (mut steps, mut lines) = (Vec::new(), Vec::new());
-    // what two moments of the host may be off by on the client's clock, which its pings place ever better
-    let mut off_us = None;
-    for envelope in envelopes(&person) {
-        if let Event::ClockSampled { sample } = &envelope.event {
-            off_us = off_us.or(Some(5_000 + i64::from(sample.rtt_us)));
-        }
-        let (at, Origin::Rank(_, rank)) = (envelope.at, envelope.origin) else { continue };
-        match envelope.event {
-            Event::RankStarted { t, .. } => drop(starts.insert(rank, (at, t))),
-            Event::RankExited { exit } => drop(ends.insert(rank, (at, exit.t))),
-            Event::StepDone { timing } => steps.push((rank, at, timing)),
-            Event::LogPrinted { line } => lines.push((rank, at, line)),
-            _ => {}
-        }
-    }
-    let off_us = off_us.expect("a ping");
-    let (Some((begin, begin_t)), Some((end, _))) = (starts.values().min(), ends.values().max()) else {
-        panic!("no rank has started and ended")
-    };
-    let place = |t: u64| begin.plus_micros(t as i64 - begin_t.0 as i64);
-    let is_near = |at: Stamp, other: Stamp| at.micros_since(other).abs() <= off_us;
-    for (rank, (at, t)) in &starts {
-        assert!(is_near(*at, place(t.0)), "rank {rank} at {at:?}, not {:?}", place(t.0));
-    }
-    for (rank, at, step) in &steps {
-        let end = place(step.start.0 + u64::from(step.dur_us));
-        assert!(is_near(*at, end), "rank {rank} step {} at {at:?}, not {end:?}", step.step);
-    }
-    for (rank, at, line) in &lines {
-        assert!(is_near(*at, place(line.t.unwrap().0)), "rank {rank} at {at:?}: {line:?}");
-    }
-    for (rank, (at, t)) in &ends {
-        let of_lines = lines.iter().filter(|line| line.0 == *rank);
-        let of_steps = steps.iter().filter(|step| step.0 == *rank);
+fn what_is_read_late_lies_where_it_happened_wherever_it_is_looked_at() {
+    let Flooded { person, stopped, freed } = flooded();
+    let ranks = Told::of(&person);
+    for (rank, Told { started, steps, lines, exited }) in &ranks {
+        let ((start, _), (exit, _)) = (started[0], exited[0]);
+        assert!(start < stopped, "rank {rank} started at {start:?}, before {stopped:?}");
+        assert!(exit < freed, "rank {rank} ended at {exit:?}, before {freed:?}");
         assert!(
-            of_lines.clone().is_sorted_by_key(|line| line.1)
-                && of_steps.clone().is_sorted_by_key(|step| step.1)
+            steps.is_sorted_by_key(|step| step.0) && lines.is_sorted_by_key(|line| line.0),
+            "rank {rank}"
         );
-        let last = of_lines.map(|line| line.1).chain(of_steps.map(|step| step.1)).max().unwrap();
-        assert!(is_near(*at, place(t.0).max(last)) && *at >= last, "rank {rank} at {at:?}, last at {last:?}");
+        let all = steps.iter().map(|step| step.0).chain(lines.iter().map(|line| line.0));
+        let (first, last) = (all.clone().min().unwrap(), all.max().unwrap());
+        assert!(start < first && last <= exit, "rank {rank}: {start:?} {first:?} {last:?} {exit:?}");
+        // the pause lies between what was told before and behind it, and is as long as it was on the host
+        let (before, behind) = (steps[BEFORE - 1], steps[BEFORE]);
+        let paused = behind.0.micros_since(before.0);
+        let on_host = i64::try_from(behind.2 - before.2).unwrap();
+        assert!((paused - on_host).abs() < on_host / 2, "rank {rank}: {paused} µs, on its host {on_host}");
+        for (at, step, _) in lines {
+            let is_there = if *step < BEFORE { *at < behind.0 } else { *at > before.0 };
+            assert!(is_there, "rank {rank}: a line of step {step} lies at {at:?}: {before:?} {behind:?}");
+        }
     }
 
-    // in a replay: its stages, its length, and what it shows at a moment
-    let state = Player::open(&recording(&person)).unwrap().state();
-    assert!(state.end.micros_since(*end) < 1_000_000, "{state:?} for an end at {end:?}");
-    let world = shown(&person, state.end);
+    // in a replay
+    let end = ranks.values().map(|told| told.exited[0].0).max().unwrap();
+    let world = shown(&person, Player::open(&recording(&person)).unwrap().state().end);
     let run = world.runs.values().next().unwrap();
-    let stages = &run.stages;
-    assert!(
-        is_near(entered(run, RunStage::Ended), *end) && entered(run, RunStage::Ended) >= *end,
-        "{stages:?}"
-    );
-    assert!(entered(run, RunStage::Training) <= *end && stages.is_sorted(), "{stages:?}");
-    // the playhead meets what is told late where it is by then
-    let mut playhead = Stamp(0);
-    let mut told = envelopes(&person);
-    told.iter_mut().for_each(|envelope| {
-        playhead = playhead.max(envelope.at);
-        envelope.at = playhead;
-    });
-    let is_step = |envelope: &&Envelope| matches!(envelope.event, Event::StepDone { .. });
-    let is_line = |envelope: &&Envelope| matches!(envelope.event, Event::LogPrinted { .. });
-    let middle = told.iter().filter(is_step).nth(4).unwrap().at;
-    let by_then = told.iter().filter(|envelope| envelope.at <= middle);
-    let (stepped, printed) = (by_then.clone().filter(is_step).count(), by_then.filter(is_line).count());
-    let world = shown(&person, middle);
-    let run = world.runs.values().next().unwrap();
-    assert_eq!((run.steps_held(), run.log.count() as usize), (stepped, printed), "by {middle:?}");
-    // what has no time of its own came in time, a quarter of a second late at most
-    assert!(middle.micros_since(*end) < 500_000, "{middle:?} is later than the end at {end:?}");
+    let ended = entered(run, RunStage::Ended);
+    assert!((end..freed).contains(&ended), "{ended:?}, the last rank at {end:?}, read from {freed:?} on");
+    assert!(entered(run, RunStage::Training) < stopped && run.stages.is_sorted(), "{:?}", run.stages);
+    assert_eq!(run.last_at, ended, "nothing of the run is later than its end");
 
     // in an export
     let out = person.run(&["export", "--to", "jsonl", "--output", "run.jsonl"]);
     assert!(out.status.success(), "{}", String::from_utf8_lossy(&out.stderr));
     let text = std::fs::read_to_string(person.home().join("run.jsonl")).unwrap();
     let all = text.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
-    let newest = all.filter_map(|line| line["time_us"].as_i64()).max().unwrap();
-    let long_us = end.micros_since(run.spec.created);
-    assert!((newest - long_us).abs() <= 1_000_000, "{newest} µs for {long_us}");
+    let of_ranks = all.filter(|line| line["rank"].is_number());
+    let times: Vec<i64> = of_ranks.filter_map(|line| line["time_us"].as_i64()).collect();
+    let long_us = freed.micros_since(run.spec.created);
+    assert!(times.len() >= 2 * LINES, "{} lines", times.len());
+    assert!(times.iter().all(|time| *time < long_us), "{:?} µs, read from {long_us} on", times.iter().max());
 }
