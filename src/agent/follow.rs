@@ -23,6 +23,7 @@ use crate::domain::ids::{Rank, RunId};
 use crate::domain::log::{GapReason, LogGap, Stream};
 use crate::domain::note::{Note, what};
 use crate::domain::run::{HostRun, RankExit, RankSpec, RefusalClass};
+use crate::domain::time::HostTime;
 use crate::procs::identity::{Identity, boot_id};
 use crate::supervise::SuperviseError;
 use crate::supervise::adopt::{self, REBOOTED};
@@ -50,6 +51,8 @@ const UNREADABLE: Duration = Duration::from_secs(10);
 const ADOPT_AGAIN: u32 = 20;
 /// What is left of a file for a client that can't catch up.
 const LAST: u64 = 256 << 10;
+/// Between two looks how long the files are, microseconds.
+const SEE_US: u64 = 20_000;
 /// Pieces of one file before the next file has its turn.
 const TURN: usize = 4;
 
@@ -97,6 +100,8 @@ struct SupervisedRun {
     state: State,
     ranks: Vec<RankView>,
     notes: notes::Reader,
+    /// When it was looked how long the files of all ranks are.
+    seen: HostTime,
     /// The client's pace, where it may pass over what it can't catch up with.
     lag: Option<Lag>,
     /// How many more looks pass before a run without supervisor is given a new one.
@@ -155,6 +160,7 @@ fn open(config: &AgentConfig, follow: &Follow) -> Result<SupervisedRun, Unfollow
                 state,
                 ranks: views,
                 notes,
+                seen: HostTime(0),
                 lag,
                 adopt_in: 0,
                 once,
@@ -210,6 +216,7 @@ impl SupervisedRun {
                 attended.mark(clock::host_now());
             }
             self.look(supervised, aside.as_ref())?;
+            self.see();
             let mut moved = false;
             for (number, note) in self.notes.news(&self.dir)? {
                 moved = true;
@@ -218,22 +225,15 @@ impl SupervisedRun {
                     return Ok(());
                 }
             }
-            for rank in &mut self.ranks {
+            for place in 0..self.ranks.len() {
+                let Some(rank) = self.ranks.get_mut(place) else { continue };
                 match rank.learn_secrets(&self.dir, &self.state)? {
                     Readiness::Clear => {}
                     // Its rank-wrap will be known in a moment, or have written down how it ended.
                     Readiness::Waiting => continue,
                     Readiness::JustLost => {
                         let RunRef { run, host } = about.clone();
-                        let text = format!(
-                            "the values of secret variables of rank {} are not known any more: what it printed is not \
-                             shown, its files on the host have it",
-                            rank.rank
-                        );
-                        let note = Note {
-                            rank: Some(rank.rank),
-                            ..Note::new(what::WITHHELD, text, clock::host_now())
-                        };
+                        let note = withheld(rank.rank);
                         let noted = Noted { run, host, number: Noted::UNNUMBERED, note };
                         if !out.data_blocking(FromAgent::Noted(noted)) {
                             return Ok(());
@@ -244,7 +244,9 @@ impl SupervisedRun {
                     moved = true;
                     let bytes =
                         if let FromAgent::Chunk(chunk) = &message { chunk.data.len() as u64 } else { 0 };
-                    if !out.data_blocking(message) {
+                    // what is written while the client is behind
+                    self.see();
+                    if !out.data_looking(message, || self.see()) {
                         return Ok(());
                     }
                     if let Some(lag) = &mut self.lag {
@@ -303,6 +305,15 @@ impl SupervisedRun {
             }
         }
         Ok(())
+    }
+
+    /// Looks how long the files of all ranks are, unless that was just done.
+    fn see(&mut self) {
+        let now = clock::host_now();
+        if now.0.saturating_sub(self.seen.0) >= SEE_US {
+            self.seen = now;
+            self.ranks.iter_mut().for_each(|rank| rank.see(&self.dir));
+        }
     }
 
     /// What the processes say of their collectives, where the run stands or has failed and this is its newest attempt.
@@ -379,6 +390,7 @@ impl SupervisedRun {
                 None => exit,
             };
             if let Some(exit) = exit.or_else(|| lost.then(|| unknown_exit(&self.state))) {
+                rank.see_end(dir, exit.t);
                 rank.exit = Some(exit);
                 rank.owed = rank.behind(&self.dir);
                 if rank.started.is_none() {
@@ -388,6 +400,32 @@ impl SupervisedRun {
         }
         Ok(())
     }
+}
+
+/// By when the bytes from `from` up to `to` of a file were there: by what was seen, before that by what its supervisor has noted. Its
+/// rank ended at `end`.
+fn moments(
+    tail: &mut Tail,
+    dir: &RunDir,
+    (rank, stream): (Rank, Stream),
+    (from, to): (u64, u64),
+    end: Option<HostTime>,
+) -> Vec<(u64, HostTime)> {
+    tail.see(dir);
+    let seen_from = tail.seen_from().clamp(from, to);
+    let noted =
+        if from < seen_from { times::moments(dir, rank, stream, from, seen_from) } else { Vec::new() };
+    let noted = noted.into_iter().map(|(length, t)| (length.min(seen_from), times::not_behind(t, end)));
+    noted.chain(tail.seen(seen_from, to)).collect()
+}
+
+/// What is said of a rank whose secret values are not known any more.
+fn withheld(rank: Rank) -> Note {
+    let text = format!(
+        "the values of secret variables of rank {rank} are not known any more: what it printed is not shown, its files on \
+         the host have it"
+    );
+    Note { rank: Some(rank), ..Note::new(what::WITHHELD, text, clock::host_now()) }
 }
 
 /// The end of a rank of which nothing was written down: a reboot, or all was killed at once.
@@ -419,6 +457,21 @@ impl RankView {
             cap,
             redactor: Redactor::new(spec.clone()),
         }
+    }
+
+    fn printed(&mut self) -> impl Iterator<Item = &mut Tail> {
+        let files = self.files.iter_mut().zip(Stream::ALL);
+        files.filter(|(_, stream)| *stream != Stream::Report).map(|(file, _)| file)
+    }
+
+    /// Looks how long its output is.
+    fn see(&mut self, dir: &RunDir) {
+        self.printed().for_each(|file| file.see(dir));
+    }
+
+    /// What it has printed by now was printed before its end.
+    fn see_end(&mut self, dir: &RunDir, end: HostTime) {
+        self.printed().for_each(|file| file.see_end(dir, end));
     }
 
     /// Learns what must be hidden of what it prints, before any of it is read.
@@ -467,8 +520,6 @@ impl RankView {
             self.announced = true;
         }
         for ((tail, owed), stream) in self.files.iter_mut().zip(&mut self.owed).zip(Stream::ALL) {
-            // what comes now was printed since the last look
-            let mut is_new = tail.is_at_end();
             for _ in 0..TURN {
                 let Some(mut piece) = tail.next_piece(dir)? else {
                     break;
@@ -489,19 +540,16 @@ impl RankView {
                         (rest, supervised),
                     )? {
                         Telling::Later => {
-                            tail.wait_at(offset);
+                            tail.rewind(offset);
                             break;
                         }
                         Telling::Withheld => Piece::Gap(offset, whole, GapReason::Withheld),
                         Telling::Bytes(data) => {
                             let until = offset + data.len() as u64;
                             tail.rewind(until);
-                            let moments = if std::mem::take(&mut is_new) {
-                                vec![(until, clock::host_now())]
-                            } else {
-                                times::moments(dir, rank, stream, offset, until)
-                            };
                             if stream != Stream::Report {
+                                let end = self.exit.as_ref().map(|exit| exit.t);
+                                let moments = moments(tail, dir, (rank, stream), (offset, until), end);
                                 let written = Written::each(&run(), (rank, stream), &moments);
                                 due.extend(written.into_iter().map(FromAgent::Written));
                             }

@@ -26,6 +26,7 @@ mod runs;
 mod sampling;
 mod script;
 pub mod serve;
+mod sightings;
 mod signal;
 mod stacks;
 mod sync;

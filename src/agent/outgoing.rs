@@ -5,7 +5,11 @@
 //! of no use any more are forgotten.
 
 use std::collections::VecDeque;
+use std::pin::pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll, Wake, Waker};
+use std::thread::{self, Thread};
+use std::time::Duration;
 
 use bytes::BytesMut;
 use tokio::io::{AsyncWrite, AsyncWriteExt};
@@ -21,6 +25,8 @@ use crate::wire::message::{FromAgent, Pong, Sampled};
 const CONTROL_ROOM: usize = 64;
 /// Pieces of run data that may wait: 64 KiB of logs.
 const DATA_ROOM: usize = 4;
+/// Between two looks of a thread that waits for room.
+const LOOK: Duration = Duration::from_millis(20);
 /// Pongs that may wait.
 const PONG_ROOM: usize = 16;
 
@@ -118,9 +124,37 @@ impl Outgoing {
         self.data.blocking_send(message).is_ok()
     }
 
+    /// [`Self::data_blocking`] which calls `look` again and again while there is no room.
+    pub(super) fn data_looking(&self, message: FromAgent, mut look: impl FnMut()) -> bool {
+        let waker = Waker::from(Arc::new(Unpark(thread::current())));
+        let mut room = pin!(self.data.reserve());
+        loop {
+            match room.as_mut().poll(&mut Context::from_waker(&waker)) {
+                Poll::Ready(Ok(room)) => {
+                    room.send(message);
+                    return true;
+                }
+                Poll::Ready(Err(_)) => return false,
+                Poll::Pending => {
+                    thread::park_timeout(LOOK);
+                    look();
+                }
+            }
+        }
+    }
+
     /// Whether the link is gone.
     pub(super) fn closed(&self) -> bool {
         self.data.is_closed()
+    }
+}
+
+/// Wakes a thread that waits.
+struct Unpark(Thread);
+
+impl Wake for Unpark {
+    fn wake(self: Arc<Self>) {
+        self.0.unpark();
     }
 }
 
@@ -240,6 +274,31 @@ mod tests {
         assert!(waits.is_err(), "{waits:?}");
         out.credit(2001);
         assert_eq!(queue.next().await, chunk(2000));
+    }
+
+    #[tokio::test]
+    async fn who_waits_for_room_looks_meanwhile() {
+        let (out, mut queue) = lanes();
+        for run in 0..DATA_ROOM as u64 {
+            assert!(out.data_looking(FromAgent::Finished(about(run)), || panic!("there is room")));
+        }
+        let (out, other) = (out.clone(), out);
+        let (looked, mut looks) = tokio::sync::mpsc::unbounded_channel();
+        let waiting = std::thread::spawn(move || {
+            out.data_looking(FromAgent::Finished(about(9)), || {
+                let _ = looked.send(());
+            })
+        });
+        for _ in 0..3 {
+            looks.recv().await.unwrap();
+        }
+        assert_eq!(queue.next().await, FromAgent::Finished(about(0)));
+        for run in (1..DATA_ROOM as u64).chain([9]) {
+            assert_eq!(queue.next().await, FromAgent::Finished(about(run)));
+        }
+        assert!(waiting.join().unwrap());
+        drop(queue);
+        assert!(!other.data_looking(FromAgent::Finished(about(10)), || ()));
     }
 
     #[tokio::test]

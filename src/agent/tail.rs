@@ -14,7 +14,10 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::inotify::{self, CreateFlags, WatchFlags};
 
 use super::redact::Before;
+use super::sightings::Sightings;
+use crate::clock;
 use crate::domain::log::GapReason;
+use crate::domain::time::HostTime;
 use crate::supervise::SuperviseError;
 use crate::supervise::rundir::RunDir;
 use crate::supervise::spool::kept_from;
@@ -31,8 +34,7 @@ pub(super) struct Tail {
     offset: u64,
     /// How much of what is there at the beginning is wanted; all when `None`.
     last: Option<u64>,
-    /// The last look found nothing new.
-    at_end: bool,
+    sightings: Sightings,
 }
 
 /// What comes next in a file.
@@ -57,7 +59,7 @@ impl Piece {
 impl Tail {
     /// Will read from `offset` on; of what is there by then, only about the `last` bytes.
     pub(super) fn new(name: String, offset: u64, last: Option<u64>) -> Self {
-        Self { name, file: None, offset, last, at_end: false }
+        Self { name, file: None, offset, last, sightings: Sightings::default() }
     }
 
     /// The next piece; `None` at the end of what is there now.
@@ -66,14 +68,12 @@ impl Tail {
             self.file = dir.read(&self.name)?;
         }
         let Some(file) = &self.file else {
-            self.at_end = true;
             return Ok(None);
         };
         let failed = |source| SuperviseError::Io { doing: "read", path: dir.path().join(&self.name), source };
         let begin = self.offset;
         let mut piece = vec![0; CHUNK_BYTES];
         let read = file.read_at(&mut piece, begin).map_err(failed)?;
-        self.at_end = read == 0;
         if read == 0 {
             return Ok(None);
         }
@@ -109,11 +109,6 @@ impl Tail {
         Ok(Before { bytes: Bytes::from(bytes).slice((kept - wanted) as usize..), torn: kept > wanted })
     }
 
-    /// Whether the last look found nothing new: what comes next is newer than that look.
-    pub(super) fn is_at_end(&self) -> bool {
-        self.at_end
-    }
-
     /// The next byte to be read.
     pub(super) fn offset(&self) -> u64 {
         self.offset
@@ -123,12 +118,6 @@ impl Tail {
     pub(super) fn is_late(&self) -> bool {
         let written = self.file.as_ref().and_then(|file| file.metadata().ok()?.modified().ok());
         written.is_none_or(|at| at.elapsed().map_or(true, |since| since >= LATE))
-    }
-
-    /// Reads again from `offset` on when more is there or the rest is [late](Self::is_late): nothing before that is new.
-    pub(super) fn wait_at(&mut self, offset: u64) {
-        self.offset = offset;
-        self.at_end = true;
     }
 
     /// Reads again from an earlier byte on.
@@ -143,11 +132,44 @@ impl Tail {
 
     /// How many bytes that are there now were not read yet.
     pub(super) fn behind(&self, dir: &RunDir) -> u64 {
-        let length = match &self.file {
-            Some(file) => file.metadata().map(|meta| meta.len()).ok(),
-            None => std::fs::symlink_metadata(dir.path().join(&self.name)).map(|meta| meta.len()).ok(),
+        self.length(dir).unwrap_or(0).saturating_sub(self.offset)
+    }
+
+    fn length(&self, dir: &RunDir) -> std::io::Result<u64> {
+        match &self.file {
+            Some(file) => file.metadata().map(|meta| meta.len()),
+            None => std::fs::symlink_metadata(dir.path().join(&self.name)).map(|meta| meta.len()),
+        }
+    }
+
+    /// Looks how long it is, so that what is read of it later has the time of this look.
+    pub(super) fn see(&mut self, dir: &RunDir) {
+        let length = match self.length(dir) {
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(0),
+            length => length,
         };
-        length.unwrap_or(0).saturating_sub(self.offset)
+        if let Ok(length) = length {
+            // after the look: it was so long by then
+            self.sightings.see(length, clock::host_now());
+        }
+    }
+
+    /// Its rank ended at `end`, and writes no more.
+    pub(super) fn see_end(&mut self, dir: &RunDir, end: HostTime) {
+        self.see(dir);
+        self.sightings.end(end);
+    }
+
+    /// By when the bytes from `from` up to `to` were there, as far as they came since the first look, each moment with how long the
+    /// file was then. Nothing before `from` is asked for again.
+    pub(super) fn seen(&mut self, from: u64, to: u64) -> Vec<(u64, HostTime)> {
+        self.sightings.forget(from);
+        self.sightings.moments(from, to)
+    }
+
+    /// How long it was at the first look.
+    pub(super) fn seen_from(&self) -> u64 {
+        self.sightings.begin()
     }
 }
 

@@ -204,7 +204,9 @@ impl RunPrinter {
         let Some(run) = self.state() else {
             return Vec::new();
         };
-        if let Some(still) = Standstill::of(run, now) {
+        if let Some(still) =
+            Standstill::of(run, now).filter(|_| run.behind_us(&self.world.hosts, now).is_none())
+        {
             // of ranks on hosts that are lost nothing is known
             let lost = run.by_host.keys().filter(|host| self.lost_since(host, now).is_some());
             let lost = lost.map(|host| {

@@ -40,7 +40,8 @@ pub const UNTICKED: &str = "steps without the ranks' ticks";
 pub struct Envelope {
     /// Counts up by one, without holes, in one client process.
     pub seq: u64,
-    /// When the client learnt of it.
+    /// When it happened on the client's clock, as far as its host tells that; else when the client learnt of it. Not in order: what
+    /// is told late is earlier than what came before it.
     pub at: Stamp,
     /// Whom it is about.
     pub origin: Origin,
@@ -262,4 +263,20 @@ pub enum Event {
         /// How.
         outcome: RunOutcome,
     },
+}
+
+impl Event {
+    /// From when to when lasted what it tells of, on its host's clock; `None` where it does not tell.
+    pub fn host_times(&self) -> Option<(HostTime, HostTime)> {
+        let lasted = |from: HostTime, us: u64| (from, HostTime(from.0.saturating_add(us)));
+        let (from, to) = match self {
+            Self::StepDone { timing } => lasted(timing.start, timing.dur_us.into()),
+            Self::CollectiveDone { timing } => lasted(timing.t?, timing.dur_ns / 1_000),
+            Self::RankStarted { t, .. } => (*t, *t),
+            Self::RankExited { exit } => (exit.t, exit.t),
+            Self::LogPrinted { line } | Self::LogUnfinished { line } => (line.t?, line.t?),
+            _ => return None,
+        };
+        (from.0 > 0).then_some((from, to))
+    }
 }

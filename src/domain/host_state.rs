@@ -13,11 +13,11 @@ use super::gpu::health::Unreadable;
 use super::gpu::{GpuInfo, GpuSample};
 use super::host::{HostInfo, HostSample, LinkState};
 use super::idle::IdleSince;
-use super::ids::GpuUuid;
+use super::ids::{GpuUuid, Rank, RunId};
 use super::lease::Leases;
 use super::past::PastSample;
 use super::time::Stamp;
-use super::world::SAMPLE_HISTORY;
+use super::world::{LastTold, SAMPLE_HISTORY};
 
 /// What is said of the values of a GPU that has been described and of which no sample has come.
 const NOT_READ: &str = "not read yet";
@@ -58,6 +58,9 @@ pub struct HostState {
     pub leases: Option<Leases>,
     /// What happened to its GPUs.
     pub gpu_events: GpuEvents,
+    /// The last that each rank there has told of a run that goes on.
+    #[serde(default)]
+    pub told: BTreeMap<RunId, BTreeMap<Rank, LastTold>>,
 }
 
 impl HostState {

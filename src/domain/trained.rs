@@ -195,7 +195,7 @@ impl Follower {
                 let newest = self.ranks.entry(who).or_default();
                 let longest = if newest.step.is_some() { &mut self.longest_us } else { &mut self.first_us };
                 *longest = u64::from(timing.dur_us).max(*longest);
-                self.newest_at = Some(envelope.at);
+                self.newest_at = self.newest_at.max(Some(envelope.at));
                 (newest.step, newest.loss) = (Some(timing.step), timing.loss);
                 newest.stands = newest.stands.take().filter(|(_, standing)| standing.step > timing.step);
                 let is_met = |span: &PhaseSpan| matches!(span.phase, Phase::Wait | Phase::Transfer);
@@ -218,7 +218,7 @@ impl Follower {
                     // it tells no length: the time since the one before stands for it
                     let gap = self.newest_at.map_or(0, |before| envelope.at.micros_since(before));
                     self.longest_us = self.longest_us.max(gap.max(0).unsigned_abs());
-                    self.newest_at = Some(envelope.at);
+                    self.newest_at = self.newest_at.max(Some(envelope.at));
                     let loss = seen.loss.or(newest.loss);
                     *newest = Newest { by: StepsBy::Log, step: Some(seen.step), loss, ..Newest::default() };
                 }

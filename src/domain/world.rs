@@ -4,9 +4,11 @@
 //! folding what was read back from a recording equals the live fold.
 
 mod glimpse;
+mod lag;
 mod rank;
 
 pub use glimpse::Histories;
+pub use lag::LastTold;
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -97,7 +99,7 @@ pub struct RunState {
     pub collectives: NcclTimings,
     /// What its hosts told last of the collectives that its processes have called.
     pub collected: Collected,
-    /// When the last event of this run arrived.
+    /// The latest moment of which it has told anything.
     pub last_at: Stamp,
     /// The attempt it is in, and how many there may be; (1, 1) unless it was started again.
     pub attempt: (u32, u32),
@@ -276,13 +278,18 @@ impl World {
                 } else if let Some(run) = self.runs.get_mut(id) {
                     run.apply(envelope.at, &envelope.event);
                 }
+                if matches!(envelope.event, Event::RunEnded { .. } | Event::RunRestarted { .. }) {
+                    self.forget_lag(id);
+                }
             }
             Origin::Rank(id, rank) => {
+                self.note_lag(id, *rank, envelope);
                 if let Some(run) = self.runs.get_mut(id) {
                     run.apply_rank(envelope.at, *rank, &envelope.event);
                 }
             }
             Origin::Worker(id, rank, worker) => {
+                self.note_lag(id, *rank, envelope);
                 if let Some(run) = self.runs.get_mut(id) {
                     run.apply_worker(envelope.at, *rank, *worker, &envelope.event);
                 }
@@ -294,7 +301,7 @@ impl World {
 
 impl RunState {
     fn apply(&mut self, at: Stamp, event: &Event) {
-        self.last_at = at;
+        self.last_at = self.last_at.max(at);
         match event {
             Event::StageEntered { stage, waiting_for } => {
                 if self.stage() != Some(*stage) {
@@ -361,7 +368,7 @@ impl RunState {
     }
 
     fn apply_rank(&mut self, at: Stamp, rank: Rank, event: &Event) {
-        self.last_at = at;
+        self.last_at = self.last_at.max(at);
         if let Event::LogGap { gap } = event {
             if let Some(rank) = self.rank_mut(rank) {
                 rank.output.gap(gap.stream);
@@ -408,11 +415,11 @@ impl RunState {
         if let Event::RankExited { exit } = event {
             self.history.exit(at, rank, exit);
         }
-        self.judge(rank.into(), event);
+        self.judge(at, rank.into(), event);
     }
 
     fn apply_worker(&mut self, at: Stamp, rank: Rank, worker: u32, event: &Event) {
-        self.last_at = at;
+        self.last_at = self.last_at.max(at);
         let keep = self.steps_kept();
         let id = TrainerId::new(rank, Some(worker));
         let Some(rank) = self.rank_mut(rank) else { return };
@@ -425,7 +432,7 @@ impl RunState {
             self.has_workers = true;
             self.trainer_keys.key(id);
         }
-        self.judge(id, event);
+        self.judge(at, id, event);
     }
 
     /// All have told this step: of what its hooks call waiting, that much was moving bytes.
@@ -458,7 +465,7 @@ impl RunState {
     }
 
     /// Takes what one that trains has told into the search for stragglers.
-    fn judge(&mut self, id: TrainerId, event: &Event) {
+    fn judge(&mut self, at: Stamp, id: TrainerId, event: &Event) {
         match event {
             Event::StepDone { timing } => {
                 // it goes on
@@ -474,13 +481,13 @@ impl RunState {
                     }
                 }
                 let late = self.stragglers.now().is_some();
-                self.history.step(self.last_at, (key, count), timing, late);
+                self.history.step(at, (key, count), timing, late);
             }
-            Event::StepSeen { seen } => self.history.seen(self.last_at, seen, self.ranks.len()),
+            Event::StepSeen { seen } => self.history.seen(at, seen, self.ranks.len()),
             Event::CollectiveDone { timing } => {
                 let key = self.trainer_keys.known(id);
                 self.collectives.take(key, timing);
-                self.history.collective(self.last_at, key, timing);
+                self.history.collective(at, key, timing);
             }
             Event::StepsBy { .. } => {
                 self.stragglers = Stragglers::default();

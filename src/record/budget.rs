@@ -2,7 +2,7 @@
 //! the story of the run last; what ends it is always written. Pure.
 
 use crate::domain::event::{Event, LOG};
-use crate::domain::time::Stamp;
+use crate::domain::time::{HostTime, Stamp};
 
 /// What a recording may take in all, bytes, unless the hosts file says otherwise. A run of 64 ranks that take four steps a
 /// second and print a line each fills 5 GB in a week.
@@ -56,13 +56,14 @@ pub(super) struct Budget {
     taken: u64,
     /// What may be taken at once; below zero where what is dear took more.
     left: f64,
-    at: Option<Stamp>,
+    /// The moment up to which there was room, and when that was by a clock.
+    last: Option<(Stamp, HostTime)>,
 }
 
 impl Budget {
     /// Of a recording whose earlier files take so much.
     pub(super) fn new(taken: u64) -> Self {
-        Self { cap: CAP, taken, left: AT_ONCE, at: None }
+        Self { cap: CAP, taken, left: AT_ONCE, last: None }
     }
 
     /// It may take so much in all.
@@ -70,10 +71,13 @@ impl Budget {
         self.cap = cap;
     }
 
-    /// So many bytes more were written by the moment `at`.
-    pub(super) fn took(&mut self, at: Stamp, bytes: u64) {
-        let seconds = self.at.map_or(0.0, |before| at.seconds_since(before)).max(0.0);
-        self.at = Some(at);
+    /// So many bytes more were written before an envelope of the moment `at` was taken at `now`. What is told late may be of any time.
+    pub(super) fn took(&mut self, at: Stamp, now: HostTime, bytes: u64) {
+        let (before, since) = self.last.unwrap_or((at, now));
+        let passed_us = i64::try_from(now.0.saturating_sub(since.0)).unwrap_or(i64::MAX);
+        let until = before.plus_micros(passed_us).max(at);
+        self.last = Some((until, now));
+        let seconds = until.seconds_since(before);
         self.left = (self.left + seconds * A_SECOND).min(AT_ONCE) - bytes as f64;
         self.taken = self.taken.saturating_add(bytes);
     }
@@ -131,7 +135,7 @@ mod tests {
         budget.limit(8 << 20);
         let mut seen = Vec::new();
         for second in 0..16 {
-            budget.took(Stamp(second * 60_000_000), 1 << 20);
+            budget.took(Stamp(second * 60_000_000), HostTime(0), 1 << 20);
             seen.push(admitted(&budget));
         }
         assert_eq!(seen, [5, 5, 5, 5, 5, 5, 5, 4, 3, 2, 2, 1, 1, 1, 1, 1]);
@@ -149,7 +153,7 @@ mod tests {
             let mut taken = 0u64;
             for ms in 0..60_000 {
                 let more = if budget.admits(*worth, 0) { 100 << 10 } else { 0 };
-                budget.took(Stamp(ms * 1000), more);
+                budget.took(Stamp(ms * 1000), HostTime(0), more);
                 taken += more;
             }
             assert!((46 << 20..63 << 20).contains(&taken), "{worth:?}: {taken}");
@@ -158,11 +162,47 @@ mod tests {
         }
     }
 
+    /// Events of now, and of a minute ago in turn, while ten seconds pass.
+    #[test]
+    fn what_is_told_late_gives_no_room() {
+        let (mut budget, mut taken) = (Budget::new(0), 0u64);
+        for ms in 0..10_000 {
+            let at = Stamp(60_000_000 + ms * 1000 - ms % 2 * 60_000_000);
+            let more = if budget.admits(Worth::Line, 0) { 100 << 10 } else { 0 };
+            budget.took(at, HostTime(ms.unsigned_abs() * 1000), more);
+            taken += more;
+        }
+        assert!((20 << 20..22 << 20).contains(&taken), "{taken}");
+        // what is all of one moment has the room of the time that it takes
+        let (mut budget, mut taken) = (Budget::new(0), 0u64);
+        for ms in 0..10_000 {
+            let more = if budget.admits(Worth::Line, 0) { 100 << 10 } else { 0 };
+            budget.took(Stamp(5), HostTime(ms * 1000), more);
+            taken += more;
+        }
+        assert!((20 << 20..22 << 20).contains(&taken), "{taken}");
+    }
+
+    /// What lies an hour back is caught up with in a moment; then ten seconds pass in which all that comes is of one moment.
+    #[test]
+    fn time_gives_room_also_behind_what_was_caught_up_with() {
+        let (mut budget, mut taken) = (Budget::new(0), 0u64);
+        for second in 0..3600 {
+            budget.took(Stamp(second * 1_000_000), HostTime(7), 0);
+        }
+        for ms in 0..10_000 {
+            let more = if budget.admits(Worth::Line, 0) { 100 << 10 } else { 0 };
+            budget.took(Stamp(3_600_000_000), HostTime(7 + ms * 1000), more);
+            taken += more;
+        }
+        assert!((20 << 20..22 << 20).contains(&taken), "{taken}");
+    }
+
     #[test]
     fn a_recording_of_64_ranks_never_meets_it() {
         let mut budget = Budget::new(0);
         for second in 0..7 * 86_400 {
-            budget.took(Stamp(second * 1_000_000), 8_500);
+            budget.took(Stamp(second * 1_000_000), HostTime(0), 8_500);
             assert!(budget.admits(Worth::Line, 200_000));
         }
     }

@@ -16,6 +16,7 @@ use crate::domain::event::Envelope;
 use crate::domain::json_size::Most;
 use crate::domain::plausible;
 use crate::domain::run::RunSpec;
+use crate::domain::time::Stamp;
 
 /// What may stand in a JSON message, whose bytes alone are bounded by [`MAX_RECORD`]. A writer makes lists of at most
 /// 24 MiB, with eight bytes and more a value.
@@ -73,10 +74,25 @@ fn parse_meta(data: &[u8]) -> Result<RunSpec, String> {
 
 /// The envelopes of the channels that `wants` picks.
 pub(super) fn decode(record: &[u8], wants: impl Fn(Channel) -> bool) -> Result<Decoded, String> {
+    decode_beside(record, wants, None)
+}
+
+/// The same; of each envelope of all other channels its number and its time go to `others`, where they are asked for.
+pub(super) fn decode_beside(
+    record: &[u8],
+    wants: impl Fn(Channel) -> bool,
+    mut others: Option<&mut Vec<(u64, Stamp)>>,
+) -> Result<Decoded, String> {
     let mut decoded = Decoded::default();
     messages(record, |channel, data| {
         if wants(channel) {
             decoded.take(channel, data)?;
+        } else if let Some(others) = &mut others
+            && channel != Channel::GpuNumbers
+        {
+            let mut beside = Decoded::default();
+            beside.take(channel, data)?;
+            others.extend(beside.envelopes.iter().map(|envelope| (envelope.seq, envelope.at)));
         }
         Ok(ControlFlow::Continue(()))
     })?;

@@ -24,7 +24,7 @@ pub(super) const COLUMNS: &str = "hvt-col1";
 
 /// Envelope time that one chunk spans at most, microseconds. Together with
 /// [`super::recorder::IDLE`] it keeps what a `kill -9` may lose under one second.
-pub(super) const CHUNK_SPAN_US: u64 = 750_000;
+pub(super) const CHUNK_SPAN_US: i64 = 750_000;
 /// Encoded bytes after which a chunk ends early.
 pub(super) const CHUNK_TARGET: usize = 8 << 20;
 /// Envelopes after which a chunk ends early.

@@ -55,9 +55,9 @@ impl Glimpse {
         let mut world = self.head.clone();
         world.leap(looks.len().div_ceil(LOOKS_A_POINT));
         for chunk in looks {
-            let steps = reader.load_some(chunk, |channel| channel == Channel::Phase).unwrap_or_default();
-            for timed in &*steps {
-                world.look_at(&timed.envelope);
+            let steps = reader.load_untimed(chunk, |channel| channel == Channel::Phase).unwrap_or_default();
+            for envelope in &*steps {
+                world.look_at(envelope);
             }
         }
         self.end(reader, world, first..=last, moment)

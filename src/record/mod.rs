@@ -16,6 +16,7 @@ mod cache;
 pub mod check;
 mod chunk;
 pub mod closing;
+mod envelopes;
 mod error;
 pub mod export;
 pub mod figures;

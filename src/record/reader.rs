@@ -15,6 +15,7 @@ use serde::{Deserialize, Serialize};
 
 use super::cache::Cache;
 use super::chunk;
+use super::envelopes::Envelopes;
 use super::error::Error;
 use super::format::{Channel, ChunkNote};
 use super::heads::{Head, Heads};
@@ -380,26 +381,53 @@ impl Reader {
         self.load_some(chunk, |_| true)
     }
 
+    /// Those of the channels that `wants` picks. All others are looked at, too: they tell when the playhead comes to these.
     pub(super) fn load_some(
         &self,
         chunk: usize,
         wants: impl Fn(Channel) -> bool,
     ) -> Result<Vec<Timed>, Error> {
         let Some(entry) = self.chunks.get(chunk) else { return Ok(Vec::new()) };
-        let Some(part) = self.files.get(entry.file) else { return Ok(Vec::new()) };
-        let bad = |reason: String| Error::Chunk { path: part.path.clone(), offset: entry.at, reason };
-        let record = part.bytes.read(entry.at, entry.length).map_err(Error::file(&part.path))?;
-        let decoded = chunk::decode(&record, wants).map_err(bad)?;
-        let numbers = entry.note.first_seq..=entry.note.last_seq;
-        if decoded.envelopes.iter().any(|envelope| !numbers.contains(&envelope.seq)) {
-            return Err(bad("its events are not those that its note tells".into()));
-        }
+        let mut others = Vec::new();
+        let envelopes = self.decode(entry, wants, Some(&mut others))?;
+        others.sort_unstable();
+        let mut others = others.into_iter().peekable();
         let mut time = entry.start;
-        let timed = decoded.envelopes.into_iter().map(|envelope| {
+        let timed = envelopes.into_iter().map(|envelope| {
+            while let Some((_, at)) = others.next_if(|(seq, _)| *seq < envelope.seq) {
+                time = time.max(at);
+            }
             time = time.max(envelope.at).min(entry.end);
             Timed { time, envelope }
         });
         Ok(timed.collect())
+    }
+
+    /// The same without the moments at which the playhead comes to them, which take all of the chunk to be known.
+    pub(super) fn load_untimed(
+        &self,
+        chunk: usize,
+        wants: impl Fn(Channel) -> bool,
+    ) -> Result<Vec<Envelope>, Error> {
+        self.chunks.get(chunk).map_or_else(|| Ok(Vec::new()), |entry| self.decode(entry, wants, None))
+    }
+
+    /// The envelopes of some channels of a chunk; the numbers and times of all others go to `others`.
+    fn decode(
+        &self,
+        entry: &Entry,
+        wants: impl Fn(Channel) -> bool,
+        others: Option<&mut Vec<(u64, Stamp)>>,
+    ) -> Result<Vec<Envelope>, Error> {
+        let Some(part) = self.files.get(entry.file) else { return Ok(Vec::new()) };
+        let bad = |reason: String| Error::Chunk { path: part.path.clone(), offset: entry.at, reason };
+        let record = part.bytes.read(entry.at, entry.length).map_err(Error::file(&part.path))?;
+        let envelopes = chunk::decode_beside(&record, wants, others).map_err(bad)?.envelopes;
+        let numbers = entry.note.first_seq..=entry.note.last_seq;
+        if envelopes.iter().any(|envelope| !numbers.contains(&envelope.seq)) {
+            return Err(bad("its events are not those that its note tells".into()));
+        }
+        Ok(envelopes)
     }
 
     /// The envelopes whose recording time lies in `range`, in order. A chunk that can no longer be read
@@ -443,13 +471,7 @@ impl Reader {
             Bound::Included(time) | Bound::Excluded(time) => self.chunk_at(time),
             Bound::Unbounded => 0,
         };
-        Envelopes {
-            reader: self,
-            next: first,
-            range: (from, range.end_bound().cloned()),
-            wants: Box::new(wants),
-            loaded: Vec::new().into_iter(),
-        }
+        Envelopes::new(self, first, (from, range.end_bound().cloned()), wants)
     }
 }
 
@@ -460,43 +482,6 @@ fn unattended(record: &[u8]) -> Option<(Stamp, Stamp)> {
         Event::Attached { since, until } => Some((since?, until?)),
         _ => None,
     })
-}
-
-/// Envelopes in order, read chunk by chunk.
-pub struct Envelopes<'a> {
-    reader: &'a Reader,
-    next: usize,
-    range: (Bound<Stamp>, Bound<Stamp>),
-    wants: Box<dyn Fn(Channel) -> bool>,
-    loaded: std::vec::IntoIter<Timed>,
-}
-
-impl Iterator for Envelopes<'_> {
-    type Item = Result<Envelope, Error>;
-
-    fn next(&mut self) -> Option<Self::Item> {
-        loop {
-            let range = self.range;
-            if let Some(timed) = self.loaded.by_ref().find(|timed| range.contains(&timed.time)) {
-                return Some(Ok(timed.envelope));
-            }
-            let (start, _) = self.reader.chunk_span(self.next)?;
-            let over = match self.range.1 {
-                Bound::Included(end) => start > end,
-                Bound::Excluded(end) => start >= end,
-                Bound::Unbounded => false,
-            };
-            if over {
-                return None;
-            }
-            let loaded = self.reader.load_some(self.next, &self.wants);
-            self.next += 1;
-            match loaded {
-                Ok(loaded) => self.loaded = loaded.into_iter(),
-                Err(error) => return Some(Err(error)),
-            }
-        }
-    }
 }
 
 /// What a list of runs shows of a recording.

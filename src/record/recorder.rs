@@ -11,6 +11,7 @@ use std::time::Duration;
 
 use super::budget::{self, Budget};
 use super::error::Error;
+use super::format::CHUNK_SPAN_US;
 use super::keeper::Keeper;
 use super::queue::{Queue, Taken};
 use super::segments::{self, Lock};
@@ -18,6 +19,7 @@ use super::writer::{Totals, Writer};
 use crate::clock;
 use crate::domain::alerts::AlertRules;
 use crate::domain::event::Envelope;
+use crate::domain::time::HostTime;
 
 /// How long an unfinished chunk waits for more. Added to the time that a chunk spans at most, this is
 /// what a `kill -9` may lose: one second.
@@ -287,10 +289,10 @@ impl Shared {
                 (None, (Budget::new(0), Arc::default()), (PathBuf::new(), true), None)
             }
         };
-        let mut keeper: Option<Keeper> = None;
+        let (mut keeper, mut patience): (Option<Keeper>, _) = (None, Patience::default());
         loop {
-            let patience = writer.as_ref().is_some_and(Writer::has_pending).then_some(IDLE);
-            let taken = self.queue.take(patience);
+            let idle = writer.as_ref().is_some_and(Writer::has_pending).then_some(IDLE);
+            let taken = self.queue.take(idle);
             let Some(open) = writer.as_mut() else {
                 match taken {
                     Taken::Closed => return,
@@ -299,7 +301,10 @@ impl Shared {
             };
             let is_flush = matches!(taken, Taken::Idle);
             let result = match taken {
-                Taken::Batch(batch) => self.write(open, &batch, &mut budget),
+                Taken::Batch(batch) => {
+                    let written = self.write(open, &batch, &mut budget);
+                    written.and_then(|()| patience.flush_old(open, clock::host_now()))
+                }
                 Taken::Idle => open.flush(),
                 Taken::Closed => break,
             };
@@ -344,7 +349,7 @@ impl Shared {
         for envelope in batch {
             let written = bytes.swap(0, Ordering::Relaxed);
             self.progress().bytes += written;
-            budget.took(envelope.at, written);
+            budget.took(envelope.at, clock::host_now(), written);
             let (worth, what) = budget::worth(&envelope.event);
             if !budget.admits(worth, writer.waiting()) {
                 writer.leave_out(envelope, what)?;
@@ -359,6 +364,23 @@ impl Shared {
             }
         }
         Ok(())
+    }
+}
+
+/// Ends chunks whose envelopes' times don't: they are told late, or a clock was set back.
+#[derive(Default)]
+struct Patience {
+    /// Which chunk is in the making, and since when.
+    chunk: Option<(u64, HostTime)>,
+}
+
+impl Patience {
+    /// Ends the chunk in the making where it has been so for its span.
+    fn flush_old<W: Write>(&mut self, writer: &mut Writer<W>, now: HostTime) -> Result<(), Error> {
+        let chunk = writer.totals().chunks;
+        let since = self.chunk.filter(|(of, _)| *of == chunk && writer.has_pending()).map(|(_, since)| since);
+        let (_, since) = *self.chunk.insert((chunk, since.unwrap_or(now)));
+        if now.0.saturating_sub(since.0) >= CHUNK_SPAN_US.unsigned_abs() { writer.flush() } else { Ok(()) }
     }
 }
 

@@ -35,11 +35,11 @@ impl Reader {
                 Channel::Log(_) => old && chunk < first_line,
                 _ => true,
             };
-            for timed in self.load_some(chunk, wants).unwrap_or_default() {
-                while let Some(line) = lines.next_if(|line| line.seq < timed.envelope.seq) {
+            for envelope in self.load_untimed(chunk, wants).unwrap_or_default() {
+                while let Some(line) = lines.next_if(|line| line.seq < envelope.seq) {
                     resume_state.take(&line);
                 }
-                resume_state.take(&timed.envelope);
+                resume_state.take(&envelope);
             }
         }
         lines.for_each(|line| resume_state.take(&line));
@@ -62,7 +62,7 @@ impl Reader {
         let (mut batches, mut count, mut first) = (Vec::new(), 0, 0);
         for chunk in (0..self.chunk_count()).rev() {
             let logs =
-                self.load_some(chunk, |channel| matches!(channel, Channel::Log(_))).unwrap_or_default();
+                self.load_untimed(chunk, |channel| matches!(channel, Channel::Log(_))).unwrap_or_default();
             count += logs.len();
             batches.push(logs);
             if count >= LOG_LINES {
@@ -70,8 +70,7 @@ impl Reader {
                 break;
             }
         }
-        let newest = batches.into_iter().rev().flatten().map(|timed| timed.envelope);
-        (first, newest.collect())
+        (first, batches.into_iter().rev().flatten().collect())
     }
 }
 

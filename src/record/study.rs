@@ -102,8 +102,10 @@ impl Study {
             if !goes_on(chunk) {
                 return None;
             }
-            for timed in self.load(chunk, false) {
-                analyzer.take(&timed.envelope);
+            for envelope in
+                self.reader.load_untimed(chunk, |channel| is_looked_at(channel, false)).unwrap_or_default()
+            {
+                analyzer.take(&envelope);
             }
             chunk += 1;
             if self.kept.last().is_some_and(|(kept, _)| chunk >= kept + apart) {
@@ -119,11 +121,15 @@ impl Study {
 
     /// What of a chunk an analysis looks at: before the part neither lines nor telemetry.
     fn load(&self, chunk: usize, counts: bool) -> Vec<Timed> {
-        let wants = |channel: Channel| match channel {
-            Channel::Metric => false,
-            Channel::Log(_) | Channel::Gpu | Channel::GpuNumbers => counts,
-            Channel::Chunk | Channel::Meta | Channel::Event | Channel::Clock | Channel::Phase => true,
-        };
-        self.reader.load_some(chunk, wants).unwrap_or_default()
+        self.reader.load_some(chunk, |channel| is_looked_at(channel, counts)).unwrap_or_default()
+    }
+}
+
+/// Whether an analysis looks at what a channel holds, in the part that it counts or before that.
+fn is_looked_at(channel: Channel, counts: bool) -> bool {
+    match channel {
+        Channel::Metric => false,
+        Channel::Log(_) | Channel::Gpu | Channel::GpuNumbers => counts,
+        Channel::Chunk | Channel::Meta | Channel::Event | Channel::Clock | Channel::Phase => true,
     }
 }

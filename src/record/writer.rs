@@ -99,7 +99,7 @@ impl<W: Write> Writer<W> {
     }
 
     /// Takes an envelope into the chunk in the making, after finishing the one before when this
-    /// envelope lies more than the chunk's span later (or earlier, when the clock was set back).
+    /// envelope lies more than the chunk's span later.
     ///
     /// # Errors
     /// [`Error::TooLarge`] and [`Error::Late`] refuse this envelope alone; after any other error the
@@ -292,7 +292,8 @@ impl Pending {
     }
 
     fn is_full_before(&self, at: Stamp) -> bool {
-        at.0.abs_diff(self.first_at.0) >= CHUNK_SPAN_US
+        // what is told late ends no chunk, and where a clock was set back, the recorder's patience does
+        at.micros_since(self.first_at) >= CHUNK_SPAN_US
     }
 
     fn add(&mut self, envelope: &Envelope, encoded: Encoded) {

@@ -161,6 +161,13 @@ pub fn moments(dir: &RunDir, rank: Rank, stream: Stream, from: u64, to: u64) -> 
     kept.map(|(_, moment)| moment).collect()
 }
 
+/// When what is noted at `t` was there, of a rank that ended at `end`: a note is late by what lies between two looks, and what a rank has
+/// printed was printed before its end. What is later than that was printed by a process that it left behind.
+pub fn not_behind(t: HostTime, end: Option<HostTime>) -> HostTime {
+    let end = end.filter(|end| (end.0..=end.0.saturating_add(MOST_LATE_US)).contains(&t.0));
+    end.unwrap_or(t)
+}
+
 /// Notes how the output of ranks grows.
 pub(super) struct Times {
     dir: RunDir,

@@ -208,3 +208,21 @@ fn what_was_missed_again_and_again_takes_no_more_room() {
     assert_eq!(kept.last(), notes.last());
     assert!(kept.first().is_some_and(|note| note.t == 0));
 }
+
+#[test]
+fn a_late_note_tells_nothing_behind_the_end_of_its_rank() {
+    let ended = Some(second(10));
+    for (t, end, there) in [
+        (9, ended, 9),
+        (10, ended, 10),
+        (11, ended, 10),
+        (13, ended, 10),
+        // by a process that it left behind
+        (14, ended, 14),
+        (11, None, 11),
+        // not known when
+        (0, ended, 0),
+    ] {
+        assert_eq!(not_behind(second(t), end), second(there), "noted at {t}, ended at {end:?}");
+    }
+}

@@ -64,6 +64,7 @@ mod mpis;
 mod mutations;
 mod nccl_timings;
 mod occupancy;
+mod own_times;
 mod processes;
 mod procs;
 mod prune;

@@ -330,7 +330,11 @@ impl Alerts {
             }
             _ => {}
         }
-        self.pass(known, at);
+        // what a run tells of the past makes no time pass
+        let is_past = self.looked.is_some_and(|looked| at < looked) && envelope.origin.run().is_some();
+        if !is_past {
+            self.pass(known, at);
+        }
     }
 
     /// Time has come to `at`.

@@ -172,9 +172,9 @@ fn place(id: &RunId, run: &RunState, rank: Option<Rank>) -> Place {
 
 /// Whether a run hangs: it stands still by what its ranks tell of their phases, or a rank's GPU is busy without work.
 fn hang(known: WorldView<'_>, run: &RunState, least_us: i64, at: Stamp) -> Option<Hang> {
-    // of a host that is not reached nothing is known, and its ranks may go on
+    // of a host that is not reached, and of what its ranks have done since they told, nothing is known: they may go on
     let reached = |host| known.hosts.get(host).is_some_and(HostState::is_up);
-    if !run.by_host.keys().all(reached) {
+    if !run.by_host.keys().all(reached) || run.behind_us(known.hosts, at).is_some() {
         return None;
     }
     if let Some(still) = Standstill::of(run, at)

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use super::{Analyzer, RunAnalysis, Window};
 use crate::domain::event::{Envelope, Event, Origin};
+use crate::domain::gpu::Reading;
 use crate::domain::host::{HostInfo, HostSample};
 use crate::domain::ids::{GpuUuid, HostId, Rank, RunId};
 use crate::domain::log::{LogLine, Stream};
@@ -69,6 +70,19 @@ pub(crate) fn timing(step: u64, millis: [u32; 6]) -> StepTiming {
     StepTiming { step, start, dur_us, loss: Some(1.0 / step as f32), samples: 64, spans, hidden_us: 0 }
 }
 
+/// What a host tells of itself that can measure nothing.
+pub(crate) fn blank_sample() -> Event {
+    let sample = HostSample {
+        cpu_percent: Reading::Unsupported,
+        memory_used: Reading::Unsupported,
+        load: Reading::Unsupported,
+        net_rx: Reading::Unsupported,
+        net_tx: Reading::Unsupported,
+        gpus: Vec::new(),
+    };
+    Event::HostSampled { sample: Arc::new(sample) }
+}
+
 /// A run that is told event by event.
 pub(crate) struct Told {
     pub(crate) spec: RunSpec,
@@ -125,7 +139,6 @@ impl Told {
     }
 
     pub(crate) fn sample(&mut self, gpus: Vec<crate::domain::gpu::GpuSample>) {
-        use crate::domain::gpu::Reading;
         let sample = HostSample {
             cpu_percent: Reading::Value(25.0),
             memory_used: Reading::Value(1 << 30),

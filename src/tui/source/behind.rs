@@ -62,6 +62,11 @@ impl Behind {
         self.shown.is_some()
     }
 
+    /// Whether what its hosts tell of the past still waits to be put in order.
+    pub(super) fn is_catching_up(&self) -> bool {
+        self.catch_up.is_some()
+    }
+
     /// Takes an envelope in at `now`. Gives those that can be recorded now.
     pub(super) fn take(&mut self, envelope: Envelope, now: HostTime) -> Vec<Envelope> {
         self.taken = now;

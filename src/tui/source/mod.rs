@@ -1,11 +1,13 @@
 //! Where messages come from and where effects go: one trait, implemented by the live cluster and by a
 //! recording. Knows messages and effects, not the terminal.
 
+mod active;
 mod behind;
 mod catch_up;
 mod checkups;
 mod cost;
 pub mod ended;
+mod event_times;
 mod figures;
 mod files;
 pub mod finishing;

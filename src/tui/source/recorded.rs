@@ -4,6 +4,10 @@
 //! before the run began (facts, link, clock) is written first, stamped with the run's beginning: a replay knows it
 //! and does not begin earlier.
 //!
+//! Each event of a run that is followed is told and recorded with the time at which it happened. While they come late, what hosts tell
+//! of themselves waits for those of the time before it, so that the recording is in the order of time; what waits is lost with a client
+//! that is killed.
+//!
 //! Where ranks print faster than a recording is written, events are handed out at the pace of that: the links feel it and
 //! the hosts keep the rest. A disk that stands still is not waited for, neither when a recording begins nor when it ends: who
 //! owns the session finishes those of runs that have ended.
@@ -16,16 +20,19 @@ use std::time::Duration;
 
 use crate::clock;
 use crate::domain::alerts::AlertRules;
+use crate::domain::clock_fit::ClockFit;
 use crate::domain::event::{Envelope, Event, Origin};
 use crate::domain::ids::{HostId, RunId};
 use crate::domain::resume_point::Backfill;
 use crate::domain::run::RunSpec;
-use crate::domain::time::{HostTime, Stamp};
+use crate::domain::time::Stamp;
 use crate::domain::world::RunState;
 use crate::launcher::session::{Output, Session};
-use crate::record::{Flush, Recorder, Status, Store, weight};
+use crate::record::{Flush, Recorder, Status, Store};
+use crate::tui::source::active::Active;
 use crate::tui::source::behind::{Behind, is_of_now};
-use crate::tui::source::ended::{Ended, Finished, Troubles, no_longer_whole, not_recorded};
+use crate::tui::source::ended::{Ended, Finished, no_longer_whole, not_recorded};
+use crate::tui::source::event_times::EventTimes;
 use crate::tui::source::lookout::Lookout;
 use crate::tui::source::resume::Resumed;
 
@@ -34,13 +41,9 @@ const CLOCK_SAMPLES: usize = 32;
 
 /// How long a recording that is behind is left alone before the next look.
 const LOOK: Duration = Duration::from_millis(5);
-/// A recording that has taken nothing for so long stands still.
-const STANDS_STILL_US: u64 = 1_000_000;
 
 /// So many outputs are taken in one go where nothing of them is told.
 const TAKEN_AT_ONCE: usize = 256;
-/// No more bytes than these wait for a disk that stands still, as a recorder counts them.
-const MOST_WAITING: usize = 24 << 20;
 
 /// Beside a recording: the list of what was copied to the hosts for its run.
 pub const TREE_FILE: &str = "tree";
@@ -55,6 +58,8 @@ pub struct Recorded {
     /// Under which rules of alerts states of long runs are kept beside their recordings.
     rules: Option<Arc<AlertRules>>,
     active: BTreeMap<RunId, Active>,
+    /// When the events of runs that are followed happened.
+    times: BTreeMap<RunId, EventTimes>,
     /// Runs that were attached to, until what their hosts tell of the time before that is in order.
     behind: BTreeMap<RunId, Behind>,
     /// What is to be told next.
@@ -79,77 +84,6 @@ pub enum Told {
     CaughtUp(Box<RunState>),
 }
 
-#[derive(Debug)]
-struct Active {
-    recorder: Recorder,
-    /// What stands between a number of the session and the recording's: it may hold what earlier clients wrote.
-    base: u64,
-    /// How far it had come when it was first seen there, while it is behind.
-    stood: Option<(u64, HostTime)>,
-    told: Troubles,
-    hosts: BTreeSet<HostId>,
-    waiting: Waiting,
-}
-
-/// Envelopes that a recorder has no room for yet.
-#[derive(Debug, Default)]
-struct Waiting {
-    all: VecDeque<Envelope>,
-    bytes: usize,
-}
-
-impl Waiting {
-    fn push(&mut self, envelope: Envelope) {
-        self.bytes += weight(&envelope);
-        self.all.push_back(envelope);
-    }
-
-    fn pop(&mut self) -> Option<Envelope> {
-        let envelope = self.all.pop_front()?;
-        self.bytes -= weight(&envelope).min(self.bytes);
-        Some(envelope)
-    }
-}
-
-impl Active {
-    /// Records an envelope, in its turn.
-    fn send(&mut self, envelope: Envelope) {
-        if self.waiting.all.is_empty() {
-            // it never waits; where there is no room it drops and counts
-            self.recorder.send(Envelope { seq: envelope.seq + self.base, ..envelope });
-        } else {
-            self.queue([envelope]);
-            self.leave_room();
-        }
-    }
-
-    /// Envelopes that are recorded as soon as there is room for them.
-    fn queue(&mut self, envelopes: impl IntoIterator<Item = Envelope>) {
-        for envelope in envelopes {
-            self.waiting.push(Envelope { seq: envelope.seq + self.base, ..envelope });
-        }
-        self.pass_on();
-    }
-
-    /// No more waits than there is memory for.
-    fn leave_room(&mut self) {
-        while self.waiting.bytes > MOST_WAITING
-            && let Some(envelope) = self.waiting.pop()
-        {
-            self.recorder.send(envelope);
-        }
-    }
-
-    /// Gives the recorder what it can take.
-    fn pass_on(&mut self) {
-        while self.recorder.backlog().is_none()
-            && let Some(envelope) = self.waiting.pop()
-        {
-            self.recorder.send(envelope);
-        }
-    }
-}
-
 /// What a recording must know of a host from the start.
 #[derive(Debug, Default)]
 struct HostBaseline {
@@ -158,6 +92,8 @@ struct HostBaseline {
     sampled: Option<Envelope>,
     leases: Option<Envelope>,
     clocks: VecDeque<Envelope>,
+    /// Its clock on the client's.
+    clock: ClockFit,
 }
 
 impl Recorded {
@@ -169,6 +105,7 @@ impl Recorded {
             cap: None,
             rules: None,
             active: BTreeMap::new(),
+            times: BTreeMap::new(),
             behind: BTreeMap::new(),
             told: VecDeque::new(),
             unrecorded: BTreeSet::new(),
@@ -262,6 +199,7 @@ impl Recorded {
         if self.active.contains_key(&run) {
             return false;
         }
+        self.times.insert(run.clone(), EventTimes::new(&spec));
         let resume_point = resumed.resume_state.resume_point;
         self.troubles.extend(resumed.trouble);
         if let Some(recorder) = resumed.recorder {
@@ -352,38 +290,30 @@ impl Recorded {
         }
         let runs: Vec<RunId> = self.active.keys().cloned().collect();
         for run in &runs {
+            if let Some(active) = self.active.get_mut(run) {
+                active.release(None);
+            }
             self.end(run);
         }
     }
 
     /// Whether a recording is to be waited for.
     fn awaits_recorder(&mut self) -> bool {
-        self.active.values_mut().any(|active| {
-            active.pass_on();
-            let Some(taken) = active.recorder.backlog() else {
-                active.stood = None;
-                return false;
-            };
-            let now = clock::host_now();
-            match active.stood {
-                Some((before, since)) if before == taken => now.0.saturating_sub(since.0) < STANDS_STILL_US,
-                _ => {
-                    active.stood = Some((taken, now));
-                    true
-                }
-            }
-        })
+        self.active.values_mut().any(|active| active.is_awaited(clock::host_now()))
     }
 
     /// Records an output, and has it told.
     fn take(&mut self, output: Output) {
-        let Output::Event(envelope) = output else { return self.told.push_back(Told::Output(output)) };
+        let Output::Event(mut envelope) = output else { return self.told.push_back(Told::Output(output)) };
         if let (Origin::Run(run), Event::RunCreated { spec }) = (&envelope.origin, &envelope.event)
             && !self.active.contains_key(run)
             && !self.unrecorded.contains(run)
         {
             self.begin(run.clone(), spec, envelope.at);
+            self.times.insert(run.clone(), EventTimes::new(spec));
         }
+        let came = envelope.at;
+        self.date(&mut envelope);
         let origin = &envelope.origin;
         if let Origin::Host(host) = origin {
             let of = self.active.iter().map(|(run, active)| (run, &active.hosts));
@@ -391,11 +321,11 @@ impl Recorded {
             let runs: BTreeSet<RunId> =
                 of.filter(|(_, hosts)| hosts.contains(host)).map(|(run, _)| run.clone()).collect();
             for run in runs {
-                self.record(&run, &envelope);
+                self.record(&run, &envelope, came);
             }
             self.known.entry(host.clone()).or_default().remember(&envelope);
         } else if let Some(run) = origin.run() {
-            self.record(run, &envelope);
+            self.record(run, &envelope, came);
         }
         let is_shown_later = |run| self.behind.get(run).is_some_and(Behind::is_shown);
         let is_late = !is_of_now(origin) && origin.run().is_some_and(is_shown_later);
@@ -407,20 +337,56 @@ impl Recorded {
         }
     }
 
-    /// Records what concerns a run, in its order.
-    fn record(&mut self, run: &RunId, envelope: &Envelope) {
-        let active = self.active.get_mut(run);
-        let Some(behind) = self.behind.get_mut(run) else {
-            if let Some(active) = active {
-                active.send(envelope.clone());
-            }
+    /// Gives an event the time at which it happened. A run that catches up does that by itself: it knows what came next.
+    fn date(&mut self, envelope: &mut Envelope) {
+        let Some(run) = envelope.origin.run() else { return };
+        let is_past = self.behind.get(run).is_some_and(Behind::is_catching_up);
+        let Some(times) = self.times.get_mut(run) else { return };
+        if is_past && matches!(envelope.origin, Origin::Run(_)) {
+            // what follows from what is caught up with has its time when that is in order
             return;
-        };
-        let released = behind.take(envelope.clone(), clock::host_now());
-        if let Some(active) = active {
+        }
+        let at = times.date(envelope, |host| self.known.get(host).map(|known| &known.clock));
+        if !is_past {
+            envelope.at = at;
+        }
+    }
+
+    /// Records what concerns a run and came at `came`, in its order.
+    fn record(&mut self, run: &RunId, envelope: &Envelope, came: Stamp) {
+        if let Some(behind) = self.behind.get_mut(run) {
+            let was_catching_up = behind.is_catching_up();
+            let released = behind.take(envelope.clone(), clock::host_now());
+            if was_catching_up {
+                // what waits at the end of a run is written when there is room for it
+                let is_end = matches!(envelope.event, Event::RunEnded { .. });
+                return self.go_on(run, released, is_end);
+            }
+        }
+        let Some(active) = self.active.get_mut(run) else { return };
+        let Some(times) = self.times.get(run) else { return active.send(envelope.clone()) };
+        if matches!(envelope.event, Event::RunEnded { .. }) {
+            active.release_at_end(envelope.at);
+            return active.send(envelope.clone());
+        }
+        let until = times.told_until(came);
+        active.release(until);
+        let is_of_host =
+            matches!((&envelope.origin, &envelope.event), (Origin::Host(_), _) | (_, Event::RunNoted { .. }));
+        if is_of_host && until.is_some_and(|until| envelope.at > until) {
+            return active.hold(envelope.clone());
+        }
+        active.send(envelope.clone());
+    }
+
+    /// Records what a run has caught up with.
+    fn go_on(&mut self, run: &RunId, released: Vec<Envelope>, is_end: bool) {
+        if let Some(times) = self.times.get_mut(run) {
+            released.iter().for_each(|envelope| times.follow(envelope));
+        }
+        if let Some(active) = self.active.get_mut(run) {
             active.queue(released);
-            // what waits at the end of a run is written when there is room for it
-            if !matches!(envelope.event, Event::RunEnded { .. }) {
+            if !is_end {
                 active.leave_room();
             }
         }
@@ -434,11 +400,7 @@ impl Recorded {
         for run in runs {
             let Some(behind) = self.behind.get_mut(&run) else { continue };
             let released = behind.look(now);
-            if let Some(active) = self.active.get_mut(&run) {
-                active.queue(released);
-                active.leave_room();
-            }
-            self.catch_up_with(&run);
+            self.go_on(&run, released, false);
         }
     }
 
@@ -488,15 +450,14 @@ impl Recorded {
     }
 
     /// Records from now on; begins with what is known of the hosts.
-    fn activate(&mut self, run: &RunId, recorder: Recorder, base: u64, hosts: BTreeSet<HostId>, at: Stamp) {
+    fn activate(&mut self, run: &RunId, recorder: Recorder, next: u64, hosts: BTreeSet<HostId>, at: Stamp) {
         if let Some(cap) = self.cap {
             recorder.limit(cap);
         }
         if let Some(rules) = &self.rules {
             recorder.keep_states(Arc::clone(rules));
         }
-        let (stood, waiting) = (None, Waiting::default());
-        let active = Active { recorder, base, stood, told: Troubles::default(), hosts, waiting };
+        let active = Active::new(recorder, next, hosts);
         self.active.insert(run.clone(), active);
         self.tell_known(run, at);
     }
@@ -510,14 +471,15 @@ impl Recorded {
             known.flat_map(HostBaseline::all).map(|known| Envelope { at, ..known.clone() }).collect();
         before.sort_by_key(|envelope| envelope.seq);
         for envelope in &before {
-            self.record(run, envelope);
+            self.record(run, envelope, at);
         }
     }
 
     fn end(&mut self, run: &RunId) {
         self.elsewhere.remove(run);
-        if let Some((run, Active { recorder, told, waiting, .. })) = self.active.remove_entry(run) {
-            self.ended.push(Ended::new(run, recorder, waiting.all, told));
+        self.times.remove(run);
+        if let Some((run, active)) = self.active.remove_entry(run) {
+            self.ended.push(active.ended(run));
         }
     }
 }
@@ -529,7 +491,8 @@ impl HostBaseline {
             Event::HostDescribed { .. } => self.described = Some(envelope.clone()),
             Event::HostSampled { .. } => self.sampled = Some(envelope.clone()),
             Event::LeasesTold { .. } => self.leases = Some(envelope.clone()),
-            Event::ClockSampled { .. } => {
+            Event::ClockSampled { sample } => {
+                self.clock.add(*sample);
                 if self.clocks.len() == CLOCK_SAMPLES {
                     self.clocks.pop_front();
                 }

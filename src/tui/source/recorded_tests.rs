@@ -11,7 +11,8 @@ use crate::domain::clock_fit::ClockSample;
 use crate::domain::ids::Rank;
 use crate::domain::options::RunOptions;
 use crate::domain::outcome::{RunEnd, RunOutcome};
-use crate::domain::run::{JobKind, Placement, Slot};
+use crate::domain::run::{JobKind, Placement, RankExit, Slot};
+use crate::domain::time::HostTime;
 use crate::record::Reader;
 use crate::tui::source::finishing::Finishing;
 
@@ -220,4 +221,127 @@ async fn what_waits_when_a_session_is_closed_is_recorded() {
         matches!(envelope.as_ref().map(|envelope| &envelope.event), Ok(Event::StepDone { .. }))
     });
     assert_eq!(steps.count(), 20_000);
+}
+
+/// A run that is followed from its beginning, on a host whose clock is that of the client.
+fn followed() -> (Still, Recorded) {
+    let still = Still { state: tempfile::tempdir().unwrap(), run: RunId::new(1, 1) };
+    let session = Session::new(Vec::new(), Vec::new(), "/".to_owned());
+    let mut recorded = Recorded::new(session, still.state.path());
+    let sample = ClockSample { host_time: HostTime(1), offset_us: 0, rtt_us: 200 };
+    come(&mut recorded, 1, Origin::Host(HostId::from("a")), Event::ClockSampled { sample });
+    let spec = Arc::new(still.spec());
+    come(&mut recorded, 1, Origin::Run(still.run.clone()), Event::RunCreated { spec });
+    (still, recorded)
+}
+
+const S: i64 = 1_000_000;
+
+/// Something comes then.
+fn come(recorded: &mut Recorded, at: i64, origin: Origin, event: Event) {
+    recorded.take(Output::Event(Box::new(Envelope { seq: 0, at: Stamp(at), origin, event })));
+}
+
+/// The run's only rank ended then.
+fn exited(still: &Still, t: u64) -> (Origin, Event) {
+    let (code, signal, error, cause) = (Some(0), None, None, None);
+    let exit = RankExit { code, signal, t: HostTime(t), error, stopped: false, cause };
+    (Origin::Rank(still.run.clone(), Rank(0)), Event::RankExited { exit })
+}
+
+fn sampled() -> (Origin, Event) {
+    (Origin::Host(HostId::from("a")), fixtures::blank_sample())
+}
+
+/// What a recording holds in its order: of which moment it is, and what.
+async fn written(mut recorded: Recorded, still: &Still) -> Vec<(i64, &'static str)> {
+    let mut finishing = Finishing::default();
+    finishing.take(&mut recorded);
+    recorded.finished(finishing.next().await);
+    assert_eq!(recorded.trouble(), None);
+    let all = Reader::open(&still.path()).unwrap();
+    let all = all.envelopes(..).map(Result::unwrap).filter_map(|envelope| {
+        let what = match envelope.event {
+            Event::HostSampled { .. } => "sample",
+            Event::StepDone { .. } => "step",
+            Event::RankExited { .. } => "exit",
+            Event::RunEnded { .. } => "end",
+            _ => return None,
+        };
+        Some((envelope.at.0, what))
+    });
+    all.collect()
+}
+
+fn ended(still: &Still, at: i64) -> (Origin, Event) {
+    let outcome = RunOutcome { at: Some(Stamp(at)), ..RunOutcome::new(RunEnd::Finished, "done") };
+    (Origin::Run(still.run.clone()), Event::RunEnded { outcome })
+}
+
+/// When a step ends, as its host tells it.
+fn end_of_step(still: &Still, number: u64) -> i64 {
+    let (_, event) = step(still, number);
+    event.host_times().unwrap().1.0 as i64
+}
+
+/// Steps come late, a sample behind each; then the end, which takes ten seconds.
+#[tokio::test]
+async fn what_hosts_tell_of_themselves_is_recorded_behind_what_happened_before_it() {
+    let (still, mut recorded) = followed();
+    let all = [(1, 1), (5, 2), (6, 4), (7, 7)].map(|(second, number)| (second, step(&still, number)));
+    for (second, (origin, event)) in all.into_iter().chain([(8, exited(&still, 7_700_000))]) {
+        come(&mut recorded, second * S + 900_000, origin, event);
+        let (origin, event) = sampled();
+        come(&mut recorded, second * S + 900_001, origin, event);
+    }
+    for second in 9..19 {
+        let (origin, event) = sampled();
+        come(&mut recorded, second * S, origin, event);
+    }
+    let (origin, event) = ended(&still, 7_700_000);
+    come(&mut recorded, 19 * S, origin, event);
+    let step = |number: u64| (end_of_step(&still, number), "step");
+    let sample = |at: i64| (at, "sample");
+    let expected = [
+        step(1),
+        sample(1_900_001),
+        step(2),
+        step(4),
+        sample(5_900_001),
+        sample(6_900_001),
+        step(7),
+        (7_700_000, "exit"),
+        (7_700_000, "end"),
+    ];
+    assert_eq!(written(recorded, &still).await, expected);
+}
+
+/// The screen has not been told yet how the run stands.
+#[tokio::test]
+async fn what_comes_late_behind_what_was_caught_up_with_has_its_time() {
+    let (still, mut recorded, _) = attached();
+    let sample = ClockSample { host_time: HostTime(90_000_000), offset_us: 0, rtt_us: 200 };
+    come(&mut recorded, 100 * S, Origin::Host(HostId::from("a")), Event::ClockSampled { sample });
+    for number in [49, 50] {
+        let (origin, event) = step(&still, number);
+        come(&mut recorded, 100 * S, origin, event);
+    }
+    let catches_up = |recorded: &Recorded| recorded.behind.values().any(Behind::is_catching_up);
+    let mut samples = Vec::new();
+    while catches_up(&recorded) {
+        let (origin, event) = sampled();
+        samples.push((100 * S + S / 2 * (samples.len() as i64 + 1), "sample"));
+        come(&mut recorded, samples.last().unwrap().0, origin, event);
+    }
+    assert!(!recorded.behind.is_empty(), "it is not shown yet");
+    for (origin, event) in [step(&still, 60), step(&still, 61), sampled(), exited(&still, 70_000_000)] {
+        come(&mut recorded, 110 * S, origin, event);
+    }
+    let (origin, event) = ended(&still, 70_000_000);
+    come(&mut recorded, 112 * S, origin, event);
+    let step = |number: u64| (end_of_step(&still, number), "step");
+    let mut expected = vec![step(49), step(50)];
+    expected.extend(samples);
+    expected.extend([step(60), step(61), (70_000_000, "exit"), (70_000_000, "end")]);
+    assert_eq!(written(recorded, &still).await, expected);
 }

@@ -224,7 +224,8 @@ fn a_line_is_found_wherever_it_lies() {
         }
         found
     };
-    let second = |second: i64| Some(Stamp(START + second * 1_000_000));
+    // where the playhead meets it: behind the last step of the second, which was told before it and ended a little later
+    let second = |second: i64| Some(Stamp(START + second * 1_000_000 + 1_002));
     assert_eq!(find("step 8 loss", false, false), second(3));
     assert_eq!(find("WARNING", true, false), second(4));
     assert_eq!(find("warning", true, false), second(11), "the next one");

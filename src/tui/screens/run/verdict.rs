@@ -55,7 +55,7 @@ pub fn shown(model: &Model, run: &RunState) -> Verdict {
             format!("catching up: reading from {hosts}{more} what happened since {since}"),
         );
     }
-    let mut known = verdict(run, model.moment(), &model.zone);
+    let mut known = verdict(run, run.known_until(&model.world.hosts, model.moment()), &model.zone);
     // of a replay the hosts may have become others since
     let checks = if model.ui.screen == Screen::Run { symptoms::checks(run) } else { Vec::new() };
     let missing = if model.ui.screen == Screen::Run { symptoms::missing_file(run) } else { None };

@@ -84,15 +84,7 @@ fn instead(run: &RunState, columns: u16) -> Vec<String> {
 
 /// By how many seconds the lines of a run that goes on come later than they were written, where that is seen.
 fn behind(model: &Model, run: &RunState) -> Option<u64> {
-    let (_, newest) = run.log.iter().next_back().filter(|_| run.outcome.is_none())?;
-    // what a client that attaches is told of long ago is no delay
-    if model.now.micros_since(newest.at) > COMING_US {
-        return None;
-    }
-    let host = &run.ranks.get(newest.line.rank.0 as usize)?.placement.host;
-    let written = model.world.hosts.get(host)?.clock.stamp(newest.line.t?)?;
-    let seconds = newest.at.0.saturating_sub(written.0) / 1_000_000;
-    u64::try_from(seconds).ok().filter(|seconds| *seconds >= BEHIND_S)
+    u64::try_from(run.behind_us(&model.world.hosts, model.now)? / 1_000_000).ok()
 }
 
 fn head(model: &Model, canvas: &mut Canvas<'_>, y: u16, run: &RunState, last: Option<u64>) {
@@ -148,11 +140,6 @@ fn counted(run: &RunState, ui: &RunUi, last: Option<u64>) -> (u64, u64) {
     let shown = run.log.iter().filter(|(_, line)| ui.shows(line));
     shown.fold((0, 0), |(at, of), (number, _)| (at + u64::from(Some(number) <= last), of + 1))
 }
-
-/// Lines that came within so long are coming, microseconds.
-const COMING_US: i64 = 2_000_000;
-/// A log that is so far behind says so, seconds.
-const BEHIND_S: u64 = 3;
 
 /// What a row tells.
 #[derive(Clone, Copy, PartialEq, Eq, Default)]

@@ -161,7 +161,7 @@ fn stages(model: &Model, canvas: &mut Canvas<'_>, band: Band, run: &RunState) {
     let (good, dim, alarm) = (canvas.theme.good, canvas.theme.dim, canvas.theme.bad);
     // of a silent host nothing is known since then: no clock goes on
     let silent = silent_hosts(model, run).into_values().min();
-    let known_until = silent.unwrap_or_else(|| model.moment());
+    let known_until = silent.unwrap_or_else(|| run.known_until(&model.world.hosts, model.moment()));
     let mut pieces: Vec<[(String, Style); 2]> = Vec::new();
     let entered_stages = run.stages_of_attempt();
     if run.attempt.0 > 1 {

@@ -114,7 +114,7 @@ fn progress(model: &Model, theme: &Theme, run: &RunState) -> Vec<Ranked> {
         .iter()
         .find(|(_, stage)| (RunStage::Start..RunStage::Stopping).contains(stage))
         .map(|(at, _)| *at);
-    let until = if run.is_live() { model.now } else { run.last_at };
+    let until = if run.is_live() { run.known_until(&model.world.hosts, model.now) } else { run.last_at };
     // of one that has not got so far, since it began
     let started = started.or(run.stages.first().map(|(at, _)| *at));
     let elapsed = started.map_or(0, |at| u64::try_from(until.micros_since(at)).unwrap_or(0));
