@@ -17,6 +17,8 @@ use super::outgoing::Outgoing;
 use crate::clock;
 use crate::doctor::door::DOOR;
 use crate::doctor::{self, CHECKS, Site, inside};
+use crate::domain::container::ContainerOptions;
+use crate::domain::doctor::RunInside;
 use crate::wire::doctor::{AskChecks, Checked};
 use crate::wire::message::FromAgent;
 
@@ -66,6 +68,7 @@ pub(super) fn answer(ask: AskChecks, state: PathBuf, doors: &Doors, out: &Outgoi
         all_pairs,
         engine,
         mut gpus,
+        look_into,
     } = ask;
     checks.truncate(CHECKS.len() + 1);
     paths.truncate(AskChecks::MOST_PATHS);
@@ -74,9 +77,15 @@ pub(super) fn answer(ask: AskChecks, state: PathBuf, doors: &Doors, out: &Outgoi
     gpus.truncate(AskChecks::MOST_GPUS);
     let (inside, checks): (Vec<String>, Vec<String>) =
         checks.into_iter().partition(|check| inside::asked(check).is_some());
-    if let Some(image) = image.clone().filter(|_| !inside.is_empty()) {
+    let of_image = || {
+        let container = ContainerOptions::of(image.clone()?);
+        Some(Box::new(RunInside { container, ..RunInside::default() }))
+    };
+    if let Some(inside_of) = look_into.or_else(of_image).filter(|_| !inside.is_empty()) {
         let own = inside.iter().filter_map(|name| inside::asked(name).map(str::to_owned)).collect();
-        let question = Question { at, image, engine, gpus, modules: modules.clone(), checks: own };
+        let modules = modules.clone();
+        let known = for_launch.then(|| state.clone());
+        let question = Question { at, inside: *inside_of, engine, gpus, modules, checks: own, known };
         tokio::spawn(answer_inside(ask, inside, question, out.clone()));
     }
     let site = Site::new(at, clock::now(), state, peers).with_paths(paths).with_modules(modules);

@@ -10,10 +10,12 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::checks::image;
-use super::{OfImage, PATIENCE, Site, Told, check};
+use super::checks::cuda::{self, Cuda};
+use super::checks::image::{self, Image};
+use super::{Check, OfImage, PATIENCE, Site, Told, check};
 use crate::clock;
-use crate::domain::doctor::{Fix, Matrix};
+use crate::domain::doctor::{Fix, Matrix, Started};
+use crate::domain::ids::GpuUuid;
 use crate::domain::time::Stamp;
 
 /// What stands before the name of a check that is made in a container.
@@ -28,6 +30,9 @@ pub struct Ask {
     pub checks: Vec<String>,
     /// Python modules that are looked for.
     pub modules: Vec<String>,
+    /// What a launch starts.
+    #[serde(default)]
+    pub starts: Option<Started>,
     /// What the image is.
     pub image: String,
 }
@@ -47,9 +52,9 @@ pub fn asked(name: &str) -> Option<&str> {
 
 /// Makes the checks here, in the container. Each has a thread of its own: what hangs ends with the process.
 pub fn look(ask: Ask) -> Answers {
-    let Ask { at, checks, modules, image } = ask;
+    let Ask { at, checks, modules, starts, image } = ask;
     let site = Site::new(at, clock::now(), std::env::temp_dir(), Vec::new());
-    let site = Arc::new(site.with_modules(modules).in_container(image));
+    let site = Arc::new(site.with_modules(modules).starting(starts).in_container(image));
     let begun = clock::host_now().0;
     let late = format!("no answer in {} s: something hangs in the container", PATIENCE.as_secs());
     let mut answers: Answers = checks.iter().map(|name| (name.clone(), Err(late.clone()))).collect();
@@ -73,6 +78,20 @@ pub fn look(ask: Ask) -> Answers {
             Err(_) => return answers,
         };
     }
+}
+
+/// Whether a launch need not look again: what the host gives its containers works, and nothing is lacking. What was not told is no
+/// reason: it may not be told the next time either, and it would be waited for.
+pub fn lasts(answers: &Answers, gpus: &[GpuUuid]) -> bool {
+    let is_well = |(check, told): (&String, &Told)| {
+        let Ok(found) = told else { return true };
+        match check.as_str() {
+            Image::NAME => image::Found::deserialize(found).is_ok_and(|found| found.has_all(gpus)),
+            Cuda::NAME => cuda::Found::deserialize(found).is_ok_and(|found| found.starts()),
+            _ => true,
+        }
+    };
+    answers.iter().all(is_well)
 }
 
 /// What the check of the image itself finds where no container of it can be had: why, and what helps where that is known.
@@ -106,7 +125,7 @@ mod tests {
     #[test]
     fn what_is_asked_is_answered_and_what_is_not_known_says_so() {
         let checks = ["shm", "image", "nonsense"].map(str::to_owned).to_vec();
-        let ask = Ask { at: Stamp(1), checks, modules: Vec::new(), image: "0123".to_owned() };
+        let ask = Ask { at: Stamp(1), checks, modules: Vec::new(), starts: None, image: "0123".to_owned() };
         let text = serde_json::to_string(&ask).unwrap();
         let answers = look(serde_json::from_str(&text).unwrap());
         let text = serde_json::to_string(&answers).unwrap();

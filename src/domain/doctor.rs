@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 
 pub use self::words::{Group, glyph, groups, names, troubles};
 use super::clock_fit::ClockFit;
+use super::container::ContainerOptions;
 use super::environment::EnvironmentPlan;
 use super::ids::{GpuUuid, HostId};
 use super::preflight::Mark;
@@ -104,6 +105,40 @@ pub struct RunPython {
     /// The launcher of MPI that starts them, where that is known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub mpirun: Option<String>,
+}
+
+/// What a launch starts in its containers, as far as it is looked for there before the ranks get theirs.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RunInside {
+    /// What makes a container of the image that of a rank.
+    pub container: ContainerOptions,
+    /// The working directory of its ranks.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cwd: Option<String>,
+    /// What they start; absent where it may come from elsewhere than what such a container shows.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub starts: Option<Started>,
+}
+
+/// A Python, or a launcher that is one, that ranks start in their containers.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Started {
+    /// The image, as the launch names it.
+    pub image: String,
+    /// The name of the program.
+    pub program: String,
+    /// The script that it executes, as the command names it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub script: Option<String>,
+    /// The script where it stands in the command.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub code: Option<String>,
+    /// The module that it executes.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub module: Option<String>,
+    /// Modules: those that the script surely imports must be there.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub imports: Vec<String>,
 }
 
 /// A file or folder of a host that others should have alike.

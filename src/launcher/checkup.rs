@@ -8,9 +8,10 @@ use crate::config::HostConfig;
 use crate::doctor::door::DOOR;
 use crate::doctor::{self, Contexts, Doors, Entry, Reached, Told, inside};
 use crate::domain::clock_fit::{ClockFit, ClockSample};
-use crate::domain::doctor::{HostContext, Matrix, RunPort, RunPython, SamePath, SameRole};
+use crate::domain::doctor::{HostContext, Matrix, RunInside, RunPort, RunPython, SamePath, SameRole};
 use crate::domain::host::{HostInfo, HostSample};
 use crate::domain::ids::{GpuUuid, HostId};
+use crate::domain::needs::InImage;
 use crate::wire::doctor::{AskChecks, Checked};
 
 /// A question to one host.
@@ -63,6 +64,8 @@ pub struct Checkup {
     image: Option<String>,
     /// Whether it is looked into: checks that can be made in a container are made in one of it.
     in_container: bool,
+    /// What of a launch's image is looked into.
+    inside: Option<InImage>,
     /// What is known of the hosts without asking them.
     contexts: Contexts,
     /// Whether a launch rests on it.
@@ -124,6 +127,7 @@ impl Checkup {
             runs: BTreeMap::new(),
             image: None,
             in_container: false,
+            inside: None,
             contexts: Contexts::new(),
             for_launch: false,
             all_pairs: false,
@@ -164,6 +168,32 @@ impl Checkup {
     #[must_use]
     pub fn in_image(self, image: Option<String>) -> Self {
         Self { image, ..self }
+    }
+
+    /// With a look into the image of a launch.
+    #[must_use]
+    pub fn looking_into(mut self, inside: Option<InImage>) -> Self {
+        let Some(inside) = inside else { return self };
+        let is_wanted = |entry: &&Entry| {
+            inside.checks.contains(&entry.name) || self.checks.iter().any(|own| own.name == entry.name)
+        };
+        self.checks = doctor::CHECKS.iter().filter(is_wanted).collect();
+        Self { inside: Some(inside), ..self }
+    }
+
+    /// What a host is asked to look for in the image of a launch: of a script that is copied there what is known of it here.
+    fn inside_of(&self, host: &HostId) -> Option<RunInside> {
+        let mut inside = self.inside.as_ref()?.inside.clone();
+        let code = self.runs.get(host).and_then(|run| run.code.as_ref());
+        if let (Some(starts), Some(code)) = (&mut inside.starts, code) {
+            starts.code = Some(code.clone());
+        }
+        Some(inside)
+    }
+
+    /// Whether a check is made in a container.
+    fn is_inside(&self, entry: &Entry) -> bool {
+        self.in_container || self.inside.as_ref().is_some_and(|inside| inside.checks.contains(&entry.name))
     }
 
     /// With what is known of the hosts without asking them.
@@ -374,7 +404,7 @@ impl Checkup {
             let mut tries_others = false;
             for entry in self.checks.iter().filter(|entry| entry.looks && (meets || !entry.meets_others)) {
                 if self.asked.insert((host.clone(), entry.name)) {
-                    checks.push(entry.question(self.in_container));
+                    checks.push(entry.question(self.is_inside(entry)));
                     tries_others |= entry.meets_others;
                 }
             }
@@ -386,9 +416,15 @@ impl Checkup {
                 let own = peers.iter().position(|peer| peer.host == *host).unwrap_or(0);
                 let others = peers.iter().cycle().skip(own).take(peers.len());
                 let others = others.filter(|peer| tries_others && peer.host != *host).cloned().collect();
-                let info = self.in_container.then_some(info);
-                let gpus = info.map_or_else(Vec::new, |info| doctor::given_to_ranks(info).cloned().collect());
                 let context = self.contexts.get(host);
+                let gpus = match (self.in_container, &self.inside) {
+                    (true, _) => doctor::given_to_ranks(info).cloned().collect(),
+                    (false, Some(_)) => {
+                        let uses = context.and_then(|context| context.uses.as_ref());
+                        uses.into_iter().flatten().cloned().collect()
+                    }
+                    (false, None) => Vec::new(),
+                };
                 let ask = AskChecks {
                     ask: self.number,
                     checks,
@@ -402,6 +438,7 @@ impl Checkup {
                     all_pairs: self.all_pairs,
                     engine: context.and_then(|context| context.engine.clone()),
                     gpus,
+                    look_into: self.inside_of(host).map(Box::new),
                     ..AskChecks::default()
                 };
                 questions.push(Question { host: host.clone(), ask });
@@ -439,7 +476,7 @@ impl Checkup {
     /// The verdicts so far.
     pub fn matrix(&self) -> Matrix {
         let matrix = doctor::matrix(&self.checks, &self.hosts, &self.told, &self.contexts);
-        if self.in_container { inside::of_image(matrix) } else { matrix }
+        if self.in_container || self.inside.is_some() { inside::of_image(matrix) } else { matrix }
     }
 }
 

@@ -1,15 +1,17 @@
 //! Whether containers of an image start as those of a run do, have the host's GPUs, and are the same on all hosts. Looked at from
 //! inside.
 
+mod lack;
+
 use std::collections::BTreeSet;
 use std::path::Path;
 
 use serde::{Deserialize, Serialize};
 
+use self::lack::Lack;
 use super::super::compare::Compared;
 use super::super::{Check, OfImage, Seen, Site, given_to_ranks};
 use crate::domain::doctor::Verdict;
-use crate::domain::host::HostInfo;
 use crate::domain::ids::GpuUuid;
 use crate::domain::units::counted;
 
@@ -42,6 +44,23 @@ pub(in crate::doctor) struct Container {
     gpus: Option<Result<BTreeSet<String>, String>>,
     /// Whether ranks may read each other's memory.
     reads_memory: bool,
+    /// What a launch needs and it does not have.
+    #[serde(default)]
+    lacks: Option<Lack>,
+}
+
+impl Found {
+    /// Whether there is a container, and it has what is started in it, and these GPUs as far as it tells.
+    pub(in crate::doctor) fn has_all(&self, gpus: &[GpuUuid]) -> bool {
+        match self {
+            Self::Refused { .. } | Self::Container(Container { lacks: Some(_), .. }) => false,
+            Self::Container(Container { gpus: None, .. }) => true,
+            Self::Container(Container { gpus: Some(Err(_)), .. }) => gpus.is_empty(),
+            Self::Container(Container { gpus: Some(Ok(there)), .. }) => {
+                gpus.iter().all(|uuid| there.contains(uuid.as_str()))
+            }
+        }
+    }
 }
 
 impl Check for Image {
@@ -71,6 +90,7 @@ impl Check for Image {
             programs,
             gpus,
             reads_memory: may_read_memory(&status),
+            lacks: Lack::look(site),
         }))
     }
 
@@ -83,7 +103,7 @@ impl Check for Image {
         let all = Compared::new(ids.iter().map(|(host, id)| (host.as_str(), id.as_str())));
         let judge = |one: &Seen<'_, Found>| match &one.found {
             Found::Refused { why, remedy } => refused(why, remedy.as_deref()),
-            Found::Container(container) => judge(container, one.info, &all),
+            Found::Container(container) => judge(container, one, &all),
         };
         seen.iter().map(judge).collect()
     }
@@ -117,7 +137,7 @@ fn refused(why: &str, remedy: Option<&str>) -> Verdict {
     )
 }
 
-fn judge(container: &Container, info: &HostInfo, all: &Compared<'_>) -> Verdict {
+fn judge(container: &Container, one: &Seen<'_, Found>, all: &Compared<'_>) -> Verdict {
     if let Some(difference) = all.difference(&container.id) {
         return Verdict::bad(
             format!("the image is {} ({difference})", container.id),
@@ -125,7 +145,11 @@ fn judge(container: &Container, info: &HostInfo, all: &Compared<'_>) -> Verdict 
             "hvtui image push IMAGE, from the machine whose image is meant",
         );
     }
-    let given: Vec<&str> = given_to_ranks(info).map(GpuUuid::as_str).collect();
+    let info = one.info;
+    let given: Vec<&str> = match one.uses {
+        Some(uses) => uses.iter().map(GpuUuid::as_str).collect(),
+        None => given_to_ranks(info).map(GpuUuid::as_str).collect(),
+    };
     match &container.gpus {
         Some(Err(words)) if !given.is_empty() => {
             return Verdict::bad(
@@ -153,6 +177,9 @@ fn judge(container: &Container, info: &HostInfo, all: &Compared<'_>) -> Verdict 
         }
         _ => {}
     }
+    if let Some(lack) = &container.lacks {
+        return lack.verdict();
+    }
     if !container.reads_memory {
         return Verdict::look(
             "a container may not have SYS_PTRACE",
@@ -178,13 +205,14 @@ mod tests {
     use super::*;
     use crate::doctor::tests::{seen, seen_with};
     use crate::domain::gpu::GpuInfo;
+    use crate::domain::host::HostInfo;
     use crate::domain::preflight::Mark;
 
     fn one() -> Container {
         let gpus = Some(Ok(["GPU-1".to_owned()].into()));
         let programs = vec!["python3".to_owned()];
         let (id, system) = ("0123".to_owned(), Some("Debian GNU/Linux 12 (bookworm)".to_owned()));
-        Container { id, system, programs, gpus, reads_memory: true }
+        Container { id, system, programs, gpus, reads_memory: true, lacks: None }
     }
 
     fn with_gpu() -> HostInfo {
@@ -219,11 +247,39 @@ mod tests {
         assert_eq!(of(Container { gpus: Some(Err(words)), ..one() }).mark, Mark::Bad);
         assert!(of(Container { gpus: None, ..one() }).evidence.contains("no answer of nvidia-smi"));
         assert_eq!(of(Container { reads_memory: false, ..one() }).mark, Mark::Look);
+        let has = |gpus: Option<Result<BTreeSet<String>, String>>| {
+            Found::Container(Container { gpus, ..one() }).has_all(&[GpuUuid::from("GPU-1")])
+        };
+        assert!(
+            has(None) && has(gpus(&["GPU-1"])) && !has(gpus(&["GPU-2"])) && !has(Some(Err(String::new())))
+        );
         let text = "GPU 0: NVIDIA H200 (UUID: GPU-aa)\n  MIG 1g.18gb     Device  0: (UUID: MIG-bb)\n";
         assert_eq!(uuids(text), ["GPU-aa".to_owned(), "MIG-bb".to_owned()].into());
         assert!(
             may_read_memory("CapBnd:\t00000000a80c25fb\n") && !may_read_memory("CapBnd:\t00000000a80425fb\n")
         );
+    }
+
+    #[test]
+    fn a_launch_is_given_its_own_gpus_and_what_it_lacks_keeps_it_from_starting() {
+        let mut info = with_gpu();
+        info.gpus.push(GpuInfo { uuid: GpuUuid::from("GPU-2"), ..GpuInfo::unknown(1) });
+        let of = |uses: &[&str], container: Container| {
+            let uses = uses.iter().map(|uuid| GpuUuid::from(*uuid)).collect();
+            let mut seen = seen_with([(info.clone(), Found::Container(container))]);
+            seen[0].uses = Some(&uses);
+            Image::judge(&seen).remove(0)
+        };
+        assert_eq!(of(&["GPU-1"], one()).mark, Mark::Good, "the other one is not the launch's");
+        assert!(of(&["GPU-1", "GPU-2"], one()).evidence.contains("does not have GPU-2"));
+        assert_eq!(of(&[], Container { gpus: Some(Err(String::new())), ..one() }).mark, Mark::Good, "no GPU");
+        let lack = || Some(Lack { image: "x:1".to_owned(), name: "python3".to_owned(), python: None });
+        let lacks = of(&["GPU-1"], Container { lacks: lack(), ..one() });
+        assert_eq!(
+            (lacks.stops_launch(), lacks.evidence.as_str()),
+            (true, "a container of x:1 has no python3")
+        );
+        assert!(!Found::Container(Container { lacks: lack(), ..one() }).has_all(&[GpuUuid::from("GPU-1")]));
     }
 
     #[test]

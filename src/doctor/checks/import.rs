@@ -5,7 +5,7 @@
 mod cause;
 mod known;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsStr;
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
@@ -20,7 +20,7 @@ use super::super::python::Python;
 use super::super::site::on;
 use super::super::{Check, OfImage, Seen, Site};
 use crate::clock;
-use crate::domain::doctor::{RunPython, Verdict};
+use crate::domain::doctor::{RunPython, Started, Verdict};
 use crate::domain::text::os_text;
 use crate::program::{asked, home};
 use crate::supervise::environment::{self, Deadline};
@@ -113,7 +113,8 @@ impl Check for Import {
         }
         let mut scripts = scripts(site);
         scripts.extend(run.code.clone());
-        scripts.extend(run.module.as_deref().map(|module| of_module(&run, module)).unwrap_or_default());
+        scripts
+            .extend(run.module.as_deref().map(|module| of_module(&folder(&run), module)).unwrap_or_default());
         let modules = modules(site, &run, &scripts);
         // what lies in the run's folder is found before what the Python has
         let is_own = |module: &String| {
@@ -186,13 +187,13 @@ fn folder(run: &RunPython) -> PathBuf {
 }
 
 /// The texts of a module that lies in the run's folder, where Python looks first, and of the packages around it, which it runs before.
-fn of_module(run: &RunPython, module: &str) -> Vec<String> {
+fn of_module(folder: &Path, module: &str) -> Vec<String> {
     let parts: Vec<&str> = module.split('.').collect();
     let is_name = |part: &&str| !part.is_empty() && part.chars().all(|c| c.is_alphanumeric() || c == '_');
     if !parts.iter().all(is_name) {
         return Vec::new();
     }
-    let mut path = folder(run);
+    let mut path = folder.to_owned();
     let mut texts = Vec::new();
     for part in parts {
         path.push(part);
@@ -234,7 +235,9 @@ fn imports(script: &str, module: &str) -> bool {
         let rest = name.trim().strip_prefix(module);
         rest.is_some_and(|rest| rest.is_empty() || rest.starts_with(['.', ' ', '\t', ';']))
     };
-    let lines = script.lines().filter(|line| !line.starts_with([' ', '\t']));
+    // a text in quotes of three is no code
+    let code: String = script.split("\"\"\"").step_by(2).collect();
+    let lines = code.lines().filter(|line| !line.starts_with([' ', '\t']));
     lines.map(|line| line.split('#').next().unwrap_or_default().trim()).any(|line| {
         if let Some(names) = line.strip_prefix("import ") {
             return names.split(',').any(is_it);
@@ -246,6 +249,27 @@ fn imports(script: &str, module: &str) -> bool {
         // `from horovod import torch as hvd`
         is_it(from) || names.split(',').any(|name| is_it(&format!("{}.{}", from.trim(), name.trim())))
     })
+}
+
+/// What scripts say that install what they import.
+const INSTALLS: [&str; 5] = ["pip install", "'pip'", "\"pip\"", "subprocess", "os.system"];
+
+/// The packages that what is started surely imports, from a Python that has all that it will have; `folder` is the one that it is
+/// started in.
+pub(in crate::doctor::checks) fn surely<'a>(starts: &'a Started, folder: &Path) -> BTreeSet<&'a str> {
+    let scripts = match (&starts.code, &starts.script, &starts.module) {
+        (Some(code), ..) => vec![code.clone()],
+        (None, Some(script), _) => text(&folder.join(script)).into_iter().collect(),
+        (None, None, Some(module)) => of_module(folder, module),
+        (None, None, None) => Vec::new(),
+    };
+    let says = |words: &[&str]| scripts.iter().any(|script| words.iter().any(|words| script.contains(words)));
+    if says(&LEADS) || says(&INSTALLS) {
+        return BTreeSet::new();
+    }
+    let is_imported = |module: &&String| scripts.iter().any(|script| imports(script, module));
+    let package = |module: &'a String| module.split('.').next().unwrap_or_default();
+    starts.imports.iter().filter(is_imported).map(package).collect()
 }
 
 /// The Python, where it would be started, and the variables that it would have.
@@ -495,18 +519,45 @@ mod tests {
     #[test]
     fn a_module_is_read_where_python_looks_first() {
         let folder = tempfile::tempdir().unwrap();
-        let run = RunPython { cwd: Some(folder.path().display().to_string()), ..RunPython::default() };
         std::fs::create_dir_all(folder.path().join("train/eval")).unwrap();
         std::fs::write(folder.path().join("train/main.py"), "import torch\n").unwrap();
         std::fs::write(folder.path().join("train/eval/__main__.py"), "import jax\n").unwrap();
-        assert_eq!(of_module(&run, "train.main"), ["import torch\n"]);
-        assert_eq!(of_module(&run, "train.eval"), ["import jax\n"]);
+        assert_eq!(of_module(folder.path(), "train.main"), ["import torch\n"]);
+        assert_eq!(of_module(folder.path(), "train.eval"), ["import jax\n"]);
         for none in ["torch.distributed.run", "../train.main", "train..main", ""] {
-            assert_eq!(of_module(&run, none), [""; 0], "{none}");
+            assert_eq!(of_module(folder.path(), none), [""; 0], "{none}");
         }
         // the packages around it run first
         std::fs::write(folder.path().join("train/__init__.py"), "import sys\n").unwrap();
-        assert_eq!(of_module(&run, "train.main"), ["import sys\n", "import torch\n"]);
+        assert_eq!(of_module(folder.path(), "train.main"), ["import sys\n", "import torch\n"]);
+    }
+
+    #[test]
+    fn what_is_surely_imported_depends_on_nothing() {
+        let folder = tempfile::tempdir().unwrap();
+        let write = |text: &str| std::fs::write(folder.path().join("train.py"), text).unwrap();
+        let imports = || ["torch", "horovod.torch", "horovod.keras"].map(str::to_owned).to_vec();
+        let file = Started { script: Some("train.py".to_owned()), imports: imports(), ..Started::default() };
+        let sure = |starts: &Started| surely(starts, folder.path()).into_iter().collect::<Vec<_>>().join(" ");
+        write("import torch\nimport horovod.torch as hvd\n");
+        assert_eq!(sure(&file), "horovod torch");
+        for led in [
+            "import sys\nsys.path.insert(0, '/x')\nimport torch\n",
+            "import os\nos.system('pip install torch')\nimport torch\n",
+            "try:\n    import torch\nexcept ImportError:\n    pass\n",
+            "\"\"\"How to\nimport torch\n\"\"\"\n",
+            "",
+        ] {
+            write(led);
+            assert_eq!(sure(&file), "", "{led}");
+        }
+        // what was read of a script before it is copied counts, not what lies there
+        write("import torch\n");
+        let code = Started { code: Some("import horovod.keras\n".to_owned()), ..file.clone() };
+        assert_eq!(sure(&code), "horovod");
+        let module = Started { script: None, module: Some("train".to_owned()), ..file };
+        assert_eq!(sure(&module), "torch");
+        assert_eq!(sure(&Started { module: Some("none".to_owned()), ..module }), "");
     }
 
     #[test]

@@ -70,7 +70,7 @@ pub(in crate::supervise) fn contain(
     for volume in &setup.volumes {
         line.add("-v").add(volume.to_string());
     }
-    line.workdir(of);
+    line.workdir(of.setup, options, (of.cwd.as_deref(), rank.cwd.as_deref()), &of.ours);
     let mut client = host;
     for (name, value) in inside.own() {
         line.variable((name, value), &mut client, rank)?;
@@ -89,31 +89,50 @@ pub(in crate::supervise) fn contain(
 }
 
 /// The engine's arguments for a container that is started as a rank's is, for a look into the image: with this name and label,
-/// these files under other names, and these GPUs.
+/// and these files under other names.
 pub(super) fn look(
-    setup: &Setup,
+    of: &Looked<'_>,
     (name, label): (&str, (&str, &str)),
     files: &[(PathBuf, String)],
-    gpus: &[&str],
     entrypoint: Option<&str>,
     command: &[String],
 ) -> Vec<OsString> {
+    let Looked { setup, options, gpus, cwd } = of;
     let mut line = Line(Vec::new());
     line.all(["run", "--rm", "--name", name]);
     line.label(label.0, label.1);
-    line.surroundings(setup, None, gpus);
+    line.surroundings(setup, options.user.as_deref(), gpus);
     for (source, target) in files {
         line.mount_at(source, Path::new(target), ",readonly");
     }
-    for (name, value) in setup.person(&ContainerOptions::default()) {
-        line.add("-e").add(format!("{name}={value}"));
+    for volume in &setup.volumes {
+        line.add("-v").add(volume.to_string());
     }
+    line.workdir(setup, options, (cwd.as_deref(), None), &[]);
+    for (name, value) in setup.person(options) {
+        if !setup.image_env.contains_key(name) {
+            line.add("-e").add(format!("{name}={value}"));
+        }
+    }
+    line.all(options.arguments.iter().map(String::as_str));
     if let Some(entrypoint) = entrypoint {
         line.all(["--entrypoint", entrypoint]);
     }
     line.add(&setup.image.id);
     line.all(command.iter().map(String::as_str));
     line.0
+}
+
+/// Of what a container is for a look: of an image alone, or of a launch.
+pub(super) struct Looked<'a> {
+    /// What there is here.
+    pub(super) setup: &'a Setup,
+    /// What was asked for.
+    pub(super) options: &'a ContainerOptions,
+    /// The GPUs that it is given.
+    pub(super) gpus: &'a [&'a str],
+    /// The ranks' working directory where it is one of this host's.
+    pub(super) cwd: Option<PathBuf>,
 }
 
 struct Line(Vec<OsString>);
@@ -201,18 +220,24 @@ impl Line {
     }
 
     /// The working directory is the same one inside, where it is one of the host's and no volume stands there.
-    fn workdir(&mut self, of: &Contained<'_>) {
-        if let Some(inside) = &of.options.workdir {
+    fn workdir(
+        &mut self,
+        setup: &Setup,
+        options: &ContainerOptions,
+        (here, named): (Option<&Path>, Option<&str>),
+        ours: &[PathBuf],
+    ) {
+        if let Some(inside) = &options.workdir {
             self.add("-w").add(inside);
             return;
         }
-        if let Some(cwd) = &of.cwd {
-            let covered = of.setup.volumes.iter().any(|volume| cwd.starts_with(&volume.target));
-            if !covered && !of.ours.iter().any(|path| path == cwd) {
+        if let Some(cwd) = here {
+            let covered = setup.volumes.iter().any(|volume| cwd.starts_with(&volume.target));
+            if !covered && !ours.iter().any(|path| path == cwd) {
                 self.mount(cwd);
             }
             self.add("-w").add(cwd);
-        } else if let Some(cwd) = of.rank.cwd.as_deref().filter(|cwd| cwd.starts_with('/')) {
+        } else if let Some(cwd) = named.filter(|cwd| cwd.starts_with('/')) {
             self.add("-w").add(cwd);
         }
     }
@@ -242,5 +267,52 @@ impl Line {
         pair.push(value);
         self.add("-e").add(pair);
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use super::*;
+    use crate::domain::container::ImageId;
+    use crate::image::engine::Engine;
+    use crate::supervise::container::setup::User;
+
+    #[test]
+    fn a_look_gets_the_container_that_a_rank_gets() {
+        let engine = Engine {
+            program: PathBuf::from("/usr/bin/docker"),
+            kind: Kind::Docker,
+            rootless: false,
+            maps_users: false,
+            gpus: None,
+            skips_layers: false,
+        };
+        let user = User { uid: 1000, gid: 1000, groups: Vec::new(), name: Some("li".to_owned()) };
+        let image = ImageId { id: "sha256:1".to_owned(), layers: String::new() };
+        let volumes = vec!["/x:/data".parse().unwrap()];
+        let image_env: BTreeMap<String, String> = [("HOME".to_owned(), "/home/jovyan".to_owned())].into();
+        let setup = Setup { engine, image, image_env, volumes, user, infiniband: false };
+        let arguments = vec!["--entrypoint=/own".to_owned()];
+        let options = ContainerOptions { arguments, ..ContainerOptions::of("x:1") };
+        let of = Looked { setup: &setup, options: &options, gpus: &[], cwd: Some(PathBuf::from("/code")) };
+        let line = |entrypoint| {
+            let words =
+                look(&of, ("n", ("l", "v")), &[], entrypoint, &["/loader".to_owned(), "look".to_owned()]);
+            words.iter().map(|word| word.to_string_lossy()).collect::<Vec<_>>().join(" ")
+        };
+        let said = line(None);
+        for part in
+            [" -v /x:/data ", " --mount type=bind,source=/code,target=/code -w /code ", " --user 1000:1000 "]
+        {
+            assert!(said.contains(part), "{part}: {said}");
+        }
+        assert!(said.contains(" -e USER=li ") && !said.contains("HOME="), "the image's own counts: {said}");
+        assert!(said.ends_with(" --entrypoint=/own sha256:1 /loader look"), "{said}");
+        // the last one counts
+        assert!(
+            line(Some("/loader")).ends_with(" --entrypoint=/own --entrypoint /loader sha256:1 /loader look")
+        );
     }
 }

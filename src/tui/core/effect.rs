@@ -7,6 +7,7 @@ use crate::domain::alerts::News;
 use crate::domain::doctor::{RunPort, RunPython, SamePath};
 use crate::domain::ids::{GpuUuid, HostId, RunId};
 use crate::domain::marks::MarkChange;
+use crate::domain::needs::InImage;
 use crate::domain::playback::LineSearch;
 use crate::domain::question::Answer;
 use crate::domain::run::RunSpec;
@@ -40,6 +41,10 @@ pub enum LookOf {
         given: BTreeMap<HostId, BTreeMap<String, String>>,
         /// The image that its ranks run in.
         image: Option<String>,
+        /// What of its image is looked into.
+        inside: Option<Box<InImage>>,
+        /// The folder that is copied before, the command, whose script lies in it here, and the Python of each host.
+        synced: Option<Box<(SyncPlan, Vec<String>, BTreeMap<HostId, RunPython>)>>,
         /// The GPUs that it would use, by host.
         uses: BTreeMap<HostId, BTreeSet<GpuUuid>>,
         /// By what its ranks agree, of a launch by Horovod.

@@ -103,11 +103,17 @@ impl Checkups {
                 let checkup = Checkup::new(look.number, all.iter().cloned(), &[]);
                 self.all.begin(checkup.reached_as(contexts), world)
             }
-            LookOf::Plan { hosts, checks, given, image, uses, controller, ports } => {
+            LookOf::Plan { hosts, checks, given, image, inside, synced, uses, controller, ports } => {
                 let checkup = Checkup::for_launch(look.number, hosts.iter().cloned(), checks);
                 let checkup = checkup.reached_as(contexts).giving(given.clone()).using(uses.clone());
                 let checkup = checkup.controlled_by(*controller).taking(ports.clone());
-                self.plan.begin(checkup.in_image(image.clone()), world)
+                let checkup = checkup.in_image(image.clone()).looking_into(inside.as_deref().cloned());
+                let mut runs = BTreeMap::new();
+                if let Some((sync, command, of_it)) = synced.as_deref() {
+                    runs.clone_from(of_it);
+                    gist::add(sync, command, &mut runs);
+                }
+                self.plan.begin(checkup.running(runs), world)
             }
             LookOf::Files { hosts, paths, checks, runs, synced } => {
                 let mut runs = runs.clone();

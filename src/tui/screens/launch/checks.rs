@@ -126,11 +126,17 @@ pub(super) fn look(model: &mut Model, plan: &LaunchPlan) -> Vec<Effect> {
     checks.retain(|check| *check != "import");
     let (image, uses) = (needs::image(&plan.spec, &plan.hosts), needs::gpus(&plan.spec));
     let controller = needs::controller(&plan.spec, &plan.hosts);
+    let inside = needs::in_image(&plan.spec, &plan.hosts);
     let rests = (!checks.is_empty()).then(|| LookOf::Plan {
         hosts: hosts.clone(),
         checks,
         given,
         image,
+        synced: synced
+            .clone()
+            .filter(|_| inside.is_some())
+            .map(|(sync, command)| Box::new((sync, command, runs.clone()))),
+        inside: inside.map(Box::new),
         uses,
         controller,
         ports: needs::ports(&plan.spec, &plan.hosts),
