@@ -112,7 +112,10 @@ pub struct RunPython {
 pub struct RunInside {
     /// What makes a container of the image that of a rank.
     pub container: ContainerOptions,
-    /// The working directory of its ranks.
+    /// The variables that each of its ranks there is given alike, but for secret ones: an entry point may go by them.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub env: BTreeMap<String, String>,
+    /// The working directory of its ranks there.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cwd: Option<String>,
     /// What they start; absent where it may come from elsewhere than what such a container shows.
@@ -130,13 +133,11 @@ pub struct Started {
     /// The script that it executes, as the command names it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub script: Option<String>,
-    /// The script where it stands in the command.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub code: Option<String>,
     /// The module that it executes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub module: Option<String>,
-    /// Modules: those that the script surely imports must be there.
+    /// Modules that must be there: of a script or module those that it surely imports. The text of one that is known stands nowhere
+    /// here: all of this is on the command line of a container's engine.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub imports: Vec<String>,
 }

@@ -181,12 +181,16 @@ impl Checkup {
         Self { inside: Some(inside), ..self }
     }
 
-    /// What a host is asked to look for in the image of a launch: of a script that is copied there what is known of it here.
+    /// What a host is asked to look for in the image of a launch. Of a script whose text is known here the names of what it imports
+    /// are told, and nothing else.
     fn inside_of(&self, host: &HostId) -> Option<RunInside> {
-        let mut inside = self.inside.as_ref()?.inside.clone();
-        let code = self.runs.get(host).and_then(|run| run.code.as_ref());
-        if let (Some(starts), Some(code)) = (&mut inside.starts, code) {
-            starts.code = Some(code.clone());
+        let mut inside = self.inside.as_ref()?.hosts.get(host)?.clone();
+        if let Some(starts) =
+            inside.starts.as_mut().filter(|one| one.script.is_none() && one.module.is_none())
+        {
+            let code = self.runs.get(host).and_then(|run| run.code.clone());
+            let sure = doctor::surely_imported(&starts.imports, code.as_slice());
+            starts.imports = sure.into_iter().map(str::to_owned).collect();
         }
         Some(inside)
     }
@@ -483,6 +487,7 @@ impl Checkup {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::domain::doctor::Started;
     use crate::domain::preflight::Mark;
 
     fn info(address: &str) -> Arc<HostInfo> {
@@ -579,6 +584,33 @@ mod tests {
         checkup.is_down(b, "refused".to_owned());
         let remedy = checkup.matrix().rows[0].verdicts[b].remedy.clone().unwrap();
         assert_eq!(remedy, "ssh -v -p 2222 ml@b.lab true, then: hvtui hosts check b");
+    }
+
+    #[test]
+    fn of_a_script_that_is_known_here_names_of_modules_are_told_and_nothing_else() {
+        let a = HostId::from("a");
+        let of = |script: Option<&str>, code: &str| {
+            let starts = Started {
+                program: "python3".to_owned(),
+                script: script.map(str::to_owned),
+                imports: ["torch", "horovod.torch"].map(str::to_owned).to_vec(),
+                ..Started::default()
+            };
+            let inside = RunInside { starts: Some(starts), ..RunInside::default() };
+            let inside = InImage { checks: vec!["image"], hosts: [(a.clone(), inside)].into() };
+            let run = RunPython { code: Some(code.to_owned()), ..RunPython::default() };
+            let mut checkup = Checkup::for_launch(1, [a.clone()], &[]).looking_into(Some(inside));
+            checkup = checkup.running([(a.clone(), run)].into());
+            checkup.is_up(&a, info("10.0.0.1"));
+            let asked = checkup.questions().remove(0).ask.look_into.unwrap();
+            let told = serde_json::to_string(&asked).unwrap();
+            assert!(!told.contains("KEY"), "{told}");
+            asked.starts.unwrap().imports.join(" ")
+        };
+        assert_eq!(of(None, "import torch\nkey = 'KEY'\n"), "torch");
+        assert_eq!(of(None, "import torch\nos.environ['X'] = 'KEY'\n"), "", "it may lead elsewhere");
+        assert_eq!(of(None, ""), "");
+        assert_eq!(of(Some("train.py"), ""), "torch horovod.torch", "it is read in the container");
     }
 
     #[test]

@@ -10,6 +10,7 @@ use serde::{Deserialize, Serialize};
 use crate::clock;
 use crate::doctor::inside::{Answers, Ask};
 use crate::domain::doctor::RunInside;
+use crate::domain::ids::GpuUuid;
 use crate::domain::time::Stamp;
 use crate::sha256;
 
@@ -43,7 +44,7 @@ impl Memory {
         state: &Path,
         image: (&str, &RunInside),
         ask: &Ask,
-        given: (Option<&str>, &[&str]),
+        given: (Option<&str>, &[GpuUuid]),
     ) -> Self {
         // another hvtui may ask by other probes; each login says by the time of its file that it is in use
         let hvtui = fs::metadata("/proc/self/exe").ok().map(|file| (file.len(), file.ino()));
@@ -110,9 +111,13 @@ mod tests {
             modules: Vec::new(),
             starts: None,
             image: String::new(),
+            patience_ms: None,
         };
         let plain = RunInside::default();
-        let of = |id: &str, gpus: &[&str]| Memory::of(state.path(), (id, &plain), &ask, (None, gpus));
+        let of = |id: &str, gpus: &[&str]| {
+            let gpus: Vec<GpuUuid> = gpus.iter().map(|uuid| GpuUuid::from(*uuid)).collect();
+            Memory::of(state.path(), (id, &plain), &ask, (None, &gpus))
+        };
         let answers = Answers::from([("image".to_owned(), Ok(serde_json::json!({"id": 1})))]);
         assert_eq!(of("a", &[]).told(), None);
         of("a", &[]).keep(Some(&answers));
@@ -120,6 +125,9 @@ mod tests {
         assert_eq!((of("b", &[]).told(), of("a", &["GPU-1"]).told()), (None, None));
         let other = RunInside { cwd: Some("/x".to_owned()), ..RunInside::default() };
         assert_eq!(Memory::of(state.path(), ("a", &other), &ask, (None, &[])).told(), None);
+        // an entry point may go by a variable
+        let led = RunInside { env: [("ENV_NAME".to_owned(), "x".to_owned())].into(), ..RunInside::default() };
+        assert_eq!(Memory::of(state.path(), ("a", &led), &ask, (None, &[])).told(), None);
         of("b", &[]).keep(None);
         assert_eq!(of("b", &[]).told(), Some(Remembered::Silence), "no answer is known, too");
         let busy = Kept { at: clock::now().plus_micros(-NONE_US), answers: None };

@@ -30,13 +30,6 @@ pub(in crate::doctor) enum Found {
     Failed(String),
 }
 
-impl Found {
-    /// Whether it starts, where it is there.
-    pub(in crate::doctor) fn starts(&self) -> bool {
-        matches!(self, Self::Absent | Self::Answer(0))
-    }
-}
-
 impl Check for Cuda {
     const NAME: &'static str = "cuda";
     const ASKS: &'static str = "does CUDA start (cuInit)";

@@ -5,6 +5,7 @@ mod lack;
 
 use std::collections::BTreeSet;
 use std::path::Path;
+use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
@@ -22,6 +23,9 @@ const SYS_PTRACE: u32 = 19;
 /// What a run may start in it.
 const PROGRAMS: [&str; 4] = ["python3", "torchrun", "horovodrun", "mpirun"];
 const SSHD: &str = "/usr/sbin/sshd";
+/// How long `nvidia-smi` may take, and before a launch, which has less time for all.
+const SMI: Duration = Duration::from_millis(3500);
+const SMI_OF_A_LAUNCH: Duration = Duration::from_millis(1200);
 
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -49,20 +53,6 @@ pub(in crate::doctor) struct Container {
     lacks: Option<Lack>,
 }
 
-impl Found {
-    /// Whether there is a container, and it has what is started in it, and these GPUs as far as it tells.
-    pub(in crate::doctor) fn has_all(&self, gpus: &[GpuUuid]) -> bool {
-        match self {
-            Self::Refused { .. } | Self::Container(Container { lacks: Some(_), .. }) => false,
-            Self::Container(Container { gpus: None, .. }) => true,
-            Self::Container(Container { gpus: Some(Err(_)), .. }) => gpus.is_empty(),
-            Self::Container(Container { gpus: Some(Ok(there)), .. }) => {
-                gpus.iter().all(|uuid| there.contains(uuid.as_str()))
-            }
-        }
-    }
-}
-
 impl Check for Image {
     const NAME: &'static str = "image";
     const ASKS: &'static str =
@@ -79,7 +69,9 @@ impl Check for Image {
             .collect();
         programs.extend(Path::new(SSHD).exists().then(|| "sshd".to_owned()));
         // without persistence mode it may take longer than a look has
-        let told = site.program("nvidia-smi").and_then(|program| site.ask(&program, &["-L"]).ok());
+        let patience = if site.for_launch { SMI_OF_A_LAUNCH } else { SMI };
+        let smi = site.program("nvidia-smi");
+        let told = smi.and_then(|program| Site::ask_within(&program, &["-L"], patience).ok());
         let gpus = told.map(|told| {
             if told.status.success() { Ok(uuids(&told.out)) } else { Err(told.last_words().to_owned()) }
         });
@@ -247,12 +239,6 @@ mod tests {
         assert_eq!(of(Container { gpus: Some(Err(words)), ..one() }).mark, Mark::Bad);
         assert!(of(Container { gpus: None, ..one() }).evidence.contains("no answer of nvidia-smi"));
         assert_eq!(of(Container { reads_memory: false, ..one() }).mark, Mark::Look);
-        let has = |gpus: Option<Result<BTreeSet<String>, String>>| {
-            Found::Container(Container { gpus, ..one() }).has_all(&[GpuUuid::from("GPU-1")])
-        };
-        assert!(
-            has(None) && has(gpus(&["GPU-1"])) && !has(gpus(&["GPU-2"])) && !has(Some(Err(String::new())))
-        );
         let text = "GPU 0: NVIDIA H200 (UUID: GPU-aa)\n  MIG 1g.18gb     Device  0: (UUID: MIG-bb)\n";
         assert_eq!(uuids(text), ["GPU-aa".to_owned(), "MIG-bb".to_owned()].into());
         assert!(
@@ -273,13 +259,12 @@ mod tests {
         assert_eq!(of(&["GPU-1"], one()).mark, Mark::Good, "the other one is not the launch's");
         assert!(of(&["GPU-1", "GPU-2"], one()).evidence.contains("does not have GPU-2"));
         assert_eq!(of(&[], Container { gpus: Some(Err(String::new())), ..one() }).mark, Mark::Good, "no GPU");
-        let lack = || Some(Lack { image: "x:1".to_owned(), name: "python3".to_owned(), python: None });
-        let lacks = of(&["GPU-1"], Container { lacks: lack(), ..one() });
+        let lack = Lack { image: "x:1".to_owned(), name: "python3".to_owned(), python: None };
+        let lacks = of(&["GPU-1"], Container { lacks: Some(lack), ..one() });
         assert_eq!(
             (lacks.stops_launch(), lacks.evidence.as_str()),
             (true, "a container of x:1 has no python3")
         );
-        assert!(!Found::Container(Container { lacks: lack(), ..one() }).has_all(&[GpuUuid::from("GPU-1")]));
     }
 
     #[test]

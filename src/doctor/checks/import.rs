@@ -166,10 +166,11 @@ const NCCL: [&str; 4] = [
 const LEADS: [&str; 6] =
     ["sys.path", "addsitedir", "CDLL(", "os.environ[", "os.environ.setdefault", "os.environ.update"];
 
-/// Whether a line of a script says what it imports, or from where.
+/// Whether a line of a script says what it imports, or from where, or whether the next ones are code.
 pub fn decides_imports(line: &str) -> bool {
     let says = |words: &[&str]| words.iter().any(|words| line.contains(words));
-    line.starts_with("import ") || line.starts_with("from ") || says(&LEADS) || says(&NCCL)
+    let is_import = line.starts_with("import ") || line.starts_with("from ");
+    is_import || says(&LEADS) || says(&NCCL) || says(&INSTALLS) || says(&QUOTES[..2])
 }
 
 /// The texts of the scripts of a launch.
@@ -235,10 +236,9 @@ fn imports(script: &str, module: &str) -> bool {
         let rest = name.trim().strip_prefix(module);
         rest.is_some_and(|rest| rest.is_empty() || rest.starts_with(['.', ' ', '\t', ';']))
     };
-    // a text in quotes of three is no code
-    let code: String = script.split("\"\"\"").step_by(2).collect();
+    let code = code(script);
     let lines = code.lines().filter(|line| !line.starts_with([' ', '\t']));
-    lines.map(|line| line.split('#').next().unwrap_or_default().trim()).any(|line| {
+    lines.map(str::trim).any(|line| {
         if let Some(names) = line.strip_prefix("import ") {
             return names.split(',').any(is_it);
         }
@@ -251,25 +251,58 @@ fn imports(script: &str, module: &str) -> bool {
     })
 }
 
+/// What begins and ends a text in Python: those that may have many lines come first.
+const QUOTES: [&str; 4] = ["\"\"\"", "'''", "\"", "'"];
+
+/// A script without its comments and its texts in quotes, of which each leaves a quote.
+fn code(script: &str) -> String {
+    let mut code = String::with_capacity(script.len());
+    let mut rest = script;
+    let mut open: Option<&str> = None;
+    while let Some(c) = rest.chars().next() {
+        let mut taken = c.len_utf8();
+        match open {
+            Some(quote) if rest.starts_with(quote) => (open, taken) = (None, quote.len()),
+            Some(quote) if c == '\n' && quote.len() == 1 => {
+                open = None;
+                code.push(c);
+            }
+            Some(_) if c == '\\' => taken += rest[taken..].chars().next().map_or(0, char::len_utf8),
+            Some(_) => {}
+            None if c == '#' => taken = rest.find('\n').unwrap_or(rest.len()),
+            None => {
+                open = QUOTES.into_iter().find(|quote| rest.starts_with(quote));
+                taken = open.map_or(taken, str::len);
+                code.push(c);
+            }
+        }
+        rest = &rest[taken..];
+    }
+    code
+}
+
 /// What scripts say that install what they import.
 const INSTALLS: [&str; 5] = ["pip install", "'pip'", "\"pip\"", "subprocess", "os.system"];
 
-/// The packages that what is started surely imports, from a Python that has all that it will have; `folder` is the one that it is
-/// started in.
-pub(in crate::doctor::checks) fn surely<'a>(starts: &'a Started, folder: &Path) -> BTreeSet<&'a str> {
-    let scripts = match (&starts.code, &starts.script, &starts.module) {
-        (Some(code), ..) => vec![code.clone()],
-        (None, Some(script), _) => text(&folder.join(script)).into_iter().collect(),
-        (None, None, Some(module)) => of_module(folder, module),
-        (None, None, None) => Vec::new(),
-    };
+/// The texts of what is started in this folder.
+pub(in crate::doctor::checks) fn texts(starts: &Started, folder: &Path) -> Vec<String> {
+    match (&starts.script, &starts.module) {
+        (Some(script), _) => text(&folder.join(script)).into_iter().collect(),
+        (None, Some(module)) => of_module(folder, module),
+        (None, None) => Vec::new(),
+    }
+}
+
+/// The packages of these modules that scripts surely import, from a Python that has all that it will have.
+pub fn surely<'a>(modules: &'a [String], scripts: &[String]) -> BTreeSet<&'a str> {
     let says = |words: &[&str]| scripts.iter().any(|script| words.iter().any(|words| script.contains(words)));
-    if says(&LEADS) || says(&INSTALLS) {
+    let is_cut = scripts.iter().any(|script| script.len() >= SCRIPT);
+    if is_cut || says(&LEADS) || says(&INSTALLS) {
         return BTreeSet::new();
     }
     let is_imported = |module: &&String| scripts.iter().any(|script| imports(script, module));
     let package = |module: &'a String| module.split('.').next().unwrap_or_default();
-    starts.imports.iter().filter(is_imported).map(package).collect()
+    modules.iter().filter(is_imported).map(package).collect()
 }
 
 /// The Python, where it would be started, and the variables that it would have.
@@ -370,7 +403,11 @@ struct Succeeded {
 }
 
 /// The Python behind a run's program: itself, or what executes it, as of torchrun.
-fn python(program: &str, folder: &Path, path: Option<&OsStr>) -> Result<PathBuf, String> {
+pub(in crate::doctor) fn python(
+    program: &str,
+    folder: &Path,
+    path: Option<&OsStr>,
+) -> Result<PathBuf, String> {
     let found = if program.starts_with('~') {
         Some(super::super::site::at_home(program)).filter(|path| path.exists())
     } else if program.contains('/') {
@@ -536,9 +573,12 @@ mod tests {
     fn what_is_surely_imported_depends_on_nothing() {
         let folder = tempfile::tempdir().unwrap();
         let write = |text: &str| std::fs::write(folder.path().join("train.py"), text).unwrap();
-        let imports = || ["torch", "horovod.torch", "horovod.keras"].map(str::to_owned).to_vec();
-        let file = Started { script: Some("train.py".to_owned()), imports: imports(), ..Started::default() };
-        let sure = |starts: &Started| surely(starts, folder.path()).into_iter().collect::<Vec<_>>().join(" ");
+        let modules = ["torch", "horovod.torch", "horovod.keras"].map(str::to_owned);
+        let file = Started { script: Some("train.py".to_owned()), ..Started::default() };
+        let sure = |starts: &Started| {
+            let sure = surely(&modules, &texts(starts, folder.path()));
+            sure.into_iter().collect::<Vec<_>>().join(" ")
+        };
         write("import torch\nimport horovod.torch as hvd\n");
         assert_eq!(sure(&file), "horovod torch");
         for led in [
@@ -546,18 +586,28 @@ mod tests {
             "import os\nos.system('pip install torch')\nimport torch\n",
             "try:\n    import torch\nexcept ImportError:\n    pass\n",
             "\"\"\"How to\nimport torch\n\"\"\"\n",
+            "'''How \"\"\" to\nimport torch\n'''\n",
+            "text = \"\"\"it's # no\nimport torch\n\"\"\"\n",
             "",
         ] {
             write(led);
             assert_eq!(sure(&file), "", "{led}");
         }
-        // what was read of a script before it is copied counts, not what lies there
+        // what only looks like the beginning of a text hides nothing
+        for plain in ["# a \"\"\" b\nimport torch # '''c\n", "x = '\\'\"\"\"'\nimport torch\n"] {
+            write(plain);
+            assert_eq!(sure(&file), "torch", "{plain}");
+        }
+        // the lines that are told of a script that is copied say the same
+        for script in ["'''\nimport torch\n'''\nx = 1\n", "run('pip install torch')\nimport torch\n"] {
+            let told: Vec<&str> = script.lines().filter(|line| decides_imports(line)).collect();
+            assert!(surely(&modules, &[told.join("\n")]).is_empty(), "{told:?}");
+        }
         write("import torch\n");
-        let code = Started { code: Some("import horovod.keras\n".to_owned()), ..file.clone() };
-        assert_eq!(sure(&code), "horovod");
         let module = Started { script: None, module: Some("train".to_owned()), ..file };
         assert_eq!(sure(&module), "torch");
         assert_eq!(sure(&Started { module: Some("none".to_owned()), ..module }), "");
+        assert_eq!(sure(&Started::default()), "");
     }
 
     #[test]

@@ -4,16 +4,21 @@
 //! Images have other C libraries than the host, or none, so the binary brings the host's loader and libraries along: they serve its
 //! process alone, and what it starts finds the image's own.
 
+use std::collections::BTreeMap;
 use std::ops::ControlFlow;
+use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
+
+use rustix::process::{Pid, Signal, kill_process_group};
 
 use super::Setup;
 use super::end::ENGINES_FAULT;
 use super::line::{self, Looked};
 use super::setup::SetupError;
+use crate::clock;
 use crate::domain::container::{ContainerOptions, ImageId};
 use crate::domain::text::os_text;
 use crate::image::engine::EngineError;
@@ -22,8 +27,13 @@ use crate::program::{own_binary, working_directory};
 
 /// How long an engine may take to start the container, and what is asked in it.
 const PATIENCE: Duration = Duration::from_secs(20);
-/// The same for a launch, which waits 5 s at most: what is not removed by then may be left when its client goes.
+/// How long all of it may take for a launch, which waits 5 s at most; and with how little of that no container is started any more.
 const OF_A_LAUNCH: Duration = Duration::from_secs(4);
+const LEAST: Duration = Duration::from_secs(1);
+/// How much later a container is removed where this process has not done it.
+const AFTERWARDS: Duration = Duration::from_secs(3);
+/// For a shell: waits, and removes a container.
+const REMOVES: &str = r#"sleep "$1" && exec "$0" rm --force --volumes "$2""#;
 /// Of `ldd`.
 const LDD: Duration = Duration::from_millis(3500);
 /// Where the host's files lie inside.
@@ -92,6 +102,8 @@ pub struct LookInto<'a> {
     pub engine: Option<&'a str>,
     /// The image, and what else they are started with.
     pub options: &'a ContainerOptions,
+    /// The variables that ranks are given.
+    pub env: &'a BTreeMap<String, String>,
     /// The working directory of ranks.
     pub cwd: Option<&'a str>,
     /// The GPUs that they are given.
@@ -100,28 +112,47 @@ pub struct LookInto<'a> {
     pub as_ranks: bool,
 }
 
-/// Starts hvtui with the arguments that `question` gives in a container, and hands its answer back: one line; or what `question` has
-/// known already. Nothing is pulled.
-pub fn look(
-    into: LookInto<'_>,
-    question: impl FnOnce(&ImageId) -> ControlFlow<Result<String, LookError>, Vec<String>>,
-) -> Result<String, LookError> {
-    let LookInto { engine, options, cwd, gpus, as_ranks } = into;
+/// Has something to ask of an image.
+pub trait Asker {
+    /// The arguments with which hvtui is started in a container of this image, whose answer is awaited for so long; or what is known
+    /// of it already.
+    fn question(
+        &mut self,
+        image: &ImageId,
+        left: Duration,
+    ) -> ControlFlow<Result<String, LookError>, Vec<String>>;
+
+    /// There is no answer. Told before the container is removed, which may take longer than this process lives.
+    fn hangs(&mut self);
+}
+
+/// Starts hvtui in a container with the arguments that `asker` gives, and hands its answer back: one line; or what is known already.
+/// Nothing is pulled.
+pub fn look(into: LookInto<'_>, asker: &mut impl Asker) -> Result<String, LookError> {
+    let LookInto { engine, options, env, cwd, gpus, as_ranks } = into;
+    let begun = clock::host_now().0;
+    let left = || {
+        let gone = Duration::from_micros(clock::host_now().0.saturating_sub(begun));
+        if as_ranks { OF_A_LAUNCH.saturating_sub(gone) } else { PATIENCE }
+    };
     let path = std::env::var_os("PATH");
     let setup = &Setup::of(engine, options, !gpus.is_empty(), path.as_deref())?;
-    let arguments = match question(&setup.image) {
+    sweep(setup);
+    let arguments = match asker.question(&setup.image, left()) {
         ControlFlow::Break(known) => return known,
         ControlFlow::Continue(arguments) => arguments,
     };
-    sweep(setup);
     let files = own_files().map_err(LookError::Own)?;
     let mut command: Vec<String> =
         [LOADER, "--inhibit-cache", "--library-path", FOLDER, BINARY].map(str::to_owned).into();
     command.extend(arguments);
     let cwd = cwd.and_then(|cwd| working_directory(Some(cwd)).ok());
-    let of = Looked { setup, options, gpus, cwd };
-    let patience = if as_ranks { OF_A_LAUNCH } else { PATIENCE };
-    let ask = |entrypoint, command| ask(&of, (&files, patience), entrypoint, command);
+    let of = Looked { setup, options, env, gpus, cwd };
+    let patience = left();
+    if patience < LEAST {
+        return Err(LookError::Late { engine: setup.engine.name(), patience: OF_A_LAUNCH });
+    }
+    let mut ask = |entrypoint, command| ask(&of, (&files, patience), (entrypoint, command), asker);
     // as a run would start it; an entry point that is a program of its own does not start what it is given
     match ask(None, &command) {
         Err(LookError::Unanswered(_)) if !as_ranks => ask(Some(LOADER), &command[1..]),
@@ -132,17 +163,19 @@ pub fn look(
 fn ask(
     of: &Looked<'_>,
     (files, patience): (&[(PathBuf, String)], Duration),
-    entrypoint: Option<&str>,
-    command: &[String],
+    (entrypoint, command): (Option<&str>, &[String]),
+    asker: &mut impl Asker,
 ) -> Result<String, LookError> {
     let setup = of.setup;
     let name = format!("hvtui-look-{}-{}", std::process::id(), COUNT.fetch_add(1, Ordering::Relaxed));
     let label = format!("{} {}", setup.user.uid, std::process::id());
-    let arguments = line::look(of, (&name, (LABEL, &label)), files, entrypoint, command);
+    let (arguments, variables) = line::look(of, (&name, (LABEL, &label)), files, entrypoint, command);
     let mut client = Command::new(&setup.engine.program);
-    client.args(arguments).current_dir("/").env("LC_ALL", "C");
+    client.args(arguments).current_dir("/").env("LC_ALL", "C").envs(variables.own());
     let engine = || setup.engine.name();
+    let _remover = Remover::of(setup, &name, patience + AFTERWARDS);
     let told = asked::ask(client, patience).map_err(|error| {
+        asker.hangs();
         // the client was killed, which does not end its container
         let _ = setup.engine.ask(&["rm", "--force", "--volumes", &name]);
         match error.kind() {
@@ -159,6 +192,29 @@ fn ask(
         }
         None if is_of_look(&told.err, files) => Err(LookError::Own(words())),
         None => Err(LookError::NotStarted { engine: engine(), words: words() }),
+    }
+}
+
+/// A process of its own that removes a container which is still there after its time, as where the agent has ended meanwhile: an entry
+/// point that hangs would keep its GPUs. It ends with this handle.
+struct Remover(Option<Child>);
+
+impl Remover {
+    fn of(setup: &Setup, name: &str, after: Duration) -> Self {
+        let mut shell = Command::new("/bin/sh");
+        shell.args(["-c", REMOVES]).arg(&setup.engine.program).args([&after.as_secs().to_string(), name]);
+        shell.current_dir("/").stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+        // the next look removes it, too
+        Self(shell.process_group(0).spawn().ok())
+    }
+}
+
+impl Drop for Remover {
+    fn drop(&mut self) {
+        if let Some(mut shell) = self.0.take() {
+            let _ = kill_process_group(Pid::from_child(&shell), Signal::KILL);
+            let _ = shell.wait();
+        }
     }
 }
 

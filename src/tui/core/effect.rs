@@ -41,16 +41,27 @@ pub enum LookOf {
         given: BTreeMap<HostId, BTreeMap<String, String>>,
         /// The image that its ranks run in.
         image: Option<String>,
-        /// What of its image is looked into.
-        inside: Option<Box<InImage>>,
-        /// The folder that is copied before, the command, whose script lies in it here, and the Python of each host.
-        synced: Option<Box<(SyncPlan, Vec<String>, BTreeMap<HostId, RunPython>)>>,
         /// The GPUs that it would use, by host.
         uses: BTreeMap<HostId, BTreeSet<GpuUuid>>,
         /// By what its ranks agree, of a launch by Horovod.
         controller: Option<&'static str>,
         /// The ports that it takes, by host.
         ports: BTreeMap<HostId, Vec<RunPort>>,
+    },
+    /// The image of a launch, in a container on each host: begun when nothing is typed for a moment.
+    Image {
+        /// The hosts.
+        hosts: Vec<HostId>,
+        /// What is looked for.
+        inside: InImage,
+        /// The GPUs that it would use, by host.
+        uses: BTreeMap<HostId, BTreeSet<GpuUuid>>,
+        /// By what its ranks agree, of a launch by Horovod.
+        controller: Option<&'static str>,
+        /// The Python that it would use, by host.
+        runs: BTreeMap<HostId, RunPython>,
+        /// The folder that is copied first, and the command, whose script lies in it here.
+        synced: Option<(SyncPlan, Vec<String>)>,
     },
     /// The hosts of a launch, by the files that its command names.
     Files {

@@ -1,6 +1,7 @@
 //! What a launch starts in its containers and does not find there: only what surely keeps every rank from working. Looked for in a
 //! container that has the run's own volumes and folder.
 
+use std::collections::BTreeSet;
 use std::path::Path;
 
 use serde::{Deserialize, Serialize};
@@ -50,7 +51,10 @@ impl Lack {
         };
         // Python is asked in another folder
         let here = std::env::current_dir().ok()?;
-        let modules = import::surely(starts, &here);
+        let modules: BTreeSet<&str> = match (&starts.script, &starts.module) {
+            (None, None) => starts.imports.iter().map(String::as_str).collect(),
+            _ => import::surely(&starts.imports, &import::texts(starts, &here)),
+        };
         if modules.is_empty() {
             return None;
         }
