@@ -144,15 +144,12 @@ pub(super) struct Python {
 
 impl Python {
     pub(super) fn ask(site: &Site) -> Result<Self, String> {
-        let program = match &site.starts {
+        let program = if let Some(starts) = &site.starts {
             // in a container of a launch it is the one that its ranks are started with
-            Some(starts) => {
-                import::python(&starts.program, Path::new("/"), std::env::var_os("PATH").as_deref())?
-            }
-            None => {
-                let program = site.program("python3").or_else(|| site.program("python"));
-                program.ok_or("no python3 on the PATH of commands over ssh")?
-            }
+            import::python(&starts.program, Path::new("/"), std::env::var_os("PATH").as_deref())?
+        } else {
+            let program = site.program("python3").or_else(|| site.program("python"));
+            program.ok_or("no python3 on the PATH of commands over ssh")?
         };
         let modules: Vec<String> = site.modules.iter().map(|name| format!("+{name}")).collect();
         let modules = modules.iter().map(String::as_str);

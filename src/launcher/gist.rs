@@ -39,9 +39,9 @@ pub fn add(sync: &SyncPlan, command: &[String], runs: &mut BTreeMap<HostId, RunP
             }
         }
         // what lies beside a script is found before what the Python has
-        let beside = files.iter().filter_map(|file| file.parent()).chain([folder.as_path()]);
+        let mut beside = files.iter().filter_map(|file| file.parent()).chain([folder.as_path()]);
         let tops = || run.imports.iter().map(|module| module.split('.').next().unwrap_or_default());
-        is_led |= beside.into_iter().any(|folder| tops().any(|top| is_module(&folder.join(top))));
+        is_led |= beside.any(|folder| tops().any(|top| is_module(&folder.join(top))));
         if is_led {
             gist.push_str(LED);
         }

@@ -70,7 +70,7 @@ pub fn in_image(spec: &RunSpec, shares: &[HostRun]) -> Option<InImage> {
     });
     let inside = |share: &HostRun| RunInside {
         container: container.clone(),
-        env: given(share),
+        env: given(share, spec.id.as_str()),
         cwd: share.ranks.first().filter(|_| are_alike).and_then(|rank| rank.cwd.clone()),
         starts: starts.clone(),
     };
@@ -78,12 +78,13 @@ pub fn in_image(spec: &RunSpec, shares: &[HostRun]) -> Option<InImage> {
     (has_gpus || starts.is_some()).then(|| InImage { checks, hosts: hosts() })
 }
 
-/// The variables that each rank of a host is given alike. A secret one is not known here.
-fn given(share: &HostRun) -> BTreeMap<String, String> {
+/// The variables that each rank of a host is given alike, but for those that name the run: what is known of an image is found by the
+/// others. A secret one is not known here.
+fn given(share: &HostRun, run: &str) -> BTreeMap<String, String> {
     let Some((first, others)) = share.ranks.split_first() else { return BTreeMap::new() };
     let is_given = |(name, value): &(&String, &String)| {
         let is_alike = others.iter().all(|rank| rank.env.get(*name) == Some(value));
-        is_alike && *value != MASK && !name.starts_with(OURS)
+        is_alike && *value != MASK && !name.starts_with(OURS) && !value.contains(run)
     };
     first.env.iter().filter(is_given).map(|(name, value)| (name.clone(), value.clone())).collect()
 }
@@ -154,7 +155,10 @@ mod tests {
     fn each_host_has_its_own_folder_and_what_its_ranks_are_given_alike() {
         let mut spec = spec(JobKind::Torch, "python3", &["a", "b"]);
         spec.options.container = Some(image());
-        let mut shares = shares(&spec, &[("PROFILE", "own"), ("TOKEN", MASK), ("HVTUI_BIND", "10.0.0.1")]);
+        let id = spec.id.to_string();
+        let env =
+            [("PROFILE", "own"), ("TOKEN", MASK), ("HVTUI_BIND", "10.0.0.1"), ("TORCHELASTIC_RUN_ID", &id)];
+        let mut shares = shares(&spec, &env);
         for (at, rank) in shares.iter_mut().flat_map(|share| &mut share.ranks).enumerate() {
             rank.argv.clone_from(&spec.command);
             rank.env.insert("RANK".to_owned(), at.to_string());
