@@ -12,11 +12,14 @@ use tokio::sync::{Semaphore, oneshot};
 use tokio::time::timeout;
 
 use super::door::Doors;
-use super::inside::{Question, answers};
+use super::inside::{OfLaunch, Question, answers};
 use super::outgoing::Outgoing;
 use crate::clock;
 use crate::doctor::door::DOOR;
 use crate::doctor::{self, CHECKS, Site, inside};
+use crate::domain::container::ContainerOptions;
+use crate::domain::doctor::RunInside;
+use crate::domain::host::HostInfo;
 use crate::wire::doctor::{AskChecks, Checked};
 use crate::wire::message::FromAgent;
 
@@ -29,6 +32,8 @@ const PER_PROCESSOR: usize = 2;
 const TURN: Duration = Duration::from_secs(1);
 /// Checks that may be under way, those that hang among them.
 const MOST: usize = 4 * CHECKS.len();
+
+const NO_IMAGE: &str = "its hvtui knows of no image to look into: use the same version there";
 
 /// How many are.
 static UNDER_WAY: AtomicUsize = AtomicUsize::new(0);
@@ -51,7 +56,12 @@ impl Drop for UnderWay {
 }
 
 /// Begins all that are asked for; each answers for itself.
-pub(super) fn answer(ask: AskChecks, state: PathBuf, doors: &Doors, out: &Outgoing) {
+pub(super) fn answer(
+    ask: AskChecks,
+    (state, info): (PathBuf, Option<HostInfo>),
+    doors: &Doors,
+    out: &Outgoing,
+) {
     let AskChecks {
         ask,
         at,
@@ -66,6 +76,7 @@ pub(super) fn answer(ask: AskChecks, state: PathBuf, doors: &Doors, out: &Outgoi
         all_pairs,
         engine,
         mut gpus,
+        look_into,
     } = ask;
     checks.truncate(CHECKS.len() + 1);
     paths.truncate(AskChecks::MOST_PATHS);
@@ -74,10 +85,28 @@ pub(super) fn answer(ask: AskChecks, state: PathBuf, doors: &Doors, out: &Outgoi
     gpus.truncate(AskChecks::MOST_GPUS);
     let (inside, checks): (Vec<String>, Vec<String>) =
         checks.into_iter().partition(|check| inside::asked(check).is_some());
-    if let Some(image) = image.clone().filter(|_| !inside.is_empty()) {
-        let own = inside.iter().filter_map(|name| inside::asked(name).map(str::to_owned)).collect();
-        let question = Question { at, image, engine, gpus, modules: modules.clone(), checks: own };
-        tokio::spawn(answer_inside(ask, inside, question, out.clone()));
+    let of_image = || {
+        let container = ContainerOptions::of(image.clone()?);
+        Some(Box::new(RunInside { container, ..RunInside::default() }))
+    };
+    match look_into.or_else(of_image) {
+        Some(inside_of) if !inside.is_empty() => {
+            let own = inside.iter().filter_map(|name| inside::asked(name).map(str::to_owned)).collect();
+            let modules = modules.clone();
+            let launch = for_launch.then(|| OfLaunch { state: state.clone(), info });
+            let question = Question { at, inside: *inside_of, engine, gpus, modules, checks: own, launch };
+            tokio::spawn(answer_inside(ask, inside, question, out.clone()));
+        }
+        Some(_) => {}
+        None => {
+            // of another version: what is not answered would be waited for
+            let out = out.clone();
+            tokio::spawn(async move {
+                for name in inside {
+                    tell(ask, name, Err(NO_IMAGE.to_owned()), &out).await;
+                }
+            });
+        }
     }
     let site = Site::new(at, clock::now(), state, peers).with_paths(paths).with_modules(modules);
     let site = Arc::new(
@@ -162,5 +191,24 @@ async fn on_thread<T: Send + 'static>(
         Ok(Ok(found)) => Ok(found),
         Ok(Err(_)) => Err("the check has failed: a fault of hvtui".to_owned()),
         Err(_) => Err(format!("no answer in {} s: something hangs on this host", patience.as_secs())),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::agent::outgoing::lanes;
+
+    #[tokio::test]
+    async fn a_check_in_an_image_that_is_not_named_is_answered() {
+        let (out, mut queue) = lanes();
+        let checks = ["image:image", "image:torch"].map(str::to_owned).to_vec();
+        let ask = AskChecks { ask: 7, checks: checks.clone(), for_launch: true, ..AskChecks::default() };
+        answer(ask, ("/nowhere".into(), None), &Doors::default(), &out);
+        for check in checks {
+            let why = Some(NO_IMAGE.to_owned());
+            let told = Checked { ask: 7, check, found: None, why };
+            assert_eq!(queue.next().await, FromAgent::Checked(told));
+        }
     }
 }

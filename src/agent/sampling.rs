@@ -3,6 +3,7 @@
 
 use std::io;
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use super::outgoing::Outgoing;
@@ -10,6 +11,7 @@ use super::owners::Owners;
 use super::{GpuEventSource, TelemetryStart};
 use crate::clock;
 use crate::domain::gpu::GpuInfo;
+use crate::domain::host::HostInfo;
 use crate::domain::ids::GpuUuid;
 use crate::domain::lease::Leases;
 use crate::domain::time::HostTime;
@@ -27,16 +29,27 @@ const SECOND: Duration = Duration::from_millis(250);
 #[derive(Debug)]
 pub(super) struct Sampling {
     watch: Sender<Watch>,
+    info: Described,
 }
+
+/// The facts as they were told last.
+type Described = Arc<Mutex<Option<HostInfo>>>;
 
 impl Sampling {
     /// Starts the thread; it does nothing until a client watches.
     pub(super) fn start(telemetry: TelemetryStart, owners: Owners, out: Outgoing) -> io::Result<Self> {
         let (watch, asked) = mpsc::channel();
+        let info = Described::default();
+        let told = Arc::clone(&info);
         std::thread::Builder::new()
             .name("telemetry".to_owned())
-            .spawn(move || run(telemetry, owners, &asked, &out))?;
-        Ok(Self { watch })
+            .spawn(move || run(telemetry, owners, &asked, (&out, &told)))?;
+        Ok(Self { watch, info })
+    }
+
+    /// The facts that were told last; `None` before the first.
+    pub(super) fn info(&self) -> Option<HostInfo> {
+        self.info.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// Sends the facts, and samples at this pace from now on.
@@ -46,7 +59,18 @@ impl Sampling {
     }
 }
 
-fn run(start: TelemetryStart, mut owners: Owners, asked: &Receiver<Watch>, out: &Outgoing) {
+/// Tells the facts; `false` when the session is over.
+fn describe(info: &HostInfo, (out, told): (&Outgoing, &Described)) -> bool {
+    *told.lock().unwrap_or_else(PoisonError::into_inner) = Some(info.clone());
+    out.control_blocking(FromAgent::Info(Box::new(info.clone())))
+}
+
+fn run(
+    start: TelemetryStart,
+    mut owners: Owners,
+    asked: &Receiver<Watch>,
+    (out, told_facts): (&Outgoing, &Described),
+) {
     let Ok(mut watch) = asked.recv() else {
         return;
     };
@@ -57,7 +81,7 @@ fn run(start: TelemetryStart, mut owners: Owners, asked: &Receiver<Watch>, out: 
     }
     loop {
         let mut described = telemetry.info();
-        if !out.control_blocking(FromAgent::Info(Box::new(described.clone()))) {
+        if !describe(&described, (out, told_facts)) {
             return;
         }
         let mut told = None;
@@ -70,7 +94,7 @@ fn run(start: TelemetryStart, mut owners: Owners, asked: &Receiver<Watch>, out: 
             // They change when a driver comes, or a GPU that did not answer does.
             if info != described {
                 described = info.clone();
-                if !out.control_blocking(FromAgent::Info(Box::new(info.clone()))) {
+                if !describe(&described, (out, told_facts)) {
                     return;
                 }
             }

@@ -143,7 +143,7 @@ impl Session {
                 return Ok(());
             }
             ToAgent::AskChecks(ask) => {
-                doctor::answer(ask, self.state.clone(), &self.doors, &self.out);
+                doctor::answer(ask, (self.state.clone(), self.sampling.info()), &self.doors, &self.out);
                 return Ok(());
             }
             ToAgent::Queue(queue) => Request::Queue(queue),

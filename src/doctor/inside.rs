@@ -1,7 +1,7 @@
 //! A look into an image: checks that are made by a process of hvtui's in a container of it, by the same code as on the host. What
 //! starts the container is not its business.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::sync::mpsc;
 use std::thread;
@@ -11,9 +11,11 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::checks::image;
-use super::{OfImage, PATIENCE, Site, Told, check};
+use super::{NOTHING_GIVEN, OfImage, PATIENCE, Seen, Site, Told, check};
 use crate::clock;
-use crate::domain::doctor::{Fix, Matrix};
+use crate::domain::doctor::{Fix, Matrix, Started};
+use crate::domain::host::HostInfo;
+use crate::domain::ids::{GpuUuid, HostId};
 use crate::domain::time::Stamp;
 
 /// What stands before the name of a check that is made in a container.
@@ -28,8 +30,14 @@ pub struct Ask {
     pub checks: Vec<String>,
     /// Python modules that are looked for.
     pub modules: Vec<String>,
+    /// What a launch starts.
+    #[serde(default)]
+    pub starts: Option<Started>,
     /// What the image is.
     pub image: String,
+    /// Of a launch: after how long what has been told so far is the answer, milliseconds.
+    #[serde(default)]
+    pub patience_ms: Option<u64>,
 }
 
 /// What it answers, by check.
@@ -47,11 +55,13 @@ pub fn asked(name: &str) -> Option<&str> {
 
 /// Makes the checks here, in the container. Each has a thread of its own: what hangs ends with the process.
 pub fn look(ask: Ask) -> Answers {
-    let Ask { at, checks, modules, image } = ask;
+    let Ask { at, checks, modules, starts, image, patience_ms } = ask;
     let site = Site::new(at, clock::now(), std::env::temp_dir(), Vec::new());
-    let site = Arc::new(site.with_modules(modules).in_container(image));
+    let site = site.with_modules(modules).starting(starts).for_launch(patience_ms.is_some());
+    let site = Arc::new(site.in_container(image));
     let begun = clock::host_now().0;
-    let late = format!("no answer in {} s: something hangs in the container", PATIENCE.as_secs());
+    let patience = patience_ms.map_or(PATIENCE, Duration::from_millis);
+    let late = format!("no answer in {:.1} s: something hangs in the container", patience.as_secs_f64());
     let mut answers: Answers = checks.iter().map(|name| (name.clone(), Err(late.clone()))).collect();
     let (tell, told) = mpsc::channel();
     for name in checks {
@@ -68,11 +78,27 @@ pub fn look(ask: Ask) -> Answers {
     drop(tell);
     loop {
         let gone = Duration::from_micros(clock::host_now().0.saturating_sub(begun));
-        match told.recv_timeout(PATIENCE.saturating_sub(gone)) {
+        match told.recv_timeout(patience.saturating_sub(gone)) {
             Ok((name, found)) => answers.insert(name, found),
             Err(_) => return answers,
         };
     }
+}
+
+/// By what the ranks of launches by Horovod may agree.
+const CONTROLLERS: [Option<&str>; 3] = [None, Some("gloo"), Some("mpi")];
+
+/// Whether nothing of what was told is any trouble to a launch with these GPUs, whatever its ranks agree by.
+pub fn is_well(answers: &Answers, info: &HostInfo, gpus: &BTreeSet<GpuUuid>) -> bool {
+    let here = HostId::from("here");
+    answers.iter().all(|(name, told)| {
+        let (Some(entry), Ok(found)) = (check(name), told) else { return true };
+        CONTROLLERS.into_iter().all(|controller| {
+            let (host, given, uses) = (&here, &NOTHING_GIVEN, Some(gpus));
+            let seen = Seen { host, info, sample: None, given, uses, controller, clock: None, found };
+            (entry.judge)(&[seen]).iter().all(|verdict| !verdict.is_trouble())
+        })
+    })
 }
 
 /// What the check of the image itself finds where no container of it can be had: why, and what helps where that is known.
@@ -100,13 +126,15 @@ pub fn of_image(mut matrix: Matrix) -> Matrix {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::doctor::tests::seen;
     use crate::domain::doctor::{Row, Verdict};
-    use crate::domain::ids::HostId;
+    use crate::domain::gpu::{GpuInfo, Reading};
 
     #[test]
     fn what_is_asked_is_answered_and_what_is_not_known_says_so() {
         let checks = ["shm", "image", "nonsense"].map(str::to_owned).to_vec();
-        let ask = Ask { at: Stamp(1), checks, modules: Vec::new(), image: "0123".to_owned() };
+        let (modules, image) = (Vec::new(), "0123".to_owned());
+        let ask = Ask { at: Stamp(1), checks, modules, starts: None, image, patience_ms: None };
         let text = serde_json::to_string(&ask).unwrap();
         let answers = look(serde_json::from_str(&text).unwrap());
         let text = serde_json::to_string(&answers).unwrap();
@@ -114,6 +142,58 @@ mod tests {
         assert!(answers["shm"].is_ok() && answers["image"].is_ok(), "{answers:?}");
         assert!(answers["nonsense"].as_ref().unwrap_err().contains("does not know this check"));
         assert_eq!((asked("image:shm"), asked("shm")), (Some("shm"), None));
+    }
+
+    #[test]
+    fn what_is_red_or_yellow_is_not_well() {
+        let mut info = seen([()])[0].info.clone();
+        info.gpus = vec![GpuInfo { uuid: GpuUuid::from("GPU-1"), ..GpuInfo::unknown(0) }];
+        info.cuda_driver = Reading::Value("12.2".to_owned());
+        let is_well = |check: &str, found: serde_json::Value| {
+            let answers = Answers::from([(check.to_owned(), Ok(found))]);
+            super::is_well(&answers, &info, &[GpuUuid::from("GPU-1")].into())
+        };
+        let image = |gpu: &str, lacks: serde_json::Value| {
+            let has = serde_json::json!({"Ok": [gpu]});
+            serde_json::json!({"container": {"id": "1", "system": null, "programs": [], "gpus": has, "reads_memory": true, "lacks": lacks}})
+        };
+        let lack = serde_json::json!({"image": "x:1", "name": "torch", "python": null});
+        let torch = |cuda: &str, missing: &[&str]| serde_json::json!({"version": "2.4.0", "cuda": cuda, "missing": missing});
+        let horovod = |built: &[&str]| serde_json::json!({"version": "0.28.1", "frameworks": ["torch"], "missing": [], "built": built});
+        for (check, good, others) in [
+            ("image", image("GPU-1", Value::Null), vec![image("GPU-2", Value::Null), image("GPU-1", lack)]),
+            (
+                "torch",
+                torch("12.1", &[]),
+                vec![torch("12.1", &["libmpi.so.40"]), torch("13.0", &[]), torch("", &[])],
+            ),
+            (
+                "stub",
+                serde_json::json!({"first": "/x/libcuda.so.1", "is_stub": false, "by": ""}),
+                vec![serde_json::json!({"first": "/x/libcuda.so.1", "is_stub": true, "by": ""})],
+            ),
+            // of one controller alone it would be red by the other one
+            (
+                "horovod",
+                horovod(&["gloo", "mpi", "nccl"]),
+                vec![horovod(&["gloo", "nccl"]), horovod(&["gloo", "mpi"])],
+            ),
+            ("cuda", serde_json::json!({"answer": 0}), vec![serde_json::json!({"answer": 999})]),
+        ] {
+            assert!(is_well(check, good.clone()), "{check}: {good}");
+            for other in others {
+                assert!(!is_well(check, other.clone()), "{check}: {other}");
+            }
+        }
+    }
+
+    #[test]
+    fn what_is_late_does_not_keep_back_what_was_told() {
+        let checks = ["shm", "image"].map(str::to_owned).to_vec();
+        let (modules, image) = (Vec::new(), "0123".to_owned());
+        let ask = Ask { at: Stamp(1), checks, modules, starts: None, image, patience_ms: Some(0) };
+        let answers = look(ask);
+        assert_eq!(answers.len(), 2, "each has one, whatever it is: {answers:?}");
     }
 
     #[test]

@@ -24,7 +24,7 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-pub use checks::import::decides_imports;
+pub use checks::import::{decides_imports, surely as surely_imported};
 pub use site::{PATIENCE, Site};
 
 use crate::domain::clock_fit::ClockFit;

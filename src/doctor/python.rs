@@ -1,10 +1,11 @@
 //! What a Python says of itself and of the packages that it would import, without importing them.
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
+use super::checks::import;
 use super::environments::{self, Environment};
 use super::site::Site;
 
@@ -143,8 +144,13 @@ pub(super) struct Python {
 
 impl Python {
     pub(super) fn ask(site: &Site) -> Result<Self, String> {
-        let program = site.program("python3").or_else(|| site.program("python"));
-        let program = program.ok_or("no python3 on the PATH of commands over ssh")?;
+        let program = if let Some(starts) = &site.starts {
+            // in a container of a launch it is the one that its ranks are started with
+            import::python(&starts.program, Path::new("/"), std::env::var_os("PATH").as_deref())?
+        } else {
+            let program = site.program("python3").or_else(|| site.program("python"));
+            program.ok_or("no python3 on the PATH of commands over ssh")?
+        };
         let modules: Vec<String> = site.modules.iter().map(|name| format!("+{name}")).collect();
         let modules = modules.iter().map(String::as_str);
         let arguments: Vec<&str> = ["-c", SCRIPT].into_iter().chain(PACKAGES).chain(modules).collect();
@@ -157,5 +163,19 @@ impl Python {
         let elsewhere = absent.map(|(name, _)| (name.clone(), environments::having(name)));
         found.elsewhere = elsewhere.collect();
         Ok(found)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::domain::doctor::Started;
+    use crate::domain::time::Stamp;
+
+    #[test]
+    fn in_a_container_of_a_launch_it_is_the_one_that_is_started() {
+        let starts = Started { program: "python3.99".to_owned(), ..Started::default() };
+        let site = Site::new(Stamp(1), Stamp(1), "/nowhere".into(), Vec::new()).starting(Some(starts));
+        assert_eq!(Python::ask(&site).unwrap_err(), "no python3.99 on the PATH of the run");
     }
 }

@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
 use super::python::Python;
-use crate::domain::doctor::{Peer, RunPort, RunPython, SamePath, SameRole};
+use crate::domain::doctor::{Peer, RunPort, RunPython, SamePath, SameRole, Started};
 use crate::domain::environment::{EnvironmentPlan, LoginShell};
 use crate::domain::gpu::RunOfProcess;
 use crate::domain::text::os_text;
@@ -42,6 +42,8 @@ pub struct Site {
     pub paths: Vec<SamePath>,
     /// Python modules that are looked for.
     pub modules: Vec<String>,
+    /// What a launch starts in its containers, where this is one of them.
+    pub starts: Option<Started>,
     /// Whether it is looked at for a launch, which starts no login shell.
     pub for_launch: bool,
     /// The Python of that launch.
@@ -73,6 +75,7 @@ impl Site {
             peers,
             paths,
             modules,
+            starts: None,
             for_launch: false,
             run: None,
             image: None,
@@ -96,6 +99,12 @@ impl Site {
     #[must_use]
     pub fn with_modules(self, modules: Vec<String>) -> Self {
         Self { modules, ..self }
+    }
+
+    /// The same as one of the containers of a launch.
+    #[must_use]
+    pub fn starting(self, starts: Option<Started>) -> Self {
+        Self { starts, ..self }
     }
 
     /// The same with the Python of a launch.

@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 
 pub use self::words::{Group, glyph, groups, names, troubles};
 use super::clock_fit::ClockFit;
+use super::container::ContainerOptions;
 use super::environment::EnvironmentPlan;
 use super::ids::{GpuUuid, HostId};
 use super::preflight::Mark;
@@ -104,6 +105,41 @@ pub struct RunPython {
     /// The launcher of MPI that starts them, where that is known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub mpirun: Option<String>,
+}
+
+/// What a launch starts in its containers, as far as it is looked for there before the ranks get theirs.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RunInside {
+    /// What makes a container of the image that of a rank.
+    pub container: ContainerOptions,
+    /// The variables that each of its ranks there is given alike, but for secret ones: an entry point may go by them.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub env: BTreeMap<String, String>,
+    /// The working directory of its ranks there.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cwd: Option<String>,
+    /// What they start; absent where it may come from elsewhere than what such a container shows.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub starts: Option<Started>,
+}
+
+/// A Python, or a launcher that is one, that ranks start in their containers.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Started {
+    /// The image, as the launch names it.
+    pub image: String,
+    /// The name of the program.
+    pub program: String,
+    /// The script that it executes, as the command names it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub script: Option<String>,
+    /// The module that it executes.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub module: Option<String>,
+    /// Modules that must be there: of a script or module those that it surely imports. The text of one that is known stands nowhere
+    /// here: all of this is on the command line of a container's engine.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub imports: Vec<String>,
 }
 
 /// A file or folder of a host that others should have alike.

@@ -1,11 +1,13 @@
 //! Which of the doctor's checks a launch rests on, so that they are made while its form is still open. Pure: a plan in, names of
 //! checks out.
 
+mod in_image;
 mod ports;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
+pub use self::in_image::{InImage, in_image};
 pub use self::ports::{MOST_PORTS, ports};
 use super::doctor::{RunPython, SamePath, SameRole};
 use super::environment::Limit;
@@ -211,20 +213,26 @@ fn base(program: &str) -> &str {
     program.rsplit('/').next().unwrap_or(program)
 }
 
-/// What a Python is given by an option in the place of a script: the first of its words that is none of its other options.
+/// What a Python is given by an option in the place of a script.
 fn given_by(command: &[String], option: &str) -> Option<String> {
+    executed(command).filter(|(by, _)| *by == option).map(|(_, word)| word.to_owned())
+}
+
+/// What a Python executes, by `-c` or `-m`, or by neither of a script: the first of its words that is none of its other options.
+fn executed(command: &[String]) -> Option<(&str, &str)> {
     let (program, words) = command.split_first()?;
     if !is_python(program) {
         return None;
     }
-    let mut words = words.iter();
+    let mut words = words.iter().map(String::as_str);
     while let Some(word) = words.next() {
-        match word.as_str() {
+        match word {
             "-W" | "-X" => drop(words.next()),
-            word if word == option => return words.next().cloned(),
-            "-c" | "-m" => return None,
-            word if word.starts_with('-') && word.len() > 1 => {}
-            _ => return None,
+            "-c" | "-m" => return words.next().map(|given| (word, given)),
+            // its standard input
+            "-" => return None,
+            option if option.starts_with('-') => {}
+            script => return Some(("", script)),
         }
     }
     None

@@ -8,9 +8,10 @@ use crate::config::HostConfig;
 use crate::doctor::door::DOOR;
 use crate::doctor::{self, Contexts, Doors, Entry, Reached, Told, inside};
 use crate::domain::clock_fit::{ClockFit, ClockSample};
-use crate::domain::doctor::{HostContext, Matrix, RunPort, RunPython, SamePath, SameRole};
+use crate::domain::doctor::{HostContext, Matrix, RunInside, RunPort, RunPython, SamePath, SameRole};
 use crate::domain::host::{HostInfo, HostSample};
 use crate::domain::ids::{GpuUuid, HostId};
+use crate::domain::needs::InImage;
 use crate::wire::doctor::{AskChecks, Checked};
 
 /// A question to one host.
@@ -63,6 +64,8 @@ pub struct Checkup {
     image: Option<String>,
     /// Whether it is looked into: checks that can be made in a container are made in one of it.
     in_container: bool,
+    /// What of a launch's image is looked into.
+    inside: Option<InImage>,
     /// What is known of the hosts without asking them.
     contexts: Contexts,
     /// Whether a launch rests on it.
@@ -124,6 +127,7 @@ impl Checkup {
             runs: BTreeMap::new(),
             image: None,
             in_container: false,
+            inside: None,
             contexts: Contexts::new(),
             for_launch: false,
             all_pairs: false,
@@ -164,6 +168,36 @@ impl Checkup {
     #[must_use]
     pub fn in_image(self, image: Option<String>) -> Self {
         Self { image, ..self }
+    }
+
+    /// With a look into the image of a launch.
+    #[must_use]
+    pub fn looking_into(mut self, inside: Option<InImage>) -> Self {
+        let Some(inside) = inside else { return self };
+        let is_wanted = |entry: &&Entry| {
+            inside.checks.contains(&entry.name) || self.checks.iter().any(|own| own.name == entry.name)
+        };
+        self.checks = doctor::CHECKS.iter().filter(is_wanted).collect();
+        Self { inside: Some(inside), ..self }
+    }
+
+    /// What a host is asked to look for in the image of a launch. Of a script whose text is known here the names of what it imports
+    /// are told, and nothing else.
+    fn inside_of(&self, host: &HostId) -> Option<RunInside> {
+        let mut inside = self.inside.as_ref()?.hosts.get(host)?.clone();
+        if let Some(starts) =
+            inside.starts.as_mut().filter(|one| one.script.is_none() && one.module.is_none())
+        {
+            let code = self.runs.get(host).and_then(|run| run.code.clone());
+            let sure = doctor::surely_imported(&starts.imports, code.as_slice());
+            starts.imports = sure.into_iter().map(str::to_owned).collect();
+        }
+        Some(inside)
+    }
+
+    /// Whether a check is made in a container.
+    fn is_inside(&self, entry: &Entry) -> bool {
+        self.in_container || self.inside.as_ref().is_some_and(|inside| inside.checks.contains(&entry.name))
     }
 
     /// With what is known of the hosts without asking them.
@@ -374,7 +408,7 @@ impl Checkup {
             let mut tries_others = false;
             for entry in self.checks.iter().filter(|entry| entry.looks && (meets || !entry.meets_others)) {
                 if self.asked.insert((host.clone(), entry.name)) {
-                    checks.push(entry.question(self.in_container));
+                    checks.push(entry.question(self.is_inside(entry)));
                     tries_others |= entry.meets_others;
                 }
             }
@@ -386,9 +420,15 @@ impl Checkup {
                 let own = peers.iter().position(|peer| peer.host == *host).unwrap_or(0);
                 let others = peers.iter().cycle().skip(own).take(peers.len());
                 let others = others.filter(|peer| tries_others && peer.host != *host).cloned().collect();
-                let info = self.in_container.then_some(info);
-                let gpus = info.map_or_else(Vec::new, |info| doctor::given_to_ranks(info).cloned().collect());
                 let context = self.contexts.get(host);
+                let gpus = match (self.in_container, &self.inside) {
+                    (true, _) => doctor::given_to_ranks(info).cloned().collect(),
+                    (false, Some(_)) => {
+                        let uses = context.and_then(|context| context.uses.as_ref());
+                        uses.into_iter().flatten().cloned().collect()
+                    }
+                    (false, None) => Vec::new(),
+                };
                 let ask = AskChecks {
                     ask: self.number,
                     checks,
@@ -402,6 +442,7 @@ impl Checkup {
                     all_pairs: self.all_pairs,
                     engine: context.and_then(|context| context.engine.clone()),
                     gpus,
+                    look_into: self.inside_of(host).map(Box::new),
                     ..AskChecks::default()
                 };
                 questions.push(Question { host: host.clone(), ask });
@@ -439,13 +480,14 @@ impl Checkup {
     /// The verdicts so far.
     pub fn matrix(&self) -> Matrix {
         let matrix = doctor::matrix(&self.checks, &self.hosts, &self.told, &self.contexts);
-        if self.in_container { inside::of_image(matrix) } else { matrix }
+        if self.in_container || self.inside.is_some() { inside::of_image(matrix) } else { matrix }
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::domain::doctor::Started;
     use crate::domain::preflight::Mark;
 
     fn info(address: &str) -> Arc<HostInfo> {
@@ -542,6 +584,33 @@ mod tests {
         checkup.is_down(b, "refused".to_owned());
         let remedy = checkup.matrix().rows[0].verdicts[b].remedy.clone().unwrap();
         assert_eq!(remedy, "ssh -v -p 2222 ml@b.lab true, then: hvtui hosts check b");
+    }
+
+    #[test]
+    fn of_a_script_that_is_known_here_names_of_modules_are_told_and_nothing_else() {
+        let a = HostId::from("a");
+        let of = |script: Option<&str>, code: &str| {
+            let starts = Started {
+                program: "python3".to_owned(),
+                script: script.map(str::to_owned),
+                imports: ["torch", "horovod.torch"].map(str::to_owned).to_vec(),
+                ..Started::default()
+            };
+            let inside = RunInside { starts: Some(starts), ..RunInside::default() };
+            let inside = InImage { checks: vec!["image"], hosts: [(a.clone(), inside)].into() };
+            let run = RunPython { code: Some(code.to_owned()), ..RunPython::default() };
+            let mut checkup = Checkup::for_launch(1, [a.clone()], &[]).looking_into(Some(inside));
+            checkup = checkup.running([(a.clone(), run)].into());
+            checkup.is_up(&a, info("10.0.0.1"));
+            let asked = checkup.questions().remove(0).ask.look_into.unwrap();
+            let told = serde_json::to_string(&asked).unwrap();
+            assert!(!told.contains("KEY"), "{told}");
+            asked.starts.unwrap().imports.join(" ")
+        };
+        assert_eq!(of(None, "import torch\nkey = 'KEY'\n"), "torch");
+        assert_eq!(of(None, "import torch\nos.environ['X'] = 'KEY'\n"), "", "it may lead elsewhere");
+        assert_eq!(of(None, ""), "");
+        assert_eq!(of(Some("train.py"), ""), "torch horovod.torch", "it is read in the container");
     }
 
     #[test]

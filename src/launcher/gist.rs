@@ -25,16 +25,24 @@ pub fn add(sync: &SyncPlan, command: &[String], runs: &mut BTreeMap<HostId, RunP
             None => script(command).into_iter().filter_map(|script| place(sync, &folder, script)).collect(),
         };
         let mut gist = String::new();
+        // of what is too long not all is known
+        let mut is_led = false;
         for text in files.iter().filter_map(|file| text(file)) {
+            is_led |= text.len() as u64 >= FILE;
             for line in text.lines().filter(|line| decides_imports(line)) {
                 if gist.len() + line.len() < GIST {
                     gist.push_str(line);
                     gist.push('\n');
+                } else {
+                    is_led = true;
                 }
             }
         }
-        let mut tops = run.imports.iter().map(|module| module.split('.').next().unwrap_or_default());
-        if tops.any(|top| is_module(&folder.join(top))) {
+        // what lies beside a script is found before what the Python has
+        let mut beside = files.iter().filter_map(|file| file.parent()).chain([folder.as_path()]);
+        let tops = || run.imports.iter().map(|module| module.split('.').next().unwrap_or_default());
+        is_led |= beside.any(|folder| tops().any(|top| is_module(&folder.join(top))));
+        if is_led {
             gist.push_str(LED);
         }
         run.code = Some(gist).filter(|gist| !gist.is_empty());
@@ -125,8 +133,14 @@ mod tests {
         }
         let module = of("~/code/src", &["python3", "-m", "pkg.main"], Some("pkg.main"));
         assert_eq!(module.as_deref(), Some("import sys\nfrom horovod import torch\n"));
-        // what lies in the folder itself is found before what the Python has
+        // what lies in the folder itself, or beside the script, is found before what the Python has
         write("src/torch.py", "");
-        assert!(of("~/code/src", &["python3", "train.py"], None).unwrap().ends_with("\nsys.path"));
+        for cwd_and_script in [("~/code/src", "train.py"), ("~/code", "src/train.py")] {
+            let gist = of(cwd_and_script.0, &["python3", cwd_and_script.1], None).unwrap();
+            assert!(gist.ends_with("\nsys.path"), "{gist}");
+        }
+        // and of a script that is too long not all is known
+        write("long.py", &format!("import torch\n{}", "import x\n".repeat(GIST)));
+        assert!(of("~/code", &["python3", "long.py"], None).unwrap().ends_with("\nsys.path"));
     }
 }

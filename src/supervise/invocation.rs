@@ -78,7 +78,7 @@ fn contained(
     (rank, options): (&RankSpec, &ContainerOptions),
     variables: &Variables,
 ) -> Result<Invocation, String> {
-    let setup = container::Setup::of(dir)
+    let setup = container::Setup::read(dir)
         .ok_or_else(|| format!("{} is missing, which tells of the container engine", container::SETUP))?;
     container::clear(&setup, dir, run, rank.rank)?;
     if variables.has(MANAGERS_FILE) {

@@ -65,7 +65,7 @@ pub fn run(dir: &Path, rank: Rank) -> Result<i32, SuperviseError> {
     if let Err(error) = dir.reserve(&exit_file(rank)) {
         let _ = writeln!(io::stderr(), "hvtui: {error}");
     }
-    let contained = spec.container().and_then(|_| container::Setup::of(&dir));
+    let contained = spec.container().and_then(|_| container::Setup::read(&dir));
     let kills = Kills::now();
     let mut watchdog = Watchdog::new(&dir, rank);
     let mut seated = None;

@@ -255,7 +255,7 @@ impl Supervisor {
         (late, change): (&Late, &EnvironmentChange),
     ) -> Result<Identity, SuperviseError> {
         let exe = own_binary();
-        let setup = spec.container().and_then(|_| container::Setup::of(&self.dir));
+        let setup = spec.container().and_then(|_| container::Setup::read(&self.dir));
         // This process has the environment that the host gives to its logins; a container has its image's.
         let rank = &rank.on_host(|name| match &setup {
             Some(setup) => setup.image_env.contains_key(name),

@@ -4,7 +4,7 @@
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::Value;
 
-use crate::domain::doctor::{Peer, RunPort, RunPython, SamePath};
+use crate::domain::doctor::{Peer, RunInside, RunPort, RunPython, SamePath};
 use crate::domain::ids::GpuUuid;
 use crate::domain::needs::MOST_PORTS;
 use crate::domain::time::Stamp;
@@ -45,6 +45,9 @@ pub struct AskChecks {
     /// Of a look into an image: the engine that the hosts file names.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub engine: Option<String>,
+    /// What a launch starts in its image, which is looked into.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub look_into: Option<Box<RunInside>>,
     /// Of a look into an image: the GPUs that its container is given.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub gpus: Vec<GpuUuid>,

@@ -1,15 +1,18 @@
 //! Whether containers of an image start as those of a run do, have the host's GPUs, and are the same on all hosts. Looked at from
 //! inside.
 
+mod lack;
+
 use std::collections::BTreeSet;
 use std::path::Path;
+use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
+use self::lack::Lack;
 use super::super::compare::Compared;
 use super::super::{Check, OfImage, Seen, Site, given_to_ranks};
 use crate::domain::doctor::Verdict;
-use crate::domain::host::HostInfo;
 use crate::domain::ids::GpuUuid;
 use crate::domain::units::counted;
 
@@ -20,6 +23,9 @@ const SYS_PTRACE: u32 = 19;
 /// What a run may start in it.
 const PROGRAMS: [&str; 4] = ["python3", "torchrun", "horovodrun", "mpirun"];
 const SSHD: &str = "/usr/sbin/sshd";
+/// How long `nvidia-smi` may take, and before a launch, which has less time for all.
+const SMI: Duration = Duration::from_millis(3500);
+const SMI_OF_A_LAUNCH: Duration = Duration::from_millis(1200);
 
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -42,6 +48,9 @@ pub(in crate::doctor) struct Container {
     gpus: Option<Result<BTreeSet<String>, String>>,
     /// Whether ranks may read each other's memory.
     reads_memory: bool,
+    /// What a launch needs and it does not have.
+    #[serde(default)]
+    lacks: Option<Lack>,
 }
 
 impl Check for Image {
@@ -60,7 +69,9 @@ impl Check for Image {
             .collect();
         programs.extend(Path::new(SSHD).exists().then(|| "sshd".to_owned()));
         // without persistence mode it may take longer than a look has
-        let told = site.program("nvidia-smi").and_then(|program| site.ask(&program, &["-L"]).ok());
+        let patience = if site.for_launch { SMI_OF_A_LAUNCH } else { SMI };
+        let smi = site.program("nvidia-smi");
+        let told = smi.and_then(|program| Site::ask_within(&program, &["-L"], patience).ok());
         let gpus = told.map(|told| {
             if told.status.success() { Ok(uuids(&told.out)) } else { Err(told.last_words().to_owned()) }
         });
@@ -71,6 +82,7 @@ impl Check for Image {
             programs,
             gpus,
             reads_memory: may_read_memory(&status),
+            lacks: Lack::look(site),
         }))
     }
 
@@ -83,7 +95,7 @@ impl Check for Image {
         let all = Compared::new(ids.iter().map(|(host, id)| (host.as_str(), id.as_str())));
         let judge = |one: &Seen<'_, Found>| match &one.found {
             Found::Refused { why, remedy } => refused(why, remedy.as_deref()),
-            Found::Container(container) => judge(container, one.info, &all),
+            Found::Container(container) => judge(container, one, &all),
         };
         seen.iter().map(judge).collect()
     }
@@ -117,7 +129,7 @@ fn refused(why: &str, remedy: Option<&str>) -> Verdict {
     )
 }
 
-fn judge(container: &Container, info: &HostInfo, all: &Compared<'_>) -> Verdict {
+fn judge(container: &Container, one: &Seen<'_, Found>, all: &Compared<'_>) -> Verdict {
     if let Some(difference) = all.difference(&container.id) {
         return Verdict::bad(
             format!("the image is {} ({difference})", container.id),
@@ -125,7 +137,11 @@ fn judge(container: &Container, info: &HostInfo, all: &Compared<'_>) -> Verdict 
             "hvtui image push IMAGE, from the machine whose image is meant",
         );
     }
-    let given: Vec<&str> = given_to_ranks(info).map(GpuUuid::as_str).collect();
+    let info = one.info;
+    let given: Vec<&str> = match one.uses {
+        Some(uses) => uses.iter().map(GpuUuid::as_str).collect(),
+        None => given_to_ranks(info).map(GpuUuid::as_str).collect(),
+    };
     match &container.gpus {
         Some(Err(words)) if !given.is_empty() => {
             return Verdict::bad(
@@ -153,6 +169,9 @@ fn judge(container: &Container, info: &HostInfo, all: &Compared<'_>) -> Verdict 
         }
         _ => {}
     }
+    if let Some(lack) = &container.lacks {
+        return lack.verdict();
+    }
     if !container.reads_memory {
         return Verdict::look(
             "a container may not have SYS_PTRACE",
@@ -178,13 +197,14 @@ mod tests {
     use super::*;
     use crate::doctor::tests::{seen, seen_with};
     use crate::domain::gpu::GpuInfo;
+    use crate::domain::host::HostInfo;
     use crate::domain::preflight::Mark;
 
     fn one() -> Container {
         let gpus = Some(Ok(["GPU-1".to_owned()].into()));
         let programs = vec!["python3".to_owned()];
         let (id, system) = ("0123".to_owned(), Some("Debian GNU/Linux 12 (bookworm)".to_owned()));
-        Container { id, system, programs, gpus, reads_memory: true }
+        Container { id, system, programs, gpus, reads_memory: true, lacks: None }
     }
 
     fn with_gpu() -> HostInfo {
@@ -223,6 +243,27 @@ mod tests {
         assert_eq!(uuids(text), ["GPU-aa".to_owned(), "MIG-bb".to_owned()].into());
         assert!(
             may_read_memory("CapBnd:\t00000000a80c25fb\n") && !may_read_memory("CapBnd:\t00000000a80425fb\n")
+        );
+    }
+
+    #[test]
+    fn a_launch_is_given_its_own_gpus_and_what_it_lacks_keeps_it_from_starting() {
+        let mut info = with_gpu();
+        info.gpus.push(GpuInfo { uuid: GpuUuid::from("GPU-2"), ..GpuInfo::unknown(1) });
+        let of = |uses: &[&str], container: Container| {
+            let uses = uses.iter().map(|uuid| GpuUuid::from(*uuid)).collect();
+            let mut seen = seen_with([(info.clone(), Found::Container(container))]);
+            seen[0].uses = Some(&uses);
+            Image::judge(&seen).remove(0)
+        };
+        assert_eq!(of(&["GPU-1"], one()).mark, Mark::Good, "the other one is not the launch's");
+        assert!(of(&["GPU-1", "GPU-2"], one()).evidence.contains("does not have GPU-2"));
+        assert_eq!(of(&[], Container { gpus: Some(Err(String::new())), ..one() }).mark, Mark::Good, "no GPU");
+        let lack = Lack { image: "x:1".to_owned(), name: "python3".to_owned(), python: None };
+        let lacks = of(&["GPU-1"], Container { lacks: Some(lack), ..one() });
+        assert_eq!(
+            (lacks.stops_launch(), lacks.evidence.as_str()),
+            (true, "a container of x:1 has no python3")
         );
     }
 

@@ -5,7 +5,7 @@
 mod cause;
 mod known;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsStr;
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
@@ -20,7 +20,7 @@ use super::super::python::Python;
 use super::super::site::on;
 use super::super::{Check, OfImage, Seen, Site};
 use crate::clock;
-use crate::domain::doctor::{RunPython, Verdict};
+use crate::domain::doctor::{RunPython, Started, Verdict};
 use crate::domain::text::os_text;
 use crate::program::{asked, home};
 use crate::supervise::environment::{self, Deadline};
@@ -113,7 +113,8 @@ impl Check for Import {
         }
         let mut scripts = scripts(site);
         scripts.extend(run.code.clone());
-        scripts.extend(run.module.as_deref().map(|module| of_module(&run, module)).unwrap_or_default());
+        scripts
+            .extend(run.module.as_deref().map(|module| of_module(&folder(&run), module)).unwrap_or_default());
         let modules = modules(site, &run, &scripts);
         // what lies in the run's folder is found before what the Python has
         let is_own = |module: &String| {
@@ -165,10 +166,11 @@ const NCCL: [&str; 4] = [
 const LEADS: [&str; 6] =
     ["sys.path", "addsitedir", "CDLL(", "os.environ[", "os.environ.setdefault", "os.environ.update"];
 
-/// Whether a line of a script says what it imports, or from where.
+/// Whether a line of a script says what it imports, or from where, or whether the next ones are code.
 pub fn decides_imports(line: &str) -> bool {
     let says = |words: &[&str]| words.iter().any(|words| line.contains(words));
-    line.starts_with("import ") || line.starts_with("from ") || says(&LEADS) || says(&NCCL)
+    let is_import = line.starts_with("import ") || line.starts_with("from ");
+    is_import || says(&LEADS) || says(&NCCL) || says(&INSTALLS) || says(&QUOTES[..2])
 }
 
 /// The texts of the scripts of a launch.
@@ -186,13 +188,13 @@ fn folder(run: &RunPython) -> PathBuf {
 }
 
 /// The texts of a module that lies in the run's folder, where Python looks first, and of the packages around it, which it runs before.
-fn of_module(run: &RunPython, module: &str) -> Vec<String> {
+fn of_module(folder: &Path, module: &str) -> Vec<String> {
     let parts: Vec<&str> = module.split('.').collect();
     let is_name = |part: &&str| !part.is_empty() && part.chars().all(|c| c.is_alphanumeric() || c == '_');
     if !parts.iter().all(is_name) {
         return Vec::new();
     }
-    let mut path = folder(run);
+    let mut path = folder.to_owned();
     let mut texts = Vec::new();
     for part in parts {
         path.push(part);
@@ -234,8 +236,9 @@ fn imports(script: &str, module: &str) -> bool {
         let rest = name.trim().strip_prefix(module);
         rest.is_some_and(|rest| rest.is_empty() || rest.starts_with(['.', ' ', '\t', ';']))
     };
-    let lines = script.lines().filter(|line| !line.starts_with([' ', '\t']));
-    lines.map(|line| line.split('#').next().unwrap_or_default().trim()).any(|line| {
+    let code = code(script);
+    let lines = code.lines().filter(|line| !line.starts_with([' ', '\t']));
+    lines.map(str::trim).any(|line| {
         if let Some(names) = line.strip_prefix("import ") {
             return names.split(',').any(is_it);
         }
@@ -246,6 +249,60 @@ fn imports(script: &str, module: &str) -> bool {
         // `from horovod import torch as hvd`
         is_it(from) || names.split(',').any(|name| is_it(&format!("{}.{}", from.trim(), name.trim())))
     })
+}
+
+/// What begins and ends a text in Python: those that may have many lines come first.
+const QUOTES: [&str; 4] = ["\"\"\"", "'''", "\"", "'"];
+
+/// A script without its comments and its texts in quotes, of which each leaves a quote.
+fn code(script: &str) -> String {
+    let mut code = String::with_capacity(script.len());
+    let mut rest = script;
+    let mut open: Option<&str> = None;
+    while let Some(c) = rest.chars().next() {
+        let mut taken = c.len_utf8();
+        match open {
+            Some(quote) if rest.starts_with(quote) => (open, taken) = (None, quote.len()),
+            Some(quote) if c == '\n' && quote.len() == 1 => {
+                open = None;
+                code.push(c);
+            }
+            Some(_) if c == '\\' => taken += rest[taken..].chars().next().map_or(0, char::len_utf8),
+            Some(_) => {}
+            None if c == '#' => taken = rest.find('\n').unwrap_or(rest.len()),
+            None => {
+                open = QUOTES.into_iter().find(|quote| rest.starts_with(quote));
+                taken = open.map_or(taken, str::len);
+                code.push(c);
+            }
+        }
+        rest = &rest[taken..];
+    }
+    code
+}
+
+/// What scripts say that install what they import.
+const INSTALLS: [&str; 5] = ["pip install", "'pip'", "\"pip\"", "subprocess", "os.system"];
+
+/// The texts of what is started in this folder.
+pub(in crate::doctor::checks) fn texts(starts: &Started, folder: &Path) -> Vec<String> {
+    match (&starts.script, &starts.module) {
+        (Some(script), _) => text(&folder.join(script)).into_iter().collect(),
+        (None, Some(module)) => of_module(folder, module),
+        (None, None) => Vec::new(),
+    }
+}
+
+/// The packages of these modules that scripts surely import, from a Python that has all that it will have.
+pub fn surely<'a>(modules: &'a [String], scripts: &[String]) -> BTreeSet<&'a str> {
+    let says = |words: &[&str]| scripts.iter().any(|script| words.iter().any(|words| script.contains(words)));
+    let is_cut = scripts.iter().any(|script| script.len() >= SCRIPT);
+    if is_cut || says(&LEADS) || says(&INSTALLS) {
+        return BTreeSet::new();
+    }
+    let is_imported = |module: &&String| scripts.iter().any(|script| imports(script, module));
+    let package = |module: &'a String| module.split('.').next().unwrap_or_default();
+    modules.iter().filter(is_imported).map(package).collect()
 }
 
 /// The Python, where it would be started, and the variables that it would have.
@@ -346,7 +403,11 @@ struct Succeeded {
 }
 
 /// The Python behind a run's program: itself, or what executes it, as of torchrun.
-fn python(program: &str, folder: &Path, path: Option<&OsStr>) -> Result<PathBuf, String> {
+pub(in crate::doctor) fn python(
+    program: &str,
+    folder: &Path,
+    path: Option<&OsStr>,
+) -> Result<PathBuf, String> {
     let found = if program.starts_with('~') {
         Some(super::super::site::at_home(program)).filter(|path| path.exists())
     } else if program.contains('/') {
@@ -495,18 +556,58 @@ mod tests {
     #[test]
     fn a_module_is_read_where_python_looks_first() {
         let folder = tempfile::tempdir().unwrap();
-        let run = RunPython { cwd: Some(folder.path().display().to_string()), ..RunPython::default() };
         std::fs::create_dir_all(folder.path().join("train/eval")).unwrap();
         std::fs::write(folder.path().join("train/main.py"), "import torch\n").unwrap();
         std::fs::write(folder.path().join("train/eval/__main__.py"), "import jax\n").unwrap();
-        assert_eq!(of_module(&run, "train.main"), ["import torch\n"]);
-        assert_eq!(of_module(&run, "train.eval"), ["import jax\n"]);
+        assert_eq!(of_module(folder.path(), "train.main"), ["import torch\n"]);
+        assert_eq!(of_module(folder.path(), "train.eval"), ["import jax\n"]);
         for none in ["torch.distributed.run", "../train.main", "train..main", ""] {
-            assert_eq!(of_module(&run, none), [""; 0], "{none}");
+            assert_eq!(of_module(folder.path(), none), [""; 0], "{none}");
         }
         // the packages around it run first
         std::fs::write(folder.path().join("train/__init__.py"), "import sys\n").unwrap();
-        assert_eq!(of_module(&run, "train.main"), ["import sys\n", "import torch\n"]);
+        assert_eq!(of_module(folder.path(), "train.main"), ["import sys\n", "import torch\n"]);
+    }
+
+    #[test]
+    fn what_is_surely_imported_depends_on_nothing() {
+        let folder = tempfile::tempdir().unwrap();
+        let write = |text: &str| std::fs::write(folder.path().join("train.py"), text).unwrap();
+        let modules = ["torch", "horovod.torch", "horovod.keras"].map(str::to_owned);
+        let file = Started { script: Some("train.py".to_owned()), ..Started::default() };
+        let sure = |starts: &Started| {
+            let sure = surely(&modules, &texts(starts, folder.path()));
+            sure.into_iter().collect::<Vec<_>>().join(" ")
+        };
+        write("import torch\nimport horovod.torch as hvd\n");
+        assert_eq!(sure(&file), "horovod torch");
+        for led in [
+            "import sys\nsys.path.insert(0, '/x')\nimport torch\n",
+            "import os\nos.system('pip install torch')\nimport torch\n",
+            "try:\n    import torch\nexcept ImportError:\n    pass\n",
+            "\"\"\"How to\nimport torch\n\"\"\"\n",
+            "'''How \"\"\" to\nimport torch\n'''\n",
+            "text = \"\"\"it's # no\nimport torch\n\"\"\"\n",
+            "",
+        ] {
+            write(led);
+            assert_eq!(sure(&file), "", "{led}");
+        }
+        // what only looks like the beginning of a text hides nothing
+        for plain in ["# a \"\"\" b\nimport torch # '''c\n", "x = '\\'\"\"\"'\nimport torch\n"] {
+            write(plain);
+            assert_eq!(sure(&file), "torch", "{plain}");
+        }
+        // the lines that are told of a script that is copied say the same
+        for script in ["'''\nimport torch\n'''\nx = 1\n", "run('pip install torch')\nimport torch\n"] {
+            let told: Vec<&str> = script.lines().filter(|line| decides_imports(line)).collect();
+            assert!(surely(&modules, &[told.join("\n")]).is_empty(), "{told:?}");
+        }
+        write("import torch\n");
+        let module = Started { script: None, module: Some("train".to_owned()), ..file };
+        assert_eq!(sure(&module), "torch");
+        assert_eq!(sure(&Started { module: Some("none".to_owned()), ..module }), "");
+        assert_eq!(sure(&Started::default()), "");
     }
 
     #[test]

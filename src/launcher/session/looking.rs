@@ -82,7 +82,8 @@ impl Session {
         if let Some(sync) = &planned.spec.options.sync {
             gist::add(sync, &planned.spec.command, &mut runs);
         }
-        let checkup = checkup.running(runs).in_image(image);
+        let inside = needs::in_image(&planned.spec, &planned.hosts);
+        let checkup = checkup.running(runs).in_image(image).looking_into(inside);
         let checkup = checkup.reached_as(&self.contexts()).giving(given);
         let controller = needs::controller(&planned.spec, &planned.hosts);
         let checkup = checkup.using(needs::gpus(&planned.spec)).controlled_by(controller);

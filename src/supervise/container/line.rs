@@ -3,12 +3,14 @@
 //! Values of variables stand in no argument, where every user of the host could read them: the engine's client takes them
 //! from its own environment. But for those that mean something to the client itself.
 
+use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 
 use super::{PLACE_LABEL, RANK_LABEL, RUN_LABEL, Setup, cid_file};
 use crate::domain::container::{self, ContainerOptions};
 use crate::domain::environment::Bound;
+use crate::domain::redaction::MASK;
 use crate::domain::run::{HostRun, RankSpec};
 use crate::image::engine::{GpuWay, Kind};
 use crate::supervise::invocation::Invocation;
@@ -70,10 +72,18 @@ pub(in crate::supervise) fn contain(
     for volume in &setup.volumes {
         line.add("-v").add(volume.to_string());
     }
-    line.workdir(of);
+    line.workdir(of.setup, options, (of.cwd.as_deref(), rank.cwd.as_deref()), &of.ours);
     let mut client = host;
     for (name, value) in inside.own() {
-        line.variable((name, value), &mut client, rank)?;
+        let text = name.to_string_lossy();
+        let is_secret = rank.env.get(text.as_ref()).is_some_and(|value| value == MASK);
+        if is_secret && is_clients(&text) {
+            return Err(format!(
+                "the secret variable {text} means something to the container engine itself, and can't be handed to a rank \
+                 without being shown: give it another name"
+            ));
+        }
+        line.variable((name, value), &mut client);
     }
     line.all(options.arguments.iter().map(String::as_str));
     line.add(&setup.image.id);
@@ -89,31 +99,56 @@ pub(in crate::supervise) fn contain(
 }
 
 /// The engine's arguments for a container that is started as a rank's is, for a look into the image: with this name and label,
-/// these files under other names, and these GPUs.
+/// and these files under other names; and the variables that its client gets. It has no volume of the engine, which would be made.
 pub(super) fn look(
-    setup: &Setup,
+    of: &Looked<'_>,
     (name, label): (&str, (&str, &str)),
     files: &[(PathBuf, String)],
-    gpus: &[&str],
     entrypoint: Option<&str>,
     command: &[String],
-) -> Vec<OsString> {
+) -> (Vec<OsString>, Variables) {
+    let Looked { setup, options, env, gpus, cwd } = of;
     let mut line = Line(Vec::new());
     line.all(["run", "--rm", "--name", name]);
     line.label(label.0, label.1);
-    line.surroundings(setup, None, gpus);
+    line.surroundings(setup, options.user.as_deref(), gpus);
     for (source, target) in files {
         line.mount_at(source, Path::new(target), ",readonly");
     }
-    for (name, value) in setup.person(&ContainerOptions::default()) {
-        line.add("-e").add(format!("{name}={value}"));
+    for volume in setup.volumes.iter().filter(|volume| volume.is_path()) {
+        line.add("-v").add(volume.to_string());
     }
+    line.workdir(setup, options, (cwd.as_deref(), None), &[]);
+    for (name, value) in setup.person(options) {
+        if !setup.image_env.contains_key(name) && !env.contains_key(name) {
+            line.add("-e").add(format!("{name}={value}"));
+        }
+    }
+    let mut client = Variables::default();
+    for (name, value) in *env {
+        line.variable((name.as_ref(), value.as_ref()), &mut client);
+    }
+    line.all(options.arguments.iter().map(String::as_str));
     if let Some(entrypoint) = entrypoint {
         line.all(["--entrypoint", entrypoint]);
     }
     line.add(&setup.image.id);
     line.all(command.iter().map(String::as_str));
-    line.0
+    (line.0, client)
+}
+
+/// Of what a container is for a look: of an image alone, or of a launch.
+pub(super) struct Looked<'a> {
+    /// What there is here.
+    pub(super) setup: &'a Setup,
+    /// What was asked for.
+    pub(super) options: &'a ContainerOptions,
+    /// The variables that ranks are given.
+    pub(super) env: &'a BTreeMap<String, String>,
+    /// The GPUs that it is given.
+    pub(super) gpus: &'a [&'a str],
+    /// The ranks' working directory where it is one of this host's.
+    pub(super) cwd: Option<PathBuf>,
 }
 
 struct Line(Vec<OsString>);
@@ -201,46 +236,95 @@ impl Line {
     }
 
     /// The working directory is the same one inside, where it is one of the host's and no volume stands there.
-    fn workdir(&mut self, of: &Contained<'_>) {
-        if let Some(inside) = &of.options.workdir {
+    fn workdir(
+        &mut self,
+        setup: &Setup,
+        options: &ContainerOptions,
+        (here, named): (Option<&Path>, Option<&str>),
+        ours: &[PathBuf],
+    ) {
+        if let Some(inside) = &options.workdir {
             self.add("-w").add(inside);
             return;
         }
-        if let Some(cwd) = &of.cwd {
-            let covered = of.setup.volumes.iter().any(|volume| cwd.starts_with(&volume.target));
-            if !covered && !of.ours.iter().any(|path| path == cwd) {
+        if let Some(cwd) = here {
+            let covered = setup.volumes.iter().any(|volume| cwd.starts_with(&volume.target));
+            if !covered && !ours.iter().any(|path| path == cwd) {
                 self.mount(cwd);
             }
             self.add("-w").add(cwd);
-        } else if let Some(cwd) = of.rank.cwd.as_deref().filter(|cwd| cwd.starts_with('/')) {
+        } else if let Some(cwd) = named.filter(|cwd| cwd.starts_with('/')) {
             self.add("-w").add(cwd);
         }
     }
 
-    fn variable(
-        &mut self,
-        (name, value): (&OsStr, &OsStr),
-        client: &mut Variables,
-        rank: &RankSpec,
-    ) -> Result<(), String> {
-        let text = name.to_string_lossy();
-        let is_clients =
-            CLIENTS.contains(&text.as_ref()) || CLIENTS_BEGIN.iter().any(|begin| text.starts_with(begin));
-        if !is_clients {
+    fn variable(&mut self, (name, value): (&OsStr, &OsStr), client: &mut Variables) {
+        if !is_clients(&name.to_string_lossy()) {
             client.set(name, value);
             self.add("-e").add(name);
-            return Ok(());
-        }
-        if rank.env.get(text.as_ref()).is_some_and(|value| value == crate::domain::redaction::MASK) {
-            return Err(format!(
-                "the secret variable {text} means something to the container engine itself, and can't be handed to a rank \
-                 without being shown: give it another name"
-            ));
+            return;
         }
         let mut pair = name.to_owned();
         pair.push("=");
         pair.push(value);
         self.add("-e").add(pair);
-        Ok(())
+    }
+}
+
+/// Whether a variable means something to the engine's client itself.
+fn is_clients(name: &str) -> bool {
+    CLIENTS.contains(&name) || CLIENTS_BEGIN.iter().any(|begin| name.starts_with(begin))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::domain::container::ImageId;
+    use crate::image::engine::Engine;
+    use crate::supervise::container::setup::User;
+
+    #[test]
+    fn a_look_gets_the_container_that_a_rank_gets() {
+        let engine = Engine {
+            program: PathBuf::from("/usr/bin/docker"),
+            kind: Kind::Docker,
+            rootless: false,
+            maps_users: false,
+            gpus: None,
+            skips_layers: false,
+        };
+        let user = User { uid: 1000, gid: 1000, groups: Vec::new(), name: Some("li".to_owned()) };
+        let image = ImageId { id: "sha256:1".to_owned(), layers: String::new() };
+        let volumes = ["/x:/data", "cache:/cache"].map(|one| one.parse().unwrap()).to_vec();
+        let image_env: BTreeMap<String, String> = [("HOME".to_owned(), "/home/jovyan".to_owned())].into();
+        let setup = Setup { engine, image, image_env, volumes, user, infiniband: false };
+        let arguments = vec!["--entrypoint=/own".to_owned()];
+        let options = ContainerOptions { arguments, ..ContainerOptions::of("x:1") };
+        let env: BTreeMap<String, String> =
+            [("PROFILE", "own"), ("DOCKER_X", "1")].map(|(a, b)| (a.to_owned(), b.to_owned())).into();
+        let cwd = Some(PathBuf::from("/code"));
+        let of = Looked { setup: &setup, options: &options, env: &env, gpus: &[], cwd };
+        let line = |entrypoint| {
+            let (words, client) =
+                look(&of, ("n", ("l", "v")), &[], entrypoint, &["/loader".to_owned(), "look".to_owned()]);
+            let mut expected = Variables::default();
+            expected.set("PROFILE", "own");
+            assert_eq!(client, expected, "values stand in no argument");
+            words.iter().map(|word| word.to_string_lossy()).collect::<Vec<_>>().join(" ")
+        };
+        let said = line(None);
+        for part in
+            [" -v /x:/data ", " --mount type=bind,source=/code,target=/code -w /code ", " --user 1000:1000 "]
+        {
+            assert!(said.contains(part), "{part}: {said}");
+        }
+        assert!(!said.contains("cache"), "no volume is made: {said}");
+        assert!(said.contains(" -e DOCKER_X=1 -e PROFILE "), "an entry point may go by them: {said}");
+        assert!(said.contains(" -e USER=li ") && !said.contains("HOME="), "the image's own counts: {said}");
+        assert!(said.ends_with(" --entrypoint=/own sha256:1 /loader look"), "{said}");
+        // the last one counts
+        assert!(
+            line(Some("/loader")).ends_with(" --entrypoint=/own --entrypoint /loader sha256:1 /loader look")
+        );
     }
 }

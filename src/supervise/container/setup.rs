@@ -69,24 +69,23 @@ impl Setup {
     /// Finds and checks everything for the ranks of `run`, with this search path.
     pub fn find(run: &HostRun, options: &ContainerOptions, path: Option<&OsStr>) -> Result<Self, SetupError> {
         let named = options.engines.get(&run.host).map(String::as_str);
-        let setup = Self::of_image(named, &options.image, !run.leases.held.is_empty(), path)?;
-        let volumes = options.volumes.iter().map(here).collect::<Result<_, _>>()?;
-        Ok(Self { volumes, ..setup })
+        Self::of(named, options, !run.leases.held.is_empty(), path)
     }
 
-    /// The same for an image, without volumes; `named` is the engine that the hosts file names.
-    pub(super) fn of_image(
+    /// The same for containers with such options; `named` is the engine that the hosts file names.
+    pub(super) fn of(
         named: Option<&str>,
-        image: &str,
+        options: &ContainerOptions,
         needs_gpus: bool,
         path: Option<&OsStr>,
-    ) -> Result<Self, EngineError> {
+    ) -> Result<Self, SetupError> {
         let engine = Engine::find(named, path)?;
-        let image = engine.image(image)?;
+        let image = engine.image(&options.image)?;
         if engine.gpus.is_none() && needs_gpus {
-            return Err(EngineError::NoGpus { program: engine.name() });
+            return Err(EngineError::NoGpus { program: engine.name() }.into());
         }
-        let (volumes, infiniband) = (Vec::new(), Path::new("/dev/infiniband").exists());
+        let volumes = options.volumes.iter().map(here).collect::<Result<_, _>>()?;
+        let infiniband = Path::new("/dev/infiniband").exists();
         Ok(Self { engine, image: image.id, image_env: image.env, volumes, user: User::own(), infiniband })
     }
 
@@ -103,7 +102,7 @@ impl Setup {
     }
 
     /// That of a run whose files lie here; `None` where its ranks are in no containers.
-    pub(in crate::supervise) fn of(dir: &RunDir) -> Option<Self> {
+    pub(in crate::supervise) fn read(dir: &RunDir) -> Option<Self> {
         dir.read_json(SETUP).ok().flatten()
     }
 }

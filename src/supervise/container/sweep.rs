@@ -15,7 +15,7 @@ use crate::supervise::{SuperviseError, adopt};
 
 /// Removes the containers of a run's ranks on this host that are still there; why some could not be, rank by rank.
 pub(in crate::supervise) fn run(dir: &RunDir, run: &HostRun) -> Vec<String> {
-    let Some(setup) = Setup::of(dir) else { return Vec::new() };
+    let Some(setup) = Setup::read(dir) else { return Vec::new() };
     let left = run.ranks.iter().map(|rank| rank.rank).filter(|rank| dir.has(&cid_file(*rank)));
     left.filter_map(|rank| self::rank(&setup, dir, run, rank).err()).collect()
 }

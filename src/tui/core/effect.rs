@@ -7,6 +7,7 @@ use crate::domain::alerts::News;
 use crate::domain::doctor::{RunPort, RunPython, SamePath};
 use crate::domain::ids::{GpuUuid, HostId, RunId};
 use crate::domain::marks::MarkChange;
+use crate::domain::needs::InImage;
 use crate::domain::playback::LineSearch;
 use crate::domain::question::Answer;
 use crate::domain::run::RunSpec;
@@ -46,6 +47,21 @@ pub enum LookOf {
         controller: Option<&'static str>,
         /// The ports that it takes, by host.
         ports: BTreeMap<HostId, Vec<RunPort>>,
+    },
+    /// The image of a launch, in a container on each host: begun when nothing is typed for a moment.
+    Image {
+        /// The hosts.
+        hosts: Vec<HostId>,
+        /// What is looked for.
+        inside: InImage,
+        /// The GPUs that it would use, by host.
+        uses: BTreeMap<HostId, BTreeSet<GpuUuid>>,
+        /// By what its ranks agree, of a launch by Horovod.
+        controller: Option<&'static str>,
+        /// The Python that it would use, by host.
+        runs: BTreeMap<HostId, RunPython>,
+        /// The folder that is copied first, and the command, whose script lies in it here.
+        synced: Option<(SyncPlan, Vec<String>)>,
     },
     /// The hosts of a launch, by the files that its command names.
     Files {

@@ -21,12 +21,16 @@ const CONNECTING: Duration = Duration::from_secs(5);
 /// How long it may take until all have told where the others find them.
 const MEETING: Duration = Duration::from_secs(1);
 const CHECKING: Duration = Duration::from_secs(8);
+/// For how long nothing must be typed before containers are started: each key may make it another launch.
+const QUIET: Duration = Duration::from_secs(1);
 /// What is told within so long is told as one.
 const TOGETHER: Duration = Duration::from_millis(100);
 
 /// What is waited for, one after the other.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Awaits {
+    /// That no other look takes its place.
+    Quiet,
     Hosts,
     Doors,
     Checks,
@@ -44,6 +48,9 @@ struct Current {
 impl Current {
     /// What to ask now. When all hosts have come they are waited for no longer.
     fn ask(&mut self) -> Asking {
+        if self.awaits == Awaits::Quiet {
+            return Asking::new();
+        }
         if self.awaits == Awaits::Hosts && self.checkup.have_all_come() {
             self.awaits = Awaits::Doors;
             self.patience = Box::pin(sleep(MEETING));
@@ -78,12 +85,13 @@ pub(super) type Asking = Vec<Question>;
 /// What a look has found so far, and whether that is all.
 pub(super) type SoFar = (u64, Matrix, bool);
 
-/// The looks that go on: one at all hosts, one at those of a launch, and one at the files that its command names.
+/// The looks that go on: one at all hosts, one at those of a launch, one at the files that its command names, and one into its image.
 #[derive(Debug, Default)]
 pub(super) struct Checkups {
     all: One,
     plan: One,
     files: One,
+    image: One,
     /// The number of the newest look at all hosts.
     of_all: Option<u64>,
 }
@@ -117,6 +125,16 @@ impl Checkups {
                 let checkup = Checkup::for_launch(look.number, hosts.iter().cloned(), checks);
                 self.files.begin(checkup.comparing(paths.clone()).running(runs), world)
             }
+            LookOf::Image { hosts, inside, uses, controller, runs, synced } => {
+                let mut runs = runs.clone();
+                if let Some((sync, command)) = synced {
+                    gist::add(sync, command, &mut runs);
+                }
+                let checkup = Checkup::for_launch(look.number, hosts.iter().cloned(), &[]);
+                let checkup = checkup.reached_as(contexts).using(uses.clone()).controlled_by(*controller);
+                let checkup = checkup.running(runs).looking_into(Some(inside.clone()));
+                self.image.begin_after(checkup, world, Some(QUIET))
+            }
         }
     }
 
@@ -136,6 +154,7 @@ impl Checkups {
             due = self.all.due() => (due, 0),
             due = self.plan.due() => (due, 1),
             due = self.files.due() => (due, 2),
+            due = self.image.due() => (due, 3),
         };
         // one that is still being installed is not known
         let misses = self.all.0.as_ref().is_some_and(|current| current.awaits != Awaits::Doors);
@@ -145,7 +164,8 @@ impl Checkups {
         let one = match one {
             0 => &mut self.all,
             1 => &mut self.plan,
-            _ => &mut self.files,
+            2 => &mut self.files,
+            _ => &mut self.image,
         };
         let asking = if due == Due::Patience { one.out_of_patience() } else { None };
         (asking, one.so_far())
@@ -162,7 +182,7 @@ impl Checkups {
     }
 
     fn each(&mut self) -> impl Iterator<Item = &mut One> {
-        [&mut self.all, &mut self.plan, &mut self.files].into_iter()
+        [&mut self.all, &mut self.plan, &mut self.files, &mut self.image].into_iter()
     }
 }
 
@@ -171,15 +191,21 @@ impl Checkups {
 struct One(Option<Current>);
 
 impl One {
-    fn begin(&mut self, mut checkup: Checkup, world: &World) -> Asking {
+    fn begin(&mut self, checkup: Checkup, world: &World) -> Asking {
+        self.begin_after(checkup, world, None)
+    }
+
+    /// Begins one that asks nothing before so long is over, should none have taken its place by then.
+    fn begin_after(&mut self, mut checkup: Checkup, world: &World, quiet: Option<Duration>) -> Asking {
         let hosts: Vec<HostId> = checkup.hosts().map(|(host, _)| host.clone()).collect();
         for host in &hosts {
             if let Some(state) = world.hosts.get(host) {
                 tell(&mut checkup, host, state);
             }
         }
-        let patience = Box::pin(sleep(CONNECTING));
-        self.0.insert(Current { checkup, patience, awaits: Awaits::Hosts, tell: None }).ask()
+        let patience = Box::pin(sleep(quiet.unwrap_or(CONNECTING)));
+        let awaits = if quiet.is_some() { Awaits::Quiet } else { Awaits::Hosts };
+        self.0.insert(Current { checkup, patience, awaits, tell: None }).ask()
     }
 
     fn told(&mut self, host: &HostId, checked: &Checked) -> Option<Asking> {
@@ -232,6 +258,7 @@ impl One {
     fn out_of_patience(&mut self) -> Option<Asking> {
         let current = self.0.as_mut()?;
         let (next, patience) = match current.awaits {
+            Awaits::Quiet => (Awaits::Hosts, CONNECTING),
             Awaits::Hosts => {
                 current.checkup.go_on_without(&format!("not connected within {} s", CONNECTING.as_secs()));
                 (Awaits::Doors, MEETING)
@@ -282,5 +309,51 @@ fn down(checkup: &mut Checkup, host: &HostId, state: &LinkState) {
     | LinkState::Refused { reason, .. } = state
     {
         checkup.is_down(host, reason.clone());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+    use crate::domain::doctor::RunInside;
+    use crate::domain::needs::InImage;
+
+    #[tokio::test]
+    async fn while_one_types_no_container_is_started() {
+        let host = HostId::from("a");
+        let info = serde_json::json!({
+            "hostname": "host", "kernel": "6.1.0", "arch": "x86_64", "user": "li", "cpus": 8,
+            "memory_total": null, "boot_id": "b", "agent_version": "0", "addresses": [],
+            "ssh_server_address": null, "ssh_client_address": null, "gpus": [], "gpu_absence": null, "driver": null,
+            "cuda_driver": null, "nccl": null,
+        });
+        let described = Event::HostDescribed { info: serde_json::from_value(info).unwrap() };
+        let look = |number, cwd: &str| {
+            let inside = RunInside { cwd: Some(cwd.to_owned()), ..RunInside::default() };
+            let inside = InImage { checks: vec!["image"], hosts: [(host.clone(), inside)].into() };
+            let uses: BTreeMap<HostId, BTreeSet<_>> = BTreeMap::new();
+            let (hosts, runs) = (vec![host.clone()], BTreeMap::new());
+            Look { number, of: LookOf::Image { hosts, inside, uses, controller: None, runs, synced: None } }
+        };
+        let mut checkups = Checkups::default();
+        for (number, cwd) in [(1, "/a"), (2, "/ab"), (3, "/abc")] {
+            let hosts = [host.clone()];
+            let asked = checkups.begin(&look(number, cwd), &hosts, &Contexts::new(), &World::default());
+            assert!(asked.is_empty(), "{asked:?}");
+            let asked = checkups.happened(&host, &described).concat();
+            assert!(asked.is_empty(), "{asked:?}");
+        }
+        // of all these looks the last one is made, and nothing else
+        let asked = loop {
+            if let (Some(asked), _) = checkups.due().await {
+                break asked;
+            }
+        };
+        let [question] = &asked[..] else { panic!("{asked:?}") };
+        assert_eq!((question.ask.ask, &question.ask.checks[..]), (3, &["image:image".to_owned()][..]));
+        let inside = question.ask.look_into.as_ref().unwrap();
+        assert_eq!(inside.cwd.as_deref(), Some("/abc"));
     }
 }

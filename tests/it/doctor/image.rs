@@ -3,16 +3,17 @@
 
 use std::ffi::OsStr;
 use std::path::Path;
+use std::process::Stdio;
 
 use serde_json::Value;
 
 use super::{json, verdict};
 use crate::common::built;
-use crate::common::client::Client;
+use crate::common::client::{Client, Ended};
 use crate::common::cluster::Cluster;
 use crate::common::docker::{IMAGE, up};
 use crate::common::in_time::OutputInTime;
-use crate::common::processes::until;
+use crate::common::processes::{until, wait_for};
 
 const UUID: &str = "GPU-00000000-0000-0000-0000-000000000001";
 
@@ -83,6 +84,13 @@ fn an_image_is_looked_into_on_each_host_and_its_faults_are_told() {
     assert_eq!(client.run(&["doctor", "--only", "image"]).code, 64, "of which image");
 
     faults(&cluster, look, of);
+    // a launch is kept from starting by what its container would not have
+    let launches = Launches { cluster: &cluster, client };
+    let lacks = "a container does not have GPU-";
+    let kept = launches.tells("train:1", &["-H", "n1:1", "--", "python3", "-c", "pass"], lacks);
+    assert_eq!(kept.code, 78, "{kept:?}");
+    assert_eq!(containers(&cluster, "n1"), "");
+    let client = launches.client;
 
     // one whose entry point hangs: told in time, and its container goes
     let hangs = ["ENTRYPOINT [\"/usr/bin/sleep\",\"1000\"]"];
@@ -189,4 +197,183 @@ fn a_container_that_a_killed_agent_has_left_goes_with_the_next_look() {
     let told = json(&client.run(&["doctor", "--json", "--image", IMAGE, "--only", "image"]));
     assert_eq!(verdict(&told, "image", "n1")["mark"], "good", "{told:#}");
     assert_eq!(containers(&cluster, "n1"), "");
+}
+
+#[test]
+fn a_container_that_hangs_goes_although_its_client_and_agent_have_ended() {
+    let Some(cluster) = up(1, &[]) else { return };
+    let client = Client::new(&cluster);
+    let waits = "#!/bin/sh\nsleep 1000\n";
+    image(&cluster, "n1", "hangs:1", &[("wait", waits)], &["ENTRYPOINT [\"/wait\"]"]);
+    let mut launch = client.hvtui(&["run", "-np", "1", "--image", "hangs:1", "--", "python3", "-c", "pass"]);
+    let mut launch = launch.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+    until("a container", || !containers(&cluster, "n1").is_empty());
+    launch.kill().unwrap();
+    launch.wait().unwrap();
+    until("its end", || containers(&cluster, "n1").is_empty());
+}
+
+/// A host whose launches run in an image, and how often a container was looked into.
+struct Launches<'c> {
+    cluster: &'c Cluster,
+    client: Client<'c>,
+}
+
+impl<'c> Launches<'c> {
+    fn on(cluster: &'c Cluster) -> Self {
+        Self { cluster, client: Client::new(cluster) }
+    }
+
+    fn run(&self, image: &str, more: &[&str]) -> Ended {
+        self.client.run(&[&["run", "-np", "1", "--image", image], more].concat())
+    }
+
+    /// Runs it until it says so: a look that has no answer in time keeps no launch, and on a busy machine any may have none.
+    fn tells(&self, image: &str, more: &[&str], words: &str) -> Ended {
+        wait_for(&format!("{more:?} to say: {words}"), || {
+            let ended = self.run(image, more);
+            self.cluster.on("n1", "rm -rf ~/.local/state/hvtui/inside");
+            format!("{}{}", ended.out, ended.err).contains(words).then_some(ended)
+        })
+    }
+
+    fn now(&self) -> String {
+        self.cluster.on("n1", "date +%s.%N").trim().to_owned()
+    }
+
+    /// How often since then: an engine forgets what was long before.
+    fn looks(&self, since: &str) -> usize {
+        until("that none is left", || containers(self.cluster, "n1").is_empty());
+        let filters = "--filter event=create --filter label=hvtui.look --format x";
+        let line = format!("docker events --since {since} --until $(date +%s.%N) {filters}");
+        self.cluster.on("n1", &line).lines().count()
+    }
+
+    /// Runs it twice, with so many looks for both at most: there is none where no time is left for it.
+    fn runs_with_looks(&self, most: usize, image: &str, more: &[&str]) {
+        let since = self.now();
+        for _ in 0..2 {
+            let ran = self.run(image, more);
+            assert!(ran.code == 0 && ran.out.contains("ran"), "{more:?}: {ran:?}");
+        }
+        let looks = self.looks(&since);
+        assert!(looks <= most, "{more:?}: {looks}");
+    }
+
+    fn is_kept(&self, image: &str, more: &[&str], words: &str) {
+        let kept = self.tells(image, more, &format!("image      n1: {words}"));
+        assert_eq!(kept.code, 78, "{more:?}: {kept:?}");
+    }
+}
+
+const TORCH: [&str; 6] = ["--kind", "torch", "--", "python3", "-c", "import torch; print('ran')"];
+const NO_TORCH: &str = "a container of hvtui-test:base has no module torch for /usr/bin/python3";
+
+#[test]
+fn a_launch_is_told_what_its_image_lacks_and_looks_into_one_image_once() {
+    let Some(cluster) = up(1, &[]) else { return };
+    let launches = Launches::on(&cluster);
+    // the host's own torch is not the image's
+    let since = launches.now();
+    launches.is_kept(IMAGE, &TORCH, NO_TORCH);
+    assert!(launches.looks(&since) > 0);
+    let forced = [&["--force"], &TORCH[..]].concat();
+    let forced = launches.tells(IMAGE, &forced, &format!("--force ignores image of n1: {NO_TORCH}"));
+    assert!(forced.code != 78 && forced.err.contains("No module named 'torch'"), "{forced:?}");
+    launches.tells(IMAGE, &[&["--dry-run"], &TORCH[..]].concat(), NO_TORCH);
+    launches.is_kept(
+        IMAGE,
+        &["--", "python3.99", "-c", "pass"],
+        "a container of hvtui-test:base has no python3.99",
+    );
+    // what is well is remembered, for the same image
+    launches.runs_with_looks(1, IMAGE, &["--", "python3", "-c", "print('ran')"]);
+    let init = [("usr/lib/python3/dist-packages/torch/__init__.py", "")];
+    image(&cluster, "n1", IMAGE, &init, &[]);
+    launches.runs_with_looks(1, IMAGE, &TORCH);
+    launches.runs_with_looks(1, IMAGE, &["--", "python3", "-c", "print('ran')"]);
+    // an image that needs nothing that is known is not looked into
+    launches.runs_with_looks(0, IMAGE, &["--", "echo", "ran"]);
+}
+
+#[test]
+fn a_launch_that_would_work_is_kept_by_no_look_into_its_image() {
+    let Some(cluster) = up(1, &[]) else { return };
+    let launches = Launches::on(&cluster);
+    // the kind says nothing of what the script imports
+    launches.runs_with_looks(1, IMAGE, &["--kind", "horovod", "--", "python3", "-c", "print('ran')"]);
+    let tries = "try:\n    import torch\nexcept ImportError:\n    print('ran')";
+    launches.runs_with_looks(1, IMAGE, &["--kind", "torch", "--", "python3", "-c", tries]);
+    // a volume brings the module, a folder of the script's has it, or the script leads to it
+    cluster.on("n1", "mkdir -p ~/packages/torch ~/code && touch ~/packages/torch/__init__.py");
+    cluster.on("n1", "printf 'import torch\\nprint(\"ran\")\\n' > ~/code/train.py");
+    let packages = ["-v", "~/packages/torch:/usr/lib/python3/dist-packages/torch"];
+    launches.runs_with_looks(1, IMAGE, &[&packages, &TORCH[..]].concat());
+    let script = ["-v", "~/code:/code", "--kind", "torch", "--", "python3", "/code/train.py"];
+    launches.is_kept(IMAGE, &script, NO_TORCH);
+    let here = ["--workdir", "~/code", "--kind", "torch", "--", "python3", "train.py"];
+    launches.is_kept(IMAGE, &here, NO_TORCH);
+    launches.is_kept(
+        IMAGE,
+        &["--workdir", "~/code", "--kind", "torch", "--", "python3", "-m", "train"],
+        NO_TORCH,
+    );
+    cluster.on("n1", "touch ~/code/torch.py");
+    launches.runs_with_looks(1, IMAGE, &script);
+    launches.runs_with_looks(1, IMAGE, &here);
+    cluster.on(
+        "n1",
+        "mkdir ~/led && sed '1i import sys; sys.path.append(\"/packages\")' ~/code/train.py > ~/led/train.py",
+    );
+    let led = [
+        "-v",
+        "~/led:/code",
+        "-v",
+        "~/packages:/packages",
+        "--kind",
+        "torch",
+        "--",
+        "python3",
+        "/code/train.py",
+    ];
+    launches.runs_with_looks(1, IMAGE, &led);
+    // variables lead elsewhere, so that its program and modules are not looked for
+    let variable = ["-v", "~/packages:/packages", "--env", "PYTHONPATH=/packages"];
+    launches.runs_with_looks(0, IMAGE, &[&variable, &TORCH[..]].concat());
+    // an entry point that activates something, one that swallows what it is given, and another one
+    let enter = "#!/bin/sh\nexport PYTHONPATH=/own\nexec \"$@\"\n";
+    let files = [("enter", enter), ("own/torch.py", "")];
+    image(&cluster, "n1", "enters:1", &files, &["ENTRYPOINT [\"/enter\"]"]);
+    launches.runs_with_looks(1, "enters:1", &TORCH);
+    // one that goes by a variable of the run, which another run does not have
+    let enter = "#!/bin/sh\n[ \"$PROFILE\" = own ] && export PYTHONPATH=/own\nexec \"$@\"\n";
+    let files = [("enter", enter), ("own/torch.py", "")];
+    image(&cluster, "n1", "profiles:1", &files, &["ENTRYPOINT [\"/enter\"]"]);
+    launches.runs_with_looks(1, "profiles:1", &[&["--env", "PROFILE=own"], &TORCH[..]].concat());
+    launches.is_kept("profiles:1", &TORCH, "a container of profiles:1 has no module torch");
+    let swallows = [("swallow", "#!/bin/sh\necho ran\n")];
+    image(&cluster, "n1", "swallows:1", &swallows, &["ENTRYPOINT [\"/swallow\"]"]);
+    launches.runs_with_looks(1, "swallows:1", &TORCH);
+    let waits = "#!/bin/sh\ncase $1 in /.hvtui/*) sleep 1000;; esac\nexec \"$@\"\n";
+    image(&cluster, "n1", "waits:1", &[("wait", waits)], &["ENTRYPOINT [\"/wait\"]"]);
+    launches.runs_with_looks(1, "waits:1", &["--", "python3", "-c", "print('ran')"]);
+    let entry = "--container-arg=--entrypoint=/usr/bin/env";
+    launches.runs_with_looks(1, "swallows:1", &[entry, "--", "python3", "-c", "print('ran')"]);
+    // an image without a shell has what is started
+    let root = cluster.dir().join("rootfs");
+    let without = |files: &str, name: &str| {
+        let files: String = files.split(' ').map(|file| format!(" --exclude=./usr/bin/{file}")).collect();
+        let line =
+            format!("tar -C {}{files} -c . | docker import - {name} >/dev/null && echo done", root.display());
+        assert!(cluster.on("n1", &line).ends_with("done\n"), "{name}");
+    };
+    without("sh dash bash env", "bare:1");
+    launches.runs_with_looks(1, "bare:1", &["--", "python3", "-c", "print('ran')"]);
+    // but not where its entry point is one: no rank would start
+    let line = "printf 'FROM bare:1\\nENTRYPOINT [\"/bin/sh\", \"-c\"]\\n' > ~/Dockerfile && docker build -q -t shell:1 -f ~/Dockerfile ~/go && echo done";
+    assert!(cluster.on("n1", line).ends_with("done\n"));
+    let command = ["--", "python3", "-c", "print('ran')"];
+    launches.is_kept("shell:1", &command, "docker starts no container of it: ");
+    without("python3", "none:1");
+    launches.is_kept("none:1", &["--", "python3", "-c", "pass"], "a container of none:1 has no python3");
 }

@@ -66,6 +66,8 @@ pub struct Checks {
     pub looked: Looked,
     /// What it knows of the files that the command names.
     pub compared: Looked,
+    /// What it knows of the image.
+    pub inside: Looked,
 }
 
 /// A line of the screen.
@@ -80,6 +82,10 @@ pub struct CheckLine {
 }
 
 impl Checks {
+    fn looks(&self) -> [&Looked; 3] {
+        [&self.looked, &self.compared, &self.inside]
+    }
+
     /// Forgets the answers; later ones to the same question are dropped.
     pub(super) fn forget(&mut self) {
         self.asked += 1;
@@ -137,9 +143,15 @@ pub(super) fn look(model: &mut Model, plan: &LaunchPlan) -> Vec<Effect> {
     });
     // one host has nothing to differ from
     let is_wanted = !reading.is_empty() || (hosts.len() > 1 && !paths.is_empty());
+    let image = needs::in_image(&plan.spec, &plan.hosts).map(|inside| {
+        let (hosts, runs, synced) = (hosts.clone(), runs.clone(), synced.clone());
+        LookOf::Image { hosts, inside, uses: needs::gpus(&plan.spec), controller, runs, synced }
+    });
     let names = is_wanted.then_some(LookOf::Files { hosts, paths, checks: reading, runs, synced });
     let rests = begin(model, rests, |checks| &mut checks.looked);
-    rests.into_iter().chain(begin(model, names, |checks| &mut checks.compared)).collect()
+    let names = begin(model, names, |checks| &mut checks.compared);
+    let image = begin(model, image, |checks| &mut checks.inside);
+    rests.into_iter().chain(names).chain(image).collect()
 }
 
 fn begin(model: &mut Model, of: Option<LookOf>, which: fn(&mut Checks) -> &mut Looked) -> Option<Effect> {
@@ -160,21 +172,20 @@ fn begin(model: &mut Model, of: Option<LookOf>, which: fn(&mut Checks) -> &mut L
 
 /// Whether a look is one of the form's.
 pub fn looks_by(model: &Model, number: u64) -> bool {
-    let Checks { looked, compared, .. } = &model.ui.launch.checks;
-    looked.number == number || compared.number == number
+    model.ui.launch.checks.looks().iter().any(|looked| looked.number == number)
 }
 
 /// What a look has found so far, and whether that is all.
 pub fn looked(model: &mut Model, number: u64, found: Matrix, is_over: bool) {
-    let Checks { looked, compared, .. } = &mut model.ui.launch.checks;
-    let looked = if looked.number == number { looked } else { compared };
-    (looked.found, looked.is_over) = (found, is_over);
+    let Checks { looked, compared, inside, .. } = &mut model.ui.launch.checks;
+    if let Some(looked) = [looked, compared, inside].into_iter().find(|looked| looked.number == number) {
+        (looked.found, looked.is_over) = (found, is_over);
+    }
 }
 
 /// Whether the doctor has not told all yet.
 pub fn is_looking(model: &Model) -> bool {
-    let Checks { looked, compared, .. } = &model.ui.launch.checks;
-    [looked, compared].into_iter().any(|looked| looked.number > 0 && !looked.is_over)
+    model.ui.launch.checks.looks().iter().any(|looked| looked.number > 0 && !looked.is_over)
 }
 
 /// The lines of the screen, what is wrong first.
@@ -184,8 +195,7 @@ pub fn lines(model: &Model) -> Vec<CheckLine> {
     let mut lines: Vec<CheckLine> = Vec::new();
     for (host, answer) in &form.checks.hosts {
         let mut findings = gpus(model, plan, host);
-        findings.extend(form.checks.looked.troubles(host));
-        findings.extend(form.checks.compared.troubles(host));
+        findings.extend(form.checks.looks().into_iter().flat_map(|looked| looked.troubles(host)));
         match answer {
             Some(answer) => findings.extend(answer.iter().cloned()),
             None => findings.retain(|finding| finding.mark > Mark::Good),
