@@ -123,9 +123,13 @@ impl CostSeries {
             return None;
         }
         let range = first + from as u64 * part..first + (to as u64 + 1) * part;
-        let floor = usual / part as f64 * width as f64 / 2.0;
-        let points: Vec<(u64, bool)> =
-            self.points.points().map(|(step, cost)| (step, cost.0 as f64 >= floor)).collect();
+        let floor = usual / part as f64 / 2.0;
+        let costs_much = |(step, cost): (u64, &Cost)| {
+            // the last point may hold fewer steps
+            let held = last.saturating_add(1).saturating_sub(step).clamp(1, width);
+            (step, cost.0 as f64 >= floor * held as f64)
+        };
+        let points: Vec<(u64, bool)> = self.points.points().map(costs_much).collect();
         let matters = |(step, matters): &(u64, bool)| *matters && range.contains(step);
         let begin = points.iter().position(matters)?;
         let end = points.iter().rposition(matters)?;
@@ -221,7 +225,8 @@ mod tests {
         let of = |is_late: &dyn Fn(u64) -> bool, steps: u64| {
             let mut series = CostSeries::default();
             for step in 2..=steps {
-                series.add(step, if is_late(step) { 20_000 } else { 40 });
+                let jitter = u64::from(step % 4 == 0) * 1_000;
+                series.add(step, if is_late(step) { 20_000 - jitter } else { 40 + jitter / 20 });
             }
             series.span((2, steps)).map(|span| (span.from_step, span.to_step))
         };
