@@ -226,6 +226,8 @@ impl Session {
     ) -> Result<(), End> {
         // before the first request for files: without a word of it an agent sends as much as the link takes
         self.grant(link, queue).await?;
+        // before all requests: by its answer what they tell of the past has a time
+        self.ping(link).await?;
         for message in task.followed.resume() {
             self.send(link, &message).await?;
         }

@@ -232,14 +232,17 @@ fn a_trace_of_a_torch_without_kineto_has_the_phases_of_its_events() {
     let text = std::io::read_to_string(flate2::read::GzDecoder::new(packed)).unwrap();
     let events: Vec<Value> = serde_json::from_str(&text).unwrap();
     assert!(events.iter().all(|event| event["cat"].is_null() && event["pid"] == "CPU functions"));
+    let span = |event: &Value| {
+        let from = event["ts"].as_u64().unwrap();
+        (from, from + event["dur"].as_u64().unwrap())
+    };
+    // those that begin in a step, up to its end
     let within = |step: &Value, name: &str| {
-        let span = |event: &Value| {
-            let from = event["ts"].as_u64().unwrap();
-            (from, from + event["dur"].as_u64().unwrap())
-        };
         let (begin, end) = span(step);
         let own = events.iter().filter(|event| event["name"].as_str().unwrap().starts_with(name)).map(span);
-        own.filter(|(from, to)| begin <= *from && *to <= end).collect::<Vec<_>>()
+        own.filter(|(from, _)| (begin..end).contains(from))
+            .map(|(from, to)| (from, to.min(end)))
+            .collect::<Vec<_>>()
     };
     let length = |spans: Vec<(u64, u64)>| spans.iter().map(|(from, to)| to - from).sum::<u64>();
     let told = imported(&person, &[&file, "-o", "old.mcap"]);
@@ -251,7 +254,7 @@ fn a_trace_of_a_torch_without_kineto_has_the_phases_of_its_events() {
         let of = |phase: Phase| timing.phase_totals()[phase.index()];
         assert_eq!(of(Phase::Data), length(within(step, "enumerate(DataLoader)#")), "{number}");
         assert_eq!(of(Phase::Optimizer), length(within(step, "Optimizer.step#")), "{number}");
-        // the second collective runs beside the first one
+        // the second collective runs beside the first one, and one goes on behind its step
         let gloo = within(step, "gloo:");
         let (from, to) = (gloo.iter().map(|span| span.0).min(), gloo.iter().map(|span| span.1).max());
         let moved = of(Phase::Transfer) + u64::from(timing.hidden_us);
