@@ -192,7 +192,7 @@ mod tests {
         let question = |arguments: &[&str], volume: Option<&str>, state: Option<&str>| {
             let arguments = arguments.iter().map(|one| (*one).to_owned()).collect();
             let volumes = volume.into_iter().map(|one| one.parse().unwrap()).collect();
-            let container = ContainerOptions { arguments, volumes, ..ContainerOptions::of("x:1") };
+            let container = ContainerOptions { volumes, arguments, ..ContainerOptions::of("x:1") };
             Question {
                 at: Stamp(1),
                 inside: RunInside { container, ..RunInside::default() },

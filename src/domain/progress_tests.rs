@@ -296,7 +296,7 @@ fn lines_of_ones_own_form_begin_with_a_step_and_have_a_training_loss() {
         ("step 12 loss 0.31", 12, None, 0.31),
         ("step 250: train loss 2.3101, val loss 2.3502", 250, None, 2.3101),
         ("iter 100: loss 2.4512, time 23.45ms, mfu 12.10%", 100, None, 2.4512),
-        ("Step #100\tLoss: 2.302585", 100, None, 2.302_585),
+        ("Step #100\tLoss: 2.312585", 100, None, 2.312_585),
         ("Iteration 40/500, train_loss=0.5", 40, Some(500), 0.5),
         ("step    1/74 | loss 4.367857 | norm 2.1 | 23.0 ms", 1, Some(74), 4.367_857),
         (

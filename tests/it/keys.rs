@@ -1428,7 +1428,9 @@ fn a_replay_keeps_the_whole_run_and_forgets_a_failure_that_is_to_come() {
     assert_eq!(outcome(&mut story, true), None);
     assert!(!said(&story).iter().any(|text| text == missed), "it is of other lines");
     let mut world = hvtui::domain::world::World::default();
-    early.iter().for_each(|envelope| world.apply(envelope));
+    for envelope in &early {
+        world.apply(envelope);
+    }
     story.send(Msg::Reset(Box::new(world)));
     assert_eq!(outcome(&mut story, false), None, "it stays what was asked for");
 }

@@ -64,7 +64,7 @@ fn assert_named(rank: u32, phase: &str) {
     assert!(
         named[0].contains(&format!("rank {rank} (here:{rank}) is a straggler: +"))
             && named[0].contains(&format!(", late in {phase}, "))
-            && (FROM + 1..FROM + 60).contains(&step_of(&named[0])),
+            && (FROM + 1..FROM + 60).contains(&step_of(named[0])),
         "{named:#?}"
     );
     assert_eq!(marks, namings(&told), "the recording says the same");
@@ -91,9 +91,9 @@ fn a_rank_that_sleeps_is_named_once_and_once_when_it_is_over() {
         rest.contains("late in backward, ").then_some(millis.parse::<f64>().ok()?)
     });
     assert!(millis.is_some_and(|millis| millis >= 40.0), "{named:#?}");
-    assert!((FROM + 1..FROM + 60).contains(&step_of(&named[0])), "{named:#?}");
+    assert!((FROM + 1..FROM + 60).contains(&step_of(named[0])), "{named:#?}");
     assert!(named[1].ends_with("rank 2 (here:2) is no longer a straggler"), "{named:#?}");
-    assert!((FROM + 60..=FROM + 130).contains(&step_of(&named[1])), "{named:#?}");
+    assert!((FROM + 60..=FROM + 130).contains(&step_of(named[1])), "{named:#?}");
     assert_eq!(marks, namings(&told), "the recording says the same");
 }
 

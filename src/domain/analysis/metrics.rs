@@ -177,7 +177,7 @@ pub(super) fn finding<'a>(run: &'a RunAnalysis) -> Option<Finding> {
         evidence += "\n";
         evidence += &named.collect::<Vec<_>>().join("; ");
         if let Some(more) = others.len().checked_sub(MORE).filter(|more| *more > 0) {
-            evidence += &format!("; and {}", counted(more, "more name"));
+            evidence = format!("{evidence}; and {}", counted(more, "more name"));
         }
     }
     let span = not.from_step.zip(not.to_step).map(|(from_step, to_step)| Span { from_step, to_step });
@@ -212,7 +212,7 @@ mod tests {
     fn a_loss_that_becomes_nan_is_told_from_its_first_nan_on() {
         let loss = |step: u64| if step < 600 { 2.5 - step as f64 / 1000.0 } else { f64::NAN };
         let numbers = (0..=990).step_by(10).flat_map(|step| {
-            let norm = if step < 300 || step >= 900 { 1.0 } else { f64::INFINITY };
+            let norm = if (300..900).contains(&step) { f64::INFINITY } else { 1.0 };
             [(0, "train/loss", loss(step), Some(step)), (0, "grad_norm", norm, Some(step))]
         });
         let metrics = told(numbers).figures();

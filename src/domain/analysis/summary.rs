@@ -47,22 +47,7 @@ pub(super) fn of(analyzer: Analyzer, damage: Option<String>) -> RunAnalysis {
     };
     let mut ranks = ranks(&spec, &steps);
     tell_ends(&mut ranks, &analyzer.exits, &logs);
-    let mut what_if: Vec<WhatIf> = steps
-        .ranks
-        .iter()
-        .flat_map(|(id, rank)| {
-            let often = is_last_too_often(&steps, rank);
-            // of a few steps chance can't be ruled out, but where it is always the same one and costs a third of them
-            let always = rank.last_in == steps.judged && steps.judged >= ALWAYS;
-            let told = rank.what_if.told(Rank(id.number), steps.judged, steps.judged_us);
-            told.filter(move |line| often || always && line.share >= 1.0 / 3.0)
-        })
-        .collect();
-    what_if.sort_by_key(|line| std::cmp::Reverse(line.gain_us));
-    // beside where a rank loses most of its time, a tenth of that is not worth a word
-    let most: BTreeMap<Rank, u64> = what_if.iter().rev().map(|line| (line.rank, line.gain_us)).collect();
-    what_if.retain(|line| most.get(&line.rank).is_none_or(|most| line.gain_us.saturating_mul(10) >= *most));
-    what_if.truncate(WHAT_IFS);
+    let what_if = what_if(&steps);
     let all = lengths(&steps);
     let totals = Totals::of(&steps);
     RunAnalysis {
@@ -131,6 +116,27 @@ pub(super) fn of(analyzer: Analyzer, damage: Option<String>) -> RunAnalysis {
             ended: steps.ended,
         },
     }
+}
+
+/// What would be gained without the time that a rank is late by in a phase, the most first.
+fn what_if(steps: &Steps) -> Vec<WhatIf> {
+    let mut what_if: Vec<WhatIf> = steps
+        .ranks
+        .iter()
+        .flat_map(|(id, rank)| {
+            let often = is_last_too_often(steps, rank);
+            // of a few steps chance can't be ruled out, but where it is always the same one and costs a third of them
+            let always = rank.last_in == steps.judged && steps.judged >= ALWAYS;
+            let told = rank.what_if.told(Rank(id.number), steps.judged, steps.judged_us);
+            told.filter(move |line| often || always && line.share >= 1.0 / 3.0)
+        })
+        .collect();
+    what_if.sort_by_key(|line| std::cmp::Reverse(line.gain_us));
+    // beside where a rank loses most of its time, a tenth of that is not worth a word
+    let most: BTreeMap<Rank, u64> = what_if.iter().rev().map(|line| (line.rank, line.gain_us)).collect();
+    what_if.retain(|line| most.get(&line.rank).is_none_or(|most| line.gain_us.saturating_mul(10) >= *most));
+    what_if.truncate(WHAT_IFS);
+    what_if
 }
 
 /// How the process of each ended, and what it printed; the processes within a rank print what is its log.

@@ -382,7 +382,9 @@ impl Recorded {
     /// Records what a run has caught up with.
     fn go_on(&mut self, run: &RunId, released: Vec<Envelope>, is_end: bool) {
         if let Some(times) = self.times.get_mut(run) {
-            released.iter().for_each(|envelope| times.follow(envelope));
+            for envelope in &released {
+                times.follow(envelope);
+            }
         }
         if let Some(active) = self.active.get_mut(run) {
             active.queue(released);

@@ -223,7 +223,7 @@ fn a_clock_is_that_of_a_host_only_where_all_files_have_their_moment() {
     assert!(note.contains("2 steps are placed by the clocks of their traces"), "{note}");
 }
 
-/// What torch 1.13 without Kineto wrote of a rank of a DistributedDataParallel by gloo: a list of events without categories.
+/// What torch 1.13 without Kineto wrote of a rank of a `DistributedDataParallel` by gloo: a list of events without categories.
 #[test]
 fn a_trace_of_a_torch_without_kineto_has_the_phases_of_its_events() {
     let person = Person::new(1);

@@ -196,7 +196,7 @@ fn a_loss_that_becomes_nan_is_the_first_thing_that_a_report_tells() {
     let metric = &json["metrics"][0];
     assert_eq!(
         (&metric["count"], &metric["last"], &metric["last_step"]),
-        (&30.into(), &2.046875.into(), &29.into())
+        (&30.into(), &2.046_875.into(), &29.into())
     );
     let not_finite = json!({ "count": 20, "from_step": 30, "to_step": 49, "ends_as": "NaN" });
     assert_eq!(metric["not_finite"], not_finite);

@@ -150,7 +150,7 @@ fn flood(kinds: &str, seconds: u64) -> Option<Cost> {
         // the newer one stands first
         start("the bait", &["j"], "bait");
         start("the honest run", &["k"], "tick ");
-        let tick = || -> u64 { last_tick(&terminal.screen()) };
+        let tick = || last_tick(&terminal.screen());
         let pid = ui(&terminal);
         let disk = taken(&at(".local/state"));
         let memory = kib(pid, "VmRSS");
@@ -170,12 +170,11 @@ fn flood(kinds: &str, seconds: u64) -> Option<Cost> {
             behind = behind.max((lag, began.elapsed()));
             std::thread::sleep(Duration::from_millis(50));
         }
-        let late = late(plan.path());
         let memory = kib(pid, "VmHWM").saturating_sub(memory);
         terminal.press(&["q"]);
         terminal.wait("the end", |screen| screen.contains("[exit "));
         let disk = taken(&at(".local/state")) - disk;
-        (memory >> 10, disk >> 20, behind, late)
+        (memory >> 10, disk >> 20, behind, late(plan.path()))
     };
     let ran = hvtui(&["stop", "honest", "--now"]).output_in_time().unwrap();
     assert!(ran.status.success(), "{}", String::from_utf8_lossy(&ran.stderr));
