@@ -191,7 +191,7 @@ fn a_chunk_in_the_making_spans_less_than_a_second() {
             .unwrap();
         sent.push(at);
         let pending = &sent[writer.totals().envelopes as usize..];
-        assert!(pending.iter().all(|earlier| at - earlier < 750_000), "{seq}");
+        assert!(pending.iter().all(|earlier| told - earlier < 750_000), "{seq}");
     }
     assert_eq!(hvtui::record::recorder::IDLE, Duration::from_millis(250));
 }
