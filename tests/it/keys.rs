@@ -253,6 +253,25 @@ fn the_form_fills_a_request() {
     assert_eq!(story.model.ui.launch.focus, Field::Command, "behind the last field comes the first");
 }
 
+#[test]
+fn the_suggested_ranks_follow_what_the_hosts_tell_while_the_form_is_open() {
+    let mut story = Story::new(&["local"]);
+    let asked = |story: &Story| (story.model.ui.launch.text(Field::Ranks).to_owned(), requested(story).place);
+    press(&mut story, "l");
+    assert_eq!(asked(&story), ("2".to_owned(), PlacementSpec::Count(Some(2))), "it may have any number");
+    story.send(Msg::LaunchPlanned(Err(LaunchError::usage("-np 2 on 1 free slot"))));
+    story.cpu_host("local", 1).wait_ms(1_000);
+    assert_eq!(asked(&story), ("1".to_owned(), PlacementSpec::Count(Some(1))));
+    // a number that was typed stays
+    while story.model.ui.launch.focus != Field::Ranks {
+        key(&mut story, KeyCode::Tab);
+    }
+    press(&mut story, "3");
+    story.send(Msg::LaunchPlanned(Err(LaunchError::usage("no room"))));
+    story.cpu_host("local", 1).wait_ms(1_000);
+    assert_eq!(asked(&story), ("3".to_owned(), PlacementSpec::Count(Some(3))));
+}
+
 /// The Launch screen of a machine with CPUs, with an empty command field.
 fn form() -> Story {
     let mut story = Story::new(&["local"]);

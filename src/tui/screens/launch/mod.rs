@@ -36,7 +36,7 @@ use checks::Checks;
 pub use field::Field;
 pub use filling::{History, again};
 use outdated::Outdated;
-use reading::Outcome;
+use reading::{Outcome, Reading};
 
 /// The screen, for the registry.
 pub(super) static ENTRY: Entry = Entry {
@@ -57,11 +57,15 @@ pub(super) static ENTRY: Entry = Entry {
 fn suggested_ranks(model: &Model) -> &'static str {
     let of_host = |host: &&HostId| -> usize {
         let info = model.world.hosts.get(*host).and_then(|state| state.info.as_ref());
-        // one that has not told yet may have any number
-        info.map_or(2, |info| match model.configured_slots(host) {
-            None if !info.gpus.is_empty() => info.gpus.iter().filter(|gpu| gpu.takes_ranks()).count(),
-            _ => model.cpu_slots(host) as usize,
-        })
+        match (info, model.configured_slots(host)) {
+            (None, Some(slots)) => slots as usize,
+            // one that has not told yet may have any number
+            (None, None) => 2,
+            (Some(info), None) if !info.gpus.is_empty() => {
+                info.gpus.iter().filter(|gpu| gpu.takes_ranks()).count()
+            }
+            (Some(_), _) => model.cpu_slots(host) as usize,
+        }
     };
     if model.host_order().iter().map(of_host).sum::<usize>() == 1 { "1" } else { "2" }
 }
@@ -405,16 +409,23 @@ fn fill_in(model: &mut Model) {
     }
 }
 
+/// Reads the form, with as many ranks as what the hosts have told suggests, where no number was typed.
+fn read(model: &mut Model) -> Reading {
+    let reading = reading::read(&model.ui.launch, &model.variables.0, &model.world, &model.here);
+    if !model.ui.launch.suggested {
+        return reading;
+    }
+    let ranks = if reading.line.is_some() { "" } else { suggested_ranks(model) };
+    if model.ui.launch.text(Field::Ranks) == ranks {
+        return reading;
+    }
+    model.ui.launch.set(Field::Ranks, ranks);
+    reading::read(&model.ui.launch, &model.variables.0, &model.world, &model.here)
+}
+
 /// Reads the form again and asks for a preview of what it says.
 pub fn preview(model: &mut Model) -> Vec<Effect> {
-    let mut reading = reading::read(&model.ui.launch, &model.variables.0, &model.world, &model.here);
-    if model.ui.launch.suggested {
-        let ranks = if reading.line.is_some() { "" } else { suggested_ranks(model) };
-        if model.ui.launch.text(Field::Ranks) != ranks {
-            model.ui.launch.set(Field::Ranks, ranks);
-            reading = reading::read(&model.ui.launch, &model.variables.0, &model.world, &model.here);
-        }
-    }
+    let reading = read(model);
     let form = &mut model.ui.launch;
     form.plan = None;
     form.outdated = Outdated::default();

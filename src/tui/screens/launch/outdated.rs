@@ -1,8 +1,8 @@
 //! A plan rests on what the hosts told when it was made: where they have told something else since, it is made again, while
 //! the one before stays on the screen. Pure.
 
-use super::preview;
-use super::reading::{self, Outcome};
+use super::reading::Outcome;
+use super::{preview, read};
 use crate::domain::event::Event;
 use crate::launch::plan::LaunchPlan;
 use crate::tui::core::{Effect, Screen};
@@ -36,9 +36,8 @@ pub(in crate::tui::screens) fn ask_again(model: &mut Model) -> Vec<Effect> {
     if !form.outdated.by_hosts || !is_shown || form.asked > 0 {
         return Vec::new();
     }
-    // a GPU that is named by its UUID is found once its host has told its GPUs
-    let reading = reading::read(form, &model.variables.0, &model.world, &model.here);
-    let Outcome::Request(request) = reading.outcome else {
+    // a GPU that is named by its UUID is found once its host has told its GPUs, and how many ranks have room
+    let Outcome::Request(request) = read(model).outcome else {
         // what it named is gone: the plan must not be started any more
         return preview(model);
     };
