@@ -1439,9 +1439,12 @@ fn a_replay_keeps_the_whole_run_and_forgets_a_failure_that_is_to_come() {
     assert_eq!(outcome(&mut story, false), Some(Rank(3)));
     press(&mut story, "/no such thing");
     story.send(Msg::Key(Key::plain(KeyCode::Enter)));
-    story.send(Msg::LineFound(None));
     let said =
         |story: &Story| story.model.ui.toasts.iter().map(|toast| toast.text.clone()).collect::<Vec<_>>();
+    let looks = "looking through the recording for no such thing …";
+    assert!(said(&story).iter().any(|text| text == looks), "{:?}", said(&story));
+    story.send(Msg::LineFound(None));
+    assert!(!said(&story).iter().any(|text| text == looks), "it has been looked through");
     let missed = "no line of rank 3, mark, stage or phase has no such thing: A shows the lines of all ranks";
     assert!(said(&story).iter().any(|text| text == missed), "{:?}", said(&story));
     assert_eq!(outcome(&mut story, true), None);

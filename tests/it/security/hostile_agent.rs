@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::Path;
-use std::process::{Command, Stdio};
+use std::process::{Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
 use hvtui::domain::event::{Event, Origin};
@@ -94,6 +94,23 @@ fn printed_of(home: &Path, run: &str) -> String {
     files.map(|file| fs::read_to_string(file).unwrap_or_default()).collect()
 }
 
+/// A run that must not outlive the test, also where that fails: the command that stops it.
+struct Stopped(Command);
+
+impl Stopped {
+    fn stop(&mut self) -> std::io::Result<Output> {
+        self.0.output_in_time()
+    }
+}
+
+impl Drop for Stopped {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            drop(self.stop());
+        }
+    }
+}
+
 /// The UI's process: the command in the pane, below its shell.
 fn ui(terminal: &Terminal) -> u32 {
     let shell = terminal.mode("#{pane_pid}");
@@ -141,6 +158,7 @@ fn flood(kinds: &str, seconds: u64) -> Option<Cost> {
     let honest = ["run", "-H", "good", "-np", "1", "--name", "honest", "--detach", "--", "sh", "-c", &ticks];
     let ran = hvtui(&honest).output_in_time().unwrap();
     assert!(ran.status.success(), "{}", String::from_utf8_lossy(&ran.stderr));
+    let mut stopped = Stopped(hvtui(&["stop", "honest", "--now"]));
     let honest = String::from_utf8_lossy(&ran.stdout).trim().to_owned();
     let cost = {
         let terminal = Terminal::start(&hvtui(&[]), 120, 40)?;
@@ -182,7 +200,7 @@ fn flood(kinds: &str, seconds: u64) -> Option<Cost> {
         let disk = taken(&at(".local/state")) - disk;
         (memory >> 10, disk >> 20, behind, late(plan.path()))
     };
-    let ran = hvtui(&["stop", "honest", "--now"]).output_in_time().unwrap();
+    let ran = stopped.stop().unwrap();
     assert!(ran.status.success(), "{}", String::from_utf8_lossy(&ran.stderr));
     let links = fs::read_to_string(plan.path().join("links")).unwrap();
     let store = Store::new(&at(".local/state/hvtui"));

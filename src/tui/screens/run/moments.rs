@@ -31,8 +31,8 @@ pub struct MomentsUi {
     landed: Option<Stamp>,
     /// In this direction the recording has no more of it.
     exhausted: Option<bool>,
-    /// What was said of a search that found nothing.
-    missed: Option<String>,
+    /// What is said of the search until there is more to say: that the recording is looked through, or that it has nothing.
+    said: Option<String>,
 }
 
 #[derive(Debug, Clone, PartialEq)]
@@ -78,7 +78,7 @@ pub(super) fn find(model: &mut Model, forward: bool, height: usize) -> Vec<Effec
             None => (String::new(), ""),
         };
         let text = format!("no line{of}, mark, stage or phase has {}{more}", pattern.source());
-        model.ui.run.moments.missed = Some(text.clone());
+        model.ui.run.moments.said = Some(text.clone());
         model.notice(Level::Info, text);
         return Vec::new();
     };
@@ -122,10 +122,10 @@ pub(super) fn find(model: &mut Model, forward: bool, height: usize) -> Vec<Effec
     }
 }
 
-/// Other lines are shown now: that there was nothing is said no longer.
+/// Other lines are shown now, or looked for: what was said of the search before is said no longer.
 pub(super) fn look_again(model: &mut Model) {
-    if let Some(missed) = model.ui.run.moments.missed.take() {
-        model.ui.toasts.retain(|toast| toast.text != missed);
+    if let Some(said) = model.ui.run.moments.said.take() {
+        model.ui.toasts.retain(|toast| toast.text != said);
     }
 }
 
@@ -174,7 +174,9 @@ fn beyond(model: &mut Model, pattern: &Pattern, stretch: Stretch) -> Option<Effe
     ui.moments.asked = Some(forward);
     let (rank, least) = (ui.log_rank, ui.log.least.level());
     let search = LineSearch { pattern: pattern.clone(), rank, least, forward, from, to, turns };
-    model.toast(Level::Info, format!("looking through the recording for {} …", pattern.source()), None);
+    let text = format!("looking through the recording for {} …", pattern.source());
+    ui.moments.said = Some(text.clone());
+    model.toast(Level::Info, text, None);
     Some(Effect::FindLine(Box::new(search)))
 }
 
@@ -182,6 +184,7 @@ fn beyond(model: &mut Model, pattern: &Pattern, stretch: Stretch) -> Option<Effe
 /// What comes when the search has ended moves nothing.
 pub(in crate::tui::screens) fn line_found(model: &mut Model, at: Option<Stamp>) -> Vec<Effect> {
     let Some(forward) = model.ui.run.moments.asked.take() else { return Vec::new() };
+    look_again(model);
     if let Some(at) = at {
         let ui = &mut model.ui.run;
         (ui.log.found, ui.log_at, ui.moments.on) = (None, LogAt::Follow, None);
