@@ -18,6 +18,23 @@ pub fn host_now() -> HostTime {
     HostTime(time.tv_sec.unsigned_abs() * 1_000_000 + time.tv_nsec.unsigned_abs() / 1_000)
 }
 
+/// The wall clock and the host's clock at one moment, and how many microseconds it may be off.
+pub fn both() -> (Stamp, HostTime, u64) {
+    let (took, (at, host)) = surest(|| {
+        let (before, at, after) = (host_now(), now(), host_now());
+        let took = after.0.saturating_sub(before.0);
+        (took, (at, HostTime(before.0 + took / 2)))
+    });
+    (at, host, took.div_ceil(2) + 1)
+}
+
+/// Of several readings of two clocks the one that took the least: a thread that loses its processor between the two has read two
+/// moments.
+fn surest<T>(read: impl Fn() -> (u64, T)) -> (u64, T) {
+    let first = read();
+    (0..15).map(|_| read()).fold(first, |best, next| if next.0 < best.0 { next } else { best })
+}
+
 /// How long this thread has run on a processor, microseconds.
 pub fn thread_us() -> u64 {
     let time = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
@@ -43,6 +60,14 @@ fn counter() -> Option<Ticker> {
     if source.ok()?.trim() != "tsc" {
         return None;
     }
+    let both = || {
+        let (_, (nanos, ticks)) = surest(|| {
+            let (before, nanos, after) = (tsc(), host_nanos(), tsc());
+            let took = after.saturating_sub(before);
+            (took, (nanos, before + took / 2))
+        });
+        (nanos, ticks)
+    };
     let (begin, first) = both();
     while host_nanos() - begin < 2_000_000 {
         std::hint::spin_loop();
@@ -50,19 +75,6 @@ fn counter() -> Option<Ticker> {
     let (end, last) = both();
     let ticks = last.checked_sub(first).filter(|ticks| *ticks > 0)?;
     Some(Ticker { read: tsc, nanos: (end - begin) as f64 / ticks as f64 })
-}
-
-/// Both clocks at one moment: nanoseconds and ticks. The reading of several that took the least time, for a thread that loses
-/// its processor between the two clocks would have a rate that is wrong for as long as the process lives.
-#[cfg(target_arch = "x86_64")]
-fn both() -> (u64, u64) {
-    let read = || {
-        let (before, nanos, after) = (tsc(), host_nanos(), tsc());
-        let took = after.saturating_sub(before);
-        (took, (nanos, before + took / 2))
-    };
-    let first = read();
-    (0..15).map(|_| read()).fold(first, |best, next| if next.0 < best.0 { next } else { best }).1
 }
 
 #[cfg(target_arch = "x86_64")]

@@ -178,7 +178,7 @@ fn ask_torch(dir: &RunDir, folder: &RunDir, live: &[Rank]) -> Vec<ProcessCollect
 
 /// When each process has entered the phase that its page tells, in microseconds since the Unix epoch.
 fn went_on(dir: &RunDir) -> BTreeMap<Process, i64> {
-    let (now, wall) = (clock::host_now(), clock::now());
+    let (wall, now, _) = clock::both();
     let pages = read_all(dir, |_| true).into_iter();
     pages
         .map(|((rank, worker), page)| {

@@ -49,6 +49,7 @@ pub(super) fn tell(config: &AgentConfig, ask: AskStacks, out: &Outgoing) {
             host: host.clone(),
             of,
             why,
+            threads: Some(threads),
             collectives,
             last,
         }))

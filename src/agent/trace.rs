@@ -57,6 +57,11 @@ impl Drop for TraceTask {
     }
 }
 
+fn wall_moment() -> WallMoment {
+    let (at, host, _) = clock::both();
+    WallMoment { unix_us: at.0, host }
+}
+
 /// Starts to have a run traced.
 pub(super) fn start(config: &AgentConfig, trace: Trace, out: Outgoing) -> std::io::Result<TraceTask> {
     let cancelled = Arc::new(AtomicBool::new(false));
@@ -65,8 +70,7 @@ pub(super) fn start(config: &AgentConfig, trace: Trace, out: Outgoing) -> std::i
         let gone = || flag.load(Ordering::Relaxed) || out.closed();
         let told = |processes: Vec<TracedProcess>, fault, last| {
             let (run, host) = (trace.run.clone(), trace.host.clone());
-            let moment = WallMoment { unix_us: clock::now().0, host: clock::host_now() };
-            let traces = Traces { run, host, processes, fault, pace: None, moment, last };
+            let traces = Traces { run, host, processes, fault, pace: None, moment: wall_moment(), last };
             out.data_blocking(FromAgent::Traces(traces))
         };
         let begun = RunDir::find(&state_dir, &trace.run, &trace.host)
@@ -76,14 +80,13 @@ pub(super) fn start(config: &AgentConfig, trace: Trace, out: Outgoing) -> std::i
         match begun {
             Ok(job) if job.ask.is_none() && job.spec.traceable => {
                 let (run, host) = (trace.run.clone(), trace.host.clone());
-                let moment = WallMoment { unix_us: clock::now().0, host: clock::host_now() };
                 let traces = Traces {
                     run,
                     host,
                     processes: Vec::new(),
                     fault: None,
                     pace: job.pace(),
-                    moment,
+                    moment: wall_moment(),
                     last: false,
                 };
                 out.data_blocking(FromAgent::Traces(traces));

@@ -18,6 +18,7 @@ pub mod ingress;
 mod line_buffer;
 pub mod lines;
 pub mod link;
+mod listing;
 pub mod messages;
 mod nested;
 mod pings;

@@ -10,6 +10,7 @@ use tokio::time::{self, MissedTickBehavior};
 use super::host_task::{Closed, HostTask};
 use super::ingress::{Ingress, Verdict};
 use super::link::{Link, LinkError};
+use super::listing::Listing;
 use super::messages::{Command, Reply};
 use super::pings::Pings;
 use super::receive_queue::ReceiveQueue;
@@ -63,8 +64,14 @@ pub(crate) async fn drive(task: &mut HostTask, mut link: Link) -> Result<LinkErr
     let said = Said { build: String::new(), banner: cut(&link.banner), login: cut(&link.login) };
     let mut ingress = std::mem::take(&mut task.ingress);
     ingress.begin();
-    let mut session =
-        Session { decoder: Decoder::default(), pings: Pings::default(), out: BytesMut::new(), said, ingress };
+    let mut session = Session {
+        decoder: Decoder::default(),
+        pings: Pings::default(),
+        out: BytesMut::new(),
+        said,
+        ingress,
+        listing: Listing::default(),
+    };
     let end = match session.handshake(task, &mut link).await {
         Ok(()) => session.run_loop(task, &mut link).await,
         Err(end) => end,
@@ -108,6 +115,7 @@ struct Session {
     out: BytesMut,
     said: Said,
     ingress: Ingress,
+    listing: Listing,
 }
 
 /// What came before the first fact and is one.
@@ -201,7 +209,12 @@ impl Session {
                         }
                     }
                 }
-                message => receive(task, message, &self.said).await?,
+                message => {
+                    if matches!(&message, FromAgent::Runs(runs) if runs.last) {
+                        self.listing.answered();
+                    }
+                    receive(task, message, &self.said).await?;
+                }
             }
         }
         Ok(heard)
@@ -232,7 +245,7 @@ impl Session {
             self.send(link, &message).await?;
         }
         while let Some(message) = task.kept.front() {
-            self.send(link, message).await?;
+            self.request(link, message).await?;
             task.kept.pop_front();
         }
         let mut pings = 0;
@@ -246,6 +259,9 @@ impl Session {
             if self.take(task, queue).await? {
                 // from here on, and not from when it came: the reader of the events may have kept us waiting
                 silence.set(time::sleep(SILENCE));
+            }
+            if let Some(which) = self.listing.next() {
+                self.request(link, &ToAgent::ListRuns(which)).await?;
             }
             let now = clock::now();
             let ready = queue.ready(&mut task.followed, now).min(at_once);
@@ -262,7 +278,7 @@ impl Session {
                     Command::Send(mut message) => {
                         task.signals.sent(&message);
                         task.remember(&mut message);
-                        let sent = self.send(link, &message).await;
+                        let sent = self.request(link, &message).await;
                         if sent.is_err() {
                             task.keep(*message);
                         }
@@ -305,9 +321,19 @@ impl Session {
         }
     }
 
+    /// Sends what was asked for, or keeps it until what was asked for before has its answer.
+    async fn request(&mut self, link: &mut Link, message: &ToAgent) -> Result<(), End> {
+        match message {
+            ToAgent::ListRuns(which) if !self.listing.begin(*which) => Ok(()),
+            message => self.send(link, message).await,
+        }
+    }
+
     async fn ping(&mut self, link: &mut Link) -> Result<(), End> {
+        // in this order: what comes between the two makes the round trip longer, and the offset no surer than it is
+        let sent = clock::host_now();
         let t0 = clock::now();
-        self.pings.sent(t0, clock::host_now());
+        self.pings.sent(t0, sent);
         self.send(link, &ToAgent::Ping(Ping { t0 })).await
     }
 

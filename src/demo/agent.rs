@@ -339,6 +339,7 @@ impl Talk {
                 host: host.id.clone(),
                 of: Vec::new(),
                 why: Some("the ranks of a demo are no processes".to_owned()),
+                threads: Some(ask.threads),
                 collectives: crate::domain::collectives::HostCollectives::default(),
                 last: true,
             })),

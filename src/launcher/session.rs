@@ -101,6 +101,8 @@ pub enum Output {
         of: Vec<ProcessStacks>,
         /// Why none could be asked.
         why: Option<String>,
+        /// Whether those of every thread were asked for, where the host says so.
+        threads: Option<bool>,
         /// Which collectives its processes have called.
         collectives: Box<HostCollectives>,
         /// Whether nothing more comes.
@@ -341,9 +343,9 @@ impl Session {
                 self.outputs.push_back(Output::TracePiece(host, piece));
             }
             Incoming::Reply(Reply::Stacks(stacks)) => {
-                let Stacks { run, host, of, why, collectives, last } = stacks;
+                let Stacks { run, host, of, why, threads, collectives, last } = stacks;
                 let collectives = Box::new(collectives);
-                self.outputs.push_back(Output::Stacks { run, host, of, why, collectives, last });
+                self.outputs.push_back(Output::Stacks { run, host, of, why, threads, collectives, last });
             }
             Incoming::Reply(Reply::Forgotten(Forgotten { run, why, .. })) => {
                 self.outputs.push_back(Output::Forgotten(run, host, why));

@@ -33,6 +33,9 @@ pub struct Stacks {
     /// Why none could be asked.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub why: Option<String>,
+    /// Whether those of every thread were asked for; agents before this field say nothing.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub threads: Option<bool>,
     /// Which collectives its processes have called; with the last message, of runs whose ranks record that.
     #[serde(default, skip_serializing_if = "HostCollectives::is_empty")]
     pub collectives: HostCollectives,

@@ -291,6 +291,13 @@ fn is_none(count: &u32) -> bool {
 }
 
 impl ListRuns {
+    /// Both questions in one.
+    pub fn and(self, other: Self) -> Self {
+        let all = self.newest == 0 || other.newest == 0;
+        let newest = if all { 0 } else { self.newest.max(other.newest) };
+        Self { newest, oldest: self.oldest.max(other.oldest) }
+    }
+
     /// The most runs that an agent tells of each end, but for live ones; others have to be named.
     pub const MOST: usize = 500;
 }

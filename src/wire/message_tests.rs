@@ -30,6 +30,7 @@ fn stacks_of_an_older_agent_have_no_collectives() {
         host: HostId::from("a"),
         of: Vec::new(),
         why: None,
+        threads: None,
         collectives: HostCollectives::default(),
         last: true,
     };

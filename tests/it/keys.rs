@@ -67,7 +67,7 @@ fn picks_become_a_launch() {
     assert!(key(&mut story, KeyCode::Enter).is_empty(), "nothing starts before the preview has come");
     let plan = any_plan();
     let effects = story.send(Msg::LaunchPlanned(Ok(plan.clone())));
-    assert_eq!(effects, [Effect::Start(plan)], "then it does, and what starts is what was shown");
+    assert_eq!(effects.last(), Some(&Effect::Start(plan)), "then it does, and what starts is what was shown");
     assert!(key(&mut story, KeyCode::Enter).is_empty(), "enter twice starts once");
     story.send(Msg::Launched(run_id()));
     assert_eq!(story.model.ui.screen, Screen::Run);

@@ -160,6 +160,8 @@ fn a_run_launched_here_is_the_selected_one_on_the_list() {
     story.send(Msg::RunsListed(recorded(30)));
     press(&mut story, "Gc");
     story.wait_ms(60_000);
+    press(&mut story, "l");
+    story.model.ui.launch.starting = true;
     story.run("mine", &gpu_slots(&[("gpu-a", 0)]));
     story.send(Msg::Launched(run_id()));
     press(&mut story, "r");
@@ -256,7 +258,7 @@ fn the_panel_of_stacks_ends_with_its_last_line() {
     }];
     for (host, of) in hosts.into_iter().zip([of, Vec::new()]) {
         let (run, collectives) = (id.clone(), Box::default());
-        story.send(Msg::StacksTold { run, host, of, why: None, collectives, last: true });
+        story.send(Msg::StacksTold { run, host, of, why: None, threads: None, collectives, last: true });
     }
     let shown = |story: &Story| match &story.model.ui.overlay {
         Overlay::Stacks(shown) => shown.first,

@@ -55,6 +55,7 @@ mod lists;
 mod local_runs;
 mod log_output;
 mod marks;
+mod meanwhile;
 mod mesh;
 mod mig;
 mod mnist;

@@ -876,11 +876,19 @@ fn stacks_of_a_run() {
     let of = vec![python(0, 57, Phase::Wait), python(2, 57, Phase::Wait), python(1, 41, Phase::Forward)];
     let collectives = Box::new(late());
     let host = hosts[0].clone();
-    story.send(Msg::StacksTold { run: id.clone(), host, of, why: None, collectives, last: true });
+    story.send(Msg::StacksTold {
+        run: id.clone(),
+        host,
+        of,
+        why: None,
+        threads: None,
+        collectives,
+        last: true,
+    });
     let why = (hosts.len() > 1).then(|| "the spool of the run can't be read: permission denied".to_owned());
     if let Some(host) = hosts.get(1) {
         let (host, of, collectives) = (host.clone(), Vec::new(), Box::default());
-        story.send(Msg::StacksTold { run: id, host, of, why, collectives, last: true });
+        story.send(Msg::StacksTold { run: id, host, of, why, threads: None, collectives, last: true });
     }
     shoot("run-stacks", story, &[(80, 24), (120, 40)], COLOR);
 }

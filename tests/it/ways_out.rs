@@ -74,6 +74,7 @@ fn a_run_that_was_opened_from_the_runs_goes_back_to_them() {
     press(&mut story, "3");
     key(&mut story, KeyCode::Enter);
     press(&mut story, "a");
+    story.model.ui.launch.starting = true;
     story.send(Msg::Launched(run_id()));
     assert_eq!(story.model.ui.screen, Run);
     assert_eq!(outwards(&mut story, 2), [Runs, Cluster]);
@@ -84,6 +85,7 @@ fn a_run_that_was_just_launched_goes_back_to_the_cluster() {
     let mut story = training();
     press(&mut story, "1l");
     assert_eq!(story.model.ui.screen, Screen::Launch);
+    story.model.ui.launch.starting = true;
     story.send(Msg::Launched(run_id()));
     assert_eq!(outwards(&mut story, 1), [Screen::Cluster]);
 }

@@ -103,7 +103,7 @@ pub fn run(args: &StacksArgs, file: &HostsFile, paths: &Paths) -> Result<ExitCod
 async fn hear(session: &mut Session, spec: &RunSpec, due: &mut BTreeSet<HostId>, told: &mut Told) {
     while !due.is_empty() {
         match session.next().await {
-            Output::Stacks { run, host, of, why, collectives, last }
+            Output::Stacks { run, host, of, why, collectives, last, .. }
                 if run == spec.id && due.contains(&host) =>
             {
                 told.stacks.extend(of);

@@ -15,8 +15,6 @@ pub(in crate::doctor) struct Clock;
 const MOST_US: i64 = 50_000;
 /// Where no ping has come, less than this may be the question's own way.
 const ONE_WAY_US: i64 = 1_000_000;
-/// Times that the two clocks of a host are read.
-const READINGS: usize = 8;
 
 #[derive(Debug, Default, Serialize, Deserialize)]
 pub(in crate::doctor) struct Found {
@@ -37,16 +35,9 @@ impl Check for Clock {
     type Found = Found;
 
     fn look(site: &Site) -> Result<Found, String> {
-        let reading = |_| {
-            let (before, now, after) = (clock::host_now(), clock::now(), clock::host_now());
-            let took = after.0.saturating_sub(before.0);
-            (took, now, HostTime(before.0 + took / 2))
-        };
-        // the surest: a process that lost its processor in between has read two moments
-        let best = (0..READINGS).map(reading).min_by_key(|(took, ..)| *took);
+        let (now, at, within) = clock::both();
         let ahead_us = site.arrived_at.0.saturating_sub(site.asked_at.0);
-        let within_us = best.map_or(0, |(took, ..)| u32::try_from(took.div_ceil(2) + 1).unwrap_or(u32::MAX));
-        Ok(Found { ahead_us, read: best.map(|(_, now, at)| (now, at)), within_us })
+        Ok(Found { ahead_us, read: Some((now, at)), within_us: u32::try_from(within).unwrap_or(u32::MAX) })
     }
 
     fn judge(seen: &[Seen<'_, Found>]) -> Vec<Verdict> {

@@ -47,6 +47,8 @@ pub enum Msg {
     Tick(Stamp),
     /// The recordings that exist, newest first.
     RunsListed(Vec<RunSummary>),
+    /// They can't be listed, and why.
+    ListFailed(String),
     /// What these recordings take.
     RecordingsKept(KeptRecordings),
     /// What it costs to write those that are being written; `None` once there is none.
@@ -70,8 +72,10 @@ pub enum Msg {
     Preflight(u64, HostId, Vec<Finding>),
     /// What the look of this number at the hosts has found so far, and whether that is all.
     HostsChecked(u64, Box<Matrix>, bool),
-    /// Answer to [`crate::tui::core::Effect::Launch`].
+    /// Answer to [`crate::tui::core::Effect::Launch`] and [`crate::tui::core::Effect::Start`].
     Launched(RunId),
+    /// The other one: nothing has started, and why.
+    LaunchFailed(String),
     /// The text of a host file, or why there is none.
     HostFileRead(String, Result<String, String>),
     /// What is in a folder of this machine, sorted; folders end with `/`. Nothing where it can't be read.
@@ -97,6 +101,8 @@ pub enum Msg {
         of: Vec<ProcessStacks>,
         /// Why none could be asked.
         why: Option<String>,
+        /// Whether those of every thread were asked for, where the host says so.
+        threads: Option<bool>,
         /// Which collectives its processes have called.
         collectives: Box<HostCollectives>,
         /// Whether nothing more comes from the host.

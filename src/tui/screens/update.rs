@@ -86,6 +86,7 @@ fn take(model: &mut Model, msg: Msg) -> Vec<Effect> {
                 model.live_world().tick(now);
             }
             let mut effects = ask_hosts(model);
+            effects.extend(runs::opening::heard(model));
             effects.extend(launch::outdated::ask_again(model));
             effects
         }
@@ -94,6 +95,7 @@ fn take(model: &mut Model, msg: Msg) -> Vec<Effect> {
             Vec::new()
         }
         msg @ (Msg::RunsListed(_)
+        | Msg::ListFailed(_)
         | Msg::RecordingsKept(_)
         | Msg::RunsDeleted { .. }
         | Msg::RunsHeard(_)
@@ -101,6 +103,7 @@ fn take(model: &mut Model, msg: Msg) -> Vec<Effect> {
         | Msg::ReportTold(..)
         | Msg::HostsChecked(..)
         | Msg::Launched(_)
+        | Msg::LaunchFailed(_)
         | Msg::Attached(_)) => {
             runs_told(model, msg);
             Vec::new()
@@ -126,8 +129,8 @@ fn take(model: &mut Model, msg: Msg) -> Vec<Effect> {
             }
             Vec::new()
         }
-        Msg::StacksTold { run, host, of, why, collectives, last } => {
-            stacks::told(model, &run, host, (of, why, *collectives), last);
+        Msg::StacksTold { run, host, of, why, threads, collectives, last } => {
+            stacks::told(model, &run, host, (of, why, *collectives), (threads, last));
             Vec::new()
         }
         Msg::SignalTold { number, answer } => {
@@ -139,10 +142,6 @@ fn take(model: &mut Model, msg: Msg) -> Vec<Effect> {
             Vec::new()
         }
         Msg::Notice(level, text) => {
-            if level == Level::Error {
-                model.ui.launch.starting = false;
-                model.ui.launch.waits = None;
-            }
             model.notice(level, text);
             Vec::new()
         }
@@ -221,9 +220,14 @@ fn runs_told(model: &mut Model, msg: Msg) {
         }
         Msg::HostsChecked(number, matrix, is_over) => doctor::told(model, number, *matrix, is_over),
         Msg::Launched(id) => launch::started(model, id),
+        Msg::LaunchFailed(why) => launch::failed(model, why),
         Msg::RunsListed(list) => {
             model.recordings = list;
             model.ui.runs.loading = false;
+        }
+        Msg::ListFailed(text) => {
+            model.ui.runs.loading = false;
+            model.notice(Level::Error, text);
         }
         Msg::RecordingsKept(kept) => {
             model.ui.runs.kept = Some(kept);
@@ -236,10 +240,7 @@ fn runs_told(model: &mut Model, msg: Msg) {
             events::hear(model);
         }
         Msg::MarksTold(id, told) => run::marks::told(model, id, told),
-        Msg::Attached(id) => {
-            model.ui.run = run::RunUi::on(id);
-            model.ui.open(Screen::Run);
-        }
+        Msg::Attached(id) => runs::opening::attached(model, id),
         _ => {}
     }
 }
@@ -332,6 +333,7 @@ fn pasted(model: &mut Model, text: &str) -> Vec<Effect> {
         prompt::paste(&mut prompt.input, text);
         prompt::apply(model);
     } else if model.ui.overlay == Overlay::None {
+        question::typed_below(model);
         return (entry(model.ui.screen).pasted)(model, text);
     }
     Vec::new()
@@ -366,6 +368,7 @@ pub(super) fn key_pressed(model: &mut Model, key: Key) -> Vec<Effect> {
         }
         Overlay::None => {}
     }
+    question::typed_below(model);
     match entry(model.ui.screen).lookup(key) {
         Some(action) => perform(model, action),
         None => (entry(model.ui.screen).typed)(model, key),
@@ -436,7 +439,7 @@ fn go(model: &mut Model, to: Screen) -> Vec<Effect> {
             return effects;
         };
         if !model.world.runs.contains_key(&newest) {
-            effects.extend(runs::keys::open(model, newest));
+            effects.extend(runs::opening::open(model, newest));
             return effects;
         }
         // one that begins later is the newest then

@@ -19,7 +19,7 @@ use crate::domain::preflight::{Finding, Mark};
 use crate::domain::question::Answer;
 use crate::domain::resume_point::Backfill;
 use crate::domain::run::RunSpec;
-use crate::domain::run_status::RunInventory;
+use crate::domain::run_status::{HostRunStatus, RunInventory};
 use crate::launch::error::{LaunchError, LaunchFault};
 use crate::launch::plan::LaunchPlan;
 use crate::launch::request::LaunchRequest;
@@ -52,8 +52,8 @@ pub struct Live {
     inventory: RunInventory,
     /// Runs to attach to whose recordings are being opened.
     opening: BTreeSet<RunId>,
-    /// Hosts that were asked for their runs and have not begun to answer.
-    due: BTreeSet<HostId>,
+    /// What hosts have begun to tell of their runs: what they told before counts until that is all.
+    parts: BTreeMap<HostId, Vec<HostRunStatus>>,
     files: Files,
     finishing: Finishing,
     tracing: Tracing,
@@ -95,7 +95,7 @@ impl Live {
             replay: None,
             inventory: RunInventory::default(),
             opening: BTreeSet::new(),
-            due: BTreeSet::new(),
+            parts: BTreeMap::new(),
             files: Files::new(Store::new(state_dir)),
             finishing: Finishing::default(),
             tracing: Tracing::new(),
@@ -162,18 +162,19 @@ impl Live {
             Output::Launched(run) => self.queue.push_back(Msg::Launched(run)),
             Output::LaunchFailed(error) => {
                 self.unseen = self.unseen.saturating_sub(1);
-                self.notice(Level::Error, error.to_string());
+                self.launch_failed(error.to_string());
             }
             Output::Waiting(why) => self.queue.push_back(Msg::LaunchWaits(why)),
             Output::Gone(run, host) => {
                 self.notice(Level::Info, format!("nothing of run {} is left on {host}", run.short()));
             }
             Output::Found { host, shares, last } => {
-                if self.due.remove(&host) {
-                    self.inventory.forget(&host);
-                }
-                self.inventory.take(&host, shares, last);
+                let parts = self.parts.entry(host.clone()).or_default();
+                parts.extend(shares);
                 if last {
+                    let shares = self.parts.remove(&host).unwrap_or_default();
+                    self.inventory.forget(&host);
+                    self.inventory.take(&host, shares, true);
                     self.queue.push_back(Msg::RunsHeard(Box::new(self.inventory.clone())));
                 }
             }
@@ -181,8 +182,8 @@ impl Live {
                 let (number, answer) = (told.number, told.answer);
                 self.queue.push_back(Msg::SignalTold { number, answer });
             }
-            Output::Stacks { run, host, of, why, collectives, last } => {
-                self.queue.push_back(Msg::StacksTold { run, host, of, why, collectives, last });
+            Output::Stacks { run, host, of, why, threads, collectives, last } => {
+                self.queue.push_back(Msg::StacksTold { run, host, of, why, threads, collectives, last });
             }
             Output::Forgotten(run, host, None) => {
                 if self.inventory.forget_run(&run, &host) {
@@ -312,7 +313,7 @@ impl Live {
                 self.queue.push_back(Msg::RecordingsKept(kept));
                 self.queue.push_back(Msg::RunsListed(listing.runs));
             }
-            Filed::Listed(Err(error)) => self.notice(Level::Error, error.to_string()),
+            Filed::Listed(Err(error)) => self.queue.push_back(Msg::ListFailed(error.to_string())),
             Filed::Deleted(gone, freed, faults) => {
                 self.queue.push_back(Msg::RunsDeleted { gone, freed, failed: faults });
                 let asked = self.files.list(self.finishing.so_far());
@@ -349,10 +350,14 @@ impl Live {
     }
 
     fn list_runs(&mut self) {
-        self.due = self.recorded.session().hosts().iter().map(|host| host.id.clone()).collect();
         self.recorded.session().list_runs();
-        let asked = self.files.list(self.finishing.so_far());
-        self.unless(asked);
+        if let Err(error) = self.files.list(self.finishing.so_far()) {
+            self.queue.push_back(Msg::ListFailed(error));
+        }
+    }
+
+    fn launch_failed(&mut self, why: String) {
+        self.queue.push_back(Msg::LaunchFailed(why));
     }
 
     fn preflight(&mut self, due: Due) {
@@ -397,8 +402,9 @@ impl Live {
     /// Its code is looked at first.
     fn start(&mut self, plan: LaunchPlan) {
         let finder = self.recorded.session().code_finder();
-        let asked = self.files.look_and_start(plan, finder);
-        self.unless(asked);
+        if let Err(error) = self.files.look_and_start(plan, finder) {
+            self.launch_failed(error);
+        }
     }
 
     fn preview(&mut self, request: &LaunchRequest) {
@@ -468,8 +474,9 @@ impl EventSource for Live {
             Effect::Start(plan) => self.start(Arc::unwrap_or_clone(plan)),
             Effect::Launch(request) => {
                 let finder = self.recorded.session().code_finder();
-                let asked = self.files.look_and_launch(request, finder);
-                self.unless(asked);
+                if let Err(error) = self.files.look_and_launch(request, finder) {
+                    self.launch_failed(error);
+                }
             }
             Effect::LeaveQueue => self.recorded.session().forget_launches(),
             Effect::StopRun { run, now } => {

@@ -87,7 +87,7 @@ impl ClusterUi {
 
     fn toggle(&mut self, host: &HostId, index: u32, uuid: &GpuUuid) {
         if self.is_picked(host, uuid) {
-            self.remove(host, uuid);
+            self.drop_pick(host, uuid);
         } else {
             self.add(host, index, uuid);
         }
@@ -101,7 +101,8 @@ impl ClusterUi {
         self.found.remove(&(host.clone(), uuid.clone()));
     }
 
-    fn remove(&mut self, host: &HostId, uuid: &GpuUuid) {
+    /// Drops one pick, if it is one.
+    pub fn drop_pick(&mut self, host: &HostId, uuid: &GpuUuid) {
         if let Some(gpus) = self.picks.get_mut(host) {
             gpus.retain(|_, picked| picked != uuid);
         }
@@ -112,7 +113,7 @@ impl ClusterUi {
     /// Drops what `f` has picked.
     fn drop_found(&mut self) {
         for (host, uuid) in std::mem::take(&mut self.found) {
-            self.remove(&host, &uuid);
+            self.drop_pick(&host, &uuid);
         }
         for (host, found) in std::mem::take(&mut self.found_cpus) {
             let left = self.cpu_picks.get(&host).copied().unwrap_or(0).saturating_sub(found);

@@ -146,7 +146,7 @@ fn pick_all(model: &mut Model, gpus: &[(HostId, GpuUuid, usize)]) {
     let all = !indices.is_empty() && indices.iter().all(|(host, _, uuid)| ui.is_picked(host, uuid));
     for (host, index, uuid) in &indices {
         if all {
-            ui.remove(host, uuid);
+            ui.drop_pick(host, uuid);
         } else {
             ui.add(host, *index, uuid);
         }

@@ -212,7 +212,10 @@ pub(super) fn start(model: &mut Model) -> Vec<Effect> {
             form.remember();
             vec![effect]
         }
-        (None, None) if form.awaited.is_some() => Vec::new(),
+        (None, None) if form.awaited.is_some() => {
+            form.hurried = true;
+            Vec::new()
+        }
         (Some(_), Some(Err(error))) if error.is_waiting() => {
             form.hurried = true;
             Vec::new()

@@ -7,7 +7,7 @@ use tui_input::Input;
 
 use crate::domain::ids::{HostId, RunId};
 use crate::domain::options::RunOptions;
-use crate::domain::run::JobKind;
+use crate::domain::run::{JobKind, Slot};
 use crate::launch::error::LaunchError;
 use crate::launch::host_list;
 use crate::launch::name::kind_of;
@@ -15,8 +15,9 @@ use crate::launch::plan::LaunchPlan;
 use crate::launch::preview::surroundings as surroundings_of;
 use crate::launch::request::{LaunchRequest, PlacementSpec};
 use crate::launch::words::{Caret, join};
-use crate::tui::core::{Effect, Screen};
+use crate::tui::core::{Effect, Level, Screen};
 use crate::tui::screens::cluster::rows;
+use crate::tui::screens::model::Overlay;
 use crate::tui::screens::run::RunUi;
 use crate::tui::screens::{Model, cluster, runs};
 
@@ -458,7 +459,14 @@ pub fn preview(model: &mut Model) -> Vec<Effect> {
 pub fn file_read(model: &mut Model, name: String, text: Result<String, String>) -> Vec<Effect> {
     let awaited = model.ui.launch.awaited.as_ref() == Some(&name);
     model.ui.launch.files.insert(name, text);
-    if awaited { preview(model) } else { Vec::new() }
+    if !awaited {
+        return Vec::new();
+    }
+    // a start that was asked for meanwhile still is
+    let hurried = model.ui.launch.hurried;
+    let effects = preview(model);
+    model.ui.launch.hurried = hurried && model.ui.launch.request.is_some();
+    effects
 }
 
 /// Takes the answer to a preview; answers to older requests are dropped. Starts what can be started, if that
@@ -481,23 +489,48 @@ pub fn planned(model: &mut Model, plan: Result<Arc<LaunchPlan>, LaunchError>) ->
     // a start that was asked for meanwhile does not wait unasked for slots that are taken
     let is_taken = plan.as_ref().is_err_and(|error| error.busy().is_some());
     form.plan = Some(plan);
-    if !waits && std::mem::take(&mut form.hurried) && !is_taken {
-        return keys::start(model);
-    }
+    let starts = !waits && std::mem::take(&mut form.hurried) && !is_taken;
     let looks = look.map(|plan| checks::look(model, &plan)).unwrap_or_default();
-    asked.into_iter().chain(looks).collect()
+    let mut effects: Vec<Effect> = asked.into_iter().chain(looks).collect();
+    if starts {
+        effects.extend(keys::start(model));
+    }
+    effects
 }
 
-/// The run that the form asked for has started: its screen is shown.
+/// The run that the form asked for has started: its screen is shown, unless something else is being done by now.
 pub fn started(model: &mut Model, run: RunId) {
-    model.ui.launch.starting = false;
-    model.ui.launch.waits = None;
+    let form = &mut model.ui.launch;
+    let waited = form.waits.take().is_some();
+    let waited = std::mem::take(&mut form.starting) || waited;
+    let is_free = matches!(model.ui.overlay, Overlay::None | Overlay::Help(_)) && !model.ui.replay.open;
+    if !(waited && is_free && model.ui.screen == Screen::Launch) {
+        take_back_picks(model, &run);
+        model.notice(Level::Info, format!("run {} has started: 2 shows it", run.short()));
+        return;
+    }
     model.ui.cluster.unpick();
     runs::select(model, run.clone());
     model.ui.run = RunUi::on(run);
     // the form is done: one level out of the run is where the form was opened
-    if model.ui.screen == Screen::Launch {
-        model.ui.back();
-    }
+    model.ui.back();
     model.ui.open(Screen::Run);
+}
+
+/// GPUs that a run has taken are picked no longer; what was picked since then is.
+fn take_back_picks(model: &mut Model, run: &RunId) {
+    let Some(state) = model.live_world().runs.get(run) else { return };
+    let spec = state.spec.clone();
+    for placement in &spec.placements {
+        if let Slot::Gpu { uuid, .. } = &placement.slot {
+            model.ui.cluster.drop_pick(&placement.host, uuid);
+        }
+    }
+}
+
+/// The launch that the form asked for has not become a run.
+pub fn failed(model: &mut Model, why: String) {
+    model.ui.launch.starting = false;
+    model.ui.launch.waits = None;
+    model.notice(Level::Error, why);
 }

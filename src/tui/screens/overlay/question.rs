@@ -4,7 +4,8 @@ use std::collections::VecDeque;
 
 use crate::domain::question::{ASKED_AGAIN, Answer, Question};
 use crate::domain::secret::Secret;
-use crate::tui::core::{Effect, Key, KeyCode};
+use crate::domain::time::Stamp;
+use crate::tui::core::{Effect, Key, KeyCode, Screen};
 use crate::tui::screens::Model;
 use crate::tui::screens::model::Overlay;
 
@@ -15,11 +16,24 @@ pub struct QuestionsUi {
     pub waiting: VecDeque<(u64, Question)>,
     /// What is typed for the first one.
     pub typed: Secret,
+    /// When a key last went to the Launch screen.
+    typed_below: Option<Stamp>,
 }
+
+/// A question comes up once so many microseconds have passed without a key for a form: what is being typed there is no answer.
+const PAUSE_US: i64 = 1_000_000;
 
 /// Whether a question lies over the screen: what was begun at a prompt is ended first.
 pub fn is_shown(model: &Model) -> bool {
-    !model.ui.questions.waiting.is_empty() && matches!(model.ui.overlay, Overlay::None | Overlay::Help(_))
+    let ui = &model.ui.questions;
+    let types = ui.typed_below.is_some_and(|at| model.now.micros_since(at) < PAUSE_US);
+    let types = types && model.ui.screen == Screen::Launch;
+    !ui.waiting.is_empty() && !types && matches!(model.ui.overlay, Overlay::None | Overlay::Help(_))
+}
+
+/// A key or pasted text goes to the screen below.
+pub fn typed_below(model: &mut Model) {
+    model.ui.questions.typed_below = (model.ui.screen == Screen::Launch).then_some(model.now);
 }
 
 /// A key while a question is shown.

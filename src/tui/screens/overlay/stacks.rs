@@ -62,17 +62,18 @@ pub fn ask(model: &mut Model) -> Vec<Effect> {
     vec![Effect::AskStacks { spec, threads: all_threads }]
 }
 
-/// What a host has answered; nothing where the panel was closed meanwhile.
+/// What a host has answered; nothing where the panel was closed meanwhile, or asks for other threads by now.
 pub fn told(
     model: &mut Model,
     run: &RunId,
     host: HostId,
     (stacks, why, collectives): (Vec<ProcessStacks>, Option<String>, HostCollectives),
-    last: bool,
+    (threads, last): (Option<bool>, bool),
 ) {
     let now = model.now;
     let Overlay::Stacks(shown) = &mut model.ui.overlay else { return };
-    if shown.run != *run || !shown.due.contains(&host) {
+    let is_other = threads.is_some_and(|threads| threads != shown.all_threads);
+    if shown.run != *run || is_other || !shown.due.contains(&host) {
         return;
     }
     shown.stacks.extend(stacks);

@@ -1,18 +1,16 @@
 //! What the keys and the mouse do on the Runs screen.
 
-use super::{all, delete, ids, rows, view};
+use super::{delete, ids, opening, rows, view};
 use crate::domain::ids::RunId;
-use crate::domain::run::RunSpec;
 use crate::domain::run_list::RunFilter;
 use crate::tui::core::keymap::{Action, Binding, bind, c, k, named};
-use crate::tui::core::{Effect, KeyCode, Level, Mouse, MouseKind, Screen, layout, list};
+use crate::tui::core::{Effect, KeyCode, Level, Mouse, MouseKind, layout, list};
+use crate::tui::screens::Model;
 use crate::tui::screens::model::Overlay;
 use crate::tui::screens::overlay::prompt::{Prompt, PromptKind};
 use crate::tui::screens::overlay::report;
-use crate::tui::screens::run::RunUi;
 use crate::tui::screens::run::keys::ask_stop;
 use crate::tui::screens::update::{perform, wheel};
-use crate::tui::screens::{Model, replay};
 
 /// Its keys; the order is the footer's.
 pub(super) const KEYS: &[Binding] = &[
@@ -76,27 +74,12 @@ pub(super) fn missing(model: &Model, action: Action) -> Option<&'static str> {
     })
 }
 
-/// Opens a run: one that goes on elsewhere is attached to, one that has ended is replayed.
-pub(in crate::tui::screens) fn open(model: &mut Model, id: RunId) -> Vec<Effect> {
-    let recorded = model.recordings.iter().any(|recording| recording.spec.id == id);
-    if let Some(spec) = to_attach(model, &id) {
-        model.notice(Level::Info, format!("attaching to run {} …", id.short()));
-        return vec![Effect::Attach(Box::new(spec))];
-    }
-    if model.world.runs.get(&id).is_some_and(|run| run.is_live() || !recorded) {
-        model.ui.run = RunUi::on(id);
-        model.ui.open(Screen::Run);
-        return Vec::new();
-    }
-    open_replay(model, id)
-}
-
 /// Does what a key means here.
 pub(super) fn act(model: &mut Model, action: Action) -> Vec<Effect> {
     let chosen = model.ui.runs.cursor.on.clone();
     match action {
-        Action::Open => return chosen.map_or_else(Vec::new, |id| open(model, id)),
-        Action::OpenReplay => return chosen.map_or_else(Vec::new, |id| open_replay(model, id)),
+        Action::Open => return chosen.map_or_else(Vec::new, |id| opening::open(model, id)),
+        Action::OpenReplay => return chosen.map_or_else(Vec::new, |id| opening::open_replay(model, id)),
         Action::Again => {
             let spec = rows(model)
                 .iter()
@@ -137,13 +120,6 @@ pub(super) fn act(model: &mut Model, action: Action) -> Vec<Effect> {
     Vec::new()
 }
 
-/// The run, if its hosts have more of it than is known here: it goes on there, or has ended since.
-fn to_attach(model: &Model, id: &RunId) -> Option<RunSpec> {
-    let row = all(model).into_iter().find(|row| row.spec.id == *id)?;
-    let more = row.live.is_none() && row.outcome.is_none() && model.inventory.shares.contains_key(id);
-    more.then(|| row.spec.clone())
-}
-
 /// Marks the selected run, or takes its mark away, and goes on to the next.
 fn mark(model: &mut Model) {
     let Some(id) = model.ui.runs.cursor.on.clone() else { return };
@@ -174,12 +150,8 @@ pub(super) fn select_line(model: &mut Model, line: usize) {
     }
 }
 
-fn open_replay(model: &mut Model, id: RunId) -> Vec<Effect> {
-    if is_recorded(model, &id) { replay::open(model, id) } else { Vec::new() }
-}
-
 /// Whether a recording of it is listed; says so where there is none.
-fn is_recorded(model: &mut Model, id: &RunId) -> bool {
+pub(super) fn is_recorded(model: &mut Model, id: &RunId) -> bool {
     let is_listed = model.recordings.iter().any(|recording| recording.spec.id == *id);
     if !is_listed {
         let words = format!("no recording of run {} is listed; R reads the list again", id.short());

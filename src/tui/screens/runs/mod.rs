@@ -2,6 +2,7 @@
 
 pub(super) mod delete;
 pub(super) mod keys;
+pub(super) mod opening;
 pub(super) mod view;
 
 use std::collections::BTreeSet;
@@ -56,6 +57,8 @@ pub struct RunsUi {
     pub kept: Option<KeptRecordings>,
     /// Whether the list was asked for and has not come.
     pub loading: bool,
+    /// The run that is opened once it can be.
+    pub wanted: Option<opening::Wanted>,
 }
 
 /// A run of the list, from the stream or from its recording.
