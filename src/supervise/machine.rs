@@ -40,12 +40,21 @@ enum Phase {
     },
     Ending {
         kill_at: HostTime,
+        /// The grace that begins when TERM has been sent; 0 once it has.
+        untold_us: u64,
     },
     Killing {
         since: HostTime,
         next: HostTime,
     },
     Abandoned,
+}
+
+impl Phase {
+    /// TERM is to be sent.
+    fn ending(grace_us: u64, now: HostTime) -> Self {
+        Self::Ending { kill_at: after(now, grace_us), untold_us: grace_us }
+    }
 }
 
 /// The end of a host's share of a run.
@@ -125,8 +134,15 @@ impl Machine {
         if at_once {
             return self.kill(now);
         }
-        self.phase = Phase::Ending { kill_at: after(since, self.grace_us) };
+        self.phase = Phase::Ending { kill_at: after(since, self.grace_us), untold_us: 0 };
         vec![Action::Term]
+    }
+
+    /// TERM has been sent: the grace begins now, however long that took. A second TERM begins no second one.
+    pub fn told(&mut self, now: HostTime) {
+        if let Phase::Ending { kill_at, untold_us } = &mut self.phase {
+            *kill_at = after(now, std::mem::take(untold_us)).max(*kill_at);
+        }
     }
 
     /// Time has passed or processes have ended; `empty` when no process of the run is left.
@@ -136,11 +152,11 @@ impl Machine {
                 if empty {
                     return Vec::new();
                 }
-                self.phase = Phase::Ending { kill_at: after(now, self.grace_us.min(STRAY_GRACE_US)) };
+                self.phase = Phase::ending(self.grace_us.min(STRAY_GRACE_US), now);
                 vec![Action::Term]
             }
             Phase::Settling { until, why } if now >= *until => self.end(why.clone(), self.grace_us, now),
-            Phase::Ending { kill_at } if now >= *kill_at => self.kill(now),
+            Phase::Ending { kill_at, .. } if now >= *kill_at => self.kill(now),
             Phase::Killing { since, next } if now >= *next => {
                 let since = *since;
                 let elapsed = now.0 - since.0;
@@ -165,13 +181,13 @@ impl Machine {
         match self.phase {
             Phase::Running | Phase::Abandoned => None,
             Phase::Settling { until, .. } => Some(until),
-            Phase::Ending { kill_at } => Some(kill_at),
+            Phase::Ending { kill_at, .. } => Some(kill_at),
             Phase::Killing { next, .. } => Some(next),
         }
     }
 
     fn end(&mut self, why: String, grace_us: u64, now: HostTime) -> Vec<Action> {
-        self.phase = Phase::Ending { kill_at: after(now, grace_us) };
+        self.phase = Phase::ending(grace_us, now);
         vec![Action::MarkStop(why), Action::Term]
     }
 
@@ -275,6 +291,28 @@ mod tests {
             actions,
             [Action::MarkStop("asked to stop now".to_owned()), Action::Kill { wraps: false }]
         );
+    }
+
+    #[test]
+    fn the_grace_begins_when_the_ranks_have_been_told() {
+        let mut machine = machine();
+        machine.stop(false, HostTime(0));
+        machine.told(HostTime(5_000_000));
+        assert_eq!(machine.tick(false, HostTime(5_099_999)), []);
+        machine.told(HostTime(5_099_999));
+        assert_eq!(machine.wake_at(), Some(HostTime(5_100_000)), "another TERM is no other grace");
+        assert_eq!(machine.tick(false, HostTime(5_100_000)), [Action::Kill { wraps: false }]);
+        // what outlives the ranks
+        let mut machine = Machine::new([Rank(0)], 60_000);
+        machine.exited(Rank(0), &exit(0), HostTime(0));
+        machine.tick(false, HostTime(0));
+        machine.told(HostTime(7));
+        assert_eq!(machine.wake_at(), Some(HostTime(STRAY_GRACE_US + 7)));
+        // a predecessor has told them
+        let mut machine = Machine::new([Rank(0)], 100);
+        machine.resume_stop(false, HostTime(50_000), HostTime(90_000));
+        machine.told(HostTime(100_000));
+        assert_eq!(machine.wake_at(), Some(HostTime(150_000)));
     }
 
     #[test]
