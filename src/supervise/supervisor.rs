@@ -35,8 +35,9 @@ use super::secrets;
 use super::silence::{Pulse, Silence};
 use super::spool_trimmer::SpoolTrimmer;
 use super::state::{
-    LOG, Phase, SPEC, STATE, STOP, Started, State, StopMark, VERSION, exit_file, started_file, stream_file,
+    LOG, Phase, SPEC, STATE, STOP, Started, State, VERSION, exit_file, started_file, stream_file,
 };
+use super::stop_mark;
 use super::variables::{OWN_NAMES, REPORT, own_names};
 use crate::clock;
 use crate::domain::engine::Engine;
@@ -403,8 +404,8 @@ impl Supervisor {
             match action {
                 Action::MarkStop(why) => {
                     self.note(&format!("stopping: {why}"));
-                    let mark = StopMark { why, t: clock::host_now(), now };
-                    if let Err(error) = self.dir.write_json(STOP, &mark) {
+                    let open = self.machine.open().iter().copied();
+                    if let Err(error) = stop_mark::write(&self.dir, open, why, now) {
                         self.note(&error.to_string());
                     }
                     self.enter(Phase::Stopping);
