@@ -15,6 +15,10 @@ const WRAP_PATIENCE_US: u64 = 5_000_000;
 const KILL_PATIENCE_US: u64 = 9_000_000;
 /// Between two rounds of KILL.
 const KILL_ROUND_US: u64 = 20_000;
+/// No round counts for more: a supervisor that had no processor for longer gave nothing time to end.
+const MOST_A_ROUND_US: u64 = 500_000;
+/// Between two rounds of KILL to the rank-wraps: one that waited for a process that the first has ended has its time.
+const WRAP_ROUND_US: u64 = 1_000_000;
 
 /// What the supervisor does next.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -44,8 +48,10 @@ enum Phase {
         untold_us: u64,
     },
     Killing {
-        since: HostTime,
-        next: HostTime,
+        /// So long so far, µs.
+        spent_us: u64,
+        /// The last round.
+        last: HostTime,
     },
     Abandoned,
 }
@@ -157,15 +163,16 @@ impl Machine {
             }
             Phase::Settling { until, why } if now >= *until => self.end(why.clone(), self.grace_us, now),
             Phase::Ending { kill_at, .. } if now >= *kill_at => self.kill(now),
-            Phase::Killing { since, next } if now >= *next => {
-                let since = *since;
-                let elapsed = now.0 - since.0;
-                if elapsed >= KILL_PATIENCE_US {
+            Phase::Killing { spent_us, last } if now >= after(*last, KILL_ROUND_US) => {
+                let before = *spent_us;
+                let spent_us = before + (now.0 - last.0).min(MOST_A_ROUND_US);
+                if spent_us >= KILL_PATIENCE_US {
                     self.phase = Phase::Abandoned;
                     return Vec::new();
                 }
-                self.phase = Phase::Killing { since, next: after(now, KILL_ROUND_US) };
-                vec![Action::Kill { wraps: elapsed >= WRAP_PATIENCE_US }]
+                self.phase = Phase::Killing { spent_us, last: now };
+                let is_due = spent_us / WRAP_ROUND_US > before / WRAP_ROUND_US;
+                vec![Action::Kill { wraps: is_due && spent_us >= WRAP_PATIENCE_US }]
             }
             _ => Vec::new(),
         }
@@ -182,7 +189,7 @@ impl Machine {
             Phase::Running | Phase::Abandoned => None,
             Phase::Settling { until, .. } => Some(until),
             Phase::Ending { kill_at, .. } => Some(kill_at),
-            Phase::Killing { next, .. } => Some(next),
+            Phase::Killing { last, .. } => Some(after(last, KILL_ROUND_US)),
         }
     }
 
@@ -192,7 +199,7 @@ impl Machine {
     }
 
     fn kill(&mut self, now: HostTime) -> Vec<Action> {
-        self.phase = Phase::Killing { since: now, next: after(now, KILL_ROUND_US) };
+        self.phase = Phase::Killing { spent_us: 0, last: now };
         vec![Action::Kill { wraps: false }]
     }
 }
@@ -344,9 +351,32 @@ mod tests {
         machine.stop(true, HostTime(0));
         assert_eq!(machine.tick(false, HostTime(KILL_ROUND_US)), [Action::Kill { wraps: false }]);
         assert_eq!(machine.tick(false, HostTime(KILL_ROUND_US + 1)), []);
-        assert_eq!(machine.tick(false, HostTime(WRAP_PATIENCE_US)), [Action::Kill { wraps: true }]);
-        assert_eq!(machine.tick(false, HostTime(KILL_PATIENCE_US)), []);
+        let mut rounds = (2..).map(|round| round * KILL_ROUND_US);
+        for at in rounds.by_ref().take_while(|at| *at < WRAP_PATIENCE_US) {
+            assert_eq!(machine.tick(false, HostTime(at)), [Action::Kill { wraps: false }]);
+        }
+        let mut to_wraps = vec![WRAP_PATIENCE_US];
+        let mut machine_at = |at| machine.tick(false, HostTime(at));
+        assert_eq!(machine_at(WRAP_PATIENCE_US), [Action::Kill { wraps: true }]);
+        for at in rounds.by_ref().take_while(|at| *at < KILL_PATIENCE_US) {
+            match machine_at(at).as_slice() {
+                [Action::Kill { wraps: true }] => to_wraps.push(at),
+                actions => assert_eq!(actions, [Action::Kill { wraps: false }]),
+            }
+        }
+        assert_eq!(to_wraps, [5, 6, 7, 8].map(|at| at * WRAP_ROUND_US));
+        assert_eq!(machine_at(KILL_PATIENCE_US), []);
         assert!(machine.done(false));
         assert_eq!(machine.open().len(), 2);
+    }
+
+    #[test]
+    fn a_time_without_a_processor_is_no_patience() {
+        let mut machine = machine();
+        machine.stop(true, HostTime(0));
+        for pause in [30_000_000, 60_000_000] {
+            assert_eq!(machine.tick(false, HostTime(pause)), [Action::Kill { wraps: false }]);
+            assert!(!machine.done(false));
+        }
     }
 }

@@ -425,6 +425,7 @@ impl Supervisor {
                     self.unseat_all();
                     let contained = self.spec.container().is_some() && !wraps;
                     let found = if contained { self.inside() } else { self.processes() };
+                    let parents: BTreeSet<u32> = found.iter().map(|process| process.stat.parent).collect();
                     if let Some(cgroup) = self.cgroup() {
                         cgroup.kill();
                     }
@@ -433,8 +434,8 @@ impl Supervisor {
                         process.signal(Signal::KILL);
                     }
                     for (rank, wrap) in &self.state.wraps {
-                        // One that waits for a rank that can't be ended holds what the rank holds.
-                        let hangs = wraps && !self.rank_lives(*rank);
+                        // One that waits for a rank that can't be ended holds what that holds; one may have a child no more.
+                        let hangs = wraps && !self.rank_lives(*rank) && !parents.contains(&wrap.pid);
                         let _ = wrap.signal(if hangs { Signal::KILL } else { Signal::CONT });
                     }
                 }
