@@ -1,9 +1,10 @@
 //! One host's facts and samples: GPUs and the host itself put together, each call in bounded time.
 
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
-use super::events;
+use super::{HostClock, events};
 use super::host::{HostFacts, HostMeter};
 use super::reader::GpuReader;
 use crate::domain::gpu::event::GpuEvent;
@@ -95,9 +96,11 @@ impl Sampler {
         move |tell| events::watch(&library, tell)
     }
 
-    /// The values at `now`. Rates (CPU, network) cover the time since the last call, or since the start.
-    pub fn sample(&mut self, now: HostTime) -> HostSample {
-        let asked = self.gpus.ask(now);
+    /// The values now, by this clock. Rates (CPU, network) cover the time since the last call, or since the start.
+    pub fn sample(&mut self, clock: impl Fn() -> HostTime + Send + Sync + 'static) -> HostSample {
+        let clock: HostClock = Arc::new(clock);
+        let now = clock();
+        let asked = self.gpus.ask(now, &clock);
         let host = self.meter.sample(now);
         HostSample {
             cpu_percent: host.cpu_percent,
@@ -105,7 +108,7 @@ impl Sampler {
             load: host.load,
             net_rx: host.net_rx,
             net_tx: host.net_tx,
-            gpus: self.gpus.collect(asked, now),
+            gpus: self.gpus.collect(asked, now, &clock),
         }
     }
 }

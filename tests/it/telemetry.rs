@@ -19,8 +19,9 @@ use serde_json::{Value, json};
 
 const SECOND: u64 = 1_000_000;
 
-fn at(seconds: u64) -> HostTime {
-    HostTime(seconds * SECOND)
+/// A clock that stands at this second.
+fn at(seconds: u64) -> impl Fn() -> HostTime + Send + Sync + Copy {
+    move || HostTime(seconds * SECOND)
 }
 
 /// Deadlines that a loaded machine does not miss.
@@ -43,7 +44,7 @@ fn hasty(library: PathBuf) -> SamplerConfig {
 }
 
 pub(crate) fn start(fake: &FakeNvml) -> Sampler {
-    Sampler::start(patient(fake.own_library()), at(0))
+    Sampler::start(patient(fake.own_library()), at(0)())
 }
 
 fn failure<T>(reading: &Reading<T>) -> &str {
@@ -108,7 +109,7 @@ fn the_host_is_read_beside_its_gpus() {
         ssh_connection: Some("10.0.0.1 50022 10.0.0.13 22".to_owned()),
         ..patient(fake.own_library())
     };
-    let mut sampler = Sampler::start(config, at(0));
+    let mut sampler = Sampler::start(config, at(0)());
     let info = sampler.info();
     let asked = |program: &str, argument: &str| {
         let output = Command::new(program).arg(argument).output_in_time().unwrap();
@@ -240,6 +241,22 @@ fn processes_have_owners_and_commands() {
 }
 
 #[test]
+fn a_gpu_that_is_asked_late_tells_the_use_of_its_processes_all_the_same() {
+    let script = |sm: Value| json!({ "gpus": [{ "processes": [{ "pid": "self", "memory": 4096, "sm": sm }] }] });
+    let fake = FakeNvml::new(&script(json!([87, 60_000_000])));
+    let mut sampler = start(&fake);
+    // its thread has no processor for five seconds
+    let late = || {
+        let of_gpu = std::thread::current().name().is_some_and(|name| name.starts_with("nvml-"));
+        at(if of_gpu { 6 } else { 1 })()
+    };
+    let use_of = |sample: HostSample| sample.gpus[0].processes.value().unwrap()[0].sm_percent.clone();
+    assert_eq!(use_of(sampler.sample(late)), Reading::Value(87));
+    fake.set(&script(json!([40, 61_000_000])));
+    assert_eq!(use_of(sampler.sample(at(7))), Reading::Value(40));
+}
+
+#[test]
 fn processes_tell_their_use_and_their_age() {
     let mut child = Command::new("sleep").arg("1000").spawn().unwrap();
     let script = |busy: Value, rest: Value| {
@@ -250,13 +267,13 @@ fn processes_tell_their_use_and_their_age() {
     };
     let fake = FakeNvml::new(&script(json!([87, 60_000_000]), json!({})));
     let mut sampler = start(&fake);
-    let mut sm = |at: HostTime| {
-        let sample = sampler.sample(at);
+    let mut sm = |second: u64| {
+        let sample = sampler.sample(at(second));
         let processes = sample.gpus[0].processes.value().unwrap().clone();
         let of = |pid: u32| processes.iter().find(|one| one.pid == pid).unwrap().clone();
         [of(std::process::id()), of(child.id())]
     };
-    let [test, idle] = sm(at(1));
+    let [test, idle] = sm(1);
     assert_eq!((&test.sm_percent, &idle.sm_percent), (&Reading::Value(87), &Reading::Value(0)));
     let stat = std::fs::read_to_string(format!("/proc/{}/stat", child.id())).unwrap();
     let ticks: u64 = stat.rsplit_once(')').unwrap().1.split_whitespace().nth(19).unwrap().parse().unwrap();
@@ -265,16 +282,16 @@ fn processes_tell_their_use_and_their_age() {
     assert_eq!(idle.key().unwrap().pid, child.id());
 
     // nothing new within the window: what was measured still holds; later it is over
-    assert_eq!(sm(at(2))[0].sm_percent, Reading::Value(87));
-    assert_eq!(sm(at(4))[0].sm_percent, Reading::Value(0));
+    assert_eq!(sm(2)[0].sm_percent, Reading::Value(87));
+    assert_eq!(sm(4)[0].sm_percent, Reading::Value(0));
     fake.set(&script(json!([33, 63_500_000]), json!({})));
-    assert_eq!(sm(at(5))[0].sm_percent, Reading::Value(33));
+    assert_eq!(sm(5)[0].sm_percent, Reading::Value(33));
     fake.set(&script(json!([3300, 64_500_000]), json!({})));
-    assert_eq!(failure(&sm(at(6))[0].sm_percent), "the driver says 3300 percent");
+    assert_eq!(failure(&sm(6)[0].sm_percent), "the driver says 3300 percent");
     fake.set(&script(Value::Null, json!({ "process_utilization": "unknown" })));
-    assert!(failure(&sm(at(7))[1].sm_percent).contains("internal driver error"));
+    assert!(failure(&sm(7)[1].sm_percent).contains("internal driver error"));
     fake.set(&script(Value::Null, json!({ "process_utilization": "not_supported" })));
-    assert_eq!(sm(at(8))[1].sm_percent, Reading::Unsupported);
+    assert_eq!(sm(8)[1].sm_percent, Reading::Unsupported);
     child.kill().unwrap();
     end_of(&mut child);
 }
@@ -332,7 +349,7 @@ fn a_gpu_lost_from_the_start_keeps_its_row() {
 fn each_absence_has_its_reason() {
     use GpuAbsenceReason as Reason;
     let absence = |library: PathBuf| {
-        let mut sampler = Sampler::start(patient(library), at(0));
+        let mut sampler = Sampler::start(patient(library), at(0)());
         let info = sampler.info();
         assert_eq!(info.gpus, []);
         let sample = sampler.sample(at(1));
@@ -371,7 +388,7 @@ fn each_absence_has_its_reason() {
 
 #[test]
 fn a_host_without_nvidia_parts_has_nothing_to_fail() {
-    let sampler = Sampler::start(patient(PathBuf::from("/nonexistent/libnvidia-ml.so.1")), at(0));
+    let sampler = Sampler::start(patient(PathBuf::from("/nonexistent/libnvidia-ml.so.1")), at(0)());
     let info = sampler.info();
     assert_eq!(info.driver, Reading::Unsupported);
     if info.cuda_driver.value().is_none() {
@@ -384,7 +401,7 @@ fn a_host_without_nvidia_parts_has_nothing_to_fail() {
 fn cuda_and_nccl_are_found_by_the_names_that_packages_give_them() {
     let nowhere = || patient(PathBuf::from("/nonexistent/libnvidia-ml.so.1"));
     let inside = std::env::var_os("HVTUI_TEST_ALONE").is_some();
-    if !inside && Sampler::start(nowhere(), at(0)).info().cuda_driver.value().is_some() {
+    if !inside && Sampler::start(nowhere(), at(0)()).info().cuda_driver.value().is_some() {
         eprintln!("skipped: this machine's own libcuda comes before the scripted one");
         return;
     }
@@ -396,7 +413,7 @@ fn cuda_and_nccl_are_found_by_the_names_that_packages_give_them() {
     let mut env = fake.env().to_vec();
     env.push(("LD_LIBRARY_PATH", folder.path().into()));
     if alone("telemetry::cuda_and_nccl_are_found_by_the_names_that_packages_give_them", &env) {
-        let info = Sampler::start(nowhere(), at(0)).info();
+        let info = Sampler::start(nowhere(), at(0)()).info();
         assert_eq!(info.cuda_driver, Reading::Value("12.8".to_owned()));
         assert_eq!(info.nccl, Reading::Value("2.29.3".to_owned()));
         assert_eq!(info.driver, Reading::Unsupported);
@@ -417,9 +434,9 @@ fn a_driver_that_comes_later_is_found() {
 }
 
 /// Samples until `done`, at one and the same moment: what is awaited is another thread.
-fn sample_until(sampler: &mut Sampler, now: HostTime, done: impl Fn(&HostSample) -> bool) -> HostSample {
+fn sample_until(sampler: &mut Sampler, second: u64, done: impl Fn(&HostSample) -> bool) -> HostSample {
     loop {
-        let sample = sampler.sample(now);
+        let sample = sampler.sample(at(second));
         if done(&sample) {
             return sample;
         }
@@ -445,16 +462,16 @@ fn a_call_that_hangs_holds_up_nothing_else() {
     let fake = FakeNvml::new(&script(&[]));
     // The start is waited for in full, the deadline of a sample passes at once.
     let config = SamplerConfig { start_deadline: Duration::from_secs(60), ..hasty(fake.own_library()) };
-    let mut sampler = Sampler::start(config, at(0));
-    sample_until(&mut sampler, at(1), |sample| sample.gpus[1].util == Reading::Value(6));
+    let mut sampler = Sampler::start(config, at(0)());
+    sample_until(&mut sampler, 1, |sample| sample.gpus[1].util == Reading::Value(6));
 
     fake.set(&script(&["nvmlDeviceGetPowerUsage:1"]));
     let silent = Reading::failed("no answer from NVML for 1 s");
-    let sample = sample_until(&mut sampler, at(2), |sample| sample.gpus[1].util == silent);
+    let sample = sample_until(&mut sampler, 2, |sample| sample.gpus[1].util == silent);
     assert!(sample.memory_used.value().is_some() && sample.load.value().is_some());
     for seconds in [5, 9, 62] {
         let answers = |sample: &HostSample| sample.gpus[0].util == Reading::Value(5);
-        let sample = sample_until(&mut sampler, at(2 + seconds), answers);
+        let sample = sample_until(&mut sampler, 2 + seconds, answers);
         let expected = format!("no answer from NVML for {seconds} s");
         assert_eq!(failure(&sample.gpus[1].util), expected);
         assert_eq!(failure(&sample.gpus[1].processes), expected);
@@ -463,7 +480,7 @@ fn a_call_that_hangs_holds_up_nothing_else() {
     }
 
     fake.set(&script(&[]));
-    let sample = sample_until(&mut sampler, at(70), |sample| sample.gpus[1].util.value().is_some());
+    let sample = sample_until(&mut sampler, 70, |sample| sample.gpus[1].util.value().is_some());
     assert_eq!(sample.gpus[1].util, Reading::Value(6));
     assert_eq!(nvml_threads(), 2);
 }
@@ -474,19 +491,19 @@ fn a_gpu_that_hangs_from_the_start_has_a_row_that_says_so() {
         |hang: &[&str]| json!({ "hang": hang, "gpus": [{ "util": 5 }, { "util": 6 }, { "util": 7 }] });
     let fake = FakeNvml::new(&script(&["nvmlDeviceGetName:1"]));
     let config = SamplerConfig { start_deadline: Duration::from_millis(500), ..patient(fake.own_library()) };
-    let mut sampler = Sampler::start(config, at(0));
+    let mut sampler = Sampler::start(config, at(0)());
     let told =
         |sampler: &Sampler| sampler.info().gpus.iter().map(|gpu| gpu.uuid.is_readable()).collect::<Vec<_>>();
     // those that answer may need longer than the start waits
     let answers = |sample: &HostSample| {
         sample.gpus[0].util == Reading::Value(5) && sample.gpus[2].util == Reading::Value(7)
     };
-    let sample = sample_until(&mut sampler, at(1), answers);
+    let sample = sample_until(&mut sampler, 1, answers);
     assert_eq!(told(&sampler), [true, false, true]);
     assert!(sampler.info().gpus[1].name.contains("no answer from NVML"), "{}", sampler.info().gpus[1].name);
     assert_eq!(failure(&sample.gpus[1].util), "no answer from NVML since the agent started");
     fake.set(&script(&[]));
-    let sample = sample_until(&mut sampler, at(2), |sample| sample.gpus[1].util.value().is_some());
+    let sample = sample_until(&mut sampler, 2, |sample| sample.gpus[1].util.value().is_some());
     assert_eq!(sample.gpus[1].util, Reading::Value(6));
     assert_eq!(told(&sampler), [true; 3]);
 }
@@ -573,7 +590,7 @@ fn another_process_gets_its_gpus_by_its_environment() {
     let fake = FakeNvml::idle(3);
     if alone("telemetry::another_process_gets_its_gpus_by_its_environment", &fake.env()) {
         let library = std::env::var_os("HVTUI_NVML_LIB").unwrap();
-        let sampler = Sampler::start(patient(PathBuf::from(library)), at(0));
+        let sampler = Sampler::start(patient(PathBuf::from(library)), at(0)());
         assert_eq!(sampler.info().gpus.len(), 3);
     }
 }
@@ -583,18 +600,18 @@ fn an_answer_that_is_late_by_a_little_is_shown() {
     let script = |hang: &[&str]| json!({ "hang": hang, "gpus": [{ "util": 5 }] });
     let fake = FakeNvml::new(&script(&[]));
     let config = SamplerConfig { start_deadline: Duration::from_secs(60), ..hasty(fake.own_library()) };
-    let mut sampler = Sampler::start(config, at(0));
+    let mut sampler = Sampler::start(config, at(0)());
     fake.set(&script(&["nvmlDeviceGetTemperature"]));
     assert!(sampler.sample(at(1)).gpus[0].util.value().is_none());
     fake.set(&script(&[]));
-    let sample = sample_until(&mut sampler, at(2), |sample| sample.gpus[0].util.value().is_some());
+    let sample = sample_until(&mut sampler, 2, |sample| sample.gpus[0].util.value().is_some());
     assert_eq!(sample.gpus[0].temperature, Reading::Value(34));
 }
 
 #[test]
 fn nvml_that_hangs_from_the_start_is_an_absence_until_it_answers() {
     let fake = FakeNvml::new(&json!({ "hang": ["nvmlInit_v2"] }));
-    let mut sampler = Sampler::start(hasty(fake.own_library()), at(0));
+    let mut sampler = Sampler::start(hasty(fake.own_library()), at(0)());
     let absence = sampler.info().gpu_absence.unwrap();
     assert_eq!(absence.reason, GpuAbsenceReason::Other);
     assert_eq!(absence.detail, "no answer from NVML since the agent started");
@@ -602,7 +619,7 @@ fn nvml_that_hangs_from_the_start_is_an_absence_until_it_answers() {
     assert_eq!(sample.gpus, []);
     assert!(sample.memory_used.value().is_some());
     fake.set(&json!({ "gpus": [{ "util": 5 }] }));
-    let sample = sample_until(&mut sampler, at(2), |sample| {
+    let sample = sample_until(&mut sampler, 2, |sample| {
         sample.gpus.first().is_some_and(|gpu| gpu.util == Reading::Value(5))
     });
     assert_eq!(sample.gpus.len(), 1);
