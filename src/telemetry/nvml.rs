@@ -154,7 +154,7 @@ fn live<'a>(
             |device| if is_mig { Reading::Unsupported } else { uses.ask(device, clock) },
         ),
         mig,
-        ..counters.sample(nvml, device, is_mig, clock())
+        ..counters.sample(nvml, device, is_mig, clock)
     }
 }
 

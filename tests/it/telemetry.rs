@@ -24,6 +24,14 @@ fn at(seconds: u64) -> impl Fn() -> HostTime + Send + Sync + Copy {
     move || HostTime(seconds * SECOND)
 }
 
+/// The same for a host whose GPUs' threads have no processor until `of_gpus`.
+fn late(seconds: u64, of_gpus: u64) -> impl Fn() -> HostTime + Send + Sync + Copy {
+    move || {
+        let is_gpus = std::thread::current().name().is_some_and(|name| name.starts_with("nvml-"));
+        at(if is_gpus { of_gpus } else { seconds })()
+    }
+}
+
 /// Deadlines that a loaded machine does not miss.
 fn patient(library: PathBuf) -> SamplerConfig {
     SamplerConfig {
@@ -44,7 +52,7 @@ fn hasty(library: PathBuf) -> SamplerConfig {
 }
 
 pub(crate) fn start(fake: &FakeNvml) -> Sampler {
-    Sampler::start(patient(fake.own_library()), at(0)())
+    Sampler::start(patient(fake.own_library()), at(0))
 }
 
 fn failure<T>(reading: &Reading<T>) -> &str {
@@ -109,7 +117,7 @@ fn the_host_is_read_beside_its_gpus() {
         ssh_connection: Some("10.0.0.1 50022 10.0.0.13 22".to_owned()),
         ..patient(fake.own_library())
     };
-    let mut sampler = Sampler::start(config, at(0)());
+    let mut sampler = Sampler::start(config, at(0));
     let info = sampler.info();
     let asked = |program: &str, argument: &str| {
         let output = Command::new(program).arg(argument).output_in_time().unwrap();
@@ -242,16 +250,12 @@ fn processes_have_owners_and_commands() {
 
 #[test]
 fn a_gpu_that_is_asked_late_tells_the_use_of_its_processes_all_the_same() {
-    let script = |sm: Value| json!({ "gpus": [{ "processes": [{ "pid": "self", "memory": 4096, "sm": sm }] }] });
+    let script =
+        |sm: Value| json!({ "gpus": [{ "processes": [{ "pid": "self", "memory": 4096, "sm": sm }] }] });
     let fake = FakeNvml::new(&script(json!([87, 60_000_000])));
     let mut sampler = start(&fake);
-    // its thread has no processor for five seconds
-    let late = || {
-        let of_gpu = std::thread::current().name().is_some_and(|name| name.starts_with("nvml-"));
-        at(if of_gpu { 6 } else { 1 })()
-    };
     let use_of = |sample: HostSample| sample.gpus[0].processes.value().unwrap()[0].sm_percent.clone();
-    assert_eq!(use_of(sampler.sample(late)), Reading::Value(87));
+    assert_eq!(use_of(sampler.sample(late(1, 6))), Reading::Value(87));
     fake.set(&script(json!([40, 61_000_000])));
     assert_eq!(use_of(sampler.sample(at(7))), Reading::Value(40));
 }
@@ -349,7 +353,7 @@ fn a_gpu_lost_from_the_start_keeps_its_row() {
 fn each_absence_has_its_reason() {
     use GpuAbsenceReason as Reason;
     let absence = |library: PathBuf| {
-        let mut sampler = Sampler::start(patient(library), at(0)());
+        let mut sampler = Sampler::start(patient(library), at(0));
         let info = sampler.info();
         assert_eq!(info.gpus, []);
         let sample = sampler.sample(at(1));
@@ -388,7 +392,7 @@ fn each_absence_has_its_reason() {
 
 #[test]
 fn a_host_without_nvidia_parts_has_nothing_to_fail() {
-    let sampler = Sampler::start(patient(PathBuf::from("/nonexistent/libnvidia-ml.so.1")), at(0)());
+    let sampler = Sampler::start(patient(PathBuf::from("/nonexistent/libnvidia-ml.so.1")), at(0));
     let info = sampler.info();
     assert_eq!(info.driver, Reading::Unsupported);
     if info.cuda_driver.value().is_none() {
@@ -401,7 +405,7 @@ fn a_host_without_nvidia_parts_has_nothing_to_fail() {
 fn cuda_and_nccl_are_found_by_the_names_that_packages_give_them() {
     let nowhere = || patient(PathBuf::from("/nonexistent/libnvidia-ml.so.1"));
     let inside = std::env::var_os("HVTUI_TEST_ALONE").is_some();
-    if !inside && Sampler::start(nowhere(), at(0)()).info().cuda_driver.value().is_some() {
+    if !inside && Sampler::start(nowhere(), at(0)).info().cuda_driver.value().is_some() {
         eprintln!("skipped: this machine's own libcuda comes before the scripted one");
         return;
     }
@@ -413,7 +417,7 @@ fn cuda_and_nccl_are_found_by_the_names_that_packages_give_them() {
     let mut env = fake.env().to_vec();
     env.push(("LD_LIBRARY_PATH", folder.path().into()));
     if alone("telemetry::cuda_and_nccl_are_found_by_the_names_that_packages_give_them", &env) {
-        let info = Sampler::start(nowhere(), at(0)()).info();
+        let info = Sampler::start(nowhere(), at(0)).info();
         assert_eq!(info.cuda_driver, Reading::Value("12.8".to_owned()));
         assert_eq!(info.nccl, Reading::Value("2.29.3".to_owned()));
         assert_eq!(info.driver, Reading::Unsupported);
@@ -462,7 +466,7 @@ fn a_call_that_hangs_holds_up_nothing_else() {
     let fake = FakeNvml::new(&script(&[]));
     // The start is waited for in full, the deadline of a sample passes at once.
     let config = SamplerConfig { start_deadline: Duration::from_secs(60), ..hasty(fake.own_library()) };
-    let mut sampler = Sampler::start(config, at(0)());
+    let mut sampler = Sampler::start(config, at(0));
     sample_until(&mut sampler, 1, |sample| sample.gpus[1].util == Reading::Value(6));
 
     fake.set(&script(&["nvmlDeviceGetPowerUsage:1"]));
@@ -491,7 +495,7 @@ fn a_gpu_that_hangs_from_the_start_has_a_row_that_says_so() {
         |hang: &[&str]| json!({ "hang": hang, "gpus": [{ "util": 5 }, { "util": 6 }, { "util": 7 }] });
     let fake = FakeNvml::new(&script(&["nvmlDeviceGetName:1"]));
     let config = SamplerConfig { start_deadline: Duration::from_millis(500), ..patient(fake.own_library()) };
-    let mut sampler = Sampler::start(config, at(0)());
+    let mut sampler = Sampler::start(config, at(0));
     let told =
         |sampler: &Sampler| sampler.info().gpus.iter().map(|gpu| gpu.uuid.is_readable()).collect::<Vec<_>>();
     // those that answer may need longer than the start waits
@@ -538,8 +542,15 @@ fn what_goes_over_nvlink_is_a_rate() {
         "and one that comes back brings no leap"
     );
     assert_eq!(sampler.sample(at(6)).gpus[0].nvlink_rx_bytes_per_s, Reading::Value(0));
-    fake.set(&script(3000, 600, 4));
-    assert_eq!(sampler.sample(at(7)).gpus[0].nvlink_rx_bytes_per_s, Reading::Unsupported);
+    fake.set(&script(7000, 600, 1));
+    let gpu = &sampler.sample(late(7, 10)).gpus[0];
+    assert_eq!(
+        gpu.nvlink_rx_bytes_per_s,
+        Reading::Value(3 * 1000 * 1024),
+        "over four seconds, though asked after one"
+    );
+    fake.set(&script(7000, 600, 4));
+    assert_eq!(sampler.sample(at(11)).gpus[0].nvlink_rx_bytes_per_s, Reading::Unsupported);
 }
 
 #[test]
@@ -590,7 +601,7 @@ fn another_process_gets_its_gpus_by_its_environment() {
     let fake = FakeNvml::idle(3);
     if alone("telemetry::another_process_gets_its_gpus_by_its_environment", &fake.env()) {
         let library = std::env::var_os("HVTUI_NVML_LIB").unwrap();
-        let sampler = Sampler::start(patient(PathBuf::from(library)), at(0)());
+        let sampler = Sampler::start(patient(PathBuf::from(library)), at(0));
         assert_eq!(sampler.info().gpus.len(), 3);
     }
 }
@@ -600,7 +611,7 @@ fn an_answer_that_is_late_by_a_little_is_shown() {
     let script = |hang: &[&str]| json!({ "hang": hang, "gpus": [{ "util": 5 }] });
     let fake = FakeNvml::new(&script(&[]));
     let config = SamplerConfig { start_deadline: Duration::from_secs(60), ..hasty(fake.own_library()) };
-    let mut sampler = Sampler::start(config, at(0)());
+    let mut sampler = Sampler::start(config, at(0));
     fake.set(&script(&["nvmlDeviceGetTemperature"]));
     assert!(sampler.sample(at(1)).gpus[0].util.value().is_none());
     fake.set(&script(&[]));
@@ -611,7 +622,7 @@ fn an_answer_that_is_late_by_a_little_is_shown() {
 #[test]
 fn nvml_that_hangs_from_the_start_is_an_absence_until_it_answers() {
     let fake = FakeNvml::new(&json!({ "hang": ["nvmlInit_v2"] }));
-    let mut sampler = Sampler::start(hasty(fake.own_library()), at(0)());
+    let mut sampler = Sampler::start(hasty(fake.own_library()), at(0));
     let absence = sampler.info().gpu_absence.unwrap();
     assert_eq!(absence.reason, GpuAbsenceReason::Other);
     assert_eq!(absence.detail, "no answer from NVML since the agent started");

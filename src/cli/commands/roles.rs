@@ -25,7 +25,7 @@ pub fn agent(args: &AgentArgs) -> Result<ExitCode, Failure> {
         ..SamplerConfig::default()
     };
     let telemetry =
-        Box::new(|| Box::new(HostTelemetry(Sampler::start(config, clock::host_now()))) as Box<dyn Telemetry>);
+        Box::new(|| Box::new(HostTelemetry(Sampler::start(config, clock::host_now))) as Box<dyn Telemetry>);
     Ok(code(roles::agent(args.nonce.clone(), state, telemetry)))
 }
 
