@@ -18,7 +18,7 @@
 //! L3  config         hosts.toml                              L3  worker     one rank of our own training jobs
 //! L3  demo           hosts that do not exist                 L3  doctor     what is wrong with hosts, and what helps
 //! L2  telemetry · collective · record · rendezvous · ssh · sync · image   siblings hardly import each other
-//! L2  clock · sched · filelock · program · procs · sha256                the system, other programs, processes, contents
+//! L2  clock · sched · filelock · program · procs · sha256 · tcp_info     the system, other programs, processes, contents
 //! L1  wire           what client and agent say                L1  launch     what people type, understood
 //! L1  report         the figures of runs in words
 //! L0  domain         the words as types; the one event stream and its fold
@@ -47,6 +47,7 @@ pub mod sha256;
 pub mod ssh;
 pub mod supervise;
 pub mod sync;
+pub mod tcp_info;
 pub mod telemetry;
 pub mod tui;
 pub mod wire;

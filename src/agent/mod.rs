@@ -40,7 +40,6 @@ pub use serve::serve;
 
 use crate::domain::gpu::event::GpuEvent;
 use crate::domain::host::{HostInfo, HostSample};
-use crate::domain::time::HostTime;
 use crate::wire::frame::FrameError;
 use crate::wire::handshake::Incompatible;
 use crate::wire::message::MessageError;
@@ -50,8 +49,8 @@ use crate::wire::message::MessageError;
 pub trait Telemetry: Send {
     /// The facts.
     fn info(&mut self) -> HostInfo;
-    /// The live values at `now`; rates are those since the last call.
-    fn sample(&mut self, now: HostTime) -> HostSample;
+    /// The live values now; rates are those since the last call.
+    fn sample(&mut self) -> HostSample;
     /// What tells the events of the GPUs as they come, for a thread of its own, until its listener returns `false`; `None`
     /// where there are none to come.
     fn events(&mut self) -> Option<GpuEventSource> {

@@ -89,7 +89,7 @@ fn run(
         let mut due = clock::host_now();
         let mut wait = u64::try_from(SECOND.as_micros()).unwrap_or(interval).min(interval);
         watch = loop {
-            let mut sample = telemetry.sample(clock::host_now());
+            let mut sample = telemetry.sample();
             let info = telemetry.info();
             // They change when a driver comes, or a GPU that did not answer does.
             if info != described {

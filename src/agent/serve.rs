@@ -165,7 +165,6 @@ mod tests {
     use super::*;
     use crate::domain::host::{HostInfo, HostSample};
     use crate::domain::ids::{HostId, RunId};
-    use crate::domain::time::HostTime;
     use crate::supervise::rundir::{RunDir, machine_key};
 
     struct Never;
@@ -175,7 +174,7 @@ mod tests {
             unreachable!("it was not asked for")
         }
 
-        fn sample(&mut self, _: HostTime) -> HostSample {
+        fn sample(&mut self) -> HostSample {
             unreachable!("it was not asked for")
         }
     }

@@ -3,6 +3,7 @@
 //! alone: a run is stopped as a whole.
 
 use std::collections::BTreeSet;
+use std::io::{self, ErrorKind};
 
 use rustix::io::Errno;
 use rustix::process::Signal;
@@ -124,7 +125,17 @@ impl Own {
         if self.line.contains(&pid) {
             return Some("hvtui's agent, over which this request came, runs below it".to_owned());
         }
-        part_of_run(&memory::command_line(pid).ok()?)
+        refusal_by(memory::command_line(pid))
+    }
+}
+
+/// Why a process of this command line is left alone. One whose command line is not known may be one that hvtui needs.
+fn refusal_by(cmdline: io::Result<Vec<u8>>) -> Option<String> {
+    match cmdline {
+        Ok(line) => part_of_run(&line),
+        // gone, as the signal finds; or another user's
+        Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::PermissionDenied) => None,
+        Err(error) => Some(format!("whether it is a part of a run is not known: {error}")),
     }
 }
 
@@ -187,6 +198,15 @@ mod tests {
         for other in [&b"/usr/bin/hvtui\0train\0digits\0"[..], b"python\0supervise\0", b"hvtui\0", b""] {
             assert_eq!(part_of_run(other), None);
         }
+    }
+
+    #[test]
+    fn what_can_not_be_read_is_left_alone() {
+        let refusal = |kind: ErrorKind| refusal_by(Err(kind.into()));
+        assert!(
+            refusal(ErrorKind::TimedOut).unwrap().starts_with("whether it is a part of a run is not known")
+        );
+        assert_eq!(refusal(ErrorKind::NotFound).or(refusal(ErrorKind::PermissionDenied)), None);
     }
 
     #[test]

@@ -240,6 +240,8 @@ impl FailureDetector {
             _ => Deadline::after(config.clock, GRACE),
         };
         while !self.lines[0].is_closed() {
+            // Before what has come is read: this rank may have been stopped as the verdict came.
+            let is_over = patience.passed();
             match self.lines[0].receive() {
                 Received::Message(message) if message.kind == Kind::Verdict => {
                     return with_words(error_of(config, &message), failure.what);
@@ -247,10 +249,10 @@ impl FailureDetector {
                 Received::Message(_) => {}
                 Received::Malformed | Received::Closed => break,
                 // Rank 0 is silent in a standstill, so it is rank 0 that stands still.
-                Received::Nothing if patience.passed() && cause == Cause::Stuck => {
+                Received::Nothing if is_over && cause == Cause::Stuck => {
                     return error_of(config, &Message { rank: 0, more: Ranks::default(), ..report });
                 }
-                Received::Nothing if patience.passed() => {
+                Received::Nothing if is_over => {
                     return with_words(error_of(config, &report), failure.what);
                 }
                 Received::Nothing => {
@@ -361,8 +363,9 @@ fn error_of(config: &GroupConfig, message: &Message) -> CollectiveError {
 
 #[cfg(test)]
 mod tests {
-    use std::cell::Cell;
+    use std::cell::{Cell, RefCell};
     use std::net::{TcpListener, TcpStream};
+    use std::os::fd::{AsFd, OwnedFd};
     use std::time::Duration;
 
     use super::super::auth::Secret;
@@ -499,6 +502,42 @@ mod tests {
             let judged = if closes { Err(lost) } else { Ok(true) };
             assert_eq!(detector.look(&config, &mut wait), judged);
         }
+    }
+
+    #[test]
+    fn a_verdict_that_comes_while_a_rank_is_stopped_counts() {
+        thread_local! {
+            /// Rank 0's line, and the other end to see that what was sent has come.
+            static ZERO: RefCell<Option<(Line, OwnedFd)>> = const { RefCell::new(None) };
+        }
+        /// At the first look after the deadline was made a long time has gone, in which the verdict has come.
+        fn pausing() -> HostTime {
+            let now = stopped();
+            if now == HostTime(1) {
+                later(1);
+            } else if let Some((mut zero, ours)) = ZERO.take() {
+                zero.send(&Message {
+                    rank: 2,
+                    cause: Cause::Stuck,
+                    ..Message::plain(Kind::Verdict, barrier(7))
+                });
+                let mut fds = [PollFd::new(&ours, PollFlags::IN)];
+                let time = rustix::event::Timespec { tv_sec: 5, tv_nsec: 0 };
+                assert_eq!(rustix::event::poll(&mut fds, Some(&time)), Ok(1));
+                later(2 * GRACE);
+                ZERO.set(Some((zero, ours)));
+                return stopped();
+            }
+            now
+        }
+        TIME.set(1);
+        let config = GroupConfig { rank: 1, clock: pausing, ..config() };
+        let (mut detector, zero) = other();
+        let ours = detector.lines[0].stream().unwrap().as_fd().try_clone_to_owned().unwrap();
+        ZERO.set(Some((zero, ours)));
+        let error = detector.report_failure(&config, &Wait::new(barrier(7)), Failure::of(2, Cause::Stuck));
+        let stalled = CollectiveError::Stalled { op: barrier(7), ranks: vec![2], seconds: 40 };
+        assert_eq!(error, stalled, "rank 0 has spoken");
     }
 
     #[test]

@@ -19,6 +19,7 @@ use super::shm::{self, Join};
 use super::socket;
 use super::streams;
 use super::tcp::{self, HostRing, Mesh};
+use crate::tcp_info;
 
 /// How long the ranks of a host wait for each other on the socket over which they share memory, µs.
 const JOINING: u64 = 10_000_000;
@@ -194,7 +195,7 @@ fn agree(
         bytes.chunks_exact(4).map(|b| u32::from_le_bytes([b[0], b[1], b[2], b[3]])).collect()
     };
     if config.rank > 0 {
-        let own = [leader, socket::round_trip(&peers.lines[0]).unwrap_or(0)].map(u32::to_le_bytes);
+        let own = [leader, tcp_info::round_trip(&peers.lines[0]).unwrap_or(0)].map(u32::to_le_bytes);
         socket::write_all(&peers.lines[0], own.as_flattened(), deadline).map_err(lost)?;
         let mut table = vec![0; 4 * (config.world as usize + 1)];
         socket::read_all(&peers.lines[0], &mut table, deadline).map_err(lost)?;

@@ -2,7 +2,7 @@
 
 use std::io::{self, Read, Write};
 use std::net::TcpStream;
-use std::os::fd::{AsFd, AsRawFd};
+use std::os::fd::AsFd;
 
 use rustix::event::{PollFd, PollFlags, poll};
 
@@ -23,25 +23,6 @@ pub(super) enum Moved {
 pub(super) fn prepare(stream: &TcpStream) -> io::Result<()> {
     stream.set_nonblocking(true)?;
     stream.set_nodelay(true)
-}
-
-/// How long a byte and its receipt take, µs, as the kernel has seen it on this connection since it was made.
-#[expect(unsafe_code, reason = "an option that has no other name")]
-pub(super) fn round_trip(stream: &TcpStream) -> Option<u32> {
-    // SAFETY: numbers only, for which any bits are valid.
-    let mut info: libc::tcp_info = unsafe { std::mem::zeroed() };
-    let mut bytes = size_of::<libc::tcp_info>() as libc::socklen_t;
-    // SAFETY: the kernel writes at most `bytes` bytes there.
-    let failed = unsafe {
-        libc::getsockopt(
-            stream.as_raw_fd(),
-            libc::IPPROTO_TCP,
-            libc::TCP_INFO,
-            (&raw mut info).cast(),
-            &raw mut bytes,
-        )
-    };
-    (failed == 0).then_some(info.tcpi_rtt)
 }
 
 /// Reads what is there.

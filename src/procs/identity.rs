@@ -67,9 +67,18 @@ pub struct Stat {
 impl Stat {
     /// Of the process that has this pid now.
     pub fn read(pid: u32) -> io::Result<Self> {
-        let bytes = std::fs::read(format!("/proc/{pid}/stat"))?;
+        Self::of_file(&format!("/proc/{pid}/stat"))
+    }
+
+    /// Of this process's thread of this number.
+    pub(super) fn of_thread(number: u32) -> io::Result<Self> {
+        Self::of_file(&format!("/proc/self/task/{number}/stat"))
+    }
+
+    fn of_file(path: &str) -> io::Result<Self> {
+        let bytes = std::fs::read(path)?;
         Self::parse(&String::from_utf8_lossy(&bytes))
-            .ok_or_else(|| io::Error::other(format!("/proc/{pid}/stat has an unknown form")))
+            .ok_or_else(|| io::Error::other(format!("{path} has an unknown form")))
     }
 
     /// The name may hold spaces and parentheses: it ends at the last one.

@@ -3,17 +3,22 @@
 //! The kernel reads both under the lock of that process's memory map. One that hangs in the kernel (state D, as where a file
 //! server has gone away) may hold that lock for ever, and a reader then hangs as well and cannot be killed. So
 //! threads of their own read, those who ask wait for [`PATIENCE`], and a process over which a thread hangs is not asked
-//! again: it is unknown, at once, until the kernel lets go.
+//! again: it is unknown, at once, until the kernel lets go. A thread that only has no processor does not hang.
 
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{self, ErrorKind, Read};
-use std::sync::mpsc::{RecvTimeoutError, channel};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-/// How long a process may take to be read. Far beyond what any takes that does not hang: its answer counts.
+use super::identity::Stat;
+
+/// How long a process may take to be read whose reader waits in the kernel. Far beyond what any takes that does not hang: its
+/// answer counts.
 const PATIENCE: Duration = Duration::from_secs(1);
+/// How long where the reader does not wait there: it has no processor.
+const LONGEST: Duration = Duration::from_secs(10);
 /// How long between two looks at the time.
 const STEP: Duration = Duration::from_millis(100);
 /// How many are read at once after one of them has been found to hang.
@@ -31,7 +36,8 @@ enum Part {
 /// The variables with which a process was started, a zero byte behind each. It has none when it is about to end.
 ///
 /// # Errors
-/// The system's, where it is gone or another user's; `TimedOut` where it hangs in the kernel and so is unknown.
+/// The system's, where it is gone or another user's; `TimedOut` where it hangs in the kernel, or the host is too busy to read
+/// it, and so is unknown.
 pub(crate) fn environment(pid: u32) -> io::Result<Vec<u8>> {
     one(Part::Environment, pid)
 }
@@ -75,14 +81,29 @@ fn in_turn(part: Part, pids: &[u32]) -> Vec<io::Result<Vec<u8>>> {
     }
     let mut answers = Vec::with_capacity(pids.len());
     for pid in pids {
-        let Ok(answer) = told.recv_timeout(PATIENCE) else {
-            give_up(*pid);
-            answers.push(Err(hangs()));
+        let answer = awaited(&told, *pid);
+        let is_told = answer.is_ok();
+        answers.push(answer.and_then(|answer| answer));
+        if !is_told {
             break;
-        };
-        answers.push(answer);
+        }
     }
     answers
+}
+
+/// What is told of one; the error is that nothing is.
+fn awaited<T>(told: &Receiver<T>, pid: u32) -> io::Result<T> {
+    let mut waited = Duration::ZERO;
+    loop {
+        match told.recv_timeout(STEP) {
+            Ok(answer) => return Ok(answer),
+            Err(RecvTimeoutError::Timeout) => waited += STEP,
+            Err(RecvTimeoutError::Disconnected) => return Err(late()),
+        }
+        if let Some(error) = given_up(pid, waited) {
+            return Err(error);
+        }
+    }
 }
 
 /// Each has a thread of its own, and all have the same time.
@@ -96,21 +117,54 @@ fn at_once(part: Part, pids: &[u32]) -> Vec<io::Result<Vec<u8>>> {
         }
     }
     drop(tell);
-    let mut left = PATIENCE;
-    while !left.is_zero() {
+    let mut waited = Duration::ZERO;
+    while answers.iter().any(Option::is_none) {
         match told.recv_timeout(STEP) {
             Ok((number, answer)) => answers[number] = Some(answer),
-            Err(RecvTimeoutError::Timeout) => left = left.saturating_sub(STEP),
+            Err(RecvTimeoutError::Timeout) => {
+                waited += STEP;
+                for (answer, pid) in answers.iter_mut().zip(pids).filter(|(answer, _)| answer.is_none()) {
+                    *answer = given_up(*pid, waited).map(Err);
+                }
+            }
             Err(RecvTimeoutError::Disconnected) => break,
         }
     }
-    let given_up = |(answer, pid): (Option<_>, &u32)| {
-        answer.unwrap_or_else(|| {
-            give_up(*pid);
-            Err(hangs())
-        })
-    };
-    answers.into_iter().zip(pids).map(given_up).collect()
+    answers.into_iter().map(|answer| answer.unwrap_or_else(|| Err(late()))).collect()
+}
+
+/// Why a process whose answer was waited for so long is waited for no longer.
+fn given_up(pid: u32, waited: Duration) -> Option<io::Error> {
+    let is_over = verdict(waited, || hangs_over(pid))?;
+    if is_over == Over::Hangs {
+        give_up(pid);
+    }
+    Some(is_over.error())
+}
+
+/// Why a wait is over.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Over {
+    Hangs,
+    Late,
+}
+
+impl Over {
+    fn error(self) -> io::Error {
+        match self {
+            Self::Hangs => hangs(),
+            Self::Late => late(),
+        }
+    }
+}
+
+/// What a wait without an answer means; `in_kernel` tells whether the reader waits there.
+fn verdict(waited: Duration, in_kernel: impl FnOnce() -> bool) -> Option<Over> {
+    match waited {
+        waited if waited >= PATIENCE && in_kernel() => Some(Over::Hangs),
+        waited if waited >= LONGEST => Some(Over::Late),
+        _ => None,
+    }
 }
 
 fn reader(read: impl FnOnce() -> Option<()> + Send + 'static) -> io::Result<()> {
@@ -122,12 +176,20 @@ fn no_thread(error: &io::Error) -> io::Error {
     io::Error::new(error.kind(), format!("no thread to read it: {error}"))
 }
 
-/// The processes that are being read now, and whether a reader hangs over one.
-static READ: Mutex<BTreeMap<u32, bool>> = Mutex::new(BTreeMap::new());
+/// The thread that reads a process.
+#[derive(Debug, Clone, Copy)]
+struct Reader {
+    thread: u32,
+    /// It was found to hang.
+    hangs: bool,
+}
+
+/// The processes that are being read now.
+static READ: Mutex<BTreeMap<u32, Reader>> = Mutex::new(BTreeMap::new());
 /// One of them is not read any more, or found to hang.
 static CHANGED: Condvar = Condvar::new();
 
-fn reads() -> MutexGuard<'static, BTreeMap<u32, bool>> {
+fn reads() -> MutexGuard<'static, BTreeMap<u32, Reader>> {
     READ.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
@@ -135,13 +197,14 @@ fn reads() -> MutexGuard<'static, BTreeMap<u32, bool>> {
 fn read(part: Part, pid: u32) -> io::Result<Vec<u8>> {
     let mut reads = reads();
     loop {
-        match reads.get(&pid).copied() {
+        match reads.get(&pid).map(|reader| reader.hangs) {
             None => break,
             Some(true) => return Err(hangs()),
             Some(false) => reads = CHANGED.wait(reads).unwrap_or_else(PoisonError::into_inner),
         }
     }
-    reads.insert(pid, false);
+    let thread = rustix::thread::gettid().as_raw_nonzero().get().unsigned_abs();
+    reads.insert(pid, Reader { thread, hangs: false });
     drop(reads);
     let file = match part {
         Part::Environment => "environ",
@@ -158,10 +221,21 @@ fn read(part: Part, pid: u32) -> io::Result<Vec<u8>> {
 
 /// Callers stop waiting for this process until its reader returns.
 fn give_up(pid: u32) {
-    if let Some(hangs) = reads().get_mut(&pid) {
-        *hangs = true;
+    if let Some(reader) = reads().get_mut(&pid) {
+        reader.hangs = true;
     }
     CHANGED.notify_all();
+}
+
+/// Whether the thread that reads a process waits in the kernel now; one that has not begun does not.
+fn hangs_over(pid: u32) -> bool {
+    let thread = reads().get(&pid).map(|reader| reader.thread);
+    thread.is_some_and(|thread| Stat::of_thread(thread).is_ok_and(|stat| stat.state == 'D'))
+}
+
+fn late() -> io::Error {
+    let seconds = LONGEST.as_secs();
+    io::Error::new(ErrorKind::TimedOut, format!("the host is too busy: it could not be read in {seconds} s"))
 }
 
 fn hangs() -> io::Error {
@@ -171,6 +245,14 @@ fn hangs() -> io::Error {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_reader_without_a_processor_does_not_hang() {
+        let after = |seconds, in_kernel| verdict(Duration::from_secs(seconds), || in_kernel);
+        assert_eq!([after(0, true), after(1, true)], [None, Some(Over::Hangs)]);
+        assert_eq!([after(1, false), after(9, false), after(10, false)], [None, None, Some(Over::Late)]);
+        assert!(!hangs_over(4_194_305), "nothing reads it");
+    }
 
     #[test]
     fn answers_come_in_the_order_of_the_question_and_are_those_of_the_kernel() {

@@ -15,6 +15,10 @@ const WRAP_PATIENCE_US: u64 = 5_000_000;
 const KILL_PATIENCE_US: u64 = 9_000_000;
 /// Between two rounds of KILL.
 const KILL_ROUND_US: u64 = 20_000;
+/// No round counts for more: a supervisor that had no processor for longer gave nothing time to end.
+const MOST_A_ROUND_US: u64 = 500_000;
+/// Between two rounds of KILL to the rank-wraps: one that waited for a process that the first has ended has its time.
+const WRAP_ROUND_US: u64 = 1_000_000;
 
 /// What the supervisor does next.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -40,12 +44,23 @@ enum Phase {
     },
     Ending {
         kill_at: HostTime,
+        /// The grace that begins when TERM has been sent; 0 once it has.
+        untold_us: u64,
     },
     Killing {
-        since: HostTime,
-        next: HostTime,
+        /// So long so far, µs.
+        spent_us: u64,
+        /// The last round.
+        last: HostTime,
     },
     Abandoned,
+}
+
+impl Phase {
+    /// TERM is to be sent.
+    fn ending(grace_us: u64, now: HostTime) -> Self {
+        Self::Ending { kill_at: after(now, grace_us), untold_us: grace_us }
+    }
 }
 
 /// The end of a host's share of a run.
@@ -125,8 +140,15 @@ impl Machine {
         if at_once {
             return self.kill(now);
         }
-        self.phase = Phase::Ending { kill_at: after(since, self.grace_us) };
+        self.phase = Phase::Ending { kill_at: after(since, self.grace_us), untold_us: 0 };
         vec![Action::Term]
+    }
+
+    /// TERM has been sent: the grace begins now, however long that took. A second TERM begins no second one.
+    pub fn told(&mut self, now: HostTime) {
+        if let Phase::Ending { kill_at, untold_us } = &mut self.phase {
+            *kill_at = after(now, std::mem::take(untold_us)).max(*kill_at);
+        }
     }
 
     /// Time has passed or processes have ended; `empty` when no process of the run is left.
@@ -136,20 +158,21 @@ impl Machine {
                 if empty {
                     return Vec::new();
                 }
-                self.phase = Phase::Ending { kill_at: after(now, self.grace_us.min(STRAY_GRACE_US)) };
+                self.phase = Phase::ending(self.grace_us.min(STRAY_GRACE_US), now);
                 vec![Action::Term]
             }
             Phase::Settling { until, why } if now >= *until => self.end(why.clone(), self.grace_us, now),
-            Phase::Ending { kill_at } if now >= *kill_at => self.kill(now),
-            Phase::Killing { since, next } if now >= *next => {
-                let since = *since;
-                let elapsed = now.0 - since.0;
-                if elapsed >= KILL_PATIENCE_US {
+            Phase::Ending { kill_at, .. } if now >= *kill_at => self.kill(now),
+            Phase::Killing { spent_us, last } if now >= after(*last, KILL_ROUND_US) => {
+                let before = *spent_us;
+                let spent_us = before + (now.0 - last.0).min(MOST_A_ROUND_US);
+                if spent_us >= KILL_PATIENCE_US {
                     self.phase = Phase::Abandoned;
                     return Vec::new();
                 }
-                self.phase = Phase::Killing { since, next: after(now, KILL_ROUND_US) };
-                vec![Action::Kill { wraps: elapsed >= WRAP_PATIENCE_US }]
+                self.phase = Phase::Killing { spent_us, last: now };
+                let is_due = spent_us / WRAP_ROUND_US > before / WRAP_ROUND_US;
+                vec![Action::Kill { wraps: is_due && spent_us >= WRAP_PATIENCE_US }]
             }
             _ => Vec::new(),
         }
@@ -165,18 +188,18 @@ impl Machine {
         match self.phase {
             Phase::Running | Phase::Abandoned => None,
             Phase::Settling { until, .. } => Some(until),
-            Phase::Ending { kill_at } => Some(kill_at),
-            Phase::Killing { next, .. } => Some(next),
+            Phase::Ending { kill_at, .. } => Some(kill_at),
+            Phase::Killing { last, .. } => Some(after(last, KILL_ROUND_US)),
         }
     }
 
     fn end(&mut self, why: String, grace_us: u64, now: HostTime) -> Vec<Action> {
-        self.phase = Phase::Ending { kill_at: after(now, grace_us) };
+        self.phase = Phase::ending(grace_us, now);
         vec![Action::MarkStop(why), Action::Term]
     }
 
     fn kill(&mut self, now: HostTime) -> Vec<Action> {
-        self.phase = Phase::Killing { since: now, next: after(now, KILL_ROUND_US) };
+        self.phase = Phase::Killing { spent_us: 0, last: now };
         vec![Action::Kill { wraps: false }]
     }
 }
@@ -278,6 +301,28 @@ mod tests {
     }
 
     #[test]
+    fn the_grace_begins_when_the_ranks_have_been_told() {
+        let mut machine = machine();
+        machine.stop(false, HostTime(0));
+        machine.told(HostTime(5_000_000));
+        assert_eq!(machine.tick(false, HostTime(5_099_999)), []);
+        machine.told(HostTime(5_099_999));
+        assert_eq!(machine.wake_at(), Some(HostTime(5_100_000)), "another TERM is no other grace");
+        assert_eq!(machine.tick(false, HostTime(5_100_000)), [Action::Kill { wraps: false }]);
+        // what outlives the ranks
+        let mut machine = Machine::new([Rank(0)], 60_000);
+        machine.exited(Rank(0), &exit(0), HostTime(0));
+        machine.tick(false, HostTime(0));
+        machine.told(HostTime(7));
+        assert_eq!(machine.wake_at(), Some(HostTime(STRAY_GRACE_US + 7)));
+        // a predecessor has told them
+        let mut machine = Machine::new([Rank(0)], 100);
+        machine.resume_stop(false, HostTime(50_000), HostTime(90_000));
+        machine.told(HostTime(100_000));
+        assert_eq!(machine.wake_at(), Some(HostTime(150_000)));
+    }
+
+    #[test]
     fn a_run_is_given_up_once_and_never_after_its_end() {
         let mut machine = machine();
         let why = || "silent".to_owned();
@@ -306,9 +351,32 @@ mod tests {
         machine.stop(true, HostTime(0));
         assert_eq!(machine.tick(false, HostTime(KILL_ROUND_US)), [Action::Kill { wraps: false }]);
         assert_eq!(machine.tick(false, HostTime(KILL_ROUND_US + 1)), []);
-        assert_eq!(machine.tick(false, HostTime(WRAP_PATIENCE_US)), [Action::Kill { wraps: true }]);
-        assert_eq!(machine.tick(false, HostTime(KILL_PATIENCE_US)), []);
+        let mut rounds = (2..).map(|round| round * KILL_ROUND_US);
+        for at in rounds.by_ref().take_while(|at| *at < WRAP_PATIENCE_US) {
+            assert_eq!(machine.tick(false, HostTime(at)), [Action::Kill { wraps: false }]);
+        }
+        let mut to_wraps = vec![WRAP_PATIENCE_US];
+        let mut machine_at = |at| machine.tick(false, HostTime(at));
+        assert_eq!(machine_at(WRAP_PATIENCE_US), [Action::Kill { wraps: true }]);
+        for at in rounds.by_ref().take_while(|at| *at < KILL_PATIENCE_US) {
+            match machine_at(at).as_slice() {
+                [Action::Kill { wraps: true }] => to_wraps.push(at),
+                actions => assert_eq!(actions, [Action::Kill { wraps: false }]),
+            }
+        }
+        assert_eq!(to_wraps, [5, 6, 7, 8].map(|at| at * WRAP_ROUND_US));
+        assert_eq!(machine_at(KILL_PATIENCE_US), []);
         assert!(machine.done(false));
         assert_eq!(machine.open().len(), 2);
+    }
+
+    #[test]
+    fn a_time_without_a_processor_is_no_patience() {
+        let mut machine = machine();
+        machine.stop(true, HostTime(0));
+        for pause in [30_000_000, 60_000_000] {
+            assert_eq!(machine.tick(false, HostTime(pause)), [Action::Kill { wraps: false }]);
+            assert!(!machine.done(false));
+        }
     }
 }

@@ -41,6 +41,7 @@ pub mod stacks;
 pub mod start;
 pub mod state;
 pub mod stop;
+mod stop_mark;
 pub mod supervisor;
 pub mod times;
 mod variables;

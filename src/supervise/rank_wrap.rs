@@ -26,6 +26,7 @@ use super::lease;
 use super::oom::Kills;
 use super::rundir::RunDir;
 use super::state::{SPEC, STATE, STOP, Started, State, StopMark, exit_file, started_file};
+use super::stop_mark;
 use super::variables::Variables;
 use super::watchdog::Watchdog;
 use super::{container, disk_space, error_file, secrets};
@@ -104,7 +105,7 @@ pub fn run(dir: &Path, rank: Rank) -> Result<i32, SuperviseError> {
         }
         Err((code, error)) => exit(Some(code), None, Some(error)),
     };
-    exit.stopped = dir.has(STOP);
+    exit.stopped = stop_mark::names(&dir, rank);
     if let Some(seated) = &seated {
         runtime.block_on(seated.judge(&dir, rank, &mut exit));
     }

@@ -126,4 +126,7 @@ pub struct StopMark {
     /// Without grace: by KILL alone.
     #[serde(default)]
     pub now: bool,
+    /// Ranks that had ended before; those of earlier versions tell none.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub ended: Vec<Rank>,
 }

@@ -10,8 +10,8 @@ use super::adopt::{self, adopt};
 use super::container;
 use super::process_set::left_behind;
 use super::rundir::RunDir;
-use super::state::{SPEC, STATE, STOP, State, StopMark};
-use crate::clock;
+use super::state::{SPEC, STATE, STOP, State};
+use super::stop_mark;
 use crate::domain::run::HostRun;
 use crate::procs::cgroup::Cgroup;
 use crate::procs::identity::Stat;
@@ -76,7 +76,7 @@ pub fn sweep(dir: &RunDir, state: &State, now: bool) -> Result<Stopped, Supervis
     }
     if !dir.has(STOP) {
         let why = "asked to stop after the supervisor's death".to_owned();
-        dir.write_json(STOP, &StopMark { why, t: clock::host_now(), now })?;
+        stop_mark::write(dir, spec.ranks.iter().map(|rank| rank.rank), why, now)?;
     }
     if !now {
         for process in left_behind(dir, &spec, state) {

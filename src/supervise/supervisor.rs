@@ -35,8 +35,9 @@ use super::secrets;
 use super::silence::{Pulse, Silence};
 use super::spool_trimmer::SpoolTrimmer;
 use super::state::{
-    LOG, Phase, SPEC, STATE, STOP, Started, State, StopMark, VERSION, exit_file, started_file, stream_file,
+    LOG, Phase, SPEC, STATE, STOP, Started, State, VERSION, exit_file, started_file, stream_file,
 };
+use super::stop_mark;
 use super::variables::{OWN_NAMES, REPORT, own_names};
 use crate::clock;
 use crate::domain::engine::Engine;
@@ -403,8 +404,8 @@ impl Supervisor {
             match action {
                 Action::MarkStop(why) => {
                     self.note(&format!("stopping: {why}"));
-                    let mark = StopMark { why, t: clock::host_now(), now };
-                    if let Err(error) = self.dir.write_json(STOP, &mark) {
+                    let open = self.machine.open().iter().copied();
+                    if let Err(error) = stop_mark::write(&self.dir, open, why, now) {
                         self.note(&error.to_string());
                     }
                     self.enter(Phase::Stopping);
@@ -417,11 +418,14 @@ impl Supervisor {
                         self.ended.insert((process.pid, process.stat.start));
                         process.tell_to_end();
                     }
+                    // Not from before: to write the stop down and to find the processes may have taken seconds.
+                    self.machine.told(clock::host_now());
                 }
                 Action::Kill { wraps } => {
                     self.unseat_all();
                     let contained = self.spec.container().is_some() && !wraps;
                     let found = if contained { self.inside() } else { self.processes() };
+                    let parents: BTreeSet<u32> = found.iter().map(|process| process.stat.parent).collect();
                     if let Some(cgroup) = self.cgroup() {
                         cgroup.kill();
                     }
@@ -430,8 +434,8 @@ impl Supervisor {
                         process.signal(Signal::KILL);
                     }
                     for (rank, wrap) in &self.state.wraps {
-                        // One that waits for a rank that can't be ended holds what the rank holds.
-                        let hangs = wraps && !self.rank_lives(*rank);
+                        // One that waits for a rank that can't be ended holds what that holds; one may have a child no more.
+                        let hangs = wraps && !self.rank_lives(*rank) && !parents.contains(&wrap.pid);
                         let _ = wrap.signal(if hangs { Signal::KILL } else { Signal::CONT });
                     }
                 }

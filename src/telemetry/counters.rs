@@ -10,11 +10,11 @@ use nvml_wrapper::structs::device::FieldId;
 use nvml_wrapper::sys_exports::field_id as id;
 use nvml_wrapper::{Device, Nvml};
 
+use super::HostClock;
 use super::gpm::Gpm;
 use super::nvlink::Throughput;
 use super::nvml;
 use crate::domain::gpu::{GpuInfo, GpuSample, Reading};
-use crate::domain::time::HostTime;
 
 /// Each so many samples a GPU is asked what is slow. NVML measures its PCIe throughput over 20 ms a direction, so the
 /// GPUs of a host take turns.
@@ -95,13 +95,13 @@ impl<'nvml> Counters<'nvml> {
         Self { kept, samples: 0, nvlinks: 0, nvlink: Throughput::default(), gpm: Gpm::default() }
     }
 
-    /// A sample at `now` that holds these values and nothing else. `mig`: the GPU is cut into slices.
+    /// A sample that holds these values and nothing else. `mig`: the GPU is cut into slices.
     pub(super) fn sample(
         &mut self,
         nvml: &'nvml Nvml,
         device: &Device<'nvml>,
         mig: bool,
-        now: HostTime,
+        clock: &HostClock,
     ) -> GpuSample {
         let turn = (self.samples + u64::from(self.kept.index)).is_multiple_of(RARELY);
         if turn || self.samples == 0 {
@@ -117,7 +117,7 @@ impl<'nvml> Counters<'nvml> {
         again(&mut kept.decoder_percent, || device.decoder_utilization().map(|info| info.utilization));
         again(&mut kept.pcie_gen, || device.current_pcie_link_gen());
         again(&mut kept.pcie_width, || device.current_pcie_link_width());
-        let [received, sent] = self.nvlink.sample(device, self.nvlinks, now);
+        let [received, sent] = self.nvlink.sample(device, self.nvlinks, clock);
         let [sm, tensor, dram] = self.gpm.of_whole(nvml, device, mig);
         GpuSample {
             nvlink_rx_bytes_per_s: received,

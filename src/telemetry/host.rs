@@ -85,21 +85,21 @@ pub(super) struct Texts<'a> {
 }
 
 impl HostMeter {
-    /// Starts counting at `now`.
-    pub(super) fn start(now: HostTime) -> Self {
-        Self { last: Counters::read(now) }
+    /// Starts counting now, by this clock.
+    pub(super) fn start(clock: impl Fn() -> HostTime) -> Self {
+        Self { last: Counters::read(clock) }
     }
 
-    /// The same for another host, whose files are these.
+    /// Starts counting for another host, whose files are these.
     pub(super) fn start_of(now: HostTime, texts: &Texts<'_>) -> Self {
         Self { last: Counters::parse(now, texts) }
     }
 
-    /// The values at `now`; rates cover the time since the last call, or since the start.
-    pub(super) fn sample(&mut self, now: HostTime) -> HostLive {
+    /// The values now, by this clock; rates cover the time since the last call, or since the start.
+    pub(super) fn sample(&mut self, clock: impl Fn() -> HostTime) -> HostLive {
         let memory = read("/proc/meminfo", procfs::parse_meminfo);
         let load = read("/proc/loadavg", procfs::parse_loadavg);
-        self.advance(Counters::read(now), memory, load)
+        self.advance(Counters::read(clock), memory, load)
     }
 
     /// The same for another host, whose files are these.
@@ -129,12 +129,11 @@ impl HostMeter {
 }
 
 impl Counters {
-    fn read(at: HostTime) -> Self {
-        Self {
-            at,
-            cpu: read("/proc/stat", procfs::parse_stat),
-            net: read("/proc/net/dev", procfs::parse_net_dev),
-        }
+    fn read(clock: impl Fn() -> HostTime) -> Self {
+        let cpu = read("/proc/stat", procfs::parse_stat);
+        let net = read("/proc/net/dev", procfs::parse_net_dev);
+        // Right behind the bytes, which become a rate by it.
+        Self { at: clock(), cpu, net }
     }
 
     fn parse(at: HostTime, texts: &Texts<'_>) -> Self {
@@ -229,8 +228,8 @@ mod tests {
         assert!(!facts.hostname.is_empty() && !facts.kernel.is_empty() && !facts.user.is_empty());
         assert!(facts.cpus >= 1);
         let total = *facts.memory_total.value().unwrap();
-        let mut meter = HostMeter::start(HostTime(0));
-        let live = meter.sample(HostTime(1_000_000));
+        let mut meter = HostMeter::start(|| HostTime(0));
+        let live = meter.sample(|| HostTime(1_000_000));
         let used = *live.memory_used.value().unwrap();
         assert!(used > 0 && used <= total, "{used} of {total}");
         assert!(live.load.value().is_some());

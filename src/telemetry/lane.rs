@@ -4,9 +4,11 @@
 //! that hangs ages its own row and no other. It gets the next request only when it has answered the last one.
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::time::Duration;
 
+use super::HostClock;
 use super::counters::Counters;
 use super::nvml::{Session, unreadable};
 use super::process_use::ProcessUse;
@@ -34,7 +36,8 @@ enum Pending {
 
 /// The near end of a GPU's thread.
 pub(super) struct Lane {
-    requests: Sender<HostTime>,
+    /// Each with the clock by which it is answered.
+    requests: Sender<HostClock>,
     answers: Receiver<Answer>,
     infos: Vec<GpuInfo>,
     pending: Pending,
@@ -77,7 +80,7 @@ impl Lane {
     }
 
     /// Takes what came in the meantime and asks for a sample, unless the thread is still busy. Returns at once.
-    pub(super) fn ask(&mut self, now: HostTime) {
+    pub(super) fn ask(&mut self, now: HostTime, clock: &HostClock) {
         self.late = None;
         while let Ok(answer) = self.answers.try_recv() {
             self.accept(answer);
@@ -90,7 +93,7 @@ impl Lane {
         self.fresh = self.pending == Pending::Nothing && self.late.is_none();
         if self.fresh {
             // A thread that has ended is noticed when its answer is awaited.
-            let _ = self.requests.send(now);
+            let _ = self.requests.send(Arc::clone(clock));
             self.pending = Pending::Sample { since: now };
         }
     }
@@ -166,7 +169,7 @@ impl Lane {
 }
 
 /// The thread: the facts, then one answer for each request until the near end is gone.
-fn serve(library: &Path, index: u32, inbox: &Receiver<HostTime>, outbox: &Sender<Answer>) {
+fn serve(library: &Path, index: u32, inbox: &Receiver<HostClock>, outbox: &Sender<Answer>) {
     let session = match Session::open(library) {
         Ok(session) => session,
         Err(absence) => {
@@ -181,8 +184,8 @@ fn serve(library: &Path, index: u32, inbox: &Receiver<HostTime>, outbox: &Sender
     let mut known = session.infos(index);
     let mut sent = outbox.send(Answer::Infos(known.clone()));
     let mut memories = (Counters::new(index), ProcessUse::default());
-    while let (Ok(()), Ok(now)) = (sent, inbox.recv()) {
-        let (samples, changed) = session.samples(index, &known, &mut memories, now);
+    while let (Ok(()), Ok(clock)) = (sent, inbox.recv()) {
+        let (samples, changed) = session.samples(index, &known, &mut memories, &clock);
         if changed {
             let now_known = session.infos(index);
             // a GPU that can't be asked while it is being cut keeps its facts, and is asked again with the next sample

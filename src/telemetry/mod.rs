@@ -13,7 +13,8 @@
 //! `remote` and `smi` read another host's answers as text, where no agent runs.
 //!
 //! Only the types of `domain::host` and `domain::gpu` leave this folder. It knows nothing of agents, links
-//! or screens, and reads no clock: moments come in as arguments, deadlines are those of channels.
+//! or screens. Its clock comes in as an argument, since what is counted has the moment at which it was read, not the one at which
+//! it was asked for; deadlines are those of channels.
 
 mod absence;
 mod addresses;
@@ -35,7 +36,14 @@ mod sampler;
 mod smi;
 mod topology;
 
+use std::sync::Arc;
+
+use crate::domain::time::HostTime;
+
 pub use process::identify;
 pub use remote::{RemoteReader, TooMuch};
 pub use sampler::{Sampler, SamplerConfig};
 pub use smi::{APP_FIELDS, GPU_FIELDS};
+
+/// Reads the host's clock.
+type HostClock = Arc<dyn Fn() -> HostTime + Send + Sync>;

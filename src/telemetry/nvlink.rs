@@ -9,6 +9,7 @@ use nvml_wrapper::struct_wrappers::device::FieldValueSample;
 use nvml_wrapper::sys_exports::field_id as id;
 use nvml_wrapper_sys::bindings::nvmlFieldValue_t;
 
+use super::HostClock;
 use super::counters::{NOT_YET, optional, sum, whole};
 use crate::domain::gpu::Reading;
 use crate::domain::time::HostTime;
@@ -33,15 +34,14 @@ pub(super) struct Throughput {
 }
 
 impl Throughput {
-    /// Bytes a second that were received and sent over the first `links` links since the call before, which was at an earlier
-    /// `now`.
-    pub(super) fn sample(&mut self, device: &Device<'_>, links: u32, now: HostTime) -> [Reading<u64>; 2] {
+    /// Bytes a second that were received and sent over the first `links` links since the call before.
+    pub(super) fn sample(&mut self, device: &Device<'_>, links: u32, clock: &HostClock) -> [Reading<u64>; 2] {
         if self.lacks || links == 0 {
             return [Reading::Unsupported, Reading::Unsupported];
         }
         match counters(device, links) {
             [Reading::Value(received), Reading::Value(sent)] => {
-                let new = [received, sent];
+                let (new, now) = ([received, sent], clock());
                 let last = self.last.replace((now, new));
                 rates(last, now, new)
             }

@@ -15,12 +15,11 @@ use nvml_wrapper::{Device, EventSet, Nvml};
 use super::absence::{absence, no_device};
 use super::counters::{self, Counters};
 use super::process_use::ProcessUse;
-use super::{cuda, mig, process};
+use super::{HostClock, cuda, mig, process};
 use crate::domain::gpu::health::LOST;
 use crate::domain::gpu::{GpuInfo, GpuProcess, GpuSample, Reading};
 use crate::domain::host::GpuAbsence;
 use crate::domain::ids::GpuUuid;
-use crate::domain::time::HostTime;
 
 /// What is remembered of a device between its samples.
 pub(super) type Memories<'a> = (Counters<'a>, ProcessUse);
@@ -92,21 +91,21 @@ impl Session {
         self.nvml.device_by_index(index).ok()
     }
 
-    /// The live values at `now` of the device at `index`, which `memories` are of, and of its MIG slices; and whether `known`
+    /// The live values of the device at `index`, which `memories` are of, and of its MIG slices; and whether `known`
     /// are no longer the facts of these.
     pub(super) fn samples<'a>(
         &'a self,
         index: u32,
         known: &[GpuInfo],
         memories: &mut Memories<'a>,
-        now: HostTime,
+        clock: &HostClock,
     ) -> (Vec<GpuSample>, bool) {
         let device = match self.nvml.device_by_index(index) {
             Ok(device) => device,
             Err(error) => return (vec![GpuSample::failed(index, &words(&error))], false),
         };
         let (mode, slices) = mig::read(&device);
-        let mut whole = live(&self.nvml, &device, mode, memories, now);
+        let mut whole = live(&self.nvml, &device, mode, memories, clock);
         let Ok(slices) = slices else { return (vec![whole], false) };
         // one that could not be read when it was asked first may tell its facts now
         let is_readable = known.first().is_some_and(|gpu| gpu.uuid.is_readable());
@@ -133,7 +132,7 @@ fn live<'a>(
     device: &Device<'a>,
     mig: Reading<bool>,
     (counters, uses): &mut Memories<'a>,
-    now: HostTime,
+    clock: &HostClock,
 ) -> GpuSample {
     let is_mig = mig == Reading::Value(true);
     let memory = memory(nvml, device);
@@ -152,10 +151,10 @@ fn live<'a>(
         throttle: throttle(device),
         processes: processes(
             device,
-            |device| if is_mig { Reading::Unsupported } else { uses.ask(device, now) },
+            |device| if is_mig { Reading::Unsupported } else { uses.ask(device, clock) },
         ),
         mig,
-        ..counters.sample(nvml, device, is_mig, now)
+        ..counters.sample(nvml, device, is_mig, clock)
     }
 }
 

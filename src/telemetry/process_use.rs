@@ -9,7 +9,7 @@ use nvml_wrapper::Device;
 use nvml_wrapper::error::NvmlError;
 use nvml_wrapper::struct_wrappers::device::ProcessUtilizationSample;
 
-use super::nvml;
+use super::{HostClock, nvml};
 use crate::domain::gpu::Reading;
 use crate::domain::time::HostTime;
 
@@ -20,25 +20,30 @@ const WINDOW: u64 = 1_500_000;
 /// What is remembered of one GPU.
 #[derive(Debug, Default)]
 pub(super) struct ProcessUse {
-    /// The newest moment of NVML's clock that was told, microseconds, and when it first was.
+    /// The newest moment of NVML's clock that was told, microseconds, and when it first was: after the call, so that no time
+    /// which follows from it lies ahead of NVML's clock.
     newest: Option<(u64, HostTime)>,
     unsupported: bool,
 }
 
 impl ProcessUse {
     /// Percent by pid; a process that is not there was idle.
-    pub(super) fn ask(&mut self, device: &Device<'_>, now: HostTime) -> Reading<BTreeMap<u32, Reading<u32>>> {
+    pub(super) fn ask(
+        &mut self,
+        device: &Device<'_>,
+        clock: &HostClock,
+    ) -> Reading<BTreeMap<u32, Reading<u32>>> {
         if self.unsupported {
             return Reading::Unsupported;
         }
-        let since = self.since(now);
+        let since = self.since(clock());
         let asked = match device.process_utilization_stats(since) {
             // a process came between the question for the count and that for the samples
             Err(NvmlError::InsufficientSize(_)) => device.process_utilization_stats(since),
             asked => asked,
         };
         match asked {
-            Ok(samples) => Reading::Value(self.take(&samples, now)),
+            Ok(samples) => Reading::Value(self.take(&samples, clock())),
             // NVML's word for: no process has used it since then
             Err(NvmlError::NotFound) => Reading::Value(BTreeMap::new()),
             Err(NvmlError::NotSupported | NvmlError::FailedToLoadSymbol(_) | NvmlError::FunctionNotFound) => {

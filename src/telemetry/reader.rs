@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use super::lane::Lane;
 use super::nvml::Session;
-use super::{cuda, topology};
+use super::{HostClock, cuda, topology};
 use crate::domain::gpu::topology::Topology;
 use crate::domain::gpu::{GpuInfo, GpuSample, Reading};
 use crate::domain::host::{GpuAbsence, GpuAbsenceReason};
@@ -83,9 +83,9 @@ impl GpuReader {
     }
 
     /// Takes what came in the meantime and asks for samples. Returns at once.
-    pub(super) fn ask(&mut self, now: HostTime) -> Asked {
+    pub(super) fn ask(&mut self, now: HostTime, clock: &HostClock) -> Asked {
         self.hear(&mut Duration::from_secs(0));
-        self.lanes.iter_mut().for_each(|lane| lane.ask(now));
+        self.lanes.iter_mut().for_each(|lane| lane.ask(now, clock));
         if !self.lanes.is_empty() || self.looking {
             return Asked { looks: false };
         }
@@ -99,13 +99,13 @@ impl GpuReader {
     }
 
     /// One sample for each of [`GpuReader::gpus`]. Waits at most the deadline for all of them together.
-    pub(super) fn collect(&mut self, asked: Asked, now: HostTime) -> Vec<GpuSample> {
+    pub(super) fn collect(&mut self, asked: Asked, now: HostTime, clock: &HostClock) -> Vec<GpuSample> {
         let mut patience = self.deadline;
         if asked.looks {
             self.hear(&mut patience);
             for lane in &mut self.lanes {
                 lane.settle(&mut patience);
-                lane.ask(now);
+                lane.ask(now, clock);
             }
         }
         let deadline = self.deadline;

@@ -1,11 +1,12 @@
 //! One host's facts and samples: GPUs and the host itself put together, each call in bounded time.
 
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
-use super::events;
 use super::host::{HostFacts, HostMeter};
 use super::reader::GpuReader;
+use super::{HostClock, events};
 use crate::domain::gpu::event::GpuEvent;
 use crate::domain::host::{HostInfo, HostSample};
 use crate::domain::time::HostTime;
@@ -46,13 +47,13 @@ pub struct Sampler {
 }
 
 impl Sampler {
-    /// Starts to read at `now`. Never fails: what can't be read is said in the facts and samples.
-    pub fn start(config: SamplerConfig, now: HostTime) -> Self {
+    /// Starts to read, by this clock. Never fails: what can't be read is said in the facts and samples.
+    pub fn start(config: SamplerConfig, clock: impl Fn() -> HostTime) -> Self {
         let library = config.nvml_lib.unwrap_or_else(|| PathBuf::from("libnvidia-ml.so.1"));
         Self {
             library: library.clone(),
             host: HostFacts::read(config.ssh_connection.as_deref()),
-            meter: HostMeter::start(now),
+            meter: HostMeter::start(clock),
             gpus: GpuReader::start(library, config.start_deadline, config.sample_deadline),
         }
     }
@@ -95,17 +96,19 @@ impl Sampler {
         move |tell| events::watch(&library, tell)
     }
 
-    /// The values at `now`. Rates (CPU, network) cover the time since the last call, or since the start.
-    pub fn sample(&mut self, now: HostTime) -> HostSample {
-        let asked = self.gpus.ask(now);
-        let host = self.meter.sample(now);
+    /// The values now, by this clock. Rates (CPU, network) cover the time since the last call, or since the start.
+    pub fn sample(&mut self, clock: impl Fn() -> HostTime + Send + Sync + 'static) -> HostSample {
+        let clock: HostClock = Arc::new(clock);
+        let now = clock();
+        let asked = self.gpus.ask(now, &clock);
+        let host = self.meter.sample(&*clock);
         HostSample {
             cpu_percent: host.cpu_percent,
             memory_used: host.memory_used,
             load: host.load,
             net_rx: host.net_rx,
             net_tx: host.net_tx,
-            gpus: self.gpus.collect(asked, now),
+            gpus: self.gpus.collect(asked, now, &clock),
         }
     }
 }

@@ -18,7 +18,7 @@ use hvtui::domain::late::Late;
 use hvtui::domain::lease::LeasePlan;
 use hvtui::domain::log::{GapReason, LogGap, Stream};
 use hvtui::domain::run::{HostRun, RankExit};
-use hvtui::domain::time::{HostTime, Stamp};
+use hvtui::domain::time::Stamp;
 use hvtui::procs::marks;
 use hvtui::procs::table;
 use hvtui::supervise::lease;
@@ -68,7 +68,7 @@ impl Telemetry for Scripted {
         }
     }
 
-    fn sample(&mut self, _: HostTime) -> HostSample {
+    fn sample(&mut self) -> HostSample {
         let number = self.samples.fetch_add(1, Ordering::SeqCst);
         HostSample {
             cpu_percent: Reading::Value(number as f32),

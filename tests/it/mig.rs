@@ -159,13 +159,13 @@ fn the_activity_of_a_slice_is_told_by_its_gpu_instance() {
                 .map(Reading::clone),
         )
     };
-    let first = sampler.sample(HostTime(1_000_000));
+    let first = sampler.sample(|| HostTime(1_000_000));
     assert_eq!(
         told(&first.gpus[1]).1[0],
         Reading::failed("not read yet"),
         "it is of the time between two samples"
     );
-    let second = sampler.sample(HostTime(2_000_000));
+    let second = sampler.sample(|| HostTime(2_000_000));
     let none = [const { Reading::Unsupported }; 3];
     let expected = [
         (0, none.clone()),
@@ -179,8 +179,8 @@ fn the_activity_of_a_slice_is_told_by_its_gpu_instance() {
     script["gpus"][0]["gpm"] = Value::Null;
     let fake = FakeNvml::new(&script);
     let mut sampler = telemetry::start(&fake);
-    sampler.sample(HostTime(1_000_000));
-    assert_eq!(told(&sampler.sample(HostTime(2_000_000)).gpus[1]), (100, none));
+    sampler.sample(|| HostTime(1_000_000));
+    assert_eq!(told(&sampler.sample(|| HostTime(2_000_000)).gpus[1]), (100, none));
 }
 
 #[test]

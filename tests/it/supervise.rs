@@ -172,6 +172,24 @@ fn a_stop_lets_ranks_finish_and_a_stop_now_does_not() {
 }
 
 #[test]
+fn a_rank_that_failed_before_the_stop_was_not_stopped() {
+    let bed = Bed::new();
+    let script = "while [ ! -e go ]; do sleep 0.01; done; exit 3";
+    let dir = bed.start(bed.spec(&[script, "exec sleep 600"], 60_000));
+    let (rank, other) = (rank_process(&dir, 0), rank_process(&dir, 1));
+    let wrap = running(&dir).wraps.remove(&Rank(0)).unwrap();
+    kill(wrap.pid, Signal::STOP);
+    std::fs::write(bed.work("go"), "").unwrap();
+    until("the end of the rank", || !rank.alive());
+    assert_eq!(stop(hvtui(), &dir, false).unwrap(), Stopped::Told);
+    until("the end of the other rank", || !other.alive());
+    kill(wrap.pid, Signal::CONT);
+    ended(&dir);
+    assert_eq!((exit(&dir, 0).code, exit(&dir, 0).stopped), (Some(3), false));
+    assert_eq!((exit(&dir, 1).signal, exit(&dir, 1).stopped), (Some(15), true));
+}
+
+#[test]
 fn a_rank_that_kills_its_process_group_still_has_an_exit() {
     let bed = Bed::new();
     let dir = bed.start(bed.spec(&["kill -9 0"], 1000));

@@ -19,8 +19,17 @@ use serde_json::{Value, json};
 
 const SECOND: u64 = 1_000_000;
 
-fn at(seconds: u64) -> HostTime {
-    HostTime(seconds * SECOND)
+/// A clock that stands at this second.
+fn at(seconds: u64) -> impl Fn() -> HostTime + Send + Sync + Copy {
+    move || HostTime(seconds * SECOND)
+}
+
+/// The same for a host whose GPUs' threads have no processor until `of_gpus`.
+fn late(seconds: u64, of_gpus: u64) -> impl Fn() -> HostTime + Send + Sync + Copy {
+    move || {
+        let is_gpus = std::thread::current().name().is_some_and(|name| name.starts_with("nvml-"));
+        at(if is_gpus { of_gpus } else { seconds })()
+    }
 }
 
 /// Deadlines that a loaded machine does not miss.
@@ -240,6 +249,18 @@ fn processes_have_owners_and_commands() {
 }
 
 #[test]
+fn a_gpu_that_is_asked_late_tells_the_use_of_its_processes_all_the_same() {
+    let script =
+        |sm: Value| json!({ "gpus": [{ "processes": [{ "pid": "self", "memory": 4096, "sm": sm }] }] });
+    let fake = FakeNvml::new(&script(json!([87, 60_000_000])));
+    let mut sampler = start(&fake);
+    let use_of = |sample: HostSample| sample.gpus[0].processes.value().unwrap()[0].sm_percent.clone();
+    assert_eq!(use_of(sampler.sample(late(1, 6))), Reading::Value(87));
+    fake.set(&script(json!([40, 61_000_000])));
+    assert_eq!(use_of(sampler.sample(at(7))), Reading::Value(40));
+}
+
+#[test]
 fn processes_tell_their_use_and_their_age() {
     let mut child = Command::new("sleep").arg("1000").spawn().unwrap();
     let script = |busy: Value, rest: Value| {
@@ -250,13 +271,13 @@ fn processes_tell_their_use_and_their_age() {
     };
     let fake = FakeNvml::new(&script(json!([87, 60_000_000]), json!({})));
     let mut sampler = start(&fake);
-    let mut sm = |at: HostTime| {
-        let sample = sampler.sample(at);
+    let mut sm = |second: u64| {
+        let sample = sampler.sample(at(second));
         let processes = sample.gpus[0].processes.value().unwrap().clone();
         let of = |pid: u32| processes.iter().find(|one| one.pid == pid).unwrap().clone();
         [of(std::process::id()), of(child.id())]
     };
-    let [test, idle] = sm(at(1));
+    let [test, idle] = sm(1);
     assert_eq!((&test.sm_percent, &idle.sm_percent), (&Reading::Value(87), &Reading::Value(0)));
     let stat = std::fs::read_to_string(format!("/proc/{}/stat", child.id())).unwrap();
     let ticks: u64 = stat.rsplit_once(')').unwrap().1.split_whitespace().nth(19).unwrap().parse().unwrap();
@@ -265,16 +286,16 @@ fn processes_tell_their_use_and_their_age() {
     assert_eq!(idle.key().unwrap().pid, child.id());
 
     // nothing new within the window: what was measured still holds; later it is over
-    assert_eq!(sm(at(2))[0].sm_percent, Reading::Value(87));
-    assert_eq!(sm(at(4))[0].sm_percent, Reading::Value(0));
+    assert_eq!(sm(2)[0].sm_percent, Reading::Value(87));
+    assert_eq!(sm(4)[0].sm_percent, Reading::Value(0));
     fake.set(&script(json!([33, 63_500_000]), json!({})));
-    assert_eq!(sm(at(5))[0].sm_percent, Reading::Value(33));
+    assert_eq!(sm(5)[0].sm_percent, Reading::Value(33));
     fake.set(&script(json!([3300, 64_500_000]), json!({})));
-    assert_eq!(failure(&sm(at(6))[0].sm_percent), "the driver says 3300 percent");
+    assert_eq!(failure(&sm(6)[0].sm_percent), "the driver says 3300 percent");
     fake.set(&script(Value::Null, json!({ "process_utilization": "unknown" })));
-    assert!(failure(&sm(at(7))[1].sm_percent).contains("internal driver error"));
+    assert!(failure(&sm(7)[1].sm_percent).contains("internal driver error"));
     fake.set(&script(Value::Null, json!({ "process_utilization": "not_supported" })));
-    assert_eq!(sm(at(8))[1].sm_percent, Reading::Unsupported);
+    assert_eq!(sm(8)[1].sm_percent, Reading::Unsupported);
     child.kill().unwrap();
     end_of(&mut child);
 }
@@ -417,9 +438,9 @@ fn a_driver_that_comes_later_is_found() {
 }
 
 /// Samples until `done`, at one and the same moment: what is awaited is another thread.
-fn sample_until(sampler: &mut Sampler, now: HostTime, done: impl Fn(&HostSample) -> bool) -> HostSample {
+fn sample_until(sampler: &mut Sampler, second: u64, done: impl Fn(&HostSample) -> bool) -> HostSample {
     loop {
-        let sample = sampler.sample(now);
+        let sample = sampler.sample(at(second));
         if done(&sample) {
             return sample;
         }
@@ -446,15 +467,15 @@ fn a_call_that_hangs_holds_up_nothing_else() {
     // The start is waited for in full, the deadline of a sample passes at once.
     let config = SamplerConfig { start_deadline: Duration::from_secs(60), ..hasty(fake.own_library()) };
     let mut sampler = Sampler::start(config, at(0));
-    sample_until(&mut sampler, at(1), |sample| sample.gpus[1].util == Reading::Value(6));
+    sample_until(&mut sampler, 1, |sample| sample.gpus[1].util == Reading::Value(6));
 
     fake.set(&script(&["nvmlDeviceGetPowerUsage:1"]));
     let silent = Reading::failed("no answer from NVML for 1 s");
-    let sample = sample_until(&mut sampler, at(2), |sample| sample.gpus[1].util == silent);
+    let sample = sample_until(&mut sampler, 2, |sample| sample.gpus[1].util == silent);
     assert!(sample.memory_used.value().is_some() && sample.load.value().is_some());
     for seconds in [5, 9, 62] {
         let answers = |sample: &HostSample| sample.gpus[0].util == Reading::Value(5);
-        let sample = sample_until(&mut sampler, at(2 + seconds), answers);
+        let sample = sample_until(&mut sampler, 2 + seconds, answers);
         let expected = format!("no answer from NVML for {seconds} s");
         assert_eq!(failure(&sample.gpus[1].util), expected);
         assert_eq!(failure(&sample.gpus[1].processes), expected);
@@ -463,7 +484,7 @@ fn a_call_that_hangs_holds_up_nothing_else() {
     }
 
     fake.set(&script(&[]));
-    let sample = sample_until(&mut sampler, at(70), |sample| sample.gpus[1].util.value().is_some());
+    let sample = sample_until(&mut sampler, 70, |sample| sample.gpus[1].util.value().is_some());
     assert_eq!(sample.gpus[1].util, Reading::Value(6));
     assert_eq!(nvml_threads(), 2);
 }
@@ -481,12 +502,12 @@ fn a_gpu_that_hangs_from_the_start_has_a_row_that_says_so() {
     let answers = |sample: &HostSample| {
         sample.gpus[0].util == Reading::Value(5) && sample.gpus[2].util == Reading::Value(7)
     };
-    let sample = sample_until(&mut sampler, at(1), answers);
+    let sample = sample_until(&mut sampler, 1, answers);
     assert_eq!(told(&sampler), [true, false, true]);
     assert!(sampler.info().gpus[1].name.contains("no answer from NVML"), "{}", sampler.info().gpus[1].name);
     assert_eq!(failure(&sample.gpus[1].util), "no answer from NVML since the agent started");
     fake.set(&script(&[]));
-    let sample = sample_until(&mut sampler, at(2), |sample| sample.gpus[1].util.value().is_some());
+    let sample = sample_until(&mut sampler, 2, |sample| sample.gpus[1].util.value().is_some());
     assert_eq!(sample.gpus[1].util, Reading::Value(6));
     assert_eq!(told(&sampler), [true; 3]);
 }
@@ -521,8 +542,15 @@ fn what_goes_over_nvlink_is_a_rate() {
         "and one that comes back brings no leap"
     );
     assert_eq!(sampler.sample(at(6)).gpus[0].nvlink_rx_bytes_per_s, Reading::Value(0));
-    fake.set(&script(3000, 600, 4));
-    assert_eq!(sampler.sample(at(7)).gpus[0].nvlink_rx_bytes_per_s, Reading::Unsupported);
+    fake.set(&script(7000, 600, 1));
+    let gpu = &sampler.sample(late(7, 10)).gpus[0];
+    assert_eq!(
+        gpu.nvlink_rx_bytes_per_s,
+        Reading::Value(3 * 1000 * 1024),
+        "over four seconds, though asked after one"
+    );
+    fake.set(&script(7000, 600, 4));
+    assert_eq!(sampler.sample(at(11)).gpus[0].nvlink_rx_bytes_per_s, Reading::Unsupported);
 }
 
 #[test]
@@ -587,7 +615,7 @@ fn an_answer_that_is_late_by_a_little_is_shown() {
     fake.set(&script(&["nvmlDeviceGetTemperature"]));
     assert!(sampler.sample(at(1)).gpus[0].util.value().is_none());
     fake.set(&script(&[]));
-    let sample = sample_until(&mut sampler, at(2), |sample| sample.gpus[0].util.value().is_some());
+    let sample = sample_until(&mut sampler, 2, |sample| sample.gpus[0].util.value().is_some());
     assert_eq!(sample.gpus[0].temperature, Reading::Value(34));
 }
 
@@ -602,7 +630,7 @@ fn nvml_that_hangs_from_the_start_is_an_absence_until_it_answers() {
     assert_eq!(sample.gpus, []);
     assert!(sample.memory_used.value().is_some());
     fake.set(&json!({ "gpus": [{ "util": 5 }] }));
-    let sample = sample_until(&mut sampler, at(2), |sample| {
+    let sample = sample_until(&mut sampler, 2, |sample| {
         sample.gpus.first().is_some_and(|gpu| gpu.util == Reading::Value(5))
     });
     assert_eq!(sample.gpus.len(), 1);

@@ -11,7 +11,6 @@ use crate::cli::roles;
 use crate::clock;
 use crate::domain::host::{HostInfo, HostSample};
 use crate::domain::ids::Rank;
-use crate::domain::time::HostTime;
 use crate::telemetry::{Sampler, SamplerConfig};
 
 /// Another NVML library than the loader's, for hosts that keep it elsewhere and for tests.
@@ -26,7 +25,7 @@ pub fn agent(args: &AgentArgs) -> Result<ExitCode, Failure> {
         ..SamplerConfig::default()
     };
     let telemetry =
-        Box::new(|| Box::new(HostTelemetry(Sampler::start(config, clock::host_now()))) as Box<dyn Telemetry>);
+        Box::new(|| Box::new(HostTelemetry(Sampler::start(config, clock::host_now))) as Box<dyn Telemetry>);
     Ok(code(roles::agent(args.nonce.clone(), state, telemetry)))
 }
 
@@ -77,8 +76,8 @@ impl Telemetry for HostTelemetry {
         self.0.info()
     }
 
-    fn sample(&mut self, now: HostTime) -> HostSample {
-        self.0.sample(now)
+    fn sample(&mut self) -> HostSample {
+        self.0.sample(clock::host_now)
     }
 
     fn events(&mut self) -> Option<GpuEventSource> {

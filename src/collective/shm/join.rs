@@ -159,7 +159,9 @@ impl Join<'_> {
     fn tell(&self, stream: &UnixStream, ranks: &[u32], board: &Board, files: &[OwnedFd]) -> io::Result<()> {
         let mut text = (ranks.len() as u32).to_le_bytes().to_vec();
         text.extend(ranks.iter().flat_map(|rank| rank.to_le_bytes()));
-        let deadline = Deadline::after(self.deadline.clock(), HANDSHAKE);
+        // A rank that has no processor for a while would cost all of them their shared memory.
+        let patience = self.deadline.remaining().max(HANDSHAKE);
+        let deadline = Deadline::after(self.deadline.clock(), patience);
         socket::wait_one(stream, PollFlags::OUT, deadline)?;
         send(stream, &text, &[board.file().as_fd()])?;
         let files: Vec<BorrowedFd<'_>> = files.iter().map(AsFd::as_fd).collect();
@@ -192,19 +194,25 @@ impl Join<'_> {
         Ok(Some((caller.rank, files.pop().filter(mapping::is_sealed))))
     }
 
-    /// A connection to the leader, proved from both sides.
+    /// A connection to the leader, proved from both sides. One that does not listen yet, or has hung up on a rank that had no
+    /// processor for a while, is called again.
     fn call(&self) -> io::Result<UnixStream> {
         let address = self.address()?;
-        let stream = loop {
-            match UnixStream::connect_addr(&address) {
-                Ok(stream) => break stream,
+        loop {
+            match UnixStream::connect_addr(&address).and_then(|stream| self.prove(stream)) {
+                Ok(Some(stream)) => return Ok(stream),
+                Ok(None) => return Err(io::Error::other("who listens there does not know the run's secret")),
                 Err(error) if self.deadline.passed() => {
                     let leader = self.leader();
                     return Err(io::Error::other(format!("no way to the socket of rank {leader}: {error}")));
                 }
                 Err(_) => std::thread::sleep(PAUSE),
             }
-        };
+        }
+    }
+
+    /// The same connection, proved from both sides; `None` where the other side can't prove itself.
+    fn prove(&self, stream: UnixStream) -> io::Result<Option<UnixStream>> {
         stream.set_nonblocking(true)?;
         // The leader serves one caller at a time.
         let deadline = self.deadline.within(u64::MAX);
@@ -218,10 +226,8 @@ impl Join<'_> {
         socket::write_all(&stream, &hello, deadline)?;
         let mut answer = [0; NONCE];
         socket::read_all(&stream, &mut answer, deadline)?;
-        if !auth::check_answer(self.secret, self.endpoint(), &challenge, &hello, &answer) {
-            return Err(io::Error::other("who listens there does not know the run's secret"));
-        }
-        Ok(stream)
+        let is_proved = auth::check_answer(self.secret, self.endpoint(), &challenge, &hello, &answer);
+        Ok(is_proved.then_some(stream))
     }
 
     fn follow(&self, stream: &UnixStream, arena: Arena, life: Life) -> io::Result<(Vec<u32>, Host, Lives)> {
@@ -369,6 +375,29 @@ mod tests {
         for shared in joined {
             assert_eq!(shared, Some((members.to_vec(), 8)));
         }
+    }
+
+    #[test]
+    fn a_leader_that_has_hung_up_is_called_again() {
+        let secret = Secret::from_hex(&format!("{:063x}1", std::process::id())).unwrap();
+        let (secret, members) = (&secret, &[0, 1][..]);
+        let deadline = Deadline::after(crate::clock::host_now, 60_000_000);
+        let of = |rank| Join { secret, world: 2, rank, members, deadline };
+        let leader = of(0);
+        let listener = UnixListener::bind_addr(&leader.address().unwrap()).unwrap();
+        std::thread::scope(|scope| {
+            let member = scope.spawn(move || of(1).call().map(drop));
+            // it took too long
+            drop(listener.accept().unwrap());
+            let (stream, _) = listener.accept().unwrap();
+            let heard = leader.authenticate_member(&stream);
+            member.join().unwrap().unwrap();
+            assert_eq!(
+                heard.unwrap_err().kind(),
+                io::ErrorKind::UnexpectedEof,
+                "it has proved itself, and left"
+            );
+        });
     }
 
     #[test]

@@ -152,10 +152,14 @@ fn look_closer(ways: &mut [Way], peers: &[Peer], begun: u64) -> Result<(), Strin
     for some in open.chunks_mut(AT_ONCE) {
         large_passes(&mut some.iter_mut().collect::<Vec<_>>(), left().min(CLOSER));
     }
-    // of a line that is full what is large comes late
+    // of a line that is full what is large comes late, and so it does to a host without a processor: a second look decides
     let mut lost: Vec<&mut (&mut Way, SocketAddr)> =
         open.iter_mut().filter(|(way, _)| way.large == Some(false)).take(AT_ONCE).collect();
-    large_passes(&mut lost, left().min(CLOSER));
+    if left() < CLOSER {
+        lost.iter_mut().for_each(|(way, _)| way.large = None);
+    } else {
+        large_passes(&mut lost, CLOSER);
+    }
     // what looked slow may have been this host's own processor
     let is_slow = |way: &Way| quickest(way).is_some_and(|micros| micros > pace::SLOW);
     let mut slow: Vec<_> = open.iter_mut().filter(|(way, _)| is_slow(way)).collect();

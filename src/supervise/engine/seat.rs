@@ -16,15 +16,17 @@ use crate::domain::blame;
 use crate::domain::ids::Rank;
 use crate::domain::log::Stream;
 use crate::domain::run::RankExit;
+use crate::procs::identity::Identity;
 use crate::supervise::SuperviseError;
 use crate::supervise::rundir::RunDir;
-use crate::supervise::state::{STOP, stream_file};
+use crate::supervise::state::{STATE, STOP, State, stream_file};
 use crate::supervise::variables::Variables;
 
 /// How the answer to a shim begins whose rank a signal has ended; with 0 an exit code follows.
 pub(super) const BY_SIGNAL: u8 = 1;
-/// After its launcher has ended a rank's shim, how long its own end is waited for: it may be the cause.
-const END_TRIES: u32 = 30;
+/// After its launcher has ended a rank's shim, how long its own end is waited for at most, which may be the cause: the launcher's
+/// wrapper hears it out before it writes its end down.
+const END_TRIES: u32 = 1000;
 const END_PAUSE: Duration = Duration::from_millis(10);
 
 /// So many bytes of a rank's standard error are looked through for its abort.
@@ -156,13 +158,16 @@ impl Seated {
             (exit.code, exit.signal, exit.stopped) = (Some(code), None, false);
             return;
         }
-        let mut end = dir.read_json::<EngineEnd>(END).ok().flatten();
+        let engine = dir.read_json::<State>(STATE).ok().flatten().and_then(|state| state.engine);
+        let mut end = None;
         for _ in 0..END_TRIES {
-            if end.is_some() || !self.vanished || exit.stopped {
+            // Before the look: its last word comes before its end.
+            let may_come = self.vanished && !exit.stopped && engine.as_ref().is_some_and(Identity::alive);
+            end = dir.read_json::<EngineEnd>(END).ok().flatten();
+            if end.is_some() || !may_come {
                 break;
             }
             tokio::time::sleep(END_PAUSE).await;
-            end = dir.read_json::<EngineEnd>(END).ok().flatten();
         }
         match end {
             Some(end) if end.died => {
@@ -198,4 +203,44 @@ pub(in crate::supervise) fn last_words(dir: &RunDir, rank: Rank) -> String {
         let _ = found.and_then(|_| file.take(LAST_WORDS).read_to_end(&mut bytes));
     }
     String::from_utf8_lossy(&bytes).into_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::domain::ids::{HostId, RunId};
+    use crate::domain::time::HostTime;
+    use crate::supervise::state::Phase;
+
+    #[tokio::test]
+    async fn the_word_of_a_launcher_is_waited_for_as_long_as_it_may_come() {
+        let state = tempfile::tempdir().unwrap();
+        let dir = RunDir::create(&state.path().join("s"), &RunId::new(1, 1), &HostId::from("a")).unwrap();
+        let own = Identity::own().unwrap();
+        let gone = Identity { start: own.start + 1, ..own.clone() };
+        let died = EngineEnd { code: 137, died: true, words: "mpirun was killed".to_owned(), t: HostTime(1) };
+        for (engine, cause) in [(own.clone(), died.words.as_str()), (gone, blame::BY_LAUNCHER)] {
+            let state = State { engine: Some(engine), ..State::of_test(Phase::Running, own.clone()) };
+            dir.write_json(STATE, &state).unwrap();
+            let (stream, _shim) = UnixStream::pair().unwrap();
+            let variables = Variables::of_this_process();
+            let seated =
+                Seated { stream, variables, manager: None, by_hydra: false, vanished: true, unasked: true };
+            let mut exit = RankExit {
+                code: None,
+                signal: Some(15),
+                t: HostTime(1),
+                error: None,
+                stopped: false,
+                cause: None,
+            };
+            let late = async {
+                tokio::time::sleep(Duration::from_millis(500)).await;
+                dir.write_json(END, &died).unwrap();
+            };
+            tokio::join!(seated.judge(&dir, Rank(0), &mut exit), late);
+            assert_eq!(exit.cause.as_deref(), Some(cause));
+            dir.remove(END).unwrap();
+        }
+    }
 }

@@ -9,7 +9,7 @@ use rustix::fs::{AtFlags, FileType, FlockOperation, Mode, OFlags, fchmod, flock,
 use rustix::io::{Errno, FdFlags, fcntl_setfd};
 
 use super::lock_record::LockRecord;
-use super::note::{self, Draft, Note};
+use super::note::{self, Draft, Note, is_file};
 use super::place::{LeaseDir, PREFIX};
 use super::{LeaseError, look, shared_lease, socket_lock};
 use crate::clock;
@@ -330,13 +330,6 @@ fn forget(dir: &LeaseDir, file: &str) {
     if written.is_some_and(|note| note.process.pid == std::process::id() || !note.process.alive()) {
         note::remove(dir, file);
     }
-}
-
-/// Whether an open file is the one of this name.
-fn is_file(dir: &LeaseDir, name: &str, fd: &OwnedFd) -> bool {
-    let there = statat(&dir.fd, name, AtFlags::SYMLINK_NOFOLLOW);
-    let open = fstat(fd);
-    matches!((there, open), (Ok(a), Ok(b)) if (a.st_dev, a.st_ino) == (b.st_dev, b.st_ino))
 }
 
 /// `None` when it is held.

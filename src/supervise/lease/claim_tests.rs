@@ -328,7 +328,11 @@ fn tickets_stand_in_order_while_their_owners_live() {
     assert_eq!(queue(), [RunId::new(3, 0), RunId::new(9, 0)]);
     drop(early);
     assert_eq!(queue(), [RunId::new(9, 0)]);
+    // another process of ours stands in for it, under the same name
+    let again = join(9);
     drop(late);
+    assert_eq!(queue(), [RunId::new(9, 0)], "not the other one's");
+    drop(again);
     assert_eq!(std::fs::read_dir(&dir).unwrap().count(), 0);
 }
 

@@ -63,7 +63,7 @@ impl LockRecord {
     }
 
     pub(super) fn remove(&self, dir: &LeaseDir) {
-        note::remove(dir, &self.file);
+        remove(dir, &self.file, &self.fd);
     }
 
     pub(super) fn fd(&self) -> BorrowedFd<'_> {
@@ -79,7 +79,7 @@ pub(super) fn read<T: DeserializeOwned + OfProcess>(dir: &LeaseDir, name: &str, 
         Err(_) => return None,
         Ok(()) => {
             if uid == own_uid() {
-                note::remove(dir, name);
+                remove(dir, name, &file);
             }
             return None;
         }
@@ -88,6 +88,13 @@ pub(super) fn read<T: DeserializeOwned + OfProcess>(dir: &LeaseDir, name: &str, 
     // Another user may lock what we have left behind: that alone must not make it count.
     let process = value.process();
     (note::is_users(process, uid) || note::is_hidden(process.pid)).then_some(value)
+}
+
+/// Removes this very record: another process may have put its own in the place of it meanwhile.
+fn remove(dir: &LeaseDir, name: &str, record: impl AsFd) {
+    if note::is_file(dir, name, record) {
+        note::remove(dir, name);
+    }
 }
 
 fn parse<T: DeserializeOwned>(file: &File) -> Option<T> {

@@ -3,9 +3,10 @@
 
 use std::fs::File;
 use std::io::{Read, Seek, Write};
+use std::os::fd::AsFd;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use rustix::fs::{AtFlags, FileType, Mode, OFlags, fstat, openat, renameat, unlinkat};
+use rustix::fs::{AtFlags, FileType, Mode, OFlags, fstat, openat, renameat, statat, unlinkat};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
@@ -142,6 +143,13 @@ pub(super) fn told(gpu: &GpuUuid, uid: u32, note: Note) -> Lease {
         rank: Some(note.rank),
         since: Some(note.since),
     }
+}
+
+/// Whether an open file is the one of this name.
+pub(super) fn is_file(dir: &LeaseDir, name: &str, fd: impl AsFd) -> bool {
+    let there = statat(&dir.fd, name, AtFlags::SYMLINK_NOFOLLOW);
+    let open = fstat(fd);
+    matches!((there, open), (Ok(a), Ok(b)) if (a.st_dev, a.st_ino) == (b.st_dev, b.st_ino))
 }
 
 /// Removes a note of ours.

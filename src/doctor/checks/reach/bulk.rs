@@ -40,13 +40,17 @@ pub(super) fn large_passes(doors: &[SocketAddr], patience: Duration) -> Vec<Opti
             SIZES.into_iter().filter_map(move |size| Exchange::begin(target, size, door))
         })
         .collect();
-    loop {
+    let mut is_late = false;
+    while !is_late {
         let mut open: Vec<&mut Exchange> = all.iter_mut().filter(|one| one.whole.is_none()).collect();
-        let gone = Duration::from_micros(clock::host_now().0.saturating_sub(begun));
-        let Ok(left) = Timespec::try_from(patience.saturating_sub(gone)) else { break };
-        if open.is_empty() || gone >= patience {
+        if open.is_empty() {
             break;
         }
+        let gone = Duration::from_micros(clock::host_now().0.saturating_sub(begun));
+        let left = patience.saturating_sub(gone);
+        // a last look: what came while this process had no processor has come
+        is_late = left.is_zero();
+        let Ok(left) = Timespec::try_from(left) else { break };
         let mut polled: Vec<PollFd<'_>> =
             open.iter().map(|one| PollFd::new(&one.socket, one.wants())).collect();
         let ready = match poll(&mut polled, Some(&left)) {

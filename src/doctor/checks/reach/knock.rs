@@ -11,6 +11,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::clock;
 use crate::domain::text::os_text;
+use crate::tcp_info::round_trip;
 
 /// How long an answer may take where few are knocked at.
 pub(super) const PATIENCE: Duration = Duration::from_millis(1500);
@@ -114,7 +115,7 @@ pub(super) fn knock(
             }
             let took = now.saturating_sub(starts[*at]);
             answers[*at] = Some(match sockopt::socket_error(socket) {
-                Ok(Ok(())) => Answer::Open(took),
+                Ok(Ok(())) => Answer::Open(seen(took, round_trip(socket))),
                 Ok(Err(error)) | Err(error) => Answer::of(error, took),
             });
             false
@@ -123,11 +124,23 @@ pub(super) fn knock(
     Ok(Answers { answers, from })
 }
 
+/// How long an answer took which was `took` microseconds old when this process saw it: it may have had no processor, but the kernel
+/// knows the round trip.
+fn seen(took: u64, round_trip: Option<u32>) -> u64 {
+    round_trip.map_or(took, |round_trip| took.min(round_trip.into()))
+}
+
 #[cfg(test)]
 mod tests {
     use std::net::TcpListener;
 
     use super::*;
+
+    #[test]
+    fn an_answer_that_is_seen_late_came_when_the_kernel_had_it() {
+        assert_eq!(seen(2_000_000, Some(180)), 180);
+        assert_eq!((seen(170, Some(180)), seen(170, None)), (170, 170));
+    }
 
     #[test]
     fn open_and_refused_are_told_apart_and_who_has_enough_waits_no_longer() {
