@@ -65,11 +65,6 @@ impl Cluster {
         self.items.try_recv().ok()
     }
 
-    /// How many items are there already.
-    pub fn waiting(&self) -> usize {
-        self.items.len()
-    }
-
     /// Sends a message to a host's agent. `false` for a host that does not exist.
     pub fn send(&self, host: &HostId, message: ToAgent) -> bool {
         self.command(host, Command::Send(Box::new(message)))

@@ -433,11 +433,6 @@ impl Session {
 
     fn look(&mut self) {
         let now = clock::now();
-        // What has come counts before a deadline is judged, however late this process was; what comes meanwhile has its turn.
-        for _ in 0..self.cluster.waiting() {
-            let Some(item) = self.cluster.try_next() else { break };
-            self.take_in(item);
-        }
         let machines = self.runs.values_mut();
         let actions: Vec<Action> = machines.flat_map(|machine| machine.handle_time(now)).collect();
         self.act(actions, now);

@@ -418,7 +418,6 @@ impl Supervisor {
                         self.ended.insert((process.pid, process.stat.start));
                         process.tell_to_end();
                     }
-                    // Not from before: to write the stop down and to find the processes may have taken seconds.
                     self.machine.told(clock::host_now());
                 }
                 Action::Kill { wraps } => {

@@ -156,7 +156,9 @@ fn look_closer(ways: &mut [Way], peers: &[Peer], begun: u64) -> Result<(), Strin
     let mut lost: Vec<&mut (&mut Way, SocketAddr)> =
         open.iter_mut().filter(|(way, _)| way.large == Some(false)).take(AT_ONCE).collect();
     if left() < CLOSER {
-        lost.iter_mut().for_each(|(way, _)| way.large = None);
+        for (way, _) in &mut lost {
+            way.large = None;
+        }
     } else {
         large_passes(&mut lost, CLOSER);
     }
