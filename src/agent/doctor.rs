@@ -20,6 +20,7 @@ use crate::doctor::{self, CHECKS, Site, inside};
 use crate::domain::container::ContainerOptions;
 use crate::domain::doctor::RunInside;
 use crate::domain::host::HostInfo;
+use crate::telemetry::load;
 use crate::wire::doctor::{AskChecks, Checked};
 use crate::wire::message::FromAgent;
 
@@ -190,7 +191,10 @@ async fn on_thread<T: Send + 'static>(
     match timeout(patience, told).await {
         Ok(Ok(found)) => Ok(found),
         Ok(Err(_)) => Err("the check has failed: a fault of hvtui".to_owned()),
-        Err(_) => Err(format!("no answer in {} s: something hangs on this host", patience.as_secs())),
+        Err(_) => {
+            let why = load::busy().unwrap_or_else(|| "something hangs on this host".to_owned());
+            Err(format!("no answer in {} s: {why}", patience.as_secs()))
+        }
     }
 }
 

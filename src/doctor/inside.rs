@@ -61,7 +61,7 @@ pub fn look(ask: Ask) -> Answers {
     let site = Arc::new(site.in_container(image));
     let begun = clock::host_now().0;
     let patience = patience_ms.map_or(PATIENCE, Duration::from_millis);
-    let late = format!("no answer in {:.1} s: something hangs in the container", patience.as_secs_f64());
+    let late = format!("no answer in {:.1} s in the container", patience.as_secs_f64());
     let mut answers: Answers = checks.iter().map(|name| (name.clone(), Err(late.clone()))).collect();
     let (tell, told) = mpsc::channel();
     for name in checks {

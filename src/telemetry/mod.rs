@@ -10,7 +10,7 @@
 //!                        nvml ── absence · process · process_use · counters · nvlink · events, on a thread of the caller's
 //! ```
 //!
-//! `remote` and `smi` read another host's answers as text, where no agent runs.
+//! `load` says whether a host has more to do than it can. `remote` and `smi` read another host's answers as text, where no agent runs.
 //!
 //! Only the types of `domain::host` and `domain::gpu` leave this folder. It knows nothing of agents, links
 //! or screens. Its clock comes in as an argument, since what is counted has the moment at which it was read, not the one at which
@@ -24,6 +24,7 @@ mod events;
 mod gpm;
 mod host;
 mod lane;
+pub mod load;
 mod mig;
 mod nvlink;
 mod nvml;

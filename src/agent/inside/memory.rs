@@ -17,7 +17,7 @@ use crate::sha256;
 const DRIVER: &str = "/sys/module/nvidia/version";
 /// How long it is believed, microseconds; and that there is no answer.
 const AGE_US: i64 = 24 * 3600 * 1_000_000;
-const NONE_US: i64 = 3600 * 1_000_000;
+const NONE_US: i64 = 600 * 1_000_000;
 
 #[derive(Debug, Serialize, Deserialize)]
 struct Kept {
