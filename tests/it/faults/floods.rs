@@ -23,8 +23,9 @@ pub(crate) fn own_flood(notes: &mut Notes) -> Option<()> {
     // what can't fit is refused before anything starts, with what would fit
     let refused = person.run(&["run", "-H", "n1:1", "--spool-cap", "80M", "--", "true"]);
     assert!(refused.code != 0 && refused.said().contains("--spool-cap"), "{refused:#?}");
-    // as fast as disks are, not as fast as this one, which is memory
-    let flood = ["--flood", "8", "--breath", "0.001", "--wide", "1000", "--lines", "50"];
+    // more than the disk has, as fast as disks are and not as fast as this one, which is memory
+    let flood = "--flood 600 --most 80000000 --of 0 --breath 0.001 --wide 1000 --lines 50";
+    let flood: Vec<&str> = flood.split(' ').collect();
     let mut job = rig.start_on(&person, "n1:1,n2:1", &["--spool-cap", "16M"], &flood);
     let code = job.wait();
     exits_agree(&job, code, 0, &[Ends::Exit(0); 2]);
