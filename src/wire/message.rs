@@ -292,6 +292,7 @@ fn is_none(count: &u32) -> bool {
 
 impl ListRuns {
     /// Both questions in one.
+    #[must_use]
     pub fn and(self, other: Self) -> Self {
         let all = self.newest == 0 || other.newest == 0;
         let newest = if all { 0 } else { self.newest.max(other.newest) };

@@ -110,7 +110,7 @@ fn a_question_of_ssh_waits_until_the_form_is_left_alone_for_a_second() {
 }
 
 /// Recordings whose newest one has no end, in a cluster whose hosts have not told their runs.
-fn not_told(link: LinkState) -> (Story, RunId) {
+fn not_told(link: &LinkState) -> (Story, RunId) {
     let mut story = Story::new(&["gpu-a", "gpu-b"]);
     for name in ["gpu-a", "gpu-b"] {
         story.link(name, link.clone());
@@ -146,7 +146,7 @@ fn share(id: &RunId, name: &str) -> HostRunStatus {
 #[test]
 fn a_run_whose_hosts_have_not_told_is_opened_once_they_have() {
     let connecting = LinkState::Connecting { to: "li@gpu-a:22".to_owned() };
-    let (mut story, id) = not_told(connecting.clone());
+    let (mut story, id) = not_told(&connecting);
     assert_eq!(key(&mut story, KeyCode::Enter), []);
     assert!(said(&story).starts_with("asking gpu-a"), "{}", said(&story));
     // it goes on: it is followed
@@ -160,19 +160,19 @@ fn a_run_whose_hosts_have_not_told_is_opened_once_they_have() {
     assert_eq!((story.model.ui.screen, &story.model.ui.run.run), (Screen::Run, &Some(id)));
 
     // enter once more does not wait
-    let (mut story, id) = not_told(connecting);
+    let (mut story, id) = not_told(&connecting);
     key(&mut story, KeyCode::Enter);
     assert_eq!(key(&mut story, KeyCode::Enter), [Effect::OpenReplay(id)]);
 
     // a host that is not reached tells nothing
     let down = LinkState::Down { reason: "gone".to_owned(), retry_at: None };
-    let (mut story, id) = not_told(down);
+    let (mut story, id) = not_told(&down);
     assert_eq!(key(&mut story, KeyCode::Enter), [Effect::OpenReplay(id)]);
 }
 
 #[test]
 fn who_types_a_command_when_a_run_has_been_attached_to_goes_on_typing() {
-    let (mut story, id) = not_told(LinkState::Up);
+    let (mut story, id) = not_told(&LinkState::Up);
     let mut inventory = RunInventory::default();
     inventory.take(&host("gpu-a"), vec![share(&id, "gpu-a")], true);
     story.send(Msg::RunsHeard(Box::new(inventory)));
