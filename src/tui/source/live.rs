@@ -12,7 +12,7 @@ use crate::clock;
 use crate::cluster::{Asked, Questions};
 use crate::domain::alerts::AlertRules;
 use crate::domain::doctor::Matrix;
-use crate::domain::event::Origin;
+use crate::domain::event::{Event, Origin};
 use crate::domain::ids::{HostId, RunId};
 use crate::domain::marks::MarkChange;
 use crate::domain::preflight::{Finding, Mark};
@@ -145,6 +145,10 @@ impl Live {
         match output {
             Output::Event(envelope) => {
                 if let Origin::Host(host) = &envelope.origin {
+                    if matches!(envelope.event, Event::LinkChanged { .. }) {
+                        // what it had begun to tell does not go on
+                        self.parts.remove(host);
+                    }
                     let asking = self.checkups.happened(host, &envelope.event);
                     self.check(asking);
                 }
