@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
 use super::python::Python;
-use crate::domain::doctor::{Peer, RunPort, RunPython, SamePath, SameRole, Started};
+use crate::domain::doctor::{Peer, RunPort, RunProgram, SamePath, SameRole, Started};
 use crate::domain::environment::{EnvironmentPlan, LoginShell};
 use crate::domain::gpu::RunOfProcess;
 use crate::domain::text::os_text;
@@ -47,7 +47,7 @@ pub struct Site {
     /// Whether it is looked at for a launch, which starts no login shell.
     pub for_launch: bool,
     /// The Python of that launch.
-    pub run: Option<RunPython>,
+    pub run: Option<RunProgram>,
     /// The image of that launch.
     pub image: Option<String>,
     /// The ports that it takes here.
@@ -109,7 +109,7 @@ impl Site {
 
     /// The same with the Python of a launch.
     #[must_use]
-    pub fn with_run(self, run: Option<RunPython>) -> Self {
+    pub fn with_run(self, run: Option<RunProgram>) -> Self {
         Self { run, ..self }
     }
 

@@ -80,9 +80,9 @@ pub struct HostContext {
     pub engine: Option<String>,
 }
 
-/// The Python of a launch as its ranks find it on a host, and what they may import.
+/// The program of a launch as its ranks find it on a host, and what it may import where it is a Python.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct RunPython {
+pub struct RunProgram {
     /// The program that they execute: a Python, what one executes, such as torchrun, or any other that mpirun starts.
     pub program: String,
     /// What is activated first.

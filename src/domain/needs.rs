@@ -9,7 +9,7 @@ use std::path::Path;
 
 pub use self::in_image::{InImage, in_image};
 pub use self::ports::{MOST_PORTS, ports};
-use super::doctor::{RunPython, SamePath, SameRole};
+use super::doctor::{RunProgram, SamePath, SameRole};
 use super::environment::Limit;
 use super::ids::{GpuUuid, HostId};
 use super::options::Delegated;
@@ -169,7 +169,7 @@ pub fn gpus(spec: &RunSpec) -> BTreeMap<HostId, BTreeSet<GpuUuid>> {
 pub const DEMANDS_NOTHING: &str = "NVIDIA_DISABLE_REQUIRE";
 
 /// The Python of a launch as its ranks find it, by host; of one by MPI its program, whatever it is.
-pub fn pythons(spec: &RunSpec, shares: &[HostRun]) -> BTreeMap<HostId, RunPython> {
+pub fn programs(spec: &RunSpec, shares: &[HostRun]) -> BTreeMap<HostId, RunProgram> {
     let options = &spec.options;
     let of_share = |share: &HostRun| {
         let first = share.ranks.first();
@@ -178,7 +178,7 @@ pub fn pythons(spec: &RunSpec, shares: &[HostRun]) -> BTreeMap<HostId, RunPython
             name == "PATH" || (!is_of_rank && IMPORTS_BY.iter().any(|begin| name.starts_with(begin)))
         };
         let given = first.into_iter().flat_map(|rank| &rank.env).filter(|(name, _)| matters(name));
-        let python = RunPython {
+        let python = RunProgram {
             program: options.python_of.clone().or_else(|| spec.command.first().cloned()).unwrap_or_default(),
             environment: options.environments.get(&share.host).unwrap_or(&options.environment).clone(),
             env: given.map(|(name, value)| (name.clone(), value.clone())).collect(),
@@ -408,7 +408,7 @@ mod tests {
             EnvironmentPlan { conda: Some("train".to_owned()), ..EnvironmentPlan::default() };
         assert!(!of(&conda).contains(&"torch"));
         assert!(of(&conda).contains(&"import"), "its own Python is tried");
-        let python = &pythons(&conda, &shares(&conda, &[("LD_LIBRARY_PATH", "/opt/cuda"), ("X", "y")]))
+        let python = &programs(&conda, &shares(&conda, &[("LD_LIBRARY_PATH", "/opt/cuda"), ("X", "y")]))
             [&HostId::from("a")];
         assert_eq!((python.environment.conda.as_deref(), python.env.len()), (Some("train"), 1));
         let own = of(&spec(JobKind::Torch, "/opt/conda/bin/python3", &["a"]));

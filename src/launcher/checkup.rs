@@ -8,7 +8,7 @@ use crate::config::HostConfig;
 use crate::doctor::door::DOOR;
 use crate::doctor::{self, Contexts, Doors, Entry, Reached, Told, inside};
 use crate::domain::clock_fit::{ClockFit, ClockSample};
-use crate::domain::doctor::{HostContext, Matrix, RunInside, RunPort, RunPython, SamePath, SameRole};
+use crate::domain::doctor::{HostContext, Matrix, RunInside, RunPort, RunProgram, SamePath, SameRole};
 use crate::domain::host::{HostInfo, HostSample};
 use crate::domain::ids::{GpuUuid, HostId};
 use crate::domain::needs::InImage;
@@ -59,7 +59,7 @@ pub struct Checkup {
     /// Python modules that are looked for.
     modules: Vec<String>,
     /// The Python of a launch, by host.
-    runs: BTreeMap<HostId, RunPython>,
+    runs: BTreeMap<HostId, RunProgram>,
     /// The image of a launch, or the one that is looked into.
     image: Option<String>,
     /// Whether it is looked into: checks that can be made in a container are made in one of it.
@@ -160,7 +160,7 @@ impl Checkup {
 
     /// With the Python of a launch on each host.
     #[must_use]
-    pub fn running(self, runs: BTreeMap<HostId, RunPython>) -> Self {
+    pub fn running(self, runs: BTreeMap<HostId, RunProgram>) -> Self {
         Self { runs, ..self }
     }
 
@@ -598,7 +598,7 @@ mod tests {
             };
             let inside = RunInside { starts: Some(starts), ..RunInside::default() };
             let inside = InImage { checks: vec!["image"], hosts: [(a.clone(), inside)].into() };
-            let run = RunPython { code: Some(code.to_owned()), ..RunPython::default() };
+            let run = RunProgram { code: Some(code.to_owned()), ..RunProgram::default() };
             let mut checkup = Checkup::for_launch(1, [a.clone()], &[]).looking_into(Some(inside));
             checkup = checkup.running([(a.clone(), run)].into());
             checkup.is_up(&a, info("10.0.0.1"));

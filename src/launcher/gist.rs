@@ -6,7 +6,7 @@ use std::io::Read;
 use std::path::{Path, PathBuf};
 
 use crate::doctor::decides_imports;
-use crate::domain::doctor::RunPython;
+use crate::domain::doctor::RunProgram;
 use crate::domain::ids::HostId;
 use crate::domain::sync::SyncPlan;
 
@@ -17,7 +17,7 @@ const GIST: usize = 16 << 10;
 const LED: &str = "sys.path";
 
 /// Gives the Pythons of a launch that copies a folder the lines of its script by which the doctor knows what it imports.
-pub fn add(sync: &SyncPlan, command: &[String], runs: &mut BTreeMap<HostId, RunPython>) {
+pub fn add(sync: &SyncPlan, command: &[String], runs: &mut BTreeMap<HostId, RunProgram>) {
     for run in runs.values_mut().filter(|run| run.code.is_none()) {
         let Some(folder) = here(sync, run.cwd.as_deref().unwrap_or("~")) else { continue };
         let files = match &run.module {
@@ -109,13 +109,13 @@ mod tests {
         let sync =
             SyncPlan { dir: folder.path().display().to_string(), remote: "~/code".to_owned(), delete: false };
         let of = |cwd: &str, command: &[&str], module: Option<&str>| {
-            let run = RunPython {
+            let run = RunProgram {
                 cwd: Some(cwd.to_owned()),
                 module: module.map(str::to_owned),
                 imports: vec!["torch".to_owned()],
-                ..RunPython::default()
+                ..RunProgram::default()
             };
-            let mut runs: BTreeMap<HostId, RunPython> = [(HostId::from("a"), run)].into();
+            let mut runs: BTreeMap<HostId, RunProgram> = [(HostId::from("a"), run)].into();
             let command: Vec<String> = command.iter().map(|word| (*word).to_owned()).collect();
             add(&sync, &command, &mut runs);
             runs.remove(&HostId::from("a")).unwrap().code

@@ -4,7 +4,7 @@
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::Value;
 
-use crate::domain::doctor::{Peer, RunInside, RunPort, RunPython, SamePath};
+use crate::domain::doctor::{Peer, RunInside, RunPort, RunProgram, SamePath};
 use crate::domain::ids::GpuUuid;
 use crate::domain::needs::MOST_PORTS;
 use crate::domain::time::Stamp;
@@ -32,7 +32,7 @@ pub struct AskChecks {
     pub for_launch: bool,
     /// The Python of that launch.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub run: Option<Box<RunPython>>,
+    pub run: Option<Box<RunProgram>>,
     /// The image of that launch, or the one that is looked into.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub image: Option<String>,

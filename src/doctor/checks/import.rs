@@ -20,7 +20,7 @@ use super::super::python::Python;
 use super::super::site::on;
 use super::super::{Check, OfImage, Seen, Site};
 use crate::clock;
-use crate::domain::doctor::{RunPython, Started, Verdict};
+use crate::domain::doctor::{RunProgram, Started, Verdict};
 use crate::domain::text::os_text;
 use crate::program::{asked, home};
 use crate::supervise::environment::{self, Deadline};
@@ -106,7 +106,7 @@ impl Check for Import {
     fn look(site: &Site) -> Result<Vec<Tried>, String> {
         let run = match &site.run {
             Some(run) => run.clone(),
-            None => RunPython { program: "python3".to_owned(), ..RunPython::default() },
+            None => RunProgram { program: "python3".to_owned(), ..RunProgram::default() },
         };
         if site.for_launch && site.run.is_none() {
             return Ok(Vec::new());
@@ -183,7 +183,7 @@ fn text(path: &Path) -> Option<String> {
     Some(String::from_utf8_lossy(bytes.get(..SCRIPT).unwrap_or(&bytes)).into_owned())
 }
 
-fn folder(run: &RunPython) -> PathBuf {
+fn folder(run: &RunProgram) -> PathBuf {
     run.cwd.as_deref().map_or_else(home, super::super::site::at_home)
 }
 
@@ -216,7 +216,7 @@ fn absent(python: &Python) -> Vec<Tried> {
 }
 
 /// What is tried: of a launch what its script imports, else all of them that the Python has.
-fn modules(site: &Site, run: &RunPython, scripts: &[String]) -> Vec<String> {
+fn modules(site: &Site, run: &RunProgram, scripts: &[String]) -> Vec<String> {
     if site.run.is_none() {
         let Ok(python) = site.python() else { return Vec::new() };
         let has = |name: &str| python.packages.contains_key(name);
@@ -314,7 +314,7 @@ struct Place {
 }
 
 impl Place {
-    fn of(run: &RunPython) -> Result<Self, String> {
+    fn of(run: &RunProgram) -> Result<Self, String> {
         let deadline = Deadline::after(u64::try_from(ENVIRONMENT.as_micros()).unwrap_or(u64::MAX));
         let change = environment::resolve(&run.environment, &run.env, &home(), deadline)
             .map_err(|error| error.to_string())?;

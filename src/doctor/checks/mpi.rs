@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use super::super::compare::{Compared, minor};
 use super::super::site::at_home;
 use super::super::{Check, OfImage, Seen, Site};
-use crate::domain::doctor::{RunPython, Verdict};
+use crate::domain::doctor::{RunProgram, Verdict};
 use crate::domain::preflight::Mark;
 use crate::program::{home, resolve};
 
@@ -109,7 +109,7 @@ fn without_cuda(mpi: &str) -> Verdict {
 }
 
 /// What the program of a launch is linked with, where it is one that the system's loader starts.
-fn linked(site: &Site, run: &RunPython) -> Option<Linked> {
+fn linked(site: &Site, run: &RunProgram) -> Option<Linked> {
     run.mpirun.as_ref()?;
     let folder = run.cwd.as_deref().map_or_else(home, at_home);
     let path = run.env.get("PATH").map(OsString::from).or_else(|| std::env::var_os("PATH"));

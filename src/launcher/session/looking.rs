@@ -78,7 +78,7 @@ impl Session {
         let given = needs::given(&planned.hosts);
         let checkup = Checkup::for_launch(number, hosts.iter().cloned(), &checks).comparing(paths);
         let image = needs::image(&planned.spec, &planned.hosts);
-        let mut runs = needs::pythons(&planned.spec, &planned.hosts);
+        let mut runs = needs::programs(&planned.spec, &planned.hosts);
         if let Some(sync) = &planned.spec.options.sync {
             gist::add(sync, &planned.spec.command, &mut runs);
         }

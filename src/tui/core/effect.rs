@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use crate::domain::alerts::News;
-use crate::domain::doctor::{RunPort, RunPython, SamePath};
+use crate::domain::doctor::{RunPort, RunProgram, SamePath};
 use crate::domain::ids::{GpuUuid, HostId, RunId};
 use crate::domain::marks::MarkChange;
 use crate::domain::needs::InImage;
@@ -59,7 +59,7 @@ pub enum LookOf {
         /// By what its ranks agree, of a launch by Horovod.
         controller: Option<&'static str>,
         /// The Python that it would use, by host.
-        runs: BTreeMap<HostId, RunPython>,
+        runs: BTreeMap<HostId, RunProgram>,
         /// The folder that is copied first, and the command, whose script lies in it here.
         synced: Option<(SyncPlan, Vec<String>)>,
     },
@@ -72,7 +72,7 @@ pub enum LookOf {
         /// The checks that read them, by name.
         checks: Vec<&'static str>,
         /// The Python that it would use, by host.
-        runs: BTreeMap<HostId, RunPython>,
+        runs: BTreeMap<HostId, RunProgram>,
         /// The folder that is copied first, and the command, whose script lies in it here.
         synced: Option<(SyncPlan, Vec<String>)>,
     },

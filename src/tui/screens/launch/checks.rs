@@ -119,7 +119,7 @@ pub(super) fn look(model: &mut Model, plan: &LaunchPlan) -> Vec<Effect> {
     let hosts = plan.spec.hosts();
     let checks = needs::checks(&plan.spec, &plan.hosts);
     let paths = needs::paths(&plan.spec, &plan.hosts);
-    let (given, runs) = (needs::given(&plan.hosts), needs::pythons(&plan.spec, &plan.hosts));
+    let (given, runs) = (needs::given(&plan.hosts), needs::programs(&plan.spec, &plan.hosts));
     // of a script, or of what stands in its place in the command
     let synced = plan.spec.options.sync.clone().map(|sync| (sync, plan.spec.command.clone()));
     let has_code = synced.is_some() || runs.values().any(|run| run.code.is_some() || run.module.is_some());
