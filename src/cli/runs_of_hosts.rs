@@ -51,6 +51,8 @@ pub(crate) async fn ask_for(
                     answers.inventory.take(&host, shares, last);
                     if last {
                         due.remove(&host);
+                        // its link was tried again meanwhile
+                        answers.silent.retain(|(silent, ..)| *silent != host);
                     }
                 }
                 Output::Event(envelope) => {

@@ -18,6 +18,7 @@ use crate::cli::progress_line::ProgressLine;
 use crate::cli::{ask, output, runtime};
 use crate::config::HostsFile;
 use crate::domain::event::{Event, Origin};
+use crate::domain::host::LinkState;
 use crate::domain::ids::{HostId, Rank};
 use crate::domain::log::{LogLine, Stream};
 use crate::domain::log_text;
@@ -94,6 +95,11 @@ pub(super) fn there_are(world: u32) -> String {
 const QUIET: Duration = Duration::from_millis(500);
 const LONGEST: Duration = Duration::from_secs(5);
 
+/// Whether a link that is lost is made again without a person.
+fn is_tried_again(state: &LinkState) -> bool {
+    !matches!(state, LinkState::Refused { .. } | LinkState::Down { retry_at: None, .. })
+}
+
 /// Prints what the hosts have, and with `--follow` what comes.
 async fn stream(
     mut session: Session,
@@ -139,7 +145,7 @@ async fn stream(
                 (Origin::Host(host), Event::LinkChanged { state }) if due.contains(host) => {
                     if let Some((code, reason)) = fault(state) {
                         note(&about(host, &reason));
-                        if !follow {
+                        if !follow || !is_tried_again(state) {
                             failed = Some(code);
                             due.remove(host);
                         }

@@ -396,6 +396,8 @@ async fn forget(
     inventory: &RunInventory,
     names: &BTreeSet<HostId>,
 ) -> Undone {
+    // a link that was lost while the question was on the screen has answered nothing
+    while session.try_next().is_some() {}
     let mut due = BTreeSet::new();
     for (run, spec) in
         surplus.iter().filter(|run| run.stays.is_none()).filter_map(|run| Some((run, run.spec.as_ref()?)))

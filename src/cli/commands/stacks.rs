@@ -84,7 +84,12 @@ pub fn run(args: &StacksArgs, file: &HostsFile, paths: &Paths) -> Result<ExitCod
         } else {
             to_stdout(&collectives(&told.collected))?;
             let groups = alike(&told.stacks);
-            to_stdout(&text(&groups, args.threads))?;
+            let words = text(&groups, args.threads);
+            // of a host that did not answer nothing is known
+            if words.is_empty() && told.silent.is_empty() {
+                to_stdout("no rank of it lives any more\n")?;
+            }
+            to_stdout(&words)?;
             if let Some(hint) = hint_of_hang(&groups, &spec) {
                 to_stdout(&format!("\n{hint}\n"))?;
             }
@@ -178,7 +183,7 @@ fn text(groups: &[Alike<'_>], all_threads: bool) -> String {
             }
         }
     }
-    if text.is_empty() { "no rank of it lives any more\n".to_owned() } else { text }
+    text
 }
 
 fn source(group: &Alike<'_>) -> String {

@@ -6,7 +6,7 @@ use std::path::Path;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use tokio::time;
+use tokio::time::{self, MissedTickBehavior};
 
 use crate::cli::args::{Prometheus, WatchArgs, WatchForm};
 use crate::cli::errors::fault;
@@ -134,6 +134,8 @@ async fn ticks(
     let mut first = true;
     let mut told = 0;
     let mut tick = time::interval(Duration::from_secs_f64(wanted.0.interval));
+    // one that was due while this process stood still is not made up for
+    tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
     tick.tick().await;
     loop {
         tokio::select! {
