@@ -81,8 +81,17 @@ fn take(dir: &LeaseDir, spec: &HostRun, held: &mut BTreeMap<GpuUuid, Claim>) -> 
 
 /// The lock of a GPU for one of its slices: others get it for theirs, and nothing gets the whole.
 fn beside_slices(dir: &LeaseDir, whole: &GpuUuid) -> Result<OwnedFd, LeaseError> {
-    let lock = lock(dir, whole, FlockOperation::NonBlockingLockShared)?;
-    lock.ok_or_else(|| LeaseError::Busy(vec![holder(dir, whole).unwrap_or_else(|| look::unknown(whole))]))
+    for _ in 0..NOTE_TRIES {
+        if let Some(lock) = lock(dir, whole, FlockOperation::NonBlockingLockShared)? {
+            return Ok(lock);
+        }
+        if let Some(first) = holder(dir, whole) {
+            return Err(LeaseError::Busy(vec![first]));
+        }
+        // It was given back just now, or a process that was forked meanwhile has a copy of it for a moment.
+        std::thread::sleep(NOTE_PAUSE);
+    }
+    Err(LeaseError::Busy(vec![look::unknown(whole)]))
 }
 
 /// Takes a GPU's lock and its name: two locks, of which each excludes others where the other one can't. Of a slice the

@@ -184,6 +184,21 @@ fn slices_of_a_gpu_are_leased_beside_each_other_and_exclude_the_whole() {
 }
 
 #[test]
+fn a_slice_waits_for_a_whole_gpu_that_is_given_back_just_now() {
+    let (_home, dir) = place();
+    drop(claim(&spec(&dir, 1, &["GPU-0"])).unwrap());
+    let places = LeaseDir::open(dir.to_str()).unwrap();
+    let whole = super::open(&places, &lock_file(&places, &GpuUuid::from("GPU-0")).unwrap()).unwrap();
+    flock(&whole, FlockOperation::NonBlockingLockExclusive).unwrap();
+    let later = std::thread::spawn(move || {
+        std::thread::sleep(NOTE_PAUSE * 5);
+        drop(whole);
+    });
+    drop(claim(&sliced(&dir, 2, &["MIG-1"])).unwrap());
+    later.join().unwrap();
+}
+
+#[test]
 fn a_slice_is_handed_over_with_the_lock_of_its_gpu() {
     let (_home, dir) = place();
     let spec_of = sliced(&dir, 1, &["MIG-1", "MIG-2"]);
