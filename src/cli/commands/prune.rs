@@ -389,14 +389,13 @@ fn delete(surplus: &mut [Surplus], store: &Store) -> (u64, bool) {
     (freed, is_stuck)
 }
 
-/// Has the hosts delete what they keep of the runs that are to go; gives what they did not delete, and why.
+/// Has the hosts delete what they keep of these runs; gives what they did not, and why. A link lost before is no answer.
 async fn forget(
     session: &mut Session,
     surplus: &[Surplus],
     inventory: &RunInventory,
     names: &BTreeSet<HostId>,
 ) -> Undone {
-    // a link that was lost while the question was on the screen has answered nothing
     while session.try_next().is_some() {}
     let mut due = BTreeSet::new();
     for (run, spec) in
