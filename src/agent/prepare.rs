@@ -24,6 +24,10 @@ use crate::supervise::environment::{self, Deadline, Missing};
 use crate::supervise::lease::{self, Claims, LeaseError};
 use crate::supervise::rundir::RunDir;
 use crate::supervise::state::{STATE, State};
+use crate::supervise::unwanted;
+
+/// Why a run is refused that was stopped before it started.
+pub(super) const UNWANTED: &str = "the run was stopped before it started";
 
 /// Why a run can't start here.
 #[derive(Debug, PartialEq, Eq)]
@@ -61,6 +65,12 @@ pub(super) fn prepare(config: &AgentConfig, spec: &HostRun) -> Result<Option<Rea
     if was_started(config, &spec.run, &spec.host, spec.attempt) {
         return Ok(None);
     }
+    let check_wanted = || {
+        let class = RefusalClass::Unwanted;
+        let refused = || NotReady { rank: None, reason: UNWANTED.to_owned(), class, busy: false };
+        if unwanted::is_marked(&config.state_dir, &spec.run) { Err(refused()) } else { Ok(()) }
+    };
+    check_wanted()?;
     let no_command = |reason| NotReady { rank: None, reason, class: RefusalClass::Command, busy: false };
     let deadline = Deadline::begin();
     let environment = activate(spec, deadline).map_err(no_command)?;
@@ -88,6 +98,8 @@ pub(super) fn prepare(config: &AgentConfig, spec: &HostRun) -> Result<Option<Rea
     let Some(claims) = leased else { return Ok(None) };
     let ports = HeldPorts::take(spec).map_err(whole)?;
     check_space(config, spec).map_err(|(class, reason)| NotReady { class, ..whole(reason) })?;
+    // what was looked at may have taken its time
+    check_wanted()?;
     Ok(Some(Ready { ports, claims, environment, setup }))
 }
 

@@ -26,8 +26,9 @@ use crate::supervise::container::{SETUP, Setup};
 use crate::supervise::lease::{Claims, LeaseDir, Queued};
 use crate::supervise::rundir::RunDir;
 use crate::supervise::start::{Given, start};
+use crate::supervise::state::STATE;
 use crate::supervise::stop::stop;
-use crate::supervise::{SuperviseError, attempts};
+use crate::supervise::{SuperviseError, attempts, unwanted};
 use crate::wire::message::{
     AskPreflight, AskStacks, Commit, Follow, Forgotten, FromAgent, ListRuns, Prepared, Queue, Refused,
     RunRef, Stop,
@@ -229,6 +230,11 @@ impl Runs {
             return;
         }
         let Plan { spec, claims, ports, environment, setup, .. } = match plan {
+            Some(plan) if unwanted::is_marked(&self.config.state_dir, &run) => {
+                prepare::forget(&self.config, &plan.spec);
+                let reason = prepare::UNWANTED.to_owned();
+                return refuse(&self.out, run, host, RefusalClass::Unwanted, reason).await;
+            }
             Some(plan) if clock::host_now().0.saturating_sub(plan.at.0) <= PLAN_LIFE_US => plan,
             Some(plan) => {
                 prepare::forget(&self.config, &plan.spec);
@@ -251,6 +257,15 @@ impl Runs {
         };
         match started {
             Ok(_) => {
+                if unwanted::is_marked(&self.config.state_dir, &run) {
+                    // it was stopped between the two looks, by who saw nothing of it yet
+                    self.stop(Stop {
+                        run: run.clone(),
+                        host: host.clone(),
+                        now: false,
+                        attempt: Some(attempt),
+                    });
+                }
                 self.out.control(FromAgent::Started(RunRef { run, host })).await;
             }
             Err(error) => {
@@ -312,9 +327,15 @@ impl Runs {
         let (config, out) = (self.config.clone(), self.out.clone());
         // who does not say which attempt means the one that it hears of
         let followed = self.followers.get(&(run.clone(), host.clone()));
+        let is_whole = attempt.is_none();
         let attempt = attempt.or_else(|| followed?.attempt);
         tokio::task::spawn_blocking(move || {
-            let (class, reason) = match RunDir::find(&config.state_dir, &run, &host) {
+            // first: see there
+            let marked =
+                if is_whole { unwanted::mark(&config.state_dir, &run).map(|()| true) } else { Ok(false) };
+            let found = RunDir::find(&config.state_dir, &run, &host);
+            // without a state no supervisor has it, and it may still be made ready
+            let (class, reason) = match found.map(|dir| dir.filter(|dir| dir.has(STATE))) {
                 // asked for before the run was started again
                 Ok(Some(dir))
                     if attempt.is_some_and(|attempt| attempts::has(&dir, attempt.saturating_add(1))) =>
@@ -325,7 +346,19 @@ impl Runs {
                     Ok(_) => return,
                     Err(error) => (error.class(), format!("{host}: {error}")),
                 },
-                Ok(None) => (RefusalClass::Unknown, format!("run {run} was never started on {host}")),
+                Ok(None) => match marked {
+                    Ok(true) => {
+                        let reason = "nothing of the run was started, and nothing will be";
+                        (RefusalClass::Unwanted, reason.to_owned())
+                    }
+                    Ok(false) => (RefusalClass::Unknown, format!("run {run} was never started on {host}")),
+                    Err(error) => {
+                        let reason = format!(
+                            "{host}: nothing of the run was started, and it can't be kept from it: {error}"
+                        );
+                        (error.class(), reason)
+                    }
+                },
                 Err(error) => (error.class(), format!("{host}: {error}")),
             };
             let refused = Refused { run, host, rank: None, reason, class, busy: false };

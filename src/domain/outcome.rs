@@ -122,6 +122,7 @@ impl RunOutcome {
                 RefusalClass::Busy => BUSY,
                 RefusalClass::Permission => PERMISSION,
                 RefusalClass::Fault => BUG,
+                RefusalClass::Unwanted => STOPPED,
             },
         }
     }

@@ -400,6 +400,8 @@ pub enum RefusalClass {
     Permission,
     /// A fault of hvtui.
     Fault,
+    /// The run was stopped there before it could start.
+    Unwanted,
     /// The run is not known there.
     #[serde(other)]
     Unknown,

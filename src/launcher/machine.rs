@@ -35,7 +35,7 @@ use crate::domain::last_words::LastWords;
 use crate::domain::note::{Note, what};
 use crate::domain::outcome::{RunEnd, RunOutcome};
 use crate::domain::rank_output::RankOutput;
-use crate::domain::run::{HostRun, RankExit, RunSpec, RunStage};
+use crate::domain::run::{HostRun, RankExit, RefusalClass, RunSpec, RunStage};
 use crate::domain::text::{about, plain};
 use crate::domain::time::{HostTime, Stamp};
 use crate::domain::waiting::{NAMED, Waiting};
@@ -366,6 +366,9 @@ impl RunMachine {
             // some reasons name the host already
             let summary = about(&place, plain(host, &refused.reason));
             let outcome = match (refused.busy, self.committed) {
+                _ if refused.class == RefusalClass::Unwanted => {
+                    RunOutcome::new(RunEnd::StoppedElsewhere, self.unstarted())
+                }
                 (true, _) => RunOutcome::new(RunEnd::Busy, summary),
                 (false, true) => RunOutcome::new(RunEnd::Failed, summary),
                 (false, false) => RunOutcome::refused(refused.class, summary),

@@ -44,6 +44,7 @@ pub mod stop;
 mod stop_mark;
 pub mod supervisor;
 pub mod times;
+pub mod unwanted;
 mod variables;
 mod watchdog;
 

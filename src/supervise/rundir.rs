@@ -36,7 +36,11 @@ pub struct RunDir {
 impl RunDir {
     /// Makes the directory where it is not there yet, and opens it.
     pub fn create(state_dir: &Path, run: &RunId, host: &HostId) -> Result<Self, SuperviseError> {
-        let key = host_key(host)?;
+        Self::make(state_dir, &[SPOOL, run.as_str(), &host_key(host)?])
+    }
+
+    /// Makes a folder below the state directory where it is not there yet, and opens it.
+    pub(super) fn make(state_dir: &Path, names: &[&str]) -> Result<Self, SuperviseError> {
         let failed = |source| SuperviseError::StateFolder { path: state_dir.to_owned(), source };
         std::fs::create_dir_all(state_dir.parent().unwrap_or(state_dir)).map_err(failed)?;
         match rustix::fs::mkdir(state_dir, Mode::RWXU) {
@@ -44,8 +48,8 @@ impl RunDir {
             Err(error) => return Err(failed(error.into())),
         }
         let mut dir = Self::open(state_dir)?;
-        for name in [SPOOL, run.as_str(), &key] {
-            match mkdirat(&dir.fd, name, Mode::RWXU) {
+        for name in names {
+            match mkdirat(&dir.fd, *name, Mode::RWXU) {
                 Ok(()) => dir.sync()?,
                 Err(Errno::EXIST) => {}
                 Err(e) => return Err(SuperviseError::io("create", &dir.path.join(name), e)),

@@ -26,6 +26,7 @@ mod demo;
 mod docs;
 mod doctor;
 mod e2e;
+mod early_stops;
 mod environment;
 mod example;
 mod faults;

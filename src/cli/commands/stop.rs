@@ -75,13 +75,15 @@ impl Shares {
         }
     }
 
-    /// A host could not do it; whether the reason is only that nothing of the run was ever started there.
+    /// A host could not do it; whether the reason is only that nothing of the run was started there, and nothing will be.
     fn refused(&mut self, refused: &Refused) -> bool {
         let Refused { host, class, reason, .. } = refused;
-        if *class == RefusalClass::Unknown {
-            return self.due.remove(host).is_some();
+        match class {
+            RefusalClass::Unwanted => return self.due.remove(host).is_some(),
+            // it can't be followed there: the answer to the stop comes behind this
+            RefusalClass::Unknown => {}
+            _ => self.failed(host, Code::Unreachable, reason),
         }
-        self.failed(host, Code::Unreachable, reason);
         false
     }
 
@@ -199,8 +201,9 @@ mod tests {
         };
         let all = || Shares { due: [(hosts[0].clone(), None)].into(), failures: Vec::new() };
         let mut shares = all();
-        assert!(shares.refused(&refused(RefusalClass::Unknown)));
-        assert!(!shares.refused(&refused(RefusalClass::Unknown)), "it is said once");
+        assert!(!shares.refused(&refused(RefusalClass::Unknown)), "that it is not there yet is no end");
+        assert!(shares.refused(&refused(RefusalClass::Unwanted)));
+        assert!(!shares.refused(&refused(RefusalClass::Unwanted)), "it is said once");
         assert!(shares.outcome("7QK2").is_ok());
         let mut shares = all();
         assert!(!shares.refused(&refused(RefusalClass::Permission)));
