@@ -1,6 +1,8 @@
 //! What the doctor found at other times: what counts as a change, of which hosts, and after a fix.
 
+use std::collections::BTreeSet;
 use std::ffi::OsStr;
+use std::path::{Path, PathBuf};
 
 use serde_json::Value;
 
@@ -106,12 +108,39 @@ fn after_a_fix_the_next_look_is_compared_with_what_it_left() {
     assert_eq!(changed(&since), [""; 0], "{since:#}");
 }
 
+/// Where the doctor keeps what it found.
+const FOLDER: &str = ".local/state/hvtui/doctor";
+
+/// What was kept; not what is still being written.
+fn files(folder: &Path) -> Vec<PathBuf> {
+    let all = std::fs::read_dir(folder).into_iter().flatten().map(|file| file.expect("a file").path());
+    all.filter(|path| path.extension().is_some_and(|end| end == "json")).collect()
+}
+
+/// What is not the same in all that was kept: check, host, evidence.
+fn verdicts(folder: &Path) -> BTreeSet<String> {
+    let all: Vec<BTreeSet<String>> = files(folder)
+        .into_iter()
+        .map(|file| {
+            let whole: Value = serde_json::from_slice(&std::fs::read(file).unwrap()).expect("JSON");
+            let checks = whole["checks"].as_array().expect("checks");
+            let of = |check: &Value| {
+                let name = check["check"].to_string();
+                let verdicts = check["verdicts"].as_array().expect("verdicts").clone();
+                verdicts.into_iter().map(move |one| format!("{name} {one}"))
+            };
+            checks.iter().flat_map(of).collect()
+        })
+        .collect();
+    all.iter().flatten().filter(|one| !all.iter().all(|other| other.contains(*one))).cloned().collect()
+}
+
 #[test]
 fn what_the_screen_has_found_counts_and_what_is_as_it_was_is_kept_once() {
     let Some(cluster) = Cluster::ready(2, &[]) else { return };
     let client = Client::new(&cluster);
     assert_eq!(client.run(&["doctor", "--since", "last"]).code, 64, "nothing was kept yet");
-    let kept = || std::fs::read_dir(client.path(".local/state/hvtui/doctor")).map_or(0, Iterator::count);
+    let kept = || files(&client.path(FOLDER)).len();
     let Some(terminal) = Terminal::start(&client.hvtui(&[]), 150, 50) else { return };
     terminal.wait("the hosts", |screen| screen.contains("n1") && screen.contains("n2"));
     terminal.press(&["4"]);
@@ -124,7 +153,7 @@ fn what_the_screen_has_found_counts_and_what_is_as_it_was_is_kept_once() {
         let now = at(&terminal.screen());
         now.is_some() && now != first
     });
-    assert_eq!(kept(), 1, "it has found the same");
+    assert_eq!(kept(), 1, "it has found the same: {:#?}", verdicts(&client.path(FOLDER)));
     cluster.on("n2", "touch /run/reboot-required");
     until("what has changed to be kept", || {
         terminal.press(&["R"]);
