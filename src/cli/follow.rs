@@ -115,6 +115,7 @@ async fn stream(
     look.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let mut told_to_stop = false;
     let mut told_closed = false;
+    let mut looked_for = Vec::new();
     tick.tick().await;
     loop {
         if let (false, Some(run), Some(_)) = (told_closed, &run, &screen.closed) {
@@ -198,7 +199,10 @@ async fn stream(
                     screen.print(|printer| printer.tick(clock::now()));
                 } else if !prompter.is_asking() {
                     for due in recorded.session().launches_look_for() {
-                        screen.own(&format!("checking the hosts: waiting for {due}"));
+                        if !looked_for.contains(&due) {
+                            screen.own(&format!("checking the hosts: waiting for {due}"));
+                            looked_for.push(due);
+                        }
                     }
                     let hosts = recorded.session().launches_wait_for();
                     if hosts.is_empty() {

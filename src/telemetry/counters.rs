@@ -51,6 +51,11 @@ pub(super) fn optional<T>(result: Result<T, NvmlError>) -> Reading<T> {
     }
 }
 
+/// A board without a fan has none of number 0: the H200's driver calls that a wrong argument.
+fn no_fan(error: NvmlError) -> NvmlError {
+    if matches!(error, NvmlError::InvalidArg) { NvmlError::NotSupported } else { error }
+}
+
 /// The facts that are asked once.
 pub(super) fn facts(device: &Device<'_>, info: GpuInfo) -> GpuInfo {
     let threshold = |which| optional(device.temperature_threshold(which));
@@ -112,7 +117,7 @@ impl<'nvml> Counters<'nvml> {
         }
         self.samples += 1;
         let kept = &mut self.kept;
-        again(&mut kept.fan_percent, || device.fan_speed(0));
+        again(&mut kept.fan_percent, || device.fan_speed(0).map_err(no_fan));
         again(&mut kept.encoder_percent, || device.encoder_utilization().map(|info| info.utilization));
         again(&mut kept.decoder_percent, || device.decoder_utilization().map(|info| info.utilization));
         again(&mut kept.pcie_gen, || device.current_pcie_link_gen());

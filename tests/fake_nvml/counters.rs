@@ -60,8 +60,12 @@ pub(crate) extern "C" fn nvmlDeviceGetFanSpeed_v2(
     _fan: c_uint,
     percent: *mut c_uint,
 ) -> nvmlReturn_t {
-    number("nvmlDeviceGetFanSpeed_v2", "fan", device, percent, |script, gpu, index| {
-        walked(script, gpu.fan.as_ref(), index, "fan")
+    gpu("nvmlDeviceGetFanSpeed_v2", "fan", device, |script, gpu, index| {
+        // as the H200's driver 580 says it
+        let percent_now = walked(script, gpu.fan.as_ref(), index, "fan");
+        let percent_now = percent_now.ok_or(nvmlReturn_enum_NVML_ERROR_INVALID_ARGUMENT)?;
+        // SAFETY: the caller's pointer is for writing.
+        unsafe { put(percent, percent_now) }
     })
 }
 

@@ -315,6 +315,8 @@ pub struct GpuFigures {
     pub util_p50: Option<u32>,
     /// See `util_mean`.
     pub util_max: Option<u32>,
+    /// Its mean from the first step on, without imports and the reading of data before; of 10 samples or more.
+    pub util_in_steps: Option<f64>,
     /// Times of 10 s and more in which it was less than half of its median.
     pub cliffs: Cliffs,
     /// The most memory in use, bytes.

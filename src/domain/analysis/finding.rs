@@ -2,10 +2,12 @@
 
 use serde::Serialize;
 
-use super::figures::{GpuFigures, RunAnalysis, SlowStep, Span, WhatIf};
+use super::figures::{Counted, GpuFigures, RunAnalysis, SlowStep, Span, WhatIf};
+use super::gpus::FEW_SAMPLES;
 use super::what_if::matters;
 use super::{latecomer, metrics, silence};
 use crate::domain::event::UNTICKED;
+use crate::domain::gpu::xid;
 use crate::domain::ids::Rank;
 use crate::domain::standstill::silence_us;
 use crate::domain::text::sanitize;
@@ -478,13 +480,23 @@ fn start(run: &RunAnalysis) -> Option<Finding> {
 }
 
 fn idle(run: &RunAnalysis) -> Option<Finding> {
-    let known: Vec<f64> = run.gpus.iter().filter_map(|gpu| gpu.util_mean).collect();
+    // the way to the first step has a finding of its own
+    let has_steps = run.steps.first.is_some();
+    let of = |gpu: &GpuFigures| {
+        if has_steps {
+            gpu.util_in_steps
+        } else {
+            gpu.util_mean.filter(|_| gpu.samples >= FEW_SAMPLES.into())
+        }
+    };
+    let known: Vec<f64> = run.gpus.iter().filter_map(of).collect();
+    let when = if has_steps { "from the first step on" } else { "while the ranks ran" };
     let mean = known.iter().sum::<f64>() / known.len().max(1) as f64;
     (!known.is_empty() && mean < IDLE_BELOW).then(|| {
         Finding::new(
             (1.0 - mean / 100.0) / 4.0,
             format!("the GPUs are busy {mean:.0} % of the time"),
-            format!("mean utilisation of {} while the ranks ran", counted(known.len(), "GPU")),
+            format!("mean utilisation of {} {when}", counted(known.len(), "GPU")),
         )
     })
 }
@@ -540,9 +552,14 @@ fn of_gpu(run: &RunAnalysis, gpu: &GpuFigures) -> Vec<Finding> {
         ));
     }
     if !gpu.events.is_empty() {
-        let names: Vec<String> =
-            gpu.events.iter().map(|event| format!("{} ×{}", event.what, event.count)).collect();
-        found.push(Finding::new(2.5, format!("{} had faults", gpu_words(gpu)), names.join(", ")));
+        let words = |event: &Counted| {
+            let number = event.what.strip_prefix("xid ").and_then(|number| number.parse().ok());
+            let meaning =
+                number.map_or_else(String::new, |number| format!(": {}", xid::explain(number).meaning));
+            format!("{} ×{}{meaning}", event.what, event.count)
+        };
+        let names: Vec<String> = gpu.events.iter().map(words).collect();
+        found.push(Finding::new(2.5, format!("{} had faults", gpu_words(gpu)), names.join("; ")));
     }
     found
 }

@@ -18,6 +18,8 @@ use crate::domain::unusual::{APART_US, CLIFF_SAMPLES, CLIFF_US, is_low, median_p
 
 /// Points of a GPU's utilisation over time, and of its memory over the steps.
 const POINTS: usize = 240;
+/// Of fewer samples no mean is told of the time since the first step: at one a second a short run has next to none.
+pub(super) const FEW_SAMPLES: u32 = 10;
 /// Names of reasons and of events that are told apart.
 const NAMES: usize = 16;
 /// Why clocks are low without any trouble.
@@ -71,6 +73,8 @@ struct GpuFold {
     usual: [u32; 101],
     low: Option<Low>,
     cliffs: Cliffs,
+    /// Sum and count of the percents since the first step.
+    in_steps: (f64, u32),
     util: Series<UtilPoint>,
     memory_peak: Option<u64>,
     memory_total: Option<u64>,
@@ -186,6 +190,7 @@ impl GpuFold {
             usual: [0; 101],
             low: None,
             cliffs: Cliffs::default(),
+            in_steps: (0.0, 0),
             util: Series::new(start, POINTS),
             memory_peak: None,
             memory_total: None,
@@ -202,6 +207,9 @@ impl GpuFold {
     fn take(&mut self, at: Stamp, since_us: Option<u64>, sample: &GpuSample, step: Option<u64>) {
         if let Some(util) = sample.util.value().map(|util| (*util).min(100)) {
             self.all[util as usize] += 1;
+            if step.is_some() {
+                self.in_steps = (self.in_steps.0 + f64::from(util), self.in_steps.1 + 1);
+            }
             self.util.at(at).merge(&UtilPoint { sum: util.into(), count: 1 });
             self.drop_of(at, since_us, util);
         }
@@ -272,6 +280,7 @@ impl GpuFold {
             model,
             rank: self.rank,
             samples,
+            util_in_steps: mean(self.in_steps).filter(|_| self.in_steps.1 >= FEW_SAMPLES),
             util_mean: (samples > 0).then(|| sum as f64 / samples as f64),
             util_min: self.all.iter().position(|count| *count > 0).map(|at| at as u32),
             util_p50: median_percent(&self.all),

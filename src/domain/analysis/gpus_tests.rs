@@ -66,6 +66,16 @@ fn a_short_drop_and_an_idle_gpu_are_no_cliffs() {
     assert_eq!(short.gpus[0].cliffs.count, 0);
     let idle = run((0..100).map(|second| gpu(if second > 50 { 0 } else { 12 }, 1, &[])));
     assert_eq!(idle.gpus[0].cliffs.count, 0);
+    let words = |run: &RunAnalysis| -> Vec<String> {
+        let found = findings(run).into_iter().filter(|finding| finding.words.contains("are busy"));
+        found.map(|finding| format!("{}: {}", finding.words, finding.evidence)).collect()
+    };
+    let told = "the GPUs are busy 6 % of the time: mean utilisation of 1 GPU from the first step on";
+    assert_eq!(words(&idle), [told]);
+    // one that has just begun says nothing of how it goes on
+    let begun = run((0..8).map(|_| gpu(0, 1, &[])));
+    assert_eq!((begun.gpus[0].util_mean, begun.gpus[0].util_in_steps), (Some(0.0), None));
+    assert_eq!(words(&begun), [""; 0]);
 }
 
 #[test]
@@ -101,5 +111,5 @@ fn faults_are_counted() {
     told.host(Event::GpuHappened { event });
     let run = told.finish(RunEnd::Finished);
     assert_eq!(run.gpus[0].events, [Counted { what: "xid 79".to_owned(), count: 2 }]);
-    assert_eq!(findings(&run)[0].evidence, "xid 79 ×2");
+    assert_eq!(findings(&run)[0].evidence, "xid 79 ×2: the GPU has fallen off the bus");
 }

@@ -152,8 +152,18 @@ fn links(row: Row, ran: &[Ran]) -> Row {
 
 /// GB/s of the slowest run's allreduce against what is to be expected; where that is not known, against the other runs.
 fn rated(row: Row, ran: &[Ran], expected: Option<f64>) -> Row {
-    let rates: Vec<(f64, &str)> =
+    let mut rates: Vec<(f64, &str)> =
         ran.iter().filter_map(|one| Some((busbw(&one.out)?, one.place.as_str()))).collect();
+    let has_any = !rates.is_empty();
+    // one rank alone sends nothing, and has no rate
+    rates.retain(|(rate, _)| *rate > 0.0);
+    if has_any && rates.is_empty() {
+        return Row {
+            mark: Mark::Good,
+            measured: "sums right; one rank alone moves nothing".to_owned(),
+            ..row
+        };
+    }
     let Some((rate, place)) = rates.iter().copied().min_by(|a, b| a.0.total_cmp(&b.0)) else {
         return silent(row);
     };
@@ -256,6 +266,12 @@ mod tests {
         let row = judge("shm", "each host", &all, Some(100.0));
         assert_eq!((row.mark, row.expected_rate), (Mark::Look, Some(8.0)));
         assert_eq!(row.measured, "2.00 GB/s busbw, sums right, slowest b");
+        // a host with one GPU alone
+        let all = [ran("a", &sized(9.0)), ran("b", &sized(0.0))];
+        assert_eq!(judge("nccl", "each host", &all, None).measured, "9.00 GB/s busbw, sums right");
+        let alone = judge("nccl", "a", &all[1..], None);
+        assert_eq!((alone.mark, alone.rate), (Mark::Good, None));
+        assert_eq!(alone.measured, "sums right; one rank alone moves nothing");
     }
 
     #[test]
