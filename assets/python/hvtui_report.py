@@ -764,6 +764,7 @@ class DeviceClock:
         self.steps = steps
         self.make, self.capturing = torch.cuda.Event, torch.cuda.is_current_stream_capturing
         self.losses = torch.empty(self.LOSSES, dtype=torch.float32, device="cpu", pin_memory=True)
+        self.places = self.losses.unbind()
         self.next_loss = 0
         self.pool, self.pending = [], deque()
         self.known = None  # an event, and the time of this host at which it was passed, or earlier
@@ -781,7 +782,8 @@ class DeviceClock:
         if self.capturing():
             return None
         slot, self.next_loss = self.next_loss, (self.next_loss + 1) % self.LOSSES
-        self.losses[slot].copy_(tensor.detach().reshape(()), non_blocking=True)
+        value = tensor.detach()
+        self.places[slot].copy_(value if value.dim() == 0 else value.reshape(()), non_blocking=True)
         return slot
 
     def push(self, times, phases, events, loss, slots, rest):
@@ -826,7 +828,7 @@ class DeviceClock:
         offsets, latest = [], 0
         for event in events:
             if event is not None:
-                latest = max(latest, int(begin.elapsed_time(event) * 1e6))
+                latest = max(latest, int(begin.elapsed_time(event) * 1e6)) if event is not begin else 0
             offsets.append(latest)
         origin = max(time * 1000 - offset for time, offset, event in zip(times, offsets, events) if event is not None)
         event, time = self.known

@@ -51,6 +51,9 @@ class Loss:
     def detach(self):
         return self
 
+    def dim(self):
+        return 1
+
     def reshape(self, _shape):
         return self
 
@@ -73,6 +76,9 @@ class Losses(dict):
 
     def __getitem__(self, slot):
         return self.Slot(self, slot)
+
+    def unbind(self):
+        return [self[slot] for slot in range(report.DeviceClock.LOSSES)]
 
 
 class Cuda:
