@@ -115,7 +115,6 @@ async fn stream(
     look.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let mut told_to_stop = false;
     let mut told_closed = false;
-    let mut looked_for = Vec::new();
     tick.tick().await;
     loop {
         if let (false, Some(run), Some(_)) = (told_closed, &run, &screen.closed) {
@@ -199,10 +198,7 @@ async fn stream(
                     screen.print(|printer| printer.tick(clock::now()));
                 } else if !prompter.is_asking() {
                     for due in recorded.session().launches_look_for() {
-                        if !looked_for.contains(&due) {
-                            screen.own(&format!("checking the hosts: waiting for {due}"));
-                            looked_for.push(due);
-                        }
+                        screen.looks_for(due);
                     }
                     let hosts = recorded.session().launches_wait_for();
                     if hosts.is_empty() {
@@ -293,6 +289,8 @@ pub(crate) struct Screen {
     progress: Option<(String, bool)>,
     /// The job draws bars, which tell what is read from them.
     has_bars: bool,
+    /// What the looks of a launch were waited for so far.
+    looked_for: Vec<String>,
 }
 
 impl Screen {
@@ -307,6 +305,7 @@ impl Screen {
             line,
             bar: None,
             progress: None,
+            looked_for: Vec::new(),
             has_bars: false,
         }
     }
@@ -409,6 +408,14 @@ impl Screen {
     pub(crate) fn troubles(&mut self, recorded: &mut Recorded) {
         while let Some(trouble) = recorded.trouble() {
             self.own(&trouble);
+        }
+    }
+
+    /// Says once what a look of a launch waits for.
+    fn looks_for(&mut self, due: String) {
+        if !self.looked_for.contains(&due) {
+            self.own(&format!("checking the hosts: waiting for {due}"));
+            self.looked_for.push(due);
         }
     }
 

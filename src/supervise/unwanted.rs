@@ -4,28 +4,28 @@
 //! the mark then. One of the two therefore sees the other.
 
 use std::path::Path;
-use std::time::{Duration, SystemTime};
 
 use super::SuperviseError;
 use super::rundir::RunDir;
+use crate::clock;
 use crate::domain::ids::RunId;
+use crate::domain::time::Stamp;
 
 /// The folder of the marks, in the state directory.
 const FOLDER: &str = "unwanted";
-/// No launch takes longer. Older marks are removed.
-const LIFE: Duration = Duration::from_secs(7 * 24 * 3600);
+/// No launch takes longer: older marks are removed, microseconds.
+const LIFE_US: i64 = 7 * 24 * 3_600_000_000;
 
 /// From now on the run is not started here, in no attempt.
 pub fn mark(state_dir: &Path, run: &RunId) -> Result<(), SuperviseError> {
-    let folder = RunDir::make(state_dir, &[FOLDER])?;
+    let (folder, now) = (RunDir::make(state_dir, &[FOLDER])?, clock::now());
     for name in folder.names()? {
-        let written = std::fs::symlink_metadata(folder.path().join(&name)).and_then(|file| file.modified());
-        let age = written.ok().and_then(|at| SystemTime::now().duration_since(at).ok());
-        if age.is_some_and(|age| age > LIFE) {
+        let written: Option<Stamp> = folder.read_json(&name).ok().flatten();
+        if written.is_some_and(|at| now.micros_since(at) > LIFE_US) {
             folder.remove(&name)?;
         }
     }
-    folder.write_json(run.as_str(), &())
+    folder.write_json(run.as_str(), &now)
 }
 
 /// Whether the run was stopped here.
@@ -44,9 +44,8 @@ mod tests {
         let [old, run] = [1, 2].map(|at| RunId::new(at, 1));
         assert!(!is_marked(&state, &run), "no folder yet");
         mark(&state, &old).unwrap();
-        let long_ago = SystemTime::now() - LIFE - Duration::from_secs(60);
-        let file = std::fs::File::options().write(true).open(state.join(FOLDER).join(old.as_str())).unwrap();
-        file.set_modified(long_ago).unwrap();
+        let folder = RunDir::make(&state, &[FOLDER]).unwrap();
+        folder.write_json(old.as_str(), &clock::now().plus_micros(-LIFE_US - 1)).unwrap();
         assert!(is_marked(&state, &old) && !is_marked(&state, &run));
         for _ in 0..2 {
             mark(&state, &run).unwrap();

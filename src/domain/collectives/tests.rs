@@ -52,6 +52,22 @@ fn a_dump_of_torch_is_read() {
     assert_eq!(ended, [true, true, false]);
 }
 
+/// Of one rank of a `DistributedDataParallel` by NCCL 2.28.9 on an H200, torch 2.11.0, asked by its pipe while it trained: the host
+/// is ahead of the GPU, and what it has put into the stream is scheduled.
+#[test]
+fn a_dump_of_torch_with_nccl_is_read() {
+    let one = process("nccl", 0);
+    assert!(one.is_whole && one.groups.len() == 1, "{one:?}");
+    let group = &one.groups[0];
+    assert_eq!((group.name.as_str(), group.description.as_str()), ("0", "default_pg"));
+    let last = group.calls.last().unwrap();
+    let told = (last.number, last.name.as_str(), last.values, last.dtype.as_str());
+    assert_eq!(told, (105, "all_reduce", Some(16_822_282), "f32"));
+    // calls around the first one that has not ended, and the last one
+    let ended = group.calls.iter().filter(|call| call.state == CallState::Done).map(|call| call.number).max();
+    assert_eq!((ended, group.last), (Some(81), 105), "{group:?}");
+}
+
 #[test]
 fn ranks_that_agree_are_not_talked_of() {
     assert_eq!(verdict(&case("matched")), None);
