@@ -365,13 +365,11 @@ impl RunMachine {
         } else {
             // some reasons name the host already
             let summary = about(&place, plain(host, &refused.reason));
-            let outcome = match (refused.busy, self.committed) {
-                _ if refused.class == RefusalClass::Unwanted => {
-                    RunOutcome::new(RunEnd::StoppedElsewhere, self.unstarted())
-                }
-                (true, _) => RunOutcome::new(RunEnd::Busy, summary),
-                (false, true) => RunOutcome::new(RunEnd::Failed, summary),
-                (false, false) => RunOutcome::refused(refused.class, summary),
+            let outcome = match (refused.class, refused.busy, self.committed) {
+                (RefusalClass::Unwanted, ..) => RunOutcome::new(RunEnd::StoppedElsewhere, self.unstarted()),
+                (_, true, _) => RunOutcome::new(RunEnd::Busy, summary),
+                (_, false, true) => RunOutcome::new(RunEnd::Failed, summary),
+                (class, false, false) => RunOutcome::refused(class, summary),
             };
             if !self.lacks(at, host, refused, &outcome) {
                 self.give_up_as(outcome, at, actions);

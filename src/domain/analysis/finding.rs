@@ -2,15 +2,12 @@
 
 use serde::Serialize;
 
-use super::figures::{Counted, GpuFigures, RunAnalysis, SlowStep, Span, WhatIf};
-use super::gpus::FEW_SAMPLES;
+use super::figures::{RunAnalysis, SlowStep, Span, WhatIf};
 use super::what_if::matters;
-use super::{latecomer, metrics, silence};
+use super::{gpu_finding, latecomer, metrics, silence};
 use crate::domain::event::UNTICKED;
-use crate::domain::gpu::xid;
 use crate::domain::ids::Rank;
 use crate::domain::standstill::silence_us;
-use crate::domain::text::sanitize;
 use crate::domain::time::Stamp;
 use crate::domain::timing::Phase;
 use crate::domain::units::{bytes, counted, ranges, short_duration_us};
@@ -33,10 +30,6 @@ const SLOW_MOST: usize = 16;
 const UNEVEN_FROM: f64 = 2.0;
 /// Steps that become longer or shorter by this share over the run.
 const DRIFT_FROM: f64 = 0.10;
-/// A GPU that is busy less than this, percent.
-const IDLE_BELOW: f64 = 50.0;
-/// Clocks that are held down for this share of the run.
-const THROTTLE_FROM: f64 = 0.05;
 /// A start that takes this share of the run, and so long, microseconds.
 const START_FROM: f64 = 0.2;
 const START_LEAST_US: u64 = 30_000_000;
@@ -111,7 +104,7 @@ pub fn findings(run: &RunAnalysis) -> Vec<Finding> {
             .chain([
                 data(run),
                 exposed(run),
-                idle(run),
+                gpu_finding::idle(run),
                 missing(run),
                 unticked(run),
                 errors(run),
@@ -123,8 +116,8 @@ pub fn findings(run: &RunAnalysis) -> Vec<Finding> {
             .flatten()
             .collect();
     found.extend(late(run));
-    found.extend(held_down(run));
-    found.extend(run.gpus.iter().flat_map(|gpu| of_gpu(run, gpu)));
+    found.extend(gpu_finding::held_down(run));
+    found.extend(run.gpus.iter().flat_map(|gpu| gpu_finding::of_gpu(run, gpu)));
     found.sort_by(|a, b| b.weight.total_cmp(&a.weight));
     found.truncate(MOST);
     found
@@ -155,10 +148,6 @@ pub(super) fn rank_words(run: &RunAnalysis, rank: Rank) -> String {
     let place =
         run.ranks.iter().find(|figures| figures.rank == rank).and_then(|figures| figures.place.as_ref());
     place.map_or_else(|| format!("rank {rank}"), |place| format!("rank {rank} ({place})"))
-}
-
-fn gpu_words(gpu: &GpuFigures) -> String {
-    format!("GPU {}:{}", gpu.host, gpu.index)
 }
 
 fn failure(run: &RunAnalysis) -> Option<Finding> {
@@ -477,91 +466,6 @@ fn start(run: &RunAnalysis) -> Option<Finding> {
         )
         .seen_at(run.steps.first.map(Place::Step))
     })
-}
-
-fn idle(run: &RunAnalysis) -> Option<Finding> {
-    // the way to the first step has a finding of its own
-    let has_steps = run.steps.first.is_some();
-    let of = |gpu: &GpuFigures| {
-        if has_steps {
-            gpu.util_in_steps
-        } else {
-            gpu.util_mean.filter(|_| gpu.samples >= FEW_SAMPLES.into())
-        }
-    };
-    let known: Vec<f64> = run.gpus.iter().filter_map(of).collect();
-    let when = if has_steps { "from the first step on" } else { "while the ranks ran" };
-    let mean = known.iter().sum::<f64>() / known.len().max(1) as f64;
-    (!known.is_empty() && mean < IDLE_BELOW).then(|| {
-        Finding::new(
-            (1.0 - mean / 100.0) / 4.0,
-            format!("the GPUs are busy {mean:.0} % of the time"),
-            format!("mean utilisation of {} {when}", counted(known.len(), "GPU")),
-        )
-    })
-}
-
-fn held_down(run: &RunAnalysis) -> Option<Finding> {
-    let longest =
-        |gpu: &GpuFigures| gpu.throttle.first().map(|throttle| (throttle.us, throttle.reason.clone()));
-    let all = run.duration_us? as f64;
-    let held: Vec<_> = run
-        .gpus
-        .iter()
-        .filter_map(|gpu| Some((gpu, longest(gpu)?)))
-        .filter(|(_, (us, _))| *us as f64 >= THROTTLE_FROM * all)
-        .collect();
-    let (worst, (us, reason)) = held.iter().max_by_key(|(_, (us, _))| *us)?;
-    let protects = reason.contains("thermal") || reason.contains("brake");
-    let hottest = worst.temperature_max.map_or_else(String::new, |heat| format!(", up to {heat} °C"));
-    Some(Finding::new(
-        if protects { 0.3 } else { 0.02 },
-        format!("clocks were held down by {} on {}", sanitize(reason), counted(held.len(), "GPU")),
-        format!("{} for {}{hottest}", gpu_words(worst), short_duration_us(*us)),
-    ))
-}
-
-fn of_gpu(run: &RunAnalysis, gpu: &GpuFigures) -> Vec<Finding> {
-    let mut found = Vec::new();
-    if gpu.cliffs.count > 0 {
-        let since = gpu.cliffs.longest_at.zip(run.created).map(|(at, start)| at.micros_since(start).max(0));
-        let at = since.map_or_else(String::new, |us| {
-            format!(", {} after the launch", short_duration_us(us.unsigned_abs()))
-        });
-        let finding = Finding::new(
-            gpu.cliffs.us as f64 / run.duration_us.unwrap_or(1).max(1) as f64,
-            format!("the utilisation of {} fell below half of its median", gpu_words(gpu)),
-            format!(
-                "{} for {} together; the longest {}{at}",
-                if gpu.cliffs.count == 1 { "once".to_owned() } else { format!("{} times", gpu.cliffs.count) },
-                short_duration_us(gpu.cliffs.us),
-                short_duration_us(gpu.cliffs.longest_us)
-            ),
-        );
-        found.push(finding.seen_at(gpu.cliffs.longest_at.map(Place::At)));
-    }
-    if let Some(growth) = gpu.memory_growth {
-        let room = gpu.memory_total.zip(gpu.memory_peak).map(|(total, peak)| total.saturating_sub(peak));
-        let left = room.map_or_else(String::new, |room| {
-            format!("; full after about {:.0} more steps", room as f64 / growth * 1000.0)
-        });
-        found.push(Finding::new(
-            0.5,
-            format!("memory of {} grows with the steps", gpu_words(gpu)),
-            format!("{} in 1000 steps{left}", bytes(growth as u64)),
-        ));
-    }
-    if !gpu.events.is_empty() {
-        let words = |event: &Counted| {
-            let number = event.what.strip_prefix("xid ").and_then(|number| number.parse().ok());
-            let meaning =
-                number.map_or_else(String::new, |number| format!(": {}", xid::explain(number).meaning));
-            format!("{} ×{}{meaning}", event.what, event.count)
-        };
-        let names: Vec<String> = gpu.events.iter().map(words).collect();
-        found.push(Finding::new(2.5, format!("{} had faults", gpu_words(gpu)), names.join("; ")));
-    }
-    found
 }
 
 fn missing(run: &RunAnalysis) -> Option<Finding> {

@@ -9,6 +9,7 @@ mod facts;
 mod figures;
 mod finding;
 mod gains;
+mod gpu_finding;
 mod gpus;
 pub mod histogram;
 mod latecomer;

@@ -1,4 +1,4 @@
-"""DistributedDataParallel for some seconds; a check stops one of the ranks in the middle."""
+"""DistributedDataParallel for some seconds and 100 steps or more; a check stops one of the ranks after 20."""
 import time
 
 import torch
@@ -14,11 +14,12 @@ optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
 x, y = common.dataset().tensors
 end = torch.tensor(time.monotonic() + 4)
 dist.broadcast(end, 0)
-more = torch.ones(1)
+more, steps = torch.ones(1), 0
 while more.item():
     loss = nn.functional.mse_loss(model(x), y)
     optimizer.zero_grad()
     loss.backward()
     optimizer.step()
-    more = torch.tensor([float(time.monotonic() < end.item())])
+    steps += 1
+    more = torch.tensor([float(time.monotonic() < end.item() or steps < 100)])
     dist.all_reduce(more, op=dist.ReduceOp.MIN)
