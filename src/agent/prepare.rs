@@ -26,9 +26,6 @@ use crate::supervise::rundir::RunDir;
 use crate::supervise::state::{STATE, State};
 use crate::supervise::unwanted;
 
-/// Why a run is refused that was stopped before it started.
-pub(super) const UNWANTED: &str = "the run was stopped before it started";
-
 /// Why a run can't start here.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct NotReady {
@@ -40,6 +37,14 @@ pub(super) struct NotReady {
     pub(super) class: RefusalClass,
     /// Whether it is that the GPUs are taken.
     pub(super) busy: bool,
+}
+
+impl NotReady {
+    /// It was stopped.
+    fn unwanted() -> Self {
+        let reason = unwanted::WHY.to_owned();
+        Self { rank: None, reason, class: RefusalClass::Unwanted, busy: false }
+    }
 }
 
 /// What was made ready.
@@ -65,12 +70,24 @@ pub(super) fn prepare(config: &AgentConfig, spec: &HostRun) -> Result<Option<Rea
     if was_started(config, &spec.run, &spec.host, spec.attempt) {
         return Ok(None);
     }
-    let check_wanted = || {
-        let class = RefusalClass::Unwanted;
-        let refused = || NotReady { rank: None, reason: UNWANTED.to_owned(), class, busy: false };
-        if unwanted::is_marked(&config.state_dir, &spec.run) { Err(refused()) } else { Ok(()) }
-    };
-    check_wanted()?;
+    let wanted = || if is_unwanted(config, &spec.run) { Err(NotReady::unwanted()) } else { Ok(()) };
+    wanted()?;
+    let ready = check(config, spec);
+    // what was looked at may have taken its time; whatever else was found counts no more then
+    if let Err(unwanted) = wanted() {
+        drop(ready);
+        forget(config, spec);
+        return Err(unwanted);
+    }
+    ready
+}
+
+/// Whether the run was stopped before it started.
+pub(super) fn is_unwanted(config: &AgentConfig, run: &RunId) -> bool {
+    unwanted::is_marked(&config.state_dir, run)
+}
+
+fn check(config: &AgentConfig, spec: &HostRun) -> Result<Option<Ready>, NotReady> {
     let no_command = |reason| NotReady { rank: None, reason, class: RefusalClass::Command, busy: false };
     let deadline = Deadline::begin();
     let environment = activate(spec, deadline).map_err(no_command)?;
@@ -98,8 +115,6 @@ pub(super) fn prepare(config: &AgentConfig, spec: &HostRun) -> Result<Option<Rea
     let Some(claims) = leased else { return Ok(None) };
     let ports = HeldPorts::take(spec).map_err(whole)?;
     check_space(config, spec).map_err(|(class, reason)| NotReady { class, ..whole(reason) })?;
-    // what was looked at may have taken its time
-    check_wanted()?;
     Ok(Some(Ready { ports, claims, environment, setup }))
 }
 

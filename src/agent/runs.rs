@@ -14,7 +14,7 @@ use super::list;
 use super::outgoing::Outgoing;
 use super::ports::HeldPorts;
 use super::preflight;
-use super::prepare::{self, NotReady, Ready, was_started};
+use super::prepare::{self, NotReady, Ready, is_unwanted, was_started};
 use super::stacks;
 use super::trace::{self, TraceTask};
 use crate::clock;
@@ -27,7 +27,7 @@ use crate::supervise::lease::{Claims, LeaseDir, Queued};
 use crate::supervise::rundir::RunDir;
 use crate::supervise::start::{Given, start};
 use crate::supervise::state::STATE;
-use crate::supervise::stop::stop;
+use crate::supervise::stop::{Stopped, stop};
 use crate::supervise::{SuperviseError, attempts, unwanted};
 use crate::wire::message::{
     AskPreflight, AskStacks, Commit, Follow, Forgotten, FromAgent, ListRuns, Prepared, Queue, Refused,
@@ -151,7 +151,7 @@ impl Runs {
                 Request::Commit(commit) => self.commit(commit).await,
                 Request::Abort(RunRef { run, host }) => self.abort(run, host),
                 Request::Follow(follow) => self.follow(follow).await,
-                Request::Stop(stop) => self.stop(stop),
+                Request::Stop(stop) => self.stop(stop).await,
                 Request::List(asked) => self.list(asked),
                 Request::Stacks(ask) => self.stacks(ask),
                 Request::Forget(about) => self.delete(about),
@@ -230,11 +230,6 @@ impl Runs {
             return;
         }
         let Plan { spec, claims, ports, environment, setup, .. } = match plan {
-            Some(plan) if unwanted::is_marked(&self.config.state_dir, &run) => {
-                prepare::forget(&self.config, &plan.spec);
-                let reason = prepare::UNWANTED.to_owned();
-                return refuse(&self.out, run, host, RefusalClass::Unwanted, reason).await;
-            }
             Some(plan) if clock::host_now().0.saturating_sub(plan.at.0) <= PLAN_LIFE_US => plan,
             Some(plan) => {
                 prepare::forget(&self.config, &plan.spec);
@@ -257,19 +252,12 @@ impl Runs {
         };
         match started {
             Ok(_) => {
-                if unwanted::is_marked(&self.config.state_dir, &run) {
-                    // it was stopped between the two looks, by who saw nothing of it yet
-                    self.stop(Stop {
-                        run: run.clone(),
-                        host: host.clone(),
-                        now: false,
-                        attempt: Some(attempt),
-                    });
-                }
                 self.out.control(FromAgent::Started(RunRef { run, host })).await;
             }
             Err(error) => {
-                let (class, reason) = (error.class(), format!("{host}: {error}"));
+                let class =
+                    if is_unwanted(&self.config, &run) { RefusalClass::Unwanted } else { error.class() };
+                let reason = format!("{host}: {error}");
                 refuse(&self.out, run, host, class, reason).await;
             }
         }
@@ -294,6 +282,10 @@ impl Runs {
 
     /// Follows from other offsets when the run is followed already.
     async fn follow(&mut self, follow: Follow) {
+        if let Some(now) = follow.stop {
+            let (run, host) = (follow.run.clone(), follow.host.clone());
+            self.stop(Stop { run, host, now, attempt: None, whole: true }).await;
+        }
         let key = (follow.run.clone(), follow.host.clone());
         self.followers.remove(&key);
         match follow::start(self.config.clone(), follow, self.out.clone()) {
@@ -322,44 +314,41 @@ impl Runs {
         }
     }
 
-    /// Beside the other requests: a run without supervisor takes its grace period here.
-    fn stop(&self, Stop { run, host, now, attempt }: Stop) {
+    /// Marks a run that its owner does not want any more, before anything else is looked at; the rest is done beside the other
+    /// requests: a run without supervisor takes its grace period here.
+    async fn stop(&self, Stop { run, host, now, attempt, whole }: Stop) {
         let (config, out) = (self.config.clone(), self.out.clone());
-        // who does not say which attempt means the one that it hears of
+        let marked = if whole {
+            let (state, run) = (config.state_dir.clone(), run.clone());
+            let marking = tokio::task::spawn_blocking(move || unwanted::mark(&state, &run));
+            marking.await.unwrap_or_else(|error| Err(SuperviseError::NotStarted(error.to_string())))
+        } else {
+            Ok(())
+        };
+        // who does not say which attempt means the one that it hears of, or the run as a whole
         let followed = self.followers.get(&(run.clone(), host.clone()));
-        let is_whole = attempt.is_none();
-        let attempt = attempt.or_else(|| followed?.attempt);
+        let attempt = attempt.or_else(|| followed?.attempt).filter(|_| !whole);
         tokio::task::spawn_blocking(move || {
-            // first: see there
-            let marked =
-                if is_whole { unwanted::mark(&config.state_dir, &run).map(|()| true) } else { Ok(false) };
             let found = RunDir::find(&config.state_dir, &run, &host);
-            // without a state no supervisor has it, and it may still be made ready
-            let (class, reason) = match found.map(|dir| dir.filter(|dir| dir.has(STATE))) {
+            // without a state no supervisor has it
+            let found = found.map(|dir| dir.filter(|dir| dir.has(STATE)));
+            let (class, reason) = match (found, marked) {
                 // asked for before the run was started again
-                Ok(Some(dir))
+                (Ok(Some(dir)), _)
                     if attempt.is_some_and(|attempt| attempts::has(&dir, attempt.saturating_add(1))) =>
                 {
                     return;
                 }
-                Ok(Some(dir)) => match stop(&config.exe, &dir, now) {
-                    Ok(_) => return,
-                    Err(error) => (error.class(), format!("{host}: {error}")),
+                (Ok(Some(dir)), marked) => match (stop(&config.exe, &dir, now), marked) {
+                    (Ok(Stopped::NothingLeft), Err(error)) => unmarked(&host, &error),
+                    (Ok(_), _) => return,
+                    (Err(error), _) => (error.class(), format!("{host}: {error}")),
                 },
-                Ok(None) => match marked {
-                    Ok(true) => {
-                        let reason = "nothing of the run was started, and nothing will be";
-                        (RefusalClass::Unwanted, reason.to_owned())
-                    }
-                    Ok(false) => (RefusalClass::Unknown, format!("run {run} was never started on {host}")),
-                    Err(error) => {
-                        let reason = format!(
-                            "{host}: nothing of the run was started, and it can't be kept from it: {error}"
-                        );
-                        (error.class(), reason)
-                    }
-                },
-                Err(error) => (error.class(), format!("{host}: {error}")),
+                (Ok(None), Ok(())) => {
+                    (RefusalClass::Unknown, format!("run {run} was never started on {host}"))
+                }
+                (Ok(None), Err(error)) => unmarked(&host, &error),
+                (Err(error), _) => (error.class(), format!("{host}: {error}")),
             };
             let refused = Refused { run, host, rank: None, reason, class, busy: false };
             out.control_blocking(FromAgent::Refused(refused));
@@ -398,6 +387,12 @@ impl Runs {
         let (config, out) = (self.config.clone(), self.out.clone());
         tokio::task::spawn_blocking(move || stacks::tell(&config, ask, &out));
     }
+}
+
+/// Nothing of a run is left on a host, and it could start there again.
+fn unmarked(host: &HostId, error: &SuperviseError) -> (RefusalClass, String) {
+    let reason = format!("{host}: nothing of the run is left, and it can't be kept from starting: {error}");
+    (error.class(), reason)
 }
 
 /// Makes a run's directory ready for an attempt.

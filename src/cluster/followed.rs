@@ -87,9 +87,10 @@ impl Followed {
         let Some(share) = self.runs.get_mut(&stop.run) else {
             return false;
         };
-        // asked once to kill, it stays so
+        // asked once to kill, or for good, it stays so
         let now = stop.now || share.stop.as_ref().is_some_and(|earlier| earlier.now);
-        share.stop = Some(Stop { now, ..stop.clone() });
+        let whole = stop.whole || share.stop.as_ref().is_some_and(|earlier| earlier.whole);
+        share.stop = Some(Stop { now, whole, ..stop.clone() });
         true
     }
 

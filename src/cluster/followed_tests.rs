@@ -14,6 +14,7 @@ fn follow(run: &RunId, ranks: &[u32]) -> Follow {
         hurry: false,
         once: false,
         attempt: None,
+        stop: None,
         steps_by: Vec::new(),
     }
 }
@@ -65,7 +66,7 @@ fn what_is_repeated_after_a_lost_link_is_dropped_and_reading_goes_on_at_the_byte
 #[test]
 fn a_stop_is_said_again_on_the_next_link_until_the_run_has_finished() {
     let run = RunId::new(1, 1);
-    let stop = |now| Stop { run: run.clone(), host: HostId::from("a"), now, attempt: None };
+    let stop = |now| Stop { run: run.clone(), host: HostId::from("a"), now, attempt: None, whole: false };
     let mut followed = Followed::default();
     assert!(!followed.stop(&stop(true)));
     followed.begin(&mut follow(&run, &[0]));

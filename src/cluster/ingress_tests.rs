@@ -45,6 +45,7 @@ fn following() -> Ingress {
         last: None,
         hurry: false,
         attempt: None,
+        stop: None,
         steps_by: Vec::new(),
     }));
     ingress

@@ -137,12 +137,13 @@ fn follow() -> ToAgent {
         hurry: false,
         once: false,
         attempt: None,
+        stop: None,
         steps_by: Vec::new(),
     })
 }
 
 fn stop(run: RunId) -> ToAgent {
-    ToAgent::Stop(Stop { run, host: HostId::from("a"), now: false, attempt: None })
+    ToAgent::Stop(Stop { run, host: HostId::from("a"), now: false, attempt: None, whole: false })
 }
 
 fn chunk(rank: u32, offset: u64, text: &'static str) -> FromAgent {

@@ -293,13 +293,14 @@ impl Talk {
                 }
             }
             ToAgent::Abort(run) => drop(self.prepared.remove(&run.run)),
-            ToAgent::Follow(follow) => self.follow(follow),
-            ToAgent::Stop(stop) => {
-                if let Some(share) = host.shares().get_mut(&stop.run) {
-                    share.stop(now);
+            ToAgent::Follow(follow) => {
+                let stopped = follow.stop.map(|_| follow.run.clone());
+                self.follow(follow);
+                if let Some(run) = stopped {
+                    self.stop(&run, now);
                 }
-                self.look();
             }
+            ToAgent::Stop(stop) => self.stop(&stop.run, now),
             ToAgent::ListRuns(_) => {
                 let shares = host.shares().values().map(|share| share.told(&host.id)).collect();
                 self.say(&FromAgent::Runs(ToldRuns { shares, last: true }));
@@ -376,6 +377,13 @@ impl Talk {
             class: RefusalClass::Unavailable,
             busy: false,
         }));
+    }
+
+    fn stop(&mut self, run: &RunId, now: HostTime) {
+        if let Some(share) = self.host.shares().get_mut(run) {
+            share.stop(now);
+        }
+        self.look();
     }
 
     fn follow(&mut self, follow: Follow) {

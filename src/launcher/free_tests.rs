@@ -38,7 +38,7 @@ fn one_host_is_preferred_and_what_is_busy_or_left_out_is_not_taken() {
     assert_eq!(of(4, &hosts), "c:0 c:1 c:2 c:3");
     assert_eq!(of(6, &hosts), "a:0 a:1 b:0 b:2 c:0 c:1");
     hosts[2].absent = Some("connection refused".to_owned());
-    insta::assert_snapshot!(of(6, &hosts), @"6 GPUs asked for, 4 are free, 1 is left out by the filter: index<3 excludes 1 (a: 2, b: 3 and 1 busy (1: li python train.py (pid 7)), c: none, connection refused)");
+    insta::assert_snapshot!(of(6, &hosts), @"6 GPUs asked for, 4 are free, 1 is left out by the filter: index<3 excludes 1 (a: 2; b: 3, busy 1: li python train.py (pid 7); c: none, connection refused)");
 }
 
 #[test]
@@ -64,10 +64,10 @@ fn too_few_are_busy_only_if_there_would_be_enough() {
     hosts[0].left_out.insert(1, excluded("util<5", false));
     assert!(is_busy(2, &hosts), "it passes when nothing is on it");
     let words = |hosts: &[HostFacts]| places(&request("true", free(2)), hosts);
-    insta::assert_snapshot!(words(&hosts), @"2 GPUs asked for, 0 are free, 1 is left out by the filter: util<5 excludes 1 (a: 1 and 1 busy (0: li python train.py (pid 7)))");
+    insta::assert_snapshot!(words(&hosts), @"2 GPUs asked for, 0 are free, 1 is left out by the filter: util<5 excludes 1 (a: 1, busy 0: li python train.py (pid 7))");
     hosts[0].left_out.insert(1, excluded("model~h200", true));
     assert!(!is_busy(2, &hosts), "the filter never lets two through");
-    insta::assert_snapshot!(words(&hosts), @"2 GPUs asked for, 0 are free, 1 is left out by the filter: model~h200 excludes 1 (a: 1 and 1 busy (0: li python train.py (pid 7)))");
+    insta::assert_snapshot!(words(&hosts), @"2 GPUs asked for, 0 are free, 1 is left out by the filter: model~h200 excludes 1 (a: 1, busy 0: li python train.py (pid 7))");
     let mut asked = request("true", free(1));
     assert!(place(&asked, &hosts).is_err());
     asked.on_busy.share = true;

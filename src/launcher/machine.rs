@@ -366,7 +366,7 @@ impl RunMachine {
             // some reasons name the host already
             let summary = about(&place, plain(host, &refused.reason));
             let outcome = match (refused.class, refused.busy, self.committed) {
-                (RefusalClass::Unwanted, ..) => RunOutcome::new(RunEnd::StoppedElsewhere, self.unstarted()),
+                (RefusalClass::Unwanted, ..) => self.unwanted_there(),
                 (_, true, _) => RunOutcome::new(RunEnd::Busy, summary),
                 (_, false, true) => RunOutcome::new(RunEnd::Failed, summary),
                 (class, false, false) => RunOutcome::refused(class, summary),
@@ -458,8 +458,8 @@ impl RunMachine {
 
     fn tell_to_stop(&self, now: bool, actions: &mut Vec<Action>) {
         for host in self.spec.hosts().into_iter().filter(|host| !self.finished.contains(host)) {
-            let (run, attempt) = (self.spec.id.clone(), self.attempt);
-            actions.push(Action::Send(host.clone(), ToAgent::Stop(Stop { run, host, now, attempt })));
+            let (run, attempt, whole) = (self.spec.id.clone(), self.attempt, self.unwanted);
+            actions.push(Action::Send(host.clone(), ToAgent::Stop(Stop { run, host, now, attempt, whole })));
         }
     }
 

@@ -367,17 +367,21 @@ fn slots_there(slots: &[Slot]) -> String {
     }
 }
 
-/// Which host has how many free slots, and who has the others: `gpu-a: 2, gpu-b: 1 and 1 busy (0: li …), gpu-c: none,
+/// Which host has how many free slots, and who has the others: `gpu-a: 2; gpu-b: 1, busy 0: li …; gpu-c: none,
 /// connection refused …`.
 pub(super) fn inventory(hosts: &[HostFacts]) -> String {
     let words = |host: &HostFacts| match (&host.absent, host.busy.len()) {
         (Some(reason), _) => format!("{}: none, {}", host.id, plain(&host.id, reason)),
         (None, 0) => format!("{}: {}", host.id, host.slots.len()),
-        (None, busy) => {
-            format!("{}: {} and {busy} busy ({})", host.id, host.usable(false).len(), holders(host))
+        (None, _) => {
+            let free = match host.usable(false).len() {
+                0 => "none".to_owned(),
+                free => free.to_string(),
+            };
+            format!("{}: {free}, busy {}", host.id, holders(host))
         }
     };
-    hosts.iter().map(words).collect::<Vec<_>>().join(", ")
+    hosts.iter().map(words).collect::<Vec<_>>().join("; ")
 }
 
 /// The GPUs that a launch may take, by host: what it queues for.

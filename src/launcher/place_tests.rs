@@ -86,7 +86,7 @@ fn a_gpu_at_risk_is_taken_after_the_sound_slots_of_all_hosts() {
 #[test]
 fn too_many_ranks_say_who_has_how_many() {
     insta::assert_snapshot!(fails(PlacementSpec::Count(Some(3)), &[cpu_host("local", 2)]), @"-np 3 on 2 free slots (local: 2): lower the number of ranks, or give a host more by `slots` in the hosts file");
-    insta::assert_snapshot!(fails(PlacementSpec::Count(Some(9)), &cluster()), @"-np 9 on 5 free slots (gpu-a: 2, gpu-b: 1 and 1 busy (0: li python train.py (pid 7)), gpu-c: none, connection refused by 10.0.0.13:22, cpu: 2): lower the number of ranks, or give a host more by `slots` in the hosts file");
+    insta::assert_snapshot!(fails(PlacementSpec::Count(Some(9)), &cluster()), @"-np 9 on 5 free slots (gpu-a: 2; gpu-b: 1, busy 0: li python train.py (pid 7); gpu-c: none, connection refused by 10.0.0.13:22; cpu: 2): lower the number of ranks, or give a host more by `slots` in the hosts file");
     insta::assert_snapshot!(fails(list(&[("gpu-a", 2)], Some(3)), &cluster()), @"-np 3 on 2 slots (gpu-a: 2): lower -np, or give the hosts more slots");
     insta::assert_snapshot!(fails(list(&[("gpu-a", 3)], None), &cluster()), @"host gpu-a: 3 ranks asked for, it has 2 slots: lower the number of ranks, or give the host more by `slots` in the hosts file");
     insta::assert_snapshot!(fails(list(&[("gpu-a", 3)], Some(1)), &cluster()), @"host gpu-a: 3 ranks asked for, it has 2 slots: lower the number of ranks, or give the host more by `slots` in the hosts file");
@@ -101,10 +101,10 @@ fn a_line_that_starts_its_ranks_itself_needs_them_on_one_host() {
         (asked.single, asked.options.gpus_per_rank) = (true, slots);
         said(&place(&asked, hosts).unwrap_err())
     };
-    insta::assert_snapshot!(fails("accelerate launch --num_processes 4 train.py", 4, &hosts), @"the line needs 4 slots on one host (--num_processes 4), and no host has as many (n1: 2, n2: 2): lower that number, or give a host more by `slots` in the hosts file");
-    insta::assert_snapshot!(fails("deepspeed --num_gpus=3 train.py", 3, &hosts), @"the line needs 3 slots on one host (--num_gpus 3), and no host has as many (n1: 2, n2: 2): lower that number, or give a host more by `slots` in the hosts file");
-    insta::assert_snapshot!(fails("horovodrun -np 4 --host-discovery-script ./d.sh ./x", 4, &hosts), @"the line needs 4 slots on one host, and no host has as many (n1: 2, n2: 2): lower that number, or give a host more by `slots` in the hosts file");
-    insta::assert_snapshot!(fails("deepspeed --num_gpus 2 train.py", 2, &cluster()[1..2]), @"the line needs 2 slots on one host (--num_gpus 2), and no host has as many free (gpu-b: 1 and 1 busy (0: li python train.py (pid 7))): wait for them with --wait");
+    insta::assert_snapshot!(fails("accelerate launch --num_processes 4 train.py", 4, &hosts), @"the line needs 4 slots on one host (--num_processes 4), and no host has as many (n1: 2; n2: 2): lower that number, or give a host more by `slots` in the hosts file");
+    insta::assert_snapshot!(fails("deepspeed --num_gpus=3 train.py", 3, &hosts), @"the line needs 3 slots on one host (--num_gpus 3), and no host has as many (n1: 2; n2: 2): lower that number, or give a host more by `slots` in the hosts file");
+    insta::assert_snapshot!(fails("horovodrun -np 4 --host-discovery-script ./d.sh ./x", 4, &hosts), @"the line needs 4 slots on one host, and no host has as many (n1: 2; n2: 2): lower that number, or give a host more by `slots` in the hosts file");
+    insta::assert_snapshot!(fails("deepspeed --num_gpus 2 train.py", 2, &cluster()[1..2]), @"the line needs 2 slots on one host (--num_gpus 2), and no host has as many free (gpu-b: 1, busy 0: li python train.py (pid 7)): wait for them with --wait");
 }
 
 #[test]
@@ -142,8 +142,8 @@ fn the_gpus_of_a_line_are_taken_on_the_host_that_it_gets_without_them() {
 fn too_few_hosts_are_told_what_would_help() {
     let hosts = [cpu_host("n1", 2), cpu_host("n2", 2), cpu_host("n3", 2)];
     let nodes = |nodes, each| PlacementSpec::Nodes { nodes, each: Some(each) };
-    insta::assert_snapshot!(fails(nodes(4, 2), &hosts), @"--nnodes 4 --nproc-per-node 2: 3 hosts have that many free slots (n1: 2, n2: 2, n3: 2): at most `--nnodes 3` fits; for more add a [[host]] to the hosts file");
-    insta::assert_snapshot!(fails(nodes(2, 3), &hosts), @"--nnodes 2 --nproc-per-node 3: no host has that many free slots (n1: 2, n2: 2, n3: 2): lower the ranks on each host, or give the hosts more by `slots` in the hosts file");
+    insta::assert_snapshot!(fails(nodes(4, 2), &hosts), @"--nnodes 4 --nproc-per-node 2: 3 hosts have that many free slots (n1: 2; n2: 2; n3: 2): at most `--nnodes 3` fits; for more add a [[host]] to the hosts file");
+    insta::assert_snapshot!(fails(nodes(2, 3), &hosts), @"--nnodes 2 --nproc-per-node 3: no host has that many free slots (n1: 2; n2: 2; n3: 2): lower the ranks on each host, or give the hosts more by `slots` in the hosts file");
     let down = HostFacts { absent: Some("n3: connection refused".to_owned()), ..cpu_host("n3", 2) };
     let said = fails(nodes(4, 2), &[cpu_host("n1", 2), down]);
     assert!(said.contains("n3: none, connection refused)"), "the host once: {said}");

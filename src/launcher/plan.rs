@@ -329,6 +329,7 @@ pub fn follow(spec: &RunSpec, host: &HostId) -> Follow {
         hurry: true,
         once: false,
         attempt: None,
+        stop: None,
         steps_by: Vec::new(),
     }
 }

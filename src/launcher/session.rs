@@ -45,7 +45,7 @@ use crate::domain::world::World;
 use crate::launch::error::LaunchError;
 use crate::wire::doctor::Checked;
 use crate::wire::message::{
-    AskStacks, Follow, Forgotten, ListRuns, Preflight, Refused, Runs, Stacks, Stop, ToAgent,
+    AskStacks, Follow, Forgotten, ListRuns, Preflight, Refused, Runs, Stacks, ToAgent,
 };
 use crate::wire::signal::{SignalAsk, SignalTold};
 use crate::wire::trace::{Trace, TracePiece, Traces};
@@ -241,12 +241,10 @@ impl Session {
     /// printed is not read.
     pub fn stop_foreign(&mut self, spec: &RunSpec, now: bool) {
         for host in spec.hosts() {
-            // followed first: the request to stop then outlives a lost link
-            let mut follow = plan::follow(spec, &host);
+            // in one message, which outlives a lost link: what is told of the run is what is so once it was stopped
+            let mut follow = Follow { stop: Some(now), ..plan::follow(spec, &host) };
             follow.from.iter_mut().for_each(|(_, _, offset)| *offset = Follow::NOTHING);
             self.cluster.send(&host, ToAgent::Follow(follow));
-            let stop = Stop { run: spec.id.clone(), host: host.clone(), now, attempt: None };
-            self.cluster.send(&host, ToAgent::Stop(stop));
         }
     }
 

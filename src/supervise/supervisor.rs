@@ -38,6 +38,7 @@ use super::state::{
     LOG, Phase, SPEC, STATE, STOP, Started, State, VERSION, exit_file, started_file, stream_file,
 };
 use super::stop_mark;
+use super::unwanted;
 use super::variables::{OWN_NAMES, REPORT, own_names};
 use crate::clock;
 use crate::domain::engine::Engine;
@@ -138,19 +139,15 @@ impl Supervisor {
             return Ok(None);
         }
         let Input { spec, late, held, environment } = input;
-        let claims = Claims::received(&spec, held.into_iter().zip(leases).collect());
-        let ready = claims.map_err(SuperviseError::from).and_then(|claims| {
+        let ready = || {
+            unwanted::check(&dir, &spec.run)?;
+            let claims = Claims::received(&spec, held.into_iter().zip(leases).collect())?;
             // Before the first rank, which asks there at once.
             Ok((claims, Meeting::begin(&dir, &spec, &late)?))
-        });
-        let (claims, meeting) = match ready {
-            Ok(ready) => ready,
-            Err(error) => {
-                dir.remove(STATE)?;
-                let _ = dir.remove(LOG);
-                return Err(error);
-            }
         };
+        let (claims, meeting) = ready().inspect_err(|_: &SuperviseError| {
+            let _ = dir.remove(STATE).and_then(|()| dir.remove(LOG));
+        })?;
         let mut supervisor = Self { meeting, ..Self::new(dir, log, spec, state, signals) };
         if let Err(error) = supervisor.dir.write_json(SPEC, &supervisor.spec) {
             supervisor.dir.remove(STATE)?;

@@ -1,7 +1,7 @@
 //! Runs that were stopped on this host before they had started here: whoever still makes them ready is refused.
 //!
-//! Who stops a run writes the mark first and looks for the run's state then; who starts it writes the state first and looks for
-//! the mark then. One of the two therefore sees the other.
+//! Who stops a run writes the mark first and looks for the run's state then; its supervisor writes the state first and looks for
+//! the mark then, before it starts a rank. One of the two therefore sees the other.
 
 use std::path::Path;
 
@@ -22,10 +22,21 @@ pub fn mark(state_dir: &Path, run: &RunId) -> Result<(), SuperviseError> {
     for name in folder.names()? {
         let written: Option<Stamp> = folder.read_json(&name).ok().flatten();
         if written.is_some_and(|at| now.micros_since(at) > LIFE_US) {
-            folder.remove(&name)?;
+            // another agent may have done so just now
+            let _ = folder.remove(&name);
         }
     }
     folder.write_json(run.as_str(), &now)
+}
+
+/// Why a run is refused that was stopped before it started.
+pub const WHY: &str = "the run was stopped before it started";
+
+/// Refuses a run that was stopped, by its own directory.
+pub(super) fn check(dir: &RunDir, run: &RunId) -> Result<(), SuperviseError> {
+    // <state>/spool/<run>/<host>
+    let is_unwanted = dir.path().ancestors().nth(3).is_some_and(|state| is_marked(state, run));
+    if is_unwanted { Err(SuperviseError::NotStarted(WHY.to_owned())) } else { Ok(()) }
 }
 
 /// Whether the run was stopped here.
@@ -36,6 +47,7 @@ pub fn is_marked(state_dir: &Path, run: &RunId) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::domain::ids::HostId;
 
     #[test]
     fn a_run_is_marked_alone_and_old_marks_go() {
@@ -50,6 +62,8 @@ mod tests {
         for _ in 0..2 {
             mark(&state, &run).unwrap();
             assert!(is_marked(&state, &run) && !is_marked(&state, &old));
+            let dir = |run| RunDir::create(&state, run, &HostId::from("a")).unwrap();
+            assert!(check(&dir(&run), &run).is_err() && check(&dir(&old), &old).is_ok());
         }
     }
 }

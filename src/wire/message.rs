@@ -249,6 +249,10 @@ pub struct Follow {
     /// ended.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub attempt: Option<u32>,
+    /// The run is not wanted any more: it is stopped before it is followed, `true` with KILL at once, and no later attempt of it starts
+    /// here. What is followed then is all there will be.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub stop: Option<bool>,
     /// By whom the steps of each rank, and of the processes within it, are known to be told. For the client's own side
     /// of the link; it is not sent.
     #[serde(skip)]
@@ -272,6 +276,9 @@ pub struct Stop {
     /// Only this attempt or an earlier one: one that was started since goes on. Whatever runs when absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub attempt: Option<u32>,
+    /// Its owner does not want the run any more: no later attempt of it starts here.
+    #[serde(default)]
+    pub whole: bool,
 }
 
 /// Which runs to tell.

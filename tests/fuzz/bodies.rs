@@ -86,6 +86,7 @@ pub(crate) fn agent_ingress(data: &[u8]) -> usize {
         last: None,
         hurry: false,
         attempt: None,
+        stop: None,
         steps_by: Vec::new(),
     }));
     let mut decoder = Decoder::default();

@@ -188,12 +188,19 @@ impl Bed {
             once: false,
             hurry: false,
             attempt: None,
+            stop: None,
             steps_by: Vec::new(),
         })
     }
 
     fn stop(&self, now: bool) -> ToAgent {
-        ToAgent::Stop(Stop { run: self.run.clone(), host: self.host.clone(), now, attempt: None })
+        ToAgent::Stop(Stop {
+            run: self.run.clone(),
+            host: self.host.clone(),
+            now,
+            attempt: None,
+            whole: false,
+        })
     }
 
     async fn refusal(&self, client: &mut Client) -> (Option<Rank>, String) {
@@ -422,6 +429,25 @@ async fn what_cannot_start_is_refused_before_anything_starts() {
     client.send(&bed.stop(false)).await;
     let (_, reason) = bed.refusal(&mut client).await;
     assert!(reason.contains("was never started on gpu-b"), "{reason}");
+}
+
+/// Its supervisor looks for the mark itself: a client may have looked before it was there.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_run_that_is_not_wanted_any_more_starts_no_rank() {
+    let bed = Bed::new();
+    let (mut client, mut owner) = (bed.client().await, bed.client().await);
+    client.send(&ToAgent::Prepare(Box::new(bed.spec(&["exec sleep 600"], 1000)))).await;
+    assert!(matches!(client.next().await, FromAgent::Prepared(_)));
+    let (run, host) = (bed.run.clone(), bed.host.clone());
+    owner.send(&ToAgent::Stop(Stop { run, host, now: false, attempt: None, whole: true })).await;
+    assert!(bed.refusal(&mut owner).await.1.contains("was never started"));
+    for message in [bed.commit(), ToAgent::Prepare(Box::new(bed.spec(&["exec sleep 600"], 1000)))] {
+        client.send(&message).await;
+        let (_, reason) = bed.refusal(&mut client).await;
+        assert!(reason.contains("the run was stopped before it started"), "{reason}");
+    }
+    client.send(&bed.follow(Vec::new())).await;
+    assert!(bed.refusal(&mut client).await.1.contains("was never started"), "nothing was left behind");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -666,6 +692,7 @@ async fn the_present_can_come_first_and_reports_come_whole() {
         once: false,
         hurry: false,
         attempt: None,
+        stop: None,
         steps_by: Vec::new(),
     };
     client.send(&ToAgent::Follow(follow)).await;
@@ -694,6 +721,7 @@ async fn a_client_that_never_catches_up_gets_the_end_and_is_told_what_it_missed(
             hurry: true,
             once: false,
             attempt: None,
+            stop: None,
             steps_by: Vec::new(),
         }))
         .await;

@@ -57,6 +57,27 @@ fn a_run_that_is_stopped_while_a_host_makes_it_ready_does_not_start() {
 }
 
 #[test]
+fn a_run_that_is_made_ready_is_told_as_such_and_can_be_attached_to() {
+    let Some(cluster) = Cluster::ready(2, &[]) else { return };
+    let client = Client::new(&cluster);
+    cluster.on("n2", PROFILE);
+    cluster.on("n2", ": > ~/slow");
+    let mut running = start(&client, &[], "echo runs");
+    until("n2 to be asked", || cluster.at_home("n2", "asked").exists());
+    let listed = client.run(&["runs"]);
+    assert!(listed.out.contains("prepare: no rank of it runs yet"), "{listed:?}");
+    let file = |name: &str| fs::File::create(client.path(name)).expect("a file");
+    let mut command = client.hvtui(&["attach", "last", "--whole"]);
+    let command = command.stdin(Stdio::null()).stdout(file("guest")).stderr(file("guest-err"));
+    let mut guest = command.spawn().expect("hvtui");
+    let said = |name: &str| fs::read_to_string(client.path(name)).unwrap_or_default();
+    until("the guest to wait", || said("guest-err").contains("is made ready by the client that launched it"));
+    cluster.on("n2", "rm ~/slow ~/asked");
+    assert_eq!(end_of(&mut running).code(), Some(0), "{}", said("err"));
+    assert_eq!(end_of(&mut guest).code(), Some(0), "{}", said("guest-err"));
+}
+
+#[test]
 fn a_run_that_is_stopped_between_two_attempts_is_not_started_again() {
     let Some(cluster) = Cluster::ready(2, &[]) else { return };
     let client = Client::new(&cluster);

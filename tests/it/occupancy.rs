@@ -271,7 +271,7 @@ fn what_is_picked_is_free_passes_the_filter_and_can_be_launched_on() {
         String::from_utf8(output.stderr).unwrap()
     };
     let said = refused(&["pick", "5"], 75);
-    assert!(said.contains("5 GPUs asked for, 4 are free (gpu-c: 4 and 2 busy (0: "), "{said}");
+    assert!(said.contains("5 GPUs asked for, 4 are free (gpu-c: 4, busy 0: "), "{said}");
     assert!(said.contains("18 of 45 GiB") && said.contains("(pid "), "{said}");
     let said = refused(&["pick", "2", "--filter", "model~a100"], 75);
     assert!(said.contains("1 is free, 5 are left out by the filter"), "{said}");
@@ -330,7 +330,7 @@ fn what_is_leased_is_not_picked() {
     let both = person.run(&["pick", "2"]);
     assert_eq!(both.status.code(), Some(75), "{both:?}");
     let said = String::from_utf8(both.stderr).unwrap();
-    assert!(said.contains("(0: leased by ") && said.contains("(first)"), "{said}");
+    assert!(said.contains("busy 0: leased by ") && said.contains("(first)"), "{said}");
     assert_eq!(picked(&["1", "--filter", "run!=first"]), "gpu-c:1\n");
     assert_eq!(person.run(&["stop", "first", "--now"]).status.code(), Some(0));
     lines.for_each(drop);

@@ -145,3 +145,42 @@ fn ranks_of_mpirun_are_started_again_on_both_hosts() {
     assert_told(&ended);
     nothing_left(cluster, &id(&only_run(&client)));
 }
+
+/// Rank 0 takes longer to end than a failure is looked at, so that every client that follows the run tells it to stop.
+const ENDS_SLOWLY: &str = r#"
+    echo "begun $HVTUI_RESTART."
+    [ "$HVTUI_RESTART" = 1 ] && exit 0
+    [ "$RANK" = 0 ] && trap 'sleep 3; exit 0' TERM
+    until [ -e /tmp/hvtui-go-$HVTUI_RUN ]; do sleep 0.05; done
+    [ "$RANK" = 1 ] && exit 3
+    while :; do sleep 0.1; done"#;
+
+#[test]
+fn a_client_that_is_attached_takes_no_attempt_away() {
+    let Some(cluster) = two() else { return };
+    let (client, stranger) = (Client::new(cluster), Client::new(cluster));
+    let spawn = |client: &Client<'_>, words: &[&str]| {
+        let file = |name: &str| fs::File::create(client.path(name)).expect("a file");
+        let mut command = client.hvtui(words);
+        command.stdin(Stdio::null()).stdout(file("out")).stderr(file("err")).spawn().expect("hvtui")
+    };
+    let said = |client: &Client<'_>, name: &str| fs::read_to_string(client.path(name)).unwrap_or_default();
+    let words = ["run", "-np", "2", "--max-restarts", "1", "--", "sh", "-c", ENDS_SLOWLY];
+    let mut running = spawn(&client, &words);
+    until("both ranks", || said(&client, "out").matches("begun 0.").count() == 2);
+    let run = id(&only_run(&client));
+    let mut attached = spawn(&stranger, &["attach", &run, "--whole"]);
+    until("the other client", || said(&stranger, "out").matches("begun 0.").count() == 2);
+    let go = format!("/tmp/hvtui-go-{run}");
+    fs::write(&go, "").expect("a file");
+    let status = end_of(&mut running);
+    assert_eq!(status.code(), Some(0), "{}", said(&client, "err"));
+    assert!(
+        said(&client, "err").contains("all 2 ranks finished (attempt 2 of 2)"),
+        "{}",
+        said(&client, "err")
+    );
+    end_of(&mut attached);
+    fs::remove_file(go).expect("the file");
+    nothing_left(cluster, &run);
+}

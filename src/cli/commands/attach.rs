@@ -5,6 +5,8 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
 
+use tokio::time::sleep;
+
 use crate::cli::args::AttachArgs;
 use crate::cli::errors::{Failure, note, outcome_code};
 use crate::cli::find::{Found, find, going_on};
@@ -15,6 +17,7 @@ use crate::cli::run_printer::RunPrinter;
 use crate::cli::{ask, runtime};
 use crate::config::HostsFile;
 use crate::domain::resume_point::Backfill;
+use crate::domain::run::RunStage;
 use crate::record::Store;
 use crate::ssh::Prompter;
 use crate::tui::source::recorded::Recorded;
@@ -22,15 +25,37 @@ use crate::tui::source::resume::Resumed;
 
 /// Between telemetry samples of the hosts of a run.
 const INTERVAL: Duration = Duration::from_secs(1);
+/// Between looks at a run that is made ready.
+const LOOK: Duration = Duration::from_millis(500);
 
 /// Attaches to a run and waits for its end.
 pub fn run(args: &AttachArgs, file: &HostsFile, paths: &Paths) -> Result<ExitCode, Failure> {
     runtime::block_on(async {
         let prompter = ask::person();
         let run = going_on(args.run.as_deref(), paths)?;
-        let found = find(&run, file, paths, Some(INTERVAL), &prompter).await?;
+        let mut found = find(&run, file, paths, Some(INTERVAL), &prompter).await?;
+        let mut told = false;
+        // its hosts have nothing yet that could be followed
+        while let Some(stage) = made_ready(&found, paths) {
+            if !std::mem::replace(&mut told, true) {
+                let run = found.spec.id.short();
+                note(&format!(
+                    "run {run} is made ready by the client that launched it ({}): waiting for its ranks",
+                    stage.name()
+                ));
+            }
+            sleep(LOOK).await;
+            found = find(&run, file, paths, Some(INTERVAL), &prompter).await?;
+        }
         attach(found, file, paths, args, &prompter).await
     })
+}
+
+/// The stage of a run that another client makes ready just now: none of its ranks runs.
+fn made_ready(found: &Found, paths: &Paths) -> Option<RunStage> {
+    let recording = found.recording.as_ref().filter(|recording| recording.outcome().is_none())?;
+    let stage = recording.stage().filter(|stage| *stage <= RunStage::Prepare)?;
+    Store::new(&paths.state).is_written(&found.spec.id).then_some(stage)
 }
 
 async fn attach(

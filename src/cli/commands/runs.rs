@@ -183,7 +183,7 @@ pub fn run(
     for unreadable in &listing.unreadable {
         note(&format!("run {}: {}", unreadable.run.short(), unreadable.reason));
     }
-    let mut runs = merged(listing.runs, &asked);
+    let mut runs = merged(listing.runs, &asked, &store);
     let now = clock::now();
     let beyond = file.ok().and_then(|file| due(file.retention, &runs, now));
     let is_empty = runs.is_empty();
@@ -247,15 +247,25 @@ async fn hear(store: &Store, file: &HostsFile, paths: &Paths) -> Result<Asked, F
 }
 
 /// Recordings and what the hosts know, each run once, newest first.
-fn merged(recorded: Vec<RunSummary>, asked: &Asked) -> Vec<Listed> {
+fn merged(recorded: Vec<RunSummary>, asked: &Asked, store: &Store) -> Vec<Listed> {
     let inventory = &asked.inventory;
+    let status = |run: &RunSummary| {
+        let is_ready = run.stage.is_none_or(|stage| stage > RunStage::Prepare);
+        match inventory.status(&run.spec, run.outcome.as_ref()) {
+            // its hosts have nothing of it yet, or nothing any more: who launched it makes it ready
+            RunStatus::Ended if run.outcome.is_none() && !is_ready && store.is_written(&run.spec.id) => {
+                RunStatus::Running
+            }
+            status => status,
+        }
+    };
     let mut runs: Vec<Listed> = recorded
         .into_iter()
         .map(|run| Listed {
             version: VERSION,
             created: moment(run.spec.created),
             duration_us: None,
-            state: inventory.status(&run.spec, run.outcome.as_ref()),
+            state: status(&run),
             recorded: true,
             stood: StoodStill::of(&run),
             unheard: if run.outcome.is_some() { Vec::new() } else { inventory.unheard(&run.spec) },
@@ -396,6 +406,10 @@ fn state(run: &Listed, local: bool) -> String {
         (None, RunStatus::Running) if run.broken.is_some() => {
             let (words, run) = (run.broken.as_deref().unwrap_or_default(), run.spec.id.short());
             format!("running; {words}; see it end: hvtui attach {run}")
+        }
+        (None, RunStatus::Running) if run.stage.is_some_and(|stage| stage <= RunStage::Prepare) => {
+            let stage = run.stage.map_or("start", RunStage::name);
+            format!("{stage}: no rank of it runs yet")
         }
         (None, RunStatus::Running) if run.recorded => {
             let since = run.stands_since.map(|since| format!("; no step since {}", local_second(since)));

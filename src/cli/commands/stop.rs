@@ -75,15 +75,13 @@ impl Shares {
         }
     }
 
-    /// A host could not do it; whether the reason is only that nothing of the run was started there, and nothing will be.
+    /// A host could not do it; whether the reason is only that nothing of the run was started there.
     fn refused(&mut self, refused: &Refused) -> bool {
         let Refused { host, class, reason, .. } = refused;
-        match class {
-            RefusalClass::Unwanted => return self.due.remove(host).is_some(),
-            // it can't be followed there: the answer to the stop comes behind this
-            RefusalClass::Unknown => {}
-            _ => self.failed(host, Code::Unreachable, reason),
+        if *class == RefusalClass::Unknown {
+            return self.due.remove(host).is_some();
         }
+        self.failed(host, Code::Unreachable, reason);
         false
     }
 
@@ -139,7 +137,8 @@ async fn stop(session: &mut Session, spec: &RunSpec, now: bool, shares: &mut Sha
                 }
             }
             Output::Refused(refused) if refused.run == spec.id && shares.refused(&refused) => {
-                to_stdout(&format!("{}\n", about(&refused.host, &refused.reason)))?;
+                let words = "nothing of the run was started, and nothing will be";
+                to_stdout(&format!("{}\n", about(&refused.host, words)))?;
             }
             Output::Event(envelope) => {
                 if let Event::RunNoted { host, note } = &envelope.event {
@@ -201,9 +200,8 @@ mod tests {
         };
         let all = || Shares { due: [(hosts[0].clone(), None)].into(), failures: Vec::new() };
         let mut shares = all();
-        assert!(!shares.refused(&refused(RefusalClass::Unknown)), "that it is not there yet is no end");
-        assert!(shares.refused(&refused(RefusalClass::Unwanted)));
-        assert!(!shares.refused(&refused(RefusalClass::Unwanted)), "it is said once");
+        assert!(shares.refused(&refused(RefusalClass::Unknown)));
+        assert!(!shares.refused(&refused(RefusalClass::Unknown)), "it is said once");
         assert!(shares.outcome("7QK2").is_ok());
         let mut shares = all();
         assert!(!shares.refused(&refused(RefusalClass::Permission)));

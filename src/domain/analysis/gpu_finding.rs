@@ -3,6 +3,7 @@
 use super::figures::{Counted, GpuFigures, RunAnalysis};
 use super::finding::{Finding, Place};
 use super::gpus::FEW_SAMPLES;
+use crate::domain::gpu::health::Severity;
 use crate::domain::gpu::xid;
 use crate::domain::text::sanitize;
 use crate::domain::units::{bytes, counted, short_duration_us};
@@ -85,14 +86,20 @@ pub(super) fn of_gpu(run: &RunAnalysis, gpu: &GpuFigures) -> Vec<Finding> {
         ));
     }
     if !gpu.events.is_empty() {
+        let xid = |event: &Counted| -> Option<xid::Xid> {
+            Some(xid::explain(event.what.strip_prefix("xid ")?.parse().ok()?))
+        };
         let words = |event: &Counted| {
-            let number = event.what.strip_prefix("xid ").and_then(|number| number.parse().ok());
-            let meaning =
-                number.map_or_else(String::new, |number| format!(": {}", xid::explain(number).meaning));
+            let meaning = xid(event).map_or_else(String::new, |xid| format!(": {}", xid.meaning));
             format!("{} ×{}{meaning}", event.what, event.count)
         };
         let names: Vec<String> = gpu.events.iter().map(words).collect();
-        found.push(Finding::new(2.5, format!("{} had faults", gpu_words(gpu)), names.join("; ")));
+        // as a rule of the program: the GPU goes on
+        let is_light = |event: &Counted| xid(event).is_some_and(|xid| xid.severity == Severity::Look);
+        let (weight, what) =
+            if gpu.events.iter().all(is_light) { (0.9, "reported errors") } else { (2.5, "had faults") };
+        let words = format!("{} {what}", gpu_words(gpu));
+        found.push(Finding::new(weight, words, names.join("; ")));
     }
     found
 }

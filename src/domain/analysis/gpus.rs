@@ -73,8 +73,11 @@ struct GpuFold {
     usual: [u32; 101],
     low: Option<Low>,
     cliffs: Cliffs,
-    /// Sum and count of the percents since the first step.
+    /// Sum and count of the percents from the first step to the end of the last one.
     in_steps: (f64, u32),
+    /// Those since the newest step ended, and its number: whether another one follows is not known.
+    since_step: (f64, u32),
+    newest: Option<u64>,
     util: Series<UtilPoint>,
     memory_peak: Option<u64>,
     memory_total: Option<u64>,
@@ -191,6 +194,8 @@ impl GpuFold {
             low: None,
             cliffs: Cliffs::default(),
             in_steps: (0.0, 0),
+            since_step: (0.0, 0),
+            newest: None,
             util: Series::new(start, POINTS),
             memory_peak: None,
             memory_total: None,
@@ -207,8 +212,13 @@ impl GpuFold {
     fn take(&mut self, at: Stamp, since_us: Option<u64>, sample: &GpuSample, step: Option<u64>) {
         if let Some(util) = sample.util.value().map(|util| (*util).min(100)) {
             self.all[util as usize] += 1;
-            if step.is_some() {
-                self.in_steps = (self.in_steps.0 + f64::from(util), self.in_steps.1 + 1);
+            if let (Some(step), newest) = (step, self.newest) {
+                self.newest = Some(step);
+                if newest.is_some_and(|newest| newest < step) {
+                    let since = std::mem::take(&mut self.since_step);
+                    self.in_steps = (self.in_steps.0 + since.0, self.in_steps.1 + since.1);
+                }
+                self.since_step = (self.since_step.0 + f64::from(util), self.since_step.1 + 1);
             }
             self.util.at(at).merge(&UtilPoint { sum: util.into(), count: 1 });
             self.drop_of(at, since_us, util);

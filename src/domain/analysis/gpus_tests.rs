@@ -72,6 +72,21 @@ fn a_short_drop_and_an_idle_gpu_are_no_cliffs() {
     };
     let told = "the GPUs are busy 6 % of the time: mean utilisation of 1 GPU from the first step on";
     assert_eq!(words(&idle), [told]);
+    // what comes after the last step is no part of it
+    let mut told = Told::new(spec(1));
+    told.host(Event::HostDescribed { info: Arc::new(info(1)) });
+    told.sample(vec![gpu(0, 1, &[])]);
+    told.start(0);
+    for step in 1..30 {
+        told.step(0, timing(step, [100, 0, 0, 0, 0, 0]));
+        told.sample(vec![gpu(80, 1, &[])]);
+    }
+    for _ in 0..60 {
+        told.sample(vec![gpu(0, 1, &[])]);
+    }
+    let exits_late = told.finish(RunEnd::Finished);
+    assert_eq!(exits_late.gpus[0].util_in_steps, Some(80.0));
+    assert!(exits_late.gpus[0].util_mean.is_some_and(|mean| mean < 30.0));
     // one that has just begun says nothing of how it goes on
     let begun = run((0..8).map(|_| gpu(0, 1, &[])));
     assert_eq!((begun.gpus[0].util_mean, begun.gpus[0].util_in_steps), (Some(0.0), None));

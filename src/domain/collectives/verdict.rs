@@ -115,7 +115,12 @@ impl<'a> Job<'a> {
     fn judge(&self, key: &Key<'_>, of: &BTreeMap<u32, &GroupCalls>, number: u64) -> Option<Finding> {
         let mut at: BTreeMap<u32, &Call> = BTreeMap::new();
         let (mut late, mut left, mut unknown) = (Vec::new(), Vec::new(), Vec::new());
-        for member in self.members(key, of) {
+        let members = self.members(key, of);
+        if members.len() < 2 {
+            // alone it waits for no other one: the host is ahead of its GPU
+            return None;
+        }
+        for member in members {
             let call = of.get(&member).map(|group| (group, collective(group, number)));
             match (call, self.known.get(&member)) {
                 (Some((_, Some(call))), _) => drop(at.insert(member, call)),

@@ -49,8 +49,12 @@ impl Level {
                 && !text[..at].ends_with(' ')
                 && text[at..].starts_with("Warning: ")
         };
+        // of C's assert and of CUDA's in a kernel
+        let has_failed = |at: usize| text[at..].contains("failed");
         if text[..end].match_indices("Warning: ").any(|(at, _)| warns(at)) {
             Self::Warning
+        } else if text.find("Assertion `").is_some_and(has_failed) {
+            Self::Error
         } else {
             Self::Unknown
         }
@@ -211,6 +215,11 @@ mod tests {
                 Level::Warning,
             ),
             ("vitamin E helps", Level::Unknown),
+            (
+                "/pytorch/aten/src/ATen/native/cuda/Indexing.cu:1515: f: block: [0,0,0], thread: [1,0,0] Assertion `i < size` failed.",
+                Level::Error,
+            ),
+            ("train: net.c:12: main: Assertion `rank < size' failed.", Level::Error),
             ("\u{1b}[33mWARNING\u{1b}[0m slow", Level::Warning),
         ] {
             assert_eq!(Level::of(text), level, "{text}");

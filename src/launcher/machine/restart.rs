@@ -78,6 +78,12 @@ impl RunMachine {
         RunOutcome { summary, ..outcome }
     }
 
+    /// A host refuses it, for another client has stopped it there.
+    pub(super) fn unwanted_there(&self) -> RunOutcome {
+        let summary = if self.committed { "stopped".to_owned() } else { self.unstarted() };
+        RunOutcome::new(RunEnd::StoppedElsewhere, summary)
+    }
+
     /// What a stop says of a run none of whose ranks runs yet, or runs again.
     pub(super) fn unstarted(&self) -> String {
         match self.attempt {

@@ -18,7 +18,7 @@ use crate::domain::marks::MarkChange;
 use crate::domain::preflight::{Finding, Mark};
 use crate::domain::question::Answer;
 use crate::domain::resume_point::Backfill;
-use crate::domain::run::{RefusalClass, RunSpec};
+use crate::domain::run::RunSpec;
 use crate::domain::run_status::{HostRunStatus, RunInventory};
 use crate::launch::error::{LaunchError, LaunchFault};
 use crate::launch::plan::LaunchPlan;
@@ -205,9 +205,8 @@ impl Live {
                 let asking = self.checkups.told(&host, &checked);
                 self.check(asking);
             }
-            Output::Refused(Refused { run, host, reason, class, .. }) => {
-                let level = if class == RefusalClass::Unwanted { Level::Info } else { Level::Error };
-                self.notice(level, format!("run {} on {host}: {reason}", run.short()));
+            Output::Refused(Refused { run, host, reason, .. }) => {
+                self.notice(Level::Error, format!("run {} on {host}: {reason}", run.short()));
             }
         }
         self.finishing.take(&mut self.recorded);
@@ -488,7 +487,9 @@ impl EventSource for Live {
                 if self.recorded.session().stop(&run, now) {
                     return;
                 }
-                match self.inventory.spec(&run).filter(|_| self.inventory.is_live(&run)).cloned() {
+                // one that is started again may have no rank just now
+                let may_run = |spec: &&RunSpec| self.inventory.is_live(&run) || spec.options.max_restarts > 0;
+                match self.inventory.spec(&run).filter(may_run).cloned() {
                     Some(spec) => self.recorded.session().stop_foreign(&spec, now),
                     None => self.notice(Level::Info, format!("run {} is over", run.short())),
                 }
