@@ -18,6 +18,9 @@ const LEAST_CHECKPOINTS: usize = 4;
 /// Folding on through fewer chunks than this is as quick as a jump, and lets the screen keep its world.
 const WORTH_A_JUMP: usize = 12;
 
+/// The end of the recording.
+pub(super) const ALL: Until = Until::Moment(Stamp(i64::MAX));
+
 /// A world, the place in the recording up to which it is folded, and earlier worlds.
 #[derive(Debug, Default)]
 pub(super) struct Fold {
@@ -34,6 +37,32 @@ pub(super) struct Fold {
     since: usize,
     /// It only ever goes on.
     is_plain: bool,
+}
+
+/// Where a way through a recording ends.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Until {
+    /// All up to this moment, and including it.
+    Moment(Stamp),
+    /// Where the run has so many lines, the last of which was printed by this moment: a rank may print more at one moment than a log
+    /// keeps.
+    Line(Stamp, u64),
+}
+
+impl Until {
+    pub(super) fn at(self) -> Stamp {
+        match self {
+            Self::Moment(at) | Self::Line(at, _) => at,
+        }
+    }
+
+    /// Whether a state that was left after this moment lies on the way.
+    pub(super) fn is_after(self, last: Stamp) -> bool {
+        match self {
+            Self::Moment(at) => last <= at,
+            Self::Line(at, _) => last < at,
+        }
+    }
 }
 
 /// The world before the first envelope of a chunk.
@@ -80,27 +109,47 @@ impl Fold {
         self.chunk
     }
 
-    /// Takes the nearest way to `time` that is not simply folding on: back to a checkpoint when something
-    /// behind `time` is folded already, ahead to one when it saves much. Says whether the world jumped.
-    pub(super) fn jump_towards(&mut self, time: Stamp) -> bool {
-        let Some((chunk, found)) = self.jump(time) else { return false };
+    /// Takes the nearest way that is not simply folding on: back to a checkpoint when something behind its end is folded already,
+    /// ahead to one when it saves much. Says whether the world jumped.
+    pub(super) fn jump_towards(&mut self, until: Until) -> bool {
+        let Some((chunk, found)) = self.jump(until) else { return false };
         let (world, last) =
             found.map(|checkpoint| (checkpoint.world.clone(), checkpoint.last)).unwrap_or_default();
         self.jump_to(chunk, last, world);
         true
     }
 
-    /// The chunk from which on is folded what leads to `time`, by that way.
-    pub(super) fn nearest(&self, time: Stamp) -> usize {
-        self.jump(time).map_or(self.chunk, |(chunk, _)| chunk)
+    /// The chunk from which on is folded what leads there, by that way.
+    pub(super) fn nearest(&self, until: Until) -> usize {
+        self.jump(until).map_or(self.chunk, |(chunk, _)| chunk)
     }
 
-    /// The chunk at which the way to `time` begins, if not here: that of a checkpoint, or the first where there is none.
-    fn jump(&self, time: Stamp) -> Option<(usize, Option<&Checkpoint>)> {
-        let is_ahead = self.last.is_some_and(|last| last > time);
+    /// How many lines the run has.
+    fn lines(&self) -> u64 {
+        self.world.runs.values().map(|run| run.log.count()).sum()
+    }
+
+    /// The place of the next envelope in its chunk.
+    pub(super) fn index(&self) -> usize {
+        self.index
+    }
+
+    /// Whether it has come there, where what comes next is of this time.
+    pub(super) fn is_there(&self, until: Until, next: Stamp) -> bool {
+        match until {
+            Until::Moment(at) => next > at,
+            Until::Line(_, lines) => self.lines() >= lines,
+        }
+    }
+
+    /// The chunk at which the way begins, if not here: that of a checkpoint, or the first where there is none.
+    fn jump(&self, until: Until) -> Option<(usize, Option<&Checkpoint>)> {
+        let is_ahead = self.last.is_some_and(|last| last > until.at())
+            || matches!(until, Until::Line(_, lines) if self.lines() > lines);
         // both rise from checkpoint to checkpoint
-        let before =
-            self.checkpoints.partition_point(|checkpoint| checkpoint.last.is_none_or(|last| last <= time));
+        let before = self
+            .checkpoints
+            .partition_point(|checkpoint| checkpoint.last.is_none_or(|last| until.is_after(last)));
         let found = before.checked_sub(1).and_then(|index| self.checkpoints.get(index));
         let saves = found.is_some_and(|checkpoint| checkpoint.chunk >= self.chunk + WORTH_A_JUMP);
         (is_ahead || saves).then(|| (found.map_or(0, |checkpoint| checkpoint.chunk), found))
@@ -119,17 +168,19 @@ impl Fold {
         self.last
     }
 
-    /// Folds what is left of the present chunk, which begins at `start`, up to `until` and including it;
-    /// gives what was folded. When the chunk is done, the next one is the present one.
-    pub(super) fn take<'a>(&mut self, chunk: &'a [Timed], start: Stamp, until: Stamp) -> &'a [Timed] {
+    /// Folds what is left of the present chunk, which begins at `start`, up to `until`; gives what was folded. When the chunk is done,
+    /// the next one is the present one.
+    pub(super) fn take<'a>(&mut self, chunk: &'a [Timed], start: Stamp, until: Until) -> &'a [Timed] {
         if self.index == 0 && !self.is_plain {
             self.keep_checkpoint(start);
         }
         let rest = chunk.get(self.index..).unwrap_or_default();
-        let folded = &rest[..rest.partition_point(|timed| timed.time <= until)];
-        for timed in folded {
+        let mut count = 0;
+        while let Some(timed) = rest.get(count).filter(|timed| !self.is_there(until, timed.time)) {
             self.world.apply(&timed.envelope);
+            count += 1;
         }
+        let folded = &rest[..count];
         self.last = folded.last().map(|timed| timed.time).or(self.last);
         self.since += folded.len();
         self.index += folded.len();
@@ -197,14 +248,14 @@ mod tests {
         let mut fold = Fold::new(Arc::default());
         for number in 0..6 {
             let chunk = chunk(number);
-            assert_eq!(fold.take(&chunk, chunk[0].time, chunk[0].time).len(), 1);
+            assert_eq!(fold.take(&chunk, chunk[0].time, Until::Moment(chunk[0].time)).len(), 1);
         }
         assert_eq!(fold.chunk(), 6);
-        assert!(fold.jump_towards(Stamp(50_000_000)));
+        assert!(fold.jump_towards(Until::Moment(Stamp(50_000_000))));
         assert_eq!(fold.chunk(), 3, "40 s are folded, 60 s are not");
-        assert!(fold.jump_towards(Stamp(0)));
+        assert!(fold.jump_towards(Until::Moment(Stamp(0))));
         assert_eq!(fold.chunk(), 1);
-        assert!(!fold.jump_towards(Stamp(10_000_000)), "nothing behind it is folded");
+        assert!(!fold.jump_towards(Until::Moment(Stamp(10_000_000))), "nothing behind it is folded");
     }
 
     /// One second of a run of two ranks: a step and a line of each, the host's values, a ping.
@@ -257,13 +308,13 @@ mod tests {
         let created = Event::RunCreated { spec: Arc::new(spec.clone()) };
         let origin = Origin::Run(spec.id.clone());
         let first = Timed { time: START, envelope: Envelope { seq: 0, at: START, origin, event: created } };
-        fold.take(&[first], START, START);
+        fold.take(&[first], START, ALL);
         let mut bytes = Vec::new();
         // chunks of ten seconds, as long as a recorder holds events back at most
         for hour in 0..8 {
             for begin in (hour * 3600..(hour + 1) * 3600).step_by(10) {
                 let chunk: Vec<Timed> = (begin..begin + 10).flat_map(|at| second(at, &spec)).collect();
-                fold.take(&chunk, chunk[0].time, Stamp(i64::MAX));
+                fold.take(&chunk, chunk[0].time, ALL);
                 assert!(fold.checkpoints.len() <= MOST_CHECKPOINTS);
             }
             bytes.push(rmp_serde::to_vec_named(fold.world()).unwrap().len());

@@ -4,7 +4,7 @@
 use std::ops::RangeInclusive;
 use std::sync::Arc;
 
-use super::fold::Fold;
+use super::fold::{self, Fold};
 use super::format::Channel;
 use super::reader::Reader;
 use crate::domain::alerts::AlertRules;
@@ -41,7 +41,7 @@ impl Glimpse {
             && let Some((start, _)) = reader.chunk_span(fold.chunk())
         {
             let envelopes = reader.load(fold.chunk()).unwrap_or_default();
-            fold.take(&envelopes, start, Stamp(i64::MAX));
+            fold.take(&envelopes, start, fold::ALL);
         }
         let (chunk, head) = (fold.chunk(), fold.into_world());
         Some(Self { head, chunk })

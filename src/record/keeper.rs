@@ -12,11 +12,10 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use super::error::Error;
-use super::fold::Fold;
+use super::fold::{self, Fold};
 use super::reader::Reader;
 use super::saved::{self, Saved};
 use crate::domain::alerts::AlertRules;
-use crate::domain::time::Stamp;
 
 /// What is not folded when the recording is closed is folded then, if it is no more than so many envelopes: a few tenths of a second.
 const MOST_AT_CLOSE: u64 = 150_000;
@@ -117,7 +116,7 @@ impl Task {
         let mut saved = Saved::of(&reader, &rules).ok_or_else(nowhere)?;
         let mut fold = Fold::plain(rules);
         // a client that had the run before has kept states of it
-        if let Some(place) = saved.nearest(Stamp(i64::MAX))
+        if let Some(place) = saved.nearest(fold::ALL)
             && let Some(world) = saved.load(place)
         {
             fold.jump_to(place.chunk, place.last, world);
@@ -153,7 +152,7 @@ impl Task {
             let Some((start, _)) = self.reader.chunk_span(chunk) else { return false };
             // a state without it would be believed
             let Ok(envelopes) = self.reader.load(chunk) else { return false };
-            self.fold.take(&envelopes, start, Stamp(i64::MAX));
+            self.fold.take(&envelopes, start, fold::ALL);
             self.saved.keep(&self.reader, &self.fold, false);
         }
         self.saved.keep(&self.reader, &self.fold, ends);

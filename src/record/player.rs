@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use super::ahead::{Lines, Timeline};
 use super::error::Error;
-use super::fold::Fold;
+use super::fold::{Fold, Until};
 use super::glimpse::Glimpse;
 use super::integrity::Integrity;
 use super::lookup::{Looked, Lookup};
@@ -76,6 +76,8 @@ pub struct Player {
     start: Stamp,
     end: Stamp,
     playhead: Stamp,
+    /// Where it stands within the moment of the playhead, if not behind all that happened at it: the run has so many lines.
+    lines: Option<u64>,
     motion: Motion,
     fold: Fold,
     steps: Option<Steps>,
@@ -134,6 +136,7 @@ impl Player {
             start,
             end,
             playhead: start,
+            lines: None,
             motion: Motion { playing: false, waits: false, eighths: 8, rest: 0, last: None },
             fold: Fold::default(),
             steps,
@@ -274,11 +277,16 @@ impl Player {
             let told = self.timeline.read(&self.reader, &self.fold, &state);
             return told.map(|told| LookedAhead::Timeline(Arc::new(told)));
         }
-        let lines = self.lines_ahead.get_or_insert_with(|| Lines::new(&self.reader, self.playhead));
+        let mut lines = self.lines_ahead.take().unwrap_or_else(|| {
+            let chunk = self.fold.chunk();
+            let rest = if chunk < self.reader.chunk_count() { self.load(chunk) } else { Arc::from([]) };
+            Lines::new(chunk, rest.get(self.fold.index()..).unwrap_or_default())
+        });
         if lines.is_due(&self.reader) {
             lines.read(&self.reader);
         }
         let is_read = !lines.is_due(&self.reader);
+        let lines = self.lines_ahead.insert(lines);
         is_read.then(|| LookedAhead::Lines(self.playhead, lines.lines().to_vec()))
     }
 
@@ -316,12 +324,24 @@ impl Player {
     /// Moves the playhead; the next [`Player::advance`] tells what that means.
     pub fn seek(&mut self, to: Stamp) {
         self.playhead = to.clamp(self.start, self.end);
+        self.lines = None;
         self.lines_ahead = None;
         self.lookup = None;
         self.motion.waits = false;
         self.moved = true;
         self.way_from = None;
         self.motion.halt();
+    }
+
+    /// Moves the playhead to where the run has so many lines, the last of which was printed by this moment: also where more were at it.
+    pub fn go_to_line(&mut self, at: Stamp, lines: u64) {
+        self.seek(at);
+        self.lines = Some(lines);
+    }
+
+    /// Where the playhead stands.
+    fn place(&self) -> Until {
+        self.lines.map_or(Until::Moment(self.playhead), |lines| Until::Line(self.playhead, lines))
     }
 
     /// Moves the playhead to where the run finished its next step (`1`) or the one before (`-1`), and so
@@ -393,7 +413,7 @@ impl Player {
     /// The first call gives the world at the start.
     pub fn advance(&mut self, now: Stamp) -> Playback {
         if self.motion.playing {
-            self.lines_ahead = None;
+            (self.lines, self.lines_ahead) = (None, None);
             let moved = self.motion.advance(now);
             self.playhead = self.playhead.plus_micros(moved).clamp(self.start, self.end);
             if self.playhead == self.end && self.writing == Writing::Over {
@@ -402,7 +422,7 @@ impl Player {
             }
         }
         let known = self.glimpse_of_known();
-        self.reset_due |= self.fold.jump_towards(self.playhead);
+        self.reset_due |= self.fold.jump_towards(self.place());
         if known.is_none() {
             self.reset_due |= self.jump_to_saved();
         }
@@ -420,6 +440,10 @@ impl Player {
         }
         self.way_from = None;
         self.moved = false;
+        if self.lines.is_some() {
+            // what is told behind something else counts as told no earlier
+            self.playhead = self.fold.last().map_or(self.playhead, |last| self.playhead.max(last));
+        }
         if self.reset_due {
             self.reset_due = false;
             playback.envelopes.clear();
@@ -464,7 +488,7 @@ impl Player {
     /// How many envelopes lie before the playhead that are not folded, as far as one can go back to.
     fn way_left(&self) -> u64 {
         let way = |chunk| self.reader.envelopes_before(chunk);
-        let from = self.fold.nearest(self.playhead);
+        let from = self.fold.nearest(self.place());
         way(self.reader.chunk_at(self.playhead)).saturating_sub(way(from))
     }
 
@@ -473,8 +497,9 @@ impl Player {
         if !std::mem::replace(&mut self.has_looked, true) {
             self.saved = Saved::of(&self.reader, &self.fold.world().alerts.rules);
         }
+        let until = self.place();
         let Some(saved) = &mut self.saved else { return false };
-        let Some(place) = saved.nearest(self.playhead) else { return false };
+        let Some(place) = saved.nearest(until) else { return false };
         let way = |chunk| self.reader.envelopes_before(chunk);
         if way(place.chunk) < way(self.fold.chunk()).saturating_add(WORTH_A_STATE) {
             return false;
@@ -514,14 +539,14 @@ impl Player {
         loop {
             let chunk = self.fold.chunk();
             let Some((start, _)) = self.reader.chunk_span(chunk) else { return true };
-            if start > self.playhead {
+            if self.fold.is_there(self.place(), start) {
                 return true;
             }
             if count >= LONGEST_CALL {
                 return false;
             }
             let envelopes = self.load(chunk);
-            let folded = self.fold.take(&envelopes, start, self.playhead);
+            let folded = self.fold.take(&envelopes, start, self.place());
             count += folded.len();
             if passed.len() + folded.len() > LONGEST_MOVE {
                 self.reset_due = true;

@@ -9,7 +9,7 @@ use flate2::Crc;
 use serde::{Deserialize, Serialize};
 
 use super::cache::{About, Cache, Record};
-use super::fold::Fold;
+use super::fold::{Fold, Until};
 use super::reader::Reader;
 use crate::domain::alerts::AlertRules;
 use crate::domain::time::Stamp;
@@ -80,9 +80,10 @@ impl Saved {
         self.states.sort_by_key(|(place, _)| place.chunk);
     }
 
-    /// The last one that is not behind `time`.
-    pub(super) fn nearest(&self, time: Stamp) -> Option<Place> {
-        let before = self.states.partition_point(|(place, _)| place.last.is_none_or(|last| last <= time));
+    /// The last one that lies on the way.
+    pub(super) fn nearest(&self, until: Until) -> Option<Place> {
+        let before =
+            self.states.partition_point(|(place, _)| place.last.is_none_or(|last| until.is_after(last)));
         Some(self.states.get(before.checked_sub(1)?)?.0)
     }
 

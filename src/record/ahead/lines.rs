@@ -3,8 +3,7 @@
 use std::sync::Arc;
 
 use super::super::format::Channel;
-use super::super::reader::Reader;
-use crate::domain::time::Stamp;
+use super::super::reader::{Reader, Timed};
 use crate::domain::world::LoggedLine;
 
 /// So many lines are read at most.
@@ -15,16 +14,17 @@ const CHUNKS: usize = 40;
 /// The lines after one moment.
 #[derive(Debug)]
 pub(in crate::record) struct Lines {
-    after: Stamp,
     next: usize,
     left: usize,
     found: Vec<Arc<LoggedLine>>,
 }
 
 impl Lines {
-    /// After this moment, nothing read yet.
-    pub(in crate::record) fn new(reader: &Reader, after: Stamp) -> Self {
-        Self { after, next: reader.chunk_at(after), left: CHUNKS, found: Vec::new() }
+    /// After a place in a chunk, of which this is the rest.
+    pub(in crate::record) fn new(chunk: usize, rest: &[Timed]) -> Self {
+        let mut lines = Self { next: chunk + 1, left: CHUNKS, found: Vec::new() };
+        lines.take(rest);
+        lines
     }
 
     /// Whether there is something left to read.
@@ -36,11 +36,14 @@ impl Lines {
     pub(in crate::record) fn read(&mut self, reader: &Reader) {
         let wants = |channel| matches!(channel, Channel::Log(_) | Channel::Event);
         let chunk = reader.load_some(self.next, wants).unwrap_or_default();
-        let later = chunk.into_iter().filter(|timed| timed.time > self.after);
-        let lines = later.filter_map(|timed| LoggedLine::of(&timed.envelope).map(Arc::new));
-        self.found.extend(lines.take(LINES - self.found.len()));
+        self.take(&chunk);
         self.next += 1;
         self.left -= 1;
+    }
+
+    fn take(&mut self, later: &[Timed]) {
+        let lines = later.iter().filter_map(|timed| LoggedLine::of(&timed.envelope).map(Arc::new));
+        self.found.extend(lines.take(LINES - self.found.len()));
     }
 
     /// What has been read, oldest first.

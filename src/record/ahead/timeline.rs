@@ -5,7 +5,7 @@ use std::sync::Arc;
 use crate::domain::ahead::TimelineAhead;
 use crate::domain::playback::PlaybackState;
 use crate::domain::time::Stamp;
-use crate::record::fold::Fold;
+use crate::record::fold::{Fold, Until};
 use crate::record::reader::{Reader, Timed};
 
 /// More envelopes than this are not read ahead of the playhead: a run of many ranks keeps no more steps, and it is an eighth of a
@@ -108,7 +108,7 @@ impl Timeline {
         let start = reader.chunk_span(chunk).map(|(start, _)| start).filter(|start| *start <= target);
         if let Some(start) = start.filter(|_| reached < target) {
             let envelopes = self.load(reader, chunk);
-            ahead.take(&envelopes, start, target);
+            ahead.take(&envelopes, start, Until::Moment(target));
         }
         // the next chunk begins later, or the rest of this one is later
         let is_there = reached >= target || start.is_none() || ahead.chunk() == chunk;

@@ -213,6 +213,8 @@ pub enum PlayCommand {
     SeekBy(i64),
     /// Move to this moment.
     SeekTo(Stamp),
+    /// Move to where the run has so many lines, the last of which was printed by this moment.
+    ToLine(Stamp, u64),
     /// Move by this many training steps, back when negative.
     StepBy(i64),
     /// Move to where the run had finished this training step.

@@ -262,6 +262,7 @@ fn carry_out(player: &mut Player, command: PlayCommand) {
         PlayCommand::Toggle => player.toggle(),
         PlayCommand::SeekBy(micros) => player.seek(state.playhead.plus_micros(micros)),
         PlayCommand::SeekTo(stamp) => player.seek(stamp),
+        PlayCommand::ToLine(at, lines) => player.go_to_line(at, lines),
         PlayCommand::StepBy(steps) => player.step(steps),
         PlayCommand::ToStep(step) => player.go_to_step(step),
         PlayCommand::SpeedUp => player.set_speed((state.speed * 2.0).min(SPEEDS.1)),

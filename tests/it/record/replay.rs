@@ -11,6 +11,7 @@ use hvtui::domain::alerts::{AlertKind, AlertRules, HeatRule};
 use hvtui::domain::event::{Envelope, Event, Origin};
 use hvtui::domain::gpu::{GpuInfo, GpuSample, Reading};
 use hvtui::domain::ids::{HostId, Rank, RunId};
+use hvtui::domain::log::{LogLine, Stream};
 use hvtui::domain::log_text::level::Level;
 use hvtui::domain::log_text::search::Pattern;
 use hvtui::domain::playback::LineSearch;
@@ -670,6 +671,72 @@ fn looked_ahead(player: &mut Player) -> (Option<Vec<Arc<LoggedLine>>>, Option<Ar
         assert!(calls < 10_000, "it comes to an end");
     }
     told
+}
+
+/// More lines of rank 0 at one moment than a log keeps, behind a run and before its last second.
+fn flooded() -> (Vec<Envelope>, Stamp, u64) {
+    let mut envelopes = run(2, 8);
+    let last = envelopes.last().unwrap().clone();
+    let before = world_at(&envelopes, last.at).runs.values().map(|run| run.log.count()).sum();
+    let line = |number: u64, at| {
+        let text = format!("flood {number}");
+        let line =
+            LogLine { rank: Rank(0), stream: Stream::Stdout, offset: number * 20, text, elided: 0, t: None };
+        let origin = Origin::Rank(run_id(), Rank(0));
+        Envelope { seq: last.seq + 1 + number, at, origin, event: Event::LogPrinted { line: Arc::new(line) } }
+    };
+    envelopes.extend((0..30_000).map(|number| line(number, last.at)));
+    envelopes.extend((30_000..30_010).map(|number| line(number, last.at.plus_micros(1_000_000))));
+    (envelopes, last.at, before)
+}
+
+#[test]
+fn the_playhead_stands_at_any_line_of_many_that_came_at_one_moment() {
+    let (envelopes, at, before) = flooded();
+    let (_folder, mut player) = player(&envelopes);
+    player.seek(player.state().end);
+    let mut screen = Screen::default();
+    way(&mut screen, &mut player);
+    let newest = |screen: &Screen| {
+        let log = &screen.0.runs.values().next().unwrap().log;
+        let (number, line) = log.iter().next_back().unwrap();
+        (number, line.line.text.clone())
+    };
+    // back, far back, on, and to the last one at the moment
+    for number in [29_000_u64, 12_345, 3, 0, 20_000, 20_001, 29_999] {
+        player.go_to_line(at, before + number + 1);
+        while player.next_wake(Stamp(0)).is_some() {
+            screen.advance(&mut player, Stamp(0));
+        }
+        assert_eq!(newest(&screen), (before + number, format!("flood {number}")));
+        assert_eq!(player.state().playhead, at);
+        let texts = |lines: Vec<Arc<LoggedLine>>| -> Vec<String> {
+            lines.iter().map(|line| line.line.text.clone()).collect()
+        };
+        let ahead = texts(looked_ahead(&mut player).0.expect("lines after it"));
+        let next: Vec<_> = (number + 1..30_010).take(64).map(|number| format!("flood {number}")).collect();
+        assert_eq!(ahead, next, "{number}");
+        // nothing moves by itself
+        screen.advance(&mut player, Stamp(0));
+        assert_eq!(newest(&screen).0, before + number);
+    }
+    // a moment means all that came at it, also from within it
+    player.go_to_line(at, before + 501);
+    screen.advance(&mut player, Stamp(0));
+    player.seek(at);
+    while player.next_wake(Stamp(0)).is_some() {
+        screen.advance(&mut player, Stamp(0));
+    }
+    assert_eq!(newest(&screen).1, "flood 29999");
+    assert!(screen.0 == world_at(&envelopes, at));
+    // and it plays on from there
+    player.go_to_line(at, before + 501);
+    screen.advance(&mut player, Stamp(0));
+    player.toggle();
+    for now in 0..50 {
+        screen.advance(&mut player, Stamp(now * 50_000));
+    }
+    assert!(screen.0 == world_at(&envelopes, player.state().end), "{:?}", newest(&screen));
 }
 
 /// What the timeline around the playhead is to be told: what the world at the end of its window knows of the time after it.

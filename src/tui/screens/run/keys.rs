@@ -350,7 +350,7 @@ fn scroll(model: &mut Model, action: Action) -> Vec<Effect> {
 /// Moves the log by rows; beyond the newest it follows again, beyond the oldest in memory a replay goes back with it.
 pub(crate) fn scroll_log(model: &mut Model, delta: isize) -> Vec<Effect> {
     let height = log_height(model);
-    let back = log::scroll(model, delta, height).map(PlayCommand::SeekTo);
+    let back = log::scroll(model, delta, height);
     back.map(Effect::Play).into_iter().collect()
 }
 

@@ -14,8 +14,8 @@ use crate::domain::log_text::slice::wrap;
 use crate::domain::time::Stamp;
 use crate::domain::units::ranges;
 use crate::domain::world::{LoggedLine, RunState};
-use crate::tui::core::Level as Severity;
 use crate::tui::core::words::clock_time;
+use crate::tui::core::{Level as Severity, PlayCommand};
 use crate::tui::screens::Model;
 
 /// How many of the newest lines are folded for one frame.
@@ -224,8 +224,8 @@ pub fn unfinished<'a>(run: &'a RunState, ui: &'a RunUi) -> impl Iterator<Item = 
 }
 
 /// Moves the log by rows; beyond the newest it follows again. Where older lines are not in memory, a replay goes back to the
-/// moment that is told, and of a run of the hosts a notice says where they are.
-pub(super) fn scroll(model: &mut Model, delta: isize, height: usize) -> Option<Stamp> {
+/// line that is told, and of a run of the hosts a notice says where they are.
+pub(super) fn scroll(model: &mut Model, delta: isize, height: usize) -> Option<PlayCommand> {
     let (id, run) = model.shown_run()?;
     let folds = all(run, &model.ui.run);
     let last = folds.len().checked_sub(1)?;
@@ -235,11 +235,13 @@ pub(super) fn scroll(model: &mut Model, delta: isize, height: usize) -> Option<S
     let lacks_older = delta < 0 && run.log.forgotten() > 0;
     if lacks_older && model.is_replay() {
         let top = folds.get(to.saturating_sub(height)).map_or(0, |fold| fold.first);
-        if let Some(moment) = moment_back(run, &folds, to).filter(|_| top <= run.log.whole_from()) {
+        if let Some((at, lines)) = lines_back(run, &folds, to).filter(|_| top <= run.log.whole_from()) {
+            // the lines of a glimpse have numbers of their own
+            let is_glimpse = model.ui.replay.is_glimpse;
             model.ui.run.log_at = LogAt::Follow;
-            let text = format!("older lines: back to {}", clock_time(moment, &model.zone, true));
+            let text = format!("older lines: back to {}", clock_time(at, &model.zone, true));
             model.toast(Severity::Info, text, None);
-            return Some(moment);
+            return Some(if is_glimpse { PlayCommand::SeekTo(at) } else { PlayCommand::ToLine(at, lines) });
         }
     }
     let older = (lacks_older && at <= lowest).then(|| id.short().to_owned());
@@ -250,12 +252,13 @@ pub(super) fn scroll(model: &mut Model, delta: isize, height: usize) -> Option<S
     None
 }
 
-/// The moment at which this row was the newest one; where it is the newest now, the one before the lines that are all kept.
-fn moment_back(run: &RunState, folds: &VecDeque<Fold>, row: usize) -> Option<Stamp> {
-    let at = |number| run.log.until(number).next_back().map(|(_, line)| line.at);
-    let now = run.log.iter().next_back().map(|(_, line)| line.at)?;
-    let of_row = at(folds.get(row)?.last).filter(|moment| *moment < now);
-    of_row.or_else(|| at(run.log.whole_from()).map(|moment| moment.plus_micros(-1)))
+/// How many lines there are where the log goes back to this row, and when the last of them had come; where the row is the newest one
+/// now, to the line before those that are all kept.
+fn lines_back(run: &RunState, folds: &VecDeque<Fold>, row: usize) -> Option<(Stamp, u64)> {
+    let line = |number| run.log.until(number).next_back().map(|(number, line)| (line.at, number));
+    let (_, newest) = line(u64::MAX)?;
+    let of_row = line(folds.get(row)?.last).filter(|(_, number)| *number < newest);
+    of_row.map(|(at, number)| (at, number + 1)).or_else(|| line(run.log.whole_from()))
 }
 
 /// The row that stands last where the oldest one stands first.
