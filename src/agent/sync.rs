@@ -192,10 +192,13 @@ pub(super) fn tidy(dir: &RunDir, about: &RunRef, out: &Outgoing) {
     let Some(plan) = spec.and_then(|spec| spec.options.sync) else { return };
     let home = std::env::home_dir().unwrap_or_else(|| "/".into());
     let Ok(place) = Place::of(&plan.remote, &home, &[]) else { return };
-    for text in host::tidy(&place, &machine_key()) {
+    let notes = host::tidy(&place, &machine_key());
+    for (told, text) in notes.iter().enumerate() {
         let RunRef { run, host } = about.clone();
         let note = Note::new(what::SYNC, format!("sync: {text}"), clock::host_now());
-        out.data_blocking(FromAgent::Noted(Noted { run, host, number: Noted::UNNUMBERED, note }));
+        if !out.data_blocking(FromAgent::Noted(Noted { run, host, number: Noted::UNNUMBERED, note })) {
+            return host::keep_notes(&place, &notes[told..]);
+        }
     }
 }
 

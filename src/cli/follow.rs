@@ -234,6 +234,10 @@ fn asked(ask: Ask, part: Part, run: &RunId, recorded: &mut Recorded, screen: &mu
             screen.own(&format!("detached; the run goes on. {}", how_to_go_on(run)));
             return Some(ask.code());
         }
+        Ask::Leave if screen.printer.state().and_then(RunState::stage).is_some_and(starts_with_this_client) => {
+            screen.own("the terminal is gone and no rank runs yet: stopping");
+            recorded.session().stop(run, false);
+        }
         Ask::Leave => {
             screen.own(&format!("leaving; the run goes on. {}", how_to_go_on(run)));
             return Some(HANGUP);
@@ -252,6 +256,11 @@ fn asked(ask: Ask, part: Part, run: &RunId, recorded: &mut Recorded, screen: &mu
         }
     }
     None
+}
+
+/// Whether nothing of a run in this stage runs, and nothing will without the client that launches it.
+fn starts_with_this_client(stage: RunStage) -> bool {
+    matches!(stage, RunStage::Connect | RunStage::Sync | RunStage::Prepare)
 }
 
 /// Whether every rank of the run was started.

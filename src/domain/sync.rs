@@ -28,6 +28,9 @@ pub struct Code {
     /// does.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub dirty: Option<String>,
+    /// Whether it could not be told what differs: git was too slow, or failed.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub unclear: bool,
     /// Hash of the manifest of the tree that was synced.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tree: Option<Digest>,
@@ -39,11 +42,19 @@ impl Code {
         *self == Self::default()
     }
 
-    /// The beginning of the commit, with a `+` where something differs from it: `4f2a91c+`.
+    /// The beginning of the commit, with a `+` where something differs from it, and a `?` where that is not known: `4f2a91c+`.
     pub fn short(&self) -> Option<String> {
         let commit: String = self.commit.as_ref()?.chars().take(7).collect();
-        Some(commit + if self.dirty.is_some() { "+" } else { "" })
+        let mark = match (self.unclear, self.dirty.is_some()) {
+            (true, _) => "?",
+            (false, true) => "+",
+            (false, false) => "",
+        };
+        Some(commit + mark)
     }
+
+    /// What is said of changes that git could not tell.
+    pub const UNCLEAR: &str = "git could not tell them in time";
 
     /// One line for people: `commit abc1234, changed since, tree 0123456`.
     pub fn words(&self) -> String {
@@ -51,6 +62,7 @@ impl Code {
         let mut words = Vec::new();
         words.extend(self.commit.as_ref().map(|commit| format!("commit {}", short(commit))));
         words.extend(self.dirty.as_ref().map(|dirty| format!("uncommitted changes {}", short(dirty))));
+        words.extend(self.unclear.then(|| "uncommitted changes could not be told".to_owned()));
         words.extend(self.tree.as_ref().map(|tree| format!("tree {}", short(&tree.to_string()))));
         words.join(", ")
     }

@@ -194,6 +194,7 @@ impl Session {
 
     /// Time has come to `now`: alerts of hosts that are silent are told too.
     pub fn tick(&mut self, now: Stamp) {
+        self.take_in_what_came(now);
         self.world.tick(now);
     }
 
@@ -431,6 +432,7 @@ impl Session {
 
     fn look(&mut self) {
         let now = clock::now();
+        self.take_in_what_came(now);
         let machines = self.runs.values_mut();
         let actions: Vec<Action> = machines.flat_map(|machine| machine.handle_time(now)).collect();
         self.act(actions, now);
@@ -439,6 +441,17 @@ impl Session {
         self.outputs.extend(self.trees.told(now).map(|(words, first)| Output::Reading(words, first)));
         if self.has_waiting_launch() {
             self.try_launches();
+        }
+    }
+
+    /// Takes in what had come by `now`: no deadline is judged before an answer that waits, however long this process stood still.
+    fn take_in_what_came(&mut self, now: Stamp) {
+        while let Some(item) = self.cluster.try_next() {
+            let is_later = item.at >= now;
+            self.take_in(item);
+            if is_later {
+                break;
+            }
         }
     }
 

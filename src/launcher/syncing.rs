@@ -47,6 +47,8 @@ struct HostSync {
     to: HostSender,
     phase: Phase,
     upload: Upload,
+    /// The number of the upload that its agent was asked for last; 0 before.
+    asked: u32,
     /// Costs sent in the upload before its contents, for the manifest.
     before: u64,
     entries: Vec<(u32, u64)>,
@@ -139,6 +141,7 @@ impl Syncing {
                 to,
                 phase: Phase::Opening,
                 upload: Upload::new(0, at),
+                asked: 0,
                 before: 0,
                 entries: Vec::new(),
                 whole: 0,
@@ -157,6 +160,11 @@ impl Syncing {
         sync.upload = Upload::new(*number, at);
         (sync.phase, sync.before, sync.taken, sync.whole, sync.heard) = (Phase::Opening, 0, 0, 0, at);
         sync.entries.clear();
+        let earlier = std::mem::replace(&mut sync.asked, *number);
+        if earlier > 0 {
+            // the link may be the one by which it was asked: that one holds the folder
+            sync.to.send(ToAgent::Sync(SyncAsk::Close(UploadRef { upload: earlier })));
+        }
         sync.to.send(ToAgent::Sync(SyncAsk::Open(SyncOpen {
             upload: *number,
             run: self.run.clone(),
@@ -248,7 +256,8 @@ impl Syncing {
     pub fn link(&mut self, host: &HostId, is_up: bool, number: &mut u32, at: Stamp) {
         let Some(mut sync) = self.hosts.remove(host) else { return };
         match (sync.phase, is_up) {
-            (Phase::Down, true) => self.open(&mut sync, number, at),
+            // what is asked while a link is being made is not kept for it
+            (Phase::Down | Phase::Opening, true) => self.open(&mut sync, number, at),
             (Phase::Done | Phase::Down, _) | (_, true) => {}
             (_, false) => {
                 (sync.phase, sync.heard) = (Phase::Down, at);
@@ -335,5 +344,50 @@ impl Syncing {
         for sync in self.hosts.values().filter(|sync| !matches!(sync.phase, Phase::Done | Phase::Down)) {
             sync.to.send(ToAgent::Sync(SyncAsk::Close(UploadRef { upload: sync.upload.number() })));
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cluster::messages::Command;
+    use crate::sync::snapshot::{Progress, snapshot};
+
+    #[test]
+    fn what_was_asked_by_a_link_that_is_not_there_is_asked_anew_and_holds_no_folder() {
+        let dir = tempfile::tempdir().unwrap();
+        let snapshot = Arc::new(snapshot(dir.path(), None, 0, &Progress::default()).unwrap());
+        let plan = SyncPlan { dir: "/d".to_owned(), remote: "~/d".to_owned(), delete: false };
+        let (sender, mut sent) = HostSender::of_test();
+        let (host, mut number) = (HostId::from("n1"), 0);
+        let hosts = [(host.clone(), sender)];
+        let at = |seconds: i64| Stamp(seconds * 1_000_000);
+        let mut syncing = Syncing::begin(RunId::new(1, 1), plan, snapshot, hosts, &mut number, (false, at(0)));
+        let mut asked = || -> Vec<(&str, u32)> {
+            let messages = std::iter::from_fn(|| sent.try_recv().ok());
+            let told = |command| match command {
+                Command::Send(message) => match *message {
+                    ToAgent::Sync(SyncAsk::Open(open)) => Some(("open", open.upload)),
+                    ToAgent::Sync(SyncAsk::Close(upload)) => Some(("close", upload.upload)),
+                    _ => None,
+                },
+                Command::Reconnect => None,
+            };
+            messages.filter_map(told).collect()
+        };
+        assert_eq!(asked(), [("open", 1)]);
+        // the link was being made when it was asked
+        syncing.link(&host, true, &mut number, at(1));
+        assert_eq!(asked(), [("close", 1), ("open", 2)]);
+        let told = |upload, state| SyncTold { upload, run: RunId::new(1, 1), state };
+        assert_eq!(syncing.told(&host, told(1, SyncState::Waiting), at(2)), Step::None, "of the earlier one");
+        syncing.told(&host, told(2, SyncState::Waiting), at(3));
+        // it is lost, and is back
+        syncing.link(&host, false, &mut number, at(4));
+        assert_eq!(asked(), []);
+        syncing.link(&host, true, &mut number, at(5));
+        assert_eq!(asked(), [("close", 2), ("open", 3)]);
+        assert_eq!(syncing.fault(at(64)), None);
+        assert!(syncing.fault(at(66)).is_some_and(|why| why.contains("n1 did not answer during the sync")));
     }
 }

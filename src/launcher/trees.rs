@@ -196,6 +196,7 @@ pub fn differs(since: &Since, now: &Code, manifest: Option<&Manifest>) -> Option
                 None => "files differ".to_owned(),
             });
         }
+        (None, _) | (_, None) if since.code.unclear || now.unclear => {}
         (None, _) | (_, None) if since.code.commit.is_some() && since.code.dirty != now.dirty => {
             words.push("uncommitted changes differ".to_owned());
         }

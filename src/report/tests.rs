@@ -205,7 +205,7 @@ fn shares_are_those_of_the_steps_that_tell_their_phases_and_add_up() {
         code: Some(crate::domain::sync::Code {
             commit: Some("1a2b3c4d5e6f".to_owned()),
             dirty: Some("f".repeat(64)),
-            tree: None,
+            ..Default::default()
         }),
         ..spec(2)
     });

@@ -7,6 +7,7 @@ use std::process::{Child, ChildStdout, Command, Stdio};
 use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::Errno;
 
 use crate::domain::sync::Code;
 use crate::sha256::Hasher;
@@ -16,7 +17,7 @@ pub fn is_repository(dir: &Path) -> bool {
     dir.ancestors().any(|dir| dir.join(".git").exists())
 }
 
-/// The commit, and a hash of what differs from it; what is not known within `limit` is left out.
+/// The commit, and a hash of what differs from it. A commit that is not known within `limit` is left out.
 pub fn code(dir: &Path, limit: Duration) -> Code {
     if !is_repository(dir) {
         return Code::default();
@@ -33,11 +34,10 @@ pub fn code(dir: &Path, limit: Duration) -> Code {
     let others = others.and_then(|child| all(child, limit, |bytes| hash.update(bytes)));
     let commit = told.and_then(|_| String::from_utf8(head).ok()).map(|text| text.trim().to_owned());
     let commit = commit.filter(|text| text.len() >= 40 && text.bytes().all(|byte| byte.is_ascii_hexdigit()));
-    let dirty = match (&commit, diff, others) {
-        (Some(_), Some(diff), Some(others)) if diff + others > 0 => Some(hash.finish().to_string()),
-        _ => None,
-    };
-    Code { commit, dirty, tree: None }
+    let differing = diff.zip(others).map(|(diff, others)| diff + others).filter(|_| commit.is_some());
+    let dirty = differing.filter(|bytes| *bytes > 0).map(|_| hash.finish().to_string());
+    let unclear = commit.is_some() && differing.is_none();
+    Code { commit, dirty, unclear, tree: None }
 }
 
 fn start(dir: &Path, args: &[&str]) -> Option<(Child, ChildStdout)> {
@@ -60,9 +60,10 @@ fn all(
     let mut buffer = vec![0; 1 << 16];
     let whole = loop {
         let wait = Timespec::try_from(limit).ok()?;
-        let ready = poll(&mut [PollFd::new(&out, PollFlags::IN)], Some(&wait));
-        if !matches!(ready, Ok(1)) {
-            break false;
+        match poll(&mut [PollFd::new(&out, PollFlags::IN)], Some(&wait)) {
+            Ok(1) => {}
+            Err(Errno::INTR) => continue,
+            _ => break false,
         }
         match out.read(&mut buffer) {
             Ok(0) => break true,
@@ -102,11 +103,16 @@ mod tests {
         assert!(git(&["add", "a"]));
         assert!(git(&["-c", "user.name=a", "-c", "user.email=a@b", "commit", "-qm", "one"]));
         let clean = code(dir.path(), limit);
-        assert!(clean.commit.is_some() && clean.dirty.is_none(), "{clean:?}");
+        assert!(clean.commit.is_some() && clean.dirty.is_none() && !clean.unclear, "{clean:?}");
         std::fs::write(dir.path().join("a"), "2").unwrap();
         let changed = code(dir.path(), limit);
         assert!(changed.commit == clean.commit && changed.dirty.is_some(), "{changed:?}");
         std::fs::write(dir.path().join("b"), "").unwrap();
         assert_ne!(code(dir.path(), limit).dirty, changed.dirty);
+        // the commit is there, and what differs from it can't be told
+        std::fs::write(dir.path().join(".git/index"), "no index").unwrap();
+        let unclear = code(dir.path(), limit);
+        assert!(unclear.commit == clean.commit && unclear.dirty.is_none() && unclear.unclear, "{unclear:?}");
+        assert!(unclear.short().unwrap().ends_with('?') && unclear.words().contains("could not be told"));
     }
 }

@@ -364,6 +364,26 @@ fn who_only_reads_a_silent_run_keeps_it_alive() {
 }
 
 #[test]
+fn the_last_lines_of_a_log_that_is_followed_wait_for_a_host_whose_login_takes_long() {
+    let Some(cluster) = Cluster::ready(1, &[]) else { return };
+    let client = Client::new(&cluster);
+    let script = "seq -f 'line %.0f.' 100; while [ ! -e ~/end-$HVTUI_RUN ]; do sleep 0.1; done; echo done";
+    let begun = client.run(&["run", "-np", "1", "--detach", "--", "sh", "-c", script]);
+    assert_eq!(begun.code, 0, "{begun:#?}");
+    let run = begun.out.trim();
+    until_says("line 100.", || in_spool(&cluster, "n1", run, "rank-0.out"));
+    cluster.on("n1", "echo 'sleep 3' > ~/.bashrc");
+    // to its end, and while it goes on: by the recording, and by the host alone
+    for whole in [&["--whole"][..], &[]] {
+        let read = Running::start(&client, "read", &[&["logs", "-f", "--tail", "2", run], whole].concat());
+        read.wait_to_say("line 100.");
+        assert_eq!(read.said().matches("line ").count(), 2, "{}", read.said());
+        read.kill();
+    }
+    cluster.on("n1", &format!("touch ~/end-{run}"));
+}
+
+#[test]
 fn a_dead_host_is_named_and_holds_up_no_list() {
     let Some(cluster) = Cluster::ready(2, &[]) else { return };
     let client = Client::new(&cluster);

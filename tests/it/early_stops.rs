@@ -7,7 +7,8 @@ use std::process::{Child, Stdio};
 use crate::common::client::Client;
 use crate::common::cluster::Cluster;
 use crate::common::left;
-use crate::common::processes::{end_of, until};
+use crate::common::processes::{end_of, kill, until};
+use rustix::process::Signal;
 
 /// What a login shell of n2 waits for while a file is there: until then no rank can be started on it.
 const PROFILE: &str = r"cat > ~/.profile <<'END'
@@ -53,6 +54,23 @@ fn a_run_that_is_stopped_while_a_host_makes_it_ready_does_not_start() {
     let said = stop_meanwhile(&cluster, &client, start(&client, &[], "echo runs; exec sleep 600"));
     assert!(said.contains("n2: nothing of the run was started, and nothing will be"), "{said}");
     assert!(said.contains("stopped before anything started"), "{said}");
+    assert_eq!(fs::read_to_string(client.path("out")).unwrap(), "", "no rank has begun");
+}
+
+#[test]
+fn a_run_whose_terminal_goes_away_while_a_host_makes_it_ready_is_stopped() {
+    let Some(cluster) = Cluster::ready(2, &[]) else { return };
+    let client = Client::new(&cluster);
+    cluster.on("n2", PROFILE);
+    cluster.on("n2", ": > ~/slow");
+    let mut running = start(&client, &[], "echo runs; exec sleep 600");
+    until("n2 to be asked", || cluster.at_home("n2", "asked").exists());
+    kill(running.id(), Signal::HUP);
+    let said = || fs::read_to_string(client.path("err")).expect("its words");
+    until("its words", || said().contains("the terminal is gone and no rank runs yet: stopping"));
+    cluster.on("n2", "rm ~/slow ~/asked");
+    assert_eq!(end_of(&mut running).code(), Some(130), "{}", said());
+    assert!(said().contains("stopped before anything started") && !said().contains("goes on"), "{}", said());
     assert_eq!(fs::read_to_string(client.path("out")).unwrap(), "", "no rank has begun");
 }
 

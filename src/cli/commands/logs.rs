@@ -16,6 +16,7 @@ use crate::cli::log_line::Paint;
 use crate::cli::paths::Paths;
 use crate::cli::progress_line::ProgressLine;
 use crate::cli::{ask, output, runtime};
+use crate::clock;
 use crate::config::HostsFile;
 use crate::domain::event::{Event, Origin};
 use crate::domain::host::LinkState;
@@ -26,6 +27,7 @@ use crate::domain::log_text::carried::Carried;
 use crate::domain::resume_point::ResumePoint;
 use crate::domain::run::RunSpec;
 use crate::domain::text::about;
+use crate::domain::time::HostTime;
 use crate::domain::world::LoggedLine;
 use crate::launcher::session::{Output, Session};
 use crate::record::Reader;
@@ -90,10 +92,52 @@ pub(super) fn there_are(world: u32) -> String {
     }
 }
 
-/// With `--tail` and `--follow`: after so long without a word from the hosts, and after so long at all, what was printed before has
-/// come.
-const QUIET: Duration = Duration::from_millis(500);
-const LONGEST: Duration = Duration::from_secs(5);
+/// With `--tail` and `--follow`: once all hosts are reached, or can't be, what was printed before has come after so long without a word
+/// from them, where none has come yet after so long, and after so long at all, microseconds.
+const QUIET_US: u64 = 500_000;
+const FIRST_US: u64 = 2_000_000;
+const LONGEST_US: u64 = 5_000_000;
+
+/// Whether what was printed before is still on its way.
+struct Past {
+    /// Hosts that are still being reached.
+    awaited: BTreeSet<HostId>,
+    /// When the last of them was reached.
+    reached: Option<HostTime>,
+    /// When the last line came.
+    word: Option<HostTime>,
+}
+
+impl Past {
+    fn new(session: &Session, hosts: &BTreeSet<HostId>) -> Self {
+        let mut past = Self { awaited: hosts.clone(), reached: None, word: None };
+        for host in hosts {
+            if let Some((_, state)) = session.world().hosts.get(host).and_then(|host| host.link.as_ref()) {
+                past.changed(host, state);
+            }
+        }
+        past
+    }
+
+    /// A link has changed: one that is made, or can't be now, is waited for no more.
+    fn changed(&mut self, host: &HostId, state: &LinkState) {
+        if !matches!(state, LinkState::Connecting { .. } | LinkState::Installing { .. }) {
+            self.awaited.remove(host);
+        }
+    }
+
+    /// Waits until it counts as told.
+    async fn is_told(&mut self) {
+        if !self.awaited.is_empty() {
+            return std::future::pending().await;
+        }
+        let now = clock::host_now();
+        let reached = *self.reached.get_or_insert(now);
+        let quiet = self.word.map_or(reached.0 + FIRST_US, |word| word.max(reached).0 + QUIET_US);
+        let left = quiet.min(reached.0 + LONGEST_US).saturating_sub(now.0);
+        sleep(Duration::from_micros(left)).await;
+    }
+}
 
 /// Whether a link that is lost is made again without a person.
 fn is_tried_again(state: &LinkState) -> bool {
@@ -111,8 +155,7 @@ async fn stream(
     let mut due: BTreeSet<HostId> = spec.hosts().into_iter().collect();
     let mut failed = None;
     session.read(spec, resume_point, !follow);
-    let longest = sleep(LONGEST);
-    tokio::pin!(longest);
+    let mut past = Past::new(&session, &due);
     while !due.is_empty() {
         if output::closed().is_some() {
             return Ok(ExitCode::SUCCESS);
@@ -122,7 +165,7 @@ async fn stream(
             next = session.next() => next,
             () = output::changed() => continue,
             // what was printed before has come: from here on each line is shown at once
-            () = async { tokio::select! { () = sleep(QUIET) => {}, () = &mut longest => {} } }, if holds => {
+            () = past.is_told(), if holds => {
                 printer.release()?;
                 continue;
             }
@@ -130,6 +173,7 @@ async fn stream(
         match next {
             Output::Event(envelope) => match (&envelope.origin, &envelope.event) {
                 (Origin::Rank(run, _), Event::LogPrinted { line }) if *run == spec.id => {
+                    past.word = Some(clock::host_now());
                     printer.line(line)?;
                     // the hosts keep what is not read
                     output::room().await;
@@ -143,6 +187,7 @@ async fn stream(
                     note(&format!("rank {rank}: {}", gap.describe()));
                 }
                 (Origin::Host(host), Event::LinkChanged { state }) if due.contains(host) => {
+                    past.changed(host, state);
                     if let Some((code, reason)) = fault(state) {
                         note(&about(host, &reason));
                         if !follow || !is_tried_again(state) {

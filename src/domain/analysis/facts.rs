@@ -11,6 +11,7 @@ use crate::domain::hooks::HookFacts;
 use crate::domain::host::HostInfo;
 use crate::domain::ids::HostId;
 use crate::domain::run::RunSpec;
+use crate::domain::sync::Code;
 use crate::domain::units::{bytes, ranges_joined};
 
 /// Options that say nothing of the run itself.
@@ -59,7 +60,8 @@ pub(super) fn of(
     tell("workdir", spec.workdir.clone().unwrap_or_default());
     let code = spec.code.clone().unwrap_or_default();
     tell("commit", code.commit.unwrap_or_default());
-    tell("uncommitted changes", code.dirty.unwrap_or_default());
+    let unclear = if code.unclear { Code::UNCLEAR } else { "" };
+    tell("uncommitted changes", code.dirty.unwrap_or_else(|| unclear.to_owned()));
     tell("synced tree", code.tree.map(|tree| tree.to_string()).unwrap_or_default());
     let sync = spec.options.sync.as_ref();
     tell("synced folder", sync.map(|sync| format!("{}:{}", sync.dir, sync.remote)).unwrap_or_default());

@@ -58,7 +58,7 @@ fn what_training_came_to_can_be_asked_for() {
 #[test]
 fn code_is_asked_for_by_the_beginning_of_its_commit() {
     let code = |dirty: bool| {
-        Some(Code { commit: Some(COMMIT.into()), dirty: dirty.then(|| "ab".into()), tree: None })
+        Some(Code { commit: Some(COMMIT.into()), dirty: dirty.then(|| "ab".into()), ..Code::default() })
     };
     let (clean, changed, unknown) = (spec("a", code(false)), spec("a", code(true)), spec("a", None));
     let which = |text: &str| [&clean, &changed, &unknown].map(|spec| passes(text, spec, None));
@@ -100,7 +100,7 @@ fn what_is_not_known_comes_last_in_every_order() {
 #[test]
 fn runs_of_one_commit_stand_together_and_unknown_code_comes_last() {
     let of = |name: &str, commit: Option<&str>, minutes: i64| {
-        let code = commit.map(|commit| Code { commit: Some(commit.into()), dirty: None, tree: None });
+        let code = commit.map(|commit| Code { commit: Some(commit.into()), ..Code::default() });
         RunSpec { created: Stamp(minutes * 60_000_000), ..spec(name, code) }
     };
     let mut runs = [

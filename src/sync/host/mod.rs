@@ -130,15 +130,24 @@ impl Target {
 
     /// Puts the new tree in the place of the old one. All that was missing is staged.
     pub fn switch(&mut self) -> Result<Switched, SyncError> {
+        let mut notes = std::mem::take(&mut self.notes);
+        let switched = self.switch_noting(&mut notes);
+        if switched.is_err() {
+            self.notes = notes;
+            return switched;
+        }
+        switched.map(|switched| Switched { notes: [notes, switched.notes].concat(), ..switched })
+    }
+
+    /// The notes that are given are of the plan alone.
+    fn switch_noting(&mut self, notes: &mut Vec<String>) -> Result<Switched, SyncError> {
         let Some((manifest, plan)) = self.compared.take().filter(|_| self.lock.is_some()) else {
             return Err(SyncError::Stopped);
         };
-        let mut notes = std::mem::take(&mut self.notes);
-        notes.extend(plan.notes());
         let switched = !plan.is_same;
         let mut store = self.store();
         self.record = if switched {
-            let done = assemble::assemble(&self.place, &manifest, &plan, &store, &mut notes);
+            let done = assemble::assemble(&self.place, &manifest, &plan, &store, notes);
             if done.as_ref().is_err_and(SyncError::is_full) {
                 // what is staged holds room that running jobs need now
                 store.clear();
@@ -151,13 +160,13 @@ impl Target {
         };
         store.clear();
         // what a job has created in the old tree since it was read
-        old::bring(&self.place, &self.machine, &mut notes);
+        old::bring(&self.place, &self.machine, notes);
         if let Some((path, fault)) = self.record.differing(&self.place.target) {
             return Err(SyncError::Differs { target: self.place.target.clone(), path, fault });
         }
         // what is told is the name of what is there: all of it was looked at
         let tree = self.record.tree().ok_or(SyncError::Stopped)?;
-        Ok(Switched { tree, switched, notes })
+        Ok(Switched { tree, switched, notes: plan.notes() })
     }
 
     /// Removes the trees that were replaced and are not used any more. It takes its time with many files: the client that
@@ -183,6 +192,20 @@ impl Target {
         self.store().clear();
         self.place.full(error, self.needed, "; what was copied so far is removed")
     }
+}
+
+/// What was to be told and was not is told by the next sync, or [`tidy`].
+impl Drop for Target {
+    fn drop(&mut self) {
+        if self.lock.is_some() {
+            old::keep_notes(&self.place, &self.notes);
+        }
+    }
+}
+
+/// Keeps what could not be told for the next sync, or [`tidy`].
+pub fn keep_notes(place: &Place, notes: &[String]) {
+    old::keep_notes(place, notes);
 }
 
 /// Looks after the old trees of a folder: what jobs have created in them comes into the present one, and those that

@@ -261,6 +261,28 @@ fn what_is_found_behind_the_answer_is_told_by_the_next_look() {
 }
 
 #[test]
+fn what_a_sync_that_fails_has_taken_up_is_told_by_the_next_one() {
+    let pair = Pair::new();
+    pair.write("a", "1");
+    pair.sync();
+    pair.write("a", "2");
+    let kept = || vec!["a job has written another x".to_owned()];
+    keep_notes(&pair.place(), &kept());
+    // the link is lost before anything is compared, and before the switch
+    drop(pair.open());
+    let (mut target, snapshot) = pair.open();
+    target.compare(snapshot.manifest, false).unwrap();
+    drop(target);
+    // contents are missing
+    let (mut target, snapshot) = pair.open();
+    target.compare(snapshot.manifest, false).unwrap();
+    assert!(target.switch().is_err());
+    drop(target);
+    assert_eq!(pair.sync().1.notes, kept());
+    assert_eq!(pair.sync().1.notes, Vec::<String>::new(), "once");
+}
+
+#[test]
 fn an_old_tree_waits_for_every_machine() {
     let pair = Pair::new();
     pair.write("code", "one");
