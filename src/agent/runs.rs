@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::sync::{Semaphore, mpsc};
-use tokio::task::JoinSet;
+use tokio::task::{JoinHandle, JoinSet};
 
 use super::AgentConfig;
 use super::deletion;
@@ -151,7 +151,7 @@ impl Runs {
                 Request::Commit(commit) => self.commit(commit).await,
                 Request::Abort(RunRef { run, host }) => self.abort(run, host),
                 Request::Follow(follow) => self.follow(follow).await,
-                Request::Stop(stop) => self.stop(stop).await,
+                Request::Stop(stop) => drop(self.stop(stop, false).await),
                 Request::List(asked) => self.list(asked),
                 Request::Stacks(ask) => self.stacks(ask),
                 Request::Forget(about) => self.delete(about),
@@ -284,7 +284,12 @@ impl Runs {
     async fn follow(&mut self, follow: Follow) {
         if let Some(now) = follow.stop {
             let (run, host) = (follow.run.clone(), follow.host.clone());
-            self.stop(Stop { run, host, now, attempt: None, whole: true }).await;
+            let stop = Stop { run, host, now, attempt: None, whole: true };
+            let (is_marked, is_refused) = self.stop(stop, true).await;
+            // nothing else is told of a run that may start all the same
+            if !is_marked && is_refused.await.unwrap_or(true) {
+                return;
+            }
         }
         let key = (follow.run.clone(), follow.host.clone());
         self.followers.remove(&key);
@@ -315,8 +320,13 @@ impl Runs {
     }
 
     /// Marks a run that its owner does not want any more, before anything else is looked at; the rest is done beside the other
-    /// requests: a run without supervisor takes its grace period here.
-    async fn stop(&self, Stop { run, host, now, attempt, whole }: Stop) {
+    /// requests: a run without supervisor takes its grace period here. Gives whether it is marked, and what becomes whether the client
+    /// was refused; of a run of which nothing is here a follower tells, where one follows.
+    async fn stop(
+        &self,
+        Stop { run, host, now, attempt, whole }: Stop,
+        follows: bool,
+    ) -> (bool, JoinHandle<bool>) {
         let (config, out) = (self.config.clone(), self.out.clone());
         let marked = if whole {
             let (state, run) = (config.state_dir.clone(), run.clone());
@@ -328,7 +338,8 @@ impl Runs {
         // who does not say which attempt means the one that it hears of, or the run as a whole
         let followed = self.followers.get(&(run.clone(), host.clone()));
         let attempt = attempt.or_else(|| followed?.attempt).filter(|_| !whole);
-        tokio::task::spawn_blocking(move || {
+        let is_marked = marked.is_ok();
+        let is_refused = tokio::task::spawn_blocking(move || {
             let found = RunDir::find(&config.state_dir, &run, &host);
             // without a state no supervisor has it
             let found = found.map(|dir| dir.filter(|dir| dir.has(STATE)));
@@ -337,13 +348,14 @@ impl Runs {
                 (Ok(Some(dir)), _)
                     if attempt.is_some_and(|attempt| attempts::has(&dir, attempt.saturating_add(1))) =>
                 {
-                    return;
+                    return false;
                 }
                 (Ok(Some(dir)), marked) => match (stop(&config.exe, &dir, now), marked) {
                     (Ok(Stopped::NothingLeft), Err(error)) => unmarked(&host, &error),
-                    (Ok(_), _) => return,
+                    (Ok(_), _) => return false,
                     (Err(error), _) => (error.class(), format!("{host}: {error}")),
                 },
+                (Ok(None), Ok(())) if follows => return false,
                 (Ok(None), Ok(())) => {
                     (RefusalClass::Unknown, format!("run {run} was never started on {host}"))
                 }
@@ -352,7 +364,9 @@ impl Runs {
             };
             let refused = Refused { run, host, rank: None, reason, class, busy: false };
             out.control_blocking(FromAgent::Refused(refused));
+            true
         });
+        (is_marked, is_refused)
     }
 
     fn trace(&mut self, trace: Trace) {

@@ -234,7 +234,9 @@ fn asked(ask: Ask, part: Part, run: &RunId, recorded: &mut Recorded, screen: &mu
             screen.own(&format!("detached; the run goes on. {}", how_to_go_on(run)));
             return Some(ask.code());
         }
-        Ask::Leave if screen.printer.state().and_then(RunState::stage).is_some_and(starts_with_this_client) => {
+        Ask::Leave
+            if screen.printer.state().and_then(RunState::stage).is_some_and(starts_with_this_client) =>
+        {
             screen.own("the terminal is gone and no rank runs yet: stopping");
             recorded.session().stop(run, false);
         }

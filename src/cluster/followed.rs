@@ -53,10 +53,11 @@ struct FollowedRun {
 }
 
 impl Followed {
-    /// Remembers a run; a second request for the same one changes nothing. A further attempt is asked for from where
+    /// Remembers a run; a second request for the same one changes nothing, but that it is to be stopped, or killed. A further attempt is asked for from where
     /// the last one ended.
     pub(crate) fn begin(&mut self, follow: &mut Follow) {
-        if self.runs.contains_key(&follow.run) {
+        if let Some(share) = self.runs.get_mut(&follow.run) {
+            share.follow.stop = share.follow.stop.max(follow.stop);
             return;
         }
         let before =
@@ -100,7 +101,9 @@ impl Followed {
         for share in self.runs.values() {
             let from = share.files.offsets();
             requests.push(ToAgent::Follow(Follow { from, ..share.follow.clone() }));
-            requests.extend(share.stop.clone().map(ToAgent::Stop));
+            // one that names no attempt may have been carried out before another one started
+            let stop = share.stop.clone().filter(|stop| stop.attempt.is_some() || stop.whole);
+            requests.extend(stop.map(ToAgent::Stop));
         }
         requests
     }

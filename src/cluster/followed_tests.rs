@@ -66,7 +66,7 @@ fn what_is_repeated_after_a_lost_link_is_dropped_and_reading_goes_on_at_the_byte
 #[test]
 fn a_stop_is_said_again_on_the_next_link_until_the_run_has_finished() {
     let run = RunId::new(1, 1);
-    let stop = |now| Stop { run: run.clone(), host: HostId::from("a"), now, attempt: None, whole: false };
+    let stop = |now| Stop { run: run.clone(), host: HostId::from("a"), now, attempt: Some(0), whole: false };
     let mut followed = Followed::default();
     assert!(!followed.stop(&stop(true)));
     followed.begin(&mut follow(&run, &[0]));
@@ -76,6 +76,38 @@ fn a_stop_is_said_again_on_the_next_link_until_the_run_has_finished() {
     assert!(again.now, "a kill is not taken back");
     assert!(followed.finished(&run));
     assert!(!followed.stop(&stop(false)));
+}
+
+#[test]
+fn a_stop_that_names_no_attempt_is_said_again_only_for_the_whole_run() {
+    let run = RunId::new(1, 1);
+    let stop = |whole| Stop { run: run.clone(), host: HostId::from("a"), now: false, attempt: None, whole };
+    let mut followed = Followed::default();
+    followed.begin(&mut follow(&run, &[0]));
+    followed.stop(&stop(false));
+    assert!(
+        matches!(&followed.resume()[..], [ToAgent::Follow(_)]),
+        "a healthy attempt may run there by then"
+    );
+    followed.stop(&stop(true));
+    assert!(matches!(&followed.resume()[..], [ToAgent::Follow(_), ToAgent::Stop(stop)] if stop.whole));
+}
+
+#[test]
+fn a_stop_and_a_kill_that_come_with_a_second_request_are_remembered() {
+    let run = RunId::new(1, 1);
+    let mut followed = Followed::default();
+    for (asked, remembered) in [
+        (None, None),
+        (Some(false), Some(false)),
+        (None, Some(false)),
+        (Some(true), Some(true)),
+        (Some(false), Some(true)),
+    ] {
+        followed.begin(&mut Follow { stop: asked, ..follow(&run, &[0]) });
+        let [ToAgent::Follow(again)] = &followed.resume()[..] else { panic!("one request") };
+        assert_eq!(again.stop, remembered);
+    }
 }
 
 #[test]

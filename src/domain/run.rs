@@ -510,6 +510,8 @@ pub struct RunSummary {
     pub bytes: u64,
     /// What is wrong with the recording, in words: `cut at 1.2 M`, `2 damaged chunks`.
     pub damage: Option<String>,
+    /// Whether a client on this machine makes it ready: no rank of it runs yet, or just now.
+    pub is_made_ready: bool,
 }
 
 impl RunSummary {

@@ -362,7 +362,8 @@ mod tests {
         let (host, mut number) = (HostId::from("n1"), 0);
         let hosts = [(host.clone(), sender)];
         let at = |seconds: i64| Stamp(seconds * 1_000_000);
-        let mut syncing = Syncing::begin(RunId::new(1, 1), plan, snapshot, hosts, &mut number, (false, at(0)));
+        let mut syncing =
+            Syncing::begin(RunId::new(1, 1), plan, snapshot, hosts, &mut number, (false, at(0)));
         let mut asked = || -> Vec<(&str, u32)> {
             let messages = std::iter::from_fn(|| sent.try_recv().ok());
             let told = |command| match command {

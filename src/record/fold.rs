@@ -144,8 +144,12 @@ impl Fold {
 
     /// The chunk at which the way begins, if not here: that of a checkpoint, or the first where there is none.
     fn jump(&self, until: Until) -> Option<(usize, Option<&Checkpoint>)> {
-        let is_ahead = self.last.is_some_and(|last| last > until.at())
-            || matches!(until, Until::Line(_, lines) if self.lines() > lines);
+        let is_behind_moment = self.last.is_some_and(|last| last > until.at());
+        let is_ahead = match until {
+            Until::Moment(_) => is_behind_moment,
+            // a line's own time may lie before that at which it was told
+            Until::Line(_, lines) => self.lines() > lines || self.lines() == lines && is_behind_moment,
+        };
         // both rise from checkpoint to checkpoint
         let before = self
             .checkpoints

@@ -32,6 +32,7 @@ mod log_json;
 mod lookup;
 mod loss;
 pub mod marks;
+mod motion;
 pub mod player;
 mod queue;
 mod raw;

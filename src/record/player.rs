@@ -13,6 +13,7 @@ use super::fold::{Fold, Until};
 use super::glimpse::Glimpse;
 use super::integrity::Integrity;
 use super::lookup::{Looked, Lookup};
+use super::motion::Motion;
 use super::reader::{Reader, Timed};
 use super::saved::Saved;
 use super::steps::Steps;
@@ -26,8 +27,6 @@ use crate::domain::world::{Histories, LoggedLine, World};
 
 /// How often a playing recording wants to be advanced.
 const TICK: Duration = Duration::from_millis(50);
-/// Real time that one call may add at most: after a suspended laptop the playhead goes on where it was.
-const LONGEST_TICK_US: i64 = 1_000_000;
 /// Speeds are counted in eighths, so that ⅛ is exact.
 const SLOWEST_EIGHTHS: i64 = 1;
 const FASTEST_EIGHTHS: i64 = 64 * 8;
@@ -114,18 +113,6 @@ enum Writing {
     Over,
 }
 
-/// How the playhead moves.
-#[derive(Debug)]
-struct Motion {
-    playing: bool,
-    /// It has come to the end of what may go on: it plays on with that.
-    waits: bool,
-    eighths: i64,
-    /// Eighths of a microsecond left over by the last move.
-    rest: i64,
-    last: Option<Stamp>,
-}
-
 impl Player {
     /// A replay at the start of a recording, paused.
     pub fn new(reader: Reader) -> Self {
@@ -137,7 +124,7 @@ impl Player {
             end,
             playhead: start,
             lines: None,
-            motion: Motion { playing: false, waits: false, eighths: 8, rest: 0, last: None },
+            motion: Motion::default(),
             fold: Fold::default(),
             steps,
             loaded: None,
@@ -254,7 +241,7 @@ impl Player {
     /// Whether lines are still to be read: the playhead stands still.
     fn lines_are_due(&self) -> bool {
         let is_due = self.lines_ahead.as_ref().is_none_or(|lines| lines.is_due(&self.reader));
-        is_due && !self.motion.playing && self.playhead < self.end
+        is_due && !self.motion.playing && !self.is_at_end()
     }
 
     /// Reads some of what lies after the playhead; gives what is read once it is what a screen has room for.
@@ -309,7 +296,7 @@ impl Player {
         self.motion.waits = false;
         self.motion.playing = !self.motion.playing;
         self.motion.halt();
-        if self.motion.playing && self.playhead >= self.end && self.writing == Writing::Over {
+        if self.motion.playing && self.is_at_end() && self.writing == Writing::Over {
             self.seek(self.start);
         }
     }
@@ -333,10 +320,15 @@ impl Player {
         self.motion.halt();
     }
 
-    /// Moves the playhead to where the run has so many lines, the last of which was printed by this moment: also where more were at it.
+    /// Moves the playhead to where the run has so many lines, the last of which was printed by this moment: also where more were at it. Pauses.
     pub fn go_to_line(&mut self, at: Stamp, lines: u64) {
+        self.motion.playing = false;
         self.seek(at);
         self.lines = Some(lines);
+    }
+
+    fn is_at_end(&self) -> bool {
+        self.playhead >= self.end && self.lines.is_none()
     }
 
     /// Where the playhead stands.
@@ -441,8 +433,8 @@ impl Player {
         self.way_from = None;
         self.moved = false;
         if self.lines.is_some() {
-            // what is told behind something else counts as told no earlier
-            self.playhead = self.fold.last().map_or(self.playhead, |last| self.playhead.max(last));
+            // the time of a recording is that of what was told, which may be another than the line's own
+            self.playhead = self.fold.last().unwrap_or(self.playhead);
         }
         if self.reset_due {
             self.reset_due = false;
@@ -578,22 +570,5 @@ impl Player {
         }
         self.loaded = Some((chunk, Arc::clone(&envelopes)));
         envelopes
-    }
-}
-
-impl Motion {
-    /// Forgets the last call, so that the next one moves nothing.
-    fn halt(&mut self) {
-        self.last = None;
-        self.rest = 0;
-    }
-
-    /// Microseconds of recording that passed since the last call.
-    fn advance(&mut self, now: Stamp) -> i64 {
-        let last = self.last.replace(now).unwrap_or(now);
-        let passed = now.micros_since(last).clamp(0, LONGEST_TICK_US);
-        let eighths = passed * self.eighths + self.rest;
-        self.rest = eighths % 8;
-        eighths / 8
     }
 }

@@ -10,7 +10,7 @@ use super::reader::{self, RecordingSummary};
 use super::segments::{self, Lock};
 use crate::domain::ids::RunId;
 use crate::domain::retention::Age;
-use crate::domain::run::{KeptRecordings, RunSummary};
+use crate::domain::run::{KeptRecordings, RunStage, RunSummary};
 use crate::domain::time::Stamp;
 
 const FILE: &str = "run.mcap";
@@ -64,7 +64,7 @@ impl Store {
         for run in self.ids()? {
             let path = self.path_of(&run);
             match reader::summarize(&path) {
-                Ok(summary) => listing.runs.push(run_summary(summary)),
+                Ok(summary) => listing.runs.push(self.run_summary(summary)),
                 Err(Error::File { source, .. }) if source.kind() == std::io::ErrorKind::NotFound => {}
                 Err(error) => {
                     listing.unreadable.push(self.unreadable(run, path, &error));
@@ -78,7 +78,23 @@ impl Store {
     pub fn newest(&self, most: usize) -> Vec<RunSummary> {
         let ids = self.ids().unwrap_or_default();
         let summaries = ids.iter().take(most).filter_map(|run| reader::summarize(&self.path_of(run)).ok());
-        summaries.map(run_summary).collect()
+        summaries.map(|summary| self.run_summary(summary)).collect()
+    }
+
+    fn run_summary(&self, summary: RecordingSummary) -> RunSummary {
+        let RecordingSummary { spec, last, bytes, damage, .. } = summary;
+        let may_be = last.outcome.is_none() && last.stage.is_some_and(|stage| stage <= RunStage::Prepare);
+        RunSummary {
+            is_made_ready: may_be && self.is_written(&spec.id),
+            spec,
+            stage: last.stage,
+            last_at: last.end,
+            outcome: last.outcome,
+            trained: last.trained,
+            stood: last.stood,
+            bytes,
+            damage,
+        }
     }
 
     fn unreadable(&self, run: RunId, path: PathBuf, error: &Error) -> Unreadable {
@@ -286,17 +302,4 @@ fn remove(path: &Path) -> Result<(), Error> {
         Err(error) => Err(error),
     };
     removed.map_err(Error::file(path))
-}
-
-fn run_summary(summary: RecordingSummary) -> RunSummary {
-    RunSummary {
-        spec: summary.spec,
-        stage: summary.last.stage,
-        last_at: summary.last.end,
-        outcome: summary.last.outcome,
-        trained: summary.last.trained,
-        stood: summary.last.stood,
-        bytes: summary.bytes,
-        damage: summary.damage,
-    }
 }

@@ -9,7 +9,7 @@ use hvtui::domain::ids::{GpuUuid, HostId, Rank};
 use hvtui::domain::options::{GpuView, RunOptions};
 use hvtui::domain::playback::PlaybackState;
 use hvtui::domain::question::{Answer, Question, Subject};
-use hvtui::domain::run::JobKind;
+use hvtui::domain::run::{JobKind, RunStage};
 use hvtui::domain::secret::Secret;
 use hvtui::domain::time::Stamp;
 use hvtui::launch::error::LaunchError;
@@ -23,6 +23,7 @@ use hvtui::tui::screens::run::rows::RankRow;
 use hvtui::tui::screens::run::{LogAt, Pane, RunUi};
 use hvtui::tui::screens::{Mode, Model, update, users};
 use proptest::prelude::*;
+use std::sync::Arc;
 
 fn press(story: &mut Story, keys: &str) -> Vec<Effect> {
     keys.chars().flat_map(|c| story.send(Msg::Key(Key::char(c)))).collect()
@@ -731,6 +732,29 @@ fn a_host_is_tried_again_on_request() {
     press(&mut story, "G");
     assert_eq!(selected(&story).host(), &host("gpu-d"));
     assert_eq!(press(&mut story, "R"), [Effect::Reconnect(host("gpu-d"))]);
+}
+
+#[test]
+fn a_run_that_another_client_makes_ready_is_no_ended_one_and_can_be_stopped() {
+    let mut story = training();
+    let mut recorded = recordings();
+    let ready = &mut recorded[0];
+    (ready.stage, ready.outcome, ready.is_made_ready) = (Some(RunStage::Prepare), None, true);
+    let spec = Arc::new(ready.spec.clone());
+    press(&mut story, "r");
+    story.send(Msg::RunsListed(recorded.clone()));
+    press(&mut story, "j");
+    let screen = text(&story.model, COLOR);
+    assert!(screen.contains("● prepare") && screen.contains("another hvtui makes it ready"), "{screen}");
+    press(&mut story, "x");
+    assert_eq!(press(&mut story, "y"), [Effect::StopForeign { spec: spec.clone(), now: false }]);
+    press(&mut story, "x");
+    assert_eq!(press(&mut story, "K"), [Effect::StopForeign { spec, now: true }]);
+    // the client that made it ready is gone
+    recorded[0].is_made_ready = false;
+    story.send(Msg::RunsListed(recorded));
+    press(&mut story, "x");
+    assert_eq!(story.model.ui.overlay, Overlay::None);
 }
 
 #[test]

@@ -69,6 +69,9 @@ struct Listed {
     unheard: Vec<HostId>,
     /// What its hosts tell of ranks that have failed or were stopped while others go on.
     broken: Option<String>,
+    /// Whether another client makes it ready: no rank of it runs yet.
+    #[serde(skip)]
+    made_ready: bool,
 }
 
 impl Listed {
@@ -183,7 +186,7 @@ pub fn run(
     for unreadable in &listing.unreadable {
         note(&format!("run {}: {}", unreadable.run.short(), unreadable.reason));
     }
-    let mut runs = merged(listing.runs, &asked, &store);
+    let mut runs = merged(listing.runs, &asked);
     let now = clock::now();
     let beyond = file.ok().and_then(|file| due(file.retention, &runs, now));
     let is_empty = runs.is_empty();
@@ -247,17 +250,13 @@ async fn hear(store: &Store, file: &HostsFile, paths: &Paths) -> Result<Asked, F
 }
 
 /// Recordings and what the hosts know, each run once, newest first.
-fn merged(recorded: Vec<RunSummary>, asked: &Asked, store: &Store) -> Vec<Listed> {
+fn merged(recorded: Vec<RunSummary>, asked: &Asked) -> Vec<Listed> {
     let inventory = &asked.inventory;
-    let status = |run: &RunSummary| {
-        let is_ready = run.stage.is_none_or(|stage| stage > RunStage::Prepare);
-        match inventory.status(&run.spec, run.outcome.as_ref()) {
-            // its hosts have nothing of it yet, or nothing any more: who launched it makes it ready
-            RunStatus::Ended if run.outcome.is_none() && !is_ready && store.is_written(&run.spec.id) => {
-                RunStatus::Running
-            }
-            status => status,
-        }
+    // its hosts have nothing of it yet, or nothing any more: who launched it makes it ready
+    let is_made_ready = |run: &RunSummary| run.is_made_ready && !inventory.is_live(&run.spec.id);
+    let status = |run: &RunSummary| match inventory.status(&run.spec, run.outcome.as_ref()) {
+        _ if is_made_ready(run) => RunStatus::Running,
+        status => status,
     };
     let mut runs: Vec<Listed> = recorded
         .into_iter()
@@ -266,6 +265,7 @@ fn merged(recorded: Vec<RunSummary>, asked: &Asked, store: &Store) -> Vec<Listed
             created: moment(run.spec.created),
             duration_us: None,
             state: status(&run),
+            made_ready: is_made_ready(&run),
             recorded: true,
             stood: StoodStill::of(&run),
             unheard: if run.outcome.is_some() { Vec::new() } else { inventory.unheard(&run.spec) },
@@ -289,6 +289,7 @@ fn merged(recorded: Vec<RunSummary>, asked: &Asked, store: &Store) -> Vec<Listed
                 created: moment(spec.created),
                 duration_us: None,
                 state: inventory.status(spec, None),
+                made_ready: false,
                 recorded: false,
                 stage: stages.map(|share| share.stage).min(),
                 last_at: None,
@@ -407,7 +408,7 @@ fn state(run: &Listed, local: bool) -> String {
             let (words, run) = (run.broken.as_deref().unwrap_or_default(), run.spec.id.short());
             format!("running; {words}; see it end: hvtui attach {run}")
         }
-        (None, RunStatus::Running) if run.stage.is_some_and(|stage| stage <= RunStage::Prepare) => {
+        (None, RunStatus::Running) if run.made_ready => {
             let stage = run.stage.map_or("start", RunStage::name);
             format!("{stage}: no rank of it runs yet")
         }

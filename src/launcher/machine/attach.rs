@@ -56,7 +56,8 @@ impl RunMachine {
             values: super::Values::default(),
             ranks_due: BTreeSet::new(),
             told: super::Waiting::default(),
-            attempt: resume_point.attempt,
+            // of a run that is never started again it is the first one
+            attempt: resume_point.attempt.or((spec.options.max_restarts == 0).then_some(0)),
             unwanted: false,
             lacking: None,
             spec,

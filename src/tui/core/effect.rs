@@ -96,10 +96,17 @@ pub enum Effect {
     Launch(LaunchRequest),
     /// Forget the launches that wait for GPUs.
     LeaveQueue,
-    /// Stop a run.
+    /// Stop a run that is followed here.
     StopRun {
         /// Which.
         run: RunId,
+        /// Kill at once instead of TERM and grace.
+        now: bool,
+    },
+    /// Stop a run that another client launched, also one of which nothing runs just now.
+    StopForeign {
+        /// Which.
+        spec: Arc<RunSpec>,
         /// Kill at once instead of TERM and grace.
         now: bool,
     },

@@ -9,7 +9,7 @@ use crate::tui::screens::Model;
 fn change(effect: &Effect) -> Option<&'static str> {
     match effect {
         Effect::Start(_) | Effect::Launch(_) => Some("a launch"),
-        Effect::StopRun { .. } => Some("a stop"),
+        Effect::StopRun { .. } | Effect::StopForeign { .. } => Some("a stop"),
         Effect::Trace(_) => Some("a kernel trace"),
         Effect::DeleteRuns(_) => Some("a deletion"),
         // hvtui's hooks answer a signal

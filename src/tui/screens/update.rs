@@ -1,5 +1,7 @@
 //! The one door: a message changes the model and may ask for effects.
 
+use std::sync::Arc;
+
 use crate::domain::event::{Envelope, Event, Origin};
 use crate::domain::gpu::health::Severity;
 use crate::domain::ids::HostId;
@@ -473,7 +475,10 @@ fn answer(model: &mut Model, confirm: &Confirm, key: Key) -> Vec<Effect> {
         _ => return Vec::new(),
     };
     model.ui.overlay = Overlay::None;
-    vec![Effect::StopRun { run: id.clone(), now }]
+    match runs::spec_elsewhere(model, id) {
+        Some(spec) => vec![Effect::StopForeign { spec: Arc::new(spec.clone()), now }],
+        None => vec![Effect::StopRun { run: id.clone(), now }],
+    }
 }
 
 fn help_key(model: &mut Model, line: usize, key: Key) {

@@ -18,7 +18,7 @@ use crate::domain::marks::MarkChange;
 use crate::domain::preflight::{Finding, Mark};
 use crate::domain::question::Answer;
 use crate::domain::resume_point::Backfill;
-use crate::domain::run::RunSpec;
+use crate::domain::run::{RefusalClass, RunSpec};
 use crate::domain::run_status::{HostRunStatus, RunInventory};
 use crate::launch::error::{LaunchError, LaunchFault};
 use crate::launch::plan::LaunchPlan;
@@ -204,6 +204,10 @@ impl Live {
             Output::Checked(host, checked) => {
                 let asking = self.checkups.told(&host, &checked);
                 self.check(asking);
+            }
+            Output::Refused(Refused { run, host, class: RefusalClass::Unknown, .. }) => {
+                let words = format!("run {} on {host}: nothing of it runs there", run.short());
+                self.notice(Level::Info, words);
             }
             Output::Refused(Refused { run, host, reason, .. }) => {
                 self.notice(Level::Error, format!("run {} on {host}: {reason}", run.short()));
@@ -484,16 +488,11 @@ impl EventSource for Live {
             }
             Effect::LeaveQueue => self.recorded.session().forget_launches(),
             Effect::StopRun { run, now } => {
-                if self.recorded.session().stop(&run, now) {
-                    return;
-                }
-                // one that is started again may have no rank just now
-                let may_run = |spec: &&RunSpec| self.inventory.is_live(&run) || spec.options.max_restarts > 0;
-                match self.inventory.spec(&run).filter(may_run).cloned() {
-                    Some(spec) => self.recorded.session().stop_foreign(&spec, now),
-                    None => self.notice(Level::Info, format!("run {} is over", run.short())),
+                if !self.recorded.session().stop(&run, now) {
+                    self.notice(Level::Info, format!("run {} is over", run.short()));
                 }
             }
+            Effect::StopForeign { spec, now } => self.recorded.session().stop_foreign(&spec, now),
             Effect::Trace(spec) => self.trace(&spec),
             Effect::Attach(spec) => self.attach(*spec),
             Effect::OpenReplay(run) => self.open_replay(&run),

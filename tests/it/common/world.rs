@@ -626,6 +626,7 @@ pub(crate) fn recordings() -> Vec<RunSummary> {
             stood: None,
             bytes: 1_234_567 * n,
             damage: damage.map(str::to_owned),
+            is_made_ready: false,
         }
     };
     vec![

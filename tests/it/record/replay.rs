@@ -673,42 +673,50 @@ fn looked_ahead(player: &mut Player) -> (Option<Vec<Arc<LoggedLine>>>, Option<Ar
     told
 }
 
-/// More lines of rank 0 at one moment than a log keeps, behind a run and before its last second.
-fn flooded() -> (Vec<Envelope>, Stamp, u64) {
+/// A run, and behind it so many lines of rank 0, each so long after the run's last event; when that was, and how many lines are before.
+fn flooded(lines: &[(u64, i64)]) -> (Vec<Envelope>, Stamp, u64) {
     let mut envelopes = run(2, 8);
     let last = envelopes.last().unwrap().clone();
     let before = world_at(&envelopes, last.at).runs.values().map(|run| run.log.count()).sum();
-    let line = |number: u64, at| {
-        let text = format!("flood {number}");
-        let line =
-            LogLine { rank: Rank(0), stream: Stream::Stdout, offset: number * 20, text, elided: 0, t: None };
-        let origin = Origin::Rank(run_id(), Rank(0));
-        Envelope { seq: last.seq + 1 + number, at, origin, event: Event::LogPrinted { line: Arc::new(line) } }
-    };
-    envelopes.extend((0..30_000).map(|number| line(number, last.at)));
-    envelopes.extend((30_000..30_010).map(|number| line(number, last.at.plus_micros(1_000_000))));
+    let afters = lines.iter().flat_map(|(count, after_us)| std::iter::repeat_n(*after_us, *count as usize));
+    envelopes.extend(afters.zip(0..).map(|(after_us, number)| {
+        let (rank, text) = (Rank(0), format!("flood {number}"));
+        let line = LogLine { rank, stream: Stream::Stdout, offset: number * 20, text, elided: 0, t: None };
+        let (origin, event) = (Origin::Rank(run_id(), rank), Event::LogPrinted { line: Arc::new(line) });
+        Envelope { seq: last.seq + 1 + number, at: last.at.plus_micros(after_us), origin, event }
+    }));
     (envelopes, last.at, before)
+}
+
+/// The newest line of a screen, and its number.
+fn newest_line(screen: &Screen) -> (u64, String) {
+    let log = &screen.0.runs.values().next().unwrap().log;
+    let (number, line) = log.iter().next_back().unwrap();
+    (number, line.line.text.clone())
+}
+
+/// Advances until the playhead is where it shall be.
+fn arrive(screen: &mut Screen, player: &mut Player) {
+    let mut calls = 0;
+    while player.next_wake(Stamp(0)).is_some() {
+        screen.advance(player, Stamp(0));
+        calls += 1;
+        assert!(calls < 100, "it comes to an end");
+    }
 }
 
 #[test]
 fn the_playhead_stands_at_any_line_of_many_that_came_at_one_moment() {
-    let (envelopes, at, before) = flooded();
+    let (envelopes, at, before) = flooded(&[(30_000, 0), (10, 1_000_000)]);
     let (_folder, mut player) = player(&envelopes);
     player.seek(player.state().end);
     let mut screen = Screen::default();
     way(&mut screen, &mut player);
-    let newest = |screen: &Screen| {
-        let log = &screen.0.runs.values().next().unwrap().log;
-        let (number, line) = log.iter().next_back().unwrap();
-        (number, line.line.text.clone())
-    };
     // back, far back, on, and to the last one at the moment
     for number in [29_000_u64, 12_345, 3, 0, 20_000, 20_001, 29_999] {
         player.go_to_line(at, before + number + 1);
-        while player.next_wake(Stamp(0)).is_some() {
-            screen.advance(&mut player, Stamp(0));
-        }
-        assert_eq!(newest(&screen), (before + number, format!("flood {number}")));
+        arrive(&mut screen, &mut player);
+        assert_eq!(newest_line(&screen), (before + number, format!("flood {number}")));
         assert_eq!(player.state().playhead, at);
         let texts = |lines: Vec<Arc<LoggedLine>>| -> Vec<String> {
             lines.iter().map(|line| line.line.text.clone()).collect()
@@ -718,25 +726,61 @@ fn the_playhead_stands_at_any_line_of_many_that_came_at_one_moment() {
         assert_eq!(ahead, next, "{number}");
         // nothing moves by itself
         screen.advance(&mut player, Stamp(0));
-        assert_eq!(newest(&screen).0, before + number);
+        assert_eq!(newest_line(&screen).0, before + number);
     }
     // a moment means all that came at it, also from within it
     player.go_to_line(at, before + 501);
     screen.advance(&mut player, Stamp(0));
     player.seek(at);
-    while player.next_wake(Stamp(0)).is_some() {
-        screen.advance(&mut player, Stamp(0));
-    }
-    assert_eq!(newest(&screen).1, "flood 29999");
+    arrive(&mut screen, &mut player);
+    assert_eq!(newest_line(&screen).1, "flood 29999");
     assert!(screen.0 == world_at(&envelopes, at));
     // and it plays on from there
     player.go_to_line(at, before + 501);
     screen.advance(&mut player, Stamp(0));
     player.toggle();
+    // a way to a line ends the play, which would pass over it
+    player.go_to_line(at, before + 502);
+    arrive(&mut screen, &mut player);
+    assert_eq!(newest_line(&screen).1, "flood 501");
+    player.toggle();
     for now in 0..50 {
         screen.advance(&mut player, Stamp(now * 50_000));
     }
-    assert!(screen.0 == world_at(&envelopes, player.state().end), "{:?}", newest(&screen));
+    assert!(screen.0 == world_at(&envelopes, player.state().end), "{:?}", newest_line(&screen));
+}
+
+#[test]
+fn a_line_is_come_to_also_where_its_own_time_lies_before_what_was_told_earlier() {
+    // the client's clock was set back, and more was told since than one call folds
+    let (envelopes, at, before) = flooded(&[(5, 100_000_000), (130_000, 0)]);
+    let (_folder, mut player) = player(&envelopes);
+    player.seek(player.state().end);
+    let mut screen = Screen::default();
+    arrive(&mut screen, &mut player);
+    for number in [100_000, 70_000, 129_000, 3] {
+        player.go_to_line(at, before + number + 1);
+        arrive(&mut screen, &mut player);
+        assert_eq!(newest_line(&screen), (before + number, format!("flood {number}")));
+    }
+}
+
+#[test]
+fn within_the_last_moment_of_a_recording_there_is_more_to_come() {
+    let (envelopes, at, before) = flooded(&[(30_000, 0)]);
+    let (_folder, mut player) = player(&envelopes);
+    let mut screen = Screen::default();
+    player.go_to_line(at, before + 101);
+    arrive(&mut screen, &mut player);
+    assert_eq!((player.state().playhead, newest_line(&screen).1.as_str()), (player.state().end, "flood 100"));
+    let ahead = looked_ahead(&mut player).0.expect("lines after it");
+    assert_eq!(ahead[0].line.text, "flood 101");
+    player.toggle();
+    for now in 0..5 {
+        screen.advance(&mut player, Stamp(now * 50_000));
+    }
+    assert!(screen.0 == world_at(&envelopes, at), "{:?}", newest_line(&screen));
+    assert_eq!(player.state().playhead, at, "it plays on, not from the start");
 }
 
 /// What the timeline around the playhead is to be told: what the world at the end of its window knows of the time after it.

@@ -10,7 +10,7 @@ use crate::tui::screens::overlay::prompt::{Prompt, PromptKind};
 use crate::tui::screens::overlay::report;
 use crate::tui::screens::replay::keys::incident;
 use crate::tui::screens::view::title::plural;
-use crate::tui::screens::{Model, replay};
+use crate::tui::screens::{Model, replay, runs};
 use std::sync::Arc;
 
 /// Its keys; the order is the footer's.
@@ -249,7 +249,7 @@ fn freeze_back(model: &mut Model, by: i64) -> Vec<Effect> {
 pub(crate) fn ask_stop(model: &mut Model, run: Option<RunId>) {
     let live = run.filter(|id| match model.world.runs.get(id) {
         Some(run) => run.is_live(),
-        None => model.inventory.is_live(id),
+        None => runs::may_go_on(model, id),
     });
     match live {
         Some(id) => model.ui.overlay = Overlay::Confirm(Confirm::Stop(id)),
@@ -356,13 +356,17 @@ pub(crate) fn scroll_log(model: &mut Model, delta: isize) -> Vec<Effect> {
 
 /// The playhead goes to the line of the log that the search has come to, else to the last one that is shown.
 pub(in crate::tui::screens) fn go_to_line(model: &mut Model) -> Vec<Effect> {
-    let at = model.shown_run().and_then(|(_, run)| log::moment_shown(run, &model.ui.run));
-    let Some(at) = at.filter(|at| *at != model.moment() && model.ui.run.log_at != LogAt::Follow) else {
+    let shown =
+        model.shown_run().and_then(|(_, run)| log::line_shown(run, &model.ui.run).zip(Some(run.log.count())));
+    let to = shown.filter(|((line, at), count)| *at != model.moment() || line + 1 < *count);
+    let Some(((line, at), _)) = to.filter(|_| model.ui.run.log_at != LogAt::Follow) else {
         model.toast(Level::Info, "the log is at the playhead: scroll to a line".to_owned(), None);
         return Vec::new();
     };
     model.ui.run.log_at = LogAt::Follow;
-    vec![Effect::Play(PlayCommand::SeekTo(at))]
+    // the lines of a glimpse have numbers of their own
+    let is_rough = model.ui.replay.is_glimpse;
+    vec![Effect::Play(if is_rough { PlayCommand::SeekTo(at) } else { PlayCommand::ToLine(at, line + 1) })]
 }
 
 fn log_height(model: &Model) -> usize {

@@ -351,14 +351,20 @@ pub(super) fn find(model: &mut Model, forward: bool, height: usize) {
     show_found(model, &folds, at, height);
 }
 
-/// When the line came that the search has come to, else the last one that is shown.
-pub(super) fn moment_shown(run: &RunState, ui: &RunUi) -> Option<Stamp> {
+/// The line that the search has come to, else the last one that is shown, and when it came.
+pub(super) fn line_shown(run: &RunState, ui: &RunUi) -> Option<(u64, Stamp)> {
     let found = ui.log.found.and_then(|line| found_rows(ui).iter().find(|(first, _)| *first == line));
     let last = || {
         let last = log_rows(run, ui, None, 1).back()?.last;
-        run.log.until(last).next_back().map(|(_, line)| line.at)
+        run.log.until(last).next_back().map(|(number, line)| (number, line.at))
     };
-    found.map(|(_, at)| *at).or_else(last)
+    found.copied().or_else(last)
+}
+
+/// The way to a line of the moment at which the playhead stands, where that stands before it.
+pub(super) fn behind(model: &Model, at: Stamp, line: u64) -> Option<PlayCommand> {
+    let (_, run) = model.shown_run()?;
+    (line >= run.log.count()).then_some(PlayCommand::ToLine(at, line + 1))
 }
 
 /// The search comes to the row of this line.

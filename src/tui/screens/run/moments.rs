@@ -105,6 +105,10 @@ pub(super) fn find(model: &mut Model, forward: bool, height: usize) -> Vec<Effec
         Hit::Line(at, line) => {
             model.ui.run.moments.on = None;
             if replay::state(model).is_some_and(|state| state.playhead == *at) {
+                if let Some(to) = log::behind(model, *at, *line) {
+                    model.ui.run.log.found = Some(*line);
+                    return vec![Effect::Play(to)];
+                }
                 log::come_to(model, *line, height);
                 return Vec::new();
             }

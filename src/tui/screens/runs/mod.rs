@@ -110,7 +110,7 @@ impl<'a> RunRow<'a> {
 
     /// Whether it goes on, as far as that is known.
     pub fn goes_on(&self) -> bool {
-        self.is_elsewhere() || self.live.is_some_and(RunState::is_live)
+        self.is_elsewhere() || self.made_ready().is_some() || self.live.is_some_and(RunState::is_live)
     }
 
     /// How long it took, or has taken so far; `None` where its end is not known.
@@ -136,6 +136,30 @@ impl<'a> RunRow<'a> {
     pub fn is_elsewhere(&self) -> bool {
         self.live.is_none() && self.status == RunStatus::Running
     }
+
+    /// The stage in which another client of this machine makes it ready: no rank of it runs yet, or just now.
+    pub fn made_ready(&self) -> Option<RunStage> {
+        let recording = self.recording.filter(|recording| recording.is_made_ready)?;
+        recording.stage.filter(|_| self.live.is_none() && self.status != RunStatus::Running)
+    }
+}
+
+/// All of a run that is not followed here, by its recording or its hosts.
+pub(super) fn spec_elsewhere<'a>(model: &'a Model, run: &RunId) -> Option<&'a RunSpec> {
+    if model.world.runs.contains_key(run) {
+        return None;
+    }
+    let recording = model.recordings.iter().find(|recording| recording.spec.id == *run);
+    model.inventory.spec(run).or(recording.map(|recording| &recording.spec))
+}
+
+/// Whether a run that is not followed here goes on, or may: one that is started again after a failure may have no rank just now.
+pub(super) fn may_go_on(model: &Model, run: &RunId) -> bool {
+    let recording = model.recordings.iter().find(|recording| recording.spec.id == *run);
+    let has_ended = recording.is_some_and(|recording| recording.outcome.is_some());
+    let is_made_ready = recording.is_some_and(|recording| recording.is_made_ready);
+    let is_restarted = spec_elsewhere(model, run).is_some_and(|spec| spec.options.max_restarts > 0);
+    model.inventory.is_live(run) || is_made_ready || is_restarted && !has_ended
 }
 
 /// All runs that the filter lets through, in the order of the screen.

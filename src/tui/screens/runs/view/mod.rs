@@ -223,6 +223,7 @@ fn state(model: &Model, row: &RunRow<'_>, theme: &Theme) -> (String, Style) {
             Some(since) => (format!("▲ no step {}", age(model.now, since)), theme.warn),
             None => ("● running".to_owned(), theme.accent),
         },
+        (None, None) if let Some(stage) = row.made_ready() => (format!("● {}", stage.name()), theme.accent),
         (None, None) if row.recording.is_none() => match row.status {
             RunStatus::Ended => ("· ended".to_owned(), theme.dim),
             _ => ("? unknown".to_owned(), theme.warn),
@@ -297,6 +298,9 @@ fn details(canvas: &mut Canvas<'_>, y: u16, row: &RunRow<'_>) {
         }
         (None, None) if row.is_elsewhere() => {
             ("it is live on its hosts; enter attaches to it".to_owned(), dim)
+        }
+        (None, None) if row.made_ready().is_some() => {
+            ("another hvtui makes it ready: no rank of it runs yet; x keeps it from starting".to_owned(), dim)
         }
         (None, None) if open && row.status == RunStatus::Ended => {
             ("its hosts report that it has ended; enter fetches what they have".to_owned(), warn)
