@@ -55,8 +55,11 @@ impl From<SyncError> for End {
 pub(super) fn serve(upload: Upload, config: &AgentConfig, open: &SyncOpen) {
     let mut sync = Sync { upload, run: open.run.clone() };
     match sync.carry_out(config, open) {
-        Ok(Some((target, Switched { tree, switched, notes }))) => {
-            sync.tell(SyncState::Present { tree, switched, notes });
+        Ok(Some((mut target, Switched { tree, switched, notes }))) => {
+            let present = SyncState::Present { tree, switched, notes: notes.clone() };
+            if sync.upload.is_over() || !sync.tell(present) {
+                target.tell_later(notes);
+            }
             target.remove_unused();
         }
         Ok(None) | Err(End::Over) => {}
@@ -179,9 +182,10 @@ impl Sync {
         }
     }
 
-    fn tell(&self, state: SyncState) {
+    /// `false` when the link is gone.
+    fn tell(&self, state: SyncState) -> bool {
         let told = SyncTold { upload: self.upload.number(), run: self.run.clone(), state };
-        self.upload.tell(FromAgent::Sync(told));
+        self.upload.tell(FromAgent::Sync(told))
     }
 }
 

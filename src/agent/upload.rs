@@ -151,8 +151,8 @@ impl Upload {
         }
     }
 
-    /// Tells the client.
-    pub(super) fn tell(&self, told: FromAgent) {
-        self.out.control_blocking(told);
+    /// Tells the client. `false` when the link is gone.
+    pub(super) fn tell(&self, told: FromAgent) -> bool {
+        self.out.control_blocking(told)
     }
 }

@@ -294,7 +294,7 @@ pub(crate) struct Screen {
     files: Option<RankFiles>,
     /// How far a folder is on its way; then the bar and the progress below what is printed.
     line: ProgressLine,
-    /// What a rank prints and has not ended, until something else is printed.
+    /// What a rank prints and has not ended.
     bar: Option<String>,
     /// How far the run is, on a terminal; and whether that is read from what the job prints.
     progress: Option<(String, bool)>,
@@ -378,6 +378,7 @@ impl Screen {
     }
 
     pub(crate) fn print(&mut self, lines: impl FnOnce(&mut RunPrinter) -> Vec<Line>) {
+        let has_bar = self.bar.is_some();
         for line in lines(&mut self.printer) {
             let line = match line {
                 Line::Progress { text, is_read } if ProgressLine::is_below_output() => {
@@ -400,6 +401,11 @@ impl Screen {
                 }
                 Line::Err(text) | Line::Progress { text, .. } => output::err(&(text + "\n")),
             }
+        }
+        if has_bar && self.bar.is_none() {
+            // what other ranks have not ended stands below, too
+            self.bar = self.printer.unfinished();
+            self.draw();
         }
     }
 

@@ -237,8 +237,8 @@ fn dispatch(cli: &Cli) -> Result<ExitCode, Failure> {
             let asked = commands::mesh::Asked { only, remove: *remove, yes: *yes };
             commands::mesh::run(&asked, &file()?, &paths()?)
         }
-        Command::Hosts { command: Some(HostsCommand::Trust { host, fingerprint }), .. } => {
-            commands::trust::run(host, fingerprint.as_deref(), &file()?, &paths()?)
+        Command::Hosts { command: Some(HostsCommand::Trust { names, fingerprint }), .. } => {
+            commands::trust::run(names, fingerprint.as_deref(), &file()?, &paths()?)
         }
         Command::Image { command: ImageCommand::Build(args) } => commands::image::build(args),
         Command::Image { command: ImageCommand::Push(args) } => {

@@ -27,15 +27,15 @@ pub enum StartedBy {
     Line,
 }
 
-/// A warning where the script of `command`, of which `script` is the text, finds its `np` ranks in another
-/// way than `kind` starts them; it names the option that is meant.
+/// A warning where the script of `command`, of which `script` is the text, finds its `np` ranks, at most `on_a_host` of them on one
+/// host, in another way than `kind` starts them; it names the option that is meant.
 pub fn suspect(
     script: &str,
     command: &[String],
     (kind, by): (JobKind, StartedBy),
-    np: u32,
+    (np, on_a_host): (u32, u32),
 ) -> Option<String> {
-    if np > 1 && spawns(script) {
+    if on_a_host > 1 && spawns(script) {
         let name = name_of(command);
         return Some(format!(
             "{name} calls torch.multiprocessing.spawn: unless an option of its own keeps it from that, it starts a process for \

@@ -22,18 +22,20 @@ fn a_script_that_starts_its_ranks_itself_is_one_rank() {
         "from torch.multiprocessing import spawn\nspawn(main, nprocs=2)\n",
     ];
     for script in spawning {
-        let said = suspect(script, &command, (JobKind::Plain, StartedBy::Us), 2).unwrap();
+        let said = suspect(script, &command, (JobKind::Plain, StartedBy::Us), (2, 2)).unwrap();
         assert!(said.starts_with("train.py calls torch.multiprocessing.spawn: unless"), "{said}");
         assert!(said.contains("--nproc-per-node 1 --gpus-per-rank N"), "{said}");
-        assert!(suspect(script, &command, (JobKind::Torch, StartedBy::Us), 4).is_some());
-        assert_eq!(suspect(script, &command, (JobKind::Plain, StartedBy::Us), 1), None, "{script}");
+        assert!(suspect(script, &command, (JobKind::Torch, StartedBy::Us), (4, 4)).is_some());
+        assert_eq!(suspect(script, &command, (JobKind::Plain, StartedBy::Us), (1, 1)), None, "{script}");
+        let one_a_host = suspect(script, &command, (JobKind::Plain, StartedBy::Us), (2, 1));
+        assert_eq!(one_a_host, None, "what was advised is not warned of: {script}");
     }
     for script in [
         "import torch\ngame.spawn(1)\n",
         "import multiprocessing as mp\nmp.spawn(x)\n",
         "import torch\n# mp.spawn(x)\n",
     ] {
-        assert_eq!(suspect(script, &command, (JobKind::Plain, StartedBy::Us), 2), None, "{script}");
+        assert_eq!(suspect(script, &command, (JobKind::Plain, StartedBy::Us), (2, 2)), None, "{script}");
     }
 }
 
@@ -91,7 +93,7 @@ fn comments_strings_and_own_functions_tell_nothing() {
 fn the_wrong_kind_is_named_with_the_right_one() {
     let command = words("python -u src/train.py --lr 1");
     assert_eq!(
-        suspect(HOROVOD, &command, (JobKind::Plain, StartedBy::Us), 2).unwrap(),
+        suspect(HOROVOD, &command, (JobKind::Plain, StartedBy::Us), (2, 2)).unwrap(),
         "train.py imports horovod, and `--kind plain` does not connect its ranks: 2 trainings of «rank 0 of 1» \
          would run beside each other; `--kind horovod` is meant"
     );
@@ -109,20 +111,20 @@ fn the_wrong_kind_is_named_with_the_right_one() {
         (MPI, JobKind::Slurm, None),
         (DDP, JobKind::Torch, None),
     ] {
-        let warning = suspect(text, &command, (kind, StartedBy::Us), 4);
+        let warning = suspect(text, &command, (kind, StartedBy::Us), (4, 4));
         assert_eq!(warning.is_some(), meant.is_some(), "{text}");
         assert!(warning.unwrap_or_default().contains(meant.unwrap_or_default()), "{text}");
     }
-    let by_line = suspect(DDP, &command, (JobKind::Mpi, StartedBy::Line), 2).unwrap_or_default();
+    let by_line = suspect(DDP, &command, (JobKind::Mpi, StartedBy::Line), (2, 2)).unwrap_or_default();
     assert!(
         by_line.contains("`--kind mpi` does not connect its ranks"),
         "mpirun's ranks have its variables alone: {by_line}"
     );
-    assert_eq!(suspect(HOROVOD, &command, (JobKind::Plain, StartedBy::Us), 1), None);
+    assert_eq!(suspect(HOROVOD, &command, (JobKind::Plain, StartedBy::Us), (1, 1)), None);
     // a script for several launchers is right with each of them
-    assert_eq!(suspect(&format!("{HOROVOD}{DDP}"), &command, (JobKind::Torch, StartedBy::Us), 2), None);
+    assert_eq!(suspect(&format!("{HOROVOD}{DDP}"), &command, (JobKind::Torch, StartedBy::Us), (2, 2)), None);
     assert!(
-        suspect(MPI, &[], (JobKind::Plain, StartedBy::Us), 2)
+        suspect(MPI, &[], (JobKind::Plain, StartedBy::Us), (2, 2))
             .unwrap()
             .starts_with("the script imports mpi4py")
     );

@@ -4,6 +4,7 @@
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
+use crate::domain::ids::HostId;
 use crate::domain::run::JobKind;
 use crate::launch::request::{LaunchRequest, PlacementSpec};
 use crate::launch::suspect::{self, StartedBy};
@@ -47,20 +48,37 @@ pub fn look(request: &mut LaunchRequest) {
     if let Some(arg) = &mut request.options.local_rank_arg {
         pasted_request::spell(arg, &text);
     }
-    let ranks = match &request.place {
-        PlacementSpec::Count(count) => count.unwrap_or(2),
-        PlacementSpec::Hosts { hosts, np } => {
-            np.unwrap_or_else(|| hosts.iter().fold(0, |sum, (_, n)| sum.saturating_add(*n)))
-        }
-        PlacementSpec::Nodes { nodes, each } => nodes.saturating_mul(each.unwrap_or(2)),
-        PlacementSpec::Free { ranks, .. } => *ranks,
-        PlacementSpec::Picks(picks) => picks.len() as u32,
-    };
+    let ranks = ranks(&request.place);
     // torchrun and a kind's own mpirun start hvtui's shims
     let delegate = request.options.delegate.as_ref();
     let by_line = delegate.is_some_and(|launcher| kind == JobKind::Horovod || !launcher.line.is_empty());
     let by = if by_line { StartedBy::Line } else { StartedBy::Us };
     request.remarks.extend(suspect::suspect(&text, &request.command, (kind, by), ranks));
+}
+
+/// How many ranks there are at least, and how many of them are on one host where that is said; a number of slots may be two or more.
+fn ranks(place: &PlacementSpec) -> (u32, u32) {
+    match place {
+        PlacementSpec::Count(count) => {
+            let count = count.unwrap_or(2);
+            (count, count)
+        }
+        PlacementSpec::Hosts { hosts, np } => {
+            let all = hosts.iter().fold(0_u32, |sum, (_, n)| sum.saturating_add(*n));
+            let most = hosts.iter().map(|(_, n)| *n).max().unwrap_or(0);
+            let np = np.unwrap_or(all);
+            (np, most.min(np))
+        }
+        PlacementSpec::Nodes { nodes, each } => {
+            let each = each.unwrap_or(2);
+            (nodes.saturating_mul(each), each)
+        }
+        PlacementSpec::Free { ranks, per_host, .. } => (*ranks, per_host.unwrap_or(*ranks)),
+        PlacementSpec::Picks(picks) => {
+            let on = |host: &HostId| picks.iter().filter(|pick| pick.host == *host).count();
+            (picks.len() as u32, picks.iter().map(|pick| on(&pick.host)).max().unwrap_or(0) as u32)
+        }
+    }
 }
 
 #[cfg(test)]

@@ -53,6 +53,9 @@ use crate::wire::trace::{Trace, TracePiece, Traces};
 /// How often deadlines are looked at.
 const LOOK_EVERY: Duration = Duration::from_millis(250);
 
+/// A process that looks so late stood still, microseconds.
+const STOOD_STILL_US: i64 = 2_000_000;
+
 /// What a session hands out.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Output {
@@ -135,6 +138,9 @@ pub struct Session {
     outputs: VecDeque<Output>,
     next_seq: u64,
     look: Interval,
+    /// When they were looked at last, and whether this process stood still before: then nothing was judged.
+    looked: Stamp,
+    stood_still: bool,
     lookup: Lookup,
     trees: Trees,
     /// Whether output that can't be caught up with is left out.
@@ -160,6 +166,8 @@ impl Session {
             outputs: VecDeque::new(),
             next_seq: 0,
             look,
+            looked: clock::now(),
+            stood_still: false,
             lookup: Lookup::new(|_| None),
             may_pass_over: true,
             trees: Trees::default(),
@@ -432,7 +440,13 @@ impl Session {
 
     fn look(&mut self) {
         let now = clock::now();
+        let passed = now.micros_since(self.looked);
+        (self.looked, self.stood_still) = (now, passed > STOOD_STILL_US && !self.stood_still);
         self.take_in_what_came(now);
+        if self.stood_still {
+            // what has come meanwhile may not be read yet
+            return;
+        }
         let machines = self.runs.values_mut();
         let actions: Vec<Action> = machines.flat_map(|machine| machine.handle_time(now)).collect();
         self.act(actions, now);

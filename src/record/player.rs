@@ -241,7 +241,7 @@ impl Player {
     /// Whether lines are still to be read: the playhead stands still.
     fn lines_are_due(&self) -> bool {
         let is_due = self.lines_ahead.as_ref().is_none_or(|lines| lines.is_due(&self.reader));
-        is_due && !self.motion.playing && !self.is_at_end()
+        is_due && !self.motion.playing
     }
 
     /// Reads some of what lies after the playhead; gives what is read once it is what a screen has room for.
@@ -328,7 +328,8 @@ impl Player {
     }
 
     fn is_at_end(&self) -> bool {
-        self.playhead >= self.end && self.lines.is_none()
+        let is_folded = || self.fold.chunk() >= self.reader.chunk_count();
+        self.playhead >= self.end && (self.lines.is_none() || is_folded())
     }
 
     /// Where the playhead stands.

@@ -83,7 +83,7 @@ impl Store {
 
     fn run_summary(&self, summary: RecordingSummary) -> RunSummary {
         let RecordingSummary { spec, last, bytes, damage, .. } = summary;
-        let may_be = last.outcome.is_none() && last.stage.is_some_and(|stage| stage <= RunStage::Prepare);
+        let may_be = last.outcome.is_none() && last.stage.is_none_or(|stage| stage <= RunStage::Prepare);
         RunSummary {
             is_made_ready: may_be && self.is_written(&spec.id),
             spec,

@@ -153,6 +153,29 @@ fn an_unknown_host_key_is_refused_until_it_is_trusted() {
 }
 
 #[test]
+fn keys_of_several_hosts_are_accepted_one_after_the_other_and_one_that_fails_keeps_no_other() {
+    let Some(cluster) = two() else { return };
+    let client = Client::new(cluster);
+    let trusted = client.run(&["hosts", "trust", "n1", "n2"]);
+    assert_eq!(trusted.code, 0, "{trusted:#?}");
+    for host in ["n1", "n2"] {
+        let told = trusted.out.lines().any(|line| line.starts_with(host) && line.contains("trusted already"));
+        assert!(told, "{trusted:#?}");
+    }
+    let known = fs::read_to_string(client.path(".ssh/known_hosts")).expect("known hosts");
+    let of_second: String =
+        known.lines().filter(|line| !line.contains("10.77.0.11")).collect::<Vec<_>>().join("\n");
+    client.write(".ssh/known_hosts", &(of_second + "\n"));
+    // without a terminal none is asked about
+    let half = client.run(&["hosts", "trust", "n1", "n2"]);
+    assert_eq!(half.code, 77, "{half:#?}");
+    assert_says(&half, &["then say --fingerprint SHA256:", "n2: ", "was trusted already"]);
+    let both = client.run(&["hosts", "trust", "n1", "n2", "--fingerprint", "SHA256:x"]);
+    assert_eq!(both.code, 64, "{both:#?}");
+    assert_says(&both, &["is the key of one host", "n2"]);
+}
+
+#[test]
 fn a_changed_host_key_stops_hard_and_names_the_line() {
     let Some(cluster) = two() else { return };
     let client = Client::new(cluster);

@@ -83,7 +83,7 @@ fn a_run_that_is_made_ready_is_told_as_such_and_can_be_attached_to() {
     let mut running = start(&client, &[], "echo runs");
     until("n2 to be asked", || cluster.at_home("n2", "asked").exists());
     let listed = client.run(&["runs"]);
-    assert!(listed.out.contains("prepare: no rank of it runs yet"), "{listed:?}");
+    assert!(listed.out.contains(": no rank of it runs yet"), "{listed:?}");
     let file = |name: &str| fs::File::create(client.path(name)).expect("a file");
     let mut command = client.hvtui(&["attach", "last", "--whole"]);
     let command = command.stdin(Stdio::null()).stdout(file("guest")).stderr(file("guest-err"));
@@ -105,6 +105,7 @@ fn a_run_that_is_stopped_between_two_attempts_is_not_started_again() {
     let running = start(&client, &["--max-restarts", "3"], line);
     let said = stop_meanwhile(&cluster, &client, running);
     assert!(said.contains("stopped before attempt 2 started"), "{said}");
+    assert!(said.contains("no further attempt of run "), "{said}");
     let printed = fs::read_to_string(client.path("out")).unwrap();
     assert!(printed.contains("attempt 0.") && !printed.contains("attempt 1."), "{printed}");
 }

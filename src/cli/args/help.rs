@@ -262,6 +262,7 @@ Examples:
   hvtui hosts
   hvtui hosts check
   hvtui hosts check --json | jq '.hosts[] | select(.ok | not) | .name'
+  hvtui hosts trust gpu-a gpu-b
   hvtui hosts trust gpu-a --fingerprint SHA256:..
   hvtui hosts mesh";
 

@@ -90,11 +90,12 @@ pub enum HostsCommand {
         #[arg(long)]
         yes: bool,
     },
-    /// Accept a host's key and remember it in your known hosts
+    /// Accept the keys of hosts and remember them in your known hosts
     Trust {
-        /// The host's name in the hosts file
-        host: String,
-        /// Accept only this key; without it the fingerprint is shown and asked about
+        /// Their names in the hosts file
+        #[arg(value_name = "HOST", required = true)]
+        names: Vec<String>,
+        /// Accept only this key, of one host; without it the fingerprint of each is shown and asked about
         #[arg(long, value_name = "SHA256:..")]
         fingerprint: Option<String>,
     },

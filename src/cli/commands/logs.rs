@@ -97,11 +97,14 @@ pub(super) fn there_are(world: u32) -> String {
 const QUIET_US: u64 = 500_000;
 const FIRST_US: u64 = 2_000_000;
 const LONGEST_US: u64 = 5_000_000;
+/// A host that is still being reached then keeps the lines of the others no longer.
+const REACHED_US: u64 = 20_000_000;
 
 /// Whether what was printed before is still on its way.
 struct Past {
     /// Hosts that are still being reached.
     awaited: BTreeSet<HostId>,
+    begun: HostTime,
     /// When the last of them was reached.
     reached: Option<HostTime>,
     /// When the last line came.
@@ -110,7 +113,7 @@ struct Past {
 
 impl Past {
     fn new(session: &Session, hosts: &BTreeSet<HostId>) -> Self {
-        let mut past = Self { awaited: hosts.clone(), reached: None, word: None };
+        let mut past = Self { awaited: hosts.clone(), begun: clock::host_now(), reached: None, word: None };
         for host in hosts {
             if let Some((_, state)) = session.world().hosts.get(host).and_then(|host| host.link.as_ref()) {
                 past.changed(host, state);
@@ -128,10 +131,11 @@ impl Past {
 
     /// Waits until it counts as told.
     async fn is_told(&mut self) {
-        if !self.awaited.is_empty() {
-            return std::future::pending().await;
-        }
         let now = clock::host_now();
+        if !self.awaited.is_empty() {
+            let left = (self.begun.0 + REACHED_US).saturating_sub(now.0);
+            return sleep(Duration::from_micros(left)).await;
+        }
         let reached = *self.reached.get_or_insert(now);
         let quiet = self.word.map_or(reached.0 + FIRST_US, |word| word.max(reached).0 + QUIET_US);
         let left = quiet.min(reached.0 + LONGEST_US).saturating_sub(now.0);
@@ -163,7 +167,10 @@ async fn stream(
         let holds = follow && printer.held.is_some();
         let next = tokio::select! {
             next = session.next() => next,
-            () = output::changed() => continue,
+            () = output::changed() => {
+                printer.draw();
+                continue;
+            }
             // what was printed before has come: from here on each line is shown at once
             () = past.is_told(), if holds => {
                 printer.release()?;
@@ -221,8 +228,8 @@ struct Printer<'a> {
     carried: BTreeMap<(Rank, Stream), Carried>,
     /// What has not ended yet.
     unfinished: ProgressLine,
-    /// Whose that is.
-    shown: Option<(Rank, Stream)>,
+    /// What is to stand there, and whose it is.
+    bar: Option<((Rank, Stream), String)>,
     /// With `--tail`: the last lines so far.
     held: Option<VecDeque<LogLine>>,
 }
@@ -238,16 +245,7 @@ impl<'a> Printer<'a> {
         let terminal = io::stdout().is_terminal();
         let (carried, unfinished) = (BTreeMap::new(), ProgressLine::default());
         let held = args.tail.map(|_| VecDeque::new());
-        Ok(Self {
-            args,
-            is_one,
-            terminal,
-            paint: Paint::of_process(),
-            carried,
-            unfinished,
-            shown: None,
-            held,
-        })
+        Ok(Self { args, is_one, terminal, paint: Paint::of_process(), carried, unfinished, bar: None, held })
     }
 
     /// Prints the last lines of those that were held back, and from here on each line at once.
@@ -297,9 +295,20 @@ impl<'a> Printer<'a> {
             return Ok(());
         }
         self.unfinished.clear();
+        // it has ended with the line
+        self.bar.take_if(|(of, _)| *of == (line.rank, line.stream));
         let mut text = Vec::new();
         written(self.write(&mut text, line))?;
-        to_stdout(&String::from_utf8_lossy(&text))
+        to_stdout(&String::from_utf8_lossy(&text))?;
+        self.draw();
+        Ok(())
+    }
+
+    /// Shows what has not ended, below what is printed: once the terminal has taken that.
+    fn draw(&mut self) {
+        if let Some((_, text)) = &self.bar {
+            self.unfinished.write(text);
+        }
     }
 
     fn wants(&self, rank: Rank) -> bool {
@@ -319,15 +328,15 @@ impl<'a> Printer<'a> {
         let rows: Vec<_> = log_text::rows(&line.text).map(log_text::plain).collect();
         if rows.iter().all(|row| row.trim().is_empty()) {
             // another one's rows stay
-            if self.shown == Some(of) {
+            if self.bar.take_if(|(shown, _)| *shown == of).is_some() {
                 self.unfinished.clear();
             }
             return;
         }
         let label = if self.is_one { String::new() } else { format!("[{}] ", line.rank) };
         let rows: Vec<String> = rows.iter().map(|row| format!("{label}{row}")).collect();
-        self.unfinished.write(&rows.join("\n"));
-        self.shown = Some(of);
+        self.bar = Some((of, rows.join("\n")));
+        self.draw();
     }
 
     fn write(&mut self, out: &mut impl Write, line: &LogLine) -> io::Result<()> {

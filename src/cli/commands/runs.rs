@@ -409,7 +409,7 @@ fn state(run: &Listed, local: bool) -> String {
             format!("running; {words}; see it end: hvtui attach {run}")
         }
         (None, RunStatus::Running) if run.made_ready => {
-            let stage = run.stage.map_or("start", RunStage::name);
+            let stage = run.stage.unwrap_or(RunStage::Prepare).name();
             format!("{stage}: no rank of it runs yet")
         }
         (None, RunStatus::Running) if run.recorded => {

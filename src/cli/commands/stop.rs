@@ -46,6 +46,9 @@ pub fn run(args: &StopArgs, file: &HostsFile, paths: &Paths) -> Result<ExitCode,
         let in_time = prompter.timeout(DEADLINE, stop(&mut session, &spec, args.now, &mut shares)).await;
         in_time.transpose()?;
         let stopped = shares.outcome(&args.run)?;
+        if spec.options.max_restarts > 0 {
+            to_stdout(&format!("no further attempt of run {} will start\n", spec.id.short()))?;
+        }
         if found.recording.take().is_some() {
             // its end is known now: the next command need not ask the hosts
             for trouble in complete(session, vec![spec], &paths.state, COMPLETION).await {

@@ -3,40 +3,54 @@
 use std::io::{IsTerminal, Write};
 use std::process::ExitCode;
 
-use crate::cli::errors::{Code, Failure, to_stdout};
+use crate::cli::errors::{Code, Failure, print, to_stdout};
 use crate::cli::paths::Paths;
 use crate::cli::{ask, connect, runtime};
 use crate::config::{HostConfig, HostsFile};
 use crate::domain::text::closest;
 use crate::ssh;
 
-/// Fetches the key, shows its fingerprint, asks, and writes it to the user's known hosts. With `fingerprint`
-/// it takes that key alone and asks nothing.
+/// Fetches the key of one host after the other, shows its fingerprint, asks, and writes it to the user's known hosts. With
+/// `fingerprint` it takes that key of one host alone and asks nothing. A host that fails keeps none of the others.
 pub fn run(
-    name: &str,
+    names: &[String],
     fingerprint: Option<&str>,
     file: &HostsFile,
     paths: &Paths,
 ) -> Result<ExitCode, Failure> {
-    let host = find(name, file)?;
+    if let ([_, second, ..], Some(_)) = (names, fingerprint) {
+        let text = format!("--fingerprint is the key of one host: say it for {second} by itself");
+        return Err(Failure::usage(text));
+    }
+    let hosts = names.iter().map(|name| find(name, file)).collect::<Result<Vec<_>, Failure>>()?;
     runtime::block_on(async {
-        let target = connect::target(host, &paths.home).await?.with_prompter(&ask::person());
-        // A host on the way comes first: what is behind it can't be asked before it is trusted.
-        for hop in target.hops() {
-            let key = scan(hop, &target).await?;
-            if ssh::is_known(&hop.server(), &key).await? {
-                continue;
-            }
-            trust(name, hop, &key, fingerprint).await?;
-            if fingerprint.is_some() {
-                to_stdout(&format!("that is the host on the way: say it again for {}\n", target.shown()))?;
-                return Ok(ExitCode::SUCCESS);
+        let mut code = ExitCode::SUCCESS;
+        for host in hosts {
+            if let Err(failure) = host_key(host, fingerprint, paths).await {
+                print(&failure);
+                code = failure.code.into();
             }
         }
-        let key = scan(&target, &target).await?;
-        trust(name, &target, &key, fingerprint).await?;
-        Ok(ExitCode::SUCCESS)
+        Ok(code)
     })
+}
+
+async fn host_key(host: &HostConfig, fingerprint: Option<&str>, paths: &Paths) -> Result<(), Failure> {
+    let name = host.id.as_str();
+    let target = connect::target(host, &paths.home).await?.with_prompter(&ask::person());
+    // A host on the way comes first: what is behind it can't be asked before it is trusted.
+    for hop in target.hops() {
+        let key = scan(hop, &target).await?;
+        if ssh::is_known(&hop.server(), &key).await? {
+            continue;
+        }
+        trust(name, hop, &key, fingerprint).await?;
+        if fingerprint.is_some() {
+            return to_stdout(&format!("that is the host on the way: say it again for {}\n", target.shown()));
+        }
+    }
+    let key = scan(&target, &target).await?;
+    trust(name, &target, &key, fingerprint).await
 }
 
 async fn scan(at: &ssh::Target, target: &ssh::Target) -> Result<ssh::HostKey, Failure> {

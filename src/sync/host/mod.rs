@@ -169,6 +169,11 @@ impl Target {
         Ok(Switched { tree, switched, notes: plan.notes() })
     }
 
+    /// Keeps what could not be told for the next sync.
+    pub fn tell_later(&mut self, notes: Vec<String>) {
+        self.notes = notes;
+    }
+
     /// Removes the trees that were replaced and are not used any more. It takes its time with many files: the client that
     /// waits for the sync is told first. What a person should know of it is told by the next sync, or [`tidy`].
     pub fn remove_unused(self) {

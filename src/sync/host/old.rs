@@ -136,7 +136,10 @@ pub(super) fn keep_notes(place: &Place, notes: &[String]) {
     let path = untold(place);
     let mut all = fs::read(&path).unwrap_or_default();
     for note in notes {
-        all.extend(note.bytes().chain([0]));
+        // what is seen at each look is said once
+        if !all.split(|byte| *byte == 0).any(|kept| kept == note.as_bytes()) {
+            all.extend(note.bytes().chain([0]));
+        }
     }
     if let Err(error) = fs::write(&path, all) {
         tracing::warn!(path = %path.display(), %error, ?notes, "notes are not kept");
@@ -148,7 +151,11 @@ pub(super) fn take_notes(place: &Place, notes: &mut Vec<String>) {
     let path = untold(place);
     let Ok(all) = fs::read(&path) else { return };
     let all = String::from_utf8_lossy(&all);
-    notes.extend(all.split('\0').filter(|note| !note.is_empty()).map(str::to_owned));
+    for note in all.split('\0').filter(|note| !note.is_empty()) {
+        if !notes.iter().any(|known| known == note) {
+            notes.push(note.to_owned());
+        }
+    }
     drop(fs::remove_file(path));
 }
 

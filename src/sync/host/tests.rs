@@ -268,6 +268,7 @@ fn what_a_sync_that_fails_has_taken_up_is_told_by_the_next_one() {
     pair.write("a", "2");
     let kept = || vec!["a job has written another x".to_owned()];
     keep_notes(&pair.place(), &kept());
+    keep_notes(&pair.place(), &kept());
     // the link is lost before anything is compared, and before the switch
     drop(pair.open());
     let (mut target, snapshot) = pair.open();
@@ -278,6 +279,13 @@ fn what_a_sync_that_fails_has_taken_up_is_told_by_the_next_one() {
     target.compare(snapshot.manifest, false).unwrap();
     assert!(target.switch().is_err());
     drop(target);
+    let (_, done) = pair.sync();
+    assert_eq!(done.notes, kept());
+    // the link is lost before the answer
+    let (mut target, snapshot) = pair.open();
+    assert!(target.present(snapshot.tree, false).is_some());
+    target.tell_later(done.notes);
+    target.remove_unused();
     assert_eq!(pair.sync().1.notes, kept());
     assert_eq!(pair.sync().1.notes, Vec::<String>::new(), "once");
 }

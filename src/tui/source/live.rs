@@ -285,11 +285,7 @@ impl Live {
             self.queue.push_back(Msg::Attached(spec.id));
             return;
         }
-        let hosts = self.recorded.session().hosts();
-        let is_here = |host: &HostId| hosts.iter().any(|entry| entry.id == *host);
-        if let Some(host) = spec.hosts().into_iter().find(|host| !is_here(host)) {
-            let text = format!("run {} is on host {host}, which has another name here", spec.id.short());
-            let text = format!("{text} or none: from a shell, hvtui attach {}", spec.id.short());
+        if let Some(text) = self.unnamed(&spec, "attach") {
             return self.notice(Level::Error, text);
         }
         // asked for twice, it comes once
@@ -302,6 +298,15 @@ impl Live {
             self.opening.remove(&run);
         }
         self.unless(asked);
+    }
+
+    /// What to say of a run on hosts of which some can't be asked from here, and by which command.
+    fn unnamed(&mut self, spec: &RunSpec, command: &str) -> Option<String> {
+        let hosts = self.recorded.session().hosts();
+        let host = spec.hosts().into_iter().find(|host| !hosts.iter().any(|entry| entry.id == *host))?;
+        let run = spec.id.short();
+        let text = format!("run {run} is on host {host}, which has another name here");
+        Some(format!("{text} or none: from a shell, hvtui {command} {run}"))
     }
 
     /// Tells why files could not be asked for.
@@ -492,7 +497,10 @@ impl EventSource for Live {
                     self.notice(Level::Info, format!("run {} is over", run.short()));
                 }
             }
-            Effect::StopForeign { spec, now } => self.recorded.session().stop_foreign(&spec, now),
+            Effect::StopForeign { spec, now } => match self.unnamed(&spec, "stop") {
+                Some(text) => self.notice(Level::Error, text),
+                None => self.recorded.session().stop_foreign(&spec, now),
+            },
             Effect::Trace(spec) => self.trace(&spec),
             Effect::Attach(spec) => self.attach(*spec),
             Effect::OpenReplay(run) => self.open_replay(&run),

@@ -922,5 +922,6 @@ fn the_lines_after_a_playhead_that_stands_still_are_told() {
     player.seek(end);
     player.toggle();
     Screen::default().advance(&mut player, Stamp(0));
-    assert!(!player.looks_ahead(), "nothing follows the end");
+    assert_eq!(looked_ahead(&mut player).0, Some(Vec::new()), "nothing follows the end");
+    assert!(!player.looks_ahead(), "once");
 }

@@ -106,7 +106,8 @@ pub(super) fn find(model: &mut Model, forward: bool, height: usize) -> Vec<Effec
             model.ui.run.moments.on = None;
             if replay::state(model).is_some_and(|state| state.playhead == *at) {
                 if let Some(to) = log::behind(model, *at, *line) {
-                    model.ui.run.log.found = Some(*line);
+                    let ui = &mut model.ui.run;
+                    (ui.log.found, ui.log_at) = (Some(*line), LogAt::Follow);
                     return vec![Effect::Play(to)];
                 }
                 log::come_to(model, *line, height);

@@ -140,7 +140,9 @@ impl<'a> RunRow<'a> {
     /// The stage in which another client of this machine makes it ready: no rank of it runs yet, or just now.
     pub fn made_ready(&self) -> Option<RunStage> {
         let recording = self.recording.filter(|recording| recording.is_made_ready)?;
-        recording.stage.filter(|_| self.live.is_none() && self.status != RunStatus::Running)
+        let is_elsewhere = self.live.is_none() && self.status != RunStatus::Running;
+        // its first stage may not be on the disk yet
+        is_elsewhere.then(|| recording.stage.unwrap_or(RunStage::Prepare))
     }
 }
 
