@@ -143,7 +143,7 @@ fn follow() -> ToAgent {
 }
 
 fn stop(run: RunId) -> ToAgent {
-    ToAgent::Stop(Stop { run, host: HostId::from("a"), now: false, attempt: None, whole: false })
+    ToAgent::Stop(Stop { run, host: HostId::from("a"), now: false, attempt: Some(0), whole: false })
 }
 
 fn chunk(rank: u32, offset: u64, text: &'static str) -> FromAgent {
