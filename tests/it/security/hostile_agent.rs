@@ -191,7 +191,8 @@ fn flood(kinds: &str, seconds: u64) -> Option<Cost> {
             // the oldest line that is not shown yet: what other work has cost it is not the flood's
             if let Some((_, (at, waited))) = seen.range(shown + 1..).next() {
                 let others = Duration::from_micros(waited_for_processors() - waited);
-                behind = behind.max(((began.elapsed() - *at).saturating_sub(others), began.elapsed()));
+                let now = began.elapsed();
+                behind = behind.max((now.saturating_sub(*at).saturating_sub(others), now));
             }
             std::thread::sleep(Duration::from_millis(50));
         }
