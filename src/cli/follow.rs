@@ -296,6 +296,8 @@ pub(crate) struct Screen {
     line: ProgressLine,
     /// What a rank prints and has not ended.
     bar: Option<String>,
+    /// Whether that is to be looked for again: other lines were printed over it.
+    bar_due: bool,
     /// How far the run is, on a terminal; and whether that is read from what the job prints.
     progress: Option<(String, bool)>,
     /// The job draws bars, which tell what is read from them.
@@ -315,6 +317,7 @@ impl Screen {
             files: None,
             line,
             bar: None,
+            bar_due: false,
             progress: None,
             looked_for: Vec::new(),
             has_bars: false,
@@ -349,7 +352,7 @@ impl Screen {
         if self.own_words || self.closed.is_some() || !std::io::stdout().is_terminal() {
             return;
         }
-        self.bar = self.printer.unfinished();
+        (self.bar, self.bar_due) = (self.printer.unfinished(), false);
         if self.bar.is_some() && !std::mem::replace(&mut self.has_bars, true) {
             self.progress.take_if(|(_, is_read)| *is_read);
         }
@@ -361,6 +364,12 @@ impl Screen {
 
     /// Shows below what is printed what is not to stay there.
     fn draw(&mut self) {
+        if !output::err_is_free() {
+            return;
+        }
+        if std::mem::take(&mut self.bar_due) {
+            self.bar = self.printer.unfinished();
+        }
         let progress = self.progress.as_ref().map(|(text, _)| text);
         let rows: Vec<&str> = self.bar.iter().chain(progress).map(String::as_str).collect();
         if !rows.is_empty() {
@@ -371,14 +380,14 @@ impl Screen {
     /// The last progress becomes a line.
     fn end_progress(&mut self) {
         self.line.clear();
-        self.bar = None;
+        (self.bar, self.bar_due) = (None, false);
         if let Some((text, _)) = self.progress.take() {
             output::err(&(text + "\n"));
         }
     }
 
     pub(crate) fn print(&mut self, lines: impl FnOnce(&mut RunPrinter) -> Vec<Line>) {
-        let has_bar = self.bar.is_some();
+        let has_bar = self.bar.is_some() || self.bar_due;
         for line in lines(&mut self.printer) {
             let line = match line {
                 Line::Progress { text, is_read } if ProgressLine::is_below_output() => {
@@ -403,8 +412,7 @@ impl Screen {
             }
         }
         if has_bar && self.bar.is_none() {
-            // what other ranks have not ended stands below, too
-            self.bar = self.printer.unfinished();
+            self.bar_due = true;
             self.draw();
         }
     }

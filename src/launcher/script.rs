@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use crate::domain::ids::HostId;
 use crate::domain::run::JobKind;
-use crate::launch::request::{LaunchRequest, PlacementSpec};
+use crate::launch::request::{ALL_SLOTS, LaunchRequest, PlacementSpec};
 use crate::launch::suspect::{self, StartedBy};
 use crate::launch::{name, pasted_request};
 use crate::launcher::code;
@@ -48,7 +48,7 @@ pub fn look(request: &mut LaunchRequest) {
     if let Some(arg) = &mut request.options.local_rank_arg {
         pasted_request::spell(arg, &text);
     }
-    let ranks = ranks(&request.place);
+    let ranks = ranks(&request.place, request.options.gpus_per_rank);
     // torchrun and a kind's own mpirun start hvtui's shims
     let delegate = request.options.delegate.as_ref();
     let by_line = delegate.is_some_and(|launcher| kind == JobKind::Horovod || !launcher.line.is_empty());
@@ -56,16 +56,17 @@ pub fn look(request: &mut LaunchRequest) {
     request.remarks.extend(suspect::suspect(&text, &request.command, (kind, by), ranks));
 }
 
-/// How many ranks there are at least, and how many of them are on one host where that is said; a number of slots may be two or more.
-fn ranks(place: &PlacementSpec) -> (u32, u32) {
+/// How many ranks there are, and at most how many of them on one host; where a number is left to the hosts, two or more.
+fn ranks(place: &PlacementSpec, gpus_per_rank: u32) -> (u32, u32) {
     match place {
         PlacementSpec::Count(count) => {
             let count = count.unwrap_or(2);
             (count, count)
         }
         PlacementSpec::Hosts { hosts, np } => {
-            let all = hosts.iter().fold(0_u32, |sum, (_, n)| sum.saturating_add(*n));
-            let most = hosts.iter().map(|(_, n)| *n).max().unwrap_or(0);
+            let slots = |n: &u32| if *n == ALL_SLOTS { np.unwrap_or(2) } else { *n };
+            let all = hosts.iter().fold(0_u32, |sum, (_, n)| sum.saturating_add(slots(n)));
+            let most = hosts.iter().map(|(_, n)| slots(n)).max().unwrap_or(0);
             let np = np.unwrap_or(all);
             (np, most.min(np))
         }
@@ -75,8 +76,10 @@ fn ranks(place: &PlacementSpec) -> (u32, u32) {
         }
         PlacementSpec::Free { ranks, per_host, .. } => (*ranks, per_host.unwrap_or(*ranks)),
         PlacementSpec::Picks(picks) => {
-            let on = |host: &HostId| picks.iter().filter(|pick| pick.host == *host).count();
-            (picks.len() as u32, picks.iter().map(|pick| on(&pick.host)).max().unwrap_or(0) as u32)
+            let on = |host: &HostId| picks.iter().filter(|pick| pick.host == *host).count() as u32;
+            let most = picks.iter().map(|pick| on(&pick.host)).max().unwrap_or(0);
+            let each = gpus_per_rank.max(1);
+            (picks.len() as u32 / each, most / each)
         }
     }
 }
@@ -85,6 +88,30 @@ fn ranks(place: &PlacementSpec) -> (u32, u32) {
 mod tests {
     use super::*;
     use crate::domain::options::LocalRankArg;
+
+    #[test]
+    fn ranks_on_a_host_are_counted_by_how_they_are_asked_for() {
+        use crate::domain::filter::Filter;
+        use crate::launch::request::{Pick, SlotName};
+        let hosts = |counts: &[u32], np| PlacementSpec::Hosts {
+            hosts: counts.iter().zip(["a", "b"]).map(|(n, host)| (HostId::from(host), *n)).collect(),
+            np,
+        };
+        let picks = |count| {
+            let pick = |host: &str, n| Pick { host: HostId::from(host), slot: SlotName::Index(n) };
+            PlacementSpec::Picks((0..count).flat_map(|n| [pick("a", n), pick("b", n)]).collect())
+        };
+        let nodes = |each| PlacementSpec::Nodes { nodes: 2, each };
+        assert_eq!(ranks(&hosts(&[1, 1], None), 1), (2, 1));
+        assert_eq!(ranks(&hosts(&[2, 1], None), 1), (3, 2));
+        // `mpirun -np 4 -H a,b`: the hosts have as many slots as they have
+        assert_eq!(ranks(&hosts(&[ALL_SLOTS, ALL_SLOTS], Some(4)), 1), (4, 4));
+        assert_eq!((ranks(&nodes(Some(1)), 1), ranks(&nodes(None), 1)), ((2, 1), (4, 2)));
+        // GPUs are picked, of which a rank may have several
+        assert_eq!((ranks(&picks(4), 4), ranks(&picks(4), 1)), ((2, 1), (8, 4)));
+        let free = |per_host| PlacementSpec::Free { ranks: 4, per_host, filter: Filter::default() };
+        assert_eq!((ranks(&free(Some(1)), 1), ranks(&free(None), 1)), ((4, 1), (4, 4)));
+    }
 
     #[test]
     fn a_script_tells_what_it_is_made_for() {

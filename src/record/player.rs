@@ -266,8 +266,8 @@ impl Player {
         }
         let mut lines = self.lines_ahead.take().unwrap_or_else(|| {
             let chunk = self.fold.chunk();
-            let rest = if chunk < self.reader.chunk_count() { self.load(chunk) } else { Arc::from([]) };
-            Lines::new(chunk, rest.get(self.fold.index()..).unwrap_or_default())
+            let rest = (chunk < self.reader.chunk_count()).then(|| self.load(chunk));
+            Lines::new(chunk, rest.as_ref().map(|rest| rest.get(self.fold.index()..).unwrap_or_default()))
         });
         if lines.is_due(&self.reader) {
             lines.read(&self.reader);

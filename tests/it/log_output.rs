@@ -351,6 +351,48 @@ fn a_bar_that_is_wiped_leaves_no_label_behind() {
     terminal.wait("the end", |screen| screen.contains("[exit 0]"));
 }
 
+/// Five lines, a bar that stands still, and a line beside it.
+const BESIDE: &str = "import os, sys, time\n\
+    for number in range(5): print(f'line {number}', flush=True)\n\
+    sys.stderr.write('\\rbar 1/2'); sys.stderr.flush()\n\
+    def wait(name):\n\
+    \x20   while not os.path.exists(name) and os.path.exists(os.environ['HOME']): time.sleep(0.01)\n\
+    wait('go')\n\
+    print('later', flush=True)\n\
+    wait('end')\n";
+
+#[test]
+fn a_bar_stays_below_the_lines_that_are_printed_beside_it() {
+    let bar_below = |line: &str, screen: &str| screen.contains(&format!("[0] {line}\n[0] bar 1/2"));
+    let person = Person::new(1);
+    let file = |name: &str| person.home().join(name);
+    std::fs::write(file("beside.py"), BESIDE).unwrap();
+    let job = ["-np", "1", "--", "python3", "beside.py"];
+    let out = person.run(&[&["run", "--detach"], &job[..]].concat());
+    assert!(out.status.success(), "{}", String::from_utf8_lossy(&out.stderr));
+    let hvtui = |args: &[&str]| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_hvtui"));
+        command.args(args).current_dir(person.home()).env("HOME", person.home());
+        Terminal::start(&command, 80, 20)
+    };
+    let Some(logs) = hvtui(&["logs", "-f", "--tail", "2", "last"]) else { return };
+    let screen = logs.wait("two lines and the bar", |screen| bar_below("line 4", screen));
+    assert!(screen.contains("[0] line 3\n") && !screen.contains("line 2"), "{screen}");
+    std::fs::write(file("go"), "").unwrap();
+    logs.wait("the bar below the next line", |screen| bar_below("later", screen));
+    std::fs::write(file("end"), "").unwrap();
+    logs.wait("the end", |screen| screen.contains("[exit 0]"));
+    for name in ["go", "end"] {
+        std::fs::remove_file(file(name)).unwrap();
+    }
+    let run = hvtui(&[&["run"], &job[..]].concat()).expect("as before");
+    run.wait("the bar", |screen| bar_below("line 4", screen));
+    std::fs::write(file("go"), "").unwrap();
+    run.wait("the bar below the next line", |screen| bar_below("later", screen));
+    std::fs::write(file("end"), "").unwrap();
+    run.wait("the end", |screen| screen.contains("[exit 0]"));
+}
+
 #[test]
 fn a_prompt_that_ends_as_a_secret_value_begins_is_shown() {
     let person = Person::new(1);

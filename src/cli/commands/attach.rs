@@ -54,7 +54,9 @@ pub fn run(args: &AttachArgs, file: &HostsFile, paths: &Paths) -> Result<ExitCod
 /// The stage of a run that another client makes ready just now: none of its ranks runs.
 fn made_ready(found: &Found, paths: &Paths) -> Option<RunStage> {
     let recording = found.recording.as_ref().filter(|recording| recording.outcome().is_none())?;
-    let stage = recording.stage().filter(|stage| *stage <= RunStage::Prepare)?;
+    // its first stage may not be on the disk yet
+    let stage =
+        Some(recording.stage().unwrap_or(RunStage::Prepare)).filter(|stage| *stage <= RunStage::Prepare)?;
     Store::new(&paths.state).is_written(&found.spec.id).then_some(stage)
 }
 

@@ -79,6 +79,7 @@ pub fn run(
         output::start(&paths.state)?;
         let code = stream(session, &found, resume_point, &mut printer).await;
         let code = code.and_then(|code| printer.release().map(|()| code));
+        printer.end_bar();
         let taken = output::end(None).await;
         code.and_then(|code| taken.map(|()| code))
     })
@@ -184,6 +185,7 @@ async fn stream(
                     printer.line(line)?;
                     // the hosts keep what is not read
                     output::room().await;
+                    printer.draw();
                 }
                 (Origin::Rank(run, _), Event::LogUnfinished { line }) if *run == spec.id && follow => {
                     printer.unfinished(line);
@@ -191,25 +193,30 @@ async fn stream(
                 (Origin::Rank(run, rank), Event::LogGap { gap })
                     if *run == spec.id && printer.wants(*rank) =>
                 {
-                    note(&format!("rank {rank}: {}", gap.describe()));
+                    printer.note(&format!("rank {rank}: {}", gap.describe()));
                 }
                 (Origin::Host(host), Event::LinkChanged { state }) if due.contains(host) => {
                     past.changed(host, state);
                     if let Some((code, reason)) = fault(state) {
-                        note(&about(host, &reason));
+                        printer.note(&about(host, &reason));
                         if !follow || !is_tried_again(state) {
                             failed = Some(code);
                             due.remove(host);
+                            printer.forget(spec, host);
                         }
                     }
                 }
                 _ => {}
             },
-            Output::Gone(run, host) if run == spec.id => drop(due.remove(&host)),
+            Output::Gone(run, host) if run == spec.id => {
+                due.remove(&host);
+                printer.forget(spec, &host);
+            }
             Output::Refused(Refused { run, host, reason, .. }) if run == spec.id => {
-                note(&reason);
+                printer.note(&reason);
                 failed = Some(Code::Unreachable);
                 due.remove(&host);
+                printer.forget(spec, &host);
             }
             _ => {}
         }
@@ -254,7 +261,9 @@ impl<'a> Printer<'a> {
         for line in self.held.take().unwrap_or_default() {
             written(self.write(&mut text, &line))?;
         }
-        to_stdout(&String::from_utf8_lossy(&text))
+        to_stdout(&String::from_utf8_lossy(&text))?;
+        self.draw();
+        Ok(())
     }
 
     /// Keeps a line for the end, if the last ones alone are wanted.
@@ -291,12 +300,15 @@ impl<'a> Printer<'a> {
 
     /// Prints one line at once.
     fn line(&mut self, line: &LogLine) -> Result<(), Failure> {
-        if !self.takes(line) || self.hold(line) {
+        if !self.takes(line) {
+            return Ok(());
+        }
+        // it has ended with the line
+        self.bar.take_if(|(of, _)| *of == (line.rank, line.stream));
+        if self.hold(line) {
             return Ok(());
         }
         self.unfinished.clear();
-        // it has ended with the line
-        self.bar.take_if(|(of, _)| *of == (line.rank, line.stream));
         let mut text = Vec::new();
         written(self.write(&mut text, line))?;
         to_stdout(&String::from_utf8_lossy(&text))?;
@@ -304,11 +316,33 @@ impl<'a> Printer<'a> {
         Ok(())
     }
 
-    /// Shows what has not ended, below what is printed: once the terminal has taken that.
+    /// Shows what has not ended, below what is printed: once that is printed and the terminal has taken it.
     fn draw(&mut self) {
-        if let Some((_, text)) = &self.bar {
+        if let Some((_, text)) = self.bar.as_ref().filter(|_| self.held.is_none()) {
             self.unfinished.write(text);
         }
+    }
+
+    /// Says something beside what the ranks print.
+    fn note(&mut self, text: &str) {
+        self.unfinished.clear();
+        note(text);
+        self.draw();
+    }
+
+    /// Nothing more comes of a host's ranks.
+    fn forget(&mut self, spec: &RunSpec, host: &HostId) {
+        let is_there =
+            |rank: Rank| spec.placements.iter().any(|place| place.rank == rank && place.host == *host);
+        if self.bar.take_if(|((rank, _), _)| is_there(*rank)).is_some() {
+            self.unfinished.clear();
+        }
+    }
+
+    /// Takes away what has not ended.
+    fn end_bar(&mut self) {
+        self.bar = None;
+        self.unfinished.clear();
     }
 
     fn wants(&self, rank: Rank) -> bool {

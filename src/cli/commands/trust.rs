@@ -24,18 +24,24 @@ pub fn run(
     }
     let hosts = names.iter().map(|name| find(name, file)).collect::<Result<Vec<_>, Failure>>()?;
     runtime::block_on(async {
-        let mut code = ExitCode::SUCCESS;
+        let (mut code, mut refused) = (None, None);
         for host in hosts {
-            if let Err(failure) = host_key(host, fingerprint, paths).await {
+            if let Err(failure) = host_key(host, fingerprint, paths, &mut refused).await {
                 print(&failure);
-                code = failure.code.into();
+                code = code.or(Some(failure.code));
             }
         }
-        Ok(code)
+        Ok(code.map_or(ExitCode::SUCCESS, ExitCode::from))
     })
 }
 
-async fn host_key(host: &HostConfig, fingerprint: Option<&str>, paths: &Paths) -> Result<(), Failure> {
+/// The key of one host; `refused` is the host on the way whose key was not accepted last, which is not asked about again.
+async fn host_key(
+    host: &HostConfig,
+    fingerprint: Option<&str>,
+    paths: &Paths,
+    refused: &mut Option<ssh::Server>,
+) -> Result<(), Failure> {
     let name = host.id.as_str();
     let target = connect::target(host, &paths.home).await?.with_prompter(&ask::person());
     // A host on the way comes first: what is behind it can't be asked before it is trusted.
@@ -44,7 +50,14 @@ async fn host_key(host: &HostConfig, fingerprint: Option<&str>, paths: &Paths) -
         if ssh::is_known(&hop.server(), &key).await? {
             continue;
         }
-        trust(name, hop, &key, fingerprint).await?;
+        if refused.as_ref() == Some(&hop.server()) {
+            let text =
+                format!("{name}: the key of {}, which is on the way to it, is not trusted", hop.shown());
+            return Err(Failure::new(Code::Permission, text));
+        }
+        let trusted = trust(name, hop, &key, fingerprint).await;
+        *refused = trusted.is_err().then(|| hop.server());
+        trusted?;
         if fingerprint.is_some() {
             return to_stdout(&format!("that is the host on the way: say it again for {}\n", target.shown()));
         }

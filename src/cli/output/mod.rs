@@ -101,9 +101,14 @@ pub(crate) fn err(text: &str) {
     }
 }
 
+/// Whether no earlier text waits before what is printed to standard error.
+pub(crate) fn err_is_free() -> bool {
+    STREAMS.get().is_none_or(|streams| streams.err().waiting() == 0)
+}
+
 /// Prints to standard error what is of interest only now: nothing while earlier text waits. `false` then.
 pub(crate) fn err_now(text: &str) -> bool {
-    let is_free = STREAMS.get().is_none_or(|streams| streams.err().waiting() == 0);
+    let is_free = err_is_free();
     if is_free {
         err(text);
     }

@@ -20,10 +20,11 @@ pub(in crate::record) struct Lines {
 }
 
 impl Lines {
-    /// After a place in a chunk, of which this is the rest.
-    pub(in crate::record) fn new(chunk: usize, rest: &[Timed]) -> Self {
-        let mut lines = Self { next: chunk + 1, left: CHUNKS, found: Vec::new() };
-        lines.take(rest);
+    /// After a place in a chunk, of which this is the rest; `None` where the chunk is still to be written.
+    pub(in crate::record) fn new(chunk: usize, rest: Option<&[Timed]>) -> Self {
+        let next = chunk + usize::from(rest.is_some());
+        let mut lines = Self { next, left: CHUNKS, found: Vec::new() };
+        lines.take(rest.unwrap_or_default());
         lines
     }
 
