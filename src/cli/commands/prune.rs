@@ -167,6 +167,8 @@ pub fn run(
             confirm(&format!("Delete {what}, {}?", size_here(&surplus, size)), args.yes).await?;
             // the hosts first: of a run that is not recorded here any more nothing would be deleted there again
             if let Some(session) = &mut session {
+                // a link that was lost and is back since the question says nothing of the deletion
+                while session.try_next().is_some() {}
                 let undone = forget(session, &surplus, &asked.inventory, &names).await;
                 keep(&mut surplus, &undone);
                 failed.extend(undone.into_iter().filter_map(|(host, runs)| Some((host, words(&runs)?))));
