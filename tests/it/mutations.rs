@@ -84,6 +84,7 @@ fn every_planted_fault_still_finds_its_place() {
         [root.join("src"), root.join("tests/it")].iter().flat_map(|at| files(at)).collect();
     let mut wrong = Vec::new();
     let mut names = BTreeSet::new();
+    let mut places: Vec<(&str, usize, usize, &str)> = Vec::new();
     for fault in &list.fault {
         let name = &fault.name;
         if !names.insert(name) {
@@ -100,8 +101,23 @@ fn every_planted_fault_still_finds_its_place() {
                 wrong.push(format!("{name}: {} has {what:?} {count} times, not once", fault.file));
             }
         }
+        if let (Some(around_at), Some(at)) = (text.find(around.as_str()), around.find(fault.find.as_str())) {
+            let begin = around_at + at;
+            places.push((&fault.file, begin, begin + fault.find.len(), name));
+        }
+        if fault.find.trim_start().starts_with('.') {
+            wrong
+                .push(format!("{name}: `find` is no whole expression, and can't be planted behind a switch"));
+        }
         let absent = fault.tests.iter().filter(|test| !is_test(root, &sources, test));
         wrong.extend(absent.map(|test| format!("{name}: there is no test {test}")));
+    }
+    places.sort_unstable();
+    for two in places.windows(2) {
+        let [(file, _, end, one), (other_file, begin, _, other)] = two else { continue };
+        if file == other_file && begin < end {
+            wrong.push(format!("{one} and {other} stand on each other in {file}"));
+        }
     }
     assert!(list.fault.len() >= 30, "{} faults", list.fault.len());
     assert!(wrong.is_empty(), "tests/mutations/faults.toml:\n{}", wrong.join("\n"));
