@@ -256,7 +256,16 @@ fn the_search_and_enter_on_the_log_move_the_playhead_to_a_line() {
     assert_eq!(key(&mut story, KeyCode::Enter), []);
     assert_eq!(said(&story), "the log is at the playhead: scroll to a line");
     key(&mut story, KeyCode::Up);
-    assert_eq!(key(&mut story, KeyCode::Enter), [Effect::Play(PlayCommand::SeekTo(second))]);
+    let number = {
+        let (_, run) = story.model.shown_run().unwrap();
+        run.log
+            .iter()
+            .find(|(_, line)| line.line.text.contains("step 110 "))
+            .map(|(number, _)| number)
+            .unwrap()
+    };
+    let to = PlayCommand::ToLine(second, number + 1);
+    assert_eq!(key(&mut story, KeyCode::Enter), [Effect::Play(to)], "other ranks print at the same moment");
 }
 
 #[test]
