@@ -300,7 +300,7 @@ fn details(canvas: &mut Canvas<'_>, y: u16, row: &RunRow<'_>) {
             ("it is live on its hosts; enter attaches to it".to_owned(), dim)
         }
         (None, None) if row.made_ready().is_some() => {
-            ("another hvtui makes it ready: no rank of it runs yet; x keeps it from starting".to_owned(), dim)
+            ("another hvtui makes it ready: x keeps it from starting".to_owned(), dim)
         }
         (None, None) if open && row.status == RunStatus::Ended => {
             ("its hosts report that it has ended; enter fetches what they have".to_owned(), warn)
