@@ -43,6 +43,9 @@ use world::{START, Story, busy, host, run_id};
 const SIZE: (u16, u16) = (230, 60);
 const GPUS: u32 = 8;
 const SEEKS: usize = 400;
+/// Short moves that follow one to a random place.
+const MOVES: usize = 8;
+const MOVE_US: i64 = 5_000_000;
 const LONGEST_US: u64 = 60_000_000;
 /// Microseconds a phase of one step in all, in the order of [`Phase::ALL`], of a step of 270 ms.
 const PHASES: [u32; 6] = [8_000, 80_000, 130_000, 20_000, 22_000, 10_000];
@@ -275,6 +278,22 @@ fn look(path: &Path) {
     println!("seek       {} of {}, until something is told", spread(&mut firsts), firsts.len());
     println!("           {}, until all of it is", spread(&mut moves));
     println!("frame      {} at {}×{}", spread(&mut frames), SIZE.0, SIZE.1);
+    let (mut backs, mut steps) = (Vec::new(), Vec::new());
+    let begin = host_now().0;
+    while backs.len() < SEEKS && host_now().0 - begin < LONGEST_US {
+        player.seek(state.start.plus_micros(noise.below(span) as i64));
+        go(&mut model, &mut player);
+        for _ in 0..MOVES {
+            player.seek(player.state().playhead.plus_micros(-MOVE_US));
+            backs.push(go(&mut model, &mut player).1);
+        }
+        let begin = host_now().0;
+        player.step(-1);
+        go(&mut model, &mut player);
+        steps.push(host_now().0 - begin);
+    }
+    println!("5 s back   {} of {}", spread(&mut backs), backs.len());
+    println!("step back  {:.0} ms the first time, then {}", ms(steps.remove(0)), spread(&mut steps));
     println!("memory     {} MB now, {} MB at most", memory("VmRSS:"), memory("VmHWM:"));
 }
 

@@ -17,7 +17,7 @@ use super::saved::Place;
 use crate::domain::ids::RunId;
 use crate::filelock::give_back;
 
-const MAGIC: &[u8; 16] = b"hvtui states 3\r\n";
+const MAGIC: &[u8; 16] = b"hvtui states 4\r\n";
 /// Bytes before head and data of a record.
 const NUMBERS: usize = 16;
 /// The longest head; a place takes less than a hundred bytes, the sums of a recording's files as many each.
@@ -34,6 +34,8 @@ const MOST_RECORDS: usize = 1024;
 pub(super) enum About {
     /// A [`crate::domain::world::World`]: the run at a place of the recording.
     State(Place),
+    /// [`super::steps::Steps`], up to a place of the recording.
+    Steps(Place),
     /// Where the chunks of these files lie, and what their notes tell.
     Index(Vec<FileSum>),
 }

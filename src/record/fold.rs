@@ -2,19 +2,12 @@
 
 use std::sync::Arc;
 
+use super::checkpoints::{Checkpoint, Checkpoints, Place};
 use super::reader::Timed;
 use crate::domain::alerts::AlertRules;
 use crate::domain::time::Stamp;
-use crate::domain::world::{RunState, World};
+use crate::domain::world::World;
 
-/// A checkpoint is kept each so many microseconds or envelopes, whichever comes first.
-const SPACING_US: i64 = 10_000_000;
-const SPACING_ENVELOPES: usize = 20_000;
-/// With more checkpoints than this, every second one goes and the spacing doubles.
-const MOST_CHECKPOINTS: usize = 64;
-/// Where runs have many ranks, what checkpoints keep is theirs alone: so many steps in all, about 200 bytes each, but checkpoints of this number.
-const MOST_STEPS: usize = 1 << 18;
-const LEAST_CHECKPOINTS: usize = 4;
 /// Folding on through fewer chunks than this is as quick as a jump, and lets the screen keep its world.
 const WORTH_A_JUMP: usize = 12;
 
@@ -30,13 +23,7 @@ pub(super) struct Fold {
     index: usize,
     /// Recording time of the last envelope folded.
     last: Option<Stamp>,
-    checkpoints: Vec<Checkpoint>,
-    /// How many times the spacing was doubled.
-    doublings: u32,
-    /// Envelopes since the last checkpoint.
-    since: usize,
-    /// It only ever goes on.
-    is_plain: bool,
+    checkpoints: Checkpoints,
 }
 
 /// Where a way through a recording ends.
@@ -65,17 +52,6 @@ impl Until {
     }
 }
 
-/// The world before the first envelope of a chunk.
-#[derive(Debug)]
-struct Checkpoint {
-    chunk: usize,
-    /// When that chunk begins.
-    at: Stamp,
-    /// Recording time of the last envelope in it.
-    last: Option<Stamp>,
-    world: World,
-}
-
 impl Fold {
     /// A fold from the start of a recording that tells alerts by these rules.
     pub(super) fn new(rules: Arc<AlertRules>) -> Self {
@@ -84,15 +60,10 @@ impl Fold {
         fold
     }
 
-    /// The same without checkpoints.
-    pub(super) fn plain(rules: Arc<AlertRules>) -> Self {
-        Self { is_plain: true, ..Self::new(rules) }
-    }
-
     /// A second fold, which goes on from here.
     pub(super) fn branch(&self) -> Self {
-        let (world, last) = (self.world.clone(), self.last);
-        Self { world, chunk: self.chunk, index: self.index, last, is_plain: true, ..Self::default() }
+        let (world, checkpoints) = (self.world.clone(), Checkpoints::default());
+        Self { world, chunk: self.chunk, index: self.index, last: self.last, checkpoints }
     }
 
     /// The world that it has come to.
@@ -150,11 +121,7 @@ impl Fold {
             // a line's own time may lie before that at which it was told
             Until::Line(_, lines) => self.lines() > lines || self.lines() == lines && is_behind_moment,
         };
-        // both rise from checkpoint to checkpoint
-        let before = self
-            .checkpoints
-            .partition_point(|checkpoint| checkpoint.last.is_none_or(|last| until.is_after(last)));
-        let found = before.checked_sub(1).and_then(|index| self.checkpoints.get(index));
+        let found = self.checkpoints.nearest(until);
         let saves = found.is_some_and(|checkpoint| checkpoint.chunk >= self.chunk + WORTH_A_JUMP);
         (is_ahead || saves).then(|| (found.map_or(0, |checkpoint| checkpoint.chunk), found))
     }
@@ -163,7 +130,7 @@ impl Fold {
     pub(super) fn jump_to(&mut self, chunk: usize, last: Option<Stamp>, world: World) {
         let rules = Arc::clone(&self.world.alerts.rules);
         (self.world, self.chunk, self.last) = (world, chunk, last);
-        (self.index, self.since) = (0, 0);
+        self.index = 0;
         self.world.alerts.rules = rules;
     }
 
@@ -172,12 +139,18 @@ impl Fold {
         self.last
     }
 
-    /// Folds what is left of the present chunk, which begins at `start`, up to `until`; gives what was folded. When the chunk is done,
-    /// the next one is the present one.
-    pub(super) fn take<'a>(&mut self, chunk: &'a [Timed], start: Stamp, until: Until) -> &'a [Timed] {
-        if self.index == 0 && !self.is_plain {
-            self.keep_checkpoint(start);
+    /// Keeps what it has come to, where it stands before the first envelope of a chunk and that is worth a checkpoint: `before`
+    /// envelopes are folded, `left` lie before the end of the way.
+    pub(super) fn keep_checkpoint(&mut self, before: u64, left: u64, plays: bool) {
+        if self.index == 0 {
+            let place = Place { chunk: self.chunk, before, left, plays };
+            self.checkpoints.keep(place, self.last, &self.world);
         }
+    }
+
+    /// Folds what is left of the present chunk up to `until`; gives what was folded. When the chunk is done, the next one is the
+    /// present one.
+    pub(super) fn take<'a>(&mut self, chunk: &'a [Timed], until: Until) -> &'a [Timed] {
         let rest = chunk.get(self.index..).unwrap_or_default();
         let mut count = 0;
         while let Some(timed) = rest.get(count).filter(|timed| !self.is_there(until, timed.time)) {
@@ -186,44 +159,12 @@ impl Fold {
         }
         let folded = &rest[..count];
         self.last = folded.last().map(|timed| timed.time).or(self.last);
-        self.since += folded.len();
         self.index += folded.len();
         if folded.len() == rest.len() {
             self.chunk += 1;
             self.index = 0;
         }
         folded
-    }
-
-    fn keep_checkpoint(&mut self, at: Stamp) {
-        let due = match self.checkpoints.last() {
-            Some(last) if self.chunk <= last.chunk => false,
-            Some(last) => {
-                at.micros_since(last.at) >= SPACING_US << self.doublings
-                    || self.since >= SPACING_ENVELOPES << self.doublings
-            }
-            None => self.since >= SPACING_ENVELOPES || self.chunk > 0,
-        };
-        if !due {
-            return;
-        }
-        self.since = 0;
-        self.checkpoints.push(Checkpoint {
-            chunk: self.chunk,
-            at,
-            last: self.last,
-            world: self.world.clone(),
-        });
-        let steps = self.world.runs.values().map(RunState::steps_held).sum::<usize>();
-        let most = (MOST_STEPS / steps.max(1)).clamp(LEAST_CHECKPOINTS, MOST_CHECKPOINTS);
-        if self.checkpoints.len() > most {
-            let mut keep = false;
-            self.checkpoints.retain(|_| {
-                keep = !keep;
-                keep
-            });
-            self.doublings = (self.doublings + 1).min(16);
-        }
     }
 }
 
@@ -239,6 +180,7 @@ mod tests {
     use crate::domain::log::{LogLine, Stream};
     use crate::domain::run::RunSpec;
     use crate::domain::time::HostTime;
+    use crate::domain::world::RunState;
 
     /// One event each 20 s.
     fn chunk(number: i64) -> Vec<Timed> {
@@ -252,7 +194,8 @@ mod tests {
         let mut fold = Fold::new(Arc::default());
         for number in 0..6 {
             let chunk = chunk(number);
-            assert_eq!(fold.take(&chunk, chunk[0].time, Until::Moment(chunk[0].time)).len(), 1);
+            fold.keep_checkpoint(number as u64 * 5_000, 0, false);
+            assert_eq!(fold.take(&chunk, Until::Moment(chunk[0].time)).len(), 1);
         }
         assert_eq!(fold.chunk(), 6);
         assert!(fold.jump_towards(Until::Moment(Stamp(50_000_000))));
@@ -312,24 +255,24 @@ mod tests {
         let created = Event::RunCreated { spec: Arc::new(spec.clone()) };
         let origin = Origin::Run(spec.id.clone());
         let first = Timed { time: START, envelope: Envelope { seq: 0, at: START, origin, event: created } };
-        fold.take(&[first], START, ALL);
-        let mut bytes = Vec::new();
+        fold.take(&[first], ALL);
+        let (mut bytes, mut folded) = (Vec::new(), 0);
         // chunks of ten seconds, as long as a recorder holds events back at most
         for hour in 0..8 {
             for begin in (hour * 3600..(hour + 1) * 3600).step_by(10) {
                 let chunk: Vec<Timed> = (begin..begin + 10).flat_map(|at| second(at, &spec)).collect();
-                fold.take(&chunk, chunk[0].time, ALL);
-                assert!(fold.checkpoints.len() <= MOST_CHECKPOINTS);
+                fold.keep_checkpoint(folded, 0, false);
+                folded += fold.take(&chunk, ALL).len() as u64;
             }
             bytes.push(rmp_serde::to_vec_named(fold.world()).unwrap().len());
         }
         assert!(bytes[7] < 8 << 20, "{bytes:?}");
         assert!(bytes[7] <= bytes[3] + bytes[3] / 20, "a state of eight hours is one of four: {bytes:?}");
-        let held =
-            |checkpoint: &Checkpoint| checkpoint.world.runs.values().map(RunState::steps_held).sum::<usize>();
-        let held: usize = fold.checkpoints.iter().map(held).sum();
-        assert!(held <= MOST_STEPS && fold.checkpoints.len() >= LEAST_CHECKPOINTS, "{held}");
-        let way = fold.checkpoints.windows(2).map(|two| two[1].chunk - two[0].chunk).max();
-        assert!(way <= Some(2880 / (MOST_CHECKPOINTS / 4)), "and they are spread over all of it: {way:?}");
+        let kept = fold.checkpoints.kept();
+        let held = |one: &Checkpoint| one.world.runs.values().map(RunState::steps_held).sum::<usize>();
+        let (held, first) = (kept.iter().map(held).sum::<usize>(), kept[0].chunk);
+        assert!(held <= 1 << 20, "{held}");
+        let way = kept.windows(2).map(|two| two[1].chunk - two[0].chunk).max().max(Some(first));
+        assert!(way <= Some(2880 / 8), "and they are spread over all of it: {way:?}");
     }
 }

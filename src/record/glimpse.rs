@@ -36,12 +36,12 @@ impl Glimpse {
     /// Of a recording that tells which run it is of.
     pub(super) fn new(reader: &Reader, rules: Arc<AlertRules>) -> Option<Self> {
         reader.spec()?;
-        let mut fold = Fold::plain(rules);
+        let mut fold = Fold::new(rules);
         while reader.envelopes_before(fold.chunk()) < HEAD
-            && let Some((start, _)) = reader.chunk_span(fold.chunk())
+            && fold.chunk() < reader.chunk_count()
         {
             let envelopes = reader.load(fold.chunk()).unwrap_or_default();
-            fold.take(&envelopes, start, fold::ALL);
+            fold.take(&envelopes, fold::ALL);
         }
         let (chunk, head) = (fold.chunk(), fold.into_world());
         Some(Self { head, chunk })

@@ -15,6 +15,7 @@ use super::error::Error;
 use super::fold::{self, Fold};
 use super::reader::Reader;
 use super::saved::{self, Saved};
+use super::steps::Steps;
 use crate::domain::alerts::AlertRules;
 
 /// What is not folded when the recording is closed is folded then, if it is no more than so many envelopes: a few tenths of a second.
@@ -105,6 +106,8 @@ impl Thread {
 struct Task {
     reader: Reader,
     fold: Fold,
+    /// When steps were finished, as long as no chunk was left out.
+    steps: Option<Steps>,
     saved: Saved,
     closing: Arc<AtomicBool>,
 }
@@ -114,14 +117,16 @@ impl Task {
         let reader = Reader::open(recording)?;
         let nowhere = || Error::NotARecording(recording.to_owned());
         let mut saved = Saved::of(&reader, &rules).ok_or_else(nowhere)?;
-        let mut fold = Fold::plain(rules);
+        let mut fold = Fold::new(rules);
+        let mut steps = reader.spec().map(Steps::new);
         // a client that had the run before has kept states of it
         if let Some(place) = saved.nearest(fold::ALL)
             && let Some(world) = saved.load(place)
         {
             fold.jump_to(place.chunk, place.last, world);
+            steps = saved.steps(&reader);
         }
-        Ok(Self { reader, fold, saved, closing })
+        Ok(Self { reader, fold, steps, saved, closing })
     }
 
     fn run(&mut self, woken: &Receiver<()>) -> Result<(), Error> {
@@ -132,6 +137,9 @@ impl Task {
             if !self.fold_on(!goes_on) {
                 return Ok(());
             }
+        }
+        if let Some(steps) = &self.steps {
+            self.saved.keep_steps(&self.reader, steps);
         }
         if self.reader.bytes() <= MOST_INDEXED {
             self.saved.keep_index(&self.reader);
@@ -149,10 +157,12 @@ impl Task {
             if self.closing.load(Ordering::Relaxed) && left > MOST_AT_CLOSE {
                 return false;
             }
-            let Some((start, _)) = self.reader.chunk_span(chunk) else { return false };
             // a state without it would be believed
             let Ok(envelopes) = self.reader.load(chunk) else { return false };
-            self.fold.take(&envelopes, start, fold::ALL);
+            if let Some(steps) = self.steps.as_mut().filter(|steps| steps.next_chunk() == chunk) {
+                steps.take(&envelopes);
+            }
+            self.fold.take(&envelopes, fold::ALL);
             self.saved.keep(&self.reader, &self.fold, false);
         }
         self.saved.keep(&self.reader, &self.fold, ends);

@@ -14,6 +14,7 @@ mod block;
 pub mod budget;
 mod cache;
 pub mod check;
+mod checkpoints;
 mod chunk;
 pub mod closing;
 mod envelopes;

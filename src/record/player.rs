@@ -4,6 +4,8 @@
 //! It folds its own [`World`] beside the one on screen. That gives checkpoints as it goes, so that a
 //! move backwards folds a few seconds again instead of the whole recording.
 
+mod stepping;
+
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -90,6 +92,7 @@ pub struct Player {
     /// What is kept beside the recording, and whether it was looked for.
     saved: Option<Saved>,
     has_looked: bool,
+    has_looked_for_steps: bool,
     /// What is told first of long ways.
     glimpse: Option<Glimpse>,
     /// Where the time of runs went, up to the latest moment that was left.
@@ -134,6 +137,7 @@ impl Player {
             way_from: None,
             saved: None,
             has_looked: false,
+            has_looked_for_steps: false,
             glimpse: None,
             known: None,
             lookup: None,
@@ -337,59 +341,6 @@ impl Player {
         self.lines.map_or(Until::Moment(self.playhead), |lines| Until::Line(self.playhead, lines))
     }
 
-    /// Moves the playhead to where the run finished its next step (`1`) or the one before (`-1`), and so
-    /// on; to an end of the recording when there is none. Pauses.
-    pub fn step(&mut self, by: i64) {
-        self.motion.playing = false;
-        for _ in 0..by.unsigned_abs() {
-            let to = if by > 0 { self.next_step() } else { self.step_before() };
-            self.seek(to);
-            if to == self.start || to == self.end {
-                break;
-            }
-        }
-    }
-
-    /// Moves the playhead to where the run had finished this step; to the first one behind it that was reported, where this one
-    /// was not, and to the end where there is none. Pauses.
-    pub fn go_to_step(&mut self, step: u64) {
-        self.motion.playing = false;
-        let to = self.first_moment(|steps| steps.reached(step));
-        self.seek(to);
-    }
-
-    fn next_step(&mut self) -> Stamp {
-        let at = self.playhead;
-        self.first_moment(|steps| steps.after(at))
-    }
-
-    /// Reads on until a moment is found; the end where there is none.
-    fn first_moment(&mut self, find: impl Fn(&Steps) -> Option<Stamp>) -> Stamp {
-        loop {
-            let Some(steps) = &self.steps else { return self.end };
-            if let Some(moment) = find(steps) {
-                return moment;
-            }
-            let next = steps.next_chunk();
-            if next >= self.reader.chunk_count() {
-                return self.end;
-            }
-            self.load(next);
-        }
-    }
-
-    fn step_before(&mut self) -> Stamp {
-        while let Some(steps) = &self.steps {
-            let next = steps.next_chunk();
-            match self.reader.chunk_span(next) {
-                Some((start, _)) if start <= self.playhead => self.load(next),
-                _ => break,
-            };
-        }
-        let moment = self.steps.as_ref().and_then(|steps| steps.before(self.playhead));
-        moment.unwrap_or(self.start)
-    }
-
     /// How long until the playhead wants to move again; `None` while it stands still.
     pub fn next_wake(&self, now: Stamp) -> Option<Duration> {
         if self.reset_due || self.moved || self.way_from.is_some() {
@@ -485,11 +436,16 @@ impl Player {
         way(self.reader.chunk_at(self.playhead)).saturating_sub(way(from))
     }
 
-    /// Goes on from what an earlier replay has come to, where that saves much. Says whether the world jumped.
-    fn jump_to_saved(&mut self) -> bool {
+    /// Looks what is kept beside the recording.
+    fn look_beside(&mut self) {
         if !std::mem::replace(&mut self.has_looked, true) {
             self.saved = Saved::of(&self.reader, &self.fold.world().alerts.rules);
         }
+    }
+
+    /// Goes on from what an earlier replay has come to, where that saves much. Says whether the world jumped.
+    fn jump_to_saved(&mut self) -> bool {
+        self.look_beside();
         let until = self.place();
         let Some(saved) = &mut self.saved else { return false };
         let Some(place) = saved.nearest(until) else { return false };
@@ -513,6 +469,9 @@ impl Player {
         let ends = self.fold.chunk() == self.reader.chunk_count();
         saved.keep(&self.reader, &self.fold, ends);
         if ends {
+            if let Some(steps) = &self.steps {
+                saved.keep_steps(&self.reader, steps);
+            }
             saved.keep_index(&self.reader);
         }
     }
@@ -538,8 +497,11 @@ impl Player {
             if count >= LONGEST_CALL {
                 return false;
             }
+            let before = self.reader.envelopes_before(chunk);
+            let to = self.reader.envelopes_before(self.reader.chunk_at(self.playhead));
+            self.fold.keep_checkpoint(before, to.saturating_sub(before), self.motion.playing);
             let envelopes = self.load(chunk);
-            let folded = self.fold.take(&envelopes, start, self.place());
+            let folded = self.fold.take(&envelopes, self.place());
             count += folded.len();
             if passed.len() + folded.len() > LONGEST_MOVE {
                 self.reset_due = true;

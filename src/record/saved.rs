@@ -1,4 +1,4 @@
-//! States of a run, kept beside its recording: a replay begins at the nearest one instead of at the start. The client that records a
+//! States of a run and when it finished its steps, kept beside its recording: a replay begins at the nearest one instead of at the start. The client that records a
 //! long run leaves them, and so does a replay that had a long way to go.
 //!
 //! A state is believed only under the same rules of alerts, and while the chunk before it is the one that it was written after.
@@ -6,11 +6,13 @@
 use std::io::{self, Read, Write};
 
 use flate2::Crc;
+use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
 use super::cache::{About, Cache, Record};
 use super::fold::{Fold, Until};
 use super::reader::Reader;
+use super::steps::Steps;
 use crate::domain::alerts::AlertRules;
 use crate::domain::time::Stamp;
 use crate::domain::world::World;
@@ -99,6 +101,30 @@ impl Saved {
         world
     }
 
+    /// When steps were finished, as far as that is kept.
+    pub(super) fn steps(&mut self, reader: &Reader) -> Option<Steps> {
+        let is_it =
+            |record: &&Record| matches!(&record.about, About::Steps(place) if place.is_of(reader));
+        let record = self.cache.records().iter().rfind(is_it)?.clone();
+        unpack(&self.cache.data(&record)?).ok()
+    }
+
+    /// Keeps when the steps of a long recording were finished, once all of it is known.
+    pub(super) fn keep_steps(&mut self, reader: &Reader, steps: &Steps) {
+        let chunk = reader.chunk_count();
+        let Some(before) = chunk.checked_sub(1).and_then(|before| reader.identity(before)) else { return };
+        let place = Place { chunk, last: None, before, rules: 0 };
+        let about = About::Steps(place);
+        let is_known = self.cache.records().iter().any(|record| record.about == about);
+        let is_long = reader.envelopes_before(chunk) >= LAST;
+        if steps.next_chunk() != chunk || is_known || !is_long || !self.cache.is_writable() {
+            return;
+        }
+        if let Ok(data) = pack(steps) {
+            self.cache.add(about, &data);
+        }
+    }
+
     /// Keeps the state that a fold has come to, where the way from the one before it was long. `ends`: nothing follows.
     pub(super) fn keep(&mut self, reader: &Reader, fold: &Fold, ends: bool) {
         // to pack one takes its time
@@ -127,7 +153,7 @@ impl Saved {
         let places: Vec<Place> = self.states.iter().map(|(place, _)| *place).collect();
         self.cache.thin(|about| match about {
             About::State(place) => places.iter().position(|one| one == place).is_some_and(|at| at % 2 == 1),
-            About::Index(_) => true,
+            About::Index(_) | About::Steps(_) => true,
         });
         self.find(reader);
     }
@@ -165,17 +191,17 @@ impl Place {
     }
 }
 
-fn pack(world: &World) -> io::Result<Vec<u8>> {
+fn pack(what: &impl Serialize) -> io::Result<Vec<u8>> {
     let mut packed = zstd::Encoder::new(Vec::new(), LEVEL)?;
     let mut to = io::BufWriter::with_capacity(1 << 16, &mut packed);
     let mut encoder = rmp_serde::Serializer::new(&mut to).with_struct_map();
-    world.serialize(&mut encoder).map_err(io::Error::other)?;
+    what.serialize(&mut encoder).map_err(io::Error::other)?;
     to.flush()?;
     drop(to);
     packed.finish()
 }
 
-fn unpack(data: &[u8]) -> io::Result<World> {
+fn unpack<T: DeserializeOwned>(data: &[u8]) -> io::Result<T> {
     let mut unpacked = Vec::new();
     zstd::Decoder::new(data)?.take(LONGEST).read_to_end(&mut unpacked)?;
     rmp_serde::from_slice(&unpacked).map_err(io::Error::other)

@@ -1,6 +1,8 @@
 //! Finds the moments at which a run as a whole finished a step: when the last of its ranks did. Ranks tell each step, or
 //! every so many; of a rank that tells none those count that it prints.
 
+use serde::{Deserialize, Serialize};
+
 use super::reader::Timed;
 use crate::domain::event::{Event, Origin};
 use crate::domain::ids::RunId;
@@ -8,7 +10,7 @@ use crate::domain::run::RunSpec;
 use crate::domain::time::Stamp;
 
 /// Collects the moments, chunk by chunk in order.
-#[derive(Debug)]
+#[derive(Debug, Serialize, Deserialize)]
 pub(super) struct Steps {
     run: RunId,
     /// The last step that each rank finished.

@@ -106,9 +106,9 @@ impl Timeline {
         };
         let chunk = ahead.chunk();
         let start = reader.chunk_span(chunk).map(|(start, _)| start).filter(|start| *start <= target);
-        if let Some(start) = start.filter(|_| reached < target) {
+        if start.is_some() && reached < target {
             let envelopes = self.load(reader, chunk);
-            ahead.take(&envelopes, start, Until::Moment(target));
+            ahead.take(&envelopes, Until::Moment(target));
         }
         // the next chunk begins later, or the rest of this one is later
         let is_there = reached >= target || start.is_none() || ahead.chunk() == chunk;

@@ -1,7 +1,7 @@
 //! A replay shows at any playhead, reached in any way, the world that was there live.
 
 use std::fs;
-use std::os::unix::fs::MetadataExt;
+use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, UNIX_EPOCH};
@@ -291,6 +291,51 @@ fn it_opens_where_an_earlier_replay_came_to() {
     fs::rename(&path, elsewhere.path().join("run.mcap")).unwrap();
     let (calls, _) = open_at_end(&elsewhere.path().join("run.mcap"), &rules);
     assert!(calls >= 1 && fs::read_dir(elsewhere.path()).unwrap().count() == 1);
+}
+
+#[test]
+fn of_a_long_recording_its_steps_are_known_without_reading_it_again() {
+    let (_folder, path, _) = long_one();
+    open_at_end(&path, &Arc::default());
+    let elsewhere = tempfile::tempdir().unwrap();
+    let copy = elsewhere.path().join("run.mcap");
+    fs::copy(&path, &copy).unwrap();
+    let moments = |player: &mut Player| {
+        let mut moments = Vec::new();
+        player.seek(player.state().end);
+        for by in [-1, -1, -3, 1] {
+            player.step(by);
+            moments.push(player.state().playhead);
+        }
+        for step in [100, 30, 9_999] {
+            player.go_to_step(step);
+            moments.push(player.state().playhead);
+        }
+        (moments, player.state().damage)
+    };
+    let (read, damage) = moments(&mut Player::open(&copy).unwrap());
+    assert_eq!(damage, None);
+    assert!(read.windows(2).all(|two| two[0] != two[1]), "{read:?}");
+    let mut player = Player::open(&path).unwrap();
+    // what is read from now on is not what was written
+    let file = fs::File::options().write(true).open(&path).unwrap();
+    file.write_all_at(&[0; 1 << 16], 1 << 16).unwrap();
+    assert_eq!(moments(&mut player), (read, None));
+}
+
+#[test]
+fn moves_in_a_long_recording_give_the_world_of_each_moment() {
+    let (_folder, path, envelopes) = long_one();
+    let mut player = Player::open(&path).unwrap();
+    let mut screen = Screen::default();
+    let (start, span) = (player.state().start, player.state().end.micros_since(player.state().start));
+    // to the end, back to a moment of which nothing is kept, and from there some moves back and on
+    for (share, back) in [(1.0, 0), (0.4, 0), (0.4, 1), (0.4, 2), (0.4, 9), (0.7, 0), (0.7, 1), (0.4, 3)] {
+        let to = start.plus_micros((span as f64 * share) as i64 - back * 1_000_000);
+        player.seek(to);
+        arrive(&mut screen, &mut player);
+        assert!(screen.0 == world_at(&envelopes, to), "{share} {back}");
+    }
 }
 
 /// Sends all of it to a recorder of a client that keeps states of long runs.

@@ -1,0 +1,163 @@
+//! Earlier worlds of a fold, to go back to. Many lie near where it stands and few far away: most moves of a playhead are short ones.
+
+use super::fold::Until;
+use crate::domain::time::Stamp;
+use crate::domain::world::{RunState, World};
+
+/// Envelopes between two of them at least: to copy a world takes about as long as to fold so many.
+const LEAST_APART: u64 = 2_000;
+/// The same while a recording plays, where a copy would come with each move.
+const APART_PLAYING: u64 = 20_000;
+/// On a long way one is kept after so many at the latest.
+const MOST_APART: u64 = 60_000;
+/// The most that are kept, and how many are kept whatever they take.
+const MOST: usize = 64;
+const LEAST: usize = 4;
+/// What all of them take at most, in steps of about 200 bytes each.
+const MOST_STEPS: u64 = 1 << 18;
+
+/// Where in a recording a chunk begins.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Place {
+    /// The number of the chunk.
+    pub(super) chunk: usize,
+    /// How many envelopes lie before it.
+    pub(super) before: u64,
+    /// How many lie between it and the end of the way.
+    pub(super) left: u64,
+    /// Whether the way is that of a recording that plays.
+    pub(super) plays: bool,
+}
+
+/// The world before the first envelope of a chunk.
+#[derive(Debug)]
+pub(super) struct Checkpoint {
+    pub(super) chunk: usize,
+    before: u64,
+    /// Recording time of the last envelope in it.
+    pub(super) last: Option<Stamp>,
+    pub(super) world: World,
+    /// How many steps it holds.
+    steps: u64,
+}
+
+/// What is kept of one recording, by chunk.
+#[derive(Debug, Default)]
+pub(super) struct Checkpoints {
+    kept: Vec<Checkpoint>,
+}
+
+impl Checkpoints {
+    /// The last one that lies on a way.
+    pub(super) fn nearest(&self, until: Until) -> Option<&Checkpoint> {
+        // the moments rise from one to the next
+        let before = self.kept.partition_point(|one| one.last.is_none_or(|last| until.is_after(last)));
+        self.kept.get(before.checked_sub(1)?)
+    }
+
+    /// All of them.
+    #[cfg(test)]
+    pub(super) fn kept(&self) -> &[Checkpoint] {
+        &self.kept
+    }
+
+    /// Keeps a world that a fold has come to, where the way from the one before it is as long as what is left of the way: so their
+    /// distances double from the end of the way on.
+    pub(super) fn keep(&mut self, place: Place, last: Option<Stamp>, world: &World) {
+        let at = self.kept.partition_point(|one| one.chunk < place.chunk);
+        let from = at.checked_sub(1).map_or(0, |at| self.kept[at].before);
+        let to = self.kept.get(at).map_or(u64::MAX, |next| next.before);
+        let least = if place.plays { APART_PLAYING } else { LEAST_APART };
+        let apart = place.left.clamp(least, MOST_APART);
+        if place.before.saturating_sub(from) < apart || to.saturating_sub(place.before) < least {
+            return;
+        }
+        let steps = world.runs.values().map(RunState::steps_held).sum::<usize>() as u64;
+        let (chunk, before, world) = (place.chunk, place.before, world.clone());
+        self.kept.insert(at, Checkpoint { chunk, before, last, world, steps });
+        while self.kept.len() > MOST || self.kept.len() > LEAST && self.taken() > MOST_STEPS {
+            self.leave_one_out(place.before.saturating_add(place.left));
+        }
+    }
+
+    /// What they take, in steps. Two that lie near each other hold the same steps, and all else twice, about a quarter of what the
+    /// steps take.
+    fn taken(&self) -> u64 {
+        let before = |at: usize| at.checked_sub(1).map_or(0, |at| self.kept[at].before);
+        let each = self.kept.iter().enumerate();
+        each.map(|(at, one)| one.steps.min(one.before - before(at)) + one.steps / 4).sum()
+    }
+
+    /// Leaves out the one without which the ways get the least longer; a long way is minded less where one seldom goes, far from
+    /// `here`.
+    fn leave_one_out(&mut self, here: u64) {
+        let harm = |at: usize| {
+            let from = at.checked_sub(1).map_or(0, |at| self.kept[at].before);
+            let to = self.kept.get(at + 1).map_or(here.max(self.kept[at].before), |next| next.before);
+            let far = self.kept[at].before.abs_diff(here).max(LEAST_APART);
+            (to - from) as f64 / (far as f64).sqrt()
+        };
+        let least = (0..self.kept.len()).min_by(|one, other| harm(*one).total_cmp(&harm(*other)));
+        if let Some(least) = least {
+            self.kept.remove(least);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Chunks of so many envelopes.
+    const CHUNK: u64 = 500;
+
+    /// Goes from one chunk to another, as a fold does.
+    fn go(checkpoints: &mut Checkpoints, from: usize, to: usize) {
+        for chunk in from..=to {
+            let (before, left) = (chunk as u64 * CHUNK, (to - chunk) as u64 * CHUNK);
+            let last = chunk.checked_sub(1).map(|before| Stamp(before as i64));
+            checkpoints.keep(Place { chunk, before, left, plays: false }, last, &World::default());
+        }
+    }
+
+    /// How many envelopes are folded to come from the nearest one to a chunk.
+    fn way(checkpoints: &Checkpoints, to: usize) -> u64 {
+        let from = checkpoints.nearest(Until::Moment(Stamp(to as i64 - 1))).map_or(0, |one| one.before);
+        to as u64 * CHUNK - from
+    }
+
+    #[test]
+    fn the_way_back_is_short_where_it_goes_near_and_not_long_anywhere() {
+        let mut checkpoints = Checkpoints::default();
+        go(&mut checkpoints, 0, 10_000);
+        assert!(checkpoints.kept.len() > 32 && checkpoints.kept.len() <= MOST);
+        assert!((1..8).all(|back| way(&checkpoints, 10_000 - back) <= 2 * LEAST_APART + 8 * CHUNK));
+        assert!((1..100).all(|back| way(&checkpoints, 10_000 - back) <= 100 * CHUNK));
+        assert!((0..10_000).all(|chunk| way(&checkpoints, chunk) <= 10_000 * CHUNK / 8));
+        let sorted = |two: &[Checkpoint]| two[0].chunk < two[1].chunk && two[0].before < two[1].before;
+        assert!(checkpoints.kept.windows(2).all(sorted));
+    }
+
+    #[test]
+    fn where_one_has_gone_back_to_there_are_some_too() {
+        let mut checkpoints = Checkpoints::default();
+        // a replay opens at its end and goes to the middle, where a state lies some way before
+        go(&mut checkpoints, 9_800, 10_000);
+        go(&mut checkpoints, 4_000, 5_000);
+        assert!((1..8).all(|back| way(&checkpoints, 5_000 - back) <= 2 * LEAST_APART + 8 * CHUNK));
+        assert!(way(&checkpoints, 9_990) <= MOST_APART);
+        let kept = checkpoints.kept.len();
+        go(&mut checkpoints, 4_990, 5_000);
+        assert_eq!(checkpoints.kept.len(), kept, "not twice");
+    }
+
+    #[test]
+    fn while_it_plays_a_copy_is_rare() {
+        let mut checkpoints = Checkpoints::default();
+        for chunk in 0..1_000 {
+            let place = Place { chunk, before: chunk as u64 * CHUNK, left: 0, plays: true };
+            checkpoints.keep(place, Some(Stamp(chunk as i64)), &World::default());
+        }
+        assert_eq!(checkpoints.kept.len() as u64, 999 * CHUNK / APART_PLAYING);
+    }
+}

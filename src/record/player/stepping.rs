@@ -1,0 +1,75 @@
+//! Moves of the playhead by the steps of the run.
+
+use super::Player;
+use crate::domain::time::Stamp;
+use crate::record::steps::Steps;
+
+impl Player {
+    /// Moves the playhead to where the run finished its next step (`1`) or the one before (`-1`), and so
+    /// on; to an end of the recording when there is none. Pauses.
+    pub fn step(&mut self, by: i64) {
+        self.motion.playing = false;
+        for _ in 0..by.unsigned_abs() {
+            let to = if by > 0 { self.next_step() } else { self.step_before() };
+            self.seek(to);
+            if to == self.start || to == self.end {
+                break;
+            }
+        }
+    }
+
+    /// Moves the playhead to where the run had finished this step; to the first one behind it that was reported, where this one
+    /// was not, and to the end where there is none. Pauses.
+    pub fn go_to_step(&mut self, step: u64) {
+        self.motion.playing = false;
+        let to = self.first_moment(|steps| steps.reached(step));
+        self.seek(to);
+    }
+
+    fn next_step(&mut self) -> Stamp {
+        let at = self.playhead;
+        self.first_moment(|steps| steps.after(at))
+    }
+
+    /// Reads on until a moment is found; the end where there is none.
+    fn first_moment(&mut self, find: impl Fn(&Steps) -> Option<Stamp>) -> Stamp {
+        self.look_for_steps();
+        loop {
+            let Some(steps) = &self.steps else { return self.end };
+            if let Some(moment) = find(steps) {
+                return moment;
+            }
+            let next = steps.next_chunk();
+            if next >= self.reader.chunk_count() {
+                return self.end;
+            }
+            self.load(next);
+        }
+    }
+
+    fn step_before(&mut self) -> Stamp {
+        self.look_for_steps();
+        while let Some(steps) = &self.steps {
+            let next = steps.next_chunk();
+            match self.reader.chunk_span(next) {
+                Some((start, _)) if start <= self.playhead => self.load(next),
+                _ => break,
+            };
+        }
+        let moment = self.steps.as_ref().and_then(|steps| steps.before(self.playhead));
+        moment.unwrap_or(self.start)
+    }
+
+    /// Looks what is kept of when steps were finished, where that was not read.
+    fn look_for_steps(&mut self) {
+        if std::mem::replace(&mut self.has_looked_for_steps, true) {
+            return;
+        }
+        self.look_beside();
+        let kept = self.saved.as_mut().and_then(|saved| saved.steps(&self.reader));
+        let read = self.steps.as_ref().map_or(0, Steps::next_chunk);
+        if let Some(kept) = kept.filter(|kept| kept.next_chunk() > read) {
+            self.steps = Some(kept);
+        }
+    }
+}
