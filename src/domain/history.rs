@@ -10,7 +10,7 @@ use super::loads::{HostLoad, SlotLoad};
 use super::missing::Missing;
 use super::nccl_timing::CollectiveTiming;
 use super::outage::Outages;
-use super::run::{RankExit, Slot};
+use super::run::RankExit;
 use super::series::{Merge, Series};
 use super::step_losses::StepLosses;
 use super::time::Stamp;
@@ -54,6 +54,7 @@ pub struct RunHistory {
 
 /// Where the time of one that trains went in a short time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(from = "PhaseRow", into = "PhaseRow")]
 pub struct PhasePoint {
     /// The longest step that ended then, microseconds.
     pub longest_us: u32,
@@ -67,15 +68,34 @@ pub struct PhasePoint {
     pub phases: [u32; Phase::COUNT],
 }
 
+/// The same as it is written where a state of a run is kept: without names, for there are tens of thousands.
+#[derive(Serialize, Deserialize)]
+struct PhaseRow(u32, u32, u32, u32, [u32; Phase::COUNT]);
+
+impl From<PhasePoint> for PhaseRow {
+    fn from(point: PhasePoint) -> Self {
+        let PhasePoint { longest_us, longest_own_us, hidden_us, collectives_us, phases } = point;
+        Self(longest_us, longest_own_us, hidden_us, collectives_us, phases)
+    }
+}
+
+impl From<PhaseRow> for PhasePoint {
+    fn from(row: PhaseRow) -> Self {
+        let PhaseRow(longest_us, longest_own_us, hidden_us, collectives_us, phases) = row;
+        Self { longest_us, longest_own_us, hidden_us, collectives_us, phases }
+    }
+}
+
 impl PhasePoint {
-    fn of(timing: &StepTiming) -> Self {
+    /// Of a step with these totals of its phases.
+    fn of(timing: &StepTiming, totals: [u64; Phase::COUNT]) -> Self {
         let us = |us: u64| u32::try_from(us).unwrap_or(u32::MAX);
         Self {
             longest_us: timing.dur_us,
             longest_own_us: timing.own_us(),
             hidden_us: timing.hidden_us,
             collectives_us: 0,
-            phases: timing.phase_totals().map(us),
+            phases: totals.map(us),
         }
     }
 
@@ -112,6 +132,7 @@ pub enum Mark {
 
 /// What is known of a short time of a run, over all ranks.
 #[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
+#[serde(from = "RunRow", into = "RunRow")]
 pub struct RunPoint {
     /// Steps that ended then.
     pub steps: u32,
@@ -129,6 +150,24 @@ pub struct RunPoint {
     pub loss: Option<LossSpan>,
     /// Whether a rank was a straggler.
     pub late: bool,
+}
+
+/// The same as it is written where a state of a run is kept.
+#[derive(Serialize, Deserialize)]
+struct RunRow(u32, u64, u32, Option<(Stamp, u64)>, u64, [u64; Phase::COUNT], Option<LossSpan>, bool);
+
+impl From<RunPoint> for RunRow {
+    fn from(point: RunPoint) -> Self {
+        let RunPoint { steps, step_us, longest_us, longest, samples, phases, loss, late } = point;
+        Self(steps, step_us, longest_us, longest, samples, phases, loss, late)
+    }
+}
+
+impl From<RunRow> for RunPoint {
+    fn from(row: RunRow) -> Self {
+        let RunRow(steps, step_us, longest_us, longest, samples, phases, loss, late) = row;
+        Self { steps, step_us, longest_us, longest, samples, phases, loss, late }
+    }
 }
 
 /// Losses of a short time.
@@ -202,6 +241,11 @@ impl Merge for RunPoint {
     }
 }
 
+/// A loss that counts: what is no number has no place in a chart.
+fn finite(loss: Option<f32>) -> Option<f32> {
+    loss.filter(|loss| loss.is_finite())
+}
+
 /// Telemetry tells of the time before it, so long at most, microseconds.
 const LOAD_HOLDS_US: i64 = 2_500_000;
 
@@ -257,18 +301,22 @@ impl RunHistory {
         timing: &StepTiming,
         late: bool,
     ) {
-        self.of_trainer(at, number, &PhasePoint::of(timing));
+        let totals = timing.phase_totals();
+        self.of_trainer(at, number, &PhasePoint::of(timing, totals));
+        let loss = finite(timing.loss);
         self.points.at(at).merge(&RunPoint {
             steps: 1,
             step_us: timing.dur_us.into(),
             longest_us: timing.dur_us,
             longest: Some((at, timing.step)),
             samples: timing.samples.into(),
-            phases: timing.phase_totals(),
-            loss: None,
+            phases: totals,
+            loss: loss.map(LossSpan::of),
             late,
         });
-        self.loss(at, timing.step, timing.loss, ranks);
+        if let Some(loss) = loss {
+            self.losses.take(timing.step, loss, ranks);
+        }
     }
 
     fn of_trainer(&mut self, at: Stamp, number: Rank, point: &PhasePoint) {
@@ -293,14 +341,9 @@ impl RunHistory {
 
     /// One of so many ranks prints that it has come to a step.
     pub(super) fn seen(&mut self, at: Stamp, seen: &SeenStep, ranks: usize) {
-        self.loss(at, seen.step, seen.loss, ranks);
-    }
-
-    /// One of so many ranks told its loss of a step. What is no number is left out: it has no place in a chart.
-    fn loss(&mut self, at: Stamp, step: u64, loss: Option<f32>, ranks: usize) {
-        let Some(loss) = loss.filter(|loss| loss.is_finite()) else { return };
+        let Some(loss) = finite(seen.loss) else { return };
         self.points.at(at).merge(&RunPoint { loss: Some(LossSpan::of(loss)), ..RunPoint::default() });
-        self.losses.take(step, loss, ranks);
+        self.losses.take(seen.step, loss, ranks);
     }
 
     /// The loss of the first step: the mean of its ranks.
@@ -326,13 +369,6 @@ impl RunHistory {
             self.marks.pop_front();
         }
         self.marks.push_back((at, mark));
-    }
-
-    /// How busy the slot of a rank is by the newest sample of its host.
-    fn load(&mut self, at: Stamp, rank: Rank, host: &HostState, slot: &Slot) {
-        let Some(past) = host.past.back() else { return };
-        let load = SlotLoad::new(host.util_of(past, slot), host.memory_of(past, slot));
-        self.loaded_by(at, rank, load);
     }
 
     /// How busy the slot of a rank was.
@@ -433,9 +469,13 @@ impl RunState {
         self.history.host_load(at, host, state);
         for number in ranks {
             let Some(rank) = self.ranks.get_mut(number.0 as usize) else { continue };
-            self.history.load(at, *number, state, &rank.placement.slot);
+            let slot = &rank.placement.slot;
+            let place = state.gpu_of(slot);
+            if let Some(past) = state.past.back() {
+                self.history.loaded_by(at, *number, past.load_at(slot, place));
+            }
             if rank.exit.is_none() && rank.has_run() {
-                rank.values = state.values_of(&rank.placement.slot);
+                rank.values = state.values_at(slot, place);
             }
         }
     }
@@ -483,6 +523,36 @@ mod tests {
         assert!(phases.longest_us == 900_000 && phases.phases[Phase::Forward.index()] > 225_000);
         assert!(history.phases_between(Rank(1), from, to).is_none());
         assert!(history.phases[0].points().len() <= MOST_PHASE_POINTS);
+    }
+
+    #[test]
+    fn a_step_with_its_loss_is_the_step_and_then_its_loss() {
+        let mut together = RunHistory::new(Stamp(0), 2);
+        let mut apart = together.clone();
+        for (number, loss) in (1..).zip([Some(2.0), None, Some(f32::NAN), Some(1.5), Some(0.25)]) {
+            let at = Stamp(number as i64 * 40_000);
+            let without = StepTiming { step: number, ..step(None, 60_000) };
+            let timing = StepTiming { loss, ..without.clone() };
+            together.step(at, (Rank(1), 2), &timing, number > 3);
+            apart.step(at, (Rank(1), 2), &without, number > 3);
+            apart.seen(at, &SeenStep { step: number, total: None, loss }, 2);
+        }
+        assert_eq!(together, apart);
+        assert_eq!((together.first_loss(), together.least_loss()), (Some(2.0), Some(0.25)));
+    }
+
+    #[test]
+    fn a_history_comes_back_as_it_was_written_and_its_points_are_written_without_names() {
+        let mut history = RunHistory::new(Stamp(0), 2);
+        for (number, loss) in (1..).zip([Some(2.0), None, Some(1.5)]) {
+            let timing = StepTiming { step: number, hidden_us: 9, ..step(loss, 90_000) };
+            history.step(Stamp(number as i64 * 200_000), (Rank(1), 2), &timing, number == 2);
+        }
+        let written = rmp_serde::to_vec_named(&history).unwrap();
+        for name in ["longest_us", "collectives_us", "step_us"] {
+            assert!(!written.windows(name.len()).any(|word| word == name.as_bytes()), "{name}");
+        }
+        assert_eq!(rmp_serde::from_slice::<RunHistory>(&written).unwrap(), history);
     }
 
     proptest! {

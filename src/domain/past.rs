@@ -4,13 +4,14 @@ use serde::{Deserialize, Serialize};
 
 use super::gpu::{GpuSample, Reading};
 use super::host::{HostInfo, HostSample};
-use super::loads::{logarithm, power};
+use super::loads::{SlotLoad, logarithm, power};
 use super::run::Slot;
 use super::time::Stamp;
 use super::world::HostState;
 
 /// A sample as graphs know it. Each value but the network's is a share, 0..=1.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(from = "Row", into = "Row")]
 pub struct PastSample {
     /// When it arrived.
     pub at: Stamp,
@@ -22,6 +23,22 @@ pub struct PastSample {
     pub net: PastNet,
     /// One per GPU.
     pub gpus: Box<[PastGpu]>,
+}
+
+/// A sample as it is written where a state of a run is kept: without names, for there are tens of thousands.
+#[derive(Serialize, Deserialize)]
+struct Row(Stamp, Option<f32>, Option<f32>, PastNet, Box<[PastGpu]>);
+
+impl From<PastSample> for Row {
+    fn from(PastSample { at, cpu, memory, net, gpus }: PastSample) -> Self {
+        Self(at, cpu, memory, net, gpus)
+    }
+}
+
+impl From<Row> for PastSample {
+    fn from(Row(at, cpu, memory, net, gpus): Row) -> Self {
+        Self { at, cpu, memory, net, gpus }
+    }
 }
 
 /// A GPU in a [`PastSample`]: three shares in six bytes, for thousands of GPUs have hundreds of them.
@@ -99,6 +116,21 @@ impl PastSample {
 }
 
 impl PastSample {
+    /// The busy share of a slot whose GPU has this place, 0..=1: of the GPU, or of the host's CPUs.
+    fn util_at(&self, slot: &Slot, place: Option<usize>) -> Option<f64> {
+        let util = match slot {
+            Slot::Cpu { .. } => self.cpu,
+            Slot::Gpu { .. } => self.gpus.get(place?)?.util(),
+        };
+        util.map(f64::from)
+    }
+
+    /// What is kept of a slot whose GPU has this place.
+    pub(super) fn load_at(&self, slot: &Slot, place: Option<usize>) -> SlotLoad {
+        let memory = place.and_then(|place| self.gpus.get(place)?.memory()).map(f64::from);
+        SlotLoad::new(self.util_at(slot, place), memory)
+    }
+
     /// Each GPU is now what stood at this place of the list.
     pub(super) fn move_gpus(&mut self, from: &[Option<usize>]) {
         let gpu =
@@ -195,12 +227,17 @@ pub struct SlotValues {
 impl HostState {
     /// What a slot tells in the newest sample; `None` where its GPU is not in it.
     pub fn values_of(&self, slot: &Slot) -> Option<SlotValues> {
+        self.values_at(slot, self.gpu_of(slot))
+    }
+
+    /// The same of a slot whose GPU has this place.
+    pub(super) fn values_at(&self, slot: &Slot, place: Option<usize>) -> Option<SlotValues> {
         let (_, sample) = self.latest()?;
-        let load = self.past.back().and_then(|past| self.util_of(past, slot));
+        let load = self.past.back().and_then(|past| past.util_at(slot, place));
         let none = GpuSample::unknown(0);
         let gpu = match slot {
             Slot::Cpu { .. } => &none,
-            Slot::Gpu { .. } => sample.gpus.get(self.gpu_of(slot)?)?,
+            Slot::Gpu { .. } => sample.gpus.get(place?)?,
         };
         let GpuSample { memory_used, power_mw, temperature, .. } = gpu;
         let (memory, power_mw, temperature) = (memory_used.clone(), power_mw.clone(), temperature.clone());
@@ -209,16 +246,7 @@ impl HostState {
 
     /// The busy share of a slot in one sample, 0..=1: of its GPU, or of its host's CPUs.
     pub fn util_of(&self, past: &PastSample, slot: &Slot) -> Option<f64> {
-        let util = match slot {
-            Slot::Cpu { .. } => past.cpu,
-            Slot::Gpu { .. } => past.gpus.get(self.gpu_of(slot)?)?.util(),
-        };
-        util.map(f64::from)
-    }
-
-    /// The used share of the memory of a slot's GPU in one sample, 0..=1.
-    pub fn memory_of(&self, past: &PastSample, slot: &Slot) -> Option<f64> {
-        past.gpus.get(self.gpu_of(slot)?)?.memory().map(f64::from)
+        past.util_at(slot, self.gpu_of(slot))
     }
 
     /// The place of a slot's GPU in the host's facts and samples.
@@ -235,7 +263,23 @@ fn share(part: Option<u64>, whole: Option<u64>) -> Option<f32> {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
     use super::*;
+    use crate::domain::analysis::fixtures::info;
+    use crate::domain::event::Event;
+    use crate::domain::ids::GpuUuid;
+
+    fn blank() -> HostSample {
+        HostSample {
+            cpu_percent: Reading::Value(50.0),
+            memory_used: Reading::Unsupported,
+            load: Reading::Unsupported,
+            net_rx: Reading::Unsupported,
+            net_tx: Reading::Unsupported,
+            gpus: Vec::new(),
+        }
+    }
 
     #[test]
     fn a_past_sample_is_small_and_never_zero_for_what_is_not_known() {
@@ -254,17 +298,51 @@ mod tests {
     }
 
     #[test]
+    fn a_sample_comes_back_as_it_was_written_and_is_written_without_names() {
+        let (gpus, net) = ([7, u64::MAX].map(PastGpu::from), PastNet::from(0x0001_ffff_u32));
+        for sample in [
+            PastSample { at: Stamp(-5), cpu: Some(0.25), memory: None, net, gpus: Box::new(gpus) },
+            PastSample { at: Stamp(1 << 50), cpu: None, memory: Some(1.0), net, gpus: Box::default() },
+        ] {
+            let written = rmp_serde::to_vec_named(&sample).unwrap();
+            assert!(!written.windows(6).any(|word| word == b"memory"));
+            assert_eq!(rmp_serde::from_slice::<PastSample>(&written).unwrap(), sample);
+        }
+    }
+
+    #[test]
+    fn a_slot_is_told_by_the_place_of_its_gpu_as_by_its_name() {
+        let mut state = HostState { info: Some(Arc::new(info(2))), ..HostState::default() };
+        let gpu = |index, util| GpuSample {
+            util: Reading::Value(util),
+            memory_used: Reading::Value(1),
+            memory_total: Reading::Value(4),
+            ..GpuSample::unknown(index)
+        };
+        let sample = HostSample { gpus: vec![gpu(0, 30), gpu(1, 70)], ..blank() };
+        state.apply(Stamp(1), &Event::HostSampled { sample: Arc::new(sample) });
+        let past = state.past.back().unwrap();
+        let gpu = |name: &str| Slot::Gpu { index: 0, uuid: GpuUuid::from(name) };
+        let all = [
+            (gpu("GPU-0"), Some(0), Some(0.3), Some(0.25)),
+            (gpu("GPU-1"), Some(1), Some(0.7), Some(0.25)),
+            (gpu("GPU-9"), None, None, None),
+            (Slot::Cpu { index: 0 }, None, Some(0.5), None),
+        ];
+        for (slot, place, util, memory) in all {
+            assert_eq!(state.gpu_of(&slot), place);
+            let close = |one: Option<f64>| one.map(|share| (share * 100.0).round() / 100.0);
+            assert_eq!(close(state.util_of(past, &slot)), util);
+            assert_eq!(past.load_at(&slot, place), SlotLoad::new(util, memory));
+            assert_eq!(state.values_at(&slot, place), state.values_of(&slot));
+            assert_eq!(state.values_of(&slot).is_some(), util.is_some());
+        }
+    }
+
+    #[test]
     fn a_rate_is_kept_to_a_thousandth_and_none_is_none() {
         let kept = |rx: Reading<u64>| {
-            let sample = HostSample {
-                cpu_percent: Reading::Unsupported,
-                memory_used: Reading::Unsupported,
-                load: Reading::Unsupported,
-                net_rx: rx,
-                net_tx: Reading::Unsupported,
-                gpus: Vec::new(),
-            };
-            let net = PastNet::of(&sample);
+            let net = PastNet::of(&HostSample { net_rx: rx, ..blank() });
             assert_eq!((PastNet::from(u32::from(net)), net.tx()), (net, None));
             net.rx()
         };

@@ -138,16 +138,50 @@ impl RecentSteps {
     }
 }
 
-/// A step as it is written where a state of a run is kept, without names: there are tens of thousands.
+/// A step as it is written where a state of a run is kept, without names and in small numbers: there are tens of thousands. When it
+/// arrived, its number and when it began are differences to the step before, its length is one to the end of its last phase, and
+/// the start of a phase is one to the end of the phase before.
 #[derive(Serialize, Deserialize)]
-struct Row(Stamp, u64, HostTime, u32, Option<f32>, u32, u32, Vec<(u8, u32, u32)>);
+struct Row(i64, i64, i64, i64, Option<f32>, u32, u32, Vec<(u8, i64, u32)>);
+
+/// What of a step the next one is told by.
+#[derive(Default)]
+struct Before {
+    at: i64,
+    step: u64,
+    end: u64,
+}
+
+impl Before {
+    fn of((at, step): &Arrived) -> Self {
+        Self { at: at.0, step: step.step, end: step.start.0.wrapping_add(step.dur_us.into()) }
+    }
+}
 
 impl From<RecentSteps> for Vec<Row> {
     fn from(steps: RecentSteps) -> Self {
-        let row = |(at, step): &Arrived| {
-            let spans = step.spans.iter().map(|span| (span.phase.index() as u8, span.start_us, span.dur_us));
-            let spans = spans.collect();
-            Row(*at, step.step, step.start, step.dur_us, step.loss, step.samples, step.hidden_us, spans)
+        let mut before = Before::default();
+        let row = |arrived: &Arrived| {
+            let (at, step) = arrived;
+            let mut end = 0_i64;
+            let span = |span: &PhaseSpan| {
+                let gap = i64::from(span.start_us) - end;
+                end = i64::from(span.start_us) + i64::from(span.dur_us);
+                (span.phase.index() as u8, gap, span.dur_us)
+            };
+            let spans: Vec<_> = step.spans.iter().map(span).collect();
+            let row = Row(
+                at.0.wrapping_sub(before.at),
+                step.step.wrapping_sub(before.step) as i64,
+                step.start.0.wrapping_sub(before.end) as i64,
+                i64::from(step.dur_us) - end,
+                step.loss,
+                step.samples,
+                step.hidden_us,
+                spans,
+            );
+            before = Before::of(arrived);
+            row
         };
         steps.iter().map(row).collect()
     }
@@ -155,15 +189,28 @@ impl From<RecentSteps> for Vec<Row> {
 
 impl From<Vec<Row>> for RecentSteps {
     fn from(rows: Vec<Row>) -> Self {
-        let mut steps = Self::default();
-        for Row(at, step, start, dur_us, loss, samples, hidden_us, spans) in rows {
-            let span = |(phase, start_us, dur_us): (u8, u32, u32)| {
+        let (mut steps, mut before) = (Self::default(), Before::default());
+        for Row(at, step, start, more, loss, samples, hidden_us, spans) in rows {
+            let mut end = 0_i64;
+            let span = |(phase, gap, dur_us): (u8, i64, u32)| {
                 let phase = Phase::ALL.get(usize::from(phase)).copied().unwrap_or(Phase::Other);
+                let start_us = end.wrapping_add(gap) as u32;
+                end = i64::from(start_us) + i64::from(dur_us);
                 PhaseSpan { phase, start_us, dur_us }
             };
-            let spans = spans.into_iter().map(span).collect();
-            let timing = StepTiming { step, start, dur_us, loss, samples, spans, hidden_us };
-            steps.push((at, Arc::new(timing)));
+            let spans: Vec<_> = spans.into_iter().map(span).collect();
+            let timing = StepTiming {
+                step: before.step.wrapping_add_signed(step),
+                start: HostTime(before.end.wrapping_add_signed(start)),
+                dur_us: end.wrapping_add(more) as u32,
+                loss,
+                samples,
+                spans,
+                hidden_us,
+            };
+            let arrived = (Stamp(before.at.wrapping_add(at)), Arc::new(timing));
+            before = Before::of(&arrived);
+            steps.push(arrived);
         }
         steps
     }
@@ -177,6 +224,8 @@ impl PartialEq for RecentSteps {
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
 
     fn step(number: u64) -> Arrived {
@@ -248,5 +297,70 @@ mod tests {
         assert!(copy.iter().all(|(_, step)| step.dur_us == 1));
         assert_eq!(steps.iter().map(|(_, step)| u64::from(step.dur_us)).sum::<u64>(), 38 + 7 + 8);
         assert!(copy != steps && steps.step_mut(42).is_none() && steps.step_mut(1).is_none());
+    }
+
+    #[test]
+    fn steps_that_follow_each_other_are_written_in_small_numbers() {
+        let (mut steps, mut at) = (RecentSteps::default(), 1_795_000_000_000_000);
+        for number in 1_000..1_040 {
+            let mut start_us = 0;
+            let span = |phase: Phase| {
+                let span = PhaseSpan { phase, start_us, dur_us: 40_000 + 1_000 * phase.index() as u32 };
+                start_us += span.dur_us;
+                span
+            };
+            let spans: Vec<PhaseSpan> = Phase::ALL.into_iter().map(span).collect();
+            at += 301_000;
+            let start = HostTime(at as u64 - 301_500);
+            let (dur_us, loss, samples, hidden_us) = (start_us, Some(0.5), 32, 9_000);
+            let timing = StepTiming { step: number, start, dur_us, loss, samples, spans, hidden_us };
+            steps.push((Stamp(at), Arc::new(timing)));
+        }
+        let written = rmp_serde::to_vec_named(&steps).unwrap();
+        assert!(written.len() < 64 * steps.len(), "{}", written.len());
+        assert_eq!(rmp_serde::from_slice::<RecentSteps>(&written).unwrap(), steps);
+    }
+
+    fn any_span() -> impl Strategy<Value = PhaseSpan> {
+        let number = prop_oneof![0..100_000_u32, any::<u32>()];
+        (prop::sample::select(Phase::ALL.to_vec()), number.clone(), number)
+            .prop_map(|(phase, start_us, dur_us)| PhaseSpan { phase, start_us, dur_us })
+    }
+
+    fn any_step() -> impl Strategy<Value = Arrived> {
+        let number = prop_oneof![0..1_000_u64, any::<u64>()];
+        let loss = prop::option::of(-1e30_f32..1e30);
+        let spans = prop::collection::vec(any_span(), 0..9);
+        let rest = (any::<u32>(), loss, any::<u32>(), any::<u32>(), spans);
+        (any::<i64>(), number.clone(), number, rest).prop_map(|(at, step, start, rest)| {
+            let (dur_us, loss, samples, hidden_us, spans) = rest;
+            let start = HostTime(start);
+            (Stamp(at), Arc::new(StepTiming { step, start, dur_us, loss, samples, spans, hidden_us }))
+        })
+    }
+
+    proptest! {
+        #[test]
+        fn any_steps_come_back_as_they_were_written(
+            told in prop::collection::vec(any_step(), 0..100),
+            keep in 1..100_usize,
+        ) {
+            let mut steps = RecentSteps::default();
+            told.into_iter().for_each(|step| steps.take(step, keep));
+            let written = rmp_serde::to_vec_named(&steps).unwrap();
+            prop_assert_eq!(rmp_serde::from_slice::<RecentSteps>(&written).unwrap(), steps);
+        }
+
+        #[test]
+        fn whatever_is_written_is_read_without_harm(
+            numbers in prop::collection::vec((any::<[i64; 4]>(), any::<(u8, i64, u32)>()), 0..40),
+        ) {
+            let row = |([at, step, start, more], span): ([i64; 4], (u8, i64, u32))| {
+                Row(at, step, start, more, None, 0, 0, vec![span; 3])
+            };
+            let rows: Vec<Row> = numbers.into_iter().map(row).collect();
+            let count = rows.len();
+            prop_assert_eq!(RecentSteps::from(rows).len(), count);
+        }
     }
 }

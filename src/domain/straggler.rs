@@ -398,11 +398,12 @@ impl Stragglers {
             open.told += 1;
         }
         if open.told >= world {
-            let parts: Vec<Part> = open.parts.iter().copied().flatten().collect();
             // Reports of a rank come in order: what is older can't become whole any more.
             self.open = self.open.split_off(&timing.step);
-            self.open.pop_first();
-            self.whole(timing.step, &parts);
+            let parts = self.open.pop_first().map(|(_, reports)| reports.parts).unwrap_or_default();
+            if let Some(parts) = parts.into_iter().collect::<Option<Vec<Part>>>() {
+                self.whole(timing.step, &parts);
+            }
         } else if self.open.len() > MOST_OPEN {
             self.open.pop_first();
         }
@@ -556,8 +557,11 @@ impl Stragglers {
 
 fn upper_median(values: impl Iterator<Item = u64>) -> u64 {
     let mut values: Vec<u64> = values.collect();
-    values.sort_unstable();
-    values.get(values.len() / 2).copied().unwrap_or(0)
+    if values.is_empty() {
+        return 0;
+    }
+    let middle = values.len() / 2;
+    *values.select_nth_unstable(middle).1
 }
 
 #[cfg(test)]

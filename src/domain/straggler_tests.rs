@@ -378,6 +378,16 @@ proptest! {
         prop_assert_eq!(straight, mixed);
     }
 
+    #[test]
+    fn a_median_is_the_one_in_the_middle_of_all_in_order(
+        values in prop::collection::vec(prop_oneof![0u64..20, any::<u64>()], 0..600),
+    ) {
+        let mut ordered = values.clone();
+        ordered.sort_unstable();
+        let middle = ordered.get(ordered.len() / 2).copied().unwrap_or(0);
+        prop_assert_eq!(upper_median(values.into_iter()), middle);
+    }
+
     /// Whatever ranks tell, memory stays bounded.
     #[test]
     fn nonsense_is_borne(steps in prop::collection::vec((0u32..5, prop_oneof![0u64..200, any::<u64>()], any::<u64>(), any::<[u32; 6]>()), 0..2_000)) {

@@ -283,14 +283,14 @@ impl World {
                 }
             }
             Origin::Rank(id, rank) => {
-                self.note_lag(id, *rank, envelope);
                 if let Some(run) = self.runs.get_mut(id) {
+                    run.note_lag(&mut self.hosts, (id, *rank), envelope);
                     run.apply_rank(envelope.at, *rank, &envelope.event);
                 }
             }
             Origin::Worker(id, rank, worker) => {
-                self.note_lag(id, *rank, envelope);
                 if let Some(run) = self.runs.get_mut(id) {
+                    run.note_lag(&mut self.hosts, (id, *rank), envelope);
                     run.apply_worker(envelope.at, *rank, *worker, &envelope.event);
                 }
             }

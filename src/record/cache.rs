@@ -267,6 +267,25 @@ mod tests {
 
     use super::*;
 
+    #[test]
+    fn what_another_version_has_left_is_not_read_and_gives_way() {
+        let folder = tempfile::tempdir().unwrap();
+        let recording = folder.path().join(RunId::new(1, 1).as_str()).join("run.mcap");
+        std::fs::create_dir(recording.parent().unwrap()).unwrap();
+        let mut cache = Cache::of(&recording).unwrap();
+        cache.add(About::Index(Vec::new()), b"data");
+        assert_eq!(Cache::of(&recording).unwrap().records().len(), 1);
+        let mut kept = std::fs::read(&cache.path).unwrap();
+        kept[..MAGIC.len()].copy_from_slice(b"hvtui states 3\r\n");
+        std::fs::write(&cache.path, kept).unwrap();
+        let mut cache = Cache::of(&recording).unwrap();
+        assert!(cache.records().is_empty() && cache.is_writable());
+        cache.add(About::Index(Vec::new()), b"other");
+        let mut cache = Cache::of(&recording).unwrap();
+        let record = cache.records()[0].clone();
+        assert_eq!((cache.records().len(), cache.data(&record)), (1, Some(b"other".to_vec())));
+    }
+
     /// A process that is being started has all files of this one open for a moment, and with them their locks.
     #[test]
     fn each_record_is_kept_while_processes_are_started() {

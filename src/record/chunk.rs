@@ -29,6 +29,9 @@ const MOST: Most = Most {
     element_values: 1 << 20,
 };
 
+/// Why a chunk with more than [`MAX_ENVELOPES`] is refused.
+const TOO_MANY: &str = "it holds more events than a writer puts there";
+
 /// Opcode and length: what stands before every record.
 pub(super) const RECORD_HEAD: usize = 9;
 
@@ -87,12 +90,8 @@ pub(super) fn decode_beside(
     messages(record, |channel, data| {
         if wants(channel) {
             decoded.take(channel, data)?;
-        } else if let Some(others) = &mut others
-            && channel != Channel::GpuNumbers
-        {
-            let mut beside = Decoded::default();
-            beside.take(channel, data)?;
-            others.extend(beside.envelopes.iter().map(|envelope| (envelope.seq, envelope.at)));
+        } else if let Some(others) = &mut others {
+            look_beside(channel, data, others)?;
         }
         Ok(ControlFlow::Continue(()))
     })?;
@@ -105,6 +104,23 @@ pub(super) fn decode_beside(
         plausible::bound_event(&mut envelope.event);
     }
     Ok(decoded)
+}
+
+/// Adds number and time of each envelope of a message. Of blocks the heads alone are read.
+fn look_beside(channel: Channel, data: &[u8], others: &mut Vec<(u64, Stamp)>) -> Result<(), String> {
+    match channel {
+        // the samples that they belong to tell both
+        Channel::GpuNumbers => {}
+        Channel::Phase | Channel::Gpu | Channel::Metric => {
+            others.extend(block::times(data).map_err(|error| error.to_string())?);
+        }
+        Channel::Chunk | Channel::Meta | Channel::Event | Channel::Clock | Channel::Log(_) => {
+            let mut beside = Decoded::default();
+            beside.take(channel, data)?;
+            others.extend(beside.envelopes.iter().map(|envelope| (envelope.seq, envelope.at)));
+        }
+    }
+    if others.len() > MAX_ENVELOPES { Err(TOO_MANY.to_owned()) } else { Ok(()) }
 }
 
 impl Decoded {
@@ -123,7 +139,7 @@ impl Decoded {
             },
         }
         if self.envelopes.len() > MAX_ENVELOPES {
-            return Err("it holds more events than a writer puts there".into());
+            return Err(TOO_MANY.to_owned());
         }
         Ok(())
     }
@@ -255,10 +271,59 @@ fn check_channel(data: &[u8]) -> Result<(), String> {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
     use super::*;
+    use crate::domain::analysis::fixtures::{blank_sample, timing};
     use crate::domain::event::{Event, Origin};
-    use crate::domain::ids::RunId;
-    use crate::domain::time::Stamp;
+    use crate::domain::ids::{HostId, Rank, RunId};
+
+    /// Of two ranks and a host, at times in no order.
+    fn told() -> Vec<Envelope> {
+        let rank = |rank| Origin::Rank(RunId::new(1, 1), Rank(rank));
+        let metric = |step| Event::MetricReported { name: "lr".to_owned(), value: f64::NAN, step };
+        let step = |step| Event::StepDone { timing: Arc::new(timing(step, [1, 2, 3, 4, 5, 6])) };
+        let told = [
+            (70, rank(0), step(1)),
+            (90, rank(1), step(1)),
+            (-5, Origin::Host(HostId::from("a")), blank_sample()),
+            (80, rank(1), metric(None)),
+            (95, Origin::Run(RunId::new(1, 1)), Event::JobDone { weights: None }),
+            (94, rank(0), step(2)),
+            (99, Origin::Host(HostId::from("b")), blank_sample()),
+            (97, rank(1), metric(Some(7))),
+        ];
+        let envelope = |(seq, (at, origin, event))| Envelope { seq, at: Stamp(at), origin, event };
+        (3..).zip(told).map(envelope).collect()
+    }
+
+    #[test]
+    fn blocks_that_are_not_wanted_tell_the_numbers_and_times_of_all_of_their_events() {
+        let told = told();
+        let blocks = [
+            (Channel::Phase, block::phase::encode(&told)),
+            (Channel::Gpu, block::telemetry::encode(&told)),
+            (Channel::Metric, block::metric::encode(&told)),
+        ];
+        for (channel, data) in blocks {
+            let (mut whole, mut others) = (Decoded::default(), Vec::new());
+            whole.take(channel, &data).unwrap();
+            look_beside(channel, &data, &mut others).unwrap();
+            let of = |envelope: &Envelope| (envelope.seq, envelope.at);
+            assert_eq!(others, whole.envelopes.iter().map(of).collect::<Vec<_>>(), "{channel:?}");
+            let of_channel = told.iter().filter(|one| Channel::of(&one.event) == channel);
+            assert_eq!(others, of_channel.map(of).collect::<Vec<_>>(), "{channel:?}");
+            assert!(look_beside(channel, &data[..3], &mut others).is_err(), "{channel:?}, cut");
+        }
+    }
+
+    #[test]
+    fn what_is_not_wanted_is_bounded_too() {
+        let one = block::metric::encode(&told()[3..4]);
+        let mut others = vec![(0, Stamp(0)); MAX_ENVELOPES - 1];
+        assert_eq!(look_beside(Channel::Metric, &one, &mut others), Ok(()));
+        assert!(look_beside(Channel::Metric, &one, &mut others).is_err());
+    }
 
     #[test]
     fn a_chunk_with_more_events_than_a_writer_puts_there_is_refused() {

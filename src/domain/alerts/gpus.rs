@@ -63,9 +63,12 @@ impl Alerts {
             let words = || unreadable.map(Unreadable::sentence).unwrap_or_default();
             see(AlertKind::GpuLost, Seen::when(unreadable.is_some()), rules.gpu_lost_us, &words);
 
-            let (seen, words) = gpu.heat(&rules);
+            let heat = gpu.heat(&rules);
+            let words = || {
+                heat.map_or_else(String::new, |(now, limit)| format!("{now} °C: too hot from {limit} °C on"))
+            };
             let hold_us = (rules.temperature != HeatRule::Off).then_some(HOT_US);
-            see(AlertKind::Temperature, seen, hold_us, &|| words.clone());
+            see(AlertKind::Temperature, heat.map_or(Seen::Unknown, how_hot), hold_us, &words);
 
             let slowed = sample.throttle.value().map(|reasons| slowdowns(reasons).next().is_some());
             let words = || {
@@ -193,9 +196,18 @@ fn slowdowns(reasons: &[String]) -> impl Iterator<Item = &str> {
     reasons.iter().map(String::as_str).filter(protects)
 }
 
+/// Whether a GPU that is so hot is too hot from this temperature on.
+fn how_hot((now, limit): (u32, u32)) -> Seen {
+    match now {
+        hot if hot >= limit => Seen::Holds(None),
+        warm if warm + COOLER > limit => Seen::Almost,
+        _ => Seen::Gone,
+    }
+}
+
 impl Gpu<'_> {
-    /// Whether it is too hot, and in which words.
-    fn heat(&self, rules: &AlertRules) -> (Seen, String) {
+    /// How hot it is, and from which temperature on it is too hot; `None` where one of them is not known.
+    fn heat(&self, rules: &AlertRules) -> Option<(u32, u32)> {
         let limit = match rules.temperature {
             HeatRule::Off => None,
             HeatRule::Celsius(limit) => Some(limit),
@@ -207,15 +219,7 @@ impl Gpu<'_> {
                 .filter(|limit| **limit > 0)
                 .map(|limit| limit - NEAR_SLOWDOWN.min(*limit)),
         };
-        let Some((limit, now)) = limit.zip(self.sample.temperature.value().copied()) else {
-            return (Seen::Unknown, String::new());
-        };
-        let seen = match now {
-            hot if hot >= limit => Seen::Holds(None),
-            warm if warm + COOLER > limit => Seen::Almost,
-            _ => Seen::Gone,
-        };
-        (seen, format!("{now} °C: too hot from {limit} °C on"))
+        self.sample.temperature.value().copied().zip(limit)
     }
 
     /// Whether a run or a process has it and computes nothing: what rows and counts say of it.

@@ -33,19 +33,6 @@ impl LastTold {
 }
 
 impl World {
-    /// A rank has told something.
-    pub(super) fn note_lag(&mut self, run: &RunId, rank: Rank, envelope: &Envelope) {
-        if envelope.event.host_times().is_none() {
-            return;
-        }
-        let known = self.runs.get(run).and_then(|run| run.ranks.get(rank.0 as usize));
-        let Some(host) = known.and_then(|known| self.hosts.get_mut(&known.placement.host)) else { return };
-        let Some(heard) = host.latest().map(|(heard, _)| heard) else { return };
-        let (of_run, happened) = (host.told.entry(run.clone()).or_default(), envelope.at);
-        let latest = of_run.get(&rank).map_or(happened, |told| told.latest.max(happened));
-        of_run.insert(rank, LastTold { heard, happened, latest });
-    }
-
     /// The ranks of a run tell nothing more: it has ended, or they are started again.
     pub(super) fn forget_lag(&mut self, run: &RunId) {
         self.hosts.values_mut().for_each(|host| drop(host.told.remove(run)));
@@ -53,6 +40,28 @@ impl World {
 }
 
 impl RunState {
+    /// A rank has told something. `run`: as the envelope names it.
+    pub(super) fn note_lag(
+        &self,
+        hosts: &mut BTreeMap<HostId, HostState>,
+        (run, rank): (&RunId, Rank),
+        envelope: &Envelope,
+    ) {
+        if envelope.event.host_times().is_none() {
+            return;
+        }
+        let Some(known) = self.ranks.get(rank.0 as usize) else { return };
+        let Some(host) = hosts.get_mut(&known.placement.host) else { return };
+        let Some(heard) = host.latest().map(|(heard, _)| heard) else { return };
+        let of_run = match host.told.get_mut(run) {
+            Some(of_run) => of_run,
+            None => host.told.entry(run.clone()).or_default(),
+        };
+        let happened = envelope.at;
+        let told = of_run.entry(rank).or_insert(LastTold { heard, happened, latest: happened });
+        *told = LastTold { heard, happened, latest: told.latest.max(happened) };
+    }
+
     fn told<'a>(&'a self, hosts: &'a BTreeMap<HostId, HostState>) -> impl Iterator<Item = &'a LastTold> {
         let of_hosts = self.by_host.keys().filter_map(|host| hosts.get(host)?.told.get(&self.spec.id));
         of_hosts.flat_map(BTreeMap::values)

@@ -80,6 +80,11 @@ impl Heads {
         self.rows.len()
     }
 
+    /// Sequence number and time of each row.
+    pub(super) fn times(self) -> impl Iterator<Item = (u64, Stamp)> {
+        self.rows.into_iter().map(|(seq, at, _)| (seq, at))
+    }
+
     /// The origin's number of each row.
     pub(super) fn origin_numbers(&self) -> impl Iterator<Item = usize> + '_ {
         self.rows.iter().map(|row| row.2)
@@ -131,22 +136,53 @@ fn write_origins(enc: &mut Enc, origins: &[&Origin]) {
 fn read_origins(dec: &mut Dec<'_>) -> Result<Vec<Origin>, Malformed> {
     let mut texts = Texts::read(dec)?;
     let count = dec.count()?;
+    let mut last = None;
     (0..count)
         .map(|_| {
             let kind = dec.byte()?;
             let name = texts.get(dec.uint()?)?;
             Ok(match kind {
                 0 => Origin::Host(HostId::from(name)),
-                1 => Origin::Run(run_id(name)?),
-                2 => Origin::Rank(run_id(name)?, Rank(dec.uint32()?)),
-                3 => Origin::Worker(run_id(name)?, Rank(dec.uint32()?), dec.uint32()?),
+                1 => Origin::Run(run_id(name, &mut last)?),
+                2 => Origin::Rank(run_id(name, &mut last)?, Rank(dec.uint32()?)),
+                3 => Origin::Worker(run_id(name, &mut last)?, Rank(dec.uint32()?), dec.uint32()?),
                 _ => return Err(Malformed("has an origin of an unknown kind")),
             })
         })
         .collect()
 }
 
-fn run_id(name: &str) -> Result<RunId, Malformed> {
+/// The run of this name. `last`: the one that was named last, for most origins are ranks of one run.
+fn run_id(name: &str, last: &mut Option<RunId>) -> Result<RunId, Malformed> {
+    if let Some(run) = last.as_ref().filter(|run| run.as_str() == name) {
+        return Ok(run.clone());
+    }
     let name: StrDeserializer<'_, serde::de::value::Error> = name.into_deserializer();
-    RunId::deserialize(name).map_err(|_| Malformed("names a run that can't be one"))
+    let run = RunId::deserialize(name).map_err(|_| Malformed("names a run that can't be one"))?;
+    Ok(last.insert(run).clone())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_origin_has_its_own_run() {
+        let (a, b) = (RunId::new(1, 1), RunId::new(2, 2));
+        let origins = [
+            Origin::Rank(a.clone(), Rank(0)),
+            Origin::Rank(a.clone(), Rank(1)),
+            Origin::Host(HostId::from("h")),
+            Origin::Worker(b.clone(), Rank(0), 3),
+            Origin::Run(b),
+            Origin::Run(a),
+        ];
+        let mut enc = Enc::default();
+        write_origins(&mut enc, &origins.iter().collect::<Vec<_>>());
+        let bytes = enc.finish();
+        assert_eq!(read_origins(&mut Dec::new(&bytes)).unwrap(), origins);
+        let mut last = Some(RunId::new(1, 1));
+        assert_eq!(run_id("no run", &mut last), Err(Malformed("names a run that can't be one")));
+        assert_eq!(last, Some(RunId::new(1, 1)));
+    }
 }

@@ -10,7 +10,16 @@ pub(super) mod phase;
 mod readings;
 pub(super) mod telemetry;
 
+use column::Dec;
 pub(super) use column::Malformed;
+use head::Heads;
+
+use crate::domain::time::Stamp;
+
+/// Sequence number and time of each row of a block of events. What stands behind its heads is not looked at.
+pub(super) fn times(bytes: &[u8]) -> Result<impl Iterator<Item = (u64, Stamp)>, Malformed> {
+    Heads::read(&mut Dec::new(bytes)).map(Heads::times)
+}
 
 #[cfg(test)]
 mod tests {
@@ -24,6 +33,7 @@ mod tests {
             for decode in [phase::decode, telemetry::decode, metric::decode] {
                 let _ = decode(&bytes);
             }
+            let _ = times(&bytes).map(Iterator::count);
             if let Ok(numbers) = gpu_numbers::decode(&bytes) {
                 numbers.join(&mut []);
             }
