@@ -407,7 +407,23 @@ impl RunHistory {
 
     /// The peak load of a rank's slot between two moments, 0..=1.
     pub fn load_between(&self, rank: Rank, from: Stamp, to: Stamp) -> Option<f64> {
-        self.slot_between(rank, from, to)?.util().map(|percent| f64::from(percent) / 100.0)
+        busy(self.slot_between(rank, from, to)?)
+    }
+
+    /// The mean of the peak loads of these ranks' slots in each of these times, 0..=1: as [`Self::load_between`] tells them. The
+    /// times come in rising order.
+    pub fn mean_loads(&self, ranks: &[Rank], times: &[(Stamp, Stamp)]) -> Vec<Option<f64>> {
+        let mut sums = vec![(0.0, 0u32); times.len()];
+        for series in ranks.iter().filter_map(|rank| self.loads.get(rank.0 as usize)) {
+            let loads = series.each_between(times.iter().copied(), |_| LOAD_HOLDS_US);
+            for ((sum, count), load) in sums.iter_mut().zip(loads) {
+                if let Some(load) = load.and_then(busy) {
+                    *sum += load;
+                    *count += 1;
+                }
+            }
+        }
+        sums.into_iter().map(|(sum, count)| (count > 0).then(|| sum / f64::from(count))).collect()
     }
 
     /// The peak of the used share of the memory of a rank's GPU between two moments, 0..=1.
@@ -456,10 +472,26 @@ impl RunHistory {
         self.phases.get(number.0 as usize)?.between(from, to, |point| i64::from(point.longest_us))
     }
 
+    /// What [`Self::phases_between`] tells of each of these times, which come in rising order; nothing where it is not kept.
+    pub fn phases_in_each(
+        &self,
+        number: Rank,
+        times: impl Iterator<Item = (Stamp, Stamp)>,
+    ) -> impl Iterator<Item = Option<PhasePoint>> {
+        let phases = self.phases.get(number.0 as usize);
+        let told = phases.map(|phases| phases.each_between(times, |point| i64::from(point.longest_us)));
+        told.into_iter().flatten()
+    }
+
     /// What is known of the time between two moments; a step tells of the time that it took.
     pub fn between(&self, from: Stamp, to: Stamp) -> Option<RunPoint> {
         self.points.between(from, to, |point| i64::from(point.longest_us))
     }
+}
+
+/// How busy a slot was, 0..=1.
+fn busy(load: SlotLoad) -> Option<f64> {
+    load.util().map(|percent| f64::from(percent) / 100.0)
 }
 
 impl RunState {
@@ -601,6 +633,46 @@ mod tests {
             prop_assert_eq!(&all.phases[..], &of_all[..]);
             prop_assert_eq!(all.steps as usize, ordered.len());
         }
+    }
+
+    #[test]
+    fn the_mean_load_of_a_column_is_that_of_the_slots_that_tell_it() {
+        let mut history = RunHistory::new(Stamp(0), 3);
+        for second in 0..20i64 {
+            for (rank, util) in [(0, 0.1), (1, 0.3 + second as f64 / 100.0)] {
+                let load = SlotLoad::new(Some(util), None);
+                history.loaded_by(Stamp(second * 1_000_000), Rank(rank), load);
+            }
+        }
+        let columns: Vec<_> = (0..30i64).map(|at| (Stamp(at * 900_000), Stamp((at + 1) * 900_000))).collect();
+        let all = [0, 1, 2, 7].map(Rank);
+        let each = |ranks: &[Rank]| {
+            let mean = |(from, to): &(Stamp, Stamp)| {
+                let known = ranks.iter().filter_map(|rank| history.load_between(*rank, *from, *to));
+                let (sum, count) = known.fold((0.0, 0u32), |(sum, count), load| (sum + load, count + 1));
+                (count > 0).then(|| sum / f64::from(count))
+            };
+            columns.iter().map(mean).collect::<Vec<_>>()
+        };
+        for ranks in [&all[..], &all[1..2], &all[2..], &[]] {
+            assert_eq!(history.mean_loads(ranks, &columns), each(ranks));
+        }
+        let told = history.mean_loads(&all, &columns);
+        assert_eq!((told[0], told[29]), (Some(0.2), None), "of two, and behind the last sample");
+    }
+
+    #[test]
+    fn where_the_time_of_each_column_went_is_told_in_one_walk() {
+        let mut history = RunHistory::new(Stamp(0), 1);
+        for second in 1..50i64 {
+            history.step(Stamp(second * 700_000), (Rank(0), 1), &step(None, 400_000), false);
+        }
+        let columns = (0..80i64).map(|at| (Stamp(at * 500_000), Stamp((at + 1) * 500_000)));
+        let walked: Vec<_> = history.phases_in_each(Rank(0), columns.clone()).collect();
+        let each = columns.clone().map(|(from, to)| history.phases_between(Rank(0), from, to));
+        assert_eq!(walked, each.collect::<Vec<_>>());
+        assert!(walked.iter().flatten().count() > 40);
+        assert_eq!(history.phases_in_each(Rank(1), columns).next(), None, "nothing is kept of it");
     }
 
     #[test]

@@ -127,6 +127,21 @@ impl Placement {
             Slot::Cpu { .. } => None,
         })
     }
+
+    /// Of places, of which those of a host follow each other, one of each host that no other one's name is longer than.
+    pub fn longest_of_hosts<'a>(places: impl Iterator<Item = &'a Self>) -> Vec<&'a Self> {
+        let mut longest: Vec<(&Self, u32)> = Vec::new();
+        for place in places {
+            // a number has a digit more than its logarithm, and a sign before it
+            let columns: u32 = place.slots().map(|slot| slot.index().checked_ilog10().unwrap_or(0) + 2).sum();
+            match longest.last_mut().filter(|(last, _)| last.host == place.host) {
+                Some(last) if columns > last.1 => *last = (place, columns),
+                Some(_) => {}
+                None => longest.push((place, columns)),
+            }
+        }
+        longest.into_iter().map(|(place, _)| place).collect()
+    }
 }
 
 impl fmt::Display for Placement {
@@ -543,6 +558,38 @@ pub struct KeptRecordings {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn one_place_of_each_host_has_the_longest_name() {
+        let place = |host: &str, slots: &[u32]| {
+            let mut slots = slots.iter().map(|index| Slot::Cpu { index: *index });
+            Placement {
+                rank: Rank(0),
+                host: HostId::from(host),
+                local_rank: 0,
+                slot: slots.next().unwrap(),
+                more: slots.collect(),
+            }
+        };
+        let places = [
+            place("a", &[0]),
+            place("a", &[9, 1]),
+            place("a", &[10, 2]),
+            place("a", &[1000]),
+            place("b", &[7]),
+            place("b", &[3]),
+            place("c", &[99]),
+            place("c", &[100]),
+        ];
+        let names: Vec<String> =
+            Placement::longest_of_hosts(places.iter()).into_iter().map(ToString::to_string).collect();
+        assert_eq!(names, ["a:10,2", "b:7", "c:100"]);
+        for host in ["a", "b", "c"] {
+            let of_host = places.iter().filter(|place| place.host.as_str() == host);
+            let longest = of_host.map(|place| place.to_string().len()).max();
+            assert!(names.iter().any(|name| name.starts_with(host) && Some(name.len()) == longest), "{host}");
+        }
+    }
 
     #[test]
     fn a_default_holds_where_nothing_else_is_said() {

@@ -107,9 +107,36 @@ impl<P: Merge + Default + Clone + PartialEq> Series<P> {
     /// What is known of the time from `from` up to `to`, all in one. Where nothing was told then, the next point that was
     /// told of counts, if it reaches back so far: `reach` is how many microseconds before its start it speaks of.
     pub fn between(&self, from: Stamp, to: Stamp, reach: impl Fn(&P) -> i64) -> Option<P> {
-        let empty = P::default();
         let first = from.micros_since(self.start).max(0) / self.width_us;
         let last = (to.micros_since(self.start).max(1) - 1) / self.width_us;
+        self.told((first, last), to, reach)
+    }
+
+    /// What [`Self::between`] tells of each of these times, which come in rising order: one walk over the points.
+    pub(super) fn each_between(
+        &self,
+        times: impl Iterator<Item = (Stamp, Stamp)>,
+        reach: impl Fn(&P) -> i64,
+    ) -> impl Iterator<Item = Option<P>> {
+        let behind = self.points.len() as i64;
+        // the point of a moment from one before it on; behind the last point there is nothing
+        let walk = move |mut at: i64, since_us: i64| {
+            while at < behind && (at + 1).saturating_mul(self.width_us) <= since_us {
+                at += 1;
+            }
+            at
+        };
+        let (mut first, mut last) = (0, 0);
+        times.map(move |(from, to)| {
+            first = walk(first, from.micros_since(self.start));
+            last = walk(last, to.micros_since(self.start).saturating_sub(1));
+            self.told((first, last), to, &reach)
+        })
+    }
+
+    /// What the points from the first to the last of these places tell, or the next one that reaches back to `to`.
+    fn told(&self, (first, last): (i64, i64), to: Stamp, reach: impl Fn(&P) -> i64) -> Option<P> {
+        let empty = P::default();
         let mut known = self.span(first, last).filter(|(_, point)| **point != empty);
         if let Some((_, point)) = known.next() {
             let mut whole = point.clone();
@@ -207,6 +234,26 @@ mod tests {
             let mut resumed = whole.clone();
             ordered[half..].iter().for_each(|(at, value)| take(&mut resumed, *at, *value));
             prop_assert_eq!(resumed, series);
+        }
+
+        #[test]
+        fn a_walk_tells_what_each_of_its_times_does(
+            values in prop::collection::vec((0..3_000_000i64, 1..1000u32), 0..40),
+            mut edges in prop::collection::vec(-1_000_000..9_000_000i64, 2..80),
+            reach in 0..500_000i64,
+        ) {
+            let mut series = Series::new(Stamp(0), 16);
+            let mut ordered = values;
+            ordered.sort_unstable();
+            ordered.iter().for_each(|(at, value)| take(&mut series, *at, *value));
+            edges.sort_unstable();
+            // beside each other, with and without an edge of a point, and of no length
+            edges.extend([9_000_000, 9_000_000, 9_050_000, i64::MAX]);
+            let times: Vec<_> = edges.windows(2).map(|edge| (Stamp(edge[0]), Stamp(edge[1]))).collect();
+            let walked: Vec<_> = series.each_between(times.iter().copied(), |_| reach).collect();
+            let each: Vec<_> =
+                times.iter().map(|(from, to)| series.between(*from, *to, |_| reach)).collect();
+            prop_assert_eq!(walked, each);
         }
 
         #[test]

@@ -55,11 +55,15 @@ pub struct TrainerKeys {
 impl TrainerKeys {
     /// The key of one that trains; it gets one where it has none.
     pub fn key(&mut self, id: TrainerId) -> Rank {
+        let mut key = Rank(id.number);
+        let holder = self.id(key);
+        if holder == Some(id) {
+            return key;
+        }
         if let Some(key) = self.get(id) {
             return key;
         }
-        let mut key = Rank(id.number);
-        if self.ids.contains_key(&key) {
+        if holder.is_some() {
             self.is_apart = true;
             // without a gap: what is kept by key is kept in lists
             let free = (0..=self.ids.len() as u32).map(Rank).find(|key| !self.ids.contains_key(key));
@@ -77,7 +81,9 @@ impl TrainerKeys {
 
     /// The key of one that may not train itself: it takes none from another.
     pub fn known(&self, id: TrainerId) -> Rank {
-        self.get(id).unwrap_or(Rank(id.number))
+        let number = Rank(id.number);
+        // until a number stands for several, each is its own key
+        if self.is_apart { self.get(id).unwrap_or(number) } else { number }
     }
 
     /// Whose key it is.
@@ -110,5 +116,19 @@ mod tests {
         assert_eq!(key(1, None), 2);
         assert!(keys.is_apart());
         assert_eq!(keys.id(Rank(3)), Some(TrainerId { rank: Rank(1), number: 0 }));
+    }
+
+    #[test]
+    fn one_that_does_not_train_takes_no_key() {
+        let id = |rank, worker| TrainerId::new(Rank(rank), worker);
+        let mut keys = TrainerKeys::default();
+        assert_eq!((keys.known(id(7, None)), keys.get(id(7, None))), (Rank(7), None));
+        let told = [id(0, None), id(0, Some(1)), id(1, Some(2))].map(|id| (keys.key(id), keys.known(id)));
+        assert!(told.iter().all(|(key, known)| key == known), "{told:?}");
+        assert_eq!(keys.known(id(1, None)), Rank(1), "which only starts others");
+        // rank 1 trains itself, and has the number of a process in rank 0
+        assert_eq!((keys.key(id(1, None)), keys.known(id(1, None))), (Rank(3), Rank(3)));
+        assert_eq!((keys.known(id(0, Some(1))), keys.known(id(1, Some(2)))), (Rank(1), Rank(2)));
+        assert_eq!(keys.known(id(2, None)), Rank(2), "it has told nothing");
     }
 }

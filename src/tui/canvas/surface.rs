@@ -80,6 +80,14 @@ impl<'a> Canvas<'a> {
         self.put(end, y, "…", 1, style)
     }
 
+    /// Writes a sign of our own that is one column wide, as [`Self::text`] would.
+    pub(in crate::tui) fn glyph(&mut self, x: u16, y: u16, glyph: char, style: Style) {
+        if x < self.width() && y < self.height() {
+            self.end_wide_before(x, y);
+            self.cell(x, y).set_char(glyph).set_style(style);
+        }
+    }
+
     /// Writes what a rank printed from column `x`, cut to `max` columns; `line` is the style where it asks for none.
     pub(in crate::tui) fn printed(&mut self, x: u16, y: u16, max: u16, spans: &[Span], line: Style) -> u16 {
         let spans = slice(spans, 0, usize::from(max));
@@ -227,6 +235,29 @@ mod tests {
         canvas.text(3, 1, 2, "│x", Style::new());
         let symbols = |y| (0..6).map(|x| buf[(x, y)].symbol().to_owned()).collect::<Vec<_>>().concat();
         assert_eq!((symbols(0).as_str(), symbols(1).as_str()), ("    語 ", "日  │x "));
+    }
+
+    #[test]
+    fn a_sign_is_written_as_a_text_of_one_column_would_be() {
+        let caps = crate::tui::canvas::Caps { color: crate::tui::canvas::ColorDepth::Full, ascii: false };
+        let theme = Theme::new(caps, crate::tui::core::ThemeName::Auto);
+        let drawn = |write: &dyn Fn(&mut Canvas<'_>, u16, u16, char)| {
+            let mut buf = Buffer::empty(Rect::new(0, 0, 6, 3));
+            let mut canvas = Canvas::new(&mut buf, theme);
+            canvas.text(0, 0, 6, "日本語", theme.bad);
+            let mut part = canvas.part(1, 0, 4, 2);
+            for (x, y, glyph) in [(0, 0, '│'), (3, 1, '╌'), (2, 1, ' '), (4, 0, 'x'), (0, 2, 'x')] {
+                write(&mut part, x, y, glyph);
+            }
+            buf
+        };
+        let as_text = drawn(&|canvas, x, y, glyph| {
+            canvas.text(x, y, 1, &glyph.to_string(), theme.accent);
+        });
+        let as_glyph = drawn(&|canvas, x, y, glyph| canvas.glyph(x, y, glyph, theme.accent));
+        assert_eq!(as_glyph, as_text);
+        assert_eq!(as_glyph[(1, 0)].symbol(), "│");
+        assert_eq!(as_glyph[(5, 0)].symbol(), " ", "nothing stands beside the part");
     }
 
     #[test]

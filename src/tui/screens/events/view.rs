@@ -177,7 +177,9 @@ pub(in crate::tui::screens) fn beside_log(
     let is_of_run = |alert: &&Alert| match (&alert.place.run, &alert.place.host) {
         (Some(other), _) => other == id,
         (None, Some(host)) => {
-            run.spec.placements.iter().filter(|placement| placement.host == *host).any(|placement| {
+            let numbers = run.by_host.get(host).into_iter().flatten();
+            let mut placed = numbers.filter_map(|number| run.spec.placements.get(number.0 as usize));
+            placed.any(|placement| {
                 alert.place.gpu.is_none_or(|gpu| {
                     placement.slots().any(|slot| matches!(slot, Slot::Gpu { index, .. } if *index == gpu))
                 })

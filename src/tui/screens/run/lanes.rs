@@ -17,9 +17,8 @@ use crate::domain::trainers::Trainer;
 use crate::domain::world::{RankState, RunState};
 use crate::tui::core::words::more_words;
 use crate::tui::screens::Model;
-use crate::tui::screens::run::rows::{Look, RankRow, rows};
-use crate::tui::screens::run::verdict::culprit;
-use crate::tui::screens::run::{timeline, whole};
+use crate::tui::screens::run::frame::Frame;
+use crate::tui::screens::run::rows::{Look, RankRow};
 use crate::tui::screens::view::title::plural;
 
 /// From so many rows of the terminal on a GPU's memory has a lane, where there is room.
@@ -151,13 +150,12 @@ pub enum SlotLane<'a> {
 
 impl<'a> Shown<'a> {
     /// Of a timeline of so many rows.
-    pub fn of(model: &Model, run: &'a RunState, height: usize) -> Self {
-        let all = Lanes::of(model, run, &rows(model));
-        let counters = counter_lanes(run);
-        let (look, history, window) = (Look::of(model, run), whole::history(model, run), timeline(model));
+    pub fn of(frame: &Frame<'a>, height: usize) -> Self {
+        let (run, history) = (frame.run, frame.history);
+        let (all, counters, culprit) = (&frame.lanes, &frame.slots.counters, frame.look.culprit());
         let of = |lane: Lane<'a>| match lane {
             Lane::One(one) | Lane::Communication(one) => Some((lane, one)),
-            Lane::Host(host) => worst(&look, run, history, host, window).map(|one| (lane, one)),
+            Lane::Host(host) => worst(&frame.look, run, history, host, frame.timeline).map(|one| (lane, one)),
         };
         let selected = all.all.get(all.on).and_then(|lane| of(*lane));
         let has_room = |height: usize| {
@@ -172,14 +170,14 @@ impl<'a> Shown<'a> {
         let height = height - usize::from(ruler);
         let room = rank_rows(height, count, counters.len());
         let communication = communication.filter(|_| room > 1);
-        let places = all.shown(run, room - usize::from(communication.is_some()), culprit(model, run));
+        let places = all.shown(run, room - usize::from(communication.is_some()), culprit);
         let mut ranks: Vec<_> = places.iter().filter_map(|at| of(all.all[*at])).collect();
         let below = places.iter().position(|at| *at == all.on).map(|at| at + 1);
         if let Some(((_, one), below)) = communication.zip(below.filter(|at| *at <= ranks.len())) {
             ranks.insert(below, (Lane::Communication(one), one));
         }
         let numbers: Vec<Rank> = ranks.iter().map(|(_, one)| one.rank.placement.rank).collect();
-        let slots = slot_lanes(model, run, &counters, &numbers, height - ranks.len());
+        let slots = slot_lanes(frame, &numbers, height - ranks.len());
         Self { hidden: all.hidden_words(&places), ranks, room, slots, ruler }
     }
 
@@ -198,14 +196,9 @@ impl<'a> Shown<'a> {
 }
 
 /// The lanes below those of these ranks, as many as there is room for: first those of their slots, then those of their hosts.
-fn slot_lanes<'a>(
-    model: &Model,
-    run: &'a RunState,
-    all: &[usize],
-    ranks: &[Rank],
-    room: usize,
-) -> Vec<SlotLane<'a>> {
-    let shown = counters_first(run, all, ranks, room);
+fn slot_lanes<'a>(frame: &Frame<'a>, ranks: &[Rank], room: usize) -> Vec<SlotLane<'a>> {
+    let (model, run) = (frame.model, frame.run);
+    let shown = counters_first(run, &frame.slots.counters, ranks, room);
     let mut left = room - shown.len();
     let mut lanes = Vec::with_capacity(room);
     for at in shown {
@@ -221,7 +214,7 @@ fn slot_lanes<'a>(
             of_shown.entry(&place.host).or_insert(at);
         }
     }
-    let mut hosts = host_lanes(model, run);
+    let mut hosts = frame.slots.hosts.clone();
     // networks after the processors and memories of all
     hosts.sort_by_key(|(host, lane)| (lane.is_rate(), of_shown.get(host).copied().unwrap_or(usize::MAX)));
     lanes.extend(hosts.into_iter().take(left).map(|(host, lane)| SlotLane::Host(host, lane)));
@@ -307,9 +300,51 @@ fn typical(values: &[f64]) -> f64 {
     sorted.get(sorted.len() / 2).copied().unwrap_or(0.0)
 }
 
+/// What may have lanes below those of phases.
+#[derive(Debug)]
+pub struct Slots<'a> {
+    /// The places of the slots.
+    pub counters: Vec<usize>,
+    hosts: Vec<(&'a HostId, HostLane)>,
+}
+
+impl<'a> Slots<'a> {
+    /// Of a run.
+    pub fn of(model: &Model, run: &'a RunState) -> Self {
+        Self { counters: counter_lanes(run), hosts: host_lanes(model, run) }
+    }
+
+    /// The ranks that have the slots.
+    pub fn ranks(&self) -> Vec<Rank> {
+        self.counters.iter().map(|at| Rank(*at as u32)).collect()
+    }
+
+    /// First column and columns of the lanes; behind them stand the values at their end.
+    pub fn columns(&self, model: &Model, run: &RunState) -> (u16, u16) {
+        let columns = model.size.0;
+        let places = Placement::longest_of_hosts(self.counters.iter().map(|at| &run.spec.placements[*at]));
+        let places = places.into_iter().map(|place| place.to_string().width());
+        // beside the name of a host stands the rank that is shown
+        let number = run.ranks.len().to_string().len();
+        let is_grouped = model.ui.run.arranged.is_grouped(run);
+        let hosts = run.by_host.keys().filter(|_| is_grouped).map(|host| host.as_str().width() + number + 4);
+        // beside the name of a host what its lane shows: `gpu-a mem 512G`
+        let shares = self.hosts.iter().map(|(host, _)| host.as_str().width() + 9);
+        let label = places.chain(hosts).chain(shares).max().unwrap_or(0) as u16;
+        let label = label.clamp(8, if columns >= VALUES_FROM { 20 } else { 14 });
+        let is_gpu = |at: &usize| matches!(run.spec.placements[*at].slot, Slot::Gpu { .. });
+        let values = match self.counters.is_empty() {
+            true => 0,
+            false if has_more_values(model) && self.counters.iter().any(is_gpu) => VALUE + MORE_VALUES,
+            false => VALUE,
+        };
+        (label + 3, columns.saturating_sub(label + 4 + values))
+    }
+}
+
 /// The slots that get a lane of their own below the ranks: every GPU of the run, a CPU host once. Of a run that is over only
 /// those of ranks that have run.
-pub fn counter_lanes(run: &RunState) -> Vec<usize> {
+fn counter_lanes(run: &RunState) -> Vec<usize> {
     let placements = &run.spec.placements;
     let has_lane = |at: &usize| run.is_live() || run.ranks.get(*at).is_some_and(RankState::has_run);
     let mut hosts = BTreeSet::new();
@@ -427,40 +462,22 @@ fn has_ruler(rows: usize, ranks: usize, slots: usize) -> bool {
     rows > 1 && ranks + slots > 0 && (kept || rows >= RULER_FROM)
 }
 
-/// How many lanes there are with enough room, given the rows of the table; the times below them are one.
-pub fn wanted(model: &Model, run: &RunState, rows: &[RankRow]) -> usize {
-    let counters = counter_lanes(run);
-    let memory = counters.iter().filter(|at| has_memory(model, &run.spec.placements[**at])).count();
-    let lanes = Lanes::of(model, run, rows);
-    let history = whole::history(model, run);
+/// How many lanes there are with enough room; the times below them are one.
+pub fn wanted(frame: &Frame<'_>) -> usize {
+    let (run, history, lanes, slots) = (frame.run, frame.history, &frame.lanes, &frame.slots);
+    let has_memory = |at: &&usize| has_memory(frame.model, &run.spec.placements[**at]);
+    let memory = slots.counters.iter().filter(has_memory).count();
     let on = lanes.all.get(lanes.on).is_some_and(|lane| match lane {
         Lane::One(one) | Lane::Communication(one) => history.has_communication(one.key),
         Lane::Host(host) => on_host(run, host).any(|one| history.has_communication(one.key)),
     });
-    let all = lanes.all.len() + usize::from(on) + counters.len() + memory;
-    all + host_lanes(model, run).len() + usize::from(all > 0)
+    let all = lanes.all.len() + usize::from(on) + slots.counters.len() + memory;
+    all + slots.hosts.len() + usize::from(all > 0)
 }
 
 /// First column and columns of the lanes; behind them stand the values at their end.
 pub fn lane_columns(model: &Model, run: &RunState) -> (u16, u16) {
-    let columns = model.size.0;
-    let counters = counter_lanes(run);
-    let places = counters.iter().map(|at| run.spec.placements[*at].to_string().width());
-    // beside the name of a host stands the rank that is shown
-    let number = run.ranks.len().to_string().len();
-    let is_grouped = model.ui.run.arranged.is_grouped(run);
-    let hosts = run.by_host.keys().filter(|_| is_grouped).map(|host| host.as_str().width() + number + 4);
-    // beside the name of a host what its lane shows: `gpu-a mem 512G`
-    let shares = host_lanes(model, run).into_iter().map(|(host, _)| host.as_str().width() + 9);
-    let label = places.chain(hosts).chain(shares).max().unwrap_or(0) as u16;
-    let label = label.clamp(8, if columns >= VALUES_FROM { 20 } else { 14 });
-    let is_gpu = |at: &usize| matches!(run.spec.placements[*at].slot, Slot::Gpu { .. });
-    let values = match counters.is_empty() {
-        true => 0,
-        false if has_more_values(model) && counters.iter().any(is_gpu) => VALUE + MORE_VALUES,
-        false => VALUE,
-    };
-    (label + 3, columns.saturating_sub(label + 4 + values))
+    Slots::of(model, run).columns(model, run)
 }
 
 /// Whether more than the utilisation stands beside the lanes of GPUs.

@@ -1,5 +1,6 @@
 //! The Run screen, and the parts of it that Replay shares: ranks, log, timeline window.
 
+pub mod frame;
 pub mod incidents;
 pub(super) mod keys;
 pub mod lanes;
@@ -7,6 +8,7 @@ pub mod log;
 pub mod marks;
 pub(in crate::tui::screens) mod moments;
 pub(in crate::tui::screens) mod mouse;
+mod recent;
 pub mod rows;
 pub mod verdict;
 pub(super) mod view;
@@ -20,10 +22,10 @@ use crate::domain::world::RunState;
 use crate::tui::core::keymap::{EVERYWHERE, LAUNCH, LISTS};
 use crate::tui::core::layout::{RunBands, RunWants};
 use crate::tui::core::list::Cursor;
-use crate::tui::core::words::wrap;
 use crate::tui::core::{Screen, layout};
 use crate::tui::screens::Entry;
 use crate::tui::screens::replay::selection::shown_part;
+use crate::tui::screens::run::frame::Frame;
 use crate::tui::screens::run::rows::{Arranged, RankRow, rows};
 use crate::tui::screens::run::whole::Whole;
 use crate::tui::screens::{Mode, Model};
@@ -58,8 +60,6 @@ pub(super) static ENTRY: Entry = Entry {
 
 /// The timeline's window goes from 1 ms to 366 days, microseconds: a run of months fits into it.
 const WINDOW_BOUNDS: (i64, i64) = (1_000, 366 * 86_400_000_000);
-/// Lines of a verdict at most.
-const VERDICT_LINES: usize = 3;
 
 /// Which part the arrows move.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -134,32 +134,13 @@ impl RunUi {
     }
 }
 
-/// What the parts of the screen want, for [`layout::run`].
+/// The rows of the parts of the screen.
 pub fn bands(model: &Model) -> RunBands {
-    let replay = model.ui.screen == Screen::Replay;
-    let Some((_, run)) = model.shown_run() else {
-        let wants = RunWants { replay, stages: 1, verdict: 1, ranks: 1, charts: false, lanes: 0 };
-        return layout::run(model.area(), wants);
-    };
-    let width = usize::from(model.size.0).saturating_sub(2);
-    let verdict = verdict::shown(model, run);
-    let rows = rows(model);
-    let lanes = if replay || model.settings.timeline { lanes::wanted(model, run, &rows) } else { 0 };
-    let most = if run.collected.is_empty() { VERDICT_LINES } else { 2 * VERDICT_LINES };
-    let verdict =
-        wrap(&verdict.text, width).len().clamp(1, most) as u16 + u16::from(run.collectives_words().is_some());
-    if replay && model.ui.replay.heat {
-        let rows = u16::try_from(rows.len()).unwrap_or(u16::MAX);
-        return layout::heat(model.area(), (1, verdict), rows);
+    if let Some(frame) = Frame::of(model) {
+        return frame.bands();
     }
-    let wants = RunWants {
-        replay,
-        stages: 1,
-        verdict,
-        ranks: u16::try_from(rows.len()).unwrap_or(u16::MAX),
-        charts: !whole::history(model, run).points.is_empty(),
-        lanes: u16::try_from(lanes).unwrap_or(u16::MAX),
-    };
+    let replay = model.ui.screen == Screen::Replay;
+    let wants = RunWants { replay, stages: 1, verdict: 1, ranks: 1, charts: false, lanes: 0 };
     layout::run(model.area(), wants)
 }
 
@@ -251,9 +232,9 @@ pub fn settle(model: &mut Model) {
     incidents::notice(model);
     select_failure(model);
     rows::grade(model);
-    let height = usize::from(bands(model).ranks.below_head().h);
-    let rows = rows(model);
-    model.ui.run.ranks.settle(&rows, height);
+    let (height, rows) = Frame::of(model)
+        .map_or_else(Default::default, |frame| (frame.bands().ranks.below_head().h, frame.rows));
+    model.ui.run.ranks.settle(&rows, height.into());
 }
 
 /// What broke is what people look for next: the rank that failed first is selected once, with its log. Before its failure,

@@ -1,6 +1,7 @@
 //! The mouse on the Run screen, and on Replay. A press on a lane of the timeline is a click once the button is let go, and the
 //! beginning of a selection once the mouse is moved: where the playhead goes to, the lanes move away below the mouse.
 
+use super::frame::Frame;
 use super::keys::{act, scroll_log, zoom};
 use super::rows::{RankRow, host_of, rows};
 use super::{Pane, bands, lanes, timeline, whole, window_us};
@@ -86,9 +87,9 @@ fn seek(model: &mut Model, at: Stamp) -> Vec<Effect> {
 
 fn pressed(model: &Model, mouse: Mouse) -> Option<Pressed> {
     let at = lane_moment(model, mouse)?;
-    let below = bands(model).lanes.below_head();
-    let (_, run) = model.shown_run()?;
-    let row = lanes::Shown::of(model, run, below.h.into()).row_at(run, below.line_of(mouse.row)?);
+    let frame = Frame::of(model)?;
+    let below = frame.bands().lanes.below_head();
+    let row = lanes::Shown::of(&frame, below.h.into()).row_at(frame.run, below.line_of(mouse.row)?);
     Some(Pressed { at, row, is_moved: false })
 }
 
@@ -113,11 +114,11 @@ fn dragged(model: &mut Model, mouse: Mouse) -> Vec<Effect> {
 
 /// The moment under the mouse, where that is on a lane of the timeline.
 fn lane_moment(model: &Model, mouse: Mouse) -> Option<Stamp> {
-    bands(model).lanes.below_head().line_of(mouse.row)?;
-    let (_, run) = model.shown_run()?;
-    let (x, w) = lanes::lane_columns(model, run);
+    let frame = Frame::of(model)?;
+    frame.bands().lanes.below_head().line_of(mouse.row)?;
+    let (x, w) = frame.slots.columns(model, frame.run);
     let at = mouse.column.checked_sub(x).filter(|at| *at < w)?;
-    let (start, end) = timeline(model);
+    let (start, end) = frame.timeline;
     // the last column is the end
     let length = end.micros_since(start);
     Some(start.plus_micros(length.saturating_mul(i64::from(at)) / i64::from(w.saturating_sub(1).max(1))))

@@ -5,17 +5,14 @@ use std::collections::{BTreeMap, BTreeSet};
 use crate::domain::ids::{HostId, Rank};
 use crate::domain::standstill::Standstill;
 use crate::domain::time::Stamp;
-use crate::domain::timing::Phase;
-use crate::domain::trainers::Trainer;
 use crate::domain::world::{RankState, RunState};
 use crate::tui::screens::Model;
 use crate::tui::screens::cluster::rows::{SILENT_US, Trouble, trouble};
+use crate::tui::screens::run::recent::{Recent, Recents};
 use crate::tui::screens::run::verdict::{hang, is_collateral_of, waited_for};
 
 /// With more ranks than this they are grouped by host from the start.
 const GROUPED_FROM: usize = 33;
-/// How many recent steps numbers of a rank are taken over.
-pub(super) const RECENT: usize = 20;
 
 /// A row.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
@@ -121,15 +118,16 @@ fn typical_of(values: impl Iterator<Item = f64>) -> f64 {
 
 /// How much slower than a typical rank each is, in grades.
 fn slow_places(run: &RunState) -> Vec<Option<f64>> {
-    let means: Vec<Option<f64>> = run.ranks.iter().map(mean_step_us).collect();
+    let means: Vec<Option<f64>> = run.ranks.iter().map(|rank| Recent::of(rank).step_us()).collect();
     let typical = typical_of(means.iter().copied().flatten());
     means.into_iter().map(|mean| Some((mean?.max(1.0) / typical).ln() / GRADE.ln())).collect()
 }
 
 /// How much later than a typical rank each comes to the allreduce, in grades; of several processes in a rank the latest.
 fn late_places(run: &RunState) -> Vec<Option<f64>> {
-    let late = lateness_us(run);
-    let grade = typical_of(run.trainers().filter_map(|one| mean_step_us(one.state))) * (GRADE - 1.0);
+    let recents = Recents::of(run);
+    let late = recents.lateness_us();
+    let grade = typical_of(recents.all().filter_map(Recent::step_us)) * (GRADE - 1.0);
     let of = |at: usize| {
         let late = run.trainers_in(Rank(at as u32)).filter_map(|one| late.get(&one.key).copied());
         late.max_by(f64::total_cmp).map(|us| us / grade)
@@ -150,49 +148,7 @@ fn kept(places: Vec<Option<f64>>, before: &[Option<i32>]) -> Vec<Option<i32>> {
 
 /// The rows of the run that is shown.
 pub fn rows(model: &Model) -> Vec<RankRow> {
-    let Some((_, run)) = model.shown_run() else { return Vec::new() };
-    let arranged = &model.ui.run.arranged;
-    let order = arranged.order(run);
-    let delays = if order == RankSort::Late { delays(model) } else { None };
-    let mut ranks: Vec<(u64, usize)> = match order {
-        RankSort::Number => (0..run.ranks.len()).map(|at| (0, at)).collect(),
-        RankSort::Worst => {
-            let look = Look::of(model, run);
-            run.ranks.iter().enumerate().map(|(at, rank)| (look.badness(at, rank), at)).collect()
-        }
-        RankSort::Late if delays.is_some() => {
-            let delays = delays.unwrap_or_default();
-            let delay = |at: usize| {
-                let of = run.trainers_in(Rank(at as u32)).filter_map(|one| delays.get(&one.key));
-                of.max().copied()
-            };
-            (0..run.ranks.len()).map(|at| (delay(at).map_or(u64::MAX, |us| u64::MAX - 1 - us), at)).collect()
-        }
-        RankSort::Slowest | RankSort::Late => {
-            let grade = |at: usize| arranged.grades.get(at).copied().flatten();
-            let place = |grade: i32| (i64::from(i32::MAX) - i64::from(grade)).cast_unsigned();
-            (0..run.ranks.len()).map(|at| (grade(at).map_or(u64::MAX, place), at)).collect()
-        }
-    };
-    if !arranged.is_grouped(run) {
-        ranks.sort_unstable();
-        return ranks.into_iter().flat_map(|(_, at)| of_rank(run, at)).collect();
-    }
-    // hosts in the order of their worst rank
-    let place = |number: &Rank| ranks.get(number.0 as usize).copied();
-    let worst_of = |numbers: &[Rank]| numbers.iter().filter_map(place).min();
-    let mut hosts: Vec<_> = run.by_host.iter().map(|(host, of)| (worst_of(of), host, of)).collect();
-    hosts.sort_unstable();
-    let mut rows = Vec::new();
-    for (_, host, of) in hosts {
-        rows.push(RankRow::Host(host.clone()));
-        if arranged.opened.contains(host) {
-            let mut places: Vec<_> = of.iter().filter_map(place).collect();
-            places.sort_unstable();
-            rows.extend(places.into_iter().flat_map(|(_, at)| of_rank(run, at)));
-        }
-    }
-    rows
+    model.shown_run().map_or_else(Vec::new, |(_, run)| Look::of(model, run).rows())
 }
 
 /// The delay that each rank caused in what the heat map shows, microseconds, while that is on the screen.
@@ -214,8 +170,7 @@ pub fn selected_rank(model: &Model) -> Option<Rank> {
         RankRow::Rank(rank) | RankRow::Worker(rank, _) => Some(*rank),
         RankRow::Host(host) => {
             let (_, run) = model.shown_run()?;
-            let found = run.spec.placements.iter().find(|placement| placement.host == *host)?;
-            Some(found.rank)
+            run.by_host.get(host)?.first().copied()
         }
     }
 }
@@ -230,15 +185,16 @@ pub fn host_of(run: &RunState, row: &RankRow) -> Option<HostId> {
     }
 }
 
-/// What the rows of one frame share.
+/// How the ranks of a run stand: which is to be looked at first, which hosts are silent, whether all of them hang.
 pub(super) struct Look<'a> {
+    pub(super) model: &'a Model,
     pub(super) run: &'a RunState,
     /// The rank that failed first.
     root: Option<Rank>,
     /// The one that the others wait for.
     waited_for: Option<Rank>,
     /// The standstill of a run that hangs, and when a rank last finished a step.
-    hang: Option<(Standstill, Stamp)>,
+    pub(super) hang: Option<(Standstill, Stamp)>,
     /// Hosts that are silent, and when each was heard last.
     pub(super) silent: BTreeMap<&'a HostId, Stamp>,
 }
@@ -247,7 +203,54 @@ impl<'a> Look<'a> {
     pub(super) fn of(model: &'a Model, run: &'a RunState) -> Self {
         let hang = hang(model, run);
         let waited_for = waited_for(run, hang.as_ref());
-        Self { run, root: run.root_cause(), waited_for, hang, silent: silent_hosts(model, run) }
+        Self { model, run, root: run.root_cause(), waited_for, hang, silent: silent_hosts(model, run) }
+    }
+
+    /// The rows of the table.
+    pub(super) fn rows(&self) -> Vec<RankRow> {
+        let (model, run) = (self.model, self.run);
+        let arranged = &model.ui.run.arranged;
+        let order = arranged.order(run);
+        let delays = if order == RankSort::Late { delays(model) } else { None };
+        let mut ranks: Vec<(u64, usize)> = match order {
+            RankSort::Number => (0..run.ranks.len()).map(|at| (0, at)).collect(),
+            RankSort::Worst => {
+                run.ranks.iter().enumerate().map(|(at, rank)| (self.badness(at, rank), at)).collect()
+            }
+            RankSort::Late if delays.is_some() => {
+                let delays = delays.unwrap_or_default();
+                let delay = |at: usize| {
+                    let of = run.trainers_in(Rank(at as u32)).filter_map(|one| delays.get(&one.key));
+                    of.max().copied()
+                };
+                let place = |at: usize| delay(at).map_or(u64::MAX, |us| u64::MAX - 1 - us);
+                (0..run.ranks.len()).map(|at| (place(at), at)).collect()
+            }
+            RankSort::Slowest | RankSort::Late => {
+                let grade = |at: usize| arranged.grades.get(at).copied().flatten();
+                let place = |grade: i32| (i64::from(i32::MAX) - i64::from(grade)).cast_unsigned();
+                (0..run.ranks.len()).map(|at| (grade(at).map_or(u64::MAX, place), at)).collect()
+            }
+        };
+        if !arranged.is_grouped(run) {
+            ranks.sort_unstable();
+            return ranks.into_iter().flat_map(|(_, at)| of_rank(run, at)).collect();
+        }
+        // hosts in the order of their worst rank
+        let place = |number: &Rank| ranks.get(number.0 as usize).copied();
+        let worst_of = |numbers: &[Rank]| numbers.iter().filter_map(place).min();
+        let mut hosts: Vec<_> = run.by_host.iter().map(|(host, of)| (worst_of(of), host, of)).collect();
+        hosts.sort_unstable();
+        let mut rows = Vec::new();
+        for (_, host, of) in hosts {
+            rows.push(RankRow::Host(host.clone()));
+            if arranged.opened.contains(host) {
+                let mut places: Vec<_> = of.iter().filter_map(place).collect();
+                places.sort_unstable();
+                rows.extend(places.into_iter().flat_map(|(_, at)| of_rank(run, at)));
+            }
+        }
+        rows
     }
 
     /// The less, the worse.
@@ -269,8 +272,7 @@ impl<'a> Look<'a> {
     /// Whether a rank failed by itself.
     pub(super) fn has_failed(&self, number: Rank) -> bool {
         let exit = self.run.ranks.get(number.0 as usize).and_then(|rank| rank.exit.as_ref());
-        exit.is_some_and(|(_, exit)| !exit.stopped && exit.shell_code() != 0)
-            && !is_collateral_of(self.run, self.root, number)
+        exit.is_some_and(|(_, exit)| !exit.stopped && exit.shell_code() != 0) && !self.is_collateral(number)
     }
 
     /// Whether a rank, or a process within it, is the one that the others wait for.
@@ -293,12 +295,28 @@ impl<'a> Look<'a> {
         self.hang.is_some()
     }
 
+    /// The key of the one to look at: that failed first, or that holds the others up while the run goes on.
+    pub(super) fn culprit(&self) -> Option<Rank> {
+        let first = |root| self.run.trainers_in(root).next().map_or(root, |one| one.key);
+        self.root.map(first).or(self.waited_for)
+    }
+
+    /// Whether a rank ended because of the root cause, not by itself.
+    pub(super) fn is_collateral(&self, number: Rank) -> bool {
+        is_collateral_of(self.run, self.root, number)
+    }
+
     /// Whether the row of a rank, or of a process within it, is to be looked at first.
     pub(super) fn is_culprit(&self, number: Rank, worker: Option<u32>) -> bool {
         match self.root {
             Some(root) => worker.is_none() && root == number,
             None => self.waited_for.is_some_and(|late| self.run.trainer_key(number, worker) == Some(late)),
         }
+    }
+
+    /// When the host was heard last that has been silent the longest.
+    pub(super) fn silent_since(&self) -> Option<Stamp> {
+        self.silent.values().min().copied()
     }
 
     /// When a rank on a silent host was heard last, while it has not ended.
@@ -349,74 +367,4 @@ fn last_word(rank: &RankState) -> Option<Stamp> {
         step.max(line).max(rank.started.map(|(at, _)| at))
     };
     rank.workers.values().map(of).fold(of(rank), Option::max)
-}
-
-/// Mean length of the recent steps, microseconds.
-pub(super) fn mean_step_us(rank: &RankState) -> Option<f64> {
-    let steps = rank.recent_steps(RECENT);
-    let (sum, count) = steps.fold((0.0, 0u32), |(sum, n), step| (sum + f64::from(step.dur_us), n + 1));
-    (count > 0).then(|| sum / f64::from(count))
-}
-
-/// How much later than a typical one of its training each comes to the allreduce, microseconds a step, by its key: how much less
-/// it waits there. Nothing where not all of them tell of their waits.
-pub(super) fn lateness_us(run: &RunState) -> BTreeMap<Rank, f64> {
-    if !run.trainer_keys.is_apart() {
-        return lateness_among(run.trainers());
-    }
-    (0..).zip(&run.ranks).flat_map(|(number, _)| lateness_among(run.trainers_in(Rank(number)))).collect()
-}
-
-fn lateness_among<'a>(trainers: impl Iterator<Item = Trainer<'a>>) -> BTreeMap<Rank, f64> {
-    let mut waits = Vec::new();
-    for one in trainers {
-        let steps = one.state.recent_steps(RECENT);
-        // the one that comes last has no wait once what moved the bytes is known
-        let is_told = |phase| matches!(phase, Phase::Wait | Phase::Transfer);
-        let told = steps.filter(|step| step.spans.iter().any(|span| is_told(span.phase)));
-        let (sum, count) =
-            told.fold((0, 0u32), |(sum, n), step| (sum + step.phase_totals()[Phase::Wait.index()], n + 1));
-        if count == 0 {
-            return BTreeMap::new();
-        }
-        waits.push((one.key, sum as f64 / f64::from(count)));
-    }
-    if waits.len() < 2 {
-        return BTreeMap::new();
-    }
-    let mut sorted: Vec<f64> = waits.iter().map(|(_, wait)| *wait).collect();
-    sorted.sort_unstable_by(f64::total_cmp);
-    let typical = sorted[sorted.len() / 2];
-    waits.into_iter().map(|(key, wait)| (key, (typical - wait).max(0.0))).collect()
-}
-
-#[cfg(test)]
-mod tests {
-    use std::sync::Arc;
-
-    use super::*;
-    use crate::domain::analysis::fixtures::{START, spec, timing};
-    use crate::domain::event::{Envelope, Event, Origin};
-    use crate::domain::world::World;
-
-    /// Hooks tell one wait, of which the least is transfer: the rank that comes last has none of its own then.
-    #[test]
-    fn the_rank_that_comes_last_is_late_by_what_the_others_wait() {
-        let (mut world, spec) = (World::default(), Arc::new(spec(3)));
-        let mut seq = 0;
-        let mut tell = |origin: Origin, event: Event| {
-            seq += 1;
-            world.apply(&Envelope { seq, at: START.plus_micros(seq as i64), origin, event });
-        };
-        tell(Origin::Run(spec.id.clone()), Event::RunCreated { spec: Arc::clone(&spec) });
-        for step in 1..=30 {
-            for (rank, backward, wait) in [(0, 20, 80), (1, 90, 10), (2, 21, 79)] {
-                let timing = Arc::new(timing(step, [0, 0, backward, wait, 0, 5]));
-                tell(Origin::Rank(spec.id.clone(), Rank(rank)), Event::StepDone { timing });
-            }
-        }
-        let late = lateness_us(&world.runs[&spec.id]);
-        let ms = |rank| (late[&Rank(rank)] / 1e3).round() as i64;
-        assert_eq!([ms(0), ms(1), ms(2)], [0, 69, 0]);
-    }
 }

@@ -14,7 +14,7 @@ use crate::tui::core::words::clock_time;
 use crate::tui::core::{Screen, Zone};
 use crate::tui::screens::Model;
 use crate::tui::screens::cluster::rows::age;
-use crate::tui::screens::run::rows::silent_hosts;
+use crate::tui::screens::run::rows::Look;
 
 /// How a sentence is meant.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -43,7 +43,8 @@ fn say(tone: Tone, text: impl Into<String>) -> Verdict {
 }
 
 /// The verdict on the run that is shown: of one with silent hosts, what is not known of it.
-pub fn shown(model: &Model, run: &RunState) -> Verdict {
+pub(super) fn shown(look: &Look<'_>) -> Verdict {
+    let (model, run, silent) = (look.model, look.run, &look.silent);
     if run.is_behind {
         let hosts: Vec<&str> = run.by_host.keys().take(HOSTS_NAMED).map(HostId::as_str).collect();
         let more = run.by_host.len().saturating_sub(HOSTS_NAMED);
@@ -68,7 +69,6 @@ pub fn shown(model: &Model, run: &RunState) -> Verdict {
         known.text += " · 4 Doctor may say why: ";
         known.text += &checks.join(", ");
     }
-    let silent = silent_hosts(model, run);
     let Some(last) = silent.values().max().filter(|_| known.tone != Tone::Bad) else { return known };
     let names: Vec<&str> = silent.keys().take(HOSTS_NAMED).map(|host| host.as_str()).collect();
     let more = silent.len().saturating_sub(HOSTS_NAMED);
@@ -190,12 +190,6 @@ pub fn hang(model: &Model, run: &RunState) -> Option<(Standstill, Stamp)> {
     Some((Standstill::of(run, now).filter(|still| !still.may_pass(now))?, last))
 }
 
-/// The key of the one to look at: that failed first, or that holds the others up while the run goes on.
-pub fn culprit(model: &Model, run: &RunState) -> Option<Rank> {
-    let failed = run.root_cause().map(|root| run.trainers_in(root).next().map_or(root, |one| one.key));
-    failed.or_else(|| waited_for(run, hang(model, run).as_ref()))
-}
-
 /// The key of the one that all others wait for: that hangs, else the straggler.
 pub fn waited_for(run: &RunState, hang: Option<&(Standstill, Stamp)>) -> Option<Rank> {
     let hangs = hang.and_then(|(still, _)| still.culprit());
@@ -203,11 +197,6 @@ pub fn waited_for(run: &RunState, hang: Option<&(Standstill, Stamp)>) -> Option<
 }
 
 /// Whether a rank ended because of the root cause, not by itself.
-pub fn is_collateral(run: &RunState, rank: Rank) -> bool {
-    is_collateral_of(run, run.root_cause(), rank)
-}
-
-/// The same where the root cause is known.
 pub fn is_collateral_of(run: &RunState, root: Option<Rank>, rank: Rank) -> bool {
     let exit = |rank: Rank| run.ranks.get(rank.0 as usize).and_then(|rank| rank.exit.as_ref());
     root.is_some_and(|root| root != rank)

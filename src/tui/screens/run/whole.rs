@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use crate::domain::alerts::{Alert, Place};
-use crate::domain::history::RunHistory;
+use crate::domain::history::{RunHistory, RunPoint};
 use crate::domain::ids::{HostId, RunId};
 use crate::domain::outcome::RunOutcome;
 use crate::domain::run::RunStage;
@@ -217,6 +217,16 @@ pub fn column((start, end): (Stamp, Stamp), count: usize, at: usize) -> (Stamp, 
     let length = end.micros_since(start).max(1) as f64;
     let place = |at: usize| start.plus_micros((length * at as f64 / count.max(1) as f64) as i64);
     (place(at), place(at + 1))
+}
+
+/// The bounds of each of them.
+pub fn columns(range: (Stamp, Stamp), count: usize) -> impl Iterator<Item = (Stamp, Stamp)> {
+    (0..count).map(move |at| column(range, count, at))
+}
+
+/// What is known of each of them.
+pub fn points(history: &RunHistory, range: (Stamp, Stamp), count: usize) -> Vec<Option<RunPoint>> {
+    columns(range, count).map(|(from, to)| history.between(from, to)).collect()
 }
 
 #[cfg(test)]

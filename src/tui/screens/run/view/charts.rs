@@ -5,15 +5,12 @@ use ratatui::style::Style;
 
 use crate::domain::history::{LossSpan, RunPoint};
 use crate::domain::time::Stamp;
-use crate::domain::world::RunState;
 use crate::tui::canvas::bars::{braille, graph, spark};
 use crate::tui::canvas::{Canvas, width};
 use crate::tui::core::layout::Band;
-use crate::tui::screens::Model;
-use crate::tui::screens::run::rows::silent_hosts;
-use crate::tui::screens::run::verdict::hang;
+use crate::tui::screens::run::frame::Frame;
+use crate::tui::screens::run::view::loss;
 use crate::tui::screens::run::view::rank_cells::rate_words;
-use crate::tui::screens::run::view::{loss, samples_per_second};
 use crate::tui::screens::run::whole;
 
 /// Over how many of each rank's newest steps the times of a step are told.
@@ -27,9 +24,10 @@ const NAME: u16 = 10;
 
 /// What the charts of a frame share.
 struct Charts<'a> {
-    model: &'a Model,
-    run: &'a RunState,
+    frame: &'a Frame<'a>,
     range: (Stamp, Stamp),
+    /// Samples a second of all ranks together.
+    rate: Option<f64>,
 }
 
 /// A chart of one value a column.
@@ -49,14 +47,14 @@ impl Bars {
 }
 
 /// Draws the charts into the columns from `x` on, with a line at their left.
-pub(super) fn beside(model: &Model, canvas: &mut Canvas<'_>, band: Band, x: u16, run: &RunState) {
+pub(super) fn beside(frame: &Frame<'_>, canvas: &mut Canvas<'_>, band: Band, x: u16, rate: Option<f64>) {
     let dim = canvas.theme.dim;
     for y in band.y..band.y + band.h {
-        canvas.text(x, y, 1, "│", dim);
+        canvas.glyph(x, y, '│', dim);
     }
-    let charts = Charts { model, run, range: whole::range(model, run) };
+    let charts = Charts::of(frame, rate);
     let (x, w) = (x + 2, canvas.width().saturating_sub(x + 3));
-    let bars = charts.bars(w);
+    let bars = charts.bars(&charts.columns(w));
     let tall = band.h >= TALL;
     let below = bars.len() as u16 * if tall { 3 } else { 1 };
     let mut y = band.y;
@@ -65,7 +63,7 @@ pub(super) fn beside(model: &Model, canvas: &mut Canvas<'_>, band: Band, x: u16,
         canvas.text(x, y, NAME, "loss", text);
         canvas.right(x + NAME, y, w - NAME, fitting(&words, w - NAME), dim);
         let height = band.h - below - 1;
-        let rows = braille(&charts.losses(usize::from(w) * 2), height);
+        let rows = braille(&losses(&charts.columns(w * 2)), height);
         for (row, y) in rows.iter().zip(y + 1..) {
             charts.line(canvas, (x, y, w), row);
         }
@@ -87,12 +85,13 @@ pub(super) fn beside(model: &Model, canvas: &mut Canvas<'_>, band: Band, x: u16,
 }
 
 /// Draws the charts, one a line.
-pub(super) fn lines(model: &Model, canvas: &mut Canvas<'_>, band: Band, run: &RunState) {
-    let charts = Charts { model, run, range: whole::range(model, run) };
+pub(super) fn lines(frame: &Frame<'_>, canvas: &mut Canvas<'_>, band: Band, rate: Option<f64>) {
+    let charts = Charts::of(frame, rate);
     let w = canvas.width().saturating_sub(2);
-    let mut all = charts.bars(w);
+    let columns = charts.columns(w);
+    let mut all = charts.bars(&columns);
     if let Some(words) = charts.loss_words() {
-        let values = charts.losses(usize::from(w));
+        let values = losses(&columns);
         let values = values.into_iter().map(|value| value.map(|(_, high)| high)).collect();
         all.insert(0, Bars { name: "loss", values, words, is_old: false });
     }
@@ -103,46 +102,33 @@ pub(super) fn lines(model: &Model, canvas: &mut Canvas<'_>, band: Band, run: &Ru
     }
 }
 
-impl Charts<'_> {
-    fn columns(&self, count: usize) -> Vec<Option<RunPoint>> {
-        let history = whole::history(self.model, self.run);
-        let column = |at| {
-            let (from, to) = whole::column(self.range, count, at);
-            history.between(from, to)
-        };
-        (0..count).map(column).collect()
+impl<'a> Charts<'a> {
+    fn of(frame: &'a Frame<'a>, rate: Option<f64>) -> Self {
+        Self { frame, range: whole::range(frame.model, frame.run), rate }
     }
 
-    /// The loss of each column, as shares of the chart's height: the mean, up to the peak where that stands out.
-    fn losses(&self, count: usize) -> Vec<Option<(f64, f64)>> {
-        let columns = self.columns(count).into_iter().map(|point| point?.loss.map(|span| drawn(&span)));
-        let columns: Vec<Option<(f64, f64)>> = columns.collect();
-        let low = columns.iter().flatten().map(|(low, _)| *low).fold(f64::INFINITY, f64::min);
-        let high = columns.iter().flatten().map(|(_, high)| *high).fold(f64::NEG_INFINITY, f64::max);
-        let room = (high - low).max(f64::MIN_POSITIVE);
-        let share = |loss: f64| (loss - low) / room;
-        columns.into_iter().map(|span| span.map(|(low, high)| (share(low), share(high)))).collect()
+    /// What is known of each of so many columns.
+    fn columns(&self, count: u16) -> Vec<Option<RunPoint>> {
+        whole::points(self.frame.history, self.range, count.into())
     }
 
     /// `first 2.310   now 0.061   min 0.058`.
     fn loss_words(&self) -> Option<String> {
-        let history = whole::history(self.model, self.run);
+        let history = self.frame.history;
         let (first, least) = (history.first_loss()?, history.least_loss()?);
-        let now = loss(self.run).map_or("–".to_owned(), |now| format!("{now:.3}"));
+        let now = loss(self.frame.run).map_or("–".to_owned(), |now| format!("{now:.3}"));
         Some(format!("first {first:.3}   now {now}   min {least:.3}"))
     }
 
     /// Throughput and step time, where steps tell of them.
-    fn bars(&self, w: u16) -> Vec<Bars> {
-        let columns = self.columns(usize::from(w));
+    fn bars(&self, columns: &[Option<RunPoint>]) -> Vec<Bars> {
         let mut bars = Vec::new();
-        let trainers = self.run.trainers().count().max(1) as f64;
+        let trainers = self.frame.run.trainers().count().max(1) as f64;
         let rates: Vec<_> =
             columns.iter().map(|point| Some(point.as_ref()?.samples_per_second()? * trainers)).collect();
         if rates.iter().any(Option::is_some) {
-            let is_old =
-                hang(self.model, self.run).is_some() || !silent_hosts(self.model, self.run).is_empty();
-            let words = rate_words(samples_per_second(self.run), is_old);
+            let is_old = self.frame.look.hangs() || !self.frame.look.silent.is_empty();
+            let words = rate_words(self.rate, is_old);
             bars.push(Bars { name: "samples/s", values: rates, words, is_old });
         }
         let longest = |point: &RunPoint| (point.steps > 0).then(|| f64::from(point.longest_us) / 1e3);
@@ -155,20 +141,15 @@ impl Charts<'_> {
 
     /// `p50 244   p95 251   max 318`.
     fn step_words(&self) -> String {
-        let steps = self.run.trainers().flat_map(|one| one.state.recent_steps(STEPS));
-        let mut times: Vec<u32> = steps.map(|step| step.dur_us).collect();
-        let mut place = |percent: usize| {
-            let at = times.len().saturating_sub(1) * percent / 100;
-            (!times.is_empty()).then(|| *times.select_nth_unstable(at).1)
-        };
-        let (p50, p95) = (place(50), place(95));
+        let steps = self.frame.run.trainers().flat_map(|one| one.state.recent_steps(STEPS));
+        let times: Vec<u32> = steps.map(|step| step.dur_us).collect();
+        let (p50, p95) = middle_and_long(times).unzip();
         let words = |us: Option<u32>| match us {
             None => "–".to_owned(),
             Some(us) if us < 99_950 => format!("{:.1}", f64::from(us) / 1e3),
             Some(us) => format!("{:.0}", f64::from(us) / 1e3),
         };
-        let history = whole::history(self.model, self.run);
-        let longest = history.points.points().iter().map(|point| point.longest_us).max();
+        let longest = self.frame.history.points.points().iter().map(|point| point.longest_us).max();
         format!("p50 {}   p95 {}   max {}", words(p50), words(p95), words(longest))
     }
 
@@ -184,11 +165,12 @@ impl Charts<'_> {
 
     /// How many of `w` columns lie before the playhead; all where there is none.
     fn ahead(&self, w: u16) -> u16 {
-        if !self.model.is_replay() {
+        if !self.frame.model.is_replay() {
             return w;
         }
         let (start, end) = self.range;
-        let share = self.model.moment().micros_since(start) as f64 / end.micros_since(start).max(1) as f64;
+        let share =
+            self.frame.model.moment().micros_since(start) as f64 / end.micros_since(start).max(1) as f64;
         (share.clamp(0.0, 1.0) * f64::from(w)).ceil() as u16
     }
 
@@ -200,6 +182,31 @@ impl Charts<'_> {
         self.line(canvas, (x + NAME, y, room), &spark(&shares(&values)));
         canvas.right(x, y, w, &chart.words, dim);
     }
+}
+
+/// The loss of each column, as shares of the chart's height: the mean, up to the peak where that stands out.
+fn losses(columns: &[Option<RunPoint>]) -> Vec<Option<(f64, f64)>> {
+    let columns = columns.iter().map(|point| point.as_ref()?.loss.map(|span| drawn(&span)));
+    let columns: Vec<Option<(f64, f64)>> = columns.collect();
+    let low = columns.iter().flatten().map(|(low, _)| *low).fold(f64::INFINITY, f64::min);
+    let high = columns.iter().flatten().map(|(_, high)| *high).fold(f64::NEG_INFINITY, f64::max);
+    let room = (high - low).max(f64::MIN_POSITIVE);
+    let share = |loss: f64| (loss - low) / room;
+    columns.into_iter().map(|span| span.map(|(low, high)| (share(low), share(high)))).collect()
+}
+
+/// Of these times the median, and the one that a twentieth of them is longer than.
+fn middle_and_long(mut times: Vec<u32>) -> Option<(u32, u32)> {
+    let last = times.len().checked_sub(1)?;
+    let (middle, long) = (last * 50 / 100, last * 95 / 100);
+    let (_, p50, longer) = times.select_nth_unstable(middle);
+    let p50 = *p50;
+    // the longer ones alone have to be looked through for it
+    let p95 = match long - middle {
+        0 => p50,
+        behind => *longer.select_nth_unstable(behind - 1).1,
+    };
+    Some((p50, p95))
 }
 
 /// The words of a chart without the last ones that have no room: whole values or none.
@@ -240,6 +247,18 @@ mod tests {
         assert_eq!(fitting(words, 40), words);
         assert_eq!(fitting(words, 29), "p50 60.8   p95 61.3");
         assert_eq!((fitting(words, 8), fitting(words, 7)), ("p50 60.8", ""));
+    }
+
+    #[test]
+    fn the_median_and_a_long_time_are_found_in_any_order() {
+        for count in 1..60usize {
+            let times: Vec<u32> = (0..count).map(|at| (at * 7919 % 61) as u32).collect();
+            let mut sorted = times.clone();
+            sorted.sort_unstable();
+            let place = |percent: usize| sorted[(count - 1) * percent / 100];
+            assert_eq!(middle_and_long(times), Some((place(50), place(95))), "{count}");
+        }
+        assert_eq!(middle_and_long(Vec::new()), None);
     }
 
     #[test]

@@ -23,7 +23,7 @@ pub(super) struct Counters<'a> {
     pub(super) model: &'a Model,
     pub(super) run: &'a RunState,
     /// The places of all slots that may have a lane.
-    pub(super) all: Vec<usize>,
+    pub(super) all: &'a [usize],
     /// What lies after the moment shown.
     pub(super) ahead: Ahead<'a>,
 }

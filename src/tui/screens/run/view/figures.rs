@@ -35,7 +35,7 @@ pub(super) fn draw(
     let known = figures.last.as_ref().map(|(_, analysis)| analysis.as_ref());
     let x = if x > 0 {
         for y in band.y..band.y + band.h {
-            canvas.text(x, y, 1, if y == band.y { "┬" } else { "│" }, dim);
+            canvas.glyph(x, y, if y == band.y { '┬' } else { '│' }, dim);
         }
         x + 1
     } else {

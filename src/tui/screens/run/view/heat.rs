@@ -8,17 +8,16 @@ use crate::domain::analysis::by_step::ByStep;
 use crate::domain::analysis::{Late, RunAnalysis};
 use crate::domain::ids::Rank;
 use crate::domain::units;
-use crate::domain::world::RunState;
 use crate::tui::canvas::bars::level;
 use crate::tui::canvas::columns::Column;
 use crate::tui::canvas::theme::Theme;
 use crate::tui::canvas::{Canvas, width};
 use crate::tui::core::layout::RunBands;
 use crate::tui::core::words::clock_time;
-use crate::tui::screens::Model;
 use crate::tui::screens::cluster::view::mark_selected;
 use crate::tui::screens::replay::HeatColumns;
-use crate::tui::screens::run::rows::{RankRow, rows};
+use crate::tui::screens::run::frame::Frame;
+use crate::tui::screens::run::rows::RankRow;
 use crate::tui::screens::run::view::figures::unsure_us;
 use crate::tui::screens::run::view::heat_axis::{Axis, Times};
 use crate::tui::screens::run::view::ranks::{self, Col, Table};
@@ -96,12 +95,12 @@ fn shade(theme: &Theme, share: Option<f64>) -> (char, Style) {
 }
 
 /// Draws the map, and below it the legend.
-pub(super) fn draw(model: &Model, canvas: &mut Canvas<'_>, bands: &RunBands, run: &RunState) {
-    let (band, below) = (bands.ranks, bands.charts);
+pub(super) fn draw(frame: &Frame<'_>, canvas: &mut Canvas<'_>, bands: &RunBands) {
+    let (model, band, below) = (frame.model, bands.ranks, bands.charts);
     let dim = canvas.theme.dim;
     let figures = &model.ui.replay.figures;
-    let table = ranks::table(model, run);
-    let labels = ranks::labels(model, run);
+    let table = ranks::table(frame);
+    let labels = ranks::labels(&table);
     let x = labels.last().map_or(2, |column| column.x + column.w + 1);
     let room = canvas.width().saturating_sub(x + 1 + DELAY + LAST + 1);
     let by_time = model.ui.replay.columns == HeatColumns::Time;
@@ -120,17 +119,16 @@ pub(super) fn draw(model: &Model, canvas: &mut Canvas<'_>, bands: &RunBands, run
         canvas.text(2, band.y + 1, canvas.width().saturating_sub(3), &words, dim);
         return;
     };
-    head(model, canvas, band.y, run, (&map, &labels, x));
+    head(frame, canvas, band.y, (&map, &labels, x));
     let list = band.below_head();
     let cursor = &model.ui.run.ranks;
-    let all = rows(model);
-    for (row, y) in all.iter().skip(cursor.offset).zip(list.y..list.y + list.h) {
+    for (row, y) in frame.rows.iter().skip(cursor.offset).zip(list.y..list.y + list.h) {
         ranks::cells(&table, canvas, &labels, y, row);
         let of_row = ranks_of(&table, row);
         let series = map.of_ranks(&of_row);
         for cell in 0..map.axis.cells {
             let (sign, style) = shade(&canvas.theme, map.share(&series, cell));
-            canvas.text(x + cell, y, 1, sign.encode_utf8(&mut [0; 4]), style);
+            canvas.glyph(x + cell, y, sign, style);
         }
         let (delay, last_in) =
             map.cost(&of_row).map_or(("–".to_owned(), "–".to_owned()), |(us, last)| {
@@ -144,20 +142,19 @@ pub(super) fn draw(model: &Model, canvas: &mut Canvas<'_>, bands: &RunBands, run
             mark_selected(canvas, y, 6);
         }
     }
-    let hidden = all.len().saturating_sub(cursor.offset + usize::from(list.h));
+    let hidden = frame.rows.len().saturating_sub(cursor.offset + usize::from(list.h));
     step_times(canvas, below.y, &map, (x, room));
     legend(canvas, below.y + 1, &map, hidden);
 }
 
 /// Column heads: the first and the last step, and where the playhead stands.
 fn head(
-    model: &Model,
+    frame: &Frame<'_>,
     canvas: &mut Canvas<'_>,
     y: u16,
-    run: &RunState,
     (map, labels, x): (&Map<'_>, &[Column<Col>], u16),
 ) {
-    let (dim, axis) = (canvas.theme.dim, &map.axis);
+    let (model, dim, axis) = (frame.model, canvas.theme.dim, &map.axis);
     for column in labels {
         if column.right {
             canvas.right(column.x, y, column.w, column.title, dim);
@@ -175,7 +172,7 @@ fn head(
         }
         None => (format!("{part}step {}", axis.first), axis.last.to_string()),
     };
-    let playhead = axis.cell(run.step(), model.moment()).map(|cell| x + cell);
+    let playhead = axis.cell(frame.run.step(), model.moment()).map(|cell| x + cell);
     // the words stand beside the playhead
     let (mut from, mut to) = (x, x + used);
     match playhead {
@@ -189,7 +186,7 @@ fn head(
     }
     if let Some(at) = playhead {
         let accent = canvas.theme.accent.add_modifier(Modifier::BOLD);
-        canvas.text(at, y, 1, "▼", accent);
+        canvas.glyph(at, y, '▼', accent);
     }
     canvas.right(margin, y, DELAY, "DELAY", dim);
     canvas.right(margin + DELAY, y, LAST, "LAST IN", dim);
@@ -264,8 +261,7 @@ fn ranks_of(table: &Table<'_>, row: &RankRow) -> Vec<Rank> {
             table.run.trainer_key(*number, Some(*worker)).into_iter().collect()
         }
         RankRow::Host(host) => {
-            let placed = table.run.spec.placements.iter().filter(|placement| placement.host == *host);
-            placed.flat_map(|placement| of(placement.rank)).collect()
+            table.run.by_host.get(host).into_iter().flatten().flat_map(|number| of(*number)).collect()
         }
     }
 }

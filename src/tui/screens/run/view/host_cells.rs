@@ -8,7 +8,6 @@ use crate::domain::clock_fit::ClockLine;
 use crate::domain::gpu::Reading;
 use crate::domain::ids::{HostId, Rank};
 use crate::domain::past::SlotValues;
-use crate::domain::step_totals::StepTotals;
 use crate::domain::time::Stamp;
 use crate::domain::timing::Phase;
 use crate::domain::units::{self, ranges};
@@ -16,12 +15,11 @@ use crate::domain::world::RankState;
 use crate::tui::canvas::columns::Column;
 use crate::tui::canvas::{Canvas, width};
 use crate::tui::screens::cluster::rows::age;
-use crate::tui::screens::run::rows::mean_step_us;
+use crate::tui::screens::run::recent::Recent;
 use crate::tui::screens::run::view::rank_cells::{
-    NO_STEP, exposed_us, last_words, mean_other_us, mean_phase_us, milliseconds, phases, rate_words, recent,
-    style_of, values,
+    NO_STEP, last_words, milliseconds, phases, rate_words, style_of, values,
 };
-use crate::tui::screens::run::view::ranks::{Col, Row, Table};
+use crate::tui::screens::run::view::ranks::{Col, Table};
 use crate::tui::screens::run::view::strip;
 use crate::tui::screens::view::gpu_words::percent;
 
@@ -36,8 +34,9 @@ pub(super) struct HostRow<'a> {
 
 impl<'a> HostRow<'a> {
     pub(super) fn of(table: &'a Table<'a>, host: &'a HostId) -> Self {
-        let ranks = table.run.ranks.iter().zip(0..).filter(|(rank, _)| rank.placement.host == *host);
-        let ranks: Vec<(Rank, &RankState)> = ranks.map(|(rank, number)| (Rank(number), rank)).collect();
+        let numbers = table.run.by_host.get(host).into_iter().flatten();
+        let rank = |number: &Rank| Some((*number, table.run.ranks.get(number.0 as usize)?));
+        let ranks: Vec<(Rank, &RankState)> = numbers.filter_map(rank).collect();
         let heard = ranks.iter().find_map(|(_, rank)| table.look.heard_last(rank));
         Self { table, host, ranks, heard }
     }
@@ -53,8 +52,14 @@ impl<'a> HostRow<'a> {
         self.ranks.iter().flat_map(of).map(|one| (one.key, one.state))
     }
 
-    fn worst(&self, of: impl Fn(&RankState) -> Option<f64>) -> Option<f64> {
-        self.trainers().filter_map(|(_, rank)| of(rank)).max_by(f64::total_cmp)
+    /// What the newest steps of each of them tell.
+    fn recents(&self) -> impl Iterator<Item = &'a Recent> {
+        let recents = &self.table.recents;
+        self.ranks.iter().flat_map(move |(number, _)| recents.within(*number)).map(|(_, recent)| recent)
+    }
+
+    fn worst(&self, of: impl Fn(&Recent) -> Option<f64>) -> Option<f64> {
+        self.recents().filter_map(of).max_by(f64::total_cmp)
     }
 
     /// The rank that a row of the host tells of: the one that failed first, or is late.
@@ -123,8 +128,8 @@ pub(super) fn cell(row: &HostRow<'_>, canvas: &mut Canvas<'_>, column: &Column<C
             return;
         }
         Col::Phases => {
-            let of = row.trainers().map(|(_, rank)| rank);
-            strip::draw(canvas, x, y, w, &phases(of, row.table.longest), |_| false);
+            let recent = Recent::together(row.recents());
+            strip::draw(canvas, x, y, w, &phases(&recent, row.table.longest), |_| false);
             return;
         }
         Col::Line => {
@@ -148,7 +153,9 @@ pub(super) fn cell(row: &HostRow<'_>, canvas: &mut Canvas<'_>, column: &Column<C
             let step = row.trainers().map(|(_, rank)| rank.step()).min().flatten();
             step.map_or("–".to_owned(), |step| step.to_string())
         }
-        Col::StepMs => row.worst(mean_step_us).map_or("–".to_owned(), |us| format!("{:.1}", us / 1000.0)),
+        Col::StepMs => {
+            row.worst(Recent::step_us).map_or("–".to_owned(), |us| format!("{:.1}", us / 1000.0))
+        }
         Col::Rate => {
             let rates = row.trainers().filter_map(|(_, rank)| rank.samples_per_second());
             let is_old = row.ranks.iter().any(|(number, _)| row.hangs(*number));
@@ -161,14 +168,11 @@ pub(super) fn cell(row: &HostRow<'_>, canvas: &mut Canvas<'_>, column: &Column<C
             let mean = known.iter().sum::<f32>() / known.len().max(1) as f32;
             if known.is_empty() { "–".to_owned() } else { format!("{mean:.4}") }
         }
-        Col::Wait => milliseconds(row.worst(|rank| mean_phase_us(rank, Phase::Wait))),
-        Col::Transfer => milliseconds(row.worst(|rank| mean_phase_us(rank, Phase::Transfer))),
-        Col::Other => milliseconds(row.worst(mean_other_us)),
-        Col::Overlap => {
-            let steps = row.trainers().flat_map(|(_, rank)| recent(rank));
-            percent(StepTotals::of(steps).overlap().map(|share| share * 100.0))
-        }
-        Col::Exposed => milliseconds(row.worst(exposed_us)),
+        Col::Wait => milliseconds(row.worst(|recent| recent.phase_us(Phase::Wait))),
+        Col::Transfer => milliseconds(row.worst(|recent| recent.phase_us(Phase::Transfer))),
+        Col::Other => milliseconds(row.worst(Recent::other_us)),
+        Col::Overlap => percent(Recent::together(row.recents()).overlap().map(|share| share * 100.0)),
+        Col::Exposed => milliseconds(row.worst(Recent::exposed_us)),
         Col::Util | Col::Memory | Col::Power | Col::Temperature => {
             let words = gpu_words(row, column.id);
             let is_old = row.values().all(|(_, is_old)| is_old);
@@ -200,8 +204,7 @@ fn gpu_words(row: &HostRow<'_>, column: Col) -> String {
 /// What the rank to look at says, else how its clock runs.
 fn line(row: &HostRow<'_>, canvas: &Canvas<'_>, room: u16) -> (String, Style) {
     if let Some((number, rank)) = row.culprit() {
-        let of = Row { table: row.table, number, worker: None, rank, ended: None, heard: None };
-        let (words, style) = last_words(&of, canvas);
+        let (words, style) = last_words((row.table, number), rank, canvas);
         return (format!("rank {number}: {words}"), style);
     }
     let clock = row.table.model.world.hosts.get(row.host).and_then(|state| state.clock.line());

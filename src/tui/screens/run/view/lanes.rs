@@ -1,6 +1,6 @@
 //! The timeline: a lane a rank with its phases around the moment shown, and a lane a slot with its load.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -17,20 +17,20 @@ use crate::domain::time::{HostTime, Stamp};
 use crate::domain::timing::{Phase, StepTiming};
 use crate::domain::trainers::Trainer;
 use crate::domain::units;
-use crate::domain::world::{HostState, RunState};
+use crate::domain::world::HostState;
 use crate::tui::canvas::{Canvas, width};
 use crate::tui::core::layout::Band;
 use crate::tui::core::words::clock_time;
 use crate::tui::screens::replay::{self, selection::selected};
-use crate::tui::screens::run::lanes::{Lane, Shown, counter_lanes, lane_columns, trainer_lanes};
+use crate::tui::screens::run::frame::Frame;
+use crate::tui::screens::run::lanes::{Lane, Shown, trainer_lanes};
 use crate::tui::screens::run::marks::shown as shown_marks;
-use crate::tui::screens::run::verdict::culprit;
 use crate::tui::screens::run::view::communication;
 use crate::tui::screens::run::view::counters::Counters;
 use crate::tui::screens::run::view::ruler;
 use crate::tui::screens::run::view::strip;
 use crate::tui::screens::run::view::strip::Segment;
-use crate::tui::screens::run::{away_words, timeline, unattended, whole};
+use crate::tui::screens::run::{away_words, unattended, whole};
 use crate::tui::screens::{Mode, Model};
 
 /// Of so many ranks it is looked whether what they did agrees with their hosts' clocks.
@@ -43,20 +43,19 @@ const MOST_CLOCKS: usize = 4;
 const LEAST_RULE: u16 = 4;
 
 /// Draws head and lanes.
-pub(super) fn draw(model: &Model, canvas: &mut Canvas<'_>, band: Band, run: &RunState) {
-    let (start, end) = timeline(model);
+pub(super) fn draw(frame: &Frame<'_>, canvas: &mut Canvas<'_>, band: Band) {
+    let (model, run, (start, end)) = (frame.model, frame.run, frame.timeline);
     let window = end.micros_since(start);
-    let apart = clocks_apart(model, run, start, end);
     let below = band.below_head();
-    let shown = Shown::of(model, run, below.h.into());
+    let shown = Shown::of(frame, below.h.into());
     let lanes = Band { h: below.h - u16::from(shown.ruler), ..below };
-    let (rank_room, culprit) = (shown.room, culprit(model, run));
-    let (x, w) = lane_columns(model, run);
+    let (rank_room, culprit) = (shown.room, frame.look.culprit());
+    let (x, w) = frame.slots.columns(model, run);
     let part = Part { x, w, start, window };
-    let ahead = Ahead::of(model, run, end);
-    let counters = Counters { model, run, all: counter_lanes(run), ahead };
+    let ahead = Ahead::of(frame);
+    let counters = Counters { model, run, all: &frame.slots.counters, ahead };
     let note = (usize::from(lanes.h) > rank_room).then(|| counters.axis()).flatten();
-    let words = head(model, canvas, band.y, run, (window, end), (apart, shown.hidden, note));
+    let words = head(frame, canvas, band.y, (clocks_apart(frame), shown.hidden, note));
     let spans = unattended(model, run);
     let lost = replay::state(model).map_or(&[][..], |state| &state.lost);
     let away = |column: u16| {
@@ -118,7 +117,7 @@ fn stalls(canvas: &mut Canvas<'_>, (x, y): (u16, u16), columns: &BTreeSet<u16>) 
     let warn = canvas.theme.warn;
     for column in columns {
         canvas.cell(x + column, y).reset();
-        canvas.text(x + column, y, 1, strip::STALL, warn);
+        canvas.glyph(x + column, y, strip::STALL, warn);
     }
 }
 
@@ -136,7 +135,7 @@ fn playhead(model: &Model, canvas: &mut Canvas<'_>, part: Part, rows: Range<u16>
     let Some(x) = column(part, state.playhead).filter(|x| x + 1 < part.x + part.w) else { return };
     let strong = canvas.theme.strong();
     for y in rows {
-        canvas.text(x, y, 1, "│", strong);
+        canvas.glyph(x, y, '│', strong);
     }
 }
 
@@ -146,7 +145,7 @@ fn edges(model: &Model, canvas: &mut Canvas<'_>, part: Part, rows: Range<u16>) {
     let accent = canvas.theme.accent.add_modifier(Modifier::BOLD);
     for x in [from, to].into_iter().filter_map(|at| column(part, at)) {
         for y in rows.clone() {
-            canvas.text(x, y, 1, "┃", accent);
+            canvas.glyph(x, y, '┃', accent);
         }
     }
 }
@@ -156,17 +155,17 @@ fn ticks(model: &Model, canvas: &mut Canvas<'_>, part: Part, y: u16, (words, not
     let accent = canvas.theme.accent.add_modifier(Modifier::BOLD);
     for x in shown_marks(model).iter().filter_map(|mark| column(part, mark.at)) {
         let covered = x < words || x >= note;
-        canvas.text(x, if covered { y + 1 } else { y }, 1, strip::MARK, accent);
+        canvas.glyph(x, if covered { y + 1 } else { y }, strip::MARK, accent);
     }
 }
 
 /// Whether the newest steps in the window show that two hosts' clocks are apart: then their lanes do not fit together.
-fn clocks_apart(model: &Model, run: &RunState, from: Stamp, to: Stamp) -> Option<ClocksApart> {
-    let hosts = run.spec.hosts();
+fn clocks_apart(frame: &Frame<'_>) -> Option<ClocksApart> {
+    let (run, hosts, (from, to)) = (frame.run, &frame.hosts, frame.timeline);
     if hosts.len() < 2 {
         return None;
     }
-    let mut steps: BTreeMap<u64, Vec<Passage>> = BTreeMap::new();
+    let mut passages: Vec<(u64, Passage)> = Vec::new();
     let mut count = 0;
     // what holds for all holds for some of them
     let each = trainer_lanes(run).count().div_ceil(CLOCK_RANKS).max(1);
@@ -178,18 +177,29 @@ fn clocks_apart(model: &Model, run: &RunState, from: Stamp, to: Stamp) -> Option
         count += 1;
         let host = &one.rank.placement.host;
         let place = hosts.iter().position(|other| other == host)?;
-        let clock = &model.world.hosts.get(host)?.clock;
+        let clock = &frame.model.world.hosts.get(host)?.clock;
+        let before = passages.len();
         let newest = one.state.steps.iter().rev().skip_while(|(arrived, _)| *arrived > to);
         for (_, step) in newest.take_while(|(arrived, _)| *arrived > from).take(clock_check::WINDOW) {
             // one that no ping is near to tells nothing
             let Some(unsure_us) = clock.unsure_us(step.start) else { continue };
             let start = clock.stamp(step.start)?;
-            steps.entry(step.step).or_default().extend(Passage::new(place, unsure_us, start, step));
+            let passage = Passage::new(place, unsure_us, start, step);
+            passages.extend(passage.map(|passage| (step.step, passage)));
+        }
+        // only what all of them tell is looked at
+        if passages.len() == before {
+            return None;
         }
     }
+    // by step, in the order of the ranks
+    passages.sort_by_key(|(step, _)| *step);
     let mut check = ClockCheck::default();
-    steps.values().filter(|ranks| ranks.len() == count).for_each(|ranks| check.take(ranks));
-    check.apart()?.named(&hosts)
+    for step in passages.chunk_by(|(one, _), (other, _)| one == other).filter(|step| step.len() == count) {
+        let ranks: Vec<Passage> = step.iter().map(|(_, passage)| *passage).collect();
+        check.take(&ranks);
+    }
+    check.apart()?.named(hosts)
 }
 
 /// By the pings of which time the clocks are known here; the report's are those of the whole run.
@@ -224,27 +234,24 @@ fn clocks_of_each(model: &Model, hosts: &[HostId]) -> Option<String> {
 /// Draws the ruler, which says too how many ranks have no lane, and at the right what the lanes of slots are; gives the first
 /// column behind its words, and that of those at the right.
 fn head(
-    model: &Model,
+    frame: &Frame<'_>,
     canvas: &mut Canvas<'_>,
     y: u16,
-    run: &RunState,
-    (window, end): (i64, Stamp),
     (apart, hidden, note): (Option<ClocksApart>, Option<String>, Option<&str>),
 ) -> (u16, u16) {
+    let (model, (start, end)) = (frame.model, frame.timeline);
     let (text, dim) = (canvas.theme.text, canvas.theme.dim);
-    let hosts = run.spec.hosts();
-    let clock = clock_words(model, &hosts, apart.as_ref());
-    let of_each = clocks_of_each(model, &hosts).filter(|_| apart.is_none());
+    let clock = clock_words(model, &frame.hosts, apart.as_ref());
+    let of_each = clocks_of_each(model, &frame.hosts).filter(|_| apart.is_none());
     let clock_style = if apart.is_some() { canvas.theme.warn } else { dim };
-    let length = units::duration_us(window.unsigned_abs());
-    let start = end.plus_micros(-window);
+    let length = units::duration_us(end.micros_since(start).unsigned_abs());
     let bounds = match &model.mode {
         Mode::Replay(state) if state.playhead < end => {
             format!("   {length} from {}", clock_time(start, &model.zone, true))
         }
         _ => format!("   {length} until {}", clock_time(end, &model.zone, true)),
     };
-    let spans = unattended(model, run);
+    let spans = unattended(model, frame.run);
     let mut shown = spans.iter().filter(|span| is_away(&[**span], start, end));
     let away = shown.next().map_or_else(String::new, |(from, to)| {
         let long = units::duration_us(u64::try_from(to.micros_since(*from)).unwrap_or(0));
@@ -314,14 +321,14 @@ pub(super) struct Ahead<'a> {
 }
 
 impl<'a> Ahead<'a> {
-    fn of(model: &'a Model, run: &'a RunState, end: Stamp) -> Self {
-        let history = whole::history(model, run);
+    fn of(frame: &Frame<'a>) -> Self {
+        let (model, history, (_, end)) = (frame.model, frame.history, frame.timeline);
         let Mode::Replay(state) = &model.mode else {
             return Self { after: None, moment: end, history, until: end, unread: None };
         };
         let after = model.ui.replay.timeline_ahead.as_deref();
         let after = after.filter(|after| after.until > state.playhead);
-        let known_until = whole::known_until(model, run);
+        let known_until = whole::known_until(model, frame.run);
         let unread = known_until.map(|until| (until, state.end));
         let until = known_until.unwrap_or(state.end);
         Self { after, moment: state.playhead, history, until, unread }
@@ -406,16 +413,17 @@ fn phases_of(ahead: Ahead<'_>, one: Trainer<'_>, host: Option<&HostState>, part:
         Some((first.unwrap_or(f64::NEG_INFINITY), share(ahead.moment))),
         ahead.known().map(|(from, to)| (share(from), share(to))),
     ];
-    let is_known =
-        |left: f64, right: f64| known.iter().flatten().any(|(from, to)| left < *to && right > *from);
-    let mut unknown = BTreeSet::new();
-    for column in 0..w {
+    let is_known = |column: u16| {
         let (left, right) = (f64::from(column) / f64::from(w), f64::from(column + 1) / f64::from(w));
-        if is_known(left, right) {
-            continue;
-        }
-        let (from, to) = (part.moment(column), part.moment(column + 1));
-        match ahead.history.phases_between(one.key, from, to) {
+        known.iter().flatten().any(|(from, to)| left < *to && right > *from)
+    };
+    let others: Vec<u16> = (0..w).filter(|column| !is_known(*column)).collect();
+    let times = others.iter().map(|column| (part.moment(*column), part.moment(*column + 1)));
+    let mut told = ahead.history.phases_in_each(one.key, times);
+    let mut unknown = BTreeSet::new();
+    for column in others.iter().copied() {
+        let from = part.moment(column);
+        match told.next().flatten() {
             Some(point) => {
                 out.extend(main_two(point.phases.map(u64::from), column, w));
                 stalls.extend(is_stall(column, point.longest_own_us).then_some(column));
@@ -461,20 +469,26 @@ fn shares(held: &[Placed<'_>], w: u16) -> Vec<Segment> {
 }
 
 /// The two phases that took the most of a column, side by side, in the order in which they come in a step.
-fn main_two(all: [u64; Phase::COUNT], column: u16, w: u16) -> Vec<Segment> {
-    let mut two: Vec<(Phase, u64)> = Phase::ALL.into_iter().zip(all).filter(|(_, us)| *us > 0).collect();
-    two.sort_by_key(|(_, us)| std::cmp::Reverse(*us));
-    two.truncate(2);
-    two.sort_by_key(|(phase, _)| phase.index());
-    let both: u64 = two.iter().map(|(_, us)| us).sum();
+fn main_two(all: [u64; Phase::COUNT], column: u16, w: u16) -> impl Iterator<Item = Segment> {
+    let mut two: [Option<(Phase, u64)>; 2] = [None; 2];
+    for (phase, us) in Phase::ALL.into_iter().zip(all).filter(|(_, us)| *us > 0) {
+        // of as much the one that comes first
+        let is_more = |than: Option<(Phase, u64)>| than.is_none_or(|(_, most)| us > most);
+        if is_more(two[0]) {
+            two = [Some((phase, us)), two[0]];
+        } else if is_more(two[1]) {
+            two[1] = Some((phase, us));
+        }
+    }
+    two.sort_unstable_by_key(|one| one.map(|(phase, _)| phase.index()));
+    let both: u64 = two.iter().flatten().map(|(_, us)| us).sum();
     let mut from = f64::from(column);
-    let parts = two.into_iter().map(|(phase, us)| {
+    two.into_iter().flatten().map(move |(phase, us)| {
         let to = from + us as f64 / both as f64;
         let segment = Segment { phase, from: from / f64::from(w), to: to / f64::from(w) };
         from = to;
         segment
-    });
-    parts.collect()
+    })
 }
 
 /// Whether no client followed the run in any part of what lies between two moments.
@@ -486,6 +500,21 @@ fn is_away(spans: &[(Stamp, Stamp)], left: Stamp, right: Stamp) -> bool {
 mod tests {
     use super::*;
     use crate::domain::timing::PhaseSpan;
+
+    #[test]
+    fn of_a_column_the_two_that_took_the_most_stand_in_the_order_of_a_step() {
+        let two = |all: [u64; Phase::COUNT]| {
+            let place = |at: f64| (at * 400.0).round() as i64;
+            let each = main_two(all, 2, 4).map(|one| (one.phase, place(one.from), place(one.to)));
+            each.collect::<Vec<_>>()
+        };
+        let (data, forward, backward) = (Phase::Data, Phase::Forward, Phase::Backward);
+        assert_eq!(two([10, 30, 0, 0, 5, 0, 0]), [(data, 200, 225), (forward, 225, 300)]);
+        assert_eq!(two([30, 10, 10, 0, 10, 0, 10]), [(data, 200, 275), (forward, 275, 300)], "the first one");
+        assert_eq!(two([5, 10, 30, 0, 0, 0, 5]), [(forward, 200, 225), (backward, 225, 300)]);
+        assert_eq!(two([0, 0, 7, 0, 0, 0, 0]), [(backward, 200, 300)]);
+        assert_eq!(two([0; Phase::COUNT]), []);
+    }
 
     #[test]
     fn where_steps_are_short_a_column_shows_what_took_the_most() {

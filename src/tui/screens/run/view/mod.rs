@@ -18,7 +18,6 @@ mod whole;
 
 use ratatui::style::Style;
 
-use crate::domain::ids::RunId;
 use crate::domain::run::RunStage;
 use crate::domain::text::sanitize;
 use crate::domain::time::Stamp;
@@ -32,54 +31,59 @@ use crate::tui::core::words::wrap;
 use crate::tui::screens::Model;
 use crate::tui::screens::events::view as events;
 use crate::tui::screens::replay::selection::shown_part;
-use crate::tui::screens::run::rows::silent_hosts;
-use crate::tui::screens::run::verdict::{self, Tone};
+use crate::tui::screens::run::frame::Frame;
+use crate::tui::screens::run::verdict::Tone;
 use crate::tui::screens::run::view::strip::AWAY;
 use crate::tui::screens::run::{away_words, bands, log_columns, unattended};
 
 /// Draws the screen.
 pub(in crate::tui::screens) fn draw(model: &Model, canvas: &mut Canvas<'_>) {
-    let replay = model.ui.screen == Screen::Replay;
-    let bands = bands(model);
-    let Some((id, run)) = model.shown_run() else {
-        let (strong, dim) = (canvas.theme.strong(), canvas.theme.dim);
-        canvas.text(1, 0, 10, if replay { "Replay" } else { "Run" }, strong);
-        if replay {
-            whole::draw_before(model, canvas, bands.whole);
-        }
-        let text = if replay {
-            "the run begins later in this recording"
-        } else {
-            "waiting for the run's first event …"
-        };
-        canvas.text(1, bands.verdict.y, canvas.width() - 2, text, dim);
-        return;
+    let Some(frame) = Frame::of(model) else {
+        return waiting(model, canvas);
     };
-    title::draw(model, canvas, id, run);
-    stages(model, canvas, bands.stages, run);
-    verdict_lines(model, canvas, bands.verdict, run);
-    if replay && model.ui.replay.heat {
-        whole::draw(model, canvas, bands.whole, bands.side, run);
-        heat::draw(model, canvas, &bands, run);
-        below(model, canvas, bands.logs, (id, run), 0);
+    let (bands, rate) = (frame.bands(), samples_per_second(frame.run));
+    title::draw(&frame, canvas, rate);
+    stages(&frame, canvas, bands.stages);
+    verdict_lines(&frame, canvas, bands.verdict);
+    if frame.is_heat() {
+        whole::draw(&frame, canvas, bands.whole, bands.side);
+        heat::draw(&frame, canvas, &bands);
+        below(&frame, canvas, bands.logs, 0);
         return;
     }
     let left = canvas.width() - bands.side;
-    let hidden = ranks::draw(model, canvas, bands.ranks, left, run);
+    let hidden = ranks::draw(&frame, canvas, bands.ranks, left);
     if bands.side > 0 {
-        charts::beside(model, canvas, bands.ranks, left, run);
+        charts::beside(&frame, canvas, bands.ranks, left, rate);
     } else if bands.charts.h > 0 {
-        charts::lines(model, canvas, bands.charts, run);
+        charts::lines(&frame, canvas, bands.charts, rate);
     }
-    whole::draw(model, canvas, bands.whole, bands.side, run);
+    whole::draw(&frame, canvas, bands.whole, bands.side);
     if bands.lanes.h > 0 {
-        lanes::draw(model, canvas, bands.lanes, run);
+        lanes::draw(&frame, canvas, bands.lanes);
     }
-    below(model, canvas, bands.logs, (id, run), hidden);
+    below(&frame, canvas, bands.logs, hidden);
+}
+
+/// Draws what there is before the first event of a run.
+fn waiting(model: &Model, canvas: &mut Canvas<'_>) {
+    let (bands, replay) = (bands(model), model.ui.screen == Screen::Replay);
+    let (strong, dim) = (canvas.theme.strong(), canvas.theme.dim);
+    canvas.text(1, 0, 10, if replay { "Replay" } else { "Run" }, strong);
+    if replay {
+        whole::draw_before(model, canvas, bands.whole);
+    }
+    let text = if replay {
+        "the run begins later in this recording"
+    } else {
+        "waiting for the run's first event …"
+    };
+    canvas.text(1, bands.verdict.y, canvas.width() - 2, text, dim);
 }
 
 /// The log, and beside it or in its place the figures of what is selected, else the events. So many ranks are not shown above.
-fn below(model: &Model, canvas: &mut Canvas<'_>, band: Band, (id, run): (&RunId, &RunState), hidden: usize) {
+fn below(frame: &Frame<'_>, canvas: &mut Canvas<'_>, band: Band, hidden: usize) {
+    let (model, run) = (frame.model, frame.run);
     let (all, log) = (canvas.width(), log_columns(model));
     if log > 0 {
         logs::draw(model, &mut canvas.part(0, 0, log, u16::MAX), band, run);
@@ -88,7 +92,7 @@ fn below(model: &Model, canvas: &mut Canvas<'_>, band: Band, (id, run): (&RunId,
     if let Some(part) = shown_part(model) {
         figures::draw(model, canvas, (log, band), part, run);
     } else if log < all {
-        events::beside_log(model, canvas, (log, band), (id, run));
+        events::beside_log(model, canvas, (log, band), (frame.id, run));
     }
 }
 
@@ -157,10 +161,11 @@ fn eta_us(run: &RunState) -> Option<u64> {
     (recent.len() >= 5 && left > 0).then(|| left * (recent.iter().sum::<u64>() / recent.len() as u64))
 }
 
-fn stages(model: &Model, canvas: &mut Canvas<'_>, band: Band, run: &RunState) {
+fn stages(frame: &Frame<'_>, canvas: &mut Canvas<'_>, band: Band) {
+    let (model, run) = (frame.model, frame.run);
     let (good, dim, alarm) = (canvas.theme.good, canvas.theme.dim, canvas.theme.bad);
     // of a silent host nothing is known since then: no clock goes on
-    let silent = silent_hosts(model, run).into_values().min();
+    let silent = frame.look.silent_since();
     let known_until = silent.unwrap_or_else(|| run.known_until(&model.world.hosts, model.moment()));
     let mut pieces: Vec<[(String, Style); 2]> = Vec::new();
     let entered_stages = run.stages_of_attempt();
@@ -242,25 +247,24 @@ pub(in crate::tui::screens) fn short_length(micros: u64) -> String {
     if micros < 59_950_000 { format!("{:.1} s", micros as f64 / 1e6) } else { units::duration_us(micros) }
 }
 
-fn verdict_lines(model: &Model, canvas: &mut Canvas<'_>, band: Band, run: &RunState) {
-    let verdict = verdict::shown(model, run);
-    let style = match verdict.tone {
+fn verdict_lines(frame: &Frame<'_>, canvas: &mut Canvas<'_>, band: Band) {
+    let style = match frame.verdict.tone {
         Tone::Plain => canvas.theme.dim,
         Tone::Good => canvas.theme.good,
         Tone::Look => canvas.theme.warn,
         Tone::Bad => canvas.theme.bad,
     };
     let room = canvas.width() - 2;
-    let collectives = run.collectives_words();
+    let collectives = frame.run.collectives_words();
     let end = band.y + band.h - u16::from(collectives.is_some() && band.h > 1);
-    let lines = wrap(&verdict.text, usize::from(room));
+    let lines = wrap(&frame.verdict.text, usize::from(room));
     for (line, y) in lines.iter().zip(band.y..end) {
         canvas.text(1, y, room, line, style);
     }
     // the table and this line tell of the moment
     let hint = "I whole run";
     let used = lines.first().map_or(0, |line| width(line));
-    if model.ui.screen == Screen::Replay && used + width(hint) + 3 <= room {
+    if frame.is_replay() && used + width(hint) + 3 <= room {
         let dim = canvas.theme.dim;
         canvas.right(1, band.y, room, hint, dim);
     }

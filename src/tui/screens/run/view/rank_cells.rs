@@ -7,15 +7,13 @@ use ratatui::style::Style;
 use crate::domain::ids::Rank;
 use crate::domain::log_text;
 use crate::domain::past::SlotValues;
-use crate::domain::step_totals::StepTotals;
-use crate::domain::timing::{Phase, StepTiming};
+use crate::domain::timing::Phase;
 use crate::domain::units;
 use crate::domain::world::RankState;
 use crate::tui::canvas::Canvas;
 use crate::tui::canvas::columns::Column;
 use crate::tui::screens::cluster::rows::{SILENT_US, age};
-use crate::tui::screens::run::rows::{RECENT, mean_step_us};
-use crate::tui::screens::run::verdict::is_collateral;
+use crate::tui::screens::run::recent::Recent;
 use crate::tui::screens::run::view::ranks::{Col, Row, Table};
 use crate::tui::screens::run::view::strip;
 use crate::tui::screens::run::view::strip::Segment;
@@ -50,11 +48,6 @@ pub(super) fn milliseconds(us: Option<f64>) -> String {
         Some(us) if us < 999_950.0 => format!("{:.1}", us / 1e3),
         Some(us) => format!("{:.0}", us / 1e3),
     }
-}
-
-/// Its newest steps.
-pub(super) fn recent(rank: &RankState) -> impl Iterator<Item = &StepTiming> {
-    rank.recent_steps(RECENT)
 }
 
 /// What the slot of a rank tells, and whether that is old: what it told last of a silent host, and while a rank ran that is over.
@@ -107,11 +100,11 @@ pub(super) fn cell(row: &Row<'_>, canvas: &mut Canvas<'_>, column: &Column<Col>,
             return;
         }
         Col::Phases => {
-            strip::draw(canvas, x, y, w, &phases(std::iter::once(rank), table.longest), |_| false);
+            strip::draw(canvas, x, y, w, &phases(&row.recent, table.longest), |_| false);
             return;
         }
         Col::Line => {
-            let (words, style) = last_words(row, canvas);
+            let (words, style) = last_words((table, row.number), rank, canvas);
             canvas.text(x, y, w, &words, style);
             return;
         }
@@ -125,7 +118,7 @@ pub(super) fn cell(row: &Row<'_>, canvas: &mut Canvas<'_>, column: &Column<Col>,
             return;
         }
         Col::Step => rank.step().map_or("–".to_owned(), |step| step.to_string()),
-        Col::StepMs => mean_step_us(rank).map_or("–".to_owned(), |us| format!("{:.1}", us / 1000.0)),
+        Col::StepMs => row.recent.step_us().map_or("–".to_owned(), |us| format!("{:.1}", us / 1000.0)),
         Col::Rate => {
             let is_old = table.look.no_step_since(row.number, row.worker).is_some();
             let style = if is_old { canvas.theme.dim } else { text };
@@ -133,11 +126,11 @@ pub(super) fn cell(row: &Row<'_>, canvas: &mut Canvas<'_>, column: &Column<Col>,
             return;
         }
         Col::Loss => rank.loss().map_or("–".to_owned(), loss_words),
-        Col::Wait => milliseconds(mean_phase_us(rank, Phase::Wait)),
-        Col::Transfer => milliseconds(mean_phase_us(rank, Phase::Transfer)),
-        Col::Other => milliseconds(mean_other_us(rank)),
-        Col::Overlap => percent(StepTotals::of(recent(rank)).overlap().map(|share| share * 100.0)),
-        Col::Exposed => milliseconds(exposed_us(rank)),
+        Col::Wait => milliseconds(row.recent.phase_us(Phase::Wait)),
+        Col::Transfer => milliseconds(row.recent.phase_us(Phase::Transfer)),
+        Col::Other => milliseconds(row.recent.other_us()),
+        Col::Overlap => percent(row.recent.overlap().map(|share| share * 100.0)),
+        Col::Exposed => milliseconds(row.recent.exposed_us()),
         Col::Util | Col::Memory | Col::Power | Col::Temperature => {
             let Some((values, is_old)) = values(table, row.number, rank) else {
                 return canvas.right(x, y, w, "–", text);
@@ -152,30 +145,6 @@ pub(super) fn cell(row: &Row<'_>, canvas: &mut Canvas<'_>, column: &Column<Col>,
         }
     };
     canvas.right(x, y, w, &words, text);
-}
-
-/// What a phase takes of a recent step on the average, microseconds.
-pub(super) fn mean_phase_us(rank: &RankState, phase: Phase) -> Option<f64> {
-    let (sum, count) = recent(rank)
-        .filter(|step| !step.spans.is_empty())
-        .fold((0, 0u32), |(sum, n), step| (sum + step.phase_totals()[phase.index()], n + 1));
-    (count > 0).then(|| sum as f64 / f64::from(count))
-}
-
-/// What the phases leave of a recent step on the average, microseconds.
-pub(super) fn mean_other_us(rank: &RankState) -> Option<f64> {
-    let other = |step: &StepTiming| {
-        let told: u64 = step.phase_totals().iter().sum();
-        u64::from(step.dur_us).saturating_sub(told) + step.phase_totals()[Phase::Other.index()]
-    };
-    let told = recent(rank).filter(|step| !step.spans.is_empty());
-    let (sum, count) = told.fold((0, 0u32), |(sum, n), step| (sum + other(step), n + 1));
-    (count > 0).then(|| sum as f64 / f64::from(count))
-}
-
-/// How long it stood still for the allreduce of a recent step on the average, microseconds.
-pub(super) fn exposed_us(rank: &RankState) -> Option<f64> {
-    StepTotals::of(recent(rank).filter(|step| !step.spans.is_empty())).mean_exposed_us()
 }
 
 fn state(row: &Row<'_>, canvas: &Canvas<'_>) -> (String, Style) {
@@ -193,50 +162,46 @@ fn state(row: &Row<'_>, canvas: &Canvas<'_>) -> (String, Style) {
 pub(super) fn style_of(table: &Table<'_>, number: Rank, word: &str, canvas: &Canvas<'_>) -> Style {
     match word {
         "training" | "done" | "running" => canvas.theme.good,
-        "failed" | "killed" | "no start" if !is_collateral(table.run, number) => canvas.theme.bad,
+        "failed" | "killed" | "no start" if !table.look.is_collateral(number) => canvas.theme.bad,
         "waits" | NO_STEP => canvas.theme.warn,
         _ => canvas.theme.dim,
     }
 }
 
-/// What a rank says last, or why it ended.
-pub(super) fn last_words(row: &Row<'_>, canvas: &Canvas<'_>) -> (String, Style) {
-    let failure = row.rank.exit.as_ref().filter(|(_, exit)| exit.shell_code() != 0);
-    if let Some((_, exit)) = failure.filter(|_| !is_collateral(row.table.run, row.number)) {
+/// What a rank says last, or a process within it, or why it ended.
+pub(super) fn last_words(
+    (table, number): (&Table<'_>, Rank),
+    rank: &RankState,
+    canvas: &Canvas<'_>,
+) -> (String, Style) {
+    let failure = rank.exit.as_ref().filter(|(_, exit)| exit.shell_code() != 0);
+    if let Some((_, exit)) = failure.filter(|_| !table.look.is_collateral(number)) {
         // What a program said before it gave up is mostly why.
-        let said = row.rank.last_line.as_ref().filter(|_| exit.code.is_some());
+        let said = rank.last_line.as_ref().filter(|_| exit.code.is_some());
         let said =
             said.map_or_else(String::new, |logged| format!(": {}", log_text::plain(&logged.line.text)));
         // a stop that was asked for is no failure
         let style = if exit.stopped { canvas.theme.dim } else { canvas.theme.bad };
         return (exit.describe() + &said, style);
     }
-    if !row.rank.waits_for.is_empty() && !row.rank.met {
-        let ranks = units::ranges(row.rank.waits_for.iter().map(|rank| rank.0));
+    if !rank.waits_for.is_empty() && !rank.met {
+        let ranks = units::ranges(rank.waits_for.iter().map(|rank| rank.0));
         return (format!("waits for rank {ranks}"), canvas.theme.warn);
     }
-    let line = row.rank.last_line.as_ref().map(|logged| log_text::plain(&logged.line.text).into_owned());
+    let line = rank.last_line.as_ref().map(|logged| log_text::plain(&logged.line.text).into_owned());
     let metrics = || {
-        let known = row.rank.metrics.iter().map(|(name, value)| format!("{name} {}", units::metric(*value)));
+        let known = rank.metrics.iter().map(|(name, value)| format!("{name} {}", units::metric(*value)));
         known.collect::<Vec<_>>().join("  ")
     };
     (line.unwrap_or_else(metrics), canvas.theme.dim)
 }
 
 /// The mean recent step as a strip whose full width is `longest`.
-pub(super) fn phases<'a>(ranks: impl Iterator<Item = &'a RankState>, longest: f64) -> Vec<Segment> {
-    let mut totals = [0u64; Phase::COUNT];
-    let mut count = 0u32;
-    for step in ranks.flat_map(recent) {
-        count += 1;
-        for (total, value) in totals.iter_mut().zip(step.phase_totals()) {
-            *total += value;
-        }
-    }
+pub(super) fn phases(recent: &Recent, longest: f64) -> Vec<Segment> {
     let mut from = 0.0;
     let mut segments = Vec::new();
     for phase in Phase::ALL {
-        let length = totals[phase.index()] as f64 / f64::from(count.max(1)) / longest.max(1.0);
+        let length = recent.phase_of_step_us(phase) / longest.max(1.0);
         if length > 0.0 {
             segments.push(Segment { phase, from, to: from + length });
             from += length;

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use crate::domain::ids::{HostId, Rank};
-use crate::domain::run::Slot;
+use crate::domain::run::{Placement, Slot};
 use crate::domain::time::Stamp;
 use crate::domain::units::ranges;
 use crate::domain::world::{RankState, RunState};
@@ -13,9 +13,11 @@ use crate::tui::core::layout::Band;
 use crate::tui::screens::Model;
 use crate::tui::screens::cluster::view::mark_selected;
 use crate::tui::screens::run::Pane;
-use crate::tui::screens::run::rows::{Look, RECENT, RankRow, lateness_us, mean_step_us, rows};
+use crate::tui::screens::run::frame::Frame;
+use crate::tui::screens::run::recent::{RECENT, Recent, Recents};
+use crate::tui::screens::run::rows::{Look, RankRow};
 use crate::tui::screens::run::view::host_cells;
-use crate::tui::screens::run::view::rank_cells::{self, mean_other_us, recent};
+use crate::tui::screens::run::view::rank_cells;
 use crate::tui::screens::run::view::strip;
 
 /// What no phase tells of a step has a column from this on, microseconds.
@@ -49,7 +51,9 @@ pub(super) enum Col {
 pub(super) struct Table<'a> {
     pub(super) model: &'a Model,
     pub(super) run: &'a RunState,
-    pub(super) look: Look<'a>,
+    pub(super) look: &'a Look<'a>,
+    /// What the newest steps of each tell.
+    pub(super) recents: Recents<'a>,
     /// The mean step of the slowest, microseconds: as long as the bar of phases is wide.
     pub(super) longest: f64,
     /// How late each comes, by its key, microseconds.
@@ -63,6 +67,8 @@ pub(super) struct Row<'a> {
     /// The process within the rank.
     pub(super) worker: Option<u32>,
     pub(super) rank: &'a RankState,
+    /// What its newest steps tell.
+    pub(super) recent: Recent,
     /// How the rank ended in which the process is.
     pub(super) ended: Option<&'static str>,
     /// When it was heard last, on a silent host.
@@ -89,13 +95,12 @@ pub(super) fn say_hidden(canvas: &mut Canvas<'_>, band: Band, hidden: usize) {
 }
 
 /// Draws head and rows into the first `w` columns; returns how many rows stand below those that are shown.
-pub(super) fn draw(model: &Model, canvas: &mut Canvas<'_>, band: Band, w: u16, run: &RunState) -> usize {
-    let table = table(model, run);
-    let grouped = model.ui.run.arranged.is_grouped(run);
-    let columns = columns(w, run, grouped, table.look.hangs());
+pub(super) fn draw(frame: &Frame<'_>, canvas: &mut Canvas<'_>, band: Band, w: u16) -> usize {
+    let table = table(frame);
+    let columns = columns(w, &table, table.look.hangs());
     let dim = canvas.theme.dim;
-    let rows = rows(model);
-    let cursor = &model.ui.run.ranks;
+    let ui = &frame.model.ui.run;
+    let (rows, cursor) = (&frame.rows, &ui.ranks);
     for column in &columns {
         if column.id == Col::Phases {
             let end = column.x + column.w;
@@ -113,7 +118,7 @@ pub(super) fn draw(model: &Model, canvas: &mut Canvas<'_>, band: Band, w: u16, r
     let list = band.below_head();
     for (row, y) in rows.iter().skip(cursor.offset).zip(list.y..list.y + list.h) {
         cells(&table, canvas, &columns, y, row);
-        if cursor.on.as_ref() == Some(row) && model.ui.run.pane == Pane::Ranks {
+        if cursor.on.as_ref() == Some(row) && ui.pane == Pane::Ranks {
             mark_selected(canvas, y, 6);
         }
     }
@@ -121,17 +126,17 @@ pub(super) fn draw(model: &Model, canvas: &mut Canvas<'_>, band: Band, w: u16, r
 }
 
 /// What all rows share.
-pub(super) fn table<'a>(model: &'a Model, run: &'a RunState) -> Table<'a> {
-    let longest =
-        run.trainers().filter_map(|one| mean_step_us(one.state)).max_by(f64::total_cmp).unwrap_or(1.0);
-    Table { model, run, look: Look::of(model, run), longest, late: lateness_us(run) }
+pub(super) fn table<'a>(frame: &'a Frame<'a>) -> Table<'a> {
+    let recents = Recents::of(frame.run);
+    let longest = recents.all().filter_map(Recent::step_us).max_by(f64::total_cmp).unwrap_or(1.0);
+    let late = recents.lateness_us();
+    Table { model: frame.model, run: frame.run, look: &frame.look, recents, longest, late }
 }
 
 /// The columns that say which row it is.
-pub(super) fn labels(model: &Model, run: &RunState) -> Vec<Column<Col>> {
-    let grouped = model.ui.run.arranged.is_grouped(run);
+pub(super) fn labels(table: &Table<'_>) -> Vec<Column<Col>> {
     let of_row = |column: &Column<Col>| matches!(column.id, Col::Rank | Col::Place);
-    columns(model.size.0, run, grouped, false).into_iter().filter(of_row).collect()
+    columns(table.model.size.0, table, false).into_iter().filter(of_row).collect()
 }
 
 /// Draws these columns of a row.
@@ -160,7 +165,8 @@ fn rank_row(
     let Some(of) = table.run.ranks.get(number.0 as usize) else { return };
     let Some(rank) = worker.map_or(Some(of), |worker| of.workers.get(&worker)) else { return };
     let ended = worker.and(of.exit.as_ref()).map(|_| of.word());
-    let row = Row { table, number, worker, rank, ended, heard: table.look.heard_last(of) };
+    let (recent, heard) = (table.recents.of_one(number, rank), table.look.heard_last(of));
+    let row = Row { table, number, worker, rank, recent, ended, heard };
     for column in columns {
         rank_cells::cell(&row, canvas, column, y);
     }
@@ -173,12 +179,12 @@ fn host_row(table: &Table<'_>, canvas: &mut Canvas<'_>, columns: &[Column<Col>],
     }
 }
 
-fn columns(w: u16, run: &RunState, grouped: bool, hangs: bool) -> Vec<Column<Col>> {
-    let name = |rank: &RankState| {
-        let host = if grouped { width(rank.placement.host.as_str()) } else { 0 };
-        host.max(width(&rank.placement.to_string()))
-    };
-    let place = run.ranks.iter().map(name).max().unwrap_or(5).clamp(5, 16);
+fn columns(w: u16, table: &Table<'_>, hangs: bool) -> Vec<Column<Col>> {
+    let run = table.run;
+    let grouped = table.model.ui.run.arranged.is_grouped(run);
+    // no host has a longer name than its places
+    let places = Placement::longest_of_hosts(run.spec.placements.iter()).into_iter();
+    let place = places.map(|place| width(&place.to_string())).max().unwrap_or(5).clamp(5, 16);
     let has_phases =
         run.trainers().any(|one| one.state.latest_step().is_some_and(|step| !step.spans.is_empty()));
     let has_times = run.ranks.iter().any(RankState::trains);
@@ -212,7 +218,7 @@ fn columns(w: u16, run: &RunState, grouped: bool, hangs: bool) -> Vec<Column<Col
     }
     if has_phases {
         // 0 is also what a job says that knows nothing of it: then there is nothing to show
-        let has_hidden = run.trainers().flat_map(|one| recent(one.state)).any(|step| step.hidden_us > 0);
+        let has_hidden = table.recents.all().any(Recent::hides);
         let is_narrow = w < 100;
         // the legend in words needs 58, of which steps it is 9
         let most = if w >= 180 { 67 } else { 22 };
@@ -221,7 +227,7 @@ fn columns(w: u16, run: &RunState, grouped: bool, hangs: bool) -> Vec<Column<Col
         wishes.push(wish(Col::Wait, "WAIT", 5, 5, 7, true));
         wishes.push(wish(Col::Transfer, "XFER", 5, 5, 10, true));
         // what the phases leave of the step
-        if run.trainers().filter_map(|one| mean_other_us(one.state)).any(|us| us >= OTHER_US) {
+        if table.recents.all().filter_map(Recent::other_us).any(|us| us >= OTHER_US) {
             wishes.push(wish(Col::Other, "OTHER", 5, 5, 17, true));
         }
         if has_hidden {
@@ -247,10 +253,7 @@ fn columns(w: u16, run: &RunState, grouped: bool, hangs: bool) -> Vec<Column<Col
 
 /// Columns of a fold mark and the ranks of a host: `▸1016-1023`.
 fn ranks_width(run: &RunState) -> u16 {
-    let of = |host: &HostId| {
-        let ranks = run.ranks.iter().zip(0u32..).filter(|(rank, _)| rank.placement.host == *host);
-        width(&ranges(ranks.map(|(_, number)| number)))
-    };
-    let most = run.spec.hosts().iter().map(of).max().unwrap_or_default();
+    let of = |ranks: &Vec<Rank>| width(&ranges(ranks.iter().map(|number| number.0)));
+    let most = run.by_host.values().map(of).max().unwrap_or_default();
     (most + 1).clamp(4, 10)
 }

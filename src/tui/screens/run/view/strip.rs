@@ -12,10 +12,10 @@ use crate::tui::canvas::theme::letter;
 pub(in crate::tui::screens) const AWAY: char = '╌';
 
 /// Stands where a person has set a mark.
-pub(in crate::tui::screens) const MARK: &str = "▾";
+pub(in crate::tui::screens) const MARK: char = '▾';
 
 /// Stands in the lane of a rank where it took far longer than it does.
-pub(in crate::tui::screens) const STALL: &str = "↑";
+pub(in crate::tui::screens) const STALL: char = '↑';
 
 /// Eighths of a cell.
 const SUB: usize = 8;
@@ -55,8 +55,10 @@ fn cells(stretches: &[Segment], width: u16) -> Vec<Cell> {
 
 /// What takes most of a cell.
 fn main_of(cell: Cell) -> Option<Phase> {
-    let count = |phase: Option<Phase>| cell.iter().filter(|own| **own == phase).count();
-    cell.iter().copied().max_by_key(|phase| (count(*phase), phase.is_some())).flatten()
+    let place = |phase: Option<Phase>| phase.map_or(Phase::COUNT, Phase::index);
+    let mut counts = [0u8; Phase::COUNT + 1];
+    cell.into_iter().for_each(|phase| counts[place(phase)] += 1);
+    cell.into_iter().max_by_key(|phase| (counts[place(*phase)], phase.is_some())).flatten()
 }
 
 /// Draws a strip of `width` columns at `x`, `y`. `away` says in which columns no client followed the run: what is not
@@ -73,17 +75,12 @@ pub(in crate::tui::screens) fn draw(
     let mut lettered: Option<Phase> = None;
     for (at, cell) in cells.iter().enumerate() {
         let column = x + at as u16;
-        let main = main_of(*cell);
         if !canvas.theme.is_colored() {
-            let empty = if away(at as u16) { AWAY } else { '·' };
-            let glyph = main.map_or(empty, letter);
-            canvas.text(
-                column,
-                y,
-                1,
-                &glyph.to_string(),
-                if main.is_some() { canvas.theme.text } else { canvas.theme.dim },
-            );
+            let (glyph, style) = match main_of(*cell) {
+                Some(phase) => (letter(phase), canvas.theme.text),
+                None => (if away(at as u16) { AWAY } else { '·' }, canvas.theme.dim),
+            };
+            canvas.glyph(column, y, glyph, style);
             continue;
         }
         let first = cell[0];
@@ -92,17 +89,16 @@ pub(in crate::tui::screens) fn draw(
             let Some(phase) = first else {
                 lettered = None;
                 if away(at as u16) {
-                    let dim = canvas.theme.dim;
-                    canvas.text(column, y, 1, &AWAY.to_string(), dim);
+                    canvas.glyph(column, y, AWAY, canvas.theme.dim);
                 }
                 continue;
             };
             let (back, ink) = canvas.theme.phase(phase);
             let starts = lettered != Some(phase);
-            let wide = cells.get(at + 1).is_some_and(|next| main_of(*next) == Some(phase));
-            let mark = if starts && wide { letter(phase) } else { ' ' };
+            let is_wide = || cells.get(at + 1).is_some_and(|next| main_of(*next) == Some(phase));
+            let mark = if starts && is_wide() { letter(phase) } else { ' ' };
             lettered = Some(phase);
-            canvas.text(column, y, 1, &mark.to_string(), Style::new().fg(ink).bg(back));
+            canvas.glyph(column, y, mark, Style::new().fg(ink).bg(back));
         } else {
             let rest: Cell = std::array::from_fn(|sub| cell[(same + sub).min(SUB - 1)]);
             let mut style = Style::new();
@@ -115,10 +111,10 @@ pub(in crate::tui::screens) fn draw(
             // the left part is drawn as a block; an idle left part shows as the right one's inverse
             if first.is_none() {
                 let right = main_of(rest).map(|phase| canvas.theme.phase(phase).0);
-                let half = if same <= SUB / 2 { "▐" } else { "▕" };
-                canvas.text(column, y, 1, half, right.map_or(Style::new(), |color| Style::new().fg(color)));
+                let half = if same <= SUB / 2 { '▐' } else { '▕' };
+                canvas.glyph(column, y, half, right.map_or(Style::new(), |color| Style::new().fg(color)));
             } else {
-                canvas.text(column, y, 1, &part(same).to_string(), style);
+                canvas.glyph(column, y, part(same), style);
             }
         }
     }
@@ -137,7 +133,8 @@ pub(in crate::tui::screens) fn legend(canvas: &mut Canvas<'_>, x: u16, y: u16, e
         if x + 2 > end {
             break;
         }
-        x = canvas.text(x, y, 1, &letter(phase).to_string(), style);
+        canvas.glyph(x, y, letter(phase), style);
+        x += 1;
         let dim = canvas.theme.dim;
         let name = if with_names { format!(" {} ", phase.name()) } else { " ".to_owned() };
         x = canvas.text(x, y, end.saturating_sub(x), &name, dim);
@@ -161,5 +158,21 @@ mod tests {
         assert_eq!(main_of(cells[1]), Some(Phase::Forward));
         assert_eq!(cells[2].iter().filter(|sub| **sub == Some(Phase::Forward)).count(), 6);
         assert_eq!(main_of(cells[3]), None);
+    }
+
+    #[test]
+    fn of_what_is_in_a_cell_the_most_is_shown_and_of_as_much_the_last() {
+        let cell = |phases: &str| {
+            let of = |letter| match letter {
+                'd' => Some(Phase::Data),
+                'w' => Some(Phase::Wait),
+                _ => None,
+            };
+            let mut phases = phases.chars().map(of);
+            main_of(std::array::from_fn(|_| phases.next().flatten()))
+        };
+        assert_eq!([cell("ddddwwww"), cell("wwwwdddd")], [Some(Phase::Wait), Some(Phase::Data)]);
+        assert_eq!([cell("dwdwdddw"), cell("dddd    ")], [Some(Phase::Data), Some(Phase::Data)]);
+        assert_eq!([cell("dwd     "), cell("        ")], [None, None]);
     }
 }

@@ -5,33 +5,31 @@ use std::ops::Range;
 use ratatui::style::{Modifier, Style};
 
 use super::{clock_length, eta_us, loss, loss_trend, metric, samples_per_second, short_length, state_word};
-use crate::domain::ids::RunId;
+use crate::domain::ids::HostId;
 use crate::domain::run::RunStage;
 use crate::domain::units;
-use crate::domain::world::RunState;
 use crate::tui::canvas::theme::Theme;
 use crate::tui::canvas::{Canvas, width};
-use crate::tui::core::Screen;
 use crate::tui::core::keymap::Action;
 use crate::tui::screens::cluster::rows::age;
 use crate::tui::screens::replay::view as replay_words;
-use crate::tui::screens::run::rows::silent_hosts;
-use crate::tui::screens::run::verdict::hang;
+use crate::tui::screens::run::frame::Frame;
 use crate::tui::screens::view::title::{alerts_words, plural};
 use crate::tui::screens::{Mode, Model};
 
-/// Draws the line.
-pub(super) fn draw(model: &Model, canvas: &mut Canvas<'_>, id: &RunId, run: &RunState) {
+/// Draws the line; `rate` is how many samples a second all ranks work through.
+pub(super) fn draw(frame: &Frame<'_>, canvas: &mut Canvas<'_>, rate: Option<f64>) {
     let (strong, text, dim) = (canvas.theme.strong(), canvas.theme.text, canvas.theme.dim);
     let accent = canvas.theme.accent.add_modifier(Modifier::BOLD);
-    let right = right(model, &canvas.theme, canvas.width(), (id, run));
+    let place = place(frame);
+    let right = right(frame, &canvas.theme, canvas.width(), (place.as_str(), rate));
     let start = right.first().map_or(canvas.width(), |(columns, ..)| columns.start);
     let end = start.saturating_sub(2);
-    let mut x = canvas.text(1, 0, 8, word(model), strong) + 1;
-    x = canvas.text(x, 0, 6, id.short(), accent) + 2;
+    let mut x = canvas.text(1, 0, 8, word(frame), strong) + 1;
+    x = canvas.text(x, 0, 6, frame.id.short(), accent) + 2;
     let name_room = end.saturating_sub(x).min(NAME);
-    x = canvas.name(x, 0, name_room, &run.spec.name, text) + 2;
-    canvas.text(x, 0, end.saturating_sub(x), &place(run), dim);
+    x = canvas.name(x, 0, name_room, &frame.run.spec.name, text) + 2;
+    canvas.text(x, 0, end.saturating_sub(x), &place, dim);
     for (columns, text, style) in right {
         canvas.text(columns.start, 0, canvas.width().saturating_sub(columns.start), &text, style);
     }
@@ -39,7 +37,9 @@ pub(super) fn draw(model: &Model, canvas: &mut Canvas<'_>, id: &RunId, run: &Run
 
 /// What a click on a column of the line does: the alerts open the events.
 pub(in crate::tui::screens) fn action_at(model: &Model, column: u16) -> Option<Action> {
-    let right = right(model, &Theme::colourless(), model.size.0, model.shown_run()?);
+    let frame = Frame::of(model)?;
+    let (place, rate) = (place(&frame), samples_per_second(frame.run));
+    let right = right(&frame, &Theme::colourless(), model.size.0, (place.as_str(), rate));
     let hit = right.iter().find(|(columns, ..)| columns.contains(&column));
     hit.filter(|(_, text, _)| text.starts_with('▲')).map(|_| Action::Events)
 }
@@ -47,34 +47,35 @@ pub(in crate::tui::screens) fn action_at(model: &Model, column: u16) -> Option<A
 /// Columns of a run's name at most.
 const NAME: u16 = 24;
 
-fn word(model: &Model) -> &'static str {
-    if model.ui.screen == Screen::Replay { "Replay" } else { "Run" }
+fn word(frame: &Frame<'_>) -> &'static str {
+    if frame.is_replay() { "Replay" } else { "Run" }
 }
 
 /// `4 ranks on gpu-a gpu-b`.
-fn place(run: &RunState) -> String {
-    let count = run.ranks.len();
-    let hosts: Vec<String> = run.spec.hosts().iter().map(ToString::to_string).collect();
+fn place(frame: &Frame<'_>) -> String {
+    let count = frame.run.ranks.len();
+    let hosts: Vec<&str> = frame.hosts.iter().map(HostId::as_str).collect();
     format!("{count} {} on {}", plural(count, "rank"), hosts.join(" "))
 }
 
-/// The words at the right that fit, and where they stand.
+/// The words at the right that fit beside the place of the run, and where they stand.
 fn right(
-    model: &Model,
+    frame: &Frame<'_>,
     theme: &Theme,
     columns: u16,
-    (id, run): (&RunId, &RunState),
+    (place, rate): (&str, Option<f64>),
 ) -> Vec<(Range<u16>, String, Style)> {
+    let (model, run) = (frame.model, frame.run);
     let mut words = match &model.mode {
-        Mode::Live => progress(model, theme, run),
+        Mode::Live => progress(frame, theme, rate),
         Mode::Replay(state) => replay_words::words(model, theme, state, run),
     };
-    if model.mode == Mode::Live && model.ui.screen == Screen::Replay {
+    if model.mode == Mode::Live && frame.is_replay() {
         let read = model.ui.replay.reading.map_or_else(String::new, |percent| format!(" {percent} %"));
         words.push((0, format!("opening the recording …{read}"), theme.warn));
     }
     let name = width(&run.spec.name).min(NAME);
-    let left = width(word(model)) + width(id.short()) + name + width(&place(run)) + 8;
+    let left = width(word(frame)) + width(frame.id.short()) + name + width(place) + 8;
     let words = fit_right(&words, (columns / 2 + 4).max(columns.saturating_sub(left)));
     let used: u16 = words.iter().map(|(text, _)| width(text) + 3).sum();
     let mut at = columns.saturating_sub(used.saturating_sub(3) + 1);
@@ -106,8 +107,8 @@ fn fit_right(words: &[Ranked], room: u16) -> Vec<(String, Style)> {
 }
 
 /// The most telling numbers of a run.
-fn progress(model: &Model, theme: &Theme, run: &RunState) -> Vec<Ranked> {
-    let (text, dim) = (theme.text, theme.dim);
+fn progress(frame: &Frame<'_>, theme: &Theme, rate: Option<f64>) -> Vec<Ranked> {
+    let (model, run, text, dim) = (frame.model, frame.run, theme.text, theme.dim);
     let (word, style) = state_word(theme, run);
     let started = run
         .stages
@@ -119,9 +120,9 @@ fn progress(model: &Model, theme: &Theme, run: &RunState) -> Vec<Ranked> {
     let started = started.or(run.stages.first().map(|(at, _)| *at));
     let elapsed = started.map_or(0, |at| u64::try_from(until.micros_since(at)).unwrap_or(0));
     let elapsed = if run.is_live() { clock_length(elapsed) } else { short_length(elapsed) };
-    let silent = silent_hosts(model, run).into_values().min();
+    let silent = frame.look.silent_since();
     let now = model.moment();
-    let stands = hang(model, run).map(|(_, last)| last);
+    let stands = frame.look.hang.as_ref().map(|(_, last)| *last);
     let mut words = vec![match (silent, stands) {
         (Some(heard), _) => (0, format!("silent for {}", age(now, heard)), theme.warn),
         (None, Some(since)) => (0, format!("no step for {}", age(now, since)), theme.bad),
@@ -139,7 +140,7 @@ fn progress(model: &Model, theme: &Theme, run: &RunState) -> Vec<Ranked> {
     // how fast it is tells more while it goes on, what came of it when it is over
     let (rate_at, metric_at) = if run.is_live() { (4, 5) } else { (5, 4) };
     // of the last steps: not how fast a run is that stands still
-    let rate = samples_per_second(run).filter(|_| stands.is_none() && silent.is_none());
+    let rate = rate.filter(|_| stands.is_none() && silent.is_none());
     words.extend(rate.map(|rate| (rate_at, format!("{} samples/s", units::rate(rate)), dim)));
     if let Some(loss) = loss(run) {
         let trend = loss_trend(run).unwrap_or("");

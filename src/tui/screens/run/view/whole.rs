@@ -3,7 +3,7 @@
 
 use ratatui::style::{Modifier, Style};
 
-use crate::domain::history::{Mark, RunHistory};
+use crate::domain::history::{Mark, RunPoint};
 use crate::domain::ids::Rank;
 use crate::domain::run::{Placement, RunStage, Slot};
 use crate::domain::time::Stamp;
@@ -14,11 +14,10 @@ use crate::tui::canvas::bars::{column as lowest, level};
 use crate::tui::canvas::theme::letter;
 use crate::tui::core::layout::{Band, whole_columns};
 use crate::tui::screens::replay::selection::selected;
+use crate::tui::screens::run::frame::Frame;
 use crate::tui::screens::run::incidents::{Unusual, lost_hosts, noticed};
-use crate::tui::screens::run::lanes::counter_lanes;
 use crate::tui::screens::run::marks::shown as shown_marks;
 use crate::tui::screens::run::rows::selected_rank;
-use crate::tui::screens::run::verdict::culprit;
 use crate::tui::screens::run::view::since_start;
 use crate::tui::screens::run::view::strip::{AWAY, MARK};
 use crate::tui::screens::run::{unattended, whole};
@@ -27,27 +26,26 @@ use crate::tui::screens::{Mode, Model};
 /// Eighths of a cell.
 const SUB: usize = 8;
 
+/// What is known of each column of the strip.
+type Columns = [Option<RunPoint>];
+
 /// Draws the strip; `side` columns at the right are for the slots.
-pub(in crate::tui::screens) fn draw(
-    model: &Model,
-    canvas: &mut Canvas<'_>,
-    band: Band,
-    side: u16,
-    run: &RunState,
-) {
+pub(super) fn draw(frame: &Frame<'_>, canvas: &mut Canvas<'_>, band: Band, side: u16) {
     if band.h == 0 {
         return;
     }
-    let range = whole::range(model, run);
+    let run = frame.run;
+    let range = whole::range(frame.model, run);
     let width = canvas.width() - side;
-    marks(model, canvas, band.y, width, Some(run), range);
+    let (x, w) = whole_columns(width);
+    let columns = whole::points(frame.history, range, w.into());
+    marks(frame.model, canvas, band.y, width, Some((frame, &columns[..])), range);
     let mut rows = band.below_head();
     if rows.h == 0 {
         return;
     }
-    let (x, w) = whole_columns(width);
     if side > 0 {
-        loads_beside(model, canvas, band, width, run, range);
+        loads_beside(frame, canvas, band, width, range);
     } else {
         // the slots together on the last row
         rows.h -= 1;
@@ -56,12 +54,11 @@ pub(in crate::tui::screens) fn draw(
         let is_gpu = |placement: &Placement| matches!(placement.slot, Slot::Gpu { .. });
         let words = if run.spec.placements.iter().any(is_gpu) { "mean util" } else { "mean cpu" };
         canvas.text(1, y, x - 2, words, dim);
-        let all: Vec<Rank> = counter_lanes(run).into_iter().map(|at| Rank(at as u32)).collect();
-        loads(model, canvas, (x, y, w), run, &all, range);
+        loads(frame, canvas, (x, y, w), &frame.slots.ranks(), range);
     }
     let dim = canvas.theme.dim;
     canvas.text(1, rows.y, x - 2, "step time", dim);
-    stacked(model, canvas, (x, rows.y, w, rows.h), run, range);
+    stacked(frame, canvas, (x, rows.y, rows.h), &columns, range);
 }
 
 /// The line of a replay whose run has not begun at the playhead.
@@ -78,9 +75,10 @@ fn marks(
     canvas: &mut Canvas<'_>,
     y: u16,
     width: u16,
-    run: Option<&RunState>,
+    of: Option<(&Frame<'_>, &Columns)>,
     (start, end): (Stamp, Stamp),
 ) {
+    let run = of.map(|(frame, _)| frame.run);
     let (first, count) = whole_columns(width);
     let (dim, text) = (canvas.theme.dim, canvas.theme.text);
     let accent = canvas.theme.accent.add_modifier(Modifier::BOLD);
@@ -91,8 +89,8 @@ fn marks(
     };
     let playhead = match &model.mode {
         Mode::Replay(state) => {
-            let (glyph, word) = if state.playing { ("▶", "playing") } else { ("❚", "paused") };
-            canvas.text(1, y, 1, glyph, accent);
+            let (glyph, word) = if state.playing { ('▶', "playing") } else { ('❚', "paused") };
+            canvas.glyph(1, y, glyph, accent);
             canvas.text(3, y, 8, word, if state.playing { accent } else { text });
             Some(column(state.playhead))
         }
@@ -112,37 +110,35 @@ fn marks(
         let is_past = playhead.is_some_and(|head| x < head);
         let is_away = spans.iter().any(|span| span.contains(&x));
         let glyph = match (is_away, is_past) {
-            (true, _) => AWAY.to_string(),
-            (false, true) => "━".to_owned(),
-            (false, false) => "─".to_owned(),
+            (true, _) => AWAY,
+            (false, true) => '━',
+            (false, false) => '─',
         };
-        canvas.text(x, y, 1, &glyph, if is_past { accent } else { dim });
+        canvas.glyph(x, y, glyph, if is_past { accent } else { dim });
     }
-    if let Some(run) = run {
+    if let Some((frame, columns)) = of {
         let (good, warn, bad) = (canvas.theme.good, canvas.theme.warn, canvas.theme.bad);
-        for (at, glyph, style) in
-            happened(model, run, (start, end), usize::from(count), [good, warn, bad, dim])
-        {
-            canvas.text(column(at), y, 1, glyph, style);
+        for (at, glyph, style) in happened(frame, columns, (start, end), [good, warn, bad, dim]) {
+            canvas.glyph(column(at), y, glyph, style);
         }
     }
     for mark in shown_marks(model) {
-        canvas.text(column(mark.at), y, 1, MARK, accent);
+        canvas.glyph(column(mark.at), y, MARK, accent);
     }
     if let Some((from, to)) = selected(model) {
         let (from, to) = (column(from), column(to));
         for x in from..=to {
             let glyph = match x {
-                _ if from == to => "┃",
-                _ if x == from => "╞",
-                _ if x == to => "╡",
-                _ => "═",
+                _ if from == to => '┃',
+                _ if x == from => '╞',
+                _ if x == to => '╡',
+                _ => '═',
             };
-            canvas.text(x, y, 1, glyph, accent);
+            canvas.glyph(x, y, glyph, accent);
         }
     }
     if let Some(head) = playhead {
-        canvas.text(head, y, 1, "●", accent);
+        canvas.glyph(head, y, '●', accent);
     }
     let room = width - (first + count);
     canvas.right(first + count, y, room - 1, &since_start(now, start), dim);
@@ -155,68 +151,64 @@ fn moment_of(model: &Model, run: &RunState) -> Stamp {
 
 /// What is marked, the most important last.
 fn happened(
-    model: &Model,
-    run: &RunState,
+    frame: &Frame<'_>,
+    columns: &Columns,
     range: (Stamp, Stamp),
-    count: usize,
     [good, warn, bad, dim]: [Style; 4],
-) -> Vec<(Stamp, &'static str, Style)> {
-    let history = whole::history(model, run);
+) -> Vec<(Stamp, char, Style)> {
+    let (model, run, history) = (frame.model, frame.run, frame.history);
     let mut marks = Vec::new();
-    for at in 0..count {
-        let (from, to) = whole::column(range, count, at);
-        if history.between(from, to).is_some_and(|point| point.late) {
-            marks.push((from.plus_micros(to.micros_since(from) / 2), "!", warn));
+    for ((from, to), point) in whole::columns(range, columns.len()).zip(columns) {
+        if point.is_some_and(|point| point.late) {
+            marks.push((from.plus_micros(to.micros_since(from) / 2), '!', warn));
         }
     }
     marks.extend(noticed(model, run).iter().map(|(what, incident)| match what {
-        Unusual::Slow => (incident.at, "↑", warn),
-        Unusual::Cliff => (incident.at, "↓", warn),
+        Unusual::Slow => (incident.at, '↑', warn),
+        Unusual::Cliff => (incident.at, '↓', warn),
     }));
     let links = lost_hosts(model, run).flat_map(|outage| [Some(outage.from), outage.until]);
-    marks.extend(links.flatten().map(|at| (at, "!", warn)));
+    marks.extend(links.flatten().map(|at| (at, '!', warn)));
     let stages = whole::stages(model, run).iter();
-    marks.extend(stages.filter(|(_, stage)| *stage == RunStage::Training).map(|(at, _)| (*at, "◆", good)));
+    marks.extend(stages.filter(|(_, stage)| *stage == RunStage::Training).map(|(at, _)| (*at, '◆', good)));
     if let Some(outcome) = whole::outcome(model, run) {
         let ended = whole::stages(model, run).iter().rfind(|(_, stage)| *stage == RunStage::Ended);
         let (glyph, style) = if outcome.is_stopped() || run.spec.is_imported() {
-            ("■", dim)
+            ('■', dim)
         } else if outcome.is_success() {
-            ("✔", good)
+            ('✔', good)
         } else {
-            ("▲", bad)
+            ('▲', bad)
         };
         marks.extend(ended.map(|(at, _)| (*at, glyph, style)));
     }
     marks.extend(history.marks.iter().map(|(at, mark)| match mark {
-        Mark::Failed(_) => (*at, "▲", bad),
-        Mark::Restarted => (*at, "◇", warn),
+        Mark::Failed(_) => (*at, '▲', bad),
+        Mark::Restarted => (*at, '◇', warn),
     }));
     marks
 }
 
 /// Where the time of the steps went: of each column, the phases' shares from below.
 fn stacked(
-    model: &Model,
+    frame: &Frame<'_>,
     canvas: &mut Canvas<'_>,
-    (x, y, w, h): (u16, u16, u16, u16),
-    run: &RunState,
+    (x, y, h): (u16, u16, u16),
+    columns: &Columns,
     range: (Stamp, Stamp),
 ) {
-    let history = whole::history(model, run);
-    let spans = unattended(model, run);
+    let spans = unattended(frame.model, frame.run);
     let dim = canvas.theme.dim;
-    for column in 0..w {
-        let (from, to) = whole::column(range, usize::from(w), usize::from(column));
-        let Some(shares) = history.between(from, to).and_then(|point| point.shares()) else {
+    for ((x, (from, to)), point) in (x..).zip(whole::columns(range, columns.len())).zip(columns) {
+        let Some(shares) = point.and_then(|point| point.shares()) else {
             if spans.iter().any(|(start, end)| *start < to && from < *end) {
-                canvas.text(x + column, y + h - 1, 1, &AWAY.to_string(), dim);
+                canvas.glyph(x, y + h - 1, AWAY, dim);
             }
             continue;
         };
-        for (row, cell) in stack(&shares, h).into_iter().enumerate() {
+        for (y, cell) in (y..).zip(stack(&shares, h)) {
             let (glyph, style) = glyph_of(canvas, cell);
-            canvas.text(x + column, y + row as u16, 1, &glyph.to_string(), style);
+            canvas.glyph(x, y, glyph, style);
         }
     }
 }
@@ -241,8 +233,9 @@ fn stack(shares: &[f64; Phase::COUNT], height: u16) -> Vec<Cell> {
 
 fn glyph_of(canvas: &Canvas<'_>, cell: Cell) -> (char, Style) {
     let most = |part: &[Phase]| {
-        let count = |phase: Phase| part.iter().filter(|own| **own == phase).count();
-        part.iter().copied().max_by_key(|phase| count(*phase)).unwrap_or(Phase::Other)
+        let mut counts = [0u8; Phase::COUNT];
+        part.iter().for_each(|phase| counts[phase.index()] += 1);
+        part.iter().copied().max_by_key(|phase| counts[phase.index()]).unwrap_or(Phase::Other)
     };
     if !canvas.theme.is_colored() {
         return (letter(most(&cell)), canvas.theme.text);
@@ -257,43 +250,38 @@ fn glyph_of(canvas: &Canvas<'_>, cell: Cell) -> (char, Style) {
 }
 
 /// The slots at the right, one a row; with more of them than rows their mean first, then the one to look at and the selected one.
-fn loads_beside(
-    model: &Model,
-    canvas: &mut Canvas<'_>,
-    band: Band,
-    x: u16,
-    run: &RunState,
-    range: (Stamp, Stamp),
-) {
-    let (text, dim) = (canvas.theme.text, canvas.theme.dim);
-    let all: Vec<Rank> = counter_lanes(run).into_iter().map(|at| Rank(at as u32)).collect();
+fn loads_beside(frame: &Frame<'_>, canvas: &mut Canvas<'_>, band: Band, x: u16, range: (Stamp, Stamp)) {
+    let (run, text, dim) = (frame.run, canvas.theme.text, canvas.theme.dim);
+    let all = frame.slots.ranks();
     let rows = band.below_head();
-    canvas.text(x, band.y, 1, "│", dim);
+    canvas.glyph(x, band.y, '│', dim);
     canvas.text(x + 2, band.y, canvas.width() - x - 3, "util, same clock", text);
     let name_w = 12;
     let w = canvas.width().saturating_sub(x + 2 + name_w + 1 + 1);
     let mut lanes: Vec<(String, Vec<Rank>)> = Vec::new();
     if all.len() > usize::from(rows.h) {
-        lanes.push((format!("mean of {}", all.len()), all.clone()));
-        let culprit = culprit(model, run).map(|key| run.rank_of(key));
-        let first = culprit.into_iter().chain(selected_rank(model));
-        let rest = first.chain(all.iter().copied());
+        let culprit = frame.look.culprit().map(|key| run.rank_of(key));
+        let first = culprit.into_iter().chain(selected_rank(frame.model)).filter(|rank| all.contains(rank));
         let mut seen = Vec::new();
-        for rank in rest.filter(|rank| all.contains(rank)) {
-            if !seen.contains(&rank) && seen.len() + 1 < usize::from(rows.h) {
+        for rank in first.chain(all.iter().copied()) {
+            if seen.len() + 1 >= usize::from(rows.h) {
+                break;
+            }
+            if !seen.contains(&rank) {
                 seen.push(rank);
             }
         }
+        lanes.push((format!("mean of {}", all.len()), all));
         lanes.extend(seen.into_iter().map(|rank| (lane_name(run, rank), vec![rank])));
     } else {
         lanes.extend(all.iter().map(|rank| (lane_name(run, *rank), vec![*rank])));
     }
     for y in rows.y..rows.y + rows.h {
-        canvas.text(x, y, 1, "│", dim);
+        canvas.glyph(x, y, '│', dim);
     }
     for ((name, ranks), y) in lanes.iter().zip(rows.y..rows.y + rows.h) {
         canvas.name(x + 2, y, name_w, name, dim);
-        loads(model, canvas, (x + 2 + name_w + 1, y, w), run, ranks, range);
+        loads(frame, canvas, (x + 2 + name_w + 1, y, w), ranks, range);
     }
 }
 
@@ -307,28 +295,16 @@ fn lane_name(run: &RunState, rank: Rank) -> String {
 
 /// The mean load of these ranks' slots.
 fn loads(
-    model: &Model,
+    frame: &Frame<'_>,
     canvas: &mut Canvas<'_>,
     (x, y, w): (u16, u16, u16),
-    run: &RunState,
     ranks: &[Rank],
     range: (Stamp, Stamp),
 ) {
-    let history = whole::history(model, run);
-    let line: String = (0..usize::from(w))
-        .map(|at| {
-            let (from, to) = whole::column(range, usize::from(w), at);
-            level(mean_load(history, ranks, from, to))
-        })
-        .collect();
+    let columns: Vec<_> = whole::columns(range, w.into()).collect();
+    let line: String = frame.history.mean_loads(ranks, &columns).into_iter().map(level).collect();
     let fill = canvas.theme.fill;
     canvas.text(x, y, w, &line, fill);
-}
-
-fn mean_load(history: &RunHistory, ranks: &[Rank], from: Stamp, to: Stamp) -> Option<f64> {
-    let known = ranks.iter().filter_map(|rank| history.load_between(*rank, from, to));
-    let (sum, count) = known.fold((0.0, 0u32), |(sum, count), load| (sum + load, count + 1));
-    (count > 0).then(|| sum / f64::from(count))
 }
 
 #[cfg(test)]
