@@ -1,5 +1,7 @@
 //! A scripted agent at the other end of a pipe.
 
+use std::cell::Cell;
+
 use bytes::Bytes;
 use tokio::io::DuplexStream;
 use tokio::sync::mpsc;
@@ -15,9 +17,10 @@ use crate::domain::ids::{GpuUuid, HostId, Rank, RunId};
 use crate::domain::log::Stream;
 use crate::domain::signal::{FoundProcess, ProcessKey, SignalAnswer, SignalRequest};
 use crate::domain::sync::Digest;
+use crate::domain::time::{HostTime, Stamp};
 use crate::wire::chunk::Chunk;
 use crate::wire::gpu::GpuEventsTold;
-use crate::wire::message::{Follow, Forgotten, RunRef, Sampled, Stop};
+use crate::wire::message::{Follow, Forgotten, Pong, RunRef, Sampled, Stop};
 use crate::wire::signal::{SignalAsk, SignalTold};
 use crate::wire::upload::{BlobPiece, BlobsTaken};
 
@@ -329,4 +332,67 @@ async fn what_is_no_frame_ends_the_link_and_not_the_task() {
         .await;
     let Some(LinkError::Unreachable(reason)) = ended else { panic!("{ended:?}") };
     assert!(reason.contains("at most"), "{reason}");
+}
+
+/// Far behind the deadlines of a link, and far before ten times the shortest of them.
+const FAR: Duration = Duration::from_secs(40);
+
+/// A word that changes nothing.
+fn word() -> FromAgent {
+    FromAgent::Pong(Pong { t0: Stamp(1), t1: HostTime(1), t2: HostTime(1) })
+}
+
+/// The link was given up for this reason, and not before so many microseconds had passed.
+#[track_caller]
+fn assert_given_up(ended: Option<LinkError>, reason: &str, since: HostTime, micros: u64) {
+    let waited = clock::host_now().0 - since.0;
+    let Some(LinkError::Unreachable(why)) = ended else { panic!("{ended:?}") };
+    assert!(why.starts_with(reason), "{why}");
+    assert!(waited >= micros, "{why}: after {waited} microseconds");
+}
+
+#[tokio::test]
+async fn a_link_without_a_word_ends_after_its_silence_and_not_before() {
+    let (mut bench, last) = (bench(), Cell::new(HostTime(0)));
+    let talk = bench.talk(None, async |agent| {
+        agent.greet().await;
+        time::sleep(Duration::from_secs(2)).await;
+        last.set(clock::host_now());
+        agent.say(word()).await;
+        // what the client says is taken, and not answered
+        let _ = agent.pipe.read_to_end(&mut Vec::new()).await;
+    });
+    let ended = time::timeout(FAR, talk).await.expect("a silent link goes on");
+    assert_given_up(ended, "no word for 6 s", last.get(), 6_500_000);
+}
+
+#[tokio::test]
+async fn an_agent_that_does_not_say_hello_is_given_up_at_its_deadline_and_not_before() {
+    let mut bench = bench();
+    let since = clock::host_now();
+    let talk = bench.talk(None, async |agent| drop(agent.pipe.read_to_end(&mut Vec::new()).await));
+    let ended = time::timeout(FAR, talk).await.expect("it is waited for without end");
+    assert_given_up(ended, "agent on a said nothing for 15 s", since, 15_000_000);
+}
+
+#[tokio::test]
+async fn a_link_that_takes_nothing_ends_though_its_agent_speaks() {
+    let mut bench = bench();
+    // more than a pipe holds
+    for upload in 0..4 {
+        let data = Bytes::from(vec![0; 32 << 10]);
+        let piece = BlobPiece { upload, name: Digest([7; 32]), size: 1 << 20, offset: 0, data };
+        bench.send(ToAgent::BlobPiece(piece));
+    }
+    let since = clock::host_now();
+    let talk = bench.talk(None, async |agent| {
+        agent.greet().await;
+        let mut bytes = BytesMut::new();
+        word().encode(&mut bytes).unwrap();
+        while agent.pipe.write_all(&bytes).await.is_ok() {
+            time::sleep(Duration::from_millis(500)).await;
+        }
+    });
+    let ended = time::timeout(FAR, talk).await.expect("a full link goes on");
+    assert_given_up(ended, "nothing could be sent for 6 s", since, 6_500_000);
 }

@@ -5,8 +5,8 @@ message after the other.
 
 Until FOLDER/go exists it is an honest one that knows a live run. From then on each of KINDS (joined by commas) has its share
 of SECONDS, also over lost links; then it is honest again, and FOLDER/over exists. Where the client reads so slowly that what
-was begun in one share ends behind it, all that follows comes later by as much: FOLDER/late has the seconds. Each link and
-each end of one is a line of FOLDER/links. See docs/formats/wire.md.
+was begun in one share ends behind it, all that follows comes later by as much: FOLDER/late has the seconds. Each link,
+each end of one and how many bytes of a kind were taken is a line of FOLDER/links. See docs/formats/wire.md.
 """
 
 import json
@@ -26,6 +26,8 @@ BASE32 = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"
 CHUNK = 16 << 10
 
 output = threading.Lock()
+telling = threading.Lock()
+taken = {}
 granted_some = threading.Event()
 credit = 0
 sent = 0
@@ -36,16 +38,28 @@ def frame(kind, payload):
     return struct.pack("<IH", len(payload) + 2, kind) + payload
 
 
-def say(data):
+def say(data, kind=None):
     with output:
         view = memoryview(data)
         while view:
-            view = view[os.write(1, view) :]
+            count = os.write(1, view)
+            view = view[count:]
+            if kind:
+                with telling:
+                    taken[kind] = taken.get(kind, 0) + count
 
 
 def note(line):
     with open(os.path.join(FOLDER, "links"), "a") as file:
         file.write(f"{time.time():.3f} {line}\n")
+
+
+def tell():
+    """What of the flood was taken since this was told last."""
+    with telling:
+        for kind, count in taken.items():
+            note(f"said {kind} {count}")
+        taken.clear()
 
 
 def now():
@@ -286,6 +300,7 @@ def listen():
             say(frame(113, {"shares": [share(RUN)], "last": True}))
         elif kind == 8:
             say(frame(111, {"run": RUN, "host": HOST}))
+    tell()
     note("end")
     os._exit(0)
 
@@ -304,7 +319,9 @@ try:
             say(sample())
             time.sleep(0.2)
             continue
-        say(globals()[kind]())
+        say(globals()[kind](), kind)
+        tell()
         put_off(place)
 except OSError as error:
+    tell()
     note(f"cut {kind_now()} {error}")

@@ -474,6 +474,7 @@ async fn a_run_is_told_byte_for_byte_now_and_later() {
     let (mut started, exits) = client.until_the_end().await;
     started.sort_unstable();
     assert_eq!(started, [0, 1]);
+    assert_eq!(exits.len(), 2);
     assert!(exits.values().all(|exit| exit.shell_code() == 0 && !exit.stopped));
     for rank in 0..2 {
         for stream in Stream::ALL {

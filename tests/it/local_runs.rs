@@ -16,7 +16,7 @@ use hvtui::domain::world::{RunState, World};
 use hvtui::record::{Player, Reader};
 
 use super::common::built;
-use super::common::processes::{end_of, until};
+use super::common::processes::{end_of, until, until_says};
 use super::common::terminal::Terminal;
 use crate::common::in_time::{OutputInTime, StatusInTime};
 
@@ -602,20 +602,13 @@ fn a_mask_that_hides_all_gpus_is_honoured_and_stays_empty() {
 #[test]
 fn a_python_that_has_imported_nothing_has_its_stack_too() {
     let person = Person::new(1);
-    let script = "import time\ndef waits():\n    while True:\n        time.sleep(0.1)\nprint('begun', flush=True)\nwaits()\n";
+    let script = "import time\ndef waits():\n    for _ in range(6000):\n        time.sleep(0.1)\nprint('begun', flush=True)\nwaits()\n";
     std::fs::write(person.home().join("hang.py"), script).unwrap();
     let out = person.run(&["run", "--detach", "-np", "1", "--", "python3", "hang.py"]);
     assert!(out.status.success(), "{}", text(&out.stderr));
-    let mut told = String::new();
-    for _ in 0..50 {
-        told = text(&person.run(&["stacks", "last"]).stdout);
-        if told.contains("waits") {
-            break;
-        }
-        std::thread::sleep(std::time::Duration::from_millis(200));
-    }
+    let told = until_says("waits", || text(&person.run(&["stacks", "last"]).stdout));
     let stopped = person.run(&["stop", "last"]);
-    assert!(told.contains("hang.py:") && told.contains("waits"), "{told}");
+    assert!(told.contains("hang.py:"), "{told}");
     assert!(stopped.status.success(), "{}", text(&stopped.stderr));
 }
 

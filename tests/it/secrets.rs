@@ -44,16 +44,31 @@ fn only_run(client: &Client<'_>) -> String {
     all[0]["spec"]["id"].as_str().expect("an id").to_owned()
 }
 
+/// How the files end that the search itself makes: one that does not find them has not searched.
+const CONTROL: &str = ".control";
+
 /// Files that a host has since the cluster is up and that hold the value, but for what ranks printed there: that is
 /// their own affair.
 fn files_with_it(cluster: &Cluster, host: &str) -> String {
     let since = cluster.dir().join("etc-hosts").display().to_string();
+    // `/tmp` is that of all hosts and of all tests
+    let control = format!("{}-{host}{CONTROL}", cluster.dir().file_name().expect("a name").display());
+    // files may go meanwhile, of which both complain
     let line = format!(
-        "find ~ /tmp /dev/shm /run -type f -newer {since} ! -name 'rank-*.out' ! -name 'rank-*.err' \
-         -exec grep -l {} {{}} + 2>/dev/null || true",
+        "places=\"$HOME /tmp /dev/shm /run\"; echo $HOME; for place in $places; do echo {0} >$place/{control}; done; \
+         find $places -type f -newer {since} ! -name 'rank-*.out' ! -name 'rank-*.err' -exec grep -l {0} {{}} + \
+         2>/dev/null; for place in $places; do rm $place/{control}; done",
         *CANARY
     );
-    cluster.on(host, &line)
+    let found = cluster.surely_on(host, &line);
+    let mut found: Vec<&str> = found.lines().collect();
+    let home = found.remove(0);
+    for place in [home, "/tmp", "/dev/shm", "/run"] {
+        let own = format!("{place}/{control}");
+        assert!(found.contains(&own.as_str()), "{host}: {place} was not searched: {found:?}");
+    }
+    found.retain(|path| !path.ends_with(CONTROL));
+    found.join("\n")
 }
 
 /// What processes of a host hold the value in their environment: their command lines.

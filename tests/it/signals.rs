@@ -7,6 +7,7 @@ use std::process::{Child, ChildStdin, Command, Stdio};
 use std::sync::mpsc::{Receiver, channel};
 use std::time::Duration;
 
+use crate::common::cluster::skip;
 use crate::common::plan;
 use crate::common::processes::{alive, kill, until};
 use bytes::BytesMut;
@@ -268,8 +269,7 @@ fn a_part_of_a_run_says_how_the_run_is_stopped_and_its_rank_is_a_process_as_any(
 #[test]
 fn a_process_of_another_user_is_named_with_its_owner() {
     if !rustix::process::geteuid().is_root() {
-        eprintln!("skipped: only root can start an agent as another user");
-        return;
+        return skip("only root can start an agent as another user");
     }
     let (mut agent, tree) = (Agent::start_as(Some(65_534)), Tree::start());
     let root = key(tree.shell.id());

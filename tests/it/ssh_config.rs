@@ -6,7 +6,7 @@ use std::path::Path;
 use crate::common::in_time::OutputInTime;
 use crate::common::sshd;
 use hvtui::ssh::config::{Proxy, Question, Reader, Settings};
-use hvtui::ssh::{Choice, Family, HostKeyPolicy, Resolver, Wanted};
+use hvtui::ssh::{Choice, Family, HostKeyPolicy, Resolver, TransportKind, Wanted};
 
 const ME: &str = "root";
 
@@ -215,6 +215,23 @@ async fn a_configuration_that_openssh_refuses_is_an_error_that_names_the_file() 
     std::fs::set_permissions(&open, PermissionsExt::from_mode(0o666)).unwrap();
     let error = reader.settings(question("gpu")).await.unwrap_err().to_string();
     assert!(error.contains("chmod go-w"), "{error}");
+}
+
+/// Of `IgnoreUnknown` the first line alone counts, and the system's ssh gets one from us.
+#[tokio::test]
+async fn what_may_be_unknown_goes_along_to_the_systems_ssh() {
+    let Some(ssh) = sshd::program("ssh") else { return sshd::skip("no ssh here") };
+    let unknown = "IgnoreUnknown UseKey*,Wish\nUseKeychain yes\nWish granted\n";
+    // said by our own reader, and by `ssh -G`
+    for more in ["", "User ml\n"] {
+        let home = home(&format!("{unknown}{more}"));
+        let reader = Reader::new(home.path(), Some(ssh.clone())).without_system();
+        let resolver = Resolver { reader: &reader, home: home.path(), local_user: Some(ME), find: &|_| None };
+        let wanted = Wanted { choice: Choice::OpenSsh, ..Wanted::new("gpu-a".into(), "gpu") };
+        let target = resolver.target(&wanted).await.unwrap();
+        let TransportKind::OpenSsh(ssh) = &target.transport else { panic!("{target:?}") };
+        assert_eq!(ssh.ignore_unknown.as_deref(), Some("UseKey*,Wish"), "{more}");
+    }
 }
 
 #[tokio::test]

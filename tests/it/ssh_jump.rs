@@ -1,17 +1,19 @@
 //! Many hosts behind one jump host: one login there for all of them, which a lost link does not ask for again.
 
+use std::net::{TcpListener, TcpStream};
 use std::process::Command;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use crate::common::echo::{AGENT, agent, assert_echoes, known_lines, open, user};
-use crate::common::in_time::OutputInTime;
+use crate::common::echo::{AGENT, agent, assert_echoes, known_lines, open, target, user};
+use crate::common::in_time::{OutputInTime, StatusInTime};
 use crate::common::person::{Person, text};
-use crate::common::processes::until;
+use crate::common::processes::{kill, pid_in, until};
 use crate::common::sshd::{Sshd, children};
 use futures_util::future::join_all;
 use hvtui::ssh::{AgentBinary, AgentError, AgentStream, ErrorKind, Prompter, Route, Target};
+use rustix::process::Signal;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 /// Hosts behind the jump host.
@@ -167,18 +169,98 @@ async fn who_waits_goes_on_where_the_first_gave_up() {
     assert_eq!((person.asked().len(), logins(&bastion)), (2, 1));
 }
 
+/// Processes that are stopped; they end with the value.
+struct Frozen(Vec<u32>);
+
+impl Frozen {
+    /// All that a server has for its connections: where it drops its rights, the one that forwards is a child's child.
+    fn connections(server: u32) -> Self {
+        let first = children(server);
+        let all: Vec<u32> = first.iter().flat_map(|pid| children(*pid)).chain(first.clone()).collect();
+        for pid in &all {
+            kill(*pid, Signal::STOP);
+        }
+        Self(all)
+    }
+}
+
+impl Drop for Frozen {
+    fn drop(&mut self) {
+        let pids = self.0.iter().map(ToString::to_string);
+        let _ = Command::new("kill").arg("-9").args(pids).status_in_time();
+    }
+}
+
+/// A port of this machine that answers no connection attempt, as one behind a firewall; with what keeps it so.
+fn black_hole() -> (u16, (TcpListener, Vec<TcpStream>)) {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    rustix::net::listen(&listener, 0).unwrap();
+    let at = listener.local_addr().unwrap();
+    let mut held = Vec::new();
+    // none is taken off the queue, and what finds it full is passed over
+    while let Ok(stream) = TcpStream::connect_timeout(&at, Duration::from_secs(1)) {
+        held.push(stream);
+    }
+    (at.port(), (listener, held))
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_jump_host_that_died_silently_is_named_and_not_its_target() {
+    let (Some(bastion), Some(hosts)) = (Sshd::start(&["ed25519"], ""), Sshd::start(&["ed25519"], "")) else {
+        return;
+    };
+    let binary = agent(&hosts, AGENT);
+    let way = Target { route: Route::Jump(Box::new(target(&bastion))), ..target(&hosts) };
+    let mut first = open(&way, &binary).await.unwrap();
+    let named = format!("at jump host {}@127.0.0.1:{}: ", user(), bastion.port);
+    let hasty = Target { connect_timeout: Duration::from_secs(3), ..way.clone() };
+
+    // one that lives says so, and its target is at fault
+    let (port, _held) = black_hole();
+    let error = open(&Target { port, ..hasty.clone() }, &binary).await.map(|_| ()).unwrap_err().to_string();
+    assert!(error.contains("was not reached by its jump host") && !error.contains(&named), "{error}");
+    assert_echoes(&mut first).await;
+
+    let frozen = Frozen::connections(bastion.pid());
+    let error = open(&hasty, &binary).await.map(|_| ()).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Unreachable, "{error}");
+    let text = error.to_string();
+    assert!(text.contains(&named) && text.contains("did not answer on the connection"), "{text}");
+    // the next one waits for it no more
+    let mut second = open(&way, &binary).await.unwrap();
+    assert_echoes(&mut second).await;
+    let end = tokio::time::timeout(Duration::from_secs(60), first.closed()).await;
+    assert!(end.expect("a link through a dead jump host ends").lost);
+    drop(frozen);
+}
+
+/// Bytes that a process has written.
+fn written_by(pid: u32) -> u64 {
+    let told = std::fs::read_to_string(format!("/proc/{pid}/io")).unwrap();
+    let written = told.lines().find_map(|line| line.strip_prefix("wchar: ")).unwrap();
+    written.parse().unwrap()
+}
+
 /// ssh has one connection for all of them: unread data of one must not be in the way of the others.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_link_that_nobody_reads_holds_up_none_beside_it() {
     let Some((bastion, hosts)) = servers("") else { return };
     let (prompter, _person) = Person::answering(|_, _| text(PASSWORD));
     let targets = targets(&bastion, &hosts, &prompter);
-    let loud = "#!/bin/sh\nprintf '\\001HVT1 %s\\n' \"$4\"\nread line\nexec head -c 100000000 /dev/zero\n";
+    let loud = "#!/bin/sh\nprintf '\\001HVT1 %s\\n' \"$4\"\nread line\necho $$ >\"$HOME/loud\"\n\
+                exec head -c 100000000 /dev/zero\n";
     std::fs::write(hosts.path("loud"), loud).unwrap();
     let loud = AgentBinary::from_path(&hosts.path("loud")).unwrap();
     let mut unread = open(&targets[0], &loud).await.unwrap();
     unread.write_all(b"go\n").await.unwrap();
-    tokio::time::sleep(Duration::from_secs(3)).await;
+    let pid = pid_in(&hosts.home().join("loud"));
+    // what was written, and for how many looks no more was
+    let mut still = (0, 0);
+    until("the way to be full", || {
+        let written = written_by(pid);
+        still = if written == still.0 { (written, still.1 + 1) } else { (written, 0) };
+        written > 1 << 20 && still.1 >= 50
+    });
     let binary = agent(&hosts, AGENT);
     let mut stream = open(&targets[1], &binary).await.unwrap();
     assert_echoes(&mut stream).await;

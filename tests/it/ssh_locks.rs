@@ -1,5 +1,6 @@
 //! A file of known hosts that another process has locked: a login that waits holds up no other, and not for ever.
 
+use std::os::fd::OwnedFd;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
@@ -7,10 +8,11 @@ use std::time::Duration;
 use crate::common::echo::{AGENT, agent, open, target};
 use crate::common::in_time::StatusInTime;
 use crate::common::person::Person;
-use crate::common::processes::until;
+use crate::common::processes::{until, wait_for};
 use crate::common::sshd::{Sshd, skip};
 use hvtui::domain::question::{Answer, HostKeyPolicy};
 use hvtui::ssh::{HostKey, Prompter, Target, trust};
+use rustix::fs::OFlags;
 
 /// Far beyond what a lock is waited for.
 const LONG: Duration = Duration::from_secs(40);
@@ -53,6 +55,16 @@ fn unknown(sshd: &Sshd, prompter: &Prompter, file: &str) -> Target {
         prompter: prompter.clone(),
         ..target
     }
+}
+
+/// Waits until a pipe is read. The reader hangs as long as the writing end, which this gives, is held.
+async fn read_by_another(pipe: &Path) -> OwnedFd {
+    let pipe = pipe.to_owned();
+    let flags = OFlags::WRONLY | OFlags::NONBLOCK | OFlags::CLOEXEC;
+    // refused as long as there is no reader
+    let waiting =
+        move || wait_for("a reader", || rustix::fs::open(&pipe, flags, rustix::fs::Mode::empty()).ok());
+    tokio::time::timeout(LONG, tokio::task::spawn_blocking(waiting)).await.expect("it is not read").unwrap()
 }
 
 /// Waits until so many questions were asked.
@@ -116,7 +128,7 @@ async fn trusting_a_key_ends_with_the_file_and_who_has_locked_it() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
 async fn a_key_whose_file_does_not_answer_holds_up_no_other_host_and_is_named() {
     let Some(sshd) = Sshd::start(&["ed25519"], "") else { return };
-    // who opens it to read hangs until someone writes
+    // who reads it hangs
     let hung = sshd.path("hung-key");
     rustix::fs::mkfifoat(rustix::fs::CWD, &hung, rustix::fs::Mode::RWXU).unwrap();
     let binary = agent(&sshd, AGENT);
@@ -125,7 +137,7 @@ async fn a_key_whose_file_does_not_answer_holds_up_no_other_host_and_is_named() 
         let binary = binary.clone();
         tokio::spawn(async move { open(&first, &binary).await.map(|_| ()) })
     };
-    tokio::time::sleep(Duration::from_millis(200)).await;
+    let held = read_by_another(&hung).await;
     let second = target(&sshd);
     let quick = tokio::spawn(async move { open(&second, &binary).await.map(|_| ()) });
     tokio::time::timeout(LONG, quick).await.expect("the other host waits").unwrap().unwrap();
@@ -134,13 +146,15 @@ async fn a_key_whose_file_does_not_answer_holds_up_no_other_host_and_is_named() 
     for part in [&hung.display().to_string(), "not offered: its file system does not answer within 5 s"] {
         assert!(error.contains(part), "{part} is not in: {error}");
     }
+    // lets the reader go
+    drop(held);
 }
 
 /// One thread for all hosts: a host whose file of known hosts lies on a machine that is down must not hold it.
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
 async fn a_file_of_known_hosts_that_does_not_answer_holds_up_no_other_host_and_is_named() {
     let Some(sshd) = Sshd::start(&["ed25519"], "") else { return };
-    // who opens it to read hangs until someone writes
+    // who reads it hangs
     let hung = sshd.path("hung");
     rustix::fs::mkfifoat(rustix::fs::CWD, &hung, rustix::fs::Mode::RWXU).unwrap();
     let (prompter, person) = Person::answering(|_, _| Some(Answer::Yes));
@@ -150,7 +164,7 @@ async fn a_file_of_known_hosts_that_does_not_answer_holds_up_no_other_host_and_i
         let binary = binary.clone();
         tokio::spawn(async move { open(&first, &binary).await.map(|_| ()) })
     };
-    tokio::time::sleep(Duration::from_millis(50)).await;
+    let held = read_by_another(&hung).await;
     let second = Target { host_key_alias: Some("second".into()), ..unknown(&sshd, &prompter, "free") };
     let quick = tokio::spawn(async move { open(&second, &binary).await.map(|_| ()) });
     let quick = tokio::time::timeout(LONG, quick).await.expect("the other host waits");
@@ -165,5 +179,5 @@ async fn a_file_of_known_hosts_that_does_not_answer_holds_up_no_other_host_and_i
         assert!(error.contains(part), "{part} is not in: {error}");
     }
     // lets the reader go
-    drop(std::fs::OpenOptions::new().write(true).open(&hung).unwrap());
+    drop(held);
 }

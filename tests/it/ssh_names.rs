@@ -14,8 +14,19 @@ const NAMES: usize = 500;
 /// The look-ups at once, the runtime's own threads, and the test's.
 const MOST_THREADS: usize = 48;
 
+/// Look-ups at once.
+const LOOK_UPS: usize = 16;
+
 fn threads() -> usize {
     std::fs::read_dir("/proc/self/task").unwrap().count()
+}
+
+/// The threads of this process that have this name.
+fn named(name: &str) -> usize {
+    let tasks = std::fs::read_dir("/proc/self/task").unwrap().flatten();
+    // one may have ended meanwhile
+    let names = tasks.filter_map(|task| std::fs::read_to_string(task.path().join("comm")).ok());
+    names.filter(|found| found.trim_end() == name).count()
 }
 
 fn sockets() -> usize {
@@ -55,7 +66,9 @@ fn a_dead_resolver_takes_few_threads_and_holds_up_no_address() {
     let output = again.env("HVTUI_TEST_NAMES", sshd.path("")).output_in_time().unwrap();
     let said = String::from_utf8_lossy(&output.stdout);
     assert!(said.contains("1 passed"), "{said}{}", String::from_utf8_lossy(&output.stderr));
-    drop(dead);
+    dead.set_nonblocking(true).unwrap();
+    let heard = std::iter::from_fn(|| dead.recv(&mut [0; 512]).ok()).count();
+    assert!(heard >= LOOK_UPS, "the resolver was asked {heard} times");
 }
 
 async fn behind_a_dead_resolver(folder: PathBuf) {
@@ -76,7 +89,13 @@ async fn behind_a_dead_resolver(folder: PathBuf) {
             tokio::spawn(async move { open(&target, &binary).await.map(|_| ()) })
         })
         .collect();
-    tokio::time::sleep(Duration::from_secs(2)).await;
+    // each has read its files, and waits for its turn or for the resolver
+    let looking = async {
+        while named("names") < LOOK_UPS || named("files") > 0 {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(10), looking).await.expect("few names are looked up at once");
     let (threads, sockets) = (threads(), sockets());
     assert!(threads <= MOST_THREADS && sockets <= MOST_THREADS, "{threads} threads, {sockets} sockets");
 
@@ -92,4 +111,5 @@ async fn behind_a_dead_resolver(folder: PathBuf) {
         let text = error.to_string();
         assert!(text.contains("DNS") && text.contains("within 12 s"), "{text}");
     }
+    assert!(named("names") <= LOOK_UPS, "{} names are looked up at once", named("names"));
 }

@@ -19,7 +19,8 @@ fn by_ssh(target: Target, config: &std::path::Path) -> Option<Target> {
         skip("there is no ssh here");
         return None;
     };
-    let ssh = OpenSsh { program, alias: target.address.clone(), config: Some(config.to_owned()) };
+    let (alias, config) = (target.address.clone(), Some(config.to_owned()));
+    let ssh = OpenSsh { program, alias, config, ignore_unknown: None };
     Some(Target { transport: TransportKind::OpenSsh(ssh), ..target })
 }
 

@@ -29,6 +29,7 @@ fn by_each(target: &Target) -> Vec<Target> {
         program,
         alias: target.address.clone(),
         config: Some("none".into()),
+        ignore_unknown: None,
     });
     if system.is_none() {
         skip("there is no ssh here");
@@ -411,7 +412,8 @@ async fn the_ssh_configuration_leads_through_its_hops() {
     let known = hop.path("both");
     std::fs::write(&known, known_lines(&hop) + &known_lines(&last)).unwrap();
     let home = Home::new(&format!(
-        "Host gpu\n HostName 127.0.0.1\n Port {}\n IdentityFile {}\n ProxyJump bastion\n\
+        "IgnoreUnknown UseKeychain\nUseKeychain yes\n\
+         Host gpu\n HostName 127.0.0.1\n Port {}\n IdentityFile {}\n ProxyJump bastion\n\
          Host bastion\n HostName 127.0.0.1\n Port {}\n IdentityFile {}\n\
          Host *\n UserKnownHostsFile {}\n GlobalKnownHostsFile none\n IdentityAgent none\n",
         last.port,

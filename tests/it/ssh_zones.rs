@@ -4,7 +4,7 @@
 use crate::common::echo::{AGENT, agent, assert_echoes, open, target};
 use crate::common::in_time::OutputInTime;
 use crate::common::sshd::{self, Sshd, skip};
-use hvtui::ssh::{ErrorKind, HostKey, OpenSsh, Target, TransportKind};
+use hvtui::ssh::{ErrorKind, HostKey, HostKeyPolicy, OpenSsh, Target, TransportKind};
 
 /// An address of this machine with its zone: `fe80::1%eth0`.
 fn link_local() -> Option<String> {
@@ -23,8 +23,10 @@ async fn an_address_with_a_zone_is_reached_and_known_by_its_whole_name() {
     let plain = Target { address: address.clone(), ..target(&sshd) };
     let line = |name: &str| format!("[{name}]:{} {}\n", sshd.port, sshd.host_key("ed25519"));
     let Some(program) = sshd::program("ssh") else { return skip("there is no ssh here") };
-    let ssh = OpenSsh { program, alias: address.clone(), config: Some("none".into()) };
+    let config = Some("none".into());
+    let ssh = OpenSsh { program, alias: address.clone(), config, ignore_unknown: None };
     let binary = agent(&sshd, AGENT);
+    let key = HostKey::from_openssh(&sshd.host_key("ed25519")).unwrap();
     for transport in [TransportKind::Russh, TransportKind::OpenSsh(ssh)] {
         let target = Target { transport, ..plain.clone() };
         std::fs::write(&target.known_hosts[0], line(&address)).unwrap();
@@ -35,10 +37,16 @@ async fn an_address_with_a_zone_is_reached_and_known_by_its_whole_name() {
         let error = open(&target, &binary).await.map(|_| ()).unwrap_err();
         assert_eq!(error.kind(), ErrorKind::HostKey, "{error}");
         assert!(error.to_string().contains(&format!("[{address}]:{}", sshd.port)), "{error}");
+        // The zone is part of the name under which a pinned key and one that is just accepted are handed on.
+        let (known_hosts, fingerprint) = (vec![sshd.path("none")], Some(key.fingerprint()));
+        let pinned = Target { known_hosts, fingerprint, ..target.clone() };
+        assert_echoes(&mut open(&pinned, &binary).await.unwrap()).await;
+        std::fs::write(&target.known_hosts[0], "").unwrap();
+        let new = Target { host_key_policy: HostKeyPolicy::AcceptNew, ..target };
+        assert_echoes(&mut open(&new, &binary).await.unwrap()).await;
     }
     // What hvtui writes down, OpenSSH finds.
     std::fs::write(&plain.known_hosts[0], "").unwrap();
-    let key = HostKey::from_openssh(&sshd.host_key("ed25519")).unwrap();
     hvtui::ssh::trust(&plain.server(), &key, None).unwrap();
     assert_eq!(std::fs::read_to_string(&plain.known_hosts[0]).unwrap(), line(&address));
     let found = std::process::Command::new("ssh-keygen")

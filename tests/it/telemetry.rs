@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use crate::common::alone::alone;
 use crate::common::built;
+use crate::common::cluster::skip;
 use crate::common::fake_nvml::FakeNvml;
 use crate::common::in_time::OutputInTime;
 use crate::common::processes::end_of;
@@ -406,8 +407,7 @@ fn cuda_and_nccl_are_found_by_the_names_that_packages_give_them() {
     let nowhere = || patient(PathBuf::from("/nonexistent/libnvidia-ml.so.1"));
     let inside = std::env::var_os("HVTUI_TEST_ALONE").is_some();
     if !inside && Sampler::start(nowhere(), at(0)).info().cuda_driver.value().is_some() {
-        eprintln!("skipped: this machine's own libcuda comes before the scripted one");
-        return;
+        return skip("this machine's own libcuda comes before the scripted one");
     }
     let fake = FakeNvml::new(&json!({ "cuda": 12_080, "nccl": 22_903 }));
     let folder = tempfile::tempdir().unwrap();

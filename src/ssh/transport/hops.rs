@@ -16,7 +16,7 @@ use tokio::time::{sleep, timeout};
 use super::error::SshError;
 use super::prompter::Prompter;
 use super::route::Route;
-use super::session::{self, Session};
+use super::session::{self, KEEPALIVE, Session};
 use super::target::Target;
 use crate::domain::ids::HostId;
 
@@ -68,15 +68,7 @@ pub(super) async fn open(target: &Target, hop: &Target) -> Result<(ChannelStream
         let error = match timeout(after, opening).await {
             Ok(Ok(stream)) => return Ok((stream, lease)),
             Ok(Err(error)) => error,
-            Err(_) => {
-                return Err(SshError::TimedOut {
-                    host: target.host.clone(),
-                    at,
-                    what: "was not reached by its jump host",
-                    after,
-                    remedy: "check that the host is up, and that the jump host can reach it",
-                });
-            }
+            Err(_) => return Err(silent(target, hop, &session, after).await),
         };
         let is_short =
             matches!(error, russh::Error::ChannelOpenFailure(ChannelOpenFailure::ResourceShortage));
@@ -86,6 +78,28 @@ pub(super) async fn open(target: &Target, hop: &Target) -> Result<(ChannelStream
             return Err(SshError::Network { host: target.host.clone(), at, detail });
         }
     }
+}
+
+/// Whose fault it is that a stream was not opened within `after`: a jump host that died is found out only by asking it.
+async fn silent(target: &Target, hop: &Target, session: &Session, after: Duration) -> SshError {
+    let patience = after.min(KEEPALIVE);
+    if session.answers(patience).await {
+        return SshError::TimedOut {
+            host: target.host.clone(),
+            at: target.endpoint(),
+            what: "was not reached by its jump host",
+            after,
+            remedy: "check that the host is up, and that the jump host can reach it",
+        };
+    }
+    let error = SshError::TimedOut {
+        host: hop.host.clone(),
+        at: hop.endpoint(),
+        what: "did not answer on the connection that was open",
+        after: after + patience,
+        remedy: "check that it is up, and the network on the way to it",
+    };
+    error.at_hop(&target.host, hop)
 }
 
 impl Hops {

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 
-use super::config::{Agent, Need, Proxy, Question, Reader, Settings};
+use super::config::{Agent, Proxy, Question, Reader, Settings};
 use super::error::SshError;
 use super::jump::{self, Hop};
 use super::openssh;
@@ -112,7 +112,7 @@ impl Resolver<'_> {
             let mut target = self.plain(&wanted, &settings)?;
             target.check()?;
             target.route = self.route(&wanted, &target, &settings, ahead, passed).await?;
-            self.choose_transport(&wanted, &mut target, &settings.needs).await?;
+            self.choose_transport(&wanted, &mut target, &settings).await?;
             Ok(target)
         }
         .boxed()
@@ -209,13 +209,15 @@ impl Resolver<'_> {
         })
     }
 
-    /// Whose ssh speaks with it. `needs` are what only the system's can do.
+    /// Whose ssh speaks with it.
     async fn choose_transport(
         &self,
         wanted: &Wanted,
         target: &mut Target,
-        needs: &[Need],
+        settings: &Settings,
     ) -> Result<(), SshError> {
+        // What only the system's can do.
+        let needs = &settings.needs;
         let wants = match wanted.choice {
             Choice::Russh => false,
             Choice::OpenSsh => true,
@@ -228,9 +230,10 @@ impl Resolver<'_> {
                 no_pins(wanted, target.hops())?;
                 let why = needs.iter().map(|need| need.note.to_string());
                 target.notes.extend(why.map(|why| format!("spoken with by the system's ssh: {why}")));
-                let program = program.to_owned();
-                target.transport =
-                    TransportKind::OpenSsh(OpenSsh { program, alias: wanted.name.clone(), config });
+                let (program, alias) = (program.to_owned(), wanted.name.clone());
+                let ignore_unknown = settings.ignore_unknown.clone();
+                let ssh = OpenSsh { program, alias, config, ignore_unknown };
+                target.transport = TransportKind::OpenSsh(ssh);
                 return Ok(());
             }
             Some(Err(why)) if wanted.choice == Choice::OpenSsh => return refuse(why),

@@ -36,6 +36,8 @@ pub struct OpenSsh {
     pub alias: String,
     /// The configuration file to name to it; `None`: its own rules.
     pub config: Option<std::path::PathBuf>,
+    /// What the configuration says may be unknown in it (`IgnoreUnknown`), as written.
+    pub ignore_unknown: Option<String>,
 }
 
 /// Which addresses of a name are tried.

@@ -3,6 +3,7 @@
 
 use std::borrow::Cow;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use futures_util::FutureExt;
@@ -44,6 +45,8 @@ pub(super) struct Session {
     target: Target,
     handle: Arc<Handle<Client>>,
     end: End,
+    /// The host was asked and did not answer.
+    silent: AtomicBool,
     /// What sshd printed before authentication, sanitised.
     banner: String,
     /// What let us in.
@@ -130,8 +133,8 @@ impl Attempt {
             None => return Err(too_slow(target, found.stage(), limit)),
         };
         unfinished.disarm();
-        let banner = found.banner();
-        Ok(Session { target: target.clone(), handle: Arc::new(handle), end, banner, login })
+        let (banner, silent) = (found.banner(), AtomicBool::new(false));
+        Ok(Session { target: target.clone(), handle: Arc::new(handle), end, silent, banner, login })
     }
 }
 
@@ -219,9 +222,19 @@ impl Session {
         Ok(channel.into_stream())
     }
 
-    /// Whether the connection has ended.
+    /// Whether the connection has ended, or its host was found silent: then it is none for others, and ends with those
+    /// who use it.
     pub(super) fn is_closed(&self) -> bool {
-        self.handle.is_closed()
+        self.silent.load(Ordering::Relaxed) || self.handle.is_closed()
+    }
+
+    /// Asks the host for an answer of any kind; whether one came in time.
+    pub(super) async fn answers(&self, patience: Duration) -> bool {
+        let asked = timeout(patience, self.handle.send_ping()).await;
+        if !matches!(asked, Ok(Ok(()))) {
+            self.silent.store(true, Ordering::Relaxed);
+        }
+        !self.is_closed()
     }
 
     async fn lost(&self, detail: &str) -> SshError {
@@ -325,5 +338,17 @@ impl Opened {
         let (client, found, end) = Client::new(target, policy);
         let stream = tcp::Cancellable::new(stream, hop, token.clone());
         Ok(Self { stream, client, found, end, token, stderr })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_host_that_is_silent_for_twenty_seconds_is_gone() {
+        let config = config(&KnownHosts::default(), &Target::new("a".into(), "b", 22, "li"), false);
+        let (every, missed) = (config.keepalive_interval.unwrap(), config.keepalive_max);
+        assert_eq!(every * (u32::try_from(missed).unwrap() + 1), Duration::from_secs(20));
     }
 }

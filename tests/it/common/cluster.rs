@@ -5,7 +5,7 @@
 use std::ffi::{OsStr, OsString};
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::{Command, Output, Stdio};
 use std::sync::LazyLock;
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -141,16 +141,34 @@ impl Cluster {
         command
     }
 
-    /// What a shell line prints on a host, run there without ssh.
+    /// What a shell line prints on a host, run there without ssh, however it ends.
     #[track_caller]
     pub(crate) fn on(&self, host: &str, line: &str) -> String {
+        text(&self.ended_on(host, line).stdout)
+    }
+
+    /// The same of a line that must end well and complain of nothing: a search that failed finds nothing either.
+    #[track_caller]
+    pub(crate) fn surely_on(&self, host: &str, line: &str) -> String {
+        let out = self.ended_on(host, line);
+        let complained = text(&out.stderr);
+        assert!(
+            out.status.success() && complained.is_empty(),
+            "{host}: {line}: {}: {complained}",
+            out.status
+        );
+        text(&out.stdout)
+    }
+
+    #[track_caller]
+    fn ended_on(&self, host: &str, line: &str) -> Output {
         let mut command = Command::new("nsenter");
         command.args(["-t", &self.pid(host).to_string(), "-m", "-u", "-n", "-p", "--", "sh", "-c", line]);
         self.clear(&mut command);
         for (name, value) in self.member(host)["variables"].as_object().expect("variables") {
             command.env(name, value.as_str().expect("text"));
         }
-        text(&command.current_dir("/").stdin(Stdio::null()).output_in_time().unwrap().stdout)
+        command.current_dir("/").stdin(Stdio::null()).output_in_time().unwrap()
     }
 
     /// Takes away what of the person at the machine must not reach a test.

@@ -14,13 +14,16 @@ const AGENTS: &str = ".cache/hvtui/agents";
 
 /// The binaries that lie whole on a host, and other files beside them.
 fn installed(rig: &Rig, host: &str) -> (Vec<String>, Vec<String>) {
-    let found = rig.cluster.on(host, &format!("cd ~/{AGENTS} 2>/dev/null && find . -type f"));
+    // files may go meanwhile, and the folder may not be there yet
+    let line = format!("if [ -e ~/{AGENTS} ]; then cd ~/{AGENTS} && find . -ignore_readdir_race -type f; fi");
+    let found = rig.cluster.surely_on(host, &line);
     found.lines().map(str::to_owned).partition(|path| path.ends_with("/hvtui"))
 }
 
 /// Each binary's content is what its folder's name promises.
 fn assert_whole(rig: &Rig, host: &str) {
-    let sums = rig.cluster.on(host, &format!("cd ~/{AGENTS} && sha256sum */hvtui"));
+    let sums = rig.cluster.surely_on(host, &format!("cd ~/{AGENTS} && sha256sum */hvtui"));
+    assert!(!sums.is_empty(), "{host}: no binary is there");
     for line in sums.lines() {
         let (sum, path) = line.split_once("  ").expect("a sum and a path");
         assert!(path.starts_with(sum), "{host}: {line}");
@@ -74,7 +77,11 @@ pub(crate) fn no_room(notes: &mut Notes) -> Option<()> {
             "1",
             "{what}"
         );
-        assert_eq!(rig.cluster.on("n1", "find /run/fallback /root/.cache -name '.up.*' | wc -l").trim(), "0");
+        assert_eq!(
+            rig.cluster.surely_on("n1", "find /run/fallback /root/.cache -name '.up.*'"),
+            "",
+            "{what}"
+        );
         rig.cluster.on("n1", "rm -rf /run/fallback");
         rig.change("undisk", "n1 /root/.cache");
     }

@@ -31,13 +31,32 @@ pub(crate) fn wrong_key(notes: &mut Notes) -> Option<()> {
         toml.lines().map(|line| if line.starts_with("identity") { &own } else { line }).collect();
     person.write("hosts.toml", &toml.join("\n"));
     let before = rig.relay("n1").connects();
-    let mut watch = person.hvtui(&["watch", "--json"]).stdout(Stdio::null()).spawn().expect("hvtui");
-    until("the refusal", || rig.relay("n1").connects() > before);
+    let seen = fs::File::create(person.path("seen")).expect("a file");
+    let mut watch = person.hvtui(&["watch", "--json"]).stdout(seen).spawn().expect("hvtui");
+    // the link at each tick so far
+    let links = || {
+        let text = fs::read_to_string(person.path("seen")).expect("what it saw");
+        // the last line may be half written
+        let whole = text.rsplit_once('\n').map_or("", |(whole, _)| whole).to_owned();
+        let ticks = whole.lines().map(|line| serde_json::from_str::<serde_json::Value>(line).expect("JSON"));
+        ticks.filter_map(|tick| Some(tick["hosts"].get(0)?["link"].clone())).collect::<Vec<_>>()
+    };
+    let refused = || links().last().is_some_and(|link| link["link"] == "refused");
+    until("the refusal", refused);
     lasts(Duration::from_secs(15));
+    let last = links().pop().expect("a tick");
+    let told = (&last["link"], &last["kind"], last["reason"].as_str().unwrap_or_default());
+    assert_eq!((told.0, told.1), (&"refused".into(), &"authentication".into()), "{last}");
+    let offered = format!("accepts no credential: offered {}", person.path("other").display());
+    assert!(told.2.contains(&offered), "{last}");
+    let ticks = links().len();
+    until("further ticks", || links().len() > ticks);
+    assert!(watch.try_wait().expect("wait").is_none(), "the client goes on");
     watch.kill().expect("kill");
     end_of(&mut watch);
-    notes.count("further connects in 15 s", u64::from(rig.relay("n1").connects() - before - 1), 0);
-    assert_eq!(rig.relay("n1").connects() - before, 1, "nobody tries again what a person has to change");
+    let connects = rig.relay("n1").connects() - before;
+    notes.count("further connects in 15 s", u64::from(connects.saturating_sub(1)), 0);
+    assert_eq!(connects, 1, "what a person has to change is not tried again");
     Some(())
 }
 

@@ -21,6 +21,8 @@ const BAIT: &str = "01ARZ3NDEKTSV4RRFFQ69G5FAV";
 /// What a client may lose to it in a minute, MiB.
 const MEMORY: u64 = 64;
 const DISK: u64 = 64;
+/// The least that is taken of a flood, bytes: no machine is so slow.
+const FLOOD: u64 = 64 << 10;
 /// How far the screen may be behind what the honest host's rank prints.
 const LIVE: Duration = Duration::from_secs(2);
 /// It prints a line so often.
@@ -38,6 +40,8 @@ struct Cost {
     behind: (Duration, Duration),
     /// By how much longer than planned the flood took.
     late: Duration,
+    /// Bytes of each kind that were taken of it.
+    said: BTreeMap<String, u64>,
     /// Links that the hostile agent was given.
     links: usize,
     /// Why they ended.
@@ -55,6 +59,7 @@ impl Cost {
             "{kinds} for {seconds} s: {} MiB of memory, {} MiB of disk, {} links, behind by {:?} at {:?}, {} recordings",
             self.memory, self.disk, self.links, self.behind.0, self.behind.1, self.recordings
         );
+        println!("bytes: {:?}", self.said);
         println!("ends: {:#?}\nleft out: {:?}", self.ends, self.gaps.iter().take(8).collect::<Vec<_>>());
     }
 }
@@ -92,6 +97,15 @@ fn printed_of(home: &Path, run: &str) -> String {
     let files = format!("{}/.local/state/hvtui/spool/{run}/*/rank-0.out", home.display());
     let files = glob::glob(&files).unwrap().flatten();
     files.map(|file| fs::read_to_string(file).unwrap_or_default()).collect()
+}
+
+/// How many bytes of each kind of flood were taken.
+fn said(links: &str) -> BTreeMap<String, u64> {
+    let mut said = BTreeMap::new();
+    for (kind, bytes) in links.lines().filter_map(|line| line.split_once(" said ")?.1.split_once(' ')) {
+        *said.entry(kind.to_owned()).or_insert(0) += bytes.parse::<u64>().expect("a number");
+    }
+    said
 }
 
 /// A run that must not outlive the test, also where that fails: the command that stops it.
@@ -220,14 +234,16 @@ fn flood(kinds: &str, seconds: u64) -> Option<Cost> {
         }
     }
     let (memory, disk, behind, late) = cost;
-    let links = links.lines().filter(|line| line.contains("begin")).count();
+    let (said, links) = (said(&links), links.lines().filter(|line| line.contains("begin")).count());
     let recordings = fs::read_dir(at(".local/state/hvtui/runs")).unwrap().count();
-    let cost = Cost { memory, disk, behind, late, links, ends, recordings, gaps };
+    let cost = Cost { memory, disk, behind, late, said, links, ends, recordings, gaps };
     cost.print(kinds, seconds);
     Some(cost)
 }
 
 fn check(cost: &Cost, seconds: u64) {
+    let bytes: u64 = cost.said.values().sum();
+    assert!(bytes >= FLOOD, "there was no flood: {:?}", cost.said);
     assert!(cost.memory <= MEMORY, "{} MiB of memory", cost.memory);
     assert!(cost.disk <= DISK, "{} MiB of disk", cost.disk);
     assert!(cost.behind.0 <= LIVE, "the honest host was {:?} behind at {:?}", cost.behind.0, cost.behind.1);
@@ -239,6 +255,7 @@ fn check(cost: &Cost, seconds: u64) {
 fn vector_14_a_hostile_agent_costs_little_and_the_others_stay_live() {
     let Some(cost) = flood(KINDS, 15) else { return };
     check(&cost, 15);
+    assert!(cost.said.len() >= 3 && cost.links >= 2, "few kinds came: {:?}, {} links", cost.said, cost.links);
     // in a flood of all kinds the client may be away while this one has its share
     let Some(cost) = flood("logs", 5) else { return };
     check(&cost, 5);

@@ -70,7 +70,8 @@ pub(super) fn understand(text: &str, usual: Option<&Found>) -> Found {
     for line in text.lines() {
         let (key, rest) = line.split_once(' ').unwrap_or((line, ""));
         let key = keys::current(&key.to_ascii_lowercase()).to_owned();
-        let Some(shape) = keys::shape(&key) else { continue };
+        let shape = if key == keys::IGNORE_UNKNOWN { Some(Shape::Line) } else { keys::shape(&key) };
+        let Some(shape) = shape else { continue };
         let words = match shape {
             Shape::Words => rest.split(' ').map(str::to_owned).collect(),
             Shape::Word | Shape::Line | Shape::Each => vec![rest.to_owned()],

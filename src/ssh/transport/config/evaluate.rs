@@ -150,7 +150,7 @@ impl<'a> Evaluator<'a> {
             if active && !keys::passed_over(key) && !self.ignores(key) {
                 self.note(&place, &format!("{key} is not known to hvtui and left out"));
             }
-            if key == "ignoreunknown" && active {
+            if key == keys::IGNORE_UNKNOWN && active {
                 self.keep(key, line.words.clone(), place, false);
             }
             return;
@@ -187,7 +187,7 @@ impl<'a> Evaluator<'a> {
     }
 
     fn ignores(&self, key: &str) -> bool {
-        let ignored = self.found.one("ignoreunknown");
+        let ignored = self.found.one(keys::IGNORE_UNKNOWN);
         ignored.is_some_and(|value| {
             let patterns = value.words.iter().flat_map(|word| word.split(','));
             pattern::any(

@@ -16,6 +16,9 @@ pub(super) enum Shape {
     Each,
 }
 
+/// Says which keywords may be unknown. It changes nothing for hvtui, and is kept for the system's `ssh`.
+pub(super) const IGNORE_UNKNOWN: &str = "ignoreunknown";
+
 /// What a keyword is called now, in lower case.
 pub(super) fn current(key: &str) -> &str {
     match key {

@@ -77,6 +77,8 @@ pub struct Settings {
     pub proxy: Option<Proxy>,
     /// What may be used to speak with the host.
     pub algorithms: Algorithms,
+    /// What may be unknown in the files, as they say it: the system's `ssh` has to be told of it once more.
+    pub ignore_unknown: Option<String>,
     /// What only the system's `ssh` can do.
     pub needs: Vec<Need>,
     /// What a person should know.
@@ -141,6 +143,7 @@ impl Reading<'_> {
             family: self.parsed("addressfamily", family).unwrap_or_default(),
             bind_address: self.parsed("bindaddress", |text| text.parse().ok()),
             proxy: self.proxy(),
+            ignore_unknown: self.found.word(keys::IGNORE_UNKNOWN).map(str::to_owned),
             needs,
             algorithms,
             notes: Vec::new(),

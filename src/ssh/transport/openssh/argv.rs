@@ -8,10 +8,11 @@ use crate::ssh::transport::route::{Family, OpenSsh, Route, TransportKind};
 use crate::ssh::transport::session::{KEEPALIVE, KEEPALIVE_MISSED};
 use crate::ssh::transport::target::Target;
 
-/// No terminal, no forwarding, no question, no connection shared with others, nothing run here. What older versions
-/// don't know is skipped by them.
+/// What of the options below older versions don't know.
+const IGNORED: [&str; 4] = ["SessionType", "StdinNull", "ForkAfterAuthentication", "KnownHostsCommand"];
+
+/// No terminal, no forwarding, no question, no connection shared with others, nothing run here.
 const FIXED: &[&str] = &[
-    "IgnoreUnknown=SessionType,StdinNull,ForkAfterAuthentication,KnownHostsCommand",
     "BatchMode=yes",
     "RequestTTY=no",
     "ForwardAgent=no",
@@ -45,6 +46,7 @@ pub(super) fn words(target: &Target, ssh: &OpenSsh, pinned: Option<&str>) -> Vec
     // `-k`: no credentials are delegated; as an option it is unknown where there are no tickets.
     words.extend(["-T", "-a", "-x", "-k"].map(OsString::from));
     let mut options: Vec<String> = FIXED.iter().map(ToString::to_string).collect();
+    options.insert(0, ignored(ssh));
     // A pinned key is the only one: what else the files know does not count.
     let known_hosts = match (pinned, &target.fingerprint) {
         (Some(_), Some(_)) => &[],
@@ -52,7 +54,7 @@ pub(super) fn words(target: &Target, ssh: &OpenSsh, pinned: Option<&str>) -> Vec
     };
     options.extend([
         format!("UserKnownHostsFile={}", files(known_hosts)),
-        format!("KnownHostsCommand={}", pinned.map_or("none".to_owned(), |line| format!("/bin/echo {line}"))),
+        format!("KnownHostsCommand={}", pinned.map_or("none".to_owned(), echo)),
         format!("ConnectTimeout={}", target.connect_timeout.as_secs().max(1)),
         format!("ServerAliveInterval={}", KEEPALIVE.as_secs()),
         format!("ServerAliveCountMax={KEEPALIVE_MISSED}"),
@@ -96,6 +98,21 @@ pub(super) fn words(target: &Target, ssh: &OpenSsh, pinned: Option<&str>) -> Vec
     words
 }
 
+/// What may be unknown: of this option the first line alone counts, so what the configuration says stands in ours.
+fn ignored(ssh: &OpenSsh) -> String {
+    let theirs = ssh.ignore_unknown.as_deref().unwrap_or_default().split(',');
+    // No keyword has anything else in its name.
+    let is_plain =
+        |name: &&str| !name.is_empty() && name.chars().all(|c| c.is_ascii_graphic() && !"\"'\\#".contains(c));
+    let all: Vec<&str> = IGNORED.into_iter().chain(theirs.filter(is_plain)).collect();
+    format!("IgnoreUnknown={}", all.join(","))
+}
+
+/// The command that prints a line of known hosts; a zone in its name (`fe80::1%eth0`) is no token.
+fn echo(line: &str) -> String {
+    format!("/bin/echo {}", line.replace('%', "%%"))
+}
+
 fn proxy(target: &Target, ssh: &OpenSsh) -> String {
     let line = match &target.route {
         Route::Direct => return "none".to_owned(),
@@ -105,7 +122,8 @@ fn proxy(target: &Target, ssh: &OpenSsh) -> String {
             // All that is known of it is in the target: no configuration may add to it.
             TransportKind::Russh => {
                 let (program, alias) = (ssh.program.clone(), hop.address.clone());
-                let ssh = OpenSsh { program, alias, config: Some(PathBuf::from("none")) };
+                let config = Some(PathBuf::from("none"));
+                let ssh = OpenSsh { program, alias, config, ignore_unknown: None };
                 let hop = Target { transport: TransportKind::OpenSsh(ssh), ..(**hop).clone() };
                 through(&hop, &target.address, target.port)
             }
@@ -144,7 +162,23 @@ mod tests {
     use super::*;
 
     fn ssh(alias: &str) -> OpenSsh {
-        OpenSsh { program: "/usr/bin/ssh".into(), alias: alias.into(), config: None }
+        let program = "/usr/bin/ssh".into();
+        OpenSsh { program, alias: alias.into(), config: None, ignore_unknown: None }
+    }
+
+    /// What `ssh -G` says of a host with our words and a configuration of this text; `None` where there is no `ssh`.
+    fn asked(text: &str, ssh: OpenSsh) -> Option<std::process::Output> {
+        let folder = tempfile::tempdir().unwrap();
+        let config = folder.path().join("config");
+        std::fs::write(&config, text).unwrap();
+        let ssh = OpenSsh { config: Some(config), ..ssh };
+        let words = words(&Target::new("a".into(), "localhost", 22, "li"), &ssh, None);
+        let output = std::process::Command::new("ssh").args(words).args(["-G", "--", "localhost"]).output();
+        if output.is_err() {
+            assert!(std::env::var_os("HVTUI_TESTS_STRICT").is_none(), "ssh is missing");
+            eprintln!("skipped: ssh is not installed");
+        }
+        output.ok()
     }
 
     #[test]
@@ -174,20 +208,9 @@ mod tests {
 
     #[test]
     fn what_lets_a_host_in_or_gives_it_a_ticket_is_off_whatever_the_configuration_says() {
-        let folder = tempfile::tempdir().unwrap();
-        let config = folder.path().join("config");
         let text = "GSSAPIDelegateCredentials yes\nVerifyHostKeyDNS yes\nNoHostAuthenticationForLocalhost yes\n\
                     StrictHostKeyChecking no\nForwardAgent yes\nUpdateHostKeys yes\n";
-        std::fs::write(&config, text).unwrap();
-        let target = Target::new("a".into(), "localhost", 22, "li");
-        let ssh = OpenSsh { config: Some(config), ..ssh("localhost") };
-        let mut command = std::process::Command::new("ssh");
-        let Ok(output) = command.args(words(&target, &ssh, None)).args(["-G", "--", "localhost"]).output()
-        else {
-            assert!(std::env::var_os("HVTUI_TESTS_STRICT").is_none(), "ssh is missing");
-            eprintln!("skipped: ssh is not installed");
-            return;
-        };
+        let Some(output) = asked(text, ssh("localhost")) else { return };
         let (said, complained) =
             (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
         let value = |key: &str| said.lines().find_map(|line| line.strip_prefix(key)?.strip_prefix(' '));
@@ -202,6 +225,35 @@ mod tests {
         ] {
             assert_eq!(value(key), Some(wanted), "{key}: {said}{complained}");
         }
+    }
+
+    #[test]
+    fn what_the_configuration_lets_be_unknown_stays_so() {
+        let text = "IgnoreUnknown UseKeychain,Wish*\nUseKeychain yes\nWishes granted\nUser other\n";
+        let said = |ignore_unknown: Option<&str>| {
+            let ignore_unknown = ignore_unknown.map(str::to_owned);
+            asked(text, OpenSsh { ignore_unknown, ..ssh("localhost") })
+        };
+        for told in ["UseKeychain,Wish*", "UseKeychain,a b,,\"#,Wish*"] {
+            let Some(output) = said(Some(told)) else { return };
+            let complained = String::from_utf8_lossy(&output.stderr);
+            assert!(output.status.success(), "{told}: {complained}");
+        }
+        let Some(output) = said(None) else { return };
+        assert!(!output.status.success(), "nothing was unknown");
+        let odd = OpenSsh { ignore_unknown: Some("a b,Wish*,,c\"d".to_owned()), ..ssh("gpu") };
+        assert_eq!(
+            ignored(&odd),
+            "IgnoreUnknown=SessionType,StdinNull,ForkAfterAuthentication,KnownHostsCommand,Wish*"
+        );
+    }
+
+    #[test]
+    fn a_zone_in_a_pinned_line_is_no_token() {
+        let target = Target::new("a".into(), "fe80::1%eth0", 22, "li");
+        let words = words(&target, &ssh("gpu"), Some("fe80::1%eth0 ssh-ed25519 AAAA"));
+        let command = "-oKnownHostsCommand=/bin/echo fe80::1%%eth0 ssh-ed25519 AAAA";
+        assert!(words.iter().any(|word| word == command), "{words:?}");
     }
 
     #[test]

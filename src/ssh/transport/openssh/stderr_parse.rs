@@ -4,9 +4,19 @@ use crate::ssh::transport::error::{ErrorKind, SshError};
 use crate::ssh::transport::report;
 use crate::ssh::transport::target::Target;
 
-/// What it says when no credential is accepted.
-const REFUSALS: [&str; 3] =
-    ["Permission denied", "Too many authentication failures", "No more authentication methods"];
+/// Why a server hangs up that accepts no credential.
+const REFUSALS: [&str; 2] = ["Too many authentication failures", "No more authentication methods"];
+
+/// Whether a line says that no credential was accepted: `li@gpu-a: Permission denied (publickey).`, by old versions without
+/// the name, or the server's last words. A key file that can't be read and a banner may say the like of it.
+fn is_refusal(line: &str) -> bool {
+    let denied = line.split_once("Permission denied (").is_some_and(|(who, methods)| {
+        let names = who.strip_suffix(": ").is_some_and(|who| who.contains('@') && !who.contains(' '));
+        (who.is_empty() || names) && methods.ends_with(").")
+    });
+    let hung_up = line.starts_with("Received disconnect from ");
+    denied || hung_up && REFUSALS.iter().any(|words| line.contains(words))
+}
 
 /// Whether the host's key was the fault.
 pub(super) fn is_about_key(text: &str) -> bool {
@@ -26,8 +36,7 @@ pub(super) fn failure(target: &Target, text: &str) -> SshError {
         };
     }
     // A proxy command that was refused is not the last one to speak.
-    let refused = REFUSALS.iter().find_map(|part| text.lines().rev().find(|line| line.contains(part)));
-    if let Some(refused) = refused {
+    if let Some(refused) = text.lines().rev().find(|line| is_refusal(line)) {
         let said = format!(
             "{refused}; what it can use without asking is needed: an agent, a key without passphrase, a ticket"
         );
@@ -63,6 +72,23 @@ mod tests {
         assert_eq!(kind("/x: line 1: Bad configuration option: y"), ErrorKind::Agent);
         for text in ["ssh: connect to host a port 22: Connection refused", "kex_exchange: reset", ""] {
             assert_eq!(kind(text), ErrorKind::Unreachable, "{text}");
+        }
+        for refused in [
+            "Permission denied (publickey,gssapi-with-mic).",
+            "Load key \"/k\": Permission denied\nDOM\\li@fe80::1%eth0: Permission denied (publickey).",
+            "li@gate: Permission denied (publickey).\nkex_exchange_identification: Connection closed by remote host",
+            "Received disconnect from 10.0.0.7 port 22:2: Too many authentication failures\nDisconnected",
+            "Received disconnect from 10.0.0.7 port 22:14: No more authentication methods available",
+        ] {
+            assert_eq!(kind(refused), ErrorKind::Authentication, "{refused}");
+        }
+        // Words of a key file and of a banner, and then the network failed.
+        for lost in [
+            "Load key \"/k\": Permission denied\nConnection closed by 10.0.0.7 port 22",
+            "Strangers: Permission denied (always).\nli@here is told: Permission denied (x)\nConnection reset",
+            "Too many authentication failures are reported.\nclient_loop: send disconnect: Broken pipe",
+        ] {
+            assert_eq!(kind(lost), ErrorKind::Unreachable, "{lost}");
         }
         let refused = failure(&target, "ssh: connect to host a port 22: No route to host\nbye").to_string();
         assert!(
