@@ -95,6 +95,7 @@ pub(super) fn answer(
             let own = inside.iter().filter_map(|name| inside::asked(name).map(str::to_owned)).collect();
             let modules = modules.clone();
             let launch = for_launch.then(|| OfLaunch { state: state.clone(), info });
+            let engine = engine.clone();
             let question = Question { at, inside: *inside_of, engine, gpus, modules, checks: own, launch };
             tokio::spawn(answer_inside(ask, inside, question, out.clone()));
         }
@@ -114,6 +115,7 @@ pub(super) fn answer(
         site.for_launch(for_launch)
             .with_run(run.map(|run| *run))
             .with_image(image)
+            .with_engine(engine)
             .with_ports(ports)
             .with_all_pairs(all_pairs),
     );

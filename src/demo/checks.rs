@@ -31,7 +31,7 @@ pub(super) fn found(
         }
         "choice" => json!({"named": {}, "name": name, "address": address, "down": {}, "has_open_mpi": true}),
         "ports" => json!({"held": [], "of_runs": []}),
-        "leftover" => json!([]),
+        "leftover" => json!({"outlived": [], "orphans": []}),
         "clock" => json!({"ahead_us": 900}),
         "kernel" => json!({"newest": null, "reboot": false, "pidfd": true}),
         "sshd" => {
@@ -73,10 +73,10 @@ pub(super) fn found(
         }
         "mpi" => json!({"mpi": "Open MPI 4.1.6", "agent": null}),
         "docker" => {
-            json!({"installed": true, "version": "27.3.1", "refused": null, "gives_gpus": true, "root": "/var/lib/docker", "free": 1500 * G})
+            json!({"version": "27.3.1", "refused": null, "gives_gpus": true, "root": "/var/lib/docker", "free": 1500 * G})
         }
         "toolkit" => json!({"version": "1.17.4", "cdi": ["/etc/cdi/nvidia.yaml", null]}),
-        "images" => json!({"train:latest": "3f2a91c07be4"}),
+        "images" => json!({"train:latest": {"id": "3f2a91c07be4", "content": "9c1e22a0f4d1"}}),
         "same" => {
             let file = json!({"file": {"bytes": 4207, "hash": "9b1c04d2e8a7f365"}});
             paths.iter().map(|asked| json!({"asked": asked, "thing": file})).collect()
@@ -145,6 +145,7 @@ mod tests {
         let hosts = ["gpu-01", "gpu-02", "gpu-03"].map(HostId::from);
         let peers = [Peer {
             host: hosts[1].clone(),
+            name: None,
             addresses: vec!["10.20.0.12".parse().unwrap()],
             user: None,
             port: None,
@@ -166,7 +167,7 @@ mod tests {
         for (row, entry) in matrix.rows.iter().skip(1).zip(&CHECKS).filter(|(_, entry)| entry.looks) {
             let first = &row.verdicts[&hosts[0]];
             // this host of the demo has no address to judge an interface by, and no GPU
-            let can_tell = !["interface", "cuda"].contains(&entry.name);
+            let can_tell = !["interface", "gpu", "cuda"].contains(&entry.name);
             assert!(first.mark == Mark::Good || !can_tell, "{}: {first:?}", row.check);
         }
         let of = |check: &str, at: usize| {

@@ -13,6 +13,7 @@ pub mod inside;
 mod python;
 mod requires;
 mod site;
+mod system;
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
@@ -257,13 +258,15 @@ pub type Doors = BTreeMap<HostId, Door>;
 pub fn peers(hosts: &[(HostId, Reached)], contexts: &Contexts, doors: &Doors) -> Vec<Peer> {
     let described = hosts.iter().filter_map(|(host, reached)| match reached {
         Reached::Up(info, _) => {
-            Some((host, info.addresses.iter().map(|one| one.address).collect::<Vec<_>>()))
+            let addresses = info.addresses.iter().map(|one| one.address).collect::<Vec<_>>();
+            Some((host, info.hostname.as_str(), addresses))
         }
         _ => None,
     });
-    let described: Vec<(&HostId, Vec<IpAddr>)> = described.collect();
-    let mut peers = checks::reach::addresses(described.iter().map(|(host, all)| (*host, all.as_slice())));
-    for peer in &mut peers {
+    let described: Vec<(&HostId, &str, Vec<IpAddr>)> = described.collect();
+    let mut peers = checks::reach::addresses(described.iter().map(|(host, _, all)| (*host, all.as_slice())));
+    for (peer, (_, name, _)) in peers.iter_mut().zip(&described) {
+        peer.name = Some((*name).to_owned()).filter(|name| !name.is_empty());
         if let Some(HostContext { user, port, ports, .. }) = contexts.get(&peer.host) {
             (peer.user, peer.port) = (user.clone(), *port);
             peer.ports = ports.iter().map(|one| one.port).collect();

@@ -106,6 +106,13 @@ for name in ["torch", "tensorflow"]:
 horovod = folder("horovod")
 if horovod:
     told["libraries"] = sorted(glob.glob(os.path.join(horovod, "*", "mpi_lib*.so")))
+folders = []
+for place in [torch, tensorflow]:
+    if place:
+        packages = os.path.dirname(place)
+        folders += [os.path.join(place, "lib"), place, place + ".libs"]
+        folders += sorted(glob.glob(os.path.join(packages, "nvidia", "*", "lib")))
+told["folders"] = [name for at, name in enumerate(folders) if os.path.isdir(name) and name not in folders[:at]]
 print("\nhvtui " + json.dumps(told))
 "#;
 
@@ -128,6 +135,9 @@ pub(super) struct Python {
     /// Horovod's own libraries, a file a framework.
     #[serde(default)]
     pub(super) libraries: Vec<PathBuf>,
+    /// Where the frameworks keep the libraries that their import loads.
+    #[serde(default)]
+    pub(super) folders: Vec<PathBuf>,
     /// Versions of the CUDA libraries that are packages themselves: `nvidia-nccl-cu12`, `conda cudnn`.
     #[serde(default)]
     pub(super) cuda_packages: BTreeMap<String, String>,

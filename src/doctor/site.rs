@@ -50,6 +50,8 @@ pub struct Site {
     pub run: Option<RunProgram>,
     /// The image of that launch.
     pub image: Option<String>,
+    /// The container engine that the hosts file names.
+    pub engine: Option<String>,
     /// The ports that it takes here.
     pub ports: Vec<RunPort>,
     /// Whether each of the other hosts is logged in to, not a few of them.
@@ -79,6 +81,7 @@ impl Site {
             for_launch: false,
             run: None,
             image: None,
+            engine: None,
             ports: Vec::new(),
             all_pairs: false,
             in_container: false,
@@ -117,6 +120,12 @@ impl Site {
     #[must_use]
     pub fn with_image(self, image: Option<String>) -> Self {
         Self { image, ..self }
+    }
+
+    /// The same with the container engine that the hosts file names.
+    #[must_use]
+    pub fn with_engine(self, engine: Option<String>) -> Self {
+        Self { engine, ..self }
     }
 
     /// The same with the ports of a launch.
@@ -186,22 +195,6 @@ impl Site {
         let said = self.ask(&ldd, &[&library.to_string_lossy()])?;
         let absent = said.out.lines().filter(|line| line.contains("=> not found"));
         Ok(absent.filter_map(|line| line.split_whitespace().next()).map(str::to_owned).collect())
-    }
-
-    /// The symbols that a library lacks, as far as the loader can tell before a program is started: names that begin with one of
-    /// these.
-    ///
-    /// # Errors
-    /// `ldd` can't be started, or does not answer in time.
-    pub(super) fn undefined(&self, library: &Path, beginnings: &[&str]) -> Result<Vec<String>, String> {
-        let ldd = self.program("ldd").unwrap_or_else(|| "/usr/bin/ldd".into());
-        let said = self.ask(&ldd, &["-r", &library.to_string_lossy()])?;
-        let symbol = |line: &str| {
-            let name = line.trim_start().strip_prefix("undefined symbol: ")?.split_whitespace().next()?;
-            let bare = name.trim_start_matches('_');
-            beginnings.iter().any(|beginning| bare.starts_with(beginning)).then(|| name.to_owned())
-        };
-        Ok(said.out.lines().chain(said.err.lines()).filter_map(symbol).collect())
     }
 
     /// The processes of runs, each with its run: looked for once, for all checks.

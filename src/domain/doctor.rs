@@ -22,6 +22,9 @@ pub const CONNECTION: &str = "ssh";
 pub struct Peer {
     /// Its name.
     pub host: HostId,
+    /// What `hostname` says there: a launcher that is given it looks it up on the other hosts.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub name: Option<String>,
     /// By which addresses.
     pub addresses: Vec<IpAddr>,
     /// The login name there, where the hosts file says one.

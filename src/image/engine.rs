@@ -8,7 +8,6 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
-use ring::digest::{SHA256, digest};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -16,16 +15,11 @@ use crate::domain::container::ImageId;
 use crate::domain::sync::Digest;
 use crate::domain::text::os_text;
 use crate::program::asked::{self, Told};
+use crate::program::engines::{GPU_HOOK, INFO, KNOWN, describes_gpus, made_of, refusal};
 use crate::program::resolve;
 
 /// How long an engine may take for an answer.
 const PATIENCE: Duration = Duration::from_secs(20);
-/// Engines in the order in which they are looked for.
-const KNOWN: [&str; 2] = ["docker", "podman"];
-/// What docker's own `--gpus` needs.
-const GPU_HOOK: &str = "nvidia-container-runtime-hook";
-/// Where descriptions of devices for containers (CDI) lie.
-const CDI: [&str; 2] = ["/etc/cdi", "/var/run/cdi"];
 
 /// What sort of engine it is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -178,11 +172,7 @@ impl Engine {
         let version = question(&program, &["--version"])?;
         // Debian's podman-docker is called docker, too.
         let kind = if version.out.contains("podman") { Kind::Podman } else { Kind::Docker };
-        let asked: &[&str] = match kind {
-            Kind::Docker => &["info", "--format", "{{json .}}"],
-            Kind::Podman => &["info", "--format", "json"],
-        };
-        let told = question(&program, asked)?;
+        let told = question(&program, &INFO)?;
         let facts: Value = serde_json::from_str(&told.out).unwrap_or_default();
         if let Some(words) = refusal(&told, &facts) {
             return Err(not_usable(&program, words));
@@ -304,36 +294,6 @@ fn digest_of(text: &str) -> Option<Digest> {
     text.strip_prefix("sha256:")?.parse().ok()
 }
 
-/// A digest over what an image is made of, the same whatever the engine: its layers and what it starts them with.
-fn made_of(facts: &Value) -> String {
-    let Some(layers) = facts["RootFS"]["Layers"].as_array().filter(|layers| !layers.is_empty()) else {
-        return String::new();
-    };
-    let config = &facts["Config"];
-    let mut parts: Vec<String> = layers.iter().map(Value::to_string).collect();
-    let told =
-        ["Env", "Entrypoint", "Cmd", "WorkingDir", "User", "Labels", "Volumes", "ExposedPorts", "StopSignal"];
-    for name in told {
-        // one engine leaves out what another one writes as empty
-        let empty = match &config[name] {
-            Value::Null => true,
-            Value::Array(list) => list.is_empty(),
-            Value::Object(map) => map.is_empty(),
-            Value::String(text) => text.is_empty(),
-            _ => false,
-        };
-        if !empty {
-            parts.push(format!("{name}={}", config[name]));
-        }
-    }
-    let bytes: Vec<String> = digest(&SHA256, parts.join("\n").as_bytes())
-        .as_ref()
-        .iter()
-        .map(|byte| format!("{byte:02x}"))
-        .collect();
-    bytes.concat()
-}
-
 fn called(program: &Path) -> String {
     program
         .file_name()
@@ -353,13 +313,6 @@ fn question(program: &Path, arguments: &[&str]) -> Result<Told, EngineError> {
     })
 }
 
-/// Why an engine can't be used, in its own words.
-fn refusal(told: &Told, facts: &Value) -> Option<String> {
-    let errors = facts["ServerErrors"].as_array().map_or(&[][..], Vec::as_slice);
-    let error = errors.iter().filter_map(Value::as_str).map(str::to_owned).next();
-    error.or_else(|| (!told.status.success()).then(|| told.last_words().to_owned()))
-}
-
 fn not_usable(program: &Path, words: String) -> EngineError {
     let program_name = called(program);
     let lower = words.to_lowercase();
@@ -372,13 +325,6 @@ fn not_usable(program: &Path, words: String) -> EngineError {
         return EngineError::NotRunning { program: program_name, words };
     }
     EngineError::Failed { program: program_name, question: "info".to_owned(), words }
-}
-
-/// Whether this host describes its GPUs for containers.
-fn describes_gpus() -> bool {
-    let files = CDI.iter().filter_map(|folder| std::fs::read_dir(folder).ok()).flatten().flatten();
-    let mut texts = files.filter_map(|file| std::fs::read_to_string(file.path()).ok());
-    texts.any(|text| text.contains("nvidia.com/gpu"))
 }
 
 #[cfg(test)]
@@ -396,6 +342,9 @@ mod tests {
 
     const DENIED: &str = r#"case $1 in --version) echo 'Docker version 28.2.2, build e6534b4';; *)
         echo '{"ServerErrors":["permission denied while trying to connect to the docker API at unix:///var/run/docker.sock"]}'; exit 1;; esac"#;
+    /// A client that ends well without a daemon.
+    const ENDS_WELL: &str = r#"case $1 in --version) echo 'Docker version 24.0.7, build afdd53b';; *)
+        echo '{"ServerVersion":""}'; echo 'permission denied while trying to connect to the Docker daemon socket' >&2;; esac"#;
     const PODMAN: &str = r#"case $1 in --version) echo 'podman version 4.3.1';;
         info) echo '{"host":{"security":{"rootless":true}}}';;
         image) echo 'Error: inspecting object: nothing: image not known' >&2; exit 125;; esac"#;
@@ -410,6 +359,9 @@ mod tests {
         let denied = find(None).unwrap_err().to_string();
         assert!(denied.contains(" may not use docker: permission denied while"), "{denied}");
         assert!(denied.contains("usermod -aG docker"), "{denied}");
+        scripted(dir.path(), "older", ENDS_WELL);
+        let older = find(Some("older")).unwrap_err();
+        assert!(matches!(older, EngineError::NotAllowed { .. }), "{older}");
         scripted(dir.path(), "podman", PODMAN);
         assert_eq!(find(None).unwrap_err().to_string(), denied, "podman has not the images of docker");
         std::fs::remove_file(dir.path().join("docker")).unwrap();
@@ -441,20 +393,5 @@ mod tests {
         assert_eq!((rootless.rootless, rootless.gpus), (true, Some(GpuWay::Gpus)));
         assert_eq!(docker("{}", true).gpus, Some(GpuWay::Gpus));
         assert!(docker(r#"{"SecurityOptions":["name=userns"]}"#, false).maps_users);
-    }
-
-    #[test]
-    fn an_image_is_known_by_its_layers_and_what_it_starts() {
-        let of = |text: &str| made_of(&serde_json::from_str(text).unwrap());
-        let docker =
-            of(r#"{"RootFS":{"Layers":["sha256:1"]},"Config":{"Env":["A=1"],"Entrypoint":null,"Cmd":[]}}"#);
-        assert_eq!(docker, of(r#"{"RootFS":{"Layers":["sha256:1"]},"Config":{"Env":["A=1"],"User":""}}"#));
-        assert_ne!(docker, of(r#"{"RootFS":{"Layers":["sha256:1"]},"Config":{"Env":["A=2"]}}"#));
-        assert_eq!(docker, of(r#"{"RootFS":{"Layers":["sha256:1"]},"Config":{"Env":["A=1"],"Labels":{}}}"#));
-        assert_ne!(
-            docker,
-            of(r#"{"RootFS":{"Layers":["sha256:1"]},"Config":{"Env":["A=1"],"Labels":{"rev":"2"}}}"#)
-        );
-        assert_eq!(of("{}"), "");
     }
 }

@@ -16,7 +16,7 @@ fn info(address: &str) -> Arc<HostInfo> {
 #[test]
 fn what_needs_the_others_is_asked_when_all_have_come() {
     let (a, b, c) = (HostId::from("a"), HostId::from("b"), HostId::from("c"));
-    let only = ["shm".to_owned(), "reach".to_owned(), "gpu".to_owned()];
+    let only = ["shm".to_owned(), "reach".to_owned(), "driver".to_owned()];
     let mut checkup = Checkup::new(7, [a.clone(), b.clone(), c.clone()], &only);
     checkup.is_up(&a, info("10.0.0.1"));
     let first = checkup.questions();
@@ -42,6 +42,7 @@ fn what_needs_the_others_is_asked_when_all_have_come() {
     assert_eq!((&second[0].ask.checks[..], &second[0].ask.peers[0].host), (&["reach".to_owned()][..], &b));
     let of_a = &second[1].ask.peers[0];
     assert_eq!((of_a.door, of_a.port, second[0].ask.peers[0].door), (Some(40_001), Some(22), None));
+    assert_eq!(of_a.name.as_deref(), Some("host"), "as its own system calls it");
     assert!(!checkup.is_over());
     for question in first.into_iter().chain(doors).chain(second) {
         for check in question.ask.checks.into_iter().filter(|check| check != "door") {

@@ -60,6 +60,8 @@ pub struct Stat {
     pub parent: u32,
     /// Session id.
     pub session: u32,
+    /// Whether it has a terminal.
+    pub terminal: bool,
     /// Clock ticks since boot.
     pub start: u64,
 }
@@ -91,6 +93,7 @@ impl Stat {
             state: fields.first()?.chars().next()?,
             parent: fields.get(1)?.parse().ok()?,
             session: fields.get(3)?.parse().ok()?,
+            terminal: *fields.get(4)? != "0",
             start: fields.get(19)?.parse().ok()?,
         })
     }
@@ -110,7 +113,9 @@ mod tests {
         let line = "42 (a) b (c) S 7 42 42 0 -1 4194560 1 0 0 0 5 6 0 0 20 0 1 0 98765 1000 2 3";
         let stat = Stat::parse(line).unwrap();
         assert_eq!((stat.name.as_str(), stat.state, stat.parent), ("a) b (c", 'S', 7));
-        assert_eq!((stat.session, stat.start), (42, 98765));
+        assert_eq!((stat.session, stat.terminal, stat.start), (42, false, 98765));
+        let on_terminal = Stat::parse(&line.replace(" 42 42 0 ", " 42 42 34816 ")).unwrap();
+        assert!(on_terminal.terminal && on_terminal.session == 42);
         assert_eq!(Stat::parse("42 (a"), None);
     }
 

@@ -45,6 +45,28 @@ pub fn of_runs(processes: Vec<Process>) -> Vec<(Process, RunOfProcess)> {
     others.into_iter().zip(environments).filter_map(of_run).collect()
 }
 
+/// The variables by which launchers number the ranks that they start.
+const NUMBERS: [&str; 4] = ["RANK", "LOCAL_RANK", "WORLD_SIZE", "OMPI_COMM_WORLD_RANK"];
+
+/// Those of `processes` whose environment names no run, each with whether a launcher has numbered it as a rank. Those whose environment is
+/// not known are left out: they may be of a run.
+pub(crate) fn of_no_run(processes: Vec<Process>) -> Vec<(Process, bool)> {
+    let pids: Vec<u32> = processes.iter().map(|process| process.pid).collect();
+    let environments = memory::environments(&pids);
+    let numbered = |(process, read): (Process, std::io::Result<Vec<u8>>)| {
+        let environment = read.ok()?;
+        (!has(&environment, &[RUN_MARK])).then(|| (process, has(&environment, &NUMBERS)))
+    };
+    processes.into_iter().zip(environments).filter_map(numbered).collect()
+}
+
+/// Whether one of these variables is set.
+fn has(environment: &[u8], names: &[&str]) -> bool {
+    let is_it =
+        |one: &[u8], name: &str| one.strip_prefix(name.as_bytes()).is_some_and(|rest| rest.starts_with(b"="));
+    environment.split(|byte| *byte == 0).any(|one| names.iter().any(|name| is_it(one, name)))
+}
+
 /// The run that a process's environment names, and its rank. `None` for processes of other users and those that hang, too.
 pub fn run_of(pid: u32) -> Option<RunOfProcess> {
     run_in(&memory::environment(pid).ok()?)
@@ -73,5 +95,7 @@ mod tests {
         assert_eq!(run_in(b"HVTUI_RUN=x\0RANK=3\0"), None);
         assert_eq!(run_in(b"RANK=3\0"), None);
         assert_eq!(run_of(std::process::id()), None);
+        assert!(has(b"PATH=/bin\0LOCAL_RANK=0\0", &NUMBERS) && has(text.as_bytes(), &[RUN_MARK]));
+        assert!(!has(b"PATH=/bin\0RANKS=2\0MY_RANK=0\0", &NUMBERS));
     }
 }

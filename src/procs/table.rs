@@ -103,7 +103,10 @@ mod tests {
     use super::*;
 
     fn process(pid: u32, parent: u32) -> Process {
-        Process { pid, stat: Stat { name: String::new(), state: 'S', parent, session: 1, start: 1 } }
+        Process {
+            pid,
+            stat: Stat { name: String::new(), state: 'S', parent, session: 1, terminal: false, start: 1 },
+        }
     }
 
     #[test]

@@ -1,8 +1,10 @@
-//! Other programs: where they and their working directories are, and a bounded question to one ([`asked`]). Layer 2.
+//! Other programs: where they and their working directories are, and a bounded question to one ([`asked`]), such as a container engine
+//! ([`engines`]). Layer 2.
 //!
 //! The agent asks where a rank's program is before a run, and the rank-wrap when it starts it: both get the same answer.
 
 pub mod asked;
+pub mod engines;
 
 use std::ffi::{OsStr, OsString};
 use std::io::Read;

@@ -1,18 +1,15 @@
 //! Whether logging out would end a run: a login manager may end all that a session has started, in whatever
 //! session of its own it lives by then.
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// Where systemd's login manager is configured, the later before the earlier.
+/// Where systemd's login manager is configured by a person.
 const FILE: &str = "/etc/systemd/logind.conf";
-const FOLDERS: [&str; 4] = [
-    "/usr/lib/systemd/logind.conf.d",
-    "/usr/local/lib/systemd/logind.conf.d",
-    "/run/systemd/logind.conf.d",
-    "/etc/systemd/logind.conf.d",
-];
+/// Where its files may lie, the later before the earlier.
+const FOLDERS: [&str; 4] = ["usr/lib/systemd", "usr/local/lib/systemd", "run/systemd", "etc/systemd"];
 
 /// Users below are the system's, whose shared memory stays.
 const FIRST_PERSON: u32 = 1000;
@@ -59,7 +56,7 @@ pub fn removes_memory_of() -> Option<String> {
     let uid = rustix::process::getuid().as_raw();
     let user = user(uid);
     let is_of_a_person = uid >= FIRST_PERSON && in_session(&membership) && !lingers(&user);
-    (is_of_a_person && removes_memory(&configuration())).then_some(user)
+    (is_of_a_person && removes_memory(&configuration(Path::new("/")))).then_some(user)
 }
 
 fn user(uid: u32) -> String {
@@ -74,7 +71,7 @@ fn lingers(user: &str) -> bool {
 pub(super) fn danger() -> Logout {
     let membership = fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
     let uid = rustix::process::getuid().as_raw();
-    if uid == 0 || !in_session(&membership) || !kills(&configuration()) {
+    if uid == 0 || !in_session(&membership) || !kills(&configuration(Path::new("/"))) {
         return Logout::Harmless;
     }
     let user = user(uid);
@@ -114,18 +111,19 @@ fn in_session(membership: &str) -> bool {
     membership.lines().any(|line| line.contains("/session-") && line.contains(".scope"))
 }
 
-/// All that is configured, in the order in which it counts.
-fn configuration() -> Vec<String> {
-    let mut drops = Vec::new();
+/// All that is configured, in the order in which it counts: one main file, and then what is dropped in, by its names. Of files with
+/// one name that of the first folder counts, also where it is empty or leads to `/dev/null`.
+fn configuration(root: &Path) -> Vec<String> {
+    let mut drops = BTreeMap::new();
     for folder in FOLDERS {
-        let entries = fs::read_dir(folder).into_iter().flatten().flatten();
-        drops.extend(
-            entries.map(|entry| entry.path()).filter(|path| path.extension().is_some_and(|e| e == "conf")),
-        );
+        let entries = fs::read_dir(root.join(folder).join("logind.conf.d")).into_iter().flatten().flatten();
+        let paths = entries.map(|entry| entry.path());
+        let paths = paths.filter(|path| path.extension().is_some_and(|end| end == "conf"));
+        drops.extend(paths.filter_map(|path| Some((path.file_name()?.to_owned(), path))));
     }
-    drops.sort_by(|a, b| a.file_name().cmp(&b.file_name()));
-    let files = std::iter::once(Path::new(FILE).to_owned()).chain(drops);
-    files.filter_map(|path| fs::read_to_string(path).ok()).collect()
+    let mut main = FOLDERS.iter().rev().map(|folder| root.join(folder).join("logind.conf"));
+    let main = main.find(|path| path.exists());
+    main.into_iter().chain(drops.into_values()).filter_map(|path| fs::read_to_string(path).ok()).collect()
 }
 
 /// Whether the last word on it is yes. Nothing said is taken for no, as most distributions build it.
@@ -159,6 +157,41 @@ mod tests {
         );
         let Logout::Deadly(text) = judge("li", true, false) else { panic!("there is none") };
         assert!(text.contains("`KillExcludeUsers=li` in /etc/systemd/logind.conf"), "{text}");
+    }
+
+    #[test]
+    fn the_first_main_file_counts_and_of_each_name_one_that_is_dropped_in() {
+        let root = tempfile::tempdir().unwrap();
+        let write = |path: &str, text: &str| {
+            let path = root.path().join(path);
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            fs::write(path, text).unwrap();
+        };
+        assert!(configuration(root.path()).is_empty());
+        // a vendor's alone
+        write("usr/lib/systemd/logind.conf", "[Login]\nKillUserProcesses=yes\n");
+        assert!(kills(&configuration(root.path())));
+        write("run/systemd/logind.conf", "run");
+        write("usr/local/lib/systemd/logind.conf", "local");
+        assert_eq!(configuration(root.path()), ["run"]);
+        write("etc/systemd/logind.conf", "etc");
+        for (path, text) in [
+            ("etc/systemd/logind.conf.d/20-b.conf", ""),
+            ("run/systemd/logind.conf.d/10-a.conf", "a of run"),
+            ("usr/local/lib/systemd/logind.conf.d/30-c.conf", "c of local"),
+            ("usr/lib/systemd/logind.conf.d/10-a.conf", "a of lib"),
+            ("usr/lib/systemd/logind.conf.d/20-b.conf", "KillUserProcesses=yes\n"),
+            ("usr/lib/systemd/logind.conf.d/README", "none"),
+        ] {
+            write(path, text);
+        }
+        assert_eq!(configuration(root.path()), ["etc", "a of run", "", "c of local"]);
+        // hidden by who keeps the host
+        fs::remove_file(root.path().join("etc/systemd/logind.conf.d/20-b.conf")).unwrap();
+        assert!(kills(&configuration(root.path())));
+        let hides = root.path().join("etc/systemd/logind.conf.d/20-b.conf");
+        std::os::unix::fs::symlink("/dev/null", hides).unwrap();
+        assert!(!kills(&configuration(root.path())));
     }
 
     #[test]

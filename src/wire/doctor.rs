@@ -42,7 +42,7 @@ pub struct AskChecks {
     /// Whether each of the other hosts is logged in to, not a few of them.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub all_pairs: bool,
-    /// Of a look into an image: the engine that the hosts file names.
+    /// The container engine that the hosts file names.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub engine: Option<String>,
     /// What a launch starts in its image, which is looked into.

@@ -528,13 +528,18 @@ fn ranks_get_their_gpus_and_what_they_start_on_them_is_theirs() {
     assert_eq!(process["run"], json!({ "id": runs[0]["spec"]["id"], "rank": 0 }), "{process}");
     assert_eq!(process["user"], json!("root"), "whose run it is: {process}");
     assert!(seen.to_string().contains(&uuid(0)), "{seen}");
-    // hvtui's containers share the host's memory; one that a person has started as the tutorials do does not
+    // hvtui's containers share the host's memory, and one by NVIDIA's runtime alone has no GPUs; one that a person has started as the
+    // tutorials do has some, and does not share it
+    let start = |name: &str, more: &str| {
+        cluster.on("n1", &format!("docker run -d --runtime nvidia {more} --name {name} {IMAGE} sleep 1000"))
+    };
     let doctor = || client.run(&["doctor", "--only", "docker", "-v"]);
+    start("grafana", "");
     assert!(doctor().out.contains("✔ docker"), "{:#?}", doctor());
-    cluster.on("n1", &format!("docker run -d --runtime nvidia --name tutorial {IMAGE} sleep 1000"));
+    start("tutorial", "-e NVIDIA_VISIBLE_DEVICES=all");
     let small = doctor();
     assert!(small.out.contains("container tutorial has GPUs and 64 MB of /dev/shm"), "{small:#?}");
-    cluster.on("n1", "docker rm -f tutorial");
+    cluster.on("n1", "docker rm -f tutorial grafana");
     let_go(&cluster);
     let out = child.output_in_time().expect("its end");
     let said = String::from_utf8_lossy(&out.stdout).into_owned();

@@ -3,6 +3,7 @@
 mod alike;
 mod before;
 mod choice;
+mod engines;
 mod fixtures;
 mod frameworks;
 mod gpus;
@@ -201,6 +202,26 @@ fn a_remedy_that_is_one_command_is_run_when_a_person_says_so_and_looked_at_again
     let screen = terminal.assert_restored(0);
     assert!(screen.contains("✔ logins") && screen.contains("✔ toolkit"), "{screen}");
     assert_eq!(cluster.on("n2", "cat /run/cdi/nvidia.yaml"), "/lib/libcuda.so.550.54.14\n");
+    the_second_look_looks_for_the_same_module(&cluster, &client);
+}
+
+/// n1 lacks a module, which no command helps against; n2 has another torch, which its pip replaces.
+fn the_second_look_looks_for_the_same_module(cluster: &Cluster, client: &Client<'_>) {
+    give_torch(cluster, "n1", "2.4.0", "None");
+    give_torch(cluster, "n2", "2.3.1", "None");
+    let pip = "for v in 9 10 11 12 13; do d=~/.local/lib/python3.$v/site-packages; mkdir -p $d/apex $d/pip; : > $d/apex/__init__.py; \
+               : > $d/pip/__init__.py; printf 'import os\nos.system(\"sed -i s/2.3.1/2.4.0/ \
+               ~/.local/lib/python3.*/site-packages/torch-2.3.1.dist-info/METADATA\")\n' > $d/pip/__main__.py; done";
+    cluster.on("n2", pip);
+    let fix = client.hvtui(&["doctor", "--only", "python", "--module", "apex", "--fix"]);
+    let Some(terminal) = Terminal::start(&fix, 150, 50) else { return };
+    terminal.wait("pip", |screen| {
+        screen.contains("1 of 1, would run on n2: ") && screen.contains("torch==2.4.0")
+    });
+    terminal.type_in("y\n");
+    let screen = terminal.assert_restored(1);
+    let again = screen.rsplit("looking again: python").next().unwrap_or_default();
+    assert!(again.contains("finds no module apex (n2 has it)") && !again.contains("2.3.1"), "{screen}");
 }
 
 /// A Python of a host that has this torch.
@@ -261,6 +282,26 @@ fn file_systems_and_drivers_are_judged_on_the_host_itself() {
     assert_eq!([mark("cuda", "n1"), mark("cuda", "n2")], ["unknown", "unknown"], "{told:#}");
     let torch = verdict(&told, "torch", "n3")["evidence"].as_str().unwrap();
     assert_eq!(torch, "torch 2.4.0 is built without CUDA");
+    a_session_folder_of_another_user_is_told(&cluster, &client);
+}
+
+/// Open MPI's, on n2.
+fn a_session_folder_of_another_user_is_told(cluster: &Cluster, client: &Client<'_>) {
+    cluster.change("sshd", "n2 SetEnv TMPDIR=/run/own");
+    let look = || {
+        let told = json(&client.run(&["doctor", "--json", "--only", "tmp", "-H", "n2"]));
+        verdict(&told, "tmp", "n2").clone()
+    };
+    let folder = cluster.on("n2", "mkdir -p /run/own/ompi.n2.$(id -u) && echo /run/own/ompi.n2.$(id -u)");
+    let own = look();
+    assert_eq!(own["mark"], "good", "{own:#}");
+    cluster.on("n2", "chown 65534 /run/own/ompi.n2.*");
+    let foreign = look();
+    let folder = folder.trim();
+    assert_eq!(
+        (&foreign["mark"], &foreign["evidence"], &foreign["remedy"]),
+        (&"bad".into(), &format!("{folder} is not yours").into(), &format!("rm -r {folder}").into())
+    );
 }
 
 #[test]
@@ -323,6 +364,35 @@ fn what_runs_leave_behind_and_where_they_listen_is_told() {
     let told = json(&client.run(&["doctor", "--json", "--only", "leftover"]));
     assert_eq!(verdict(&told, "leftover", "n1")["mark"], "good", "{told:#}");
     assert_eq!(client.run(&["stop", "last", "--now"]).code, 0);
+    a_rank_whose_launcher_is_gone_is_told(&cluster, &client);
+}
+
+/// On n2 there is one, and one whose launcher lives.
+fn a_rank_whose_launcher_is_gone_is_told(cluster: &Cluster, client: &Client<'_>) {
+    let rank = "exec env RANK=1 WORLD_SIZE=2 python3 -c 'import time; time.sleep(1000)'";
+    cluster.on("n2", &format!("setsid sh -c \"({rank}); true\" >/dev/null 2>&1 &"));
+    cluster.on("n2", &format!("setsid sh -c \"{rank}\" >/dev/null 2>&1 &"));
+    let ranks = || {
+        let is_one = |args: &str| args.ends_with("-c import time; time.sleep(1000)");
+        let all = cluster.processes("n2");
+        all.iter().filter(|process| process.name.starts_with("python") && is_one(&process.args)).count()
+    };
+    until("both ranks", || ranks() == 2);
+    let look = || {
+        let told = json(&client.run(&["doctor", "--json", "--only", "leftover"]));
+        verdict(&told, "leftover", "n2").clone()
+    };
+    let left = look();
+    let seen = left["evidence"].as_str().unwrap();
+    assert!(
+        left["mark"] == "look" && seen.starts_with("1 rank of no run has lost its launcher (python"),
+        "{left:#}"
+    );
+    // what is ended as it says is the one without a launcher
+    cluster.on("n2", left["fix"]["command"].as_str().unwrap());
+    until("the end of one", || ranks() == 1);
+    let after = look();
+    assert!(after["evidence"].as_str().unwrap().starts_with("held by no process that is seen"), "{after:#}");
 }
 
 #[test]

@@ -58,7 +58,8 @@ pub fn run(args: &DoctorArgs, file: &HostsFile, paths: &Paths) -> Result<ExitCod
     }
     is_asked_for(args)?;
     let image = args.image.as_deref();
-    let wanted = Wanted { only: &args.only, same: &args.same, modules: &modules(args)?, image };
+    let modules = modules(args)?;
+    let wanted = Wanted { only: &args.only, same: &args.same, modules: &modules, image };
     let checkup = runtime::block_on(examine(&hosts, &wanted, paths))?;
     let matrix = checkup.matrix();
     let mut json = as_json(&matrix);
@@ -76,7 +77,7 @@ pub fn run(args: &DoctorArgs, file: &HostsFile, paths: &Paths) -> Result<ExitCod
     if let Some(target) = &args.bundle {
         bundle::write(target, args.yes, &checkup, &json, file, paths)?;
     }
-    let fixed = if args.fix { fix::run(&matrix, &hosts, file, (paths, image))? } else { None };
+    let fixed = if args.fix { fix::run(&matrix, &hosts, file, (paths, &wanted))? } else { None };
     if let Some(fixed) = &fixed {
         to_stdout(&as_text(fixed, args.verbose))?;
     }

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use serde::{Deserialize, Serialize};
 
 use super::super::compare::Compared;
+use super::super::system::{Gcc, System};
 use super::super::{Check, Seen, Site};
 use super::kernel::builds_driver;
 use crate::domain::doctor::Verdict;
@@ -19,6 +20,8 @@ pub(in crate::doctor) struct Found {
     nvcc_takes: Option<u32>,
     /// The GCC that the running kernel was built by, where NVIDIA's module is built on this host and that GCC is not there.
     of_kernel: Option<u32>,
+    #[serde(default)]
+    system: System,
 }
 
 impl Check for Compiler {
@@ -43,6 +46,7 @@ impl Check for Compiler {
                 .then(|| of_kernel(&kernel))
                 .flatten()
                 .filter(|major| site.program(&format!("gcc-{major}")).is_none()),
+            system: System::here(),
         })
     }
 
@@ -116,21 +120,21 @@ fn judge(found: &Found, all: &Compared<'_>) -> Verdict {
     };
     let own = major(gcc).unwrap_or_default();
     if let Some(most) = found.nvcc_takes.filter(|most| *most < own) {
+        let Gcc { install, gcc: c, gxx } = found.system.gcc(most);
         return Verdict::look(
             format!("gcc {gcc}, and CUDA's nvcc takes gcc {most} at most"),
             "Horovod, apex and other extensions don't compile: \"unsupported GNU version\"",
-            format!(
-                "sudo apt install g++-{most}; for a build: CC=gcc-{most} CXX=g++-{most} NVCC_PREPEND_FLAGS='-ccbin g++-{most}'"
-            ),
+            format!("{install}; for a build: CC={c} CXX={gxx} NVCC_PREPEND_FLAGS='-ccbin {gxx}'"),
         );
     }
     if let Some(kernel) = found.of_kernel.filter(|kernel| *kernel > own) {
+        let Gcc { install, gcc: c, .. } = found.system.gcc(kernel);
         return Verdict::look(
             format!(
                 "gcc {gcc}; the kernel was built by gcc {kernel}, and NVIDIA's module is built here (DKMS)"
             ),
             "the module's next build may be refused: this host would be without a driver",
-            format!("sudo apt install gcc-{kernel}; for the build: CC=gcc-{kernel}"),
+            format!("{install}; for the build: CC={c}"),
         );
     }
     match all.difference(&own.to_string()) {
@@ -179,5 +183,23 @@ mod tests {
         let built = Compiler::judge(&seen([Found { of_kernel: Some(12), ..gcc("11.4.0") }, gcc("11.4.0")]));
         assert_eq!([built[0].mark, built[1].mark], [Mark::Look, Mark::Good]);
         assert_eq!(Compiler::judge(&seen([Found::default()]))[0].mark, Mark::Unknown);
+    }
+
+    #[test]
+    fn another_gcc_is_had_as_the_system_names_it() {
+        let gcc = |system| Found { gcc: Some("13.2.0".to_owned()), system, ..Found::default() };
+        let of = |found: Found| Compiler::judge(&seen([found]))[0].remedy.clone().unwrap();
+        assert_eq!(
+            of(Found { nvcc_takes: Some(11), ..gcc(System::Debian) }),
+            "sudo apt-get install g++-11; for a build: CC=gcc-11 CXX=g++-11 NVCC_PREPEND_FLAGS='-ccbin g++-11'"
+        );
+        assert_eq!(
+            of(Found { of_kernel: Some(14), ..gcc(System::RedHat) }),
+            "sudo dnf install gcc-toolset-14-gcc-c++; for the build: CC=/opt/rh/gcc-toolset-14/root/usr/bin/gcc"
+        );
+        assert_eq!(
+            of(Found { of_kernel: Some(14), ..gcc(System::Other) }),
+            "install gcc and g++ of version 14 there; for the build: CC=gcc-14"
+        );
     }
 }

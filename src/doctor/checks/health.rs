@@ -4,8 +4,8 @@ use std::collections::BTreeSet;
 
 use super::super::{Check, Seen, Site};
 use crate::domain::doctor::Verdict;
-use crate::domain::gpu::GpuInfo;
 use crate::domain::gpu::health::{Severity, Unreadable, faults};
+use crate::domain::gpu::{GpuInfo, GpuSample, Reading};
 use crate::domain::ids::GpuUuid;
 
 pub(in crate::doctor) struct Health;
@@ -22,12 +22,46 @@ impl Check for Health {
     }
 
     fn judge(seen: &[Seen<'_, ()>]) -> Vec<Verdict> {
-        seen.iter().map(judge).collect()
+        seen.iter().map(|one| judge(one, seen)).collect()
     }
 }
 
 /// Retired pages from which on NVIDIA replaces a board.
 const MOST_PAGES: u64 = 60;
+
+/// Held down by its power limit, as a GPU at full power is.
+const POWER_CAP: &str = "sw power cap";
+/// Percent by which a GPU may be less busy than one that is compared with it.
+const AS_BUSY: u32 = 10;
+
+fn is_capped(sample: &GpuSample) -> bool {
+    sample.throttle.value().is_some_and(|reasons| reasons.iter().any(|reason| reason == POWER_CAP))
+}
+
+/// Whether there are GPUs of its model on other hosts, as busy, and none of them is held down by its power limit.
+fn is_capped_alone(one: &Seen<'_, ()>, info: &GpuInfo, sample: &GpuSample, all: &[Seen<'_, ()>]) -> bool {
+    let Some(busy) = sample.util.value() else { return false };
+    let others = all.iter().filter(|other| other.host != one.host);
+    let others = others.filter_map(|other| Some(other.info.gpus.iter().zip(&other.sample?.gpus))).flatten();
+    let mut alike = others.filter(|(other, at)| {
+        other.name == info.name && at.util.value().is_some_and(|util| util + AS_BUSY >= *busy)
+    });
+    let mut is_any = false;
+    let are_all_free = alike.all(|(_, at)| {
+        is_any = true;
+        !is_capped(at)
+    });
+    is_any && are_all_free
+}
+
+/// The sample without what is as usual as a power limit that is reached.
+fn without_cap(sample: &GpuSample) -> GpuSample {
+    let mut sample = sample.clone();
+    if let Reading::Value(reasons) = &mut sample.throttle {
+        reasons.retain(|reason| reason != POWER_CAP);
+    }
+    sample
+}
 
 /// Of a host whose GPUs have no fault.
 fn persistence(one: &Seen<'_, ()>) -> Verdict {
@@ -61,7 +95,7 @@ fn persistence(one: &Seen<'_, ()>) -> Verdict {
     .fixed_there("sudo nvidia-smi -pm 1")
 }
 
-fn judge(one: &Seen<'_, ()>) -> Verdict {
+fn judge(one: &Seen<'_, ()>, all: &[Seen<'_, ()>]) -> Verdict {
     if one.info.gpus.is_empty() {
         return Verdict::unknown("no GPU");
     }
@@ -80,7 +114,9 @@ fn judge(one: &Seen<'_, ()>) -> Verdict {
             continue;
         }
         is_lost |= matches!(Unreadable::of(sample), Some(Unreadable::Lost));
-        for fault in faults(info, sample) {
+        let is_usual = is_capped(sample) && !is_capped_alone(one, info, sample, all);
+        let found = if is_usual { faults(info, &without_cap(sample)) } else { faults(info, sample) };
+        for fault in found {
             worst = worst.max(Some(fault.severity));
             told.push(format!("GPU {}: {}", info.index, fault.words));
         }
@@ -104,5 +140,62 @@ fn judge(one: &Seen<'_, ()>) -> Verdict {
             let verdict = Verdict::bad(words, cause, remedy);
             if is_lost { verdict } else { verdict.may_run() }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::doctor::tests::{info_with, seen_with};
+    use crate::domain::host::{HostInfo, HostSample};
+    use crate::domain::preflight::Mark;
+
+    /// Hosts with a GPU each of this model, so busy, and held down for these reasons.
+    fn verdicts(gpus: &[(&str, u32, &[&str])]) -> Vec<(Mark, String)> {
+        let infos = gpus.iter().map(|(name, ..)| {
+            let gpu = GpuInfo { name: (*name).to_owned(), ..GpuInfo::unknown(0) };
+            (HostInfo { gpus: vec![gpu], ..info_with(&[]) }, ())
+        });
+        let mut all = seen_with(infos);
+        for (one, (_, util, reasons)) in all.iter_mut().zip(gpus) {
+            let gpu = GpuSample {
+                util: Reading::Value(*util),
+                throttle: Reading::Value(reasons.iter().map(|reason| (*reason).to_owned()).collect()),
+                ..GpuSample::unknown(0)
+            };
+            let sample: &'static HostSample = Box::leak(Box::new(HostSample {
+                cpu_percent: Reading::Unsupported,
+                memory_used: Reading::Unsupported,
+                load: Reading::Unsupported,
+                net_rx: Reading::Unsupported,
+                net_tx: Reading::Unsupported,
+                gpus: vec![gpu],
+            }));
+            one.sample = Some(sample);
+        }
+        Health::judge(&all).into_iter().map(|verdict| (verdict.mark, verdict.evidence)).collect()
+    }
+
+    #[test]
+    fn a_power_limit_that_is_reached_is_a_fault_where_no_other_gpu_reaches_it() {
+        let marks = |gpus: &[(&str, u32, &[&str])]| {
+            verdicts(gpus).into_iter().map(|(mark, _)| mark).collect::<Vec<_>>()
+        };
+        let (capped, free): (&[&str], &[&str]) = (&["sw power cap"], &[]);
+        let (good, look) = (Mark::Good, Mark::Look);
+        assert_eq!(marks(&[("H200", 99, capped)]), [good], "it is at full power");
+        assert_eq!(marks(&[("H200", 99, capped), ("H200", 97, capped)]), [good, good]);
+        assert_eq!(marks(&[("H200", 99, capped), ("H200", 97, free)]), [look, good]);
+        assert_eq!(marks(&[("H200", 99, capped), ("H200", 30, free)]), [good, good], "that one is idle");
+        assert_eq!(marks(&[("H200", 99, capped), ("A100", 99, free)]), [good, good], "that one is another");
+        let three = [("H200", 99, capped), ("H200", 98, free), ("H200", 97, capped)];
+        assert_eq!(marks(&three), [good; 3], "some reach it and some do not, as they differ");
+        assert_eq!(verdicts(&[("H200", 99, capped), ("H200", 97, free)])[0].1, "GPU 0: power cap");
+    }
+
+    #[test]
+    fn what_else_holds_a_gpu_down_is_told_beside_its_power_limit() {
+        let both: &[&str] = &["sw power cap", "hw thermal slowdown"];
+        assert_eq!(verdicts(&[("H200", 99, both)])[0], (Mark::Bad, "GPU 0: hw thermal".to_owned()));
     }
 }

@@ -1,12 +1,14 @@
 //! Whether Horovod's own libraries find all that they were linked with, and were built with NCCL, MPI and Gloo alike.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use memchr::memmem;
 use serde::{Deserialize, Serialize};
 
 use super::super::compare::Compared;
 use super::super::{Check, OfImage, Seen, Site};
+use crate::clock;
 use crate::domain::doctor::Verdict;
 use crate::domain::preflight::Mark;
 
@@ -17,6 +19,13 @@ const LOADED: [&str; 7] =
     ["libtensorflow", "_pywrap_tensorflow", "libtorch", "libc10", "libcu", "libnv", "libnccl"];
 /// Symbols that are told of a library.
 const SYMBOLS: usize = 4;
+/// How the names of symbols begin, without the first `_`, and of the library that has them.
+const OWNERS: [(&[&str], &str); 4] =
+    [(&["cuda"], "libcudart"), (&["nccl"], "libnccl"), (&["cudnn"], "libcudnn"), (&OF_TORCH, "libtorch")];
+/// In the namespaces `at` and `c10`.
+const OF_TORCH: [&str; 4] = ["ZN2at", "ZNK2at", "ZN3c10", "ZNK3c10"];
+/// Symbols are looked for so long after the look has begun: for that the loader reads all of a framework's libraries.
+const LOADING: Duration = Duration::from_secs(3);
 
 #[derive(Debug, Default, Serialize, Deserialize)]
 pub(in crate::doctor) struct Found {
@@ -26,7 +35,7 @@ pub(in crate::doctor) struct Found {
     frameworks: Vec<String>,
     /// Libraries that the loader does not find.
     missing: Vec<String>,
-    /// Symbols of CUDA and NCCL that the libraries lack which it does find.
+    /// Symbols of CUDA, NCCL and torch that the libraries lack which it does find.
     #[serde(default)]
     undefined: Vec<String>,
     /// By what it can reduce: `gloo`, `mpi`, `nccl`; absent where its libraries can't be read.
@@ -44,20 +53,17 @@ impl Check for Horovod {
     type Found = Found;
 
     fn look(site: &Site) -> Result<Found, String> {
+        let begun = clock::host_now().0;
+        let left =
+            || LOADING.saturating_sub(Duration::from_micros(clock::host_now().0.saturating_sub(begun)));
         let Ok(told) = site.python() else { return Ok(Found::default()) };
         let mut found = Found { version: told.packages.get("horovod").cloned(), ..Found::default() };
         for library in told.libraries.iter().take(8) {
             let framework = library.parent().and_then(|folder| folder.file_name());
             found.frameworks.extend(framework.map(|name| name.to_string_lossy().into_owned()));
             let own = |name: &String| !LOADED.iter().any(|own| name.starts_with(own));
-            let unfound = site.unfound(library)?;
-            let is_whole = unfound.is_empty();
-            found.missing.extend(unfound.into_iter().filter(own));
-            if !is_whole {
-                // its symbols may come from what the framework brings along
-                continue;
-            }
-            let symbols = site.undefined(library, &["cuda", "nccl", "cudnn"])?;
+            found.missing.extend(site.unfound(library)?.into_iter().filter(own));
+            let symbols = lacks(site, library, &told.folders, left());
             found.undefined.extend(symbols.into_iter().take(SYMBOLS));
         }
         for names in [&mut found.missing, &mut found.undefined] {
@@ -81,6 +87,42 @@ impl Check for Horovod {
         };
         seen.iter().map(judge_one).collect()
     }
+}
+
+/// The symbols that a library lacks, as far as the loader can tell of it beside the libraries that its framework's import loads.
+fn lacks(site: &Site, library: &Path, folders: &[PathBuf], within: Duration) -> Vec<String> {
+    if within.is_zero() {
+        return Vec::new();
+    }
+    let program = |name: &str| site.program(name).unwrap_or_else(|| Path::new("/usr/bin").join(name));
+    let given = std::env::var("LD_LIBRARY_PATH").ok().filter(|given| !given.is_empty());
+    let folders = folders.iter().map(|folder| folder.display().to_string());
+    let path: Vec<String> = given.into_iter().chain(folders).collect();
+    let path = format!("LD_LIBRARY_PATH={}", path.join(":"));
+    let (ldd, library) = (program("ldd").display().to_string(), library.display().to_string());
+    let told = Site::ask_within(&program("env"), &[&path, &ldd, "-r", &library], within);
+    // where it takes too long they are seen at the import
+    told.map(|told| undefined(&(told.out + &told.err), &library)).unwrap_or_default()
+}
+
+/// Of what `ldd -r` prints: the symbols that a library lacks although the one is there that it was linked with for them. Nothing where
+/// a library is missing, as that may have them; of others the import brings some along.
+fn undefined(told: &str, library: &str) -> Vec<String> {
+    if told.contains("=> not found") {
+        return Vec::new();
+    }
+    let is_there = |name: &str| told.lines().any(|line| line.trim_start().starts_with(name));
+    let symbol = |line: &str| {
+        let rest = line.trim_start().strip_prefix("undefined symbol: ")?;
+        let (name, of) = rest.split_once(char::is_whitespace).unwrap_or((rest, ""));
+        let is_own = of.is_empty() || of.trim() == format!("({library})");
+        let bare = name.trim_start_matches('_');
+        let is_owned = OWNERS.iter().any(|(beginnings, owner)| {
+            beginnings.iter().any(|beginning| bare.starts_with(beginning)) && is_there(owner)
+        });
+        (is_own && is_owned).then(|| name.to_owned())
+    };
+    told.lines().filter_map(symbol).collect()
 }
 
 /// Of one that was built without what its ranks would agree by. One that was built with neither is not known by its names.
@@ -125,10 +167,20 @@ fn judge(found: &Found, has_gpus: bool, all: &Compared<'_>) -> Verdict {
         );
     }
     if !found.undefined.is_empty() {
+        let is_of_torch = |name: &String| {
+            OF_TORCH.iter().any(|beginning| name.trim_start_matches('_').starts_with(beginning))
+        };
+        let (of, option) = if found.undefined.iter().any(is_of_torch) {
+            ("torch", "HOROVOD_WITH_PYTORCH=1")
+        } else {
+            ("CUDA or NCCL", "HOROVOD_GPU_OPERATIONS=NCCL")
+        };
         return Verdict::bad(
             format!("Horovod {version} lacks {}", found.undefined.join(", ")),
-            "it was built for another CUDA or NCCL than the one that is loaded: import horovod fails with \"undefined symbol\"",
-            "build it for this one: HOROVOD_GPU_OPERATIONS=NCCL pip install --no-cache-dir --force-reinstall horovod",
+            format!(
+                "it was built for another {of} than the one that is loaded: import horovod fails with \"undefined symbol\""
+            ),
+            format!("build it for this one: {option} pip install --no-cache-dir --force-reinstall horovod"),
         );
     }
     if found.frameworks.is_empty() {
@@ -192,6 +244,64 @@ mod tests {
         );
         assert_eq!(found(&[], &[]).mark, Mark::Bad);
         assert_eq!(judge(&Found::default(), true, &Compared::new([])).mark, Mark::Unknown);
+    }
+
+    /// A library from C, in this folder.
+    fn library(folder: &Path, name: &str, code: &str, with: &[&str]) -> PathBuf {
+        let (source, library) = (folder.join("source.c"), folder.join(name));
+        std::fs::create_dir_all(library.parent().unwrap()).unwrap();
+        std::fs::write(&source, code).unwrap();
+        let mut compile = std::process::Command::new("cc");
+        compile.args([
+            "-shared",
+            "-fPIC",
+            &format!("-Wl,-soname,{}", name.rsplit('/').next().unwrap()),
+            "-o",
+        ]);
+        let ended = compile.arg(&library).arg(&source).args(with).current_dir(folder).status().unwrap();
+        assert!(ended.success(), "{name}");
+        library
+    }
+
+    #[test]
+    fn symbols_of_another_torch_and_nccl_are_found_beside_the_frameworks_own_libraries() {
+        let folder = tempfile::tempdir().unwrap();
+        let at = folder.path();
+        library(at, "torch/lib/libtorch.so", "int _ZN3c104hereEv(void) { return 1; }\n", &[]);
+        library(at, "nvidia/nccl/lib/libnccl.so.2", "int ncclHere(void) { return 1; }\n", &[]);
+        let with = ["torch/lib/libtorch.so", "nvidia/nccl/lib/libnccl.so.2"];
+        let build = |name: &str, calls: &[&str]| {
+            // Python's own symbols come with the program
+            let all = [&["_ZN3c104hereEv", "ncclHere", "PyLong_FromLong"][..], calls].concat();
+            let declared: Vec<String> = all.iter().map(|call| format!("int {call}(void);\n")).collect();
+            let called: Vec<String> = all.iter().map(|call| format!("{call}()")).collect();
+            let (declared, called) = (declared.concat(), called.join(" + "));
+            library(at, name, &format!("{declared}int all(void) {{ return {called}; }}\n"), &with)
+        };
+        let (good, bad) = (build("good.so", &[]), build("bad.so", &["_ZNK3c105goneEv", "ncclGone", "odd"]));
+        let folders = ["torch/lib", "nvidia/nccl/lib"].map(|name| at.join(name));
+        let of = |library: &Path, folders: &[PathBuf]| {
+            let mut lacks = lacks(&crate::doctor::tests::site(), library, folders, Duration::from_secs(60));
+            lacks.sort();
+            lacks
+        };
+        assert_eq!(of(&good, &folders), [""; 0]);
+        assert_eq!(of(&bad, &folders), ["_ZNK3c105goneEv", "ncclGone"]);
+        assert_eq!(of(&bad, &folders[..1]), [""; 0], "a library that is missing may have them");
+        let lacking = |undefined: &str| {
+            let found = Found {
+                version: Some("0.28.1".into()),
+                frameworks: vec!["torch".into()],
+                undefined: vec![undefined.into()],
+                ..Found::default()
+            };
+            let verdict = judge(&found, false, &Compared::new([]));
+            (verdict.for_launch(), verdict.evidence, verdict.cause.unwrap())
+        };
+        let (mark, evidence, cause) = lacking("_ZNK3c105goneEv");
+        assert_eq!((mark, evidence.as_str()), (Mark::Bad, "Horovod 0.28.1 lacks _ZNK3c105goneEv"));
+        assert!(cause.starts_with("it was built for another torch than"), "{cause}");
+        assert!(lacking("ncclGone").2.starts_with("it was built for another CUDA or NCCL than"));
     }
 
     #[test]

@@ -1,67 +1,160 @@
-//! Whether a host's own name is one that launchers take, and leads others to it.
+//! Whether a host's own name is one that launchers take and leads to it, and whether the names of the others lead there to them.
 
 use std::net::{IpAddr, ToSocketAddrs};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, mpsc};
+use std::thread;
+use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
 use super::super::{Check, Seen, Site};
 use super::interface;
+use crate::clock;
 use crate::domain::doctor::Verdict;
+use crate::domain::host::HostInfo;
+use crate::domain::ids::HostId;
 use crate::domain::told_address::is_bridge;
 
 pub(in crate::doctor) struct Hostname;
 
-#[derive(Debug, Serialize, Deserialize)]
+/// Names that are looked up at a time, and how long all of them may take: a name server that is gone answers none.
+const AT_ONCE: usize = 16;
+const ALL: Duration = Duration::from_secs(3);
+/// Names that are told of many.
+const SHOWN: usize = 4;
+/// What does without them.
+const GIVEN: &str = "the runs that hvtui starts are given addresses";
+
+#[derive(Debug, Default, Serialize, Deserialize)]
 pub(in crate::doctor) struct Found {
     name: String,
     /// What the name means on the host itself.
     addresses: Vec<IpAddr>,
+    /// What the names of the other hosts mean there.
+    #[serde(default)]
+    others: Vec<Other>,
+}
+
+/// Another host's name.
+#[derive(Debug, Serialize, Deserialize)]
+struct Other {
+    host: HostId,
+    name: String,
+    /// Absent where there was no answer in time.
+    addresses: Option<Vec<IpAddr>>,
 }
 
 impl Check for Hostname {
     const NAME: &'static str = "hostname";
-    const ASKS: &'static str = "is the host's own name one that mpirun takes, and not that of its loopback";
+    const ASKS: &'static str = "is the host's own name one that mpirun takes, and do its name and those of the others lead to them there";
+    const MEETS_OTHERS: bool = true;
     type Found = Found;
 
-    fn look(_: &Site) -> Result<Found, String> {
+    fn look(site: &Site) -> Result<Found, String> {
         let name = rustix::system::uname().nodename().to_string_lossy().into_owned();
-        let addresses = (name.as_str(), 0).to_socket_addrs();
-        let addresses = addresses.map(|all| all.map(|one| one.ip()).collect()).unwrap_or_default();
-        Ok(Found { name, addresses })
+        let others = site.peers.iter().filter_map(|peer| Some((peer.host.clone(), peer.name.clone()?)));
+        let others: Vec<(HostId, String)> = others.collect();
+        let names = [&name].into_iter().chain(others.iter().map(|(_, name)| name)).cloned().collect();
+        let mut told = resolved(names, ALL).into_iter();
+        let late =
+            || format!("{name} is not looked up in {} s: a name server does not answer", ALL.as_secs());
+        let addresses = told.next().flatten().ok_or_else(late)?;
+        let others = others.into_iter().zip(told);
+        let others = others.map(|((host, name), addresses)| Other { host, name, addresses }).collect();
+        Ok(Found { name, addresses, others })
     }
 
     fn judge(seen: &[Seen<'_, Found>]) -> Vec<Verdict> {
         let holders = interface::holders(seen.iter().map(|one| one.info));
-        let own = |one: &Seen<'_, Found>| {
-            let first = interface::first(one.info, &holders, |_| false);
+        let own = |info: &HostInfo| {
             // by a bridge of containers the host reaches itself
-            let others = || one.info.addresses.iter().filter(|one| one.address.is_ipv4());
-            let first = first.filter(|one| !is_bridge(&one.interface)).or_else(|| {
+            let first = interface::first(info, &holders, |_| false).filter(|one| !is_bridge(&one.interface));
+            let others = || info.addresses.iter().filter(|one| one.address.is_ipv4());
+            let first = first.or_else(|| {
                 others().find(|one| !is_bridge(&one.interface) && holders.get(&one.address) == Some(&1))
             });
-            first.map(|one| one.address.to_string())
+            first.map(|one| one.address)
         };
-        let judge = |one: &Seen<'_, Found>| match twin(one, seen) {
-            Some(other) => same_machine(other),
-            None => judge(&one.found, own(one).as_deref()),
-        };
-        seen.iter().map(judge).collect()
+        let known = seen.iter().map(|one| Known { host: one.host, info: one.info, own: own(one.info) });
+        let all: Vec<Known<'_>> = known.collect();
+        let names: Vec<&str> = seen.iter().map(|one| one.found.name.as_str()).collect();
+        let hosts = seen.iter().zip(&all);
+        hosts.map(|(one, here)| Here { found: &one.found, here, all: &all, names: &names }.judge()).collect()
     }
 }
 
-/// Another host of the hosts file that is this machine too: it was started at the same time and has the same addresses.
-/// Containers of one machine have their own.
-fn twin<'a>(one: &Seen<'_, Found>, seen: &'a [Seen<'_, Found>]) -> Option<&'a str> {
-    let is_same = |other: &&Seen<'_, Found>| {
-        let (own, others) = (one.info, other.info);
-        other.host != one.host
-            && !own.addresses.is_empty()
-            && (&own.boot_id, &own.addresses) == (&others.boot_id, &others.addresses)
-    };
-    seen.iter().find(is_same).map(|other| other.host.as_str())
+/// What names mean here, in their order: so many are asked for at a time, and `None` is that of one to which there was no answer in
+/// time. Who waits for that one ends by itself.
+pub(super) fn resolved(names: Vec<String>, patience: Duration) -> Vec<Option<Vec<IpAddr>>> {
+    let begun = clock::host_now().0;
+    let mut found = vec![None; names.len()];
+    let (names, next) = (Arc::new(names), Arc::new(AtomicUsize::new(0)));
+    let (tell, told) = mpsc::channel();
+    for _ in 0..names.len().min(AT_ONCE) {
+        let (names, next, tell) = (Arc::clone(&names), Arc::clone(&next), tell.clone());
+        let body = move || {
+            while let Some((at, name)) = numbered(&names, next.fetch_add(1, Ordering::Relaxed)) {
+                // the others may be waited for no more
+                if tell.send((at, addresses(name))).is_err() {
+                    break;
+                }
+            }
+        };
+        // what can't be begun is late
+        let _ = thread::Builder::new().name("look up".to_owned()).spawn(body);
+    }
+    drop(tell);
+    loop {
+        let gone = Duration::from_micros(clock::host_now().0.saturating_sub(begun));
+        match told.recv_timeout(patience.saturating_sub(gone)) {
+            Ok((at, addresses)) => found[at] = Some(addresses),
+            Err(_) => return found,
+        }
+    }
 }
 
-fn same_machine(other: &str) -> Verdict {
+fn numbered(names: &[String], at: usize) -> Option<(usize, &str)> {
+    Some((at, names.get(at)?.as_str()))
+}
+
+fn addresses(name: &str) -> Vec<IpAddr> {
+    let addresses = (name, 0).to_socket_addrs();
+    addresses.map(|all| all.map(|one| one.ip()).collect()).unwrap_or_default()
+}
+
+/// A host as others know it.
+struct Known<'a> {
+    host: &'a HostId,
+    info: &'a HostInfo,
+    /// The address by which they reach it, where that is known.
+    own: Option<IpAddr>,
+}
+
+impl Known<'_> {
+    fn has(&self, address: IpAddr) -> bool {
+        self.info.addresses.iter().any(|one| one.address == address)
+            || self.info.ssh_server_address == Some(address)
+    }
+
+    /// Whether another host of the hosts file is this machine too: it was started at the same time and has the same addresses.
+    /// Containers of one machine have their own.
+    fn is_same_machine(&self, other: &Self) -> bool {
+        let (own, others) = (self.info, other.info);
+        other.host != self.host
+            && !own.addresses.is_empty()
+            && (&own.boot_id, &own.addresses) == (&others.boot_id, &others.addresses)
+    }
+
+    /// The line of `/etc/hosts` that leads a name to it: the whole name first, as `hostname -f` reads it.
+    fn line(&self, name: &str) -> String {
+        let own = self.own.map_or_else(|| "<its network address>".to_owned(), |own| own.to_string());
+        let short = name.split_once('.').map_or_else(String::new, |(short, _)| format!(" {short}"));
+        format!("{own} {name}{short}")
+    }
+}
+
+fn same_machine(other: &HostId) -> Verdict {
     Verdict::look(
         format!("it is the same machine as {other}"),
         "its GPUs and slots are counted twice, and a run is planned on more than there are",
@@ -69,43 +162,178 @@ fn same_machine(other: &str) -> Verdict {
     )
 }
 
-/// `own` is the address by which other hosts reach it, where that is known.
-fn judge(found: &Found, own: Option<&str>) -> Verdict {
-    let name = &found.name;
-    let known = own;
-    let own = own.unwrap_or("<its network address>");
-    // the whole name first, as `hostname -f` reads it
-    let short = name.split_once('.').map_or_else(String::new, |(short, _)| format!(" {short}"));
-    let line = format!("{own} {name}{short}");
-    if !is_legal(&found.name) {
-        return Verdict::bad(
-            format!("its name is '{name}'"),
-            "mpirun refuses a host whose name has other characters than letters, digits, '-' and '.'",
-            format!("sudo hostnamectl set-hostname {}, where no other host has that name", legal(name)),
-        );
+/// The command that adds lines to the file, whose last one may lack an end.
+fn appended(lines: &[String]) -> String {
+    let lines: Vec<String> = lines.iter().map(|line| format!("'{line}'")).collect();
+    format!("printf '\\n%s\\n' {} | sudo tee -a /etc/hosts", lines.join(" "))
+}
+
+/// The first ones of many.
+fn few(all: &[String], between: &str) -> String {
+    let mut few: Vec<String> = all.iter().take(SHOWN).cloned().collect();
+    few.extend((all.len() > SHOWN).then(|| format!("{} more", all.len() - SHOWN)));
+    few.join(between)
+}
+
+/// A host that is judged beside the others.
+struct Here<'a> {
+    found: &'a Found,
+    here: &'a Known<'a>,
+    all: &'a [Known<'a>],
+    /// What each of them calls itself.
+    names: &'a [&'a str],
+}
+
+impl Here<'_> {
+    fn judge(&self) -> Verdict {
+        if let Some(other) = self.all.iter().find(|other| self.here.is_same_machine(other)) {
+            return same_machine(other.host);
+        }
+        let name = &self.found.name;
+        if !is_legal(name) {
+            return Verdict::bad(
+                format!("its name is '{name}'"),
+                "mpirun refuses a host whose name has other characters than letters, digits, '-' and '.'",
+                format!("sudo hostnamectl set-hostname {}, where no other host has that name", legal(name)),
+            );
+        }
+        if self.is_of_several(name) {
+            return Verdict::look(
+                format!("its name is '{name}', by which it is not told from other hosts"),
+                "mpirun takes hosts of one name for one host, and by that name none of the others reaches it",
+                "sudo hostnamectl set-hostname NAME, where no other host has that name",
+            );
+        }
+        let own = self.own_name(name);
+        if own.is_trouble() || self.found.others.is_empty() {
+            return own;
+        }
+        self.others().unwrap_or_else(|| {
+            // hosts come and go
+            let lasting = own.evidence;
+            Verdict::good(format!("{lasting}; the names of the others lead to them")).lasting(lasting)
+        })
     }
-    let (Some(first), all) = (found.addresses.first(), &found.addresses) else {
-        let verdict = Verdict::look(
-            format!("{name} has no address on the host itself"),
-            "programs that look their own host's name up fail, as gloo does",
-            format!("add this line to /etc/hosts there: {line}"),
-        );
-        // its last line may lack an end
-        let command = format!("printf '\\n%s\\n' '{line}' | sudo tee -a /etc/hosts");
-        return if known.is_some() { verdict.fixed_there(command) } else { verdict };
-    };
-    if let Some(loopback) = all.iter().find(|address| address.is_loopback()) {
-        let verdict = Verdict::look(
-            format!("{name} is {loopback} on the host itself"),
-            "a program that tells others its own name listens where only this host can connect",
-            format!("in /etc/hosts there, give {name} its own address in the place of {loopback}: {line}"),
-        );
-        // the line of 127.0.0.1 is localhost's, too
-        let is_debians = known.is_some() && loopback.to_string() == DEBIANS;
-        let command = format!("sudo sed -i 's/^127\\.0\\.1\\.1\\([[:space:]]\\)/{own}\\1/' /etc/hosts");
-        return if is_debians { verdict.fixed_there(command) } else { verdict };
+
+    /// Whether a name is one of several hosts, or one by which each means itself.
+    fn is_of_several(&self, name: &str) -> bool {
+        let first = name.split('.').next().unwrap_or_default();
+        first.eq_ignore_ascii_case("localhost")
+            || self.names.iter().filter(|one| one.eq_ignore_ascii_case(name)).count() > 1
     }
-    Verdict::good(format!("{name} is {first}"))
+
+    /// Of what the host's own name means there.
+    fn own_name(&self, name: &str) -> Verdict {
+        let (here, all) = (self.here, &self.found.addresses);
+        let line = here.line(name);
+        let Some(first) = all.first() else {
+            let verdict = Verdict::look(
+                format!("{name} has no address on the host itself"),
+                "programs that look their own host's name up fail, as gloo does",
+                format!("add this line to /etc/hosts there: {line}"),
+            );
+            return if here.own.is_some() { verdict.fixed_there(appended(&[line])) } else { verdict };
+        };
+        if let Some(loopback) = all.iter().find(|address| address.is_loopback()) {
+            let verdict = Verdict::look(
+                format!("{name} is {loopback} on the host itself"),
+                "a program that tells others its own name listens where only this host can connect",
+                format!(
+                    "in /etc/hosts there, give {name} its own address in the place of {loopback}: {line}"
+                ),
+            );
+            // the line of 127.0.0.1 is localhost's, too
+            let Some(own) = here.own.filter(|_| loopback.to_string() == DEBIANS) else { return verdict };
+            let command = format!("sudo sed -i 's/^127\\.0\\.1\\.1\\([[:space:]]\\)/{own}\\1/' /etc/hosts");
+            return verdict.fixed_there(command);
+        }
+        if !here.info.addresses.is_empty() && !all.iter().any(|one| here.has(*one)) {
+            return Verdict::look(
+                format!("{name} is {first} on the host itself, {}", self.whose(*first, here)),
+                "a program that tells others its own name can't listen there, or sends them to another machine",
+                format!(
+                    "in /etc/hosts there, or at its name server, give {name} its own address in the place of {first}: {line}"
+                ),
+            );
+        }
+        Verdict::good(format!("{name} is {first}"))
+    }
+
+    /// Whose an address is to which the name of `owner` leads in the place of its own.
+    fn whose(&self, address: IpAddr, owner: &Known<'_>) -> String {
+        if address.is_loopback() || self.here.has(address) {
+            return "by which the host reaches itself".to_owned();
+        }
+        match (self.all.iter().find(|one| one.has(address)), owner.own) {
+            (Some(other), _) => format!("an address of {}", other.host),
+            (None, Some(own)) => format!("none of its own addresses ({own})"),
+            (None, None) => "none of its own addresses".to_owned(),
+        }
+    }
+
+    /// The address to which another host's name leads in the place of its own, where it does.
+    fn astray(&self, peer: &Known<'_>, addresses: &[IpAddr]) -> Option<IpAddr> {
+        let loopback = addresses.iter().find(|one| one.is_loopback());
+        let leads = addresses.iter().any(|one| peer.has(*one) && !self.here.has(*one));
+        // of a host whose addresses are not known it can't be told
+        let first = addresses.first().filter(|_| !leads && !peer.info.addresses.is_empty());
+        loopback.or(first).copied()
+    }
+
+    /// Of the names of the other hosts; `None` where each leads to its own.
+    fn others(&self) -> Option<Verdict> {
+        let (mut absent, mut astray, mut lines) = (Vec::new(), Vec::new(), Vec::new());
+        let (mut is_known, mut is_sure) = (true, false);
+        for peer in self.all.iter().filter(|peer| peer.host != self.here.host) {
+            let Some(other) = self.found.others.iter().find(|one| one.host == *peer.host) else { continue };
+            let name = &other.name;
+            // what such a name does to it is told of its own host
+            if !is_legal(name) || self.is_of_several(name) {
+                continue;
+            }
+            let is_id = name == peer.host.as_str();
+            let called = if is_id { name.clone() } else { format!("{name} ({})", peer.host) };
+            match other.addresses.as_deref() {
+                None => absent.push(format!("{called} in {} s", ALL.as_secs())),
+                Some([]) => absent.push(called),
+                Some(addresses) => {
+                    let Some(address) = self.astray(peer, addresses) else { continue };
+                    is_sure |= address.is_loopback() || self.all.iter().any(|one| one.has(address));
+                    astray.push(format!("{called} is {address} there, {}", self.whose(address, peer)));
+                }
+            }
+            is_known &= peer.own.is_some();
+            lines.push(peer.line(name));
+        }
+        let some_lines = few(&lines, "; ");
+        if astray.is_empty() {
+            let verdict = Verdict::look(
+                format!("no address is found there for {}", few(&absent, ", ")),
+                format!(
+                    "mpirun -H, horovodrun -H, MASTER_ADDR and TF_CONFIG can fail there with such a name; {GIVEN}"
+                ),
+                format!("add to /etc/hosts there: {some_lines}"),
+            );
+            let verdict = if is_known { verdict.fixed_there(appended(&lines)) } else { verdict };
+            return (!absent.is_empty()).then_some(verdict);
+        }
+        let mut seen = few(&astray, "; ");
+        if !absent.is_empty() {
+            seen = format!("{seen}; no address is found there for {}", few(&absent, ", "));
+        }
+        let cause = format!(
+            "what mpirun -H, horovodrun -H, MASTER_ADDR or TF_CONFIG give such a name to there comes to another host, and hangs or is \
+             refused; {GIVEN}"
+        );
+        let remedy =
+            format!("in /etc/hosts there, or at its name server, give each its own address: {some_lines}");
+        // what is only not known here may lead to it by a gateway
+        Some(if is_sure {
+            Verdict::bad(seen, cause, remedy).may_run()
+        } else {
+            Verdict::look(seen, cause, remedy)
+        })
+    }
 }
 
 /// What Debian's installer gives a host's own name.
@@ -131,13 +359,27 @@ mod tests {
     use crate::doctor::tests::{info_with, seen_with};
     use crate::domain::preflight::Mark;
 
+    fn addresses(all: &[&str]) -> Vec<IpAddr> {
+        all.iter().map(|one| one.parse().unwrap()).collect()
+    }
+
+    fn found(name: &str, all: &[&str]) -> Found {
+        Found { name: name.to_owned(), addresses: addresses(all), others: Vec::new() }
+    }
+
+    /// The verdict on a host without others, by what its name means there and by its own addresses.
+    fn alone(name: &str, means: &[&str], own: &[(&str, &str)]) -> Verdict {
+        Hostname::judge(&seen_with([(info_with(own), found(name, means))])).remove(0)
+    }
+
+    const DOCKER: (&str, &str) = ("docker0", "172.17.0.1");
+    const OWN: [(&str, &str); 2] = [DOCKER, ("eth0", "10.0.0.2")];
+
     #[test]
     fn one_machine_under_two_names_is_told() {
-        let told = |address: &str| {
-            let found = Found { name: "n1".to_owned(), addresses: address.parse().into_iter().collect() };
-            (info_with(&[("eth0", address)]), found)
-        };
-        let verdicts = Hostname::judge(&seen_with([told("10.0.0.2"), told("10.0.0.3"), told("10.0.0.2")]));
+        let told = |name: &str, address: &str| (info_with(&[("eth0", address)]), found(name, &[address]));
+        let hosts = [told("n1", "10.0.0.2"), told("n2", "10.0.0.3"), told("n3", "10.0.0.2")];
+        let verdicts = Hostname::judge(&seen_with(hosts));
         assert_eq!(
             verdicts.iter().map(|one| one.mark).collect::<Vec<_>>(),
             [Mark::Look, Mark::Good, Mark::Look]
@@ -147,49 +389,120 @@ mod tests {
 
     #[test]
     fn the_line_for_the_file_is_told_with_its_address() {
-        let of = |name: &str, address: &str| {
-            let addresses = address.parse().into_iter().collect();
-            let told = (
-                info_with(&[("docker0", "172.17.0.1"), ("eth0", "10.0.0.2")]),
-                Found { name: name.to_owned(), addresses },
-            );
-            Hostname::judge(&seen_with([told])).remove(0).remedy.unwrap()
-        };
         assert_eq!(
-            of("gpu-a", "127.0.1.1"),
+            alone("gpu-a", &["127.0.1.1"], &OWN).remedy.unwrap(),
             "in /etc/hosts there, give gpu-a its own address in the place of 127.0.1.1: 10.0.0.2 gpu-a"
         );
-        assert_eq!(of("gpu-a.lab", ""), "add this line to /etc/hosts there: 10.0.0.2 gpu-a.lab gpu-a");
+        assert_eq!(
+            alone("gpu-a.lab", &[], &OWN).remedy.unwrap(),
+            "add this line to /etc/hosts there: 10.0.0.2 gpu-a.lab gpu-a"
+        );
     }
 
     #[test]
     fn the_command_changes_debians_line_alone() {
-        let of = |name: &str, address: &str, own: Option<&str>| {
-            let addresses = address.parse().into_iter().collect();
-            judge(&Found { name: name.to_owned(), addresses }, own).help().unwrap()
-        };
-        let command = of("gpu-a", "127.0.1.1", Some("10.0.0.2"));
+        let of = |means: &[&str], own: &[(&str, &str)]| alone("gpu-a", means, own).help().unwrap();
+        let command = of(&["127.0.1.1"], &OWN);
         assert_eq!(command, r"sudo sed -i 's/^127\.0\.1\.1\([[:space:]]\)/10.0.0.2\1/' /etc/hosts");
-        assert!(of("gpu-a", "127.0.0.1", Some("10.0.0.2")).starts_with("in /etc/hosts there, give"));
-        assert!(of("gpu-a", "127.0.1.1", None).starts_with("in /etc/hosts there, give"));
-        assert_eq!(
-            of("gpu-a", "", Some("10.0.0.2")),
-            r"printf '\n%s\n' '10.0.0.2 gpu-a' | sudo tee -a /etc/hosts"
-        );
+        assert!(of(&["127.0.0.1"], &OWN).starts_with("in /etc/hosts there, give"));
+        assert!(of(&["127.0.1.1"], &[]).starts_with("in /etc/hosts there, give"));
+        assert_eq!(of(&[], &OWN), r"printf '\n%s\n' '10.0.0.2 gpu-a' | sudo tee -a /etc/hosts");
         assert_eq!(["gpu_a", "_", "a b."].map(legal), ["gpu-a", "gpu-1", "a-b"]);
     }
 
     #[test]
     fn names_and_addresses_are_told_apart() {
-        let of = |name: &str, address: &str| {
-            let addresses = address.parse().into_iter().collect();
-            judge(&Found { name: name.to_owned(), addresses }, None).mark
-        };
-        assert_eq!(of("gpu-a.lab", "10.0.0.1"), Mark::Good);
-        assert_eq!(of("gpu-a", "127.0.1.1"), Mark::Look, "Debian's default");
-        assert_eq!(of("gpu-a", ""), Mark::Look);
+        let of = |name: &str, means: &[&str]| alone(name, means, &[]).mark;
+        assert_eq!(of("gpu-a.lab", &["10.0.0.1"]), Mark::Good);
+        assert_eq!(of("gpu-a", &["127.0.1.1"]), Mark::Look, "Debian's default");
+        assert_eq!(of("gpu-a", &[]), Mark::Look);
         for name in ["gpu_a", "-a", "a.", "gpu a", ""] {
-            assert_eq!(of(name, "10.0.0.1"), Mark::Bad, "{name}");
+            assert_eq!(of(name, &["10.0.0.1"]), Mark::Bad, "{name}");
         }
+        for name in ["localhost", "localhost.localdomain"] {
+            assert_eq!(of(name, &["10.0.0.1"]), Mark::Look, "{name}");
+        }
+    }
+
+    #[test]
+    fn a_name_that_leads_to_another_machine_is_told_of_its_own_host() {
+        let verdict = alone("gpu-a", &["10.9.9.9"], &OWN);
+        let seen = "gpu-a is 10.9.9.9 on the host itself, none of its own addresses (10.0.0.2)";
+        assert_eq!((verdict.mark, verdict.evidence.as_str()), (Mark::Look, seen));
+        assert!(verdict.remedy.unwrap().ends_with(": 10.0.0.2 gpu-a"));
+        let own = alone("gpu-a", &["10.9.9.9", "10.0.0.2"], &OWN);
+        assert_eq!(own.mark, Mark::Good, "one of several");
+        let hosts = [
+            (info_with(&OWN), found("gpu-a", &["10.0.0.3"])),
+            (info_with(&[("eth0", "10.0.0.3")]), found("gpu-b", &["10.0.0.3"])),
+        ];
+        let verdicts = Hostname::judge(&seen_with(hosts));
+        assert!(verdicts[0].evidence.ends_with(", an address of host-1"), "{verdicts:?}");
+        assert_eq!(verdicts[1].mark, Mark::Good);
+    }
+
+    /// The verdict on `host-0` of three, by what the name of `host-1` means there.
+    fn beside(name: &str, means: Option<&[&str]>) -> Verdict {
+        let host = HostId::from("host-1");
+        let other = Other { host, name: name.to_owned(), addresses: means.map(addresses) };
+        let info = |address: &str| info_with(&[DOCKER, ("eth0", address)]);
+        let hosts = [
+            (info("10.0.0.1"), Found { others: vec![other], ..found("gpu-a", &["10.0.0.1"]) }),
+            (info("10.0.0.2"), found(name, &["10.0.0.2"])),
+            (info("10.0.0.3"), found("gpu-c", &["10.0.0.3"])),
+        ];
+        Hostname::judge(&seen_with(hosts)).remove(0)
+    }
+
+    #[test]
+    fn a_name_of_another_host_that_leads_nowhere_is_told_with_its_line() {
+        let good = beside("gpu-b", Some(&["fd00::2", "10.0.0.2"]));
+        let seen = "gpu-a is 10.0.0.1; the names of the others lead to them";
+        assert_eq!((good.mark, good.evidence.as_str()), (Mark::Good, seen));
+        let absent = beside("gpu-b.lab", Some(&[]));
+        let seen = "no address is found there for gpu-b.lab (host-1)";
+        assert_eq!((absent.mark, absent.evidence.as_str()), (Mark::Look, seen));
+        assert_eq!(absent.remedy.as_deref(), Some("add to /etc/hosts there: 10.0.0.2 gpu-b.lab gpu-b"));
+        let command = r"printf '\n%s\n' '10.0.0.2 gpu-b.lab gpu-b' | sudo tee -a /etc/hosts";
+        assert_eq!(absent.help().as_deref(), Some(command));
+        let late = beside("gpu-b", None);
+        assert!(late.mark == Mark::Look && late.evidence.ends_with("gpu-b (host-1) in 3 s"), "{late:?}");
+        // what is wrong with such a name is told of its own host
+        assert_eq!(beside("gpu_b", Some(&[])).mark, Mark::Good);
+        assert_eq!(beside("gpu-c", Some(&[])).mark, Mark::Good);
+    }
+
+    #[test]
+    fn a_name_of_another_host_that_leads_elsewhere_is_told_with_whose_address_it_is() {
+        for (means, mark, whose) in [
+            ("127.0.1.1", Mark::Bad, "by which the host reaches itself"),
+            ("10.0.0.1", Mark::Bad, "by which the host reaches itself"),
+            ("172.17.0.1", Mark::Bad, "by which the host reaches itself"),
+            ("10.0.0.3", Mark::Bad, "an address of host-2"),
+            ("10.9.9.9", Mark::Look, "none of its own addresses (10.0.0.2)"),
+        ] {
+            let verdict = beside("gpu-b", Some(&[means]));
+            let seen = format!("gpu-b (host-1) is {means} there, {whose}");
+            assert_eq!((verdict.mark, verdict.evidence.as_str()), (mark, seen.as_str()));
+            assert!(!verdict.stops_launch() && verdict.fix.is_none(), "{verdict:?}");
+            assert!(verdict.remedy.unwrap().ends_with(": 10.0.0.2 gpu-b"));
+        }
+    }
+
+    #[test]
+    fn a_name_that_two_hosts_have_is_told_of_both() {
+        let told = |name: &str, address: &str| (info_with(&[("eth0", address)]), found(name, &[address]));
+        let hosts = [told("node", "10.0.0.1"), told("Node", "10.0.0.2"), told("other", "10.0.0.3")];
+        let marks: Vec<Mark> = Hostname::judge(&seen_with(hosts)).iter().map(|one| one.mark).collect();
+        assert_eq!(marks, [Mark::Look, Mark::Look, Mark::Good]);
+    }
+
+    #[test]
+    fn names_are_looked_up_in_their_order() {
+        let names: Vec<String> = (0..40).map(|number| format!("10.0.0.{number}")).collect();
+        let all = resolved(names.clone(), Duration::from_secs(60));
+        let all: Vec<String> = all.into_iter().map(|one| one.unwrap()[0].to_string()).collect();
+        assert_eq!(all, names);
+        assert!(resolved(Vec::new(), ALL).is_empty());
     }
 }

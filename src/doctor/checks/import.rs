@@ -2,8 +2,11 @@
 //! symbol that a library lacks, a package within a package. It takes seconds of a processor, so it is made for a launch whose script
 //! imports it, and where a person asks for it by name; what a launch has seen succeed is not tried again while nothing of it changes.
 
+mod cards;
 mod cause;
 mod known;
+mod tries;
+mod versions;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsStr;
@@ -14,9 +17,11 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use self::known::Known;
+use self::cards::Card;
+use self::known::{Known, Remembered};
+use self::tries::Succeeded;
 use super::super::environments::{self as pythons, Environment};
-use super::super::python::Python;
+use super::super::python::{PACKAGES, Python};
 use super::super::site::on;
 use super::super::{Check, OfImage, Seen, Site};
 use crate::clock;
@@ -35,24 +40,6 @@ const BY_NAME: Duration = Duration::from_secs(30);
 /// Bytes of a script that are read.
 const SCRIPT: usize = 1 << 20;
 
-/// Torch is asked for its GPUs, too: a driver that is too old is told by a warning alone.
-const TRIES: &str = "import importlib, json, os, sys, warnings
-sys.path[:] = [place for place in sys.path if place]
-with warnings.catch_warnings(record=True) as said:
-    warnings.simplefilter('always')
-    module = importlib.import_module(sys.argv[1])
-    nccl = None
-    if sys.argv[1] == 'torch' and module.version.cuda:
-        module.cuda.is_available()
-        distributed = getattr(module, 'distributed', None)
-        if distributed and distributed.is_available():
-            nccl = bool(distributed.is_nccl_available())
-said = [str(one.message) for one in said if 'driver' in str(one.message).lower()]
-version = getattr(module, '__version__', None)
-print('\\nhvtui ' + json.dumps({'file': module.__file__, 'version': version and str(version), 'said': said[:1], 'nccl': nccl}))
-sys.stdout.flush()
-os._exit(0)";
-
 /// One import that was tried.
 #[expect(clippy::struct_excessive_bools, reason = "each is a finding of its own")]
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -64,7 +51,7 @@ pub(in crate::doctor) struct Tried {
     /// The last words of one that failed.
     #[serde(default)]
     fault: Option<String>,
-    /// What it said of the driver.
+    /// What it said of the driver, or of a GPU that it has no code for.
     #[serde(default)]
     warning: Option<String>,
     /// Whether it had not ended in time.
@@ -85,6 +72,14 @@ pub(in crate::doctor) struct Tried {
     /// Whether the script surely takes NCCL.
     #[serde(default)]
     wants_nccl: bool,
+    /// The versions of Python, of the packages that came with it, and of NCCL, by name.
+    #[serde(default)]
+    versions: BTreeMap<String, String>,
+    /// Of a torch for CUDA: for what it was built (`sm_90`), and the GPUs there.
+    #[serde(default)]
+    arches: Vec<String>,
+    #[serde(default)]
+    cards: Vec<Card>,
     /// Of one that the Python does not have, so that it was not tried: the environments that have it.
     #[serde(default)]
     absent: Option<Vec<Environment>>,
@@ -150,7 +145,16 @@ impl Check for Import {
             Some(uses) => !uses.is_empty(),
             None => !one.info.gpus.is_empty(),
         };
-        seen.iter().map(|one| judge(&one.found, has_gpus(one))).collect()
+        let all = versions::of_all(seen);
+        let judge_one = |one: &Seen<'_, Vec<Tried>>| {
+            let verdict = judge(&one.found, has_gpus(one));
+            if verdict.stops_launch() {
+                return verdict;
+            }
+            let differs = || versions::judge(&one.found, &all).filter(|_| !verdict.is_trouble());
+            cards::judge(one).or_else(differs).unwrap_or(verdict)
+        };
+        seen.iter().map(judge_one).collect()
     }
 }
 
@@ -345,7 +349,7 @@ impl Place {
         };
         let known = Known::new(&site.state, &self.python, module, value);
         if let Some(before) = known.succeeded().filter(|_| site.for_launch) {
-            tried.version = before.version;
+            (tried.version, tried.versions) = (before.version, before.versions);
             return tried;
         }
         if site.for_launch && known.is_given_up() {
@@ -354,8 +358,8 @@ impl Place {
         }
         let mut command = Command::new(&self.python);
         // nothing is written beside the modules
-        let args = ["-B", "-c", TRIES, module];
-        command.args(args).current_dir(&self.folder).env("LC_ALL", "C").envs(&self.set);
+        let args = ["-B", "-c", tries::SCRIPT, module];
+        command.args(args).args(PACKAGES).current_dir(&self.folder).env("LC_ALL", "C").envs(&self.set);
         self.unset.iter().filter(|name| !self.set.contains_key(*name)).for_each(|name| {
             command.env_remove(name);
         });
@@ -363,13 +367,16 @@ impl Place {
             Ok(told) => {
                 let line = told.out.lines().rev().find_map(|line| line.strip_prefix("hvtui "));
                 match line.and_then(|line| serde_json::from_str::<Succeeded>(line).ok()) {
-                    Some(Succeeded { file, version, said, nccl }) => {
+                    Some(Succeeded { file, version, said, nccl, versions, arches, gpus }) => {
                         // what is wrong with it is told each time
-                        if said.is_empty() && nccl != Some(false) {
-                            known.keep(file.as_deref(), version.as_deref());
+                        let has_code = gpus.iter().all(|card| card.is_served(&arches));
+                        if said.is_empty() && nccl != Some(false) && has_code {
+                            let told = Remembered { version: version.clone(), versions: versions.clone() };
+                            known.keep(file.as_deref(), told);
                         }
-                        (tried.version, tried.warning) = (version, said.into_iter().next());
-                        tried.nccl = nccl;
+                        (tried.version, tried.versions) = (version, versions);
+                        (tried.warning, tried.nccl) = (said.into_iter().next(), nccl);
+                        (tried.arches, tried.cards) = (arches, gpus);
                     }
                     None => {
                         tried.fault = Some(match told.status.signal() {
@@ -390,16 +397,6 @@ impl Place {
         }
         tried
     }
-}
-
-/// What an import that succeeded tells.
-#[derive(Debug, Deserialize)]
-struct Succeeded {
-    file: Option<PathBuf>,
-    version: Option<String>,
-    said: Vec<String>,
-    #[serde(default)]
-    nccl: Option<bool>,
 }
 
 /// The Python behind a run's program: itself, or what executes it, as of torchrun.

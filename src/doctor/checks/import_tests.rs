@@ -1,4 +1,5 @@
 use super::*;
+use crate::doctor::tests::seen;
 use crate::domain::preflight::Mark;
 
 #[test]
@@ -138,4 +139,26 @@ fn a_fault_is_red_and_what_is_not_known_is_not() {
     let evidence = "torch 2.4.0 of /usr/bin/python3 is built without NCCL";
     assert_eq!((without(true, false).mark, without(true, false).evidence.as_str()), (Mark::Look, evidence));
     assert_eq!((without(true, true).stops_launch(), without(false, true).mark), (true, Mark::Good));
+}
+
+#[test]
+fn what_hosts_have_imported_is_compared_where_nothing_else_is_wrong() {
+    let one = |version: &str| Tried {
+        module: "torch".to_owned(),
+        python: "/opt/conda/envs/train/bin/python3".to_owned(),
+        version: Some(version.to_owned()),
+        versions: BTreeMap::from([("torch".to_owned(), version.to_owned())]),
+        ..Tried::default()
+    };
+    let last = |tried| Import::judge(&seen([vec![one("2.4.0")], vec![one("2.4.0")], vec![tried]])).remove(2);
+    assert_eq!(last(one("2.4.0")).mark, Mark::Good);
+    let unlike = last(one("2.3.1"));
+    let words = "/opt/conda/envs/train/bin/python3: torch 2.3.1 (other hosts have 2.4.0)";
+    assert_eq!((unlike.mark, unlike.evidence.as_str()), (Mark::Bad, words));
+    let fault = Some("ImportError: libmpi.so.40: cannot open shared object file".to_owned());
+    assert!(last(Tried { fault, ..one("2.3.1") }).stops_launch());
+    let warning = Some("NVIDIA RTX 5090 with CUDA capability sm_120 is not compatible".to_owned());
+    let warned = last(Tried { warning, ..one("2.3.1") });
+    assert_eq!((warned.mark, warned.for_launch()), (Mark::Bad, Mark::Look));
+    assert!(warned.remedy.unwrap().contains("CUDA 12.8 or later"));
 }

@@ -1,10 +1,13 @@
-//! Whether processes have outlived their run, and whether memory of GPUs is held by what no one sees.
+//! Whether processes have outlived their run or their launcher, and whether memory of GPUs is held by what no one sees.
+
+mod orphans;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
 use serde::{Deserialize, Serialize};
 
+use self::orphans::Orphan;
 use super::super::{Check, Seen, Site};
 use crate::domain::doctor::Verdict;
 use crate::domain::gpu::{GpuSample, Reading};
@@ -22,9 +25,16 @@ const OF_THE_DRIVER: u64 = 1 << 30;
 /// Processes that are told.
 const MOST: usize = 32;
 
+#[derive(Debug, Default, Serialize, Deserialize)]
+pub(in crate::doctor) struct Found {
+    outlived: Vec<Outlived>,
+    /// What is left of no run.
+    orphans: Vec<Orphan>,
+}
+
 /// Processes of a run that has ended.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub(in crate::doctor) struct Outlived {
+struct Outlived {
     run: RunId,
     /// Each with the name of its program.
     processes: Vec<(u32, String)>,
@@ -35,35 +45,40 @@ impl Check for Leftover {
     const ASKS: &'static str =
         "has a process outlived its run, and is memory of a GPU held by none that can be seen";
     const WANTS_SAMPLE: bool = true;
-    type Found = Vec<Outlived>;
+    type Found = Found;
 
-    fn look(site: &Site) -> Result<Vec<Outlived>, String> {
-        let mut by_run: BTreeMap<&RunId, Vec<&Process>> = BTreeMap::new();
-        for (process, run) in site.of_runs() {
-            by_run.entry(&run.id).or_default().push(process);
-        }
-        if by_run.is_empty() {
-            return Ok(Vec::new());
-        }
-        let ended = ended(&site.state, &by_run.keys().copied().collect())?;
-        let outlived = by_run.into_iter().filter(|(run, _)| ended.contains(*run));
-        Ok(outlived
-            .map(|(run, processes)| {
-                // a run may have ended between the two looks, and its processes with it
-                let lives = |process: &&Process| {
-                    Stat::read(process.pid).is_ok_and(|now| now.start == process.stat.start && now.runs())
-                };
-                let left = processes.into_iter().filter(lives).take(MOST);
-                let processes = left.map(|process| (process.pid, process.stat.name.clone())).collect();
-                Outlived { run: run.clone(), processes }
-            })
-            .filter(|outlived| !outlived.processes.is_empty())
-            .collect())
+    fn look(site: &Site) -> Result<Found, String> {
+        Ok(Found { outlived: outlived(site)?, orphans: orphans::look() })
     }
 
-    fn judge(seen: &[Seen<'_, Vec<Outlived>>]) -> Vec<Verdict> {
+    fn judge(seen: &[Seen<'_, Found>]) -> Vec<Verdict> {
         seen.iter().map(judge).collect()
     }
+}
+
+/// Those of this host that were not ended with their run.
+fn outlived(site: &Site) -> Result<Vec<Outlived>, String> {
+    let mut by_run: BTreeMap<&RunId, Vec<&Process>> = BTreeMap::new();
+    for (process, run) in site.of_runs() {
+        by_run.entry(&run.id).or_default().push(process);
+    }
+    if by_run.is_empty() {
+        return Ok(Vec::new());
+    }
+    let ended = ended(&site.state, &by_run.keys().copied().collect())?;
+    let outlived = by_run.into_iter().filter(|(run, _)| ended.contains(*run));
+    Ok(outlived
+        .map(|(run, processes)| {
+            // a run may have ended between the two looks, and its processes with it
+            let lives = |process: &&Process| {
+                Stat::read(process.pid).is_ok_and(|now| now.start == process.stat.start && now.runs())
+            };
+            let left = processes.into_iter().filter(lives).take(MOST);
+            let processes = left.map(|process| (process.pid, process.stat.name.clone())).collect();
+            Outlived { run: run.clone(), processes }
+        })
+        .filter(|outlived| !outlived.processes.is_empty())
+        .collect())
 }
 
 /// Which of these runs have ended on this machine: all their shares, where they have several.
@@ -81,10 +96,10 @@ fn ended(state: &Path, among: &BTreeSet<&RunId>) -> Result<BTreeSet<RunId>, Stri
     Ok(ended.into_iter().filter(|(_, is_over)| *is_over).map(|(run, _)| run).collect())
 }
 
-fn judge(one: &Seen<'_, Vec<Outlived>>) -> Verdict {
-    if let Some(first) = one.found.first() {
-        let pids: Vec<String> = one
-            .found
+fn judge(one: &Seen<'_, Found>) -> Verdict {
+    let Found { outlived, orphans } = &one.found;
+    if let Some(first) = outlived.first() {
+        let pids: Vec<String> = outlived
             .iter()
             .flat_map(|one| &one.processes)
             .take(MOST)
@@ -95,9 +110,9 @@ fn judge(one: &Seen<'_, Vec<Outlived>>) -> Verdict {
             let names: Vec<&str> = names.into_iter().collect();
             format!("{} ({})", one.run.short(), names.join(", "))
         };
-        let runs: Vec<String> = one.found.iter().map(of).collect();
+        let runs: Vec<String> = outlived.iter().map(of).collect();
         let (word, have) = if pids.len() == 1 { ("process", "has") } else { ("processes", "have") };
-        let ended = if one.found.len() == 1 {
+        let ended = if outlived.len() == 1 {
             format!("run {}", runs[0])
         } else {
             format!("runs {}", runs.join(", "))
@@ -109,6 +124,9 @@ fn judge(one: &Seen<'_, Vec<Outlived>>) -> Verdict {
             remedy.clone(),
         )
         .fixed_there(remedy);
+    }
+    if let Some(verdict) = orphans::judge(orphans, one.sample) {
+        return verdict;
     }
     if one.info.gpus.is_empty() {
         return Verdict::good("no process has outlived its run");
@@ -175,10 +193,11 @@ mod tests {
     fn what_outlived_its_run_is_told_with_its_pids() {
         let run = RunId::new(7, 7);
         let processes = vec![(71, "python3".to_owned()), (72, "python3".to_owned())];
-        let verdict = &Leftover::judge(&seen([vec![Outlived { run: run.clone(), processes }]]))[0];
+        let outlived = vec![Outlived { run: run.clone(), processes }];
+        let verdict = &Leftover::judge(&seen([Found { outlived, ..Found::default() }]))[0];
         let words = format!("2 processes have outlived run {} (python3): pid 71 72", run.short());
         assert_eq!((verdict.mark, &verdict.evidence), (Mark::Look, &words));
         assert_eq!(verdict.remedy.as_deref(), Some("kill 71 72"));
-        assert_eq!(Leftover::judge(&seen([Vec::new()]))[0].mark, Mark::Good);
+        assert_eq!(Leftover::judge(&seen([Found::default()]))[0].mark, Mark::Good);
     }
 }

@@ -8,9 +8,11 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use super::super::{Check, Seen, Site, shell_word};
+use super::hostname::resolved;
 use crate::clock;
 use crate::domain::doctor::{Fix, Peer, Verdict};
 use crate::domain::ids::HostId;
+use crate::procs::status::user_name;
 
 pub(in crate::doctor) struct Logins;
 
@@ -28,6 +30,11 @@ const FIRST: (u32, Duration) = (2, Duration::from_millis(3500));
 const SECOND: (u32, Duration) = (3, Duration::from_millis(3500));
 /// Both tries together.
 const BOTH: Duration = Duration::from_millis(6800);
+/// Before them: for what ssh's configuration says of a host's names, and for their addresses.
+const CONFIGURED: Duration = Duration::from_secs(1);
+const RESOLVED: Duration = Duration::from_millis(500);
+/// The usual port.
+const SSH: u16 = 22;
 
 /// Of what ssh says where the connection is there and the server says nothing.
 const NO_BANNER: &str = "during banner exchange";
@@ -37,6 +44,9 @@ const HUNG_UP: [&str; 3] = ["kex_exchange_identification", "connection reset by"
 #[derive(Debug, Serialize, Deserialize)]
 pub(in crate::doctor) struct Login {
     host: HostId,
+    /// The name or address that ssh was given.
+    #[serde(default)]
+    by: Option<String>,
     /// Why it failed; absent where it did not.
     fault: Option<String>,
     /// Under which name its key stands in `known_hosts`, where it failed.
@@ -67,25 +77,30 @@ impl Check for Logins {
         let tried: Vec<&Peer> = reachable.take(most).collect();
         let begun = clock::host_now().0;
         let gone = || Duration::from_micros(clock::host_now().0.saturating_sub(begun));
-        let mut logins = Vec::new();
+        let own = std::env::var("USER").unwrap_or_else(|_| user_name(rustix::process::getuid().as_raw()));
+        let mut logins: Vec<Login> = Vec::new();
+        let mut targets: Vec<Target> = Vec::new();
         for some in tried.chunks(AT_ONCE) {
             if !logins.is_empty() && gone() > BEGINNING {
                 logins.extend(some.iter().map(|peer| Login {
                     host: peer.host.clone(),
+                    by: None,
                     fault: None,
                     at: None,
                     is_untried: true,
                 }));
                 continue;
             }
-            logins.extend(at_once(&ssh, some, FIRST));
+            let some = at_once(some, |peer| Target::of(&ssh, peer, &own));
+            logins.extend(at_once(&some, |target| login(&ssh, target, FIRST)));
+            targets.extend(some);
         }
         let is_passing = |login: &Login| login.fault.as_deref().is_some_and(is_passing);
         let again = logins.iter().filter(|login| is_passing(login)).map(|login| login.host.clone());
         let again: BTreeSet<HostId> = again.take(AT_ONCE).collect();
-        let again: Vec<&Peer> = tried.into_iter().filter(|peer| again.contains(&peer.host)).collect();
+        targets.retain(|target| again.contains(&target.host));
         let all = SECOND.1.min(BOTH.saturating_sub(gone()));
-        for second in at_once(&ssh, &again, (SECOND.0, all)) {
+        for second in at_once(&targets, |target| login(&ssh, target, (SECOND.0, all))) {
             if let Some(first) = logins.iter_mut().find(|login| login.host == second.host) {
                 *first = second;
             }
@@ -98,24 +113,147 @@ impl Check for Logins {
     }
 }
 
-/// Tries to log in to each of these at once: each may take seconds.
-fn at_once(ssh: &Path, peers: &[&Peer], patience: (u32, Duration)) -> Vec<Login> {
+/// Does this with each of them at once: each may take seconds.
+fn at_once<T: Sync, U: Send>(all: &[T], work: impl Fn(&T) -> U + Sync) -> Vec<U> {
+    let work = &work;
     std::thread::scope(|scope| {
-        let each: Vec<_> = peers.iter().map(|peer| scope.spawn(|| login(ssh, peer, patience))).collect();
-        each.into_iter().filter_map(|login| login.join().ok()).collect()
+        let each: Vec<_> = all.iter().map(|one| scope.spawn(move || work(one))).collect();
+        each.into_iter().filter_map(|one| one.join().ok()).collect()
     })
 }
 
-fn login(ssh: &Path, peer: &Peer, (connect, all): (u32, Duration)) -> Login {
-    let words = words(peer, connect);
+fn login(ssh: &Path, target: &Target, (connect, all): (u32, Duration)) -> Login {
+    let words = target.words(connect);
     let words: Vec<&str> = words.iter().map(String::as_str).collect();
     let fault = match Site::ask_within(ssh, &words, all) {
         Ok(told) if told.status.success() => None,
         Ok(told) => Some(said(&told.err, told.last_words())),
         Err(why) => Some(why),
     };
-    let at = fault.is_some().then(|| known_as(peer)).flatten();
-    Login { host: peer.host.clone(), fault, at, is_untried: false }
+    let at = fault.is_some().then(|| target.known_as.clone());
+    Login { host: target.host.clone(), by: Some(target.to.clone()), fault, at, is_untried: false }
+}
+
+/// By what ssh is asked for a host.
+#[derive(Debug)]
+struct Target {
+    host: HostId,
+    /// A name or an address.
+    to: String,
+    port: Option<u16>,
+    user: Option<String>,
+    /// Under which name its key stands in `known_hosts`.
+    known_as: String,
+}
+
+impl Target {
+    /// The first of its names that leads there, as `mpirun -H` is given it, else its address; `own` is the user here.
+    fn of(ssh: &Path, peer: &Peer, own: &str) -> Self {
+        let begun = clock::host_now().0;
+        let mut names: Vec<&str> = vec![peer.host.as_str()];
+        names.extend(peer.name.as_deref().filter(|name| *name != peer.host.as_str()));
+        names.retain(|name| is_word(name));
+        let configured = |name: &&str| {
+            let gone = Duration::from_micros(clock::host_now().0.saturating_sub(begun));
+            let told = Site::ask_within(ssh, &["-G", name], CONFIGURED.saturating_sub(gone));
+            let told = told.ok().filter(|told| told.status.success());
+            told.map_or_else(Configured::default, |told| Configured::of(&told.out))
+        };
+        let configured: Vec<Configured> = names.iter().map(configured).collect();
+        let hosts = names.iter().zip(&configured).map(|(name, of_it)| of_it.host(name).to_owned());
+        let mut leading = names.iter().zip(&configured).zip(resolved(hosts.collect(), RESOLVED));
+        let by_name = leading.find(|(_, leads)| {
+            let mut leads = leads.iter().flatten();
+            leads.any(|address| peer.addresses.contains(address))
+        });
+        match by_name {
+            Some(((name, of_it), _)) => Self::named(name, of_it, peer, own),
+            None => Self::addressed(peer),
+        }
+    }
+
+    /// Port and login name are those that ssh's configuration says, else those of the hosts file.
+    fn named(name: &str, of_it: &Configured, peer: &Peer, own: &str) -> Self {
+        let port = of_it.port.filter(|port| *port != SSH);
+        let is_user_told = of_it.user.as_ref().is_some_and(|user| user != own);
+        let known_as = match &of_it.alias {
+            Some(alias) => alias.clone(),
+            None => with_port(of_it.host(name), port.or(peer.port)),
+        };
+        Self {
+            host: peer.host.clone(),
+            to: name.to_owned(),
+            port: if port.is_some() { None } else { peer.port },
+            user: if is_user_told { None } else { peer.user.clone() },
+            known_as,
+        }
+    }
+
+    fn addressed(peer: &Peer) -> Self {
+        let to = peer.addresses.first().map(IpAddr::to_string).unwrap_or_default();
+        let (port, user) = (peer.port, peer.user.clone());
+        Self { host: peer.host.clone(), known_as: with_port(&to, port), to, port, user }
+    }
+
+    /// The arguments of ssh.
+    fn words(&self, connect: u32) -> Vec<String> {
+        let connect = format!("ConnectTimeout={connect}");
+        let options = ["-o", "BatchMode=yes", "-o", &connect, "-o", "StrictHostKeyChecking=yes"];
+        let mut words: Vec<String> = options.map(str::to_owned).to_vec();
+        words.extend(self.port.iter().flat_map(|port| ["-p".to_owned(), port.to_string()]));
+        words.extend(self.user.iter().flat_map(|user| ["-l".to_owned(), user.clone()]));
+        words.extend([self.to.clone(), "true".to_owned()]);
+        words
+    }
+}
+
+/// A word that is a name to ssh and nothing else.
+fn is_word(name: &str) -> bool {
+    let inside = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '-');
+    !name.is_empty() && !name.starts_with('-') && name.chars().all(inside)
+}
+
+/// As ssh writes it: with the port where it is not the usual one.
+fn with_port(host: &str, port: Option<u16>) -> String {
+    match port.filter(|port| *port != SSH) {
+        Some(port) => format!("[{host}]:{port}"),
+        None => host.to_owned(),
+    }
+}
+
+/// What ssh's configuration says of a name (`ssh -G`).
+#[derive(Debug, Default)]
+struct Configured {
+    host: Option<String>,
+    alias: Option<String>,
+    port: Option<u16>,
+    user: Option<String>,
+}
+
+impl Configured {
+    fn of(text: &str) -> Self {
+        let of = |key: &str| {
+            let mut values = text.lines().filter_map(|line| line.strip_prefix(key)?.strip_prefix(' '));
+            values.next().map(|value| value.trim().to_owned())
+        };
+        let port = of("port").and_then(|port| port.parse().ok());
+        Self { host: of("hostname"), alias: of("hostkeyalias"), port, user: of("user") }
+    }
+
+    /// What it connects to in the place of the name.
+    fn host<'a>(&'a self, name: &'a str) -> &'a str {
+        self.host.as_deref().unwrap_or(name)
+    }
+}
+
+impl Login {
+    /// The host, with what ssh was given in the place of its name.
+    fn called(&self) -> String {
+        match self.by.as_deref().filter(|by| *by != self.host.as_str()) {
+            Some(by) => format!("{} (as {by})", self.host),
+            None => self.host.to_string(),
+        }
+    }
 }
 
 /// Whether a second try may find it otherwise: the connection was taken, and what came then, or did not, may be due to a host that
@@ -135,44 +273,22 @@ fn said(all: &str, last: &str) -> String {
     }
 }
 
-/// As ssh writes it: with the port where it is not the usual one.
-fn known_as(peer: &Peer) -> Option<String> {
-    let address = peer.addresses.first()?;
-    Some(match peer.port.filter(|port| *port != 22) {
-        Some(port) => format!("[{address}]:{port}"),
-        None => address.to_string(),
-    })
-}
-
-/// The arguments of ssh for one of them: port and login name are those of the hosts file, else ssh's own.
-fn words(peer: &Peer, connect: u32) -> Vec<String> {
-    let connect = format!("ConnectTimeout={connect}");
-    let options = ["-o", "BatchMode=yes", "-o", &connect, "-o", "StrictHostKeyChecking=yes"];
-    let mut words: Vec<String> = options.map(str::to_owned).to_vec();
-    words.extend(peer.port.iter().flat_map(|port| ["-p".to_owned(), port.to_string()]));
-    words.extend(peer.user.iter().flat_map(|user| ["-l".to_owned(), user.clone()]));
-    words.extend(peer.addresses.first().map(IpAddr::to_string));
-    words.push("true".to_owned());
-    words
-}
-
 fn judge(logins: Option<&[Login]>) -> Verdict {
     let Some(logins) = logins else { return Verdict::unknown("no ssh there") };
     if logins.is_empty() {
         return Verdict::unknown("no other host to log in to");
     }
-    let mut by_fault: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
+    let mut by_fault: BTreeMap<&str, Vec<String>> = BTreeMap::new();
     for login in logins {
         if let Some(fault) = &login.fault {
-            by_fault.entry(fault).or_default().push(login.host.as_str());
+            by_fault.entry(fault).or_default().push(login.called());
         }
     }
     let failed: Vec<String> =
         by_fault.iter().map(|(fault, hosts)| format!("to {}: {fault}", hosts.join(", "))).collect();
     if failed.is_empty() {
         let (late, tried): (Vec<&Login>, Vec<&Login>) = logins.iter().partition(|login| login.is_untried);
-        let names =
-            |all: &[&Login]| all.iter().map(|login| login.host.as_str()).collect::<Vec<_>>().join(", ");
+        let names = |all: &[&Login]| all.iter().map(|login| login.called()).collect::<Vec<_>>().join(", ");
         let words = format!("logs in to {}", names(&tried));
         return if late.is_empty() {
             Verdict::good(words)
@@ -204,7 +320,12 @@ fn judge(logins: Option<&[Login]>) -> Verdict {
             ))
         }
         (Fault::UnknownKey | Fault::NoKey, _) => {
-            verdict("hvtui hosts mesh   (or: ssh-copy-id and ssh-keyscan there)")
+            let refuses = if faults.contains(&Fault::NoKey) {
+                "; where it is in authorized_keys already: hvtui doctor --only sshd tells why the other host refuses it"
+            } else {
+                ""
+            };
+            verdict(&format!("hvtui hosts mesh   (or: ssh-copy-id and ssh-keyscan there){refuses}"))
                 .fixed_by(Fix::Here(vec!["hosts".to_owned(), "mesh".to_owned()]))
         }
         (Fault::Refused, _) => verdict(
@@ -287,7 +408,8 @@ impl Fault {
                 "the other host's key is not in known_hosts here, and ssh can ask no person there"
             }
             Self::NoKey => {
-                "the other host takes none of the keys here: there is none, or it is not in its authorized_keys"
+                "the other host takes none of the keys here: there is none, it is not in its authorized_keys, or others may write that file \
+                 or a folder above it"
             }
             Self::Refused => "no ssh server listens at that address and port",
             Self::Unreached => "nothing answers at that address: a firewall, or no way there",
@@ -315,26 +437,64 @@ mod tests {
     fn port_and_login_name_are_those_of_the_hosts_file() {
         let peer = |user: Option<&str>, port| Peer {
             host: HostId::from("b"),
+            name: None,
             addresses: vec!["10.0.0.2".parse().unwrap()],
             user: user.map(str::to_owned),
             port,
             door: None,
             ports: Vec::new(),
         };
-        let of = |peer: &Peer| words(peer, 2)[6..].join(" ");
-        assert_eq!(of(&peer(Some("ml"), Some(2222))), "-p 2222 -l ml 10.0.0.2 true");
-        assert_eq!(of(&peer(None, None)), "10.0.0.2 true");
+        let of = |target: &Target| (target.words(2)[6..].join(" "), target.known_as.clone());
+        let of_file = peer(Some("ml"), Some(2222));
+        let told = |words: &str, known_as: &str| (words.to_owned(), known_as.to_owned());
+        let by_address = Target::addressed(&of_file);
+        assert_eq!(of(&by_address), told("-p 2222 -l ml 10.0.0.2 true", "[10.0.0.2]:2222"));
+        assert_eq!(of(&Target::addressed(&peer(None, None))), told("10.0.0.2 true", "10.0.0.2"));
+        // what ssh's configuration says of the name stays, as mpirun has it
+        let named = |text: &str, peer: &Peer| of(&Target::named("gpu-b", &Configured::of(text), peer, "li"));
+        let plain = "host gpu-b\nuser li\nhostname gpu-b\nport 22\n";
+        assert_eq!(named(plain, &of_file), told("-p 2222 -l ml gpu-b true", "[gpu-b]:2222"));
+        assert_eq!(named("", &peer(None, None)), told("gpu-b true", "gpu-b"));
+        let own = "host gpu-b\nuser wu\nhostname 10.0.0.2\nport 2200\n";
+        assert_eq!(named(own, &of_file), told("gpu-b true", "[10.0.0.2]:2200"));
+        let alias = "user li\nhostname gpu-b\nport 22\nhostkeyalias b.lab\n";
+        assert_eq!(named(alias, &of_file), told("-p 2222 -l ml gpu-b true", "b.lab"));
+    }
+
+    #[test]
+    fn a_host_is_asked_for_by_a_name_that_leads_to_it_else_by_its_address() {
+        let peer = |name: &str, address: &str| Peer {
+            host: HostId::from("no host of this machine"),
+            name: Some(name.to_owned()),
+            addresses: vec![address.parse().unwrap()],
+            user: None,
+            port: None,
+            door: None,
+            ports: Vec::new(),
+        };
+        // an ssh that says nothing of a name
+        let of = |peer: &Peer| Target::of(Path::new("/bin/false"), peer, "li").to;
+        assert_eq!(of(&peer("localhost", "127.0.0.1")), "localhost");
+        assert_eq!(of(&peer("localhost", "10.0.0.2")), "10.0.0.2", "it leads to another one");
+        assert_eq!(of(&peer("-oProxyCommand=x", "10.0.0.2")), "10.0.0.2");
     }
 
     #[test]
     fn what_ssh_says_is_told_with_the_host() {
         let login = |fault: Option<&str>| Login {
             host: HostId::from("b"),
+            by: Some("b".to_owned()),
             fault: fault.map(str::to_owned),
             at: Some("[10.0.0.2]:2222".to_owned()),
             is_untried: false,
         };
-        assert_eq!(judge(Some(&[login(None)])).mark, Mark::Good);
+        assert_eq!(judge(Some(&[login(None)])).evidence, "logs in to b");
+        let by_address = Login { by: Some("10.0.0.2".to_owned()), ..login(None) };
+        let by_address = judge(Some(&[by_address]));
+        assert_eq!(
+            (by_address.mark, by_address.evidence.as_str()),
+            (Mark::Good, "logs in to b (as 10.0.0.2)")
+        );
         let refused = judge(Some(&[login(None), login(Some("Host key verification failed."))]));
         assert_eq!(
             (refused.mark, refused.evidence.as_str()),

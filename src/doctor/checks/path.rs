@@ -1,5 +1,6 @@
 //! Whether the programs that launchers start are found without a login shell and without an interactive one, as ssh starts them.
 
+mod shell;
 mod startup;
 
 use std::collections::BTreeMap;
@@ -7,6 +8,7 @@ use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
+use self::shell::Shell;
 use self::startup::SetIn;
 use super::super::site::{of_interactive, on};
 use super::super::{Check, Seen, Site, shell_word};
@@ -46,6 +48,8 @@ pub(in crate::doctor) struct Found {
     /// Why an interactive shell does not tell.
     #[serde(default)]
     interactive: Option<String>,
+    #[serde(default)]
+    shell: Shell,
 }
 
 /// A program that neither a command over ssh nor a login shell finds.
@@ -96,7 +100,8 @@ impl Check for ProgramPath {
             }
             programs.insert(name.to_owned(), found);
         }
-        Ok(Found { programs, login: login_fault, hidden, interactive: interactive_fault })
+        let shell = Shell::here(&home);
+        Ok(Found { programs, login: login_fault, hidden, interactive: interactive_fault, shell })
     }
 
     fn judge(seen: &[Seen<'_, Found>]) -> Vec<Verdict> {
@@ -168,18 +173,13 @@ impl<'a> Unfound<'a> {
         words.join("; ")
     }
 
-    fn verdict(&self) -> Verdict {
+    fn verdict(&self, shell: Shell) -> Verdict {
         let cause = "horovodrun, mpirun and ssh start programs in a shell that is neither a login shell nor interactive: \
                      \"command not found\" on this host alone";
-        let folders = self.folders().join(":");
-        let is_plain = shell_word(&folders) == folders;
+        let folders = self.folders();
+        let is_plain = folders.iter().all(|folder| shell_word(folder) == *folder);
         // a name that a shell reads otherwise is no part of what a person may copy
-        let folders = if is_plain { folders } else { "<its folder>".to_owned() };
-        let is_guarded = self
-            .interactive
-            .iter()
-            .any(|(_, hidden)| hidden.set_in.as_ref().is_some_and(|place| place.guard.is_some()));
-        let above = if is_guarded { ", above the line that ends it for such shells" } else { "" };
+        let line = if is_plain { shell.line(&folders) } else { shell.line(&["<its folder>"]) };
         let option = if !self.by_none.is_empty() {
             "name the program with its whole path"
         } else if !self.interactive.is_empty() {
@@ -187,20 +187,29 @@ impl<'a> Unfound<'a> {
         } else {
             "--env-from-login"
         };
-        let remedy = format!(
-            "write 'export PATH={folders}:$PATH' at the top of ~/.bashrc there{above}; for a run of hvtui: {option}"
-        );
+        let write = match shell.file() {
+            Some(file) => {
+                let is_guarded = |place: &SetIn| place.guard.is_some() && place.file == file;
+                let mut places = self.interactive.iter().filter_map(|(_, hidden)| hidden.set_in.as_ref());
+                let above =
+                    if places.any(is_guarded) { ", above the line that ends it for such shells" } else { "" };
+                format!("write '{line}' at the top of {file} there{above}")
+            }
+            None => "the login shell there reads no file then: put the folder on the PATH of /etc/environment, or change the shell (chsh \
+                     -s /bin/bash)"
+                .to_owned(),
+        };
+        let remedy = format!("{write}; for a run of hvtui: {option}");
         // where other hosts find it without, the same command fails here alone
         let verdict = if self.is_uneven {
             Verdict::bad(self.words(), cause, remedy).may_run()
         } else {
             Verdict::look(self.words(), cause, remedy)
         };
-        // the file stays the one that it is, with its mode and behind its links
-        let command = format!(
-            "{{ echo 'export PATH={folders}:$PATH'; if [ -e ~/.bashrc ]; then cat ~/.bashrc; fi; }} > ~/.bashrc.hvtui && cat ~/.bashrc.hvtui > ~/.bashrc && rm ~/.bashrc.hvtui"
-        );
-        if is_plain { verdict.fixed_there(command) } else { verdict }
+        match shell.put_at_top(&line).filter(|_| is_plain) {
+            Some(command) => verdict.fixed_there(command),
+            None => verdict,
+        }
     }
 }
 
@@ -230,7 +239,7 @@ fn judge(one: &Seen<'_, Found>, all: &[Seen<'_, Found>]) -> Verdict {
         unfound.is_uneven |= !elsewhere.is_empty();
     }
     if !unfound.is_empty() {
-        return unfound.verdict();
+        return unfound.verdict(one.found.shell);
     }
     if let Some((_, hosts)) = absent.first() {
         let words: Vec<&str> = absent.iter().map(|(name, _)| *name).collect();
@@ -264,7 +273,7 @@ mod tests {
     fn found(ssh: Option<&str>, login: Option<&str>) -> Found {
         let at = |path: Option<&str>| path.map(str::to_owned);
         let programs = [("horovodrun".to_owned(), (at(ssh), at(login)))].into();
-        Found { programs, login: None, hidden: BTreeMap::new(), interactive: None }
+        Found { programs, login: None, hidden: BTreeMap::new(), interactive: None, shell: Shell::Bash }
     }
 
     fn both() -> Found {
@@ -334,5 +343,35 @@ mod tests {
         let told = serde_json::json!({"programs": {"horovodrun": [null, "/x/horovodrun"]}, "login": null});
         let told: Found = serde_json::from_value(told).unwrap();
         assert!(told.hidden.is_empty() && told.interactive.is_none());
+        assert_eq!(told.shell, Shell::Bash);
+    }
+
+    #[test]
+    fn the_file_is_that_of_the_login_shell() {
+        let of = |shell| {
+            let hidden = Found { shell, ..found(None, Some("/opt/hvd/bin/horovodrun")) };
+            ProgramPath::judge(&seen([hidden])).remove(0)
+        };
+        let zsh = of(Shell::Zsh);
+        assert_eq!(
+            zsh.remedy.as_deref(),
+            Some(
+                "write 'export PATH=/opt/hvd/bin:$PATH' at the top of ~/.zshenv there; for a run of hvtui: --env-from-login"
+            )
+        );
+        assert!(zsh.help().unwrap().ends_with("> ~/.zshenv && rm ~/.zshenv.hvtui"));
+        let fish = of(Shell::Fish);
+        let line = "write 'set -gx PATH /opt/hvd/bin $PATH' at the top of ~/.config/fish/config.fish there";
+        assert!(fish.remedy.unwrap().starts_with(line) && fish.fix.is_some());
+        let other = of(Shell::Other);
+        assert!(other.remedy.unwrap().contains("/etc/environment") && other.fix.is_none());
+        // a guard of another file than the one that is written does not matter
+        let guarded = |shell| {
+            let set_in = SetIn { file: "~/.bashrc".to_owned(), line: 11, guard: Some(6) };
+            let hidden = Found { shell, ..hidden(true, Some(set_in)) };
+            ProgramPath::judge(&seen([both(), hidden])).remove(1).remedy.unwrap()
+        };
+        assert!(guarded(Shell::Bash).contains("~/.bashrc there, above the line that ends it"));
+        assert!(guarded(Shell::Zsh).contains("~/.zshenv there; "));
     }
 }

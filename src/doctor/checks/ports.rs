@@ -6,7 +6,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use serde::{Deserialize, Serialize};
 
-use super::super::{Check, Seen, Site};
+use super::super::{Check, Seen, Site, door};
 use crate::domain::doctor::{RunPort, Verdict};
 use crate::domain::ids::RunId;
 use crate::domain::needs::MOST_PORTS;
@@ -60,6 +60,9 @@ pub(in crate::doctor) struct Found {
     /// The ports that a launch takes here: of one, those alone are looked at.
     #[serde(default)]
     planned: Option<Vec<RunPort>>,
+    /// That of its ssh, which is meant to be taken.
+    #[serde(default)]
+    ssh: Option<u16>,
 }
 
 impl Check for Ports {
@@ -78,9 +81,10 @@ impl Check for Ports {
         }
         let mut found = Vec::new();
         let planned = site.for_launch.then(|| site.ports.clone());
+        let ssh = door::ssh_port();
         let wanted: Vec<u16> = match &planned {
             Some(planned) => planned.iter().map(|one| one.port).collect(),
-            None => WANTED.iter().map(|(port, _)| *port).collect(),
+            None => wanted(ssh).collect(),
         };
         for port in wanted {
             if let Some(one) = listening.get(&port) {
@@ -89,12 +93,17 @@ impl Check for Ports {
                 found.push(Held { port, user, command, pid, from_everywhere: one.address.is_unspecified() });
             }
         }
-        Ok(Found { held: found, of_runs: of_runs(site, &all), planned })
+        Ok(Found { held: found, of_runs: of_runs(site, &all), planned, ssh })
     }
 
     fn judge(seen: &[Seen<'_, Found>]) -> Vec<Verdict> {
         seen.iter().map(|one| judge(&one.found, &one.info.user)).collect()
     }
+}
+
+/// Those that are looked at without a launch: not that of ssh.
+fn wanted(ssh: Option<u16>) -> impl Iterator<Item = u16> {
+    WANTED.iter().map(|(port, _)| *port).filter(move |port| Some(*port) != ssh)
 }
 
 /// Those that processes of runs have.
@@ -279,7 +288,7 @@ fn judge(found: &Found, own: &str) -> Verdict {
         found.held.iter().take(WANTED.len()).map(|one| taken(one, whose(one.port))).collect();
     let is_free = words.is_empty();
     if is_free {
-        let ports: Vec<String> = WANTED.iter().map(|(port, _)| port.to_string()).collect();
+        let ports: Vec<String> = wanted(found.ssh).map(|port| port.to_string()).collect();
         words.push(format!("{} are free", ports.join(", ")));
     }
     // runs come and go
@@ -339,7 +348,7 @@ mod tests {
             pid: Some(4711),
             from_everywhere: true,
         };
-        let found = Found { held: vec![held.clone()], of_runs: Vec::new(), planned: None };
+        let found = Found { held: vec![held.clone()], ..Found::default() };
         let verdict = judge(&found, "li");
         let remedy = verdict.remedy.clone().unwrap();
         assert_eq!(
@@ -358,17 +367,13 @@ mod tests {
             let service = Held { pid: Some(pid), command: Some(command.to_owned()), ..held.clone() };
             let remedy = freed(&service, &[], "li");
             assert_eq!(remedy, "29500 belongs to a service of the host: leave that alone", "{command}");
-            assert_eq!(
-                judge(&Found { held: vec![service], of_runs: Vec::new(), planned: None }, "li").fix,
-                None
-            );
+            assert_eq!(judge(&Found { held: vec![service], ..Found::default() }, "li").fix, None);
         }
-        let unseen =
-            Found { held: vec![Held { pid: None, ..held.clone() }], of_runs: Vec::new(), planned: None };
+        let unseen = Found { held: vec![Held { pid: None, ..held.clone() }], ..Found::default() };
         assert!(judge(&unseen, "wu").remedy.unwrap().contains("sudo ss -ltnp 'sport = :29500'"));
         let run = RunId::new(7, 7);
         let of_runs = vec![OfRun { run: run.clone(), port: 29_500, address: "::".parse().unwrap() }];
-        let of_run = judge(&Found { held: vec![held], of_runs, planned: None }, "li");
+        let of_run = judge(&Found { held: vec![held], of_runs, ..Found::default() }, "li");
         assert_eq!(of_run.fix, None);
         let of_run = of_run.remedy.unwrap();
         assert!(of_run.starts_with(&format!("hvtui stop {} ends", run.short())), "{of_run}");
@@ -377,10 +382,19 @@ mod tests {
     }
 
     #[test]
+    fn the_port_of_ssh_is_not_missed() {
+        assert_eq!(wanted(None).collect::<Vec<_>>(), [29_500, 29_400, 12_355, 2222]);
+        assert_eq!(wanted(Some(2222)).collect::<Vec<_>>(), [29_500, 29_400, 12_355]);
+        let of = |ssh| judge(&Found { ssh, ..Found::default() }, "li").evidence;
+        assert_eq!(of(Some(2222)), "29500, 29400, 12355 are free");
+        assert_eq!(of(Some(22)), "29500, 29400, 12355, 2222 are free");
+    }
+
+    #[test]
     fn of_a_launch_its_own_ports_count_alone() {
         let planned = vec![RunPort { port: 2300, whose: "--master-port".to_owned() }];
         let of = |held: Vec<Held>, planned: &[RunPort]| {
-            judge(&Found { held, of_runs: Vec::new(), planned: Some(planned.to_vec()) }, "li")
+            judge(&Found { held, planned: Some(planned.to_vec()), ..Found::default() }, "li")
         };
         let held = |port, user: &str| Held {
             port,
@@ -404,9 +418,8 @@ mod tests {
     fn where_runs_listen_is_told_with_who_can_reach_it() {
         let run = RunId::new(7, 7);
         let at = |address: &str, port| OfRun { run: run.clone(), port, address: address.parse().unwrap() };
-        let found =
-            Found { held: Vec::new(), of_runs: vec![at("10.0.0.1", 4100), at("::", 41_234)], planned: None };
-        let verdict = judge(&found, "li");
+        let of_runs = vec![at("10.0.0.1", 4100), at("::", 41_234)];
+        let verdict = judge(&Found { of_runs, ..Found::default() }, "li");
         let words = format!("; run {} listens on 10.0.0.1:4100, 41234 for every machine", run.short());
         assert!(verdict.mark == Mark::Good && verdict.evidence.ends_with(&words), "{verdict:?}");
     }

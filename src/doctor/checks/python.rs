@@ -11,7 +11,7 @@ use crate::domain::units::counted;
 pub(in crate::doctor) struct Python;
 
 /// Of these a difference ends a run, of the others it may.
-const FATAL: [&str; 4] = ["torch", "tensorflow", "horovod", "jax"];
+pub(super) const FATAL: [&str; 4] = ["torch", "tensorflow", "horovod", "jax"];
 
 impl Check for Python {
     const NAME: &'static str = "python";
@@ -159,7 +159,7 @@ fn without(name: &str, own: &Told, all: &All<'_>) -> Verdict {
 }
 
 /// Whether it has no other characters than versions have: it stands in a command that a person may run.
-fn is_version(text: &str) -> bool {
+pub(super) fn is_version(text: &str) -> bool {
     text.chars().all(|c| c.is_ascii_alphanumeric() || ".+!_-".contains(c))
 }
 

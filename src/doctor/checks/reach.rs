@@ -9,7 +9,6 @@ mod wall;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, SocketAddr};
-use std::path::Path;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
@@ -113,7 +112,7 @@ impl Check for Reach {
             }
         }
         look_closer(&mut ways, &site.peers, begun)?;
-        Ok(Found { ways, wall: Wall::below(Path::new("/")) })
+        Ok(Found { ways, wall: Wall::here() })
     }
 
     fn judge(seen: &[Seen<'_, Found>]) -> Vec<Verdict> {
@@ -260,6 +259,7 @@ pub(in crate::doctor) fn addresses<'a>(
     let own = |address: &&IpAddr| holders.get(address).is_some_and(|hosts| hosts.len() == 1);
     let peer = |(host, all): (&HostId, &[IpAddr])| Peer {
         host: host.clone(),
+        name: None,
         addresses: all.iter().filter(own).copied().collect(),
         user: None,
         port: None,
@@ -366,8 +366,10 @@ impl All<'_> {
         let source = source.unwrap_or_else(|| UNKNOWN.to_owned());
         let wall = self.walls.get(host).copied().cloned().unwrap_or_default();
         let opened = wall.opened_to(&source, port);
+        let other = wall.else_opened_to(&source, port);
+        let other = other.map_or_else(String::new, |other| format!("{other} (rules of nft's own), "));
         let remedy = format!(
-            "on {host}: {opened}; where that changes nothing: the cloud's security group, or a firewall between them"
+            "on {host}: {opened}; where that changes nothing: {other}the cloud's security group, or a firewall between them"
         );
         let verdict = Verdict { remedy: Some(remedy), ..verdict };
         let is_command = wall.keeper.is_some() && source != UNKNOWN;
@@ -498,9 +500,27 @@ mod tests {
     }
 
     fn judge(ways: &[Way]) -> Verdict {
+        judge_behind(&Wall { keeper: Some(wall::Keeper::Iptables), ..Wall::default() }, ways)
+    }
+
+    fn judge_behind(wall: &Wall, ways: &[Way]) -> Verdict {
         let b = HostId::from("b");
-        let wall = Wall { keeper: Some(wall::Keeper::Iptables), ports: None };
-        All { walls: [(&b, &wall)].into(), ways: &[ways.to_vec()], usual: None }.judge(ways)
+        All { walls: [(&b, wall)].into(), ways: &[ways.to_vec()], usual: None }.judge(ways)
+    }
+
+    #[test]
+    fn where_rules_of_nft_may_keep_others_out_both_commands_are_told() {
+        let wall = Wall { keeper: Some(wall::Keeper::Iptables), perhaps_nft: true, ..Wall::default() };
+        let verdict = judge_behind(&wall, &[way("b", "10.0.0.2", Answer::Silent, Some(Answer::Open(100)))]);
+        assert_eq!(
+            verdict.remedy.as_deref(),
+            Some(
+                "on b: sudo iptables -I INPUT -p tcp -s 10.0.0.1 --dport 29400:60999 -j ACCEPT; where that changes nothing: sudo nft \
+                 insert rule inet filter input ip saddr 10.0.0.1 tcp dport 29400-60999 accept (rules of nft's own), the cloud's security \
+                 group, or a firewall between them"
+            )
+        );
+        assert!(verdict.help().unwrap().starts_with("sudo iptables "), "the first of them");
     }
 
     #[test]
@@ -584,6 +604,7 @@ mod tests {
         let found = addresses([(&a, &of_a[..]), (&b, &of_b[..])].into_iter());
         let peer = |host: &HostId, addresses: &[IpAddr]| Peer {
             host: host.clone(),
+            name: None,
             addresses: addresses.to_vec(),
             user: None,
             port: None,

@@ -200,7 +200,7 @@ fn folder(top: &Path, code_alone: bool, until: HostTime, room: &mut usize) -> io
                 }
                 continue;
             }
-            if !kind.is_file() {
+            if !kind.is_file() && !kind.is_symlink() {
                 continue;
             }
             let ending =
@@ -209,7 +209,10 @@ fn folder(top: &Path, code_alone: bool, until: HostTime, room: &mut usize) -> io
             if code_alone && !is_code {
                 continue;
             }
-            let Ok(bytes) = entry.metadata().map(|meta| meta.len()) else { continue };
+            // a link to a file counts as what it leads to; one to a folder, which may lead in a circle, is passed over
+            let meta = if kind.is_symlink() { fs::metadata(&path) } else { entry.metadata() };
+            let Some(meta) = meta.ok().filter(fs::Metadata::is_file) else { continue };
+            let bytes = meta.len();
             data.files += 1;
             data.bytes += bytes;
             if is_code && bytes <= CODE_BYTES {
@@ -405,6 +408,34 @@ mod tests {
             (unlike.mark, unlike.evidence.as_str()),
             (Mark::Look, "~/train: another models/net.py, new.py, which others lack, no train.py")
         );
+    }
+
+    #[test]
+    fn a_link_to_a_file_is_compared_by_what_it_leads_to() {
+        use std::os::unix::fs::symlink;
+        let (one, two) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+        for folder in [&one, &two] {
+            let at = |name: &str| folder.path().join(name);
+            fs::create_dir_all(at("train")).unwrap();
+            fs::write(at("model-of-all.py"), "layers = 2").unwrap();
+            symlink(at("model-of-all.py"), at("train/model.py")).unwrap();
+            // in a circle, to nothing, and to what is no file
+            symlink(at("train"), at("train/self.py")).unwrap();
+            symlink("round.py", at("train/round.py")).unwrap();
+            symlink("/dev/null", at("train/null.py")).unwrap();
+        }
+        let judge = |role| {
+            let all = [&one, &one, &two].map(|folder| found(&folder.path().join("train"), role));
+            let verdict = Same::judge(&seen(all)).remove(2);
+            (verdict.mark, verdict.evidence)
+        };
+        let alike = "~/train: a folder, 1 file of code".to_owned();
+        assert_eq!(judge(SameRole::Beside), (Mark::Good, alike));
+        fs::write(two.path().join("model-of-all.py"), "layers = 3").unwrap();
+        assert_eq!(judge(SameRole::Beside), (Mark::Look, "~/train: another model.py".to_owned()));
+        assert_eq!(judge(SameRole::Asked), (Mark::Bad, "~/train: another model.py".to_owned()));
+        fs::remove_file(two.path().join("model-of-all.py")).unwrap();
+        assert_eq!(judge(SameRole::Beside), (Mark::Look, "~/train: no model.py".to_owned()));
     }
 
     #[test]

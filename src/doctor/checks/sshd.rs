@@ -1,15 +1,24 @@
-//! Whether the ssh server lets in as many logins at once as runs make.
+//! Whether the ssh server lets in as many logins at once as runs make, and takes keys of this account.
 
+use std::io;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
-use super::super::{Check, Seen, Site};
+use super::super::{Check, Seen, Site, shell_word};
 use crate::domain::doctor::Verdict;
+use crate::procs::status::user_name;
+use crate::program::home;
 
 pub(in crate::doctor) struct Sshd;
 
-const FILE: &str = "/etc/ssh/sshd_config";
+/// The first that is there counts; the second is a vendor's (SUSE).
+const FILES: [&str; 2] = ["/etc/ssh/sshd_config", "/usr/etc/ssh/sshd_config"];
+/// What stands there counts first, where the file begins with what is in that folder.
+const DROP_IN: &str = "/etc/ssh/sshd_config.d/10-startups.conf";
+/// The file of keys that counts unless another one is said, below the home folder.
+const KEYS: &str = ".ssh/authorized_keys";
 /// Logins that are not let in yet, of which none is refused: sshd's own default.
 const STARTUPS: u32 = 10;
 /// Sessions of one connection: sshd's own default.
@@ -22,6 +31,12 @@ const DEPTH: usize = 4;
 pub(in crate::doctor) struct Found {
     /// Whether there is a file that can be read.
     is_read: bool,
+    /// Which one counts.
+    #[serde(default)]
+    file: Option<String>,
+    /// Those files and folders, of it and of what it includes, that can't be read.
+    #[serde(default)]
+    unread: Vec<String>,
     /// Whether it begins with what is in `sshd_config.d`: what stands there counts first.
     #[serde(default)]
     includes: bool,
@@ -33,27 +48,53 @@ pub(in crate::doctor) struct Found {
     version: Option<String>,
     /// Whether a port can be reached through the host: what a jump host is for.
     forwards: Option<bool>,
+    /// Whether keys that others could write are refused (`StrictModes`).
+    #[serde(default)]
+    strict: Option<bool>,
+    /// The files of keys (`AuthorizedKeysFile`).
+    #[serde(default)]
+    keys: Option<String>,
+    /// What others could write of this account's own.
+    #[serde(default)]
+    loose: Vec<Loose>,
+}
+
+/// The home folder, the file of keys or one between, where another user than its owner and root may change it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+struct Loose {
+    path: String,
+    mode: u32,
+    owner: Owner,
+}
+
+/// Whose it is.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum Owner {
+    Own,
+    Root,
+    Other(String),
 }
 
 impl Check for Sshd {
     const NAME: &'static str = "sshd";
-    const ASKS: &'static str = "does the ssh server let in as many logins at once as runs make";
+    const ASKS: &'static str =
+        "does the ssh server let in as many logins at once as runs make, and take this account's keys";
     type Found = Found;
 
     fn look(site: &Site) -> Result<Found, String> {
-        let mut found = Found { version: version(site), ..Found::default() };
-        let mut lines = Vec::new();
-        found.is_read = lines_of(Path::new(FILE), DEPTH, &mut lines);
-        found.read(lines.iter().map(String::as_str));
-        let text = std::fs::read_to_string(FILE).unwrap_or_default();
-        let first = text.lines().find_map(setting);
-        found.includes =
-            first.is_some_and(|(name, value)| name == "include" && value.contains("sshd_config.d"));
-        Ok(found)
+        let read = |path: &str| std::fs::read_to_string(path).unwrap_or_default();
+        let (passwd, groups) = (read("/etc/passwd"), read("/etc/group"));
+        let own = rustix::process::getuid().as_raw();
+        // Debian's sshd, and that of its like, takes what a group of the user alone may write
+        let is_debians = Path::new("/etc/debian_version").exists();
+        let loose = loose(&home(), own, |group| is_debians && is_alone(&passwd, &groups, group, own));
+        Ok(Found { version: version(site), loose, ..Found::of(FILES.map(Path::new)) })
     }
 
     fn judge(seen: &[Seen<'_, Found>]) -> Vec<Verdict> {
-        seen.iter().map(|one| judge(&one.found)).collect()
+        let has_others = seen.len() > 1;
+        seen.iter().map(|one| judge(&one.found, &one.info.user, has_others)).collect()
     }
 }
 
@@ -67,26 +108,57 @@ fn version(site: &Site) -> Option<String> {
     words(&told.err).or_else(|| words(&told.out))
 }
 
-/// The file's lines, with those of what it includes in their place. Whether it could be read.
-fn lines_of(path: &Path, depth: usize, lines: &mut Vec<String>) -> bool {
-    let Ok(text) = std::fs::read_to_string(path) else { return false };
-    for line in text.lines() {
-        match setting(line) {
-            Some((name, value)) if name == "include" && depth > 0 => {
-                for pattern in value.split_whitespace() {
-                    let pattern = Path::new("/etc/ssh").join(pattern.trim_matches('"'));
-                    let files = glob::glob(&pattern.to_string_lossy()).into_iter().flatten().flatten();
-                    let mut files: Vec<PathBuf> = files.collect();
-                    files.sort();
-                    for file in files {
-                        lines_of(&file, depth - 1, lines);
-                    }
-                }
+/// Of the file of keys and the folders above it up to the home folder, those for which sshd refuses the keys (its `safe_path`); with
+/// the groups that may write them.
+fn loose(home: &Path, own: u32, may_write: impl Fn(u32) -> bool) -> Vec<Loose> {
+    let Ok(home) = home.canonicalize() else { return Vec::new() };
+    let innermost = [KEYS, ".ssh"].iter().find_map(|path| home.join(path).canonicalize().ok());
+    let innermost = innermost.unwrap_or_else(|| home.clone());
+    let mut found = Vec::new();
+    for path in innermost.ancestors() {
+        if let Ok(meta) = path.metadata() {
+            let (mode, uid) = (meta.mode() & 0o7777, meta.uid());
+            let owner = match uid {
+                _ if uid == own => Owner::Own,
+                0 => Owner::Root,
+                _ => Owner::Other(user_name(uid)),
+            };
+            let is_open = mode & 0o002 != 0 || (mode & 0o020 != 0 && !may_write(meta.gid()));
+            if is_open || matches!(owner, Owner::Other(_)) {
+                found.push(Loose { path: path.display().to_string(), mode, owner });
             }
-            _ => lines.push(line.to_owned()),
+        }
+        if path == home {
+            break;
         }
     }
-    true
+    found
+}
+
+/// Whether this user alone is of a group, by `/etc/passwd` and `/etc/group`; of one that those do not have it is not known.
+fn is_alone(passwd: &str, groups: &str, group: u32, own: u32) -> bool {
+    let number = |line: &str, at: usize| line.split(':').nth(at)?.parse::<u32>().ok();
+    let Some(line) = groups.lines().find(|line| number(line, 2) == Some(group)) else { return true };
+    let of_it = passwd.lines().filter(|user| number(user, 3) == Some(group)).map(|user| number(user, 2));
+    let members = line.split(':').nth(3).unwrap_or_default().split(',').filter(|name| !name.is_empty());
+    let user = |name: &str| passwd.lines().find(|user| user.split(':').next() == Some(name));
+    let added = members.map(|name| user(name).and_then(|user| number(user, 2)));
+    let mut all = of_it.chain(added).peekable();
+    all.peek().is_some() && all.all(|user| user == Some(own))
+}
+
+/// The files that an `Include` names, in the order of their names; with them folders that can't be read.
+fn included(value: &str) -> Vec<PathBuf> {
+    let mut all = Vec::new();
+    for pattern in value.split_whitespace() {
+        let pattern = Path::new("/etc/ssh").join(pattern.trim_matches('"'));
+        let files = glob::glob(&pattern.to_string_lossy()).into_iter().flatten();
+        let files = files.map(|file| file.unwrap_or_else(|error| error.path().to_owned()));
+        let mut files: Vec<PathBuf> = files.collect();
+        files.sort();
+        all.extend(files);
+    }
+    all
 }
 
 /// Its name in small letters, and its value.
@@ -98,36 +170,118 @@ fn setting(line: &str) -> Option<(String, &str)> {
 }
 
 impl Found {
-    /// The first value of each counts, and what is below a `Match` holds for some alone.
-    fn read<'a>(&mut self, lines: impl Iterator<Item = &'a str>) {
-        for (name, value) in lines.filter_map(setting) {
+    /// What the first of these files says that is there.
+    fn of(files: [&Path; 2]) -> Self {
+        let mut found = Self::default();
+        let Some(file) = files.into_iter().find(|file| file.exists()) else { return found };
+        found.file = Some(file.display().to_string());
+        let Ok(text) = found.text(file) else { return found };
+        found.is_read = true;
+        let first = text.lines().find_map(setting);
+        found.includes =
+            first.is_some_and(|(name, value)| name == "include" && value.contains("sshd_config.d"));
+        found.read(&text, DEPTH);
+        found
+    }
+
+    fn text(&mut self, file: &Path) -> io::Result<String> {
+        let text = std::fs::read(file).map(|bytes| String::from_utf8_lossy(&bytes).into_owned());
+        if text.is_err() {
+            self.unread.push(file.display().to_string());
+        }
+        text
+    }
+
+    /// Takes over what a file says, with what it includes in its place. The first value of each counts; what is below a `Match` holds
+    /// for some alone, up to the next one or the end of its own file.
+    fn read(&mut self, text: &str, depth: usize) {
+        let mut is_of_all = true;
+        for (name, value) in text.lines().filter_map(setting) {
+            let word = value.split_whitespace().next().unwrap_or_default();
             match name.as_str() {
-                "match" if !value.eq_ignore_ascii_case("all") => return,
-                "maxsessions" if self.sessions.is_none() => self.sessions = value.parse().ok(),
-                "maxstartups" if self.startups.is_none() => self.startups = Some(value.to_owned()),
-                "allowtcpforwarding" if self.forwards.is_none() => {
-                    self.forwards = Some(matches!(value, "yes" | "all" | "local"));
+                "match" => is_of_all = word.eq_ignore_ascii_case("all"),
+                _ if !is_of_all => {}
+                "include" if depth > 0 => {
+                    for file in included(value) {
+                        if let Ok(text) = self.text(&file) {
+                            self.read(&text, depth - 1);
+                        }
+                    }
                 }
+                "maxsessions" if self.sessions.is_none() => self.sessions = word.parse().ok(),
+                "maxstartups" if self.startups.is_none() => self.startups = Some(word.to_owned()),
+                "allowtcpforwarding" if self.forwards.is_none() => {
+                    self.forwards = Some(matches!(word, "yes" | "all" | "local"));
+                }
+                "strictmodes" if self.strict.is_none() => {
+                    self.strict = Some(!word.eq_ignore_ascii_case("no"));
+                }
+                "authorizedkeysfile" if self.keys.is_none() => self.keys = Some(value.to_owned()),
                 _ => {}
             }
         }
     }
+
+    /// Whether keys of this account's own file are taken, and none that others could write.
+    fn is_strict(&self) -> bool {
+        let is_own = |file: &str| file.trim_matches('"').trim_start_matches("%h/") == KEYS;
+        self.strict != Some(false)
+            && self.keys.as_ref().is_none_or(|files| files.split_whitespace().any(is_own))
+    }
 }
 
-fn judge(found: &Found) -> Verdict {
+/// Where keys are refused for who may write them.
+fn refused(loose: &[Loose], user: &str) -> Option<Verdict> {
+    let is_foreign = |one: &&Loose| matches!(one.owner, Owner::Other(_));
+    let seen = loose.iter().map(|one| match &one.owner {
+        Owner::Other(owner) => format!("{} belongs to {owner}", one.path),
+        _ => format!("{} can be written by others (mode {:o})", one.path, one.mode),
+    });
+    let seen: Vec<String> = seen.collect();
+    let paths = |some: Vec<&Loose>| {
+        let words = some.into_iter().map(|one| shell_word(&one.path).into_owned());
+        Some(words.collect::<Vec<_>>().join(" ")).filter(|words| !words.is_empty())
+    };
+    let foreign = paths(loose.iter().filter(is_foreign).collect());
+    let open = paths(loose.iter().filter(|one| one.mode & 0o022 != 0).collect());
+    let sudo = if loose.iter().all(|one| one.owner == Owner::Own) { "" } else { "sudo " };
+    let chown = foreign.map(|paths| format!("sudo chown {} {paths}", shell_word(user)));
+    let chmod = open.map(|paths| format!("{sudo}chmod go-w {paths}"));
+    let command: Vec<String> = chown.into_iter().chain(chmod).collect();
+    let command = command.join(" && ");
+    let cause = "sshd refuses the keys of ~/.ssh/authorized_keys for that (StrictModes): mpirun and horovodrun can't log in to this host, \
+                 whatever hvtui hosts mesh has written";
+    (!seen.is_empty()).then(|| Verdict::look(seen.join("; "), cause, command.clone()).fixed_there(command))
+}
+
+fn judge(found: &Found, user: &str, has_others: bool) -> Verdict {
+    let loose = found.loose.as_slice();
+    if let Some(verdict) = refused(loose, user).filter(|_| has_others && found.is_strict()) {
+        return verdict;
+    }
+    let version = found.version.as_deref();
     if !found.is_read {
-        return Verdict::unknown(format!("{FILE} can't be read"));
+        let and = version.map_or_else(String::new, |version| format!("{version}, and "));
+        return Verdict::unknown(match &found.file {
+            Some(file) => format!("{and}only root can read {file}: sudo sshd -T tells what it says"),
+            None => format!("{and}no file of the ssh server can be read"),
+        });
     }
     let sessions = found.sessions.unwrap_or(SESSIONS);
     let startups = found.startups.as_deref().unwrap_or("10:30:100");
     let at_once = startups.split(':').next().and_then(|first| first.parse::<u32>().ok()).unwrap_or(STARTUPS);
-    let version = found.version.as_ref().map_or_else(String::new, |version| format!("{version}, "));
+    let version = version.map_or_else(String::new, |version| format!("{version}, "));
     let words = format!("{version}MaxStartups {startups}, MaxSessions {sessions}");
-    let set = |what: &str| format!("{what} in {FILE}, then: sudo systemctl reload ssh");
+    // a vendor's file is replaced by its next version
+    let is_vendors = found.file.as_deref() == Some(FILES[1]);
+    let place = if is_vendors { DROP_IN } else { FILES[0] };
+    let set = |what: &str| format!("{what} in {place}, then: sudo systemctl reload ssh (or sshd)");
     if at_once < STARTUPS {
         let cause = "of logins that come at once some are refused: \"Connection closed by\" or \"reset by peer\" when mpirun or \
                      horovodrun start, or many hosts lie behind it";
-        let command = "echo 'MaxStartups 100:30:1000' | sudo tee /etc/ssh/sshd_config.d/10-startups.conf && sudo systemctl reload ssh";
+        let command = format!(
+            "echo 'MaxStartups 100:30:1000' | sudo tee {DROP_IN} && {{ sudo systemctl reload ssh || sudo systemctl reload sshd; }}"
+        );
         let verdict = Verdict::look(words, cause, set("MaxStartups 100:30:1000"));
         return if found.includes { verdict.fixed_there(command) } else { verdict };
     }
@@ -135,21 +289,37 @@ fn judge(found: &Found) -> Verdict {
         let cause = "a connection carries one command alone: ControlMaster, and what shares a connection, is refused a second";
         return Verdict::look(words, cause, set("MaxSessions 10"));
     }
-    if found.forwards == Some(false) {
-        return Verdict::good(format!("{words}, no TCP forwarding: it can't be a jump host"));
-    }
-    Verdict::good(words)
+    let jump =
+        if found.forwards == Some(false) { ", no TCP forwarding: it can't be a jump host" } else { "" };
+    let unread = if found.unread.is_empty() {
+        String::new()
+    } else {
+        format!("; only root can read {}", found.unread.join(", "))
+    };
+    Verdict::good(format!("{words}{jump}{unread}"))
 }
 
 #[cfg(test)]
 mod tests {
+    use std::os::unix::fs::PermissionsExt;
+
     use super::*;
     use crate::domain::preflight::Mark;
 
+    /// What a file says, `FOLDER` in it for its own.
+    fn said(text: &str, drop_ins: &[(&str, &str)]) -> Found {
+        let folder = tempfile::tempdir().unwrap();
+        for (name, text) in drop_ins {
+            std::fs::write(folder.path().join(name), text).unwrap();
+        }
+        let main = folder.path().join("sshd_config");
+        let text = text.replace("FOLDER", &folder.path().display().to_string());
+        std::fs::write(&main, text).unwrap();
+        Found::of([Path::new("/nowhere/sshd_config"), &main])
+    }
+
     fn of(text: &str) -> Verdict {
-        let mut found = Found { is_read: true, ..Found::default() };
-        found.read(text.lines());
-        judge(&found)
+        judge(&said(text, &[]), "li", true)
     }
 
     #[test]
@@ -157,24 +327,154 @@ mod tests {
         assert_eq!(of("").mark, Mark::Good);
         assert_eq!(of("#MaxStartups 2\nPort 22\nMaxSessions 10").mark, Mark::Good);
         assert_eq!(of("MaxStartups 2:50:4\nMaxStartups 100").mark, Mark::Look, "the first one counts");
-        assert_eq!(of("maxsessions=1").mark, Mark::Look);
         assert_eq!(of("Match User li\nMaxSessions 1").mark, Mark::Good, "not of all");
+        assert_eq!(of("Match User li\nX11Forwarding no\nMatch all\nMaxSessions 1").mark, Mark::Look);
         assert!(of("AllowTcpForwarding no").evidence.ends_with("it can't be a jump host"));
-        assert_eq!(judge(&Found::default()).mark, Mark::Unknown);
+        assert_eq!(judge(&Found::default(), "li", true).mark, Mark::Unknown);
+    }
+
+    #[test]
+    fn a_connection_that_carries_one_command_alone_is_told() {
+        for (text, mark) in [
+            ("maxsessions=1", Mark::Look),
+            ("MaxSessions 0", Mark::Look),
+            ("MaxSessions 2 # for ControlMaster", Mark::Good),
+            ("MaxSessions 2\nMaxSessions 1", Mark::Good),
+            ("#MaxSessions 1", Mark::Good),
+        ] {
+            assert_eq!(of(text).mark, mark, "{text}");
+        }
     }
 
     #[test]
     fn what_is_included_comes_in_its_place() {
-        let folder = tempfile::tempdir().unwrap();
-        let (main, part) = (folder.path().join("sshd_config"), folder.path().join("10.conf"));
-        std::fs::write(&part, "MaxStartups 3\n").unwrap();
-        std::fs::write(&main, format!("Include {}/*.conf\nMaxStartups 50\n", folder.path().display()))
-            .unwrap();
-        let mut lines = Vec::new();
-        assert!(lines_of(&main, DEPTH, &mut lines));
-        assert_eq!(lines, ["MaxStartups 3", "MaxStartups 50"]);
+        let of = |main: &str, part: &str| said(main, &[("10.conf", part)]).startups;
+        assert_eq!(of("Include FOLDER/*.conf\nMaxStartups 50\n", "MaxStartups 3\n").unwrap(), "3");
+        assert_eq!(of("MaxStartups 50\nInclude FOLDER/*.conf\n", "MaxStartups 3\n").unwrap(), "50");
         // one that includes itself ends
-        std::fs::write(&part, format!("Include {}\n", part.display())).unwrap();
-        assert!(lines_of(&main, DEPTH, &mut Vec::new()));
+        assert_eq!(of("Include FOLDER/sshd_config\nMaxStartups 50\n", "").unwrap(), "50");
+        // below a `Match` it holds for some alone
+        assert_eq!(of("Match User li\nInclude FOLDER/*.conf\n", "MaxStartups 3\n"), None);
+    }
+
+    #[test]
+    fn a_match_of_an_included_file_ends_with_it() {
+        let sftp = [("50-sftp.conf", "Match User sftp\nForceCommand internal-sftp\nMaxSessions 1\n")];
+        let found = said("Include FOLDER/*.conf\nMaxStartups 3\n", &sftp);
+        assert_eq!((found.startups.as_deref(), found.sessions), (Some("3"), None));
+        assert_eq!(judge(&found, "li", false).mark, Mark::Look);
+    }
+
+    #[test]
+    fn what_only_root_can_read_is_told_with_the_servers_version() {
+        let found = |file: Option<&str>| Found {
+            version: Some("OpenSSH_9.9p1".to_owned()),
+            file: file.map(str::to_owned),
+            ..Found::default()
+        };
+        let verdict = judge(&found(Some(FILES[0])), "li", true);
+        let seen =
+            "OpenSSH_9.9p1, and only root can read /etc/ssh/sshd_config: sudo sshd -T tells what it says";
+        assert_eq!((verdict.mark, verdict.evidence.as_str()), (Mark::Unknown, seen));
+        let none = judge(&found(None), "li", true).evidence;
+        assert_eq!(none, "OpenSSH_9.9p1, and no file of the ssh server can be read");
+        // a drop-in alone: what the rest says counts
+        let drop_in = vec!["/etc/ssh/sshd_config.d/50-cloud-init.conf".to_owned()];
+        let found = Found { unread: drop_in, ..said("MaxStartups 100\n", &[]) };
+        let verdict = judge(&found, "li", true);
+        let seen = "; only root can read /etc/ssh/sshd_config.d/50-cloud-init.conf";
+        assert!(verdict.mark == Mark::Good && verdict.evidence.ends_with(seen), "{verdict:?}");
+        // a folder in the place of the file, which root can't read either
+        let folder = tempfile::tempdir().unwrap();
+        let found = Found::of([folder.path(), folder.path()]);
+        assert_eq!((found.is_read, found.unread.len()), (false, 1));
+    }
+
+    #[test]
+    fn what_a_vendor_brings_is_not_changed() {
+        let found = |file: &str| Found {
+            file: Some(file.to_owned()),
+            is_read: true,
+            startups: Some("3".to_owned()),
+            ..Found::default()
+        };
+        let remedy = |file: &str| judge(&found(file), "li", true).remedy.unwrap();
+        assert!(remedy(FILES[0]).contains(" in /etc/ssh/sshd_config, then"));
+        assert!(remedy(FILES[1]).contains(" in /etc/ssh/sshd_config.d/10-startups.conf, then"));
+    }
+
+    /// A home with a file of keys, all of it as sshd wants it.
+    fn home() -> tempfile::TempDir {
+        let home = tempfile::tempdir().unwrap();
+        std::fs::create_dir(home.path().join(".ssh")).unwrap();
+        std::fs::write(home.path().join(".ssh/authorized_keys"), "").unwrap();
+        for (path, mode) in [("", 0o755), (".ssh", 0o700), (".ssh/authorized_keys", 0o600)] {
+            change(&home, path, mode);
+        }
+        home
+    }
+
+    fn change(home: &tempfile::TempDir, path: &str, mode: u32) {
+        std::fs::set_permissions(home.path().join(path), std::fs::Permissions::from_mode(mode)).unwrap();
+    }
+
+    #[test]
+    fn keys_that_others_could_write_are_told_with_the_command_that_helps() {
+        let home = home();
+        let own = home.path().metadata().unwrap().uid();
+        let verdict = |setting: &str, has_others: bool| {
+            let found = Found { loose: loose(home.path(), own, |_| false), ..said(setting, &[]) };
+            judge(&found, "li", has_others)
+        };
+        assert_eq!(verdict("", true).mark, Mark::Good);
+        for (path, mode) in [("", 0o775), (".ssh", 0o777), (".ssh/authorized_keys", 0o620)] {
+            change(&home, path, mode);
+            let real = home.path().canonicalize().unwrap().join(path).display().to_string();
+            let real = real.trim_end_matches('/');
+            let told = verdict("", true);
+            let seen = format!("{real} can be written by others (mode {mode:o})");
+            assert_eq!((told.mark, told.evidence.as_str()), (Mark::Look, seen.as_str()));
+            assert_eq!(told.help().unwrap(), format!("chmod go-w {real}"));
+            assert_eq!(verdict("StrictModes no", true).mark, Mark::Good);
+            assert_eq!(verdict("AuthorizedKeysFile /etc/ssh/keys/%u", true).mark, Mark::Good);
+            assert_eq!(verdict("AuthorizedKeysFile /x .ssh/authorized_keys", true).mark, Mark::Look);
+            assert_eq!(verdict("", false).mark, Mark::Good, "no other host logs in to it");
+            change(&home, path, mode & 0o755);
+        }
+        assert_eq!(verdict("", true).mark, Mark::Good);
+        // a group of the user alone
+        change(&home, "", 0o775);
+        assert!(loose(home.path(), own, |_| true).is_empty());
+        change(&home, "", 0o777);
+        assert_eq!(loose(home.path(), own, |_| true).len(), 1);
+    }
+
+    #[test]
+    fn a_group_is_a_users_own_where_no_other_is_of_it() {
+        let passwd = "root:x:0:0:root:/root:/bin/sh\nli:x:1000:1000::/home/li:/bin/sh\nwu:x:1001:100::/home/wu:/bin/sh\n";
+        let groups = "root:x:0:\nli:x:1000:\nlab:x:100:li\nown:x:200:li\nnone:x:300:\nboth:x:400:li,wu\n";
+        let of_li = |group: u32| is_alone(passwd, groups, group, 1000);
+        assert_eq!([0, 1000, 100, 200, 300, 400].map(of_li), [false, true, false, true, false, false]);
+        assert!(of_li(7777), "a group from elsewhere");
+    }
+
+    #[test]
+    fn keys_of_another_user_are_told_with_whose_they_are() {
+        let home = home();
+        let own = home.path().metadata().unwrap().uid();
+        // as the files of one user look to another one; those of root are never another's
+        let foreign = loose(home.path(), own + 1, |_| false);
+        assert_eq!(foreign.is_empty(), own == 0, "{foreign:?}");
+        let one = |path: &str, mode, owner| Loose { path: path.to_owned(), mode, owner };
+        let told = |loose: Vec<Loose>| {
+            let found = Found { loose, ..said("", &[]) };
+            judge(&found, "li", true)
+        };
+        let verdict = told(vec![one("/home/li/.ssh", 0o775, Owner::Other("wu".to_owned()))]);
+        assert_eq!(verdict.evidence, "/home/li/.ssh belongs to wu");
+        let command = "sudo chown li /home/li/.ssh && sudo chmod go-w /home/li/.ssh";
+        assert_eq!(verdict.help().as_deref(), Some(command));
+        let of_root = told(vec![one("/home/li", 0o777, Owner::Root)]);
+        assert_eq!(of_root.help().as_deref(), Some("sudo chmod go-w /home/li"));
     }
 }

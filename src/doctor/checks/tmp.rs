@@ -1,4 +1,5 @@
-//! Whether temporary files can be written and started: launchers and compilers of kernels do both.
+//! Whether temporary files can be written and started: launchers and compilers of kernels do both. And whether what lies at home can
+//! be started: environments, and the caches of those compilers.
 
 use std::io::{ErrorKind, Write};
 use std::os::unix::fs::MetadataExt;
@@ -10,6 +11,7 @@ use serde::{Deserialize, Serialize};
 use super::super::{Check, OfImage, Seen, Site, shell_word};
 use crate::domain::doctor::Verdict;
 use crate::domain::text::os_text;
+use crate::program::home;
 
 pub(in crate::doctor) struct Tmp;
 
@@ -26,6 +28,9 @@ pub(in crate::doctor) struct Found {
     is_named: bool,
     /// Whether it is mounted so that nothing can be started there.
     noexec: bool,
+    /// The home folder, if it is mounted so.
+    #[serde(default)]
+    noexec_home: Option<String>,
     /// Open MPI's folder there, if it is another user's.
     foreign: Option<String>,
 }
@@ -60,7 +65,7 @@ impl Fault {
 
 impl Check for Tmp {
     const NAME: &'static str = "tmp";
-    const ASKS: &'static str = "can temporary files be written and started";
+    const ASKS: &'static str = "can temporary files be written and started, and programs at home";
     const OF_IMAGE: OfImage = OfImage::Inside;
     type Found = Found;
 
@@ -71,12 +76,15 @@ impl Check for Tmp {
         let written = tempfile::Builder::new().prefix("hvtui-check.").tempfile_in(&folder);
         let written = written.and_then(|mut file| file.write_all(b"\n"));
         let noexec = |stat: StatVfs| stat.f_flag.contains(StatVfsMountFlags::NOEXEC);
+        let is_noexec = |folder: &Path| rustix::fs::statvfs(folder).is_ok_and(noexec);
+        let home = home();
         let mut found = Found {
             folder: folder.display().to_string(),
             fault: written.as_ref().err().and_then(|error| Fault::of(error, &folder)),
             is_named,
             unwritable: written.err().map(|error| os_text(&error)),
-            noexec: rustix::fs::statvfs(&folder).is_ok_and(noexec),
+            noexec: is_noexec(&folder),
+            noexec_home: is_noexec(&home).then(|| home.display().to_string()),
             foreign: None,
         };
         let uid = rustix::process::getuid().as_raw();
@@ -144,6 +152,17 @@ fn judge(found: &Found) -> Verdict {
         let command = format!("sudo rm -r {}", shell_word(folder));
         return Verdict::bad(format!("{folder} is not yours"), cause, command.clone()).fixed_there(command);
     }
+    if let Some(home) = &found.noexec_home {
+        let at = shell_word(home);
+        return Verdict::look(
+            format!("{home}, the home folder, is mounted noexec"),
+            "environments of Python there can't be started, nor what compilers of kernels keep there (~/.triton, ~/.cache) be loaded",
+            format!(
+                "findmnt -T {at} shows how it is mounted: take noexec out of /etc/fstab and mount it anew; or keep environments and caches \
+                 elsewhere (XDG_CACHE_HOME, TRITON_CACHE_DIR, of hvtui cache_dir in the hosts file)"
+            ),
+        );
+    }
     Verdict::good(format!("{folder} can be written"))
 }
 
@@ -160,6 +179,7 @@ mod tests {
             fault: None,
             is_named: false,
             noexec: false,
+            noexec_home: None,
             foreign: None,
         };
         assert_eq!(judge(&found()).mark, Mark::Good);
@@ -176,8 +196,17 @@ mod tests {
         }
         assert!(remedy(Some(Fault::Absent)).starts_with("mkdir -p /tmp "));
         assert!(remedy(Some(Fault::Full)).starts_with("make room: "));
-        assert_eq!(judge(&Found { noexec: true, ..found() }).mark, Mark::Look);
-        assert_eq!(judge(&Found { foreign: Some("/tmp/ompi.a.7".into()), ..found() }).mark, Mark::Bad);
+        let noexec = judge(&Found { noexec: true, ..found() });
+        assert_eq!((noexec.mark, noexec.evidence.as_str()), (Mark::Look, "/tmp is mounted noexec"));
+        let home = || Found { noexec_home: Some("/home/li".into()), ..found() };
+        let told = judge(&home());
+        assert_eq!(
+            (told.mark, told.evidence.as_str()),
+            (Mark::Look, "/home/li, the home folder, is mounted noexec")
+        );
+        let foreign = |found: Found| Found { foreign: Some("/tmp/ompi.a.7".into()), ..found };
+        assert_eq!(judge(&foreign(found())).mark, Mark::Bad);
+        assert_eq!(judge(&foreign(home())).mark, Mark::Bad, "what ends a run counts first");
     }
 
     #[test]

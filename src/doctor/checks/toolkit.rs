@@ -1,16 +1,20 @@
-//! Whether NVIDIA's toolkit, which gives GPUs to containers, is the same everywhere and knows the driver that runs.
+//! Whether NVIDIA's toolkit, which gives GPUs to containers, is the same everywhere, knows the driver that runs, and describes the GPUs
+//! alike.
 
 use serde::{Deserialize, Serialize};
 
 use super::super::compare::{Compared, minor};
 use super::super::{Check, OfImage, Seen, Site};
 use crate::domain::doctor::Verdict;
+use crate::domain::preflight::Mark;
 
 pub(in crate::doctor) struct Toolkit;
 
 /// Where descriptions of GPUs for containers (CDI) lie: what is written at each start, which wins, and what an administrator writes.
 const DESCRIPTIONS: [&str; 4] =
     ["/var/run/cdi/nvidia.yaml", "/var/run/cdi/nvidia.json", "/etc/cdi/nvidia.yaml", "/etc/cdi/nvidia.json"];
+/// A host that has none, in words.
+const NO_CDI: &str = "no CDI";
 
 #[derive(Debug, Default, Serialize, Deserialize)]
 pub(in crate::doctor) struct Found {
@@ -18,6 +22,9 @@ pub(in crate::doctor) struct Found {
     version: Option<String>,
     /// The file that describes the GPUs for CDI, and the driver's version of which it names libraries.
     cdi: Option<(String, Option<String>)>,
+    /// The version of the form in which it does.
+    #[serde(default)]
+    cdi_version: Option<String>,
 }
 
 impl Check for Toolkit {
@@ -28,7 +35,7 @@ impl Check for Toolkit {
     type Found = Found;
 
     fn look(site: &Site) -> Result<Found, String> {
-        let mut found = Found { cdi: DESCRIPTIONS.into_iter().find_map(description), ..Found::default() };
+        let mut found = DESCRIPTIONS.into_iter().find_map(described).unwrap_or_default();
         if let Some(program) =
             ["nvidia-ctk", "nvidia-container-toolkit"].iter().find_map(|one| site.program(one))
         {
@@ -43,15 +50,69 @@ impl Check for Toolkit {
         let versions =
             seen.iter().filter_map(|one| Some((one.host.as_str(), minor(one.found.version.as_deref()?))));
         let all = Compared::new(versions);
-        let driver = |one: &'_ Seen<'_, Found>| one.info.driver.value().cloned();
-        seen.iter().map(|one| judge(&one.found, driver(one).as_deref(), &all)).collect()
+        // a host without GPUs has none to describe, and another toolkit describes them otherwise
+        let described = seen.iter().filter(|one| !one.info.gpus.is_empty()).filter_map(|one| {
+            let toolkit = minor(one.found.version.as_deref()?);
+            Some(Described { host: one.host.as_str(), toolkit, form: form(&one.found)? })
+        });
+        let described: Vec<Described<'_>> = described.collect();
+        let judge = |one: &Seen<'_, Found>| {
+            let verdict = judge(&one.found, one.info.driver.value().map(String::as_str), &all);
+            let own = described.iter().find(|own| own.host == one.host.as_str());
+            let own = own.filter(|_| verdict.mark == Mark::Good);
+            own.and_then(|own| own.judge(&one.found, &described)).unwrap_or(verdict)
+        };
+        seen.iter().map(judge).collect()
     }
 }
 
-/// A description, and the driver that it was written for.
-fn description(file: &str) -> Option<(String, Option<String>)> {
+/// How a host describes its GPUs.
+struct Described<'a> {
+    host: &'a str,
+    /// The first numbers of the toolkit's version.
+    toolkit: &'a str,
+    form: String,
+}
+
+impl Described<'_> {
+    /// Where it differs from that of most hosts with this toolkit. None at all is told, too.
+    fn judge(&self, found: &Found, all: &[Described<'_>]) -> Option<Verdict> {
+        let alike = all.iter().filter(|one| one.toolkit == self.toolkit);
+        let alike = Compared::new(alike.map(|one| (one.host, one.form.as_str())));
+        let difference = alike.difference(&self.form)?;
+        let version = found.version.as_deref().unwrap_or_default();
+        let file = found.cdi.as_ref().map_or("/etc/cdi/nvidia.yaml", |(file, _)| file.as_str());
+        let command = format!("sudo nvidia-ctk cdi generate --output={file}");
+        let seen = format!("nvidia-container-toolkit {version} and {} ({difference})", self.form);
+        let cause = "podman, and docker by --device nvidia.com/gpu=…, may give GPUs to containers on some of these hosts only";
+        if alike.wanted(&self.form) == Some(NO_CDI) {
+            return Some(Verdict::look(seen, cause, format!("{command} on the hosts that have none, too")));
+        }
+        Some(Verdict::look(seen, cause, command.clone()).fixed_there(command))
+    }
+}
+
+/// What a description says of itself.
+fn described(file: &str) -> Option<Found> {
     let text = std::fs::read_to_string(file).ok()?;
-    Some((file.to_owned(), of_driver(&text)))
+    let cdi = Some((file.to_owned(), of_driver(&text)));
+    Some(Found { version: None, cdi, cdi_version: cdi_version(&text) })
+}
+
+/// The version of a description's form: `cdiVersion: 0.5.0`, or `"cdiVersion": "0.5.0"`.
+fn cdi_version(description: &str) -> Option<String> {
+    let (_, rest) = description.split_once("cdiVersion")?;
+    let rest = rest.trim_start_matches(['"', '\'', ':', ' ']);
+    let end = rest.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(rest.len());
+    Some(rest[..end].to_owned()).filter(|version| !version.is_empty())
+}
+
+/// What is compared of the descriptions; `None` where it is not known.
+fn form(found: &Found) -> Option<String> {
+    match &found.cdi {
+        None => Some(NO_CDI.to_owned()),
+        Some(_) => found.cdi_version.as_ref().map(|version| format!("CDI {version}")),
+    }
 }
 
 /// The version in the name of the driver's library: `libcuda.so.550.54.14`. That of the link, `libcuda.so.1`, is none, nor is that of
@@ -104,8 +165,9 @@ fn judge(found: &Found, driver: Option<&str>, all: &Compared<'_>) -> Verdict {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::doctor::tests::seen;
-    use crate::domain::preflight::Mark;
+    use crate::doctor::tests::{seen, seen_with};
+    use crate::domain::gpu::GpuInfo;
+    use crate::domain::host::HostInfo;
 
     #[test]
     fn what_the_toolkit_and_its_descriptions_say_is_read() {
@@ -125,7 +187,7 @@ mod tests {
 
     #[test]
     fn the_odd_version_and_a_description_of_another_driver_are_told() {
-        let found = |version: &str| Found { version: Some(version.to_owned()), cdi: None };
+        let found = |version: &str| Found { version: Some(version.to_owned()), ..Found::default() };
         let verdicts =
             Toolkit::judge(&seen([found("1.17.4"), found("1.17.8"), found("1.13.5"), Found::default()]));
         let marks: Vec<Mark> = verdicts.iter().map(|one| one.mark).collect();
@@ -146,5 +208,64 @@ mod tests {
             Mark::Good,
             "without a driver there is nothing to compare"
         );
+    }
+
+    #[test]
+    fn what_a_description_is_written_in_is_read() {
+        let of = |text: &str| cdi_version(text);
+        assert_eq!(of("---\ncdiVersion: 0.5.0\ncontainerEdits:\n").as_deref(), Some("0.5.0"));
+        assert_eq!(of("cdiVersion: \"0.6.0\"\n").as_deref(), Some("0.6.0"));
+        assert_eq!(of(r#"{"cdiVersion":"0.7.0","kind":"nvidia.com/gpu"}"#).as_deref(), Some("0.7.0"));
+        assert_eq!([of("kind: nvidia.com/gpu\n"), of("cdiVersion:\nkind: 1\n")], [None, None]);
+    }
+
+    #[test]
+    fn a_description_that_most_hosts_with_this_toolkit_do_not_have_so_is_told() {
+        let mut with_gpu = seen([()])[0].info.clone();
+        let without = with_gpu.clone();
+        with_gpu.gpus = vec![GpuInfo::unknown(0)];
+        let host = |toolkit: &str, cdi: Option<&str>| Found {
+            version: Some(toolkit.to_owned()),
+            cdi: cdi.map(|_| ("/var/run/cdi/nvidia.yaml".to_owned(), None)),
+            cdi_version: cdi.map(str::to_owned).filter(|version| !version.is_empty()),
+        };
+        let judged = |hosts: Vec<(HostInfo, Found)>| Toolkit::judge(&seen_with(hosts));
+        let of = |toolkit: &str, cdi: Option<&str>| (with_gpu.clone(), host(toolkit, cdi));
+        let verdicts = judged(vec![
+            of("1.17.4", Some("0.5.0")),
+            of("1.17.8", Some("0.5.0")),
+            of("1.17.4", Some("0.3.0")),
+            of("1.17.4", None),
+            // told by an older hvtui, and a host that has no GPUs
+            of("1.17.4", Some("")),
+            (without, host("1.17.4", None)),
+            of("1.17.4", Some("0.5.0")),
+            of("1.17.4", Some("0.5.0")),
+        ]);
+        let marks: Vec<bool> = verdicts.iter().map(|one| one.mark == Mark::Good).collect();
+        assert_eq!(marks, [true, true, false, false, true, true, true, true], "{verdicts:?}");
+        assert_eq!(
+            verdicts[2].evidence,
+            "nvidia-container-toolkit 1.17.4 and CDI 0.3.0 (other hosts have CDI 0.5.0)"
+        );
+        assert_eq!(
+            verdicts[2].help().unwrap(),
+            "sudo nvidia-ctk cdi generate --output=/var/run/cdi/nvidia.yaml"
+        );
+        assert_eq!(
+            verdicts[3].evidence,
+            "nvidia-container-toolkit 1.17.4 and no CDI (other hosts have CDI 0.5.0)"
+        );
+        assert_eq!(verdicts[3].help().unwrap(), "sudo nvidia-ctk cdi generate --output=/etc/cdi/nvidia.yaml");
+        // the odd one has what the others lack
+        let verdicts = judged(vec![of("1.17.4", None), of("1.17.4", None), of("1.17.4", Some("0.5.0"))]);
+        assert_eq!([verdicts[0].mark, verdicts[2].mark], [Mark::Good, Mark::Look]);
+        assert!(
+            verdicts[2].fix.is_none()
+                && verdicts[2].remedy.as_ref().unwrap().ends_with(" on the hosts that have none, too")
+        );
+        // each toolkit writes its own form
+        let verdicts = judged(vec![of("1.17.4", Some("0.5.0")), of("1.16.2", Some("0.3.0"))]);
+        assert!(verdicts.iter().all(|one| !one.evidence.contains("CDI")), "{verdicts:?}");
     }
 }

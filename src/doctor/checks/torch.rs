@@ -77,8 +77,11 @@ fn judge(found: &Found, has_gpus: bool, driver: Option<&str>) -> Verdict {
         };
     }
     let seen = format!("torch {version} for CUDA {cuda}");
-    let Some(driver) = driver.filter(|_| has_gpus) else {
+    if !has_gpus {
         return Verdict::good(format!("{seen}, and there is no GPU"));
+    }
+    let Some(driver) = driver else {
+        return Verdict::unknown(format!("{seen}; which CUDA the driver serves is not known"));
     };
     match (numbers(cuda), numbers(driver)) {
         // within one major version a driver serves newer minor ones
@@ -116,6 +119,7 @@ mod tests {
         assert_eq!(of("11.8", true, Some("13.0")), Mark::Good);
         assert_eq!(of("", true, Some("12.2")), Mark::Bad);
         assert_eq!(of("", false, None), Mark::Good);
+        assert_eq!((of("12.4", false, None), of("12.4", true, None)), (Mark::Good, Mark::Unknown));
         assert_eq!(judge(&Found::default(), true, None).mark, Mark::Unknown);
         let missing = vec!["libmpi.so.40".into()];
         let broken =

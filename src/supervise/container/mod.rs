@@ -60,7 +60,8 @@ pub(super) fn clear(setup: &Setup, dir: &RunDir, run: &HostRun, rank: ids::Rank)
     }
 }
 
-/// The label that names the run, the rank and the folder of runs of a container.
+/// The labels that name the run and the rank of a container.
 const RUN_LABEL: &str = "hvtui.run";
 const RANK_LABEL: &str = "hvtui.rank";
-const PLACE_LABEL: &str = "hvtui.place";
+/// The one that names the folder where its run's files lie.
+pub const PLACE_LABEL: &str = "hvtui.place";

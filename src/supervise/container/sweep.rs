@@ -44,11 +44,15 @@ pub fn orphans(engine: &Engine, state: &Path) {
     let Ok(told) = engine.ask(&["ps", "--all", "--filter", &filter, "--format", &format]) else { return };
     for line in told.out.lines() {
         let Some((name, place)) = line.split_once('\t') else { continue };
-        let place = Path::new(place);
-        if place.starts_with(state) && !is_owned(place).unwrap_or(true) {
+        if is_orphan(Path::new(place), state) {
             let _ = engine.ask(&["rm", "--force", "--volumes", name]);
         }
     }
+}
+
+/// Whether a container of a run whose files lie there is of this state folder, and has no owner left.
+pub fn is_orphan(place: &Path, state: &Path) -> bool {
+    place.starts_with(state) && !is_owned(place).unwrap_or(true)
 }
 
 /// Whether the run whose files lie there still has a process that ends its containers.

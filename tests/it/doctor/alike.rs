@@ -13,7 +13,12 @@ use crate::common::cluster::Cluster;
 use crate::common::in_time::StatusInTime;
 
 /// Python packages of a host that are their metadata alone, and files of one of them.
-fn give_packages(cluster: &Cluster, host: &str, packages: &[(&str, &str)], files: &[(&str, &str)]) {
+pub(super) fn give_packages(
+    cluster: &Cluster,
+    host: &str,
+    packages: &[(&str, &str)],
+    files: &[(&str, &str)],
+) {
     let mut line = "for v in 9 10 11 12 13; do d=~/.local/lib/python3.$v/site-packages; ".to_owned();
     for (name, version) in packages {
         let _ = write!(
@@ -112,6 +117,19 @@ fn of_another_compiler(cluster: &Cluster, client: &Client<'_>) {
         odd["remedy"].as_str().unwrap().starts_with("CC=gcc-4 CXX=g++-4 HOROVOD_WITH_TENSORFLOW=1 "),
         "{odd:#}"
     );
+    a_script_of_tensorflow_1_is_told(cluster, client);
+}
+
+/// On n1, which has TensorFlow 2.
+fn a_script_of_tensorflow_1_is_told(cluster: &Cluster, client: &Client<'_>) {
+    for (name, line) in [("old.py", "with tf.Session() as s: pass"), ("new.py", "print(tf.constant(1))")] {
+        let script = format!("mkdir -p ~/t && printf 'import tensorflow as tf\n{line}\n' > ~/t/{name}");
+        cluster.on("n1", &script);
+        let run = ["run", "--dry-run", "-H", "n1:1", "--workdir", "~/t", "--kind", "tensorflow", "--"];
+        let looked = client.run(&[&run[..], &["python3", name]].concat());
+        let is_told = looked.out.contains("TensorFlow 2.15.0, and the script calls tf.Session");
+        assert_eq!(is_told, name == "old.py", "{looked:?}");
+    }
 }
 
 #[test]
@@ -197,11 +215,14 @@ fn hosts_that_are_set_up_unlike_each_other_are_told_apart() {
     assert_eq!(mark(&alone, "libraries", "n1"), "good", "{alone:#}");
     toolkit("n2", "11.8.0");
     cluster.on("n3", "cp ~/nccl/libnccl.so.2.19.3 ~/libnccl.so.2.21.5");
+    cluster.on("n3", ": > ~/libcudnn.so.9.1.0; : > ~/libcudart.so.12.4.127");
     cluster.change("sshd", "n3 SetEnv LD_LIBRARY_PATH=/root");
     let told = look();
     let seen = |host: &str| verdict(&told, "libraries", host)["evidence"].as_str().unwrap().to_owned();
     assert!(seen("n2").contains("CUDA toolkit 11.8.0 (n1 has 12.4.1)"), "{told:#}");
-    assert!(seen("n3").contains("NCCL 2.21.5 ("), "{told:#}");
+    for words in ["NCCL 2.21.5 (", "cuDNN 9.1.0 (", "CUDA runtime 12.4.127 ("] {
+        assert!(seen("n3").contains(words) && !seen("n2").contains(words), "{words}: {told:#}");
+    }
 }
 
 #[test]
@@ -325,6 +346,30 @@ fn compilers_toolkits_and_clocks_of_hosts_are_compared() {
             && ahead.contains("s ahead of that of most hosts"),
         "{ahead}"
     );
+    descriptions_of_gpus_are_compared(&cluster, &client);
+}
+
+/// n1 and n2 have the same toolkit, n3 another one.
+fn descriptions_of_gpus_are_compared(cluster: &Cluster, client: &Client<'_>) {
+    let describe = |host: &str, form: &str| {
+        let text =
+            format!("cdiVersion: {form}\\nkind: nvidia.com/gpu\\n- hostPath: /lib/libcuda.so.550.54.14\\n");
+        cluster.on(host, &format!("mkdir -p /run/cdi && printf '{text}' > /run/cdi/nvidia.yaml"));
+    };
+    let look = || {
+        let told = json(&client.run(&["doctor", "--json", "--only", "toolkit"]));
+        ["n1", "n2"].map(|host| {
+            let one = verdict(&told, "toolkit", host);
+            (one["mark"].as_str().unwrap().to_owned(), one["evidence"].as_str().unwrap().to_owned())
+        })
+    };
+    let look_at = |words: &str| ("look".to_owned(), format!("nvidia-container-toolkit 1.17.4 and {words}"));
+    describe("n2", "0.5.0");
+    assert_eq!(look(), [look_at("no CDI (n2 has CDI 0.5.0)"), look_at("CDI 0.5.0 (n1 has no CDI)")]);
+    describe("n1", "0.3.0");
+    assert_eq!(look(), [look_at("CDI 0.3.0 (n2 has CDI 0.5.0)"), look_at("CDI 0.5.0 (n1 has CDI 0.3.0)")]);
+    describe("n1", "0.5.0");
+    assert_eq!(look().map(|(mark, _)| mark), ["good", "good"]);
 }
 
 #[test]

@@ -4,6 +4,7 @@ use std::ffi::OsStr;
 use std::path::PathBuf;
 use std::process::Command;
 
+use super::alike::give_packages;
 use super::{give_torch, json, verdict};
 use crate::common::built;
 use crate::common::client::Client;
@@ -255,6 +256,26 @@ fn what_is_as_it_should_be_passes_by_name() {
         assert_eq!(verdict(&told, check, "n2")["mark"], mark, "{check}: {told:#}");
         assert_eq!(verdict(&told, check, "n1")["mark"], "good", "{check}: {told:#}");
     }
+    // one command a connection, a `Match` that ends with its own file, and a home that others may write
+    let sshd = || {
+        let told = json(&client.run(&["doctor", "--json", "--only", "sshd"]));
+        assert_eq!(verdict(&told, "sshd", "n1")["mark"], "good", "{told:#}");
+        let one = verdict(&told, "sshd", "n2");
+        (one["mark"] == "look", one["evidence"].as_str().unwrap().to_owned(), one["fix"].clone())
+    };
+    cluster.on("n2", "echo MaxSessions 1 > ~/sshd_config");
+    let (is_told, seen, _) = sshd();
+    assert!(is_told && seen.ends_with("MaxStartups 10:30:100, MaxSessions 1"), "{seen}");
+    cluster.on("n2", "printf 'Match User sftp\\nMaxSessions 1\\n' > ~/50-sftp.conf");
+    cluster.on("n2", "printf 'Include %s/*.conf\\nMaxStartups 3\\n' ~ > ~/sshd_config");
+    let (is_told, seen, _) = sshd();
+    assert!(is_told && seen.ends_with("MaxStartups 3, MaxSessions 10"), "{seen}");
+    cluster.on("n2", "echo MaxSessions 10 > ~/sshd_config; chmod o+w ~");
+    let (is_told, seen, fix) = sshd();
+    assert!(is_told && seen.contains(" can be written by others (mode "), "{seen}");
+    cluster.on("n2", fix["command"].as_str().expect("a command"));
+    let (is_told, seen, _) = sshd();
+    assert!(!is_told, "{seen}");
 }
 
 /// GPUs for each host, and the arguments of a cluster that has them.
@@ -305,6 +326,7 @@ fn builds_that_lack_what_the_kind_needs_are_told_where_there_are_gpus() {
             let fine = run(host, script);
             assert_eq!(fine.code, 0, "{fine:?}");
         }
+        a_gpu_that_torch_has_no_code_for_is_told(cluster, &client);
         // the Open MPI of Debian is built without CUDA: of a launch whose ranks have GPUs it is told
         if !std::path::Path::new("/usr/bin/ompi_info").exists() {
             return skip("no ompi_info: apt-get install openmpi-bin");
@@ -315,6 +337,121 @@ fn builds_that_lack_what_the_kind_needs_are_told_where_there_are_gpus() {
             "{looked:?}"
         );
     });
+}
+
+/// The driver of both tells a GPU that is newer than the torch of n2.
+fn a_gpu_that_torch_has_no_code_for_is_told(cluster: &Cluster, client: &Client<'_>) {
+    let code = "int cuInit(unsigned f) { return f ? 1 : 0; }\n\
+                int cuDeviceGetCount(int *n) { *n = 1; return 0; }\n\
+                int cuDeviceGet(int *d, int n) { *d = n; return 0; }\n\
+                int cuDeviceGetUuid(char *u, int d) { for (int i = 0; i < 16; i++) u[i] = i == 15; return d; }\n\
+                int cuDeviceGetAttribute(int *v, int a, int d) { *v = a == 75 ? 12 : 0; return d; }\n";
+    let file = library(cluster, "libcuda.so.1", code, &["-Wl,-soname,libcuda.so.1"]);
+    for (host, newest) in [("n1", "sm_120"), ("n2", "sm_90")] {
+        cluster.on(host, &format!("mkdir -p ~/cuda && cp {} ~/cuda", file.display()));
+        cluster.on(host, "/sbin/ldconfig -C ~/ld.cache ~/cuda && mount --bind ~/ld.cache /etc/ld.so.cache");
+        let init = format!(
+            "from . import version\\n__version__ = \"2.4.0\"\\nclass cuda:\\n    def is_available(): return True\\n    \
+             def get_arch_list(): return [\"sm_80\", \"{newest}\"]\\n"
+        );
+        cluster.on(host, &format!(
+            "for v in 9 10 11 12 13; do printf '{init}' > ~/.local/lib/python3.$v/site-packages/torch/__init__.py; done"
+        ));
+    }
+    let told = json(&client.run(&["doctor", "--json", "--only", "import"]));
+    let (good, odd) = (verdict(&told, "import", "n1"), verdict(&told, "import", "n2"));
+    assert_eq!((&good["mark"], &odd["mark"]), (&"good".into(), &"bad".into()), "{told:#}");
+    let seen = "of compute capability 12.0; torch 2.4.0 of /usr/bin/python3 is built for sm_80 sm_90";
+    assert!(odd["evidence"].as_str().unwrap().ends_with(seen), "{odd:#}");
+    assert!(odd["remedy"].as_str().unwrap().contains("for CUDA 12.8 or later"), "{odd:#}");
+    let run = |host: &str| {
+        let line = ["run", "-H", host, "--workdir", "~/t", "--kind", "torch", "--", "python3", "any.py"];
+        client.run(&line)
+    };
+    let refused = run("n2:1");
+    assert!(refused.code == 78 && refused.err.contains(seen), "{refused:?}");
+    let fine = run("n1:1");
+    assert_eq!(fine.code, 0, "{fine:?}");
+}
+
+#[test]
+fn imports_of_tensorflow_and_horovod_are_tried_and_what_an_environment_has_is_compared() {
+    let Some(cluster) = Cluster::ready(3, &[]) else { return };
+    let client = Client::new(&cluster);
+    let torch = "import ctypes, os\\nfrom . import version\\n__version__ = '2.4.0'\\n\
+                 ctypes.CDLL(os.path.join(os.path.dirname(__file__), 'lib', 'libtorch.so'))\\n";
+    let of_torch = library(
+        &cluster,
+        "libtorch.so",
+        "int _ZN3c104hereEv(void) { return 1; }\n",
+        &["-Wl,-soname,libtorch.so"],
+    );
+    // n2 has a Horovod that was built for another torch, and n3 half a TensorFlow
+    for (host, of_horovod, calls, of_tensorflow) in [
+        ("n1", "import torch\\n", "_ZN3c104hereEv", "__version__ = '2.15.0'\\n"),
+        ("n2", "import torch\\nfrom . import mpi_lib_v2\\n", "_ZN3c104goneEv", "__version__ = '2.15.0'\\n"),
+        ("n3", "import torch\\n", "_ZN3c104hereEv", "import no_such_package\\n"),
+    ] {
+        let packages = [("torch", "2.4.0"), ("tensorflow", "2.15.0"), ("horovod", "0.28.1")];
+        let files = [
+            ("torch/__init__.py", torch),
+            ("torch/version.py", "cuda = None\\n__version__ = '2.4.0'\\n"),
+            ("tensorflow/__init__.py", of_tensorflow),
+            ("horovod/__init__.py", "__version__ = '0.28.1'\\n"),
+            ("horovod/torch/__init__.py", of_horovod),
+            ("horovod/tensorflow/__init__.py", "import tensorflow\\n"),
+        ];
+        give_packages(&cluster, host, &packages, &files);
+        let code = format!(
+            "int _ZN3c104hereEv(void);\nint {calls}(void);\nint all(void) {{ return _ZN3c104hereEv() + {calls}(); }}\n"
+        );
+        let of_mpi = library(&cluster, &format!("{host}.so"), &code, &["-L.", "-l:libtorch.so"]);
+        cluster.on(host, &format!(
+            "for d in ~/.local/lib/python3.*/site-packages; do mkdir -p $d/torch/lib && cp {} $d/torch/lib && \
+             cp {} $d/horovod/torch/mpi_lib_v2.so; done",
+            of_torch.display(), of_mpi.display()
+        ));
+    }
+    let told = json(&client.run(&["doctor", "--json", "--only", "import,horovod"]));
+    let of = |check: &str, host: &str| {
+        let text = |name: &str| verdict(&told, check, host)[name].as_str().unwrap_or_default().to_owned();
+        (text("mark"), text("evidence"), text("cause"))
+    };
+    let good = of("import", "n1");
+    let words = "/usr/bin/python3 imports torch 2.4.0, tensorflow 2.15.0, horovod.torch, horovod.tensorflow";
+    assert_eq!((good.0.as_str(), good.1.as_str()), ("good", words), "{told:#}");
+    let (mark, seen, cause) = of("import", "n2");
+    assert!(mark == "bad" && seen.contains("can't import horovod.torch: ImportError: "), "{told:#}");
+    assert!(
+        seen.ends_with("undefined symbol: _ZN3c104goneEv") && cause.contains("another torch"),
+        "{told:#}"
+    );
+    let (mark, seen, _) = of("import", "n3");
+    assert!(mark == "bad" && seen.contains("can't import tensorflow: ModuleNotFoundError"), "{told:#}");
+    // the same is found without an import
+    let (mark, seen, cause) = of("horovod", "n2");
+    assert_eq!((mark.as_str(), seen.as_str()), ("bad", "Horovod 0.28.1 lacks _ZN3c104goneEv"), "{told:#}");
+    assert!(cause.starts_with("it was built for another torch"), "{told:#}");
+    assert_eq!(of("horovod", "n1").0, "good", "{told:#}");
+
+    // an environment that a run activates is looked at on no host, but for what is imported from it
+    for (host, version) in [("n1", "2.4.0"), ("n2", "2.4.0"), ("n3", "2.3.1")] {
+        cluster.on(host, &format!(
+            "mkdir -p ~/t && printf 'import torch\\n' > ~/t/train.py && python3 -m venv --without-pip ~/train && \
+             for d in ~/train/lib/python3.*/site-packages; do mkdir $d/torch && echo 'cuda = None' > $d/torch/version.py && \
+             printf 'from . import version\\n__version__ = \"{version}\"\\n' > $d/torch/__init__.py; done"
+        ));
+    }
+    let run = |hosts: &str| {
+        let line =
+            ["run", "--dry-run", "-H", hosts, "--workdir", "~/t", "--kind", "torch", "--venv", "~/train"];
+        client.run(&[&line[..], &["--", "python3", "train.py"]].concat())
+    };
+    let unlike = run("n1:1,n2:1,n3:1");
+    let words = "/train/bin/python3: torch 2.3.1 (other hosts have 2.4.0)";
+    assert!(unlike.out.contains(words), "{unlike:?}");
+    let alike = run("n1:1,n2:1");
+    assert!(!alike.out.contains("/train/bin/python3: "), "{alike:?}");
 }
 
 #[test]
@@ -354,7 +491,7 @@ fn an_image_for_a_newer_driver_keeps_a_run_from_starting() {
     client.write("hosts.toml", &cluster.hosts_toml(1).replace("slots = 1\n", ""));
     // a docker that has one image for a newer driver and one for this one
     let docker = "#!/bin/sh\ncase \"$1 $*\" in\n\
-                  'info '*) echo '27.3.1 /var/lib/docker null {\"nvidia\":{}}';;\n\
+                  'info '*) echo '{\"ServerVersion\":\"27.3.1\",\"Runtimes\":{\"nvidia\":{}}}';;\n\
                   *new:1) echo 'NVIDIA_REQUIRE_CUDA=cuda>=12.4 brand=tesla,driver>=550,driver<551';;\n\
                   *old:1) echo 'NVIDIA_REQUIRE_CUDA=cuda>=12.1';;\n\
                   *) exit 1;;\nesac\n";

@@ -12,7 +12,7 @@ use crate::common::built;
 use crate::common::client::{Client, Ended};
 use crate::common::cluster::Cluster;
 use crate::common::docker::{IMAGE, up};
-use crate::common::in_time::OutputInTime;
+use crate::common::in_time::{OutputInTime, StatusInTime};
 use crate::common::processes::{until, wait_for};
 
 const UUID: &str = "GPU-00000000-0000-0000-0000-000000000001";
@@ -77,6 +77,14 @@ fn an_image_is_looked_into_on_each_host_and_its_faults_are_told() {
     for check in ["shm", "python", "limits", "tmp"] {
         assert_eq!(of(&plain, check, "n1").0, "good", "{check}: {plain:#}");
     }
+    // the runtime gave it the GPU without the driver's library
+    let (mark, seen, remedy) = of(&plain, "cuda", "n1");
+    assert_eq!(
+        (mark.as_str(), seen.as_str()),
+        ("bad", "NVML sees GPUs, and there is no libcuda.so.1"),
+        "{plain:#}"
+    );
+    assert!(remedy.contains("NVIDIA_DRIVER_CAPABILITIES=compute,utility"), "{remedy}");
     let checks = plain["checks"].as_array().unwrap();
     assert!(checks.iter().all(|row| row["check"] != "kernel"), "what is the host's own is not told");
     let usage = client.run(&["doctor", "--image", IMAGE, "--only", "kernel"]);
@@ -177,7 +185,12 @@ fn faults(
     let (mark, seen, _) = of(&imports, "image", "n1");
     let words = format!("a container does not have {UUID} that it was given");
     assert_eq!((mark.as_str(), seen), ("bad", words), "{imports:#}");
-    // and one that is as it should be
+    // and one that is as it should be, with the driver's library as NVIDIA's runtime gives it
+    let source = cluster.dir().join("cuda.c");
+    std::fs::write(&source, "int cuInit(unsigned flags) { return flags ? 1 : 0; }\n").expect("a source");
+    let mut compile = std::process::Command::new("gcc");
+    compile.args(["-shared", "-fPIC", "-o"]).arg(cluster.dir().join("rootfs/usr/lib/libcuda.so.1"));
+    assert!(compile.arg(&source).status_in_time().expect("gcc").success());
     let smi = format!("#!/bin/sh\necho 'GPU 0: NVIDIA H200 (UUID: {UUID})'\n");
     image(cluster, "n1", "good:1", &[("usr/bin/nvidia-smi", &smi)], &[]);
     let good = look("good:1", &["-H", "n1"]);

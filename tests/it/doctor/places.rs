@@ -1,8 +1,12 @@
 //! Where programs, interfaces, ports of ssh and folders are: what a host has in another place than it is looked for.
 
+use std::ffi::OsStr;
+use std::path::Path;
+
 use super::{json, verdict};
 use crate::common::client::Client;
-use crate::common::cluster::Cluster;
+use crate::common::cluster::{Cluster, skip};
+use crate::common::in_time::OutputInTime;
 
 #[test]
 fn a_path_below_the_guard_of_bashrc_is_told_with_its_line() {
@@ -49,6 +53,55 @@ fn a_path_below_the_guard_of_bashrc_is_told_with_its_line() {
     let path = verdict(&told, "path", "n2");
     let seen = format!("no shell finds horovodrun ({}/.local/bin/horovodrun)", home.trim());
     assert_eq!((&path["mark"], &path["evidence"]), (&"bad".into(), &seen.into()), "{told:#}");
+}
+
+#[test]
+fn a_path_is_set_in_the_file_that_the_hosts_own_shell_reads() {
+    let shells = ["n1=/usr/bin/zsh", "n2=/usr/bin/fish", "n3=/usr/bin/tcsh"];
+    if let Some(missing) = shells.iter().find(|one| !Path::new(&one[3..]).exists()) {
+        return skip(&format!("{} is not installed", &missing[3..]));
+    }
+    let more: Vec<&OsStr> = shells.iter().flat_map(|shell| ["--shell".as_ref(), shell.as_ref()]).collect();
+    let Some(cluster) = Cluster::ready(3, &more) else { return };
+    let client = Client::new(&cluster);
+    let make =
+        "mkdir -p ~/hvd/bin && printf '#!/bin/sh\\n' > ~/hvd/bin/horovodrun && chmod +x ~/hvd/bin/horovodrun";
+    // each finds it where it is a login shell
+    let fish = "if status is-login\\n  set -gx PATH $HOME/hvd/bin $PATH\\nend\\n";
+    for (host, own) in [
+        ("n1", "echo 'export PATH=$HOME/hvd/bin:$PATH' > ~/.zprofile".to_owned()),
+        ("n2", format!("mkdir -p ~/.config/fish && printf '{fish}' > ~/.config/fish/config.fish")),
+        ("n3", "echo 'setenv PATH $HOME/hvd/bin:$PATH' > ~/.login".to_owned()),
+    ] {
+        cluster.on(host, make);
+        cluster.on(host, &own);
+    }
+    let home = cluster.on("n1", "echo ~");
+    let folder = format!("{}/hvd/bin", home.trim());
+    let told = json(&client.run(&["doctor", "--json", "--only", "path"]));
+    for (host, line, file) in [
+        ("n1", format!("export PATH={folder}:$PATH"), "~/.zshenv"),
+        ("n2", format!("set -gx PATH {folder} $PATH"), "~/.config/fish/config.fish"),
+        ("n3", format!("setenv PATH {folder}:$PATH"), "~/.cshrc"),
+    ] {
+        let path = verdict(&told, "path", host);
+        let remedy = path["remedy"].as_str().unwrap_or_default();
+        let words = format!("write '{line}' at the top of {file} there; ");
+        assert!(path["mark"] == "look" && remedy.starts_with(&words), "{words}: {told:#}");
+        // in that shell, as --fix does it
+        let mut fix = cluster.hub("ssh");
+        fix.arg("-F").arg(cluster.dir().join("ssh_config")).arg(host);
+        fix.arg(path["fix"]["command"].as_str().expect("a command"));
+        let ran = fix.output_in_time().expect("ssh");
+        assert!(ran.status.success(), "{host}: {ran:?}");
+        let text = cluster.on(host, &format!("cat {file}"));
+        assert_eq!(text.lines().next(), Some(line.as_str()), "{host}: {text}");
+    }
+    assert!(cluster.on("n2", "cat ~/.config/fish/config.fish").ends_with("\nend\n"), "it stays");
+    let told = json(&client.run(&["doctor", "--json", "--only", "path"]));
+    for host in ["n1", "n2", "n3"] {
+        assert_eq!(verdict(&told, "path", host)["mark"], "good", "{told:#}");
+    }
 }
 
 #[test]
@@ -110,6 +163,35 @@ fn interfaces_that_lead_nowhere_are_told_and_keep_a_run_from_starting() {
 }
 
 #[test]
+fn a_name_of_another_host_that_leads_nowhere_or_elsewhere_is_told_with_its_line() {
+    let Some(cluster) = Cluster::ready(2, &[]) else { return };
+    let client = Client::new(&cluster);
+    let look = || {
+        let told = json(&client.run(&["doctor", "--json", "--only", "hostname"]));
+        assert_eq!(verdict(&told, "hostname", "n2")["mark"], "good", "{told:#}");
+        let one = verdict(&told, "hostname", "n1");
+        let text = |name: &str| one[name].as_str().unwrap_or_default().to_owned();
+        (text("mark"), text("evidence"), one["fix"]["command"].as_str().map(str::to_owned))
+    };
+    let told = |mark: &str, evidence: &str| (mark.to_owned(), evidence.to_owned(), None::<String>);
+    let good = told("good", "n1 is 10.77.0.11; the names of the others lead to them");
+    assert_eq!(look(), good);
+    let hosts = |lines: &str| {
+        cluster.on("n1", &format!("printf '127.0.0.1 localhost\\n10.77.0.11 n1\\n{lines}' > ~/hosts"));
+    };
+    hosts("");
+    cluster.on("n1", "mount --bind ~/hosts /etc/hosts");
+    let (mark, seen, command) = look();
+    assert!(mark == "look" && seen.starts_with("no address is found there for n2"), "{seen}");
+    cluster.on("n1", &command.expect("a command"));
+    assert_eq!(look(), good, "by what helps");
+    hosts("127.0.1.1 n2\\n");
+    assert_eq!(look(), told("bad", "n2 is 127.0.1.1 there, by which the host reaches itself"));
+    hosts("10.77.0.99 n2\\n");
+    assert_eq!(look(), told("look", "n2 is 10.77.0.99 there, none of its own addresses (10.77.0.12)"));
+}
+
+#[test]
 fn a_host_with_another_port_of_ssh_is_logged_in_to_and_told_by_it() {
     let Some(cluster) = Cluster::ready(2, &[]) else { return };
     let client = Client::new(&cluster);
@@ -120,8 +202,13 @@ fn a_host_with_another_port_of_ssh_is_logged_in_to_and_told_by_it() {
     let other = "name = \"n2\"\nport = 2222\nhost_keys = \"accept-new\"\n";
     let toml = cluster.hosts_toml(1).replace("name = \"n2\"\n", other);
     client.write("hosts.toml", &toml);
-    let told = json(&client.run(&["doctor", "--json", "--only", "logins,ssh"]));
+    let told = json(&client.run(&["doctor", "--json", "--only", "logins,ssh,ports"]));
     assert_eq!(verdict(&told, "ssh", "n2")["mark"], "good", "{told:#}");
+    let ports = verdict(&told, "ports", "n2");
+    assert_eq!(
+        (&ports["mark"], &ports["evidence"]),
+        (&"good".into(), &"29500, 29400, 12355 are free".into())
+    );
     let logins = verdict(&told, "logins", "n1");
     assert_eq!(logins["mark"], "good", "{logins:#}");
     let gone = toml.replace("port = 2222", "port = 2223");
@@ -152,6 +239,12 @@ fn a_folder_for_temporary_files_that_is_absent_or_full_is_told_as_such() {
     assert_eq!(of("disk", "n1"), ("look", "mkdir -p /run/absent/li"), "{told:#}");
     let (mark, remedy) = of("tmp", "n2");
     assert!(mark == "bad" && remedy.starts_with("make room: "), "{told:#}");
+    // one that tells nothing is not passed over
+    cluster.change("sshd", "n1 SetEnv TMPDIR=/etc/passwd/li");
+    let told = json(&client.run(&["doctor", "--json", "--only", "disk"]));
+    let disk = verdict(&told, "disk", "n1");
+    let seen = "/etc/passwd/li: not a directory";
+    assert_eq!((&disk["mark"], &disk["evidence"]), (&"bad".into(), &seen.into()), "{told:#}");
 }
 
 #[test]

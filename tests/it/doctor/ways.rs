@@ -181,13 +181,13 @@ fn a_clock_that_differs_is_told_with_its_doubt() {
 fn logins_that_fail_are_told_apart_and_made_to_work_by_what_is_said() {
     let Some(cluster) = Cluster::ready(4, &[]) else { return };
     let client = Client::new(&cluster);
-    let scan = "mkdir -p ~/.ssh && ssh-keyscan -t ed25519 10.77.0.11 10.77.0.12 10.77.0.13 10.77.0.14 2>/dev/null > ~/.ssh/known_hosts";
+    let scan = "mkdir -p ~/.ssh && ssh-keyscan -t ed25519 n1 n2 n3 n4 2>/dev/null > ~/.ssh/known_hosts";
     for host in ["n2", "n3", "n4"] {
         cluster.on(host, scan);
     }
     // n1 has another key than n3 knows, and refuses n4
-    let other = "ssh-keygen -q -t ed25519 -N '' -f ~/other && sed -i '/^10.77.0.11 /d' ~/.ssh/known_hosts && \
-                 echo \"10.77.0.11 $(cut -d' ' -f1,2 ~/other.pub)\" >> ~/.ssh/known_hosts";
+    let other = "ssh-keygen -q -t ed25519 -N '' -f ~/other && sed -i '/^n1 /d' ~/.ssh/known_hosts && \
+                 echo \"n1 $(cut -d' ' -f1,2 ~/other.pub)\" >> ~/.ssh/known_hosts";
     cluster.on("n3", other);
     cluster.on("n1", "iptables -I INPUT -s 10.77.0.14 -p tcp --dport 22 -j REJECT --reject-with tcp-reset");
     let look = || json(&client.run(&["doctor", "--json", "--only", "logins"]));
@@ -195,7 +195,7 @@ fn logins_that_fail_are_told_apart_and_made_to_work_by_what_is_said() {
     for (host, seen, cause, remedy) in [
         ("n1", "host key", "is not in known_hosts", "hvtui hosts mesh "),
         ("n2", "Permission denied", "takes none of the keys", "hvtui hosts mesh "),
-        ("n3", "IDENTIFICATION HAS CHANGED", "another key than the one", "ssh-keygen -R 10.77.0.11 there"),
+        ("n3", "IDENTIFICATION HAS CHANGED", "another key than the one", "ssh-keygen -R n1 there"),
         ("n4", "Connection refused", "no ssh server listens", "hvtui hosts mesh "),
     ] {
         let one = verdict(&told, "logins", host);
@@ -204,13 +204,40 @@ fn logins_that_fail_are_told_apart_and_made_to_work_by_what_is_said() {
         let says = text("evidence").to_lowercase().contains(&seen.to_lowercase());
         assert!(says && text("cause").contains(cause) && text("remedy").contains(remedy), "{host}: {one:#}");
     }
-    cluster.on("n3", "ssh-keygen -R 10.77.0.11");
+    cluster.on("n3", "ssh-keygen -R n1");
     cluster.on("n1", "iptables -F INPUT");
     assert_eq!(client.run(&["hosts", "mesh", "--yes"]).code, 0);
     let told = look();
     for host in ["n1", "n2", "n3", "n4"] {
         assert_eq!(verdict(&told, "logins", host)["mark"], "good", "{told:#}");
     }
+}
+
+#[test]
+fn a_login_is_tried_by_the_name_with_what_ssh_is_told_of_it() {
+    let Some(cluster) = Cluster::ready(2, &[]) else { return };
+    let client = Client::new(&cluster);
+    // a key and a port for the name, and a host key that is known by that alone
+    cluster.change("sshd", "n2 Port 2222");
+    let key = cluster.on("n1", "ssh-keygen -q -t ed25519 -N '' -f ~/own && cat ~/own.pub");
+    let of_name = "mkdir -m 700 ~/.ssh && printf 'Host n2\\n  Port 2222\\n  IdentityFile ~/own\\n' > ~/.ssh/config && \
+                   chmod 600 ~/.ssh/config && ssh-keyscan -p 2222 -t ed25519 n2 2>/dev/null > ~/.ssh/known_hosts";
+    cluster.on("n1", of_name);
+    cluster.on("n2", &format!("mkdir -m 700 ~/.ssh && echo '{}' > ~/.ssh/authorized_keys", key.trim()));
+    let of_n1 = || {
+        let told = json(&client.run(&["doctor", "--json", "--only", "logins"]));
+        let one = verdict(&told, "logins", "n1");
+        (one["mark"].as_str().unwrap().to_owned(), one["evidence"].as_str().unwrap().to_owned())
+    };
+    assert_eq!(of_n1(), ("good".to_owned(), "logs in to n2".to_owned()));
+    // where the name leads to another machine the address is tried, of which ssh is told nothing
+    let other = "printf '127.0.0.1 localhost\\n10.77.0.11 n1\\n10.77.0.99 n2\\n' > ~/hosts";
+    cluster.on("n1", &format!("{other} && mount --bind ~/hosts /etc/hosts"));
+    let (mark, seen) = of_n1();
+    assert!(
+        mark == "look" && seen.starts_with("to n2 (as 10.77.0.12): Host key verification failed"),
+        "{seen}"
+    );
 }
 
 #[test]

@@ -24,12 +24,12 @@ struct Trouble<'a> {
     fix: &'a Fix,
 }
 
-/// Asks one by one, and gives what is found then of the checks concerned; `None` where nothing was run.
+/// Asks one by one, and gives what is found then of the checks concerned, asked as in `wanted`; `None` where nothing was run.
 pub(super) fn run(
     matrix: &Matrix,
     hosts: &[HostConfig],
     file: &HostsFile,
-    (paths, image): (&Paths, Option<&str>),
+    (paths, wanted): (&Paths, &Wanted<'_>),
 ) -> Result<Option<Matrix>, Failure> {
     let troubles = troubles(matrix);
     if troubles.is_empty() {
@@ -76,8 +76,12 @@ pub(super) fn run(
     }
     let only: Vec<String> = done.into_iter().collect();
     to_stdout(&format!("\nlooking again: {}\n\n", only.join(", ")))?;
-    let wanted = Wanted { only: &only, same: &[], modules: &[], image };
-    Ok(Some(runtime::block_on(examine(hosts, &wanted, paths))?.matrix()))
+    Ok(Some(runtime::block_on(examine(hosts, &again(wanted, &only), paths))?.matrix()))
+}
+
+/// The second look: these checks, asked as at first. That of files and folders is none of them: no command helps there.
+fn again<'a>(first: &Wanted<'a>, only: &'a [String]) -> Wanted<'a> {
+    Wanted { only, same: &[], modules: first.modules, image: first.image }
 }
 
 /// In the matrix's order; hosts with the same trouble and the same command are asked for together. What is run here, or on a host
@@ -149,6 +153,16 @@ fn start(mut command: Command, what: &str) -> bool {
 mod tests {
     use super::*;
     use crate::domain::doctor::Row;
+
+    #[test]
+    fn the_second_look_is_asked_as_the_first_was() {
+        let (modules, only) = (["apex".to_owned()], ["python".to_owned()]);
+        let first =
+            Wanted { only: &[], same: &["~/train".to_owned()], modules: &modules, image: Some("a:1") };
+        let second = again(&first, &only);
+        assert_eq!((second.only, second.modules, second.image), (&only[..], &modules[..], Some("a:1")));
+        assert!(second.same.is_empty(), "the check of files is none of these");
+    }
 
     #[test]
     fn hosts_with_one_command_are_asked_for_together() {

@@ -2,6 +2,7 @@
 
 use super::super::super::python::PACKAGES as PACKAGES_OF_RUNS;
 use super::super::super::shell_word;
+use super::cards;
 
 /// What follows from them.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -51,7 +52,7 @@ const NAMED_OTHERWISE: [(&str, &str); 6] = [
 
 /// Of the import of a module by a Python.
 pub(super) fn of(module: &str, python: &str, words: &str) -> Meaning {
-    let known = [absent_module, undefined, missing_library, other_versions, of_the_machine];
+    let known = [absent_module, undefined, missing_library, other_versions, no_code, of_the_machine];
     let found = known.iter().find_map(|known| known(module, python, words));
     found.unwrap_or_else(|| {
         Meaning::new(
@@ -195,6 +196,17 @@ fn other_versions(module: &str, python: &str, words: &str) -> Option<Meaning> {
     None
 }
 
+/// Torch's own words on a GPU that it has no code for: `CUDA capability sm_120`, and of old ones `cuda capability 3.5`.
+fn no_code(_: &str, _: &str, words: &str) -> Option<Meaning> {
+    let lower = words.to_ascii_lowercase();
+    let number = after(&lower, "cuda capability ")?.trim_start_matches("sm_");
+    let major = match number.split_once('.') {
+        Some((major, _)) => major.parse().ok(),
+        None => number.parse::<u32>().ok().map(|number| number / 10),
+    };
+    Some(Meaning::new(cards::CAUSE, cards::remedy(major)))
+}
+
 fn of_the_machine(module: &str, _: &str, words: &str) -> Option<Meaning> {
     let signal: i32 = after(words, "it is ended by signal ")?.parse().ok()?;
     let (cause, remedy) = match signal {
@@ -260,6 +272,17 @@ mod tests {
                 "CUDA initialization: The NVIDIA driver on your system is too old (found version 11040).",
                 "older CUDA",
                 "newer driver",
+            ),
+            (
+                "NVIDIA RTX 5090 with CUDA capability sm_120 is not compatible with the current PyTorch installation. The current \
+                 PyTorch install supports CUDA capabilities sm_50 sm_90.",
+                "no kernel image is available",
+                "a build of torch for CUDA 12.8 or later",
+            ),
+            (
+                "Found GPU0 Tesla K40 which is of cuda capability 3.5. PyTorch no longer supports this GPU because it is too old.",
+                "torch has no code for it",
+                "for CUDA 12.6 or before",
             ),
             ("it is ended by signal 4", "AVX", "for this processor"),
             ("SyntaxError: invalid syntax", "end at that line", "-c 'import torch' there"),

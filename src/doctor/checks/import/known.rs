@@ -1,6 +1,7 @@
 //! Imports that have succeeded here, so that not each launch waits for one: kept in the state folder, and believed while the Python,
 //! the package, its neighbours, the driver and the variables that lead to libraries are what they were, and for a day at most.
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
@@ -26,16 +27,20 @@ const TRIES: u32 = 2;
 #[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
 struct Success {
     at: Stamp,
-    version: Option<String>,
+    #[serde(flatten)]
+    told: Remembered,
     /// The module's file, and how it and the folder of its package's neighbours were.
     file: PathBuf,
     was: Vec<Option<(i64, i64, u64)>>,
 }
 
-/// An import that has succeeded before.
-#[derive(Debug, PartialEq, Eq)]
+/// What an import that succeeded has told.
+#[derive(Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Remembered {
     pub(super) version: Option<String>,
+    /// Those of Python and of all that was imported on the way.
+    #[serde(default)]
+    pub(super) versions: BTreeMap<String, String>,
 }
 
 /// Where one import is remembered.
@@ -53,12 +58,12 @@ impl Known {
         Self(state.join("imports").join(name + ".json"))
     }
 
-    /// Its version, where it succeeded and nothing of it has changed.
+    /// What it told, where it succeeded and nothing of it has changed.
     pub(super) fn succeeded(&self) -> Option<Remembered> {
         let success: Success = serde_json::from_slice(&fs::read(&self.0).ok()?).ok()?;
         let age = clock::now().micros_since(success.at);
         let is_same = success.was == places(&success.file).map(|place| state_of(&place)).collect::<Vec<_>>();
-        ((0..AGE_US).contains(&age) && is_same).then_some(Remembered { version: success.version })
+        ((0..AGE_US).contains(&age) && is_same).then_some(success.told)
     }
 
     /// Whether it took too long so often that another launch need not wait for it.
@@ -90,12 +95,11 @@ impl Known {
     }
 
     /// Remembers it. Where that fails, it is tried again the next time.
-    pub(super) fn keep(&self, file: Option<&Path>, version: Option<&str>) {
+    pub(super) fn keep(&self, file: Option<&Path>, told: Remembered) {
         let _ = fs::remove_file(self.late());
         let (Some(file), Some(folder)) = (file, self.0.parent()) else { return };
         let was = places(file).map(|place| state_of(&place)).collect();
-        let success =
-            Success { at: clock::now(), version: version.map(str::to_owned), file: file.to_owned(), was };
+        let success = Success { at: clock::now(), told, file: file.to_owned(), was };
         let beside = self.0.with_extension(std::process::id().to_string());
         let write = || -> std::io::Result<()> {
             fs::create_dir_all(folder)?;
@@ -143,8 +147,12 @@ mod tests {
         assert_eq!(of("").succeeded(), None);
         let nested = folder.path().join("site-packages/horovod/torch/__init__.py");
         assert_eq!(places(&nested).last(), Some(folder.path().join("site-packages")));
-        of("").keep(Some(&file), Some("2.4.0"));
-        assert_eq!(of("").succeeded(), Some(Remembered { version: Some("2.4.0".to_owned()) }));
+        let told = || Remembered {
+            version: Some("2.4.0".to_owned()),
+            versions: BTreeMap::from([("Python".to_owned(), "3.11.2".to_owned())]),
+        };
+        of("").keep(Some(&file), told());
+        assert_eq!(of("").succeeded(), Some(told()));
         assert_eq!(of("/opt/cuda").succeeded(), None, "other libraries");
         // a package is installed beside it
         fs::create_dir(folder.path().join("site-packages/apex")).unwrap();
@@ -167,7 +175,7 @@ mod tests {
         let yesterday = (clock::now().plus_micros(-AGE_US), 9);
         fs::write(other.late(), serde_json::to_vec(&yesterday).unwrap()).unwrap();
         assert!(!other.is_given_up(), "a day is over");
-        torch.keep(None, None);
+        torch.keep(None, Remembered::default());
         assert!(!torch.is_given_up());
     }
 }

@@ -5,7 +5,7 @@ use std::path::Path;
 use serde::{Deserialize, Serialize};
 
 /// Those of a person, and those of the system.
-const FILES: [&str; 10] = [
+const FILES: [&str; 13] = [
     ".bashrc",
     ".bash_profile",
     ".bash_login",
@@ -13,6 +13,9 @@ const FILES: [&str; 10] = [
     ".zshrc",
     ".zprofile",
     ".config/fish/config.fish",
+    ".tcshrc",
+    ".cshrc",
+    ".login",
     "/etc/bash.bashrc",
     "/etc/zsh/zshrc",
     "/etc/profile",
@@ -73,10 +76,13 @@ fn line_of(folder: &str, home: &str, text: &str) -> Option<(usize, Option<usize>
     None
 }
 
-/// `case $- in`, `[[ $- != *i* ]] && return`, `[ -z "$PS1" ] && return`.
+/// `case $- in`, `[[ $- != *i* ]] && return`, `[ -z "$PS1" ] && return`; of csh `if (! $?prompt) exit`, of fish
+/// `status is-interactive; or exit`.
 fn is_guard(line: &str) -> bool {
+    let ends = line.contains("exit") || line.contains("return");
     line.contains("$-") && (line.starts_with("case ") || line.contains("*i*"))
         || line.contains("PS1") && line.contains("return")
+        || (line.contains("?prompt") || line.contains("is-interactive")) && ends
 }
 
 /// Whether a line holds a path, and not the beginning of another one's name alone.
@@ -101,5 +107,8 @@ mod tests {
         // as `conda init` writes it
         let conda = "__conda_setup=\"$('/opt/conda/bin/conda' 'shell.bash' 'hook' 2> /dev/null)\"";
         assert_eq!(line_of("/opt/conda/bin", "/root", conda), Some((1, None)));
+        assert_eq!(of("if (! $?prompt) exit\nset path = (~/hvd/bin $path)"), Some((2, Some(1))));
+        assert_eq!(of("if ($?prompt) set prompt = '> '\nsetenv PATH ~/hvd/bin:$PATH"), Some((2, None)));
+        assert_eq!(of("status is-interactive; or exit\nfish_add_path ~/hvd/bin"), Some((2, Some(1))));
     }
 }

@@ -2,10 +2,11 @@
 
 use std::net::{IpAddr, Ipv4Addr};
 use std::path::Path;
+use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use super::super::super::site::on;
+use super::super::super::site::{Site, on};
 
 /// Where rendezvous ports of torch begin; the ports of NCCL, Gloo and hvtui's own launches are those that the kernel gives.
 const FIRST: u16 = 29_400;
@@ -13,6 +14,15 @@ const FIRST: u16 = 29_400;
 const USUAL: (u16, u16) = (32_768, 60_999);
 /// Folders of administrators' programs, which a command over ssh may not find.
 const SBIN: &str = "/usr/sbin:/sbin:/usr/local/sbin:/usr/bin";
+/// Where the unit of nft's own rules is switched on, and where those stand: of Debian and Arch, of Red Hat.
+const WANTS: [&str; 2] = ["sysinit.target.wants", "multi-user.target.wants"];
+const RULES: [&str; 2] = ["etc/nftables.conf", "etc/sysconfig/nftables.conf"];
+/// The chain of most who write such rules, where no other is known.
+const CHAIN: &str = "inet filter input";
+/// Chains that iptables keeps by nft.
+const OF_IPTABLES: [&str; 2] = ["ip filter INPUT", "ip6 filter INPUT"];
+/// How long nft may take to list its chains.
+const PATIENCE: Duration = Duration::from_millis(300);
 
 /// The program by which a host's firewall is kept.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -29,35 +39,67 @@ pub(super) enum Keeper {
 pub(in crate::doctor) struct Wall {
     #[serde(default)]
     pub(super) keeper: Option<Keeper>,
+    /// The chain of nft's own that what comes in passes, where it is known: `inet filter input`.
+    #[serde(default)]
+    pub(super) chain: Option<String>,
+    /// Whether rules of nft's own may keep others out beside those of iptables: a rule of the one does not lift a drop of the other.
+    #[serde(default)]
+    pub(super) perhaps_nft: bool,
     /// The ports that its kernel gives to who asks for any.
     #[serde(default)]
     pub(super) ports: Option<(u16, u16)>,
 }
 
 impl Wall {
-    /// That of the host whose files lie below `root`.
-    pub(super) fn below(root: &Path) -> Self {
+    /// That of this host.
+    pub(super) fn here() -> Self {
+        // root alone may ask
+        let nft = on(Some(SBIN.as_ref()), "nft").filter(|_| rustix::process::geteuid().is_root());
+        let told = nft.and_then(|nft| Site::ask_within(&nft, &["list", "chains"], PATIENCE).ok());
+        let chains = told.filter(|told| told.status.success()).map(|told| told.out);
+        Self::below(Path::new("/"), chains.as_deref())
+    }
+
+    /// That of the host whose files lie below `root`, and whose chains of nft are these, where they can be read.
+    fn below(root: &Path, chains: Option<&str>) -> Self {
         let text = |path: &str| std::fs::read_to_string(root.join(path)).unwrap_or_default();
         let is_on = |line: &str| line.trim().eq_ignore_ascii_case("enabled=yes");
         let is_there = |path: &str| root.join(path).exists();
+        let has = |program: &str| on(Some(SBIN.as_ref()), program).is_some();
+        let is_enabled =
+            || WANTS.iter().any(|wants| is_there(&format!("etc/systemd/system/{wants}/nftables.service")));
+        let rules = || RULES.iter().find_map(|file| std::fs::read_to_string(root.join(file)).ok());
+        let own = match chains {
+            Some(chains) => Some(incoming(chains)),
+            None => is_enabled().then(rules).flatten().map(|rules| incoming(&rules)),
+        };
+        let dropping = own.iter().flatten().find(|chain| chain.drops);
         let keeper = if text("etc/ufw/ufw.conf").lines().any(is_on) {
             Some(Keeper::Ufw)
         } else if is_there("run/firewalld.pid") || is_there("run/firewalld") {
             Some(Keeper::Firewalld)
-        } else if on(Some(SBIN.as_ref()), "iptables").is_some() {
+        } else if dropping.is_some() {
+            Some(Keeper::Nft)
+        } else if has("iptables") {
             // of today's systems it writes rules of nft's
             Some(Keeper::Iptables)
         } else {
-            on(Some(SBIN.as_ref()), "nft").map(|_| Keeper::Nft)
+            has("nft").then_some(Keeper::Nft)
         };
-        Self { keeper, ports: range(&text("proc/sys/net/ipv4/ip_local_port_range")) }
+        // what none has told may be there, and what lets in by itself may have rules that do not
+        let perhaps_nft = keeper == Some(Keeper::Iptables)
+            && match &own {
+                Some(own) => !own.is_empty(),
+                None => is_enabled() || has("nft"),
+            };
+        let chain = dropping.or_else(|| own.as_ref()?.first()).map(|chain| chain.name.clone());
+        Self { keeper, chain, perhaps_nft, ports: range(&text("proc/sys/net/ipv4/ip_local_port_range")) }
     }
 
     /// What lets TCP from there in, to one port or to all that ranks take.
     pub(super) fn opened_to(&self, source: &str, port: Option<u16>) -> String {
-        let (low, high) = self.ports.unwrap_or(USUAL);
-        let (low, high) = port.map_or((low.min(FIRST), high), |port| (port, port));
-        let between = |sign: &str| if low == high { low.to_string() } else { format!("{low}{sign}{high}") };
+        let (low, high) = self.range_to(port);
+        let between = |sign: &str| between(low, high, sign);
         let is_v6 = source.contains(':');
         match self.keeper {
             Some(Keeper::Ufw) => {
@@ -71,13 +113,7 @@ impl Wall {
                     between("-")
                 )
             }
-            Some(Keeper::Nft) => {
-                let family = if is_v6 { "ip6" } else { "ip" };
-                format!(
-                    "sudo nft insert rule inet filter input {family} saddr {source} tcp dport {} accept",
-                    between("-")
-                )
-            }
+            Some(Keeper::Nft) => self.by_nft(source, port),
             Some(Keeper::Iptables) => {
                 let program = if is_v6 { "ip6tables" } else { "iptables" };
                 format!("sudo {program} -I INPUT -p tcp -s {source} --dport {} -j ACCEPT", between(":"))
@@ -85,6 +121,97 @@ impl Wall {
             None if low == high => format!("let TCP from {source} to port {low} in"),
             None => format!("let TCP from {source} to ports {low} to {high} in"),
         }
+    }
+
+    /// What lets it in where the first command changes nothing, as rules of nft's own keep it out; `None` where there are none.
+    pub(super) fn else_opened_to(&self, source: &str, port: Option<u16>) -> Option<String> {
+        self.perhaps_nft.then(|| self.by_nft(source, port))
+    }
+
+    fn by_nft(&self, source: &str, port: Option<u16>) -> String {
+        let (low, high) = self.range_to(port);
+        let family = if source.contains(':') { "ip6" } else { "ip" };
+        let chain = self.chain.as_deref().filter(|chain| is_plain(chain)).unwrap_or(CHAIN);
+        let ports = between(low, high, "-");
+        format!("sudo nft insert rule {chain} {family} saddr {source} tcp dport {ports} accept")
+    }
+
+    fn range_to(&self, port: Option<u16>) -> (u16, u16) {
+        let (low, high) = self.ports.unwrap_or(USUAL);
+        port.map_or((low.min(FIRST), high), |port| (port, port))
+    }
+}
+
+fn between(low: u16, high: u16, sign: &str) -> String {
+    if low == high { low.to_string() } else { format!("{low}{sign}{high}") }
+}
+
+/// Whether a chain's name is one that a command may hold as it is.
+fn is_plain(chain: &str) -> bool {
+    chain.chars().all(|c| c.is_ascii_alphanumeric() || " _-.".contains(c))
+}
+
+/// A chain of nft's own that what comes in passes.
+struct Incoming {
+    /// As commands name it: `inet filter input`.
+    name: String,
+    /// Whether it drops or rejects what no rule lets in.
+    drops: bool,
+}
+
+/// Those of rules, or of a list of chains, without the ones that iptables keeps.
+fn incoming(rules: &str) -> Vec<Incoming> {
+    let lines: Vec<&str> = rules.lines().map(|line| line.split('#').next().unwrap_or_default()).collect();
+    let rules = lines.join("\n");
+    let mut found = Vec::new();
+    let (mut table, mut from, mut inline) = (String::new(), 0, 0);
+    // its name, whether it is one, and whether it drops
+    let mut chain: Option<(String, bool, bool)> = None;
+    for (at, sign) in rules.char_indices().filter(|(_, sign)| "{};\n".contains(*sign)) {
+        match sign {
+            // a set within a rule
+            '{' if chain.is_some() => {
+                inline += 1;
+                continue;
+            }
+            '}' if inline > 0 => {
+                inline -= 1;
+                continue;
+            }
+            _ if inline > 0 => continue,
+            _ => {}
+        }
+        let words: Vec<&str> = rules[from..at].split_whitespace().collect();
+        from = at + 1;
+        if let Some((_, is_incoming, drops)) = &mut chain {
+            *is_incoming |= words.windows(2).any(|two| two == ["hook", "input"]);
+            *drops |= is_last_word(&words);
+        }
+        match (sign, words.as_slice()) {
+            // without a family it is that of IPv4
+            ('{', ["table", name]) => table = format!("ip {name}"),
+            ('{', ["table", family, name]) => table = format!("{family} {name}"),
+            ('{', ["chain", name]) => chain = Some((format!("{table} {name}"), false, false)),
+            ('}', _) => {
+                let done = chain
+                    .take()
+                    .filter(|(name, is_incoming, _)| *is_incoming && !OF_IPTABLES.contains(&name.as_str()));
+                found.extend(done.map(|(name, _, drops)| Incoming { name, drops }));
+            }
+            _ => {}
+        }
+    }
+    found
+}
+
+/// Whether a statement of a chain keeps out whatever comes to it: its policy, or a rule without a condition.
+fn is_last_word(words: &[&str]) -> bool {
+    let keeps_out = |word: &&str| ["drop", "reject"].contains(word);
+    match words {
+        ["policy", policy] => keeps_out(policy),
+        ["counter", rest @ ..] => rest.iter().any(keeps_out),
+        [first, ..] => keeps_out(first),
+        [] => false,
     }
 }
 
@@ -133,7 +260,8 @@ mod tests {
 
     #[test]
     fn each_keeper_of_a_firewall_has_its_own_line() {
-        let of = |keeper| Wall { keeper, ports: Some((40_000, 50_000)) }.opened_to("10.0.0.0/24", None);
+        let wall = |keeper| Wall { keeper, ports: Some((40_000, 50_000)), ..Wall::default() };
+        let of = |keeper| wall(keeper).opened_to("10.0.0.0/24", None);
         assert_eq!(
             of(Some(Keeper::Ufw)),
             "sudo ufw allow proto tcp from 10.0.0.0/24 to any port 29400:50000"
@@ -148,8 +276,31 @@ mod tests {
         );
         let firewalld = of(Some(Keeper::Firewalld));
         assert!(firewalld.contains("source address=10.0.0.0/24 port port=29400-50000 protocol=tcp accept'"));
-        let v6 = Wall { keeper: Some(Keeper::Iptables), ports: None }.opened_to("fd00::7", None);
+        let v6 = Wall { keeper: Some(Keeper::Iptables), ..Wall::default() }.opened_to("fd00::7", None);
         assert_eq!(v6, "sudo ip6tables -I INPUT -p tcp -s fd00::7 --dport 29400:60999 -j ACCEPT");
+        let chained = |chain: &str| {
+            let chain = Some(chain.to_owned());
+            Wall { chain, ..wall(Some(Keeper::Nft)) }.opened_to("10.0.0.7", Some(29_500))
+        };
+        assert_eq!(
+            chained("inet main in-ext"),
+            "sudo nft insert rule inet main in-ext ip saddr 10.0.0.7 tcp dport 29500 accept"
+        );
+        assert!(chained("x; rm -rf ~").starts_with("sudo nft insert rule inet filter input "));
+        let sure = wall(Some(Keeper::Iptables));
+        assert_eq!(sure.else_opened_to("10.0.0.7", None), None);
+        let unsure = Wall { perhaps_nft: true, ..sure };
+        assert!(unsure.else_opened_to("10.0.0.7", None).unwrap().starts_with("sudo nft insert rule "));
+    }
+
+    /// As Debian's file has it, but for the policy.
+    fn rules(policy: &str) -> String {
+        format!(
+            "#!/usr/sbin/nft -f\nflush ruleset\n\ntable inet filter {{\n\tset peers {{\n\t\ttype ipv4_addr\n\t\telements = {{ 10.0.0.1, \
+             10.0.0.2 }}\n\t}}\n\tchain input {{\n\t\ttype filter hook input priority filter; policy {policy};\n\t\tct state vmap \
+             {{ established : accept, invalid : drop }}\n\t\ttcp dport {{ 22, 80 }} accept # drop\n\t\tip saddr 10.9.0.0/16 drop\n\t}}\n\t\
+             chain forward {{\n\t\ttype filter hook forward priority filter; policy drop;\n\t}}\n}}\n"
+        )
     }
 
     #[test]
@@ -160,14 +311,43 @@ mod tests {
             std::fs::create_dir_all(path.parent().unwrap()).unwrap();
             std::fs::write(path, text).unwrap();
         };
+        let look = || Wall::below(root.path(), None);
         write("proc/sys/net/ipv4/ip_local_port_range", "40000\t50000\n");
         write("etc/ufw/ufw.conf", "# ufw\nENABLED=no\n");
-        let wall = Wall::below(root.path());
+        let wall = look();
         assert!(wall.ports == Some((40_000, 50_000)) && wall.keeper != Some(Keeper::Ufw), "{wall:?}");
+        // rules that are there and not switched on keep nothing out
+        write("etc/nftables.conf", &rules("drop"));
+        assert_eq!(look().chain, None);
+        write("etc/systemd/system/sysinit.target.wants/nftables.service", "");
+        let nft = look();
+        assert_eq!((nft.keeper, nft.chain.as_deref()), (Some(Keeper::Nft), Some("inet filter input")));
+        // what is loaded counts before what is written
+        let of_iptables = "table ip filter {\n\tchain INPUT {\n\t\ttype filter hook input priority filter; policy drop;\n\t}\n}\n";
+        let loaded = Wall::below(root.path(), Some(of_iptables));
+        assert!(loaded.chain.is_none() && !loaded.perhaps_nft, "{loaded:?}");
         write("run/firewalld.pid", "7");
-        assert_eq!(Wall::below(root.path()).keeper, Some(Keeper::Firewalld));
+        assert_eq!(look().keeper, Some(Keeper::Firewalld));
         write("etc/ufw/ufw.conf", "ENABLED=yes\n");
-        assert_eq!(Wall::below(root.path()).keeper, Some(Keeper::Ufw));
+        assert_eq!(look().keeper, Some(Keeper::Ufw));
+    }
+
+    #[test]
+    fn a_chain_that_keeps_others_out_is_known_by_its_policy_or_its_last_rule() {
+        let of = |rules: &str| {
+            incoming(rules).into_iter().map(|chain| (chain.name, chain.drops)).collect::<Vec<_>>()
+        };
+        let input = |drops| vec![("inet filter input".to_owned(), drops)];
+        assert_eq!(of(&rules("drop")), input(true));
+        assert_eq!(of(&rules("accept")), input(false), "what it drops are some alone");
+        let last = rules("accept")
+            .replace("ip saddr 10.9.0.0/16 drop", "counter reject with icmpx admin-prohibited");
+        assert_eq!(of(&last), input(true));
+        assert_eq!(
+            of("table filter { chain in { type filter hook input priority 0; policy drop; } }"),
+            [("ip filter in".to_owned(), true)]
+        );
+        assert!(of("").is_empty() && of("table inet x {\n chain y {\n drop\n }\n}\n").is_empty());
     }
 
     #[test]

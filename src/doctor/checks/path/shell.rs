@@ -1,0 +1,124 @@
+//! Which file the login shell of a host reads where it is neither started as one nor interactive, and what that file says to put
+//! folders on the search path.
+
+use std::path::Path;
+
+use serde::{Deserialize, Serialize};
+
+/// A login shell: ssh starts commands by it.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(super) enum Shell {
+    /// Also where it is not told.
+    #[default]
+    Bash,
+    Zsh,
+    Csh,
+    /// One with a file of its own, which it reads in place of csh's.
+    Tcsh,
+    Fish,
+    /// One that reads none then, as dash and ksh.
+    Other,
+}
+
+impl Shell {
+    /// What login has put into `SHELL`.
+    pub(super) fn here(home: &Path) -> Self {
+        let named = std::env::var("SHELL").ok().filter(|shell| !shell.is_empty());
+        named.map_or_else(Self::default, |shell| Self::of(&shell, home.join(".tcshrc").exists()))
+    }
+
+    fn of(program: &str, has_tcshrc: bool) -> Self {
+        match program.rsplit('/').next().unwrap_or_default() {
+            "bash" => Self::Bash,
+            "zsh" => Self::Zsh,
+            "csh" | "tcsh" if has_tcshrc => Self::Tcsh,
+            "csh" | "tcsh" => Self::Csh,
+            "fish" => Self::Fish,
+            _ => Self::Other,
+        }
+    }
+
+    /// The file, as a person names it.
+    pub(super) fn file(self) -> Option<&'static str> {
+        match self {
+            Self::Bash => Some("~/.bashrc"),
+            Self::Zsh => Some("~/.zshenv"),
+            Self::Csh => Some("~/.cshrc"),
+            Self::Tcsh => Some("~/.tcshrc"),
+            Self::Fish => Some("~/.config/fish/config.fish"),
+            Self::Other => None,
+        }
+    }
+
+    /// Its line for these folders.
+    pub(super) fn line(self, folders: &[&str]) -> String {
+        match self {
+            Self::Bash | Self::Zsh | Self::Other => format!("export PATH={}:$PATH", folders.join(":")),
+            Self::Csh | Self::Tcsh => format!("setenv PATH {}:$PATH", folders.join(":")),
+            Self::Fish => format!("set -gx PATH {} $PATH", folders.join(" ")),
+        }
+    }
+
+    /// The command of this shell that puts a line at the top of its file, which stays the one that it is, with its mode and behind its
+    /// links.
+    pub(super) fn put_at_top(self, line: &str) -> Option<String> {
+        let file = self.file()?;
+        if matches!(self, Self::Bash | Self::Zsh) {
+            return Some(format!(
+                "{{ echo '{line}'; if [ -e {file} ]; then cat {file}; fi; }} > {file}.hvtui && cat {file}.hvtui > {file} && rm {file}.hvtui"
+            ));
+        }
+        // the others speak another language
+        let line = line.replace('$', "\\$");
+        Some(format!(
+            "sh -c 'f={file}; mkdir -p \"${{f%/*}}\"; {{ echo \"{line}\"; if [ -e \"$f\" ]; then cat \"$f\"; fi; }} > \"$f.hvtui\" && \
+             cat \"$f.hvtui\" > \"$f\" && rm \"$f.hvtui\"'"
+        ))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_shell_is_told_by_its_own_file_and_in_its_own_words() {
+        let of = Shell::of;
+        let folders = ["/opt/a/bin", "/opt/b/bin"];
+        for (shell, file, line) in [
+            (of("/bin/bash", true), "~/.bashrc", "export PATH=/opt/a/bin:/opt/b/bin:$PATH"),
+            (of("/usr/bin/zsh", false), "~/.zshenv", "export PATH=/opt/a/bin:/opt/b/bin:$PATH"),
+            (of("/bin/csh", false), "~/.cshrc", "setenv PATH /opt/a/bin:/opt/b/bin:$PATH"),
+            (of("/usr/bin/tcsh", true), "~/.tcshrc", "setenv PATH /opt/a/bin:/opt/b/bin:$PATH"),
+            (
+                of("/usr/bin/fish", false),
+                "~/.config/fish/config.fish",
+                "set -gx PATH /opt/a/bin /opt/b/bin $PATH",
+            ),
+        ] {
+            assert_eq!((shell.file(), shell.line(&folders).as_str()), (Some(file), line));
+            let command = shell.put_at_top(line).unwrap();
+            assert!(command.contains(file) && command.contains("/opt/b/bin"), "{command}");
+        }
+        let dash = of("/bin/dash", false);
+        assert_eq!((dash, dash.file(), dash.put_at_top("x")), (Shell::Other, None, None));
+    }
+
+    #[test]
+    fn what_stands_in_the_file_stays_below_the_line() {
+        for shell in [Shell::Bash, Shell::Csh, Shell::Fish] {
+            let home = tempfile::tempdir().unwrap();
+            let file = home.path().join(shell.file().unwrap().strip_prefix("~/").unwrap());
+            let line = shell.line(&["/opt/a/bin"]);
+            for _ in 0..2 {
+                let mut command = std::process::Command::new("sh");
+                command.arg("-c").arg(shell.put_at_top(&line).unwrap()).env("HOME", home.path());
+                assert!(command.status().unwrap().success(), "{shell:?}");
+            }
+            let text = std::fs::read_to_string(&file).unwrap();
+            assert_eq!(text, format!("{line}\n{line}\n"), "{shell:?}");
+            assert_eq!(std::fs::read_dir(file.parent().unwrap()).unwrap().count(), 1, "nothing else is left");
+        }
+    }
+}
