@@ -88,14 +88,14 @@ impl Checkpoints {
         each.map(|(at, one)| one.steps.min(one.before - before(at)) + one.steps / 4).sum()
     }
 
-    /// Leaves out the one without which the ways get the least longer; a long way is minded less where one seldom goes, far from
-    /// `here`.
+    /// Leaves out the one without which ways get the least longer, for how far they are from `here`: so each is about as many times as
+    /// far as the one after it.
     fn leave_one_out(&mut self, here: u64) {
         let harm = |at: usize| {
             let from = at.checked_sub(1).map_or(0, |at| self.kept[at].before);
             let to = self.kept.get(at + 1).map_or(here.max(self.kept[at].before), |next| next.before);
             let far = self.kept[at].before.abs_diff(here).max(LEAST_APART);
-            (to - from) as f64 / (far as f64).sqrt()
+            (to - from) as f64 / far as f64
         };
         let least = (0..self.kept.len()).min_by(|one, other| harm(*one).total_cmp(&harm(*other)));
         if let Some(least) = least {
