@@ -390,7 +390,7 @@ impl SupervisedRun {
                 None => exit,
             };
             if let Some(exit) = exit.or_else(|| lost.then(|| unknown_exit(&self.state))) {
-                rank.see_end(dir, exit.t);
+                rank.see_end(&self.dir, exit.t);
                 rank.exit = Some(exit);
                 rank.owed = rank.behind(&self.dir);
                 if rank.started.is_none() {

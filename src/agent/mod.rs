@@ -5,6 +5,7 @@
 
 pub mod build;
 mod collectives;
+mod commit;
 mod deletion;
 mod doctor;
 mod door;
@@ -29,6 +30,7 @@ pub mod serve;
 mod sightings;
 mod signal;
 mod stacks;
+mod stopping;
 mod sync;
 mod tail;
 mod trace;

@@ -16,13 +16,13 @@ use crate::domain::units;
 use crate::image::engine::EngineError;
 use crate::program::{ProgramError, resolve, resolve_python_of, working_directory};
 use crate::supervise::SuperviseError;
-use crate::supervise::attempts;
 use crate::supervise::container::SETUP;
 use crate::supervise::container::setup::{Setup, SetupError};
 use crate::supervise::container::sweep;
 use crate::supervise::environment::{self, Deadline, Missing};
 use crate::supervise::lease::{self, Claims, LeaseError};
 use crate::supervise::rundir::RunDir;
+use crate::supervise::start;
 use crate::supervise::state::{STATE, State};
 use crate::supervise::unwanted;
 
@@ -67,7 +67,7 @@ const OWN_PAUSE: Duration = Duration::from_millis(50);
 
 /// Checks everything and takes the leases. `None` when the run was started here before.
 pub(super) fn prepare(config: &AgentConfig, spec: &HostRun) -> Result<Option<Ready>, NotReady> {
-    if was_started(config, &spec.run, &spec.host, spec.attempt) {
+    if was_started(config, spec) {
         return Ok(None);
     }
     let wanted = || if is_unwanted(config, &spec.run) { Err(NotReady::unwanted()) } else { Ok(()) };
@@ -141,16 +141,29 @@ fn take_leases(config: &AgentConfig, spec: &HostRun) -> Result<Option<Claims>, L
             taken => return taken.map(Some),
         }
         std::thread::sleep(OWN_PAUSE);
-        if was_started(config, &spec.run, &spec.host, spec.attempt) {
+        if has_begun(config, spec) == Some(true) {
             return Ok(None);
         }
     }
     lease::claim(spec).map(Some)
 }
 
-/// Whether a supervisor has taken this attempt of a run on, now or before.
-pub(super) fn was_started(config: &AgentConfig, run: &RunId, host: &HostId, attempt: u32) -> bool {
-    matches!(RunDir::find(&config.state_dir, run, host), Ok(Some(dir)) if attempts::has(&dir, attempt))
+/// Whether a supervisor has taken this attempt of a run on, now or before. One that has only claimed it may still give it back.
+fn was_started(config: &AgentConfig, spec: &HostRun) -> bool {
+    for _ in 0..OWN_TRIES {
+        if let Some(begun) = has_begun(config, spec) {
+            return begun;
+        }
+        std::thread::sleep(OWN_PAUSE);
+    }
+    true
+}
+
+fn has_begun(config: &AgentConfig, spec: &HostRun) -> Option<bool> {
+    match RunDir::find(&config.state_dir, &spec.run, &spec.host) {
+        Ok(Some(dir)) => start::has_begun(&dir, spec.attempt),
+        _ => Some(false),
+    }
 }
 
 fn lease_class(error: &LeaseError) -> RefusalClass {

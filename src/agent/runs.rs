@@ -1,34 +1,29 @@
-//! What a client asks about runs: prepare, commit, abort, follow, stop; one after the other.
+//! What a client asks about runs: prepare, commit, abort, follow, stop. What is asked of one run is done one after the other;
+//! whatever may wait for a disk is done beside what is asked of other runs.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::sync::{Semaphore, mpsc};
-use tokio::task::{JoinHandle, JoinSet};
+use tokio::task::JoinSet;
 
 use super::AgentConfig;
+use super::commit::{self, Plan};
 use super::deletion;
 use super::follow::{self, Follower};
 use super::list;
 use super::outgoing::Outgoing;
-use super::ports::HeldPorts;
 use super::preflight;
-use super::prepare::{self, NotReady, Ready, is_unwanted, was_started};
+use super::prepare::{self, NotReady, Ready};
 use super::stacks;
+use super::stopping::Stopping;
 use super::trace::{self, TraceTask};
 use crate::clock;
-use crate::domain::environment::EnvironmentChange;
 use crate::domain::ids::{HostId, RunId};
 use crate::domain::run::{HostRun, RefusalClass};
 use crate::domain::time::HostTime;
-use crate::supervise::container::{SETUP, Setup};
-use crate::supervise::lease::{Claims, LeaseDir, Queued};
-use crate::supervise::rundir::RunDir;
-use crate::supervise::start::{Given, start};
-use crate::supervise::state::STATE;
-use crate::supervise::stop::{Stopped, stop};
-use crate::supervise::{SuperviseError, attempts, unwanted};
+use crate::supervise::lease::{LeaseDir, Queued};
 use crate::wire::message::{
     AskPreflight, AskStacks, Commit, Follow, Forgotten, FromAgent, ListRuns, Prepared, Queue, Refused,
     RunRef, Stop,
@@ -40,6 +35,9 @@ pub(super) const PLAN_LIFE_US: u64 = 60_000_000;
 
 /// Runs that are deleted at once: a client may ask for hundreds.
 const DELETIONS: usize = 4;
+
+/// A run and the host's name in it.
+type Share = (RunId, HostId);
 
 /// One request.
 #[derive(Debug)]
@@ -55,17 +53,39 @@ pub(super) enum Request {
     Preflight(Box<AskPreflight>),
     Queue(Queue),
     Trace(Trace),
+    /// Of the agent itself: the plan that was made then is too old.
+    Expire(Share, HostTime),
+    /// Of the agent itself: what was made ready is not wanted any more.
+    Tidy(Box<HostRun>),
 }
 
-/// A run that could start: its GPUs are held.
+impl Request {
+    /// The run of which others may be asked before that must be done first.
+    fn share(&self) -> Option<Share> {
+        let (run, host) = match self {
+            Self::Prepare(spec) | Self::Tidy(spec) => (&spec.run, &spec.host),
+            Self::Commit(Commit { run, host, .. })
+            | Self::Abort(RunRef { run, host })
+            | Self::Follow(Follow { run, host, .. })
+            | Self::Stop(Stop { run, host, .. })
+            | Self::Forget(RunRef { run, host })
+            | Self::Trace(Trace { run, host, .. })
+            | Self::Expire((run, host), _) => (run, host),
+            Self::List(_) | Self::Stacks(_) | Self::Preflight(_) | Self::Queue(_) => return None,
+        };
+        Some((run.clone(), host.clone()))
+    }
+}
+
+/// What is left to do of something that was done beside the rest.
 #[derive(Debug)]
-struct Plan {
-    spec: HostRun,
-    at: HostTime,
-    claims: Claims,
-    ports: HeldPorts,
-    environment: EnvironmentChange,
-    setup: Option<Setup>,
+enum Done {
+    /// Nothing.
+    All,
+    /// The run was stopped, to be followed then.
+    Stopped(Follow),
+    /// It is followed.
+    Followed(Follower),
 }
 
 /// The runs that this client prepares and follows.
@@ -73,11 +93,11 @@ struct Plan {
 pub(super) struct Runs {
     config: AgentConfig,
     out: Outgoing,
-    plans: HashMap<(RunId, HostId), Plan>,
-    followers: HashMap<(RunId, HostId), Follower>,
+    plans: HashMap<Share, Plan>,
+    followers: HashMap<Share, Follower>,
     queued: HashMap<RunId, Queued>,
     /// The last request of each run.
-    traced: HashMap<(RunId, HostId), TraceTask>,
+    traced: HashMap<Share, TraceTask>,
     /// Room for deletions.
     deletions: Arc<Semaphore>,
     /// What is looked at for launches that are still being written.
@@ -85,13 +105,17 @@ pub(super) struct Runs {
     /// What is being looked for beside the other requests: a login shell may take its time.
     checks: JoinSet<Checked>,
     /// The runs of those, each with what was asked about it meanwhile.
-    checked: HashMap<(RunId, HostId), Meanwhile>,
+    checked: HashMap<Share, Meanwhile>,
     /// Each ends when a plan is too old: the plan, and when it was made.
-    expiries: JoinSet<(RunId, HostId, HostTime)>,
+    expiries: JoinSet<(Share, HostTime)>,
+    /// What is being done beside the other requests: a disk may hang.
+    work: JoinSet<(Share, Done)>,
+    /// The runs of that, each with what was asked about it meanwhile.
+    busy: HashMap<Share, VecDeque<Request>>,
 }
 
 /// A check that has ended: whether the run could start here; a panic has no answer.
-type Checked = ((RunId, HostId), Option<(HostRun, Result<Option<Ready>, NotReady>)>);
+type Checked = (Share, Option<(HostRun, Result<Option<Ready>, NotReady>)>);
 
 /// What was asked about a run while it was checked. The last word counts.
 #[derive(Debug)]
@@ -126,39 +150,66 @@ impl Runs {
             checks: JoinSet::new(),
             checked: HashMap::new(),
             expiries: JoinSet::new(),
+            work: JoinSet::new(),
+            busy: HashMap::new(),
         }
     }
 
     /// Serves requests until no more can come.
     pub(super) async fn serve(mut self, mut requests: mpsc::Receiver<Request>) {
         loop {
-            let request = tokio::select! {
+            tokio::select! {
                 request = requests.recv() => match request {
-                    Some(request) => request,
+                    Some(request) => self.take(request),
                     None => return,
                 },
-                Some(Ok(checked)) = self.checks.join_next() => {
-                    self.prepared(checked).await;
-                    continue;
-                }
-                Some(Ok((run, host, at))) = self.expiries.join_next() => {
-                    self.expire(run, host, at);
-                    continue;
-                }
-            };
-            match request {
-                Request::Prepare(spec) => self.prepare(*spec),
-                Request::Commit(commit) => self.commit(commit).await,
-                Request::Abort(RunRef { run, host }) => self.abort(run, host),
-                Request::Follow(follow) => self.follow(follow).await,
-                Request::Stop(stop) => drop(self.stop(stop, false).await),
-                Request::List(asked) => self.list(asked),
-                Request::Stacks(ask) => self.stacks(ask),
-                Request::Forget(about) => self.delete(about),
-                Request::Preflight(ask) => self.preflights.ask(*ask),
-                Request::Queue(queue) => self.queue(&queue),
-                Request::Trace(trace) => self.trace(trace),
+                Some(Ok(checked)) = self.checks.join_next() => self.prepared(checked).await,
+                Some(Ok((share, at))) = self.expiries.join_next() => self.take(Request::Expire(share, at)),
+                Some(Ok((share, done))) = self.work.join_next() => self.done(share, done),
             }
+        }
+    }
+
+    /// Begins what is asked, once all is done that was asked of the same run before. Nothing here waits for a disk.
+    fn take(&mut self, request: Request) {
+        if let Some(share) = request.share()
+            && let Some(waiting) = self.busy.get_mut(&share)
+        {
+            waiting.push_back(request);
+            return;
+        }
+        match request {
+            Request::Prepare(spec) => self.prepare(*spec),
+            Request::Commit(commit) => self.commit(commit),
+            Request::Abort(RunRef { run, host }) => self.abort(&(run, host)),
+            Request::Follow(follow) => self.follow(follow),
+            Request::Stop(stop) => self.stop(stop),
+            Request::List(asked) => self.list(asked),
+            Request::Stacks(ask) => self.stacks(ask),
+            Request::Forget(about) => self.delete(about),
+            Request::Preflight(ask) => self.preflights.ask(*ask),
+            Request::Queue(queue) => self.queue(&queue),
+            Request::Trace(trace) => self.trace(trace),
+            Request::Expire(share, at) => self.expire(&share, at),
+            Request::Tidy(spec) => self.tidy(*spec),
+        }
+    }
+
+    /// Does something of a run beside the other requests; what else is asked of the run waits for it.
+    fn beside(&mut self, share: Share, work: impl Future<Output = Done> + Send + 'static) {
+        self.busy.entry(share.clone()).or_default();
+        self.work.spawn(async move { (share, work.await) });
+    }
+
+    fn done(&mut self, share: Share, done: Done) {
+        let waiting = self.busy.remove(&share).unwrap_or_default();
+        match done {
+            Done::All => {}
+            Done::Stopped(follow) => self.follow(follow),
+            Done::Followed(follower) => drop(self.followers.insert(share, follower)),
+        }
+        for request in waiting {
+            self.take(request);
         }
     }
 
@@ -186,10 +237,10 @@ impl Runs {
         if !matches!(meanwhile, Some(Meanwhile::Wanted)) {
             if let Some((spec, Ok(Some(ready)))) = checked {
                 drop(ready);
-                prepare::forget(&self.config, &spec);
+                self.take(Request::Tidy(Box::new(spec)));
             }
             if let Some(Meanwhile::Again(spec)) = meanwhile {
-                self.prepare(*spec);
+                self.take(Request::Prepare(spec));
             }
             return;
         }
@@ -201,10 +252,10 @@ impl Runs {
                 let at = clock::host_now();
                 let plan = Plan { spec, at, claims, ports: held, environment, setup };
                 self.plans.insert((run.clone(), host.clone()), plan);
-                let (of, there) = (run.clone(), host.clone());
+                let share = (run.clone(), host.clone());
                 self.expiries.spawn(async move {
                     tokio::time::sleep(Duration::from_micros(PLAN_LIFE_US)).await;
-                    (of, there, at)
+                    (share, at)
                 });
                 self.out.control(FromAgent::Prepared(Prepared { run, host, ports, image })).await;
             }
@@ -222,87 +273,75 @@ impl Runs {
         }
     }
 
-    async fn commit(&mut self, Commit { run, host, late, attempt }: Commit) {
-        let plan = self.plans.remove(&(run.clone(), host.clone()));
-        // A client that lost its link before the answer came asks again, maybe another agent.
-        if was_started(&self.config, &run, &host, attempt) {
-            self.out.control(FromAgent::Started(RunRef { run, host })).await;
-            return;
-        }
-        let Plan { spec, claims, ports, environment, setup, .. } = match plan {
-            Some(plan) if clock::host_now().0.saturating_sub(plan.at.0) <= PLAN_LIFE_US => plan,
-            Some(plan) => {
-                prepare::forget(&self.config, &plan.spec);
-                let reason = format!("run {run} was prepared on {host} more than 60 s ago: prepare it again");
-                return refuse(&self.out, run, host, RefusalClass::Unknown, reason).await;
-            }
-            None => {
-                let reason = format!("run {run} was not prepared on {host}: prepare it first");
-                return refuse(&self.out, run, host, RefusalClass::Unknown, reason).await;
-            }
-        };
-        // The ranks bind them now.
-        drop(ports);
-        let started = match RunDir::create(&self.config.state_dir, &run, &host) {
-            Ok(dir) => match set_up(&dir, spec.attempt, setup.as_ref()) {
-                Ok(()) => start(&self.config.exe, &dir, spec, Given { late, environment }, claims).await,
-                Err(error) => Err(error),
-            },
-            Err(error) => Err(error),
-        };
-        match started {
-            Ok(_) => {
-                self.out.control(FromAgent::Started(RunRef { run, host })).await;
-            }
-            Err(error) => {
-                let class =
-                    if is_unwanted(&self.config, &run) { RefusalClass::Unwanted } else { error.class() };
-                let reason = format!("{host}: {error}");
-                refuse(&self.out, run, host, class, reason).await;
-            }
-        }
+    fn commit(&mut self, commit: Commit) {
+        let share = (commit.run.clone(), commit.host.clone());
+        let plan = self.plans.remove(&share);
+        let (config, out) = (self.config.clone(), self.out.clone());
+        self.beside(share, async move {
+            out.control(commit::carry_out(config, commit, plan).await).await;
+            Done::All
+        });
     }
 
     /// A client that is still connected and says nothing: what was prepared is given back.
-    fn expire(&mut self, run: RunId, host: HostId, at: HostTime) {
+    fn expire(&mut self, share: &Share, at: HostTime) {
         // not one that was prepared again meanwhile
-        if self.plans.get(&(run.clone(), host.clone())).is_some_and(|plan| plan.at == at) {
-            self.abort(run, host);
+        if self.plans.get(share).is_some_and(|plan| plan.at == at) {
+            self.abort(share);
         }
     }
 
-    fn abort(&mut self, run: RunId, host: HostId) {
-        if let Some(meanwhile) = self.checked.get_mut(&(run.clone(), host.clone())) {
+    fn abort(&mut self, share: &Share) {
+        if let Some(meanwhile) = self.checked.get_mut(share) {
             *meanwhile = Meanwhile::Aborted;
         }
-        if let Some(plan) = self.plans.remove(&(run, host)) {
-            prepare::forget(&self.config, &plan.spec);
+        if let Some(plan) = self.plans.remove(share) {
+            self.tidy(plan.spec);
         }
+    }
+
+    /// Removes what was written for a plan that is not carried out.
+    fn tidy(&mut self, spec: HostRun) {
+        let share = (spec.run.clone(), spec.host.clone());
+        let config = self.config.clone();
+        // at once: a client may leave now
+        let tidying = tokio::task::spawn_blocking(move || prepare::forget(&config, &spec));
+        self.beside(share, async move {
+            let _ = tidying.await;
+            Done::All
+        });
     }
 
     /// Follows from other offsets when the run is followed already.
-    async fn follow(&mut self, follow: Follow) {
+    fn follow(&mut self, follow: Follow) {
+        let (run, host) = (follow.run.clone(), follow.host.clone());
+        let share = (run.clone(), host.clone());
         if let Some(now) = follow.stop {
-            let (run, host) = (follow.run.clone(), follow.host.clone());
-            let stop = Stop { run, host, now, attempt: None, whole: true };
-            let (is_marked, is_refused) = self.stop(stop, true).await;
-            // nothing else is told of a run that may start all the same
-            if !is_marked && is_refused.await.unwrap_or(true) {
-                return;
-            }
+            let stopping = self.stopping(Stop { run, host, now, attempt: None, whole: true }, true);
+            self.beside(share, async move {
+                let (is_marked, is_refused) = stopping.begin().await;
+                // nothing else is told of a run that may start all the same
+                if !is_marked && is_refused.await.unwrap_or(true) {
+                    return Done::All;
+                }
+                Done::Stopped(Follow { stop: None, ..follow })
+            });
+            return;
         }
-        let key = (follow.run.clone(), follow.host.clone());
-        self.followers.remove(&key);
-        match follow::start(self.config.clone(), follow, self.out.clone()) {
-            Ok(follower) => {
-                self.followers.insert(key, follower);
+        self.followers.remove(&share);
+        let (config, out) = (self.config.clone(), self.out.clone());
+        self.beside(share, async move {
+            let to = out.clone();
+            match tokio::task::spawn_blocking(move || follow::start(config, follow, to)).await {
+                Ok(Ok(follower)) => return Done::Followed(follower),
+                Ok(Err(error)) => {
+                    let reason = format!("{host}: follow run {run}: {error}");
+                    refuse(&out, run, host, RefusalClass::Fault, reason).await;
+                }
+                Err(error) => tracing::warn!(%error, "a run is not followed"),
             }
-            Err(error) => {
-                let (run, host) = key;
-                let reason = format!("{host}: follow run {run}: {error}");
-                refuse(&self.out, run, host, RefusalClass::Fault, reason).await;
-            }
-        }
+            Done::All
+        });
     }
 
     /// Joins the queue for GPUs, or leaves it. A ticket that can't be written costs its place, nothing more.
@@ -319,54 +358,21 @@ impl Runs {
         }
     }
 
-    /// Marks a run that its owner does not want any more, before anything else is looked at; the rest is done beside the other
-    /// requests: a run without supervisor takes its grace period here. Gives whether it is marked, and what becomes whether the client
-    /// was refused; of a run of which nothing is here a follower tells, where one follows.
-    async fn stop(
-        &self,
-        Stop { run, host, now, attempt, whole }: Stop,
-        follows: bool,
-    ) -> (bool, JoinHandle<bool>) {
-        let (config, out) = (self.config.clone(), self.out.clone());
-        let marked = if whole {
-            let (state, run) = (config.state_dir.clone(), run.clone());
-            let marking = tokio::task::spawn_blocking(move || unwanted::mark(&state, &run));
-            marking.await.unwrap_or_else(|error| Err(SuperviseError::NotStarted(error.to_string())))
-        } else {
-            Ok(())
-        };
-        // who does not say which attempt means the one that it hears of, or the run as a whole
-        let followed = self.followers.get(&(run.clone(), host.clone()));
-        let attempt = attempt.or_else(|| followed?.attempt).filter(|_| !whole);
-        let is_marked = marked.is_ok();
-        let is_refused = tokio::task::spawn_blocking(move || {
-            let found = RunDir::find(&config.state_dir, &run, &host);
-            // without a state no supervisor has it
-            let found = found.map(|dir| dir.filter(|dir| dir.has(STATE)));
-            let (class, reason) = match (found, marked) {
-                // asked for before the run was started again
-                (Ok(Some(dir)), _)
-                    if attempt.is_some_and(|attempt| attempts::has(&dir, attempt.saturating_add(1))) =>
-                {
-                    return false;
-                }
-                (Ok(Some(dir)), marked) => match (stop(&config.exe, &dir, now), marked) {
-                    (Ok(Stopped::NothingLeft), Err(error)) => unmarked(&host, &error),
-                    (Ok(_), _) => return false,
-                    (Err(error), _) => (error.class(), format!("{host}: {error}")),
-                },
-                (Ok(None), Ok(())) if follows => return false,
-                (Ok(None), Ok(())) => {
-                    (RefusalClass::Unknown, format!("run {run} was never started on {host}"))
-                }
-                (Ok(None), Err(error)) => unmarked(&host, &error),
-                (Err(error), _) => (error.class(), format!("{host}: {error}")),
-            };
-            let refused = Refused { run, host, rank: None, reason, class, busy: false };
-            out.control_blocking(FromAgent::Refused(refused));
-            true
+    fn stop(&mut self, stop: Stop) {
+        let share = (stop.run.clone(), stop.host.clone());
+        let stopping = self.stopping(stop, false);
+        self.beside(share, async move {
+            drop(stopping.begin().await);
+            Done::All
         });
-        (is_marked, is_refused)
+    }
+
+    fn stopping(&self, stop: Stop, follows: bool) -> Stopping {
+        // who does not say which attempt means the one that it hears of, or the run as a whole
+        let followed = self.followers.get(&(stop.run.clone(), stop.host.clone()));
+        let attempt = stop.attempt.or_else(|| followed?.attempt).filter(|_| !stop.whole);
+        let (config, out) = (self.config.clone(), self.out.clone());
+        Stopping { config, out, stop: Stop { attempt, ..stop }, follows }
     }
 
     fn trace(&mut self, trace: Trace) {
@@ -403,18 +409,6 @@ impl Runs {
     }
 }
 
-/// Nothing of a run is left on a host, and it could start there again.
-fn unmarked(host: &HostId, error: &SuperviseError) -> (RefusalClass, String) {
-    let reason = format!("{host}: nothing of the run is left, and it can't be kept from starting: {error}");
-    (error.class(), reason)
-}
-
-/// Makes a run's directory ready for an attempt.
-fn set_up(dir: &RunDir, attempt: u32, setup: Option<&Setup>) -> Result<(), SuperviseError> {
-    attempts::set_aside(dir, attempt)?;
-    setup.map_or(Ok(()), |setup| dir.write_json(SETUP, setup))
-}
-
 async fn refuse(out: &Outgoing, run: RunId, host: HostId, class: RefusalClass, reason: String) {
     let refused = Refused { run, host, rank: None, reason, class, busy: false };
     out.control(FromAgent::Refused(refused)).await;
@@ -422,15 +416,23 @@ async fn refuse(out: &Outgoing, run: RunId, host: HostId, class: RefusalClass, r
 
 #[cfg(test)]
 mod tests {
-    use super::super::outgoing::lanes;
+    use std::fs::{File, remove_file};
+
+    use rustix::fs::{CWD, Mode, mkfifoat};
+
+    use super::super::outgoing::{self, lanes};
     use super::*;
+    use crate::domain::late::Late;
+    use crate::procs::identity::Identity;
+    use crate::supervise::rundir::RunDir;
+    use crate::supervise::state::{Phase, SPEC, STATE, State};
 
     fn runs_dir(state: &std::path::Path) -> std::path::PathBuf {
         state.join("hvtui")
     }
 
     /// A run without ranks, and who prepares it.
-    fn small(state: &std::path::Path) -> (Runs, HostRun, impl Sized) {
+    fn small(state: &std::path::Path) -> (Runs, HostRun, outgoing::Queue) {
         let config =
             AgentConfig { exe: "/bin/true".into(), state_dir: runs_dir(state), build: String::new() };
         let spec = HostRun {
@@ -454,6 +456,14 @@ mod tests {
         (Runs::new(config, out), spec, queue)
     }
 
+    /// Until nothing is done beside the requests.
+    async fn settle(runs: &mut Runs) {
+        while let Some(done) = runs.work.join_next().await {
+            let (share, done) = done.unwrap();
+            runs.done(share, done);
+        }
+    }
+
     #[tokio::test]
     async fn what_nobody_commits_is_given_back_after_a_minute() {
         let state = tempfile::tempdir().unwrap();
@@ -463,12 +473,13 @@ mod tests {
         runs.prepared(checked).await;
         let there = || RunDir::find(&runs_dir(state.path()), &spec.run, &spec.host).unwrap().is_some();
         assert!(there() && runs.plans.len() == 1 && runs.expiries.len() == 1);
-        let (run, host) = (spec.run.clone(), spec.host.clone());
-        let at = runs.plans[&(run.clone(), host.clone())].at;
+        let share = (spec.run.clone(), spec.host.clone());
+        let at = runs.plans[&share].at;
         // prepared again in time: the first one's end is not its end
-        runs.expire(run.clone(), host.clone(), HostTime(at.0 + 1));
+        runs.expire(&share, HostTime(at.0 + 1));
         assert!(there() && runs.plans.len() == 1);
-        runs.expire(run, host, at);
+        runs.expire(&share, at);
+        settle(&mut runs).await;
         assert!(!there() && runs.plans.is_empty());
         drop(queue);
     }
@@ -479,18 +490,59 @@ mod tests {
         let (mut runs, spec, queue) = small(state.path());
         let there = || RunDir::find(&runs_dir(state.path()), &spec.run, &spec.host).unwrap().is_some();
         runs.prepare(spec.clone());
-        runs.abort(spec.run.clone(), spec.host.clone());
+        runs.abort(&(spec.run.clone(), spec.host.clone()));
         let checked = runs.checks.join_next().await.unwrap().unwrap();
         runs.prepared(checked).await;
+        settle(&mut runs).await;
         assert!(!there() && runs.plans.is_empty() && runs.checked.is_empty());
         runs.prepare(spec.clone());
         runs.prepare(spec.clone());
         let checked = runs.checks.join_next().await.unwrap().unwrap();
         runs.prepared(checked).await;
+        settle(&mut runs).await;
         assert!(runs.plans.is_empty() && runs.checks.len() == 1, "the last word is checked anew");
         let checked = runs.checks.join_next().await.unwrap().unwrap();
         runs.prepared(checked).await;
         assert!(there() && runs.plans.len() == 1);
         drop(queue);
+    }
+
+    #[tokio::test]
+    async fn a_disk_that_hangs_under_one_run_holds_up_no_other() {
+        let state = tempfile::tempdir().unwrap();
+        let (runs, spec, mut queue) = small(state.path());
+        let dir = RunDir::create(&runs_dir(state.path()), &spec.run, &spec.host).unwrap();
+        let own = Identity::own().unwrap();
+        let dead = Identity { start: own.start + 1, ..own };
+        dir.write_json(STATE, &State::of_test(Phase::Ended, dead)).unwrap();
+        // who opens a pipe waits for a writer, as for a disk that hangs
+        let pipe = dir.path().join(SPEC);
+        mkfifoat(CWD, &pipe, Mode::RWXU).unwrap();
+        let commit = |run: &RunId| {
+            let (run, host) = (run.clone(), spec.host.clone());
+            Request::Commit(Commit { run, host, late: Late::default(), attempt: 0 })
+        };
+        let (requests, asked) = mpsc::channel(1);
+        let serving = tokio::spawn(runs.serve(asked));
+        let other = RunId::new(2, 2);
+        let answer = tokio::time::timeout(Duration::from_secs(60), async {
+            for _ in 0..100 {
+                requests.send(commit(&spec.run)).await.unwrap();
+            }
+            requests.send(commit(&other)).await.unwrap();
+            queue.next().await
+        });
+        let answer = answer.await;
+        let disk = File::options().read(true).write(true).open(&pipe).unwrap();
+        remove_file(&pipe).unwrap();
+        drop(disk);
+        let answer = answer.unwrap();
+        assert!(matches!(&answer, FromAgent::Refused(refused) if refused.run == other), "{answer:?}");
+        let started = FromAgent::Started(RunRef { run: spec.run.clone(), host: spec.host.clone() });
+        for _ in 0..100 {
+            assert_eq!(queue.next().await, started, "each is answered in its turn");
+        }
+        drop(requests);
+        serving.await.unwrap();
     }
 }

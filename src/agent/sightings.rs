@@ -23,10 +23,6 @@ impl Sightings {
     /// It is so long at `now`.
     pub(super) fn see(&mut self, length: u64, now: HostTime) {
         let longest = self.seen.back().map(|(longest, _)| *longest).or(self.first);
-        if longest.is_some_and(|longest| length < longest) {
-            // it was begun anew
-            *self = Self::default();
-        }
         self.first = self.first.or(Some(length));
         if longest.is_some_and(|longest| length > longest) {
             self.seen.push_back((length, now));
@@ -96,8 +92,6 @@ mod tests {
         sightings.forget(70);
         sightings.see(70, HostTime(7));
         assert_eq!(sightings.moments(70, 80), [], "nothing new");
-        sightings.see(5, HostTime(8));
-        assert_eq!((sightings.begin(), sightings.moments(5, 9)), (5, vec![]), "begun anew");
     }
 
     #[test]

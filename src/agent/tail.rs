@@ -1,7 +1,8 @@
 //! Reads an append-only file piece by piece from a given byte on, and waits for a directory to change.
 //!
 //! The beginning of the file may be cut off at any moment: what is gone is told as a gap, and no byte that is
-//! handed out comes from the hole.
+//! handed out comes from the hole. It may be emptied, too: then there is a gap, and what stands in it since comes from its beginning.
+//! Offsets are [numbers](Numbering) of bytes.
 
 use std::fs::File;
 use std::os::fd::OwnedFd;
@@ -19,9 +20,11 @@ use crate::clock;
 use crate::domain::log::GapReason;
 use crate::domain::time::HostTime;
 use crate::supervise::SuperviseError;
+use crate::supervise::numbering::Numbering;
 use crate::supervise::rundir::RunDir;
 use crate::supervise::spool::kept_from;
 use crate::wire::chunk::CHUNK_BYTES;
+use crate::wire::message::Follow;
 
 /// After so long without a byte the program waits: what it writes in one go is there by then.
 const LATE: Duration = Duration::from_secs(1);
@@ -31,6 +34,7 @@ const LATE: Duration = Duration::from_secs(1);
 pub(super) struct Tail {
     name: String,
     file: Option<File>,
+    numbering: Numbering,
     offset: u64,
     /// How much of what is there at the beginning is wanted; all when `None`.
     last: Option<u64>,
@@ -59,54 +63,85 @@ impl Piece {
 impl Tail {
     /// Will read from `offset` on; of what is there by then, only about the `last` bytes.
     pub(super) fn new(name: String, offset: u64, last: Option<u64>) -> Self {
-        Self { name, file: None, offset, last, sightings: Sightings::default() }
+        let (numbering, sightings) = (Numbering::default(), Sightings::default());
+        Self { name, file: None, numbering, offset, last, sightings }
+    }
+
+    /// Opens it as soon as it is there.
+    fn open(&mut self, dir: &RunDir) -> Result<(), SuperviseError> {
+        if self.file.is_none() {
+            self.file = dir.read(&self.name)?;
+            self.numbering = Numbering::open(dir, &self.name);
+        }
+        Ok(())
+    }
+
+    /// Looks whether it was emptied: then the next byte to be read is one before its beginning.
+    fn look(&mut self, dir: &RunDir) -> Result<(), SuperviseError> {
+        let Some(file) = &self.file else { return Ok(()) };
+        // who wants none of it has read none
+        let read_to = if self.offset < Follow::NOTHING { self.offset } else { 0 };
+        let looked = self.numbering.look(dir, file, read_to);
+        looked.map_err(|e| self.failed(dir, e))
     }
 
     /// The next piece; `None` at the end of what is there now.
     pub(super) fn next_piece(&mut self, dir: &RunDir) -> Result<Option<Piece>, SuperviseError> {
-        if self.file.is_none() {
-            self.file = dir.read(&self.name)?;
-        }
-        let Some(file) = &self.file else {
-            return Ok(None);
+        self.open(dir)?;
+        let (from, mut piece) = (self.offset, vec![0; CHUNK_BYTES]);
+        let read = match (&self.file, from.checked_sub(self.numbering.begin())) {
+            (None, _) => return Ok(None),
+            (Some(_), None) => 0,
+            (Some(file), Some(at)) => file.read_at(&mut piece, at).map_err(|e| self.failed(dir, e))?,
         };
-        let failed = |source| SuperviseError::Io { doing: "read", path: dir.path().join(&self.name), source };
-        let begin = self.offset;
-        let mut piece = vec![0; CHUNK_BYTES];
-        let read = file.read_at(&mut piece, begin).map_err(failed)?;
+        // After the reading: what was emptied meanwhile may have been read from its middle.
+        self.look(dir)?;
+        let (Some(file), begin) = (&self.file, self.numbering.begin()) else { return Ok(None) };
+        if from < begin {
+            self.offset = begin;
+            return Ok(Some(Piece::Gap(from, begin, GapReason::Emptied)));
+        }
         if read == 0 {
             return Ok(None);
         }
         // After the reading: what was cut meanwhile may have been read as zeros.
-        let kept = kept_from(file, begin).map_err(failed)?;
-        if kept > begin {
+        let kept = begin + kept_from(file, from - begin).map_err(|e| self.failed(dir, e))?;
+        if kept > from {
             self.offset = kept;
-            return Ok(Some(Piece::Gap(begin, kept, GapReason::NotKept)));
+            return Ok(Some(Piece::Gap(from, kept, GapReason::NotKept)));
         }
         if let Some(last) = self.last.take() {
-            let to = line_near(file, last).map_err(failed)?;
-            if to > begin {
+            let to = begin + line_near(file, last).map_err(|e| self.failed(dir, e))?;
+            if to > from {
                 self.offset = to;
-                return Ok(Some(Piece::Gap(begin, to, GapReason::NotRead)));
+                return Ok(Some(Piece::Gap(from, to, GapReason::NotRead)));
             }
         }
         piece.truncate(read);
         self.offset += read as u64;
-        Ok(Some(Piece::Data(begin, piece.into())))
+        Ok(Some(Piece::Data(from, piece.into())))
+    }
+
+    fn failed(&self, dir: &RunDir, source: std::io::Error) -> SuperviseError {
+        SuperviseError::Io { doing: "read", path: dir.path().join(&self.name), source }
     }
 
     /// Up to so many bytes before `offset`, as far as they are kept.
     pub(super) fn before(&self, dir: &RunDir, offset: u64, most: usize) -> Result<Before, SuperviseError> {
-        let wanted = offset.saturating_sub(most as u64);
+        let begin = self.numbering.begin();
+        let wanted = offset.saturating_sub(most as u64).max(begin);
+        // what was emptied away may have been the beginning of a value
+        let is_torn = begin > 0 && wanted == begin;
         let Some(file) = self.file.as_ref().filter(|_| wanted < offset) else {
-            return Ok(Before::default());
+            return Ok(Before { torn: is_torn, ..Before::default() });
         };
-        let failed = |source| SuperviseError::Io { doing: "read", path: dir.path().join(&self.name), source };
         let mut bytes = vec![0; (offset - wanted) as usize];
-        file.read_exact_at(&mut bytes, wanted).map_err(failed)?;
+        file.read_exact_at(&mut bytes, wanted - begin).map_err(|e| self.failed(dir, e))?;
         // After the reading: what was cut meanwhile may have been read as zeros.
-        let kept = kept_from(file, wanted).map_err(failed)?.min(offset);
-        Ok(Before { bytes: Bytes::from(bytes).slice((kept - wanted) as usize..), torn: kept > wanted })
+        let kept = begin + kept_from(file, wanted - begin).map_err(|e| self.failed(dir, e))?;
+        let kept = kept.min(offset);
+        let torn = is_torn || kept > wanted;
+        Ok(Before { bytes: Bytes::from(bytes).slice((kept - wanted) as usize..), torn })
     }
 
     /// The next byte to be read.
@@ -132,7 +167,8 @@ impl Tail {
 
     /// How many bytes that are there now were not read yet.
     pub(super) fn behind(&self, dir: &RunDir) -> u64 {
-        self.length(dir).unwrap_or(0).saturating_sub(self.offset)
+        let end = self.numbering.begin().saturating_add(self.length(dir).unwrap_or(0));
+        end.saturating_sub(self.offset)
     }
 
     fn length(&self, dir: &RunDir) -> std::io::Result<u64> {
@@ -144,18 +180,20 @@ impl Tail {
 
     /// Looks how long it is, so that what is read of it later has the time of this look.
     pub(super) fn see(&mut self, dir: &RunDir) {
-        let length = match self.length(dir) {
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(0),
-            length => length,
-        };
-        if let Ok(length) = length {
+        if self.open(dir).is_err() {
+            return;
+        }
+        let length = self.file.as_ref().map_or(Ok(0), |file| file.metadata().map(|meta| meta.len()));
+        if let Some(end) = length.ok().and_then(|length| self.numbering.grown(length)) {
             // after the look: it was so long by then
-            self.sightings.see(length, clock::host_now());
+            self.sightings.see(end, clock::host_now());
         }
     }
 
     /// Its rank ended at `end`, and writes no more.
     pub(super) fn see_end(&mut self, dir: &RunDir, end: HostTime) {
+        // its last words may be the first in a file that they have emptied; an error is told by who reads it
+        let _ = self.open(dir).and_then(|()| self.look(dir));
         self.see(dir);
         self.sightings.end(end);
     }
@@ -271,6 +309,50 @@ mod tests {
         // what lies behind the cut is what it wants: no gap
         let mut later = Tail::new("f".to_owned(), 4 * BLOCK, None);
         assert_eq!(rest(&mut later, &dir, 4 * BLOCK as usize).len() as u64, BLOCK);
+    }
+
+    #[test]
+    fn what_is_written_after_an_emptying_comes_whole_behind_a_gap() {
+        let state = tempfile::tempdir().unwrap();
+        let dir = RunDir::create(&state.path().join("s"), &RunId::new(1, 1), &HostId::from("a")).unwrap();
+        let write_anew = |text: &str| std::fs::write(dir.path().join("f"), text).unwrap();
+        let new = |offset| Tail::new("f".to_owned(), offset, None);
+        let gap = |from, to| Piece::Gap(from, to, GapReason::Emptied);
+        let data = |from, text: &'static str| Piece::Data(from, Bytes::from_static(text.as_bytes()));
+        write_anew("step 1\n");
+        let (mut tail, mut deaf) = (new(0), new(Follow::NOTHING));
+        let next = |tail: &mut Tail| tail.next_piece(&dir).unwrap();
+        assert_eq!(next(&mut tail), Some(data(0, "step 1\n")));
+        assert_eq!((next(&mut tail), next(&mut deaf)), (None, None));
+        // as long as it was, and longer
+        write_anew("step 2\n");
+        assert_eq!(next(&mut tail), Some(gap(7, 8)));
+        assert_eq!((tail.behind(&dir), next(&mut tail)), (7, Some(data(8, "step 2\n"))));
+        write_anew("then step 3\n");
+        assert_eq!(next(&mut tail), Some(gap(15, 16)));
+        assert_eq!(next(&mut tail), Some(data(16, "then step 3\n")));
+        dir.append("f").unwrap().write_all(b"more\n").unwrap();
+        let before = tail.before(&dir, 28, 99).unwrap();
+        assert!(before.torn && before.bytes == b"then step 3\n"[..]);
+        assert!(!tail.before(&dir, 28, 5).unwrap().torn && tail.before(&dir, 16, 5).unwrap().torn);
+        assert_eq!((next(&mut tail), next(&mut tail)), (Some(data(28, "more\n")), None));
+        assert_eq!((next(&mut deaf), next(&mut deaf)), (None, None), "who wants none is told none");
+        // last words, found when the end is
+        write_anew("bye\n");
+        tail.see_end(&dir, clock::host_now());
+        assert_eq!(tail.behind(&dir), 5);
+        assert_eq!((next(&mut tail), next(&mut tail)), (Some(gap(33, 34)), Some(data(34, "bye\n"))));
+        // others that come later: from the beginning, after a lost link, and where all was read
+        for from in [0, 30] {
+            let mut later = new(from);
+            assert_eq!((next(&mut later), next(&mut later)), (Some(gap(from, 34)), Some(data(34, "bye\n"))));
+        }
+        assert_eq!(next(&mut new(38)), None);
+        // and one that finds by its own offset that the file was emptied since
+        write_anew("x\n");
+        let mut later = new(38);
+        assert_eq!((next(&mut later), next(&mut later)), (Some(gap(38, 39)), Some(data(39, "x\n"))));
+        assert_eq!((next(&mut tail), next(&mut tail)), (Some(gap(38, 39)), Some(data(39, "x\n"))));
     }
 
     #[test]

@@ -39,7 +39,7 @@ pub struct LogLine {
     pub rank: Rank,
     /// Standard output or error.
     pub stream: Stream,
-    /// Where the line begins in the rank's file, bytes from its start.
+    /// Where the line begins in the rank's file, bytes from its start; more where the rank has emptied the file.
     pub offset: u64,
     /// The text without its line end; bytes that are not UTF-8 are replaced. Of a line that was written over it has the
     /// states that fit, the newest last. Not yet safe for a terminal: see [`super::log_text`].
@@ -90,6 +90,8 @@ pub enum GapReason {
     NotRead,
     /// It is no longer known where secret values stand in them; the host has them.
     Withheld,
+    /// The rank has emptied its file: what it held may have come or not. The numbers that are left out say nothing of how much.
+    Emptied,
     /// They did not come, without a reason; or a reason of a newer version.
     Unknown,
 }
@@ -100,6 +102,7 @@ impl From<String> for GapReason {
             "not_kept" => Self::NotKept,
             "not_read" => Self::NotRead,
             "withheld" => Self::Withheld,
+            "emptied" => Self::Emptied,
             _ => Self::Unknown,
         }
     }
@@ -111,6 +114,7 @@ impl From<GapReason> for String {
             GapReason::NotKept => "not_kept",
             GapReason::NotRead => "not_read",
             GapReason::Withheld => "withheld",
+            GapReason::Emptied => "emptied",
             GapReason::Unknown => "unknown",
         };
         word.to_owned()
@@ -140,6 +144,14 @@ impl LogGap {
             (GapReason::Withheld, _) => {
                 format!("{what} may hold secret values and are not shown: the host has them")
             }
+            (GapReason::Emptied, _) => {
+                let why = match self.stream {
+                    Stream::Stdout => "> /dev/stdout empties the file, >> does not",
+                    Stream::Stderr => "> /dev/stderr empties the file, >> does not",
+                    Stream::Report => "the file was emptied",
+                };
+                format!("… lines{of} may be missing: {why}")
+            }
             (GapReason::Unknown, _) => format!("{what} are missing"),
         }
     }
@@ -157,12 +169,17 @@ mod tests {
         let cap = Some(256 << 20);
         assert_eq!(gap(Stream::Stdout, GapReason::NotKept, cap), "… 12 M were not kept (cap 256 M)");
         assert_eq!(gap(Stream::Stderr, GapReason::Unknown, None), "… 12 M of stderr are missing");
+        assert_eq!(
+            gap(Stream::Stderr, GapReason::Emptied, None),
+            "… lines of stderr may be missing: > /dev/stderr empties the file, >> does not"
+        );
     }
 
     #[test]
     fn a_reason_of_a_newer_version_is_read() {
         let read = |word: &str| serde_json::from_str::<GapReason>(word).unwrap();
         assert_eq!(read("\"not_read\""), GapReason::NotRead);
+        assert_eq!(read("\"emptied\""), GapReason::Emptied);
         assert_eq!(read("\"eaten_by_a_dog\""), GapReason::Unknown);
         assert_eq!(serde_json::to_string(&GapReason::NotKept).unwrap(), "\"not_kept\"");
     }

@@ -26,6 +26,7 @@ pub mod logout;
 pub mod machine;
 mod nccl_timings;
 pub mod notes;
+pub mod numbering;
 mod oom;
 mod process_set;
 mod python_hooks;

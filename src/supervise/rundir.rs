@@ -191,15 +191,6 @@ impl RunDir {
         rustix::fs::statat(&self.fd, name, AtFlags::SYMLINK_NOFOLLOW).is_ok()
     }
 
-    /// How long a file is now; 0 when it is not there.
-    pub(super) fn length(&self, name: &str) -> rustix::io::Result<u64> {
-        match statat(&self.fd, name, AtFlags::SYMLINK_NOFOLLOW) {
-            Ok(stat) => Ok(u64::try_from(stat.st_size).unwrap_or_default()),
-            Err(rustix::io::Errno::NOENT) => Ok(0),
-            Err(error) => Err(error),
-        }
-    }
-
     /// Reads a file of one JSON value; `None` when it is not there.
     pub fn read_json<T: DeserializeOwned>(&self, name: &str) -> Result<Option<T>, SuperviseError> {
         let Some(mut file) = self.read(name)? else {

@@ -7,14 +7,14 @@
 use std::fs::File;
 use std::io;
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::FileExt;
 
 use rustix::io::Errno;
 use serde::{Deserialize, Serialize};
 
 use super::SuperviseError;
+use super::numbering::Numbering;
 use super::rundir::RunDir;
-use super::spool;
+use super::spool::{self, read_whole};
 use super::state::{hidden_file, stream_file};
 use crate::domain::ids::Rank;
 use crate::domain::log::Stream;
@@ -75,7 +75,8 @@ pub(super) fn own(rank: &RankSpec) -> Masks {
     Masks::new(values.iter().map(String::as_str))
 }
 
-/// Where a rank's files hold secret values: from and to, in the order of [`Stream::ALL`].
+/// Where a rank's files hold secret values: from and to, by the [numbers](Numbering) of their bytes, in the order of
+/// [`Stream::ALL`].
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Hidden {
     places: [Vec<(u64, u64)>; 3],
@@ -112,15 +113,29 @@ pub(super) fn write_down(dir: &RunDir, rank: Rank, masks: &Masks) -> Result<(), 
         let name = stream_file(rank, *stream);
         let failed = |e| SuperviseError::io("search", &dir.path().join(&name), e);
         if let Some(file) = dir.read(&name)? {
-            *searched = search(&file, masks, *searched, places).map_err(failed)?;
+            let begin = Numbering::open(dir, &name).begin();
+            *searched = search(&file, masks, (begin, *searched), places).map_err(failed)?;
         }
     }
     if before.as_ref() == Some(&hidden) { Ok(()) } else { dir.write_json(&hidden_file(rank), &hidden) }
 }
 
-/// Adds where a file holds the values from `from` on; the end of what was searched.
-fn search(file: &File, masks: &Masks, from: u64, places: &mut Vec<(u64, u64)>) -> io::Result<u64> {
+/// Adds where a file, whose first byte has the number `begin`, holds the values from `from` on. Gives the end of what was searched:
+/// not much more than was there at first, since what goes on printing could keep the search going for ever.
+fn search(
+    file: &File,
+    masks: &Masks,
+    (begin, from): (u64, u64),
+    places: &mut Vec<(u64, u64)>,
+) -> io::Result<u64> {
     let mut window = vec![0; WINDOW];
+    let length = file.metadata()?.len();
+    let mut from = from.saturating_sub(begin);
+    if from > length {
+        // emptied, which is not written down yet: what stood there is gone
+        places.retain(|(_, end)| *end <= begin);
+        from = 0;
+    }
     // A value may have begun before that end.
     let back = masks.longest().saturating_sub(1) as u64;
     let mut at = spool::kept_from(file, from.saturating_sub(back))?;
@@ -128,27 +143,16 @@ fn search(file: &File, masks: &Masks, from: u64, places: &mut Vec<(u64, u64)>) -
         let read = read_whole(file, &mut window, at)?;
         let bytes = window.get(..read).unwrap_or_default();
         for range in masks.find(bytes) {
-            add(places, at + range.start as u64, at + range.end as u64);
+            add(places, begin + at + range.start as u64, begin + at + range.end as u64);
         }
         let end = at + read as u64;
-        if read < WINDOW {
-            return Ok(end);
+        if read < WINDOW || end >= length {
+            // of a file that grows the rest of a value may be there by now
+            let begun = if end > length { masks.begun(bytes) as u64 } else { 0 };
+            return Ok(begin + end - begun);
         }
         at = end - back;
     }
-}
-
-fn read_whole(file: &File, window: &mut [u8], at: u64) -> io::Result<usize> {
-    let mut read = 0;
-    while let Some(rest) = window.get_mut(read..).filter(|rest| !rest.is_empty()) {
-        match file.read_at(rest, at + read as u64) {
-            Ok(0) => break,
-            Ok(more) => read += more,
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-            Err(error) => return Err(error),
-        }
-    }
-    Ok(read)
 }
 
 fn add(places: &mut Vec<(u64, u64)>, from: u64, to: u64) {
@@ -207,6 +211,60 @@ mod tests {
         assert_eq!(hidden.within(Stream::Stderr, 0, u64::MAX).count(), 0);
         let text = std::fs::read_to_string(dir.path().join(hidden_file(Rank(0)))).unwrap();
         assert!(!text.contains("hunter"));
+    }
+
+    #[test]
+    fn a_file_that_grows_all_the_time_is_searched_as_far_as_it_went() {
+        let (_state, dir) = dir();
+        let mut out = dir.append("rank-0.out").unwrap();
+        out.write_all(b"hunter2hunter2\n").unwrap();
+        let over = std::sync::atomic::AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                let flood = vec![b'y'; WINDOW];
+                // not for ever, should the search wait for its end
+                for _ in 0..2000 {
+                    if over.load(std::sync::atomic::Ordering::Relaxed) {
+                        break;
+                    }
+                    out.write_all(&flood).unwrap();
+                }
+            });
+            write_down(&dir, Rank(0), &Masks::new(["hunter2hunter2"])).unwrap();
+            over.store(true, std::sync::atomic::Ordering::Relaxed);
+        });
+        let hidden = Hidden::read(&dir, Rank(0)).unwrap().unwrap();
+        assert_eq!(hidden.places[0], [(0, 14)]);
+        let length = std::fs::metadata(dir.path().join("rank-0.out")).unwrap().len();
+        assert!(length < 2000 * WINDOW as u64, "it waited for {length} bytes");
+    }
+
+    #[test]
+    fn a_file_that_was_emptied_is_searched_anew() {
+        let (_state, dir) = dir();
+        let masks = Masks::new(["hunter2hunter2"]);
+        let path = dir.path().join("rank-0.out");
+        let places = |searched| {
+            write_down(&dir, Rank(0), &masks).unwrap();
+            let hidden = Hidden::read(&dir, Rank(0)).unwrap().unwrap();
+            assert_eq!(hidden.searched(Stream::Stdout), searched);
+            hidden.places[0].clone()
+        };
+        std::fs::write(&path, "as long as it can be: hunter2hunter2\n").unwrap();
+        let mut numbering = Numbering::open(&dir, "rank-0.out");
+        let file = dir.read("rank-0.out").unwrap().unwrap();
+        numbering.look(&dir, &file, 0).unwrap();
+        assert_eq!(places(37), [(22, 36)]);
+        // before that is written down
+        std::fs::write(&path, "a hunter2hunter2\n").unwrap();
+        assert_eq!(places(17), [(2, 16)]);
+        numbering.look(&dir, &file, 0).unwrap();
+        assert_eq!(numbering.begin(), 38);
+        assert_eq!(places(38 + 17), [(2, 16), (40, 54)]);
+        // as long as it was
+        std::fs::write(&path, "hunter2hunter2 a\n").unwrap();
+        numbering.look(&dir, &file, 0).unwrap();
+        assert_eq!(places(56 + 17), [(2, 16), (40, 54), (56, 70)]);
     }
 
     #[test]

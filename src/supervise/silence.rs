@@ -58,7 +58,8 @@ impl Attended {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Pulse {
     marked: Option<SystemTime>,
-    lengths: Vec<u64>,
+    /// How long each file is and when it was written: one that the rank empties with each word may stay as long as it is.
+    files: Vec<(u64, Option<SystemTime>)>,
 }
 
 impl Pulse {
@@ -67,10 +68,10 @@ impl Pulse {
         let about = |name: &str| dir.read(name).ok().flatten()?.metadata().ok();
         let names =
             run.ranks.iter().flat_map(|rank| Stream::ALL.map(|stream| stream_file(rank.rank, stream)));
-        let length = |name: String| about(&name).map_or(0, |meta| meta.len());
+        let file = |name: String| about(&name).map_or((0, None), |meta| (meta.len(), meta.modified().ok()));
         Self {
             marked: about(ATTENDED).and_then(|meta| meta.modified().ok()),
-            lengths: names.map(length).collect(),
+            files: names.map(file).collect(),
         }
     }
 }
@@ -176,6 +177,11 @@ mod tests {
             "no client was attached and no rank wrote anything for 10.0 s (max_silence): its ranks are ended"
         );
         assert_eq!(silence.look_at(), second(48));
+        // another word in the place of the last one
+        let file = File::options().write(true).open(dir.path().join("rank-0.out")).unwrap();
+        file.set_modified(SystemTime::UNIX_EPOCH).unwrap();
+        assert_eq!(silence.look(Pulse::of(&dir, &run), second(55)), None);
+        assert_eq!(silence.look(Pulse::of(&dir, &run), second(64)), None);
     }
 
     #[test]

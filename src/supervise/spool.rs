@@ -8,7 +8,7 @@
 use std::fs::File;
 use std::io::{self, Write};
 use std::os::fd::AsFd;
-use std::os::unix::fs::MetadataExt;
+use std::os::unix::fs::{FileExt, MetadataExt};
 
 use rustix::fs::{FallocateFlags, SeekFrom, fallocate, seek};
 use rustix::io::Errno;
@@ -39,6 +39,20 @@ pub fn kept_from(file: &File, offset: u64) -> io::Result<u64> {
 /// Gives the bytes before `to` back to the file system; they read as a hole from then on.
 pub fn cut(file: &File, to: u64) -> io::Result<()> {
     Ok(fallocate(file.as_fd(), FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE, 0, to)?)
+}
+
+/// Reads as much from `at` on as there is room for; less at the end of the file alone.
+pub(super) fn read_whole(file: &File, window: &mut [u8], at: u64) -> io::Result<usize> {
+    let mut read = 0;
+    while let Some(rest) = window.get_mut(read..).filter(|rest| !rest.is_empty()) {
+        match file.read_at(rest, at + read as u64) {
+            Ok(0) => break,
+            Ok(more) => read += more,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(read)
 }
 
 /// Whether files in a run directory can be cut: tried on one, since some network file systems can't and some

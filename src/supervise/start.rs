@@ -8,17 +8,20 @@ use std::time::Duration;
 use tokio::process::Command;
 
 use super::SuperviseError;
+use super::attempts;
 use super::daemon::{Input, Reply};
 use super::lease::{Claims, handover};
 use super::logout::{self, Logout};
 use super::rundir::RunDir;
-use super::state::STATE;
+use super::state::{SPEC, STATE, State};
 use crate::domain::environment::EnvironmentChange;
 use crate::domain::late::Late;
 use crate::domain::run::HostRun;
 
 /// How long a supervisor may take until it owns the run.
 const DEADLINE: Duration = Duration::from_secs(20);
+/// Between two looks whether one that has claimed the run has begun.
+const LOOK: Duration = Duration::from_millis(20);
 
 /// Whether this call started the run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -66,7 +69,8 @@ pub async fn start_by(
     given: impl Into<Given>,
     claims: Claims,
 ) -> Result<Started, SuperviseError> {
-    if dir.has(STATE) {
+    let attempt = spec.attempt;
+    if was_started(dir, attempt).await {
         return Ok(Started::Before);
     }
     let held = claims.descriptors().map(|(gpu, _)| gpu.clone()).collect();
@@ -88,11 +92,45 @@ pub async fn start_by(
         None => ask(Command::new(exe), exe, dir, &hand).await?,
     };
     let started = judge(reply)?;
+    if started == Started::Before && !was_started(dir, attempt).await {
+        let reason = "another start of the run, at the same time, has failed: start it again".to_owned();
+        return Err(SuperviseError::NotStarted(reason));
+    }
     // Until here they were held by both: now they are the rank-wraps' alone.
     if let (Started::Now, Some(hand)) = (started, Arc::into_inner(hand)) {
         hand.claims.passed_on();
     }
     Ok(started)
+}
+
+/// Whether a supervisor has taken this attempt of the run on, now or before. `None` while one has claimed it and not begun yet: it
+/// may still fail, and gives it back then.
+pub fn has_begun(dir: &RunDir, attempt: u32) -> Option<bool> {
+    if !attempts::has(dir, attempt) {
+        return Some(false);
+    }
+    (dir.has(SPEC) || !is_claimed(dir)).then_some(true)
+}
+
+/// [`has_begun`], once that can be said.
+pub async fn was_started(dir: &RunDir, attempt: u32) -> bool {
+    let waited = async {
+        loop {
+            if let Some(begun) = has_begun(dir, attempt) {
+                return begun;
+            }
+            tokio::time::sleep(LOOK).await;
+        }
+    };
+    tokio::time::timeout(DEADLINE, waited).await.unwrap_or(true)
+}
+
+/// Whether a supervisor that lives has claimed the run, or has just given it back.
+fn is_claimed(dir: &RunDir) -> bool {
+    match dir.read_json::<State>(STATE) {
+        Ok(state) => state.is_none_or(|state| state.supervisor.alive()),
+        Err(_) => false,
+    }
 }
 
 /// What a supervisor is handed.
@@ -146,5 +184,38 @@ fn judge(reply: Reply) -> Result<Started, SuperviseError> {
         Reply::Ready => Ok(Started::Now),
         Reply::Already => Ok(Started::Before),
         Reply::Failed(why) => Err(SuperviseError::NotStarted(why)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::domain::ids::{HostId, RunId};
+    use crate::procs::identity::Identity;
+    use crate::supervise::state::Phase;
+
+    fn dir() -> (tempfile::TempDir, RunDir) {
+        let state = tempfile::tempdir().unwrap();
+        let dir = RunDir::create(&state.path().join("s"), &RunId::new(1, 1), &HostId::from("a")).unwrap();
+        (state, dir)
+    }
+
+    #[tokio::test]
+    async fn a_supervisor_that_has_only_claimed_the_run_may_still_give_it_back() {
+        let (_state, dir) = dir();
+        assert!(!was_started(&dir, 0).await);
+        let own = Identity::own().unwrap();
+        dir.write_json(STATE, &State::of_test(Phase::Starting, own.clone())).unwrap();
+        let soon = tokio::time::timeout(Duration::from_millis(100), was_started(&dir, 0)).await;
+        assert!(soon.is_err(), "it has not begun");
+        let (started, ()) = tokio::join!(was_started(&dir, 0), async { dir.remove(STATE).unwrap() });
+        assert!(!started, "it has failed");
+        dir.write_json(STATE, &State::of_test(Phase::Starting, own.clone())).unwrap();
+        let (started, ()) = tokio::join!(was_started(&dir, 0), async { drop(dir.append(SPEC).unwrap()) });
+        assert!(started, "it has begun");
+        dir.remove(SPEC).unwrap();
+        let dead = Identity { start: own.start + 1, ..own };
+        dir.write_json(STATE, &State::of_test(Phase::Starting, dead)).unwrap();
+        assert!(was_started(&dir, 0).await, "one that was killed gives nothing back");
     }
 }

@@ -1,7 +1,8 @@
 //! What the files of a run directory hold, and their names.
 //!
 //! Each fact has one writer: the supervisor writes [`State`], [`StopMark`] and the spec; a rank-wrap writes
-//! its rank's [`Started`] and exit. Agents only read. None of them holds a secret.
+//! its rank's [`Started`] and exit. Agents only read, but for the [numbers](super::numbering) of a file that its rank has emptied.
+//! None of them holds a secret.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;

@@ -3,7 +3,7 @@
 //!
 //! A note is true for ever: the file had this length by then. So each one may be left out, and what was printed before it has
 //! the time of the next. Of many notes those go that are close to the next for their age. Lengths are those of the whole file, its
-//! cut head with it. What is not known is no error: a line without a note has no time.
+//! cut head with it, and [numbers](Numbering) where it was emptied. What is not known is no error: a line without a note has no time.
 
 use std::fs::File;
 use std::io::{self, Write};
@@ -13,6 +13,7 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::time::Duration;
 
 use super::SuperviseError;
+use super::numbering::Numbering;
 use super::rundir::RunDir;
 use super::state::{stream_file, times_file};
 use crate::clock;
@@ -188,7 +189,7 @@ impl Times {
         loop {
             let is_over = ended.recv_timeout(EVERY) != Err(RecvTimeoutError::Timeout);
             for rank in &mut self.ranks {
-                match lengths(&self.dir, rank.rank) {
+                match rank.lengths(&self.dir) {
                     // after the look: the files were so long by then
                     Some(lengths) => rank.note(&self.dir, lengths, clock::host_now()),
                     None => rank.is_missed = true,
@@ -201,15 +202,11 @@ impl Times {
     }
 }
 
-/// How long both files of a rank are; `None` where that can't be told now.
-fn lengths(dir: &RunDir, rank: Rank) -> Option<[u64; 2]> {
-    let [out, err] = STREAMS.map(|stream| dir.length(&stream_file(rank, stream)));
-    Some([out.ok()?, err.ok()?])
-}
-
 /// What was noted of a rank.
 struct Noted {
     rank: Rank,
+    /// How the bytes of both files are numbered.
+    numbering: [Numbering; 2],
     /// Once there is a note.
     file: Option<File>,
     count: usize,
@@ -221,15 +218,27 @@ struct Noted {
 
 impl Noted {
     fn open(dir: &RunDir, rank: Rank, now: HostTime) -> Self {
-        let mut noted = Self { rank, file: None, count: 0, last: [0; 2], looked: now, is_missed: false };
+        let numbering = STREAMS.map(|stream| Numbering::open(dir, &stream_file(rank, stream)));
+        let mut noted =
+            Self { rank, numbering, file: None, count: 0, last: [0; 2], looked: now, is_missed: false };
         if let Some((notes, Some(last))) = Notes::open(dir, rank)
             .and_then(|notes| Some((notes.count, notes.get(notes.count.checked_sub(1)?).ok()?)))
         {
             (noted.count, noted.last) = (notes, last.lengths);
             noted.file = dir.append(&times_file(rank)).ok().filter(|file| noted.cut_torn_end(file).is_ok());
         }
-        noted.is_missed = lengths(dir, rank) != Some(noted.last);
+        noted.is_missed = noted.lengths(dir) != Some(noted.last);
         noted
+    }
+
+    /// How long both files are by the numbers of their bytes; `None` where that can't be told now. What was emptied is written down.
+    fn lengths(&mut self, dir: &RunDir) -> Option<[u64; 2]> {
+        for (numbering, stream) in self.numbering.iter_mut().zip(STREAMS) {
+            if let Some(file) = dir.read(&stream_file(self.rank, stream)).ok()? {
+                numbering.look(dir, &file, 0).ok()?;
+            }
+        }
+        Some(self.numbering.each_ref().map(Numbering::end))
     }
 
     /// Takes in a look at its files.
@@ -240,7 +249,7 @@ impl Noted {
             return;
         }
         if lengths.iter().zip(self.last).any(|(length, last)| *length < last) {
-            // the rank began a file anew: what was noted of it is not true any more
+            // emptied while no supervisor looked: what was noted of it is not true any more
             self.file = None;
         }
         let has_none_before = self.file.is_none() && self.last != [0; 2];

@@ -17,7 +17,8 @@ fn second(second: u64) -> HostTime {
 /// Prints so many bytes and has that noted.
 fn print(dir: &RunDir, noted: &mut Noted, (stream, bytes): (Stream, usize), at: u64) {
     dir.append(&stream_file(RANK, stream)).unwrap().write_all(&vec![b'x'; bytes]).unwrap();
-    noted.note(dir, lengths(dir, RANK).unwrap(), second(at));
+    let lengths = noted.lengths(dir).unwrap();
+    noted.note(dir, lengths, second(at));
 }
 
 /// What is told of a file from its beginning, in seconds.
@@ -128,7 +129,7 @@ fn a_file_that_cannot_be_written_harms_nothing_and_is_tried_again() {
 }
 
 #[test]
-fn what_a_rank_begins_anew_is_noted_anew() {
+fn what_is_printed_after_a_file_was_emptied_is_noted_behind_what_was_there() {
     let (_state, dir) = dir();
     let mut noted = Noted::open(&dir, RANK, second(1));
     print(&dir, &mut noted, (Stream::Stdout, 10), 2);
@@ -136,7 +137,22 @@ fn what_a_rank_begins_anew_is_noted_anew() {
     std::fs::write(dir.path().join("rank-3.out"), "anew").unwrap();
     print(&dir, &mut noted, (Stream::Stdout, 1), 4);
     print(&dir, &mut noted, (Stream::Stdout, 1), 5);
-    assert_eq!(told(&dir, Stream::Stdout), [(5, 0), (6, 5)]);
+    assert_eq!(told(&dir, Stream::Stdout), [(10, 2), (11 + 5, 4), (11 + 6, 5)]);
+    assert_eq!(told(&dir, Stream::Stderr), [(3, 3)]);
+}
+
+#[test]
+fn what_is_emptied_while_no_supervisor_looks_is_noted_anew() {
+    let (_state, dir) = dir();
+    let mut noted = Noted::open(&dir, RANK, second(1));
+    print(&dir, &mut noted, (Stream::Stdout, 10), 2);
+    print(&dir, &mut noted, (Stream::Stderr, 3), 3);
+    drop(noted);
+    std::fs::write(dir.path().join("rank-3.out"), "anew").unwrap();
+    let mut noted = Noted::open(&dir, RANK, second(4));
+    print(&dir, &mut noted, (Stream::Stdout, 1), 5);
+    print(&dir, &mut noted, (Stream::Stdout, 1), 6);
+    assert_eq!(told(&dir, Stream::Stdout), [(5, 0), (6, 6)]);
     assert_eq!(told(&dir, Stream::Stderr), [(3, 0)]);
 }
 

@@ -3,7 +3,7 @@
 //! Who stops a run writes the mark first and looks for the run's state then; its supervisor writes the state first and looks for
 //! the mark then, before it starts a rank. One of the two therefore sees the other.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use super::SuperviseError;
 use super::rundir::RunDir;
@@ -15,6 +15,11 @@ use crate::domain::time::Stamp;
 const FOLDER: &str = "unwanted";
 /// No launch takes longer: older marks are removed, microseconds.
 const LIFE_US: i64 = 7 * 24 * 3_600_000_000;
+
+/// Where the marks are.
+pub fn folder(state_dir: &Path) -> PathBuf {
+    state_dir.join(FOLDER)
+}
 
 /// From now on the run is not started here, in no attempt.
 pub fn mark(state_dir: &Path, run: &RunId) -> Result<(), SuperviseError> {

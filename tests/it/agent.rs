@@ -705,6 +705,32 @@ async fn the_present_can_come_first_and_reports_come_whole() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_was_emptied_while_no_client_followed_is_a_gap_to_all_that_come_later() {
+    let bed = Bed::new();
+    let mut client = bed.client().await;
+    // long enough for the supervisor's look, once a second
+    let script = "echo gone; sleep 2.5; echo kept > /dev/stdout; echo kept too";
+    bed.start(&mut client, bed.spec(&[script], 1000)).await;
+    tokio::task::block_in_place(|| until("the end", || !bed.state().supervisor.alive()));
+    assert_eq!(bed.file("rank-0.out"), b"kept\nkept too\n");
+    client.leave().await.unwrap();
+    for from in [0, 5] {
+        let mut client = bed.client().await;
+        client.send(&bed.follow(vec![(Rank(0), Stream::Stdout, from)])).await;
+        client.until_the_end().await;
+        let [gap] = &client.gaps[..] else { panic!("{:?}", client.gaps) };
+        assert_eq!((gap.from, gap.to, gap.reason), (from, 6, GapReason::Emptied));
+        assert!(client.bytes(0, Stream::Stdout).ends_with(b"\0kept\nkept too\n"));
+        client.leave().await.unwrap();
+    }
+    // who has had the first line of them
+    let mut client = bed.client().await;
+    client.send(&bed.follow(vec![(Rank(0), Stream::Stdout, 11)])).await;
+    client.until_the_end().await;
+    assert!(client.gaps.is_empty() && client.bytes(0, Stream::Stdout) == b"kept too\n");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_client_that_never_catches_up_gets_the_end_and_is_told_what_it_missed() {
     let bed = Bed::new();
     let mut client = bed.client().await;

@@ -408,6 +408,40 @@ fn a_prompt_that_ends_as_a_secret_value_begins_is_shown() {
     assert!(end.contains("[0] Continue? hunter2\n"), "{end}");
 }
 
+/// Prints by the names of its streams, as scripts do: each time that empties the file behind the name.
+const BY_NAME: &str = "echo line-a; sleep 0.5; echo line-b > /dev/stdout; sleep 0.5; echo line-c; sleep 0.5\n\
+    echo line-d > /dev/stderr; sleep 0.5; echo line-e >&2; sleep 0.5\n\
+    echo line-f > /dev/stderr; sleep 0.5; echo line-g > /dev/stderr; echo line-h >> /dev/stderr; exit 0";
+
+#[test]
+fn what_a_script_prints_by_the_names_of_its_streams_is_shown_once() {
+    let person = Person::new(1);
+    let shown = person.run(&["run", "-np", "1", "--", "sh", "-c", BY_NAME]);
+    let logs = person.run(&["logs", "last"]);
+    for (what, out) in [("run", shown), ("logs", logs)] {
+        let said =
+            [out.stdout, out.stderr].map(|bytes| String::from_utf8_lossy(&bytes).into_owned()).concat();
+        assert!(out.status.success(), "{what}: {said}");
+        for line in ["a", "b", "c", "d", "e", "f", "g", "h"] {
+            let line = format!("[0] line-{line}\n");
+            assert_eq!(said.matches(&line).count(), 1, "{what}, {line}: {said}");
+        }
+        // what had been printed before may have come or not
+        assert_eq!(said.matches("lines may be missing: > /dev/stdout empties the file").count(), 1, "{said}");
+        assert!(said.contains("lines of stderr may be missing: > /dev/stderr empties the file"), "{said}");
+    }
+}
+
+#[test]
+fn a_rank_whose_child_floods_its_output_ends_though_values_are_looked_for_in_it() {
+    let person = Person::new(1);
+    let mut run =
+        person.hvtui(&["run", "-np", "1", "--secret-env", "TOKEN", "--", "sh", "-c", "yes & exit 0"]);
+    run.env("TOKEN", "hunter2hunter2").stdout(std::process::Stdio::null());
+    let out = run.output_in_time().unwrap();
+    assert!(out.status.success(), "{}", String::from_utf8_lossy(&out.stderr));
+}
+
 #[test]
 fn the_log_of_a_replay_goes_back_to_its_first_line() {
     let person = Person::new(1);
