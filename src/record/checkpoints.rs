@@ -13,6 +13,8 @@ const MOST_APART: u64 = 60_000;
 /// The most that are kept, and how many are kept whatever they take.
 const MOST: usize = 64;
 const LEAST: usize = 4;
+/// This part of the way is far.
+const FAR: u64 = 8;
 /// What all of them take at most, in steps of about 200 bytes each.
 const MOST_STEPS: u64 = 1 << 18;
 
@@ -33,11 +35,18 @@ pub(super) struct Place {
 #[derive(Debug)]
 pub(super) struct Checkpoint {
     pub(super) chunk: usize,
-    before: u64,
+    size: Size,
     /// Recording time of the last envelope in it.
     pub(super) last: Option<Stamp>,
     pub(super) world: World,
-    /// How many steps it holds.
+}
+
+/// Where one lies and what it takes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Size {
+    /// How many envelopes lie before it.
+    before: u64,
+    /// How many steps its world holds.
     steps: u64,
 }
 
@@ -65,43 +74,51 @@ impl Checkpoints {
     /// distances double from the end of the way on.
     pub(super) fn keep(&mut self, place: Place, last: Option<Stamp>, world: &World) {
         let at = self.kept.partition_point(|one| one.chunk < place.chunk);
-        let from = at.checked_sub(1).map_or(0, |at| self.kept[at].before);
-        let to = self.kept.get(at).map_or(u64::MAX, |next| next.before);
+        let from = at.checked_sub(1).map_or(0, |at| self.kept[at].size.before);
+        let to = self.kept.get(at).map_or(u64::MAX, |next| next.size.before);
         let least = if place.plays { APART_PLAYING } else { LEAST_APART };
         let apart = place.left.clamp(least, MOST_APART);
         if place.before.saturating_sub(from) < apart || to.saturating_sub(place.before) < least {
             return;
         }
         let steps = world.runs.values().map(RunState::steps_held).sum::<usize>() as u64;
-        let (chunk, before, world) = (place.chunk, place.before, world.clone());
-        self.kept.insert(at, Checkpoint { chunk, before, last, world, steps });
-        while self.kept.len() > MOST || self.kept.len() > LEAST && self.taken() > MOST_STEPS {
-            self.leave_one_out(place.before.saturating_add(place.left));
+        let new = Size { before: place.before, steps };
+        let mut sizes: Vec<Size> = self.kept.iter().map(|one| one.size).collect();
+        sizes.insert(at, new);
+        while is_too_much(&sizes) {
+            let least = least_needed(&sizes, place.before.saturating_add(place.left));
+            sizes.remove(least);
+        }
+        // what would be left out at once is not copied
+        if sizes.contains(&new) {
+            self.kept.insert(at, Checkpoint { chunk: place.chunk, size: new, last, world: world.clone() });
+            self.kept.retain(|one| sizes.contains(&one.size));
         }
     }
+}
 
-    /// What they take, in steps. Two that lie near each other hold the same steps, and all else twice, about a quarter of what the
-    /// steps take.
-    fn taken(&self) -> u64 {
-        let before = |at: usize| at.checked_sub(1).map_or(0, |at| self.kept[at].before);
-        let each = self.kept.iter().enumerate();
-        each.map(|(at, one)| one.steps.min(one.before - before(at)) + one.steps / 4).sum()
-    }
+/// How many envelopes lie before the one before this.
+fn before(sizes: &[Size], at: usize) -> u64 {
+    at.checked_sub(1).map_or(0, |at| sizes[at].before)
+}
 
-    /// Leaves out the one without which ways get the least longer, for how far they are from `here`: so each is about as many times as
-    /// far as the one after it.
-    fn leave_one_out(&mut self, here: u64) {
-        let harm = |at: usize| {
-            let from = at.checked_sub(1).map_or(0, |at| self.kept[at].before);
-            let to = self.kept.get(at + 1).map_or(here.max(self.kept[at].before), |next| next.before);
-            let far = self.kept[at].before.abs_diff(here).max(LEAST_APART);
-            (to - from) as f64 / far as f64
-        };
-        let least = (0..self.kept.len()).min_by(|one, other| harm(*one).total_cmp(&harm(*other)));
-        if let Some(least) = least {
-            self.kept.remove(least);
-        }
-    }
+/// Whether they take too much. Two that lie near each other hold the same steps; all else, about a quarter of what steps take, each
+/// has for itself.
+fn is_too_much(sizes: &[Size]) -> bool {
+    let own = |(at, one): (usize, &Size)| one.steps.min(one.before - before(sizes, at)) + one.steps / 4;
+    let taken: u64 = sizes.iter().enumerate().map(own).sum();
+    sizes.len() > MOST || sizes.len() > LEAST && taken > MOST_STEPS
+}
+
+/// The one without which ways get the least longer, for how far they are from `here`: so near it each is about as many times as far as
+/// the one after it, and far away they lie as far from each other.
+fn least_needed(sizes: &[Size], here: u64) -> usize {
+    let harm = |at: usize| {
+        let to = sizes.get(at + 1).map_or(here.max(sizes[at].before), |next| next.before);
+        let far = sizes[at].before.abs_diff(here).min(here / FAR).max(LEAST_APART);
+        (to - before(sizes, at)) as f64 / far as f64
+    };
+    (0..sizes.len()).min_by(|one, other| harm(*one).total_cmp(&harm(*other))).unwrap_or(0)
 }
 
 #[cfg(test)]
@@ -122,7 +139,7 @@ mod tests {
 
     /// How many envelopes are folded to come from the nearest one to a chunk.
     fn way(checkpoints: &Checkpoints, to: usize) -> u64 {
-        let from = checkpoints.nearest(Until::Moment(Stamp(to as i64 - 1))).map_or(0, |one| one.before);
+        let from = checkpoints.nearest(Until::Moment(Stamp(to as i64 - 1))).map_or(0, |one| one.size.before);
         to as u64 * CHUNK - from
     }
 
@@ -134,7 +151,7 @@ mod tests {
         assert!((1..8).all(|back| way(&checkpoints, 10_000 - back) <= 2 * LEAST_APART + 8 * CHUNK));
         assert!((1..100).all(|back| way(&checkpoints, 10_000 - back) <= 100 * CHUNK));
         assert!((0..10_000).all(|chunk| way(&checkpoints, chunk) <= 10_000 * CHUNK / 8));
-        let sorted = |two: &[Checkpoint]| two[0].chunk < two[1].chunk && two[0].before < two[1].before;
+        let sorted = |two: &[Checkpoint]| two[0].chunk < two[1].chunk && two[0].size.before < two[1].size.before;
         assert!(checkpoints.kept.windows(2).all(sorted));
     }
 

@@ -138,11 +138,11 @@ impl Task {
                 return Ok(());
             }
         }
-        if let Some(steps) = &self.steps {
-            self.saved.keep_steps(&self.reader, steps);
-        }
         if self.reader.bytes() <= MOST_INDEXED {
             self.saved.keep_index(&self.reader);
+        }
+        if let Some(steps) = &self.steps {
+            self.saved.keep_steps(&self.reader, steps);
         }
         Ok(())
     }

@@ -469,10 +469,10 @@ impl Player {
         let ends = self.fold.chunk() == self.reader.chunk_count();
         saved.keep(&self.reader, &self.fold, ends);
         if ends {
+            saved.keep_index(&self.reader);
             if let Some(steps) = &self.steps {
                 saved.keep_steps(&self.reader, steps);
             }
-            saved.keep_index(&self.reader);
         }
     }
 
@@ -518,16 +518,18 @@ impl Player {
 
     /// The envelopes of a chunk. One that can no longer be read counts as empty, and is told.
     fn load(&mut self, chunk: usize) -> Arc<[Timed]> {
-        if let Some((_, envelopes)) = self.loaded.as_ref().filter(|(loaded, _)| *loaded == chunk) {
-            return Arc::clone(envelopes);
-        }
-        let envelopes: Arc<[Timed]> = match self.reader.load(chunk) {
-            Ok(envelopes) => envelopes.into(),
-            Err(error) => {
-                self.fault = Some(error.to_string());
-                Arc::from([])
-            }
+        let known = self.loaded.as_ref().filter(|(loaded, _)| *loaded == chunk);
+        let envelopes = match known.map(|(_, envelopes)| Arc::clone(envelopes)) {
+            Some(envelopes) => envelopes,
+            None => match self.reader.load(chunk) {
+                Ok(envelopes) => envelopes.into(),
+                Err(error) => {
+                    self.fault = Some(error.to_string());
+                    Arc::from([])
+                }
+            },
         };
+        // those that were kept may end where the playhead stands
         if let Some(steps) = self.steps.as_mut().filter(|steps| steps.next_chunk() == chunk) {
             steps.take(&envelopes);
         }

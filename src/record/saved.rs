@@ -95,8 +95,7 @@ impl Saved {
         let data = self.cache.data(&record.clone());
         let world = data.and_then(|data| unpack(&data).ok());
         if world.is_none() {
-            self.cache.begin_anew();
-            self.states.clear();
+            self.begin_anew();
         }
         world
     }
@@ -106,7 +105,17 @@ impl Saved {
         let is_it =
             |record: &&Record| matches!(&record.about, About::Steps(place) if place.is_of(reader));
         let record = self.cache.records().iter().rfind(is_it)?.clone();
-        unpack(&self.cache.data(&record)?).ok()
+        let steps = self.cache.data(&record).and_then(|data| unpack(&data).ok());
+        if steps.is_none() {
+            self.begin_anew();
+        }
+        steps
+    }
+
+    /// Forgets all of it: something in it is not as it was written.
+    fn begin_anew(&mut self) {
+        self.cache.begin_anew();
+        self.states.clear();
     }
 
     /// Keeps when the steps of a long recording were finished, once all of it is known.
@@ -120,7 +129,9 @@ impl Saved {
         if steps.next_chunk() != chunk || is_known || !is_long || !self.cache.is_writable() {
             return;
         }
-        if let Ok(data) = pack(steps) {
+        if let Ok(data) = pack(steps)
+            && !self.cache.is_full_for(data.len())
+        {
             self.cache.add(about, &data);
         }
     }
@@ -151,9 +162,12 @@ impl Saved {
     /// Every second state goes, and those under other rules.
     fn thin(&mut self, reader: &Reader) {
         let places: Vec<Place> = self.states.iter().map(|(place, _)| *place).collect();
+        let is_newest = |about: &&About| matches!(about, About::Steps(place) if place.is_of(reader));
+        let steps = self.cache.records().iter().map(|record| &record.about).rfind(is_newest).cloned();
         self.cache.thin(|about| match about {
             About::State(place) => places.iter().position(|one| one == place).is_some_and(|at| at % 2 == 1),
-            About::Index(_) | About::Steps(_) => true,
+            About::Index(_) => true,
+            About::Steps(_) => steps.as_ref() == Some(about),
         });
         self.find(reader);
     }

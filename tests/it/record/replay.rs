@@ -324,6 +324,29 @@ fn of_a_long_recording_its_steps_are_known_without_reading_it_again() {
 }
 
 #[test]
+fn steps_are_known_as_far_as_they_were_kept_and_read_on_from_there() {
+    let (_folder, path, envelopes) = long_one();
+    let (kept, rest) = envelopes.split_at(envelopes.len() - 300);
+    write(&path, kept);
+    open_at_end(&path, &Arc::default());
+    // another client attaches for a short time: where the steps end that are kept, its first chunk begins
+    let recorder = Recorder::resume(Lock::take(&path).unwrap()).unwrap();
+    rest.iter().for_each(|envelope| recorder.send(envelope.clone()));
+    recorder.finish().unwrap();
+    let mut player = Player::open(&path).unwrap();
+    player.seek(player.state().end);
+    let mut screen = Screen::default();
+    arrive(&mut screen, &mut player);
+    let step = |screen: &Screen| screen.0.runs.values().next().and_then(RunState::step);
+    let last = step(&screen).unwrap();
+    for back in 1..4 {
+        player.step(-1);
+        arrive(&mut screen, &mut player);
+        assert_eq!(step(&screen), Some(last + 1 - back), "{back}");
+    }
+}
+
+#[test]
 fn moves_in_a_long_recording_give_the_world_of_each_moment() {
     let (_folder, path, envelopes) = long_one();
     let mut player = Player::open(&path).unwrap();
