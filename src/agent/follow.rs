@@ -376,7 +376,7 @@ impl SupervisedRun {
         }
         for rank in self.ranks.iter_mut().filter(|rank| rank.exit.is_none()) {
             if rank.started.is_none() {
-                rank.started = dir.read_json(&started_file(rank.rank))?;
+                rank.learn_start(dir)?;
             }
             let wrapped = self.state.wraps.get(&rank.rank).is_some_and(Identity::alive);
             let runs = rank.started.as_ref().is_some_and(|started| started.process.alive());
@@ -394,7 +394,7 @@ impl SupervisedRun {
                 rank.exit = Some(exit);
                 rank.owed = rank.behind(&self.dir);
                 if rank.started.is_none() {
-                    rank.started = dir.read_json(&started_file(rank.rank))?;
+                    rank.learn_start(dir)?;
                 }
             }
         }
@@ -457,6 +457,16 @@ impl RankView {
             cap,
             redactor: Redactor::new(spec.clone()),
         }
+    }
+
+    /// Learns of its process, once that is started.
+    fn learn_start(&mut self, dir: &RunDir) -> Result<(), SuperviseError> {
+        self.started = dir.read_json(&started_file(self.rank))?;
+        let boot = self.started.as_ref().map(|started| started.process.boot.as_str());
+        if boot.is_some_and(|boot| boot_id().is_ok_and(|now| now != boot)) {
+            self.files.iter_mut().for_each(Tail::outlive_reboot);
+        }
+        Ok(())
     }
 
     fn printed(&mut self) -> impl Iterator<Item = &mut Tail> {

@@ -112,6 +112,8 @@ pub(super) struct Runs {
     work: JoinSet<(Share, Done)>,
     /// The runs of that, each with what was asked about it meanwhile.
     busy: HashMap<Share, VecDeque<Request>>,
+    /// Those of them of which is removed what was made ready.
+    tidied: HashMap<Share, HostRun>,
 }
 
 /// A check that has ended: whether the run could start here; a panic has no answer.
@@ -133,6 +135,14 @@ impl Drop for Runs {
         for plan in self.plans.values() {
             prepare::forget(&self.config, &plan.spec);
         }
+        // the process may end before the thread that is at it
+        let waiting = self.busy.values().flatten().filter_map(|request| match request {
+            Request::Tidy(spec) => Some(spec.as_ref()),
+            _ => None,
+        });
+        for spec in self.tidied.values().chain(waiting) {
+            prepare::forget(&self.config, spec);
+        }
     }
 }
 
@@ -152,6 +162,7 @@ impl Runs {
             expiries: JoinSet::new(),
             work: JoinSet::new(),
             busy: HashMap::new(),
+            tidied: HashMap::new(),
         }
     }
 
@@ -170,12 +181,13 @@ impl Runs {
         }
     }
 
-    /// Begins what is asked, once all is done that was asked of the same run before. Nothing here waits for a disk.
+    /// Begins what is asked, once all is done that was asked of the same run before. Nothing of a run's own files is waited for here.
     fn take(&mut self, request: Request) {
         if let Some(share) = request.share()
-            && let Some(waiting) = self.busy.get_mut(&share)
+            && self.busy.contains_key(&share)
         {
-            waiting.push_back(request);
+            self.mark_ahead(&request);
+            self.busy.entry(share).or_default().push_back(request);
             return;
         }
         match request {
@@ -203,6 +215,7 @@ impl Runs {
 
     fn done(&mut self, share: Share, done: Done) {
         let waiting = self.busy.remove(&share).unwrap_or_default();
+        self.tidied.remove(&share);
         match done {
             Done::All => {}
             Done::Stopped(follow) => self.follow(follow),
@@ -304,6 +317,7 @@ impl Runs {
     fn tidy(&mut self, spec: HostRun) {
         let share = (spec.run.clone(), spec.host.clone());
         let config = self.config.clone();
+        self.tidied.insert(share.clone(), spec.clone());
         // at once: a client may leave now
         let tidying = tokio::task::spawn_blocking(move || prepare::forget(&config, &spec));
         self.beside(share, async move {
@@ -367,6 +381,15 @@ impl Runs {
         });
     }
 
+    /// Of a run that is to be stopped as a whole at least its mark waits for nothing.
+    fn mark_ahead(&self, request: &Request) {
+        if let Request::Stop(stop) = request
+            && stop.whole
+        {
+            tokio::spawn(self.stopping(stop.clone(), false).mark_ahead());
+        }
+    }
+
     fn stopping(&self, stop: Stop, follows: bool) -> Stopping {
         // who does not say which attempt means the one that it hears of, or the run as a whole
         let followed = self.followers.get(&(stop.run.clone(), stop.host.clone()));
@@ -426,6 +449,7 @@ mod tests {
     use crate::procs::identity::Identity;
     use crate::supervise::rundir::RunDir;
     use crate::supervise::state::{Phase, SPEC, STATE, State};
+    use crate::supervise::unwanted;
 
     fn runs_dir(state: &std::path::Path) -> std::path::PathBuf {
         state.join("hvtui")
@@ -508,16 +532,72 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn what_a_client_gives_up_and_leaves_at_once_is_given_back() {
+        let state = tempfile::tempdir().unwrap();
+        let (mut runs, spec, queue) = small(state.path());
+        let there = || RunDir::find(&runs_dir(state.path()), &spec.run, &spec.host).unwrap().is_some();
+        runs.prepare(spec.clone());
+        let checked = runs.checks.join_next().await.unwrap().unwrap();
+        runs.prepared(checked).await;
+        assert!(there() && runs.plans.len() == 1);
+        runs.abort(&(spec.run.clone(), spec.host.clone()));
+        drop(runs);
+        assert!(!there());
+        drop(queue);
+    }
+
+    /// A run that was started here and has ended, on a disk that hangs.
+    struct Hung(std::path::PathBuf);
+
+    impl Hung {
+        fn new(state: &std::path::Path, spec: &HostRun) -> Self {
+            let dir = RunDir::create(&runs_dir(state), &spec.run, &spec.host).unwrap();
+            let own = Identity::own().unwrap();
+            let dead = Identity { start: own.start + 1, ..own };
+            dir.write_json(STATE, &State::of_test(Phase::Ended, dead)).unwrap();
+            // who opens a pipe waits for a writer, as for a disk that hangs
+            let pipe = dir.path().join(SPEC);
+            mkfifoat(CWD, &pipe, Mode::RWXU).unwrap();
+            Self(pipe)
+        }
+
+        fn answer(self) {
+            let disk = File::options().read(true).write(true).open(&self.0).unwrap();
+            remove_file(&self.0).unwrap();
+            drop(disk);
+        }
+    }
+
+    #[tokio::test]
+    async fn a_stop_keeps_a_run_from_starting_while_what_was_asked_before_hangs() {
+        let state = tempfile::tempdir().unwrap();
+        let (runs, spec, mut queue) = small(state.path());
+        let disk = Hung::new(state.path(), &spec);
+        let (requests, asked) = mpsc::channel(1);
+        let serving = tokio::spawn(runs.serve(asked));
+        let (run, host) = (spec.run.clone(), spec.host.clone());
+        let commit = Commit { run: run.clone(), host: host.clone(), late: Late::default(), attempt: 0 };
+        requests.send(Request::Commit(commit)).await.unwrap();
+        let stop = Stop { run: run.clone(), host, now: false, attempt: None, whole: true };
+        requests.send(Request::Stop(stop)).await.unwrap();
+        let marked = tokio::time::timeout(Duration::from_secs(60), async {
+            while !unwanted::is_marked(&runs_dir(state.path()), &run) {
+                tokio::time::sleep(Duration::from_millis(5)).await;
+            }
+        });
+        let marked = marked.await;
+        disk.answer();
+        marked.unwrap();
+        assert!(matches!(queue.next().await, FromAgent::Started(started) if started.run == run));
+        drop(requests);
+        serving.await.unwrap();
+    }
+
+    #[tokio::test]
     async fn a_disk_that_hangs_under_one_run_holds_up_no_other() {
         let state = tempfile::tempdir().unwrap();
         let (runs, spec, mut queue) = small(state.path());
-        let dir = RunDir::create(&runs_dir(state.path()), &spec.run, &spec.host).unwrap();
-        let own = Identity::own().unwrap();
-        let dead = Identity { start: own.start + 1, ..own };
-        dir.write_json(STATE, &State::of_test(Phase::Ended, dead)).unwrap();
-        // who opens a pipe waits for a writer, as for a disk that hangs
-        let pipe = dir.path().join(SPEC);
-        mkfifoat(CWD, &pipe, Mode::RWXU).unwrap();
+        let disk = Hung::new(state.path(), &spec);
         let commit = |run: &RunId| {
             let (run, host) = (run.clone(), spec.host.clone());
             Request::Commit(Commit { run, host, late: Late::default(), attempt: 0 })
@@ -533,9 +613,7 @@ mod tests {
             queue.next().await
         });
         let answer = answer.await;
-        let disk = File::options().read(true).write(true).open(&pipe).unwrap();
-        remove_file(&pipe).unwrap();
-        drop(disk);
+        disk.answer();
         let answer = answer.unwrap();
         assert!(matches!(&answer, FromAgent::Refused(refused) if refused.run == other), "{answer:?}");
         let started = FromAgent::Started(RunRef { run: spec.run.clone(), host: spec.host.clone() });

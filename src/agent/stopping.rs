@@ -34,6 +34,15 @@ pub(super) struct Stopping {
 }
 
 impl Stopping {
+    /// Marks it while something that was asked of the run before is not done yet, and maybe hangs: it is not started then. The client
+    /// is told where this hangs too; all else when the stop has its turn.
+    pub(super) async fn mark_ahead(self) {
+        let Self { config, out, stop, .. } = self;
+        if mark(&config.state_dir, &stop.run, PATIENCE).await.is_none() {
+            out.control(refused(&stop, hangs(&config.state_dir, &stop.host))).await;
+        }
+    }
+
     /// Marks a run that its owner does not want any more, before anything else is looked at; the rest is done beside what is asked
     /// next: a run without supervisor takes its grace period here. Gives whether it is marked, and what becomes whether the client
     /// was refused.

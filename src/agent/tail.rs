@@ -36,6 +36,8 @@ pub(super) struct Tail {
     file: Option<File>,
     numbering: Numbering,
     offset: u64,
+    /// Of what was read of it the host may have lost the end.
+    outlived_reboot: bool,
     /// How much of what is there at the beginning is wanted; all when `None`.
     last: Option<u64>,
     sightings: Sightings,
@@ -64,7 +66,12 @@ impl Tail {
     /// Will read from `offset` on; of what is there by then, only about the `last` bytes.
     pub(super) fn new(name: String, offset: u64, last: Option<u64>) -> Self {
         let (numbering, sightings) = (Numbering::default(), Sightings::default());
-        Self { name, file: None, numbering, offset, last, sightings }
+        Self { name, file: None, numbering, offset, outlived_reboot: false, last, sightings }
+    }
+
+    /// The host was rebooted since its rank was started: that it ends before what was read of it does not tell that it was emptied.
+    pub(super) fn outlive_reboot(&mut self) {
+        self.outlived_reboot = true;
     }
 
     /// Opens it as soon as it is there.
@@ -80,7 +87,7 @@ impl Tail {
     fn look(&mut self, dir: &RunDir) -> Result<(), SuperviseError> {
         let Some(file) = &self.file else { return Ok(()) };
         // who wants none of it has read none
-        let read_to = if self.offset < Follow::NOTHING { self.offset } else { 0 };
+        let read_to = if self.offset < Follow::NOTHING && !self.outlived_reboot { self.offset } else { 0 };
         let looked = self.numbering.look(dir, file, read_to);
         looked.map_err(|e| self.failed(dir, e))
     }
@@ -353,6 +360,19 @@ mod tests {
         let mut later = new(38);
         assert_eq!((next(&mut later), next(&mut later)), (Some(gap(38, 39)), Some(data(39, "x\n"))));
         assert_eq!((next(&mut tail), next(&mut tail)), (Some(gap(38, 39)), Some(data(39, "x\n"))));
+    }
+
+    #[test]
+    fn a_file_that_has_lost_its_end_with_a_reboot_is_not_told_anew() {
+        let state = tempfile::tempdir().unwrap();
+        let dir = RunDir::create(&state.path().join("s"), &RunId::new(1, 1), &HostId::from("a")).unwrap();
+        std::fs::write(dir.path().join("f"), "step 1\n").unwrap();
+        let mut tail = Tail::new("f".to_owned(), 14, None);
+        tail.outlive_reboot();
+        assert_eq!((tail.next_piece(&dir).unwrap(), tail.behind(&dir)), (None, 0));
+        assert!(!dir.has("f.emptied"));
+        tail.rewind(0);
+        assert_eq!(rest(&mut tail, &dir, 0), b"step 1\n");
     }
 
     #[test]

@@ -31,7 +31,9 @@ pub fn mark(state_dir: &Path, run: &RunId) -> Result<(), SuperviseError> {
             let _ = folder.remove(&name);
         }
     }
-    folder.write_json(run.as_str(), &now)
+    // one that is there does as well: another thread, or a host that shares the folder, may have written it just now
+    let written = folder.write_json(run.as_str(), &now);
+    if folder.has(run.as_str()) { Ok(()) } else { written }
 }
 
 /// Why a run is refused that was stopped before it started.
@@ -70,5 +72,9 @@ mod tests {
             let dir = |run| RunDir::create(&state, run, &HostId::from("a")).unwrap();
             assert!(check(&dir(&run), &run).is_err() && check(&dir(&old), &old).is_ok());
         }
+        // one that can't be written anew is one
+        std::fs::create_dir(folder.path().join(crate::supervise::rundir::draft(run.as_str()))).unwrap();
+        mark(&state, &run).unwrap();
+        assert!(mark(&state, &old).is_ok() && is_marked(&state, &old));
     }
 }

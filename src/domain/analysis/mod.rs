@@ -39,6 +39,7 @@ use self::steps::Steps;
 use crate::domain::clock_fit::{ClockFit, ClockSample};
 use crate::domain::event::{Envelope, Event, Origin};
 use crate::domain::ids::{HostId, Rank};
+use crate::domain::log::GapReason;
 use crate::domain::nccl_timing::NcclTimings;
 use crate::domain::outcome::RunOutcome;
 use crate::domain::run::{RankExit, RunSpec};
@@ -249,7 +250,8 @@ impl Analyzer {
                 self.exits.insert(rank, exit.clone());
             }
             Event::LogPrinted { line } => self.logs.take(at, line, self.counting),
-            Event::LogGap { gap } if self.counting => {
+            // what an emptied file leaves out of its numbers says nothing of how much is missing
+            Event::LogGap { gap } if self.counting && gap.reason != GapReason::Emptied => {
                 self.log_bytes = self.log_bytes.saturating_add(gap.to.saturating_sub(gap.from));
             }
             Event::Gap { what, dropped } => self.dropped(what, *dropped),

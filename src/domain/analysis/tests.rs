@@ -4,6 +4,7 @@ use super::fixtures::{Told, info, late_run, late_run_in, spec, timing};
 use super::*;
 use crate::domain::clock_fit::ClockSample;
 use crate::domain::hooks::StepsBy;
+use crate::domain::log::{LogGap, Stream};
 use crate::domain::outcome::{RunEnd, RunOutcome};
 use crate::domain::straggler::Lost;
 use crate::domain::time::HostTime;
@@ -471,13 +472,17 @@ fn what_is_missing_is_counted() {
     let mut told = Told::new(spec(1));
     told.host(Event::Gap { what: "telemetry".to_owned(), dropped: 3 });
     told.host(Event::Gap { what: "telemetry".to_owned(), dropped: 4 });
+    for reason in [GapReason::NotRead, GapReason::Emptied] {
+        let (rank, stream, from, to) = (Rank(0), Stream::Stderr, 0, 12 << 20);
+        told.rank(0, Event::LogGap { gap: LogGap { rank, stream, from, to, reason, cap: None } });
+    }
     let since = told.at;
     told.wait(60);
     told.whole(Event::Attached { since: Some(since), until: None });
     let run = told.finish(RunEnd::Finished);
     assert_eq!(run.gaps.dropped, [Counted { what: "telemetry".to_owned(), count: 7 }]);
     assert_eq!(run.gaps.unattended_us, 60_000_000);
-    assert_eq!(findings(&run)[0].evidence, "not followed for 01:00; 7 dropped: telemetry");
+    assert_eq!(findings(&run)[0].evidence, "not followed for 01:00; 7 dropped: telemetry; 12 M of logs");
 }
 
 #[test]

@@ -3,7 +3,7 @@
 
 use std::borrow::Cow;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use futures_util::FutureExt;
@@ -26,7 +26,7 @@ use super::proxy::ProxyStderr;
 use super::raw_connection::{self, RawConnection};
 use super::streams::{AgentReader, AgentWriter};
 use super::target::Target;
-use super::tcp;
+use super::tcp::{self, Arrived};
 use crate::domain::text::sanitize;
 use crate::ssh::trust::{HostKey, HostName, KnownHosts, TrustError};
 
@@ -45,8 +45,7 @@ pub(super) struct Session {
     target: Target,
     handle: Arc<Handle<Client>>,
     end: End,
-    /// The host was asked and did not answer.
-    silent: AtomicBool,
+    pulse: Pulse,
     /// What sshd printed before authentication, sanitised.
     banner: String,
     /// What let us in.
@@ -112,6 +111,7 @@ impl Attempt {
         let opened = Opened::new(target, Policy::Check(known)).await?;
         let limit = target.patience();
         let Opened { stream, client, found, end, token, stderr } = opened;
+        let pulse = Pulse::new(stream.arrived());
         // Ends russh's task if this function is left early, for whatever reason.
         let unfinished = token.drop_guard();
         let started = async {
@@ -133,8 +133,8 @@ impl Attempt {
             None => return Err(too_slow(target, found.stage(), limit)),
         };
         unfinished.disarm();
-        let (banner, silent) = (found.banner(), AtomicBool::new(false));
-        Ok(Session { target: target.clone(), handle: Arc::new(handle), end, silent, banner, login })
+        let banner = found.banner();
+        Ok(Session { target: target.clone(), handle: Arc::new(handle), end, pulse, banner, login })
     }
 }
 
@@ -222,18 +222,15 @@ impl Session {
         Ok(channel.into_stream())
     }
 
-    /// Whether the connection has ended, or its host was found silent: then it is none for others, and ends with those
-    /// who use it.
+    /// Whether the connection has ended, or its host was found silent: then it is none for others as long as nothing comes, and
+    /// ends with those who use it.
     pub(super) fn is_closed(&self) -> bool {
-        self.silent.load(Ordering::Relaxed) || self.handle.is_closed()
+        self.pulse.is_silent() || self.handle.is_closed()
     }
 
     /// Asks the host for an answer of any kind; whether one came in time.
     pub(super) async fn answers(&self, patience: Duration) -> bool {
-        let asked = timeout(patience, self.handle.send_ping()).await;
-        if !matches!(asked, Ok(Ok(()))) {
-            self.silent.store(true, Ordering::Relaxed);
-        }
+        self.pulse.wait(patience, self.handle.send_ping()).await;
         !self.is_closed()
     }
 
@@ -242,6 +239,32 @@ impl Session {
             host: self.target.host.clone(),
             detail: why(self.end.clone()).await.map_or_else(|| detail.to_owned(), |why| why.to_string()),
         }
+    }
+}
+
+/// Whether a host lives, by whatever comes from it: on a connection that is in full use its answer to a question may come late.
+struct Pulse {
+    arrived: Arrived,
+    /// How much had come when the host was asked last and did not answer.
+    silent_at: AtomicU64,
+}
+
+impl Pulse {
+    fn new(arrived: Arrived) -> Self {
+        Self { arrived, silent_at: AtomicU64::new(u64::MAX) }
+    }
+
+    /// Waits for an answer, or anything else that comes meanwhile.
+    async fn wait(&self, patience: Duration, answer: impl Future) {
+        let before = self.arrived.bytes();
+        if timeout(patience, answer).await.is_err() {
+            self.silent_at.store(before, Ordering::Relaxed);
+        }
+    }
+
+    /// Whether nothing came when the host was asked last, and nothing since.
+    fn is_silent(&self) -> bool {
+        self.silent_at.load(Ordering::Relaxed) == self.arrived.bytes()
     }
 }
 
@@ -343,7 +366,33 @@ impl Opened {
 
 #[cfg(test)]
 mod tests {
+    use std::future::{pending, ready};
+
+    use tokio::io::{AsyncReadExt, AsyncWriteExt, duplex};
+
     use super::*;
+
+    #[tokio::test]
+    async fn whatever_comes_from_a_host_is_an_answer() {
+        let (mut host, here) = duplex(64);
+        let mut stream = tcp::Cancellable::new(Box::new(here), None, CancellationToken::new());
+        let pulse = Pulse::new(stream.arrived());
+        let patience = Duration::from_millis(50);
+        pulse.wait(Duration::from_secs(60), ready(())).await;
+        assert!(!pulse.is_silent());
+        let busy = async {
+            host.write_all(b"data").await.unwrap();
+            stream.read_u32().await.unwrap();
+            pending::<()>().await;
+        };
+        pulse.wait(patience, busy).await;
+        assert!(!pulse.is_silent(), "it has other things to say");
+        pulse.wait(patience, pending::<()>()).await;
+        assert!(pulse.is_silent());
+        host.write_all(b"late").await.unwrap();
+        stream.read_u32().await.unwrap();
+        assert!(!pulse.is_silent(), "late is not never");
+    }
 
     #[test]
     fn a_host_that_is_silent_for_twenty_seconds_is_gone() {

@@ -3,6 +3,8 @@
 use std::io;
 use std::net::SocketAddr;
 use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
@@ -89,19 +91,34 @@ fn at(target: &Target, address: SocketAddr) -> String {
     }
 }
 
+/// How much has come over a stream.
+#[derive(Clone, Default)]
+pub(super) struct Arrived(Arc<AtomicU64>);
+
+impl Arrived {
+    pub(super) fn bytes(&self) -> u64 {
+        self.0.load(Ordering::Relaxed)
+    }
+}
+
 /// A stream whose reading side can be ended from outside, so that a handshake that was given up leaves no
 /// task behind that waits for a silent peer. What it goes through ends with it.
 pub(super) struct Cancellable {
     stream: Box<dyn Duplex>,
     token: CancellationToken,
     cancelled: Pin<Box<WaitForCancellationFutureOwned>>,
+    arrived: Arrived,
     _hop: Option<Lease>,
 }
 
 impl Cancellable {
     pub(super) fn new(stream: Box<dyn Duplex>, hop: Option<Lease>, token: CancellationToken) -> Self {
         let cancelled = Box::pin(token.clone().cancelled_owned());
-        Self { stream, token, cancelled, _hop: hop }
+        Self { stream, token, cancelled, arrived: Arrived::default(), _hop: hop }
+    }
+
+    pub(super) fn arrived(&self) -> Arrived {
+        self.arrived.clone()
     }
 }
 
@@ -114,7 +131,11 @@ impl AsyncRead for Cancellable {
         if self.token.is_cancelled() || self.cancelled.as_mut().poll(cx).is_ready() {
             return Poll::Ready(Err(io::ErrorKind::ConnectionAborted.into()));
         }
-        Pin::new(&mut self.stream).poll_read(cx, buf)
+        let before = buf.filled().len();
+        let polled = Pin::new(&mut self.stream).poll_read(cx, buf);
+        let read = buf.filled().len().saturating_sub(before);
+        self.arrived.0.fetch_add(read as u64, Ordering::Relaxed);
+        polled
     }
 }
 

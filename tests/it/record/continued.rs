@@ -25,8 +25,12 @@ fn files_that_follow_each_other_are_one_recording() {
     let path = folder.path().join("runs/x/run.mcap");
     let all = run(2, 12);
     let (first, rest) = all.split_at(all.len() / 3);
-    // between the last two some time passes
-    let half = (rest.len() / 2..rest.len()).find(|at| rest[*at].at > rest[*at - 1].at).unwrap();
+    // between the last two some time passes: all of the one was told before all of the other
+    let passes = |at: &usize| {
+        let (before, behind) = rest.split_at(*at);
+        before.iter().map(|one| one.at).max() < behind.iter().map(|one| one.at).min()
+    };
+    let half = (rest.len() / 2..rest.len()).find(passes).unwrap();
     let (second, third) = rest.split_at(half);
     go_on(&path, first);
     // the client was killed in the middle of a write: what was lost comes again

@@ -8,14 +8,15 @@ use crate::ssh::transport::target::Target;
 const REFUSALS: [&str; 2] = ["Too many authentication failures", "No more authentication methods"];
 
 /// Whether a line says that no credential was accepted: `li@gpu-a: Permission denied (publickey).`, by old versions without
-/// the name, or the server's last words. A key file that can't be read and a banner may say the like of it.
+/// the name, or the server's last words. A key file that can't be read and a banner may say the like of it, and a banner that ends
+/// without a newline stands before it on the same line.
 fn is_refusal(line: &str) -> bool {
-    let denied = line.split_once("Permission denied (").is_some_and(|(who, methods)| {
-        let names = who.strip_suffix(": ").is_some_and(|who| who.contains('@') && !who.contains(' '));
-        (who.is_empty() || names) && methods.ends_with(").")
+    let denied = line.rsplit_once("Permission denied (").is_some_and(|(who, methods)| {
+        let word = who.strip_suffix(": ").and_then(|who| who.rsplit(' ').next());
+        (who.is_empty() || word.is_some_and(|word| word.contains('@'))) && methods.ends_with(").")
     });
-    let hung_up = line.starts_with("Received disconnect from ");
-    denied || hung_up && REFUSALS.iter().any(|words| line.contains(words))
+    let hung_up = line.split_once("Received disconnect from ");
+    denied || hung_up.is_some_and(|(_, why)| REFUSALS.iter().any(|words| why.contains(words)))
 }
 
 /// Whether the host's key was the fault.
@@ -79,6 +80,9 @@ mod tests {
             "li@gate: Permission denied (publickey).\nkex_exchange_identification: Connection closed by remote host",
             "Received disconnect from 10.0.0.7 port 22:2: Too many authentication failures\nDisconnected",
             "Received disconnect from 10.0.0.7 port 22:14: No more authentication methods available",
+            "Authorized users only.li@gpu-a: Permission denied (publickey).",
+            "Permission denied (strangers).DOM\\li@gpu-a: Permission denied (publickey).",
+            "Authorized users only.Received disconnect from 10.0.0.7 port 22:2: Too many authentication failures",
         ] {
             assert_eq!(kind(refused), ErrorKind::Authentication, "{refused}");
         }
@@ -87,6 +91,7 @@ mod tests {
             "Load key \"/k\": Permission denied\nConnection closed by 10.0.0.7 port 22",
             "Strangers: Permission denied (always).\nli@here is told: Permission denied (x)\nConnection reset",
             "Too many authentication failures are reported.\nclient_loop: send disconnect: Broken pipe",
+            "Too many authentication failures are reported.Received disconnect from 10.0.0.7 port 22:11: bye",
         ] {
             assert_eq!(kind(lost), ErrorKind::Unreachable, "{lost}");
         }
