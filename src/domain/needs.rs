@@ -76,10 +76,13 @@ pub fn checks(spec: &RunSpec, shares: &[HostRun]) -> Vec<&'static str> {
     checks.extend(computes.then_some("disk"));
     checks.extend((shares_memory && computes).then_some("shm"));
     let brings_own = sets(&OWN);
-    if has_gpus && computes && !brings_own {
-        checks.extend(["stub", "cuda"]);
-    }
     let activates = spec.options.environment.activates() || !spec.options.environments.is_empty();
+    if has_gpus && computes && !brings_own {
+        checks.push("stub");
+        // the system's Python makes it: what that one's loader lacks is no word on another one, of which the host has to be told
+        let has_other = activates || is_python(program) && !is_found_by_name;
+        checks.extend((!has_other || tells_program(spec)).then_some("cuda"));
+    }
     if is_found_by_name && !activates && !brings_own {
         checks.push("python");
         match spec.kind {
@@ -190,10 +193,15 @@ pub fn programs(spec: &RunSpec, shares: &[HostRun]) -> BTreeMap<HostId, RunProgr
         };
         (share.host.clone(), python)
     };
-    if imports(spec).is_empty() && spec.kind != JobKind::Mpi {
+    if !tells_program(spec) {
         return BTreeMap::new();
     }
     shares.iter().map(of_share).collect()
+}
+
+/// Whether the hosts of a launch are told its program.
+fn tells_program(spec: &RunSpec) -> bool {
+    !imports(spec).is_empty() || spec.kind == JobKind::Mpi
 }
 
 /// The launcher of MPI that a launch starts its ranks with; of a line that is executed as it is, where it begins with one.
@@ -399,6 +407,8 @@ mod tests {
         let script = of(&spec(JobKind::Plain, "python3", &["a", "b"]));
         let own = ["health", "disk", "shm", "stub", "cuda", "python"];
         assert_eq!(script, own, "they may be jobs by themselves");
+        let other = of(&spec(JobKind::Plain, "/opt/conda/bin/python3", &["a", "b"]));
+        assert_eq!(other, ["health", "disk", "shm", "stub"], "its host does not know which Python that is");
     }
 
     #[test]
@@ -408,6 +418,7 @@ mod tests {
             EnvironmentPlan { conda: Some("train".to_owned()), ..EnvironmentPlan::default() };
         assert!(!of(&conda).contains(&"torch"));
         assert!(of(&conda).contains(&"import"), "its own Python is tried");
+        assert!(of(&conda).contains(&"cuda"), "what CUDA answers is the host's");
         let python = &programs(&conda, &shares(&conda, &[("LD_LIBRARY_PATH", "/opt/cuda"), ("X", "y")]))
             [&HostId::from("a")];
         assert_eq!((python.environment.conda.as_deref(), python.env.len()), (Some("train"), 1));

@@ -15,7 +15,7 @@ use crate::domain::container::ImageId;
 use crate::domain::sync::Digest;
 use crate::domain::text::os_text;
 use crate::program::asked::{self, Told};
-use crate::program::engines::{GPU_HOOK, INFO, KNOWN, describes_gpus, made_of, refusal};
+use crate::program::engines::{self, GPU_HOOK, INFO, KNOWN, describes_gpus, made_of, refusal};
 use crate::program::resolve;
 
 /// How long an engine may take for an answer.
@@ -173,7 +173,7 @@ impl Engine {
         // Debian's podman-docker is called docker, too.
         let kind = if version.out.contains("podman") { Kind::Podman } else { Kind::Docker };
         let told = question(&program, &INFO)?;
-        let facts: Value = serde_json::from_str(&told.out).unwrap_or_default();
+        let facts = engines::facts(&told);
         if let Some(words) = refusal(&told, &facts) {
             return Err(not_usable(&program, words));
         }
@@ -321,7 +321,8 @@ fn not_usable(program: &Path, words: String) -> EngineError {
         let user = user.unwrap_or_else(|_| format!("user {}", rustix::process::geteuid().as_raw()));
         return EngineError::NotAllowed { program: program_name, user, words };
     }
-    if lower.contains("cannot connect") || lower.contains("is the docker daemon running") {
+    let absent = ["cannot connect", "is the docker daemon running", "failed to connect to the docker api"];
+    if absent.iter().any(|one| lower.contains(one)) {
         return EngineError::NotRunning { program: program_name, words };
     }
     EngineError::Failed { program: program_name, question: "info".to_owned(), words }
@@ -345,6 +346,9 @@ mod tests {
     /// A client that ends well without a daemon.
     const ENDS_WELL: &str = r#"case $1 in --version) echo 'Docker version 24.0.7, build afdd53b';; *)
         echo '{"ServerVersion":""}'; echo 'permission denied while trying to connect to the Docker daemon socket' >&2;; esac"#;
+    /// One behind a program of the site's.
+    const BEHIND: &str = r#"echo 'site: docker of /opt is used'
+        case $1 in --version) echo 'Docker version 27.3.1, build ce12230';; *) echo '{"ServerVersion":"27.3.1"}';; esac"#;
     const PODMAN: &str = r#"case $1 in --version) echo 'podman version 4.3.1';;
         info) echo '{"host":{"security":{"rootless":true}}}';;
         image) echo 'Error: inspecting object: nothing: image not known' >&2; exit 125;; esac"#;
@@ -362,6 +366,8 @@ mod tests {
         scripted(dir.path(), "older", ENDS_WELL);
         let older = find(Some("older")).unwrap_err();
         assert!(matches!(older, EngineError::NotAllowed { .. }), "{older}");
+        scripted(dir.path(), "behind", BEHIND);
+        assert_eq!(find(Some("behind")).unwrap().kind, Kind::Docker);
         scripted(dir.path(), "podman", PODMAN);
         assert_eq!(find(None).unwrap_err().to_string(), denied, "podman has not the images of docker");
         std::fs::remove_file(dir.path().join("docker")).unwrap();
@@ -376,6 +382,20 @@ mod tests {
                 .to_string()
                 .starts_with("container engine command 'nerdctl' not")
         );
+    }
+
+    #[test]
+    fn a_daemon_that_does_not_run_is_known_in_the_words_of_each_version() {
+        for words in [
+            "Cannot connect to the Docker daemon at unix:///var/run/docker.sock. Is the docker daemon running?",
+            "failed to connect to the docker API at unix:///var/run/docker.sock; check if the path is correct and if the daemon is \
+             running: dial unix /var/run/docker.sock: connect: no such file or directory",
+        ] {
+            let error = not_usable(Path::new("/usr/bin/docker"), words.to_owned());
+            assert!(matches!(error, EngineError::NotRunning { .. }), "{error}");
+        }
+        let other = not_usable(Path::new("/usr/bin/docker"), "Error response from daemon: no".to_owned());
+        assert!(matches!(other, EngineError::Failed { .. }), "{other}");
     }
 
     #[test]

@@ -45,19 +45,34 @@ pub fn of_runs(processes: Vec<Process>) -> Vec<(Process, RunOfProcess)> {
     others.into_iter().zip(environments).filter_map(of_run).collect()
 }
 
-/// The variables by which launchers number the ranks that they start.
-const NUMBERS: [&str; 4] = ["RANK", "LOCAL_RANK", "WORLD_SIZE", "OMPI_COMM_WORLD_RANK"];
+/// The variables that launchers alone give their ranks: `RANK` and `WORLD_SIZE` are set by hand, too, and for all that is in a pod.
+const OF_LAUNCHERS: [&str; 4] = ["TORCHELASTIC_RUN_ID", "OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK"];
+/// Those by which a program finds the screen that it shows itself on.
+const DISPLAYS: [&str; 2] = ["DISPLAY", "WAYLAND_DISPLAY"];
 
-/// Those of `processes` whose environment names no run, each with whether a launcher has numbered it as a rank. Those whose environment is
-/// not known are left out: they may be of a run.
-pub(crate) fn of_no_run(processes: Vec<Process>) -> Vec<(Process, bool)> {
+/// What the environment of a process of no run tells.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Marks {
+    /// Whether a launcher has started it as a rank.
+    pub(crate) of_launcher: bool,
+    /// Whether it has a screen.
+    pub(crate) has_display: bool,
+}
+
+/// Those of `processes` whose environment names no run, each with what it tells. Those whose environment is not known are left out: they
+/// may be of a run.
+pub(crate) fn of_no_run(processes: Vec<Process>) -> Vec<(Process, Marks)> {
     let pids: Vec<u32> = processes.iter().map(|process| process.pid).collect();
     let environments = memory::environments(&pids);
-    let numbered = |(process, read): (Process, std::io::Result<Vec<u8>>)| {
-        let environment = read.ok()?;
-        (!has(&environment, &[RUN_MARK])).then(|| (process, has(&environment, &NUMBERS)))
-    };
-    processes.into_iter().zip(environments).filter_map(numbered).collect()
+    let marked = |(process, read): (Process, std::io::Result<Vec<u8>>)| Some((process, marks(&read.ok()?)?));
+    processes.into_iter().zip(environments).filter_map(marked).collect()
+}
+
+/// `None` where it names a run.
+fn marks(environment: &[u8]) -> Option<Marks> {
+    let marks =
+        Marks { of_launcher: has(environment, &OF_LAUNCHERS), has_display: has(environment, &DISPLAYS) };
+    (!has(environment, &[RUN_MARK])).then_some(marks)
 }
 
 /// Whether one of these variables is set.
@@ -95,7 +110,16 @@ mod tests {
         assert_eq!(run_in(b"HVTUI_RUN=x\0RANK=3\0"), None);
         assert_eq!(run_in(b"RANK=3\0"), None);
         assert_eq!(run_of(std::process::id()), None);
-        assert!(has(b"PATH=/bin\0LOCAL_RANK=0\0", &NUMBERS) && has(text.as_bytes(), &[RUN_MARK]));
-        assert!(!has(b"PATH=/bin\0RANKS=2\0MY_RANK=0\0", &NUMBERS));
+    }
+
+    #[test]
+    fn a_launchers_own_mark_is_another_one_than_a_number_that_is_given_by_hand() {
+        let of = |text: &str| marks(text.as_bytes()).map(|marks| (marks.of_launcher, marks.has_display));
+        for launcher in ["TORCHELASTIC_RUN_ID=none", "OMPI_COMM_WORLD_RANK=0", "PMIX_RANK=1", "PMI_RANK=1"] {
+            assert_eq!(of(&format!("RANK=1\0{launcher}\0")), Some((true, false)), "{launcher}");
+        }
+        assert_eq!(of("RANK=1\0LOCAL_RANK=0\0WORLD_SIZE=2\0MY_PMI_RANK=0\0"), Some((false, false)));
+        assert_eq!(of("DISPLAY=:0\0"), Some((false, true)));
+        assert_eq!(of("HVTUI_RUN=x\0PMI_RANK=1\0"), None, "it is of a run");
     }
 }

@@ -39,9 +39,27 @@ pub(crate) fn cgroups(pid: u32) -> Option<String> {
     std::fs::read_to_string(format!("/proc/{pid}/cgroup")).ok()
 }
 
+/// Whether `/proc` is that of an outer namespace: its pids are not those that a signal from here goes by.
+pub(crate) fn has_foreign_pids() -> bool {
+    std::fs::read_to_string("/proc/self/status").is_ok_and(|status| has_several_pids(&status))
+}
+
+/// Of a process that is in a namespace within that of `/proc`.
+fn has_several_pids(status: &str) -> bool {
+    let pids = status.lines().find_map(|line| line.strip_prefix("NSpid:"));
+    pids.is_some_and(|pids| pids.split_ascii_whitespace().count() > 1)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_process_of_an_inner_namespace_has_several_pids() {
+        assert!(has_several_pids("Name:\tx\nNSpid:\t4711\t7\nNSsid:\t1\n"));
+        assert!(!has_several_pids("Name:\tx\nNSpid:\t4711\nNSsid:\t1\t1\n"));
+        assert!(!has_several_pids("Name:\tx\n"), "a kernel without namespaces");
+    }
 
     #[test]
     fn names_come_from_passwd() {

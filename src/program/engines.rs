@@ -28,12 +28,26 @@ pub fn version(facts: &Value) -> Option<&str> {
     told.as_str().filter(|version| !version.is_empty())
 }
 
+/// What an engine has told of itself, from the first line that begins as JSON does: a program of the site's that stands before it may
+/// say something first. `Null` where it is no JSON.
+pub fn facts(told: &Told) -> Value {
+    let is_first = told.out.starts_with('{').then_some(0);
+    let Some(begin) = is_first.or_else(|| told.out.find("\n{").map(|at| at + 1)) else { return Value::Null };
+    let mut values = serde_json::Deserializer::from_str(&told.out[begin..]).into_iter::<Value>();
+    values.next().and_then(Result::ok).unwrap_or_default()
+}
+
 /// Why an engine can't be used, in its own words. Some versions of docker's client end well without a daemon: they tell no version of
-/// it then.
+/// it then. One that says nothing of itself and complains of nothing is not known to refuse.
 pub fn refusal(told: &Told, facts: &Value) -> Option<String> {
     let errors = facts["ServerErrors"].as_array().map_or(&[][..], Vec::as_slice);
     let error = errors.iter().filter_map(Value::as_str).map(str::to_owned).next();
-    let answers = told.status.success() && (is_podman(facts) || version(facts).is_some());
+    let says_so = if facts.is_null() {
+        told.err.trim().is_empty()
+    } else {
+        is_podman(facts) || version(facts).is_some()
+    };
+    let answers = told.status.success() && says_so;
     error.or_else(|| (!answers).then(|| told.last_words().to_owned()))
 }
 
@@ -87,7 +101,7 @@ mod tests {
         let said = |code: i32, out: &str, err: &str| {
             let status = ExitStatus::from_raw(code << 8);
             let told = Told { status, out: out.to_owned(), err: err.to_owned() };
-            refusal(&told, &serde_json::from_str(out).unwrap_or_default())
+            refusal(&told, &facts(&told))
         };
         let denied = "permission denied while trying to connect to the Docker daemon socket";
         let empty = r#"{"ServerVersion":"","RegistryConfig":null}"#;
@@ -100,6 +114,12 @@ mod tests {
         assert_eq!(said(0, r#"{"ServerVersion":"27.3.1"}"#, "WARNING: No swap limit support\n"), None);
         assert_eq!(said(0, r#"{"host":{"arch":"amd64"}}"#, "Emulate Docker CLI using podman.\n"), None);
         assert!(said(125, "", "Error: cannot re-exec process\n").is_some());
+        // a program of the site's stands before it
+        let behind = "site: docker 27 of /opt is used\n{\"ServerVersion\":\"27.3.1\"}\n";
+        assert_eq!(said(0, behind, "site: see https://wiki\n"), None);
+        assert_eq!(said(1, behind, "no right to it\n").as_deref(), Some("no right to it"));
+        assert_eq!(said(0, &format!("site: docker\n{empty}\n"), denied).as_deref(), Some(denied));
+        assert_eq!(said(0, "", ""), None, "it complains of nothing");
     }
 
     #[test]

@@ -39,6 +39,12 @@ pub(super) fn install(dir: &RunDir) -> Result<(), String> {
     }
 }
 
+/// Whether the numbers by which this process sees others are those of the run's supervisor, where its hooks are told.
+pub(super) fn sees_the_numbers(dir: &RunDir) -> bool {
+    let (own, told) = (std::fs::read_link("/proc/self/ns/pid"), dir.read_json::<String>(NUMBERS));
+    matches!((own, told), (Ok(own), Ok(Some(told))) if own.to_string_lossy() == told)
+}
+
 /// The folder of the hooks, where they are installed.
 pub(super) fn folder(dir: &RunDir) -> Option<PathBuf> {
     HOOKS.find(dir)

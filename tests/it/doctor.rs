@@ -165,7 +165,7 @@ fn a_remedy_that_is_one_command_is_run_when_a_person_says_so_and_looked_at_again
     terminal.wait("the logins", |screen| screen.contains("1 of 2, would run here: hvtui hosts mesh"));
     terminal.type_in("n\n");
     let asked = terminal.wait("the PATH", |screen| screen.contains("2 of 2, would run on n2: "));
-    assert!(asked.contains("/hvd/bin:$PATH"), "{asked}");
+    assert!(asked.contains("/hvd/bin:\\$PATH"), "{asked}");
     assert!(!cluster.on("n2", "cat ~/.bashrc").contains("hvd"), "not before it is wanted");
     terminal.type_in("y\n");
     let screen = terminal.assert_restored(0);
@@ -364,20 +364,28 @@ fn what_runs_leave_behind_and_where_they_listen_is_told() {
     let told = json(&client.run(&["doctor", "--json", "--only", "leftover"]));
     assert_eq!(verdict(&told, "leftover", "n1")["mark"], "good", "{told:#}");
     assert_eq!(client.run(&["stop", "last", "--now"]).code, 0);
-    a_rank_whose_launcher_is_gone_is_told(&cluster, &client);
+    // that process has all the memory of the GPU of n2
+    let holds = |pid: u32| {
+        let mut script: Value = serde_json::from_str(&gpu(60 << 30, false)).unwrap();
+        script["gpus"][0]["processes"] = serde_json::json!([{ "pid": pid, "memory": 60_u64 << 30 }]);
+        std::fs::write(scripts.path().join("n2.json"), script.to_string()).unwrap();
+    };
+    a_rank_whose_launcher_is_gone_is_told(&cluster, &client, holds);
 }
 
-/// On n2 there is one, and one whose launcher lives.
-fn a_rank_whose_launcher_is_gone_is_told(cluster: &Cluster, client: &Client<'_>) {
-    let rank = "exec env RANK=1 WORLD_SIZE=2 python3 -c 'import time; time.sleep(1000)'";
+/// On n2 there is one, and one whose launcher lives; and one that was started by hand, as it may be wanted.
+fn a_rank_whose_launcher_is_gone_is_told(cluster: &Cluster, client: &Client<'_>, holds: impl Fn(u32)) {
+    let by_hand = "exec env RANK=1 WORLD_SIZE=2 python3 -c 'import time; time.sleep(1000)'";
+    let rank = by_hand.replace("RANK=1 ", "TORCHELASTIC_RUN_ID=none RANK=1 ");
     cluster.on("n2", &format!("setsid sh -c \"({rank}); true\" >/dev/null 2>&1 &"));
     cluster.on("n2", &format!("setsid sh -c \"{rank}\" >/dev/null 2>&1 &"));
     let ranks = || {
         let is_one = |args: &str| args.ends_with("-c import time; time.sleep(1000)");
-        let all = cluster.processes("n2");
-        all.iter().filter(|process| process.name.starts_with("python") && is_one(&process.args)).count()
+        let all = cluster.processes("n2").into_iter();
+        let all = all.filter(|process| process.name.starts_with("python") && is_one(&process.args));
+        all.map(|process| process.pid).collect::<Vec<_>>()
     };
-    until("both ranks", || ranks() == 2);
+    until("both ranks", || ranks().len() == 2);
     let look = || {
         let told = json(&client.run(&["doctor", "--json", "--only", "leftover"]));
         verdict(&told, "leftover", "n2").clone()
@@ -390,9 +398,20 @@ fn a_rank_whose_launcher_is_gone_is_told(cluster: &Cluster, client: &Client<'_>)
     );
     // what is ended as it says is the one without a launcher
     cluster.on("n2", left["fix"]["command"].as_str().unwrap());
-    until("the end of one", || ranks() == 1);
+    until("the end of one", || ranks().len() == 1);
+    let with_launcher = ranks();
+    cluster.on("n2", &format!("setsid sh -c \"{by_hand}\" >/dev/null 2>&1 &"));
+    until("the one by hand", || ranks().len() == 2);
     let after = look();
     assert!(after["evidence"].as_str().unwrap().starts_with("held by no process that is seen"), "{after:#}");
+    let pid = ranks().into_iter().find(|pid| !with_launcher.contains(pid)).expect("the one by hand");
+    holds(pid);
+    let held = look();
+    let seen = held["evidence"].as_str().unwrap();
+    let is_told = seen.starts_with("1 process without parent and terminal holds memory of a GPU (python")
+        && seen.ends_with(&format!("): pid {pid}"));
+    assert!(held["mark"] == "look" && is_told, "{held:#}");
+    assert_eq!(held["fix"], Value::Null, "{held:#}");
 }
 
 #[test]

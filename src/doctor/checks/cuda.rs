@@ -2,6 +2,7 @@
 
 use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
+use std::time::Duration;
 
 use rustix::process::Signal;
 use serde::{Deserialize, Serialize};
@@ -27,15 +28,32 @@ signal.alarm(3)
 print('hvtui %d' % ctypes.CDLL('libcuda.so.1').cuInit(0))";
 /// Its seconds.
 const LONGEST: u32 = 3;
+/// How long that Python may take in all: it may be a while until it begins.
+const OF_PYTHON: Duration = Duration::from_secs(6);
 /// Where a container is known by a file of its engine's.
 const OF_ENGINES: [&str; 2] = ["/.dockerenv", "/run/.containerenv"];
+/// Where distributions, NVIDIA's installer, WSL and NixOS put the driver's library.
+const FOLDERS: [&str; 10] = [
+    "/lib64",
+    "/usr/lib64",
+    "/lib",
+    "/usr/lib",
+    "/lib/x86_64-linux-gnu",
+    "/usr/lib/x86_64-linux-gnu",
+    "/lib/aarch64-linux-gnu",
+    "/usr/lib/aarch64-linux-gnu",
+    "/usr/lib/wsl/lib",
+    "/run/opengl-driver/lib",
+];
+/// The loader's cache: without the file it has none.
+const CACHE: &str = "/etc/ld.so.cache";
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(in crate::doctor) enum Found {
     /// There is no Python to load the library; of an older hvtui also where there is no library.
     Absent,
-    /// There is no library.
+    /// There is no library: no usual folder and no cache has it, and the loader has not found it.
     NoLibrary {
         system: System,
         /// Whether that was looked at in a container.
@@ -54,16 +72,14 @@ impl Check for Cuda {
     const ASKS: &'static str = "does CUDA start (cuInit)";
     const OF_IMAGE: OfImage = OfImage::There;
     const WANTS_SAMPLE: bool = true;
+    const PATIENCE: Duration = Duration::from_secs(7);
     type Found = Found;
 
     fn look(site: &Site) -> Result<Found, String> {
-        if !is_anywhere(site) {
-            return Ok(no_library(site));
-        }
         let Some(python) = site.program("python3").or_else(|| site.program("python")) else {
             return Ok(Found::Absent);
         };
-        let told = site.ask(&python, &["-c", SCRIPT])?;
+        let told = Site::ask_within(&python, &["-c", SCRIPT], OF_PYTHON)?;
         if let Some(answer) = told.out.lines().find_map(|line| line.strip_prefix("hvtui ")?.parse().ok()) {
             return Ok(Found::Answer(answer));
         }
@@ -71,10 +87,12 @@ impl Check for Cuda {
             return Ok(Found::Late);
         }
         let words = told.last_words();
-        if !told.out.lines().any(|line| line == "hvtui loads") {
+        let has_begun = told.out.lines().any(|line| line == "hvtui loads");
+        let is_absent = words.contains("libcuda.so.1: cannot open shared object file");
+        // what this Python's loader does not find, another one's may
+        if !has_begun || has_own_python(site) || is_absent && !is_nowhere(site) {
             return Err(format!("{}: {words}", python.display()));
         }
-        let is_absent = words.contains("libcuda.so.1: cannot open shared object file");
         Ok(if is_absent { no_library(site) } else { Found::Failed(words.to_owned()) })
     }
 
@@ -109,18 +127,42 @@ fn no_library(site: &Site) -> Found {
     if std::env::var_os(NVML_LIB).is_some() {
         return Found::Absent;
     }
-    let contained = site.in_container || OF_ENGINES.iter().any(|file| Path::new(file).exists());
+    let mounts = std::fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
+    let contained = site.in_container
+        || OF_ENGINES.iter().any(|file| Path::new(file).exists())
+        || are_libraries_mounted(&mounts);
     Found::NoLibrary { system: System::here(), contained }
 }
 
-/// Whether the loader may find the driver's library: no Python is started for one that is not there.
-fn is_anywhere(site: &Site) -> bool {
+/// Whether a library of the driver's is mounted by itself: so containers get it, those of Kubernetes and LXC too.
+fn are_libraries_mounted(mounts: &str) -> bool {
+    let mut points = mounts.lines().filter_map(|line| line.split(' ').nth(4));
+    points.any(|point| point.rsplit('/').next().is_some_and(|name| name.starts_with("libnvidia-ml.so")))
+}
+
+/// Whether the run has a Python that is not the system's: by its environment, or by its path.
+fn has_own_python(site: &Site) -> bool {
+    site.run.as_ref().is_some_and(|run| {
+        run.environment.activates() || !run.imports.is_empty() && run.program.contains('/')
+    })
+}
+
+fn is_nowhere(site: &Site) -> bool {
     let named = std::env::var("LD_LIBRARY_PATH").unwrap_or_default();
-    let usual = ["/lib64", "/usr/lib64", "/lib", "/usr/lib"];
-    let mut folders = named.split(':').chain(usual).filter(|folder| !folder.is_empty());
-    folders.any(|folder| Path::new(folder).join(LIBRARY).exists())
-        // where the cache can't be read, the loader is asked
-        || libraries::cached(site).map_or(true, |all| all.iter().any(|(name, _)| name == LIBRARY))
+    let cached = match libraries::cached(site) {
+        Err(_) if !Path::new(CACHE).exists() => Ok(Vec::new()),
+        cached => cached,
+    };
+    lacks(named.split(':').chain(FOLDERS), &cached)
+}
+
+/// Whether the driver's library surely lies in none of these folders and is not in the loader's cache.
+fn lacks<'a>(
+    mut folders: impl Iterator<Item = &'a str>,
+    cached: &Result<Vec<(String, String)>, String>,
+) -> bool {
+    let has_file = folders.any(|folder| !folder.is_empty() && Path::new(folder).join(LIBRARY).exists());
+    !has_file && cached.as_ref().is_ok_and(|all| all.iter().all(|(name, _)| name != LIBRARY))
 }
 
 /// Known answers: CUDA's name, what goes wrong, what helps, and whether that is one command.
@@ -196,7 +238,12 @@ fn judge(found: &Found, host: &Host<'_>) -> Verdict {
                 _ if *contained => "start the container with --env NVIDIA_DRIVER_CAPABILITIES=compute,utility (of docker also: --gpus \
                                     'all,\"capabilities=compute,utility\"')"
                     .to_owned(),
-                Some(command) => format!("{command}, in the version of the driver that runs"),
+                Some(command) => {
+                    // there are packages of drivers for servers, too
+                    let is_ubuntu = *system == System::Ubuntu;
+                    let kind = if is_ubuntu { " (-server, where dpkg -l shows that)" } else { "" };
+                    format!("{command}{kind}, in the version of the driver that runs")
+                }
                 None => "install the part of NVIDIA's driver that has libcuda.so.1, in the version that runs"
                     .to_owned(),
             };
@@ -224,6 +271,8 @@ fn judge(found: &Found, host: &Host<'_>) -> Verdict {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::domain::doctor::RunProgram;
+    use crate::domain::environment::EnvironmentPlan;
     use crate::domain::preflight::Mark;
 
     /// Of a host with GPUs.
@@ -255,13 +304,54 @@ mod tests {
         assert_eq!(contained.evidence, "NVML sees GPUs, and there is no libcuda.so.1");
         assert!(contained.remedy.unwrap().contains("NVIDIA_DRIVER_CAPABILITIES=compute,utility"));
         let host = without(System::Ubuntu, false).remedy.unwrap();
-        assert!(host.starts_with("sudo apt-get install libnvidia-compute-550, in the version"), "{host}");
+        let package =
+            "sudo apt-get install libnvidia-compute-550 (-server, where dpkg -l shows that), in the version";
+        assert!(host.starts_with(package), "{host}");
+        let debian = without(System::Debian, false).remedy.unwrap();
+        assert!(debian.starts_with("sudo apt-get install libcuda1, in the version"), "{debian}");
         assert!(without(System::Other, false).remedy.unwrap().contains("has libcuda.so.1"));
         let none = judge(&Found::NoLibrary { system: System::Debian, contained: true }, &Host::default());
         assert_eq!(none.mark, Mark::Unknown, "and no GPU either");
         let told = serde_json::json!({"no_library": {"system": "debian", "contained": false}});
         let read: Found = serde_json::from_value(told).unwrap();
         assert_eq!(read, Found::NoLibrary { system: System::Debian, contained: false });
+    }
+
+    #[test]
+    fn the_library_is_absent_where_neither_a_folder_nor_the_cache_has_it() {
+        let folder = tempfile::tempdir().unwrap();
+        let at = folder.path().to_str().unwrap();
+        let cache = |name: &str| Ok(vec![(name.to_owned(), format!("/x/{name}"))]);
+        let of = |cached| lacks(["", at].into_iter(), &cached);
+        assert!(of(cache("libnvidia-ml.so.1")) && of(Ok(Vec::new())));
+        assert!(!of(cache(LIBRARY)), "the loader may find it");
+        assert!(!of(Err("no ldconfig there".to_owned())), "it may have it");
+        std::fs::write(folder.path().join(LIBRARY), "").unwrap();
+        assert!(!of(cache("libnvidia-ml.so.1")), "a loader of another kind may find it");
+    }
+
+    #[test]
+    fn a_container_is_known_by_a_library_that_is_mounted_by_itself() {
+        let line =
+            |point: &str| format!("812 790 259:2 /lib/x.so {point} ro,nosuid - ext4 /dev/nvme0n1p2 rw\n");
+        assert!(are_libraries_mounted(&(line("/") + &line("/usr/lib64/libnvidia-ml.so.550.54.14"))));
+        assert!(!are_libraries_mounted(&(line("/") + &line("/usr/lib64") + "x\n")));
+    }
+
+    #[test]
+    fn a_run_has_a_python_of_its_own_by_its_environment_or_by_its_path() {
+        let of = |program: &str, conda: Option<&str>, imports: &[&str]| {
+            let environment =
+                EnvironmentPlan { conda: conda.map(str::to_owned), ..EnvironmentPlan::default() };
+            let imports = imports.iter().map(|module| (*module).to_owned()).collect();
+            let run =
+                RunProgram { program: program.to_owned(), environment, imports, ..RunProgram::default() };
+            has_own_python(&crate::doctor::tests::site().with_run(Some(run)))
+        };
+        assert!(of("/opt/conda/bin/python3", None, &["torch"]) && of("python3", Some("train"), &["torch"]));
+        assert!(!of("python3", None, &["torch"]));
+        assert!(!of("./solver", None, &[]), "mpirun's program is none of Python's");
+        assert!(!has_own_python(&crate::doctor::tests::site()));
     }
 
     #[test]

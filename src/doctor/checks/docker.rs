@@ -14,6 +14,7 @@ use crate::domain::doctor::Verdict;
 use crate::domain::needs::DEMANDS_NOTHING;
 use crate::domain::units::{self, counted};
 use crate::program::engines::{self, GPU_HOOK, KNOWN, describes_gpus};
+use crate::program::home;
 
 pub(in crate::doctor) struct Docker;
 
@@ -27,6 +28,13 @@ const LINKS: &str = "sudo nvidia-ctk system create-dev-char-symlinks --create-al
                      --create-all\"' | sudo tee /etc/udev/rules.d/71-nvidia-dev-char.rules";
 /// What goes wrong without an engine.
 const NONE_STARTS: &str = "runs in containers can't be started here";
+/// The version of an engine that does not tell it.
+const UNKNOWN: &str = "of an unknown version";
+/// Where podman keeps what it has, as another user than root, below the home folder.
+const STORAGE: &str = ".local/share/containers";
+/// Why it is not asked what it can do.
+const UNASKED: &str =
+    "not asked what it can do, as that would make its storage (there is no ~/.local/share/containers)";
 
 #[derive(Debug, Default, Serialize, Deserialize)]
 pub(in crate::doctor) struct Found {
@@ -45,6 +53,9 @@ pub(in crate::doctor) struct Found {
     /// Running containers of runs that are over: their names.
     #[serde(default)]
     left: Vec<String>,
+    /// And of those of which that is not sure.
+    #[serde(default)]
+    maybe_left: Vec<String>,
     /// The mirrors that it asks before Docker Hub.
     #[serde(default)]
     mirrors: Vec<String>,
@@ -62,6 +73,9 @@ pub(in crate::doctor) struct Found {
     /// Why it is.
     #[serde(default)]
     instead: Instead,
+    /// Whether it is a podman that neither the hosts file nor an image asks for: that it does not answer is no trouble.
+    #[serde(default)]
+    is_spare: bool,
     /// The engine's program, as it is typed there; absent where an older hvtui looks.
     #[serde(default)]
     program: Option<String>,
@@ -133,6 +147,26 @@ pub(super) struct Engine {
     pub(super) refused: Option<String>,
     /// Podman's version where it is podman.
     podman: Option<String>,
+    /// Whether it is a podman that nothing asks for.
+    is_spare: bool,
+}
+
+impl Engine {
+    /// What gives its images their numbers: docker and podman number configurations, containerd's store manifests.
+    pub(super) fn numbering(&self) -> &'static str {
+        if self.podman.is_some() {
+            "podman"
+        } else if self.facts["DriverStatus"].to_string().contains("io.containerd.snapshotter") {
+            "containerd"
+        } else {
+            "docker"
+        }
+    }
+}
+
+/// Whether podman can be asked without a change of the host: as another user than root it makes its storage when it is asked of itself.
+fn has_storage() -> bool {
+    rustix::process::geteuid().is_root() || home().join(STORAGE).exists()
 }
 
 /// Asks it what it is; `None` where there is none, or not the one that the hosts file names.
@@ -143,17 +177,26 @@ pub(super) fn engine(site: &Site) -> Result<Option<Engine>, String> {
         None => KNOWN.into_iter().find_map(at),
     };
     let Some((name, program)) = found else { return Ok(None) };
+    let is_wanted = site.engine.is_some() || site.image.is_some();
+    if !is_wanted
+        && !has_storage()
+        && let Some(version) = podman(site, &program)
+    {
+        let (refused, podman) = (Some(UNASKED.to_owned()), Some(version));
+        return Ok(Some(Engine { program, name, facts: Value::Null, refused, podman, is_spare: true }));
+    }
     let told = site.ask(&program, &engines::INFO)?;
-    let facts: Value = serde_json::from_str(&told.out).unwrap_or_default();
+    let facts = engines::facts(&told);
     let refused = engines::refusal(&told, &facts);
-    let podman = if refused.is_some() {
+    let podman = if refused.is_some() || facts.is_null() {
         // its own version it tells all the same
         podman(site, &program)
     } else {
-        let version = || engines::version(&facts).unwrap_or("of an unknown version").to_owned();
+        let version = || engines::version(&facts).unwrap_or(UNKNOWN).to_owned();
         engines::is_podman(&facts).then(version)
     };
-    Ok(Some(Engine { program, name, facts, refused, podman }))
+    let is_spare = !is_wanted && name == "podman";
+    Ok(Some(Engine { program, name, facts, refused, podman, is_spare }))
 }
 
 /// Of `podman version 4.3.1`.
@@ -210,13 +253,23 @@ impl Check for Docker {
             (None, "docker") => Instead::Called,
             (None, _) => Instead::OfNone,
         };
-        let Engine { program, name, facts, refused, podman } = engine;
+        let Engine { program, name, facts, refused, podman, is_spare } = engine;
         let is_docker = podman.is_none();
         let (program_name, services) = (Some(name), Some(Services::here()));
-        let mut found =
-            Found { refused, podman, instead, program: program_name, services, ..Found::of(&facts) };
+        let mut found = Found {
+            refused,
+            podman,
+            instead,
+            is_spare,
+            program: program_name,
+            services,
+            ..Found::of(&facts)
+        };
         if found.refused.is_some() {
             return Ok(found);
+        }
+        if is_docker {
+            found.version.get_or_insert_with(|| UNKNOWN.to_owned());
         }
         let room = found.root.as_deref().and_then(|root| rustix::fs::statvfs(root).ok());
         found.free = room.map(|fs| fs.f_bavail.saturating_mul(fs.f_frsize));
@@ -224,7 +277,7 @@ impl Check for Docker {
         if !site.for_launch {
             let running = running::all(site, &program);
             found.small = running::small(&running);
-            found.left = running::left(&running, &site.state);
+            (found.left, found.maybe_left) = running::left(&running, &site.state);
         }
         let has_hook = || facts["Runtimes"].get("nvidia").is_some() || site.program(GPU_HOOK).is_some();
         let (by_hook, is_described) = (is_docker && has_hook(), describes_gpus());
@@ -379,6 +432,11 @@ fn judge(found: &Found, has_gpus: bool, (all, of_mirrors): (&Compared<'_>, &Comp
 
 /// An engine that does not answer.
 fn refused(found: &Found, why: &str) -> Verdict {
+    if found.is_spare {
+        let none = if found.instead == Instead::OfNone { "no docker; " } else { "" };
+        let version = found.podman.as_deref().unwrap_or(UNKNOWN);
+        return Verdict::unknown(format!("{none}podman {version}: {why}"));
+    }
     if found.podman.is_some() {
         return Verdict::look(
             format!("podman: {why}"),
@@ -390,14 +448,28 @@ fn refused(found: &Found, why: &str) -> Verdict {
         let command = "sudo usermod -aG docker $USER";
         return Verdict::look(why, NONE_STARTS, format!("{command}, then log in again")).fixed_there(command);
     }
-    match daemon(found, "start") {
-        Some(command) => Verdict::look(why, NONE_STARTS, command.clone()).fixed_there(command),
-        None => Verdict::look(
-            why,
-            NONE_STARTS,
+    // which daemon it is that does not answer is told by its socket
+    let (command, otherwise) = if why.contains("/run/user/") {
+        let is_systemds = found.services.unwrap_or(Services::Systemd) == Services::Systemd;
+        (
+            is_systemds.then(|| "systemctl --user start docker".to_owned()),
+            "start dockerd-rootless.sh there as this user",
+        )
+    } else if why.contains("/run/docker.sock") {
+        (
+            daemon(found, "start"),
             "start dockerd there as root (the host has neither systemd nor /etc/init.d/docker); in a container: mount the \
              /var/run/docker.sock of the machine around it",
-        ),
+        )
+    } else {
+        (
+            None,
+            "docker context ls and $DOCKER_HOST tell there which daemon it asks: start that one, or choose another",
+        )
+    };
+    match command {
+        Some(command) => Verdict::look(why, NONE_STARTS, command.clone()).fixed_there(command),
+        None => Verdict::look(why, NONE_STARTS, otherwise),
     }
 }
 
@@ -424,23 +496,29 @@ fn without_gpus(found: &Found, words: &str) -> Verdict {
 
 /// Running containers that are in the way of the next run, or lack what they need.
 fn of_containers(found: &Found) -> Option<Verdict> {
-    if !found.left.is_empty() {
-        let (have, runs) = if found.left.len() == 1 { ("has", "its run") } else { ("have", "their runs") };
+    let is_sure = !found.left.is_empty();
+    let left = if is_sure { &found.left } else { &found.maybe_left };
+    if !left.is_empty() {
+        let runs = if left.len() == 1 { "its run" } else { "their runs" };
+        let have = match (is_sure, left.len()) {
+            (false, _) => "may have",
+            (true, 1) => "has",
+            (true, _) => "have",
+        };
         let program = shell_word(found.program.as_deref().unwrap_or(found.kind()));
-        let names: Vec<_> = found.left.iter().map(|name| shell_word(name)).collect();
+        let names: Vec<_> = left.iter().map(|name| shell_word(name)).collect();
         let command = format!("{program} rm --force --volumes {}", names.join(" "));
-        return Some(
-            Verdict::look(
-                format!(
-                    "{} {have} outlived {runs}: {}",
-                    counted(found.left.len(), "container"),
-                    found.left.join(", ")
-                ),
-                "what runs in it holds memory, ports and GPUs that the next run wants",
-                command.clone(),
-            )
-            .fixed_there(command),
-        );
+        let seen =
+            format!("{} {have} outlived {runs}: {}", counted(left.len(), "container"), left.join(", "));
+        let cause = "what runs in it holds memory, ports and GPUs that the next run wants";
+        return Some(if is_sure {
+            Verdict::look(seen, cause, command.clone()).fixed_there(command)
+        } else {
+            // its supervisor or its files may be where they are not seen from here
+            let remedy =
+                format!("hvtui runs tells which runs go on; what belongs to none of them: {command}");
+            Verdict::look(seen, cause, remedy)
+        });
     }
     let first = found.small.first()?;
     let more = match found.small.len() - 1 {
@@ -515,6 +593,13 @@ mod tests {
         let refused = judge(&refused, false);
         assert_eq!(told(&refused), (Mark::Look, "podman: Error: cannot re-exec process"));
         assert!(refused.fix.is_none() && !refused.remedy.unwrap().contains("systemctl"));
+        let spare = |instead| {
+            let refused = Some(UNASKED.to_owned());
+            judge(&Found { refused, is_spare: true, ..podman("4.3.1", instead) }, true)
+        };
+        let seen = format!("no docker; podman 4.3.1: {UNASKED}");
+        assert_eq!(told(&spare(Instead::OfNone)), (Mark::Unknown, seen.as_str()));
+        assert_eq!(told(&spare(Instead::Called)), (Mark::Unknown, seen.trim_start_matches("no docker; ")));
         let absent = judge(&Found { absent: Some("podman".into()), ..Found::default() }, false);
         assert_eq!(told(&absent), (Mark::Look, "no podman, the engine that the hosts file names"));
     }
@@ -576,16 +661,27 @@ mod tests {
         assert_eq!(found.mirrors, ["https://a/", "https://b/"]);
         let none = Found::of(&json!({"ServerVersion": "", "DockerRootDir": "", "RegistryConfig": null}));
         assert!(none.answers().is_none() && none.root.is_none() && none.mirrors.is_empty(), "{none:?}");
+        let numbering = |podman: Option<&str>, facts: Value| {
+            let podman = podman.map(str::to_owned);
+            let (program, name) = (PathBuf::new(), String::new());
+            Engine { program, name, facts, refused: None, podman, is_spare: false }.numbering()
+        };
+        assert_eq!(numbering(None, json!({"DriverStatus": [["Backing Filesystem", "extfs"]]})), "docker");
+        let containerds = json!({"DriverStatus": [["driver-type", "io.containerd.snapshotter.v1"]]});
+        assert_eq!(numbering(None, containerds), "containerd");
+        assert_eq!(numbering(Some("4.3.1"), Value::Null), "podman");
         assert!(reads_descriptions(&json!({"CDISpecDirs": ["/etc/cdi"]})));
         assert!(!reads_descriptions(&json!({"CDISpecDirs": []})) && !reads_descriptions(&Value::Null));
     }
 
     #[test]
     fn a_command_of_systemd_is_offered_where_there_is_one() {
-        let refused = |services| {
-            let refused = Some("Cannot connect to the Docker daemon".into());
+        let at = |socket: &str, services| {
+            let refused =
+                Some(format!("failed to connect to the docker API at {socket}; check if the path …"));
             judge(&Found { refused, services, ..Found::default() }, false)
         };
+        let refused = |services| at("unix:///var/run/docker.sock", services);
         let command = |services| match refused(services).fix {
             Some(Fix::There(command)) => command,
             _ => String::new(),
@@ -595,6 +691,15 @@ mod tests {
         assert_eq!(command(None), "sudo systemctl start docker", "an older answer");
         let none = refused(Some(Services::None));
         assert!(none.fix.is_none() && none.remedy.unwrap().starts_with("start dockerd there"));
+        // a daemon of the user's own, and one that is elsewhere
+        let own = at("unix:///run/user/1000/docker.sock", Some(Services::Systemd));
+        assert_eq!(own.help().as_deref(), Some("systemctl --user start docker"));
+        let own = at("unix:///run/user/1000/docker.sock", Some(Services::None));
+        assert!(own.fix.is_none() && own.remedy.unwrap().starts_with("start dockerd-rootless.sh"));
+        for socket in ["tcp://10.0.0.9:2375", "unix:///home/li/.colima/docker.sock"] {
+            let elsewhere = at(socket, Some(Services::Systemd));
+            assert!(elsewhere.fix.is_none() && elsewhere.remedy.unwrap().starts_with("docker context ls"));
+        }
     }
 
     #[test]
@@ -635,6 +740,16 @@ mod tests {
         let two = of(Found { left, program: Some("podman".into()), ..podman("4.3.1", Instead::OfNone) });
         assert_eq!(two.evidence, "2 containers have outlived their runs: hvtui-1-r0, a b");
         assert_eq!(two.help().unwrap(), "podman rm --force --volumes hvtui-1-r0 'a b'");
+        let maybe_left = names(&["hvtui-1-r0"]);
+        let unsure = of(Found { maybe_left: maybe_left.clone(), ..docker("27.3.1") });
+        assert_eq!(told(&unsure), (Mark::Look, "1 container may have outlived its run: hvtui-1-r0"));
+        assert!(unsure.fix.is_none() && unsure.remedy.unwrap().starts_with("hvtui runs tells "));
+        let both = of(Found { left: names(&["hvtui-2-r0"]), maybe_left, ..docker("27.3.1") });
+        assert_eq!(
+            both.help().unwrap(),
+            "docker rm --force --volumes hvtui-2-r0",
+            "those that are sure first"
+        );
     }
 
     #[test]

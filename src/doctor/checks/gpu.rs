@@ -62,8 +62,12 @@ fn on_bus(root: &Path) -> Option<usize> {
     Some(devices.filter(is_one).count())
 }
 
-/// Whether a program of this user may have it. A container, and a job of a scheduler, see all of the bus and have some of its GPUs.
+/// Whether a program of this user may have it. A container, and a job of a scheduler, see all of the bus and have some of its GPUs. A
+/// function of a GPU that is cut into several for virtual machines (SR-IOV) is for one of those.
 fn is_for_programs(root: &Path, device: &Path) -> bool {
+    if device.join("physfn").symlink_metadata().is_ok() {
+        return false;
+    }
     let driver = std::fs::read_link(device.join("driver")).ok();
     let driver = driver.as_deref().and_then(Path::file_name).map(|name| name.to_string_lossy().into_owned());
     match driver.as_deref() {
@@ -80,7 +84,11 @@ fn is_for_programs(root: &Path, device: &Path) -> bool {
             fact("GPU Excluded") != Some("Yes") && fact("Device Minor").is_some_and(is_let)
         }
         Some(other) => DRIVERS.contains(&other),
-        None => true,
+        None => {
+            // kept for another one, as of a virtual machine; without a word on it the kernel says `(null)`
+            let kept_for = std::fs::read_to_string(device.join("driver_override")).unwrap_or_default();
+            ["", "(null)"].contains(&kept_for.trim()) || DRIVERS.contains(&kept_for.trim())
+        }
     }
 }
 
@@ -212,6 +220,19 @@ mod tests {
         device("0000:0b:00.0", "0x10de\n", "0x030200\n", None);
         device("0000:0c:00.0", "0x10de\n", "0x030000\n", Some("nouveau"));
         assert_eq!(on_bus(root.path()), Some(3));
+        // one without a driver counts unless it is kept for a virtual machine's, and a part of a GPU for one does not
+        for (address, kept_for) in
+            [("0000:0b:00.0", "(null)\n"), ("0000:0d:00.0", "vfio-pci\n"), ("0000:0e:00.0", "nvidia\n")]
+        {
+            if address != "0000:0b:00.0" {
+                device(address, "0x10de\n", "0x030200\n", None);
+            }
+            write(&format!("sys/bus/pci/devices/{address}/driver_override"), kept_for);
+        }
+        device("0000:0a:00.4", "0x10de\n", "0x030200\n", None);
+        let physical = root.path().join("sys/bus/pci/devices/0000:0a:00.4/physfn");
+        std::os::unix::fs::symlink("../0000:0a:00.0", physical).unwrap();
+        assert_eq!(on_bus(root.path()), Some(4), "that of nvidia's is the new one");
     }
 
     #[test]

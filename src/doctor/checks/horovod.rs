@@ -24,7 +24,7 @@ const OWNERS: [(&[&str], &str); 4] =
     [(&["cuda"], "libcudart"), (&["nccl"], "libnccl"), (&["cudnn"], "libcudnn"), (&OF_TORCH, "libtorch")];
 /// In the namespaces `at` and `c10`.
 const OF_TORCH: [&str; 4] = ["ZN2at", "ZNK2at", "ZN3c10", "ZNK3c10"];
-/// Symbols are looked for so long after the look has begun: for that the loader reads all of a framework's libraries.
+/// Symbols are looked for so long after Python has told where the libraries are: for that the loader reads all of a framework's.
 const LOADING: Duration = Duration::from_secs(3);
 
 #[derive(Debug, Default, Serialize, Deserialize)]
@@ -38,6 +38,9 @@ pub(in crate::doctor) struct Found {
     /// Symbols of CUDA, NCCL and torch that the libraries lack which it does find.
     #[serde(default)]
     undefined: Vec<String>,
+    /// Whether there was no time to look for those.
+    #[serde(default)]
+    is_unlooked: bool,
     /// By what it can reduce: `gloo`, `mpi`, `nccl`; absent where its libraries can't be read.
     #[serde(default)]
     built: Option<Vec<String>>,
@@ -50,21 +53,24 @@ impl Check for Horovod {
     const NAME: &'static str = "horovod";
     const ASKS: &'static str = "does Horovod find its libraries, and was it built with NCCL, MPI and Gloo";
     const OF_IMAGE: OfImage = OfImage::Inside;
+    const PATIENCE: Duration = Duration::from_secs(7);
     type Found = Found;
 
     fn look(site: &Site) -> Result<Found, String> {
+        let Ok(told) = site.python() else { return Ok(Found::default()) };
         let begun = clock::host_now().0;
         let left =
             || LOADING.saturating_sub(Duration::from_micros(clock::host_now().0.saturating_sub(begun)));
-        let Ok(told) = site.python() else { return Ok(Found::default()) };
         let mut found = Found { version: told.packages.get("horovod").cloned(), ..Found::default() };
         for library in told.libraries.iter().take(8) {
             let framework = library.parent().and_then(|folder| folder.file_name());
             found.frameworks.extend(framework.map(|name| name.to_string_lossy().into_owned()));
             let own = |name: &String| !LOADED.iter().any(|own| name.starts_with(own));
             found.missing.extend(site.unfound(library)?.into_iter().filter(own));
-            let symbols = lacks(site, library, &told.folders, left());
-            found.undefined.extend(symbols.into_iter().take(SYMBOLS));
+            match lacks(site, library, &told.folders, left()) {
+                Some(symbols) => found.undefined.extend(symbols.into_iter().take(SYMBOLS)),
+                None => found.is_unlooked = true,
+            }
         }
         for names in [&mut found.missing, &mut found.undefined] {
             names.sort();
@@ -89,10 +95,11 @@ impl Check for Horovod {
     }
 }
 
-/// The symbols that a library lacks, as far as the loader can tell of it beside the libraries that its framework's import loads.
-fn lacks(site: &Site, library: &Path, folders: &[PathBuf], within: Duration) -> Vec<String> {
+/// The symbols that a library lacks, as far as the loader can tell of it beside the libraries that its framework's import loads; `None`
+/// where it does not tell in time.
+fn lacks(site: &Site, library: &Path, folders: &[PathBuf], within: Duration) -> Option<Vec<String>> {
     if within.is_zero() {
-        return Vec::new();
+        return None;
     }
     let program = |name: &str| site.program(name).unwrap_or_else(|| Path::new("/usr/bin").join(name));
     let given = std::env::var("LD_LIBRARY_PATH").ok().filter(|given| !given.is_empty());
@@ -100,9 +107,8 @@ fn lacks(site: &Site, library: &Path, folders: &[PathBuf], within: Duration) -> 
     let path: Vec<String> = given.into_iter().chain(folders).collect();
     let path = format!("LD_LIBRARY_PATH={}", path.join(":"));
     let (ldd, library) = (program("ldd").display().to_string(), library.display().to_string());
-    let told = Site::ask_within(&program("env"), &[&path, &ldd, "-r", &library], within);
-    // where it takes too long they are seen at the import
-    told.map(|told| undefined(&(told.out + &told.err), &library)).unwrap_or_default()
+    let told = Site::ask_within(&program("env"), &[&path, &ldd, "-r", &library], within).ok()?;
+    Some(undefined(&(told.out + &told.err), &library))
 }
 
 /// Of what `ldd -r` prints: the symbols that a library lacks although the one is there that it was linked with for them. Nothing where
@@ -156,6 +162,14 @@ fn built(library: &Path) -> Option<Vec<String>> {
     Some(parts.iter().filter(|(_, class)| has(class)).map(|(name, _)| (*name).to_owned()).collect())
 }
 
+/// Of one that is as it should be, as far as it was looked at.
+fn well(words: String, found: &Found) -> Verdict {
+    if found.is_unlooked {
+        return Verdict::good(format!("{words}; its symbols were not looked at in time")).lasting(words);
+    }
+    Verdict::good(words)
+}
+
 fn judge(found: &Found, has_gpus: bool, all: &Compared<'_>) -> Verdict {
     let Some(version) = found.version.as_deref() else { return Verdict::unknown("no Horovod") };
     if !found.missing.is_empty() {
@@ -191,7 +205,7 @@ fn judge(found: &Found, has_gpus: bool, all: &Compared<'_>) -> Verdict {
         );
     }
     let words = format!("Horovod {version} for {}", found.frameworks.join(", "));
-    let Some(built) = &found.built else { return Verdict::good(words) };
+    let Some(built) = &found.built else { return well(words, found) };
     let words = format!(
         "{words}, built with {}",
         if built.is_empty() { "neither MPI nor Gloo".to_owned() } else { built.join(", ") }
@@ -211,7 +225,7 @@ fn judge(found: &Found, has_gpus: bool, all: &Compared<'_>) -> Verdict {
             "HOROVOD_GPU_OPERATIONS=NCCL pip install --no-cache-dir --force-reinstall horovod",
         );
     }
-    Verdict::good(words)
+    well(words, found)
 }
 
 #[cfg(test)]
@@ -228,9 +242,7 @@ mod tests {
                     version: Some("0.28.1".into()),
                     frameworks: all(frameworks),
                     missing: all(missing),
-                    undefined: Vec::new(),
-                    built: None,
-                    is_told: false,
+                    ..Found::default()
                 },
                 true,
                 &Compared::new([]),
@@ -281,13 +293,15 @@ mod tests {
         let (good, bad) = (build("good.so", &[]), build("bad.so", &["_ZNK3c105goneEv", "ncclGone", "odd"]));
         let folders = ["torch/lib", "nvidia/nccl/lib"].map(|name| at.join(name));
         let of = |library: &Path, folders: &[PathBuf]| {
-            let mut lacks = lacks(&crate::doctor::tests::site(), library, folders, Duration::from_secs(60));
+            let site = crate::doctor::tests::site();
+            let mut lacks = lacks(&site, library, folders, Duration::from_secs(60)).unwrap();
             lacks.sort();
             lacks
         };
         assert_eq!(of(&good, &folders), [""; 0]);
         assert_eq!(of(&bad, &folders), ["_ZNK3c105goneEv", "ncclGone"]);
         assert_eq!(of(&bad, &folders[..1]), [""; 0], "a library that is missing may have them");
+        assert_eq!(lacks(&crate::doctor::tests::site(), &bad, &folders, Duration::ZERO), None);
         let lacking = |undefined: &str| {
             let found = Found {
                 version: Some("0.28.1".into()),
@@ -314,10 +328,8 @@ mod tests {
         let found = |parts: &[&str]| Found {
             version: Some("0.28.1".into()),
             frameworks: vec!["torch".into()],
-            missing: Vec::new(),
-            undefined: Vec::new(),
             built: Some(parts.iter().map(|part| (*part).to_owned()).collect()),
-            is_told: false,
+            ..Found::default()
         };
         let controlled = |parts: &[&str], controller, is_told| {
             let mut all = seen([Found { is_told, ..found(parts) }]);
@@ -343,6 +355,10 @@ mod tests {
             (of(&["gloo"], false), of(&["gloo"], true), of(&["gloo", "nccl"], true)),
             (Mark::Good, Mark::Look, Mark::Good)
         );
+        let unlooked = judge(&Found { is_unlooked: true, ..found(&["gloo"]) }, false, &Compared::new([]));
+        let words = "Horovod 0.28.1 for torch, built with gloo";
+        assert_eq!((unlooked.mark, unlooked.lasting.as_deref()), (Mark::Good, Some(words)));
+        assert_eq!(unlooked.evidence, format!("{words}; its symbols were not looked at in time"));
         let all = Compared::new([("a", "gloo mpi"), ("b", "gloo mpi"), ("c", "gloo")]);
         let odd = judge(&found(&["gloo"]), false, &all);
         assert_eq!(

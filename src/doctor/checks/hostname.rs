@@ -8,13 +8,14 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use super::super::{Check, Seen, Site};
+use super::super::{Check, LONGEST, Seen, Site};
 use super::interface;
 use crate::clock;
 use crate::domain::doctor::Verdict;
-use crate::domain::host::HostInfo;
+use crate::domain::host::{HostInfo, InterfaceAddress};
 use crate::domain::ids::HostId;
 use crate::domain::told_address::is_bridge;
+use crate::domain::units::counted;
 
 pub(in crate::doctor) struct Hostname;
 
@@ -31,6 +32,9 @@ pub(in crate::doctor) struct Found {
     name: String,
     /// What the name means on the host itself.
     addresses: Vec<IpAddr>,
+    /// Whether there was no answer to that in time.
+    #[serde(default)]
+    is_late: bool,
     /// What the names of the other hosts mean there.
     #[serde(default)]
     others: Vec<Other>,
@@ -43,6 +47,17 @@ struct Other {
     name: String,
     /// Absent where there was no answer in time.
     addresses: Option<Vec<IpAddr>>,
+    /// Whether it was not looked up, as those before took so long.
+    #[serde(default)]
+    is_untried: bool,
+}
+
+impl Other {
+    fn of(host: HostId, name: String, meaning: Meaning) -> Self {
+        let is_untried = meaning == Meaning::Untried;
+        let addresses = if let Meaning::Of(addresses) = meaning { Some(addresses) } else { None };
+        Self { host, name, addresses, is_untried }
+    }
 }
 
 impl Check for Hostname {
@@ -57,24 +72,25 @@ impl Check for Hostname {
         let others: Vec<(HostId, String)> = others.collect();
         let names = [&name].into_iter().chain(others.iter().map(|(_, name)| name)).cloned().collect();
         let mut told = resolved(names, ALL).into_iter();
-        let late =
-            || format!("{name} is not looked up in {} s: a name server does not answer", ALL.as_secs());
-        let addresses = told.next().flatten().ok_or_else(late)?;
+        let (addresses, is_late) = match told.next() {
+            Some(Meaning::Of(addresses)) => (addresses, false),
+            Some(Meaning::Late) => (Vec::new(), true),
+            Some(Meaning::Untried) | None => return Err(format!("{name} could not be looked up")),
+        };
         let others = others.into_iter().zip(told);
-        let others = others.map(|((host, name), addresses)| Other { host, name, addresses }).collect();
-        Ok(Found { name, addresses, others })
+        let others = others.map(|((host, name), meaning)| Other::of(host, name, meaning)).collect();
+        Ok(Found { name, addresses, is_late, others })
     }
 
     fn judge(seen: &[Seen<'_, Found>]) -> Vec<Verdict> {
         let holders = interface::holders(seen.iter().map(|one| one.info));
         let own = |info: &HostInfo| {
-            // by a bridge of containers the host reaches itself
-            let first = interface::first(info, &holders, |_| false).filter(|one| !is_bridge(&one.interface));
+            // by a bridge of containers, and by an address that another host has, too, the host reaches itself
+            let is_own =
+                |one: &&InterfaceAddress| !is_bridge(&one.interface) && holders.get(&one.address) == Some(&1);
+            let first = interface::first(info, &holders, |_| false).filter(is_own);
             let others = || info.addresses.iter().filter(|one| one.address.is_ipv4());
-            let first = first.or_else(|| {
-                others().find(|one| !is_bridge(&one.interface) && holders.get(&one.address) == Some(&1))
-            });
-            first.map(|one| one.address)
+            first.or_else(|| others().find(is_own)).map(|one| one.address)
         };
         let known = seen.iter().map(|one| Known { host: one.host, info: one.info, own: own(one.info) });
         let all: Vec<Known<'_>> = known.collect();
@@ -84,31 +100,45 @@ impl Check for Hostname {
     }
 }
 
-/// What names mean here, in their order: so many are asked for at a time, and `None` is that of one to which there was no answer in
-/// time. Who waits for that one ends by itself.
-pub(super) fn resolved(names: Vec<String>, patience: Duration) -> Vec<Option<Vec<IpAddr>>> {
+/// What a name means here, as far as that is known.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Meaning {
+    /// These addresses; none where it leads nowhere.
+    Of(Vec<IpAddr>),
+    /// There was no answer in time.
+    Late,
+    /// It was not looked up: those before took the time.
+    Untried,
+}
+
+/// What names mean here, in their order: so many are looked up at a time, each for a third of the time at least. Who waits for one to
+/// which there is no answer ends by itself.
+pub(super) fn resolved(names: Vec<String>, patience: Duration) -> Vec<Meaning> {
     let begun = clock::host_now().0;
-    let mut found = vec![None; names.len()];
+    let gone = move || Duration::from_micros(clock::host_now().0.saturating_sub(begun));
+    let mut found = vec![Meaning::Untried; names.len()];
     let (names, next) = (Arc::new(names), Arc::new(AtomicUsize::new(0)));
     let (tell, told) = mpsc::channel();
     for _ in 0..names.len().min(AT_ONCE) {
         let (names, next, tell) = (Arc::clone(&names), Arc::clone(&next), tell.clone());
         let body = move || {
-            while let Some((at, name)) = numbered(&names, next.fetch_add(1, Ordering::Relaxed)) {
+            while gone() < patience * 2 / 3
+                && let Some((at, name)) = numbered(&names, next.fetch_add(1, Ordering::Relaxed))
+            {
+                let is_told = |meaning| tell.send((at, meaning)).is_ok();
                 // the others may be waited for no more
-                if tell.send((at, addresses(name))).is_err() {
+                if !(is_told(Meaning::Late) && is_told(Meaning::Of(addresses(name)))) {
                     break;
                 }
             }
         };
-        // what can't be begun is late
+        // what can't be begun is untried
         let _ = thread::Builder::new().name("look up".to_owned()).spawn(body);
     }
     drop(tell);
     loop {
-        let gone = Duration::from_micros(clock::host_now().0.saturating_sub(begun));
-        match told.recv_timeout(patience.saturating_sub(gone)) {
-            Ok((at, addresses)) => found[at] = Some(addresses),
+        match told.recv_timeout(patience.saturating_sub(gone())) {
+            Ok((at, meaning)) => found[at] = meaning,
             Err(_) => return found,
         }
     }
@@ -162,10 +192,15 @@ fn same_machine(other: &HostId) -> Verdict {
     )
 }
 
-/// The command that adds lines to the file, whose last one may lack an end.
-fn appended(lines: &[String]) -> String {
-    let lines: Vec<String> = lines.iter().map(|line| format!("'{line}'")).collect();
-    format!("printf '\\n%s\\n' {} | sudo tee -a /etc/hosts", lines.join(" "))
+/// The command that adds lines to the file, whose last one may lack an end, and how many of them it adds: what is too long is not
+/// offered.
+fn appended(lines: &[String]) -> (String, usize) {
+    let quoted: Vec<String> = lines.iter().map(|line| format!("'{line}'")).collect();
+    let command =
+        |count: usize| format!("printf '\\n%s\\n' {} | sudo tee -a /etc/hosts", quoted[..count].join(" "));
+    let fits = |count: &usize| command(*count).chars().count() <= LONGEST;
+    let count = (1..=quoted.len()).take_while(fits).last().unwrap_or(quoted.len());
+    (command(count), count)
 }
 
 /// The first ones of many.
@@ -227,12 +262,20 @@ impl Here<'_> {
         let (here, all) = (self.here, &self.found.addresses);
         let line = here.line(name);
         let Some(first) = all.first() else {
-            let verdict = Verdict::look(
-                format!("{name} has no address on the host itself"),
-                "programs that look their own host's name up fail, as gloo does",
-                format!("add this line to /etc/hosts there: {line}"),
-            );
-            return if here.own.is_some() { verdict.fixed_there(appended(&[line])) } else { verdict };
+            let (seen, cause) = if self.found.is_late {
+                (
+                    format!("{name} is not looked up in {} s on the host itself", ALL.as_secs()),
+                    "a name server does not answer, or the host is too busy: programs that look their own host's name up wait for it, as \
+                     gloo does",
+                )
+            } else {
+                (
+                    format!("{name} has no address on the host itself"),
+                    "programs that look their own host's name up fail, as gloo does",
+                )
+            };
+            let verdict = Verdict::look(seen, cause, format!("add this line to /etc/hosts there: {line}"));
+            return if here.own.is_some() { verdict.fixed_there(appended(&[line]).0) } else { verdict };
         };
         if let Some(loopback) = all.iter().find(|address| address.is_loopback()) {
             let verdict = Verdict::look(
@@ -283,7 +326,7 @@ impl Here<'_> {
     /// Of the names of the other hosts; `None` where each leads to its own.
     fn others(&self) -> Option<Verdict> {
         let (mut absent, mut astray, mut lines) = (Vec::new(), Vec::new(), Vec::new());
-        let (mut is_known, mut is_sure) = (true, false);
+        let (mut is_known, mut is_sure, mut untried) = (true, false, 0_usize);
         for peer in self.all.iter().filter(|peer| peer.host != self.here.host) {
             let Some(other) = self.found.others.iter().find(|one| one.host == *peer.host) else { continue };
             let name = &other.name;
@@ -294,7 +337,11 @@ impl Here<'_> {
             let is_id = name == peer.host.as_str();
             let called = if is_id { name.clone() } else { format!("{name} ({})", peer.host) };
             match other.addresses.as_deref() {
-                None => absent.push(format!("{called} in {} s", ALL.as_secs())),
+                None if other.is_untried => {
+                    untried += 1;
+                    continue;
+                }
+                None => absent.push(format!("{called} in time")),
                 Some([]) => absent.push(called),
                 Some(addresses) => {
                     let Some(address) = self.astray(peer, addresses) else { continue };
@@ -305,25 +352,44 @@ impl Here<'_> {
             is_known &= peer.own.is_some();
             lines.push(peer.line(name));
         }
+        let mut seen = Vec::new();
+        seen.extend((!astray.is_empty()).then(|| few(&astray, "; ")));
+        seen.extend(
+            (!absent.is_empty()).then(|| format!("no address is found there for {}", few(&absent, ", "))),
+        );
+        let is_told = !seen.is_empty();
+        let of_untried =
+            || format!("not looked up in time there: the names of {}", counted(untried, "other host"));
+        seen.extend((untried > 0).then(of_untried));
+        let seen = seen.join("; ");
+        if !is_told {
+            return (untried > 0).then(|| Verdict::unknown(seen));
+        }
         let some_lines = few(&lines, "; ");
         if astray.is_empty() {
+            let (command, count) = appended(&lines);
+            let rest = lines.len() - count;
+            let rest = if is_known && rest > 0 {
+                format!(" (--fix adds the first {count}; {rest} remain for the next look)")
+            } else {
+                String::new()
+            };
             let verdict = Verdict::look(
-                format!("no address is found there for {}", few(&absent, ", ")),
+                seen,
                 format!(
                     "mpirun -H, horovodrun -H, MASTER_ADDR and TF_CONFIG can fail there with such a name; {GIVEN}"
                 ),
-                format!("add to /etc/hosts there: {some_lines}"),
+                format!("add to /etc/hosts there: {some_lines}{rest}"),
             );
-            let verdict = if is_known { verdict.fixed_there(appended(&lines)) } else { verdict };
-            return (!absent.is_empty()).then_some(verdict);
+            return Some(if is_known { verdict.fixed_there(command) } else { verdict });
         }
-        let mut seen = few(&astray, "; ");
-        if !absent.is_empty() {
-            seen = format!("{seen}; no address is found there for {}", few(&absent, ", "));
-        }
+        let comes = if is_sure {
+            "comes to another host, and hangs or is refused"
+        } else {
+            "may come to another host, and hang or be refused"
+        };
         let cause = format!(
-            "what mpirun -H, horovodrun -H, MASTER_ADDR or TF_CONFIG give such a name to there comes to another host, and hangs or is \
-             refused; {GIVEN}"
+            "what mpirun -H, horovodrun -H, MASTER_ADDR or TF_CONFIG give such a name to there {comes}; {GIVEN}"
         );
         let remedy =
             format!("in /etc/hosts there, or at its name server, give each its own address: {some_lines}");
@@ -364,7 +430,7 @@ mod tests {
     }
 
     fn found(name: &str, all: &[&str]) -> Found {
-        Found { name: name.to_owned(), addresses: addresses(all), others: Vec::new() }
+        Found { name: name.to_owned(), addresses: addresses(all), ..Found::default() }
     }
 
     /// The verdict on a host without others, by what its name means there and by its own addresses.
@@ -441,10 +507,47 @@ mod tests {
         assert_eq!(verdicts[1].mark, Mark::Good);
     }
 
+    #[test]
+    fn an_own_name_without_an_answer_is_told_with_its_line() {
+        let late = Found { is_late: true, ..found("gpu-a", &[]) };
+        let verdict = Hostname::judge(&seen_with([(info_with(&OWN), late)])).remove(0);
+        let seen = "gpu-a is not looked up in 3 s on the host itself";
+        assert_eq!((verdict.mark, verdict.evidence.as_str()), (Mark::Look, seen));
+        let command = r"printf '\n%s\n' '10.0.0.2 gpu-a' | sudo tee -a /etc/hosts";
+        assert_eq!(verdict.help().as_deref(), Some(command));
+    }
+
+    #[test]
+    fn an_address_that_two_hosts_have_is_no_ones_own() {
+        // containers of two machines, reached by their forwarded ports
+        let told = |name: &str, boot: &str, address: &str| {
+            let info = HostInfo {
+                boot_id: boot.to_owned(),
+                ssh_server_address: address.parse().ok(),
+                ..info_with(&[("eth0", address)])
+            };
+            (info, found(name, &[]))
+        };
+        let commands = |first: &str, second: &str| {
+            let hosts = [told("c1", "1", first), told("c2", "2", second)];
+            let verdicts = Hostname::judge(&seen_with(hosts));
+            assert!(verdicts.iter().all(|one| one.mark == Mark::Look), "{verdicts:?}");
+            verdicts.into_iter().map(|one| one.help().unwrap()).collect::<Vec<String>>()
+        };
+        let none = |name: &str| format!("add this line to /etc/hosts there: <its network address> {name}");
+        assert_eq!(commands("172.17.0.2", "172.17.0.2"), [none("c1"), none("c2")]);
+        let own = commands("172.17.0.2", "172.17.0.3");
+        assert!(own[0].contains("'172.17.0.2 c1'") && own[1].contains("'172.17.0.3 c2'"), "{own:?}");
+    }
+
     /// The verdict on `host-0` of three, by what the name of `host-1` means there.
     fn beside(name: &str, means: Option<&[&str]>) -> Verdict {
-        let host = HostId::from("host-1");
-        let other = Other { host, name: name.to_owned(), addresses: means.map(addresses) };
+        let meaning = means.map_or(Meaning::Late, |all| Meaning::Of(addresses(all)));
+        beside_with(name, meaning)
+    }
+
+    fn beside_with(name: &str, meaning: Meaning) -> Verdict {
+        let other = Other::of(HostId::from("host-1"), name.to_owned(), meaning);
         let info = |address: &str| info_with(&[DOCKER, ("eth0", address)]);
         let hosts = [
             (info("10.0.0.1"), Found { others: vec![other], ..found("gpu-a", &["10.0.0.1"]) }),
@@ -466,7 +569,10 @@ mod tests {
         let command = r"printf '\n%s\n' '10.0.0.2 gpu-b.lab gpu-b' | sudo tee -a /etc/hosts";
         assert_eq!(absent.help().as_deref(), Some(command));
         let late = beside("gpu-b", None);
-        assert!(late.mark == Mark::Look && late.evidence.ends_with("gpu-b (host-1) in 3 s"), "{late:?}");
+        assert!(late.mark == Mark::Look && late.evidence.ends_with("gpu-b (host-1) in time"), "{late:?}");
+        let untried = beside_with("gpu-b", Meaning::Untried);
+        let seen = "not looked up in time there: the names of 1 other host";
+        assert_eq!((untried.mark, untried.evidence.as_str(), untried.fix), (Mark::Unknown, seen, None));
         // what is wrong with such a name is told of its own host
         assert_eq!(beside("gpu_b", Some(&[])).mark, Mark::Good);
         assert_eq!(beside("gpu-c", Some(&[])).mark, Mark::Good);
@@ -486,7 +592,33 @@ mod tests {
             assert_eq!((verdict.mark, verdict.evidence.as_str()), (mark, seen.as_str()));
             assert!(!verdict.stops_launch() && verdict.fix.is_none(), "{verdict:?}");
             assert!(verdict.remedy.unwrap().ends_with(": 10.0.0.2 gpu-b"));
+            let comes = if mark == Mark::Bad { " there comes to " } else { " there may come to " };
+            assert!(verdict.cause.unwrap().contains(comes));
         }
+    }
+
+    #[test]
+    fn the_command_for_many_names_adds_as_many_as_can_be_seen() {
+        let told = |number: usize, others: Vec<Other>| {
+            let (name, address) = (format!("node{number:02}.cluster.lab"), format!("10.0.0.{number}"));
+            let address = address.as_str();
+            (info_with(&[("eth0", address)]), Found { others, ..found(&name, &[address]) })
+        };
+        let other = |number: usize| {
+            let host = HostId::from(format!("host-{number}").as_str());
+            let meaning = if number < 30 { Meaning::Of(Vec::new()) } else { Meaning::Untried };
+            Other::of(host, format!("node{number:02}.cluster.lab"), meaning)
+        };
+        let others = (1..40).map(|number| told(number, Vec::new()));
+        let hosts = [told(0, (1..40).map(other).collect())].into_iter().chain(others);
+        let verdict = Hostname::judge(&seen_with(hosts)).remove(0);
+        assert!(verdict.evidence.ends_with("; not looked up in time there: the names of 10 other hosts"));
+        let command = verdict.help().unwrap();
+        let count = command.matches(".lab node").count();
+        assert!(count > 5 && count < 29 && command.chars().count() <= LONGEST, "{command}");
+        assert!(command.contains("'10.0.0.1 node01.cluster.lab node01'"), "{command}");
+        let rest = format!(" (--fix adds the first {count}; {} remain for the next look)", 29 - count);
+        assert!(verdict.remedy.unwrap().ends_with(&rest), "{rest}");
     }
 
     #[test]
@@ -501,8 +633,9 @@ mod tests {
     fn names_are_looked_up_in_their_order() {
         let names: Vec<String> = (0..40).map(|number| format!("10.0.0.{number}")).collect();
         let all = resolved(names.clone(), Duration::from_secs(60));
-        let all: Vec<String> = all.into_iter().map(|one| one.unwrap()[0].to_string()).collect();
-        assert_eq!(all, names);
+        let expected = names.iter().map(|name| Meaning::Of(addresses(&[name.as_str()])));
+        assert_eq!(all, expected.collect::<Vec<Meaning>>());
         assert!(resolved(Vec::new(), ALL).is_empty());
+        assert_eq!(resolved(names, Duration::ZERO), vec![Meaning::Untried; 40]);
     }
 }

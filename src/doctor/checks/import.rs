@@ -350,6 +350,7 @@ impl Place {
         let known = Known::new(&site.state, &self.python, module, value);
         if let Some(before) = known.succeeded().filter(|_| site.for_launch) {
             (tried.version, tried.versions) = (before.version, before.versions);
+            (tried.arches, tried.cards) = (before.arches, before.gpus);
             return tried;
         }
         if site.for_launch && known.is_given_up() {
@@ -367,12 +368,13 @@ impl Place {
             Ok(told) => {
                 let line = told.out.lines().rev().find_map(|line| line.strip_prefix("hvtui "));
                 match line.and_then(|line| serde_json::from_str::<Succeeded>(line).ok()) {
-                    Some(Succeeded { file, version, said, nccl, versions, arches, gpus }) => {
-                        // what is wrong with it is told each time
-                        let has_code = gpus.iter().all(|card| card.is_served(&arches));
+                    Some(Succeeded { file, files, version, said, nccl, versions, arches, gpus }) => {
+                        // what is wrong with it is told each time; a GPU without code beside others is remembered, too
+                        let has_code = cards::are_some_served(&gpus, &arches);
                         if said.is_empty() && nccl != Some(false) && has_code {
-                            let told = Remembered { version: version.clone(), versions: versions.clone() };
-                            known.keep(file.as_deref(), told);
+                            let (version, versions) = (version.clone(), versions.clone());
+                            let (arches, gpus) = (arches.clone(), gpus.clone());
+                            known.keep(file, files, Remembered { version, versions, arches, gpus });
                         }
                         (tried.version, tried.versions) = (version, versions);
                         (tried.warning, tried.nccl) = (said.into_iter().next(), nccl);

@@ -30,6 +30,9 @@ pub(in crate::doctor) struct Found {
     outlived: Vec<Outlived>,
     /// What is left of no run.
     orphans: Vec<Orphan>,
+    /// Why it is not known what has outlived its run.
+    #[serde(default)]
+    fault: Option<String>,
 }
 
 /// Processes of a run that has ended.
@@ -48,7 +51,11 @@ impl Check for Leftover {
     type Found = Found;
 
     fn look(site: &Site) -> Result<Found, String> {
-        Ok(Found { outlived: outlived(site)?, orphans: orphans::look() })
+        let (outlived, fault) = match outlived(site) {
+            Ok(outlived) => (outlived, None),
+            Err(why) => (Vec::new(), Some(why)),
+        };
+        Ok(Found { outlived, orphans: orphans::look(), fault })
     }
 
     fn judge(seen: &[Seen<'_, Found>]) -> Vec<Verdict> {
@@ -97,7 +104,7 @@ fn ended(state: &Path, among: &BTreeSet<&RunId>) -> Result<BTreeSet<RunId>, Stri
 }
 
 fn judge(one: &Seen<'_, Found>) -> Verdict {
-    let Found { outlived, orphans } = &one.found;
+    let Found { outlived, orphans, fault } = &one.found;
     if let Some(first) = outlived.first() {
         let pids: Vec<String> = outlived
             .iter()
@@ -128,8 +135,9 @@ fn judge(one: &Seen<'_, Found>) -> Verdict {
     if let Some(verdict) = orphans::judge(orphans, one.sample) {
         return verdict;
     }
+    let well = |words: &str| fault.as_deref().map_or_else(|| Verdict::good(words), Verdict::unknown);
     if one.info.gpus.is_empty() {
-        return Verdict::good("no process has outlived its run");
+        return well("no process has outlived its run");
     }
     let Some(sample) = one.sample else { return Verdict::unknown("its GPUs have told nothing yet") };
     let held: Vec<String> = sample
@@ -138,9 +146,7 @@ fn judge(one: &Seen<'_, Found>) -> Verdict {
         .filter_map(|gpu| Some(format!("GPU {}: {}", gpu.index, units::bytes(unseen(gpu)?))))
         .collect();
     if held.is_empty() {
-        return Verdict::good(
-            "no process has outlived its run, and all memory in use is of processes that are seen",
-        );
+        return well("no process has outlived its run, and all memory in use is of processes that are seen");
     }
     Verdict::look(
         format!("held by no process that is seen: {}", held.join(", ")),
@@ -199,5 +205,17 @@ mod tests {
         assert_eq!((verdict.mark, &verdict.evidence), (Mark::Look, &words));
         assert_eq!(verdict.remedy.as_deref(), Some("kill 71 72"));
         assert_eq!(Leftover::judge(&seen([Found::default()]))[0].mark, Mark::Good);
+    }
+
+    #[test]
+    fn runs_that_can_not_be_listed_hide_no_rank_without_a_launcher() {
+        let fault = Some("the runs' folder: permission denied".to_owned());
+        let orphans = serde_json::json!([{"pid": 71, "start": 7, "name": "python3", "is_rank": true}]);
+        let orphans: Vec<Orphan> = serde_json::from_value(orphans).unwrap();
+        let of = |found| Leftover::judge(&seen([found])).remove(0);
+        let left = of(Found { orphans, fault: fault.clone(), ..Found::default() });
+        assert!(left.evidence.starts_with("1 rank of no run has lost its launcher"), "{left:?}");
+        let untold = of(Found { fault: fault.clone(), ..Found::default() });
+        assert_eq!((untold.mark, Some(untold.evidence)), (Mark::Unknown, fault));
     }
 }

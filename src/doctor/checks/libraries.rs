@@ -122,12 +122,12 @@ fn inside(folder: &Path) -> Vec<(&'static str, String)> {
     found
 }
 
-/// The libraries of the loader's cache: name and file, in its order.
+/// The libraries of the loader's cache: name and file, in its order. That of an environment which is on the `PATH`, as conda's, would
+/// tell of another cache.
 pub(super) fn cached(site: &Site) -> Result<Vec<(String, String)>, String> {
-    let program = site.program("ldconfig").or_else(|| {
-        let usual = ["/sbin/ldconfig", "/usr/sbin/ldconfig"].map(Path::new);
-        usual.into_iter().find(|path| path.exists()).map(Path::to_owned)
-    });
+    let usual = ["/sbin/ldconfig", "/usr/sbin/ldconfig"].map(Path::new);
+    let own = usual.into_iter().find(|path| path.exists()).map(Path::to_owned);
+    let program = own.or_else(|| site.program("ldconfig"));
     let told = site.ask(&program.ok_or("no ldconfig there")?, &["-p"])?;
     if !told.status.success() {
         return Err(format!("ldconfig -p: {}", told.last_words()));

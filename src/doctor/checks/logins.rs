@@ -8,7 +8,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use super::super::{Check, Seen, Site, shell_word};
-use super::hostname::resolved;
+use super::hostname::{Meaning, resolved};
 use crate::clock;
 use crate::domain::doctor::{Fix, Peer, Verdict};
 use crate::domain::ids::HostId;
@@ -26,13 +26,15 @@ const BEGINNING: Duration = Duration::from_millis(1500);
 const LARGE: usize = 16;
 /// For a connection and the first word of the server, seconds, and for all of a login: of the first try.
 const FIRST: (u32, Duration) = (2, Duration::from_millis(3500));
-/// And of the second one, of those to whose connection no answer came in time: a busy host is late.
-const SECOND: (u32, Duration) = (3, Duration::from_millis(3500));
+/// For all of a login, of the second try of those to whose connection no answer came in time: a busy host is late. With less than the
+/// least there is none.
+const SECOND: Duration = Duration::from_millis(3500);
+const LEAST: Duration = Duration::from_millis(2500);
 /// Both tries together.
 const BOTH: Duration = Duration::from_millis(6800);
-/// Before them: for what ssh's configuration says of a host's names, and for their addresses.
+/// Before them: for what ssh's configuration says of a host's names, and for that and their addresses.
 const CONFIGURED: Duration = Duration::from_secs(1);
-const RESOLVED: Duration = Duration::from_millis(500);
+const NAMED: Duration = Duration::from_millis(1500);
 /// The usual port.
 const SSH: u16 = 22;
 
@@ -40,6 +42,8 @@ const SSH: u16 = 22;
 const NO_BANNER: &str = "during banner exchange";
 /// And where the server hangs up before the login.
 const HUNG_UP: [&str; 3] = ["kex_exchange_identification", "connection reset by", "connection closed by"];
+/// What is added where ssh may have waited for a name server.
+const NO_NAME: &str = "is not looked up in time";
 
 #[derive(Debug, Serialize, Deserialize)]
 pub(in crate::doctor) struct Login {
@@ -55,6 +59,9 @@ pub(in crate::doctor) struct Login {
     /// Whether it was not tried, as those before took so long.
     #[serde(default)]
     is_untried: bool,
+    /// Whether it was the second try.
+    #[serde(default)]
+    is_second: bool,
 }
 
 impl Check for Logins {
@@ -88,6 +95,7 @@ impl Check for Logins {
                     fault: None,
                     at: None,
                     is_untried: true,
+                    is_second: false,
                 }));
                 continue;
             }
@@ -99,10 +107,16 @@ impl Check for Logins {
         let again = logins.iter().filter(|login| is_passing(login)).map(|login| login.host.clone());
         let again: BTreeSet<HostId> = again.take(AT_ONCE).collect();
         targets.retain(|target| again.contains(&target.host));
-        let all = SECOND.1.min(BOTH.saturating_sub(gone()));
-        for second in at_once(&targets, |target| login(&ssh, target, (SECOND.0, all))) {
+        let left = BOTH.saturating_sub(gone());
+        if left < LEAST {
+            return Ok(Some(logins));
+        }
+        // it is ssh that tells what it has waited for
+        let all = SECOND.min(left);
+        let connect = u32::try_from(all.as_secs()).unwrap_or(1);
+        for second in at_once(&targets, |target| login(&ssh, target, (connect, all))) {
             if let Some(first) = logins.iter_mut().find(|login| login.host == second.host) {
-                *first = second;
+                *first = Login { is_second: true, ..second };
             }
         }
         Ok(Some(logins))
@@ -128,10 +142,12 @@ fn login(ssh: &Path, target: &Target, (connect, all): (u32, Duration)) -> Login 
     let fault = match Site::ask_within(ssh, &words, all) {
         Ok(told) if told.status.success() => None,
         Ok(told) => Some(said(&told.err, told.last_words())),
+        Err(why) if target.is_late => Some(format!("{why}, and {} {NO_NAME} there", target.to)),
         Err(why) => Some(why),
     };
     let at = fault.is_some().then(|| target.known_as.clone());
-    Login { host: target.host.clone(), by: Some(target.to.clone()), fault, at, is_untried: false }
+    let (host, by) = (target.host.clone(), Some(target.to.clone()));
+    Login { host, by, fault, at, is_untried: false, is_second: false }
 }
 
 /// By what ssh is asked for a host.
@@ -144,30 +160,30 @@ struct Target {
     user: Option<String>,
     /// Under which name its key stands in `known_hosts`.
     known_as: String,
+    /// Whether it is a name that was not looked up in time.
+    is_late: bool,
 }
 
 impl Target {
-    /// The first of its names that leads there, as `mpirun -H` is given it, else its address; `own` is the user here.
+    /// The first of its names that leads there, or may lead there, as `mpirun -H` is given it, else its address; `own` is the user here.
     fn of(ssh: &Path, peer: &Peer, own: &str) -> Self {
         let begun = clock::host_now().0;
+        let left = |all: Duration| {
+            all.saturating_sub(Duration::from_micros(clock::host_now().0.saturating_sub(begun)))
+        };
         let mut names: Vec<&str> = vec![peer.host.as_str()];
         names.extend(peer.name.as_deref().filter(|name| *name != peer.host.as_str()));
         names.retain(|name| is_word(name));
         let configured = |name: &&str| {
-            let gone = Duration::from_micros(clock::host_now().0.saturating_sub(begun));
-            let told = Site::ask_within(ssh, &["-G", name], CONFIGURED.saturating_sub(gone));
+            let told = Site::ask_within(ssh, &["-G", name], left(CONFIGURED));
             let told = told.ok().filter(|told| told.status.success());
             told.map_or_else(Configured::default, |told| Configured::of(&told.out))
         };
         let configured: Vec<Configured> = names.iter().map(configured).collect();
         let hosts = names.iter().zip(&configured).map(|(name, of_it)| of_it.host(name).to_owned());
-        let mut leading = names.iter().zip(&configured).zip(resolved(hosts.collect(), RESOLVED));
-        let by_name = leading.find(|(_, leads)| {
-            let mut leads = leads.iter().flatten();
-            leads.any(|address| peer.addresses.contains(address))
-        });
-        match by_name {
-            Some(((name, of_it), _)) => Self::named(name, of_it, peer, own),
+        let meanings = resolved(hosts.collect(), left(NAMED));
+        match chosen(&meanings, &peer.addresses) {
+            Some((at, is_late)) => Self { is_late, ..Self::named(names[at], &configured[at], peer, own) },
             None => Self::addressed(peer),
         }
     }
@@ -186,25 +202,46 @@ impl Target {
             port: if port.is_some() { None } else { peer.port },
             user: if is_user_told { None } else { peer.user.clone() },
             known_as,
+            is_late: false,
         }
     }
 
     fn addressed(peer: &Peer) -> Self {
         let to = peer.addresses.first().map(IpAddr::to_string).unwrap_or_default();
         let (port, user) = (peer.port, peer.user.clone());
-        Self { host: peer.host.clone(), known_as: with_port(&to, port), to, port, user }
+        Self { host: peer.host.clone(), known_as: with_port(&to, port), to, port, user, is_late: false }
     }
 
     /// The arguments of ssh.
     fn words(&self, connect: u32) -> Vec<String> {
         let connect = format!("ConnectTimeout={connect}");
-        let options = ["-o", "BatchMode=yes", "-o", &connect, "-o", "StrictHostKeyChecking=yes"];
-        let mut words: Vec<String> = options.map(str::to_owned).to_vec();
+        // nothing but the login: no port is forwarded, and no connection outlives it
+        let options = [
+            "BatchMode=yes",
+            &connect,
+            "StrictHostKeyChecking=yes",
+            "ClearAllForwardings=yes",
+            "ControlMaster=no",
+        ];
+        let mut words: Vec<String> =
+            options.iter().flat_map(|option| ["-o".to_owned(), (*option).to_owned()]).collect();
         words.extend(self.port.iter().flat_map(|port| ["-p".to_owned(), port.to_string()]));
         words.extend(self.user.iter().flat_map(|user| ["-l".to_owned(), user.clone()]));
         words.extend([self.to.clone(), "true".to_owned()]);
         words
     }
+}
+
+/// Of names the first that leads to these addresses, else the first of which that is not known, as there was no answer in time; and
+/// whether it is such a one.
+fn chosen(meanings: &[Meaning], addresses: &[IpAddr]) -> Option<(usize, bool)> {
+    let leads = |meaning: &Meaning| match meaning {
+        Meaning::Of(all) => all.iter().any(|address| addresses.contains(address)),
+        Meaning::Late | Meaning::Untried => false,
+    };
+    let is_late = |meaning: &Meaning| !matches!(meaning, Meaning::Of(_));
+    let leading = meanings.iter().position(leads).map(|at| (at, false));
+    leading.or_else(|| meanings.iter().position(is_late).map(|at| (at, true)))
 }
 
 /// A word that is a name to ssh and nothing else.
@@ -300,7 +337,13 @@ fn judge(logins: Option<&[Login]>) -> Verdict {
         };
     }
     let faults: BTreeSet<Fault> = by_fault.keys().map(|fault| Fault::of(fault)).collect();
-    let causes: Vec<&str> = faults.iter().map(|fault| fault.cause()).collect();
+    let cause = |fault: &Fault| {
+        let is_it = |words: &str| Fault::of(words) == *fault;
+        let mut of_it = logins.iter().filter(|login| login.fault.as_deref().is_some_and(is_it));
+        let tries = if of_it.all(|login| login.is_second) { " (tried twice)" } else { "" };
+        format!("{}{tries}", fault.cause())
+    };
+    let causes: Vec<String> = faults.iter().map(cause).collect();
     let address = |login: &&Login| Fault::of(login.fault.as_deref().unwrap_or_default()) == Fault::Changed;
     let changed = logins.iter().filter(|login| login.fault.is_some()).find(address);
     let cause = format!(
@@ -384,6 +427,8 @@ impl Fault {
             Self::NoKey
         } else if says(&["connection refused"]) {
             Self::Refused
+        } else if says(&["could not resolve", NO_NAME]) {
+            Self::Name
         } else if says(&[NO_BANNER]) {
             Self::Silent
         } else if says(&["does not answer in"]) {
@@ -392,8 +437,6 @@ impl Fault {
             Self::HungUp
         } else if says(&["timed out", "no route to host", "network is unreachable"]) {
             Self::Unreached
-        } else if says(&["could not resolve"]) {
-            Self::Name
         } else {
             Self::Other
         }
@@ -414,15 +457,15 @@ impl Fault {
             Self::Refused => "no ssh server listens at that address and port",
             Self::Unreached => "nothing answers at that address: a firewall, or no way there",
             Self::Silent => {
-                "the connection is taken, and no ssh server speaks in time, at a second try either: the host is too busy, its sshd hangs, or another program listens there"
+                "the connection is taken, and no ssh server speaks in time: the host is too busy, its sshd hangs, or another program listens there"
             }
             Self::Slow => {
-                "the ssh server speaks, and the login does not end in time, at a second try either: the host is too busy, or the login waits there (a name server, a file server)"
+                "the ssh server speaks, and the login does not end in time: the host is too busy, or the login waits there (a name server, a file server)"
             }
             Self::HungUp => {
-                "the ssh server takes the connection and ends it before the login, at a second try either: too many logins at once (MaxStartups), an address that it refuses, or a fault of its own"
+                "the ssh server takes the connection and ends it before the login: too many logins at once (MaxStartups), an address that it refuses, or a fault of its own"
             }
-            Self::Name => "a name leads nowhere here",
+            Self::Name => "a name leads nowhere here, or no name server answers",
             Self::Other => "the login fails",
         }
     }
@@ -444,7 +487,7 @@ mod tests {
             door: None,
             ports: Vec::new(),
         };
-        let of = |target: &Target| (target.words(2)[6..].join(" "), target.known_as.clone());
+        let of = |target: &Target| (target.words(2)[10..].join(" "), target.known_as.clone());
         let of_file = peer(Some("ml"), Some(2222));
         let told = |words: &str, known_as: &str| (words.to_owned(), known_as.to_owned());
         let by_address = Target::addressed(&of_file);
@@ -459,6 +502,11 @@ mod tests {
         assert_eq!(named(own, &of_file), told("gpu-b true", "[10.0.0.2]:2200"));
         let alias = "user li\nhostname gpu-b\nport 22\nhostkeyalias b.lab\n";
         assert_eq!(named(alias, &of_file), told("-p 2222 -l ml gpu-b true", "b.lab"));
+        let options = by_address.words(2)[..10].join(" ");
+        assert_eq!(
+            options,
+            "-o BatchMode=yes -o ConnectTimeout=2 -o StrictHostKeyChecking=yes -o ClearAllForwardings=yes -o ControlMaster=no"
+        );
     }
 
     #[test]
@@ -475,8 +523,36 @@ mod tests {
         // an ssh that says nothing of a name
         let of = |peer: &Peer| Target::of(Path::new("/bin/false"), peer, "li").to;
         assert_eq!(of(&peer("localhost", "127.0.0.1")), "localhost");
-        assert_eq!(of(&peer("localhost", "10.0.0.2")), "10.0.0.2", "it leads to another one");
         assert_eq!(of(&peer("-oProxyCommand=x", "10.0.0.2")), "10.0.0.2");
+        let means = |all: &[&str]| Meaning::Of(all.iter().map(|one| one.parse().unwrap()).collect());
+        let (there, elsewhere, nowhere) = (means(&["fd00::2", "10.0.0.2"]), means(&["10.0.0.9"]), means(&[]));
+        let chosen = |all: &[&Meaning]| {
+            let all: Vec<Meaning> = all.iter().map(|one| (*one).clone()).collect();
+            super::chosen(&all, &["10.0.0.2".parse().unwrap()])
+        };
+        assert_eq!(chosen(&[&elsewhere, &there]), Some((1, false)));
+        assert_eq!(chosen(&[&elsewhere, &nowhere]), None);
+        // one without an answer may lead there
+        assert_eq!(chosen(&[&elsewhere, &Meaning::Late]), Some((1, true)));
+        assert_eq!(chosen(&[&Meaning::Untried, &there]), Some((1, false)));
+        assert_eq!(chosen(&[]), None);
+    }
+
+    #[test]
+    fn what_was_tried_once_is_not_told_as_tried_twice() {
+        let silent = "Connection timed out during banner exchange";
+        let login = |host: &str, is_second| Login {
+            host: HostId::from(host),
+            by: None,
+            fault: Some(silent.to_owned()),
+            at: None,
+            is_untried: false,
+            is_second,
+        };
+        let cause = |logins: &[Login]| judge(Some(logins)).cause.unwrap();
+        assert!(cause(&[login("b", true)]).contains("another program listens there (tried twice): mpirun"));
+        assert!(!cause(&[login("b", false)]).contains("twice"));
+        assert!(!cause(&[login("b", true), login("c", false)]).contains("twice"));
     }
 
     #[test]
@@ -487,6 +563,7 @@ mod tests {
             fault: fault.map(str::to_owned),
             at: Some("[10.0.0.2]:2222".to_owned()),
             is_untried: false,
+            is_second: false,
         };
         assert_eq!(judge(Some(&[login(None)])).evidence, "logs in to b");
         let by_address = Login { by: Some("10.0.0.2".to_owned()), ..login(None) };
@@ -547,6 +624,12 @@ mod tests {
                 false,
             ),
             ("Connection reset by 10.0.0.2 port 22", "before the login", "journalctl", false),
+            (
+                "/usr/bin/ssh does not answer in 3.5 s, and gpu-b is not looked up in time there",
+                "no name server answers",
+                "ssh -v",
+                false,
+            ),
             ("no such identity", "the login fails", "ssh -v", false),
         ] {
             let verdict = judge(Some(&[login(Some(says))]));
@@ -557,6 +640,12 @@ mod tests {
         let both =
             judge(Some(&[login(Some("Connection refused")), login(Some("Permission denied (publickey)."))]));
         assert!(both.fix.is_some() && both.cause.unwrap().contains("no ssh server"), "both are told");
+        assert_eq!(judge(None).mark, Mark::Unknown);
+        assert_eq!(judge(Some(&[])).mark, Mark::Unknown);
+    }
+
+    #[test]
+    fn of_what_ssh_says_the_sentence_that_tells_most_is_taken() {
         let warned = "@@@@@@@\n@    WARNING: REMOTE HOST IDENTIFICATION HAS CHANGED!     @\n@@@@@@@\nHost key verification failed.\r\n";
         let said = said(warned, "Host key verification failed.\r");
         assert_eq!(said, "WARNING: REMOTE HOST IDENTIFICATION HAS CHANGED! Host key verification failed.");
@@ -574,7 +663,5 @@ mod tests {
             !is_passing("ssh: connect to host 10.0.0.2 port 22: Connection timed out"),
             "nothing took it"
         );
-        assert_eq!(judge(None).mark, Mark::Unknown);
-        assert_eq!(judge(Some(&[])).mark, Mark::Unknown);
     }
 }

@@ -25,6 +25,8 @@ const STARTUPS: u32 = 10;
 const SESSIONS: u32 = 10;
 /// `Include` within what was included.
 const DEPTH: usize = 4;
+/// Of a folder in which each user may put files: `/tmp`.
+const STICKY: u32 = 0o1000;
 
 /// Settings that hold for all users, as far as the file can be read.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -59,12 +61,15 @@ pub(in crate::doctor) struct Found {
     loose: Vec<Loose>,
 }
 
-/// The home folder, the file of keys or one between, where another user than its owner and root may change it.
+/// The file of keys or a folder above it, where another user than its owner and root may change it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 struct Loose {
     path: String,
     mode: u32,
     owner: Owner,
+    /// Whether it is the home folder or lies below it.
+    #[serde(default)]
+    is_of_home: bool,
 }
 
 /// Whose it is.
@@ -108,14 +113,13 @@ fn version(site: &Site) -> Option<String> {
     words(&told.err).or_else(|| words(&told.out))
 }
 
-/// Of the file of keys and the folders above it up to the home folder, those for which sshd refuses the keys (its `safe_path`); with
-/// the groups that may write them.
+/// Of the file of keys and the folders above it, up to the home folder or, where it is not below that, to the root, those for which
+/// sshd refuses the keys (its `safe_path`); with the groups that may write them. Without that file there are no keys to refuse.
 fn loose(home: &Path, own: u32, may_write: impl Fn(u32) -> bool) -> Vec<Loose> {
     let Ok(home) = home.canonicalize() else { return Vec::new() };
-    let innermost = [KEYS, ".ssh"].iter().find_map(|path| home.join(path).canonicalize().ok());
-    let innermost = innermost.unwrap_or_else(|| home.clone());
+    let Ok(keys) = home.join(KEYS).canonicalize() else { return Vec::new() };
     let mut found = Vec::new();
-    for path in innermost.ancestors() {
+    for path in keys.ancestors() {
         if let Ok(meta) = path.metadata() {
             let (mode, uid) = (meta.mode() & 0o7777, meta.uid());
             let owner = match uid {
@@ -125,7 +129,8 @@ fn loose(home: &Path, own: u32, may_write: impl Fn(u32) -> bool) -> Vec<Loose> {
             };
             let is_open = mode & 0o002 != 0 || (mode & 0o020 != 0 && !may_write(meta.gid()));
             if is_open || matches!(owner, Owner::Other(_)) {
-                found.push(Loose { path: path.display().to_string(), mode, owner });
+                let is_of_home = path.starts_with(&home);
+                found.push(Loose { path: path.display().to_string(), mode, owner, is_of_home });
             }
         }
         if path == home {
@@ -211,7 +216,8 @@ impl Found {
                 "maxsessions" if self.sessions.is_none() => self.sessions = word.parse().ok(),
                 "maxstartups" if self.startups.is_none() => self.startups = Some(word.to_owned()),
                 "allowtcpforwarding" if self.forwards.is_none() => {
-                    self.forwards = Some(matches!(word, "yes" | "all" | "local"));
+                    let forwarding = ["yes", "all", "local"];
+                    self.forwards = Some(forwarding.iter().any(|one| word.eq_ignore_ascii_case(one)));
                 }
                 "strictmodes" if self.strict.is_none() => {
                     self.strict = Some(!word.eq_ignore_ascii_case("no"));
@@ -231,32 +237,43 @@ impl Found {
 }
 
 /// Where keys are refused for who may write them.
-fn refused(loose: &[Loose], user: &str) -> Option<Verdict> {
+fn refused(found: &Found, user: &str) -> Option<Verdict> {
+    let loose = found.loose.as_slice();
+    if loose.is_empty() {
+        return None;
+    }
     let is_foreign = |one: &&Loose| matches!(one.owner, Owner::Other(_));
     let seen = loose.iter().map(|one| match &one.owner {
         Owner::Other(owner) => format!("{} belongs to {owner}", one.path),
         _ => format!("{} can be written by others (mode {:o})", one.path, one.mode),
     });
-    let seen: Vec<String> = seen.collect();
+    let seen = seen.collect::<Vec<String>>().join("; ");
+    // what can't be read may say otherwise
+    let is_known = found.is_read && found.unread.is_empty();
+    let refuses = if is_known { "refuses" } else { "may refuse" };
+    let cause = format!("sshd {refuses} the keys of ~/.ssh/authorized_keys for that (StrictModes)");
+    if loose.iter().any(|one| !one.is_of_home || one.mode & STICKY != 0) {
+        let remedy = "keep ~/.ssh/authorized_keys in folders that you alone may write; what others use, too, stays as it is";
+        return Some(Verdict::look(seen, cause, remedy));
+    }
     let paths = |some: Vec<&Loose>| {
         let words = some.into_iter().map(|one| shell_word(&one.path).into_owned());
         Some(words.collect::<Vec<_>>().join(" ")).filter(|words| !words.is_empty())
     };
     let foreign = paths(loose.iter().filter(is_foreign).collect());
     let open = paths(loose.iter().filter(|one| one.mode & 0o022 != 0).collect());
-    let sudo = if loose.iter().all(|one| one.owner == Owner::Own) { "" } else { "sudo " };
+    let is_own = loose.iter().all(|one| one.owner == Owner::Own);
+    let sudo = if is_own { "" } else { "sudo " };
+    let theirs = if foreign.is_some() { ", where they are yours" } else { "" };
     let chown = foreign.map(|paths| format!("sudo chown {} {paths}", shell_word(user)));
     let chmod = open.map(|paths| format!("{sudo}chmod go-w {paths}"));
-    let command: Vec<String> = chown.into_iter().chain(chmod).collect();
-    let command = command.join(" && ");
-    let cause = "sshd refuses the keys of ~/.ssh/authorized_keys for that (StrictModes): mpirun and horovodrun can't log in to this host, \
-                 whatever hvtui hosts mesh has written";
-    (!seen.is_empty()).then(|| Verdict::look(seen.join("; "), cause, command.clone()).fixed_there(command))
+    let command = chown.into_iter().chain(chmod).collect::<Vec<String>>().join(" && ");
+    let verdict = Verdict::look(seen, cause, format!("{command}{theirs}"));
+    Some(if is_known && is_own { verdict.fixed_there(command) } else { verdict })
 }
 
 fn judge(found: &Found, user: &str, has_others: bool) -> Verdict {
-    let loose = found.loose.as_slice();
-    if let Some(verdict) = refused(loose, user).filter(|_| has_others && found.is_strict()) {
+    if let Some(verdict) = refused(found, user).filter(|_| has_others && found.is_strict()) {
         return verdict;
     }
     let version = found.version.as_deref();
@@ -329,7 +346,10 @@ mod tests {
         assert_eq!(of("MaxStartups 2:50:4\nMaxStartups 100").mark, Mark::Look, "the first one counts");
         assert_eq!(of("Match User li\nMaxSessions 1").mark, Mark::Good, "not of all");
         assert_eq!(of("Match User li\nX11Forwarding no\nMatch all\nMaxSessions 1").mark, Mark::Look);
-        assert!(of("AllowTcpForwarding no").evidence.ends_with("it can't be a jump host"));
+        for (word, is_jump_host) in [("no", false), ("remote", false), ("Yes", true), ("LOCAL", true)] {
+            let told = of(&format!("AllowTcpForwarding {word}")).evidence;
+            assert_eq!(!told.ends_with("it can't be a jump host"), is_jump_host, "{told}");
+        }
         assert_eq!(judge(&Found::default(), "li", true).mark, Mark::Unknown);
     }
 
@@ -447,6 +467,63 @@ mod tests {
         assert!(loose(home.path(), own, |_| true).is_empty());
         change(&home, "", 0o777);
         assert_eq!(loose(home.path(), own, |_| true).len(), 1);
+        // without the file there are no keys to refuse
+        std::fs::remove_file(home.path().join(KEYS)).unwrap();
+        assert!(loose(home.path(), own, |_| true).is_empty());
+    }
+
+    /// The verdict on a host of several, where this is what others could write.
+    fn told(loose: Vec<Loose>) -> Verdict {
+        judge(&Found { loose, ..said("", &[]) }, "li", true)
+    }
+
+    #[test]
+    fn folders_that_others_use_too_are_left_as_they_are() {
+        let one = |path: &str, mode, is_of_home| Loose {
+            path: path.to_owned(),
+            mode,
+            owner: Owner::Own,
+            is_of_home,
+        };
+        // a link that leads out of the home, and a home that is not one's own
+        let outside = vec![one("/scratch/li/.ssh", 0o775, false), one("/scratch", 0o1777, false)];
+        for loose in [outside, vec![one("/tmp", 0o1777, true)], vec![one("/home/li", 0o3775, true)]] {
+            let verdict = told(loose);
+            assert!(verdict.mark == Mark::Look && verdict.fix.is_none(), "{verdict:?}");
+            assert!(!verdict.remedy.unwrap().contains("chmod"));
+        }
+        assert!(told(vec![one("/home/li", 0o775, true)]).fix.is_some());
+
+        let place = tempfile::tempdir().unwrap();
+        let (home, shared) = (place.path().join("home"), place.path().join("shared"));
+        std::fs::create_dir_all(shared.join(".ssh")).unwrap();
+        std::fs::create_dir(&home).unwrap();
+        std::fs::write(shared.join(".ssh/authorized_keys"), "").unwrap();
+        std::fs::set_permissions(&shared, std::fs::Permissions::from_mode(0o1777)).unwrap();
+        std::os::unix::fs::symlink(shared.join(".ssh"), home.join(".ssh")).unwrap();
+        let found = loose(&home, place.path().metadata().unwrap().uid(), |_| false);
+        assert!(found.iter().any(|one| one.path.ends_with("/shared")), "{found:?}");
+        assert!(found.iter().all(|one| !one.is_of_home) && told(found).fix.is_none());
+    }
+
+    #[test]
+    fn where_the_servers_files_are_not_read_keys_may_be_refused() {
+        let path = "/home/li/.ssh".to_owned();
+        let loose = vec![Loose { path, mode: 0o775, owner: Owner::Own, is_of_home: true }];
+        let cause = |found: Found| {
+            let verdict = judge(&found, "li", true);
+            assert_eq!(verdict.help().as_deref(), Some("chmod go-w /home/li/.ssh"));
+            (verdict.fix.is_some(), verdict.cause.unwrap())
+        };
+        let refuses =
+            |words: &str| format!("sshd {words} the keys of ~/.ssh/authorized_keys for that (StrictModes)");
+        let known = Found { loose: loose.clone(), ..said("", &[]) };
+        assert_eq!(cause(known), (true, refuses("refuses")));
+        let unread = vec!["/etc/ssh/sshd_config.d/50-cloud-init.conf".to_owned()];
+        let in_part = Found { loose: loose.clone(), unread, ..said("", &[]) };
+        for found in [in_part, Found { loose, file: Some(FILES[0].to_owned()), ..Found::default() }] {
+            assert_eq!(cause(found), (false, refuses("may refuse")));
+        }
     }
 
     #[test]
@@ -465,16 +542,13 @@ mod tests {
         // as the files of one user look to another one; those of root are never another's
         let foreign = loose(home.path(), own + 1, |_| false);
         assert_eq!(foreign.is_empty(), own == 0, "{foreign:?}");
-        let one = |path: &str, mode, owner| Loose { path: path.to_owned(), mode, owner };
-        let told = |loose: Vec<Loose>| {
-            let found = Found { loose, ..said("", &[]) };
-            judge(&found, "li", true)
-        };
+        let one = |path: &str, mode, owner| Loose { path: path.to_owned(), mode, owner, is_of_home: true };
         let verdict = told(vec![one("/home/li/.ssh", 0o775, Owner::Other("wu".to_owned()))]);
         assert_eq!(verdict.evidence, "/home/li/.ssh belongs to wu");
-        let command = "sudo chown li /home/li/.ssh && sudo chmod go-w /home/li/.ssh";
-        assert_eq!(verdict.help().as_deref(), Some(command));
+        let remedy = "sudo chown li /home/li/.ssh && sudo chmod go-w /home/li/.ssh, where they are yours";
+        assert_eq!((verdict.fix.is_some(), verdict.remedy.as_deref()), (false, Some(remedy)));
         let of_root = told(vec![one("/home/li", 0o777, Owner::Root)]);
-        assert_eq!(of_root.help().as_deref(), Some("sudo chmod go-w /home/li"));
+        let remedy = "sudo chmod go-w /home/li";
+        assert_eq!((of_root.fix.is_some(), of_root.remedy.as_deref()), (false, Some(remedy)));
     }
 }

@@ -1,5 +1,7 @@
 //! Whether NVIDIA's toolkit, which gives GPUs to containers, is the same everywhere, knows the driver that runs, and describes the GPUs
-//! alike.
+//! on all hosts or on none.
+
+use std::io::ErrorKind;
 
 use serde::{Deserialize, Serialize};
 
@@ -13,7 +15,8 @@ pub(in crate::doctor) struct Toolkit;
 /// Where descriptions of GPUs for containers (CDI) lie: what is written at each start, which wins, and what an administrator writes.
 const DESCRIPTIONS: [&str; 4] =
     ["/var/run/cdi/nvidia.yaml", "/var/run/cdi/nvidia.json", "/etc/cdi/nvidia.yaml", "/etc/cdi/nvidia.json"];
-/// A host that has none, in words.
+/// A host that has one, and one that has none, in words.
+const CDI: &str = "CDI";
 const NO_CDI: &str = "no CDI";
 
 #[derive(Debug, Default, Serialize, Deserialize)]
@@ -22,9 +25,9 @@ pub(in crate::doctor) struct Found {
     version: Option<String>,
     /// The file that describes the GPUs for CDI, and the driver's version of which it names libraries.
     cdi: Option<(String, Option<String>)>,
-    /// The version of the form in which it does.
+    /// Whether it is not known if there is one, as the first can't be read.
     #[serde(default)]
-    cdi_version: Option<String>,
+    is_unread: bool,
 }
 
 impl Check for Toolkit {
@@ -50,10 +53,12 @@ impl Check for Toolkit {
         let versions =
             seen.iter().filter_map(|one| Some((one.host.as_str(), minor(one.found.version.as_deref()?))));
         let all = Compared::new(versions);
-        // a host without GPUs has none to describe, and another toolkit describes them otherwise
-        let described = seen.iter().filter(|one| !one.info.gpus.is_empty()).filter_map(|one| {
+        // a host without GPUs has none to describe, and another toolkit may describe them by itself
+        let described = seen.iter().filter(|one| !one.info.gpus.is_empty() && !one.found.is_unread);
+        let described = described.filter_map(|one| {
             let toolkit = minor(one.found.version.as_deref()?);
-            Some(Described { host: one.host.as_str(), toolkit, form: form(&one.found)? })
+            let has = if one.found.cdi.is_some() { CDI } else { NO_CDI };
+            Some(Described { host: one.host.as_str(), toolkit, has })
         });
         let described: Vec<Described<'_>> = described.collect();
         let judge = |one: &Seen<'_, Found>| {
@@ -66,52 +71,38 @@ impl Check for Toolkit {
     }
 }
 
-/// How a host describes its GPUs.
+/// Whether a host describes its GPUs.
 struct Described<'a> {
     host: &'a str,
     /// The first numbers of the toolkit's version.
     toolkit: &'a str,
-    form: String,
+    has: &'static str,
 }
 
 impl Described<'_> {
-    /// Where it differs from that of most hosts with this toolkit. None at all is told, too.
+    /// Where it differs from most hosts with this toolkit.
     fn judge(&self, found: &Found, all: &[Described<'_>]) -> Option<Verdict> {
         let alike = all.iter().filter(|one| one.toolkit == self.toolkit);
-        let alike = Compared::new(alike.map(|one| (one.host, one.form.as_str())));
-        let difference = alike.difference(&self.form)?;
+        let alike = Compared::new(alike.map(|one| (one.host, one.has)));
+        let difference = alike.difference(self.has)?;
         let version = found.version.as_deref().unwrap_or_default();
         let file = found.cdi.as_ref().map_or("/etc/cdi/nvidia.yaml", |(file, _)| file.as_str());
         let command = format!("sudo nvidia-ctk cdi generate --output={file}");
-        let seen = format!("nvidia-container-toolkit {version} and {} ({difference})", self.form);
+        let seen = format!("nvidia-container-toolkit {version} and {} ({difference})", self.has);
         let cause = "podman, and docker by --device nvidia.com/gpu=…, may give GPUs to containers on some of these hosts only";
-        if alike.wanted(&self.form) == Some(NO_CDI) {
+        if alike.wanted(self.has) == Some(NO_CDI) {
             return Some(Verdict::look(seen, cause, format!("{command} on the hosts that have none, too")));
         }
         Some(Verdict::look(seen, cause, command.clone()).fixed_there(command))
     }
 }
 
-/// What a description says of itself.
+/// What a description says; `None` where there is none.
 fn described(file: &str) -> Option<Found> {
-    let text = std::fs::read_to_string(file).ok()?;
-    let cdi = Some((file.to_owned(), of_driver(&text)));
-    Some(Found { version: None, cdi, cdi_version: cdi_version(&text) })
-}
-
-/// The version of a description's form: `cdiVersion: 0.5.0`, or `"cdiVersion": "0.5.0"`.
-fn cdi_version(description: &str) -> Option<String> {
-    let (_, rest) = description.split_once("cdiVersion")?;
-    let rest = rest.trim_start_matches(['"', '\'', ':', ' ']);
-    let end = rest.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(rest.len());
-    Some(rest[..end].to_owned()).filter(|version| !version.is_empty())
-}
-
-/// What is compared of the descriptions; `None` where it is not known.
-fn form(found: &Found) -> Option<String> {
-    match &found.cdi {
-        None => Some(NO_CDI.to_owned()),
-        Some(_) => found.cdi_version.as_ref().map(|version| format!("CDI {version}")),
+    match std::fs::read_to_string(file) {
+        Ok(text) => Some(Found { cdi: Some((file.to_owned(), of_driver(&text))), ..Found::default() }),
+        Err(error) if error.kind() == ErrorKind::NotFound => None,
+        Err(_) => Some(Found { is_unread: true, ..Found::default() }),
     }
 }
 
@@ -211,61 +202,52 @@ mod tests {
     }
 
     #[test]
-    fn what_a_description_is_written_in_is_read() {
-        let of = |text: &str| cdi_version(text);
-        assert_eq!(of("---\ncdiVersion: 0.5.0\ncontainerEdits:\n").as_deref(), Some("0.5.0"));
-        assert_eq!(of("cdiVersion: \"0.6.0\"\n").as_deref(), Some("0.6.0"));
-        assert_eq!(of(r#"{"cdiVersion":"0.7.0","kind":"nvidia.com/gpu"}"#).as_deref(), Some("0.7.0"));
-        assert_eq!([of("kind: nvidia.com/gpu\n"), of("cdiVersion:\nkind: 1\n")], [None, None]);
+    fn a_description_that_can_not_be_read_is_not_absent() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("nvidia.yaml");
+        let file = file.to_str().unwrap();
+        assert!(described(file).is_none());
+        std::fs::write(file, "  - hostPath: /lib/libcuda.so.550.54.14\n").unwrap();
+        let cdi = Some((file.to_owned(), Some("550.54.14".to_owned())));
+        assert_eq!(described(file).unwrap().cdi, cdi);
+        let unread = described(folder.path().to_str().unwrap()).unwrap();
+        assert!(unread.is_unread && unread.cdi.is_none(), "a folder can't be read");
     }
 
     #[test]
-    fn a_description_that_most_hosts_with_this_toolkit_do_not_have_so_is_told() {
+    fn a_host_that_describes_its_gpus_unlike_most_with_this_toolkit_is_told() {
         let mut with_gpu = seen([()])[0].info.clone();
         let without = with_gpu.clone();
         with_gpu.gpus = vec![GpuInfo::unknown(0)];
-        let host = |toolkit: &str, cdi: Option<&str>| Found {
+        let host = |toolkit: &str, has_cdi: bool| Found {
             version: Some(toolkit.to_owned()),
-            cdi: cdi.map(|_| ("/var/run/cdi/nvidia.yaml".to_owned(), None)),
-            cdi_version: cdi.map(str::to_owned).filter(|version| !version.is_empty()),
+            cdi: has_cdi.then(|| ("/var/run/cdi/nvidia.yaml".to_owned(), None)),
+            is_unread: false,
         };
         let judged = |hosts: Vec<(HostInfo, Found)>| Toolkit::judge(&seen_with(hosts));
-        let of = |toolkit: &str, cdi: Option<&str>| (with_gpu.clone(), host(toolkit, cdi));
+        let of = |toolkit: &str, has_cdi: bool| (with_gpu.clone(), host(toolkit, has_cdi));
         let verdicts = judged(vec![
-            of("1.17.4", Some("0.5.0")),
-            of("1.17.8", Some("0.5.0")),
-            of("1.17.4", Some("0.3.0")),
-            of("1.17.4", None),
-            // told by an older hvtui, and a host that has no GPUs
-            of("1.17.4", Some("")),
-            (without, host("1.17.4", None)),
-            of("1.17.4", Some("0.5.0")),
-            of("1.17.4", Some("0.5.0")),
+            of("1.17.4", true),
+            of("1.17.8", true),
+            of("1.17.4", false),
+            // what can't be read, and a host that has no GPUs
+            (with_gpu.clone(), Found { is_unread: true, ..host("1.17.4", false) }),
+            (without, host("1.17.4", false)),
+            of("1.17.4", true),
         ]);
         let marks: Vec<bool> = verdicts.iter().map(|one| one.mark == Mark::Good).collect();
-        assert_eq!(marks, [true, true, false, false, true, true, true, true], "{verdicts:?}");
-        assert_eq!(
-            verdicts[2].evidence,
-            "nvidia-container-toolkit 1.17.4 and CDI 0.3.0 (other hosts have CDI 0.5.0)"
-        );
-        assert_eq!(
-            verdicts[2].help().unwrap(),
-            "sudo nvidia-ctk cdi generate --output=/var/run/cdi/nvidia.yaml"
-        );
-        assert_eq!(
-            verdicts[3].evidence,
-            "nvidia-container-toolkit 1.17.4 and no CDI (other hosts have CDI 0.5.0)"
-        );
-        assert_eq!(verdicts[3].help().unwrap(), "sudo nvidia-ctk cdi generate --output=/etc/cdi/nvidia.yaml");
+        assert_eq!(marks, [true, true, false, true, true, true], "{verdicts:?}");
+        assert_eq!(verdicts[2].evidence, "nvidia-container-toolkit 1.17.4 and no CDI (other hosts have CDI)");
+        assert_eq!(verdicts[2].help().unwrap(), "sudo nvidia-ctk cdi generate --output=/etc/cdi/nvidia.yaml");
         // the odd one has what the others lack
-        let verdicts = judged(vec![of("1.17.4", None), of("1.17.4", None), of("1.17.4", Some("0.5.0"))]);
+        let verdicts = judged(vec![of("1.17.4", false), of("1.17.4", false), of("1.17.4", true)]);
         assert_eq!([verdicts[0].mark, verdicts[2].mark], [Mark::Good, Mark::Look]);
         assert!(
             verdicts[2].fix.is_none()
                 && verdicts[2].remedy.as_ref().unwrap().ends_with(" on the hosts that have none, too")
         );
-        // each toolkit writes its own form
-        let verdicts = judged(vec![of("1.17.4", Some("0.5.0")), of("1.16.2", Some("0.3.0"))]);
+        // another toolkit may do without
+        let verdicts = judged(vec![of("1.17.4", true), of("1.16.2", false)]);
         assert!(verdicts.iter().all(|one| !one.evidence.contains("CDI")), "{verdicts:?}");
     }
 }

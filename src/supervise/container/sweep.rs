@@ -9,9 +9,9 @@ use crate::domain::container;
 use crate::domain::ids::Rank;
 use crate::domain::run::HostRun;
 use crate::image::engine::Engine;
-use crate::supervise::rundir::RunDir;
+use crate::supervise::rundir::{RunDir, machine_key};
 use crate::supervise::state::{Phase, STATE, State};
-use crate::supervise::{SuperviseError, adopt};
+use crate::supervise::{SuperviseError, adopt, python_hooks};
 
 /// Removes the containers of a run's ranks on this host that are still there; why some could not be, rank by rank.
 pub(in crate::supervise) fn run(dir: &RunDir, run: &HostRun) -> Vec<String> {
@@ -55,9 +55,21 @@ pub fn is_orphan(place: &Path, state: &Path) -> bool {
     place.starts_with(state) && !is_owned(place).unwrap_or(true)
 }
 
+/// Whether it is sure that the run of such a container is over: its files are there, are this machine's, and say so, or its processes
+/// would be seen from here. In another namespace of processes a supervisor that lives is not, nor are its files in another of mounts.
+pub fn is_surely_over(place: &Path) -> bool {
+    let is_here = place.to_str().is_some_and(|place| place.ends_with(&machine_key()));
+    let says_so = |dir: &RunDir| {
+        let state = dir.read_json::<State>(STATE);
+        matches!(state, Ok(Some(state)) if state.phase == Phase::Ended)
+    };
+    is_here && RunDir::open(place).is_ok_and(|dir| says_so(&dir) || python_hooks::sees_the_numbers(&dir))
+}
+
 /// Whether the run whose files lie there still has a process that ends its containers.
 fn is_owned(place: &Path) -> Result<bool, SuperviseError> {
-    if !place.exists() {
+    // what can't be looked at may be there
+    if !place.try_exists().map_err(|error| SuperviseError::io("look at", place, error))? {
         return Ok(false);
     }
     let dir = RunDir::open(place)?;
@@ -66,5 +78,53 @@ fn is_owned(place: &Path) -> Result<bool, SuperviseError> {
             || state.wraps.values().any(crate::procs::identity::Identity::alive)),
         // one that is being prepared has no container yet
         _ => Ok(false),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::domain::ids::{HostId, RunId};
+    use crate::procs::identity::Identity;
+
+    /// The files of a run whose supervisor is this process, or has ended.
+    fn files(state: &Path, phase: Phase, is_supervised: bool) -> RunDir {
+        let dir = RunDir::create(state, &RunId::new(1, 2), &HostId::from("a")).unwrap();
+        let own = Identity::own().unwrap();
+        let supervisor = if is_supervised { own } else { Identity { start: own.start + 1, ..own } };
+        dir.write_json(STATE, &State::of_test(phase, supervisor)).unwrap();
+        dir
+    }
+
+    #[test]
+    fn a_container_whose_files_can_not_be_looked_at_has_an_owner() {
+        let state = tempfile::tempdir().unwrap();
+        let place = state.path().join("spool/gone/n1");
+        assert!(is_orphan(&place, state.path()));
+        assert!(!is_orphan(&place, Path::new("/nowhere")), "of another state folder");
+        std::fs::write(state.path().join("spool"), "").unwrap();
+        assert!(!is_orphan(&place, state.path()), "there is no answer below a file");
+    }
+
+    #[test]
+    fn it_is_sure_that_a_run_is_over_where_its_own_files_and_processes_are_seen() {
+        let home = tempfile::tempdir().unwrap();
+        let state = home.path().join("s");
+        let of = |place: &Path| (is_orphan(place, &state), is_surely_over(place));
+        assert_eq!(of(&state.join("spool/gone/n1")), (true, false), "its files are gone");
+        let lives = files(&state, Phase::Running, true);
+        assert!(!is_orphan(lives.path(), &state));
+        let ended = files(&state, Phase::Ended, false);
+        assert_eq!(of(ended.path()), (true, true));
+        // one that was killed, as far as its processes are seen from here
+        let killed = files(&state, Phase::Running, false);
+        assert_eq!(of(killed.path()), (true, false));
+        python_hooks::install(&killed).unwrap();
+        let is_told = std::fs::read_link("/proc/self/ns/pid").is_ok();
+        assert_eq!(of(killed.path()), (true, is_told));
+        // another machine's, beside it in a home that both have
+        let other = killed.path().with_file_name("a@other-00000000");
+        std::fs::rename(killed.path(), &other).unwrap();
+        assert_eq!(of(&other), (true, false));
     }
 }

@@ -330,7 +330,8 @@ fn compilers_toolkits_and_clocks_of_hosts_are_compared() {
     let look = |words: &str| ("look".to_owned(), words.to_owned());
     // its own words, not those of the template that it could not fill
     let docker = of("docker", "n1").1;
-    assert!(docker == "no docker" || docker.contains("docker daemon"), "{docker}");
+    let is_its_own = docker.contains("docker daemon") || docker.contains("docker API");
+    assert!(docker == "no docker" || is_its_own, "{docker}");
     assert_eq!(of("compiler", "n1"), ("good".to_owned(), "gcc 12.2.0".to_owned()));
     assert_eq!(of("compiler", "n2"), look("gcc 12.3.0, and CUDA's nvcc takes gcc 11 at most"));
     assert_eq!(of("compiler", "n3"), look("gcc 9.4.0 (other hosts have 12)"));
@@ -365,10 +366,9 @@ fn descriptions_of_gpus_are_compared(cluster: &Cluster, client: &Client<'_>) {
     };
     let look_at = |words: &str| ("look".to_owned(), format!("nvidia-container-toolkit 1.17.4 and {words}"));
     describe("n2", "0.5.0");
-    assert_eq!(look(), [look_at("no CDI (n2 has CDI 0.5.0)"), look_at("CDI 0.5.0 (n1 has no CDI)")]);
+    assert_eq!(look(), [look_at("no CDI (n2 has CDI)"), look_at("CDI (n1 has no CDI)")]);
+    // nvidia-ctk writes the lowest one that holds what it describes
     describe("n1", "0.3.0");
-    assert_eq!(look(), [look_at("CDI 0.3.0 (n2 has CDI 0.5.0)"), look_at("CDI 0.5.0 (n1 has CDI 0.3.0)")]);
-    describe("n1", "0.5.0");
     assert_eq!(look().map(|(mark, _)| mark), ["good", "good"]);
 }
 

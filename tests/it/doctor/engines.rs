@@ -6,6 +6,7 @@ use serde_json::Value;
 use super::{json, verdict};
 use crate::common::client::Client;
 use crate::common::cluster::Cluster;
+use crate::common::processes::until;
 
 const DENIED: &str =
     "permission denied while trying to connect to the Docker daemon socket at unix:///var/run/docker.sock";
@@ -17,7 +18,7 @@ const PODMAN: &str = r#"case "$1 $2" in
     '--version '*) echo 'podman version 4.3.1';;
     'info '*) echo '{"host":{"arch":"amd64"},"store":{"graphRoot":"/nonexistent"},"version":{"Version":"4.3.1"}}';;
     'image ls') echo 'localhost/train:1 sha256:dddddddddddd0000';;
-    'image inspect') echo '[{"Id":"dddddddddddd0000","RootFS":{"Layers":["sha256:11","sha256:22"]},"Config":{"Env":["A=1"],"Cmd":[]}}]';;
+    'image inspect') echo 'dddddddddddd0000 {"Layers":["sha256:11","sha256:22"]} {"Env":["A=1"],"Cmd":[]}';;
     'ps '*) ;;
     *) exit 125;;
 esac
@@ -49,7 +50,7 @@ impl Docker {
             r#"case "$1 $2" in
     'info '*) echo '{{"ServerVersion":"{version}","DockerRootDir":"{root}","RegistryConfig":{{"Mirrors":{mirrors}}}}}';;
     'image ls') echo 'train:1 sha256:{id}0000';;
-    'image inspect') echo '[{{"Id":"sha256:{id}0000","RootFS":{{"Layers":["sha256:11","sha256:22"]}},"Config":{{"Env":["{env}"]}}}}]';;
+    'image inspect') echo 'sha256:{id}0000 {{"Layers":["sha256:11","sha256:22"]}} {{"Env":["{env}"]}}';;
     'ps '*) ;;
     *) exit 1;;
 esac"#
@@ -174,6 +175,15 @@ fn a_container_that_has_outlived_its_run_is_told_with_what_removes_it() {
     assert_eq!(docker().0, "good");
     give(&cluster, "n1", "docker", &script("$HOME/.local/state/hvtui/spool/gone/n1"));
     let (mark, seen, remedy) = docker();
-    assert_eq!((mark.as_str(), seen.as_str()), ("look", "1 container has outlived its run: hvtui-x-r0"));
+    let gone = "1 container may have outlived its run: hvtui-x-r0";
+    assert_eq!((mark.as_str(), seen.as_str()), ("look", gone), "its files are not seen from there");
+    assert!(remedy.starts_with("hvtui runs tells which runs go on; "), "{remedy}");
+    // of a run that says itself that it has ended it is sure
+    let ended = client.run(&["run", "-H", "n1:1", "--", "true"]);
+    assert_eq!(ended.code, 0, "{ended:?}");
+    give(&cluster, "n1", "docker", &script("$(ls -d $HOME/.local/state/hvtui/spool/*/n1@*)"));
+    until("its end to be written", || docker().0 == "look");
+    let (_, seen, remedy) = docker();
+    assert_eq!(seen, "1 container has outlived its run: hvtui-x-r0");
     assert_eq!(remedy, "docker rm --force --volumes hvtui-x-r0");
 }

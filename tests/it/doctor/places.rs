@@ -297,14 +297,19 @@ fn a_look_starts_no_program_twice_with_the_same_words() {
     let Some(cluster) = Cluster::ready(1, &[]) else { return };
     let client = Client::new(&cluster);
     cluster.on("n1", "mkdir ~/bin");
+    // that of the system is asked, whatever is on the PATH
+    cluster.on("n1", "cp /sbin/ldconfig ~/ldconfig");
     for name in ["ldconfig", "ip", "gcc", "mpirun", "sshd"] {
-        let real = format!("$(ls /usr/bin/{name} /usr/sbin/{name} 2>/dev/null | head -n 1)");
+        let real = match name {
+            "ldconfig" => "~/ldconfig".to_owned(),
+            _ => format!("$(ls /usr/bin/{name} /usr/sbin/{name} 2>/dev/null | head -n 1)"),
+        };
         let text = format!("#!/bin/sh\necho {name} \"$@\" >> ~/asked\nexec {real} \"$@\"\n");
         std::fs::write(cluster.dir().join(name), text).expect("a script");
         cluster
             .on("n1", &format!("cp {} ~/bin && chmod +x ~/bin/{name}", cluster.dir().join(name).display()));
     }
-    cluster.on("n1", "mount --bind ~/bin /usr/local/bin");
+    cluster.on("n1", "mount --bind ~/bin /usr/local/bin && mount --bind ~/bin/ldconfig /sbin/ldconfig");
     let told = json(&client.run(&["doctor", "--json"]));
     assert_ne!(verdict(&told, "libraries", "n1")["mark"], "unknown", "{told:#}");
     let asked = cluster.on("n1", "sort ~/asked");

@@ -32,13 +32,18 @@ pub(super) fn small(containers: &[Value]) -> Vec<String> {
     containers.iter().filter(|container| is_small(container)).filter_map(name).collect()
 }
 
-/// The names of those whose run is over, of runs in this state folder.
-pub(super) fn left(containers: &[Value], state: &Path) -> Vec<String> {
-    let is_left = |container: &&Value| {
-        let place = container["Config"]["Labels"][PLACE_LABEL].as_str();
-        place.is_some_and(|place| sweep::is_orphan(Path::new(place), state))
+/// The names of those whose run is over, of runs in this state folder: where that is sure, and where it is not.
+pub(super) fn left(containers: &[Value], state: &Path) -> (Vec<String>, Vec<String>) {
+    let left = containers.iter().filter_map(|container| {
+        let place = Path::new(container["Config"]["Labels"][PLACE_LABEL].as_str()?);
+        let name = name(container).filter(|_| sweep::is_orphan(place, state))?;
+        Some((name, sweep::is_surely_over(place)))
+    });
+    let (sure, unsure): (Vec<_>, Vec<_>) = left.partition(|(_, is_sure)| *is_sure);
+    let names = |some: Vec<(String, bool)>| -> Vec<String> {
+        some.into_iter().map(|(name, _)| name).take(NAMED).collect()
     };
-    containers.iter().filter(is_left).filter_map(name).take(NAMED).collect()
+    (names(sure), names(unsure))
 }
 
 fn is_small(container: &Value) -> bool {
@@ -66,6 +71,10 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+    use crate::domain::ids::{HostId, RunId};
+    use crate::procs::identity::Identity;
+    use crate::supervise::rundir::RunDir;
+    use crate::supervise::state::{Phase, STATE, State};
 
     fn container(name: &str, ipc: &str, shm: u64, runtime: &str, devices: &Value, env: &[&str]) -> Value {
         let host = json!({"IpcMode": ipc, "ShmSize": shm, "Runtime": runtime, "DeviceRequests": devices});
@@ -98,13 +107,22 @@ mod tests {
         let of =
             |name: &str, place: &str| json!({"Name": name, "Config": {"Labels": {"hvtui.place": place}}});
         let gone = state.path().join("spool/gone/n1").display().to_string();
+        let ended = RunDir::create(state.path(), &RunId::new(1, 2), &HostId::from("n1")).unwrap();
+        let own = Identity::own().unwrap();
+        ended.write_json(STATE, &State::of_test(Phase::Ended, own.clone())).unwrap();
+        let lives = RunDir::create(state.path(), &RunId::new(3, 4), &HostId::from("n1")).unwrap();
+        lives.write_json(STATE, &State::of_test(Phase::Running, own)).unwrap();
         let containers = [
             of("/hvtui-1-r0", &gone),
+            of("/hvtui-2-r0", &ended.path().display().to_string()),
+            of("/hvtui-3-r0", &lives.path().display().to_string()),
             of("/other-user", "/home/other/.local/state/hvtui/spool/gone/n1"),
             json!({"Name": "/grafana", "Config": {"Labels": {"a": "b"}}}),
             json!({"Name": "/bare", "Config": {"Labels": null}}),
         ];
-        assert_eq!(left(&containers, state.path()), ["hvtui-1-r0"]);
-        assert!(left(&containers, Path::new("/nowhere")).is_empty());
+        // whose files are gone may be one that they are not gone for
+        let names = |name: &str| vec![name.to_owned()];
+        assert_eq!(left(&containers, state.path()), (names("hvtui-2-r0"), names("hvtui-1-r0")));
+        assert_eq!(left(&containers, Path::new("/nowhere")), (Vec::new(), Vec::new()));
     }
 }

@@ -38,7 +38,7 @@ pub(super) fn remedy(major: Option<u32>) -> String {
 impl Card {
     /// Whether code for one of these runs on it: `sm_90` on GPUs of its major capability that are not older, `compute_90`, which the
     /// driver compiles, on all that are not older. What can't be read counts as code that does.
-    pub(super) fn is_served(&self, arches: &[String]) -> bool {
+    fn is_served(&self, arches: &[String]) -> bool {
         let own @ (major, minor) = self.capability;
         let runs = |arch: &String| {
             let Some((kind, number)) = arch.split_once('_') else { return true };
@@ -55,6 +55,11 @@ impl Card {
         };
         arches.is_empty() || arches.iter().any(runs)
     }
+}
+
+/// Whether code for one of these runs on one of the GPUs at least, where there are any.
+pub(super) fn are_some_served(gpus: &[Card], arches: &[String]) -> bool {
+    gpus.is_empty() || gpus.iter().any(|card| card.is_served(arches))
 }
 
 /// Whether a launch would use a GPU, or a slice of it.
@@ -131,6 +136,10 @@ mod tests {
         ] {
             assert!(!is_served(capability, arches), "{capability:?} {arches}");
         }
+        let arches = ["sm_80".to_owned(), "sm_90".to_owned()];
+        let (old, new) = (card("GPU-1", (6, 1)), card("GPU-2", (9, 0)));
+        assert!(are_some_served(&[old.clone(), new], &arches) && are_some_served(&[], &arches));
+        assert!(!are_some_served(&[old], &arches));
     }
 
     #[test]

@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
+use super::cards::Card;
 use crate::clock;
 use crate::domain::time::Stamp;
 use crate::sha256;
@@ -29,10 +30,13 @@ struct Success {
     at: Stamp,
     #[serde(flatten)]
     told: Remembered,
-    /// The module's file, and how it and the folder of its package's neighbours were.
-    file: PathBuf,
-    was: Vec<Option<(i64, i64, u64)>>,
+    /// The files of the module, of those that came with it and of NCCL, and how they and the folders of their neighbours were.
+    files: Vec<PathBuf>,
+    was: Vec<State>,
 }
+
+/// When a file or folder changed, and how long it is; `None` of one that is not there.
+type State = Option<(i64, i64, u64)>;
 
 /// What an import that succeeded has told.
 #[derive(Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -41,6 +45,11 @@ pub(super) struct Remembered {
     /// Those of Python and of all that was imported on the way.
     #[serde(default)]
     pub(super) versions: BTreeMap<String, String>,
+    /// For what it was built, and the GPUs there, some of which it may have no code for.
+    #[serde(default)]
+    pub(super) arches: Vec<String>,
+    #[serde(default)]
+    pub(super) gpus: Vec<Card>,
 }
 
 /// Where one import is remembered.
@@ -62,7 +71,7 @@ impl Known {
     pub(super) fn succeeded(&self) -> Option<Remembered> {
         let success: Success = serde_json::from_slice(&fs::read(&self.0).ok()?).ok()?;
         let age = clock::now().micros_since(success.at);
-        let is_same = success.was == places(&success.file).map(|place| state_of(&place)).collect::<Vec<_>>();
+        let is_same = success.was == states(&success.files);
         ((0..AGE_US).contains(&age) && is_same).then_some(success.told)
     }
 
@@ -94,12 +103,13 @@ impl Known {
         }
     }
 
-    /// Remembers it. Where that fails, it is tried again the next time.
-    pub(super) fn keep(&self, file: Option<&Path>, told: Remembered) {
+    /// Remembers it, by the module's own file and those of what came with it. Where that fails, it is tried again the next time.
+    pub(super) fn keep(&self, file: Option<PathBuf>, more: Vec<PathBuf>, told: Remembered) {
         let _ = fs::remove_file(self.late());
         let (Some(file), Some(folder)) = (file, self.0.parent()) else { return };
-        let was = places(file).map(|place| state_of(&place)).collect();
-        let success = Success { at: clock::now(), told, file: file.to_owned(), was };
+        let files: Vec<PathBuf> = [file].into_iter().chain(more).collect();
+        let was = states(&files);
+        let success = Success { at: clock::now(), told, files, was };
         let beside = self.0.with_extension(std::process::id().to_string());
         let write = || -> std::io::Result<()> {
             fs::create_dir_all(folder)?;
@@ -120,8 +130,12 @@ fn places(file: &Path) -> impl Iterator<Item = PathBuf> {
     all.into_iter().take(count)
 }
 
-/// When it changed, and how long it is.
-fn state_of(path: &Path) -> Option<(i64, i64, u64)> {
+/// How these files and what is around them are now.
+fn states(files: &[PathBuf]) -> Vec<State> {
+    files.iter().flat_map(|file| places(file)).map(|place| state_of(&place)).collect()
+}
+
+fn state_of(path: &Path) -> State {
     let known = fs::metadata(path).ok()?;
     Some((known.mtime(), known.mtime_nsec(), known.len()))
 }
@@ -150,10 +164,26 @@ mod tests {
         let told = || Remembered {
             version: Some("2.4.0".to_owned()),
             versions: BTreeMap::from([("Python".to_owned(), "3.11.2".to_owned())]),
+            arches: vec!["sm_90".to_owned()],
+            gpus: vec![
+                serde_json::from_value(serde_json::json!({"uuid": "GPU-1", "capability": [6, 1]})).unwrap(),
+            ],
         };
-        of("").keep(Some(&file), told());
+        let keep = |more: &[&Path]| {
+            of("").keep(Some(file.clone()), more.iter().map(|path| path.to_path_buf()).collect(), told());
+        };
+        keep(&[]);
         assert_eq!(of("").succeeded(), Some(told()));
         assert_eq!(of("/opt/cuda").succeeded(), None, "other libraries");
+        // what came with it lies elsewhere
+        let nccl = folder.path().join("lib/libnccl.so.2");
+        fs::create_dir(folder.path().join("lib")).unwrap();
+        fs::write(&nccl, "2.20.5").unwrap();
+        keep(&[nccl.as_path()]);
+        assert_eq!(of("").succeeded(), Some(told()));
+        fs::write(&nccl, "2.21.5-1").unwrap();
+        assert_eq!(of("").succeeded(), None, "another NCCL");
+        keep(&[nccl.as_path()]);
         // a package is installed beside it
         fs::create_dir(folder.path().join("site-packages/apex")).unwrap();
         assert_eq!(of("").succeeded(), None);
@@ -175,7 +205,7 @@ mod tests {
         let yesterday = (clock::now().plus_micros(-AGE_US), 9);
         fs::write(other.late(), serde_json::to_vec(&yesterday).unwrap()).unwrap();
         assert!(!other.is_given_up(), "a day is over");
-        torch.keep(None, Remembered::default());
+        torch.keep(None, Vec::new(), Remembered::default());
         assert!(!torch.is_given_up());
     }
 }

@@ -11,6 +11,11 @@ use super::cards::Card;
 /// is too old is told by a warning alone. What the GPUs compute is asked of the driver, which begins nothing on them for that.
 pub(super) const SCRIPT: &str = "import importlib, json, os, sys, warnings
 sys.path[:] = [place for place in sys.path if place]
+def of(module, name):
+    try:
+        return str(getattr(module, name, None) or '')
+    except Exception:
+        return ''
 def cards():
     import ctypes
     driver, found = ctypes.CDLL('libcuda.so.1'), []
@@ -47,14 +52,20 @@ with warnings.catch_warnings(record=True) as said:
             gpus = cards() if arches else []
         except Exception:
             pass
+files = []
 for name in sys.argv[2:]:
-    versions[name] = str(getattr(sys.modules.get(name), '__version__', None) or '')
+    versions[name] = of(sys.modules.get(name), '__version__')
+    files.append(of(sys.modules.get(name), '__file__'))
+try:
+    with open('/proc/self/maps') as maps:
+        files += [line.split(None, 5)[5].strip() for line in maps if '/libnccl.so' in line]
+except Exception:
+    pass
 versions = {name: version for name, version in versions.items() if version}
 said = [' '.join(str(one.message).split()) for one in said]
 said = [words for words in said if 'driver' in words.lower() or 'cuda capability' in words.lower()]
-version = getattr(module, '__version__', None)
-told = {'file': module.__file__, 'version': version and str(version), 'said': said[:1], 'nccl': nccl}
-told.update({'versions': versions, 'arches': arches, 'gpus': gpus})
+told = {'file': module.__file__, 'version': of(module, '__version__') or None, 'said': said[:1], 'nccl': nccl}
+told.update({'files': sorted(set(files) - {''}), 'versions': versions, 'arches': arches, 'gpus': gpus})
 print('\\nhvtui ' + json.dumps(told))
 sys.stdout.flush()
 os._exit(0)";
@@ -63,6 +74,9 @@ os._exit(0)";
 #[derive(Debug, Deserialize)]
 pub(super) struct Succeeded {
     pub(super) file: Option<PathBuf>,
+    /// Those of the packages that came with it, and of the NCCL that is loaded.
+    #[serde(default)]
+    pub(super) files: Vec<PathBuf>,
     pub(super) version: Option<String>,
     /// What it said of the driver or of what it was built for.
     pub(super) said: Vec<String>,
@@ -74,4 +88,29 @@ pub(super) struct Succeeded {
     pub(super) arches: Vec<String>,
     #[serde(default)]
     pub(super) gpus: Vec<Card>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_package_that_does_not_tell_its_version_hides_nothing() {
+        let folder = tempfile::tempdir().unwrap();
+        let write = |name: &str, text: &str| {
+            std::fs::write(folder.path().join(name), text).unwrap();
+        };
+        write("odd.py", "def __getattr__(name):\n    raise RuntimeError(name)\n");
+        write("first.py", "import odd\n__version__ = '1.0'\n");
+        let mut python = std::process::Command::new("python3");
+        python.args(["-B", "-c", SCRIPT, "first", "odd", "first", "absent"]).env("PYTHONPATH", folder.path());
+        let told = python.output().unwrap();
+        let out = String::from_utf8(told.stdout).unwrap();
+        let line = out.lines().rev().find_map(|line| line.strip_prefix("hvtui "));
+        let told: Succeeded = serde_json::from_str(line.unwrap_or(&out)).unwrap();
+        assert_eq!((told.version.as_deref(), told.versions.get("odd")), (Some("1.0"), None));
+        assert_eq!(told.versions["first"], "1.0");
+        assert_eq!(told.files, ["first.py", "odd.py"].map(|name| folder.path().join(name)));
+        assert_eq!(told.file.as_ref(), told.files.first());
+    }
 }

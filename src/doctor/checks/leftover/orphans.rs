@@ -6,8 +6,9 @@ use serde::{Deserialize, Serialize};
 
 use crate::domain::doctor::Verdict;
 use crate::domain::host::HostSample;
+use crate::procs::marks::{self, Marks};
 use crate::procs::table::{self, Process};
-use crate::procs::{marks, memory, status};
+use crate::procs::{memory, status};
 
 /// Processes that are told.
 const MOST: usize = 32;
@@ -27,6 +28,8 @@ const MODULES: [&str; 4] =
     ["torch.distributed.", "horovod.runner", "accelerate.commands.", "deepspeed.launcher."];
 /// The first words of a command, in which its program stands.
 const WORDS: usize = 3;
+/// What process 1 starts itself comes within so long, ticks: 2 s.
+const AT_ONCE: u64 = 200;
 
 /// A process that nothing waits for.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -36,12 +39,16 @@ pub(super) struct Orphan {
     start: u64,
     /// Its program.
     name: String,
-    /// Whether it is a Python that a launcher has numbered as a rank. One that is not counts where it holds memory of a GPU.
+    /// Whether it is a Python that a launcher has marked as its rank. One that is not counts where it holds memory of a GPU.
     is_rank: bool,
 }
 
 /// Those of this host.
 pub(super) fn look() -> Vec<Orphan> {
+    // a command that ends one goes by other pids than those that are seen here
+    if status::has_foreign_pids() {
+        return Vec::new();
+    }
     let all = table::all();
     let by_pid: BTreeMap<u32, &Process> = all.iter().map(|process| (process.pid, process)).collect();
     let (own, uid) = (table::ancestors(&all, std::process::id()), rustix::process::getuid().as_raw());
@@ -58,13 +65,22 @@ pub(super) fn look() -> Vec<Orphan> {
     if left.is_empty() || is_launcher(&words(1)) {
         return Vec::new();
     }
-    let orphan = |(process, is_numbered): (Process, bool)| {
-        let words = words(process.pid);
-        let Process { pid, stat } = process;
-        let is_rank = is_numbered && is_python(&stat.name, &words);
-        (!is_launcher(&words)).then_some(Orphan { pid, start: stat.start, name: stat.name, is_rank })
-    };
-    marks::of_no_run(left).into_iter().filter_map(orphan).collect()
+    let found = marks::of_no_run(left).into_iter();
+    found
+        .filter_map(|(process, marks)| {
+            let words = words(process.pid);
+            orphan(process, marks, &words)
+        })
+        .collect()
+}
+
+/// `None` of a launcher, and of a program of a desktop.
+fn orphan(process: Process, marks: Marks, words: &[String]) -> Option<Orphan> {
+    let Process { pid, stat } = process;
+    let is_python = is_python(&stat.name, words);
+    let counts = !is_launcher(words) && (is_python || !marks.has_display);
+    let is_rank = marks.of_launcher && is_python;
+    counts.then_some(Orphan { pid, start: stat.start, name: stat.name, is_rank })
 }
 
 /// Whether process 1 or the user's service manager has got it from a parent that has ended, and it has no terminal.
@@ -73,8 +89,11 @@ fn has_lost_parent(process: &Process, parent: Option<&Process>) -> bool {
         return false;
     }
     match parent {
-        // what a script that is process 1 has started itself is in its session
-        Some(first) if first.pid == 1 => first.stat.session != process.stat.session,
+        // what a script that is process 1 has started itself is in its session, and what a small init starts in another one comes at once
+        Some(first) if first.pid == 1 => {
+            first.stat.session != process.stat.session
+                && process.stat.start > first.stat.start.saturating_add(AT_ONCE)
+        }
         Some(parent) => parent.stat.name == "systemd",
         // it is hidden from other users
         None => process.stat.parent == 1,
@@ -83,8 +102,11 @@ fn has_lost_parent(process: &Process, parent: Option<&Process>) -> bool {
 
 /// Whether a service manager or a desktop has started it to go on: it is in a control group of that, and this process is not.
 fn is_kept(groups: &str, own: &str) -> bool {
-    let is_unit =
-        |part: &str| part.ends_with(".service") && !part.starts_with("user@") || part.starts_with("app-");
+    let is_unit = |part: &str| {
+        part.ends_with(".service") && !part.starts_with("user@")
+            // in the slice of a terminal is what a person has started there
+            || part.starts_with("app-") && !part.ends_with(".slice")
+    };
     let is_of_one = |group: &&str| group.split('/').any(is_unit);
     groups.lines().filter(is_of_one).any(|group| own.lines().all(|own| own != group))
 }
@@ -118,8 +140,8 @@ pub(super) fn judge(orphans: &[Orphan], sample: Option<&HostSample>) -> Option<V
         gpus.filter_map(|gpu| gpu.processes.value()).flatten()
     };
     let holds = |one: &&Orphan| {
-        let is_it = |start: &u64| *start == one.start;
-        of_gpus().any(|process| process.pid == one.pid && process.start_ticks.value().is_none_or(is_it))
+        // a pid alone may be that of another namespace
+        of_gpus().any(|process| process.pid == one.pid && process.start_ticks.value() == Some(&one.start))
     };
     let ranks: Vec<&Orphan> = orphans.iter().filter(|one| one.is_rank).take(MOST).collect();
     let others: Vec<&Orphan> = orphans.iter().filter(|one| !one.is_rank).filter(holds).take(MOST).collect();
@@ -136,11 +158,11 @@ pub(super) fn judge(orphans: &[Orphan], sample: Option<&HostSample>) -> Option<V
             1 => "1 rank of no run has lost its launcher".to_owned(),
             count => format!("{count} ranks of no run have lost their launcher"),
         };
-        let remedy = format!("kill {}", pids(&ranks, " "));
         let cause =
             "a torchrun or mpirun that is gone has left memory, ports and GPUs taken that the next run wants";
-        let verdict = Verdict::look(format!("{words} {}", told(&ranks)), cause, remedy.clone());
-        return Some(verdict.fixed_there(remedy));
+        let remedy = format!("kill {}", pids(&ranks, " "));
+        let verdict = Verdict::look(format!("{words} {}", told(&ranks)), cause, remedy);
+        return Some(verdict.fixed_there(ending(&ranks)));
     }
     let words = match others.len() {
         0 => return None,
@@ -158,6 +180,16 @@ pub(super) fn judge(orphans: &[Orphan], sample: Option<&HostSample>) -> Option<V
     ))
 }
 
+/// The command that ends them where they are still the same: until a person has agreed to it, a pid may be another process's.
+fn ending(ranks: &[&Orphan]) -> String {
+    let all: Vec<String> = ranks.iter().map(|one| format!("{}:{}", one.pid, one.start)).collect();
+    format!(
+        "sh -c 'for one in {}; do set -- $(sed \"s/.*) //\" /proc/${{one%:*}}/stat 2>/dev/null); if [ \"${{20}}\" = \"${{one#*:}}\" ]; \
+         then kill ${{one%:*}}; fi; done'",
+        all.join(" ")
+    )
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -166,8 +198,8 @@ mod tests {
     use crate::procs::identity::Stat;
 
     fn process(pid: u32, parent: u32, (name, session, terminal): (&str, u32, bool)) -> Process {
-        let name = name.to_owned();
-        Process { pid, stat: Stat { name, state: 'S', parent, session, terminal, start: 7 } }
+        let (name, start) = (name.to_owned(), AT_ONCE * u64::from(pid));
+        Process { pid, stat: Stat { name, state: 'S', parent, session, terminal, start } }
     }
 
     #[test]
@@ -182,6 +214,11 @@ mod tests {
         assert!(!left(&shell, 50, false), "what has started it lives");
         assert!(!left(&init, 71, true), "a person sees it");
         assert!(!left(&init, 1, false), "a script that is process 1 waits for it");
+        let mut child = process(71, 1, ("python3", 71, false));
+        child.stat.start = init.stat.start + AT_ONCE;
+        assert!(!has_lost_parent(&child, Some(&init)), "a small init has started it itself");
+        child.stat.start += 1;
+        assert!(has_lost_parent(&child, Some(&init)));
         assert!(has_lost_parent(&process(71, 1, ("python3", 71, false)), None), "others are hidden");
         assert!(
             !has_lost_parent(&process(71, 0, ("python3", 71, false)), None),
@@ -198,7 +235,10 @@ mod tests {
             "0::/user.slice/user-1000.slice/user@1000.service/app.slice/app-gnome-firefox-77.scope\n"
         ));
         assert!(!kept(own) && !kept("0::/user.slice/user-1000.slice/session-9.scope\n") && !kept(""));
-        assert!(!kept("0::/user.slice/user-1000.slice/user@1000.service/app.slice/vte-spawn-7.scope\n"));
+        for terminal in ["app.slice/vte-spawn-7.scope", "app-org.gnome.Terminal.slice/vte-spawn-7.scope"] {
+            let group = format!("0::/user.slice/user-1000.slice/user@1000.service/{terminal}\n");
+            assert!(!kept(&group), "{terminal}");
+        }
         assert!(!is_kept("0::/system.slice/ssh.service\n", "0::/system.slice/ssh.service\n"), "as this one");
         let launches = |line: &str| is_launcher(&line.split(' ').map(str::to_owned).collect::<Vec<_>>());
         for line in [
@@ -214,6 +254,41 @@ mod tests {
         let python = |name: &str, program: &str| is_python(name, &[program.to_owned()]);
         assert!(python("python3.11", "") && python("pt_main_thread", "") && python("x", "/usr/bin/python3"));
         assert!(!python("solver", "./solver"));
+    }
+
+    #[test]
+    fn a_python_with_a_launchers_own_mark_is_a_rank_and_a_program_of_a_desktop_is_passed_over() {
+        let of = |name: &str, of_launcher, has_display| {
+            let words = [name.to_owned(), "train.py".to_owned()];
+            let found = orphan(process(71, 1, (name, 71, false)), Marks { of_launcher, has_display }, &words);
+            found.map(|one| (one.pid, one.start, one.is_rank))
+        };
+        let start = AT_ONCE * 71;
+        assert_eq!(of("python3", true, false), Some((71, start, true)));
+        assert_eq!(of("python3", true, true), Some((71, start, true)), "over ssh -X");
+        assert_eq!(of("python3", false, false), Some((71, start, false)), "RANK alone may be set by hand");
+        assert_eq!(of("solver", true, false), Some((71, start, false)));
+        assert_eq!((of("blender", false, true), of("torchrun", true, false)), (None, None));
+    }
+
+    #[test]
+    fn what_ends_a_rank_ends_no_other_process_that_has_its_pid_by_then() {
+        let mut child = std::process::Command::new("sleep").arg("600").spawn().unwrap();
+        let start = Stat::read(child.id()).unwrap().start;
+        let mut end = |start| {
+            let one = Orphan { pid: child.id(), start, name: "sleep".to_owned(), is_rank: true };
+            let gone = Orphan { pid: 4_194_305, ..one.clone() };
+            let ran = std::process::Command::new("sh").args(["-c", &ending(&[&one, &gone])]).status();
+            assert!(ran.unwrap().success());
+            // one that was signalled ends at once, and another one lives on
+            (0..100).find_map(|_| {
+                std::thread::sleep(std::time::Duration::from_millis(10));
+                child.try_wait().unwrap()
+            })
+        };
+        assert_eq!(end(start + 1), None);
+        assert!(end(start).is_some_and(|ended| !ended.success()));
+        child.wait().unwrap();
     }
 
     #[test]
@@ -236,13 +311,14 @@ mod tests {
         let ranks = judge(&[orphan(71, true), orphan(72, true), orphan(73, false)], None).unwrap();
         let words = "2 ranks of no run have lost their launcher (python3): pid 71 72";
         assert_eq!((ranks.mark, ranks.evidence.as_str()), (Mark::Look, words));
-        assert_eq!((ranks.help().as_deref(), ranks.fix.is_some()), (Some("kill 71 72"), true));
+        assert_eq!(ranks.remedy.as_deref(), Some("kill 71 72"));
+        assert!(ranks.help().unwrap().starts_with("sh -c 'for one in 71:7 72:7; do "), "{ranks:?}");
         let of = |process: HostSample| judge(&[orphan(73, false)], Some(&process));
         let held = of(sample(73, Reading::Value(7))).unwrap();
         let words = "1 process without parent and terminal holds memory of a GPU (python3): pid 73";
         assert_eq!((held.mark, held.evidence.as_str(), held.fix.is_none()), (Mark::Look, words, true));
         assert!(held.remedy.unwrap().ends_with("; kill 73 ends it"));
-        assert!(of(sample(73, Reading::Unsupported)).is_some());
+        assert_eq!(of(sample(73, Reading::Unsupported)), None, "its number may be of another namespace");
         assert_eq!(of(sample(73, Reading::Value(8))), None, "another one had its number");
         assert_eq!((of(sample(74, Reading::Value(7))), judge(&[orphan(73, false)], None)), (None, None));
     }

@@ -3,6 +3,7 @@
 
 use std::path::Path;
 
+use memchr::memmem;
 use serde::{Deserialize, Serialize};
 
 /// A login shell: ssh starts commands by it.
@@ -13,6 +14,8 @@ pub(super) enum Shell {
     #[default]
     Bash,
     Zsh,
+    /// One whose files lie in the folder `ZDOTDIR`.
+    ZshElsewhere,
     Csh,
     /// One with a file of its own, which it reads in place of csh's.
     Tcsh,
@@ -25,7 +28,16 @@ impl Shell {
     /// What login has put into `SHELL`.
     pub(super) fn here(home: &Path) -> Self {
         let named = std::env::var("SHELL").ok().filter(|shell| !shell.is_empty());
-        named.map_or_else(Self::default, |shell| Self::of(&shell, home.join(".tcshrc").exists()))
+        let shell = named.map_or_else(Self::default, |shell| Self::of(&shell, home.join(".tcshrc").exists()));
+        let elsewhere = std::env::var_os("ZDOTDIR").filter(|folder| !folder.is_empty());
+        let own = std::fs::read(home.join(".zshenv")).unwrap_or_default();
+        shell.led_by(elsewhere.is_some_and(|folder| Path::new(&folder) != home), &own)
+    }
+
+    /// With `ZDOTDIR` set or not: where the file at home sets it, that one is read before.
+    fn led_by(self, is_set: bool, own: &[u8]) -> Self {
+        let is_led = self == Self::Zsh && is_set && memmem::find(own, b"ZDOTDIR").is_none();
+        if is_led { Self::ZshElsewhere } else { self }
     }
 
     fn of(program: &str, has_tcshrc: bool) -> Self {
@@ -44,6 +56,7 @@ impl Shell {
         match self {
             Self::Bash => Some("~/.bashrc"),
             Self::Zsh => Some("~/.zshenv"),
+            Self::ZshElsewhere => Some("$ZDOTDIR/.zshenv"),
             Self::Csh => Some("~/.cshrc"),
             Self::Tcsh => Some("~/.tcshrc"),
             Self::Fish => Some("~/.config/fish/config.fish"),
@@ -54,22 +67,18 @@ impl Shell {
     /// Its line for these folders.
     pub(super) fn line(self, folders: &[&str]) -> String {
         match self {
-            Self::Bash | Self::Zsh | Self::Other => format!("export PATH={}:$PATH", folders.join(":")),
+            Self::Bash | Self::Zsh | Self::ZshElsewhere | Self::Other => {
+                format!("export PATH={}:$PATH", folders.join(":"))
+            }
             Self::Csh | Self::Tcsh => format!("setenv PATH {}:$PATH", folders.join(":")),
             Self::Fish => format!("set -gx PATH {} $PATH", folders.join(" ")),
         }
     }
 
-    /// The command of this shell that puts a line at the top of its file, which stays the one that it is, with its mode and behind its
-    /// links.
+    /// The command that puts a line at the top of its file, which stays the one that it is, with its mode and behind its links. Any shell
+    /// takes it: some speak another language, and one may be set not to write over a file (`noclobber`).
     pub(super) fn put_at_top(self, line: &str) -> Option<String> {
         let file = self.file()?;
-        if matches!(self, Self::Bash | Self::Zsh) {
-            return Some(format!(
-                "{{ echo '{line}'; if [ -e {file} ]; then cat {file}; fi; }} > {file}.hvtui && cat {file}.hvtui > {file} && rm {file}.hvtui"
-            ));
-        }
-        // the others speak another language
         let line = line.replace('$', "\\$");
         Some(format!(
             "sh -c 'f={file}; mkdir -p \"${{f%/*}}\"; {{ echo \"{line}\"; if [ -e \"$f\" ]; then cat \"$f\"; fi; }} > \"$f.hvtui\" && \
@@ -80,6 +89,8 @@ impl Shell {
 
 #[cfg(test)]
 mod tests {
+    use std::path::PathBuf;
+
     use super::*;
 
     #[test]
@@ -106,14 +117,26 @@ mod tests {
     }
 
     #[test]
+    fn zsh_reads_its_file_in_another_folder_where_that_is_set_before() {
+        assert_eq!(Shell::Zsh.led_by(true, b""), Shell::ZshElsewhere);
+        assert_eq!(Shell::Zsh.led_by(false, b""), Shell::Zsh);
+        assert_eq!(Shell::Zsh.led_by(true, b"export ZDOTDIR=~/.config/zsh\n"), Shell::Zsh);
+        assert_eq!(Shell::Bash.led_by(true, b""), Shell::Bash);
+    }
+
+    #[test]
     fn what_stands_in_the_file_stays_below_the_line() {
-        for shell in [Shell::Bash, Shell::Csh, Shell::Fish] {
+        for shell in [Shell::Bash, Shell::Zsh, Shell::ZshElsewhere, Shell::Csh, Shell::Fish] {
             let home = tempfile::tempdir().unwrap();
-            let file = home.path().join(shell.file().unwrap().strip_prefix("~/").unwrap());
+            let elsewhere = home.path().join("my files");
+            let file = shell.file().unwrap().replace('~', home.path().to_str().unwrap());
+            let file = PathBuf::from(file.replace("$ZDOTDIR", elsewhere.to_str().unwrap()));
             let line = shell.line(&["/opt/a/bin"]);
             for _ in 0..2 {
                 let mut command = std::process::Command::new("sh");
-                command.arg("-c").arg(shell.put_at_top(&line).unwrap()).env("HOME", home.path());
+                // it writes over no file
+                command.args(["-C", "-c"]).arg(shell.put_at_top(&line).unwrap());
+                command.env("HOME", home.path()).env("ZDOTDIR", &elsewhere);
                 assert!(command.status().unwrap().success(), "{shell:?}");
             }
             let text = std::fs::read_to_string(&file).unwrap();

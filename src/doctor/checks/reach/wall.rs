@@ -19,8 +19,10 @@ const WANTS: [&str; 2] = ["sysinit.target.wants", "multi-user.target.wants"];
 const RULES: [&str; 2] = ["etc/nftables.conf", "etc/sysconfig/nftables.conf"];
 /// The chain of most who write such rules, where no other is known.
 const CHAIN: &str = "inet filter input";
-/// Chains that iptables keeps by nft.
-const OF_IPTABLES: [&str; 2] = ["ip filter INPUT", "ip6 filter INPUT"];
+/// Of chains that iptables keeps by nft: their families, their tables and their name.
+const FAMILIES: [&str; 2] = ["ip", "ip6"];
+const OF_IPTABLES: [&str; 5] = ["nat", "mangle", "security", "raw", "filter"];
+const INPUT: &str = "INPUT";
 /// How long nft may take to list its chains.
 const PATIENCE: Duration = Duration::from_millis(300);
 
@@ -42,6 +44,9 @@ pub(in crate::doctor) struct Wall {
     /// The chain of nft's own that what comes in passes, where it is known: `inet filter input`.
     #[serde(default)]
     pub(super) chain: Option<String>,
+    /// The same of IPv6.
+    #[serde(default)]
+    pub(super) chain_v6: Option<String>,
     /// Whether rules of nft's own may keep others out beside those of iptables: a rule of the one does not lift a drop of the other.
     #[serde(default)]
     pub(super) perhaps_nft: bool,
@@ -73,12 +78,13 @@ impl Wall {
             Some(chains) => Some(incoming(chains)),
             None => is_enabled().then(rules).flatten().map(|rules| incoming(&rules)),
         };
-        let dropping = own.iter().flatten().find(|chain| chain.drops);
+        let own_chains = own.as_deref().unwrap_or_default();
+        let (v4, v6) = (passed(own_chains, "ip"), passed(own_chains, "ip6"));
         let keeper = if text("etc/ufw/ufw.conf").lines().any(is_on) {
             Some(Keeper::Ufw)
         } else if is_there("run/firewalld.pid") || is_there("run/firewalld") {
             Some(Keeper::Firewalld)
-        } else if dropping.is_some() {
+        } else if [v4, v6].into_iter().flatten().any(|chain| chain.drops) {
             Some(Keeper::Nft)
         } else if has("iptables") {
             // of today's systems it writes rules of nft's
@@ -92,8 +98,9 @@ impl Wall {
                 Some(own) => !own.is_empty(),
                 None => is_enabled() || has("nft"),
             };
-        let chain = dropping.or_else(|| own.as_ref()?.first()).map(|chain| chain.name.clone());
-        Self { keeper, chain, perhaps_nft, ports: range(&text("proc/sys/net/ipv4/ip_local_port_range")) }
+        let [chain, chain_v6] = [v4, v6].map(|chain| chain.map(|chain| chain.name.clone()));
+        let ports = range(&text("proc/sys/net/ipv4/ip_local_port_range"));
+        Self { keeper, chain, chain_v6, perhaps_nft, ports }
     }
 
     /// What lets TCP from there in, to one port or to all that ranks take.
@@ -130,8 +137,9 @@ impl Wall {
 
     fn by_nft(&self, source: &str, port: Option<u16>) -> String {
         let (low, high) = self.range_to(port);
-        let family = if source.contains(':') { "ip6" } else { "ip" };
-        let chain = self.chain.as_deref().filter(|chain| is_plain(chain)).unwrap_or(CHAIN);
+        let (family, chain) =
+            if source.contains(':') { ("ip6", &self.chain_v6) } else { ("ip", &self.chain) };
+        let chain = chain.as_deref().filter(|chain| is_plain(chain)).unwrap_or(CHAIN);
         let ports = between(low, high, "-");
         format!("sudo nft insert rule {chain} {family} saddr {source} tcp dport {ports} accept")
     }
@@ -159,7 +167,23 @@ struct Incoming {
     drops: bool,
 }
 
-/// Those of rules, or of a list of chains, without the ones that iptables keeps.
+/// The chain that what comes in by this family passes: the first that drops, else one of the name that most give it.
+fn passed<'a>(chains: &'a [Incoming], family: &str) -> Option<&'a Incoming> {
+    let is_of =
+        |chain: &&Incoming| chain.name.split(' ').next().is_some_and(|own| own == "inet" || own == family);
+    let all = || chains.iter().filter(is_of);
+    let is_usual = |chain: &&Incoming| chain.name.ends_with(" filter input");
+    all().find(|chain| chain.drops).or_else(|| all().find(is_usual))
+}
+
+/// Whether iptables keeps a chain.
+fn is_of_iptables(chain: &str) -> bool {
+    let words: Vec<&str> = chain.split(' ').collect();
+    let [family, table, INPUT] = words.as_slice() else { return false };
+    FAMILIES.contains(family) && OF_IPTABLES.contains(table)
+}
+
+/// Those that filter, of rules or of a list of chains, without the ones that iptables keeps.
 fn incoming(rules: &str) -> Vec<Incoming> {
     let lines: Vec<&str> = rules.lines().map(|line| line.split('#').next().unwrap_or_default()).collect();
     let rules = lines.join("\n");
@@ -184,7 +208,7 @@ fn incoming(rules: &str) -> Vec<Incoming> {
         let words: Vec<&str> = rules[from..at].split_whitespace().collect();
         from = at + 1;
         if let Some((_, is_incoming, drops)) = &mut chain {
-            *is_incoming |= words.windows(2).any(|two| two == ["hook", "input"]);
+            *is_incoming |= words.starts_with(&["type", "filter", "hook", "input"]);
             *drops |= is_last_word(&words);
         }
         match (sign, words.as_slice()) {
@@ -193,9 +217,8 @@ fn incoming(rules: &str) -> Vec<Incoming> {
             ('{', ["table", family, name]) => table = format!("{family} {name}"),
             ('{', ["chain", name]) => chain = Some((format!("{table} {name}"), false, false)),
             ('}', _) => {
-                let done = chain
-                    .take()
-                    .filter(|(name, is_incoming, _)| *is_incoming && !OF_IPTABLES.contains(&name.as_str()));
+                let done =
+                    chain.take().filter(|(name, is_incoming, _)| *is_incoming && !is_of_iptables(name));
                 found.extend(done.map(|(name, _, drops)| Incoming { name, drops }));
             }
             _ => {}
@@ -348,6 +371,34 @@ mod tests {
             [("ip filter in".to_owned(), true)]
         );
         assert!(of("").is_empty() && of("table inet x {\n chain y {\n drop\n }\n}\n").is_empty());
+        let all = |family: &str, table: &str, kind: &str, name: &str| {
+            format!(
+                "table {family} {table} {{ chain {name} {{ type {kind} hook input priority 0; policy drop; }} }}\n"
+            )
+        };
+        for (family, table) in [("ip", "nat"), ("ip", "mangle"), ("ip6", "security"), ("ip6", "raw")] {
+            assert!(of(&all(family, table, "filter", "INPUT")).is_empty(), "{table} of iptables");
+        }
+        assert!(of(&all("inet", "own", "nat", "in")).is_empty(), "it filters nothing");
+        assert_eq!(of(&all("inet", "own", "filter", "INPUT")), [("inet own INPUT".to_owned(), true)]);
+    }
+
+    #[test]
+    fn the_chain_is_one_of_the_family_that_comes_in() {
+        let chain = |name: &str, drops| Incoming { name: name.to_owned(), drops };
+        let of = |all: &[Incoming]| {
+            ["ip", "ip6"].map(|family| passed(all, family).map(|chain| chain.name.clone()))
+        };
+        let named = |v4: Option<&str>, v6: Option<&str>| [v4, v6].map(|name| name.map(str::to_owned));
+        let both = [chain("ip6 own in", true), chain("inet filter input", false)];
+        assert_eq!(of(&both), named(Some("inet filter input"), Some("ip6 own in")));
+        assert_eq!(of(&[chain("inet f2b in", false), chain("bridge own in", true)]), named(None, None));
+        let v6 = Wall { chain_v6: Some("ip6 own in".to_owned()), ..Wall::default() };
+        assert!(v6.by_nft("fd00::7", None).starts_with("sudo nft insert rule ip6 own in ip6 saddr fd00::7 "));
+        assert!(v6.by_nft("10.0.0.7", None).starts_with("sudo nft insert rule inet filter input ip saddr "));
+        let told: Wall =
+            serde_json::from_value(serde_json::json!({"keeper": "nft", "chain": "ip x y"})).unwrap();
+        assert_eq!((told.chain.as_deref(), told.chain_v6), (Some("ip x y"), None), "of an older hvtui");
     }
 
     #[test]
