@@ -28,9 +28,9 @@ pub(super) struct Gcc {
     /// How it is had.
     pub(super) install: String,
     /// The program for C.
-    pub(super) gcc: String,
+    pub(super) cc: String,
     /// The program for C++.
-    pub(super) gxx: String,
+    pub(super) cxx: String,
 }
 
 impl System {
@@ -105,9 +105,9 @@ impl System {
         let install = install.unwrap_or_else(|| format!("install gcc and g++ of version {major} there"));
         if self == Self::RedHat {
             let at = |name: &str| format!("/opt/rh/gcc-toolset-{major}/root/usr/bin/{name}");
-            return Gcc { install, gcc: at("gcc"), gxx: at("g++") };
+            return Gcc { install, cc: at("gcc"), cxx: at("g++") };
         }
-        Gcc { install, gcc: format!("gcc-{major}"), gxx: format!("g++-{major}") }
+        Gcc { install, cc: format!("gcc-{major}"), cxx: format!("g++-{major}") }
     }
 
     /// The command that installs the driver's library for CUDA, beside a driver of this version where that is known.
@@ -168,9 +168,9 @@ mod tests {
 
         let gcc = |system: System| system.gcc(12);
         assert_eq!(gcc(System::Debian).install, "sudo apt-get install g++-12");
-        assert_eq!(gcc(System::RedHat).gxx, "/opt/rh/gcc-toolset-12/root/usr/bin/g++");
+        assert_eq!(gcc(System::RedHat).cxx, "/opt/rh/gcc-toolset-12/root/usr/bin/g++");
         assert_eq!(
-            (gcc(System::Suse).install, gcc(System::Suse).gcc),
+            (gcc(System::Suse).install, gcc(System::Suse).cc),
             ("sudo zypper install gcc12-c++".to_owned(), "gcc-12".to_owned())
         );
         assert_eq!(gcc(System::Other).install, "install gcc and g++ of version 12 there");

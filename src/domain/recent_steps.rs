@@ -346,7 +346,9 @@ mod tests {
             keep in 1..100_usize,
         ) {
             let mut steps = RecentSteps::default();
-            told.into_iter().for_each(|step| steps.take(step, keep));
+            for step in told {
+                steps.take(step, keep);
+            }
             let written = rmp_serde::to_vec_named(&steps).unwrap();
             prop_assert_eq!(rmp_serde::from_slice::<RecentSteps>(&written).unwrap(), steps);
         }

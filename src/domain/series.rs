@@ -245,7 +245,9 @@ mod tests {
             let mut series = Series::new(Stamp(0), 16);
             let mut ordered = values;
             ordered.sort_unstable();
-            ordered.iter().for_each(|(at, value)| take(&mut series, *at, *value));
+            for (at, value) in &ordered {
+                take(&mut series, *at, *value);
+            }
             edges.sort_unstable();
             // beside each other, with and without an edge of a point, and of no length
             edges.extend([9_000_000, 9_000_000, 9_050_000, i64::MAX]);

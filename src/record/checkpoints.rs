@@ -76,9 +76,9 @@ impl Checkpoints {
         let at = self.kept.partition_point(|one| one.chunk < place.chunk);
         let from = at.checked_sub(1).map_or(0, |at| self.kept[at].size.before);
         let to = self.kept.get(at).map_or(u64::MAX, |next| next.size.before);
-        let least = if place.plays { APART_PLAYING } else { LEAST_APART };
-        let apart = place.left.clamp(least, MOST_APART);
-        if place.before.saturating_sub(from) < apart || to.saturating_sub(place.before) < least {
+        let closest = if place.plays { APART_PLAYING } else { LEAST_APART };
+        let apart = place.left.clamp(closest, MOST_APART);
+        if place.before.saturating_sub(from) < apart || to.saturating_sub(place.before) < closest {
             return;
         }
         let steps = world.runs.values().map(RunState::steps_held).sum::<usize>() as u64;
@@ -86,8 +86,7 @@ impl Checkpoints {
         let mut sizes: Vec<Size> = self.kept.iter().map(|one| one.size).collect();
         sizes.insert(at, new);
         while is_too_much(&sizes) {
-            let least = least_needed(&sizes, place.before.saturating_add(place.left));
-            sizes.remove(least);
+            sizes.remove(least_needed(&sizes, place.before.saturating_add(place.left)));
         }
         // what would be left out at once is not copied
         if sizes.contains(&new) {
@@ -151,7 +150,8 @@ mod tests {
         assert!((1..8).all(|back| way(&checkpoints, 10_000 - back) <= 2 * LEAST_APART + 8 * CHUNK));
         assert!((1..100).all(|back| way(&checkpoints, 10_000 - back) <= 100 * CHUNK));
         assert!((0..10_000).all(|chunk| way(&checkpoints, chunk) <= 10_000 * CHUNK / 8));
-        let sorted = |two: &[Checkpoint]| two[0].chunk < two[1].chunk && two[0].size.before < two[1].size.before;
+        let sorted =
+            |two: &[Checkpoint]| two[0].chunk < two[1].chunk && two[0].size.before < two[1].size.before;
         assert!(checkpoints.kept.windows(2).all(sorted));
     }
 

@@ -37,9 +37,7 @@ impl Glimpse {
     pub(super) fn new(reader: &Reader, rules: Arc<AlertRules>) -> Option<Self> {
         reader.spec()?;
         let mut fold = Fold::new(rules);
-        while reader.envelopes_before(fold.chunk()) < HEAD
-            && fold.chunk() < reader.chunk_count()
-        {
+        while reader.envelopes_before(fold.chunk()) < HEAD && fold.chunk() < reader.chunk_count() {
             let envelopes = reader.load(fold.chunk()).unwrap_or_default();
             fold.take(&envelopes, fold::ALL);
         }

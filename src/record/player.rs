@@ -89,10 +89,9 @@ pub struct Player {
     moved: bool,
     /// The chunk at which a way began that takes several calls.
     way_from: Option<usize>,
-    /// What is kept beside the recording, and whether it was looked for.
+    /// What is kept beside the recording, and what of it was looked for.
     saved: Option<Saved>,
-    has_looked: bool,
-    has_looked_for_steps: bool,
+    looked_for: Kept,
     /// What is told first of long ways.
     glimpse: Option<Glimpse>,
     /// Where the time of runs went, up to the latest moment that was left.
@@ -107,6 +106,14 @@ pub struct Player {
     writing: Writing,
     /// Why what was written since could not be read.
     unread: Option<String>,
+}
+
+/// What is kept beside a recording.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Kept {
+    Nothing,
+    States,
+    StatesAndSteps,
 }
 
 /// Whether a recording is still written.
@@ -136,8 +143,7 @@ impl Player {
             moved: false,
             way_from: None,
             saved: None,
-            has_looked: false,
-            has_looked_for_steps: false,
+            looked_for: Kept::Nothing,
             glimpse: None,
             known: None,
             lookup: None,
@@ -438,7 +444,8 @@ impl Player {
 
     /// Looks what is kept beside the recording.
     fn look_beside(&mut self) {
-        if !std::mem::replace(&mut self.has_looked, true) {
+        if self.looked_for == Kept::Nothing {
+            self.looked_for = Kept::States;
             self.saved = Saved::of(&self.reader, &self.fold.world().alerts.rules);
         }
     }

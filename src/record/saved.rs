@@ -102,8 +102,7 @@ impl Saved {
 
     /// When steps were finished, as far as that is kept.
     pub(super) fn steps(&mut self, reader: &Reader) -> Option<Steps> {
-        let is_it =
-            |record: &&Record| matches!(&record.about, About::Steps(place) if place.is_of(reader));
+        let is_it = |record: &&Record| matches!(&record.about, About::Steps(place) if place.is_of(reader));
         let record = self.cache.records().iter().rfind(is_it)?.clone();
         let steps = self.cache.data(&record).and_then(|data| unpack(&data).ok());
         if steps.is_none() {

@@ -148,8 +148,8 @@ fn search(
         let end = at + read as u64;
         if read < WINDOW || end >= length {
             // of a file that grows the rest of a value may be there by now
-            let begun = if end > length { masks.begun(bytes) as u64 } else { 0 };
-            return Ok(begin + end - begun);
+            let rest = if end > length { masks.begun(bytes) as u64 } else { 0 };
+            return Ok(begin + end - rest);
         }
         at = end - back;
     }

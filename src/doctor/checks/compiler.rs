@@ -120,7 +120,7 @@ fn judge(found: &Found, all: &Compared<'_>) -> Verdict {
     };
     let own = major(gcc).unwrap_or_default();
     if let Some(most) = found.nvcc_takes.filter(|most| *most < own) {
-        let Gcc { install, gcc: c, gxx } = found.system.gcc(most);
+        let Gcc { install, cc: c, cxx: gxx } = found.system.gcc(most);
         return Verdict::look(
             format!("gcc {gcc}, and CUDA's nvcc takes gcc {most} at most"),
             "Horovod, apex and other extensions don't compile: \"unsupported GNU version\"",
@@ -128,7 +128,7 @@ fn judge(found: &Found, all: &Compared<'_>) -> Verdict {
         );
     }
     if let Some(kernel) = found.of_kernel.filter(|kernel| *kernel > own) {
-        let Gcc { install, gcc: c, .. } = found.system.gcc(kernel);
+        let Gcc { install, cc: c, .. } = found.system.gcc(kernel);
         return Verdict::look(
             format!(
                 "gcc {gcc}; the kernel was built by gcc {kernel}, and NVIDIA's module is built here (DKMS)"

@@ -115,13 +115,13 @@ fn holders(sample: Option<&HostSample>) -> String {
 }
 
 fn judge(info: &HostInfo, on_bus: Option<usize>, all: &Compared<'_>) -> Verdict {
-    let of_bus =
+    let seen_there =
         |count: usize| format!("{count} GPU{} of NVIDIA on the PCI bus", if count == 1 { "" } else { "s" });
     if let Some(own) = words(info) {
         let known = mig::whole(&info.gpus).count();
         if let Some(count) = on_bus.filter(|count| *count > known) {
             return Verdict::look(
-                format!("{own} by NVML; {}", of_bus(count)),
+                format!("{own} by NVML; {}", seen_there(count)),
                 "the driver could not start a GPU, or has lost it: runs have fewer than there are",
                 "dmesg | grep -iE 'nvrm|xid'; lspci -nnk -d 10de:; a reboot may bring it back",
             );
@@ -145,12 +145,12 @@ fn judge(info: &HostInfo, on_bus: Option<usize>, all: &Compared<'_>) -> Verdict 
             Verdict::unknown("no GPU")
         }
         (GpuAbsenceReason::NoLibrary, Some(count)) => Verdict::look(
-            format!("{seen}, and {}", of_bus(count)),
+            format!("{seen}, and {}", seen_there(count)),
             cause,
             "install NVIDIA's driver; a container is to be started with GPUs (--gpus all)",
         ),
         (GpuAbsenceReason::NoDevice, Some(count)) if count > 0 => {
-            Verdict::bad(format!("{seen}, and {}", of_bus(count)), cause, ask_the_kernel)
+            Verdict::bad(format!("{seen}, and {}", seen_there(count)), cause, ask_the_kernel)
         }
         (GpuAbsenceReason::NoLibrary | GpuAbsenceReason::NoDevice, _) if all.is_empty() => {
             Verdict::unknown("no GPU")

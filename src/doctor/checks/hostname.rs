@@ -96,7 +96,9 @@ impl Check for Hostname {
         let all: Vec<Known<'_>> = known.collect();
         let names: Vec<&str> = seen.iter().map(|one| one.found.name.as_str()).collect();
         let hosts = seen.iter().zip(&all);
-        hosts.map(|(one, here)| Here { found: &one.found, here, all: &all, names: &names }.judge()).collect()
+        hosts
+            .map(|(one, here)| Here { found: &one.found, own: here, all: &all, names: &names }.judge())
+            .collect()
     }
 }
 
@@ -213,7 +215,7 @@ fn few(all: &[String], between: &str) -> String {
 /// A host that is judged beside the others.
 struct Here<'a> {
     found: &'a Found,
-    here: &'a Known<'a>,
+    own: &'a Known<'a>,
     all: &'a [Known<'a>],
     /// What each of them calls itself.
     names: &'a [&'a str],
@@ -221,7 +223,7 @@ struct Here<'a> {
 
 impl Here<'_> {
     fn judge(&self) -> Verdict {
-        if let Some(other) = self.all.iter().find(|other| self.here.is_same_machine(other)) {
+        if let Some(other) = self.all.iter().find(|other| self.own.is_same_machine(other)) {
             return same_machine(other.host);
         }
         let name = &self.found.name;
@@ -259,7 +261,7 @@ impl Here<'_> {
 
     /// Of what the host's own name means there.
     fn own_name(&self, name: &str) -> Verdict {
-        let (here, all) = (self.here, &self.found.addresses);
+        let (here, all) = (self.own, &self.found.addresses);
         let line = here.line(name);
         let Some(first) = all.first() else {
             let (seen, cause) = if self.found.is_late {
@@ -304,7 +306,7 @@ impl Here<'_> {
 
     /// Whose an address is to which the name of `owner` leads in the place of its own.
     fn whose(&self, address: IpAddr, owner: &Known<'_>) -> String {
-        if address.is_loopback() || self.here.has(address) {
+        if address.is_loopback() || self.own.has(address) {
             return "by which the host reaches itself".to_owned();
         }
         match (self.all.iter().find(|one| one.has(address)), owner.own) {
@@ -317,7 +319,7 @@ impl Here<'_> {
     /// The address to which another host's name leads in the place of its own, where it does.
     fn astray(&self, peer: &Known<'_>, addresses: &[IpAddr]) -> Option<IpAddr> {
         let loopback = addresses.iter().find(|one| one.is_loopback());
-        let leads = addresses.iter().any(|one| peer.has(*one) && !self.here.has(*one));
+        let leads = addresses.iter().any(|one| peer.has(*one) && !self.own.has(*one));
         // of a host whose addresses are not known it can't be told
         let first = addresses.first().filter(|_| !leads && !peer.info.addresses.is_empty());
         loopback.or(first).copied()
@@ -327,7 +329,7 @@ impl Here<'_> {
     fn others(&self) -> Option<Verdict> {
         let (mut absent, mut astray, mut lines) = (Vec::new(), Vec::new(), Vec::new());
         let (mut is_known, mut is_sure, mut untried) = (true, false, 0_usize);
-        for peer in self.all.iter().filter(|peer| peer.host != self.here.host) {
+        for peer in self.all.iter().filter(|peer| peer.host != self.own.host) {
             let Some(other) = self.found.others.iter().find(|one| one.host == *peer.host) else { continue };
             let name = &other.name;
             // what such a name does to it is told of its own host

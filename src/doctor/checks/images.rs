@@ -196,13 +196,13 @@ mod tests {
     use crate::domain::preflight::Mark;
 
     /// Each its name, its id and what it is made of.
-    fn of(images: &[(&str, &str, Option<&str>)]) -> Option<BTreeMap<String, Image>> {
+    fn of(images: &[(&str, &str, Option<&str>)]) -> BTreeMap<String, Image> {
         let image = |id: &str, content: Option<&str>| Image {
             id: id.to_owned(),
             content: content.map(str::to_owned),
             by: "docker".to_owned(),
         };
-        Some(images.iter().map(|(name, id, content)| ((*name).to_owned(), image(id, *content))).collect())
+        images.iter().map(|(name, id, content)| ((*name).to_owned(), image(id, *content))).collect()
     }
 
     fn marks(verdicts: &[Verdict]) -> Vec<Mark> {
@@ -212,9 +212,9 @@ mod tests {
     #[test]
     fn one_name_for_two_images_is_told() {
         let verdicts = Images::judge(&seen([
-            of(&[("train:1", "aaaa", None), ("own:1", "cccc", None)]),
-            of(&[("train:1", "aaaa", None)]),
-            of(&[("train:1", "bbbb", None), ("other:1", "dddd", None)]),
+            Some(of(&[("train:1", "aaaa", None), ("own:1", "cccc", None)])),
+            Some(of(&[("train:1", "aaaa", None)])),
+            Some(of(&[("train:1", "bbbb", None), ("other:1", "dddd", None)])),
             None,
         ]));
         assert_eq!(marks(&verdicts), [Mark::Good, Mark::Good, Mark::Look, Mark::Unknown]);
@@ -227,11 +227,11 @@ mod tests {
         let (first, second) = (Some("1111"), Some("2222"));
         // docker's own store, containerd's twice, an engine that told no content, and another image
         let verdicts = Images::judge(&seen([
-            of(&[("train:1", "aaaa", first)]),
-            of(&[("train:1", "bbbb", first)]),
-            of(&[("train:1", "bbbb", first)]),
-            of(&[("train:1", "bbbb", None)]),
-            of(&[("train:1", "cccc", second)]),
+            Some(of(&[("train:1", "aaaa", first)])),
+            Some(of(&[("train:1", "bbbb", first)])),
+            Some(of(&[("train:1", "bbbb", first)])),
+            Some(of(&[("train:1", "bbbb", None)])),
+            Some(of(&[("train:1", "cccc", second)])),
         ]));
         assert_eq!(marks(&verdicts), [Mark::Good, Mark::Good, Mark::Good, Mark::Good, Mark::Look]);
         assert_eq!(verdicts[4].evidence, "train:1 is cccc (other hosts have aaaa)");
@@ -240,8 +240,10 @@ mod tests {
     #[test]
     fn ids_of_unlike_engines_and_stores_are_not_compared_without_the_content() {
         let of = |by: &str, id: &str, content: Option<&str>| {
-            let mut images = of(&[("train:1", id, content)]).unwrap();
-            images.values_mut().for_each(|image| by.clone_into(&mut image.by));
+            let mut images = of(&[("train:1", id, content)]);
+            for image in images.values_mut() {
+                by.clone_into(&mut image.by);
+            }
             Some(images)
         };
         let verdicts = Images::judge(&seen([

@@ -1,6 +1,6 @@
 //! Moves of the playhead by the steps of the run.
 
-use super::Player;
+use super::{Kept, Player};
 use crate::domain::time::Stamp;
 use crate::record::steps::Steps;
 
@@ -62,10 +62,11 @@ impl Player {
 
     /// Looks what is kept of when steps were finished, where that was not read.
     fn look_for_steps(&mut self) {
-        if std::mem::replace(&mut self.has_looked_for_steps, true) {
+        if self.looked_for == Kept::StatesAndSteps {
             return;
         }
         self.look_beside();
+        self.looked_for = Kept::StatesAndSteps;
         let kept = self.saved.as_mut().and_then(|saved| saved.steps(&self.reader));
         let read = self.steps.as_ref().map_or(0, Steps::next_chunk);
         if let Some(kept) = kept.filter(|kept| kept.next_chunk() > read) {

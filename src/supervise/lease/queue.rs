@@ -61,11 +61,11 @@ pub(super) fn read(dir: &LeaseDir, names: &[String]) -> Vec<Ticket> {
 
 fn first(dir: &LeaseDir, names: &[String], most: usize) -> Vec<Ticket> {
     let head = format!("{}queue.", dir.prefix);
-    let named = |name: &String| -> Option<(RunId, u32)> {
+    let of_name = |name: &String| -> Option<(RunId, u32)> {
         let (id, uid) = name.strip_prefix(&head)?.strip_suffix(".json")?.split_once('.')?;
         Some((id.parse().ok()?, uid.parse().ok()?))
     };
-    let mut queue: Vec<_> = names.iter().filter_map(|name| Some((named(name)?, name))).collect();
+    let mut queue: Vec<_> = names.iter().filter_map(|name| Some((of_name(name)?, name))).collect();
     // before any is left out: a directory has its files in no order
     queue.sort();
     let ticket = |((id, uid), name): ((RunId, u32), &String)| {

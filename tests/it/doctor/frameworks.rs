@@ -376,8 +376,8 @@ fn a_gpu_that_torch_has_no_code_for_is_told(cluster: &Cluster, client: &Client<'
     };
     let refused = run("n2:1");
     assert!(refused.code == 78 && refused.err.contains(seen), "{refused:?}");
-    let fine = run("n1:1");
-    assert_eq!(fine.code, 0, "{fine:?}");
+    let served = run("n1:1");
+    assert_eq!(served.code, 0, "{served:?}");
 }
 
 #[test]

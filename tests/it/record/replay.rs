@@ -319,7 +319,7 @@ fn of_a_long_recording_its_steps_are_known_without_reading_it_again() {
     let mut player = Player::open(&path).unwrap();
     // what is read from now on is not what was written
     let file = fs::File::options().write(true).open(&path).unwrap();
-    file.write_all_at(&[0; 1 << 16], 1 << 16).unwrap();
+    file.write_all_at(&vec![0; 1 << 16], 1 << 16).unwrap();
     assert_eq!(moments(&mut player), (read, None));
 }
 
@@ -331,7 +331,9 @@ fn steps_are_known_as_far_as_they_were_kept_and_read_on_from_there() {
     open_at_end(&path, &Arc::default());
     // another client attaches for a short time: where the steps end that are kept, its first chunk begins
     let recorder = Recorder::resume(Lock::take(&path).unwrap()).unwrap();
-    rest.iter().for_each(|envelope| recorder.send(envelope.clone()));
+    for envelope in rest {
+        recorder.send(envelope.clone());
+    }
     recorder.finish().unwrap();
     let mut player = Player::open(&path).unwrap();
     player.seek(player.state().end);

@@ -103,9 +103,10 @@ fn has_lost_parent(process: &Process, parent: Option<&Process>) -> bool {
 /// Whether a service manager or a desktop has started it to go on: it is in a control group of that, and this process is not.
 fn is_kept(groups: &str, own: &str) -> bool {
     let is_unit = |part: &str| {
-        part.ends_with(".service") && !part.starts_with("user@")
+        let kind = part.rsplit_once('.').map(|(_, kind)| kind);
+        kind == Some("service") && !part.starts_with("user@")
             // in the slice of a terminal is what a person has started there
-            || part.starts_with("app-") && !part.ends_with(".slice")
+            || part.starts_with("app-") && kind != Some("slice")
     };
     let is_of_one = |group: &&str| group.split('/').any(is_unit);
     groups.lines().filter(is_of_one).any(|group| own.lines().all(|own| own != group))

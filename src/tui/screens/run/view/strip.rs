@@ -57,7 +57,9 @@ fn cells(stretches: &[Segment], width: u16) -> Vec<Cell> {
 fn main_of(cell: Cell) -> Option<Phase> {
     let place = |phase: Option<Phase>| phase.map_or(Phase::COUNT, Phase::index);
     let mut counts = [0u8; Phase::COUNT + 1];
-    cell.into_iter().for_each(|phase| counts[place(phase)] += 1);
+    for phase in cell {
+        counts[place(phase)] += 1;
+    }
     cell.into_iter().max_by_key(|phase| (counts[place(*phase)], phase.is_some())).flatten()
 }
 

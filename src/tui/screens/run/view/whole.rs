@@ -234,7 +234,9 @@ fn stack(shares: &[f64; Phase::COUNT], height: u16) -> Vec<Cell> {
 fn glyph_of(canvas: &Canvas<'_>, cell: Cell) -> (char, Style) {
     let most = |part: &[Phase]| {
         let mut counts = [0u8; Phase::COUNT];
-        part.iter().for_each(|phase| counts[phase.index()] += 1);
+        for phase in part {
+            counts[phase.index()] += 1;
+        }
         part.iter().copied().max_by_key(|phase| counts[phase.index()]).unwrap_or(Phase::Other)
     };
     if !canvas.theme.is_colored() {
